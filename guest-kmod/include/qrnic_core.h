@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * qrnic_core.h: what qrnic.ko offers to qrnic_ib.ko and to its own Ethernet
+ * part: commands, event queues, translation tables, doorbells, counters. Only
+ * the core touches registers; its users ring doorbells through the helpers here.
+ */
+#ifndef QRNIC_CORE_H
+#define QRNIC_CORE_H
+
+#include <linux/auxiliary_bus.h>
+#include <linux/dma-mapping.h>
+#include <linux/io-64-nonatomic-lo-hi.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+
+#include "compat.h"
+#include "qrnic_hw.h"
+
+/* The auxiliary driver's id_table matches "qrnic.rdma": module name, device name */
+#define QRNIC_AUX_RDMA "rdma"
+#define QRNIC_AUX_MATCH_RDMA "qrnic." QRNIC_AUX_RDMA
+
+/* device_attr in host order; constant from probe to remove */
+struct qrnic_caps {
+	u64 capabilities;
+	u64 max_mr_size;
+	u32 max_qp;
+	u32 max_cq;
+	u32 max_mkey;
+	u32 max_pd;
+	u32 max_eq;
+	u32 max_gid;
+	u32 max_qp_wqebb;
+	u32 max_qp_recv;
+	u32 max_cqe;
+	u32 max_eqe;
+	u32 max_msg_size;
+	u32 clock_khz;
+	u32 counters;
+	u32 ack_delay;
+	u16 max_sge;
+	u16 max_inline;
+	u16 max_rd_atomic;
+	u16 doorbell_fifo;
+	__be64 node_guid;
+	u32 hw_version;		/* register VERSION */
+};
+
+/* port_attr in host order */
+struct qrnic_port {
+	enum qrnic_link_state state;
+	enum qrnic_path_mtu active_path_mtu;
+	enum qrnic_path_mtu max_path_mtu;
+	bool admin_up;
+	u32 mtu;
+	u32 max_mtu;
+	u32 speed_mbps;
+	u32 gid_entries;
+	u32 pkey_entries;
+	u8 mac[ETH_ALEN];
+};
+
+/* The public part of the adapter; the core embeds it in its own structure. */
+struct qrnic_dev {
+	struct pci_dev *pdev;
+	struct net_device *netdev;	/* set before the auxiliary device exists */
+	void __iomem *db;		/* doorbell page 0, the kernel's */
+	phys_addr_t db_phys;		/* page n is at n * QRNIC_DB_PAGE_SIZE */
+	u32 db_pages;
+	struct qrnic_caps caps;
+};
+
+struct qrnic_auxdev {
+	struct auxiliary_device adev;
+	struct qrnic_dev *qdev;
+};
+
+static inline struct qrnic_dev *qrnic_dev_of_aux(struct auxiliary_device *adev)
+{
+	return container_of(adev, struct qrnic_auxdev, adev)->qdev;
+}
+
+static inline struct device *qrnic_dma_device(struct qrnic_dev *dev)
+{
+	return &dev->pdev->dev;
+}
+
+static inline phys_addr_t qrnic_db_page_phys(struct qrnic_dev *dev, u32 page)
+{
+	return dev->db_phys + (phys_addr_t)page * QRNIC_DB_PAGE_SIZE;
+}
+
+/*
+ * False from the moment of a fatal error until the auxiliary device and the
+ * netdev have been made anew. The core resets the hardware before it clears the
+ * state, so what was in the device is gone and does no DMA any more.
+ */
+bool qrnic_healthy(struct qrnic_dev *dev);
+
+/* Reports that the driver cannot go on: resets the device and starts recovery. */
+void qrnic_report_fatal(struct qrnic_dev *dev, const char *why);
+
+/*
+ * Commands, one function each. All sleep. They return 0 or a negative errno that
+ * comes from the status of the command (QRNIC_CMD_STATUS_LIST), -ETIMEDOUT if
+ * there was no answer, -EIO if the device is in the fatal state. Those that take
+ * something away (free, destroy, clear) return 0 in the fatal state, for the reset
+ * has done their work; any other failure of them is a driver bug and is logged.
+ * Input structures are in the hardware's format, the caller fills them whole.
+ */
+int qrnic_cmd_nop(struct qrnic_dev *dev);
+int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
+int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
+int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
+/* Fills all QRNIC_NUM_COUNTERS values; those that the device lacks are 0. */
+int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values);
+
+int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page);
+int qrnic_cmd_free_db_page(struct qrnic_dev *dev, u32 page);
+int qrnic_cmd_alloc_pd(struct qrnic_dev *dev, u32 *pdn);
+int qrnic_cmd_free_pd(struct qrnic_dev *dev, u32 pdn);
+
+int qrnic_cmd_create_eq(struct qrnic_dev *dev, const struct qrnic_eq_ctx *ctx,
+			u32 *eqn);
+int qrnic_cmd_destroy_eq(struct qrnic_dev *dev, u32 eqn);
+int qrnic_cmd_query_eq(struct qrnic_dev *dev, u32 eqn, struct qrnic_eq_ctx *ctx);
+
+/* CQs are made with qrnic_cq_create(), which calls these. */
+int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
+			u32 *cqn);
+int qrnic_cmd_destroy_cq(struct qrnic_dev *dev, u32 cqn);
+int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx);
+
+/* *index is the index of the key; the key is index << 8 | ctx->variant. */
+int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
+			  u32 *index);
+int qrnic_cmd_destroy_mkey(struct qrnic_dev *dev, u32 index);
+int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
+			 struct qrnic_mkey_ctx *ctx);
+
+int qrnic_cmd_create_qp(struct qrnic_dev *dev, const struct qrnic_qp_ctx *ctx,
+			u32 *qpn);
+int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
+			const struct qrnic_qp_attr *attr);
+int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr);
+int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn);
+
+int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
+		      const struct qrnic_gid_entry *entry);
+int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index);
+int qrnic_cmd_query_gid(struct qrnic_dev *dev, u32 index,
+			struct qrnic_gid_entry *entry);
+int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
+			    const struct qrnic_rx_filter *filter);
+
+/* The port as the last event or query left it; does not sleep. */
+void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port);
+
+/*
+ * Completion vectors and CQs. A qrnic_cq is embedded in its user's CQ.
+ *
+ * comp runs in hard interrupt context, once for each completion event. event
+ * runs in a work item and may sleep; subtype is an enum qrnic_cq_error. Neither
+ * runs any more when qrnic_cq_destroy() has returned.
+ */
+unsigned int qrnic_num_vectors(struct qrnic_dev *dev);
+
+struct qrnic_cq {
+	u32 cqn;
+	unsigned int vector;	/* completion vector, 0 to qrnic_num_vectors() - 1 */
+	void (*comp)(struct qrnic_cq *cq);
+	void (*event)(struct qrnic_cq *cq, u8 subtype);
+};
+
+/*
+ * The caller has set vector, comp and event, and filled ctx but for eqn. Sets
+ * cqn. Arm the CQ only afterwards.
+ */
+int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
+		    struct qrnic_cq_ctx *ctx);
+/* Not from comp or event. On an error (-EBUSY: a QP uses it) the CQ stays. */
+int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
+
+/*
+ * Asynchronous events for the RDMA part, delivered one after the other in a work
+ * item; the callbacks may sleep and issue commands, but not call
+ * qrnic_unregister_event_handler() or qrnic_flush_events().
+ * qp_event: for every QP that is not the Ethernet function's.
+ * fatal: once; the auxiliary device is removed soon after.
+ */
+struct qrnic_event_ops {
+	void (*qp_event)(void *context, u32 qpn, enum qrnic_event type, u8 subtype);
+	void (*port_event)(void *context, bool up);
+	void (*fatal)(void *context);
+};
+
+int qrnic_register_event_handler(struct qrnic_dev *dev,
+				 const struct qrnic_event_ops *ops, void *context);
+/* No callback runs any more when it has returned. */
+void qrnic_unregister_event_handler(struct qrnic_dev *dev);
+/*
+ * Waits until every event that the device reported before this call has been
+ * delivered: between making a QP unfindable and freeing it.
+ */
+void qrnic_flush_events(struct qrnic_dev *dev);
+
+/*
+ * Translation tables (manual, Memory keys): alloc for a known number of pages,
+ * add each page's bus address in order, then use table->hw in a context. Pages
+ * are 1 << page_shift bytes, offset is of the first byte in the first page. One
+ * page becomes a table of level 0.
+ */
+struct qrnic_table_list {
+	__le64 *entries;
+	dma_addr_t dma;
+};
+
+struct qrnic_table {
+	struct qrnic_translation hw;	/* complete when all pages are added */
+	u64 pages;			/* expected */
+	u64 added;
+	u32 offset;
+	u32 num_lists;			/* leaves first, then level 2, then level 3 */
+	struct qrnic_table_list *lists;
+};
+
+int qrnic_table_alloc(struct qrnic_dev *dev, struct qrnic_table *table, u64 pages,
+		      unsigned int page_shift, u32 offset);
+void qrnic_table_add(struct qrnic_table *table, dma_addr_t address);
+/* Only after the object that uses the table has been destroyed. */
+void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table);
+
+/*
+ * Rings of kernel queues: zeroed coherent memory, and its translation for the
+ * context of the queue. Records: zeroed, 8 bytes in a cache line of their own.
+ */
+struct qrnic_ring {
+	void *buf;
+	dma_addr_t dma;
+	size_t bytes;
+	struct qrnic_translation hw;
+};
+
+int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes);
+void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring);
+
+void *qrnic_record_alloc(struct qrnic_dev *dev, dma_addr_t *dma);
+void qrnic_record_free(struct qrnic_dev *dev, void *record, dma_addr_t dma);
+
+/*
+ * Posting is: WQEs into the ring, qrnic_record_publish(), qrnic_ring_doorbell().
+ *
+ * dma_wmb(): the device reads the record by itself (after a lost doorbell, or for
+ * an earlier one) and must then find every WQE that it covers.
+ */
+static inline void qrnic_record_publish(__le32 *record, u32 value)
+{
+	dma_wmb();
+	WRITE_ONCE(*record, cpu_to_le32(value));
+}
+
+/*
+ * Kernel doorbells go through page 0. offset is QRNIC_DB_SQ, _RQ or _CQ_ARM;
+ * number and index are the members of struct qrnic_doorbell. writeq() orders
+ * earlier stores to coherent memory, the record among them, before the MMIO
+ * write, so the device's read of the record sees them.
+ */
+static inline void qrnic_ring_doorbell(struct qrnic_dev *dev, u32 offset,
+				       u32 number, u32 index)
+{
+	writeq((u64)index << 32 | number, dev->db + offset);
+}
+
+#endif /* QRNIC_CORE_H */
