@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * qrnic_hw.h: the hardware contract for the device: constants, and
  * structures in host order with the only code that knows their layout.
