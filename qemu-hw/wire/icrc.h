@@ -1,0 +1,32 @@
+/*
+ * qrnic wire: the invariant CRC
+ *
+ * InfiniBand specification, 7.8.1, with the RoCEv2 rules of A17.3.3: CRC-32 of
+ * Ethernet over the packet without the fields that a router may change.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_WIRE_ICRC_H
+#define QRNIC_WIRE_ICRC_H
+
+#include "qemu/osdep.h"
+
+#define QRNIC_CRC32_INIT        0xffffffffu
+
+/* Continues a CRC-32 (reflected 0xedb88320) without final inversion. */
+uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len);
+
+/* The implementations; qrnic_crc32() takes the fastest that works here. */
+uint32_t qrnic_crc32_bytewise(uint32_t crc, const uint8_t *data, size_t len);
+uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len);
+bool qrnic_crc32_have_clmul(void);
+uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len);
+
+/*
+ * ICRC of a packet that begins at its IP header and is len bytes long without
+ * the ICRC. It goes on the wire low byte first.
+ */
+uint32_t qrnic_icrc(const uint8_t *ip, size_t len, bool ipv6);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * qrnic wire: BTH opcodes and what follows the BTH for each of them
+ *
+ * InfiniBand specification, 9.2.1 and table 38.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_WIRE_OPCODE_H
+#define QRNIC_WIRE_OPCODE_H
+
+enum qrnic_bth_opcode {
+    QRNIC_OP_RC_SEND_FIRST = 0x00,
+    QRNIC_OP_RC_SEND_MIDDLE = 0x01,
+    QRNIC_OP_RC_SEND_LAST = 0x02,
+    QRNIC_OP_RC_SEND_LAST_IMM = 0x03,
+    QRNIC_OP_RC_SEND_ONLY = 0x04,
+    QRNIC_OP_RC_SEND_ONLY_IMM = 0x05,
+    QRNIC_OP_RC_WRITE_FIRST = 0x06,
+    QRNIC_OP_RC_WRITE_MIDDLE = 0x07,
+    QRNIC_OP_RC_WRITE_LAST = 0x08,
+    QRNIC_OP_RC_WRITE_LAST_IMM = 0x09,
+    QRNIC_OP_RC_WRITE_ONLY = 0x0a,
+    QRNIC_OP_RC_WRITE_ONLY_IMM = 0x0b,
+    QRNIC_OP_RC_READ_REQUEST = 0x0c,
+    QRNIC_OP_RC_READ_RESPONSE_FIRST = 0x0d,
+    QRNIC_OP_RC_READ_RESPONSE_MIDDLE = 0x0e,
+    QRNIC_OP_RC_READ_RESPONSE_LAST = 0x0f,
+    QRNIC_OP_RC_READ_RESPONSE_ONLY = 0x10,
+    QRNIC_OP_RC_ACK = 0x11,
+    QRNIC_OP_RC_ATOMIC_ACK = 0x12,
+    QRNIC_OP_RC_COMPARE_SWAP = 0x13,
+    QRNIC_OP_RC_FETCH_ADD = 0x14,
+    QRNIC_OP_RC_COUNT,
+};
+
+/* Extension headers, in the order in which they follow the BTH. */
+#define QRNIC_HDR_RETH          (1u << 0)
+#define QRNIC_HDR_ATOMIC_ETH    (1u << 1)
+#define QRNIC_HDR_AETH          (1u << 2)
+#define QRNIC_HDR_ATOMIC_ACK    (1u << 3)
+#define QRNIC_HDR_IMM           (1u << 4)
+/* Properties. */
+#define QRNIC_OPF_DEFINED       (1u << 8)
+#define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */
+#define QRNIC_OPF_START         (1u << 10)      /* first or only */
+#define QRNIC_OPF_END           (1u << 11)      /* last or only */
+#define QRNIC_OPF_PAYLOAD       (1u << 12)      /* may carry payload */
+#define QRNIC_OPF_SEND          (1u << 13)
+#define QRNIC_OPF_WRITE         (1u << 14)
+#define QRNIC_OPF_READ          (1u << 15)      /* request or response */
+#define QRNIC_OPF_ATOMIC        (1u << 16)
+
+typedef struct QrnicOpcodeInfo {
+    const char *name;
+    uint32_t flags;             /* QRNIC_HDR_*, QRNIC_OPF_* */
+    uint8_t header_len;         /* BTH and extension headers */
+} QrnicOpcodeInfo;
+
+/* Never NULL; an opcode that no transport here defines has flags 0. */
+const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode);
+
+#endif

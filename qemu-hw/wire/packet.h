@@ -1,0 +1,114 @@
+/*
+ * qrnic wire: RoCEv2 packets, parsed and built
+ *
+ * Pure functions on byte arrays. InfiniBand specification, chapter 9, and
+ * annex A17 (RoCEv2). All values of the structures are in host order.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_WIRE_PACKET_H
+#define QRNIC_WIRE_PACKET_H
+
+#include "qemu/osdep.h"
+#include "wire/opcode.h"
+
+#define QRNIC_ROCE_UDP_PORT     4791
+#define QRNIC_ETH_LEN           14
+#define QRNIC_VLAN_LEN          4
+#define QRNIC_IPV4_LEN          20
+#define QRNIC_IPV6_LEN          40
+#define QRNIC_UDP_LEN           8
+#define QRNIC_BTH_LEN           12
+#define QRNIC_ICRC_LEN          4
+#define QRNIC_PATH_HEADER_MAX \
+    (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + QRNIC_UDP_LEN)
+#define QRNIC_PSN_MASK          0xffffffu
+
+/* BTH and extension headers. Which are there, the opcode says. */
+typedef struct QrnicTransport {
+    uint8_t opcode;
+    bool solicited, ack_req;
+    uint16_t pkey;
+    uint32_t dest_qpn, psn;
+    /* RETH; AtomicETH uses va and rkey too */
+    uint64_t va;
+    uint32_t rkey, dma_len;
+    uint64_t swap_add, compare; /* AtomicETH */
+    uint8_t syndrome;           /* AETH */
+    uint32_t msn;
+    uint64_t original;          /* AtomicAckETH */
+    uint32_t imm;               /* ImmDt, as the number on the wire */
+} QrnicTransport;
+
+/* A received packet. The pointers lead into the frame. */
+typedef struct QrnicPacket {
+    QrnicTransport t;
+    const QrnicOpcodeInfo *info;
+    const uint8_t *dmac, *smac;
+    uint8_t sgid[16], dgid[16]; /* IPv4 as ::ffff:a.b.c.d */
+    int vlan;                   /* VLAN identifier; -1: untagged */
+    bool ipv6;
+    uint8_t traffic_class, hop_limit;
+    uint16_t udp_sport;
+    const uint8_t *payload;
+    uint32_t payload_len;       /* without pad and ICRC */
+    uint32_t frame_len;         /* without padding behind the ICRC */
+    const uint8_t *ip;          /* IP header */
+} QrnicPacket;
+
+typedef enum QrnicParse {
+    QRNIC_PARSE_OK,
+    QRNIC_PARSE_MALFORMED,      /* headers and lengths do not fit */
+    QRNIC_PARSE_ICRC,
+    QRNIC_PARSE_OPCODE,         /* not defined here; t has the BTH */
+} QrnicParse;
+
+/*
+ * True if the frame is IP, not a fragment, with UDP destination port 4791,
+ * whatever is behind that. Then dgid and vlan say to whom it goes.
+ */
+bool qrnic_frame_is_roce(const uint8_t *frame, size_t len, uint8_t dgid[16],
+                         int *vlan);
+/* Parses and checks a frame of which qrnic_frame_is_roce() is true. */
+QrnicParse qrnic_packet_parse(QrnicPacket *out, const uint8_t *frame,
+                              size_t len);
+
+/* Who talks to whom. */
+typedef struct QrnicPathSpec {
+    uint8_t dmac[6], smac[6];
+    int vlan;                   /* -1: untagged */
+    uint8_t priority;           /* of the VLAN tag */
+    uint8_t sgid[16], dgid[16]; /* both ::ffff:0:0/96 for IPv4 */
+    uint8_t traffic_class, hop_limit;
+    uint32_t flow_label;
+    uint16_t udp_sport;
+} QrnicPathSpec;
+
+/* The headers up to UDP that all packets of a connection share. */
+typedef struct QrnicPath {
+    uint8_t header[QRNIC_PATH_HEADER_MAX];
+    uint8_t header_len;
+    uint8_t ip_offset;
+    bool ipv6;
+    uint32_t ip_sum;            /* IPv4: header sum with length 0, unfolded */
+    QrnicPathSpec spec;
+} QrnicPath;
+
+bool qrnic_gid_is_ipv4(const uint8_t gid[16]);
+void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec);
+/* True if the packet comes from the other end of the path, and to this end. */
+bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p);
+
+/*
+ * Building takes two steps: the headers, then, when the payload has been put
+ * at the place returned, pad and ICRC. frame needs room for
+ * QRNIC_PATH_HEADER_MAX + header_len of the opcode + payload + 3 + 4 bytes.
+ */
+uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
+                            const QrnicTransport *t, uint32_t payload_len);
+/* Length of the frame. */
+size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
+                           uint8_t *payload, uint32_t payload_len);
+
+#endif
