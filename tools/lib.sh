@@ -1,0 +1,204 @@
+# shellcheck shell=bash
+# Shared by every shell script of tools/ and tests/: where things are, how progress
+# and failure are shown, locks, scratch directories, and access to Debian's archive.
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Use: . "$(dirname "$(readlink -f "$0")")/lib.sh"
+#
+# Conventions: progress goes to stdout as one line a step with the time it took, a
+# failure is exactly one line on stderr that says what to do, and exit status 1.
+
+# shellcheck disable=SC2034  # for the scripts that include this file
+QRNIC_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+QRNIC_CACHE=${QRNIC_CACHE:-${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/qrnic}
+QRNIC_SRC=$QRNIC_CACHE/src
+QRNIC_BUILD=$QRNIC_CACHE/build
+QRNIC_LOGS=$QRNIC_CACHE/log
+# shellcheck disable=SC2034  # for the scripts that include this file
+QRNIC_JOBS=${QRNIC_JOBS:-$(nproc 2>/dev/null || echo 2)}
+QRNIC_SUITE=${QRNIC_SUITE:-trixie}
+mkdir -p "$QRNIC_SRC" "$QRNIC_BUILD" "$QRNIC_LOGS" 2>/dev/null ||
+    { echo "${0##*/}: cannot write to $QRNIC_CACHE: set XDG_CACHE_HOME to a writable directory" >&2; exit 1; }
+
+qrnic_name=${0##*/}
+
+note() { printf '%s: %s\n' "$qrnic_name" "$*"; }
+warn() { printf '%s: warning: %s\n' "$qrnic_name" "$*" >&2; }
+die() { printf '%s: %s\n' "$qrnic_name" "$*" >&2; exit 1; }
+
+# --- steps ----------------------------------------------------------------------------
+
+# run_step TEXT COMMAND...: runs the command with its output in a log file and prints
+# TEXT and the seconds it took. When it fails, one line shows the likely cause and names
+# the log. The command may be a function; it runs in a subshell.
+# The log is $QRNIC_LOGS/<script>-<text>.log.
+run_step() {
+    local text=$1 log start rc cause
+    shift
+    log=$QRNIC_LOGS/$qrnic_name-$(printf '%s' "$text" | tr -cs 'A-Za-z0-9._\n' '-').log
+    start=$SECONDS
+    printf '%s: %s ... ' "$qrnic_name" "$text"
+    # A subshell, because errexit does not work inside "command || ...".
+    set +e
+    (
+        set -e
+        qrnic_own_cleanup
+        "$@"
+    ) >"$log" 2>&1 </dev/null
+    rc=$?
+    set -e
+    if [ "$rc" = 0 ]; then
+        printf '%d s\n' $((SECONDS - start))
+        return 0
+    fi
+    printf 'failed\n'
+    cause=$(failure_cause "$log")
+    die "$text failed: ${cause:-exit status $rc} (log: $log)"
+}
+
+# failure_cause LOG: the line of a log that most likely says why it failed.
+failure_cause() {
+    local cause
+    cause=$(tail -n 1 "$1" | grep -a "^$qrnic_name: " | sed "s/^$qrnic_name: //") ||
+    cause=$(grep -aE '^E: |[Ee]rror: |ERROR|[Ff]atal|[Cc]annot|[Uu]nable' "$1" | head -n 1) ||
+    cause=$(tail -n 1 "$1")
+    printf '%s\n' "${cause:0:220}"
+}
+
+# --- clean-up -------------------------------------------------------------------------
+
+# at_exit COMMAND: run (by eval) when the script ends, in reverse order, also after a
+# signal. Subshells keep out of it.
+qrnic_cleanup=()
+at_exit() { qrnic_cleanup+=("$1"); }
+qrnic_run_cleanup() {
+    local status=$? i
+    [ "$BASHPID" = "$qrnic_cleanup_shell" ] || return "$status"
+    for ((i = ${#qrnic_cleanup[@]} - 1; i >= 0; i--)); do
+        eval "${qrnic_cleanup[i]}" || true
+    done
+    return "$status"
+}
+# A subshell that makes scratch directories calls this first; the main shell does here.
+qrnic_own_cleanup() {
+    qrnic_cleanup=()
+    qrnic_cleanup_shell=$BASHPID
+    trap qrnic_run_cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+}
+qrnic_own_cleanup
+
+# scratch_dir VARIABLE [PARENT]: a directory that is gone when the script ends. It is in
+# the cache, so that a finished result can be renamed into place in one step.
+scratch_dir() {
+    local qrnic_parent=${2:-$QRNIC_CACHE/tmp} qrnic_dir
+    mkdir -p "$qrnic_parent"
+    qrnic_dir=$(mktemp -d "$qrnic_parent/.$qrnic_name.XXXXXX") || die "cannot make a directory in $qrnic_parent"
+    at_exit "chmod -R u+w '$qrnic_dir' 2>/dev/null; rm -rf '$qrnic_dir'"
+    printf -v "$1" '%s' "$qrnic_dir"
+}
+
+# lock NAME: hold the lock of that name until the script ends; says so when it waits.
+lock() {
+    local file=$QRNIC_CACHE/lock/$1 fd
+    mkdir -p "${file%/*}"
+    exec {fd}>"$file"
+    flock -n "$fd" && return 0
+    note "waiting for another qrnic build ($1)"
+    flock "$fd"
+}
+
+# --- host -----------------------------------------------------------------------------
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# as_root COMMAND...: directly or by sudo -n; status 77 when neither can be had.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        return 77
+    fi
+}
+
+# hash_of PATH...: one short hash over names and contents of files and directories.
+hash_of() {
+    (
+        for path in "$@"; do
+            if [ -d "$path" ]; then
+                (cd "$path" && find . -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum)
+            elif [ -e "$path" ]; then
+                sha256sum <"$path"
+            else
+                printf '%s\n' "$path"
+            fi
+        done
+    ) | sha256sum | cut -c1-12
+}
+
+# --- Debian's archive -----------------------------------------------------------------
+
+# debian_mirror: the mirror this machine itself uses, read from its own apt
+# configuration. QRNIC_MIRROR overrides it, and serves on systems that are not Debian.
+debian_mirror() {
+    local uri=${QRNIC_MIRROR:-}
+    if [ -z "$uri" ] && have apt-get; then
+        # shellcheck disable=SC2016  # the names are for apt to expand
+        uri=$(apt-get indextargets --format '$(REPO_URI)|$(RELEASE)|$(ORIGIN)' 'Created-By: Packages' 2>/dev/null |
+              awk -F'|' '$2 ~ /-(security|updates|backports)/ { next }
+                         $3 == "Debian" || $1 ~ /\/debian\/?$/ { print $1; exit }')
+    fi
+    [ -n "$uri" ] ||
+        die "no Debian mirror in this machine's apt configuration: set QRNIC_MIRROR to the URL of one"
+    printf '%s\n' "${uri%/}"
+}
+
+# debian_keyring: a keyring file with the archive's keys; all signatures are checked
+# against it.
+debian_keyring() {
+    local ring
+    for ring in "${QRNIC_KEYRING:-}" /usr/share/keyrings/debian-archive-keyring.gpg \
+                /usr/share/keyrings/debian-archive-keyring.pgp; do
+        if [ -n "$ring" ] && [ -r "$ring" ]; then
+            printf '%s\n' "$ring"
+            return 0
+        fi
+    done
+    die "Debian's archive keyring is missing: install debian-archive-keyring or set QRNIC_KEYRING"
+}
+
+# apt_private SUITE: fills the array APT_PRIVATE with options for apt-get and apt-cache
+# that use directories of ours in the cache, one suite, and nothing of the machine's own
+# sources. Fetches the (signed) index when it is older than a day.
+apt_private() {
+    local suite=$1 dir mirror keyring log
+    dir=$QRNIC_CACHE/apt/$suite
+    log=$QRNIC_LOGS/apt-$suite.log
+    have apt-get || die "apt-get is missing: on a system that is not Debian set QEMU_SRC to an unpacked source tree"
+    mirror=$(debian_mirror) || exit 1
+    keyring=$(debian_keyring) || exit 1
+    lock "apt-$suite"
+    mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/etc/preferences.d"
+    printf 'Types: deb deb-src\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
+        "$mirror" "$suite" "$keyring" >"$dir/debian.sources.new"
+    cmp -s "$dir/debian.sources.new" "$dir/debian.sources" || rm -f "$dir/fresh"
+    mv "$dir/debian.sources.new" "$dir/debian.sources"
+    APT_PRIVATE=(-qq -o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir/cache"
+                 -o "Dir::State::status=/dev/null"
+                 -o "Dir::Etc::SourceList=$dir/debian.sources" -o "Dir::Etc::SourceParts=/dev/null"
+                 -o "Dir::Etc::Preferences=/dev/null" -o "Dir::Etc::PreferencesParts=$dir/etc/preferences.d"
+                 -o "Acquire::Languages=none" -o "Acquire::Retries=3" -o "Acquire::http::Timeout=30"
+                 -o "APT::Sandbox::User=$(id -un)" -o "APT::Get::AllowUnauthenticated=false")
+    [ -n "$(find "$dir/fresh" -mtime -1 2>/dev/null)" ] && return 0
+    rm -f "$dir/fresh"
+    if ! apt-get "${APT_PRIVATE[@]}" -o APT::Update::Error-Mode=any update >"$log" 2>&1 </dev/null; then
+        if grep -qE 'NO_PUBKEY|not signed|EXPKEYSIG|signatures' "$log"; then
+            die "the signature of Debian's $suite cannot be checked with $keyring: update debian-archive-keyring"
+        fi
+        die "cannot fetch the package index of $suite: $(grep -m1 -E '^(E|W|Err)' "$log" | cut -c1-160) (log: $log)"
+    fi
+    touch "$dir/fresh"
+}
