@@ -1,0 +1,82 @@
+# qrnic: a thin front for the scripts of tools/ and tests/; each has --help.
+# SPDX-License-Identifier: GPL-2.0-or-later
+
+# What can be chosen, here or in the environment.
+QEMU_VERSION ?= 10.0
+DESTDIR ?=
+PREFIX ?= /usr/local
+SUITES ?=
+GUEST_ROOT ?=
+export QEMU_VERSION DESTDIR PREFIX
+
+TARGETS := help qemu modules provider guest demo shell check \
+	check-contract check-static check-unit check-qtest check-guest \
+	bench install install-guest deps clean distclean
+.PHONY: $(TARGETS)
+.NOTPARALLEL:
+# A script's one line is the message; make adds none of its own but "Error 1".
+MAKEFLAGS += --no-print-directory
+
+help:
+	@echo "make demo            two guests with a qrnic each run RDMA programs (builds all it needs)"
+	@echo "make shell           an interactive guest with the whole RDMA user space"
+	@echo "make check           all tests; SUITES=\"unit qtest\" for some of them"
+	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
+	@echo "make bench           qrnic against Soft-RoCE, side by side"
+	@echo
+	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0, 10.1 or 10.2)"
+	@echo "make modules         build the kernel modules for the guest"
+	@echo "make provider        build the rdma-core provider for the guest"
+	@echo "make guest           make the guest's images"
+	@echo "make deps            install the host packages that all this needs"
+	@echo "make install         DESTDIR=... PREFIX=/usr/local: QEMU and what it needs"
+	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
+	@echo
+	@echo "make clean           remove what was built; make distclean: the whole cache too"
+
+deps:
+	@tools/deps
+
+qemu:
+	@tools/build-qemu
+
+modules:
+	@tools/deps guest
+	@tools/guest-build-modules
+
+provider:
+	@tools/deps guest
+	@tools/guest-build-provider
+
+guest:
+	@tools/deps guest
+	@tools/guest-build-modules
+	@tools/guest-build-provider
+	@tools/guest-image
+
+demo:
+	@tools/demo
+
+shell:
+	@tools/guest-shell
+
+check:
+	@tools/check $(SUITES)
+
+check-contract check-static check-unit check-qtest check-guest:
+	@tools/check $(@:check-%=%)
+
+bench:
+	@tools/bench
+
+install: qemu
+	@tools/install host
+
+install-guest: modules provider
+	@tools/install guest
+
+clean:
+	@tools/clean
+
+distclean:
+	@tools/clean --all

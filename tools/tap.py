@@ -1,0 +1,110 @@
+# The Test Anything Protocol, both directions: Writer for the checks, Reader for tools/check.
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""TAP for the check scripts of qrnic."""
+
+import re
+import subprocess
+import sys
+import time
+
+RESULT = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?(.*?)(?:\s*#\s*(SKIP|TODO)\b\s*(.*))?$", re.IGNORECASE)
+PLAN = re.compile(r"^1\.\.(\d+)\s*(?:#\s*SKIP\b\s*(.*))?$", re.IGNORECASE)
+
+
+class Writer:
+    """Prints results as they come, the plan at the end."""
+
+    def __init__(self):
+        self.count = 0
+        self.failed = 0
+        print("TAP version 13", flush=True)
+
+    def result(self, good, name, details=""):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {name}")
+        if not good:
+            for line in details.rstrip().splitlines():
+                print(f"# {line}")
+        sys.stdout.flush()
+        return good
+
+    def skip(self, name, reason):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {reason}", flush=True)
+
+    def command(self, name, argv, limit=40, timeout=900, quiet=False, **options):
+        """One result from one command; its output explains a failure. With quiet=True,
+        output on its own is a failure too."""
+        start = time.monotonic()
+        try:
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **options)
+            output, good = done.stdout, done.returncode == 0
+            if not good and not output.strip():
+                output = f"exit status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            output, good = f"no end after {timeout} s", False
+        except OSError as error:
+            output, good = str(error), False
+        if quiet and output.strip():
+            good = False
+        lines = output.strip().splitlines()
+        if len(lines) > limit:
+            lines = lines[:limit] + [f"... {len(lines) - limit} lines more"]
+        print(f"# {name}: {time.monotonic() - start:.1f} s")
+        return self.result(good, name, "\n".join(lines))
+
+    def finish(self):
+        print(f"1..{self.count}", flush=True)
+        sys.exit(1 if self.failed else 0)
+
+
+class Reader:
+    """Counts results. Several TAP streams may follow each other; each stream's plan is
+    checked against what came."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = 0
+        self.planned = None
+        self.seen = 0
+
+    def end_stream(self):
+        if self.planned is not None and self.planned != self.seen:
+            self.failed.append(f"{self.seen} results where {self.planned} were planned")
+        self.planned = None
+        self.seen = 0
+
+    def feed(self, line):
+        """Returns the name of a test that just failed, else None."""
+        line = line.rstrip("\n")
+        if line.startswith("TAP version"):
+            self.end_stream()
+            return None
+        plan = PLAN.match(line)
+        if plan:
+            if self.planned is not None:
+                self.end_stream()
+            self.planned = int(plan[1])
+            if plan[2] is not None:
+                self.skipped += 1
+            return None
+        if line.startswith("Bail out!"):
+            self.failed.append(line)
+            return line
+        match = RESULT.match(line)
+        if not match:
+            return None
+        bad, _, name, directive, _ = match.groups()
+        self.seen += 1
+        directive = (directive or "").upper()
+        if directive == "SKIP":
+            self.skipped += 1
+        elif bad and directive != "TODO":
+            self.failed.append(name)
+            return name
+        else:
+            self.passed += 1
+        return None
