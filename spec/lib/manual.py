@@ -42,9 +42,9 @@ def table(title, widths, header, rows):
 
 
 def text(item):
-    """The doc string as one cell: the only markup in it is what would disturb reStructuredText."""
-    return item.get("doc", "reserved, 0").replace("\\", "\\\\").replace("*", "\\*").replace("_ ", "\\_ ") \
-        .replace("_)", "\\_)").replace("|", "\\|")
+    """The doc string as one cell, with what reStructuredText would take for markup escaped."""
+    doc = item.get("doc", "reserved, 0").replace("\\", "\\\\").replace("*", "\\*").replace("|", "\\|")
+    return re.sub(r"(\w)_(?!\w)", r"\1\\_", doc)
 
 
 def reference(item):
