@@ -1,0 +1,94 @@
+/*
+ * qrnic engine: the interface to the faces above it
+ *
+ * Queues, keys and transport of the adapter. Knows no PCI, no BAR, no MSI-X
+ * and no net client; it reaches the world through QrnicEnv.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_ENGINE_H
+#define QRNIC_ENGINE_ENGINE_H
+
+#include "engine/env.h"
+#include "qrnic_hw.h"
+
+typedef struct QrnicEngine QrnicEngine;
+
+/* Limits and capabilities, fixed for the life of the engine. */
+typedef struct QrnicConfig {
+    const char *name;           /* for log lines and trace events */
+    uint64_t capabilities;      /* QRNIC_CAP_* */
+    uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid;
+    uint32_t vectors;           /* also the most EQs */
+    uint32_t db_pages;
+    uint32_t doorbell_fifo;
+    uint32_t max_sge, max_inline, max_rd_atomic;
+    uint8_t mac[6];
+} QrnicConfig;
+
+/* What a refused command reports. */
+typedef struct QrnicResult {
+    uint8_t status;             /* enum qrnic_cmd_status */
+    uint32_t value;             /* number of a created object */
+    uint32_t syndrome;
+} QrnicResult;
+
+QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env);
+void qrnic_engine_free(QrnicEngine *e);
+/* Back to nothing: objects, queues, timers, counters. */
+void qrnic_engine_reset(QrnicEngine *e);
+
+/* Work: calls that the environment makes. None re-enters another. */
+void qrnic_engine_run(QrnicEngine *e);
+void qrnic_engine_timer(QrnicEngine *e);
+void qrnic_engine_wire_ready(QrnicEngine *e);
+/* Bytes taken, or 0: hold the frame until env.receive_ready(). */
+size_t qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+/* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
+void qrnic_engine_set_link(QrnicEngine *e, bool up);
+bool qrnic_engine_port_active(QrnicEngine *e);
+
+/* Doorbell pages; values in host order. */
+void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
+                          unsigned size, uint64_t value);
+
+/* Commands, one function each; the contract names the fields. */
+QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);
+QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out);
+QrnicResult qrnic_port_modify(QrnicEngine *e, const QrnicPortCtx *in);
+QrnicResult qrnic_db_page_alloc(QrnicEngine *e);
+QrnicResult qrnic_db_page_free(QrnicEngine *e, uint32_t page);
+QrnicResult qrnic_pd_alloc(QrnicEngine *e);
+QrnicResult qrnic_pd_free(QrnicEngine *e, uint32_t pdn);
+QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in);
+QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn);
+QrnicResult qrnic_eq_query(QrnicEngine *e, uint32_t eqn, QrnicEqCtx *out);
+QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in);
+QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn);
+QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out);
+QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in);
+QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index);
+QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index, QrnicMkeyCtx *out);
+QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in);
+QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in);
+QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
+QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
+QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
+                          const QrnicGidEntry *in);
+QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index);
+QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index, QrnicGidEntry *out);
+QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
+
+/* Events and counters that the faces add to. */
+void qrnic_event_async(QrnicEngine *e, uint8_t type, uint8_t subtype,
+                       uint32_t object, uint32_t data);
+const uint64_t *qrnic_counters(QrnicEngine *e); /* QRNIC_NUM_COUNTERS */
+void qrnic_count(QrnicEngine *e, enum qrnic_counter which, uint64_t n);
+void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
+                       const char *queue, uint32_t number,
+                       const char *fmt, ...) G_GNUC_PRINTF(5, 6);
+void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info);
+bool qrnic_is_fatal(QrnicEngine *e);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * qrnic engine: the operations it needs from outside
+ *
+ * The same engine runs in QEMU, in a unit test on a simulated wire, and in a
+ * fuzzer; this table is all that it knows of them.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_ENV_H
+#define QRNIC_ENGINE_ENV_H
+
+#define QRNIC_DEADLINE_NEVER INT64_MAX
+
+typedef struct QrnicEnv {
+    void *opaque;
+
+    /* Bus. Both return false when any byte of the access failed. */
+    bool (*dma_read)(void *opaque, uint64_t addr, void *buf, size_t len);
+    bool (*dma_write)(void *opaque, uint64_t addr, const void *buf, size_t len);
+
+    /*
+     * Wire. Takes the frame (without FCS) in any case; false means that no
+     * further one can be taken until qrnic_engine_wire_ready() is called.
+     */
+    bool (*send)(void *opaque, const uint8_t *frame, size_t len);
+
+    /* Interrupt: send the message of this vector. */
+    void (*notify)(void *opaque, unsigned vector);
+
+    /* Virtual time in ns, from any origin. */
+    int64_t (*clock_ns)(void *opaque);
+
+    /*
+     * Call qrnic_engine_timer() at this time or soon after; replaces the
+     * deadline before, QRNIC_DEADLINE_NEVER cancels it.
+     */
+    void (*timer_arm)(void *opaque, int64_t deadline_ns);
+
+    /* Call qrnic_engine_run() soon, from a clean stack. */
+    void (*kick)(void *opaque);
+
+    /* A held frame may be offered again (qrnic_engine_receive returned 0). */
+    void (*receive_ready)(void *opaque);
+
+    /* The engine fell into the fatal state. */
+    void (*fatal)(void *opaque, unsigned cause, uint32_t info);
+} QrnicEnv;
+
+#endif

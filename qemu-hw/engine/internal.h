@@ -1,0 +1,424 @@
+/*
+ * qrnic engine: its objects, and what its files offer each other
+ *
+ * Private to engine/. Every object is made by a command and found by number;
+ * a pointer to one is never kept across a call out of the engine.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_INTERNAL_H
+#define QRNIC_ENGINE_INTERNAL_H
+
+#include "qemu/queue.h"
+#include "engine/engine.h"
+#include "wire/packet.h"
+
+/* Largest frame: Ethernet header, one tag, MTU, and room for RoCE headers. */
+#define QRNIC_FRAME_MAX (18 + 9000 + 64)
+
+/* What a command returns */
+static inline QrnicResult qrnic_ok(uint32_t value)
+{
+    return (QrnicResult) { QRNIC_ST_OK, value, 0 };
+}
+
+static inline QrnicResult qrnic_refuse(enum qrnic_cmd_status status,
+                                       uint32_t syndrome)
+{
+    return (QrnicResult) { status, 0, syndrome };
+}
+
+/* Syndrome of BAD_OBJECT when it is the object of the command itself */
+#define QRNIC_OBJECT_OF_ENTRY UINT32_MAX
+
+/* objects.c: a number is an index into one of these tables. */
+typedef struct QrnicTable {
+    void **slot;
+    uint32_t limit, used, first, hint;
+} QrnicTable;
+
+void qrnic_table_init(QrnicTable *t, uint32_t first, uint32_t limit);
+void qrnic_table_cleanup(QrnicTable *t);
+/* Lowest-cost free number (round robin, so that numbers are not reused soon). */
+bool qrnic_table_insert(QrnicTable *t, void *object, uint32_t *number);
+void *qrnic_table_remove(QrnicTable *t, uint32_t number);
+static inline void *qrnic_table_get(const QrnicTable *t, uint32_t number)
+{
+    return number < t->limit ? t->slot[number] : NULL;
+}
+
+typedef struct QrnicPd {
+    uint32_t number;
+    uint32_t users;
+} QrnicPd;
+
+/*
+ * memory.c: a translation table in guest memory, walked by DMA. The lists read
+ * are in a cache that all tables of the device share, so that a guest cannot
+ * make it grow without bound.
+ */
+typedef struct QrnicPages {
+    QrnicTranslation desc;
+    uint64_t length;            /* bytes that the table describes */
+    uint64_t pages;             /* the same in pages; 0 for levels 0 */
+    uint64_t id;                /* tag of its lists in the cache, never reused */
+} QrnicPages;
+
+/* Checks the descriptor for length bytes; on error the offending offset. */
+bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
+                      const QrnicTranslation *desc, uint64_t length,
+                      uint32_t *bad_offset);
+/* The same for a ring, which begins with a page, and may be read at once. */
+bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
+                     const QrnicTranslation *desc, uint64_t length,
+                     uint32_t struct_offset, QrnicResult *error);
+/*
+ * Bus address of byte offset of the described memory, and how many bytes from
+ * there are contiguous. False: the table could not be read.
+ */
+bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                           uint64_t *addr, uint64_t *contiguous);
+bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                      void *buf, size_t len);
+bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                       const void *buf, size_t len);
+
+typedef struct QrnicMkey {
+    uint32_t index;
+    QrnicMkeyCtx ctx;
+    QrnicPages pages;
+} QrnicMkey;
+
+/* FEATURES M2: index and variant, PD, range, access; in this order. */
+enum qrnic_syndrome qrnic_memory_check(QrnicEngine *e, uint32_t key,
+                                       uint32_t pd, uint64_t addr, uint64_t len,
+                                       uint8_t access, QrnicMkey **mkey);
+/* After a check; false: DMA failed. addr is the key user's address. */
+bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                       void *buf, size_t len);
+bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                        const void *buf, size_t len);
+
+/* DMA with counting; every access of the engine goes through these two. */
+bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);
+bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                     size_t len);
+
+typedef struct QrnicEq {
+    uint32_t number;
+    QrnicEqCtx ctx;
+    QrnicPages ring;
+    uint32_t producer, consumer;
+    uint32_t users;
+    bool armed;
+} QrnicEq;
+
+void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
+
+typedef struct QrnicCq {
+    uint32_t number;
+    QrnicCqCtx ctx;
+    QrnicPages ring;
+    uint32_t producer, consumer;        /* consumer: as last read */
+    uint32_t solicited_producer;        /* producer after the last solicited */
+    uint32_t arm_sequence;              /* last one taken */
+    enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
+    uint8_t error;                      /* enum qrnic_cq_error */
+    uint32_t users;
+} QrnicCq;
+
+/*
+ * Writes a CQE (phase and timestamp are filled in) and its event. False: the
+ * CQ is in error; the caller takes its QP to ERR.
+ */
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe);
+
+/* Data segments of a work request, decoded. */
+typedef struct QrnicSge {
+    uint64_t addr;
+    uint32_t length;
+    uint32_t lkey;
+} QrnicSge;
+
+/* wqe.c: a send WQE, decoded and validated. */
+typedef struct QrnicSendWqe {
+    uint32_t index;             /* producer index of its first basic block */
+    uint32_t wqebbs;
+    uint8_t opcode, flags;      /* enum qrnic_wqe_opcode, QRNIC_WQEF_* */
+    uint32_t imm;
+    uint64_t remote_addr;
+    uint32_t rkey;
+    uint64_t swap_add, compare;
+    QrnicEthSeg eth;
+    uint64_t length;            /* bytes of the message */
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+    uint8_t inline_data[QRNIC_MAX_INLINE];
+} QrnicSendWqe;
+
+typedef struct QrnicRecvWqe {
+    uint32_t index;
+    uint64_t length;
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE];
+} QrnicRecvWqe;
+
+typedef enum QrnicTake {
+    QRNIC_TAKE_OK,
+    QRNIC_TAKE_EMPTY,           /* nothing posted */
+    QRNIC_TAKE_ERROR,           /* *status and *syndrome say why */
+} QrnicTake;
+
+/* queue.c: the ring of a work queue, its record, and blocks fetched ahead. */
+typedef struct QrnicWorkQueue {
+    QrnicPages ring;
+    uint64_t record;
+    uint8_t log_size;           /* SQ: basic blocks; RQ: WQEs */
+    uint8_t log_stride;         /* RQ: basic blocks of a WQE; SQ: 0 */
+    uint32_t producer;          /* as last read from the record */
+    uint32_t consumer;          /* next to fetch */
+    uint32_t completed;         /* SQ: up to here the slots are software's */
+    uint32_t fetched, fetched_count;    /* blocks cached: first, how many */
+    uint8_t cache[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
+    bool direct;                /* cache came by direct WQE */
+    uint8_t bad_record;         /* enum qrnic_syndrome; the next take says so */
+} QrnicWorkQueue;
+
+typedef struct QrnicQp QrnicQp;
+
+/*
+ * Next send WQE, without taking it further than the software doorbell says.
+ * Advances sq.consumer on OK, and on ERROR (by one block). Fetches in batches.
+ */
+QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
+                        uint8_t *status, uint8_t *syndrome);
+/*
+ * The WQE that begins at index again (retransmission): read from guest memory,
+ * where it must still be, as its slot was not completed.
+ */
+QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                           QrnicSendWqe *out, uint8_t *status,
+                           uint8_t *syndrome);
+/* True if a WQE may be there: cached producer, or record when reread is set. */
+bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
+QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
+                        uint8_t *status, uint8_t *syndrome);
+/* Receive WQEs posted and not taken, as last read; for credits. */
+uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
+/* decode only; cqe-ready status on error. In wqe.c */
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                uint32_t raw_wqebbs, uint32_t index,
+                                QrnicSendWqe *out, uint8_t *status,
+                                uint8_t *syndrome);
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                QrnicRecvWqe *out, uint8_t *status,
+                                uint8_t *syndrome);
+
+/* Transport state; transport.h says what is in them (requester, responder). */
+typedef struct QrnicRequester QrnicRequester;
+typedef struct QrnicResponder QrnicResponder;
+
+struct QrnicQp {
+    uint32_t number;
+    uint8_t type;               /* enum qrnic_qp_type */
+    uint8_t state;              /* enum qrnic_qp_state */
+    bool sq_draining;
+    QrnicPd *pd;
+    QrnicCq *send_cq, *recv_cq;
+    uint32_t db_page;
+    QrnicQpCtx ctx;
+    QrnicQpAttr attr;           /* as last set by MODIFY_QP */
+    QrnicWorkQueue sq, rq;
+    QrnicPath path;             /* headers that every packet of it shares */
+    bool comm_established;
+    QrnicRequester *requester;  /* RC only */
+    QrnicResponder *responder;  /* RC only */
+    /* scheduler.c */
+    bool scheduled;
+    bool sq_rung;               /* read the record of the SQ when taken up */
+    QTAILQ_ENTRY(QrnicQp) next;
+    /* timer.c */
+    int64_t deadline;           /* QRNIC_DEADLINE_NEVER: no timer */
+    uint32_t heap_index;
+};
+
+/*
+ * What a type of queue pair does. transmit sends at most budget packets and
+ * returns true if it could go on at once; false if it waits (for work, an
+ * answer, a timer): whatever ends the wait calls qrnic_schedule().
+ * It must stop when qrnic_wire_busy().
+ */
+typedef struct QrnicQpOps {
+    bool (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+    void (*timer)(QrnicEngine *e, QrnicQp *qp);
+    void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
+} QrnicQpOps;
+
+extern const QrnicQpOps qrnic_rc_ops;           /* requester.c */
+extern const QrnicQpOps qrnic_raw_packet_ops;   /* ethernet.c */
+const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);      /* qp.c */
+
+/* scheduler.c: round robin over the queue pairs that have something to do. */
+void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
+void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
+/* The wire takes no frame now; transmit is called again when it does. */
+bool qrnic_wire_busy(QrnicEngine *e);
+/* steering.c */
+/* A UDP datagram to port 4791 and to a GID and MAC of ours. */
+bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
+
+/* Sends a frame built in place: to the wire, or back in if it is for us. */
+void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                      bool roce);
+
+/* timer.c: one deadline a queue pair, one timer of the environment. */
+void qrnic_timer_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline);
+void qrnic_timer_cancel(QrnicEngine *e, QrnicQp *qp);
+
+/* qp.c */
+/* Frees it with all it holds, but leaves the counts of other objects alone. */
+void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp);
+/* To ERR: stop, report (event 0: none), flush both queues as they fill. */
+void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
+                    uint8_t subtype);
+/* Completes a WQE of the SQ / RQ; takes the QP to ERR if the CQ refuses. */
+void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                         uint8_t status, uint8_t syndrome, uint32_t byte_len);
+void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
+/* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
+bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+
+/* gid.c */
+const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
+/* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
+
+/* requester.c / responder.c, entered with a parsed and checked packet. */
+void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp);        /* create, and RESET */
+void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp);
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
+void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
+void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+
+/* ethernet.c: a frame that is not for the transport. 0: hold it. */
+size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+
+/* roce.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, steer. */
+void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
+                        bool loopback);
+
+/* doorbell.c */
+typedef struct QrnicDoorbellMessage {
+    uint32_t page;
+    uint16_t offset;            /* QRNIC_DB_* */
+    uint8_t wqebbs;             /* direct: blocks in wqe */
+    uint32_t number;
+    uint32_t index;
+    uint8_t wqe[QRNIC_DB_WINDOW_SIZE];
+} QrnicDoorbellMessage;
+
+typedef struct QrnicDbPage {
+    uint32_t users;             /* queues that name this page */
+    uint32_t window_valid;      /* bitmap of 8-byte words written */
+    uint8_t window[QRNIC_DB_WINDOW_SIZE];
+} QrnicDbPage;
+
+/* Takes messages out of the FIFO; after a loss rereads every record. */
+void qrnic_doorbells_process(QrnicEngine *e, unsigned budget);
+bool qrnic_doorbells_pending(QrnicEngine *e);
+
+/* What the device offers beyond what a property can lower */
+#define QRNIC_MAX_QP_WQEBB (1u << 15)
+#define QRNIC_MAX_QP_RECV (1u << 15)
+#define QRNIC_MAX_CQE (1u << 20)
+#define QRNIC_MAX_EQE (1u << 16)
+#define QRNIC_MAX_MR_SIZE (1ull << 46)
+
+/* One page list of a translation table, or the used part of it */
+typedef struct QrnicPageList {
+    uint64_t id;                /* QrnicPages.id; 0: empty */
+    uint64_t index;             /* which list of the table */
+    uint64_t *entry;
+} QrnicPageList;
+
+#define QRNIC_PAGE_LIST_CACHE 4096      /* lists: 16 MiB when all are full */
+
+typedef struct QrnicLoopbackFrame {
+    size_t len;
+    uint8_t data[];
+} QrnicLoopbackFrame;
+
+struct QrnicEngine {
+    QrnicConfig config;
+    QrnicEnv env;
+    uint64_t counter[QRNIC_NUM_COUNTERS];
+    bool fatal;
+    bool link_up;
+    QrnicPortCtx port;
+
+    QrnicTable pds, eqs, cqs, mkeys, qps, db_pages;
+    QrnicEq *async_eq;
+    QrnicGidEntry *gids;
+    uint32_t gids_end;          /* no valid entry from here on */
+    uint8_t (*macs)[6];         /* the different source MACs of all entries */
+    uint32_t num_macs;
+
+    QrnicPageList *page_lists;  /* direct mapped by id and index */
+    uint64_t next_pages_id;
+
+    QrnicDoorbellMessage *fifo;
+    uint32_t fifo_head, fifo_count;
+    bool fifo_lost;
+    bool recovering;            /* rereading records, these are next: */
+    uint32_t recover_qp, recover_cq;
+    bool cq_failed;             /* a CQ went into error: see to its QPs */
+
+    QTAILQ_HEAD(, QrnicQp) active;
+    bool wire_busy;
+
+    QrnicQp **heap;             /* timer.c */
+    uint32_t heap_count, heap_room;
+    int64_t armed_deadline;
+
+    /* frames to ourselves, delivered by qrnic_engine_run, never recursively */
+    GQueue loopback;
+
+    QrnicRxFilter rx_filter;
+    bool rx_held;               /* a frame waits for a receive WQE */
+    uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
+};
+
+/* objects.c, memory.c, ...: for engine.c at reset */
+void qrnic_objects_init(QrnicEngine *e);
+void qrnic_objects_reset(QrnicEngine *e);
+void qrnic_page_lists_drop(QrnicEngine *e);
+void qrnic_doorbells_reset(QrnicEngine *e);
+void qrnic_gids_reset(QrnicEngine *e);
+void qrnic_loopback_drop(QrnicEngine *e);
+void qrnic_port_reset(QrnicEngine *e);
+
+/* eq.c: EQ doorbell, which takes effect at once */
+void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in);
+/* cq.c: CQ arm doorbell, or recovery: read the record */
+void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq);
+/* After CQ errors: their queue pairs to ERR. */
+void qrnic_cq_errors_process(QrnicEngine *e);
+/* queue.c: the WQE of a direct doorbell; false: fetch it as usual */
+bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp,
+                     const QrnicDoorbellMessage *m);
+void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
+bool qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
+
+static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
+{
+    e->counter[c] += n;
+}
+
+static inline int64_t qrnic_now(QrnicEngine *e)
+{
+    return e->env.clock_ns(e->env.opaque);
+}
+
+#endif
