@@ -1,0 +1,145 @@
+# shellcheck shell=bash
+# Functions for jobs in the guest (bash reads this first, by BASH_ENV). GUEST is this
+# guest's number, GUESTS their count, PEER the other one's; NIC0, NIC1, ... are the
+# netdevs and RDMA0, RDMA1, ... the RDMA devices in the launcher's order.
+# SPDX-License-Identifier: GPL-2.0-or-later
+
+# shellcheck disable=SC1091
+. /etc/qrnic/env
+export GUEST GUESTS PEER=$((GUEST == 1 ? 2 : 1))
+
+# netdev_of MAC: the interface with this address.
+netdev_of() {
+    local dir
+    for dir in /sys/class/net/*; do
+        [ "$(cat "$dir/address" 2>/dev/null)" = "$1" ] && [ -e "$dir/device" ] && { echo "${dir##*/}"; return; }
+    done
+    return 1
+}
+
+# rdma_of NETDEV: the RDMA device on this interface.
+rdma_of() {
+    local dir
+    for dir in /sys/class/infiniband/*; do
+        [ "$(cat "$dir/ports/1/gid_attrs/ndevs/0" 2>/dev/null)" = "$1" ] && { echo "${dir##*/}"; return; }
+    done
+    return 1
+}
+
+# wait_until SECONDS COMMAND...: until the command succeeds.
+wait_until() {
+    local tries=$(($1 * 20))
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+# nic_up NETDEV IPV4 IPV6 MTU
+nic_up() {
+    ip link set "$1" mtu "$4" up
+    case $2 in
+        none) ;;
+        dhcp) busybox udhcpc -i "$1" -n -q -s /usr/lib/qrnic/udhcpc >/dev/null 2>&1 ;;
+        *) ip addr add "$2" dev "$1"; ip addr add "$3" dev "$1" nodad ;;
+    esac
+}
+
+# nic_setup: brings up all NICs of the launcher's list.
+nic_setup() {
+    local index kind mac ip4 ip6 mtu netdev
+    while read -r index kind mac ip4 ip6 mtu; do
+        [ -n "$index" ] || continue
+        if ! wait_until 5 netdev_of "$mac"; then
+            echo "qrnic guest$GUEST: no network interface for the $kind device ($mac)" >/dev/console
+            continue
+        fi
+        netdev=$(netdev_of "$mac")
+        nic_up "$netdev" "$ip4" "$ip6" "$mtu"
+        if [ "$kind" = rxe ]; then
+            modprobe -q rdma_rxe
+            rdma link add "rxe_$index" type rxe netdev "$netdev"
+        fi
+        if [ "$kind" != virtio ] && [ "$ip4" != none ]; then
+            wait_until 5 gid_index "$(rdma_of "$netdev")" 4
+        fi
+    done <<<"$NICS"
+}
+
+# nic_export: sets NIC<i> and RDMA<i>.
+nic_export() {
+    local index kind mac rest netdev
+    while read -r index kind mac rest; do
+        [ -n "$index" ] || continue
+        netdev=$(netdev_of "$mac") || continue
+        export "NIC$index=$netdev" "RDMA$index=$(rdma_of "$netdev")"
+    done <<<"$NICS"
+}
+
+# gid_index DEVICE 4|6: the index of its RoCEv2 GID for the address the launcher gave
+# (4), or for the global IPv6 address (6).
+gid_index() {
+    local dir=/sys/class/infiniband/$1/ports/1 file gid
+    for file in "$dir"/gids/*; do
+        gid=$(cat "$file" 2>/dev/null)
+        [ "$(cat "$dir/gid_attrs/types/${file##*/}" 2>/dev/null)" = "RoCE v2" ] || continue
+        case $2:$gid in
+            4:0000:0000:0000:0000:0000:ffff:*) ;;
+            6:0000:*|6:fe80:*) continue ;;
+            6:*) ;;
+            *) continue ;;
+        esac
+        echo "${file##*/}"
+        return
+    done
+    return 1
+}
+
+# barrier NAME: waits until every guest's job is at this barrier. It goes through the
+# launcher and needs no network.
+barrier() {
+    local answer
+    echo "barrier $1" >&8
+    read -r answer <&8
+    [ "$answer" = "go $1" ]
+}
+
+# host_qmp JSON: has the launcher run a QMP command on this guest's QEMU; prints the
+# result, status 1 when it is an error.
+host_qmp() {
+    local answer
+    echo "qmp $1" >&8
+    read -r answer <&8
+    echo "${answer#* }"
+    [ "${answer%% *}" = ok ]
+}
+
+# guest_reboot: restarts this guest; the job runs again with QRNIC_BOOT one higher.
+guest_reboot() {
+    echo reboot >&8
+    read -r _ <&8
+    echo b >/proc/sysrq-trigger
+    while :; do sleep 100; done
+}
+
+# wait_for_port PORT: until something here listens on the TCP port.
+wait_for_port() {
+    wait_until "${2:-20}" eval "ss -Hltn 'sport = :$1' | grep -q ."
+}
+
+# host_time: the launcher's clock in milliseconds since this guest's QEMU was started.
+host_time() {
+    local answer
+    echo time >&8
+    read -r answer <&8
+    echo "$answer"
+}
+
+case $- in
+    *i*)
+        nic_export
+        PS1='guest'$GUEST':\w# '
+        ;;
+esac

@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Shared by the guest tools: where the guest's roots, builds and images live in
+# the cache, and how a command runs inside the build root. Sourced after lib.sh.
+# SPDX-License-Identifier: GPL-2.0-or-later
+
+# shellcheck disable=SC2034  # used by the scripts that source this file
+guest_dir=$QRNIC_CACHE/guest
+build_root=$guest_dir/build
+run_root=$guest_dir/run
+guest_image=$guest_dir/image
+
+# Builds happen inside the build root: a new root starts with clean builds.
+guest_work=$build_root/work
+
+guest_kernel_version() {
+    local file
+    for file in "$build_root"/boot/vmlinuz-*; do
+        [ -e "$file" ] || die "no guest kernel in the cache: run tools/guest-root"
+        echo "${file##*/vmlinuz-}"
+        return
+    done
+}
+
+# in_build_root COMMAND...: as root or, through a user namespace, as anybody. The
+# cache's guest directory is at /mnt.
+in_build_root() {
+    local map=()
+    [ "$(id -u)" = 0 ] || map=(--map-root-user)
+    # shellcheck disable=SC2016
+    unshare "${map[@]}" --mount sh -ec '
+        root=$1; guest=$2; shift 2
+        mount --rbind /dev "$root/dev"
+        mount --rbind /proc "$root/proc"
+        mount --bind "$guest" "$root/mnt"
+        exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+            TERM="${TERM:-dumb}" chroot "$root" "$@"' sh "$build_root" "$guest_dir" "$@"
+}
+
+# sync_tree FROM TO: copies what changed with its time stamp (so that make and
+# ninja rebuild only that) and removes what has gone from the source.
+sync_tree() {
+    mkdir -p "$2"
+    local rel
+    (cd "$1" && find . -type f ! -name '*.o' ! -name '.*' -printf '%P\n' | LC_ALL=C sort) >"$2/.sources.new"
+    if [ -e "$2/.sources" ]; then
+        LC_ALL=C comm -13 "$2/.sources.new" "$2/.sources" | while IFS= read -r rel; do rm -f "$2/$rel"; done
+    fi
+    mv "$2/.sources.new" "$2/.sources"
+    while IFS= read -r rel; do
+        if [ ! -e "$2/$rel" ] || [ "$1/$rel" -nt "$2/$rel" ] || [ "$1/$rel" -ot "$2/$rel" ]; then
+            mkdir -p "$(dirname "$2/$rel")"
+            cp -p "$1/$rel" "$2/$rel"
+        fi
+    done <"$2/.sources"
+}

@@ -1,0 +1,160 @@
+"""Command line of tools/guest.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+from . import host
+from .errors import EXIT_USAGE, LaunchError
+from .run import Run
+
+DESCRIPTION = """\
+Boots guests, runs a job in each, and returns the job's exit status (0 only when
+the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not be run).
+
+  tools/guest -c 'ibv_devinfo -v'                    one guest with one qrnic
+  tools/guest --guests 2 JOB.sh                      two guests joined by a wire
+  tools/guest --nic qrnic --nic qrnic JOB.sh         two qrnic of one guest, joined
+  tools/guest --nic qrnic:user -c 'ping -c1 10.0.2.2'
+  tools/guest --interactive                          a shell in a guest
+"""
+
+EPILOG = """\
+--nic KIND[:NET][,KEY=VALUE...] gives every guest a network card (default: one qrnic).
+  KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it)
+  NET   link (a wire between the guests; default with more than one guest),
+        hub (all cards of one guest joined; default with one guest),
+        user[=OPTIONS] (libslirp), tap=IFNAME, none (no backend, link down)
+  KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
+        any other is a property of the device
+Card I of guest N has 10.77.I.N/24 and fd77:0:0:I::N/64 (card 0: fd77::N); on a hub
+card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6.
+
+The job is a bash script that finds GUEST, GUESTS, NIC0, RDMA0, ... and the functions
+of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6, host_qmp JSON,
+guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
+
+Environment: QRNIC_QEMU   the QEMU binary to use
+"""
+
+
+def build_parser():
+    parser = argparse.ArgumentParser(prog="tools/guest", description=DESCRIPTION, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("job", nargs="?", help="the job: a bash script")
+    add("args", nargs="*", help="its arguments")
+    add("-c", "--command", help="run this bash command line as the job")
+    add("--interactive", action="store_true", help="a shell on this terminal instead of a job (one guest)")
+    add("--guests", type=int, default=1, metavar="N", help="number of guests (default 1)")
+    add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
+    add("--no-nic", action="store_true", help="no network card at all")
+    add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
+    add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")
+    add("--memory", default="1024", metavar="MIB", help="memory of each guest (default 1024)")
+    add("--cpus", type=int, default=1, help="processors of each guest (default 1)")
+    add("--cpu", default="max", help="processor model (default max)")
+    add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=("auto", "tcg", "kvm"),
+        help="default auto: KVM where it really boots something, else TCG")
+    add("--file", action="append", default=[], metavar="SRC:DEST", help="put a file into the guests")
+    add("--env", action="append", default=[], metavar="K=V", help="set a variable for the job")
+    add("--timeout", type=float, default=300, metavar="S", help="for the whole run (default 300, 0 for none)")
+    add("--boot-timeout", type=float, default=90, metavar="S", help="until all guests are up (default 90)")
+    add("--show", type=int, default=0, metavar="N", help="print the job's output of guest N only, without prefix")
+    add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap")
+    add("--logs", metavar="DIR", help="keep the logs in DIR (otherwise: in the cache, only after a failure)")
+    add("--kernel", metavar="FILE", help="another kernel image")
+    add("--append", default="", help="more for the kernel command line")
+    add("--loglevel", type=int, default=5, help="kernel messages on the serial console (default 5)")
+    add("--qemu-arg", action="append", default=[], metavar="ARG", help="one more argument for QEMU (repeat)")
+    add("--build", action="store_true", help="build modules and provider first")
+    add("--no-refresh", action="store_true", help="do not look whether the image is fresh")
+    add("--no-rdma", action="store_true", help="do not load the RDMA user-space modules")
+    add("--no-dmesg", action="store_true", help="no kernel messages after a failed job")
+    add("-v", "--verbose", action="store_true", help="show QEMU's command line and when guests are up")
+    return parser
+
+
+def read_job(options):
+    if options.interactive:
+        return b""
+    if options.command is not None:
+        return options.command.encode() + b"\n"
+    try:
+        with open(options.job, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise LaunchError(f"cannot read the job {options.job}: {error.strerror}", EXIT_USAGE) from None
+
+
+def read_files(specs):
+    files = {}
+    for spec in specs:
+        source, colon, target = spec.partition(":")
+        if not colon or not target.startswith("/"):
+            raise LaunchError(f"--file {spec}: give it as SRC:/DEST", EXIT_USAGE)
+        try:
+            with open(source, "rb") as file:
+                files[target] = (os.stat(source).st_mode & 0o777, file.read())
+        except OSError as error:
+            raise LaunchError(f"--file {spec}: {error.strerror}", EXIT_USAGE) from None
+    return files
+
+
+def check(options):
+    if (options.job is None) + (options.command is None) + (not options.interactive) != 2:
+        raise LaunchError("give one of: a job file, -c COMMAND, --interactive (see --help)", EXIT_USAGE)
+    if not 1 <= options.guests <= 8:
+        raise LaunchError("--guests must be from 1 to 8", EXIT_USAGE)
+    if options.interactive and options.guests != 1:
+        raise LaunchError("--interactive works with one guest", EXIT_USAGE)
+    if not options.nic and not options.no_nic:
+        options.nic = ["qrnic"]
+    if options.interactive:
+        options.timeout = 0
+    if options.args:
+        options.env.append("JOB_ARGS=" + " ".join(options.args))
+
+
+def prepare(options):
+    if options.build:
+        for tool in ("guest-build-modules", "guest-build-provider"):
+            done = subprocess.run([os.path.join(host.TOOLS, tool)], stdout=2, check=False)
+            if done.returncode:
+                raise LaunchError(f"tools/{tool} failed (see above)")
+    if not options.no_refresh:
+        host.Image().refresh()
+
+
+def _interrupted(signum, _frame):
+    raise KeyboardInterrupt(signum)
+
+
+def main(arguments):
+    options = build_parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+    run = None
+    status = 125
+    try:
+        check(options)
+        job = read_job(options)
+        files = read_files(options.file)
+        prepare(options)
+        run = Run(options, job, files)
+        run.image.check()
+        status = run.execute()
+    except LaunchError as error:
+        print(f"guest: {error}", file=sys.stderr)
+        status = error.status
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        if run:
+            run.cleanup(failed=status not in (0, 130))
+    return status

@@ -1,0 +1,16 @@
+"""Errors that end a run with one line for the user.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+EXIT_USAGE = 2
+EXIT_TIMEOUT = 124
+EXIT_LAUNCH = 125
+
+
+class LaunchError(Exception):
+    """Something outside the job went wrong; `status` becomes the exit status."""
+
+    def __init__(self, message, status=EXIT_LAUNCH):
+        super().__init__(message)
+        self.status = status

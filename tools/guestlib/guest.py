@@ -1,0 +1,200 @@
+"""One guest: its QEMU process, its control channel and its job's output.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import ctypes
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+
+from . import cpio, host, topology
+from .errors import LaunchError
+
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_launcher():
+    # Even a launcher that is killed by SIGKILL leaves no QEMU behind.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Guest:
+    """Builds the command line and initramfs, starts QEMU, and holds the sockets."""
+
+    def __init__(self, number, run):
+        self.number = number
+        self.run = run
+        self.options = run.options
+        self.boots = 0
+        self.reboot_expected = False
+        self.is_ready = False
+        self.status = None
+        self.waiting_at = None
+        self.output_ended = False
+        self.control = self.output = self.process = None
+        self._control_rest = b""
+        self.serial_log = os.path.join(run.logs, f"guest{number}.serial.log")
+        self.qemu_log = os.path.join(run.logs, f"guest{number}.qemu.log")
+        self.output_log = os.path.join(run.logs, f"guest{number}.job.log")
+        self._listeners = {name: self._listen(name) for name in ("control", "output")}
+        self.qmp_path = self._path("qmp")
+        self.started_at = 0.0
+
+    def _path(self, name):
+        return os.path.join(self.run.scratch, f"{name}.{self.number}")
+
+    def _listen(self, name):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self._path(name))
+        listener.listen(1)
+        return listener
+
+    def _write_initrd(self):
+        options = self.options
+        nics = topology.of_guest(self.run.nics, self.number)
+        env = {
+            "GUEST": str(self.number),
+            "GUESTS": str(options.guests),
+            "INTERACTIVE": "yes" if options.interactive else "no",
+            "DMESG": "no" if options.no_dmesg else "yes",
+            "RDMA": "no" if options.no_rdma else "yes",
+            "NICS": "".join(nic.line(self.number) + "\n" for nic in nics),
+        }
+        for setting in options.env:
+            key, _, value = setting.partition("=")
+            env[key] = value
+        text = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.items() if key != "NICS")
+        text += f"NICS={shlex.quote(env['NICS'])}\n"
+        files = {
+            "run-files/etc/qrnic/env": (0o644, text.encode()),
+            "run-files/etc/qrnic/job": (0o755, self.run.job),
+            "run-files/etc/hosts": (0o644, topology.hosts_file(self.run.nics, options.guests).encode()),
+        }
+        for name, data in self.run.files.items():
+            files["run-files/" + name.lstrip("/")] = data
+        path = self._path("initrd")
+        with open(path, "wb") as out:
+            for part in (self.run.image.base, self.run.image.overlay):
+                with open(part, "rb") as file:
+                    data = file.read()
+                out.write(data + b"\0" * (-len(data) % 512))
+            out.write(cpio.archive(files))
+        return path
+
+    def _command(self):
+        options = self.options
+        accel = "tcg,thread=multi" if self.run.accel == "tcg" else self.run.accel
+        append = "console=ttyS0 panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr random.trust_cpu=on " \
+                 f"loglevel={options.loglevel} {options.append}"
+        command = [self.run.qemu, "-name", f"guest{self.number}", "-nodefaults", "-no-user-config",
+                   "-machine", "q35,hpet=off", "-accel", accel, "-cpu", options.cpu,
+                   "-m", str(options.memory), "-smp", str(options.cpus), "-display", "none"]
+        command += host.firmware_options()
+        command += ["-kernel", self.run.image.kernel, "-initrd", self._write_initrd(), "-append", append.strip(),
+                    "-drive", f"if=none,id=root,format=raw,readonly=on,file={self.run.image.root}",
+                    "-device", "virtio-blk-pci,drive=root,romfile=",
+                    "-serial", f"file:{self.serial_log}",
+                    "-qmp", f"unix:{self.qmp_path},server=on,wait=off",
+                    "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
+                    "-device", "virtio-serial-pci"]
+        for name in ("control", "output"):
+            command += ["-chardev", f"socket,id={name},path={self._path(name)}",
+                        "-device", f"virtserialport,chardev={name},name=qrnic.{name}"]
+        if options.interactive:
+            command += ["-chardev", "stdio,id=terminal,signal=off", "-device", "virtconsole,chardev=terminal"]
+        nics = topology.of_guest(self.run.nics, self.number)
+        command += topology.lone_hub_options(nics)
+        for nic in nics:
+            command += nic.netdev_options(self.run.scratch, self.number, options.guests, options.pcap)
+            command += nic.device_options(self.number)
+        return command + options.qemu_arg
+
+    def start(self):
+        command = self._command()
+        if self.options.verbose:
+            self.run.say(f"guest{self.number}: {shlex.join(command)}")
+        with open(self.qemu_log, "wb") as log:
+            stdin = None if self.options.interactive else subprocess.DEVNULL
+            stdout = None if self.options.interactive else log
+            self.started_at = time.monotonic()
+            self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log,
+                                            preexec_fn=_die_with_launcher)
+        self.control = self._accept("control")
+        self.output = self._accept("output")
+
+    def _accept(self, name):
+        """QEMU connects before it starts the guest, or ends with a message."""
+        listener = self._listeners.pop(name)
+        listener.settimeout(0.1)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                connection, _ = listener.accept()
+                listener.close()
+                return connection
+            except socket.timeout:
+                if self.process.poll() is not None:
+                    raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}") from None
+        raise LaunchError(f"QEMU of guest{self.number} did not start in 20 s: {self.last_words()}")
+
+    def last_words(self):
+        """The line of QEMU's messages that names the reason."""
+        with open(self.qemu_log, encoding="utf-8", errors="replace") as log:
+            lines = [line.strip() for line in log if line.strip()]
+        return lines[-1] if lines else f"it said nothing (exit status {self.process.poll()})"
+
+    def lines(self):
+        """The complete lines that the control channel has now; None when it has closed."""
+        try:
+            data = self.control.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        self._control_rest += data
+        *lines, self._control_rest = self._control_rest.split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+    def answer(self, text):
+        try:
+            self.control.sendall(text.encode() + b"\n")
+        except OSError:
+            pass  # the guest has gone; the run loop sees that
+
+    def qmp(self, text):
+        """Runs one QMP command; returns "ok RESULT" or "error RESULT" on one line."""
+        try:
+            command = json.loads(text)
+        except ValueError as error:
+            return f"error {error}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(10)
+            try:
+                connection.connect(self.qmp_path)
+                stream = connection.makefile("rw", encoding="utf-8")
+                stream.readline()
+                for request in ({"execute": "qmp_capabilities"}, command):
+                    stream.write(json.dumps(request) + "\n")
+                    stream.flush()
+                    reply = json.loads(stream.readline())
+                    while "event" in reply:
+                        reply = json.loads(stream.readline())
+            except (OSError, ValueError) as error:
+                return f"error {error}"
+        if "error" in reply:
+            return "error " + json.dumps(reply["error"])
+        return "ok " + json.dumps(reply["return"])
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for connection in (self.control, self.output, *self._listeners.values()):
+            if connection:
+                connection.close()

@@ -1,0 +1,97 @@
+"""What the host offers: the QEMU binary, its firmware, KVM, and the guest image.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import glob
+import os
+import subprocess
+import tempfile
+
+from .errors import LaunchError
+
+TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+FIRMWARE_DIRS = ("/usr/share/seabios", "/usr/share/qemu")
+
+
+def cache_dir():
+    if os.environ.get("QRNIC_CACHE"):
+        return os.environ["QRNIC_CACHE"]
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "qrnic")
+
+
+def find_qemu():
+    """QRNIC_QEMU, or the newest build in the cache."""
+    chosen = os.environ.get("QRNIC_QEMU")
+    if chosen:
+        if not os.access(chosen, os.X_OK):
+            raise LaunchError(f"QRNIC_QEMU={chosen} cannot be run: set it to a qemu-system-x86_64")
+        return chosen
+    builds = [path for path in glob.glob(os.path.join(cache_dir(), "build", "*", "qemu-system-x86_64"))
+              if os.access(path, os.X_OK)]
+    if not builds:
+        raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
+    return max(builds, key=os.path.getmtime)
+
+
+def firmware_options():
+    """QEMU searches all -L directories, its own build's included."""
+    options = []
+    for directory in FIRMWARE_DIRS:
+        if os.path.isdir(directory):
+            options += ["-L", directory]
+    return options
+
+
+def kvm_works(qemu):
+    """Boots a firmware of three instructions under KVM: it must leave through the exit port.
+
+    A /dev/kvm that can be opened says little: in a nested guest it may exist and hang.
+    """
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    # Reset vector: mov al, 0x10; out 0xf4, al; hlt. isa-debug-exit makes that status 0x21.
+    rom = bytearray(b"\xf4" * 65536)
+    rom[0xfff0:0xfff5] = b"\xb0\x10\xe6\xf4\xf4"
+    with tempfile.NamedTemporaryFile(prefix="qrnic-kvm-") as file:
+        file.write(rom)
+        file.flush()
+        command = [qemu, "-accel", "kvm", "-cpu", "max", "-machine", "q35", "-m", "64", "-nodefaults",
+                   "-display", "none", "-bios", file.name,
+                   "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, timeout=3, check=False)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0x21
+
+
+def choose_accel(wanted, qemu):
+    if wanted == "auto":
+        return "kvm" if kvm_works(qemu) else "tcg"
+    if wanted == "kvm" and not kvm_works(qemu):
+        raise LaunchError("KVM does not work on this machine: use --accel tcg")
+    return wanted
+
+
+class Image:
+    """The files a guest boots from."""
+
+    def __init__(self, kernel=None):
+        self.directory = os.path.join(cache_dir(), "guest", "image")
+        self.kernel = kernel or os.path.join(self.directory, "vmlinux")
+        self.base = os.path.join(self.directory, "base.cpio")
+        self.overlay = os.path.join(self.directory, "overlay.cpio")
+        self.root = os.path.join(self.directory, "root.erofs")
+
+    def refresh(self):
+        done = subprocess.run([os.path.join(TOOLS, "guest-image")], stdout=2, check=False)
+        if done.returncode:
+            raise LaunchError("the guest image could not be made (see above)")
+
+    def check(self):
+        for path in (self.kernel, self.base, self.overlay, self.root):
+            if not os.path.exists(path):
+                raise LaunchError(f"{path} is missing: run tools/guest-image")

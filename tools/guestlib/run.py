@@ -1,0 +1,238 @@
+"""One run: starts the guests, serves their control channels, and decides how it ended.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import os
+import selectors
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+from . import host, topology
+from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
+from .guest import Guest
+
+
+class Switch(threading.Thread):
+    """Joins more than two guests: what one guest's socket sends goes to all others."""
+
+    def __init__(self, nic, directory, guests):
+        super().__init__(daemon=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(nic.switch_path(directory))
+        self._peers = [nic.socket_path(directory, guest) for guest in range(1, guests + 1)]
+
+    def run(self):
+        while True:
+            frame, sender = self._socket.recvfrom(1 << 17)
+            for peer in self._peers:
+                if peer != sender:
+                    try:
+                        self._socket.sendto(frame, peer)
+                    except OSError:
+                        pass  # not started yet or gone: a wire without a listener
+
+
+class Run:
+    def __init__(self, options, job, files):
+        self.options = options
+        self.job = job
+        self.files = files
+        self.nics = topology.parse(options.nic, options.guests, options.mtu, options.device_prop)
+        self.qemu = host.find_qemu()
+        self.image = host.Image(options.kernel)
+        self.accel = host.choose_accel(options.accel, self.qemu)
+        self.scratch = tempfile.mkdtemp(prefix="qrnic-")
+        if options.logs:
+            self.logs = os.path.abspath(options.logs)
+            os.makedirs(self.logs, exist_ok=True)
+        else:
+            parent = os.path.join(host.cache_dir(), "log", "guest")
+            os.makedirs(parent, exist_ok=True)
+            self.logs = tempfile.mkdtemp(prefix=time.strftime("%m%d-%H%M%S-"), dir=parent)
+        if options.pcap:
+            options.pcap = os.path.abspath(options.pcap)
+            os.makedirs(options.pcap, exist_ok=True)
+        self.guests = []
+        self._selector = selectors.DefaultSelector()
+        self._output_files = {}
+        self._line_rests = {}
+
+    def say(self, text):
+        print(f"guest: {text}", file=sys.stderr, flush=True)
+
+    def execute(self):
+        """Returns the exit status: the first job's that failed, or 0."""
+        try:
+            for number in range(1, self.options.guests + 1):
+                self.guests.append(Guest(number, self))
+            for nic in self.nics:
+                if nic.net == "link" and self.options.guests > 2:
+                    Switch(nic, self.scratch, self.options.guests).start()
+            for guest in self.guests:
+                guest.start()
+                self._selector.register(guest.control, selectors.EVENT_READ, (guest, self._on_control))
+                self._selector.register(guest.output, selectors.EVENT_READ, (guest, self._on_output))
+                self._output_files[guest] = open(guest.output_log, "wb")
+                self._line_rests[guest] = b""
+            self._serve()
+            return next((guest.status for guest in self.guests if guest.status), 0)
+        finally:
+            self._stop()
+
+    def cleanup(self, failed):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        if failed:
+            self.say(f"logs are in {self.logs}")
+        elif not self.options.logs:
+            shutil.rmtree(self.logs, ignore_errors=True)
+
+    def _stop(self):
+        for guest in self.guests:
+            guest.kill()
+        for file in self._output_files.values():
+            file.close()
+        if not self.options.logs or self.options.quiet:
+            return
+
+    def _done(self):
+        return all(guest.status is not None and guest.output_ended for guest in self.guests)
+
+    def _serve(self):
+        start = time.monotonic()
+        boot_deadline = start + self.options.boot_timeout
+        deadline = start + self.options.timeout if self.options.timeout else float("inf")
+        while not self._done():
+            for key, _ in self._selector.select(timeout=0.2):
+                guest, handler = key.data
+                handler(guest)
+            now = time.monotonic()
+            for guest in self.guests:
+                if guest.status is None and guest.process.poll() is not None:
+                    raise LaunchError(f"QEMU of guest{guest.number} ended with the job still running: "
+                                      f"{guest.last_words()}")
+                if not guest.is_ready and now > boot_deadline:
+                    raise LaunchError(f"guest{guest.number} did not come up within {self.options.boot_timeout} s: "
+                                      f"its last line was \"{self._last_serial_line(guest)}\"; "
+                                      f"see {guest.serial_log}, or give it more with --boot-timeout", EXIT_TIMEOUT)
+            if now > deadline:
+                late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
+                raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
+                                  "give it more with --timeout", EXIT_TIMEOUT)
+
+    @staticmethod
+    def _last_serial_line(guest):
+        try:
+            with open(guest.serial_log, encoding="utf-8", errors="replace") as log:
+                lines = [line.strip() for line in log if line.strip()]
+        except OSError:
+            lines = []
+        return lines[-1][:160] if lines else "(nothing)"
+
+    def _on_control(self, guest):
+        lines = guest.lines()
+        if lines is None:
+            self._selector.unregister(guest.control)
+            return
+        for line in lines:
+            self._on_line(guest, line)
+
+    def _on_line(self, guest, line):
+        word, _, rest = line.partition(" ")
+        if word == "started":
+            guest.boots += 1
+            if guest.boots > 1 and not guest.reboot_expected:
+                raise LaunchError(f"guest{guest.number} crashed and restarted: see {guest.serial_log}")
+            guest.reboot_expected = False
+            guest.answer(str(guest.boots))
+        elif word == "ready":
+            guest.is_ready = True
+            if self.options.verbose:
+                self.say(f"guest{guest.number} ready after {time.monotonic() - guest.started_at:.2f} s")
+        elif word == "barrier":
+            self._on_barrier(guest, rest)
+        elif word == "qmp":
+            guest.answer(guest.qmp(rest))
+        elif word == "time":
+            guest.answer(str(int((time.monotonic() - guest.started_at) * 1000)))
+        elif word == "reboot":
+            guest.reboot_expected = True
+            guest.answer("ok")
+        elif word == "exit":
+            guest.status = int(rest) if rest.isdigit() else EXIT_LAUNCH
+            self._drain(guest)
+            if guest.status == 0:
+                self._check_stuck()
+            else:
+                self._give_up_on_others(guest)
+
+    def _on_barrier(self, guest, name):
+        guest.waiting_at = name
+        if all(other.waiting_at == name for other in self.guests):
+            for other in self.guests:
+                other.waiting_at = None
+                other.answer(f"go {name}")
+        else:
+            self._check_stuck()
+
+    def _check_stuck(self):
+        """A guest that waits at a barrier which another, finished, will never reach."""
+        ended = [guest for guest in self.guests if guest.status is not None]
+        waiting = [guest for guest in self.guests if guest.status is None and guest.waiting_at]
+        if ended and waiting:
+            raise LaunchError(f"guest{waiting[0].number} waits at barrier '{waiting[0].waiting_at}', "
+                              f"but the job on guest{ended[0].number} has ended")
+
+    def _give_up_on_others(self, failed):
+        """A job that failed would leave its partners waiting for it: give them a moment."""
+        self.options.timeout = max(self.options.timeout, 1)
+        for guest in self.guests:
+            if guest is not failed and guest.status is None:
+                guest.status = failed.status
+                self._drain(guest)
+
+    def _drain(self, guest):
+        """The job's output came before its exit status, but through another port."""
+        end = time.monotonic() + 0.3
+        guest.output.settimeout(0.05)
+        while time.monotonic() < end and not guest.output_ended:
+            try:
+                data = guest.output.recv(65536)
+            except socket.timeout:
+                break
+            except OSError:
+                break
+            if not data:
+                break
+            self._show(guest, data)
+        self._show(guest, b"")
+        if self._line_rests[guest]:
+            self._show(guest, b"\n")
+        guest.output_ended = True
+
+    def _on_output(self, guest):
+        try:
+            data = guest.output.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(guest.output)
+            return
+        self._show(guest, data)
+
+    def _show(self, guest, data):
+        self._output_files[guest].write(data)
+        self._output_files[guest].flush()
+        if self.options.show and guest.number != self.options.show:
+            return
+        if self.options.guests == 1 or self.options.show:
+            sys.stdout.buffer.write(data)
+        else:
+            *lines, self._line_rests[guest] = (self._line_rests[guest] + data).split(b"\n")
+            for line in lines:
+                sys.stdout.buffer.write(b"guest%d: %s\n" % (guest.number, line))
+        sys.stdout.flush()

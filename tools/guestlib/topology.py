@@ -1,0 +1,141 @@
+"""The NICs of the guests and the networks that join them, as QEMU options.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import os
+import re
+
+from .errors import EXIT_USAGE, LaunchError
+
+KINDS = ("qrnic", "virtio", "rxe")
+NETS = ("link", "hub", "user", "none", "tap")
+OWN_KEYS = ("mtu", "ip", "guest")
+
+
+class Nic:
+    """One --nic option: KIND[:NET[=ARG]][,KEY=VALUE...]."""
+
+    def __init__(self, index, spec, guests, mtu, device_props):
+        self.index = index
+        head, *settings = spec.split(",")
+        self.kind, _, net = head.partition(":")
+        self.net, _, self.net_arg = net.partition("=")
+        self.net = self.net or ("link" if guests > 1 else "hub")
+        if self.kind not in KINDS:
+            raise LaunchError(f"--nic {spec}: the kind must be one of {', '.join(KINDS)}", EXIT_USAGE)
+        if self.net not in NETS:
+            raise LaunchError(f"--nic {spec}: the network must be one of {', '.join(NETS)}", EXIT_USAGE)
+        if self.net == "tap" and not self.net_arg:
+            raise LaunchError(f"--nic {spec}: name the tap interface, as in tap=tap0", EXIT_USAGE)
+        if self.net == "link" and guests == 1:
+            self.net = "hub"
+        own = {"mtu": str(mtu), "ip": "", "guest": ""}
+        self.props = list(device_props) if self.kind == "qrnic" else []
+        for setting in settings:
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise LaunchError(f"--nic {spec}: '{setting}' is not KEY=VALUE", EXIT_USAGE)
+            if key in OWN_KEYS:
+                own[key] = value
+            else:
+                self.props.append(setting)
+        if not re.fullmatch(r"[0-9]+", own["mtu"]) or not 68 <= int(own["mtu"]) <= 65535:
+            raise LaunchError(f"--nic {spec}: mtu must be a number from 68 to 65535", EXIT_USAGE)
+        self.mtu = int(own["mtu"])
+        self.ip = own["ip"] or {"user": "dhcp", "none": "none"}.get(self.net, "auto")
+        self.only_guest = int(own["guest"]) if own["guest"] else 0
+
+    def mac(self, guest):
+        return f"52:54:00:77:{guest:02x}:{self.index:02x}"
+
+    def addresses(self, guest):
+        """IPv4 and IPv6 address with prefix length. Without a link between guests, a
+        second NIC of one guest is a neighbour of the first."""
+        if self.ip in ("dhcp", "none"):
+            return self.ip, self.ip
+        subnet = 0 if self.net == "hub" else self.index
+        host = guest + 10 * self.index if self.net == "hub" else guest
+        ipv6 = f"fd77::{host}/64" if subnet == 0 else f"fd77:0:0:{subnet}::{host}/64"
+        return f"10.77.{subnet}.{host}/24", ipv6
+
+    def line(self, guest):
+        """The guest's start script reads this."""
+        ipv4, ipv6 = self.addresses(guest)
+        return f"{self.index} {self.kind} {self.mac(guest)} {ipv4} {ipv6} {self.mtu}"
+
+    def socket_path(self, directory, guest):
+        return os.path.join(directory, f"net{self.index}.{guest}")
+
+    def switch_path(self, directory):
+        return os.path.join(directory, f"net{self.index}.switch")
+
+    def netdev_options(self, directory, guest, guests, pcap):
+        name = f"net{self.index}"
+        if self.net == "none":
+            return []
+        if self.net == "link":
+            remote = self.socket_path(directory, 3 - guest) if guests == 2 else self.switch_path(directory)
+            text = (f"dgram,id={name},local.type=unix,local.path={self.socket_path(directory, guest)},"
+                    f"remote.type=unix,remote.path={remote}")
+        elif self.net == "hub":
+            text = f"hubport,id={name},hubid=0"
+        elif self.net == "tap":
+            text = f"tap,id={name},ifname={self.net_arg},script=no,downscript=no"
+        else:
+            text = f"user,id={name}" + (f",{self.net_arg}" if self.net_arg else "")
+        options = ["-netdev", text]
+        if pcap:
+            file = os.path.join(pcap, f"guest{guest}-{name}.pcap")
+            options += ["-object", f"filter-dump,id=dump{self.index},netdev={name},file={file}"]
+        return options
+
+    def device_options(self, guest):
+        """Behind a root port, so that it is a PCIe endpoint and can be unplugged."""
+        options = ["-device", f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"]
+        if self.kind == "qrnic":
+            device = f"qrnic,id=nic{self.index},bus=port{self.index}"
+        else:
+            device = f"virtio-net-pci,id=nic{self.index},bus=port{self.index},romfile="
+            if self.mtu > 1500:
+                device += f",host_mtu={self.mtu}"
+        device += f",mac={self.mac(guest)}"
+        if self.net != "none":
+            device += f",netdev=net{self.index}"
+        for prop in self.props:
+            device += f",{prop}"
+        return options + ["-device", device]
+
+
+def parse(specs, guests, mtu, device_props):
+    return [Nic(index, spec, guests, mtu, device_props) for index, spec in enumerate(specs)]
+
+
+def lone_hub_options(nics):
+    """A hub with one port refuses frames for ever: give a lone card a listener."""
+    if sum(nic.net == "hub" for nic in nics) != 1:
+        return []
+    return ["-netdev", "user,id=listener,restrict=on,ipv6=off",
+            "-netdev", "hubport,id=listenerport,hubid=0,netdev=listener"]
+
+
+def of_guest(nics, guest):
+    return [nic for nic in nics if nic.only_guest in (0, guest)]
+
+
+def hosts_file(nics, guests):
+    """guest1, guest2, ... name the first addressed NIC; guest1-1 the NIC with index 1."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
+    for guest in range(1, guests + 1):
+        first = True
+        for nic in of_guest(nics, guest):
+            ipv4, ipv6 = nic.addresses(guest)
+            if ipv4 in ("dhcp", "none"):
+                continue
+            names = f"guest{guest}-{nic.index}"
+            if first:
+                names = f"guest{guest} {names}"
+            first = False
+            lines.append(f"{ipv4.split('/')[0]} {names}")
+            lines.append(f"{ipv6.split('/')[0]} {names.replace(f'guest{guest}', f'guest{guest}v6')}")
+    return "\n".join(lines) + "\n"
