@@ -1,0 +1,75 @@
+/*
+ * qrnic wire: table of the BTH opcodes
+ *
+ * InfiniBand specification, table 38.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "wire/opcode.h"
+#include "wire/packet.h"
+
+#define RETH_LEN        16
+#define ATOMIC_ETH_LEN  28
+#define AETH_LEN        4
+#define ATOMIC_ACK_LEN  8
+#define IMM_LEN         4
+
+#define HEADER_LEN(f) (QRNIC_BTH_LEN + \
+                       ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_ATOMIC_ETH ? ATOMIC_ETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_AETH ? AETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_ATOMIC_ACK ? ATOMIC_ACK_LEN : 0) + \
+                       ((f) & QRNIC_HDR_IMM ? IMM_LEN : 0))
+#define OP(op, f) [QRNIC_OP_##op] = { \
+    .name = #op, \
+    .flags = QRNIC_OPF_DEFINED | (f), \
+    .header_len = HEADER_LEN(f), \
+}
+
+#define RETH    QRNIC_HDR_RETH
+#define AETH    QRNIC_HDR_AETH
+#define IMM     QRNIC_HDR_IMM
+#define START   QRNIC_OPF_START
+#define END     QRNIC_OPF_END
+#define ONLY    (QRNIC_OPF_START | QRNIC_OPF_END)
+#define SEND    (QRNIC_OPF_SEND | QRNIC_OPF_PAYLOAD)
+#define WRITE   (QRNIC_OPF_WRITE | QRNIC_OPF_PAYLOAD)
+#define ANSWER  (QRNIC_OPF_READ | QRNIC_OPF_RESPONSE | QRNIC_OPF_PAYLOAD)
+#define ATOMIC  (QRNIC_OPF_ATOMIC | QRNIC_HDR_ATOMIC_ETH | ONLY)
+
+static const QrnicOpcodeInfo rc_opcodes[QRNIC_OP_RC_COUNT] = {
+    OP(RC_SEND_FIRST, SEND | START),
+    OP(RC_SEND_MIDDLE, SEND),
+    OP(RC_SEND_LAST, SEND | END),
+    OP(RC_SEND_LAST_IMM, SEND | END | IMM),
+    OP(RC_SEND_ONLY, SEND | ONLY),
+    OP(RC_SEND_ONLY_IMM, SEND | ONLY | IMM),
+    OP(RC_WRITE_FIRST, WRITE | START | RETH),
+    OP(RC_WRITE_MIDDLE, WRITE),
+    OP(RC_WRITE_LAST, WRITE | END),
+    OP(RC_WRITE_LAST_IMM, WRITE | END | IMM),
+    OP(RC_WRITE_ONLY, WRITE | ONLY | RETH),
+    OP(RC_WRITE_ONLY_IMM, WRITE | ONLY | RETH | IMM),
+    OP(RC_READ_REQUEST, QRNIC_OPF_READ | ONLY | RETH),
+    OP(RC_READ_RESPONSE_FIRST, ANSWER | START | AETH),
+    OP(RC_READ_RESPONSE_MIDDLE, ANSWER),
+    OP(RC_READ_RESPONSE_LAST, ANSWER | END | AETH),
+    OP(RC_READ_RESPONSE_ONLY, ANSWER | ONLY | AETH),
+    OP(RC_ACK, QRNIC_OPF_RESPONSE | ONLY | AETH),
+    OP(RC_ATOMIC_ACK, QRNIC_OPF_ATOMIC | QRNIC_OPF_RESPONSE | ONLY | AETH |
+                      QRNIC_HDR_ATOMIC_ACK),
+    OP(RC_COMPARE_SWAP, ATOMIC),
+    OP(RC_FETCH_ADD, ATOMIC),
+};
+
+static const QrnicOpcodeInfo undefined = {
+    .name = "undefined",
+    .header_len = QRNIC_BTH_LEN,
+};
+
+const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode)
+{
+    return opcode < QRNIC_OP_RC_COUNT ? &rc_opcodes[opcode] : &undefined;
+}

@@ -1,0 +1,347 @@
+/*
+ * qrnic wire: RoCEv2 packets, parsed and built
+ *
+ * InfiniBand specification, chapter 9, and annex A17 (RoCEv2).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+#define ETHERTYPE_IPV4  0x0800
+#define ETHERTYPE_VLAN  0x8100
+#define ETHERTYPE_IPV6  0x86dd
+#define IPPROTO_OF_UDP  17
+#define IPV4_DF         0x4000
+#define IPV4_FRAGMENT   0x3fff  /* more fragments, offset */
+#define DEFAULT_HOPS    64
+
+static const uint8_t ipv4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+bool qrnic_gid_is_ipv4(const uint8_t gid[16])
+{
+    return memcmp(gid, ipv4_prefix, sizeof(ipv4_prefix)) == 0;
+}
+
+/* Sum of 16-bit words, not folded. */
+static uint32_t ipv4_sum(const uint8_t *ip)
+{
+    uint32_t sum = 0;
+
+    for (unsigned i = 0; i < QRNIC_IPV4_LEN; i += 2) {
+        sum += lduw_be_p(ip + i);
+    }
+    return sum;
+}
+
+static uint16_t ipv4_fold(uint32_t sum)
+{
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum;
+}
+
+/* Offset of the IP header and the Ethernet type; 0: no such header. */
+static size_t ethernet_header(const uint8_t *frame, size_t len, uint16_t *type,
+                              int *vlan)
+{
+    *vlan = -1;
+    if (len < QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
+        return 0;
+    }
+    *type = lduw_be_p(frame + 12);
+    if (*type != ETHERTYPE_VLAN) {
+        return QRNIC_ETH_LEN;
+    }
+    /* Identifier 0 is a priority tag: the frame belongs to no VLAN. */
+    if (lduw_be_p(frame + 14) & 0xfff) {
+        *vlan = lduw_be_p(frame + 14) & 0xfff;
+    }
+    *type = lduw_be_p(frame + 16);
+    return QRNIC_ETH_LEN + QRNIC_VLAN_LEN;
+}
+
+bool qrnic_frame_is_roce(const uint8_t *frame, size_t len, uint8_t dgid[16],
+                         int *vlan)
+{
+    uint16_t type;
+    size_t at = ethernet_header(frame, len, &type, vlan);
+    const uint8_t *ip = frame + at;
+    size_t ip_len;
+
+    if (!at) {
+        return false;
+    }
+    if (type == ETHERTYPE_IPV4 && len >= at + QRNIC_IPV4_LEN) {
+        ip_len = (ip[0] & 0xf) * 4;
+        if (ip[0] >> 4 != 4 || ip_len < QRNIC_IPV4_LEN ||
+            ip[9] != IPPROTO_OF_UDP || lduw_be_p(ip + 6) & IPV4_FRAGMENT) {
+            return false;
+        }
+        memcpy(dgid, ipv4_prefix, 12);
+        memcpy(dgid + 12, ip + 16, 4);
+    } else if (type == ETHERTYPE_IPV6 && len >= at + QRNIC_IPV6_LEN) {
+        ip_len = QRNIC_IPV6_LEN;
+        if (ip[0] >> 4 != 6 || ip[6] != IPPROTO_OF_UDP) {
+            return false;
+        }
+        memcpy(dgid, ip + 24, 16);
+    } else {
+        return false;
+    }
+    return len >= at + ip_len + QRNIC_UDP_LEN &&
+           lduw_be_p(ip + ip_len + 2) == QRNIC_ROCE_UDP_PORT;
+}
+
+/* IP and UDP. Length of the UDP payload, or 0 if something does not fit. */
+static size_t parse_ip(QrnicPacket *p, size_t len)
+{
+    const uint8_t *ip = p->ip;
+    size_t ip_len, total;
+
+    if (p->ipv6) {
+        ip_len = QRNIC_IPV6_LEN;
+        total = ip_len + lduw_be_p(ip + 4);
+        p->traffic_class = ip[0] << 4 | ip[1] >> 4;
+        p->hop_limit = ip[7];
+        memcpy(p->sgid, ip + 8, 16);
+        memcpy(p->dgid, ip + 24, 16);
+    } else {
+        ip_len = QRNIC_IPV4_LEN;
+        total = lduw_be_p(ip + 2);
+        p->traffic_class = ip[1];
+        p->hop_limit = ip[8];
+        memcpy(p->sgid, ipv4_prefix, 12);
+        memcpy(p->sgid + 12, ip + 12, 4);
+        memcpy(p->dgid, ipv4_prefix, 12);
+        memcpy(p->dgid + 12, ip + 16, 4);
+        /* RoCEv2 has no IPv4 options (A17.3.1.2). */
+        if ((ip[0] & 0xf) * 4 != QRNIC_IPV4_LEN ||
+            ipv4_fold(ipv4_sum(ip)) != 0xffff) {
+            return 0;
+        }
+    }
+    if (total > len ||
+        total < ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN + QRNIC_ICRC_LEN ||
+        lduw_be_p(ip + ip_len + 4) != total - ip_len) {
+        return 0;
+    }
+    p->udp_sport = lduw_be_p(ip + ip_len);
+    return total - ip_len - QRNIC_UDP_LEN;
+}
+
+static void parse_bth(QrnicTransport *t, const uint8_t *bth)
+{
+    t->opcode = bth[0];
+    t->solicited = bth[1] >> 7;
+    t->pkey = lduw_be_p(bth + 2);
+    t->dest_qpn = ldl_be_p(bth + 4) & 0xffffff;
+    t->ack_req = bth[8] >> 7;
+    t->psn = ldl_be_p(bth + 8) & QRNIC_PSN_MASK;
+}
+
+static void parse_extensions(QrnicTransport *t, uint32_t flags,
+                             const uint8_t *h)
+{
+    if (flags & QRNIC_HDR_RETH) {
+        t->va = ldq_be_p(h);
+        t->rkey = ldl_be_p(h + 8);
+        t->dma_len = ldl_be_p(h + 12);
+        h += 16;
+    }
+    if (flags & QRNIC_HDR_ATOMIC_ETH) {
+        t->va = ldq_be_p(h);
+        t->rkey = ldl_be_p(h + 8);
+        t->swap_add = ldq_be_p(h + 12);
+        t->compare = ldq_be_p(h + 20);
+        h += 28;
+    }
+    if (flags & QRNIC_HDR_AETH) {
+        t->syndrome = h[0];
+        t->msn = ldl_be_p(h) & 0xffffff;
+        h += 4;
+    }
+    if (flags & QRNIC_HDR_ATOMIC_ACK) {
+        t->original = ldq_be_p(h);
+        h += 8;
+    }
+    if (flags & QRNIC_HDR_IMM) {
+        t->imm = ldl_be_p(h);
+    }
+}
+
+QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
+{
+    uint16_t type;
+    size_t at = ethernet_header(frame, len, &type, &p->vlan);
+    size_t udp_payload, icrc_at;
+    const uint8_t *bth;
+    unsigned pad;
+
+    p->dmac = frame;
+    p->smac = frame + 6;
+    p->ip = frame + at;
+    p->ipv6 = type == ETHERTYPE_IPV6;
+    udp_payload = parse_ip(p, len - at);
+    if (!udp_payload) {
+        return QRNIC_PARSE_MALFORMED;
+    }
+    bth = p->ip + (p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN) + QRNIC_UDP_LEN;
+    icrc_at = bth - p->ip + udp_payload - QRNIC_ICRC_LEN;
+    p->frame_len = at + icrc_at + QRNIC_ICRC_LEN;
+    if ((uint32_t)ldl_le_p(p->ip + icrc_at) !=
+        qrnic_icrc(p->ip, icrc_at, p->ipv6)) {
+        return QRNIC_PARSE_ICRC;
+    }
+
+    parse_bth(&p->t, bth);
+    p->info = qrnic_opcode_info(p->t.opcode);
+    if (!(p->info->flags & QRNIC_OPF_DEFINED)) {
+        return QRNIC_PARSE_OPCODE;
+    }
+    udp_payload -= QRNIC_ICRC_LEN;
+    pad = bth[1] >> 4 & 3;
+    if (bth[1] & 0xf || udp_payload < p->info->header_len + pad ||
+        udp_payload % 4) {
+        return QRNIC_PARSE_MALFORMED;
+    }
+    parse_extensions(&p->t, p->info->flags, bth + QRNIC_BTH_LEN);
+    p->payload = bth + p->info->header_len;
+    p->payload_len = udp_payload - p->info->header_len - pad;
+    if (p->payload_len + pad && !(p->info->flags & QRNIC_OPF_PAYLOAD)) {
+        return QRNIC_PARSE_MALFORMED;
+    }
+    return QRNIC_PARSE_OK;
+}
+
+void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
+{
+    uint8_t *h = path->header;
+    uint8_t hops = spec->hop_limit ? spec->hop_limit : DEFAULT_HOPS;
+    size_t ip_len;
+
+    memset(path, 0, sizeof(*path));
+    path->spec = *spec;
+    path->ipv6 = !qrnic_gid_is_ipv4(spec->dgid);
+    memcpy(h, spec->dmac, 6);
+    memcpy(h + 6, spec->smac, 6);
+    h += 12;
+    if (spec->vlan >= 0) {
+        stw_be_p(h, ETHERTYPE_VLAN);
+        stw_be_p(h + 2, (spec->priority & 7) << 13 | spec->vlan);
+        h += QRNIC_VLAN_LEN;
+    }
+    stw_be_p(h, path->ipv6 ? ETHERTYPE_IPV6 : ETHERTYPE_IPV4);
+    h += 2;
+    path->ip_offset = h - path->header;
+    if (path->ipv6) {
+        ip_len = QRNIC_IPV6_LEN;
+        stl_be_p(h, 6u << 28 | spec->traffic_class << 20 |
+                    (spec->flow_label & 0xfffff));
+        h[6] = IPPROTO_OF_UDP;
+        h[7] = hops;
+        memcpy(h + 8, spec->sgid, 16);
+        memcpy(h + 24, spec->dgid, 16);
+    } else {
+        ip_len = QRNIC_IPV4_LEN;
+        h[0] = 0x45;
+        h[1] = spec->traffic_class;
+        stw_be_p(h + 6, IPV4_DF);
+        h[8] = hops;
+        h[9] = IPPROTO_OF_UDP;
+        memcpy(h + 12, spec->sgid + 12, 4);
+        memcpy(h + 16, spec->dgid + 12, 4);
+        path->ip_sum = ipv4_sum(h);
+    }
+    h += ip_len;
+    stw_be_p(h, spec->udp_sport);
+    stw_be_p(h + 2, QRNIC_ROCE_UDP_PORT);
+    path->header_len = h + QRNIC_UDP_LEN - path->header;
+}
+
+bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
+{
+    return path->ipv6 == p->ipv6 && path->spec.vlan == p->vlan &&
+           memcmp(path->spec.dgid, p->sgid, 16) == 0 &&
+           memcmp(path->spec.sgid, p->dgid, 16) == 0 &&
+           memcmp(path->spec.smac, p->dmac, 6) == 0;
+}
+
+static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
+                                 const QrnicTransport *t)
+{
+    if (flags & QRNIC_HDR_RETH) {
+        stq_be_p(h, t->va);
+        stl_be_p(h + 8, t->rkey);
+        stl_be_p(h + 12, t->dma_len);
+        h += 16;
+    }
+    if (flags & QRNIC_HDR_ATOMIC_ETH) {
+        stq_be_p(h, t->va);
+        stl_be_p(h + 8, t->rkey);
+        stq_be_p(h + 12, t->swap_add);
+        stq_be_p(h + 20, t->compare);
+        h += 28;
+    }
+    if (flags & QRNIC_HDR_AETH) {
+        stl_be_p(h, (uint32_t)t->syndrome << 24 | (t->msn & 0xffffff));
+        h += 4;
+    }
+    if (flags & QRNIC_HDR_ATOMIC_ACK) {
+        stq_be_p(h, t->original);
+        h += 8;
+    }
+    if (flags & QRNIC_HDR_IMM) {
+        stl_be_p(h, t->imm);
+        h += 4;
+    }
+    return h;
+}
+
+uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
+                            const QrnicTransport *t, uint32_t payload_len)
+{
+    const QrnicOpcodeInfo *info = qrnic_opcode_info(t->opcode);
+    uint8_t *ip = frame + path->ip_offset;
+    uint8_t *bth = frame + path->header_len;
+    uint8_t *udp = bth - QRNIC_UDP_LEN;
+    unsigned pad = -payload_len & 3;
+    uint16_t udp_len = QRNIC_UDP_LEN + info->header_len + payload_len + pad +
+                       QRNIC_ICRC_LEN;
+
+    /* The whole array, as a copy of constant length is a few moves. */
+    memcpy(frame, path->header, sizeof(path->header));
+    if (path->ipv6) {
+        stw_be_p(ip + 4, udp_len);
+    } else {
+        uint16_t total = QRNIC_IPV4_LEN + udp_len;
+
+        stw_be_p(ip + 2, total);
+        stw_be_p(ip + 10, ~ipv4_fold(path->ip_sum + total));
+    }
+    stw_be_p(udp + 4, udp_len);
+
+    bth[0] = t->opcode;
+    /* MigReq is set, as the path is never in another state (17.2.8). */
+    bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
+    stw_be_p(bth + 2, t->pkey);
+    stl_be_p(bth + 4, t->dest_qpn & 0xffffff);
+    stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | (t->psn & QRNIC_PSN_MASK));
+    return build_extensions(bth + QRNIC_BTH_LEN, info->flags, t);
+}
+
+size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
+                           uint8_t *payload, uint32_t payload_len)
+{
+    uint8_t *end = payload + payload_len;
+    const uint8_t *ip = frame + path->ip_offset;
+
+    while ((end - payload) & 3) {
+        *end++ = 0;
+    }
+    stl_le_p(end, qrnic_icrc(ip, end - ip, path->ipv6));
+    return end + QRNIC_ICRC_LEN - frame;
+}
