@@ -259,7 +259,7 @@ class HexInt(int):
     """A number that the contract writes in hexadecimal; headers and tables do the same."""
 
 
-class UniqueLoader(yaml.SafeLoader):
+class UniqueLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """A YAML mapping that says a key twice is a mistake, not a choice of the last."""
 
     def construct_mapping(self, node, deep=False):

@@ -55,7 +55,7 @@ def reference(item):
 def constants(spec, group):
     body = spec.constants[group]
     rows = [[f"``{i['name']}``", show(i["value"]), text(i)] for i in body["values"]]
-    return table(body["doc"], (30, 15, 55), ["Name", "Value", "Meaning"], rows)
+    return table(text(body), (30, 15, 55), ["Name", "Value", "Meaning"], rows)
 
 
 def enum(spec, name):
@@ -66,13 +66,13 @@ def enum(spec, name):
         header, widths = header[:2] + ["Linux", "Meaning"], (8, 30, 12, 50)
         for row, item in zip(rows, body["values"]):
             row.insert(2, str(item["errno"]))
-    return table(f"``{name}``: {body['doc']}", widths, header, rows)
+    return table(f"``{name}``: {text(body)}", widths, header, rows)
 
 
 def flags(spec, name):
     body = spec.flags[name]
     rows = [[str(i["bit"]), f"``{body['prefix']}_{i['name']}``", text(i)] for i in body["values"]]
-    return table(f"``{name}``: {body['doc']}", (10, 35, 55), ["Bit", "Name", "Meaning"], rows)
+    return table(f"``{name}``: {text(body)}", (10, 35, 55), ["Bit", "Name", "Meaning"], rows)
 
 
 def registers(spec, _):
@@ -104,7 +104,7 @@ def struct(spec, name):
         rows.append([f"0x{member['offset']:02x}", kind, "", f"``{member['name']}``", meaning])
         for field in member.get("fields", []):
             rows.append(["", "", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
-    title = f"``{name}``, {body['size']} bytes: {body['doc']}"
+    title = f"``{name}``, {body['size']} bytes: {text(body)}"
     return table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
 
 
