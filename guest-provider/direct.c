@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * direct.c: direct verbs (qrnicdv.h): shows rings, records and doorbell pages to
+ * programs that drive them themselves.
+ */
+#include <errno.h>
+#include <string.h>
+
+
+#include "qrnic.h"
+#include "qrnicdv.h"
+
+/* Gives as much of a structure as the program has room for */
+static int give(void *to, size_t to_size, const void *from, size_t from_size)
+{
+	/* Not even comp_mask would fit */
+	if (to_size < sizeof(uint64_t))
+		return EINVAL;
+	if (to_size > from_size) {
+		memset(to + from_size, 0, to_size - from_size);
+		to_size = from_size;
+	}
+	memcpy(to, from, to_size);
+	return 0;
+}
+
+bool qrnicdv_is_supported(struct ibv_device *device)
+{
+	return qrnic_is_device(device);
+}
+
+int qrnicdv_query_device(struct ibv_context *context,
+			 struct qrnicdv_device_attr *attr, size_t attr_size)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct qrnicdv_device_attr full = {};
+
+	if (!qrnic_is_device(context->device))
+		return EOPNOTSUPP;
+
+	full.capabilities = ctx->capabilities;
+	full.hw_major = QRNIC_HW_VERSION_MAJOR;
+	full.hw_minor = QRNIC_HW_VERSION_MINOR;
+	full.max_wqebb = ctx->max_wqebb;
+	full.max_recv = ctx->max_recv;
+	full.max_cqe = ctx->max_cqe;
+	full.max_send_sge = ctx->max_send_sge;
+	full.max_recv_sge = ctx->max_recv_sge;
+	full.max_inline = ctx->max_inline;
+	full.clock_khz = ctx->clock_khz;
+	full.db_number = ctx->db_number;
+	full.db_page = ctx->db_page;
+	return give(attr, attr_size, &full, sizeof(full));
+}
+
+static void show_wq(struct qrnic_wq *wq, uint32_t stride,
+		    struct qrnicdv_wq *shown)
+{
+	qrnic_lock(&wq->lock);
+	shown->ring = wq->ring;
+	shown->record = wq->record;
+	shown->size = wq->size;
+	shown->stride = stride;
+	shown->producer = wq->producer;
+	shown->consumer = atomic_load_explicit(&wq->consumer,
+					       memory_order_relaxed);
+	qrnic_unlock(&wq->lock);
+}
+
+int qrnicdv_query_qp(struct ibv_qp *ibqp, struct qrnicdv_qp *attr,
+		     size_t attr_size)
+{
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnicdv_qp full = {};
+
+	if (!qrnic_is_device(ibqp->context->device))
+		return EOPNOTSUPP;
+
+	full.qpn = ibqp->qp_num;
+	full.db_page = qp->ctx->db_page;
+	show_wq(&qp->sq, QRNIC_WQEBB_SIZE, &full.sq);
+	show_wq(&qp->rq, 1u << qp->rq_stride_shift, &full.rq);
+	return give(attr, attr_size, &full, sizeof(full));
+}
+
+int qrnicdv_query_cq(struct ibv_cq *ibcq, struct qrnicdv_cq *attr,
+		     size_t attr_size)
+{
+	struct qrnic_cq *cq = to_qrnic_cq(ibcq);
+	struct qrnicdv_cq full = {};
+
+	if (!qrnic_is_device(ibcq->context->device))
+		return EOPNOTSUPP;
+
+	qrnic_lock(&cq->lock);
+	full.cqn = cq->cqn;
+	full.size = 1u << cq->log_size;
+	full.consumer = cq->consumer;
+	full.arm_sequence = cq->arm_sequence;
+	full.ring = cq->ring;
+	full.record = cq->record;
+	full.db_page = to_qrnic_context(ibcq->context)->db_page;
+	qrnic_unlock(&cq->lock);
+	return give(attr, attr_size, &full, sizeof(full));
+}

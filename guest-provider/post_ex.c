@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * post_ex.c: sending by the extended interface, ibv_wr_start() to
+ * ibv_wr_complete(). A WQE is put into the ring when the next one begins or the
+ * batch ends, so setters may come in any number and order, or not at all.
+ */
+#include <errno.h>
+
+#include "qrnic.h"
+
+#define QRNIC_SEND_OPS                                                         \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
+	 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
+	 IBV_QP_EX_WITH_RDMA_READ)
+#define QRNIC_ATOMIC_OPS                                                       \
+	(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                                   \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+/* The first error counts: it is what ibv_wr_complete() returns */
+static void wr_fail(struct qrnic_qp *qp, int err)
+{
+	if (!qp->error)
+		qp->error = err;
+}
+
+static void wr_finish(struct qrnic_qp *qp)
+{
+	int err;
+
+	if (!qp->building)
+		return;
+	qp->building = false;
+	if (qp->error)
+		return;
+	err = qrnic_sq_push(qp, &qp->wqe, qp->wqe_wr_id);
+	if (err)
+		wr_fail(qp, err);
+	else
+		qp->posted++;
+}
+
+static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
+				 __be32 imm)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	uint8_t flags = qp->sq_sig_flag;
+
+	wr_finish(qp);
+	if (ibqp->wr_flags & IBV_SEND_SIGNALED)
+		flags |= QRNIC_WQEF_SIGNALED;
+	if (ibqp->wr_flags & IBV_SEND_FENCE)
+		flags |= QRNIC_WQEF_FENCE;
+	if (ibqp->wr_flags & IBV_SEND_SOLICITED)
+		flags |= QRNIC_WQEF_SOLICITED;
+	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
+	qp->wqe_wr_id = ibqp->wr_id;
+	qp->building = true;
+	return qp;
+}
+
+static void qrnic_wr_send(struct ibv_qp_ex *ibqp)
+{
+	wr_begin(ibqp, QRNIC_WQE_SEND, 0);
+}
+
+static void qrnic_wr_send_imm(struct ibv_qp_ex *ibqp, __be32 imm)
+{
+	wr_begin(ibqp, QRNIC_WQE_SEND_IMM, imm);
+}
+
+static void qrnic_wr_rdma_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				uint64_t address)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE, 0);
+
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+}
+
+static void qrnic_wr_rdma_write_imm(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				    uint64_t address, __be32 imm)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE_IMM, imm);
+
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+}
+
+static void qrnic_wr_rdma_read(struct ibv_qp_ex *ibqp, uint32_t rkey,
+			       uint64_t address)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_READ, 0);
+
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+}
+
+static void qrnic_wr_atomic_cmp_swp(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				    uint64_t address, uint64_t compare,
+				    uint64_t swap)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_CMP_SWAP, 0);
+
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+	qrnic_wqe_add_atomic(&qp->wqe, swap, compare);
+}
+
+static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				      uint64_t address, uint64_t add)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_FETCH_ADD, 0);
+
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+	qrnic_wqe_add_atomic(&qp->wqe, add, 0);
+}
+
+static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
+				  const struct ibv_sge *sge)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	size_t i;
+
+	/* The last tests are for a program that calls more than one setter */
+	if (!qp->building || num_sge > qp->sq.max_sge ||
+	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
+	    qp->wqe.inline_length) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	for (i = 0; i < num_sge; i++, sge++)
+		qrnic_wqe_add_data(&qp->wqe, sge->addr, sge->length, sge->lkey);
+}
+
+static void qrnic_wr_set_sge(struct ibv_qp_ex *ibqp, uint32_t lkey,
+			     uint64_t address, uint32_t length)
+{
+	const struct ibv_sge sge = {
+		.addr = address,
+		.length = length,
+		.lkey = lkey,
+	};
+
+	qrnic_wr_set_sge_list(ibqp, 1, &sge);
+}
+
+static void qrnic_wr_set_inline_data_list(struct ibv_qp_ex *ibqp,
+					  size_t num_buf,
+					  const struct ibv_data_buf *buf)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	uint8_t opcode = qp->wqe.opcode;
+	size_t i;
+	int err;
+
+	/* Data that comes back has no place in the WQE */
+	if (!qp->building || opcode == QRNIC_WQE_RDMA_READ ||
+	    opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+	    opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	for (i = 0; i < num_buf; i++) {
+		err = qrnic_wqe_add_inline(&qp->wqe, qp->max_inline,
+					   buf[i].addr, buf[i].length);
+		if (err) {
+			wr_fail(qp, err);
+			return;
+		}
+	}
+}
+
+static void qrnic_wr_set_inline_data(struct ibv_qp_ex *ibqp, void *addr,
+				     size_t length)
+{
+	const struct ibv_data_buf buf = { .addr = addr, .length = length };
+
+	qrnic_wr_set_inline_data_list(ibqp, 1, &buf);
+}
+
+static void qrnic_wr_start(struct ibv_qp_ex *ibqp)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+
+	qrnic_lock(&qp->sq.lock);
+	qp->start_producer = qp->sq.producer;
+	qp->was_idle = qrnic_sq_is_idle(&qp->sq);
+	qp->error = qrnic_send_allowed(qp) ? 0 : EINVAL;
+	qp->posted = 0;
+	qp->building = false;
+}
+
+static int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	int err;
+
+	wr_finish(qp);
+	err = qp->error;
+	/* All or nothing; the device has not heard of what is taken back */
+	if (err)
+		qp->sq.producer = qp->start_producer;
+	else if (qp->posted)
+		qrnic_sq_ring(qp, qp->posted == 1 && qp->was_idle ? &qp->wqe
+								  : NULL);
+	qrnic_unlock(&qp->sq.lock);
+	return err;
+}
+
+static void qrnic_wr_abort(struct ibv_qp_ex *ibqp)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+
+	qp->building = false;
+	qp->sq.producer = qp->start_producer;
+	qrnic_unlock(&qp->sq.lock);
+}
+
+int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, uint64_t ops)
+{
+	struct ibv_qp_ex *ibqp = &qp->vqp.qp_ex;
+
+	if (ops & ~(uint64_t)(QRNIC_SEND_OPS | QRNIC_ATOMIC_OPS))
+		return EOPNOTSUPP;
+	if ((ops & QRNIC_ATOMIC_OPS) &&
+	    !(qp->ctx->capabilities & QRNIC_CAP_ATOMIC))
+		return EOPNOTSUPP;
+
+	if (ops & IBV_QP_EX_WITH_SEND)
+		ibqp->wr_send = qrnic_wr_send;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		ibqp->wr_send_imm = qrnic_wr_send_imm;
+	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
+		ibqp->wr_rdma_write = qrnic_wr_rdma_write;
+	if (ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+		ibqp->wr_rdma_write_imm = qrnic_wr_rdma_write_imm;
+	if (ops & IBV_QP_EX_WITH_RDMA_READ)
+		ibqp->wr_rdma_read = qrnic_wr_rdma_read;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		ibqp->wr_atomic_cmp_swp = qrnic_wr_atomic_cmp_swp;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		ibqp->wr_atomic_fetch_add = qrnic_wr_atomic_fetch_add;
+
+	ibqp->wr_set_sge = qrnic_wr_set_sge;
+	ibqp->wr_set_sge_list = qrnic_wr_set_sge_list;
+	ibqp->wr_set_inline_data = qrnic_wr_set_inline_data;
+	ibqp->wr_set_inline_data_list = qrnic_wr_set_inline_data_list;
+	ibqp->wr_start = qrnic_wr_start;
+	ibqp->wr_complete = qrnic_wr_complete;
+	ibqp->wr_abort = qrnic_wr_abort;
+	return 0;
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * qp.c: queue pairs: how large their rings are, creation, states, destruction,
+ * and the table by which completions find them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
+
+#include "qrnic.h"
+#include "abi.h"
+
+/* Least log2 of the basic blocks of an SQ (manual, qp_ctx) */
+#define QRNIC_SQ_MIN_LOG_SIZE 3
+
+/* Control and remote address segment; an atomic WQE has a third, and one SGE */
+#define QRNIC_HEADER_SEGMENTS 2
+#define QRNIC_ATOMIC_SEGMENTS 4
+
+struct qp_layout {
+	uint32_t sq_log_size;
+	uint32_t sq_wqe_blocks;
+	uint32_t sq_header;
+	uint32_t rq_log_size;
+	uint32_t rq_log_stride;
+	size_t rq_offset;
+	size_t record_offset;
+	size_t length;
+};
+
+/*
+ * Lock-free: the caller holds the lock of a CQ that has a CQE of this QP, and a
+ * QP leaves the table only after it has been cleaned out of its CQs under their
+ * locks. Second-level tables live as long as the context.
+ */
+struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
+{
+	_Atomic(struct qrnic_qp *) *table;
+
+	qpn &= QRNIC_QPN_MASK;
+	table = atomic_load_explicit(&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT],
+				     memory_order_acquire);
+	if (!table)
+		return NULL;
+	return atomic_load_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)],
+				    memory_order_acquire);
+}
+
+/* Under qp_mutex; NULL takes the entry out */
+static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
+			struct qrnic_qp *qp)
+{
+	_Atomic(struct qrnic_qp *) *table;
+
+	qpn &= QRNIC_QPN_MASK;
+	table = atomic_load_explicit(&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT],
+				     memory_order_relaxed);
+	if (!table) {
+		table = calloc(QRNIC_QP_TABLE_SIZE, sizeof(*table));
+		if (!table)
+			return ENOMEM;
+		atomic_store_explicit(
+			&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT], table,
+			memory_order_release);
+	}
+	atomic_store_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)], qp,
+			      memory_order_release);
+	return 0;
+}
+
+/* Segments before the payload in the longest header that the QP can need */
+static uint32_t header_segments(const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint64_t plain = IBV_QP_EX_WITH_SEND |
+			       IBV_QP_EX_WITH_SEND_WITH_IMM;
+
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+	    !(attr->send_ops_flags & ~plain))
+		return 1;
+	return QRNIC_HEADER_SEGMENTS;
+}
+
+static int check_cap(const struct qrnic_context *ctx,
+		     const struct ibv_qp_cap *cap)
+{
+	if (cap->max_send_sge > ctx->max_send_sge ||
+	    cap->max_recv_sge > ctx->max_recv_sge ||
+	    cap->max_inline_data > ctx->max_inline ||
+	    cap->max_send_wr > ctx->max_wqebb ||
+	    cap->max_recv_wr > ctx->max_recv)
+		return EINVAL;
+	return 0;
+}
+
+/* Rings that hold what is asked for, in WQEs of the largest size asked for */
+static int plan_layout(const struct qrnic_context *ctx,
+		       const struct ibv_qp_init_attr_ex *attr,
+		       struct qp_layout *layout)
+{
+	const struct ibv_qp_cap *cap = &attr->cap;
+	uint32_t inline_segments, segments;
+	uint64_t blocks;
+	int err;
+
+	err = check_cap(ctx, cap);
+	if (err)
+		return err;
+
+	layout->sq_header = header_segments(attr);
+	inline_segments = DIV_ROUND_UP(cap->max_inline_data,
+				       QRNIC_SEGMENT_SIZE);
+	segments = layout->sq_header +
+		   max_t(uint32_t, cap->max_send_sge, inline_segments);
+	if (layout->sq_header == QRNIC_HEADER_SEGMENTS)
+		segments = max_t(uint32_t, segments, QRNIC_ATOMIC_SEGMENTS);
+	layout->sq_wqe_blocks = qrnic_wqebbs(segments);
+
+	blocks = (uint64_t)cap->max_send_wr * layout->sq_wqe_blocks;
+	if (blocks > ctx->max_wqebb)
+		return EINVAL;
+	layout->sq_log_size = max_t(uint32_t, QRNIC_SQ_MIN_LOG_SIZE,
+				    blocks ? ilog32(blocks - 1) : 0);
+
+	layout->rq_log_stride = ilog32(qrnic_wqebbs(1 + cap->max_recv_sge) - 1);
+	layout->rq_log_size = cap->max_recv_wr ? ilog32(cap->max_recv_wr - 1)
+					       : 0;
+
+	layout->rq_offset = align((size_t)QRNIC_WQEBB_SIZE
+					  << layout->sq_log_size,
+				  ctx->page_size);
+	layout->record_offset =
+		layout->rq_offset +
+		((size_t)QRNIC_WQEBB_SIZE
+		 << (layout->rq_log_size + layout->rq_log_stride));
+	layout->length = layout->record_offset + 2 * QRNIC_RECORD_ALIGN;
+	return 0;
+}
+
+/* What the rings hold indeed, for the user */
+static void honest_cap(const struct qrnic_qp *qp,
+		       const struct qp_layout *layout, struct ibv_qp_cap *cap)
+{
+	cap->max_send_wr = qp->sq.size / layout->sq_wqe_blocks;
+	cap->max_recv_wr = qp->rq.size;
+	cap->max_send_sge = qp->sq.max_sge;
+	cap->max_recv_sge = qp->rq.max_sge;
+	cap->max_inline_data = qp->max_inline;
+}
+
+static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
+{
+	struct qrnic_context *ctx = qp->ctx;
+	uint32_t room;
+	int err;
+
+	err = qrnic_buffer_alloc(ctx, &qp->buf, layout->length);
+	if (err)
+		return err;
+
+	qp->sq.ring = qp->buf.addr;
+	qp->sq.record = qp->buf.addr + layout->record_offset;
+	qp->sq.size = 1u << layout->sq_log_size;
+	room = layout->sq_wqe_blocks * QRNIC_SEGMENTS_PER_WQEBB -
+	       layout->sq_header;
+	qp->sq.max_sge = min_t(uint32_t, room, ctx->max_send_sge);
+	qp->max_inline = min_t(uint32_t, room * QRNIC_SEGMENT_SIZE,
+			       ctx->max_inline);
+
+	qp->rq.ring = qp->buf.addr + layout->rq_offset;
+	qp->rq.record = qp->buf.addr + layout->record_offset +
+			QRNIC_RECORD_ALIGN;
+	qp->rq.size = 1u << layout->rq_log_size;
+	qp->rq_stride_shift = QRNIC_WQEBB_SHIFT + layout->rq_log_stride;
+	room = (QRNIC_SEGMENTS_PER_WQEBB << layout->rq_log_stride) - 1;
+	qp->rq.max_sge = min_t(uint32_t, room, ctx->max_recv_sge);
+
+	qp->sq.wr_id = calloc(qp->sq.size, sizeof(*qp->sq.wr_id));
+	qp->sq_blocks = calloc(qp->sq.size, sizeof(*qp->sq_blocks));
+	qp->rq.wr_id = calloc(qp->rq.size, sizeof(*qp->rq.wr_id));
+	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->rq.wr_id)
+		return ENOMEM;
+	return 0;
+}
+
+static void qp_free(struct qrnic_qp *qp)
+{
+	qrnic_lock_destroy(&qp->rq.lock);
+	qrnic_lock_destroy(&qp->sq.lock);
+	free(qp->rq.wr_id);
+	free(qp->sq_blocks);
+	free(qp->sq.wr_id);
+	qrnic_buffer_free(&qp->buf);
+	free(qp);
+}
+
+static int check_qp_attr(const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!check_comp_mask(attr->comp_mask,
+			     IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return EOPNOTSUPP;
+	if (attr->qp_type != IBV_QPT_RC || attr->srq)
+		return EOPNOTSUPP;
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
+	    !attr->recv_cq)
+		return EINVAL;
+	return 0;
+}
+
+/* Makes the QP in the kernel, and then findable for its completions */
+static int register_qp(struct qrnic_qp *qp, struct ibv_qp_init_attr_ex *attr,
+		       const struct qp_layout *layout)
+{
+	struct qrnic_create_qp_cmd_resp resp = {};
+	struct qrnic_create_qp_cmd cmd = {};
+	struct qrnic_context *ctx = qp->ctx;
+	int err;
+
+	cmd.buf_addr = (uintptr_t)qp->buf.addr;
+	cmd.buf_length = qp->buf.length;
+	cmd.rq_offset = layout->rq_offset;
+	cmd.sq_record_offset = layout->record_offset;
+	cmd.rq_record_offset = layout->record_offset + QRNIC_RECORD_ALIGN;
+	cmd.sq_log_size = layout->sq_log_size;
+	cmd.rq_log_size = layout->rq_log_size;
+	cmd.rq_log_stride = layout->rq_log_stride;
+
+	pthread_mutex_lock(&ctx->qp_mutex);
+	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, attr,
+				   &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+				   sizeof(resp));
+	if (!err) {
+		err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
+		if (err)
+			ibv_cmd_destroy_qp(&qp->vqp.qp);
+	}
+	pthread_mutex_unlock(&ctx->qp_mutex);
+	return err;
+}
+
+struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
+				  struct ibv_qp_init_attr_ex *attr)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct qp_layout layout;
+	struct qrnic_qp *qp;
+	int err;
+
+	err = check_qp_attr(attr);
+	if (!err)
+		err = plan_layout(ctx, attr, &layout);
+	if (err)
+		goto err_out;
+
+	qp = calloc(1, sizeof(*qp));
+	if (!qp) {
+		err = ENOMEM;
+		goto err_out;
+	}
+	qp->ctx = ctx;
+	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
+	qrnic_lock_init(&qp->sq.lock, !ctx->single_threaded);
+	qrnic_lock_init(&qp->rq.lock, !ctx->single_threaded);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		err = qrnic_qp_set_wr_ops(qp, attr->send_ops_flags);
+		if (err)
+			goto err_free;
+	}
+	err = alloc_queues(qp, &layout);
+	if (err)
+		goto err_free;
+	honest_cap(qp, &layout, &attr->cap);
+	err = register_qp(qp, attr, &layout);
+	if (err)
+		goto err_free;
+
+	/* The core clears comp_mask at creation */
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		qp->vqp.comp_mask |= VERBS_QP_EX;
+	/* Whatever the kernel made of it */
+	honest_cap(qp, &layout, &attr->cap);
+	return &qp->vqp.qp;
+
+err_free:
+	qp_free(qp);
+err_out:
+	errno = err;
+	return NULL;
+}
+
+struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex attr_ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *qp;
+
+	qp = qrnic_create_qp_ex(pd->context, &attr_ex);
+	if (qp)
+		attr->cap = attr_ex.cap;
+	return qp;
+}
+
+/* After the device has let the QP go: nothing new can come into the CQs */
+static void clean_cqs(struct qrnic_qp *qp)
+{
+	struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
+	if (ibqp->send_cq != ibqp->recv_cq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
+}
+
+static void wq_reset(struct qrnic_wq *wq)
+{
+	qrnic_lock(&wq->lock);
+	wq->producer = 0;
+	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
+	/* The device looks at it after the next doorbell, which orders it */
+	wq->record->producer = 0;
+	qrnic_unlock(&wq->lock);
+}
+
+int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct ibv_modify_qp cmd = {};
+	int err;
+
+	err = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
+	if (err)
+		return err;
+
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+		clean_cqs(qp);
+		wq_reset(&qp->sq);
+		wq_reset(&qp->rq);
+	}
+	return 0;
+}
+
+int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+		   struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd;
+
+	return ibv_cmd_query_qp(ibqp, attr, mask, init_attr, &cmd, sizeof(cmd));
+}
+
+int qrnic_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_context *ctx = qp->ctx;
+	int err;
+
+	pthread_mutex_lock(&ctx->qp_mutex);
+	err = ibv_cmd_destroy_qp(ibqp);
+	if (!err) {
+		clean_cqs(qp);
+		qp_table_set(ctx, ibqp->qp_num, NULL);
+	}
+	pthread_mutex_unlock(&ctx->qp_mutex);
+	if (err)
+		return err;
+	qp_free(qp);
+	return 0;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * qrnic.c: the device and the context of libqrnic: matching, the doorbell page,
+ * limits, device and port attributes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ccan/minmax.h>
+#include <util/mmio.h>
+
+#include "qrnic.h"
+#include "abi.h"
+#include "compat.h"
+
+void qrnic_ring_doorbell(struct qrnic_context *ctx, uint32_t offset,
+			 uint32_t number, uint32_t index)
+{
+	uint64_t queue = FIELD_PREP(QRNIC_DOORBELL_NUMBER_MASK, number);
+
+	/* One 64-bit write: first member in the low half, as memory order has it */
+	mmio_write64(ctx->db_page + offset, queue | (uint64_t)index << 32);
+}
+
+static int qrnic_query_device_ex(struct ibv_context *context,
+				 const struct ibv_query_device_ex_input *input,
+				 struct ibv_device_attr_ex *attr,
+				 size_t attr_size)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct ib_uverbs_ex_query_device_resp resp;
+	size_t resp_size = sizeof(resp);
+	uint64_t fw;
+	int err;
+
+	err = ibv_cmd_query_device_any(context, input, attr, attr_size, &resp,
+				       &resp_size);
+	if (err)
+		return err;
+
+	fw = resp.base.fw_ver;
+	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
+		 "%u.%u.%u", (unsigned int)(fw >> 32 & 0xffff),
+		 (unsigned int)(fw >> 16 & 0xffff),
+		 (unsigned int)(fw & 0xffff));
+
+	/* Of the context, so that they are right whatever the kernel fills in */
+	if (ctx->capabilities & QRNIC_CAP_TIMESTAMP) {
+		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
+					     completion_timestamp_mask))
+			attr->completion_timestamp_mask = UINT64_MAX;
+		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
+					     hca_core_clock))
+			attr->hca_core_clock = ctx->clock_khz;
+	}
+	return 0;
+}
+
+static int qrnic_query_port(struct ibv_context *context, uint8_t port,
+			    struct ibv_port_attr *attr)
+{
+	struct ibv_query_port cmd;
+
+	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
+}
+
+static void qrnic_free_context(struct ibv_context *context)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	unsigned int i;
+
+	for (i = 0; i < QRNIC_QP_TABLE_SIZE; i++)
+		free(atomic_load_explicit(&ctx->qp_table[i],
+					  memory_order_relaxed));
+	munmap(ctx->db_page, ctx->db_length);
+	pthread_mutex_destroy(&ctx->qp_mutex);
+	qrnic_lock_destroy(&ctx->window_lock);
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+}
+
+static const struct verbs_context_ops qrnic_context_ops = {
+	.alloc_pd = qrnic_alloc_pd,
+	.create_ah = qrnic_create_ah,
+	.create_cq = qrnic_create_cq,
+	.create_cq_ex = qrnic_create_cq_ex,
+	.create_qp = qrnic_create_qp,
+	.create_qp_ex = qrnic_create_qp_ex,
+	.dealloc_pd = qrnic_dealloc_pd,
+	.dereg_mr = qrnic_dereg_mr,
+	.destroy_ah = qrnic_destroy_ah,
+	.destroy_cq = qrnic_destroy_cq,
+	.destroy_qp = qrnic_destroy_qp,
+	.free_context = qrnic_free_context,
+	.modify_qp = qrnic_modify_qp,
+	.poll_cq = qrnic_poll_cq,
+	.post_recv = qrnic_post_recv,
+	.post_send = qrnic_post_send,
+	.query_device_ex = qrnic_query_device_ex,
+	.query_port = qrnic_query_port,
+	.query_qp = qrnic_query_qp,
+	.reg_mr = qrnic_reg_mr,
+	.req_notify_cq = qrnic_req_notify_cq,
+};
+
+static bool environment_is(const char *name, const char *value)
+{
+	const char *set = getenv(name);
+
+	return set && !strcmp(set, value);
+}
+
+static void set_limits(struct qrnic_context *ctx,
+		       const struct qrnic_alloc_ucontext_resp *resp)
+{
+	ctx->capabilities = resp->capabilities;
+	ctx->db_number = resp->db_page;
+	ctx->db_length = resp->db_length;
+	ctx->max_wqebb = resp->max_wqebb;
+	ctx->max_recv = resp->max_recv;
+	ctx->max_cqe = resp->max_cqe;
+	ctx->max_send_sge = min_t(uint32_t, resp->max_send_sge, QRNIC_MAX_SGE);
+	ctx->max_recv_sge = min_t(uint32_t, resp->max_recv_sge, QRNIC_MAX_SGE);
+	ctx->clock_khz = resp->clock_khz;
+	if (ctx->capabilities & QRNIC_CAP_INLINE_SEND)
+		ctx->max_inline = min_t(uint32_t, resp->max_inline,
+					QRNIC_MAX_INLINE);
+}
+
+static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
+						 int cmd_fd, void *private_data)
+{
+	struct qrnic_get_context_resp resp = {};
+	struct qrnic_get_context cmd = {};
+	struct qrnic_context *ctx;
+	int err;
+
+	ctx = verbs_init_and_alloc_context(device, cmd_fd, ctx, vctx,
+					   QRNIC_DRIVER_ID);
+	if (!ctx)
+		return NULL;
+
+	err = qrnic_cmd_get_context(&ctx->vctx, &cmd.ibv_cmd, sizeof(cmd),
+				    &resp.ibv_resp, sizeof(resp));
+	if (err)
+		goto err_uninit;
+
+	set_limits(ctx, &resp.drv_payload);
+	ctx->page_size = sysconf(_SC_PAGESIZE);
+	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
+	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
+			  !environment_is("QRNIC_DIRECT_WQE", "0");
+
+	if (ctx->db_length < QRNIC_DB_PAGE_SIZE) {
+		err = EPROTO;
+		goto err_uninit;
+	}
+	ctx->db_page = mmap(NULL, ctx->db_length, PROT_WRITE, MAP_SHARED,
+			    cmd_fd, resp.db_offset);
+	if (ctx->db_page == MAP_FAILED) {
+		err = errno;
+		goto err_uninit;
+	}
+
+	pthread_mutex_init(&ctx->qp_mutex, NULL);
+	qrnic_lock_init(&ctx->window_lock, !ctx->single_threaded);
+	verbs_set_ops(&ctx->vctx, &qrnic_context_ops);
+	return &ctx->vctx;
+
+err_uninit:
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+	errno = err;
+	return NULL;
+}
+
+static struct verbs_device *
+qrnic_device_alloc(struct verbs_sysfs_dev *sysfs_dev)
+{
+	struct qrnic_device *dev = calloc(1, sizeof(*dev));
+
+	return dev ? &dev->vdev : NULL;
+}
+
+static void qrnic_device_free(struct verbs_device *vdev)
+{
+	free(container_of(vdev, struct qrnic_device, vdev));
+}
+
+static const struct verbs_match_ent match_table[] = {
+	VERBS_DRIVER_ID(QRNIC_DRIVER_ID),
+	VERBS_PCI_MATCH(QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID, NULL),
+	{},
+};
+
+static const struct verbs_device_ops qrnic_device_ops = {
+	.name = "qrnic",
+	.match_min_abi_version = QRNIC_ABI_VERSION,
+	.match_max_abi_version = QRNIC_ABI_VERSION,
+	.match_table = match_table,
+	.alloc_device = qrnic_device_alloc,
+	.uninit_device = qrnic_device_free,
+	.alloc_context = qrnic_alloc_context,
+};
+
+bool qrnic_is_device(struct ibv_device *device)
+{
+	return verbs_get_device(device)->ops == &qrnic_device_ops;
+}
+
+PROVIDER_DRIVER(qrnic, qrnic_device_ops);

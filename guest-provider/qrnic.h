@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * qrnic.h: the objects of libqrnic and what its files offer each other. "Manual"
+ * in comments is the qrnic Programmer's Reference.
+ */
+#ifndef QRNIC_PROVIDER_H
+#define QRNIC_PROVIDER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/driver.h>
+#include <util/compiler.h>
+#include <util/udma_barrier.h>
+#include <util/util.h>
+
+#include "qrnic_hw.h"
+
+/* QP numbers have 24 bits; the table of them has two levels of 12 */
+#define QRNIC_QP_TABLE_SHIFT	12
+#define QRNIC_QP_TABLE_SIZE	(1u << QRNIC_QP_TABLE_SHIFT)
+#define QRNIC_QPN_MASK		0xffffffu
+
+/* Records of different queues do not share a cache line */
+#define QRNIC_RECORD_ALIGN	64u
+
+struct qrnic_qp;
+
+struct qrnic_qp;
+
+/* A spinlock, or nothing where the user promised a single thread */
+struct qrnic_lock {
+	pthread_spinlock_t spin;
+	bool needed;
+};
+
+struct qrnic_device {
+	struct verbs_device vdev;
+};
+
+struct qrnic_context {
+	struct verbs_context vctx;
+	uint64_t capabilities;
+	size_t page_size;
+	void *db_page;
+	size_t db_length;
+	uint32_t db_number;
+	uint32_t max_wqebb;
+	uint32_t max_recv;
+	uint32_t max_cqe;
+	uint32_t max_send_sge;
+	uint32_t max_recv_sge;
+	uint32_t max_inline;
+	uint32_t clock_khz;
+	bool single_threaded;
+	bool direct_wqe;
+	/* Serialises the users of the direct-WQE window of db_page */
+	struct qrnic_lock window_lock;
+	/*
+	 * Held over creation and destruction of QPs: a QP number that the kernel
+	 * has given back must not be found in the table or in a CQ any more when
+	 * the next QP gets it. Lookups take no lock, see qrnic_qp_find().
+	 */
+	pthread_mutex_t qp_mutex;
+	_Atomic(_Atomic(struct qrnic_qp *) *) qp_table[QRNIC_QP_TABLE_SIZE];
+};
+
+struct qrnic_pd {
+	struct ibv_pd pd;
+	uint32_t pdn;
+};
+
+/* Memory of queues: whole pages that a fork does not take away */
+struct qrnic_buffer {
+	void *addr;
+	size_t length;
+};
+
+struct qrnic_cq {
+	struct verbs_cq vcq;
+	struct qrnic_lock lock;
+	struct qrnic_buffer buf;
+	struct qrnic_cqe *ring;
+	struct qrnic_cq_record *record;
+	uint32_t cqn;
+	uint32_t log_size;
+	uint32_t consumer;
+	uint32_t arm_sequence;
+	/* The CQE that the extended interface stands on */
+	const struct qrnic_cqe *current;
+};
+
+struct qrnic_wq {
+	struct qrnic_lock lock;
+	void *ring;
+	struct qrnic_queue_record *record;
+	/* Basic blocks (SQ) or WQEs (RQ); a power of two */
+	uint32_t size;
+	uint32_t max_sge;
+	/* Counters modulo 2^32. Whoever polls moves the consumer. */
+	uint32_t producer;
+	_Atomic(uint32_t) consumer;
+	/* By index & (size - 1) of the WQE */
+	uint64_t *wr_id;
+};
+
+/* A segment of a WQE (manual, chapter "Queues") */
+union qrnic_segment {
+	struct qrnic_sq_ctrl ctrl;
+	struct qrnic_remote_seg remote;
+	struct qrnic_atomic_seg atomic;
+	struct qrnic_data_seg data;
+	struct qrnic_recv_ctrl recv;
+	uint8_t bytes[QRNIC_SEGMENT_SIZE];
+};
+
+#define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
+#define QRNIC_WQE_MAX_SEGMENTS	 (QRNIC_WQE_MAX_WQEBB * QRNIC_SEGMENTS_PER_WQEBB)
+
+/*
+ * A send WQE under construction. It is copied to the ring when it is complete,
+ * because a WQE may wrap around the end of the ring.
+ */
+struct qrnic_wqe {
+	union qrnic_segment segment[QRNIC_WQE_MAX_SEGMENTS];
+	uint32_t segments;
+	uint32_t inline_length;
+	uint8_t opcode;
+	uint8_t flags;
+};
+
+struct qrnic_qp {
+	struct verbs_qp vqp;
+	struct qrnic_context *ctx;
+	struct qrnic_buffer buf;
+	struct qrnic_wq sq;
+	struct qrnic_wq rq;
+	uint32_t max_inline;
+	uint32_t rq_stride_shift;
+	uint8_t sq_sig_flag;
+	/* By index & (size - 1): basic blocks of the WQE that begins there */
+	uint8_t *sq_blocks;
+
+	/* ibv_wr_start() to ibv_wr_complete(), under sq.lock */
+	struct qrnic_wqe wqe;
+	uint64_t wqe_wr_id;
+	uint32_t start_producer;
+	uint32_t posted;
+	int error;
+	bool building;
+	bool was_idle;
+};
+
+#define QRNIC_TO(type, member)                                                 \
+	static inline struct qrnic_##type *to_qrnic_##type(                    \
+		struct ibv_##type *object)                                     \
+	{                                                                      \
+		return container_of(object, struct qrnic_##type, member);      \
+	}
+QRNIC_TO(pd, pd)
+QRNIC_TO(cq, vcq.cq)
+QRNIC_TO(qp, vqp.qp)
+QRNIC_TO(context, vctx.context)
+#undef QRNIC_TO
+
+static inline struct qrnic_cq *to_qrnic_cq_ex(struct ibv_cq_ex *object)
+{
+	return container_of(object, struct qrnic_cq, vcq.cq_ex);
+}
+
+static inline struct qrnic_qp *to_qrnic_qp_ex(struct ibv_qp_ex *object)
+{
+	return container_of(object, struct qrnic_qp, vqp.qp_ex);
+}
+
+static inline void qrnic_lock_init(struct qrnic_lock *lock, bool needed)
+{
+	pthread_spin_init(&lock->spin, PTHREAD_PROCESS_PRIVATE);
+	lock->needed = needed;
+}
+
+static inline void qrnic_lock_destroy(struct qrnic_lock *lock)
+{
+	pthread_spin_destroy(&lock->spin);
+}
+
+static inline void qrnic_lock(struct qrnic_lock *lock)
+{
+	if (lock->needed)
+		pthread_spin_lock(&lock->spin);
+}
+
+static inline void qrnic_unlock(struct qrnic_lock *lock)
+{
+	if (lock->needed)
+		pthread_spin_unlock(&lock->spin);
+}
+
+static inline uint32_t qrnic_wqebbs(uint32_t segments)
+{
+	return DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
+}
+
+/* buffer.c */
+int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
+		       size_t length);
+void qrnic_buffer_free(struct qrnic_buffer *buf);
+
+/* qrnic.c */
+bool qrnic_is_device(struct ibv_device *device);
+void qrnic_ring_doorbell(struct qrnic_context *ctx, uint32_t offset,
+			 uint32_t number, uint32_t index);
+
+/* memory.c */
+struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context);
+int qrnic_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			    uint64_t iova, int access);
+int qrnic_dereg_mr(struct verbs_mr *vmr);
+
+/* ah.c */
+struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int qrnic_destroy_ah(struct ibv_ah *ah);
+
+/* cq.c */
+struct ibv_cq *qrnic_create_cq(struct ibv_context *context, int cqe,
+			       struct ibv_comp_channel *channel,
+			       int comp_vector);
+struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
+				     struct ibv_cq_init_attr_ex *attr);
+int qrnic_destroy_cq(struct ibv_cq *ibcq);
+int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
+int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
+void qrnic_cq_clean(struct qrnic_cq *cq, uint32_t qpn);
+
+/* qp.c */
+struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
+			       struct ibv_qp_init_attr *attr);
+struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
+				  struct ibv_qp_init_attr_ex *attr);
+int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
+int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+		   struct ibv_qp_init_attr *init_attr);
+int qrnic_destroy_qp(struct ibv_qp *ibqp);
+struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
+
+/* post.c */
+int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr);
+int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+		    struct ibv_recv_wr **bad_wr);
+bool qrnic_send_allowed(const struct qrnic_qp *qp);
+bool qrnic_sq_is_idle(struct qrnic_wq *sq);
+void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
+		     __be32 imm);
+void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
+			  uint32_t rkey);
+void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
+			  uint64_t compare);
+void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
+			uint32_t length, uint32_t lkey);
+int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
+			 const void *data, size_t length);
+int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id);
+void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct);
+
+/* post_ex.c */
+int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, uint64_t ops);
+
+#endif /* QRNIC_PROVIDER_H */

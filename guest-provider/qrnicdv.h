@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * qrnicdv.h: direct verbs of qrnic: where the rings, records and doorbells of
+ * verbs objects are, for programs that drive the hardware themselves. See
+ * qrnicdv(7); the layouts are in qrnic_hw.h and in the Programmer's Reference.
+ */
+#ifndef QRNICDV_H
+#define QRNICDV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+#include <infiniband/qrnic_hw.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Each structure begins with comp_mask, which the library sets to the bits of
+ * later members that it filled in; there are none yet. A program passes the size
+ * of the structure that it was compiled with.
+ */
+
+struct qrnicdv_device_attr {
+	uint64_t comp_mask;
+	uint64_t capabilities;	/* QRNIC_CAP_... */
+	uint32_t hw_major;	/* version of the hardware interface */
+	uint32_t hw_minor;
+	uint32_t max_wqebb;	/* basic blocks of an SQ */
+	uint32_t max_recv;	/* WQEs of an RQ */
+	uint32_t max_cqe;	/* CQEs of a CQ */
+	uint32_t max_send_sge;
+	uint32_t max_recv_sge;
+	uint32_t max_inline;	/* bytes */
+	uint32_t clock_khz;	/* of timestamps in CQEs */
+	uint32_t db_number;	/* number of the doorbell page */
+	void *db_page;		/* the doorbell page; write only */
+};
+
+/* A work queue: SQ in basic blocks, RQ in WQEs */
+struct qrnicdv_wq {
+	void *ring;
+	struct qrnic_queue_record *record;
+	uint32_t size;		/* entries, a power of two */
+	uint32_t stride;	/* bytes of an entry */
+	uint32_t producer;	/* entries posted so far, modulo 2^32 */
+	uint32_t consumer;	/* entries known to be completed */
+};
+
+struct qrnicdv_qp {
+	uint64_t comp_mask;
+	uint32_t qpn;
+	uint32_t reserved;
+	void *db_page;
+	struct qrnicdv_wq sq;
+	struct qrnicdv_wq rq;
+};
+
+struct qrnicdv_cq {
+	uint64_t comp_mask;
+	uint32_t cqn;
+	uint32_t size;		/* CQEs, a power of two */
+	uint32_t consumer;	/* CQEs consumed so far, modulo 2^32 */
+	uint32_t arm_sequence;	/* of the last request for an event */
+	struct qrnic_cqe *ring;
+	struct qrnic_cq_record *record;
+	void *db_page;
+};
+
+bool qrnicdv_is_supported(struct ibv_device *device);
+
+int qrnicdv_query_device(struct ibv_context *context,
+			 struct qrnicdv_device_attr *attr, size_t attr_size);
+
+int qrnicdv_query_qp(struct ibv_qp *qp, struct qrnicdv_qp *attr,
+		     size_t attr_size);
+
+int qrnicdv_query_cq(struct ibv_cq *cq, struct qrnicdv_cq *attr,
+		     size_t attr_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* QRNICDV_H */
