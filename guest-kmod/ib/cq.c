@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * cq.c: completion queues. Those of user space are polled there; here are their
+ * life and the kernel's own, with polling, arming and cleaning.
+ */
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+/* Bit 7 of the opcode, valid also in a CQE with an error */
+#define CQE_RECEIVE QRNIC_CQE_RECV
+
+static struct qrnic_cqe *cq_entry(struct qrnic_ib_cq *cq, u32 index)
+{
+	struct qrnic_cqe *ring = cq->ring.buf;
+
+	return &ring[index & (BIT(cq->log_size) - 1)];
+}
+
+/* Phase is 1 in the first pass through the ring, then alternates. */
+static bool cq_entry_written(struct qrnic_ib_cq *cq, u32 index)
+{
+	u32 control = le32_to_cpu(READ_ONCE(cq_entry(cq, index)->control));
+	bool phase = control & QRNIC_CQE_PHASE_MASK;
+
+	return phase == !(index >> cq->log_size & 1);
+}
+
+static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+			  const struct qrnic_create_cq_req *request,
+			  struct qrnic_cq_ctx *context)
+{
+	dma_addr_t record;
+	int err;
+
+	cq->umem = qrnic_queue_umem_get(dev, request->buf_addr,
+					request->buf_length);
+	if (IS_ERR(cq->umem))
+		return PTR_ERR(cq->umem);
+
+	err = qrnic_queue_record(cq->umem, request->record_offset, &record);
+	if (err)
+		goto err_umem;
+
+	err = qrnic_queue_table(dev, &cq->table, cq->umem, 0,
+				(u64)QRNIC_CQE_SIZE << cq->log_size);
+	if (err)
+		goto err_umem;
+
+	context->record = cpu_to_le64(record);
+	context->ring = cq->table.hw;
+	return 0;
+
+err_umem:
+	ib_umem_release(cq->umem);
+	return err;
+}
+
+static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+			    struct qrnic_cq_ctx *context)
+{
+	int err;
+
+	err = qrnic_ring_alloc(dev->qdev, &cq->ring,
+			       (size_t)QRNIC_CQE_SIZE << cq->log_size);
+	if (err)
+		return err;
+
+	cq->record = qrnic_record_alloc(dev->qdev, &cq->record_dma);
+	if (!cq->record) {
+		qrnic_ring_free(dev->qdev, &cq->ring);
+		return -ENOMEM;
+	}
+
+	context->record = cpu_to_le64(cq->record_dma);
+	context->ring = cq->ring.hw;
+	return 0;
+}
+
+static void cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
+{
+	if (cq->umem) {
+		qrnic_table_free(dev->qdev, &cq->table);
+		ib_umem_release(cq->umem);
+	} else {
+		qrnic_record_free(dev->qdev, cq->record, cq->record_dma);
+		qrnic_ring_free(dev->qdev, &cq->ring);
+	}
+}
+
+static int cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr *attr)
+{
+	u32 flags = 0;
+
+	if (qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP))
+		flags |= IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
+	if (attr->flags & ~flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > dev->qdev->caps.max_cqe ||
+	    attr->comp_vector >= dev->ibdev.num_comp_vectors)
+		return -EINVAL;
+	return 0;
+}
+
+/* Request of a user CQ, and its memory */
+static int cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+			   const struct ib_cq_init_attr *attr,
+			   struct ib_udata *udata, struct qrnic_cq_ctx *context)
+{
+	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
+			struct qrnic_ib_ucontext, ibucontext);
+	struct qrnic_create_cq_req request;
+	int err;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request),
+			      offsetofend(struct qrnic_create_cq_req, log_size));
+	if (err)
+		return err;
+	if (request.comp_mask)
+		return -EOPNOTSUPP;
+	if (request.log_size > ilog2(dev->qdev->caps.max_cqe) ||
+	    attr->cqe > BIT(request.log_size))
+		return -EINVAL;
+
+	cq->log_size = request.log_size;
+	context->db_page = cpu_to_le32(ucontext->db_page);
+	return cq_user_memory(dev, cq, &request, context);
+}
+
+static void cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
+{
+	int err;
+
+	err = qrnic_cq_destroy(dev->qdev, &cq->core);
+	if (!err)
+		return;
+
+	/* The core keeps it findable until the device has let it go. */
+	qrnic_destroy_failed(dev, "CQ", cq->core.cqn, err);
+	qrnic_cq_destroy(dev->qdev, &cq->core);
+}
+
+int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		       struct uverbs_attr_bundle *attrs)
+{
+	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
+	struct qrnic_create_cq_resp response = {};
+	struct qrnic_cq_ctx context = {};
+	int err;
+
+	err = cq_check(dev, attr);
+	if (err)
+		return err;
+
+	spin_lock_init(&cq->lock);
+	cq->core.vector = attr->comp_vector;
+	cq->core.comp = qrnic_ib_cq_comp;
+	cq->core.event = qrnic_ib_cq_event;
+
+	if (udata) {
+		err = cq_user_prepare(dev, cq, attr, udata, &context);
+	} else {
+		cq->log_size = order_base_2(attr->cqe);
+		err = cq_kernel_memory(dev, cq, &context);
+	}
+	if (err)
+		return err;
+
+	context.log_size = cq->log_size;
+	ibcq->cqe = BIT(cq->log_size);
+	err = qrnic_cq_create(dev->qdev, &cq->core, &context);
+	if (err)
+		goto err_memory;
+
+	if (udata) {
+		response.cqn = cq->core.cqn;
+		err = qrnic_udata_put(udata, &response, sizeof(response),
+				      offsetofend(struct qrnic_create_cq_resp,
+						  cqn));
+		if (err)
+			goto err_destroy;
+	}
+	return 0;
+
+err_destroy:
+	cq_core_destroy(dev, cq);
+err_memory:
+	cq_memory_free(dev, cq);
+	return err;
+}
+
+int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
+
+	cq_core_destroy(dev, cq);
+	cq_memory_free(dev, cq);
+	return 0;
+}
+
+static enum ib_wc_opcode wc_opcode(u8 opcode)
+{
+	switch (opcode) {
+	case QRNIC_CQE_RDMA_WRITE:
+		return IB_WC_RDMA_WRITE;
+	case QRNIC_CQE_RDMA_READ:
+		return IB_WC_RDMA_READ;
+	case QRNIC_CQE_ATOMIC_CMP_SWAP:
+		return IB_WC_COMP_SWAP;
+	case QRNIC_CQE_ATOMIC_FETCH_ADD:
+		return IB_WC_FETCH_ADD;
+	case QRNIC_CQE_RECV:
+		return IB_WC_RECV;
+	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
+		return IB_WC_RECV_RDMA_WITH_IMM;
+	default:
+		return IB_WC_SEND;
+	}
+}
+
+/*
+ * Takes the completed request, and all before it, out of its queue. A slot may
+ * be posted to again as soon as consumer is past it: hence release, against the
+ * acquire of the poster.
+ */
+static u64 queue_complete(struct qrnic_ib_queue *queue, u32 index)
+{
+	const struct qrnic_ib_request *request =
+		&queue->requests[index & queue->mask];
+	u64 wr_id = request->wr_id;
+
+	smp_store_release(&queue->consumer, request->next);
+	return wr_id;
+}
+
+/*
+ * False for a completion of a QP that is being destroyed. A QP that is found
+ * stays while the CQ is locked: destroying cleans the CQ under its lock after
+ * taking the QP out of the table.
+ */
+static bool cq_translate(struct qrnic_ib_dev *dev, const struct qrnic_cqe *cqe,
+			 struct ib_wc *wc)
+{
+	u32 control = le32_to_cpu(cqe->control);
+	u8 opcode = FIELD_GET(QRNIC_CQE_OPCODE_MASK, control);
+	u8 flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, control);
+	bool receive = opcode & CQE_RECEIVE;
+	struct qrnic_ib_qp *qp;
+
+	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
+	if (!qp)
+		return false;
+
+	memset(wc, 0, sizeof(*wc));
+	wc->wr_id = queue_complete(receive ? &qp->rq : &qp->sq,
+				   le32_to_cpu(cqe->index));
+	wc->qp = &qp->ibqp;
+	wc->status = FIELD_GET(QRNIC_CQE_STATUS_MASK, control);
+	if (wc->status != IB_WC_SUCCESS) {
+		wc->opcode = receive ? IB_WC_RECV : IB_WC_SEND;
+		wc->vendor_err = le32_to_cpu(cqe->syndrome);
+		return true;
+	}
+
+	wc->opcode = wc_opcode(opcode);
+	wc->byte_len = le32_to_cpu(cqe->byte_len);
+	wc->src_qp = qp->ibqp.qp_num;
+	wc->port_num = QRNIC_IB_PORT;
+	if (flags & QRNIC_CQEF_IMM) {
+		wc->ex.imm_data = cqe->imm;
+		wc->wc_flags |= IB_WC_WITH_IMM;
+	}
+	return true;
+}
+
+int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
+	unsigned long flags;
+	int polled = 0;
+	u32 first;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	first = cq->consumer;
+	while (polled < num && cq_entry_written(cq, cq->consumer)) {
+		/* The rest of the CQE must not be read before its phase. */
+		dma_rmb();
+		if (cq_translate(dev, cq_entry(cq, cq->consumer), wc + polled))
+			polled++;
+		cq->consumer++;
+	}
+
+	if (cq->consumer != first) {
+		/* The device overwrites what is consumed: read it all before. */
+		dma_mb();
+		WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return polled;
+}
+
+int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
+	unsigned long irq_flags;
+	int missed = 0;
+	u32 arm;
+
+	spin_lock_irqsave(&cq->lock, irq_flags);
+	cq->arm_sequence++;
+	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK,
+			 cq->arm_sequence & QRNIC_CQ_RECORD_SEQUENCE_MASK);
+	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
+		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
+
+	/* The doorbell's writeq() makes the record visible before itself. */
+	WRITE_ONCE(cq->record->arm, cpu_to_le32(arm));
+	qrnic_ring_doorbell(dev->qdev, QRNIC_DB_CQ_ARM, cq->core.cqn,
+			    cq->consumer);
+
+	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
+		missed = cq_entry_written(cq, cq->consumer);
+	spin_unlock_irqrestore(&cq->lock, irq_flags);
+	return missed;
+}
+
+/*
+ * Removes what a QP that is gone, or in RESET, left in a kernel CQ: from the
+ * newest entry to the oldest, the others move over the gaps. Phase belongs to
+ * the place, not to the completion.
+ */
+void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
+{
+	struct qrnic_cqe *from, *to;
+	unsigned long flags;
+	u32 index, freed = 0, size = BIT(cq->log_size);
+	__le32 phase;
+
+	if (cq->umem)
+		return;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	index = cq->consumer;
+	while (index - cq->consumer < size && cq_entry_written(cq, index))
+		index++;
+	/* As in poll: the phases of all these CQEs before the rest of them */
+	dma_rmb();
+
+	while (index-- != cq->consumer) {
+		from = cq_entry(cq, index);
+		if (le32_to_cpu(from->qpn) == qpn) {
+			freed++;
+			continue;
+		}
+		if (!freed)
+			continue;
+		to = cq_entry(cq, index + freed);
+		phase = to->control & cpu_to_le32(QRNIC_CQE_PHASE_MASK);
+		*to = *from;
+		to->control &= ~cpu_to_le32(QRNIC_CQE_PHASE_MASK);
+		to->control |= phase;
+	}
+
+	if (freed) {
+		cq->consumer += freed;
+		/* The moves must be done before the device may overwrite. */
+		dma_mb();
+		WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+}

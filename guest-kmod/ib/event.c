@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * event.c: completion events and asynchronous events on their way from the core
+ * to the consumers of verbs.
+ */
+#include <linux/notifier.h>
+
+#include "qrnic_ib.h"
+
+/* Hard interrupt */
+void qrnic_ib_cq_comp(struct qrnic_cq *core)
+{
+	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
+
+	if (ibcq->comp_handler)
+		ibcq->comp_handler(ibcq, ibcq->cq_context);
+}
+
+void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
+{
+	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
+	struct ib_event event = {
+		.device = ibcq->device,
+		.element.cq = ibcq,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	ibdev_warn(ibcq->device, "CQ %u is in error: %s\n", core->cqn,
+		   subtype == QRNIC_CQERR_OVERRUN ? "it was full" :
+						    "its memory failed");
+	if (ibcq->event_handler)
+		ibcq->event_handler(&event, ibcq->cq_context);
+}
+
+static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
+{
+	switch (type) {
+	case QRNIC_EVENT_QP_FATAL:
+		*ib_type = IB_EVENT_QP_FATAL;
+		return true;
+	case QRNIC_EVENT_QP_REQUEST_ERROR:
+		*ib_type = IB_EVENT_QP_REQ_ERR;
+		return true;
+	case QRNIC_EVENT_QP_ACCESS_ERROR:
+		*ib_type = IB_EVENT_QP_ACCESS_ERR;
+		return true;
+	case QRNIC_EVENT_COMM_EST:
+		*ib_type = IB_EVENT_COMM_EST;
+		return true;
+	case QRNIC_EVENT_SQ_DRAINED:
+		*ib_type = IB_EVENT_SQ_DRAINED;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
+{
+	struct qrnic_ib_dev *dev = context;
+	struct ib_event event = { .device = &dev->ibdev };
+	struct qrnic_ib_qp *qp;
+
+	if (!qp_event_type(type, &event.event)) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "event %u of QP %u is not known\n", type,
+				       qpn);
+		return;
+	}
+
+	/* None: it is being destroyed, and nobody wants to hear of it. */
+	qp = qrnic_qp_get(dev, qpn);
+	if (!qp)
+		return;
+
+	event.element.qp = &qp->ibqp;
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+	qrnic_qp_put(qp);
+}
+
+/* The state of the port is the netdev's; tells of it if it has changed. */
+static void port_report(struct qrnic_ib_dev *dev)
+{
+	struct net_device *netdev = dev->qdev->netdev;
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.element.port_num = QRNIC_IB_PORT,
+	};
+	bool active;
+
+	mutex_lock(&dev->port_mutex);
+	active = netif_running(netdev) && netif_carrier_ok(netdev);
+	if (!dev->stopping && active != dev->port_active) {
+		dev->port_active = active;
+		event.event = active ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+		ib_dispatch_event(&event);
+	}
+	mutex_unlock(&dev->port_mutex);
+}
+
+static void port_event(void *context, bool up)
+{
+	port_report(context);
+}
+
+static void port_events_end(struct qrnic_ib_dev *dev)
+{
+	mutex_lock(&dev->port_mutex);
+	WRITE_ONCE(dev->stopping, true);
+	mutex_unlock(&dev->port_mutex);
+}
+
+static int netdev_event(struct notifier_block *nb, unsigned long event,
+			void *data)
+{
+	struct qrnic_ib_dev *dev = container_of(nb, struct qrnic_ib_dev,
+						netdev_nb);
+
+	if (netdev_notifier_info_to_dev(data) != dev->qdev->netdev ||
+	    READ_ONCE(dev->stopping))
+		return NOTIFY_DONE;
+
+	switch (event) {
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		port_report(dev);
+		break;
+	case NETDEV_UNREGISTER:
+		/* The RDMA core must not hold what is about to be freed. */
+		ib_device_set_netdev(&dev->ibdev, NULL, QRNIC_IB_PORT);
+		break;
+	}
+	return NOTIFY_DONE;
+}
+
+static void device_fatal(void *context)
+{
+	struct qrnic_ib_dev *dev = context;
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_DEVICE_FATAL,
+	};
+
+	mutex_lock(&dev->port_mutex);
+	if (!dev->stopping)
+		ib_dispatch_event(&event);
+	mutex_unlock(&dev->port_mutex);
+}
+
+static const struct qrnic_event_ops event_ops = {
+	.qp_event = qp_event,
+	.port_event = port_event,
+	.fatal = device_fatal,
+};
+
+/* Before the device is registered: from then on there may be QPs. */
+int qrnic_ib_events_start(struct qrnic_ib_dev *dev)
+{
+	return qrnic_register_event_handler(dev->qdev, &event_ops, dev);
+}
+
+/* When the device is no longer registered, and so has no QPs. */
+void qrnic_ib_events_stop(struct qrnic_ib_dev *dev)
+{
+	qrnic_unregister_event_handler(dev->qdev);
+}
+
+/* After the device is registered: before, there is nobody to tell. */
+int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev)
+{
+	int err;
+
+	mutex_lock(&dev->port_mutex);
+	WRITE_ONCE(dev->stopping, false);
+	mutex_unlock(&dev->port_mutex);
+
+	dev->netdev_nb.notifier_call = netdev_event;
+	err = register_netdevice_notifier(&dev->netdev_nb);
+	if (err)
+		port_events_end(dev);
+	else
+		port_report(dev);
+	return err;
+}
+
+/*
+ * Before the device is unregistered: events of port and device go to work items
+ * of the RDMA core that do not hold the device.
+ */
+void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev)
+{
+	/* First, for the notifier is told that every netdev goes away. */
+	port_events_end(dev);
+	unregister_netdevice_notifier(&dev->netdev_nb);
+}

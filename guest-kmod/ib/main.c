@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * main.c: qrnic_ib.ko: probe and removal of the auxiliary device, and the
+ * attributes and operations of the ib_device made of it.
+ */
+#include <linux/auxiliary_bus.h>
+#include <linux/module.h>
+
+#include "qrnic_ib.h"
+
+static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
+static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_create_qp_req) % 8 == 0);
+
+static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	struct pci_dev *pdev = dev->qdev->pdev;
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->fw_ver =
+		(u64)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, caps->hw_version) << 32 |
+		FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, caps->hw_version);
+	attr->sys_image_guid = caps->node_guid;
+	attr->vendor_id = pdev->vendor;
+	attr->vendor_part_id = pdev->device;
+	attr->hw_ver = pdev->revision;
+	attr->max_mr_size = caps->max_mr_size;
+	attr->page_size_cap = GENMASK(QRNIC_PAGE_SHIFT_MAX, QRNIC_PAGE_SHIFT_MIN);
+	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD |
+				 IB_DEVICE_PORT_ACTIVE_EVENT |
+				 IB_DEVICE_SYS_IMAGE_GUID |
+				 IB_DEVICE_RC_RNR_NAK_GEN;
+	attr->max_qp = caps->max_qp;
+	/* A WQE takes one basic block at least; with more, fewer fit. */
+	attr->max_qp_wr = min(caps->max_qp_wqebb, caps->max_qp_recv);
+	attr->max_send_sge = caps->max_sge;
+	attr->max_recv_sge = caps->max_sge;
+	attr->max_sge_rd = caps->max_sge;
+	attr->max_cq = caps->max_cq;
+	attr->max_cqe = caps->max_cqe;
+	attr->max_mr = caps->max_mkey;
+	attr->max_pd = caps->max_pd;
+	attr->max_qp_rd_atom = caps->max_rd_atomic;
+	attr->max_qp_init_rd_atom = caps->max_rd_atomic;
+	attr->max_res_rd_atom = caps->max_rd_atomic * caps->max_qp;
+	attr->atomic_cap = qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC) ? IB_ATOMIC_HCA :
+								 IB_ATOMIC_NONE;
+	/* Address handles are not objects of the device. */
+	attr->max_ah = INT_MAX;
+	attr->max_pkeys = 1;
+	attr->local_ca_ack_delay = caps->ack_delay;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP)) {
+		attr->hca_core_clock = caps->clock_khz;
+		attr->timestamp_mask = U64_MAX;
+	}
+	return 0;
+}
+
+static void get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	u32 version = to_qrnic_dev(ibdev)->qdev->caps.hw_version;
+
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%u.%u",
+		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
+		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
+}
+
+static const struct ib_device_ops device_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)QRNIC_DRIVER_ID,
+	.uverbs_abi_ver = QRNIC_ABI_VERSION,
+
+	.add_gid = qrnic_ib_add_gid,
+	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
+	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
+	.alloc_pd = qrnic_ib_alloc_pd,
+	.alloc_ucontext = qrnic_ib_alloc_ucontext,
+	.create_ah = qrnic_ib_create_ah,
+	.create_cq = qrnic_ib_create_cq,
+	.create_qp = qrnic_ib_create_qp,
+	.create_user_ah = qrnic_ib_create_ah,
+	.dealloc_pd = qrnic_ib_dealloc_pd,
+	.dealloc_ucontext = qrnic_ib_dealloc_ucontext,
+	.del_gid = qrnic_ib_del_gid,
+	.dereg_mr = qrnic_ib_dereg_mr,
+	.destroy_ah = qrnic_ib_destroy_ah,
+	.destroy_cq = qrnic_ib_destroy_cq,
+	.destroy_qp = qrnic_ib_destroy_qp,
+	.disassociate_ucontext = qrnic_ib_disassociate_ucontext,
+	.fill_res_cq_entry = qrnic_ib_fill_res_cq,
+	.fill_res_mr_entry = qrnic_ib_fill_res_mr,
+	.fill_res_qp_entry = qrnic_ib_fill_res_qp,
+	.get_dev_fw_str = get_dev_fw_str,
+	.get_dma_mr = qrnic_ib_get_dma_mr,
+	.get_hw_stats = qrnic_ib_get_hw_stats,
+	.get_link_layer = qrnic_ib_get_link_layer,
+	.get_port_immutable = qrnic_ib_get_port_immutable,
+	.mmap = qrnic_ib_mmap,
+	.mmap_free = qrnic_ib_mmap_free,
+	.modify_qp = qrnic_ib_modify_qp,
+	.poll_cq = qrnic_ib_poll_cq,
+	.post_recv = qrnic_ib_post_recv,
+	.post_send = qrnic_ib_post_send,
+	.query_ah = qrnic_ib_query_ah,
+	.query_device = query_device,
+	.query_pkey = qrnic_ib_query_pkey,
+	.query_port = qrnic_ib_query_port,
+	.query_qp = qrnic_ib_query_qp,
+	.reg_user_mr = qrnic_ib_reg_user_mr,
+	.req_notify_cq = qrnic_ib_req_notify_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, qrnic_ib_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_cq, qrnic_ib_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, qrnic_ib_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, qrnic_ib_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),
+};
+
+static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
+{
+	dev->qdev = qdev;
+	xa_init(&dev->qps);
+	mutex_init(&dev->qpn_mutex);
+	mutex_init(&dev->port_mutex);
+	dev->stopping = true;
+
+	ib_set_device_ops(&dev->ibdev, &device_ops);
+	dev->ibdev.node_type = RDMA_NODE_IB_CA;
+	dev->ibdev.phys_port_cnt = 1;
+	dev->ibdev.num_comp_vectors = qrnic_num_vectors(qdev);
+	dev->ibdev.node_guid = qdev->caps.node_guid;
+	/* The PCI device, which providers look for, not the auxiliary one */
+	dev->ibdev.dev.parent = qrnic_dma_device(qdev);
+}
+
+static int probe(struct auxiliary_device *adev,
+		 const struct auxiliary_device_id *id)
+{
+	struct qrnic_dev *qdev = qrnic_dev_of_aux(adev);
+	struct qrnic_ib_dev *dev;
+	int err;
+
+	dev = ib_alloc_device(qrnic_ib_dev, ibdev);
+	if (!dev)
+		return -ENOMEM;
+
+	device_init(dev, qdev);
+	err = ib_device_set_netdev(&dev->ibdev, qdev->netdev, QRNIC_IB_PORT);
+	if (err)
+		goto err_dealloc;
+
+	err = qrnic_ib_events_start(dev);
+	if (err)
+		goto err_dealloc;
+
+	/* A segment of any length: pages are joined as far as they are contiguous. */
+	dma_set_max_seg_size(qrnic_dma_device(qdev), UINT_MAX);
+	auxiliary_set_drvdata(adev, dev);
+	err = ib_register_device(&dev->ibdev, "qrnic%d", qrnic_dma_device(qdev));
+	if (err)
+		goto err_events;
+
+	err = qrnic_ib_port_events_start(dev);
+	if (err)
+		goto err_unregister;
+	return 0;
+
+err_unregister:
+	ib_unregister_device(&dev->ibdev);
+err_events:
+	qrnic_ib_events_stop(dev);
+err_dealloc:
+	ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+/*
+ * ib_unregister_device() takes the device away from its users, however many hold
+ * it open, and destroys their objects, for which commands must still work.
+ */
+static void remove(struct auxiliary_device *adev)
+{
+	struct qrnic_ib_dev *dev = auxiliary_get_drvdata(adev);
+
+	qrnic_ib_port_events_stop(dev);
+	ib_unregister_device(&dev->ibdev);
+	qrnic_ib_events_stop(dev);
+	WARN_ON(!xa_empty(&dev->qps));
+	ib_dealloc_device(&dev->ibdev);
+}
+
+static const struct auxiliary_device_id id_table[] = {
+	{ .name = QRNIC_AUX_MATCH_RDMA },
+	{}
+};
+MODULE_DEVICE_TABLE(auxiliary, id_table);
+
+static struct auxiliary_driver qrnic_ib_driver = {
+	.name = "rdma",
+	.probe = probe,
+	.remove = remove,
+	.id_table = id_table,
+};
+module_auxiliary_driver(qrnic_ib_driver);
+
+MODULE_DESCRIPTION("RDMA device of the qrnic network adapter");
+MODULE_LICENSE("Dual BSD/GPL");
+QRNIC_IMPORT_NS();

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * pd_ah.c: protection domains, address handles, and the address vectors that
+ * address handles and connected QPs share.
+ */
+#include <rdma/ib_addr.h>
+
+#include "qrnic_ib.h"
+
+int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_alloc_pd_resp response = {};
+	struct qrnic_ib_pd *pd = to_qrnic_pd(ibpd);
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+
+	err = qrnic_cmd_alloc_pd(dev->qdev, &pd->pdn);
+	if (err)
+		return err;
+
+	if (udata) {
+		response.pdn = pd->pdn;
+		err = qrnic_udata_put(udata, &response, sizeof(response), 0);
+		if (err)
+			goto err_free;
+	}
+	return 0;
+
+err_free:
+	qrnic_cmd_free_pd(dev->qdev, pd->pdn);
+	return err;
+}
+
+int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_ib_pd *pd = to_qrnic_pd(ibpd);
+	int err;
+
+	err = qrnic_cmd_free_pd(dev->qdev, pd->pdn);
+	if (err)
+		qrnic_destroy_failed(dev, "PD", pd->pdn, err);
+	return 0;
+}
+
+/*
+ * The core has resolved the destination's MAC address. VLAN and source MAC are
+ * the GID entry's, and the UDP source port the device takes from flow label and
+ * QP numbers, as software does in rdma_get_udp_sport().
+ */
+int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+
+	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE ||
+	    !(rdma_ah_get_ah_flags(attr) & IB_AH_GRH))
+		return -EINVAL;
+
+	memset(av, 0, sizeof(*av));
+	memcpy(av->dgid, grh->dgid.raw, sizeof(av->dgid));
+	av->sgid_index = cpu_to_le16(grh->sgid_index);
+	memcpy(av->dmac, attr->roce.dmac, sizeof(av->dmac));
+	av->traffic_class = grh->traffic_class;
+	av->hop_limit = grh->hop_limit;
+	av->flow = cpu_to_le32(FIELD_PREP(QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK,
+					  grh->flow_label & 0xfffff) |
+			       FIELD_PREP(QRNIC_ADDRESS_VECTOR_SL_MASK,
+					  rdma_ah_get_sl(attr) & 0xf));
+	return 0;
+}
+
+void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
+		   struct rdma_ah_attr *attr)
+{
+	u32 flow = le32_to_cpu(av->flow);
+
+	attr->type = rdma_ah_find_type(ibdev, QRNIC_IB_PORT);
+	rdma_ah_set_sl(attr, FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK, flow));
+	rdma_ah_set_port_num(attr, QRNIC_IB_PORT);
+	rdma_ah_set_ah_flags(attr, IB_AH_GRH);
+	rdma_ah_set_grh(attr, NULL,
+			FIELD_GET(QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK, flow),
+			le16_to_cpu(av->sgid_index), av->hop_limit,
+			av->traffic_class);
+	memcpy(attr->grh.dgid.raw, av->dgid, sizeof(attr->grh.dgid.raw));
+	memcpy(attr->roce.dmac, av->dmac, sizeof(attr->roce.dmac));
+}
+
+/*
+ * Both create_ah and create_user_ah: the address vector is kept for the WQEs of
+ * datagram QPs, so there is no command, and the kernel's kind may be atomic.
+ */
+int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
+		       struct ib_udata *udata)
+{
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+
+	return qrnic_av_fill(&to_qrnic_ah(ibah)->av, init->ah_attr);
+}
+
+int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
+{
+	memset(attr, 0, sizeof(*attr));
+	qrnic_av_read(ibah->device, &to_qrnic_ah(ibah)->av, attr);
+	return 0;
+}
+
+int qrnic_ib_destroy_ah(struct ib_ah *ibah, u32 flags)
+{
+	return 0;
+}

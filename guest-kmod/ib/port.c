@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * port.c: the one port, whose state and MTU are those of the netdev, and its GID
+ * table, which the RDMA core fills from the netdev's addresses.
+ */
+#include <linux/if_vlan.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+
+#include "qrnic_ib.h"
+
+static_assert((int)IB_MTU_256 == QRNIC_MTU_256);
+static_assert((int)IB_MTU_4096 == QRNIC_MTU_4096);
+
+int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
+			struct ib_port_attr *attr)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
+	struct net_device *netdev = dev->qdev->netdev;
+	struct qrnic_port cached;
+
+	qrnic_port_cached(dev->qdev, &cached);
+
+	if (netif_running(netdev) && netif_carrier_ok(netdev)) {
+		attr->state = IB_PORT_ACTIVE;
+		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+	} else if (netif_running(netdev)) {
+		attr->state = IB_PORT_DOWN;
+		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
+	} else {
+		attr->state = IB_PORT_DOWN;
+		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
+	}
+
+	attr->max_mtu = (enum ib_mtu)cached.max_path_mtu;
+	attr->active_mtu = min(iboe_get_mtu(READ_ONCE(netdev->mtu)),
+			       attr->max_mtu);
+	attr->gid_tbl_len = cached.gid_entries;
+	attr->pkey_tbl_len = cached.pkey_entries;
+	attr->ip_gids = true;
+	attr->max_msg_sz = dev->qdev->caps.max_msg_size;
+	attr->max_vl_num = 1;
+
+	return ib_get_eth_speed(ibdev, port, &attr->active_speed,
+				&attr->active_width);
+}
+
+/*
+ * Of RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP, the capabilities of MADs, the CM and
+ * AF_IB are absent, because there is no QP1 yet.
+ */
+int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
+				struct ib_port_immutable *immutable)
+{
+	struct qrnic_port cached;
+
+	qrnic_port_cached(to_qrnic_dev(ibdev)->qdev, &cached);
+	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
+				    RDMA_CORE_CAP_ETH_AH;
+	immutable->gid_tbl_len = cached.gid_entries;
+	immutable->pkey_tbl_len = cached.pkey_entries;
+	return 0;
+}
+
+enum rdma_link_layer qrnic_ib_get_link_layer(struct ib_device *ibdev, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+int qrnic_ib_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+
+	*pkey = QRNIC_PKEY_DEFAULT;
+	return 0;
+}
+
+int qrnic_ib_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	struct qrnic_gid_entry entry = {};
+	u16 vlan_id = VLAN_N_VID;
+	int err;
+
+	err = rdma_read_gid_l2_fields(attr, &vlan_id, entry.mac);
+	if (err)
+		return err;
+
+	memcpy(entry.gid, attr->gid.raw, sizeof(entry.gid));
+	entry.flags = QRNIC_GID_VALID;
+	if (vlan_id < VLAN_N_VID) {
+		entry.flags |= QRNIC_GID_VLAN;
+		entry.vlan_id = cpu_to_le16(vlan_id);
+	}
+
+	return qrnic_cmd_set_gid(to_qrnic_dev(attr->device)->qdev, attr->index,
+				 &entry);
+}
+
+int qrnic_ib_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return qrnic_cmd_clear_gid(to_qrnic_dev(attr->device)->qdev, attr->index);
+}

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * qp.c: the life of queue pairs: create, modify, query, destroy, and finding
+ * them by number for completions and events.
+ */
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+static_assert((int)IB_QPS_RESET == QRNIC_QPS_RESET);
+static_assert((int)IB_QPS_RTS == QRNIC_QPS_RTS);
+static_assert((int)IB_QPS_ERR == QRNIC_QPS_ERR);
+static_assert(IB_QP_STATE == QRNIC_QP_STATE);
+static_assert(IB_QP_CUR_STATE == QRNIC_QP_CUR_STATE);
+static_assert(IB_QP_EN_SQD_ASYNC_NOTIFY == QRNIC_QP_EN_SQD_ASYNC_NOTIFY);
+static_assert(IB_QP_ACCESS_FLAGS == QRNIC_QP_ACCESS_FLAGS);
+static_assert(IB_QP_PKEY_INDEX == QRNIC_QP_PKEY_INDEX);
+static_assert(IB_QP_PORT == QRNIC_QP_PORT);
+static_assert(IB_QP_AV == QRNIC_QP_AV);
+static_assert(IB_QP_PATH_MTU == QRNIC_QP_PATH_MTU);
+static_assert(IB_QP_TIMEOUT == QRNIC_QP_TIMEOUT);
+static_assert(IB_QP_RETRY_CNT == QRNIC_QP_RETRY_CNT);
+static_assert(IB_QP_RNR_RETRY == QRNIC_QP_RNR_RETRY);
+static_assert(IB_QP_RQ_PSN == QRNIC_QP_RQ_PSN);
+static_assert(IB_QP_MAX_QP_RD_ATOMIC == QRNIC_QP_MAX_RD_ATOMIC);
+static_assert(IB_QP_MIN_RNR_TIMER == QRNIC_QP_MIN_RNR_TIMER);
+static_assert(IB_QP_SQ_PSN == QRNIC_QP_SQ_PSN);
+static_assert(IB_QP_MAX_DEST_RD_ATOMIC == QRNIC_QP_MAX_DEST_RD_ATOMIC);
+static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
+
+#define QRNIC_QP_ACCESS \
+	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+	 IB_ACCESS_REMOTE_ATOMIC)
+
+#define QRNIC_24_BITS 0xffffff
+
+struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn)
+{
+	struct qrnic_ib_qp *qp;
+
+	xa_lock(&dev->qps);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp)
+		refcount_inc(&qp->refs);
+	xa_unlock(&dev->qps);
+	return qp;
+}
+
+void qrnic_qp_put(struct qrnic_ib_qp *qp)
+{
+	if (refcount_dec_and_test(&qp->refs))
+		complete(&qp->unused);
+}
+
+static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	const struct ib_qp_cap *cap = &init->cap;
+	u32 max_inline = 0;
+
+	if (init->qp_type != IB_QPT_RC || !qrnic_ib_cap(dev, QRNIC_CAP_RC))
+		return -EOPNOTSUPP;
+	if (init->create_flags || init->srq)
+		return -EOPNOTSUPP;
+
+	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_SEND))
+		max_inline = caps->max_inline;
+	if (cap->max_send_wr > caps->max_qp_wqebb ||
+	    cap->max_recv_wr > caps->max_qp_recv ||
+	    cap->max_send_sge > caps->max_sge ||
+	    cap->max_recv_sge > caps->max_sge ||
+	    cap->max_inline_data > max_inline)
+		return -EINVAL;
+	return 0;
+}
+
+static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			  const struct qrnic_create_qp_req *request,
+			  struct qrnic_qp_ctx *context)
+{
+	dma_addr_t sq_record, rq_record;
+	int err;
+
+	err = qrnic_queue_record(qp->umem, request->sq_record_offset, &sq_record);
+	if (err)
+		return err;
+	err = qrnic_queue_record(qp->umem, request->rq_record_offset, &rq_record);
+	if (err)
+		return err;
+
+	err = qrnic_queue_table(dev, &qp->sq_table, qp->umem, 0,
+				(u64)QRNIC_WQEBB_SIZE << qp->sq_log_size);
+	if (err)
+		return err;
+	err = qrnic_queue_table(dev, &qp->rq_table, qp->umem, request->rq_offset,
+				(u64)QRNIC_WQEBB_SIZE << (qp->rq_log_size +
+							  qp->rq_log_stride));
+	if (err) {
+		qrnic_table_free(dev->qdev, &qp->sq_table);
+		return err;
+	}
+
+	context->sq_record = cpu_to_le64(sq_record);
+	context->rq_record = cpu_to_le64(rq_record);
+	context->sq = qp->sq_table.hw;
+	context->rq = qp->rq_table.hw;
+	return 0;
+}
+
+/* Request of a user QP, and its memory */
+static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			   struct ib_udata *udata, struct qrnic_qp_ctx *context)
+{
+	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
+			struct qrnic_ib_ucontext, ibucontext);
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	struct qrnic_create_qp_req request;
+	int err;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+	if (request.comp_mask || request.reserved)
+		return -EOPNOTSUPP;
+	if (request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
+	    request.rq_log_size > ilog2(caps->max_qp_recv) ||
+	    request.rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
+		return -EINVAL;
+
+	qp->sq_log_size = request.sq_log_size;
+	qp->rq_log_size = request.rq_log_size;
+	qp->rq_log_stride = request.rq_log_stride;
+	context->db_page = cpu_to_le32(ucontext->db_page);
+
+	qp->umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length);
+	if (IS_ERR(qp->umem))
+		return PTR_ERR(qp->umem);
+
+	err = qp_user_tables(dev, qp, &request, context);
+	if (err)
+		ib_umem_release(qp->umem);
+	return err;
+}
+
+static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			     struct ib_qp_init_attr *init,
+			     struct qrnic_qp_ctx *context)
+{
+	int err;
+
+	err = qrnic_kernel_queues_create(dev, qp, init);
+	if (err)
+		return err;
+
+	context->sq_record = cpu_to_le64(qp->sq.record_dma);
+	context->rq_record = cpu_to_le64(qp->rq.record_dma);
+	context->sq = qp->sq.ring.hw;
+	context->rq = qp->rq.ring.hw;
+	return 0;
+}
+
+static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
+{
+	if (qp->umem) {
+		qrnic_table_free(dev->qdev, &qp->rq_table);
+		qrnic_table_free(dev->qdev, &qp->sq_table);
+		ib_umem_release(qp->umem);
+	} else {
+		qrnic_kernel_queues_destroy(dev, qp);
+	}
+}
+
+static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
+{
+	u32 qpn = qp->ibqp.qp_num;
+	int err;
+
+	xa_erase(&dev->qps, qpn);
+	qrnic_qp_put(qp);
+	wait_for_completion(&qp->unused);
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_destroy_qp(dev->qdev, qpn);
+	if (err)
+		qrnic_destroy_failed(dev, "QP", qpn, err);
+	qrnic_cq_clean(to_qrnic_cq(qp->ibqp.send_cq), qpn);
+	if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
+		qrnic_cq_clean(to_qrnic_cq(qp->ibqp.recv_cq), qpn);
+	mutex_unlock(&dev->qpn_mutex);
+}
+
+/* Makes the QP in the device and then findable. */
+static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+		     const struct qrnic_qp_ctx *context)
+{
+	u32 qpn;
+	int err;
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_create_qp(dev->qdev, context, &qpn);
+	if (err)
+		goto out;
+
+	qp->ibqp.qp_num = qpn;
+	err = xa_insert(&dev->qps, qpn, qp, GFP_KERNEL);
+	if (err && qrnic_cmd_destroy_qp(dev->qdev, qpn))
+		qrnic_destroy_failed(dev, "QP", qpn, err);
+out:
+	mutex_unlock(&dev->qpn_mutex);
+	return err;
+}
+
+int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+		       struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_create_qp_resp response = {};
+	struct qrnic_qp_ctx context = {};
+	int err;
+
+	err = qp_check(dev, init);
+	if (err)
+		return err;
+
+	refcount_set(&qp->refs, 1);
+	init_completion(&qp->unused);
+	mutex_init(&qp->mutex);
+	spin_lock_init(&qp->sq.lock);
+	spin_lock_init(&qp->rq.lock);
+	qp->state = IB_QPS_RESET;
+	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+
+	if (udata)
+		err = qp_user_prepare(dev, qp, udata, &context);
+	else
+		err = qp_kernel_prepare(dev, qp, init, &context);
+	if (err)
+		return err;
+
+	qp->cap = init->cap;
+	context.type = QRNIC_QPT_RC;
+	context.sq_log_size = qp->sq_log_size;
+	context.rq_log_size = qp->rq_log_size;
+	context.rq_log_stride = qp->rq_log_stride;
+	context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
+	context.send_cq = cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
+	context.recv_cq = cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
+
+	err = qp_insert(dev, qp, &context);
+	if (err)
+		goto err_memory;
+
+	if (udata) {
+		response.qpn = ibqp->qp_num;
+		err = qrnic_udata_put(udata, &response, sizeof(response),
+				      offsetofend(struct qrnic_create_qp_resp,
+						  qpn));
+		if (err)
+			goto err_remove;
+	}
+	return 0;
+
+err_remove:
+	qp_remove(dev, qp);
+err_memory:
+	qp_memory_free(dev, qp);
+	return err;
+}
+
+int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+
+	qp_remove(dev, qp);
+	qp_memory_free(dev, qp);
+	return 0;
+}
+
+/* What would not fit the context's narrower members; the rest is the device's. */
+static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
+			 int mask)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+
+	if (mask & IB_QP_PORT && attr->port_num != QRNIC_IB_PORT)
+		return -EINVAL;
+	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
+		return -EINVAL;
+	if (mask & IB_QP_DEST_QPN && attr->dest_qp_num > QRNIC_24_BITS)
+		return -EINVAL;
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
+		return -EINVAL;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	    attr->max_rd_atomic > caps->max_rd_atomic)
+		return -EINVAL;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic > caps->max_rd_atomic)
+		return -EINVAL;
+	return 0;
+}
+
+/* Only what mask names: the device wants the rest zero. */
+static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
+			int mask)
+{
+	hw->mask = cpu_to_le32(mask);
+	if (mask & IB_QP_STATE)
+		hw->state = attr->qp_state;
+	if (mask & IB_QP_CUR_STATE)
+		hw->cur_state = attr->cur_qp_state;
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
+		hw->sq_drained_notify = !!attr->en_sqd_async_notify;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		hw->access = attr->qp_access_flags & QRNIC_QP_ACCESS;
+	if (mask & IB_QP_PORT)
+		hw->port = attr->port_num;
+	if (mask & IB_QP_PATH_MTU)
+		hw->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_TIMEOUT)
+		hw->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		hw->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		hw->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_RQ_PSN)
+		hw->rq_psn = cpu_to_le32(attr->rq_psn & QRNIC_24_BITS);
+	if (mask & IB_QP_SQ_PSN)
+		hw->sq_psn = cpu_to_le32(attr->sq_psn & QRNIC_24_BITS);
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		hw->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		hw->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		hw->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IB_QP_DEST_QPN)
+		hw->dest_qpn = cpu_to_le32(attr->dest_qp_num);
+	if (mask & IB_QP_AV)
+		return qrnic_av_fill(&hw->av, &attr->ah_attr);
+	return 0;
+}
+
+/*
+ * Posting looks at the state under the lock of its queue, so that nothing is
+ * posted to the old rings while a kernel QP goes to RESET.
+ */
+static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->sq.lock, flags);
+	spin_lock(&qp->rq.lock);
+	qp->state = state;
+	if (state == IB_QPS_RESET && !qp->umem)
+		qrnic_kernel_queues_reset(qp);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_irqrestore(&qp->sq.lock, flags);
+}
+
+static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
+{
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	/* First the CQs: their CQEs speak of slots that reset makes free. */
+	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET) {
+		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
+		if (ibqp->recv_cq != ibqp->send_cq)
+			qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
+	}
+	qp_state_set(qp, state);
+}
+
+int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		       struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	enum ib_qp_state current_state, next;
+	struct qrnic_qp_attr hw = {};
+	int err;
+
+	if (mask & ~QRNIC_QP_ALL)
+		return -EOPNOTSUPP;
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+	err = qp_attr_check(dev, attr, mask);
+	if (err)
+		return err;
+	err = qp_attr_fill(&hw, attr, mask);
+	if (err)
+		return err;
+
+	mutex_lock(&qp->mutex);
+	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
+	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
+	if (!ib_modify_qp_is_ok(current_state, next, ibqp->qp_type, mask)) {
+		ibdev_dbg(&dev->ibdev,
+			  "QP %u: no transition %u to %u with attributes 0x%x\n",
+			  ibqp->qp_num, current_state, next, mask);
+		err = -EINVAL;
+		goto out;
+	}
+
+	err = qrnic_cmd_modify_qp(dev->qdev, ibqp->qp_num, &hw);
+	if (!err)
+		qp_state_changed(qp, next);
+out:
+	mutex_unlock(&qp->mutex);
+	return err;
+}
+
+static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
+			 struct ib_qp_attr *attr)
+{
+	attr->qp_state = hw->state;
+	attr->cur_qp_state = hw->state;
+	attr->path_mtu = hw->path_mtu;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->rq_psn = le32_to_cpu(hw->rq_psn);
+	attr->sq_psn = le32_to_cpu(hw->sq_psn);
+	attr->dest_qp_num = le32_to_cpu(hw->dest_qpn);
+	attr->qp_access_flags = hw->access;
+	attr->cap = qp->cap;
+	attr->en_sqd_async_notify = hw->sq_drained_notify;
+	attr->sq_draining = le16_get_bits(hw->query,
+					  QRNIC_QP_ATTR_SQ_DRAINING_MASK);
+	attr->max_rd_atomic = hw->max_rd_atomic;
+	attr->max_dest_rd_atomic = hw->max_dest_rd_atomic;
+	attr->min_rnr_timer = hw->min_rnr_timer;
+	attr->port_num = hw->port;
+	attr->timeout = hw->timeout;
+	attr->retry_cnt = hw->retry_cnt;
+	attr->rnr_retry = hw->rnr_retry;
+	qrnic_av_read(qp->ibqp.device, &hw->av, &attr->ah_attr);
+}
+
+int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		      struct ib_qp_init_attr *init)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_qp_attr hw;
+	int err;
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+
+	mutex_lock(&qp->mutex);
+	err = qrnic_cmd_query_qp(dev->qdev, ibqp->qp_num, &hw);
+	if (err)
+		goto out;
+
+	/* An error of transport may have moved it to ERR meanwhile. */
+	qp_state_set(qp, hw.state);
+	qp_attr_read(qp, &hw, attr);
+	init->qp_context = ibqp->qp_context;
+	init->event_handler = ibqp->event_handler;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->cap = qp->cap;
+	init->sq_sig_type = qp->signal_all ? IB_SIGNAL_ALL_WR :
+					     IB_SIGNAL_REQ_WR;
+	init->qp_type = ibqp->qp_type;
+	init->port_num = QRNIC_IB_PORT;
+out:
+	mutex_unlock(&qp->mutex);
+	return err;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * qrnic_ib.h: the objects of qrnic_ib.ko and what its files offer each other.
+ * The core's interface is qrnic_core.h; here nothing touches a register.
+ */
+#ifndef QRNIC_IB_H
+#define QRNIC_IB_H
+
+#include <linux/bitfield.h>
+#include <linux/completion.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/qrnic-abi.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "qrnic_core.h"
+
+#define QRNIC_IB_PORT 1
+
+struct qrnic_ib_dev {
+	struct ib_device ibdev;
+	struct qrnic_dev *qdev;
+
+	/* QP number to struct qrnic_ib_qp; lookups take its lock */
+	struct xarray qps;
+	/*
+	 * Held from the moment the device may give a QP number out until the
+	 * table and the CQs speak of its new owner: a completion left by the
+	 * former owner must not be taken for one of the new.
+	 */
+	struct mutex qpn_mutex;
+
+	/* Serialises port_report(); protects port_active and stopping */
+	struct mutex port_mutex;
+	bool port_active;	/* as last told to the RDMA core */
+	bool stopping;		/* no more events of port and device */
+	struct notifier_block netdev_nb;
+
+	atomic_t next_variant;	/* low byte of the next memory key */
+};
+
+struct qrnic_ib_mmap {
+	struct rdma_user_mmap_entry entry;
+	phys_addr_t address;
+};
+
+struct qrnic_ib_ucontext {
+	struct ib_ucontext ibucontext;
+	struct qrnic_ib_mmap *db_mmap;
+	u32 db_page;
+};
+
+struct qrnic_ib_pd {
+	struct ib_pd ibpd;
+	u32 pdn;
+};
+
+struct qrnic_ib_ah {
+	struct ib_ah ibah;
+	struct qrnic_address_vector av;
+};
+
+struct qrnic_ib_mr {
+	struct ib_mr ibmr;
+	struct ib_umem *umem;		/* NULL: DMA region */
+	struct qrnic_table table;
+	u64 start;
+	u32 index;
+	u8 access;
+	u8 page_shift;			/* 0: DMA region */
+};
+
+struct qrnic_ib_cq {
+	struct ib_cq ibcq;
+	struct qrnic_cq core;
+	u8 log_size;
+
+	/* user: pages of the process, and their translation */
+	struct ib_umem *umem;
+	struct qrnic_table table;
+
+	/* kernel: protected by lock, which nests inside no other lock of ours */
+	spinlock_t lock;
+	struct qrnic_ring ring;
+	struct qrnic_cq_record *record;
+	dma_addr_t record_dma;
+	u32 consumer;			/* counter of CQEs */
+	u32 arm_sequence;
+};
+
+/* What the driver remembers of a posted work request, by slot of its ring */
+struct qrnic_ib_request {
+	u64 wr_id;
+	u32 next;			/* producer index after the WQE */
+};
+
+/*
+ * One ring of a kernel QP. The poster owns producer and writes slots; the
+ * poller owns consumer and reads slots. lock is of the posters; the poller
+ * holds the lock of the CQ.
+ */
+struct qrnic_ib_queue {
+	spinlock_t lock;
+	struct qrnic_ring ring;
+	struct qrnic_queue_record *record;
+	dma_addr_t record_dma;
+	struct qrnic_ib_request *requests;
+	u32 mask;			/* entries - 1 */
+	u32 producer;
+	u32 consumer;
+	u32 max_sge;
+};
+
+struct qrnic_ib_qp {
+	struct ib_qp ibqp;
+	refcount_t refs;
+	struct completion unused;	/* refs fell to 0 */
+
+	struct mutex mutex;		/* modify and query, and state */
+	enum ib_qp_state state;		/* written with both queue locks too */
+	struct ib_qp_cap cap;
+	bool signal_all;
+
+	u8 sq_log_size;			/* basic blocks */
+	u8 rq_log_size;			/* WQEs */
+	u8 rq_log_stride;		/* basic blocks of a receive WQE */
+
+	/* user */
+	struct ib_umem *umem;
+	struct qrnic_table sq_table;
+	struct qrnic_table rq_table;
+
+	/* kernel */
+	struct qrnic_ib_queue sq;
+	struct qrnic_ib_queue rq;
+};
+
+static inline struct qrnic_ib_dev *to_qrnic_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct qrnic_ib_dev, ibdev);
+}
+
+static inline struct qrnic_ib_ucontext *
+to_qrnic_ucontext(struct ib_ucontext *ibucontext)
+{
+	return container_of(ibucontext, struct qrnic_ib_ucontext, ibucontext);
+}
+
+static inline struct qrnic_ib_pd *to_qrnic_pd(struct ib_pd *ibpd)
+{
+	return container_of(ibpd, struct qrnic_ib_pd, ibpd);
+}
+
+static inline struct qrnic_ib_ah *to_qrnic_ah(struct ib_ah *ibah)
+{
+	return container_of(ibah, struct qrnic_ib_ah, ibah);
+}
+
+static inline struct qrnic_ib_mr *to_qrnic_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct qrnic_ib_mr, ibmr);
+}
+
+static inline struct qrnic_ib_cq *to_qrnic_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct qrnic_ib_cq, ibcq);
+}
+
+static inline struct qrnic_ib_qp *to_qrnic_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct qrnic_ib_qp, ibqp);
+}
+
+static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u32 capability)
+{
+	return dev->qdev->caps.capabilities & capability;
+}
+
+/* udata.c */
+int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
+		    size_t least);
+int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
+		    size_t least);
+int qrnic_udata_none(struct ib_udata *udata);
+struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
+				     u64 length);
+int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
+		      struct ib_umem *umem, u64 offset, u64 length);
+int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);
+void qrnic_destroy_failed(struct qrnic_ib_dev *dev, const char *object,
+			  u32 number, int err);
+
+/* port.c */
+int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
+			struct ib_port_attr *attr);
+int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
+				struct ib_port_immutable *immutable);
+enum rdma_link_layer qrnic_ib_get_link_layer(struct ib_device *ibdev, u32 port);
+int qrnic_ib_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
+int qrnic_ib_add_gid(const struct ib_gid_attr *attr, void **context);
+int qrnic_ib_del_gid(const struct ib_gid_attr *attr, void **context);
+
+/* event.c */
+int qrnic_ib_events_start(struct qrnic_ib_dev *dev);
+void qrnic_ib_events_stop(struct qrnic_ib_dev *dev);
+int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev);
+void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev);
+void qrnic_ib_cq_comp(struct qrnic_cq *core);
+void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype);
+
+/* ucontext.c */
+int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
+			    struct ib_udata *udata);
+void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext);
+void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext);
+int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
+void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry);
+
+/* pd_ah.c */
+int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
+		       struct ib_udata *udata);
+int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+int qrnic_ib_destroy_ah(struct ib_ah *ibah, u32 flags);
+int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *attr);
+void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
+		   struct rdma_ah_attr *attr);
+
+/* mr.c */
+struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+				   u64 virt, int access, struct ib_udata *udata);
+int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* cq.c */
+int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		       struct uverbs_attr_bundle *attrs);
+int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
+int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);
+
+/* qp.c */
+int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+		       struct ib_udata *udata);
+int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		       struct ib_udata *udata);
+int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		      struct ib_qp_init_attr *init);
+int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn);
+void qrnic_qp_put(struct qrnic_ib_qp *qp);
+
+/* queue.c */
+int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			       struct ib_qp_init_attr *init);
+void qrnic_kernel_queues_destroy(struct qrnic_ib_dev *dev,
+				 struct qrnic_ib_qp *qp);
+void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp);
+
+/* post.c */
+int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		       const struct ib_send_wr **bad_wr);
+int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr);
+
+/* statistics.c */
+struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev);
+struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 port);
+int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+			  u32 port, int index);
+
+/* restrack.c */
+int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
+
+#endif /* QRNIC_IB_H */

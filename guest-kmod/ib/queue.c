@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset.
+ */
+#include <linux/log2.h>
+
+#include "qrnic_ib.h"
+
+#define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
+
+/* log2 of an SQ in which no WQE may be larger than SQ_LOG_SIZE_MIN blocks */
+#define SQ_LOG_SIZE_MIN 3
+
+/*
+ * Basic blocks of the largest send WQE: control and remote address segments,
+ * then an atomic's two, the data segments, or the inline data.
+ */
+static u32 sq_request_blocks(const struct ib_qp_cap *cap)
+{
+	u32 inline_segments = DIV_ROUND_UP(cap->max_inline_data,
+					   QRNIC_SEGMENT_SIZE);
+
+	return DIV_ROUND_UP(2 + max3(2U, cap->max_send_sge, inline_segments),
+			    SEGMENTS_PER_BLOCK);
+}
+
+static int queue_alloc(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
+		       u32 log_size, u32 log_stride)
+{
+	u32 entries = BIT(log_size);
+	int err;
+
+	queue->mask = entries - 1;
+	queue->requests = kvcalloc(entries, sizeof(*queue->requests), GFP_KERNEL);
+	if (!queue->requests)
+		return -ENOMEM;
+
+	err = qrnic_ring_alloc(dev->qdev, &queue->ring,
+			       (size_t)QRNIC_WQEBB_SIZE << (log_size + log_stride));
+	if (err)
+		goto err_requests;
+
+	queue->record = qrnic_record_alloc(dev->qdev, &queue->record_dma);
+	if (!queue->record) {
+		err = -ENOMEM;
+		goto err_ring;
+	}
+	return 0;
+
+err_ring:
+	qrnic_ring_free(dev->qdev, &queue->ring);
+err_requests:
+	kvfree(queue->requests);
+	return err;
+}
+
+static void queue_free(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue)
+{
+	qrnic_record_free(dev->qdev, queue->record, queue->record_dma);
+	qrnic_ring_free(dev->qdev, &queue->ring);
+	kvfree(queue->requests);
+}
+
+/* Sizes the queues, and says in init->cap what they hold. */
+int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			       struct ib_qp_init_attr *init)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	struct ib_qp_cap *cap = &init->cap;
+	u32 blocks = sq_request_blocks(cap);
+	u32 stride, sq_blocks;
+	int err;
+
+	sq_blocks = max(blocks * cap->max_send_wr, BIT(SQ_LOG_SIZE_MIN));
+	qp->sq_log_size = order_base_2(sq_blocks);
+	if (BIT(qp->sq_log_size) > caps->max_qp_wqebb)
+		return -EINVAL;
+
+	stride = DIV_ROUND_UP(1 + cap->max_recv_sge, SEGMENTS_PER_BLOCK);
+	qp->rq_log_stride = order_base_2(stride);
+	qp->rq_log_size = order_base_2(max(cap->max_recv_wr, 1U));
+	if (BIT(qp->rq_log_size) > caps->max_qp_recv)
+		return -EINVAL;
+
+	err = queue_alloc(dev, &qp->sq, qp->sq_log_size, 0);
+	if (err)
+		return err;
+	err = queue_alloc(dev, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
+	if (err) {
+		queue_free(dev, &qp->sq);
+		return err;
+	}
+
+	qp->sq.max_sge = cap->max_send_sge;
+	qp->rq.max_sge = cap->max_recv_sge;
+	cap->max_send_wr = BIT(qp->sq_log_size) / blocks;
+	cap->max_recv_wr = BIT(qp->rq_log_size);
+	return 0;
+}
+
+void qrnic_kernel_queues_destroy(struct qrnic_ib_dev *dev,
+				 struct qrnic_ib_qp *qp)
+{
+	queue_free(dev, &qp->rq);
+	queue_free(dev, &qp->sq);
+}
+
+static void queue_reset(struct qrnic_ib_queue *queue)
+{
+	queue->producer = 0;
+	queue->consumer = 0;
+	WRITE_ONCE(queue->record->producer, 0);
+}
+
+/*
+ * The device is in RESET and reads the records again only after INIT. Called
+ * with the locks of both queues.
+ */
+void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
+{
+	queue_reset(&qp->sq);
+	queue_reset(&qp->rq);
+}

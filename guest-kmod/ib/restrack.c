@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * restrack.c: what "rdma resource show -dd" prints beyond the common attributes.
+ * None of it asks the device: the dump must not wait for commands.
+ */
+#include <rdma/rdma_netlink.h>
+#include <rdma/restrack.h>
+
+#include "qrnic_ib.h"
+
+static int queue_fill(struct sk_buff *msg, const char *producer,
+		      const char *consumer, const struct qrnic_ib_queue *queue)
+{
+	if (rdma_nl_put_driver_u32(msg, producer, READ_ONCE(queue->producer)) ||
+	    rdma_nl_put_driver_u32(msg, consumer, READ_ONCE(queue->consumer)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static int fill_end(struct sk_buff *msg, struct nlattr *table, int err)
+{
+	if (err) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+static int cq_fill(struct sk_buff *msg, const struct qrnic_ib_cq *cq)
+{
+	if (rdma_nl_put_driver_u32(msg, "log_size", cq->log_size) ||
+	    rdma_nl_put_driver_u32(msg, "vector", cq->core.vector))
+		return -EMSGSIZE;
+	if (cq->umem)
+		return 0;
+	if (rdma_nl_put_driver_u32(msg, "consumer", READ_ONCE(cq->consumer)) ||
+	    rdma_nl_put_driver_u32(msg, "arm_sequence",
+				   READ_ONCE(cq->arm_sequence)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	return fill_end(msg, table, cq_fill(msg, to_qrnic_cq(ibcq)));
+}
+
+static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+{
+	if (rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
+	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
+	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride))
+		return -EMSGSIZE;
+	if (qp->umem)
+		return 0;
+	if (queue_fill(msg, "sq_producer", "sq_consumer", &qp->sq) ||
+	    queue_fill(msg, "rq_producer", "rq_consumer", &qp->rq))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	return fill_end(msg, table, qp_fill(msg, to_qrnic_qp(ibqp)));
+}
+
+static int mr_fill(struct sk_buff *msg, const struct qrnic_ib_mr *mr)
+{
+	if (rdma_nl_put_driver_u32_hex(msg, "key_index", mr->index) ||
+	    rdma_nl_put_driver_u32_hex(msg, "access", mr->access))
+		return -EMSGSIZE;
+	if (!mr->umem)
+		return 0;
+	if (rdma_nl_put_driver_u64_hex(msg, "start", mr->start) ||
+	    rdma_nl_put_driver_u32(msg, "page_shift", mr->page_shift) ||
+	    rdma_nl_put_driver_u64(msg, "pages", mr->table.pages) ||
+	    rdma_nl_put_driver_u32(msg, "page_lists", mr->table.num_lists))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	return fill_end(msg, table, mr_fill(msg, to_qrnic_mr(ibmr)));
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * udata.c: what comes from user space: requests and responses of any length,
+ * and the memory of user queues as translation tables.
+ */
+#include <rdma/ib_umem.h>
+#include <rdma/iter.h>
+
+#include "qrnic_ib.h"
+
+/*
+ * An older user sends less than size, at least the first version's least bytes;
+ * a newer one more, and means nothing by it as long as it is zero.
+ */
+int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
+		    size_t least)
+{
+	if (udata->inlen < least)
+		return -EINVAL;
+	if (udata->inlen > size &&
+	    !ib_is_udata_cleared(udata, size, udata->inlen - size))
+		return -EOPNOTSUPP;
+
+	memset(request, 0, size);
+	return ib_copy_from_udata(request, udata, min(size, udata->inlen));
+}
+
+int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
+		    size_t least)
+{
+	if (udata->outlen < least)
+		return -EINVAL;
+
+	return ib_copy_to_udata(udata, response, min(size, udata->outlen));
+}
+
+/* For verbs that have no request of ours */
+int qrnic_udata_none(struct ib_udata *udata)
+{
+	if (udata && udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* The buffer of a user queue begins at a page, so that rings have offset 0. */
+struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
+				     u64 length)
+{
+	if (!IS_ALIGNED(address, PAGE_SIZE) || !length ||
+	    address != (unsigned long)address || length != (size_t)length)
+		return ERR_PTR(-EINVAL);
+
+	return ib_umem_get(&dev->ibdev, address, length, IB_ACCESS_LOCAL_WRITE);
+}
+
+/* A table of the smallest pages for a part of the buffer */
+int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
+		      struct ib_umem *umem, u64 offset, u64 length)
+{
+	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
+	struct ib_block_iter iter;
+	u64 first, last, i = 0;
+	int err;
+
+	if (!IS_ALIGNED(offset, page) || !length || length > umem->length ||
+	    offset > umem->length - length)
+		return -EINVAL;
+
+	first = offset / page;
+	last = (offset + length - 1) / page;
+	err = qrnic_table_alloc(dev->qdev, table, last - first + 1,
+				QRNIC_PAGE_SHIFT_MIN, 0);
+	if (err)
+		return err;
+
+	rdma_umem_for_each_dma_block(umem, &iter, page) {
+		if (i >= first && i <= last)
+			qrnic_table_add(table, rdma_block_iter_dma_address(&iter));
+		i++;
+	}
+	return 0;
+}
+
+/* Bus address of a doorbell record; being aligned, it crosses no page. */
+int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
+{
+	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
+	struct ib_block_iter iter;
+	u64 block = offset / page;
+
+	if (!IS_ALIGNED(offset, QRNIC_RECORD_SIZE) ||
+	    (u64)offset + QRNIC_RECORD_SIZE > umem->length)
+		return -EINVAL;
+
+	rdma_umem_for_each_dma_block(umem, &iter, page) {
+		if (block-- == 0) {
+			*address = rdma_block_iter_dma_address(&iter) +
+				   offset % page;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+/*
+ * Objects are destroyed when their users cannot keep them any more, so destroy
+ * must not fail. What the device would not let go is taken from it by reset
+ * before its memory is freed.
+ */
+void qrnic_destroy_failed(struct qrnic_ib_dev *dev, const char *object,
+			  u32 number, int err)
+{
+	ibdev_err(&dev->ibdev, "%s %u cannot be destroyed: %d\n", object, number,
+		  err);
+	qrnic_report_fatal(dev->qdev, "object cannot be destroyed");
+}
