@@ -38,14 +38,14 @@ struct qp_layout {
  */
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
 {
-	_Atomic(struct qrnic_qp *) *table;
+	struct qrnic_qp_slot *table;
 
 	qpn &= QRNIC_QPN_MASK;
 	table = atomic_load_explicit(&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT],
 				     memory_order_acquire);
 	if (!table)
 		return NULL;
-	return atomic_load_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)],
+	return atomic_load_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)].qp,
 				    memory_order_acquire);
 }
 
@@ -53,7 +53,7 @@ struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
 static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 			struct qrnic_qp *qp)
 {
-	_Atomic(struct qrnic_qp *) *table;
+	struct qrnic_qp_slot *table;
 
 	qpn &= QRNIC_QPN_MASK;
 	table = atomic_load_explicit(&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT],
@@ -66,7 +66,7 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 			&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT], table,
 			memory_order_release);
 	}
-	atomic_store_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)], qp,
+	atomic_store_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)].qp, qp,
 			      memory_order_release);
 	return 0;
 }

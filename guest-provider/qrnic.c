@@ -44,8 +44,7 @@ static int qrnic_query_device_ex(struct ibv_context *context,
 
 	fw = resp.base.fw_ver;
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
-		 "%u.%u.%u", (unsigned int)(fw >> 32 & 0xffff),
-		 (unsigned int)(fw >> 16 & 0xffff),
+		 "%u.%u", (unsigned int)(fw >> 32 & 0xffff),
 		 (unsigned int)(fw & 0xffff));
 
 	/* Of the context, so that they are right whatever the kernel fills in */

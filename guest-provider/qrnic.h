@@ -31,6 +31,11 @@ struct qrnic_qp;
 
 struct qrnic_qp;
 
+/* An entry of the QP table */
+struct qrnic_qp_slot {
+	_Atomic(struct qrnic_qp *) qp;
+};
+
 /* A spinlock, or nothing where the user promised a single thread */
 struct qrnic_lock {
 	pthread_spinlock_t spin;
@@ -65,7 +70,8 @@ struct qrnic_context {
 	 * the next QP gets it. Lookups take no lock, see qrnic_qp_find().
 	 */
 	pthread_mutex_t qp_mutex;
-	_Atomic(_Atomic(struct qrnic_qp *) *) qp_table[QRNIC_QP_TABLE_SIZE];
+
+	_Atomic(struct qrnic_qp_slot *) qp_table[QRNIC_QP_TABLE_SIZE];
 };
 
 struct qrnic_pd {
@@ -102,7 +108,7 @@ struct qrnic_wq {
 	uint32_t max_sge;
 	/* Counters modulo 2^32. Whoever polls moves the consumer. */
 	uint32_t producer;
-	_Atomic(uint32_t) consumer;
+	atomic_uint consumer;
 	/* By index & (size - 1) of the WQE */
 	uint64_t *wr_id;
 };
