@@ -156,6 +156,9 @@ int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
 /* The port as the last event or query left it; does not sleep. */
 void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port);
 
+/* The clock of the timestamps in CQEs; does not sleep. */
+u64 qrnic_clock_ns(struct qrnic_dev *dev);
+
 /*
  * Completion vectors and CQs. A qrnic_cq is embedded in its user's CQ.
  *
@@ -183,7 +186,8 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
 
 /*
  * Asynchronous events for the RDMA part, delivered one after the other in a work
- * item; the callbacks may sleep and issue commands, but not call
+ * item; the callbacks may sleep and issue commands, but not take RTNL (whose
+ * holder may wait for this work item), and not call qrnic_cq_destroy(),
  * qrnic_unregister_event_handler() or qrnic_flush_events().
  * qp_event: for every QP that is not the Ethernet function's.
  * fatal: once; the auxiliary device is removed soon after.
@@ -199,8 +203,8 @@ int qrnic_register_event_handler(struct qrnic_dev *dev,
 /* No callback runs any more when it has returned. */
 void qrnic_unregister_event_handler(struct qrnic_dev *dev);
 /*
- * Waits until every event that the device reported before this call has been
- * delivered: between making a QP unfindable and freeing it.
+ * Waits until every event read so far has been delivered: between making a QP
+ * unfindable for qp_event and freeing it.
  */
 void qrnic_flush_events(struct qrnic_dev *dev);
 

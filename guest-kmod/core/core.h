@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * core.h: the adapter as the core and the Ethernet part see it. Private to
+ * qrnic.ko.
+ */
+#ifndef QRNIC_CORE_INTERNAL_H
+#define QRNIC_CORE_INTERNAL_H
+
+#include <linux/bitfield.h>
+#include <linux/completion.h>
+#include <linux/kfifo.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "qrnic_core.h"
+
+/*
+ * Commands in flight, and room for the input or output of any one of them. The
+ * mailboxes belong to the slots, so that a late answer to a command that timed
+ * out finds memory that nobody else got meanwhile.
+ */
+#define QRNIC_CMD_LOG_ENTRIES 5
+#define QRNIC_CMD_ENTRIES (1u << QRNIC_CMD_LOG_ENTRIES)
+#define QRNIC_CMD_MAILBOX 1024u
+
+struct qrnic_cmd_slot {
+	struct completion done;
+	u16 token;
+	bool busy;
+};
+
+struct qrnic_cmd_queue {
+	struct qrnic_cmd_entry *ring;
+	dma_addr_t ring_dma;
+	u8 *mailboxes;		/* two for each slot: input, output */
+	dma_addr_t mailboxes_dma;
+
+	spinlock_t lock;	/* everything below; taken in interrupts, too */
+	wait_queue_head_t wait;	/* for a free slot, and for the last one to leave */
+	u32 producer;
+	u32 in_flight;
+	u16 token;
+	bool enabled;
+	bool events;		/* completion by event; before the async EQ: polled */
+	struct qrnic_cmd_slot slots[QRNIC_CMD_ENTRIES];
+};
+
+/* One command; in and out are copied to and from the mailboxes. */
+struct qrnic_cmd {
+	enum qrnic_cmd_opcode opcode;
+	u32 object;
+	const void *in;
+	u32 in_len;
+	void *out;
+	u32 out_len;
+	u32 result;
+};
+
+struct qrnic_core;
+
+struct qrnic_eq {
+	struct qrnic_core *core;
+	u32 eqn;
+	int irq;
+	u32 consumer;
+	u32 log_size;
+	struct qrnic_ring ring;
+	char name[40];
+};
+
+struct qrnic_async_event {
+	u32 object;
+	u32 data;
+	u8 type;
+	u8 subtype;
+};
+
+#define QRNIC_ASYNC_EVENTS 1024
+
+/* Bits of qrnic_core.state */
+enum {
+	QRNIC_STATE_FATAL,	/* reset by the driver, waiting for recovery */
+	QRNIC_STATE_REMOVING,	/* no recovery any more */
+	QRNIC_STATE_GONE,	/* unplugged: not even a reset */
+};
+
+struct qrnic_core {
+	struct qrnic_dev dev;
+	void __iomem *regs;
+	struct dma_pool *records;
+	struct qrnic_cmd_queue cmd;
+
+	/* EQ 0 is for asynchronous events, EQ 1 + n for completion vector n */
+	struct qrnic_eq *eqs;
+	unsigned int num_eqs;
+	unsigned int num_irqs;
+	struct xarray cqs;	/* cqn to struct qrnic_cq; read in interrupts */
+
+	/* written by the interrupt of the async EQ, read by event_work alone */
+	DECLARE_KFIFO(async, struct qrnic_async_event, QRNIC_ASYNC_EVENTS);
+	struct work_struct event_work;
+	struct mutex handler_lock;	/* handler, handler_context */
+	const struct qrnic_event_ops *handler;
+	void *handler_context;
+
+	spinlock_t port_lock;	/* port */
+	struct qrnic_port port;
+	spinlock_t clock_lock;	/* a read of TIME_LO latches TIME_HI */
+
+	struct mutex lock;	/* going up and down: up, auxdev, netdev */
+	bool up;
+	struct qrnic_auxdev *auxdev;
+
+	unsigned long state;
+	spinlock_t fatal_lock;	/* the reset that a fatal error causes */
+	unsigned long last_recovery;
+	struct delayed_work recovery_work;
+	struct delayed_work health_work;
+};
+
+static inline struct qrnic_core *to_qrnic_core(struct qrnic_dev *dev)
+{
+	return container_of(dev, struct qrnic_core, dev);
+}
+
+static inline u32 qrnic_read(struct qrnic_core *core, u32 reg)
+{
+	return readl(core->regs + reg);
+}
+
+static inline void qrnic_write(struct qrnic_core *core, u32 reg, u32 value)
+{
+	writel(value, core->regs + reg);
+}
+
+/* command.c: transport of commands */
+int qrnic_cmd_alloc(struct qrnic_core *core);
+void qrnic_cmd_free(struct qrnic_core *core);
+void qrnic_cmd_start(struct qrnic_core *core);
+void qrnic_cmd_stop(struct qrnic_core *core);
+/* Fails every command that waits; after a reset of the device. Any context. */
+void qrnic_cmd_abort(struct qrnic_core *core);
+void qrnic_cmd_use_events(struct qrnic_core *core, bool events);
+void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token);
+int qrnic_cmd_exec(struct qrnic_core *core, struct qrnic_cmd *cmd);
+/* For commands that take away: 0 if a reset has done it. */
+int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode,
+			   u32 object);
+
+/* event.c: event queues and who gets the events */
+void qrnic_events_init(struct qrnic_core *core);
+int qrnic_eqs_create(struct qrnic_core *core);
+void qrnic_eqs_destroy(struct qrnic_core *core);
+void qrnic_handler_fatal(struct qrnic_core *core);
+int qrnic_port_update(struct qrnic_core *core);
+
+/* health.c: fatal state, recovery, reset */
+extern const struct pci_error_handlers qrnic_error_handlers;
+void qrnic_health_init(struct qrnic_core *core);
+void qrnic_health_start(struct qrnic_core *core);
+void qrnic_health_stop(struct qrnic_core *core);
+int qrnic_device_reset(struct qrnic_core *core);
+
+/* pci.c: all the way down and up again */
+void qrnic_suspend(struct qrnic_core *core);
+int qrnic_resume(struct qrnic_core *core);
+
+#endif /* QRNIC_CORE_INTERNAL_H */

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * event.c: event queues on their MSI-X vectors, and the way from an EQE to the
+ * CQ, the command or the handler that it is for.
+ */
+#include <linux/interrupt.h>
+
+#include "core/core.h"
+#include "ethernet/ethernet.h"
+
+/*
+ * A CQ has at most one event outstanding for each time it was armed, but user
+ * space may arm faster than this interrupt is taken; an overrun is fatal to the
+ * device. So room for every CQ several times over, within reason.
+ */
+#define QRNIC_EQ_LOG_MIN 8
+#define QRNIC_EQ_LOG_MAX 14
+
+static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
+{
+	u64 queue = FIELD_PREP(QRNIC_EQ_DOORBELL_NUMBER_MASK, eq->eqn);
+
+	if (arm)
+		queue |= QRNIC_EQ_DOORBELL_ARM_MASK;
+	writeq((u64)eq->consumer << 32 | queue, eq->core->dev.db + QRNIC_DB_EQ);
+}
+
+static void qrnic_completion_event(struct qrnic_core *core, u32 cqn)
+{
+	/*
+	 * Safe without a reference: qrnic_cq_destroy() erases the entry and then
+	 * waits for this interrupt handler to end.
+	 */
+	struct qrnic_cq *cq = xa_load(&core->cqs, cqn);
+
+	if (cq)
+		cq->comp(cq);
+}
+
+static void qrnic_async_event(struct qrnic_core *core, u8 type, u8 subtype,
+			      u32 object, u32 data)
+{
+	struct qrnic_async_event event = {
+		.object = object,
+		.data = data,
+		.type = type,
+		.subtype = subtype,
+	};
+
+	switch (type) {
+	case QRNIC_EVENT_COMMAND:
+		qrnic_cmd_event(core, object, data);
+		return;
+	case QRNIC_EVENT_DEVICE_FATAL:
+		qrnic_report_fatal(&core->dev, "event DEVICE_FATAL");
+		return;
+	}
+	if (!kfifo_put(&core->async, event))
+		dev_err_ratelimited(&core->dev.pdev->dev,
+				    "asynchronous event 0x%x of object %u lost\n",
+				    type, object);
+	schedule_work(&core->event_work);
+}
+
+static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
+{
+	struct qrnic_eq *eq = data;
+	struct qrnic_core *core = eq->core;
+	struct qrnic_eqe *ring = eq->ring.buf;
+	u32 size = 1u << eq->log_size;
+	u32 control, budget = size;
+	struct qrnic_eqe *eqe;
+	u8 type;
+
+	while (budget--) {
+		eqe = &ring[eq->consumer & (size - 1)];
+		control = le32_to_cpu(READ_ONCE(eqe->control));
+		/* Phase is 1 in the first pass, when bit log_size is 0. */
+		if (!FIELD_GET(QRNIC_EQE_PHASE_MASK, control) !=
+		    !!(eq->consumer & size))
+			break;
+		/* The rest of the EQE was written before its control word. */
+		dma_rmb();
+
+		type = FIELD_GET(QRNIC_EQE_TYPE_MASK, control);
+		if (type == QRNIC_EVENT_COMPLETION)
+			qrnic_completion_event(core, le32_to_cpu(eqe->object));
+		else
+			qrnic_async_event(core, type,
+					  FIELD_GET(QRNIC_EQE_SUBTYPE_MASK, control),
+					  le32_to_cpu(eqe->object),
+					  le32_to_cpu(eqe->data));
+		eq->consumer++;
+		/* Tells the device of free room long before it runs out. */
+		if (!(eq->consumer & (size / 4 - 1)))
+			qrnic_eq_doorbell(eq, false);
+	}
+
+	/*
+	 * An EQE that came after the last look is beyond the consumer index, so
+	 * arming raises the interrupt again at once.
+	 */
+	if (!test_bit(QRNIC_STATE_FATAL, &core->state))
+		qrnic_eq_doorbell(eq, true);
+	return IRQ_HANDLED;
+}
+
+static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
+			   enum qrnic_eq_type type)
+{
+	struct pci_dev *pdev = core->dev.pdev;
+	struct qrnic_eq *eq = &core->eqs[index];
+	struct qrnic_eq_ctx ctx = { .type = type };
+	int err;
+
+	eq->core = core;
+	eq->consumer = 0;
+	eq->log_size = clamp(ilog2(core->dev.caps.max_cq) + 2, QRNIC_EQ_LOG_MIN,
+			     QRNIC_EQ_LOG_MAX);
+	eq->log_size = min_t(u32, eq->log_size, ilog2(core->dev.caps.max_eqe));
+	eq->irq = pci_irq_vector(pdev, index);
+	snprintf(eq->name, sizeof(eq->name), "qrnic-%s-%s-%u",
+		 type == QRNIC_EQ_ASYNC ? "async" : "comp", pci_name(pdev),
+		 index);
+
+	err = qrnic_ring_alloc(&core->dev, &eq->ring,
+			       (size_t)QRNIC_EQE_SIZE << eq->log_size);
+	if (err)
+		return err;
+
+	ctx.log_size = eq->log_size;
+	ctx.vector = cpu_to_le16(index);
+	ctx.ring = eq->ring.hw;
+	err = qrnic_cmd_create_eq(&core->dev, &ctx, &eq->eqn);
+	if (err)
+		goto err_ring;
+
+	/* Not armed yet, so no interrupt was missed. */
+	err = request_irq(eq->irq, qrnic_eq_interrupt, 0, eq->name, eq);
+	if (err)
+		goto err_eq;
+	qrnic_eq_doorbell(eq, true);
+	return 0;
+
+err_eq:
+	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
+err_ring:
+	qrnic_ring_free(&core->dev, &eq->ring);
+	return err;
+}
+
+static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
+{
+	struct qrnic_eq *eq = &core->eqs[index];
+
+	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
+	free_irq(eq->irq, eq);
+	qrnic_ring_free(&core->dev, &eq->ring);
+}
+
+int qrnic_eqs_create(struct qrnic_core *core)
+{
+	unsigned int i;
+	int err;
+
+	core->num_eqs = min(core->num_irqs, core->dev.caps.max_eq);
+	if (core->num_eqs < 2) {
+		dev_err(&core->dev.pdev->dev,
+			"the device has %u event queues, 2 are needed\n",
+			core->dev.caps.max_eq);
+		return -ENOSPC;
+	}
+
+	for (i = 0; i < core->num_eqs; i++) {
+		err = qrnic_eq_create(core, i,
+				      i ? QRNIC_EQ_COMPLETION : QRNIC_EQ_ASYNC);
+		if (err) {
+			dev_err(&core->dev.pdev->dev,
+				"event queue %u: error %d\n", i, err);
+			goto err_destroy;
+		}
+		if (i == 0)
+			qrnic_cmd_use_events(core, true);
+	}
+	return 0;
+
+err_destroy:
+	core->num_eqs = i;
+	qrnic_eqs_destroy(core);
+	return err;
+}
+
+void qrnic_eqs_destroy(struct qrnic_core *core)
+{
+	while (core->num_eqs) {
+		core->num_eqs--;
+		/* The last one, which carries the events of commands */
+		if (core->num_eqs == 0)
+			qrnic_cmd_use_events(core, false);
+		qrnic_eq_destroy(core, core->num_eqs);
+	}
+	flush_work(&core->event_work);
+}
+
+unsigned int qrnic_num_vectors(struct qrnic_dev *dev)
+{
+	return to_qrnic_core(dev)->num_eqs - 1;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_num_vectors);
+
+int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
+		    struct qrnic_cq_ctx *ctx)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	int err;
+
+	if (cq->vector >= qrnic_num_vectors(dev))
+		return -EINVAL;
+	ctx->eqn = cpu_to_le32(core->eqs[1 + cq->vector].eqn);
+	err = qrnic_cmd_create_cq(dev, ctx, &cq->cqn);
+	if (err)
+		return err;
+	err = xa_err(xa_store(&core->cqs, cq->cqn, cq, GFP_KERNEL));
+	if (err)
+		qrnic_cmd_destroy_cq(dev, cq->cqn);
+	return err;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_cq_create);
+
+int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	int err;
+
+	/*
+	 * First the command, as it may be refused. The number may be given out
+	 * again before the entry is erased, so erase it only if it is still ours.
+	 */
+	err = qrnic_cmd_destroy_cq(dev, cq->cqn);
+	if (err)
+		return err;
+	xa_cmpxchg(&core->cqs, cq->cqn, cq, NULL, GFP_KERNEL);
+	synchronize_irq(core->eqs[1 + cq->vector].irq);
+	flush_work(&core->event_work);
+	return 0;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_cq_destroy);
+
+int qrnic_port_update(struct qrnic_core *core)
+{
+	struct qrnic_port port;
+	int err;
+
+	err = qrnic_cmd_query_port(&core->dev, &port);
+	if (err)
+		return err;
+	spin_lock_bh(&core->port_lock);
+	core->port = port;
+	spin_unlock_bh(&core->port_lock);
+	return 0;
+}
+
+void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+
+	spin_lock_bh(&core->port_lock);
+	*port = core->port;
+	spin_unlock_bh(&core->port_lock);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_port_cached);
+
+static void qrnic_port_event(struct qrnic_core *core)
+{
+	struct qrnic_port port;
+
+	/* The state of now, as several events may have come meanwhile */
+	if (qrnic_port_update(core))
+		return;
+	qrnic_port_cached(&core->dev, &port);
+	if (core->dev.netdev)
+		qrnic_eth_port_event(core->dev.netdev);
+	mutex_lock(&core->handler_lock);
+	if (core->handler && core->handler->port_event)
+		core->handler->port_event(core->handler_context,
+					  port.state == QRNIC_PORT_ACTIVE);
+	mutex_unlock(&core->handler_lock);
+}
+
+static void qrnic_cq_event(struct qrnic_core *core,
+			   const struct qrnic_async_event *event)
+{
+	/* Safe without a reference: qrnic_cq_destroy() flushes this work. */
+	struct qrnic_cq *cq = xa_load(&core->cqs, event->object);
+
+	dev_err_ratelimited(&core->dev.pdev->dev, "CQ %u: error %u\n",
+			    event->object, event->subtype);
+	if (cq && cq->event)
+		cq->event(cq, event->subtype);
+}
+
+static void qrnic_event_deliver(struct qrnic_core *core,
+				const struct qrnic_async_event *event)
+{
+	switch (event->type) {
+	case QRNIC_EVENT_CQ_ERROR:
+		qrnic_cq_event(core, event);
+		break;
+	case QRNIC_EVENT_QP_FATAL:
+	case QRNIC_EVENT_QP_REQUEST_ERROR:
+	case QRNIC_EVENT_QP_ACCESS_ERROR:
+	case QRNIC_EVENT_COMM_EST:
+	case QRNIC_EVENT_SQ_DRAINED:
+		if (core->dev.netdev &&
+		    qrnic_eth_qp_event(core->dev.netdev, event->object,
+				       event->type))
+			break;
+		mutex_lock(&core->handler_lock);
+		if (core->handler && core->handler->qp_event)
+			core->handler->qp_event(core->handler_context,
+						event->object, event->type,
+						event->subtype);
+		mutex_unlock(&core->handler_lock);
+		break;
+	case QRNIC_EVENT_PORT_UP:
+	case QRNIC_EVENT_PORT_DOWN:
+		qrnic_port_event(core);
+		break;
+	default:
+		dev_warn_ratelimited(&core->dev.pdev->dev,
+				     "unknown event 0x%x of object %u\n",
+				     event->type, event->object);
+	}
+}
+
+static void qrnic_event_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(work, struct qrnic_core, event_work);
+	struct qrnic_async_event event;
+
+	while (kfifo_get(&core->async, &event))
+		qrnic_event_deliver(core, &event);
+}
+
+void qrnic_events_init(struct qrnic_core *core)
+{
+	INIT_KFIFO(core->async);
+	INIT_WORK(&core->event_work, qrnic_event_work);
+	mutex_init(&core->handler_lock);
+	spin_lock_init(&core->port_lock);
+	xa_init(&core->cqs);
+}
+
+int qrnic_register_event_handler(struct qrnic_dev *dev,
+				 const struct qrnic_event_ops *ops, void *context)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	int err = 0;
+
+	mutex_lock(&core->handler_lock);
+	if (core->handler) {
+		err = -EBUSY;
+	} else {
+		core->handler = ops;
+		core->handler_context = context;
+	}
+	mutex_unlock(&core->handler_lock);
+	return err;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_register_event_handler);
+
+void qrnic_unregister_event_handler(struct qrnic_dev *dev)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+
+	mutex_lock(&core->handler_lock);
+	core->handler = NULL;
+	core->handler_context = NULL;
+	mutex_unlock(&core->handler_lock);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_unregister_event_handler);
+
+void qrnic_flush_events(struct qrnic_dev *dev)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+
+	synchronize_irq(core->eqs[0].irq);
+	flush_work(&core->event_work);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_flush_events);
+
+void qrnic_handler_fatal(struct qrnic_core *core)
+{
+	mutex_lock(&core->handler_lock);
+	if (core->handler && core->handler->fatal)
+		core->handler->fatal(core->handler_context);
+	mutex_unlock(&core->handler_lock);
+}

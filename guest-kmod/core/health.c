@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * health.c: the fatal state and the way out of it, reset, PCI error recovery.
+ */
+#include "core/core.h"
+
+/* Finds a fatal state whose event did not come; does not wake an idle processor. */
+#define QRNIC_HEALTH_INTERVAL (2 * HZ)
+/* Between two recoveries, so that a device that fails at once is no busy loop */
+#define QRNIC_RECOVERY_INTERVAL (5 * HZ)
+
+static const char *const qrnic_health_causes[] = {
+	[QRNIC_HEALTH_NONE] = "none",
+	[QRNIC_HEALTH_CMD_DMA] = "DMA to the command queue failed",
+	[QRNIC_HEALTH_EQ_DMA] = "DMA to an event queue failed",
+	[QRNIC_HEALTH_EQ_OVERRUN] = "an event queue overran",
+};
+
+bool qrnic_healthy(struct qrnic_dev *dev)
+{
+	return !test_bit(QRNIC_STATE_FATAL, &to_qrnic_core(dev)->state);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_healthy);
+
+static void qrnic_report_cause(struct qrnic_core *core, const char *why)
+{
+	u32 cause = qrnic_read(core, QRNIC_REG_HEALTH);
+	const char *text = "unknown";
+
+	if (PCI_POSSIBLE_ERROR(cause)) {
+		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
+		set_bit(QRNIC_STATE_GONE, &core->state);
+		return;
+	}
+	cause = FIELD_GET(QRNIC_REG_HEALTH_CAUSE_MASK, cause);
+	if (cause < ARRAY_SIZE(qrnic_health_causes))
+		text = qrnic_health_causes[cause];
+	dev_err(&core->dev.pdev->dev,
+		"%s; resetting the device (health: %s, queue %u)\n", why, text,
+		qrnic_read(core, QRNIC_REG_HEALTH_INFO));
+}
+
+/*
+ * The reset is done here and under a lock, whatever the context, so that when
+ * anybody sees the fatal state or a command that failed for it, the device does
+ * no DMA any more. All else is left to recovery_work.
+ */
+void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	unsigned long flags, delay = 0;
+
+	spin_lock_irqsave(&core->fatal_lock, flags);
+	if (!test_bit(QRNIC_STATE_FATAL, &core->state)) {
+		qrnic_report_cause(core, why);
+		qrnic_write(core, QRNIC_REG_CONTROL,
+			    QRNIC_REG_CONTROL_RESET_MASK);
+		/* The read pushes the write to the device: reset is complete. */
+		qrnic_read(core, QRNIC_REG_STATUS);
+		set_bit(QRNIC_STATE_FATAL, &core->state);
+		qrnic_cmd_abort(core);
+		if (time_before(jiffies, core->last_recovery +
+				QRNIC_RECOVERY_INTERVAL))
+			delay = QRNIC_RECOVERY_INTERVAL;
+		if (!test_bit(QRNIC_STATE_REMOVING, &core->state) &&
+		    !test_bit(QRNIC_STATE_GONE, &core->state))
+			schedule_delayed_work(&core->recovery_work, delay);
+	}
+	spin_unlock_irqrestore(&core->fatal_lock, flags);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_report_fatal);
+
+static void qrnic_recovery_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(to_delayed_work(work),
+					       struct qrnic_core, recovery_work);
+	int err;
+
+	core->last_recovery = jiffies;
+	qrnic_suspend(core);
+	err = qrnic_resume(core);
+	if (err)
+		dev_err(&core->dev.pdev->dev,
+			"recovery failed: %d; unbind and bind the driver to try again\n",
+			err);
+	else
+		dev_info(&core->dev.pdev->dev, "recovered\n");
+}
+
+static void qrnic_health_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(to_delayed_work(work),
+					       struct qrnic_core, health_work);
+	u32 status = qrnic_read(core, QRNIC_REG_STATUS);
+
+	if (PCI_POSSIBLE_ERROR(status)) {
+		qrnic_report_fatal(&core->dev, "no answer");
+		return;
+	}
+	if (status & QRNIC_REG_STATUS_FATAL_MASK)
+		qrnic_report_fatal(&core->dev, "fatal state");
+	else if (!(status & QRNIC_REG_STATUS_CMD_ENABLED_MASK))
+		qrnic_report_fatal(&core->dev, "the device was reset");
+	schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
+}
+
+void qrnic_health_init(struct qrnic_core *core)
+{
+	spin_lock_init(&core->fatal_lock);
+	core->last_recovery = jiffies - QRNIC_RECOVERY_INTERVAL;
+	INIT_DELAYED_WORK(&core->recovery_work, qrnic_recovery_work);
+	INIT_DEFERRABLE_WORK(&core->health_work, qrnic_health_work);
+}
+
+void qrnic_health_start(struct qrnic_core *core)
+{
+	schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
+}
+
+void qrnic_health_stop(struct qrnic_core *core)
+{
+	cancel_delayed_work_sync(&core->health_work);
+}
+
+/* Everything in the device goes back to its reset value. */
+int qrnic_device_reset(struct qrnic_core *core)
+{
+	u32 status;
+
+	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+	status = qrnic_read(core, QRNIC_REG_STATUS);
+	if (PCI_POSSIBLE_ERROR(status))
+		return -ENODEV;
+	if (!(status & QRNIC_REG_STATUS_READY_MASK) ||
+	    (status & QRNIC_REG_STATUS_FATAL_MASK)) {
+		dev_err(&core->dev.pdev->dev,
+			"not ready after a reset: status 0x%x, health 0x%x\n",
+			status, qrnic_read(core, QRNIC_REG_HEALTH));
+		return -EIO;
+	}
+	return 0;
+}
+
+static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
+					     pci_channel_state_t state)
+{
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	qrnic_report_fatal(&core->dev, "PCI error");
+	cancel_delayed_work_sync(&core->recovery_work);
+	qrnic_suspend(core);
+	if (state == pci_channel_io_perm_failure)
+		return PCI_ERS_RESULT_DISCONNECT;
+	pci_disable_device(pdev);
+	return PCI_ERS_RESULT_NEED_RESET;
+}
+
+static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
+{
+	if (pci_enable_device_mem(pdev))
+		return PCI_ERS_RESULT_DISCONNECT;
+	pci_restore_state(pdev);
+	pci_save_state(pdev);
+	pci_set_master(pdev);
+	return PCI_ERS_RESULT_RECOVERED;
+}
+
+static void qrnic_error_resume(struct pci_dev *pdev)
+{
+	qrnic_resume(pci_get_drvdata(pdev));
+}
+
+/* Function level reset by the user: everything down before, up again after */
+static void qrnic_reset_prepare(struct pci_dev *pdev)
+{
+	qrnic_suspend(pci_get_drvdata(pdev));
+}
+
+static void qrnic_reset_done(struct pci_dev *pdev)
+{
+	qrnic_resume(pci_get_drvdata(pdev));
+}
+
+const struct pci_error_handlers qrnic_error_handlers = {
+	.error_detected = qrnic_error_detected,
+	.slot_reset = qrnic_slot_reset,
+	.resume = qrnic_error_resume,
+	.reset_prepare = qrnic_reset_prepare,
+	.reset_done = qrnic_reset_done,
+};

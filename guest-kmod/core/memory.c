@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * memory.c: translation tables, rings and doorbell records in coherent memory.
+ */
+#include <linux/dmapool.h>
+
+#include "core/core.h"
+
+#define QRNIC_PAGE_LIST_BYTES (1u << QRNIC_PAGE_LIST_SHIFT)
+#define QRNIC_PAGES_LEVEL_2 ((u64)QRNIC_PAGE_LIST_ENTRIES * \
+			     QRNIC_PAGE_LIST_ENTRIES)
+#define QRNIC_PAGES_LEVEL_3 (QRNIC_PAGES_LEVEL_2 * QRNIC_PAGE_LIST_ENTRIES)
+
+static __le32 qrnic_shape(unsigned int levels, unsigned int page_shift)
+{
+	return cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, levels) |
+			   FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK,
+				      page_shift));
+}
+
+/* Writes the addresses of lists first .. first + count - 1 from list above on. */
+static void qrnic_table_link(struct qrnic_table *table, u32 first, u32 count,
+			     u32 above)
+{
+	struct qrnic_table_list *list;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		list = &table->lists[above + i / QRNIC_PAGE_LIST_ENTRIES];
+		list->entries[i % QRNIC_PAGE_LIST_ENTRIES] =
+			cpu_to_le64(table->lists[first + i].dma);
+	}
+}
+
+int qrnic_table_alloc(struct qrnic_dev *dev, struct qrnic_table *table, u64 pages,
+		      unsigned int page_shift, u32 offset)
+{
+	u32 leaves, middle = 0, levels, total, i;
+
+	memset(table, 0, sizeof(*table));
+	table->pages = pages;
+	table->offset = offset;
+	if (!pages || pages > QRNIC_PAGES_LEVEL_3)
+		return -EINVAL;
+	if (pages == 1)
+		return 0;
+	if (page_shift < QRNIC_PAGE_SHIFT_MIN || page_shift > QRNIC_PAGE_SHIFT_MAX)
+		return -EINVAL;
+
+	leaves = DIV_ROUND_UP_ULL(pages, QRNIC_PAGE_LIST_ENTRIES);
+	total = leaves;
+	levels = 1;
+	if (leaves > 1) {
+		middle = DIV_ROUND_UP(leaves, QRNIC_PAGE_LIST_ENTRIES);
+		total += middle;
+		levels = 2;
+	}
+	if (middle > 1) {
+		total++;
+		levels = 3;
+	}
+
+	table->lists = kvcalloc(total, sizeof(*table->lists), GFP_KERNEL);
+	if (!table->lists)
+		return -ENOMEM;
+	for (i = 0; i < total; i++) {
+		table->lists[i].entries =
+			dma_alloc_coherent(qrnic_dma_device(dev),
+					   QRNIC_PAGE_LIST_BYTES,
+					   &table->lists[i].dma, GFP_KERNEL);
+		if (!table->lists[i].entries) {
+			qrnic_table_free(dev, table);
+			return -ENOMEM;
+		}
+		table->num_lists++;
+		cond_resched();
+	}
+
+	if (levels > 1)
+		qrnic_table_link(table, 0, leaves, leaves);
+	if (levels > 2)
+		qrnic_table_link(table, leaves, middle, leaves + middle);
+	table->hw.root = cpu_to_le64(table->lists[total - 1].dma);
+	table->hw.shape = qrnic_shape(levels, page_shift);
+	table->hw.offset = cpu_to_le32(offset);
+	return 0;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_table_alloc);
+
+void qrnic_table_add(struct qrnic_table *table, dma_addr_t address)
+{
+	u64 n = table->added;
+
+	if (WARN_ON_ONCE(n >= table->pages))
+		return;
+	table->added++;
+	if (!table->lists) {
+		table->hw.root = cpu_to_le64(address + table->offset);
+		return;
+	}
+	table->lists[n / QRNIC_PAGE_LIST_ENTRIES]
+		.entries[n % QRNIC_PAGE_LIST_ENTRIES] = cpu_to_le64(address);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_table_add);
+
+void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
+{
+	u32 i;
+
+	for (i = 0; i < table->num_lists; i++)
+		dma_free_coherent(qrnic_dma_device(dev), QRNIC_PAGE_LIST_BYTES,
+				  table->lists[i].entries, table->lists[i].dma);
+	kvfree(table->lists);
+	table->lists = NULL;
+	table->num_lists = 0;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_table_free);
+
+int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes)
+{
+	memset(ring, 0, sizeof(*ring));
+	/* Whole pages, so that rings of any size are page aligned. */
+	ring->bytes = PAGE_ALIGN(bytes);
+	ring->buf = dma_alloc_coherent(qrnic_dma_device(dev), ring->bytes,
+				       &ring->dma, GFP_KERNEL);
+	if (!ring->buf)
+		return -ENOMEM;
+	ring->hw.root = cpu_to_le64(ring->dma);
+	ring->hw.shape = qrnic_shape(0, 0);
+	return 0;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_ring_alloc);
+
+void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
+{
+	if (ring->buf)
+		dma_free_coherent(qrnic_dma_device(dev), ring->bytes, ring->buf,
+				  ring->dma);
+	ring->buf = NULL;
+}
+QRNIC_EXPORT_SYMBOL(qrnic_ring_free);
+
+void *qrnic_record_alloc(struct qrnic_dev *dev, dma_addr_t *dma)
+{
+	return dma_pool_zalloc(to_qrnic_core(dev)->records, GFP_KERNEL, dma);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_record_alloc);
+
+void qrnic_record_free(struct qrnic_dev *dev, void *record, dma_addr_t dma)
+{
+	if (record)
+		dma_pool_free(to_qrnic_core(dev)->records, record, dma);
+}
+QRNIC_EXPORT_SYMBOL(qrnic_record_free);

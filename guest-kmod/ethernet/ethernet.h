@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * ethernet.h: the Ethernet function: a netdev over one raw packet queue pair,
+ * one CQ for each direction. Private to qrnic.ko.
+ */
+#ifndef QRNIC_ETHERNET_H
+#define QRNIC_ETHERNET_H
+
+#include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
+#include <linux/u64_stats_sync.h>
+#include <net/page_pool/helpers.h>
+
+#include "core/core.h"
+
+#define QRNIC_TX_DEFAULT 1024	/* basic blocks */
+#define QRNIC_RX_DEFAULT 512	/* receive WQEs */
+#define QRNIC_QUEUE_MIN 64
+#define QRNIC_QUEUE_MAX 4096
+
+#define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
+/* A receive WQE is one block: its control segment and up to three buffers. */
+#define QRNIC_RX_PAGES (QRNIC_SEGMENTS_PER_WQEBB - 1)
+
+struct qrnic_eth;
+
+struct qrnic_eth_cq {
+	struct qrnic_cq cq;
+	struct qrnic_eth *eth;
+	struct napi_struct napi;
+	struct qrnic_ring ring;
+	struct qrnic_cq_record *record;
+	dma_addr_t record_dma;
+	u32 log_size;
+	u32 consumer;
+	u32 sequence;		/* of the last request to be notified */
+};
+
+struct qrnic_eth_stats {
+	u64_stats_t packets;
+	u64_stats_t bytes;
+	u64_stats_t dropped;
+	u64_stats_t errors;
+	struct u64_stats_sync sync;
+};
+
+/* What is in a basic block of the SQ: at the first one of a WQE */
+struct qrnic_tx_slot {
+	struct sk_buff *skb;
+	unsigned int bytes;
+	u8 wqebbs;
+	u8 buffers;
+};
+
+struct qrnic_tx {
+	struct qrnic_eth_cq cq;
+	struct qrnic_ring ring;
+	struct qrnic_queue_record *record;
+	dma_addr_t record_dma;
+	struct qrnic_tx_slot *slots;
+	u32 log_size;
+	u32 last;		/* index of the WQE posted last */
+	u32 unsignaled;		/* WQEs since the last signaled one */
+	u32 rung;		/* producer index that the device knows */
+	u32 producer;		/* written by transmit, read by NAPI */
+	u32 clean;		/* written by NAPI, read by transmit */
+	struct qrnic_eth_stats stats;
+};
+
+struct qrnic_rx_slot {
+	struct page *page[QRNIC_RX_PAGES];
+};
+
+struct qrnic_rx {
+	struct qrnic_eth_cq cq;
+	struct qrnic_ring ring;
+	struct qrnic_queue_record *record;
+	dma_addr_t record_dma;
+	struct qrnic_rx_slot *slots;
+	struct page_pool *pool;
+	u32 log_size;
+	unsigned int pages;	/* buffers of each receive WQE */
+	u32 producer;
+	u32 consumer;
+	struct qrnic_eth_stats stats;
+};
+
+struct qrnic_eth {
+	struct qrnic_core *core;
+	struct net_device *netdev;
+	u32 pdn;
+	u32 mkey_index;
+	__le32 lkey;
+	u32 qpn;
+	bool open;		/* the queues exist; under RTNL */
+	u32 tx_blocks;
+	u32 rx_wqes;
+	struct work_struct reset_work;
+	u64 resets;
+
+	struct mutex filter_lock;	/* filter_qpn, vlan_strip, the filter */
+	u32 filter_qpn;
+	bool vlan_strip;
+	struct work_struct filter_work;
+
+	struct qrnic_tx tx;
+	struct qrnic_rx rx;
+};
+
+/* netdev.c, for the core */
+int qrnic_eth_create(struct qrnic_core *core);
+void qrnic_eth_destroy(struct qrnic_core *core);
+void qrnic_eth_suspend(struct net_device *netdev);
+int qrnic_eth_resume(struct net_device *netdev);
+void qrnic_eth_port_event(struct net_device *netdev);
+/* False if the QP is not the Ethernet function's. */
+bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn,
+			enum qrnic_event type);
+
+/* netdev.c; under RTNL */
+void qrnic_eth_carrier(struct qrnic_eth *eth);
+int qrnic_eth_reopen(struct qrnic_eth *eth);
+
+/* queues.c; under RTNL */
+int qrnic_eth_queues_open(struct qrnic_eth *eth);
+void qrnic_eth_queues_close(struct qrnic_eth *eth);
+const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq);
+void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq);
+bool qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
+
+/* filter.c: which frames are received */
+void qrnic_eth_filter_init(struct qrnic_eth *eth);
+int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip);
+
+/* transmit.c */
+netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev);
+int qrnic_tx_poll(struct napi_struct *napi, int budget);
+void qrnic_tx_drain(struct qrnic_eth *eth);
+
+/* receive.c */
+unsigned int qrnic_rx_pages(unsigned int mtu);
+int qrnic_rx_fill(struct qrnic_eth *eth);
+int qrnic_rx_poll(struct napi_struct *napi, int budget);
+void qrnic_rx_drain(struct qrnic_eth *eth);
+
+extern const struct ethtool_ops qrnic_ethtool_ops;
+
+static inline u32 qrnic_tx_room(const struct qrnic_tx *tx)
+{
+	return (1u << tx->log_size) -
+	       (READ_ONCE(tx->producer) - READ_ONCE(tx->clean));
+}
+
+#endif /* QRNIC_ETHERNET_H */

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * ethtool.c: ethtool operations: identity, link, rings, statistics.
+ */
+#include <linux/ethtool.h>
+
+#include "ethernet/ethernet.h"
+
+static void qrnic_get_drvinfo(struct net_device *netdev,
+			      struct ethtool_drvinfo *info)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	u32 version = eth->core->dev.caps.hw_version;
+
+	strscpy(info->driver, KBUILD_MODNAME, sizeof(info->driver));
+	strscpy(info->bus_info, pci_name(eth->core->dev.pdev),
+		sizeof(info->bus_info));
+	snprintf(info->fw_version, sizeof(info->fw_version), "%u.%u",
+		 FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
+		 FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
+}
+
+static int qrnic_get_link_ksettings(struct net_device *netdev,
+				    struct ethtool_link_ksettings *settings)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct qrnic_port port;
+
+	qrnic_port_cached(&eth->core->dev, &port);
+	ethtool_link_ksettings_zero_link_mode(settings, supported);
+	ethtool_link_ksettings_zero_link_mode(settings, advertising);
+	settings->base.autoneg = AUTONEG_DISABLE;
+	settings->base.port = PORT_OTHER;
+	if (netif_carrier_ok(netdev)) {
+		settings->base.speed = port.speed_mbps;
+		settings->base.duplex = DUPLEX_FULL;
+	} else {
+		settings->base.speed = SPEED_UNKNOWN;
+		settings->base.duplex = DUPLEX_UNKNOWN;
+	}
+	return 0;
+}
+
+static u32 qrnic_ring_max(struct qrnic_eth *eth, u32 limit)
+{
+	limit = min3(limit, eth->core->dev.caps.max_cqe, QRNIC_QUEUE_MAX);
+	return rounddown_pow_of_two(limit);
+}
+
+/* The transmit ring is counted in basic blocks: 1 for up to 2 buffers. */
+static void qrnic_get_ringparam(struct net_device *netdev,
+				struct ethtool_ringparam *ring,
+				struct kernel_ethtool_ringparam *kernel_ring,
+				struct netlink_ext_ack *extack)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	ring->rx_max_pending = qrnic_ring_max(eth, eth->core->dev.caps.max_qp_recv);
+	ring->tx_max_pending = qrnic_ring_max(eth, eth->core->dev.caps.max_qp_wqebb);
+	ring->rx_pending = eth->rx_wqes;
+	ring->tx_pending = eth->tx_blocks;
+}
+
+static int qrnic_set_ringparam(struct net_device *netdev,
+			       struct ethtool_ringparam *ring,
+			       struct kernel_ethtool_ringparam *kernel_ring,
+			       struct netlink_ext_ack *extack)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	u32 old_rx = eth->rx_wqes, old_tx = eth->tx_blocks;
+	int err;
+
+	if (ring->rx_mini_pending || ring->rx_jumbo_pending)
+		return -EINVAL;
+	if (ring->rx_pending < QRNIC_QUEUE_MIN ||
+	    ring->tx_pending < QRNIC_QUEUE_MIN) {
+		NL_SET_ERR_MSG_FMT_MOD(extack, "rings have at least %u entries",
+				       QRNIC_QUEUE_MIN);
+		return -EINVAL;
+	}
+
+	eth->rx_wqes = rounddown_pow_of_two(ring->rx_pending);
+	eth->tx_blocks = rounddown_pow_of_two(ring->tx_pending);
+	if (eth->rx_wqes == old_rx && eth->tx_blocks == old_tx)
+		return 0;
+	err = qrnic_eth_reopen(eth);
+	if (err) {
+		eth->rx_wqes = old_rx;
+		eth->tx_blocks = old_tx;
+		qrnic_eth_queues_open(eth);
+	}
+	return err;
+}
+
+/* First the driver's own, then every counter of the device */
+static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
+	"queue_resets",
+	"tx_blocks_in_use",
+	"rx_buffers_posted",
+#define QRNIC_COUNTER_STRING(name, group) #name,
+	QRNIC_COUNTER_LIST(QRNIC_COUNTER_STRING)
+#undef QRNIC_COUNTER_STRING
+};
+
+#define QRNIC_OWN_STATS (ARRAY_SIZE(qrnic_stat_names) - QRNIC_NUM_COUNTERS)
+
+static int qrnic_get_sset_count(struct net_device *netdev, int set)
+{
+	return set == ETH_SS_STATS ? ARRAY_SIZE(qrnic_stat_names) : -EOPNOTSUPP;
+}
+
+static void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data)
+{
+	if (set == ETH_SS_STATS)
+		memcpy(data, qrnic_stat_names, sizeof(qrnic_stat_names));
+}
+
+static void qrnic_get_ethtool_stats(struct net_device *netdev,
+				    struct ethtool_stats *stats, u64 *data)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	data[0] = eth->resets;
+	data[1] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
+	data[2] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
+	if (qrnic_cmd_query_counters(&eth->core->dev, data + QRNIC_OWN_STATS))
+		memset(data + QRNIC_OWN_STATS, 0,
+		       QRNIC_NUM_COUNTERS * sizeof(*data));
+}
+
+const struct ethtool_ops qrnic_ethtool_ops = {
+	.get_drvinfo = qrnic_get_drvinfo,
+	.get_link = ethtool_op_get_link,
+	.get_link_ksettings = qrnic_get_link_ksettings,
+	.get_ringparam = qrnic_get_ringparam,
+	.set_ringparam = qrnic_set_ringparam,
+	.get_sset_count = qrnic_get_sset_count,
+	.get_strings = qrnic_get_strings,
+	.get_ethtool_stats = qrnic_get_ethtool_stats,
+	.get_ts_info = ethtool_op_get_ts_info,
+};

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * filter.c: says to the device which frames the netdev wants.
+ */
+#include "ethernet/ethernet.h"
+
+#define QRNIC_FILTER_ADDRESSES 64
+#define QRNIC_FILTER_BYTES sizeof_field(struct qrnic_rx_filter, addresses)
+
+static_assert(QRNIC_FILTER_ADDRESSES * ETH_ALEN <= QRNIC_FILTER_BYTES);
+
+/* Addresses that do not fit make way for promisc or all-multicast. */
+static void qrnic_filter_fill(struct net_device *netdev,
+			      struct qrnic_rx_filter *filter)
+{
+	struct netdev_hw_addr *address;
+	u8 *next = filter->addresses;
+
+	netif_addr_lock_bh(netdev);
+	if (netdev->flags & IFF_PROMISC)
+		filter->flags |= QRNIC_RXF_PROMISC;
+	if (netdev->flags & IFF_ALLMULTI)
+		filter->flags |= QRNIC_RXF_ALLMULTI;
+
+	memcpy(next, netdev->dev_addr, ETH_ALEN);
+	next += ETH_ALEN;
+	filter->unicast_count = 1;
+	if (netdev_uc_count(netdev) >= QRNIC_FILTER_ADDRESSES) {
+		filter->flags |= QRNIC_RXF_PROMISC;
+	} else {
+		netdev_for_each_uc_addr(address, netdev) {
+			memcpy(next, address->addr, ETH_ALEN);
+			next += ETH_ALEN;
+			filter->unicast_count++;
+		}
+	}
+	if (netdev_mc_count(netdev) >
+	    QRNIC_FILTER_ADDRESSES - filter->unicast_count) {
+		filter->flags |= QRNIC_RXF_ALLMULTI;
+	} else {
+		netdev_for_each_mc_addr(address, netdev) {
+			memcpy(next, address->addr, ETH_ALEN);
+			next += ETH_ALEN;
+			filter->multicast_count++;
+		}
+	}
+	netif_addr_unlock_bh(netdev);
+}
+
+static int qrnic_filter_apply(struct qrnic_eth *eth)
+{
+	struct qrnic_rx_filter *filter;
+	int err;
+
+	filter = kzalloc(sizeof(*filter), GFP_KERNEL);
+	if (!filter)
+		return -ENOMEM;
+	filter->qpn = cpu_to_le32(eth->filter_qpn);
+	if (eth->filter_qpn) {
+		filter->flags = QRNIC_RXF_BROADCAST;
+		if (eth->vlan_strip)
+			filter->flags |= QRNIC_RXF_VLAN_STRIP;
+		qrnic_filter_fill(eth->netdev, filter);
+	}
+	err = qrnic_cmd_set_rx_filter(&eth->core->dev, filter);
+	kfree(filter);
+	return err;
+}
+
+static void qrnic_filter_work(struct work_struct *work)
+{
+	struct qrnic_eth *eth = container_of(work, struct qrnic_eth, filter_work);
+
+	mutex_lock(&eth->filter_lock);
+	if (eth->filter_qpn && qrnic_filter_apply(eth))
+		netdev_err(eth->netdev, "receive filter not set\n");
+	mutex_unlock(&eth->filter_lock);
+}
+
+/* qpn 0: no frames */
+int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip)
+{
+	int err;
+
+	mutex_lock(&eth->filter_lock);
+	eth->filter_qpn = qpn;
+	eth->vlan_strip = vlan_strip;
+	err = qrnic_filter_apply(eth);
+	mutex_unlock(&eth->filter_lock);
+	return err;
+}
+
+void qrnic_eth_filter_init(struct qrnic_eth *eth)
+{
+	mutex_init(&eth->filter_lock);
+	INIT_WORK(&eth->filter_work, qrnic_filter_work);
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * netdev.c: the netdev of the Ethernet function, and its life.
+ */
+#include "ethernet/ethernet.h"
+
+static int qrnic_eth_open(struct net_device *netdev)
+{
+	return qrnic_eth_queues_open(netdev_priv(netdev));
+}
+
+static int qrnic_eth_stop(struct net_device *netdev)
+{
+	qrnic_eth_queues_close(netdev_priv(netdev));
+	return 0;
+}
+
+/* New queues with the present parameters, if there were any. */
+int qrnic_eth_reopen(struct qrnic_eth *eth)
+{
+	int err;
+
+	if (!eth->open)
+		return 0;
+	qrnic_eth_queues_close(eth);
+	err = qrnic_eth_queues_open(eth);
+	if (err)
+		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
+	return err;
+}
+
+/* The queue pair went to error, or transmit hangs. */
+static void qrnic_eth_reset_work(struct work_struct *work)
+{
+	struct qrnic_eth *eth = container_of(work, struct qrnic_eth, reset_work);
+
+	rtnl_lock();
+	if (eth->open && qrnic_healthy(&eth->core->dev)) {
+		netdev_warn(eth->netdev, "making new queues\n");
+		eth->resets++;
+		qrnic_eth_reopen(eth);
+	}
+	rtnl_unlock();
+}
+
+static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	netdev_err(netdev, "transmit timeout: producer %u, completed %u\n",
+		   READ_ONCE(eth->tx.producer), READ_ONCE(eth->tx.clean));
+	schedule_work(&eth->reset_work);
+}
+
+static void qrnic_eth_set_rx_mode(struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	/* Called with a spinlock held; commands sleep. */
+	schedule_work(&eth->filter_work);
+}
+
+static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	int err;
+
+	err = eth_prepare_mac_addr_change(netdev, address);
+	if (err)
+		return err;
+	eth_commit_mac_addr_change(netdev, address);
+	schedule_work(&eth->filter_work);
+	return 0;
+}
+
+static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	int old = netdev->mtu, err;
+
+	err = qrnic_cmd_modify_port(&eth->core->dev, mtu, eth->open);
+	if (err)
+		return err;
+	WRITE_ONCE(netdev->mtu, mtu);
+	qrnic_port_update(eth->core);
+	if (!eth->open || qrnic_rx_pages(mtu) == eth->rx.pages)
+		return 0;
+
+	err = qrnic_eth_reopen(eth);
+	if (err) {
+		WRITE_ONCE(netdev->mtu, old);
+		qrnic_eth_queues_open(eth);
+	}
+	return err;
+}
+
+static int qrnic_eth_set_features(struct net_device *netdev,
+				  netdev_features_t features)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	bool strip = features & NETIF_F_HW_VLAN_CTAG_RX;
+
+	if (strip == eth->vlan_strip)
+		return 0;
+	if (!eth->open) {
+		eth->vlan_strip = strip;
+		return 0;
+	}
+	return qrnic_eth_filter_set(eth, eth->qpn, strip);
+}
+
+static void qrnic_eth_stats_read(const struct qrnic_eth_stats *stats, u64 *packets,
+				 u64 *bytes, u64 *dropped, u64 *errors)
+{
+	unsigned int start;
+
+	do {
+		start = u64_stats_fetch_begin(&stats->sync);
+		*packets = u64_stats_read(&stats->packets);
+		*bytes = u64_stats_read(&stats->bytes);
+		*dropped = u64_stats_read(&stats->dropped);
+		*errors = u64_stats_read(&stats->errors);
+	} while (u64_stats_fetch_retry(&stats->sync, start));
+}
+
+static void qrnic_eth_get_stats64(struct net_device *netdev,
+				  struct rtnl_link_stats64 *stats)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	qrnic_eth_stats_read(&eth->rx.stats, &stats->rx_packets, &stats->rx_bytes,
+			     &stats->rx_dropped, &stats->rx_errors);
+	qrnic_eth_stats_read(&eth->tx.stats, &stats->tx_packets, &stats->tx_bytes,
+			     &stats->tx_dropped, &stats->tx_errors);
+}
+
+static const struct net_device_ops qrnic_netdev_ops = {
+	.ndo_open = qrnic_eth_open,
+	.ndo_stop = qrnic_eth_stop,
+	.ndo_start_xmit = qrnic_eth_transmit,
+	.ndo_tx_timeout = qrnic_eth_tx_timeout,
+	.ndo_set_rx_mode = qrnic_eth_set_rx_mode,
+	.ndo_set_mac_address = qrnic_eth_set_mac_address,
+	.ndo_validate_addr = eth_validate_addr,
+	.ndo_change_mtu = qrnic_eth_change_mtu,
+	.ndo_set_features = qrnic_eth_set_features,
+	.ndo_get_stats64 = qrnic_eth_get_stats64,
+};
+
+void qrnic_eth_carrier(struct qrnic_eth *eth)
+{
+	struct qrnic_port port;
+
+	qrnic_port_cached(&eth->core->dev, &port);
+	if (port.state == QRNIC_PORT_ACTIVE)
+		netif_carrier_on(eth->netdev);
+	else
+		netif_carrier_off(eth->netdev);
+}
+
+/*
+ * Without RTNL, which a closing netdev holds while it waits for events. A close
+ * at the same time is seen by the port: it goes down, and another event comes.
+ */
+void qrnic_eth_port_event(struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (READ_ONCE(eth->open))
+		qrnic_eth_carrier(eth);
+}
+
+bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn, enum qrnic_event type)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (!qpn || qpn != READ_ONCE(eth->qpn))
+		return false;
+	netdev_err(netdev, "QP %u: event 0x%x\n", qpn, type);
+	if (type != QRNIC_EVENT_SQ_DRAINED && type != QRNIC_EVENT_COMM_EST)
+		schedule_work(&eth->reset_work);
+	return true;
+}
+
+/* What the queues need and a reset of the device takes away */
+static int qrnic_eth_memory_open(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_mkey_ctx ctx = {
+		.type = QRNIC_MKEY_DMA,
+		.access = QRNIC_ACCESS_LOCAL_WRITE,
+		.variant = get_random_u8(),
+		.length = cpu_to_le64(U64_MAX),
+	};
+	int err;
+
+	err = qrnic_cmd_alloc_pd(dev, &eth->pdn);
+	if (err)
+		return err;
+	ctx.pd = cpu_to_le32(eth->pdn);
+	err = qrnic_cmd_create_mkey(dev, &ctx, &eth->mkey_index);
+	if (err) {
+		qrnic_cmd_free_pd(dev, eth->pdn);
+		return err;
+	}
+	eth->lkey = cpu_to_le32(eth->mkey_index << 8 | ctx.variant);
+	return 0;
+}
+
+static void qrnic_eth_memory_close(struct qrnic_eth *eth)
+{
+	qrnic_cmd_destroy_mkey(&eth->core->dev, eth->mkey_index);
+	qrnic_cmd_free_pd(&eth->core->dev, eth->pdn);
+}
+
+/* The port is up when the netdev is: what reset says is not what a user said. */
+static int qrnic_eth_port_open(struct qrnic_eth *eth)
+{
+	int err;
+
+	err = qrnic_cmd_modify_port(&eth->core->dev, eth->netdev->mtu, false);
+	if (err)
+		return err;
+	return qrnic_port_update(eth->core);
+}
+
+void qrnic_eth_suspend(struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	rtnl_lock();
+	netif_device_detach(netdev);
+	qrnic_eth_queues_close(eth);
+	qrnic_eth_memory_close(eth);
+	rtnl_unlock();
+}
+
+int qrnic_eth_resume(struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	int err;
+
+	rtnl_lock();
+	err = qrnic_eth_memory_open(eth);
+	if (err)
+		goto unlock;
+	err = qrnic_eth_port_open(eth);
+	if (!err && netif_running(netdev))
+		err = qrnic_eth_queues_open(eth);
+	if (err) {
+		qrnic_eth_memory_close(eth);
+		goto unlock;
+	}
+	netif_device_attach(netdev);
+unlock:
+	rtnl_unlock();
+	return err;
+}
+
+static void qrnic_eth_features(struct qrnic_eth *eth)
+{
+	u64 capabilities = eth->core->dev.caps.capabilities;
+	struct net_device *netdev = eth->netdev;
+
+	netdev->hw_features = NETIF_F_SG;
+	if (capabilities & QRNIC_CAP_ETH_CSUM)
+		netdev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_RXCSUM;
+	netdev->vlan_features = netdev->hw_features;
+	if (capabilities & QRNIC_CAP_ETH_VLAN)
+		netdev->hw_features |= NETIF_F_HW_VLAN_CTAG_TX |
+				       NETIF_F_HW_VLAN_CTAG_RX;
+	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
+	netdev->priv_flags |= IFF_UNICAST_FLT;
+	eth->vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
+}
+
+static void qrnic_eth_setup(struct qrnic_eth *eth)
+{
+	const struct qrnic_caps *caps = &eth->core->dev.caps;
+	struct net_device *netdev = eth->netdev;
+	struct qrnic_port port;
+
+	qrnic_port_cached(&eth->core->dev, &port);
+	SET_NETDEV_DEV(netdev, &eth->core->dev.pdev->dev);
+	eth_hw_addr_set(netdev, port.mac);
+	netdev->netdev_ops = &qrnic_netdev_ops;
+	netdev->ethtool_ops = &qrnic_ethtool_ops;
+	netdev->min_mtu = QRNIC_MIN_MTU;
+	netdev->max_mtu = min(port.max_mtu, QRNIC_MAX_MTU);
+	netdev->mtu = min(ETH_DATA_LEN, netdev->max_mtu);
+	qrnic_eth_features(eth);
+
+	eth->tx_blocks = min3(rounddown_pow_of_two(caps->max_qp_wqebb),
+			      rounddown_pow_of_two(caps->max_cqe),
+			      QRNIC_TX_DEFAULT);
+	eth->rx_wqes = min3(rounddown_pow_of_two(caps->max_qp_recv),
+			    rounddown_pow_of_two(caps->max_cqe),
+			    QRNIC_RX_DEFAULT);
+	u64_stats_init(&eth->tx.stats.sync);
+	u64_stats_init(&eth->rx.stats.sync);
+	INIT_WORK(&eth->reset_work, qrnic_eth_reset_work);
+	qrnic_eth_filter_init(eth);
+}
+
+int qrnic_eth_create(struct qrnic_core *core)
+{
+	struct net_device *netdev;
+	struct qrnic_eth *eth;
+	int err;
+
+	netdev = alloc_etherdev(sizeof(*eth));
+	if (!netdev)
+		return -ENOMEM;
+	eth = netdev_priv(netdev);
+	eth->core = core;
+	eth->netdev = netdev;
+	qrnic_eth_setup(eth);
+
+	err = qrnic_eth_memory_open(eth);
+	if (err)
+		goto err_netdev;
+	err = qrnic_eth_port_open(eth);
+	if (err)
+		goto err_memory;
+	netif_carrier_off(netdev);
+	err = register_netdev(netdev);
+	if (err)
+		goto err_memory;
+	WRITE_ONCE(core->dev.netdev, netdev);
+	return 0;
+
+err_memory:
+	qrnic_eth_memory_close(eth);
+err_netdev:
+	free_netdev(netdev);
+	return err;
+}
+
+void qrnic_eth_destroy(struct qrnic_core *core)
+{
+	struct net_device *netdev = core->dev.netdev;
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	unregister_netdev(netdev);
+	WRITE_ONCE(core->dev.netdev, NULL);
+	/* Events and works that still have the netdev */
+	flush_work(&core->event_work);
+	cancel_work_sync(&eth->reset_work);
+	cancel_work_sync(&eth->filter_work);
+	if (core->up)
+		qrnic_eth_memory_close(eth);
+	free_netdev(netdev);
+}

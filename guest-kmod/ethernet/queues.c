@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * queues.c: the queue pair and the CQs of the netdev, from open to close.
+ */
+#include "ethernet/ethernet.h"
+
+/* The next CQE, or NULL. It stays until qrnic_eth_cq_publish(). */
+const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq)
+{
+	u32 size = 1u << cq->log_size;
+	struct qrnic_cqe *ring = cq->ring.buf;
+	struct qrnic_cqe *cqe = &ring[cq->consumer & (size - 1)];
+	u32 control = le32_to_cpu(READ_ONCE(cqe->control));
+
+	/* Phase is 1 in the first pass, when bit log_size is 0. */
+	if (!FIELD_GET(QRNIC_CQE_PHASE_MASK, control) != !!(cq->consumer & size))
+		return NULL;
+	/* The rest of the CQE was written before its control word. */
+	dma_rmb();
+	return cqe;
+}
+
+void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq)
+{
+	/* The device may overwrite the CQEs only when they have been read. */
+	dma_mb();
+	WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
+}
+
+/*
+ * Asks for an event at the next CQE. True if there is one already: whether it
+ * came before the device took the request is not known, so NAPI runs again.
+ */
+bool qrnic_eth_cq_arm(struct qrnic_eth_cq *cq)
+{
+	cq->sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
+	WRITE_ONCE(cq->record->arm, cpu_to_le32(cq->sequence));
+	/* writeq() in it orders the record before the doorbell. */
+	qrnic_ring_doorbell(&cq->eth->core->dev, QRNIC_DB_CQ_ARM, cq->cq.cqn,
+			    cq->consumer);
+	return qrnic_eth_cq_next(cq);
+}
+
+static void qrnic_eth_cq_comp(struct qrnic_cq *cq)
+{
+	struct qrnic_eth_cq *eth_cq = container_of(cq, struct qrnic_eth_cq, cq);
+
+	napi_schedule_irqoff(&eth_cq->napi);
+}
+
+static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
+{
+	struct qrnic_eth_cq *eth_cq = container_of(cq, struct qrnic_eth_cq, cq);
+
+	netdev_err(eth_cq->eth->netdev, "CQ error %u\n", subtype);
+	schedule_work(&eth_cq->eth->reset_work);
+}
+
+static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
+			     u32 entries, unsigned int vector)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_cq_ctx ctx = { };
+	int err;
+
+	cq->eth = eth;
+	cq->consumer = 0;
+	cq->sequence = 0;
+	cq->log_size = ilog2(entries);
+	err = qrnic_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
+	if (err)
+		return err;
+	cq->record = qrnic_record_alloc(dev, &cq->record_dma);
+	if (!cq->record) {
+		err = -ENOMEM;
+		goto err_ring;
+	}
+
+	ctx.log_size = cq->log_size;
+	ctx.record = cpu_to_le64(cq->record_dma);
+	ctx.ring = cq->ring.hw;
+	cq->cq.vector = vector % qrnic_num_vectors(dev);
+	cq->cq.comp = qrnic_eth_cq_comp;
+	cq->cq.event = qrnic_eth_cq_error;
+	err = qrnic_cq_create(dev, &cq->cq, &ctx);
+	if (err)
+		goto err_record;
+	return 0;
+
+err_record:
+	qrnic_record_free(dev, cq->record, cq->record_dma);
+err_ring:
+	qrnic_ring_free(dev, &cq->ring);
+	return err;
+}
+
+static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+
+	/* Not to be refused; if it is, a reset makes sure of it. */
+	if (qrnic_cq_destroy(dev, &cq->cq)) {
+		qrnic_report_fatal(dev, "CQ not destroyed");
+		qrnic_cq_destroy(dev, &cq->cq);
+	}
+	netif_napi_del(&cq->napi);
+	qrnic_record_free(dev, cq->record, cq->record_dma);
+	qrnic_ring_free(dev, &cq->ring);
+}
+
+static int qrnic_tx_alloc(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_tx *tx = &eth->tx;
+	int err;
+
+	tx->log_size = ilog2(eth->tx_blocks);
+	tx->producer = 0;
+	tx->clean = 0;
+	tx->rung = 0;
+	tx->last = 0;
+	tx->unsignaled = 0;
+	err = qrnic_ring_alloc(dev, &tx->ring,
+			       (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
+	if (err)
+		return err;
+	tx->record = qrnic_record_alloc(dev, &tx->record_dma);
+	tx->slots = kvcalloc(1u << tx->log_size, sizeof(*tx->slots), GFP_KERNEL);
+	if (tx->record && tx->slots)
+		return 0;
+
+	qrnic_record_free(dev, tx->record, tx->record_dma);
+	kvfree(tx->slots);
+	qrnic_ring_free(dev, &tx->ring);
+	return -ENOMEM;
+}
+
+static void qrnic_tx_release(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_tx *tx = &eth->tx;
+
+	qrnic_tx_drain(eth);
+	kvfree(tx->slots);
+	qrnic_record_free(dev, tx->record, tx->record_dma);
+	qrnic_ring_free(dev, &tx->ring);
+}
+
+static int qrnic_rx_alloc(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_rx *rx = &eth->rx;
+	struct page_pool_params params = {
+		.flags = PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV,
+		.dev = qrnic_dma_device(dev),
+		.netdev = eth->netdev,
+		.napi = &rx->cq.napi,
+		.nid = NUMA_NO_NODE,
+		.dma_dir = DMA_FROM_DEVICE,
+		.max_len = PAGE_SIZE,
+	};
+	int err;
+
+	rx->log_size = ilog2(eth->rx_wqes);
+	rx->pages = qrnic_rx_pages(eth->netdev->mtu);
+	rx->producer = 0;
+	rx->consumer = 0;
+	params.pool_size = rx->pages << rx->log_size;
+	rx->pool = page_pool_create(&params);
+	if (IS_ERR(rx->pool))
+		return PTR_ERR(rx->pool);
+	err = qrnic_ring_alloc(dev, &rx->ring,
+			       (size_t)QRNIC_WQEBB_SIZE << rx->log_size);
+	if (err)
+		goto err_pool;
+	rx->record = qrnic_record_alloc(dev, &rx->record_dma);
+	rx->slots = kvcalloc(1u << rx->log_size, sizeof(*rx->slots), GFP_KERNEL);
+	if (rx->record && rx->slots)
+		return 0;
+
+	err = -ENOMEM;
+	qrnic_record_free(dev, rx->record, rx->record_dma);
+	kvfree(rx->slots);
+	qrnic_ring_free(dev, &rx->ring);
+err_pool:
+	page_pool_destroy(rx->pool);
+	return err;
+}
+
+static void qrnic_rx_release(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_rx *rx = &eth->rx;
+
+	qrnic_rx_drain(eth);
+	kvfree(rx->slots);
+	qrnic_record_free(dev, rx->record, rx->record_dma);
+	qrnic_ring_free(dev, &rx->ring);
+	page_pool_destroy(rx->pool);
+}
+
+static int qrnic_qp_state(struct qrnic_eth *eth, enum qrnic_qp_state state)
+{
+	struct qrnic_qp_attr attr = {
+		.mask = cpu_to_le32(QRNIC_QP_STATE),
+		.state = state,
+	};
+
+	if (state == QRNIC_QPS_INIT) {
+		attr.mask |= cpu_to_le32(QRNIC_QP_PORT);
+		attr.port = 1;
+	}
+	return qrnic_cmd_modify_qp(&eth->core->dev, eth->qpn, &attr);
+}
+
+static void qrnic_qp_close(struct qrnic_eth *eth)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+
+	if (qrnic_cmd_destroy_qp(dev, eth->qpn))
+		qrnic_report_fatal(dev, "QP not destroyed");
+	eth->qpn = 0;
+}
+
+static int qrnic_qp_open(struct qrnic_eth *eth)
+{
+	struct qrnic_qp_ctx ctx = {
+		.type = QRNIC_QPT_RAW_PACKET,
+		.sq_log_size = eth->tx.log_size,
+		.rq_log_size = eth->rx.log_size,
+		.pd = cpu_to_le32(eth->pdn),
+		.send_cq = cpu_to_le32(eth->tx.cq.cq.cqn),
+		.recv_cq = cpu_to_le32(eth->rx.cq.cq.cqn),
+		.sq_record = cpu_to_le64(eth->tx.record_dma),
+		.rq_record = cpu_to_le64(eth->rx.record_dma),
+		.sq = eth->tx.ring.hw,
+		.rq = eth->rx.ring.hw,
+	};
+	int err;
+
+	err = qrnic_cmd_create_qp(&eth->core->dev, &ctx, &eth->qpn);
+	if (err)
+		return err;
+	err = qrnic_qp_state(eth, QRNIC_QPS_INIT);
+	if (!err)
+		err = qrnic_qp_state(eth, QRNIC_QPS_RTR);
+	if (!err)
+		err = qrnic_qp_state(eth, QRNIC_QPS_RTS);
+	if (err)
+		qrnic_qp_close(eth);
+	return err;
+}
+
+static void qrnic_eth_start(struct qrnic_eth *eth)
+{
+	napi_enable(&eth->rx.cq.napi);
+	napi_enable(&eth->tx.cq.napi);
+	/* The first poll arms the CQ. */
+	local_bh_disable();
+	napi_schedule(&eth->rx.cq.napi);
+	napi_schedule(&eth->tx.cq.napi);
+	local_bh_enable();
+}
+
+int qrnic_eth_queues_open(struct qrnic_eth *eth)
+{
+	struct qrnic_core *core = eth->core;
+	int err;
+
+	err = qrnic_tx_alloc(eth);
+	if (err)
+		return err;
+	/* At most one CQE for each block of the SQ, each WQE of the RQ */
+	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1);
+	if (err)
+		goto err_tx;
+	netif_napi_add_tx(eth->netdev, &eth->tx.cq.napi, qrnic_tx_poll);
+	err = qrnic_eth_cq_open(eth, &eth->rx.cq, eth->rx_wqes, 0);
+	if (err)
+		goto err_tx_cq;
+	netif_napi_add(eth->netdev, &eth->rx.cq.napi, qrnic_rx_poll);
+	err = qrnic_rx_alloc(eth);
+	if (err)
+		goto err_rx_cq;
+	err = qrnic_qp_open(eth);
+	if (err)
+		goto err_rx;
+	err = qrnic_rx_fill(eth);
+	if (err)
+		goto err_qp;
+
+	eth->open = true;
+	qrnic_eth_start(eth);
+	err = qrnic_cmd_modify_port(&core->dev, eth->netdev->mtu, true);
+	if (!err)
+		err = qrnic_eth_filter_set(eth, eth->qpn, eth->vlan_strip);
+	if (!err)
+		err = qrnic_port_update(core);
+	if (err) {
+		qrnic_eth_queues_close(eth);
+		return err;
+	}
+	netif_start_queue(eth->netdev);
+	qrnic_eth_carrier(eth);
+	return 0;
+
+err_qp:
+	qrnic_qp_close(eth);
+err_rx:
+	qrnic_rx_release(eth);
+err_rx_cq:
+	qrnic_eth_cq_close(eth, &eth->rx.cq);
+err_tx_cq:
+	qrnic_eth_cq_close(eth, &eth->tx.cq);
+err_tx:
+	qrnic_tx_release(eth);
+	return err;
+}
+
+void qrnic_eth_queues_close(struct qrnic_eth *eth)
+{
+	struct qrnic_core *core = eth->core;
+
+	if (!eth->open)
+		return;
+	eth->open = false;
+	netif_tx_disable(eth->netdev);
+	netif_carrier_off(eth->netdev);
+
+	/* In the fatal state these fail, and there is nothing to take back. */
+	qrnic_eth_filter_set(eth, 0, eth->vlan_strip);
+	qrnic_cmd_modify_port(&core->dev, eth->netdev->mtu, false);
+
+	napi_disable(&eth->tx.cq.napi);
+	napi_disable(&eth->rx.cq.napi);
+	/* After this the device touches no buffer any more. */
+	qrnic_qp_close(eth);
+	qrnic_eth_cq_close(eth, &eth->rx.cq);
+	qrnic_eth_cq_close(eth, &eth->tx.cq);
+	qrnic_rx_release(eth);
+	qrnic_tx_release(eth);
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * receive.c: buffers for received frames, and frames to the network stack.
+ *
+ * A frame begins in a page that leaves room in front and for skb_shared_info
+ * behind, so that an skb is built around it in place; what is longer goes on in
+ * whole pages. Pages that a short frame leaves unused stay where they are.
+ */
+#include "ethernet/ethernet.h"
+
+/* For headers that forwarding and tunnels put in front; constant for the assertion */
+#define QRNIC_RX_HEADROOM (128 + NET_IP_ALIGN)
+#define QRNIC_RX_FIRST (PAGE_SIZE - QRNIC_RX_HEADROOM - \
+			SKB_DATA_ALIGN(sizeof(struct skb_shared_info)))
+/* Receive WQEs are posted in batches, a doorbell each. */
+#define QRNIC_RX_BATCH 16
+
+static_assert(QRNIC_RX_FIRST + (QRNIC_RX_PAGES - 1) * PAGE_SIZE >=
+	      QRNIC_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN);
+
+unsigned int qrnic_rx_pages(unsigned int mtu)
+{
+	unsigned int length = mtu + ETH_HLEN + 2 * VLAN_HLEN;
+
+	if (length <= QRNIC_RX_FIRST)
+		return 1;
+	return 1 + DIV_ROUND_UP(length - QRNIC_RX_FIRST, PAGE_SIZE);
+}
+
+static struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
+{
+	return &rx->slots[index & ((1u << rx->log_size) - 1)];
+}
+
+static int qrnic_rx_post(struct qrnic_eth *eth)
+{
+	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_rx_slot *slot = qrnic_rx_slot(rx, rx->producer);
+	u32 place = rx->producer & ((1u << rx->log_size) - 1);
+	struct qrnic_recv_ctrl *ctrl;
+	struct qrnic_data_seg *data;
+	unsigned int i;
+
+	ctrl = rx->ring.buf + ((size_t)place << QRNIC_WQEBB_SHIFT);
+	data = (struct qrnic_data_seg *)(ctrl + 1);
+	for (i = 0; i < rx->pages; i++) {
+		if (!slot->page[i])
+			slot->page[i] = page_pool_dev_alloc_pages(rx->pool);
+		if (!slot->page[i])
+			return -ENOMEM;
+		data[i].address =
+			cpu_to_le64(page_pool_get_dma_addr(slot->page[i]) +
+				    (i ? 0 : QRNIC_RX_HEADROOM));
+		data[i].length = cpu_to_le32(i ? PAGE_SIZE : QRNIC_RX_FIRST);
+		data[i].lkey = eth->lkey;
+	}
+	*ctrl = (struct qrnic_recv_ctrl) {
+		.segments = cpu_to_le32(rx->pages),
+		.index = cpu_to_le32(rx->producer),
+	};
+	rx->producer++;
+	return 0;
+}
+
+/* Posts what there is room for; -ENOMEM if there was not memory for all. */
+int qrnic_rx_fill(struct qrnic_eth *eth)
+{
+	struct qrnic_rx *rx = &eth->rx;
+	u32 room = (1u << rx->log_size) - (rx->producer - rx->consumer);
+	u32 begin = rx->producer;
+	int err = 0;
+
+	if (room < QRNIC_RX_BATCH)
+		return 0;
+	while (room-- && !err)
+		err = qrnic_rx_post(eth);
+	if (rx->producer != begin) {
+		qrnic_record_publish(&rx->record->producer, rx->producer);
+		qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_RQ, eth->qpn,
+				    rx->producer);
+	}
+	return err;
+}
+
+static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
+				      struct qrnic_rx_slot *slot, u32 length)
+{
+	u32 part = min_t(u32, length, QRNIC_RX_FIRST);
+	struct page *page = slot->page[0];
+	struct sk_buff *skb;
+	unsigned int i;
+
+	page_pool_dma_sync_for_cpu(rx->pool, page, QRNIC_RX_HEADROOM, part);
+	slot->page[0] = NULL;
+	skb = napi_build_skb(page_address(page), PAGE_SIZE);
+	if (!skb) {
+		page_pool_recycle_direct(rx->pool, page);
+		return NULL;
+	}
+	skb_mark_for_recycle(skb);
+	skb_reserve(skb, QRNIC_RX_HEADROOM);
+	skb_put(skb, part);
+
+	length -= part;
+	for (i = 1; length; i++) {
+		part = min_t(u32, length, PAGE_SIZE);
+		page = slot->page[i];
+		slot->page[i] = NULL;
+		page_pool_dma_sync_for_cpu(rx->pool, page, 0, part);
+		skb_add_rx_frag(skb, i - 1, page, 0, part, PAGE_SIZE);
+		length -= part;
+	}
+	return skb;
+}
+
+static void qrnic_rx_offloads(struct qrnic_eth *eth, struct sk_buff *skb,
+			      const struct qrnic_cqe *cqe)
+{
+	u32 flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, le32_to_cpu(cqe->control));
+
+	if ((flags & QRNIC_CQEF_L4_CSUM_OK) &&
+	    (eth->netdev->features & NETIF_F_RXCSUM))
+		skb->ip_summed = CHECKSUM_UNNECESSARY;
+	if (flags & QRNIC_CQEF_VLAN)
+		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
+				       le16_to_cpu(cqe->vlan_tci));
+	skb_record_rx_queue(skb, 0);
+	skb->protocol = eth_type_trans(skb, eth->netdev);
+}
+
+/* Gives back the length of the frame, 0 if it was dropped, or -EIO. */
+static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe)
+{
+	struct qrnic_rx *rx = &eth->rx;
+	u32 length = le32_to_cpu(cqe->byte_len);
+	u32 room = QRNIC_RX_FIRST + (rx->pages - 1) * PAGE_SIZE;
+	struct sk_buff *skb;
+
+	if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe->control)) ||
+	    le32_to_cpu(cqe->index) != rx->consumer ||
+	    rx->producer == rx->consumer || length < ETH_HLEN || length > room)
+		return -EIO;
+
+	skb = qrnic_rx_build(rx, qrnic_rx_slot(rx, rx->consumer), length);
+	if (!skb)
+		return 0;
+	qrnic_rx_offloads(eth, skb, cqe);
+	napi_gro_receive(&rx->cq.napi, skb);
+	return length;
+}
+
+int qrnic_rx_poll(struct napi_struct *napi, int budget)
+{
+	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
+	unsigned int packets = 0, bytes = 0, dropped = 0, errors = 0;
+	struct qrnic_eth *eth = cq->eth;
+	struct qrnic_rx *rx = &eth->rx;
+	const struct qrnic_cqe *cqe;
+	int done = 0, length, err;
+
+	/* Called without budget to clean a transmit queue, which this is not */
+	if (!budget)
+		return 0;
+
+	while (done < budget) {
+		cqe = qrnic_eth_cq_next(cq);
+		if (!cqe)
+			break;
+		length = qrnic_rx_frame(eth, cqe);
+		if (length > 0) {
+			packets++;
+			bytes += length;
+		} else if (length == 0) {
+			dropped++;
+		} else {
+			errors++;
+		}
+		rx->consumer++;
+		cq->consumer++;
+		done++;
+	}
+	if (done)
+		qrnic_eth_cq_publish(cq);
+
+	u64_stats_update_begin(&rx->stats.sync);
+	u64_stats_add(&rx->stats.packets, packets);
+	u64_stats_add(&rx->stats.bytes, bytes);
+	u64_stats_add(&rx->stats.dropped, dropped);
+	u64_stats_add(&rx->stats.errors, errors);
+	u64_stats_update_end(&rx->stats.sync);
+
+	/* After an error the QP takes no more; everything begins anew. */
+	if (unlikely(errors)) {
+		schedule_work(&eth->reset_work);
+		napi_complete_done(napi, done);
+		return min(done, budget - 1);
+	}
+
+	err = qrnic_rx_fill(eth);
+	/*
+	 * Without a posted buffer no frame and so no event would come: poll again
+	 * until there is memory.
+	 */
+	if (unlikely(err && rx->producer == rx->consumer))
+		return budget;
+
+	if (done < budget && napi_complete_done(napi, done) &&
+	    qrnic_eth_cq_arm(cq))
+		napi_schedule(napi);
+	return done;
+}
+
+void qrnic_rx_drain(struct qrnic_eth *eth)
+{
+	struct qrnic_rx *rx = &eth->rx;
+	unsigned int i, j;
+
+	for (i = 0; i < 1u << rx->log_size; i++) {
+		for (j = 0; j < QRNIC_RX_PAGES; j++) {
+			if (rx->slots[i].page[j])
+				page_pool_put_full_page(rx->pool,
+							rx->slots[i].page[j],
+							false);
+			rx->slots[i].page[j] = NULL;
+		}
+	}
+}

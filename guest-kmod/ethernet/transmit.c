@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * transmit.c: from skb to send WQE, and completions of them.
+ */
+#include <net/netdev_queues.h>
+
+#include "ethernet/ethernet.h"
+
+/* Segments before the data: control and Ethernet segment */
+#define QRNIC_TX_HEAD_SEGMENTS 2
+/* A CQE at least this often, so that buffers come back while a batch goes on */
+#define QRNIC_TX_SIGNAL_INTERVAL 16
+#define QRNIC_TX_WAKE (2 * QRNIC_WQE_MAX_WQEBB)
+
+/* WQEs wrap around the end of the ring between any two blocks. */
+static void *qrnic_tx_segment(const struct qrnic_tx *tx, u32 index, unsigned int n)
+{
+	u32 block = index + n / QRNIC_SEGMENTS_PER_WQEBB;
+
+	block &= (1u << tx->log_size) - 1;
+	return tx->ring.buf + ((size_t)block << QRNIC_WQEBB_SHIFT) +
+	       n % QRNIC_SEGMENTS_PER_WQEBB * QRNIC_SEGMENT_SIZE;
+}
+
+static struct qrnic_tx_slot *qrnic_tx_slot(const struct qrnic_tx *tx, u32 index)
+{
+	return &tx->slots[index & ((1u << tx->log_size) - 1)];
+}
+
+/* The first buffers of the WQE at index; where they are, the WQE says. */
+static void qrnic_tx_unmap(struct qrnic_eth *eth, u32 index, unsigned int buffers)
+{
+	struct device *device = qrnic_dma_device(&eth->core->dev);
+	struct qrnic_data_seg *data;
+	unsigned int i;
+
+	for (i = 0; i < buffers; i++) {
+		data = qrnic_tx_segment(&eth->tx, index, QRNIC_TX_HEAD_SEGMENTS + i);
+		if (i == 0)
+			dma_unmap_single(device, le64_to_cpu(data->address),
+					 le32_to_cpu(data->length), DMA_TO_DEVICE);
+		else
+			dma_unmap_page(device, le64_to_cpu(data->address),
+				       le32_to_cpu(data->length), DMA_TO_DEVICE);
+	}
+}
+
+/* Gives back how many buffers it mapped, fewer than there are on failure. */
+static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
+{
+	struct device *device = qrnic_dma_device(&eth->core->dev);
+	unsigned int i, length, buffers = 1 + skb_shinfo(skb)->nr_frags;
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_data_seg *data;
+	dma_addr_t address;
+	skb_frag_t *frag;
+
+	for (i = 0; i < buffers; i++) {
+		if (i == 0) {
+			length = skb_headlen(skb);
+			address = dma_map_single(device, skb->data, length,
+						 DMA_TO_DEVICE);
+		} else {
+			frag = &skb_shinfo(skb)->frags[i - 1];
+			length = skb_frag_size(frag);
+			address = skb_frag_dma_map(device, frag, 0, length,
+						   DMA_TO_DEVICE);
+		}
+		if (dma_mapping_error(device, address))
+			break;
+		data = qrnic_tx_segment(tx, tx->producer,
+					QRNIC_TX_HEAD_SEGMENTS + i);
+		data->address = cpu_to_le64(address);
+		data->length = cpu_to_le32(length);
+		data->lkey = eth->lkey;
+	}
+	return i;
+}
+
+static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
+			  unsigned int segments)
+{
+	struct qrnic_sq_ctrl *ctrl = qrnic_tx_segment(tx, tx->producer, 0);
+	struct qrnic_eth_seg *eth_seg = qrnic_tx_segment(tx, tx->producer, 1);
+	u32 operation, flags = 0;
+	u16 eth_flags = 0;
+
+	if (++tx->unsignaled >= QRNIC_TX_SIGNAL_INTERVAL) {
+		flags = QRNIC_WQEF_SIGNALED;
+		tx->unsignaled = 0;
+	}
+	operation = FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK, QRNIC_WQE_SEND) |
+		    FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, flags) |
+		    FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, segments);
+	*ctrl = (struct qrnic_sq_ctrl) {
+		.operation = cpu_to_le32(operation),
+		.index = cpu_to_le32(tx->producer),
+	};
+
+	*eth_seg = (struct qrnic_eth_seg) { };
+	if (skb->ip_summed == CHECKSUM_PARTIAL) {
+		eth_flags |= QRNIC_ETHF_CSUM;
+		eth_seg->csum_start = cpu_to_le16(skb_checksum_start_offset(skb));
+		eth_seg->csum_offset = cpu_to_le16(skb->csum_offset);
+	}
+	if (skb_vlan_tag_present(skb)) {
+		eth_flags |= QRNIC_ETHF_VLAN;
+		eth_seg->vlan_tci = cpu_to_le16(skb_vlan_tag_get(skb));
+	}
+	eth_seg->flags = cpu_to_le16(eth_flags);
+}
+
+/*
+ * Hands over what was posted. The last WQE of a batch is made a signaled one:
+ * until the record says so it is not the device's, so it can still be changed.
+ */
+static void qrnic_tx_ring(struct qrnic_eth *eth)
+{
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_sq_ctrl *ctrl;
+
+	if (tx->rung == tx->producer)
+		return;
+	ctrl = qrnic_tx_segment(tx, tx->last, 0);
+	ctrl->operation |= cpu_to_le32(FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK,
+						  QRNIC_WQEF_SIGNALED));
+	tx->unsignaled = 0;
+	tx->rung = tx->producer;
+	qrnic_record_publish(&tx->record->producer, tx->producer);
+	qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_SQ, eth->qpn, tx->producer);
+}
+
+static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
+{
+	struct qrnic_tx *tx = &eth->tx;
+
+	u64_stats_update_begin(&tx->stats.sync);
+	u64_stats_inc(&tx->stats.dropped);
+	u64_stats_update_end(&tx->stats.sync);
+	dev_kfree_skb_any(skb);
+	/* The packets before it may have been left for this one to ring. */
+	qrnic_tx_ring(eth);
+}
+
+netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	unsigned int buffers, mapped, segments, wqebbs;
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx_slot *slot;
+
+	if (skb_shinfo(skb)->nr_frags >= QRNIC_MAX_SGE && skb_linearize(skb)) {
+		qrnic_tx_drop(eth, skb);
+		return NETDEV_TX_OK;
+	}
+	buffers = 1 + skb_shinfo(skb)->nr_frags;
+	segments = QRNIC_TX_HEAD_SEGMENTS + buffers;
+	wqebbs = DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
+	if (unlikely(qrnic_tx_room(tx) < wqebbs)) {
+		netif_tx_stop_queue(txq);
+		return NETDEV_TX_BUSY;
+	}
+
+	mapped = qrnic_tx_map(eth, skb);
+	if (unlikely(mapped < buffers)) {
+		qrnic_tx_unmap(eth, tx->producer, mapped);
+		qrnic_tx_drop(eth, skb);
+		return NETDEV_TX_OK;
+	}
+	qrnic_tx_head(tx, skb, segments);
+
+	slot = qrnic_tx_slot(tx, tx->producer);
+	slot->skb = skb;
+	slot->bytes = skb->len;
+	slot->wqebbs = wqebbs;
+	slot->buffers = buffers;
+	tx->last = tx->producer;
+	skb_tx_timestamp(skb);
+	/*
+	 * NAPI looks at the slot only when a CQE says so, and that comes after
+	 * the doorbell; the producer index alone is read without that.
+	 */
+	WRITE_ONCE(tx->producer, tx->producer + wqebbs);
+
+	netif_txq_maybe_stop(txq, qrnic_tx_room(tx), QRNIC_WQE_MAX_WQEBB,
+			     QRNIC_TX_WAKE);
+	if (__netdev_tx_sent_queue(txq, slot->bytes, netdev_xmit_more()))
+		qrnic_tx_ring(eth);
+	return NETDEV_TX_OK;
+}
+
+/* Frees the WQE at the clean index and moves on. */
+static unsigned int qrnic_tx_free(struct qrnic_eth *eth, int budget)
+{
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, tx->clean);
+	unsigned int bytes = slot->bytes;
+
+	qrnic_tx_unmap(eth, tx->clean, slot->buffers);
+	napi_consume_skb(slot->skb, budget);
+	slot->skb = NULL;
+	WRITE_ONCE(tx->clean, tx->clean + slot->wqebbs);
+	return bytes;
+}
+
+/* A CQE completes its WQE and all before it. */
+static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
+			      int budget, unsigned int *packets,
+			      unsigned int *bytes)
+{
+	struct qrnic_tx *tx = &eth->tx;
+	u32 index = le32_to_cpu(cqe->index);
+
+	if (index - tx->clean >= READ_ONCE(tx->producer) - tx->clean ||
+	    !qrnic_tx_slot(tx, index)->skb)
+		return false;
+	do {
+		*bytes += qrnic_tx_free(eth, budget);
+		(*packets)++;
+	} while ((s32)(tx->clean - index) <= 0);
+	return true;
+}
+
+int qrnic_tx_poll(struct napi_struct *napi, int budget)
+{
+	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
+	struct qrnic_eth *eth = cq->eth;
+	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+	unsigned int packets = 0, bytes = 0, errors = 0;
+	/* Budget is for receiving; but a poll from netconsole has none at all. */
+	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
+	const struct qrnic_cqe *cqe;
+	struct qrnic_tx *tx = &eth->tx;
+
+	while (done < limit) {
+		cqe = qrnic_eth_cq_next(cq);
+		if (!cqe)
+			break;
+		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe->control)))
+			errors++;
+		if (!qrnic_tx_complete(eth, cqe, budget, &packets, &bytes)) {
+			net_err_ratelimited("%s: transmit completion of %u, which is not posted\n",
+					    eth->netdev->name,
+					    le32_to_cpu(cqe->index));
+			errors++;
+		}
+		cq->consumer++;
+		done++;
+	}
+	if (done)
+		qrnic_eth_cq_publish(cq);
+
+	u64_stats_update_begin(&tx->stats.sync);
+	u64_stats_add(&tx->stats.packets, packets);
+	u64_stats_add(&tx->stats.bytes, bytes);
+	u64_stats_add(&tx->stats.errors, errors);
+	u64_stats_update_end(&tx->stats.sync);
+	netif_txq_completed_wake(txq, packets, bytes, qrnic_tx_room(tx),
+				 QRNIC_TX_WAKE);
+	if (unlikely(errors))
+		schedule_work(&eth->reset_work);
+
+	if (done < limit && budget && napi_complete_done(napi, done) &&
+	    qrnic_eth_cq_arm(cq))
+		napi_schedule(napi);
+	return min(done, budget);
+}
+
+/* The QP is gone: everything that is still posted was not sent. */
+void qrnic_tx_drain(struct qrnic_eth *eth)
+{
+	struct qrnic_tx *tx = &eth->tx;
+
+	while (tx->clean != tx->producer)
+		qrnic_tx_free(eth, 0);
+	netdev_tx_reset_queue(netdev_get_tx_queue(eth->netdev, 0));
+}
