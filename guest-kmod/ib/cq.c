@@ -221,17 +221,14 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 	}
 }
 
-/*
- * Takes the completed request, and all before it, out of its queue. A slot may
- * be posted to again as soon as consumer is past it: hence release, against the
- * acquire of the poster.
- */
+/* Takes the completed request, and all before it, out of its queue. */
 static u64 queue_complete(struct qrnic_ib_queue *queue, u32 index)
 {
 	const struct qrnic_ib_request *request =
 		&queue->requests[index & queue->mask];
 	u64 wr_id = request->wr_id;
 
+	/* The slot is read before queue_has_room() sees it free. */
 	smp_store_release(&queue->consumer, request->next);
 	return wr_id;
 }

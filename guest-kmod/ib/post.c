@@ -207,11 +207,12 @@ static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries)
 	queue->producer = request->next;
 }
 
-/* Acquire: what the poller read from slots it has freed comes before reuse. */
 static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 {
-	return queue->producer + entries - smp_load_acquire(&queue->consumer) <=
-	       queue->mask + 1;
+	/* Slots are written after the poller, in queue_complete(), read them. */
+	u32 consumer = smp_load_acquire(&queue->consumer);
+
+	return queue->producer + entries - consumer <= queue->mask + 1;
 }
 
 static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)

@@ -83,8 +83,8 @@ struct qrnic_ib_cq {
 	struct ib_umem *umem;
 	struct qrnic_table table;
 
-	/* kernel: protected by lock, which nests inside no other lock of ours */
-	spinlock_t lock;
+	/* kernel; lock covers all below, and nests inside no other of ours */
+	spinlock_t lock; /* of pollers, arming and cleaning */
 	struct qrnic_ring ring;
 	struct qrnic_cq_record *record;
 	dma_addr_t record_dma;
@@ -100,11 +100,10 @@ struct qrnic_ib_request {
 
 /*
  * One ring of a kernel QP. The poster owns producer and writes slots; the
- * poller owns consumer and reads slots. lock is of the posters; the poller
- * holds the lock of the CQ.
+ * poller, who holds the lock of the CQ, owns consumer and reads slots.
  */
 struct qrnic_ib_queue {
-	spinlock_t lock;
+	spinlock_t lock; /* of posters, and of the state they go by */
 	struct qrnic_ring ring;
 	struct qrnic_queue_record *record;
 	dma_addr_t record_dma;

@@ -7,17 +7,21 @@
 #include "qrnic_ib.h"
 
 /* Index of each counter in the output of QUERY_COUNTERS */
-#define COUNTER_INDEX(name, group) INDEX_##name,
+#define COUNTER_INDEX(name, group) INDEX_##group##_##name,
 enum {
 	QRNIC_COUNTER_LIST(COUNTER_INDEX)
 	NUM_INDICES
 };
+
 static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 
 /* priv holds the index */
-#define STATISTIC(counter) \
-	{ .name = #counter, .priv = (const void *)(uintptr_t)INDEX_##counter },
-#define NONE(counter)
+#define STATISTIC(counter, group) \
+	{ \
+		.name = #counter, \
+		.priv = (const void *)(uintptr_t)INDEX_##group##_##counter, \
+	},
+#define NONE(...)
 
 #define PORT_pcie NONE
 #define PORT_queue STATISTIC
@@ -26,7 +30,7 @@ static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 #define PORT_drop STATISTIC
 #define PORT_ethernet NONE
 #define PORT_guest NONE
-#define PORT_STATISTIC(name, group) PORT_##group(name)
+#define PORT_STATISTIC(name, group) PORT_##group(name, group)
 
 #define DEVICE_pcie STATISTIC
 #define DEVICE_queue NONE
@@ -35,7 +39,7 @@ static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 #define DEVICE_drop NONE
 #define DEVICE_ethernet NONE
 #define DEVICE_guest STATISTIC
-#define DEVICE_STATISTIC(name, group) DEVICE_##group(name)
+#define DEVICE_STATISTIC(name, group) DEVICE_##group(name, group)
 
 static const struct rdma_stat_desc port_statistics[] = {
 	QRNIC_COUNTER_LIST(PORT_STATISTIC)
