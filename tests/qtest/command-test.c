@@ -1,0 +1,721 @@
+/*
+ * qrnic qtest: the command queue and every command, good and bad
+ *
+ * Programmer's Reference, chapter Commands.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+#include "hw/pci/pci_regs.h"
+
+#define OBJECT_ITSELF UINT32_MAX
+
+typedef struct CommandInfo {
+    unsigned opcode, in_len, out_len;
+    bool object;
+} CommandInfo;
+
+/* What each command takes; an independent copy of the manual's table. */
+static const CommandInfo commands[] = {
+    { QRNIC_CMD_NOP },
+    { QRNIC_CMD_QUERY_DEVICE, 0, 128 },
+    { QRNIC_CMD_QUERY_PORT, 0, 64 },
+    { QRNIC_CMD_MODIFY_PORT, 16, 0 },
+    { QRNIC_CMD_ALLOC_DB_PAGE },
+    { QRNIC_CMD_FREE_DB_PAGE, 0, 0, true },
+    { QRNIC_CMD_ALLOC_PD },
+    { QRNIC_CMD_FREE_PD, 0, 0, true },
+    { QRNIC_CMD_CREATE_EQ, 64, 0 },
+    { QRNIC_CMD_DESTROY_EQ, 0, 0, true },
+    { QRNIC_CMD_QUERY_EQ, 0, 64, true },
+    { QRNIC_CMD_CREATE_CQ, 64, 0 },
+    { QRNIC_CMD_DESTROY_CQ, 0, 0, true },
+    { QRNIC_CMD_QUERY_CQ, 0, 64, true },
+    { QRNIC_CMD_CREATE_MKEY, 64, 0 },
+    { QRNIC_CMD_DESTROY_MKEY, 0, 0, true },
+    { QRNIC_CMD_QUERY_MKEY, 0, 64, true },
+    { QRNIC_CMD_CREATE_QP, 128, 0 },
+    { QRNIC_CMD_MODIFY_QP, 128, 0, true },
+    { QRNIC_CMD_QUERY_QP, 0, 128, true },
+    { QRNIC_CMD_DESTROY_QP, 0, 0, true },
+    { QRNIC_CMD_SET_GID, 32, 0, true },
+    { QRNIC_CMD_CLEAR_GID, 0, 0, true },
+    { QRNIC_CMD_QUERY_GID, 0, 32, true },
+    { QRNIC_CMD_SET_RX_FILTER, 512, 0 },
+};
+
+/* Lengths are looked at first, then reserved bits, then objects. */
+static void test_lengths_and_objects(void)
+{
+    Device *d = device_start("");
+    uint8_t mailbox[QRNIC_CMD_MAX_MAILBOX] = { 0 };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(commands); i++) {
+        const CommandInfo *c = &commands[i];
+
+        command_fails(d, c->opcode, 0, mailbox, c->in_len + 8, NULL,
+                      c->out_len, QRNIC_ST_BAD_INPUT_LENGTH, 0);
+        if (c->in_len) {
+            command_fails(d, c->opcode, 0, mailbox, c->in_len - 8, NULL,
+                          c->out_len, QRNIC_ST_BAD_INPUT_LENGTH, 0);
+        }
+        if (c->out_len) {
+            command_fails(d, c->opcode, 0, mailbox, c->in_len, NULL,
+                          c->out_len - 8, QRNIC_ST_BAD_OUTPUT_LENGTH, 0);
+        }
+        if (c->object && !c->in_len) {
+            command_fails(d, c->opcode, 0x00ffffff, NULL, 0, NULL, c->out_len,
+                          QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+        }
+        if (c->in_len) {
+            memset(mailbox, 0xff, c->in_len);
+            g_assert_cmpint(command(d, c->opcode, 0, mailbox, c->in_len, NULL,
+                                    c->out_len).status, ==, QRNIC_ST_RESERVED);
+            memset(mailbox, 0, c->in_len);
+        }
+    }
+    device_stop(d);
+}
+
+static void test_unknown_opcode(void)
+{
+    Device *d = device_start("");
+
+    command_fails(d, 0, 0, NULL, 0, NULL, 0, QRNIC_ST_BAD_OPCODE, 0);
+    command_fails(d, 0x7777, 0, NULL, 0, NULL, 0, QRNIC_ST_BAD_OPCODE, 0);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_COMMANDS_FAILED), ==, 2);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_FAILED), ==, 2);
+    device_stop(d);
+}
+
+/* Reserved bits of the entry itself. */
+static void test_entry_reserved(void)
+{
+    Device *d = device_start("");
+    uint64_t slot = d->cmd_ring;
+
+    qtest_writel(d->qts, slot, QRNIC_CMD_NOP);
+    qtest_writel(d->qts, slot + QRNIC_CMD_ENTRY_RSVD0_OFFSET, 1);
+    qtest_writel(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET, 1u << 31);
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
+    while (qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >> 31) {
+    }
+    g_assert_cmphex(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET),
+                    ==, QRNIC_ST_RESERVED);
+    device_stop(d);
+}
+
+/* More commands than entries: the ring wraps, the order stays. */
+static void test_ring_wrap(void)
+{
+    Device *d = device_start("");
+
+    for (uint32_t i = 1; i <= 30; i++) {
+        command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+        g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, i);
+    }
+    device_stop(d);
+}
+
+/* A doorbell for several entries at once, and one beyond the ring. */
+static void test_ring_batch(void)
+{
+    Device *d = device_start("");
+    QrnicCmdEntry entry = { .opcode = QRNIC_CMD_NOP, .owner = 1 };
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+
+    for (int i = 0; i < 8; i++) {
+        entry.token = i;
+        qrnic_cmd_entry_pack(raw, &entry);
+        qtest_memwrite(d->qts, d->cmd_ring + i * sizeof(raw), raw, sizeof(raw));
+    }
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, 9);
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 0);
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, 8);
+    d->cmd_producer = 8;
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 8);
+    for (int i = 0; i < 8; i++) {
+        g_assert_cmphex(qtest_readl(d->qts, d->cmd_ring + i * sizeof(raw) +
+                                    QRNIC_CMD_ENTRY_CONTROL_OFFSET), ==, 0);
+    }
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
+    device_stop(d);
+}
+
+/* An entry without the owner bit is not the device's to take. */
+static void test_ring_owner(void)
+{
+    Device *d = device_start("");
+    QrnicCmdEntry entry = { .opcode = QRNIC_CMD_NOP };
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+
+    qrnic_cmd_entry_pack(raw, &entry);
+    qtest_memwrite(d->qts, d->cmd_ring, raw, sizeof(raw));
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, 1);
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 0);
+    /* Given properly, it is taken with the next doorbell. */
+    command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
+    device_stop(d);
+}
+
+static void test_disabled(void)
+{
+    Device *d = device_start_bare("", true);
+
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, 1);
+    device_enable_commands(d, 2);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
+    /* Stopped and started again: indices are 0. */
+    reg_write(d, QRNIC_REG_CONTROL, 0);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) &
+                    QRNIC_REG_STATUS_CMD_ENABLED_MASK, ==, 0);
+    device_enable_commands(d, 1);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 0);
+    command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    device_stop(d);
+}
+
+static void test_event(void)
+{
+    Device *d = device_start("");
+    QrnicCmdEntry entry = {
+        .opcode = QRNIC_CMD_NOP, .token = 0xabcd, .owner = 1, .event = 1,
+    };
+    QrnicEqe eqe;
+    Eq eq;
+
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 3, 4);
+    eq_arm(d, &eq);
+    command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    settle(d);
+    g_assert_false(interrupt_taken(d, 3));
+    command_raw(d, entry);
+    interrupt_wait(d, 3);
+    g_assert_true(eq_poll(d, &eq, &eqe));
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_COMMAND);
+    g_assert_cmphex(eqe.data, ==, 0xabcd);
+    g_assert_cmpuint(eqe.object, ==, (d->cmd_producer - 1) & 7);
+    /* Not armed again: the event is written, no message is sent. */
+    command_raw(d, entry);
+    settle(d);
+    g_assert_false(interrupt_taken(d, 3));
+    /* Arming with an event beyond the consumer index sends at once. */
+    eq_arm(d, &eq);
+    interrupt_wait(d, 3);
+    g_assert_true(eq_poll(d, &eq, &eqe));
+    g_assert_false(eq_poll(d, &eq, &eqe));
+    device_stop(d);
+}
+
+static void test_mailbox_dma(void)
+{
+    Device *d = device_start("");
+    QrnicCmdEntry entry = {
+        .opcode = QRNIC_CMD_QUERY_PORT, .owner = 1,
+        .out_addr = 0x7000000000ull, .out_len = 64,
+    };
+
+    g_assert_cmpint(command_raw(d, entry).status, ==, QRNIC_ST_DMA);
+    entry = (QrnicCmdEntry) {
+        .opcode = QRNIC_CMD_MODIFY_PORT, .owner = 1,
+        .in_addr = 0x7000000000ull, .in_len = 16,
+    };
+    g_assert_cmpint(command_raw(d, entry).status, ==, QRNIC_ST_DMA);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_DMA_ERRORS), ==, 2);
+    device_stop(d);
+}
+
+/* Bus mastering off: the ring cannot be read, which is fatal; reset helps. */
+static void test_fatal(void)
+{
+    Device *d = device_start("");
+    uint16_t pci_command = qpci_config_readw(d->pci, PCI_COMMAND);
+
+    qpci_config_writew(d->pci, PCI_COMMAND, pci_command & ~PCI_COMMAND_MASTER);
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, 1);
+    settle(d);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_FATAL_MASK,
+                    !=, 0);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_HEALTH), ==, QRNIC_HEALTH_CMD_DMA);
+    qpci_config_writew(d->pci, PCI_COMMAND, pci_command);
+    reg_write(d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_HEALTH), ==, QRNIC_HEALTH_NONE);
+    device_enable_commands(d, 2);
+    command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    device_stop(d);
+}
+
+static void test_query_device(void)
+{
+    Device *d = device_start("max-qp=40,max-cq=50,max-mkey=60,max-pd=7,"
+                             "max-gid=9,max-rd-atomic=3,doorbell-fifo=11,"
+                             "cap-atomic=off,mac=52:54:00:12:34:56");
+    uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
+    QrnicDeviceAttr a;
+
+    command_ok(d, QRNIC_CMD_QUERY_DEVICE, 0, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_device_attr_unpack(&a, raw));
+    g_assert_cmphex(a.capabilities, ==,
+                    QRNIC_CAP_RC | QRNIC_CAP_DIRECT_WQE |
+                    QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
+                    QRNIC_CAP_ETH_CSUM | QRNIC_CAP_ETH_VLAN);
+    g_assert_cmpuint(a.max_qp, ==, 40);
+    g_assert_cmpuint(a.max_cq, ==, 50);
+    g_assert_cmpuint(a.max_mkey, ==, 60);
+    g_assert_cmpuint(a.max_pd, ==, 7);
+    g_assert_cmpuint(a.max_gid, ==, 9);
+    g_assert_cmpuint(a.max_rd_atomic, ==, 3);
+    g_assert_cmpuint(a.doorbell_fifo, ==, 11);
+    g_assert_cmpuint(a.max_sge, ==, QRNIC_MAX_SGE);
+    g_assert_cmpuint(a.max_msg_size, ==, QRNIC_MAX_MSG_SIZE);
+    g_assert_cmpuint(a.counters, ==, QRNIC_NUM_COUNTERS);
+    g_assert_cmphex(a.node_guid, ==, 0x505400fffe123456ull);
+    device_stop(d);
+}
+
+static void test_port(void)
+{
+    Device *d = device_start("mac=52:54:00:12:34:56");
+    uint8_t raw[QRNIC_PORT_ATTR_BYTES], in[QRNIC_PORT_CTX_BYTES];
+    QrnicPortCtx ctx = { .mtu = 9000, .flags = QRNIC_PORTF_ADMIN_UP };
+    QrnicPortAttr a;
+    QrnicEqe eqe;
+    Eq eq;
+
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 0, 4);
+    command_ok(d, QRNIC_CMD_QUERY_PORT, 0, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_port_attr_unpack(&a, raw));
+    g_assert_cmpuint(a.state, ==, QRNIC_PORT_ACTIVE);
+    g_assert_cmpuint(a.mtu, ==, 1500);
+    g_assert_cmpuint(a.active_path_mtu, ==, QRNIC_MTU_1024);
+    g_assert_cmpuint(a.max_mtu, ==, 9000);
+    g_assert_cmpmem(a.mac, 6, OUR_MAC, 6);
+    qrnic_port_ctx_pack(in, &ctx);
+    command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0);
+    command_ok(d, QRNIC_CMD_QUERY_PORT, 0, NULL, 0, raw, sizeof(raw));
+    qrnic_port_attr_unpack(&a, raw);
+    g_assert_cmpuint(a.mtu, ==, 9000);
+    g_assert_cmpuint(a.active_path_mtu, ==, QRNIC_MTU_4096);
+    ctx.mtu = QRNIC_MAX_MTU + 1;
+    qrnic_port_ctx_pack(in, &ctx);
+    command_fails(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0,
+                  QRNIC_ST_BAD_PARAM, QRNIC_PORT_CTX_MTU_OFFSET);
+    g_assert_false(eq_poll(d, &eq, &eqe));
+    /* Administratively down and up: an event each. */
+    ctx = (QrnicPortCtx) { .mtu = 1500 };
+    qrnic_port_ctx_pack(in, &ctx);
+    command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0);
+    eq_wait(d, &eq, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_DOWN);
+    ctx.flags = QRNIC_PORTF_ADMIN_UP;
+    qrnic_port_ctx_pack(in, &ctx);
+    command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0);
+    eq_wait(d, &eq, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_UP);
+    g_assert_cmpuint(eqe.object, ==, 1);
+    device_stop(d);
+}
+
+/* The backend's link by set_link: an event, and STATUS. */
+static void test_link(void)
+{
+    Device *d = device_start("");
+    QrnicEqe eqe;
+    Eq eq;
+
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 0, 4);
+    qtest_qmp_assert_success(d->qts, "{'execute': 'set_link', 'arguments': "
+                             "{'name': 'wire', 'up': false}}");
+    eq_wait(d, &eq, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_DOWN);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_LINK_MASK,
+                    ==, 0);
+    qtest_qmp_assert_success(d->qts, "{'execute': 'set_link', 'arguments': "
+                             "{'name': 'wire', 'up': true}}");
+    eq_wait(d, &eq, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_UP);
+    device_stop(d);
+}
+
+static void test_limits(void)
+{
+    Device *d = device_start("max-pd=2,doorbell-pages=4");
+    uint32_t pd[2], page[3];
+
+    for (int i = 0; i < 2; i++) {
+        pd[i] = command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+    }
+    g_assert_cmpuint(pd[0], !=, pd[1]);
+    command_fails(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0,
+                  QRNIC_ST_NO_RESOURCE, 0);
+    command_ok(d, QRNIC_CMD_FREE_PD, pd[0], NULL, 0, NULL, 0);
+    command_fails(d, QRNIC_CMD_FREE_PD, pd[0], NULL, 0, NULL, 0,
+                  QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+    command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+    /* page 0 is the kernel's and not given out, nor taken back */
+    for (int i = 0; i < 3; i++) {
+        page[i] = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
+        g_assert_cmpuint(page[i], >=, 1);
+        g_assert_cmpuint(page[i], <, 4);
+    }
+    command_fails(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0,
+                  QRNIC_ST_NO_RESOURCE, 0);
+    g_assert_cmpint(command(d, QRNIC_CMD_FREE_DB_PAGE, 0, NULL, 0, NULL,
+                            0).status, !=, QRNIC_ST_OK);
+    device_stop(d);
+}
+
+/* Nothing is destroyed while another object refers to it. */
+static void test_busy(void)
+{
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    command_fails(r.d, QRNIC_CMD_FREE_PD, r.pd, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    command_fails(r.d, QRNIC_CMD_FREE_DB_PAGE, r.page, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    command_fails(r.d, QRNIC_CMD_DESTROY_EQ, r.eq.number, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    command_fails(r.d, QRNIC_CMD_DESTROY_CQ, r.send_cq.number, NULL, 0, NULL,
+                  0, QRNIC_ST_BUSY, 0);
+    command_fails(r.d, QRNIC_CMD_DESTROY_CQ, r.recv_cq.number, NULL, 0, NULL,
+                  0, QRNIC_ST_BUSY, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, r.qp.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_CQ, r.send_cq.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_CQ, r.recv_cq.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_MKEY, r.mr.index, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_PD, r.pd, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_DB_PAGE, r.page, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_EQ, r.eq.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_EQ, r.async.number, NULL, 0, NULL, 0);
+    rig_stop(&r);
+}
+
+/* A refused CREATE_EQ names the member. */
+static void eq_refused(Device *d, QrnicEqCtx ctx, unsigned status,
+                       uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_EQ_CTX_BYTES];
+
+    qrnic_eq_ctx_pack(raw, &ctx);
+    command_fails(d, QRNIC_CMD_CREATE_EQ, 0, raw, sizeof(raw), NULL, 0, status,
+                  syndrome);
+}
+
+static void test_eq_params(void)
+{
+    Device *d = device_start("vectors=4");
+    QrnicEqCtx good = {
+        .type = QRNIC_EQ_COMPLETION, .log_size = 4, .vector = 1,
+        .ring = contiguous(memory_alloc(d, 4096, 4096)),
+    };
+    QrnicEqCtx bad;
+    uint8_t raw[QRNIC_EQ_CTX_BYTES];
+    QrnicEqCtx out;
+    Eq eq;
+
+    bad = good, bad.type = 3;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_TYPE_OFFSET);
+    bad = good, bad.log_size = 3;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_LOG_SIZE_OFFSET);
+    bad = good, bad.log_size = 17;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_LOG_SIZE_OFFSET);
+    bad = good, bad.vector = 4;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_VECTOR_OFFSET);
+    bad = good, bad.ring.levels = 4;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM,
+               QRNIC_EQ_CTX_RING_OFFSET + QRNIC_TRANSLATION_SHAPE_OFFSET);
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 2, 5);
+    bad = good, bad.type = QRNIC_EQ_ASYNC;
+    g_assert_cmpint((qrnic_eq_ctx_pack(raw, &bad),
+                     command(d, QRNIC_CMD_CREATE_EQ, 0, raw, sizeof(raw), NULL,
+                             0).status), !=, QRNIC_ST_OK);
+    command_ok(d, QRNIC_CMD_QUERY_EQ, eq.number, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_eq_ctx_unpack(&out, raw));
+    g_assert_cmpuint(out.type, ==, QRNIC_EQ_ASYNC);
+    g_assert_cmpuint(out.log_size, ==, 5);
+    g_assert_cmpuint(out.vector, ==, 2);
+    g_assert_cmphex(out.ring.root, ==, eq.ring);
+    device_stop(d);
+}
+
+static void cq_refused(Device *d, QrnicCqCtx ctx, unsigned status,
+                       uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_CQ_CTX_BYTES];
+
+    qrnic_cq_ctx_pack(raw, &ctx);
+    command_fails(d, QRNIC_CMD_CREATE_CQ, 0, raw, sizeof(raw), NULL, 0, status,
+                  syndrome);
+}
+
+static void test_cq_params(void)
+{
+    Rig r;
+    uint8_t raw[QRNIC_CQ_CTX_BYTES];
+    QrnicCqCtx good, bad;
+
+    rig_start(&r, "", NULL);
+    command_ok(r.d, QRNIC_CMD_QUERY_CQ, r.send_cq.number, NULL, 0, raw,
+               sizeof(raw));
+    g_assert_true(qrnic_cq_ctx_unpack(&good, raw));
+    g_assert_cmpuint(good.eqn, ==, r.eq.number);
+    g_assert_cmpuint(good.db_page, ==, r.page);
+    g_assert_cmphex(good.record, ==, r.send_cq.record);
+    bad = good, bad.eqn = 0x77;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_EQN_OFFSET);
+    bad = good, bad.eqn = r.async.number;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_EQN_OFFSET);
+    bad = good, bad.db_page = r.page + 1;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_DB_PAGE_OFFSET);
+    bad = good, bad.log_size = 30;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_LOG_SIZE_OFFSET);
+    bad = good, bad.record += 4;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_RECORD_OFFSET);
+    bad = good, bad.producer = 1;
+    cq_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_PRODUCER_OFFSET);
+    rig_stop(&r);
+}
+
+static void mkey_refused(Device *d, QrnicMkeyCtx ctx, unsigned status,
+                         uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    command_fails(d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL, 0,
+                  status, syndrome);
+}
+
+static void test_mkey_params(void)
+{
+    Rig r;
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+    QrnicMkeyCtx good, bad;
+
+    rig_start(&r, "", NULL);
+    command_ok(r.d, QRNIC_CMD_QUERY_MKEY, r.mr.index, NULL, 0, raw,
+               sizeof(raw));
+    g_assert_true(qrnic_mkey_ctx_unpack(&good, raw));
+    g_assert_cmphex(good.start, ==, RIG_MR_START);
+    g_assert_cmphex(good.length, ==, RIG_MR_LENGTH);
+    g_assert_cmphex(good.variant, ==, r.mr.key & 0xff);
+    bad = good, bad.type = 9;
+    mkey_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
+    bad = good, bad.pd = 0x77;
+    mkey_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
+    bad = good, bad.access = QRNIC_ACCESS_REMOTE_WRITE;
+    mkey_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
+    bad = good, bad.start = UINT64_MAX - 10;
+    g_assert_cmpint((qrnic_mkey_ctx_pack(raw, &bad),
+                     command(r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
+                             NULL, 0).status), ==, QRNIC_ST_BAD_PARAM);
+    bad = good, bad.type = QRNIC_MKEY_DMA;
+    g_assert_cmpint((qrnic_mkey_ctx_pack(raw, &bad),
+                     command(r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
+                             NULL, 0).status), ==, QRNIC_ST_BAD_PARAM);
+    rig_stop(&r);
+}
+
+static void qp_refused(Device *d, QrnicQpCtx ctx, unsigned status,
+                       uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_QP_CTX_BYTES];
+
+    qrnic_qp_ctx_pack(raw, &ctx);
+    command_fails(d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw), NULL, 0, status,
+                  syndrome);
+}
+
+static void test_qp_params(void)
+{
+    Rig r;
+    QrnicQpCtx good, bad;
+
+    rig_start(&r, "", NULL);
+    good = (QrnicQpCtx) {
+        .type = QRNIC_QPT_RC, .sq_log_size = 4, .rq_log_size = 4, .pd = r.pd,
+        .send_cq = r.send_cq.number, .recv_cq = r.recv_cq.number,
+        .db_page = r.page,
+        .sq_record = r.qp.sq_record, .rq_record = r.qp.rq_record,
+        .sq = contiguous(r.qp.sq), .rq = contiguous(r.qp.rq),
+    };
+    bad = good, bad.type = 77;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_TYPE_OFFSET);
+    bad = good, bad.sq_log_size = 2;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET);
+    bad = good, bad.sq_log_size = 31;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET);
+    bad = good, bad.rq_log_size = 31;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET);
+    bad = good, bad.rq_log_stride = 4;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET);
+    bad = good, bad.pd = 0x77;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_PD_OFFSET);
+    bad = good, bad.send_cq = 0x77;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SEND_CQ_OFFSET);
+    bad = good, bad.recv_cq = 0x77;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_RECV_CQ_OFFSET);
+    bad = good, bad.db_page = r.page + 1;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_DB_PAGE_OFFSET);
+    bad = good, bad.sq_record |= 4;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_RECORD_OFFSET);
+    bad = good, bad.rq_record |= 1;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_RECORD_OFFSET);
+    rig_stop(&r);
+}
+
+static void modify_refused(Rig *r, QrnicQpAttr attr, unsigned status,
+                           uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_QP_ATTR_BYTES];
+
+    qrnic_qp_attr_pack(raw, &attr);
+    command_fails(r->d, QRNIC_CMD_MODIFY_QP, r->qp.number, raw, sizeof(raw),
+                  NULL, 0, status, syndrome);
+}
+
+/* The state machine of InfiniBand specification, 11.2.5.2. */
+static void test_qp_states(void)
+{
+    Rig r;
+    QrnicQpAttr a, init = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_ACCESS_FLAGS,
+        .state = QRNIC_QPS_INIT, .port = 1,
+    };
+
+    rig_start(&r, "", NULL);
+    qp_query(r.d, &r.qp, &a);
+    g_assert_cmpuint(a.state, ==, QRNIC_QPS_RTS);
+    g_assert_cmphex(a.dest_qpn, ==, PEER_QPN);
+    g_assert_cmphex(a.sq_psn, ==, SQ_PSN);
+    g_assert_cmphex(a.rq_psn, ==, RQ_PSN);
+    g_assert_cmpuint(a.path_mtu, ==, QRNIC_MTU_1024);
+    g_assert_cmpuint(a.qp_type, ==, QRNIC_QPT_RC);
+    /* RTS to INIT does not exist */
+    modify_refused(&r, init, QRNIC_ST_BAD_STATE, 0);
+    /* what software believes is wrong */
+    modify_refused(&r, (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_CUR_STATE,
+        .state = QRNIC_QPS_ERR, .cur_state = QRNIC_QPS_SQD,
+    }, QRNIC_ST_BAD_STATE, 0);
+    qp_modify(r.d, &r.qp, &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    });
+    /* INIT needs its attributes */
+    a = init;
+    a.mask &= ~QRNIC_QP_PORT;
+    a.port = 0;
+    modify_refused(&r, a, QRNIC_ST_BAD_ATTR, QRNIC_QP_PORT);
+    /* and takes no others */
+    a = init;
+    a.mask |= QRNIC_QP_TIMEOUT;
+    a.timeout = 3;
+    modify_refused(&r, a, QRNIC_ST_BAD_ATTR, QRNIC_QP_TIMEOUT);
+    a = init;
+    a.port = 2;
+    modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PORT_OFFSET);
+    /* an attribute that the mask does not name must be zero */
+    a = init;
+    a.timeout = 3;
+    modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_TIMEOUT_OFFSET);
+    qp_modify(r.d, &r.qp, &init);
+    /* RESET straight to RTS does not exist, nor INIT to RTS */
+    modify_refused(&r, (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTS,
+    }, QRNIC_ST_BAD_STATE, 0);
+    /* a source GID that is empty */
+    a = qp_default_attr();
+    a.mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+             QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+             QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER;
+    a.state = QRNIC_QPS_RTR;
+    a.access = a.timeout = a.retry_cnt = a.rnr_retry = a.max_rd_atomic = 0;
+    a.port = 0;
+    a.sq_psn = 0;
+    a.av.sgid_index = 5;
+    g_assert_cmpint(({
+        uint8_t raw[QRNIC_QP_ATTR_BYTES];
+        qrnic_qp_attr_pack(raw, &a);
+        command(r.d, QRNIC_CMD_MODIFY_QP, r.qp.number, raw, sizeof(raw), NULL,
+                0).status;
+    }), !=, QRNIC_ST_OK);
+    a.av.sgid_index = 0;
+    qp_modify(r.d, &r.qp, &a);
+    qp_query(r.d, &r.qp, &a);
+    g_assert_cmpuint(a.state, ==, QRNIC_QPS_RTR);
+    rig_stop(&r);
+}
+
+static void test_gid(void)
+{
+    Device *d = device_start("max-gid=4");
+    uint8_t raw[QRNIC_GID_ENTRY_BYTES];
+    QrnicGidEntry out, gid = {
+        .gid = { 0xfe, 0x80, [15] = 1 }, .mac = { 2, 0, 0, 0, 0, 9 },
+        .vlan_id = 77, .flags = QRNIC_GID_VALID | QRNIC_GID_VLAN,
+    };
+
+    qrnic_gid_entry_pack(raw, &gid);
+    command_ok(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0);
+    command_fails(d, QRNIC_CMD_SET_GID, 4, raw, sizeof(raw), NULL, 0,
+                  QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+    command_ok(d, QRNIC_CMD_QUERY_GID, 3, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_gid_entry_unpack(&out, raw));
+    g_assert_cmpmem(&out, sizeof(out), &gid, sizeof(gid));
+    gid.vlan_id = 4095;
+    qrnic_gid_entry_pack(raw, &gid);
+    command_fails(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0,
+                  QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_VLAN_ID_OFFSET);
+    command_ok(d, QRNIC_CMD_CLEAR_GID, 3, NULL, 0, NULL, 0);
+    command_ok(d, QRNIC_CMD_QUERY_GID, 3, NULL, 0, raw, sizeof(raw));
+    qrnic_gid_entry_unpack(&out, raw);
+    g_assert_cmphex(out.flags, ==, 0);
+    device_stop(d);
+}
+
+/* QUERY_COUNTERS gives as many as fit. */
+static void test_counters_short(void)
+{
+    Device *d = device_start("");
+    uint64_t two[2] = { 0 };
+
+    command_ok(d, QRNIC_CMD_QUERY_COUNTERS, 0, NULL, 0, two, sizeof(two));
+    g_assert_cmpuint(le64_to_cpu(two[QRNIC_COUNTER_DMA_READS]), >, 0);
+    device_stop(d);
+}
+
+void add_command_tests(void)
+{
+    qtest_add_func("qrnic/command/lengths-and-objects",
+                   test_lengths_and_objects);
+    qtest_add_func("qrnic/command/unknown-opcode", test_unknown_opcode);
+    qtest_add_func("qrnic/command/entry-reserved", test_entry_reserved);
+    qtest_add_func("qrnic/command/ring-wrap", test_ring_wrap);
+    qtest_add_func("qrnic/command/ring-batch", test_ring_batch);
+    qtest_add_func("qrnic/command/ring-owner", test_ring_owner);
+    qtest_add_func("qrnic/command/disabled", test_disabled);
+    qtest_add_func("qrnic/command/event", test_event);
+    qtest_add_func("qrnic/command/mailbox-dma", test_mailbox_dma);
+    qtest_add_func("qrnic/command/fatal", test_fatal);
+    qtest_add_func("qrnic/command/query-device", test_query_device);
+    qtest_add_func("qrnic/command/port", test_port);
+    qtest_add_func("qrnic/command/link", test_link);
+    qtest_add_func("qrnic/command/limits", test_limits);
+    qtest_add_func("qrnic/command/busy", test_busy);
+    qtest_add_func("qrnic/command/eq-params", test_eq_params);
+    qtest_add_func("qrnic/command/cq-params", test_cq_params);
+    qtest_add_func("qrnic/command/mkey-params", test_mkey_params);
+    qtest_add_func("qrnic/command/qp-params", test_qp_params);
+    qtest_add_func("qrnic/command/qp-states", test_qp_states);
+    qtest_add_func("qrnic/command/gid", test_gid);
+    qtest_add_func("qrnic/command/counters-short", test_counters_short);
+}

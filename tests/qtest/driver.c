@@ -1,0 +1,737 @@
+/*
+ * qrnic qtest: a driver for the device, as small as one can be
+ *
+ * Follows the initialisation sequence of the Programmer's Reference.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <poll.h>
+#include "driver.h"
+#include "hw/pci/pci_regs.h"
+
+/* Long enough for a loaded machine; only a failing test waits for it. */
+#define PATIENCE_US (20 * G_USEC_PER_SEC)
+/* Round trips through the main loop after which nothing is pending. */
+#define SETTLE_ROUNDS 32
+#define MEMORY_START 0x00200000
+#define MEMORY_END 0x07000000
+
+uint64_t memory_alloc(Device *d, size_t size, size_t align)
+{
+    uint64_t address = QEMU_ALIGN_UP(d->free, align);
+
+    d->free = address + size;
+    g_assert_cmphex(d->free, <=, MEMORY_END);
+    qtest_memset(d->qts, address, 0, size);
+    return address;
+}
+
+uint32_t reg_read(Device *d, unsigned offset)
+{
+    return qpci_io_readl(d->pci, d->control, offset);
+}
+
+void reg_write(Device *d, unsigned offset, uint32_t value)
+{
+    qpci_io_writel(d->pci, d->control, offset, value);
+}
+
+void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
+              uint32_t index, unsigned wqebbs)
+{
+    QrnicDoorbell db = { .number = number, .index = index, .wqebbs = wqebbs };
+    uint8_t raw[QRNIC_DOORBELL_BYTES];
+
+    qrnic_doorbell_pack(raw, &db);
+    qpci_io_writeq(d->pci, d->doorbells, page * QRNIC_DB_PAGE_SIZE + offset,
+                   ldq_le_p(raw));
+}
+
+static void find_device(QPCIDevice *dev, int devfn, void *data)
+{
+    QPCIDevice **found = data;
+
+    g_assert_null(*found);
+    *found = dev;
+}
+
+Device *device_start_bare(const char *properties, bool backend)
+{
+    Device *d = g_new0(Device, 1);
+    g_autofree char *netdev = NULL;
+    int pair[2];
+
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), ==, 0);
+    d->wire = pair[0];
+    netdev = backend ?
+        g_strdup_printf("-netdev dgram,id=wire,local.type=fd,local.str=%d",
+                        pair[1]) : g_strdup("");
+    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none %s "
+                         "-device qrnic,bus=pcie.0,addr=05.0%s%s%s",
+                         netdev, backend ? ",netdev=wire" : "",
+                         properties[0] ? "," : "", properties);
+    close(pair[1]);
+    d->bus = qpci_new_pc(d->qts, NULL);
+    qpci_device_foreach(d->bus, QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID,
+                        find_device, &d->pci);
+    g_assert_nonnull(d->pci);
+    qpci_device_enable(d->pci);
+    d->control = qpci_iomap(d->pci, QRNIC_BAR_CONTROL, NULL);
+    d->doorbells = qpci_iomap(d->pci, QRNIC_BAR_DOORBELL, &d->doorbells_size);
+    d->free = MEMORY_START;
+    return d;
+}
+
+/* Each vector's message is a store of its number + 1 into guest memory. */
+static void enable_msix(Device *d)
+{
+    qpci_msix_enable(d->pci);
+    for (unsigned i = 0; i < VECTORS; i++) {
+        uint64_t entry = d->pci->msix_table_off + i * PCI_MSIX_ENTRY_SIZE;
+
+        d->msi[i] = memory_alloc(d, 4, 4);
+        qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                       entry + PCI_MSIX_ENTRY_LOWER_ADDR, d->msi[i]);
+        qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                       entry + PCI_MSIX_ENTRY_UPPER_ADDR, 0);
+        qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                       entry + PCI_MSIX_ENTRY_DATA, i + 1);
+        qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                       entry + PCI_MSIX_ENTRY_VECTOR_CTRL, 0);
+    }
+}
+
+void device_enable_commands(Device *d, unsigned log_size)
+{
+    d->cmd_log_size = log_size;
+    d->cmd_producer = 0;
+    d->cmd_ring = memory_alloc(d, QRNIC_CMD_ENTRY_SIZE << log_size, 64);
+    reg_write(d, QRNIC_REG_CMD_BASE_LO, d->cmd_ring);
+    reg_write(d, QRNIC_REG_CMD_BASE_HI, d->cmd_ring >> 32);
+    reg_write(d, QRNIC_REG_CMD_SIZE, log_size);
+    reg_write(d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_CMD_ENABLE_MASK);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) &
+                    QRNIC_REG_STATUS_CMD_ENABLED_MASK, !=, 0);
+}
+
+Device *device_start(const char *properties)
+{
+    Device *d = device_start_bare(properties, true);
+
+    g_assert_cmphex(reg_read(d, QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
+    enable_msix(d);
+    device_enable_commands(d, 3);
+    return d;
+}
+
+void device_stop(Device *d)
+{
+    qpci_free_pc(d->bus);
+    g_free(d->pci);
+    qtest_quit(d->qts);
+    close(d->wire);
+    g_free(d);
+}
+
+bool interrupt_taken(Device *d, unsigned vector)
+{
+    uint32_t message = qtest_readl(d->qts, d->msi[vector]);
+
+    if (!message) {
+        return false;
+    }
+    g_assert_cmphex(message, ==, vector + 1);
+    qtest_writel(d->qts, d->msi[vector], 0);
+    return true;
+}
+
+/* Conditions are polled; each look is a round trip through the main loop. */
+#define WAIT_UNTIL(condition, ...) do { \
+        int64_t end_ = g_get_monotonic_time() + PATIENCE_US; \
+        while (!(condition)) { \
+            if (g_get_monotonic_time() > end_) { \
+                g_error(__VA_ARGS__); \
+            } \
+        } \
+    } while (0)
+
+void interrupt_wait(Device *d, unsigned vector)
+{
+    WAIT_UNTIL(interrupt_taken(d, vector), "no interrupt on vector %u", vector);
+}
+
+void settle(Device *d)
+{
+    for (int i = 0; i < SETTLE_ROUNDS; i++) {
+        reg_read(d, QRNIC_REG_ID);
+    }
+}
+
+QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry)
+{
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+    uint64_t slot = d->cmd_ring + QRNIC_CMD_ENTRY_SIZE *
+                    (d->cmd_producer & ((1u << d->cmd_log_size) - 1));
+
+    qrnic_cmd_entry_pack(raw, &entry);
+    qtest_memwrite(d->qts, slot, raw, sizeof(raw));
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
+    WAIT_UNTIL(!(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >>
+                 31),
+               "command %#x does not complete", entry.opcode);
+    qtest_memread(d->qts, slot, raw, sizeof(raw));
+    g_assert_true(qrnic_cmd_entry_unpack(&entry, raw));
+    return entry;
+}
+
+QrnicCmdEntry command(Device *d, unsigned opcode, uint32_t object,
+                      const void *in, uint32_t in_len, void *out,
+                      uint32_t out_len)
+{
+    static uint16_t token;
+    uint64_t before = d->free;
+    QrnicCmdEntry entry = {
+        .opcode = opcode, .token = ++token, .object = object,
+        .in_len = in_len, .out_len = out_len, .owner = 1,
+    };
+
+    if (in_len) {
+        entry.in_addr = memory_alloc(d, in_len, 8);
+        qtest_memwrite(d->qts, entry.in_addr, in, in_len);
+    }
+    if (out_len) {
+        entry.out_addr = memory_alloc(d, out_len, 8);
+    }
+    entry = command_raw(d, entry);
+    g_assert_cmphex(entry.token, ==, token);
+    if (out_len && out) {
+        qtest_memread(d->qts, entry.out_addr, out, out_len);
+    }
+    d->free = before;
+    return entry;
+}
+
+uint32_t command_ok(Device *d, unsigned opcode, uint32_t object,
+                    const void *in, uint32_t in_len, void *out,
+                    uint32_t out_len)
+{
+    QrnicCmdEntry entry = command(d, opcode, object, in, in_len, out, out_len);
+
+    if (entry.status != QRNIC_ST_OK) {
+        g_error("%s: %s, syndrome %#x", qrnic_cmd_opcode_name(opcode),
+                qrnic_cmd_status_name(entry.status), entry.syndrome);
+    }
+    return entry.result;
+}
+
+void command_fails(Device *d, unsigned opcode, uint32_t object,
+                   const void *in, uint32_t in_len, void *out,
+                   uint32_t out_len, unsigned status, uint32_t syndrome)
+{
+    QrnicCmdEntry entry = command(d, opcode, object, in, in_len, out, out_len);
+
+    g_assert_cmpstr(qrnic_cmd_status_name(entry.status), ==,
+                    qrnic_cmd_status_name(status));
+    g_assert_cmphex(entry.syndrome, ==, syndrome);
+    g_assert_cmphex(entry.result, ==, 0);
+}
+
+uint64_t counter(Device *d, enum qrnic_counter which)
+{
+    uint64_t table[QRNIC_NUM_COUNTERS];
+
+    command_ok(d, QRNIC_CMD_QUERY_COUNTERS, 0, NULL, 0, table, sizeof(table));
+    return le64_to_cpu(table[which]);
+}
+
+void counter_wait(Device *d, enum qrnic_counter which, uint64_t value)
+{
+    WAIT_UNTIL(counter(d, which) == value, "counter %s is %" PRIu64
+               ", not %" PRIu64, qrnic_counter_name(which), counter(d, which),
+               value);
+}
+
+QrnicTranslation contiguous(uint64_t address)
+{
+    return (QrnicTranslation) { .root = address };
+}
+
+void eq_create(Device *d, Eq *eq, unsigned type, unsigned vector,
+               unsigned log_size)
+{
+    uint8_t raw[QRNIC_EQ_CTX_BYTES];
+    QrnicEqCtx ctx = { .type = type, .log_size = log_size, .vector = vector };
+
+    eq->log_size = log_size;
+    eq->consumer = 0;
+    eq->ring = memory_alloc(d, QRNIC_EQE_SIZE << log_size, 4096);
+    ctx.ring = contiguous(eq->ring);
+    qrnic_eq_ctx_pack(raw, &ctx);
+    eq->number = command_ok(d, QRNIC_CMD_CREATE_EQ, 0, raw, sizeof(raw),
+                            NULL, 0);
+}
+
+void eq_arm(Device *d, Eq *eq)
+{
+    QrnicEqDoorbell db = {
+        .number = eq->number, .arm = 1, .index = eq->consumer,
+    };
+    uint8_t raw[QRNIC_EQ_DOORBELL_BYTES];
+
+    qrnic_eq_doorbell_pack(raw, &db);
+    qpci_io_writeq(d->pci, d->doorbells, QRNIC_DB_EQ, ldq_le_p(raw));
+}
+
+/* Software's side of the phase bit: the first pass has 1. */
+static bool ring_entry(Device *d, uint64_t ring, unsigned log_size,
+                       uint32_t consumer, unsigned size, uint8_t *raw)
+{
+    uint32_t mask = (1u << log_size) - 1;
+    uint64_t at = ring + (uint64_t)(consumer & mask) * size;
+    uint32_t control = qtest_readl(d->qts, at + size - 4);
+
+    if (control >> 31 == (consumer >> log_size & 1)) {
+        return false;
+    }
+    qtest_memread(d->qts, at, raw, size);
+    return true;
+}
+
+bool eq_poll(Device *d, Eq *eq, QrnicEqe *out)
+{
+    uint8_t raw[QRNIC_EQE_SIZE];
+
+    if (!ring_entry(d, eq->ring, eq->log_size, eq->consumer, sizeof(raw),
+                    raw)) {
+        return false;
+    }
+    eq->consumer++;
+    g_assert_true(qrnic_eqe_unpack(out, raw));
+    return true;
+}
+
+void eq_wait(Device *d, Eq *eq, QrnicEqe *out)
+{
+    WAIT_UNTIL(eq_poll(d, eq, out), "no EQE in EQ %u", eq->number);
+}
+
+void cq_create(Device *d, Cq *cq, const Eq *eq, uint32_t page,
+               unsigned log_size)
+{
+    uint8_t raw[QRNIC_CQ_CTX_BYTES];
+    QrnicCqCtx ctx = {
+        .eqn = eq->number, .db_page = page, .log_size = log_size,
+    };
+
+    *cq = (Cq) { .log_size = log_size, .page = page };
+    cq->ring = memory_alloc(d, QRNIC_CQE_SIZE << log_size, 4096);
+    cq->record = memory_alloc(d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    ctx.ring = contiguous(cq->ring);
+    ctx.record = cq->record;
+    qrnic_cq_ctx_pack(raw, &ctx);
+    cq->number = command_ok(d, QRNIC_CMD_CREATE_CQ, 0, raw, sizeof(raw),
+                            NULL, 0);
+}
+
+void cq_arm(Device *d, Cq *cq, bool solicited)
+{
+    QrnicCqRecord record = {
+        .consumer = cq->consumer, .sequence = ++cq->sequence,
+        .solicited = solicited,
+    };
+    uint8_t raw[QRNIC_CQ_RECORD_BYTES];
+
+    qrnic_cq_record_pack(raw, &record);
+    qtest_memwrite(d->qts, cq->record, raw, sizeof(raw));
+    doorbell(d, cq->page, QRNIC_DB_CQ_ARM, cq->number, cq->consumer, 0);
+}
+
+bool cq_poll(Device *d, Cq *cq, QrnicCqe *out)
+{
+    uint8_t raw[QRNIC_CQE_SIZE];
+
+    if (!ring_entry(d, cq->ring, cq->log_size, cq->consumer, sizeof(raw),
+                    raw)) {
+        return false;
+    }
+    qtest_writel(d->qts, cq->record, ++cq->consumer);
+    g_assert_true(qrnic_cqe_unpack(out, raw));
+    return true;
+}
+
+void cq_wait(Device *d, Cq *cq, QrnicCqe *out)
+{
+    WAIT_UNTIL(cq_poll(d, cq, out), "no CQE in CQ %u", cq->number);
+}
+
+void mr_create(Device *d, Mr *mr, uint32_t pd, uint64_t start, uint64_t length,
+               uint8_t access)
+{
+    static uint8_t variant = 0x5a;
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+    QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .access = access, .variant = ++variant,
+        .pd = pd, .start = start, .length = length,
+    };
+
+    mr->start = start;
+    mr->length = length;
+    mr->memory = memory_alloc(d, length, 4096);
+    ctx.table = contiguous(mr->memory);
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    mr->index = command_ok(d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
+                           NULL, 0);
+    mr->key = mr->index << 8 | variant;
+}
+
+void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
+               Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
+               unsigned rq_log_size, unsigned rq_log_stride)
+{
+    uint8_t raw[QRNIC_QP_CTX_BYTES];
+    QrnicQpCtx ctx = {
+        .type = type, .pd = pd, .db_page = page,
+        .send_cq = send_cq->number, .recv_cq = recv_cq->number,
+        .sq_log_size = sq_log_size, .rq_log_size = rq_log_size,
+        .rq_log_stride = rq_log_stride,
+    };
+
+    *qp = (Qp) {
+        .page = page, .send_cq = send_cq, .recv_cq = recv_cq,
+        .sq_log_size = sq_log_size, .rq_log_size = rq_log_size,
+        .rq_log_stride = rq_log_stride,
+    };
+    qp->sq = memory_alloc(d, QRNIC_WQEBB_SIZE << sq_log_size, 4096);
+    qp->rq = memory_alloc(d, QRNIC_WQEBB_SIZE << (rq_log_size + rq_log_stride),
+                         4096);
+    qp->sq_record = memory_alloc(d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    qp->rq_record = memory_alloc(d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    ctx.sq = contiguous(qp->sq);
+    ctx.rq = contiguous(qp->rq);
+    ctx.sq_record = qp->sq_record;
+    ctx.rq_record = qp->rq_record;
+    qrnic_qp_ctx_pack(raw, &ctx);
+    qp->number = command_ok(d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw),
+                            NULL, 0);
+}
+
+void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr)
+{
+    uint8_t raw[QRNIC_QP_ATTR_BYTES];
+
+    qrnic_qp_attr_pack(raw, attr);
+    command_ok(d, QRNIC_CMD_MODIFY_QP, qp->number, raw, sizeof(raw), NULL, 0);
+}
+
+void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr)
+{
+    uint8_t raw[QRNIC_QP_ATTR_BYTES];
+
+    command_ok(d, QRNIC_CMD_QUERY_QP, qp->number, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_qp_attr_unpack(attr, raw));
+}
+
+QrnicQpAttr qp_default_attr(void)
+{
+    QrnicQpAttr attr = {
+        .path_mtu = QRNIC_MTU_1024,
+        .access = QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ |
+                  QRNIC_ACCESS_REMOTE_ATOMIC,
+        .timeout = 14, .retry_cnt = 2, .rnr_retry = 2, .min_rnr_timer = 12,
+        .max_rd_atomic = 4, .max_dest_rd_atomic = 4, .port = 1,
+        .dest_qpn = PEER_QPN, .sq_psn = SQ_PSN, .rq_psn = RQ_PSN,
+    };
+
+    attr.av.dgid[10] = attr.av.dgid[11] = 0xff;
+    memcpy(attr.av.dgid + 12, PEER_IP4, 4);
+    memcpy(attr.av.dmac, PEER_MAC, 6);
+    attr.av.hop_limit = 33;
+    attr.av.traffic_class = 0x28;
+    attr.av.udp_sport = 0xc777;
+    return attr;
+}
+
+void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
+{
+    QrnicQpAttr all = attr ? *attr : qp_default_attr();
+    QrnicQpAttr step = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_ACCESS_FLAGS,
+        .state = QRNIC_QPS_INIT, .port = all.port, .access = all.access,
+    };
+
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+                QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+                QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
+        .state = QRNIC_QPS_RTR, .av = all.av, .path_mtu = all.path_mtu,
+        .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
+        .max_dest_rd_atomic = all.max_dest_rd_atomic,
+        .min_rnr_timer = all.min_rnr_timer,
+    };
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
+                QRNIC_QP_RNR_RETRY | QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+        .state = QRNIC_QPS_RTS, .timeout = all.timeout,
+        .retry_cnt = all.retry_cnt, .rnr_retry = all.rnr_retry,
+        .sq_psn = all.sq_psn, .max_rd_atomic = all.max_rd_atomic,
+    };
+    qp_modify(d, qp, &step);
+}
+
+Wqe wqe_begin(unsigned opcode, unsigned flags)
+{
+    return (Wqe) {
+        .segments = 1,
+        .ctrl = { .opcode = opcode, .flags = flags },
+    };
+}
+
+static uint8_t *wqe_segment(Wqe *w)
+{
+    g_assert_cmpuint((w->segments + 1) * QRNIC_SEGMENT_SIZE, <=,
+                     sizeof(w->bytes));
+    return w->bytes + w->segments++ * QRNIC_SEGMENT_SIZE;
+}
+
+void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey)
+{
+    QrnicRemoteSeg seg = { .address = address, .rkey = rkey };
+
+    qrnic_remote_seg_pack(wqe_segment(w), &seg);
+}
+
+void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare)
+{
+    QrnicAtomicSeg seg = { .swap_add = swap_add, .compare = compare };
+
+    qrnic_atomic_seg_pack(wqe_segment(w), &seg);
+}
+
+void wqe_eth(Wqe *w, const QrnicEthSeg *eth)
+{
+    qrnic_eth_seg_pack(wqe_segment(w), eth);
+}
+
+void wqe_data(Wqe *w, uint64_t address, uint32_t length, uint32_t lkey)
+{
+    QrnicDataSeg seg = { .address = address, .length = length, .lkey = lkey };
+
+    qrnic_data_seg_pack(wqe_segment(w), &seg);
+}
+
+void wqe_inline(Wqe *w, const void *data, uint32_t length)
+{
+    uint8_t *at = w->bytes + w->segments * QRNIC_SEGMENT_SIZE;
+
+    memcpy(at, data, length);
+    w->segments += DIV_ROUND_UP(length, QRNIC_SEGMENT_SIZE);
+    w->ctrl.flags |= QRNIC_WQEF_INLINE;
+    w->ctrl.inline_length = length;
+}
+
+unsigned wqe_wqebbs(const Wqe *w)
+{
+    return DIV_ROUND_UP(w->segments * QRNIC_SEGMENT_SIZE, QRNIC_WQEBB_SIZE);
+}
+
+void sq_write(Device *d, Qp *qp, Wqe *w)
+{
+    uint32_t mask = (1u << qp->sq_log_size) - 1;
+
+    w->ctrl.segments = w->segments;
+    w->ctrl.index = qp->sq_producer;
+    qrnic_sq_ctrl_pack(w->bytes, &w->ctrl);
+    for (unsigned i = 0; i < wqe_wqebbs(w); i++) {
+        qtest_memwrite(d->qts,
+                       qp->sq + (qp->sq_producer++ & mask) * QRNIC_WQEBB_SIZE,
+                       w->bytes + i * QRNIC_WQEBB_SIZE, QRNIC_WQEBB_SIZE);
+    }
+}
+
+void sq_publish(Device *d, const Qp *qp)
+{
+    qtest_writel(d->qts, qp->sq_record, qp->sq_producer);
+}
+
+void sq_ring(Device *d, const Qp *qp)
+{
+    doorbell(d, qp->page, QRNIC_DB_SQ, qp->number, qp->sq_producer, 0);
+}
+
+void sq_post(Device *d, Qp *qp, Wqe *w)
+{
+    sq_write(d, qp, w);
+    sq_publish(d, qp);
+    sq_ring(d, qp);
+}
+
+void sq_post_direct(Device *d, Qp *qp, Wqe *w)
+{
+    unsigned bytes = wqe_wqebbs(w) * QRNIC_WQEBB_SIZE;
+
+    g_assert_cmpuint(bytes, <=, QRNIC_DB_WINDOW_SIZE);
+    sq_write(d, qp, w);
+    sq_publish(d, qp);
+    for (unsigned i = 0; i < bytes; i += 8) {
+        qpci_io_writeq(d->pci, d->doorbells,
+                       qp->page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_WINDOW + i,
+                       ldq_le_p(w->bytes + i));
+    }
+    doorbell(d, qp->page, QRNIC_DB_DIRECT, qp->number, qp->sq_producer,
+             wqe_wqebbs(w));
+}
+
+void rq_write(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count)
+{
+    uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE] = { 0 };
+    unsigned stride = QRNIC_WQEBB_SIZE << qp->rq_log_stride;
+    QrnicRecvCtrl ctrl = { .segments = count, .index = qp->rq_producer };
+    uint32_t slot = qp->rq_producer++ & ((1u << qp->rq_log_size) - 1);
+
+    g_assert_cmpuint((count + 1) * QRNIC_SEGMENT_SIZE, <=, stride);
+    qrnic_recv_ctrl_pack(raw, &ctrl);
+    for (unsigned i = 0; i < count; i++) {
+        qrnic_data_seg_pack(raw + (i + 1) * QRNIC_SEGMENT_SIZE, &sge[i]);
+    }
+    qtest_memwrite(d->qts, qp->rq + slot * stride, raw, stride);
+    qtest_writel(d->qts, qp->rq_record, qp->rq_producer);
+}
+
+void rq_post(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count)
+{
+    rq_write(d, qp, sge, count);
+    doorbell(d, qp->page, QRNIC_DB_RQ, qp->number, qp->rq_producer, 0);
+}
+
+void wire_send(Device *d, const uint8_t *frame, size_t len)
+{
+    g_assert_cmpint(send(d->wire, frame, len, 0), ==, len);
+}
+
+bool wire_pending(Device *d)
+{
+    struct pollfd p = { .fd = d->wire, .events = POLLIN };
+
+    return poll(&p, 1, 0) == 1;
+}
+
+size_t wire_receive(Device *d, uint8_t *frame)
+{
+    struct pollfd p = { .fd = d->wire, .events = POLLIN };
+    ssize_t len;
+
+    if (poll(&p, 1, PATIENCE_US / 1000) != 1) {
+        g_error("the device sends no frame");
+    }
+    len = recv(d->wire, frame, PEER_FRAME_MAX, 0);
+    g_assert_cmpint(len, >, 0);
+    return len;
+}
+
+void wire_silent(Device *d)
+{
+    settle(d);
+    g_assert_false(wire_pending(d));
+}
+
+PeerPacket peer_packet(const Qp *qp, uint8_t opcode, uint32_t psn)
+{
+    PeerPacket p = {
+        .vlan = -1, .opcode = opcode, .dest_qpn = qp->number,
+        .psn = psn & 0xffffff,
+    };
+
+    memcpy(p.dmac, OUR_MAC, 6);
+    memcpy(p.smac, PEER_MAC, 6);
+    memcpy(p.sip, PEER_IP4, 4);
+    memcpy(p.dip, OUR_IP4, 4);
+    return p;
+}
+
+void peer_send(Device *d, const PeerPacket *p)
+{
+    uint8_t frame[PEER_FRAME_MAX];
+
+    wire_send(d, frame, peer_encode(p, frame));
+}
+
+PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn)
+{
+    static uint8_t frame[PEER_FRAME_MAX];
+    size_t len = wire_receive(d, frame);
+    PeerPacket p;
+
+    peer_decode(frame, len, &p);
+    g_assert_cmphex(p.opcode, ==, opcode);
+    g_assert_cmphex(p.psn, ==, psn & 0xffffff);
+    g_assert_cmphex(p.pkey, ==, 0xffff);
+    g_assert_cmpuint(p.tver, ==, 0);
+    return p;
+}
+
+void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
+              uint32_t msn)
+{
+    PeerPacket p = peer_packet(qp, RC_ACK, psn);
+
+    p.syndrome = syndrome;
+    p.msn = msn;
+    peer_send(d, &p);
+}
+
+static void rig_gid(Rig *r)
+{
+    uint8_t raw[QRNIC_GID_ENTRY_BYTES];
+    QrnicGidEntry gid = { .flags = QRNIC_GID_VALID };
+
+    gid.gid[10] = gid.gid[11] = 0xff;
+    memcpy(gid.gid + 12, OUR_IP4, 4);
+    memcpy(gid.mac, OUR_MAC, 6);
+    qrnic_gid_entry_pack(raw, &gid);
+    command_ok(r->d, QRNIC_CMD_SET_GID, 0, raw, sizeof(raw), NULL, 0);
+}
+
+void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
+{
+    g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
+                                           properties[0] ? "," : "",
+                                           properties);
+    Device *d = r->d = device_start(all);
+
+    eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);
+    eq_create(d, &r->eq, QRNIC_EQ_COMPLETION, 1, 4);
+    r->pd = command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+    r->page = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
+    cq_create(d, &r->send_cq, &r->eq, r->page, 6);
+    cq_create(d, &r->recv_cq, &r->eq, r->page, 6);
+    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH, ALL_RIGHTS);
+    rig_gid(r);
+    qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
+              &r->recv_cq, 5, 3, 0);
+    qp_connect(d, &r->qp, attr);
+}
+
+void rig_stop(Rig *r)
+{
+    device_stop(r->d);
+}
+
+void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
+              uint32_t seed)
+{
+    for (size_t i = 0; i < length; i++) {
+        seed = seed * 1664525 + 1013904223;
+        copy[i] = seed >> 24;
+    }
+    qtest_memwrite(r->d->qts, r->mr.memory + offset, copy, length);
+}
+
+void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length)
+{
+    qtest_memread(r->d->qts, r->mr.memory + offset, out, length);
+}

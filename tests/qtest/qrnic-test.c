@@ -1,0 +1,22 @@
+/*
+ * qrnic qtest: the device through its BARs and on its wire
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add_register_tests();
+    add_command_tests();
+    add_queue_tests();
+    add_memory_tests();
+    add_requester_tests();
+    add_responder_tests();
+    add_ethernet_tests();
+    add_property_tests();
+    return g_test_run();
+}

@@ -1,0 +1,212 @@
+/*
+ * qrnic qtest: PCI identity and control registers, used well and badly
+ *
+ * Programmer's Reference, chapters PCI and Registers.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+#include "hw/pci/pci_regs.h"
+
+static void test_identity(void)
+{
+    Device *d = device_start_bare("mac=52:54:00:12:34:56,vectors=5,"
+                                  "doorbell-pages=16", true);
+
+    g_assert_cmphex(qpci_config_readl(d->pci, PCI_CLASS_REVISION), ==,
+                    QRNIC_PCI_CLASS << 8 | QRNIC_PCI_REVISION);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_VERSION), ==,
+                    QRNIC_HW_VERSION_MAJOR << 16 | QRNIC_HW_VERSION_MINOR);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS), ==,
+                    QRNIC_REG_STATUS_READY_MASK | QRNIC_REG_STATUS_LINK_MASK);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_CONTROL), ==, 0);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_HEALTH), ==, QRNIC_HEALTH_NONE);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_VECTORS), ==, 5);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_DB_PAGES), ==, 16);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_MAC_LO), ==, 0x12005452);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_MAC_HI), ==, 0x5634);
+    g_assert_cmphex(d->doorbells_size, ==, 16 * QRNIC_DB_PAGE_SIZE);
+    qpci_msix_enable(d->pci);
+    g_assert_cmpuint(qpci_msix_table_size(d->pci), ==, 5);
+    g_assert_cmphex(d->pci->msix_pba_off, ==, QRNIC_MSIX_PBA_OFFSET);
+    device_stop(d);
+}
+
+static void test_capabilities(void)
+{
+    static const uint8_t expected[] = {
+        PCI_CAP_ID_PM, PCI_CAP_ID_EXP, PCI_CAP_ID_MSIX,
+    };
+    Device *d = device_start_bare("", true);
+
+    for (unsigned i = 0; i < ARRAY_SIZE(expected); i++) {
+        g_assert_cmphex(qpci_find_capability(d->pci, expected[i], 0), !=, 0);
+    }
+    g_assert_cmphex(qpci_config_readl(d->pci, qpci_find_capability(
+                        d->pci, PCI_CAP_ID_EXP, 0) + PCI_EXP_DEVCAP) &
+                    PCI_EXP_DEVCAP_FLR, !=, 0);
+    device_stop(d);
+}
+
+static void test_no_backend(void)
+{
+    Device *d = device_start_bare("", false);
+
+    g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_LINK_MASK,
+                    ==, 0);
+    device_stop(d);
+}
+
+static void test_scratch(void)
+{
+    Device *d = device_start_bare("", true);
+
+    reg_write(d, QRNIC_REG_SCRATCH, 0xdeadbeef);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_SCRATCH), ==, 0xdeadbeef);
+    reg_write(d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_CONTROL), ==, 0);
+    device_stop(d);
+}
+
+static void test_time(void)
+{
+    Device *d = device_start_bare("", true);
+    uint64_t before, after;
+
+    before = reg_read(d, QRNIC_REG_TIME_LO);
+    before |= (uint64_t)reg_read(d, QRNIC_REG_TIME_HI) << 32;
+    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    after = reg_read(d, QRNIC_REG_TIME_LO);
+    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    /* The high half was latched by the read of the low half. */
+    after |= (uint64_t)reg_read(d, QRNIC_REG_TIME_HI) << 32;
+    g_assert_cmpuint(after - before, ==, 5 * NANOSECONDS_PER_SECOND);
+    device_stop(d);
+}
+
+/* Each bad access: it reads as 0, changes nothing, and is counted. */
+static void test_bad_access(void)
+{
+    Device *d = device_start("");
+    uint64_t base = d->control.addr, n = 0;
+
+    reg_write(d, QRNIC_REG_SCRATCH, 0x11223344);
+    /* size */
+    g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(qtest_readw(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH - 4), ==, 0);
+    qtest_writeb(d->qts, base + QRNIC_REG_SCRATCH, 0xff);
+    qtest_writew(d->qts, base + QRNIC_REG_SCRATCH, 0xffff);
+    qtest_writeq(d->qts, base + QRNIC_REG_SCRATCH - 4, UINT64_MAX);
+    n += 6;
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, n);
+    /* direction */
+    reg_write(d, QRNIC_REG_ID, 1);
+    reg_write(d, QRNIC_REG_MAC_HI, 1);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_DOORBELL), ==, 0);
+    n += 3;
+    /* no such register */
+    g_assert_cmphex(reg_read(d, 0x100), ==, 0);
+    reg_write(d, QRNIC_BAR_CONTROL_SIZE - 4, 1);
+    n += 2;
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, n);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_SCRATCH), ==, 0x11223344);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GUEST_ERRORS), ==, n);
+    device_stop(d);
+}
+
+static void test_bad_value(void)
+{
+    Device *d = device_start("");
+    uint32_t base = reg_read(d, QRNIC_REG_CMD_BASE_LO);
+
+    /* read only while the queue runs */
+    reg_write(d, QRNIC_REG_CMD_BASE_LO, 0x1000);
+    reg_write(d, QRNIC_REG_CMD_SIZE, 1);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_BASE_LO), ==, base);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_VALUE), ==, 2);
+    reg_write(d, QRNIC_REG_CONTROL, 0);
+    reg_write(d, QRNIC_REG_CMD_SIZE, QRNIC_CMD_MAX_LOG_SIZE + 1);
+    reg_write(d, QRNIC_REG_CMD_BASE_LO, base + 4);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_SIZE), ==, d->cmd_log_size);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_BASE_LO), ==, base);
+    device_enable_commands(d, QRNIC_CMD_MAX_LOG_SIZE);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_VALUE), ==, 4);
+    device_stop(d);
+}
+
+/* Reset by register and by FLR: objects, registers and counters are gone. */
+static void check_reset(void (*reset)(Device *d))
+{
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    reg_read(r.d, 0x200);
+    reset(r.d);
+    g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS), ==,
+                    QRNIC_REG_STATUS_READY_MASK | QRNIC_REG_STATUS_LINK_MASK);
+    g_assert_cmphex(reg_read(r.d, QRNIC_REG_CMD_BASE_LO), ==, 0);
+    device_enable_commands(r.d, 4);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
+    command_fails(r.d, QRNIC_CMD_QUERY_QP, r.qp.number, NULL, 0, NULL,
+                  QRNIC_QP_ATTR_BYTES, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    command_fails(r.d, QRNIC_CMD_QUERY_CQ, r.send_cq.number, NULL, 0, NULL,
+                  QRNIC_CQ_CTX_BYTES, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    command_fails(r.d, QRNIC_CMD_QUERY_MKEY, r.mr.index, NULL, 0, NULL,
+                  QRNIC_MKEY_CTX_BYTES, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    command_fails(r.d, QRNIC_CMD_FREE_PD, r.pd, NULL, 0, NULL, 0,
+                  QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    command_fails(r.d, QRNIC_CMD_FREE_DB_PAGE, r.page, NULL, 0, NULL, 0,
+                  QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    rig_stop(&r);
+}
+
+static void reset_by_register(Device *d)
+{
+    reg_write(d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+}
+
+static void test_reset_register(void)
+{
+    check_reset(reset_by_register);
+}
+
+/* FLR clears configuration space as well: BARs and command come back here. */
+static void reset_by_flr(Device *d)
+{
+    uint8_t exp = qpci_find_capability(d->pci, PCI_CAP_ID_EXP, 0);
+    uint32_t bar[6];
+    uint16_t command = qpci_config_readw(d->pci, PCI_COMMAND);
+
+    for (int i = 0; i < 6; i++) {
+        bar[i] = qpci_config_readl(d->pci, PCI_BASE_ADDRESS_0 + 4 * i);
+    }
+    qpci_config_writew(d->pci, exp + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+    for (int i = 0; i < 6; i++) {
+        qpci_config_writel(d->pci, PCI_BASE_ADDRESS_0 + 4 * i, bar[i]);
+    }
+    qpci_config_writew(d->pci, PCI_COMMAND, command);
+}
+
+static void test_reset_flr(void)
+{
+    check_reset(reset_by_flr);
+}
+
+void add_register_tests(void)
+{
+    qtest_add_func("qrnic/register/identity", test_identity);
+    qtest_add_func("qrnic/register/capabilities", test_capabilities);
+    qtest_add_func("qrnic/register/no-backend", test_no_backend);
+    qtest_add_func("qrnic/register/scratch", test_scratch);
+    qtest_add_func("qrnic/register/time", test_time);
+    qtest_add_func("qrnic/register/bad-access", test_bad_access);
+    qtest_add_func("qrnic/register/bad-value", test_bad_value);
+    qtest_add_func("qrnic/register/reset", test_reset_register);
+    qtest_add_func("qrnic/register/flr", test_reset_flr);
+}

@@ -1,0 +1,295 @@
+/*
+ * qrnic qtest: encoder and decoder of RoCEv2 frames
+ *
+ * Written for clearness, byte by byte: InfiniBand specification, chapter 9, and
+ * annex A17. The ICRC is computed bit by bit.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "wire-peer.h"
+
+#define ROCE_UDP_PORT 4791
+
+static uint8_t *put(uint8_t *p, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) {
+        p[i] = value >> (8 * (bytes - 1 - i));
+    }
+    return p + bytes;
+}
+
+static uint64_t get(const uint8_t **p, unsigned bytes)
+{
+    uint64_t value = 0;
+
+    for (unsigned i = 0; i < bytes; i++) {
+        value = value << 8 | (*p)[i];
+    }
+    *p += bytes;
+    return value;
+}
+
+bool peer_has_reth(uint8_t opcode)
+{
+    return opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY ||
+           opcode == RC_WRITE_ONLY_IMM || opcode == RC_READ_REQUEST;
+}
+
+bool peer_has_aeth(uint8_t opcode)
+{
+    return opcode == RC_READ_FIRST || opcode == RC_READ_LAST ||
+           opcode == RC_READ_ONLY || opcode == RC_ACK ||
+           opcode == RC_ATOMIC_ACK;
+}
+
+bool peer_has_imm(uint8_t opcode)
+{
+    return opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
+           opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM;
+}
+
+bool peer_is_atomic(uint8_t opcode)
+{
+    return opcode == RC_CMP_SWAP || opcode == RC_FETCH_ADD;
+}
+
+static uint32_t crc32_bit(uint32_t crc, const uint8_t *p, size_t len)
+{
+    while (len--) {
+        crc ^= *p++;
+        for (int i = 0; i < 8; i++) {
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+        }
+    }
+    return crc;
+}
+
+/* A17.3.3: variant fields of the headers count as ones. */
+static uint32_t icrc(const uint8_t *ip, bool ipv6, size_t bytes)
+{
+    static const uint8_t ones[8] = { [0 ... 7] = 0xff };
+    size_t ip_len = ipv6 ? 40 : 20;
+    uint8_t *copy = g_memdup2(ip, bytes);
+    uint32_t crc;
+
+    if (ipv6) {
+        copy[0] |= 0x0f;
+        memset(copy + 1, 0xff, 3);
+        copy[7] = 0xff;
+    } else {
+        copy[1] = 0xff;
+        copy[8] = 0xff;
+        copy[10] = copy[11] = 0xff;
+    }
+    copy[ip_len + 6] = copy[ip_len + 7] = 0xff;
+    copy[ip_len + 8 + 4] = 0xff;
+    crc = crc32_bit(0xffffffff, ones, sizeof(ones));
+    crc = ~crc32_bit(crc, copy, bytes);
+    g_free(copy);
+    return crc;
+}
+
+static uint16_t ip_checksum(const uint8_t *p)
+{
+    uint32_t sum = 0;
+
+    for (int i = 0; i < 20; i += 2) {
+        sum += p[i] << 8 | p[i + 1];
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+
+static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
+{
+    w = put(w, p->opcode, 1);
+    w = put(w, p->solicited << 7 | 1 << 6 | pad << 4 | p->tver, 1);
+    w = put(w, p->pkey ? p->pkey : 0xffff, 2);
+    w = put(w, p->dest_qpn, 4);
+    w = put(w, (uint32_t)p->ack_request << 31 | p->psn, 4);
+    if (peer_has_reth(p->opcode)) {
+        w = put(w, p->va, 8);
+        w = put(w, p->rkey, 4);
+        w = put(w, p->dma_length, 4);
+    }
+    if (peer_is_atomic(p->opcode)) {
+        w = put(w, p->va, 8);
+        w = put(w, p->rkey, 4);
+        w = put(w, p->swap_add, 8);
+        w = put(w, p->compare, 8);
+    }
+    if (peer_has_aeth(p->opcode)) {
+        w = put(w, (uint32_t)p->syndrome << 24 | p->msn, 4);
+    }
+    if (p->opcode == RC_ATOMIC_ACK) {
+        w = put(w, p->original, 8);
+    }
+    if (peer_has_imm(p->opcode)) {
+        w = put(w, p->imm, 4);
+    }
+    if (p->length) {
+        memcpy(w, p->payload, p->length);
+    }
+    w += p->length;
+    return put(w, 0, pad);
+}
+
+static uint8_t *put_ip(uint8_t *w, const PeerPacket *p, size_t udp_len)
+{
+    uint8_t *ip = w;
+
+    if (p->ipv6) {
+        w = put(w, 6u << 28 | (uint32_t)p->tos << 20 | p->flow_label, 4);
+        w = put(w, udp_len, 2);
+        w = put(w, 17, 1);
+        w = put(w, p->ttl ? p->ttl : 64, 1);
+        memcpy(w, p->sip, 16);
+        memcpy(w + 16, p->dip, 16);
+        return w + 32;
+    }
+    w = put(w, 0x45, 1);
+    w = put(w, p->tos, 1);
+    w = put(w, 20 + udp_len, 2);
+    w = put(w, 0x4000, 4);
+    w = put(w, p->ttl ? p->ttl : 64, 1);
+    w = put(w, 17, 1);
+    w = put(w, 0, 2);
+    memcpy(w, p->sip, 4);
+    memcpy(w + 4, p->dip, 4);
+    put(ip + 10, ip_checksum(ip), 2);
+    return w + 8;
+}
+
+size_t peer_encode(const PeerPacket *p, uint8_t *frame)
+{
+    uint8_t transport[PEER_FRAME_MAX];
+    unsigned pad = p->pad ? p->pad : -p->length & 3;
+    size_t transport_len = put_transport(transport, p, pad) - transport;
+    size_t udp_len = 8 + transport_len + 4;
+    uint8_t *w = frame, *ip;
+    uint32_t crc;
+
+    memcpy(w, p->dmac, 6);
+    memcpy(w + 6, p->smac, 6);
+    w += 12;
+    if (p->vlan >= 0) {
+        w = put(w, 0x8100, 2);
+        w = put(w, p->vlan, 2);
+    }
+    w = put(w, p->ipv6 ? 0x86dd : 0x0800, 2);
+    ip = w;
+    w = put_ip(w, p, udp_len);
+    w = put(w, p->sport ? p->sport : 0xc123, 2);
+    w = put(w, ROCE_UDP_PORT, 2);
+    w = put(w, udp_len + p->udp_length_delta, 2);
+    w = put(w, 0, 2);
+    memcpy(w, transport, transport_len);
+    w += transport_len;
+    crc = icrc(ip, p->ipv6, w - ip) ^ p->icrc_flip;
+    for (int i = 0; i < 4; i++) {
+        *w++ = crc >> 8 * i;
+    }
+    return w - frame;
+}
+
+static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
+{
+    uint8_t flags;
+    uint32_t word;
+
+    p->opcode = get(&r, 1);
+    flags = get(&r, 1);
+    p->solicited = flags >> 7;
+    p->pad = flags >> 4 & 3;
+    p->tver = flags & 15;
+    p->pkey = get(&r, 2);
+    p->dest_qpn = get(&r, 4);
+    g_assert_cmphex(p->dest_qpn >> 24, ==, 0);
+    word = get(&r, 4);
+    p->ack_request = word >> 31;
+    g_assert_cmphex(word >> 24 & 0x7f, ==, 0);
+    p->psn = word & 0xffffff;
+    if (peer_has_reth(p->opcode)) {
+        p->va = get(&r, 8);
+        p->rkey = get(&r, 4);
+        p->dma_length = get(&r, 4);
+    }
+    if (peer_is_atomic(p->opcode)) {
+        p->va = get(&r, 8);
+        p->rkey = get(&r, 4);
+        p->swap_add = get(&r, 8);
+        p->compare = get(&r, 8);
+    }
+    if (peer_has_aeth(p->opcode)) {
+        p->syndrome = get(&r, 1);
+        p->msn = get(&r, 3);
+    }
+    if (p->opcode == RC_ATOMIC_ACK) {
+        p->original = get(&r, 8);
+    }
+    if (peer_has_imm(p->opcode)) {
+        p->imm = get(&r, 4);
+    }
+    g_assert(r + p->pad <= end);
+    p->payload = r;
+    p->length = end - r - p->pad;
+}
+
+void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p)
+{
+    const uint8_t *r = frame, *ip, *end;
+    uint16_t type, udp_len, ip_len;
+
+    memset(p, 0, sizeof(*p));
+    g_assert_cmpuint(len, >=, 14 + 20 + 8 + 12 + 4);
+    memcpy(p->dmac, r, 6);
+    memcpy(p->smac, r + 6, 6);
+    r += 12;
+    p->vlan = -1;
+    type = get(&r, 2);
+    if (type == 0x8100) {
+        p->vlan = get(&r, 2);
+        type = get(&r, 2);
+    }
+    ip = r;
+    if (type == 0x86dd) {
+        uint32_t word = get(&r, 4);
+
+        p->ipv6 = true;
+        g_assert_cmpuint(word >> 28, ==, 6);
+        p->tos = word >> 20;
+        p->flow_label = word & 0xfffff;
+        ip_len = get(&r, 2);
+        g_assert_cmpuint(get(&r, 1), ==, 17);
+        p->ttl = get(&r, 1);
+        memcpy(p->sip, r, 16);
+        memcpy(p->dip, r + 16, 16);
+        r += 32;
+    } else {
+        g_assert_cmphex(type, ==, 0x0800);
+        g_assert_cmphex(get(&r, 1), ==, 0x45);
+        p->tos = get(&r, 1);
+        ip_len = get(&r, 2) - 20;
+        get(&r, 4);
+        p->ttl = get(&r, 1);
+        g_assert_cmpuint(get(&r, 1), ==, 17);
+        get(&r, 2);
+        g_assert_cmphex(ip_checksum(ip), ==, 0);
+        memcpy(p->sip, r, 4);
+        memcpy(p->dip, r + 4, 4);
+        r += 8;
+    }
+    p->sport = get(&r, 2);
+    g_assert_cmpuint(get(&r, 2), ==, ROCE_UDP_PORT);
+    udp_len = get(&r, 2);
+    g_assert_cmpuint(udp_len, ==, ip_len);
+    g_assert_cmphex(get(&r, 2), ==, 0);
+    end = r + udp_len - 8 - 4;
+    g_assert(end + 4 <= frame + len);
+    g_assert_cmphex(end[0] | end[1] << 8 | end[2] << 16 |
+                    (uint32_t)end[3] << 24, ==, icrc(ip, p->ipv6, end - ip));
+    get_transport(r, end, p);
+}

@@ -1,0 +1,86 @@
+/*
+ * qrnic qtest: the other end of the wire
+ *
+ * An encoder and decoder of RoCEv2 frames of its own. It shares nothing with
+ * the device's, so that one error cannot hide in both.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_WIRE_PEER_H
+#define QRNIC_WIRE_PEER_H
+
+#define PEER_FRAME_MAX 9200
+
+/* BTH opcodes of RC (InfiniBand specification, table 38) */
+enum {
+    RC_SEND_FIRST = 0x00,
+    RC_SEND_MIDDLE = 0x01,
+    RC_SEND_LAST = 0x02,
+    RC_SEND_LAST_IMM = 0x03,
+    RC_SEND_ONLY = 0x04,
+    RC_SEND_ONLY_IMM = 0x05,
+    RC_WRITE_FIRST = 0x06,
+    RC_WRITE_MIDDLE = 0x07,
+    RC_WRITE_LAST = 0x08,
+    RC_WRITE_LAST_IMM = 0x09,
+    RC_WRITE_ONLY = 0x0a,
+    RC_WRITE_ONLY_IMM = 0x0b,
+    RC_READ_REQUEST = 0x0c,
+    RC_READ_FIRST = 0x0d,
+    RC_READ_MIDDLE = 0x0e,
+    RC_READ_LAST = 0x0f,
+    RC_READ_ONLY = 0x10,
+    RC_ACK = 0x11,
+    RC_ATOMIC_ACK = 0x12,
+    RC_CMP_SWAP = 0x13,
+    RC_FETCH_ADD = 0x14,
+};
+
+/* AETH syndromes (InfiniBand specification, table 44) */
+enum {
+    AETH_ACK = 0x00,            /* with credits in bits 4:0 */
+    AETH_RNR_NAK = 0x20,        /* with the timer in bits 4:0 */
+    AETH_NAK_SEQUENCE = 0x60,
+    AETH_NAK_INVALID_REQUEST = 0x61,
+    AETH_NAK_REMOTE_ACCESS = 0x62,
+    AETH_NAK_REMOTE_OP = 0x63,
+};
+
+/* One RoCEv2 packet; a zeroed header field is what a plain packet has. */
+typedef struct PeerPacket {
+    uint8_t dmac[6], smac[6];
+    int vlan;                   /* -1: untagged, else the TCI */
+    bool ipv6;
+    uint8_t sip[16], dip[16];   /* IPv4: the first 4 bytes */
+    uint8_t tos, ttl;
+    uint32_t flow_label;
+    uint16_t sport;
+    uint8_t opcode, pad, tver;
+    bool solicited, ack_request;
+    uint16_t pkey;
+    uint32_t dest_qpn, psn;
+    uint64_t va;                /* RETH, AtomicETH */
+    uint32_t rkey, dma_length;
+    uint64_t swap_add, compare;
+    uint8_t syndrome;           /* AETH */
+    uint32_t msn;
+    uint64_t original;          /* AtomicAckETH */
+    uint32_t imm;
+    const uint8_t *payload;     /* without pad bytes */
+    size_t length;
+    uint32_t icrc_flip;         /* encoder: spoils the ICRC */
+    int udp_length_delta;       /* encoder: spoils the UDP length */
+} PeerPacket;
+
+/* Returns the length of the frame. */
+size_t peer_encode(const PeerPacket *p, uint8_t *frame);
+/* Asserts that the frame is well formed and its ICRC right. */
+void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
+/* Bytes of headers between BTH and payload that an opcode carries. */
+bool peer_has_reth(uint8_t opcode);
+bool peer_has_aeth(uint8_t opcode);
+bool peer_has_imm(uint8_t opcode);
+bool peer_is_atomic(uint8_t opcode);
+
+#endif
