@@ -1,0 +1,925 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * provider-test.c: test of libqrnic in a guest with one adapter: two connected
+ * queue pairs of one device and what the library does with them. Prints TAP.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <infiniband/qrnicdv.h>
+#include <infiniband/verbs.h>
+
+#define BUFFER_SIZE (1u << 20)
+#define HALF (BUFFER_SIZE / 2)
+#define SECONDS 20
+
+#define CHECK(condition)                                                       \
+	do {                                                                   \
+		if (!(condition)) {                                            \
+			printf("# %s:%d: %s (errno %d)\n", __func__, __LINE__, \
+			       #condition, errno);                             \
+			failed = 1;                                            \
+			return;                                                \
+		}                                                              \
+	} while (0)
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+static uint8_t *buffer;
+static union ibv_gid gid;
+static int gid_index;
+static int failed, tests, failures;
+
+struct pair {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_qp *qp[2];
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+static int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
+{
+	uint64_t end = now_ms() + SECONDS * 1000;
+	int n;
+
+	do {
+		n = ibv_poll_cq(cq, 1, wc);
+	} while (!n && now_ms() < end);
+	return n;
+}
+
+static int to_init(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC,
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT |
+			     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
+}
+
+static int to_rtr(struct ibv_qp *qp, uint32_t peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = peer,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = 1,
+			.grh = { .dgid = gid, .sgid_index = gid_index,
+				 .hop_limit = 1 },
+		},
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV |
+			     IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			     IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 4,
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
+			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int to_state(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static int pair_connect(struct pair *p)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (to_init(p->qp[i]) ||
+		    to_rtr(p->qp[i], p->qp[!i]->qp_num) || to_rts(p->qp[i]))
+			return errno ? errno : EIO;
+	return 0;
+}
+
+static struct ibv_qp *make_qp(struct pair *p, struct ibv_qp_cap *cap,
+			      uint64_t ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = p->send_cq,
+		.recv_cq = p->recv_cq,
+		.cap = *cap,
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *qp;
+
+	if (ops) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = ops;
+	}
+	qp = ibv_create_qp_ex(context, &attr);
+	if (qp)
+		*cap = attr.cap;
+	return qp;
+}
+
+static int pair_make(struct pair *p, struct ibv_qp_cap *cap, uint64_t ops)
+{
+	struct ibv_qp_cap cap2 = *cap;
+
+	memset(p, 0, sizeof(*p));
+	p->channel = ibv_create_comp_channel(context);
+	if (!p->channel)
+		return errno;
+	p->send_cq = ibv_create_cq(context, 1024, NULL, p->channel, 0);
+	p->recv_cq = ibv_create_cq(context, 1024, NULL, p->channel, 0);
+	if (!p->send_cq || !p->recv_cq)
+		return errno;
+	p->qp[0] = make_qp(p, cap, ops);
+	p->qp[1] = make_qp(p, &cap2, ops);
+	return p->qp[0] && p->qp[1] ? 0 : errno;
+}
+
+static int pair_free(struct pair *p)
+{
+	return (p->qp[0] ? ibv_destroy_qp(p->qp[0]) : 0) |
+	       (p->qp[1] ? ibv_destroy_qp(p->qp[1]) : 0) |
+	       ibv_destroy_cq(p->send_cq) | ibv_destroy_cq(p->recv_cq) |
+	       ibv_destroy_comp_channel(p->channel);
+}
+
+static struct ibv_sge sge_of(size_t offset, uint32_t length)
+{
+	return (struct ibv_sge){ (uintptr_t)buffer + offset, length, mr->lkey };
+}
+
+static void fill(size_t offset, size_t length, uint32_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		buffer[offset + i] = (seed = seed * 1103515245 + 12345) >> 16;
+}
+
+/* One signaled RDMA write from the first half to the second */
+static int write_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
+		     unsigned int flags, uint64_t wr_id)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.sg_list = sge,
+		.num_sge = num_sge,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = flags,
+		.wr.rdma = { (uintptr_t)buffer + HALF, mr->rkey },
+	}, *bad = NULL;
+	int err = ibv_post_send(qp, &wr, &bad);
+
+	return err && bad != &wr ? -1 : err;
+}
+
+static int recv_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
+		    uint64_t wr_id)
+{
+	struct ibv_recv_wr wr = { wr_id, NULL, sge, num_sge }, *bad = NULL;
+	int err = ibv_post_recv(qp, &wr, &bad);
+
+	return err && bad != &wr ? -1 : err;
+}
+
+static void test_caps(void)
+{
+	static const struct ibv_qp_cap asked[] = {
+		{ 1, 1, 1, 1, 0 }, { 1, 0, 0, 0, 0 }, { 100, 100, 3, 4, 0 },
+		{ 16, 16, 30, 30, 256 }, { 7, 9, 2, 8, 33 }, { 2, 2, 1, 1, 256 },
+	};
+	struct ibv_device_attr dev;
+	struct ibv_qp_cap cap;
+	struct pair p;
+	size_t i;
+
+	CHECK(!ibv_query_device(context, &dev));
+	for (i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
+		cap = asked[i];
+		CHECK(!pair_make(&p, &cap, 0));
+		CHECK(cap.max_send_wr >= asked[i].max_send_wr);
+		CHECK(cap.max_recv_wr >= asked[i].max_recv_wr);
+		CHECK(cap.max_send_sge >= asked[i].max_send_sge);
+		CHECK(cap.max_recv_sge >= asked[i].max_recv_sge);
+		CHECK(cap.max_inline_data >= asked[i].max_inline_data);
+		CHECK(cap.max_send_sge <= 30 && cap.max_inline_data <= 256);
+		CHECK(!pair_free(&p));
+	}
+	cap = (struct ibv_qp_cap){ 1, 1, 31, 1, 0 };
+	CHECK(pair_make(&p, &cap, 0) == EINVAL);
+	CHECK(!pair_free(&p));
+	cap = (struct ibv_qp_cap){ 1, 1, 1, 1, 257 };
+	CHECK(pair_make(&p, &cap, 0) == EINVAL);
+	CHECK(!pair_free(&p));
+	cap = (struct ibv_qp_cap){ 1, dev.max_qp_wr + 1, 1, 1, 0 };
+	CHECK(pair_make(&p, &cap, 0) == EINVAL);
+	CHECK(!pair_free(&p));
+}
+
+static void test_states(void)
+{
+	struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc;
+	struct pair p;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(write_one(p.qp[0], &sge, 1, 0, 1) == EINVAL);
+	CHECK(recv_one(p.qp[0], &sge, 1, 1) == EINVAL);
+	CHECK(!to_init(p.qp[0]));
+	CHECK(write_one(p.qp[0], &sge, 1, 0, 1) == EINVAL);
+	CHECK(recv_one(p.qp[0], &sge, 1, 77) == 0);
+	CHECK(!to_state(p.qp[0], IBV_QPS_ERR));
+	CHECK(poll_one(p.recv_cq, &wc) == 1);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 77);
+	CHECK(wc.qp_num == p.qp[0]->qp_num && (wc.opcode & IBV_WC_RECV));
+	/* In ERR all is taken and flushed, signaled or not */
+	CHECK(write_one(p.qp[0], &sge, 1, 0, 5) == 0);
+	CHECK(write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 6) == 0);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 5);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 6);
+	CHECK(!pair_free(&p));
+}
+
+static void test_overflow(void)
+{
+	struct ibv_qp_cap cap = { 20, 20, 1, 1, 0 };
+	struct ibv_send_wr wr[128], *bad = NULL;
+	struct ibv_recv_wr rr[128], *bad_rr = NULL;
+	struct ibv_wc wc;
+	struct pair p;
+	uint32_t i;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	CHECK(cap.max_send_wr < 100 && cap.max_recv_wr < 100);
+	memset(wr, 0, sizeof(wr));
+	memset(rr, 0, sizeof(rr));
+	for (i = 0; i < 128; i++) {
+		wr[i].wr_id = rr[i].wr_id = i;
+		wr[i].next = i < 127 ? &wr[i + 1] : NULL;
+		rr[i].next = i < 127 ? &rr[i + 1] : NULL;
+		wr[i].opcode = IBV_WR_RDMA_WRITE;
+		wr[i].send_flags = IBV_SEND_SIGNALED;
+	}
+	CHECK(ibv_post_send(p.qp[0], wr, &bad) == ENOMEM);
+	CHECK(bad == &wr[cap.max_send_wr]);
+	for (i = 0; i < cap.max_send_wr; i++) {
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(wc.wr_id == i && wc.status == IBV_WC_SUCCESS);
+	}
+	CHECK(!ibv_poll_cq(p.send_cq, 1, &wc));
+	wr[3].opcode = IBV_WR_LOCAL_INV;
+	CHECK(ibv_post_send(p.qp[0], wr, &bad) == EOPNOTSUPP && bad == &wr[3]);
+	for (i = 0; i < 3; i++)
+		CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == i);
+	CHECK(ibv_post_recv(p.qp[0], rr, &bad_rr) == ENOMEM);
+	CHECK(bad_rr == &rr[cap.max_recv_wr]);
+	CHECK(recv_one(p.qp[0], NULL, cap.max_recv_sge + 1, 0) == EINVAL);
+	CHECK(write_one(p.qp[0], NULL, cap.max_send_sge + 1, 0, 0) == EINVAL);
+	CHECK(!pair_free(&p));
+}
+
+/* WQEs of all sizes around the ring, mostly unsignaled */
+static void test_gather_wrap(void)
+{
+	struct ibv_qp_cap cap = { 5, 1, 30, 1, 0 };
+	struct ibv_sge sge[30];
+	uint8_t expected[30 * 64];
+	struct ibv_wc wc;
+	struct pair p;
+	int round, i;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (round = 0; round < 200; round++) {
+		int n = round * 7 % 31, last = round % 4 == 3;
+		size_t length = 0;
+
+		fill(0, 4096, round);
+		for (i = 0; i < n; i++) {
+			uint32_t part = (round + i * 5) % 64;
+
+			sge[i] = sge_of(i * 128 + round % 64, part);
+			memcpy(expected + length,
+			       (void *)(uintptr_t)sge[i].addr, part);
+			length += part;
+		}
+		CHECK(!write_one(p.qp[0], sge, n, last ? IBV_SEND_SIGNALED : 0,
+				 round));
+		if (!last) {
+			/* Wait by a byte behind it: the buffer is reused */
+			struct ibv_sge none;
+
+			none = sge_of(0, 0);
+			CHECK(!write_one(p.qp[0], &none, 1, IBV_SEND_SIGNALED,
+					 1000));
+		}
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(wc.status == IBV_WC_SUCCESS);
+		CHECK(wc.wr_id == (last ? (uint64_t)round : 1000));
+		CHECK(!memcmp(buffer + HALF, expected, length));
+	}
+	CHECK(!pair_free(&p));
+}
+
+static void test_inline(void)
+{
+	struct ibv_qp_cap cap = { 4, 4, 1, 1, 256 };
+	uint8_t data[257];
+	struct ibv_sge sge[2];
+	struct ibv_wc wc;
+	struct pair p;
+	uint32_t length;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	CHECK(cap.max_inline_data == 256);
+	for (length = 0; length <= 256; length++) {
+		uint32_t first = length / 3;
+		uint32_t i;
+
+		for (i = 0; i < length; i++)
+			data[i] = length + i * 3;
+		memset(buffer + HALF, 0xee, 300);
+		/* No key: it is not looked at */
+		sge[0] = (struct ibv_sge){ (uintptr_t)data, first, 0 };
+		sge[1] = (struct ibv_sge){ (uintptr_t)data + first,
+					   length - first, 0 };
+		CHECK(!write_one(p.qp[0], sge, 2,
+				 IBV_SEND_INLINE | IBV_SEND_SIGNALED, length));
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == length);
+		CHECK(!memcmp(buffer + HALF, data, length));
+		CHECK(buffer[HALF + length] == 0xee);
+	}
+	sge[0] = (struct ibv_sge){ (uintptr_t)data, 257, 0 };
+	CHECK(write_one(p.qp[0], sge, 1, IBV_SEND_INLINE, 0) == EINVAL);
+	CHECK(!pair_free(&p));
+}
+
+static void test_operations(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 2, 2, 0 };
+	uint64_t *local = (void *)buffer, *remote = (void *)(buffer + HALF);
+	struct ibv_sge sge = sge_of(0, 8), into = sge_of(HALF, 64);
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_wc wc;
+	struct pair p;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+
+	CHECK(!recv_one(p.qp[1], &into, 1, 11));
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	wr.imm_data = htonl(0x12345678);
+	*local = 42;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && wc.wr_id == 11);
+	CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == 8 && *remote == 42);
+	CHECK((wc.wc_flags & IBV_WC_WITH_IMM) &&
+	      wc.imm_data == htonl(0x12345678));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.opcode == IBV_WC_SEND);
+
+	CHECK(!recv_one(p.qp[1], NULL, 0, 12));
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.rdma.remote_addr = (uintptr_t)remote;
+	wr.wr.rdma.rkey = mr->rkey;
+	*local = 43;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && wc.wr_id == 12);
+	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && *remote == 43);
+	CHECK(wc.byte_len == 8);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.opcode == IBV_WC_RDMA_WRITE);
+
+	wr.opcode = IBV_WR_RDMA_READ;
+	*remote = 44;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.opcode == IBV_WC_RDMA_READ);
+	CHECK(wc.byte_len == 8 && *local == 44);
+
+	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr.wr.atomic.remote_addr = (uintptr_t)remote;
+	wr.wr.atomic.rkey = mr->rkey;
+	wr.wr.atomic.compare_add = 6;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.opcode == IBV_WC_FETCH_ADD);
+	CHECK(*local == 44 && *remote == 50);
+
+	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+	wr.wr.atomic.compare_add = 50;
+	wr.wr.atomic.swap = 60;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.opcode == IBV_WC_COMP_SWAP);
+	CHECK(*local == 50 && *remote == 60);
+	wr.num_sge = 0;
+	CHECK(ibv_post_send(p.qp[0], &wr, &bad) == EINVAL && bad == &wr);
+	wr.num_sge = 1;
+	wr.send_flags |= IBV_SEND_INLINE;
+	CHECK(ibv_post_send(p.qp[0], &wr, &bad) == EINVAL);
+	CHECK(!pair_free(&p));
+}
+
+#define EX_OPS                                                                 \
+	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
+	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+static void test_extended_post(void)
+{
+	struct ibv_qp_cap cap = { 16, 8, 4, 4, 64 };
+	uint64_t *local = (void *)buffer, *remote = (void *)(buffer + HALF);
+	struct ibv_sge sge[2] = { sge_of(0, 8), sge_of(8, 8) };
+	struct ibv_data_buf buf[2] = { { "abc", 3 }, { "defg", 5 } };
+	struct ibv_sge into = sge_of(HALF, 64);
+	struct ibv_qp_ex *ex;
+	struct ibv_wc wc;
+	struct pair p;
+	uint64_t id;
+
+	CHECK(!pair_make(&p, &cap, EX_OPS));
+	CHECK(!pair_connect(&p));
+	ex = ibv_qp_to_qp_ex(p.qp[0]);
+	CHECK(ex);
+
+	/* One batch with every operation and setter, in order */
+	CHECK(!recv_one(p.qp[1], &into, 1, 21));
+	CHECK(!recv_one(p.qp[1], &into, 1, 22));
+	CHECK(!recv_one(p.qp[1], &into, 1, 23));
+	local[0] = 1, local[1] = 2, remote[100] = 7, remote[101] = 8;
+	ibv_wr_start(ex);
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ex->wr_id = 1;
+	ibv_wr_send(ex);
+	ibv_wr_set_sge_list(ex, 2, sge);
+	ex->wr_id = 2;
+	ibv_wr_send_imm(ex, htonl(5));
+	ibv_wr_set_inline_data_list(ex, 2, buf);
+	ex->wr_id = 3;
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)&remote[200]);
+	ibv_wr_set_inline_data(ex, "inline", 7);
+	ex->wr_id = 4;
+	ibv_wr_rdma_write_imm(ex, mr->rkey, (uintptr_t)&remote[210], htonl(6));
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[1], 8);
+	ex->wr_id = 5;
+	ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)&remote[100]);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[20], 16);
+	ex->wr_id = 6;
+	ibv_wr_atomic_fetch_add(ex, mr->rkey, (uintptr_t)&remote[100], 3);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[30], 8);
+	ex->wr_id = 7;
+	ibv_wr_atomic_cmp_swp(ex, mr->rkey, (uintptr_t)&remote[101], 8, 80);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[31], 8);
+	ex->wr_id = 8;
+	ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)&remote[0]);
+	CHECK(!ibv_wr_complete(ex));
+
+	for (id = 1; id <= 8; id++)
+		CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == id &&
+		      wc.status == IBV_WC_SUCCESS);
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && wc.byte_len == 16);
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && wc.byte_len == 8 &&
+	      wc.imm_data == htonl(5));
+	CHECK(!memcmp(remote, "abcdefg", 8));
+	CHECK(!memcmp(&remote[200], "inline", 7));
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && wc.imm_data == htonl(6));
+	CHECK(remote[210] == 2 && local[20] == 7 && local[21] == 8);
+	CHECK(local[30] == 7 && remote[100] == 10);
+	CHECK(local[31] == 8 && remote[101] == 80);
+
+	/* An abort and an error leave nothing behind */
+	ibv_wr_start(ex);
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)remote);
+	ibv_wr_set_inline_data(ex, "XXXX", 5);
+	ibv_wr_abort(ex);
+	ibv_wr_start(ex);
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)remote);
+	ibv_wr_set_inline_data(ex, "XXXX", 5);
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)remote);
+	ibv_wr_set_inline_data(ex, buffer, cap.max_inline_data + 1);
+	CHECK(ibv_wr_complete(ex) == EINVAL);
+	ibv_wr_start(ex);
+	for (id = 0; id <= 4 * cap.max_send_wr; id++) {
+		ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)remote);
+		ibv_wr_set_inline_data(ex, "XXXX", 5);
+	}
+	CHECK(ibv_wr_complete(ex) == ENOMEM);
+	ex->wr_id = 9;
+	ibv_wr_start(ex);
+	ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)&remote[1]);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)local, 8);
+	CHECK(!ibv_wr_complete(ex));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 9);
+	CHECK(wc.status == IBV_WC_SUCCESS && remote[1] == 1);
+	CHECK(!memcmp(remote, "abcdefg", 8));
+	CHECK(!pair_free(&p));
+}
+
+static void test_timestamps(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_STANDARD_FLAGS |
+			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+	};
+	struct ibv_poll_cq_attr poll_attr = {};
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 64);
+	struct ibv_device_attr_ex dev;
+	uint64_t last = 0, start, ns;
+	struct ibv_cq_ex *cq;
+	struct ibv_cq *old;
+	struct pair p;
+	int i, got;
+
+	CHECK(!ibv_query_device_ex(context, NULL, &dev));
+	CHECK(dev.completion_timestamp_mask && dev.hca_core_clock);
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_free(&p));
+	memset(&p, 0, sizeof(p));
+	p.channel = ibv_create_comp_channel(context);
+	cq = ibv_create_cq_ex(context, &attr);
+	CHECK(cq);
+	p.send_cq = ibv_cq_ex_to_cq(cq);
+	p.recv_cq = old = ibv_create_cq(context, 16, NULL, NULL, 0);
+	p.qp[0] = make_qp(&p, &cap, 0);
+	p.qp[1] = make_qp(&p, &cap, 0);
+	CHECK(old && p.qp[0] && p.qp[1] && !pair_connect(&p));
+
+	CHECK(ibv_start_poll(cq, &poll_attr) == ENOENT);
+	for (i = 0; i < 8; i++)
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	start = now_ms();
+	for (got = 0; got < 8 && now_ms() < start + SECONDS * 1000;) {
+		if (ibv_start_poll(cq, &poll_attr))
+			continue;
+		do {
+			CHECK(cq->status == IBV_WC_SUCCESS);
+			CHECK(cq->wr_id == (uint64_t)got++);
+			CHECK(ibv_wc_read_opcode(cq) == IBV_WC_RDMA_WRITE);
+			CHECK(ibv_wc_read_qp_num(cq) == p.qp[0]->qp_num);
+			CHECK(ibv_wc_read_completion_ts(cq) >= last);
+			last = ibv_wc_read_completion_ts(cq);
+		} while (!ibv_next_poll(cq));
+		ibv_end_poll(cq);
+	}
+	CHECK(got == 8);
+	/* The clock runs as fast as it says, roughly */
+	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 9));
+	while (ibv_start_poll(cq, &poll_attr))
+		CHECK(now_ms() < start + SECONDS * 1000);
+	ns = (ibv_wc_read_completion_ts(cq) - last) * 1000000 /
+	     dev.hca_core_clock;
+	ibv_end_poll(cq);
+	CHECK(ns > 150000000 && ns < 5000000000);
+	CHECK(!pair_free(&p));
+
+	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	CHECK(!ibv_create_cq_ex(context, &attr) && errno == EOPNOTSUPP);
+}
+
+static int event_within(struct pair *p, int ms)
+{
+	struct pollfd pfd = { .fd = p->channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *user;
+
+	if (poll(&pfd, 1, ms) != 1)
+		return 0;
+	if (ibv_get_cq_event(p->channel, &cq, &user))
+		return -1;
+	ibv_ack_cq_events(cq, 1);
+	return cq == p->send_cq ? 1 : 2;
+}
+
+static void test_events(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+	}, *bad;
+	struct ibv_wc wc;
+	struct pair p;
+	int i;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (i = 0; i < 8; i++)
+		CHECK(!recv_one(p.qp[1], &sge, 1, i));
+
+	/* Not armed: no event */
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
+	CHECK(poll_one(p.send_cq, &wc) == 1);
+	CHECK(event_within(&p, 100) == 0);
+	/* Armed: one event, and one only */
+	for (i = 0; i < 3; i++) {
+		CHECK(!ibv_req_notify_cq(p.send_cq, 0));
+		CHECK(event_within(&p, 20) == 0);
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
+		CHECK(event_within(&p, SECONDS * 1000) == 1);
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(event_within(&p, 50) == 0);
+	}
+	/* Solicited only */
+	CHECK(!ibv_req_notify_cq(p.recv_cq, 1));
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.recv_cq, &wc) == 1);
+	CHECK(event_within(&p, 100) == 0);
+	wr.send_flags = IBV_SEND_SOLICITED;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(event_within(&p, SECONDS * 1000) == 2);
+	CHECK(poll_one(p.recv_cq, &wc) == 1);
+	CHECK(!pair_free(&p));
+}
+
+/* A QP that goes takes its completions along, and only those */
+static void test_clean(void)
+{
+	struct ibv_qp_cap cap = { 16, 16, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc;
+	struct pair p;
+	int i;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (i = 0; i < 8; i++) {
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+		CHECK(!write_one(p.qp[1], &sge, 1, IBV_SEND_SIGNALED, 100 + i));
+	}
+	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+	CHECK(!to_state(p.qp[0], IBV_QPS_RESET));
+	for (i = 0; i < 8; i++)
+		CHECK(poll_one(p.send_cq, &wc) == 1 &&
+		      wc.wr_id == (uint64_t)100 + i);
+	CHECK(!ibv_poll_cq(p.send_cq, 1, &wc));
+
+	/* And it works again, with the other one destroyed and made again */
+	CHECK(!write_one(p.qp[1], &sge, 1, 0, 1));
+	CHECK(!ibv_destroy_qp(p.qp[1]));
+	p.qp[1] = make_qp(&p, &cap, 0);
+	CHECK(p.qp[1] && !pair_connect(&p));
+	for (i = 0; i < 100; i++) {
+		CHECK(!write_one(p.qp[i % 2], &sge, 1, IBV_SEND_SIGNALED, i));
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		CHECK(wc.wr_id == (uint64_t)i && wc.status == IBV_WC_SUCCESS);
+	}
+	CHECK(!pair_free(&p));
+}
+
+static void test_error(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_wc wc;
+	struct pair p;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	sge.lkey ^= 0x80;
+	CHECK(!write_one(p.qp[0], &sge, 1, 0, 31));
+	sge.lkey ^= 0x80;
+	CHECK(write_one(p.qp[0], &sge, 1, 0, 32) == 0);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 31);
+	CHECK(wc.status == IBV_WC_LOC_PROT_ERR);
+	CHECK(wc.vendor_err == QRNIC_SYN_KEY_INVALID);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 32);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
+	CHECK(!ibv_query_qp(p.qp[0], &attr, IBV_QP_STATE, &init));
+	CHECK(attr.qp_state == IBV_QPS_ERR);
+	CHECK(!pair_free(&p));
+}
+
+/* A WQE made by hand, through direct verbs */
+static void test_direct_verbs(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	volatile struct qrnic_cqe *cqe;
+	struct qrnicdv_device_attr dev;
+	uint32_t index, phase;
+	struct qrnicdv_cq cq;
+	struct qrnicdv_qp qp;
+	uint64_t end;
+	struct pair p;
+	uint8_t *wqe;
+
+	CHECK(qrnicdv_is_supported(context->device));
+	CHECK(!qrnicdv_query_device(context, &dev, sizeof(dev)));
+	CHECK(!dev.comp_mask && dev.max_send_sge == 30 && dev.db_page);
+	CHECK(qrnicdv_query_device(context, &dev, 4) == EINVAL);
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	CHECK(!qrnicdv_query_qp(p.qp[0], &qp, sizeof(qp)));
+	CHECK(!qrnicdv_query_cq(p.send_cq, &cq, sizeof(cq)));
+	CHECK(qp.qpn == p.qp[0]->qp_num && qp.db_page == dev.db_page);
+
+	index = qp.sq.producer;
+	wqe = (uint8_t *)qp.sq.ring + (index & (qp.sq.size - 1)) * 64;
+	*(struct qrnic_sq_ctrl *)wqe = (struct qrnic_sq_ctrl){
+		.operation = htole32(QRNIC_WQE_RDMA_WRITE |
+				     QRNIC_WQEF_SIGNALED << 8 | 3 << 16),
+		.index = htole32(index),
+	};
+	*(struct qrnic_remote_seg *)(wqe + 16) = (struct qrnic_remote_seg){
+		.address = htole64((uintptr_t)buffer + HALF),
+		.rkey = htole32(mr->rkey),
+	};
+	*(struct qrnic_data_seg *)(wqe + 32) = (struct qrnic_data_seg){
+		.address = htole64((uintptr_t)buffer),
+		.length = htole32(1000),
+		.lkey = htole32(mr->lkey),
+	};
+	fill(0, 1000, 99);
+	memset(buffer + HALF, 0, 1000);
+	__sync_synchronize();
+	((volatile struct qrnic_queue_record *)qp.sq.record)->producer =
+		htole32(index + 1);
+	__sync_synchronize();
+	*(volatile uint64_t *)((uint8_t *)qp.db_page + QRNIC_DB_SQ) =
+		htole64(qp.qpn | (uint64_t)(index + 1) << 32);
+
+	cqe = &cq.ring[cq.consumer & (cq.size - 1)];
+	phase = cq.consumer / cq.size % 2 ? 0 : QRNIC_CQE_PHASE_MASK;
+	end = now_ms() + SECONDS * 1000;
+	while ((le32toh(cqe->control) & QRNIC_CQE_PHASE_MASK) != phase)
+		CHECK(now_ms() < end);
+	__sync_synchronize();
+	CHECK((le32toh(cqe->control) & QRNIC_CQE_STATUS_MASK) == 0);
+	CHECK(le32toh(cqe->index) == index);
+	CHECK(!memcmp(buffer, buffer + HALF, 1000));
+	cq.record->consumer = htole32(cq.consumer + 1);
+	CHECK(!pair_free(&p));
+}
+
+#define THREADS 4
+#define THREAD_WRITES 2000
+static struct pair shared;
+static _Atomic(unsigned int) thread_done, thread_errors;
+
+static void *thread_main(void *number)
+{
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc[4];
+	unsigned int i;
+	int n, err;
+
+	for (i = 0; i < THREAD_WRITES;) {
+		err = write_one(shared.qp[(uintptr_t)number % 2], &sge, 1,
+				IBV_SEND_SIGNALED, i);
+		if (!err)
+			i++;
+		else if (err != ENOMEM)
+			thread_errors++;
+		n = ibv_poll_cq(shared.send_cq, 4, wc);
+		while (n-- > 0) {
+			thread_done++;
+			if (wc[n].status)
+				thread_errors++;
+		}
+	}
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	struct ibv_qp_cap cap = { 32, 8, 1, 1, 0 };
+	pthread_t thread[THREADS];
+	struct ibv_wc wc;
+	uintptr_t i;
+
+	CHECK(!pair_make(&shared, &cap, 0));
+	CHECK(!pair_connect(&shared));
+	thread_done = thread_errors = 0;
+	for (i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&thread[i], NULL, thread_main, (void *)i));
+	for (i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	while (thread_done < THREADS * THREAD_WRITES) {
+		CHECK(poll_one(shared.send_cq, &wc) == 1);
+		thread_done++;
+	}
+	CHECK(!thread_errors && !ibv_poll_cq(shared.send_cq, 1, &wc));
+	CHECK(!pair_free(&shared));
+}
+
+static void run(const char *name, void (*test)(void))
+{
+	failed = 0;
+	test();
+	failures += failed;
+	printf("%sok %d - provider: %s\n", failed ? "not " : "", ++tests, name);
+	fflush(stdout);
+}
+
+static int set_up(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_gid_entry entry;
+	int i;
+
+	for (i = 0; list && list[i]; i++)
+		if (qrnicdv_is_supported(list[i]) &&
+		    (!name || !strcmp(name, ibv_get_device_name(list[i]))))
+			break;
+	if (!list || !list[i])
+		return -1;
+	context = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	if (!context)
+		return -1;
+	/* Any GID does */
+	for (gid_index = 0; gid_index < 64; gid_index++)
+		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
+			break;
+	if (gid_index == 64)
+		return -1;
+	gid = entry.gid;
+	pd = ibv_alloc_pd(context);
+	if (posix_memalign((void **)&buffer, 4096, BUFFER_SIZE))
+		return -1;
+	memset(buffer, 0, BUFFER_SIZE);
+	mr = ibv_reg_mr(pd, buffer, BUFFER_SIZE,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	return mr ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+	if (set_up(argc > 1 ? argv[1] : NULL)) {
+		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
+		return 2;
+	}
+	run("capabilities are honest", test_caps);
+	run("posting by state", test_states);
+	run("overflow and bad_wr", test_overflow);
+	run("operations", test_operations);
+	run("gather lists around the ring", test_gather_wrap);
+	run("inline data of all lengths", test_inline);
+	run("extended posting", test_extended_post);
+	run("extended CQ and timestamps", test_timestamps);
+	run("events", test_events);
+	run("completions of a QP that goes", test_clean);
+	run("error and flush", test_error);
+	run("direct verbs", test_direct_verbs);
+	run("threads", test_threads);
+	printf("1..%d\n", tests);
+	if (ibv_dereg_mr(mr) || ibv_dealloc_pd(pd) || ibv_close_device(context))
+		failures++;
+	return failures ? 1 : 0;
+}
