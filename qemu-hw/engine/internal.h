@@ -304,6 +304,8 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
 /* ethernet.c: a frame that is not for the transport. 0: hold it. */
 size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+/* A raw packet QP has another state, or (gone) is about to be freed. */
+void qrnic_ethernet_qp_changed(QrnicEngine *e, QrnicQp *qp, bool gone);
 
 /* roce.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, steer. */
 void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,

@@ -1,0 +1,213 @@
+/*
+ * qrnic: the command queue: ring, mailboxes, completion
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "device.h"
+
+static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
+                        bool write)
+{
+    bool ok;
+
+    qrnic_count(d->engine, write ? QRNIC_COUNTER_DMA_WRITES :
+                                   QRNIC_COUNTER_DMA_READS, 1);
+    qrnic_count(d->engine, write ? QRNIC_COUNTER_DMA_WRITE_BYTES :
+                                   QRNIC_COUNTER_DMA_READ_BYTES, len);
+    ok = write ? qrnic_pci_dma_write(d, addr, buf, len) :
+                 qrnic_pci_dma_read(d, addr, buf, len);
+    if (!ok) {
+        qrnic_count(d->engine, QRNIC_COUNTER_DMA_ERRORS, 1);
+        qrnic_guest_error(d->engine, QRNIC_GE_DMA_FAILED, "command",
+                          d->cmd.consumer, "%s of %zu bytes at 0x%" PRIx64,
+                          write ? "write" : "read", len, addr);
+    }
+    return ok;
+}
+
+void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size)
+{
+    d->cmd = (QrnicCommandQueue) {
+        .enabled = true, .base = base, .log_size = log_size,
+    };
+    trace_qrnic_command_queue(d->name, true, base, log_size);
+}
+
+void qrnic_command_disable(QrnicDevice *d)
+{
+    if (d->cmd.enabled) {
+        d->cmd.enabled = false;
+        trace_qrnic_command_queue(d->name, false, d->cmd.base,
+                                  d->cmd.log_size);
+    }
+}
+
+void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
+{
+    QrnicCommandQueue *q = &d->cmd;
+
+    trace_qrnic_command_doorbell(d->name, producer, q->consumer);
+    if (!q->enabled) {
+        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
+                          producer, "the command queue is not enabled");
+        return;
+    }
+    if (producer - q->consumer > 1u << q->log_size ||
+        producer - q->consumer < q->producer - q->consumer) {
+        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
+                          producer, "producer index is not in %" PRIu32
+                          " to %" PRIu32, q->producer,
+                          q->consumer + (1u << q->log_size));
+        return;
+    }
+    q->producer = producer;
+    qrnic_kick(d);
+}
+
+/* Everything up to the answer of the engine */
+static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
+                                   bool reserved_ok, QrnicCommandData *data)
+{
+    const QrnicCommand *c = qrnic_command_find(entry->opcode);
+    const QrnicResult bad_in = { QRNIC_ST_BAD_INPUT_LENGTH };
+    const QrnicResult bad_out = { QRNIC_ST_BAD_OUTPUT_LENGTH };
+    const QrnicResult dma = { QRNIC_ST_DMA };
+    QrnicResult result;
+
+    if (qrnic_is_fatal(d->engine)) {
+        return (QrnicResult) { QRNIC_ST_FATAL };
+    }
+    if (!c) {
+        return (QrnicResult) { QRNIC_ST_BAD_OPCODE };
+    }
+    if (!reserved_ok || entry->status || entry->result || entry->syndrome ||
+        (entry->object && !qrnic_command_has_object(entry->opcode))) {
+        return (QrnicResult) { QRNIC_ST_RESERVED };
+    }
+    if (entry->in_len != c->in_len) {
+        return bad_in;
+    }
+    if (entry->out_len > QRNIC_CMD_MAX_MAILBOX ||
+        (entry->out_len < c->out_len &&
+         entry->opcode != QRNIC_CMD_QUERY_COUNTERS)) {
+        return bad_out;
+    }
+    if (entry->in_len && entry->in_addr % 8) {
+        return (QrnicResult) { QRNIC_ST_BAD_PARAM, 0,
+                               QRNIC_CMD_ENTRY_IN_ADDR_OFFSET };
+    }
+    if (c->out_len && entry->out_addr % 8) {
+        return (QrnicResult) { QRNIC_ST_BAD_PARAM, 0,
+                               QRNIC_CMD_ENTRY_OUT_ADDR_OFFSET };
+    }
+    if (c->in_len && !command_dma(d, entry->in_addr, data->in, c->in_len,
+                                  false)) {
+        return dma;
+    }
+    data->object = entry->object;
+    data->out_len = MIN(entry->out_len, c->out_len);
+    result = c->run(d->engine, data);
+    if (result.status == QRNIC_ST_OK && data->out_len &&
+        !command_dma(d, entry->out_addr, data->out, data->out_len, true)) {
+        return dma;
+    }
+    return result;
+}
+
+/* False: the ring cannot be used, the device is in the fatal state. */
+static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
+                           const QrnicResult *result)
+{
+    const size_t from = QRNIC_CMD_ENTRY_RESULT_OFFSET;
+    const size_t control = QRNIC_CMD_ENTRY_CONTROL_OFFSET;
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+
+    entry->result = result->value;
+    entry->syndrome = result->syndrome;
+    entry->status = result->status;
+    entry->owner = 0;
+    qrnic_cmd_entry_pack(raw, entry);
+    /* Control goes last, by a write of its own: it hands the entry over. */
+    if (!command_dma(d, addr + from, raw + from, control - from, true) ||
+        !command_dma(d, addr + control, raw + control, sizeof(raw) - control,
+                     true)) {
+        qrnic_fatal(d->engine, QRNIC_HEALTH_CMD_DMA, 0);
+        return false;
+    }
+    return true;
+}
+
+/* False: nothing more can be done now. */
+static bool command_next(QrnicDevice *d, QrnicCommandData *data)
+{
+    QrnicCommandQueue *q = &d->cmd;
+    uint32_t index = q->consumer & ((1u << q->log_size) - 1);
+    uint64_t addr = q->base + (uint64_t)index * QRNIC_CMD_ENTRY_SIZE;
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+    QrnicCmdEntry entry;
+    QrnicResult result;
+    bool reserved_ok;
+
+    if (!command_dma(d, addr, raw, sizeof(raw), false)) {
+        q->producer = q->consumer;
+        qrnic_fatal(d->engine, QRNIC_HEALTH_CMD_DMA, 0);
+        return false;
+    }
+    reserved_ok = qrnic_cmd_entry_unpack(&entry, raw);
+    if (!entry.owner) {
+        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
+                          q->consumer, "the owner bit of the entry is 0");
+        /* Software may set it yet, and ring again. */
+        q->producer = q->consumer;
+        return false;
+    }
+    trace_qrnic_command_begin(d->name, q->consumer,
+                              qrnic_cmd_opcode_name(entry.opcode),
+                              entry.object, entry.token);
+    result = command_execute(d, &entry, reserved_ok, data);
+    trace_qrnic_command_end(d->name, q->consumer,
+                            qrnic_cmd_opcode_name(entry.opcode), result.value,
+                            qrnic_cmd_status_name(result.status),
+                            result.syndrome);
+    qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
+    if (result.status != QRNIC_ST_OK) {
+        qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS_FAILED, 1);
+        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_FAILED, "command",
+                          q->consumer, "%s (0x%x): status %s, syndrome 0x%"
+                          PRIx32, qrnic_cmd_opcode_name(entry.opcode),
+                          entry.opcode, qrnic_cmd_status_name(result.status),
+                          result.syndrome);
+    }
+    if (!command_answer(d, addr, &entry, &result)) {
+        q->producer = q->consumer;
+        return false;
+    }
+    q->consumer++;
+    if (entry.event) {
+        qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, index,
+                          entry.token);
+    }
+    return true;
+}
+
+bool qrnic_command_run(QrnicDevice *d, unsigned budget)
+{
+    QrnicCommandQueue *q = &d->cmd;
+    g_autofree QrnicCommandData *data = NULL;
+
+    while (q->enabled && q->producer != q->consumer && !d->reset_waits) {
+        if (!budget--) {
+            return true;
+        }
+        if (!data) {
+            data = g_new(QrnicCommandData, 1);
+        }
+        if (!command_next(d, data)) {
+            break;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,152 @@
+/*
+ * qrnic: commands, from their mailboxes to the engine and back
+ *
+ * To add one: its line in the contract, its function in the engine, and a
+ * handle_* function here.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "device.h"
+
+#define RESERVED ((QrnicResult) { QRNIC_ST_RESERVED })
+
+/* Commands without mailboxes, about the device or about an object */
+#define PLAIN(name, function)                                           \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        return function(e);                                             \
+    }
+
+#define PLAIN_OBJECT(name, function)                                    \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        return function(e, data->object);                               \
+    }
+
+/* Input only */
+#define INPUT(name, function, Type, type)                               \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        Type in;                                                        \
+                                                                        \
+        if (!qrnic_##type##_unpack(&in, data->in)) {                    \
+            return RESERVED;                                            \
+        }                                                               \
+        return function(e, &in);                                        \
+    }
+
+#define INPUT_OBJECT(name, function, Type, type)                        \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        Type in;                                                        \
+                                                                        \
+        if (!qrnic_##type##_unpack(&in, data->in)) {                    \
+            return RESERVED;                                            \
+        }                                                               \
+        return function(e, data->object, &in);                          \
+    }
+
+/* Output only */
+#define OUTPUT(name, function, Type, type)                              \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        Type out = { 0 };                                               \
+        QrnicResult result = function(e, &out);                         \
+                                                                        \
+        qrnic_##type##_pack(data->out, &out);                           \
+        return result;                                                  \
+    }
+
+#define OUTPUT_OBJECT(name, function, Type, type)                       \
+    static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
+    {                                                                   \
+        Type out = { 0 };                                               \
+        QrnicResult result = function(e, data->object, &out);           \
+                                                                        \
+        qrnic_##type##_pack(data->out, &out);                           \
+        return result;                                                  \
+    }
+
+static QrnicResult handle_nop(QrnicEngine *e, QrnicCommandData *data)
+{
+    return (QrnicResult) { QRNIC_ST_OK };
+}
+
+static QrnicResult handle_query_counters(QrnicEngine *e,
+                                         QrnicCommandData *data)
+{
+    const uint64_t *counter = qrnic_counters(e);
+    uint32_t n = data->out_len / 8;
+
+    for (uint32_t i = 0; i < n; i++) {
+        qrnic_st_le64(data->out + 8 * i, counter[i]);
+    }
+    data->out_len = 8 * n;
+    return (QrnicResult) { QRNIC_ST_OK };
+}
+
+OUTPUT(query_device, qrnic_device_query, QrnicDeviceAttr, device_attr)
+OUTPUT(query_port, qrnic_port_query, QrnicPortAttr, port_attr)
+INPUT(modify_port, qrnic_port_modify, QrnicPortCtx, port_ctx)
+PLAIN(alloc_db_page, qrnic_db_page_alloc)
+PLAIN_OBJECT(free_db_page, qrnic_db_page_free)
+PLAIN(alloc_pd, qrnic_pd_alloc)
+PLAIN_OBJECT(free_pd, qrnic_pd_free)
+INPUT(create_eq, qrnic_eq_create, QrnicEqCtx, eq_ctx)
+PLAIN_OBJECT(destroy_eq, qrnic_eq_destroy)
+OUTPUT_OBJECT(query_eq, qrnic_eq_query, QrnicEqCtx, eq_ctx)
+INPUT(create_cq, qrnic_cq_create, QrnicCqCtx, cq_ctx)
+PLAIN_OBJECT(destroy_cq, qrnic_cq_destroy)
+OUTPUT_OBJECT(query_cq, qrnic_cq_query, QrnicCqCtx, cq_ctx)
+INPUT(create_mkey, qrnic_mkey_create, QrnicMkeyCtx, mkey_ctx)
+PLAIN_OBJECT(destroy_mkey, qrnic_mkey_destroy)
+OUTPUT_OBJECT(query_mkey, qrnic_mkey_query, QrnicMkeyCtx, mkey_ctx)
+INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
+INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
+OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)
+PLAIN_OBJECT(destroy_qp, qrnic_qp_destroy)
+INPUT_OBJECT(set_gid, qrnic_gid_set, QrnicGidEntry, gid_entry)
+PLAIN_OBJECT(clear_gid, qrnic_gid_clear)
+OUTPUT_OBJECT(query_gid, qrnic_gid_query, QrnicGidEntry, gid_entry)
+INPUT(set_rx_filter, qrnic_rx_filter_set, QrnicRxFilter, rx_filter)
+
+bool qrnic_command_has_object(uint16_t opcode)
+{
+    switch (opcode) {
+    case QRNIC_CMD_FREE_DB_PAGE:
+    case QRNIC_CMD_FREE_PD:
+    case QRNIC_CMD_DESTROY_EQ:
+    case QRNIC_CMD_QUERY_EQ:
+    case QRNIC_CMD_DESTROY_CQ:
+    case QRNIC_CMD_QUERY_CQ:
+    case QRNIC_CMD_DESTROY_MKEY:
+    case QRNIC_CMD_QUERY_MKEY:
+    case QRNIC_CMD_MODIFY_QP:
+    case QRNIC_CMD_QUERY_QP:
+    case QRNIC_CMD_DESTROY_QP:
+    case QRNIC_CMD_SET_GID:
+    case QRNIC_CMD_CLEAR_GID:
+    case QRNIC_CMD_QUERY_GID:
+        return true;
+    default:
+        return false;
+    }
+}
+
+const QrnicCommand *qrnic_command_find(uint16_t opcode)
+{
+#define ENTRY(NAME, name, in_bytes, out_bytes) {                        \
+        .opcode = QRNIC_CMD_##NAME, .in_len = in_bytes,                 \
+        .out_len = out_bytes, .run = handle_##name },
+    static const QrnicCommand commands[] = { QRNIC_COMMAND_LIST(ENTRY) };
+#undef ENTRY
+
+    for (unsigned i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (commands[i].opcode == opcode) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,115 @@
+/*
+ * qrnic: the PCI device around the engine, and what its files offer each other
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_DEVICE_H
+#define QRNIC_DEVICE_H
+
+#include "hw/pci/pci_device.h"
+#include "net/net.h"
+#include "engine/engine.h"
+
+#define TYPE_QRNIC "qrnic"
+OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
+
+typedef struct QrnicCommandQueue {
+    bool enabled;
+    uint64_t base;
+    uint32_t log_size;
+    uint32_t producer, consumer;
+} QrnicCommandQueue;
+
+struct QrnicDevice {
+    PCIDevice parent_obj;
+
+    /* properties */
+    NICConf conf;
+    QrnicConfig config;
+    bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
+    bool cap_eth_csum, cap_eth_vlan;
+
+    MemoryRegion bar_control, bar_doorbell, bar_msix;
+    char *name;                 /* in log lines and trace events */
+    NICState *nic;
+    QrnicEngine *engine;
+    QEMUBH *bh;
+    QEMUTimer *timer;
+
+    /*
+     * Depth of calls into the engine. A DMA may hit a register of another
+     * device that resets this one, or a frame sent may be answered at once:
+     * what would change the engine under its own feet waits.
+     */
+    unsigned busy;
+    bool reset_waits;
+    bool receive_waits;         /* frames may be offered again */
+    bool timer_due;
+    bool link_changed;
+
+    QrnicCommandQueue cmd;
+
+    /* registers that are nothing but registers */
+    uint32_t scratch;
+    uint32_t cmd_base_lo, cmd_base_hi, cmd_size;
+    uint32_t time_hi;
+    uint32_t health, health_info;
+};
+
+/* pci.c */
+bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len);
+bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
+                         size_t len);
+bool qrnic_pci_bus_master(QrnicDevice *d);
+/* Around every call that may change the engine */
+void qrnic_enter(QrnicDevice *d);
+void qrnic_leave(QrnicDevice *d);
+/* Do what waits, from a bottom half. */
+void qrnic_kick(QrnicDevice *d);
+/* Everything back to its reset value, at once or when the engine is left */
+void qrnic_device_reset(QrnicDevice *d);
+int64_t qrnic_clock_ns(QrnicDevice *d);
+
+/* mmio.c */
+void qrnic_mmio_init(QrnicDevice *d);
+void qrnic_mmio_reset(QrnicDevice *d);
+
+/* command.c */
+void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size);
+void qrnic_command_disable(QrnicDevice *d);
+void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer);
+/* Runs commands that wait; returns true if more do. */
+bool qrnic_command_run(QrnicDevice *d, unsigned budget);
+
+/* command_handlers.c */
+typedef struct QrnicCommandData {
+    uint32_t object;
+    uint8_t in[QRNIC_CMD_MAX_MAILBOX];
+    uint8_t out[QRNIC_CMD_MAX_MAILBOX];
+    uint32_t out_len;           /* room; then what was written */
+} QrnicCommandData;
+
+typedef struct QrnicCommand {
+    uint16_t opcode;
+    uint32_t in_len, out_len;
+    QrnicResult (*run)(QrnicEngine *e, QrnicCommandData *data);
+} QrnicCommand;
+
+const QrnicCommand *qrnic_command_find(uint16_t opcode);
+/* True if the entry names an object */
+bool qrnic_command_has_object(uint16_t opcode);
+
+/* interrupts.c */
+bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp);
+void qrnic_interrupts_cleanup(QrnicDevice *d);
+void qrnic_notify(QrnicDevice *d, unsigned vector);
+
+/* netclient.c */
+void qrnic_net_init(QrnicDevice *d);
+void qrnic_net_cleanup(QrnicDevice *d);
+bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len);
+bool qrnic_net_link(QrnicDevice *d);
+void qrnic_net_flush(QrnicDevice *d);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * qrnic engine: completion queues
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+static uint32_t cq_size(const QrnicCq *cq)
+{
+    return 1u << cq->ctx.log_size;
+}
+
+static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
+{
+    if (cq->error) {
+        return;
+    }
+    trace_qrnic_cq_error(e->config.name, cq->number,
+                         qrnic_cq_error_name(error));
+    cq->error = error;
+    /* Its queue pairs follow from a clean stack, as one of them called us. */
+    e->cq_failed = true;
+    e->env.kick(e->env.opaque);
+    qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
+}
+
+/* Reads the record; takes the consumer index if it can be true. */
+static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
+{
+    uint8_t raw[QRNIC_CQ_RECORD_BYTES];
+
+    qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
+    if (!qrnic_dma_read(e, cq->ctx.record, raw, sizeof(raw))) {
+        cq_fail(e, cq, QRNIC_CQERR_DMA);
+        return false;
+    }
+    qrnic_cq_record_unpack(record, raw);
+    trace_qrnic_cq_record(e->config.name, cq->number, record->consumer,
+                          record->sequence, record->solicited, cq->producer);
+    if (record->consumer - cq->consumer > cq->producer - cq->consumer) {
+        qrnic_guest_error(e, QRNIC_GE_CQ_CONSUMER, "CQ", cq->number,
+                          "consumer index %" PRIu32 " is not in %" PRIu32
+                          " to %" PRIu32, record->consumer, cq->consumer,
+                          cq->producer);
+    } else {
+        cq->consumer = record->consumer;
+    }
+    return true;
+}
+
+static void cq_event(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicEq *eq = qrnic_table_get(&e->eqs, cq->ctx.eqn);
+    QrnicEqe eqe = {
+        .type = QRNIC_EVENT_COMPLETION, .object = cq->number,
+    };
+
+    cq->arm = QRNIC_CQ_IDLE;
+    qrnic_eq_push(e, eq, &eqe);
+}
+
+void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicCqRecord record;
+    bool pending;
+
+    if (cq->error || !cq_read_record(e, cq, &record) ||
+        record.sequence == cq->arm_sequence) {
+        return;
+    }
+    cq->arm_sequence = record.sequence;
+    cq->arm = record.solicited ? QRNIC_CQ_ARMED_SOLICITED : QRNIC_CQ_ARMED;
+    /*
+     * CQEs that software had not consumed when it asked: it may have seen
+     * the queue empty before they came, so they count as new.
+     */
+    if (record.solicited) {
+        pending = (int32_t)(cq->solicited_producer - cq->consumer) > 0;
+    } else {
+        pending = cq->producer != cq->consumer;
+    }
+    trace_qrnic_cq_arm(e->config.name, cq->number, record.sequence,
+                       record.solicited, pending);
+    if (pending) {
+        cq_event(e, cq);
+    }
+}
+
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe)
+{
+    uint8_t raw[QRNIC_CQE_BYTES];
+    uint32_t slot = cq->producer & (cq_size(cq) - 1);
+    uint64_t addr, contiguous;
+    bool solicited;
+
+    if (cq->error) {
+        return false;
+    }
+    if (cq->producer - cq->consumer == cq_size(cq)) {
+        QrnicCqRecord record;
+
+        if (!cq_read_record(e, cq, &record)) {
+            return false;
+        }
+        if (cq->producer - cq->consumer == cq_size(cq)) {
+            qrnic_add(e, QRNIC_COUNTER_CQ_OVERRUNS, 1);
+            qrnic_guest_error(e, QRNIC_GE_CQ_OVERRUN, "CQ", cq->number,
+                              "full at producer index %" PRIu32
+                              " with a CQE of QP %" PRIu32, cq->producer,
+                              cqe->qpn);
+            cq_fail(e, cq, QRNIC_CQERR_OVERRUN);
+            return false;
+        }
+    }
+    cqe->phase = !((cq->producer >> cq->ctx.log_size) & 1);
+    cqe->timestamp = e->config.capabilities & QRNIC_CAP_TIMESTAMP ?
+                     qrnic_now(e) : 0;
+    qrnic_cqe_pack(raw, cqe);
+    /* Control goes last, by a write of its own: it hands the entry over. */
+    if (!qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
+                               &addr, &contiguous) ||
+        !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
+        !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
+                         raw + QRNIC_CQE_CONTROL_OFFSET, 4)) {
+        cq_fail(e, cq, QRNIC_CQERR_DMA);
+        return false;
+    }
+    cq->producer++;
+    qrnic_add(e, QRNIC_COUNTER_CQES, 1);
+    trace_qrnic_cq_push(e->config.name, cq->number, cq->producer - 1,
+                        cqe->qpn, cqe->index, cqe->opcode,
+                        qrnic_wc_status_name(cqe->status), cqe->syndrome,
+                        cqe->byte_len, cqe->flags);
+
+    solicited = cqe->status != QRNIC_WC_SUCCESS ||
+                (cqe->flags & QRNIC_CQEF_SOLICITED);
+    if (solicited) {
+        cq->solicited_producer = cq->producer;
+    }
+    if (cq->arm == QRNIC_CQ_ARMED ||
+        (cq->arm == QRNIC_CQ_ARMED_SOLICITED && solicited)) {
+        cq_event(e, cq);
+    }
+    return true;
+}
+
+/*
+ * A CQ in error takes no completion of any queue pair, so all that report to
+ * it go to ERR. Once for each CQ at most.
+ */
+void qrnic_cq_errors_process(QrnicEngine *e)
+{
+    if (!e->cq_failed) {
+        return;
+    }
+    e->cq_failed = false;
+    for (uint32_t n = e->qps.first; n < e->qps.limit; n++) {
+        QrnicQp *qp = e->qps.slot[n];
+
+        if (qp && (qp->send_cq->error || qp->recv_cq->error) &&
+            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+        }
+    }
+}
+
+static QrnicResult cq_check(QrnicEngine *e, const QrnicCqCtx *in)
+{
+    QrnicEq *eq = qrnic_table_get(&e->eqs, in->eqn);
+
+    if (!eq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_EQN_OFFSET);
+    }
+    if (eq->ctx.type != QRNIC_EQ_COMPLETION) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_EQN_OFFSET);
+    }
+    if (!qrnic_table_get(&e->db_pages, in->db_page)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_DB_PAGE_OFFSET);
+    }
+    if (in->log_size > ctz32(QRNIC_MAX_CQE)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_LOG_SIZE_OFFSET);
+    }
+    if (in->record % QRNIC_RECORD_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_RECORD_OFFSET);
+    }
+    if (in->producer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_PRODUCER_OFFSET);
+    }
+    if (in->error) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_ERROR_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
+{
+    QrnicResult result = cq_check(e, in);
+    QrnicPages ring;
+    QrnicCq *cq;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (!qrnic_ring_init(e, &ring, &in->ring,
+                         (uint64_t)QRNIC_CQE_SIZE << in->log_size,
+                         QRNIC_CQ_CTX_RING_OFFSET, &result)) {
+        return result;
+    }
+    cq = g_new0(QrnicCq, 1);
+    cq->ctx = *in;
+    cq->ring = ring;
+    if (!qrnic_table_insert(&e->cqs, cq, &cq->number)) {
+        g_free(cq);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    ((QrnicEq *)qrnic_table_get(&e->eqs, in->eqn))->users++;
+    ((QrnicDbPage *)qrnic_table_get(&e->db_pages, in->db_page))->users++;
+    trace_qrnic_cq_create(e->config.name, cq->number, in->eqn, in->db_page,
+                          in->log_size, in->record);
+    return qrnic_ok(cq->number);
+}
+
+QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
+{
+    QrnicCq *cq = qrnic_table_get(&e->cqs, cqn);
+
+    if (!cq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (cq->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_cq_destroy(e->config.name, cqn);
+    qrnic_table_remove(&e->cqs, cqn);
+    ((QrnicEq *)qrnic_table_get(&e->eqs, cq->ctx.eqn))->users--;
+    ((QrnicDbPage *)qrnic_table_get(&e->db_pages, cq->ctx.db_page))->users--;
+    g_free(cq);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out)
+{
+    QrnicCq *cq = qrnic_table_get(&e->cqs, cqn);
+
+    if (!cq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = cq->ctx;
+    out->producer = cq->producer;
+    out->error = cq->error;
+    return qrnic_ok(0);
+}

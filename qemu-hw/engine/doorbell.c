@@ -1,0 +1,264 @@
+/*
+ * qrnic engine: doorbell pages, the doorbell FIFO and recovery from its
+ * overflow
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+/* Table entries looked at in one go of a recovery, and CQ records read */
+#define RECOVERY_ENTRIES 4096
+#define RECOVERY_CQ_READS 64
+
+static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
+                         unsigned offset, uint64_t value)
+{
+    qrnic_st_le64(page->window + offset, value);
+    page->window_valid |= 1u << (offset / 8);
+    trace_qrnic_direct_window(e->config.name, number, offset, value);
+}
+
+/* The blocks of a direct doorbell; false: what is there cannot be used. */
+static bool window_take(QrnicEngine *e, QrnicDbPage *page,
+                        const QrnicDoorbell *d, QrnicDoorbellMessage *m)
+{
+    uint32_t need;
+
+    if (!d->wqebbs || d->wqebbs > QRNIC_DB_WINDOW_WQEBB) {
+        qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
+                          "block count %u of a direct doorbell", d->wqebbs);
+        page->window_valid = 0;
+        return false;
+    }
+    need = (uint32_t)((1ull << (d->wqebbs * QRNIC_WQEBB_SIZE / 8)) - 1);
+    if ((page->window_valid & need) != need) {
+        qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
+                          "the window of page %" PRIu32
+                          " does not hold %u blocks", m->page, d->wqebbs);
+        page->window_valid = 0;
+        return false;
+    }
+    memcpy(m->wqe, page->window, d->wqebbs * QRNIC_WQEBB_SIZE);
+    m->wqebbs = d->wqebbs;
+    page->window_valid = 0;
+    return true;
+}
+
+static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
+                     unsigned offset, const QrnicDoorbell *d)
+{
+    QrnicDoorbellMessage *m;
+
+    e->env.kick(e->env.opaque);
+    if (e->fifo_count == e->config.doorbell_fifo) {
+        qrnic_add(e, QRNIC_COUNTER_DOORBELLS_DROPPED, 1);
+        trace_qrnic_doorbell_dropped(e->config.name, number, offset,
+                                     d->number, d->index);
+        e->fifo_lost = true;
+        page->window_valid = 0;
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DOORBELLS, 1);
+    m = &e->fifo[(e->fifo_head + e->fifo_count) % e->config.doorbell_fifo];
+    e->fifo_count++;
+    m->page = number;
+    m->offset = offset;
+    m->wqebbs = 0;
+    m->number = d->number;
+    m->index = d->index;
+    if (offset == QRNIC_DB_DIRECT && !window_take(e, page, d, m)) {
+        /* A doorbell is a hint in any case; the WQE will be fetched. */
+        m->offset = QRNIC_DB_SQ;
+    }
+    trace_qrnic_doorbell(e->config.name, number, offset, m->number, m->index,
+                         m->wqebbs, e->fifo_count);
+}
+
+static bool offset_defined(QrnicEngine *e, uint32_t page, unsigned offset)
+{
+    bool direct = e->config.capabilities & QRNIC_CAP_DIRECT_WQE;
+
+    switch (offset) {
+    case QRNIC_DB_SQ:
+    case QRNIC_DB_RQ:
+    case QRNIC_DB_CQ_ARM:
+        return true;
+    case QRNIC_DB_EQ:
+        return page == 0;
+    case QRNIC_DB_DIRECT:
+        return direct;
+    default:
+        return direct && offset >= QRNIC_DB_WINDOW &&
+               offset < QRNIC_DB_WINDOW + QRNIC_DB_WINDOW_SIZE;
+    }
+}
+
+void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
+                          unsigned size, uint64_t value)
+{
+    QrnicDbPage *page = qrnic_table_get(&e->db_pages, number);
+    uint8_t raw[QRNIC_DOORBELL_BYTES];
+    QrnicDoorbell d;
+
+    if (e->fatal) {
+        return;
+    }
+    if (size != 8 || offset % 8 || !offset_defined(e, number, offset)) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_ACCESS, "page", number,
+                          "write of %u bytes at offset 0x%x", size, offset);
+        return;
+    }
+    if (!page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_PAGE, "page", number,
+                          "it is not allocated");
+        return;
+    }
+    if (offset >= QRNIC_DB_WINDOW) {
+        window_write(e, page, number, offset - QRNIC_DB_WINDOW, value);
+        return;
+    }
+    qrnic_st_le64(raw, value);
+    if (offset == QRNIC_DB_EQ) {
+        QrnicEqDoorbell eq;
+
+        if (!qrnic_eq_doorbell_unpack(&eq, raw)) {
+            qrnic_guest_error(e, QRNIC_GE_DOORBELL_RESERVED, "EQ", eq.number,
+                              "reserved bits in 0x%" PRIx64, value);
+            return;
+        }
+        qrnic_eq_doorbell(e, &eq);
+        return;
+    }
+    if (!qrnic_doorbell_unpack(&d, raw) ||
+        (d.wqebbs && offset != QRNIC_DB_DIRECT)) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_RESERVED,
+                          offset == QRNIC_DB_CQ_ARM ? "CQ" : "QP", d.number,
+                          "reserved bits in 0x%" PRIx64, value);
+        return;
+    }
+    fifo_put(e, page, number, offset, &d);
+}
+
+static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    QrnicCq *cq = qrnic_table_get(&e->cqs, m->number);
+
+    if (!cq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, "CQ", m->number,
+                          "no such completion queue");
+    } else if (cq->ctx.db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, "CQ", m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, cq->ctx.db_page);
+    } else {
+        qrnic_cq_arm(e, cq);
+    }
+}
+
+static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    const char *queue = m->offset == QRNIC_DB_RQ ? "RQ" : "SQ";
+    QrnicQp *qp = qrnic_table_get(&e->qps, m->number);
+
+    if (!qp) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
+                          "no such queue pair");
+        return;
+    }
+    if (qp->db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, queue, m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, qp->db_page);
+        return;
+    }
+    if (qp->state == QRNIC_QPS_RESET) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_STATE, queue, m->number,
+                          "the queue pair is in state RESET");
+        return;
+    }
+    if (m->offset == QRNIC_DB_RQ) {
+        if (qp->state == QRNIC_QPS_ERR) {
+            qrnic_schedule(e, qp);
+        } else {
+            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        }
+        return;
+    }
+    if (m->wqebbs == 0 || !qrnic_sq_direct(e, qp, m)) {
+        qp->sq_rung = true;
+    }
+    qrnic_schedule(e, qp);
+}
+
+/*
+ * After a loss: as if a doorbell of every queue had been rung. Goes through
+ * the tables in pieces; another loss begins anew.
+ */
+static void recover(QrnicEngine *e)
+{
+    unsigned entries = RECOVERY_ENTRIES, reads = RECOVERY_CQ_READS;
+
+    for (; e->recover_qp < e->qps.limit && entries; entries--) {
+        QrnicQp *qp = e->qps.slot[e->recover_qp++];
+
+        if (!qp || qp->state == QRNIC_QPS_RESET) {
+            continue;
+        }
+        qp->sq_rung = true;
+        qrnic_schedule(e, qp);
+        if (qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        }
+    }
+    for (; e->recover_cq < e->cqs.limit && entries && reads; entries--) {
+        QrnicCq *cq = e->cqs.slot[e->recover_cq++];
+
+        if (cq) {
+            qrnic_cq_arm(e, cq);
+            reads--;
+        }
+    }
+    e->recovering = e->recover_qp < e->qps.limit ||
+                    e->recover_cq < e->cqs.limit;
+}
+
+void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
+{
+    while (e->fifo_count && budget--) {
+        QrnicDoorbellMessage *m = &e->fifo[e->fifo_head];
+
+        trace_qrnic_doorbell_process(e->config.name, m->page, m->offset,
+                                     m->number, m->index, m->wqebbs);
+        if (m->offset == QRNIC_DB_CQ_ARM) {
+            message_cq(e, m);
+        } else {
+            message_qp(e, m);
+        }
+        e->fifo_head = (e->fifo_head + 1) % e->config.doorbell_fifo;
+        e->fifo_count--;
+    }
+    if (e->fifo_lost && !e->fifo_count) {
+        e->fifo_lost = false;
+        e->recovering = true;
+        e->recover_qp = e->recover_cq = 0;
+        qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
+        trace_qrnic_doorbell_recovery(e->config.name);
+    }
+    if (e->recovering) {
+        recover(e);
+    }
+}
+
+bool qrnic_doorbells_pending(QrnicEngine *e)
+{
+    return e->fifo_count || e->fifo_lost || e->recovering;
+}
+
+void qrnic_doorbells_reset(QrnicEngine *e)
+{
+    e->fifo_head = e->fifo_count = 0;
+    e->fifo_lost = e->recovering = false;
+}

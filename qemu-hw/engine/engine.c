@@ -1,0 +1,180 @@
+/*
+ * qrnic engine: life, the run loop, frames in, the fatal state
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+/*
+ * One run: so much that the cost of getting here does not count, so little
+ * that the main loop gets its turn in well under a millisecond.
+ */
+#define RUN_ROUNDS 4
+#define RUN_LOOPBACK 64
+#define RUN_DOORBELLS 64
+#define RUN_TURNS 16
+
+#define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
+#define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */
+
+static void engine_init(QrnicEngine *e)
+{
+    qrnic_objects_init(e);
+    qrnic_doorbells_reset(e);
+    qrnic_gids_reset(e);
+    qrnic_port_reset(e);
+    memset(e->counter, 0, sizeof(e->counter));
+    memset(&e->rx_filter, 0, sizeof(e->rx_filter));
+    e->fatal = false;
+    e->cq_failed = false;
+}
+
+/* What engine_init built. The link and a busy wire are the backend's. */
+static void engine_clear(QrnicEngine *e)
+{
+    qrnic_objects_reset(e);
+    qrnic_page_lists_drop(e);
+    qrnic_loopback_drop(e);
+}
+
+QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
+{
+    QrnicEngine *e = g_new0(QrnicEngine, 1);
+
+    e->config = *config;
+    e->env = *env;
+    e->fifo = g_new0(QrnicDoorbellMessage, config->doorbell_fifo);
+    e->gids = g_new0(QrnicGidEntry, config->max_gid);
+    e->macs = g_malloc0(config->max_gid * sizeof(*e->macs));
+    e->page_lists = g_new0(QrnicPageList, QRNIC_PAGE_LIST_CACHE);
+    e->armed_deadline = QRNIC_DEADLINE_NEVER;
+    QTAILQ_INIT(&e->active);
+    g_queue_init(&e->loopback);
+    engine_init(e);
+    return e;
+}
+
+void qrnic_engine_free(QrnicEngine *e)
+{
+    if (!e) {
+        return;
+    }
+    engine_clear(e);
+    g_free(e->heap);
+    g_free(e->page_lists);
+    g_free(e->macs);
+    g_free(e->gids);
+    g_free(e->fifo);
+    g_free(e);
+}
+
+void qrnic_engine_reset(QrnicEngine *e)
+{
+    trace_qrnic_engine_reset(e->config.name);
+    engine_clear(e);
+    engine_init(e);
+    e->rx_held = false;
+    e->env.receive_ready(e->env.opaque);
+}
+
+static bool engine_has_work(QrnicEngine *e)
+{
+    return !g_queue_is_empty(&e->loopback) || qrnic_doorbells_pending(e) ||
+           e->cq_failed ||
+           (!QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e));
+}
+
+void qrnic_engine_run(QrnicEngine *e)
+{
+    for (unsigned i = 0; i < RUN_ROUNDS && !e->fatal && engine_has_work(e);
+         i++) {
+        qrnic_doorbells_process(e, RUN_DOORBELLS);
+        qrnic_loopback_deliver(e, RUN_LOOPBACK);
+        qrnic_cq_errors_process(e);
+        qrnic_scheduler_run(e, RUN_TURNS);
+    }
+    if (!e->fatal && engine_has_work(e)) {
+        e->env.kick(e->env.opaque);
+    }
+}
+
+void qrnic_engine_wire_ready(QrnicEngine *e)
+{
+    e->wire_busy = false;
+    trace_qrnic_wire_ready(e->config.name);
+    e->env.kick(e->env.opaque);
+}
+
+size_t qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+{
+    if (!qrnic_engine_port_active(e)) {
+        return len;
+    }
+    if (qrnic_frame_is_roce(e, frame, len)) {
+        trace_qrnic_frame_receive(e->config.name, len, true);
+        qrnic_roce_receive(e, frame, len, false);
+        return len;
+    }
+    trace_qrnic_frame_receive(e->config.name, len, false);
+    return qrnic_ethernet_receive(e, frame, len);
+}
+
+void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info)
+{
+    if (e->fatal) {
+        return;
+    }
+    trace_qrnic_fatal(e->config.name, qrnic_health_name(cause), info);
+    e->fatal = true;
+    /* Counts only when the asynchronous EQ is not itself what failed. */
+    if (e->async_eq && cause != QRNIC_HEALTH_CMD_DMA &&
+        e->async_eq->number == info) {
+        /* Nothing can be written there. */
+    } else {
+        qrnic_event_async(e, QRNIC_EVENT_DEVICE_FATAL, 0, 0, cause);
+    }
+    e->rx_held = false;
+    e->env.receive_ready(e->env.opaque);
+    e->env.fatal(e->env.opaque, cause, info);
+}
+
+bool qrnic_is_fatal(QrnicEngine *e)
+{
+    return e->fatal;
+}
+
+QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
+{
+    const QrnicConfig *c = &e->config;
+    const uint8_t *m = c->mac;
+
+    memset(out, 0, sizeof(*out));
+    out->capabilities = c->capabilities;
+    out->max_qp = c->max_qp;
+    out->max_cq = c->max_cq;
+    out->max_mkey = c->max_mkey;
+    out->max_pd = c->max_pd;
+    out->max_eq = c->vectors;
+    out->max_gid = c->max_gid;
+    out->max_qp_wqebb = QRNIC_MAX_QP_WQEBB;
+    out->max_qp_recv = QRNIC_MAX_QP_RECV;
+    out->max_cqe = QRNIC_MAX_CQE;
+    out->max_eqe = QRNIC_MAX_EQE;
+    out->max_sge = c->max_sge;
+    out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?
+                      c->max_inline : 0;
+    out->max_rd_atomic = c->max_rd_atomic;
+    out->doorbell_fifo = c->doorbell_fifo;
+    out->max_mr_size = QRNIC_MAX_MR_SIZE;
+    out->max_msg_size = QRNIC_MAX_MSG_SIZE;
+    out->clock_khz = CLOCK_KHZ;
+    out->counters = QRNIC_NUM_COUNTERS;
+    out->ack_delay = ACK_DELAY;
+    out->node_guid = (uint64_t)(m[0] ^ 2) << 56 | (uint64_t)m[1] << 48 |
+                     (uint64_t)m[2] << 40 | 0xfffeull << 24 |
+                     (uint64_t)m[3] << 16 | (uint64_t)m[4] << 8 | m[5];
+    return qrnic_ok(0);
+}

@@ -1,0 +1,111 @@
+/*
+ * qrnic engine: the GID table
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+#define MAX_VLAN_ID 4094
+
+const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index)
+{
+    if (index >= e->gids_end || !(e->gids[index].flags & QRNIC_GID_VALID)) {
+        return NULL;
+    }
+    return &e->gids[index];
+}
+
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan)
+{
+    for (uint32_t i = 0; i < e->gids_end; i++) {
+        const QrnicGidEntry *g = &e->gids[i];
+        int its_vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1;
+
+        if ((g->flags & QRNIC_GID_VALID) && its_vlan == vlan &&
+            !memcmp(g->gid, dgid, sizeof(g->gid))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What every frame is compared with, made anew when the table changes */
+static void summarise(QrnicEngine *e)
+{
+    e->gids_end = 0;
+    e->num_macs = 0;
+    for (uint32_t i = 0; i < e->config.max_gid; i++) {
+        const QrnicGidEntry *g = &e->gids[i];
+        uint32_t k = 0;
+
+        if (!(g->flags & QRNIC_GID_VALID)) {
+            continue;
+        }
+        e->gids_end = i + 1;
+        while (k < e->num_macs && memcmp(e->macs[k], g->mac, 6)) {
+            k++;
+        }
+        if (k == e->num_macs) {
+            memcpy(e->macs[e->num_macs++], g->mac, 6);
+        }
+    }
+}
+
+void qrnic_gids_reset(QrnicEngine *e)
+{
+    memset(e->gids, 0, e->config.max_gid * sizeof(*e->gids));
+    summarise(e);
+}
+
+QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
+                          const QrnicGidEntry *in)
+{
+    static const uint8_t zero[16];
+    bool vlan = in->flags & QRNIC_GID_VLAN;
+
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (!memcmp(in->gid, zero, 16)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
+    }
+    if (!memcmp(in->mac, zero, 6) || (in->mac[0] & 1)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_MAC_OFFSET);
+    }
+    if (vlan ? in->vlan_id > MAX_VLAN_ID : in->vlan_id) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_GID_ENTRY_VLAN_ID_OFFSET);
+    }
+    if (!(in->flags & QRNIC_GID_VALID)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_FLAGS_OFFSET);
+    }
+    e->gids[index] = *in;
+    summarise(e);
+    trace_qrnic_gid_set(e->config.name, index, qrnic_ld_be64(in->gid),
+                        qrnic_ld_be64(in->gid + 8),
+                        vlan ? in->vlan_id : -1);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index)
+{
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    memset(&e->gids[index], 0, sizeof(e->gids[index]));
+    summarise(e);
+    trace_qrnic_gid_clear(e->config.name, index);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index, QrnicGidEntry *out)
+{
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = e->gids[index];
+    return qrnic_ok(0);
+}

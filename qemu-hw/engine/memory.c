@@ -1,0 +1,432 @@
+/*
+ * qrnic engine: DMA, translation tables, memory keys
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
+{
+    if (!len) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, len);
+    trace_qrnic_dma_read(e->config.name, addr, len);
+    if (e->env.dma_read(e->env.opaque, addr, buf, len)) {
+        return true;
+    }
+    memset(buf, 0, len);
+    qrnic_add(e, QRNIC_COUNTER_DMA_ERRORS, 1);
+    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                      "read of %zu bytes at 0x%" PRIx64, len, addr);
+    return false;
+}
+
+bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                     size_t len)
+{
+    if (!len) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, len);
+    trace_qrnic_dma_write(e->config.name, addr, len);
+    if (e->env.dma_write(e->env.opaque, addr, buf, len)) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_ERRORS, 1);
+    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                      "write of %zu bytes at 0x%" PRIx64, len, addr);
+    return false;
+}
+
+bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
+                      const QrnicTranslation *desc, uint64_t length,
+                      uint32_t *bad_offset)
+{
+    uint64_t pages = 0;
+
+    if (desc->levels > 3) {
+        *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+        return false;
+    }
+    if (desc->levels == 0) {
+        if (desc->page_shift) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+        if (desc->offset) {
+            *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
+            return false;
+        }
+        if (length && desc->root + (length - 1) < desc->root) {
+            *bad_offset = QRNIC_TRANSLATION_ROOT_OFFSET;
+            return false;
+        }
+    } else {
+        uint64_t list_align = desc->levels == 1 ? 8 :
+                              1ull << QRNIC_PAGE_LIST_SHIFT;
+
+        if (desc->page_shift < QRNIC_PAGE_SHIFT_MIN ||
+            desc->page_shift > QRNIC_PAGE_SHIFT_MAX) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+        if (desc->root % list_align) {
+            *bad_offset = QRNIC_TRANSLATION_ROOT_OFFSET;
+            return false;
+        }
+        if (desc->offset >> desc->page_shift) {
+            *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
+            return false;
+        }
+        /* No wrap: length is at most QRNIC_MAX_MR_SIZE here. */
+        pages = (desc->offset + length + (1ull << desc->page_shift) - 1) >>
+                desc->page_shift;
+        if (pages > 1ull << (9 * desc->levels)) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+    }
+    p->desc = *desc;
+    p->length = length;
+    p->pages = pages;
+    p->id = ++e->next_pages_id;
+    return true;
+}
+
+bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
+                     const QrnicTranslation *desc, uint64_t length,
+                     uint32_t struct_offset, QrnicResult *error)
+{
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
+
+    if (!qrnic_pages_init(e, p, desc, length, &bad_offset)) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset + bad_offset);
+        return false;
+    }
+    /* Entries must not cross pages; a page is a multiple of every entry. */
+    if (desc->offset) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
+                              QRNIC_TRANSLATION_OFFSET_OFFSET);
+        return false;
+    }
+    if (!qrnic_pages_translate(e, p, 0, &addr, &contiguous)) {
+        *error = qrnic_refuse(QRNIC_ST_DMA, 0);
+        return false;
+    }
+    return true;
+}
+
+void qrnic_page_lists_drop(QrnicEngine *e)
+{
+    for (unsigned i = 0; i < QRNIC_PAGE_LIST_CACHE; i++) {
+        g_free(e->page_lists[i].entry);
+        e->page_lists[i] = (QrnicPageList) { 0 };
+    }
+}
+
+/* Where a list may be in the cache. Lists of one table are neighbours. */
+static QrnicPageList *page_list_place(QrnicEngine *e, uint64_t id,
+                                      uint64_t index)
+{
+    uint64_t hash = id * 0x9e3779b97f4a7c15ull;
+
+    return &e->page_lists[((hash >> 40) + index + (index >> 32) * 7) %
+                          QRNIC_PAGE_LIST_CACHE];
+}
+
+/*
+ * The list of a table with this index: its height (0: addresses of pages) is
+ * in the high half, its number among those of that height in the low half.
+ */
+static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
+                                     unsigned height, uint32_t number)
+{
+    uint64_t index = (uint64_t)height << 32 | number;
+    QrnicPageList *list = page_list_place(e, p->id, index);
+    uint64_t count, addr;
+    unsigned shift = 9 * height;
+
+    if (list->id == p->id && list->index == index) {
+        return list->entry;
+    }
+    if (height + 1 == p->desc.levels) {
+        addr = p->desc.root;
+    } else {
+        const uint64_t *upper = page_list_get(e, p, height + 1, number >> 9);
+
+        if (!upper) {
+            return NULL;
+        }
+        addr = upper[number % QRNIC_PAGE_LIST_ENTRIES];
+        if (addr % (1u << QRNIC_PAGE_LIST_SHIFT)) {
+            qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                              "page list at 0x%" PRIx64 " is not aligned",
+                              addr);
+            return NULL;
+        }
+        /* The upper list may have been in the place of this one. */
+        list = page_list_place(e, p->id, index);
+    }
+    /* Entries of this height that the table has, less those before the list */
+    count = ((p->pages + (1ull << shift) - 1) >> shift) -
+            (uint64_t)number * QRNIC_PAGE_LIST_ENTRIES;
+    count = MIN(count, QRNIC_PAGE_LIST_ENTRIES);
+
+    list->id = 0;
+    list->entry = g_renew(uint64_t, list->entry, count);
+    qrnic_add(e, QRNIC_COUNTER_MTT_READS, 1);
+    trace_qrnic_page_list_read(e->config.name, p->id, height, number, addr,
+                               count);
+    if (!qrnic_dma_read(e, addr, list->entry, count * 8)) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        list->entry[i] = qrnic_ld_le64((const uint8_t *)&list->entry[i]);
+    }
+    list->id = p->id;
+    list->index = index;
+    return list->entry;
+}
+
+/* As qrnic_pages_translate, but joins neighbouring pages up to wanted bytes. */
+static bool pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                            uint64_t wanted, uint64_t *addr,
+                            uint64_t *contiguous)
+{
+    uint64_t page_size, page, first, got;
+    const uint64_t *list;
+    unsigned i;
+
+    if (offset >= p->length) {
+        return false;
+    }
+    if (p->desc.levels == 0) {
+        *addr = p->desc.root + offset;
+        *contiguous = p->length - offset;
+        return true;
+    }
+    page_size = 1ull << p->desc.page_shift;
+    offset += p->desc.offset;
+    page = offset >> p->desc.page_shift;
+    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES);
+    if (!list) {
+        return false;
+    }
+    i = page % QRNIC_PAGE_LIST_ENTRIES;
+    first = list[i];
+    if (first & (page_size - 1)) {
+        qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                          "page address 0x%" PRIx64
+                          " is not a multiple of the page size", first);
+        return false;
+    }
+    *addr = first + (offset & (page_size - 1));
+    got = page_size - (offset & (page_size - 1));
+    while (got < wanted && ++i < QRNIC_PAGE_LIST_ENTRIES &&
+           ++page < p->pages && list[i] == first + page_size) {
+        first = list[i];
+        got += page_size;
+    }
+    *contiguous = MIN(got, p->length - (offset - p->desc.offset));
+    return true;
+}
+
+bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                           uint64_t *addr, uint64_t *contiguous)
+{
+    return pages_translate(e, p, offset, 1, addr, contiguous);
+}
+
+bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                      void *buf, size_t len)
+{
+    uint8_t *to = buf;
+
+    while (len) {
+        uint64_t addr, n;
+
+        if (!pages_translate(e, p, offset, len, &addr, &n)) {
+            return false;
+        }
+        n = MIN(n, len);
+        if (!qrnic_dma_read(e, addr, to, n)) {
+            return false;
+        }
+        to += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
+}
+
+bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                       const void *buf, size_t len)
+{
+    const uint8_t *from = buf;
+
+    while (len) {
+        uint64_t addr, n;
+
+        if (!pages_translate(e, p, offset, len, &addr, &n)) {
+            return false;
+        }
+        n = MIN(n, len);
+        if (!qrnic_dma_write(e, addr, from, n)) {
+            return false;
+        }
+        from += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
+}
+
+enum qrnic_syndrome qrnic_memory_check(QrnicEngine *e, uint32_t key,
+                                       uint32_t pd, uint64_t addr, uint64_t len,
+                                       uint8_t access, QrnicMkey **mkey)
+{
+    QrnicMkey *k = qrnic_table_get(&e->mkeys, key >> 8);
+    enum qrnic_syndrome result = QRNIC_SYN_NONE;
+
+    *mkey = NULL;
+    if (!k || k->ctx.variant != (key & 0xff)) {
+        result = QRNIC_SYN_KEY_INVALID;
+    } else if (k->ctx.pd != pd) {
+        result = QRNIC_SYN_KEY_PD;
+    } else if (addr < k->ctx.start ||
+               addr - k->ctx.start > k->ctx.length ||
+               len > k->ctx.length - (addr - k->ctx.start)) {
+        result = QRNIC_SYN_KEY_RANGE;
+    } else if (access & ~k->ctx.access) {
+        result = QRNIC_SYN_KEY_ACCESS;
+    } else {
+        *mkey = k;
+    }
+    trace_qrnic_memory_check(e->config.name, key, pd, addr, len, access,
+                             qrnic_syndrome_name(result));
+    return result;
+}
+
+bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                       void *buf, size_t len)
+{
+    if (k->ctx.type == QRNIC_MKEY_DMA) {
+        return qrnic_dma_read(e, addr, buf, len);
+    }
+    return qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf, len);
+}
+
+bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                        const void *buf, size_t len)
+{
+    if (k->ctx.type == QRNIC_MKEY_DMA) {
+        return qrnic_dma_write(e, addr, buf, len);
+    }
+    return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
+}
+
+static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
+                              QrnicPages *pages)
+{
+    const uint8_t needs_write = QRNIC_ACCESS_REMOTE_WRITE |
+                                QRNIC_ACCESS_REMOTE_ATOMIC;
+    const QrnicTranslation *t = &in->table;
+    uint32_t bad_offset;
+
+    if (in->type != QRNIC_MKEY_MR && in->type != QRNIC_MKEY_DMA) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
+    }
+    if ((in->access & needs_write) &&
+        !(in->access & QRNIC_ACCESS_LOCAL_WRITE)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
+    }
+    if ((in->access & QRNIC_ACCESS_REMOTE_ATOMIC) &&
+        !(e->config.capabilities & QRNIC_CAP_ATOMIC)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_MKEY_CTX_ACCESS_OFFSET);
+    }
+    if (!qrnic_table_get(&e->pds, in->pd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
+    }
+    if (in->type == QRNIC_MKEY_DMA) {
+        if (in->start) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_MKEY_CTX_START_OFFSET);
+        }
+        if (t->root || t->levels || t->page_shift || t->offset) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_MKEY_CTX_TABLE_OFFSET);
+        }
+        return qrnic_ok(0);
+    }
+    if (in->length > QRNIC_MAX_MR_SIZE ||
+        (in->length && in->start + (in->length - 1) < in->start)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
+    }
+    if (!qrnic_pages_init(e, pages, t, in->length, &bad_offset)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
+    }
+    if (in->length) {
+        uint64_t addr, contiguous;
+
+        if (!qrnic_pages_translate(e, pages, 0, &addr, &contiguous)) {
+            return qrnic_refuse(QRNIC_ST_DMA, 0);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    QrnicPages pages = { 0 };
+    QrnicResult result = mkey_check(e, in, &pages);
+    QrnicMkey *k;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    k = g_new0(QrnicMkey, 1);
+    k->ctx = *in;
+    k->pages = pages;
+    if (!qrnic_table_insert(&e->mkeys, k, &k->index)) {
+        g_free(k);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    ((QrnicPd *)qrnic_table_get(&e->pds, in->pd))->users++;
+    trace_qrnic_mkey_create(e->config.name, k->index, in->variant, in->pd,
+                            in->start, in->length, in->access,
+                            in->table.levels, in->table.page_shift);
+    return qrnic_ok(k->index);
+}
+
+QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
+{
+    QrnicMkey *k = qrnic_table_remove(&e->mkeys, index);
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    trace_qrnic_mkey_destroy(e->config.name, index);
+    ((QrnicPd *)qrnic_table_get(&e->pds, k->ctx.pd))->users--;
+    g_free(k);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index, QrnicMkeyCtx *out)
+{
+    QrnicMkey *k = qrnic_table_get(&e->mkeys, index);
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = k->ctx;
+    return qrnic_ok(0);
+}

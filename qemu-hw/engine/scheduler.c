@@ -1,0 +1,122 @@
+/*
+ * qrnic engine: round robin over queue pairs with work, and the way out for
+ * frames: to the wire, or back in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+/* Packets that a queue pair may send before the next one has its turn */
+#define QP_QUANTUM 16
+/* Frames on the way to ourselves before senders have to wait */
+#define LOOPBACK_ROOM 256
+
+void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->scheduled) {
+        return;
+    }
+    qp->scheduled = true;
+    QTAILQ_INSERT_TAIL(&e->active, qp, next);
+    trace_qrnic_schedule(e->config.name, qp->number);
+    e->env.kick(e->env.opaque);
+}
+
+void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->scheduled) {
+        qp->scheduled = false;
+        QTAILQ_REMOVE(&e->active, qp, next);
+    }
+}
+
+bool qrnic_wire_busy(QrnicEngine *e)
+{
+    return e->wire_busy || g_queue_get_length(&e->loopback) >= LOOPBACK_ROOM;
+}
+
+/* Returns true if a queue pair still waits for its turn. */
+bool qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
+{
+    while (budget-- && !QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e)) {
+        QrnicQp *qp = QTAILQ_FIRST(&e->active);
+        bool more;
+
+        qrnic_unschedule(e, qp);
+        if (qp->sq_rung) {
+            qp->sq_rung = false;
+            if (qp->state != QRNIC_QPS_RESET) {
+                qrnic_sq_pending(e, qp, true);
+            }
+        }
+        trace_qrnic_take_up(e->config.name, qp->number,
+                            qrnic_qp_state_name(qp->state), qp->sq.producer,
+                            qp->sq.consumer);
+        if (qp->state == QRNIC_QPS_ERR) {
+            more = qrnic_qp_flush(e, qp, QP_QUANTUM);
+        } else {
+            more = qrnic_qp_ops(qp)->transmit(e, qp, QP_QUANTUM);
+        }
+        if (more) {
+            qrnic_schedule(e, qp);
+        }
+    }
+    return !QTAILQ_EMPTY(&e->active);
+}
+
+void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                      bool roce)
+{
+    if (!qrnic_engine_port_active(e)) {
+        qrnic_add(e, QRNIC_COUNTER_TX_DROP_LINK, 1);
+        trace_qrnic_frame_drop_link(e->config.name, len);
+        return;
+    }
+    if (roce) {
+        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
+        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
+        if (qrnic_frame_is_roce(e, frame, len)) {
+            QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + len);
+
+            f->len = len;
+            memcpy(f->data, frame, len);
+            g_queue_push_tail(&e->loopback, f);
+            qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
+            trace_qrnic_frame_loopback(e->config.name, len);
+            e->env.kick(e->env.opaque);
+            return;
+        }
+    } else {
+        qrnic_add(e, QRNIC_COUNTER_ETH_TX_PACKETS, 1);
+        qrnic_add(e, QRNIC_COUNTER_ETH_TX_BYTES, len);
+    }
+    trace_qrnic_frame_send(e->config.name, len, roce);
+    if (!e->env.send(e->env.opaque, frame, len)) {
+        trace_qrnic_wire_busy(e->config.name);
+        e->wire_busy = true;
+    }
+}
+
+void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
+{
+    while (budget--) {
+        g_autofree QrnicLoopbackFrame *f = g_queue_pop_head(&e->loopback);
+
+        if (!f) {
+            break;
+        }
+        qrnic_roce_receive(e, f->data, f->len, true);
+    }
+}
+
+void qrnic_loopback_drop(QrnicEngine *e)
+{
+    QrnicLoopbackFrame *f;
+
+    while ((f = g_queue_pop_head(&e->loopback))) {
+        g_free(f);
+    }
+}

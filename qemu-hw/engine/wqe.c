@@ -1,0 +1,271 @@
+/*
+ * qrnic engine: decoding and validation of work queue elements
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/internal.h"
+
+/* What the opcode of a send WQE asks for */
+typedef struct WqeShape {
+    bool known;
+    bool remote, atomic, eth;   /* segments behind the control segment */
+    bool imm;
+    bool can_inline;
+    bool data;                  /* data segments allowed */
+} WqeShape;
+
+static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
+                          uint8_t opcode)
+{
+    bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
+
+    if (opcode == QRNIC_WQE_NOP) {
+        return (WqeShape) { .known = true };
+    }
+    if (qp->type == QRNIC_QPT_RAW_PACKET) {
+        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND, .eth = true,
+                            .can_inline = true, .data = true };
+    }
+    switch (opcode) {
+    case QRNIC_WQE_SEND:
+    case QRNIC_WQE_SEND_IMM:
+        return (WqeShape) { .known = true, .can_inline = true, .data = true,
+                            .imm = opcode == QRNIC_WQE_SEND_IMM };
+    case QRNIC_WQE_RDMA_WRITE:
+    case QRNIC_WQE_RDMA_WRITE_IMM:
+        return (WqeShape) { .known = true, .can_inline = true, .data = true,
+                            .remote = true,
+                            .imm = opcode == QRNIC_WQE_RDMA_WRITE_IMM };
+    case QRNIC_WQE_RDMA_READ:
+        return (WqeShape) { .known = true, .remote = true, .data = true };
+    case QRNIC_WQE_ATOMIC_CMP_SWAP:
+    case QRNIC_WQE_ATOMIC_FETCH_ADD:
+        return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
+                            .data = true };
+    default:
+        return (WqeShape) { .known = false };
+    }
+}
+
+static QrnicTake refuse(QrnicEngine *e, QrnicQp *qp, const char *queue,
+                        uint32_t index, uint8_t syndrome, uint8_t *status,
+                        uint8_t *out_syndrome, const char *rule)
+{
+    *status = syndrome == QRNIC_SYN_WQE_LENGTH ? QRNIC_WC_LOC_LEN_ERR :
+                                                 QRNIC_WC_LOC_QP_OP_ERR;
+    *out_syndrome = syndrome;
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, queue, qp->number,
+                      "WQE at index %" PRIu32 ": %s", index, rule);
+    return QRNIC_TAKE_ERROR;
+}
+
+/* Data segments from p on; empty ones are left out. False: too long. */
+static bool decode_sges(const uint8_t *p, unsigned count, QrnicSge *sge,
+                        uint32_t *num_sge, uint64_t *length)
+{
+    *num_sge = 0;
+    *length = 0;
+    for (unsigned i = 0; i < count; i++, p += QRNIC_SEGMENT_SIZE) {
+        QrnicDataSeg seg;
+
+        qrnic_data_seg_unpack(&seg, p);
+        if (seg.length > QRNIC_MAX_MSG_SIZE) {
+            return false;
+        }
+        if (seg.length) {
+            sge[(*num_sge)++] = (QrnicSge) {
+                .addr = seg.address, .length = seg.length, .lkey = seg.lkey,
+            };
+            *length += seg.length;
+        }
+    }
+    return *length <= QRNIC_MAX_MSG_SIZE;
+}
+
+/* NULL if the control segment is as it must be; else the rule it breaks */
+static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
+                              const WqeShape *shape, uint32_t raw_wqebbs,
+                              uint32_t index, bool reserved_ok,
+                              uint8_t *syndrome)
+{
+    uint32_t wqebbs = DIV_ROUND_UP(ctrl->segments * QRNIC_SEGMENT_SIZE,
+                                   QRNIC_WQEBB_SIZE);
+
+    *syndrome = QRNIC_SYN_WQE_INDEX;
+    if (ctrl->index != index) {
+        return "its index is not that of its place";
+    }
+    *syndrome = QRNIC_SYN_WQE_RESERVED;
+    if (!reserved_ok) {
+        return "reserved bits are set";
+    }
+    *syndrome = QRNIC_SYN_WQE_SIZE;
+    if (!ctrl->segments || wqebbs > QRNIC_WQE_MAX_WQEBB) {
+        return "the number of segments is out of range";
+    }
+    if (wqebbs > raw_wqebbs) {
+        return "it ends beyond the producer index";
+    }
+    *syndrome = QRNIC_SYN_WQE_OPCODE;
+    if (!shape->known) {
+        return "the opcode is unknown or not for this queue pair";
+    }
+    *syndrome = QRNIC_SYN_WQE_RESERVED;
+    if (ctrl->imm && !shape->imm) {
+        return "immediate data without such an opcode";
+    }
+    if (ctrl->inline_length && !(ctrl->flags & QRNIC_WQEF_INLINE)) {
+        return "an inline length without inline data";
+    }
+    if ((ctrl->flags & QRNIC_WQEF_INLINE) &&
+        (!shape->can_inline ||
+         !(e->config.capabilities & QRNIC_CAP_INLINE_SEND))) {
+        return "inline data is not possible here";
+    }
+    return NULL;
+}
+
+/* The segments between control and data */
+static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
+                                  const WqeShape *shape, QrnicSendWqe *out)
+{
+    if (shape->remote) {
+        QrnicRemoteSeg seg;
+
+        if (!qrnic_remote_seg_unpack(&seg, *p)) {
+            return "reserved bits are set in the remote address segment";
+        }
+        out->remote_addr = seg.address;
+        out->rkey = seg.rkey;
+        *p += QRNIC_SEGMENT_SIZE;
+    }
+    if (shape->atomic) {
+        QrnicAtomicSeg seg;
+
+        qrnic_atomic_seg_unpack(&seg, *p);
+        out->swap_add = seg.swap_add;
+        out->compare = seg.compare;
+        *p += QRNIC_SEGMENT_SIZE;
+        if (seg.compare && out->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
+            return "a value to compare with in a fetch and add";
+        }
+    }
+    if (shape->eth) {
+        const struct { uint16_t flag; uint64_t cap; } needs[] = {
+            { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
+            { QRNIC_ETHF_VLAN, QRNIC_CAP_ETH_VLAN },
+        };
+
+        if (!qrnic_eth_seg_unpack(&out->eth, *p)) {
+            return "reserved bits are set in the Ethernet segment";
+        }
+        *p += QRNIC_SEGMENT_SIZE;
+        for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
+            if ((out->eth.flags & needs[i].flag) &&
+                !(e->config.capabilities & needs[i].cap)) {
+                return "an offload that the device does not have";
+            }
+        }
+    }
+    return NULL;
+}
+
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                uint32_t raw_wqebbs, uint32_t index,
+                                QrnicSendWqe *out, uint8_t *status,
+                                uint8_t *syndrome)
+{
+    const uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
+    unsigned fixed, rest;
+    QrnicSqCtrl ctrl;
+    WqeShape shape;
+    const char *rule;
+    bool reserved_ok;
+    uint8_t syn;
+
+    reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
+    shape = wqe_shape(e, qp, ctrl.opcode);
+    rule = check_ctrl(e, &ctrl, &shape, raw_wqebbs, index, reserved_ok, &syn);
+    if (rule) {
+        return refuse(e, qp, "SQ", index, syn, status, syndrome, rule);
+    }
+    out->index = index;
+    out->wqebbs = DIV_ROUND_UP(ctrl.segments * QRNIC_SEGMENT_SIZE,
+                               QRNIC_WQEBB_SIZE);
+    out->opcode = ctrl.opcode;
+    out->flags = ctrl.flags;
+    out->imm = ctrl.imm;
+    out->num_sge = 0;
+    out->length = 0;
+
+    fixed = 1 + shape.remote + shape.atomic + shape.eth;
+    if (ctrl.segments < fixed) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "segments that the opcode needs are missing");
+    }
+    rest = ctrl.segments - fixed;
+    rule = decode_headers(e, &p, &shape, out);
+    if (rule) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_RESERVED, status,
+                      syndrome, rule);
+    }
+    if (ctrl.flags & QRNIC_WQEF_INLINE) {
+        if (ctrl.inline_length > e->config.max_inline ||
+            rest != DIV_ROUND_UP(ctrl.inline_length, QRNIC_SEGMENT_SIZE)) {
+            return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+                          syndrome, "the inline length does not fit");
+        }
+        out->length = ctrl.inline_length;
+        memcpy(out->inline_data, p, ctrl.inline_length);
+    } else if (rest > (shape.data ? e->config.max_sge : 0)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "too many data segments");
+    } else if (!decode_sges(p, rest, out->sge, &out->num_sge, &out->length)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
+                      syndrome, "the message is too long");
+    }
+    if (shape.atomic && (out->num_sge != 1 || out->length != 8)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "an atomic has one data segment of 8 bytes");
+    }
+    trace_qrnic_send_wqe(e->config.name, qp->number, index, out->wqebbs,
+                         qrnic_wqe_opcode_name(out->opcode), out->flags,
+                         out->num_sge, out->length);
+    return QRNIC_TAKE_OK;
+}
+
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                QrnicRecvWqe *out, uint8_t *status,
+                                uint8_t *syndrome)
+{
+    uint32_t index = qp->rq.consumer;
+    uint32_t room = ((QRNIC_WQEBB_SIZE << qp->rq.log_stride) /
+                     QRNIC_SEGMENT_SIZE) - 1;
+    QrnicRecvCtrl ctrl;
+    bool reserved_ok = qrnic_recv_ctrl_unpack(&ctrl, raw);
+
+    if (ctrl.index != index) {
+        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_INDEX, status,
+                      syndrome, "its index is not that of its place");
+    }
+    if (!reserved_ok) {
+        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_RESERVED, status,
+                      syndrome, "reserved bits are set");
+    }
+    if (ctrl.segments > MIN(room, e->config.max_sge)) {
+        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_SIZE, status,
+                      syndrome, "too many data segments");
+    }
+    if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.segments, out->sge,
+                     &out->num_sge, &out->length)) {
+        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_LENGTH, status,
+                      syndrome, "the buffer is too long");
+    }
+    out->index = index;
+    trace_qrnic_recv_wqe(e->config.name, qp->number, index, out->num_sge,
+                         out->length);
+    return QRNIC_TAKE_OK;
+}

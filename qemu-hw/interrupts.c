@@ -1,0 +1,55 @@
+/*
+ * qrnic: MSI-X
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "hw/pci/msix.h"
+#include "trace.h"
+#include "device.h"
+
+bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    memory_region_init(&d->bar_msix, OBJECT(d), "qrnic-msix",
+                       QRNIC_BAR_MSIX_SIZE);
+    if (msix_init(pci, d->config.vectors, &d->bar_msix, QRNIC_BAR_MSIX, 0,
+                  &d->bar_msix, QRNIC_BAR_MSIX, QRNIC_MSIX_PBA_OFFSET,
+                  cap_offset, errp) < 0) {
+        return false;
+    }
+    /* msix_notify() is silent about vectors that are not in use. */
+    for (unsigned v = 0; v < d->config.vectors; v++) {
+        msix_vector_use(pci, v);
+    }
+    pci_register_bar(pci, QRNIC_BAR_MSIX, PCI_BASE_ADDRESS_SPACE_MEMORY,
+                     &d->bar_msix);
+    return true;
+}
+
+void qrnic_interrupts_cleanup(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    msix_unuse_all_vectors(pci);
+    msix_uninit(pci, &d->bar_msix, &d->bar_msix);
+}
+
+void qrnic_notify(QrnicDevice *d, unsigned vector)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    if (!msix_enabled(pci)) {
+        trace_qrnic_interrupt(d->name, vector, "MSI-X is off");
+        return;
+    }
+    if (msix_is_masked(pci, vector)) {
+        trace_qrnic_interrupt(d->name, vector, "masked");
+    } else {
+        trace_qrnic_interrupt(d->name, vector, "sent");
+        qrnic_count(d->engine, QRNIC_COUNTER_INTERRUPTS, 1);
+    }
+    msix_notify(pci, vector);
+}

@@ -1,0 +1,252 @@
+/*
+ * qrnic: the control registers and the doorbell pages
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "device.h"
+
+static uint32_t status_read(QrnicDevice *d)
+{
+    uint32_t status = QRNIC_REG_STATUS_READY_MASK;
+
+    if (d->cmd.enabled) {
+        status |= QRNIC_REG_STATUS_CMD_ENABLED_MASK;
+    }
+    if (qrnic_is_fatal(d->engine)) {
+        status |= QRNIC_REG_STATUS_FATAL_MASK;
+    }
+    if (qrnic_net_link(d)) {
+        status |= QRNIC_REG_STATUS_LINK_MASK;
+    }
+    return status;
+}
+
+/* False: there is no such register, or it cannot be read. */
+static bool register_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
+{
+    const uint8_t *mac = d->config.mac;
+    bool has_time = d->config.capabilities & QRNIC_CAP_TIMESTAMP;
+
+    switch (offset) {
+    case QRNIC_REG_ID:
+        *value = QRNIC_ID_MAGIC;
+        return true;
+    case QRNIC_REG_VERSION:
+        *value = QRNIC_HW_VERSION_MAJOR << 16 | QRNIC_HW_VERSION_MINOR;
+        return true;
+    case QRNIC_REG_STATUS:
+        *value = status_read(d);
+        return true;
+    case QRNIC_REG_CONTROL:
+        *value = d->cmd.enabled ? QRNIC_REG_CONTROL_CMD_ENABLE_MASK : 0;
+        return true;
+    case QRNIC_REG_HEALTH:
+        *value = d->health;
+        return true;
+    case QRNIC_REG_HEALTH_INFO:
+        *value = d->health_info;
+        return true;
+    case QRNIC_REG_DB_PAGES:
+        *value = d->config.db_pages;
+        return true;
+    case QRNIC_REG_VECTORS:
+        *value = d->config.vectors;
+        return true;
+    case QRNIC_REG_CMD_BASE_LO:
+        *value = d->cmd_base_lo;
+        return true;
+    case QRNIC_REG_CMD_BASE_HI:
+        *value = d->cmd_base_hi;
+        return true;
+    case QRNIC_REG_CMD_SIZE:
+        *value = d->cmd_size;
+        return true;
+    case QRNIC_REG_CMD_CONSUMER:
+        *value = d->cmd.consumer;
+        return true;
+    case QRNIC_REG_SCRATCH:
+        *value = d->scratch;
+        return true;
+    case QRNIC_REG_TIME_LO: {
+        uint64_t now = qrnic_clock_ns(d);
+
+        *value = now;
+        d->time_hi = now >> 32;
+        return has_time;
+    }
+    case QRNIC_REG_TIME_HI:
+        *value = d->time_hi;
+        return has_time;
+    case QRNIC_REG_MAC_LO:
+        *value = qrnic_ld_le32(mac);
+        return true;
+    case QRNIC_REG_MAC_HI:
+        *value = qrnic_ld_le16(mac + 4);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void control_write(QrnicDevice *d, uint32_t value)
+{
+    if (value & QRNIC_REG_CONTROL_RESET_MASK) {
+        qrnic_device_reset(d);
+    } else if (!(value & QRNIC_REG_CONTROL_CMD_ENABLE_MASK)) {
+        qrnic_command_disable(d);
+    } else if (!d->cmd.enabled) {
+        qrnic_command_enable(d, (uint64_t)d->cmd_base_hi << 32 |
+                                d->cmd_base_lo, d->cmd_size);
+    }
+}
+
+/* NULL: done. Otherwise what is wrong, and *rule is the guest error. */
+static const char *register_write(QrnicDevice *d, hwaddr offset,
+                                  uint32_t value,
+                                  enum qrnic_guest_error *rule)
+{
+    const uint32_t control = QRNIC_REG_CONTROL_RESET_MASK |
+                             QRNIC_REG_CONTROL_CMD_ENABLE_MASK;
+
+    *rule = QRNIC_GE_REGISTER_VALUE;
+    switch (offset) {
+    case QRNIC_REG_CONTROL:
+        if (value & ~control) {
+            return "reserved bits are set";
+        }
+        control_write(d, value);
+        return NULL;
+    case QRNIC_REG_CMD_BASE_LO:
+    case QRNIC_REG_CMD_BASE_HI:
+    case QRNIC_REG_CMD_SIZE:
+        if (d->cmd.enabled) {
+            return "read only while the command queue runs";
+        }
+        if (offset == QRNIC_REG_CMD_BASE_LO) {
+            if (value % QRNIC_CMD_ENTRY_SIZE) {
+                return "not a multiple of the entry size";
+            }
+            d->cmd_base_lo = value;
+        } else if (offset == QRNIC_REG_CMD_BASE_HI) {
+            d->cmd_base_hi = value;
+        } else {
+            if (value > QRNIC_CMD_MAX_LOG_SIZE) {
+                return "larger than the largest command ring";
+            }
+            d->cmd_size = value;
+        }
+        return NULL;
+    case QRNIC_REG_CMD_DOORBELL:
+        qrnic_command_doorbell(d, value);
+        return NULL;
+    case QRNIC_REG_SCRATCH:
+        d->scratch = value;
+        return NULL;
+    default:
+        *rule = QRNIC_GE_REGISTER_ACCESS;
+        return "no register, or one that is read only";
+    }
+}
+
+static uint64_t control_mem_read(void *opaque, hwaddr offset, unsigned size)
+{
+    QrnicDevice *d = opaque;
+    uint32_t value = 0;
+
+    if (size != 4 || offset % 4 || !register_read(d, offset, &value)) {
+        qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
+                          offset, "read of %u bytes", size);
+        return 0;
+    }
+    trace_qrnic_register_read(d->name, offset, value);
+    return value;
+}
+
+static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
+                              unsigned size)
+{
+    QrnicDevice *d = opaque;
+    enum qrnic_guest_error rule;
+    const char *wrong;
+
+    if (size != 4 || offset % 4) {
+        qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
+                          offset, "write of %u bytes", size);
+        return;
+    }
+    trace_qrnic_register_write(d->name, offset, value);
+    wrong = register_write(d, offset, value, &rule);
+    if (wrong) {
+        qrnic_guest_error(d->engine, rule, "register", offset,
+                          "write of 0x%" PRIx64 ": %s", value, wrong);
+    }
+}
+
+/*
+ * The device itself judges sizes and alignment: a wrong access must be
+ * reported, not split or refused by the bus.
+ */
+static const MemoryRegionOps control_ops = {
+    .read = control_mem_read,
+    .write = control_mem_write,
+    .endianness = DEVICE_LITTLE_ENDIAN,
+    .valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+    .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+};
+
+static uint64_t doorbell_mem_read(void *opaque, hwaddr offset, unsigned size)
+{
+    QrnicDevice *d = opaque;
+
+    qrnic_guest_error(d->engine, QRNIC_GE_DOORBELL_ACCESS, "page",
+                      offset / QRNIC_DB_PAGE_SIZE,
+                      "read of %u bytes at offset 0x%" HWADDR_PRIx, size,
+                      offset % QRNIC_DB_PAGE_SIZE);
+    return 0;
+}
+
+static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
+                               unsigned size)
+{
+    QrnicDevice *d = opaque;
+
+    qrnic_enter(d);
+    qrnic_doorbell_write(d->engine, offset / QRNIC_DB_PAGE_SIZE,
+                         offset % QRNIC_DB_PAGE_SIZE, size, value);
+    qrnic_leave(d);
+}
+
+static const MemoryRegionOps doorbell_ops = {
+    .read = doorbell_mem_read,
+    .write = doorbell_mem_write,
+    .endianness = DEVICE_LITTLE_ENDIAN,
+    .valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+    .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+};
+
+void qrnic_mmio_init(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    memory_region_init_io(&d->bar_control, OBJECT(d), &control_ops, d,
+                          "qrnic-control", QRNIC_BAR_CONTROL_SIZE);
+    pci_register_bar(pci, QRNIC_BAR_CONTROL, PCI_BASE_ADDRESS_SPACE_MEMORY,
+                     &d->bar_control);
+    memory_region_init_io(&d->bar_doorbell, OBJECT(d), &doorbell_ops, d,
+                          "qrnic-doorbell",
+                          (uint64_t)d->config.db_pages * QRNIC_DB_PAGE_SIZE);
+    pci_register_bar(pci, QRNIC_BAR_DOORBELL, PCI_BASE_ADDRESS_SPACE_MEMORY |
+                     PCI_BASE_ADDRESS_MEM_TYPE_64 |
+                     PCI_BASE_ADDRESS_MEM_PREFETCH, &d->bar_doorbell);
+}
+
+void qrnic_mmio_reset(QrnicDevice *d)
+{
+    d->scratch = 0;
+    d->cmd_base_lo = d->cmd_base_hi = d->cmd_size = 0;
+    d->time_hi = 0;
+    d->health = d->health_info = 0;
+}

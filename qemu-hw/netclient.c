@@ -1,0 +1,96 @@
+/*
+ * qrnic: the net client, by which frames come and go
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "device.h"
+
+static bool net_can_receive(NetClientState *nc)
+{
+    QrnicDevice *d = qemu_get_nic_opaque(nc);
+
+    /* Without bus mastering a frame could go nowhere; it waits instead. */
+    return qrnic_pci_bus_master(d);
+}
+
+static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
+                           size_t len)
+{
+    QrnicDevice *d = qemu_get_nic_opaque(nc);
+    size_t taken;
+
+    if (d->busy) {
+        /* The answer to a frame that the engine is sending just now. */
+        d->receive_waits = true;
+        return 0;
+    }
+    qrnic_enter(d);
+    taken = qrnic_engine_receive(d->engine, frame, len);
+    qrnic_leave(d);
+    return taken;
+}
+
+static void net_link_status_changed(NetClientState *nc)
+{
+    QrnicDevice *d = qemu_get_nic_opaque(nc);
+
+    d->link_changed = true;
+    qrnic_kick(d);
+}
+
+static NetClientInfo net_info = {
+    .type = NET_CLIENT_DRIVER_NIC,
+    .size = sizeof(NICState),
+    .can_receive = net_can_receive,
+    .receive = net_receive,
+    .link_status_changed = net_link_status_changed,
+};
+
+void qrnic_net_init(QrnicDevice *d)
+{
+    DeviceState *dev = DEVICE(d);
+
+    d->nic = qemu_new_nic(&net_info, &d->conf, object_get_typename(OBJECT(d)),
+                          dev->id, &dev->mem_reentrancy_guard, d);
+    qemu_format_nic_info_str(qemu_get_queue(d->nic), d->conf.macaddr.a);
+}
+
+void qrnic_net_cleanup(QrnicDevice *d)
+{
+    qemu_del_nic(d->nic);
+    d->nic = NULL;
+}
+
+bool qrnic_net_link(QrnicDevice *d)
+{
+    NetClientState *nc = d->nic ? qemu_get_queue(d->nic) : NULL;
+
+    return nc && nc->peer && !nc->link_down;
+}
+
+static void net_sent(NetClientState *nc, ssize_t ret)
+{
+    QrnicDevice *d = qemu_get_nic_opaque(nc);
+
+    /* Also when the backend purged it: then it is lost, as on any wire. */
+    qrnic_engine_wire_ready(d->engine);
+}
+
+bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    if (!d->nic) {
+        return true;
+    }
+    return qemu_send_packet_async(qemu_get_queue(d->nic), frame, len,
+                                  net_sent) != 0;
+}
+
+void qrnic_net_flush(QrnicDevice *d)
+{
+    if (d->nic) {
+        qemu_flush_queued_packets(qemu_get_queue(d->nic));
+    }
+}

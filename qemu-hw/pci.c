@@ -1,0 +1,498 @@
+/*
+ * qrnic: a RoCEv2 adapter that exists only as code: its PCI Express function
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qemu/module.h"
+#include "qemu/timer.h"
+#include "qapi/error.h"
+#include "qapi/visitor.h"
+#include "hw/pci/pci.h"
+#include "hw/pci/pci_bus.h"
+#include "hw/pci/pcie.h"
+#include "hw/qdev-properties.h"
+#include "hw/resettable.h"
+#include "migration/vmstate.h"
+#include "trace.h"
+#include "compat.h"
+#include "device.h"
+
+/* Configuration space */
+#define CAP_PM 0x40
+#define CAP_EXPRESS 0x50
+#define CAP_MSIX 0x90
+#define ECAP_AER 0x100
+#define ECAP_SERIAL 0x150
+
+/* Commands in one go of the bottom half */
+#define COMMAND_BUDGET 16
+
+/*
+ * Bus
+ */
+
+bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
+{
+    return pci_dma_read(PCI_DEVICE(d), addr, buf, len) == MEMTX_OK;
+}
+
+bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
+                         size_t len)
+{
+    return pci_dma_write(PCI_DEVICE(d), addr, buf, len) == MEMTX_OK;
+}
+
+bool qrnic_pci_bus_master(QrnicDevice *d)
+{
+    return pci_get_word(PCI_DEVICE(d)->config + PCI_COMMAND) &
+           PCI_COMMAND_MASTER;
+}
+
+/*
+ * The operations of the engine
+ */
+
+static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
+{
+    return qrnic_pci_dma_read(opaque, addr, buf, len);
+}
+
+static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
+                          size_t len)
+{
+    return qrnic_pci_dma_write(opaque, addr, buf, len);
+}
+
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    return qrnic_net_send(opaque, frame, len);
+}
+
+static void env_notify(void *opaque, unsigned vector)
+{
+    qrnic_notify(opaque, vector);
+}
+
+int64_t qrnic_clock_ns(QrnicDevice *d)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+}
+
+static int64_t env_clock_ns(void *opaque)
+{
+    return qrnic_clock_ns(opaque);
+}
+
+static void env_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    QrnicDevice *d = opaque;
+
+    if (deadline_ns == QRNIC_DEADLINE_NEVER) {
+        timer_del(d->timer);
+    } else {
+        timer_mod(d->timer, deadline_ns);
+    }
+}
+
+static void env_kick(void *opaque)
+{
+    qrnic_kick(opaque);
+}
+
+static void env_receive_ready(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    d->receive_waits = true;
+    qrnic_kick(d);
+}
+
+static void env_fatal(void *opaque, unsigned cause, uint32_t info)
+{
+    QrnicDevice *d = opaque;
+
+    d->health = cause;
+    d->health_info = info;
+}
+
+/*
+ * Work
+ */
+
+void qrnic_kick(QrnicDevice *d)
+{
+    if (d->bh) {
+        qemu_bh_schedule(d->bh);
+    }
+}
+
+void qrnic_enter(QrnicDevice *d)
+{
+    d->busy++;
+}
+
+void qrnic_leave(QrnicDevice *d)
+{
+    if (--d->busy) {
+        return;
+    }
+    if (d->reset_waits) {
+        d->reset_waits = false;
+        qrnic_device_reset(d);
+    }
+    if (d->receive_waits) {
+        qrnic_kick(d);
+    }
+}
+
+void qrnic_device_reset(QrnicDevice *d)
+{
+    if (d->busy) {
+        d->reset_waits = true;
+        return;
+    }
+    trace_qrnic_reset(d->name);
+    d->cmd = (QrnicCommandQueue) { 0 };
+    qrnic_mmio_reset(d);
+    timer_del(d->timer);
+    d->timer_due = false;
+    qrnic_engine_reset(d->engine);
+}
+
+static void device_work(void *opaque)
+{
+    QrnicDevice *d = opaque;
+    bool more;
+
+    /* A DMA may unplug the device: it stays until this is over. */
+    object_ref(OBJECT(d));
+    qrnic_enter(d);
+    if (d->link_changed && d->nic) {
+        d->link_changed = false;
+        qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+    }
+    if (d->timer_due) {
+        d->timer_due = false;
+        qrnic_engine_timer(d->engine);
+    }
+    more = qrnic_command_run(d, COMMAND_BUDGET);
+    qrnic_engine_run(d->engine);
+    qrnic_leave(d);
+    if (d->receive_waits) {
+        d->receive_waits = false;
+        qrnic_net_flush(d);
+    }
+    if (more) {
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
+}
+
+/* Timers are not guarded against re-entrancy; the bottom half is. */
+static void device_timer(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    d->timer_due = true;
+    qrnic_kick(d);
+}
+
+static void device_reset_hold(Object *obj, ResetType type)
+{
+    qrnic_device_reset(QRNIC(obj));
+}
+
+static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
+                         int len)
+{
+    QrnicDevice *d = QRNIC(pci);
+    bool was_master = qrnic_pci_bus_master(d);
+
+    pci_default_write_config(pci, addr, value, len);
+    pcie_cap_flr_write_config(pci, addr, value, len);
+    pcie_aer_write_config(pci, addr, value, len);
+    if (!was_master && qrnic_pci_bus_master(d)) {
+        d->receive_waits = true;
+        qrnic_kick(d);
+    }
+}
+
+/*
+ * Realize and unrealize
+ */
+
+static bool check_range(const char *name, uint32_t value, uint32_t min,
+                        uint32_t max, Error **errp)
+{
+    if (value < min || value > max) {
+        error_setg(errp, "qrnic: property '%s' is %" PRIu32
+                   ", must be %" PRIu32 " to %" PRIu32, name, value, min, max);
+        return false;
+    }
+    return true;
+}
+
+static bool check_properties(QrnicDevice *d, Error **errp)
+{
+    const QrnicConfig *c = &d->config;
+    const struct { const char *name; uint32_t value, min, max; } range[] = {
+        { "vectors", c->vectors, 2, QRNIC_MSIX_MAX_VECTORS },
+        { "doorbell-pages", c->db_pages, 2, 65536 },
+        { "doorbell-fifo", c->doorbell_fifo, 1, 4096 },
+        { "max-qp", c->max_qp, 1, 1 << 20 },
+        { "max-cq", c->max_cq, 1, 1 << 20 },
+        { "max-mkey", c->max_mkey, 1, 1 << 20 },
+        { "max-pd", c->max_pd, 1, 1 << 16 },
+        { "max-gid", c->max_gid, 1, 1024 },
+        { "max-sge", c->max_sge, 1, QRNIC_MAX_SGE },
+        { "max-inline", c->max_inline, 0, QRNIC_MAX_INLINE },
+        { "max-rd-atomic", c->max_rd_atomic, 0, 128 },
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(range); i++) {
+        if (!check_range(range[i].name, range[i].value, range[i].min,
+                         range[i].max, errp)) {
+            return false;
+        }
+    }
+    if (!is_power_of_2(c->db_pages)) {
+        error_setg(errp, "qrnic: property 'doorbell-pages' is %" PRIu32
+                   ", must be a power of two", c->db_pages);
+        return false;
+    }
+    if (d->conf.macaddr.a[0] & 1) {
+        error_setg(errp, "qrnic: property 'mac' is a multicast address");
+        return false;
+    }
+    if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(d)))) {
+        error_setg(errp, "qrnic needs a PCI Express bus: "
+                   "use '-machine q35' or a PCI Express port");
+        return false;
+    }
+    return true;
+}
+
+static void fill_config(QrnicDevice *d)
+{
+    QrnicConfig *c = &d->config;
+    const struct { bool on; uint64_t bit; } cap[] = {
+        { true, QRNIC_CAP_RC },
+        { d->cap_atomic, QRNIC_CAP_ATOMIC },
+        { d->cap_direct_wqe, QRNIC_CAP_DIRECT_WQE },
+        { d->cap_inline_send, QRNIC_CAP_INLINE_SEND },
+        { d->cap_timestamp, QRNIC_CAP_TIMESTAMP },
+        { d->cap_eth_csum, QRNIC_CAP_ETH_CSUM },
+        { d->cap_eth_vlan, QRNIC_CAP_ETH_VLAN },
+    };
+
+    c->capabilities = 0;
+    for (unsigned i = 0; i < ARRAY_SIZE(cap); i++) {
+        c->capabilities |= cap[i].on ? cap[i].bit : 0;
+    }
+    c->name = d->name;
+    memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));
+}
+
+static uint64_t serial_number(const uint8_t *mac)
+{
+    return (uint64_t)mac[0] << 56 | (uint64_t)mac[1] << 48 |
+           (uint64_t)mac[2] << 40 | 0xfffeull << 24 |
+           (uint64_t)mac[3] << 16 | (uint64_t)mac[4] << 8 | mac[5];
+}
+
+/* Power management: nothing is lost in D3hot. */
+static bool pm_init(PCIDevice *pci, Error **errp)
+{
+    if (pci_pm_init(pci, CAP_PM, errp) < 0) {
+        return false;
+    }
+    pci_set_word(pci->config + CAP_PM + PCI_PM_PMC, PCI_PM_CAP_VER_1_2);
+    pci_set_word(pci->config + CAP_PM + PCI_PM_CTRL, PCI_PM_CTRL_NO_SOFT_RESET);
+    pci_set_word(pci->wmask + CAP_PM + PCI_PM_CTRL, PCI_PM_CTRL_STATE_MASK);
+    return true;
+}
+
+static bool express_init(PCIDevice *pci, Error **errp)
+{
+    if (pcie_endpoint_cap_init(pci, CAP_EXPRESS) < 0) {
+        error_setg(errp, "qrnic: no room for the PCI Express capability");
+        return false;
+    }
+    pcie_cap_flr_init(pci);
+    pcie_cap_deverr_init(pci);
+    if (pcie_aer_init(pci, PCI_ERR_VER, ECAP_AER, PCI_ERR_SIZEOF, errp) < 0) {
+        pcie_cap_exit(pci);
+        return false;
+    }
+    return true;
+}
+
+static void device_realize(PCIDevice *pci, Error **errp)
+{
+    static const QrnicEnv env = {
+        .dma_read = env_dma_read,
+        .dma_write = env_dma_write,
+        .send = env_send,
+        .notify = env_notify,
+        .clock_ns = env_clock_ns,
+        .timer_arm = env_timer_arm,
+        .kick = env_kick,
+        .receive_ready = env_receive_ready,
+        .fatal = env_fatal,
+    };
+    QrnicDevice *d = QRNIC(pci);
+    DeviceState *dev = DEVICE(pci);
+    QrnicEnv mine = env;
+
+    if (!check_properties(d, errp)) {
+        return;
+    }
+    if (!pm_init(pci, errp) || !express_init(pci, errp)) {
+        return;
+    }
+    if (!qrnic_interrupts_init(d, CAP_MSIX, errp)) {
+        pcie_aer_exit(pci);
+        pcie_cap_exit(pci);
+        return;
+    }
+    qemu_macaddr_default_if_unset(&d->conf.macaddr);
+    pcie_dev_ser_num_init(pci, ECAP_SERIAL, serial_number(d->conf.macaddr.a));
+    d->name = dev->id ? g_strdup(dev->id) :
+              g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
+                              pci->devfn);
+    fill_config(d);
+    qrnic_mmio_init(d);
+
+    d->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, device_timer, d);
+    d->bh = qemu_bh_new_guarded(device_work, d, &dev->mem_reentrancy_guard);
+    mine.opaque = d;
+    d->engine = qrnic_engine_new(&d->config, &mine);
+    qrnic_net_init(d);
+    qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+    trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
+                        d->config.db_pages, d->config.doorbell_fifo);
+}
+
+/* The engine itself goes last of all, as this may be its own doing. */
+static void device_exit(PCIDevice *pci)
+{
+    QrnicDevice *d = QRNIC(pci);
+
+    trace_qrnic_unrealize(d->name);
+    qrnic_net_cleanup(d);
+    qemu_bh_delete(d->bh);
+    d->bh = NULL;
+    timer_del(d->timer);
+    qrnic_interrupts_cleanup(d);
+    pcie_aer_exit(pci);
+    pcie_cap_exit(pci);
+}
+
+static void device_finalize(Object *obj)
+{
+    QrnicDevice *d = QRNIC(obj);
+
+    qrnic_engine_free(d->engine);
+    timer_free(d->timer);
+    g_free(d->name);
+}
+
+/*
+ * Type
+ */
+
+static void counters_get(Object *obj, Visitor *v, const char *name,
+                         void *opaque, Error **errp)
+{
+#define NAME(counter, group) #counter,
+    static const char *const names[] = { QRNIC_COUNTER_LIST(NAME) };
+#undef NAME
+    QrnicDevice *d = QRNIC(obj);
+
+    if (!visit_start_struct(v, name, NULL, 0, errp)) {
+        return;
+    }
+    for (unsigned i = 0; i < QRNIC_NUM_COUNTERS; i++) {
+        uint64_t value = d->engine ? qrnic_counters(d->engine)[i] : 0;
+
+        if (!visit_type_uint64(v, names[i], &value, errp)) {
+            break;
+        }
+    }
+    visit_end_struct(v, NULL);
+}
+
+static const Property device_properties[] = {
+    DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
+    DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors, 8),
+    DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 1024),
+    DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
+                       256),
+    DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),
+    DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
+    DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),
+    DEFINE_PROP_UINT32("max-pd", QrnicDevice, config.max_pd, 4096),
+    DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 128),
+    DEFINE_PROP_UINT32("max-sge", QrnicDevice, config.max_sge, QRNIC_MAX_SGE),
+    DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
+                       QRNIC_MAX_INLINE),
+    DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
+    DEFINE_PROP_BOOL("cap-atomic", QrnicDevice, cap_atomic, true),
+    DEFINE_PROP_BOOL("cap-direct-wqe", QrnicDevice, cap_direct_wqe, true),
+    DEFINE_PROP_BOOL("cap-inline-send", QrnicDevice, cap_inline_send, true),
+    DEFINE_PROP_BOOL("cap-timestamp", QrnicDevice, cap_timestamp, true),
+    DEFINE_PROP_BOOL("cap-eth-csum", QrnicDevice, cap_eth_csum, true),
+    DEFINE_PROP_BOOL("cap-eth-vlan", QrnicDevice, cap_eth_vlan, true),
+};
+
+static const VMStateDescription device_vmstate = {
+    .name = TYPE_QRNIC,
+    .unmigratable = 1,
+};
+
+static void device_class_init(ObjectClass *klass, QrnicClassData *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(klass);
+    PCIDeviceClass *k = PCI_DEVICE_CLASS(klass);
+    ResettableClass *rc = RESETTABLE_CLASS(klass);
+
+    k->realize = device_realize;
+    k->exit = device_exit;
+    k->config_write = config_write;
+    k->vendor_id = QRNIC_PCI_VENDOR_ID;
+    k->device_id = QRNIC_PCI_DEVICE_ID;
+    k->revision = QRNIC_PCI_REVISION;
+    k->class_id = QRNIC_PCI_CLASS >> 8;
+    rc->phases.hold = device_reset_hold;
+    dc->desc = "RoCEv2 RDMA adapter that exists only in QEMU";
+    dc->vmsd = &device_vmstate;
+    device_class_set_props(dc, device_properties);
+    set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
+
+    object_class_property_add(klass, "counters", "struct", counters_get, NULL,
+                              NULL, NULL);
+    object_class_property_set_description(klass, "counters",
+        "All counters, as in the chapter Counters of the manual");
+}
+
+static const TypeInfo device_info = {
+    .name = TYPE_QRNIC,
+    .parent = TYPE_PCI_DEVICE,
+    .instance_size = sizeof(QrnicDevice),
+    .instance_finalize = device_finalize,
+    .class_init = device_class_init,
+    .interfaces = (QrnicInterfaceInfo[]) {
+        { INTERFACE_PCIE_DEVICE },
+        { }
+    },
+};
+
+static void device_register(void)
+{
+    type_register_static(&device_info);
+}
+
+type_init(device_register)
