@@ -64,53 +64,26 @@ static size_t ethernet_header(const uint8_t *frame, size_t len, uint16_t *type,
     return QRNIC_ETH_LEN + QRNIC_VLAN_LEN;
 }
 
-bool qrnic_frame_is_roce(const uint8_t *frame, size_t len, uint8_t dgid[16],
-                         int *vlan)
-{
-    uint16_t type;
-    size_t at = ethernet_header(frame, len, &type, vlan);
-    const uint8_t *ip = frame + at;
-    size_t ip_len;
-
-    if (!at) {
-        return false;
-    }
-    if (type == ETHERTYPE_IPV4 && len >= at + QRNIC_IPV4_LEN) {
-        ip_len = (ip[0] & 0xf) * 4;
-        if (ip[0] >> 4 != 4 || ip_len < QRNIC_IPV4_LEN ||
-            ip[9] != IPPROTO_OF_UDP || lduw_be_p(ip + 6) & IPV4_FRAGMENT) {
-            return false;
-        }
-        memcpy(dgid, ipv4_prefix, 12);
-        memcpy(dgid + 12, ip + 16, 4);
-    } else if (type == ETHERTYPE_IPV6 && len >= at + QRNIC_IPV6_LEN) {
-        ip_len = QRNIC_IPV6_LEN;
-        if (ip[0] >> 4 != 6 || ip[6] != IPPROTO_OF_UDP) {
-            return false;
-        }
-        memcpy(dgid, ip + 24, 16);
-    } else {
-        return false;
-    }
-    return len >= at + ip_len + QRNIC_UDP_LEN &&
-           lduw_be_p(ip + ip_len + 2) == QRNIC_ROCE_UDP_PORT;
-}
-
 /* IP and UDP. Length of the UDP payload, or 0 if something does not fit. */
 static size_t parse_ip(QrnicPacket *p, size_t len)
 {
     const uint8_t *ip = p->ip;
     size_t ip_len, total;
 
+    ip_len = p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
+    if (len < ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN + QRNIC_ICRC_LEN) {
+        return 0;
+    }
     if (p->ipv6) {
-        ip_len = QRNIC_IPV6_LEN;
+        if (ip[0] >> 4 != 6 || ip[6] != IPPROTO_OF_UDP) {
+            return 0;
+        }
         total = ip_len + lduw_be_p(ip + 4);
         p->traffic_class = ip[0] << 4 | ip[1] >> 4;
         p->hop_limit = ip[7];
         memcpy(p->sgid, ip + 8, 16);
         memcpy(p->dgid, ip + 24, 16);
     } else {
-        ip_len = QRNIC_IPV4_LEN;
         total = lduw_be_p(ip + 2);
         p->traffic_class = ip[1];
         p->hop_limit = ip[8];
@@ -119,7 +92,8 @@ static size_t parse_ip(QrnicPacket *p, size_t len)
         memcpy(p->dgid, ipv4_prefix, 12);
         memcpy(p->dgid + 12, ip + 16, 4);
         /* RoCEv2 has no IPv4 options (A17.3.1.2). */
-        if ((ip[0] & 0xf) * 4 != QRNIC_IPV4_LEN ||
+        if (ip[0] != 0x45 || ip[9] != IPPROTO_OF_UDP ||
+            lduw_be_p(ip + 6) & IPV4_FRAGMENT ||
             ipv4_fold(ipv4_sum(ip)) != 0xffff) {
             return 0;
         }
@@ -175,12 +149,15 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
 
 QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
 {
-    uint16_t type;
+    uint16_t type = 0;
     size_t at = ethernet_header(frame, len, &type, &p->vlan);
     size_t udp_payload, icrc_at;
     const uint8_t *bth;
     unsigned pad;
 
+    if (!at || (type != ETHERTYPE_IPV4 && type != ETHERTYPE_IPV6)) {
+        return QRNIC_PARSE_MALFORMED;
+    }
     p->dmac = frame;
     p->smac = frame + 6;
     p->ip = frame + at;

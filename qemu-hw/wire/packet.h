@@ -64,13 +64,7 @@ typedef enum QrnicParse {
     QRNIC_PARSE_OPCODE,         /* not defined here; t has the BTH */
 } QrnicParse;
 
-/*
- * True if the frame is IP, not a fragment, with UDP destination port 4791,
- * whatever is behind that. Then dgid and vlan say to whom it goes.
- */
-bool qrnic_frame_is_roce(const uint8_t *frame, size_t len, uint8_t dgid[16],
-                         int *vlan);
-/* Parses and checks a frame of which qrnic_frame_is_roce() is true. */
+/* Parses and checks a frame that goes to UDP port 4791. */
 QrnicParse qrnic_packet_parse(QrnicPacket *out, const uint8_t *frame,
                               size_t len);
 

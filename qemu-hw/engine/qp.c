@@ -1,0 +1,271 @@
+/*
+ * qrnic engine: queue pairs: create, destroy, completions, flush
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/host-utils.h"
+#include "trace.h"
+#include "engine/transport.h"
+
+#define SQ_MIN_LOG_SIZE 3
+
+const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_RC ? &qrnic_rc_ops : &qrnic_raw_packet_ops;
+}
+
+/* Sizes and places of the rings; objects that must exist. */
+static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    if (in->type == QRNIC_QPT_RC) {
+        if (!(e->config.capabilities & QRNIC_CAP_RC)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+        }
+    } else if (in->type != QRNIC_QPT_RAW_PACKET) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_TYPE_OFFSET);
+    }
+    if (in->sq_log_size < SQ_MIN_LOG_SIZE ||
+        in->sq_log_size > ctz32(QRNIC_MAX_QP_WQEBB)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET);
+    }
+    if (in->rq_log_size > ctz32(QRNIC_MAX_QP_RECV)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET);
+    }
+    if (in->rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET);
+    }
+    if (in->sq_record % QRNIC_RECORD_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_RECORD_OFFSET);
+    }
+    if (in->rq_record % QRNIC_RECORD_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_RECORD_OFFSET);
+    }
+    if (!qrnic_table_get(&e->pds, in->pd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_PD_OFFSET);
+    }
+    if (!qrnic_table_get(&e->cqs, in->send_cq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SEND_CQ_OFFSET);
+    }
+    if (!qrnic_table_get(&e->cqs, in->recv_cq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_RECV_CQ_OFFSET);
+    }
+    if (!qrnic_table_get(&e->db_pages, in->db_page)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_DB_PAGE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
+{
+    QrnicDbPage *page = qrnic_table_get(&e->db_pages, qp->db_page);
+
+    qp->pd->users += n;
+    qp->send_cq->users += n;
+    qp->recv_cq->users += n;
+    page->users += n;
+}
+
+QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    QrnicResult result = create_check(e, in);
+    QrnicQp *qp;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    qp = g_new0(QrnicQp, 1);
+    if (!qrnic_ring_init(e, &qp->sq.ring, &in->sq,
+                         (uint64_t)QRNIC_WQEBB_SIZE << in->sq_log_size,
+                         QRNIC_QP_CTX_SQ_OFFSET, &result) ||
+        !qrnic_ring_init(e, &qp->rq.ring, &in->rq, (uint64_t)QRNIC_WQEBB_SIZE <<
+                         (in->rq_log_size + in->rq_log_stride),
+                         QRNIC_QP_CTX_RQ_OFFSET, &result)) {
+        g_free(qp);
+        return result;
+    }
+    qp->type = in->type;
+    qp->state = QRNIC_QPS_RESET;
+    qp->ctx = *in;
+    qp->pd = qrnic_table_get(&e->pds, in->pd);
+    qp->send_cq = qrnic_table_get(&e->cqs, in->send_cq);
+    qp->recv_cq = qrnic_table_get(&e->cqs, in->recv_cq);
+    qp->db_page = in->db_page;
+    qp->sq.record = in->sq_record;
+    qp->sq.log_size = in->sq_log_size;
+    qp->rq.record = in->rq_record;
+    qp->rq.log_size = in->rq_log_size;
+    qp->rq.log_stride = in->rq_log_stride;
+    qp->deadline = QRNIC_DEADLINE_NEVER;
+    if (qp->type == QRNIC_QPT_RC) {
+        qrnic_rc_init(e, qp);
+    }
+    /* Findable from here on. */
+    if (!qrnic_table_insert(&e->qps, qp, &qp->number)) {
+        qrnic_qp_free(e, qp);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    users_add(e, qp, 1);
+    trace_qrnic_qp_create(e->config.name, qp->number, in->type, in->pd,
+                          in->send_cq, in->recv_cq, in->sq_log_size,
+                          in->rq_log_size);
+    return qrnic_ok(qp->number);
+}
+
+void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_unschedule(e, qp);
+    qrnic_timer_cancel(e, qp);
+    qrnic_rc_cleanup(e, qp);
+    g_free(qp);
+}
+
+QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
+{
+    QrnicQp *qp = qrnic_table_get(&e->qps, qpn);
+
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    trace_qrnic_qp_destroy(e->config.name, qpn);
+    if (qp->type == QRNIC_QPT_RAW_PACKET) {
+        qrnic_ethernet_qp_changed(e, qp, true);
+    }
+    qrnic_table_remove(&e->qps, qpn);
+    users_add(e, qp, -1);
+    qrnic_qp_free(e, qp);
+    return qrnic_ok(0);
+}
+
+/*
+ * Completions
+ */
+
+static void complete(QrnicEngine *e, QrnicQp *qp, QrnicCq *cq, QrnicCqe *cqe)
+{
+    trace_qrnic_complete(e->config.name, qp->number, cq->number, cqe->index,
+                         qrnic_wc_status_name(cqe->status), cqe->opcode,
+                         cqe->byte_len);
+    if (!qrnic_cq_push(e, cq, cqe)) {
+        qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+    }
+}
+
+static uint8_t cqe_opcode(uint8_t wqe_opcode)
+{
+    switch (wqe_opcode) {
+    case QRNIC_WQE_SEND_IMM:
+        return QRNIC_CQE_SEND;
+    case QRNIC_WQE_RDMA_WRITE_IMM:
+        return QRNIC_CQE_RDMA_WRITE;
+    default:
+        return wqe_opcode;      /* the others have the same numbers */
+    }
+}
+
+void qrnic_complete_sq(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                       uint32_t wqebbs, uint8_t opcode, uint8_t flags,
+                       uint8_t status, uint8_t syndrome, uint32_t byte_len)
+{
+    QrnicCqe cqe = {
+        .index = index,
+        .qpn = qp->number,
+        .byte_len = byte_len,
+        .status = status,
+        .syndrome = syndrome,
+        .opcode = cqe_opcode(opcode),
+    };
+
+    qp->sq.completed = index + wqebbs;
+    if (flags & QRNIC_WQEF_SIGNALED || status != QRNIC_WC_SUCCESS) {
+        complete(e, qp, qp->send_cq, &cqe);
+    }
+}
+
+void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                         uint8_t status, uint8_t syndrome, uint32_t byte_len)
+{
+    qrnic_complete_sq(e, qp, wqe->index, wqe->wqebbs, wqe->opcode, wqe->flags,
+                      status, syndrome, byte_len);
+}
+
+void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe)
+{
+    complete(e, qp, qp->recv_cq, cqe);
+}
+
+/*
+ * State ERR
+ */
+
+void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
+                    uint8_t subtype)
+{
+    if (qp->state == QRNIC_QPS_ERR) {
+        return;
+    }
+    trace_qrnic_qp_error(e->config.name, qp->number,
+                         qrnic_qp_state_name(qp->state), event, subtype);
+    qp->state = QRNIC_QPS_ERR;
+    qp->sq_draining = false;
+    qrnic_timer_cancel(e, qp);
+    if (event) {
+        qrnic_event_async(e, event, subtype, qp->number, 0);
+    }
+    if (qp->type == QRNIC_QPT_RAW_PACKET) {
+        qrnic_ethernet_qp_changed(e, qp, false);
+    }
+    qrnic_schedule(e, qp);
+}
+
+static bool flush_sq_one(QrnicEngine *e, QrnicQp *qp)
+{
+    uint8_t status, syndrome;
+    QrnicSendWqe wqe;
+
+    /* What the WQE says does not matter any more. */
+    if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
+        return false;
+    }
+    qrnic_complete_send(e, qp, &wqe, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE, 0);
+    return true;
+}
+
+static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
+{
+    uint8_t status, syndrome;
+    QrnicRecvWqe wqe;
+    QrnicCqe cqe;
+
+    if (qrnic_rq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
+        return false;
+    }
+    cqe = (QrnicCqe) {
+        .index = wqe.index,
+        .qpn = qp->number,
+        .status = QRNIC_WC_WR_FLUSH_ERR,
+        .opcode = QRNIC_CQE_RECV,
+    };
+    qrnic_complete_recv(e, qp, &cqe);
+    return true;
+}
+
+bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    bool rc = qp->type == QRNIC_QPT_RC;
+
+    /* First what was under way, then what was only posted. */
+    while (budget--) {
+        if (!(rc && qrnic_requester_flush_one(e, qp)) &&
+            !flush_sq_one(e, qp) &&
+            !(rc && qrnic_responder_flush_one(e, qp)) &&
+            !flush_rq_one(e, qp)) {
+            return false;
+        }
+    }
+    return true;
+}

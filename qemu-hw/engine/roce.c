@@ -1,0 +1,101 @@
+/*
+ * qrnic engine: RoCEv2 packets from the wire to their queue pair
+ *
+ * InfiniBand specification, 9.6 (packet validation), and annex A17.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport.h"
+
+static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,
+                 uint32_t qpn, uint32_t psn)
+{
+    qrnic_add(e, why, 1);
+    trace_qrnic_roce_drop(e->config.name, qpn, psn, reason);
+}
+
+static bool qp_receives(const QrnicQp *qp, bool response)
+{
+    switch (qp->state) {
+    case QRNIC_QPS_RTR:
+        return !response;
+    case QRNIC_QPS_RTS:
+    case QRNIC_QPS_SQD:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
+                        bool loopback)
+{
+    QrnicPacket p;
+    QrnicQp *qp;
+    bool response;
+
+    switch (qrnic_packet_parse(&p, frame, len)) {
+    case QRNIC_PARSE_MALFORMED:
+        drop(e, QRNIC_COUNTER_RX_DROP_MALFORMED, "malformed", 0, 0);
+        return;
+    case QRNIC_PARSE_ICRC:
+        drop(e, QRNIC_COUNTER_RX_DROP_ICRC, "icrc", 0, 0);
+        return;
+    case QRNIC_PARSE_OPCODE:
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "opcode", p.t.dest_qpn, p.t.psn);
+        return;
+    case QRNIC_PARSE_OK:
+        break;
+    }
+    trace_qrnic_roce_rx(e->config.name, p.t.dest_qpn, p.t.psn, p.info->name,
+                        p.payload_len, p.t.ack_req, loopback);
+
+    qp = qrnic_table_get(&e->qps, p.t.dest_qpn);
+    if (!qp) {
+        drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
+        return;
+    }
+    /* Raw packet queue pairs have no transport opcodes. */
+    if (qp->type != QRNIC_QPT_RC) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p.t.dest_qpn,
+             p.t.psn);
+        return;
+    }
+    response = p.info->flags & QRNIC_OPF_RESPONSE;
+    if (!qp_receives(qp, response)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p.t.dest_qpn,
+             p.t.psn);
+        return;
+    }
+    /* The top bit tells full from limited membership (10.9.3). */
+    if ((p.t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff) {
+        drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
+        return;
+    }
+    if (!qrnic_path_matches(&qp->path, &p)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
+             p.t.psn);
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p.frame_len);
+    if (response) {
+        qrnic_requester_receive(e, qp, &p);
+    } else {
+        qrnic_responder_receive(e, qp, &p);
+    }
+}
+
+void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                       uint8_t *payload, uint32_t payload_len)
+{
+    size_t len = qrnic_packet_finish(&qp->path, e->frame, payload, payload_len);
+
+    trace_qrnic_roce_tx(e->config.name, qp->number, t->psn,
+                        qrnic_opcode_info(t->opcode)->name, payload_len,
+                        t->ack_req);
+    qrnic_frame_send(e, e->frame, len, true);
+}

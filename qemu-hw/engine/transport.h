@@ -1,0 +1,148 @@
+/*
+ * qrnic engine: state of the two halves of a reliable connection
+ *
+ * InfiniBand specification, chapter 9.7.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_TRANSPORT_H
+#define QRNIC_ENGINE_TRANSPORT_H
+
+#include "engine/internal.h"
+#include "engine/reliability.h"
+
+/* Messages under way; a power of two. */
+#define QRNIC_PENDING           256u
+/* PSNs sent and not acknowledged, reads aside. */
+#define QRNIC_WINDOW            256u
+/* Within a message every such packet asks for an acknowledgement. */
+#define QRNIC_ACK_INTERVAL      64u
+
+/* A message of the send queue from when it is taken to when it is complete. */
+typedef struct QrnicPending {
+    uint32_t index, wqebbs;
+    uint8_t opcode, flags;
+    uint8_t status, syndrome;   /* status: it failed here, complete it so */
+    uint32_t first_psn;
+    uint32_t packets;           /* PSNs that it takes */
+    uint32_t length;
+    uint32_t ssn;               /* send sequence number */
+    /* Running numbers, this message included (9.7.7.2 credits; fences). */
+    uint32_t receives;          /* messages that take a receive WQE */
+    uint32_t rd_number;         /* reads and atomics */
+} QrnicPending;
+
+/* What a read or atomic needs until its response has come. */
+typedef struct QrnicInitiated {
+    uint64_t va, swap_add, compare;
+    uint32_t rkey;
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+} QrnicInitiated;
+
+struct QrnicRequester {
+    QrnicPending ring[QRNIC_PENDING];
+    uint32_t tail, head;        /* oldest incomplete; next free */
+    uint32_t cursor;            /* message to send from */
+    uint32_t cursor_psn;        /* next PSN to send */
+    uint32_t next_psn;          /* first PSN that no message has */
+    uint32_t sent_psn;          /* one above the highest PSN ever sent */
+    uint32_t una;               /* lowest PSN not acknowledged */
+
+    QrnicSendWqe wqe;           /* the one at the cursor, if it is loaded */
+    bool wqe_loaded;
+    uint32_t wqe_message;       /* its number in the ring */
+
+    QrnicInitiated *initiated;  /* one more than max_rd_atomic */
+    uint32_t initiated_count;
+    uint32_t rd_taken, rd_done; /* running numbers */
+
+    uint32_t ssn, ssn_done;
+    uint32_t receives_taken, receives_done;
+    bool credit_limited;
+    uint32_t receives_limit;    /* last receive-consuming message allowed */
+    bool probing;               /* sent without credit, answer awaited */
+    uint32_t probe_psn;
+
+    bool stopped;               /* no further WQE is taken: a local error */
+    bool stalled;               /* an answer must come before sending */
+    bool recovering;            /* an implied NAK has been acted upon */
+    bool rnr_wait;
+    uint8_t retries, rnr_retries;       /* left */
+    int64_t deadline;           /* of retransmission or RNR wait */
+};
+
+/* A read or atomic kept for repetition (9.7.5.1.2). */
+typedef struct QrnicReplay {
+    bool valid, atomic;
+    bool pending;               /* responses are still to be sent */
+    bool repeated;              /* they have been sent once before */
+    uint32_t first_psn, last_psn;
+    uint32_t next_psn;          /* of the next response */
+    uint32_t start_psn;         /* of the request answered now */
+    uint64_t va;
+    uint32_t rkey, length;
+    uint64_t original;
+} QrnicReplay;
+
+struct QrnicResponder {
+    uint32_t epsn;              /* PSN expected */
+    uint32_t msn;
+    enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
+    bool recv_valid;            /* recv is taken and not completed */
+    QrnicRecvWqe recv;
+    uint64_t va;
+    uint32_t rkey, dma_len;
+    uint64_t received;          /* bytes of the message so far */
+
+    bool ack_owed;
+    uint32_t ack_psn;
+    bool nak_owed;
+    uint8_t nak;                /* syndrome */
+    bool gap;                   /* NAKed, and the packet has not come yet */
+    bool dead;                  /* fatal NAK owed: nothing is taken now */
+    uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
+    bool low_credit;            /* advertised none: tell when there is more */
+
+    QrnicReplay *replay;
+    uint32_t replay_count;
+    uint32_t replay_next;       /* entry for the next read or atomic */
+    uint32_t replay_pending;
+};
+
+/* Each does at most one packet; false: nothing to do or it must wait. */
+bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
+
+/* The requester's messages under way as flushed; false: none is left. */
+bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_requester_idle(const QrnicQp *qp);
+uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
+void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
+
+/* Completes with flush status the receive WQE of a message cut short. */
+bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
+uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
+void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
+/* The receive queue has more; in ERR: to flush. */
+void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
+
+static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
+{
+    return 128u << qp->attr.path_mtu;
+}
+
+/* Sends what qrnic_packet_begin() began in the staging frame. */
+void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                       uint8_t *payload, uint32_t payload_len);
+
+/* SQD, and nothing under way any more: tell. */
+void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
+
+/* Completes a WQE of the SQ that is known only by what was kept of it. */
+void qrnic_complete_sq(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                       uint32_t wqebbs, uint8_t opcode, uint8_t flags,
+                       uint8_t status, uint8_t syndrome, uint32_t byte_len);
+
+#endif
