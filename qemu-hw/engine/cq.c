@@ -72,7 +72,12 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
         return;
     }
     cq->arm_sequence = record.sequence;
-    cq->arm = record.solicited ? QRNIC_CQ_ARMED_SOLICITED : QRNIC_CQ_ARMED;
+    /* Any includes solicited, so it stays (11.4.2.2). */
+    if (!record.solicited) {
+        cq->arm = QRNIC_CQ_ARMED;
+    } else if (cq->arm == QRNIC_CQ_IDLE) {
+        cq->arm = QRNIC_CQ_ARMED_SOLICITED;
+    }
     /*
      * CQEs that software had not consumed when it asked: it may have seen
      * the queue empty before they came, so they count as new.

@@ -99,6 +99,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
     if (!gather(e, qp, wqe, frame, status, syndrome)) {
         return false;
     }
+    *syndrome = QRNIC_SYN_WQE_LENGTH;
     if (len > e->port.mtu + ETH_HEADER && !has_tag(frame, len)) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                           "WQE at index %" PRIu32 ": a frame of %zu bytes",
