@@ -13,12 +13,14 @@ static const struct {
 	const char *name;
 	int error;
 } qrnic_cmd_statuses[] = {
-#define QRNIC_STATUS(status, value) [QRNIC_ST_##status] = { #status, -(value) },
+#define QRNIC_STATUS(status, value) \
+	[QRNIC_ST_##status] = { #status, -(value) },
 	QRNIC_CMD_STATUS_LIST(QRNIC_STATUS)
 #undef QRNIC_STATUS
 };
 
-#define QRNIC_OPCODE_NAME(opcode) [QRNIC_CMD_##opcode] = #opcode
+#define QRNIC_OPCODE_NAME(opcode) \
+	[QRNIC_CMD_##opcode] = #opcode
 static const char *const qrnic_cmd_names[] = {
 	QRNIC_OPCODE_NAME(NOP),
 	QRNIC_OPCODE_NAME(QUERY_DEVICE),

@@ -53,7 +53,7 @@ int qrnic_cmd_nop(struct qrnic_dev *dev)
 {
 	return qrnic_cmd_set(dev, QRNIC_CMD_NOP, 0, NULL, 0);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_nop);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_nop);
 
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 {
@@ -90,7 +90,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	};
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_device);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_device);
 
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 {
@@ -115,7 +115,7 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 	memcpy(port->mac, attr.mac, ETH_ALEN);
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_port);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_port);
 
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 {
@@ -126,7 +126,7 @@ int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 
 	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_PORT, 0, &ctx, sizeof(ctx));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_modify_port);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_port);
 
 int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values)
 {
@@ -141,32 +141,32 @@ int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values)
 		values[i] = le64_to_cpu(raw[i]);
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_counters);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);
 
 int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page)
 {
 	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_DB_PAGE, NULL, 0, page);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_alloc_db_page);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_db_page);
 
 int qrnic_cmd_free_db_page(struct qrnic_dev *dev, u32 page)
 {
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_DB_PAGE,
 				      page);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_free_db_page);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_db_page);
 
 int qrnic_cmd_alloc_pd(struct qrnic_dev *dev, u32 *pdn)
 {
 	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_PD, NULL, 0, pdn);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_alloc_pd);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_pd);
 
 int qrnic_cmd_free_pd(struct qrnic_dev *dev, u32 pdn)
 {
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_PD, pdn);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_free_pd);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_pd);
 
 int qrnic_cmd_create_eq(struct qrnic_dev *dev, const struct qrnic_eq_ctx *ctx,
 			u32 *eqn)
@@ -184,7 +184,7 @@ int qrnic_cmd_query_eq(struct qrnic_dev *dev, u32 eqn, struct qrnic_eq_ctx *ctx)
 {
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_EQ, eqn, ctx, sizeof(*ctx));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_eq);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_eq);
 
 int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
 			u32 *cqn)
@@ -202,7 +202,7 @@ int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx)
 {
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_CQ, cqn, ctx, sizeof(*ctx));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_cq);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_cq);
 
 int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
 			  u32 *index)
@@ -210,62 +210,62 @@ int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ct
 	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_MKEY, ctx, sizeof(*ctx),
 				index);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_create_mkey);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_mkey);
 
 int qrnic_cmd_destroy_mkey(struct qrnic_dev *dev, u32 index)
 {
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_MKEY,
 				      index);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_destroy_mkey);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_mkey);
 
 int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
 			 struct qrnic_mkey_ctx *ctx)
 {
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_MKEY, index, ctx, sizeof(*ctx));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_mkey);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_mkey);
 
 int qrnic_cmd_create_qp(struct qrnic_dev *dev, const struct qrnic_qp_ctx *ctx,
 			u32 *qpn)
 {
 	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_QP, ctx, sizeof(*ctx), qpn);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_create_qp);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_qp);
 
 int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
 			const struct qrnic_qp_attr *attr)
 {
 	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_QP, qpn, attr, sizeof(*attr));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_modify_qp);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_qp);
 
 int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr)
 {
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_QP, qpn, attr, sizeof(*attr));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_qp);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_qp);
 
 int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn)
 {
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_QP,
 				      qpn);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_destroy_qp);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_qp);
 
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry)
 {
 	return qrnic_cmd_set(dev, QRNIC_CMD_SET_GID, index, entry, sizeof(*entry));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_set_gid);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_set_gid);
 
 int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index)
 {
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_CLEAR_GID,
 				      index);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_clear_gid);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_clear_gid);
 
 int qrnic_cmd_query_gid(struct qrnic_dev *dev, u32 index,
 			struct qrnic_gid_entry *entry)
@@ -273,7 +273,7 @@ int qrnic_cmd_query_gid(struct qrnic_dev *dev, u32 index,
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_GID, index, entry,
 			       sizeof(*entry));
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cmd_query_gid);
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_gid);
 
 int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
 			    const struct qrnic_rx_filter *filter)

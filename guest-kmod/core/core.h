@@ -23,7 +23,7 @@
  * out finds memory that nobody else got meanwhile.
  */
 #define QRNIC_CMD_LOG_ENTRIES 5
-#define QRNIC_CMD_ENTRIES (1u << QRNIC_CMD_LOG_ENTRIES)
+#define QRNIC_CMD_ENTRIES BIT(QRNIC_CMD_LOG_ENTRIES)
 #define QRNIC_CMD_MAILBOX 1024u
 
 struct qrnic_cmd_slot {

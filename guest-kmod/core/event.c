@@ -206,7 +206,7 @@ unsigned int qrnic_num_vectors(struct qrnic_dev *dev)
 {
 	return to_qrnic_core(dev)->num_eqs - 1;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_num_vectors);
+EXPORT_SYMBOL_QRNIC(qrnic_num_vectors);
 
 int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 		    struct qrnic_cq_ctx *ctx)
@@ -225,7 +225,7 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 		qrnic_cmd_destroy_cq(dev, cq->cqn);
 	return err;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cq_create);
+EXPORT_SYMBOL_QRNIC(qrnic_cq_create);
 
 int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 {
@@ -244,7 +244,7 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 	flush_work(&core->event_work);
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_cq_destroy);
+EXPORT_SYMBOL_QRNIC(qrnic_cq_destroy);
 
 int qrnic_port_update(struct qrnic_core *core)
 {
@@ -268,7 +268,7 @@ void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port)
 	*port = core->port;
 	spin_unlock_bh(&core->port_lock);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_port_cached);
+EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 
 static void qrnic_port_event(struct qrnic_core *core)
 {
@@ -367,7 +367,7 @@ int qrnic_register_event_handler(struct qrnic_dev *dev,
 	mutex_unlock(&core->handler_lock);
 	return err;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_register_event_handler);
+EXPORT_SYMBOL_QRNIC(qrnic_register_event_handler);
 
 void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 {
@@ -378,7 +378,7 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 	core->handler_context = NULL;
 	mutex_unlock(&core->handler_lock);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_unregister_event_handler);
+EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
 
 void qrnic_flush_events(struct qrnic_dev *dev)
 {
@@ -387,7 +387,7 @@ void qrnic_flush_events(struct qrnic_dev *dev)
 	synchronize_irq(core->eqs[0].irq);
 	flush_work(&core->event_work);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_flush_events);
+EXPORT_SYMBOL_QRNIC(qrnic_flush_events);
 
 void qrnic_handler_fatal(struct qrnic_core *core)
 {

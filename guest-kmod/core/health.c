@@ -20,7 +20,7 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 {
 	return !test_bit(QRNIC_STATE_FATAL, &to_qrnic_core(dev)->state);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_healthy);
+EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
 static void qrnic_report_cause(struct qrnic_core *core, const char *why)
 {
@@ -68,7 +68,7 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 	}
 	spin_unlock_irqrestore(&core->fatal_lock, flags);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_report_fatal);
+EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
 static void qrnic_recovery_work(struct work_struct *work)
 {

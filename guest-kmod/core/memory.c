@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-#define QRNIC_PAGE_LIST_BYTES (1u << QRNIC_PAGE_LIST_SHIFT)
+#define QRNIC_PAGE_LIST_BYTES BIT(QRNIC_PAGE_LIST_SHIFT)
 #define QRNIC_PAGES_LEVEL_2 ((u64)QRNIC_PAGE_LIST_ENTRIES * \
 			     QRNIC_PAGE_LIST_ENTRIES)
 #define QRNIC_PAGES_LEVEL_3 (QRNIC_PAGES_LEVEL_2 * QRNIC_PAGE_LIST_ENTRIES)
@@ -85,7 +85,7 @@ int qrnic_table_alloc(struct qrnic_dev *dev, struct qrnic_table *table, u64 page
 	table->hw.offset = cpu_to_le32(offset);
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_table_alloc);
+EXPORT_SYMBOL_QRNIC(qrnic_table_alloc);
 
 void qrnic_table_add(struct qrnic_table *table, dma_addr_t address)
 {
@@ -101,7 +101,7 @@ void qrnic_table_add(struct qrnic_table *table, dma_addr_t address)
 	table->lists[n / QRNIC_PAGE_LIST_ENTRIES]
 		.entries[n % QRNIC_PAGE_LIST_ENTRIES] = cpu_to_le64(address);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_table_add);
+EXPORT_SYMBOL_QRNIC(qrnic_table_add);
 
 void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 {
@@ -114,7 +114,7 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 	table->lists = NULL;
 	table->num_lists = 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_table_free);
+EXPORT_SYMBOL_QRNIC(qrnic_table_free);
 
 int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes)
 {
@@ -129,7 +129,7 @@ int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t byte
 	ring->hw.shape = qrnic_shape(0, 0);
 	return 0;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_ring_alloc);
+EXPORT_SYMBOL_QRNIC(qrnic_ring_alloc);
 
 void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 {
@@ -138,17 +138,17 @@ void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 				  ring->dma);
 	ring->buf = NULL;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_ring_free);
+EXPORT_SYMBOL_QRNIC(qrnic_ring_free);
 
 void *qrnic_record_alloc(struct qrnic_dev *dev, dma_addr_t *dma)
 {
 	return dma_pool_zalloc(to_qrnic_core(dev)->records, GFP_KERNEL, dma);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_record_alloc);
+EXPORT_SYMBOL_QRNIC(qrnic_record_alloc);
 
 void qrnic_record_free(struct qrnic_dev *dev, void *record, dma_addr_t dma)
 {
 	if (record)
 		dma_pool_free(to_qrnic_core(dev)->records, record, dma);
 }
-QRNIC_EXPORT_SYMBOL(qrnic_record_free);
+EXPORT_SYMBOL_QRNIC(qrnic_record_free);

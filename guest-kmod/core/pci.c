@@ -23,7 +23,7 @@ u64 qrnic_clock_ns(struct qrnic_dev *dev)
 	spin_unlock_irqrestore(&core->clock_lock, flags);
 	return time;
 }
-QRNIC_EXPORT_SYMBOL(qrnic_clock_ns);
+EXPORT_SYMBOL_QRNIC(qrnic_clock_ns);
 
 static void qrnic_auxdev_release(struct device *device)
 {

@@ -118,7 +118,6 @@ bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn,
 			enum qrnic_event type);
 
 /* netdev.c; under RTNL */
-void qrnic_eth_carrier(struct qrnic_eth *eth);
 int qrnic_eth_reopen(struct qrnic_eth *eth);
 
 /* queues.c; under RTNL */
@@ -126,7 +125,7 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
 const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq);
 void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq);
-bool qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
+void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
 
 /* filter.c: which frames are received */
 void qrnic_eth_filter_init(struct qrnic_eth *eth);

@@ -97,7 +97,7 @@ static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
 	"queue_resets",
 	"tx_blocks_in_use",
 	"rx_buffers_posted",
-#define QRNIC_COUNTER_STRING(name, group) #name,
+#define QRNIC_COUNTER_STRING(name, ...) { #name },
 	QRNIC_COUNTER_LIST(QRNIC_COUNTER_STRING)
 #undef QRNIC_COUNTER_STRING
 };

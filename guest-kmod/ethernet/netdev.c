@@ -4,14 +4,56 @@
  */
 #include "ethernet/ethernet.h"
 
+static void qrnic_eth_carrier(struct qrnic_eth *eth)
+{
+	struct qrnic_port port;
+
+	qrnic_port_cached(&eth->core->dev, &port);
+	if (port.state == QRNIC_PORT_ACTIVE)
+		netif_carrier_on(eth->netdev);
+	else
+		netif_carrier_off(eth->netdev);
+}
+
+/* The port is up when the netdev is: what reset says is not what a user said. */
+static int qrnic_eth_port(struct qrnic_eth *eth, bool up)
+{
+	int err;
+
+	err = qrnic_cmd_modify_port(&eth->core->dev, eth->netdev->mtu, up);
+	if (err)
+		return err;
+	return qrnic_port_update(eth->core);
+}
+
 static int qrnic_eth_open(struct net_device *netdev)
 {
-	return qrnic_eth_queues_open(netdev_priv(netdev));
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	int err;
+
+	err = qrnic_eth_queues_open(eth);
+	if (err)
+		return err;
+	err = qrnic_eth_port(eth, true);
+	if (err) {
+		qrnic_eth_queues_close(eth);
+		return err;
+	}
+	netif_start_queue(netdev);
+	qrnic_eth_carrier(eth);
+	return 0;
 }
 
 static int qrnic_eth_stop(struct net_device *netdev)
 {
-	qrnic_eth_queues_close(netdev_priv(netdev));
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (!eth->open)
+		return 0;
+	qrnic_eth_queues_close(eth);
+	/* In the fatal state this fails; after the reset it is done again. */
+	qrnic_eth_port(eth, false);
+	netif_carrier_off(netdev);
 	return 0;
 }
 
@@ -24,9 +66,13 @@ int qrnic_eth_reopen(struct qrnic_eth *eth)
 		return 0;
 	qrnic_eth_queues_close(eth);
 	err = qrnic_eth_queues_open(eth);
-	if (err)
+	if (err) {
 		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
-	return err;
+		netif_carrier_off(eth->netdev);
+		return err;
+	}
+	netif_wake_queue(eth->netdev);
+	return 0;
 }
 
 /* The queue pair went to error, or transmit hangs. */
@@ -73,24 +119,36 @@ static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
 	return 0;
 }
 
+/*
+ * A larger MTU can need other receive buffers. A smaller one makes frames that
+ * are already in the ring too long; the queues begin anew without them.
+ */
 static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	int old = netdev->mtu, err;
+	bool running = eth->open;
+	bool anew = running && (mtu < netdev->mtu ||
+				qrnic_rx_pages(mtu) != eth->rx.pages);
+	int old = netdev->mtu, err, undo;
 
-	err = qrnic_cmd_modify_port(&eth->core->dev, mtu, eth->open);
-	if (err)
-		return err;
+	if (anew)
+		qrnic_eth_queues_close(eth);
 	WRITE_ONCE(netdev->mtu, mtu);
-	qrnic_port_update(eth->core);
-	if (!eth->open || qrnic_rx_pages(mtu) == eth->rx.pages)
-		return 0;
-
-	err = qrnic_eth_reopen(eth);
+	err = qrnic_eth_port(eth, running);
+	if (!err && anew)
+		err = qrnic_eth_queues_open(eth);
 	if (err) {
 		WRITE_ONCE(netdev->mtu, old);
-		qrnic_eth_queues_open(eth);
+		undo = qrnic_eth_port(eth, running);
+		if (!undo && anew)
+			undo = qrnic_eth_queues_open(eth);
+		if (undo) {
+			netif_carrier_off(netdev);
+			return err;
+		}
 	}
+	if (anew)
+		netif_wake_queue(netdev);
 	return err;
 }
 
@@ -147,17 +205,6 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
 };
 
-void qrnic_eth_carrier(struct qrnic_eth *eth)
-{
-	struct qrnic_port port;
-
-	qrnic_port_cached(&eth->core->dev, &port);
-	if (port.state == QRNIC_PORT_ACTIVE)
-		netif_carrier_on(eth->netdev);
-	else
-		netif_carrier_off(eth->netdev);
-}
-
 /*
  * Without RTNL, which a closing netdev holds while it waits for events. A close
  * at the same time is seen by the port: it goes down, and another event comes.
@@ -213,23 +260,13 @@ static void qrnic_eth_memory_close(struct qrnic_eth *eth)
 	qrnic_cmd_free_pd(&eth->core->dev, eth->pdn);
 }
 
-/* The port is up when the netdev is: what reset says is not what a user said. */
-static int qrnic_eth_port_open(struct qrnic_eth *eth)
-{
-	int err;
-
-	err = qrnic_cmd_modify_port(&eth->core->dev, eth->netdev->mtu, false);
-	if (err)
-		return err;
-	return qrnic_port_update(eth->core);
-}
-
 void qrnic_eth_suspend(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	rtnl_lock();
 	netif_device_detach(netdev);
+	netif_carrier_off(netdev);
 	qrnic_eth_queues_close(eth);
 	qrnic_eth_memory_close(eth);
 	rtnl_unlock();
@@ -244,9 +281,10 @@ int qrnic_eth_resume(struct net_device *netdev)
 	err = qrnic_eth_memory_open(eth);
 	if (err)
 		goto unlock;
-	err = qrnic_eth_port_open(eth);
-	if (!err && netif_running(netdev))
-		err = qrnic_eth_queues_open(eth);
+	if (netif_running(netdev))
+		err = qrnic_eth_open(netdev);
+	else
+		err = qrnic_eth_port(eth, false);
 	if (err) {
 		qrnic_eth_memory_close(eth);
 		goto unlock;
@@ -319,7 +357,7 @@ int qrnic_eth_create(struct qrnic_core *core)
 	err = qrnic_eth_memory_open(eth);
 	if (err)
 		goto err_netdev;
-	err = qrnic_eth_port_open(eth);
+	err = qrnic_eth_port(eth, false);
 	if (err)
 		goto err_memory;
 	netif_carrier_off(netdev);

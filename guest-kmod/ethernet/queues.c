@@ -28,17 +28,16 @@ void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq)
 }
 
 /*
- * Asks for an event at the next CQE. True if there is one already: whether it
- * came before the device took the request is not known, so NAPI runs again.
+ * Asks for an event at the next CQE. CQEs beyond the published consumer index
+ * make one at once, so none that came after the last look is missed.
  */
-bool qrnic_eth_cq_arm(struct qrnic_eth_cq *cq)
+void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq)
 {
 	cq->sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
 	WRITE_ONCE(cq->record->arm, cpu_to_le32(cq->sequence));
 	/* writeq() in it orders the record before the doorbell. */
 	qrnic_ring_doorbell(&cq->eth->core->dev, QRNIC_DB_CQ_ARM, cq->cq.cqn,
 			    cq->consumer);
-	return qrnic_eth_cq_next(cq);
 }
 
 static void qrnic_eth_cq_comp(struct qrnic_cq *cq)
@@ -262,9 +261,9 @@ static void qrnic_eth_start(struct qrnic_eth *eth)
 	local_bh_enable();
 }
 
+/* Leaves alone carrier and port: RDMA goes on while queues are made anew. */
 int qrnic_eth_queues_open(struct qrnic_eth *eth)
 {
-	struct qrnic_core *core = eth->core;
 	int err;
 
 	err = qrnic_tx_alloc(eth);
@@ -288,20 +287,12 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 	err = qrnic_rx_fill(eth);
 	if (err)
 		goto err_qp;
+	err = qrnic_eth_filter_set(eth, eth->qpn, eth->vlan_strip);
+	if (err)
+		goto err_qp;
 
 	eth->open = true;
 	qrnic_eth_start(eth);
-	err = qrnic_cmd_modify_port(&core->dev, eth->netdev->mtu, true);
-	if (!err)
-		err = qrnic_eth_filter_set(eth, eth->qpn, eth->vlan_strip);
-	if (!err)
-		err = qrnic_port_update(core);
-	if (err) {
-		qrnic_eth_queues_close(eth);
-		return err;
-	}
-	netif_start_queue(eth->netdev);
-	qrnic_eth_carrier(eth);
 	return 0;
 
 err_qp:
@@ -319,17 +310,12 @@ err_tx:
 
 void qrnic_eth_queues_close(struct qrnic_eth *eth)
 {
-	struct qrnic_core *core = eth->core;
-
 	if (!eth->open)
 		return;
 	eth->open = false;
 	netif_tx_disable(eth->netdev);
-	netif_carrier_off(eth->netdev);
-
-	/* In the fatal state these fail, and there is nothing to take back. */
+	/* In the fatal state this fails, and there is nothing to take back. */
 	qrnic_eth_filter_set(eth, 0, eth->vlan_strip);
-	qrnic_cmd_modify_port(&core->dev, eth->netdev->mtu, false);
 
 	napi_disable(&eth->tx.cq.napi);
 	napi_disable(&eth->rx.cq.napi);

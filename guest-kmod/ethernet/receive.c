@@ -204,9 +204,8 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	if (unlikely(err && rx->producer == rx->consumer))
 		return budget;
 
-	if (done < budget && napi_complete_done(napi, done) &&
-	    qrnic_eth_cq_arm(cq))
-		napi_schedule(napi);
+	if (done < budget && napi_complete_done(napi, done))
+		qrnic_eth_cq_arm(cq);
 	return done;
 }
 

@@ -142,6 +142,22 @@ static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
 	qrnic_tx_ring(eth);
 }
 
+/*
+ * Frames that the device would take for an error of the queue: too short, or
+ * queued by the stack before the MTU became smaller.
+ */
+static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *skb)
+{
+	unsigned int limit = READ_ONCE(netdev->mtu) + ETH_HLEN;
+
+	if (unlikely(skb->len < ETH_HLEN || skb_headlen(skb) < ETH_HLEN))
+		return false;
+	if (likely(skb->len <= limit))
+		return true;
+	return ((struct ethhdr *)skb->data)->h_proto == htons(ETH_P_8021Q) &&
+	       skb->len <= limit + VLAN_HLEN;
+}
+
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -150,7 +166,8 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_tx_slot *slot;
 
-	if (skb_shinfo(skb)->nr_frags >= QRNIC_MAX_SGE && skb_linearize(skb)) {
+	if (!qrnic_tx_length_ok(netdev, skb) ||
+	    (skb_shinfo(skb)->nr_frags >= QRNIC_MAX_SGE && skb_linearize(skb))) {
 		qrnic_tx_drop(eth, skb);
 		return NETDEV_TX_OK;
 	}
@@ -261,9 +278,8 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	if (unlikely(errors))
 		schedule_work(&eth->reset_work);
 
-	if (done < limit && budget && napi_complete_done(napi, done) &&
-	    qrnic_eth_cq_arm(cq))
-		napi_schedule(napi);
+	if (done < limit && budget && napi_complete_done(napi, done))
+		qrnic_eth_cq_arm(cq);
 	return min(done, budget);
 }
 

@@ -12,10 +12,10 @@
 
 /* Since 6.13 a symbol namespace is a string, before it was a bare token. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define QRNIC_EXPORT_SYMBOL(symbol) EXPORT_SYMBOL_NS_GPL(symbol, "QRNIC")
+#define EXPORT_SYMBOL_QRNIC(symbol) EXPORT_SYMBOL_NS_GPL(symbol, "QRNIC")
 #define QRNIC_IMPORT_NS() MODULE_IMPORT_NS("QRNIC")
 #else
-#define QRNIC_EXPORT_SYMBOL(symbol) EXPORT_SYMBOL_NS_GPL(symbol, QRNIC)
+#define EXPORT_SYMBOL_QRNIC(symbol) EXPORT_SYMBOL_NS_GPL(symbol, QRNIC)
 #define QRNIC_IMPORT_NS() MODULE_IMPORT_NS(QRNIC)
 #endif
 
