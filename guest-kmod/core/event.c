@@ -153,8 +153,9 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 {
 	struct qrnic_eq *eq = &core->eqs[index];
 
-	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
+	/* The handler first: it rings for the EQ, which must still be there. */
 	free_irq(eq->irq, eq);
+	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
 	qrnic_ring_free(&core->dev, &eq->ring);
 }
 

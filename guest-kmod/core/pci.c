@@ -89,9 +89,10 @@ static int qrnic_caps_check(struct qrnic_core *core)
 	const struct qrnic_caps *caps = &core->dev.caps;
 	struct device *device = &core->dev.pdev->dev;
 
-	if (caps->max_cq < 2 || caps->max_qp < 1 || caps->max_pd < 1 ||
-	    caps->max_mkey < 1 || caps->max_eqe < 16 || caps->max_cqe < 16 ||
-	    caps->max_qp_wqebb < 16 || caps->max_qp_recv < 16) {
+	if (caps->max_cq < 2 || !caps->max_qp || !caps->max_pd ||
+	    !caps->max_mkey || !caps->max_sge || caps->max_eqe < 16 ||
+	    caps->max_cqe < 16 || caps->max_qp_wqebb < 16 ||
+	    caps->max_qp_recv < 16) {
 		dev_err(device,
 			"limits too low for the Ethernet function (max_cq %u, max_cqe %u, max_qp_wqebb %u, max_qp_recv %u)\n",
 			caps->max_cq, caps->max_cqe, caps->max_qp_wqebb,

@@ -138,6 +138,7 @@ void qrnic_tx_drain(struct qrnic_eth *eth);
 
 /* receive.c */
 unsigned int qrnic_rx_pages(unsigned int mtu);
+unsigned int qrnic_rx_max_mtu(unsigned int pages);
 int qrnic_rx_fill(struct qrnic_eth *eth);
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
 void qrnic_rx_drain(struct qrnic_eth *eth);

@@ -324,7 +324,8 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	netdev->netdev_ops = &qrnic_netdev_ops;
 	netdev->ethtool_ops = &qrnic_ethtool_ops;
 	netdev->min_mtu = QRNIC_MIN_MTU;
-	netdev->max_mtu = min(port.max_mtu, QRNIC_MAX_MTU);
+	netdev->max_mtu = min3(port.max_mtu, QRNIC_MAX_MTU,
+			       qrnic_rx_max_mtu(caps->max_sge));
 	netdev->mtu = min(ETH_DATA_LEN, netdev->max_mtu);
 	qrnic_eth_features(eth);
 

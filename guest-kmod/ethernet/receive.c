@@ -27,6 +27,14 @@ unsigned int qrnic_rx_pages(unsigned int mtu)
 	return 1 + DIV_ROUND_UP(length - QRNIC_RX_FIRST, PAGE_SIZE);
 }
 
+/* The largest MTU that pages buffers of a receive WQE have room for */
+unsigned int qrnic_rx_max_mtu(unsigned int pages)
+{
+	pages = min_t(unsigned int, pages, QRNIC_RX_PAGES);
+	return QRNIC_RX_FIRST + (pages - 1) * PAGE_SIZE - ETH_HLEN -
+	       2 * VLAN_HLEN;
+}
+
 static struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
 {
 	return &rx->slots[index & ((1u << rx->log_size) - 1)];

@@ -167,7 +167,8 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	struct qrnic_tx_slot *slot;
 
 	if (!qrnic_tx_length_ok(netdev, skb) ||
-	    (skb_shinfo(skb)->nr_frags >= QRNIC_MAX_SGE && skb_linearize(skb))) {
+	    (skb_shinfo(skb)->nr_frags >= eth->core->dev.caps.max_sge &&
+	     skb_linearize(skb))) {
 		qrnic_tx_drop(eth, skb);
 		return NETDEV_TX_OK;
 	}
