@@ -178,8 +178,12 @@ static void device_work(void *opaque)
         d->timer_due = false;
         qrnic_engine_timer(d->engine);
     }
-    more = qrnic_command_run(d, COMMAND_BUDGET);
+    /*
+     * Doorbells rung before a command come before it: else one for a queue
+     * that the command destroys would be taken for a mistake of the guest.
+     */
     qrnic_engine_run(d->engine);
+    more = qrnic_command_run(d, COMMAND_BUDGET);
     qrnic_leave(d);
     if (d->receive_waits) {
         d->receive_waits = false;
