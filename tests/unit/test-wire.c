@@ -1,0 +1,334 @@
+/*
+ * Wire formats: packets against vectors of other origin, round trips, frames
+ * that are wrong, and the CRC implementations against each other.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+#include "vectors.h"
+
+static QrnicPathSpec spec_make(bool ipv6, bool vlan)
+{
+    static const uint8_t from6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
+    static const uint8_t from4[16] = {
+        [10] = 0xff, [11] = 0xff, [12] = 192, [13] = 0, [14] = 2, [15] = 1
+    };
+    QrnicPathSpec s = {
+        .dmac = { 2, 0, 0, 0, 0, 2 },
+        .smac = { 2, 0, 0, 0, 0, 1 },
+        .vlan = vlan ? 100 : -1,
+        .priority = 3,
+        .traffic_class = 0x68,
+        .hop_limit = 64,
+        .flow_label = 0x12345,
+        .udp_sport = 0xc123,
+    };
+
+    memcpy(s.sgid, ipv6 ? from6 : from4, 16);
+    memcpy(s.dgid, s.sgid, 16);
+    s.dgid[15] = 2;
+    return s;
+}
+
+static size_t build(uint8_t *frame, const QrnicPathSpec *s,
+                    const QrnicTransport *t, const void *data, uint32_t len)
+{
+    QrnicPath path;
+    uint8_t *payload;
+
+    qrnic_path_init(&path, s);
+    payload = qrnic_packet_begin(&path, frame, t, len);
+    if (len) {
+        memcpy(payload, data, len);
+    }
+    return qrnic_packet_finish(&path, frame, payload, len);
+}
+
+static const QrnicTransport write_only = {
+    .opcode = QRNIC_OP_RC_WRITE_ONLY, .ack_req = true, .pkey = 0xffff,
+    .dest_qpn = 0x123456, .psn = 0xabcdef, .va = 0x1122334455667788,
+    .rkey = 0xcafe01, .dma_len = 13,
+};
+
+static const QrnicTransport ack = {
+    .opcode = QRNIC_OP_RC_ACK, .pkey = 0xffff, .dest_qpn = 0x654321,
+    .psn = 5, .syndrome = 0x1f, .msn = 0x42,
+};
+
+static void check_vector(const uint8_t *vector, size_t vector_len, bool ipv6,
+                         bool vlan, const QrnicTransport *t, const void *data,
+                         uint32_t len)
+{
+    QrnicPathSpec s = spec_make(ipv6, vlan), back;
+    uint8_t frame[1024];
+    QrnicPath other_end;
+    QrnicPacket p;
+    size_t n = build(frame, &s, t, data, len);
+
+    g_assert_cmpmem(frame, n, vector, vector_len);
+    g_assert_cmpint(qrnic_packet_parse(&p, vector, vector_len), ==,
+                    QRNIC_PARSE_OK);
+    g_assert_cmpint(p.t.opcode, ==, t->opcode);
+    g_assert_cmpint(p.t.ack_req, ==, t->ack_req);
+    g_assert_cmphex(p.t.dest_qpn, ==, t->dest_qpn);
+    g_assert_cmphex(p.t.psn, ==, t->psn);
+    g_assert_cmpint(p.vlan, ==, s.vlan);
+    g_assert_cmpint(p.ipv6, ==, ipv6);
+    g_assert_cmphex(p.traffic_class, ==, 0x68);
+    g_assert_cmpint(p.hop_limit, ==, 64);
+    g_assert_cmphex(p.udp_sport, ==, 0xc123);
+    g_assert_cmpmem(p.payload, p.payload_len, data, len);
+
+    back = s;
+    memcpy(back.sgid, s.dgid, 16);
+    memcpy(back.dgid, s.sgid, 16);
+    memcpy(back.smac, s.dmac, 6);
+    memcpy(back.dmac, s.smac, 6);
+    qrnic_path_init(&other_end, &back);
+    g_assert_true(qrnic_path_matches(&other_end, &p));
+    back.dgid[15] ^= 4;
+    qrnic_path_init(&other_end, &back);
+    g_assert_false(qrnic_path_matches(&other_end, &p));
+    back.dgid[15] ^= 4;
+    back.sgid[15] ^= 4;
+    qrnic_path_init(&other_end, &back);
+    g_assert_false(qrnic_path_matches(&other_end, &p));
+    back.sgid[15] ^= 4;
+    back.vlan = 7;
+    qrnic_path_init(&other_end, &back);
+    g_assert_false(qrnic_path_matches(&other_end, &p));
+    back.vlan = s.vlan;
+    back.smac[5] ^= 4;
+    qrnic_path_init(&other_end, &back);
+    g_assert_false(qrnic_path_matches(&other_end, &p));
+}
+
+static void test_vectors(void)
+{
+    QrnicTransport middle = {
+        .opcode = QRNIC_OP_RC_SEND_MIDDLE, .pkey = 0xffff, .dest_qpn = 0x77,
+        .psn = 0xffffff,
+    };
+    uint8_t data[256];
+
+    for (int i = 0; i < 256; i++) {
+        data[i] = i * 7 + 3;
+    }
+    check_vector(write_ipv4, sizeof(write_ipv4), false, false, &write_only,
+                 "hello, world!", 13);
+    check_vector(write_ipv6, sizeof(write_ipv6), true, false, &write_only,
+                 "hello, world!", 13);
+    check_vector(ack_ipv4_vlan, sizeof(ack_ipv4_vlan), false, true, &ack, "",
+                 0);
+    check_vector(ack_ipv6_vlan, sizeof(ack_ipv6_vlan), true, true, &ack, "", 0);
+    check_vector(send_middle_ipv4, sizeof(send_middle_ipv4), false, false,
+                 &middle, data, 256);
+}
+
+/* Every opcode with every length modulo 4 keeps what was put in. */
+static void test_round_trip(void)
+{
+    uint8_t frame[1024], data[300];
+    QrnicPacket p;
+
+    for (int i = 0; i < 300; i++) {
+        data[i] = i * 13;
+    }
+    for (unsigned op = 0; op < QRNIC_OP_RC_COUNT; op++) {
+        uint32_t flags = qrnic_opcode_info(op)->flags;
+        uint32_t most = flags & QRNIC_OPF_PAYLOAD ? 9 : 1;
+
+        for (uint32_t len = 0; len < most; len++) {
+            for (int kind = 0; kind < 4; kind++) {
+                QrnicPathSpec s = spec_make(kind & 1, kind & 2);
+                QrnicTransport t = {
+                    .opcode = op, .solicited = op & 1, .ack_req = op & 2,
+                    .pkey = 0x7fff, .dest_qpn = 0xfedcba, .psn = 0x800000 + op,
+                    .va = 0x8182838485868788, .rkey = 0x91929394,
+                    .dma_len = 0x80000000, .swap_add = 0xa1a2a3a4a5a6a7a8,
+                    .compare = 0xb1b2b3b4b5b6b7b8, .syndrome = 0x6c,
+                    .msn = 0xfffffe, .original = 0xc1c2c3c4c5c6c7c8,
+                    .imm = 0xd1d2d3d4,
+                };
+                size_t n = build(frame, &s, &t, data, len);
+
+                g_assert_cmpint(qrnic_packet_parse(&p, frame, n), ==,
+                                QRNIC_PARSE_OK);
+                g_assert_cmpint(p.frame_len, ==, n);
+                g_assert_cmpint(p.t.solicited, ==, t.solicited);
+                g_assert_cmpint(p.t.ack_req, ==, t.ack_req);
+                g_assert_cmphex(p.t.pkey, ==, t.pkey);
+                if (flags & (QRNIC_HDR_RETH | QRNIC_HDR_ATOMIC_ETH)) {
+                    g_assert_cmphex(p.t.va, ==, t.va);
+                    g_assert_cmphex(p.t.rkey, ==, t.rkey);
+                }
+                if (flags & QRNIC_HDR_RETH) {
+                    g_assert_cmphex(p.t.dma_len, ==, t.dma_len);
+                }
+                if (flags & QRNIC_HDR_ATOMIC_ETH) {
+                    g_assert_cmphex(p.t.swap_add, ==, t.swap_add);
+                    g_assert_cmphex(p.t.compare, ==, t.compare);
+                }
+                if (flags & QRNIC_HDR_AETH) {
+                    g_assert_cmphex(p.t.syndrome, ==, t.syndrome);
+                    g_assert_cmphex(p.t.msn, ==, t.msn);
+                }
+                if (flags & QRNIC_HDR_ATOMIC_ACK) {
+                    g_assert_cmphex(p.t.original, ==, t.original);
+                }
+                if (flags & QRNIC_HDR_IMM) {
+                    g_assert_cmphex(p.t.imm, ==, t.imm);
+                }
+                g_assert_cmpmem(p.payload, p.payload_len, data, len);
+
+                /* Ethernet may pad a short frame. */
+                memset(frame + n, 0, 46);
+                g_assert_cmpint(qrnic_packet_parse(&p, frame, n + 46), ==,
+                                QRNIC_PARSE_OK);
+                g_assert_cmpint(p.payload_len, ==, len);
+            }
+        }
+    }
+}
+
+/* What the ICRC covers, and what a router may change. */
+static void test_icrc_cover(void)
+{
+    for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+        const uint8_t *vector = ipv6 ? write_ipv6 : write_ipv4;
+        size_t len = ipv6 ? sizeof(write_ipv6) : sizeof(write_ipv4);
+        size_t udp = ipv6 ? 14 + 40 : 14 + 20;
+        uint8_t frame[256];
+        QrnicPacket p;
+
+        for (size_t i = 14; i < len; i++) {
+            QrnicParse result;
+            bool variant = ipv6 ?
+                           (i >= 14 && i <= 17) || i == 14 + 7 :
+                           i == 15 || i == 14 + 8 || i == 24 || i == 25;
+
+            variant = variant || i == udp + 6 || i == udp + 7 ||
+                      i == udp + 8 + 4;
+            memcpy(frame, vector, len);
+            frame[i] ^= 0x01;
+            if (!ipv6 && i < 34 && i != 24 && i != 25) {
+                uint32_t sum = 0;
+
+                stw_be_p(frame + 24, 0);
+                for (int w = 14; w < 34; w += 2) {
+                    sum += lduw_be_p(frame + w);
+                }
+                sum = (sum & 0xffff) + (sum >> 16);
+                stw_be_p(frame + 24, ~((sum & 0xffff) + (sum >> 16)));
+            }
+            result = qrnic_packet_parse(&p, frame, len);
+            if (!variant || (!ipv6 && (i == 24 || i == 25))) {
+                g_assert_cmpint(result, !=, QRNIC_PARSE_OK);
+            } else {
+                g_assert_cmpint(result, ==, QRNIC_PARSE_OK);
+            }
+        }
+    }
+}
+
+static void fix_icrc(uint8_t *frame, size_t len, size_t ip, bool ipv6)
+{
+    stl_le_p(frame + len - 4, qrnic_icrc(frame + ip, len - ip - 4, ipv6));
+}
+
+static void test_malformed(void)
+{
+    uint8_t frame[1600];
+    QrnicPacket p;
+    size_t len = sizeof(write_ipv4);
+
+    /* Cut anywhere. */
+    for (size_t n = 0; n < len; n++) {
+        g_assert_cmpint(qrnic_packet_parse(&p, write_ipv4, n), ==,
+                        QRNIC_PARSE_MALFORMED);
+    }
+    for (size_t n = 0; n < sizeof(write_ipv6); n++) {
+        g_assert_cmpint(qrnic_packet_parse(&p, write_ipv6, n), ==,
+                        QRNIC_PARSE_MALFORMED);
+    }
+    /* Transport version. */
+    memcpy(frame, write_ipv4, len);
+    frame[43] |= 1;
+    fix_icrc(frame, len, 14, false);
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, len), ==,
+                    QRNIC_PARSE_MALFORMED);
+    /* Opcodes of other transports. */
+    for (int op = QRNIC_OP_RC_COUNT; op < 256; op++) {
+        memcpy(frame, write_ipv4, len);
+        frame[42] = op;
+        fix_icrc(frame, len, 14, false);
+        g_assert_cmpint(qrnic_packet_parse(&p, frame, len), ==,
+                        QRNIC_PARSE_OPCODE);
+        g_assert_cmphex(p.t.dest_qpn, ==, 0x123456);
+    }
+    /* Payload where none may be, pad longer than the rest. */
+    memcpy(frame, write_ipv4, len);
+    frame[42] = QRNIC_OP_RC_READ_REQUEST;
+    fix_icrc(frame, len, 14, false);
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, len), ==,
+                    QRNIC_PARSE_MALFORMED);
+    /* Headers longer than the packet. */
+    memcpy(frame, ack_ipv4_vlan, sizeof(ack_ipv4_vlan));
+    frame[46] = QRNIC_OP_RC_COMPARE_SWAP;
+    fix_icrc(frame, sizeof(ack_ipv4_vlan), 18, false);
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, sizeof(ack_ipv4_vlan)), ==,
+                    QRNIC_PARSE_MALFORMED);
+    /* Random bytes must only do no harm. */
+    for (int i = 0; i < 100000; i++) {
+        size_t n = g_test_rand_int_range(0, sizeof(frame));
+
+        for (size_t k = 0; k < MIN(n, 80); k++) {
+            frame[k] = g_test_rand_int();
+        }
+        if (i & 1 && n > 60) {
+            memcpy(frame, write_ipv4, 24);
+        }
+        qrnic_packet_parse(&p, frame, n);
+    }
+}
+
+static void test_crc_agree(void)
+{
+    uint8_t *data = g_malloc(10000);
+
+    g_test_message("clmul: %d", qrnic_crc32_have_clmul());
+    /* The check value of CRC-32. */
+    g_assert_cmphex(~qrnic_crc32(QRNIC_CRC32_INIT,
+                                 (const uint8_t *)"123456789", 9), ==,
+                    0xcbf43926);
+    for (int i = 0; i < 10000; i++) {
+        data[i] = g_test_rand_int();
+    }
+    for (size_t len = 0; len < 4200; len += len < 300 ? 1 : 37) {
+        size_t at = g_test_rand_int_range(0, 64);
+        uint32_t start = g_test_rand_int();
+        uint32_t crc = qrnic_crc32_bytewise(start, data + at, len);
+
+        g_assert_cmphex(qrnic_crc32_slicing(start, data + at, len), ==, crc);
+        g_assert_cmphex(qrnic_crc32(start, data + at, len), ==, crc);
+        if (qrnic_crc32_have_clmul()) {
+            g_assert_cmphex(qrnic_crc32_clmul(start, data + at, len), ==, crc);
+        }
+    }
+    g_free(data);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/wire/vectors", test_vectors);
+    g_test_add_func("/wire/round-trip", test_round_trip);
+    g_test_add_func("/wire/icrc-cover", test_icrc_cover);
+    g_test_add_func("/wire/malformed", test_malformed);
+    g_test_add_func("/wire/crc-agree", test_crc_agree);
+    return g_test_run();
+}
