@@ -6,22 +6,25 @@
 
 # shellcheck disable=SC1091
 . /etc/qrnic/env
-export GUEST GUESTS PEER=$((GUEST == 1 ? 2 : 1))
+export GUEST GUESTS
+export PEER=$((GUEST == 1 ? 2 : 1))
 
 # netdev_of MAC: the interface with this address.
 netdev_of() {
-    local dir
+    local dir address
     for dir in /sys/class/net/*; do
-        [ "$(cat "$dir/address" 2>/dev/null)" = "$1" ] && [ -e "$dir/device" ] && { echo "${dir##*/}"; return; }
+        { read -r address <"$dir/address"; } 2>/dev/null || continue
+        [ "$address" = "$1" ] && [ -e "$dir/device" ] && { echo "${dir##*/}"; return; }
     done
     return 1
 }
 
 # rdma_of NETDEV: the RDMA device on this interface.
 rdma_of() {
-    local dir
+    local dir netdev
     for dir in /sys/class/infiniband/*; do
-        [ "$(cat "$dir/ports/1/gid_attrs/ndevs/0" 2>/dev/null)" = "$1" ] && { echo "${dir##*/}"; return; }
+        { read -r netdev <"$dir/ports/1/gid_attrs/ndevs/0"; } 2>/dev/null || continue
+        [ "$netdev" = "$1" ] && { echo "${dir##*/}"; return; }
     done
     return 1
 }
@@ -39,11 +42,11 @@ wait_until() {
 
 # nic_up NETDEV IPV4 IPV6 MTU
 nic_up() {
-    ip link set "$1" mtu "$4" up
+    ip link set "$1" mtu "$4" && ip link set "$1" up
     case $2 in
         none) ;;
         dhcp) busybox udhcpc -i "$1" -n -q -s /usr/lib/qrnic/udhcpc >/dev/null 2>&1 ;;
-        *) ip addr add "$2" dev "$1"; ip addr add "$3" dev "$1" nodad ;;
+        *) ip addr add "$2" dev "$1"; ip addr add "$3" dev "$1" ;;
     esac
 }
 
@@ -62,37 +65,39 @@ nic_setup() {
             modprobe -q rdma_rxe
             rdma link add "rxe_$index" type rxe netdev "$netdev"
         fi
-        if [ "$kind" != virtio ] && [ "$ip4" != none ]; then
-            wait_until 5 gid_index "$(rdma_of "$netdev")" 4
+        if [ "$kind" != virtio ] && [ "$RDMA" = yes ] && [ "$ip4" != none ]; then
+            wait_until 5 nic_has_gid "$netdev"
         fi
-    done <<<"$NICS"
+    done </etc/qrnic/nics
 }
+
+nic_has_gid() { gid_index "$(rdma_of "$1")" 4; }
 
 # nic_export: sets NIC<i> and RDMA<i>.
 nic_export() {
     local index kind mac rest netdev
+    # shellcheck disable=SC2034
     while read -r index kind mac rest; do
         [ -n "$index" ] || continue
         netdev=$(netdev_of "$mac") || continue
         export "NIC$index=$netdev" "RDMA$index=$(rdma_of "$netdev")"
-    done <<<"$NICS"
+    done </etc/qrnic/nics
 }
 
 # gid_index DEVICE 4|6: the index of its RoCEv2 GID for the address the launcher gave
 # (4), or for the global IPv6 address (6).
 gid_index() {
-    local dir=/sys/class/infiniband/$1/ports/1 file gid
-    for file in "$dir"/gids/*; do
-        gid=$(cat "$file" 2>/dev/null)
-        [ "$(cat "$dir/gid_attrs/types/${file##*/}" 2>/dev/null)" = "RoCE v2" ] || continue
-        case $2:$gid in
-            4:0000:0000:0000:0000:0000:ffff:*) ;;
-            6:0000:*|6:fe80:*) continue ;;
-            6:*) ;;
-            *) continue ;;
-        esac
-        echo "${file##*/}"
-        return
+    local dir=/sys/class/infiniband/$1/ports/1 index=0 gid type
+    while [ $index -lt 16 ]; do
+        if { read -r gid <"$dir/gids/$index" && read -r type <"$dir/gid_attrs/types/$index"; } 2>/dev/null &&
+                [ "$type" = "RoCE v2" ]; then
+            case $2:$gid in
+                4:0000:0000:0000:0000:0000:ffff:*) echo $index; return ;;
+                6:0000:*|6:fe80:*) ;;
+                6:*) echo $index; return ;;
+            esac
+        fi
+        index=$((index + 1))
     done
     return 1
 }

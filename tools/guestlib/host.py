@@ -11,7 +11,6 @@ import tempfile
 from .errors import LaunchError
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-FIRMWARE_DIRS = ("/usr/share/seabios", "/usr/share/qemu")
 
 
 def cache_dir():
@@ -28,20 +27,11 @@ def find_qemu():
         if not os.access(chosen, os.X_OK):
             raise LaunchError(f"QRNIC_QEMU={chosen} cannot be run: set it to a qemu-system-x86_64")
         return chosen
-    builds = [path for path in glob.glob(os.path.join(cache_dir(), "build", "*", "qemu-system-x86_64"))
+    builds = [path for path in glob.glob(os.path.join(cache_dir(), "build", "qemu-*", "obj", "qemu-system-x86_64"))
               if os.access(path, os.X_OK)]
     if not builds:
         raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
     return max(builds, key=os.path.getmtime)
-
-
-def firmware_options():
-    """QEMU searches all -L directories, its own build's included."""
-    options = []
-    for directory in FIRMWARE_DIRS:
-        if os.path.isdir(directory):
-            options += ["-L", directory]
-    return options
 
 
 def kvm_works(qemu):

@@ -115,6 +115,8 @@ class Run:
                 if guest.status is None and guest.process.poll() is not None:
                     raise LaunchError(f"QEMU of guest{guest.number} ended with the job still running: "
                                       f"{guest.last_words()}")
+                if guest.status is None:
+                    self._check_panic(guest)
                 if not guest.is_ready and now > boot_deadline:
                     raise LaunchError(f"guest{guest.number} did not come up within {self.options.boot_timeout} s: "
                                       f"its last line was \"{self._last_serial_line(guest)}\"; "
@@ -123,6 +125,21 @@ class Run:
                 late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
                 raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
                                   "give it more with --timeout", EXIT_TIMEOUT)
+
+    @staticmethod
+    def _check_panic(guest):
+        """Looks only at what has come to the serial log since the last time."""
+        try:
+            with open(guest.serial_log, "rb") as log:
+                log.seek(max(guest.serial_seen - 100, 0))
+                data = log.read()
+                guest.serial_seen = log.tell()
+        except OSError:
+            return
+        for line in data.split(b"\n"):
+            if b"Kernel panic" in line or b"qrnic guest: no " in line:
+                raise LaunchError(f"guest{guest.number} crashed ({line.decode(errors='replace').strip()}): "
+                                  f"see {guest.serial_log}")
 
     @staticmethod
     def _last_serial_line(guest):
@@ -145,6 +162,8 @@ class Run:
         word, _, rest = line.partition(" ")
         if word == "started":
             guest.boots += 1
+            if self.options.verbose:
+                self.say(f"guest{guest.number} in user space after {time.monotonic() - guest.started_at:.2f} s")
             if guest.boots > 1 and not guest.reboot_expected:
                 raise LaunchError(f"guest{guest.number} crashed and restarted: see {guest.serial_log}")
             guest.reboot_expected = False
