@@ -25,7 +25,7 @@ static uint32_t status_read(QrnicDevice *d)
 }
 
 /* False: there is no such register, or it cannot be read. */
-static bool register_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
+static bool reg_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
 {
     const uint8_t *mac = d->config.mac;
     bool has_time = d->config.capabilities & QRNIC_CAP_TIMESTAMP;
@@ -104,9 +104,8 @@ static void control_write(QrnicDevice *d, uint32_t value)
 }
 
 /* NULL: done. Otherwise what is wrong, and *rule is the guest error. */
-static const char *register_write(QrnicDevice *d, hwaddr offset,
-                                  uint32_t value,
-                                  enum qrnic_guest_error *rule)
+static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
+                             enum qrnic_guest_error *rule)
 {
     const uint32_t control = QRNIC_REG_CONTROL_RESET_MASK |
                              QRNIC_REG_CONTROL_CMD_ENABLE_MASK;
@@ -156,7 +155,7 @@ static uint64_t control_mem_read(void *opaque, hwaddr offset, unsigned size)
     QrnicDevice *d = opaque;
     uint32_t value = 0;
 
-    if (size != 4 || offset % 4 || !register_read(d, offset, &value)) {
+    if (size != 4 || offset % 4 || !reg_read(d, offset, &value)) {
         qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
                           offset, "read of %u bytes", size);
         return 0;
@@ -178,7 +177,7 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
         return;
     }
     trace_qrnic_register_write(d->name, offset, value);
-    wrong = register_write(d, offset, value, &rule);
+    wrong = reg_write(d, offset, value, &rule);
     if (wrong) {
         qrnic_guest_error(d->engine, rule, "register", offset,
                           "write of 0x%" PRIx64 ": %s", value, wrong);

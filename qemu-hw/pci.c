@@ -411,9 +411,6 @@ static void device_finalize(Object *obj)
 static void counters_get(Object *obj, Visitor *v, const char *name,
                          void *opaque, Error **errp)
 {
-#define NAME(counter, group) #counter,
-    static const char *const names[] = { QRNIC_COUNTER_LIST(NAME) };
-#undef NAME
     QrnicDevice *d = QRNIC(obj);
 
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
@@ -422,7 +419,7 @@ static void counters_get(Object *obj, Visitor *v, const char *name,
     for (unsigned i = 0; i < QRNIC_NUM_COUNTERS; i++) {
         uint64_t value = d->engine ? qrnic_counters(d->engine)[i] : 0;
 
-        if (!visit_type_uint64(v, names[i], &value, errp)) {
+        if (!visit_type_uint64(v, qrnic_counter_name(i), &value, errp)) {
             break;
         }
     }

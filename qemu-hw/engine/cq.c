@@ -185,7 +185,7 @@ static QrnicResult cq_check(QrnicEngine *e, const QrnicCqCtx *in)
     if (!qrnic_table_get(&e->db_pages, in->db_page)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_DB_PAGE_OFFSET);
     }
-    if (in->log_size > ctz32(QRNIC_MAX_CQE)) {
+    if (in->log_size >= 32 || 1u << in->log_size > QRNIC_MAX_CQE) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_LOG_SIZE_OFFSET);
     }
     if (in->record % QRNIC_RECORD_SIZE) {

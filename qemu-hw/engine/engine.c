@@ -15,7 +15,7 @@
 #define RUN_ROUNDS 4
 #define RUN_LOOPBACK 64
 #define RUN_DOORBELLS 64
-#define RUN_TURNS 16
+#define RUN_TURNS 4
 
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
 #define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */

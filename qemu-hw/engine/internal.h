@@ -40,7 +40,7 @@ typedef struct QrnicTable {
 
 void qrnic_table_init(QrnicTable *t, uint32_t first, uint32_t limit);
 void qrnic_table_cleanup(QrnicTable *t);
-/* Lowest-cost free number (round robin, so that numbers are not reused soon). */
+/* A free number: round robin, so that numbers are not reused soon. */
 bool qrnic_table_insert(QrnicTable *t, void *object, uint32_t *number);
 void *qrnic_table_remove(QrnicTable *t, uint32_t number);
 static inline void *qrnic_table_get(const QrnicTable *t, uint32_t number)
@@ -62,7 +62,7 @@ typedef struct QrnicPages {
     QrnicTranslation desc;
     uint64_t length;            /* bytes that the table describes */
     uint64_t pages;             /* the same in pages; 0 for levels 0 */
-    uint64_t id;                /* tag of its lists in the cache, never reused */
+    uint64_t id;                /* tag of its lists in the cache */
 } QrnicPages;
 
 /* Checks the descriptor for length bytes; on error the offending offset. */
@@ -411,7 +411,7 @@ void qrnic_cq_errors_process(QrnicEngine *e);
 bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp,
                      const QrnicDoorbellMessage *m);
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
-bool qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
+void qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
 
 static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
 {

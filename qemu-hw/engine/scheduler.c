@@ -38,33 +38,60 @@ bool qrnic_wire_busy(QrnicEngine *e)
     return e->wire_busy || g_queue_get_length(&e->loopback) >= LOOPBACK_ROOM;
 }
 
-/* Returns true if a queue pair still waits for its turn. */
-bool qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
+/* Takes a queue pair up. Returns true if it could go on at once. */
+static bool take_up(QrnicEngine *e, QrnicQp *qp)
 {
-    while (budget-- && !QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e)) {
-        QrnicQp *qp = QTAILQ_FIRST(&e->active);
-        bool more;
-
-        qrnic_unschedule(e, qp);
-        if (qp->sq_rung) {
-            qp->sq_rung = false;
-            if (qp->state != QRNIC_QPS_RESET) {
-                qrnic_sq_pending(e, qp, true);
-            }
-        }
-        trace_qrnic_take_up(e->config.name, qp->number,
-                            qrnic_qp_state_name(qp->state), qp->sq.producer,
-                            qp->sq.consumer);
-        if (qp->state == QRNIC_QPS_ERR) {
-            more = qrnic_qp_flush(e, qp, QP_QUANTUM);
-        } else {
-            more = qrnic_qp_ops(qp)->transmit(e, qp, QP_QUANTUM);
-        }
-        if (more) {
-            qrnic_schedule(e, qp);
+    qrnic_unschedule(e, qp);
+    if (qp->sq_rung) {
+        qp->sq_rung = false;
+        if (qp->state != QRNIC_QPS_RESET) {
+            qrnic_sq_pending(e, qp, true);
         }
     }
-    return !QTAILQ_EMPTY(&e->active);
+    trace_qrnic_take_up(e->config.name, qp->number,
+                        qrnic_qp_state_name(qp->state), qp->sq.producer,
+                        qp->sq.consumer);
+    if (qp->state == QRNIC_QPS_ERR) {
+        return qrnic_qp_flush(e, qp, QP_QUANTUM);
+    }
+    return qrnic_qp_ops(qp)->transmit(e, qp, QP_QUANTUM);
+}
+
+/*
+ * A flush sends nothing, so it must not wait for a wire that may never be
+ * free again: software waits for it when it takes a connection down.
+ */
+static void flush_while_busy(QrnicEngine *e, unsigned budget)
+{
+    QrnicQp *qp, *next;
+
+    QTAILQ_FOREACH_SAFE(qp, &e->active, next, next) {
+        if (qp->state != QRNIC_QPS_ERR) {
+            continue;
+        }
+        if (take_up(e, qp)) {
+            qrnic_schedule(e, qp);
+        }
+        if (!--budget) {
+            e->env.kick(e->env.opaque);
+            return;
+        }
+    }
+}
+
+void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
+{
+    while (budget && !QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e)) {
+        QrnicQp *qp = QTAILQ_FIRST(&e->active);
+
+        if (take_up(e, qp)) {
+            qrnic_schedule(e, qp);
+        }
+        budget--;
+    }
+    if (budget && e->wire_busy) {
+        flush_while_busy(e, budget);
+    }
 }
 
 void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
