@@ -83,7 +83,7 @@ struct qrnic_async_event {
 /* Bits of qrnic_core.state */
 enum {
 	QRNIC_STATE_FATAL,	/* reset by the driver, waiting for recovery */
-	QRNIC_STATE_REMOVING,	/* no recovery any more */
+	QRNIC_STATE_NO_RECOVERY,	/* in probe and remove */
 	QRNIC_STATE_GONE,	/* unplugged: not even a reset */
 };
 
@@ -160,6 +160,8 @@ int qrnic_port_update(struct qrnic_core *core);
 /* health.c: fatal state, recovery, reset */
 extern const struct pci_error_handlers qrnic_error_handlers;
 void qrnic_health_init(struct qrnic_core *core);
+void qrnic_recovery_enable(struct qrnic_core *core);
+void qrnic_recovery_disable(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
 int qrnic_device_reset(struct qrnic_core *core);

@@ -62,7 +62,7 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		if (time_before(jiffies, core->last_recovery +
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;
-		if (!test_bit(QRNIC_STATE_REMOVING, &core->state) &&
+		if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) &&
 		    !test_bit(QRNIC_STATE_GONE, &core->state))
 			schedule_delayed_work(&core->recovery_work, delay);
 	}
@@ -80,9 +80,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 	qrnic_suspend(core);
 	err = qrnic_resume(core);
 	if (err)
-		dev_err(&core->dev.pdev->dev,
-			"recovery failed: %d; unbind and bind the driver to try again\n",
-			err);
+		dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
 	else
 		dev_info(&core->dev.pdev->dev, "recovered\n");
 }
@@ -110,6 +108,27 @@ void qrnic_health_init(struct qrnic_core *core)
 	core->last_recovery = jiffies - QRNIC_RECOVERY_INTERVAL;
 	INIT_DELAYED_WORK(&core->recovery_work, qrnic_recovery_work);
 	INIT_DEFERRABLE_WORK(&core->health_work, qrnic_health_work);
+	/* Until probe is over, which unwinds by itself */
+	set_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
+}
+
+/* A fatal error met before is recovered from now. */
+void qrnic_recovery_enable(struct qrnic_core *core)
+{
+	spin_lock_irq(&core->fatal_lock);
+	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
+	if (test_bit(QRNIC_STATE_FATAL, &core->state))
+		schedule_delayed_work(&core->recovery_work, 0);
+	spin_unlock_irq(&core->fatal_lock);
+}
+
+void qrnic_recovery_disable(struct qrnic_core *core)
+{
+	/* The lock, so that nobody who saw the bit clear schedules after this. */
+	spin_lock_irq(&core->fatal_lock);
+	set_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
+	spin_unlock_irq(&core->fatal_lock);
+	cancel_delayed_work_sync(&core->recovery_work);
 }
 
 void qrnic_health_start(struct qrnic_core *core)

@@ -365,13 +365,12 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_eth;
 	}
 	pci_save_state(pdev);
+	qrnic_recovery_enable(core);
 	return 0;
 
 err_eth:
 	qrnic_eth_destroy(core);
 err_stop:
-	set_bit(QRNIC_STATE_REMOVING, &core->state);
-	cancel_delayed_work_sync(&core->recovery_work);
 	qrnic_stop(core);
 err_resources:
 	qrnic_resources_free(core);
@@ -388,8 +387,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
 
-	set_bit(QRNIC_STATE_REMOVING, &core->state);
-	cancel_delayed_work_sync(&core->recovery_work);
+	qrnic_recovery_disable(core);
 	/* So that nothing below waits for the answers of a device that is gone */
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
@@ -410,8 +408,7 @@ static void qrnic_shutdown(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
 
-	set_bit(QRNIC_STATE_REMOVING, &core->state);
-	cancel_delayed_work_sync(&core->recovery_work);
+	qrnic_recovery_disable(core);
 	qrnic_suspend(core);
 	pci_clear_master(pdev);
 }
