@@ -104,6 +104,13 @@ static void port_event(void *context, bool up)
 	port_report(context);
 }
 
+/* From the RDMA core's own notifier, where it has one; ours does the same. */
+void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
+				unsigned long event)
+{
+	port_report(to_qrnic_dev(ibdev));
+}
+
 static void port_events_end(struct qrnic_ib_dev *dev)
 {
 	mutex_lock(&dev->port_mutex);

@@ -116,6 +116,8 @@ static const struct ib_device_ops device_ops = {
 	.query_qp = qrnic_ib_query_qp,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
 	.req_notify_cq = qrnic_ib_req_notify_cq,
+	QRNIC_OP_CREATE_USER_CQ(qrnic_ib_create_cq)
+	QRNIC_OP_REPORT_PORT_EVENT(qrnic_ib_report_port_event)
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, qrnic_ib_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, qrnic_ib_cq, ibcq),

@@ -91,7 +91,8 @@ static int mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
 }
 
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
-				   u64 virt, int access, struct ib_udata *udata)
+				   u64 virt, int access, QRNIC_DMAH_PARAMETER
+				   struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
 	struct qrnic_mkey_ctx context = {};
@@ -106,7 +107,7 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB);
 	zero_based = access & IB_ZERO_BASED;
 	access &= ~IB_ZERO_BASED;
-	if (access & ~QRNIC_ACCESS_ALL)
+	if (access & ~QRNIC_ACCESS_ALL || QRNIC_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!length || length > dev->qdev->caps.max_mr_size)
 		return ERR_PTR(-EINVAL);

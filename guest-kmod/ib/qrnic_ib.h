@@ -208,6 +208,8 @@ int qrnic_ib_events_start(struct qrnic_ib_dev *dev);
 void qrnic_ib_events_stop(struct qrnic_ib_dev *dev);
 int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev);
 void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev);
+void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
+				unsigned long event);
 void qrnic_ib_cq_comp(struct qrnic_cq *core);
 void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype);
 
@@ -233,7 +235,8 @@ void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *a
 /* mr.c */
 struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
-				   u64 virt, int access, struct ib_udata *udata);
+				   u64 virt, int access, QRNIC_DMAH_PARAMETER
+				   struct ib_udata *udata);
 int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 /* cq.c */

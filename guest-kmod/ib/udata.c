@@ -25,11 +25,15 @@ int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
 	return ib_copy_from_udata(request, udata, min(size, udata->inlen));
 }
 
+/* A newer user finds zeros in members that this kernel does not know. */
 int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
 		    size_t least)
 {
 	if (udata->outlen < least)
 		return -EINVAL;
+	if (udata->outlen > size &&
+	    clear_user(udata->outbuf + size, udata->outlen - size))
+		return -EFAULT;
 
 	return ib_copy_to_udata(udata, response, min(size, udata->outlen));
 }

@@ -19,4 +19,34 @@
 #define QRNIC_IMPORT_NS() MODULE_IMPORT_NS(QRNIC)
 #endif
 
+/*
+ * Operations of an ib_device that came after 6.12, as lines of its table.
+ * create_user_cq: since 7.1 create_cq makes kernel CQs only. report_port_event:
+ * since 6.14 the RDMA core tells of the port's state, unless the driver does.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+#define QRNIC_OP_CREATE_USER_CQ(function) .create_user_cq = (function),
+#else
+#define QRNIC_OP_CREATE_USER_CQ(...)
+#endif
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define QRNIC_OP_REPORT_PORT_EVENT(function) .report_port_event = (function),
+#else
+#define QRNIC_OP_REPORT_PORT_EVENT(...)
+#endif
+
+/* Since 6.17 an MR may name a DMA handle, a thing that this device lacks. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+#define QRNIC_DMAH_PARAMETER struct ib_dmah *dmah,
+#define QRNIC_DMAH dmah
+#else
+#define QRNIC_DMAH_PARAMETER
+#define QRNIC_DMAH NULL
+#endif
+
+/* Since 7.2 the name says that the memory is given by its address. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+#define ib_umem_get ib_umem_get_va
+#endif
+
 #endif /* QRNIC_COMPAT_H */
