@@ -69,15 +69,18 @@ QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn);
 QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out);
 QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in);
 QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index);
-QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index, QrnicMkeyCtx *out);
+QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index,
+                             QrnicMkeyCtx *out);
 QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in);
-QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in);
+QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
+                            const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
 QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                           const QrnicGidEntry *in);
 QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index);
-QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index, QrnicGidEntry *out);
+QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index,
+                            QrnicGidEntry *out);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 
 /* Events and counters that the faces add to. */

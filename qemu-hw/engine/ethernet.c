@@ -17,23 +17,31 @@
 #define IP_PROTOCOL_UDP 17
 #define FILTER_ADDRESSES 64
 
-/* Ones-complement sum of 16-bit words (RFC 1071), not folded */
-static uint64_t sum_words(const uint8_t *p, size_t len)
-{
-    uint64_t sum = 0;
-
-    for (; len >= 2; p += 2, len -= 2) {
-        sum += p[0] << 8 | p[1];
-    }
-    return len ? sum + (p[0] << 8) : sum;
-}
-
 static uint16_t sum_fold(uint64_t sum)
 {
     while (sum >> 16) {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     return sum;
+}
+
+/*
+ * Ones-complement sum of big-endian 16-bit words. It may be taken over words
+ * of the other byte order, and wider ones, and swapped in the end (RFC 1071).
+ */
+static uint16_t sum_words(const uint8_t *p, size_t len)
+{
+    uint64_t sum = 0;
+    uint16_t folded;
+
+    for (; len >= 4; p += 4, len -= 4) {
+        sum += qrnic_ld_le32(p);
+    }
+    for (unsigned shift = 0; len; p++, len--, shift += 8) {
+        sum += (uint32_t)*p << shift;
+    }
+    folded = sum_fold(sum);
+    return folded << 8 | folded >> 8;
 }
 
 /*
@@ -117,8 +125,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                               wqe->index);
             return false;
         }
-        sum = ~sum_fold(sum_words(frame + eth->csum_start,
-                                  len - eth->csum_start));
+        sum = ~sum_words(frame + eth->csum_start, len - eth->csum_start);
         /* Zero means "no checksum" in UDP; the other zero is as good. */
         qrnic_st_be16(frame + store, sum ? sum : 0xffff);
     }
@@ -242,7 +249,7 @@ static bool l4_checksum_bad(const uint8_t *l4, size_t len, uint8_t protocol,
     } else if (protocol != IP_PROTOCOL_TCP || len < 20) {
         return false;
     }
-    sum = sum_words(addresses, addresses_len) + protocol + len +
+    sum = (uint64_t)sum_words(addresses, addresses_len) + protocol + len +
           sum_words(l4, len);
     if (sum_fold(sum) != 0xffff) {
         return true;
@@ -284,7 +291,7 @@ static bool check_checksums(const uint8_t *frame, size_t len, uint8_t *flags)
     if (header < 20 || total < header || total > len) {
         return false;
     }
-    if (sum_fold(sum_words(ip, header)) != 0xffff) {
+    if (sum_words(ip, header) != 0xffff) {
         return true;
     }
     *flags |= QRNIC_CQEF_L3_CSUM_OK;
