@@ -59,7 +59,7 @@ run_step() {
 # failure_cause LOG: the line of a log that most likely says why it failed.
 failure_cause() {
     local cause
-    cause=$(tail -n 1 "$1" | grep -a "^$qrnic_name: " | sed "s/^$qrnic_name: //") ||
+    cause=$(tail -n 1 "$1" | grep -a "^$qrnic_name: " | sed "s/^$qrnic_name: //; s/ (log: [^)]*)\$//") ||
     cause=$(grep -aE '^E: |[Ee]rror: |ERROR|[Ff]atal|[Cc]annot|[Uu]nable' "$1" | head -n 1) ||
     cause=$(tail -n 1 "$1")
     printf '%s\n' "${cause:0:220}"
