@@ -102,13 +102,13 @@ static void requester_retire(QrnicEngine *e, QrnicQp *qp)
             requester_fail(e, qp, p->status, p->syndrome);
             return;
         }
-        if (r->una != pending_end(p)) {
+        if (qrnic_psn_distance(p->first_psn, r->una) < p->packets) {
             break;
         }
         /* An answer to what was sent before the cursor went back. */
         if (r->cursor == r->tail) {
             r->cursor++;
-            r->cursor_psn = r->una;
+            r->cursor_psn = pending_end(p);
         }
         r->tail++;
         r->ssn_done = p->ssn;

@@ -1,0 +1,45 @@
+/*
+ * Two connected queue pairs with memory, the start of most transport tests.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_TEST_PAIR_H
+#define QRNIC_TEST_PAIR_H
+
+#include "sim.h"
+
+#define PAIR_BYTES (1u << 20)
+#define ACCESS_ALL (QRNIC_ACCESS_LOCAL_WRITE | QRNIC_ACCESS_REMOTE_WRITE | \
+                    QRNIC_ACCESS_REMOTE_READ | QRNIC_ACCESS_REMOTE_ATOMIC)
+
+/* The one memory of each end, PAIR_BYTES long, with its key. */
+typedef struct PairEnd {
+    SimQp *qp;
+    uint64_t addr;
+    uint8_t *data;              /* the same, as the test sees it */
+    uint32_t key;
+} PairEnd;
+
+typedef struct Pair {
+    Sim *sim;
+    PairEnd a, b;
+} Pair;
+
+Pair *pair_new(uint32_t seed, const SimOptions *o, const SimConnect *c);
+void pair_free(Pair *p);
+void pair_fill(Pair *p);        /* both memories with random bytes */
+
+/* Posts a signaled request of one data segment at offset of a's memory. */
+void post(PairEnd *from, PairEnd *to, uint8_t opcode, uint64_t offset,
+          uint64_t remote_offset, uint32_t len);
+void post_recv(PairEnd *e, uint64_t offset, uint32_t len);
+
+QrnicCqe expect_cqe(SimQp *q, uint8_t status, uint8_t opcode);
+QrnicCqe expect_status(SimQp *q, uint8_t status);
+void expect_no_cqe(SimQp *q);
+void expect_event(SimNode *n, uint8_t type, uint32_t object);
+void expect_no_event(SimNode *n);
+void expect_state(SimQp *q, uint8_t state);
+
+#endif

@@ -1,0 +1,634 @@
+/*
+ * A simulated world for the engine; see sim.h.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "sim.h"
+
+#define MEMORY_DEFAULT (32ull << 20)
+#define ASYNC_LOG_SIZE 8
+#define RUNS_MAX 50000000
+
+/*
+ * The environment of the engine
+ */
+
+static bool in_memory(SimNode *n, uint64_t addr, size_t len)
+{
+    if (addr > n->memory_size || len > n->memory_size - addr) {
+        return false;
+    }
+    return addr >= n->broken_to || addr + len <= n->broken_from;
+}
+
+static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!in_memory(n, addr, len)) {
+        return false;
+    }
+    memcpy(buf, n->memory + addr, len);
+    return true;
+}
+
+static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
+                          size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!in_memory(n, addr, len)) {
+        return false;
+    }
+    memcpy(n->memory + addr, buf, len);
+    return true;
+}
+
+static void env_notify(void *opaque, unsigned vector)
+{
+    ((SimNode *)opaque)->notified++;
+}
+
+static int64_t env_clock_ns(void *opaque)
+{
+    return ((SimNode *)opaque)->sim->now;
+}
+
+static void env_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    ((SimNode *)opaque)->deadline = deadline_ns;
+}
+
+static void env_kick(void *opaque)
+{
+    ((SimNode *)opaque)->kicked = true;
+}
+
+static void env_receive_ready(void *opaque)
+{
+}
+
+static void env_fatal(void *opaque, unsigned cause, uint32_t info)
+{
+    g_error("fatal state: cause %u info %u", cause, info);
+}
+
+static bool chance(Sim *s, unsigned thousandths)
+{
+    return thousandths && g_rand_int_range(s->rand, 0, 1000) < thousandths;
+}
+
+static gint frame_compare(gconstpointer a, gconstpointer b)
+{
+    const SimFrame *f = *(SimFrame * const *)a, *g = *(SimFrame * const *)b;
+
+    if (f->time != g->time) {
+        return f->time < g->time ? -1 : 1;
+    }
+    return f->order < g->order ? -1 : 1;
+}
+
+static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
+                     int64_t delay)
+{
+    SimFrame *f = g_malloc(sizeof(*f) + len);
+    bool last;
+
+    f->time = s->now + delay;
+    f->order = s->frames++;
+    f->to = to;
+    f->len = len;
+    memcpy(f->data, frame, len);
+    if (chance(s, s->corrupt)) {
+        f->data[g_rand_int_range(s->rand, 0, len)] ^=
+            1 << g_rand_int_range(s->rand, 0, 8);
+    }
+    last = !s->wire->len ||
+           ((SimFrame *)s->wire->pdata[s->wire->len - 1])->time <= f->time;
+    g_ptr_array_add(s->wire, f);
+    if (!last) {
+        g_ptr_array_sort(s->wire, frame_compare);
+    }
+}
+
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque;
+    Sim *s = n->sim;
+
+    g_assert_false(n->blocked);
+    if ((!s->tap || s->tap(s, n->id, frame, len, s->tap_opaque)) &&
+        !chance(s, s->loss)) {
+        int64_t extra = chance(s, s->reorder) ?
+                        g_rand_int_range(s->rand, 1, 20 * SIM_US) : 0;
+
+        wire_put(s, !n->id, frame, len, s->latency + extra);
+        if (chance(s, s->repeat)) {
+            wire_put(s, !n->id, frame, len, s->latency +
+                     g_rand_int_range(s->rand, 0, 20 * SIM_US));
+        }
+    }
+    if (s->wire_room && ++n->burst == s->wire_room) {
+        n->blocked = true;
+        n->wire_ready = s->now + s->wire_pause;
+        return false;
+    }
+    return true;
+}
+
+void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
+{
+    g_assert_cmpuint(qrnic_engine_receive(s->node[to].engine, frame, len), ==,
+                     len);
+}
+
+/*
+ * Time
+ */
+
+static bool run_kicked(Sim *s)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        if (s->node[i].kicked) {
+            s->node[i].kicked = false;
+            qrnic_engine_run(s->node[i].engine);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static int64_t next_event(Sim *s)
+{
+    int64_t next = QRNIC_DEADLINE_NEVER;
+
+    if (s->wire->len) {
+        next = ((SimFrame *)s->wire->pdata[0])->time;
+    }
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        next = MIN(next, s->node[i].deadline);
+        if (s->node[i].blocked) {
+            next = MIN(next, s->node[i].wire_ready);
+        }
+    }
+    return next;
+}
+
+static void events_of_now(Sim *s)
+{
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        SimNode *n = &s->node[i];
+
+        if (n->blocked && n->wire_ready <= s->now) {
+            n->blocked = false;
+            n->burst = 0;
+            qrnic_engine_wire_ready(n->engine);
+        }
+        if (n->deadline <= s->now) {
+            n->deadline = QRNIC_DEADLINE_NEVER;
+            qrnic_engine_timer(n->engine);
+        }
+    }
+    while (s->wire->len && ((SimFrame *)s->wire->pdata[0])->time <= s->now) {
+        SimFrame *f = g_ptr_array_steal_index(s->wire, 0);
+
+        sim_inject(s, f->to, f->data, f->len);
+        g_free(f);
+    }
+}
+
+bool sim_run(Sim *s, int64_t until)
+{
+    for (unsigned runs = 0; runs < RUNS_MAX; runs++) {
+        int64_t next;
+
+        while (run_kicked(s)) {
+            g_assert_cmpuint(++runs, <, RUNS_MAX);
+        }
+        next = next_event(s);
+        if (next == QRNIC_DEADLINE_NEVER) {
+            return true;
+        }
+        if (next > until) {
+            s->now = until;
+            return false;
+        }
+        s->now = MAX(s->now, next);
+        events_of_now(s);
+    }
+    g_assert_not_reached();
+}
+
+/*
+ * The driver
+ */
+
+uint64_t sim_alloc(SimNode *n, uint64_t size)
+{
+    uint64_t addr = n->allocated;
+
+    n->allocated = QEMU_ALIGN_UP(addr + size, 4096);
+    g_assert_cmpuint(n->allocated, <=, n->memory_size);
+    return addr;
+}
+
+static uint32_t created(QrnicResult r)
+{
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    return r.value;
+}
+
+static uint32_t eq_new(SimNode *n, uint8_t type, uint16_t vector,
+                       uint64_t *ring)
+{
+    QrnicEqCtx ctx = {
+        .type = type, .log_size = ASYNC_LOG_SIZE, .vector = vector,
+    };
+
+    ctx.ring.root = sim_alloc(n, QRNIC_EQE_SIZE << ASYNC_LOG_SIZE);
+    if (ring) {
+        *ring = ctx.ring.root;
+    }
+    return created(qrnic_eq_create(n->engine, &ctx));
+}
+
+static void node_init(Sim *s, unsigned id, const SimOptions *o)
+{
+    SimNode *n = &s->node[id];
+    QrnicConfig config = {
+        .name = id ? "B" : "A",
+        .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
+                        QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP,
+        .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
+        .max_gid = 16, .vectors = 4, .db_pages = 8, .doorbell_fifo = 128,
+        .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
+        .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
+        .mac = { 2, 0, 0, 0, 0, 1 + id },
+    };
+    QrnicEnv env = {
+        .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
+        .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
+        .timer_arm = env_timer_arm, .kick = env_kick,
+        .receive_ready = env_receive_ready, .fatal = env_fatal,
+    };
+
+    n->sim = s;
+    n->id = id;
+    n->deadline = QRNIC_DEADLINE_NEVER;
+    n->memory_size = o->memory ? o->memory : MEMORY_DEFAULT;
+    n->memory = g_malloc0(n->memory_size);
+    n->allocated = 4096;
+    n->engine = qrnic_engine_new(&config, &env);
+    qrnic_engine_set_link(n->engine, true);
+    n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
+    n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, NULL);
+    n->pd = created(qrnic_pd_alloc(n->engine));
+
+    n->gid.flags = QRNIC_GID_VALID;
+    memcpy(n->gid.mac, config.mac, 6);
+    if (o->ipv6) {
+        n->gid.gid[0] = 0xfd;
+    } else {
+        n->gid.gid[10] = n->gid.gid[11] = 0xff;
+        n->gid.gid[12] = 10;
+    }
+    n->gid.gid[15] = 1 + id;
+    if (o->vlan) {
+        n->gid.flags |= QRNIC_GID_VLAN;
+        n->gid.vlan_id = 42;
+    }
+    created(qrnic_gid_set(n->engine, 3, &n->gid));
+}
+
+Sim *sim_new(uint32_t seed, const SimOptions *options)
+{
+    static const SimOptions none;
+    Sim *s = g_new0(Sim, 1);
+
+    s->seed = seed;
+    s->rand = g_rand_new_with_seed(seed);
+    s->wire = g_ptr_array_new_with_free_func(g_free);
+    s->latency = SIM_US;
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        node_init(s, i, options ? options : &none);
+    }
+    return s;
+}
+
+void sim_free(Sim *s)
+{
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        qrnic_engine_free(s->node[i].engine);
+        g_free(s->node[i].memory);
+    }
+    g_ptr_array_free(s->wire, true);
+    g_rand_free(s->rand);
+    g_free(s);
+}
+
+uint64_t sim_counter(SimNode *n, enum qrnic_counter c)
+{
+    return qrnic_counters(n->engine)[c];
+}
+
+uint32_t sim_mkey_ctx(SimNode *n, const QrnicMkeyCtx *ctx)
+{
+    return created(qrnic_mkey_create(n->engine, ctx)) << 8 | ctx->variant;
+}
+
+uint32_t sim_mkey(SimNode *n, uint64_t addr, uint64_t length, uint8_t access)
+{
+    QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .access = access, .variant = 0x5a, .pd = n->pd,
+        .start = addr, .length = length, .table.root = addr,
+    };
+
+    return sim_mkey_ctx(n, &ctx);
+}
+
+SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
+                  unsigned rq_log_stride, unsigned cq_log)
+{
+    SimQp *q = g_new0(SimQp, 1);
+    QrnicCqCtx cq = { .eqn = n->cq_eq, .log_size = cq_log };
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_RC, .sq_log_size = sq_log, .rq_log_size = rq_log,
+        .rq_log_stride = rq_log_stride, .pd = n->pd,
+    };
+
+    q->node = n;
+    q->cq_log = cq_log;
+    q->cq_ring = cq.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << cq_log);
+    q->cq_record = cq.record = sim_alloc(n, 8);
+    q->cq = created(qrnic_cq_create(n->engine, &cq));
+    q->sq_log = sq_log;
+    q->rq_log = rq_log;
+    q->rq_log_stride = rq_log_stride;
+    q->sq = ctx.sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << sq_log);
+    q->rq = ctx.rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
+                                       (rq_log + rq_log_stride));
+    q->sq_record = ctx.sq_record = sim_alloc(n, 8);
+    q->rq_record = ctx.rq_record = sim_alloc(n, 8);
+    ctx.send_cq = ctx.recv_cq = q->cq;
+    q->number = created(qrnic_qp_create(n->engine, &ctx));
+    return q;
+}
+
+void sim_qp_free(SimQp *q)
+{
+    created(qrnic_qp_destroy(q->node->engine, q->number));
+    created(qrnic_cq_destroy(q->node->engine, q->cq));
+    g_free(q);
+}
+
+QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr)
+{
+    return qrnic_qp_modify(q->node->engine, q->number, attr);
+}
+
+QrnicQpAttr sim_attr_init(void)
+{
+    return (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_ACCESS_FLAGS,
+        .state = QRNIC_QPS_INIT, .port = 1,
+        .access = QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ |
+                  QRNIC_ACCESS_REMOTE_ATOMIC,
+    };
+}
+
+QrnicQpAttr sim_attr_rtr(SimQp *q, SimQp *peer)
+{
+    QrnicQpAttr a = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+                QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+                QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
+        .state = QRNIC_QPS_RTR, .path_mtu = QRNIC_MTU_1024,
+        .dest_qpn = peer->number, .max_dest_rd_atomic = 4,
+        .min_rnr_timer = 12,
+    };
+
+    a.av.sgid_index = 3;
+    memcpy(a.av.dgid, peer->node->gid.gid, 16);
+    memcpy(a.av.dmac, peer->node->gid.mac, 6);
+    return a;
+}
+
+QrnicQpAttr sim_attr_rts(void)
+{
+    return (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
+                QRNIC_QP_RNR_RETRY | QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+        .state = QRNIC_QPS_RTS, .timeout = 8, .retry_cnt = 7, .rnr_retry = 7,
+        .max_rd_atomic = 4,
+    };
+}
+
+SimConnect sim_connect_default(void)
+{
+    return (SimConnect) {
+        .path_mtu = QRNIC_MTU_1024, .timeout = 8, .retry_cnt = 7,
+        .rnr_retry = 7, .min_rnr_timer = 12, .rd_atomic = 4,
+        .max_dest_rd_atomic = 4, .psn_a = 0x123456, .psn_b = 0xabcdef,
+    };
+}
+
+static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn)
+{
+    QrnicQpAttr a = sim_attr_init();
+
+    created(sim_modify(q, &a));
+    a = sim_attr_rtr(q, peer);
+    a.path_mtu = c->path_mtu;
+    a.rq_psn = rq_psn;
+    a.max_dest_rd_atomic = c->max_dest_rd_atomic;
+    a.min_rnr_timer = c->min_rnr_timer;
+    created(sim_modify(q, &a));
+}
+
+static void to_rts(SimQp *q, const SimConnect *c, uint32_t sq_psn)
+{
+    QrnicQpAttr a = sim_attr_rts();
+
+    a.timeout = c->timeout;
+    a.retry_cnt = c->retry_cnt;
+    a.rnr_retry = c->rnr_retry;
+    a.sq_psn = sq_psn;
+    a.max_rd_atomic = c->rd_atomic;
+    created(sim_modify(q, &a));
+}
+
+void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)
+{
+    SimConnect d = sim_connect_default();
+
+    c = c ? c : &d;
+    to_rtr(a, b, c, c->psn_b);
+    to_rtr(b, a, c, c->psn_a);
+    to_rts(a, c, c->psn_a);
+    to_rts(b, c, c->psn_b);
+}
+
+QrnicQpAttr sim_query(SimQp *q)
+{
+    QrnicQpAttr a;
+
+    created(qrnic_qp_query(q->node->engine, q->number, &a));
+    return a;
+}
+
+static void ring(SimQp *q, unsigned offset, uint32_t index)
+{
+    QrnicDoorbell d = { .number = q->number, .index = index };
+    uint8_t raw[QRNIC_DOORBELL_BYTES];
+
+    qrnic_doorbell_pack(raw, &d);
+    qrnic_doorbell_write(q->node->engine, 0, offset, 8, ldq_le_p(raw));
+}
+
+static void put_sges(uint8_t *p, const SimSge *sge, unsigned num_sge)
+{
+    for (unsigned i = 0; i < num_sge; i++) {
+        QrnicDataSeg d = {
+            .address = sge[i].addr, .length = sge[i].length,
+            .lkey = sge[i].key,
+        };
+
+        qrnic_data_seg_pack(p + QRNIC_SEGMENT_SIZE * i, &d);
+    }
+}
+
+void sim_post_send_quiet(SimQp *q, const SimWr *wr)
+{
+    uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE] = { 0 };
+    bool atomic = wr->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+                  wr->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
+    QrnicSqCtrl ctrl = {
+        .opcode = wr->opcode, .flags = wr->flags, .index = q->sq_producer,
+        .imm = wr->imm, .inline_length = wr->inline_length,
+    };
+    uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
+    uint32_t blocks;
+
+    if (atomic || wr->opcode == QRNIC_WQE_RDMA_WRITE ||
+        wr->opcode == QRNIC_WQE_RDMA_WRITE_IMM ||
+        wr->opcode == QRNIC_WQE_RDMA_READ) {
+        QrnicRemoteSeg r = { .address = wr->remote, .rkey = wr->rkey };
+
+        qrnic_remote_seg_pack(p, &r);
+        p += QRNIC_SEGMENT_SIZE;
+    }
+    if (atomic) {
+        QrnicAtomicSeg a = {
+            .swap_add = wr->swap_add, .compare = wr->compare,
+        };
+
+        qrnic_atomic_seg_pack(p, &a);
+        p += QRNIC_SEGMENT_SIZE;
+    }
+    if (wr->inline_data) {
+        ctrl.flags |= QRNIC_WQEF_INLINE;
+        memcpy(p, wr->inline_data, wr->inline_length);
+        p += QEMU_ALIGN_UP(wr->inline_length, QRNIC_SEGMENT_SIZE);
+    } else {
+        put_sges(p, wr->sge, wr->num_sge);
+        p += QRNIC_SEGMENT_SIZE * wr->num_sge;
+    }
+    ctrl.segments = (p - raw) / QRNIC_SEGMENT_SIZE;
+    qrnic_sq_ctrl_pack(raw, &ctrl);
+    blocks = DIV_ROUND_UP(p - raw, QRNIC_WQEBB_SIZE);
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint32_t slot = q->sq_producer++ & ((1u << q->sq_log) - 1);
+
+        memcpy(q->node->memory + q->sq + slot * QRNIC_WQEBB_SIZE,
+               raw + i * QRNIC_WQEBB_SIZE, QRNIC_WQEBB_SIZE);
+    }
+    stl_le_p(q->node->memory + q->sq_record, q->sq_producer);
+}
+
+void sim_ring_sq(SimQp *q)
+{
+    ring(q, QRNIC_DB_SQ, q->sq_producer);
+}
+
+void sim_post_send(SimQp *q, const SimWr *wr)
+{
+    sim_post_send_quiet(q, wr);
+    sim_ring_sq(q);
+}
+
+void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge)
+{
+    QrnicRecvCtrl ctrl = { .segments = num_sge, .index = q->rq_producer };
+    uint32_t slot = q->rq_producer++ & ((1u << q->rq_log) - 1);
+    uint8_t *p = q->node->memory + q->rq +
+                 ((uint64_t)slot * QRNIC_WQEBB_SIZE << q->rq_log_stride);
+
+    qrnic_recv_ctrl_pack(p, &ctrl);
+    put_sges(p + QRNIC_SEGMENT_SIZE, sge, num_sge);
+    stl_le_p(q->node->memory + q->rq_record, q->rq_producer);
+}
+
+void sim_ring_rq(SimQp *q)
+{
+    ring(q, QRNIC_DB_RQ, q->rq_producer);
+}
+
+void sim_post_recv(SimQp *q, const SimSge *sge, unsigned num_sge)
+{
+    sim_post_recv_quiet(q, sge, num_sge);
+    sim_ring_rq(q);
+}
+
+bool sim_poll(SimQp *q, QrnicCqe *out)
+{
+    uint32_t slot = q->cq_consumer & ((1u << q->cq_log) - 1);
+    uint8_t *p = q->node->memory + q->cq_ring + slot * QRNIC_CQE_SIZE;
+    bool phase = !(q->cq_consumer >> q->cq_log & 1);
+
+    g_assert_true(qrnic_cqe_unpack(out, p));
+    if (out->phase != phase) {
+        return false;
+    }
+    q->cq_consumer++;
+    stl_le_p(q->node->memory + q->cq_record, q->cq_consumer);
+    return true;
+}
+
+bool sim_poll_event(SimNode *n, QrnicEqe *out)
+{
+    uint32_t slot = n->async.consumer & ((1u << ASYNC_LOG_SIZE) - 1);
+    bool phase = !(n->async.consumer >> ASYNC_LOG_SIZE & 1);
+    QrnicEqDoorbell d = { .number = n->async.number };
+    uint8_t raw[8];
+
+    g_assert_true(qrnic_eqe_unpack(out, n->memory + n->async.ring +
+                                        slot * QRNIC_EQE_SIZE));
+    if (out->phase != phase) {
+        return false;
+    }
+    d.index = ++n->async.consumer;
+    qrnic_eq_doorbell_pack(raw, &d);
+    qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
+    return true;
+}
+
+QrnicPathSpec sim_path_to(SimQp *q, SimQp *peer)
+{
+    const QrnicGidEntry *to = &q->node->gid, *from = &peer->node->gid;
+    QrnicPathSpec s = {
+        .vlan = to->flags & QRNIC_GID_VLAN ? to->vlan_id : -1,
+        .udp_sport = 0xc000,
+    };
+
+    memcpy(s.dmac, to->mac, 6);
+    memcpy(s.smac, from->mac, 6);
+    memcpy(s.dgid, to->gid, 16);
+    memcpy(s.sgid, from->gid, 16);
+    return s;
+}

@@ -1,0 +1,141 @@
+/*
+ * A simulated world for the engine: guest memories, a wire that loses,
+ * repeats, reorders and corrupts frames, virtual time, and a small driver.
+ * Everything is deterministic for a seed.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_TEST_SIM_H
+#define QRNIC_TEST_SIM_H
+
+#include "qemu/osdep.h"
+#include "engine/engine.h"
+#include "wire/packet.h"
+
+#define SIM_NODES 2
+#define SIM_US 1000ll
+#define SIM_MS 1000000ll
+
+typedef struct Sim Sim;
+
+typedef struct SimFrame {
+    int64_t time;
+    uint64_t order;             /* among frames of one time */
+    unsigned to;
+    size_t len;
+    uint8_t data[];
+} SimFrame;
+
+typedef struct SimNode {
+    Sim *sim;
+    unsigned id;
+    QrnicEngine *engine;
+    uint8_t *memory;            /* bus address 0 is its first byte */
+    uint64_t memory_size, allocated;
+    uint64_t broken_from, broken_to;    /* DMA to here fails */
+    bool kicked, blocked;
+    int64_t deadline, wire_ready;
+    unsigned burst;             /* frames since the wire was ready */
+    uint32_t pd, cq_eq;
+    struct {
+        uint32_t number, consumer, log_size;
+        uint64_t ring;
+    } async;
+    unsigned notified;
+    QrnicGidEntry gid;
+} SimNode;
+
+struct Sim {
+    int64_t now;
+    GRand *rand;
+    uint32_t seed;
+    SimNode node[SIM_NODES];
+    GPtrArray *wire;            /* SimFrame, sorted by delivery */
+    uint64_t frames;
+    /* the wire; probabilities in parts of a thousand */
+    unsigned loss, repeat, reorder, corrupt;
+    int64_t latency;
+    unsigned wire_room;         /* frames before it blocks; 0: endless */
+    int64_t wire_pause;         /* how long */
+    /* Sees each frame as sent; false: it is lost. */
+    bool (*tap)(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                void *opaque);
+    void *tap_opaque;
+};
+
+typedef struct SimQp {
+    SimNode *node;
+    uint32_t number, cq;
+    uint64_t sq, rq, sq_record, rq_record;
+    uint32_t sq_log, rq_log, rq_log_stride;
+    uint32_t sq_producer, rq_producer;
+    uint64_t cq_ring, cq_record;
+    uint32_t cq_log, cq_consumer;
+} SimQp;
+
+typedef struct SimSge {
+    uint64_t addr;
+    uint32_t length, key;
+} SimSge;
+
+typedef struct SimWr {
+    uint8_t opcode, flags;
+    uint32_t imm;
+    uint64_t remote;
+    uint32_t rkey;
+    uint64_t swap_add, compare;
+    const SimSge *sge;
+    unsigned num_sge;
+    const void *inline_data;
+    uint32_t inline_length;
+} SimWr;
+
+typedef struct SimOptions {
+    bool ipv6, vlan, loopback;
+    uint32_t max_rd_atomic;     /* of the device; 0: 16 */
+    uint64_t memory;            /* bytes; 0: 32 MiB */
+} SimOptions;
+
+Sim *sim_new(uint32_t seed, const SimOptions *options);
+void sim_free(Sim *s);
+/* Until nothing happens any more, or this time. False: time ran out. */
+bool sim_run(Sim *s, int64_t until);
+/* Delivers to a node what a peer might have sent. */
+void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len);
+
+uint64_t sim_alloc(SimNode *n, uint64_t size);
+uint64_t sim_counter(SimNode *n, enum qrnic_counter c);
+uint32_t sim_mkey(SimNode *n, uint64_t addr, uint64_t length, uint8_t access);
+uint32_t sim_mkey_ctx(SimNode *n, const QrnicMkeyCtx *ctx);
+
+SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
+                  unsigned rq_log_stride, unsigned cq_log);
+void sim_qp_free(SimQp *q);
+QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr);
+/* What sim_connect sets; change before each step as the test wants. */
+QrnicQpAttr sim_attr_init(void);
+QrnicQpAttr sim_attr_rtr(SimQp *q, SimQp *peer);
+QrnicQpAttr sim_attr_rts(void);
+typedef struct SimConnect {
+    uint8_t path_mtu, timeout, retry_cnt, rnr_retry, min_rnr_timer;
+    uint8_t rd_atomic, max_dest_rd_atomic;
+    uint32_t psn_a, psn_b;
+} SimConnect;
+SimConnect sim_connect_default(void);
+void sim_connect(SimQp *a, SimQp *b, const SimConnect *c);
+QrnicQpAttr sim_query(SimQp *q);
+
+void sim_post_send(SimQp *q, const SimWr *wr);
+void sim_post_send_quiet(SimQp *q, const SimWr *wr);    /* no doorbell */
+void sim_ring_sq(SimQp *q);
+void sim_post_recv(SimQp *q, const SimSge *sge, unsigned num_sge);
+void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge);
+void sim_ring_rq(SimQp *q);
+bool sim_poll(SimQp *q, QrnicCqe *out);
+bool sim_poll_event(SimNode *n, QrnicEqe *out);
+
+/* Headers of packets from peer to q, as the peer would send them. */
+QrnicPathSpec sim_path_to(SimQp *q, SimQp *peer);
+
+#endif
