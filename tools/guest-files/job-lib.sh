@@ -102,13 +102,15 @@ gid_index() {
     return 1
 }
 
-# barrier NAME: waits until every guest's job is at this barrier. It goes through the
-# launcher and needs no network.
+# barrier NAME [VALUE]: waits until every guest's job is at this barrier, and sets
+# BARRIER_VALUES to the values (words) of all guests in the order of their numbers.
+# It goes through the launcher and needs no network.
 barrier() {
     local answer
-    echo "barrier $1" >&8
+    echo "barrier $1 ${2:--}" >&8
     read -r answer <&8
-    [ "$answer" = "go $1" ]
+    BARRIER_VALUES=${answer#go "$1" }
+    [ "$answer" != "$BARRIER_VALUES" ]
 }
 
 # host_qmp JSON: has the launcher run a QMP command on this guest's QEMU; prints the
@@ -124,14 +126,16 @@ host_qmp() {
 # guest_reboot: restarts this guest; the job runs again with QRNIC_BOOT one higher.
 guest_reboot() {
     echo reboot >&8
-    read -r _ <&8
+    local answer
+    # shellcheck disable=SC2034
+    read -r answer <&8
     echo b >/proc/sysrq-trigger
     while :; do sleep 100; done
 }
 
-# wait_for_port PORT: until something here listens on the TCP port.
+# wait_for_port PORT [SECONDS]: until something here listens on the TCP port.
 wait_for_port() {
-    wait_until "${2:-20}" eval "ss -Hltn 'sport = :$1' | grep -q ."
+    wait_until "${2:-20}" grep -qh ":$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6
 }
 
 # host_time: the launcher's clock in milliseconds since this guest's QEMU was started.

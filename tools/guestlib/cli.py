@@ -25,8 +25,9 @@ the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not b
 """
 
 EPILOG = """\
---nic KIND[:NET][,KEY=VALUE...] gives every guest a network card (default: one qrnic).
-  KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it)
+--nic KIND[/KIND][:NET][,KEY=VALUE...] gives every guest a network card (default: one qrnic).
+  KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it);
+        qrnic/rxe gives guest 1 the first and the other guests the second
   NET   link (a wire between the guests; default with more than one guest),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), tap=IFNAME, none (no backend, link down)
@@ -147,7 +148,6 @@ def main(arguments):
         files = read_files(options.file)
         prepare(options)
         run = Run(options, job, files)
-        run.image.check()
         status = run.execute()
     except LaunchError as error:
         print(f"guest: {error}", file=sys.stderr)

@@ -42,6 +42,7 @@ class Guest:
         self.is_ready = False
         self.status = None
         self.waiting_at = None
+        self.barrier_value = ""
         self.output_ended = False
         self.control = self.output = self.process = None
         self._control_rest = b""
@@ -151,7 +152,8 @@ class Guest:
         """The line of QEMU's messages that names the reason."""
         with open(self.qemu_log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip() for line in log if line.strip()]
-        return lines[-1] if lines else f"it said nothing (exit status {self.process.poll()})"
+        named = [line for line in lines if "qemu-system" in line.split(":")[0]]
+        return (named or lines)[-1] if lines else f"it said nothing (exit status {self.process.poll()})"
 
     def lines(self):
         """The complete lines that the control channel has now; None when it has closed."""

@@ -45,6 +45,7 @@ class Run:
         self.nics = topology.parse(options.nic, options.guests, options.mtu, options.device_prop)
         self.qemu = host.find_qemu()
         self.image = host.Image(options.kernel)
+        self.image.check()
         self.accel = host.choose_accel(options.accel, self.qemu)
         self.scratch = tempfile.mkdtemp(prefix="qrnic-")
         if options.logs:
@@ -113,8 +114,8 @@ class Run:
             now = time.monotonic()
             for guest in self.guests:
                 if guest.status is None and guest.process.poll() is not None:
-                    raise LaunchError(f"QEMU of guest{guest.number} ended with the job still running: "
-                                      f"{guest.last_words()}")
+                    what = "ended with the job still running on" if guest.boots else "refused to start"
+                    raise LaunchError(f"QEMU {what} guest{guest.number}: {guest.last_words()}")
                 if guest.status is None:
                     self._check_panic(guest)
                 if not guest.is_ready and now > boot_deadline:
@@ -173,7 +174,8 @@ class Run:
             if self.options.verbose:
                 self.say(f"guest{guest.number} ready after {time.monotonic() - guest.started_at:.2f} s")
         elif word == "barrier":
-            self._on_barrier(guest, rest)
+            name, _, value = rest.partition(" ")
+            self._on_barrier(guest, name, value)
         elif word == "qmp":
             guest.answer(guest.qmp(rest))
         elif word == "time":
@@ -189,12 +191,15 @@ class Run:
             else:
                 self._give_up_on_others(guest)
 
-    def _on_barrier(self, guest, name):
+    def _on_barrier(self, guest, name, value):
+        """Everybody learns everybody's value, in the order of the guests' numbers."""
         guest.waiting_at = name
+        guest.barrier_value = value
         if all(other.waiting_at == name for other in self.guests):
+            values = " ".join(other.barrier_value or "-" for other in self.guests)
             for other in self.guests:
                 other.waiting_at = None
-                other.answer(f"go {name}")
+                other.answer(f"go {name} {values}")
         else:
             self._check_stuck()
 

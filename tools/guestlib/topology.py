@@ -14,15 +14,16 @@ OWN_KEYS = ("mtu", "ip", "guest")
 
 
 class Nic:
-    """One --nic option: KIND[:NET[=ARG]][,KEY=VALUE...]."""
+    """One --nic option: KIND[/KIND...][:NET[=ARG]][,KEY=VALUE...]."""
 
     def __init__(self, index, spec, guests, mtu, device_props):
         self.index = index
         head, *settings = spec.split(",")
-        self.kind, _, net = head.partition(":")
+        kinds, _, net = head.partition(":")
+        self.kinds = kinds.split("/")
         self.net, _, self.net_arg = net.partition("=")
         self.net = self.net or ("link" if guests > 1 else "hub")
-        if self.kind not in KINDS:
+        if any(kind not in KINDS for kind in self.kinds):
             raise LaunchError(f"--nic {spec}: the kind must be one of {', '.join(KINDS)}", EXIT_USAGE)
         if self.net not in NETS:
             raise LaunchError(f"--nic {spec}: the network must be one of {', '.join(NETS)}", EXIT_USAGE)
@@ -31,7 +32,8 @@ class Nic:
         if self.net == "link" and guests == 1:
             self.net = "hub"
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
-        self.props = list(device_props) if self.kind == "qrnic" else []
+        self.props = []
+        self.device_props = device_props
         for setting in settings:
             key, equals, value = setting.partition("=")
             if not equals:
@@ -45,6 +47,10 @@ class Nic:
         self.mtu = int(own["mtu"])
         self.ip = own["ip"] or {"user": "dhcp", "none": "none"}.get(self.net, "auto")
         self.only_guest = int(own["guest"]) if own["guest"] else 0
+
+    def kind(self, guest):
+        """The last kind named serves all further guests."""
+        return self.kinds[min(guest, len(self.kinds)) - 1]
 
     def mac(self, guest):
         return f"52:54:00:77:{guest:02x}:{self.index:02x}"
@@ -62,7 +68,7 @@ class Nic:
     def line(self, guest):
         """The guest's start script reads this."""
         ipv4, ipv6 = self.addresses(guest)
-        return f"{self.index} {self.kind} {self.mac(guest)} {ipv4} {ipv6} {self.mtu}"
+        return f"{self.index} {self.kind(guest)} {self.mac(guest)} {ipv4} {ipv6} {self.mtu}"
 
     def socket_path(self, directory, guest):
         return os.path.join(directory, f"net{self.index}.{guest}")
@@ -93,7 +99,9 @@ class Nic:
     def device_options(self, guest):
         """Behind a root port, so that it is a PCIe endpoint and can be unplugged."""
         options = ["-device", f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"]
-        if self.kind == "qrnic":
+        props = list(self.props)
+        if self.kind(guest) == "qrnic":
+            props = self.device_props + props
             device = f"qrnic,id=nic{self.index},bus=port{self.index}"
         else:
             device = f"virtio-net-pci,id=nic{self.index},bus=port{self.index},romfile="
@@ -102,7 +110,7 @@ class Nic:
         device += f",mac={self.mac(guest)}"
         if self.net != "none":
             device += f",netdev=net{self.index}"
-        for prop in self.props:
+        for prop in props:
             device += f",{prop}"
         return options + ["-device", device]
 

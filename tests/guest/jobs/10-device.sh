@@ -1,0 +1,40 @@
+# What a single guest sees of its adapter, without any traffic to another.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+ibv_devinfo -v >devinfo.log 2>&1
+try "ibv_devinfo -v succeeds" "ibv_devinfo -v"
+for line in 'hca_id:\s*qrnic' 'transport:\s*InfiniBand' 'vendor_id:\s*0x1234' 'state:\s*PORT_ACTIVE' \
+        'max_mtu:\s*4096' 'active_mtu:\s*1024' 'link_layer:\s*Ethernet' 'atomic_cap:\s*ATOMIC_HCA' \
+        'max_sge:\s*([3-9][0-9]|[1-9][0-9]{2,})' 'GID\[.*::ffff:10\.77\.0\.1, RoCE v2' 'GID\[.*fd77::1, RoCE v2' \
+        'max_msg_sz:\s*0x80000000' 'fw_ver:\s*[0-9]'; do
+    try "ibv_devinfo -v has $line" "grep -Eq '$line' devinfo.log || { cat devinfo.log; false; }"
+done
+try "the PCI function is an Ethernet controller with PCIe, MSI-X and AER" \
+    "lspci -vvv -d 1234: >pci.log; cat pci.log; grep -q 'Ethernet controller' pci.log &&
+     grep -q 'MSI-X: Enable+' pci.log && grep -q 'Express.*Endpoint' pci.log && grep -q 'FLReset+' pci.log &&
+     grep -q 'Advanced Error Reporting' pci.log"
+try "rdma link shows the port active" "rdma link show | tee /dev/stderr | grep -q 'link $RDMA0/1 state ACTIVE physical_state LINK_UP netdev $NIC0'"
+try "rdma statistic shows hardware counters" "rdma statistic show link $RDMA0/1 | tee /dev/stderr | grep -Eq ' [a-z_]+ [0-9]+ [a-z_]+ [0-9]+'"
+try "rdma resource lists objects" "rdma resource show | tee /dev/stderr | grep -q '$RDMA0: pd'"
+try "ethtool knows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^driver: qrnic'"
+try "ethtool -S has counters" "ethtool -S $NIC0 | tee /dev/stderr | grep -Eq ': [0-9]+'"
+try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on'"
+try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
+if command -v qrnic-provider-test >/dev/null; then
+    try "the provider's own test" qrnic-provider-test
+fi
+if modinfo kernel_verbs >/dev/null 2>&1; then
+    try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
+        { dmesg | grep kernel_verbs; false; }"
+fi
+# A link that goes down and up again, as the host's monitor can order.
+host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":false}}' >/dev/null
+try "the port goes down with its link" \
+    "wait_until 5 eval \"ibv_devinfo | grep -q PORT_DOWN\" && ethtool $NIC0 | grep -q 'Link detected: no'"
+host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":true}}' >/dev/null
+try "and comes up again" "wait_until 5 eval \"ibv_devinfo | grep -q PORT_ACTIVE\""
+kernel_clean "the kernel log is clean"
+finish

@@ -1,0 +1,44 @@
+# The Ethernet function between two guests: ping, jumbo frames, VLAN, TCP by iperf3.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --mtu 9000 --timeout 300
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+both() {
+    local status=0 name=$1
+    shift
+    timeout 30 bash -c "$*" >both.log 2>&1 || status=$?
+    [ $status = 0 ] || show both.log
+    together $status "$name"
+}
+
+both "ping" "ping -c 5 -i 0.2 -W 5 guest$PEER"
+both "ping over IPv6" "ping -6 -c 5 -i 0.2 -W 5 guest${PEER}v6"
+both "ping by link-local address and neighbour discovery" \
+    "ping -6 -c 2 -W 5 ff02::1%$NIC0 && ip -6 neigh show dev $NIC0 | grep -q lladdr"
+both "jumbo frames pass unfragmented" "ping -c 3 -i 0.2 -W 5 -M do -s 8972 guest$PEER"
+both "a fragmented datagram of 60000 bytes" "ping -c 3 -i 0.2 -W 5 -s 60000 guest$PEER"
+ip link add link "$NIC0" name vlan7 type vlan id 7
+ip addr add "10.78.0.$GUEST/24" dev vlan7
+ip link set vlan7 up
+barrier vlan
+both "ping over a VLAN" "ping -c 3 -i 0.2 -W 5 10.78.0.$PEER"
+ip link del vlan7
+pair "iperf3 over TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 && ! iperf3 -c guest1 -t 1 >/dev/null 2>&1"
+pair "iperf3 over TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 -R"
+pair "iperf3 over TCP, IPv6" 5201 "iperf3 -s -1" "iperf3 -6 -c guest1v6 -t 3"
+pair "iperf3 over UDP" 5201 "iperf3 -s -1" "iperf3 -u -b 20M -c guest1 -t 3"
+for feature in "tx off" "rx off" "tx on rx on"; do
+    # shellcheck disable=SC2086
+    ethtool -K "$NIC0" $feature >/dev/null 2>&1
+    pair "TCP with offloads '$feature'" 5201 "iperf3 -s -1" "iperf3 -c guest1 -n 4M"
+done
+ip link set "$NIC0" mtu 1500
+barrier mtu
+pair "TCP after a change of MTU" 5201 "iperf3 -s -1" "iperf3 -c guest1 -n 4M"
+both "a changed MAC address works" "ip link set $NIC0 down && ip link set $NIC0 address 52:54:00:99:00:0$GUEST &&
+    ip link set $NIC0 up && ip addr replace fd77::$GUEST/64 dev $NIC0; sleep 1; ping -c 3 -i 0.2 -W 5 guest$PEER"
+both "no errors counted" "ip -s -s link show $NIC0; for f in rx_errors tx_errors rx_crc_errors; do
+    [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done"
+kernel_clean "the kernel logs are clean"
+finish

@@ -1,0 +1,84 @@
+# Modules are removed and loaded again while programs use the adapter.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+pingpong() {
+    local gid
+    gid=$(gid_index "$RDMA0" 4)
+    pair "$1" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 guest1"
+}
+
+load() {
+    local gid
+    gid=$(gid_index "$RDMA0" 4)
+    if [ "$GUEST" = 1 ]; then
+        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 >load.log 2>&1 &
+        iperf3 -s -1 >iperf.log 2>&1 &
+        wait_for_port 18515 && wait_for_port 5201
+        barrier "load-$1"
+    else
+        barrier "load-$1"
+        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 guest1 >load.log 2>&1 &
+        iperf3 -c guest1 -t 20 >iperf.log 2>&1 &
+    fi
+    sleep 3
+    barrier "loaded-$1"
+}
+
+# A process that has lost its device ends by itself or, as here, is ended.
+end_load() {
+    local process
+    for process in $(jobs -p); do
+        kill "$process" 2>/dev/null
+    done
+    wait
+}
+
+# The adapter is the same one afterwards, but all of its software is new.
+again() {
+    modprobe qrnic
+    modprobe qrnic_ib
+    nic_setup
+    nic_export
+    [ -n "$RDMA0" ]
+}
+
+pingpong "before"
+for round in 1 2; do
+    load $round
+    status=0
+    [ "$GUEST" = 1 ] || timeout 30 modprobe -r qrnic_ib || status=$?
+    together $status "qrnic_ib leaves under load ($round)"
+    status=0
+    [ "$GUEST" = 1 ] || timeout 30 modprobe -r qrnic || status=$?
+    together $status "qrnic leaves under load ($round)"
+    end_load
+    status=0
+    [ "$GUEST" = 1 ] || again || status=$?
+    together $status "both are back ($round)"
+    pingpong "RDMA works after reload ($round)"
+done
+load unbind
+status=0
+[ "$GUEST" = 1 ] || {
+    address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+    echo "$address" >/sys/bus/pci/drivers/qrnic/unbind && sleep 1 &&
+        echo "$address" >/sys/bus/pci/drivers/qrnic/bind && nic_setup && nic_export && [ -n "$RDMA0" ]
+} || status=$?
+together $status "unbind and bind under load"
+end_load
+pingpong "RDMA works after unbind and bind"
+load remove
+status=0
+[ "$GUEST" = 1 ] || {
+    address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+    echo 1 >"/sys/bus/pci/devices/$address/remove" && sleep 1 && echo 1 >/sys/bus/pci/rescan &&
+        nic_setup && nic_export && [ -n "$RDMA0" ]
+} || status=$?
+together $status "removal from the bus and rescan"
+end_load
+pingpong "RDMA works after rescan"
+kernel_clean "the kernel logs are clean"
+finish

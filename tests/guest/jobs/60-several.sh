@@ -1,0 +1,18 @@
+# Two adapters in one guest, joined by a hub, and a third one without a backend.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic --nic qrnic --nic qrnic:none
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+try "three RDMA devices" "[ \$(ls /sys/class/infiniband | wc -l) = 3 ]"
+try "the one without backend has no carrier" "ip link set $NIC2 up; sleep 0.5; [ \$(cat /sys/class/net/$NIC2/carrier) = 0 ]"
+try "and its port is down" "ibv_devinfo -d $RDMA2 | tee /dev/stderr | grep -q PORT_DOWN"
+try "the others' ports are active" "ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && ibv_devinfo -d $RDMA1 | grep -q PORT_ACTIVE"
+for program in "ibv_rc_pingpong -c -n 200" "ibv_rc_pingpong -c -e -n 200 -s 65536"; do
+    alone "$program from one adapter to the other" 18515 \
+        "$program -d $RDMA0 -g $(gid_index "$RDMA0" 4)" "$program -d $RDMA1 -g $(gid_index "$RDMA1" 4) localhost"
+done
+sent=$(cat "/sys/class/net/$NIC0/device/infiniband/$RDMA0/ports/1/hw_counters/tx_packets" 2>/dev/null)
+[ -z "$sent" ] || try "the frames went over the wire" "[ $sent -gt 0 ]"
+kernel_clean "the kernel log is clean"
+finish

@@ -1,0 +1,128 @@
+"""Tests of tools/guest itself: bad input gives one clear line, a non-zero status, and
+leaves no process and no file behind.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import glob
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+
+def children_of(pid):
+    found = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, encoding="ascii", errors="replace") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.split("/")[2]))
+    return found
+
+
+def runs(pid):
+    """A process that has ended but has no parent to say so is a zombie: that is not running."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Tests:
+    def __init__(self, root, report):
+        self.guest = os.path.join(root, "tools", "guest")
+        self.report = report
+        # The launcher's scratch directories go where we can see what is left of them.
+        self.scratch = tempfile.TemporaryDirectory(prefix="qt-")
+        self.env = {**os.environ, "TMPDIR": self.scratch.name}
+
+    def left_behind(self):
+        return os.listdir(self.scratch.name)
+
+    def refused(self, name, options, status, text, lines=1, env=None):
+        """The launcher must say `text` in one line (a second one may name the logs)."""
+        done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120, check=False, env={**self.env, **(env or {})})
+        said = [line for line in done.stderr.splitlines() if not line.startswith("guest: logs are in")]
+        problems = []
+        if done.returncode != status:
+            problems.append(f"exit status {done.returncode} instead of {status}")
+        if text and not any(text in line for line in said):
+            problems.append(f"'{text}' was not said")
+        if lines and len(said) > lines:
+            problems.append(f"{len(said)} lines instead of {lines}")
+        if self.left_behind():
+            problems.append(f"left behind: {self.left_behind()}")
+        self.report.result(not problems, f"launcher: {name}", details=problems + done.stderr.splitlines()[-8:])
+
+    def bad_options(self):
+        run = ["--no-refresh", "--accel", "tcg"]
+        self.refused("no job", run, 2, "give one of")
+        self.refused("a job that does not exist", [*run, "/nonexistent/job"], 2, "cannot read the job")
+        self.refused("too many guests", [*run, "--guests", "99", "-c", "true"], 2, "--guests must be")
+        self.refused("an unknown kind of card", [*run, "--nic", "e10000", "-c", "true"], 2, "the kind must be one of")
+        self.refused("an unknown network", [*run, "--nic", "qrnic:carrier-pigeon", "-c", "true"], 2,
+                     "the network must be one of")
+        self.refused("an impossible MTU", [*run, "--nic", "qrnic,mtu=7", "-c", "true"], 2, "mtu must be")
+        self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
+        self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",
+                     env={"QRNIC_QEMU": "/nonexistent/qemu"})
+        self.refused("no image", [*run, "-c", "true"], 125, "run tools/guest-image",
+                     env={"QRNIC_CACHE": self.scratch.name + "-none", "QRNIC_QEMU": "/bin/true"})
+
+    def bad_devices(self):
+        run = ["--no-refresh", "--accel", "tcg", "-c", "true"]
+        self.refused("an unknown device property", [*run, "--device-prop", "frobnicate=1"], 125, "frobnicate")
+        self.refused("a device property that is no number", [*run, "--nic", "qrnic,doorbell-fifo=many"], 125,
+                     "QEMU refused to start guest1: ")
+        self.refused("a backend that does not exist", [*run, "--nic", "qrnic:none,netdev=nothere"], 125, "nothere")
+        self.refused("a tap that does not exist", [*run, "--nic", "qrnic:tap=qrnic-no-tap"], 125,
+                     "QEMU refused to start guest1: ")
+
+    def endings(self):
+        run = ["--no-refresh", "--accel", "tcg", "--no-nic"]
+        self.refused("a guest that does not come up in its time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
+                     "did not come up within")
+        self.refused("a job that does not end in its time", [*run, "--timeout", "25", "-c", "sleep 1000"], 124,
+                     "did not end within 25")
+        self.refused("a job's status is the launcher's", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
+        self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
+        self.refused("a barrier nobody else comes to",
+                     [*run, "--guests", "2", "-c", "[ $GUEST = 2 ] || barrier alone"], 125, "waits at barrier 'alone'")
+
+    def interrupted(self):
+        """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
+        for number, name in ((signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGKILL, "SIGKILL")):
+            with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "sleep 1000"],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  env=self.env) as process:
+                deadline = time.monotonic() + 20
+                while not children_of(process.pid) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                qemus = children_of(process.pid)
+                process.send_signal(number)
+                process.wait(timeout=20)
+            time.sleep(0.5)
+            alive = [pid for pid in qemus if runs(pid)]
+            problems = [] if qemus else ["QEMU never started"]
+            problems += [f"QEMU {pid} still runs" for pid in alive]
+            if number != signal.SIGKILL and self.left_behind():
+                problems.append(f"left behind: {self.left_behind()}")
+            self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
+
+
+def run(root, report):
+    tests = Tests(root, report)
+    try:
+        tests.bad_options()
+        tests.bad_devices()
+        tests.endings()
+        tests.interrupted()
+    finally:
+        tests.scratch.cleanup()

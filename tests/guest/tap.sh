@@ -1,0 +1,96 @@
+# shellcheck shell=bash
+# TAP for the guest jobs (the runner puts it before each job). Only guest 1 prints
+# results; what happened on the other guests reaches it through barriers.
+# SPDX-License-Identifier: GPL-2.0-or-later
+
+tests=0
+failed=0
+
+# result STATUS NAME: one test; STATUS 0 is good.
+result() {
+    tests=$((tests + 1))
+    if [ "$1" = 0 ]; then
+        [ "$GUEST" != 1 ] || echo "ok $tests - $2"
+    else
+        failed=$((failed + 1))
+        [ "$GUEST" != 1 ] || echo "not ok $tests - $2 (status $1)"
+    fi
+}
+
+skip() {
+    tests=$((tests + 1))
+    [ "$GUEST" != 1 ] || echo "ok $tests - $1 # SKIP $2"
+}
+
+show() { sed "s/^/# guest$GUEST: /" "$1" | tail -n "${2:-15}"; }
+
+# try NAME COMMAND...: good when the command succeeds; its output explains a failure.
+try() {
+    local name=$1 status=0
+    shift
+    timeout "${TRY_TIMEOUT:-60}" bash -c "$*" >try.log 2>&1 || status=$?
+    [ $status = 0 ] || show try.log
+    result $status "$name"
+}
+
+# together STATUS NAME: a test of all guests, good when STATUS is 0 on each.
+together() {
+    local status=0 value
+    barrier "end-$((tests + 1))" "$1" || status=99
+    for value in $BARRIER_VALUES; do
+        [ "$value" = 0 ] || status=$value
+    done
+    result "$status" "$2"
+}
+
+server_up() { wait_for_port "$1" "${2:-20}" || ! kill -0 "$server" 2>/dev/null; }
+
+# pair NAME PORT SERVER CLIENT: guest 1 runs SERVER, which listens on the TCP port,
+# guest 2 runs CLIENT; both must succeed.
+pair() {
+    local status=0 server
+    if [ "$GUEST" = 1 ]; then
+        timeout "${TRY_TIMEOUT:-60}" bash -c "$3" >pair.log 2>&1 &
+        server=$!
+        server_up "$2"
+        barrier "up-$tests"
+        wait $server || status=$?
+    else
+        barrier "up-$tests"
+        timeout "${TRY_TIMEOUT:-60}" bash -c "$4" >pair.log 2>&1 || status=$?
+    fi
+    [ $status = 0 ] || show pair.log
+    together $status "$1"
+}
+
+# alone NAME PORT SERVER CLIENT: as pair, with both in this guest.
+alone() {
+    local status=0 server
+    timeout "${TRY_TIMEOUT:-60}" bash -c "$3" >server.log 2>&1 &
+    server=$!
+    server_up "$2"
+    timeout "${TRY_TIMEOUT:-60}" bash -c "$4" >client.log 2>&1 || status=$?
+    if [ $status != 0 ]; then
+        sleep 0.5
+        kill $server 2>/dev/null
+    fi
+    wait $server || [ $status != 0 ] || status=$?
+    [ $status = 0 ] || { show server.log; show client.log; }
+    result $status "$1"
+}
+
+# kernel_clean NAME: the kernel has complained about nothing.
+kernel_clean() {
+    local status=0
+    dmesg | grep -E -A12 'WARNING:|BUG:|Oops|Call Trace|refcount_t|DMA-API|KASAN|lockdep|possible.*deadlock|NETDEV WATCHDOG|command timed out' \
+        >kernel.log && status=1
+    [ $status = 0 ] || show kernel.log 40
+    together $status "$1"
+}
+
+# finish: ends the job; the plan comes from guest 1.
+finish() {
+    [ "$GUEST" != 1 ] || echo "1..$tests"
+    [ $failed = 0 ]
+    exit
+}
