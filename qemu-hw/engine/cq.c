@@ -51,6 +51,10 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
     return true;
 }
 
+/*
+ * A CQ has one EQE in the EQ at most: who may arm it may do so faster than the
+ * EQ is emptied, and must not be able to overrun it for everybody.
+ */
 static void cq_event(QrnicEngine *e, QrnicCq *cq)
 {
     QrnicEq *eq = qrnic_table_get(&e->eqs, cq->ctx.eqn);
@@ -59,7 +63,23 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
     };
 
     cq->arm = QRNIC_CQ_IDLE;
-    qrnic_eq_push(e, eq, &eqe);
+    cq->event_owed = cq->event_waits;
+    if (!cq->event_waits) {
+        cq->event_waits = true;
+        qrnic_eq_push(e, eq, &eqe);
+    }
+}
+
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn)
+{
+    QrnicCq *cq = qrnic_table_get(&e->cqs, cqn);
+
+    if (cq) {
+        cq->event_waits = false;
+        if (cq->event_owed) {
+            cq_event(e, cq);
+        }
+    }
 }
 
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)

@@ -51,6 +51,7 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
         qrnic_fatal(e, QRNIC_HEALTH_EQ_DMA, eq->number);
         return;
     }
+    eq->cqn[slot] = eqe->type == QRNIC_EVENT_COMPLETION ? eqe->object : 0;
     eq->producer++;
     qrnic_add(e, QRNIC_COUNTER_EQES, 1);
     trace_qrnic_eq_push(e->config.name, eq->number, eq->producer - 1,
@@ -93,7 +94,13 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
                           eq->producer);
         return;
     }
-    eq->consumer = in->index;
+    while (eq->consumer != in->index) {
+        uint32_t cqn = eq->cqn[eq->consumer++ & (eq_size(eq) - 1)];
+
+        if (cqn) {
+            qrnic_cq_event_taken(e, cqn);
+        }
+    }
     if (in->arm) {
         eq->armed = true;
         if (eq->producer != eq->consumer) {
@@ -131,7 +138,7 @@ QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in)
     if (in->type == QRNIC_EQ_ASYNC && e->async_eq) {
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
-    eq = g_new0(QrnicEq, 1);
+    eq = g_malloc0(sizeof(*eq) + (sizeof(eq->cqn[0]) << in->log_size));
     eq->ctx = *in;
     eq->ring = ring;
     if (!qrnic_table_insert(&e->eqs, eq, &eq->number)) {

@@ -112,9 +112,12 @@ typedef struct QrnicEq {
     uint32_t producer, consumer;
     uint32_t users;
     bool armed;
+    uint32_t cqn[];             /* CQ of each EQE, 0: another event */
 } QrnicEq;
 
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
+/* cq.c: software has consumed the EQE of this CQ. */
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn);
 
 typedef struct QrnicCq {
     uint32_t number;
@@ -124,6 +127,8 @@ typedef struct QrnicCq {
     uint32_t solicited_producer;        /* producer after the last solicited */
     uint32_t arm_sequence;              /* last one taken */
     enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
+    /* An EQE is in the EQ; another one is owed when that one is consumed */
+    bool event_waits, event_owed;
     uint8_t error;                      /* enum qrnic_cq_error */
     uint32_t users;
 } QrnicCq;

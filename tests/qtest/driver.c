@@ -273,15 +273,20 @@ void eq_create(Device *d, Eq *eq, unsigned type, unsigned vector,
                             NULL, 0);
 }
 
-void eq_arm(Device *d, Eq *eq)
+static void eq_doorbell(Device *d, Eq *eq, bool arm)
 {
     QrnicEqDoorbell db = {
-        .number = eq->number, .arm = 1, .index = eq->consumer,
+        .number = eq->number, .arm = arm, .index = eq->consumer,
     };
     uint8_t raw[QRNIC_EQ_DOORBELL_BYTES];
 
     qrnic_eq_doorbell_pack(raw, &db);
     qpci_io_writeq(d->pci, d->doorbells, QRNIC_DB_EQ, ldq_le_p(raw));
+}
+
+void eq_arm(Device *d, Eq *eq)
+{
+    eq_doorbell(d, eq, true);
 }
 
 /* Software's side of the phase bit: the first pass has 1. */
@@ -308,6 +313,7 @@ bool eq_poll(Device *d, Eq *eq, QrnicEqe *out)
         return false;
     }
     eq->consumer++;
+    eq_doorbell(d, eq, false);
     g_assert_true(qrnic_eqe_unpack(out, raw));
     return true;
 }

@@ -644,25 +644,56 @@ static void test_eq_consumer_beyond(void)
     rig_stop(&r);
 }
 
-/* An EQ that nobody empties: fatal, as an event would be lost. */
+/* An EQ too small for its CQs: fatal, as an event would be lost. */
 static void test_eq_overrun(void)
 {
     Rig r;
 
     rig_start(&r, "", NULL);
     for (int i = 0; i < 17; i++) {
-        QrnicCqe cqe;
+        Wqe w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+        Cq cq;
+        Qp qp;
 
-        cq_arm(r.d, &r.send_cq, false);
+        cq_create(r.d, &cq, &r.eq, r.page, 2);
+        qp_create(r.d, &qp, QRNIC_QPT_RC, r.pd, r.page, &cq, &cq, 3, 0, 0);
+        qp_connect(r.d, &qp, NULL);
+        cq_arm(r.d, &cq, false);
+        sq_post(r.d, &qp, &w);
+        g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
+                        QRNIC_REG_STATUS_FATAL_MASK, ==, 0);
         settle(r.d);
-        post_nop(&r);
-        cq_wait(r.d, &r.send_cq, &cqe);
     }
-    settle(r.d);
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
                     QRNIC_REG_STATUS_FATAL_MASK, !=, 0);
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_HEALTH), ==,
                     QRNIC_HEALTH_EQ_OVERRUN);
+    rig_stop(&r);
+}
+
+/*
+ * A process that arms its CQ over and over does not overrun the EQ of all:
+ * one EQE of a CQ at a time, and the next when software has consumed it.
+ */
+static void test_eq_one_event(void)
+{
+    QrnicEqe eqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    post_nop(&r);
+    for (int i = 0; i < 40; i++) {
+        cq_arm(r.d, &r.send_cq, false);
+        settle(r.d);
+    }
+    g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
+                    QRNIC_REG_STATUS_FATAL_MASK, ==, 0);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_EQES), ==, 1);
+    eq_wait(r.d, &r.eq, &eqe);
+    eq_wait(r.d, &r.eq, &eqe);
+    g_assert_cmpuint(eqe.object, ==, r.send_cq.number);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
     rig_stop(&r);
 }
 
@@ -696,4 +727,5 @@ void add_queue_tests(void)
     qtest_add_func("qrnic/queue/cq-consumer", test_cq_consumer);
     qtest_add_func("qrnic/queue/eq-consumer-beyond", test_eq_consumer_beyond);
     qtest_add_func("qrnic/queue/eq-overrun", test_eq_overrun);
+    qtest_add_func("qrnic/queue/eq-one-event", test_eq_one_event);
 }
