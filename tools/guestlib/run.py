@@ -97,8 +97,6 @@ class Run:
             guest.kill()
         for file in self._output_files.values():
             file.close()
-        if not self.options.logs or self.options.quiet:
-            return
 
     def _done(self):
         return all(guest.status is not None and guest.output_ended for guest in self.guests)
