@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -72,6 +73,7 @@ class Guest:
             "INTERACTIVE": "yes" if options.interactive else "no",
             "DMESG": "no" if options.no_dmesg else "yes",
             "RDMA": "no" if options.no_rdma else "yes",
+            "TERMINAL": "{1} {0}".format(*shutil.get_terminal_size()),
         }
         for setting in options.env:
             key, _, value = setting.partition("=")
@@ -112,7 +114,7 @@ class Guest:
             command += ["-chardev", f"socket,id={name},path={self._path(name)}",
                         "-device", f"virtserialport,chardev={name},name=qrnic.{name}"]
         if options.interactive:
-            command += ["-chardev", "stdio,id=terminal,signal=off", "-device", "virtconsole,chardev=terminal"]
+            command += ["-chardev", "stdio,id=terminal,mux=on,signal=off", "-device", "virtconsole,chardev=terminal"]
         nics = topology.of_guest(self.run.nics, self.number)
         command += topology.lone_hub_options(nics)
         for nic in nics:

@@ -9,6 +9,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import termios
 import threading
 import time
 
@@ -68,6 +69,7 @@ class Run:
 
     def execute(self):
         """Returns the exit status: the first job's that failed, or 0."""
+        terminal = termios.tcgetattr(0) if self.options.interactive and os.isatty(0) else None
         try:
             for number in range(1, self.options.guests + 1):
                 self.guests.append(Guest(number, self))
@@ -84,6 +86,8 @@ class Run:
             return next((guest.status for guest in self.guests if guest.status), 0)
         finally:
             self._stop()
+            if terminal:
+                termios.tcsetattr(0, termios.TCSADRAIN, terminal)
 
     def cleanup(self, failed):
         shutil.rmtree(self.scratch, ignore_errors=True)
