@@ -41,6 +41,7 @@ struct qrnic_eth_stats {
 	u64_stats_t bytes;
 	u64_stats_t dropped;
 	u64_stats_t errors;
+	u64_stats_t multicast;
 	struct u64_stats_sync sync;
 };
 
@@ -96,6 +97,7 @@ struct qrnic_eth {
 	u32 tx_blocks;
 	u32 rx_wqes;
 	struct work_struct reset_work;
+	unsigned long failed;	/* bit 0: these queues wait for reset_work */
 	u64 resets;
 
 	struct mutex filter_lock;	/* filter_qpn, vlan_strip, the filter */
@@ -117,6 +119,8 @@ void qrnic_eth_port_event(struct net_device *netdev);
 bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn,
 			enum qrnic_event type);
 
+/* netdev.c: new queues, later; any context */
+void qrnic_eth_fail(struct qrnic_eth *eth);
 /* netdev.c; under RTNL */
 int qrnic_eth_reopen(struct qrnic_eth *eth);
 

@@ -16,11 +16,11 @@ static void qrnic_eth_carrier(struct qrnic_eth *eth)
 }
 
 /* The port is up when the netdev is: what reset says is not what a user said. */
-static int qrnic_eth_port(struct qrnic_eth *eth, bool up)
+static int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up)
 {
 	int err;
 
-	err = qrnic_cmd_modify_port(&eth->core->dev, eth->netdev->mtu, up);
+	err = qrnic_cmd_modify_port(&eth->core->dev, mtu, up);
 	if (err)
 		return err;
 	return qrnic_port_update(eth->core);
@@ -34,7 +34,7 @@ static int qrnic_eth_open(struct net_device *netdev)
 	err = qrnic_eth_queues_open(eth);
 	if (err)
 		return err;
-	err = qrnic_eth_port(eth, true);
+	err = qrnic_eth_port(eth, netdev->mtu, true);
 	if (err) {
 		qrnic_eth_queues_close(eth);
 		return err;
@@ -52,7 +52,7 @@ static int qrnic_eth_stop(struct net_device *netdev)
 		return 0;
 	qrnic_eth_queues_close(eth);
 	/* In the fatal state this fails; after the reset it is done again. */
-	qrnic_eth_port(eth, false);
+	qrnic_eth_port(eth, netdev->mtu, false);
 	netif_carrier_off(netdev);
 	return 0;
 }
@@ -89,13 +89,20 @@ static void qrnic_eth_reset_work(struct work_struct *work)
 	rtnl_unlock();
 }
 
+/* Once for these queues, however many completions with errors they still have. */
+void qrnic_eth_fail(struct qrnic_eth *eth)
+{
+	if (!test_and_set_bit(0, &eth->failed))
+		schedule_work(&eth->reset_work);
+}
+
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	netdev_err(netdev, "transmit timeout: producer %u, completed %u\n",
 		   READ_ONCE(eth->tx.producer), READ_ONCE(eth->tx.clean));
-	schedule_work(&eth->reset_work);
+	qrnic_eth_fail(eth);
 }
 
 static void qrnic_eth_set_rx_mode(struct net_device *netdev)
@@ -133,13 +140,15 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 
 	if (anew)
 		qrnic_eth_queues_close(eth);
-	WRITE_ONCE(netdev->mtu, mtu);
-	err = qrnic_eth_port(eth, running);
+	/* The device first: no frame is longer than it allows. */
+	err = qrnic_eth_port(eth, mtu, running);
+	if (!err)
+		WRITE_ONCE(netdev->mtu, mtu);
 	if (!err && anew)
 		err = qrnic_eth_queues_open(eth);
 	if (err) {
 		WRITE_ONCE(netdev->mtu, old);
-		undo = qrnic_eth_port(eth, running);
+		undo = qrnic_eth_port(eth, old, running);
 		if (!undo && anew)
 			undo = qrnic_eth_queues_open(eth);
 		if (undo) {
@@ -167,29 +176,28 @@ static int qrnic_eth_set_features(struct net_device *netdev,
 	return qrnic_eth_filter_set(eth, eth->qpn, strip);
 }
 
-static void qrnic_eth_stats_read(const struct qrnic_eth_stats *stats, u64 *packets,
-				 u64 *bytes, u64 *dropped, u64 *errors)
-{
-	unsigned int start;
-
-	do {
-		start = u64_stats_fetch_begin(&stats->sync);
-		*packets = u64_stats_read(&stats->packets);
-		*bytes = u64_stats_read(&stats->bytes);
-		*dropped = u64_stats_read(&stats->dropped);
-		*errors = u64_stats_read(&stats->errors);
-	} while (u64_stats_fetch_retry(&stats->sync, start));
-}
-
 static void qrnic_eth_get_stats64(struct net_device *netdev,
 				  struct rtnl_link_stats64 *stats)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_eth_stats *rx = &eth->rx.stats;
+	const struct qrnic_eth_stats *tx = &eth->tx.stats;
+	unsigned int start;
 
-	qrnic_eth_stats_read(&eth->rx.stats, &stats->rx_packets, &stats->rx_bytes,
-			     &stats->rx_dropped, &stats->rx_errors);
-	qrnic_eth_stats_read(&eth->tx.stats, &stats->tx_packets, &stats->tx_bytes,
-			     &stats->tx_dropped, &stats->tx_errors);
+	do {
+		start = u64_stats_fetch_begin(&rx->sync);
+		stats->rx_packets = u64_stats_read(&rx->packets);
+		stats->rx_bytes = u64_stats_read(&rx->bytes);
+		stats->rx_dropped = u64_stats_read(&rx->dropped);
+		stats->rx_errors = u64_stats_read(&rx->errors);
+		stats->multicast = u64_stats_read(&rx->multicast);
+	} while (u64_stats_fetch_retry(&rx->sync, start));
+	do {
+		start = u64_stats_fetch_begin(&tx->sync);
+		stats->tx_packets = u64_stats_read(&tx->packets);
+		stats->tx_bytes = u64_stats_read(&tx->bytes);
+		stats->tx_errors = u64_stats_read(&tx->errors);
+	} while (u64_stats_fetch_retry(&tx->sync, start));
 }
 
 static const struct net_device_ops qrnic_netdev_ops = {
@@ -225,7 +233,7 @@ bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn, enum qrnic_event typ
 		return false;
 	netdev_err(netdev, "QP %u: event 0x%x\n", qpn, type);
 	if (type != QRNIC_EVENT_SQ_DRAINED && type != QRNIC_EVENT_COMM_EST)
-		schedule_work(&eth->reset_work);
+		qrnic_eth_fail(eth);
 	return true;
 }
 
@@ -284,7 +292,7 @@ int qrnic_eth_resume(struct net_device *netdev)
 	if (netif_running(netdev))
 		err = qrnic_eth_open(netdev);
 	else
-		err = qrnic_eth_port(eth, false);
+		err = qrnic_eth_port(eth, netdev->mtu, false);
 	if (err) {
 		qrnic_eth_memory_close(eth);
 		goto unlock;
@@ -308,7 +316,7 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 		netdev->hw_features |= NETIF_F_HW_VLAN_CTAG_TX |
 				       NETIF_F_HW_VLAN_CTAG_RX;
 	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
-	netdev->priv_flags |= IFF_UNICAST_FLT;
+	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 	eth->vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
 }
 
@@ -358,7 +366,7 @@ int qrnic_eth_create(struct qrnic_core *core)
 	err = qrnic_eth_memory_open(eth);
 	if (err)
 		goto err_netdev;
-	err = qrnic_eth_port(eth, false);
+	err = qrnic_eth_port(eth, netdev->mtu, false);
 	if (err)
 		goto err_memory;
 	netif_carrier_off(netdev);

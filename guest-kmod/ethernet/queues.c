@@ -52,7 +52,7 @@ static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
 	struct qrnic_eth_cq *eth_cq = container_of(cq, struct qrnic_eth_cq, cq);
 
 	netdev_err(eth_cq->eth->netdev, "CQ error %u\n", subtype);
-	schedule_work(&eth_cq->eth->reset_work);
+	qrnic_eth_fail(eth_cq->eth);
 }
 
 static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
@@ -291,6 +291,7 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 	if (err)
 		goto err_qp;
 
+	clear_bit(0, &eth->failed);
 	eth->open = true;
 	qrnic_eth_start(eth);
 	return 0;
@@ -313,12 +314,13 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	if (!eth->open)
 		return;
 	eth->open = false;
-	netif_tx_disable(eth->netdev);
 	/* In the fatal state this fails, and there is nothing to take back. */
 	qrnic_eth_filter_set(eth, 0, eth->vlan_strip);
 
+	/* NAPI first, as it wakes the transmit queue. */
 	napi_disable(&eth->tx.cq.napi);
 	napi_disable(&eth->rx.cq.napi);
+	netif_tx_disable(eth->netdev);
 	/* After this the device touches no buffer any more. */
 	qrnic_qp_close(eth);
 	qrnic_eth_cq_close(eth, &eth->rx.cq);

@@ -137,7 +137,8 @@ static void qrnic_rx_offloads(struct qrnic_eth *eth, struct sk_buff *skb,
 }
 
 /* Gives back the length of the frame, 0 if it was dropped, or -EIO. */
-static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe)
+static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
+			  unsigned int *multicast)
 {
 	struct qrnic_rx *rx = &eth->rx;
 	u32 length = le32_to_cpu(cqe->byte_len);
@@ -153,6 +154,7 @@ static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe)
 	if (!skb)
 		return 0;
 	qrnic_rx_offloads(eth, skb, cqe);
+	*multicast += skb->pkt_type == PACKET_MULTICAST;
 	napi_gro_receive(&rx->cq.napi, skb);
 	return length;
 }
@@ -161,6 +163,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 {
 	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
 	unsigned int packets = 0, bytes = 0, dropped = 0, errors = 0;
+	unsigned int multicast = 0;
 	struct qrnic_eth *eth = cq->eth;
 	struct qrnic_rx *rx = &eth->rx;
 	const struct qrnic_cqe *cqe;
@@ -174,7 +177,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		cqe = qrnic_eth_cq_next(cq);
 		if (!cqe)
 			break;
-		length = qrnic_rx_frame(eth, cqe);
+		length = qrnic_rx_frame(eth, cqe, &multicast);
 		if (length > 0) {
 			packets++;
 			bytes += length;
@@ -195,11 +198,12 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	u64_stats_add(&rx->stats.bytes, bytes);
 	u64_stats_add(&rx->stats.dropped, dropped);
 	u64_stats_add(&rx->stats.errors, errors);
+	u64_stats_add(&rx->stats.multicast, multicast);
 	u64_stats_update_end(&rx->stats.sync);
 
 	/* After an error the QP takes no more; everything begins anew. */
 	if (unlikely(errors)) {
-		schedule_work(&eth->reset_work);
+		qrnic_eth_fail(eth);
 		napi_complete_done(napi, done);
 		return min(done, budget - 1);
 	}

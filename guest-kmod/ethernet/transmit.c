@@ -132,11 +132,7 @@ static void qrnic_tx_ring(struct qrnic_eth *eth)
 
 static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
 {
-	struct qrnic_tx *tx = &eth->tx;
-
-	u64_stats_update_begin(&tx->stats.sync);
-	u64_stats_inc(&tx->stats.dropped);
-	u64_stats_update_end(&tx->stats.sync);
+	dev_core_stats_tx_dropped_inc(eth->netdev);
 	dev_kfree_skb_any(skb);
 	/* The packets before it may have been left for this one to ring. */
 	qrnic_tx_ring(eth);
@@ -277,7 +273,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	netif_txq_completed_wake(txq, packets, bytes, qrnic_tx_room(tx),
 				 QRNIC_TX_WAKE);
 	if (unlikely(errors))
-		schedule_work(&eth->reset_work);
+		qrnic_eth_fail(eth);
 
 	if (done < limit && budget && napi_complete_done(napi, done))
 		qrnic_eth_cq_arm(cq);
