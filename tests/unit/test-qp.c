@@ -1,0 +1,384 @@
+/*
+ * States and attributes of queue pairs (InfiniBand specification, 10.3.1 and
+ * 11.2.5.2), draining, flushing, and use of numbers that are gone.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "pair.h"
+
+static const SimConnect unconnected;
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
+}
+
+static void refused(SimQp *q, const QrnicQpAttr *a, uint8_t status,
+                    uint32_t syndrome)
+{
+    QrnicQpAttr before = sim_query(q), after;
+    QrnicResult r = sim_modify(q, a);
+
+    g_assert_cmpstr(qrnic_cmd_status_name(r.status), ==,
+                    qrnic_cmd_status_name(status));
+    g_assert_cmphex(r.syndrome, ==, syndrome);
+    after = sim_query(q);
+    g_assert_cmpmem(&before, sizeof(before), &after, sizeof(after));
+}
+
+static void accepted(SimQp *q, const QrnicQpAttr *a)
+{
+    g_assert_cmpint(sim_modify(q, a).status, ==, QRNIC_ST_OK);
+}
+
+/* The attribute out of a, and what it says zeroed. */
+static QrnicQpAttr without(const QrnicQpAttr *a, uint32_t bit)
+{
+    static const QrnicAddressVector no_av;
+    QrnicQpAttr r = *a;
+
+    r.mask &= ~bit;
+#define ZERO(b, member) r.member = bit == (b) ? 0 : r.member
+    ZERO(QRNIC_QP_ACCESS_FLAGS, access);
+    ZERO(QRNIC_QP_PORT, port);
+    ZERO(QRNIC_QP_PATH_MTU, path_mtu);
+    ZERO(QRNIC_QP_TIMEOUT, timeout);
+    ZERO(QRNIC_QP_RETRY_CNT, retry_cnt);
+    ZERO(QRNIC_QP_RNR_RETRY, rnr_retry);
+    ZERO(QRNIC_QP_RQ_PSN, rq_psn);
+    ZERO(QRNIC_QP_SQ_PSN, sq_psn);
+    ZERO(QRNIC_QP_MAX_RD_ATOMIC, max_rd_atomic);
+    ZERO(QRNIC_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+    ZERO(QRNIC_QP_MIN_RNR_TIMER, min_rnr_timer);
+    ZERO(QRNIC_QP_DEST_QPN, dest_qpn);
+#undef ZERO
+    if (bit == QRNIC_QP_AV) {
+        r.av = no_av;
+    }
+    return r;
+}
+
+/* Every attribute that is needed must be there, and no other may. */
+static void step(SimQp *q, const QrnicQpAttr *good, uint32_t optional)
+{
+    uint32_t needed = good->mask & ~QRNIC_QP_STATE;
+    const uint32_t all = 0x1fffff;
+
+    for (uint32_t bit = 1; bit < all; bit <<= 1) {
+        QrnicQpAttr a = *good;
+
+        if (needed & bit) {
+            a = without(good, bit);
+            refused(q, &a, QRNIC_ST_BAD_ATTR, bit);
+        } else if (!(optional & bit) && bit != QRNIC_QP_STATE &&
+                   bit != QRNIC_QP_CUR_STATE) {
+            a.mask |= bit;
+            refused(q, &a, QRNIC_ST_BAD_ATTR, bit);
+        }
+    }
+    accepted(q, good);
+}
+
+static void test_attributes(void)
+{
+    Pair *p = pair_new(1, NULL, &unconnected);
+    SimQp *q = p->a.qp;
+    QrnicQpAttr init = sim_attr_init();
+    QrnicQpAttr rtr = sim_attr_rtr(q, p->b.qp);
+    QrnicQpAttr rts = sim_attr_rts();
+    QrnicQpAttr a;
+
+    refused(q, &rtr, QRNIC_ST_BAD_STATE, 0);
+    refused(q, &rts, QRNIC_ST_BAD_STATE, 0);
+    step(q, &init, 0);
+    refused(q, &rts, QRNIC_ST_BAD_STATE, 0);
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_ACCESS_FLAGS, .access = 2 };
+    accepted(q, &a);
+    g_assert_cmpint(sim_query(q).access, ==, 2);
+    step(q, &rtr, QRNIC_QP_PKEY_INDEX | QRNIC_QP_ACCESS_FLAGS);
+    refused(q, &init, QRNIC_ST_BAD_STATE, 0);
+    refused(q, &rtr, QRNIC_ST_BAD_STATE, 0);
+    step(q, &rts, QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER);
+    expect_state(q, QRNIC_QPS_RTS);
+    a = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_CUR_STATE, .state = QRNIC_QPS_RTS,
+        .cur_state = QRNIC_QPS_SQD,
+    };
+    refused(q, &a, QRNIC_ST_BAD_STATE, 0);
+    a.cur_state = QRNIC_QPS_RTS;
+    accepted(q, &a);
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_MIN_RNR_TIMER, .min_rnr_timer = 9 };
+    accepted(q, &a);
+    g_assert_cmpint(sim_query(q).min_rnr_timer, ==, 9);
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_TIMEOUT, .timeout = 9 };
+    refused(q, &a, QRNIC_ST_BAD_ATTR, QRNIC_QP_TIMEOUT);
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_SQE };
+    refused(q, &a, QRNIC_ST_BAD_STATE, 0);
+    a.state = QRNIC_QPS_ERR;
+    accepted(q, &a);
+    accepted(q, &a);
+    refused(q, &init, QRNIC_ST_BAD_STATE, 0);
+    a.state = QRNIC_QPS_RESET;
+    accepted(q, &a);
+    accepted(q, &a);
+    accepted(q, &init);
+    pair_free(p);
+}
+
+static void test_values(void)
+{
+    Pair *p = pair_new(1, NULL, &unconnected);
+    SimQp *q = p->a.qp;
+    QrnicQpAttr init = sim_attr_init(), rts = sim_attr_rts(), rtr, a;
+
+#define BAD(good, member, value, offset) \
+    do { \
+        a = good; \
+        a.member = value; \
+        refused(q, &a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_##offset##_OFFSET); \
+    } while (0)
+#define BAD_AV(member, value, offset) \
+    do { \
+        a = rtr; \
+        a.av.member = value; \
+        refused(q, &a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_AV_OFFSET + \
+                QRNIC_ADDRESS_VECTOR_##offset##_OFFSET); \
+    } while (0)
+    BAD(init, port, 0, PORT);
+    BAD(init, port, 2, PORT);
+    BAD(init, pkey_index, 1, PKEY_INDEX);
+    BAD(init, access, 1, ACCESS);
+    BAD(init, access, 0x10, ACCESS);
+    BAD(init, timeout, 3, TIMEOUT);     /* not given, so zero */
+    BAD(init, sq_producer, 3, SQ_PRODUCER);
+    BAD(init, av.sl, 3, AV);
+    accepted(q, &init);
+    rtr = sim_attr_rtr(q, p->b.qp);
+    BAD(rtr, path_mtu, 0, PATH_MTU);
+    BAD(rtr, path_mtu, 6, PATH_MTU);
+    BAD(rtr, dest_qpn, 0x1000000, DEST_QPN);
+    BAD(rtr, rq_psn, 0x1000000, RQ_PSN);
+    BAD(rtr, max_dest_rd_atomic, 17, MAX_DEST_RD_ATOMIC);
+    BAD(rtr, min_rnr_timer, 32, MIN_RNR_TIMER);
+    BAD_AV(sgid_index, 2, SGID_INDEX);
+    BAD_AV(sgid_index, 60000, SGID_INDEX);
+    BAD_AV(udp_sport, 0xbfff, UDP_SPORT);
+    BAD_AV(dmac[0], 1, DMAC);
+    BAD_AV(dgid[0], 0xff, DGID);
+    BAD_AV(dgid[0], 0xfd, SGID_INDEX);  /* IPv6 from an IPv4 entry */
+    accepted(q, &rtr);
+    BAD(rts, timeout, 32, TIMEOUT);
+    BAD(rts, retry_cnt, 8, RETRY_CNT);
+    BAD(rts, rnr_retry, 8, RNR_RETRY);
+    BAD(rts, sq_psn, 0x1000000, SQ_PSN);
+    BAD(rts, max_rd_atomic, 17, MAX_RD_ATOMIC);
+    accepted(q, &rts);
+#undef BAD
+#undef BAD_AV
+    pair_free(p);
+}
+
+static void test_query(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    QrnicQpAttr a;
+
+    post_recv(&p->b, 0, 100);
+    post_recv(&p->b, 0, 100);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 3000);
+    settle(p);
+    a = sim_query(p->a.qp);
+    g_assert_cmpint(a.mask, ==, 0);
+    g_assert_cmpint(a.qp_type, ==, QRNIC_QPT_RC);
+    g_assert_cmphex(a.sq_psn, ==, 0x123456 + 4);
+    g_assert_cmpint(a.sq_producer, ==, 2);
+    g_assert_cmpint(a.sq_consumer, ==, 2);
+    g_assert_cmpint(a.dest_qpn, ==, p->b.qp->number);
+    g_assert_cmpint(a.path_mtu, ==, QRNIC_MTU_1024);
+    g_assert_cmpint(a.timeout, ==, 8);
+    a = sim_query(p->b.qp);
+    g_assert_cmphex(a.rq_psn, ==, 0x123456 + 4);
+    g_assert_cmpint(a.rq_producer, ==, 2);
+    g_assert_cmpint(a.rq_consumer, ==, 1);
+    pair_free(p);
+}
+
+/* SQD: what is under way ends, what comes later waits for RTS. */
+static void test_drain(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    QrnicQpAttr sqd = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_EN_SQD_ASYNC_NOTIFY,
+        .state = QRNIC_QPS_SQD, .sq_drained_notify = 1,
+    };
+    QrnicQpAttr rts = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTS };
+    QrnicQpAttr timeout = { .mask = QRNIC_QP_TIMEOUT, .timeout = 12 };
+
+    pair_fill(p);
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = SIM_US;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100000);
+    sim_run(p->sim, 20 * SIM_US);
+    accepted(p->a.qp, &sqd);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 100000, 100000, 100);
+    sim_run(p->sim, 40 * SIM_US);
+    g_assert_cmpint(sim_query(p->a.qp).sq_draining, ==, 1);
+    refused(p->a.qp, &timeout, QRNIC_ST_BAD_STATE, 0);
+    refused(p->a.qp, &rts, QRNIC_ST_BAD_STATE, 0);
+    expect_no_event(p->a.qp->node);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_no_cqe(p->a.qp);
+    expect_event(p->a.qp->node, QRNIC_EVENT_SQ_DRAINED, p->a.qp->number);
+    g_assert_cmpint(sim_query(p->a.qp).sq_draining, ==, 0);
+    expect_state(p->a.qp, QRNIC_QPS_SQD);
+    g_assert_cmpint(memcmp(p->a.data + 100000, p->b.data + 100000, 100), !=, 0);
+    accepted(p->a.qp, &timeout);
+    g_assert_cmpint(sim_query(p->a.qp).timeout, ==, 12);
+    accepted(p->a.qp, &rts);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data, 100100, p->b.data, 100100);
+    pair_free(p);
+}
+
+/* ERR: all that is posted is flushed in order, also what is posted later. */
+static void test_flush(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    QrnicQpAttr err = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
+    QrnicCqe c;
+
+    p->sim->loss = 1000;
+    for (int i = 0; i < 50; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 100);
+        post_recv(&p->a, 0, 100);
+    }
+    sim_run(p->sim, 10 * SIM_US);
+    accepted(p->a.qp, &err);
+    settle(p);
+    for (int i = 0; i < 50; i++) {
+        c = expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+        g_assert_cmpint(c.index, ==, i);
+        g_assert_cmphex(c.opcode & 0x80, ==, 0);
+    }
+    for (int i = 0; i < 50; i++) {
+        c = expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+        g_assert_cmpint(c.index, ==, i);
+        g_assert_cmphex(c.opcode & 0x80, ==, 0x80);
+    }
+    expect_no_cqe(p->a.qp);
+    post_recv(&p->a, 0, 100);
+    settle(p);
+    g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR).index, ==,
+                    50);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    settle(p);
+    g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR).index, ==,
+                    50);
+    expect_no_event(p->a.qp->node);
+    pair_free(p);
+}
+
+/* RESET forgets everything without a word, and the queue pair works anew. */
+static void test_reset(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
+
+    pair_fill(p);
+    for (int i = 0; i < 20; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 8192);
+        post_recv(&p->a, 0, 100);
+    }
+    sim_run(p->sim, SIM_US / 2);
+    accepted(p->a.qp, &reset);
+    accepted(p->b.qp, &reset);
+    settle(p);
+    expect_no_cqe(p->a.qp);
+    p->a.qp->sq_producer = p->a.qp->rq_producer = 0;
+    memset(p->a.qp->node->memory + p->a.qp->sq_record, 0, 8);
+    memset(p->a.qp->node->memory + p->a.qp->rq_record, 0, 8);
+    sim_connect(p->a.qp, p->b.qp, NULL);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 4096, 8192);
+    settle(p);
+    g_assert_cmpint(expect_cqe(p->a.qp, QRNIC_WC_SUCCESS,
+                               QRNIC_CQE_RDMA_WRITE).index, ==, 0);
+    g_assert_cmpmem(p->a.data, 8192, p->b.data + 4096, 8192);
+    pair_free(p);
+}
+
+/* Destroyed in the middle of everything: silence. */
+static void test_destroy(void)
+{
+    for (int64_t when = 0; when < 40; when++) {
+        Pair *p = pair_new(1, NULL, NULL);
+        SimQp *a = sim_qp_new(p->a.qp->node, 6, 6, 0, 6);
+        SimQp *b = sim_qp_new(p->b.qp->node, 6, 6, 0, 6);
+        SimSge sge = { p->a.addr, 100000, p->a.key };
+        SimWr wr = {
+            .opcode = when & 1 ? QRNIC_WQE_RDMA_WRITE : QRNIC_WQE_RDMA_READ,
+            .sge = &sge, .num_sge = 1, .remote = p->b.addr, .rkey = p->b.key,
+        };
+
+        sim_connect(a, b, NULL);
+        p->sim->wire_room = 2;
+        p->sim->wire_pause = SIM_US;
+        sim_post_send(a, &wr);
+        sim_post_send(a, &wr);
+        sim_run(p->sim, when * SIM_US);
+        if (when & 2) {
+            sim_qp_free(b);
+            settle(p);
+            expect_status(a, QRNIC_WC_RETRY_EXC_ERR);
+            sim_qp_free(a);
+        } else {
+            sim_qp_free(a);
+            settle(p);
+            sim_qp_free(b);
+        }
+        pair_free(p);
+    }
+}
+
+/* The first packet in RTR is an event. */
+static void test_comm_est(void)
+{
+    Pair *p = pair_new(1, NULL, &unconnected);
+    QrnicQpAttr init = sim_attr_init();
+    QrnicQpAttr rtr = sim_attr_rtr(p->a.qp, p->b.qp);
+    QrnicQpAttr rts = sim_attr_rts();
+
+    accepted(p->a.qp, &init);
+    accepted(p->b.qp, &init);
+    accepted(p->a.qp, &rtr);
+    rtr = sim_attr_rtr(p->b.qp, p->a.qp);
+    accepted(p->b.qp, &rtr);
+    accepted(p->a.qp, &rts);
+    post_recv(&p->b, 0, 100);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_cqe(p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+    expect_event(p->b.qp->node, QRNIC_EVENT_COMM_EST, p->b.qp->number);
+    expect_no_event(p->b.qp->node);
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/qp/attributes", test_attributes);
+    g_test_add_func("/qp/values", test_values);
+    g_test_add_func("/qp/query", test_query);
+    g_test_add_func("/qp/drain", test_drain);
+    g_test_add_func("/qp/flush", test_flush);
+    g_test_add_func("/qp/reset", test_reset);
+    g_test_add_func("/qp/destroy", test_destroy);
+    g_test_add_func("/qp/comm-est", test_comm_est);
+    return g_test_run();
+}

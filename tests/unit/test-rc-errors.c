@@ -1,0 +1,682 @@
+/*
+ * Errors of reliable connections: what the requester, the responder and the
+ * software at both ends see (InfiniBand specification, 9.9).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "engine/reliability.h"
+#include "pair.h"
+
+#define HALF (PAIR_BYTES / 2)
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
+}
+
+static bool tap_lose_all(Sim *s, unsigned from, const uint8_t *frame,
+                         size_t len, void *opaque)
+{
+    return from != GPOINTER_TO_UINT(opaque);
+}
+
+/* retry_cnt retries after the first try, each a timeout apart; then flush. */
+static void test_retry_exceeded(void)
+{
+    for (unsigned retries = 0; retries <= 7; retries++) {
+        SimConnect c = sim_connect_default();
+        const int64_t timeout = 4096 << 8;
+        QrnicCqe e;
+        Pair *p;
+
+        c.timeout = 8;
+        c.retry_cnt = retries;
+        p = pair_new(1, NULL, &c);
+        p->sim->tap = tap_lose_all;
+        p->sim->now = 5 * SIM_MS;
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 100);
+        post_recv(&p->a, 0, 100);
+        settle(p);
+        e = expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+        g_assert_cmpint(e.syndrome, ==, QRNIC_SYN_TIMEOUT);
+        g_assert_cmpint(e.index, ==, 0);
+        g_assert_cmpint(e.timestamp, ==, 5 * SIM_MS + (retries + 1) * timeout);
+        e = expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+        g_assert_cmpint(e.index, ==, 1);
+        e = expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+        g_assert_cmphex(e.opcode & 0x80, ==, 0x80);
+        expect_no_cqe(p->a.qp);
+        expect_state(p->a.qp, QRNIC_QPS_ERR);
+        expect_state(p->b.qp, QRNIC_QPS_RTS);
+        g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_TIMEOUTS), ==,
+                        retries + 1);
+        g_assert_cmpint(sim_counter(p->a.qp->node,
+                                    QRNIC_COUNTER_RETRY_EXCEEDED), ==, 1);
+        g_assert_cmpint(sim_counter(p->a.qp->node,
+                                    QRNIC_COUNTER_ROCE_TX_PACKETS), ==,
+                        2 * (retries + 1));
+        expect_no_event(p->a.qp->node);
+        pair_free(p);
+    }
+}
+
+/* Lost ACKs: executed once, and in the end the requester gives up too. */
+static void test_acks_lost(void)
+{
+    SimConnect c = sim_connect_default();
+    Pair *p;
+
+    c.retry_cnt = 3;
+    p = pair_new(1, NULL, &c);
+    p->sim->tap = tap_lose_all;
+    p->sim->tap_opaque = GUINT_TO_POINTER(1);
+    post_recv(&p->b, 0, 100);
+    post_recv(&p->b, 100, 100);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    settle(p);
+    expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    expect_cqe(p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+    expect_no_cqe(p->b.qp);
+    g_assert_cmpint(sim_counter(p->b.qp->node,
+                                QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 3);
+    pair_free(p);
+}
+
+static void test_timeout_zero(void)
+{
+    SimConnect c = sim_connect_default();
+    Pair *p;
+
+    c.timeout = 0;
+    p = pair_new(1, NULL, &c);
+    p->sim->tap = tap_lose_all;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    settle(p);
+    expect_no_cqe(p->a.qp);
+    expect_state(p->a.qp, QRNIC_QPS_RTS);
+    pair_free(p);
+}
+
+static void test_rnr_exceeded(void)
+{
+    for (unsigned retries = 0; retries < 7; retries++) {
+        SimConnect c = sim_connect_default();
+        QrnicCqe e;
+        Pair *p;
+
+        c.rnr_retry = retries;
+        c.min_rnr_timer = 14;
+        p = pair_new(1, NULL, &c);
+        post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+        settle(p);
+        e = expect_status(p->a.qp, QRNIC_WC_RNR_RETRY_EXC_ERR);
+        /* There and back is 2 us, the wait between 1.28 ms. */
+        g_assert_cmpint(e.timestamp, ==, (retries + 1) * 2 * SIM_US +
+                                         retries * 1280 * SIM_US);
+        expect_state(p->a.qp, QRNIC_QPS_ERR);
+        expect_state(p->b.qp, QRNIC_QPS_RTS);
+        pair_free(p);
+    }
+}
+
+/*
+ * Errors with one request. What it does to the pair before, and what follows
+ * at the requester (status) and the responder (status of its receive, event).
+ */
+typedef struct Case {
+    const char *name;
+    uint8_t opcode;
+    void (*prepare)(Pair *p, SimWr *wr, SimSge *sge);
+    uint8_t status, syndrome;
+    uint8_t recv_status;        /* SUCCESS: no receive completion */
+    uint8_t event;              /* 0: none */
+    bool local;                 /* the responder never sees it */
+} Case;
+
+static void bad_variant(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->rkey ^= 1;
+}
+
+static void bad_index(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->rkey = 0xffffff00;
+}
+
+static void beyond_end(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->remote = p->b.addr + PAIR_BYTES - 99;
+}
+
+static void address_wrap(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->remote = UINT64_MAX - 50;
+}
+
+static void before_start(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->remote = p->b.addr - 1;
+}
+
+static void no_rights(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->rkey = sim_mkey(p->b.qp->node, p->b.addr, PAIR_BYTES,
+                        QRNIC_ACCESS_LOCAL_WRITE);
+}
+
+static void other_pd(Pair *p, SimWr *wr, SimSge *sge)
+{
+    uint32_t pd = p->b.qp->node->pd;
+
+    p->b.qp->node->pd = qrnic_pd_alloc(p->b.qp->node->engine).value;
+    wr->rkey = sim_mkey(p->b.qp->node, p->b.addr, PAIR_BYTES, ACCESS_ALL);
+    p->b.qp->node->pd = pd;
+}
+
+static void qp_rights(Pair *p, SimWr *wr, SimSge *sge)
+{
+    QrnicQpAttr a = { .mask = QRNIC_QP_ACCESS_FLAGS };
+
+    g_assert_cmpint(sim_modify(p->b.qp, &a).status, ==, QRNIC_ST_OK);
+}
+
+static void remote_dma(Pair *p, SimWr *wr, SimSge *sge)
+{
+    p->b.qp->node->broken_from = p->b.addr;
+    p->b.qp->node->broken_to = p->b.addr + PAIR_BYTES;
+}
+
+static void misaligned(Pair *p, SimWr *wr, SimSge *sge)
+{
+    wr->remote += 4;
+}
+
+static void recv_short(Pair *p, SimWr *wr, SimSge *sge)
+{
+    post_recv(&p->b, 0, 99);
+}
+
+static void recv_bad_key(Pair *p, SimWr *wr, SimSge *sge)
+{
+    p->b.key ^= 3;
+    post_recv(&p->b, 0, 100);
+}
+
+static void recv_dma(Pair *p, SimWr *wr, SimSge *sge)
+{
+    post_recv(&p->b, 0, 100);
+    remote_dma(p, wr, sge);
+}
+
+static void local_bad_key(Pair *p, SimWr *wr, SimSge *sge)
+{
+    sge->key ^= 1;
+}
+
+static void local_range(Pair *p, SimWr *wr, SimSge *sge)
+{
+    sge->addr = p->a.addr + PAIR_BYTES - sge->length + 1;
+}
+
+static void local_read_only(Pair *p, SimWr *wr, SimSge *sge)
+{
+    sge->key = sim_mkey(p->a.qp->node, p->a.addr, PAIR_BYTES, 0);
+}
+
+static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
+{
+    p->a.qp->node->broken_from = p->a.addr;
+    p->a.qp->node->broken_to = p->a.addr + PAIR_BYTES;
+}
+
+#define WRITE QRNIC_WQE_RDMA_WRITE
+#define WRITE_IMM QRNIC_WQE_RDMA_WRITE_IMM
+#define READ QRNIC_WQE_RDMA_READ
+#define ADD QRNIC_WQE_ATOMIC_FETCH_ADD
+#define SEND QRNIC_WQE_SEND
+#define ACCESS QRNIC_WC_REM_ACCESS_ERR, 0, 0, QRNIC_EVENT_QP_ACCESS_ERROR
+
+static const Case cases[] = {
+    { "write/variant", WRITE, bad_variant, ACCESS },
+    { "write/index", WRITE, bad_index, ACCESS },
+    { "write/end", WRITE, beyond_end, ACCESS },
+    { "write/start", WRITE, before_start, ACCESS },
+    { "write/wrap", WRITE, address_wrap, ACCESS },
+    { "write/rights", WRITE, no_rights, ACCESS },
+    { "write/pd", WRITE, other_pd, ACCESS },
+    { "write/qp-rights", WRITE, qp_rights, ACCESS },
+    { "write/dma", WRITE, remote_dma, QRNIC_WC_REM_OP_ERR, 0, 0,
+      QRNIC_EVENT_QP_FATAL },
+    { "read/variant", READ, bad_variant, ACCESS },
+    { "read/end", READ, beyond_end, ACCESS },
+    { "read/rights", READ, no_rights, ACCESS },
+    { "read/qp-rights", READ, qp_rights, ACCESS },
+    { "read/dma", READ, remote_dma, ACCESS },
+    { "atomic/variant", ADD, bad_variant, ACCESS },
+    { "atomic/rights", ADD, no_rights, ACCESS },
+    { "atomic/qp-rights", ADD, qp_rights, ACCESS },
+    { "atomic/alignment", ADD, misaligned, QRNIC_WC_REM_INV_REQ_ERR, 0, 0,
+      QRNIC_EVENT_QP_REQUEST_ERROR },
+    { "atomic/dma", ADD, remote_dma, QRNIC_WC_REM_OP_ERR, 0, 0,
+      QRNIC_EVENT_QP_FATAL },
+    { "send/too-long", SEND, recv_short, QRNIC_WC_REM_INV_REQ_ERR, 0,
+      QRNIC_WC_LOC_LEN_ERR, 0 },
+    { "send/receive-key", SEND, recv_bad_key, QRNIC_WC_REM_OP_ERR, 0,
+      QRNIC_WC_LOC_PROT_ERR, 0 },
+    { "send/receive-dma", SEND, recv_dma, QRNIC_WC_REM_OP_ERR, 0,
+      QRNIC_WC_LOC_PROT_ERR, 0 },
+    { "write-imm/dma", WRITE_IMM, recv_dma, QRNIC_WC_REM_OP_ERR, 0,
+      QRNIC_WC_LOC_ACCESS_ERR, 0 },
+    { "local/send-key", SEND, local_bad_key, QRNIC_WC_LOC_PROT_ERR,
+      QRNIC_SYN_KEY_INVALID, 0, 0, true },
+    { "local/write-range", WRITE, local_range, QRNIC_WC_LOC_PROT_ERR,
+      QRNIC_SYN_KEY_RANGE, 0, 0, true },
+    { "local/read-rights", READ, local_read_only, QRNIC_WC_LOC_PROT_ERR,
+      QRNIC_SYN_KEY_ACCESS, 0, 0, true },
+    { "local/write-dma", WRITE, local_dma, QRNIC_WC_LOC_PROT_ERR,
+      QRNIC_SYN_DMA, 0, 0, true },
+    { "local/read-dma", READ, local_dma, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_DMA,
+      0, 0, true },
+};
+
+static void test_case(gconstpointer opaque)
+{
+    const Case *k = opaque;
+    Pair *p = pair_new(1, NULL, NULL);
+    SimSge sge = { p->a.addr, k->opcode == ADD ? 8 : 100, p->a.key };
+    SimWr wr = {
+        .opcode = k->opcode, .sge = &sge, .num_sge = 1, .rkey = p->b.key,
+        .remote = p->b.addr, .swap_add = 1,
+    };
+    QrnicEqe event;
+    QrnicCqe e;
+
+    /* One that is good before it, two that are flushed behind it. */
+    post(&p->a, &p->b, WRITE, 0, HALF, 5000);
+    k->prepare(p, &wr, &sge);
+    if (k->prepare == local_dma) {
+        settle(p);
+        expect_cqe(p->a.qp, QRNIC_WC_LOC_PROT_ERR, QRNIC_CQE_RDMA_WRITE);
+        pair_free(p);
+        return;
+    }
+    if (k->prepare == remote_dma || k->prepare == recv_dma ||
+        k->prepare == qp_rights) {
+        /* The good one would suffer too. */
+        pair_free(p);
+        p = pair_new(1, NULL, NULL);
+        post(&p->a, &p->b, QRNIC_WQE_NOP, 0, 0, 0);
+        k->prepare(p, &wr, &sge);
+    }
+    sim_post_send(p->a.qp, &wr);
+    post(&p->a, &p->b, WRITE, 0, 0, 100);
+    post(&p->a, &p->b, READ, 0, 0, 100);
+    settle(p);
+    expect_status(p->a.qp, QRNIC_WC_SUCCESS);
+    e = expect_status(p->a.qp, k->status);
+    g_assert_cmpint(e.index, ==, 1);
+    g_assert_cmpstr(qrnic_syndrome_name(e.syndrome), ==,
+                    qrnic_syndrome_name(k->syndrome));
+    for (int i = 0; i < 2; i++) {
+        e = expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+        g_assert_cmpint(e.index, ==, 2 + i);
+    }
+    expect_no_cqe(p->a.qp);
+    expect_no_event(p->a.qp->node);
+    expect_state(p->a.qp, QRNIC_QPS_ERR);
+    if (k->local) {
+        expect_state(p->b.qp, QRNIC_QPS_RTS);
+    } else {
+        expect_state(p->b.qp, QRNIC_QPS_ERR);
+    }
+    if (k->recv_status) {
+        e = expect_status(p->b.qp, k->recv_status);
+        g_assert_cmphex(e.opcode & 0x80, ==, 0x80);
+    }
+    expect_no_cqe(p->b.qp);
+    if (k->event) {
+        g_assert_true(sim_poll_event(p->b.qp->node, &event));
+        g_assert_cmpstr(qrnic_event_name(event.type), ==,
+                        qrnic_event_name(k->event));
+        g_assert_cmpint(event.object, ==, p->b.qp->number);
+    }
+    expect_no_event(p->b.qp->node);
+    pair_free(p);
+}
+
+/* More reads than the responder has resources for. */
+static void test_too_many_reads(void)
+{
+    SimConnect c = sim_connect_default();
+    Pair *p;
+
+    c.rd_atomic = 4;
+    c.max_dest_rd_atomic = 2;
+    p = pair_new(1, NULL, &c);
+    for (int i = 0; i < 4; i++) {
+        post(&p->a, &p->b, READ, 0, 0, 100);
+    }
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_status(p->a.qp, QRNIC_WC_REM_INV_REQ_ERR);
+    expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+    expect_event(p->b.qp->node, QRNIC_EVENT_QP_REQUEST_ERROR,
+                 p->b.qp->number);
+    pair_free(p);
+}
+
+static void test_no_rd_atomic(void)
+{
+    SimConnect c = sim_connect_default();
+    Pair *p;
+
+    c.rd_atomic = 0;
+    p = pair_new(1, NULL, &c);
+    post(&p->a, &p->b, WRITE, 0, 0, 3000);
+    post(&p->a, &p->b, READ, 0, 0, 100);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_LOC_QP_OP_ERR).syndrome,
+                    ==, QRNIC_SYN_RD_ATOMIC);
+    pair_free(p);
+}
+
+/* The key goes away in the middle of a long read. */
+static void test_key_destroyed(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = SIM_US;
+    post(&p->a, &p->b, READ, 0, 0, HALF);
+    sim_run(p->sim, 100 * SIM_US);
+    expect_no_cqe(p->a.qp);
+    g_assert_cmpint(qrnic_mkey_destroy(p->b.qp->node->engine,
+                                       p->b.key >> 8).status, ==, QRNIC_ST_OK);
+    settle(p);
+    expect_status(p->a.qp, QRNIC_WC_REM_ACCESS_ERR);
+    expect_event(p->b.qp->node, QRNIC_EVENT_QP_ACCESS_ERROR, p->b.qp->number);
+    pair_free(p);
+}
+
+/*
+ * Packets that no requester of ours would send, at the responder. The other
+ * end is played by hand.
+ */
+typedef struct Answer {
+    unsigned n;
+    QrnicTransport last;
+} Answer;
+
+static bool tap_answer(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                       void *opaque)
+{
+    Answer *a = opaque;
+    QrnicPacket p;
+
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    if (from == 1) {
+        a->n++;
+        a->last = p.t;
+    }
+    return false;
+}
+
+static void send_crafted(Pair *p, QrnicTransport t, const QrnicPathSpec *path,
+                         uint32_t len)
+{
+    QrnicPathSpec spec = sim_path_to(p->b.qp, p->a.qp);
+    uint8_t frame[9000];
+    QrnicPath built;
+    uint8_t *payload;
+
+    t.pkey = t.pkey ? t.pkey : QRNIC_PKEY_DEFAULT;
+    t.dest_qpn = t.dest_qpn ? t.dest_qpn : p->b.qp->number;
+    qrnic_path_init(&built, path ? path : &spec);
+    payload = qrnic_packet_begin(&built, frame, &t, len);
+    memset(payload, 0x5a, len);
+    sim_inject(p->sim, 1, frame, qrnic_packet_finish(&built, frame, payload,
+                                                     len));
+    settle(p);
+}
+
+#define PSN 0x123456
+
+/* Two packets in a row of which the second is wrong; MTU is 1024. */
+typedef struct Sequence {
+    const char *name;
+    uint8_t first;              /* QRNIC_OP_RC_ACK: only one packet */
+    uint32_t first_len;
+    uint8_t second;
+    uint32_t second_len, dma_len;
+} Sequence;
+
+#define OP(x) QRNIC_OP_RC_##x
+#define ALONE OP(ACK), 0
+
+static const Sequence sequences[] = {
+    { "send-middle-alone", ALONE, OP(SEND_MIDDLE), 1024 },
+    { "send-last-alone", ALONE, OP(SEND_LAST), 10 },
+    { "write-middle-alone", ALONE, OP(WRITE_MIDDLE), 1024 },
+    { "write-last-alone", ALONE, OP(WRITE_LAST), 10 },
+    { "send-first-twice", OP(SEND_FIRST), 1024, OP(SEND_FIRST), 1024 },
+    { "send-only-inside", OP(SEND_FIRST), 1024, OP(SEND_ONLY), 10 },
+    { "write-inside-send", OP(SEND_FIRST), 1024, OP(WRITE_MIDDLE), 1024 },
+    { "read-inside-send", OP(SEND_FIRST), 1024, OP(READ_REQUEST), 0 },
+    { "send-inside-write", OP(WRITE_FIRST), 1024, OP(SEND_LAST), 10, 2048 },
+    { "atomic-inside-write", OP(WRITE_FIRST), 1024, OP(FETCH_ADD), 0, 2048 },
+    { "send-first-short", ALONE, OP(SEND_FIRST), 1020 },
+    { "send-first-long", ALONE, OP(SEND_FIRST), 1028 },
+    { "send-only-long", ALONE, OP(SEND_ONLY), 1025 },
+    { "send-middle-short", OP(SEND_FIRST), 1024, OP(SEND_MIDDLE), 1020 },
+    { "send-last-empty", OP(SEND_FIRST), 1024, OP(SEND_LAST), 0 },
+    { "send-last-long", OP(SEND_FIRST), 1024, OP(SEND_LAST), 1025 },
+    { "write-only-less", ALONE, OP(WRITE_ONLY), 99, 100 },
+    { "write-only-more", ALONE, OP(WRITE_ONLY), 101, 100 },
+    { "write-only-long", ALONE, OP(WRITE_ONLY), 1025, 1025 },
+    { "write-first-short", ALONE, OP(WRITE_FIRST), 1020, 2000 },
+    { "write-first-all", ALONE, OP(WRITE_FIRST), 1024, 1024 },
+    { "write-last-less", OP(WRITE_FIRST), 1024, OP(WRITE_LAST), 10, 1035 },
+    { "write-last-more", OP(WRITE_FIRST), 1024, OP(WRITE_LAST), 12, 1035 },
+    { "write-middle-all", OP(WRITE_FIRST), 1024, OP(WRITE_MIDDLE), 1024, 2048 },
+    { "write-huge", ALONE, OP(WRITE_FIRST), 1024, 0x80000001 },
+    { "read-huge", ALONE, OP(READ_REQUEST), 0, 0x80000001 },
+};
+
+static void test_sequence(gconstpointer opaque)
+{
+    const Sequence *k = opaque;
+    bool alone = k->first == QRNIC_OP_RC_ACK;
+    Pair *p = pair_new(1, NULL, NULL);
+    Answer answer = { 0 };
+    QrnicTransport t = {
+        .opcode = k->first, .psn = PSN, .va = p->b.addr, .rkey = p->b.key,
+        .dma_len = k->dma_len,
+    };
+
+    p->sim->tap = tap_answer;
+    p->sim->tap_opaque = &answer;
+    post_recv(&p->b, 0, 8192);
+    if (!alone) {
+        send_crafted(p, t, NULL, k->first_len);
+        expect_state(p->b.qp, QRNIC_QPS_RTS);
+        t.psn++;
+    }
+    t.opcode = k->second;
+    send_crafted(p, t, NULL, k->second_len);
+    g_assert_cmpint(answer.n, ==, 1);
+    g_assert_cmpint(answer.last.opcode, ==, QRNIC_OP_RC_ACK);
+    g_assert_cmphex(answer.last.syndrome, ==, QRNIC_NAK_INVALID);
+    g_assert_cmphex(answer.last.psn, ==, t.psn);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    expect_status(p->b.qp, QRNIC_WC_WR_FLUSH_ERR);
+    expect_no_cqe(p->b.qp);
+    expect_event(p->b.qp->node, QRNIC_EVENT_QP_REQUEST_ERROR,
+                 p->b.qp->number);
+    expect_no_event(p->b.qp->node);
+    pair_free(p);
+}
+
+/* Dropped without an answer, and counted. */
+static void test_dropped(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->b.qp->node;
+    QrnicPathSpec path = sim_path_to(p->b.qp, p->a.qp);
+    QrnicTransport good = {
+        .opcode = QRNIC_OP_RC_WRITE_ONLY, .psn = PSN, .va = p->b.addr,
+        .rkey = p->b.key, .dma_len = 8, .ack_req = true,
+    }, t;
+    Answer answer = { 0 };
+
+    p->sim->tap = tap_answer;
+    p->sim->tap_opaque = &answer;
+    t = good;
+    t.dest_qpn = 77;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RX_DROP_NO_QP), ==, 1);
+    t = good;
+    t.pkey = 0x1234;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RX_DROP_PKEY), ==, 1);
+    path.sgid[15] ^= 1;
+    send_crafted(p, good, &path, 8);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RX_DROP_ADDRESS), ==, 1);
+    t = good;
+    t.opcode = QRNIC_OP_RC_ACK;
+    t.psn = 0x555555;
+    send_crafted(p, t, NULL, 0);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RX_DROP_PSN), ==, 1);
+    g_assert_cmpint(answer.n, ==, 0);
+    g_assert_cmpint(n->memory[p->b.addr], ==, 0);
+    expect_state(p->b.qp, QRNIC_QPS_RTS);
+
+    /* Limited membership of the default partition is good. */
+    t = good;
+    t.pkey = 0x7fff;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 1);
+    g_assert_cmphex(answer.last.psn, ==, PSN);
+    g_assert_cmphex(answer.last.syndrome & QRNIC_AETH_TYPE_MASK, ==,
+                    QRNIC_AETH_ACK);
+    g_assert_cmpint(answer.last.msn, ==, 1);
+    g_assert_cmpint(n->memory[p->b.addr], ==, 0x5a);
+
+    /* The same again: acknowledged, not executed. */
+    n->memory[p->b.addr] = 0;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 2);
+    g_assert_cmphex(answer.last.psn, ==, PSN);
+    g_assert_cmpint(n->memory[p->b.addr], ==, 0);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 1);
+
+    /* One ahead: NAK once. */
+    t.psn = PSN + 2;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 3);
+    g_assert_cmphex(answer.last.psn, ==, PSN + 1);
+    g_assert_cmphex(answer.last.syndrome, ==, QRNIC_NAK_SEQUENCE);
+    t.psn = PSN + 3;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 3);
+    t.psn = PSN + 1;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 4);
+    g_assert_cmphex(answer.last.psn, ==, PSN + 1);
+    pair_free(p);
+}
+
+/* Responses that fit no request. */
+static void test_bad_response(void)
+{
+    static const struct {
+        uint8_t opcode;
+        uint32_t len;
+    } bad[] = {
+        { QRNIC_OP_RC_READ_RESPONSE_ONLY, 1024 },
+        { QRNIC_OP_RC_READ_RESPONSE_FIRST, 1020 },
+        { QRNIC_OP_RC_READ_RESPONSE_LAST, 476 },
+        { QRNIC_OP_RC_ATOMIC_ACK, 0 },
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+        Pair *p = pair_new(1, NULL, NULL);
+        Answer answer = { 0 };
+        QrnicTransport t = {
+            .opcode = bad[i].opcode, .psn = 0xabcdef, .syndrome = 0x1f,
+        };
+
+        p->sim->tap = tap_answer;
+        p->sim->tap_opaque = &answer;
+        /* b is the requester here. */
+        post(&p->b, &p->a, READ, 0, 0, 1500);
+        sim_run(p->sim, p->sim->now + SIM_US);
+        send_crafted(p, t, NULL, bad[i].len);
+        expect_status(p->b.qp, QRNIC_WC_BAD_RESP_ERR);
+        expect_state(p->b.qp, QRNIC_QPS_ERR);
+        pair_free(p);
+    }
+}
+
+/* A full CQ: event, and its queue pairs go to ERR. */
+static void test_cq_overrun(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimQp *a = sim_qp_new(p->a.qp->node, 6, 6, 0, 2);
+    SimQp *b = sim_qp_new(p->b.qp->node, 6, 6, 0, 2);
+    SimSge sge = { p->a.addr, 8, p->a.key };
+    SimWr wr = {
+        .opcode = WRITE, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
+        .num_sge = 1, .remote = p->b.addr, .rkey = p->b.key,
+    };
+    QrnicEqe event;
+
+    sim_connect(a, b, NULL);
+    for (int i = 0; i < 5; i++) {
+        sim_post_send(a, &wr);
+    }
+    settle(p);
+    g_assert_true(sim_poll_event(a->node, &event));
+    g_assert_cmpint(event.type, ==, QRNIC_EVENT_CQ_ERROR);
+    g_assert_cmpint(event.object, ==, a->cq);
+    expect_state(a, QRNIC_QPS_ERR);
+    for (int i = 0; i < 4; i++) {
+        expect_status(a, QRNIC_WC_SUCCESS);
+    }
+    expect_no_cqe(a);
+    sim_qp_free(a);
+    sim_qp_free(b);
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/rc/error/retry-exceeded", test_retry_exceeded);
+    g_test_add_func("/rc/error/acks-lost", test_acks_lost);
+    g_test_add_func("/rc/error/timeout-zero", test_timeout_zero);
+    g_test_add_func("/rc/error/rnr-exceeded", test_rnr_exceeded);
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        g_autofree char *path = g_strdup_printf("/rc/error/%s", cases[i].name);
+
+        g_test_add_data_func(path, &cases[i], test_case);
+    }
+    g_test_add_func("/rc/error/too-many-reads", test_too_many_reads);
+    g_test_add_func("/rc/error/no-rd-atomic", test_no_rd_atomic);
+    g_test_add_func("/rc/error/key-destroyed", test_key_destroyed);
+    for (unsigned i = 0; i < ARRAY_SIZE(sequences); i++) {
+        g_autofree char *path = g_strdup_printf("/rc/sequence/%s",
+                                                sequences[i].name);
+
+        g_test_add_data_func(path, &sequences[i], test_sequence);
+    }
+    g_test_add_func("/rc/error/dropped", test_dropped);
+    g_test_add_func("/rc/error/bad-response", test_bad_response);
+    g_test_add_func("/rc/error/cq-overrun", test_cq_overrun);
+    return g_test_run();
+}
