@@ -156,5 +156,5 @@ def main(arguments):
         status = 130
     finally:
         if run:
-            run.cleanup(failed=status not in (0, 130))
+            run.cleanup(failed=status not in (0, 130) and not options.interactive)
     return status

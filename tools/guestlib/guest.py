@@ -129,8 +129,10 @@ class Guest:
         with open(self.qemu_log, "wb") as log:
             stdin = None if self.options.interactive else subprocess.DEVNULL
             stdout = None if self.options.interactive else log
+            fds = [fd for nic in topology.of_guest(self.run.nics, self.number)
+                   for fd in nic.wire_fds(self.number, self.options.guests)]
             self.started_at = time.monotonic()
-            self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log,
+            self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
                                             preexec_fn=_die_with_launcher)
         self.control = self._accept("control")
         self.output = self._accept("output")

@@ -82,6 +82,8 @@ class Run:
                 self._selector.register(guest.output, selectors.EVENT_READ, (guest, self._on_output))
                 self._output_files[guest] = open(guest.output_log, "wb")
                 self._line_rests[guest] = b""
+            for nic in self.nics:
+                nic.close_wire()
             self._serve()
             return next((guest.status for guest in self.guests if guest.status), 0)
         finally:

@@ -5,6 +5,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import os
 import re
+import socket
 
 from .errors import EXIT_USAGE, LaunchError
 
@@ -32,6 +33,7 @@ class Nic:
         if self.net == "link" and guests == 1:
             self.net = "hub"
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
+        self._wire = ()
         self.props = []
         self.device_props = device_props
         for setting in settings:
@@ -70,6 +72,26 @@ class Nic:
         ipv4, ipv6 = self.addresses(guest)
         return f"{self.index} {self.kind(guest)} {self.mac(guest)} {ipv4} {ipv6} {self.mtu}"
 
+    def wire(self, guest):
+        """One end of the wire between two guests: a pair of connected unix sockets.
+
+        Sockets with paths would do as well, but are slow: the kernel holds only ten
+        datagrams for a socket (net.unix.max_dgram_qlen) unless two are connected with
+        each other, and calls an unconnected one writable when its partner is full.
+        """
+        if not self._wire:
+            self._wire = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            for end in self._wire:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        return self._wire[guest - 1]
+
+    def wire_fds(self, guest, guests):
+        return [self.wire(guest).fileno()] if self.net == "link" and guests == 2 else []
+
+    def close_wire(self):
+        for end in self._wire:
+            end.close()
+
     def socket_path(self, directory, guest):
         return os.path.join(directory, f"net{self.index}.{guest}")
 
@@ -80,10 +102,11 @@ class Nic:
         name = f"net{self.index}"
         if self.net == "none":
             return []
-        if self.net == "link":
-            remote = self.socket_path(directory, 3 - guest) if guests == 2 else self.switch_path(directory)
+        if self.net == "link" and guests == 2:
+            text = f"dgram,id={name},local.type=fd,local.str={self.wire(guest).fileno()}"
+        elif self.net == "link":
             text = (f"dgram,id={name},local.type=unix,local.path={self.socket_path(directory, guest)},"
-                    f"remote.type=unix,remote.path={remote}")
+                    f"remote.type=unix,remote.path={self.switch_path(directory)}")
         elif self.net == "hub":
             text = f"hubport,id={name},hubid=0"
         elif self.net == "tap":

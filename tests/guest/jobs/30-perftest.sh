@@ -6,7 +6,7 @@
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-TRY_TIMEOUT=120
+TRY_TIMEOUT=180
 
 perf() {
     local program=$1

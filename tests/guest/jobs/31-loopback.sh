@@ -6,7 +6,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=120
+TRY_TIMEOUT=180
 
 perf() {
     local program=$1

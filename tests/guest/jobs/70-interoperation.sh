@@ -7,7 +7,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=90
+TRY_TIMEOUT=180
 
 pingpong() {
     local name=$1
