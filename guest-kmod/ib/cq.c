@@ -61,6 +61,9 @@ static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 {
 	int err;
 
+	if (BIT(cq->log_size) > dev->qdev->caps.max_cqe)
+		return -EINVAL;
+
 	err = qrnic_ring_alloc(dev->qdev, &cq->ring,
 			       (size_t)QRNIC_CQE_SIZE << cq->log_size);
 	if (err)

@@ -170,6 +170,16 @@ static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	}
 }
 
+/* Takes what the device has completed of this QP out of kernel CQs. */
+static void qp_clean(struct qrnic_ib_qp *qp)
+{
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
+	if (ibqp->recv_cq != ibqp->send_cq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
+}
+
 static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
 	u32 qpn = qp->ibqp.qp_num;
@@ -183,9 +193,9 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	err = qrnic_cmd_destroy_qp(dev->qdev, qpn);
 	if (err)
 		qrnic_destroy_failed(dev, "QP", qpn, err);
-	qrnic_cq_clean(to_qrnic_cq(qp->ibqp.send_cq), qpn);
-	if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
-		qrnic_cq_clean(to_qrnic_cq(qp->ibqp.recv_cq), qpn);
+	qp_clean(qp);
+	/* Nor may an event on its way be taken for one of the next owner. */
+	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 }
 
@@ -361,14 +371,9 @@ static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 
 static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
-	struct ib_qp *ibqp = &qp->ibqp;
-
 	/* First the CQs: their CQEs speak of slots that reset makes free. */
-	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET) {
-		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
-		if (ibqp->recv_cq != ibqp->send_cq)
-			qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
-	}
+	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET)
+		qp_clean(qp);
 	qp_state_set(qp, state);
 }
 
