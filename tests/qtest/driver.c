@@ -715,7 +715,9 @@ void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
     r->page = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
     cq_create(d, &r->send_cq, &r->eq, r->page, 6);
     cq_create(d, &r->recv_cq, &r->eq, r->page, 6);
-    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH, ALL_RIGHTS);
+    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH,
+              strstr(properties, "cap-atomic=off") ?
+              ALL_RIGHTS & ~QRNIC_ACCESS_REMOTE_ATOMIC : ALL_RIGHTS);
     rig_gid(r);
     qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 5, 3, 0);

@@ -24,7 +24,7 @@
 #define OUR_MAC "\x52\x54\x00\x12\x34\x56"
 #define PEER_MAC "\x02\x00\x00\x00\x00\x02"
 #define PEER_QPN 0x123456u
-#define SQ_PSN 0x001000u        /* the device's first PSN */
+#define SQ_PSN 0x001001u        /* the device's first PSN */
 #define RQ_PSN 0xfffffeu        /* the peer's first PSN: wraps early */
 
 typedef struct Device {

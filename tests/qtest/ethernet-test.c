@@ -143,7 +143,7 @@ static void test_transmit_csum_outside(void)
     wqe_data(&w, r.mr.start, 64, r.mr.key);
     sq_post(r.d, &r.qp, &w);
     cq_wait(r.d, &r.send_cq, &cqe);
-    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_LOC_QP_OP_ERR);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_LOC_LEN_ERR);
     wire_silent(r.d);
     rig_stop(&r);
 }

@@ -36,7 +36,7 @@ static void test_refused(const void *data)
     int status;
 
     command = g_strdup_printf("sh -c \"%s -machine q35,accel=qtest -nodefaults "
-                              "-display none -qtest none -device qrnic,%s\"",
+                              "-display none -device qrnic,%s\"",
                               getenv("QTEST_QEMU_BINARY"), c->properties);
     g_assert_true(g_spawn_command_line_sync(command, &out, &err, &status,
                                             NULL));

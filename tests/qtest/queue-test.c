@@ -475,6 +475,7 @@ static void test_flush(void)
     qp_modify(r.d, &r.qp, &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
     });
+    sq_ring(r.d, &r.qp);
     for (int i = 0; i < 3; i++) {
         cq_wait(r.d, &r.send_cq, &cqe);
         g_assert_cmpuint(cqe.status, ==, QRNIC_WC_WR_FLUSH_ERR);
@@ -659,9 +660,9 @@ static void test_eq_overrun(void)
         qp_create(r.d, &qp, QRNIC_QPT_RC, r.pd, r.page, &cq, &cq, 3, 0, 0);
         qp_connect(r.d, &qp, NULL);
         cq_arm(r.d, &cq, false);
-        sq_post(r.d, &qp, &w);
         g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
                         QRNIC_REG_STATUS_FATAL_MASK, ==, 0);
+        sq_post(r.d, &qp, &w);
         settle(r.d);
     }
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &

@@ -126,8 +126,10 @@ static void test_send_only(void)
 
     rig_start(&r, "", NULL);
     for (int i = 0; i < 4; i++) {
-        pattern(data, sizeof(data), i);
         post_recv(&r, 64 * i, 64);
+    }
+    for (int i = 0; i < 4; i++) {
+        pattern(data, sizeof(data), i);
         send_packet(&r, i & 1 ? RC_SEND_ONLY_IMM : RC_SEND_ONLY, RQ_PSN + i,
                     data, sizeof(data), true);
         expect_ack(&r, RQ_PSN + i, i + 1);
@@ -400,7 +402,9 @@ static void test_rnr(void)
     send_packet(&r, RC_SEND_ONLY, RQ_PSN, data, sizeof(data), true);
     expect_nak(&r, RQ_PSN, AETH_RNR_NAK | 12);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_RNR_NAK), ==, 1);
+    /* having said "no credits", the device says when there are some again */
     post_recv(&r, 0, 64);
+    expect_ack(&r, RQ_PSN - 1, 0);
     send_packet(&r, RC_SEND_ONLY, RQ_PSN, data, sizeof(data), true);
     expect_ack(&r, RQ_PSN, 1);
     cq_wait(r.d, &r.recv_cq, &cqe);
