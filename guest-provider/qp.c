@@ -200,7 +200,11 @@ static int check_qp_attr(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (!check_comp_mask(attr->comp_mask,
 			     IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return EOPNOTSUPP;
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+	    attr->create_flags)
 		return EOPNOTSUPP;
 	if (attr->qp_type != IBV_QPT_RC || attr->srq)
 		return EOPNOTSUPP;
@@ -211,9 +215,11 @@ static int check_qp_attr(const struct ibv_qp_init_attr_ex *attr)
 }
 
 /* Makes the QP in the kernel, and then findable for its completions */
-static int register_qp(struct qrnic_qp *qp, struct ibv_qp_init_attr_ex *attr,
+static int register_qp(struct qrnic_qp *qp,
+		       const struct ibv_qp_init_attr_ex *attr,
 		       const struct qp_layout *layout)
 {
+	struct ibv_qp_init_attr_ex kernel_attr = *attr;
 	struct qrnic_create_qp_cmd_resp resp = {};
 	struct qrnic_create_qp_cmd cmd = {};
 	struct qrnic_context *ctx = qp->ctx;
@@ -228,8 +234,12 @@ static int register_qp(struct qrnic_qp *qp, struct ibv_qp_init_attr_ex *attr,
 	cmd.rq_log_size = layout->rq_log_size;
 	cmd.rq_log_stride = layout->rq_log_stride;
 
+	/* There are no flags, and how WQEs are posted is none of its business */
+	kernel_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	honest_cap(qp, layout, &kernel_attr.cap);
+
 	pthread_mutex_lock(&ctx->qp_mutex);
-	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, attr,
+	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kernel_attr,
 				   &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				   sizeof(resp));
 	if (!err) {
@@ -272,7 +282,6 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	err = alloc_queues(qp, &layout);
 	if (err)
 		goto err_free;
-	honest_cap(qp, &layout, &attr->cap);
 	err = register_qp(qp, attr, &layout);
 	if (err)
 		goto err_free;
@@ -280,7 +289,6 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	/* The core clears comp_mask at creation */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
-	/* Whatever the kernel made of it */
 	honest_cap(qp, &layout, &attr->cap);
 	return &qp->vqp.qp;
 
