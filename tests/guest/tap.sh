@@ -79,10 +79,11 @@ alone() {
     result $status "$1"
 }
 
-# kernel_clean NAME: the kernel has complained about nothing.
+# kernel_clean NAME: the kernel has complained about nothing. (A debugging kernel says at
+# boot which of its checks are on.)
 kernel_clean() {
     local status=0
-    dmesg | grep -E -A12 'WARNING:|BUG:|Oops|Call Trace|refcount_t|DMA-API|KASAN|lockdep|possible.*deadlock|NETDEV WATCHDOG|command timed out' \
+    dmesg | grep -vE 'RCU lockdep checking|DMA-API: (preallocated|debugging|dma_debug)' | grep -E -A12 'WARNING:|BUG:|Oops|Call Trace|refcount_t|DMA-API|KASAN|lockdep|possible.*deadlock|NETDEV WATCHDOG|command timed out' \
         >kernel.log && status=1
     [ $status = 0 ] || show kernel.log 40
     together $status "$1"

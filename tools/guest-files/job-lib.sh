@@ -29,9 +29,9 @@ rdma_of() {
     return 1
 }
 
-# wait_until SECONDS COMMAND...: until the command succeeds.
+# wait_until SECONDS COMMAND...: until the command succeeds (TIME_FACTOR is for slow kernels).
 wait_until() {
-    local tries=$(($1 * 20))
+    local tries=$(($1 * 20 * ${TIME_FACTOR:-1}))
     shift
     while ! "$@" >/dev/null 2>&1; do
         tries=$((tries - 1))
