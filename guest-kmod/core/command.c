@@ -145,17 +145,20 @@ static int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd
 	return index;
 }
 
-/* Gives back the status (control) of the entry, or an errno. */
+/*
+ * Gives back the status (control) of the entry, or an errno. A device that does
+ * not answer within a moment may be in the fatal state and never answer.
+ */
 static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
 	struct qrnic_cmd_entry *entry = &queue->ring[index];
 	struct qrnic_cmd_slot *slot = &queue->slots[index];
-	unsigned long deadline = jiffies + QRNIC_CMD_TIMEOUT;
+	unsigned long begin = jiffies;
 	bool late, looked = false;
 
 	for (;;) {
-		late = time_after(jiffies, deadline);
+		late = time_after(jiffies, begin + QRNIC_CMD_TIMEOUT);
 		*control = le32_to_cpu(READ_ONCE(entry->control));
 		if (!(*control & QRNIC_CMD_ENTRY_OWNER_MASK))
 			break;
@@ -163,6 +166,8 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 			return -EIO;
 		if (late)
 			return -ETIMEDOUT;
+		if (time_after(jiffies, begin + 1))
+			qrnic_health_check(core);
 		if (READ_ONCE(queue->events))
 			looked = !wait_for_completion_timeout(&slot->done,
 							      QRNIC_CMD_LOOK);
@@ -170,8 +175,7 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 			usleep_range(20, 100);
 	}
 	if (looked)
-		dev_warn_ratelimited(&core->dev.pdev->dev,
-				     "command done, but its event was lost or late\n");
+		atomic_inc(&core->late_command_events);
 	/* The owner bit was written last: now result and output are there. */
 	dma_rmb();
 	return 0;

@@ -119,6 +119,7 @@ struct qrnic_core {
 	unsigned long last_recovery;
 	struct delayed_work recovery_work;
 	struct delayed_work health_work;
+	atomic_t late_command_events;	/* lost, or slower than the look */
 };
 
 static inline struct qrnic_core *to_qrnic_core(struct qrnic_dev *dev)
@@ -162,6 +163,7 @@ extern const struct pci_error_handlers qrnic_error_handlers;
 void qrnic_health_init(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
+void qrnic_health_check(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
 int qrnic_device_reset(struct qrnic_core *core);

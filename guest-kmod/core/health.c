@@ -85,21 +85,27 @@ static void qrnic_recovery_work(struct work_struct *work)
 		dev_info(&core->dev.pdev->dev, "recovered\n");
 }
 
+/* While the command queue is in use */
+void qrnic_health_check(struct qrnic_core *core)
+{
+	u32 status = qrnic_read(core, QRNIC_REG_STATUS);
+
+	if (PCI_POSSIBLE_ERROR(status))
+		qrnic_report_fatal(&core->dev, "no answer");
+	else if (status & QRNIC_REG_STATUS_FATAL_MASK)
+		qrnic_report_fatal(&core->dev, "fatal state");
+	else if (!(status & QRNIC_REG_STATUS_CMD_ENABLED_MASK))
+		qrnic_report_fatal(&core->dev, "the device was reset");
+}
+
 static void qrnic_health_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(to_delayed_work(work),
 					       struct qrnic_core, health_work);
-	u32 status = qrnic_read(core, QRNIC_REG_STATUS);
 
-	if (PCI_POSSIBLE_ERROR(status)) {
-		qrnic_report_fatal(&core->dev, "no answer");
-		return;
-	}
-	if (status & QRNIC_REG_STATUS_FATAL_MASK)
-		qrnic_report_fatal(&core->dev, "fatal state");
-	else if (!(status & QRNIC_REG_STATUS_CMD_ENABLED_MASK))
-		qrnic_report_fatal(&core->dev, "the device was reset");
-	schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
+	qrnic_health_check(core);
+	if (qrnic_healthy(&core->dev))
+		schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
 }
 
 void qrnic_health_init(struct qrnic_core *core)
@@ -182,7 +188,6 @@ static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 		return PCI_ERS_RESULT_DISCONNECT;
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
-	pci_set_master(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 

@@ -107,6 +107,8 @@ static int qrnic_start(struct qrnic_core *core)
 {
 	int err;
 
+	/* Whatever brought the device down may have taken this away, too. */
+	pci_set_master(core->dev.pdev);
 	err = qrnic_device_reset(core);
 	if (err)
 		return err;
@@ -322,7 +324,6 @@ static int qrnic_enable(struct pci_dev *pdev)
 		return dev_err_probe(&pdev->dev, err, "no 64-bit DMA\n");
 	}
 	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
-	pci_set_master(pdev);
 	return 0;
 }
 
@@ -421,7 +422,6 @@ static int qrnic_pm_suspend(struct device *device)
 
 static int qrnic_pm_resume(struct device *device)
 {
-	pci_set_master(to_pci_dev(device));
 	return qrnic_resume(dev_get_drvdata(device));
 }
 

@@ -94,6 +94,7 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 
 /* First the driver's own, then every counter of the device */
 static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
+	"late_command_events",
 	"queue_resets",
 	"tx_blocks_in_use",
 	"rx_buffers_posted",
@@ -120,9 +121,10 @@ static void qrnic_get_ethtool_stats(struct net_device *netdev,
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
-	data[0] = eth->resets;
-	data[1] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
-	data[2] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
+	data[0] = atomic_read(&eth->core->late_command_events);
+	data[1] = eth->resets;
+	data[2] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
+	data[3] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
 	if (qrnic_cmd_query_counters(&eth->core->dev, data + QRNIC_OWN_STATS))
 		memset(data + QRNIC_OWN_STATS, 0,
 		       QRNIC_NUM_COUNTERS * sizeof(*data));
