@@ -122,7 +122,8 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		return err;
 	if (request.comp_mask || request.reserved)
 		return -EOPNOTSUPP;
-	if (request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
+	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
+	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
 	    request.rq_log_size > ilog2(caps->max_qp_recv) ||
 	    request.rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
 		return -EINVAL;

@@ -8,6 +8,7 @@
 
 #include <linux/bitfield.h>
 #include <linux/completion.h>
+#include <linux/log2.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
@@ -20,6 +21,9 @@
 #include "qrnic_core.h"
 
 #define QRNIC_IB_PORT 1
+
+/* log2 of the smallest SQ: it holds one WQE of the largest size. */
+#define QRNIC_SQ_LOG_SIZE_MIN ilog2(QRNIC_WQE_MAX_WQEBB)
 
 struct qrnic_ib_dev {
 	struct ib_device ibdev;

@@ -2,14 +2,9 @@
 /*
  * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset.
  */
-#include <linux/log2.h>
-
 #include "qrnic_ib.h"
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
-
-/* log2 of an SQ in which no WQE may be larger than SQ_LOG_SIZE_MIN blocks */
-#define SQ_LOG_SIZE_MIN 3
 
 /*
  * Basic blocks of the largest send WQE: control and remote address segments,
@@ -71,7 +66,7 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	u32 stride, sq_blocks;
 	int err;
 
-	sq_blocks = max(blocks * cap->max_send_wr, BIT(SQ_LOG_SIZE_MIN));
+	sq_blocks = max(blocks * cap->max_send_wr, BIT(QRNIC_SQ_LOG_SIZE_MIN));
 	qp->sq_log_size = order_base_2(sq_blocks);
 	if (BIT(qp->sq_log_size) > caps->max_qp_wqebb)
 		return -EINVAL;

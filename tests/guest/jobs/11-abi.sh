@@ -1,0 +1,275 @@
+# What a process may send to the driver past the provider: requests of other lengths,
+# wrong values, random ones, and doorbells for queues that are not its own.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+cat >abi.py <<'END'
+import ctypes
+import errno
+import mmap
+import os
+import random
+import re
+import struct
+import sys
+
+GET_CONTEXT, ALLOC_PD, REG_MR, DEREG_MR, CREATE_CQ, DESTROY_CQ, CREATE_QP, MODIFY_QP, DESTROY_QP = \
+    0, 3, 9, 13, 18, 20, 24, 26, 27
+PAGE = 4096
+count = 0
+failed = 0
+
+
+def result(good, name):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'ok' if good else 'not ok'} {count} - {name}", flush=True)
+
+
+class Refused(Exception):
+    pass
+
+
+class Context:
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.memory = mmap.mmap(-1, 64 * PAGE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def close(self):
+        os.close(self.fd)
+
+    def command(self, number, request, out_length, response=True):
+        """Gives back the response; the first member of most requests is where it goes."""
+        out = ctypes.create_string_buffer(b"\xee" * out_length, out_length)
+        if response:
+            request = struct.pack("<Q", ctypes.addressof(out)) + request
+        total = 8 + len(request)
+        header = struct.pack("<IHH", number, total // 4, out_length // 4)
+        try:
+            os.write(self.fd, header + request)
+        except OSError as error:
+            raise Refused(errno.errorcode[error.errno].replace("ENOTSUP", "EOPNOTSUPP")) from None
+        return out.raw
+
+    def open(self, driver=b"", out=64):
+        return self.command(GET_CONTEXT, driver, 8 + out)[8:]
+
+    def pd(self):
+        return struct.unpack("<I", self.command(ALLOC_PD, b"", 12)[:4])[0]
+
+    def cq_request(self, **change):
+        value = {"comp_mask": 0, "address": self.address, "length": 2 * PAGE, "record": PAGE, "log_size": 6}
+        value.update(change)
+        return struct.pack("<QQQII", *value.values())
+
+    def cq(self, driver=None, cqe=64, vector=0, out=16):
+        core = struct.pack("<QIIiI", 0, cqe, vector, -1, 0)
+        return self.command(CREATE_CQ, core + (self.cq_request() if driver is None else driver), 8 + out)
+
+    def destroy_cq(self, handle):
+        self.command(DESTROY_CQ, struct.pack("<II", handle, 0), 8)
+
+    def qp_request(self, **change):
+        value = {"comp_mask": 0, "address": self.address, "length": 8 * PAGE, "rq": 4 * PAGE, "sq_record": 7 * PAGE,
+                 "rq_record": 7 * PAGE + 8, "sq_log": 6, "rq_log": 4, "stride": 1, "reserved": 0}
+        value.update(change)
+        return struct.pack("<QQQIIIBBBB", *value.values())
+
+    def qp(self, pd, cq, driver=None, wr=16, kind=2, out=16):
+        core = struct.pack("<QIIIIIIIIIBBBB", 0, pd, cq, cq, 0, wr, wr, 1, 1, 0, 0, kind, 0, 0)
+        return self.command(CREATE_QP, core + (self.qp_request() if driver is None else driver), 32 + out)
+
+    def destroy_qp(self, handle):
+        self.command(DESTROY_QP, struct.pack("<II", handle, 0), 8)
+
+    def mr(self, pd, access, start=None, length=PAGE, virtual=None):
+        start = self.address if start is None else start
+        virtual = start if virtual is None else virtual
+        return self.command(REG_MR, struct.pack("<QQQII", start, length, virtual, pd, access), 12)
+
+    def dereg(self, handle):
+        self.command(DEREG_MR, struct.pack("<I", handle), 0, response=False)
+
+
+def gives(wanted, name, function, *args, **named):
+    try:
+        function(*args, **named)
+        got = "success"
+    except Refused as refused:
+        got = str(refused)
+    result(got in wanted.split("|"), f"{name}: {wanted}" + ("" if got in wanted.split("|") else f", got {got}"))
+
+
+def guest_error(device, name):
+    with open(f"/sys/class/infiniband/{device}/hw_counters/ge_{name}", encoding="ascii") as file:
+        return int(file.read())
+
+
+def test_context(path):
+    gives("EOPNOTSUPP", "context: unknown bit of comp_mask", Context(path).open, struct.pack("<Q", 1))
+    gives("success", "context: a longer request with zeros", Context(path).open, bytes(24))
+    gives("EOPNOTSUPP", "context: a longer request with more", Context(path).open, bytes(16) + b"\1" * 8)
+    gives("EINVAL", "context: a response that is too short", Context(path).open, b"", 16)
+    long = Context(path).open(bytes(8), 80)
+    result(long[64:] == bytes(16), "context: zeros behind the response")
+    context = Context(path)
+    answer = context.open(bytes(8))
+    offset, length, page = struct.unpack("<QII", answer[16:32])
+    result(length == PAGE and page > 0 and answer[60:] == bytes(4), "context: a doorbell page of its own")
+    gives("EINVAL", "context: a second one in a file", context.open)
+    for name, at, size, flags, wanted in (
+            ("the page", offset, PAGE, mmap.MAP_SHARED, True), ("more than the page", offset, 2 * PAGE, mmap.MAP_SHARED, False),
+            ("another offset", offset + 16 * PAGE, PAGE, mmap.MAP_SHARED, False),
+            ("a private mapping", offset, PAGE, mmap.MAP_PRIVATE, False)):
+        try:
+            mmap.mmap(context.fd, size, flags, mmap.PROT_WRITE, offset=at)
+            good = True
+        except OSError:
+            good = False
+        result(good == wanted, f"mmap: {name} is {'mapped' if wanted else 'refused'}")
+    return context, offset
+
+
+def test_cq(context):
+    def bad(wanted, name, driver=None, **named):
+        gives(wanted, f"CQ: {name}", context.cq, driver, **named)
+    bad("success", "as it should be")
+    bad("success", "a longer request with zeros", context.cq_request() + bytes(8))
+    bad("EOPNOTSUPP", "a longer request with more", context.cq_request() + b"\1" * 8)
+    bad("EINVAL", "a short request", context.cq_request()[:24])
+    bad("EINVAL", "no request", b"")
+    bad("EOPNOTSUPP", "unknown bit of comp_mask", context.cq_request(comp_mask=1))
+    bad("EINVAL", "address in a page", context.cq_request(address=context.address + 64))
+    bad("EINVAL", "no length", context.cq_request(length=0))
+    bad("EINVAL", "ring longer than the buffer", context.cq_request(length=PAGE, record=0, log_size=7))
+    bad("EINVAL", "record behind the buffer", context.cq_request(record=2 * PAGE))
+    bad("EINVAL", "record at the end", context.cq_request(record=2 * PAGE - 4))
+    bad("EINVAL", "record not aligned", context.cq_request(record=PAGE + 4))
+    bad("EINVAL", "size beyond all", context.cq_request(log_size=31))
+    bad("EINVAL", "size of 2^200", context.cq_request(log_size=200))
+    bad("EINVAL", "more CQEs than the ring", cqe=65)
+    bad("EINVAL", "unknown vector", vector=1000)
+    bad("EFAULT|ENOMEM", "memory that is not there", context.cq_request(address=PAGE))
+    bad("EINVAL|ENOMEM|EFAULT", "length of all memory", context.cq_request(length=2**64 - PAGE))
+    bad("EINVAL", "a response that is too short", out=0)
+
+
+def test_qp(context, pd, cq):
+    def bad(wanted, name, driver=None, **named):
+        gives(wanted, f"QP: {name}", context.qp, pd, cq, driver, **named)
+    request = context.qp_request
+    bad("success", "as it should be")
+    bad("success", "a longer request with zeros", request() + bytes(8))
+    bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
+    bad("EINVAL", "a short request", request()[:36])
+    bad("EOPNOTSUPP", "unknown bit of comp_mask", request(comp_mask=2**63))
+    bad("EOPNOTSUPP", "reserved byte", request(reserved=1))
+    bad("EINVAL", "RQ offset in a page", request(rq=4 * PAGE + 64))
+    bad("EINVAL", "RQ behind the buffer", request(rq=8 * PAGE))
+    bad("EINVAL", "RQ offset near 2^32", request(rq=2**32 - PAGE))
+    bad("EINVAL", "SQ longer than the buffer", request(sq_log=10))
+    bad("EINVAL", "SQ of 2^255", request(sq_log=255))
+    bad("EINVAL", "SQ smaller than a WQE may be", request(sq_log=2))
+    bad("EINVAL", "RQ of 2^255", request(rq_log=255))
+    bad("EINVAL", "receive WQE too large", request(stride=4))
+    bad("EINVAL", "SQ record not aligned", request(sq_record=7 * PAGE + 2))
+    bad("EINVAL", "RQ record behind the buffer", request(rq_record=8 * PAGE))
+    bad("EOPNOTSUPP|EINVAL", "unknown type", kind=4)
+    bad("EINVAL", "more requests than the device takes", wr=2**31)
+    bad("EINVAL", "a response that is too short", out=0)
+
+
+def test_mr(context, pd):
+    gives("success", "MR: as it should be", context.mr, pd, 15)
+    gives("EINVAL", "MR: remote write without local write", context.mr, pd, 2)
+    gives("EOPNOTSUPP", "MR: on demand", context.mr, pd, 1 << 6)
+    gives("EINVAL", "MR: no length", context.mr, pd, 1, length=0)
+    gives("EINVAL|EFAULT|ENOMEM", "MR: around the end of all", context.mr, pd, 1, start=2**64 - PAGE, length=2 * PAGE)
+    gives("EFAULT|ENOMEM", "MR: memory that is not there", context.mr, pd, 1, start=PAGE)
+    gives("EINVAL", "MR: another offset in the page", context.mr, pd, 1, virtual=context.address + 8)
+
+
+def test_random(context, pd, cq, rounds):
+    """Changed bytes, bits and numbers in good requests; what succeeds is destroyed."""
+    dice = random.Random(20)
+    made = refused = 0
+    special = (0, 1, 7, 63, 64, 4095, 4096, 2**31, 2**32 - 1)
+
+    def change(data):
+        data = bytearray(data)
+        for _ in range(dice.choice((1, 1, 1, 2, 3))):
+            at = dice.randrange(len(data))
+            kind = dice.randrange(3)
+            if kind == 0:
+                data[at] ^= 1 << dice.randrange(8)
+            elif kind == 1:
+                data[at] = dice.randrange(256)
+            else:
+                at &= ~3
+                data[at:at + 4] = struct.pack("<I", dice.choice(special))
+        return bytes(data)
+
+    for _ in range(rounds):
+        try:
+            if dice.random() < 0.5:
+                answer = context.cq(change(context.cq_request()), cqe=1)
+                context.destroy_cq(struct.unpack("<I", answer[:4])[0])
+            else:
+                answer = context.qp(pd, cq, change(context.qp_request()), wr=1)
+                context.destroy_qp(struct.unpack("<I", answer[:4])[0])
+            made += 1
+        except Refused:
+            refused += 1
+    result(made > rounds / 50 and refused > rounds / 20, f"random requests ({made} taken, {refused} refused)")
+
+
+def test_doorbell(path, device, qpn):
+    """A doorbell for the QP of another context"""
+    other = Context(path)
+    offset, _, _ = struct.unpack("<QII", other.open(bytes(8))[16:32])
+    page = mmap.mmap(other.fd, PAGE, mmap.MAP_SHARED, mmap.PROT_WRITE | mmap.PROT_READ, offset=offset)
+    before = guest_error(device, "doorbell_owner")
+    (ctypes.c_uint64 * 512).from_buffer(page)[0] = qpn | 1 << 32
+    for _ in range(100):
+        if guest_error(device, "doorbell_owner") == before + 1:
+            break
+        os.system("sleep 0.05")
+    result(guest_error(device, "doorbell_owner") == before + 1, "the doorbell of another's QP is refused")
+
+
+def main():
+    device = sys.argv[1]
+    path = "/dev/infiniband/" + os.listdir(f"/sys/class/infiniband/{device}/device/infiniband_verbs")[0]
+    context, _ = test_context(path)
+    pd = context.pd()
+    test_cq(context)
+    cq = struct.unpack("<I", context.cq()[:4])[0]
+    test_qp(context, pd, cq)
+    test_mr(context, pd)
+    answer = context.qp(pd, cq)
+    test_doorbell(path, device, struct.unpack("<II", answer[:8])[1])
+    test_random(context, pd, cq, int(sys.argv[2]))
+    # All of this is left to the kernel to clean up, the random ones' context too.
+    context.close()
+    left = os.popen(f"rdma resource show {device}").read()
+    result(re.search(r"pd 0 cq 0 qp 0", left) is not None and " mr 0" in left, f"nothing is left: {left.strip()}")
+    with open("count", "w", encoding="ascii") as file:
+        file.write(f"tests={count} failed={failed}\n")
+
+
+main()
+END
+timeout 120 python3 abi.py "$RDMA0" 500 || :
+if [ -e count ]; then
+    # shellcheck source=/dev/null
+    . ./count
+else
+    result 1 "the requests were made to the end"
+fi
+try "the adapter works as before" "ibv_devinfo -v >/dev/null && rdma resource show $RDMA0"
+kernel_clean "the kernel log is clean"
+finish
