@@ -963,6 +963,14 @@ static void rc_timer(QrnicEngine *e, QrnicQp *qp)
         qrnic_schedule(e, qp);
         return;
     }
+    /*
+     * What the wire has not taken yet, nobody can have answered; sending it
+     * again would only make the queue before the wire longer.
+     */
+    if (qrnic_wire_busy(e)) {
+        deadline_restart(e, qp);
+        return;
+    }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);
     r->recovering = false;
     requester_retry(e, qp, QRNIC_SYN_TIMEOUT);

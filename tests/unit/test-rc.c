@@ -606,6 +606,26 @@ static void test_backpressure(void)
     pair_free(p);
 }
 
+/*
+ * A wire that stands still for longer than all retries together is no peer
+ * that does not answer.
+ */
+static void test_wire_stands_still(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+
+    p->sim->wire_room = 5;
+    p->sim->wire_pause = 100 * SIM_MS;
+    pair_fill(p);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 20000);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data, 20000, p->b.data, 20000);
+    g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_RETRANSMISSIONS),
+                    ==, 0);
+    pair_free(p);
+}
+
 /* Queue pairs share the device: none waits for another's long message. */
 static void test_fairness(void)
 {
@@ -650,6 +670,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/credits", test_credits);
     g_test_add_func("/rc/psn-wrap", test_psn_wrap);
     g_test_add_func("/rc/backpressure", test_backpressure);
+    g_test_add_func("/rc/wire-stands-still", test_wire_stands_still);
     g_test_add_func("/rc/fairness", test_fairness);
     g_test_add_func("/rc/2gib", test_huge);
     g_test_add_func("/rc/2gib-mtu-256", test_huge_small_mtu);
