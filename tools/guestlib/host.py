@@ -3,7 +3,6 @@
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
-import glob
 import os
 import subprocess
 import tempfile
@@ -21,17 +20,21 @@ def cache_dir():
 
 
 def find_qemu():
-    """QRNIC_QEMU, or the newest build in the cache."""
+    """QRNIC_QEMU, or what tools/build-qemu made of this checkout (of QEMU_VERSION); while the
+    device's sources are being worked on, what it compiled last."""
     chosen = os.environ.get("QRNIC_QEMU")
     if chosen:
         if not os.access(chosen, os.X_OK):
             raise LaunchError(f"QRNIC_QEMU={chosen} cannot be run: set it to a qemu-system-x86_64")
         return chosen
-    builds = [path for path in glob.glob(os.path.join(cache_dir(), "build", "qemu-*", "obj", "qemu-system-x86_64"))
-              if os.access(path, os.X_OK)]
-    if not builds:
-        raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
-    return max(builds, key=os.path.getmtime)
+    build = os.path.join(TOOLS, "build-qemu")
+    for option, name in (("--print", ""), ("--print-build", "/qemu-system-x86_64")):
+        done = subprocess.run([build, option], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False)
+        path = done.stdout.strip() + name
+        if done.returncode == 0 and os.access(path, os.X_OK):
+            return path
+    raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
 
 
 def kvm_works(qemu):
