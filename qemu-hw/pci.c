@@ -34,15 +34,16 @@
  * Bus
  */
 
+/* No cast that is checked at run time, for this is where the time goes. */
 bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
 {
-    return pci_dma_read(PCI_DEVICE(d), addr, buf, len) == MEMTX_OK;
+    return pci_dma_read(&d->parent_obj, addr, buf, len) == MEMTX_OK;
 }
 
 bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
                          size_t len)
 {
-    return pci_dma_write(PCI_DEVICE(d), addr, buf, len) == MEMTX_OK;
+    return pci_dma_write(&d->parent_obj, addr, buf, len) == MEMTX_OK;
 }
 
 bool qrnic_pci_bus_master(QrnicDevice *d)
