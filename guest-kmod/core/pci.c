@@ -17,6 +17,8 @@ u64 qrnic_clock_ns(struct qrnic_dev *dev)
 	unsigned long flags;
 	u64 time;
 
+	if (!(dev->caps.capabilities & QRNIC_CAP_TIMESTAMP))
+		return 0;
 	spin_lock_irqsave(&core->clock_lock, flags);
 	time = qrnic_read(core, QRNIC_REG_TIME_LO);
 	time |= (u64)qrnic_read(core, QRNIC_REG_TIME_HI) << 32;

@@ -156,7 +156,7 @@ int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
 /* The port as the last event or query left it; does not sleep. */
 void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port);
 
-/* The clock of the timestamps in CQEs; does not sleep. */
+/* The clock of the timestamps in CQEs, 0 without CAP_TIMESTAMP; does not sleep. */
 u64 qrnic_clock_ns(struct qrnic_dev *dev);
 
 /*
