@@ -22,7 +22,8 @@ skip() {
     [ "$GUEST" != 1 ] || echo "ok $tests - $1 # SKIP $2"
 }
 
-show() { sed "s/^/# guest$GUEST: /" "$1" | tail -n "${2:-15}"; }
+# The last line may lack its end, which TAP needs.
+show() { sed -e "s/^/# guest$GUEST: /" -e '$a\' "$1" | tail -n "${2:-15}"; }
 
 # try NAME COMMAND...: good when the command succeeds; its output explains a failure.
 try() {

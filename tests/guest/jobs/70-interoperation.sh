@@ -7,6 +7,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
+# A transport timeout (-u 18: a second) that a busy machine does not reach.
 TRY_TIMEOUT=180
 
 pingpong() {
@@ -17,7 +18,7 @@ pingpong() {
 perf() {
     local program=$1
     shift
-    pair "$program $* with Soft-RoCE" 18515 "$program -d $RDMA0 -x $gid4 -F $*" "$program -d $RDMA0 -x $gid4 -F $* guest1"
+    pair "$program $* with Soft-RoCE" 18515 "$program -d $RDMA0 -x $gid4 -F -u 18 $*" "$program -d $RDMA0 -x $gid4 -F -u 18 $* guest1"
 }
 
 for size in 1 1023 65536; do
