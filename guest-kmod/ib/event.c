@@ -16,6 +16,7 @@ void qrnic_ib_cq_comp(struct qrnic_cq *core)
 		ibcq->comp_handler(ibcq, ibcq->cq_context);
 }
 
+/* The core has logged why, as verbs have no word for it. */
 void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
 {
 	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
@@ -25,9 +26,6 @@ void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
 		.event = IB_EVENT_CQ_ERR,
 	};
 
-	ibdev_warn(ibcq->device, "CQ %u is in error: %s\n", core->cqn,
-		   subtype == QRNIC_CQERR_OVERRUN ? "it was full" :
-						    "its memory failed");
 	if (ibcq->event_handler)
 		ibcq->event_handler(&event, ibcq->cq_context);
 }
