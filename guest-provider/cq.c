@@ -9,10 +9,17 @@
 
 #include <ccan/array_size.h>
 #include <ccan/ilog.h>
+#include <ccan/minmax.h>
 
 #include "qrnic.h"
 #include "abi.h"
 #include "compat.h"
+
+/*
+ * As many CQEs as share a page with the record. Programs exist that ask for one
+ * CQE and have two completions, since other adapters round up as well.
+ */
+#define QRNIC_CQ_MIN_SIZE 32u
 
 /* What the extended interface can read; the rest is of no meaning for RC */
 #define QRNIC_WC_FLAGS                                                         \
@@ -336,6 +343,7 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	struct qrnic_create_cq_cmd cmd = {};
 	size_t record_offset;
 	struct qrnic_cq *cq;
+	uint32_t cqe;
 	int err;
 
 	err = check_cq_attr(ctx, attr);
@@ -347,7 +355,9 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 		err = ENOMEM;
 		goto err_out;
 	}
-	cq->log_size = ilog32(attr->cqe - 1);
+	cqe = min_t(uint32_t, QRNIC_CQ_MIN_SIZE, ctx->max_cqe);
+	cqe = max_t(uint32_t, attr->cqe, cqe);
+	cq->log_size = ilog32(cqe - 1);
 	record_offset = align((size_t)QRNIC_CQE_SIZE << cq->log_size,
 			      QRNIC_RECORD_ALIGN);
 	err = qrnic_buffer_alloc(ctx, &cq->buf,
