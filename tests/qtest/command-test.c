@@ -100,8 +100,8 @@ static void test_entry_reserved(void)
     qtest_writel(d->qts, slot + QRNIC_CMD_ENTRY_RSVD0_OFFSET, 1);
     qtest_writel(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET, 1u << 31);
     reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
-    while (qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >> 31) {
-    }
+    WAIT_UNTIL(!(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >>
+                 31), "the command does not complete");
     g_assert_cmphex(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET),
                     ==, QRNIC_ST_RESERVED);
     device_stop(d);

@@ -11,8 +11,6 @@
 #include "driver.h"
 #include "hw/pci/pci_regs.h"
 
-/* Long enough for a loaded machine; only a failing test waits for it. */
-#define PATIENCE_US (20 * G_USEC_PER_SEC)
 /* Round trips through the main loop after which nothing is pending. */
 #define SETTLE_ROUNDS 32
 #define MEMORY_START 0x00200000
@@ -147,16 +145,6 @@ bool interrupt_taken(Device *d, unsigned vector)
     return true;
 }
 
-/* Conditions are polled; each look is a round trip through the main loop. */
-#define WAIT_UNTIL(condition, ...) do { \
-        int64_t end_ = g_get_monotonic_time() + PATIENCE_US; \
-        while (!(condition)) { \
-            if (g_get_monotonic_time() > end_) { \
-                g_error(__VA_ARGS__); \
-            } \
-        } \
-    } while (0)
-
 void interrupt_wait(Device *d, unsigned vector)
 {
     WAIT_UNTIL(interrupt_taken(d, vector), "no interrupt on vector %u", vector);
@@ -180,7 +168,7 @@ QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry)
     reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
     WAIT_UNTIL(!(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >>
                  31),
-               "command %#x does not complete", entry.opcode);
+               "command 0x%x does not complete", entry.opcode);
     qtest_memread(d->qts, slot, raw, sizeof(raw));
     g_assert_true(qrnic_cmd_entry_unpack(&entry, raw));
     return entry;
@@ -220,7 +208,7 @@ uint32_t command_ok(Device *d, unsigned opcode, uint32_t object,
     QrnicCmdEntry entry = command(d, opcode, object, in, in_len, out, out_len);
 
     if (entry.status != QRNIC_ST_OK) {
-        g_error("%s: %s, syndrome %#x", qrnic_cmd_opcode_name(opcode),
+        g_error("%s: %s, syndrome 0x%x", qrnic_cmd_opcode_name(opcode),
                 qrnic_cmd_status_name(entry.status), entry.syndrome);
     }
     return entry.result;

@@ -27,6 +27,19 @@
 #define SQ_PSN 0x001001u        /* the device's first PSN */
 #define RQ_PSN 0xfffffeu        /* the peer's first PSN: wraps early */
 
+/* Long enough for a loaded machine; only a failing test waits for it. */
+#define PATIENCE_US (20 * G_USEC_PER_SEC)
+
+/* Conditions are polled; each look is a round trip through the main loop. */
+#define WAIT_UNTIL(condition, ...) do { \
+        int64_t end_ = g_get_monotonic_time() + PATIENCE_US; \
+        while (!(condition)) { \
+            if (g_get_monotonic_time() > end_) { \
+                g_error(__VA_ARGS__); \
+            } \
+        } \
+    } while (0)
+
 typedef struct Device {
     QTestState *qts;
     QPCIBus *bus;

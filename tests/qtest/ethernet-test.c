@@ -254,9 +254,9 @@ static bool passes(Rig *r, const void *dmac)
     make_frame(frame, sizeof(frame), dmac, 0x88b5);
     post_recv(r, 0, 128);
     wire_send(r->d, frame, sizeof(frame));
-    while (counter(r->d, QRNIC_COUNTER_ETH_RX_FILTERED) == filtered &&
-           counter(r->d, QRNIC_COUNTER_ETH_RX_PACKETS) == packets) {
-    }
+    WAIT_UNTIL(counter(r->d, QRNIC_COUNTER_ETH_RX_FILTERED) != filtered ||
+               counter(r->d, QRNIC_COUNTER_ETH_RX_PACKETS) != packets,
+               "the frame does not arrive");
     if (counter(r->d, QRNIC_COUNTER_ETH_RX_PACKETS) == packets) {
         /* takes the receive WQE away again */
         make_frame(frame, sizeof(frame), OUR_MAC, 0x88b5);

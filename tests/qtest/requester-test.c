@@ -104,7 +104,7 @@ static void check_message(Rig *r, bool write, bool imm)
     wire_silent(r->d);
     peer_ack(r->d, &r->qp, SQ_PSN + 2, AETH_ACK | 31, 1);
     expect_cqe(r, write ? QRNIC_CQE_RDMA_WRITE : QRNIC_CQE_SEND,
-               QRNIC_WC_SUCCESS, 0, write ? 0 : 0);
+               QRNIC_WC_SUCCESS, 0, 0);
 }
 
 static void run_message(bool write, bool imm)
@@ -597,7 +597,7 @@ static void test_read_hole(void)
     rig_stop(&r);
 }
 
-/* IPv6 and VLAN: the GID entry says the tag, the address vector the priority. */
+/* IPv6 and VLAN: the GID entry has the tag, the address vector the priority. */
 static void test_ipv6_vlan(void)
 {
     QrnicQpAttr attr = qp_default_attr();
