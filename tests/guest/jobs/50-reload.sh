@@ -49,10 +49,10 @@ pingpong "before"
 for round in 1 2; do
     load $round
     status=0
-    [ "$GUEST" = 1 ] || timeout 30 modprobe -r qrnic_ib || status=$?
+    [ "$GUEST" = 1 ] || timeout $((30 * ${TIME_FACTOR:-1})) modprobe -r qrnic_ib || status=$?
     together $status "qrnic_ib leaves under load ($round)"
     status=0
-    [ "$GUEST" = 1 ] || timeout 30 modprobe -r qrnic || status=$?
+    [ "$GUEST" = 1 ] || timeout $((30 * ${TIME_FACTOR:-1})) modprobe -r qrnic || status=$?
     together $status "qrnic leaves under load ($round)"
     end_load
     status=0
