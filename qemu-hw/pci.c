@@ -13,8 +13,6 @@
 #include "hw/pci/pci.h"
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pcie.h"
-#include "hw/qdev-properties.h"
-#include "hw/resettable.h"
 #include "migration/vmstate.h"
 #include "trace.h"
 #include "compat.h"
@@ -34,16 +32,20 @@
  * Bus
  */
 
-/* No cast that is checked at run time, for this is where the time goes. */
+/*
+ * No cast that is checked at run time, for this is where the time goes. After
+ * unrealize nothing may reach the bus; a DMA can unplug the device that does
+ * it, by way of the slot's registers.
+ */
 bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
 {
-    return pci_dma_read(&d->parent_obj, addr, buf, len) == MEMTX_OK;
+    return d->bh && pci_dma_read(&d->parent_obj, addr, buf, len) == MEMTX_OK;
 }
 
 bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
                          size_t len)
 {
-    return pci_dma_write(&d->parent_obj, addr, buf, len) == MEMTX_OK;
+    return d->bh && pci_dma_write(&d->parent_obj, addr, buf, len) == MEMTX_OK;
 }
 
 bool qrnic_pci_bus_master(QrnicDevice *d)
