@@ -48,7 +48,7 @@ class Tests:
     def refused(self, name, options, status, text, lines=1, env=None):
         """The launcher must say `text` in one line (a second one may name the logs)."""
         done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=120, check=False, env={**self.env, **(env or {})})
+                              timeout=400, check=False, env={**self.env, **(env or {})})
         said = [line for line in done.stderr.splitlines() if not line.startswith("guest: logs are in")]
         problems = []
         if done.returncode != status:
@@ -86,11 +86,11 @@ class Tests:
                      "QEMU refused to start guest1: ")
 
     def endings(self):
-        run = ["--no-refresh", "--accel", "tcg", "--no-nic"]
+        run = ["--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240"]
         self.refused("a guest that does not come up in its time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
                      "did not come up within")
-        self.refused("a job that does not end in its time", [*run, "--timeout", "25", "-c", "sleep 1000"], 124,
-                     "did not end within 25")
+        self.refused("a job that does not end in its time", [*run, "--timeout", "40", "-c", "sleep 1000"], 124,
+                     "did not end within 40")
         self.refused("a job's status is the launcher's", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
         self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
         self.refused("a barrier nobody else comes to",
