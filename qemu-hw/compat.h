@@ -7,15 +7,12 @@
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
 
-/* Headers that later versions keep in hw/core */
-#if __has_include("hw/core/qdev-properties.h")
+/* QEMU 11 moved these to hw/core. */
+#if QEMU_VERSION_MAJOR >= 11
 #include "hw/core/qdev-properties.h"
-#else
-#include "hw/qdev-properties.h"
-#endif
-#if __has_include("hw/core/resettable.h")
 #include "hw/core/resettable.h"
 #else
+#include "hw/qdev-properties.h"
 #include "hw/resettable.h"
 #endif
 
