@@ -372,6 +372,55 @@ static void test_go_back_n(void)
     pair_free(p);
 }
 
+/* A lost response is asked for again as soon as a later one shows it. */
+static void test_implied_nak(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+    Seen seen = { .lose_at = 2, .lose_from = 1 };
+
+    pair_fill(p);
+    p->sim->tap = tap_seen;
+    p->sim->tap_opaque = &seen;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 3000);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 3000, 3000, 3000);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpmem(p->a.data, 6000, p->b.data, 6000);
+    /* Four later responses, one repetition of both requests. */
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_IMPLIED_NAK), ==, 1);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    /* Only the rest of the first was read again: 1 and 2, 3 and 3. */
+    g_assert_cmpint(seen.n[1], ==, 6 + 2 + 3);
+    pair_free(p);
+}
+
+/* So many packets and no more are sent before an answer comes. */
+static void test_window(void)
+{
+    SimConnect c = sim_connect_default();
+    Seen seen = { 0 };
+    Pair *p;
+
+    c.path_mtu = QRNIC_MTU_256;
+    c.timeout = 16;
+    p = pair_new(1, NULL, &c);
+    p->sim->latency = SIM_MS;
+    p->sim->tap = tap_seen;
+    p->sim->tap_opaque = &seen;
+    pair_fill(p);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, PAIR_BYTES);
+    sim_run(p->sim, SIM_MS / 2);
+    g_assert_cmpint(seen.n[0], ==, 256);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data, PAIR_BYTES, p->b.data, PAIR_BYTES);
+    g_assert_cmpint(seen.n[0], ==, PAIR_BYTES / 256);
+    pair_free(p);
+}
+
 static void test_max_rd_atomic(void)
 {
     for (unsigned max = 1; max <= 4; max++) {
@@ -664,6 +713,8 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/ack-coalescing", test_ack_coalescing);
     g_test_add_func("/rc/each-loss", test_each_loss);
     g_test_add_func("/rc/go-back-n", test_go_back_n);
+    g_test_add_func("/rc/implied-nak", test_implied_nak);
+    g_test_add_func("/rc/window", test_window);
     g_test_add_func("/rc/max-rd-atomic", test_max_rd_atomic);
     g_test_add_func("/rc/fence", test_fence);
     g_test_add_func("/rc/rnr", test_rnr);
