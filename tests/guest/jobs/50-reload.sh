@@ -25,6 +25,9 @@ load() {
     fi
     sleep 3
     barrier "loaded-$1"
+    jobs -r >running.log
+    [ "$(wc -l <running.log)" = 2 ]
+    together $? "RDMA and TCP traffic is running ($1)"
 }
 
 # A process that has lost its device ends by itself or, as here, is ended.

@@ -27,11 +27,11 @@ for size in 1 1023 65536; do
 done
 pingpong "MTU 256, events" -g "$gid4" -e -m 256 -n 20
 perf ib_write_bw -s 65536 -n 20
-perf ib_read_bw -s 65536 -n 20
+perf ib_read_bw -o 16 -s 65536 -n 20
 perf ib_send_bw -s 4096 -n 50
 perf ib_write_lat -s 8 -n 50
-perf ib_atomic_lat -A FETCH_AND_ADD -n 50
-perf ib_atomic_lat -A CMP_AND_SWAP -n 50
+perf ib_atomic_lat -A FETCH_AND_ADD -o 16 -n 50
+perf ib_atomic_lat -A CMP_AND_SWAP -o 16 -n 50
 pair "hello_verbs with Soft-RoCE" 18600 "hello_verbs -d $RDMA0 -g $gid4" "hello_verbs -d $RDMA0 -g $gid4 guest1"
 kernel_clean "the kernel logs are clean"
 finish
