@@ -86,6 +86,41 @@ static void test_acks_lost(void)
     pair_free(p);
 }
 
+/* Many deadlines on one timer: each queue pair gives up at its own time. */
+static void test_many_timers(void)
+{
+    enum { N = 40 };
+    Pair *p = pair_new(1, NULL, NULL);
+    SimQp *a[N], *b[N];
+
+    p->sim->tap = tap_lose_all;
+    for (int i = 0; i < N; i++) {
+        SimSge sge = { p->a.addr, 8, p->a.key };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_RDMA_WRITE, .sge = &sge, .num_sge = 1,
+            .remote = p->b.addr, .rkey = p->b.key,
+        };
+        SimConnect c = sim_connect_default();
+
+        a[i] = sim_qp_new(p->a.qp->node, 3, 0, 0, 1);
+        b[i] = sim_qp_new(p->b.qp->node, 3, 0, 0, 1);
+        c.timeout = 1 + (i * 7) % 13;
+        c.retry_cnt = i % 8;
+        sim_connect(a[i], b[i], &c);
+        sim_post_send(a[i], &wr);
+    }
+    settle(p);
+    for (int i = 0; i < N; i++) {
+        QrnicCqe e = expect_status(a[i], QRNIC_WC_RETRY_EXC_ERR);
+
+        g_assert_cmpint(e.timestamp, ==,
+                        (4096ll << (1 + (i * 7) % 13)) * (i % 8 + 1));
+        sim_qp_free(a[i]);
+        sim_qp_free(b[i]);
+    }
+    pair_free(p);
+}
+
 static void test_timeout_zero(void)
 {
     SimConnect c = sim_connect_default();
@@ -588,6 +623,18 @@ static void test_dropped(void)
     send_crafted(p, t, NULL, 8);
     g_assert_cmpint(answer.n, ==, 4);
     g_assert_cmphex(answer.last.psn, ==, PSN + 1);
+
+    /* A duplicate before a read: its ACK does not reach over the read. */
+    t.opcode = QRNIC_OP_RC_READ_REQUEST;
+    t.psn = PSN + 2;
+    send_crafted(p, t, NULL, 0);
+    g_assert_cmpint(answer.n, ==, 5);
+    g_assert_cmpint(answer.last.opcode, ==, QRNIC_OP_RC_READ_RESPONSE_ONLY);
+    t.opcode = QRNIC_OP_RC_WRITE_ONLY;
+    t.psn = PSN + 1;
+    send_crafted(p, t, NULL, 8);
+    g_assert_cmpint(answer.n, ==, 6);
+    g_assert_cmphex(answer.last.psn, ==, PSN + 1);
     pair_free(p);
 }
 
@@ -659,6 +706,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/rc/error/retry-exceeded", test_retry_exceeded);
     g_test_add_func("/rc/error/acks-lost", test_acks_lost);
+    g_test_add_func("/rc/error/many-timers", test_many_timers);
     g_test_add_func("/rc/error/timeout-zero", test_timeout_zero);
     g_test_add_func("/rc/error/rnr-exceeded", test_rnr_exceeded);
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {

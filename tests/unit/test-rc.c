@@ -397,6 +397,50 @@ static void test_implied_nak(void)
     pair_free(p);
 }
 
+/*
+ * The same with the responses so far apart that the repetition is under way
+ * when the rest of them comes: that is no new loss.
+ */
+static void test_implied_nak_once(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    Seen seen = { .lose_at = 2, .lose_from = 1 };
+
+    pair_fill(p);
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = SIM_US;
+    p->sim->tap = tap_seen;
+    p->sim->tap_opaque = &seen;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 20000);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpmem(p->a.data, 20000, p->b.data, 20000);
+    g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_RETRANSMISSIONS),
+                    ==, 1);
+    pair_free(p);
+}
+
+/* Answers come in the order of the requests, or they would seem lost. */
+static void test_answers_in_order(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+
+    pair_fill(p);
+    for (int i = 0; i < 40; i++) {
+        post(&p->a, &p->b, i & 1 ? QRNIC_WQE_RDMA_WRITE : QRNIC_WQE_RDMA_READ,
+             i * 8192, i * 8192, 8192);
+    }
+    settle(p);
+    for (int i = 0; i < 40; i++) {
+        expect_status(p->a.qp, QRNIC_WC_SUCCESS);
+    }
+    g_assert_cmpmem(p->a.data, 40 * 8192, p->b.data, 40 * 8192);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_IMPLIED_NAK), ==, 0);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RETRANSMISSIONS), ==, 0);
+    pair_free(p);
+}
+
 /* So many packets and no more are sent before an answer comes. */
 static void test_window(void)
 {
@@ -714,6 +758,8 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/each-loss", test_each_loss);
     g_test_add_func("/rc/go-back-n", test_go_back_n);
     g_test_add_func("/rc/implied-nak", test_implied_nak);
+    g_test_add_func("/rc/implied-nak-once", test_implied_nak_once);
+    g_test_add_func("/rc/answers-in-order", test_answers_in_order);
     g_test_add_func("/rc/window", test_window);
     g_test_add_func("/rc/max-rd-atomic", test_max_rd_atomic);
     g_test_add_func("/rc/fence", test_fence);
