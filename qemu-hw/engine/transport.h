@@ -63,7 +63,6 @@ struct QrnicRequester {
     bool credit_limited;
     uint32_t receives_limit;    /* last receive-consuming message allowed */
     bool probing;               /* sent without credit, answer awaited */
-    uint32_t probe_psn;
 
     bool stopped;               /* no further WQE is taken: a local error */
     bool stalled;               /* an answer must come before sending */

@@ -374,7 +374,7 @@ static void test_weather(gconstpointer opaque)
     unsigned n = rounds ? atoi(rounds) : k->rounds;
 
     if (seed) {
-        random_run(k, strtoul(seed, NULL, 0));
+        random_run(k, g_ascii_strtoull(seed, NULL, 0));
         return;
     }
     for (unsigned i = 0; i < n; i++) {
