@@ -29,7 +29,7 @@ perf ib_read_bw -q 64 -n 20 -s 4096
 perf ib_send_bw -e -n 100 -s 65536
 perf ib_write_bw -b -n 100 -s 65536
 perf ib_send_bw -b -n 100 -s 2048
-perf ib_write_bw -n 500 -s 8 -l 16
+perf ib_write_bw -n 512 -s 8 -l 16
 perf ib_send_lat -n 200 -s 64 -I 128
 perf ib_write_lat -n 200 -s 64 -I 0
 kernel_clean "the kernel logs are clean"
