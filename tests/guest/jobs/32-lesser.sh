@@ -1,0 +1,32 @@
+# A lesser device: no optional capability, small limits, a doorbell FIFO that overflows
+# all the time. Everything must still work, only slower.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-timestamp=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid=$(gid_index "$RDMA0" 4)
+# A transport timeout (-u 18: a second) that a busy machine does not reach.
+TRY_TIMEOUT=180
+
+perf() {
+    local program=$1
+    shift
+    alone "$program $* on a lesser device" 18515 "$program -d $RDMA0 -x $gid -F -u 18 $*" \
+        "$program -d $RDMA0 -x $gid -F -u 18 $* localhost"
+}
+
+try "its limits are what verbs report" "ibv_devinfo -v | grep -Eq 'max_sge:\s*4$'"
+for size in 1 4097 65536; do
+    alone "ibv_rc_pingpong, $size bytes, on a lesser device" 18515 \
+        "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50 localhost"
+done
+perf ib_write_bw -q 16 -n 50 -s 4096
+perf ib_send_lat -s 8 -n 50
+perf ib_read_bw -o 1 -n 50
+perf ib_atomic_bw -o 1 -n 50
+try "doorbells were dropped and nothing was lost" \
+    "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/doorbells_dropped) -gt 0 ]"
+try "no direct WQE" "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used) = 0 ]"
+kernel_clean "the kernel log is clean"
+finish
