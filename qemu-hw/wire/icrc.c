@@ -12,8 +12,7 @@
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAVE_CLMUL 1
+#ifdef HAVE_CLMUL
 #include <smmintrin.h>
 #include <wmmintrin.h>
 #endif

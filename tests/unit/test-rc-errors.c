@@ -273,7 +273,8 @@ static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
 #define READ QRNIC_WQE_RDMA_READ
 #define ADD QRNIC_WQE_ATOMIC_FETCH_ADD
 #define SEND QRNIC_WQE_SEND
-#define ACCESS QRNIC_WC_REM_ACCESS_ERR, 0, 0, QRNIC_EVENT_QP_ACCESS_ERROR
+#define ACCESS .status = QRNIC_WC_REM_ACCESS_ERR, \
+               .event = QRNIC_EVENT_QP_ACCESS_ERROR
 
 static const Case cases[] = {
     { "write/variant", WRITE, bad_variant, ACCESS },
@@ -492,7 +493,7 @@ typedef struct Sequence {
 } Sequence;
 
 #define OP(x) QRNIC_OP_RC_##x
-#define ALONE OP(ACK), 0
+#define ALONE .first = OP(ACK), .first_len = 0
 
 static const Sequence sequences[] = {
     { "send-middle-alone", ALONE, OP(SEND_MIDDLE), 1024 },
