@@ -60,6 +60,8 @@ void qrnic_net_init(QrnicDevice *d)
 
 void qrnic_net_cleanup(QrnicDevice *d)
 {
+    /* A frame that the backend has not taken yet must not call back later. */
+    qemu_purge_queued_packets(qemu_get_queue(d->nic));
     qemu_del_nic(d->nic);
     d->nic = NULL;
 }
