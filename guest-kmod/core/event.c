@@ -9,12 +9,12 @@
 #include "ethernet/ethernet.h"
 
 /*
- * A CQ has at most one event outstanding for each time it was armed, but user
- * space may arm faster than this interrupt is taken; an overrun is fatal to the
- * device. So room for every CQ several times over, within reason.
+ * An overrun is fatal to the device. It keeps at most one EQE of each CQ in an
+ * EQ, however often user space arms, and a destroyed CQ may leave one behind; so
+ * twice as many entries as there can be CQs are enough, as far as the device has
+ * EQs of that size (manual, Event queues). The asynchronous EQ is as large.
  */
 #define QRNIC_EQ_LOG_MIN 8
-#define QRNIC_EQ_LOG_MAX 14
 
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
@@ -115,8 +115,8 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 
 	eq->core = core;
 	eq->consumer = 0;
-	eq->log_size = clamp(ilog2(core->dev.caps.max_cq) + 2, QRNIC_EQ_LOG_MIN,
-			     QRNIC_EQ_LOG_MAX);
+	eq->log_size = max_t(u32, order_base_2(core->dev.caps.max_cq) + 1,
+			     QRNIC_EQ_LOG_MIN);
 	eq->log_size = min_t(u32, eq->log_size, ilog2(core->dev.caps.max_eqe));
 	eq->irq = pci_irq_vector(pdev, index);
 	snprintf(eq->name, sizeof(eq->name), "qrnic-%s-%s-%u",

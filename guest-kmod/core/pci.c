@@ -114,6 +114,8 @@ static int qrnic_start(struct qrnic_core *core)
 	err = qrnic_device_reset(core);
 	if (err)
 		return err;
+	/* It answers, so it was only out of reach, as in a PCI error. */
+	clear_bit(QRNIC_STATE_GONE, &core->state);
 	clear_bit(QRNIC_STATE_FATAL, &core->state);
 
 	qrnic_cmd_start(core);
