@@ -87,7 +87,10 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 	if (err) {
 		eth->rx_wqes = old_rx;
 		eth->tx_blocks = old_tx;
-		qrnic_eth_queues_open(eth);
+		if (!qrnic_eth_queues_open(eth)) {
+			netif_wake_queue(netdev);
+			qrnic_eth_port_event(netdev);
+		}
 	}
 	return err;
 }

@@ -55,6 +55,10 @@ static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
 	qrnic_eth_fail(eth_cq->eth);
 }
 
+/*
+ * The caller has added the NAPI instance: an EQE that a former CQ of the same
+ * number left behind schedules it as soon as the CQ exists. Deletes it on error.
+ */
 static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 			     u32 entries, unsigned int vector)
 {
@@ -68,7 +72,7 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 	cq->log_size = ilog2(entries);
 	err = qrnic_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
 	if (err)
-		return err;
+		goto err_napi;
 	cq->record = qrnic_record_alloc(dev, &cq->record_dma);
 	if (!cq->record) {
 		err = -ENOMEM;
@@ -90,6 +94,8 @@ err_record:
 	qrnic_record_free(dev, cq->record, cq->record_dma);
 err_ring:
 	qrnic_ring_free(dev, &cq->ring);
+err_napi:
+	netif_napi_del(&cq->napi);
 	return err;
 }
 
@@ -270,14 +276,14 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 	if (err)
 		return err;
 	/* At most one CQE for each block of the SQ, each WQE of the RQ */
+	netif_napi_add_tx(eth->netdev, &eth->tx.cq.napi, qrnic_tx_poll);
 	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1);
 	if (err)
 		goto err_tx;
-	netif_napi_add_tx(eth->netdev, &eth->tx.cq.napi, qrnic_tx_poll);
+	netif_napi_add(eth->netdev, &eth->rx.cq.napi, qrnic_rx_poll);
 	err = qrnic_eth_cq_open(eth, &eth->rx.cq, eth->rx_wqes, 0);
 	if (err)
 		goto err_tx_cq;
-	netif_napi_add(eth->netdev, &eth->rx.cq.napi, qrnic_rx_poll);
 	err = qrnic_rx_alloc(eth);
 	if (err)
 		goto err_rx_cq;
