@@ -127,6 +127,11 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		return NOTIFY_DONE;
 
 	switch (event) {
+	case NETDEV_REGISTER:
+		/* It has come to another network namespace. */
+		ib_device_set_netdev(&dev->ibdev, dev->qdev->netdev,
+				     QRNIC_IB_PORT);
+		break;
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
