@@ -84,7 +84,8 @@ static bool engine_has_work(QrnicEngine *e)
 {
     return !g_queue_is_empty(&e->loopback) || qrnic_doorbells_pending(e) ||
            e->cq_failed ||
-           (!QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e));
+           (!QTAILQ_EMPTY(&e->active) &&
+            (!qrnic_wire_busy(e) || qrnic_flush_waits(e)));
 }
 
 void qrnic_engine_run(QrnicEngine *e)

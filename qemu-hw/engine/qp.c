@@ -220,6 +220,8 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
         qrnic_ethernet_qp_changed(e, qp, false);
     }
     qrnic_schedule(e, qp);
+    /* It may have been scheduled before, and have waited for the wire. */
+    e->env.kick(e->env.opaque);
 }
 
 static bool flush_sq_one(QrnicEngine *e, QrnicQp *qp)

@@ -33,9 +33,23 @@ void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
+/* A port that is down drops frames, so nobody has to wait for its wire. */
 bool qrnic_wire_busy(QrnicEngine *e)
 {
-    return e->wire_busy || g_queue_get_length(&e->loopback) >= LOOPBACK_ROOM;
+    return (e->wire_busy && qrnic_engine_port_active(e)) ||
+           g_queue_get_length(&e->loopback) >= LOOPBACK_ROOM;
+}
+
+bool qrnic_flush_waits(QrnicEngine *e)
+{
+    QrnicQp *qp;
+
+    QTAILQ_FOREACH(qp, &e->active, next) {
+        if (qp->state == QRNIC_QPS_ERR) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Takes a queue pair up. Returns true if it could go on at once. */
