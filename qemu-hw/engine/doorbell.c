@@ -195,7 +195,8 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
 
 /*
  * After a loss: as if a doorbell of every queue had been rung. Goes through
- * the tables in pieces; another loss begins anew.
+ * the tables in pieces. After another loss it goes through them once more, but
+ * first to the end: who rings all the time must not keep it at the beginning.
  */
 static void recover(QrnicEngine *e)
 {
@@ -223,6 +224,11 @@ static void recover(QrnicEngine *e)
     }
     e->recovering = e->recover_qp < e->qps.limit ||
                     e->recover_cq < e->cqs.limit;
+    if (!e->recovering && e->recover_again) {
+        e->recover_again = false;
+        e->recovering = true;
+        e->recover_qp = e->recover_cq = 0;
+    }
 }
 
 void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
@@ -242,8 +248,12 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
     }
     if (e->fifo_lost && !e->fifo_count) {
         e->fifo_lost = false;
-        e->recovering = true;
-        e->recover_qp = e->recover_cq = 0;
+        if (e->recovering) {
+            e->recover_again = true;
+        } else {
+            e->recovering = true;
+            e->recover_qp = e->recover_cq = 0;
+        }
         qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
         trace_qrnic_doorbell_recovery(e->config.name);
     }
@@ -260,5 +270,5 @@ bool qrnic_doorbells_pending(QrnicEngine *e)
 void qrnic_doorbells_reset(QrnicEngine *e)
 {
     e->fifo_head = e->fifo_count = 0;
-    e->fifo_lost = e->recovering = false;
+    e->fifo_lost = e->recovering = e->recover_again = false;
 }
