@@ -12,17 +12,28 @@ import tempfile
 import time
 
 
-def children_of(pid):
+def qemus_of(pid):
+    """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
     found = []
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             with open(path, encoding="ascii", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
+            with open(os.path.join(os.path.dirname(path), "cmdline"), encoding="utf-8", errors="replace") as file:
+                arguments = file.read().split("\0")
         except OSError:
             continue
-        if int(fields[1]) == pid:
+        if int(fields[1]) == pid and "guest1" in arguments:
             found.append(int(path.split("/")[2]))
     return found
+
+
+def wait_until(condition, seconds):
+    """Whether the condition came true in time."""
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return met
 
 
 def runs(pid):
@@ -102,16 +113,13 @@ class Tests:
             with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "sleep 1000"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                   env=self.env) as process:
-                deadline = time.monotonic() + 20
-                while not children_of(process.pid) and time.monotonic() < deadline:
-                    time.sleep(0.1)
-                qemus = children_of(process.pid)
+                qemus = wait_until(lambda: qemus_of(process.pid), 20)  # pylint: disable=cell-var-from-loop
                 process.send_signal(number)
                 process.wait(timeout=20)
-            time.sleep(0.5)
-            alive = [pid for pid in qemus if runs(pid)]
+            # Who is killed gives its memory back first, which takes a moment.
+            wait_until(lambda: not any(map(runs, qemus)), 20)  # pylint: disable=cell-var-from-loop
             problems = [] if qemus else ["QEMU never started"]
-            problems += [f"QEMU {pid} still runs" for pid in alive]
+            problems += [f"QEMU {pid} still runs" for pid in qemus if runs(pid)]
             if number != signal.SIGKILL and self.left_behind():
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)

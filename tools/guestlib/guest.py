@@ -25,9 +25,11 @@ BOOT_OPTIONS = ("console=ttyS0 panic=-1 no_timer_check tsc=reliable mitigations=
                 "cryptomgr.notests=1 initcall_blacklist=load_system_certificate_list,jent_mod_init")
 
 
-def _die_with_launcher():
+def _die_with(launcher):
     # Even a launcher that is killed by SIGKILL leaves no QEMU behind.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher:  # it died before the kernel knew what to do then
+        os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -132,8 +134,9 @@ class Guest:
             fds = [fd for nic in topology.of_guest(self.run.nics, self.number)
                    for fd in nic.wire_fds(self.number, self.options.guests)]
             self.started_at = time.monotonic()
+            launcher = os.getpid()
             self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
-                                            preexec_fn=_die_with_launcher)
+                                            preexec_fn=lambda: _die_with(launcher))
         self.control = self._accept("control")
         self.output = self._accept("output")
 
