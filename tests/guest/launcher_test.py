@@ -80,6 +80,8 @@ class Tests:
         self.refused("an unknown kind of card", [*run, "--nic", "e10000", "-c", "true"], 2, "the kind must be one of")
         self.refused("an unknown network", [*run, "--nic", "qrnic:carrier-pigeon", "-c", "true"], 2,
                      "the network must be one of")
+        self.refused("an unknown wire", [*run, "--guests", "2", "--nic", "qrnic:link=string", "-c", "true"], 2,
+                     "the wire must be one of")
         self.refused("an impossible MTU", [*run, "--nic", "qrnic,mtu=7", "-c", "true"], 2, "mtu must be")
         self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
         self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",

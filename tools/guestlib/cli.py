@@ -28,7 +28,8 @@ EPILOG = """\
 --nic KIND[/KIND][:NET][,KEY=VALUE...] gives every guest a network card (default: one qrnic).
   KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it);
         qrnic/rxe gives guest 1 the first and the other guests the second
-  NET   link (a wire between the guests; default with more than one guest),
+  NET   link (a wire between the guests; default with more than one guest) or
+        link=stream (over a stream: faster, as QEMU reads many frames at once),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);

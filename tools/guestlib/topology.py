@@ -12,6 +12,7 @@ from .errors import EXIT_USAGE, LaunchError
 KINDS = ("qrnic", "virtio", "rxe")
 NETS = ("link", "hub", "user", "none", "tap")
 OWN_KEYS = ("mtu", "ip", "guest")
+WIRES = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
 
 
 class Nic:
@@ -30,8 +31,14 @@ class Nic:
             raise LaunchError(f"--nic {spec}: the network must be one of {', '.join(NETS)}", EXIT_USAGE)
         if self.net == "tap" and not self.net_arg:
             raise LaunchError(f"--nic {spec}: name the tap interface, as in tap=tap0", EXIT_USAGE)
-        if self.net == "link" and guests == 1:
-            self.net = "hub"
+        if self.net == "link":
+            self.net_arg = self.net_arg or "dgram"
+            if self.net_arg not in WIRES:
+                raise LaunchError(f"--nic {spec}: the wire must be one of {', '.join(WIRES)}", EXIT_USAGE)
+            if self.net_arg == "stream" and guests > 2:
+                raise LaunchError(f"--nic {spec}: a stream joins two guests, not {guests}", EXIT_USAGE)
+            if guests == 1:
+                self.net = "hub"
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
         self._wire = ()
         self.props = []
@@ -80,7 +87,7 @@ class Nic:
         each other, and calls an unconnected one writable when its partner is full.
         """
         if not self._wire:
-            self._wire = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._wire = socket.socketpair(socket.AF_UNIX, WIRES[self.net_arg])
             for end in self._wire:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
         return self._wire[guest - 1]
@@ -103,7 +110,11 @@ class Nic:
         if self.net == "none":
             return []
         if self.net == "link" and guests == 2:
-            text = f"dgram,id={name},local.type=fd,local.str={self.wire(guest).fileno()}"
+            fd = self.wire(guest).fileno()
+            if self.net_arg == "stream":
+                text = f"stream,id={name},server=off,addr.type=fd,addr.str={fd}"
+            else:
+                text = f"dgram,id={name},local.type=fd,local.str={fd}"
         elif self.net == "link":
             text = (f"dgram,id={name},local.type=unix,local.path={self.socket_path(directory, guest)},"
                     f"remote.type=unix,remote.path={self.switch_path(directory)}")
