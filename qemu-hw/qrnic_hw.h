@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 0u
+#define QRNIC_HW_VERSION_MINOR 1u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -54,6 +54,11 @@
 #define QRNIC_MAX_MTU 9000u
 #define QRNIC_MIN_MTU 68u
 #define QRNIC_PKEY_DEFAULT 0xffffu
+#define QRNIC_GSI_QPN 1u
+#define QRNIC_GSI_QKEY 0x80010000u
+#define QRNIC_MULTICAST_QPN 0xffffffu
+#define QRNIC_GRH_SIZE 40u
+#define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -128,7 +133,10 @@ enum qrnic_cmd_status {
 
 /* Types of queue pairs */
 enum qrnic_qp_type {
+    QRNIC_QPT_GSI = 0x1,
     QRNIC_QPT_RC = 0x2,
+    QRNIC_QPT_UC = 0x3,
+    QRNIC_QPT_UD = 0x4,
     QRNIC_QPT_RAW_PACKET = 0x8,
 };
 
@@ -156,6 +164,10 @@ enum qrnic_path_mtu {
 enum qrnic_mkey_type {
     QRNIC_MKEY_MR = 0x1,
     QRNIC_MKEY_DMA = 0x2,
+    QRNIC_MKEY_FAST_REG = 0x3,
+    QRNIC_MKEY_MW_1 = 0x4,
+    QRNIC_MKEY_MW_2 = 0x5,
+    QRNIC_MKEY_NULL_MR = 0x6,
 };
 
 /* Kinds of event queues */
@@ -174,6 +186,9 @@ enum qrnic_event {
     QRNIC_EVENT_QP_ACCESS_ERROR = 0x13,
     QRNIC_EVENT_COMM_EST = 0x14,
     QRNIC_EVENT_SQ_DRAINED = 0x15,
+    QRNIC_EVENT_LAST_WQE_REACHED = 0x16,
+    QRNIC_EVENT_SRQ_LIMIT = 0x18,
+    QRNIC_EVENT_SRQ_ERROR = 0x19,
     QRNIC_EVENT_PORT_UP = 0x20,
     QRNIC_EVENT_PORT_DOWN = 0x21,
     QRNIC_EVENT_DEVICE_FATAL = 0x30,
@@ -190,11 +205,15 @@ enum qrnic_wqe_opcode {
     QRNIC_WQE_NOP = 0x0,
     QRNIC_WQE_SEND = 0x1,
     QRNIC_WQE_SEND_IMM = 0x2,
+    QRNIC_WQE_SEND_INV = 0x3,
     QRNIC_WQE_RDMA_WRITE = 0x4,
     QRNIC_WQE_RDMA_WRITE_IMM = 0x5,
     QRNIC_WQE_RDMA_READ = 0x6,
     QRNIC_WQE_ATOMIC_CMP_SWAP = 0x8,
     QRNIC_WQE_ATOMIC_FETCH_ADD = 0x9,
+    QRNIC_WQE_BIND_MW = 0x10,
+    QRNIC_WQE_LOCAL_INV = 0x11,
+    QRNIC_WQE_REG_MR = 0x12,
 };
 
 /*
@@ -208,8 +227,21 @@ enum qrnic_cqe_opcode {
     QRNIC_CQE_RDMA_READ = 0x6,
     QRNIC_CQE_ATOMIC_CMP_SWAP = 0x8,
     QRNIC_CQE_ATOMIC_FETCH_ADD = 0x9,
+    QRNIC_CQE_BIND_MW = 0x10,
+    QRNIC_CQE_LOCAL_INV = 0x11,
+    QRNIC_CQE_REG_MR = 0x12,
     QRNIC_CQE_RECV = 0x80,
     QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+};
+
+/*
+ * Kind of the IP header of a datagram; the values are those of the kernel's
+ * rdma_network_type
+ */
+enum qrnic_network {
+    QRNIC_NETWORK_NONE = 0x0,
+    QRNIC_NETWORK_IPV4 = 0x2,
+    QRNIC_NETWORK_IPV6 = 0x3,
 };
 
 /*
@@ -222,6 +254,7 @@ enum qrnic_wc_status {
     QRNIC_WC_LOC_QP_OP_ERR = 0x2,
     QRNIC_WC_LOC_PROT_ERR = 0x4,
     QRNIC_WC_WR_FLUSH_ERR = 0x5,
+    QRNIC_WC_MW_BIND_ERR = 0x6,
     QRNIC_WC_BAD_RESP_ERR = 0x7,
     QRNIC_WC_LOC_ACCESS_ERR = 0x8,
     QRNIC_WC_REM_INV_REQ_ERR = 0x9,
@@ -251,6 +284,10 @@ enum qrnic_syndrome {
     QRNIC_SYN_TIMEOUT = 0xe,
     QRNIC_SYN_SEQUENCE = 0xf,
     QRNIC_SYN_CQ_ERROR = 0x10,
+    QRNIC_SYN_KEY_BOUND = 0x11,
+    QRNIC_SYN_KEY_TYPE = 0x12,
+    QRNIC_SYN_KEY_QP = 0x13,
+    QRNIC_SYN_ADDRESS = 0x14,
 };
 
 /* State of the port, as in verbs */
@@ -271,7 +308,13 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ETH_CSUM 0x00000020u
 #define QRNIC_CAP_ETH_VLAN 0x00000040u
 #define QRNIC_CAP_ETH_TSO 0x00000080u
-#define QRNIC_CAP_ALL 0x000000ffu
+#define QRNIC_CAP_UD 0x00000100u
+#define QRNIC_CAP_UC 0x00000200u
+#define QRNIC_CAP_SRQ 0x00000400u
+#define QRNIC_CAP_MW 0x00001000u
+#define QRNIC_CAP_FAST_REG 0x00002000u
+#define QRNIC_CAP_CQ_RESIZE 0x00004000u
+#define QRNIC_CAP_ALL 0x000077ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -281,7 +324,12 @@ enum qrnic_link_state {
 #define QRNIC_ACCESS_REMOTE_WRITE 0x00000002u
 #define QRNIC_ACCESS_REMOTE_READ 0x00000004u
 #define QRNIC_ACCESS_REMOTE_ATOMIC 0x00000008u
-#define QRNIC_ACCESS_ALL 0x0000000fu
+#define QRNIC_ACCESS_MW_BIND 0x00000010u
+#define QRNIC_ACCESS_ALL 0x0000001fu
+
+/* Flags of qp_ctx */
+#define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
+#define QRNIC_QPF_ALL 0x00000001u
 
 /* Attributes of MODIFY_QP; the bits are those of the verbs */
 #define QRNIC_QP_STATE 0x00000001u
@@ -319,10 +367,16 @@ enum qrnic_link_state {
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
 #define QRNIC_CQEF_SOLICITED 0x00000002u
+#define QRNIC_CQEF_INV 0x00000004u
+#define QRNIC_CQEF_GRH 0x00000008u
 #define QRNIC_CQEF_L3_CSUM_OK 0x00000010u
 #define QRNIC_CQEF_L4_CSUM_OK 0x00000020u
 #define QRNIC_CQEF_VLAN 0x00000040u
-#define QRNIC_CQEF_ALL 0x00000073u
+#define QRNIC_CQEF_ALL 0x0000007fu
+
+/* Flags of bind_seg */
+#define QRNIC_MWF_ZERO_BASED 0x00000001u
+#define QRNIC_MWF_ALL 0x00000001u
 
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
@@ -421,6 +475,11 @@ enum qrnic_counter {
     QRNIC_COUNTER_INLINE_WQES,
     QRNIC_COUNTER_SEND_WQES,
     QRNIC_COUNTER_RECV_WQES,
+    QRNIC_COUNTER_SRQ_WQES,
+    QRNIC_COUNTER_MW_BINDS,
+    QRNIC_COUNTER_FAST_REGISTRATIONS,
+    QRNIC_COUNTER_LOCAL_INVALIDATIONS,
+    QRNIC_COUNTER_REMOTE_INVALIDATIONS,
     QRNIC_COUNTER_CQES,
     QRNIC_COUNTER_CQ_OVERRUNS,
     QRNIC_COUNTER_EQES,
@@ -440,6 +499,9 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_WRITE,
     QRNIC_COUNTER_RX_READ,
     QRNIC_COUNTER_RX_ATOMIC,
+    QRNIC_COUNTER_TX_DATAGRAM,
+    QRNIC_COUNTER_RX_DATAGRAM,
+    QRNIC_COUNTER_RX_MULTICAST,
     QRNIC_COUNTER_TX_ACK,
     QRNIC_COUNTER_RX_ACK,
     QRNIC_COUNTER_TX_RNR_NAK,
@@ -461,6 +523,11 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_QP_STATE,
     QRNIC_COUNTER_RX_DROP_ADDRESS,
     QRNIC_COUNTER_RX_DROP_PKEY,
+    QRNIC_COUNTER_RX_DROP_QKEY,
+    QRNIC_COUNTER_RX_DROP_NO_WQE,
+    QRNIC_COUNTER_RX_DROP_LENGTH,
+    QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
+    QRNIC_COUNTER_RX_DROP_MULTICAST,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -514,6 +581,11 @@ enum qrnic_counter {
     X(inline_wqes, queue) \
     X(send_wqes, queue) \
     X(recv_wqes, queue) \
+    X(srq_wqes, queue) \
+    X(mw_binds, memory) \
+    X(fast_registrations, memory) \
+    X(local_invalidations, memory) \
+    X(remote_invalidations, memory) \
     X(cqes, queue) \
     X(cq_overruns, queue) \
     X(eqes, queue) \
@@ -533,6 +605,9 @@ enum qrnic_counter {
     X(rx_write, roce) \
     X(rx_read, roce) \
     X(rx_atomic, roce) \
+    X(tx_datagram, roce) \
+    X(rx_datagram, roce) \
+    X(rx_multicast, roce) \
     X(tx_ack, roce) \
     X(rx_ack, roce) \
     X(tx_rnr_nak, roce) \
@@ -554,6 +629,11 @@ enum qrnic_counter {
     X(rx_drop_qp_state, drop) \
     X(rx_drop_address, drop) \
     X(rx_drop_pkey, drop) \
+    X(rx_drop_qkey, drop) \
+    X(rx_drop_no_wqe, drop) \
+    X(rx_drop_length, drop) \
+    X(rx_drop_uc_sequence, drop) \
+    X(rx_drop_multicast, drop) \
     X(rx_drop_psn, drop) \
     X(tx_drop_link, drop) \
     X(eth_tx_packets, ethernet) \
@@ -780,8 +860,8 @@ static inline uint8_t qrnic_any_byte(const uint8_t *p, unsigned n)
 #define QRNIC_DOORBELL_INDEX_OFFSET 4u
 
 /*
- * Payload of the SQ, RQ, CQ arm and direct doorbells. A hint that there is
- * work; the record in memory says up to where.
+ * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
+ * there is work; the record in memory says up to where.
  */
 typedef struct QrnicDoorbell {
     uint32_t number;
@@ -870,8 +950,8 @@ static inline void qrnic_eq_doorbell_pack(void *out, const QrnicEqDoorbell *in)
 #define QRNIC_QUEUE_RECORD_RSVD0_OFFSET 4u
 
 /*
- * Software doorbell of an SQ or RQ. Written by software before the hardware
- * doorbell, read by the device by DMA.
+ * Software doorbell of an SQ, RQ or SRQ. Written by software before the
+ * hardware doorbell, read by the device by DMA.
  */
 typedef struct QrnicQueueRecord {
     uint32_t producer;
@@ -1108,11 +1188,13 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_COUNTERS_OFFSET 72u
 #define QRNIC_DEVICE_ATTR_ACK_DELAY_OFFSET 76u
 #define QRNIC_DEVICE_ATTR_NODE_GUID_OFFSET 80u
-#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 88u
-#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 96u
-#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 104u
-#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 112u
-#define QRNIC_DEVICE_ATTR_RSVD4_OFFSET 120u
+#define QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET 88u
+#define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
+#define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
+#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
+#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
 
 /* Output of QUERY_DEVICE */
 typedef struct QrnicDeviceAttr {
@@ -1137,9 +1219,12 @@ typedef struct QrnicDeviceAttr {
     uint32_t counters;
     uint32_t ack_delay;
     uint64_t node_guid;
+    uint32_t max_srq;
+    uint32_t max_srq_wr;
+    uint32_t max_multicast;
 } QrnicDeviceAttr;
 
-_Static_assert(QRNIC_DEVICE_ATTR_RSVD4_OFFSET + 8 ==
+_Static_assert(QRNIC_DEVICE_ATTR_RSVD3_OFFSET + 8 ==
                QRNIC_DEVICE_ATTR_BYTES, "size of device_attr");
 
 /* False if a reserved bit of device_attr is set; out is filled in any case. */
@@ -1150,7 +1235,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffffffffff00ull;
+    bad |= out->capabilities & 0xffffffffffff8800ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1171,8 +1256,10 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->counters = qrnic_ld_le32(p + 72);
     out->ack_delay = qrnic_ld_le32(p + 76);
     out->node_guid = qrnic_ld_be64(p + 80);
-    bad |= qrnic_ld_le64(p + 88);
-    bad |= qrnic_ld_le64(p + 96);
+    out->max_srq = qrnic_ld_le32(p + 88);
+    out->max_srq_wr = qrnic_ld_le32(p + 92);
+    out->max_multicast = qrnic_ld_le32(p + 96);
+    bad |= qrnic_ld_le32(p + 100);
     bad |= qrnic_ld_le64(p + 104);
     bad |= qrnic_ld_le64(p + 112);
     bad |= qrnic_ld_le64(p + 120);
@@ -1205,6 +1292,9 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 72, in->counters);
     qrnic_st_le32(p + 76, in->ack_delay);
     qrnic_st_be64(p + 80, in->node_guid);
+    qrnic_st_le32(p + 88, in->max_srq);
+    qrnic_st_le32(p + 92, in->max_srq_wr);
+    qrnic_st_le32(p + 96, in->max_multicast);
 }
 
 #define QRNIC_PORT_ATTR_BYTES 64u
@@ -1423,6 +1513,168 @@ static inline void qrnic_cq_ctx_pack(void *out, const QrnicCqCtx *in)
     qrnic_st_le32(p + 44, in->error);
 }
 
+#define QRNIC_CQ_RESIZE_BYTES 32u
+#define QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET 0u
+#define QRNIC_CQ_RESIZE_RSVD0_OFFSET 1u
+#define QRNIC_CQ_RESIZE_RING_OFFSET 8u
+#define QRNIC_CQ_RESIZE_RSVD1_OFFSET 24u
+
+/* Input of RESIZE_CQ */
+typedef struct QrnicCqResize {
+    uint8_t log_size;
+    QrnicTranslation ring;
+} QrnicCqResize;
+
+_Static_assert(QRNIC_CQ_RESIZE_RSVD1_OFFSET + 8 ==
+               QRNIC_CQ_RESIZE_BYTES, "size of cq_resize");
+
+/* False if a reserved bit of cq_resize is set; out is filled in any case. */
+static inline bool qrnic_cq_resize_unpack(QrnicCqResize *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->log_size = p[0];
+    bad |= qrnic_any_byte(p + 1, 7);
+    bad |= !qrnic_translation_unpack(&out->ring, p + 8);
+    bad |= qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_cq_resize_pack(void *out, const QrnicCqResize *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CQ_RESIZE_BYTES);
+    p[0] = in->log_size;
+    qrnic_translation_pack(p + 8, &in->ring);
+}
+
+#define QRNIC_SRQ_CTX_BYTES 64u
+#define QRNIC_SRQ_CTX_PD_OFFSET 0u
+#define QRNIC_SRQ_CTX_DB_PAGE_OFFSET 4u
+#define QRNIC_SRQ_CTX_LOG_SIZE_OFFSET 8u
+#define QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET 9u
+#define QRNIC_SRQ_CTX_LIMIT_OFFSET 10u
+#define QRNIC_SRQ_CTX_RSVD0_OFFSET 12u
+#define QRNIC_SRQ_CTX_RECORD_OFFSET 24u
+#define QRNIC_SRQ_CTX_RING_OFFSET 32u
+#define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
+#define QRNIC_SRQ_CTX_CONSUMER_OFFSET 52u
+#define QRNIC_SRQ_CTX_RSVD1_OFFSET 56u
+
+/* Input of CREATE_SRQ; output of QUERY_SRQ */
+typedef struct QrnicSrqCtx {
+    uint32_t pd;
+    uint32_t db_page;
+    uint8_t log_size;
+    uint8_t log_stride;
+    uint16_t limit;
+    uint64_t record;
+    QrnicTranslation ring;
+    uint32_t producer;
+    uint32_t consumer;
+} QrnicSrqCtx;
+
+_Static_assert(QRNIC_SRQ_CTX_RSVD1_OFFSET + 8 ==
+               QRNIC_SRQ_CTX_BYTES, "size of srq_ctx");
+
+/* False if a reserved bit of srq_ctx is set; out is filled in any case. */
+static inline bool qrnic_srq_ctx_unpack(QrnicSrqCtx *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->pd = qrnic_ld_le32(p + 0);
+    out->db_page = qrnic_ld_le32(p + 4);
+    out->log_size = p[8];
+    out->log_stride = p[9];
+    out->limit = qrnic_ld_le16(p + 10);
+    bad |= qrnic_any_byte(p + 12, 12);
+    out->record = qrnic_ld_le64(p + 24);
+    bad |= !qrnic_translation_unpack(&out->ring, p + 32);
+    out->producer = qrnic_ld_le32(p + 48);
+    out->consumer = qrnic_ld_le32(p + 52);
+    bad |= qrnic_ld_le64(p + 56);
+    return !bad;
+}
+
+static inline void qrnic_srq_ctx_pack(void *out, const QrnicSrqCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_SRQ_CTX_BYTES);
+    qrnic_st_le32(p + 0, in->pd);
+    qrnic_st_le32(p + 4, in->db_page);
+    p[8] = in->log_size;
+    p[9] = in->log_stride;
+    qrnic_st_le16(p + 10, in->limit);
+    qrnic_st_le64(p + 24, in->record);
+    qrnic_translation_pack(p + 32, &in->ring);
+    qrnic_st_le32(p + 48, in->producer);
+    qrnic_st_le32(p + 52, in->consumer);
+}
+
+#define QRNIC_SRQ_LIMIT_BYTES 8u
+#define QRNIC_SRQ_LIMIT_LIMIT_OFFSET 0u
+#define QRNIC_SRQ_LIMIT_RSVD0_OFFSET 2u
+
+/* Input of MODIFY_SRQ */
+typedef struct QrnicSrqLimit {
+    uint16_t limit;
+} QrnicSrqLimit;
+
+_Static_assert(QRNIC_SRQ_LIMIT_RSVD0_OFFSET + 6 ==
+               QRNIC_SRQ_LIMIT_BYTES, "size of srq_limit");
+
+/* False if a reserved bit of srq_limit is set; out is filled in any case. */
+static inline bool qrnic_srq_limit_unpack(QrnicSrqLimit *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->limit = qrnic_ld_le16(p + 0);
+    bad |= qrnic_any_byte(p + 2, 6);
+    return !bad;
+}
+
+static inline void qrnic_srq_limit_pack(void *out, const QrnicSrqLimit *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_SRQ_LIMIT_BYTES);
+    qrnic_st_le16(p + 0, in->limit);
+}
+
+#define QRNIC_MULTICAST_BYTES 16u
+#define QRNIC_MULTICAST_GID_OFFSET 0u
+
+/* Input of ATTACH_MULTICAST and DETACH_MULTICAST */
+typedef struct QrnicMulticast {
+    uint8_t gid[16];
+} QrnicMulticast;
+
+_Static_assert(QRNIC_MULTICAST_GID_OFFSET + 16 ==
+               QRNIC_MULTICAST_BYTES, "size of multicast");
+
+/* False if a reserved bit of multicast is set; out is filled in any case. */
+static inline bool qrnic_multicast_unpack(QrnicMulticast *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    memcpy(out->gid, p + 0, 16);
+    return !bad;
+}
+
+static inline void qrnic_multicast_pack(void *out, const QrnicMulticast *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_MULTICAST_BYTES);
+    memcpy(p + 0, in->gid, 16);
+}
+
 #define QRNIC_MKEY_CTX_BYTES 64u
 #define QRNIC_MKEY_CTX_TYPE_OFFSET 0u
 #define QRNIC_MKEY_CTX_ACCESS_OFFSET 1u
@@ -1459,7 +1711,7 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
 
     out->type = p[0];
     out->access = p[1];
-    bad |= out->access & 0x000000f0u;
+    bad |= out->access & 0x000000e0u;
     out->variant = p[2];
     bad |= p[3];
     out->pd = qrnic_ld_le32(p + 4);
@@ -1493,12 +1745,13 @@ static inline void qrnic_mkey_ctx_pack(void *out, const QrnicMkeyCtx *in)
 #define QRNIC_QP_CTX_SEND_CQ_OFFSET 8u
 #define QRNIC_QP_CTX_RECV_CQ_OFFSET 12u
 #define QRNIC_QP_CTX_DB_PAGE_OFFSET 16u
-#define QRNIC_QP_CTX_RSVD0_OFFSET 20u
+#define QRNIC_QP_CTX_SRQ_OFFSET 20u
 #define QRNIC_QP_CTX_SQ_RECORD_OFFSET 24u
 #define QRNIC_QP_CTX_RQ_RECORD_OFFSET 32u
 #define QRNIC_QP_CTX_SQ_OFFSET 40u
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
-#define QRNIC_QP_CTX_RSVD1_OFFSET 72u
+#define QRNIC_QP_CTX_FLAGS_OFFSET 72u
+#define QRNIC_QP_CTX_RSVD1_OFFSET 73u
 
 /* Input of CREATE_QP */
 typedef struct QrnicQpCtx {
@@ -1510,13 +1763,15 @@ typedef struct QrnicQpCtx {
     uint32_t send_cq;
     uint32_t recv_cq;
     uint32_t db_page;
+    uint32_t srq;
     uint64_t sq_record;
     uint64_t rq_record;
     QrnicTranslation sq;
     QrnicTranslation rq;
+    uint8_t flags;
 } QrnicQpCtx;
 
-_Static_assert(QRNIC_QP_CTX_RSVD1_OFFSET + 56 ==
+_Static_assert(QRNIC_QP_CTX_RSVD1_OFFSET + 55 ==
                QRNIC_QP_CTX_BYTES, "size of qp_ctx");
 
 /* False if a reserved bit of qp_ctx is set; out is filled in any case. */
@@ -1533,12 +1788,14 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     out->send_cq = qrnic_ld_le32(p + 8);
     out->recv_cq = qrnic_ld_le32(p + 12);
     out->db_page = qrnic_ld_le32(p + 16);
-    bad |= qrnic_ld_le32(p + 20);
+    out->srq = qrnic_ld_le32(p + 20);
     out->sq_record = qrnic_ld_le64(p + 24);
     out->rq_record = qrnic_ld_le64(p + 32);
     bad |= !qrnic_translation_unpack(&out->sq, p + 40);
     bad |= !qrnic_translation_unpack(&out->rq, p + 56);
-    bad |= qrnic_any_byte(p + 72, 56);
+    out->flags = p[72];
+    bad |= out->flags & 0x000000feu;
+    bad |= qrnic_any_byte(p + 73, 55);
     return !bad;
 }
 
@@ -1555,10 +1812,12 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_st_le32(p + 8, in->send_cq);
     qrnic_st_le32(p + 12, in->recv_cq);
     qrnic_st_le32(p + 16, in->db_page);
+    qrnic_st_le32(p + 20, in->srq);
     qrnic_st_le64(p + 24, in->sq_record);
     qrnic_st_le64(p + 32, in->rq_record);
     qrnic_translation_pack(p + 40, &in->sq);
     qrnic_translation_pack(p + 56, &in->rq);
+    p[72] = in->flags;
 }
 
 #define QRNIC_ADDRESS_VECTOR_BYTES 32u
@@ -1711,7 +1970,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->cur_state = p[5];
     out->path_mtu = p[6];
     out->access = p[7];
-    bad |= out->access & 0x000000f0u;
+    bad |= out->access & 0x000000e0u;
     out->timeout = p[8];
     out->retry_cnt = p[9];
     out->rnr_retry = p[10];
@@ -2030,6 +2289,156 @@ static inline void qrnic_data_seg_pack(void *out, const QrnicDataSeg *in)
     qrnic_st_le32(p + 12, in->lkey);
 }
 
+#define QRNIC_DATAGRAM_SEG_BYTES 48u
+#define QRNIC_DATAGRAM_SEG_AV_OFFSET 0u
+#define QRNIC_DATAGRAM_SEG_DEST_QPN_OFFSET 32u
+#define QRNIC_DATAGRAM_SEG_QKEY_OFFSET 36u
+#define QRNIC_DATAGRAM_SEG_RSVD0_OFFSET 40u
+
+/*
+ * Datagram segment, second in WQE_SEND and WQE_SEND_IMM of UD and GSI queue
+ * pairs
+ */
+typedef struct QrnicDatagramSeg {
+    QrnicAddressVector av;
+    uint32_t dest_qpn;
+    uint32_t qkey;
+} QrnicDatagramSeg;
+
+_Static_assert(QRNIC_DATAGRAM_SEG_RSVD0_OFFSET + 8 ==
+               QRNIC_DATAGRAM_SEG_BYTES, "size of datagram_seg");
+
+/*
+ * False if a reserved bit of datagram_seg is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_datagram_seg_unpack(QrnicDatagramSeg *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    bad |= !qrnic_address_vector_unpack(&out->av, p + 0);
+    out->dest_qpn = qrnic_ld_le32(p + 32);
+    out->qkey = qrnic_ld_le32(p + 36);
+    bad |= qrnic_ld_le64(p + 40);
+    return !bad;
+}
+
+static inline void qrnic_datagram_seg_pack(void *out,
+                                           const QrnicDatagramSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_DATAGRAM_SEG_BYTES);
+    qrnic_address_vector_pack(p + 0, &in->av);
+    qrnic_st_le32(p + 32, in->dest_qpn);
+    qrnic_st_le32(p + 36, in->qkey);
+}
+
+#define QRNIC_BIND_SEG_BYTES 32u
+#define QRNIC_BIND_SEG_KEY_OFFSET 0u
+#define QRNIC_BIND_SEG_LKEY_OFFSET 4u
+#define QRNIC_BIND_SEG_ADDRESS_OFFSET 8u
+#define QRNIC_BIND_SEG_LENGTH_OFFSET 16u
+#define QRNIC_BIND_SEG_ACCESS_OFFSET 24u
+#define QRNIC_BIND_SEG_FLAGS_OFFSET 25u
+#define QRNIC_BIND_SEG_RSVD0_OFFSET 26u
+
+/* Bind segment, second in WQE_BIND_MW */
+typedef struct QrnicBindSeg {
+    uint32_t key;
+    uint32_t lkey;
+    uint64_t address;
+    uint64_t length;
+    uint8_t access;
+    uint8_t flags;
+} QrnicBindSeg;
+
+_Static_assert(QRNIC_BIND_SEG_RSVD0_OFFSET + 6 ==
+               QRNIC_BIND_SEG_BYTES, "size of bind_seg");
+
+/* False if a reserved bit of bind_seg is set; out is filled in any case. */
+static inline bool qrnic_bind_seg_unpack(QrnicBindSeg *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->key = qrnic_ld_le32(p + 0);
+    out->lkey = qrnic_ld_le32(p + 4);
+    out->address = qrnic_ld_le64(p + 8);
+    out->length = qrnic_ld_le64(p + 16);
+    out->access = p[24];
+    bad |= out->access & 0x000000e0u;
+    out->flags = p[25];
+    bad |= out->flags & 0x000000feu;
+    bad |= qrnic_any_byte(p + 26, 6);
+    return !bad;
+}
+
+static inline void qrnic_bind_seg_pack(void *out, const QrnicBindSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_BIND_SEG_BYTES);
+    qrnic_st_le32(p + 0, in->key);
+    qrnic_st_le32(p + 4, in->lkey);
+    qrnic_st_le64(p + 8, in->address);
+    qrnic_st_le64(p + 16, in->length);
+    p[24] = in->access;
+    p[25] = in->flags;
+}
+
+#define QRNIC_REG_SEG_BYTES 48u
+#define QRNIC_REG_SEG_KEY_OFFSET 0u
+#define QRNIC_REG_SEG_ACCESS_OFFSET 4u
+#define QRNIC_REG_SEG_RSVD0_OFFSET 5u
+#define QRNIC_REG_SEG_START_OFFSET 8u
+#define QRNIC_REG_SEG_LENGTH_OFFSET 16u
+#define QRNIC_REG_SEG_TABLE_OFFSET 24u
+#define QRNIC_REG_SEG_RSVD1_OFFSET 40u
+
+/* Registration segment, second in WQE_REG_MR */
+typedef struct QrnicRegSeg {
+    uint32_t key;
+    uint8_t access;
+    uint64_t start;
+    uint64_t length;
+    QrnicTranslation table;
+} QrnicRegSeg;
+
+_Static_assert(QRNIC_REG_SEG_RSVD1_OFFSET + 8 ==
+               QRNIC_REG_SEG_BYTES, "size of reg_seg");
+
+/* False if a reserved bit of reg_seg is set; out is filled in any case. */
+static inline bool qrnic_reg_seg_unpack(QrnicRegSeg *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->key = qrnic_ld_le32(p + 0);
+    out->access = p[4];
+    bad |= out->access & 0x000000e0u;
+    bad |= qrnic_any_byte(p + 5, 3);
+    out->start = qrnic_ld_le64(p + 8);
+    out->length = qrnic_ld_le64(p + 16);
+    bad |= !qrnic_translation_unpack(&out->table, p + 24);
+    bad |= qrnic_ld_le64(p + 40);
+    return !bad;
+}
+
+static inline void qrnic_reg_seg_pack(void *out, const QrnicRegSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_REG_SEG_BYTES);
+    qrnic_st_le32(p + 0, in->key);
+    p[4] = in->access;
+    qrnic_st_le64(p + 8, in->start);
+    qrnic_st_le64(p + 16, in->length);
+    qrnic_translation_pack(p + 24, &in->table);
+}
+
 #define QRNIC_ETH_SEG_BYTES 16u
 #define QRNIC_ETH_SEG_FLAGS_OFFSET 0u
 #define QRNIC_ETH_SEG_CSUM_START_OFFSET 2u
@@ -2077,15 +2486,17 @@ static inline void qrnic_eth_seg_pack(void *out, const QrnicEthSeg *in)
 #define QRNIC_RECV_CTRL_BYTES 16u
 #define QRNIC_RECV_CTRL_SEGMENTS_OFFSET 0u
 #define QRNIC_RECV_CTRL_INDEX_OFFSET 4u
-#define QRNIC_RECV_CTRL_RSVD0_OFFSET 8u
+#define QRNIC_RECV_CTRL_NEXT_OFFSET 8u
+#define QRNIC_RECV_CTRL_RSVD0_OFFSET 12u
 
 /* First segment of every receive WQE; data segments follow */
 typedef struct QrnicRecvCtrl {
     uint32_t segments;
     uint32_t index;
+    uint32_t next;
 } QrnicRecvCtrl;
 
-_Static_assert(QRNIC_RECV_CTRL_RSVD0_OFFSET + 8 ==
+_Static_assert(QRNIC_RECV_CTRL_RSVD0_OFFSET + 4 ==
                QRNIC_RECV_CTRL_BYTES, "size of recv_ctrl");
 
 /* False if a reserved bit of recv_ctrl is set; out is filled in any case. */
@@ -2096,7 +2507,8 @@ static inline bool qrnic_recv_ctrl_unpack(QrnicRecvCtrl *out, const void *in)
 
     out->segments = qrnic_ld_le32(p + 0);
     out->index = qrnic_ld_le32(p + 4);
-    bad |= qrnic_ld_le64(p + 8);
+    out->next = qrnic_ld_le32(p + 8);
+    bad |= qrnic_ld_le32(p + 12);
     return !bad;
 }
 
@@ -2107,6 +2519,7 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
     memset(p, 0, QRNIC_RECV_CTRL_BYTES);
     qrnic_st_le32(p + 0, in->segments);
     qrnic_st_le32(p + 4, in->index);
+    qrnic_st_le32(p + 8, in->next);
 }
 
 #define QRNIC_CQE_BYTES 64u
@@ -2116,9 +2529,13 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
 #define QRNIC_CQE_IMM_OFFSET 12u
 #define QRNIC_CQE_TIMESTAMP_OFFSET 16u
 #define QRNIC_CQE_VLAN_TCI_OFFSET 24u
-#define QRNIC_CQE_RSVD0_OFFSET 26u
-#define QRNIC_CQE_RSVD1_OFFSET 28u
-#define QRNIC_CQE_RSVD2_OFFSET 32u
+#define QRNIC_CQE_NETWORK_OFFSET 26u
+#define QRNIC_CQE_SL_OFFSET 27u
+#define QRNIC_CQE_SRC_QPN_OFFSET 28u
+#define QRNIC_CQE_SMAC_OFFSET 32u
+#define QRNIC_CQE_RSVD0_OFFSET 38u
+#define QRNIC_CQE_SRQN_OFFSET 40u
+#define QRNIC_CQE_RSVD1_OFFSET 44u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -2137,6 +2554,11 @@ typedef struct QrnicCqe {
     uint32_t imm;
     uint64_t timestamp;
     uint16_t vlan_tci;
+    uint8_t network;
+    uint8_t sl;
+    uint32_t src_qpn;
+    uint8_t smac[6];
+    uint32_t srqn;
     uint32_t syndrome;
     uint8_t status;
     uint8_t opcode;
@@ -2160,16 +2582,20 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     out->imm = qrnic_ld_be32(p + 12);
     out->timestamp = qrnic_ld_le64(p + 16);
     out->vlan_tci = qrnic_ld_le16(p + 24);
-    bad |= qrnic_ld_le16(p + 26);
-    bad |= qrnic_ld_le32(p + 28);
-    bad |= qrnic_any_byte(p + 32, 24);
+    out->network = p[26];
+    out->sl = p[27];
+    out->src_qpn = qrnic_ld_le32(p + 28);
+    memcpy(out->smac, p + 32, 6);
+    bad |= qrnic_ld_le16(p + 38);
+    out->srqn = qrnic_ld_le32(p + 40);
+    bad |= qrnic_any_byte(p + 44, 12);
     out->syndrome = qrnic_ld_le32(p + 56);
     v = qrnic_ld_le32(p + 60);
     out->status = (v >> 0) & 0x000000ffu;
     out->opcode = (v >> 8) & 0x000000ffu;
     out->flags = (v >> 16) & 0x000000ffu;
     out->phase = (v >> 31) & 0x00000001u;
-    bad |= v & 0x7f8c0000u;
+    bad |= v & 0x7f800000u;
     return !bad;
 }
 
@@ -2185,6 +2611,11 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     qrnic_st_be32(p + 12, in->imm);
     qrnic_st_le64(p + 16, in->timestamp);
     qrnic_st_le16(p + 24, in->vlan_tci);
+    p[26] = in->network;
+    p[27] = in->sl;
+    qrnic_st_le32(p + 28, in->src_qpn);
+    memcpy(p + 32, in->smac, 6);
+    qrnic_st_le32(p + 40, in->srqn);
     qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;
@@ -2364,8 +2795,14 @@ static inline const char *qrnic_cmd_status_name(unsigned v)
 static inline const char *qrnic_qp_type_name(unsigned v)
 {
     switch (v) {
+    case QRNIC_QPT_GSI:
+        return "GSI";
     case QRNIC_QPT_RC:
         return "RC";
+    case QRNIC_QPT_UC:
+        return "UC";
+    case QRNIC_QPT_UD:
+        return "UD";
     case QRNIC_QPT_RAW_PACKET:
         return "RAW_PACKET";
     default:
@@ -2420,6 +2857,14 @@ static inline const char *qrnic_mkey_type_name(unsigned v)
         return "MR";
     case QRNIC_MKEY_DMA:
         return "DMA";
+    case QRNIC_MKEY_FAST_REG:
+        return "FAST_REG";
+    case QRNIC_MKEY_MW_1:
+        return "MW_1";
+    case QRNIC_MKEY_MW_2:
+        return "MW_2";
+    case QRNIC_MKEY_NULL_MR:
+        return "NULL_MR";
     default:
         return "unknown";
     }
@@ -2456,6 +2901,12 @@ static inline const char *qrnic_event_name(unsigned v)
         return "COMM_EST";
     case QRNIC_EVENT_SQ_DRAINED:
         return "SQ_DRAINED";
+    case QRNIC_EVENT_LAST_WQE_REACHED:
+        return "LAST_WQE_REACHED";
+    case QRNIC_EVENT_SRQ_LIMIT:
+        return "SRQ_LIMIT";
+    case QRNIC_EVENT_SRQ_ERROR:
+        return "SRQ_ERROR";
     case QRNIC_EVENT_PORT_UP:
         return "PORT_UP";
     case QRNIC_EVENT_PORT_DOWN:
@@ -2488,6 +2939,8 @@ static inline const char *qrnic_wqe_opcode_name(unsigned v)
         return "SEND";
     case QRNIC_WQE_SEND_IMM:
         return "SEND_IMM";
+    case QRNIC_WQE_SEND_INV:
+        return "SEND_INV";
     case QRNIC_WQE_RDMA_WRITE:
         return "RDMA_WRITE";
     case QRNIC_WQE_RDMA_WRITE_IMM:
@@ -2498,6 +2951,12 @@ static inline const char *qrnic_wqe_opcode_name(unsigned v)
         return "ATOMIC_CMP_SWAP";
     case QRNIC_WQE_ATOMIC_FETCH_ADD:
         return "ATOMIC_FETCH_ADD";
+    case QRNIC_WQE_BIND_MW:
+        return "BIND_MW";
+    case QRNIC_WQE_LOCAL_INV:
+        return "LOCAL_INV";
+    case QRNIC_WQE_REG_MR:
+        return "REG_MR";
     default:
         return "unknown";
     }
@@ -2518,10 +2977,30 @@ static inline const char *qrnic_cqe_opcode_name(unsigned v)
         return "ATOMIC_CMP_SWAP";
     case QRNIC_CQE_ATOMIC_FETCH_ADD:
         return "ATOMIC_FETCH_ADD";
+    case QRNIC_CQE_BIND_MW:
+        return "BIND_MW";
+    case QRNIC_CQE_LOCAL_INV:
+        return "LOCAL_INV";
+    case QRNIC_CQE_REG_MR:
+        return "REG_MR";
     case QRNIC_CQE_RECV:
         return "RECV";
     case QRNIC_CQE_RECV_RDMA_WITH_IMM:
         return "RECV_RDMA_WITH_IMM";
+    default:
+        return "unknown";
+    }
+}
+
+static inline const char *qrnic_network_name(unsigned v)
+{
+    switch (v) {
+    case QRNIC_NETWORK_NONE:
+        return "NONE";
+    case QRNIC_NETWORK_IPV4:
+        return "IPV4";
+    case QRNIC_NETWORK_IPV6:
+        return "IPV6";
     default:
         return "unknown";
     }
@@ -2540,6 +3019,8 @@ static inline const char *qrnic_wc_status_name(unsigned v)
         return "LOC_PROT_ERR";
     case QRNIC_WC_WR_FLUSH_ERR:
         return "WR_FLUSH_ERR";
+    case QRNIC_WC_MW_BIND_ERR:
+        return "MW_BIND_ERR";
     case QRNIC_WC_BAD_RESP_ERR:
         return "BAD_RESP_ERR";
     case QRNIC_WC_LOC_ACCESS_ERR:
@@ -2598,6 +3079,14 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "SEQUENCE";
     case QRNIC_SYN_CQ_ERROR:
         return "CQ_ERROR";
+    case QRNIC_SYN_KEY_BOUND:
+        return "KEY_BOUND";
+    case QRNIC_SYN_KEY_TYPE:
+        return "KEY_TYPE";
+    case QRNIC_SYN_KEY_QP:
+        return "KEY_QP";
+    case QRNIC_SYN_ADDRESS:
+        return "ADDRESS";
     default:
         return "unknown";
     }
@@ -2635,6 +3124,11 @@ static inline const char *qrnic_counter_name(unsigned v)
         "inline_wqes",
         "send_wqes",
         "recv_wqes",
+        "srq_wqes",
+        "mw_binds",
+        "fast_registrations",
+        "local_invalidations",
+        "remote_invalidations",
         "cqes",
         "cq_overruns",
         "eqes",
@@ -2654,6 +3148,9 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_write",
         "rx_read",
         "rx_atomic",
+        "tx_datagram",
+        "rx_datagram",
+        "rx_multicast",
         "tx_ack",
         "rx_ack",
         "tx_rnr_nak",
@@ -2675,6 +3172,11 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_qp_state",
         "rx_drop_address",
         "rx_drop_pkey",
+        "rx_drop_qkey",
+        "rx_drop_no_wqe",
+        "rx_drop_length",
+        "rx_drop_uc_sequence",
+        "rx_drop_multicast",
         "rx_drop_psn",
         "tx_drop_link",
         "eth_tx_packets",

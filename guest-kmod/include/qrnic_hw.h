@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 0u
+#define QRNIC_HW_VERSION_MINOR 1u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -52,6 +52,11 @@
 #define QRNIC_MAX_MTU 9000u
 #define QRNIC_MIN_MTU 68u
 #define QRNIC_PKEY_DEFAULT 0xffffu
+#define QRNIC_GSI_QPN 1u
+#define QRNIC_GSI_QKEY 0x80010000u
+#define QRNIC_MULTICAST_QPN 0xffffffu
+#define QRNIC_GRH_SIZE 40u
+#define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -126,7 +131,10 @@ enum qrnic_cmd_status {
 
 /* Types of queue pairs */
 enum qrnic_qp_type {
+	QRNIC_QPT_GSI = 0x1,
 	QRNIC_QPT_RC = 0x2,
+	QRNIC_QPT_UC = 0x3,
+	QRNIC_QPT_UD = 0x4,
 	QRNIC_QPT_RAW_PACKET = 0x8,
 };
 
@@ -154,6 +162,10 @@ enum qrnic_path_mtu {
 enum qrnic_mkey_type {
 	QRNIC_MKEY_MR = 0x1,
 	QRNIC_MKEY_DMA = 0x2,
+	QRNIC_MKEY_FAST_REG = 0x3,
+	QRNIC_MKEY_MW_1 = 0x4,
+	QRNIC_MKEY_MW_2 = 0x5,
+	QRNIC_MKEY_NULL_MR = 0x6,
 };
 
 /* Kinds of event queues */
@@ -172,6 +184,9 @@ enum qrnic_event {
 	QRNIC_EVENT_QP_ACCESS_ERROR = 0x13,
 	QRNIC_EVENT_COMM_EST = 0x14,
 	QRNIC_EVENT_SQ_DRAINED = 0x15,
+	QRNIC_EVENT_LAST_WQE_REACHED = 0x16,
+	QRNIC_EVENT_SRQ_LIMIT = 0x18,
+	QRNIC_EVENT_SRQ_ERROR = 0x19,
 	QRNIC_EVENT_PORT_UP = 0x20,
 	QRNIC_EVENT_PORT_DOWN = 0x21,
 	QRNIC_EVENT_DEVICE_FATAL = 0x30,
@@ -188,11 +203,15 @@ enum qrnic_wqe_opcode {
 	QRNIC_WQE_NOP = 0x0,
 	QRNIC_WQE_SEND = 0x1,
 	QRNIC_WQE_SEND_IMM = 0x2,
+	QRNIC_WQE_SEND_INV = 0x3,
 	QRNIC_WQE_RDMA_WRITE = 0x4,
 	QRNIC_WQE_RDMA_WRITE_IMM = 0x5,
 	QRNIC_WQE_RDMA_READ = 0x6,
 	QRNIC_WQE_ATOMIC_CMP_SWAP = 0x8,
 	QRNIC_WQE_ATOMIC_FETCH_ADD = 0x9,
+	QRNIC_WQE_BIND_MW = 0x10,
+	QRNIC_WQE_LOCAL_INV = 0x11,
+	QRNIC_WQE_REG_MR = 0x12,
 };
 
 /*
@@ -206,8 +225,21 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_RDMA_READ = 0x6,
 	QRNIC_CQE_ATOMIC_CMP_SWAP = 0x8,
 	QRNIC_CQE_ATOMIC_FETCH_ADD = 0x9,
+	QRNIC_CQE_BIND_MW = 0x10,
+	QRNIC_CQE_LOCAL_INV = 0x11,
+	QRNIC_CQE_REG_MR = 0x12,
 	QRNIC_CQE_RECV = 0x80,
 	QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+};
+
+/*
+ * Kind of the IP header of a datagram; the values are those of the kernel's
+ * rdma_network_type
+ */
+enum qrnic_network {
+	QRNIC_NETWORK_NONE = 0x0,
+	QRNIC_NETWORK_IPV4 = 0x2,
+	QRNIC_NETWORK_IPV6 = 0x3,
 };
 
 /*
@@ -220,6 +252,7 @@ enum qrnic_wc_status {
 	QRNIC_WC_LOC_QP_OP_ERR = 0x2,
 	QRNIC_WC_LOC_PROT_ERR = 0x4,
 	QRNIC_WC_WR_FLUSH_ERR = 0x5,
+	QRNIC_WC_MW_BIND_ERR = 0x6,
 	QRNIC_WC_BAD_RESP_ERR = 0x7,
 	QRNIC_WC_LOC_ACCESS_ERR = 0x8,
 	QRNIC_WC_REM_INV_REQ_ERR = 0x9,
@@ -249,6 +282,10 @@ enum qrnic_syndrome {
 	QRNIC_SYN_TIMEOUT = 0xe,
 	QRNIC_SYN_SEQUENCE = 0xf,
 	QRNIC_SYN_CQ_ERROR = 0x10,
+	QRNIC_SYN_KEY_BOUND = 0x11,
+	QRNIC_SYN_KEY_TYPE = 0x12,
+	QRNIC_SYN_KEY_QP = 0x13,
+	QRNIC_SYN_ADDRESS = 0x14,
 };
 
 /* State of the port, as in verbs */
@@ -269,7 +306,13 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ETH_CSUM 0x00000020u
 #define QRNIC_CAP_ETH_VLAN 0x00000040u
 #define QRNIC_CAP_ETH_TSO 0x00000080u
-#define QRNIC_CAP_ALL 0x000000ffu
+#define QRNIC_CAP_UD 0x00000100u
+#define QRNIC_CAP_UC 0x00000200u
+#define QRNIC_CAP_SRQ 0x00000400u
+#define QRNIC_CAP_MW 0x00001000u
+#define QRNIC_CAP_FAST_REG 0x00002000u
+#define QRNIC_CAP_CQ_RESIZE 0x00004000u
+#define QRNIC_CAP_ALL 0x000077ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -279,7 +322,12 @@ enum qrnic_link_state {
 #define QRNIC_ACCESS_REMOTE_WRITE 0x00000002u
 #define QRNIC_ACCESS_REMOTE_READ 0x00000004u
 #define QRNIC_ACCESS_REMOTE_ATOMIC 0x00000008u
-#define QRNIC_ACCESS_ALL 0x0000000fu
+#define QRNIC_ACCESS_MW_BIND 0x00000010u
+#define QRNIC_ACCESS_ALL 0x0000001fu
+
+/* Flags of qp_ctx */
+#define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
+#define QRNIC_QPF_ALL 0x00000001u
 
 /* Attributes of MODIFY_QP; the bits are those of the verbs */
 #define QRNIC_QP_STATE 0x00000001u
@@ -317,10 +365,16 @@ enum qrnic_link_state {
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
 #define QRNIC_CQEF_SOLICITED 0x00000002u
+#define QRNIC_CQEF_INV 0x00000004u
+#define QRNIC_CQEF_GRH 0x00000008u
 #define QRNIC_CQEF_L3_CSUM_OK 0x00000010u
 #define QRNIC_CQEF_L4_CSUM_OK 0x00000020u
 #define QRNIC_CQEF_VLAN 0x00000040u
-#define QRNIC_CQEF_ALL 0x00000073u
+#define QRNIC_CQEF_ALL 0x0000007fu
+
+/* Flags of bind_seg */
+#define QRNIC_MWF_ZERO_BASED 0x00000001u
+#define QRNIC_MWF_ALL 0x00000001u
 
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
@@ -419,6 +473,11 @@ enum qrnic_counter {
 	QRNIC_COUNTER_INLINE_WQES,
 	QRNIC_COUNTER_SEND_WQES,
 	QRNIC_COUNTER_RECV_WQES,
+	QRNIC_COUNTER_SRQ_WQES,
+	QRNIC_COUNTER_MW_BINDS,
+	QRNIC_COUNTER_FAST_REGISTRATIONS,
+	QRNIC_COUNTER_LOCAL_INVALIDATIONS,
+	QRNIC_COUNTER_REMOTE_INVALIDATIONS,
 	QRNIC_COUNTER_CQES,
 	QRNIC_COUNTER_CQ_OVERRUNS,
 	QRNIC_COUNTER_EQES,
@@ -438,6 +497,9 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_WRITE,
 	QRNIC_COUNTER_RX_READ,
 	QRNIC_COUNTER_RX_ATOMIC,
+	QRNIC_COUNTER_TX_DATAGRAM,
+	QRNIC_COUNTER_RX_DATAGRAM,
+	QRNIC_COUNTER_RX_MULTICAST,
 	QRNIC_COUNTER_TX_ACK,
 	QRNIC_COUNTER_RX_ACK,
 	QRNIC_COUNTER_TX_RNR_NAK,
@@ -459,6 +521,11 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_QP_STATE,
 	QRNIC_COUNTER_RX_DROP_ADDRESS,
 	QRNIC_COUNTER_RX_DROP_PKEY,
+	QRNIC_COUNTER_RX_DROP_QKEY,
+	QRNIC_COUNTER_RX_DROP_NO_WQE,
+	QRNIC_COUNTER_RX_DROP_LENGTH,
+	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
+	QRNIC_COUNTER_RX_DROP_MULTICAST,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -512,6 +579,11 @@ enum qrnic_counter {
 	X(inline_wqes, queue) \
 	X(send_wqes, queue) \
 	X(recv_wqes, queue) \
+	X(srq_wqes, queue) \
+	X(mw_binds, memory) \
+	X(fast_registrations, memory) \
+	X(local_invalidations, memory) \
+	X(remote_invalidations, memory) \
 	X(cqes, queue) \
 	X(cq_overruns, queue) \
 	X(eqes, queue) \
@@ -531,6 +603,9 @@ enum qrnic_counter {
 	X(rx_write, roce) \
 	X(rx_read, roce) \
 	X(rx_atomic, roce) \
+	X(tx_datagram, roce) \
+	X(rx_datagram, roce) \
+	X(rx_multicast, roce) \
 	X(tx_ack, roce) \
 	X(rx_ack, roce) \
 	X(tx_rnr_nak, roce) \
@@ -552,6 +627,11 @@ enum qrnic_counter {
 	X(rx_drop_qp_state, drop) \
 	X(rx_drop_address, drop) \
 	X(rx_drop_pkey, drop) \
+	X(rx_drop_qkey, drop) \
+	X(rx_drop_no_wqe, drop) \
+	X(rx_drop_length, drop) \
+	X(rx_drop_uc_sequence, drop) \
+	X(rx_drop_multicast, drop) \
 	X(rx_drop_psn, drop) \
 	X(tx_drop_link, drop) \
 	X(eth_tx_packets, ethernet) \
@@ -627,8 +707,8 @@ enum qrnic_counter {
 	X(FATAL, EIO)
 
 /*
- * Payload of the SQ, RQ, CQ arm and direct doorbells. A hint that there is
- * work; the record in memory says up to where.
+ * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
+ * there is work; the record in memory says up to where.
  */
 struct qrnic_doorbell {
 	__le32 queue;
@@ -668,8 +748,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_eq_doorbell, index) ==
 	       QRNIC_EQ_DOORBELL_INDEX_OFFSET, "eq_doorbell.index");
 
 /*
- * Software doorbell of an SQ or RQ. Written by software before the hardware
- * doorbell, read by the device by DMA.
+ * Software doorbell of an SQ, RQ or SRQ. Written by software before the
+ * hardware doorbell, read by the device by DMA.
  */
 struct qrnic_queue_record {
 	__le32 producer;
@@ -819,11 +899,13 @@ struct qrnic_device_attr {
 	__le32 counters;
 	__le32 ack_delay;
 	__be64 node_guid;
-	__le64 rsvd0;
+	__le32 max_srq;
+	__le32 max_srq_wr;
+	__le32 max_multicast;
+	__le32 rsvd0;
 	__le64 rsvd1;
 	__le64 rsvd2;
 	__le64 rsvd3;
-	__le64 rsvd4;
 };
 
 #define QRNIC_DEVICE_ATTR_BYTES 128u
@@ -848,11 +930,13 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_COUNTERS_OFFSET 72u
 #define QRNIC_DEVICE_ATTR_ACK_DELAY_OFFSET 76u
 #define QRNIC_DEVICE_ATTR_NODE_GUID_OFFSET 80u
-#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 88u
-#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 96u
-#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 104u
-#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 112u
-#define QRNIC_DEVICE_ATTR_RSVD4_OFFSET 120u
+#define QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET 88u
+#define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
+#define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
+#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
+#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
 
 _Static_assert(sizeof(struct qrnic_device_attr) == QRNIC_DEVICE_ATTR_BYTES,
 	       "size of device_attr");
@@ -898,6 +982,12 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, ack_delay) ==
 	       QRNIC_DEVICE_ATTR_ACK_DELAY_OFFSET, "device_attr.ack_delay");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, node_guid) ==
 	       QRNIC_DEVICE_ATTR_NODE_GUID_OFFSET, "device_attr.node_guid");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_srq) ==
+	       QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET, "device_attr.max_srq");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_srq_wr) ==
+	       QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET, "device_attr.max_srq_wr");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_multicast) ==
+	       QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET, "device_attr.max_multicast");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd0) ==
 	       QRNIC_DEVICE_ATTR_RSVD0_OFFSET, "device_attr.rsvd0");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd1) ==
@@ -906,8 +996,6 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
 	       QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd3) ==
 	       QRNIC_DEVICE_ATTR_RSVD3_OFFSET, "device_attr.rsvd3");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd4) ==
-	       QRNIC_DEVICE_ATTR_RSVD4_OFFSET, "device_attr.rsvd4");
 
 /* Output of QUERY_PORT */
 struct qrnic_port_attr {
@@ -1073,6 +1161,114 @@ _Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, error) ==
 _Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, rsvd1) ==
 	       QRNIC_CQ_CTX_RSVD1_OFFSET, "cq_ctx.rsvd1");
 
+/* Input of RESIZE_CQ */
+struct qrnic_cq_resize {
+	__u8 log_size;
+	__u8 rsvd0[7];
+	struct qrnic_translation ring;
+	__le64 rsvd1;
+};
+
+#define QRNIC_CQ_RESIZE_BYTES 32u
+#define QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET 0u
+#define QRNIC_CQ_RESIZE_RSVD0_OFFSET 1u
+#define QRNIC_CQ_RESIZE_RING_OFFSET 8u
+#define QRNIC_CQ_RESIZE_RSVD1_OFFSET 24u
+
+_Static_assert(sizeof(struct qrnic_cq_resize) == QRNIC_CQ_RESIZE_BYTES,
+	       "size of cq_resize");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, log_size) ==
+	       QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET, "cq_resize.log_size");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, rsvd0) ==
+	       QRNIC_CQ_RESIZE_RSVD0_OFFSET, "cq_resize.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, ring) ==
+	       QRNIC_CQ_RESIZE_RING_OFFSET, "cq_resize.ring");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, rsvd1) ==
+	       QRNIC_CQ_RESIZE_RSVD1_OFFSET, "cq_resize.rsvd1");
+
+/* Input of CREATE_SRQ; output of QUERY_SRQ */
+struct qrnic_srq_ctx {
+	__le32 pd;
+	__le32 db_page;
+	__u8 log_size;
+	__u8 log_stride;
+	__le16 limit;
+	__u8 rsvd0[12];
+	__le64 record;
+	struct qrnic_translation ring;
+	__le32 producer;
+	__le32 consumer;
+	__le64 rsvd1;
+};
+
+#define QRNIC_SRQ_CTX_BYTES 64u
+#define QRNIC_SRQ_CTX_PD_OFFSET 0u
+#define QRNIC_SRQ_CTX_DB_PAGE_OFFSET 4u
+#define QRNIC_SRQ_CTX_LOG_SIZE_OFFSET 8u
+#define QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET 9u
+#define QRNIC_SRQ_CTX_LIMIT_OFFSET 10u
+#define QRNIC_SRQ_CTX_RSVD0_OFFSET 12u
+#define QRNIC_SRQ_CTX_RECORD_OFFSET 24u
+#define QRNIC_SRQ_CTX_RING_OFFSET 32u
+#define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
+#define QRNIC_SRQ_CTX_CONSUMER_OFFSET 52u
+#define QRNIC_SRQ_CTX_RSVD1_OFFSET 56u
+
+_Static_assert(sizeof(struct qrnic_srq_ctx) == QRNIC_SRQ_CTX_BYTES,
+	       "size of srq_ctx");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, pd) ==
+	       QRNIC_SRQ_CTX_PD_OFFSET, "srq_ctx.pd");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, db_page) ==
+	       QRNIC_SRQ_CTX_DB_PAGE_OFFSET, "srq_ctx.db_page");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, log_size) ==
+	       QRNIC_SRQ_CTX_LOG_SIZE_OFFSET, "srq_ctx.log_size");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, log_stride) ==
+	       QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET, "srq_ctx.log_stride");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, limit) ==
+	       QRNIC_SRQ_CTX_LIMIT_OFFSET, "srq_ctx.limit");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, rsvd0) ==
+	       QRNIC_SRQ_CTX_RSVD0_OFFSET, "srq_ctx.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, record) ==
+	       QRNIC_SRQ_CTX_RECORD_OFFSET, "srq_ctx.record");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, ring) ==
+	       QRNIC_SRQ_CTX_RING_OFFSET, "srq_ctx.ring");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, producer) ==
+	       QRNIC_SRQ_CTX_PRODUCER_OFFSET, "srq_ctx.producer");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, consumer) ==
+	       QRNIC_SRQ_CTX_CONSUMER_OFFSET, "srq_ctx.consumer");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, rsvd1) ==
+	       QRNIC_SRQ_CTX_RSVD1_OFFSET, "srq_ctx.rsvd1");
+
+/* Input of MODIFY_SRQ */
+struct qrnic_srq_limit {
+	__le16 limit;
+	__u8 rsvd0[6];
+};
+
+#define QRNIC_SRQ_LIMIT_BYTES 8u
+#define QRNIC_SRQ_LIMIT_LIMIT_OFFSET 0u
+#define QRNIC_SRQ_LIMIT_RSVD0_OFFSET 2u
+
+_Static_assert(sizeof(struct qrnic_srq_limit) == QRNIC_SRQ_LIMIT_BYTES,
+	       "size of srq_limit");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_limit, limit) ==
+	       QRNIC_SRQ_LIMIT_LIMIT_OFFSET, "srq_limit.limit");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_limit, rsvd0) ==
+	       QRNIC_SRQ_LIMIT_RSVD0_OFFSET, "srq_limit.rsvd0");
+
+/* Input of ATTACH_MULTICAST and DETACH_MULTICAST */
+struct qrnic_multicast {
+	__u8 gid[16];
+};
+
+#define QRNIC_MULTICAST_BYTES 16u
+#define QRNIC_MULTICAST_GID_OFFSET 0u
+
+_Static_assert(sizeof(struct qrnic_multicast) == QRNIC_MULTICAST_BYTES,
+	       "size of multicast");
+_Static_assert(__builtin_offsetof(struct qrnic_multicast, gid) ==
+	       QRNIC_MULTICAST_GID_OFFSET, "multicast.gid");
+
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory
  * protection table (MPT)
@@ -1131,12 +1327,13 @@ struct qrnic_qp_ctx {
 	__le32 send_cq;
 	__le32 recv_cq;
 	__le32 db_page;
-	__le32 rsvd0;
+	__le32 srq;
 	__le64 sq_record;
 	__le64 rq_record;
 	struct qrnic_translation sq;
 	struct qrnic_translation rq;
-	__u8 rsvd1[56];
+	__u8 flags;
+	__u8 rsvd1[55];
 };
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -1148,12 +1345,13 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_SEND_CQ_OFFSET 8u
 #define QRNIC_QP_CTX_RECV_CQ_OFFSET 12u
 #define QRNIC_QP_CTX_DB_PAGE_OFFSET 16u
-#define QRNIC_QP_CTX_RSVD0_OFFSET 20u
+#define QRNIC_QP_CTX_SRQ_OFFSET 20u
 #define QRNIC_QP_CTX_SQ_RECORD_OFFSET 24u
 #define QRNIC_QP_CTX_RQ_RECORD_OFFSET 32u
 #define QRNIC_QP_CTX_SQ_OFFSET 40u
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
-#define QRNIC_QP_CTX_RSVD1_OFFSET 72u
+#define QRNIC_QP_CTX_FLAGS_OFFSET 72u
+#define QRNIC_QP_CTX_RSVD1_OFFSET 73u
 
 _Static_assert(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
 	       "size of qp_ctx");
@@ -1173,8 +1371,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, recv_cq) ==
 	       QRNIC_QP_CTX_RECV_CQ_OFFSET, "qp_ctx.recv_cq");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, db_page) ==
 	       QRNIC_QP_CTX_DB_PAGE_OFFSET, "qp_ctx.db_page");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd0) ==
-	       QRNIC_QP_CTX_RSVD0_OFFSET, "qp_ctx.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, srq) ==
+	       QRNIC_QP_CTX_SRQ_OFFSET, "qp_ctx.srq");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, sq_record) ==
 	       QRNIC_QP_CTX_SQ_RECORD_OFFSET, "qp_ctx.sq_record");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq_record) ==
@@ -1183,6 +1381,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, sq) ==
 	       QRNIC_QP_CTX_SQ_OFFSET, "qp_ctx.sq");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq) ==
 	       QRNIC_QP_CTX_RQ_OFFSET, "qp_ctx.rq");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, flags) ==
+	       QRNIC_QP_CTX_FLAGS_OFFSET, "qp_ctx.flags");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd1) ==
 	       QRNIC_QP_CTX_RSVD1_OFFSET, "qp_ctx.rsvd1");
 
@@ -1501,6 +1701,108 @@ _Static_assert(__builtin_offsetof(struct qrnic_data_seg, length) ==
 _Static_assert(__builtin_offsetof(struct qrnic_data_seg, lkey) ==
 	       QRNIC_DATA_SEG_LKEY_OFFSET, "data_seg.lkey");
 
+/*
+ * Datagram segment, second in WQE_SEND and WQE_SEND_IMM of UD and GSI queue
+ * pairs
+ */
+struct qrnic_datagram_seg {
+	struct qrnic_address_vector av;
+	__le32 dest_qpn;
+	__le32 qkey;
+	__le64 rsvd0;
+};
+
+#define QRNIC_DATAGRAM_SEG_BYTES 48u
+#define QRNIC_DATAGRAM_SEG_AV_OFFSET 0u
+#define QRNIC_DATAGRAM_SEG_DEST_QPN_OFFSET 32u
+#define QRNIC_DATAGRAM_SEG_QKEY_OFFSET 36u
+#define QRNIC_DATAGRAM_SEG_RSVD0_OFFSET 40u
+
+_Static_assert(sizeof(struct qrnic_datagram_seg) == QRNIC_DATAGRAM_SEG_BYTES,
+	       "size of datagram_seg");
+_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, av) ==
+	       QRNIC_DATAGRAM_SEG_AV_OFFSET, "datagram_seg.av");
+_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, dest_qpn) ==
+	       QRNIC_DATAGRAM_SEG_DEST_QPN_OFFSET, "datagram_seg.dest_qpn");
+_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, qkey) ==
+	       QRNIC_DATAGRAM_SEG_QKEY_OFFSET, "datagram_seg.qkey");
+_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, rsvd0) ==
+	       QRNIC_DATAGRAM_SEG_RSVD0_OFFSET, "datagram_seg.rsvd0");
+
+/* Bind segment, second in WQE_BIND_MW */
+struct qrnic_bind_seg {
+	__le32 key;
+	__le32 lkey;
+	__le64 address;
+	__le64 length;
+	__u8 access;
+	__u8 flags;
+	__u8 rsvd0[6];
+};
+
+#define QRNIC_BIND_SEG_BYTES 32u
+#define QRNIC_BIND_SEG_KEY_OFFSET 0u
+#define QRNIC_BIND_SEG_LKEY_OFFSET 4u
+#define QRNIC_BIND_SEG_ADDRESS_OFFSET 8u
+#define QRNIC_BIND_SEG_LENGTH_OFFSET 16u
+#define QRNIC_BIND_SEG_ACCESS_OFFSET 24u
+#define QRNIC_BIND_SEG_FLAGS_OFFSET 25u
+#define QRNIC_BIND_SEG_RSVD0_OFFSET 26u
+
+_Static_assert(sizeof(struct qrnic_bind_seg) == QRNIC_BIND_SEG_BYTES,
+	       "size of bind_seg");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, key) ==
+	       QRNIC_BIND_SEG_KEY_OFFSET, "bind_seg.key");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, lkey) ==
+	       QRNIC_BIND_SEG_LKEY_OFFSET, "bind_seg.lkey");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, address) ==
+	       QRNIC_BIND_SEG_ADDRESS_OFFSET, "bind_seg.address");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, length) ==
+	       QRNIC_BIND_SEG_LENGTH_OFFSET, "bind_seg.length");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, access) ==
+	       QRNIC_BIND_SEG_ACCESS_OFFSET, "bind_seg.access");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, flags) ==
+	       QRNIC_BIND_SEG_FLAGS_OFFSET, "bind_seg.flags");
+_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, rsvd0) ==
+	       QRNIC_BIND_SEG_RSVD0_OFFSET, "bind_seg.rsvd0");
+
+/* Registration segment, second in WQE_REG_MR */
+struct qrnic_reg_seg {
+	__le32 key;
+	__u8 access;
+	__u8 rsvd0[3];
+	__le64 start;
+	__le64 length;
+	struct qrnic_translation table;
+	__le64 rsvd1;
+};
+
+#define QRNIC_REG_SEG_BYTES 48u
+#define QRNIC_REG_SEG_KEY_OFFSET 0u
+#define QRNIC_REG_SEG_ACCESS_OFFSET 4u
+#define QRNIC_REG_SEG_RSVD0_OFFSET 5u
+#define QRNIC_REG_SEG_START_OFFSET 8u
+#define QRNIC_REG_SEG_LENGTH_OFFSET 16u
+#define QRNIC_REG_SEG_TABLE_OFFSET 24u
+#define QRNIC_REG_SEG_RSVD1_OFFSET 40u
+
+_Static_assert(sizeof(struct qrnic_reg_seg) == QRNIC_REG_SEG_BYTES,
+	       "size of reg_seg");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, key) ==
+	       QRNIC_REG_SEG_KEY_OFFSET, "reg_seg.key");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, access) ==
+	       QRNIC_REG_SEG_ACCESS_OFFSET, "reg_seg.access");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, rsvd0) ==
+	       QRNIC_REG_SEG_RSVD0_OFFSET, "reg_seg.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, start) ==
+	       QRNIC_REG_SEG_START_OFFSET, "reg_seg.start");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, length) ==
+	       QRNIC_REG_SEG_LENGTH_OFFSET, "reg_seg.length");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, table) ==
+	       QRNIC_REG_SEG_TABLE_OFFSET, "reg_seg.table");
+_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, rsvd1) ==
+	       QRNIC_REG_SEG_RSVD1_OFFSET, "reg_seg.rsvd1");
+
 /* Ethernet segment, second in WQE_SEND of raw packet QPs */
 struct qrnic_eth_seg {
 	__le16 flags;
@@ -1534,13 +1836,15 @@ _Static_assert(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
 struct qrnic_recv_ctrl {
 	__le32 segments;
 	__le32 index;
-	__le64 rsvd0;
+	__le32 next;
+	__le32 rsvd0;
 };
 
 #define QRNIC_RECV_CTRL_BYTES 16u
 #define QRNIC_RECV_CTRL_SEGMENTS_OFFSET 0u
 #define QRNIC_RECV_CTRL_INDEX_OFFSET 4u
-#define QRNIC_RECV_CTRL_RSVD0_OFFSET 8u
+#define QRNIC_RECV_CTRL_NEXT_OFFSET 8u
+#define QRNIC_RECV_CTRL_RSVD0_OFFSET 12u
 
 _Static_assert(sizeof(struct qrnic_recv_ctrl) == QRNIC_RECV_CTRL_BYTES,
 	       "size of recv_ctrl");
@@ -1548,6 +1852,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, segments) ==
 	       QRNIC_RECV_CTRL_SEGMENTS_OFFSET, "recv_ctrl.segments");
 _Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, index) ==
 	       QRNIC_RECV_CTRL_INDEX_OFFSET, "recv_ctrl.index");
+_Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, next) ==
+	       QRNIC_RECV_CTRL_NEXT_OFFSET, "recv_ctrl.next");
 _Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, rsvd0) ==
 	       QRNIC_RECV_CTRL_RSVD0_OFFSET, "recv_ctrl.rsvd0");
 
@@ -1562,9 +1868,13 @@ struct qrnic_cqe {
 	__be32 imm;
 	__le64 timestamp;
 	__le16 vlan_tci;
+	__u8 network;
+	__u8 sl;
+	__le32 src_qpn;
+	__u8 smac[6];
 	__le16 rsvd0;
-	__le32 rsvd1;
-	__u8 rsvd2[24];
+	__le32 srqn;
+	__u8 rsvd1[12];
 	__le32 syndrome;
 	__le32 control;
 };
@@ -1576,9 +1886,13 @@ struct qrnic_cqe {
 #define QRNIC_CQE_IMM_OFFSET 12u
 #define QRNIC_CQE_TIMESTAMP_OFFSET 16u
 #define QRNIC_CQE_VLAN_TCI_OFFSET 24u
-#define QRNIC_CQE_RSVD0_OFFSET 26u
-#define QRNIC_CQE_RSVD1_OFFSET 28u
-#define QRNIC_CQE_RSVD2_OFFSET 32u
+#define QRNIC_CQE_NETWORK_OFFSET 26u
+#define QRNIC_CQE_SL_OFFSET 27u
+#define QRNIC_CQE_SRC_QPN_OFFSET 28u
+#define QRNIC_CQE_SMAC_OFFSET 32u
+#define QRNIC_CQE_RSVD0_OFFSET 38u
+#define QRNIC_CQE_SRQN_OFFSET 40u
+#define QRNIC_CQE_RSVD1_OFFSET 44u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -1600,12 +1914,20 @@ _Static_assert(__builtin_offsetof(struct qrnic_cqe, timestamp) ==
 	       QRNIC_CQE_TIMESTAMP_OFFSET, "cqe.timestamp");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, vlan_tci) ==
 	       QRNIC_CQE_VLAN_TCI_OFFSET, "cqe.vlan_tci");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe, network) ==
+	       QRNIC_CQE_NETWORK_OFFSET, "cqe.network");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe, sl) ==
+	       QRNIC_CQE_SL_OFFSET, "cqe.sl");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe, src_qpn) ==
+	       QRNIC_CQE_SRC_QPN_OFFSET, "cqe.src_qpn");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe, smac) ==
+	       QRNIC_CQE_SMAC_OFFSET, "cqe.smac");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, rsvd0) ==
 	       QRNIC_CQE_RSVD0_OFFSET, "cqe.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe, srqn) ==
+	       QRNIC_CQE_SRQN_OFFSET, "cqe.srqn");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
 	       QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, rsvd2) ==
-	       QRNIC_CQE_RSVD2_OFFSET, "cqe.rsvd2");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
 	       QRNIC_CQE_SYNDROME_OFFSET, "cqe.syndrome");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, control) ==

@@ -57,6 +57,9 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!qrnic_table_get(&e->db_pages, in->db_page)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_DB_PAGE_OFFSET);
     }
+    if (in->srq) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
     return qrnic_ok(0);
 }
 
