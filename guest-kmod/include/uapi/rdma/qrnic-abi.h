@@ -8,6 +8,7 @@
 #define QRNIC_ABI_USER_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 #define QRNIC_ABI_VERSION 1
 
@@ -32,7 +33,7 @@ struct qrnic_alloc_ucontext_resp {
 	__u32 max_recv_sge;
 	__u32 max_inline;
 	__u32 clock_khz;
-	__u32 reserved;
+	__u32 max_srq_wr;
 };
 
 struct qrnic_alloc_pd_resp {
@@ -59,9 +60,23 @@ struct qrnic_create_cq_resp {
 };
 
 /*
+ * The buffer holds the new ring (2^log_size CQEs) from its start, page aligned
+ * and zeroed. The cq_record stays where it was: the buffer of create_cq is kept
+ * until the CQ is destroyed, those of earlier resizes are free afterwards.
+ */
+struct qrnic_resize_cq_req {
+	__aligned_u64 comp_mask;
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_length;
+	__u32 log_size;
+	__u32 reserved;
+};
+
+/*
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
- * rq_log_size WQEs of 2^rq_log_stride basic blocks.
+ * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ there is no RQ
+ * and the four members that begin with rq_ are 0.
  */
 struct qrnic_create_qp_req {
 	__aligned_u64 comp_mask;
@@ -80,6 +95,46 @@ struct qrnic_create_qp_resp {
 	__aligned_u64 comp_mask;
 	__u32 qpn;
 	__u32 reserved;
+};
+
+/*
+ * The buffer holds the ring, 2^log_size slots of 2^log_stride basic blocks, from
+ * its start, page aligned, and the queue_record at record_offset. One slot less
+ * can be posted at once; this is what max_wr of the SRQ says.
+ */
+struct qrnic_create_srq_req {
+	__aligned_u64 comp_mask;
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_length;
+	__u32 record_offset;
+	__u8 log_size;
+	__u8 log_stride;
+	__u16 reserved;
+};
+
+struct qrnic_create_srq_resp {
+	__aligned_u64 comp_mask;
+	__u32 srqn;
+	__u32 reserved;
+};
+
+/*
+ * av is the address_vector of the datagram segment: the kernel has resolved the
+ * destination's MAC address, and the hop limit of the route.
+ */
+struct qrnic_create_ah_resp {
+	__aligned_u64 comp_mask;
+	__u8 av[32];
+};
+
+/* What the driver adds to the methods of UVERBS_OBJECT_DEVICE */
+enum qrnic_device_methods {
+	QRNIC_METHOD_QUERY_CLOCK = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* The clock of the timestamps in CQEs, now: a __u64 that counts at clock_khz */
+enum qrnic_query_clock_attrs {
+	QRNIC_ATTR_QUERY_CLOCK_VALUE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 #endif /* QRNIC_ABI_USER_H */
