@@ -444,6 +444,26 @@ int qrnic_destroy_cq(struct ibv_cq *ibcq)
 	return 0;
 }
 
+/* No lock: a thread may hold it, from start_poll() to end_poll() */
+void qrnic_cq_event(struct ibv_cq *ibcq)
+{
+	atomic_fetch_add_explicit(&to_qrnic_cq(ibcq)->events, 1,
+				  memory_order_relaxed);
+}
+
+/*
+ * Whether the device may not have seen the last request for any CQE: its record
+ * holds the newest request only. There is one event at most for each request, so
+ * as many events as requests up to that one say that it was seen.
+ */
+static bool any_requested(struct qrnic_cq *cq)
+{
+	uint32_t events = atomic_load_explicit(&cq->events,
+					       memory_order_relaxed);
+
+	return (int32_t)(cq->any_request - events) > 0;
+}
+
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct qrnic_context *ctx = to_qrnic_context(ibcq->context);
@@ -454,7 +474,9 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	/* A sequence number that the device has not seen is what arms */
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK, cq->arm_sequence);
-	if (solicited_only)
+	if (!solicited_only)
+		cq->any_request = cq->arm_sequence;
+	else if (!any_requested(cq))
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
 	*(volatile __le32 *)&cq->record->arm = htole32(arm);
 	/*

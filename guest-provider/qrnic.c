@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <ccan/minmax.h>
+#include <infiniband/cmd_ioctl.h>
 #include <util/mmio.h>
 
 #include "qrnic.h"
@@ -67,6 +68,35 @@ static int qrnic_query_port(struct ibv_context *context, uint8_t port,
 	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
 }
 
+/* The clock of the timestamps in CQEs, in its own units as with other adapters */
+static int qrnic_query_rt_values(struct ibv_context *context,
+				 struct ibv_values_ex *values)
+{
+	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
+			       QRNIC_METHOD_QUERY_CLOCK, 1);
+	uint32_t wanted = values->comp_mask;
+	uint64_t clock;
+	int err;
+
+	values->comp_mask = 0;
+	if (!check_comp_mask(wanted, IBV_VALUES_MASK_RAW_CLOCK))
+		return EINVAL;
+	if (!(wanted & IBV_VALUES_MASK_RAW_CLOCK))
+		return 0;
+
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, &clock);
+	err = execute_ioctl(context, cmd);
+	/* A driver that does not know the method yet */
+	if (err == EPROTONOSUPPORT)
+		err = EOPNOTSUPP;
+	if (err)
+		return err;
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = clock;
+	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+	return 0;
+}
+
 static void qrnic_free_context(struct ibv_context *context)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
@@ -84,6 +114,7 @@ static void qrnic_free_context(struct ibv_context *context)
 
 static const struct verbs_context_ops qrnic_context_ops = {
 	.alloc_pd = qrnic_alloc_pd,
+	.cq_event = qrnic_cq_event,
 	.create_ah = qrnic_create_ah,
 	.create_cq = qrnic_create_cq,
 	.create_cq_ex = qrnic_create_cq_ex,
@@ -102,6 +133,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.query_device_ex = qrnic_query_device_ex,
 	.query_port = qrnic_query_port,
 	.query_qp = qrnic_query_qp,
+	.query_rt_values = qrnic_query_rt_values,
 	.reg_mr = qrnic_reg_mr,
 	.req_notify_cq = qrnic_req_notify_cq,
 };

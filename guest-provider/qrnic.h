@@ -29,8 +29,6 @@
 
 struct qrnic_qp;
 
-struct qrnic_qp;
-
 /* An entry of the QP table */
 struct qrnic_qp_slot {
 	_Atomic(struct qrnic_qp *) qp;
@@ -94,7 +92,11 @@ struct qrnic_cq {
 	uint32_t cqn;
 	uint32_t log_size;
 	uint32_t consumer;
+	/* Counts requests for events; any_request: the last one for any CQE */
 	uint32_t arm_sequence;
+	uint32_t any_request;
+	/* Counts events that the program has taken */
+	atomic_uint events;
 	/* The CQE that the extended interface stands on */
 	const struct qrnic_cqe *current;
 };
@@ -240,6 +242,7 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 int qrnic_destroy_cq(struct ibv_cq *ibcq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
+void qrnic_cq_event(struct ibv_cq *ibcq);
 void qrnic_cq_clean(struct qrnic_cq *cq, uint32_t qpn);
 
 /* qp.c */

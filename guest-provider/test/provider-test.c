@@ -651,6 +651,60 @@ static void test_timestamps(void)
 	CHECK(!ibv_create_cq_ex(context, &attr) && errno == EOPNOTSUPP);
 }
 
+/* The clock as ibv_query_rt_values_ex() reads it; 0 if it does not */
+static uint64_t read_clock(void)
+{
+	struct ibv_values_ex values = {
+		.comp_mask = IBV_VALUES_MASK_RAW_CLOCK,
+	};
+
+	if (ibv_query_rt_values_ex(context, &values) || values.raw_clock.tv_sec ||
+	    values.comp_mask != IBV_VALUES_MASK_RAW_CLOCK)
+		return 0;
+	return values.raw_clock.tv_nsec;
+}
+
+/* The clock that can be read is the one of the timestamps */
+static void test_clock(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+	};
+	struct ibv_poll_cq_attr poll_attr = {};
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_values_ex values = { .comp_mask = 1u << 31 };
+	struct ibv_sge sge = sge_of(0, 64);
+	struct pair p = {};
+	uint64_t before, after, stamp, end;
+	struct ibv_cq_ex *cq;
+	int i;
+
+	CHECK(ibv_query_rt_values_ex(context, &values) == EINVAL);
+	CHECK(!values.comp_mask && !ibv_query_rt_values_ex(context, &values));
+	p.channel = ibv_create_comp_channel(context);
+	cq = ibv_create_cq_ex(context, &attr);
+	CHECK(p.channel && cq);
+	p.send_cq = ibv_cq_ex_to_cq(cq);
+	p.recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	p.qp[0] = make_qp(&p, &cap, 0);
+	p.qp[1] = make_qp(&p, &cap, 0);
+	CHECK(p.recv_cq && p.qp[0] && p.qp[1] && !pair_connect(&p));
+	for (i = 0; i < 20; i++) {
+		before = read_clock();
+		CHECK(before);
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+		end = now_ms() + SECONDS * 1000;
+		while (ibv_start_poll(cq, &poll_attr))
+			CHECK(now_ms() < end);
+		stamp = ibv_wc_read_completion_ts(cq);
+		ibv_end_poll(cq);
+		after = read_clock();
+		CHECK(before <= stamp && stamp <= after);
+	}
+	CHECK(!pair_free(&p));
+}
+
 static int event_within(struct pair *p, int ms)
 {
 	struct pollfd pfd = { .fd = p->channel->fd, .events = POLLIN };
@@ -707,6 +761,45 @@ static void test_events(void)
 	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
 	CHECK(event_within(&p, SECONDS * 1000) == 2);
 	CHECK(poll_one(p.recv_cq, &wc) == 1);
+	CHECK(!pair_free(&p));
+}
+
+/*
+ * A request for any CQE counts, even if the device may see the record only when
+ * one for solicited CQEs has taken its place.
+ */
+static void test_arm_any_then_solicited(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc;
+	struct pair p;
+	int i;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (i = 0; i < 200; i++) {
+		CHECK(!ibv_req_notify_cq(p.send_cq, 0));
+		CHECK(!ibv_req_notify_cq(p.send_cq, 1));
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+		CHECK(event_within(&p, SECONDS * 1000) == 1);
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+	}
+	CHECK(!pair_free(&p));
+
+	/* A request for any that an event answered is done with */
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (i = 0; i < 3; i++) {
+		CHECK(!ibv_req_notify_cq(p.send_cq, 0));
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+		CHECK(event_within(&p, SECONDS * 1000) == 1);
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+	}
+	CHECK(!ibv_req_notify_cq(p.send_cq, 1));
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	CHECK(poll_one(p.send_cq, &wc) == 1);
+	CHECK(event_within(&p, 100) == 0);
 	CHECK(!pair_free(&p));
 }
 
@@ -943,7 +1036,10 @@ int main(int argc, char **argv)
 	run("extended posting", test_extended_post);
 	run("nothing is left of what is taken back", test_extended_undo);
 	run("extended CQ and timestamps", test_timestamps);
+	run("the clock of the timestamps", test_clock);
 	run("events", test_events);
+	run("a request for any, then for solicited only",
+	    test_arm_any_then_solicited);
 	run("completions of a QP that goes", test_clean);
 	run("error and flush", test_error);
 	run("direct verbs", test_direct_verbs);

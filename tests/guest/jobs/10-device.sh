@@ -9,7 +9,8 @@ try "ibv_devinfo -v succeeds" "ibv_devinfo -v"
 for line in 'hca_id:\s*qrnic' 'transport:\s*InfiniBand' 'vendor_id:\s*0x1234' 'state:\s*PORT_ACTIVE' \
         'max_mtu:\s*4096' 'active_mtu:\s*1024' 'link_layer:\s*Ethernet' 'atomic_cap:\s*ATOMIC_HCA' \
         'max_sge:\s*([3-9][0-9]|[1-9][0-9]{2,})' 'GID\[.*::ffff:10\.77\.0\.1, RoCE v2' 'GID\[.*fd77::1, RoCE v2' \
-        'max_msg_sz:\s*0x80000000' 'fw_ver:\s*[0-9]'; do
+        'max_msg_sz:\s*0x80000000' 'fw_ver:\s*[0-9]' 'hca_core_clock:\s*1000000' \
+        'completion timestamp_mask:\s*0xffffffffffffffff'; do
     try "ibv_devinfo -v has $line" "grep -Eq '$line' devinfo.log || { cat devinfo.log; false; }"
 done
 try "the PCI function is an Ethernet controller with PCIe, MSI-X and AER" \
@@ -23,12 +24,14 @@ try "ethtool knows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^d
 try "ethtool -S has counters" "ethtool -S $NIC0 | tee /dev/stderr | grep -Eq ': [0-9]+'"
 try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on'"
 try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
-if command -v qrnic-provider-test >/dev/null; then
-    try "the provider's own test" qrnic-provider-test
-fi
+try "the provider's own test" qrnic-provider-test
+try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=1 qrnic-provider-test"
+try "the provider's own test without direct WQEs" "QRNIC_DIRECT_WQE=0 qrnic-provider-test"
 if modinfo kernel_verbs >/dev/null 2>&1; then
     try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
         { dmesg | grep kernel_verbs; false; }"
+else
+    skip "kernel verbs" "the test's module is not built for this kernel"
 fi
 # A link that goes down and up again, as the host's monitor can order.
 host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":false}}' >/dev/null
