@@ -27,6 +27,7 @@ struct QrnicDevice {
     /* properties */
     NICConf conf;
     QrnicConfig config;
+    char *icrc;                 /* "standard" or "transport" */
     bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
     bool cap_eth_csum, cap_eth_vlan;
 

@@ -265,6 +265,12 @@ static bool check_properties(QrnicDevice *d, Error **errp)
             return false;
         }
     }
+    if (d->icrc && strcmp(d->icrc, "standard") &&
+        strcmp(d->icrc, "transport")) {
+        error_setg(errp, "qrnic: property 'icrc' is '%s', must be 'standard' "
+                   "or 'transport'", d->icrc);
+        return false;
+    }
     if (!is_power_of_2(c->db_pages)) {
         error_setg(errp, "qrnic: property 'doorbell-pages' is %" PRIu32
                    ", must be a power of two", c->db_pages);
@@ -298,6 +304,9 @@ static void fill_config(QrnicDevice *d)
     c->capabilities = 0;
     for (unsigned i = 0; i < ARRAY_SIZE(cap); i++) {
         c->capabilities |= cap[i].on ? cap[i].bit : 0;
+    }
+    if (d->icrc && !strcmp(d->icrc, "transport")) {
+        c->icrc = QRNIC_ICRC_TRANSPORT;
     }
     c->name = d->name;
     memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));
@@ -444,6 +453,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
                        QRNIC_MAX_INLINE),
     DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
+    DEFINE_PROP_STRING("icrc", QrnicDevice, icrc),
     DEFINE_PROP_BOOL("cap-atomic", QrnicDevice, cap_atomic, true),
     DEFINE_PROP_BOOL("cap-direct-wqe", QrnicDevice, cap_direct_wqe, true),
     DEFINE_PROP_BOOL("cap-inline-send", QrnicDevice, cap_inline_send, true),

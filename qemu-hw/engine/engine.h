@@ -12,6 +12,7 @@
 
 #include "engine/env.h"
 #include "qrnic_hw.h"
+#include "wire/icrc.h"
 
 typedef struct QrnicEngine QrnicEngine;
 
@@ -24,6 +25,7 @@ typedef struct QrnicConfig {
     uint32_t db_pages;
     uint32_t doorbell_fifo;
     uint32_t max_sge, max_inline, max_rd_atomic;
+    QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;
 

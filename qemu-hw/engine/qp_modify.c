@@ -261,6 +261,7 @@ static void path_set(QrnicEngine *e, QrnicQp *qp)
         .hop_limit = av->hop_limit,
         .flow_label = av->flow_label,
         .udp_sport = udp_sport(qp),
+        .icrc = e->config.icrc,
     };
 
     memcpy(spec.dmac, av->dmac, 6);

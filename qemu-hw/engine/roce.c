@@ -37,7 +37,7 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
     QrnicQp *qp;
     bool response;
 
-    switch (qrnic_packet_parse(&p, frame, len)) {
+    switch (qrnic_packet_parse(&p, frame, len, e->config.icrc)) {
     case QRNIC_PARSE_MALFORMED:
         drop(e, QRNIC_COUNTER_RX_DROP_MALFORMED, "malformed", 0, 0);
         return;

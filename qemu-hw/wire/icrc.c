@@ -161,13 +161,15 @@ uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)
                  : qrnic_crc32_slicing(crc, data, len);
 }
 
-uint32_t qrnic_icrc(const uint8_t *ip, size_t len, bool ipv6)
+uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
+                    bool ipv6)
 {
     const size_t ip_len = ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
     const size_t head = ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN;
     /* In place of the LRH stand eight bytes of ones. */
     uint8_t masked[8 + QRNIC_IPV6_LEN + QRNIC_UDP_LEN + QRNIC_BTH_LEN];
     uint8_t *h = masked + 8;
+    size_t skip = 0;
     uint32_t crc;
 
     memset(masked, 0xff, 8);
@@ -183,6 +185,9 @@ uint32_t qrnic_icrc(const uint8_t *ip, size_t len, bool ipv6)
     }
     memset(h + ip_len + 6, 0xff, 2);    /* UDP checksum */
     h[ip_len + QRNIC_UDP_LEN + 4] = 0xff;       /* FECN, BECN, resv6 */
-    crc = qrnic_crc32(QRNIC_CRC32_INIT, masked, 8 + head);
+    if (cover == QRNIC_ICRC_TRANSPORT) {
+        skip = 8 + ip_len + QRNIC_UDP_LEN;
+    }
+    crc = qrnic_crc32(QRNIC_CRC32_INIT, masked + skip, 8 + head - skip);
     return ~qrnic_crc32(crc, ip + head, len - head);
 }

@@ -23,10 +23,18 @@ uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len);
 bool qrnic_crc32_have_clmul(void);
 uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len);
 
+/* What the ICRC covers; both ends must agree. */
+typedef enum QrnicIcrcCover {
+    QRNIC_ICRC_STANDARD,
+    /* From the BTH on: for networks that rewrite IP and UDP headers (NAT) */
+    QRNIC_ICRC_TRANSPORT,
+} QrnicIcrcCover;
+
 /*
  * ICRC of a packet that begins at its IP header and is len bytes long without
  * the ICRC. It goes on the wire low byte first.
  */
-uint32_t qrnic_icrc(const uint8_t *ip, size_t len, bool ipv6);
+uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
+                    bool ipv6);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "wire/icrc.h"
 #include "wire/packet.h"
 
 #define ETHERTYPE_IPV4  0x0800
@@ -147,7 +146,8 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     }
 }
 
-QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
+QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len,
+                              QrnicIcrcCover icrc)
 {
     uint16_t type = 0;
     size_t at = ethernet_header(frame, len, &type, &p->vlan);
@@ -170,7 +170,7 @@ QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
     icrc_at = bth - p->ip + udp_payload - QRNIC_ICRC_LEN;
     p->frame_len = at + icrc_at + QRNIC_ICRC_LEN;
     if ((uint32_t)ldl_le_p(p->ip + icrc_at) !=
-        qrnic_icrc(p->ip, icrc_at, p->ipv6)) {
+        qrnic_icrc(icrc, p->ip, icrc_at, p->ipv6)) {
         return QRNIC_PARSE_ICRC;
     }
 
@@ -319,6 +319,6 @@ size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
     while ((end - payload) & 3) {
         *end++ = 0;
     }
-    stl_le_p(end, qrnic_icrc(ip, end - ip, path->ipv6));
+    stl_le_p(end, qrnic_icrc(path->spec.icrc, ip, end - ip, path->ipv6));
     return end + QRNIC_ICRC_LEN - frame;
 }

@@ -11,6 +11,7 @@
 #define QRNIC_WIRE_PACKET_H
 
 #include "qemu/osdep.h"
+#include "wire/icrc.h"
 #include "wire/opcode.h"
 
 #define QRNIC_ROCE_UDP_PORT     4791
@@ -66,7 +67,7 @@ typedef enum QrnicParse {
 
 /* Parses and checks a frame that goes to UDP port 4791. */
 QrnicParse qrnic_packet_parse(QrnicPacket *out, const uint8_t *frame,
-                              size_t len);
+                              size_t len, QrnicIcrcCover icrc);
 
 /* Who talks to whom. */
 typedef struct QrnicPathSpec {
@@ -77,6 +78,7 @@ typedef struct QrnicPathSpec {
     uint8_t traffic_class, hop_limit;
     uint32_t flow_label;
     uint16_t udp_sport;
+    QrnicIcrcCover icrc;
 } QrnicPathSpec;
 
 /* The headers up to UDP that all packets of a connection share. */

@@ -455,7 +455,8 @@ static bool tap_answer(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     Answer *a = opaque;
     QrnicPacket p;
 
-    g_assert_cmpint(qrnic_packet_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, len, QRNIC_ICRC_STANDARD), ==,
+                    QRNIC_PARSE_OK);
     if (from == 1) {
         a->n++;
         a->last = p.t;
