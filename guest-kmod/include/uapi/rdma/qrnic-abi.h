@@ -76,8 +76,14 @@ struct qrnic_resize_cq_req {
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ there is no RQ
- * and the four members that begin with rq_ are 0.
+ * and the four members that begin with rq_ are 0. db_page, if comp_mask says that
+ * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
+ * that takes the QP's doorbells; else the page of the context does.
  */
+enum qrnic_create_qp_mask {
+	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
+};
+
 struct qrnic_create_qp_req {
 	__aligned_u64 comp_mask;
 	__aligned_u64 buf_addr;
@@ -89,6 +95,8 @@ struct qrnic_create_qp_req {
 	__u8 rq_log_size;
 	__u8 rq_log_stride;
 	__u8 reserved;
+	__u32 db_page;
+	__u32 reserved2;
 };
 
 struct qrnic_create_qp_resp {
@@ -135,6 +143,48 @@ enum qrnic_device_methods {
 /* The clock of the timestamps in CQEs, now: a __u64 that counts at clock_khz */
 enum qrnic_query_clock_attrs {
 	QRNIC_ATTR_QUERY_CLOCK_VALUE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* To UVERBS_METHOD_QUERY_CONTEXT: a struct qrnic_alloc_ucontext_resp, for import */
+enum qrnic_query_context_attrs {
+	QRNIC_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/*
+ * Of UVERBS_OBJECT_PD, for import and for null regions. The null key is optional
+ * in the request: the PD's one key of a null region, made at the first question
+ * and destroyed with the PD.
+ */
+enum qrnic_pd_methods {
+	QRNIC_METHOD_PD_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum qrnic_pd_query_attrs {
+	QRNIC_ATTR_PD_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_PD_QUERY_PDN,	/* __u32 */
+	QRNIC_ATTR_PD_QUERY_NULL_KEY,	/* __u32 */
+};
+
+enum qrnic_objects {
+	QRNIC_OBJECT_DB_PAGE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* More doorbell pages of a context; to be freed after the queues that use them */
+enum qrnic_db_page_methods {
+	QRNIC_METHOD_DB_PAGE_ALLOC = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_METHOD_DB_PAGE_FREE,
+};
+
+/* As in qrnic_alloc_ucontext_resp: OFFSET is a __u64, LENGTH and NUMBER __u32 */
+enum qrnic_db_page_alloc_attrs {
+	QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_DB_PAGE_ALLOC_OFFSET,
+	QRNIC_ATTR_DB_PAGE_ALLOC_LENGTH,
+	QRNIC_ATTR_DB_PAGE_ALLOC_NUMBER,
+};
+
+enum qrnic_db_page_free_attrs {
+	QRNIC_ATTR_DB_PAGE_FREE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 #endif /* QRNIC_ABI_USER_H */
