@@ -96,7 +96,7 @@ struct qrnic_eth {
 	bool open;		/* the queues exist; under RTNL */
 	u32 tx_blocks;
 	u32 rx_wqes;
-	struct work_struct reset_work;
+	struct delayed_work reset_work;
 	unsigned long failed;	/* bit 0: these queues wait for reset_work */
 	u64 resets;
 

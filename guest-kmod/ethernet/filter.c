@@ -80,12 +80,21 @@ static void qrnic_filter_work(struct work_struct *work)
 /* qpn 0: no frames */
 int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip)
 {
+	bool old_strip;
+	u32 old_qpn;
 	int err;
 
 	mutex_lock(&eth->filter_lock);
+	old_qpn = eth->filter_qpn;
+	old_strip = eth->vlan_strip;
 	eth->filter_qpn = qpn;
 	eth->vlan_strip = vlan_strip;
 	err = qrnic_filter_apply(eth);
+	/* No later work may name a QP that its opener gives up for this error. */
+	if (err && qpn) {
+		eth->filter_qpn = old_qpn;
+		eth->vlan_strip = old_strip;
+	}
 	mutex_unlock(&eth->filter_lock);
 	return err;
 }

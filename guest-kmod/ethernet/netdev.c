@@ -4,6 +4,9 @@
  */
 #include "ethernet/ethernet.h"
 
+/* Between two attempts to make queues, for which there may be no memory now */
+#define QRNIC_REOPEN_INTERVAL HZ
+
 static void qrnic_eth_carrier(struct qrnic_eth *eth)
 {
 	struct qrnic_port port;
@@ -39,7 +42,7 @@ static int qrnic_eth_open(struct net_device *netdev)
 		qrnic_eth_queues_close(eth);
 		return err;
 	}
-	netif_start_queue(netdev);
+	netif_wake_queue(netdev);
 	qrnic_eth_carrier(eth);
 	return 0;
 }
@@ -48,13 +51,18 @@ static int qrnic_eth_stop(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
-	if (!eth->open)
-		return 0;
 	qrnic_eth_queues_close(eth);
 	/* In the fatal state this fails; after the reset it is done again. */
 	qrnic_eth_port(eth, netdev->mtu, false);
 	netif_carrier_off(netdev);
 	return 0;
+}
+
+/* The netdev runs without queues: they are tried again and again. */
+static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
+{
+	netif_carrier_off(eth->netdev);
+	schedule_delayed_work(&eth->reset_work, QRNIC_REOPEN_INTERVAL);
 }
 
 /* New queues with the present parameters, if there were any. */
@@ -68,24 +76,38 @@ int qrnic_eth_reopen(struct qrnic_eth *eth)
 	err = qrnic_eth_queues_open(eth);
 	if (err) {
 		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
-		netif_carrier_off(eth->netdev);
+		qrnic_eth_reopen_later(eth);
 		return err;
 	}
 	netif_wake_queue(eth->netdev);
 	return 0;
 }
 
-/* The queue pair went to error, or transmit hangs. */
+/*
+ * The queue pair went to error, or transmit hangs, or there was no memory for
+ * queues. Of a device that is down, or in the fatal state, resume makes them.
+ */
 static void qrnic_eth_reset_work(struct work_struct *work)
 {
-	struct qrnic_eth *eth = container_of(work, struct qrnic_eth, reset_work);
+	struct qrnic_eth *eth = container_of(to_delayed_work(work),
+					     struct qrnic_eth, reset_work);
+	struct net_device *netdev = eth->netdev;
 
 	rtnl_lock();
-	if (eth->open && qrnic_healthy(&eth->core->dev)) {
-		netdev_warn(eth->netdev, "making new queues\n");
+	if (!netif_running(netdev) || !netif_device_present(netdev) ||
+	    !qrnic_healthy(&eth->core->dev))
+		goto unlock;
+	if (!eth->open) {
+		if (qrnic_eth_open(netdev))
+			qrnic_eth_reopen_later(eth);
+		else
+			netdev_info(netdev, "queues opened again\n");
+	} else if (test_bit(0, &eth->failed)) {
+		netdev_warn(netdev, "making new queues\n");
 		eth->resets++;
 		qrnic_eth_reopen(eth);
 	}
+unlock:
 	rtnl_unlock();
 }
 
@@ -93,7 +115,7 @@ static void qrnic_eth_reset_work(struct work_struct *work)
 void qrnic_eth_fail(struct qrnic_eth *eth)
 {
 	if (!test_and_set_bit(0, &eth->failed))
-		schedule_work(&eth->reset_work);
+		mod_delayed_work(system_wq, &eth->reset_work, 0);
 }
 
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
@@ -152,7 +174,8 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 		if (!undo && anew)
 			undo = qrnic_eth_queues_open(eth);
 		if (undo) {
-			netif_carrier_off(netdev);
+			if (running && !eth->open)
+				qrnic_eth_reopen_later(eth);
 			return err;
 		}
 	}
@@ -345,7 +368,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 			    QRNIC_RX_DEFAULT);
 	u64_stats_init(&eth->tx.stats.sync);
 	u64_stats_init(&eth->rx.stats.sync);
-	INIT_WORK(&eth->reset_work, qrnic_eth_reset_work);
+	INIT_DELAYED_WORK(&eth->reset_work, qrnic_eth_reset_work);
 	qrnic_eth_filter_init(eth);
 }
 
@@ -392,7 +415,7 @@ void qrnic_eth_destroy(struct qrnic_core *core)
 	WRITE_ONCE(core->dev.netdev, NULL);
 	/* Events and works that still have the netdev */
 	flush_work(&core->event_work);
-	cancel_work_sync(&eth->reset_work);
+	cancel_delayed_work_sync(&eth->reset_work);
 	cancel_work_sync(&eth->filter_work);
 	if (core->up)
 		qrnic_eth_memory_close(eth);
