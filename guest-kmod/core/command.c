@@ -72,8 +72,9 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 		name = qrnic_cmd_statuses[status].name;
 		err = qrnic_cmd_statuses[status].error;
 	}
+	/* Not an error: a process can ask for what the device refuses. */
 	if (err)
-		dev_err_ratelimited(&core->dev.pdev->dev,
+		dev_dbg_ratelimited(&core->dev.pdev->dev,
 				    "command %s (object %u) failed: %s (%u), syndrome 0x%x\n",
 				    qrnic_cmd_name(cmd->opcode), cmd->object,
 				    name, status, syndrome);
@@ -250,6 +251,10 @@ int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode
 
 	if (err && !qrnic_healthy(&core->dev))
 		return 0;
+	if (err)
+		dev_err_ratelimited(&core->dev.pdev->dev,
+				    "command %s (object %u): error %d\n",
+				    qrnic_cmd_name(opcode), object, err);
 	return err;
 }
 
