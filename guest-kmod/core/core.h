@@ -117,6 +117,7 @@ struct qrnic_core {
 	unsigned long state;
 	spinlock_t fatal_lock;	/* the reset that a fatal error causes */
 	unsigned long last_recovery;
+	unsigned long recovery_delay;	/* after the next one that fails */
 	struct delayed_work recovery_work;
 	struct delayed_work health_work;
 	atomic_t late_command_events;	/* lost, or slower than the look */
@@ -155,7 +156,6 @@ int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode
 void qrnic_events_init(struct qrnic_core *core);
 int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
-void qrnic_handler_fatal(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);
 
 /* health.c: fatal state, recovery, reset */
@@ -167,6 +167,8 @@ void qrnic_health_check(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
 int qrnic_device_reset(struct qrnic_core *core);
+void qrnic_down(struct qrnic_core *core);
+int qrnic_up(struct qrnic_core *core);
 
 /* pci.c: all the way down and up again */
 void qrnic_suspend(struct qrnic_core *core);

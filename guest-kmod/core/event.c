@@ -66,14 +66,14 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
 	struct qrnic_core *core = eq->core;
-	struct qrnic_eqe *ring = eq->ring.buf;
 	u32 size = 1u << eq->log_size;
 	u32 control, budget = size;
 	struct qrnic_eqe *eqe;
 	u8 type;
 
 	while (budget--) {
-		eqe = &ring[eq->consumer & (size - 1)];
+		eqe = qrnic_ring_at(&eq->ring, (size_t)QRNIC_EQE_SIZE *
+				    (eq->consumer & (size - 1)));
 		control = le32_to_cpu(READ_ONCE(eqe->control));
 		/* Phase is 1 in the first pass, when bit log_size is 0. */
 		if (!FIELD_GET(QRNIC_EQE_PHASE_MASK, control) !=
@@ -273,14 +273,16 @@ EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 
 static void qrnic_port_event(struct qrnic_core *core)
 {
+	/* Once, as removal clears it; it then waits for this work. */
+	struct net_device *netdev = READ_ONCE(core->dev.netdev);
 	struct qrnic_port port;
 
 	/* The state of now, as several events may have come meanwhile */
 	if (qrnic_port_update(core))
 		return;
 	qrnic_port_cached(&core->dev, &port);
-	if (core->dev.netdev)
-		qrnic_eth_port_event(core->dev.netdev);
+	if (netdev)
+		qrnic_eth_port_event(netdev);
 	mutex_lock(&core->handler_lock);
 	if (core->handler && core->handler->port_event)
 		core->handler->port_event(core->handler_context,
@@ -293,16 +295,24 @@ static void qrnic_cq_event(struct qrnic_core *core,
 {
 	/* Safe without a reference: qrnic_cq_destroy() flushes this work. */
 	struct qrnic_cq *cq = xa_load(&core->cqs, event->object);
+	struct qrnic_cq_ctx ctx;
 
-	dev_err_ratelimited(&core->dev.pdev->dev, "CQ %u: error %u\n",
+	/* Not an error: any process can let its own CQ overrun. */
+	dev_dbg_ratelimited(&core->dev.pdev->dev, "CQ %u: error %u\n",
 			    event->object, event->subtype);
-	if (cq && cq->event)
-		cq->event(cq, event->subtype);
+	if (!cq || !cq->event)
+		return;
+	/* The event may be of a destroyed CQ, and the number another's by now. */
+	if (qrnic_cmd_query_cq(&core->dev, event->object, &ctx) || !ctx.error)
+		return;
+	cq->event(cq, event->subtype);
 }
 
 static void qrnic_event_deliver(struct qrnic_core *core,
 				const struct qrnic_async_event *event)
 {
+	struct net_device *netdev = READ_ONCE(core->dev.netdev);
+
 	switch (event->type) {
 	case QRNIC_EVENT_CQ_ERROR:
 		qrnic_cq_event(core, event);
@@ -312,9 +322,8 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 	case QRNIC_EVENT_QP_ACCESS_ERROR:
 	case QRNIC_EVENT_COMM_EST:
 	case QRNIC_EVENT_SQ_DRAINED:
-		if (core->dev.netdev &&
-		    qrnic_eth_qp_event(core->dev.netdev, event->object,
-				       event->type))
+		if (netdev &&
+		    qrnic_eth_qp_event(netdev, event->object, event->type))
 			break;
 		mutex_lock(&core->handler_lock);
 		if (core->handler && core->handler->qp_event)
@@ -389,11 +398,3 @@ void qrnic_flush_events(struct qrnic_dev *dev)
 	flush_work(&core->event_work);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_flush_events);
-
-void qrnic_handler_fatal(struct qrnic_core *core)
-{
-	mutex_lock(&core->handler_lock);
-	if (core->handler && core->handler->fatal)
-		core->handler->fatal(core->handler_context);
-	mutex_unlock(&core->handler_lock);
-}

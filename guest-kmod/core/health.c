@@ -8,6 +8,8 @@
 #define QRNIC_HEALTH_INTERVAL (2 * HZ)
 /* Between two recoveries, so that a device that fails at once is no busy loop */
 #define QRNIC_RECOVERY_INTERVAL (5 * HZ)
+/* Twice as long after each one that failed, up to this */
+#define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
 
 static const char *const qrnic_health_causes[] = {
 	[QRNIC_HEALTH_NONE] = "none",
@@ -79,10 +81,21 @@ static void qrnic_recovery_work(struct work_struct *work)
 	core->last_recovery = jiffies;
 	qrnic_suspend(core);
 	err = qrnic_resume(core);
-	if (err)
-		dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
-	else
+	if (!err) {
+		core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
 		dev_info(&core->dev.pdev->dev, "recovered\n");
+		return;
+	}
+	dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
+
+	spin_lock_irq(&core->fatal_lock);
+	if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) &&
+	    !test_bit(QRNIC_STATE_GONE, &core->state))
+		mod_delayed_work(system_wq, &core->recovery_work,
+				 core->recovery_delay);
+	spin_unlock_irq(&core->fatal_lock);
+	core->recovery_delay = min(2 * core->recovery_delay,
+				   QRNIC_RECOVERY_INTERVAL_MAX);
 }
 
 /* While the command queue is in use */
@@ -112,18 +125,22 @@ void qrnic_health_init(struct qrnic_core *core)
 {
 	spin_lock_init(&core->fatal_lock);
 	core->last_recovery = jiffies - QRNIC_RECOVERY_INTERVAL;
+	core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
 	INIT_DELAYED_WORK(&core->recovery_work, qrnic_recovery_work);
 	INIT_DEFERRABLE_WORK(&core->health_work, qrnic_health_work);
 	/* Until probe is over, which unwinds by itself */
 	set_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
 }
 
-/* A fatal error met before is recovered from now. */
+/*
+ * A fatal error met before is recovered from now, and so is a device that did
+ * not come up again.
+ */
 void qrnic_recovery_enable(struct qrnic_core *core)
 {
 	spin_lock_irq(&core->fatal_lock);
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
-	if (test_bit(QRNIC_STATE_FATAL, &core->state))
+	if (test_bit(QRNIC_STATE_FATAL, &core->state) || !READ_ONCE(core->up))
 		schedule_delayed_work(&core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
@@ -135,6 +152,22 @@ void qrnic_recovery_disable(struct qrnic_core *core)
 	set_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
 	spin_unlock_irq(&core->fatal_lock);
 	cancel_delayed_work_sync(&core->recovery_work);
+}
+
+/* Down for others than recovery, which must not bring it up under their hands */
+void qrnic_down(struct qrnic_core *core)
+{
+	qrnic_recovery_disable(core);
+	qrnic_suspend(core);
+}
+
+/* Should it fail, recovery tries again. */
+int qrnic_up(struct qrnic_core *core)
+{
+	int err = qrnic_resume(core);
+
+	qrnic_recovery_enable(core);
+	return err;
 }
 
 void qrnic_health_start(struct qrnic_core *core)
@@ -174,18 +207,15 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	if (state == pci_channel_io_normal)
 		return PCI_ERS_RESULT_CAN_RECOVER;
 	qrnic_report_fatal(&core->dev, "PCI error");
-	cancel_delayed_work_sync(&core->recovery_work);
-	qrnic_suspend(core);
+	qrnic_down(core);
 	if (state == pci_channel_io_perm_failure)
 		return PCI_ERS_RESULT_DISCONNECT;
-	pci_disable_device(pdev);
 	return PCI_ERS_RESULT_NEED_RESET;
 }
 
+/* The saved state enables the device: it has not been disabled meanwhile. */
 static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 {
-	if (pci_enable_device_mem(pdev))
-		return PCI_ERS_RESULT_DISCONNECT;
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
@@ -193,18 +223,18 @@ static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 
 static void qrnic_error_resume(struct pci_dev *pdev)
 {
-	qrnic_resume(pci_get_drvdata(pdev));
+	qrnic_up(pci_get_drvdata(pdev));
 }
 
 /* Function level reset by the user: everything down before, up again after */
 static void qrnic_reset_prepare(struct pci_dev *pdev)
 {
-	qrnic_suspend(pci_get_drvdata(pdev));
+	qrnic_down(pci_get_drvdata(pdev));
 }
 
 static void qrnic_reset_done(struct pci_dev *pdev)
 {
-	qrnic_resume(pci_get_drvdata(pdev));
+	qrnic_up(pci_get_drvdata(pdev));
 }
 
 const struct pci_error_handlers qrnic_error_handlers = {

@@ -118,25 +118,52 @@ EXPORT_SYMBOL_QRNIC(qrnic_table_free);
 
 int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes)
 {
+	u32 count = DIV_ROUND_UP(bytes, QRNIC_RING_CHUNK);
+	struct qrnic_ring_chunk *chunk;
+	int err;
+
 	memset(ring, 0, sizeof(*ring));
+	err = qrnic_table_alloc(dev, &ring->table, count, QRNIC_RING_CHUNK_SHIFT, 0);
+	if (err)
+		return err;
+
+	err = -ENOMEM;
+	ring->chunks = kvcalloc(count, sizeof(*ring->chunks), GFP_KERNEL);
+	if (!ring->chunks)
+		goto err_free;
 	/* Whole pages, so that rings of any size are page aligned. */
-	ring->bytes = PAGE_ALIGN(bytes);
-	ring->buf = dma_alloc_coherent(qrnic_dma_device(dev), ring->bytes,
-				       &ring->dma, GFP_KERNEL);
-	if (!ring->buf)
-		return -ENOMEM;
-	ring->hw.root = cpu_to_le64(ring->dma);
-	ring->hw.shape = qrnic_shape(0, 0);
+	ring->chunk_bytes = min_t(size_t, PAGE_ALIGN(bytes), QRNIC_RING_CHUNK);
+	while (ring->num_chunks < count) {
+		chunk = &ring->chunks[ring->num_chunks];
+		chunk->buf = dma_alloc_coherent(qrnic_dma_device(dev),
+						ring->chunk_bytes, &chunk->dma,
+						GFP_KERNEL);
+		if (!chunk->buf)
+			goto err_free;
+		ring->num_chunks++;
+		qrnic_table_add(&ring->table, chunk->dma);
+	}
+	ring->hw = ring->table.hw;
 	return 0;
+
+err_free:
+	qrnic_ring_free(dev, ring);
+	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_ring_alloc);
 
 void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 {
-	if (ring->buf)
-		dma_free_coherent(qrnic_dma_device(dev), ring->bytes, ring->buf,
-				  ring->dma);
-	ring->buf = NULL;
+	struct qrnic_ring_chunk *chunk;
+
+	while (ring->num_chunks) {
+		chunk = &ring->chunks[--ring->num_chunks];
+		dma_free_coherent(qrnic_dma_device(dev), ring->chunk_bytes,
+				  chunk->buf, chunk->dma);
+	}
+	kvfree(ring->chunks);
+	ring->chunks = NULL;
+	qrnic_table_free(dev, &ring->table);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_ring_free);
 

@@ -155,8 +155,6 @@ void qrnic_suspend(struct qrnic_core *core)
 {
 	mutex_lock(&core->lock);
 	if (core->up) {
-		if (!qrnic_healthy(&core->dev))
-			qrnic_handler_fatal(core);
 		qrnic_auxdev_del(core);
 		qrnic_eth_suspend(core->dev.netdev);
 		qrnic_stop(core);
@@ -413,20 +411,19 @@ static void qrnic_shutdown(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
 
-	qrnic_recovery_disable(core);
-	qrnic_suspend(core);
+	qrnic_down(core);
 	pci_clear_master(pdev);
 }
 
 static int qrnic_pm_suspend(struct device *device)
 {
-	qrnic_suspend(dev_get_drvdata(device));
+	qrnic_down(dev_get_drvdata(device));
 	return 0;
 }
 
 static int qrnic_pm_resume(struct device *device)
 {
-	return qrnic_resume(dev_get_drvdata(device));
+	return qrnic_up(dev_get_drvdata(device));
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);

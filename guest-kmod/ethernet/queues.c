@@ -8,8 +8,8 @@
 const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq)
 {
 	u32 size = 1u << cq->log_size;
-	struct qrnic_cqe *ring = cq->ring.buf;
-	struct qrnic_cqe *cqe = &ring[cq->consumer & (size - 1)];
+	struct qrnic_cqe *cqe = qrnic_ring_at(&cq->ring, (size_t)QRNIC_CQE_SIZE *
+					      (cq->consumer & (size - 1)));
 	u32 control = le32_to_cpu(READ_ONCE(cqe->control));
 
 	/* Phase is 1 in the first pass, when bit log_size is 0. */

@@ -49,7 +49,7 @@ static int qrnic_rx_post(struct qrnic_eth *eth)
 	struct qrnic_data_seg *data;
 	unsigned int i;
 
-	ctrl = rx->ring.buf + ((size_t)place << QRNIC_WQEBB_SHIFT);
+	ctrl = qrnic_ring_at(&rx->ring, (size_t)place << QRNIC_WQEBB_SHIFT);
 	data = (struct qrnic_data_seg *)(ctrl + 1);
 	for (i = 0; i < rx->pages; i++) {
 		if (!slot->page[i])

@@ -18,7 +18,7 @@ static void *qrnic_tx_segment(const struct qrnic_tx *tx, u32 index, unsigned int
 	u32 block = index + n / QRNIC_SEGMENTS_PER_WQEBB;
 
 	block &= (1u << tx->log_size) - 1;
-	return tx->ring.buf + ((size_t)block << QRNIC_WQEBB_SHIFT) +
+	return qrnic_ring_at(&tx->ring, (size_t)block << QRNIC_WQEBB_SHIFT) +
 	       n % QRNIC_SEGMENTS_PER_WQEBB * QRNIC_SEGMENT_SIZE;
 }
 

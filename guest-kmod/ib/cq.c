@@ -12,9 +12,8 @@
 
 static struct qrnic_cqe *cq_entry(struct qrnic_ib_cq *cq, u32 index)
 {
-	struct qrnic_cqe *ring = cq->ring.buf;
-
-	return &ring[index & (BIT(cq->log_size) - 1)];
+	index &= BIT(cq->log_size) - 1;
+	return qrnic_ring_at(&cq->ring, (size_t)QRNIC_CQE_SIZE * index);
 }
 
 /* Phase is 1 in the first pass through the ring, then alternates. */
@@ -315,7 +314,13 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK,
 			 cq->arm_sequence & QRNIC_CQ_RECORD_SEQUENCE_MASK);
-	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
+	/*
+	 * The record holds only the newest request: it must not hide one for any
+	 * completion that the device has not read yet.
+	 */
+	if ((flags & IB_CQ_SOLICITED_MASK) != IB_CQ_SOLICITED)
+		WRITE_ONCE(cq->any_requested, true);
+	else if (!READ_ONCE(cq->any_requested))
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
 
 	/* The doorbell's writeq() makes the record visible before itself. */

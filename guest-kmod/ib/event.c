@@ -10,13 +10,16 @@
 /* Hard interrupt */
 void qrnic_ib_cq_comp(struct qrnic_cq *core)
 {
-	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
+	struct qrnic_ib_cq *cq = container_of(core, struct qrnic_ib_cq, core);
+	struct ib_cq *ibcq = &cq->ibcq;
 
+	/* Before the handler, which may request anew */
+	WRITE_ONCE(cq->any_requested, false);
 	if (ibcq->comp_handler)
 		ibcq->comp_handler(ibcq, ibcq->cq_context);
 }
 
-/* The core has logged why, as verbs have no word for it. */
+/* The core can log why (dynamic debug), as verbs have no word for it. */
 void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
 {
 	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
@@ -145,24 +148,13 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	return NOTIFY_DONE;
 }
 
-static void device_fatal(void *context)
-{
-	struct qrnic_ib_dev *dev = context;
-	struct ib_event event = {
-		.device = &dev->ibdev,
-		.event = IB_EVENT_DEVICE_FATAL,
-	};
-
-	mutex_lock(&dev->port_mutex);
-	if (!dev->stopping)
-		ib_dispatch_event(&event);
-	mutex_unlock(&dev->port_mutex);
-}
-
+/*
+ * No IB_EVENT_DEVICE_FATAL: a fatal error removes the device, and then uverbs
+ * gives this event to every process; one of ours would be the second.
+ */
 static const struct qrnic_event_ops event_ops = {
 	.qp_event = qp_event,
 	.port_event = port_event,
-	.fatal = device_fatal,
 };
 
 /* Before the device is registered: from then on there may be QPs. */

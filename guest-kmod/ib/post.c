@@ -9,7 +9,7 @@
 
 /* Where the next segment goes. Send WQEs may continue at the ring's start. */
 struct wqe_cursor {
-	u8 *ring;
+	const struct qrnic_ring *ring;
 	u32 segment;		/* counter of segments */
 	u32 mask;		/* segments of the ring - 1 */
 };
@@ -19,15 +19,16 @@ static void cursor_init(struct wqe_cursor *cursor, struct qrnic_ib_queue *queue,
 {
 	u32 log_segments = log_stride + ilog2(SEGMENTS_PER_BLOCK);
 
-	cursor->ring = queue->ring.buf;
+	cursor->ring = &queue->ring;
 	cursor->segment = queue->producer << log_segments;
 	cursor->mask = BIT(log_size + log_segments) - 1;
 }
 
 static void *cursor_next(struct wqe_cursor *cursor)
 {
-	return cursor->ring +
-	       (size_t)(cursor->segment++ & cursor->mask) * QRNIC_SEGMENT_SIZE;
+	size_t at = (size_t)(cursor->segment++ & cursor->mask) * QRNIC_SEGMENT_SIZE;
+
+	return qrnic_ring_at(cursor->ring, at);
 }
 
 static void put_remote(struct wqe_cursor *cursor, u64 address, u32 rkey)
@@ -56,21 +57,25 @@ static void put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge, int 
 {
 	size_t size = ((size_t)cursor->mask + 1) * QRNIC_SEGMENT_SIZE;
 	size_t at = (size_t)(cursor->segment & cursor->mask) * QRNIC_SEGMENT_SIZE;
-	size_t total = 0;
+	size_t total = 0, part, left;
 
 	for (; num; num--, sge++) {
 		const u8 *data = (const u8 *)(uintptr_t)sge->addr;
-		size_t head = min_t(size_t, sge->length, size - at);
 
-		memcpy(cursor->ring + at, data, head);
-		memcpy(cursor->ring, data + head, sge->length - head);
-		at = (at + sge->length) & (size - 1);
+		/* In pieces that end where the ring or a chunk of it does */
+		for (left = sge->length; left; left -= part) {
+			part = min3(left, size - at, QRNIC_RING_CHUNK -
+				    (at & (QRNIC_RING_CHUNK - 1)));
+			memcpy(qrnic_ring_at(cursor->ring, at), data, part);
+			data += part;
+			at = (at + part) & (size - 1);
+		}
 		total += sge->length;
 	}
 
 	/* No old bytes behind the data; a segment does not cross the end. */
 	if (total % QRNIC_SEGMENT_SIZE)
-		memset(cursor->ring + at, 0,
+		memset(qrnic_ring_at(cursor->ring, at), 0,
 		       QRNIC_SEGMENT_SIZE - total % QRNIC_SEGMENT_SIZE);
 	cursor->segment += DIV_ROUND_UP(total, QRNIC_SEGMENT_SIZE);
 }

@@ -94,6 +94,7 @@ struct qrnic_ib_cq {
 	dma_addr_t record_dma;
 	u32 consumer;			/* counter of CQEs */
 	u32 arm_sequence;
+	bool any_requested;		/* and no event yet, which clears it */
 };
 
 /* What the driver remembers of a posted work request, by slot of its ring */

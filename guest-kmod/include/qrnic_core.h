@@ -189,13 +189,12 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
  * item; the callbacks may sleep and issue commands, but not take RTNL (whose
  * holder may wait for this work item), and not call qrnic_cq_destroy(),
  * qrnic_unregister_event_handler() or qrnic_flush_events().
- * qp_event: for every QP that is not the Ethernet function's.
- * fatal: once; the auxiliary device is removed soon after.
+ * qp_event: for every QP that is not the Ethernet function's. A fatal error has
+ * no callback: it removes the auxiliary device.
  */
 struct qrnic_event_ops {
 	void (*qp_event)(void *context, u32 qpn, enum qrnic_event type, u8 subtype);
 	void (*port_event)(void *context, bool up);
-	void (*fatal)(void *context);
 };
 
 int qrnic_register_event_handler(struct qrnic_dev *dev,
@@ -236,14 +235,32 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table);
 
 /*
  * Rings of kernel queues: zeroed coherent memory, and its translation for the
- * context of the queue. Records: zeroed, 8 bytes in a cache line of their own.
+ * context of the queue. Large ones are made of chunks that the page allocator has
+ * also when memory is fragmented (PAGE_ALLOC_COSTLY_ORDER with 4 KiB pages); a
+ * chunk holds whole CQEs, EQEs and basic blocks. Records: zeroed, 8 bytes in a
+ * cache line of their own.
  */
-struct qrnic_ring {
+#define QRNIC_RING_CHUNK_SHIFT 15
+#define QRNIC_RING_CHUNK BIT(QRNIC_RING_CHUNK_SHIFT)
+
+struct qrnic_ring_chunk {
 	void *buf;
 	dma_addr_t dma;
-	size_t bytes;
+};
+
+struct qrnic_ring {
+	struct qrnic_ring_chunk *chunks;
+	u32 num_chunks;
+	size_t chunk_bytes;		/* of each: less than a chunk only if alone */
+	struct qrnic_table table;
 	struct qrnic_translation hw;
 };
+
+static inline void *qrnic_ring_at(const struct qrnic_ring *ring, size_t offset)
+{
+	return ring->chunks[offset >> QRNIC_RING_CHUNK_SHIFT].buf +
+	       (offset & (QRNIC_RING_CHUNK - 1));
+}
 
 int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes);
 void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring);
