@@ -412,11 +412,17 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
 {
     QrnicResponder *r = qp->responder;
     uint32_t flags = pkt->info->flags, psns = 1;
-    bool done;
+    bool nak = r->nak_owed, done;
 
-    /* The packet is there; a NAK that has not gone yet is moot. */
+    /*
+     * Of the NAKs that have not gone yet, that of a receiver not ready is
+     * moot. That of a gap is not: what came ahead of the packet was dropped,
+     * and only the NAK has it sent again (9.7.5.2.2).
+     */
     r->gap = false;
-    r->nak_owed = false;
+    if (r->nak != QRNIC_NAK_SEQUENCE) {
+        r->nak_owed = false;
+    }
     if (!sequence_ok(r, flags)) {
         refuse_invalid(e, qp);
         return;
@@ -434,13 +440,18 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         return;
     }
     r->epsn = qrnic_psn_add(r->epsn, psns);
+    if (qrnic_psn_diff(r->dropped_psn, r->epsn) < 0) {
+        r->nak_owed = false;    /* it was sent again before */
+    }
+    r->gap = r->nak_owed;
     if (flags & QRNIC_OPF_END) {
         r->msn = (r->msn + 1) & 0xffffff;
     }
     if (flags & (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC)) {
         return;
     }
-    if (pkt->t.ack_req) {
+    /* A NAK not sent may have stood for an ACK, too. */
+    if (pkt->t.ack_req || (nak && !r->nak_owed)) {
         owe_ack(e, qp, pkt->t.psn);
     } else if (r->ack_owed) {
         r->ack_psn = pkt->t.psn;
@@ -515,6 +526,9 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         receive_duplicate(e, qp, pkt);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
+        if (!r->gap || qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
+            r->dropped_psn = pkt->t.psn;
+        }
         /* One NAK for each gap (9.7.5.2.2). */
         if (!r->gap) {
             trace_qrnic_responder_gap(e->config.name, qp->number, r->epsn,
@@ -569,6 +583,7 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 
     t.syndrome = r->nak;
     r->nak_owed = false;
+    r->ack_owed = false;
     if (r->dead) {
         qrnic_add(e, QRNIC_COUNTER_TX_NAK_ERROR, 1);
     } else if (r->nak == QRNIC_NAK_SEQUENCE) {

@@ -100,6 +100,7 @@ struct QrnicResponder {
     bool nak_owed;
     uint8_t nak;                /* syndrome */
     bool gap;                   /* NAKed, and the packet has not come yet */
+    uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
     bool dead;                  /* fatal NAK owed: nothing is taken now */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
     bool low_credit;            /* advertised none: tell when there is more */

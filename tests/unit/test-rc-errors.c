@@ -703,6 +703,85 @@ static void test_cq_overrun(void)
     pair_free(p);
 }
 
+typedef struct Caught {
+    size_t len[8];
+    uint8_t frame[8][2048];
+    unsigned count;
+} Caught;
+
+static bool tap_catch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                      void *opaque)
+{
+    Caught *c = opaque;
+
+    if (from != 0 || c->count == ARRAY_SIZE(c->frame)) {
+        return true;
+    }
+    g_assert_cmpuint(len, <=, sizeof(c->frame[0]));
+    memcpy(c->frame[c->count], frame, len);
+    c->len[c->count++] = len;
+    return false;
+}
+
+/*
+ * Two packets change places, and the responder has not answered the first
+ * when the second is there: the one it dropped is asked for, without timeout.
+ */
+static void test_reordered(void)
+{
+    SimConnect conn = sim_connect_default();
+    Caught caught = { .count = 0 };
+    Pair *p;
+
+    conn.timeout = 0;           /* no timer to help */
+    p = pair_new(1, NULL, &conn);
+    pair_fill(p);
+    p->sim->tap = tap_catch;
+    p->sim->tap_opaque = &caught;
+    post(&p->a, &p->b, WRITE, 0, 0, 100);
+    post(&p->a, &p->b, WRITE, 200, 200, 100);
+    settle(p);
+    g_assert_cmpuint(caught.count, ==, 2);
+    p->sim->tap = NULL;
+    sim_inject(p->sim, 1, caught.frame[1], caught.len[1]);
+    sim_inject(p->sim, 1, caught.frame[0], caught.len[0]);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data + 200, 100, p->b.data + 200, 100);
+    g_assert_cmpint(sim_counter(p->b.qp->node,
+                                QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 1);
+    g_assert_cmpint(sim_counter(p->a.qp->node,
+                                QRNIC_COUNTER_RETRANSMISSIONS), ==, 1);
+    pair_free(p);
+}
+
+/* The same, but what was dropped comes again first: nothing is asked for. */
+static void test_reordered_repeated(void)
+{
+    SimConnect conn = sim_connect_default();
+    Caught caught = { .count = 0 };
+    Pair *p;
+
+    conn.timeout = 0;
+    p = pair_new(1, NULL, &conn);
+    p->sim->tap = tap_catch;
+    p->sim->tap_opaque = &caught;
+    post(&p->a, &p->b, WRITE, 0, 0, 100);
+    post(&p->a, &p->b, WRITE, 200, 200, 100);
+    settle(p);
+    p->sim->tap = NULL;
+    sim_inject(p->sim, 1, caught.frame[1], caught.len[1]);
+    sim_inject(p->sim, 1, caught.frame[0], caught.len[0]);
+    sim_inject(p->sim, 1, caught.frame[1], caught.len[1]);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpint(sim_counter(p->b.qp->node,
+                                QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
+    pair_free(p);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -728,5 +807,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/error/dropped", test_dropped);
     g_test_add_func("/rc/error/bad-response", test_bad_response);
     g_test_add_func("/rc/error/cq-overrun", test_cq_overrun);
+    g_test_add_func("/rc/error/reordered", test_reordered);
+    g_test_add_func("/rc/error/reordered-repeated", test_reordered_repeated);
     return g_test_run();
 }
