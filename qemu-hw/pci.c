@@ -105,14 +105,6 @@ static void env_kick(void *opaque)
     qrnic_kick(opaque);
 }
 
-static void env_receive_ready(void *opaque)
-{
-    QrnicDevice *d = opaque;
-
-    d->receive_waits = true;
-    qrnic_kick(d);
-}
-
 static void env_fatal(void *opaque, unsigned cause, uint32_t info)
 {
     QrnicDevice *d = opaque;
@@ -356,7 +348,6 @@ static void device_realize(PCIDevice *pci, Error **errp)
         .clock_ns = env_clock_ns,
         .timer_arm = env_timer_arm,
         .kick = env_kick,
-        .receive_ready = env_receive_ready,
         .fatal = env_fatal,
     };
     QrnicDevice *d = QRNIC(pci);

@@ -76,8 +76,6 @@ void qrnic_engine_reset(QrnicEngine *e)
     trace_qrnic_engine_reset(e->config.name);
     engine_clear(e);
     engine_init(e);
-    e->rx_held = false;
-    e->env.receive_ready(e->env.opaque);
 }
 
 static bool engine_has_work(QrnicEngine *e)
@@ -109,18 +107,18 @@ void qrnic_engine_wire_ready(QrnicEngine *e)
     e->env.kick(e->env.opaque);
 }
 
-size_t qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
     if (!qrnic_engine_port_active(e)) {
-        return len;
+        return;
     }
     if (qrnic_frame_is_roce(e, frame, len)) {
         trace_qrnic_frame_receive(e->config.name, len, true);
         qrnic_roce_receive(e, frame, len, false);
-        return len;
+        return;
     }
     trace_qrnic_frame_receive(e->config.name, len, false);
-    return qrnic_ethernet_receive(e, frame, len);
+    qrnic_ethernet_receive(e, frame, len);
 }
 
 void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info)
@@ -137,8 +135,6 @@ void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info)
     } else {
         qrnic_event_async(e, QRNIC_EVENT_DEVICE_FATAL, 0, 0, cause);
     }
-    e->rx_held = false;
-    e->env.receive_ready(e->env.opaque);
     e->env.fatal(e->env.opaque, cause, info);
 }
 

@@ -45,8 +45,7 @@ void qrnic_engine_reset(QrnicEngine *e);
 void qrnic_engine_run(QrnicEngine *e);
 void qrnic_engine_timer(QrnicEngine *e);
 void qrnic_engine_wire_ready(QrnicEngine *e);
-/* Bytes taken, or 0: hold the frame until env.receive_ready(). */
-size_t qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);
 bool qrnic_engine_port_active(QrnicEngine *e);

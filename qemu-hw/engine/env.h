@@ -40,9 +40,6 @@ typedef struct QrnicEnv {
     /* Call qrnic_engine_run() soon, from a clean stack. */
     void (*kick)(void *opaque);
 
-    /* A held frame may be offered again (qrnic_engine_receive returned 0). */
-    void (*receive_ready)(void *opaque);
-
     /* The engine fell into the fatal state. */
     void (*fatal)(void *opaque, unsigned cause, uint32_t info);
 } QrnicEnv;

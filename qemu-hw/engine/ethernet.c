@@ -179,12 +179,9 @@ static void raw_packet_timer(QrnicEngine *e, QrnicQp *qp)
     /* Ethernet waits for nothing. */
 }
 
+/* Nothing waits: the record is read when the next frame needs a WQE. */
 static void raw_packet_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
 {
-    if (e->rx_held && e->rx_filter.qpn == qp->number) {
-        e->rx_held = false;
-        e->env.receive_ready(e->env.opaque);
-    }
 }
 
 const QrnicQpOps qrnic_raw_packet_ops = {
@@ -389,11 +386,10 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     qrnic_complete_recv(e, qp, &cqe);
 }
 
-static size_t drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
+static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
 {
     qrnic_add(e, why, 1);
     trace_qrnic_ethernet_drop(e->config.name, qrnic_counter_name(why), len);
-    return len;
 }
 
 /* The queue pair that the filter names, if it takes frames now */
@@ -412,26 +408,32 @@ static QrnicQp *receiver(QrnicEngine *e)
     return qp;
 }
 
-size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
     uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
     QrnicQp *qp = receiver(e);
     QrnicRecvWqe wqe;
 
     if (!qp) {
-        return drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        return;
     }
     if (len < ETH_HEADER || !filter_accepts(&e->rx_filter, frame)) {
-        return drop(e, QRNIC_COUNTER_ETH_RX_FILTERED, len);
+        drop(e, QRNIC_COUNTER_ETH_RX_FILTERED, len);
+        return;
     }
     if (len > e->port.mtu + ETH_HEADER + (has_tag(frame, len) ? VLAN_TAG : 0)) {
-        return drop(e, QRNIC_COUNTER_ETH_RX_TOO_LONG, len);
+        drop(e, QRNIC_COUNTER_ETH_RX_TOO_LONG, len);
+        return;
     }
     switch (qrnic_rq_take(e, qp, &wqe, &status, &syndrome)) {
     case QRNIC_TAKE_EMPTY:
-        trace_qrnic_ethernet_hold(e->config.name, qp->number, len);
-        e->rx_held = true;
-        return 0;
+        /*
+         * Holding it would hold what is behind it too, the packets of reliable
+         * connections among that.
+         */
+        drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        return;
     case QRNIC_TAKE_ERROR: {
         QrnicCqe cqe = {
             .qpn = qp->number, .index = wqe.index, .opcode = QRNIC_CQE_RECV,
@@ -440,7 +442,8 @@ size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);
-        return drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        return;
     }
     case QRNIC_TAKE_OK:
         break;
@@ -452,30 +455,18 @@ size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
          */
         qp->rq.consumer--;
         e->counter[QRNIC_COUNTER_RECV_WQES]--;
-        return drop(e, QRNIC_COUNTER_ETH_RX_TOO_LONG, len);
-    }
-    deliver(e, qp, &wqe, frame, len);
-    return len;
-}
-
-static void release_held(QrnicEngine *e)
-{
-    if (e->rx_held) {
-        e->rx_held = false;
-        e->env.receive_ready(e->env.opaque);
-    }
-}
-
-void qrnic_ethernet_qp_changed(QrnicEngine *e, QrnicQp *qp, bool gone)
-{
-    if (e->rx_filter.qpn != qp->number) {
+        drop(e, QRNIC_COUNTER_ETH_RX_TOO_LONG, len);
         return;
     }
-    if (gone) {
+    deliver(e, qp, &wqe, frame, len);
+}
+
+void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp)
+{
+    if (e->rx_filter.qpn == qp->number) {
         /* The number will be another queue pair's one day. */
         memset(&e->rx_filter, 0, sizeof(e->rx_filter));
     }
-    release_held(e);
 }
 
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
@@ -517,6 +508,5 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
     e->rx_filter = *in;
     trace_qrnic_rx_filter(e->config.name, in->qpn, in->flags,
                           in->unicast_count, in->multicast_count);
-    release_held(e);
     return qrnic_ok(0);
 }

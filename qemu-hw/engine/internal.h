@@ -309,10 +309,10 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
-/* ethernet.c: a frame that is not for the transport. 0: hold it. */
-size_t qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
-/* A raw packet QP has another state, or (gone) is about to be freed. */
-void qrnic_ethernet_qp_changed(QrnicEngine *e, QrnicQp *qp, bool gone);
+/* ethernet.c: a frame that is not for the transport. */
+void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+/* A raw packet QP is about to be freed. */
+void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 
 /* roce.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, steer. */
 void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
@@ -396,7 +396,6 @@ struct QrnicEngine {
     GQueue loopback;
 
     QrnicRxFilter rx_filter;
-    bool rx_held;               /* a frame waits for a receive WQE */
     uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
 };
 

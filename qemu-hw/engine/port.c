@@ -39,9 +39,6 @@ static void port_changed(QrnicEngine *e, bool was_active)
     trace_qrnic_port(e->config.name, active);
     qrnic_event_async(e, active ? QRNIC_EVENT_PORT_UP : QRNIC_EVENT_PORT_DOWN,
                       0, PORT_NUMBER, 0);
-    /* A port that is down takes no frames, so it holds none either. */
-    e->rx_held = false;
-    e->env.receive_ready(e->env.opaque);
 }
 
 void qrnic_engine_set_link(QrnicEngine *e, bool up)

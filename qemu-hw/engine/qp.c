@@ -136,7 +136,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     }
     trace_qrnic_qp_destroy(e->config.name, qpn);
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
-        qrnic_ethernet_qp_changed(e, qp, true);
+        qrnic_ethernet_qp_destroyed(e, qp);
     }
     qrnic_table_remove(&e->qps, qpn);
     users_add(e, qp, -1);
@@ -218,9 +218,6 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qrnic_timer_cancel(e, qp);
     if (event) {
         qrnic_event_async(e, event, subtype, qp->number, 0);
-    }
-    if (qp->type == QRNIC_QPT_RAW_PACKET) {
-        qrnic_ethernet_qp_changed(e, qp, false);
     }
     qrnic_schedule(e, qp);
     /* It may have been scheduled before, and have waited for the wire. */

@@ -349,9 +349,6 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
             qrnic_schedule(e, qp);
         }
     }
-    if (qp->type == QRNIC_QPT_RAW_PACKET) {
-        qrnic_ethernet_qp_changed(e, qp, false);
-    }
     return qrnic_ok(0);
 }
 

@@ -9,17 +9,17 @@
 
 #include "qemu/osdep.h"
 #include "driver.h"
+#include "hw/pci/pci_regs.h"
 
 static const uint8_t broadcast[6] = { [0 ... 5] = 0xff };
 
 /* The rig's RC QP stays; r->qp becomes the raw packet QP of the filter. */
-static void eth_start(Rig *r, const char *properties, uint8_t rx_flags)
+static void eth_setup(Rig *r, uint8_t rx_flags)
 {
     uint8_t raw[QRNIC_RX_FILTER_BYTES];
     QrnicRxFilter filter = { .flags = rx_flags, .unicast_count = 1 };
     QrnicQpAttr step = { .mask = QRNIC_QP_STATE | QRNIC_QP_PORT, .port = 1 };
 
-    rig_start(r, properties, NULL);
     qp_create(r->d, &r->qp, QRNIC_QPT_RAW_PACKET, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 4, 3, 0);
     step.state = QRNIC_QPS_INIT;
@@ -32,6 +32,12 @@ static void eth_start(Rig *r, const char *properties, uint8_t rx_flags)
     memcpy(filter.addresses, OUR_MAC, 6);
     qrnic_rx_filter_pack(raw, &filter);
     command_ok(r->d, QRNIC_CMD_SET_RX_FILTER, 0, raw, sizeof(raw), NULL, 0);
+}
+
+static void eth_start(Rig *r, const char *properties, uint8_t rx_flags)
+{
+    rig_start(r, properties, NULL);
+    eth_setup(r, rx_flags);
 }
 
 static void post_recv(Rig *r, uint64_t offset, uint32_t length)
@@ -211,25 +217,57 @@ static void test_receive(void)
     rig_stop(&r);
 }
 
-/* No receive WQE: the frame waits in the backend, and nothing is lost. */
-static void test_receive_held(void)
+/*
+ * No receive WQE: the frame is dropped and counted. What is behind it passes:
+ * a packet of a reliable connection, and a frame once there is a buffer.
+ */
+static void test_receive_no_buffer(void)
 {
     uint8_t frame[3][64];
+    PeerPacket p;
+    QrnicCqe cqe;
+    Qp rc;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    rc = r.qp;
+    eth_setup(&r, 0);
+    for (int i = 0; i < 3; i++) {
+        make_frame(frame[i], 64, OUR_MAC, 0x88b5);
+        frame[i][20] = i;
+    }
+    wire_send(r.d, frame[0], 64);
+    p = peer_packet(&rc, RC_WRITE_ONLY, RQ_PSN);
+    p.ack_request = true;
+    wire_send(r.d, frame[1], 64);
+    peer_send(r.d, &p);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE), ==, 2);
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+    post_recv(&r, 0, 128);
+    wire_send(r.d, frame[2], 64);
+    expect_frame(&r, 0, frame[2], 64, &cqe);
+    g_assert_cmpuint(cqe.index, ==, 0);
+    rig_stop(&r);
+}
+
+/* Without bus mastering a frame could go nowhere: it waits, and comes. */
+static void test_receive_bus_master(void)
+{
+    uint16_t pci_command;
+    uint8_t frame[64];
     QrnicCqe cqe;
     Rig r;
 
     eth_start(&r, "", 0);
-    for (int i = 0; i < 3; i++) {
-        make_frame(frame[i], 64, OUR_MAC, 0x88b5);
-        frame[i][20] = i;
-        wire_send(r.d, frame[i], 64);
-    }
+    post_recv(&r, 0, 128);
+    make_frame(frame, sizeof(frame), OUR_MAC, 0x88b5);
+    pci_command = qpci_config_readw(r.d->pci, PCI_COMMAND);
+    qpci_config_writew(r.d->pci, PCI_COMMAND, pci_command & ~PCI_COMMAND_MASTER);
+    wire_send(r.d, frame, sizeof(frame));
     settle(r.d);
-    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
-    for (int i = 0; i < 3; i++) {
-        post_recv(&r, 128 * i, 128);
-        expect_frame(&r, 128 * i, frame[i], 64, &cqe);
-    }
+    qpci_config_writew(r.d->pci, PCI_COMMAND, pci_command);
+    expect_frame(&r, 0, frame, sizeof(frame), &cqe);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE), ==, 0);
     rig_stop(&r);
 }
@@ -507,7 +545,10 @@ void add_ethernet_tests(void)
                    test_transmit_csum_outside);
     qtest_add_func("qrnic/ethernet/transmit-long", test_transmit_long);
     qtest_add_func("qrnic/ethernet/receive", test_receive);
-    qtest_add_func("qrnic/ethernet/receive-held", test_receive_held);
+    qtest_add_func("qrnic/ethernet/receive-no-buffer",
+                   test_receive_no_buffer);
+    qtest_add_func("qrnic/ethernet/receive-bus-master",
+                   test_receive_bus_master);
     qtest_add_func("qrnic/ethernet/filter", test_filter);
     qtest_add_func("qrnic/ethernet/filter-bad", test_filter_bad);
     qtest_add_func("qrnic/ethernet/receive-csum", test_receive_csum);
