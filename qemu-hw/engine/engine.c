@@ -83,7 +83,7 @@ static bool engine_has_work(QrnicEngine *e)
     return !g_queue_is_empty(&e->loopback) || qrnic_doorbells_pending(e) ||
            e->cq_failed ||
            (!QTAILQ_EMPTY(&e->active) &&
-            (!qrnic_wire_busy(e) || qrnic_flush_waits(e)));
+            (!qrnic_wire_busy(e) || qrnic_wireless_work(e)));
 }
 
 void qrnic_engine_run(QrnicEngine *e)

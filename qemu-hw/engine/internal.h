@@ -269,8 +269,8 @@ void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* The wire takes no frame now; transmit is called again when it does. */
 bool qrnic_wire_busy(QrnicEngine *e);
-/* A queue pair in ERR has something to flush, for which it needs no wire. */
-bool qrnic_flush_waits(QrnicEngine *e);
+/* A queue pair has something to do for which it needs no wire. */
+bool qrnic_wireless_work(QrnicEngine *e);
 /* steering.c */
 /* A UDP datagram to port 4791 and to a GID and MAC of ours. */
 bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);

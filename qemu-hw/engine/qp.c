@@ -220,8 +220,6 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
         qrnic_event_async(e, event, subtype, qp->number, 0);
     }
     qrnic_schedule(e, qp);
-    /* It may have been scheduled before, and have waited for the wire. */
-    e->env.kick(e->env.opaque);
 }
 
 static bool flush_sq_one(QrnicEngine *e, QrnicQp *qp)

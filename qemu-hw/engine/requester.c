@@ -929,6 +929,7 @@ static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         unsigned before = budget;
 
         if (qrnic_wire_busy(e)) {
+            qrnic_qp_check_drained(e, qp);
             return true;
         }
         budget -= qrnic_responder_step(e, qp);

@@ -7,16 +7,28 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/internal.h"
+#include "engine/transport.h"
 
 /* Packets that a queue pair may send before the next one has its turn */
 #define QP_QUANTUM 16
 /* Frames on the way to ourselves before senders have to wait */
 #define LOOPBACK_ROOM 256
 
+/* A flush; or nothing but to tell that a send queue is drained. */
+static bool needs_no_wire(const QrnicQp *qp)
+{
+    return qp->state == QRNIC_QPS_ERR ||
+           (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
+            qrnic_requester_idle(qp));
+}
+
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->scheduled) {
+        /* It may have waited for the wire until now. */
+        if (needs_no_wire(qp)) {
+            e->env.kick(e->env.opaque);
+        }
         return;
     }
     qp->scheduled = true;
@@ -40,12 +52,12 @@ bool qrnic_wire_busy(QrnicEngine *e)
            g_queue_get_length(&e->loopback) >= LOOPBACK_ROOM;
 }
 
-bool qrnic_flush_waits(QrnicEngine *e)
+bool qrnic_wireless_work(QrnicEngine *e)
 {
     QrnicQp *qp;
 
     QTAILQ_FOREACH(qp, &e->active, next) {
-        if (qp->state == QRNIC_QPS_ERR) {
+        if (needs_no_wire(qp)) {
             return true;
         }
     }
@@ -72,15 +84,15 @@ static bool take_up(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * A flush sends nothing, so it must not wait for a wire that may never be
- * free again: software waits for it when it takes a connection down.
+ * What sends nothing must not wait for a wire that may never be free again:
+ * software waits for it when it takes a connection down, or changes it.
  */
-static void flush_while_busy(QrnicEngine *e, unsigned budget)
+static void work_while_busy(QrnicEngine *e, unsigned budget)
 {
     QrnicQp *qp, *next;
 
     QTAILQ_FOREACH_SAFE(qp, &e->active, next, next) {
-        if (qp->state != QRNIC_QPS_ERR) {
+        if (!needs_no_wire(qp)) {
             continue;
         }
         if (take_up(e, qp)) {
@@ -104,7 +116,7 @@ void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
         budget--;
     }
     if (budget && e->wire_busy) {
-        flush_while_busy(e, budget);
+        work_while_busy(e, budget);
     }
 }
 
