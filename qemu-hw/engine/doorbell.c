@@ -57,7 +57,10 @@ static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
         qrnic_add(e, QRNIC_COUNTER_DOORBELLS_DROPPED, 1);
         trace_qrnic_doorbell_dropped(e->config.name, number, offset,
                                      d->number, d->index);
-        e->fifo_lost = true;
+        if (!e->fifo_lost) {
+            e->fifo_lost = true;
+            e->fifo_before_loss = e->fifo_count;
+        }
         page->window_valid = 0;
         return;
     }
@@ -245,8 +248,12 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
         }
         e->fifo_head = (e->fifo_head + 1) % e->config.doorbell_fifo;
         e->fifo_count--;
+        if (e->fifo_before_loss) {
+            e->fifo_before_loss--;
+        }
     }
-    if (e->fifo_lost && !e->fifo_count) {
+    /* Not when the FIFO is empty: who rings all the time may keep it full. */
+    if (e->fifo_lost && !e->fifo_before_loss) {
         e->fifo_lost = false;
         if (e->recovering) {
             e->recover_again = true;
@@ -269,6 +276,6 @@ bool qrnic_doorbells_pending(QrnicEngine *e)
 
 void qrnic_doorbells_reset(QrnicEngine *e)
 {
-    e->fifo_head = e->fifo_count = 0;
+    e->fifo_head = e->fifo_count = e->fifo_before_loss = 0;
     e->fifo_lost = e->recovering = e->recover_again = false;
 }

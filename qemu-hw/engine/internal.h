@@ -382,6 +382,7 @@ struct QrnicEngine {
     bool fifo_lost;
     bool recover_again;         /* lost one more while this went on: */
     bool recovering;            /* rereading records, these are next: */
+    uint32_t fifo_before_loss;  /* messages to take out before the recovery */
     uint32_t recover_qp, recover_cq;
     bool cq_failed;             /* a CQ went into error: see to its QPs */
 

@@ -260,7 +260,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
-        .max_gid = 16, .vectors = 4, .db_pages = 8, .doorbell_fifo = 128,
+        .max_gid = 16, .vectors = 4, .db_pages = 8,
+        .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
         .mac = { 2, 0, 0, 0, 0, 1 + id },

@@ -94,6 +94,7 @@ typedef struct SimWr {
 typedef struct SimOptions {
     bool ipv6, vlan, loopback;
     uint32_t max_rd_atomic;     /* of the device; 0: 16 */
+    uint32_t doorbell_fifo;     /* 0: 128 */
     uint64_t memory;            /* bytes; 0: 32 MiB */
 } SimOptions;
 

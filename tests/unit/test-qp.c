@@ -245,6 +245,58 @@ static void test_drain(void)
     pair_free(p);
 }
 
+/* SQD while the wire takes no more: nothing is to be sent, so it is told. */
+static void test_drain_wire_busy(void)
+{
+    QrnicQpAttr sqd = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_EN_SQD_ASYNC_NOTIFY,
+        .state = QRNIC_QPS_SQD, .sq_drained_notify = 1,
+    };
+
+    for (int under_way = 0; under_way < 2; under_way++) {
+        Pair *p = pair_new(1, NULL, NULL);
+
+        p->sim->wire_room = 1;
+        p->sim->wire_pause = 1000000 * SIM_MS;
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+        sim_run(p->sim, p->sim->now + (under_way ? SIM_US / 2 : 20 * SIM_US));
+        accepted(p->a.qp, &sqd);
+        sim_run(p->sim, p->sim->now + 20 * SIM_US);
+        g_assert_true(p->a.qp->node->blocked);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        expect_event(p->a.qp->node, QRNIC_EVENT_SQ_DRAINED, p->a.qp->number);
+        g_assert_cmpint(sim_query(p->a.qp).sq_draining, ==, 0);
+        pair_free(p);
+    }
+}
+
+static void ring_rq(SimQp *q, unsigned times)
+{
+    while (times--) {
+        qrnic_doorbell_write(q->node->engine, 0, QRNIC_DB_RQ, 8, q->number);
+    }
+}
+
+/* Who rings all the time does not keep others from what they lost. */
+static void test_doorbells_lost(void)
+{
+    const SimOptions options = { .doorbell_fifo = 512 };
+    Pair *p = pair_new(1, &options, NULL);
+    SimNode *n = p->a.qp->node;
+
+    ring_rq(p->a.qp, 512);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 1);
+    for (int i = 0; i < 10; i++) {
+        qrnic_engine_run(n->engine);
+        ring_rq(p->a.qp, 256);
+    }
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TX_WRITE), ==, 1);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    pair_free(p);
+}
+
 /* ERR: all that is posted is flushed in order, also what is posted later. */
 static void test_flush(void)
 {
@@ -376,6 +428,8 @@ int main(int argc, char **argv)
     g_test_add_func("/qp/values", test_values);
     g_test_add_func("/qp/query", test_query);
     g_test_add_func("/qp/drain", test_drain);
+    g_test_add_func("/qp/drain-wire-busy", test_drain_wire_busy);
+    g_test_add_func("/qp/doorbells-lost", test_doorbells_lost);
     g_test_add_func("/qp/flush", test_flush);
     g_test_add_func("/qp/reset", test_reset);
     g_test_add_func("/qp/destroy", test_destroy);
