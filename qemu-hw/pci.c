@@ -242,7 +242,8 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         { "doorbell-pages", c->db_pages, 2, 65536 },
         { "doorbell-fifo", c->doorbell_fifo, 1, 4096 },
         { "max-qp", c->max_qp, 1, 1 << 20 },
-        { "max-cq", c->max_cq, 1, 1 << 20 },
+        /* Each may have an event in the one EQ that they all can name. */
+        { "max-cq", c->max_cq, 1, QRNIC_MAX_CQ },
         { "max-mkey", c->max_mkey, 1, 1 << 20 },
         { "max-pd", c->max_pd, 1, 1 << 16 },
         { "max-gid", c->max_gid, 1, 1024 },

@@ -16,6 +16,9 @@
 
 typedef struct QrnicEngine QrnicEngine;
 
+/* An EQ of the largest size, 2^16, has room for each CQ twice. */
+#define QRNIC_MAX_CQ (1u << 15)
+
 /* Limits and capabilities, fixed for the life of the engine. */
 typedef struct QrnicConfig {
     const char *name;           /* for log lines and trace events */

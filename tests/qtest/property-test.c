@@ -21,7 +21,7 @@ static const Refused refused[] = {
     { "doorbell-fifo=0", "doorbell-fifo" },
     { "doorbell-fifo=5000", "doorbell-fifo" },
     { "max-qp=0", "max-qp" }, { "max-qp=20000000", "max-qp" },
-    { "max-cq=0", "max-cq" }, { "max-mkey=0", "max-mkey" },
+    { "max-cq=0", "max-cq" }, { "max-cq=32769", "max-cq" }, { "max-mkey=0", "max-mkey" },
     { "max-mkey=16777217", "max-mkey" }, { "max-pd=0", "max-pd" },
     { "max-gid=0", "max-gid" }, { "max-sge=0", "max-sge" },
     { "max-sge=31", "max-sge" }, { "max-inline=257", "max-inline" },
