@@ -32,6 +32,7 @@ void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size)
 {
     d->cmd = (QrnicCommandQueue) {
         .enabled = true, .base = base, .log_size = log_size,
+        .generation = d->cmd.generation + 1,
     };
     trace_qrnic_command_queue(d->name, true, base, log_size);
 }
@@ -145,6 +146,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
 {
     QrnicCommandQueue *q = &d->cmd;
     uint32_t index = q->consumer & ((1u << q->log_size) - 1);
+    uint32_t generation = q->generation;
     uint64_t addr = q->base + (uint64_t)index * QRNIC_CMD_ENTRY_SIZE;
     uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
     QrnicCmdEntry entry;
@@ -181,9 +183,16 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
                           entry.opcode, qrnic_cmd_status_name(result.status),
                           result.syndrome);
     }
+    if (q->generation != generation) {
+        /* The queue that it was in is no more: nobody waits for an answer. */
+        return true;
+    }
     if (!command_answer(d, addr, &entry, &result)) {
         q->producer = q->consumer;
         return false;
+    }
+    if (q->generation != generation) {
+        return true;
     }
     q->consumer++;
     if (entry.event) {

@@ -19,6 +19,7 @@ typedef struct QrnicCommandQueue {
     uint64_t base;
     uint32_t log_size;
     uint32_t producer, consumer;
+    uint32_t generation;        /* how often it was enabled */
 } QrnicCommandQueue;
 
 struct QrnicDevice {
