@@ -60,6 +60,12 @@ void qrnic_gids_reset(QrnicEngine *e)
     summarise(e);
 }
 
+bool qrnic_gid_is_multicast(const uint8_t *gid)
+{
+    return gid[0] == 0xff ||
+           (qrnic_gid_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0);
+}
+
 QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                           const QrnicGidEntry *in)
 {
@@ -69,7 +75,7 @@ QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
     if (index >= e->config.max_gid) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (!memcmp(in->gid, zero, 16)) {
+    if (!memcmp(in->gid, zero, 16) || qrnic_gid_is_multicast(in->gid)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
     }
     if (!memcmp(in->mac, zero, 6) || (in->mac[0] & 1)) {

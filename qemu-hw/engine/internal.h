@@ -298,6 +298,8 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
 /* gid.c */
 const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
+/* IPv6 ff00::/8, and IPv4 224.0.0.0/4 as a GID */
+bool qrnic_gid_is_multicast(const uint8_t *gid);
 /* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
 bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
 

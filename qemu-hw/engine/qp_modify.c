@@ -104,7 +104,7 @@ static QrnicResult av_check(QrnicEngine *e, const QrnicAddressVector *av)
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
 
     /* A connection has one other end: no multicast. */
-    if (!memcmp(av->dgid, zero, 16) || av->dgid[0] == 0xff) {
+    if (!memcmp(av->dgid, zero, 16) || qrnic_gid_is_multicast(av->dgid)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_DGID_OFFSET);
     }
     if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(av->dgid)) {

@@ -650,6 +650,16 @@ static void test_qp_states(void)
     }), !=, QRNIC_ST_OK);
     a.av.sgid_index = 0;
     qp_modify(r.d, &r.qp, &a);
+    /* Nobody sends from a multicast address. */
+    for (int ipv4 = 0; ipv4 < 2; ipv4++) {
+        QrnicGidEntry multicast = gid;
+
+        memcpy(multicast.gid, ipv4 ? "\0\0\0\0\0\0\0\0\0\0\xff\xff\xef\0\0\1" :
+               "\xff\2\0\0\0\0\0\0\0\0\0\0\0\0\0\1", 16);
+        qrnic_gid_entry_pack(raw, &multicast);
+        command_fails(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0,
+                      QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
+    }
     qp_query(r.d, &r.qp, &a);
     g_assert_cmpuint(a.state, ==, QRNIC_QPS_RTR);
     rig_stop(&r);
