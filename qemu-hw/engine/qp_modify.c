@@ -136,7 +136,8 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(QRNIC_QP_CUR_STATE, CUR_STATE, cur_state, 0, QRNIC_QPS_ERR),
         V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
           QRNIC_MTU_4096),
-        V(ACCESS, ACCESS, access, 0, REMOTE_RIGHTS),
+        /* Of the rights those of the other end; the local one is the key's. */
+        V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
         V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),
         V(QRNIC_QP_RETRY_CNT, RETRY_CNT, retry_cnt, 0, 7),
         V(QRNIC_QP_RNR_RETRY, RNR_RETRY, rnr_retry, 0, 7),
@@ -168,9 +169,6 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         if (given ? v->value < v->min || v->value > v->max : v->value != 0) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, v->offset);
         }
-    }
-    if (in->access & ~REMOTE_RIGHTS) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     }
     if (in->mask & QRNIC_QP_AV) {
         return av_check(e, &in->av);

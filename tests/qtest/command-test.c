@@ -603,6 +603,9 @@ static void test_qp_states(void)
     /* RTS to INIT does not exist */
     modify_refused(&r, init, QRNIC_ST_BAD_STATE, 0);
     /* what software believes is wrong */
+    /* the first one in the order of the structure is named */
+    a.access = QRNIC_ACCESS_LOCAL_WRITE;
+    modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     modify_refused(&r, (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE | QRNIC_QP_CUR_STATE,
         .state = QRNIC_QPS_ERR, .cur_state = QRNIC_QPS_SQD,
