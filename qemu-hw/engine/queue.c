@@ -177,7 +177,7 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
     }
     result = qrnic_send_wqe_decode(e, qp, cached_slot(sq), slots_cached(sq),
                                    sq->consumer, out, status, syndrome);
-    sq->consumer += result == QRNIC_TAKE_OK ? out->wqebbs : 1;
+    sq->consumer += out->wqebbs;
     if (result == QRNIC_TAKE_OK) {
         qrnic_add(e, QRNIC_COUNTER_SEND_WQES, 1);
         if (out->flags & QRNIC_WQEF_INLINE) {

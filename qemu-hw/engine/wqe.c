@@ -85,14 +85,24 @@ static bool decode_sges(const uint8_t *p, unsigned count, QrnicSge *sge,
     return *length <= QRNIC_MAX_MSG_SIZE;
 }
 
+static uint32_t ctrl_wqebbs(const QrnicSqCtrl *ctrl)
+{
+    return DIV_ROUND_UP(ctrl->segments * QRNIC_SEGMENT_SIZE, QRNIC_WQEBB_SIZE);
+}
+
+static bool size_possible(const QrnicSqCtrl *ctrl, uint32_t raw_wqebbs)
+{
+    return ctrl->segments &&
+           ctrl_wqebbs(ctrl) <= MIN(raw_wqebbs, QRNIC_WQE_MAX_WQEBB);
+}
+
 /* NULL if the control segment is as it must be; else the rule it breaks */
 static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
                               const WqeShape *shape, uint32_t raw_wqebbs,
                               uint32_t index, bool reserved_ok,
                               uint8_t *syndrome)
 {
-    uint32_t wqebbs = DIV_ROUND_UP(ctrl->segments * QRNIC_SEGMENT_SIZE,
-                                   QRNIC_WQEBB_SIZE);
+    uint32_t wqebbs = ctrl_wqebbs(ctrl);
 
     *syndrome = QRNIC_SYN_WQE_INDEX;
     if (ctrl->index != index) {
@@ -189,12 +199,15 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
     shape = wqe_shape(e, qp, ctrl.opcode);
     rule = check_ctrl(e, &ctrl, &shape, raw_wqebbs, index, reserved_ok, &syn);
+    /* How long it is can be known although something else is wrong. */
+    if (!rule || (syn != QRNIC_SYN_WQE_INDEX && syn != QRNIC_SYN_WQE_SIZE &&
+                  size_possible(&ctrl, raw_wqebbs))) {
+        out->wqebbs = ctrl_wqebbs(&ctrl);
+    }
     if (rule) {
         return refuse(e, qp, "SQ", index, syn, status, syndrome, rule);
     }
     out->index = index;
-    out->wqebbs = DIV_ROUND_UP(ctrl.segments * QRNIC_SEGMENT_SIZE,
-                               QRNIC_WQEBB_SIZE);
     out->opcode = ctrl.opcode;
     out->flags = ctrl.flags;
     out->imm = ctrl.imm;
@@ -251,7 +264,7 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
         return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_INDEX, status,
                       syndrome, "its index is not that of its place");
     }
-    if (!reserved_ok) {
+    if (!reserved_ok || ctrl.next) {
         return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_RESERVED, status,
                       syndrome, "reserved bits are set");
     }

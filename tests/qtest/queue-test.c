@@ -456,6 +456,42 @@ static void test_bad_wqe(const void *data)
     rig_stop(&r);
 }
 
+/* A malformed WQE of several blocks is one WQE: what is behind it is found. */
+static void test_bad_wqe_long(void)
+{
+    uint8_t raw[QRNIC_WQEBB_SIZE];
+    QrnicCqe cqe;
+    Rig r;
+    Wqe w = wqe_begin(QRNIC_WQE_SEND, 0);
+
+    rig_start(&r, "", NULL);
+    for (int i = 0; i < 10; i++) {
+        wqe_data(&w, r.mr.start, 4, r.mr.key);
+    }
+    g_assert_cmpuint(wqe_wqebbs(&w), ==, 3);
+    for (int i = 0; i < 2; i++) {
+        uint64_t at = r.qp.sq + 4 * i * QRNIC_WQEBB_SIZE;
+        Wqe small = small_send(&r, 0);
+
+        sq_write(r.d, &r.qp, &w);
+        qtest_memread(r.d->qts, at, raw, sizeof(raw));
+        spoil_opcode(&w, raw);
+        qtest_memwrite(r.d->qts, at, raw, sizeof(raw));
+        sq_write(r.d, &r.qp, &small);
+    }
+    sq_publish(r.d, &r.qp);
+    sq_ring(r.d, &r.qp);
+    for (int i = 0; i < 4; i++) {
+        cq_wait(r.d, &r.send_cq, &cqe);
+        g_assert_cmpuint(cqe.status, ==, i ? QRNIC_WC_WR_FLUSH_ERR :
+                                             QRNIC_WC_LOC_QP_OP_ERR);
+        g_assert_cmpuint(cqe.index, ==, i / 2 * 4 + (i & 1) * 3);
+    }
+    settle(r.d);
+    g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
+    rig_stop(&r);
+}
+
 /* In ERR everything is flushed in order, also what comes later. */
 static void test_flush(void)
 {
@@ -721,6 +757,7 @@ void add_queue_tests(void)
 
         qtest_add_data_func(path, &bad_wqes[i], test_bad_wqe);
     }
+    qtest_add_func("qrnic/queue/bad-wqe-long", test_bad_wqe_long);
     qtest_add_func("qrnic/queue/flush", test_flush);
     qtest_add_func("qrnic/queue/arm", test_arm);
     qtest_add_func("qrnic/queue/arm-solicited", test_arm_solicited);
