@@ -305,13 +305,6 @@ static void fill_config(QrnicDevice *d)
     memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));
 }
 
-static uint64_t serial_number(const uint8_t *mac)
-{
-    return (uint64_t)mac[0] << 56 | (uint64_t)mac[1] << 48 |
-           (uint64_t)mac[2] << 40 | 0xfffeull << 24 |
-           (uint64_t)mac[3] << 16 | (uint64_t)mac[4] << 8 | mac[5];
-}
-
 /* Power management: nothing is lost in D3hot. */
 static bool pm_init(PCIDevice *pci, Error **errp)
 {
@@ -367,7 +360,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
         return;
     }
     qemu_macaddr_default_if_unset(&d->conf.macaddr);
-    pcie_dev_ser_num_init(pci, ECAP_SERIAL, serial_number(d->conf.macaddr.a));
+    pcie_dev_ser_num_init(pci, ECAP_SERIAL, qrnic_eui64(d->conf.macaddr.a));
     d->name = dev->id ? g_strdup(dev->id) :
               g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
                               pci->devfn);

@@ -143,10 +143,16 @@ bool qrnic_is_fatal(QrnicEngine *e)
     return e->fatal;
 }
 
+uint64_t qrnic_eui64(const uint8_t *mac)
+{
+    return (uint64_t)mac[0] << 56 | (uint64_t)mac[1] << 48 |
+           (uint64_t)mac[2] << 40 | 0xfffeull << 24 |
+           (uint64_t)mac[3] << 16 | (uint64_t)mac[4] << 8 | mac[5];
+}
+
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
 {
     const QrnicConfig *c = &e->config;
-    const uint8_t *m = c->mac;
 
     memset(out, 0, sizeof(*out));
     out->capabilities = c->capabilities;
@@ -170,8 +176,7 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     out->clock_khz = CLOCK_KHZ;
     out->counters = QRNIC_NUM_COUNTERS;
     out->ack_delay = ACK_DELAY;
-    out->node_guid = (uint64_t)(m[0] ^ 2) << 56 | (uint64_t)m[1] << 48 |
-                     (uint64_t)m[2] << 40 | 0xfffeull << 24 |
-                     (uint64_t)m[3] << 16 | (uint64_t)m[4] << 8 | m[5];
+    /* Modified: the bit for "universal" has the other sense in a GUID. */
+    out->node_guid = qrnic_eui64(c->mac) ^ 2ull << 56;
     return qrnic_ok(0);
 }

@@ -87,6 +87,9 @@ QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index,
                             QrnicGidEntry *out);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 
+/* EUI-64 of a MAC address */
+uint64_t qrnic_eui64(const uint8_t *mac);
+
 /* Events and counters that the faces add to. */
 void qrnic_event_async(QrnicEngine *e, uint8_t type, uint8_t subtype,
                        uint32_t object, uint32_t data);
