@@ -398,16 +398,22 @@ static void test_busy(void)
     rig_stop(&r);
 }
 
-/* A refused CREATE_EQ names the member. */
-static void eq_refused(Device *d, QrnicEqCtx ctx, unsigned status,
-                       uint32_t syndrome)
-{
-    uint8_t raw[QRNIC_EQ_CTX_BYTES];
+/* A refused command names the member. */
+#define REFUSED(name, opcode, Context) \
+    static void name##_refused(Device *d, Context ctx, unsigned status, \
+                               uint32_t syndrome) \
+    { \
+        uint8_t raw[QRNIC_CMD_MAX_MAILBOX]; \
+        \
+        qrnic_##name##_ctx_pack(raw, &ctx); \
+        command_fails(d, QRNIC_CMD_CREATE_##opcode, 0, raw, \
+                      QRNIC_##opcode##_CTX_BYTES, NULL, 0, status, syndrome); \
+    }
 
-    qrnic_eq_ctx_pack(raw, &ctx);
-    command_fails(d, QRNIC_CMD_CREATE_EQ, 0, raw, sizeof(raw), NULL, 0, status,
-                  syndrome);
-}
+REFUSED(eq, EQ, QrnicEqCtx)
+REFUSED(cq, CQ, QrnicCqCtx)
+REFUSED(mkey, MKEY, QrnicMkeyCtx)
+REFUSED(qp, QP, QrnicQpCtx)
 
 static void test_eq_params(void)
 {
@@ -446,16 +452,6 @@ static void test_eq_params(void)
     device_stop(d);
 }
 
-static void cq_refused(Device *d, QrnicCqCtx ctx, unsigned status,
-                       uint32_t syndrome)
-{
-    uint8_t raw[QRNIC_CQ_CTX_BYTES];
-
-    qrnic_cq_ctx_pack(raw, &ctx);
-    command_fails(d, QRNIC_CMD_CREATE_CQ, 0, raw, sizeof(raw), NULL, 0, status,
-                  syndrome);
-}
-
 static void test_cq_params(void)
 {
     Rig r;
@@ -482,16 +478,6 @@ static void test_cq_params(void)
     bad = good, bad.producer = 1;
     cq_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_PRODUCER_OFFSET);
     rig_stop(&r);
-}
-
-static void mkey_refused(Device *d, QrnicMkeyCtx ctx, unsigned status,
-                         uint32_t syndrome)
-{
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
-
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    command_fails(d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL, 0,
-                  status, syndrome);
 }
 
 static void test_mkey_params(void)
@@ -522,16 +508,6 @@ static void test_mkey_params(void)
                      command(r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
                              NULL, 0).status), ==, QRNIC_ST_BAD_PARAM);
     rig_stop(&r);
-}
-
-static void qp_refused(Device *d, QrnicQpCtx ctx, unsigned status,
-                       uint32_t syndrome)
-{
-    uint8_t raw[QRNIC_QP_CTX_BYTES];
-
-    qrnic_qp_ctx_pack(raw, &ctx);
-    command_fails(d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw), NULL, 0, status,
-                  syndrome);
 }
 
 static void test_qp_params(void)
