@@ -382,9 +382,9 @@ struct QrnicEngine {
     QrnicDoorbellMessage *fifo;
     uint32_t fifo_head, fifo_count;
     bool fifo_lost;
+    uint32_t fifo_before_loss;  /* messages to take out before the recovery */
     bool recover_again;         /* lost one more while this went on: */
     bool recovering;            /* rereading records, these are next: */
-    uint32_t fifo_before_loss;  /* messages to take out before the recovery */
     uint32_t recover_qp, recover_cq;
     bool cq_failed;             /* a CQ went into error: see to its QPs */
 

@@ -579,9 +579,6 @@ static void test_qp_states(void)
     /* RTS to INIT does not exist */
     modify_refused(&r, init, QRNIC_ST_BAD_STATE, 0);
     /* what software believes is wrong */
-    /* the first one in the order of the structure is named */
-    a.access = QRNIC_ACCESS_LOCAL_WRITE;
-    modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     modify_refused(&r, (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE | QRNIC_QP_CUR_STATE,
         .state = QRNIC_QPS_ERR, .cur_state = QRNIC_QPS_SQD,
@@ -606,6 +603,9 @@ static void test_qp_states(void)
     a = init;
     a.timeout = 3;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_TIMEOUT_OFFSET);
+    /* the first one in the order of the structure is named */
+    a.access = QRNIC_ACCESS_LOCAL_WRITE;
+    modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     qp_modify(r.d, &r.qp, &init);
     /* RESET straight to RTS does not exist, nor INIT to RTS */
     modify_refused(&r, (QrnicQpAttr) {
@@ -629,16 +629,6 @@ static void test_qp_states(void)
     }), !=, QRNIC_ST_OK);
     a.av.sgid_index = 0;
     qp_modify(r.d, &r.qp, &a);
-    /* Nobody sends from a multicast address. */
-    for (int ipv4 = 0; ipv4 < 2; ipv4++) {
-        QrnicGidEntry multicast = gid;
-
-        memcpy(multicast.gid, ipv4 ? "\0\0\0\0\0\0\0\0\0\0\xff\xff\xef\0\0\1" :
-               "\xff\2\0\0\0\0\0\0\0\0\0\0\0\0\0\1", 16);
-        qrnic_gid_entry_pack(raw, &multicast);
-        command_fails(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0,
-                      QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
-    }
     qp_query(r.d, &r.qp, &a);
     g_assert_cmpuint(a.state, ==, QRNIC_QPS_RTR);
     rig_stop(&r);
@@ -660,6 +650,16 @@ static void test_gid(void)
     command_ok(d, QRNIC_CMD_QUERY_GID, 3, NULL, 0, raw, sizeof(raw));
     g_assert_true(qrnic_gid_entry_unpack(&out, raw));
     g_assert_cmpmem(&out, sizeof(out), &gid, sizeof(gid));
+    /* Nobody sends from a multicast address. */
+    for (int ipv4 = 0; ipv4 < 2; ipv4++) {
+        QrnicGidEntry multicast = gid;
+
+        memcpy(multicast.gid, ipv4 ? "\0\0\0\0\0\0\0\0\0\0\xff\xff\xef\0\0\1" :
+               "\xff\2\0\0\0\0\0\0\0\0\0\0\0\0\0\1", 16);
+        qrnic_gid_entry_pack(raw, &multicast);
+        command_fails(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0,
+                      QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
+    }
     gid.vlan_id = 4095;
     qrnic_gid_entry_pack(raw, &gid);
     command_fails(d, QRNIC_CMD_SET_GID, 3, raw, sizeof(raw), NULL, 0,
