@@ -128,10 +128,11 @@ struct qrnic_create_srq_resp {
 
 /*
  * av is the address_vector of the datagram segment: the kernel has resolved the
- * destination's MAC address, and the hop limit of the route.
+ * destination's MAC address, and the hop limit of the route. No member is of 64
+ * bits, because the core's part of the answer has 4 bytes.
  */
 struct qrnic_create_ah_resp {
-	__aligned_u64 comp_mask;
+	__u32 comp_mask;
 	__u8 av[32];
 };
 
