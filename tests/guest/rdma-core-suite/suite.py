@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# Runs rdma-core's own tests/run_tests.py, unmodified, and prints TAP: a test that was
+# skipped or failed is good only when the list of agreed ones names it with that reason.
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""suite.py TESTS-DIRECTORY AGREED-LIST [option of run_tests.py...]"""
+
+import fnmatch
+import os
+import runpy
+import sys
+import unittest
+
+KINDS = {"never": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fails:"}
+
+
+class Agreement:
+    """The agreed skips: lines 'KIND | TEST | TEXT IN THE MESSAGE | REASON'."""
+
+    def __init__(self, path):
+        self.rules = []
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if line.strip() and not line.startswith("#"):
+                    kind, test, text, reason = (part.strip() for part in line.split("|", 3))
+                    if kind not in KINDS:
+                        sys.exit(f"{path}: unknown kind '{kind}'")
+                    self.rules.append([kind, test, text, reason, 0])
+
+    def find(self, failed, test, message):
+        """The TAP directive for what happened, or None when nobody agreed to it."""
+        for rule in self.rules:
+            if failed == (rule[0] == "fails") and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
+                rule[4] += 1
+                return f"{KINDS[rule[0]]} {rule[3]}"
+        return None
+
+    def unused(self):
+        return [rule for rule in self.rules if not rule[4]]
+
+
+class TapResult(unittest.TestResult):
+    """Prints one TAP line for each test, and what went wrong before it."""
+
+    agreement = None
+    count = 0
+    bad = 0
+
+    def line(self, good, test, directive="", details=""):
+        TapResult.count += 1
+        TapResult.bad += not good
+        for text in details.splitlines()[-30:]:
+            print(f"# {text}")
+        name = test.id().removeprefix("tests.")
+        print(f"{'ok' if good else 'not ok'} {self.count} - {name}{' # ' + directive if directive else ''}", flush=True)
+
+    def judge(self, failed, test, message):
+        name = test.id().removeprefix("tests.")
+        directive = self.agreement.find(failed, name, message)
+        if directive:
+            self.line(True, test, directive)
+        else:
+            self.line(False, test, details=message if failed else f"skipped without agreement: {message}")
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.line(True, test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.judge(False, test, reason)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.judge(True, test, self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.judge(True, test, self.errors[-1][1])
+
+
+class TapRunner:
+    """Stands in for unittest's runner, which run_tests.py has unittest.main() make."""
+
+    def __init__(self, **_):
+        pass
+
+    def run(self, test):
+        result = TapResult()
+        test(result)
+        return result
+
+
+def main():
+    tests, agreed = sys.argv[1:3]
+    TapResult.agreement = Agreement(agreed)
+    script = os.path.join(tests, "run_tests.py")
+    sys.argv = [script, *sys.argv[3:]]
+    sys.path.insert(0, tests)
+    unittest.runner.TextTestRunner = TapRunner
+    status = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        status = stop.code
+    for kind, test, text, _, _ in TapResult.agreement.unused():
+        print(f"# no longer needed in the list: {kind} | {test} | {text}")
+    with open("count", "w", encoding="ascii") as file:
+        file.write(f"tests={TapResult.count} failed={TapResult.bad}\n")
+    sys.stdout.flush()
+    # Not through Python's own end: what fork tests and leaked objects left is not judged.
+    os._exit(1 if TapResult.bad or status not in (0, 1, False, True) else 0)
+
+
+main()
