@@ -31,7 +31,8 @@ EPILOG = """\
   NET   link (a wire between the guests; default with more than one guest) or
         link=stream (over a stream: faster, as QEMU reads many frames at once),
         hub (all cards of one guest joined; default with one guest),
-        user[=OPTIONS] (libslirp), tap=IFNAME, none (no backend, link down)
+        user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
+        of its own, which is a network namespace; give icrc=transport too), tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
         any other is a property of the device
 Card I of guest N has 10.77.I.N/24 and fd77:0:0:I::N/64 (card 0: fd77::N); on a hub

@@ -3,20 +3,18 @@
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
-import ctypes
 import json
 import os
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import time
 
 from . import cpio, topology
 from .errors import LaunchError
+from .process import die_with
 
-PR_SET_PDEATHSIG = 1
 PROCESSOR_NICE = 10
 
 # A panic restarts the guest, which the run loop takes for the crash that it is. The
@@ -24,14 +22,6 @@ PROCESSOR_NICE = 10
 # module certificates (our modules are unsigned anyway) take over a second.
 BOOT_OPTIONS = ("console=ttyS0 panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr random.trust_cpu=on "
                 "cryptomgr.notests=1 initcall_blacklist=load_system_certificate_list,jent_mod_init")
-
-
-def _die_with(launcher):
-    # Even a launcher that is killed by SIGKILL leaves no QEMU behind.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before the kernel knew what to do then
-        os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Guest:
@@ -129,6 +119,8 @@ class Guest:
 
     def start(self):
         command = self._command()
+        if self.run.hosts:
+            command = self.run.hosts.prefix(self.number) + command
         if self.options.verbose:
             self.run.say(f"guest{self.number}: {shlex.join(command)}")
         with open(self.qemu_log, "wb") as log:
@@ -139,7 +131,7 @@ class Guest:
             self.started_at = time.monotonic()
             launcher = os.getpid()
             self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
-                                            preexec_fn=lambda: _die_with(launcher))
+                                            preexec_fn=lambda: die_with(launcher))
         self.control = self._accept("control")
         self.output = self._accept("output")
         self._let_devices_go_first()

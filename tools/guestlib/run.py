@@ -16,6 +16,7 @@ import time
 from . import host, topology
 from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
+from .hosts import Hosts
 
 
 class Switch(threading.Thread):
@@ -48,6 +49,7 @@ class Run:
         self.image = host.Image(options.kernel)
         self.image.check()
         self.accel = host.choose_accel(options.accel, self.qemu)
+        self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
         self.scratch = tempfile.mkdtemp(prefix="qrnic-")
         if options.logs:
             self.logs = os.path.abspath(options.logs)
@@ -101,6 +103,8 @@ class Run:
     def _stop(self):
         for guest in self.guests:
             guest.kill()
+        if self.hosts:
+            self.hosts.close()
         for file in self._output_files.values():
             file.close()
 

@@ -7,10 +7,11 @@ import os
 import re
 import socket
 
+from . import hosts
 from .errors import EXIT_USAGE, LaunchError
 
 KINDS = ("qrnic", "virtio", "rxe")
-NETS = ("link", "hub", "user", "none", "tap")
+NETS = ("link", "hub", "user", "hosts", "none", "tap")
 OWN_KEYS = ("mtu", "ip", "guest")
 WIRES = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
 
@@ -39,6 +40,8 @@ class Nic:
                 raise LaunchError(f"--nic {spec}: a stream joins two guests, not {guests}", EXIT_USAGE)
             if guests == 1:
                 self.net = "hub"
+        if self.net == "hosts" and guests != 2:
+            raise LaunchError(f"--nic {spec}: there are two hosts, for two guests", EXIT_USAGE)
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
         self._wire = ()
         self.props = []
@@ -54,7 +57,7 @@ class Nic:
         if not re.fullmatch(r"[0-9]+", own["mtu"]) or not 68 <= int(own["mtu"]) <= 65535:
             raise LaunchError(f"--nic {spec}: mtu must be a number from 68 to 65535", EXIT_USAGE)
         self.mtu = int(own["mtu"])
-        self.ip = own["ip"] or {"user": "dhcp", "none": "none"}.get(self.net, "auto")
+        self.ip = own["ip"] or {"user": "dhcp", "hosts": "none", "none": "none"}.get(self.net, "auto")
         self.only_guest = int(own["guest"]) if own["guest"] else 0
 
     def kind(self, guest):
@@ -122,6 +125,8 @@ class Nic:
             text = f"hubport,id={name},hubid=0"
         elif self.net == "tap":
             text = f"tap,id={name},ifname={self.net_arg},script=no,downscript=no"
+        elif self.net == "hosts":
+            text = f"user,id={name},{hosts.user_options(guest)}"
         else:
             text = f"user,id={name}" + (f",{self.net_arg}" if self.net_arg else "")
         options = ["-netdev", text]

@@ -1,0 +1,21 @@
+# The same wire as in 42-hosts with the standard ICRC, which covers what libslirp rewrites:
+# the frames are refused and counted, and the connection gives up.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:hosts
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+ip addr add "10.99.$GUEST.1/24" dev "$NIC0"
+ip route add default via "10.99.$GUEST.2"
+wait_until 10 gid_index "$RDMA0" 4 >/dev/null
+gid=$(gid_index "$RDMA0" 4)
+dropped=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_drop_icrc
+
+pair "ibv_rc_pingpong does not get through" 18515 \
+    "timeout 15 ibv_rc_pingpong -d $RDMA0 -g $gid; [ \$? != 0 ]" \
+    "ibv_rc_pingpong -d $RDMA0 -g $gid 10.99.1.1; [ \$? != 0 ]"
+status=0
+[ "$GUEST" != 1 ] || [ "$(cat "$dropped")" -gt 0 ] || status=1
+together $status "the frames were refused for their ICRC, and counted"
+kernel_clean "the kernel logs are clean"
+finish
