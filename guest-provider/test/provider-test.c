@@ -3,6 +3,7 @@
  * provider-test.c: test of libqrnic in a guest with one adapter: two connected
  * queue pairs of one device and what the library does with them. Prints TAP.
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -12,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <infiniband/qrnicdv.h>
 #include <infiniband/verbs.h>
@@ -803,6 +806,89 @@ static void test_arm_any_then_solicited(void)
 	CHECK(!pair_free(&p));
 }
 
+/*
+ * More than 2^18 pages of 4 KiB need a translation table of three levels. The
+ * same 251 pages serve over and over, as their number has no factor in common
+ * with that of a page list's entries: a wrong entry leads to another page.
+ */
+#define LARGE_PAGES 251ul
+#define LARGE_SIZE ((1ul << 30) + (3ul << 20))
+static uint8_t *large;
+static size_t large_mapped;
+
+static int large_map(void)
+{
+	size_t step = LARGE_PAGES * 4096;
+	int fd = memfd_create("large", 0);
+	size_t page, at;
+
+	large_mapped = (LARGE_SIZE + step - 1) / step * step;
+	large = mmap(NULL, large_mapped, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (fd < 0 || large == MAP_FAILED || ftruncate(fd, step))
+		return -1;
+	for (at = 0; at < large_mapped; at += step)
+		if (mmap(large + at, step, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			return -1;
+	close(fd);
+	/* In an order that leaves few neighbours side by side in memory */
+	for (page = 0; page < LARGE_PAGES; page++)
+		memset(large + page * 7 % LARGE_PAGES * 4096, 0, 4096);
+	return 0;
+}
+
+static void test_three_levels(void)
+{
+	const size_t offsets[] = {
+		0, 4092, 511 * 4096 + 4092, (1ul << 21) + 40,
+		(1ul << 29) - 4, (1ul << 29) + 4096, (1ul << 30) - 4,
+		1ul << 30, (1ul << 30) + (1ul << 21) - 4, LARGE_SIZE - 8,
+	};
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_mr *large_mr;
+	struct ibv_wc wc;
+	struct pair p;
+	size_t i;
+
+	CHECK(!large_map());
+	large_mr = ibv_reg_mr(pd, large, LARGE_SIZE, IBV_ACCESS_LOCAL_WRITE |
+			      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	CHECK(large_mr);
+	CHECK(!system("rdma -dd resource show mr |"
+		      " grep -Eq 'page_shift 12 drv_pages 26[0-9]{4}'"));
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	wr.wr.rdma.rkey = large_mr->rkey;
+	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		fill(0, 8, i + 1);
+		memset(large + offsets[i], 0, 8);
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.wr.rdma.remote_addr = (uintptr_t)large + offsets[i];
+		CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(!memcmp(large + offsets[i], buffer, 8));
+		memset(buffer, 0, 8);
+		wr.opcode = IBV_WR_RDMA_READ;
+		CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(!memcmp(large + offsets[i], buffer, 8));
+	}
+	/* Its last byte is its last */
+	wr.wr.rdma.remote_addr = (uintptr_t)large + LARGE_SIZE - 7;
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.status == IBV_WC_REM_ACCESS_ERR);
+	CHECK(!pair_free(&p) && !ibv_dereg_mr(large_mr));
+	CHECK(!munmap(large, large_mapped));
+}
+
 /* A QP that goes takes its completions along, and only those */
 static void test_clean(void)
 {
@@ -1040,6 +1126,7 @@ int main(int argc, char **argv)
 	run("events", test_events);
 	run("a request for any, then for solicited only",
 	    test_arm_any_then_solicited);
+	run("a region of three levels", test_three_levels);
 	run("completions of a QP that goes", test_clean);
 	run("error and flush", test_error);
 	run("direct verbs", test_direct_verbs);
