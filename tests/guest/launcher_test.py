@@ -7,9 +7,11 @@ SPDX-License-Identifier: GPL-2.0-or-later
 import glob
 import os
 import signal
+import struct
 import subprocess
 import tempfile
 import time
+import zlib
 
 
 def qemus_of(pid):
@@ -126,6 +128,68 @@ class Tests:
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
+    def wires(self):
+        """Each kind of wire carries RDMA, and --pcap records all of it."""
+        job = """
+gid=$(gid_index $RDMA0 4)
+for program in "ibv_rc_pingpong -c -g $gid -n 100" "ib_write_bw -F -x $gid -n 100"; do
+    if [ $GUEST = 1 ]; then
+        timeout 60 $program -d $RDMA0 >server.log 2>&1 & server=$!
+        wait_for_port 18515; barrier "up $program"; wait $server || exit 1
+    else
+        barrier "up $program"; timeout 60 $program -d $RDMA0 guest1 || exit 1
+    fi
+    barrier "end $program"
+done"""
+        for wire in ("dgram", "stream"):
+            with tempfile.TemporaryDirectory(prefix="qt-pcap-") as directory:
+                done = subprocess.run([self.guest, "--no-refresh", "--guests", "2", "--boot-timeout", "240", "--nic", f"qrnic:link={wire}",
+                                       "--pcap", directory, "-c", job], stdin=subprocess.DEVNULL, capture_output=True,
+                                      text=True, timeout=600, check=False, env=self.env)
+                problems = [f"exit status {done.returncode}"] if done.returncode else []
+                self.report.result(not problems, f"launcher: RDMA over the wire of kind {wire}",
+                                   details=problems + done.stderr.splitlines()[-8:])
+                problems = []
+                for guest in (1, 2):
+                    try:
+                        with open(os.path.join(directory, f"guest{guest}-net0.pcap"), "rb") as file:
+                            problems += capture_problems(file.read())
+                    except OSError as error:
+                        problems.append(str(error))
+                self.report.result(not problems, f"launcher: --pcap records the frames of the wire of kind {wire}",
+                                   details=problems)
+
+
+def capture_problems(data):
+    """What is wrong with a pcap file of RoCEv2 traffic between two guests."""
+    magic, _, _, _, _, _, link = struct.unpack_from("=IHHiIII", data)
+    if magic != 0xa1b2c3d4 or link != 1:
+        return ["no pcap file of Ethernet frames"]
+    at = 24
+    opcodes = set()
+    good = bad = 0
+    while at < len(data):
+        _, _, length, original = struct.unpack_from("=IIII", data, at)
+        frame = data[at + 16:at + 16 + length]
+        at += 16 + length
+        if len(frame) != length or length != original:
+            return ["a record is cut off"]
+        if frame[12:14] != b"\x08\0" or frame[23] != 17 or frame[36:38] != b"\x12\xb7":
+            continue
+        # The ICRC leaves out what routers change (annex A17): their bytes count as ones.
+        end = 14 + struct.unpack_from(">H", frame, 16)[0]
+        covered = bytearray(b"\xff" * 8 + frame[14:end - 4])
+        for masked in (9, 16, 18, 19, 34, 35, 40):
+            covered[masked] = 0xff
+        matches = zlib.crc32(covered) == struct.unpack_from("<I", frame, end - 4)[0]
+        good, bad = good + matches, bad + (not matches)
+        opcodes.add(frame[42])
+    problems = [f"{bad} RoCE frames have a wrong ICRC"] if bad else []
+    # First, middle and last of SEND and of RDMA WRITE, ACKNOWLEDGE
+    if not {0, 1, 2, 6, 7, 8, 0x11} <= opcodes or good < 6000:
+        problems.append(f"{good} RoCE frames, opcodes {sorted(opcodes)}")
+    return problems
+
 
 def run(root, report):
     tests = Tests(root, report)
@@ -133,6 +197,7 @@ def run(root, report):
         tests.bad_options()
         tests.bad_devices()
         tests.endings()
+        tests.wires()
         tests.interrupted()
     finally:
         tests.scratch.cleanup()

@@ -21,7 +21,7 @@ for size in 1 4097 65536; do
     alone "ibv_rc_pingpong, $size bytes, on a lesser device" 18515 \
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50 localhost"
 done
-perf ib_write_bw -q 16 -n 500 -s 4096
+perf ib_write_bw -q 16 -n 100 -s 4096
 perf ib_send_lat -s 8
 perf ib_read_bw -o 1
 perf ib_atomic_bw -o 1
