@@ -107,6 +107,10 @@ INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
 INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
 OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)
 PLAIN_OBJECT(destroy_qp, qrnic_qp_destroy)
+INPUT(create_srq, qrnic_srq_create, QrnicSrqCtx, srq_ctx)
+INPUT_OBJECT(modify_srq, qrnic_srq_modify, QrnicSrqLimit, srq_limit)
+OUTPUT_OBJECT(query_srq, qrnic_srq_query, QrnicSrqCtx, srq_ctx)
+PLAIN_OBJECT(destroy_srq, qrnic_srq_destroy)
 INPUT_OBJECT(set_gid, qrnic_gid_set, QrnicGidEntry, gid_entry)
 PLAIN_OBJECT(clear_gid, qrnic_gid_clear)
 OUTPUT_OBJECT(query_gid, qrnic_gid_query, QrnicGidEntry, gid_entry)
@@ -126,6 +130,9 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_MODIFY_QP:
     case QRNIC_CMD_QUERY_QP:
     case QRNIC_CMD_DESTROY_QP:
+    case QRNIC_CMD_MODIFY_SRQ:
+    case QRNIC_CMD_QUERY_SRQ:
+    case QRNIC_CMD_DESTROY_SRQ:
     case QRNIC_CMD_SET_GID:
     case QRNIC_CMD_CLEAR_GID:
     case QRNIC_CMD_QUERY_GID:

@@ -247,6 +247,7 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         { "max-mkey", c->max_mkey, 1, 1 << 20 },
         { "max-pd", c->max_pd, 1, 1 << 16 },
         { "max-gid", c->max_gid, 1, 1024 },
+        { "max-srq", c->max_srq, 1, 1 << 20 },
         { "max-sge", c->max_sge, 1, QRNIC_MAX_SGE },
         { "max-inline", c->max_inline, 0, QRNIC_MAX_INLINE },
         { "max-rd-atomic", c->max_rd_atomic, 0, 128 },
@@ -292,6 +293,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_timestamp, QRNIC_CAP_TIMESTAMP },
         { d->cap_eth_csum, QRNIC_CAP_ETH_CSUM },
         { d->cap_eth_vlan, QRNIC_CAP_ETH_VLAN },
+        { d->cap_srq, QRNIC_CAP_SRQ },
     };
 
     c->capabilities = 0;
@@ -434,6 +436,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),
     DEFINE_PROP_UINT32("max-pd", QrnicDevice, config.max_pd, 4096),
     DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 128),
+    DEFINE_PROP_UINT32("max-srq", QrnicDevice, config.max_srq, 8192),
     DEFINE_PROP_UINT32("max-sge", QrnicDevice, config.max_sge, QRNIC_MAX_SGE),
     DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
                        QRNIC_MAX_INLINE),
@@ -445,6 +448,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-timestamp", QrnicDevice, cap_timestamp, true),
     DEFINE_PROP_BOOL("cap-eth-csum", QrnicDevice, cap_eth_csum, true),
     DEFINE_PROP_BOOL("cap-eth-vlan", QrnicDevice, cap_eth_vlan, true),
+    DEFINE_PROP_BOOL("srq", QrnicDevice, cap_srq, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -107,6 +107,10 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_MODIFY_QP = 0x51,
     QRNIC_CMD_QUERY_QP = 0x52,
     QRNIC_CMD_DESTROY_QP = 0x53,
+    QRNIC_CMD_CREATE_SRQ = 0x58,
+    QRNIC_CMD_MODIFY_SRQ = 0x59,
+    QRNIC_CMD_QUERY_SRQ = 0x5a,
+    QRNIC_CMD_DESTROY_SRQ = 0x5b,
     QRNIC_CMD_SET_GID = 0x60,
     QRNIC_CMD_CLEAR_GID = 0x61,
     QRNIC_CMD_QUERY_GID = 0x62,
@@ -715,6 +719,10 @@ enum qrnic_counter {
     X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0) \
     X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES) \
     X(DESTROY_QP, destroy_qp, 0, 0) \
+    X(CREATE_SRQ, create_srq, QRNIC_SRQ_CTX_BYTES, 0) \
+    X(MODIFY_SRQ, modify_srq, QRNIC_SRQ_LIMIT_BYTES, 0) \
+    X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES) \
+    X(DESTROY_SRQ, destroy_srq, 0, 0) \
     X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0) \
     X(CLEAR_GID, clear_gid, 0, 0) \
     X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES) \
@@ -2743,6 +2751,14 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "QUERY_QP";
     case QRNIC_CMD_DESTROY_QP:
         return "DESTROY_QP";
+    case QRNIC_CMD_CREATE_SRQ:
+        return "CREATE_SRQ";
+    case QRNIC_CMD_MODIFY_SRQ:
+        return "MODIFY_SRQ";
+    case QRNIC_CMD_QUERY_SRQ:
+        return "QUERY_SRQ";
+    case QRNIC_CMD_DESTROY_SRQ:
+        return "DESTROY_SRQ";
     case QRNIC_CMD_SET_GID:
         return "SET_GID";
     case QRNIC_CMD_CLEAR_GID:

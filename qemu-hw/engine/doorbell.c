@@ -89,6 +89,8 @@ static bool offset_defined(QrnicEngine *e, uint32_t page, unsigned offset)
     case QRNIC_DB_RQ:
     case QRNIC_DB_CQ_ARM:
         return true;
+    case QRNIC_DB_SRQ:
+        return e->config.capabilities & QRNIC_CAP_SRQ;
     case QRNIC_DB_EQ:
         return page == 0;
     case QRNIC_DB_DIRECT:
@@ -138,7 +140,8 @@ void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
     if (!qrnic_doorbell_unpack(&d, raw) ||
         (d.wqebbs && offset != QRNIC_DB_DIRECT)) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_RESERVED,
-                          offset == QRNIC_DB_CQ_ARM ? "CQ" : "QP", d.number,
+                          offset == QRNIC_DB_CQ_ARM ? "CQ" :
+                          offset == QRNIC_DB_SRQ ? "SRQ" : "QP", d.number,
                           "reserved bits in 0x%" PRIx64, value);
         return;
     }
@@ -161,6 +164,25 @@ static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)
     }
 }
 
+/*
+ * No queue pair waits for a WQE of an SRQ: the other end of a connection asks
+ * again, and whatever else came is gone. So the record is read by the next
+ * taker.
+ */
+static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    QrnicSrq *srq = qrnic_table_get(&e->srqs, m->number);
+
+    if (!srq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, "SRQ", m->number,
+                          "no such shared receive queue");
+    } else if (srq->ctx.db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, "SRQ", m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, srq->ctx.db_page);
+    }
+}
+
 static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
 {
     const char *queue = m->offset == QRNIC_DB_RQ ? "RQ" : "SQ";
@@ -180,6 +202,12 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
     if (qp->state == QRNIC_QPS_RESET) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_STATE, queue, m->number,
                           "the queue pair is in state RESET");
+        return;
+    }
+    if (m->offset == QRNIC_DB_RQ && qp->srq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
+                          "the queue pair receives from SRQ %" PRIu32,
+                          qp->srq->number);
         return;
     }
     if (m->offset == QRNIC_DB_RQ) {
@@ -213,7 +241,7 @@ static void recover(QrnicEngine *e)
         }
         qp->sq_rung = true;
         qrnic_schedule(e, qp);
-        if (qp->state != QRNIC_QPS_ERR) {
+        if (qp->state != QRNIC_QPS_ERR && !qp->srq) {
             qrnic_qp_ops(qp)->receive_doorbell(e, qp);
         }
     }
@@ -243,6 +271,8 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
                                      m->number, m->index, m->wqebbs);
         if (m->offset == QRNIC_DB_CQ_ARM) {
             message_cq(e, m);
+        } else if (m->offset == QRNIC_DB_SRQ) {
+            message_srq(e, m);
         } else {
             message_qp(e, m);
         }

@@ -166,6 +166,10 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     out->max_qp_recv = QRNIC_MAX_QP_RECV;
     out->max_cqe = QRNIC_MAX_CQE;
     out->max_eqe = QRNIC_MAX_EQE;
+    if (c->capabilities & QRNIC_CAP_SRQ) {
+        out->max_srq = c->max_srq;
+        out->max_srq_wr = QRNIC_MAX_SRQ_WR;
+    }
     out->max_sge = c->max_sge;
     out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?
                       c->max_inline : 0;

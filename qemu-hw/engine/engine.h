@@ -23,7 +23,7 @@ typedef struct QrnicEngine QrnicEngine;
 typedef struct QrnicConfig {
     const char *name;           /* for log lines and trace events */
     uint64_t capabilities;      /* QRNIC_CAP_* */
-    uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid;
+    uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid, max_srq;
     uint32_t vectors;           /* also the most EQs */
     uint32_t db_pages;
     uint32_t doorbell_fifo;
@@ -80,6 +80,11 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
+QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in);
+QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
+                             const QrnicSrqLimit *in);
+QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out);
+QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn);
 QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                           const QrnicGidEntry *in);
 QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index);

@@ -445,6 +445,8 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
         drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
         return;
     }
+    case QRNIC_TAKE_BROKEN:     /* of an SRQ, which this type never has */
+        g_assert_not_reached();
     case QRNIC_TAKE_OK:
         break;
     }
@@ -453,8 +455,7 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
          * Anybody on the wire can send such a frame, so it must not cost the
          * WQE, let alone the queue pair: put it back.
          */
-        qp->rq.consumer--;
-        e->counter[QRNIC_COUNTER_RECV_WQES]--;
+        qrnic_rq_give_back(e, qp, &wqe);
         drop(e, QRNIC_COUNTER_ETH_RX_TOO_LONG, len);
         return;
     }

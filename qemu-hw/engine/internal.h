@@ -163,7 +163,9 @@ typedef struct QrnicSendWqe {
 } QrnicSendWqe;
 
 typedef struct QrnicRecvWqe {
-    uint32_t index;
+    uint32_t index;             /* SRQ: slot */
+    uint32_t pd;                /* of its keys */
+    uint32_t srqn;              /* 0: from the RQ */
     uint64_t length;
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE];
@@ -173,6 +175,7 @@ typedef enum QrnicTake {
     QRNIC_TAKE_OK,
     QRNIC_TAKE_EMPTY,           /* nothing posted */
     QRNIC_TAKE_ERROR,           /* *status and *syndrome say why */
+    QRNIC_TAKE_BROKEN,          /* the SRQ gives no more; nothing to complete */
 } QrnicTake;
 
 /* queue.c: the ring of a work queue, its record, and blocks fetched ahead. */
@@ -189,6 +192,18 @@ typedef struct QrnicWorkQueue {
     bool direct;                /* cache came by direct WQE */
     uint8_t bad_record;         /* enum qrnic_syndrome; the next take says so */
 } QrnicWorkQueue;
+
+/* srq.c */
+typedef struct QrnicSrq {
+    uint32_t number;
+    QrnicSrqCtx ctx;
+    QrnicWorkQueue rq;          /* consumer: WQEs taken out of the ring */
+    uint32_t slot;              /* of the next WQE */
+    uint32_t ahead;             /* slots from there that are in the cache */
+    GQueue returned;            /* QrnicRecvWqe: taken and given back */
+    uint8_t error;              /* enum qrnic_syndrome: gives no more */
+    uint32_t users;
+} QrnicSrq;
 
 typedef struct QrnicQp QrnicQp;
 
@@ -211,13 +226,33 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
                         uint8_t *status, uint8_t *syndrome);
 /* Receive WQEs posted and not taken, as last read; for credits. */
 uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
+/* As if the WQE taken last had not been; the next taker gets it. */
+void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
+/* srq.c: what these two do if the WQEs come from an SRQ */
+void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
+QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out);
+void qrnic_srq_free(QrnicSrq *srq);
+/*
+ * Reads the record of a queue. What it says must lie between what it said
+ * before and room slots beyond those that are done.
+ */
+void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                       uint32_t number, uint32_t done, uint32_t room);
+/* Reads count slots from index on, in two pieces where the ring ends. */
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                      uint32_t number, uint32_t index, uint32_t count,
+                      uint8_t *buf);
 /* decode only; cqe-ready status on error. In wqe.c */
 QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
                                 uint32_t raw_wqebbs, uint32_t index,
                                 QrnicSendWqe *out, uint8_t *status,
                                 uint8_t *syndrome);
-QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
-                                QrnicRecvWqe *out, uint8_t *status,
+/* next: what the WQE says of it, which must be less than next_limit */
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
+                                uint32_t number, uint8_t log_stride,
+                                uint32_t index, uint32_t next_limit,
+                                const uint8_t *raw, QrnicRecvWqe *out,
+                                uint32_t *next, uint8_t *status,
                                 uint8_t *syndrome);
 
 /* Transport state; transport.h says what is in them (requester, responder). */
@@ -231,6 +266,8 @@ struct QrnicQp {
     bool sq_draining;
     QrnicPd *pd;
     QrnicCq *send_cq, *recv_cq;
+    QrnicSrq *srq;              /* NULL: it has an RQ of its own */
+    bool last_wqe_reported;
     uint32_t db_page;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
@@ -343,6 +380,7 @@ bool qrnic_doorbells_pending(QrnicEngine *e);
 /* What the device offers beyond what a property can lower */
 #define QRNIC_MAX_QP_WQEBB (1u << 15)
 #define QRNIC_MAX_QP_RECV (1u << 15)
+#define QRNIC_MAX_SRQ_WR ((1u << 15) - 1)
 #define QRNIC_MAX_CQE (1u << 20)
 #define QRNIC_MAX_EQE (1u << 16)
 #define QRNIC_MAX_MR_SIZE (1ull << 46)
@@ -369,7 +407,7 @@ struct QrnicEngine {
     bool link_up;
     QrnicPortCtx port;
 
-    QrnicTable pds, eqs, cqs, mkeys, qps, db_pages;
+    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages;
     QrnicEq *async_eq;
     QrnicGidEntry *gids;
     uint32_t gids_end;          /* no valid entry from here on */

@@ -64,6 +64,7 @@ void qrnic_objects_init(QrnicEngine *e)
     qrnic_table_init(&e->cqs, 1, c->max_cq + 1);
     qrnic_table_init(&e->mkeys, 1, c->max_mkey + 1);
     qrnic_table_init(&e->qps, 2, c->max_qp + 2);
+    qrnic_table_init(&e->srqs, 1, c->max_srq + 1);
     qrnic_table_init(&e->db_pages, 1, c->db_pages);
     e->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
 }
@@ -87,6 +88,14 @@ void qrnic_objects_reset(QrnicEngine *e)
         }
     }
     qrnic_table_cleanup(&e->qps);
+    for (uint32_t n = 0; n < e->srqs.limit; n++) {
+        QrnicSrq *srq = e->srqs.slot[n];
+
+        if (srq) {
+            qrnic_srq_free(srq);
+        }
+    }
+    qrnic_table_cleanup(&e->srqs);
     e->async_eq = NULL;
     table_free_objects(&e->pds);
     table_free_objects(&e->eqs);

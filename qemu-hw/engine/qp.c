@@ -16,6 +16,37 @@ const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
     return qp->type == QRNIC_QPT_RC ? &qrnic_rc_ops : &qrnic_raw_packet_ops;
 }
 
+/* With an SRQ, nothing may be said of an RQ. */
+static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    const QrnicTranslation *t = &in->rq;
+
+    if (!(e->config.capabilities & QRNIC_CAP_SRQ)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    if (in->type == QRNIC_QPT_RAW_PACKET) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    if (!qrnic_table_get(&e->srqs, in->srq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    if (in->rq_log_size) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET);
+    }
+    if (in->rq_log_stride) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET);
+    }
+    if (in->rq_record) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_RECORD_OFFSET);
+    }
+    if (t->root || t->levels || t->page_shift || t->offset) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
@@ -57,10 +88,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!qrnic_table_get(&e->db_pages, in->db_page)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_DB_PAGE_OFFSET);
     }
-    if (in->srq) {
-        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_SRQ_OFFSET);
-    }
-    return qrnic_ok(0);
+    return in->srq ? srq_check(e, in) : qrnic_ok(0);
 }
 
 static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
@@ -71,6 +99,9 @@ static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
     qp->send_cq->users += n;
     qp->recv_cq->users += n;
     page->users += n;
+    if (qp->srq) {
+        qp->srq->users += n;
+    }
 }
 
 QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
@@ -85,9 +116,11 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     if (!qrnic_ring_init(e, &qp->sq.ring, &in->sq,
                          (uint64_t)QRNIC_WQEBB_SIZE << in->sq_log_size,
                          QRNIC_QP_CTX_SQ_OFFSET, &result) ||
-        !qrnic_ring_init(e, &qp->rq.ring, &in->rq, (uint64_t)QRNIC_WQEBB_SIZE <<
-                         (in->rq_log_size + in->rq_log_stride),
-                         QRNIC_QP_CTX_RQ_OFFSET, &result)) {
+        (!in->srq &&
+         !qrnic_ring_init(e, &qp->rq.ring, &in->rq,
+                          (uint64_t)QRNIC_WQEBB_SIZE <<
+                          (in->rq_log_size + in->rq_log_stride),
+                          QRNIC_QP_CTX_RQ_OFFSET, &result))) {
         g_free(qp);
         return result;
     }
@@ -97,6 +130,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->pd = qrnic_table_get(&e->pds, in->pd);
     qp->send_cq = qrnic_table_get(&e->cqs, in->send_cq);
     qp->recv_cq = qrnic_table_get(&e->cqs, in->recv_cq);
+    qp->srq = in->srq ? qrnic_table_get(&e->srqs, in->srq) : NULL;
     qp->db_page = in->db_page;
     qp->sq.record = in->sq_record;
     qp->sq.log_size = in->sq_log_size;
@@ -241,6 +275,15 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
     QrnicRecvWqe wqe;
     QrnicCqe cqe;
 
+    if (qp->srq) {
+        /* The others stay for the other queue pairs (10.2.9.3). */
+        if (!qp->last_wqe_reported) {
+            qp->last_wqe_reported = true;
+            qrnic_event_async(e, QRNIC_EVENT_LAST_WQE_REACHED, 0, qp->number,
+                              0);
+        }
+        return false;
+    }
     if (qrnic_rq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
         return false;
     }

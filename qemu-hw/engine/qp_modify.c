@@ -288,6 +288,7 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->sq_draining = false;
     qp->sq_rung = false;
     qp->comm_established = false;
+    qp->last_wqe_reported = false;
     if (qp->type == QRNIC_QPT_RC) {
         qrnic_rc_init(e, qp);
     }

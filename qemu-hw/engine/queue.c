@@ -29,15 +29,14 @@ static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
     return wq->cache + (wq->consumer - wq->fetched) * slot_size(wq);
 }
 
-/* Reads count slots from index on, in two pieces where the ring ends. */
-static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
-                       uint32_t index, uint32_t count, uint8_t *buf)
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                      uint32_t number, uint32_t index, uint32_t count,
+                      uint8_t *buf)
 {
     uint32_t size = 1u << wq->log_size;
 
     qrnic_add(e, QRNIC_COUNTER_WQEBB_FETCHED, count << wq->log_stride);
-    trace_qrnic_wqe_fetch(e->config.name, qp->number,
-                          wq == &qp->sq ? "SQ" : "RQ", index, count);
+    trace_qrnic_wqe_fetch(e->config.name, number, queue, index, count);
     while (count) {
         uint32_t slot = index & (size - 1);
         uint32_t n = MIN(count, size - slot);
@@ -52,6 +51,13 @@ static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
         count -= n;
     }
     return true;
+}
+
+static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
+                       uint32_t index, uint32_t count, uint8_t *buf)
+{
+    return qrnic_slots_read(e, wq, wq == &qp->sq ? "SQ" : "RQ", qp->number,
+                            index, count, buf);
 }
 
 /* Fills the cache from the consumer index on, as far as the record allows. */
@@ -70,14 +76,9 @@ static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
     return true;
 }
 
-/*
- * Reads the record of a queue. What it says must lie between what it said
- * before and the slots that software may use.
- */
-static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
+void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                       uint32_t number, uint32_t done, uint32_t room)
 {
-    const char *queue = wq == &qp->sq ? "SQ" : "RQ";
-    uint32_t done = wq == &qp->sq ? wq->completed : wq->consumer;
     uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
     QrnicQueueRecord record;
 
@@ -87,23 +88,31 @@ static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
         return;
     }
     if (!qrnic_queue_record_unpack(&record, raw)) {
-        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, qp->number,
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
                           "reserved bits of the record are set");
         wq->bad_record = QRNIC_SYN_PRODUCER;
         return;
     }
-    trace_qrnic_queue_record(e->config.name, qp->number, queue,
+    trace_qrnic_queue_record(e->config.name, number, queue,
                              record.producer, wq->producer, wq->consumer);
-    if (record.producer - done > 1u << wq->log_size ||
+    if (record.producer - done > room ||
         record.producer - done < wq->producer - done) {
-        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, qp->number,
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
                           "producer index %" PRIu32 " is not in %" PRIu32
                           " to %" PRIu32, record.producer, wq->producer,
-                          done + (1u << wq->log_size));
+                          done + room);
         wq->bad_record = QRNIC_SYN_PRODUCER;
         return;
     }
     wq->producer = record.producer;
+}
+
+static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
+{
+    bool sq = wq == &qp->sq;
+
+    qrnic_record_read(e, wq, sq ? "SQ" : "RQ", qp->number,
+                      sq ? wq->completed : wq->consumer, 1u << wq->log_size);
 }
 
 /*
@@ -214,10 +223,16 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
 {
     QrnicWorkQueue *rq = &qp->rq;
     QrnicTake result;
+    uint32_t next;
 
+    if (qp->srq) {
+        return qrnic_srq_take(e, qp->srq, out);
+    }
     out->index = rq->consumer;
     out->length = 0;
     out->num_sge = 0;
+    out->pd = qp->pd->number;
+    out->srqn = 0;
     if (rq->producer == rq->consumer) {
         record_read(e, qp, rq);
     }
@@ -233,8 +248,9 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
         *syndrome = QRNIC_SYN_WQE_FETCH;
         return QRNIC_TAKE_ERROR;
     }
-    result = qrnic_recv_wqe_decode(e, qp, cached_slot(rq), out, status,
-                                   syndrome);
+    result = qrnic_recv_wqe_decode(e, "RQ", qp->number, rq->log_stride,
+                                   rq->consumer, 1, cached_slot(rq), out, &next,
+                                   status, syndrome);
     rq->consumer++;
     if (result == QRNIC_TAKE_OK) {
         qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
@@ -242,8 +258,21 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     return result;
 }
 
+void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
+{
+    e->counter[QRNIC_COUNTER_RECV_WQES]--;
+    if (qp->srq) {
+        qrnic_srq_give_back(e, qp, wqe);
+    } else {
+        qp->rq.consumer--;
+    }
+}
+
 uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread)
 {
+    if (qp->srq) {
+        return 0;               /* they are nobody's before they are taken */
+    }
     if (reread) {
         record_read(e, qp, &qp->rq);
     }

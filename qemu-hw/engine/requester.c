@@ -913,6 +913,9 @@ void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp)
 void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
+        if (qp->responder->recv_valid && qp->srq) {
+            qrnic_rq_give_back(e, qp, &qp->responder->recv);
+        }
         g_free(qp->requester->initiated);
         g_free(qp->responder->replay);
     }

@@ -89,6 +89,7 @@ static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
     QrnicResponder *r = qp->responder;
     QrnicCqe cqe = {
         .index = r->recv.index,
+        .srqn = r->recv.srqn,
         .qpn = qp->number,
         .opcode = opcode,
         .status = status,
@@ -122,6 +123,8 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     case QRNIC_TAKE_ERROR:
         recv_complete(e, qp, QRNIC_CQE_RECV, status, syndrome, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_OPERATION, 0, 0);
+    case QRNIC_TAKE_BROKEN:
+        return refuse_operation(e, qp);
     case QRNIC_TAKE_OK:
         break;
     }
@@ -146,8 +149,7 @@ static uint8_t recv_scatter(QrnicEngine *e, QrnicQp *qp, uint64_t offset,
             continue;
         }
         n = MIN(len, s->length - offset);
-        syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number,
-                                      s->addr + offset, n,
+        syndrome = qrnic_memory_check(e, s->lkey, w->pd, s->addr + offset, n,
                                       QRNIC_ACCESS_LOCAL_WRITE, &k);
         if (syndrome) {
             qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "RQ", qp->number,
@@ -544,8 +546,13 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
 
 static uint8_t credits_now(QrnicEngine *e, QrnicQp *qp)
 {
-    uint32_t posted = qrnic_rq_posted(e, qp, false);
+    uint32_t posted;
 
+    /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
+    if (qp->srq) {
+        return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
+    }
+    posted = qrnic_rq_posted(e, qp, false);
     /* The record is read when WQEs run out; there may be many more by now. */
     if (posted < FEW_RECEIVES) {
         posted = qrnic_rq_posted(e, qp, true);

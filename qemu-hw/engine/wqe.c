@@ -50,16 +50,25 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     }
 }
 
-static QrnicTake refuse(QrnicEngine *e, QrnicQp *qp, const char *queue,
-                        uint32_t index, uint8_t syndrome, uint8_t *status,
-                        uint8_t *out_syndrome, const char *rule)
+static QrnicTake refuse_number(QrnicEngine *e, uint32_t number,
+                               const char *queue, uint32_t index,
+                               uint8_t syndrome, uint8_t *status,
+                               uint8_t *out_syndrome, const char *rule)
 {
     *status = syndrome == QRNIC_SYN_WQE_LENGTH ? QRNIC_WC_LOC_LEN_ERR :
                                                  QRNIC_WC_LOC_QP_OP_ERR;
     *out_syndrome = syndrome;
-    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, queue, qp->number,
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, queue, number,
                       "WQE at index %" PRIu32 ": %s", index, rule);
     return QRNIC_TAKE_ERROR;
+}
+
+static QrnicTake refuse(QrnicEngine *e, QrnicQp *qp, const char *queue,
+                        uint32_t index, uint8_t syndrome, uint8_t *status,
+                        uint8_t *out_syndrome, const char *rule)
+{
+    return refuse_number(e, qp->number, queue, index, syndrome, status,
+                         out_syndrome, rule);
 }
 
 /* Data segments from p on; empty ones are left out. False: too long. */
@@ -250,35 +259,40 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     return QRNIC_TAKE_OK;
 }
 
-QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
-                                QrnicRecvWqe *out, uint8_t *status,
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
+                                uint32_t number, uint8_t log_stride,
+                                uint32_t index, uint32_t next_limit,
+                                const uint8_t *raw, QrnicRecvWqe *out,
+                                uint32_t *next, uint8_t *status,
                                 uint8_t *syndrome)
 {
-    uint32_t index = qp->rq.consumer;
-    uint32_t room = ((QRNIC_WQEBB_SIZE << qp->rq.log_stride) /
+    uint32_t room = ((QRNIC_WQEBB_SIZE << log_stride) /
                      QRNIC_SEGMENT_SIZE) - 1;
     QrnicRecvCtrl ctrl;
     bool reserved_ok = qrnic_recv_ctrl_unpack(&ctrl, raw);
 
     if (ctrl.index != index) {
-        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_INDEX, status,
-                      syndrome, "its index is not that of its place");
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_INDEX,
+                             status, syndrome,
+                             "its index is not that of its place");
     }
-    if (!reserved_ok || ctrl.next) {
-        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_RESERVED, status,
-                      syndrome, "reserved bits are set");
+    if (!reserved_ok || ctrl.next >= next_limit) {
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_RESERVED,
+                             status, syndrome, "reserved bits are set, or no "
+                             "such slot is next");
     }
     if (ctrl.segments > MIN(room, e->config.max_sge)) {
-        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_SIZE, status,
-                      syndrome, "too many data segments");
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
+                             status, syndrome, "too many data segments");
     }
     if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.segments, out->sge,
                      &out->num_sge, &out->length)) {
-        return refuse(e, qp, "RQ", index, QRNIC_SYN_WQE_LENGTH, status,
-                      syndrome, "the buffer is too long");
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
+                             status, syndrome, "the buffer is too long");
     }
     out->index = index;
-    trace_qrnic_recv_wqe(e->config.name, qp->number, index, out->num_sge,
+    *next = ctrl.next;
+    trace_qrnic_recv_wqe(e->config.name, number, queue, index, out->num_sge,
                          out->length);
     return QRNIC_TAKE_OK;
 }

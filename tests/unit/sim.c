@@ -258,9 +258,10 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     QrnicConfig config = {
         .name = id ? "B" : "A",
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
-                        QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP,
+                        QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
+                        QRNIC_CAP_SRQ,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
-        .max_gid = 16, .vectors = 4, .db_pages = 8,
+        .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
@@ -347,32 +348,83 @@ uint32_t sim_mkey(SimNode *n, uint64_t addr, uint64_t length, uint8_t access)
     return sim_mkey_ctx(n, &ctx);
 }
 
-SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
-                  unsigned rq_log_stride, unsigned cq_log)
+static SimQp *qp_new(SimNode *n, QrnicQpCtx *ctx, unsigned cq_log)
 {
     SimQp *q = g_new0(SimQp, 1);
     QrnicCqCtx cq = { .eqn = n->cq_eq, .log_size = cq_log };
-    QrnicQpCtx ctx = {
-        .type = QRNIC_QPT_RC, .sq_log_size = sq_log, .rq_log_size = rq_log,
-        .rq_log_stride = rq_log_stride, .pd = n->pd,
-    };
 
     q->node = n;
     q->cq_log = cq_log;
     q->cq_ring = cq.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << cq_log);
     q->cq_record = cq.record = sim_alloc(n, 8);
     q->cq = created(qrnic_cq_create(n->engine, &cq));
-    q->sq_log = sq_log;
-    q->rq_log = rq_log;
-    q->rq_log_stride = rq_log_stride;
-    q->sq = ctx.sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << sq_log);
-    q->rq = ctx.rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
-                                       (rq_log + rq_log_stride));
-    q->sq_record = ctx.sq_record = sim_alloc(n, 8);
-    q->rq_record = ctx.rq_record = sim_alloc(n, 8);
-    ctx.send_cq = ctx.recv_cq = q->cq;
-    q->number = created(qrnic_qp_create(n->engine, &ctx));
+    q->sq_log = ctx->sq_log_size;
+    q->rq_log = ctx->rq_log_size;
+    q->rq_log_stride = ctx->rq_log_stride;
+    q->sq = ctx->sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << q->sq_log);
+    q->sq_record = ctx->sq_record = sim_alloc(n, 8);
+    if (!ctx->srq) {
+        q->rq = ctx->rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
+                                            (q->rq_log + q->rq_log_stride));
+        q->rq_record = ctx->rq_record = sim_alloc(n, 8);
+    }
+    ctx->pd = n->pd;
+    ctx->send_cq = ctx->recv_cq = q->cq;
+    q->number = created(qrnic_qp_create(n->engine, ctx));
     return q;
+}
+
+SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
+                  unsigned rq_log_stride, unsigned cq_log)
+{
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_RC, .sq_log_size = sq_log, .rq_log_size = rq_log,
+        .rq_log_stride = rq_log_stride,
+    };
+
+    return qp_new(n, &ctx, cq_log);
+}
+
+SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
+                      unsigned cq_log)
+{
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_RC, .sq_log_size = sq_log, .srq = srq->number,
+    };
+    SimQp *q = qp_new(n, &ctx, cq_log);
+
+    q->srq = srq;
+    return q;
+}
+
+SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride)
+{
+    SimSrq *s = g_new0(SimSrq, 1);
+    QrnicSrqCtx ctx = {
+        .pd = n->pd, .log_size = log_size, .log_stride = log_stride,
+    };
+    uint32_t slots = 1u << log_size;
+
+    s->node = n;
+    s->log_size = log_size;
+    s->log_stride = log_stride;
+    s->ring = ctx.ring.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
+                                           (log_size + log_stride));
+    s->record = ctx.record = sim_alloc(n, 8);
+    s->next = g_new(uint16_t, slots);
+    for (uint32_t i = 0; i < slots; i++) {
+        s->next[i] = i + 1;
+    }
+    s->tail = slots - 1;
+    s->number = created(qrnic_srq_create(n->engine, &ctx));
+    return s;
+}
+
+void sim_srq_free(SimSrq *s)
+{
+    created(qrnic_srq_destroy(s->node->engine, s->number));
+    g_free(s->next);
+    g_free(s);
 }
 
 void sim_qp_free(SimQp *q)
@@ -478,13 +530,19 @@ QrnicQpAttr sim_query(SimQp *q)
     return a;
 }
 
-static void ring(SimQp *q, unsigned offset, uint32_t index)
+static void ring_number(SimNode *n, uint32_t number, unsigned offset,
+                        uint32_t index)
 {
-    QrnicDoorbell d = { .number = q->number, .index = index };
+    QrnicDoorbell d = { .number = number, .index = index };
     uint8_t raw[QRNIC_DOORBELL_BYTES];
 
     qrnic_doorbell_pack(raw, &d);
-    qrnic_doorbell_write(q->node->engine, 0, offset, 8, ldq_le_p(raw));
+    qrnic_doorbell_write(n->engine, 0, offset, 8, ldq_le_p(raw));
+}
+
+static void ring(SimQp *q, unsigned offset, uint32_t index)
+{
+    ring_number(q->node, q->number, offset, index);
 }
 
 static void put_sges(uint8_t *p, const SimSge *sge, unsigned num_sge)
@@ -568,6 +626,30 @@ void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge)
     qrnic_recv_ctrl_pack(p, &ctrl);
     put_sges(p + QRNIC_SEGMENT_SIZE, sge, num_sge);
     stl_le_p(q->node->memory + q->rq_record, q->rq_producer);
+}
+
+uint32_t sim_post_srq(SimSrq *s, const SimSge *sge, unsigned num_sge)
+{
+    uint32_t slot = s->head;
+    QrnicRecvCtrl ctrl = {
+        .segments = num_sge, .index = slot, .next = s->next[slot],
+    };
+    uint8_t *p = s->node->memory + s->ring +
+                 ((uint64_t)slot * QRNIC_WQEBB_SIZE << s->log_stride);
+
+    g_assert_cmpint(slot, !=, s->tail);
+    s->head = s->next[slot];
+    qrnic_recv_ctrl_pack(p, &ctrl);
+    put_sges(p + QRNIC_SEGMENT_SIZE, sge, num_sge);
+    stl_le_p(s->node->memory + s->record, ++s->producer);
+    ring_number(s->node, s->number, QRNIC_DB_SRQ, s->producer);
+    return slot;
+}
+
+void sim_srq_slot_free(SimSrq *s, uint32_t slot)
+{
+    s->next[s->tail] = slot;
+    s->tail = slot;
 }
 
 void sim_ring_rq(SimQp *q)

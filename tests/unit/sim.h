@@ -64,8 +64,18 @@ struct Sim {
     void *tap_opaque;
 };
 
+/* Software keeps the free slots in a chain: posts at its head. */
+typedef struct SimSrq {
+    SimNode *node;
+    uint32_t number, log_size, log_stride;
+    uint64_t ring, record;
+    uint32_t producer, head, tail;
+    uint16_t *next;             /* of each slot */
+} SimSrq;
+
 typedef struct SimQp {
     SimNode *node;
+    SimSrq *srq;                /* or NULL */
     uint32_t number, cq;
     uint64_t sq, rq, sq_record, rq_record;
     uint32_t sq_log, rq_log, rq_log_stride;
@@ -112,7 +122,16 @@ uint32_t sim_mkey_ctx(SimNode *n, const QrnicMkeyCtx *ctx);
 
 SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
                   unsigned rq_log_stride, unsigned cq_log);
+/* The same without an RQ */
+SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
+                      unsigned cq_log);
 void sim_qp_free(SimQp *q);
+SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride);
+void sim_srq_free(SimSrq *s);
+/* Returns the slot. */
+uint32_t sim_post_srq(SimSrq *s, const SimSge *sge, unsigned num_sge);
+/* A completed slot is software's again. */
+void sim_srq_slot_free(SimSrq *s, uint32_t slot);
 QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr);
 /* What sim_connect sets; change before each step as the test wants. */
 QrnicQpAttr sim_attr_init(void);
