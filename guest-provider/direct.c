@@ -48,8 +48,8 @@ int qrnicdv_query_device(struct ibv_context *context,
 	full.max_recv_sge = ctx->max_recv_sge;
 	full.max_inline = ctx->max_inline;
 	full.clock_khz = ctx->clock_khz;
-	full.db_number = ctx->db_number;
-	full.db_page = ctx->db_page;
+	full.db_number = ctx->db.number;
+	full.db_page = ctx->db.page;
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
@@ -77,9 +77,10 @@ int qrnicdv_query_qp(struct ibv_qp *ibqp, struct qrnicdv_qp *attr,
 		return EOPNOTSUPP;
 
 	full.qpn = ibqp->qp_num;
-	full.db_page = qp->ctx->db_page;
+	full.db_page = qp->db->page;
 	show_wq(&qp->sq, QRNIC_WQEBB_SIZE, &full.sq);
-	show_wq(&qp->rq, 1u << qp->rq_stride_shift, &full.rq);
+	if (!qp->srq)
+		show_wq(&qp->rq, 1u << qp->rq_stride_shift, &full.rq);
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
@@ -99,7 +100,7 @@ int qrnicdv_query_cq(struct ibv_cq *ibcq, struct qrnicdv_cq *attr,
 	full.arm_sequence = cq->arm_sequence;
 	full.ring = cq->ring;
 	full.record = cq->record;
-	full.db_page = to_qrnic_context(ibcq->context)->db_page;
+	full.db_page = to_qrnic_context(ibcq->context)->db.page;
 	qrnic_unlock(&cq->lock);
 	return give(attr, attr_size, &full, sizeof(full));
 }

@@ -1,45 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * memory.c: protection domains and memory regions; the kernel driver does the
- * work.
+ * memory.c: memory regions and windows; the kernel driver does the work. Windows
+ * are bound by WQEs, see post.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "qrnic.h"
 #include "abi.h"
-
-struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context)
-{
-	struct qrnic_alloc_pd_cmd_resp resp = {};
-	struct ibv_alloc_pd cmd = {};
-	struct qrnic_pd *pd;
-	int err;
-
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return NULL;
-
-	err = ibv_cmd_alloc_pd(context, &pd->pd, &cmd, sizeof(cmd),
-			       &resp.ibv_resp, sizeof(resp));
-	if (err) {
-		free(pd);
-		errno = err;
-		return NULL;
-	}
-	pd->pdn = resp.pdn;
-	return &pd->pd;
-}
-
-int qrnic_dealloc_pd(struct ibv_pd *ibpd)
-{
-	int err = ibv_cmd_dealloc_pd(ibpd);
-
-	if (err)
-		return err;
-	free(to_qrnic_pd(ibpd));
-	return 0;
-}
 
 struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    uint64_t iova, int access)
@@ -63,12 +31,134 @@ struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	return &vmr->ibv_mr;
 }
 
+struct ibv_mr *qrnic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+				   size_t length, uint64_t iova, int fd,
+				   int access)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr,
+				    NULL);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+	return &vmr->ibv_mr;
+}
+
+int qrnic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd,
+		   void *addr, size_t length, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ibv_rereg_mr cmd;
+
+	/* Its key is shared by all null regions of the PD */
+	if (vmr->mr_type == IBV_MR_TYPE_NULL_MR)
+		return EINVAL;
+	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
+				access, pd, &cmd, sizeof(cmd), &resp,
+				sizeof(resp));
+}
+
+/* All null regions of a PD are alike, so they share one key */
+struct ibv_mr *qrnic_alloc_null_mr(struct ibv_pd *ibpd)
+{
+	struct qrnic_pd *pd = to_qrnic_pd(ibpd);
+	struct verbs_mr *vmr;
+	uint32_t key;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = qrnic_pd_null_key(ibpd, &key);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+	vmr->mr_type = IBV_MR_TYPE_NULL_MR;
+	vmr->ibv_mr.context = ibpd->context;
+	vmr->ibv_mr.pd = ibpd;
+	vmr->ibv_mr.length = SIZE_MAX;
+	vmr->ibv_mr.lkey = key;
+	atomic_fetch_add(&pd->users, 1);
+	return &vmr->ibv_mr;
+}
+
 int qrnic_dereg_mr(struct verbs_mr *vmr)
 {
-	int err = ibv_cmd_dereg_mr(vmr);
+	int err;
+
+	if (vmr->mr_type == IBV_MR_TYPE_NULL_MR) {
+		atomic_fetch_sub(&to_qrnic_pd(vmr->ibv_mr.pd)->users, 1);
+	} else {
+		err = ibv_cmd_dereg_mr(vmr);
+		if (err)
+			return err;
+	}
+	free(vmr);
+	return 0;
+}
+
+struct ibv_mr *qrnic_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_query_mr(pd, vmr, handle);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+	return &vmr->ibv_mr;
+}
+
+/* The region itself lives on, until whoever shares it deregisters it */
+void qrnic_unimport_mr(struct ibv_mr *mr)
+{
+	free(verbs_get_mr(mr));
+}
+
+struct ibv_mw *qrnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ib_uverbs_alloc_mw_resp resp;
+	struct ibv_alloc_mw cmd;
+	struct ibv_mw *mw;
+	int err;
+
+	mw = calloc(1, sizeof(*mw));
+	if (!mw)
+		return NULL;
+
+	err = ibv_cmd_alloc_mw(pd, type, mw, &cmd, sizeof(cmd), &resp,
+			       sizeof(resp));
+	if (err) {
+		free(mw);
+		errno = err;
+		return NULL;
+	}
+	return mw;
+}
+
+int qrnic_dealloc_mw(struct ibv_mw *mw)
+{
+	int err = ibv_cmd_dealloc_mw(mw);
 
 	if (err)
 		return err;
-	free(vmr);
+	free(mw);
 	return 0;
 }

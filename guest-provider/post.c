@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * post.c: send and receive WQEs: building, the rings, doorbells, and the verbs
- * ibv_post_send() and ibv_post_recv().
+ * post.c: the verbs ibv_post_send(), ibv_bind_mw() and ibv_post_recv(): from work
+ * requests to WQEs.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,224 +11,74 @@
 
 #include "qrnic.h"
 
+/* What comes between control segment and payload */
+enum send_kind {
+	SEND_PLAIN,
+	SEND_REMOTE,
+	SEND_ATOMIC,
+	SEND_BIND,
+	SEND_INVALIDATE,
+};
+
+/* Types of queue pairs that an operation is for */
+#define QPT_RC BIT(IBV_QPT_RC)
+#define QPT_UC BIT(IBV_QPT_UC)
+#define QPT_UD BIT(IBV_QPT_UD)
+
 struct send_op {
 	uint8_t opcode;
-	bool valid;
-	bool remote;
-	bool atomic;
+	enum send_kind kind;
+	/* BIT(enum ibv_qp_type); none: no such operation */
+	uint32_t types;
+	/* Any of them will do; 0: none is needed */
+	uint64_t capabilities;
 	bool imm;
 	bool may_inline;
+	/* imm_or_key is the key to be invalidated */
+	bool key;
 };
 
 static const struct send_op *send_op(enum ibv_wr_opcode opcode)
 {
 	static const struct send_op ops[] = {
-		[IBV_WR_SEND] = { QRNIC_WQE_SEND, .valid = true,
-				  .may_inline = true },
-		[IBV_WR_SEND_WITH_IMM] = { QRNIC_WQE_SEND_IMM, .valid = true,
+		[IBV_WR_SEND] = { QRNIC_WQE_SEND, .types = QPT_RC | QPT_UC |
+				  QPT_UD, .may_inline = true },
+		[IBV_WR_SEND_WITH_IMM] = { QRNIC_WQE_SEND_IMM,
+					   .types = QPT_RC | QPT_UC | QPT_UD,
 					   .imm = true, .may_inline = true },
-		[IBV_WR_RDMA_WRITE] = { QRNIC_WQE_RDMA_WRITE, .valid = true,
-					.remote = true, .may_inline = true },
+		[IBV_WR_SEND_WITH_INV] = { QRNIC_WQE_SEND_INV, .types = QPT_RC,
+					   .capabilities = QRNIC_CAP_INVALIDATE,
+					   .key = true, .may_inline = true },
+		[IBV_WR_RDMA_WRITE] = { QRNIC_WQE_RDMA_WRITE, SEND_REMOTE,
+					.types = QPT_RC | QPT_UC,
+					.may_inline = true },
 		[IBV_WR_RDMA_WRITE_WITH_IMM] = { QRNIC_WQE_RDMA_WRITE_IMM,
-						 .valid = true, .remote = true,
+						 SEND_REMOTE,
+						 .types = QPT_RC | QPT_UC,
 						 .imm = true,
 						 .may_inline = true },
-		[IBV_WR_RDMA_READ] = { QRNIC_WQE_RDMA_READ, .valid = true,
-				       .remote = true },
+		[IBV_WR_RDMA_READ] = { QRNIC_WQE_RDMA_READ, SEND_REMOTE,
+				       .types = QPT_RC },
 		[IBV_WR_ATOMIC_CMP_AND_SWP] = { QRNIC_WQE_ATOMIC_CMP_SWAP,
-						.valid = true, .atomic = true },
+						SEND_ATOMIC, .types = QPT_RC,
+						.capabilities =
+							QRNIC_CAP_ATOMIC },
 		[IBV_WR_ATOMIC_FETCH_AND_ADD] = { QRNIC_WQE_ATOMIC_FETCH_ADD,
-						  .valid = true,
-						  .atomic = true },
+						  SEND_ATOMIC, .types = QPT_RC,
+						  .capabilities =
+							  QRNIC_CAP_ATOMIC },
+		[IBV_WR_BIND_MW] = { QRNIC_WQE_BIND_MW, SEND_BIND,
+				     .types = QPT_RC | QPT_UC,
+				     .capabilities = QRNIC_CAP_MW },
+		[IBV_WR_LOCAL_INV] = { QRNIC_WQE_LOCAL_INV, SEND_INVALIDATE,
+				       .types = QPT_RC | QPT_UC,
+				       .capabilities = QRNIC_CAP_INVALIDATE,
+				       .key = true },
 	};
 
-	if (opcode >= ARRAY_SIZE(ops) || !ops[opcode].valid)
+	if (opcode >= ARRAY_SIZE(ops) || !ops[opcode].types)
 		return NULL;
 	return &ops[opcode];
-}
-
-/* The SQ takes WQEs from RTS on; in the error states it flushes them */
-bool qrnic_send_allowed(const struct qrnic_qp *qp)
-{
-	return qp->vqp.qp.state >= IBV_QPS_RTS;
-}
-
-/* Whether all that was posted is completed, as far as is known here */
-bool qrnic_sq_is_idle(struct qrnic_wq *sq)
-{
-	return sq->producer == atomic_load_explicit(&sq->consumer,
-						    memory_order_relaxed);
-}
-
-/* Starts a WQE with its control segment, which qrnic_sq_push() fills in */
-void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
-		     __be32 imm)
-{
-	wqe->opcode = opcode;
-	wqe->flags = flags;
-	wqe->inline_length = 0;
-	wqe->segment[0].ctrl.imm = imm;
-	wqe->segments = 1;
-}
-
-void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
-			  uint32_t rkey)
-{
-	struct qrnic_remote_seg *remote = &wqe->segment[wqe->segments++].remote;
-
-	remote->address = htole64(address);
-	remote->rkey = htole32(rkey);
-	remote->rsvd0 = 0;
-}
-
-void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
-			  uint64_t compare)
-{
-	struct qrnic_atomic_seg *atomic = &wqe->segment[wqe->segments++].atomic;
-
-	atomic->swap_add = htole64(swap_add);
-	atomic->compare = htole64(compare);
-}
-
-static void set_data(struct qrnic_data_seg *data, uint64_t address,
-		     uint32_t length, uint32_t lkey)
-{
-	data->address = htole64(address);
-	data->length = htole32(length);
-	data->lkey = htole32(lkey);
-}
-
-void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
-			uint32_t length, uint32_t lkey)
-{
-	set_data(&wqe->segment[wqe->segments++].data, address, length, lkey);
-}
-
-/* Appends to the inline data, which begins behind the segments so far */
-int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
-			 const void *data, size_t length)
-{
-	size_t end = wqe->segments * QRNIC_SEGMENT_SIZE + wqe->inline_length;
-
-	/* The second test is for a program that also called another setter */
-	if (length > max_inline - wqe->inline_length ||
-	    length > sizeof(wqe->segment) - end)
-		return EINVAL;
-	if (!length)
-		return 0;
-	memcpy(wqe->segment[wqe->segments].bytes + wqe->inline_length, data,
-	       length);
-	wqe->inline_length += length;
-	return 0;
-}
-
-/* Completes the control segment for the place in the ring; returns the blocks */
-static uint32_t wqe_finish(struct qrnic_wqe *wqe, uint32_t index)
-{
-	struct qrnic_sq_ctrl *ctrl = &wqe->segment[0].ctrl;
-	uint32_t blocks, tail;
-
-	if (wqe->inline_length) {
-		wqe->flags |= QRNIC_WQEF_INLINE;
-		tail = -wqe->inline_length % QRNIC_SEGMENT_SIZE;
-		memset(wqe->segment[wqe->segments].bytes + wqe->inline_length, 0,
-		       tail);
-		wqe->segments += (wqe->inline_length + tail) /
-				 QRNIC_SEGMENT_SIZE;
-	}
-	blocks = qrnic_wqebbs(wqe->segments);
-	/* Nothing of the stack, nor of earlier WQEs, goes to the device */
-	tail = blocks * QRNIC_SEGMENTS_PER_WQEBB - wqe->segments;
-	memset(&wqe->segment[wqe->segments], 0, tail * QRNIC_SEGMENT_SIZE);
-	ctrl->operation = htole32(
-		FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK, wqe->opcode) |
-		FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, wqe->flags) |
-		FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, wqe->segments));
-	ctrl->index = htole32(index);
-	ctrl->inline_length = htole32(wqe->inline_length);
-	return blocks;
-}
-
-/* Puts a WQE into the ring, where the device does not look before the record */
-int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
-{
-	struct qrnic_wq *sq = &qp->sq;
-	uint32_t mask = sq->size - 1;
-	uint32_t blocks, used, i;
-
-	blocks = wqe_finish(wqe, sq->producer);
-	/* Acquire: pairs with the release in cqe_retire(), see there */
-	used = sq->producer -
-	       atomic_load_explicit(&sq->consumer, memory_order_acquire);
-	if (blocks > sq->size - used)
-		return ENOMEM;
-
-	sq->wr_id[sq->producer & mask] = wr_id;
-	qp->sq_blocks[sq->producer & mask] = blocks;
-	for (i = 0; i < blocks; i++)
-		memcpy(sq->ring + (((sq->producer + i) & mask)
-				   << QRNIC_WQEBB_SHIFT),
-		       &wqe->segment[i * QRNIC_SEGMENTS_PER_WQEBB],
-		       QRNIC_WQEBB_SIZE);
-	sq->producer += blocks;
-	return 0;
-}
-
-/* Rings with the WQE itself, in the window of the doorbell page */
-static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
-{
-	uint32_t blocks = qrnic_wqebbs(wqe->segments);
-	struct qrnic_context *ctx = qp->ctx;
-	uint32_t number, i, word;
-
-	number = qp->vqp.qp.qp_num |
-		 FIELD_PREP(QRNIC_DOORBELL_WQEBBS_MASK, blocks);
-
-	qrnic_lock(&ctx->window_lock);
-	/*
-	 * Stops the window from being written before the record, and, where the
-	 * page is write-combining, from merging with what came before.
-	 */
-	mmio_wc_start();
-	for (i = 0; i < blocks * QRNIC_SEGMENTS_PER_WQEBB; i++) {
-		for (word = 0; word < QRNIC_SEGMENT_SIZE; word += 8) {
-			__le64 value;
-
-			memcpy(&value, &wqe->segment[i].bytes[word], 8);
-			mmio_write64_le(ctx->db_page + QRNIC_DB_WINDOW +
-					i * QRNIC_SEGMENT_SIZE + word, value);
-		}
-	}
-	/* Stops the doorbell from overtaking the window */
-	mmio_flush_writes();
-	mmio_write64(ctx->db_page + QRNIC_DB_DIRECT,
-		     number | (uint64_t)qp->sq.producer << 32);
-	/* Stops the next user of the window from overtaking this doorbell */
-	mmio_flush_writes();
-	qrnic_unlock(&ctx->window_lock);
-}
-
-/* Hands all that is in the ring to the device; one WQE may go along directly */
-void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
-{
-	/*
-	 * Stops the record from becoming visible before the WQEs: the device may
-	 * read it at any time, for an earlier doorbell.
-	 */
-	udma_to_device_barrier();
-	*(volatile __le32 *)&qp->sq.record->producer = htole32(qp->sq.producer);
-
-	if (direct && qp->ctx->direct_wqe &&
-	    qrnic_wqebbs(direct->segments) <= QRNIC_DB_WINDOW_WQEBB) {
-		ring_direct(qp, direct);
-		return;
-	}
-	/* Stops the doorbell from passing the record, which says up to where */
-	mmio_wc_start();
-	qrnic_ring_doorbell(qp->ctx, QRNIC_DB_SQ, qp->vqp.qp.qp_num,
-			    qp->sq.producer);
-	/* Sends the doorbell now, should the page be mapped write-combining */
-	mmio_flush_writes();
 }
 
 static int add_payload(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
@@ -254,16 +104,68 @@ static int add_payload(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-static int build_send(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
-		      struct qrnic_wqe *wqe)
+static int build_atomic(const struct send_op *op, const struct ibv_send_wr *wr,
+			struct qrnic_wqe *wqe)
 {
-	const struct send_op *op = send_op(wr->opcode);
-	uint8_t flags = qp->sq_sig_flag;
+	if (wr->num_sge != 1)
+		return EINVAL;
+	qrnic_wqe_add_remote(wqe, wr->wr.atomic.remote_addr,
+			     wr->wr.atomic.rkey);
+	if (op->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP)
+		qrnic_wqe_add_atomic(wqe, wr->wr.atomic.swap,
+				     wr->wr.atomic.compare_add);
+	else
+		qrnic_wqe_add_atomic(wqe, wr->wr.atomic.compare_add, 0);
+	return 0;
+}
 
+static int build_datagram(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe)
+{
+	if (unlikely(!wr->wr.ud.ah))
+		return EINVAL;
+	qrnic_wqe_add_datagram(wqe, to_qrnic_ah(wr->wr.ud.ah),
+			       wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	return 0;
+}
+
+/* Windows of type 1 are bound by ibv_bind_mw() only, which chooses their key */
+static int build_bind(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe,
+		      bool post)
+{
+	const struct ibv_mw *mw = wr->bind_mw.mw;
+
+	if (post && (!mw || mw->type != IBV_MW_TYPE_2))
+		return EINVAL;
+	return qrnic_wqe_add_bind(wqe, mw, wr->bind_mw.rkey,
+				  &wr->bind_mw.bind_info);
+}
+
+static int check_send(const struct qrnic_qp *qp, const struct send_op *op,
+		      const struct ibv_send_wr *wr)
+{
 	if (unlikely(!op))
+		return EOPNOTSUPP;
+	if (unlikely(!(op->types & BIT(qp->vqp.qp.qp_type))))
+		return EINVAL;
+	if (unlikely(op->capabilities &&
+		     !(op->capabilities & qp->ctx->capabilities)))
 		return EOPNOTSUPP;
 	if (unlikely((wr->send_flags & IBV_SEND_INLINE) && !op->may_inline))
 		return EINVAL;
+	return 0;
+}
+
+static int build_send(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
+		      struct qrnic_wqe *wqe, bool post)
+{
+	const struct send_op *op = send_op(wr->opcode);
+	uint8_t flags = qp->sq_sig_flag;
+	__be32 imm = 0;
+	int err;
+
+	err = check_send(qp, op, wr);
+	if (unlikely(err))
+		return err;
 
 	if (wr->send_flags & IBV_SEND_SIGNALED)
 		flags |= QRNIC_WQEF_SIGNALED;
@@ -271,31 +173,35 @@ static int build_send(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 		flags |= QRNIC_WQEF_FENCE;
 	if (wr->send_flags & IBV_SEND_SOLICITED)
 		flags |= QRNIC_WQEF_SOLICITED;
-	qrnic_wqe_begin(wqe, op->opcode, flags, op->imm ? wr->imm_data : 0);
+	if (op->imm)
+		imm = wr->imm_data;
+	else if (op->key)
+		imm = htobe32(wr->invalidate_rkey);
+	qrnic_wqe_begin(wqe, op->opcode, flags, imm);
 
-	if (op->remote) {
+	switch (op->kind) {
+	case SEND_PLAIN:
+		if (qp->vqp.qp.qp_type == IBV_QPT_UD)
+			err = build_datagram(wr, wqe);
+		break;
+	case SEND_REMOTE:
 		qrnic_wqe_add_remote(wqe, wr->wr.rdma.remote_addr,
 				     wr->wr.rdma.rkey);
-	} else if (op->atomic) {
-		if (!(qp->ctx->capabilities & QRNIC_CAP_ATOMIC))
-			return EOPNOTSUPP;
-		if (wr->num_sge != 1)
-			return EINVAL;
-		qrnic_wqe_add_remote(wqe, wr->wr.atomic.remote_addr,
-				     wr->wr.atomic.rkey);
-		if (op->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP)
-			qrnic_wqe_add_atomic(wqe, wr->wr.atomic.swap,
-					     wr->wr.atomic.compare_add);
-		else
-			qrnic_wqe_add_atomic(wqe, wr->wr.atomic.compare_add, 0);
+		break;
+	case SEND_ATOMIC:
+		err = build_atomic(op, wr, wqe);
+		break;
+	case SEND_BIND:
+		return build_bind(wr, wqe, post);
+	case SEND_INVALIDATE:
+		return 0;
 	}
-	return add_payload(qp, wr, wqe);
+	return err ? err : add_payload(qp, wr, wqe);
 }
 
-int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
-		    struct ibv_send_wr **bad_wr)
+static int post_list(struct qrnic_qp *qp, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad_wr, bool post)
 {
-	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_wqe wqe;
 	uint32_t posted = 0;
 	bool was_idle;
@@ -304,7 +210,8 @@ int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	qrnic_lock(&qp->sq.lock);
 	was_idle = qrnic_sq_is_idle(&qp->sq);
 	for (; wr; wr = wr->next) {
-		err = qrnic_send_allowed(qp) ? build_send(qp, wr, &wqe) : EINVAL;
+		err = qrnic_send_allowed(qp) ? build_send(qp, wr, &wqe, post) :
+					       EINVAL;
 		if (!err)
 			err = qrnic_sq_push(qp, &wqe, wr->wr_id);
 		if (unlikely(err)) {
@@ -317,6 +224,35 @@ int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	if (posted)
 		qrnic_sq_ring(qp, posted == 1 && !err && was_idle ? &wqe : NULL);
 	qrnic_unlock(&qp->sq.lock);
+	return err;
+}
+
+int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr)
+{
+	return post_list(to_qrnic_qp(ibqp), wr, bad_wr, true);
+}
+
+/* For windows of type 1; the core has checked that */
+int qrnic_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
+		  struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr *bad_wr;
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+		.bind_mw = {
+			.mw = mw,
+			.rkey = ibv_inc_rkey(mw->rkey),
+			.bind_info = bind->bind_info,
+		},
+	};
+	int err;
+
+	err = post_list(to_qrnic_qp(ibqp), &wr, &bad_wr, false);
+	if (!err)
+		mw->rkey = wr.bind_mw.rkey;
 	return err;
 }
 
@@ -340,10 +276,11 @@ static int build_recv(struct qrnic_qp *qp, const struct ibv_recv_wr *wr)
 	segment = rq->ring + ((size_t)slot << qp->rq_stride_shift);
 	segment->recv.segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(rq->producer);
+	segment->recv.next = 0;
 	segment->recv.rsvd0 = 0;
 	for (i = 0; i < wr->num_sge; i++)
-		set_data(&segment[1 + i].data, wr->sg_list[i].addr,
-			 wr->sg_list[i].length, wr->sg_list[i].lkey);
+		qrnic_set_data(&segment[1 + i].data, wr->sg_list[i].addr,
+			       wr->sg_list[i].length, wr->sg_list[i].lkey);
 	rq->wr_id[slot] = wr->wr_id;
 	rq->producer++;
 	return 0;
@@ -357,6 +294,11 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	uint32_t before;
 	int err = 0;
 
+	/* It has no queue of its own (ibv_post_srq_recv(3)) */
+	if (unlikely(qp->srq)) {
+		*bad_wr = wr;
+		return EINVAL;
+	}
 	qrnic_lock(&rq->lock);
 	before = rq->producer;
 	for (; wr; wr = wr->next) {
@@ -372,7 +314,7 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		*(volatile __le32 *)&rq->record->producer =
 			htole32(rq->producer);
 		mmio_wc_start();
-		qrnic_ring_doorbell(qp->ctx, QRNIC_DB_RQ, ibqp->qp_num,
+		qrnic_ring_doorbell(qp->db, QRNIC_DB_RQ, ibqp->qp_num,
 				    rq->producer);
 		mmio_flush_writes();
 	}

@@ -8,13 +8,20 @@
 
 #include "qrnic.h"
 
-#define QRNIC_SEND_OPS                                                         \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
-	 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
-	 IBV_QP_EX_WITH_RDMA_READ)
+#define QRNIC_DATAGRAM_OPS                                                     \
+	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define QRNIC_ATOMIC_OPS                                                       \
 	(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                                   \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+#define QRNIC_INVALIDATE_OPS                                                   \
+	(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define QRNIC_UC_OPS                                                           \
+	(QRNIC_DATAGRAM_OPS | IBV_QP_EX_WITH_RDMA_WRITE |                      \
+	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW |         \
+	 IBV_QP_EX_WITH_LOCAL_INV)
+#define QRNIC_RC_OPS                                                           \
+	(QRNIC_UC_OPS | QRNIC_INVALIDATE_OPS | QRNIC_ATOMIC_OPS |              \
+	 IBV_QP_EX_WITH_RDMA_READ)
 
 /* The first error counts: it is what ibv_wr_complete() returns */
 static void wr_fail(struct qrnic_qp *qp, int err)
@@ -30,6 +37,8 @@ static void wr_finish(struct qrnic_qp *qp)
 	if (!qp->building)
 		return;
 	qp->building = false;
+	if (qp->need_address)
+		wr_fail(qp, EINVAL);
 	if (qp->error)
 		return;
 	err = qrnic_sq_push(qp, &qp->wqe, qp->wqe_wr_id);
@@ -55,17 +64,71 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
 	qp->wqe_wr_id = ibqp->wr_id;
 	qp->building = true;
+	qp->need_address = false;
 	return qp;
+}
+
+/* The setter of a datagram's address may come after those of the payload */
+static void wr_begin_send(struct ibv_qp_ex *ibqp, uint8_t opcode, __be32 imm)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, opcode, imm);
+
+	if (qp->vqp.qp.qp_type != IBV_QPT_UD)
+		return;
+	qp->wqe.segments += QRNIC_DATAGRAM_LENGTH;
+	qp->need_address = true;
 }
 
 static void qrnic_wr_send(struct ibv_qp_ex *ibqp)
 {
-	wr_begin(ibqp, QRNIC_WQE_SEND, 0);
+	wr_begin_send(ibqp, QRNIC_WQE_SEND, 0);
 }
 
 static void qrnic_wr_send_imm(struct ibv_qp_ex *ibqp, __be32 imm)
 {
-	wr_begin(ibqp, QRNIC_WQE_SEND_IMM, imm);
+	wr_begin_send(ibqp, QRNIC_WQE_SEND_IMM, imm);
+}
+
+static void qrnic_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
+				 uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	uint32_t segments = qp->wqe.segments;
+
+	if (!qp->building || !ah) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	/* Into the room that is kept behind the control segment */
+	qp->wqe.segments = 1;
+	qrnic_wqe_add_datagram(&qp->wqe, to_qrnic_ah(ah), remote_qpn,
+			       remote_qkey);
+	qp->wqe.segments = segments;
+	qp->need_address = false;
+}
+
+static void qrnic_wr_send_inv(struct ibv_qp_ex *ibqp, uint32_t invalidate_rkey)
+{
+	wr_begin(ibqp, QRNIC_WQE_SEND_INV, htobe32(invalidate_rkey));
+}
+
+static void qrnic_wr_local_inv(struct ibv_qp_ex *ibqp, uint32_t invalidate_rkey)
+{
+	wr_begin(ibqp, QRNIC_WQE_LOCAL_INV, htobe32(invalidate_rkey));
+}
+
+static void qrnic_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *mw,
+			     uint32_t rkey,
+			     const struct ibv_mw_bind_info *bind_info)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_BIND_MW, 0);
+	int err = EINVAL;
+
+	/* Windows of type 1 are for ibv_bind_mw() */
+	if (mw->type == IBV_MW_TYPE_2)
+		err = qrnic_wqe_add_bind(&qp->wqe, mw, rkey, bind_info);
+	if (err)
+		wr_fail(qp, err);
 }
 
 static void qrnic_wr_rdma_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
@@ -111,6 +174,11 @@ static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 	qrnic_wqe_add_atomic(&qp->wqe, add, 0);
 }
 
+static bool has_payload(uint8_t opcode)
+{
+	return opcode != QRNIC_WQE_BIND_MW && opcode != QRNIC_WQE_LOCAL_INV;
+}
+
 static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 				  const struct ibv_sge *sge)
 {
@@ -118,7 +186,8 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 	size_t i;
 
 	/* The last tests are for a program that calls more than one setter */
-	if (!qp->building || num_sge > qp->sq.max_sge ||
+	if (!qp->building || !has_payload(qp->wqe.opcode) ||
+	    num_sge > qp->sq.max_sge ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
 	    qp->wqe.inline_length) {
 		wr_fail(qp, EINVAL);
@@ -150,7 +219,8 @@ static void qrnic_wr_set_inline_data_list(struct ibv_qp_ex *ibqp,
 	int err;
 
 	/* Data that comes back has no place in the WQE */
-	if (!qp->building || opcode == QRNIC_WQE_RDMA_READ ||
+	if (!qp->building || !has_payload(opcode) ||
+	    opcode == QRNIC_WQE_RDMA_READ ||
 	    opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
 	    opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
 		wr_fail(qp, EINVAL);
@@ -212,20 +282,45 @@ static void qrnic_wr_abort(struct ibv_qp_ex *ibqp)
 	qrnic_unlock(&qp->sq.lock);
 }
 
-int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, uint64_t ops)
+/* The operations that a QP of a type can have on this adapter */
+static uint64_t possible_ops(const struct qrnic_context *ctx,
+			     enum ibv_qp_type type)
+{
+	uint64_t ops;
+
+	switch (type) {
+	case IBV_QPT_RC:
+		ops = QRNIC_RC_OPS;
+		break;
+	case IBV_QPT_UC:
+		ops = QRNIC_UC_OPS;
+		break;
+	default:
+		ops = QRNIC_DATAGRAM_OPS;
+	}
+	if (!(ctx->capabilities & QRNIC_CAP_ATOMIC))
+		ops &= ~(uint64_t)QRNIC_ATOMIC_OPS;
+	if (!(ctx->capabilities & QRNIC_CAP_MW))
+		ops &= ~(uint64_t)IBV_QP_EX_WITH_BIND_MW;
+	if (!(ctx->capabilities & QRNIC_CAP_INVALIDATE))
+		ops &= ~(uint64_t)QRNIC_INVALIDATE_OPS;
+	return ops;
+}
+
+int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
+			uint64_t ops)
 {
 	struct ibv_qp_ex *ibqp = &qp->vqp.qp_ex;
 
-	if (ops & ~(uint64_t)(QRNIC_SEND_OPS | QRNIC_ATOMIC_OPS))
-		return EOPNOTSUPP;
-	if ((ops & QRNIC_ATOMIC_OPS) &&
-	    !(qp->ctx->capabilities & QRNIC_CAP_ATOMIC))
+	if (ops & ~possible_ops(qp->ctx, type))
 		return EOPNOTSUPP;
 
 	if (ops & IBV_QP_EX_WITH_SEND)
 		ibqp->wr_send = qrnic_wr_send;
 	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
 		ibqp->wr_send_imm = qrnic_wr_send_imm;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_INV)
+		ibqp->wr_send_inv = qrnic_wr_send_inv;
 	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
 		ibqp->wr_rdma_write = qrnic_wr_rdma_write;
 	if (ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
@@ -236,7 +331,13 @@ int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, uint64_t ops)
 		ibqp->wr_atomic_cmp_swp = qrnic_wr_atomic_cmp_swp;
 	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		ibqp->wr_atomic_fetch_add = qrnic_wr_atomic_fetch_add;
+	if (ops & IBV_QP_EX_WITH_BIND_MW)
+		ibqp->wr_bind_mw = qrnic_wr_bind_mw;
+	if (ops & IBV_QP_EX_WITH_LOCAL_INV)
+		ibqp->wr_local_inv = qrnic_wr_local_inv;
 
+	if (type == IBV_QPT_UD)
+		ibqp->wr_set_ud_addr = qrnic_wr_set_ud_addr;
 	ibqp->wr_set_sge = qrnic_wr_set_sge;
 	ibqp->wr_set_sge_list = qrnic_wr_set_sge_list;
 	ibqp->wr_set_inline_data = qrnic_wr_set_inline_data;

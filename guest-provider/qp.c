@@ -11,6 +11,7 @@
 #include <ccan/minmax.h>
 
 #include "qrnic.h"
+#include "qrnicdv.h"
 #include "abi.h"
 
 /* Least log2 of the basic blocks of an SQ (manual, qp_ctx) */
@@ -20,6 +21,9 @@
 #define QRNIC_HEADER_SEGMENTS 2
 #define QRNIC_ATOMIC_SEGMENTS 4
 
+/* Control and datagram segment */
+#define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
+
 struct qp_layout {
 	uint32_t sq_log_size;
 	uint32_t sq_wqe_blocks;
@@ -28,6 +32,7 @@ struct qp_layout {
 	uint32_t rq_log_stride;
 	size_t rq_offset;
 	size_t record_offset;
+	size_t rq_record_offset;
 	size_t length;
 };
 
@@ -75,8 +80,11 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 static uint32_t header_segments(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint64_t plain = IBV_QP_EX_WITH_SEND |
-			       IBV_QP_EX_WITH_SEND_WITH_IMM;
+			       IBV_QP_EX_WITH_SEND_WITH_IMM |
+			       IBV_QP_EX_WITH_SEND_WITH_INV;
 
+	if (attr->qp_type == IBV_QPT_UD)
+		return QRNIC_DATAGRAM_SEGMENTS;
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
 	    !(attr->send_ops_flags & ~plain))
 		return 1;
@@ -84,15 +92,46 @@ static uint32_t header_segments(const struct ibv_qp_init_attr_ex *attr)
 }
 
 static int check_cap(const struct qrnic_context *ctx,
-		     const struct ibv_qp_cap *cap)
+		     const struct ibv_qp_init_attr_ex *attr,
+		     const struct qp_layout *layout)
 {
+	const struct ibv_qp_cap *cap = &attr->cap;
+
 	if (cap->max_send_sge > ctx->max_send_sge ||
-	    cap->max_recv_sge > ctx->max_recv_sge ||
+	    cap->max_send_sge > QRNIC_WQE_MAX_SEGMENTS - layout->sq_header ||
 	    cap->max_inline_data > ctx->max_inline ||
-	    cap->max_send_wr > ctx->max_wqebb ||
-	    cap->max_recv_wr > ctx->max_recv)
+	    cap->max_send_wr > ctx->max_wqebb)
+		return EINVAL;
+	/* Of a receive queue that there is not, the sizes do not matter */
+	if (!attr->srq && (cap->max_recv_sge > ctx->max_recv_sge ||
+			   cap->max_recv_wr > ctx->max_recv))
 		return EINVAL;
 	return 0;
+}
+
+/* Where the rings and the records are in the buffer */
+static void place_queues(const struct qrnic_context *ctx,
+			 const struct ibv_qp_init_attr_ex *attr,
+			 struct qp_layout *layout)
+{
+	const struct ibv_qp_cap *cap = &attr->cap;
+	size_t end = (size_t)QRNIC_WQEBB_SIZE << layout->sq_log_size;
+
+	if (attr->srq) {
+		layout->record_offset = end;
+		layout->length = end + QRNIC_RECORD_ALIGN;
+		return;
+	}
+	layout->rq_log_stride = ilog32(qrnic_wqebbs(1 + cap->max_recv_sge) - 1);
+	layout->rq_log_size = cap->max_recv_wr ? ilog32(cap->max_recv_wr - 1)
+					       : 0;
+	layout->rq_offset = align(end, ctx->page_size);
+	layout->record_offset =
+		layout->rq_offset +
+		((size_t)QRNIC_WQEBB_SIZE
+		 << (layout->rq_log_size + layout->rq_log_stride));
+	layout->rq_record_offset = layout->record_offset + QRNIC_RECORD_ALIGN;
+	layout->length = layout->record_offset + 2 * QRNIC_RECORD_ALIGN;
 }
 
 /* Rings that hold what is asked for, in WQEs of the largest size asked for */
@@ -105,11 +144,12 @@ static int plan_layout(const struct qrnic_context *ctx,
 	uint64_t blocks;
 	int err;
 
-	err = check_cap(ctx, cap);
+	memset(layout, 0, sizeof(*layout));
+	layout->sq_header = header_segments(attr);
+	err = check_cap(ctx, attr, layout);
 	if (err)
 		return err;
 
-	layout->sq_header = header_segments(attr);
 	inline_segments = DIV_ROUND_UP(cap->max_inline_data,
 				       QRNIC_SEGMENT_SIZE);
 	segments = layout->sq_header +
@@ -124,18 +164,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 	layout->sq_log_size = max_t(uint32_t, QRNIC_SQ_MIN_LOG_SIZE,
 				    blocks ? ilog32(blocks - 1) : 0);
 
-	layout->rq_log_stride = ilog32(qrnic_wqebbs(1 + cap->max_recv_sge) - 1);
-	layout->rq_log_size = cap->max_recv_wr ? ilog32(cap->max_recv_wr - 1)
-					       : 0;
-
-	layout->rq_offset = align((size_t)QRNIC_WQEBB_SIZE
-					  << layout->sq_log_size,
-				  ctx->page_size);
-	layout->record_offset =
-		layout->rq_offset +
-		((size_t)QRNIC_WQEBB_SIZE
-		 << (layout->rq_log_size + layout->rq_log_stride));
-	layout->length = layout->record_offset + 2 * QRNIC_RECORD_ALIGN;
+	place_queues(ctx, attr, layout);
 	return 0;
 }
 
@@ -156,7 +185,8 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	uint32_t room;
 	int err;
 
-	err = qrnic_buffer_alloc(ctx, &qp->buf, layout->length);
+	err = qrnic_buffer_alloc(ctx, &qp->buf, layout->length, qp->pd,
+				 QRNICDV_RES_TYPE_QP);
 	if (err)
 		return err;
 
@@ -169,20 +199,21 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	qp->max_inline = min_t(uint32_t, room * QRNIC_SEGMENT_SIZE,
 			       ctx->max_inline);
 
+	qp->sq.wr_id = calloc(qp->sq.size, sizeof(*qp->sq.wr_id));
+	qp->sq_blocks = calloc(qp->sq.size, sizeof(*qp->sq_blocks));
+	if (!qp->sq.wr_id || !qp->sq_blocks)
+		return ENOMEM;
+	if (qp->srq)
+		return 0;
+
 	qp->rq.ring = qp->buf.addr + layout->rq_offset;
-	qp->rq.record = qp->buf.addr + layout->record_offset +
-			QRNIC_RECORD_ALIGN;
+	qp->rq.record = qp->buf.addr + layout->rq_record_offset;
 	qp->rq.size = 1u << layout->rq_log_size;
 	qp->rq_stride_shift = QRNIC_WQEBB_SHIFT + layout->rq_log_stride;
 	room = (QRNIC_SEGMENTS_PER_WQEBB << layout->rq_log_stride) - 1;
 	qp->rq.max_sge = min_t(uint32_t, room, ctx->max_recv_sge);
-
-	qp->sq.wr_id = calloc(qp->sq.size, sizeof(*qp->sq.wr_id));
-	qp->sq_blocks = calloc(qp->sq.size, sizeof(*qp->sq_blocks));
 	qp->rq.wr_id = calloc(qp->rq.size, sizeof(*qp->rq.wr_id));
-	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->rq.wr_id)
-		return ENOMEM;
-	return 0;
+	return qp->rq.wr_id ? 0 : ENOMEM;
 }
 
 static void qp_free(struct qrnic_qp *qp)
@@ -193,20 +224,42 @@ static void qp_free(struct qrnic_qp *qp)
 	free(qp->sq_blocks);
 	free(qp->sq.wr_id);
 	qrnic_buffer_free(&qp->buf);
+	qrnic_pd_unuse(qp->pd);
 	free(qp);
 }
 
-static int check_qp_attr(const struct ibv_qp_init_attr_ex *attr)
+static bool type_supported(const struct qrnic_context *ctx,
+			   enum ibv_qp_type type)
 {
+	switch (type) {
+	case IBV_QPT_RC:
+		return true;
+	case IBV_QPT_UC:
+		return ctx->capabilities & QRNIC_CAP_UC;
+	case IBV_QPT_UD:
+		return ctx->capabilities & QRNIC_CAP_UD;
+	default:
+		return false;
+	}
+}
+
+static int check_qp_attr(const struct qrnic_context *ctx,
+			 const struct ibv_qp_init_attr_ex *attr)
+{
+	uint32_t flags = 0;
+
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS)
+		flags = attr->create_flags;
 	if (!check_comp_mask(attr->comp_mask,
 			     IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return EOPNOTSUPP;
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
-	    attr->create_flags)
+	if (!type_supported(ctx, attr->qp_type))
 		return EOPNOTSUPP;
-	if (attr->qp_type != IBV_QPT_RC || attr->srq)
+	/* Of the flags, one says something of datagrams */
+	if (!check_comp_mask(flags, attr->qp_type == IBV_QPT_UD ?
+			     IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0))
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
 	    !attr->recv_cq)
@@ -229,13 +282,22 @@ static int register_qp(struct qrnic_qp *qp,
 	cmd.buf_length = qp->buf.length;
 	cmd.rq_offset = layout->rq_offset;
 	cmd.sq_record_offset = layout->record_offset;
-	cmd.rq_record_offset = layout->record_offset + QRNIC_RECORD_ALIGN;
+	cmd.rq_record_offset = layout->rq_record_offset;
 	cmd.sq_log_size = layout->sq_log_size;
 	cmd.rq_log_size = layout->rq_log_size;
 	cmd.rq_log_stride = layout->rq_log_stride;
 
-	/* There are no flags, and how WQEs are posted is none of its business */
-	kernel_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	if (qp->db != &ctx->db) {
+		cmd.comp_mask = QRNIC_CREATE_QP_DB_PAGE;
+		cmd.db_page = qp->db->number;
+	}
+
+	/* How WQEs are posted is none of its business */
+	kernel_attr.comp_mask &= IBV_QP_INIT_ATTR_PD |
+				 IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	if (!(kernel_attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+	    !kernel_attr.create_flags)
+		kernel_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	honest_cap(qp, layout, &kernel_attr.cap);
 
 	pthread_mutex_lock(&ctx->qp_mutex);
@@ -259,7 +321,7 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	struct qrnic_qp *qp;
 	int err;
 
-	err = check_qp_attr(attr);
+	err = check_qp_attr(ctx, attr);
 	if (!err)
 		err = plan_layout(ctx, attr, &layout);
 	if (err)
@@ -271,11 +333,16 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 		goto err_out;
 	}
 	qp->ctx = ctx;
+	qp->pd = qrnic_pd_use(attr->pd);
+	qp->db = qp->pd && qp->pd->td && qp->pd->td->own_db ?
+		 &qp->pd->td->db : &ctx->db;
+	qp->srq = attr->srq ? to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
-	qrnic_lock_init(&qp->sq.lock, !ctx->single_threaded);
-	qrnic_lock_init(&qp->rq.lock, !ctx->single_threaded);
+	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));
+	qrnic_lock_init(&qp->rq.lock, !qrnic_one_thread(ctx, qp->pd));
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
-		err = qrnic_qp_set_wr_ops(qp, attr->send_ops_flags);
+		err = qrnic_qp_set_wr_ops(qp, attr->qp_type,
+					  attr->send_ops_flags);
 		if (err)
 			goto err_free;
 	}
@@ -325,9 +392,9 @@ static void clean_cqs(struct qrnic_qp *qp)
 {
 	struct ibv_qp *ibqp = &qp->vqp.qp;
 
-	qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
+	qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
 	if (ibqp->send_cq != ibqp->recv_cq)
-		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
+		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
 }
 
 static void wq_reset(struct qrnic_wq *wq)
@@ -353,7 +420,8 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		clean_cqs(qp);
 		wq_reset(&qp->sq);
-		wq_reset(&qp->rq);
+		if (!qp->srq)
+			wq_reset(&qp->rq);
 	}
 	return 0;
 }

@@ -18,13 +18,13 @@
 #include "abi.h"
 #include "compat.h"
 
-void qrnic_ring_doorbell(struct qrnic_context *ctx, uint32_t offset,
+void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index)
 {
 	uint64_t queue = FIELD_PREP(QRNIC_DOORBELL_NUMBER_MASK, number);
 
 	/* One 64-bit write: first member in the low half, as memory order has it */
-	mmio_write64(ctx->db_page + offset, queue | (uint64_t)index << 32);
+	mmio_write64(db->page + offset, queue | (uint64_t)index << 32);
 }
 
 static int qrnic_query_device_ex(struct ibv_context *context,
@@ -68,12 +68,23 @@ static int qrnic_query_port(struct ibv_context *context, uint8_t port,
 	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
 }
 
-/* The clock of the timestamps in CQEs, in its own units as with other adapters */
-static int qrnic_query_rt_values(struct ibv_context *context,
-				 struct ibv_values_ex *values)
+/* The clock of the timestamps in CQEs, which counts at clock_khz */
+int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
 			       QRNIC_METHOD_QUERY_CLOCK, 1);
+	int err;
+
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, clock);
+	err = execute_ioctl(context, cmd);
+	/* A driver that does not know the method yet */
+	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+}
+
+/* The clock, in its own units as with other adapters */
+static int qrnic_query_rt_values(struct ibv_context *context,
+				 struct ibv_values_ex *values)
+{
 	uint32_t wanted = values->comp_mask;
 	uint64_t clock;
 	int err;
@@ -84,11 +95,7 @@ static int qrnic_query_rt_values(struct ibv_context *context,
 	if (!(wanted & IBV_VALUES_MASK_RAW_CLOCK))
 		return 0;
 
-	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, &clock);
-	err = execute_ioctl(context, cmd);
-	/* A driver that does not know the method yet */
-	if (err == EPROTONOSUPPORT)
-		err = EOPNOTSUPP;
+	err = qrnic_read_clock(context, &clock);
 	if (err)
 		return err;
 	values->raw_clock.tv_sec = 0;
@@ -105,37 +112,60 @@ static void qrnic_free_context(struct ibv_context *context)
 	for (i = 0; i < QRNIC_QP_TABLE_SIZE; i++)
 		free(atomic_load_explicit(&ctx->qp_table[i],
 					  memory_order_relaxed));
-	munmap(ctx->db_page, ctx->db_length);
+	munmap(ctx->db.page, ctx->db.length);
 	pthread_mutex_destroy(&ctx->qp_mutex);
-	qrnic_lock_destroy(&ctx->window_lock);
+	qrnic_lock_destroy(&ctx->db.window_lock);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
 }
 
 static const struct verbs_context_ops qrnic_context_ops = {
+	.alloc_mw = qrnic_alloc_mw,
+	.alloc_null_mr = qrnic_alloc_null_mr,
+	.alloc_parent_domain = qrnic_alloc_parent_domain,
 	.alloc_pd = qrnic_alloc_pd,
+	.alloc_td = qrnic_alloc_td,
+	.attach_mcast = ibv_cmd_attach_mcast,
+	.bind_mw = qrnic_bind_mw,
 	.cq_event = qrnic_cq_event,
 	.create_ah = qrnic_create_ah,
 	.create_cq = qrnic_create_cq,
 	.create_cq_ex = qrnic_create_cq_ex,
 	.create_qp = qrnic_create_qp,
 	.create_qp_ex = qrnic_create_qp_ex,
+	.create_srq = qrnic_create_srq,
+	.dealloc_mw = qrnic_dealloc_mw,
 	.dealloc_pd = qrnic_dealloc_pd,
+	.dealloc_td = qrnic_dealloc_td,
 	.dereg_mr = qrnic_dereg_mr,
 	.destroy_ah = qrnic_destroy_ah,
 	.destroy_cq = qrnic_destroy_cq,
 	.destroy_qp = qrnic_destroy_qp,
+	.destroy_srq = qrnic_destroy_srq,
+	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = qrnic_free_context,
+	.get_srq_num = qrnic_get_srq_num,
+	.import_mr = qrnic_import_mr,
+	.import_pd = qrnic_import_pd,
+	.modify_cq = qrnic_modify_cq,
 	.modify_qp = qrnic_modify_qp,
+	.modify_srq = qrnic_modify_srq,
 	.poll_cq = qrnic_poll_cq,
 	.post_recv = qrnic_post_recv,
 	.post_send = qrnic_post_send,
+	.post_srq_recv = qrnic_post_srq_recv,
 	.query_device_ex = qrnic_query_device_ex,
 	.query_port = qrnic_query_port,
 	.query_qp = qrnic_query_qp,
 	.query_rt_values = qrnic_query_rt_values,
+	.query_srq = qrnic_query_srq,
+	.reg_dmabuf_mr = qrnic_reg_dmabuf_mr,
 	.reg_mr = qrnic_reg_mr,
 	.req_notify_cq = qrnic_req_notify_cq,
+	.rereg_mr = qrnic_rereg_mr,
+	.resize_cq = qrnic_resize_cq,
+	.unimport_mr = qrnic_unimport_mr,
+	.unimport_pd = qrnic_unimport_pd,
 };
 
 static bool environment_is(const char *name, const char *value)
@@ -149,17 +179,56 @@ static void set_limits(struct qrnic_context *ctx,
 		       const struct qrnic_alloc_ucontext_resp *resp)
 {
 	ctx->capabilities = resp->capabilities;
-	ctx->db_number = resp->db_page;
-	ctx->db_length = resp->db_length;
+	ctx->db.number = resp->db_page;
+	ctx->db.length = resp->db_length;
 	ctx->max_wqebb = resp->max_wqebb;
 	ctx->max_recv = resp->max_recv;
 	ctx->max_cqe = resp->max_cqe;
 	ctx->max_send_sge = min_t(uint32_t, resp->max_send_sge, QRNIC_MAX_SGE);
 	ctx->max_recv_sge = min_t(uint32_t, resp->max_recv_sge, QRNIC_MAX_SGE);
+	ctx->max_srq_wr = resp->max_srq_wr;
 	ctx->clock_khz = resp->clock_khz;
 	if (ctx->capabilities & QRNIC_CAP_INLINE_SEND)
 		ctx->max_inline = min_t(uint32_t, resp->max_inline,
 					QRNIC_MAX_INLINE);
+}
+
+static struct qrnic_context *context_new(struct ibv_device *device, int cmd_fd)
+{
+	struct qrnic_context *ctx;
+
+	return verbs_init_and_alloc_context(device, cmd_fd, ctx, vctx,
+					    QRNIC_DRIVER_ID);
+}
+
+static void context_discard(struct qrnic_context *ctx, int err)
+{
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+	errno = err;
+}
+
+/* With what the kernel says of the context, be it new or imported */
+static int context_start(struct qrnic_context *ctx,
+			 const struct qrnic_alloc_ucontext_resp *resp)
+{
+	set_limits(ctx, resp);
+	ctx->page_size = sysconf(_SC_PAGESIZE);
+	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
+	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
+			  !environment_is("QRNIC_DIRECT_WQE", "0");
+
+	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)
+		return EPROTO;
+	ctx->db.page = mmap(NULL, ctx->db.length, PROT_WRITE, MAP_SHARED,
+			    ctx->vctx.context.cmd_fd, resp->db_offset);
+	if (ctx->db.page == MAP_FAILED)
+		return errno;
+
+	pthread_mutex_init(&ctx->qp_mutex, NULL);
+	qrnic_lock_init(&ctx->db.window_lock, !ctx->single_threaded);
+	verbs_set_ops(&ctx->vctx, &qrnic_context_ops);
+	return 0;
 }
 
 static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
@@ -170,43 +239,50 @@ static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
 	struct qrnic_context *ctx;
 	int err;
 
-	ctx = verbs_init_and_alloc_context(device, cmd_fd, ctx, vctx,
-					   QRNIC_DRIVER_ID);
+	ctx = context_new(device, cmd_fd);
 	if (!ctx)
 		return NULL;
-
 	err = qrnic_cmd_get_context(&ctx->vctx, &cmd.ibv_cmd, sizeof(cmd),
 				    &resp.ibv_resp, sizeof(resp));
-	if (err)
-		goto err_uninit;
-
-	set_limits(ctx, &resp.drv_payload);
-	ctx->page_size = sysconf(_SC_PAGESIZE);
-	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
-	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
-			  !environment_is("QRNIC_DIRECT_WQE", "0");
-
-	if (ctx->db_length < QRNIC_DB_PAGE_SIZE) {
-		err = EPROTO;
-		goto err_uninit;
+	if (!err)
+		err = context_start(ctx, &resp.drv_payload);
+	if (err) {
+		context_discard(ctx, err);
+		return NULL;
 	}
-	ctx->db_page = mmap(NULL, ctx->db_length, PROT_WRITE, MAP_SHARED,
-			    cmd_fd, resp.db_offset);
-	if (ctx->db_page == MAP_FAILED) {
-		err = errno;
-		goto err_uninit;
-	}
-
-	pthread_mutex_init(&ctx->qp_mutex, NULL);
-	qrnic_lock_init(&ctx->window_lock, !ctx->single_threaded);
-	verbs_set_ops(&ctx->vctx, &qrnic_context_ops);
 	return &ctx->vctx;
+}
 
-err_uninit:
-	verbs_uninit_context(&ctx->vctx);
-	free(ctx);
-	errno = err;
-	return NULL;
+/*
+ * A context that another process, or another part of this one, has opened; its
+ * doorbell page is shared. The direct-WQE window of a page knows one user only,
+ * and the others' lock is out of reach, so this one leaves it alone.
+ */
+static struct verbs_context *qrnic_import_context(struct ibv_device *device,
+						  int cmd_fd)
+{
+	DECLARE_COMMAND_BUFFER_LINK(driver, UVERBS_OBJECT_DEVICE,
+				    UVERBS_METHOD_QUERY_CONTEXT, 1, NULL);
+	struct qrnic_alloc_ucontext_resp resp = {};
+	struct qrnic_context *ctx;
+	int err;
+
+	ctx = context_new(device, cmd_fd);
+	if (!ctx)
+		return NULL;
+	fill_attr_out_ptr(driver, QRNIC_ATTR_QUERY_CONTEXT_RESP, &resp);
+	err = ibv_cmd_query_context(&ctx->vctx.context, driver);
+	/* A driver that does not know the attribute yet */
+	if (err == EPROTONOSUPPORT)
+		err = EOPNOTSUPP;
+	if (!err)
+		err = context_start(ctx, &resp);
+	if (err) {
+		context_discard(ctx, err);
+		return NULL;
+	}
+	ctx->direct_wqe = false;
+	return &ctx->vctx;
 }
 
 static struct verbs_device *
@@ -236,6 +312,7 @@ static const struct verbs_device_ops qrnic_device_ops = {
 	.alloc_device = qrnic_device_alloc,
 	.uninit_device = qrnic_device_free,
 	.alloc_context = qrnic_alloc_context,
+	.import_context = qrnic_import_context,
 };
 
 bool qrnic_is_device(struct ibv_device *device)

@@ -24,6 +24,9 @@
 #define QRNIC_QP_TABLE_SIZE	(1u << QRNIC_QP_TABLE_SHIFT)
 #define QRNIC_QPN_MASK		0xffffffu
 
+/* A memory key is index << 8 | variant */
+#define QRNIC_KEY_VARIANT_MASK	0xffu
+
 /* Records of different queues do not share a cache line */
 #define QRNIC_RECORD_ALIGN	64u
 
@@ -44,24 +47,30 @@ struct qrnic_device {
 	struct verbs_device vdev;
 };
 
+/* A doorbell page: the context's, or one of a thread domain's own */
+struct qrnic_db {
+	void *page;
+	size_t length;
+	uint32_t number;
+	/* Serialises the users of the direct-WQE window */
+	struct qrnic_lock window_lock;
+};
+
 struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
 	size_t page_size;
-	void *db_page;
-	size_t db_length;
-	uint32_t db_number;
+	struct qrnic_db db;
 	uint32_t max_wqebb;
 	uint32_t max_recv;
 	uint32_t max_cqe;
 	uint32_t max_send_sge;
 	uint32_t max_recv_sge;
 	uint32_t max_inline;
+	uint32_t max_srq_wr;
 	uint32_t clock_khz;
 	bool single_threaded;
 	bool direct_wqe;
-	/* Serialises the users of the direct-WQE window of db_page */
-	struct qrnic_lock window_lock;
 	/*
 	 * Held over creation and destruction of QPs: a QP number that the kernel
 	 * has given back must not be found in the table or in a CQ any more when
@@ -72,21 +81,58 @@ struct qrnic_context {
 	_Atomic(struct qrnic_qp_slot *) qp_table[QRNIC_QP_TABLE_SIZE];
 };
 
+struct qrnic_td {
+	struct ibv_td td;
+	/* Parent domains that name it */
+	atomic_uint users;
+	struct qrnic_db db;
+	uint32_t db_handle;
+	/* Whether db is its own; else it uses the context's */
+	bool own_db;
+};
+
+/*
+ * A protection domain, or a parent domain, which is the protection domain that
+ * base points to with additions.
+ */
 struct qrnic_pd {
 	struct ibv_pd pd;
 	uint32_t pdn;
+	/* Parent domains of it, and, of a parent domain, queues made with it */
+	atomic_uint users;
+
+	struct qrnic_pd *base;
+	struct qrnic_td *td;
+	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size,
+		       size_t alignment, uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr,
+		     uint64_t resource_type);
+	void *pd_context;
 };
 
 /* Memory of queues: whole pages that a fork does not take away */
 struct qrnic_buffer {
 	void *addr;
 	size_t length;
+	/* The parent domain whose allocator it is from; NULL: mmap() */
+	struct qrnic_pd *pd;
+	uint64_t resource_type;
+};
+
+struct qrnic_ah {
+	struct ibv_ah ah;
+	/* As the WQE takes it; the kernel has resolved it */
+	struct qrnic_address_vector av;
 };
 
 struct qrnic_cq {
 	struct verbs_cq vcq;
 	struct qrnic_lock lock;
+	/* NULL, or the parent domain that it was made with */
+	struct qrnic_pd *pd;
 	struct qrnic_buffer buf;
+	/* After a resize the ring is here, and only the record in buf */
+	struct qrnic_buffer resized;
 	struct qrnic_cqe *ring;
 	struct qrnic_cq_record *record;
 	uint32_t cqn;
@@ -99,6 +145,10 @@ struct qrnic_cq {
 	atomic_uint events;
 	/* The CQE that the extended interface stands on */
 	const struct qrnic_cqe *current;
+	/* Both clocks at one moment, for timestamps of the wall clock */
+	bool wallclock;
+	uint64_t wallclock_ns;
+	uint64_t device_clock;
 };
 
 struct qrnic_wq {
@@ -125,6 +175,13 @@ union qrnic_segment {
 	uint8_t bytes[QRNIC_SEGMENT_SIZE];
 };
 
+/* Segments that a datagram segment takes */
+#define QRNIC_DATAGRAM_LENGTH                                                  \
+	(sizeof(struct qrnic_datagram_seg) / QRNIC_SEGMENT_SIZE)
+
+/* Invalidation of keys is part of either */
+#define QRNIC_CAP_INVALIDATE (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG)
+
 #define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 #define QRNIC_WQE_MAX_SEGMENTS	 (QRNIC_WQE_MAX_WQEBB * QRNIC_SEGMENTS_PER_WQEBB)
 
@@ -140,9 +197,38 @@ struct qrnic_wqe {
 	uint8_t flags;
 };
 
+/*
+ * Its slots form a list by their numbers: from head on the free ones, in the
+ * order in which they will be posted; at tail those come back that completed.
+ * A WQE in the ring names the slot of the next one, which must therefore be known
+ * when it is posted, so the slot at tail is never used.
+ */
+struct qrnic_srq {
+	struct verbs_srq vsrq;
+	struct qrnic_context *ctx;
+	struct qrnic_pd *pd;
+	struct qrnic_lock lock;
+	struct qrnic_buffer buf;
+	struct qrnic_queue_record *record;
+	uint32_t slots;
+	uint32_t stride_shift;
+	uint32_t max_sge;
+	uint32_t srqn;
+	uint32_t head;
+	uint32_t tail;
+	uint32_t producer;
+	/* By slot */
+	uint32_t *next;
+	uint64_t *wr_id;
+};
+
 struct qrnic_qp {
 	struct verbs_qp vqp;
 	struct qrnic_context *ctx;
+	struct qrnic_pd *pd;
+	struct qrnic_db *db;
+	/* NULL: it has an RQ */
+	struct qrnic_srq *srq;
 	struct qrnic_buffer buf;
 	struct qrnic_wq sq;
 	struct qrnic_wq rq;
@@ -160,6 +246,8 @@ struct qrnic_qp {
 	int error;
 	bool building;
 	bool was_idle;
+	/* The datagram being built still lacks its address */
+	bool need_address;
 };
 
 #define QRNIC_TO(type, member)                                                 \
@@ -168,8 +256,11 @@ struct qrnic_qp {
 	{                                                                      \
 		return container_of(object, struct qrnic_##type, member);      \
 	}
+QRNIC_TO(ah, ah)
 QRNIC_TO(pd, pd)
+QRNIC_TO(td, td)
 QRNIC_TO(cq, vcq.cq)
+QRNIC_TO(srq, vsrq.srq)
 QRNIC_TO(qp, vqp.qp)
 QRNIC_TO(context, vctx.context)
 #undef QRNIC_TO
@@ -212,22 +303,54 @@ static inline uint32_t qrnic_wqebbs(uint32_t segments)
 	return DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
 }
 
+/* Whether one thread alone uses what is made with a domain */
+static inline bool qrnic_one_thread(const struct qrnic_context *ctx,
+				    const struct qrnic_pd *pd)
+{
+	return ctx->single_threaded || (pd && pd->td);
+}
+
 /* buffer.c */
 int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
-		       size_t length);
+		       size_t length, struct qrnic_pd *pd,
+		       uint64_t resource_type);
 void qrnic_buffer_free(struct qrnic_buffer *buf);
 
 /* qrnic.c */
 bool qrnic_is_device(struct ibv_device *device);
-void qrnic_ring_doorbell(struct qrnic_context *ctx, uint32_t offset,
+void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index);
+int qrnic_read_clock(struct ibv_context *context, uint64_t *clock);
+
+/* domain.c */
+struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context);
+struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle);
+void qrnic_unimport_pd(struct ibv_pd *pd);
+struct ibv_pd *
+qrnic_alloc_parent_domain(struct ibv_context *context,
+			  struct ibv_parent_domain_init_attr *attr);
+int qrnic_dealloc_pd(struct ibv_pd *pd);
+struct ibv_td *qrnic_alloc_td(struct ibv_context *context,
+			      struct ibv_td_init_attr *attr);
+int qrnic_dealloc_td(struct ibv_td *td);
+struct qrnic_pd *qrnic_pd_use(struct ibv_pd *pd);
+void qrnic_pd_unuse(struct qrnic_pd *pd);
+int qrnic_pd_null_key(struct ibv_pd *pd, uint32_t *key);
 
 /* memory.c */
-struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context);
-int qrnic_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    uint64_t iova, int access);
+struct ibv_mr *qrnic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+				   size_t length, uint64_t iova, int fd,
+				   int access);
+int qrnic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd,
+		   void *addr, size_t length, int access);
 int qrnic_dereg_mr(struct verbs_mr *vmr);
+struct ibv_mr *qrnic_alloc_null_mr(struct ibv_pd *pd);
+struct ibv_mr *qrnic_import_mr(struct ibv_pd *pd, uint32_t handle);
+void qrnic_unimport_mr(struct ibv_mr *mr);
+struct ibv_mw *qrnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int qrnic_dealloc_mw(struct ibv_mw *mw);
 
 /* ah.c */
 struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
@@ -239,11 +362,27 @@ struct ibv_cq *qrnic_create_cq(struct ibv_context *context, int cqe,
 			       int comp_vector);
 struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 				     struct ibv_cq_init_attr_ex *attr);
+int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe);
+int qrnic_modify_cq(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr);
 int qrnic_destroy_cq(struct ibv_cq *ibcq);
-int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void qrnic_cq_event(struct ibv_cq *ibcq);
-void qrnic_cq_clean(struct qrnic_cq *cq, uint32_t qpn);
+
+/* poll.c */
+int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
+void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
+void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
+
+/* srq.c */
+struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
+				 struct ibv_srq_init_attr *attr);
+int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask);
+int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr);
+int qrnic_destroy_srq(struct ibv_srq *ibsrq);
+int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
+int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad_wr);
+uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
 
 /* qp.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
@@ -256,11 +395,7 @@ int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 int qrnic_destroy_qp(struct ibv_qp *ibqp);
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
 
-/* post.c */
-int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
-		    struct ibv_send_wr **bad_wr);
-int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
-		    struct ibv_recv_wr **bad_wr);
+/* wqe.c */
 bool qrnic_send_allowed(const struct qrnic_qp *qp);
 bool qrnic_sq_is_idle(struct qrnic_wq *sq);
 void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
@@ -269,6 +404,12 @@ void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
 			  uint32_t rkey);
 void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
 			  uint64_t compare);
+void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
+			    uint32_t qpn, uint32_t qkey);
+int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
+		       uint32_t rkey, const struct ibv_mw_bind_info *info);
+void qrnic_set_data(struct qrnic_data_seg *data, uint64_t address,
+		    uint32_t length, uint32_t lkey);
 void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
 			uint32_t length, uint32_t lkey);
 int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
@@ -276,7 +417,16 @@ int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
 int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id);
 void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct);
 
+/* post.c */
+int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr);
+int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+		    struct ibv_recv_wr **bad_wr);
+int qrnic_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
+		  struct ibv_mw_bind *bind);
+
 /* post_ex.c */
-int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, uint64_t ops);
+int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
+			uint64_t ops);
 
 #endif /* QRNIC_PROVIDER_H */

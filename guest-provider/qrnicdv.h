@@ -24,6 +24,16 @@ extern "C" {
  * of the structure that it was compiled with.
  */
 
+/*
+ * The resource_type that the allocators of a parent domain are called with
+ * (ibv_alloc_parent_domain(3))
+ */
+enum qrnicdv_res_type {
+	QRNICDV_RES_TYPE_CQ = 1,
+	QRNICDV_RES_TYPE_QP = 2,
+	QRNICDV_RES_TYPE_SRQ = 3,
+};
+
 struct qrnicdv_device_attr {
 	uint64_t comp_mask;
 	uint64_t capabilities;	/* QRNIC_CAP_... */

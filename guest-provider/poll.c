@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * poll.c: taking completions out of CQs, by ibv_poll_cq() and by the extended
+ * interface.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include <ccan/array_size.h>
+
+#include "qrnic.h"
+
+/* How old the pair of clocks may be that timestamps are converted with */
+#define QRNIC_WALLCLOCK_AGE_NS 100000000u
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* The one place where statuses of the device become those of the verbs */
+static enum ibv_wc_status cqe_status(const struct qrnic_cqe *cqe)
+{
+	static const uint8_t status[] = {
+		[QRNIC_WC_SUCCESS] = IBV_WC_SUCCESS,
+		[QRNIC_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR,
+		[QRNIC_WC_LOC_QP_OP_ERR] = IBV_WC_LOC_QP_OP_ERR,
+		[3] = IBV_WC_GENERAL_ERR,
+		[QRNIC_WC_LOC_PROT_ERR] = IBV_WC_LOC_PROT_ERR,
+		[QRNIC_WC_WR_FLUSH_ERR] = IBV_WC_WR_FLUSH_ERR,
+		[QRNIC_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR,
+		[QRNIC_WC_BAD_RESP_ERR] = IBV_WC_BAD_RESP_ERR,
+		[QRNIC_WC_LOC_ACCESS_ERR] = IBV_WC_LOC_ACCESS_ERR,
+		[QRNIC_WC_REM_INV_REQ_ERR] = IBV_WC_REM_INV_REQ_ERR,
+		[QRNIC_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR,
+		[QRNIC_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
+		[QRNIC_WC_RETRY_EXC_ERR] = IBV_WC_RETRY_EXC_ERR,
+		[QRNIC_WC_RNR_RETRY_EXC_ERR] = IBV_WC_RNR_RETRY_EXC_ERR,
+	};
+	uint32_t value = FIELD_GET(QRNIC_CQE_STATUS_MASK, le32toh(cqe->control));
+
+	return value < ARRAY_SIZE(status) ? status[value] : IBV_WC_GENERAL_ERR;
+}
+
+static bool cqe_is_receive(const struct qrnic_cqe *cqe)
+{
+	return le32toh(cqe->control) &
+	       FIELD_PREP(QRNIC_CQE_OPCODE_MASK, QRNIC_CQE_RECV);
+}
+
+static enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
+{
+	/* Only bit 7 is defined in a CQE with an error; the rest gives a send */
+	switch (FIELD_GET(QRNIC_CQE_OPCODE_MASK, le32toh(cqe->control))) {
+	case QRNIC_CQE_RDMA_WRITE:
+		return IBV_WC_RDMA_WRITE;
+	case QRNIC_CQE_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case QRNIC_CQE_ATOMIC_CMP_SWAP:
+		return IBV_WC_COMP_SWAP;
+	case QRNIC_CQE_ATOMIC_FETCH_ADD:
+		return IBV_WC_FETCH_ADD;
+	case QRNIC_CQE_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case QRNIC_CQE_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
+	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
+		return IBV_WC_RECV_RDMA_WITH_IMM;
+	default:
+		return cqe_is_receive(cqe) ? IBV_WC_RECV : IBV_WC_SEND;
+	}
+}
+
+static unsigned int cqe_wc_flags(const struct qrnic_cqe *cqe)
+{
+	const uint32_t checked = QRNIC_CQEF_L3_CSUM_OK | QRNIC_CQEF_L4_CSUM_OK;
+	uint32_t flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, le32toh(cqe->control));
+	unsigned int wc_flags = 0;
+
+	if (flags & QRNIC_CQEF_IMM)
+		wc_flags |= IBV_WC_WITH_IMM;
+	if (flags & QRNIC_CQEF_INV)
+		wc_flags |= IBV_WC_WITH_INV;
+	if (flags & QRNIC_CQEF_GRH)
+		wc_flags |= IBV_WC_GRH;
+	if ((flags & checked) == checked)
+		wc_flags |= IBV_WC_IP_CSUM_OK;
+	return wc_flags;
+}
+
+/* Immediate data in network order, or the invalidated key in that of the host */
+static __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
+{
+	if (le32toh(cqe->control) &
+	    FIELD_PREP(QRNIC_CQE_FLAGS_MASK, QRNIC_CQEF_INV))
+		return (__force __be32)be32toh(cqe->imm);
+	return cqe->imm;
+}
+
+/*
+ * There are no service levels on Ethernet. Programs that must tell IPv4 from IPv6
+ * (UCX does) expect the kind of the packet here, as other RoCE adapters report it:
+ * bit 3 for RoCEv2, and 1 for IPv6 or 2 for IPv4.
+ */
+static uint8_t cqe_sl(const struct qrnic_cqe *cqe)
+{
+	switch (cqe->network) {
+	case QRNIC_NETWORK_IPV4:
+		return 8 | 2;
+	case QRNIC_NETWORK_IPV6:
+		return 8 | 1;
+	default:
+		return 0;
+	}
+}
+
+static struct qrnic_cqe *cq_entry(struct qrnic_cq *cq, uint32_t index)
+{
+	return &cq->ring[index & ((1u << cq->log_size) - 1)];
+}
+
+/*
+ * Whether the CQE at an index is written. The phase is 1 in the first pass
+ * through the ring and changes with each pass (manual, "Completion queues").
+ */
+static bool cq_has(struct qrnic_cq *cq, uint32_t index)
+{
+	const struct qrnic_cqe *cqe = cq_entry(cq, index);
+	uint32_t control = le32toh(*(const volatile __le32 *)&cqe->control);
+
+	bool odd_pass = index >> cq->log_size & 1;
+
+	return FIELD_GET(QRNIC_CQE_PHASE_MASK, control) == !odd_pass;
+}
+
+/* Lets the device have the slots of the CQEs consumed */
+static void cq_release(struct qrnic_cq *cq)
+{
+	/*
+	 * Stops the reads of those CQEs from moving behind the store: the device
+	 * may write the slots again as soon as it sees the new index.
+	 */
+	udma_from_device_barrier();
+	*(volatile __le32 *)&cq->record->consumer = htole32(cq->consumer);
+}
+
+/* Moves the queue's consumer and finds the wr_id; the CQE is the oldest one */
+static uint64_t cqe_retire(struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
+{
+	uint32_t index = le32toh(cqe->index);
+	struct qrnic_wq *wq;
+	uint32_t slot, end;
+	uint64_t wr_id;
+
+	if (cqe_is_receive(cqe)) {
+		if (qp->srq)
+			return qrnic_srq_take_back(qp->srq, index);
+		wq = &qp->rq;
+		slot = index & (wq->size - 1);
+		end = index + 1;
+	} else {
+		/* Unsignaled WQEs before it are done too, and retire with it */
+		wq = &qp->sq;
+		slot = index & (wq->size - 1);
+		end = index + qp->sq_blocks[slot];
+	}
+	wr_id = wq->wr_id[slot];
+	/*
+	 * Release: the reads of wr_id and sq_blocks stay before the store, after
+	 * which a thread that posts may reuse the slots.
+	 */
+	atomic_store_explicit(&wq->consumer, end, memory_order_release);
+	return wr_id;
+}
+
+/* Takes the next CQE; NULL if there is none */
+static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
+{
+	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
+	const struct qrnic_cqe *cqe;
+	struct qrnic_qp *qp;
+
+	while (cq_has(cq, cq->consumer)) {
+		/*
+		 * Stops the reads of the CQE from moving before the read of its
+		 * phase: the device writes control last.
+		 */
+		udma_from_device_barrier();
+		cqe = cq_entry(cq, cq->consumer++);
+		qp = qrnic_qp_find(ctx, le32toh(cqe->qpn));
+		if (likely(qp)) {
+			*wr_id = cqe_retire(qp, cqe);
+			return cqe;
+		}
+		/* qrnic_cq_clean() leaves none of a QP that is gone */
+		verbs_err(&ctx->vctx, "CQ %u: completion of unknown QP %u\n",
+			  cq->cqn, le32toh(cqe->qpn));
+	}
+	return NULL;
+}
+
+static void cqe_to_wc(const struct qrnic_cqe *cqe, struct ibv_wc *wc)
+{
+	wc->status = cqe_status(cqe);
+	wc->opcode = cqe_opcode(cqe);
+	wc->vendor_err = le32toh(cqe->syndrome);
+	wc->byte_len = le32toh(cqe->byte_len);
+	wc->imm_data = cqe_imm_or_key(cqe);
+	wc->qp_num = le32toh(cqe->qpn);
+	wc->src_qp = le32toh(cqe->src_qpn);
+	wc->wc_flags = cqe_wc_flags(cqe);
+	wc->pkey_index = 0;
+	wc->slid = 0;
+	wc->sl = cqe_sl(cqe);
+	wc->dlid_path_bits = 0;
+}
+
+int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct qrnic_cq *cq = to_qrnic_cq(ibcq);
+	const struct qrnic_cqe *cqe;
+	uint32_t before;
+	int done = 0;
+
+	qrnic_lock(&cq->lock);
+	before = cq->consumer;
+	while (done < num_entries) {
+		cqe = cq_next(cq, &wc[done].wr_id);
+		if (!cqe)
+			break;
+		cqe_to_wc(cqe, &wc[done++]);
+	}
+	if (cq->consumer != before)
+		cq_release(cq);
+	qrnic_unlock(&cq->lock);
+	return done;
+}
+
+static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
+{
+	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+
+	cq->current = cq_next(cq, &ibcq->wr_id);
+	if (!cq->current)
+		return ENOENT;
+	ibcq->status = cqe_status(cq->current);
+	return 0;
+}
+
+/*
+ * Reads both clocks anew if the last time is long ago: they drift apart, but a
+ * system call for every poll would be dear.
+ */
+static void wallclock_update(struct qrnic_cq *cq)
+{
+	uint64_t before = realtime_ns(), after, clock;
+
+	if (cq->wallclock_ns &&
+	    before - cq->wallclock_ns < QRNIC_WALLCLOCK_AGE_NS)
+		return;
+	if (qrnic_read_clock(cq->vcq.cq.context, &clock))
+		return;
+	after = realtime_ns();
+	cq->wallclock_ns = before + (after - before) / 2;
+	cq->device_clock = clock;
+}
+
+static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
+			    struct ibv_poll_cq_attr *attr)
+{
+	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+	uint32_t before;
+	int err;
+
+	if (attr->comp_mask)
+		return EINVAL;
+
+	qrnic_lock(&cq->lock);
+	if (cq->wallclock)
+		wallclock_update(cq);
+	before = cq->consumer;
+	err = qrnic_next_poll(ibcq);
+	if (err) {
+		/* No end_poll() follows */
+		if (cq->consumer != before)
+			cq_release(cq);
+		qrnic_unlock(&cq->lock);
+	}
+	return err;
+}
+
+static void qrnic_end_poll(struct ibv_cq_ex *ibcq)
+{
+	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+
+	cq->current = NULL;
+	cq_release(cq);
+	qrnic_unlock(&cq->lock);
+}
+
+static enum ibv_wc_opcode qrnic_read_opcode(struct ibv_cq_ex *ibcq)
+{
+	return cqe_opcode(to_qrnic_cq_ex(ibcq)->current);
+}
+
+static uint32_t qrnic_read_vendor_err(struct ibv_cq_ex *ibcq)
+{
+	return le32toh(to_qrnic_cq_ex(ibcq)->current->syndrome);
+}
+
+static uint32_t qrnic_read_byte_len(struct ibv_cq_ex *ibcq)
+{
+	return le32toh(to_qrnic_cq_ex(ibcq)->current->byte_len);
+}
+
+static __be32 qrnic_read_imm_data(struct ibv_cq_ex *ibcq)
+{
+	return cqe_imm_or_key(to_qrnic_cq_ex(ibcq)->current);
+}
+
+static uint32_t qrnic_read_qp_num(struct ibv_cq_ex *ibcq)
+{
+	return le32toh(to_qrnic_cq_ex(ibcq)->current->qpn);
+}
+
+static unsigned int qrnic_read_wc_flags(struct ibv_cq_ex *ibcq)
+{
+	return cqe_wc_flags(to_qrnic_cq_ex(ibcq)->current);
+}
+
+static uint64_t qrnic_read_completion_ts(struct ibv_cq_ex *ibcq)
+{
+	return le64toh(to_qrnic_cq_ex(ibcq)->current->timestamp);
+}
+
+static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
+{
+	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
+	int64_t ticks = le64toh(cq->current->timestamp) - cq->device_clock;
+
+	/* Ticks to nanoseconds; without overflow for 292 years at 1 GHz */
+	return cq->wallclock_ns + ticks / ctx->clock_khz * 1000000 +
+	       ticks % ctx->clock_khz * 1000000 / ctx->clock_khz;
+}
+
+static uint32_t qrnic_read_src_qp(struct ibv_cq_ex *ibcq)
+{
+	return le32toh(to_qrnic_cq_ex(ibcq)->current->src_qpn);
+}
+
+static uint8_t qrnic_read_sl(struct ibv_cq_ex *ibcq)
+{
+	return cqe_sl(to_qrnic_cq_ex(ibcq)->current);
+}
+
+static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
+{
+	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
+}
+
+/* Ethernet has no LIDs */
+static uint32_t qrnic_read_slid(struct ibv_cq_ex *ibcq)
+{
+	return 0;
+}
+
+static uint8_t qrnic_read_dlid_path_bits(struct ibv_cq_ex *ibcq)
+{
+	return 0;
+}
+
+void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
+{
+	struct ibv_cq_ex *cq = &qcq->vcq.cq_ex;
+
+	cq->start_poll = qrnic_start_poll;
+	cq->next_poll = qrnic_next_poll;
+	cq->end_poll = qrnic_end_poll;
+	cq->read_opcode = qrnic_read_opcode;
+	cq->read_vendor_err = qrnic_read_vendor_err;
+	cq->read_wc_flags = qrnic_read_wc_flags;
+	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		cq->read_byte_len = qrnic_read_byte_len;
+	if (wc_flags & IBV_WC_EX_WITH_IMM)
+		cq->read_imm_data = qrnic_read_imm_data;
+	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
+		cq->read_qp_num = qrnic_read_qp_num;
+	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		cq->read_src_qp = qrnic_read_src_qp;
+	if (wc_flags & IBV_WC_EX_WITH_SLID)
+		cq->read_slid = qrnic_read_slid;
+	if (wc_flags & IBV_WC_EX_WITH_SL)
+		cq->read_sl = qrnic_read_sl;
+	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		cq->read_dlid_path_bits = qrnic_read_dlid_path_bits;
+	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
+		cq->read_cvlan = qrnic_read_cvlan;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		cq->read_completion_ts = qrnic_read_completion_ts;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
+		cq->read_completion_wallclock_ns = qrnic_read_wallclock;
+		qcq->wallclock = true;
+	}
+}
+
+/*
+ * Takes the completions of a QP that is destroyed or reset out of the CQ, and
+ * moves the younger ones of other QPs down. The device may append meanwhile, so
+ * slots keep the phase of their pass. Neither queue of the QP completes any more.
+ */
+void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
+{
+	uint32_t qpn = qp->vqp.qp.qp_num;
+	uint32_t size = 1u << cq->log_size;
+	uint32_t end, from, to;
+	struct qrnic_cqe *cqe;
+
+	qrnic_lock(&cq->lock);
+	end = cq->consumer;
+	while (end - cq->consumer < size && cq_has(cq, end))
+		end++;
+	/* As in cq_next(): phases before contents */
+	udma_from_device_barrier();
+
+	to = end;
+	for (from = end; from != cq->consumer;) {
+		cqe = cq_entry(cq, --from);
+		if (le32toh(cqe->qpn) == qpn) {
+			/* The receive WQEs were another's, and are free now */
+			if (qp->srq && cqe_is_receive(cqe))
+				qrnic_srq_take_back(qp->srq,
+						    le32toh(cqe->index));
+			continue;
+		}
+		if (--to == from)
+			continue;
+		struct qrnic_cqe moved = *cqe;
+
+		moved.control &= ~htole32(QRNIC_CQE_PHASE_MASK);
+		cqe = cq_entry(cq, to);
+		moved.control |= cqe->control & htole32(QRNIC_CQE_PHASE_MASK);
+		*cqe = moved;
+	}
+	if (to != cq->consumer) {
+		cq->consumer = to;
+		cq_release(cq);
+	}
+	qrnic_unlock(&cq->lock);
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * srq.c: shared receive queues: rings whose slots come back in any order, so that
+ * WQEs are linked by the numbers of their slots.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
+#include <util/mmio.h>
+
+#include "qrnic.h"
+#include "qrnicdv.h"
+#include "abi.h"
+
+/* Sizes; one slot more than can be posted, see struct qrnic_srq */
+static int plan(const struct qrnic_context *ctx,
+		const struct ibv_srq_attr *attr, uint32_t *log_size,
+		uint32_t *log_stride)
+{
+	if (!attr->max_wr || attr->max_wr > ctx->max_srq_wr ||
+	    attr->max_sge > ctx->max_recv_sge)
+		return EINVAL;
+	*log_size = ilog32(attr->max_wr);
+	*log_stride = ilog32(qrnic_wqebbs(1 + attr->max_sge) - 1);
+	return 0;
+}
+
+static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
+		      uint32_t log_stride)
+{
+	struct qrnic_context *ctx = srq->ctx;
+	uint32_t slot, room;
+	size_t length;
+	int err;
+
+	srq->slots = 1u << log_size;
+	srq->stride_shift = QRNIC_WQEBB_SHIFT + log_stride;
+	room = (QRNIC_SEGMENTS_PER_WQEBB << log_stride) - 1;
+	srq->max_sge = min_t(uint32_t, room, ctx->max_recv_sge);
+
+	length = (size_t)srq->slots << srq->stride_shift;
+	err = qrnic_buffer_alloc(ctx, &srq->buf, length + QRNIC_RECORD_SIZE,
+				 srq->pd, QRNICDV_RES_TYPE_SRQ);
+	if (err)
+		return err;
+	srq->record = srq->buf.addr + length;
+
+	srq->next = calloc(srq->slots, sizeof(*srq->next));
+	srq->wr_id = calloc(srq->slots, sizeof(*srq->wr_id));
+	if (!srq->next || !srq->wr_id)
+		return ENOMEM;
+	/* The device begins at slot 0 (manual, "Shared receive queues") */
+	for (slot = 0; slot < srq->slots; slot++)
+		srq->next[slot] = slot + 1;
+	srq->head = 0;
+	srq->tail = srq->slots - 1;
+	return 0;
+}
+
+static void srq_free(struct qrnic_srq *srq)
+{
+	qrnic_lock_destroy(&srq->lock);
+	free(srq->wr_id);
+	free(srq->next);
+	qrnic_buffer_free(&srq->buf);
+	qrnic_pd_unuse(srq->pd);
+	free(srq);
+}
+
+static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
+			const struct ibv_srq_init_attr *attr, uint32_t log_size,
+			uint32_t log_stride)
+{
+	struct ibv_srq_init_attr kernel_attr = *attr;
+	struct qrnic_create_srq_cmd_resp resp = {};
+	struct qrnic_create_srq_cmd cmd = {};
+	int err;
+
+	cmd.buf_addr = (uintptr_t)srq->buf.addr;
+	cmd.buf_length = srq->buf.length;
+	cmd.record_offset = (void *)srq->record - srq->buf.addr;
+	cmd.log_size = log_size;
+	cmd.log_stride = log_stride;
+	kernel_attr.attr.max_wr = srq->slots - 1;
+	kernel_attr.attr.max_sge = srq->max_sge;
+	/* It means nothing at creation (ibv_create_srq(3)) */
+	kernel_attr.attr.srq_limit = 0;
+
+	err = ibv_cmd_create_srq(pd, &srq->vsrq.srq, &kernel_attr, &cmd.ibv_cmd,
+				 sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	srq->srqn = resp.srqn;
+	return err;
+}
+
+struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
+				 struct ibv_srq_init_attr *attr)
+{
+	struct qrnic_context *ctx = to_qrnic_context(pd->context);
+	uint32_t log_size, log_stride;
+	struct qrnic_srq *srq;
+	int err;
+
+	err = ctx->capabilities & QRNIC_CAP_SRQ ? 0 : EOPNOTSUPP;
+	if (!err)
+		err = plan(ctx, &attr->attr, &log_size, &log_stride);
+	if (err)
+		goto err_out;
+
+	srq = calloc(1, sizeof(*srq));
+	if (!srq) {
+		err = ENOMEM;
+		goto err_out;
+	}
+	srq->ctx = ctx;
+	srq->pd = qrnic_pd_use(pd);
+	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
+	err = alloc_ring(srq, log_size, log_stride);
+	if (!err)
+		err = register_srq(srq, pd, attr, log_size, log_stride);
+	if (err) {
+		srq_free(srq);
+		goto err_out;
+	}
+	attr->attr.max_wr = srq->slots - 1;
+	attr->attr.max_sge = srq->max_sge;
+	return &srq->vsrq.srq;
+
+err_out:
+	errno = err;
+	return NULL;
+}
+
+int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
+{
+	struct ibv_modify_srq cmd = {};
+
+	return ibv_cmd_modify_srq(ibsrq, attr, mask, &cmd, sizeof(cmd));
+}
+
+int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd = {};
+
+	return ibv_cmd_query_srq(ibsrq, attr, &cmd, sizeof(cmd));
+}
+
+int qrnic_destroy_srq(struct ibv_srq *ibsrq)
+{
+	int err = ibv_cmd_destroy_srq(ibsrq);
+
+	if (err)
+		return err;
+	srq_free(to_qrnic_srq(ibsrq));
+	return 0;
+}
+
+int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num)
+{
+	*srq_num = to_qrnic_srq(ibsrq)->srqn;
+	return 0;
+}
+
+/* A completed slot goes to the end of the free ones; returns its wr_id */
+uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
+{
+	uint64_t wr_id;
+
+	slot &= srq->slots - 1;
+	qrnic_lock(&srq->lock);
+	wr_id = srq->wr_id[slot];
+	srq->next[srq->tail] = slot;
+	srq->tail = slot;
+	qrnic_unlock(&srq->lock);
+	return wr_id;
+}
+
+static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
+{
+	uint32_t slot = srq->head;
+	union qrnic_segment *segment;
+	int i;
+
+	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_sge))
+		return EINVAL;
+	/* The slot after the last one is not known yet */
+	if (unlikely(slot == srq->tail))
+		return ENOMEM;
+
+	/* A slot is contiguous, and the device does not look before the record */
+	segment = srq->buf.addr + ((size_t)slot << srq->stride_shift);
+	segment->recv.segments = htole32(wr->num_sge);
+	segment->recv.index = htole32(slot);
+	segment->recv.next = htole32(srq->next[slot]);
+	segment->recv.rsvd0 = 0;
+	for (i = 0; i < wr->num_sge; i++)
+		qrnic_set_data(&segment[1 + i].data, wr->sg_list[i].addr,
+			       wr->sg_list[i].length, wr->sg_list[i].lkey);
+	srq->wr_id[slot] = wr->wr_id;
+	srq->head = srq->next[slot];
+	srq->producer++;
+	return 0;
+}
+
+int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad_wr)
+{
+	struct qrnic_srq *srq = to_qrnic_srq(ibsrq);
+	uint32_t before;
+	int err = 0;
+
+	qrnic_lock(&srq->lock);
+	before = srq->producer;
+	for (; wr; wr = wr->next) {
+		err = build_recv(srq, wr);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	if (srq->producer != before) {
+		/* As in qrnic_sq_ring(): WQEs, then record, then doorbell */
+		udma_to_device_barrier();
+		*(volatile __le32 *)&srq->record->producer =
+			htole32(srq->producer);
+		mmio_wc_start();
+		qrnic_ring_doorbell(&srq->ctx->db, QRNIC_DB_SRQ, srq->srqn,
+				    srq->producer);
+		mmio_flush_writes();
+	}
+	qrnic_unlock(&srq->lock);
+	return err;
+}

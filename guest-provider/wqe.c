@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * wqe.c: send WQEs: their segments, the way into the ring, and the doorbell.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <util/mmio.h>
+
+#include "qrnic.h"
+
+/* The SQ takes WQEs from RTS on; in the error states it flushes them */
+bool qrnic_send_allowed(const struct qrnic_qp *qp)
+{
+	return qp->vqp.qp.state >= IBV_QPS_RTS;
+}
+
+/* Whether all that was posted is completed, as far as is known here */
+bool qrnic_sq_is_idle(struct qrnic_wq *sq)
+{
+	return sq->producer == atomic_load_explicit(&sq->consumer,
+						    memory_order_relaxed);
+}
+
+/* Starts a WQE with its control segment, which qrnic_sq_push() fills in */
+void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
+		     __be32 imm)
+{
+	wqe->opcode = opcode;
+	wqe->flags = flags;
+	wqe->inline_length = 0;
+	wqe->segment[0].ctrl.imm = imm;
+	wqe->segments = 1;
+}
+
+void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
+			  uint32_t rkey)
+{
+	struct qrnic_remote_seg *remote = &wqe->segment[wqe->segments++].remote;
+
+	remote->address = htole64(address);
+	remote->rkey = htole32(rkey);
+	remote->rsvd0 = 0;
+}
+
+void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
+			  uint64_t compare)
+{
+	struct qrnic_atomic_seg *atomic = &wqe->segment[wqe->segments++].atomic;
+
+	atomic->swap_add = htole64(swap_add);
+	atomic->compare = htole64(compare);
+}
+
+/* The device itself puts the QP's Q_Key where qkey has bit 31 set */
+void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
+			    uint32_t qpn, uint32_t qkey)
+{
+	const struct qrnic_datagram_seg segment = {
+		.av = ah->av,
+		.dest_qpn = htole32(qpn & QRNIC_QPN_MASK),
+		.qkey = htole32(qkey),
+	};
+
+	memcpy(&wqe->segment[wqe->segments], &segment, sizeof(segment));
+	wqe->segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
+}
+
+/*
+ * What can be seen to be wrong here gets an error at once, as from other
+ * providers; the rest is for the device, which knows the region.
+ */
+int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
+		       uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	const unsigned int rights = IBV_ACCESS_REMOTE_WRITE |
+				    IBV_ACCESS_REMOTE_READ |
+				    IBV_ACCESS_REMOTE_ATOMIC;
+	struct qrnic_bind_seg segment = {};
+
+	if (info->mw_access_flags & ~(rights | IBV_ACCESS_ZERO_BASED))
+		return EINVAL;
+	/* The index of a key is the window's for its life */
+	if ((rkey ^ mw->rkey) & ~QRNIC_KEY_VARIANT_MASK)
+		return EINVAL;
+	if (info->mr) {
+		/* A window needs a region with a translation table below it */
+		if (verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_MR &&
+		    verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_DMABUF_MR &&
+		    verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_IMPORTED_MR)
+			return EINVAL;
+		segment.lkey = htole32(info->mr->lkey);
+	} else if (info->length) {
+		return EINVAL;
+	}
+	segment.key = htole32(rkey);
+	segment.address = htole64(info->addr);
+	segment.length = htole64(info->length);
+	segment.access = info->mw_access_flags & rights;
+	if (info->mw_access_flags & IBV_ACCESS_ZERO_BASED)
+		segment.flags = QRNIC_MWF_ZERO_BASED;
+
+	memcpy(&wqe->segment[wqe->segments], &segment, sizeof(segment));
+	wqe->segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
+	return 0;
+}
+
+void qrnic_set_data(struct qrnic_data_seg *data, uint64_t address,
+		    uint32_t length, uint32_t lkey)
+{
+	data->address = htole64(address);
+	data->length = htole32(length);
+	data->lkey = htole32(lkey);
+}
+
+void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
+			uint32_t length, uint32_t lkey)
+{
+	qrnic_set_data(&wqe->segment[wqe->segments++].data, address, length,
+		       lkey);
+}
+
+/* Appends to the inline data, which begins behind the segments so far */
+int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
+			 const void *data, size_t length)
+{
+	size_t end = wqe->segments * QRNIC_SEGMENT_SIZE + wqe->inline_length;
+
+	/* The second test is for a program that also called another setter */
+	if (length > max_inline - wqe->inline_length ||
+	    length > sizeof(wqe->segment) - end)
+		return EINVAL;
+	if (!length)
+		return 0;
+	memcpy(wqe->segment[wqe->segments].bytes + wqe->inline_length, data,
+	       length);
+	wqe->inline_length += length;
+	return 0;
+}
+
+/* Completes the control segment for the place in the ring; returns the blocks */
+static uint32_t wqe_finish(struct qrnic_wqe *wqe, uint32_t index)
+{
+	struct qrnic_sq_ctrl *ctrl = &wqe->segment[0].ctrl;
+	uint32_t blocks, tail;
+
+	if (wqe->inline_length) {
+		wqe->flags |= QRNIC_WQEF_INLINE;
+		tail = -wqe->inline_length % QRNIC_SEGMENT_SIZE;
+		memset(wqe->segment[wqe->segments].bytes + wqe->inline_length, 0,
+		       tail);
+		wqe->segments += (wqe->inline_length + tail) /
+				 QRNIC_SEGMENT_SIZE;
+	}
+	blocks = qrnic_wqebbs(wqe->segments);
+	/* Nothing of the stack, nor of earlier WQEs, goes to the device */
+	tail = blocks * QRNIC_SEGMENTS_PER_WQEBB - wqe->segments;
+	memset(&wqe->segment[wqe->segments], 0, tail * QRNIC_SEGMENT_SIZE);
+	ctrl->operation = htole32(
+		FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK, wqe->opcode) |
+		FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, wqe->flags) |
+		FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, wqe->segments));
+	ctrl->index = htole32(index);
+	ctrl->inline_length = htole32(wqe->inline_length);
+	return blocks;
+}
+
+/* Puts a WQE into the ring, where the device does not look before the record */
+int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
+{
+	struct qrnic_wq *sq = &qp->sq;
+	uint32_t mask = sq->size - 1;
+	uint32_t blocks, used, i;
+
+	blocks = wqe_finish(wqe, sq->producer);
+	/* Acquire: pairs with the release in cqe_retire(), see there */
+	used = sq->producer -
+	       atomic_load_explicit(&sq->consumer, memory_order_acquire);
+	if (blocks > sq->size - used)
+		return ENOMEM;
+
+	sq->wr_id[sq->producer & mask] = wr_id;
+	qp->sq_blocks[sq->producer & mask] = blocks;
+	for (i = 0; i < blocks; i++)
+		memcpy(sq->ring + (((sq->producer + i) & mask)
+				   << QRNIC_WQEBB_SHIFT),
+		       &wqe->segment[i * QRNIC_SEGMENTS_PER_WQEBB],
+		       QRNIC_WQEBB_SIZE);
+	sq->producer += blocks;
+	return 0;
+}
+
+/* Rings with the WQE itself, in the window of the doorbell page */
+static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
+{
+	uint32_t blocks = qrnic_wqebbs(wqe->segments);
+	struct qrnic_db *db = qp->db;
+	uint32_t number, i, word;
+
+	number = qp->vqp.qp.qp_num |
+		 FIELD_PREP(QRNIC_DOORBELL_WQEBBS_MASK, blocks);
+
+	qrnic_lock(&db->window_lock);
+	/*
+	 * Stops the window from being written before the record, and, where the
+	 * page is write-combining, from merging with what came before.
+	 */
+	mmio_wc_start();
+	for (i = 0; i < blocks * QRNIC_SEGMENTS_PER_WQEBB; i++) {
+		for (word = 0; word < QRNIC_SEGMENT_SIZE; word += 8) {
+			__le64 value;
+
+			memcpy(&value, &wqe->segment[i].bytes[word], 8);
+			mmio_write64_le(db->page + QRNIC_DB_WINDOW +
+					i * QRNIC_SEGMENT_SIZE + word, value);
+		}
+	}
+	/* Stops the doorbell from overtaking the window */
+	mmio_flush_writes();
+	mmio_write64(db->page + QRNIC_DB_DIRECT,
+		     number | (uint64_t)qp->sq.producer << 32);
+	/* Stops the next user of the window from overtaking this doorbell */
+	mmio_flush_writes();
+	qrnic_unlock(&db->window_lock);
+}
+
+/* Hands all that is in the ring to the device; one WQE may go along directly */
+void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
+{
+	/*
+	 * Stops the record from becoming visible before the WQEs: the device may
+	 * read it at any time, for an earlier doorbell.
+	 */
+	udma_to_device_barrier();
+	*(volatile __le32 *)&qp->sq.record->producer = htole32(qp->sq.producer);
+
+	if (direct && qp->ctx->direct_wqe &&
+	    qrnic_wqebbs(direct->segments) <= QRNIC_DB_WINDOW_WQEBB) {
+		ring_direct(qp, direct);
+		return;
+	}
+	/* Stops the doorbell from passing the record, which says up to where */
+	mmio_wc_start();
+	qrnic_ring_doorbell(qp->db, QRNIC_DB_SQ, qp->vqp.qp.qp_num,
+			    qp->sq.producer);
+	/* Sends the doorbell now, should the page be mapped write-combining */
+	mmio_flush_writes();
+}
