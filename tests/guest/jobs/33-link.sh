@@ -35,7 +35,7 @@ fi
 load ib_write_bw -D 10 -u 18
 [ "$GUEST" = 1 ] || { timeout 60 iperf3 -c guest1 -t 10 >iperf.log 2>&1 & tcp=$!; }
 sleep 4
-kill -0 $process $tcp
+kill -0 "$process" "$tcp"
 together $? "RDMA and TCP traffic is running"
 status=0
 if [ "$GUEST" = 2 ]; then
@@ -44,13 +44,13 @@ if [ "$GUEST" = 2 ]; then
 fi
 together $status "the link and the port go down and come up under load"
 status=0
-wait $process || { status=$?; show load.log; }
+wait "$process" || { status=$?; show load.log; }
 together $status "RDMA traffic outlasts a second without a link"
 status=0
-wait $tcp || { status=$?; show iperf.log; }
+wait "$tcp" || { status=$?; show iperf.log; }
 together $status "TCP traffic, too"
-kill $watch
-wait $watch 2>/dev/null
+kill "$watch"
+wait "$watch" 2>/dev/null
 status=0
 [ "$GUEST" = 1 ] || { grep -q PORT_ERR events.log && grep -q PORT_ACTIVE events.log; } || { status=1; show events.log; }
 together $status "the process that watches got both port events"
@@ -58,17 +58,17 @@ together $status "the process that watches got both port events"
 # With a timeout of 67 ms (14) it gives up after less than a second.
 load ib_write_bw -D 20 -u 14
 sleep 4
-kill -0 $process
+kill -0 "$process"
 together $? "RDMA traffic is running again"
 status=0
 if [ "$GUEST" = 2 ]; then
     link false
-    wait $process && status=1
+    wait "$process" && status=1
     grep -Eqi 'retry|status 12|Completion with error' load.log || { status=2; show load.log; }
     link true && wait_until 5 port_is ACTIVE || status=3
 fi
 together $status "a queue pair gives up after its retries"
-kill $process 2>/dev/null
+kill "$process" 2>/dev/null
 wait
 pair "ibv_rc_pingpong with the link back" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -g $gid guest1"
