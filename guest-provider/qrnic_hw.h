@@ -299,8 +299,8 @@ enum qrnic_link_state {
 };
 
 /*
- * Capability bits (device_attr.capabilities); each can be switched off by a
- * property of the device
+ * Capability bits (device_attr.capabilities); each but CAP_RC can be
+ * switched off by a property of the device
  */
 #define QRNIC_CAP_RC 0x00000001u
 #define QRNIC_CAP_ATOMIC 0x00000002u
