@@ -3,9 +3,13 @@
  * cq.c: completion queues. Those of user space are polled there; here are their
  * life and the kernel's own, with polling, arming and cleaning.
  */
+#include <linux/if_vlan.h>
 #include <rdma/ib_umem.h>
 
 #include "qrnic_ib.h"
+
+static_assert((int)RDMA_NETWORK_IPV4 == QRNIC_NETWORK_IPV4);
+static_assert((int)RDMA_NETWORK_IPV6 == QRNIC_NETWORK_IPV6);
 
 /* Bit 7 of the opcode, valid also in a CQE with an error */
 #define CQE_RECEIVE QRNIC_CQE_RECV
@@ -214,6 +218,10 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 		return IB_WC_COMP_SWAP;
 	case QRNIC_CQE_ATOMIC_FETCH_ADD:
 		return IB_WC_FETCH_ADD;
+	case QRNIC_CQE_LOCAL_INV:
+		return IB_WC_LOCAL_INV;
+	case QRNIC_CQE_REG_MR:
+		return IB_WC_REG_MR;
 	case QRNIC_CQE_RECV:
 		return IB_WC_RECV;
 	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
@@ -233,6 +241,26 @@ static u64 queue_complete(struct qrnic_ib_queue *queue, u32 index)
 	/* The slot is read before queue_has_room() sees it free. */
 	smp_store_release(&queue->consumer, request->next);
 	return wr_id;
+}
+
+/* What only a datagram's receive completion says: who sent it, and how it came */
+static void cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
+				  struct ib_wc *wc)
+{
+	u16 vlan_id = le16_to_cpu(cqe->vlan_tci) & VLAN_VID_MASK;
+
+	wc->src_qp = le32_to_cpu(cqe->src_qpn);
+	wc->sl = cqe->sl;
+	wc->network_hdr_type = cqe->network;
+	memcpy(wc->smac, cqe->smac, sizeof(wc->smac));
+	wc->wc_flags |= IB_WC_WITH_NETWORK_HDR_TYPE | IB_WC_WITH_SMAC;
+	if (flags & QRNIC_CQEF_GRH)
+		wc->wc_flags |= IB_WC_GRH;
+	/* A tag of VLAN 0 carries a priority only. */
+	if (flags & QRNIC_CQEF_VLAN && vlan_id) {
+		wc->vlan_id = vlan_id;
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+	}
 }
 
 /*
@@ -272,6 +300,12 @@ static bool cq_translate(struct qrnic_ib_dev *dev, const struct qrnic_cqe *cqe,
 		wc->ex.imm_data = cqe->imm;
 		wc->wc_flags |= IB_WC_WITH_IMM;
 	}
+	if (flags & QRNIC_CQEF_INV) {
+		wc->ex.invalidate_rkey = be32_to_cpu(cqe->imm);
+		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+	}
+	if (receive && qrnic_qp_is_datagram(qp->ibqp.qp_type))
+		cq_translate_datagram(cqe, flags, wc);
 	return true;
 }
 

@@ -14,6 +14,30 @@
 static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_qp_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_create_srq_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
+
+/* What depends on capability bits */
+static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+
+	if (qrnic_ib_cap(dev, QRNIC_CAP_UD)) {
+		attr->kernel_cap_flags |= IBK_BLOCK_MULTICAST_LOOPBACK;
+		attr->max_mcast_grp = caps->max_multicast;
+		attr->max_mcast_qp_attach = caps->max_multicast;
+		attr->max_total_mcast_qp_attach = caps->max_multicast;
+	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_MW)) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW |
+					  IB_DEVICE_MEM_WINDOW_TYPE_2B;
+		attr->max_mw = caps->max_mkey;
+	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
+		attr->max_fast_reg_page_list_len = QRNIC_FAST_REG_MAX_PAGES;
+	}
+}
 
 static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			struct ib_udata *udata)
@@ -44,7 +68,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp = caps->max_qp;
 	/* A WQE takes one basic block at least; with more, fewer fit. */
 	attr->max_qp_wr = min(caps->max_qp_wqebb, caps->max_qp_recv);
-	attr->max_send_sge = caps->max_sge;
+	/* Of the type with the least room */
+	attr->max_send_sge = min(caps->max_sge, QRNIC_MAX_DATAGRAM_SGE);
 	attr->max_recv_sge = caps->max_sge;
 	attr->max_sge_rd = caps->max_sge;
 	attr->max_cq = caps->max_cq;
@@ -59,6 +84,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	/* Address handles are not objects of the device. */
 	attr->max_ah = INT_MAX;
 	attr->max_pkeys = 1;
+	query_optional(dev, attr);
 	attr->local_ca_ack_delay = caps->ack_delay;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP)) {
 		attr->hca_core_clock = caps->clock_khz;
@@ -116,12 +142,15 @@ static const struct ib_device_ops device_ops = {
 	.add_gid = qrnic_ib_add_gid,
 	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
 	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
+	.alloc_mr = qrnic_ib_alloc_mr,
+	.alloc_mw = qrnic_ib_alloc_mw,
 	.alloc_pd = qrnic_ib_alloc_pd,
 	.alloc_ucontext = qrnic_ib_alloc_ucontext,
 	.create_ah = qrnic_ib_create_ah,
 	.create_cq = qrnic_ib_create_cq,
 	.create_qp = qrnic_ib_create_qp,
 	.create_user_ah = qrnic_ib_create_ah,
+	.dealloc_mw = qrnic_ib_dealloc_mw,
 	.dealloc_pd = qrnic_ib_dealloc_pd,
 	.dealloc_ucontext = qrnic_ib_dealloc_ucontext,
 	.del_gid = qrnic_ib_del_gid,
@@ -138,6 +167,7 @@ static const struct ib_device_ops device_ops = {
 	.get_hw_stats = qrnic_ib_get_hw_stats,
 	.get_link_layer = qrnic_ib_get_link_layer,
 	.get_port_immutable = qrnic_ib_get_port_immutable,
+	.map_mr_sg = qrnic_ib_map_mr_sg,
 	.mmap = qrnic_ib_mmap,
 	.mmap_free = qrnic_ib_mmap_free,
 	.modify_qp = qrnic_ib_modify_qp,
@@ -150,12 +180,14 @@ static const struct ib_device_ops device_ops = {
 	.query_port = qrnic_ib_query_port,
 	.query_qp = qrnic_ib_query_qp,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
+	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
 	.req_notify_cq = qrnic_ib_req_notify_cq,
 	QRNIC_OP_CREATE_USER_CQ(qrnic_ib_create_cq)
 	QRNIC_OP_REPORT_PORT_EVENT(qrnic_ib_report_port_event)
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, qrnic_ib_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, qrnic_ib_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, qrnic_ib_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, qrnic_ib_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, qrnic_ib_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),

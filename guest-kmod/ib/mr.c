@@ -12,6 +12,24 @@ static_assert(IB_ACCESS_LOCAL_WRITE == QRNIC_ACCESS_LOCAL_WRITE);
 static_assert(IB_ACCESS_REMOTE_WRITE == QRNIC_ACCESS_REMOTE_WRITE);
 static_assert(IB_ACCESS_REMOTE_READ == QRNIC_ACCESS_REMOTE_READ);
 static_assert(IB_ACCESS_REMOTE_ATOMIC == QRNIC_ACCESS_REMOTE_ATOMIC);
+static_assert(IB_ACCESS_MW_BIND == QRNIC_ACCESS_MW_BIND);
+
+/* The device's rights for those of verbs, or an error */
+static int access_rights(struct qrnic_ib_dev *dev, int access)
+{
+	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB | IB_ZERO_BASED);
+	if (access & ~QRNIC_ACCESS_ALL)
+		return -EOPNOTSUPP;
+	if (access & IB_ACCESS_MW_BIND && !qrnic_ib_cap(dev, QRNIC_CAP_MW))
+		return -EOPNOTSUPP;
+	return access;
+}
+
+/* A key that comes back under the same index differs from the last. */
+static u8 next_variant(struct qrnic_ib_dev *dev)
+{
+	return atomic_inc_return(&dev->next_variant);
+}
 
 /* Makes the key of an MR whose members and context are otherwise complete */
 static int mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
@@ -19,8 +37,7 @@ static int mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 {
 	int err;
 
-	/* A key that comes back under the same index differs from the last. */
-	context->variant = atomic_inc_return(&dev->next_variant);
+	context->variant = next_variant(dev);
 	context->access = mr->access;
 	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
 
@@ -40,9 +57,9 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 	struct qrnic_ib_mr *mr;
 	int err;
 
-	access &= ~IB_ACCESS_OPTIONAL;
-	if (access & ~QRNIC_ACCESS_ALL)
-		return ERR_PTR(-EOPNOTSUPP);
+	access = access_rights(dev, access);
+	if (access < 0)
+		return ERR_PTR(access);
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
@@ -90,66 +107,199 @@ static int mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
 	return 0;
 }
 
+static void mr_context(const struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
+{
+	context->type = QRNIC_MKEY_MR;
+	context->start = cpu_to_le64(mr->start);
+	context->length = cpu_to_le64(mr->umem->length);
+	context->table = mr->table.hw;
+}
+
+/*
+ * The MR of memory that is pinned; releases it on an error. start is where it is
+ * for the process, virt where users of the key say it is.
+ */
+static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
+				struct ib_umem *umem, u64 start, u64 virt,
+				int access)
+{
+	struct qrnic_mkey_ctx context = {};
+	struct qrnic_ib_mr *mr;
+	int err;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr) {
+		err = -ENOMEM;
+		goto err_release;
+	}
+
+	mr->umem = umem;
+	mr->ibmr.pd = ibpd;
+	mr->access = access_rights(dev, access);
+	mr->zero_based = access & IB_ZERO_BASED;
+	mr->start = mr->zero_based ? 0 : virt;
+	err = mr_table(dev, mr, mr->zero_based ? start : virt);
+	if (err)
+		goto err_free;
+
+	mr_context(mr, &context);
+	err = mkey_create(dev, mr, &context);
+	if (err)
+		goto err_table;
+
+	mr->ibmr.iova = mr->start;
+	mr->ibmr.length = umem->length;
+	mr->ibmr.page_size = BIT(mr->page_shift);
+	return &mr->ibmr;
+
+err_table:
+	qrnic_table_free(dev->qdev, &mr->table);
+err_free:
+	kfree(mr);
+err_release:
+	ib_umem_release(umem);
+	return ERR_PTR(err);
+}
+
+static int mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
+{
+	int rights = access_rights(dev, access);
+
+	if (rights < 0)
+		return rights;
+	if (!length || length > dev->qdev->caps.max_mr_size)
+		return -EINVAL;
+	return 0;
+}
+
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 				   u64 virt, int access, QRNIC_DMAH_PARAMETER
 				   struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
-	struct qrnic_mkey_ctx context = {};
-	struct qrnic_ib_mr *mr;
-	bool zero_based;
+	struct ib_umem *umem;
 	int err;
 
 	err = qrnic_udata_none(udata);
 	if (err)
 		return ERR_PTR(err);
-
-	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB);
-	zero_based = access & IB_ZERO_BASED;
-	access &= ~IB_ZERO_BASED;
-	if (access & ~QRNIC_ACCESS_ALL || QRNIC_DMAH)
+	if (QRNIC_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!length || length > dev->qdev->caps.max_mr_size)
+	err = mr_check(dev, length, access);
+	if (err)
+		return ERR_PTR(err);
+
+	umem = ib_umem_get(&dev->ibdev, start, length, access);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+	return mr_of_umem(dev, ibpd, umem, start, virt, access);
+}
+
+/* Pinned for as long as it is registered, as the device cannot wait for pages */
+struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+					  u64 length, u64 virt, int fd,
+					  int access, QRNIC_DMAH_PARAMETER
+					  struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct ib_umem_dmabuf *dmabuf;
+	int err;
+
+	if (QRNIC_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	err = mr_check(dev, length, access);
+	if (err)
+		return ERR_PTR(err);
+
+	dmabuf = ib_umem_dmabuf_get_pinned(&dev->ibdev, offset, length, fd,
+					   access);
+	if (IS_ERR(dmabuf))
+		return ERR_CAST(dmabuf);
+	return mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
+}
+
+/*
+ * Fast registration: the key and room for a list of pages now, the rest by a
+ * work request. The list lies in one page, as the device reads it as one array.
+ */
+struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+				u32 max_num_sg)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_mkey_ctx context = {};
+	struct qrnic_ib_mr *mr;
+	int err;
+
+	if (type != IB_MR_TYPE_MEM_REG || !qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG))
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_num_sg || max_num_sg > QRNIC_FAST_REG_MAX_PAGES)
 		return ERR_PTR(-EINVAL);
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	mr->umem = ib_umem_get(&dev->ibdev, start, length, access);
-	if (IS_ERR(mr->umem)) {
-		err = PTR_ERR(mr->umem);
+	mr->max_pages = max_num_sg;
+	mr->pages = dma_alloc_coherent(qrnic_dma_device(dev->qdev),
+				       max_num_sg * sizeof(*mr->pages),
+				       &mr->pages_dma, GFP_KERNEL);
+	if (!mr->pages) {
+		err = -ENOMEM;
 		goto err_free;
 	}
 
-	err = mr_table(dev, mr, zero_based ? start : virt);
-	if (err)
-		goto err_release;
-
 	mr->ibmr.pd = ibpd;
-	mr->access = access;
-	mr->start = zero_based ? 0 : virt;
-	context.type = QRNIC_MKEY_MR;
-	context.start = cpu_to_le64(mr->start);
-	context.length = cpu_to_le64(length);
-	context.table = mr->table.hw;
-
+	context.type = QRNIC_MKEY_FAST_REG;
+	context.length = cpu_to_le64(dev->qdev->caps.max_mr_size);
 	err = mkey_create(dev, mr, &context);
 	if (err)
-		goto err_table;
-
-	mr->ibmr.iova = mr->start;
-	mr->ibmr.length = length;
-	mr->ibmr.page_size = BIT(mr->page_shift);
+		goto err_pages;
 	return &mr->ibmr;
 
-err_table:
-	qrnic_table_free(dev->qdev, &mr->table);
-err_release:
-	ib_umem_release(mr->umem);
+err_pages:
+	dma_free_coherent(qrnic_dma_device(dev->qdev),
+			  max_num_sg * sizeof(*mr->pages), mr->pages,
+			  mr->pages_dma);
 err_free:
 	kfree(mr);
 	return ERR_PTR(err);
+}
+
+static int mr_add_page(struct ib_mr *ibmr, u64 address)
+{
+	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
+
+	if (mr->num_pages == mr->max_pages)
+		return -ENOMEM;
+	mr->pages[mr->num_pages++] = cpu_to_le64(address);
+	return 0;
+}
+
+int qrnic_ib_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		       unsigned int *sg_offset)
+{
+	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
+
+	if (!is_power_of_2(ibmr->page_size) ||
+	    ibmr->page_size < BIT(QRNIC_PAGE_SHIFT_MIN) ||
+	    ibmr->page_size > BIT(QRNIC_PAGE_SHIFT_MAX))
+		return -EINVAL;
+
+	mr->num_pages = 0;
+	mr->page_shift = ilog2(ibmr->page_size);
+	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, mr_add_page);
+}
+
+/* The pages that the last qrnic_ib_map_mr_sg() has put into the list */
+struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr)
+{
+	return (struct qrnic_translation) {
+		.root = cpu_to_le64(mr->pages_dma),
+		.shape = cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, 1) |
+				     FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK,
+						mr->page_shift)),
+		.offset = cpu_to_le32(mr->ibmr.iova & (mr->ibmr.page_size - 1)),
+	};
 }
 
 int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
@@ -159,6 +309,9 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	int err;
 
 	err = qrnic_cmd_destroy_mkey(dev->qdev, mr->index);
+	/* The process is to dealloc the windows that are bound to it first. */
+	if (err == -EBUSY && mr->umem)
+		return err;
 	if (err)
 		qrnic_destroy_failed(dev, "memory key", mr->index, err);
 
@@ -166,6 +319,46 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		qrnic_table_free(dev->qdev, &mr->table);
 		ib_umem_release(mr->umem);
 	}
+	if (mr->pages)
+		dma_free_coherent(qrnic_dma_device(dev->qdev),
+				  mr->max_pages * sizeof(*mr->pages), mr->pages,
+				  mr->pages_dma);
 	kfree(mr);
+	return 0;
+}
+
+/* A window gets its place and rights by work requests, its key here. */
+int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmw->device);
+	struct qrnic_ib_mw *mw = to_qrnic_mw(ibmw);
+	struct qrnic_mkey_ctx context = {};
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_MW))
+		return -EOPNOTSUPP;
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+
+	context.type = ibmw->type == IB_MW_TYPE_1 ? QRNIC_MKEY_MW_1 :
+						    QRNIC_MKEY_MW_2;
+	context.variant = next_variant(dev);
+	context.pd = cpu_to_le32(to_qrnic_pd(ibmw->pd)->pdn);
+	err = qrnic_cmd_create_mkey(dev->qdev, &context, &mw->index);
+	if (!err)
+		ibmw->rkey = mw->index << 8 | context.variant;
+	return err;
+}
+
+int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmw->device);
+	struct qrnic_ib_mw *mw = to_qrnic_mw(ibmw);
+	int err;
+
+	err = qrnic_cmd_destroy_mkey(dev->qdev, mw->index);
+	if (err)
+		qrnic_destroy_failed(dev, "memory window", mw->index, err);
 	return 0;
 }

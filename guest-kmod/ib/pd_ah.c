@@ -7,6 +7,9 @@
 
 #include "qrnic_ib.h"
 
+static_assert(sizeof_field(struct qrnic_create_ah_resp, av) ==
+	      sizeof(struct qrnic_address_vector));
+
 int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
@@ -97,13 +100,19 @@ void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *a
 int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		       struct ib_udata *udata)
 {
+	struct qrnic_ib_ah *ah = to_qrnic_ah(ibah);
+	struct qrnic_create_ah_resp response = {};
 	int err;
 
 	err = qrnic_udata_none(udata);
 	if (err)
 		return err;
+	err = qrnic_av_fill(&ah->av, init->ah_attr);
+	if (err || !udata)
+		return err;
 
-	return qrnic_av_fill(&to_qrnic_ah(ibah)->av, init->ah_attr);
+	memcpy(response.av, &ah->av, sizeof(response.av));
+	return qrnic_udata_put(udata, &response, sizeof(response), 0);
 }
 
 int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)

@@ -6,6 +6,7 @@
 #include <linux/if_vlan.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
 
 #include "qrnic_ib.h"
 
@@ -45,18 +46,21 @@ int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
 				&attr->active_width);
 }
 
-/*
- * Of RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP, the capabilities of MADs, the CM and
- * AF_IB are absent, because there is no QP1 yet.
- */
+/* A device without datagrams has no QP1, so no MADs and no CM. */
 int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
 				struct ib_port_immutable *immutable)
 {
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
 	struct qrnic_port cached;
 
-	qrnic_port_cached(to_qrnic_dev(ibdev)->qdev, &cached);
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
-				    RDMA_CORE_CAP_ETH_AH;
+	qrnic_port_cached(dev->qdev, &cached);
+	if (qrnic_ib_cap(dev, QRNIC_CAP_UD)) {
+		immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+		immutable->max_mad_size = IB_MGMT_MAD_SIZE;
+	} else {
+		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
+					    RDMA_CORE_CAP_ETH_AH;
+	}
 	immutable->gid_tbl_len = cached.gid_entries;
 	immutable->pkey_tbl_len = cached.pkey_entries;
 	return 0;

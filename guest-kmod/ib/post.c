@@ -80,48 +80,94 @@ static void put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge, int 
 	cursor->segment += DIV_ROUND_UP(total, QRNIC_SEGMENT_SIZE);
 }
 
+/* What stands between the control segment and the data */
+enum send_form {
+	FORM_SEND,		/* nothing, or the datagram segment */
+	FORM_RDMA,
+	FORM_ATOMIC,
+	FORM_LOCAL,		/* nothing, and there is no data */
+	FORM_REG,		/* registration segment, and there is no data */
+};
+
 struct send_operation {
 	u8 opcode;
-	u8 fixed;		/* segments before data and inline data */
+	u8 form;		/* enum send_form */
 	bool immediate;
-	bool atomic;
-	bool valid;
+	bool invalidate;
+	bool in_place;		/* there is data, which may be inline */
+	u32 types;		/* of QPs, by bit */
 };
+
+#define RELIABLE BIT(IB_QPT_RC)
+#define CONNECTED (RELIABLE | BIT(IB_QPT_UC))
+#define ANY (CONNECTED | BIT(IB_QPT_UD) | BIT(IB_QPT_GSI))
 
 static const struct send_operation send_operations[] = {
 	[IB_WR_SEND] = {
-		.valid = true, .opcode = QRNIC_WQE_SEND, .fixed = 1,
+		.types = ANY, .opcode = QRNIC_WQE_SEND, .form = FORM_SEND,
+		.in_place = true,
 	},
 	[IB_WR_SEND_WITH_IMM] = {
-		.valid = true, .opcode = QRNIC_WQE_SEND_IMM, .fixed = 1,
-		.immediate = true,
+		.types = ANY, .opcode = QRNIC_WQE_SEND_IMM, .form = FORM_SEND,
+		.in_place = true, .immediate = true,
+	},
+	[IB_WR_SEND_WITH_INV] = {
+		.types = RELIABLE, .opcode = QRNIC_WQE_SEND_INV,
+		.form = FORM_SEND, .in_place = true, .invalidate = true,
 	},
 	[IB_WR_RDMA_WRITE] = {
-		.valid = true, .opcode = QRNIC_WQE_RDMA_WRITE, .fixed = 2,
+		.types = CONNECTED, .opcode = QRNIC_WQE_RDMA_WRITE,
+		.form = FORM_RDMA, .in_place = true,
 	},
 	[IB_WR_RDMA_WRITE_WITH_IMM] = {
-		.valid = true, .opcode = QRNIC_WQE_RDMA_WRITE_IMM, .fixed = 2,
-		.immediate = true,
+		.types = CONNECTED, .opcode = QRNIC_WQE_RDMA_WRITE_IMM,
+		.form = FORM_RDMA, .in_place = true, .immediate = true,
 	},
 	[IB_WR_RDMA_READ] = {
-		.valid = true, .opcode = QRNIC_WQE_RDMA_READ, .fixed = 2,
+		.types = RELIABLE, .opcode = QRNIC_WQE_RDMA_READ,
+		.form = FORM_RDMA,
 	},
 	[IB_WR_ATOMIC_CMP_AND_SWP] = {
-		.valid = true, .opcode = QRNIC_WQE_ATOMIC_CMP_SWAP, .fixed = 3,
-		.atomic = true,
+		.types = RELIABLE, .opcode = QRNIC_WQE_ATOMIC_CMP_SWAP,
+		.form = FORM_ATOMIC,
 	},
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = {
-		.valid = true, .opcode = QRNIC_WQE_ATOMIC_FETCH_ADD, .fixed = 3,
-		.atomic = true,
+		.types = RELIABLE, .opcode = QRNIC_WQE_ATOMIC_FETCH_ADD,
+		.form = FORM_ATOMIC,
+	},
+	[IB_WR_LOCAL_INV] = {
+		.types = CONNECTED, .opcode = QRNIC_WQE_LOCAL_INV,
+		.form = FORM_LOCAL, .invalidate = true,
+	},
+	[IB_WR_REG_MR] = {
+		.types = CONNECTED, .opcode = QRNIC_WQE_REG_MR,
+		.form = FORM_REG,
 	},
 };
 
-static const struct send_operation *send_operation(const struct ib_send_wr *wr)
+static const struct send_operation *send_operation(enum ib_qp_type type,
+						   enum ib_wr_opcode opcode)
 {
-	if ((unsigned int)wr->opcode >= ARRAY_SIZE(send_operations) ||
-	    !send_operations[wr->opcode].valid)
+	if ((unsigned int)opcode >= ARRAY_SIZE(send_operations) ||
+	    !(send_operations[opcode].types & BIT(type)))
 		return NULL;
-	return &send_operations[wr->opcode];
+	return &send_operations[opcode];
+}
+
+/* Segments before the data */
+static u32 fixed_segments(enum ib_qp_type type,
+			  const struct send_operation *operation)
+{
+	switch (operation->form) {
+	case FORM_RDMA:
+		return 2;
+	case FORM_ATOMIC:
+		return 3;
+	case FORM_REG:
+		return 4;
+	default:
+		return qrnic_qp_is_datagram(type) ? 4 : 1;
+	}
 }
 
 /* Number of bytes, or an error */
@@ -132,7 +178,7 @@ static int inline_length(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 	int i;
 
 	/* What comes back cannot be put into the WQE. */
-	if (operation->atomic || wr->opcode == IB_WR_RDMA_READ)
+	if (!operation->in_place)
 		return -EINVAL;
 
 	for (i = 0; i < wr->num_sge; i++)
@@ -171,6 +217,32 @@ static void put_atomic(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 	}
 }
 
+/* The WQE begins with a basic block, which these segments fill. */
+static void put_datagram(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
+{
+	const struct ib_ud_wr *ud = ud_wr(wr);
+	struct qrnic_datagram_seg *segment = cursor_next(cursor);
+
+	segment->av = to_qrnic_ah(ud->ah)->av;
+	segment->dest_qpn = cpu_to_le32(ud->remote_qpn);
+	segment->qkey = cpu_to_le32(ud->remote_qkey);
+	segment->rsvd0 = 0;
+	cursor->segment += sizeof(*segment) / QRNIC_SEGMENT_SIZE - 1;
+}
+
+static void put_registration(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
+{
+	const struct ib_reg_wr *reg = reg_wr(wr);
+	struct qrnic_reg_seg *segment = cursor_next(cursor);
+
+	memset(segment, 0, sizeof(*segment));
+	segment->key = cpu_to_le32(reg->key);
+	segment->access = reg->access & QRNIC_ACCESS_ALL;
+	segment->start = cpu_to_le64(reg->mr->iova);
+	segment->length = cpu_to_le64(reg->mr->length);
+	segment->table = qrnic_mr_pages(to_qrnic_mr(reg->mr));
+}
+
 static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 			   const struct send_operation *operation, u32 segments,
 			   u32 bytes)
@@ -188,12 +260,27 @@ static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 			    FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, segments));
 	control->index = cpu_to_le32(qp->sq.producer);
 	control->imm = operation->immediate ? wr->ex.imm_data : 0;
+	if (operation->invalidate)
+		control->imm = cpu_to_be32(wr->ex.invalidate_rkey);
 	control->inline_length = cpu_to_le32(bytes);
 
-	if (operation->atomic)
-		put_atomic(&cursor, wr);
-	else if (operation->fixed > 1)
+	switch (operation->form) {
+	case FORM_SEND:
+		if (qrnic_qp_is_datagram(qp->ibqp.qp_type))
+			put_datagram(&cursor, wr);
+		break;
+	case FORM_RDMA:
 		put_remote(&cursor, rdma_wr(wr)->remote_addr, rdma_wr(wr)->rkey);
+		break;
+	case FORM_ATOMIC:
+		put_atomic(&cursor, wr);
+		break;
+	case FORM_LOCAL:
+		return;
+	case FORM_REG:
+		put_registration(&cursor, wr);
+		return;
+	}
 
 	if (wr->send_flags & IB_SEND_INLINE)
 		put_inline(&cursor, wr->sg_list, wr->num_sge);
@@ -222,23 +309,24 @@ static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 
 static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 {
-	const struct send_operation *operation = send_operation(wr);
+	enum ib_qp_type type = qp->ibqp.qp_type;
+	const struct send_operation *operation = send_operation(type, wr->opcode);
 	u32 segments, blocks;
 	int bytes = 0;
 
 	if (!operation)
 		return -EOPNOTSUPP;
 	if (wr->num_sge < 0 || wr->num_sge > qp->sq.max_sge ||
-	    (operation->atomic && wr->num_sge != 1))
+	    (operation->form == FORM_ATOMIC && wr->num_sge != 1))
 		return -EINVAL;
 
-	segments = operation->fixed;
+	segments = fixed_segments(type, operation);
 	if (wr->send_flags & IB_SEND_INLINE) {
 		bytes = inline_length(qp, wr, operation);
 		if (bytes < 0)
 			return bytes;
 		segments += DIV_ROUND_UP(bytes, QRNIC_SEGMENT_SIZE);
-	} else {
+	} else if (operation->form < FORM_LOCAL) {
 		segments += wr->num_sge;
 	}
 
@@ -318,7 +406,7 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 
 	spin_lock_irqsave(&qp->rq.lock, flags);
 	first = qp->rq.producer;
-	if (qp->state == IB_QPS_RESET) {
+	if (qp->state == IB_QPS_RESET || !qp->has_rq) {
 		*bad_wr = wr;
 		err = -EINVAL;
 		goto out;

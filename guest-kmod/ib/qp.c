@@ -9,6 +9,7 @@
 
 static_assert((int)IB_QPS_RESET == QRNIC_QPS_RESET);
 static_assert((int)IB_QPS_RTS == QRNIC_QPS_RTS);
+static_assert((int)IB_QPS_SQE == QRNIC_QPS_SQE);
 static_assert((int)IB_QPS_ERR == QRNIC_QPS_ERR);
 static_assert(IB_QP_STATE == QRNIC_QP_STATE);
 static_assert(IB_QP_CUR_STATE == QRNIC_QP_CUR_STATE);
@@ -16,6 +17,7 @@ static_assert(IB_QP_EN_SQD_ASYNC_NOTIFY == QRNIC_QP_EN_SQD_ASYNC_NOTIFY);
 static_assert(IB_QP_ACCESS_FLAGS == QRNIC_QP_ACCESS_FLAGS);
 static_assert(IB_QP_PKEY_INDEX == QRNIC_QP_PKEY_INDEX);
 static_assert(IB_QP_PORT == QRNIC_QP_PORT);
+static_assert(IB_QP_QKEY == QRNIC_QP_QKEY);
 static_assert(IB_QP_AV == QRNIC_QP_AV);
 static_assert(IB_QP_PATH_MTU == QRNIC_QP_PATH_MTU);
 static_assert(IB_QP_TIMEOUT == QRNIC_QP_TIMEOUT);
@@ -52,25 +54,83 @@ void qrnic_qp_put(struct qrnic_ib_qp *qp)
 		complete(&qp->unused);
 }
 
+/* The device's word for the type, or an error */
+static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init,
+		      bool user)
+{
+	u32 capability;
+	int type;
+
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+		type = QRNIC_QPT_RC;
+		capability = QRNIC_CAP_RC;
+		break;
+	case IB_QPT_UC:
+		type = QRNIC_QPT_UC;
+		capability = QRNIC_CAP_UC;
+		break;
+	case IB_QPT_UD:
+		type = QRNIC_QPT_UD;
+		capability = QRNIC_CAP_UD;
+		break;
+	case IB_QPT_GSI:
+		/* The kernel's; processes reach it through ib_umad. */
+		if (user)
+			return -EOPNOTSUPP;
+		type = QRNIC_QPT_GSI;
+		capability = QRNIC_CAP_UD;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	return qrnic_ib_cap(dev, capability) ? type : -EOPNOTSUPP;
+}
+
 static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	const struct ib_qp_cap *cap = &init->cap;
-	u32 max_inline = 0;
+	u32 max_inline = 0, flags = 0;
 
-	if (init->qp_type != IB_QPT_RC || !qrnic_ib_cap(dev, QRNIC_CAP_RC))
-		return -EOPNOTSUPP;
-	if (init->create_flags || init->srq)
+	if (init->qp_type == IB_QPT_UD)
+		flags |= IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+	if (init->create_flags & ~flags)
 		return -EOPNOTSUPP;
 
 	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_SEND))
 		max_inline = caps->max_inline;
 	if (cap->max_send_wr > caps->max_qp_wqebb ||
-	    cap->max_recv_wr > caps->max_qp_recv ||
 	    cap->max_send_sge > caps->max_sge ||
-	    cap->max_recv_sge > caps->max_sge ||
 	    cap->max_inline_data > max_inline)
 		return -EINVAL;
+	if (qrnic_qp_is_datagram(init->qp_type) &&
+	    cap->max_send_sge > QRNIC_MAX_DATAGRAM_SGE)
+		return -EINVAL;
+	if (!init->srq && (cap->max_recv_wr > caps->max_qp_recv ||
+			   cap->max_recv_sge > caps->max_sge))
+		return -EINVAL;
+	return 0;
+}
+
+static int qp_user_rq(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+		      const struct qrnic_create_qp_req *request,
+		      struct qrnic_qp_ctx *context)
+{
+	dma_addr_t record;
+	int err;
+
+	err = qrnic_queue_record(qp->umem, request->rq_record_offset, &record);
+	if (err)
+		return err;
+	err = qrnic_queue_table(dev, &qp->rq_table, qp->umem, request->rq_offset,
+				(u64)QRNIC_WQEBB_SIZE << (qp->rq_log_size +
+							  qp->rq_log_stride));
+	if (err)
+		return err;
+
+	context->rq_record = cpu_to_le64(record);
+	context->rq = qp->rq_table.hw;
 	return 0;
 }
 
@@ -78,33 +138,25 @@ static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			  const struct qrnic_create_qp_req *request,
 			  struct qrnic_qp_ctx *context)
 {
-	dma_addr_t sq_record, rq_record;
+	dma_addr_t record;
 	int err;
 
-	err = qrnic_queue_record(qp->umem, request->sq_record_offset, &sq_record);
+	err = qrnic_queue_record(qp->umem, request->sq_record_offset, &record);
 	if (err)
 		return err;
-	err = qrnic_queue_record(qp->umem, request->rq_record_offset, &rq_record);
-	if (err)
-		return err;
-
 	err = qrnic_queue_table(dev, &qp->sq_table, qp->umem, 0,
 				(u64)QRNIC_WQEBB_SIZE << qp->sq_log_size);
 	if (err)
 		return err;
-	err = qrnic_queue_table(dev, &qp->rq_table, qp->umem, request->rq_offset,
-				(u64)QRNIC_WQEBB_SIZE << (qp->rq_log_size +
-							  qp->rq_log_stride));
-	if (err) {
-		qrnic_table_free(dev->qdev, &qp->sq_table);
-		return err;
-	}
-
-	context->sq_record = cpu_to_le64(sq_record);
-	context->rq_record = cpu_to_le64(rq_record);
+	context->sq_record = cpu_to_le64(record);
 	context->sq = qp->sq_table.hw;
-	context->rq = qp->rq_table.hw;
-	return 0;
+
+	if (qp->has_rq) {
+		err = qp_user_rq(dev, qp, request, context);
+		if (err)
+			qrnic_table_free(dev->qdev, &qp->sq_table);
+	}
+	return err;
 }
 
 /* Request of a user QP, and its memory */
@@ -117,15 +169,19 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	struct qrnic_create_qp_req request;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = qrnic_udata_get(udata, &request, sizeof(request),
+			      offsetofend(struct qrnic_create_qp_req, reserved));
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved)
+	if (request.comp_mask || request.reserved || request.reserved2)
 		return -EOPNOTSUPP;
 	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
 	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
 	    request.rq_log_size > ilog2(caps->max_qp_recv) ||
 	    request.rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
+		return -EINVAL;
+	if (!qp->has_rq && (request.rq_log_size || request.rq_log_stride ||
+			    request.rq_offset || request.rq_record_offset))
 		return -EINVAL;
 
 	qp->sq_log_size = request.sq_log_size;
@@ -154,16 +210,19 @@ static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		return err;
 
 	context->sq_record = cpu_to_le64(qp->sq.record_dma);
-	context->rq_record = cpu_to_le64(qp->rq.record_dma);
 	context->sq = qp->sq.ring.hw;
-	context->rq = qp->rq.ring.hw;
+	if (qp->has_rq) {
+		context->rq_record = cpu_to_le64(qp->rq.record_dma);
+		context->rq = qp->rq.ring.hw;
+	}
 	return 0;
 }
 
 static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
 	if (qp->umem) {
-		qrnic_table_free(dev->qdev, &qp->rq_table);
+		if (qp->has_rq)
+			qrnic_table_free(dev->qdev, &qp->rq_table);
 		qrnic_table_free(dev->qdev, &qp->sq_table);
 		ib_umem_release(qp->umem);
 	} else {
@@ -228,8 +287,11 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_create_qp_resp response = {};
 	struct qrnic_qp_ctx context = {};
-	int err;
+	int err, type;
 
+	type = qp_hw_type(dev, init, udata);
+	if (type < 0)
+		return type;
 	err = qp_check(dev, init);
 	if (err)
 		return err;
@@ -241,6 +303,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	spin_lock_init(&qp->rq.lock);
 	qp->state = IB_QPS_RESET;
 	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->has_rq = !init->srq;
 
 	if (udata)
 		err = qp_user_prepare(dev, qp, udata, &context);
@@ -250,13 +313,15 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		return err;
 
 	qp->cap = init->cap;
-	context.type = QRNIC_QPT_RC;
+	context.type = type;
 	context.sq_log_size = qp->sq_log_size;
 	context.rq_log_size = qp->rq_log_size;
 	context.rq_log_stride = qp->rq_log_stride;
 	context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
 	context.send_cq = cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
 	context.recv_cq = cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
+	if (init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
+		context.flags |= QRNIC_QPF_NO_MULTICAST_LOOPBACK;
 
 	err = qp_insert(dev, qp, &context);
 	if (err)
@@ -328,6 +393,8 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 		hw->access = attr->qp_access_flags & QRNIC_QP_ACCESS;
 	if (mask & IB_QP_PORT)
 		hw->port = attr->port_num;
+	if (mask & IB_QP_QKEY)
+		hw->qkey = cpu_to_le32(attr->qkey);
 	if (mask & IB_QP_PATH_MTU)
 		hw->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_TIMEOUT)
@@ -425,6 +492,7 @@ static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
 	attr->cur_qp_state = hw->state;
 	attr->path_mtu = hw->path_mtu;
 	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->qkey = le32_to_cpu(hw->qkey);
 	attr->rq_psn = le32_to_cpu(hw->rq_psn);
 	attr->sq_psn = le32_to_cpu(hw->sq_psn);
 	attr->dest_qp_num = le32_to_cpu(hw->dest_qpn);
@@ -466,6 +534,7 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->event_handler = ibqp->event_handler;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
 	init->cap = qp->cap;
 	init->sq_sig_type = qp->signal_all ? IB_SIGNAL_ALL_WR :
 					     IB_SIGNAL_REQ_WR;

@@ -22,6 +22,12 @@
 
 #define QRNIC_IB_PORT 1
 
+/* Control and datagram segments leave room for fewer data segments. */
+#define QRNIC_MAX_DATAGRAM_SGE \
+	((QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE - \
+	  sizeof(struct qrnic_sq_ctrl) - sizeof(struct qrnic_datagram_seg)) / \
+	 QRNIC_SEGMENT_SIZE)
+
 /* log2 of the smallest SQ: it holds one WQE of the largest size. */
 #define QRNIC_SQ_LOG_SIZE_MIN ilog2(QRNIC_WQE_MAX_WQEBB)
 
@@ -70,12 +76,26 @@ struct qrnic_ib_ah {
 
 struct qrnic_ib_mr {
 	struct ib_mr ibmr;
-	struct ib_umem *umem;		/* NULL: DMA region */
-	struct qrnic_table table;
 	u64 start;
 	u32 index;
 	u8 access;
 	u8 page_shift;			/* 0: DMA region */
+	bool zero_based;
+
+	/* user */
+	struct ib_umem *umem;
+	struct qrnic_table table;
+
+	/* fast registration; the device reads pages while the key is valid */
+	__le64 *pages;
+	dma_addr_t pages_dma;
+	u32 max_pages;
+	u32 num_pages;
+};
+
+struct qrnic_ib_mw {
+	struct ib_mw ibmw;
+	u32 index;
 };
 
 struct qrnic_ib_cq {
@@ -128,6 +148,7 @@ struct qrnic_ib_qp {
 	enum ib_qp_state state;		/* written with both queue locks too */
 	struct ib_qp_cap cap;
 	bool signal_all;
+	bool has_rq;			/* it receives from no SRQ */
 
 	u8 sq_log_size;			/* basic blocks */
 	u8 rq_log_size;			/* WQEs */
@@ -169,6 +190,11 @@ static inline struct qrnic_ib_mr *to_qrnic_mr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct qrnic_ib_mr, ibmr);
 }
 
+static inline struct qrnic_ib_mw *to_qrnic_mw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct qrnic_ib_mw, ibmw);
+}
+
 static inline struct qrnic_ib_cq *to_qrnic_cq(struct ib_cq *ibcq)
 {
 	return container_of(ibcq, struct qrnic_ib_cq, ibcq);
@@ -177,6 +203,11 @@ static inline struct qrnic_ib_cq *to_qrnic_cq(struct ib_cq *ibcq)
 static inline struct qrnic_ib_qp *to_qrnic_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct qrnic_ib_qp, ibqp);
+}
+
+static inline bool qrnic_qp_is_datagram(enum ib_qp_type type)
+{
+	return type == IB_QPT_UD || type == IB_QPT_GSI;
 }
 
 static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u32 capability)
@@ -242,6 +273,17 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 				   u64 virt, int access, QRNIC_DMAH_PARAMETER
 				   struct ib_udata *udata);
+struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+					  u64 length, u64 virt, int fd,
+					  int access, QRNIC_DMAH_PARAMETER
+					  struct uverbs_attr_bundle *attrs);
+struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+				u32 max_num_sg);
+int qrnic_ib_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		       unsigned int *sg_offset);
+struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr);
+int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int qrnic_ib_dealloc_mw(struct ib_mw *ibmw);
 int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 /* cq.c */

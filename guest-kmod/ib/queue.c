@@ -7,15 +7,17 @@
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
 /*
- * Basic blocks of the largest send WQE: control and remote address segments,
- * then an atomic's two, the data segments, or the inline data.
+ * Basic blocks of the largest send WQE: control and remote address segments (a
+ * datagram segment has the length of three), then an atomic's two, the data
+ * segments, or the inline data. A registration takes one block.
  */
-static u32 sq_request_blocks(const struct ib_qp_cap *cap)
+static u32 sq_request_blocks(enum ib_qp_type type, const struct ib_qp_cap *cap)
 {
 	u32 inline_segments = DIV_ROUND_UP(cap->max_inline_data,
 					   QRNIC_SEGMENT_SIZE);
+	u32 fixed = qrnic_qp_is_datagram(type) ? 4 : 2;
 
-	return DIV_ROUND_UP(2 + max3(2U, cap->max_send_sge, inline_segments),
+	return DIV_ROUND_UP(fixed + max3(2U, cap->max_send_sge, inline_segments),
 			    SEGMENTS_PER_BLOCK);
 }
 
@@ -56,14 +58,33 @@ static void queue_free(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue)
 	kvfree(queue->requests);
 }
 
+static int kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			    struct ib_qp_cap *cap)
+{
+	u32 stride = DIV_ROUND_UP(1 + cap->max_recv_sge, SEGMENTS_PER_BLOCK);
+	int err;
+
+	qp->rq_log_stride = order_base_2(stride);
+	qp->rq_log_size = order_base_2(max(cap->max_recv_wr, 1U));
+	if (BIT(qp->rq_log_size) > dev->qdev->caps.max_qp_recv)
+		return -EINVAL;
+
+	err = queue_alloc(dev, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
+	if (err)
+		return err;
+	qp->rq.max_sge = cap->max_recv_sge;
+	cap->max_recv_wr = BIT(qp->rq_log_size);
+	return 0;
+}
+
 /* Sizes the queues, and says in init->cap what they hold. */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			       struct ib_qp_init_attr *init)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	struct ib_qp_cap *cap = &init->cap;
-	u32 blocks = sq_request_blocks(cap);
-	u32 stride, sq_blocks;
+	u32 blocks = sq_request_blocks(init->qp_type, cap);
+	u32 sq_blocks;
 	int err;
 
 	sq_blocks = max(blocks * cap->max_send_wr, BIT(QRNIC_SQ_LOG_SIZE_MIN));
@@ -71,32 +92,28 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (BIT(qp->sq_log_size) > caps->max_qp_wqebb)
 		return -EINVAL;
 
-	stride = DIV_ROUND_UP(1 + cap->max_recv_sge, SEGMENTS_PER_BLOCK);
-	qp->rq_log_stride = order_base_2(stride);
-	qp->rq_log_size = order_base_2(max(cap->max_recv_wr, 1U));
-	if (BIT(qp->rq_log_size) > caps->max_qp_recv)
-		return -EINVAL;
-
 	err = queue_alloc(dev, &qp->sq, qp->sq_log_size, 0);
 	if (err)
 		return err;
-	err = queue_alloc(dev, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
-	if (err) {
-		queue_free(dev, &qp->sq);
-		return err;
-	}
-
 	qp->sq.max_sge = cap->max_send_sge;
-	qp->rq.max_sge = cap->max_recv_sge;
 	cap->max_send_wr = BIT(qp->sq_log_size) / blocks;
-	cap->max_recv_wr = BIT(qp->rq_log_size);
-	return 0;
+
+	if (!qp->has_rq) {
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+		return 0;
+	}
+	err = kernel_rq_create(dev, qp, cap);
+	if (err)
+		queue_free(dev, &qp->sq);
+	return err;
 }
 
 void qrnic_kernel_queues_destroy(struct qrnic_ib_dev *dev,
 				 struct qrnic_ib_qp *qp)
 {
-	queue_free(dev, &qp->rq);
+	if (qp->has_rq)
+		queue_free(dev, &qp->rq);
 	queue_free(dev, &qp->sq);
 }
 
@@ -114,5 +131,6 @@ static void queue_reset(struct qrnic_ib_queue *queue)
 void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 {
 	queue_reset(&qp->sq);
-	queue_reset(&qp->rq);
+	if (qp->has_rq)
+		queue_reset(&qp->rq);
 }

@@ -47,6 +47,7 @@ static void ucontext_response(struct qrnic_ib_dev *dev,
 	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_SEND))
 		response->max_inline = caps->max_inline;
 	response->clock_khz = caps->clock_khz;
+	response->max_srq_wr = caps->max_srq_wr;
 }
 
 int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,

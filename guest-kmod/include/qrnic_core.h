@@ -38,6 +38,9 @@ struct qrnic_caps {
 	u32 clock_khz;
 	u32 counters;
 	u32 ack_delay;
+	u32 max_srq;
+	u32 max_srq_wr;
+	u32 max_multicast;
 	u16 max_sge;
 	u16 max_inline;
 	u16 max_rd_atomic;
