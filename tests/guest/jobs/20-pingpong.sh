@@ -33,5 +33,10 @@ pingpong "with timestamps" -t -g "$gid4" -n 100
 pingpong "new post send" -N -g "$gid4" -n 100
 pair "hello_verbs over IPv4" 18600 "hello_verbs -d $RDMA0 -g $gid4" "hello_verbs -d $RDMA0 -g $gid4 guest1"
 pair "hello_verbs over IPv6" 18600 "hello_verbs -d $RDMA0 -g $gid6" "hello_verbs -d $RDMA0 -g $gid6 guest1v6"
+pair "gather_scatter, 16 pieces" 18601 "gather_scatter -d $RDMA0 -g $gid4" "gather_scatter -d $RDMA0 -g $gid4 guest1"
+pair "gather_scatter, 30 pieces, IPv6" 18601 "gather_scatter -d $RDMA0 -g $gid6 -p 30 -n 5" \
+    "gather_scatter -d $RDMA0 -g $gid6 -p 30 -n 5 guest1v6"
+pair "fifo_exchange over IPv4" 18602 "fifo_exchange -d $RDMA0 -g $gid4" "fifo_exchange -d $RDMA0 -g $gid4 guest1"
+pair "fifo_exchange over IPv6" 18602 "fifo_exchange -d $RDMA0 -g $gid6 -n 30" "fifo_exchange -d $RDMA0 -g $gid6 -n 30 guest1v6"
 kernel_clean "the kernel logs are clean"
 finish

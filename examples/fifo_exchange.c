@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * fifo_exchange.c: how collective libraries such as NCCL move data. The receiver says
+ * where it wants the next message, by writing address and key into a FIFO in the memory
+ * of the sender. The sender polls that memory with its CPU, writes the payload to the
+ * address, and then writes nothing more, but with immediate data: that consumes a receive
+ * request of the other side and so tells it that the payload, written before, is there.
+ *
+ *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES]            receives
+ *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES] SERVER     sends
+ *
+ *   receiver                                     sender
+ *      | -- RDMA write {address, rkey, serial} --> | FIFO entry, polled
+ *      | <-- RDMA write: the payload ------------- |
+ *      | <-- RDMA write with immediate: its size - |
+ *   completion of a receive request
+ *
+ * Neither side ever waits for a message of the other before it may use the adapter, and
+ * up to DEPTH messages are under way. The receiver checks every byte.
+ */
+#include <getopt.h>
+#include <stdatomic.h>
+
+#include "peer.h"
+
+#define TCP_PORT "18602"
+#define DEPTH 8
+#define LARGEST (1 << 20)
+
+/*
+ * What the receiver writes. The serial number is last: adapters place the bytes of one
+ * write in ascending order, on which NCCL relies too. It starts at 1, memory at 0.
+ */
+struct announcement {
+	uint64_t address;
+	uint32_t rkey;
+	uint32_t size;
+	uint64_t reserved[5];
+	_Atomic uint64_t serial;
+};
+
+struct exchange {
+	struct peer peer;
+	int messages;
+	uint64_t sent;			/* serial numbers, over all sizes */
+	uint64_t announced, received;
+	struct ibv_mr *fifo;		/* sender: polled; receiver: what it writes */
+	struct ibv_mr *buffers;		/* DEPTH messages of LARGEST bytes */
+	uint32_t max_inline;
+};
+
+static const uint32_t sizes[] = { 8, 1000, 4096, 65536, LARGEST };
+
+static char *buffer_of(struct exchange *ex, uint64_t serial)
+{
+	return (char *)ex->buffers->addr + serial % DEPTH * LARGEST;
+}
+
+/* Every message has bytes of its own. */
+static uint32_t pattern(uint64_t serial, uint32_t at)
+{
+	return (serial * 2654435761u) ^ (at * 40503u);
+}
+
+static void fill(char *buffer, uint64_t serial, uint32_t size)
+{
+	uint32_t at;
+
+	for (at = 0; at < size; at++)
+		buffer[at] = pattern(serial, at / 4) >> at % 4 * 8;
+}
+
+static bool right(const char *buffer, uint64_t serial, uint32_t size)
+{
+	uint32_t at;
+
+	for (at = 0; at < size; at++) {
+		if (buffer[at] != (char)(pattern(serial, at / 4) >> at % 4 * 8))
+			return false;
+	}
+	return true;
+}
+
+/* Receiver */
+
+static void post_receive(struct exchange *ex)
+{
+	/* No memory: the payload finds its way by RDMA, only the notice comes here. */
+	struct ibv_recv_wr *bad, wr = {};
+
+	errno = ibv_post_recv(ex->peer.qp, &wr, &bad);
+	check(!errno, "cannot post a receive");
+}
+
+static void announce(struct exchange *ex, uint32_t size)
+{
+	uint64_t serial = ++ex->announced;
+	struct announcement *entry = (struct announcement *)ex->fifo->addr + serial % DEPTH;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)entry,
+		.length = sizeof(*entry),
+		.lkey = ex->fifo->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = serial,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {
+			.remote_addr = ex->peer.remote.address + serial % DEPTH * sizeof(*entry),
+			.rkey = ex->peer.remote.rkey,
+		},
+	};
+
+	if (ex->max_inline >= sizeof(*entry))
+		wr.send_flags |= IBV_SEND_INLINE;
+	memset(buffer_of(ex, serial), 0, size);
+	entry->address = (uintptr_t)buffer_of(ex, serial);
+	entry->rkey = ex->buffers->rkey;
+	entry->size = size;
+	atomic_store_explicit(&entry->serial, serial, memory_order_release);
+	errno = ibv_post_send(ex->peer.qp, &wr, &bad);
+	check(!errno, "cannot announce a buffer");
+}
+
+/* Takes completions until the next message is there, and checks it. */
+static void take(struct exchange *ex, uint32_t size)
+{
+	struct ibv_wc wc;
+
+	do {
+		wc = peer_complete(&ex->peer);
+	} while (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM);
+	ex->received++;
+	check(wc.wc_flags & IBV_WC_WITH_IMM, "a notice without immediate data");
+	if (be32toh(wc.imm_data) != size || !right(buffer_of(ex, ex->received), ex->received, size)) {
+		fprintf(stderr, "message %llu of %u bytes is wrong (immediate data: %u)\n",
+			(unsigned long long)ex->received, size, be32toh(wc.imm_data));
+		exit(1);
+	}
+	post_receive(ex);
+}
+
+static void receive_all(struct exchange *ex, uint32_t size)
+{
+	uint64_t end = ex->received + ex->messages;
+
+	while (ex->received < end) {
+		while (ex->announced < end && ex->announced - ex->received < DEPTH)
+			announce(ex, size);
+		take(ex, size);
+	}
+}
+
+/* Sender */
+
+static void send_one(struct exchange *ex, uint32_t size)
+{
+	uint64_t serial = ++ex->sent;
+	struct announcement *entry = (struct announcement *)ex->fifo->addr + serial % DEPTH;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)buffer_of(ex, serial),
+		.length = size,
+		.lkey = ex->buffers->lkey,
+	};
+	struct ibv_send_wr *bad, notice = {
+		.wr_id = serial,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED,
+		.imm_data = htobe32(size),
+	};
+	struct ibv_send_wr payload = {
+		.next = &notice,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+	};
+
+	fill(buffer_of(ex, serial), serial, size);
+	while (atomic_load_explicit(&entry->serial, memory_order_acquire) != serial)
+		;
+	check(entry->size == size, "another size was announced");
+	payload.wr.rdma.remote_addr = entry->address;
+	payload.wr.rdma.rkey = entry->rkey;
+	notice.wr.rdma = payload.wr.rdma;
+	errno = ibv_post_send(ex->peer.qp, &payload, &bad);
+	check(!errno, "cannot post the writes");
+}
+
+static void send_all(struct exchange *ex, uint32_t size)
+{
+	double start = microseconds(), time;
+	int i, done = 0;
+
+	for (i = 0; i < ex->messages; i++) {
+		/* A buffer can be filled anew when what was written from it is done. */
+		if (i - done == DEPTH) {
+			peer_complete(&ex->peer);
+			done++;
+		}
+		send_one(ex, size);
+	}
+	while (done++ < ex->messages)
+		peer_complete(&ex->peer);
+	time = microseconds() - start;
+	printf("%10u %10d %14.1f %14.2f\n", size, ex->messages, time / ex->messages,
+	       (double)size * ex->messages / time);
+}
+
+static void run(struct exchange *ex, const char *name, const char *server)
+{
+	struct ibv_qp_cap cap = {
+		.max_send_wr = 2 * DEPTH, .max_recv_wr = DEPTH,
+		.max_send_sge = 1, .max_recv_sge = 1,
+		.max_inline_data = sizeof(struct announcement),
+	};
+	struct peer *peer = &ex->peer;
+	size_t i;
+
+	peer_open(peer, name);
+	ex->fifo = peer_memory(peer, DEPTH * sizeof(struct announcement));
+	ex->buffers = peer_memory(peer, (size_t)DEPTH * LARGEST);
+	peer_queues(peer, &cap);
+	ex->max_inline = cap.max_inline_data;
+	peer_tcp(peer, server, TCP_PORT);
+	peer_exchange(peer, ex->fifo);
+	peer_connect(peer);
+	for (i = 0; !server && i < DEPTH; i++)
+		post_receive(ex);
+	peer_meet(peer);
+
+	if (server)
+		printf("%10s %10s %14s %14s\n", "bytes", "messages", "us a message", "MB/s");
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (server)
+			send_all(ex, sizes[i]);
+		else
+			receive_all(ex, sizes[i]);
+		peer_meet(peer);
+	}
+	if (!server)
+		printf("%llu messages, all bytes right\n", (unsigned long long)ex->received);
+
+	peer_free(ex->fifo);
+	peer_free(ex->buffers);
+	peer_close(peer);
+}
+
+int main(int argc, char **argv)
+{
+	struct exchange ex = { .messages = 20 };
+	const char *name = NULL;
+	int option;
+
+	while ((option = getopt(argc, argv, "d:g:n:")) != -1) {
+		if (option == 'd')
+			name = optarg;
+		else if (option == 'g')
+			ex.peer.gid_index = atoi(optarg);
+		else if (option == 'n')
+			ex.messages = atoi(optarg);
+		else
+			ex.messages = 0;
+	}
+	if (ex.messages < 1) {
+		fprintf(stderr, "usage: fifo_exchange [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [SERVER]\n");
+		return 2;
+	}
+	run(&ex, name, argv[optind]);
+	return 0;
+}
