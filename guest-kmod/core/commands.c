@@ -256,6 +256,34 @@ int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_qp);
 
+int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
+			 u32 *srqn)
+{
+	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_SRQ, ctx, sizeof(*ctx), srqn);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_srq);
+
+int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
+			 const struct qrnic_srq_limit *limit)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_SRQ, srqn, limit,
+			     sizeof(*limit));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_srq);
+
+int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx)
+{
+	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_SRQ, srqn, ctx, sizeof(*ctx));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_srq);
+
+int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn)
+{
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_SRQ,
+				      srqn);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_srq);
+
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry)
 {

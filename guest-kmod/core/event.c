@@ -322,6 +322,7 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 	case QRNIC_EVENT_QP_ACCESS_ERROR:
 	case QRNIC_EVENT_COMM_EST:
 	case QRNIC_EVENT_SQ_DRAINED:
+	case QRNIC_EVENT_LAST_WQE_REACHED:
 		if (netdev &&
 		    qrnic_eth_qp_event(netdev, event->object, event->type))
 			break;
@@ -330,6 +331,15 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 			core->handler->qp_event(core->handler_context,
 						event->object, event->type,
 						event->subtype);
+		mutex_unlock(&core->handler_lock);
+		break;
+	case QRNIC_EVENT_SRQ_LIMIT:
+	case QRNIC_EVENT_SRQ_ERROR:
+		mutex_lock(&core->handler_lock);
+		if (core->handler && core->handler->srq_event)
+			core->handler->srq_event(core->handler_context,
+						 event->object, event->type,
+						 event->subtype);
 		mutex_unlock(&core->handler_lock);
 		break;
 	case QRNIC_EVENT_PORT_UP:

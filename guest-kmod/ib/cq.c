@@ -276,14 +276,22 @@ static bool cq_translate(struct qrnic_ib_dev *dev, const struct qrnic_cqe *cqe,
 	u8 flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, control);
 	bool receive = opcode & CQE_RECEIVE;
 	struct qrnic_ib_qp *qp;
+	u64 wr_id = 0;
+
+	/* The slot of an SRQ comes back whatever becomes of the QP. */
+	if (receive && cqe->srqn)
+		wr_id = qrnic_srq_complete(dev, le32_to_cpu(cqe->srqn),
+					   le32_to_cpu(cqe->index));
 
 	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
 	if (!qp)
 		return false;
+	if (!receive || !cqe->srqn)
+		wr_id = queue_complete(receive ? &qp->rq : &qp->sq,
+				       le32_to_cpu(cqe->index));
 
 	memset(wc, 0, sizeof(*wc));
-	wc->wr_id = queue_complete(receive ? &qp->rq : &qp->sq,
-				   le32_to_cpu(cqe->index));
+	wc->wr_id = wr_id;
 	wc->qp = &qp->ibqp;
 	wc->status = FIELD_GET(QRNIC_CQE_STATUS_MASK, control);
 	if (wc->status != IB_WC_SUCCESS) {
@@ -375,6 +383,7 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
  */
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 {
+	struct qrnic_ib_dev *dev = to_qrnic_dev(cq->ibcq.device);
 	struct qrnic_cqe *from, *to;
 	unsigned long flags;
 	u32 index, freed = 0, size = BIT(cq->log_size);
@@ -393,6 +402,9 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 	while (index-- != cq->consumer) {
 		from = cq_entry(cq, index);
 		if (le32_to_cpu(from->qpn) == qpn) {
+			if (from->srqn)
+				qrnic_srq_complete(dev, le32_to_cpu(from->srqn),
+						   le32_to_cpu(from->index));
 			freed++;
 			continue;
 		}

@@ -51,6 +51,9 @@ static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 	case QRNIC_EVENT_SQ_DRAINED:
 		*ib_type = IB_EVENT_SQ_DRAINED;
 		return true;
+	case QRNIC_EVENT_LAST_WQE_REACHED:
+		*ib_type = IB_EVENT_QP_LAST_WQE_REACHED;
+		return true;
 	default:
 		return false;
 	}
@@ -78,6 +81,26 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 	if (qp->ibqp.event_handler)
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 	qrnic_qp_put(qp);
+}
+
+static void srq_event(void *context, u32 srqn, enum qrnic_event type, u8 subtype)
+{
+	struct qrnic_ib_dev *dev = context;
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = type == QRNIC_EVENT_SRQ_LIMIT ?
+				 IB_EVENT_SRQ_LIMIT_REACHED : IB_EVENT_SRQ_ERR,
+	};
+	struct qrnic_ib_srq *srq;
+
+	srq = qrnic_srq_get(dev, srqn);
+	if (!srq)
+		return;
+
+	event.element.srq = &srq->ibsrq;
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+	qrnic_srq_put(srq);
 }
 
 /* The state of the port is the netdev's; tells of it if it has changed. */
@@ -154,6 +177,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
  */
 static const struct qrnic_event_ops event_ops = {
 	.qp_event = qp_event,
+	.srq_event = srq_event,
 	.port_event = port_event,
 };
 

@@ -28,6 +28,11 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->max_mcast_qp_attach = caps->max_multicast;
 		attr->max_total_mcast_qp_attach = caps->max_multicast;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_SRQ)) {
+		attr->max_srq = caps->max_srq;
+		attr->max_srq_wr = caps->max_srq_wr;
+		attr->max_srq_sge = caps->max_sge;
+	}
 	if (qrnic_ib_cap(dev, QRNIC_CAP_MW)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW |
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -149,6 +154,7 @@ static const struct ib_device_ops device_ops = {
 	.create_ah = qrnic_ib_create_ah,
 	.create_cq = qrnic_ib_create_cq,
 	.create_qp = qrnic_ib_create_qp,
+	.create_srq = qrnic_ib_create_srq,
 	.create_user_ah = qrnic_ib_create_ah,
 	.dealloc_mw = qrnic_ib_dealloc_mw,
 	.dealloc_pd = qrnic_ib_dealloc_pd,
@@ -158,10 +164,12 @@ static const struct ib_device_ops device_ops = {
 	.destroy_ah = qrnic_ib_destroy_ah,
 	.destroy_cq = qrnic_ib_destroy_cq,
 	.destroy_qp = qrnic_ib_destroy_qp,
+	.destroy_srq = qrnic_ib_destroy_srq,
 	.disassociate_ucontext = qrnic_ib_disassociate_ucontext,
 	.fill_res_cq_entry = qrnic_ib_fill_res_cq,
 	.fill_res_mr_entry = qrnic_ib_fill_res_mr,
 	.fill_res_qp_entry = qrnic_ib_fill_res_qp,
+	.fill_res_srq_entry = qrnic_ib_fill_res_srq,
 	.get_dev_fw_str = get_dev_fw_str,
 	.get_dma_mr = qrnic_ib_get_dma_mr,
 	.get_hw_stats = qrnic_ib_get_hw_stats,
@@ -171,14 +179,17 @@ static const struct ib_device_ops device_ops = {
 	.mmap = qrnic_ib_mmap,
 	.mmap_free = qrnic_ib_mmap_free,
 	.modify_qp = qrnic_ib_modify_qp,
+	.modify_srq = qrnic_ib_modify_srq,
 	.poll_cq = qrnic_ib_poll_cq,
 	.post_recv = qrnic_ib_post_recv,
 	.post_send = qrnic_ib_post_send,
+	.post_srq_recv = qrnic_ib_post_srq_recv,
 	.query_ah = qrnic_ib_query_ah,
 	.query_device = query_device,
 	.query_pkey = qrnic_ib_query_pkey,
 	.query_port = qrnic_ib_query_port,
 	.query_qp = qrnic_ib_query_qp,
+	.query_srq = qrnic_ib_query_srq,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
 	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
 	.req_notify_cq = qrnic_ib_req_notify_cq,
@@ -190,6 +201,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, qrnic_ib_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, qrnic_ib_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, qrnic_ib_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, qrnic_ib_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),
 };
 
@@ -197,6 +209,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 {
 	dev->qdev = qdev;
 	xa_init(&dev->qps);
+	xa_init(&dev->srqs);
 	mutex_init(&dev->qpn_mutex);
 	mutex_init(&dev->port_mutex);
 	dev->stopping = true;
@@ -265,6 +278,7 @@ static void remove(struct auxiliary_device *adev)
 	ib_unregister_device(&dev->ibdev);
 	qrnic_ib_events_stop(dev);
 	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->srqs));
 	ib_dealloc_device(&dev->ibdev);
 }
 

@@ -14,13 +14,14 @@ struct wqe_cursor {
 	u32 mask;		/* segments of the ring - 1 */
 };
 
-static void cursor_init(struct wqe_cursor *cursor, struct qrnic_ib_queue *queue,
-			u32 log_size, u32 log_stride)
+/* index, log_size and log_stride are of the same unit: blocks, WQEs or slots. */
+static void cursor_init(struct wqe_cursor *cursor, const struct qrnic_ring *ring,
+			u32 index, u32 log_size, u32 log_stride)
 {
 	u32 log_segments = log_stride + ilog2(SEGMENTS_PER_BLOCK);
 
-	cursor->ring = &queue->ring;
-	cursor->segment = queue->producer << log_segments;
+	cursor->ring = ring;
+	cursor->segment = index << log_segments;
 	cursor->mask = BIT(log_size + log_segments) - 1;
 }
 
@@ -250,7 +251,7 @@ static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 	struct qrnic_sq_ctrl *control;
 	struct wqe_cursor cursor;
 
-	cursor_init(&cursor, &qp->sq, qp->sq_log_size, 0);
+	cursor_init(&cursor, &qp->sq.ring, qp->sq.producer, qp->sq_log_size, 0);
 	control = cursor_next(&cursor);
 	control->operation =
 		cpu_to_le32(FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK,
@@ -374,9 +375,20 @@ out:
 	return err;
 }
 
+static void put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
+		     u32 index, u32 next)
+{
+	struct qrnic_recv_ctrl *control = cursor_next(cursor);
+
+	control->segments = cpu_to_le32(wr->num_sge);
+	control->index = cpu_to_le32(index);
+	control->next = cpu_to_le32(next);
+	control->rsvd0 = 0;
+	put_data(cursor, wr->sg_list, wr->num_sge);
+}
+
 static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 {
-	struct qrnic_recv_ctrl *control;
 	struct wqe_cursor cursor;
 
 	if (wr->num_sge < 0 || wr->num_sge > qp->rq.max_sge)
@@ -384,13 +396,9 @@ static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 	if (!queue_has_room(&qp->rq, 1))
 		return -ENOMEM;
 
-	cursor_init(&cursor, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
-	control = cursor_next(&cursor);
-	control->segments = cpu_to_le32(wr->num_sge);
-	control->index = cpu_to_le32(qp->rq.producer);
-	control->rsvd0 = 0;
-	put_data(&cursor, wr->sg_list, wr->num_sge);
-
+	cursor_init(&cursor, &qp->rq.ring, qp->rq.producer, qp->rq_log_size,
+		    qp->rq_log_stride);
+	put_recv(&cursor, wr, qp->rq.producer, 0);
 	queue_advance(&qp->rq, wr->wr_id, 1);
 	return 0;
 }
@@ -427,5 +435,51 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 out:
 	spin_unlock_irqrestore(&qp->rq.lock, flags);
+	return err;
+}
+
+static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
+{
+	u32 slot = srq->head;
+	struct wqe_cursor cursor;
+
+	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
+		return -EINVAL;
+	if (slot == srq->tail)
+		return -ENOMEM;
+
+	cursor_init(&cursor, &srq->ring, slot, srq->log_size, srq->log_stride);
+	put_recv(&cursor, wr, slot, srq->links[slot]);
+	srq->wr_ids[slot] = wr->wr_id;
+	srq->head = srq->links[slot];
+	srq->producer++;
+	return 0;
+}
+
+int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+			   const struct ib_recv_wr **bad_wr)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+	unsigned long flags;
+	u32 first;
+	int err = 0;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	first = srq->producer;
+	for (; wr; wr = wr->next) {
+		err = srq_post_one(srq, wr);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+
+	if (srq->producer != first) {
+		qrnic_record_publish(&srq->record->producer, srq->producer);
+		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SRQ, srq->srqn,
+				    srq->producer);
+	}
+	spin_unlock_irqrestore(&srq->lock, flags);
 	return err;
 }

@@ -314,6 +314,8 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 	qp->cap = init->cap;
 	context.type = type;
+	if (init->srq)
+		context.srq = cpu_to_le32(to_qrnic_srq(init->srq)->srqn);
 	context.sq_log_size = qp->sq_log_size;
 	context.rq_log_size = qp->rq_log_size;
 	context.rq_log_stride = qp->rq_log_stride;

@@ -37,8 +37,10 @@ struct qrnic_ib_dev {
 
 	/* QP number to struct qrnic_ib_qp; lookups take its lock */
 	struct xarray qps;
+	/* SRQ number to struct qrnic_ib_srq, likewise */
+	struct xarray srqs;
 	/*
-	 * Held from the moment the device may give a QP number out until the
+	 * Held from the moment the device may give a number out until the
 	 * table and the CQs speak of its new owner: a completion left by the
 	 * former owner must not be taken for one of the new.
 	 */
@@ -139,6 +141,36 @@ struct qrnic_ib_queue {
 	u32 max_sge;
 };
 
+/*
+ * A ring of slots that come back in any order. Those of software are a list
+ * through links: head gets the next request, tail came back last. It stays with
+ * software, because a WQE names the slot of the next one.
+ */
+struct qrnic_ib_srq {
+	struct ib_srq ibsrq;
+	refcount_t refs;
+	struct completion unused;	/* refs fell to 0 */
+	u32 srqn;
+	u8 log_size;			/* slots */
+	u8 log_stride;			/* basic blocks of a slot */
+	u32 max_sge;
+
+	/* user */
+	struct ib_umem *umem;
+	struct qrnic_table table;
+
+	/* kernel; lock covers all below, and nests inside that of a CQ */
+	spinlock_t lock; /* of posters and pollers */
+	struct qrnic_ring ring;
+	struct qrnic_queue_record *record;
+	dma_addr_t record_dma;
+	u64 *wr_ids;
+	u32 *links;
+	u32 head;
+	u32 tail;
+	u32 producer;			/* counter of WQEs */
+};
+
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
 	refcount_t refs;
@@ -203,6 +235,11 @@ static inline struct qrnic_ib_cq *to_qrnic_cq(struct ib_cq *ibcq)
 static inline struct qrnic_ib_qp *to_qrnic_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct qrnic_ib_qp, ibqp);
+}
+
+static inline struct qrnic_ib_srq *to_qrnic_srq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct qrnic_ib_srq, ibsrq);
 }
 
 static inline bool qrnic_qp_is_datagram(enum ib_qp_type type)
@@ -305,6 +342,17 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn);
 void qrnic_qp_put(struct qrnic_ib_qp *qp);
 
+/* srq.c */
+int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+			struct ib_udata *udata);
+int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+			enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot);
+struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev, u32 srqn);
+void qrnic_srq_put(struct qrnic_ib_srq *srq);
+
 /* queue.c */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			       struct ib_qp_init_attr *init);
@@ -315,6 +363,8 @@ void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp);
 /* post.c */
 int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		       const struct ib_send_wr **bad_wr);
+int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+			   const struct ib_recv_wr **bad_wr);
 int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
 
@@ -327,6 +377,7 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 /* restrack.c */
 int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
 int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int qrnic_ib_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 
 #endif /* QRNIC_IB_H */

@@ -73,6 +73,27 @@ int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return fill_end(msg, table, qp_fill(msg, to_qrnic_qp(ibqp)));
 }
 
+static int srq_fill(struct sk_buff *msg, const struct qrnic_ib_srq *srq)
+{
+	if (rdma_nl_put_driver_u32(msg, "log_size", srq->log_size) ||
+	    rdma_nl_put_driver_u32(msg, "log_stride", srq->log_stride))
+		return -EMSGSIZE;
+	if (srq->umem)
+		return 0;
+	if (rdma_nl_put_driver_u32(msg, "producer", READ_ONCE(srq->producer)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int qrnic_ib_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	return fill_end(msg, table, srq_fill(msg, to_qrnic_srq(ibsrq)));
+}
+
 static int mr_fill(struct sk_buff *msg, const struct qrnic_ib_mr *mr)
 {
 	if (rdma_nl_put_driver_u32_hex(msg, "key_index", mr->index) ||

@@ -148,6 +148,13 @@ int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
 int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr);
 int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn);
 
+int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
+			 u32 *srqn);
+int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
+			 const struct qrnic_srq_limit *limit);
+int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx);
+int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn);
+
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry);
 int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index);
@@ -192,11 +199,13 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
  * item; the callbacks may sleep and issue commands, but not take RTNL (whose
  * holder may wait for this work item), and not call qrnic_cq_destroy(),
  * qrnic_unregister_event_handler() or qrnic_flush_events().
- * qp_event: for every QP that is not the Ethernet function's. A fatal error has
+ * qp_event: for every QP that is not the Ethernet function's. srq_event: for
+ * every SRQ. A fatal error has
  * no callback: it removes the auxiliary device.
  */
 struct qrnic_event_ops {
 	void (*qp_event)(void *context, u32 qpn, enum qrnic_event type, u8 subtype);
+	void (*srq_event)(void *context, u32 srqn, enum qrnic_event type, u8 subtype);
 	void (*port_event)(void *context, bool up);
 };
 
@@ -284,7 +293,7 @@ static inline void qrnic_record_publish(__le32 *record, u32 value)
 }
 
 /*
- * Kernel doorbells go through page 0. offset is QRNIC_DB_SQ, _RQ or _CQ_ARM;
+ * Kernel doorbells go through page 0. offset is QRNIC_DB_SQ, _RQ, _SRQ or _CQ_ARM;
  * number and index are the members of struct qrnic_doorbell. writeq() orders
  * earlier stores to coherent memory, the record among them, before the MMIO
  * write, so the device's read of the record sees them.

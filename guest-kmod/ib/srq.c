@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * srq.c: shared receive queues: create, modify, query, destroy, and their slots
+ * that completions bring back. Posting is in post.c.
+ */
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+#define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
+
+struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev, u32 srqn)
+{
+	struct qrnic_ib_srq *srq;
+
+	xa_lock(&dev->srqs);
+	srq = xa_load(&dev->srqs, srqn);
+	if (srq)
+		refcount_inc(&srq->refs);
+	xa_unlock(&dev->srqs);
+	return srq;
+}
+
+void qrnic_srq_put(struct qrnic_ib_srq *srq)
+{
+	if (refcount_dec_and_test(&srq->refs))
+		complete(&srq->unused);
+}
+
+/*
+ * A slot is software's again; returns its wr_id. The caller holds the CQ locked,
+ * and an SRQ goes only after its QPs, whose completions are cleaned out of the
+ * CQs under the same lock.
+ */
+u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot)
+{
+	struct qrnic_ib_srq *srq = xa_load(&dev->srqs, srqn);
+	u64 wr_id;
+
+	if (WARN_ON_ONCE(!srq || slot >> srq->log_size))
+		return 0;
+
+	spin_lock(&srq->lock);
+	wr_id = srq->wr_ids[slot];
+	srq->links[srq->tail] = slot;
+	srq->tail = slot;
+	spin_unlock(&srq->lock);
+	return wr_id;
+}
+
+static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *init)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ) || init->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	if (!init->attr.max_wr || init->attr.max_wr > caps->max_srq_wr ||
+	    init->attr.max_sge > caps->max_sge)
+		return -EINVAL;
+	return 0;
+}
+
+/* Request of a user SRQ, and its memory */
+static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			    u32 max_wr, struct ib_udata *udata,
+			    struct qrnic_srq_ctx *context)
+{
+	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
+			struct qrnic_ib_ucontext, ibucontext);
+	struct qrnic_create_srq_req request;
+	dma_addr_t record;
+	int err;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+	if (request.comp_mask || request.reserved)
+		return -EOPNOTSUPP;
+	if (!request.log_size ||
+	    request.log_size > ilog2(2 * dev->qdev->caps.max_srq_wr) ||
+	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE ||
+	    max_wr >= BIT(request.log_size))
+		return -EINVAL;
+
+	srq->log_size = request.log_size;
+	srq->log_stride = request.log_stride;
+	context->db_page = cpu_to_le32(ucontext->db_page);
+
+	srq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
+					 request.buf_length);
+	if (IS_ERR(srq->umem))
+		return PTR_ERR(srq->umem);
+	err = qrnic_queue_record(srq->umem, request.record_offset, &record);
+	if (err)
+		goto err_umem;
+	err = qrnic_queue_table(dev, &srq->table, srq->umem, 0,
+				(u64)QRNIC_WQEBB_SIZE << (srq->log_size +
+							  srq->log_stride));
+	if (err)
+		goto err_umem;
+
+	context->record = cpu_to_le64(record);
+	context->ring = srq->table.hw;
+	return 0;
+
+err_umem:
+	ib_umem_release(srq->umem);
+	return err;
+}
+
+static int srq_slots_alloc(struct qrnic_ib_srq *srq)
+{
+	u32 slot, slots = BIT(srq->log_size);
+
+	srq->wr_ids = kvcalloc(slots, sizeof(*srq->wr_ids), GFP_KERNEL);
+	srq->links = kvcalloc(slots, sizeof(*srq->links), GFP_KERNEL);
+	if (!srq->wr_ids || !srq->links)
+		return -ENOMEM;
+
+	/* The device begins with slot 0. */
+	for (slot = 0; slot < slots - 1; slot++)
+		srq->links[slot] = slot + 1;
+	srq->tail = slots - 1;
+	return 0;
+}
+
+static void srq_slots_free(struct qrnic_ib_srq *srq)
+{
+	kvfree(srq->links);
+	kvfree(srq->wr_ids);
+}
+
+static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			      const struct ib_srq_attr *attr,
+			      struct qrnic_srq_ctx *context)
+{
+	u32 stride = DIV_ROUND_UP(1 + attr->max_sge, SEGMENTS_PER_BLOCK);
+	int err;
+
+	srq->log_stride = order_base_2(stride);
+	srq->log_size = order_base_2(attr->max_wr + 1);
+
+	err = srq_slots_alloc(srq);
+	if (err)
+		goto err_slots;
+	err = qrnic_ring_alloc(dev->qdev, &srq->ring,
+			       (size_t)QRNIC_WQEBB_SIZE << (srq->log_size +
+							    srq->log_stride));
+	if (err)
+		goto err_slots;
+	srq->record = qrnic_record_alloc(dev->qdev, &srq->record_dma);
+	if (!srq->record) {
+		err = -ENOMEM;
+		goto err_ring;
+	}
+
+	context->record = cpu_to_le64(srq->record_dma);
+	context->ring = srq->ring.hw;
+	return 0;
+
+err_ring:
+	qrnic_ring_free(dev->qdev, &srq->ring);
+err_slots:
+	srq_slots_free(srq);
+	return err;
+}
+
+static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
+{
+	if (srq->umem) {
+		qrnic_table_free(dev->qdev, &srq->table);
+		ib_umem_release(srq->umem);
+	} else {
+		qrnic_record_free(dev->qdev, srq->record, srq->record_dma);
+		qrnic_ring_free(dev->qdev, &srq->ring);
+		srq_slots_free(srq);
+	}
+}
+
+/* Makes the SRQ in the device and then findable. */
+static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+		      const struct qrnic_srq_ctx *context)
+{
+	int err;
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_create_srq(dev->qdev, context, &srq->srqn);
+	if (err)
+		goto out;
+
+	err = xa_insert(&dev->srqs, srq->srqn, srq, GFP_KERNEL);
+	if (err && qrnic_cmd_destroy_srq(dev->qdev, srq->srqn))
+		qrnic_destroy_failed(dev, "SRQ", srq->srqn, err);
+out:
+	mutex_unlock(&dev->qpn_mutex);
+	return err;
+}
+
+static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
+{
+	int err;
+
+	xa_erase(&dev->srqs, srq->srqn);
+	qrnic_srq_put(srq);
+	wait_for_completion(&srq->unused);
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_destroy_srq(dev->qdev, srq->srqn);
+	if (err)
+		qrnic_destroy_failed(dev, "SRQ", srq->srqn, err);
+	/* Nor may an event on its way be taken for one of the next owner. */
+	qrnic_flush_events(dev->qdev);
+	mutex_unlock(&dev->qpn_mutex);
+}
+
+int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+			struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+	struct qrnic_create_srq_resp response = {};
+	struct qrnic_srq_ctx context = {};
+	int err;
+
+	err = srq_check(dev, init);
+	if (err)
+		return err;
+
+	refcount_set(&srq->refs, 1);
+	init_completion(&srq->unused);
+	spin_lock_init(&srq->lock);
+	srq->max_sge = init->attr.max_sge;
+	if (udata)
+		err = srq_user_prepare(dev, srq, init->attr.max_wr, udata,
+				       &context);
+	else
+		err = srq_kernel_prepare(dev, srq, &init->attr, &context);
+	if (err)
+		return err;
+
+	context.pd = cpu_to_le32(to_qrnic_pd(ibsrq->pd)->pdn);
+	context.log_size = srq->log_size;
+	context.log_stride = srq->log_stride;
+	err = srq_insert(dev, srq, &context);
+	if (err)
+		goto err_memory;
+
+	init->attr.max_wr = BIT(srq->log_size) - 1;
+	if (udata) {
+		response.srqn = srq->srqn;
+		err = qrnic_udata_put(udata, &response, sizeof(response),
+				      offsetofend(struct qrnic_create_srq_resp,
+						  srqn));
+		if (err)
+			goto err_remove;
+	}
+	return 0;
+
+err_remove:
+	srq_remove(dev, srq);
+err_memory:
+	srq_memory_free(dev, srq);
+	return err;
+}
+
+int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+			enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+	struct qrnic_srq_limit limit = {};
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+	/* The ring keeps its size. */
+	if (mask & ~IB_SRQ_LIMIT)
+		return -EOPNOTSUPP;
+	if (!(mask & IB_SRQ_LIMIT))
+		return 0;
+	if (attr->srq_limit >= BIT(srq->log_size))
+		return -EINVAL;
+
+	limit.limit = cpu_to_le16(attr->srq_limit);
+	return qrnic_cmd_modify_srq(dev->qdev, srq->srqn, &limit);
+}
+
+int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+	struct qrnic_srq_ctx context;
+	int err;
+
+	err = qrnic_cmd_query_srq(dev->qdev, srq->srqn, &context);
+	if (err)
+		return err;
+
+	attr->max_wr = BIT(srq->log_size) - 1;
+	attr->max_sge = srq->max_sge;
+	attr->srq_limit = le16_to_cpu(context.limit);
+	return 0;
+}
+
+int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+
+	srq_remove(dev, srq);
+	srq_memory_free(dev, srq);
+	return 0;
+}
