@@ -78,7 +78,9 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 				    IBV_ACCESS_REMOTE_ATOMIC;
 	struct qrnic_bind_seg segment = {};
 
-	if (info->mw_access_flags & ~(rights | IBV_ACCESS_ZERO_BASED))
+	/* LOCAL_WRITE, which some programs give, says nothing of a window */
+	if (info->mw_access_flags & ~(rights | IBV_ACCESS_LOCAL_WRITE |
+				      IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
 	/* The index of a key is the window's for its life */
 	if ((rkey ^ mw->rkey) & ~QRNIC_KEY_VARIANT_MASK)

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * test.h: what the tests of libqrnic share: an adapter, two connected queue pairs
+ * of it, and TAP.
+ */
+#ifndef QRNIC_TEST_H
+#define QRNIC_TEST_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <infiniband/qrnicdv.h>
+#include <infiniband/verbs.h>
+
+#define BUFFER_SIZE (1u << 20)
+#define HALF (BUFFER_SIZE / 2)
+#define SECONDS 20
+
+#define CHECK(condition)                                                       \
+	((condition) ? (void)0 : check_failed(__func__, __LINE__, #condition))
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+static uint8_t *buffer;
+static union ibv_gid gid;
+static int gid_index;
+static int tests, failures;
+static jmp_buf test_end;
+
+static inline void __attribute__((noreturn))
+check_failed(const char *function, int line, const char *condition)
+{
+	printf("# %s:%d: %s (errno %d)\n", function, line, condition, errno);
+	longjmp(test_end, 1);
+}
+
+/* Ends a test for which the adapter lacks something */
+#define NEED(condition) ((condition) ? (void)0 : longjmp(test_end, 2))
+
+/* A type of 0 is RC */
+struct pair {
+	enum ibv_qp_type type;
+	struct ibv_pd *pd;
+	struct ibv_srq *srq;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_qp *qp[2];
+};
+
+static inline uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
+{
+	uint64_t end = now_ms() + SECONDS * 1000;
+	int n;
+
+	do {
+		n = ibv_poll_cq(cq, 1, wc);
+	} while (!n && now_ms() < end);
+	return n;
+}
+
+#define QKEY 0x11111111u
+
+static inline int to_init(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qkey = QKEY,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC,
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT |
+			     IBV_QP_PKEY_INDEX |
+			     (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY :
+							  IBV_QP_ACCESS_FLAGS));
+}
+
+static inline int to_rtr(struct ibv_qp *qp, uint32_t peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = peer,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = 1,
+			.grh = { .dgid = gid, .sgid_index = gid_index,
+				 .hop_limit = 1 },
+		},
+	};
+	int mask = IBV_QP_STATE;
+
+	if (qp->qp_type != IBV_QPT_UD)
+		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			IBV_QP_RQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return ibv_modify_qp(qp, &attr, mask);
+}
+
+static inline int to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 4,
+	};
+
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC;
+	return ibv_modify_qp(qp, &attr, mask);
+}
+
+static inline int to_state(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static inline int pair_connect(struct pair *p)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (to_init(p->qp[i]) ||
+		    to_rtr(p->qp[i], p->qp[!i]->qp_num) || to_rts(p->qp[i]))
+			return errno ? errno : EIO;
+	return 0;
+}
+
+static inline struct ibv_qp *make_qp(struct pair *p, struct ibv_qp_cap *cap,
+			      uint64_t ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = p->send_cq,
+		.recv_cq = p->recv_cq,
+		.cap = *cap,
+		.qp_type = p->type ? p->type : IBV_QPT_RC,
+		.srq = p->srq,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = p->pd ? p->pd : pd,
+	};
+	struct ibv_qp *qp;
+
+	if (ops) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = ops;
+	}
+	qp = ibv_create_qp_ex(context, &attr);
+	if (qp)
+		*cap = attr.cap;
+	return qp;
+}
+
+/* With type, pd and srq as they are in the pair */
+static inline int pair_make_as(struct pair *p, struct ibv_qp_cap *cap,
+			       uint64_t ops)
+{
+	struct ibv_qp_cap cap2 = *cap;
+
+	p->qp[0] = p->qp[1] = NULL;
+	p->channel = ibv_create_comp_channel(context);
+	if (!p->channel)
+		return errno;
+	p->send_cq = ibv_create_cq(context, 1024, NULL, p->channel, 0);
+	p->recv_cq = ibv_create_cq(context, 1024, NULL, p->channel, 0);
+	if (!p->send_cq || !p->recv_cq)
+		return errno;
+	p->qp[0] = make_qp(p, cap, ops);
+	p->qp[1] = make_qp(p, &cap2, ops);
+	return p->qp[0] && p->qp[1] ? 0 : errno;
+}
+
+static inline int pair_make(struct pair *p, struct ibv_qp_cap *cap, uint64_t ops)
+{
+	memset(p, 0, sizeof(*p));
+	return pair_make_as(p, cap, ops);
+}
+
+static inline int pair_free(struct pair *p)
+{
+	return (p->qp[0] ? ibv_destroy_qp(p->qp[0]) : 0) |
+	       (p->qp[1] ? ibv_destroy_qp(p->qp[1]) : 0) |
+	       ibv_destroy_cq(p->send_cq) | ibv_destroy_cq(p->recv_cq) |
+	       ibv_destroy_comp_channel(p->channel);
+}
+
+static inline struct ibv_sge sge_of(size_t offset, uint32_t length)
+{
+	return (struct ibv_sge){ (uintptr_t)buffer + offset, length, mr->lkey };
+}
+
+static inline void fill(size_t offset, size_t length, uint32_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		buffer[offset + i] = (seed = seed * 1103515245 + 12345) >> 16;
+}
+
+/* One signaled RDMA write from the first half to the second */
+static inline int write_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
+		     unsigned int flags, uint64_t wr_id)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.sg_list = sge,
+		.num_sge = num_sge,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = flags,
+		.wr.rdma = { (uintptr_t)buffer + HALF, mr->rkey },
+	}, *bad = NULL;
+	int err = ibv_post_send(qp, &wr, &bad);
+
+	return err && bad != &wr ? -1 : err;
+}
+
+static inline int recv_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
+		    uint64_t wr_id)
+{
+	struct ibv_recv_wr wr = { wr_id, NULL, sge, num_sge }, *bad = NULL;
+	int err = ibv_post_recv(qp, &wr, &bad);
+
+	return err && bad != &wr ? -1 : err;
+}
+
+static inline void run(const char *name, void (*test)(void))
+{
+	/* 1 is a failure, 2 a lack */
+	int end = setjmp(test_end);
+
+	if (!end)
+		test();
+	failures += end == 1;
+	printf("%sok %d - provider: %s%s\n", end == 1 ? "not " : "", ++tests,
+	       name, end == 2 ? " # SKIP the adapter lacks it" : "");
+	fflush(stdout);
+}
+
+static inline int set_up(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_gid_entry entry;
+	int i;
+
+	for (i = 0; list && list[i]; i++)
+		if (qrnicdv_is_supported(list[i]) &&
+		    (!name || !strcmp(name, ibv_get_device_name(list[i]))))
+			break;
+	if (!list || !list[i])
+		return -1;
+	context = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	if (!context)
+		return -1;
+	/* Any GID does */
+	for (gid_index = 0; gid_index < 64; gid_index++)
+		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
+			break;
+	if (gid_index == 64)
+		return -1;
+	gid = entry.gid;
+	pd = ibv_alloc_pd(context);
+	if (posix_memalign((void **)&buffer, 4096, BUFFER_SIZE))
+		return -1;
+	memset(buffer, 0, BUFFER_SIZE);
+	mr = ibv_reg_mr(pd, buffer, BUFFER_SIZE,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	return mr ? 0 : -1;
+}
+
+static inline int tear_down(void)
+{
+	printf("1..%d\n", tests);
+	if (ibv_dereg_mr(mr) || ibv_dealloc_pd(pd) || ibv_close_device(context))
+		failures++;
+	return failures ? 1 : 0;
+}
+
+#endif /* QRNIC_TEST_H */
