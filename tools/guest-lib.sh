@@ -21,6 +21,13 @@ guest_kernel_version() {
     done
 }
 
+# The upstream version of the guest's own libibverbs: the provider's entry point
+# carries a private ABI version that must be that library's.
+rdma_core_version() {
+    awk '$1 == "Package:" { p = $2 } $1 == "Version:" && p == "libibverbs1" { sub(/-[^-]*$/, "", $2); print $2; exit }' \
+        "$run_root/var/lib/dpkg/status"
+}
+
 # in_build_root COMMAND...: as root or, through a user namespace, as anybody. The
 # cache's guest directory is at /mnt.
 in_build_root() {
