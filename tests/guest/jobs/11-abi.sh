@@ -119,7 +119,7 @@ def test_context(path):
     context = Context(path)
     answer = context.open(bytes(8))
     offset, length, page = struct.unpack("<QII", answer[16:32])
-    result(length == PAGE and page > 0 and answer[60:] == bytes(4), "context: a doorbell page of its own")
+    result(length == PAGE and page > 0, "context: a doorbell page of its own")
     gives("EINVAL", "context: a second one in a file", context.open)
     for name, at, size, flags, wanted in (
             ("the page", offset, PAGE, mmap.MAP_SHARED, True), ("more than the page", offset, 2 * PAGE, mmap.MAP_SHARED, False),
