@@ -1,0 +1,66 @@
+# Datagrams, unreliable connections and shared receive queues between two guests: rdma-core's
+# pingpongs and perftest, polled and with events; and the provider's test of all that.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 1200
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+TRY_TIMEOUT=$((180 * ${TIME_FACTOR:-1}))
+
+# What a whole adapter has must not be skipped.
+provider() {
+    try "$1" "$2 qrnic-transport-test | tee provider.log && ! grep SKIP provider.log"
+}
+
+pingpong() {
+    local program=$1 name=$2
+    shift 2
+    pair "$program, $name" 18515 "$program -d $RDMA0 $*" "$program -d $RDMA0 $* guest1"
+}
+
+perf() {
+    local program=$1
+    shift
+    pair "$program $*" 18515 "$program -d $RDMA0 -x $gid4 -F $*" "$program -d $RDMA0 -x $gid4 -F $* guest1"
+}
+
+provider "the provider's test of transports" ""
+provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1
+provider "the provider's test of transports without direct WQEs" QRNIC_DIRECT_WQE=0
+
+for events in "" -e; do
+    for gid in "$gid4" "$gid6"; do
+        for size in 1 100 1024; do
+            pingpong ibv_ud_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 200 $events
+        done
+        for size in 1 1024 65537; do
+            pingpong ibv_uc_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 100 $events
+            pingpong ibv_srq_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 100 $events
+        done
+    done
+    pingpong ibv_srq_pingpong "one queue pair, many WQEs $events" -g "$gid4" -q 1 -r 1000 -n 1000 $events
+    pingpong ibv_srq_pingpong "64 queue pairs $events" -g "$gid6" -q 64 -r 500 -n 2000 $events
+done
+for mtu in 256 512; do
+    pingpong ibv_uc_pingpong "MTU $mtu" -g "$gid6" -c -m $mtu -s 4097 -n 100
+done
+
+for connection in UD UC; do
+    perf ib_send_bw -c $connection
+    perf ib_send_lat -c $connection
+    perf ib_send_bw -c $connection -s 64 -e
+    perf ib_send_bw -c $connection -s 512 -b
+    perf ib_send_bw -c $connection -s 256 -q 8 -n 500
+    perf ib_send_bw -c $connection -s 64 -I 64
+    perf ib_send_bw -c $connection -s 64 --use_old_post_send
+    perf ib_send_bw -c $connection -s 512 --use-srq -q 4 -n 500
+done
+perf ib_write_bw -c UC
+perf ib_write_lat -c UC
+perf ib_send_bw -c RC --use-srq -q 8 -n 500 -s 4096
+perf ib_send_bw -c RC --use-srq -q 8 -n 500 -s 4096 -e
+perf ib_send_lat -c RC --use-srq
+kernel_clean "the kernel logs are clean"
+finish
