@@ -103,6 +103,7 @@ OUTPUT_OBJECT(query_cq, qrnic_cq_query, QrnicCqCtx, cq_ctx)
 INPUT(create_mkey, qrnic_mkey_create, QrnicMkeyCtx, mkey_ctx)
 PLAIN_OBJECT(destroy_mkey, qrnic_mkey_destroy)
 OUTPUT_OBJECT(query_mkey, qrnic_mkey_query, QrnicMkeyCtx, mkey_ctx)
+INPUT_OBJECT(modify_mkey, qrnic_mkey_modify, QrnicMkeyCtx, mkey_ctx)
 INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
 INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
 OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)
@@ -127,6 +128,7 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_QUERY_CQ:
     case QRNIC_CMD_DESTROY_MKEY:
     case QRNIC_CMD_QUERY_MKEY:
+    case QRNIC_CMD_MODIFY_MKEY:
     case QRNIC_CMD_MODIFY_QP:
     case QRNIC_CMD_QUERY_QP:
     case QRNIC_CMD_DESTROY_QP:

@@ -294,6 +294,8 @@ static void fill_config(QrnicDevice *d)
         { d->cap_eth_csum, QRNIC_CAP_ETH_CSUM },
         { d->cap_eth_vlan, QRNIC_CAP_ETH_VLAN },
         { d->cap_srq, QRNIC_CAP_SRQ },
+        { d->cap_mw, QRNIC_CAP_MW },
+        { d->cap_fast_reg, QRNIC_CAP_FAST_REG },
     };
 
     c->capabilities = 0;
@@ -449,6 +451,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-eth-csum", QrnicDevice, cap_eth_csum, true),
     DEFINE_PROP_BOOL("cap-eth-vlan", QrnicDevice, cap_eth_vlan, true),
     DEFINE_PROP_BOOL("srq", QrnicDevice, cap_srq, true),
+    DEFINE_PROP_BOOL("mw", QrnicDevice, cap_mw, true),
+    DEFINE_PROP_BOOL("fast-reg", QrnicDevice, cap_fast_reg, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -103,6 +103,7 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_CREATE_MKEY = 0x40,
     QRNIC_CMD_DESTROY_MKEY = 0x41,
     QRNIC_CMD_QUERY_MKEY = 0x42,
+    QRNIC_CMD_MODIFY_MKEY = 0x43,
     QRNIC_CMD_CREATE_QP = 0x50,
     QRNIC_CMD_MODIFY_QP = 0x51,
     QRNIC_CMD_QUERY_QP = 0x52,
@@ -715,6 +716,7 @@ enum qrnic_counter {
     X(CREATE_MKEY, create_mkey, QRNIC_MKEY_CTX_BYTES, 0) \
     X(DESTROY_MKEY, destroy_mkey, 0, 0) \
     X(QUERY_MKEY, query_mkey, 0, QRNIC_MKEY_CTX_BYTES) \
+    X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0) \
     X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0) \
     X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0) \
     X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES) \
@@ -2743,6 +2745,8 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "DESTROY_MKEY";
     case QRNIC_CMD_QUERY_MKEY:
         return "QUERY_MKEY";
+    case QRNIC_CMD_MODIFY_MKEY:
+        return "MODIFY_MKEY";
     case QRNIC_CMD_CREATE_QP:
         return "CREATE_QP";
     case QRNIC_CMD_MODIFY_QP:

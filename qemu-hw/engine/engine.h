@@ -72,6 +72,8 @@ QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in);
 QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn);
 QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out);
 QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in);
+QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,
+                              const QrnicMkeyCtx *in);
 QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index);
 QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index,
                              QrnicMkeyCtx *out);

@@ -154,6 +154,7 @@ static bool raw_packet_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         }
         switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
         case QRNIC_TAKE_EMPTY:
+        case QRNIC_TAKE_BROKEN:
             return false;
         case QRNIC_TAKE_ERROR:
             break;
@@ -445,8 +446,8 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
         drop(e, QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
         return;
     }
-    case QRNIC_TAKE_BROKEN:     /* of an SRQ, which this type never has */
-        g_assert_not_reached();
+    case QRNIC_TAKE_BROKEN:
+        return;                 /* an SRQ: this type never has one */
     case QRNIC_TAKE_OK:
         break;
     }

@@ -86,14 +86,34 @@ bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
 
 typedef struct QrnicMkey {
     uint32_t index;
-    QrnicMkeyCtx ctx;
+    QrnicMkeyCtx ctx;           /* of a window, of a fast registration: now */
     QrnicPages pages;
+    bool valid;
+    uint64_t max_length;        /* fast registration */
+    uint32_t region;            /* window: index of the region */
+    uint64_t region_addr;       /* and where in it it begins */
+    uint32_t qpn;               /* window type 2: bound by */
+    uint32_t windows;           /* region: windows bound to it */
 } QrnicMkey;
 
-/* FEATURES M2: index and variant, PD, range, access; in this order. */
-enum qrnic_syndrome qrnic_memory_check(QrnicEngine *e, uint32_t key,
-                                       uint32_t pd, uint64_t addr, uint64_t len,
-                                       uint8_t access, QrnicMkey **mkey);
+#define QRNIC_REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | \
+                             QRNIC_ACCESS_REMOTE_READ | \
+                             QRNIC_ACCESS_REMOTE_ATOMIC)
+
+/*
+ * FEATURES M2: index and variant, PD, range, access; in this order. A right
+ * of REMOTE_RIGHTS makes it a remote access, by this queue pair (else 0).
+ */
+enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
+                                          uint32_t pd, uint32_t qpn,
+                                          uint64_t addr, uint64_t len,
+                                          uint8_t access, QrnicMkey **mkey);
+static inline enum qrnic_syndrome
+qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
+                   uint64_t len, uint8_t access, QrnicMkey **mkey)
+{
+    return qrnic_memory_check_qp(e, key, pd, 0, addr, len, access, mkey);
+}
 /* After a check; false: DMA failed. addr is the key user's address. */
 bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                        void *buf, size_t len);
@@ -156,6 +176,8 @@ typedef struct QrnicSendWqe {
     uint32_t rkey;
     uint64_t swap_add, compare;
     QrnicEthSeg eth;
+    QrnicBindSeg bind;
+    QrnicRegSeg reg;
     uint64_t length;            /* bytes of the message */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
@@ -206,6 +228,24 @@ typedef struct QrnicSrq {
 } QrnicSrq;
 
 typedef struct QrnicQp QrnicQp;
+
+/* window.c: operations of send queues on keys, of which nothing is sent */
+static inline bool qrnic_is_local_operation(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_BIND_MW || opcode == QRNIC_WQE_LOCAL_INV ||
+           opcode == QRNIC_WQE_REG_MR;
+}
+
+/* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
+enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                          const QrnicSendWqe *wqe);
+/* For a send with invalidate */
+enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
+                                            uint32_t key);
+/* A key is about to go, or to be replaced. */
+void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
+/* A queue pair is about to go: with it the windows that it alone uses. */
+void qrnic_windows_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 
 /*
  * Next send WQE, without taking it further than the software doorbell says.
@@ -268,6 +308,7 @@ struct QrnicQp {
     QrnicCq *send_cq, *recv_cq;
     QrnicSrq *srq;              /* NULL: it has an RQ of its own */
     bool last_wqe_reported;
+    uint32_t windows;           /* type 2, bound by it */
     uint32_t db_page;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */

@@ -1,5 +1,5 @@
 /*
- * qrnic engine: DMA, translation tables, memory keys
+ * qrnic engine: DMA, translation tables, accesses by key
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -288,21 +288,42 @@ bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
     return true;
 }
 
-enum qrnic_syndrome qrnic_memory_check(QrnicEngine *e, uint32_t key,
-                                       uint32_t pd, uint64_t addr, uint64_t len,
-                                       uint8_t access, QrnicMkey **mkey)
+static bool is_window(const QrnicMkey *k)
+{
+    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
+}
+
+/* A window is no local key, and one of type 2 has one user (IB 10.6.7.2). */
+static enum qrnic_syndrome window_check(const QrnicMkey *k, uint32_t qpn,
+                                        uint8_t access)
+{
+    if (!(access & QRNIC_REMOTE_RIGHTS)) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    return k->ctx.type == QRNIC_MKEY_MW_2 && k->qpn != qpn ?
+           QRNIC_SYN_KEY_QP : QRNIC_SYN_NONE;
+}
+
+enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
+                                          uint32_t pd, uint32_t qpn,
+                                          uint64_t addr, uint64_t len,
+                                          uint8_t access, QrnicMkey **mkey)
 {
     QrnicMkey *k = qrnic_table_get(&e->mkeys, key >> 8);
     enum qrnic_syndrome result = QRNIC_SYN_NONE;
 
     *mkey = NULL;
-    if (!k || k->ctx.variant != (key & 0xff)) {
+    if (!k || !k->valid || k->ctx.variant != (key & 0xff)) {
         result = QRNIC_SYN_KEY_INVALID;
     } else if (k->ctx.pd != pd) {
         result = QRNIC_SYN_KEY_PD;
-    } else if (addr < k->ctx.start ||
-               addr - k->ctx.start > k->ctx.length ||
-               len > k->ctx.length - (addr - k->ctx.start)) {
+    } else if (is_window(k) &&
+               (result = window_check(k, qpn, access)) != QRNIC_SYN_NONE) {
+        /* said */
+    } else if (k->ctx.type != QRNIC_MKEY_NULL_MR &&
+               (addr < k->ctx.start ||
+                addr - k->ctx.start > k->ctx.length ||
+                len > k->ctx.length - (addr - k->ctx.start))) {
         result = QRNIC_SYN_KEY_RANGE;
     } else if (access & ~k->ctx.access) {
         result = QRNIC_SYN_KEY_ACCESS;
@@ -314,9 +335,24 @@ enum qrnic_syndrome qrnic_memory_check(QrnicEngine *e, uint32_t key,
     return result;
 }
 
+/* From a window to its region, which lives as long as the window is bound */
+static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
+{
+    if (is_window(k)) {
+        *addr = *addr - k->ctx.start + k->region_addr;
+        k = qrnic_table_get(&e->mkeys, k->region);
+    }
+    return k;
+}
+
 bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                        void *buf, size_t len)
 {
+    k = region_of(e, k, &addr);
+    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
+        memset(buf, 0, len);
+        return true;
+    }
     if (k->ctx.type == QRNIC_MKEY_DMA) {
         return qrnic_dma_read(e, addr, buf, len);
     }
@@ -326,107 +362,12 @@ bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
 bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                         const void *buf, size_t len)
 {
+    k = region_of(e, k, &addr);
+    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
+        return true;
+    }
     if (k->ctx.type == QRNIC_MKEY_DMA) {
         return qrnic_dma_write(e, addr, buf, len);
     }
     return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
-}
-
-static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
-                              QrnicPages *pages)
-{
-    const uint8_t needs_write = QRNIC_ACCESS_REMOTE_WRITE |
-                                QRNIC_ACCESS_REMOTE_ATOMIC;
-    const QrnicTranslation *t = &in->table;
-    uint32_t bad_offset;
-
-    if (in->type != QRNIC_MKEY_MR && in->type != QRNIC_MKEY_DMA) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
-    }
-    if ((in->access & needs_write) &&
-        !(in->access & QRNIC_ACCESS_LOCAL_WRITE)) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
-    }
-    if ((in->access & QRNIC_ACCESS_REMOTE_ATOMIC) &&
-        !(e->config.capabilities & QRNIC_CAP_ATOMIC)) {
-        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
-                            QRNIC_MKEY_CTX_ACCESS_OFFSET);
-    }
-    if (!qrnic_table_get(&e->pds, in->pd)) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
-    }
-    if (in->type == QRNIC_MKEY_DMA) {
-        if (in->start) {
-            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                                QRNIC_MKEY_CTX_START_OFFSET);
-        }
-        if (t->root || t->levels || t->page_shift || t->offset) {
-            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                                QRNIC_MKEY_CTX_TABLE_OFFSET);
-        }
-        return qrnic_ok(0);
-    }
-    if (in->length > QRNIC_MAX_MR_SIZE ||
-        (in->length && in->start + (in->length - 1) < in->start)) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
-    }
-    if (!qrnic_pages_init(e, pages, t, in->length, &bad_offset)) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                            QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
-    }
-    if (in->length) {
-        uint64_t addr, contiguous;
-
-        if (!qrnic_pages_translate(e, pages, 0, &addr, &contiguous)) {
-            return qrnic_refuse(QRNIC_ST_DMA, 0);
-        }
-    }
-    return qrnic_ok(0);
-}
-
-QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
-{
-    QrnicPages pages = { 0 };
-    QrnicResult result = mkey_check(e, in, &pages);
-    QrnicMkey *k;
-
-    if (result.status != QRNIC_ST_OK) {
-        return result;
-    }
-    k = g_new0(QrnicMkey, 1);
-    k->ctx = *in;
-    k->pages = pages;
-    if (!qrnic_table_insert(&e->mkeys, k, &k->index)) {
-        g_free(k);
-        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
-    }
-    ((QrnicPd *)qrnic_table_get(&e->pds, in->pd))->users++;
-    trace_qrnic_mkey_create(e->config.name, k->index, in->variant, in->pd,
-                            in->start, in->length, in->access,
-                            in->table.levels, in->table.page_shift);
-    return qrnic_ok(k->index);
-}
-
-QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
-{
-    QrnicMkey *k = qrnic_table_remove(&e->mkeys, index);
-
-    if (!k) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
-    }
-    trace_qrnic_mkey_destroy(e->config.name, index);
-    ((QrnicPd *)qrnic_table_get(&e->pds, k->ctx.pd))->users--;
-    g_free(k);
-    return qrnic_ok(0);
-}
-
-QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index, QrnicMkeyCtx *out)
-{
-    QrnicMkey *k = qrnic_table_get(&e->mkeys, index);
-
-    if (!k) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
-    }
-    *out = k->ctx;
-    return qrnic_ok(0);
 }

@@ -172,6 +172,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         qrnic_ethernet_qp_destroyed(e, qp);
     }
+    qrnic_windows_qp_destroyed(e, qp);
     qrnic_table_remove(&e->qps, qpn);
     users_add(e, qp, -1);
     qrnic_qp_free(e, qp);
@@ -196,6 +197,7 @@ static uint8_t cqe_opcode(uint8_t wqe_opcode)
 {
     switch (wqe_opcode) {
     case QRNIC_WQE_SEND_IMM:
+    case QRNIC_WQE_SEND_INV:
         return QRNIC_CQE_SEND;
     case QRNIC_WQE_RDMA_WRITE_IMM:
         return QRNIC_CQE_RDMA_WRITE;

@@ -34,10 +34,15 @@ static bool is_rd(uint8_t opcode)
     return opcode == QRNIC_WQE_RDMA_READ || is_atomic(opcode);
 }
 
-static bool takes_receive(uint8_t opcode)
+static bool is_send(uint8_t opcode)
 {
     return opcode == QRNIC_WQE_SEND || opcode == QRNIC_WQE_SEND_IMM ||
-           opcode == QRNIC_WQE_RDMA_WRITE_IMM;
+           opcode == QRNIC_WQE_SEND_INV;
+}
+
+static bool takes_receive(uint8_t opcode)
+{
+    return is_send(opcode) || opcode == QRNIC_WQE_RDMA_WRITE_IMM;
 }
 
 static QrnicInitiated *initiated_of(QrnicRequester *r, const QrnicPending *p)
@@ -102,7 +107,9 @@ static void requester_retire(QrnicEngine *e, QrnicQp *qp)
             requester_fail(e, qp, p->status, p->syndrome);
             return;
         }
-        if (qrnic_psn_distance(p->first_psn, r->una) < p->packets) {
+        if (p->packets ?
+            qrnic_psn_distance(p->first_psn, r->una) < p->packets :
+            !p->executed) {
             break;
         }
         /* An answer to what was sent before the cursor went back. */
@@ -309,6 +316,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     r->wqe_loaded = false;
     switch (qrnic_sq_take(e, qp, w, &status, &syndrome)) {
     case QRNIC_TAKE_EMPTY:
+    case QRNIC_TAKE_BROKEN:     /* only an SRQ ever is */
         return false;
     case QRNIC_TAKE_ERROR:
         p->index = w->index;
@@ -325,7 +333,9 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         if (is_rd(w->opcode) && !qp->attr.max_rd_atomic) {
             p->status = QRNIC_WC_LOC_QP_OP_ERR;
             p->syndrome = QRNIC_SYN_RD_ATOMIC;
-        } else if (w->opcode != QRNIC_WQE_NOP && sges_check(e, qp, w, p)) {
+        } else if (w->opcode != QRNIC_WQE_NOP &&
+                   !qrnic_is_local_operation(w->opcode) &&
+                   sges_check(e, qp, w, p)) {
             p->packets = qrnic_psn_count(w->length, qrnic_qp_mtu(qp));
             r->ssn++;
             r->receives_taken += takes_receive(w->opcode);
@@ -418,6 +428,7 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
     switch (p->opcode) {
     case QRNIC_WQE_SEND:
     case QRNIC_WQE_SEND_IMM:
+    case QRNIC_WQE_SEND_INV:
         qrnic_add(e, QRNIC_COUNTER_TX_SEND, 1);
         break;
     case QRNIC_WQE_RDMA_WRITE:
@@ -495,7 +506,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     uint64_t offset = (uint64_t)n * mtu;
     uint32_t len = MIN(mtu, p->length - offset);
     bool first = n == 0, last = n == p->packets - 1;
-    bool send = p->opcode == QRNIC_WQE_SEND || p->opcode == QRNIC_WQE_SEND_IMM;
+    bool send = is_send(p->opcode), inv = p->opcode == QRNIC_WQE_SEND_INV;
     bool imm = p->opcode == QRNIC_WQE_SEND_IMM ||
                p->opcode == QRNIC_WQE_RDMA_WRITE_IMM;
     QrnicTransport t;
@@ -517,9 +528,13 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         .rkey = r->wqe.rkey,
         .dma_len = p->length,
         .imm = r->wqe.imm,
+        .inv_key = r->wqe.imm,
     };
     /* SEND_x and WRITE_x follow each other in the same order. */
-    if (first && last) {
+    if (last && inv) {
+        t.opcode = first ? QRNIC_OP_RC_SEND_ONLY_INV :
+                           QRNIC_OP_RC_SEND_LAST_INV;
+    } else if (first && last) {
         t.opcode += QRNIC_OP_RC_SEND_ONLY + imm;
     } else if (last) {
         t.opcode += QRNIC_OP_RC_SEND_LAST + imm;
@@ -549,6 +564,12 @@ static bool credit_check(QrnicRequester *r, const QrnicPending *p, bool *probe)
     return r->una == r->cursor_psn;
 }
 
+static bool fence_holds(const QrnicRequester *r, const QrnicPending *p)
+{
+    return p->flags & QRNIC_WQEF_FENCE &&
+           p->rd_number - is_rd(p->opcode) != r->rd_done;
+}
+
 /* May the packet at the cursor go now, or must an answer come before? */
 static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
 {
@@ -556,8 +577,7 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
     uint32_t flying = qrnic_psn_distance(r->una, r->cursor_psn);
     bool rd = is_rd(p->opcode);
 
-    if (p->flags & QRNIC_WQEF_FENCE && r->cursor_psn == p->first_psn &&
-        p->rd_number - rd != r->rd_done) {
+    if (r->cursor_psn == p->first_psn && fence_holds(r, p)) {
         return false;
     }
     if (rd) {
@@ -565,6 +585,35 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
                flying + p->packets <= QRNIC_PSN_HALF && !r->probing;
     }
     return flying < QRNIC_WINDOW && credit_check(r, p, probe);
+}
+
+/*
+ * A message without PSNs at the cursor: all before it is sent. What it does,
+ * it does once, although the cursor may come back to it. False: it waits.
+ */
+static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (!p->executed && fence_holds(r, p)) {
+        r->stalled = true;
+        return false;
+    }
+    if (!p->executed && qrnic_is_local_operation(p->opcode)) {
+        if (!requester_load(e, qp, p)) {
+            r->stopped = true;
+        } else {
+            p->syndrome = qrnic_local_operation(e, qp, &r->wqe);
+            p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
+            r->stopped = p->status != QRNIC_WC_SUCCESS;
+        }
+    }
+    p->executed = true;
+    if (!p->status) {
+        r->cursor++;
+    }
+    requester_retire(e, qp);
+    return !p->status;
 }
 
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
@@ -586,9 +635,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     if (!p->packets) {
-        r->cursor++;
-        requester_retire(e, qp);
-        return true;
+        return local_step(e, qp, p);
     }
     if (!send_allowed(qp, p, &probe)) {
         r->stalled = true;

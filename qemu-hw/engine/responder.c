@@ -101,6 +101,10 @@ static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
         cqe.flags |= QRNIC_CQEF_IMM;
         cqe.imm = pkt->t.imm;
     }
+    if (pkt && pkt->info->flags & QRNIC_HDR_IETH) {
+        cqe.flags |= QRNIC_CQEF_INV;
+        cqe.imm = pkt->t.inv_key;
+    }
     if (pkt && pkt->t.solicited) {
         cqe.flags |= QRNIC_CQEF_SOLICITED;
     }
@@ -204,6 +208,15 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return refuse(e, qp, QRNIC_NAK_OPERATION, 0, 0);
     }
     r->received += pkt->payload_len;
+    /* The key goes when all the data is there, and before it is told. */
+    if (flags & QRNIC_HDR_IETH) {
+        syndrome = qrnic_remote_invalidate(e, qp, pkt->t.inv_key);
+        if (syndrome) {
+            recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
+                          syndrome, 0, NULL);
+            return refuse(e, qp, QRNIC_NAK_ACCESS, 0, 0);
+        }
+    }
     if (flags & QRNIC_OPF_END) {
         r->message = QRNIC_IDLE;
         qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
@@ -221,8 +234,8 @@ static bool remote_check(QrnicEngine *e, QrnicQp *qp, uint32_t rkey,
     enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
 
     if (qp->attr.access & access) {
-        syndrome = qrnic_memory_check(e, rkey, qp->pd->number, va, len, access,
-                                      k);
+        syndrome = qrnic_memory_check_qp(e, rkey, qp->pd->number, qp->number,
+                                         va, len, access, k);
     }
     if (syndrome) {
         trace_qrnic_responder_key(e->config.name, qp->number, rkey, va, len,

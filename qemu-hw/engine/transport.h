@@ -24,6 +24,7 @@ typedef struct QrnicPending {
     uint32_t index, wqebbs;
     uint8_t opcode, flags;
     uint8_t status, syndrome;   /* status: it failed here, complete it so */
+    bool executed;              /* a local operation, which has no PSN */
     uint32_t first_psn;
     uint32_t packets;           /* PSNs that it takes */
     uint32_t length;

@@ -12,6 +12,7 @@
 typedef struct WqeShape {
     bool known;
     bool remote, atomic, eth;   /* segments behind the control segment */
+    bool bind, reg;
     bool imm;
     bool can_inline;
     bool data;                  /* data segments allowed */
@@ -21,6 +22,8 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
                           uint8_t opcode)
 {
     bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
+    bool windows = e->config.capabilities & QRNIC_CAP_MW;
+    bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
 
     if (opcode == QRNIC_WQE_NOP) {
         return (WqeShape) { .known = true };
@@ -45,6 +48,18 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     case QRNIC_WQE_ATOMIC_FETCH_ADD:
         return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
                             .data = true };
+    case QRNIC_WQE_SEND_INV:
+        return (WqeShape) { .known = (windows || fast_reg) &&
+                                     qp->type == QRNIC_QPT_RC,
+                            .can_inline = true, .data = true, .imm = true };
+    case QRNIC_WQE_LOCAL_INV:
+        return (WqeShape) { .known = windows || fast_reg, .imm = true };
+    case QRNIC_WQE_BIND_MW:
+        return (WqeShape) { .known = windows, .bind = true };
+    case QRNIC_WQE_REG_MR:
+        /* Its pages are bus addresses: only the kernel may say them. */
+        return (WqeShape) { .known = fast_reg && qp->db_page == 0,
+                            .reg = true };
     default:
         return (WqeShape) { .known = false };
     }
@@ -172,6 +187,18 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
             return "a value to compare with in a fetch and add";
         }
     }
+    if (shape->bind) {
+        if (!qrnic_bind_seg_unpack(&out->bind, *p)) {
+            return "reserved bits are set in the bind segment";
+        }
+        *p += QRNIC_BIND_SEG_BYTES;
+    }
+    if (shape->reg) {
+        if (!qrnic_reg_seg_unpack(&out->reg, *p)) {
+            return "reserved bits are set in the registration segment";
+        }
+        *p += QRNIC_REG_SEG_BYTES;
+    }
     if (shape->eth) {
         const struct { uint16_t flag; uint64_t cap; } needs[] = {
             { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
@@ -223,7 +250,9 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->num_sge = 0;
     out->length = 0;
 
-    fixed = 1 + shape.remote + shape.atomic + shape.eth;
+    fixed = 1 + shape.remote + shape.atomic + shape.eth +
+            (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
+            (shape.reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
     if (ctrl.segments < fixed) {
         return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
                       "segments that the opcode needs are missing");

@@ -15,13 +15,15 @@
 #define AETH_LEN        4
 #define ATOMIC_ACK_LEN  8
 #define IMM_LEN         4
+#define IETH_LEN        4
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_ATOMIC_ETH ? ATOMIC_ETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_AETH ? AETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_ATOMIC_ACK ? ATOMIC_ACK_LEN : 0) + \
-                       ((f) & QRNIC_HDR_IMM ? IMM_LEN : 0))
+                       ((f) & QRNIC_HDR_IMM ? IMM_LEN : 0) + \
+                       ((f) & QRNIC_HDR_IETH ? IETH_LEN : 0))
 #define OP(op, f) [QRNIC_OP_##op] = { \
     .name = #op, \
     .flags = QRNIC_OPF_DEFINED | (f), \
@@ -62,6 +64,8 @@ static const QrnicOpcodeInfo rc_opcodes[QRNIC_OP_RC_COUNT] = {
                       QRNIC_HDR_ATOMIC_ACK),
     OP(RC_COMPARE_SWAP, ATOMIC),
     OP(RC_FETCH_ADD, ATOMIC),
+    OP(RC_SEND_LAST_INV, SEND | END | QRNIC_HDR_IETH),
+    OP(RC_SEND_ONLY_INV, SEND | ONLY | QRNIC_HDR_IETH),
 };
 
 static const QrnicOpcodeInfo undefined = {
@@ -71,5 +75,6 @@ static const QrnicOpcodeInfo undefined = {
 
 const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode)
 {
-    return opcode < QRNIC_OP_RC_COUNT ? &rc_opcodes[opcode] : &undefined;
+    return opcode < QRNIC_OP_RC_COUNT && rc_opcodes[opcode].flags ?
+           &rc_opcodes[opcode] : &undefined;
 }

@@ -31,6 +31,8 @@ enum qrnic_bth_opcode {
     QRNIC_OP_RC_ATOMIC_ACK = 0x12,
     QRNIC_OP_RC_COMPARE_SWAP = 0x13,
     QRNIC_OP_RC_FETCH_ADD = 0x14,
+    QRNIC_OP_RC_SEND_LAST_INV = 0x16,
+    QRNIC_OP_RC_SEND_ONLY_INV = 0x17,
     QRNIC_OP_RC_COUNT,
 };
 
@@ -40,6 +42,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_AETH          (1u << 2)
 #define QRNIC_HDR_ATOMIC_ACK    (1u << 3)
 #define QRNIC_HDR_IMM           (1u << 4)
+#define QRNIC_HDR_IETH          (1u << 5)
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 8)
 #define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */

@@ -143,6 +143,10 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     }
     if (flags & QRNIC_HDR_IMM) {
         t->imm = ldl_be_p(h);
+        h += 4;
+    }
+    if (flags & QRNIC_HDR_IETH) {
+        t->inv_key = ldl_be_p(h);
     }
 }
 
@@ -273,6 +277,10 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
     }
     if (flags & QRNIC_HDR_IMM) {
         stl_be_p(h, t->imm);
+        h += 4;
+    }
+    if (flags & QRNIC_HDR_IETH) {
+        stl_be_p(h, t->inv_key);
         h += 4;
     }
     return h;

@@ -40,6 +40,7 @@ typedef struct QrnicTransport {
     uint32_t msn;
     uint64_t original;          /* AtomicAckETH */
     uint32_t imm;               /* ImmDt, as the number on the wire */
+    uint32_t inv_key;           /* IETH */
 } QrnicTransport;
 
 /* A received packet. The pointers lead into the frame. */

@@ -47,7 +47,8 @@ bool peer_has_aeth(uint8_t opcode)
 bool peer_has_imm(uint8_t opcode)
 {
     return opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
-           opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM;
+           opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM ||
+           opcode == RC_SEND_LAST_INV || opcode == RC_SEND_ONLY_INV;
 }
 
 bool peer_is_atomic(uint8_t opcode)

@@ -35,6 +35,8 @@ enum {
     RC_ATOMIC_ACK = 0x12,
     RC_CMP_SWAP = 0x13,
     RC_FETCH_ADD = 0x14,
+    RC_SEND_LAST_INV = 0x16,
+    RC_SEND_ONLY_INV = 0x17,
 };
 
 /* AETH syndromes (InfiniBand specification, table 44) */
@@ -66,7 +68,7 @@ typedef struct PeerPacket {
     uint8_t syndrome;           /* AETH */
     uint32_t msn;
     uint64_t original;          /* AtomicAckETH */
-    uint32_t imm;
+    uint32_t imm;               /* also the key in the IETH */
     const uint8_t *payload;     /* without pad bytes */
     size_t length;
     uint32_t icrc_flip;         /* encoder: spoils the ICRC */

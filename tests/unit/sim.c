@@ -259,7 +259,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .name = id ? "B" : "A",
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
-                        QRNIC_CAP_SRQ,
+                        QRNIC_CAP_SRQ | QRNIC_CAP_MW | QRNIC_CAP_FAST_REG,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
@@ -584,6 +584,14 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
 
         qrnic_atomic_seg_pack(p, &a);
         p += QRNIC_SEGMENT_SIZE;
+    }
+    if (wr->bind) {
+        qrnic_bind_seg_pack(p, wr->bind);
+        p += QRNIC_BIND_SEG_BYTES;
+    }
+    if (wr->reg) {
+        qrnic_reg_seg_pack(p, wr->reg);
+        p += QRNIC_REG_SEG_BYTES;
     }
     if (wr->inline_data) {
         ctrl.flags |= QRNIC_WQEF_INLINE;

@@ -97,6 +97,8 @@ typedef struct SimWr {
     uint64_t swap_add, compare;
     const SimSge *sge;
     unsigned num_sge;
+    const QrnicBindSeg *bind;
+    const QrnicRegSeg *reg;
     const void *inline_data;
     uint32_t inline_length;
 } SimWr;
