@@ -129,7 +129,7 @@ static int cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 		return -EINVAL;
 
 	cq->log_size = request.log_size;
-	context->db_page = cpu_to_le32(ucontext->db_page);
+	context->db_page = cpu_to_le32(ucontext->db_page->number);
 	return cq_user_memory(dev, cq, &request, context);
 }
 

@@ -6,9 +6,6 @@
 #include <linux/auxiliary_bus.h>
 #include <linux/module.h>
 
-#define UVERBS_MODULE_NAME qrnic_ib
-#include <rdma/uverbs_named_ioctl.h>
-
 #include "qrnic_ib.h"
 
 static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
@@ -107,38 +104,6 @@ static void get_dev_fw_str(struct ib_device *ibdev, char *str)
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
 }
 
-/* The clock is a register of BAR0, which no process gets to see. */
-static int UVERBS_HANDLER(QRNIC_METHOD_QUERY_CLOCK)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
-	struct qrnic_ib_dev *dev;
-	u64 clock;
-
-	if (IS_ERR(ibucontext))
-		return PTR_ERR(ibucontext);
-
-	dev = to_qrnic_dev(ibucontext->device);
-	if (!qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP))
-		return -EOPNOTSUPP;
-
-	clock = qrnic_clock_ns(dev->qdev);
-	return uverbs_copy_to(attrs, QRNIC_ATTR_QUERY_CLOCK_VALUE, &clock,
-			      sizeof(clock));
-}
-
-DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_QUERY_CLOCK,
-			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE,
-						UVERBS_ATTR_TYPE(u64),
-						UA_MANDATORY));
-
-ADD_UVERBS_METHODS(device_methods, UVERBS_OBJECT_DEVICE,
-		   &UVERBS_METHOD(QRNIC_METHOD_QUERY_CLOCK));
-
-static const struct uapi_definition uapi_definitions[] = {
-	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_methods),
-	{}
-};
-
 static const struct ib_device_ops device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = (enum rdma_driver_id)QRNIC_DRIVER_ID,
@@ -190,6 +155,7 @@ static const struct ib_device_ops device_ops = {
 	.query_port = qrnic_ib_query_port,
 	.query_qp = qrnic_ib_query_qp,
 	.query_srq = qrnic_ib_query_srq,
+	.query_ucontext = qrnic_ib_query_ucontext,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
 	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
 	.req_notify_cq = qrnic_ib_req_notify_cq,
@@ -216,7 +182,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	if (IS_ENABLED(CONFIG_INFINIBAND_USER_ACCESS))
-		dev->ibdev.driver_def = uapi_definitions;
+		dev->ibdev.driver_def = qrnic_uapi_definitions;
 	dev->ibdev.node_type = RDMA_NODE_IB_CA;
 	dev->ibdev.phys_port_cnt = 1;
 	dev->ibdev.num_comp_vectors = qrnic_num_vectors(qdev);

@@ -362,3 +362,41 @@ int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
 		qrnic_destroy_failed(dev, "memory window", mw->index, err);
 	return 0;
 }
+
+/* The PD's one key of a null region, made when it is first wanted */
+int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);
+	struct qrnic_mkey_ctx context = {
+		.type = QRNIC_MKEY_NULL_MR,
+		.access = QRNIC_ACCESS_LOCAL_WRITE,
+		.pd = cpu_to_le32(pd->pdn),
+	};
+	u32 index;
+	int err = 0;
+
+	mutex_lock(&pd->null_mutex);
+	if (!pd->has_null) {
+		context.variant = next_variant(dev);
+		err = qrnic_cmd_create_mkey(dev->qdev, &context, &index);
+		if (!err) {
+			pd->null_key = index << 8 | context.variant;
+			pd->has_null = true;
+		}
+	}
+	*key = pd->null_key;
+	mutex_unlock(&pd->null_mutex);
+	return err;
+}
+
+void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);
+	int err;
+
+	if (!pd->has_null)
+		return;
+	err = qrnic_cmd_destroy_mkey(dev->qdev, pd->null_key >> 8);
+	if (err)
+		qrnic_destroy_failed(dev, "null region", pd->null_key >> 8, err);
+}

@@ -21,6 +21,7 @@ int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	if (err)
 		return err;
 
+	mutex_init(&pd->null_mutex);
 	err = qrnic_cmd_alloc_pd(dev->qdev, &pd->pdn);
 	if (err)
 		return err;
@@ -44,6 +45,7 @@ int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	struct qrnic_ib_pd *pd = to_qrnic_pd(ibpd);
 	int err;
 
+	qrnic_pd_null_key_destroy(pd);
 	err = qrnic_cmd_free_pd(dev->qdev, pd->pdn);
 	if (err)
 		qrnic_destroy_failed(dev, "PD", pd->pdn, err);

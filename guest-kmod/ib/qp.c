@@ -173,7 +173,8 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			      offsetofend(struct qrnic_create_qp_req, reserved));
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved || request.reserved2)
+	if (request.comp_mask & ~QRNIC_CREATE_QP_DB_PAGE || request.reserved ||
+	    request.reserved2)
 		return -EOPNOTSUPP;
 	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
 	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
@@ -187,15 +188,30 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	qp->sq_log_size = request.sq_log_size;
 	qp->rq_log_size = request.rq_log_size;
 	qp->rq_log_stride = request.rq_log_stride;
-	context->db_page = cpu_to_le32(ucontext->db_page);
+	context->db_page = cpu_to_le32(ucontext->db_page->number);
+	if (request.comp_mask & QRNIC_CREATE_QP_DB_PAGE) {
+		qp->db_page = qrnic_db_page_get(ucontext, request.db_page);
+		if (!qp->db_page)
+			return -EINVAL;
+		context->db_page = cpu_to_le32(request.db_page);
+	}
 
 	qp->umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length);
-	if (IS_ERR(qp->umem))
-		return PTR_ERR(qp->umem);
+	if (IS_ERR(qp->umem)) {
+		err = PTR_ERR(qp->umem);
+		goto err_page;
+	}
 
 	err = qp_user_tables(dev, qp, &request, context);
 	if (err)
-		ib_umem_release(qp->umem);
+		goto err_umem;
+	return 0;
+
+err_umem:
+	ib_umem_release(qp->umem);
+err_page:
+	if (qp->db_page)
+		qrnic_db_page_put(qp->db_page);
 	return err;
 }
 
@@ -225,6 +241,8 @@ static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 			qrnic_table_free(dev->qdev, &qp->rq_table);
 		qrnic_table_free(dev->qdev, &qp->sq_table);
 		ib_umem_release(qp->umem);
+		if (qp->db_page)
+			qrnic_db_page_put(qp->db_page);
 	} else {
 		qrnic_kernel_queues_destroy(dev, qp);
 	}

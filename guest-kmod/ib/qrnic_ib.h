@@ -55,20 +55,26 @@ struct qrnic_ib_dev {
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
-struct qrnic_ib_mmap {
+struct qrnic_ib_db_page {
 	struct rdma_user_mmap_entry entry;
-	phys_addr_t address;
+	struct qrnic_ib_ucontext *ucontext;
+	u32 number;
+	u32 users;			/* QPs; under the lock of db_pages */
 };
 
 struct qrnic_ib_ucontext {
 	struct ib_ucontext ibucontext;
-	struct qrnic_ib_mmap *db_mmap;
-	u32 db_page;
+	struct qrnic_ib_db_page *db_page;
+	struct xarray db_pages;		/* by number; that one too */
 };
 
 struct qrnic_ib_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
+
+	struct mutex null_mutex;	/* protects has_null */
+	bool has_null;
+	u32 null_key;
 };
 
 struct qrnic_ib_ah {
@@ -181,6 +187,7 @@ struct qrnic_ib_qp {
 	struct ib_qp_cap cap;
 	bool signal_all;
 	bool has_rq;			/* it receives from no SRQ */
+	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
 	u8 sq_log_size;			/* basic blocks */
 	u8 rq_log_size;			/* WQEs */
@@ -286,7 +293,19 @@ void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netd
 void qrnic_ib_cq_comp(struct qrnic_cq *core);
 void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype);
 
+/* uapi.c */
+extern const struct uapi_definition qrnic_uapi_definitions[];
+int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
+			    struct uverbs_attr_bundle *attrs);
+
 /* ucontext.c */
+struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext);
+int qrnic_db_page_destroy(struct qrnic_ib_db_page *page);
+struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
+					   u32 number);
+void qrnic_db_page_put(struct qrnic_ib_db_page *page);
+void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
+			     struct qrnic_alloc_ucontext_resp *response);
 int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 			    struct ib_udata *udata);
 void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext);
@@ -306,6 +325,8 @@ void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *a
 		   struct rdma_ah_attr *attr);
 
 /* mr.c */
+int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key);
+void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd);
 struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 				   u64 virt, int access, QRNIC_DMAH_PARAMETER

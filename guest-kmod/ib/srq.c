@@ -84,7 +84,7 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 
 	srq->log_size = request.log_size;
 	srq->log_stride = request.log_stride;
-	context->db_page = cpu_to_le32(ucontext->db_page);
+	context->db_page = cpu_to_le32(ucontext->db_page->number);
 
 	srq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
 					 request.buf_length);

@@ -1,44 +1,97 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ucontext.c: a process's context and its doorbell page. The device accepts a
- * doorbell only through the page of the queue's owner.
+ * ucontext.c: a process's context and its doorbell pages. The device accepts a
+ * doorbell only through the page of the queue.
  */
 #include "qrnic_ib.h"
 
-static int db_page_map(struct qrnic_ib_dev *dev,
-		       struct qrnic_ib_ucontext *ucontext)
+/*
+ * A doorbell page, to be mapped by the processes of the context. It goes back to
+ * the device when its last mapping has gone: until then somebody can ring in it.
+ */
+struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext)
 {
-	struct qrnic_ib_mmap *map;
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_db_page *page;
 	int err;
 
-	map = kzalloc(sizeof(*map), GFP_KERNEL);
-	if (!map)
-		return -ENOMEM;
+	page = kzalloc(sizeof(*page), GFP_KERNEL);
+	if (!page)
+		return ERR_PTR(-ENOMEM);
 
-	map->address = qrnic_db_page_phys(dev->qdev, ucontext->db_page);
-	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &map->entry,
+	page->ucontext = ucontext;
+	err = qrnic_cmd_alloc_db_page(dev->qdev, &page->number);
+	if (err)
+		goto err_page;
+	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
+	if (err)
+		goto err_device;
+	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &page->entry,
 					  QRNIC_DB_PAGE_SIZE);
-	if (err) {
-		kfree(map);
-		return err;
-	}
+	if (err)
+		goto err_erase;
+	return page;
 
-	/* From here on mmap_free releases it. */
-	ucontext->db_mmap = map;
+err_erase:
+	xa_erase(&ucontext->db_pages, page->number);
+err_device:
+	qrnic_cmd_free_db_page(dev->qdev, page->number);
+err_page:
+	kfree(page);
+	return ERR_PTR(err);
+}
+
+/* -EBUSY while a queue pair uses it */
+int qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
+{
+	struct xarray *pages = &page->ucontext->db_pages;
+
+	xa_lock(pages);
+	if (page->users) {
+		xa_unlock(pages);
+		return -EBUSY;
+	}
+	__xa_erase(pages, page->number);
+	xa_unlock(pages);
+
+	rdma_user_mmap_entry_remove(&page->entry);
 	return 0;
 }
 
-static void ucontext_response(struct qrnic_ib_dev *dev,
-			      struct qrnic_ib_ucontext *ucontext,
-			      struct qrnic_alloc_ucontext_resp *response)
+/* The context's page of this number, which stays until it is put; or NULL */
+struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
+					   u32 number)
 {
+	struct qrnic_ib_db_page *page;
+
+	xa_lock(&ucontext->db_pages);
+	page = xa_load(&ucontext->db_pages, number);
+	if (page)
+		page->users++;
+	xa_unlock(&ucontext->db_pages);
+	return page;
+}
+
+void qrnic_db_page_put(struct qrnic_ib_db_page *page)
+{
+	struct xarray *pages = &page->ucontext->db_pages;
+
+	xa_lock(pages);
+	page->users--;
+	xa_unlock(pages);
+}
+
+void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
+			     struct qrnic_alloc_ucontext_resp *response)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
 	response->capabilities = caps->capabilities;
 	response->db_offset =
-		rdma_user_mmap_get_offset(&ucontext->db_mmap->entry);
+		rdma_user_mmap_get_offset(&ucontext->db_page->entry);
 	response->db_length = QRNIC_DB_PAGE_SIZE;
-	response->db_page = ucontext->db_page;
+	response->db_page = ucontext->db_page->number;
 	response->max_wqebb = caps->max_qp_wqebb;
 	response->max_recv = caps->max_qp_recv;
 	response->max_cqe = caps->max_cqe;
@@ -54,7 +107,6 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 			    struct ib_udata *udata)
 {
 	struct qrnic_ib_ucontext *ucontext = to_qrnic_ucontext(ibucontext);
-	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
 	struct qrnic_alloc_ucontext_resp response = {};
 	struct qrnic_alloc_ucontext_req request;
 	int err;
@@ -69,26 +121,17 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	if (request.comp_mask)
 		return -EOPNOTSUPP;
 
-	err = qrnic_cmd_alloc_db_page(dev->qdev, &ucontext->db_page);
-	if (err)
-		return err;
+	xa_init(&ucontext->db_pages);
+	ucontext->db_page = qrnic_db_page_create(ucontext);
+	if (IS_ERR(ucontext->db_page))
+		return PTR_ERR(ucontext->db_page);
 
-	err = db_page_map(dev, ucontext);
-	if (err)
-		goto err_free_page;
-
-	ucontext_response(dev, ucontext, &response);
+	qrnic_ucontext_response(ucontext, &response);
 	err = qrnic_udata_put(udata, &response, sizeof(response),
 			      offsetofend(struct qrnic_alloc_ucontext_resp,
 					  db_page));
 	if (err)
-		goto err_unmap;
-	return 0;
-
-err_unmap:
-	rdma_user_mmap_entry_remove(&ucontext->db_mmap->entry);
-err_free_page:
-	qrnic_cmd_free_db_page(dev->qdev, ucontext->db_page);
+		qrnic_db_page_destroy(ucontext->db_page);
 	return err;
 }
 
@@ -96,14 +139,9 @@ err_free_page:
 void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct qrnic_ib_ucontext *ucontext = to_qrnic_ucontext(ibucontext);
-	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
-	int err;
 
-	rdma_user_mmap_entry_remove(&ucontext->db_mmap->entry);
-	err = qrnic_cmd_free_db_page(dev->qdev, ucontext->db_page);
-	if (err)
-		qrnic_destroy_failed(dev, "doorbell page", ucontext->db_page,
-				     err);
+	WARN_ON(qrnic_db_page_destroy(ucontext->db_page));
+	WARN_ON(!xa_empty(&ucontext->db_pages));
 }
 
 /*
@@ -116,8 +154,10 @@ void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext)
 
 int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
 	struct rdma_user_mmap_entry *entry;
-	struct qrnic_ib_mmap *map;
+	struct qrnic_ib_db_page *page;
+	phys_addr_t address;
 	int err;
 
 	entry = rdma_user_mmap_entry_get(ibucontext, vma);
@@ -125,8 +165,9 @@ int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 		return -EINVAL;
 
 	/* Not write combining: a doorbell is one transaction, in order. */
-	map = container_of(entry, struct qrnic_ib_mmap, entry);
-	err = rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(map->address),
+	page = container_of(entry, struct qrnic_ib_db_page, entry);
+	address = qrnic_db_page_phys(dev->qdev, page->number);
+	err = rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
 				QRNIC_DB_PAGE_SIZE,
 				pgprot_noncached(vma->vm_page_prot), entry);
 	rdma_user_mmap_entry_put(entry);
@@ -135,5 +176,13 @@ int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 
 void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry)
 {
-	kfree(container_of(entry, struct qrnic_ib_mmap, entry));
+	struct qrnic_ib_dev *dev = to_qrnic_dev(entry->ucontext->device);
+	struct qrnic_ib_db_page *page;
+	int err;
+
+	page = container_of(entry, struct qrnic_ib_db_page, entry);
+	err = qrnic_cmd_free_db_page(dev->qdev, page->number);
+	if (err)
+		qrnic_destroy_failed(dev, "doorbell page", page->number, err);
+	kfree(page);
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * uapi.c: what the driver adds to uverbs: the clock, the context and PD as an
+ * importing process asks for them, and doorbell pages of thread domains.
+ */
+#define UVERBS_MODULE_NAME qrnic_ib
+#include <rdma/uverbs_named_ioctl.h>
+
+#include "qrnic_ib.h"
+
+/* The clock is a register of BAR0, which no process gets to see. */
+static int UVERBS_HANDLER(QRNIC_METHOD_QUERY_CLOCK)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
+	struct qrnic_ib_dev *dev;
+	u64 clock;
+
+	if (IS_ERR(ibucontext))
+		return PTR_ERR(ibucontext);
+
+	dev = to_qrnic_dev(ibucontext->device);
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP))
+		return -EOPNOTSUPP;
+
+	clock = qrnic_clock_ns(dev->qdev);
+	return uverbs_copy_to(attrs, QRNIC_ATTR_QUERY_CLOCK_VALUE, &clock,
+			      sizeof(clock));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_QUERY_CLOCK,
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE,
+						UVERBS_ATTR_TYPE(u64),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(device_methods, UVERBS_OBJECT_DEVICE,
+		   &UVERBS_METHOD(QRNIC_METHOD_QUERY_CLOCK));
+
+int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
+			    struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_alloc_ucontext_resp response = {};
+
+	qrnic_ucontext_response(to_qrnic_ucontext(ibucontext), &response);
+	return uverbs_copy_to_struct_or_zero(attrs, QRNIC_ATTR_QUERY_CONTEXT_RESP,
+					     &response, sizeof(response));
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(query_context, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QUERY_CONTEXT_RESP,
+						 UVERBS_ATTR_STRUCT(struct qrnic_alloc_ucontext_resp,
+								    max_srq_wr),
+						 UA_OPTIONAL));
+
+static int UVERBS_HANDLER(QRNIC_METHOD_PD_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_pd *ibpd = uverbs_attr_get_obj(attrs, QRNIC_ATTR_PD_QUERY_HANDLE);
+	struct qrnic_ib_pd *pd;
+	u32 key;
+	int err;
+
+	if (IS_ERR(ibpd))
+		return PTR_ERR(ibpd);
+
+	pd = to_qrnic_pd(ibpd);
+	err = uverbs_copy_to(attrs, QRNIC_ATTR_PD_QUERY_PDN, &pd->pdn,
+			     sizeof(pd->pdn));
+	if (err || !uverbs_attr_is_valid(attrs, QRNIC_ATTR_PD_QUERY_NULL_KEY))
+		return err;
+
+	err = qrnic_pd_null_key(pd, &key);
+	if (err)
+		return err;
+	return uverbs_copy_to(attrs, QRNIC_ATTR_PD_QUERY_NULL_KEY, &key,
+			      sizeof(key));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_PD_QUERY,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_PD_QUERY_HANDLE,
+					    UVERBS_OBJECT_PD, UVERBS_ACCESS_READ,
+					    UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_PD_QUERY_PDN,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_PD_QUERY_NULL_KEY,
+						UVERBS_ATTR_TYPE(u32),
+						UA_OPTIONAL));
+
+ADD_UVERBS_METHODS(pd_methods, UVERBS_OBJECT_PD,
+		   &UVERBS_METHOD(QRNIC_METHOD_PD_QUERY));
+
+static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
+			   struct uverbs_attr_bundle *attrs)
+{
+	return qrnic_db_page_destroy(uobject->object);
+}
+
+static int UVERBS_HANDLER(QRNIC_METHOD_DB_PAGE_ALLOC)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uobject *uobject =
+		uverbs_attr_get_uobject(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE);
+	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
+	u32 length = QRNIC_DB_PAGE_SIZE, number;
+	struct qrnic_ib_db_page *page;
+	u64 offset;
+	int err;
+
+	if (IS_ERR(ibucontext))
+		return PTR_ERR(ibucontext);
+
+	page = qrnic_db_page_create(to_qrnic_ucontext(ibucontext));
+	if (IS_ERR(page))
+		return PTR_ERR(page);
+
+	offset = rdma_user_mmap_get_offset(&page->entry);
+	number = page->number;
+	uobject->object = page;
+	uverbs_finalize_uobj_create(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE);
+
+	err = uverbs_copy_to(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_OFFSET, &offset,
+			     sizeof(offset));
+	if (err)
+		return err;
+	err = uverbs_copy_to(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_LENGTH, &length,
+			     sizeof(length));
+	if (err)
+		return err;
+	return uverbs_copy_to(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_NUMBER, &number,
+			      sizeof(number));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_DB_PAGE_ALLOC,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE,
+					    QRNIC_OBJECT_DB_PAGE,
+					    UVERBS_ACCESS_NEW, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_DB_PAGE_ALLOC_OFFSET,
+						UVERBS_ATTR_TYPE(u64),
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_DB_PAGE_ALLOC_LENGTH,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_DB_PAGE_ALLOC_NUMBER,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD_DESTROY(QRNIC_METHOD_DB_PAGE_FREE,
+				    UVERBS_ATTR_IDR(QRNIC_ATTR_DB_PAGE_FREE_HANDLE,
+						    QRNIC_OBJECT_DB_PAGE,
+						    UVERBS_ACCESS_DESTROY,
+						    UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_DB_PAGE,
+			    UVERBS_TYPE_ALLOC_IDR(db_page_cleanup),
+			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_ALLOC),
+			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_FREE));
+
+const struct uapi_definition qrnic_uapi_definitions[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &query_context),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &pd_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_DB_PAGE),
+	{}
+};
