@@ -651,12 +651,11 @@ static void test_three_levels(void)
 	large_mr = ibv_reg_mr(pd, large, LARGE_SIZE, IBV_ACCESS_LOCAL_WRITE |
 			      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	CHECK(large_mr);
-	CHECK(!system("rdma -dd resource show mr |"
-		      " grep -Eq 'page_shift 12 drv_pages 26[0-9]{4}'"));
+	CHECK(!system("rdma -dd res show mr | grep -Eq 'pages 26[0-9]{4}'"));
 	CHECK(!pair_make(&p, &cap, 0));
 	CHECK(!pair_connect(&p));
 	wr.wr.rdma.rkey = large_mr->rkey;
-	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+	for (i = 0; i < sizeof(offsets) / sizeof(*offsets); i++) {
 		fill(0, 8, i + 1);
 		memset(large + offsets[i], 0, 8);
 		wr.opcode = IBV_WR_RDMA_WRITE;
