@@ -229,6 +229,13 @@ int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_mkey);
 
+int qrnic_cmd_modify_mkey(struct qrnic_dev *dev, u32 index,
+			  const struct qrnic_mkey_ctx *ctx)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_MKEY, index, ctx, sizeof(*ctx));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_mkey);
+
 int qrnic_cmd_create_qp(struct qrnic_dev *dev, const struct qrnic_qp_ctx *ctx,
 			u32 *qpn)
 {

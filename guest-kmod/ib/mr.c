@@ -218,6 +218,106 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 	return mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
 }
 
+/* The memory of a re-registration: new, or the old one with more rights */
+static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
+				  int flags, u64 start, u64 length, int access)
+{
+	struct ib_umem *old = mr->umem;
+
+	if (flags & IB_MR_REREG_TRANS)
+		return ib_umem_get(&dev->ibdev, start, length, access);
+	if (flags & IB_MR_REREG_ACCESS && ib_access_writable(access) &&
+	    !old->writable && !old->is_dmabuf)
+		return ib_umem_get(&dev->ibdev, old->address, old->length, access);
+	return NULL;
+}
+
+static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int flags,
+		       u64 length, int access, struct ib_udata *udata)
+{
+	int err = qrnic_udata_none(udata);
+
+	if (err)
+		return err;
+	/* A dma-buf is not given by an address. */
+	if (mr->umem->is_dmabuf && flags & IB_MR_REREG_TRANS)
+		return -EOPNOTSUPP;
+	return mr_check(dev, flags & IB_MR_REREG_TRANS ? length : mr->umem->length,
+			access);
+}
+
+/*
+ * The entry of the key is replaced as a whole, and the old memory let go when the
+ * device has done so. The key gets a new variant, for those that know the old one
+ * have not been told what it leads to now. On an error all stays as it was.
+ */
+struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				     u64 length, u64 virt, int access,
+				     struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmr->device);
+	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
+	struct qrnic_mkey_ctx context = {};
+	struct qrnic_ib_mr next = {};
+	int err;
+
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = mr->access | (mr->zero_based ? IB_ZERO_BASED : 0);
+	err = rereg_check(dev, mr, flags, length, access, udata);
+	if (err)
+		return ERR_PTR(err);
+
+	next.zero_based = mr->zero_based;
+	next.start = mr->start;
+	if (flags & IB_MR_REREG_TRANS) {
+		next.zero_based = access & IB_ZERO_BASED;
+		next.start = next.zero_based ? 0 : virt;
+	}
+	next.access = access_rights(dev, access);
+	next.umem = rereg_umem(dev, mr, flags, start, length, access);
+	if (IS_ERR(next.umem))
+		return ERR_CAST(next.umem);
+
+	if (next.umem) {
+		err = mr_table(dev, &next, next.zero_based ? next.umem->address :
+							     next.start);
+		if (err)
+			goto err_release;
+		mr_context(&next, &context);
+	} else {
+		mr_context(mr, &context);
+	}
+
+	context.variant = next_variant(dev);
+	context.access = next.access;
+	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
+	err = qrnic_cmd_modify_mkey(dev->qdev, mr->index, &context);
+	if (err)
+		goto err_table;
+
+	if (next.umem) {
+		qrnic_table_free(dev->qdev, &mr->table);
+		ib_umem_release(mr->umem);
+		mr->umem = next.umem;
+		mr->table = next.table;
+		mr->page_shift = next.page_shift;
+		ibmr->page_size = BIT(mr->page_shift);
+	}
+	mr->start = next.start;
+	mr->zero_based = next.zero_based;
+	mr->access = next.access;
+	ibmr->lkey = mr->index << 8 | context.variant;
+	ibmr->rkey = ibmr->lkey;
+	return NULL;
+
+err_table:
+	if (next.umem)
+		qrnic_table_free(dev->qdev, &next.table);
+err_release:
+	ib_umem_release(next.umem);
+	return ERR_PTR(err);
+}
+
 /*
  * Fast registration: the key and room for a list of pages now, the rest by a
  * work request. The list lies in one page, as the device reads it as one array.

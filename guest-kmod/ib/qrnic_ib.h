@@ -335,6 +335,9 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 					  u64 length, u64 virt, int fd,
 					  int access, QRNIC_DMAH_PARAMETER
 					  struct uverbs_attr_bundle *attrs);
+struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				     u64 length, u64 virt, int access,
+				     struct ib_pd *ibpd, struct ib_udata *udata);
 struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 				u32 max_num_sg);
 int qrnic_ib_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,

@@ -45,12 +45,13 @@ int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 					     &response, sizeof(response));
 }
 
+#define CONTEXT_RESPONSE \
+	UVERBS_ATTR_STRUCT(struct qrnic_alloc_ucontext_resp, max_srq_wr)
+
 ADD_UVERBS_ATTRIBUTES_SIMPLE(query_context, UVERBS_OBJECT_DEVICE,
 			     UVERBS_METHOD_QUERY_CONTEXT,
 			     UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QUERY_CONTEXT_RESP,
-						 UVERBS_ATTR_STRUCT(struct qrnic_alloc_ucontext_resp,
-								    max_srq_wr),
-						 UA_OPTIONAL));
+						 CONTEXT_RESPONSE, UA_OPTIONAL));
 
 static int UVERBS_HANDLER(QRNIC_METHOD_PD_QUERY)(struct uverbs_attr_bundle *attrs)
 {

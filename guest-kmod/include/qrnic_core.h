@@ -138,6 +138,8 @@ int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx)
 int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
 			  u32 *index);
 int qrnic_cmd_destroy_mkey(struct qrnic_dev *dev, u32 index);
+int qrnic_cmd_modify_mkey(struct qrnic_dev *dev, u32 index,
+			  const struct qrnic_mkey_ctx *ctx);
 int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
 			 struct qrnic_mkey_ctx *ctx);
 
