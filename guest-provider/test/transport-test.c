@@ -889,6 +889,52 @@ static void test_parent_domain(void)
 	CHECK(!ibv_dealloc_pd(p.pd) && !ibv_dealloc_td(td));
 }
 
+static bool lacks(uint64_t capability)
+{
+	if (capabilities & capability)
+		return false;
+	errno = 0;
+	return true;
+}
+
+/* A lesser adapter says so, in the same words for everything */
+static void test_lacks(void)
+{
+	struct ibv_srq_init_attr srq_attr = { .attr = { 8, 1, 0 } };
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_send_wr wr = {}, *bad;
+	struct pair p, other;
+
+	CHECK(!pair_make(&p, &cap, 0) && !pair_connect(&p));
+	other = p;
+	other.type = IBV_QPT_UD;
+	if (lacks(QRNIC_CAP_UD))
+		CHECK(!make_qp(&other, &cap, 0) && errno == EOPNOTSUPP);
+	other.type = IBV_QPT_UC;
+	if (lacks(QRNIC_CAP_UC))
+		CHECK(!make_qp(&other, &cap, 0) && errno == EOPNOTSUPP);
+	other.type = IBV_QPT_RC;
+	if (lacks(QRNIC_CAP_ATOMIC))
+		CHECK(!make_qp(&other, &cap, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) &&
+		      errno == EOPNOTSUPP);
+	if (lacks(QRNIC_CAP_SRQ))
+		CHECK(!ibv_create_srq(pd, &srq_attr) && errno == EOPNOTSUPP);
+	if (lacks(QRNIC_CAP_CQ_RESIZE))
+		CHECK(ibv_resize_cq(p.send_cq, 64) == EOPNOTSUPP);
+	if (lacks(QRNIC_CAP_MW)) {
+		CHECK(!ibv_alloc_mw(pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
+		CHECK(!make_qp(&other, &cap, IBV_QP_EX_WITH_BIND_MW) &&
+		      errno == EOPNOTSUPP);
+	}
+	if (lacks(QRNIC_CAP_MW | QRNIC_CAP_FAST_REG)) {
+		wr.opcode = IBV_WR_LOCAL_INV;
+		CHECK(ibv_post_send(p.qp[0], &wr, &bad) == EOPNOTSUPP);
+		wr.opcode = IBV_WR_SEND_WITH_INV;
+		CHECK(ibv_post_send(p.qp[0], &wr, &bad) == EOPNOTSUPP);
+	}
+	CHECK(!pair_free(&p));
+}
+
 /* Everything that is shared, by a second context in this process */
 static void test_import(void)
 {
@@ -960,5 +1006,6 @@ int main(int argc, char **argv)
 	run("resizing a CQ", test_resize);
 	run("thread and parent domain", test_parent_domain);
 	run("import", test_import);
+	run("what the adapter lacks", test_lacks);
 	return tear_down();
 }
