@@ -100,6 +100,8 @@ OUTPUT_OBJECT(query_eq, qrnic_eq_query, QrnicEqCtx, eq_ctx)
 INPUT(create_cq, qrnic_cq_create, QrnicCqCtx, cq_ctx)
 PLAIN_OBJECT(destroy_cq, qrnic_cq_destroy)
 OUTPUT_OBJECT(query_cq, qrnic_cq_query, QrnicCqCtx, cq_ctx)
+INPUT_OBJECT(resize_cq, qrnic_cq_resize, QrnicCqResize, cq_resize)
+INPUT_OBJECT(modify_cq, qrnic_cq_modify, QrnicCqModeration, cq_moderation)
 INPUT(create_mkey, qrnic_mkey_create, QrnicMkeyCtx, mkey_ctx)
 PLAIN_OBJECT(destroy_mkey, qrnic_mkey_destroy)
 OUTPUT_OBJECT(query_mkey, qrnic_mkey_query, QrnicMkeyCtx, mkey_ctx)
@@ -126,6 +128,8 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_QUERY_EQ:
     case QRNIC_CMD_DESTROY_CQ:
     case QRNIC_CMD_QUERY_CQ:
+    case QRNIC_CMD_RESIZE_CQ:
+    case QRNIC_CMD_MODIFY_CQ:
     case QRNIC_CMD_DESTROY_MKEY:
     case QRNIC_CMD_QUERY_MKEY:
     case QRNIC_CMD_MODIFY_MKEY:

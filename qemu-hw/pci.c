@@ -296,6 +296,8 @@ static void fill_config(QrnicDevice *d)
         { d->cap_srq, QRNIC_CAP_SRQ },
         { d->cap_mw, QRNIC_CAP_MW },
         { d->cap_fast_reg, QRNIC_CAP_FAST_REG },
+        { d->cap_cq_resize, QRNIC_CAP_CQ_RESIZE },
+        { d->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
     };
 
     c->capabilities = 0;
@@ -453,6 +455,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("srq", QrnicDevice, cap_srq, true),
     DEFINE_PROP_BOOL("mw", QrnicDevice, cap_mw, true),
     DEFINE_PROP_BOOL("fast-reg", QrnicDevice, cap_fast_reg, true),
+    DEFINE_PROP_BOOL("cq-resize", QrnicDevice, cap_cq_resize, true),
+    DEFINE_PROP_BOOL("cq-moderation", QrnicDevice, cap_cq_moderation, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -100,6 +100,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_CREATE_CQ = 0x30,
     QRNIC_CMD_DESTROY_CQ = 0x31,
     QRNIC_CMD_QUERY_CQ = 0x32,
+    QRNIC_CMD_RESIZE_CQ = 0x33,
+    QRNIC_CMD_MODIFY_CQ = 0x34,
     QRNIC_CMD_CREATE_MKEY = 0x40,
     QRNIC_CMD_DESTROY_MKEY = 0x41,
     QRNIC_CMD_QUERY_MKEY = 0x42,
@@ -319,7 +321,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_MW 0x00001000u
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
-#define QRNIC_CAP_ALL 0x000077ffu
+#define QRNIC_CAP_CQ_MODERATION 0x00008000u
+#define QRNIC_CAP_ALL 0x0000f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -713,6 +716,8 @@ enum qrnic_counter {
     X(CREATE_CQ, create_cq, QRNIC_CQ_CTX_BYTES, 0) \
     X(DESTROY_CQ, destroy_cq, 0, 0) \
     X(QUERY_CQ, query_cq, 0, QRNIC_CQ_CTX_BYTES) \
+    X(RESIZE_CQ, resize_cq, QRNIC_CQ_RESIZE_BYTES, 0) \
+    X(MODIFY_CQ, modify_cq, QRNIC_CQ_MODERATION_BYTES, 0) \
     X(CREATE_MKEY, create_mkey, QRNIC_MKEY_CTX_BYTES, 0) \
     X(DESTROY_MKEY, destroy_mkey, 0, 0) \
     X(QUERY_MKEY, query_mkey, 0, QRNIC_MKEY_CTX_BYTES) \
@@ -1203,6 +1208,8 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
 #define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
 #define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
+#define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
 #define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
 
@@ -1232,6 +1239,8 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_srq;
     uint32_t max_srq_wr;
     uint32_t max_multicast;
+    uint16_t max_cq_period;
+    uint16_t max_cq_count;
 } QrnicDeviceAttr;
 
 _Static_assert(QRNIC_DEVICE_ATTR_RSVD3_OFFSET + 8 ==
@@ -1245,7 +1254,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffffffff8800ull;
+    bad |= out->capabilities & 0xffffffffffff0800ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1270,7 +1279,9 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_srq_wr = qrnic_ld_le32(p + 92);
     out->max_multicast = qrnic_ld_le32(p + 96);
     bad |= qrnic_ld_le32(p + 100);
-    bad |= qrnic_ld_le64(p + 104);
+    bad |= qrnic_ld_le32(p + 104);
+    out->max_cq_period = qrnic_ld_le16(p + 108);
+    out->max_cq_count = qrnic_ld_le16(p + 110);
     bad |= qrnic_ld_le64(p + 112);
     bad |= qrnic_ld_le64(p + 120);
     return !bad;
@@ -1305,6 +1316,8 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 88, in->max_srq);
     qrnic_st_le32(p + 92, in->max_srq_wr);
     qrnic_st_le32(p + 96, in->max_multicast);
+    qrnic_st_le16(p + 108, in->max_cq_period);
+    qrnic_st_le16(p + 110, in->max_cq_count);
 }
 
 #define QRNIC_PORT_ATTR_BYTES 64u
@@ -1558,6 +1571,50 @@ static inline void qrnic_cq_resize_pack(void *out, const QrnicCqResize *in)
     memset(p, 0, QRNIC_CQ_RESIZE_BYTES);
     p[0] = in->log_size;
     qrnic_translation_pack(p + 8, &in->ring);
+}
+
+#define QRNIC_CQ_MODERATION_BYTES 8u
+#define QRNIC_CQ_MODERATION_COUNT_OFFSET 0u
+#define QRNIC_CQ_MODERATION_PERIOD_OFFSET 2u
+#define QRNIC_CQ_MODERATION_RSVD0_OFFSET 4u
+
+/*
+ * Input of MODIFY_CQ. An armed CQ reports when count CQEs are there that
+ * were not reported, or period after the first of them; count 0 and 1 are
+ * no moderation
+ */
+typedef struct QrnicCqModeration {
+    uint16_t count;
+    uint16_t period;
+} QrnicCqModeration;
+
+_Static_assert(QRNIC_CQ_MODERATION_RSVD0_OFFSET + 4 ==
+               QRNIC_CQ_MODERATION_BYTES, "size of cq_moderation");
+
+/*
+ * False if a reserved bit of cq_moderation is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_cq_moderation_unpack(QrnicCqModeration *out,
+                                              const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->count = qrnic_ld_le16(p + 0);
+    out->period = qrnic_ld_le16(p + 2);
+    bad |= qrnic_ld_le32(p + 4);
+    return !bad;
+}
+
+static inline void qrnic_cq_moderation_pack(void *out,
+                                            const QrnicCqModeration *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CQ_MODERATION_BYTES);
+    qrnic_st_le16(p + 0, in->count);
+    qrnic_st_le16(p + 2, in->period);
 }
 
 #define QRNIC_SRQ_CTX_BYTES 64u
@@ -2739,6 +2796,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "DESTROY_CQ";
     case QRNIC_CMD_QUERY_CQ:
         return "QUERY_CQ";
+    case QRNIC_CMD_RESIZE_CQ:
+        return "RESIZE_CQ";
+    case QRNIC_CMD_MODIFY_CQ:
+        return "MODIFY_CQ";
     case QRNIC_CMD_CREATE_MKEY:
         return "CREATE_MKEY";
     case QRNIC_CMD_DESTROY_MKEY:

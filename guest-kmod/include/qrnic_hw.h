@@ -98,6 +98,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_CREATE_CQ = 0x30,
 	QRNIC_CMD_DESTROY_CQ = 0x31,
 	QRNIC_CMD_QUERY_CQ = 0x32,
+	QRNIC_CMD_RESIZE_CQ = 0x33,
+	QRNIC_CMD_MODIFY_CQ = 0x34,
 	QRNIC_CMD_CREATE_MKEY = 0x40,
 	QRNIC_CMD_DESTROY_MKEY = 0x41,
 	QRNIC_CMD_QUERY_MKEY = 0x42,
@@ -317,7 +319,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_MW 0x00001000u
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
-#define QRNIC_CAP_ALL 0x000077ffu
+#define QRNIC_CAP_CQ_MODERATION 0x00008000u
+#define QRNIC_CAP_ALL 0x0000f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -908,7 +911,9 @@ struct qrnic_device_attr {
 	__le32 max_srq_wr;
 	__le32 max_multicast;
 	__le32 rsvd0;
-	__le64 rsvd1;
+	__le32 rsvd1;
+	__le16 max_cq_period;
+	__le16 max_cq_count;
 	__le64 rsvd2;
 	__le64 rsvd3;
 };
@@ -940,6 +945,8 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
 #define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
 #define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
+#define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
 #define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
 
@@ -997,6 +1004,10 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd0) ==
 	       QRNIC_DEVICE_ATTR_RSVD0_OFFSET, "device_attr.rsvd0");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd1) ==
 	       QRNIC_DEVICE_ATTR_RSVD1_OFFSET, "device_attr.rsvd1");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
+	       QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET, "device_attr.max_cq_period");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
+	       QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
 	       QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd3) ==
@@ -1190,6 +1201,31 @@ _Static_assert(__builtin_offsetof(struct qrnic_cq_resize, ring) ==
 	       QRNIC_CQ_RESIZE_RING_OFFSET, "cq_resize.ring");
 _Static_assert(__builtin_offsetof(struct qrnic_cq_resize, rsvd1) ==
 	       QRNIC_CQ_RESIZE_RSVD1_OFFSET, "cq_resize.rsvd1");
+
+/*
+ * Input of MODIFY_CQ. An armed CQ reports when count CQEs are there that
+ * were not reported, or period after the first of them; count 0 and 1 are
+ * no moderation
+ */
+struct qrnic_cq_moderation {
+	__le16 count;
+	__le16 period;
+	__le32 rsvd0;
+};
+
+#define QRNIC_CQ_MODERATION_BYTES 8u
+#define QRNIC_CQ_MODERATION_COUNT_OFFSET 0u
+#define QRNIC_CQ_MODERATION_PERIOD_OFFSET 2u
+#define QRNIC_CQ_MODERATION_RSVD0_OFFSET 4u
+
+_Static_assert(sizeof(struct qrnic_cq_moderation) == QRNIC_CQ_MODERATION_BYTES,
+	       "size of cq_moderation");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, count) ==
+	       QRNIC_CQ_MODERATION_COUNT_OFFSET, "cq_moderation.count");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, period) ==
+	       QRNIC_CQ_MODERATION_PERIOD_OFFSET, "cq_moderation.period");
+_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, rsvd0) ==
+	       QRNIC_CQ_MODERATION_RSVD0_OFFSET, "cq_moderation.rsvd0");
 
 /* Input of CREATE_SRQ; output of QUERY_SRQ */
 struct qrnic_srq_ctx {

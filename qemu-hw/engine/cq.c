@@ -62,12 +62,25 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
         .type = QRNIC_EVENT_COMPLETION, .object = cq->number,
     };
 
+    qrnic_cq_reported(e, cq);
     cq->arm = QRNIC_CQ_IDLE;
     cq->event_owed = cq->event_waits;
     if (!cq->event_waits) {
         cq->event_waits = true;
         qrnic_eq_push(e, eq, &eqe);
     }
+}
+
+void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq)
+{
+    cq_event(e, cq);
+}
+
+void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicCqRecord record;
+
+    cq_read_record(e, cq, &record);
 }
 
 void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn)
@@ -85,7 +98,7 @@ void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn)
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
 {
     QrnicCqRecord record;
-    bool pending;
+    uint32_t pending;
 
     if (cq->error || !cq_read_record(e, cq, &record) ||
         record.sequence == cq->arm_sequence) {
@@ -105,12 +118,13 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
     if (record.solicited) {
         pending = (int32_t)(cq->solicited_producer - cq->consumer) > 0;
     } else {
-        pending = cq->producer != cq->consumer;
+        pending = cq->producer - cq->consumer;
     }
     trace_qrnic_cq_arm(e->config.name, cq->number, record.sequence,
                        record.solicited, pending);
+    qrnic_cq_reported(e, cq);
     if (pending) {
-        cq_event(e, cq);
+        qrnic_cq_report(e, cq, pending);
     }
 }
 
@@ -167,7 +181,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe)
     }
     if (cq->arm == QRNIC_CQ_ARMED ||
         (cq->arm == QRNIC_CQ_ARMED_SOLICITED && solicited)) {
-        cq_event(e, cq);
+        qrnic_cq_report(e, cq, 1);
     }
     return true;
 }
@@ -237,6 +251,7 @@ QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
     cq = g_new0(QrnicCq, 1);
     cq->ctx = *in;
     cq->ring = ring;
+    cq->deadline = QRNIC_DEADLINE_NEVER;
     if (!qrnic_table_insert(&e->cqs, cq, &cq->number)) {
         g_free(cq);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
@@ -259,6 +274,7 @@ QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_cq_destroy(e->config.name, cqn);
+    qrnic_cq_reported(e, cq);
     qrnic_table_remove(&e->cqs, cqn);
     ((QrnicEq *)qrnic_table_get(&e->eqs, cq->ctx.eqn))->users--;
     ((QrnicDbPage *)qrnic_table_get(&e->db_pages, cq->ctx.db_page))->users--;

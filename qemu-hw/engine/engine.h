@@ -70,6 +70,10 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn);
 QrnicResult qrnic_eq_query(QrnicEngine *e, uint32_t eqn, QrnicEqCtx *out);
 QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in);
 QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn);
+QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
+                            const QrnicCqResize *in);
+QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
+                            const QrnicCqModeration *in);
 QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out);
 QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in);
 QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,

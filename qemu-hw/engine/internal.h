@@ -139,7 +139,8 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
 /* cq.c: software has consumed the EQE of this CQ. */
 void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn);
 
-typedef struct QrnicCq {
+typedef struct QrnicCq QrnicCq;
+struct QrnicCq {
     uint32_t number;
     QrnicCqCtx ctx;
     QrnicPages ring;
@@ -151,7 +152,21 @@ typedef struct QrnicCq {
     bool event_waits, event_owed;
     uint8_t error;                      /* enum qrnic_cq_error */
     uint32_t users;
-} QrnicCq;
+    /* cq_modify.c */
+    QrnicCqModeration moderation;
+    uint32_t unreported;        /* CQEs since it was armed that deserve one */
+    int64_t deadline;           /* of the event, or QRNIC_DEADLINE_NEVER */
+    QTAILQ_ENTRY(QrnicCq) next;
+};
+
+/* cq.c */
+void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq);
+void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
+/* cq_modify.c: when an event is due, and what was due is done */
+void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
+void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
+int64_t qrnic_cq_timer_first(QrnicEngine *e);
+void qrnic_cq_timer(QrnicEngine *e, int64_t now);
 
 /*
  * Writes a CQE (phase and timestamp are filled in) and its event. False: the
@@ -360,6 +375,8 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
 /* timer.c: one deadline a queue pair, one timer of the environment. */
 void qrnic_timer_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline);
 void qrnic_timer_cancel(QrnicEngine *e, QrnicQp *qp);
+/* Some deadline may have become the first one. */
+void qrnic_timer_arm(QrnicEngine *e);
 
 /* qp.c */
 /* Frees it with all it holds, but leaves the counts of other objects alone. */
@@ -468,6 +485,7 @@ struct QrnicEngine {
     bool cq_failed;             /* a CQ went into error: see to its QPs */
 
     QTAILQ_HEAD(, QrnicQp) active;
+    QTAILQ_HEAD(, QrnicCq) moderated;   /* those with a deadline */
     bool wire_busy;
 
     QrnicQp **heap;             /* timer.c */

@@ -1,7 +1,8 @@
 /*
  * qrnic engine: deadlines of queue pairs
  *
- * A binary heap, least deadline first, on one timer of the environment.
+ * A binary heap, least deadline first, on one timer of the environment, which
+ * they share with the few CQs that have moderation and an event due.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -62,10 +63,11 @@ static void heap_remove(QrnicEngine *e, QrnicQp *qp)
     qp->deadline = QRNIC_DEADLINE_NEVER;
 }
 
-static void timer_arm(QrnicEngine *e)
+void qrnic_timer_arm(QrnicEngine *e)
 {
     int64_t first = e->heap_count ? e->heap[0]->deadline : QRNIC_DEADLINE_NEVER;
 
+    first = MIN(first, qrnic_cq_timer_first(e));
     if (first != e->armed_deadline) {
         e->armed_deadline = first;
         e->env.timer_arm(e->env.opaque, first);
@@ -90,14 +92,14 @@ void qrnic_timer_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
         qp->deadline = deadline;
         heap_up(e, e->heap_count++, qp);
     }
-    timer_arm(e);
+    qrnic_timer_arm(e);
 }
 
 void qrnic_timer_cancel(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->deadline != QRNIC_DEADLINE_NEVER) {
         heap_remove(e, qp);
-        timer_arm(e);
+        qrnic_timer_arm(e);
     }
 }
 
@@ -113,5 +115,6 @@ void qrnic_engine_timer(QrnicEngine *e)
         heap_remove(e, qp);
         qrnic_qp_ops(qp)->timer(e, qp);
     }
-    timer_arm(e);
+    qrnic_cq_timer(e, now);
+    qrnic_timer_arm(e);
 }

@@ -259,7 +259,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .name = id ? "B" : "A",
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
-                        QRNIC_CAP_SRQ | QRNIC_CAP_MW | QRNIC_CAP_FAST_REG,
+                        QRNIC_CAP_SRQ | QRNIC_CAP_MW | QRNIC_CAP_FAST_REG |
+                        QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
@@ -283,7 +284,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     n->engine = qrnic_engine_new(&config, &env);
     qrnic_engine_set_link(n->engine, true);
     n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
-    n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, NULL);
+    n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, &n->cq_eq_ring);
     n->pd = created(qrnic_pd_alloc(n->engine));
 
     n->gid.flags = QRNIC_GID_VALID;
@@ -686,22 +687,55 @@ bool sim_poll(SimQp *q, QrnicCqe *out)
     return true;
 }
 
+static bool eqe_next(SimNode *n, uint64_t ring, uint32_t consumer,
+                     QrnicEqe *out)
+{
+    uint32_t slot = consumer & ((1u << ASYNC_LOG_SIZE) - 1);
+    bool phase = !(consumer >> ASYNC_LOG_SIZE & 1);
+
+    g_assert_true(qrnic_eqe_unpack(out, n->memory + ring +
+                                        slot * QRNIC_EQE_SIZE));
+    return out->phase == phase;
+}
+
 bool sim_poll_event(SimNode *n, QrnicEqe *out)
 {
-    uint32_t slot = n->async.consumer & ((1u << ASYNC_LOG_SIZE) - 1);
-    bool phase = !(n->async.consumer >> ASYNC_LOG_SIZE & 1);
     QrnicEqDoorbell d = { .number = n->async.number };
     uint8_t raw[8];
 
-    g_assert_true(qrnic_eqe_unpack(out, n->memory + n->async.ring +
-                                        slot * QRNIC_EQE_SIZE));
-    if (out->phase != phase) {
+    if (!eqe_next(n, n->async.ring, n->async.consumer, out)) {
         return false;
     }
     d.index = ++n->async.consumer;
     qrnic_eq_doorbell_pack(raw, &d);
     qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
     return true;
+}
+
+void sim_cq_arm(SimQp *q)
+{
+    uint8_t *record = q->node->memory + q->cq_record;
+
+    stl_le_p(record + QRNIC_CQ_RECORD_ARM_OFFSET, ++q->cq_arm);
+    ring_number(q->node, q->cq, QRNIC_DB_CQ_ARM, q->cq_consumer);
+}
+
+unsigned sim_cq_events(SimNode *n)
+{
+    uint8_t raw[QRNIC_EQ_DOORBELL_BYTES];
+    QrnicEqDoorbell d = { .number = n->cq_eq };
+    unsigned count = 0;
+    QrnicEqe e;
+
+    while (eqe_next(n, n->cq_eq_ring, n->cq_eq_consumer, &e)) {
+        g_assert_cmpint(e.type, ==, QRNIC_EVENT_COMPLETION);
+        n->cq_eq_consumer++;
+        count++;
+    }
+    d.index = n->cq_eq_consumer;
+    qrnic_eq_doorbell_pack(raw, &d);
+    qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
+    return count;
 }
 
 QrnicPathSpec sim_path_to(SimQp *q, SimQp *peer)

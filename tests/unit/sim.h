@@ -37,7 +37,8 @@ typedef struct SimNode {
     bool kicked, blocked;
     int64_t deadline, wire_ready;
     unsigned burst;             /* frames since the wire was ready */
-    uint32_t pd, cq_eq;
+    uint32_t pd, cq_eq, cq_eq_consumer;
+    uint64_t cq_eq_ring;
     struct {
         uint32_t number, consumer, log_size;
         uint64_t ring;
@@ -81,7 +82,7 @@ typedef struct SimQp {
     uint32_t sq_log, rq_log, rq_log_stride;
     uint32_t sq_producer, rq_producer;
     uint64_t cq_ring, cq_record;
-    uint32_t cq_log, cq_consumer;
+    uint32_t cq_log, cq_consumer, cq_arm;
 } SimQp;
 
 typedef struct SimSge {
@@ -155,6 +156,9 @@ void sim_post_recv(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_ring_rq(SimQp *q);
 bool sim_poll(SimQp *q, QrnicCqe *out);
+/* Asks for an event at the next CQE; how many events of CQs came */
+void sim_cq_arm(SimQp *q);
+unsigned sim_cq_events(SimNode *n);
 bool sim_poll_event(SimNode *n, QrnicEqe *out);
 
 /* Headers of packets from peer to q, as the peer would send them. */

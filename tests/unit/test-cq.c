@@ -1,0 +1,215 @@
+/*
+ * Completion queues that change while they are used: size, moderation.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "pair.h"
+
+/*
+ * Resizing
+ */
+
+static void nop(SimQp *q, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        SimWr wr = { .opcode = QRNIC_WQE_NOP, .flags = QRNIC_WQEF_SIGNALED };
+
+        sim_post_send(q, &wr);
+    }
+}
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, INT64_MAX));
+}
+
+static void consume(SimQp *q, unsigned count, uint32_t *index)
+{
+    while (count--) {
+        QrnicCqe c = expect_cqe(q, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+
+        g_assert_cmpint(c.index, ==, (*index)++);
+    }
+}
+
+static QrnicResult resize(SimQp *q, uint8_t log_size)
+{
+    QrnicCqResize in = { .log_size = log_size };
+    QrnicResult r;
+
+    in.ring.root = sim_alloc(q->node, QRNIC_CQE_SIZE << log_size);
+    r = qrnic_cq_resize(q->node->engine, q->cq, &in);
+    if (r.status == QRNIC_ST_OK) {
+        q->cq_ring = in.ring.root;
+        q->cq_log = log_size;
+    }
+    return r;
+}
+
+/*
+ * At every fill, consumed so far, old and new size: what was there is there
+ * still, nothing else is, and it goes on for more than a pass.
+ */
+static void test_resize(void)
+{
+    SimOptions o = { .memory = 8 << 20 };
+
+    for (unsigned from = 1; from <= 4; from++) {
+        for (unsigned to = 0; to <= 5; to++) {
+            for (unsigned done = 0; done < 40; done += 7) {
+                Pair *p = pair_new(3, &o, NULL);
+                SimQp *q = sim_qp_new(p->sim->node, 6, 0, 0, from);
+                SimQp *other = sim_qp_new(p->sim->node + 1, 6, 0, 0, 2);
+                unsigned fill = done % ((1u << from) + 1);
+                uint32_t index = 0;
+
+                sim_connect(q, other, NULL);
+                for (unsigned i = 0; i < done; i++) {
+                    nop(q, 1);
+                    settle(p);
+                    consume(q, 1, &index);
+                }
+                nop(q, fill);
+                settle(p);
+                if (fill > 1u << to) {
+                    g_assert_cmpint(resize(q, to).status, ==,
+                                    QRNIC_ST_BAD_PARAM);
+                } else {
+                    g_assert_cmpint(resize(q, to).status, ==, QRNIC_ST_OK);
+                }
+                consume(q, fill, &index);
+                expect_no_cqe(q);
+                for (unsigned i = 0; i < 80; i++) {
+                    nop(q, 1);
+                    settle(p);
+                    consume(q, 1, &index);
+                    expect_no_cqe(q);
+                }
+                /* Exactly as many as it holds */
+                nop(q, 1u << q->cq_log);
+                settle(p);
+                consume(q, 1u << q->cq_log, &index);
+                expect_no_event(q->node);
+                sim_qp_free(q);
+                sim_qp_free(other);
+                pair_free(p);
+            }
+        }
+    }
+}
+
+static void test_resize_refused(void)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = p->a.qp;
+    QrnicEngine *e = q->node->engine;
+    QrnicCqResize in = { .log_size = 21, .ring.root = 4096 };
+    QrnicResult r = qrnic_cq_resize(e, q->cq, &in);
+    uint32_t index = 0;
+
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);
+    in.log_size = 2;
+    in.ring.levels = 5;
+    g_assert_cmpint(qrnic_cq_resize(e, q->cq, &in).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    in.ring = (QrnicTranslation) { .root = q->node->memory_size };
+    g_assert_cmpint(qrnic_cq_resize(e, q->cq, &in).status, ==, QRNIC_ST_DMA);
+    g_assert_cmpint(qrnic_cq_resize(e, 200, &in).status, ==,
+                    QRNIC_ST_BAD_OBJECT);
+    /* It still works where it was. */
+    nop(q, 3);
+    settle(p);
+    consume(q, 3, &index);
+    pair_free(p);
+}
+
+/*
+ * Moderation
+ */
+
+static void moderate(SimQp *q, uint16_t count, uint16_t period)
+{
+    QrnicCqModeration in = { .count = count, .period = period };
+
+    g_assert_cmpint(qrnic_cq_modify(q->node->engine, q->cq, &in).status, ==,
+                    QRNIC_ST_OK);
+}
+
+static void after(Pair *p, int64_t us)
+{
+    sim_run(p->sim, p->sim->now + us * SIM_US);
+}
+
+static void test_moderation_count(void)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = p->a.qp;
+
+    moderate(q, 3, 0);
+    sim_cq_arm(q);
+    nop(q, 2);
+    settle(p);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);
+    nop(q, 1);
+    settle(p);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 1);
+    nop(q, 5);
+    settle(p);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* not armed */
+    sim_cq_arm(q);              /* eight wait already */
+    settle(p);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 1);
+    /* Without moderation at once; and when it is taken away. */
+    moderate(q, 20, 0);
+    sim_cq_arm(q);
+    settle(p);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);
+    moderate(q, 0, 0);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 1);
+    pair_free(p);
+}
+
+static void test_moderation_period(void)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = p->a.qp;
+
+    moderate(q, 10, 50);
+    sim_cq_arm(q);
+    after(p, 100);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* none is there */
+    nop(q, 1);
+    after(p, 30);
+    nop(q, 1);
+    after(p, 19);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);
+    after(p, 2);                /* 50 after the first, not the second */
+    g_assert_cmpint(sim_cq_events(q->node), ==, 1);
+    after(p, 200);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);
+    /* The count is reached before the time, and the time is forgotten. */
+    sim_cq_arm(q);
+    nop(q, 8);
+    after(p, 5);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 1);
+    after(p, 200);
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);
+    /* A CQ that goes takes its deadline with it. */
+    sim_cq_arm(q);
+    after(p, 5);
+    moderate(q, 20, 50);
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/cq/resize", test_resize);
+    g_test_add_func("/cq/resize-refused", test_resize_refused);
+    g_test_add_func("/cq/moderation-count", test_moderation_count);
+    g_test_add_func("/cq/moderation-period", test_moderation_period);
+    return g_test_run();
+}
