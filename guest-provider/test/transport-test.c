@@ -5,6 +5,7 @@
  */
 #include <endian.h>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -500,6 +501,69 @@ static void test_srq_clean(void)
 	CHECK(!ibv_destroy_srq(p.srq));
 }
 
+#define SRQ_THREADS 3
+#define THREAD_MESSAGES 1500
+
+static struct pair srq_pair[SRQ_THREADS];
+static _Atomic(unsigned int) srq_errors;
+
+/* Sends to itself by its own connection, and feeds the SRQ of all */
+static void *srq_thread(void *number)
+{
+	struct pair *p = &srq_pair[(uintptr_t)number];
+	struct ibv_sge sge = sge_of(HALF, 64);
+	int sent = 0, received = 0;
+	struct ibv_wc wc;
+
+	while (received < THREAD_MESSAGES) {
+		if (sent < THREAD_MESSAGES && sent - received < 4) {
+			srq_errors += !!send_length(p->qp[0], 8, sent);
+			sent++;
+		}
+		while (ibv_poll_cq(p->send_cq, 1, &wc) == 1)
+			srq_errors += wc.status != 0;
+		while (ibv_poll_cq(p->recv_cq, 1, &wc) == 1) {
+			srq_errors += wc.status || wc.wr_id != 42 ||
+				      be32toh(wc.imm_data) != (uint32_t)received;
+			srq_errors += !!post_shared(p->srq, &sge, 42);
+			received++;
+		}
+		if (srq_errors)
+			break;
+	}
+	return NULL;
+}
+
+static void test_srq_threads(void)
+{
+	struct ibv_sge sge = sge_of(HALF, 64);
+	struct ibv_qp_cap cap = { 16, 0, 1, 0, 0 };
+	pthread_t thread[SRQ_THREADS];
+	struct ibv_srq_init_attr attr;
+	struct ibv_srq *srq;
+	uintptr_t i;
+
+	NEED(capabilities & QRNIC_CAP_SRQ);
+	srq = make_srq(pd, 31, &attr);
+	CHECK(srq);
+	for (i = 0; i < SRQ_THREADS; i++) {
+		srq_pair[i] = (struct pair){ .srq = srq };
+		CHECK(!pair_make_as(&srq_pair[i], &cap, 0));
+		CHECK(!pair_connect(&srq_pair[i]));
+	}
+	for (i = 0; i < attr.attr.max_wr; i++)
+		CHECK(!post_shared(srq, &sge, 42));
+	srq_errors = 0;
+	for (i = 0; i < SRQ_THREADS; i++)
+		CHECK(!pthread_create(&thread[i], NULL, srq_thread, (void *)i));
+	for (i = 0; i < SRQ_THREADS; i++)
+		pthread_join(thread[i], NULL);
+	CHECK(!srq_errors && post_shared(srq, &sge, 42) == ENOMEM);
+	for (i = 0; i < SRQ_THREADS; i++)
+		CHECK(!pair_free(&srq_pair[i]));
+	CHECK(!ibv_destroy_srq(srq));
+}
+
 static void test_srq_limit(void)
 {
 	struct pollfd pfd = { .fd = context->async_fd, .events = POLLIN };
@@ -935,6 +999,27 @@ static void test_lacks(void)
 	CHECK(!pair_free(&p));
 }
 
+/* Doorbell pages come to an end, and come back */
+static void test_many_domains(void)
+{
+	static struct ibv_td *td[4096];
+	struct ibv_td_init_attr attr = {};
+	int round, n, first = 0;
+
+	for (round = 0; round < 2; round++) {
+		for (n = 0; n < 4096; n++) {
+			td[n] = ibv_alloc_td(context, &attr);
+			if (!td[n])
+				break;
+		}
+		CHECK(n > 10 && (n == 4096 || errno == ENOMEM));
+		CHECK(!round || n == first);
+		first = n;
+		while (n--)
+			CHECK(!ibv_dealloc_td(td[n]));
+	}
+}
+
 /* Everything that is shared, by a second context in this process */
 static void test_import(void)
 {
@@ -997,6 +1082,8 @@ int main(int argc, char **argv)
 	run("an SRQ's sizes", test_srq_sizes);
 	run("an SRQ's slots in any order", test_srq_order);
 	run("an SRQ after its queue pairs", test_srq_clean);
+	if (!getenv("QRNIC_SINGLE_THREADED"))
+		run("an SRQ of several threads", test_srq_threads);
 	run("an SRQ's limit", test_srq_limit);
 	run("window of type 1", test_window_1);
 	run("window of type 2", test_window_2);
@@ -1005,6 +1092,7 @@ int main(int argc, char **argv)
 	run("null region", test_null_region);
 	run("resizing a CQ", test_resize);
 	run("thread and parent domain", test_parent_domain);
+	run("many thread domains", test_many_domains);
 	run("import", test_import);
 	run("what the adapter lacks", test_lacks);
 	return tear_down();
