@@ -248,8 +248,9 @@ static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int fla
 
 /*
  * The entry of the key is replaced as a whole, and the old memory let go when the
- * device has done so. The key gets a new variant, for those that know the old one
- * have not been told what it leads to now. On an error all stays as it was.
+ * device has done so. For other memory the key gets a new variant, as those that
+ * know the old one have not been told what it leads to now; with other rights or
+ * another PD it stays, on which users rely. On an error all stays as it was.
  */
 struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				     u64 length, u64 virt, int access,
@@ -288,7 +289,8 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		mr_context(mr, &context);
 	}
 
-	context.variant = next_variant(dev);
+	context.variant = flags & IB_MR_REREG_TRANS ? next_variant(dev) :
+						      (u8)ibmr->lkey;
 	context.access = next.access;
 	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
 	err = qrnic_cmd_modify_mkey(dev->qdev, mr->index, &context);
