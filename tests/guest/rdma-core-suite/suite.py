@@ -31,7 +31,7 @@ class Agreement:
         for rule in self.rules:
             if failed == (rule[0] == "fails") and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
                 rule[4] += 1
-                return f"{KINDS[rule[0]]} {rule[3]}"
+                return f"{KINDS[rule[0]]} {rule[3]}" + ("" if failed else f" ({message})")
         return None
 
     def unused(self):
