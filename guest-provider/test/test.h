@@ -30,6 +30,7 @@ static struct ibv_mr *mr;
 static uint8_t *buffer;
 static union ibv_gid gid;
 static int gid_index;
+static uint64_t capabilities;
 static int tests, failures;
 static jmp_buf test_end;
 
@@ -72,6 +73,12 @@ static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 	return n;
 }
 
+static inline int remote_rights(void)
+{
+	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	       (capabilities & QRNIC_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+}
+
 #define QKEY 0x11111111u
 
 static inline int to_init(struct ibv_qp *qp)
@@ -80,9 +87,7 @@ static inline int to_init(struct ibv_qp *qp)
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
 		.qkey = QKEY,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
-				   IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags = remote_rights(),
 	};
 
 	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT |
@@ -264,6 +269,7 @@ static inline void run(const char *name, void (*test)(void))
 static inline int set_up(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct qrnicdv_device_attr dev;
 	struct ibv_gid_entry entry;
 	int i;
 
@@ -275,8 +281,9 @@ static inline int set_up(const char *name)
 		return -1;
 	context = ibv_open_device(list[i]);
 	ibv_free_device_list(list);
-	if (!context)
+	if (!context || qrnicdv_query_device(context, &dev, sizeof(dev)))
 		return -1;
+	capabilities = dev.capabilities;
 	/* Any GID does */
 	for (gid_index = 0; gid_index < 64; gid_index++)
 		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
@@ -289,8 +296,7 @@ static inline int set_up(const char *name)
 		return -1;
 	memset(buffer, 0, BUFFER_SIZE);
 	mr = ibv_reg_mr(pd, buffer, BUFFER_SIZE,
-			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+			IBV_ACCESS_LOCAL_WRITE | remote_rights());
 	return mr ? 0 : -1;
 }
 

@@ -12,7 +12,10 @@
 
 #define GRH 40
 
-static uint64_t capabilities;
+static bool has_inline(void)
+{
+	return capabilities & QRNIC_CAP_INLINE_SEND;
+}
 
 static bool is_ipv4(void)
 {
@@ -79,7 +82,7 @@ static void check_datagram(struct pair *p, uint64_t wr_id, size_t from,
 /* All lengths of gather lists and inline data, many times around the ring */
 static void test_datagrams(void)
 {
-	struct ibv_qp_cap cap = { 9, 16, 28, 1, 200 };
+	struct ibv_qp_cap cap = { 9, 16, 28, 1, has_inline() ? 200 : 0 };
 	struct ibv_sge sge[28], to;
 	struct ibv_ah *ah;
 	size_t length;
@@ -99,7 +102,8 @@ static void test_datagrams(void)
 		to = sge_of(HALF, 2048);
 		CHECK(!recv_one(p.qp[1], &to, 1, i));
 		CHECK(!send_datagram(p.qp[0], ah, p.qp[1]->qp_num, QKEY, sge, n,
-				     n <= 6 && i % 2 ? IBV_SEND_INLINE : 0, i));
+				     n <= 6 && i % 2 && has_inline() ?
+				     IBV_SEND_INLINE : 0, i));
 		check_datagram(&p, i, 0, HALF, length, htobe32(i + 7));
 	}
 	CHECK(!ibv_destroy_ah(ah) && !pair_free(&p));
@@ -170,7 +174,7 @@ static void test_datagram_segment(void)
 
 static void test_datagram_extended(void)
 {
-	struct ibv_qp_cap cap = { 8, 8, 2, 1, 64 };
+	struct ibv_qp_cap cap = { 8, 8, 2, 1, has_inline() ? 64 : 0 };
 	struct ibv_sge to = sge_of(HALF, 1024);
 	struct ibv_qp_ex *ex;
 	struct ibv_ah *ah;
@@ -191,7 +195,7 @@ static void test_datagram_extended(void)
 		/* The setters come in either order */
 		if (i % 2)
 			ibv_wr_set_ud_addr(ex, ah, p.qp[1]->qp_num, QKEY);
-		if (i % 3)
+		if (i % 3 && has_inline())
 			ibv_wr_set_inline_data(ex, buffer, 64);
 		else
 			ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)buffer, 64);
@@ -874,6 +878,67 @@ static void test_resize(void)
 	CHECK(!pair_free(&p));
 }
 
+static int event_within(struct pair *p, int ms)
+{
+	struct pollfd pfd = { .fd = p->channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *user;
+
+	if (poll(&pfd, 1, ms) != 1)
+		return 0;
+	if (ibv_get_cq_event(p->channel, &cq, &user))
+		return -1;
+	ibv_ack_cq_events(cq, 1);
+	return 1;
+}
+
+/* An event for several completions, or when the first of them has waited */
+static void test_moderation(void)
+{
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = { .cq_count = 4 },
+	};
+	struct ibv_qp_cap cap = { 64, 8, 1, 1, 0 };
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc;
+	uint64_t start;
+	struct pair p;
+	int i, err;
+
+	CHECK(!pair_make(&p, &cap, 0) && !pair_connect(&p));
+	err = ibv_modify_cq(p.send_cq, &attr);
+	if (err == EOPNOTSUPP) {
+		CHECK(!pair_free(&p));
+		NEED(false);
+	}
+	CHECK(!err && !ibv_req_notify_cq(p.send_cq, 0));
+	for (i = 0; i < 4; i++) {
+		CHECK(!event_within(&p, 100));
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	}
+	CHECK(event_within(&p, SECONDS * 1000) == 1);
+	while (i--)
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+
+	attr.moderate.cq_count = 1000;
+	attr.moderate.cq_period = 50000;
+	CHECK(!ibv_modify_cq(p.send_cq, &attr));
+	CHECK(!ibv_req_notify_cq(p.send_cq, 0));
+	start = now_ms();
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	CHECK(event_within(&p, SECONDS * 1000) == 1);
+	CHECK(now_ms() - start >= 49);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+
+	attr.moderate.cq_count = attr.moderate.cq_period = 0;
+	CHECK(!ibv_modify_cq(p.send_cq, &attr));
+	CHECK(!ibv_req_notify_cq(p.send_cq, 0));
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	CHECK(event_within(&p, SECONDS * 1000) == 1);
+	CHECK(!pair_free(&p));
+}
+
 static int allocated, freed;
 static uint64_t types_seen;
 
@@ -911,7 +976,7 @@ static void test_parent_domain(void)
 		.cqe = 100,
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
 	};
-	struct ibv_qp_cap cap = { 64, 64, 4, 4, 100 };
+	struct ibv_qp_cap cap = { 64, 64, 4, 4, has_inline() ? 100 : 0 };
 	struct ibv_td_init_attr td_attr = {};
 	struct ibv_sge sge = sge_of(0, 100);
 	struct qrnicdv_device_attr dev;
@@ -944,7 +1009,8 @@ static void test_parent_domain(void)
 	for (i = 0; i < 200; i++) {
 		fill(0, 100, i);
 		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED |
-				 (i % 2 ? IBV_SEND_INLINE : 0), i));
+				 (i % 2 && has_inline() ? IBV_SEND_INLINE : 0),
+				 i));
 		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 		CHECK(!memcmp(buffer, buffer + HALF, 100));
 	}
@@ -1064,14 +1130,10 @@ static void test_import(void)
 
 int main(int argc, char **argv)
 {
-	struct qrnicdv_device_attr dev;
-
-	if (set_up(argc > 1 ? argv[1] : NULL) ||
-	    qrnicdv_query_device(context, &dev, sizeof(dev))) {
+	if (set_up(argc > 1 ? argv[1] : NULL)) {
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	capabilities = dev.capabilities;
 	run("datagrams", test_datagrams);
 	run("datagrams that are refused", test_datagram_refusals);
 	run("the datagram segment", test_datagram_segment);
@@ -1091,6 +1153,7 @@ int main(int argc, char **argv)
 	run("registering again", test_reregister);
 	run("null region", test_null_region);
 	run("resizing a CQ", test_resize);
+	run("moderation of events", test_moderation);
 	run("thread and parent domain", test_parent_domain);
 	run("many thread domains", test_many_domains);
 	run("import", test_import);
