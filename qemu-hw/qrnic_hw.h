@@ -118,6 +118,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_CLEAR_GID = 0x61,
     QRNIC_CMD_QUERY_GID = 0x62,
     QRNIC_CMD_SET_RX_FILTER = 0x70,
+    QRNIC_CMD_ATTACH_MULTICAST = 0x71,
+    QRNIC_CMD_DETACH_MULTICAST = 0x72,
 };
 
 /* Status of a command */
@@ -535,7 +537,6 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_NO_WQE,
     QRNIC_COUNTER_RX_DROP_LENGTH,
     QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
-    QRNIC_COUNTER_RX_DROP_MULTICAST,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -641,7 +642,6 @@ enum qrnic_counter {
     X(rx_drop_no_wqe, drop) \
     X(rx_drop_length, drop) \
     X(rx_drop_uc_sequence, drop) \
-    X(rx_drop_multicast, drop) \
     X(rx_drop_psn, drop) \
     X(tx_drop_link, drop) \
     X(eth_tx_packets, ethernet) \
@@ -733,7 +733,9 @@ enum qrnic_counter {
     X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0) \
     X(CLEAR_GID, clear_gid, 0, 0) \
     X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES) \
-    X(SET_RX_FILTER, set_rx_filter, QRNIC_RX_FILTER_BYTES, 0)
+    X(SET_RX_FILTER, set_rx_filter, QRNIC_RX_FILTER_BYTES, 0) \
+    X(ATTACH_MULTICAST, attach_multicast, QRNIC_MULTICAST_BYTES, 0) \
+    X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0)
 
 /* Loads and stores of unaligned values of fixed byte order */
 static inline uint16_t qrnic_ld_le16(const uint8_t *p)
@@ -2832,6 +2834,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "QUERY_GID";
     case QRNIC_CMD_SET_RX_FILTER:
         return "SET_RX_FILTER";
+    case QRNIC_CMD_ATTACH_MULTICAST:
+        return "ATTACH_MULTICAST";
+    case QRNIC_CMD_DETACH_MULTICAST:
+        return "DETACH_MULTICAST";
     default:
         return "unknown";
     }
@@ -3257,7 +3263,6 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_no_wqe",
         "rx_drop_length",
         "rx_drop_uc_sequence",
-        "rx_drop_multicast",
         "rx_drop_psn",
         "tx_drop_link",
         "eth_tx_packets",

@@ -116,6 +116,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_CLEAR_GID = 0x61,
 	QRNIC_CMD_QUERY_GID = 0x62,
 	QRNIC_CMD_SET_RX_FILTER = 0x70,
+	QRNIC_CMD_ATTACH_MULTICAST = 0x71,
+	QRNIC_CMD_DETACH_MULTICAST = 0x72,
 };
 
 /* Status of a command */
@@ -533,7 +535,6 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_NO_WQE,
 	QRNIC_COUNTER_RX_DROP_LENGTH,
 	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
-	QRNIC_COUNTER_RX_DROP_MULTICAST,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -639,7 +640,6 @@ enum qrnic_counter {
 	X(rx_drop_no_wqe, drop) \
 	X(rx_drop_length, drop) \
 	X(rx_drop_uc_sequence, drop) \
-	X(rx_drop_multicast, drop) \
 	X(rx_drop_psn, drop) \
 	X(tx_drop_link, drop) \
 	X(eth_tx_packets, ethernet) \

@@ -28,6 +28,7 @@ static void engine_init(QrnicEngine *e)
     qrnic_port_reset(e);
     memset(e->counter, 0, sizeof(e->counter));
     memset(&e->rx_filter, 0, sizeof(e->rx_filter));
+    e->attachment_count = 0;
     e->fatal = false;
     e->cq_failed = false;
 }
@@ -173,6 +174,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     if (c->capabilities & QRNIC_CAP_CQ_MODERATION) {
         out->max_cq_period = UINT16_MAX;
         out->max_cq_count = UINT16_MAX;
+    }
+    if (c->capabilities & QRNIC_CAP_UD) {
+        out->max_multicast = QRNIC_MAX_MULTICAST;
     }
     out->max_sge = c->max_sge;
     out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?

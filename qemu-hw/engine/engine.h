@@ -96,6 +96,10 @@ QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
 QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index);
 QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index,
                             QrnicGidEntry *out);
+QrnicResult qrnic_multicast_attach(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicMulticast *in);
+QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicMulticast *in);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 
 /* EUI-64 of a MAC address */

@@ -54,39 +54,6 @@ static bool has_tag(const uint8_t *frame, size_t len)
            qrnic_ld_be16(frame + 12) == ETHERTYPE_VLAN;
 }
 
-/* Copies the data of the WQE to buf. Its length has been checked. */
-static bool gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
-                   uint8_t *buf, uint8_t *status, uint8_t *syndrome)
-{
-    if (wqe->flags & QRNIC_WQEF_INLINE) {
-        memcpy(buf, wqe->inline_data, wqe->length);
-        return true;
-    }
-    for (uint32_t i = 0; i < wqe->num_sge; i++) {
-        const QrnicSge *sge = &wqe->sge[i];
-        QrnicMkey *k;
-
-        *syndrome = qrnic_memory_check(e, sge->lkey, qp->pd->number,
-                                       sge->addr, sge->length, 0, &k);
-        if (*syndrome != QRNIC_SYN_NONE) {
-            *status = QRNIC_WC_LOC_PROT_ERR;
-            qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
-                              "key 0x%" PRIx32 " for %" PRIu32
-                              " bytes at 0x%" PRIx64 ": %s", sge->lkey,
-                              sge->length, sge->addr,
-                              qrnic_syndrome_name(*syndrome));
-            return false;
-        }
-        if (!qrnic_memory_read(e, k, sge->addr, buf, sge->length)) {
-            *status = QRNIC_WC_LOC_PROT_ERR;
-            *syndrome = QRNIC_SYN_DMA;
-            return false;
-        }
-        buf += sge->length;
-    }
-    return true;
-}
-
 /* Sends the frame of a WQE. False: *status and *syndrome say why not. */
 static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                            const QrnicSendWqe *wqe, uint8_t *status,
@@ -104,7 +71,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                           wqe->index, len);
         return false;
     }
-    if (!gather(e, qp, wqe, frame, status, syndrome)) {
+    if (!qrnic_gather(e, qp, wqe, frame, status, syndrome)) {
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
@@ -300,50 +267,6 @@ static bool check_checksums(const uint8_t *frame, size_t len, uint8_t *flags)
                            false, flags);
 }
 
-/* Writes a frame, in up to two pieces, to the buffers of a receive WQE. */
-static bool scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                    const struct iovec *piece, QrnicCqe *cqe)
-{
-    unsigned p = 0;
-    size_t done = 0;
-
-    for (uint32_t i = 0; i < wqe->num_sge && p < 2; i++) {
-        const QrnicSge *sge = &wqe->sge[i];
-        uint32_t used = 0;
-        QrnicMkey *k;
-
-        cqe->syndrome = qrnic_memory_check(e, sge->lkey, qp->pd->number,
-                                           sge->addr, sge->length,
-                                           QRNIC_ACCESS_LOCAL_WRITE, &k);
-        if (cqe->syndrome != QRNIC_SYN_NONE) {
-            qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "RQ", qp->number,
-                              "key 0x%" PRIx32 " for %" PRIu32
-                              " bytes at 0x%" PRIx64 ": %s", sge->lkey,
-                              sge->length, sge->addr,
-                              qrnic_syndrome_name(cqe->syndrome));
-            cqe->status = QRNIC_WC_LOC_PROT_ERR;
-            return false;
-        }
-        while (p < 2 && used < sge->length) {
-            size_t n = MIN(sge->length - used, piece[p].iov_len - done);
-
-            if (!qrnic_memory_write(e, k, sge->addr + used,
-                                    (uint8_t *)piece[p].iov_base + done, n)) {
-                cqe->status = QRNIC_WC_LOC_PROT_ERR;
-                cqe->syndrome = QRNIC_SYN_DMA;
-                return false;
-            }
-            used += n;
-            done += n;
-            if (done == piece[p].iov_len) {
-                p++;
-                done = 0;
-            }
-        }
-    }
-    return true;
-}
-
 static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                     const uint8_t *frame, size_t len)
 {
@@ -372,7 +295,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         piece[0].iov_len = len;
         piece[1].iov_len = 0;
     }
-    if (!scatter(e, qp, wqe, piece, &cqe)) {
+    if (!qrnic_scatter(e, qp, wqe, piece, &cqe)) {
         cqe.flags = 0;
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);

@@ -42,6 +42,8 @@ void qrnic_table_init(QrnicTable *t, uint32_t first, uint32_t limit);
 void qrnic_table_cleanup(QrnicTable *t);
 /* A free number: round robin, so that numbers are not reused soon. */
 bool qrnic_table_insert(QrnicTable *t, void *object, uint32_t *number);
+/* At a number below the first, which is free */
+void qrnic_table_insert_at(QrnicTable *t, void *object, uint32_t number);
 void *qrnic_table_remove(QrnicTable *t, uint32_t number);
 static inline void *qrnic_table_get(const QrnicTable *t, uint32_t number)
 {
@@ -191,6 +193,7 @@ typedef struct QrnicSendWqe {
     uint32_t rkey;
     uint64_t swap_add, compare;
     QrnicEthSeg eth;
+    QrnicDatagramSeg datagram;
     QrnicBindSeg bind;
     QrnicRegSeg reg;
     uint64_t length;            /* bytes of the message */
@@ -330,6 +333,7 @@ struct QrnicQp {
     QrnicWorkQueue sq, rq;
     QrnicPath path;             /* headers that every packet of it shares */
     bool comm_established;
+    uint32_t datagram_psn;      /* of the next one sent */
     QrnicRequester *requester;  /* RC only */
     QrnicResponder *responder;  /* RC only */
     /* scheduler.c */
@@ -354,6 +358,7 @@ typedef struct QrnicQpOps {
 } QrnicQpOps;
 
 extern const QrnicQpOps qrnic_rc_ops;           /* requester.c */
+extern const QrnicQpOps qrnic_datagram_ops;     /* datagram.c */
 extern const QrnicQpOps qrnic_raw_packet_ops;   /* ethernet.c */
 const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);      /* qp.c */
 
@@ -388,6 +393,14 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
 void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                          uint8_t status, uint8_t syndrome, uint32_t byte_len);
 void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
+/* UC, UD and GSI: a send failed; to SQE. */
+void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
+/* Completes the next WQE of the SQ as flushed; false: there is none. */
+bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp);
+static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
+}
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
@@ -397,6 +410,32 @@ const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
 bool qrnic_gid_is_multicast(const uint8_t *gid);
 /* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
 bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
+
+/* port.c: enum qrnic_path_mtu that the present MTU carries */
+uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
+
+/* payload.c: messages of one packet. On failure *status and *syndrome. */
+/* Copies the data of the WQE to buf. Its length has been checked. */
+bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                  uint8_t *buf, uint8_t *status, uint8_t *syndrome);
+/* Writes two pieces, one behind the other, to the buffers; sets cqe->status. */
+bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                   const struct iovec *piece, QrnicCqe *cqe);
+
+/* datagram.c: a packet for this UD or GSI queue pair, which can receive */
+void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+
+/* multicast.c */
+typedef struct QrnicAttachment {
+    uint8_t gid[16];
+    uint32_t qpn;
+} QrnicAttachment;
+
+#define QRNIC_MAX_MULTICAST 1024
+bool qrnic_multicast_is_ours(QrnicEngine *e, const uint8_t *gid);
+void qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                             bool loopback);
+void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
 /* requester.c / responder.c, entered with a parsed and checked packet. */
 void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp);        /* create, and RESET */
@@ -496,6 +535,8 @@ struct QrnicEngine {
     GQueue loopback;
 
     QrnicRxFilter rx_filter;
+    QrnicAttachment attachment[QRNIC_MAX_MULTICAST];
+    uint32_t attachment_count;
     uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
 };
 

@@ -40,13 +40,19 @@ bool qrnic_table_insert(QrnicTable *t, void *object, uint32_t *number)
     return true;
 }
 
+void qrnic_table_insert_at(QrnicTable *t, void *object, uint32_t number)
+{
+    assert(number < t->first && !t->slot[number]);
+    t->slot[number] = object;
+}
+
 void *qrnic_table_remove(QrnicTable *t, uint32_t number)
 {
     void *object = qrnic_table_get(t, number);
 
     if (object) {
         t->slot[number] = NULL;
-        t->used--;
+        t->used -= number >= t->first;
     }
     return object;
 }

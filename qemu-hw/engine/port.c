@@ -49,7 +49,7 @@ void qrnic_engine_set_link(QrnicEngine *e, bool up)
     port_changed(e, was_active);
 }
 
-static uint8_t active_path_mtu(const QrnicEngine *e)
+uint8_t qrnic_port_path_mtu(const QrnicEngine *e)
 {
     uint8_t mtu = QRNIC_MTU_4096;
 
@@ -65,7 +65,7 @@ QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out)
     memset(out, 0, sizeof(*out));
     out->state = qrnic_engine_port_active(e) ? QRNIC_PORT_ACTIVE :
                                                QRNIC_PORT_DOWN;
-    out->active_path_mtu = active_path_mtu(e);
+    out->active_path_mtu = qrnic_port_path_mtu(e);
     out->max_path_mtu = QRNIC_MTU_4096;
     out->flags = e->port.flags;
     out->mtu = e->port.mtu;

@@ -13,7 +13,15 @@
 
 const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
 {
-    return qp->type == QRNIC_QPT_RC ? &qrnic_rc_ops : &qrnic_raw_packet_ops;
+    switch (qp->type) {
+    case QRNIC_QPT_RC:
+        return &qrnic_rc_ops;
+    case QRNIC_QPT_UD:
+    case QRNIC_QPT_GSI:
+        return &qrnic_datagram_ops;
+    default:
+        return &qrnic_raw_packet_ops;
+    }
 }
 
 /* With an SRQ, nothing may be said of an RQ. */
@@ -47,15 +55,48 @@ static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult check_type(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    uint64_t capability;
+
+    switch (in->type) {
+    case QRNIC_QPT_RC:
+        capability = QRNIC_CAP_RC;
+        break;
+    case QRNIC_QPT_UD:
+    case QRNIC_QPT_GSI:
+        capability = QRNIC_CAP_UD;
+        break;
+    case QRNIC_QPT_RAW_PACKET:
+        return qrnic_ok(0);
+    default:
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_TYPE_OFFSET);
+    }
+    if (!(e->config.capabilities & capability)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_TYPE_OFFSET);
+    }
+    if (in->type == QRNIC_QPT_GSI) {
+        if (in->db_page) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_QP_CTX_DB_PAGE_OFFSET);
+        }
+        if (qrnic_table_get(&e->qps, QRNIC_GSI_QPN)) {
+            return qrnic_refuse(QRNIC_ST_BUSY, QRNIC_QP_CTX_TYPE_OFFSET);
+        }
+    }
+    return qrnic_ok(0);
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
-    if (in->type == QRNIC_QPT_RC) {
-        if (!(e->config.capabilities & QRNIC_CAP_RC)) {
-            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
-        }
-    } else if (in->type != QRNIC_QPT_RAW_PACKET) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_TYPE_OFFSET);
+    QrnicResult result = check_type(e, in);
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (in->flags && in->type != QRNIC_QPT_UD) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
     }
     if (in->sq_log_size < SQ_MIN_LOG_SIZE ||
         in->sq_log_size > ctz32(QRNIC_MAX_QP_WQEBB)) {
@@ -142,7 +183,10 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         qrnic_rc_init(e, qp);
     }
     /* Findable from here on. */
-    if (!qrnic_table_insert(&e->qps, qp, &qp->number)) {
+    if (qp->type == QRNIC_QPT_GSI) {
+        qp->number = QRNIC_GSI_QPN;
+        qrnic_table_insert_at(&e->qps, qp, qp->number);
+    } else if (!qrnic_table_insert(&e->qps, qp, &qp->number)) {
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
@@ -172,6 +216,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         qrnic_ethernet_qp_destroyed(e, qp);
     }
+    qrnic_multicast_qp_destroyed(e, qp);
     qrnic_windows_qp_destroyed(e, qp);
     qrnic_table_remove(&e->qps, qpn);
     users_add(e, qp, -1);
@@ -258,7 +303,16 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qrnic_schedule(e, qp);
 }
 
-static bool flush_sq_one(QrnicEngine *e, QrnicQp *qp)
+void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp)
+{
+    trace_qrnic_qp_error(e->config.name, qp->number,
+                         qrnic_qp_state_name(qp->state), 0, 0);
+    qp->state = QRNIC_QPS_SQE;
+    qp->sq_draining = false;
+    qrnic_schedule(e, qp);
+}
+
+bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
     uint8_t status, syndrome;
     QrnicSendWqe wqe;
@@ -306,7 +360,7 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     /* First what was under way, then what was only posted. */
     while (budget--) {
         if (!(rc && qrnic_requester_flush_one(e, qp)) &&
-            !flush_sq_one(e, qp) &&
+            !qrnic_sq_flush_one(e, qp) &&
             !(rc && qrnic_responder_flush_one(e, qp)) &&
             !flush_rq_one(e, qp)) {
             return false;

@@ -11,9 +11,6 @@
 #include "trace.h"
 #include "engine/transport.h"
 
-/* Source ports of RoCEv2: A17.9.2 */
-#define UDP_SPORT_MIN 0xc000u
-
 #define REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
                        QRNIC_ACCESS_REMOTE_ATOMIC)
 
@@ -48,6 +45,23 @@ static const Transition rc_transitions[] = {
       QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
 };
 
+static const Transition datagram_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+};
+
+/* As datagrams; QP1 belongs to a port from the beginning. */
+static const Transition gsi_to_init = {
+    QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT
+};
+
 static const Transition raw_packet_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PORT, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PORT },
@@ -71,9 +85,16 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     if (to == QRNIC_QPS_ERR) {
         return &to_error;
     }
+    if (qp->type == QRNIC_QPT_GSI && qp->state == QRNIC_QPS_RESET &&
+        to == QRNIC_QPS_INIT) {
+        return &gsi_to_init;
+    }
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         t = raw_packet_transitions;
         n = ARRAY_SIZE(raw_packet_transitions);
+    } else if (qrnic_qp_is_datagram(qp)) {
+        t = datagram_transitions;
+        n = ARRAY_SIZE(datagram_transitions);
     }
     for (; n; t++, n--) {
         if (t->from == qp->state && t->to == to) {
@@ -110,7 +131,7 @@ static QrnicResult av_check(QrnicEngine *e, const QrnicAddressVector *av)
     if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(av->dgid)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_SGID_INDEX_OFFSET);
     }
-    if (av->udp_sport && av->udp_sport < UDP_SPORT_MIN) {
+    if (av->udp_sport && av->udp_sport < QRNIC_UDP_SPORT_MIN) {
         return bad_av(QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET);
     }
     if (!memcmp(av->dmac, zero, 6) || av->dmac[0] & 1) {
@@ -231,26 +252,26 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
 }
 
 /* A17.9.2: packets of a flow share a source port. */
-static uint16_t udp_sport(const QrnicQp *qp)
+static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,
+                          uint32_t dest_qpn)
 {
-    const QrnicAddressVector *av = &qp->attr.av;
     uint32_t hash = av->flow_label;
 
     if (av->udp_sport) {
         return av->udp_sport;
     }
     if (!hash) {
-        uint64_t product = (uint64_t)qp->attr.dest_qpn * qp->number;
+        uint64_t product = (uint64_t)dest_qpn * qp->number;
 
         hash = product ^ product >> 20 ^ product >> 40;
         hash &= 0xfffff;
     }
-    return UDP_SPORT_MIN | ((hash & 0x3fff) ^ (hash >> 14 & 0x3fff));
+    return QRNIC_UDP_SPORT_MIN | ((hash & 0x3fff) ^ (hash >> 14 & 0x3fff));
 }
 
-static void path_set(QrnicEngine *e, QrnicQp *qp)
+void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
+                    uint32_t dest_qpn)
 {
-    const QrnicAddressVector *av = &qp->attr.av;
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
     QrnicPathSpec spec = {
         .vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1,
@@ -258,7 +279,7 @@ static void path_set(QrnicEngine *e, QrnicQp *qp)
         .traffic_class = av->traffic_class,
         .hop_limit = av->hop_limit,
         .flow_label = av->flow_label,
-        .udp_sport = udp_sport(qp),
+        .udp_sport = udp_sport(qp, av, dest_qpn),
         .icrc = e->config.icrc,
     };
 
@@ -298,7 +319,7 @@ static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                        const QrnicQpAttr *in)
 {
     if (in->mask & QRNIC_QP_AV) {
-        path_set(e, qp);
+        qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
     }
     if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
         qrnic_rc_start_receive(e, qp);
@@ -342,6 +363,11 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         qp->state = to;
         if (qp->type == QRNIC_QPT_RC) {
             rc_entered(e, qp, from, in);
+        } else if (from == QRNIC_QPS_RTR && to == QRNIC_QPS_RTS) {
+            qp->datagram_psn = in->sq_psn;
+        } else if (from == QRNIC_QPS_RTS && to == QRNIC_QPS_SQD) {
+            qp->attr.sq_drained_notify = in->sq_drained_notify;
+            qp->sq_draining = true;
         }
         /* Work may have been posted that waited for this state. */
         if (to == QRNIC_QPS_RTS || to == QRNIC_QPS_SQD) {
@@ -354,7 +380,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->state != QRNIC_QPS_SQD || !qp->sq_draining ||
-        !qrnic_requester_idle(qp)) {
+        (qp->type == QRNIC_QPT_RC && !qrnic_requester_idle(qp))) {
         return;
     }
     trace_qrnic_qp_drained(e->config.name, qp->number,
@@ -381,6 +407,9 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     out->rq_producer = qp->rq.producer;
     out->rq_consumer = qp->rq.consumer;
     out->qp_type = qp->type;
+    if (qrnic_qp_is_datagram(qp) && qp->state != QRNIC_QPS_RESET) {
+        out->sq_psn = qp->datagram_psn;
+    }
     if (qp->type == QRNIC_QPT_RC && qp->state != QRNIC_QPS_RESET) {
         if (qp->state != QRNIC_QPS_INIT) {
             out->rq_psn = qrnic_responder_expected_psn(qp);

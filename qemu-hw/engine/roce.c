@@ -17,17 +17,44 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,
     trace_qrnic_roce_drop(e->config.name, qpn, psn, reason);
 }
 
-static bool qp_receives(const QrnicQp *qp, bool response)
+bool qrnic_qp_receives(const QrnicQp *qp, bool response)
 {
     switch (qp->state) {
     case QRNIC_QPS_RTR:
         return !response;
     case QRNIC_QPS_RTS:
     case QRNIC_QPS_SQD:
+    case QRNIC_QPS_SQE:
         return true;
     default:
         return false;
     }
+}
+
+/* The transport service whose opcodes it understands; raw packets: none */
+static int service_of(const QrnicQp *qp)
+{
+    switch (qp->type) {
+    case QRNIC_QPT_RC:
+        return QRNIC_SERVICE_RC;
+    case QRNIC_QPT_UD:
+    case QRNIC_QPT_GSI:
+        return QRNIC_SERVICE_UD;
+    default:
+        return -1;
+    }
+}
+
+/* The top bit tells full from limited membership (10.9.3). */
+static bool pkey_matches(const QrnicPacket *p)
+{
+    return !((p->t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff);
+}
+
+static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
+{
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p->frame_len);
 }
 
 void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
@@ -53,26 +80,40 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
     trace_qrnic_roce_rx(e->config.name, p.t.dest_qpn, p.t.psn, p.info->name,
                         p.payload_len, p.t.ack_req, loopback);
 
+    if (p.t.dest_qpn == QRNIC_MULTICAST_QPN &&
+        (p.t.opcode & QRNIC_SERVICE_MASK) == QRNIC_SERVICE_UD &&
+        qrnic_gid_is_multicast(p.dgid)) {
+        if (!pkey_matches(&p)) {
+            drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
+            return;
+        }
+        count_accepted(e, &p);
+        qrnic_multicast_receive(e, &p, loopback);
+        return;
+    }
     qp = qrnic_table_get(&e->qps, p.t.dest_qpn);
     if (!qp) {
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return;
     }
-    /* Raw packet queue pairs have no transport opcodes. */
-    if (qp->type != QRNIC_QPT_RC) {
+    if (service_of(qp) != (p.t.opcode & QRNIC_SERVICE_MASK)) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p.t.dest_qpn,
              p.t.psn);
         return;
     }
     response = p.info->flags & QRNIC_OPF_RESPONSE;
-    if (!qp_receives(qp, response)) {
+    if (!qrnic_qp_receives(qp, response)) {
         drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p.t.dest_qpn,
              p.t.psn);
         return;
     }
-    /* The top bit tells full from limited membership (10.9.3). */
-    if ((p.t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff) {
+    if (!pkey_matches(&p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
+        return;
+    }
+    if (qrnic_qp_is_datagram(qp)) {
+        count_accepted(e, &p);
+        qrnic_datagram_receive(e, qp, &p);
         return;
     }
     if (!qrnic_path_matches(&qp->path, &p)) {
@@ -80,8 +121,7 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
              p.t.psn);
         return;
     }
-    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
-    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p.frame_len);
+    count_accepted(e, &p);
     if (response) {
         qrnic_requester_receive(e, qp, &p);
     } else {

@@ -18,8 +18,9 @@
 static bool needs_no_wire(const QrnicQp *qp)
 {
     return qp->state == QRNIC_QPS_ERR ||
+           qp->state == QRNIC_QPS_SQE ||
            (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
-            qrnic_requester_idle(qp));
+            (qp->type != QRNIC_QPT_RC || qrnic_requester_idle(qp)));
 }
 
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
@@ -140,7 +141,10 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
             qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
             trace_qrnic_frame_loopback(e->config.name, len);
             e->env.kick(e->env.opaque);
-            return;
+            /* A multicast packet goes to others, too. */
+            if (!(frame[0] & 1)) {
+                return;
+            }
         }
     } else {
         qrnic_add(e, QRNIC_COUNTER_ETH_TX_PACKETS, 1);

@@ -31,7 +31,9 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
     unsigned ethertype, header;
     int vlan = -1;
 
-    if (len < 14 || !mac_is_ours(e, frame)) {
+    /* Few frames get beyond this. */
+    if (len < 14 || (frame[0] & 1 ? !e->attachment_count :
+                                    !mac_is_ours(e, frame))) {
         return false;
     }
     ethertype = qrnic_ld_be16(frame + 12);
@@ -63,5 +65,6 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
     }
     return header >= 20 && end - ip >= header + 8 &&
            qrnic_ld_be16(ip + header + 2) == ROCE_UDP_PORT &&
-           qrnic_gid_is_ours(e, dgid, vlan);
+           (frame[0] & 1 ? qrnic_multicast_is_ours(e, dgid) :
+                           qrnic_gid_is_ours(e, dgid, vlan));
 }

@@ -134,6 +134,15 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
     return 128u << qp->attr.path_mtu;
 }
 
+/* Source ports of RoCEv2: A17.9.2 */
+#define QRNIC_UDP_SPORT_MIN 0xc000u
+
+/* The headers of what it sends next; the source GID must be valid. */
+void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
+                    uint32_t dest_qpn);
+/* roce.c: its state lets it take a request, or a response. */
+bool qrnic_qp_receives(const QrnicQp *qp, bool response);
+
 /* Sends what qrnic_packet_begin() began in the staging frame. */
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);

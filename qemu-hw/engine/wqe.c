@@ -12,7 +12,7 @@
 typedef struct WqeShape {
     bool known;
     bool remote, atomic, eth;   /* segments behind the control segment */
-    bool bind, reg;
+    bool bind, reg, datagram;
     bool imm;
     bool can_inline;
     bool data;                  /* data segments allowed */
@@ -31,6 +31,12 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         return (WqeShape) { .known = opcode == QRNIC_WQE_SEND, .eth = true,
                             .can_inline = true, .data = true };
+    }
+    if (qrnic_qp_is_datagram(qp)) {
+        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND ||
+                                     opcode == QRNIC_WQE_SEND_IMM,
+                            .datagram = true, .can_inline = true, .data = true,
+                            .imm = opcode == QRNIC_WQE_SEND_IMM };
     }
     switch (opcode) {
     case QRNIC_WQE_SEND:
@@ -187,6 +193,12 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
             return "a value to compare with in a fetch and add";
         }
     }
+    if (shape->datagram) {
+        if (!qrnic_datagram_seg_unpack(&out->datagram, *p)) {
+            return "reserved bits are set in the datagram segment";
+        }
+        *p += QRNIC_DATAGRAM_SEG_BYTES;
+    }
     if (shape->bind) {
         if (!qrnic_bind_seg_unpack(&out->bind, *p)) {
             return "reserved bits are set in the bind segment";
@@ -251,6 +263,8 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->length = 0;
 
     fixed = 1 + shape.remote + shape.atomic + shape.eth +
+            (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
+                              0) +
             (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
             (shape.reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
     if (ctrl.segments < fixed) {

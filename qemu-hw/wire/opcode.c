@@ -16,8 +16,10 @@
 #define ATOMIC_ACK_LEN  8
 #define IMM_LEN         4
 #define IETH_LEN        4
+#define DETH_LEN        8
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
+                       ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_ATOMIC_ETH ? ATOMIC_ETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_AETH ? AETH_LEN : 0) + \
@@ -30,6 +32,7 @@
     .header_len = HEADER_LEN(f), \
 }
 
+#define DETH    QRNIC_HDR_DETH
 #define RETH    QRNIC_HDR_RETH
 #define AETH    QRNIC_HDR_AETH
 #define IMM     QRNIC_HDR_IMM
@@ -41,7 +44,7 @@
 #define ANSWER  (QRNIC_OPF_READ | QRNIC_OPF_RESPONSE | QRNIC_OPF_PAYLOAD)
 #define ATOMIC  (QRNIC_OPF_ATOMIC | QRNIC_HDR_ATOMIC_ETH | ONLY)
 
-static const QrnicOpcodeInfo rc_opcodes[QRNIC_OP_RC_COUNT] = {
+static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
     OP(RC_SEND_FIRST, SEND | START),
     OP(RC_SEND_MIDDLE, SEND),
     OP(RC_SEND_LAST, SEND | END),
@@ -66,6 +69,22 @@ static const QrnicOpcodeInfo rc_opcodes[QRNIC_OP_RC_COUNT] = {
     OP(RC_FETCH_ADD, ATOMIC),
     OP(RC_SEND_LAST_INV, SEND | END | QRNIC_HDR_IETH),
     OP(RC_SEND_ONLY_INV, SEND | ONLY | QRNIC_HDR_IETH),
+
+    OP(UC_SEND_FIRST, SEND | START),
+    OP(UC_SEND_MIDDLE, SEND),
+    OP(UC_SEND_LAST, SEND | END),
+    OP(UC_SEND_LAST_IMM, SEND | END | IMM),
+    OP(UC_SEND_ONLY, SEND | ONLY),
+    OP(UC_SEND_ONLY_IMM, SEND | ONLY | IMM),
+    OP(UC_WRITE_FIRST, WRITE | START | RETH),
+    OP(UC_WRITE_MIDDLE, WRITE),
+    OP(UC_WRITE_LAST, WRITE | END),
+    OP(UC_WRITE_LAST_IMM, WRITE | END | IMM),
+    OP(UC_WRITE_ONLY, WRITE | ONLY | RETH),
+    OP(UC_WRITE_ONLY_IMM, WRITE | ONLY | RETH | IMM),
+
+    OP(UD_SEND_ONLY, SEND | ONLY | DETH),
+    OP(UD_SEND_ONLY_IMM, SEND | ONLY | DETH | IMM),
 };
 
 static const QrnicOpcodeInfo undefined = {
@@ -75,6 +94,6 @@ static const QrnicOpcodeInfo undefined = {
 
 const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode)
 {
-    return opcode < QRNIC_OP_RC_COUNT && rc_opcodes[opcode].flags ?
-           &rc_opcodes[opcode] : &undefined;
+    return opcode < QRNIC_OP_COUNT && opcodes[opcode].flags ?
+           &opcodes[opcode] : &undefined;
 }

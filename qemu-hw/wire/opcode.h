@@ -33,8 +33,30 @@ enum qrnic_bth_opcode {
     QRNIC_OP_RC_FETCH_ADD = 0x14,
     QRNIC_OP_RC_SEND_LAST_INV = 0x16,
     QRNIC_OP_RC_SEND_ONLY_INV = 0x17,
-    QRNIC_OP_RC_COUNT,
+
+    QRNIC_OP_UC_SEND_FIRST = 0x20,
+    QRNIC_OP_UC_SEND_MIDDLE = 0x21,
+    QRNIC_OP_UC_SEND_LAST = 0x22,
+    QRNIC_OP_UC_SEND_LAST_IMM = 0x23,
+    QRNIC_OP_UC_SEND_ONLY = 0x24,
+    QRNIC_OP_UC_SEND_ONLY_IMM = 0x25,
+    QRNIC_OP_UC_WRITE_FIRST = 0x26,
+    QRNIC_OP_UC_WRITE_MIDDLE = 0x27,
+    QRNIC_OP_UC_WRITE_LAST = 0x28,
+    QRNIC_OP_UC_WRITE_LAST_IMM = 0x29,
+    QRNIC_OP_UC_WRITE_ONLY = 0x2a,
+    QRNIC_OP_UC_WRITE_ONLY_IMM = 0x2b,
+
+    QRNIC_OP_UD_SEND_ONLY = 0x64,
+    QRNIC_OP_UD_SEND_ONLY_IMM = 0x65,
+    QRNIC_OP_COUNT,
 };
+
+/* The transport service that an opcode belongs to: its three high bits */
+#define QRNIC_SERVICE_MASK      0xe0
+#define QRNIC_SERVICE_RC        0x00
+#define QRNIC_SERVICE_UC        0x20
+#define QRNIC_SERVICE_UD        0x60
 
 /* Extension headers, in the order in which they follow the BTH. */
 #define QRNIC_HDR_RETH          (1u << 0)
@@ -43,6 +65,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_ATOMIC_ACK    (1u << 3)
 #define QRNIC_HDR_IMM           (1u << 4)
 #define QRNIC_HDR_IETH          (1u << 5)
+#define QRNIC_HDR_DETH          (1u << 6)
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 8)
 #define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */

@@ -119,6 +119,11 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
 static void parse_extensions(QrnicTransport *t, uint32_t flags,
                              const uint8_t *h)
 {
+    if (flags & QRNIC_HDR_DETH) {
+        t->qkey = ldl_be_p(h);
+        t->src_qpn = ldl_be_p(h + 4) & 0xffffff;
+        h += 8;
+    }
     if (flags & QRNIC_HDR_RETH) {
         t->va = ldq_be_p(h);
         t->rkey = ldl_be_p(h + 8);
@@ -254,6 +259,11 @@ bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
 static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
                                  const QrnicTransport *t)
 {
+    if (flags & QRNIC_HDR_DETH) {
+        stl_be_p(h, t->qkey);
+        stl_be_p(h + 4, t->src_qpn & 0xffffff);
+        h += 8;
+    }
     if (flags & QRNIC_HDR_RETH) {
         stq_be_p(h, t->va);
         stl_be_p(h + 8, t->rkey);

@@ -32,6 +32,7 @@ typedef struct QrnicTransport {
     bool solicited, ack_req;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
+    uint32_t qkey, src_qpn;     /* DETH */
     /* RETH; AtomicETH uses va and rkey too */
     uint64_t va;
     uint32_t rkey, dma_len;

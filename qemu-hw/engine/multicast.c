@@ -1,0 +1,116 @@
+/*
+ * qrnic engine: datagram queue pairs attached to multicast GIDs
+ *
+ * InfiniBand specification, 10.5.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport.h"
+
+static QrnicAttachment *find(QrnicEngine *e, const uint8_t *gid, uint32_t qpn)
+{
+    for (uint32_t i = 0; i < e->attachment_count; i++) {
+        QrnicAttachment *m = &e->attachment[i];
+
+        if (m->qpn == qpn && !memcmp(m->gid, gid, sizeof(m->gid))) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+bool qrnic_multicast_is_ours(QrnicEngine *e, const uint8_t *gid)
+{
+    for (uint32_t i = 0; i < e->attachment_count; i++) {
+        if (!memcmp(e->attachment[i].gid, gid, sizeof(e->attachment[i].gid))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static QrnicResult check(QrnicEngine *e, uint32_t qpn, const QrnicMulticast *in)
+{
+    QrnicQp *qp = qrnic_table_get(&e->qps, qpn);
+
+    if (!(e->config.capabilities & QRNIC_CAP_UD)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (qp->type != QRNIC_QPT_UD) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (!qrnic_gid_is_multicast(in->gid)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, 0);
+    }
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_multicast_attach(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicMulticast *in)
+{
+    QrnicResult result = check(e, qpn, in);
+    QrnicAttachment *m;
+
+    if (result.status != QRNIC_ST_OK || find(e, in->gid, qpn)) {
+        return result;
+    }
+    if (e->attachment_count == QRNIC_MAX_MULTICAST) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    m = &e->attachment[e->attachment_count++];
+    m->qpn = qpn;
+    memcpy(m->gid, in->gid, sizeof(m->gid));
+    return result;
+}
+
+QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicMulticast *in)
+{
+    QrnicResult result = check(e, qpn, in);
+    QrnicAttachment *found;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    found = find(e, in->gid, qpn);
+    if (!found) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, 0);
+    }
+    *found = e->attachment[--e->attachment_count];
+    return result;
+}
+
+void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp)
+{
+    for (uint32_t i = 0; i < e->attachment_count; ) {
+        if (e->attachment[i].qpn == qp->number) {
+            e->attachment[i] = e->attachment[--e->attachment_count];
+        } else {
+            i++;
+        }
+    }
+}
+
+void qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                             bool loopback)
+{
+    for (uint32_t i = 0; i < e->attachment_count; i++) {
+        const QrnicAttachment *m = &e->attachment[i];
+        QrnicQp *qp = qrnic_table_get(&e->qps, m->qpn);
+
+        if (memcmp(m->gid, p->dgid, sizeof(m->gid)) ||
+            !qrnic_qp_receives(qp, false) ||
+            (loopback && p->t.src_qpn == qp->number &&
+             (qp->ctx.flags & QRNIC_QPF_NO_MULTICAST_LOOPBACK))) {
+            continue;
+        }
+        qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
+        qrnic_datagram_receive(e, qp, p);
+    }
+}
