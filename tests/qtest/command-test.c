@@ -33,13 +33,20 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_CREATE_CQ, 64, 0 },
     { QRNIC_CMD_DESTROY_CQ, 0, 0, true },
     { QRNIC_CMD_QUERY_CQ, 0, 64, true },
+    { QRNIC_CMD_RESIZE_CQ, 32, 0, true },
+    { QRNIC_CMD_MODIFY_CQ, 8, 0, true },
     { QRNIC_CMD_CREATE_MKEY, 64, 0 },
     { QRNIC_CMD_DESTROY_MKEY, 0, 0, true },
     { QRNIC_CMD_QUERY_MKEY, 0, 64, true },
+    { QRNIC_CMD_MODIFY_MKEY, 64, 0, true },
     { QRNIC_CMD_CREATE_QP, 128, 0 },
     { QRNIC_CMD_MODIFY_QP, 128, 0, true },
     { QRNIC_CMD_QUERY_QP, 0, 128, true },
     { QRNIC_CMD_DESTROY_QP, 0, 0, true },
+    { QRNIC_CMD_CREATE_SRQ, 64, 0 },
+    { QRNIC_CMD_MODIFY_SRQ, 8, 0, true },
+    { QRNIC_CMD_QUERY_SRQ, 0, 64, true },
+    { QRNIC_CMD_DESTROY_SRQ, 0, 0, true },
     { QRNIC_CMD_SET_GID, 32, 0, true },
     { QRNIC_CMD_CLEAR_GID, 0, 0, true },
     { QRNIC_CMD_QUERY_GID, 0, 32, true },
@@ -255,7 +262,9 @@ static void test_query_device(void)
 {
     Device *d = device_start("max-qp=40,max-cq=50,max-mkey=60,max-pd=7,"
                              "max-gid=9,max-rd-atomic=3,doorbell-fifo=11,"
-                             "cap-atomic=off,mac=52:54:00:12:34:56");
+                             "cap-atomic=off,srq=off,mw=off,fast-reg=off,"
+                             "cq-resize=off,cq-moderation=off,"
+                             "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;
 

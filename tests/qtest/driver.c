@@ -411,6 +411,29 @@ void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
                             NULL, 0);
 }
 
+void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
+                   uint32_t page, Cq *send_cq, Cq *recv_cq,
+                   unsigned sq_log_size, uint32_t srqn)
+{
+    uint8_t raw[QRNIC_QP_CTX_BYTES];
+    QrnicQpCtx ctx = {
+        .type = type, .pd = pd, .db_page = page, .send_cq = send_cq->number,
+        .recv_cq = recv_cq->number, .sq_log_size = sq_log_size, .srq = srqn,
+    };
+
+    *qp = (Qp) {
+        .page = page, .send_cq = send_cq, .recv_cq = recv_cq,
+        .sq_log_size = sq_log_size,
+    };
+    qp->sq = memory_alloc(d, QRNIC_WQEBB_SIZE << sq_log_size, 4096);
+    qp->sq_record = memory_alloc(d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    ctx.sq = contiguous(qp->sq);
+    ctx.sq_record = qp->sq_record;
+    qrnic_qp_ctx_pack(raw, &ctx);
+    qp->number = command_ok(d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw),
+                            NULL, 0);
+}
+
 void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr)
 {
     uint8_t raw[QRNIC_QP_ATTR_BYTES];
@@ -509,6 +532,18 @@ void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare)
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth)
 {
     qrnic_eth_seg_pack(wqe_segment(w), eth);
+}
+
+void wqe_bind(Wqe *w, const QrnicBindSeg *bind)
+{
+    qrnic_bind_seg_pack(w->bytes + w->segments * QRNIC_SEGMENT_SIZE, bind);
+    w->segments += QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE;
+}
+
+void wqe_reg(Wqe *w, const QrnicRegSeg *reg)
+{
+    qrnic_reg_seg_pack(w->bytes + w->segments * QRNIC_SEGMENT_SIZE, reg);
+    w->segments += QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE;
 }
 
 void wqe_data(Wqe *w, uint64_t address, uint32_t length, uint32_t lkey)

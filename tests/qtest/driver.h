@@ -140,6 +140,10 @@ QrnicTranslation contiguous(uint64_t address);
 void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
                Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
                unsigned rq_log_size, unsigned rq_log_stride);
+/* Without an RQ */
+void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
+                   uint32_t page, Cq *send_cq, Cq *recv_cq,
+                   unsigned sq_log_size, uint32_t srqn);
 void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr);
 void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr);
 /* RESET to RTS, as a connection to the peer; attr: what differs, or NULL. */
@@ -158,6 +162,8 @@ Wqe wqe_begin(unsigned opcode, unsigned flags);
 void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey);
 void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare);
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth);
+void wqe_bind(Wqe *w, const QrnicBindSeg *bind);
+void wqe_reg(Wqe *w, const QrnicRegSeg *reg);
 void wqe_data(Wqe *w, uint64_t address, uint32_t length, uint32_t lkey);
 void wqe_inline(Wqe *w, const void *data, uint32_t length);
 unsigned wqe_wqebbs(const Wqe *w);
@@ -218,6 +224,9 @@ void add_requester_tests(void);
 void add_responder_tests(void);
 void add_memory_tests(void);
 void add_ethernet_tests(void);
+void add_srq_tests(void);
+void add_key_tests(void);
+void add_completion_tests(void);
 void add_property_tests(void);
 
 #endif

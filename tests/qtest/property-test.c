@@ -23,7 +23,7 @@ static const Refused refused[] = {
     { "max-qp=0", "max-qp" }, { "max-qp=20000000", "max-qp" },
     { "max-cq=0", "max-cq" }, { "max-cq=32769", "max-cq" }, { "max-mkey=0", "max-mkey" },
     { "max-mkey=16777217", "max-mkey" }, { "max-pd=0", "max-pd" },
-    { "max-gid=0", "max-gid" }, { "max-sge=0", "max-sge" },
+    { "max-gid=0", "max-gid" }, { "max-srq=0", "max-srq" }, { "max-sge=0", "max-sge" },
     { "max-sge=31", "max-sge" }, { "max-inline=257", "max-inline" },
     { "max-rd-atomic=300", "max-rd-atomic" }, { "colour=red", "colour" },
     { "mac=hello", "mac" }, { "netdev=nowhere", "netdev" },

@@ -17,6 +17,9 @@ int main(int argc, char **argv)
     add_requester_tests();
     add_responder_tests();
     add_ethernet_tests();
+    add_srq_tests();
+    add_key_tests();
+    add_completion_tests();
     add_property_tests();
     return g_test_run();
 }

@@ -1,0 +1,187 @@
+/*
+ * qrnic qtest: shared receive queues
+ *
+ * Programmer's Reference, chapter Shared receive queues.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+
+typedef struct Srq {
+    uint32_t number, producer;
+    uint64_t ring, record;
+} Srq;
+
+#define SLOTS_LOG 2
+
+static void srq_create(Rig *r, Srq *s)
+{
+    uint8_t raw[QRNIC_SRQ_CTX_BYTES];
+    QrnicSrqCtx ctx = {
+        .pd = r->pd, .db_page = r->page, .log_size = SLOTS_LOG,
+    };
+
+    *s = (Srq) { 0 };
+    s->ring = memory_alloc(r->d, QRNIC_WQEBB_SIZE << SLOTS_LOG, 4096);
+    s->record = memory_alloc(r->d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    ctx.ring = contiguous(s->ring);
+    ctx.record = s->record;
+    qrnic_srq_ctx_pack(raw, &ctx);
+    s->number = command_ok(r->d, QRNIC_CMD_CREATE_SRQ, 0, raw, sizeof(raw),
+                           NULL, 0);
+}
+
+/* 1 KiB of the rig's memory for each slot */
+static void srq_post(Rig *r, Srq *s, uint32_t slot, uint32_t next)
+{
+    uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
+    QrnicRecvCtrl ctrl = { .segments = 1, .index = slot, .next = next };
+    QrnicDataSeg seg = {
+        .address = r->mr.start + slot * 1024, .length = 1024,
+        .lkey = r->mr.key,
+    };
+
+    qrnic_recv_ctrl_pack(raw, &ctrl);
+    qrnic_data_seg_pack(raw + QRNIC_SEGMENT_SIZE, &seg);
+    qtest_memwrite(r->d->qts, s->ring + slot * sizeof(raw), raw, sizeof(raw));
+    qtest_writel(r->d->qts, s->record, ++s->producer);
+    doorbell(r->d, r->page, QRNIC_DB_SRQ, s->number, s->producer, 0);
+}
+
+/* The peer sends to a queue pair, which must answer without credits. */
+static void peer_message(Rig *r, Qp *qp, uint32_t n, const char *text)
+{
+    PeerPacket p = peer_packet(qp, RC_SEND_ONLY, RQ_PSN + n);
+
+    p.ack_request = true;
+    p.payload = (const uint8_t *)text;
+    p.length = strlen(text);
+    peer_send(r->d, &p);
+    p = peer_expect(r->d, RC_ACK, RQ_PSN + n);
+    g_assert_cmphex(p.syndrome, ==, AETH_ACK | 31);
+}
+
+static void received(Rig *r, Srq *s, Qp *qp, uint32_t slot, const char *text)
+{
+    char got[1024];
+    QrnicCqe cqe;
+
+    cq_wait(r->d, &r->recv_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(cqe.qpn, ==, qp->number);
+    g_assert_cmpuint(cqe.srqn, ==, s->number);
+    g_assert_cmpuint(cqe.index, ==, slot);
+    g_assert_cmpuint(cqe.byte_len, ==, strlen(text));
+    rig_read(r, slot * 1024, (uint8_t *)got, strlen(text));
+    g_assert_cmpmem(got, strlen(text), text, strlen(text));
+}
+
+static void rig_srq(Rig *r, Srq *s, Qp *one, Qp *two)
+{
+    rig_start(r, "", NULL);
+    srq_create(r, s);
+    qp_create_srq(r->d, one, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
+                  &r->recv_cq, 4, s->number);
+    qp_create_srq(r->d, two, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
+                  &r->recv_cq, 4, s->number);
+    qp_connect(r->d, one, NULL);
+    qp_connect(r->d, two, NULL);
+}
+
+/* The example of the manual: slots come back in another order. */
+static void test_receive(void)
+{
+    uint8_t raw[QRNIC_SRQ_CTX_BYTES];
+    QrnicSrqCtx ctx;
+    Qp one, two;
+    Rig r;
+    Srq s;
+
+    rig_srq(&r, &s, &one, &two);
+    srq_post(&r, &s, 0, 1);
+    srq_post(&r, &s, 1, 2);
+    srq_post(&r, &s, 2, 3);
+    peer_message(&r, &one, 0, "first");
+    peer_message(&r, &two, 0, "second");
+    received(&r, &s, &one, 0, "first");
+    received(&r, &s, &two, 1, "second");
+    srq_post(&r, &s, 3, 1);
+    srq_post(&r, &s, 1, 0);
+    peer_message(&r, &two, 1, "third");
+    peer_message(&r, &two, 2, "fourth");
+    peer_message(&r, &one, 1, "fifth");
+    received(&r, &s, &two, 2, "third");
+    received(&r, &s, &two, 3, "fourth");
+    received(&r, &s, &one, 1, "fifth");
+    command_ok(r.d, QRNIC_CMD_QUERY_SRQ, s.number, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_srq_ctx_unpack(&ctx, raw));
+    g_assert_cmpuint(ctx.producer, ==, 5);
+    g_assert_cmpuint(ctx.consumer, ==, 5);
+    command_fails(r.d, QRNIC_CMD_DESTROY_SRQ, s.number, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, one.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, two.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_SRQ, s.number, NULL, 0, NULL, 0);
+    rig_stop(&r);
+}
+
+static void test_limit(void)
+{
+    uint8_t raw[QRNIC_SRQ_LIMIT_BYTES];
+    QrnicSrqLimit limit = { .limit = 2 };
+    QrnicEqe eqe;
+    Qp one, two;
+    Rig r;
+    Srq s;
+
+    rig_srq(&r, &s, &one, &two);
+    srq_post(&r, &s, 0, 1);
+    srq_post(&r, &s, 1, 2);
+    qrnic_srq_limit_pack(raw, &limit);
+    command_ok(r.d, QRNIC_CMD_MODIFY_SRQ, s.number, raw, sizeof(raw), NULL, 0);
+    g_assert_false(eq_poll(r.d, &r.async, &eqe));
+    peer_message(&r, &one, 0, "one");
+    eq_wait(r.d, &r.async, &eqe);
+    g_assert_cmpuint(eqe.type, ==, QRNIC_EVENT_SRQ_LIMIT);
+    g_assert_cmpuint(eqe.object, ==, s.number);
+    rig_stop(&r);
+}
+
+static void test_doorbell(void)
+{
+    Qp one, two;
+    Rig r;
+    Srq s;
+
+    rig_srq(&r, &s, &one, &two);
+    doorbell(r.d, 0, QRNIC_DB_SRQ, s.number, 0, 0);
+    counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 1);
+    doorbell(r.d, r.page, QRNIC_DB_SRQ, s.number + 1, 0, 0);
+    counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, 1);
+    doorbell(r.d, r.page, QRNIC_DB_RQ, one.number, 0, 0);
+    counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, 2);
+    rig_stop(&r);
+}
+
+static void test_off(void)
+{
+    uint8_t raw[QRNIC_SRQ_CTX_BYTES] = { 0 };
+    Rig r;
+
+    rig_start(&r, "srq=off", NULL);
+    command_fails(r.d, QRNIC_CMD_CREATE_SRQ, 0, raw, sizeof(raw), NULL, 0,
+                  QRNIC_ST_NOT_SUPPORTED, 0);
+    doorbell(r.d, r.page, QRNIC_DB_SRQ, 1, 0, 0);
+    counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_ACCESS, 1);
+    rig_stop(&r);
+}
+
+void add_srq_tests(void)
+{
+    qtest_add_func("qrnic/srq/receive", test_receive);
+    qtest_add_func("qrnic/srq/limit", test_limit);
+    qtest_add_func("qrnic/srq/doorbell", test_doorbell);
+    qtest_add_func("qrnic/srq/off", test_off);
+}
