@@ -851,7 +851,7 @@ static void test_threads(void)
 
 int main(int argc, char **argv)
 {
-	if (set_up(argc > 1 ? argv[1] : NULL)) {
+	if (set_up(argc, argv)) {
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}

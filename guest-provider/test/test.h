@@ -266,9 +266,11 @@ static inline void run(const char *name, void (*test)(void))
 	fflush(stdout);
 }
 
-static inline int set_up(const char *name)
+/* Arguments: the adapter, and the index of the GID; the first will do */
+static inline int set_up(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
+	const char *name = argc > 1 ? argv[1] : NULL;
 	struct qrnicdv_device_attr dev;
 	struct ibv_gid_entry entry;
 	int i;
@@ -284,8 +286,8 @@ static inline int set_up(const char *name)
 	if (!context || qrnicdv_query_device(context, &dev, sizeof(dev)))
 		return -1;
 	capabilities = dev.capabilities;
-	/* Any GID does */
-	for (gid_index = 0; gid_index < 64; gid_index++)
+	gid_index = argc > 2 ? atoi(argv[2]) : 0;
+	for (; gid_index < 64; gid_index++)
 		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
 			break;
 	if (gid_index == 64)

@@ -11,7 +11,7 @@ TRY_TIMEOUT=$((180 * ${TIME_FACTOR:-1}))
 
 # What a whole adapter has must not be skipped.
 provider() {
-    try "$1" "$2 qrnic-transport-test | tee provider.log && ! grep SKIP provider.log"
+    try "$1" "set -o pipefail; $2 qrnic-transport-test $RDMA0 $3 | tee provider.log && ! grep SKIP provider.log"
 }
 
 pingpong() {
@@ -26,9 +26,10 @@ perf() {
     pair "$program $*" 18515 "$program -d $RDMA0 -x $gid4 -F $*" "$program -d $RDMA0 -x $gid4 -F $* guest1"
 }
 
-provider "the provider's test of transports" ""
-provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1
-provider "the provider's test of transports without direct WQEs" QRNIC_DIRECT_WQE=0
+provider "the provider's test of transports, IPv4" "" "$gid4"
+provider "the provider's test of transports, IPv6" "" "$gid6"
+provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1 "$gid4"
+provider "the provider's test of transports without direct WQEs" QRNIC_DIRECT_WQE=0 "$gid6"
 
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
