@@ -84,6 +84,8 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 		.max_srq = le32_to_cpu(attr.max_srq),
 		.max_srq_wr = le32_to_cpu(attr.max_srq_wr),
 		.max_multicast = le32_to_cpu(attr.max_multicast),
+		.max_cq_count = le16_to_cpu(attr.max_cq_count),
+		.max_cq_period = le16_to_cpu(attr.max_cq_period),
 		.max_sge = le16_to_cpu(attr.max_sge),
 		.max_inline = le16_to_cpu(attr.max_inline),
 		.max_rd_atomic = le16_to_cpu(attr.max_rd_atomic),
@@ -206,6 +208,22 @@ int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx)
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_CQ, cqn, ctx, sizeof(*ctx));
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_cq);
+
+int qrnic_cmd_resize_cq(struct qrnic_dev *dev, u32 cqn,
+			const struct qrnic_cq_resize *resize)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_RESIZE_CQ, cqn, resize,
+			     sizeof(*resize));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_resize_cq);
+
+int qrnic_cmd_modify_cq(struct qrnic_dev *dev, u32 cqn,
+			const struct qrnic_cq_moderation *moderation)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_CQ, cqn, moderation,
+			     sizeof(*moderation));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_cq);
 
 int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
 			  u32 *index)

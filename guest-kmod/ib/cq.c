@@ -87,6 +87,7 @@ static void cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 {
 	if (cq->umem) {
 		qrnic_table_free(dev->qdev, &cq->table);
+		ib_umem_release(cq->ring_umem);
 		ib_umem_release(cq->umem);
 	} else {
 		qrnic_record_free(dev->qdev, cq->record, cq->record_dma);
@@ -161,6 +162,7 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return err;
 
 	spin_lock_init(&cq->lock);
+	mutex_init(&cq->resize_mutex);
 	cq->core.vector = attr->comp_vector;
 	cq->core.comp = qrnic_ib_cq_comp;
 	cq->core.event = qrnic_ib_cq_event;
@@ -205,6 +207,85 @@ int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	cq_core_destroy(dev, cq);
 	cq_memory_free(dev, cq);
 	return 0;
+}
+
+/*
+ * The device copies what the process has not consumed and goes on in the new
+ * ring; the old one is let go. The record stays in the buffer of create_cq.
+ */
+static int cq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+		     const struct qrnic_resize_cq_req *request)
+{
+	struct qrnic_cq_resize resize = { .log_size = request->log_size };
+	struct qrnic_table table;
+	struct ib_umem *umem;
+	int err;
+
+	umem = qrnic_queue_umem_get(dev, request->buf_addr, request->buf_length);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	err = qrnic_queue_table(dev, &table, umem, 0,
+				(u64)QRNIC_CQE_SIZE << request->log_size);
+	if (err)
+		goto err_umem;
+
+	resize.ring = table.hw;
+	mutex_lock(&cq->resize_mutex);
+	err = qrnic_cmd_resize_cq(dev->qdev, cq->core.cqn, &resize);
+	if (!err) {
+		swap(cq->table, table);
+		swap(cq->ring_umem, umem);
+		cq->log_size = request->log_size;
+		cq->ibcq.cqe = BIT(cq->log_size);
+	}
+	mutex_unlock(&cq->resize_mutex);
+
+	/* The old ones, or those of no use */
+	qrnic_table_free(dev->qdev, &table);
+err_umem:
+	ib_umem_release(umem);
+	return err;
+}
+
+int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
+		       struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	struct qrnic_resize_cq_req request;
+	int err;
+
+	if (!udata || !qrnic_ib_cap(dev, QRNIC_CAP_CQ_RESIZE))
+		return -EOPNOTSUPP;
+	if (cqe < 1 || cqe > caps->max_cqe)
+		return -EINVAL;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+	if (request.comp_mask || request.reserved)
+		return -EOPNOTSUPP;
+	if (request.log_size > ilog2(caps->max_cqe) ||
+	    cqe > BIT(request.log_size))
+		return -EINVAL;
+	return cq_resize(dev, to_qrnic_cq(ibcq), &request);
+}
+
+int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	struct qrnic_cq_moderation moderation = {
+		.count = cpu_to_le16(count),
+		.period = cpu_to_le16(period),
+	};
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_CQ_MODERATION))
+		return -EOPNOTSUPP;
+	if (count > caps->max_cq_count || period > caps->max_cq_period)
+		return -EINVAL;
+	return qrnic_cmd_modify_cq(dev->qdev, to_qrnic_cq(ibcq)->core.cqn,
+				   &moderation);
 }
 
 static enum ib_wc_opcode wc_opcode(u8 opcode)

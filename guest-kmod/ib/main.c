@@ -35,6 +35,10 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B;
 		attr->max_mw = caps->max_mkey;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_CQ_MODERATION)) {
+		attr->cq_caps.max_cq_moderation_count = caps->max_cq_count;
+		attr->cq_caps.max_cq_moderation_period = caps->max_cq_period;
+	}
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = QRNIC_FAST_REG_MAX_PAGES;
@@ -143,6 +147,7 @@ static const struct ib_device_ops device_ops = {
 	.map_mr_sg = qrnic_ib_map_mr_sg,
 	.mmap = qrnic_ib_mmap,
 	.mmap_free = qrnic_ib_mmap_free,
+	.modify_cq = qrnic_ib_modify_cq,
 	.modify_qp = qrnic_ib_modify_qp,
 	.modify_srq = qrnic_ib_modify_srq,
 	.poll_cq = qrnic_ib_poll_cq,
@@ -161,6 +166,7 @@ static const struct ib_device_ops device_ops = {
 	.req_notify_cq = qrnic_ib_req_notify_cq,
 	.rereg_user_mr = qrnic_ib_rereg_user_mr,
 	QRNIC_OP_CREATE_USER_CQ(qrnic_ib_create_cq)
+	QRNIC_OP_RESIZE_CQ(qrnic_ib_resize_cq)
 	QRNIC_OP_REPORT_PORT_EVENT(qrnic_ib_report_port_event)
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, qrnic_ib_ah, ibah),

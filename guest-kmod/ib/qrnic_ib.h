@@ -114,6 +114,8 @@ struct qrnic_ib_cq {
 	/* user: pages of the process, and their translation */
 	struct ib_umem *umem;
 	struct qrnic_table table;
+	struct mutex resize_mutex;	/* protects the two, log_size and this: */
+	struct ib_umem *ring_umem;	/* the ring, if umem only has the record */
 
 	/* kernel; lock covers all below, and nests inside no other of ours */
 	spinlock_t lock; /* of pollers, arming and cleaning */
@@ -351,6 +353,9 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		       struct uverbs_attr_bundle *attrs);
 int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
+		       struct ib_udata *udata);
+int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);

@@ -21,13 +21,18 @@
 
 /*
  * Operations of an ib_device that came after 6.12, as lines of its table.
- * create_user_cq: since 7.1 create_cq makes kernel CQs only. report_port_event:
+ * create_user_cq: since 7.1 create_cq makes kernel CQs only, and only those of
+ * user space are resized. report_port_event:
  * since 6.14 the RDMA core tells of the port's state, unless the driver does.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define QRNIC_OP_CREATE_USER_CQ(function) .create_user_cq = (function),
+#define QRNIC_OP_RESIZE_CQ(function) .resize_user_cq = (function),
+#define QRNIC_RESIZE_TYPE unsigned int
 #else
 #define QRNIC_OP_CREATE_USER_CQ(...)
+#define QRNIC_OP_RESIZE_CQ(function) .resize_cq = (function),
+#define QRNIC_RESIZE_TYPE int
 #endif
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
 #define QRNIC_OP_REPORT_PORT_EVENT(function) .report_port_event = (function),

@@ -41,6 +41,8 @@ struct qrnic_caps {
 	u32 max_srq;
 	u32 max_srq_wr;
 	u32 max_multicast;
+	u16 max_cq_count;
+	u16 max_cq_period;
 	u16 max_sge;
 	u16 max_inline;
 	u16 max_rd_atomic;
@@ -132,6 +134,10 @@ int qrnic_cmd_query_eq(struct qrnic_dev *dev, u32 eqn, struct qrnic_eq_ctx *ctx)
 int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
 			u32 *cqn);
 int qrnic_cmd_destroy_cq(struct qrnic_dev *dev, u32 cqn);
+int qrnic_cmd_resize_cq(struct qrnic_dev *dev, u32 cqn,
+			const struct qrnic_cq_resize *resize);
+int qrnic_cmd_modify_cq(struct qrnic_dev *dev, u32 cqn,
+			const struct qrnic_cq_moderation *moderation);
 int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx);
 
 /* *index is the index of the key; the key is index << 8 | ctx->variant. */
