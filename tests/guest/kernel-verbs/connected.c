@@ -1,68 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * kernel_verbs.c: tests of kernel verbs over RC: two QPs of one device talk to
- * each other. Loading succeeds when all tests passed; the log says which did not.
+ * connected.c: tests of kernel verbs over RC: two QPs of one device talk to each
+ * other; and the start of all tests. Loading succeeds when all tests passed; the
+ * log says which did not.
  *
  * modprobe kernel_verbs device=qrnic0 gid_index=1
  */
-#define pr_fmt(fmt) "kernel_verbs: " fmt
+#include "kernel_verbs.h"
 
-#include <linux/completion.h>
 #include <linux/delay.h>
-#include <linux/dma-mapping.h>
 #include <linux/module.h>
-#include <linux/slab.h>
-#include <rdma/ib_cache.h>
-#include <rdma/ib_verbs.h>
 
 static char *device = "qrnic0";
 module_param(device, charp, 0444);
 MODULE_PARM_DESC(device, "RDMA device");
 
-static int gid_index;
+int gid_index;
 module_param(gid_index, int, 0444);
 MODULE_PARM_DESC(gid_index, "entry of the GID table");
 
 static int rounds = 2000;
 module_param(rounds, int, 0444);
 MODULE_PARM_DESC(rounds, "rounds of the tests that go around the rings");
-
-#define PORT 1
-#define MAX_WR 16
-#define MAX_SGE 6
-#define MAX_INLINE 200
-#define BUFFER_SIZE 65536
-
-/* One end of the connection with its own buffer */
-struct end {
-	struct ib_qp *qp;
-	u8 *buffer;
-	u64 dma;
-	struct completion event;
-	enum ib_event_type event_type;
-};
-
-struct test {
-	struct ib_device *dev;
-	struct ib_pd *pd;
-	struct ib_mr *mr;	/* everything, all rights */
-	struct ib_cq *cq;	/* shared by both ends */
-	int cqe;
-	atomic_t completion_events;
-	struct completion cq_event;
-	struct end a;
-	struct end b;
-	int failures;
-};
-
-#define EXPECT(test, condition) ({						\
-	bool _ok = (condition);							\
-	if (!_ok) {								\
-		pr_err("%s:%d: not true: %s\n", __func__, __LINE__, #condition); \
-		(test)->failures++;						\
-	}									\
-	_ok;									\
-})
 
 static void cq_completion(struct ib_cq *cq, void *context)
 {
@@ -87,7 +46,7 @@ static void qp_event(struct ib_event *event, void *context)
 	complete(&end->event);
 }
 
-static int end_create(struct test *test, struct end *end)
+int end_create(struct test *test, struct end *end)
 {
 	struct ib_qp_init_attr init = {
 		.event_handler = qp_event,
@@ -102,7 +61,8 @@ static int end_create(struct test *test, struct end *end)
 			.max_inline_data = MAX_INLINE,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.qp_type = IB_QPT_RC,
+		.qp_type = end->type ? end->type : IB_QPT_RC,
+		.srq = end->srq,
 	};
 
 	init_completion(&end->event);
@@ -127,7 +87,7 @@ static int end_create(struct test *test, struct end *end)
 	return 0;
 }
 
-static void end_destroy(struct test *test, struct end *end)
+void end_destroy(struct test *test, struct end *end)
 {
 	if (end->qp)
 		ib_destroy_qp(end->qp);
@@ -139,7 +99,7 @@ static void end_destroy(struct test *test, struct end *end)
 	end->buffer = NULL;
 }
 
-static int end_to_init(struct end *end)
+int end_to_init(struct end *end)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT,
@@ -148,11 +108,13 @@ static int end_to_init(struct end *end)
 				   IB_ACCESS_REMOTE_ATOMIC,
 	};
 
+	if (end->type == IB_QPT_UC)
+		attr.qp_access_flags = IB_ACCESS_REMOTE_WRITE;
 	return ib_modify_qp(end->qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
 			    IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 }
 
-static int end_connect(struct test *test, struct end *end, struct end *peer)
+int end_connect(struct test *test, struct end *end, struct end *peer)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTR,
@@ -163,7 +125,7 @@ static int end_connect(struct test *test, struct end *end, struct end *peer)
 		.min_rnr_timer = 1,
 	};
 	const struct ib_gid_attr *gid;
-	int err;
+	int err, reliable;
 
 	gid = rdma_get_gid_attr(test->dev, PORT, gid_index);
 	if (IS_ERR(gid))
@@ -178,9 +140,12 @@ static int end_connect(struct test *test, struct end *end, struct end *peer)
 	if (err)
 		return err;
 
+	reliable = IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER;
+	if (end->type == IB_QPT_UC)
+		reliable = 0;
 	err = ib_modify_qp(end->qp, &attr, IB_QP_STATE | IB_QP_AV |
 			   IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+			   reliable);
 	if (err)
 		return err;
 
@@ -191,12 +156,14 @@ static int end_connect(struct test *test, struct end *end, struct end *peer)
 	attr.rnr_retry = 7;
 	attr.sq_psn = 1000 + end->qp->qp_num;
 	attr.max_rd_atomic = 4;
-	return ib_modify_qp(end->qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
-			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_SQ_PSN |
-			    IB_QP_MAX_QP_RD_ATOMIC);
+	reliable = IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+		   IB_QP_MAX_QP_RD_ATOMIC;
+	if (end->type == IB_QPT_UC)
+		reliable = 0;
+	return ib_modify_qp(end->qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN | reliable);
 }
 
-static int end_to(struct end *end, enum ib_qp_state state)
+int end_to(struct end *end, enum ib_qp_state state)
 {
 	struct ib_qp_attr attr = { .qp_state = state };
 
@@ -218,7 +185,7 @@ static int connect_both(struct test *test)
 }
 
 /* Both ends back to RESET, whatever state they are in, and connected again */
-static void reconnect(struct test *test)
+void reconnect(struct test *test)
 {
 	EXPECT(test, !end_to(&test->a, IB_QPS_RESET));
 	EXPECT(test, !end_to(&test->b, IB_QPS_RESET));
@@ -228,7 +195,7 @@ static void reconnect(struct test *test)
 }
 
 /* Waits for one completion; false after a second. */
-static bool poll_one(struct test *test, struct ib_wc *wc)
+bool poll_one(struct test *test, struct ib_wc *wc)
 {
 	unsigned long deadline = jiffies + HZ;
 	int n;
@@ -242,7 +209,23 @@ static bool poll_one(struct test *test, struct ib_wc *wc)
 	return false;
 }
 
-static bool quiet(struct test *test)
+/* The next completion must be this one, with success. */
+bool poll_of(struct test *test, u64 wr_id, struct ib_wc *wc)
+{
+	if (!poll_one(test, wc)) {
+		pr_err("no completion of %llu\n", wr_id);
+		return false;
+	}
+	if (wc->wr_id != wr_id || wc->status != IB_WC_SUCCESS) {
+		pr_err("completion of %llu instead of %llu: %s, 0x%x\n",
+		       wc->wr_id, wr_id, ib_wc_status_msg(wc->status),
+		       wc->vendor_err);
+		return false;
+	}
+	return true;
+}
+
+bool quiet(struct test *test)
 {
 	struct ib_wc wc;
 
@@ -250,7 +233,7 @@ static bool quiet(struct test *test)
 	return ib_poll_cq(test->cq, 1, &wc) == 0;
 }
 
-static struct ib_sge sge_of(struct test *test, struct end *end, u32 offset,
+struct ib_sge sge_of(struct test *test, struct end *end, u32 offset,
 			    u32 length)
 {
 	return (struct ib_sge) {
@@ -260,7 +243,7 @@ static struct ib_sge sge_of(struct test *test, struct end *end, u32 offset,
 	};
 }
 
-static int recv(struct test *test, struct end *end, u64 id, u32 offset,
+int recv(struct test *test, struct end *end, u64 id, u32 offset,
 		u32 length)
 {
 	struct ib_sge sge = sge_of(test, end, offset, length);
@@ -269,7 +252,7 @@ static int recv(struct test *test, struct end *end, u64 id, u32 offset,
 	return ib_post_recv(end->qp, &wr, NULL);
 }
 
-static void fill(u8 *at, size_t length, u8 seed)
+void fill(u8 *at, size_t length, u8 seed)
 {
 	size_t i;
 
@@ -277,7 +260,7 @@ static void fill(u8 *at, size_t length, u8 seed)
 		at[i] = seed + i * 7;
 }
 
-static bool filled(const u8 *at, size_t length, u8 seed)
+bool filled(const u8 *at, size_t length, u8 seed)
 {
 	size_t i;
 
@@ -327,8 +310,8 @@ static void test_send(struct test *test)
 	EXPECT(test, test->b.buffer[499] == 0 && test->b.buffer[5500] == 0);
 }
 
-static struct ib_rdma_wr rdma(struct test *test, enum ib_wr_opcode opcode,
-			      struct ib_sge *sge, u32 remote, u64 id)
+struct ib_rdma_wr rdma(struct test *test, enum ib_wr_opcode opcode,
+		       struct ib_sge *sge, u32 remote, u64 id)
 {
 	return (struct ib_rdma_wr) {
 		.wr = {
@@ -495,7 +478,7 @@ static void test_bad_wr(struct test *test)
 		       wc.status == IB_WC_SUCCESS);
 	EXPECT(test, quiet(test));
 
-	list[0].wr.opcode = IB_WR_REG_MR;
+	list[0].wr.opcode = IB_WR_MASKED_ATOMIC_CMP_AND_SWP;
 	EXPECT(test, ib_post_send(test->a.qp, &list[0].wr, &bad) == -EOPNOTSUPP);
 	EXPECT(test, bad == &list[0].wr);
 
@@ -810,6 +793,11 @@ static const struct {
 	{ "errors", test_errors },
 	{ "cleaning of the CQ", test_clean },
 	{ "drain", test_drain },
+	{ "fast registration", test_fast_registration },
+	{ "limits of fast registration", test_fast_registration_limits },
+	{ "shared receive queue", test_srq },
+	{ "datagrams", test_datagram },
+	{ "unreliable connection", test_unreliable },
 	{ "overrun of the CQ", test_overrun },
 };
 
@@ -867,5 +855,5 @@ static void __exit kernel_verbs_exit(void)
 module_init(kernel_verbs_init);
 module_exit(kernel_verbs_exit);
 
-MODULE_DESCRIPTION("Tests of kernel verbs over RC");
+MODULE_DESCRIPTION("Tests of kernel verbs");
 MODULE_LICENSE("GPL");

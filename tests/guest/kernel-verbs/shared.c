@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * shared.c: a shared receive queue of two RC connections: order, fullness, limit,
+ * and slots of a QP that goes away with completions that nobody has polled.
+ */
+#include "kernel_verbs.h"
+
+#include <linux/delay.h>
+
+#define MESSAGE 256
+#define SLOTS_WANTED 16
+#define SENT 1000	/* wr_id of sends */
+
+struct shared {
+	struct test *test;
+	struct ib_srq *srq;
+	struct end from[2];
+	struct end to[2];
+	u32 size;		/* what the SRQ says that it takes */
+	u32 posted;		/* wr_ids are this, modulo size */
+	u32 taken;
+	struct completion limit;
+	atomic_t events;
+};
+
+static void srq_event(struct ib_event *event, void *context)
+{
+	struct shared *shared = context;
+
+	if (event->event != IB_EVENT_SRQ_LIMIT_REACHED)
+		return;
+	atomic_inc(&shared->events);
+	complete(&shared->limit);
+}
+
+/* All buffers of the SRQ are in that of the first receiving end. */
+static u8 *slot_buffer(struct shared *shared, u32 id)
+{
+	return shared->to[0].buffer + id * MESSAGE;
+}
+
+static int srq_post(struct shared *shared)
+{
+	u32 id = shared->posted % shared->size;
+	struct ib_sge sge = sge_of(shared->test, &shared->to[0], id * MESSAGE,
+				   MESSAGE);
+	struct ib_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	int err = ib_post_srq_recv(shared->srq, &wr, NULL);
+
+	if (!err)
+		shared->posted++;
+	return err;
+}
+
+static int send(struct shared *shared, int pair, u32 length)
+{
+	struct ib_sge sge = sge_of(shared->test, &shared->from[pair], 0, length);
+	struct ib_send_wr wr = {
+		.wr_id = SENT + pair, .sg_list = &sge, .num_sge = 1,
+		.opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED,
+	};
+
+	return ib_post_send(shared->from[pair].qp, &wr, NULL);
+}
+
+/* One message through one of the pairs, into the slot that was posted first */
+static bool message(struct shared *shared, int pair, u8 seed)
+{
+	u32 id = shared->taken % shared->size, length = 1 + seed % MESSAGE;
+	bool sent = false, received = false;
+	struct test *test = shared->test;
+	struct ib_wc wc;
+	int i;
+
+	fill(shared->from[pair].buffer, length, seed);
+	memset(slot_buffer(shared, id), 0, MESSAGE);
+	if (!EXPECT(test, !send(shared, pair, length)))
+		return false;
+	for (i = 0; i < 2; i++) {
+		if (!EXPECT(test, poll_one(test, &wc)) ||
+		    !EXPECT(test, wc.status == IB_WC_SUCCESS))
+			return false;
+		if (wc.wr_id == SENT + pair)
+			sent = true;
+		else
+			received = wc.wr_id == id && wc.byte_len == length &&
+				   wc.qp == shared->to[pair].qp;
+	}
+	shared->taken++;
+	return EXPECT(test, sent) && EXPECT(test, received) &&
+	       EXPECT(test, filled(slot_buffer(shared, id), length, seed));
+}
+
+static bool fill_up(struct shared *shared)
+{
+	int err;
+
+	do {
+		err = srq_post(shared);
+	} while (!err && shared->posted - shared->taken <= shared->size);
+	return EXPECT(shared->test, err == -ENOMEM) &&
+	       EXPECT(shared->test,
+		      shared->posted - shared->taken == shared->size);
+}
+
+static void limit(struct shared *shared)
+{
+	struct ib_srq_attr attr = { .srq_limit = 4 };
+	struct test *test = shared->test;
+	u32 left;
+
+	EXPECT(test, !ib_modify_srq(shared->srq, &attr, IB_SRQ_LIMIT));
+	memset(&attr, 0, sizeof(attr));
+	EXPECT(test, !ib_query_srq(shared->srq, &attr));
+	EXPECT(test, attr.srq_limit == 4 && attr.max_wr == shared->size);
+
+	for (left = shared->size; left > 4; left--)
+		if (!message(shared, left & 1, left))
+			return;
+	EXPECT(test, !atomic_read(&shared->events));
+	for (; left > 1; left--)
+		if (!message(shared, left & 1, left))
+			return;
+	EXPECT(test, wait_for_completion_timeout(&shared->limit, HZ));
+	msleep(20);
+	EXPECT(test, atomic_read(&shared->events) == 1);
+	EXPECT(test, !ib_query_srq(shared->srq, &attr) && !attr.srq_limit);
+
+	attr.srq_limit = shared->size + 1;
+	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_LIMIT) == -EINVAL);
+	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR));
+}
+
+static void last_wqe(struct shared *shared)
+{
+	struct test *test = shared->test;
+
+	reinit_completion(&shared->to[1].event);
+	EXPECT(test, !end_to(&shared->to[1], IB_QPS_ERR));
+	EXPECT(test, wait_for_completion_timeout(&shared->to[1].event, HZ) &&
+	       shared->to[1].event_type == IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/* What a QP has received and nobody has polled is gone with it, the slots not. */
+static void unpolled(struct shared *shared)
+{
+	struct test *test = shared->test;
+	struct ib_wc wc;
+	int i;
+
+	for (i = 0; i < 5; i++)
+		EXPECT(test, !send(shared, 0, 8));
+	msleep(100);
+	ib_destroy_qp(shared->to[0].qp);
+	shared->to[0].qp = NULL;
+	shared->taken += 5;
+	for (i = 0; i < 5; i++)
+		EXPECT(test, poll_of(test, SENT, &wc));
+	EXPECT(test, quiet(test));
+	fill_up(shared);
+}
+
+static int pair_create(struct shared *shared, int i)
+{
+	struct test *test = shared->test;
+	int err;
+
+	shared->to[i].srq = shared->srq;
+	err = end_create(test, &shared->from[i]);
+	if (!err)
+		err = end_create(test, &shared->to[i]);
+	if (!err)
+		err = end_to_init(&shared->from[i]);
+	if (!err)
+		err = end_to_init(&shared->to[i]);
+	if (!err)
+		err = end_connect(test, &shared->from[i], &shared->to[i]);
+	if (!err)
+		err = end_connect(test, &shared->to[i], &shared->from[i]);
+	return err;
+}
+
+static void use(struct shared *shared)
+{
+	struct test *test = shared->test;
+	struct ib_recv_wr wr = {};
+	u32 i;
+
+	EXPECT(test, ib_post_recv(shared->to[0].qp, &wr, NULL) == -EINVAL);
+	if (!fill_up(shared))
+		return;
+	for (i = 0; i < 5 * shared->size; i++)
+		if (!message(shared, i % 3 == 0, i) ||
+		    !EXPECT(test, !srq_post(shared)))
+			return;
+	limit(shared);
+	if (!fill_up(shared))
+		return;
+	last_wqe(shared);
+	unpolled(shared);
+}
+
+void test_srq(struct test *test)
+{
+	struct ib_srq_init_attr init = {
+		.event_handler = srq_event,
+		.attr = { .max_wr = SLOTS_WANTED, .max_sge = 2 },
+	};
+	struct shared *shared;
+	int i;
+
+	if (!test->dev->attrs.max_srq) {
+		pr_info("no shared receive queues\n");
+		return;
+	}
+	shared = kzalloc(sizeof(*shared), GFP_KERNEL);
+	if (!EXPECT(test, shared))
+		return;
+	shared->test = test;
+	init_completion(&shared->limit);
+	init.srq_context = shared;
+	shared->srq = ib_create_srq(test->pd, &init);
+	if (!EXPECT(test, !IS_ERR(shared->srq)))
+		goto out;
+
+	shared->size = init.attr.max_wr;
+	EXPECT(test, shared->size >= SLOTS_WANTED);
+	if (EXPECT(test, !pair_create(shared, 0)) &&
+	    EXPECT(test, !pair_create(shared, 1)))
+		use(shared);
+	for (i = 0; i < 2; i++) {
+		end_destroy(test, &shared->from[i]);
+		end_destroy(test, &shared->to[i]);
+	}
+	ib_destroy_srq(shared->srq);
+out:
+	kfree(shared);
+}
