@@ -281,6 +281,22 @@ int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_qp);
 
+int qrnic_cmd_attach_multicast(struct qrnic_dev *dev, u32 qpn,
+			       const struct qrnic_multicast *multicast)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_ATTACH_MULTICAST, qpn, multicast,
+			     sizeof(*multicast));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_attach_multicast);
+
+int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
+			       const struct qrnic_multicast *multicast)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_DETACH_MULTICAST, qpn, multicast,
+			     sizeof(*multicast));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_detach_multicast);
+
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn)
 {

@@ -564,3 +564,22 @@ out:
 	mutex_unlock(&qp->mutex);
 	return err;
 }
+
+/* The core has checked type and GID; RoCE has no LIDs. */
+int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_multicast multicast;
+
+	memcpy(multicast.gid, gid->raw, sizeof(multicast.gid));
+	return qrnic_cmd_attach_multicast(dev->qdev, ibqp->qp_num, &multicast);
+}
+
+int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_multicast multicast;
+
+	memcpy(multicast.gid, gid->raw, sizeof(multicast.gid));
+	return qrnic_cmd_detach_multicast(dev->qdev, ibqp->qp_num, &multicast);
+}

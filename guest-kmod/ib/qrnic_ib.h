@@ -368,6 +368,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		      struct ib_qp_init_attr *init);
 int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn);
 void qrnic_qp_put(struct qrnic_ib_qp *qp);
 

@@ -156,6 +156,11 @@ int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
 int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr);
 int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn);
 
+int qrnic_cmd_attach_multicast(struct qrnic_dev *dev, u32 qpn,
+			       const struct qrnic_multicast *multicast);
+int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
+			       const struct qrnic_multicast *multicast);
+
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn);
 int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
