@@ -195,7 +195,7 @@ void test_fast_registration_limits(struct test *test)
 	sg_dma_address(&sg) = test->b.dma;
 	sg_dma_len(&sg) = PIECES * 4096;
 	ib_map_mr_sg(mr, &sg, 1, NULL, 4096);
-	EXPECT(test, mr->length == (PIECES - 1) * 4096);
+	EXPECT(test, mr->length && mr->length <= (PIECES - 1) * 4096);
 	EXPECT(test, ib_map_mr_sg(mr, &sg, 1, NULL, 3000) < 0);
 	EXPECT(test, !ib_dereg_mr(mr));
 }
