@@ -608,7 +608,11 @@ static void spoil_opcode(PeerPacket *p)
 
 static void spoil_service(PeerPacket *p)
 {
+    static const uint8_t deth[8];
+
     p->opcode = 0x64;           /* UD send only, at an RC QP */
+    p->payload = deth;
+    p->length = sizeof(deth);
 }
 
 static void spoil_pkey(PeerPacket *p)
