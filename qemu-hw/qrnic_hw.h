@@ -536,6 +536,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_QKEY,
     QRNIC_COUNTER_RX_DROP_NO_WQE,
     QRNIC_COUNTER_RX_DROP_LENGTH,
+    QRNIC_COUNTER_RX_DROP_ACCESS,
     QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_TX_DROP_LINK,
@@ -641,6 +642,7 @@ enum qrnic_counter {
     X(rx_drop_qkey, drop) \
     X(rx_drop_no_wqe, drop) \
     X(rx_drop_length, drop) \
+    X(rx_drop_access, drop) \
     X(rx_drop_uc_sequence, drop) \
     X(rx_drop_psn, drop) \
     X(tx_drop_link, drop) \
@@ -3262,6 +3264,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_qkey",
         "rx_drop_no_wqe",
         "rx_drop_length",
+        "rx_drop_access",
         "rx_drop_uc_sequence",
         "rx_drop_psn",
         "tx_drop_link",

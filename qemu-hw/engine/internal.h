@@ -316,6 +316,7 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
 /* Transport state; transport.h says what is in them (requester, responder). */
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
+typedef struct QrnicUnreliable QrnicUnreliable;
 
 struct QrnicQp {
     uint32_t number;
@@ -336,6 +337,7 @@ struct QrnicQp {
     uint32_t datagram_psn;      /* of the next one sent */
     QrnicRequester *requester;  /* RC only */
     QrnicResponder *responder;  /* RC only */
+    QrnicUnreliable *unreliable;        /* UC only */
     /* scheduler.c */
     bool scheduled;
     bool sq_rung;               /* read the record of the SQ when taken up */
@@ -358,6 +360,7 @@ typedef struct QrnicQpOps {
 } QrnicQpOps;
 
 extern const QrnicQpOps qrnic_rc_ops;           /* requester.c */
+extern const QrnicQpOps qrnic_unreliable_ops;   /* unreliable.c */
 extern const QrnicQpOps qrnic_datagram_ops;     /* datagram.c */
 extern const QrnicQpOps qrnic_raw_packet_ops;   /* ethernet.c */
 const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);      /* qp.c */
@@ -414,7 +417,14 @@ bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
 /* port.c: enum qrnic_path_mtu that the present MTU carries */
 uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
 
-/* payload.c: messages of one packet. On failure *status and *syndrome. */
+/* payload.c: len bytes of a message from offset on, which are there */
+enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
+                                      const QrnicSendWqe *wqe, uint64_t offset,
+                                      uint8_t *to, uint32_t len);
+enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
+                                       const QrnicRecvWqe *wqe, uint64_t offset,
+                                       const uint8_t *from, uint32_t len);
+/* Messages of one packet. On failure *status and *syndrome. */
 /* Copies the data of the WQE to buf. Its length has been checked. */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                   uint8_t *buf, uint8_t *status, uint8_t *syndrome);
@@ -424,6 +434,19 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
 
 /* datagram.c: a packet for this UD or GSI queue pair, which can receive */
 void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+
+/* unreliable.c: state of UC */
+void qrnic_unreliable_init(QrnicEngine *e, QrnicQp *qp);  /* create, RESET */
+void qrnic_unreliable_cleanup(QrnicEngine *e, QrnicQp *qp);
+void qrnic_unreliable_start_receive(QrnicQp *qp);
+void qrnic_unreliable_start_send(QrnicQp *qp);
+uint32_t qrnic_unreliable_next_psn(const QrnicQp *qp);
+uint32_t qrnic_unreliable_expected_psn(const QrnicQp *qp);
+bool qrnic_unreliable_idle(const QrnicQp *qp);
+void qrnic_unreliable_receive(QrnicEngine *e, QrnicQp *qp,
+                              const QrnicPacket *p);
+/* Completes as flushed what was under way; false: nothing is. */
+bool qrnic_unreliable_flush_one(QrnicEngine *e, QrnicQp *qp);
 
 /* multicast.c */
 typedef struct QrnicAttachment {

@@ -1,5 +1,5 @@
 /*
- * qrnic engine: data of messages of one packet: datagrams and Ethernet frames
+ * qrnic engine: the data of messages: between WQEs and packets
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,31 +16,80 @@ static void key_refused(QrnicEngine *e, QrnicQp *qp, const char *queue,
                       qrnic_syndrome_name(syndrome));
 }
 
+enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
+                                      const QrnicSendWqe *wqe, uint64_t offset,
+                                      uint8_t *to, uint32_t len)
+{
+    if (wqe->flags & QRNIC_WQEF_INLINE) {
+        memcpy(to, wqe->inline_data + offset, len);
+        return QRNIC_SYN_NONE;
+    }
+    for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
+        const QrnicSge *sge = &wqe->sge[i];
+        enum qrnic_syndrome syndrome;
+        uint32_t n;
+        QrnicMkey *k;
+
+        if (offset >= sge->length) {
+            offset -= sge->length;
+            continue;
+        }
+        n = MIN(len, sge->length - offset);
+        syndrome = qrnic_memory_check(e, sge->lkey, qp->pd->number,
+                                      sge->addr + offset, n, 0, &k);
+        if (syndrome) {
+            key_refused(e, qp, "SQ", sge, syndrome);
+            return syndrome;
+        }
+        if (!qrnic_memory_read(e, k, sge->addr + offset, to, n)) {
+            return QRNIC_SYN_DMA;
+        }
+        to += n;
+        len -= n;
+        offset = 0;
+    }
+    return QRNIC_SYN_NONE;
+}
+
+enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
+                                       const QrnicRecvWqe *wqe, uint64_t offset,
+                                       const uint8_t *from, uint32_t len)
+{
+    for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
+        const QrnicSge *sge = &wqe->sge[i];
+        enum qrnic_syndrome syndrome;
+        uint32_t n;
+        QrnicMkey *k;
+
+        if (offset >= sge->length) {
+            offset -= sge->length;
+            continue;
+        }
+        n = MIN(len, sge->length - offset);
+        syndrome = qrnic_memory_check(e, sge->lkey, wqe->pd, sge->addr + offset,
+                                      n, QRNIC_ACCESS_LOCAL_WRITE, &k);
+        if (syndrome) {
+            key_refused(e, qp, "RQ", sge, syndrome);
+            return syndrome;
+        }
+        if (!qrnic_memory_write(e, k, sge->addr + offset, from, n)) {
+            return QRNIC_SYN_DMA;
+        }
+        from += n;
+        len -= n;
+        offset = 0;
+    }
+    return QRNIC_SYN_NONE;
+}
+
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                   uint8_t *buf, uint8_t *status, uint8_t *syndrome)
 {
-    if (wqe->flags & QRNIC_WQEF_INLINE) {
-        memcpy(buf, wqe->inline_data, wqe->length);
-        return true;
-    }
-    for (uint32_t i = 0; i < wqe->num_sge; i++) {
-        const QrnicSge *sge = &wqe->sge[i];
-        QrnicMkey *k;
-
+    *syndrome = qrnic_gather_part(e, qp, wqe, 0, buf, wqe->length);
+    if (*syndrome) {
         *status = QRNIC_WC_LOC_PROT_ERR;
-        *syndrome = qrnic_memory_check(e, sge->lkey, qp->pd->number,
-                                       sge->addr, sge->length, 0, &k);
-        if (*syndrome != QRNIC_SYN_NONE) {
-            key_refused(e, qp, "SQ", sge, *syndrome);
-            return false;
-        }
-        if (!qrnic_memory_read(e, k, sge->addr, buf, sge->length)) {
-            *syndrome = QRNIC_SYN_DMA;
-            return false;
-        }
-        buf += sge->length;
     }
-    return true;
+    return !*syndrome;
 }
 
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,

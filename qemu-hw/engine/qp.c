@@ -16,6 +16,8 @@ const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
     switch (qp->type) {
     case QRNIC_QPT_RC:
         return &qrnic_rc_ops;
+    case QRNIC_QPT_UC:
+        return &qrnic_unreliable_ops;
     case QRNIC_QPT_UD:
     case QRNIC_QPT_GSI:
         return &qrnic_datagram_ops;
@@ -62,6 +64,9 @@ static QrnicResult check_type(QrnicEngine *e, const QrnicQpCtx *in)
     switch (in->type) {
     case QRNIC_QPT_RC:
         capability = QRNIC_CAP_RC;
+        break;
+    case QRNIC_QPT_UC:
+        capability = QRNIC_CAP_UC;
         break;
     case QRNIC_QPT_UD:
     case QRNIC_QPT_GSI:
@@ -181,6 +186,8 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->deadline = QRNIC_DEADLINE_NEVER;
     if (qp->type == QRNIC_QPT_RC) {
         qrnic_rc_init(e, qp);
+    } else if (qp->type == QRNIC_QPT_UC) {
+        qrnic_unreliable_init(e, qp);
     }
     /* Findable from here on. */
     if (qp->type == QRNIC_QPT_GSI) {
@@ -202,6 +209,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, qp);
     qrnic_rc_cleanup(e, qp);
+    qrnic_unreliable_cleanup(e, qp);
     g_free(qp);
 }
 
@@ -355,11 +363,12 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
-    bool rc = qp->type == QRNIC_QPT_RC;
+    bool rc = qp->type == QRNIC_QPT_RC, uc = qp->type == QRNIC_QPT_UC;
 
     /* First what was under way, then what was only posted. */
     while (budget--) {
         if (!(rc && qrnic_requester_flush_one(e, qp)) &&
+            !(uc && qrnic_unreliable_flush_one(e, qp)) &&
             !qrnic_sq_flush_one(e, qp) &&
             !(rc && qrnic_responder_flush_one(e, qp)) &&
             !flush_rq_one(e, qp)) {

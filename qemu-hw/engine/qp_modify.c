@@ -45,6 +45,20 @@ static const Transition rc_transitions[] = {
       QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
 };
 
+static const Transition uc_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_AV | ACCESS },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, ACCESS },
+};
+
 static const Transition datagram_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
@@ -92,6 +106,9 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         t = raw_packet_transitions;
         n = ARRAY_SIZE(raw_packet_transitions);
+    } else if (qp->type == QRNIC_QPT_UC) {
+        t = uc_transitions;
+        n = ARRAY_SIZE(uc_transitions);
     } else if (qrnic_qp_is_datagram(qp)) {
         t = datagram_transitions;
         n = ARRAY_SIZE(datagram_transitions);
@@ -312,6 +329,30 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->last_wqe_reported = false;
     if (qp->type == QRNIC_QPT_RC) {
         qrnic_rc_init(e, qp);
+    } else if (qp->type == QRNIC_QPT_UC) {
+        qrnic_unreliable_init(e, qp);
+    }
+}
+
+static void unreliable_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                               const QrnicQpAttr *in)
+{
+    bool uc = qp->type == QRNIC_QPT_UC;
+
+    if (in->mask & QRNIC_QP_AV) {
+        qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
+    }
+    if (uc && from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
+        qrnic_unreliable_start_receive(qp);
+    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        if (uc) {
+            qrnic_unreliable_start_send(qp);
+        } else {
+            qp->datagram_psn = in->sq_psn;
+        }
+    } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
+        qp->attr.sq_drained_notify = in->sq_drained_notify;
+        qp->sq_draining = true;
     }
 }
 
@@ -363,11 +404,8 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         qp->state = to;
         if (qp->type == QRNIC_QPT_RC) {
             rc_entered(e, qp, from, in);
-        } else if (from == QRNIC_QPS_RTR && to == QRNIC_QPS_RTS) {
-            qp->datagram_psn = in->sq_psn;
-        } else if (from == QRNIC_QPS_RTS && to == QRNIC_QPS_SQD) {
-            qp->attr.sq_drained_notify = in->sq_drained_notify;
-            qp->sq_draining = true;
+        } else {
+            unreliable_entered(e, qp, from, in);
         }
         /* Work may have been posted that waited for this state. */
         if (to == QRNIC_QPS_RTS || to == QRNIC_QPS_SQD) {
@@ -377,10 +415,22 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     return qrnic_ok(0);
 }
 
+bool qrnic_send_idle(const QrnicQp *qp)
+{
+    switch (qp->type) {
+    case QRNIC_QPT_RC:
+        return qrnic_requester_idle(qp);
+    case QRNIC_QPT_UC:
+        return qrnic_unreliable_idle(qp);
+    default:
+        return true;
+    }
+}
+
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->state != QRNIC_QPS_SQD || !qp->sq_draining ||
-        (qp->type == QRNIC_QPT_RC && !qrnic_requester_idle(qp))) {
+        !qrnic_send_idle(qp)) {
         return;
     }
     trace_qrnic_qp_drained(e->config.name, qp->number,
@@ -409,6 +459,10 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     out->qp_type = qp->type;
     if (qrnic_qp_is_datagram(qp) && qp->state != QRNIC_QPS_RESET) {
         out->sq_psn = qp->datagram_psn;
+    }
+    if (qp->type == QRNIC_QPT_UC && qp->state != QRNIC_QPS_RESET) {
+        out->sq_psn = qrnic_unreliable_next_psn(qp);
+        out->rq_psn = qrnic_unreliable_expected_psn(qp);
     }
     if (qp->type == QRNIC_QPT_RC && qp->state != QRNIC_QPS_RESET) {
         if (qp->state != QRNIC_QPS_INIT) {

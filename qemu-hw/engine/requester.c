@@ -391,36 +391,12 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
 {
-    const QrnicSendWqe *w = &qp->requester->wqe;
-
-    if (w->flags & QRNIC_WQEF_INLINE) {
-        memcpy(to, w->inline_data + offset, len);
-        return true;
+    p->syndrome = qrnic_gather_part(e, qp, &qp->requester->wqe, offset, to,
+                                    len);
+    if (p->syndrome) {
+        p->status = QRNIC_WC_LOC_PROT_ERR;
     }
-    for (uint32_t i = 0; len && i < w->num_sge; i++) {
-        const QrnicSge *s = &w->sge[i];
-        uint32_t n;
-        QrnicMkey *k;
-
-        if (offset >= s->length) {
-            offset -= s->length;
-            continue;
-        }
-        n = MIN(len, s->length - offset);
-        p->syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number,
-                                         s->addr + offset, n, 0, &k);
-        if (!p->syndrome && !qrnic_memory_read(e, k, s->addr + offset, to, n)) {
-            p->syndrome = QRNIC_SYN_DMA;
-        }
-        if (p->syndrome) {
-            p->status = QRNIC_WC_LOC_PROT_ERR;
-            return false;
-        }
-        to += n;
-        len -= n;
-        offset = 0;
-    }
-    return true;
+    return !p->syndrome;
 }
 
 static void count_request(QrnicEngine *e, const QrnicPending *p)

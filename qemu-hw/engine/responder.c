@@ -136,41 +136,6 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-/* Scatters a part of a send. */
-static uint8_t recv_scatter(QrnicEngine *e, QrnicQp *qp, uint64_t offset,
-                            const uint8_t *from, uint32_t len)
-{
-    const QrnicRecvWqe *w = &qp->responder->recv;
-
-    for (uint32_t i = 0; len && i < w->num_sge; i++) {
-        const QrnicSge *s = &w->sge[i];
-        enum qrnic_syndrome syndrome;
-        uint32_t n;
-        QrnicMkey *k;
-
-        if (offset >= s->length) {
-            offset -= s->length;
-            continue;
-        }
-        n = MIN(len, s->length - offset);
-        syndrome = qrnic_memory_check(e, s->lkey, w->pd, s->addr + offset, n,
-                                      QRNIC_ACCESS_LOCAL_WRITE, &k);
-        if (syndrome) {
-            qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "RQ", qp->number,
-                              "index %" PRIu32 ": lkey 0x%" PRIx32 " %s",
-                              w->index, s->lkey, qrnic_syndrome_name(syndrome));
-            return syndrome;
-        }
-        if (!qrnic_memory_write(e, k, s->addr + offset, from, n)) {
-            return QRNIC_SYN_DMA;
-        }
-        from += n;
-        len -= n;
-        offset = 0;
-    }
-    return QRNIC_SYN_NONE;
-}
-
 /*
  * Requests. Each returns true if the request was executed; else an answer is
  * owed and the PSN stays expected.
@@ -201,7 +166,8 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                       QRNIC_SYN_NONE, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_INVALID, 0, 0);
     }
-    syndrome = recv_scatter(e, qp, r->received, pkt->payload, pkt->payload_len);
+    syndrome = qrnic_scatter_part(e, qp, &r->recv, r->received, pkt->payload,
+                                  pkt->payload_len);
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome, 0,
                       NULL);

@@ -37,6 +37,8 @@ static int service_of(const QrnicQp *qp)
     switch (qp->type) {
     case QRNIC_QPT_RC:
         return QRNIC_SERVICE_RC;
+    case QRNIC_QPT_UC:
+        return QRNIC_SERVICE_UC;
     case QRNIC_QPT_UD:
     case QRNIC_QPT_GSI:
         return QRNIC_SERVICE_UD;
@@ -122,7 +124,9 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         return;
     }
     count_accepted(e, &p);
-    if (response) {
+    if (qp->type == QRNIC_QPT_UC) {
+        qrnic_unreliable_receive(e, qp, &p);
+    } else if (response) {
         qrnic_requester_receive(e, qp, &p);
     } else {
         qrnic_responder_receive(e, qp, &p);

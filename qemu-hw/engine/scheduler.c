@@ -20,7 +20,7 @@ static bool needs_no_wire(const QrnicQp *qp)
     return qp->state == QRNIC_QPS_ERR ||
            qp->state == QRNIC_QPS_SQE ||
            (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
-            (qp->type != QRNIC_QPT_RC || qrnic_requester_idle(qp)));
+            qrnic_send_idle(qp));
 }
 
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)

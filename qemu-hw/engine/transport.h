@@ -147,6 +147,8 @@ bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);
 
+/* No send WQE is under way. */
+bool qrnic_send_idle(const QrnicQp *qp);
 /* SQD, and nothing under way any more: tell. */
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
 

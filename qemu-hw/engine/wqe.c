@@ -38,6 +38,12 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
                             .datagram = true, .can_inline = true, .data = true,
                             .imm = opcode == QRNIC_WQE_SEND_IMM };
     }
+    if (qp->type == QRNIC_QPT_UC &&
+        (opcode == QRNIC_WQE_RDMA_READ || opcode == QRNIC_WQE_SEND_INV ||
+         opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD)) {
+        return (WqeShape) { .known = false };
+    }
     switch (opcode) {
     case QRNIC_WQE_SEND:
     case QRNIC_WQE_SEND_IMM:

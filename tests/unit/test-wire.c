@@ -143,7 +143,7 @@ static void test_round_trip(void)
     for (int i = 0; i < 300; i++) {
         data[i] = i * 13;
     }
-    for (unsigned op = 0; op < QRNIC_OP_RC_COUNT; op++) {
+    for (unsigned op = 0; op < QRNIC_OP_COUNT; op++) {
         uint32_t flags = qrnic_opcode_info(op)->flags;
         uint32_t most = flags & QRNIC_OPF_PAYLOAD ? 9 : 1;
 
