@@ -117,8 +117,10 @@ PLAIN_OBJECT(destroy_srq, qrnic_srq_destroy)
 INPUT_OBJECT(set_gid, qrnic_gid_set, QrnicGidEntry, gid_entry)
 PLAIN_OBJECT(clear_gid, qrnic_gid_clear)
 OUTPUT_OBJECT(query_gid, qrnic_gid_query, QrnicGidEntry, gid_entry)
-INPUT_OBJECT(attach_multicast, qrnic_multicast_attach, QrnicMulticast, multicast)
-INPUT_OBJECT(detach_multicast, qrnic_multicast_detach, QrnicMulticast, multicast)
+INPUT_OBJECT(attach_multicast, qrnic_multicast_attach, QrnicMulticast,
+             multicast)
+INPUT_OBJECT(detach_multicast, qrnic_multicast_detach, QrnicMulticast,
+             multicast)
 INPUT(set_rx_filter, qrnic_rx_filter_set, QrnicRxFilter, rx_filter)
 
 bool qrnic_command_has_object(uint16_t opcode)

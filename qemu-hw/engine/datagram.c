@@ -142,7 +142,7 @@ static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     return true;
 }
 
-/* Datagrams wait for nothing, and a receive WQE is looked for when one comes. */
+/* Datagrams wait for nothing; a receive WQE is looked for when one comes. */
 static void datagram_timer(QrnicEngine *e, QrnicQp *qp)
 {
 }

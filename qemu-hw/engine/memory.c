@@ -293,15 +293,31 @@ static bool is_window(const QrnicMkey *k)
     return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
 }
 
-/* A window is no local key, and one of type 2 has one user (IB 10.6.7.2). */
-static enum qrnic_syndrome window_check(const QrnicMkey *k, uint32_t qpn,
-                                        uint8_t access)
+static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
+                                     uint32_t pd, uint32_t qpn, uint64_t addr,
+                                     uint64_t len, uint8_t access)
 {
-    if (!(access & QRNIC_REMOTE_RIGHTS)) {
+    const QrnicMkeyCtx *ctx = &k->ctx;
+
+    if (!k->valid || ctx->variant != (key & 0xff)) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (ctx->pd != pd) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    /* No local key, and one of type 2 has one user (IB 10.6.7.2). */
+    if (is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
         return QRNIC_SYN_KEY_TYPE;
     }
-    return k->ctx.type == QRNIC_MKEY_MW_2 && k->qpn != qpn ?
-           QRNIC_SYN_KEY_QP : QRNIC_SYN_NONE;
+    if (ctx->type == QRNIC_MKEY_MW_2 && k->qpn != qpn) {
+        return QRNIC_SYN_KEY_QP;
+    }
+    if (ctx->type != QRNIC_MKEY_NULL_MR &&
+        (addr < ctx->start || addr - ctx->start > ctx->length ||
+         len > ctx->length - (addr - ctx->start))) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    return access & ~ctx->access ? QRNIC_SYN_KEY_ACCESS : QRNIC_SYN_NONE;
 }
 
 enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
@@ -310,26 +326,12 @@ enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
                                           uint8_t access, QrnicMkey **mkey)
 {
     QrnicMkey *k = qrnic_table_get(&e->mkeys, key >> 8);
-    enum qrnic_syndrome result = QRNIC_SYN_NONE;
+    enum qrnic_syndrome result = QRNIC_SYN_KEY_INVALID;
 
-    *mkey = NULL;
-    if (!k || !k->valid || k->ctx.variant != (key & 0xff)) {
-        result = QRNIC_SYN_KEY_INVALID;
-    } else if (k->ctx.pd != pd) {
-        result = QRNIC_SYN_KEY_PD;
-    } else if (is_window(k) &&
-               (result = window_check(k, qpn, access)) != QRNIC_SYN_NONE) {
-        /* said */
-    } else if (k->ctx.type != QRNIC_MKEY_NULL_MR &&
-               (addr < k->ctx.start ||
-                addr - k->ctx.start > k->ctx.length ||
-                len > k->ctx.length - (addr - k->ctx.start))) {
-        result = QRNIC_SYN_KEY_RANGE;
-    } else if (access & ~k->ctx.access) {
-        result = QRNIC_SYN_KEY_ACCESS;
-    } else {
-        *mkey = k;
+    if (k) {
+        result = key_check(k, key, pd, qpn, addr, len, access);
     }
+    *mkey = result == QRNIC_SYN_NONE ? k : NULL;
     trace_qrnic_memory_check(e->config.name, key, pd, addr, len, access,
                              qrnic_syndrome_name(result));
     return result;

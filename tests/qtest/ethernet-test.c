@@ -263,7 +263,8 @@ static void test_receive_bus_master(void)
     post_recv(&r, 0, 128);
     make_frame(frame, sizeof(frame), OUR_MAC, 0x88b5);
     pci_command = qpci_config_readw(r.d->pci, PCI_COMMAND);
-    qpci_config_writew(r.d->pci, PCI_COMMAND, pci_command & ~PCI_COMMAND_MASTER);
+    qpci_config_writew(r.d->pci, PCI_COMMAND,
+                       pci_command & ~PCI_COMMAND_MASTER);
     wire_send(r.d, frame, sizeof(frame));
     settle(r.d);
     qpci_config_writew(r.d->pci, PCI_COMMAND, pci_command);
