@@ -259,7 +259,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .name = id ? "B" : "A",
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
-                        QRNIC_CAP_SRQ | QRNIC_CAP_MW | QRNIC_CAP_FAST_REG |
+                        QRNIC_CAP_UC | QRNIC_CAP_SRQ | QRNIC_CAP_MW | QRNIC_CAP_FAST_REG |
                         QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
@@ -398,6 +398,17 @@ SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
     return q;
 }
 
+SimQp *sim_uc_new(SimNode *n, SimSrq *srq)
+{
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_UC, .sq_log_size = 6, .srq = srq ? srq->number : 0,
+    };
+    SimQp *q = qp_new(n, &ctx, 8);
+
+    q->srq = srq;
+    return q;
+}
+
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride)
 {
     SimSrq *s = g_new0(SimSrq, 1);
@@ -521,6 +532,25 @@ void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)
     to_rtr(b, a, c, c->psn_a);
     to_rts(a, c, c->psn_a);
     to_rts(b, c, c->psn_b);
+}
+
+void sim_uc_connect(SimQp *a, SimQp *b)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        SimQp *q = i ? b : a;
+        QrnicQpAttr attr = sim_attr_init();
+
+        attr.access = QRNIC_ACCESS_REMOTE_WRITE;
+        created(sim_modify(q, &attr));
+        attr = sim_attr_rtr(q, i ? a : b);
+        attr.mask &= ~(QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER);
+        attr.max_dest_rd_atomic = attr.min_rnr_timer = 0;
+        created(sim_modify(q, &attr));
+        attr = (QrnicQpAttr) {
+            .mask = QRNIC_QP_STATE | QRNIC_QP_SQ_PSN, .state = QRNIC_QPS_RTS,
+        };
+        created(sim_modify(q, &attr));
+    }
 }
 
 QrnicQpAttr sim_query(SimQp *q)

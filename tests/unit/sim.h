@@ -128,6 +128,9 @@ SimQp *sim_qp_new(SimNode *n, unsigned sq_log, unsigned rq_log,
 /* The same without an RQ */
 SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
                       unsigned cq_log);
+/* Unreliable connections; srq or NULL */
+SimQp *sim_uc_new(SimNode *n, SimSrq *srq);
+void sim_uc_connect(SimQp *a, SimQp *b);
 void sim_qp_free(SimQp *q);
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride);
 void sim_srq_free(SimSrq *s);

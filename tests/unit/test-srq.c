@@ -421,6 +421,37 @@ static void test_pd(void)
     shared_free(x);
 }
 
+/* An unreliable connection beside reliable ones */
+static void test_unreliable(void)
+{
+    Shared *x = shared_new(2, 0);
+    SimQp *from = sim_uc_new(&x->sim->node[0], NULL);
+    SimQp *to = sim_uc_new(&x->sim->node[1], x->srq);
+    SimQp *far = x->from[0], *near = x->to[0];
+
+    sim_uc_connect(from, to);
+    x->from[0] = from;
+    x->to[0] = to;
+    shared_post(x);
+    shared_post(x);
+    shared_send(x, 1, 500, 200);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    g_assert_cmpint(shared_received(x, 1, 500, 200), ==, 0);
+    shared_send(x, 0, 1000, 3000);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    expect_cqe(from, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    g_assert_cmpint(shared_received(x, 0, 1000, 3000), ==, 1);
+    /* Nothing is left: the message is gone, and nobody is told. */
+    shared_send(x, 0, 0, 10);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    expect_no_cqe(to);
+    g_assert_cmpint(sim_counter(to->node, QRNIC_COUNTER_RX_DROP_NO_WQE), ==,
+                    1);
+    sim_qp_free(far);
+    sim_qp_free(near);
+    shared_free(x);
+}
+
 /* What CREATE_SRQ and CREATE_QP refuse, and who is busy. */
 static void test_refused(void)
 {
@@ -499,6 +530,7 @@ int main(int argc, char **argv)
     g_test_add_func("/srq/broken-record", test_broken_record);
     g_test_add_func("/srq/broken-dma", test_broken_dma);
     g_test_add_func("/srq/pd", test_pd);
+    g_test_add_func("/srq/unreliable", test_unreliable);
     g_test_add_func("/srq/refused", test_refused);
     return g_test_run();
 }

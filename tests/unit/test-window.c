@@ -397,6 +397,34 @@ static void test_bind_refused(void)
     bind_fails(spoil_read_only, QRNIC_SYN_KEY_ACCESS);
 }
 
+/* An unreliable connection: the same, but an error stops only its sends. */
+static void test_window_unreliable(void)
+{
+    Keys k = keys_new();
+    SimQp *a = sim_uc_new(k.p->a.qp->node, NULL);
+    SimQp *b = sim_uc_new(k.p->b.qp->node, NULL);
+    SimQp *far = k.p->a.qp, *near = k.p->b.qp;
+    QrnicBindSeg seg = window(&k, key_new(&k.p->b, QRNIC_MKEY_MW_2, 0));
+
+    sim_uc_connect(a, b);
+    k.p->a.qp = a;
+    k.p->b.qp = b;
+    bound(&k, &seg);
+    writes(&k, seg.key, BASE + 4000, 4000);
+    local(b, QRNIC_WQE_LOCAL_INV, 0, seg.key, NULL, NULL);
+    run(&k);
+    expect_cqe(b, QRNIC_WC_SUCCESS, QRNIC_CQE_LOCAL_INV);
+    local(b, QRNIC_WQE_LOCAL_INV, 0, seg.key, NULL, NULL);
+    run(&k);
+    g_assert_cmpint(expect_status(b, QRNIC_WC_MW_BIND_ERR).syndrome, ==,
+                    QRNIC_SYN_KEY_BOUND);
+    expect_state(b, QRNIC_QPS_SQE);
+    writes(&k, k.region, BASE, 0);
+    sim_qp_free(far);
+    sim_qp_free(near);
+    pair_free(k.p);
+}
+
 /*
  * Fast registration
  */
@@ -868,6 +896,7 @@ int main(int argc, char **argv)
     g_test_add_func("/window/type-2-qp", test_window_2_qp);
     g_test_add_func("/window/type-2-other-invalidates",
                     test_window_2_other_invalidates);
+    g_test_add_func("/window/unreliable", test_window_unreliable);
     g_test_add_func("/window/bind-refused", test_bind_refused);
     g_test_add_func("/fast-reg/chain", test_fast_reg);
     g_test_add_func("/fast-reg/refused", test_reg_refused);
