@@ -104,16 +104,22 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         QrnicMkey *k;
 
         cqe->status = QRNIC_WC_LOC_PROT_ERR;
-        cqe->syndrome = qrnic_memory_check(e, sge->lkey, wqe->pd, sge->addr,
-                                           sge->length,
-                                           QRNIC_ACCESS_LOCAL_WRITE, &k);
-        if (cqe->syndrome != QRNIC_SYN_NONE) {
-            key_refused(e, qp, "RQ", sge, cqe->syndrome);
-            return false;
-        }
         while (p < 2 && used < sge->length) {
             size_t n = MIN(sge->length - used, piece[p].iov_len - done);
 
+            if (done == piece[p].iov_len) {
+                p++;
+                done = 0;
+                continue;
+            }
+            /* Only what is written: segments may promise more than there is */
+            cqe->syndrome = qrnic_memory_check(e, sge->lkey, wqe->pd,
+                                               sge->addr + used, n,
+                                               QRNIC_ACCESS_LOCAL_WRITE, &k);
+            if (cqe->syndrome != QRNIC_SYN_NONE) {
+                key_refused(e, qp, "RQ", sge, cqe->syndrome);
+                return false;
+            }
             if (!qrnic_memory_write(e, k, sge->addr + used,
                                     (uint8_t *)piece[p].iov_base + done, n)) {
                 cqe->syndrome = QRNIC_SYN_DMA;
@@ -121,10 +127,6 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
             }
             used += n;
             done += n;
-            if (done == piece[p].iov_len) {
-                p++;
-                done = 0;
-            }
         }
     }
     cqe->status = QRNIC_WC_SUCCESS;
