@@ -31,6 +31,7 @@ static uint8_t *buffer;
 static union ibv_gid gid;
 static int gid_index;
 static uint64_t capabilities;
+static uint8_t rd_atomic = 4;
 static int tests, failures;
 static jmp_buf test_end;
 
@@ -102,7 +103,7 @@ static inline int to_rtr(struct ibv_qp *qp, uint32_t peer)
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 4,
+		.max_dest_rd_atomic = rd_atomic,
 		.min_rnr_timer = 1,
 		.ah_attr = {
 			.is_global = 1,
@@ -128,7 +129,7 @@ static inline int to_rts(struct ibv_qp *qp)
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
-		.max_rd_atomic = 4,
+		.max_rd_atomic = rd_atomic,
 	};
 
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
@@ -272,6 +273,7 @@ static inline int set_up(int argc, char **argv)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	const char *name = argc > 1 ? argv[1] : NULL;
 	struct qrnicdv_device_attr dev;
+	struct ibv_device_attr limits;
 	struct ibv_gid_entry entry;
 	int i;
 
@@ -286,6 +288,10 @@ static inline int set_up(int argc, char **argv)
 	if (!context || qrnicdv_query_device(context, &dev, sizeof(dev)))
 		return -1;
 	capabilities = dev.capabilities;
+	if (ibv_query_device(context, &limits))
+		return -1;
+	if (limits.max_qp_rd_atom < rd_atomic)
+		rd_atomic = limits.max_qp_rd_atom;
 	gid_index = argc > 2 ? atoi(argv[2]) : 0;
 	for (; gid_index < 64; gid_index++)
 		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
