@@ -299,7 +299,9 @@ static void test_window_2_other_invalidates(void)
     run(&k);
     expect_cqe(other, QRNIC_WC_SUCCESS, QRNIC_CQE_BIND_MW);
     local(k.p->b.qp, QRNIC_WQE_LOCAL_INV, 0, b.key, NULL, NULL);
+    run(&k);
     sim_qp_free(far);
+    sim_qp_free(other);
     fails(&k, QRNIC_SYN_KEY_QP);
 }
 
