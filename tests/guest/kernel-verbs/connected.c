@@ -234,7 +234,7 @@ bool quiet(struct test *test)
 }
 
 struct ib_sge sge_of(struct test *test, struct end *end, u32 offset,
-			    u32 length)
+		     u32 length)
 {
 	return (struct ib_sge) {
 		.addr = end->dma + offset,
@@ -244,7 +244,7 @@ struct ib_sge sge_of(struct test *test, struct end *end, u32 offset,
 }
 
 int recv(struct test *test, struct end *end, u64 id, u32 offset,
-		u32 length)
+	 u32 length)
 {
 	struct ib_sge sge = sge_of(test, end, offset, length);
 	struct ib_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
