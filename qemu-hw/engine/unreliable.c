@@ -191,7 +191,7 @@ static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     return true;
 }
 
-/* Nothing is waited for, and a receive WQE is looked for when a message comes. */
+/* Nothing is waited for; a receive WQE is looked for when a message comes. */
 static void unreliable_timer(QrnicEngine *e, QrnicQp *qp)
 {
 }
