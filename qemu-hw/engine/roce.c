@@ -114,6 +114,12 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         return;
     }
     if (qrnic_qp_is_datagram(qp)) {
+        /* A group is addressed by MULTICAST_QPN only (10.5.1). */
+        if (qrnic_gid_is_multicast(p.dgid)) {
+            drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
+                 p.t.psn);
+            return;
+        }
         count_accepted(e, &p);
         qrnic_datagram_receive(e, qp, &p);
         return;
