@@ -380,16 +380,17 @@ void mr_create(Device *d, Mr *mr, uint32_t pd, uint64_t start, uint64_t length,
     mr->key = mr->index << 8 | variant;
 }
 
-void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
-               Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
-               unsigned rq_log_size, unsigned rq_log_stride)
+void qp_create_flags(Device *d, Qp *qp, unsigned type, uint32_t pd,
+                     uint32_t page, Cq *send_cq, Cq *recv_cq,
+                     unsigned sq_log_size, unsigned rq_log_size,
+                     unsigned rq_log_stride, uint8_t flags)
 {
     uint8_t raw[QRNIC_QP_CTX_BYTES];
     QrnicQpCtx ctx = {
         .type = type, .pd = pd, .db_page = page,
         .send_cq = send_cq->number, .recv_cq = recv_cq->number,
         .sq_log_size = sq_log_size, .rq_log_size = rq_log_size,
-        .rq_log_stride = rq_log_stride,
+        .rq_log_stride = rq_log_stride, .flags = flags,
     };
 
     *qp = (Qp) {
@@ -409,6 +410,14 @@ void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
     qrnic_qp_ctx_pack(raw, &ctx);
     qp->number = command_ok(d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw),
                             NULL, 0);
+}
+
+void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
+               Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
+               unsigned rq_log_size, unsigned rq_log_stride)
+{
+    qp_create_flags(d, qp, type, pd, page, send_cq, recv_cq, sq_log_size,
+                    rq_log_size, rq_log_stride, 0);
 }
 
 void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
@@ -500,6 +509,24 @@ void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
     qp_modify(d, qp, &step);
 }
 
+void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey)
+{
+    QrnicQpAttr step = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_QKEY,
+        .state = QRNIC_QPS_INIT, .port = 1, .qkey = qkey,
+    };
+
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTR };
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_SQ_PSN, .state = QRNIC_QPS_RTS,
+        .sq_psn = SQ_PSN,
+    };
+    qp_modify(d, qp, &step);
+}
+
 Wqe wqe_begin(unsigned opcode, unsigned flags)
 {
     return (Wqe) {
@@ -532,6 +559,13 @@ void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare)
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth)
 {
     qrnic_eth_seg_pack(wqe_segment(w), eth);
+}
+
+void wqe_datagram(Wqe *w, const QrnicDatagramSeg *datagram)
+{
+    qrnic_datagram_seg_pack(w->bytes + w->segments * QRNIC_SEGMENT_SIZE,
+                            datagram);
+    w->segments += QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE;
 }
 
 void wqe_bind(Wqe *w, const QrnicBindSeg *bind)
@@ -713,16 +747,26 @@ void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
     peer_send(d, &p);
 }
 
-static void rig_gid(Rig *r)
+void gid_of_ip4(uint8_t *gid, const void *ip4)
+{
+    memset(gid, 0, 10);
+    gid[10] = gid[11] = 0xff;
+    memcpy(gid + 12, ip4, 4);
+}
+
+void gid_set(Device *d, uint32_t index, const uint8_t *gid, int vlan)
 {
     uint8_t raw[QRNIC_GID_ENTRY_BYTES];
-    QrnicGidEntry gid = { .flags = QRNIC_GID_VALID };
+    QrnicGidEntry entry = { .flags = QRNIC_GID_VALID };
 
-    gid.gid[10] = gid.gid[11] = 0xff;
-    memcpy(gid.gid + 12, OUR_IP4, 4);
-    memcpy(gid.mac, OUR_MAC, 6);
-    qrnic_gid_entry_pack(raw, &gid);
-    command_ok(r->d, QRNIC_CMD_SET_GID, 0, raw, sizeof(raw), NULL, 0);
+    memcpy(entry.gid, gid, 16);
+    memcpy(entry.mac, OUR_MAC, 6);
+    if (vlan >= 0) {
+        entry.flags |= QRNIC_GID_VLAN;
+        entry.vlan_id = vlan;
+    }
+    qrnic_gid_entry_pack(raw, &entry);
+    command_ok(d, QRNIC_CMD_SET_GID, index, raw, sizeof(raw), NULL, 0);
 }
 
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
@@ -731,6 +775,7 @@ void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
                                            properties[0] ? "," : "",
                                            properties);
     Device *d = r->d = device_start(all);
+    uint8_t gid[16];
 
     eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);
     eq_create(d, &r->eq, QRNIC_EQ_COMPLETION, 1, 4);
@@ -741,7 +786,8 @@ void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
     mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH,
               strstr(properties, "cap-atomic=off") ?
               ALL_RIGHTS & ~QRNIC_ACCESS_REMOTE_ATOMIC : ALL_RIGHTS);
-    rig_gid(r);
+    gid_of_ip4(gid, OUR_IP4);
+    gid_set(d, 0, gid, -1);
     qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 5, 3, 0);
     qp_connect(d, &r->qp, attr);

@@ -134,12 +134,22 @@ typedef struct Mr {
 void mr_create(Device *d, Mr *mr, uint32_t pd, uint64_t start, uint64_t length,
                uint8_t access);
 
+/* An entry with the device's own MAC address; vlan: -1, or the VLAN. */
+void gid_set(Device *d, uint32_t index, const uint8_t *gid, int vlan);
+/* ::ffff:a.b.c.d */
+void gid_of_ip4(uint8_t *gid, const void *ip4);
+
 /* Level-0 translation of contiguous memory. */
 QrnicTranslation contiguous(uint64_t address);
 
 void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
                Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
                unsigned rq_log_size, unsigned rq_log_stride);
+/* flags: qp_flags */
+void qp_create_flags(Device *d, Qp *qp, unsigned type, uint32_t pd,
+                     uint32_t page, Cq *send_cq, Cq *recv_cq,
+                     unsigned sq_log_size, unsigned rq_log_size,
+                     unsigned rq_log_stride, uint8_t flags);
 /* Without an RQ */
 void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
                    uint32_t page, Cq *send_cq, Cq *recv_cq,
@@ -148,6 +158,8 @@ void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr);
 void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr);
 /* RESET to RTS, as a connection to the peer; attr: what differs, or NULL. */
 void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr);
+/* RESET to RTS, for UD and GSI */
+void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey);
 /* The attributes qp_connect uses. */
 QrnicQpAttr qp_default_attr(void);
 
@@ -162,6 +174,7 @@ Wqe wqe_begin(unsigned opcode, unsigned flags);
 void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey);
 void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare);
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth);
+void wqe_datagram(Wqe *w, const QrnicDatagramSeg *datagram);
 void wqe_bind(Wqe *w, const QrnicBindSeg *bind);
 void wqe_reg(Wqe *w, const QrnicRegSeg *reg);
 void wqe_data(Wqe *w, uint64_t address, uint32_t length, uint32_t lkey);
@@ -224,6 +237,8 @@ void add_requester_tests(void);
 void add_responder_tests(void);
 void add_memory_tests(void);
 void add_ethernet_tests(void);
+void add_datagram_tests(void);
+void add_multicast_tests(void);
 void add_srq_tests(void);
 void add_key_tests(void);
 void add_completion_tests(void);

@@ -31,6 +31,11 @@ static uint64_t get(const uint8_t **p, unsigned bytes)
     return value;
 }
 
+bool peer_has_deth(uint8_t opcode)
+{
+    return opcode == UD_SEND_ONLY || opcode == UD_SEND_ONLY_IMM;
+}
+
 bool peer_has_reth(uint8_t opcode)
 {
     return opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY ||
@@ -48,7 +53,8 @@ bool peer_has_imm(uint8_t opcode)
 {
     return opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
            opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM ||
-           opcode == RC_SEND_LAST_INV || opcode == RC_SEND_ONLY_INV;
+           opcode == RC_SEND_LAST_INV || opcode == RC_SEND_ONLY_INV ||
+           opcode == UD_SEND_ONLY_IMM;
 }
 
 bool peer_is_atomic(uint8_t opcode)
@@ -111,6 +117,10 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     w = put(w, p->pkey ? p->pkey : 0xffff, 2);
     w = put(w, p->dest_qpn, 4);
     w = put(w, (uint32_t)p->ack_request << 31 | p->psn, 4);
+    if (peer_has_deth(p->opcode)) {
+        w = put(w, p->qkey, 4);
+        w = put(w, p->src_qpn, 4);
+    }
     if (peer_has_reth(p->opcode)) {
         w = put(w, p->va, 8);
         w = put(w, p->rkey, 4);
@@ -213,6 +223,11 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->ack_request = word >> 31;
     g_assert_cmphex(word >> 24 & 0x7f, ==, 0);
     p->psn = word & 0xffffff;
+    if (peer_has_deth(p->opcode)) {
+        p->qkey = get(&r, 4);
+        p->src_qpn = get(&r, 4);
+        g_assert_cmphex(p->src_qpn >> 24, ==, 0);
+    }
     if (peer_has_reth(p->opcode)) {
         p->va = get(&r, 8);
         p->rkey = get(&r, 4);

@@ -39,6 +39,12 @@ enum {
     RC_SEND_ONLY_INV = 0x17,
 };
 
+/* and of UD */
+enum {
+    UD_SEND_ONLY = 0x64,
+    UD_SEND_ONLY_IMM = 0x65,
+};
+
 /* AETH syndromes (InfiniBand specification, table 44) */
 enum {
     AETH_ACK = 0x00,            /* with credits in bits 4:0 */
@@ -62,6 +68,7 @@ typedef struct PeerPacket {
     bool solicited, ack_request;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
+    uint32_t qkey, src_qpn;     /* DETH */
     uint64_t va;                /* RETH, AtomicETH */
     uint32_t rkey, dma_length;
     uint64_t swap_add, compare;
@@ -80,6 +87,7 @@ size_t peer_encode(const PeerPacket *p, uint8_t *frame);
 /* Asserts that the frame is well formed and its ICRC right. */
 void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
 /* Bytes of headers between BTH and payload that an opcode carries. */
+bool peer_has_deth(uint8_t opcode);
 bool peer_has_reth(uint8_t opcode);
 bool peer_has_aeth(uint8_t opcode);
 bool peer_has_imm(uint8_t opcode);
