@@ -454,13 +454,13 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-timestamp", QrnicDevice, cap_timestamp, true),
     DEFINE_PROP_BOOL("cap-eth-csum", QrnicDevice, cap_eth_csum, true),
     DEFINE_PROP_BOOL("cap-eth-vlan", QrnicDevice, cap_eth_vlan, true),
-    DEFINE_PROP_BOOL("ud", QrnicDevice, cap_ud, true),
-    DEFINE_PROP_BOOL("uc", QrnicDevice, cap_uc, true),
-    DEFINE_PROP_BOOL("srq", QrnicDevice, cap_srq, true),
-    DEFINE_PROP_BOOL("mw", QrnicDevice, cap_mw, true),
-    DEFINE_PROP_BOOL("fast-reg", QrnicDevice, cap_fast_reg, true),
-    DEFINE_PROP_BOOL("cq-resize", QrnicDevice, cap_cq_resize, true),
-    DEFINE_PROP_BOOL("cq-moderation", QrnicDevice, cap_cq_moderation, true),
+    DEFINE_PROP_BOOL("cap-ud", QrnicDevice, cap_ud, true),
+    DEFINE_PROP_BOOL("cap-uc", QrnicDevice, cap_uc, true),
+    DEFINE_PROP_BOOL("cap-srq", QrnicDevice, cap_srq, true),
+    DEFINE_PROP_BOOL("cap-mw", QrnicDevice, cap_mw, true),
+    DEFINE_PROP_BOOL("cap-fast-reg", QrnicDevice, cap_fast_reg, true),
+    DEFINE_PROP_BOOL("cap-cq-resize", QrnicDevice, cap_cq_resize, true),
+    DEFINE_PROP_BOOL("cap-cq-moderation", QrnicDevice, cap_cq_moderation, true),
 };
 
 static const VMStateDescription device_vmstate = {

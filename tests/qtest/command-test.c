@@ -262,8 +262,9 @@ static void test_query_device(void)
 {
     Device *d = device_start("max-qp=40,max-cq=50,max-mkey=60,max-pd=7,"
                              "max-gid=9,max-rd-atomic=3,doorbell-fifo=11,"
-                             "cap-atomic=off,ud=off,uc=off,srq=off,mw=off,"
-                             "fast-reg=off,cq-resize=off,cq-moderation=off,"
+                             "cap-atomic=off,cap-ud=off,cap-uc=off,cap-srq=off,"
+                             "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
+                             "cap-cq-moderation=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;

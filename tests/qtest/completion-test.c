@@ -108,7 +108,7 @@ static void test_off(void)
     uint8_t raw[QRNIC_CQ_RESIZE_BYTES] = { 0 };
     Rig r;
 
-    rig_start(&r, "cq-resize=off,cq-moderation=off", NULL);
+    rig_start(&r, "cap-cq-resize=off,cap-cq-moderation=off", NULL);
     command_fails(r.d, QRNIC_CMD_RESIZE_CQ, r.send_cq.number, raw, sizeof(raw),
                   NULL, 0, QRNIC_ST_NOT_SUPPORTED, 0);
     command_fails(r.d, QRNIC_CMD_MODIFY_CQ, r.send_cq.number, raw,

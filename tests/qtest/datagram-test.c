@@ -867,7 +867,7 @@ static void test_off(void)
     QrnicDeviceAttr attr;
     Rig r;
 
-    rig_start(&r, "ud=off", NULL);
+    rig_start(&r, "cap-ud=off", NULL);
     command_ok(r.d, QRNIC_CMD_QUERY_DEVICE, 0, NULL, 0, raw, sizeof(raw));
     g_assert_true(qrnic_device_attr_unpack(&attr, raw));
     g_assert_cmphex(attr.capabilities & QRNIC_CAP_UD, ==, 0);

@@ -170,7 +170,7 @@ static void test_off(void)
     uint8_t raw[QRNIC_SRQ_CTX_BYTES] = { 0 };
     Rig r;
 
-    rig_start(&r, "srq=off", NULL);
+    rig_start(&r, "cap-srq=off", NULL);
     command_fails(r.d, QRNIC_CMD_CREATE_SRQ, 0, raw, sizeof(raw), NULL, 0,
                   QRNIC_ST_NOT_SUPPORTED, 0);
     doorbell(r.d, r.page, QRNIC_DB_SRQ, 1, 0, 0);
