@@ -796,6 +796,56 @@ static void test_receive_states(void)
     rig_stop(&r);
 }
 
+static void srq_post(Rig *r, uint64_t ring, uint64_t record, uint32_t srqn,
+                     uint32_t slot, uint32_t length)
+{
+    uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
+    QrnicRecvCtrl ctrl = { .segments = 1, .index = slot, .next = slot + 1 };
+    QrnicDataSeg seg = { r->mr.start + 1024 * slot, length, r->mr.key };
+
+    qrnic_recv_ctrl_pack(raw, &ctrl);
+    qrnic_data_seg_pack(raw + QRNIC_SEGMENT_SIZE, &seg);
+    qtest_memwrite(r->d->qts, ring + slot * sizeof(raw), raw, sizeof(raw));
+    qtest_writel(r->d->qts, record, slot + 1);
+    doorbell(r->d, r->page, QRNIC_DB_SRQ, srqn, slot + 1, 0);
+}
+
+/* From an SRQ; what a message was too long for goes to the next one. */
+static void test_receive_srq(void)
+{
+    uint8_t raw[QRNIC_SRQ_CTX_BYTES];
+    QrnicSrqCtx ctx = { .log_size = 2 };
+    uint64_t ring, record;
+    uint32_t srqn;
+    Rig r;
+
+    ud_start(&r);
+    ring = memory_alloc(r.d, QRNIC_WQEBB_SIZE << 2, 4096);
+    record = memory_alloc(r.d, QRNIC_RECORD_SIZE, QRNIC_RECORD_SIZE);
+    ctx.pd = r.pd;
+    ctx.db_page = r.page;
+    ctx.ring = contiguous(ring);
+    ctx.record = record;
+    qrnic_srq_ctx_pack(raw, &ctx);
+    srqn = command_ok(r.d, QRNIC_CMD_CREATE_SRQ, 0, raw, sizeof(raw), NULL, 0);
+    qp_create_srq(r.d, &r.qp, QRNIC_QPT_UD, r.pd, r.page, &r.send_cq,
+                  &r.recv_cq, 4, srqn);
+    qp_start_datagram(r.d, &r.qp, QKEY);
+    peer_message(&r, "too early");
+    counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_WQE, 1);
+    srq_post(&r, ring, record, srqn, 0, GRH + 5);
+    srq_post(&r, ring, record, srqn, 1, 256);
+    peer_message(&r, "too long");
+    counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 1);
+    peer_message(&r, "right");
+    g_assert_cmpuint(received(&r, 0, 0, "right").srqn, ==, srqn);
+    peer_message(&r, "and more");
+    g_assert_cmpuint(received(&r, 1, 1024, "and more").srqn, ==, srqn);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RECV_WQES), ==, 2);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_SRQ_WQES), ==, 2);
+    rig_stop(&r);
+}
+
 /* Our own buffer's key is refused: to ERR, and the rest is flushed. */
 static void test_receive_key(void)
 {
@@ -898,6 +948,7 @@ void add_datagram_tests(void)
     qtest_add_func("qrnic/datagram/receive-scatter", test_receive_scatter);
     qtest_add_func("qrnic/datagram/receive-drop", test_receive_drop);
     qtest_add_func("qrnic/datagram/receive-states", test_receive_states);
+    qtest_add_func("qrnic/datagram/receive-srq", test_receive_srq);
     qtest_add_func("qrnic/datagram/receive-key", test_receive_key);
     qtest_add_func("qrnic/datagram/loopback", test_loopback);
     qtest_add_func("qrnic/datagram/gsi", test_gsi);

@@ -81,6 +81,13 @@ static void check_vector(const uint8_t *vector, size_t vector_len, bool ipv6,
     g_assert_cmpint(p.t.ack_req, ==, t->ack_req);
     g_assert_cmphex(p.t.dest_qpn, ==, t->dest_qpn);
     g_assert_cmphex(p.t.psn, ==, t->psn);
+    if (p.info->flags & QRNIC_HDR_DETH) {
+        g_assert_cmphex(p.t.qkey, ==, t->qkey);
+        g_assert_cmphex(p.t.src_qpn, ==, t->src_qpn);
+    }
+    if (p.info->flags & QRNIC_HDR_IMM) {
+        g_assert_cmphex(p.t.imm, ==, t->imm);
+    }
     g_assert_cmpint(p.vlan, ==, s.vlan);
     g_assert_cmpint(p.ipv6, ==, ipv6);
     g_assert_cmphex(p.traffic_class, ==, 0x68);
@@ -118,6 +125,10 @@ static void test_vectors(void)
         .opcode = QRNIC_OP_RC_SEND_MIDDLE, .pkey = 0xffff, .dest_qpn = 0x77,
         .psn = 0xffffff,
     };
+    QrnicTransport datagram = {
+        .opcode = QRNIC_OP_UD_SEND_ONLY, .pkey = 0xffff, .dest_qpn = 1,
+        .psn = 7, .qkey = 0x80010000, .src_qpn = 0xabcdef,
+    };
     uint8_t data[256];
 
     for (int i = 0; i < 256; i++) {
@@ -132,6 +143,17 @@ static void test_vectors(void)
     check_vector(ack_ipv6_vlan, sizeof(ack_ipv6_vlan), true, true, &ack, "", 0);
     check_vector(send_middle_ipv4, sizeof(send_middle_ipv4), false, false,
                  &middle, data, 256);
+    for (int i = 0; i < 256; i++) {
+        data[i] = i ^ 0x5a;
+    }
+    check_vector(datagram_ipv4_vlan, sizeof(datagram_ipv4_vlan), false, true,
+                 &datagram, data, 256);
+    datagram.opcode = QRNIC_OP_UD_SEND_ONLY_IMM;
+    datagram.dest_qpn = 0xffffff;
+    datagram.psn = 0x10;
+    datagram.imm = 0xd1d2d3d4;
+    check_vector(datagram_imm_ipv6, sizeof(datagram_imm_ipv6), true, false,
+                 &datagram, "hello, group!", 13);
 }
 
 /* Every opcode with every length modulo 4 keeps what was put in. */
@@ -161,6 +183,7 @@ static void test_round_trip(void)
                     .compare = 0xb1b2b3b4b5b6b7b8, .syndrome = 0x6c,
                     .msn = 0xfffffe, .original = 0xc1c2c3c4c5c6c7c8,
                     .imm = 0xd1d2d3d4, .inv_key = 0xe1e2e3e4,
+                    .qkey = 0xf1f2f3f4, .src_qpn = 0x818283,
                 };
                 size_t n = build(frame, &s, &t, data, len);
 
@@ -170,6 +193,10 @@ static void test_round_trip(void)
                 g_assert_cmpint(p.t.solicited, ==, t.solicited);
                 g_assert_cmpint(p.t.ack_req, ==, t.ack_req);
                 g_assert_cmphex(p.t.pkey, ==, t.pkey);
+                if (flags & QRNIC_HDR_DETH) {
+                    g_assert_cmphex(p.t.qkey, ==, t.qkey);
+                    g_assert_cmphex(p.t.src_qpn, ==, t.src_qpn);
+                }
                 if (flags & (QRNIC_HDR_RETH | QRNIC_HDR_ATOMIC_ETH)) {
                     g_assert_cmphex(p.t.va, ==, t.va);
                     g_assert_cmphex(p.t.rkey, ==, t.rkey);
