@@ -251,7 +251,8 @@ int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode
 
 	if (err && !qrnic_healthy(&core->dev))
 		return 0;
-	if (err)
+	/* A process may ask for a region to go to which windows are bound. */
+	if (err && !(err == -EBUSY && opcode == QRNIC_CMD_DESTROY_MKEY))
 		dev_err_ratelimited(&core->dev.pdev->dev,
 				    "command %s (object %u): error %d\n",
 				    qrnic_cmd_name(opcode), object, err);
