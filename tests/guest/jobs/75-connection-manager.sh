@@ -1,0 +1,72 @@
+# librdmacm's tools between two guests, by IPv4 and IPv6: connections are made through
+# the kernel's connection manager and MADs on queue pair 1.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 900
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+listening() { rdma resource show cm_id | grep -q 'state LISTEN'; }
+synchronizing() { grep -qh ":$(printf %04X 7471) [0-9A-F:]* 0A " /proc/net/tcp; }
+joined() { grep -q "$1" /proc/net/igmp; }
+
+# tool NAME READY SERVER CLIENT [endless]: guest 1 runs SERVER, and guest 2 CLIENT once
+# READY succeeds on guest 1. An endless server is stopped when the client is done.
+tool() {
+    local name=$1 ready=$2 status=0 server
+    if [ "$GUEST" = 1 ]; then
+        timeout "${TRY_TIMEOUT:-60}" bash -c "$3" >tool.log 2>&1 &
+        server=$!
+        # shellcheck disable=SC2086  # a command and its arguments
+        wait_until 20 $ready || status=98
+        barrier "up-$tests"
+        barrier "done-$tests"
+        if [ "${5:-}" = endless ]; then
+            kill $server 2>/dev/null || status=97
+            wait $server
+        else
+            wait $server || status=$?
+        fi
+    else
+        barrier "up-$tests"
+        timeout "${TRY_TIMEOUT:-60}" bash -c "$4" >tool.log 2>&1 || status=$?
+        barrier "done-$tests"
+    fi
+    [ $status = 0 ] || show tool.log
+    together $status "$name"
+}
+
+# What rcopy copies.
+seq 100000 >numbers
+
+for family in IPv4 IPv6; do
+    case $family in
+        IPv4) any=0.0.0.0 one=10.77.0.1 two=10.77.0.2 format=ip ;;
+        IPv6) any=::0 one=fd77::1 two=fd77::2 format=ipv6 ;;
+    esac
+    tool "rping, $family" listening "rping -s -a $any -C 20 -V" "rping -c -a $one -C 20 -V"
+    tool "rping with messages of 60,000 bytes, $family" listening \
+        "rping -s -a $any -C 10 -V -S 60000" "rping -c -a $one -C 10 -V -S 60000"
+    tool "rping with QPs that the program moves itself, $family" listening \
+        "rping -s -a $any -C 5 -V -q" "rping -c -a $one -C 5 -V -q"
+    tool "ucmatose, 20 connections, $family" listening \
+        "ucmatose -f $format -b $one -c 20 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 20 -C 10 -S 1000"
+    tool "rdma_server and rdma_client, $family" listening "rdma_server -s $one" "rdma_client -s $one"
+    # cmtime synchronizes itself over TCP, and that in IPv4 only.
+    [ $family = IPv6 ] || tool "cmtime, 50 connections" synchronizing "cmtime -b $one -c 50" "cmtime -s $one -c 50"
+    tool "udaddy, $family" listening "udaddy -f $format -b $one -c 5 -C 10" "udaddy -f $format -s $one -b $two -c 5 -C 10"
+    tool "rstream, data verified, $family" listening \
+        "rstream -f $format -b $one -S all -I 10 -T v" "rstream -f $format -s $one -S all -I 10 -T v"
+    tool "riostream, $family" listening \
+        "riostream -f $format -b $one -S 4096 -C 50 -I 10 -T v" "riostream -f $format -s $one -S 4096 -C 50 -I 10 -T v"
+done
+# Its server listens by IPv4 only.
+tool "rcopy" listening rcopy "rcopy numbers guest1:$PWD/received" endless
+copied=0
+[ "$GUEST" = 2 ] || cmp numbers received || copied=1
+together $copied "what rcopy brought is right"
+tool "rdma_xserver and rdma_xclient, RC" listening "rdma_xserver" "rdma_xclient -s 10.77.0.1"
+tool "mckey" "joined 030201EF" "mckey -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
+skip "mckey, IPv6" "the kernel's rdma_cm joins no IPv6 groups with RoCEv2 (cma_iboe_join_multicast)"
+skip "udpong" "rsockets make an address handle without a GRH, which no RoCE adapter can have"
+kernel_clean "the kernel logs are clean"
+finish
