@@ -74,8 +74,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp = caps->max_qp;
 	/* A WQE takes one basic block at least; with more, fewer fit. */
 	attr->max_qp_wr = min(caps->max_qp_wqebb, caps->max_qp_recv);
-	/* Of the type with the least room */
-	attr->max_send_sge = min(caps->max_sge, QRNIC_MAX_DATAGRAM_SGE);
+	/* Of connections: the address of a datagram takes the room of two. */
+	attr->max_send_sge = caps->max_sge;
 	attr->max_recv_sge = caps->max_sge;
 	attr->max_sge_rd = caps->max_sge;
 	attr->max_cq = caps->max_cq;

@@ -178,7 +178,7 @@ def test_qp(context, pd, cq):
     bad("EINVAL", "receive WQE too large", request(stride=4))
     bad("EINVAL", "SQ record not aligned", request(sq_record=7 * PAGE + 2))
     bad("EINVAL", "RQ record behind the buffer", request(rq_record=8 * PAGE))
-    bad("EOPNOTSUPP|EINVAL", "unknown type", kind=4)
+    bad("EOPNOTSUPP|EINVAL", "unknown type", kind=5)
     bad("EINVAL", "more requests than the device takes", wr=2**31)
     bad("EINVAL", "a response that is too short", out=0)
 
