@@ -159,7 +159,11 @@ class Guest:
         """
         done, _, processors = self.qmp('{"execute": "query-cpus-fast"}').partition(" ")
         if done != "ok":
-            raise LaunchError(f"QEMU of guest{self.number} does not name its processors: {processors}")
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                raise LaunchError(f"QEMU of guest{self.number} does not name its processors: {processors}") from None
+            raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}")
         for processor in json.loads(processors):
             os.setpriority(os.PRIO_PROCESS, processor["thread-id"], PROCESSOR_NICE)
 
