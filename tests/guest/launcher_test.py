@@ -47,6 +47,11 @@ def runs(pid):
         return False
 
 
+def heed_interrupts():
+    """What a shell starts in the background ignores Ctrl-C, and so would the launcher."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Tests:
     def __init__(self, root, report):
         self.guest = os.path.join(root, "tools", "guest")
@@ -116,13 +121,15 @@ class Tests:
         for number, name in ((signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGKILL, "SIGKILL")):
             with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "sleep 1000"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  env=self.env) as process:
+                                  env=self.env, preexec_fn=heed_interrupts) as process:
                 qemus = wait_until(lambda: qemus_of(process.pid), 20)  # pylint: disable=cell-var-from-loop
                 process.send_signal(number)
-                process.wait(timeout=20)
+                ended = wait_until(lambda: process.poll() is not None, 20)  # pylint: disable=cell-var-from-loop
+                process.kill()
             # Who is killed gives its memory back first, which takes a moment.
             wait_until(lambda: not any(map(runs, qemus)), 20)  # pylint: disable=cell-var-from-loop
             problems = [] if qemus else ["QEMU never started"]
+            problems += [] if ended else [f"{name} did not end it"]
             problems += [f"QEMU {pid} still runs" for pid in qemus if runs(pid)]
             if number != signal.SIGKILL and self.left_behind():
                 problems.append(f"left behind: {self.left_behind()}")
