@@ -226,6 +226,20 @@ static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
 	qrnic_unlock(&db->window_lock);
 }
 
+/*
+ * A direct WQE saves the device a read, and costs the CPU eight writes more for
+ * each block. It pays only while the device has nothing else to do: with WQEs
+ * before it in the ring the read is a part of a batch, or the copy is dropped.
+ */
+static bool direct_worthwhile(struct qrnic_qp *qp, uint32_t blocks)
+{
+	struct qrnic_wq *sq = &qp->sq;
+
+	return qp->ctx->direct_wqe && blocks <= QRNIC_DB_WINDOW_WQEBB &&
+	       sq->producer - blocks ==
+	       atomic_load_explicit(&sq->consumer, memory_order_relaxed);
+}
+
 /* Hands all that is in the ring to the device; one WQE may go along directly */
 void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 {
@@ -236,8 +250,7 @@ void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 	udma_to_device_barrier();
 	*(volatile __le32 *)&qp->sq.record->producer = htole32(qp->sq.producer);
 
-	if (direct && qp->ctx->direct_wqe &&
-	    qrnic_wqebbs(direct->segments) <= QRNIC_DB_WINDOW_WQEBB) {
+	if (direct && direct_worthwhile(qp, qrnic_wqebbs(direct->segments))) {
 		ring_direct(qp, direct);
 		return;
 	}
