@@ -32,11 +32,13 @@ EPILOG = """\
         link=stream (over a stream: faster, as QEMU reads many frames at once),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
-        of its own, which is a network namespace; give icrc=transport too), tap=IFNAME, none (no backend, link down)
+        of its own, which is a network namespace; root only; give icrc=transport too),
+        tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
         any other is a property of the device
 Card I of guest N has 10.77.I.N/24 and fd77:0:0:I::N/64 (card 0: fd77::N); on a hub
-card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6.
+card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. With
+"hosts" the job sets 10.99.N.1/24 and a default route by 10.99.N.2.
 
 The job is a bash script that finds GUEST, GUESTS, NIC0, RDMA0, ... and the functions
 of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6, host_qmp JSON,

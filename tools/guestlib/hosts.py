@@ -1,7 +1,7 @@
 """Network namespaces that stand in for hosts, one a guest, joined by a cable (veth).
 
 Host N is 10.99.N.1. Its guest is behind libslirp and has the same address, so that the
-GIDs are true on both sides of the translation (DESIGN.md, section 4).
+GIDs are true on both sides of the translation.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
