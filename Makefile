@@ -10,7 +10,7 @@ GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell check \
-	check-contract check-static check-unit check-qtest check-guest check-debug \
+	check-contract check-static check-unit check-qtest check-guest check-full check-debug \
 	bench install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
@@ -22,6 +22,7 @@ help:
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make check           all tests; SUITES=\"unit qtest\" for some of them"
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
+	@echo "make check-full      all tests, and the guest tests that take longer (storage, middleware)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
 	@echo
@@ -66,6 +67,9 @@ check:
 
 check-contract check-static check-unit check-qtest check-guest:
 	@tools/check $(@:check-%=%)
+
+check-full:
+	@QRNIC_FULL=1 tools/check $(SUITES)
 
 check-debug:
 	@tools/guest-debug-kernel

@@ -56,6 +56,15 @@ write_and_read() {
     return $status
 }
 
+# fio checks each block that it reads back; then the file system is checked.
+file_system() {
+    modprobe ext4 || return 1
+    mkfs.ext4 -qF /dev/nvme0n1 && mkdir -p disk && mount /dev/nvme0n1 disk || return 2
+    fio --name=verified --directory=disk --size=4m --rw=randwrite --bsrange=4k-256k --verify=crc32c \
+        --ioengine=libaio --iodepth=8 --direct=1 --verify_fatal=1 --end_fsync=1 || return 3
+    umount disk && fsck.ext4 -fn /dev/nvme0n1
+}
+
 head -c 8M /dev/urandom >data
 if [ "$GUEST" = 1 ]; then
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=4096
@@ -77,6 +86,7 @@ for shared in N Y; do
             { status=6; rdma resource show srq >step.log 2>&1; show step.log; }
         together $status "$name: the host connects"
         together 0 "$name: what was written is read"
+        together 0 "$name: a file system, with fio"
         together 0 "$name: the host disconnects"
         status=0
         target_down >step.log 2>&1 || { status=$?; show step.log; }
@@ -89,6 +99,8 @@ for shared in N Y; do
         together $status "$name: the host connects"
         write_and_read >step.log 2>&1 || { status=$?; show step.log; }
         together $status "$name: what was written is read"
+        file_system >step.log 2>&1 || { status=$?; show step.log; }
+        together $status "$name: a file system, with fio"
         host_down >step.log 2>&1 || { status=$?; show step.log; }
         together $status "$name: the host disconnects"
         together 0 "$name: the target goes"

@@ -1,0 +1,192 @@
+# More of the kernel's own users between two guests: NFS, iSCSI (iSER) and sockets (SMC-R)
+# over RDMA. fio checks what it reads; a file system on the disk is checked afterwards.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --memory 1536 --timeout 400
+# full
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+config=/sys/kernel/config/target
+target=iqn.2026-11.org.qrnic:disk
+portal=10.77.0.1:3260
+
+roce_frames() { cat /sys/class/infiniband/"$RDMA0"/ports/1/hw_counters/roce_{r,t}x_packets | awk '{ all += $1 } END { print all }'; }
+
+# over_rdma NAME SERVER CLIENT STOP: guest 1 runs SERVER, then guest 2 CLIENT, then guest 1
+# STOP; each may be a function. The data came as RoCE frames.
+over_rdma() {
+    local name=$1 status=0 before
+    before=$(roce_frames)
+    if [ "$GUEST" = 1 ]; then
+        $2 >step.log 2>&1 || status=$?
+        barrier "up-$tests"
+        barrier "done-$tests"
+    else
+        barrier "up-$tests"
+        $3 >step.log 2>&1 || status=$?
+        barrier "done-$tests"
+    fi
+    [ $(($(roce_frames) - before)) -gt 500 ] || status=97
+    [ $status = 0 ] || show step.log
+    together $status "$name"
+    status=0
+    [ "$GUEST" = 2 ] || $4 >step.log 2>&1 || { status=$?; show step.log; }
+    together $status "$name: the server goes"
+}
+
+# verified DIRECTORY: random writes of all sizes, and each block that is read is checked.
+verified() {
+    timeout 60 fio --name=verified --directory="$1" --size=4m --rw=randwrite --bsrange=1k-256k --verify=crc32c \
+        --ioengine=libaio --iodepth=8 --direct=1 --verify_fatal=1 --end_fsync=1
+}
+
+nfs_up() {
+    modprobe nfsd && modprobe rpcrdma || return 1
+    mkdir -p export && mount -t tmpfs none export && mount -t nfsd nfsd /proc/fs/nfsd || return 2
+    exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check "*:$PWD/export" || return 3
+    rpc.mountd -N 3 || return 4
+    rpc.nfsd -N 3 --rdma=20049 4 || return 5
+    # No client of a former server is to be waited for.
+    echo Y >/proc/fs/nfsd/v4_end_grace
+}
+
+nfs_use() {
+    mkdir -p files && modprobe rpcrdma || return 1
+    mount -t nfs -o rdma,port=20049,vers=4.2 10.77.0.1:/ files || return 2
+    mount | grep 'on .*/files .*proto=rdma' || return 3
+    verified files || return 4
+    seq 200000 >numbers && cp numbers files/ && sync || return 5
+    umount files && mount -t nfs -o rdma,port=20049,vers=4.2 10.77.0.1:/ files || return 6
+    cmp numbers files/numbers || return 7
+    umount files && modprobe -r rpcrdma
+}
+
+nfs_down() {
+    seq 200000 | cmp - export/numbers || return 1
+    rpc.nfsd 0 && exportfs -ua && pkill rpc.mountd || return 2
+    umount export && umount /proc/fs/nfsd && modprobe -r rpcrdma
+}
+
+iser_up() {
+    modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512 || return 1
+    modprobe -a target_core_iblock iscsi_target_mod ib_isert || return 2
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config || return 3
+    mkdir -p $config/core/iblock_0/disk && echo udev_path=/dev/nullb0 >$config/core/iblock_0/disk/control || return 4
+    echo 1 >$config/core/iblock_0/disk/enable || return 5
+    mkdir -p $config/iscsi/$target/tpgt_1/np/$portal $config/iscsi/$target/tpgt_1/lun/lun_0 || return 6
+    echo 1 >$config/iscsi/$target/tpgt_1/np/$portal/iser || return 7
+    ln -s $config/core/iblock_0/disk $config/iscsi/$target/tpgt_1/lun/lun_0/disk || return 8
+    cd $config/iscsi/$target/tpgt_1/attrib || return 9
+    echo 0 >authentication && echo 1 >generate_node_acls && echo 1 >cache_dynamic_acls && echo 0 >demo_mode_write_protect
+    cd - && echo 1 >$config/iscsi/$target/tpgt_1/enable
+}
+
+iser_use() {
+    local node=(iscsiadm -m node -T $target -p $portal)
+    modprobe -a ib_iser sd_mod ext4 || return 1
+    mkdir -p /etc/iscsi /run/lock/iscsi disk
+    echo InitiatorName=iqn.2026-11.org.qrnic:guest2 >/etc/iscsi/initiatorname.iscsi
+    iscsid || return 2
+    "${node[@]}" -o new && "${node[@]}" -o update -n iface.transport_name -v iser || return 3
+    "${node[@]}" --login || return 4
+    iscsiadm -m session | grep '^iser:' || return 5
+    wait_until 20 test -b /dev/sda || return 6
+    mkfs.ext4 -q /dev/sda && mount /dev/sda disk || return 7
+    verified disk || return 8
+    umount disk && fsck.ext4 -fn /dev/sda || return 9
+    "${node[@]}" --logout && pkill iscsid && modprobe -r ib_iser
+}
+
+iser_down() {
+    echo 0 >$config/iscsi/$target/tpgt_1/enable
+    rm $config/iscsi/$target/tpgt_1/lun/lun_0/disk || return 1
+    rmdir $config/iscsi/$target/tpgt_1/{np/$portal,lun/lun_0} $config/iscsi/$target/tpgt_1 $config/iscsi/$target \
+        $config/core/iblock_0/disk $config/core/iblock_0 $config/iscsi || return 2
+    modprobe -r ib_isert
+}
+
+over_rdma "NFS over RDMA" nfs_up nfs_use nfs_down
+over_rdma "iSCSI over RDMA, with a file system" iser_up iser_use iser_down
+
+# Sockets that agree on RDMA while TCP connects them: SMC-R version 2, which is the one
+# that goes over RoCEv2. Both ends must belong to one enterprise (RFC 7609 and its
+# successor call the name EID); Debian has no package of the tool that sets it.
+cat >smc.py <<'PYTHON'
+import hashlib
+import random
+import socket
+import struct
+import sys
+
+GENERIC, CONTROL, GET_FAMILY, FAMILY_NAME, ADD_UEID = 16, 16, 3, 2, 10
+
+
+def ask(link, family, command, attribute, text):
+    """Sends one generic netlink command; returns the answer's attributes."""
+    value = text.encode() + bytes(1)
+    body = struct.pack("=BBxxHH", command, 1, len(value) + 4, attribute) + value + bytes(-len(value) % 4)
+    link.send(struct.pack("=IHHII", len(body) + 16, family, 1 | 4, 1, 0) + body)  # request, acknowledge
+    while True:
+        answer = link.recv(65536)
+        length, kind = struct.unpack("=IH", answer[:6])
+        if kind == 2 and (error := struct.unpack("=i", answer[16:20])[0]):
+            raise OSError(-error, f"netlink command {command} of family {family}")
+        return answer[20:length]
+
+
+def join_enterprise(name):
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, GENERIC) as link:
+        answer = ask(link, CONTROL, GET_FAMILY, FAMILY_NAME, "SMC_GEN_NETLINK")
+        while struct.unpack("=HH", answer[:4])[1] != 1:  # the family's number
+            answer = answer[(struct.unpack("=H", answer[:2])[0] + 3) & ~3:]
+        family = struct.unpack("=H", answer[4:6])[0]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, GENERIC) as link:
+        ask(link, family, ADD_UEID, 1, name.ljust(32))
+
+
+join_enterprise("QRNIC")
+
+SMC = 43  # AF_SMC; protocol 0 is over IPv4
+data = random.Random(7).randbytes(3_000_000)
+with socket.socket(SMC, socket.SOCK_STREAM, 0) as smc:
+    # Python knows no addresses of this family, so they are those of a copy for IPv4.
+    inet = socket.socket(socket.AF_INET, fileno=smc.detach())
+    if sys.argv[1] == "server":
+        inet.bind(("10.80.1.1", 4300))
+        inet.listen()
+        connection, _ = inet.accept()
+        got = b""
+        while len(got) < len(data):
+            got += connection.recv(100_000)
+        assert got == data, "other data"
+        connection.sendall(hashlib.sha256(got).digest())
+        connection.recv(1)
+    else:
+        inet.connect(("10.80.1.1", 4300))
+        inet.sendall(data)
+        digest = b""
+        while len(digest) < 32:
+            digest += inet.recv(32)
+        assert digest == hashlib.sha256(data).digest(), "other digest"
+PYTHON
+# Linux's SMC leaves out the MAC address that its other end wants, unless RoCEv1 is there
+# too or a gateway is between; so each guest is the gateway to its own network.
+smc_network() {
+    local other=$((3 - GUEST))
+    ip addr flush dev "$NIC0" && ip addr add 10.80.$GUEST.1/24 dev "$NIC0" &&
+        ip route add 10.80.$other.0/24 via 10.80.$other.1 dev "$NIC0" onlink &&
+        wait_until 10 grep -q 0a50:0$GUEST /sys/class/infiniband/"$RDMA0"/ports/1/gids/* && modprobe smc
+}
+smc_up() {
+    smc_network || return 1
+    timeout 60 python3 smc.py server >smc.log 2>&1 &
+    smc_server=$!
+    wait_for_port 4300
+}
+smc_use() { smc_network && timeout 60 python3 smc.py client; }
+# The module stays: a link group outlives its last connection by ten minutes.
+smc_down() { wait $smc_server || { cat smc.log; return 1; }; }
+over_rdma "SMC-R: three million bytes" smc_up smc_use smc_down
+
+kernel_clean "the kernel logs are clean"
+finish
