@@ -18,6 +18,19 @@ for program in "ib_write_lat" "ib_send_lat" "ib_read_bw -s 4096 -n 500" "ib_writ
     pair "$program through two libslirps" 18515 \
         "$program -d $RDMA0 -x $gid -F" "$program -d $RDMA0 -x $gid -F 10.99.1.1"
 done
+status=0
+if [ "$GUEST" = 1 ]; then
+    timeout 60 rping -s -a 10.99.1.1 -C 10 -V >rping.log 2>&1 &
+    server=$!
+    wait_until 20 bash -c "rdma resource show cm_id | grep -q 'state LISTEN'" || status=98
+    barrier rping
+    wait $server || status=$?
+else
+    barrier rping
+    timeout 60 rping -c -a 10.99.1.1 -C 10 -V >rping.log 2>&1 || status=$?
+fi
+[ $status = 0 ] || show rping.log
+together $status "rping through two libslirps"
 try "every frame's ICRC was right" \
     "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_drop_icrc) = 0 ]"
 kernel_clean "the kernel logs are clean"
