@@ -109,9 +109,10 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why);
  * Commands, one function each. All sleep. They return 0 or a negative errno that
  * comes from the status of the command (QRNIC_CMD_STATUS_LIST), -ETIMEDOUT if
  * there was no answer, -EIO if the device is in the fatal state. Those that take
- * something away (free, destroy, clear) return 0 in the fatal state, for the reset
- * has done their work; any other failure of them is a driver bug and is logged.
- * Input structures are in the hardware's format, the caller fills them whole.
+ * something away (free, destroy, clear, detach) return 0 in the fatal state, for
+ * the reset has done their work; any other failure of them is a driver bug and is
+ * logged. Input structures are in the hardware's format, the caller fills them
+ * whole.
  */
 int qrnic_cmd_nop(struct qrnic_dev *dev);
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
