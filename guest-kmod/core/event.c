@@ -360,6 +360,13 @@ static void qrnic_event_work(struct work_struct *work)
 
 	while (kfifo_get(&core->async, &event))
 		qrnic_event_deliver(core, &event);
+
+	if (qrnic_healthy(&core->dev))
+		return;
+	mutex_lock(&core->handler_lock);
+	if (core->handler && core->handler->fatal)
+		core->handler->fatal(core->handler_context);
+	mutex_unlock(&core->handler_lock);
 }
 
 void qrnic_events_init(struct qrnic_core *core)

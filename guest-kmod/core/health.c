@@ -61,6 +61,7 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		qrnic_read(core, QRNIC_REG_STATUS);
 		set_bit(QRNIC_STATE_FATAL, &core->state);
 		qrnic_cmd_abort(core);
+		schedule_work(&core->event_work);
 		if (time_before(jiffies, core->last_recovery +
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;

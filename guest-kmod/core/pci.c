@@ -313,6 +313,14 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 	return core;
 }
 
+static void qrnic_core_free(struct qrnic_core *core)
+{
+	/* A fatal error may have scheduled it as late as in the last command. */
+	cancel_work_sync(&core->event_work);
+	xa_destroy(&core->cqs);
+	kfree(core);
+}
+
 static int qrnic_enable(struct pci_dev *pdev)
 {
 	int err;
@@ -382,7 +390,7 @@ err_unmap:
 err_disable:
 	pci_disable_device(pdev);
 err_core:
-	kfree(core);
+	qrnic_core_free(core);
 	return err;
 }
 
@@ -402,8 +410,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 	qrnic_resources_free(core);
 	qrnic_unmap(core);
 	pci_disable_device(pdev);
-	xa_destroy(&core->cqs);
-	kfree(core);
+	qrnic_core_free(core);
 }
 
 /* Before a reboot or kexec: the next kernel finds a silent device. */

@@ -29,6 +29,12 @@ static bool cq_entry_written(struct qrnic_ib_cq *cq, u32 index)
 	return phase == !(index >> cq->log_size & 1);
 }
 
+/* There is a CQE to poll; under the lock. */
+bool qrnic_cq_written(struct qrnic_ib_cq *cq)
+{
+	return cq_entry_written(cq, cq->consumer);
+}
+
 static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 			  const struct qrnic_create_cq_req *request,
 			  struct qrnic_cq_ctx *context)
@@ -163,6 +169,8 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	spin_lock_init(&cq->lock);
 	mutex_init(&cq->resize_mutex);
+	INIT_LIST_HEAD(&cq->senders);
+	INIT_LIST_HEAD(&cq->receivers);
 	cq->core.vector = attr->comp_vector;
 	cq->core.comp = qrnic_ib_cq_comp;
 	cq->core.event = qrnic_ib_cq_event;
@@ -313,7 +321,7 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 }
 
 /* Takes the completed request, and all before it, out of its queue. */
-static u64 queue_complete(struct qrnic_ib_queue *queue, u32 index)
+u64 qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index)
 {
 	const struct qrnic_ib_request *request =
 		&queue->requests[index & queue->mask];
@@ -368,8 +376,8 @@ static bool cq_translate(struct qrnic_ib_dev *dev, const struct qrnic_cqe *cqe,
 	if (!qp)
 		return false;
 	if (!receive || !cqe->srqn)
-		wr_id = queue_complete(receive ? &qp->rq : &qp->sq,
-				       le32_to_cpu(cqe->index));
+		wr_id = qrnic_queue_complete(receive ? &qp->rq : &qp->sq,
+					     le32_to_cpu(cqe->index));
 
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = wr_id;
@@ -404,9 +412,16 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
 	unsigned long flags;
 	int polled = 0;
+	bool healthy;
 	u32 first;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	/*
+	 * In this order: once the state is fatal, the ring holds all that the
+	 * device has completed, and what is not there can be flushed.
+	 */
+	healthy = qrnic_healthy(dev->qdev);
+	dma_rmb();
 	first = cq->consumer;
 	while (polled < num && cq_entry_written(cq, cq->consumer)) {
 		/* The rest of the CQE must not be read before its phase. */
@@ -421,6 +436,8 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 		dma_mb();
 		WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
 	}
+	if (!healthy)
+		polled += qrnic_flush_poll(cq, num - polled, wc + polled);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	return polled;
 }
@@ -431,9 +448,11 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
 	unsigned long irq_flags;
 	int missed = 0;
+	bool healthy;
 	u32 arm;
 
 	spin_lock_irqsave(&cq->lock, irq_flags);
+	WRITE_ONCE(cq->requested, true);
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK,
 			 cq->arm_sequence & QRNIC_CQ_RECORD_SEQUENCE_MASK);
@@ -448,11 +467,14 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 	/* The doorbell's writeq() makes the record visible before itself. */
 	WRITE_ONCE(cq->record->arm, cpu_to_le32(arm));
-	qrnic_ring_doorbell(dev->qdev, QRNIC_DB_CQ_ARM, cq->core.cqn,
-			    cq->consumer);
+	healthy = qrnic_healthy(dev->qdev);
+	if (healthy)
+		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_CQ_ARM, cq->core.cqn,
+				    cq->consumer);
 
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
-		missed = cq_entry_written(cq, cq->consumer);
+		missed = cq_entry_written(cq, cq->consumer) ||
+			 (!healthy && qrnic_flush_pending(cq));
 	spin_unlock_irqrestore(&cq->lock, irq_flags);
 	return missed;
 }

@@ -14,6 +14,7 @@ void qrnic_ib_cq_comp(struct qrnic_cq *core)
 	struct ib_cq *ibcq = &cq->ibcq;
 
 	/* Before the handler, which may request anew */
+	WRITE_ONCE(cq->requested, false);
 	WRITE_ONCE(cq->any_requested, false);
 	if (ibcq->comp_handler)
 		ibcq->comp_handler(ibcq, ibcq->cq_context);
@@ -171,6 +172,11 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	return NOTIFY_DONE;
 }
 
+static void fatal(void *context)
+{
+	qrnic_flush_schedule(context);
+}
+
 /*
  * No IB_EVENT_DEVICE_FATAL: a fatal error removes the device, and then uverbs
  * gives this event to every process; one of ours would be the second.
@@ -179,6 +185,7 @@ static const struct qrnic_event_ops event_ops = {
 	.qp_event = qp_event,
 	.srq_event = srq_event,
 	.port_event = port_event,
+	.fatal = fatal,
 };
 
 /* Before the device is registered: from then on there may be QPs. */

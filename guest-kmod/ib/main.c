@@ -187,6 +187,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	xa_init(&dev->srqs);
 	mutex_init(&dev->qpn_mutex);
 	mutex_init(&dev->port_mutex);
+	INIT_WORK(&dev->flush_work, qrnic_flush_work);
 	dev->stopping = true;
 
 	ib_set_device_ops(&dev->ibdev, &device_ops);
@@ -236,6 +237,7 @@ err_unregister:
 	ib_unregister_device(&dev->ibdev);
 err_events:
 	qrnic_ib_events_stop(dev);
+	cancel_work_sync(&dev->flush_work);
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
 	return err;
@@ -252,6 +254,7 @@ static void remove(struct auxiliary_device *adev)
 	qrnic_ib_port_events_stop(dev);
 	ib_unregister_device(&dev->ibdev);
 	qrnic_ib_events_stop(dev);
+	cancel_work_sync(&dev->flush_work);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
 	ib_dealloc_device(&dev->ibdev);

@@ -340,20 +340,40 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
+/*
+ * Rings for what has been posted. In the fatal state there is nobody to ring for,
+ * but a QP that has been moved to ERR flushes, so its queue is flushed.
+ */
+static void queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
+		       u32 doorbell, u32 qpn, bool healthy)
+{
+	if (!healthy) {
+		qrnic_flush_schedule(dev);
+		return;
+	}
+	qrnic_record_publish(&queue->record->producer, queue->producer);
+	qrnic_ring_doorbell(dev->qdev, doorbell, qpn, queue->producer);
+}
+
 int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		       const struct ib_send_wr **bad_wr)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	unsigned long flags;
-	u32 first;
+	bool healthy;
 	int err = 0;
+	u32 first;
 
 	spin_lock_irqsave(&qp->sq.lock, flags);
 	first = qp->sq.producer;
-	if (qp->state < IB_QPS_RTS) {
-		*bad_wr = wr;
+	healthy = qrnic_healthy(dev->qdev);
+	if (qp->state < IB_QPS_RTS)
 		err = -EINVAL;
+	else if (!healthy && qp->state != IB_QPS_ERR)
+		err = -EIO;
+	if (err) {
+		*bad_wr = wr;
 		goto out;
 	}
 
@@ -365,11 +385,8 @@ int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		}
 	}
 
-	if (qp->sq.producer != first) {
-		qrnic_record_publish(&qp->sq.record->producer, qp->sq.producer);
-		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SQ, ibqp->qp_num,
-				    qp->sq.producer);
-	}
+	if (qp->sq.producer != first)
+		queue_ring(dev, &qp->sq, QRNIC_DB_SQ, ibqp->qp_num, healthy);
 out:
 	spin_unlock_irqrestore(&qp->sq.lock, flags);
 	return err;
@@ -409,14 +426,19 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	unsigned long flags;
-	u32 first;
+	bool healthy;
 	int err = 0;
+	u32 first;
 
 	spin_lock_irqsave(&qp->rq.lock, flags);
 	first = qp->rq.producer;
-	if (qp->state == IB_QPS_RESET || !qp->has_rq) {
-		*bad_wr = wr;
+	healthy = qrnic_healthy(dev->qdev);
+	if (qp->state == IB_QPS_RESET || !qp->has_rq)
 		err = -EINVAL;
+	else if (!healthy && qp->state != IB_QPS_ERR)
+		err = -EIO;
+	if (err) {
+		*bad_wr = wr;
 		goto out;
 	}
 
@@ -428,11 +450,8 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		}
 	}
 
-	if (qp->rq.producer != first) {
-		qrnic_record_publish(&qp->rq.record->producer, qp->rq.producer);
-		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_RQ, ibqp->qp_num,
-				    qp->rq.producer);
-	}
+	if (qp->rq.producer != first)
+		queue_ring(dev, &qp->rq, QRNIC_DB_RQ, ibqp->qp_num, healthy);
 out:
 	spin_unlock_irqrestore(&qp->rq.lock, flags);
 	return err;
@@ -467,6 +486,12 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 	spin_lock_irqsave(&srq->lock, flags);
 	first = srq->producer;
+	if (!qrnic_healthy(dev->qdev)) {
+		*bad_wr = wr;
+		err = -EIO;
+		goto out;
+	}
+
 	for (; wr; wr = wr->next) {
 		err = srq_post_one(srq, wr);
 		if (err) {
@@ -480,6 +505,7 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SRQ, srq->srqn,
 				    srq->producer);
 	}
+out:
 	spin_unlock_irqrestore(&srq->lock, flags);
 	return err;
 }

@@ -48,6 +48,20 @@ struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn)
 	return qp;
 }
 
+/* The first with this number or a larger one, which is put there */
+struct qrnic_ib_qp *qrnic_qp_get_from(struct qrnic_ib_dev *dev,
+				      unsigned long *qpn)
+{
+	struct qrnic_ib_qp *qp;
+
+	xa_lock(&dev->qps);
+	qp = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT);
+	if (qp)
+		refcount_inc(&qp->refs);
+	xa_unlock(&dev->qps);
+	return qp;
+}
+
 void qrnic_qp_put(struct qrnic_ib_qp *qp)
 {
 	if (refcount_dec_and_test(&qp->refs))
@@ -263,6 +277,8 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	u32 qpn = qp->ibqp.qp_num;
 	int err;
 
+	if (!qp->umem)
+		qrnic_flush_detach(qp);
 	xa_erase(&dev->qps, qpn);
 	qrnic_qp_put(qp);
 	wait_for_completion(&qp->unused);
@@ -293,6 +309,8 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	err = xa_insert(&dev->qps, qpn, qp, GFP_KERNEL);
 	if (err && qrnic_cmd_destroy_qp(dev->qdev, qpn))
 		qrnic_destroy_failed(dev, "QP", qpn, err);
+	if (!err && !qp->umem)
+		qrnic_flush_attach(qp);
 out:
 	mutex_unlock(&dev->qpn_mutex);
 	return err;
@@ -465,6 +483,22 @@ static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 	qp_state_set(qp, state);
 }
 
+/*
+ * In the fatal state there is no QP in the device any more, which is as good as
+ * one that flushes or is in RESET. It owes an event to those that drain an SRQ.
+ */
+static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			  enum ib_qp_state state)
+{
+	qp_state_changed(qp, state);
+	if (state == IB_QPS_RESET || qp->umem)
+		return;
+	spin_lock_irq(&qp->sq.lock);
+	qp->last_wqe_due = qp->ibqp.srq;
+	spin_unlock_irq(&qp->sq.lock);
+	qrnic_flush_schedule(dev);
+}
+
 int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		       struct ib_udata *udata)
 {
@@ -498,8 +532,13 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 
 	err = qrnic_cmd_modify_qp(dev->qdev, ibqp->qp_num, &hw);
-	if (!err)
+	if (!err) {
 		qp_state_changed(qp, next);
+	} else if (!qrnic_healthy(dev->qdev) && mask & IB_QP_STATE &&
+		   (next == IB_QPS_ERR || next == IB_QPS_RESET)) {
+		qp_state_lost(dev, qp, next);
+		err = 0;
+	}
 out:
 	mutex_unlock(&qp->mutex);
 	return err;

@@ -8,10 +8,12 @@
 
 #include <linux/bitfield.h>
 #include <linux/completion.h>
+#include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -51,6 +53,7 @@ struct qrnic_ib_dev {
 	bool port_active;	/* as last told to the RDMA core */
 	bool stopping;		/* no more events of port and device */
 	struct notifier_block netdev_nb;
+	struct work_struct flush_work;	/* in the fatal state */
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
@@ -124,7 +127,10 @@ struct qrnic_ib_cq {
 	dma_addr_t record_dma;
 	u32 consumer;			/* counter of CQEs */
 	u32 arm_sequence;
-	bool any_requested;		/* and no event yet, which clears it */
+	bool requested;			/* and no event yet, which clears it; */
+	bool any_requested;		/* likewise, for any completion */
+	struct list_head senders;	/* kernel QPs that complete here */
+	struct list_head receivers;
 };
 
 /* What the driver remembers of a posted work request, by slot of its ring */
@@ -203,6 +209,9 @@ struct qrnic_ib_qp {
 	/* kernel */
 	struct qrnic_ib_queue sq;
 	struct qrnic_ib_queue rq;
+	bool last_wqe_due;		/* an event; under the lock of sq */
+	struct list_head send_entry;	/* of the CQs, under their locks */
+	struct list_head recv_entry;
 };
 
 static inline struct qrnic_ib_dev *to_qrnic_dev(struct ib_device *ibdev)
@@ -358,6 +367,8 @@ int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
 int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+bool qrnic_cq_written(struct qrnic_ib_cq *cq);
+u64 qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index);
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);
 
 /* qp.c */
@@ -371,6 +382,8 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn);
+struct qrnic_ib_qp *qrnic_qp_get_from(struct qrnic_ib_dev *dev,
+				      unsigned long *qpn);
 void qrnic_qp_put(struct qrnic_ib_qp *qp);
 
 /* srq.c */
@@ -398,6 +411,14 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 			   const struct ib_recv_wr **bad_wr);
 int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
+
+/* flush.c */
+void qrnic_flush_attach(struct qrnic_ib_qp *qp);
+void qrnic_flush_detach(struct qrnic_ib_qp *qp);
+int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc);
+bool qrnic_flush_pending(struct qrnic_ib_cq *cq);
+void qrnic_flush_work(struct work_struct *work);
+void qrnic_flush_schedule(struct qrnic_ib_dev *dev);
 
 /* statistics.c */
 struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev);

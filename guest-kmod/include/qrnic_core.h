@@ -214,13 +214,15 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
  * holder may wait for this work item), and not call qrnic_cq_destroy(),
  * qrnic_unregister_event_handler() or qrnic_flush_events().
  * qp_event: for every QP that is not the Ethernet function's. srq_event: for
- * every SRQ. A fatal error has
- * no callback: it removes the auxiliary device.
+ * every SRQ.
+ * fatal: the device is in the fatal state, so there will be no completion any more;
+ * at least once. The auxiliary device is about to be removed.
  */
 struct qrnic_event_ops {
 	void (*qp_event)(void *context, u32 qpn, enum qrnic_event type, u8 subtype);
 	void (*srq_event)(void *context, u32 srqn, enum qrnic_event type, u8 subtype);
 	void (*port_event)(void *context, bool up);
+	void (*fatal)(void *context);
 };
 
 int qrnic_register_event_handler(struct qrnic_dev *dev,

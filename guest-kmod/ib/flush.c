@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * flush.c: the end of the work requests of kernel consumers when the device has
+ * fallen into the fatal state: it completes nothing any more, so software does.
+ *
+ * Nobody unregisters the RDMA device before those that wait for completions have
+ * got them: a MAD on its way holds the connection it speaks of, and ib_drain_qp()
+ * sleeps until its own request comes back.
+ */
+#include "qrnic_ib.h"
+
+/* Kernel QPs: their CQs have to find them. */
+void qrnic_flush_attach(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_cq *send_cq = to_qrnic_cq(qp->ibqp.send_cq);
+	struct qrnic_ib_cq *recv_cq = to_qrnic_cq(qp->ibqp.recv_cq);
+
+	spin_lock_irq(&send_cq->lock);
+	list_add_tail(&qp->send_entry, &send_cq->senders);
+	spin_unlock_irq(&send_cq->lock);
+	if (!qp->has_rq)
+		return;
+	spin_lock_irq(&recv_cq->lock);
+	list_add_tail(&qp->recv_entry, &recv_cq->receivers);
+	spin_unlock_irq(&recv_cq->lock);
+}
+
+void qrnic_flush_detach(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_cq *send_cq = to_qrnic_cq(qp->ibqp.send_cq);
+	struct qrnic_ib_cq *recv_cq = to_qrnic_cq(qp->ibqp.recv_cq);
+
+	spin_lock_irq(&send_cq->lock);
+	list_del(&qp->send_entry);
+	spin_unlock_irq(&send_cq->lock);
+	if (!qp->has_rq)
+		return;
+	spin_lock_irq(&recv_cq->lock);
+	list_del(&qp->recv_entry);
+	spin_unlock_irq(&recv_cq->lock);
+}
+
+/* Against posting, and against a reset of the queue */
+static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
+		       enum ib_wc_opcode opcode, int num, struct ib_wc *wc)
+{
+	int flushed = 0;
+
+	spin_lock(&queue->lock);
+	for (; flushed < num && queue->consumer != queue->producer; wc++) {
+		memset(wc, 0, sizeof(*wc));
+		wc->wr_id = qrnic_queue_complete(queue, queue->consumer);
+		wc->qp = &qp->ibqp;
+		wc->status = IB_WC_WR_FLUSH_ERR;
+		wc->opcode = opcode;
+		flushed++;
+	}
+	spin_unlock(&queue->lock);
+	return flushed;
+}
+
+/*
+ * For the holder of the CQ's lock who has seen the fatal state and then that the
+ * ring is empty. What the device has executed without telling is flushed, too.
+ */
+int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc)
+{
+	struct qrnic_ib_qp *qp;
+	int flushed = 0;
+
+	list_for_each_entry(qp, &cq->senders, send_entry)
+		flushed += flush_queue(qp, &qp->sq, IB_WC_SEND, num - flushed,
+				       wc + flushed);
+	list_for_each_entry(qp, &cq->receivers, recv_entry)
+		flushed += flush_queue(qp, &qp->rq, IB_WC_RECV, num - flushed,
+				       wc + flushed);
+	return flushed;
+}
+
+static bool queue_pending(struct qrnic_ib_queue *queue)
+{
+	bool pending;
+
+	spin_lock(&queue->lock);
+	pending = queue->consumer != queue->producer;
+	spin_unlock(&queue->lock);
+	return pending;
+}
+
+/* Likewise: whether a poll would find something */
+bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
+{
+	struct qrnic_ib_qp *qp;
+
+	list_for_each_entry(qp, &cq->senders, send_entry)
+		if (queue_pending(&qp->sq))
+			return true;
+	list_for_each_entry(qp, &cq->receivers, recv_entry)
+		if (queue_pending(&qp->rq))
+			return true;
+	return false;
+}
+
+/* The event that the device owes a CQ for which one has been requested */
+static void flush_notify(struct qrnic_ib_cq *cq)
+{
+	unsigned long flags;
+	bool due;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	due = cq->requested && (qrnic_flush_pending(cq) || qrnic_cq_written(cq));
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (!due)
+		return;
+
+	/* Handlers expect to run in an interrupt. */
+	local_irq_save(flags);
+	qrnic_ib_cq_comp(&cq->core);
+	local_irq_restore(flags);
+}
+
+static void flush_qp(struct qrnic_ib_qp *qp)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = IB_EVENT_QP_LAST_WQE_REACHED,
+	};
+	bool last_wqe;
+
+	/* Whoever posts and has not seen the fatal state is done after this. */
+	spin_lock_irq(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	spin_unlock(&qp->rq.lock);
+	last_wqe = qp->last_wqe_due;
+	qp->last_wqe_due = false;
+	spin_unlock_irq(&qp->sq.lock);
+
+	flush_notify(to_qrnic_cq(qp->ibqp.send_cq));
+	flush_notify(to_qrnic_cq(qp->ibqp.recv_cq));
+	if (last_wqe && qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}
+
+void qrnic_flush_work(struct work_struct *work)
+{
+	struct qrnic_ib_dev *dev = container_of(work, struct qrnic_ib_dev,
+						flush_work);
+	struct qrnic_ib_qp *qp;
+	unsigned long qpn;
+
+	for (qpn = 0; (qp = qrnic_qp_get_from(dev, &qpn)); qpn++) {
+		if (!qp->umem)
+			flush_qp(qp);
+		qrnic_qp_put(qp);
+	}
+}
+
+/* There is something to flush. Any context */
+void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
+{
+	queue_work(system_unbound_wq, &dev->flush_work);
+}

@@ -1,0 +1,216 @@
+# The device is lost under its users: connections of rdma_cm, a queue pair in a multicast
+# group, NVMe over Fabrics and RDS. All come to their end, and afterwards all work again.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+subsystems=/sys/kernel/config/nvmet/subsystems
+port=/sys/kernel/config/nvmet/ports/1
+address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+bridge=$(basename "$(dirname "$(readlink -f "/sys/bus/pci/devices/$address")")")
+
+# The target is guest 1, which loses its device, or guest 2, which sees its peer do so.
+target_up() {
+    modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=4096 && modprobe nvmet-rdma use_srq="$1" || return 1
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config || return 2
+    mkdir "$subsystems/disk" "$subsystems/disk/namespaces/1" "$port" || return 3
+    echo 1 >"$subsystems/disk/attr_allow_any_host"
+    echo -n /dev/nullb0 >"$subsystems/disk/namespaces/1/device_path"
+    echo 1 >"$subsystems/disk/namespaces/1/enable" || return 4
+    echo rdma >$port/addr_trtype
+    echo ipv4 >$port/addr_adrfam
+    echo "10.77.0.$GUEST" >$port/addr_traddr
+    echo 4420 >$port/addr_trsvcid
+    ln -s "$subsystems/disk" $port/subsystems/disk || return 5
+}
+
+target_down() {
+    rm $port/subsystems/disk && rmdir $port "$subsystems/disk/namespaces/1" "$subsystems/disk" &&
+        modprobe -r nvmet-rdma
+}
+
+# shellcheck disable=SC2317  # called through wait_until
+disk() { ls /dev/nvme*n1; }
+
+host_up() {
+    local id=1b4e28ba-2fa1-11d2-883f-0016d3cca427
+    modprobe nvme-rdma || return 1
+    echo "transport=rdma,traddr=10.77.0.$PEER,trsvcid=4420,nqn=disk,hostid=$id,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$id" \
+        >/dev/nvme-fabrics || return 2
+    wait_until 10 disk
+}
+
+# A controller whose device is gone has been deleted with it.
+host_down() {
+    local controller
+    for controller in /sys/class/nvme/nvme*; do
+        [ ! -e "$controller" ] || echo 1 >"$controller/delete_controller" 2>/dev/null
+    done
+    modprobe -r nvme-rdma
+}
+
+cat >rds.py <<'PYTHON'
+import socket
+import sys
+
+guest, port = int(sys.argv[1]), int(sys.argv[2])
+with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
+    rds.bind((f"10.77.0.{guest}", port))
+    open(f"bound-{port}", "w").close()
+    if guest == 2:
+        for number in range(50):
+            rds.sendto(b"%d" % number, ("10.77.0.1", port))
+        assert rds.recv(100) == b"good"
+    else:
+        for number in range(50):
+            got, _ = rds.recvfrom(100)
+            assert got == b"%d" % number, got
+        rds.sendto(b"good", ("10.77.0.2", port))
+PYTHON
+
+rds() {
+    local status=0 receiver
+    if [ "$GUEST" = 1 ]; then
+        timeout 60 python3 rds.py 1 "$1" >rds.log 2>&1 &
+        receiver=$!
+        wait_until 30 test -e "bound-$1"
+        barrier "rds-$1"
+        wait $receiver || status=$?
+    else
+        barrier "rds-$1"
+        timeout 60 python3 rds.py 2 "$1" >rds.log 2>&1 || status=$?
+    fi
+    [ $status = 0 ] || show rds.log
+    together $status "$2"
+}
+
+# shellcheck disable=SC2317  # called through wait_until
+listening() { rdma resource show cm_id | grep 'state LISTEN' | grep -q 'comm rping'; }
+# shellcheck disable=SC2317
+connected() { [ "$(rdma resource show cm_id | grep 'state CONNECT' | grep -c 'comm rping')" -ge 2 ]; }
+# shellcheck disable=SC2317
+joined() { grep -q 030201EF /proc/net/igmp; }
+# shellcheck disable=SC2317
+ended() { ! kill -0 "$1"; }
+# shellcheck disable=SC2317
+working() { [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ] && nic_has_gid "$NIC0"; }
+
+# Two connections, one from each side, that exchange messages without end
+programs=()
+users_up() {
+    local status=0
+    programs=()
+    rping -s -a 0.0.0.0 -p $((7000 + round)) -C 100000000 >rping-server.log 2>&1 &
+    programs+=($!)
+    mckey -m 239.1.2.3 -b "10.77.0.$GUEST" -C 1000 >mckey.log 2>&1 &
+    group=$!
+    wait_until 20 listening || status=1
+    barrier "listening-$round"
+    rping -c -a "10.77.0.$PEER" -p $((7000 + round)) -C 100000000 >rping-client.log 2>&1 &
+    programs+=($!)
+    wait_until 20 connected || status=2
+    wait_until 20 joined || status=3
+    [ $status = 0 ] || { show rping-server.log; show rping-client.log; show mckey.log; }
+    together $status "$lost: connections and a group"
+}
+
+# rping hears that its device is removed; at the other end it may wait for its silent peer.
+# mckey polls for messages and listens to nobody; it must leave nothing behind.
+users_end() {
+    local status=0 program
+    for program in "${programs[@]}"; do
+        [ "$GUEST" = 2 ] || wait_until 60 ended "$program" || status=1
+        kill "$program" 2>/dev/null
+        wait "$program"
+    done
+    kill $group 2>/dev/null
+    wait_until 10 ended $group || status=2
+    [ $status = 0 ] || { show rping-server.log; show rping-client.log; }
+    together $status "$lost: the programs come to their end"
+}
+
+# lose HOW: takes the device from its driver, on guest 1
+lose() {
+    case $1 in
+        fatal)
+            # No bus master: the next command cannot be read.
+            setpci -s "$address" COMMAND=0002
+            ethtool -S "$NIC0" >/dev/null
+            ;;
+        unreachable)
+            setpci -s "$address" COMMAND=0000
+            ;;
+        unplugged)
+            # Behind this bridge there is no such bus any more, so nothing answers; and the
+            # device is still, as one that has been pulled out.
+            setpci -s "$address" COMMAND=0000
+            bus=$(setpci -s "$bridge" PRIMARY_BUS.l) command=$(setpci -s "$bridge" COMMAND)
+            setpci -s "$bridge" COMMAND=0000 && setpci -s "$bridge" PRIMARY_BUS.l=00fefe00
+            timeout 100 sh -c "echo 1 >/sys/bus/pci/devices/$address/remove"
+            ;;
+    esac
+}
+
+recover() {
+    if [ "$1" = unplugged ]; then
+        setpci -s "$bridge" PRIMARY_BUS.l="$bus" && setpci -s "$bridge" COMMAND="$command"
+        echo 1 >/sys/bus/pci/rescan
+        nic_setup
+    else
+        wait_until 60 sh -c "dmesg | tail -n +$seen | grep -q 'qrnic $address: recovered'" || return 1
+    fi
+    nic_export
+    wait_until 20 working
+}
+
+modprobe rds_rdma || true
+round=0
+for lost in fatal unplugged; do
+    round=$((round + 1))
+    target=1 shared=N
+    [ $lost != fatal ] || shared=Y
+    [ $lost != unplugged ] || target=2
+
+    users_up
+    status=0
+    [ "$GUEST" != $target ] || target_up $shared >step.log 2>&1 || { status=$?; show step.log; }
+    barrier "target-$round"
+    [ "$GUEST" = $target ] || host_up >step.log 2>&1 || { status=$?; show step.log; }
+    together $status "$lost: NVMe over Fabrics is connected"
+    rds $((4000 + 10 * round)) "$lost: RDS is connected"
+
+    # Requests are under way when it happens.
+    writer=
+    [ "$GUEST" = $target ] || { dd if=/dev/zero of="$(disk)" bs=64k oflag=direct >dd.log 2>&1 & writer=$!; }
+    sleep 1
+    seen=$(dmesg | wc -l)
+    barrier "writing-$round"
+    status=0
+    [ "$GUEST" = 2 ] || lose $lost || status=$?
+    together $status "$lost: the device is lost"
+    users_end
+    status=0
+    [ "$GUEST" = 2 ] || recover $lost || { status=$?; ps axo pid,stat,wchan:30,comm | grep -E '^ *[0-9]+ D' >step.log; show step.log; }
+    together $status "$lost: the device is back"
+
+    status=0
+    [ "$GUEST" = $target ] || timeout 100 bash -c "$(declare -f host_down); host_down" >step.log 2>&1 || { status=$?; show step.log; }
+    [ -z "$writer" ] || { wait_until 60 ended $writer || status=9; }
+    barrier "host-$round"
+    [ "$GUEST" != $target ] || timeout 100 bash -c "$(declare -f target_down); port=$port subsystems=$subsystems; target_down" >step.log 2>&1 || { status=$?; show step.log; }
+    together $status "$lost: the users of NVMe over Fabrics leave"
+
+    tool=$((7100 + round))
+    pair "$lost: rping afterwards" $tool "rping -s -a 10.77.0.1 -p $tool -C 20 -V" "sleep 2; rping -c -a 10.77.0.1 -p $tool -C 20 -V"
+    gid=$(gid_index "$RDMA0" 4)
+    pair "$lost: ibv_rc_pingpong afterwards" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 guest1"
+    rds $((4001 + 10 * round)) "$lost: RDS afterwards"
+done
+
+status=0
+timeout 100 modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
+timeout 100 modprobe -r qrnic_ib >step.log 2>&1 && timeout 100 modprobe -r qrnic >>step.log 2>&1 || { status=$?; show step.log; }
+together $status "the modules leave"
+kernel_clean "the kernel logs are clean"
+finish
