@@ -84,7 +84,8 @@ struct qrnic_async_event {
 enum {
 	QRNIC_STATE_FATAL,	/* reset by the driver, waiting for recovery */
 	QRNIC_STATE_NO_RECOVERY,	/* in probe and remove */
-	QRNIC_STATE_GONE,	/* unplugged: not even a reset */
+	QRNIC_STATE_GONE,	/* unplugged or out of reach: not even a reset */
+	QRNIC_STATE_PCI_ERROR,	/* and nobody may tell us that it is over */
 };
 
 struct qrnic_core {
@@ -112,6 +113,7 @@ struct qrnic_core {
 
 	struct mutex lock;	/* going up and down: up, auxdev, netdev */
 	bool up;
+	bool auxdev_due;	/* up, but for the auxiliary device */
 	struct qrnic_auxdev *auxdev;
 
 	unsigned long state;
@@ -119,6 +121,7 @@ struct qrnic_core {
 	unsigned long last_recovery;
 	unsigned long recovery_delay;	/* after the next one that fails */
 	struct delayed_work recovery_work;
+	struct pci_saved_state *saved_state;	/* config space after probe */
 	struct delayed_work health_work;
 	atomic_t late_command_events;	/* lost, or slower than the look */
 };

@@ -10,6 +10,8 @@
 #define QRNIC_RECOVERY_INTERVAL (5 * HZ)
 /* Twice as long after each one that failed, up to this */
 #define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
+/* After a PCI error, should the PCI core not lead the way */
+#define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
 
 static const char *const qrnic_health_causes[] = {
 	[QRNIC_HEALTH_NONE] = "none",
@@ -62,16 +64,53 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		set_bit(QRNIC_STATE_FATAL, &core->state);
 		qrnic_cmd_abort(core);
 		schedule_work(&core->event_work);
-		if (time_before(jiffies, core->last_recovery +
+		if (test_bit(QRNIC_STATE_GONE, &core->state) ||
+		    time_before(jiffies, core->last_recovery +
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;
-		if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) &&
-		    !test_bit(QRNIC_STATE_GONE, &core->state))
+		if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
 			schedule_delayed_work(&core->recovery_work, delay);
 	}
 	spin_unlock_irqrestore(&core->fatal_lock, flags);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
+
+/*
+ * Config space as after probe: whoever took the device out of reach, a reset of
+ * the bus or of the slot, may have left it with neither addresses nor vectors.
+ */
+static int qrnic_config_restore(struct qrnic_core *core)
+{
+	struct pci_dev *pdev = core->dev.pdev;
+	int err;
+
+	if (!pci_device_is_present(pdev))
+		return -ENODEV;
+	err = pci_load_saved_state(pdev, core->saved_state);
+	if (err)
+		return err;
+	pci_restore_state(pdev);
+	return pci_save_state(pdev);
+}
+
+static int qrnic_recover(struct qrnic_core *core)
+{
+	int err;
+
+	/* All is well but for the auxiliary device. */
+	if (qrnic_healthy(&core->dev) && READ_ONCE(core->auxdev_due))
+		return qrnic_resume(core);
+
+	qrnic_suspend(core);
+	if (test_bit(QRNIC_STATE_GONE, &core->state) ||
+	    test_bit(QRNIC_STATE_PCI_ERROR, &core->state) ||
+	    core->recovery_delay > QRNIC_RECOVERY_INTERVAL) {
+		err = qrnic_config_restore(core);
+		if (err)
+			return err;
+	}
+	return qrnic_resume(core);
+}
 
 static void qrnic_recovery_work(struct work_struct *work)
 {
@@ -80,8 +119,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 	int err;
 
 	core->last_recovery = jiffies;
-	qrnic_suspend(core);
-	err = qrnic_resume(core);
+	err = qrnic_recover(core);
 	if (!err) {
 		core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
 		dev_info(&core->dev.pdev->dev, "recovered\n");
@@ -90,8 +128,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 	dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
 
 	spin_lock_irq(&core->fatal_lock);
-	if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) &&
-	    !test_bit(QRNIC_STATE_GONE, &core->state))
+	if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
 		mod_delayed_work(system_wq, &core->recovery_work,
 				 core->recovery_delay);
 	spin_unlock_irq(&core->fatal_lock);
@@ -135,13 +172,14 @@ void qrnic_health_init(struct qrnic_core *core)
 
 /*
  * A fatal error met before is recovered from now, and so is a device that did
- * not come up again.
+ * not come up again as a whole.
  */
 void qrnic_recovery_enable(struct qrnic_core *core)
 {
 	spin_lock_irq(&core->fatal_lock);
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
-	if (test_bit(QRNIC_STATE_FATAL, &core->state) || !READ_ONCE(core->up))
+	if (test_bit(QRNIC_STATE_FATAL, &core->state) || !READ_ONCE(core->up) ||
+	    READ_ONCE(core->auxdev_due))
 		schedule_delayed_work(&core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
@@ -162,11 +200,13 @@ void qrnic_down(struct qrnic_core *core)
 	qrnic_suspend(core);
 }
 
-/* Should it fail, recovery tries again. */
+/* Should it fail, recovery tries again. Without RDMA the device is up, too. */
 int qrnic_up(struct qrnic_core *core)
 {
 	int err = qrnic_resume(core);
 
+	if (READ_ONCE(core->up))
+		err = 0;
 	qrnic_recovery_enable(core);
 	return err;
 }
@@ -211,20 +251,32 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	qrnic_down(core);
 	if (state == pci_channel_io_perm_failure)
 		return PCI_ERS_RESULT_DISCONNECT;
+
+	/* Should the next steps below not come */
+	set_bit(QRNIC_STATE_PCI_ERROR, &core->state);
+	spin_lock_irq(&core->fatal_lock);
+	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
+	schedule_delayed_work(&core->recovery_work, QRNIC_PCI_ERROR_PATIENCE);
+	spin_unlock_irq(&core->fatal_lock);
 	return PCI_ERS_RESULT_NEED_RESET;
 }
 
 /* The saved state enables the device: it has not been disabled meanwhile. */
 static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 {
-	pci_restore_state(pdev);
-	pci_save_state(pdev);
-	return PCI_ERS_RESULT_RECOVERED;
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	qrnic_recovery_disable(core);
+	return qrnic_config_restore(core) ? PCI_ERS_RESULT_DISCONNECT :
+					    PCI_ERS_RESULT_RECOVERED;
 }
 
 static void qrnic_error_resume(struct pci_dev *pdev)
 {
-	qrnic_up(pci_get_drvdata(pdev));
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	qrnic_recovery_disable(core);
+	qrnic_up(core);
 }
 
 /* Function level reset by the user: everything down before, up again after */
@@ -233,8 +285,10 @@ static void qrnic_reset_prepare(struct pci_dev *pdev)
 	qrnic_down(pci_get_drvdata(pdev));
 }
 
+/* Restoring the state has used it up: the next error needs it again. */
 static void qrnic_reset_done(struct pci_dev *pdev)
 {
+	pci_save_state(pdev);
 	qrnic_up(pci_get_drvdata(pdev));
 }
 

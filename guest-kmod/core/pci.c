@@ -116,6 +116,7 @@ static int qrnic_start(struct qrnic_core *core)
 		return err;
 	/* It answers, so it was only out of reach, as in a PCI error. */
 	clear_bit(QRNIC_STATE_GONE, &core->state);
+	clear_bit(QRNIC_STATE_PCI_ERROR, &core->state);
 	clear_bit(QRNIC_STATE_FATAL, &core->state);
 
 	qrnic_cmd_start(core);
@@ -159,6 +160,7 @@ void qrnic_suspend(struct qrnic_core *core)
 		qrnic_eth_suspend(core->dev.netdev);
 		qrnic_stop(core);
 		core->up = false;
+		core->auxdev_due = false;
 	}
 	mutex_unlock(&core->lock);
 }
@@ -168,21 +170,25 @@ int qrnic_resume(struct qrnic_core *core)
 	int err = 0;
 
 	mutex_lock(&core->lock);
-	if (core->up)
-		goto unlock;
-	err = qrnic_start(core);
-	if (err)
-		goto unlock;
-	err = qrnic_eth_resume(core->dev.netdev);
-	if (err) {
-		qrnic_stop(core);
-		goto unlock;
+	if (!core->up) {
+		err = qrnic_start(core);
+		if (err)
+			goto unlock;
+		err = qrnic_eth_resume(core->dev.netdev);
+		if (err) {
+			qrnic_stop(core);
+			goto unlock;
+		}
+		core->up = true;
+		core->auxdev_due = true;
 	}
-	core->up = true;
-	err = qrnic_auxdev_add(core);
-	if (err)
-		dev_err(&core->dev.pdev->dev,
-			"no RDMA: auxiliary device: error %d\n", err);
+	if (core->auxdev_due) {
+		err = qrnic_auxdev_add(core);
+		core->auxdev_due = err;
+		if (err)
+			dev_err(&core->dev.pdev->dev,
+				"no RDMA: auxiliary device: error %d\n", err);
+	}
 unlock:
 	mutex_unlock(&core->lock);
 	return err;
@@ -317,6 +323,7 @@ static void qrnic_core_free(struct qrnic_core *core)
 {
 	/* A fatal error may have scheduled it as late as in the last command. */
 	cancel_work_sync(&core->event_work);
+	kfree(core->saved_state);
 	xa_destroy(&core->cqs);
 	kfree(core);
 }
@@ -367,6 +374,13 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_stop;
 	}
 
+	/* Before there is anything to unregister, as it may fail */
+	pci_save_state(pdev);
+	core->saved_state = pci_store_saved_state(pdev);
+	if (!core->saved_state) {
+		err = -ENOMEM;
+		goto err_eth;
+	}
 	mutex_lock(&core->lock);
 	core->up = true;
 	err = qrnic_auxdev_add(core);
@@ -375,7 +389,6 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		dev_err_probe(&pdev->dev, err, "no auxiliary device\n");
 		goto err_eth;
 	}
-	pci_save_state(pdev);
 	qrnic_recovery_enable(core);
 	return 0;
 
@@ -430,7 +443,11 @@ static int qrnic_pm_suspend(struct device *device)
 
 static int qrnic_pm_resume(struct device *device)
 {
-	return qrnic_up(dev_get_drvdata(device));
+	struct qrnic_core *core = dev_get_drvdata(device);
+
+	/* As after a reset, health.c */
+	pci_save_state(core->dev.pdev);
+	return qrnic_up(core);
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);

@@ -139,6 +139,7 @@ lose() {
             ethtool -S "$NIC0" >/dev/null
             ;;
         unreachable)
+            # It answers nobody until its config space has been restored.
             setpci -s "$address" COMMAND=0000
             ;;
         unplugged)
@@ -166,7 +167,7 @@ recover() {
 
 modprobe rds_rdma || true
 round=0
-for lost in fatal unplugged; do
+for lost in fatal unreachable unplugged; do
     round=$((round + 1))
     target=1 shared=N
     [ $lost != fatal ] || shared=Y
