@@ -78,8 +78,6 @@ struct qrnic_async_event {
 	u8 subtype;
 };
 
-#define QRNIC_ASYNC_EVENTS 1024
-
 /* Bits of qrnic_core.state */
 enum {
 	QRNIC_STATE_FATAL,	/* reset by the driver, waiting for recovery */
@@ -101,7 +99,8 @@ struct qrnic_core {
 	struct xarray cqs;	/* cqn to struct qrnic_cq; read in interrupts */
 
 	/* written by the interrupt of the async EQ, read by event_work alone */
-	DECLARE_KFIFO(async, struct qrnic_async_event, QRNIC_ASYNC_EVENTS);
+	DECLARE_KFIFO_PTR(async, struct qrnic_async_event);
+	void *async_buffer;
 	struct work_struct event_work;
 	struct mutex handler_lock;	/* handler, handler_context */
 	const struct qrnic_event_ops *handler;

@@ -12,9 +12,12 @@
  * An overrun is fatal to the device. It keeps at most one EQE of each CQ in an
  * EQ, however often user space arms, and a destroyed CQ may leave one behind; so
  * twice as many entries as there can be CQs are enough, as far as the device has
- * EQs of that size (manual, Event queues). The asynchronous EQ is as large.
+ * EQs of that size (manual, Event queues). The asynchronous EQ has room for what
+ * comes if all fails at once: two events of each QP and CQ, one of each SRQ and
+ * command, and a few of the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
+#define QRNIC_EQ_OTHERS 16
 
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
@@ -105,6 +108,19 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
+static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
+{
+	const struct qrnic_caps *caps = &core->dev.caps;
+	u64 entries = 2 * (u64)caps->max_cq;
+	u32 log_size;
+
+	if (type == QRNIC_EQ_ASYNC)
+		entries += 2 * (u64)caps->max_qp + caps->max_srq +
+			   QRNIC_CMD_ENTRIES + QRNIC_EQ_OTHERS;
+	log_size = max_t(u32, order_base_2(entries), QRNIC_EQ_LOG_MIN);
+	return min_t(u32, log_size, ilog2(caps->max_eqe));
+}
+
 static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 			   enum qrnic_eq_type type)
 {
@@ -115,9 +131,7 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 
 	eq->core = core;
 	eq->consumer = 0;
-	eq->log_size = max_t(u32, order_base_2(core->dev.caps.max_cq) + 1,
-			     QRNIC_EQ_LOG_MIN);
-	eq->log_size = min_t(u32, eq->log_size, ilog2(core->dev.caps.max_eqe));
+	eq->log_size = qrnic_eq_log_size(core, type);
 	eq->irq = pci_irq_vector(pdev, index);
 	snprintf(eq->name, sizeof(eq->name), "qrnic-%s-%s-%u",
 		 type == QRNIC_EQ_ASYNC ? "async" : "comp", pci_name(pdev),
@@ -159,6 +173,23 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 	qrnic_ring_free(&core->dev, &eq->ring);
 }
 
+/*
+ * As large as the EQ that fills it: whatever comes at once finds room here, too.
+ * Once, as the limits of the device are constant and event_work may run any time.
+ */
+static int qrnic_async_alloc(struct qrnic_core *core)
+{
+	size_t bytes = sizeof(struct qrnic_async_event) <<
+		       qrnic_eq_log_size(core, QRNIC_EQ_ASYNC);
+
+	if (core->async_buffer)
+		return 0;
+	core->async_buffer = kvmalloc(bytes, GFP_KERNEL);
+	if (!core->async_buffer)
+		return -ENOMEM;
+	return kfifo_init(&core->async, core->async_buffer, bytes);
+}
+
 int qrnic_eqs_create(struct qrnic_core *core)
 {
 	unsigned int i;
@@ -172,6 +203,11 @@ int qrnic_eqs_create(struct qrnic_core *core)
 		return -ENOSPC;
 	}
 
+	err = qrnic_async_alloc(core);
+	if (err) {
+		core->num_eqs = 0;
+		return err;
+	}
 	for (i = 0; i < core->num_eqs; i++) {
 		err = qrnic_eq_create(core, i,
 				      i ? QRNIC_EQ_COMPLETION : QRNIC_EQ_ASYNC);
@@ -371,7 +407,6 @@ static void qrnic_event_work(struct work_struct *work)
 
 void qrnic_events_init(struct qrnic_core *core)
 {
-	INIT_KFIFO(core->async);
 	INIT_WORK(&core->event_work, qrnic_event_work);
 	mutex_init(&core->handler_lock);
 	spin_lock_init(&core->port_lock);

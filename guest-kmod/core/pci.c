@@ -324,6 +324,7 @@ static void qrnic_core_free(struct qrnic_core *core)
 	/* A fatal error may have scheduled it as late as in the last command. */
 	cancel_work_sync(&core->event_work);
 	kfree(core->saved_state);
+	kvfree(core->async_buffer);
 	xa_destroy(&core->cqs);
 	kfree(core);
 }
