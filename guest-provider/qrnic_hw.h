@@ -118,6 +118,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_SET_RX_FILTER = 0x70,
 	QRNIC_CMD_ATTACH_MULTICAST = 0x71,
 	QRNIC_CMD_DETACH_MULTICAST = 0x72,
+	QRNIC_CMD_CREATE_FLOW = 0x73,
+	QRNIC_CMD_DESTROY_FLOW = 0x74,
 };
 
 /* Status of a command */
@@ -297,6 +299,14 @@ enum qrnic_syndrome {
 	QRNIC_SYN_ADDRESS = 0x14,
 };
 
+/* Kinds of flow rules; the values are those of the verbs */
+enum qrnic_flow_type {
+	QRNIC_FLOW_NORMAL = 0x0,
+	QRNIC_FLOW_ALL_DEFAULT = 0x1,
+	QRNIC_FLOW_MC_DEFAULT = 0x2,
+	QRNIC_FLOW_SNIFFER = 0x3,
+};
+
 /* State of the port, as in verbs */
 enum qrnic_link_state {
 	QRNIC_PORT_DOWN = 0x1,
@@ -322,7 +332,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
-#define QRNIC_CAP_ALL 0x0000f7ffu
+#define QRNIC_CAP_FLOW 0x00010000u
+#define QRNIC_CAP_ALL 0x0001f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -370,7 +381,8 @@ enum qrnic_link_state {
 /* Flags of the Ethernet segment */
 #define QRNIC_ETHF_CSUM 0x00000001u
 #define QRNIC_ETHF_VLAN 0x00000002u
-#define QRNIC_ETHF_ALL 0x00000003u
+#define QRNIC_ETHF_IP_CSUM 0x00000004u
+#define QRNIC_ETHF_ALL 0x00000007u
 
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
@@ -547,6 +559,10 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ETH_RX_NO_QUEUE,
 	QRNIC_COUNTER_ETH_RX_TOO_LONG,
 	QRNIC_COUNTER_ETH_RX_CSUM_BAD,
+	QRNIC_COUNTER_FLOW_RX_PACKETS,
+	QRNIC_COUNTER_FLOW_LOOPBACK,
+	QRNIC_COUNTER_FLOW_COPIES,
+	QRNIC_COUNTER_FLOW_COPIES_LOST,
 	QRNIC_COUNTER_GUEST_ERRORS,
 	QRNIC_COUNTER_GE_REGISTER_ACCESS,
 	QRNIC_COUNTER_GE_REGISTER_VALUE,
@@ -653,6 +669,10 @@ enum qrnic_counter {
 	X(eth_rx_no_queue, ethernet) \
 	X(eth_rx_too_long, ethernet) \
 	X(eth_rx_csum_bad, ethernet) \
+	X(flow_rx_packets, ethernet) \
+	X(flow_loopback, ethernet) \
+	X(flow_copies, ethernet) \
+	X(flow_copies_lost, ethernet) \
 	X(guest_errors, guest) \
 	X(ge_register_access, guest) \
 	X(ge_register_value, guest) \
@@ -913,7 +933,7 @@ struct qrnic_device_attr {
 	__le32 max_srq_wr;
 	__le32 max_multicast;
 	__le32 rsvd0;
-	__le32 rsvd1;
+	__le32 max_flow;
 	__le16 max_cq_period;
 	__le16 max_cq_count;
 	__le64 rsvd2;
@@ -946,7 +966,7 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
 #define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
-#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
@@ -1004,8 +1024,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_multicast) ==
 	       QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET, "device_attr.max_multicast");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd0) ==
 	       QRNIC_DEVICE_ATTR_RSVD0_OFFSET, "device_attr.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd1) ==
-	       QRNIC_DEVICE_ATTR_RSVD1_OFFSET, "device_attr.rsvd1");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_flow) ==
+	       QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET, "device_attr.max_flow");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
 	       QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET, "device_attr.max_cq_period");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
@@ -1311,6 +1331,104 @@ _Static_assert(sizeof(struct qrnic_multicast) == QRNIC_MULTICAST_BYTES,
 	       "size of multicast");
 _Static_assert(__builtin_offsetof(struct qrnic_multicast, gid) ==
 	       QRNIC_MULTICAST_GID_OFFSET, "multicast.gid");
+
+/* Values, or masks, of the fields of a frame, network order */
+struct qrnic_flow_match {
+	__u8 dmac[6];
+	__u8 smac[6];
+	__be16 ethertype;
+	__be16 vlan_tci;
+	__u8 sip[16];
+	__u8 dip[16];
+	__u8 protocol;
+	__u8 traffic_class;
+	__u8 hop_limit;
+	__u8 rsvd0;
+	__be16 sport;
+	__be16 dport;
+	__be32 flow_label;
+	__u8 rsvd1[4];
+};
+
+#define QRNIC_FLOW_MATCH_BYTES 64u
+#define QRNIC_FLOW_MATCH_DMAC_OFFSET 0u
+#define QRNIC_FLOW_MATCH_SMAC_OFFSET 6u
+#define QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET 12u
+#define QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET 14u
+#define QRNIC_FLOW_MATCH_SIP_OFFSET 16u
+#define QRNIC_FLOW_MATCH_DIP_OFFSET 32u
+#define QRNIC_FLOW_MATCH_PROTOCOL_OFFSET 48u
+#define QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET 49u
+#define QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET 50u
+#define QRNIC_FLOW_MATCH_RSVD0_OFFSET 51u
+#define QRNIC_FLOW_MATCH_SPORT_OFFSET 52u
+#define QRNIC_FLOW_MATCH_DPORT_OFFSET 54u
+#define QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET 56u
+#define QRNIC_FLOW_MATCH_RSVD1_OFFSET 60u
+
+_Static_assert(sizeof(struct qrnic_flow_match) == QRNIC_FLOW_MATCH_BYTES,
+	       "size of flow_match");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dmac) ==
+	       QRNIC_FLOW_MATCH_DMAC_OFFSET, "flow_match.dmac");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, smac) ==
+	       QRNIC_FLOW_MATCH_SMAC_OFFSET, "flow_match.smac");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, ethertype) ==
+	       QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, "flow_match.ethertype");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, vlan_tci) ==
+	       QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, "flow_match.vlan_tci");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, sip) ==
+	       QRNIC_FLOW_MATCH_SIP_OFFSET, "flow_match.sip");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dip) ==
+	       QRNIC_FLOW_MATCH_DIP_OFFSET, "flow_match.dip");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, protocol) ==
+	       QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, "flow_match.protocol");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, traffic_class) ==
+	       QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, "flow_match.traffic_class");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, hop_limit) ==
+	       QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, "flow_match.hop_limit");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, rsvd0) ==
+	       QRNIC_FLOW_MATCH_RSVD0_OFFSET, "flow_match.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, sport) ==
+	       QRNIC_FLOW_MATCH_SPORT_OFFSET, "flow_match.sport");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dport) ==
+	       QRNIC_FLOW_MATCH_DPORT_OFFSET, "flow_match.dport");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, flow_label) ==
+	       QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET, "flow_match.flow_label");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_match, rsvd1) ==
+	       QRNIC_FLOW_MATCH_RSVD1_OFFSET, "flow_match.rsvd1");
+
+/* Input of CREATE_FLOW */
+struct qrnic_flow_ctx {
+	__u8 type;
+	__u8 rsvd0;
+	__le16 priority;
+	__u8 rsvd1[28];
+	struct qrnic_flow_match value;
+	struct qrnic_flow_match mask;
+};
+
+#define QRNIC_FLOW_CTX_BYTES 160u
+#define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
+#define QRNIC_FLOW_CTX_RSVD0_OFFSET 1u
+#define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
+#define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
+#define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
+#define QRNIC_FLOW_CTX_MASK_OFFSET 96u
+
+_Static_assert(sizeof(struct qrnic_flow_ctx) == QRNIC_FLOW_CTX_BYTES,
+	       "size of flow_ctx");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, type) ==
+	       QRNIC_FLOW_CTX_TYPE_OFFSET, "flow_ctx.type");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, rsvd0) ==
+	       QRNIC_FLOW_CTX_RSVD0_OFFSET, "flow_ctx.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, priority) ==
+	       QRNIC_FLOW_CTX_PRIORITY_OFFSET, "flow_ctx.priority");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, rsvd1) ==
+	       QRNIC_FLOW_CTX_RSVD1_OFFSET, "flow_ctx.rsvd1");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, value) ==
+	       QRNIC_FLOW_CTX_VALUE_OFFSET, "flow_ctx.value");
+_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, mask) ==
+	       QRNIC_FLOW_CTX_MASK_OFFSET, "flow_ctx.mask");
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory

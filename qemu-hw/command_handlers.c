@@ -122,6 +122,8 @@ INPUT_OBJECT(attach_multicast, qrnic_multicast_attach, QrnicMulticast,
 INPUT_OBJECT(detach_multicast, qrnic_multicast_detach, QrnicMulticast,
              multicast)
 INPUT(set_rx_filter, qrnic_rx_filter_set, QrnicRxFilter, rx_filter)
+INPUT_OBJECT(create_flow, qrnic_flow_create, QrnicFlowCtx, flow_ctx)
+PLAIN_OBJECT(destroy_flow, qrnic_flow_destroy)
 
 bool qrnic_command_has_object(uint16_t opcode)
 {
@@ -148,6 +150,8 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_QUERY_GID:
     case QRNIC_CMD_ATTACH_MULTICAST:
     case QRNIC_CMD_DETACH_MULTICAST:
+    case QRNIC_CMD_CREATE_FLOW:
+    case QRNIC_CMD_DESTROY_FLOW:
         return true;
     default:
         return false;

@@ -248,6 +248,7 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         { "max-pd", c->max_pd, 1, 1 << 16 },
         { "max-gid", c->max_gid, 1, 1024 },
         { "max-srq", c->max_srq, 1, 1 << 20 },
+        { "max-flow", c->max_flow, 1, 1 << 16 },
         { "max-sge", c->max_sge, 1, QRNIC_MAX_SGE },
         { "max-inline", c->max_inline, 0, QRNIC_MAX_INLINE },
         { "max-rd-atomic", c->max_rd_atomic, 0, 128 },
@@ -300,6 +301,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_fast_reg, QRNIC_CAP_FAST_REG },
         { d->cap_cq_resize, QRNIC_CAP_CQ_RESIZE },
         { d->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
+        { d->cap_flow, QRNIC_CAP_FLOW },
     };
 
     c->capabilities = 0;
@@ -443,6 +445,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-pd", QrnicDevice, config.max_pd, 4096),
     DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 128),
     DEFINE_PROP_UINT32("max-srq", QrnicDevice, config.max_srq, 8192),
+    DEFINE_PROP_UINT32("max-flow", QrnicDevice, config.max_flow, 1024),
     DEFINE_PROP_UINT32("max-sge", QrnicDevice, config.max_sge, QRNIC_MAX_SGE),
     DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
                        QRNIC_MAX_INLINE),
@@ -461,6 +464,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-fast-reg", QrnicDevice, cap_fast_reg, true),
     DEFINE_PROP_BOOL("cap-cq-resize", QrnicDevice, cap_cq_resize, true),
     DEFINE_PROP_BOOL("cap-cq-moderation", QrnicDevice, cap_cq_moderation, true),
+    DEFINE_PROP_BOOL("cap-flow", QrnicDevice, cap_flow, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -120,6 +120,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_SET_RX_FILTER = 0x70,
     QRNIC_CMD_ATTACH_MULTICAST = 0x71,
     QRNIC_CMD_DETACH_MULTICAST = 0x72,
+    QRNIC_CMD_CREATE_FLOW = 0x73,
+    QRNIC_CMD_DESTROY_FLOW = 0x74,
 };
 
 /* Status of a command */
@@ -299,6 +301,14 @@ enum qrnic_syndrome {
     QRNIC_SYN_ADDRESS = 0x14,
 };
 
+/* Kinds of flow rules; the values are those of the verbs */
+enum qrnic_flow_type {
+    QRNIC_FLOW_NORMAL = 0x0,
+    QRNIC_FLOW_ALL_DEFAULT = 0x1,
+    QRNIC_FLOW_MC_DEFAULT = 0x2,
+    QRNIC_FLOW_SNIFFER = 0x3,
+};
+
 /* State of the port, as in verbs */
 enum qrnic_link_state {
     QRNIC_PORT_DOWN = 0x1,
@@ -324,7 +334,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
-#define QRNIC_CAP_ALL 0x0000f7ffu
+#define QRNIC_CAP_FLOW 0x00010000u
+#define QRNIC_CAP_ALL 0x0001f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -372,7 +383,8 @@ enum qrnic_link_state {
 /* Flags of the Ethernet segment */
 #define QRNIC_ETHF_CSUM 0x00000001u
 #define QRNIC_ETHF_VLAN 0x00000002u
-#define QRNIC_ETHF_ALL 0x00000003u
+#define QRNIC_ETHF_IP_CSUM 0x00000004u
+#define QRNIC_ETHF_ALL 0x00000007u
 
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
@@ -549,6 +561,10 @@ enum qrnic_counter {
     QRNIC_COUNTER_ETH_RX_NO_QUEUE,
     QRNIC_COUNTER_ETH_RX_TOO_LONG,
     QRNIC_COUNTER_ETH_RX_CSUM_BAD,
+    QRNIC_COUNTER_FLOW_RX_PACKETS,
+    QRNIC_COUNTER_FLOW_LOOPBACK,
+    QRNIC_COUNTER_FLOW_COPIES,
+    QRNIC_COUNTER_FLOW_COPIES_LOST,
     QRNIC_COUNTER_GUEST_ERRORS,
     QRNIC_COUNTER_GE_REGISTER_ACCESS,
     QRNIC_COUNTER_GE_REGISTER_VALUE,
@@ -655,6 +671,10 @@ enum qrnic_counter {
     X(eth_rx_no_queue, ethernet) \
     X(eth_rx_too_long, ethernet) \
     X(eth_rx_csum_bad, ethernet) \
+    X(flow_rx_packets, ethernet) \
+    X(flow_loopback, ethernet) \
+    X(flow_copies, ethernet) \
+    X(flow_copies_lost, ethernet) \
     X(guest_errors, guest) \
     X(ge_register_access, guest) \
     X(ge_register_value, guest) \
@@ -737,7 +757,9 @@ enum qrnic_counter {
     X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES) \
     X(SET_RX_FILTER, set_rx_filter, QRNIC_RX_FILTER_BYTES, 0) \
     X(ATTACH_MULTICAST, attach_multicast, QRNIC_MULTICAST_BYTES, 0) \
-    X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0)
+    X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0) \
+    X(CREATE_FLOW, create_flow, QRNIC_FLOW_CTX_BYTES, 0) \
+    X(DESTROY_FLOW, destroy_flow, 0, 0)
 
 /* Loads and stores of unaligned values of fixed byte order */
 static inline uint16_t qrnic_ld_le16(const uint8_t *p)
@@ -1211,7 +1233,7 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
 #define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
-#define QRNIC_DEVICE_ATTR_RSVD1_OFFSET 104u
+#define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
@@ -1243,6 +1265,7 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_srq;
     uint32_t max_srq_wr;
     uint32_t max_multicast;
+    uint32_t max_flow;
     uint16_t max_cq_period;
     uint16_t max_cq_count;
 } QrnicDeviceAttr;
@@ -1258,7 +1281,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffffffff0800ull;
+    bad |= out->capabilities & 0xfffffffffffe0800ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1283,7 +1306,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_srq_wr = qrnic_ld_le32(p + 92);
     out->max_multicast = qrnic_ld_le32(p + 96);
     bad |= qrnic_ld_le32(p + 100);
-    bad |= qrnic_ld_le32(p + 104);
+    out->max_flow = qrnic_ld_le32(p + 104);
     out->max_cq_period = qrnic_ld_le16(p + 108);
     out->max_cq_count = qrnic_ld_le16(p + 110);
     bad |= qrnic_ld_le64(p + 112);
@@ -1320,6 +1343,7 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 88, in->max_srq);
     qrnic_st_le32(p + 92, in->max_srq_wr);
     qrnic_st_le32(p + 96, in->max_multicast);
+    qrnic_st_le32(p + 104, in->max_flow);
     qrnic_st_le16(p + 108, in->max_cq_period);
     qrnic_st_le16(p + 110, in->max_cq_count);
 }
@@ -1744,6 +1768,128 @@ static inline void qrnic_multicast_pack(void *out, const QrnicMulticast *in)
 
     memset(p, 0, QRNIC_MULTICAST_BYTES);
     memcpy(p + 0, in->gid, 16);
+}
+
+#define QRNIC_FLOW_MATCH_BYTES 64u
+#define QRNIC_FLOW_MATCH_DMAC_OFFSET 0u
+#define QRNIC_FLOW_MATCH_SMAC_OFFSET 6u
+#define QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET 12u
+#define QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET 14u
+#define QRNIC_FLOW_MATCH_SIP_OFFSET 16u
+#define QRNIC_FLOW_MATCH_DIP_OFFSET 32u
+#define QRNIC_FLOW_MATCH_PROTOCOL_OFFSET 48u
+#define QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET 49u
+#define QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET 50u
+#define QRNIC_FLOW_MATCH_RSVD0_OFFSET 51u
+#define QRNIC_FLOW_MATCH_SPORT_OFFSET 52u
+#define QRNIC_FLOW_MATCH_DPORT_OFFSET 54u
+#define QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET 56u
+#define QRNIC_FLOW_MATCH_RSVD1_OFFSET 60u
+
+/* Values, or masks, of the fields of a frame, network order */
+typedef struct QrnicFlowMatch {
+    uint8_t dmac[6];
+    uint8_t smac[6];
+    uint16_t ethertype;
+    uint16_t vlan_tci;
+    uint8_t sip[16];
+    uint8_t dip[16];
+    uint8_t protocol;
+    uint8_t traffic_class;
+    uint8_t hop_limit;
+    uint16_t sport;
+    uint16_t dport;
+    uint32_t flow_label;
+} QrnicFlowMatch;
+
+_Static_assert(QRNIC_FLOW_MATCH_RSVD1_OFFSET + 4 ==
+               QRNIC_FLOW_MATCH_BYTES, "size of flow_match");
+
+/* False if a reserved bit of flow_match is set; out is filled in any case. */
+static inline bool qrnic_flow_match_unpack(QrnicFlowMatch *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    memcpy(out->dmac, p + 0, 6);
+    memcpy(out->smac, p + 6, 6);
+    out->ethertype = qrnic_ld_be16(p + 12);
+    out->vlan_tci = qrnic_ld_be16(p + 14);
+    memcpy(out->sip, p + 16, 16);
+    memcpy(out->dip, p + 32, 16);
+    out->protocol = p[48];
+    out->traffic_class = p[49];
+    out->hop_limit = p[50];
+    bad |= p[51];
+    out->sport = qrnic_ld_be16(p + 52);
+    out->dport = qrnic_ld_be16(p + 54);
+    out->flow_label = qrnic_ld_be32(p + 56);
+    bad |= qrnic_any_byte(p + 60, 4);
+    return !bad;
+}
+
+static inline void qrnic_flow_match_pack(void *out, const QrnicFlowMatch *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_FLOW_MATCH_BYTES);
+    memcpy(p + 0, in->dmac, 6);
+    memcpy(p + 6, in->smac, 6);
+    qrnic_st_be16(p + 12, in->ethertype);
+    qrnic_st_be16(p + 14, in->vlan_tci);
+    memcpy(p + 16, in->sip, 16);
+    memcpy(p + 32, in->dip, 16);
+    p[48] = in->protocol;
+    p[49] = in->traffic_class;
+    p[50] = in->hop_limit;
+    qrnic_st_be16(p + 52, in->sport);
+    qrnic_st_be16(p + 54, in->dport);
+    qrnic_st_be32(p + 56, in->flow_label);
+}
+
+#define QRNIC_FLOW_CTX_BYTES 160u
+#define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
+#define QRNIC_FLOW_CTX_RSVD0_OFFSET 1u
+#define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
+#define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
+#define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
+#define QRNIC_FLOW_CTX_MASK_OFFSET 96u
+
+/* Input of CREATE_FLOW */
+typedef struct QrnicFlowCtx {
+    uint8_t type;
+    uint16_t priority;
+    QrnicFlowMatch value;
+    QrnicFlowMatch mask;
+} QrnicFlowCtx;
+
+_Static_assert(QRNIC_FLOW_CTX_MASK_OFFSET + 64 ==
+               QRNIC_FLOW_CTX_BYTES, "size of flow_ctx");
+
+/* False if a reserved bit of flow_ctx is set; out is filled in any case. */
+static inline bool qrnic_flow_ctx_unpack(QrnicFlowCtx *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->type = p[0];
+    bad |= p[1];
+    out->priority = qrnic_ld_le16(p + 2);
+    bad |= qrnic_any_byte(p + 4, 28);
+    bad |= !qrnic_flow_match_unpack(&out->value, p + 32);
+    bad |= !qrnic_flow_match_unpack(&out->mask, p + 96);
+    return !bad;
+}
+
+static inline void qrnic_flow_ctx_pack(void *out, const QrnicFlowCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_FLOW_CTX_BYTES);
+    p[0] = in->type;
+    qrnic_st_le16(p + 2, in->priority);
+    qrnic_flow_match_pack(p + 32, &in->value);
+    qrnic_flow_match_pack(p + 96, &in->mask);
 }
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -2535,7 +2681,7 @@ static inline bool qrnic_eth_seg_unpack(QrnicEthSeg *out, const void *in)
     uint64_t bad = 0;
 
     out->flags = qrnic_ld_le16(p + 0);
-    bad |= out->flags & 0x0000fffcu;
+    bad |= out->flags & 0x0000fff8u;
     out->csum_start = qrnic_ld_le16(p + 2);
     out->csum_offset = qrnic_ld_le16(p + 4);
     out->vlan_tci = qrnic_ld_le16(p + 6);
@@ -2840,6 +2986,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "ATTACH_MULTICAST";
     case QRNIC_CMD_DETACH_MULTICAST:
         return "DETACH_MULTICAST";
+    case QRNIC_CMD_CREATE_FLOW:
+        return "CREATE_FLOW";
+    case QRNIC_CMD_DESTROY_FLOW:
+        return "DESTROY_FLOW";
     default:
         return "unknown";
     }
@@ -3181,6 +3331,22 @@ static inline const char *qrnic_syndrome_name(unsigned v)
     }
 }
 
+static inline const char *qrnic_flow_type_name(unsigned v)
+{
+    switch (v) {
+    case QRNIC_FLOW_NORMAL:
+        return "NORMAL";
+    case QRNIC_FLOW_ALL_DEFAULT:
+        return "ALL_DEFAULT";
+    case QRNIC_FLOW_MC_DEFAULT:
+        return "MC_DEFAULT";
+    case QRNIC_FLOW_SNIFFER:
+        return "SNIFFER";
+    default:
+        return "unknown";
+    }
+}
+
 static inline const char *qrnic_link_state_name(unsigned v)
 {
     switch (v) {
@@ -3277,6 +3443,10 @@ static inline const char *qrnic_counter_name(unsigned v)
         "eth_rx_no_queue",
         "eth_rx_too_long",
         "eth_rx_csum_bad",
+        "flow_rx_packets",
+        "flow_loopback",
+        "flow_copies",
+        "flow_copies_lost",
         "guest_errors",
         "ge_register_access",
         "ge_register_value",

@@ -29,6 +29,7 @@ static void engine_init(QrnicEngine *e)
     memset(e->counter, 0, sizeof(e->counter));
     memset(&e->rx_filter, 0, sizeof(e->rx_filter));
     e->attachment_count = 0;
+    e->num_flows = e->num_sniffers = 0;
     e->fatal = false;
     e->cq_failed = false;
 }
@@ -50,6 +51,7 @@ QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
     e->fifo = g_new0(QrnicDoorbellMessage, config->doorbell_fifo);
     e->gids = g_new0(QrnicGidEntry, config->max_gid);
     e->macs = g_malloc0(config->max_gid * sizeof(*e->macs));
+    e->flow = g_new0(struct QrnicFlow *, config->max_flow);
     e->page_lists = g_new0(QrnicPageList, QRNIC_PAGE_LIST_CACHE);
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
     QTAILQ_INIT(&e->active);
@@ -66,6 +68,7 @@ void qrnic_engine_free(QrnicEngine *e)
     engine_clear(e);
     g_free(e->heap);
     g_free(e->page_lists);
+    g_free(e->flow);
     g_free(e->macs);
     g_free(e->gids);
     g_free(e->fifo);
@@ -113,6 +116,7 @@ void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
     if (!qrnic_engine_port_active(e)) {
         return;
     }
+    qrnic_flow_sniff(e, frame, len);
     if (qrnic_frame_is_roce(e, frame, len)) {
         trace_qrnic_frame_receive(e->config.name, len, true);
         qrnic_roce_receive(e, frame, len, false);
@@ -177,6 +181,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     }
     if (c->capabilities & QRNIC_CAP_UD) {
         out->max_multicast = QRNIC_MAX_MULTICAST;
+    }
+    if (c->capabilities & QRNIC_CAP_FLOW) {
+        out->max_flow = c->max_flow;
     }
     out->max_sge = c->max_sge;
     out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?

@@ -23,7 +23,7 @@ typedef struct QrnicEngine QrnicEngine;
 typedef struct QrnicConfig {
     const char *name;           /* for log lines and trace events */
     uint64_t capabilities;      /* QRNIC_CAP_* */
-    uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid, max_srq;
+    uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid, max_srq, max_flow;
     uint32_t vectors;           /* also the most EQs */
     uint32_t db_pages;
     uint32_t doorbell_fifo;
@@ -101,6 +101,9 @@ QrnicResult qrnic_multicast_attach(QrnicEngine *e, uint32_t qpn,
 QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
                                    const QrnicMulticast *in);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
+QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
+                              const QrnicFlowCtx *in);
+QrnicResult qrnic_flow_destroy(QrnicEngine *e, uint32_t number);
 
 /* EUI-64 of a MAC address */
 uint64_t qrnic_eui64(const uint8_t *mac);

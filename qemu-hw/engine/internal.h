@@ -468,8 +468,31 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
+/* checksum.c: ones-complement sum of big-endian words, not complemented */
+uint16_t qrnic_checksum_add(const uint8_t *p, size_t len);
+void qrnic_checksum_store(uint8_t *at, uint16_t sum);
+/*
+ * Of an Ethernet frame, its header complete: sets the CQE flags of what is
+ * right, and returns true if something is wrong; or writes all of them.
+ */
+bool qrnic_checksums_bad(const uint8_t *frame, size_t len, uint8_t *flags);
+void qrnic_checksums_fill(uint8_t *frame, size_t len);
+
+/* flow.c */
+/* The queue pair whose rule takes the frame; except, if not NULL, has none. */
+QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
+                           const uint8_t *frame, size_t len);
+QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
+                            const uint8_t *frame, size_t len);
+/* Copies for the sniffers */
+void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len);
+void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
+
 /* ethernet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+/* A copy of any frame, for a raw packet QP that can receive */
+void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
+                         size_t len);
 /* A raw packet QP is about to be freed. */
 void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 
@@ -527,7 +550,7 @@ struct QrnicEngine {
     bool link_up;
     QrnicPortCtx port;
 
-    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages;
+    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages, flows;
     QrnicEq *async_eq;
     QrnicGidEntry *gids;
     uint32_t gids_end;          /* no valid entry from here on */
@@ -558,6 +581,8 @@ struct QrnicEngine {
     GQueue loopback;
 
     QrnicRxFilter rx_filter;
+    struct QrnicFlow **flow;            /* in the order in which they match */
+    uint32_t num_flows, num_sniffers;
     QrnicAttachment attachment[QRNIC_MAX_MULTICAST];
     uint32_t attachment_count;
     uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */

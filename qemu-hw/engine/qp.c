@@ -223,6 +223,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     trace_qrnic_qp_destroy(e->config.name, qpn);
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         qrnic_ethernet_qp_destroyed(e, qp);
+        qrnic_flow_qp_destroyed(e, qp);
     }
     qrnic_multicast_qp_destroyed(e, qp);
     qrnic_windows_qp_destroyed(e, qp);

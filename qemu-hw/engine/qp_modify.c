@@ -82,6 +82,9 @@ static const Transition raw_packet_transitions[] = {
     { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, 0 },
     { QRNIC_QPS_RTR, QRNIC_QPS_RTS, 0, 0 },
     { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, 0 },
 };
 
 /* From every state: 10.3.1.2 and 10.3.1.7. */

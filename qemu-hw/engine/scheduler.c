@@ -129,6 +129,7 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
         trace_qrnic_frame_drop_link(e->config.name, len);
         return;
     }
+    qrnic_flow_sniff(e, frame, len);
     if (roce) {
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);

@@ -221,6 +221,8 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         const struct { uint16_t flag; uint64_t cap; } needs[] = {
             { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
             { QRNIC_ETHF_VLAN, QRNIC_CAP_ETH_VLAN },
+            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_ETH_CSUM },
+            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_FLOW },
         };
 
         if (!qrnic_eth_seg_unpack(&out->eth, *p)) {
@@ -232,6 +234,10 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
                 !(e->config.capabilities & needs[i].cap)) {
                 return "an offload that the device does not have";
             }
+        }
+        if ((out->eth.flags & QRNIC_ETHF_CSUM) &&
+            (out->eth.flags & QRNIC_ETHF_IP_CSUM)) {
+            return "two ways to a checksum";
         }
     }
     return NULL;

@@ -51,6 +51,8 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_CLEAR_GID, 0, 0, true },
     { QRNIC_CMD_QUERY_GID, 0, 32, true },
     { QRNIC_CMD_SET_RX_FILTER, 512, 0 },
+    { QRNIC_CMD_CREATE_FLOW, 160, 0, true },
+    { QRNIC_CMD_DESTROY_FLOW, 0, 0, true },
 };
 
 /* Lengths are looked at first, then reserved bits, then objects. */
@@ -264,7 +266,7 @@ static void test_query_device(void)
                              "max-gid=9,max-rd-atomic=3,doorbell-fifo=11,"
                              "cap-atomic=off,cap-ud=off,cap-uc=off,cap-srq=off,"
                              "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
-                             "cap-cq-moderation=off,"
+                             "cap-cq-moderation=off,cap-flow=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;

@@ -25,6 +25,7 @@ static const Refused refused[] = {
     { "max-mkey=0", "max-mkey" },
     { "max-mkey=16777217", "max-mkey" }, { "max-pd=0", "max-pd" },
     { "max-gid=0", "max-gid" }, { "max-srq=0", "max-srq" },
+    { "max-flow=0", "max-flow" }, { "max-flow=65537", "max-flow" },
     { "max-sge=0", "max-sge" },
     { "max-sge=31", "max-sge" }, { "max-inline=257", "max-inline" },
     { "max-rd-atomic=300", "max-rd-atomic" }, { "colour=red", "colour" },
