@@ -84,6 +84,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 		.max_srq = le32_to_cpu(attr.max_srq),
 		.max_srq_wr = le32_to_cpu(attr.max_srq_wr),
 		.max_multicast = le32_to_cpu(attr.max_multicast),
+		.max_flow = le32_to_cpu(attr.max_flow),
 		.max_cq_count = le16_to_cpu(attr.max_cq_count),
 		.max_cq_period = le16_to_cpu(attr.max_cq_period),
 		.max_sge = le16_to_cpu(attr.max_sge),
@@ -299,6 +300,29 @@ int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
 	return err && !qrnic_healthy(dev) ? 0 : err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_detach_multicast);
+
+int qrnic_cmd_create_flow(struct qrnic_dev *dev, u32 qpn,
+			  const struct qrnic_flow_ctx *ctx, u32 *number)
+{
+	struct qrnic_cmd cmd = {
+		.opcode = QRNIC_CMD_CREATE_FLOW,
+		.object = qpn,
+		.in = ctx,
+		.in_len = sizeof(*ctx),
+	};
+	int err = qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
+
+	if (!err)
+		*number = cmd.result;
+	return err;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_flow);
+
+int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number)
+{
+	return qrnic_cmd_set(dev, QRNIC_CMD_DESTROY_FLOW, number, NULL, 0);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_flow);
 
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn)

@@ -39,6 +39,14 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->cq_caps.max_cq_moderation_count = caps->max_cq_count;
 		attr->cq_caps.max_cq_moderation_period = caps->max_cq_period;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_FLOW)) {
+		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
+		attr->max_raw_ethy_qp = caps->max_qp;
+		if (qrnic_ib_cap(dev, QRNIC_CAP_ETH_CSUM)) {
+			attr->device_cap_flags |= IB_DEVICE_RAW_IP_CSUM;
+			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_IP_CSUM;
+		}
+	}
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = QRNIC_FAST_REG_MAX_PAGES;
@@ -123,6 +131,7 @@ static const struct ib_device_ops device_ops = {
 	.attach_mcast = qrnic_ib_attach_mcast,
 	.create_ah = qrnic_ib_create_ah,
 	.create_cq = qrnic_ib_create_cq,
+	.create_flow = qrnic_ib_create_flow,
 	.create_qp = qrnic_ib_create_qp,
 	.create_srq = qrnic_ib_create_srq,
 	.create_user_ah = qrnic_ib_create_ah,
@@ -133,6 +142,7 @@ static const struct ib_device_ops device_ops = {
 	.dereg_mr = qrnic_ib_dereg_mr,
 	.destroy_ah = qrnic_ib_destroy_ah,
 	.destroy_cq = qrnic_ib_destroy_cq,
+	.destroy_flow = qrnic_ib_destroy_flow,
 	.destroy_qp = qrnic_ib_destroy_qp,
 	.destroy_srq = qrnic_ib_destroy_srq,
 	.detach_mcast = qrnic_ib_detach_mcast,

@@ -61,6 +61,8 @@ int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
 		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
 					    RDMA_CORE_CAP_ETH_AH;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_FLOW))
+		immutable->core_cap_flags |= RDMA_CORE_PORT_RAW_PACKET;
 	immutable->gid_tbl_len = cached.gid_entries;
 	immutable->pkey_tbl_len = cached.pkey_entries;
 	return 0;

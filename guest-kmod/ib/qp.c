@@ -95,6 +95,13 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		type = QRNIC_QPT_GSI;
 		capability = QRNIC_CAP_UD;
 		break;
+	case IB_QPT_RAW_PACKET:
+		/* Without rules it would receive nothing; the kernel has its own. */
+		if (!user)
+			return -EOPNOTSUPP;
+		type = QRNIC_QPT_RAW_PACKET;
+		capability = QRNIC_CAP_FLOW;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -121,6 +128,8 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 	if (qrnic_qp_is_datagram(init->qp_type) &&
 	    cap->max_send_sge > QRNIC_MAX_DATAGRAM_SGE)
 		return -EINVAL;
+	if (init->srq && init->qp_type == IB_QPT_RAW_PACKET)
+		return -EOPNOTSUPP;
 	if (!init->srq && (cap->max_recv_wr > caps->max_qp_recv ||
 			   cap->max_recv_sge > caps->max_sge))
 		return -EINVAL;

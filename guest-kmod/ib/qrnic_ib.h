@@ -397,6 +397,12 @@ u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot);
 struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev, u32 srqn);
 void qrnic_srq_put(struct qrnic_ib_srq *srq);
 
+/* flow.c */
+struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
+				     struct ib_flow_attr *attr,
+				     struct ib_udata *udata);
+int qrnic_ib_destroy_flow(struct ib_flow *ibflow);
+
 /* queue.c */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			       struct ib_qp_init_attr *init);

@@ -41,6 +41,7 @@ struct qrnic_caps {
 	u32 max_srq;
 	u32 max_srq_wr;
 	u32 max_multicast;
+	u32 max_flow;
 	u16 max_cq_count;
 	u16 max_cq_period;
 	u16 max_sge;
@@ -161,6 +162,9 @@ int qrnic_cmd_attach_multicast(struct qrnic_dev *dev, u32 qpn,
 			       const struct qrnic_multicast *multicast);
 int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
 			       const struct qrnic_multicast *multicast);
+int qrnic_cmd_create_flow(struct qrnic_dev *dev, u32 qpn,
+			  const struct qrnic_flow_ctx *ctx, u32 *number);
+int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number);
 
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn);

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * flow.c: flow rules of raw packet queue pairs: from the layers of the verbs to
+ * one match over the whole frame, which the device takes.
+ */
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/slab.h>
+
+#include "qrnic_ib.h"
+
+static_assert((int)IB_FLOW_ATTR_NORMAL == QRNIC_FLOW_NORMAL);
+static_assert((int)IB_FLOW_ATTR_ALL_DEFAULT == QRNIC_FLOW_ALL_DEFAULT);
+static_assert((int)IB_FLOW_ATTR_MC_DEFAULT == QRNIC_FLOW_MC_DEFAULT);
+static_assert((int)IB_FLOW_ATTR_SNIFFER == QRNIC_FLOW_SNIFFER);
+
+struct qrnic_ib_flow {
+	struct ib_flow ibflow;
+	u32 number;
+};
+
+/* Bits of a layer: the value counts only where the mask has ones. */
+static void bits_set(void *value, void *mask, const void *layer_value,
+		     const void *layer_mask, size_t len)
+{
+	const u8 *from = layer_value, *bits = layer_mask;
+	u8 *to = value, *to_mask = mask;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		to[i] = from[i] & bits[i];
+		to_mask[i] = bits[i];
+	}
+}
+
+#define FIELD_SET(context, field, layer, member) \
+	do { \
+		BUILD_BUG_ON(sizeof((context)->value.field) != \
+			     sizeof((layer)->val.member)); \
+		bits_set(&(context)->value.field, &(context)->mask.field, \
+			 &(layer)->val.member, &(layer)->mask.member, \
+			 sizeof((layer)->val.member)); \
+	} while (0)
+
+/* What a layer implies of the one below: -EINVAL if that says otherwise */
+static int ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
+{
+	__be16 wanted = cpu_to_be16(type);
+
+	if ((context->value.ethertype ^ wanted) & context->mask.ethertype)
+		return -EINVAL;
+	context->value.ethertype = wanted;
+	context->mask.ethertype = cpu_to_be16(0xffff);
+	return 0;
+}
+
+static int protocol_imply(struct qrnic_flow_ctx *context, u8 protocol)
+{
+	if ((context->value.protocol ^ protocol) & context->mask.protocol)
+		return -EINVAL;
+	context->value.protocol = protocol;
+	context->mask.protocol = 0xff;
+	return 0;
+}
+
+static int ipv4_fill(struct qrnic_flow_ctx *context,
+		     const struct ib_flow_spec_ipv4 *spec)
+{
+	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
+
+	if (spec->mask.flags)
+		return -EOPNOTSUPP;
+	/* In the last bytes of an address ::ffff:a.b.c.d */
+	bits_set(&value->sip[12], &mask->sip[12], &spec->val.src_ip,
+		 &spec->mask.src_ip, sizeof(spec->val.src_ip));
+	bits_set(&value->dip[12], &mask->dip[12], &spec->val.dst_ip,
+		 &spec->mask.dst_ip, sizeof(spec->val.dst_ip));
+	FIELD_SET(context, protocol, spec, proto);
+	FIELD_SET(context, traffic_class, spec, tos);
+	FIELD_SET(context, hop_limit, spec, ttl);
+	return ethertype_imply(context, ETH_P_IP);
+}
+
+static int ipv6_fill(struct qrnic_flow_ctx *context,
+		     const struct ib_flow_spec_ipv6 *spec)
+{
+	FIELD_SET(context, sip, spec, src_ip);
+	FIELD_SET(context, dip, spec, dst_ip);
+	FIELD_SET(context, flow_label, spec, flow_label);
+	FIELD_SET(context, protocol, spec, next_hdr);
+	FIELD_SET(context, traffic_class, spec, traffic_class);
+	FIELD_SET(context, hop_limit, spec, hop_limit);
+	return ethertype_imply(context, ETH_P_IPV6);
+}
+
+/* The layers that were there, each once and in this order */
+enum flow_layer {
+	LAYER_NONE,
+	LAYER_ETHERNET,
+	LAYER_IP,
+	LAYER_TRANSPORT,
+};
+
+static int spec_fill(struct qrnic_flow_ctx *context,
+		     const union ib_flow_spec *spec, enum flow_layer *last)
+{
+	enum flow_layer layer;
+	int err = 0;
+
+	switch (spec->type) {
+	case IB_FLOW_SPEC_ETH:
+		layer = LAYER_ETHERNET;
+		FIELD_SET(context, dmac, &spec->eth, dst_mac);
+		FIELD_SET(context, smac, &spec->eth, src_mac);
+		FIELD_SET(context, ethertype, &spec->eth, ether_type);
+		FIELD_SET(context, vlan_tci, &spec->eth, vlan_tag);
+		break;
+	case IB_FLOW_SPEC_IPV4:
+		layer = LAYER_IP;
+		err = ipv4_fill(context, &spec->ipv4);
+		break;
+	case IB_FLOW_SPEC_IPV6:
+		layer = LAYER_IP;
+		err = ipv6_fill(context, &spec->ipv6);
+		break;
+	case IB_FLOW_SPEC_TCP:
+	case IB_FLOW_SPEC_UDP:
+		layer = LAYER_TRANSPORT;
+		FIELD_SET(context, sport, &spec->tcp_udp, src_port);
+		FIELD_SET(context, dport, &spec->tcp_udp, dst_port);
+		err = protocol_imply(context, spec->type == IB_FLOW_SPEC_TCP ?
+						      IPPROTO_TCP : IPPROTO_UDP);
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (layer <= *last)
+		return -EINVAL;
+	*last = layer;
+	return err;
+}
+
+static int context_fill(struct qrnic_flow_ctx *context,
+			const struct ib_flow_attr *attr)
+{
+	const void *spec = attr->flows;
+	enum flow_layer last = LAYER_NONE;
+	int i, err;
+
+	/* Nothing shares a frame, and nothing goes by rules on its way out. */
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (attr->type > IB_FLOW_ATTR_SNIFFER)
+		return -EOPNOTSUPP;
+	/* Those that are not NORMAL say what they match by their type. */
+	if (attr->type != IB_FLOW_ATTR_NORMAL && attr->num_of_specs)
+		return -EINVAL;
+
+	context->type = attr->type;
+	context->priority = cpu_to_le16(attr->priority);
+	for (i = 0; i < attr->num_of_specs; i++) {
+		err = spec_fill(context, spec, &last);
+		if (err)
+			return err;
+		spec += ((const union ib_flow_spec *)spec)->size;
+	}
+	return 0;
+}
+
+/* The core has checked the port and the caller's right to see others' frames. */
+struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
+				     struct ib_flow_attr *attr,
+				     struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_flow_ctx context = {};
+	struct qrnic_ib_flow *flow;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_FLOW) ||
+	    ibqp->qp_type != IB_QPT_RAW_PACKET)
+		return ERR_PTR(-EOPNOTSUPP);
+	err = qrnic_udata_none(udata);
+	if (err)
+		return ERR_PTR(err);
+	err = context_fill(&context, attr);
+	if (err)
+		return ERR_PTR(err);
+
+	flow = kzalloc(sizeof(*flow), GFP_KERNEL);
+	if (!flow)
+		return ERR_PTR(-ENOMEM);
+	err = qrnic_cmd_create_flow(dev->qdev, ibqp->qp_num, &context,
+				    &flow->number);
+	if (err) {
+		kfree(flow);
+		return ERR_PTR(err);
+	}
+	return &flow->ibflow;
+}
+
+int qrnic_ib_destroy_flow(struct ib_flow *ibflow)
+{
+	struct qrnic_ib_flow *flow = container_of(ibflow, struct qrnic_ib_flow,
+						  ibflow);
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibflow->device);
+	int err;
+
+	err = qrnic_cmd_destroy_flow(dev->qdev, flow->number);
+	if (err)
+		qrnic_destroy_failed(dev, "flow rule", flow->number, err);
+	kfree(flow);
+	return 0;
+}
