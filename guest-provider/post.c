@@ -24,6 +24,7 @@ enum send_kind {
 #define QPT_RC BIT(IBV_QPT_RC)
 #define QPT_UC BIT(IBV_QPT_UC)
 #define QPT_UD BIT(IBV_QPT_UD)
+#define QPT_RAW BIT(IBV_QPT_RAW_PACKET)
 
 struct send_op {
 	uint8_t opcode;
@@ -42,7 +43,7 @@ static const struct send_op *send_op(enum ibv_wr_opcode opcode)
 {
 	static const struct send_op ops[] = {
 		[IBV_WR_SEND] = { QRNIC_WQE_SEND, .types = QPT_RC | QPT_UC |
-				  QPT_UD, .may_inline = true },
+				  QPT_UD | QPT_RAW, .may_inline = true },
 		[IBV_WR_SEND_WITH_IMM] = { QRNIC_WQE_SEND_IMM,
 					   .types = QPT_RC | QPT_UC | QPT_UD,
 					   .imm = true, .may_inline = true },
@@ -183,6 +184,8 @@ static int build_send(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 	case SEND_PLAIN:
 		if (qp->vqp.qp.qp_type == IBV_QPT_UD)
 			err = build_datagram(wr, wqe);
+		else if (qp->vqp.qp.qp_type == IBV_QPT_RAW_PACKET)
+			err = qrnic_wqe_add_frame(qp, wqe, wr->send_flags);
 		break;
 	case SEND_REMOTE:
 		qrnic_wqe_add_remote(wqe, wr->wr.rdma.remote_addr,

@@ -72,7 +72,13 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 static void wr_begin_send(struct ibv_qp_ex *ibqp, uint8_t opcode, __be32 imm)
 {
 	struct qrnic_qp *qp = wr_begin(ibqp, opcode, imm);
+	int err;
 
+	if (qp->vqp.qp.qp_type == IBV_QPT_RAW_PACKET) {
+		err = qrnic_wqe_add_frame(qp, &qp->wqe, ibqp->wr_flags);
+		if (err)
+			wr_fail(qp, err);
+	}
 	if (qp->vqp.qp.qp_type != IBV_QPT_UD)
 		return;
 	qp->wqe.segments += QRNIC_DATAGRAM_LENGTH;
@@ -294,6 +300,9 @@ static uint64_t possible_ops(const struct qrnic_context *ctx,
 		break;
 	case IBV_QPT_UC:
 		ops = QRNIC_UC_OPS;
+		break;
+	case IBV_QPT_RAW_PACKET:
+		ops = IBV_QP_EX_WITH_SEND;
 		break;
 	default:
 		ops = QRNIC_DATAGRAM_OPS;

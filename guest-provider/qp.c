@@ -24,6 +24,9 @@
 /* Control and datagram segment */
 #define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
 
+/* Control and Ethernet segment; nothing of that type is an atomic */
+#define QRNIC_RAW_SEGMENTS 2
+
 struct qp_layout {
 	uint32_t sq_log_size;
 	uint32_t sq_wqe_blocks;
@@ -85,6 +88,8 @@ static uint32_t header_segments(const struct ibv_qp_init_attr_ex *attr)
 
 	if (attr->qp_type == IBV_QPT_UD)
 		return QRNIC_DATAGRAM_SEGMENTS;
+	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+		return QRNIC_RAW_SEGMENTS;
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
 	    !(attr->send_ops_flags & ~plain))
 		return 1;
@@ -154,7 +159,8 @@ static int plan_layout(const struct qrnic_context *ctx,
 				       QRNIC_SEGMENT_SIZE);
 	segments = layout->sq_header +
 		   max_t(uint32_t, cap->max_send_sge, inline_segments);
-	if (layout->sq_header == QRNIC_HEADER_SEGMENTS)
+	if (layout->sq_header == QRNIC_HEADER_SEGMENTS &&
+	    attr->qp_type != IBV_QPT_RAW_PACKET)
 		segments = max_t(uint32_t, segments, QRNIC_ATOMIC_SEGMENTS);
 	layout->sq_wqe_blocks = qrnic_wqebbs(segments);
 
@@ -238,6 +244,8 @@ static bool type_supported(const struct qrnic_context *ctx,
 		return ctx->capabilities & QRNIC_CAP_UC;
 	case IBV_QPT_UD:
 		return ctx->capabilities & QRNIC_CAP_UD;
+	case IBV_QPT_RAW_PACKET:
+		return ctx->capabilities & QRNIC_CAP_FLOW;
 	default:
 		return false;
 	}
@@ -260,6 +268,9 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 	/* Of the flags, one says something of datagrams */
 	if (!check_comp_mask(flags, attr->qp_type == IBV_QPT_UD ?
 			     IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0))
+		return EOPNOTSUPP;
+	/* The device has no shared receive queues for frames */
+	if (attr->qp_type == IBV_QPT_RAW_PACKET && attr->srq)
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
 	    !attr->recv_cq)

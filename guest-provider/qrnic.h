@@ -395,6 +395,11 @@ int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 int qrnic_destroy_qp(struct ibv_qp *ibqp);
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
 
+/* flow.c */
+struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,
+				   struct ibv_flow_attr *attr);
+int qrnic_destroy_flow(struct ibv_flow *flow);
+
 /* wqe.c */
 bool qrnic_send_allowed(const struct qrnic_qp *qp);
 bool qrnic_sq_is_idle(struct qrnic_wq *sq);
@@ -406,6 +411,8 @@ void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
 			  uint64_t compare);
 void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 			    uint32_t qpn, uint32_t qkey);
+int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,
+			unsigned int send_flags);
 int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 		       uint32_t rkey, const struct ibv_mw_bind_info *info);
 void qrnic_set_data(struct qrnic_data_seg *data, uint64_t address,

@@ -66,6 +66,21 @@ void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 	wqe->segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
 }
 
+/* A whole Ethernet frame follows, whose checksums the adapter may compute */
+int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,
+			unsigned int send_flags)
+{
+	bool csum = send_flags & IBV_SEND_IP_CSUM;
+	const struct qrnic_eth_seg segment = {
+		.flags = htole16(csum ? QRNIC_ETHF_IP_CSUM : 0),
+	};
+
+	if (csum && !(qp->ctx->capabilities & QRNIC_CAP_ETH_CSUM))
+		return EINVAL;
+	memcpy(&wqe->segment[wqe->segments++], &segment, sizeof(segment));
+	return 0;
+}
+
 /*
  * What can be seen to be wrong here gets an error at once, as from other
  * providers; the rest is for the device, which knows the region.
