@@ -33,15 +33,6 @@ static void bits_set(void *value, void *mask, const void *layer_value,
 	}
 }
 
-#define FIELD_SET(context, field, layer, member) \
-	do { \
-		BUILD_BUG_ON(sizeof((context)->value.field) != \
-			     sizeof((layer)->val.member)); \
-		bits_set(&(context)->value.field, &(context)->mask.field, \
-			 &(layer)->val.member, &(layer)->mask.member, \
-			 sizeof((layer)->val.member)); \
-	} while (0)
-
 /* What a layer implies of the one below: -EINVAL if that says otherwise */
 static int ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
 {
@@ -63,6 +54,21 @@ static int protocol_imply(struct qrnic_flow_ctx *context, u8 protocol)
 	return 0;
 }
 
+static void ethernet_fill(struct qrnic_flow_ctx *context,
+			  const struct ib_flow_spec_eth *spec)
+{
+	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
+
+	bits_set(value->dmac, mask->dmac, spec->val.dst_mac,
+		 spec->mask.dst_mac, sizeof(value->dmac));
+	bits_set(value->smac, mask->smac, spec->val.src_mac,
+		 spec->mask.src_mac, sizeof(value->smac));
+	bits_set(&value->ethertype, &mask->ethertype, &spec->val.ether_type,
+		 &spec->mask.ether_type, sizeof(value->ethertype));
+	bits_set(&value->vlan_tci, &mask->vlan_tci, &spec->val.vlan_tag,
+		 &spec->mask.vlan_tag, sizeof(value->vlan_tci));
+}
+
 static int ipv4_fill(struct qrnic_flow_ctx *context,
 		     const struct ib_flow_spec_ipv4 *spec)
 {
@@ -75,22 +81,47 @@ static int ipv4_fill(struct qrnic_flow_ctx *context,
 		 &spec->mask.src_ip, sizeof(spec->val.src_ip));
 	bits_set(&value->dip[12], &mask->dip[12], &spec->val.dst_ip,
 		 &spec->mask.dst_ip, sizeof(spec->val.dst_ip));
-	FIELD_SET(context, protocol, spec, proto);
-	FIELD_SET(context, traffic_class, spec, tos);
-	FIELD_SET(context, hop_limit, spec, ttl);
+	value->protocol = spec->val.proto & spec->mask.proto;
+	mask->protocol = spec->mask.proto;
+	value->traffic_class = spec->val.tos & spec->mask.tos;
+	mask->traffic_class = spec->mask.tos;
+	value->hop_limit = spec->val.ttl & spec->mask.ttl;
+	mask->hop_limit = spec->mask.ttl;
 	return ethertype_imply(context, ETH_P_IP);
 }
 
 static int ipv6_fill(struct qrnic_flow_ctx *context,
 		     const struct ib_flow_spec_ipv6 *spec)
 {
-	FIELD_SET(context, sip, spec, src_ip);
-	FIELD_SET(context, dip, spec, dst_ip);
-	FIELD_SET(context, flow_label, spec, flow_label);
-	FIELD_SET(context, protocol, spec, next_hdr);
-	FIELD_SET(context, traffic_class, spec, traffic_class);
-	FIELD_SET(context, hop_limit, spec, hop_limit);
+	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
+
+	bits_set(value->sip, mask->sip, spec->val.src_ip, spec->mask.src_ip,
+		 sizeof(value->sip));
+	bits_set(value->dip, mask->dip, spec->val.dst_ip, spec->mask.dst_ip,
+		 sizeof(value->dip));
+	value->flow_label = spec->val.flow_label & spec->mask.flow_label;
+	mask->flow_label = spec->mask.flow_label;
+	value->protocol = spec->val.next_hdr & spec->mask.next_hdr;
+	mask->protocol = spec->mask.next_hdr;
+	value->traffic_class = spec->val.traffic_class &
+			       spec->mask.traffic_class;
+	mask->traffic_class = spec->mask.traffic_class;
+	value->hop_limit = spec->val.hop_limit & spec->mask.hop_limit;
+	mask->hop_limit = spec->mask.hop_limit;
 	return ethertype_imply(context, ETH_P_IPV6);
+}
+
+static int transport_fill(struct qrnic_flow_ctx *context,
+			  const struct ib_flow_spec_tcp_udp *spec)
+{
+	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
+
+	value->sport = spec->val.src_port & spec->mask.src_port;
+	mask->sport = spec->mask.src_port;
+	value->dport = spec->val.dst_port & spec->mask.dst_port;
+	mask->dport = spec->mask.dst_port;
+	return protocol_imply(context, spec->type == IB_FLOW_SPEC_TCP ?
+					       IPPROTO_TCP : IPPROTO_UDP);
 }
 
 /* The layers that were there, each once and in this order */
@@ -110,10 +141,7 @@ static int spec_fill(struct qrnic_flow_ctx *context,
 	switch (spec->type) {
 	case IB_FLOW_SPEC_ETH:
 		layer = LAYER_ETHERNET;
-		FIELD_SET(context, dmac, &spec->eth, dst_mac);
-		FIELD_SET(context, smac, &spec->eth, src_mac);
-		FIELD_SET(context, ethertype, &spec->eth, ether_type);
-		FIELD_SET(context, vlan_tci, &spec->eth, vlan_tag);
+		ethernet_fill(context, &spec->eth);
 		break;
 	case IB_FLOW_SPEC_IPV4:
 		layer = LAYER_IP;
@@ -126,10 +154,7 @@ static int spec_fill(struct qrnic_flow_ctx *context,
 	case IB_FLOW_SPEC_TCP:
 	case IB_FLOW_SPEC_UDP:
 		layer = LAYER_TRANSPORT;
-		FIELD_SET(context, sport, &spec->tcp_udp, src_port);
-		FIELD_SET(context, dport, &spec->tcp_udp, dst_port);
-		err = protocol_imply(context, spec->type == IB_FLOW_SPEC_TCP ?
-						      IPPROTO_TCP : IPPROTO_UDP);
+		err = transport_fill(context, &spec->tcp_udp);
 		break;
 	default:
 		return -EOPNOTSUPP;
