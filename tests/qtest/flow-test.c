@@ -135,7 +135,7 @@ static uint64_t frames_seen(Steering *s)
            counter(s->r.d, QRNIC_COUNTER_ETH_RX_TOO_LONG);
 }
 
-/* The queue pair whose buffer the frame is in; it has another WQE afterwards. */
+/* The queue pair whose buffer the frame is in; it gets another WQE. */
 static Qp *delivered(Steering *s, const uint8_t *frame, size_t len)
 {
     uint8_t got[PEER_FRAME_MAX];
