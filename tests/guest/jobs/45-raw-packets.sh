@@ -1,0 +1,121 @@
+# Raw packet queue pairs and flow rules: perftest between two guests, the network beside
+# them, and what a sniffer sees of RoCEv2, shown by tcpdump.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+barrier mac "$(cat "/sys/class/net/$NIC0/address")"
+read -r mac1 mac2 <<<"$BARRIER_VALUES"
+
+counter() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
+raw_queue_pairs() { rdma resource show qp link "$RDMA0/1" | grep 'type RAW_PACKET'; }
+# Until somebody has a raw packet queue pair that receives
+wait_for_receiver() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        raw_queue_pairs | grep -q 'state RT' && return
+        sleep 0.2
+    done
+}
+
+# raw NAME PROGRAM OPTION...: a server in guest 1 and a client in guest 2. They have no other
+# connection than the frames, so all frames must fit the receive queue, and the server must
+# have its rule before the first one comes.
+raw() {
+    local name=$1 program=$2 status=0 server
+    shift 2
+    if [ "$GUEST" = 1 ]; then
+        timeout "$TRY_TIMEOUT" "$program" --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F "$@" >raw.log 2>&1 &
+        server=$!
+        # The rule is made right after the last step of the queue pair.
+        wait_for_receiver
+        sleep 0.5
+        barrier "raw-$tests"
+        wait $server || status=$?
+    else
+        barrier "raw-$tests"
+        timeout "$TRY_TIMEOUT" "$program" --client -d "$RDMA0" -B "$mac2" -E "$mac1" -F "$@" >raw.log 2>&1 || status=$?
+    fi
+    [ $status = 0 ] || show raw.log
+    together $status "$name"
+}
+
+ipv4=(-J 10.99.0.1 -j 10.99.0.2 -K 2000 -k 1000)
+ipv6=(--raw_ipv6 -J fd99::1 -j fd99::2 -K 2000 -k 1000)
+raw "raw_ethernet_bw" raw_ethernet_bw -n 500 -s 1024
+raw "raw_ethernet_bw, UDP over IPv4" raw_ethernet_bw -n 500 -s 1024 "${ipv4[@]}"
+raw "raw_ethernet_bw, TCP over IPv6" raw_ethernet_bw -n 500 -s 1024 "${ipv6[@]}" --tcp
+raw "raw_ethernet_bw with tags" raw_ethernet_bw -n 500 -s 1024 --vlan_en
+raw "raw_ethernet_bw, the longest frames" raw_ethernet_bw -n 500 -s 1514
+raw "raw_ethernet_lat" raw_ethernet_lat -n 1000 -s 64
+raw "raw_ethernet_lat, UDP over IPv6" raw_ethernet_lat -n 1000 -s 512 "${ipv6[@]}"
+rate() {
+    raw_ethernet_fs_rate "$1" -d "$RDMA0" -B "$mac1" -E "$mac2" -J 10.99.0.1 -j 10.99.0.2 -K 2000 -k 1000 -n 500 -F
+}
+if [ "$GUEST" = 1 ]; then
+    rate --server >rate.log 2>&1 && grep -Eq '^ *500 ' rate.log
+    result $? "raw_ethernet_fs_rate: 500 rules"
+    try "the rules took the frames" "[ $(counter flow_rx_packets) -ge 4500 ]"
+    try "the provider's test of raw packets" "set -o pipefail; qrnic-packet-test $RDMA0 | tee packet.log && ! grep SKIP packet.log"
+    raw_queue_pairs >left.log
+    result $((! $?)) "no queue pair is left"
+else
+    tests=$((tests + 4))
+fi
+
+# captured NAME GID: a sniffer and tcpdump's look at the network interface at once
+captured() {
+    local name=$1 gid=$2 sniffer network status=0
+    if [ "$GUEST" = 1 ]; then
+        roce_capture -d "$RDMA0" >sniffer.pcap 2>sniffer.log &
+        sniffer=$!
+        tcpdump -U -i "$NIC0" -w network.pcap udp port 4791 2>network.log &
+        network=$!
+        timeout 20 bash -c 'until grep -q capturing sniffer.log && grep -q listening network.log; do sleep 0.1; done'
+    fi
+    pair "$name: ibv_rc_pingpong works as without" 18515 "ibv_rc_pingpong -d $RDMA0 -g $gid -n 20 -s 512 -c" \
+        "ibv_rc_pingpong -d $RDMA0 -g $gid -n 20 -s 512 -c guest1"
+    if [ "$GUEST" = 1 ]; then
+        kill $sniffer $network
+        wait $sniffer || status=$?
+        wait $network
+        # 20 messages each way, each with an acknowledgement.
+        tcpdump -n -r sniffer.pcap udp port 4791 >packets.log 2>&1
+        [ "$(grep -c 'UDP' packets.log)" -ge 80 ] || status=1
+        [ $status = 0 ] || show packets.log
+        result $status "$name: tcpdump shows the packets, both ways"
+        tcpdump -n -r network.pcap >network.log 2>&1
+        try "$name: the kernel has seen none" "! grep UDP network.log"
+        try "$name: with their neighbours' frames" "tcpdump -n -r sniffer.pcap tcp port 18515 | grep -q 'Flags \[S\]'"
+    else
+        tests=$((tests + 3))
+    fi
+}
+captured "a sniffer" "$gid4"
+captured "a sniffer, IPv6" "$gid6"
+
+# A program that takes all frames of one kind leaves the others to the network.
+both() {
+    local status=0 name=$1
+    shift
+    timeout $((30 * ${TIME_FACTOR:-1})) bash -c "$*" >both.log 2>&1 || status=$?
+    [ $status = 0 ] || show both.log
+    together $status "$name"
+}
+if [ "$GUEST" = 1 ]; then
+    timeout 100 raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &
+    taker=$!
+    wait_for_receiver
+fi
+both "ping beside a rule for others" "ping -c 3 -i 0.2 -W 5 guest$PEER"
+if [ "$GUEST" = 1 ]; then
+    kill "$taker"
+    wait "$taker"
+fi
+both "and after it is killed" "ping -c 3 -i 0.2 -W 5 guest$PEER"
+kernel_clean "the kernel logs are clean"
+finish
