@@ -47,6 +47,10 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
                           cq->producer);
     } else {
         cq->consumer = record->consumer;
+        /* Else it would seem to be ahead again after half of all indices. */
+        if ((int32_t)(cq->solicited_producer - cq->consumer) < 0) {
+            cq->solicited_producer = cq->consumer;
+        }
     }
     return true;
 }
@@ -113,18 +117,18 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
     }
     /*
      * CQEs that software had not consumed when it asked: it may have seen
-     * the queue empty before they came, so they count as new.
+     * the queue empty before they came, so they count as new. Which of them
+     * are solicited is known of the last one only: all up to it count.
      */
-    if (record.solicited) {
-        pending = (int32_t)(cq->solicited_producer - cq->consumer) > 0;
-    } else {
-        pending = cq->producer - cq->consumer;
-    }
+    pending = (cq->arm == QRNIC_CQ_ARMED ? cq->producer :
+               cq->solicited_producer) - cq->consumer;
     trace_qrnic_cq_arm(e->config.name, cq->number, record.sequence,
                        record.solicited, pending);
-    qrnic_cq_reported(e, cq);
     if (pending) {
+        cq->unreported = 0;
         qrnic_cq_report(e, cq, pending);
+    } else {
+        qrnic_cq_reported(e, cq);
     }
 }
 
@@ -196,7 +200,8 @@ void qrnic_cq_errors_process(QrnicEngine *e)
         return;
     }
     e->cq_failed = false;
-    for (uint32_t n = e->qps.first; n < e->qps.limit; n++) {
+    /* From QP 1 on, which is not among those that are given out. */
+    for (uint32_t n = 0; n < e->qps.limit; n++) {
         QrnicQp *qp = e->qps.slot[n];
 
         if (qp && (qp->send_cq->error || qp->recv_cq->error) &&

@@ -107,12 +107,13 @@ static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
         QrnicSendWqe wqe;
 
-        if (qp->state == QRNIC_QPS_SQE) {
+        if (qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
                 return false;
             }
             continue;
         }
+        qp->sq_flush_owed = false;
         if (qp->state != QRNIC_QPS_RTS) {
             qrnic_qp_check_drained(e, qp);
             return false;
@@ -257,5 +258,6 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
+    qrnic_rq_taken(e, qp);
     deliver(e, qp, &wqe, p);
 }

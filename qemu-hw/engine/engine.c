@@ -107,19 +107,22 @@ void qrnic_engine_run(QrnicEngine *e)
 void qrnic_engine_wire_ready(QrnicEngine *e)
 {
     e->wire_busy = false;
+    e->wire_epoch++;
     trace_qrnic_wire_ready(e->config.name);
     e->env.kick(e->env.opaque);
 }
 
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
+    unsigned deliveries;
+
     if (!qrnic_engine_port_active(e)) {
         return;
     }
     qrnic_flow_sniff(e, frame, len);
     if (qrnic_frame_is_roce(e, frame, len)) {
         trace_qrnic_frame_receive(e->config.name, len, true);
-        qrnic_roce_receive(e, frame, len, false);
+        qrnic_roce_receive(e, frame, len, false, &deliveries);
         return;
     }
     trace_qrnic_frame_receive(e->config.name, len, false);

@@ -32,6 +32,19 @@ bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan)
     return false;
 }
 
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan)
+{
+    for (uint32_t i = 0; i < e->gids_end; i++) {
+        const QrnicGidEntry *g = &e->gids[i];
+
+        if ((g->flags & QRNIC_GID_VALID) &&
+            (g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1) == vlan) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What every frame is compared with, made anew when the table changes */
 static void summarise(QrnicEngine *e)
 {

@@ -282,6 +282,8 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
 bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
 QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
                         uint8_t *status, uint8_t *syndrome);
+/* The WQE taken last stays so: few may be left. */
+void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp);
 /* Receive WQEs posted and not taken, as last read; for credits. */
 uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 /* As if the WQE taken last had not been; the next taker gets it. */
@@ -289,6 +291,7 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 /* srq.c: what these two do if the WQEs come from an SRQ */
 void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out);
+void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
 void qrnic_srq_free(QrnicSrq *srq);
 /*
  * Reads the record of a queue. What it says must lie between what it said
@@ -334,6 +337,9 @@ struct QrnicQp {
     QrnicWorkQueue sq, rq;
     QrnicPath path;             /* headers that every packet of it shares */
     bool comm_established;
+    /* SQE was left before all was flushed that was posted: up to here. */
+    bool sq_flush_owed;
+    uint32_t sq_flush_end;
     uint32_t datagram_psn;      /* of the next one sent */
     QrnicRequester *requester;  /* RC only */
     QrnicResponder *responder;  /* RC only */
@@ -370,6 +376,12 @@ void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* The wire takes no frame now; transmit is called again when it does. */
 bool qrnic_wire_busy(QrnicEngine *e);
+/*
+ * Busy, and not ready once since the last look, of which *epoch reminds. A
+ * wire that stands still for a whole period of waiting is like one that loses
+ * all; one that takes a frame now and then is only slow.
+ */
+bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
 /* A queue pair has something to do for which it needs no wire. */
 bool qrnic_wireless_work(QrnicEngine *e);
 /* steering.c */
@@ -400,6 +412,14 @@ void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
 void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
 /* Completes the next WQE of the SQ as flushed; false: there is none. */
 bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp);
+/* From SQE to RTS: what has been posted by now is still flushed. */
+void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp);
+/* The next WQE of the SQ is one to flush, in whichever state. */
+static inline bool qrnic_sq_flush_is_owed(const QrnicQp *qp)
+{
+    return qp->sq_flush_owed &&
+           (int32_t)(qp->sq_flush_end - qp->sq.consumer) > 0;
+}
 static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
@@ -413,6 +433,8 @@ const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
 bool qrnic_gid_is_multicast(const uint8_t *gid);
 /* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
 bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
+/* True if some entry has this VLAN: the device is in it. */
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan);
 
 /* port.c: enum qrnic_path_mtu that the present MTU carries */
 uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
@@ -456,8 +478,9 @@ typedef struct QrnicAttachment {
 
 #define QRNIC_MAX_MULTICAST 1024
 bool qrnic_multicast_is_ours(QrnicEngine *e, const uint8_t *gid);
-void qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
-                             bool loopback);
+/* Returns how many queue pairs it was delivered to. */
+unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                                 bool loopback);
 void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
 /* requester.c / responder.c, entered with a parsed and checked packet. */
@@ -496,9 +519,12 @@ void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
 /* A raw packet QP is about to be freed. */
 void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 
-/* roce.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, steer. */
+/*
+ * roce.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, steer.
+ * *deliveries is set if it was for a group: how many have got it.
+ */
 void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
-                        bool loopback);
+                        bool loopback, unsigned *deliveries);
 
 /* doorbell.c */
 typedef struct QrnicDoorbellMessage {
@@ -572,6 +598,7 @@ struct QrnicEngine {
     QTAILQ_HEAD(, QrnicQp) active;
     QTAILQ_HEAD(, QrnicCq) moderated;   /* those with a deadline */
     bool wire_busy;
+    uint32_t wire_epoch;        /* how often it became ready */
 
     QrnicQp **heap;             /* timer.c */
     uint32_t heap_count, heap_room;

@@ -97,9 +97,11 @@ void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp)
     }
 }
 
-void qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
-                             bool loopback)
+unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                                 bool loopback)
 {
+    unsigned delivered = 0;
+
     for (uint32_t i = 0; i < e->attachment_count; i++) {
         const QrnicAttachment *m = &e->attachment[i];
         QrnicQp *qp = qrnic_table_get(&e->qps, m->qpn);
@@ -112,5 +114,7 @@ void qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
         }
         qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
         qrnic_datagram_receive(e, qp, p);
+        delivered++;
     }
+    return delivered;
 }

@@ -334,6 +334,14 @@ bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
+void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_sq_pending(e, qp, true);
+    qp->sq_rung = false;
+    qp->sq_flush_end = qp->sq.producer;
+    qp->sq_flush_owed = true;
+}
+
 static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
 {
     uint8_t status, syndrome;

@@ -328,6 +328,7 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     memset(&qp->path, 0, sizeof(qp->path));
     qp->sq_draining = false;
     qp->sq_rung = false;
+    qp->sq_flush_owed = false;
     qp->comm_established = false;
     qp->last_wqe_reported = false;
     if (qp->type == QRNIC_QPT_RC) {
@@ -353,6 +354,8 @@ static void unreliable_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
         } else {
             qp->datagram_psn = in->sq_psn;
         }
+    } else if (from == QRNIC_QPS_SQE && qp->state == QRNIC_QPS_RTS) {
+        qrnic_sq_flush_rest(e, qp);
     } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
         qp->attr.sq_drained_notify = in->sq_drained_notify;
         qp->sq_draining = true;

@@ -117,15 +117,20 @@ static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 
 /*
  * A record that cannot be believed is reported once, by the next take; a
- * queue that is being flushed goes on with what it believed before.
+ * queue that is being flushed goes on with what it believed before. Where a
+ * flush has an end, the report waits for it.
  */
 static bool take_bad_record(QrnicQp *qp, QrnicWorkQueue *wq, uint8_t *status,
                             uint8_t *syndrome)
 {
     uint8_t bad = wq->bad_record;
+    bool sq = wq == &qp->sq;
 
+    if (!bad || (sq && qrnic_sq_flush_is_owed(qp))) {
+        return false;
+    }
     wq->bad_record = QRNIC_SYN_NONE;
-    if (!bad || qp->state == QRNIC_QPS_ERR) {
+    if (qp->state == QRNIC_QPS_ERR || (sq && qp->state == QRNIC_QPS_SQE)) {
         return false;
     }
     *status = QRNIC_WC_LOC_QP_OP_ERR;
@@ -265,6 +270,13 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
         qrnic_srq_give_back(e, qp, wqe);
     } else {
         qp->rq.consumer--;
+    }
+}
+
+void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->srq) {
+        qrnic_srq_check_limit(e, qp->srq);
     }
 }
 

@@ -133,6 +133,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
         break;
     }
     r->recv_valid = true;
+    qrnic_rq_taken(e, qp);
     return true;
 }
 

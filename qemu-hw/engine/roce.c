@@ -60,12 +60,16 @@ static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
 }
 
 void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
-                        bool loopback)
+                        bool loopback, unsigned *deliveries)
 {
     QrnicPacket p;
     QrnicQp *qp;
     bool response;
 
+    /* In the fatal state what is under way inside the device stops, too. */
+    if (e->fatal) {
+        return;
+    }
     switch (qrnic_packet_parse(&p, frame, len, e->config.icrc)) {
     case QRNIC_PARSE_MALFORMED:
         drop(e, QRNIC_COUNTER_RX_DROP_MALFORMED, "malformed", 0, 0);
@@ -90,7 +94,7 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
             return;
         }
         count_accepted(e, &p);
-        qrnic_multicast_receive(e, &p, loopback);
+        *deliveries = qrnic_multicast_receive(e, &p, loopback);
         return;
     }
     qp = qrnic_table_get(&e->qps, p.t.dest_qpn);

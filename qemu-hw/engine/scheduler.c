@@ -18,7 +18,7 @@
 static bool needs_no_wire(const QrnicQp *qp)
 {
     return qp->state == QRNIC_QPS_ERR ||
-           qp->state == QRNIC_QPS_SQE ||
+           qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp) ||
            (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
             qrnic_send_idle(qp));
 }
@@ -44,6 +44,14 @@ void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
         qp->scheduled = false;
         QTAILQ_REMOVE(&e->active, qp, next);
     }
+}
+
+bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
+{
+    bool still = e->wire_busy && *epoch == e->wire_epoch;
+
+    *epoch = e->wire_epoch;
+    return still;
 }
 
 /* A port that is down drops frames, so nobody has to wait for its wire. */
@@ -99,7 +107,7 @@ static void work_while_busy(QrnicEngine *e, unsigned budget)
         if (take_up(e, qp)) {
             qrnic_schedule(e, qp);
         }
-        if (!--budget) {
+        if (!--budget || e->fatal) {
             e->env.kick(e->env.opaque);
             return;
         }
@@ -108,7 +116,8 @@ static void work_while_busy(QrnicEngine *e, unsigned budget)
 
 void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
 {
-    while (budget && !QTAILQ_EMPTY(&e->active) && !qrnic_wire_busy(e)) {
+    while (budget && !e->fatal && !QTAILQ_EMPTY(&e->active) &&
+           !qrnic_wire_busy(e)) {
         QrnicQp *qp = QTAILQ_FIRST(&e->active);
 
         if (take_up(e, qp)) {
@@ -116,7 +125,7 @@ void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
         }
         budget--;
     }
-    if (budget && e->wire_busy) {
+    if (budget && !e->fatal && e->wire_busy) {
         work_while_busy(e, budget);
     }
 }
@@ -160,13 +169,16 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
 {
-    while (budget--) {
+    while (budget) {
         g_autofree QrnicLoopbackFrame *f = g_queue_pop_head(&e->loopback);
+        unsigned deliveries = 1;
 
         if (!f) {
             break;
         }
-        qrnic_roce_receive(e, f->data, f->len, true);
+        /* A frame to a group is as much work as it has receivers. */
+        qrnic_roce_receive(e, f->data, f->len, true, &deliveries);
+        budget -= MIN(budget, MAX(deliveries, 1));
     }
 }
 

@@ -45,7 +45,7 @@ static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
 }
 
 /* Software may have posted since the record was read, so that is done first. */
-static void srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
+void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
 {
     if (!srq->ctx.limit || srq->error || srq_left(srq) >= srq->ctx.limit) {
         return;
@@ -137,7 +137,6 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out)
                          srq_left(srq));
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
     qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, 1);
-    srq_check_limit(e, srq);
     return QRNIC_TAKE_OK;
 }
 
@@ -237,7 +236,7 @@ QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
     }
     trace_qrnic_srq_modify(e->config.name, srqn, in->limit);
     srq->ctx.limit = in->limit;
-    srq_check_limit(e, srq);
+    qrnic_srq_check_limit(e, srq);
     return qrnic_ok(0);
 }
 

@@ -150,12 +150,13 @@ static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     while (budget--) {
         uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
 
-        if (qp->state == QRNIC_QPS_SQE) {
+        if (qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
                 return false;
             }
             continue;
         }
+        qp->sq_flush_owed = false;
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && u->sending)) {
             qrnic_qp_check_drained(e, qp);
@@ -234,14 +235,20 @@ bool qrnic_unreliable_flush_one(QrnicEngine *e, QrnicQp *qp)
  * wrong with the receiver's own WQE costs the queue pair.
  */
 
-static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
-                 enum qrnic_counter why)
+static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
+                         enum qrnic_counter why)
 {
     /* A receive WQE that it had serves the next message (9.8.2.2.1). */
     qp->unreliable->message = QRNIC_UC_IDLE;
     qrnic_add(e, why, 1);
-    trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn,
+    trace_qrnic_roce_drop(e->config.name, qp->number, psn,
                           qrnic_counter_name(why));
+}
+
+static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
+                 enum qrnic_counter why)
+{
+    drop_message(e, qp, p->t.psn, why);
 }
 
 static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
@@ -297,6 +304,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         break;
     }
     u->recv_valid = true;
+    qrnic_rq_taken(e, qp);
     return true;
 }
 
@@ -313,8 +321,8 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         u->message = QRNIC_UC_SEND;
     }
     if (u->received + p->payload_len > u->recv.length) {
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
-                      QRNIC_SYN_NONE, 0, NULL);
+        /* Anybody can send such a packet: it must not cost the WQE. */
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
     syndrome = qrnic_scatter_part(e, qp, &u->recv, u->received, p->payload,
@@ -330,6 +338,33 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
                       u->received, p);
     }
+}
+
+/* RETH. A write of nothing needs no key. False: the message is dropped. */
+static bool write_begin(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    QrnicUnreliable *u = qp->unreliable;
+    const QrnicTransport *t = &p->t;
+    QrnicMkey *k;
+
+    if (t->dma_len > QRNIC_MAX_MSG_SIZE) {
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_MALFORMED);
+        return false;
+    }
+    if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) ||
+        (t->dma_len &&
+         qrnic_memory_check_qp(e, t->rkey, qp->pd->number, qp->number, t->va,
+                               t->dma_len, QRNIC_ACCESS_REMOTE_WRITE,
+                               &k) != QRNIC_SYN_NONE)) {
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_ACCESS);
+        return false;
+    }
+    u->va = t->va;
+    u->rkey = t->rkey;
+    u->dma_len = t->dma_len;
+    u->received = 0;
+    u->message = QRNIC_UC_WRITE;
+    return true;
 }
 
 /* The rights are looked at for each packet: a key may go at any time. */
@@ -356,12 +391,8 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     QrnicUnreliable *u = qp->unreliable;
     uint32_t flags = p->info->flags;
 
-    if (flags & QRNIC_OPF_START) {
-        u->va = p->t.va;
-        u->rkey = p->t.rkey;
-        u->dma_len = p->t.dma_len;
-        u->received = 0;
-        u->message = QRNIC_UC_WRITE;
+    if (flags & QRNIC_OPF_START && !write_begin(e, qp, p)) {
+        return;
     }
     if (flags & QRNIC_OPF_END ?
         u->received + p->payload_len != u->dma_len :
@@ -398,9 +429,13 @@ void qrnic_unreliable_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         qrnic_event_async(e, QRNIC_EVENT_COMM_EST, 0, qp->number, 0);
     }
     /* A new message may begin with any PSN: what is missing was lost. */
-    if (!(flags & QRNIC_OPF_START) &&
-        (p->t.psn != u->epsn ||
-         u->message != (write ? QRNIC_UC_WRITE : QRNIC_UC_SEND))) {
+    if (flags & QRNIC_OPF_START) {
+        qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, p->t.psn != u->epsn);
+        if (u->message != QRNIC_UC_IDLE) {
+            drop_message(e, qp, u->epsn, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE);
+        }
+    } else if (p->t.psn != u->epsn ||
+               u->message != (write ? QRNIC_UC_WRITE : QRNIC_UC_SEND)) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE);
         return;
     }

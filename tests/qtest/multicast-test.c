@@ -260,6 +260,30 @@ static void test_receive_ipv6(void)
     rig_stop(&g.r);
 }
 
+/* A group is one of the VLAN that the device is in, by its GID table. */
+static void test_receive_vlan(void)
+{
+    uint8_t gid[16];
+    PeerPacket p;
+    Group g;
+
+    group_start(&g, 0);
+    attach(&g, 1);
+    p = peer_multicast(&g, "of another VLAN");
+    p.vlan = 7;
+    peer_send(g.r.d, &p);
+    expect_copies(&g, 0, "", 0);
+    gid_of_ip4(gid, "\x0a\x07\x00\x01");
+    gid_set(g.r.d, 2, gid, 7);
+    peer_send(g.r.d, &p);
+    counter_wait(g.r.d, QRNIC_COUNTER_RX_MULTICAST, 1);
+    p = peer_multicast(&g, "with a priority only");
+    p.vlan = 0x6000;
+    peer_send(g.r.d, &p);
+    counter_wait(g.r.d, QRNIC_COUNTER_RX_MULTICAST, 2);
+    rig_stop(&g.r);
+}
+
 /*
  * A number of one queue pair is not the address of a group: nobody gets a
  * packet that goes to a group and to a single queue pair.
@@ -471,6 +495,8 @@ void add_multicast_tests(void)
     qtest_add_func("qrnic/datagram/multicast-limit", test_limit);
     qtest_add_func("qrnic/datagram/multicast-receive", test_receive);
     qtest_add_func("qrnic/datagram/multicast-receive-ipv6", test_receive_ipv6);
+    qtest_add_func("qrnic/datagram/multicast-receive-vlan",
+                   test_receive_vlan);
     qtest_add_func("qrnic/datagram/multicast-number", test_receive_number);
     qtest_add_func("qrnic/datagram/multicast-ethernet", test_ethernet);
     qtest_add_func("qrnic/datagram/multicast-send", test_send);

@@ -69,7 +69,9 @@ static void env_kick(void *opaque)
 
 static void env_fatal(void *opaque, unsigned cause, uint32_t info)
 {
-    g_error("fatal state: cause %u info %u", cause, info);
+    if (!((SimNode *)opaque)->may_fail) {
+        g_error("fatal state: cause %u info %u", cause, info);
+    }
 }
 
 static bool chance(Sim *s, unsigned thousandths)
@@ -259,7 +261,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .name = id ? "B" : "A",
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
-                        QRNIC_CAP_UC | QRNIC_CAP_SRQ | QRNIC_CAP_MW |
+                        QRNIC_CAP_UC | QRNIC_CAP_UD | QRNIC_CAP_SRQ | QRNIC_CAP_MW |
                         QRNIC_CAP_FAST_REG | QRNIC_CAP_CQ_RESIZE |
                         QRNIC_CAP_CQ_MODERATION,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
@@ -403,11 +405,42 @@ SimQp *sim_uc_new(SimNode *n, SimSrq *srq)
 {
     QrnicQpCtx ctx = {
         .type = QRNIC_QPT_UC, .sq_log_size = 6, .srq = srq ? srq->number : 0,
+        .rq_log_size = srq ? 0 : 3,
     };
     SimQp *q = qp_new(n, &ctx, 8);
 
     q->srq = srq;
     return q;
+}
+
+SimQp *sim_datagram_new(SimNode *n, uint8_t type, SimSrq *srq, uint32_t qkey)
+{
+    QrnicQpCtx ctx = {
+        .type = type, .sq_log_size = 6, .srq = srq ? srq->number : 0,
+        .rq_log_size = srq ? 0 : 3,
+    };
+    QrnicQpAttr attr = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_QKEY,
+        .state = QRNIC_QPS_INIT, .port = 1, .qkey = qkey,
+    };
+    SimQp *q = qp_new(n, &ctx, 8);
+
+    q->srq = srq;
+    created(sim_modify(q, &attr));
+    attr = (QrnicQpAttr) { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTR };
+    created(sim_modify(q, &attr));
+    attr.mask |= QRNIC_QP_SQ_PSN;
+    attr.state = QRNIC_QPS_RTS;
+    created(sim_modify(q, &attr));
+    return q;
+}
+
+QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey)
+{
+    return (QrnicDatagramSeg) {
+        .av = sim_attr_rtr(to, to).av, .dest_qpn = to->number, .qkey = qkey,
+    };
 }
 
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride)
@@ -616,6 +649,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
 
         qrnic_atomic_seg_pack(p, &a);
         p += QRNIC_SEGMENT_SIZE;
+    }
+    if (wr->datagram) {
+        qrnic_datagram_seg_pack(p, wr->datagram);
+        p += QRNIC_DATAGRAM_SEG_BYTES;
     }
     if (wr->bind) {
         qrnic_bind_seg_pack(p, wr->bind);

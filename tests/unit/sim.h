@@ -35,6 +35,7 @@ typedef struct SimNode {
     uint64_t memory_size, allocated;
     uint64_t broken_from, broken_to;    /* DMA to here fails */
     bool kicked, blocked;
+    bool may_fail;              /* the fatal state is no failure of the test */
     int64_t deadline, wire_ready;
     unsigned burst;             /* frames since the wire was ready */
     uint32_t pd, cq_eq, cq_eq_consumer;
@@ -100,6 +101,7 @@ typedef struct SimWr {
     unsigned num_sge;
     const QrnicBindSeg *bind;
     const QrnicRegSeg *reg;
+    const QrnicDatagramSeg *datagram;
     const void *inline_data;
     uint32_t inline_length;
 } SimWr;
@@ -130,6 +132,10 @@ SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
                       unsigned cq_log);
 /* Unreliable connections; srq or NULL */
 SimQp *sim_uc_new(SimNode *n, SimSrq *srq);
+/* UD and GSI, in RTS; srq or NULL */
+SimQp *sim_datagram_new(SimNode *n, uint8_t type, SimSrq *srq, uint32_t qkey);
+/* The datagram segment that reaches a queue pair */
+QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey);
 void sim_uc_connect(SimQp *a, SimQp *b);
 void sim_qp_free(SimQp *q);
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride);
