@@ -120,6 +120,7 @@ static void qrnic_free_context(struct ibv_context *context)
 }
 
 static const struct verbs_context_ops qrnic_context_ops = {
+	.alloc_dm = qrnic_alloc_dm,
 	.alloc_mw = qrnic_alloc_mw,
 	.alloc_null_mr = qrnic_alloc_null_mr,
 	.alloc_parent_domain = qrnic_alloc_parent_domain,
@@ -146,7 +147,9 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.destroy_srq = qrnic_destroy_srq,
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = qrnic_free_context,
+	.free_dm = qrnic_free_dm,
 	.get_srq_num = qrnic_get_srq_num,
+	.import_dm = qrnic_import_dm,
 	.import_mr = qrnic_import_mr,
 	.import_pd = qrnic_import_pd,
 	.modify_cq = qrnic_modify_cq,
@@ -161,11 +164,13 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.query_qp = qrnic_query_qp,
 	.query_rt_values = qrnic_query_rt_values,
 	.query_srq = qrnic_query_srq,
+	.reg_dm_mr = qrnic_reg_dm_mr,
 	.reg_dmabuf_mr = qrnic_reg_dmabuf_mr,
 	.reg_mr = qrnic_reg_mr,
 	.req_notify_cq = qrnic_req_notify_cq,
 	.rereg_mr = qrnic_rereg_mr,
 	.resize_cq = qrnic_resize_cq,
+	.unimport_dm = qrnic_unimport_dm,
 	.unimport_mr = qrnic_unimport_mr,
 	.unimport_pd = qrnic_unimport_pd,
 };

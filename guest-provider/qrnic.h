@@ -119,6 +119,14 @@ struct qrnic_buffer {
 	uint64_t resource_type;
 };
 
+struct qrnic_dm {
+	struct verbs_dm vdm;
+	void *map;
+	size_t map_length;
+	/* Bytes that the program asked for */
+	uint64_t length;
+};
+
 struct qrnic_ah {
 	struct ibv_ah ah;
 	/* As the WQE takes it; the kernel has resolved it */
@@ -262,6 +270,7 @@ QRNIC_TO(td, td)
 QRNIC_TO(cq, vcq.cq)
 QRNIC_TO(srq, vsrq.srq)
 QRNIC_TO(qp, vqp.qp)
+QRNIC_TO(dm, vdm.dm)
 QRNIC_TO(context, vctx.context)
 #undef QRNIC_TO
 
@@ -351,6 +360,16 @@ struct ibv_mr *qrnic_import_mr(struct ibv_pd *pd, uint32_t handle);
 void qrnic_unimport_mr(struct ibv_mr *mr);
 struct ibv_mw *qrnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int qrnic_dealloc_mw(struct ibv_mw *mw);
+
+/* device_memory.c */
+struct ibv_dm *qrnic_alloc_dm(struct ibv_context *context,
+			      struct ibv_alloc_dm_attr *attr);
+int qrnic_free_dm(struct ibv_dm *ibdm);
+struct ibv_dm *qrnic_import_dm(struct ibv_context *context, uint32_t handle);
+void qrnic_unimport_dm(struct ibv_dm *ibdm);
+struct ibv_mr *qrnic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm,
+			       uint64_t offset, size_t length,
+			       unsigned int access);
 
 /* ah.c */
 struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);

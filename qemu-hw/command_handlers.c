@@ -121,6 +121,9 @@ INPUT_OBJECT(attach_multicast, qrnic_multicast_attach, QrnicMulticast,
              multicast)
 INPUT_OBJECT(detach_multicast, qrnic_multicast_detach, QrnicMulticast,
              multicast)
+INPUT(alloc_dm, qrnic_dm_alloc, QrnicDmCtx, dm_ctx)
+PLAIN_OBJECT(free_dm, qrnic_dm_free)
+OUTPUT_OBJECT(query_dm, qrnic_dm_query, QrnicDmCtx, dm_ctx)
 INPUT(set_rx_filter, qrnic_rx_filter_set, QrnicRxFilter, rx_filter)
 INPUT_OBJECT(create_flow, qrnic_flow_create, QrnicFlowCtx, flow_ctx)
 PLAIN_OBJECT(destroy_flow, qrnic_flow_destroy)
@@ -152,6 +155,8 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_DETACH_MULTICAST:
     case QRNIC_CMD_CREATE_FLOW:
     case QRNIC_CMD_DESTROY_FLOW:
+    case QRNIC_CMD_FREE_DM:
+    case QRNIC_CMD_QUERY_DM:
         return true;
     default:
         return false;

@@ -33,8 +33,9 @@ struct QrnicDevice {
     bool cap_eth_csum, cap_eth_vlan;
     bool cap_ud, cap_uc, cap_srq, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_flow;
+    bool cap_dm;
 
-    MemoryRegion bar_control, bar_doorbell, bar_msix;
+    MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */
     NICState *nic;
     QrnicEngine *engine;
@@ -76,7 +77,7 @@ void qrnic_device_reset(QrnicDevice *d);
 int64_t qrnic_clock_ns(QrnicDevice *d);
 
 /* mmio.c */
-void qrnic_mmio_init(QrnicDevice *d);
+bool qrnic_mmio_init(QrnicDevice *d, Error **errp);
 void qrnic_mmio_reset(QrnicDevice *d);
 
 /* command.c */

@@ -226,10 +226,18 @@ static const MemoryRegionOps doorbell_ops = {
     .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
 };
 
-void qrnic_mmio_init(QrnicDevice *d)
+bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
 {
     PCIDevice *pci = PCI_DEVICE(d);
 
+    if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
+        if (!memory_region_init_ram(&d->bar_memory, OBJECT(d), "qrnic-memory",
+                                    d->config.device_memory, errp)) {
+            return false;
+        }
+        pci_register_bar(pci, QRNIC_BAR_MEMORY, PCI_BASE_ADDRESS_SPACE_MEMORY,
+                         &d->bar_memory);
+    }
     memory_region_init_io(&d->bar_control, OBJECT(d), &control_ops, d,
                           "qrnic-control", QRNIC_BAR_CONTROL_SIZE);
     pci_register_bar(pci, QRNIC_BAR_CONTROL, PCI_BASE_ADDRESS_SPACE_MEMORY,
@@ -240,6 +248,7 @@ void qrnic_mmio_init(QrnicDevice *d)
     pci_register_bar(pci, QRNIC_BAR_DOORBELL, PCI_BASE_ADDRESS_SPACE_MEMORY |
                      PCI_BASE_ADDRESS_MEM_TYPE_64 |
                      PCI_BASE_ADDRESS_MEM_PREFETCH, &d->bar_doorbell);
+    return true;
 }
 
 void qrnic_mmio_reset(QrnicDevice *d)

@@ -28,6 +28,9 @@
 /* Commands in one go of the bottom half */
 #define COMMAND_BUDGET 16
 
+/* Its BAR is below 4 GiB, where there is little room. */
+#define DEVICE_MEMORY_MAX (256u << 20)
+
 /*
  * Bus
  */
@@ -67,6 +70,22 @@ static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
                           size_t len)
 {
     return qrnic_pci_dma_write(opaque, addr, buf, len);
+}
+
+static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    memcpy(buf, memory_region_get_ram_ptr(&d->bar_memory) + offset, len);
+}
+
+static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
+                         size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    memcpy(memory_region_get_ram_ptr(&d->bar_memory) + offset, buf, len);
+    memory_region_set_dirty(&d->bar_memory, offset, len);
 }
 
 static bool env_send(void *opaque, const uint8_t *frame, size_t len)
@@ -271,6 +290,15 @@ static bool check_properties(QrnicDevice *d, Error **errp)
                    ", must be a power of two", c->db_pages);
         return false;
     }
+    if (c->device_memory &&
+        (!is_power_of_2(c->device_memory) ||
+         c->device_memory < QRNIC_DM_PAGE_SIZE ||
+         c->device_memory > DEVICE_MEMORY_MAX)) {
+        error_setg(errp, "qrnic: property 'device-memory-size' is %" PRIu64
+                   ", must be 0 or a power of two from %u to %u",
+                   c->device_memory, QRNIC_DM_PAGE_SIZE, DEVICE_MEMORY_MAX);
+        return false;
+    }
     if (d->conf.macaddr.a[0] & 1) {
         error_setg(errp, "qrnic: property 'mac' is a multicast address");
         return false;
@@ -302,6 +330,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_cq_resize, QRNIC_CAP_CQ_RESIZE },
         { d->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
         { d->cap_flow, QRNIC_CAP_FLOW },
+        { d->cap_dm && c->device_memory, QRNIC_CAP_DEVICE_MEMORY },
     };
 
     c->capabilities = 0;
@@ -347,6 +376,8 @@ static void device_realize(PCIDevice *pci, Error **errp)
     static const QrnicEnv env = {
         .dma_read = env_dma_read,
         .dma_write = env_dma_write,
+        .dm_read = env_dm_read,
+        .dm_write = env_dm_write,
         .send = env_send,
         .notify = env_notify,
         .clock_ns = env_clock_ns,
@@ -375,7 +406,14 @@ static void device_realize(PCIDevice *pci, Error **errp)
               g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
                               pci->devfn);
     fill_config(d);
-    qrnic_mmio_init(d);
+    if (!qrnic_mmio_init(d, errp)) {
+        g_free(d->name);
+        d->name = NULL;
+        qrnic_interrupts_cleanup(d);
+        pcie_aer_exit(pci);
+        pcie_cap_exit(pci);
+        return;
+    }
 
     d->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, device_timer, d);
     d->bh = qemu_bh_new_guarded(device_work, d, &dev->mem_reentrancy_guard);
@@ -450,6 +488,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
                        QRNIC_MAX_INLINE),
     DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
+    DEFINE_PROP_SIZE("device-memory-size", QrnicDevice, config.device_memory,
+                     1 << 20),
     DEFINE_PROP_STRING("icrc", QrnicDevice, icrc),
     DEFINE_PROP_BOOL("cap-atomic", QrnicDevice, cap_atomic, true),
     DEFINE_PROP_BOOL("cap-direct-wqe", QrnicDevice, cap_direct_wqe, true),
@@ -465,6 +505,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-cq-resize", QrnicDevice, cap_cq_resize, true),
     DEFINE_PROP_BOOL("cap-cq-moderation", QrnicDevice, cap_cq_moderation, true),
     DEFINE_PROP_BOOL("cap-flow", QrnicDevice, cap_flow, true),
+    DEFINE_PROP_BOOL("cap-dm", QrnicDevice, cap_dm, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -24,6 +24,7 @@
 #define QRNIC_BAR_CONTROL 0u
 #define QRNIC_BAR_DOORBELL 2u
 #define QRNIC_BAR_MSIX 4u
+#define QRNIC_BAR_MEMORY 5u
 #define QRNIC_BAR_CONTROL_SIZE 0x4000u
 #define QRNIC_MSIX_PBA_OFFSET 0x8000u
 #define QRNIC_BAR_MSIX_SIZE 0x10000u
@@ -58,6 +59,7 @@
 #define QRNIC_GSI_QKEY 0x80010000u
 #define QRNIC_MULTICAST_QPN 0xffffffu
 #define QRNIC_GRH_SIZE 40u
+#define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /*
@@ -122,6 +124,9 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_DETACH_MULTICAST = 0x72,
     QRNIC_CMD_CREATE_FLOW = 0x73,
     QRNIC_CMD_DESTROY_FLOW = 0x74,
+    QRNIC_CMD_ALLOC_DM = 0x80,
+    QRNIC_CMD_FREE_DM = 0x81,
+    QRNIC_CMD_QUERY_DM = 0x82,
 };
 
 /* Status of a command */
@@ -179,6 +184,7 @@ enum qrnic_mkey_type {
     QRNIC_MKEY_MW_1 = 0x4,
     QRNIC_MKEY_MW_2 = 0x5,
     QRNIC_MKEY_NULL_MR = 0x6,
+    QRNIC_MKEY_DM = 0x10,
 };
 
 /* Kinds of event queues */
@@ -335,7 +341,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
-#define QRNIC_CAP_ALL 0x0001f7ffu
+#define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
+#define QRNIC_CAP_ALL 0x0101f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -507,6 +514,8 @@ enum qrnic_counter {
     QRNIC_COUNTER_EQES,
     QRNIC_COUNTER_COMMANDS,
     QRNIC_COUNTER_COMMANDS_FAILED,
+    QRNIC_COUNTER_DM_READS,
+    QRNIC_COUNTER_DM_WRITES,
     QRNIC_COUNTER_MTT_READS,
     QRNIC_COUNTER_ROCE_TX_PACKETS,
     QRNIC_COUNTER_ROCE_TX_BYTES,
@@ -617,6 +626,8 @@ enum qrnic_counter {
     X(eqes, queue) \
     X(commands, queue) \
     X(commands_failed, queue) \
+    X(dm_reads, memory) \
+    X(dm_writes, memory) \
     X(mtt_reads, memory) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
@@ -759,7 +770,10 @@ enum qrnic_counter {
     X(ATTACH_MULTICAST, attach_multicast, QRNIC_MULTICAST_BYTES, 0) \
     X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0) \
     X(CREATE_FLOW, create_flow, QRNIC_FLOW_CTX_BYTES, 0) \
-    X(DESTROY_FLOW, destroy_flow, 0, 0)
+    X(DESTROY_FLOW, destroy_flow, 0, 0) \
+    X(ALLOC_DM, alloc_dm, QRNIC_DM_CTX_BYTES, 0) \
+    X(FREE_DM, free_dm, 0, 0) \
+    X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES)
 
 /* Loads and stores of unaligned values of fixed byte order */
 static inline uint16_t qrnic_ld_le16(const uint8_t *p)
@@ -1237,7 +1251,7 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
-#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
+#define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
 /* Output of QUERY_DEVICE */
 typedef struct QrnicDeviceAttr {
@@ -1268,9 +1282,10 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_flow;
     uint16_t max_cq_period;
     uint16_t max_cq_count;
+    uint64_t max_dm_size;
 } QrnicDeviceAttr;
 
-_Static_assert(QRNIC_DEVICE_ATTR_RSVD3_OFFSET + 8 ==
+_Static_assert(QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET + 8 ==
                QRNIC_DEVICE_ATTR_BYTES, "size of device_attr");
 
 /* False if a reserved bit of device_attr is set; out is filled in any case. */
@@ -1281,7 +1296,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffffffe0800ull;
+    bad |= out->capabilities & 0xfffffffffefe0800ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1310,7 +1325,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_cq_period = qrnic_ld_le16(p + 108);
     out->max_cq_count = qrnic_ld_le16(p + 110);
     bad |= qrnic_ld_le64(p + 112);
-    bad |= qrnic_ld_le64(p + 120);
+    out->max_dm_size = qrnic_ld_le64(p + 120);
     return !bad;
 }
 
@@ -1346,6 +1361,7 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 104, in->max_flow);
     qrnic_st_le16(p + 108, in->max_cq_period);
     qrnic_st_le16(p + 110, in->max_cq_count);
+    qrnic_st_le64(p + 120, in->max_dm_size);
 }
 
 #define QRNIC_PORT_ATTR_BYTES 64u
@@ -1901,7 +1917,8 @@ static inline void qrnic_flow_ctx_pack(void *out, const QrnicFlowCtx *in)
 #define QRNIC_MKEY_CTX_START_OFFSET 8u
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 40u
+#define QRNIC_MKEY_CTX_DM_OFFSET 40u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 44u
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory
@@ -1915,9 +1932,10 @@ typedef struct QrnicMkeyCtx {
     uint64_t start;
     uint64_t length;
     QrnicTranslation table;
+    uint32_t dm;
 } QrnicMkeyCtx;
 
-_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 24 ==
+_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 20 ==
                QRNIC_MKEY_CTX_BYTES, "size of mkey_ctx");
 
 /* False if a reserved bit of mkey_ctx is set; out is filled in any case. */
@@ -1935,7 +1953,8 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
     out->start = qrnic_ld_le64(p + 8);
     out->length = qrnic_ld_le64(p + 16);
     bad |= !qrnic_translation_unpack(&out->table, p + 24);
-    bad |= qrnic_any_byte(p + 40, 24);
+    out->dm = qrnic_ld_le32(p + 40);
+    bad |= qrnic_any_byte(p + 44, 20);
     return !bad;
 }
 
@@ -1951,6 +1970,46 @@ static inline void qrnic_mkey_ctx_pack(void *out, const QrnicMkeyCtx *in)
     qrnic_st_le64(p + 8, in->start);
     qrnic_st_le64(p + 16, in->length);
     qrnic_translation_pack(p + 24, &in->table);
+    qrnic_st_le32(p + 40, in->dm);
+}
+
+#define QRNIC_DM_CTX_BYTES 32u
+#define QRNIC_DM_CTX_LENGTH_OFFSET 0u
+#define QRNIC_DM_CTX_OFFSET_OFFSET 8u
+#define QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET 16u
+#define QRNIC_DM_CTX_RSVD0_OFFSET 17u
+
+/* Input of ALLOC_DM; output of QUERY_DM */
+typedef struct QrnicDmCtx {
+    uint64_t length;
+    uint64_t offset;
+    uint8_t log_alignment;
+} QrnicDmCtx;
+
+_Static_assert(QRNIC_DM_CTX_RSVD0_OFFSET + 15 ==
+               QRNIC_DM_CTX_BYTES, "size of dm_ctx");
+
+/* False if a reserved bit of dm_ctx is set; out is filled in any case. */
+static inline bool qrnic_dm_ctx_unpack(QrnicDmCtx *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->length = qrnic_ld_le64(p + 0);
+    out->offset = qrnic_ld_le64(p + 8);
+    out->log_alignment = p[16];
+    bad |= qrnic_any_byte(p + 17, 15);
+    return !bad;
+}
+
+static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_DM_CTX_BYTES);
+    qrnic_st_le64(p + 0, in->length);
+    qrnic_st_le64(p + 8, in->offset);
+    p[16] = in->log_alignment;
 }
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -2990,6 +3049,12 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "CREATE_FLOW";
     case QRNIC_CMD_DESTROY_FLOW:
         return "DESTROY_FLOW";
+    case QRNIC_CMD_ALLOC_DM:
+        return "ALLOC_DM";
+    case QRNIC_CMD_FREE_DM:
+        return "FREE_DM";
+    case QRNIC_CMD_QUERY_DM:
+        return "QUERY_DM";
     default:
         return "unknown";
     }
@@ -3104,6 +3169,8 @@ static inline const char *qrnic_mkey_type_name(unsigned v)
         return "MW_2";
     case QRNIC_MKEY_NULL_MR:
         return "NULL_MR";
+    case QRNIC_MKEY_DM:
+        return "DM";
     default:
         return "unknown";
     }
@@ -3389,6 +3456,8 @@ static inline const char *qrnic_counter_name(unsigned v)
         "eqes",
         "commands",
         "commands_failed",
+        "dm_reads",
+        "dm_writes",
         "mtt_reads",
         "roce_tx_packets",
         "roce_tx_bytes",

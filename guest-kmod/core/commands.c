@@ -67,6 +67,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	*caps = (struct qrnic_caps) {
 		.capabilities = le64_to_cpu(attr.capabilities),
 		.max_mr_size = le64_to_cpu(attr.max_mr_size),
+		.max_dm_size = le64_to_cpu(attr.max_dm_size),
 		.max_qp = le32_to_cpu(attr.max_qp),
 		.max_cq = le32_to_cpu(attr.max_cq),
 		.max_mkey = le32_to_cpu(attr.max_mkey),
@@ -351,6 +352,25 @@ int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn)
 				      srqn);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_srq);
+
+int qrnic_cmd_alloc_dm(struct qrnic_dev *dev, const struct qrnic_dm_ctx *ctx,
+		       u32 *number)
+{
+	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_DM, ctx, sizeof(*ctx), number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_dm);
+
+int qrnic_cmd_free_dm(struct qrnic_dev *dev, u32 number)
+{
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_DM, number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_dm);
+
+int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *ctx)
+{
+	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_DM, number, ctx, sizeof(*ctx));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_dm);
 
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry)

@@ -88,7 +88,7 @@ static void qrnic_auxdev_del(struct qrnic_core *core)
 
 static int qrnic_caps_check(struct qrnic_core *core)
 {
-	const struct qrnic_caps *caps = &core->dev.caps;
+	struct qrnic_caps *caps = &core->dev.caps;
 	struct device *device = &core->dev.pdev->dev;
 
 	if (caps->max_cq < 2 || !caps->max_qp || !caps->max_pd ||
@@ -100,6 +100,13 @@ static int qrnic_caps_check(struct qrnic_core *core)
 			caps->max_cq, caps->max_cqe, caps->max_qp_wqebb,
 			caps->max_qp_recv);
 		return -EOPNOTSUPP;
+	}
+	/* Without room for its BAR the rest works all the same. */
+	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
+	    pci_resource_len(core->dev.pdev, QRNIC_BAR_MEMORY) < caps->max_dm_size) {
+		dev_warn(device, "no address space for the device memory\n");
+		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
+		caps->max_dm_size = 0;
 	}
 	return 0;
 }
@@ -230,6 +237,7 @@ static int qrnic_map(struct qrnic_core *core)
 	}
 	core->regs = pci_iomap(pdev, QRNIC_BAR_CONTROL, QRNIC_BAR_CONTROL_SIZE);
 	core->dev.db_phys = pci_resource_start(pdev, QRNIC_BAR_DOORBELL);
+	core->dev.dm_phys = pci_resource_start(pdev, QRNIC_BAR_MEMORY);
 	core->dev.db = pci_iomap(pdev, QRNIC_BAR_DOORBELL, QRNIC_DB_PAGE_SIZE);
 	if (!core->regs || !core->dev.db) {
 		err = dev_err_probe(device, -ENOMEM, "BARs cannot be mapped\n");

@@ -47,6 +47,8 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_IP_CSUM;
 		}
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
+		attr->max_dm_size = caps->max_dm_size;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = QRNIC_FAST_REG_MAX_PAGES;
@@ -122,6 +124,7 @@ static const struct ib_device_ops device_ops = {
 	.uverbs_abi_ver = QRNIC_ABI_VERSION,
 
 	.add_gid = qrnic_ib_add_gid,
+	.alloc_dm = qrnic_ib_alloc_dm,
 	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
 	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
 	.alloc_mr = qrnic_ib_alloc_mr,
@@ -135,6 +138,7 @@ static const struct ib_device_ops device_ops = {
 	.create_qp = qrnic_ib_create_qp,
 	.create_srq = qrnic_ib_create_srq,
 	.create_user_ah = qrnic_ib_create_ah,
+	.dealloc_dm = qrnic_ib_dealloc_dm,
 	.dealloc_mw = qrnic_ib_dealloc_mw,
 	.dealloc_pd = qrnic_ib_dealloc_pd,
 	.dealloc_ucontext = qrnic_ib_dealloc_ucontext,
@@ -173,6 +177,7 @@ static const struct ib_device_ops device_ops = {
 	.query_qp = qrnic_ib_query_qp,
 	.query_srq = qrnic_ib_query_srq,
 	.query_ucontext = qrnic_ib_query_ucontext,
+	.reg_dm_mr = qrnic_ib_reg_dm_mr,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
 	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
 	.req_notify_cq = qrnic_ib_req_notify_cq,

@@ -218,6 +218,40 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 	return mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
 }
 
+/* The core has checked that it is zero-based and lies in the DM. */
+struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+				 struct ib_dm_mr_attr *attr,
+				 struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_mkey_ctx context = {};
+	struct qrnic_ib_mr *mr;
+	int err;
+
+	err = access_rights(dev, attr->access_flags);
+	if (err < 0)
+		return ERR_PTR(err);
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	mr->ibmr.pd = ibpd;
+	mr->access = err;
+	mr->zero_based = true;
+	context.type = QRNIC_MKEY_DM;
+	context.length = cpu_to_le64(attr->length);
+	context.table.root = cpu_to_le64(attr->offset);
+	context.dm = cpu_to_le32(to_qrnic_dm(ibdm)->number);
+	err = mkey_create(dev, mr, &context);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	mr->ibmr.length = attr->length;
+	return &mr->ibmr;
+}
+
 /* The memory of a re-registration: new, or the old one with more rights */
 static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 				  int flags, u64 start, u64 length, int access)
@@ -412,7 +446,7 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	err = qrnic_cmd_destroy_mkey(dev->qdev, mr->index);
 	/* The process is to dealloc the windows that are bound to it first. */
-	if (err == -EBUSY && mr->umem)
+	if (err == -EBUSY && (mr->umem || ibmr->type == IB_MR_TYPE_DM))
 		return err;
 	if (err)
 		qrnic_destroy_failed(dev, "memory key", mr->index, err);

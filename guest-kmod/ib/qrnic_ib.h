@@ -58,8 +58,19 @@ struct qrnic_ib_dev {
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
-struct qrnic_ib_db_page {
+/* What a process may map of the device */
+enum qrnic_ib_map_kind {
+	QRNIC_MAP_DB_PAGE,
+	QRNIC_MAP_DEVICE_MEMORY,
+};
+
+struct qrnic_ib_map {
 	struct rdma_user_mmap_entry entry;
+	enum qrnic_ib_map_kind kind;
+};
+
+struct qrnic_ib_db_page {
+	struct qrnic_ib_map map;
 	struct qrnic_ib_ucontext *ucontext;
 	u32 number;
 	u32 users;			/* QPs; under the lock of db_pages */
@@ -102,6 +113,13 @@ struct qrnic_ib_mr {
 	dma_addr_t pages_dma;
 	u32 max_pages;
 	u32 num_pages;
+};
+
+struct qrnic_ib_dm {
+	struct ib_dm ibdm;
+	struct qrnic_ib_map map;
+	u32 number;
+	u64 offset;			/* in the device memory */
 };
 
 struct qrnic_ib_mw {
@@ -240,6 +258,11 @@ static inline struct qrnic_ib_mr *to_qrnic_mr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct qrnic_ib_mr, ibmr);
 }
 
+static inline struct qrnic_ib_dm *to_qrnic_dm(struct ib_dm *ibdm)
+{
+	return container_of(ibdm, struct qrnic_ib_dm, ibdm);
+}
+
 static inline struct qrnic_ib_mw *to_qrnic_mw(struct ib_mw *ibmw)
 {
 	return container_of(ibmw, struct qrnic_ib_mw, ibmw);
@@ -346,6 +369,9 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 					  u64 length, u64 virt, int fd,
 					  int access, QRNIC_DMAH_PARAMETER
 					  struct uverbs_attr_bundle *attrs);
+struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+				 struct ib_dm_mr_attr *attr,
+				 struct uverbs_attr_bundle *attrs);
 struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				     u64 length, u64 virt, int access,
 				     struct ib_pd *ibpd, struct ib_udata *udata);
@@ -357,6 +383,16 @@ struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr);
 int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int qrnic_ib_dealloc_mw(struct ib_mw *ibmw);
 int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* device_memory.c */
+struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
+				struct ib_ucontext *ibucontext,
+				struct ib_dm_alloc_attr *attr,
+				struct uverbs_attr_bundle *attrs);
+int qrnic_ib_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
+int qrnic_dm_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
+		  struct qrnic_ib_map *map);
+void qrnic_dm_mmap_free(struct qrnic_ib_map *map);
 
 /* cq.c */
 int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * uapi.c: what the driver adds to uverbs: the clock, the context and PD as an
- * importing process asks for them, and doorbell pages of thread domains.
+ * importing process asks for them, doorbell pages of thread domains, and how to
+ * map device memory.
  */
 #define UVERBS_MODULE_NAME qrnic_ib
 #include <rdma/uverbs_named_ioctl.h>
@@ -90,6 +91,39 @@ DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_PD_QUERY,
 ADD_UVERBS_METHODS(pd_methods, UVERBS_OBJECT_PD,
 		   &UVERBS_METHOD(QRNIC_METHOD_PD_QUERY));
 
+static int UVERBS_HANDLER(QRNIC_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs, QRNIC_ATTR_DM_QUERY_HANDLE);
+	u64 offset, length;
+	int err;
+
+	if (IS_ERR(ibdm))
+		return PTR_ERR(ibdm);
+
+	offset = rdma_user_mmap_get_offset(&to_qrnic_dm(ibdm)->map.entry);
+	length = ibdm->length;
+	err = uverbs_copy_to(attrs, QRNIC_ATTR_DM_QUERY_OFFSET, &offset,
+			     sizeof(offset));
+	if (err)
+		return err;
+	return uverbs_copy_to(attrs, QRNIC_ATTR_DM_QUERY_LENGTH, &length,
+			      sizeof(length));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_DM_QUERY,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_DM_QUERY_HANDLE,
+					    UVERBS_OBJECT_DM, UVERBS_ACCESS_READ,
+					    UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_DM_QUERY_OFFSET,
+						UVERBS_ATTR_TYPE(u64),
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_DM_QUERY_LENGTH,
+						UVERBS_ATTR_TYPE(u64),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(dm_methods, UVERBS_OBJECT_DM,
+		   &UVERBS_METHOD(QRNIC_METHOD_DM_QUERY));
+
 static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
 			   struct uverbs_attr_bundle *attrs)
 {
@@ -113,7 +147,7 @@ static int UVERBS_HANDLER(QRNIC_METHOD_DB_PAGE_ALLOC)(struct uverbs_attr_bundle 
 	if (IS_ERR(page))
 		return PTR_ERR(page);
 
-	offset = rdma_user_mmap_get_offset(&page->entry);
+	offset = rdma_user_mmap_get_offset(&page->map.entry);
 	number = page->number;
 	uobject->object = page;
 	uverbs_finalize_uobj_create(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE);
@@ -159,6 +193,7 @@ const struct uapi_definition qrnic_uapi_definitions[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &query_context),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &pd_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &dm_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_DB_PAGE),
 	{}
 };

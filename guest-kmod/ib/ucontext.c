@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ucontext.c: a process's context and its doorbell pages. The device accepts a
+ * ucontext.c: a process's context, its doorbell pages, and what it maps. The device accepts a
  * doorbell only through the page of the queue.
  */
 #include "qrnic_ib.h"
@@ -20,14 +20,15 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 		return ERR_PTR(-ENOMEM);
 
 	page->ucontext = ucontext;
+	page->map.kind = QRNIC_MAP_DB_PAGE;
 	err = qrnic_cmd_alloc_db_page(dev->qdev, &page->number);
 	if (err)
 		goto err_page;
 	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
 	if (err)
 		goto err_device;
-	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &page->entry,
-					  QRNIC_DB_PAGE_SIZE);
+	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext,
+					  &page->map.entry, QRNIC_DB_PAGE_SIZE);
 	if (err)
 		goto err_erase;
 	return page;
@@ -54,7 +55,7 @@ int qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
 	__xa_erase(pages, page->number);
 	xa_unlock(pages);
 
-	rdma_user_mmap_entry_remove(&page->entry);
+	rdma_user_mmap_entry_remove(&page->map.entry);
 	return 0;
 }
 
@@ -89,7 +90,7 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 
 	response->capabilities = caps->capabilities;
 	response->db_offset =
-		rdma_user_mmap_get_offset(&ucontext->db_page->entry);
+		rdma_user_mmap_get_offset(&ucontext->db_page->map.entry);
 	response->db_length = QRNIC_DB_PAGE_SIZE;
 	response->db_page = ucontext->db_page->number;
 	response->max_wqebb = caps->max_qp_wqebb;
@@ -152,37 +153,58 @@ void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
-int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
+/* Not write combining: a doorbell is one transaction, in order. */
+static int db_page_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
+			struct qrnic_ib_map *map)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
+	struct qrnic_ib_db_page *page =
+		container_of(map, struct qrnic_ib_db_page, map);
+	phys_addr_t address = qrnic_db_page_phys(dev->qdev, page->number);
+
+	return rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
+				 QRNIC_DB_PAGE_SIZE,
+				 pgprot_noncached(vma->vm_page_prot), &map->entry);
+}
+
+int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
+{
 	struct rdma_user_mmap_entry *entry;
-	struct qrnic_ib_db_page *page;
-	phys_addr_t address;
+	struct qrnic_ib_map *map;
 	int err;
 
 	entry = rdma_user_mmap_entry_get(ibucontext, vma);
 	if (!entry)
 		return -EINVAL;
 
-	/* Not write combining: a doorbell is one transaction, in order. */
-	page = container_of(entry, struct qrnic_ib_db_page, entry);
-	address = qrnic_db_page_phys(dev->qdev, page->number);
-	err = rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
-				QRNIC_DB_PAGE_SIZE,
-				pgprot_noncached(vma->vm_page_prot), entry);
+	map = container_of(entry, struct qrnic_ib_map, entry);
+	if (map->kind == QRNIC_MAP_DEVICE_MEMORY)
+		err = qrnic_dm_mmap(ibucontext, vma, map);
+	else
+		err = db_page_mmap(ibucontext, vma, map);
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }
 
-void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry)
+static void db_page_mmap_free(struct qrnic_ib_map *map)
 {
-	struct qrnic_ib_dev *dev = to_qrnic_dev(entry->ucontext->device);
-	struct qrnic_ib_db_page *page;
+	struct qrnic_ib_dev *dev = to_qrnic_dev(map->entry.ucontext->device);
+	struct qrnic_ib_db_page *page =
+		container_of(map, struct qrnic_ib_db_page, map);
 	int err;
 
-	page = container_of(entry, struct qrnic_ib_db_page, entry);
 	err = qrnic_cmd_free_db_page(dev->qdev, page->number);
 	if (err)
 		qrnic_destroy_failed(dev, "doorbell page", page->number, err);
 	kfree(page);
+}
+
+void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	struct qrnic_ib_map *map = container_of(entry, struct qrnic_ib_map, entry);
+
+	if (map->kind == QRNIC_MAP_DEVICE_MEMORY)
+		qrnic_dm_mmap_free(map);
+	else
+		db_page_mmap_free(map);
 }

@@ -24,6 +24,7 @@
 struct qrnic_caps {
 	u64 capabilities;
 	u64 max_mr_size;
+	u64 max_dm_size;
 	u32 max_qp;
 	u32 max_cq;
 	u32 max_mkey;
@@ -73,6 +74,7 @@ struct qrnic_dev {
 	void __iomem *db;		/* doorbell page 0, the kernel's */
 	phys_addr_t db_phys;		/* page n is at n * QRNIC_DB_PAGE_SIZE */
 	u32 db_pages;
+	phys_addr_t dm_phys;		/* device memory, if caps say that it has any */
 	struct qrnic_caps caps;
 };
 
@@ -172,6 +174,11 @@ int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
 			 const struct qrnic_srq_limit *limit);
 int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx);
 int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn);
+
+int qrnic_cmd_alloc_dm(struct qrnic_dev *dev, const struct qrnic_dm_ctx *ctx,
+		       u32 *number);
+int qrnic_cmd_free_dm(struct qrnic_dev *dev, u32 number);
+int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *ctx);
 
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry);

@@ -22,6 +22,7 @@
 #define QRNIC_BAR_CONTROL 0u
 #define QRNIC_BAR_DOORBELL 2u
 #define QRNIC_BAR_MSIX 4u
+#define QRNIC_BAR_MEMORY 5u
 #define QRNIC_BAR_CONTROL_SIZE 0x4000u
 #define QRNIC_MSIX_PBA_OFFSET 0x8000u
 #define QRNIC_BAR_MSIX_SIZE 0x10000u
@@ -56,6 +57,7 @@
 #define QRNIC_GSI_QKEY 0x80010000u
 #define QRNIC_MULTICAST_QPN 0xffffffu
 #define QRNIC_GRH_SIZE 40u
+#define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /*
@@ -120,6 +122,9 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_DETACH_MULTICAST = 0x72,
 	QRNIC_CMD_CREATE_FLOW = 0x73,
 	QRNIC_CMD_DESTROY_FLOW = 0x74,
+	QRNIC_CMD_ALLOC_DM = 0x80,
+	QRNIC_CMD_FREE_DM = 0x81,
+	QRNIC_CMD_QUERY_DM = 0x82,
 };
 
 /* Status of a command */
@@ -177,6 +182,7 @@ enum qrnic_mkey_type {
 	QRNIC_MKEY_MW_1 = 0x4,
 	QRNIC_MKEY_MW_2 = 0x5,
 	QRNIC_MKEY_NULL_MR = 0x6,
+	QRNIC_MKEY_DM = 0x10,
 };
 
 /* Kinds of event queues */
@@ -333,7 +339,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
-#define QRNIC_CAP_ALL 0x0001f7ffu
+#define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
+#define QRNIC_CAP_ALL 0x0101f7ffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
@@ -505,6 +512,8 @@ enum qrnic_counter {
 	QRNIC_COUNTER_EQES,
 	QRNIC_COUNTER_COMMANDS,
 	QRNIC_COUNTER_COMMANDS_FAILED,
+	QRNIC_COUNTER_DM_READS,
+	QRNIC_COUNTER_DM_WRITES,
 	QRNIC_COUNTER_MTT_READS,
 	QRNIC_COUNTER_ROCE_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_BYTES,
@@ -615,6 +624,8 @@ enum qrnic_counter {
 	X(eqes, queue) \
 	X(commands, queue) \
 	X(commands_failed, queue) \
+	X(dm_reads, memory) \
+	X(dm_writes, memory) \
 	X(mtt_reads, memory) \
 	X(roce_tx_packets, roce) \
 	X(roce_tx_bytes, roce) \
@@ -937,7 +948,7 @@ struct qrnic_device_attr {
 	__le16 max_cq_period;
 	__le16 max_cq_count;
 	__le64 rsvd2;
-	__le64 rsvd3;
+	__le64 max_dm_size;
 };
 
 #define QRNIC_DEVICE_ATTR_BYTES 128u
@@ -970,7 +981,7 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
-#define QRNIC_DEVICE_ATTR_RSVD3_OFFSET 120u
+#define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
 _Static_assert(sizeof(struct qrnic_device_attr) == QRNIC_DEVICE_ATTR_BYTES,
 	       "size of device_attr");
@@ -1032,8 +1043,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
 	       QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
 	       QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd3) ==
-	       QRNIC_DEVICE_ATTR_RSVD3_OFFSET, "device_attr.rsvd3");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_dm_size) ==
+	       QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET, "device_attr.max_dm_size");
 
 /* Output of QUERY_PORT */
 struct qrnic_port_attr {
@@ -1443,7 +1454,8 @@ struct qrnic_mkey_ctx {
 	__le64 start;
 	__le64 length;
 	struct qrnic_translation table;
-	__u8 rsvd1[24];
+	__le32 dm;
+	__u8 rsvd1[20];
 };
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -1455,7 +1467,8 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_START_OFFSET 8u
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 40u
+#define QRNIC_MKEY_CTX_DM_OFFSET 40u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 44u
 
 _Static_assert(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
 	       "size of mkey_ctx");
@@ -1475,8 +1488,35 @@ _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, length) ==
 	       QRNIC_MKEY_CTX_LENGTH_OFFSET, "mkey_ctx.length");
 _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, table) ==
 	       QRNIC_MKEY_CTX_TABLE_OFFSET, "mkey_ctx.table");
+_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, dm) ==
+	       QRNIC_MKEY_CTX_DM_OFFSET, "mkey_ctx.dm");
 _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 	       QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
+
+/* Input of ALLOC_DM; output of QUERY_DM */
+struct qrnic_dm_ctx {
+	__le64 length;
+	__le64 offset;
+	__u8 log_alignment;
+	__u8 rsvd0[15];
+};
+
+#define QRNIC_DM_CTX_BYTES 32u
+#define QRNIC_DM_CTX_LENGTH_OFFSET 0u
+#define QRNIC_DM_CTX_OFFSET_OFFSET 8u
+#define QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET 16u
+#define QRNIC_DM_CTX_RSVD0_OFFSET 17u
+
+_Static_assert(sizeof(struct qrnic_dm_ctx) == QRNIC_DM_CTX_BYTES,
+	       "size of dm_ctx");
+_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, length) ==
+	       QRNIC_DM_CTX_LENGTH_OFFSET, "dm_ctx.length");
+_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, offset) ==
+	       QRNIC_DM_CTX_OFFSET_OFFSET, "dm_ctx.offset");
+_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, log_alignment) ==
+	       QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET, "dm_ctx.log_alignment");
+_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, rsvd0) ==
+	       QRNIC_DM_CTX_RSVD0_OFFSET, "dm_ctx.rsvd0");
 
 /* Input of CREATE_QP */
 struct qrnic_qp_ctx {

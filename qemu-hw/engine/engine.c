@@ -80,6 +80,7 @@ void qrnic_engine_reset(QrnicEngine *e)
     trace_qrnic_engine_reset(e->config.name);
     engine_clear(e);
     engine_init(e);
+    qrnic_dm_reset(e);
 }
 
 static bool engine_has_work(QrnicEngine *e)
@@ -187,6 +188,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     }
     if (c->capabilities & QRNIC_CAP_FLOW) {
         out->max_flow = c->max_flow;
+    }
+    if (c->capabilities & QRNIC_CAP_DEVICE_MEMORY) {
+        out->max_dm_size = c->device_memory;
     }
     out->max_sge = c->max_sge;
     out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?

@@ -28,6 +28,7 @@ typedef struct QrnicConfig {
     uint32_t db_pages;
     uint32_t doorbell_fifo;
     uint32_t max_sge, max_inline, max_rd_atomic;
+    uint64_t device_memory;     /* bytes, a multiple of DM_PAGE_SIZE */
     QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;
@@ -100,6 +101,9 @@ QrnicResult qrnic_multicast_attach(QrnicEngine *e, uint32_t qpn,
                                    const QrnicMulticast *in);
 QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
                                    const QrnicMulticast *in);
+QrnicResult qrnic_dm_alloc(QrnicEngine *e, const QrnicDmCtx *in);
+QrnicResult qrnic_dm_free(QrnicEngine *e, uint32_t number);
+QrnicResult qrnic_dm_query(QrnicEngine *e, uint32_t number, QrnicDmCtx *out);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
                               const QrnicFlowCtx *in);

@@ -20,6 +20,14 @@ typedef struct QrnicEnv {
     bool (*dma_write)(void *opaque, uint64_t addr, const void *buf, size_t len);
 
     /*
+     * Device memory, of config.device_memory bytes; inside of it always. Not
+     * called by an engine without CAP_DEVICE_MEMORY.
+     */
+    void (*dm_read)(void *opaque, uint64_t offset, void *buf, size_t len);
+    void (*dm_write)(void *opaque, uint64_t offset, const void *buf,
+                     size_t len);
+
+    /*
      * Wire. Takes the frame (without FCS) in any case; false means that no
      * further one can be taken until qrnic_engine_wire_ready() is called.
      */

@@ -86,6 +86,13 @@ bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
 bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                        const void *buf, size_t len);
 
+/* device_memory.c */
+typedef struct QrnicDm {
+    uint32_t number;
+    uint32_t users;             /* keys */
+    QrnicDmCtx ctx;
+} QrnicDm;
+
 typedef struct QrnicMkey {
     uint32_t index;
     QrnicMkeyCtx ctx;           /* of a window, of a fast registration: now */
@@ -96,6 +103,7 @@ typedef struct QrnicMkey {
     uint64_t region_addr;       /* and where in it it begins */
     uint32_t qpn;               /* window type 2: bound by */
     uint32_t windows;           /* region: windows bound to it */
+    QrnicDm *dm;                /* region of device memory: what it lies in */
 } QrnicMkey;
 
 #define QRNIC_REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | \
@@ -121,6 +129,14 @@ bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                        void *buf, size_t len);
 bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                         const void *buf, size_t len);
+
+/* device_memory.c: what a key of its type says, and accesses by such a key */
+QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
+                               QrnicDm **dm);
+void qrnic_dm_read(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                   void *buf, size_t len);
+void qrnic_dm_write(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                    const void *buf, size_t len);
 
 /* DMA with counting; every access of the engine goes through these two. */
 bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);
@@ -576,7 +592,8 @@ struct QrnicEngine {
     bool link_up;
     QrnicPortCtx port;
 
-    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages, flows;
+    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages, flows, dms;
+    unsigned long *dm_pages;    /* bitmap of those that are somebody's */
     QrnicEq *async_eq;
     QrnicGidEntry *gids;
     uint32_t gids_end;          /* no valid entry from here on */
@@ -618,6 +635,9 @@ struct QrnicEngine {
 /* objects.c, memory.c, ...: for engine.c at reset */
 void qrnic_objects_init(QrnicEngine *e);
 void qrnic_objects_reset(QrnicEngine *e);
+void qrnic_dm_init(QrnicEngine *e);
+void qrnic_dm_cleanup(QrnicEngine *e);
+void qrnic_dm_reset(QrnicEngine *e);
 void qrnic_page_lists_drop(QrnicEngine *e);
 void qrnic_doorbells_reset(QrnicEngine *e);
 void qrnic_gids_reset(QrnicEngine *e);

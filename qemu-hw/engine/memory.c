@@ -358,6 +358,10 @@ bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
     if (k->ctx.type == QRNIC_MKEY_DMA) {
         return qrnic_dma_read(e, addr, buf, len);
     }
+    if (k->ctx.type == QRNIC_MKEY_DM) {
+        qrnic_dm_read(e, k, addr, buf, len);
+        return true;
+    }
     return qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf, len);
 }
 
@@ -370,6 +374,10 @@ bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
     }
     if (k->ctx.type == QRNIC_MKEY_DMA) {
         return qrnic_dma_write(e, addr, buf, len);
+    }
+    if (k->ctx.type == QRNIC_MKEY_DM) {
+        qrnic_dm_write(e, k, addr, buf, len);
+        return true;
     }
     return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
 }

@@ -103,12 +103,14 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
     return qrnic_ok(0);
 }
 
+/* *dm: set if it is a region of device memory */
 static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
-                              QrnicPages *pages)
+                              QrnicPages *pages, QrnicDm **dm)
 {
     QrnicResult result;
 
-    if (in->type < QRNIC_MKEY_MR || in->type > QRNIC_MKEY_NULL_MR) {
+    if ((in->type < QRNIC_MKEY_MR || in->type > QRNIC_MKEY_NULL_MR) &&
+        in->type != QRNIC_MKEY_DM) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
     }
     result = access_check(e, in);
@@ -117,6 +119,12 @@ static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     }
     if (!qrnic_table_get(&e->pds, in->pd)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
+    }
+    if (in->type == QRNIC_MKEY_DM) {
+        return qrnic_dm_key_check(e, in, dm);
+    }
+    if (in->dm) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_DM_OFFSET);
     }
     return in->type == QRNIC_MKEY_MR ? region_check(e, in, pages) :
                                        kind_check(e, in);
@@ -132,7 +140,8 @@ static void mkey_fill(QrnicMkey *k, const QrnicMkeyCtx *in,
 {
     k->ctx = *in;
     k->pages = *pages;
-    k->valid = is_region(in->type) || in->type == QRNIC_MKEY_NULL_MR;
+    k->valid = is_region(in->type) || in->type == QRNIC_MKEY_NULL_MR ||
+               in->type == QRNIC_MKEY_DM;
     if (in->type == QRNIC_MKEY_FAST_REG) {
         k->max_length = in->length;
     }
@@ -141,7 +150,8 @@ static void mkey_fill(QrnicMkey *k, const QrnicMkeyCtx *in,
 QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
 {
     QrnicPages pages = { 0 };
-    QrnicResult result = mkey_check(e, in, &pages);
+    QrnicDm *dm = NULL;
+    QrnicResult result = mkey_check(e, in, &pages, &dm);
     QrnicMkey *k;
 
     if (result.status != QRNIC_ST_OK) {
@@ -154,6 +164,10 @@ QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     pd_users_add(e, in->pd, 1);
+    k->dm = dm;
+    if (dm) {
+        dm->users++;
+    }
     trace_qrnic_mkey_create(e->config.name, k->index,
                             qrnic_mkey_type_name(in->type), in->variant,
                             in->pd, in->start, in->length, in->access,
@@ -166,6 +180,7 @@ QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,
 {
     QrnicMkey *k = qrnic_table_get(&e->mkeys, index);
     QrnicPages pages = { 0 };
+    QrnicDm *dm = NULL;
     QrnicResult result;
 
     if (!k) {
@@ -180,7 +195,7 @@ QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,
     if (!is_region(in->type)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
     }
-    result = mkey_check(e, in, &pages);
+    result = mkey_check(e, in, &pages, &dm);
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
@@ -206,6 +221,9 @@ QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
     qrnic_table_remove(&e->mkeys, index);
     qrnic_window_unbind(e, k);
     pd_users_add(e, k->ctx.pd, -1);
+    if (k->dm) {
+        k->dm->users--;
+    }
     g_free(k);
     return qrnic_ok(0);
 }

@@ -74,6 +74,7 @@ void qrnic_objects_init(QrnicEngine *e)
     qrnic_table_init(&e->srqs, 1, c->max_srq + 1);
     qrnic_table_init(&e->flows, 1, c->max_flow + 1);
     qrnic_table_init(&e->db_pages, 1, c->db_pages);
+    qrnic_dm_init(e);
     e->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
 }
 
@@ -110,6 +111,7 @@ void qrnic_objects_reset(QrnicEngine *e)
     table_free_objects(&e->cqs);
     table_free_objects(&e->mkeys);
     table_free_objects(&e->flows);
+    qrnic_dm_cleanup(e);
     table_free_objects(&e->db_pages);
 }
 

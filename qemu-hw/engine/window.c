@@ -74,7 +74,8 @@ static enum qrnic_syndrome region_check(const QrnicQp *qp,
     if (region->ctx.pd != qp->pd->number) {
         return QRNIC_SYN_KEY_PD;
     }
-    if (region->ctx.type != QRNIC_MKEY_MR) {
+    if (region->ctx.type != QRNIC_MKEY_MR &&
+        region->ctx.type != QRNIC_MKEY_DM) {
         return QRNIC_SYN_KEY_TYPE;
     }
     if (b->address < region->ctx.start ||

@@ -266,7 +266,7 @@ static void test_query_device(void)
                              "max-gid=9,max-rd-atomic=3,doorbell-fifo=11,"
                              "cap-atomic=off,cap-ud=off,cap-uc=off,cap-srq=off,"
                              "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
-                             "cap-cq-moderation=off,cap-flow=off,"
+                             "cap-cq-moderation=off,cap-flow=off,cap-dm=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;
@@ -283,6 +283,7 @@ static void test_query_device(void)
     g_assert_cmpuint(a.max_pd, ==, 7);
     g_assert_cmpuint(a.max_gid, ==, 9);
     g_assert_cmpuint(a.max_rd_atomic, ==, 3);
+    g_assert_cmpuint(a.max_dm_size, ==, 0);
     g_assert_cmpuint(a.doorbell_fifo, ==, 11);
     g_assert_cmpuint(a.max_sge, ==, QRNIC_MAX_SGE);
     g_assert_cmpuint(a.max_msg_size, ==, QRNIC_MAX_MSG_SIZE);

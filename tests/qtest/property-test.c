@@ -28,7 +28,11 @@ static const Refused refused[] = {
     { "max-flow=0", "max-flow" }, { "max-flow=65537", "max-flow" },
     { "max-sge=0", "max-sge" },
     { "max-sge=31", "max-sge" }, { "max-inline=257", "max-inline" },
-    { "max-rd-atomic=300", "max-rd-atomic" }, { "colour=red", "colour" },
+    { "max-rd-atomic=300", "max-rd-atomic" },
+    { "device-memory-size=2K", "device-memory-size" },
+    { "device-memory-size=12K", "device-memory-size" },
+    { "device-memory-size=512M", "device-memory-size" },
+    { "colour=red", "colour" },
     { "mac=hello", "mac" }, { "netdev=nowhere", "netdev" },
 };
 

@@ -47,6 +47,23 @@ static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
     return true;
 }
 
+static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset + len, <=, sizeof(n->device_memory));
+    memcpy(buf, n->device_memory + offset, len);
+}
+
+static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
+                         size_t len)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset + len, <=, sizeof(n->device_memory));
+    memcpy(n->device_memory + offset, buf, len);
+}
+
 static void env_notify(void *opaque, unsigned vector)
 {
     ((SimNode *)opaque)->notified++;
@@ -263,16 +280,18 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
                         QRNIC_CAP_UC | QRNIC_CAP_UD | QRNIC_CAP_SRQ | QRNIC_CAP_MW |
                         QRNIC_CAP_FAST_REG | QRNIC_CAP_CQ_RESIZE |
-                        QRNIC_CAP_CQ_MODERATION,
+                        QRNIC_CAP_CQ_MODERATION | QRNIC_CAP_DEVICE_MEMORY,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
+        .device_memory = sizeof(n->device_memory),
         .mac = { 2, 0, 0, 0, 0, 1 + id },
     };
     QrnicEnv env = {
         .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
+        .dm_read = env_dm_read, .dm_write = env_dm_write,
         .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
         .timer_arm = env_timer_arm, .kick = env_kick,
         .fatal = env_fatal,

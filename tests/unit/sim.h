@@ -33,6 +33,7 @@ typedef struct SimNode {
     QrnicEngine *engine;
     uint8_t *memory;            /* bus address 0 is its first byte */
     uint64_t memory_size, allocated;
+    uint8_t device_memory[16 * QRNIC_DM_PAGE_SIZE];
     uint64_t broken_from, broken_to;    /* DMA to here fails */
     bool kicked, blocked;
     bool may_fail;              /* the fatal state is no failure of the test */

@@ -166,6 +166,20 @@ enum qrnic_pd_query_attrs {
 	QRNIC_ATTR_PD_QUERY_NULL_KEY,	/* __u32 */
 };
 
+/*
+ * Of UVERBS_OBJECT_DM, for the process that made it and for import: OFFSET is for
+ * mmap of LENGTH bytes, rounded up to pages. Both are __u64.
+ */
+enum qrnic_dm_methods {
+	QRNIC_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum qrnic_dm_query_attrs {
+	QRNIC_ATTR_DM_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_DM_QUERY_OFFSET,
+	QRNIC_ATTR_DM_QUERY_LENGTH,
+};
+
 enum qrnic_objects {
 	QRNIC_OBJECT_DB_PAGE = (1U << UVERBS_ID_NS_SHIFT),
 };

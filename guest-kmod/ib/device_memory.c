@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * device_memory.c: memory of the device for processes, which map it (manual,
+ * chapter Device memory). Its regions are in mr.c.
+ */
+#include "qrnic_ib.h"
+
+struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
+				struct ib_ucontext *ibucontext,
+				struct ib_dm_alloc_attr *attr,
+				struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
+	struct qrnic_dm_ctx context = {};
+	struct qrnic_ib_dm *dm;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
+		return ERR_PTR(-EOPNOTSUPP);
+	/* The core counts the bytes in 32 bits. */
+	if (attr->length > U32_MAX || attr->alignment > U8_MAX)
+		return ERR_PTR(-EINVAL);
+
+	dm = kzalloc(sizeof(*dm), GFP_KERNEL);
+	if (!dm)
+		return ERR_PTR(-ENOMEM);
+
+	context.length = cpu_to_le64(attr->length);
+	context.log_alignment = attr->alignment;
+	err = qrnic_cmd_alloc_dm(dev->qdev, &context, &dm->number);
+	if (err)
+		goto err_free;
+	err = qrnic_cmd_query_dm(dev->qdev, dm->number, &context);
+	if (err)
+		goto err_device;
+
+	dm->offset = le64_to_cpu(context.offset);
+	dm->map.kind = QRNIC_MAP_DEVICE_MEMORY;
+	err = rdma_user_mmap_entry_insert(ibucontext, &dm->map.entry,
+					  PAGE_ALIGN(attr->length));
+	if (err)
+		goto err_device;
+	return &dm->ibdm;
+
+err_device:
+	qrnic_cmd_free_dm(dev->qdev, dm->number);
+err_free:
+	kfree(dm);
+	return ERR_PTR(err);
+}
+
+/* Its pages are somebody else's only when nobody has them mapped any more. */
+int qrnic_ib_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
+{
+	rdma_user_mmap_entry_remove(&to_qrnic_dm(ibdm)->map.entry);
+	return 0;
+}
+
+/* Memory, so unlike doorbells its writes may be combined. */
+int qrnic_dm_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
+		  struct qrnic_ib_map *map)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
+	struct qrnic_ib_dm *dm = container_of(map, struct qrnic_ib_dm, map);
+
+	return rdma_user_mmap_io(ibucontext, vma,
+				 PFN_DOWN(dev->qdev->dm_phys + dm->offset),
+				 map->entry.npages * PAGE_SIZE,
+				 pgprot_writecombine(vma->vm_page_prot),
+				 &map->entry);
+}
+
+void qrnic_dm_mmap_free(struct qrnic_ib_map *map)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(map->entry.ucontext->device);
+	struct qrnic_ib_dm *dm = container_of(map, struct qrnic_ib_dm, map);
+	int err;
+
+	err = qrnic_cmd_free_dm(dev->qdev, dm->number);
+	if (err)
+		qrnic_destroy_failed(dev, "device memory", dm->number, err);
+	kfree(dm);
+}
