@@ -63,6 +63,10 @@ static enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 		return IBV_WC_COMP_SWAP;
 	case QRNIC_CQE_ATOMIC_FETCH_ADD:
 		return IBV_WC_FETCH_ADD;
+	case QRNIC_CQE_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
+	case QRNIC_CQE_FLUSH:
+		return IBV_WC_FLUSH;
 	case QRNIC_CQE_BIND_MW:
 		return IBV_WC_BIND_MW;
 	case QRNIC_CQE_LOCAL_INV:

@@ -5,6 +5,7 @@
  * batch ends, so setters may come in any number and order, or not at all.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "qrnic.h"
 
@@ -21,7 +22,8 @@
 	 IBV_QP_EX_WITH_LOCAL_INV)
 #define QRNIC_RC_OPS                                                           \
 	(QRNIC_UC_OPS | QRNIC_INVALIDATE_OPS | QRNIC_ATOMIC_OPS |              \
-	 IBV_QP_EX_WITH_RDMA_READ)
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE |              \
+	 IBV_QP_EX_WITH_FLUSH)
 
 /* The first error counts: it is what ibv_wr_complete() returns */
 static void wr_fail(struct qrnic_qp *qp, int err)
@@ -180,9 +182,44 @@ static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 	qrnic_wqe_add_atomic(&qp->wqe, add, 0);
 }
 
+static void qrnic_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				  uint64_t address, const void *data)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_WRITE, 0);
+	uint64_t value;
+
+	/* 8 bytes, and no number: the peer's memory gets them in this order */
+	memcpy(&value, data, sizeof(value));
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+	qrnic_wqe_add_atomic(&qp->wqe, le64toh(value), 0);
+}
+
+static void qrnic_wr_flush(struct ibv_qp_ex *ibqp, uint32_t rkey,
+			   uint64_t address, size_t length, uint8_t type,
+			   uint8_t level)
+{
+	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_FLUSH, 0);
+
+	if (!type || type & ~QRNIC_FLUSH_ALL || level > QRNIC_FLUSH_MR ||
+	    length > UINT32_MAX) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
+	qrnic_wqe_add_flush(&qp->wqe, length, type, level);
+}
+
 static bool has_payload(uint8_t opcode)
 {
-	return opcode != QRNIC_WQE_BIND_MW && opcode != QRNIC_WQE_LOCAL_INV;
+	switch (opcode) {
+	case QRNIC_WQE_BIND_MW:
+	case QRNIC_WQE_LOCAL_INV:
+	case QRNIC_WQE_ATOMIC_WRITE:
+	case QRNIC_WQE_FLUSH:
+		return false;
+	default:
+		return true;
+	}
 }
 
 static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
@@ -309,6 +346,10 @@ static uint64_t possible_ops(const struct qrnic_context *ctx,
 	}
 	if (!(ctx->capabilities & QRNIC_CAP_ATOMIC))
 		ops &= ~(uint64_t)QRNIC_ATOMIC_OPS;
+	if (!(ctx->capabilities & QRNIC_CAP_ATOMIC_WRITE))
+		ops &= ~(uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE;
+	if (!(ctx->capabilities & QRNIC_CAP_FLUSH))
+		ops &= ~(uint64_t)IBV_QP_EX_WITH_FLUSH;
 	if (!(ctx->capabilities & QRNIC_CAP_MW))
 		ops &= ~(uint64_t)IBV_QP_EX_WITH_BIND_MW;
 	if (!(ctx->capabilities & QRNIC_CAP_INVALIDATE))
@@ -340,6 +381,10 @@ int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
 		ibqp->wr_atomic_cmp_swp = qrnic_wr_atomic_cmp_swp;
 	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		ibqp->wr_atomic_fetch_add = qrnic_wr_atomic_fetch_add;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		ibqp->wr_atomic_write = qrnic_wr_atomic_write;
+	if (ops & IBV_QP_EX_WITH_FLUSH)
+		ibqp->wr_flush = qrnic_wr_flush;
 	if (ops & IBV_QP_EX_WITH_BIND_MW)
 		ibqp->wr_bind_mw = qrnic_wr_bind_mw;
 	if (ops & IBV_QP_EX_WITH_LOCAL_INV)

@@ -178,6 +178,7 @@ union qrnic_segment {
 	struct qrnic_sq_ctrl ctrl;
 	struct qrnic_remote_seg remote;
 	struct qrnic_atomic_seg atomic;
+	struct qrnic_flush_seg flush;
 	struct qrnic_data_seg data;
 	struct qrnic_recv_ctrl recv;
 	uint8_t bytes[QRNIC_SEGMENT_SIZE];
@@ -428,6 +429,8 @@ void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
 			  uint32_t rkey);
 void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
 			  uint64_t compare);
+void qrnic_wqe_add_flush(struct qrnic_wqe *wqe, uint32_t length, uint8_t type,
+			 uint8_t level);
 void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 			    uint32_t qpn, uint32_t qkey);
 int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,

@@ -226,6 +226,8 @@ enum qrnic_wqe_opcode {
 	QRNIC_WQE_RDMA_READ = 0x6,
 	QRNIC_WQE_ATOMIC_CMP_SWAP = 0x8,
 	QRNIC_WQE_ATOMIC_FETCH_ADD = 0x9,
+	QRNIC_WQE_ATOMIC_WRITE = 0xa,
+	QRNIC_WQE_FLUSH = 0xb,
 	QRNIC_WQE_BIND_MW = 0x10,
 	QRNIC_WQE_LOCAL_INV = 0x11,
 	QRNIC_WQE_REG_MR = 0x12,
@@ -242,11 +244,19 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_RDMA_READ = 0x6,
 	QRNIC_CQE_ATOMIC_CMP_SWAP = 0x8,
 	QRNIC_CQE_ATOMIC_FETCH_ADD = 0x9,
+	QRNIC_CQE_ATOMIC_WRITE = 0xa,
+	QRNIC_CQE_FLUSH = 0xb,
 	QRNIC_CQE_BIND_MW = 0x10,
 	QRNIC_CQE_LOCAL_INV = 0x11,
 	QRNIC_CQE_REG_MR = 0x12,
 	QRNIC_CQE_RECV = 0x80,
 	QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+};
+
+/* Selectivity of a flush (InfiniBand specification, annex A19) */
+enum qrnic_flush_level {
+	QRNIC_FLUSH_RANGE = 0x0,
+	QRNIC_FLUSH_MR = 0x1,
 };
 
 /*
@@ -340,18 +350,21 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
-#define QRNIC_CAP_ALL 0x0101f7ffu
+#define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
+#define QRNIC_CAP_FLUSH 0x04000000u
+#define QRNIC_CAP_ALL 0x0701f7ffu
 
 /*
- * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
- * ones); the bits are those of the verbs
+ * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
+ * FLUSH_); bits 0 to 4 are those of the verbs
  */
 #define QRNIC_ACCESS_LOCAL_WRITE 0x00000001u
 #define QRNIC_ACCESS_REMOTE_WRITE 0x00000002u
 #define QRNIC_ACCESS_REMOTE_READ 0x00000004u
 #define QRNIC_ACCESS_REMOTE_ATOMIC 0x00000008u
 #define QRNIC_ACCESS_MW_BIND 0x00000010u
-#define QRNIC_ACCESS_ALL 0x0000001fu
+#define QRNIC_ACCESS_FLUSH_GLOBAL 0x00000040u
+#define QRNIC_ACCESS_ALL 0x0000005fu
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
@@ -404,6 +417,11 @@ enum qrnic_link_state {
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
+
+/* Placement of a flush (InfiniBand specification, annex A19); one at least */
+#define QRNIC_FLUSH_GLOBAL 0x00000001u
+#define QRNIC_FLUSH_PERSISTENT 0x00000002u
+#define QRNIC_FLUSH_ALL 0x00000003u
 
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
@@ -524,10 +542,14 @@ enum qrnic_counter {
 	QRNIC_COUNTER_TX_WRITE,
 	QRNIC_COUNTER_TX_READ,
 	QRNIC_COUNTER_TX_ATOMIC,
+	QRNIC_COUNTER_TX_ATOMIC_WRITE,
+	QRNIC_COUNTER_TX_FLUSH,
 	QRNIC_COUNTER_RX_SEND,
 	QRNIC_COUNTER_RX_WRITE,
 	QRNIC_COUNTER_RX_READ,
 	QRNIC_COUNTER_RX_ATOMIC,
+	QRNIC_COUNTER_RX_ATOMIC_WRITE,
+	QRNIC_COUNTER_RX_FLUSH,
 	QRNIC_COUNTER_TX_DATAGRAM,
 	QRNIC_COUNTER_RX_DATAGRAM,
 	QRNIC_COUNTER_RX_MULTICAST,
@@ -636,10 +658,14 @@ enum qrnic_counter {
 	X(tx_write, roce) \
 	X(tx_read, roce) \
 	X(tx_atomic, roce) \
+	X(tx_atomic_write, roce) \
+	X(tx_flush, roce) \
 	X(rx_send, roce) \
 	X(rx_write, roce) \
 	X(rx_read, roce) \
 	X(rx_atomic, roce) \
+	X(rx_atomic_write, roce) \
+	X(rx_flush, roce) \
 	X(tx_datagram, roce) \
 	X(rx_datagram, roce) \
 	X(rx_multicast, roce) \
@@ -1864,7 +1890,7 @@ _Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rkey) ==
 _Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rsvd0) ==
 	       QRNIC_REMOTE_SEG_RSVD0_OFFSET, "remote_seg.rsvd0");
 
-/* Atomic segment, third in atomic WQEs */
+/* Atomic segment, third in atomic WQEs and in WQE_ATOMIC_WRITE */
 struct qrnic_atomic_seg {
 	__le64 swap_add;
 	__le64 compare;
@@ -1880,6 +1906,31 @@ _Static_assert(__builtin_offsetof(struct qrnic_atomic_seg, swap_add) ==
 	       QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET, "atomic_seg.swap_add");
 _Static_assert(__builtin_offsetof(struct qrnic_atomic_seg, compare) ==
 	       QRNIC_ATOMIC_SEG_COMPARE_OFFSET, "atomic_seg.compare");
+
+/* Flush segment, third in WQE_FLUSH */
+struct qrnic_flush_seg {
+	__le32 length;
+	__u8 type;
+	__u8 level;
+	__u8 rsvd0[10];
+};
+
+#define QRNIC_FLUSH_SEG_BYTES 16u
+#define QRNIC_FLUSH_SEG_LENGTH_OFFSET 0u
+#define QRNIC_FLUSH_SEG_TYPE_OFFSET 4u
+#define QRNIC_FLUSH_SEG_LEVEL_OFFSET 5u
+#define QRNIC_FLUSH_SEG_RSVD0_OFFSET 6u
+
+_Static_assert(sizeof(struct qrnic_flush_seg) == QRNIC_FLUSH_SEG_BYTES,
+	       "size of flush_seg");
+_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, length) ==
+	       QRNIC_FLUSH_SEG_LENGTH_OFFSET, "flush_seg.length");
+_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, type) ==
+	       QRNIC_FLUSH_SEG_TYPE_OFFSET, "flush_seg.type");
+_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, level) ==
+	       QRNIC_FLUSH_SEG_LEVEL_OFFSET, "flush_seg.level");
+_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, rsvd0) ==
+	       QRNIC_FLUSH_SEG_RSVD0_OFFSET, "flush_seg.rsvd0");
 
 /* Data segment, in send and receive WQEs. An atomic has one of 8 bytes */
 struct qrnic_data_seg {

@@ -52,6 +52,16 @@ void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,
 	atomic->compare = htole64(compare);
 }
 
+void qrnic_wqe_add_flush(struct qrnic_wqe *wqe, uint32_t length, uint8_t type,
+			 uint8_t level)
+{
+	wqe->segment[wqe->segments++].flush = (struct qrnic_flush_seg) {
+		.length = htole32(length),
+		.type = type,
+		.level = level,
+	};
+}
+
 /* The device itself puts the QP's Q_Key where qkey has bit 31 set */
 void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 			    uint32_t qpn, uint32_t qkey)

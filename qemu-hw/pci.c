@@ -331,6 +331,8 @@ static void fill_config(QrnicDevice *d)
         { d->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
         { d->cap_flow, QRNIC_CAP_FLOW },
         { d->cap_dm && c->device_memory, QRNIC_CAP_DEVICE_MEMORY },
+        { d->cap_atomic_write, QRNIC_CAP_ATOMIC_WRITE },
+        { d->cap_flush, QRNIC_CAP_FLUSH },
     };
 
     c->capabilities = 0;
@@ -506,6 +508,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-cq-moderation", QrnicDevice, cap_cq_moderation, true),
     DEFINE_PROP_BOOL("cap-flow", QrnicDevice, cap_flow, true),
     DEFINE_PROP_BOOL("cap-dm", QrnicDevice, cap_dm, true),
+    DEFINE_PROP_BOOL("cap-atomic-write", QrnicDevice, cap_atomic_write, true),
+    DEFINE_PROP_BOOL("cap-flush", QrnicDevice, cap_flush, true),
 };
 
 static const VMStateDescription device_vmstate = {

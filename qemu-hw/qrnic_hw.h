@@ -228,6 +228,8 @@ enum qrnic_wqe_opcode {
     QRNIC_WQE_RDMA_READ = 0x6,
     QRNIC_WQE_ATOMIC_CMP_SWAP = 0x8,
     QRNIC_WQE_ATOMIC_FETCH_ADD = 0x9,
+    QRNIC_WQE_ATOMIC_WRITE = 0xa,
+    QRNIC_WQE_FLUSH = 0xb,
     QRNIC_WQE_BIND_MW = 0x10,
     QRNIC_WQE_LOCAL_INV = 0x11,
     QRNIC_WQE_REG_MR = 0x12,
@@ -244,11 +246,19 @@ enum qrnic_cqe_opcode {
     QRNIC_CQE_RDMA_READ = 0x6,
     QRNIC_CQE_ATOMIC_CMP_SWAP = 0x8,
     QRNIC_CQE_ATOMIC_FETCH_ADD = 0x9,
+    QRNIC_CQE_ATOMIC_WRITE = 0xa,
+    QRNIC_CQE_FLUSH = 0xb,
     QRNIC_CQE_BIND_MW = 0x10,
     QRNIC_CQE_LOCAL_INV = 0x11,
     QRNIC_CQE_REG_MR = 0x12,
     QRNIC_CQE_RECV = 0x80,
     QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+};
+
+/* Selectivity of a flush (InfiniBand specification, annex A19) */
+enum qrnic_flush_level {
+    QRNIC_FLUSH_RANGE = 0x0,
+    QRNIC_FLUSH_MR = 0x1,
 };
 
 /*
@@ -342,18 +352,21 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
-#define QRNIC_CAP_ALL 0x0101f7ffu
+#define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
+#define QRNIC_CAP_FLUSH 0x04000000u
+#define QRNIC_CAP_ALL 0x0701f7ffu
 
 /*
- * Rights of memory keys, and of a QP for remote requests (only the REMOTE_
- * ones); the bits are those of the verbs
+ * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
+ * FLUSH_); bits 0 to 4 are those of the verbs
  */
 #define QRNIC_ACCESS_LOCAL_WRITE 0x00000001u
 #define QRNIC_ACCESS_REMOTE_WRITE 0x00000002u
 #define QRNIC_ACCESS_REMOTE_READ 0x00000004u
 #define QRNIC_ACCESS_REMOTE_ATOMIC 0x00000008u
 #define QRNIC_ACCESS_MW_BIND 0x00000010u
-#define QRNIC_ACCESS_ALL 0x0000001fu
+#define QRNIC_ACCESS_FLUSH_GLOBAL 0x00000040u
+#define QRNIC_ACCESS_ALL 0x0000005fu
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
@@ -406,6 +419,11 @@ enum qrnic_link_state {
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
+
+/* Placement of a flush (InfiniBand specification, annex A19); one at least */
+#define QRNIC_FLUSH_GLOBAL 0x00000001u
+#define QRNIC_FLUSH_PERSISTENT 0x00000002u
+#define QRNIC_FLUSH_ALL 0x00000003u
 
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
@@ -526,10 +544,14 @@ enum qrnic_counter {
     QRNIC_COUNTER_TX_WRITE,
     QRNIC_COUNTER_TX_READ,
     QRNIC_COUNTER_TX_ATOMIC,
+    QRNIC_COUNTER_TX_ATOMIC_WRITE,
+    QRNIC_COUNTER_TX_FLUSH,
     QRNIC_COUNTER_RX_SEND,
     QRNIC_COUNTER_RX_WRITE,
     QRNIC_COUNTER_RX_READ,
     QRNIC_COUNTER_RX_ATOMIC,
+    QRNIC_COUNTER_RX_ATOMIC_WRITE,
+    QRNIC_COUNTER_RX_FLUSH,
     QRNIC_COUNTER_TX_DATAGRAM,
     QRNIC_COUNTER_RX_DATAGRAM,
     QRNIC_COUNTER_RX_MULTICAST,
@@ -638,10 +660,14 @@ enum qrnic_counter {
     X(tx_write, roce) \
     X(tx_read, roce) \
     X(tx_atomic, roce) \
+    X(tx_atomic_write, roce) \
+    X(tx_flush, roce) \
     X(rx_send, roce) \
     X(rx_write, roce) \
     X(rx_read, roce) \
     X(rx_atomic, roce) \
+    X(rx_atomic_write, roce) \
+    X(rx_flush, roce) \
     X(tx_datagram, roce) \
     X(rx_datagram, roce) \
     X(rx_multicast, roce) \
@@ -1296,7 +1322,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffffefe0800ull;
+    bad |= out->capabilities & 0xfffffffff8fe0800ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1946,7 +1972,7 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
 
     out->type = p[0];
     out->access = p[1];
-    bad |= out->access & 0x000000e0u;
+    bad |= out->access & 0x000000a0u;
     out->variant = p[2];
     bad |= p[3];
     out->pd = qrnic_ld_le32(p + 4);
@@ -2246,7 +2272,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->cur_state = p[5];
     out->path_mtu = p[6];
     out->access = p[7];
-    bad |= out->access & 0x000000e0u;
+    bad |= out->access & 0x000000a0u;
     out->timeout = p[8];
     out->retry_cnt = p[9];
     out->rnr_retry = p[10];
@@ -2499,7 +2525,7 @@ static inline void qrnic_remote_seg_pack(void *out, const QrnicRemoteSeg *in)
 #define QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET 0u
 #define QRNIC_ATOMIC_SEG_COMPARE_OFFSET 8u
 
-/* Atomic segment, third in atomic WQEs */
+/* Atomic segment, third in atomic WQEs and in WQE_ATOMIC_WRITE */
 typedef struct QrnicAtomicSeg {
     uint64_t swap_add;
     uint64_t compare;
@@ -2526,6 +2552,46 @@ static inline void qrnic_atomic_seg_pack(void *out, const QrnicAtomicSeg *in)
     memset(p, 0, QRNIC_ATOMIC_SEG_BYTES);
     qrnic_st_le64(p + 0, in->swap_add);
     qrnic_st_le64(p + 8, in->compare);
+}
+
+#define QRNIC_FLUSH_SEG_BYTES 16u
+#define QRNIC_FLUSH_SEG_LENGTH_OFFSET 0u
+#define QRNIC_FLUSH_SEG_TYPE_OFFSET 4u
+#define QRNIC_FLUSH_SEG_LEVEL_OFFSET 5u
+#define QRNIC_FLUSH_SEG_RSVD0_OFFSET 6u
+
+/* Flush segment, third in WQE_FLUSH */
+typedef struct QrnicFlushSeg {
+    uint32_t length;
+    uint8_t type;
+    uint8_t level;
+} QrnicFlushSeg;
+
+_Static_assert(QRNIC_FLUSH_SEG_RSVD0_OFFSET + 10 ==
+               QRNIC_FLUSH_SEG_BYTES, "size of flush_seg");
+
+/* False if a reserved bit of flush_seg is set; out is filled in any case. */
+static inline bool qrnic_flush_seg_unpack(QrnicFlushSeg *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->length = qrnic_ld_le32(p + 0);
+    out->type = p[4];
+    bad |= out->type & 0x000000fcu;
+    out->level = p[5];
+    bad |= qrnic_any_byte(p + 6, 10);
+    return !bad;
+}
+
+static inline void qrnic_flush_seg_pack(void *out, const QrnicFlushSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_FLUSH_SEG_BYTES);
+    qrnic_st_le32(p + 0, in->length);
+    p[4] = in->type;
+    p[5] = in->level;
 }
 
 #define QRNIC_DATA_SEG_BYTES 16u
@@ -2645,7 +2711,7 @@ static inline bool qrnic_bind_seg_unpack(QrnicBindSeg *out, const void *in)
     out->address = qrnic_ld_le64(p + 8);
     out->length = qrnic_ld_le64(p + 16);
     out->access = p[24];
-    bad |= out->access & 0x000000e0u;
+    bad |= out->access & 0x000000a0u;
     out->flags = p[25];
     bad |= out->flags & 0x000000feu;
     bad |= qrnic_any_byte(p + 26, 6);
@@ -2694,7 +2760,7 @@ static inline bool qrnic_reg_seg_unpack(QrnicRegSeg *out, const void *in)
 
     out->key = qrnic_ld_le32(p + 0);
     out->access = p[4];
-    bad |= out->access & 0x000000e0u;
+    bad |= out->access & 0x000000a0u;
     bad |= qrnic_any_byte(p + 5, 3);
     out->start = qrnic_ld_le64(p + 8);
     out->length = qrnic_ld_le64(p + 16);
@@ -3257,6 +3323,10 @@ static inline const char *qrnic_wqe_opcode_name(unsigned v)
         return "ATOMIC_CMP_SWAP";
     case QRNIC_WQE_ATOMIC_FETCH_ADD:
         return "ATOMIC_FETCH_ADD";
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return "ATOMIC_WRITE";
+    case QRNIC_WQE_FLUSH:
+        return "FLUSH";
     case QRNIC_WQE_BIND_MW:
         return "BIND_MW";
     case QRNIC_WQE_LOCAL_INV:
@@ -3283,6 +3353,10 @@ static inline const char *qrnic_cqe_opcode_name(unsigned v)
         return "ATOMIC_CMP_SWAP";
     case QRNIC_CQE_ATOMIC_FETCH_ADD:
         return "ATOMIC_FETCH_ADD";
+    case QRNIC_CQE_ATOMIC_WRITE:
+        return "ATOMIC_WRITE";
+    case QRNIC_CQE_FLUSH:
+        return "FLUSH";
     case QRNIC_CQE_BIND_MW:
         return "BIND_MW";
     case QRNIC_CQE_LOCAL_INV:
@@ -3293,6 +3367,18 @@ static inline const char *qrnic_cqe_opcode_name(unsigned v)
         return "RECV";
     case QRNIC_CQE_RECV_RDMA_WITH_IMM:
         return "RECV_RDMA_WITH_IMM";
+    default:
+        return "unknown";
+    }
+}
+
+static inline const char *qrnic_flush_level_name(unsigned v)
+{
+    switch (v) {
+    case QRNIC_FLUSH_RANGE:
+        return "RANGE";
+    case QRNIC_FLUSH_MR:
+        return "MR";
     default:
         return "unknown";
     }
@@ -3468,10 +3554,14 @@ static inline const char *qrnic_counter_name(unsigned v)
         "tx_write",
         "tx_read",
         "tx_atomic",
+        "tx_atomic_write",
+        "tx_flush",
         "rx_send",
         "rx_write",
         "rx_read",
         "rx_atomic",
+        "rx_atomic_write",
+        "rx_flush",
         "tx_datagram",
         "rx_datagram",
         "rx_multicast",

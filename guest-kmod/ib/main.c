@@ -47,6 +47,10 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_IP_CSUM;
 		}
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC_WRITE))
+		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
+		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
 		attr->max_dm_size = caps->max_dm_size;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {

@@ -17,12 +17,17 @@ static_assert(IB_ACCESS_MW_BIND == QRNIC_ACCESS_MW_BIND);
 /* The device's rights for those of verbs, or an error */
 static int access_rights(struct qrnic_ib_dev *dev, int access)
 {
+	u8 rights;
+
 	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB | IB_ZERO_BASED);
-	if (access & ~QRNIC_ACCESS_ALL)
+	rights = qrnic_rights_of_access(access);
+	if (qrnic_access_of_rights(rights) != access)
 		return -EOPNOTSUPP;
 	if (access & IB_ACCESS_MW_BIND && !qrnic_ib_cap(dev, QRNIC_CAP_MW))
 		return -EOPNOTSUPP;
-	return access;
+	if (access & IB_ACCESS_FLUSH_GLOBAL && !qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
+		return -EOPNOTSUPP;
+	return rights;
 }
 
 /* A key that comes back under the same index differs from the last. */
@@ -297,7 +302,8 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	int err;
 
 	if (!(flags & IB_MR_REREG_ACCESS))
-		access = mr->access | (mr->zero_based ? IB_ZERO_BASED : 0);
+		access = qrnic_access_of_rights(mr->access) |
+			 (mr->zero_based ? IB_ZERO_BASED : 0);
 	err = rereg_check(dev, mr, flags, length, access, udata);
 	if (err)
 		return ERR_PTR(err);

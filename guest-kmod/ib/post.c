@@ -238,7 +238,7 @@ static void put_registration(struct wqe_cursor *cursor, const struct ib_send_wr 
 
 	memset(segment, 0, sizeof(*segment));
 	segment->key = cpu_to_le32(reg->key);
-	segment->access = reg->access & QRNIC_ACCESS_ALL;
+	segment->access = qrnic_rights_of_access(reg->access);
 	segment->start = cpu_to_le64(reg->mr->iova);
 	segment->length = cpu_to_le64(reg->mr->length);
 	segment->table = qrnic_mr_pages(to_qrnic_mr(reg->mr));

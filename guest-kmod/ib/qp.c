@@ -32,7 +32,7 @@ static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 
 #define QRNIC_QP_ACCESS \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
-	 IB_ACCESS_REMOTE_ATOMIC)
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 #define QRNIC_24_BITS 0xffffff
 
@@ -437,7 +437,8 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
 		hw->sq_drained_notify = !!attr->en_sqd_async_notify;
 	if (mask & IB_QP_ACCESS_FLAGS)
-		hw->access = attr->qp_access_flags & QRNIC_QP_ACCESS;
+		hw->access = qrnic_rights_of_access(attr->qp_access_flags &
+						    QRNIC_QP_ACCESS);
 	if (mask & IB_QP_PORT)
 		hw->port = attr->port_num;
 	if (mask & IB_QP_QKEY)
@@ -564,7 +565,7 @@ static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
 	attr->rq_psn = le32_to_cpu(hw->rq_psn);
 	attr->sq_psn = le32_to_cpu(hw->sq_psn);
 	attr->dest_qp_num = le32_to_cpu(hw->dest_qpn);
-	attr->qp_access_flags = hw->access;
+	attr->qp_access_flags = qrnic_access_of_rights(hw->access);
 	attr->cap = qp->cap;
 	attr->en_sqd_async_notify = hw->sq_drained_notify;
 	attr->sq_draining = le16_get_bits(hw->query,

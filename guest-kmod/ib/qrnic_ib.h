@@ -288,6 +288,25 @@ static inline bool qrnic_qp_is_datagram(enum ib_qp_type type)
 	return type == IB_QPT_UD || type == IB_QPT_GSI;
 }
 
+/* The device's rights of keys and queue pairs have the bits of verbs, but for these. */
+static inline u8 qrnic_rights_of_access(int access)
+{
+	u8 rights = access & (QRNIC_ACCESS_ALL & ~QRNIC_ACCESS_FLUSH_GLOBAL);
+
+	if (access & IB_ACCESS_FLUSH_GLOBAL)
+		rights |= QRNIC_ACCESS_FLUSH_GLOBAL;
+	return rights;
+}
+
+static inline int qrnic_access_of_rights(u8 rights)
+{
+	int access = rights & ~QRNIC_ACCESS_FLUSH_GLOBAL;
+
+	if (rights & QRNIC_ACCESS_FLUSH_GLOBAL)
+		access |= IB_ACCESS_FLUSH_GLOBAL;
+	return access;
+}
+
 static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u32 capability)
 {
 	return dev->qdev->caps.capabilities & capability;

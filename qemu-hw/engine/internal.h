@@ -208,6 +208,7 @@ typedef struct QrnicSendWqe {
     uint64_t remote_addr;
     uint32_t rkey;
     uint64_t swap_add, compare;
+    QrnicFlushSeg flush;
     QrnicEthSeg eth;
     QrnicDatagramSeg datagram;
     QrnicBindSeg bind;

@@ -25,6 +25,7 @@ static QrnicResult access_check(QrnicEngine *e, const QrnicMkeyCtx *in)
     const struct { uint8_t right; uint64_t cap; } needs[] = {
         { QRNIC_ACCESS_REMOTE_ATOMIC, QRNIC_CAP_ATOMIC },
         { QRNIC_ACCESS_MW_BIND, QRNIC_CAP_MW },
+        { QRNIC_ACCESS_FLUSH_GLOBAL, QRNIC_CAP_FLUSH },
     };
 
     if ((in->access & needs_write) &&
@@ -73,7 +74,8 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 {
     static const KindRule rules[] = {
         [QRNIC_MKEY_DMA] = {
-            0, QRNIC_ACCESS_LOCAL_WRITE | QRNIC_REMOTE_RIGHTS, 0, UINT64_MAX,
+            0, QRNIC_ACCESS_LOCAL_WRITE | QRNIC_REMOTE_RIGHTS |
+               QRNIC_ACCESS_FLUSH_GLOBAL, 0, UINT64_MAX,
         },
         [QRNIC_MKEY_FAST_REG] = {
             QRNIC_CAP_FAST_REG, 0, 1, QRNIC_MAX_MR_SIZE,

@@ -12,7 +12,7 @@
 #include "engine/transport.h"
 
 #define REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
-                       QRNIC_ACCESS_REMOTE_ATOMIC)
+                       QRNIC_ACCESS_REMOTE_ATOMIC | QRNIC_ACCESS_FLUSH_GLOBAL)
 
 typedef struct Transition {
     uint8_t from, to;

@@ -28,10 +28,17 @@ static bool is_atomic(uint8_t opcode)
            opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
 }
 
-/* Reads and atomics: answered by more than an ACK. */
+/* Answered by a read response of no bytes (A19) */
+static bool is_write_or_flush(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH;
+}
+
+/* Reads, atomics and the like: answered by more than an ACK. */
 static bool is_rd(uint8_t opcode)
 {
-    return opcode == QRNIC_WQE_RDMA_READ || is_atomic(opcode);
+    return opcode == QRNIC_WQE_RDMA_READ || is_atomic(opcode) ||
+           is_write_or_flush(opcode);
 }
 
 static bool is_send(uint8_t opcode)
@@ -292,6 +299,7 @@ static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
     i->rkey = w->rkey;
     i->swap_add = w->swap_add;
     i->compare = w->compare;
+    i->flush = w->flush;
     i->num_sge = w->num_sge;
     memcpy(i->sge, w->sge, w->num_sge * sizeof(w->sge[0]));
 }
@@ -414,6 +422,12 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
     case QRNIC_WQE_RDMA_READ:
         qrnic_add(e, QRNIC_COUNTER_TX_READ, 1);
         break;
+    case QRNIC_WQE_ATOMIC_WRITE:
+        qrnic_add(e, QRNIC_COUNTER_TX_ATOMIC_WRITE, 1);
+        break;
+    case QRNIC_WQE_FLUSH:
+        qrnic_add(e, QRNIC_COUNTER_TX_FLUSH, 1);
+        break;
     default:
         qrnic_add(e, QRNIC_COUNTER_TX_ATOMIC, 1);
         break;
@@ -447,7 +461,23 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     }
 }
 
-static void send_read_or_atomic(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+static uint8_t rd_opcode(uint8_t opcode)
+{
+    switch (opcode) {
+    case QRNIC_WQE_RDMA_READ:
+        return QRNIC_OP_RC_READ_REQUEST;
+    case QRNIC_WQE_ATOMIC_CMP_SWAP:
+        return QRNIC_OP_RC_COMPARE_SWAP;
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return QRNIC_OP_RC_ATOMIC_WRITE;
+    case QRNIC_WQE_FLUSH:
+        return QRNIC_OP_RC_FLUSH;
+    default:
+        return QRNIC_OP_RC_FETCH_ADD;
+    }
+}
+
+static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
     QrnicRequester *r = qp->requester;
     const QrnicInitiated *i = initiated_of(r, p);
@@ -455,22 +485,28 @@ static void send_read_or_atomic(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
     QrnicTransport t = {
-        .opcode = p->opcode == QRNIC_WQE_RDMA_READ ? QRNIC_OP_RC_READ_REQUEST :
-                  p->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ?
-                  QRNIC_OP_RC_COMPARE_SWAP : QRNIC_OP_RC_FETCH_ADD,
+        .opcode = rd_opcode(p->opcode),
         .ack_req = true,
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = r->cursor_psn,
         .va = i->va + offset,
         .rkey = i->rkey,
-        .dma_len = p->length - offset,
+        .dma_len = p->opcode == QRNIC_WQE_FLUSH ? i->flush.length :
+                                                  p->length - offset,
         .swap_add = i->swap_add,
         .compare = i->compare,
+        .flush_type = i->flush.type,
+        .flush_level = i->flush.level,
     };
+    uint32_t len = p->opcode == QRNIC_WQE_ATOMIC_WRITE ? 8 : 0;
+    uint8_t *payload = qrnic_packet_begin(&qp->path, e->frame, &t, len);
 
-    qrnic_packet_send(e, qp, &t, qrnic_packet_begin(&qp->path, e->frame, &t, 0),
-                      0);
+    /* Bytes as they are to be in memory, unlike the operands of atomics. */
+    if (len) {
+        stq_le_p(payload, i->swap_add);
+    }
+    qrnic_packet_send(e, qp, &t, payload, len);
     requester_sent(e, qp, p, p->packets - done);
 }
 
@@ -618,7 +654,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     if (is_rd(p->opcode)) {
-        send_read_or_atomic(e, qp, p);
+        send_rd(e, qp, p);
         return true;
     }
     if (probe) {
@@ -808,6 +844,10 @@ static bool read_response_fits(const QrnicQp *qp, const QrnicPending *p,
 {
     uint32_t mtu = qrnic_qp_mtu(qp);
 
+    if (is_write_or_flush(p->opcode)) {
+        return pkt->t.opcode == QRNIC_OP_RC_READ_RESPONSE_ONLY &&
+               !pkt->payload_len;
+    }
     if (p->opcode != QRNIC_WQE_RDMA_READ) {
         return false;
     }

@@ -296,6 +296,7 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
     }
     *x = (QrnicReplay) {
         .valid = true,
+        .opcode = pkt->t.opcode,
         .pending = true,
         .first_psn = pkt->t.psn,
         .next_psn = pkt->t.psn,
@@ -379,6 +380,67 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     return true;
 }
 
+/* Annex A19: 8 bytes, which all see as a whole, behind all that came before */
+static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    const QrnicTransport *t = &pkt->t;
+    QrnicReplay *x;
+    QrnicMkey *k;
+
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_WRITE) || t->va % 8 ||
+        t->dma_len != 8 || pkt->payload_len != 8 || !r->replay_count) {
+        return refuse_invalid(e, qp);
+    }
+    if (!remote_check(e, qp, t->rkey, t->va, 8, QRNIC_ACCESS_REMOTE_WRITE,
+                      &k)) {
+        return refuse_access(e, qp);
+    }
+    x = replay_new(e, qp, pkt, 1);
+    if (!x) {
+        return refuse_invalid(e, qp);
+    }
+    if (!qrnic_memory_write(e, k, t->va, pkt->payload, 8)) {
+        x->valid = x->pending = false;
+        r->replay_pending--;
+        return refuse_operation(e, qp);
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC_WRITE, 1);
+    return true;
+}
+
+/*
+ * Annex A19. What came before is in memory already, where all can see it, for
+ * every request is executed before the next one is looked at; so there is
+ * nothing to do but to check. No region grants more than global visibility.
+ */
+static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    const QrnicTransport *t = &pkt->t;
+    QrnicMkey *k = qrnic_table_get(&e->mkeys, t->rkey >> 8);
+    uint64_t va = t->va, len = t->dma_len;
+
+    if (!(e->config.capabilities & QRNIC_CAP_FLUSH) || !t->flush_type ||
+        t->flush_level > QRNIC_FLUSH_MR || !qp->responder->replay_count) {
+        return refuse_invalid(e, qp);
+    }
+    if (t->flush_level == QRNIC_FLUSH_MR) {
+        va = k ? k->ctx.start : 0;
+        len = 0;
+    }
+    if (t->flush_type != QRNIC_FLUSH_GLOBAL ||
+        !remote_check(e, qp, t->rkey, va, len, QRNIC_ACCESS_FLUSH_GLOBAL,
+                      &k)) {
+        return refuse_access(e, qp);
+    }
+    if (!replay_new(e, qp, pkt, 1)) {
+        return refuse_invalid(e, qp);
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_FLUSH, 1);
+    return true;
+}
+
 /* Is the opcode one that may follow (9.7.4.1.2)? */
 static bool sequence_ok(const QrnicResponder *r, uint32_t flags)
 {
@@ -415,6 +477,10 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         done = receive_write(e, qp, pkt);
     } else if (flags & QRNIC_OPF_READ) {
         done = receive_read(e, qp, pkt, &psns);
+    } else if (flags & QRNIC_OPF_ATOMIC_WRITE) {
+        done = receive_atomic_write(e, qp, pkt);
+    } else if (flags & QRNIC_OPF_FLUSH) {
+        done = receive_flush(e, qp, pkt);
     } else {
         done = receive_atomic(e, qp, pkt);
     }
@@ -429,7 +495,7 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
     if (flags & QRNIC_OPF_END) {
         r->msn = (r->msn + 1) & 0xffffff;
     }
-    if (flags & (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC)) {
+    if (flags & QRNIC_OPF_KEPT) {
         return;
     }
     /* A NAK not sent may have stood for an ACK, too. */
@@ -444,20 +510,20 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
 static void repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
-    bool atomic = pkt->info->flags & QRNIC_OPF_ATOMIC;
+    bool read = pkt->info->flags & QRNIC_OPF_READ;
 
     for (uint32_t i = 0; i < r->replay_count; i++) {
         QrnicReplay *x = &r->replay[i];
         uint32_t skipped = qrnic_psn_distance(x->first_psn, pkt->t.psn);
         uint64_t offset = (uint64_t)skipped * qrnic_qp_mtu(qp);
 
-        if (!x->valid || x->atomic != atomic ||
+        if (!x->valid || x->opcode != pkt->t.opcode ||
             skipped > qrnic_psn_distance(x->first_psn, x->last_psn)) {
             continue;
         }
         /* It must be what it was, or a rest of it. */
         if (pkt->t.rkey != x->rkey || pkt->t.va != x->va + offset ||
-            (!atomic && pkt->t.dma_len != x->length - offset)) {
+            (read && pkt->t.dma_len != x->length - offset)) {
             return;
         }
         x->next_psn = pkt->t.psn;
@@ -477,7 +543,7 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
                               const QrnicPacket *pkt)
 {
     qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
-    if (pkt->info->flags & (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC)) {
+    if (pkt->info->flags & QRNIC_OPF_KEPT) {
         repeat(e, qp, pkt);
     } else if (pkt->t.ack_req) {
         /*

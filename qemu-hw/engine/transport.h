@@ -34,10 +34,11 @@ typedef struct QrnicPending {
     uint32_t rd_number;         /* reads and atomics */
 } QrnicPending;
 
-/* What a read or atomic needs until its response has come. */
+/* What a read, atomic or flush needs until its response has come. */
 typedef struct QrnicInitiated {
     uint64_t va, swap_add, compare;
     uint32_t rkey;
+    QrnicFlushSeg flush;
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
 } QrnicInitiated;
@@ -73,9 +74,13 @@ struct QrnicRequester {
     int64_t deadline;           /* of retransmission or RNR wait */
 };
 
-/* A read or atomic kept for repetition (9.7.5.1.2). */
+/*
+ * A request kept for repetition (9.7.5.1.2). Atomic writes and flushes are
+ * answered as reads of no bytes are (A19).
+ */
 typedef struct QrnicReplay {
     bool valid, atomic;
+    uint8_t opcode;
     bool pending;               /* responses are still to be sent */
     bool repeated;              /* they have been sent once before */
     uint32_t first_psn, last_psn;

@@ -12,7 +12,7 @@
 typedef struct WqeShape {
     bool known;
     bool remote, atomic, eth;   /* segments behind the control segment */
-    bool bind, reg, datagram;
+    bool bind, reg, datagram, flush;
     bool imm;
     bool can_inline;
     bool data;                  /* data segments allowed */
@@ -41,7 +41,8 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     if (qp->type == QRNIC_QPT_UC &&
         (opcode == QRNIC_WQE_RDMA_READ || opcode == QRNIC_WQE_SEND_INV ||
          opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
-         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD)) {
+         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ||
+         opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH)) {
         return (WqeShape) { .known = false };
     }
     switch (opcode) {
@@ -60,6 +61,13 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     case QRNIC_WQE_ATOMIC_FETCH_ADD:
         return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
                             .data = true };
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return (WqeShape) { .known = e->config.capabilities &
+                                     QRNIC_CAP_ATOMIC_WRITE,
+                            .remote = true, .atomic = true };
+    case QRNIC_WQE_FLUSH:
+        return (WqeShape) { .known = e->config.capabilities & QRNIC_CAP_FLUSH,
+                            .remote = true, .flush = true };
     case QRNIC_WQE_SEND_INV:
         return (WqeShape) { .known = (windows || fast_reg) &&
                                      qp->type == QRNIC_QPT_RC,
@@ -195,9 +203,16 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         out->swap_add = seg.swap_add;
         out->compare = seg.compare;
         *p += QRNIC_SEGMENT_SIZE;
-        if (seg.compare && out->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
-            return "a value to compare with in a fetch and add";
+        if (seg.compare && out->opcode != QRNIC_WQE_ATOMIC_CMP_SWAP) {
+            return "a value to compare with, and nothing to compare";
         }
+    }
+    if (shape->flush) {
+        if (!qrnic_flush_seg_unpack(&out->flush, *p) || !out->flush.type ||
+            out->flush.level > QRNIC_FLUSH_MR) {
+            return "reserved bits or no placement in the flush segment";
+        }
+        *p += QRNIC_SEGMENT_SIZE;
     }
     if (shape->datagram) {
         if (!qrnic_datagram_seg_unpack(&out->datagram, *p)) {
@@ -274,7 +289,7 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->num_sge = 0;
     out->length = 0;
 
-    fixed = 1 + shape.remote + shape.atomic + shape.eth +
+    fixed = 1 + shape.remote + shape.atomic + shape.flush + shape.eth +
             (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
             (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
@@ -304,7 +319,9 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
         return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
                       syndrome, "the message is too long");
     }
-    if (shape.atomic && (out->num_sge != 1 || out->length != 8)) {
+    if (out->opcode == QRNIC_WQE_ATOMIC_WRITE) {
+        out->length = 8;        /* the value, in its segment */
+    } else if (shape.atomic && (out->num_sge != 1 || out->length != 8)) {
         return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
                       "an atomic has one data segment of 8 bytes");
     }

@@ -17,9 +17,11 @@
 #define IMM_LEN         4
 #define IETH_LEN        4
 #define DETH_LEN        8
+#define FETH_LEN        4
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_ATOMIC_ETH ? ATOMIC_ETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_AETH ? AETH_LEN : 0) + \
@@ -69,6 +71,9 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
     OP(RC_FETCH_ADD, ATOMIC),
     OP(RC_SEND_LAST_INV, SEND | END | QRNIC_HDR_IETH),
     OP(RC_SEND_ONLY_INV, SEND | ONLY | QRNIC_HDR_IETH),
+    OP(RC_FLUSH, QRNIC_OPF_FLUSH | ONLY | QRNIC_HDR_FETH | RETH),
+    OP(RC_ATOMIC_WRITE, QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_PAYLOAD | ONLY |
+                        RETH),
 
     OP(UC_SEND_FIRST, SEND | START),
     OP(UC_SEND_MIDDLE, SEND),

@@ -1,7 +1,8 @@
 /*
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
- * InfiniBand specification, 9.2.1 and table 38.
+ * InfiniBand specification, 9.2.1 and table 38; annex A19 for flush and atomic
+ * write.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -33,6 +34,8 @@ enum qrnic_bth_opcode {
     QRNIC_OP_RC_FETCH_ADD = 0x14,
     QRNIC_OP_RC_SEND_LAST_INV = 0x16,
     QRNIC_OP_RC_SEND_ONLY_INV = 0x17,
+    QRNIC_OP_RC_FLUSH = 0x1c,
+    QRNIC_OP_RC_ATOMIC_WRITE = 0x1d,
 
     QRNIC_OP_UC_SEND_FIRST = 0x20,
     QRNIC_OP_UC_SEND_MIDDLE = 0x21,
@@ -66,6 +69,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_IMM           (1u << 4)
 #define QRNIC_HDR_IETH          (1u << 5)
 #define QRNIC_HDR_DETH          (1u << 6)
+#define QRNIC_HDR_FETH          (1u << 7)       /* comes before the RETH */
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 8)
 #define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */
@@ -76,6 +80,11 @@ enum qrnic_bth_opcode {
 #define QRNIC_OPF_WRITE         (1u << 14)
 #define QRNIC_OPF_READ          (1u << 15)      /* request or response */
 #define QRNIC_OPF_ATOMIC        (1u << 16)
+#define QRNIC_OPF_ATOMIC_WRITE  (1u << 17)
+#define QRNIC_OPF_FLUSH         (1u << 18)
+/* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
+#define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
+                                 QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)
 
 typedef struct QrnicOpcodeInfo {
     const char *name;

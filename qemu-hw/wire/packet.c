@@ -124,6 +124,11 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
         t->src_qpn = ldl_be_p(h + 4) & 0xffffff;
         h += 8;
     }
+    if (flags & QRNIC_HDR_FETH) {
+        t->flush_type = h[3] & 0xf;
+        t->flush_level = h[3] >> 4 & 3;
+        h += 4;
+    }
     if (flags & QRNIC_HDR_RETH) {
         t->va = ldq_be_p(h);
         t->rkey = ldl_be_p(h + 8);
@@ -263,6 +268,10 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
         stl_be_p(h, t->qkey);
         stl_be_p(h + 4, t->src_qpn & 0xffffff);
         h += 8;
+    }
+    if (flags & QRNIC_HDR_FETH) {
+        stl_be_p(h, (t->flush_level & 3) << 4 | (t->flush_type & 0xf));
+        h += 4;
     }
     if (flags & QRNIC_HDR_RETH) {
         stq_be_p(h, t->va);

@@ -42,6 +42,7 @@ typedef struct QrnicTransport {
     uint64_t original;          /* AtomicAckETH */
     uint32_t imm;               /* ImmDt, as the number on the wire */
     uint32_t inv_key;           /* IETH */
+    uint8_t flush_type, flush_level;    /* FETH: placement, selectivity */
 } QrnicTransport;
 
 /* A received packet. The pointers lead into the frame. */

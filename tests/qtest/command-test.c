@@ -267,6 +267,7 @@ static void test_query_device(void)
                              "cap-atomic=off,cap-ud=off,cap-uc=off,cap-srq=off,"
                              "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
                              "cap-cq-moderation=off,cap-flow=off,cap-dm=off,"
+                             "cap-atomic-write=off,cap-flush=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;

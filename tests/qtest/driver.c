@@ -556,6 +556,11 @@ void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare)
     qrnic_atomic_seg_pack(wqe_segment(w), &seg);
 }
 
+void wqe_flush(Wqe *w, const QrnicFlushSeg *flush)
+{
+    qrnic_flush_seg_pack(wqe_segment(w), flush);
+}
+
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth)
 {
     qrnic_eth_seg_pack(wqe_segment(w), eth);

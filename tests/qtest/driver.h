@@ -173,6 +173,7 @@ typedef struct Wqe {
 Wqe wqe_begin(unsigned opcode, unsigned flags);
 void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey);
 void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare);
+void wqe_flush(Wqe *w, const QrnicFlushSeg *flush);
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth);
 void wqe_datagram(Wqe *w, const QrnicDatagramSeg *datagram);
 void wqe_bind(Wqe *w, const QrnicBindSeg *bind);
@@ -243,6 +244,7 @@ void add_multicast_tests(void);
 void add_srq_tests(void);
 void add_key_tests(void);
 void add_device_memory_tests(void);
+void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);
 

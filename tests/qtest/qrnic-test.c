@@ -23,6 +23,7 @@ int main(int argc, char **argv)
     add_srq_tests();
     add_key_tests();
     add_device_memory_tests();
+    add_flush_tests();
     add_completion_tests();
     add_property_tests();
     return g_test_run();

@@ -39,7 +39,8 @@ bool peer_has_deth(uint8_t opcode)
 bool peer_has_reth(uint8_t opcode)
 {
     return opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY ||
-           opcode == RC_WRITE_ONLY_IMM || opcode == RC_READ_REQUEST;
+           opcode == RC_WRITE_ONLY_IMM || opcode == RC_READ_REQUEST ||
+           opcode == RC_FLUSH || opcode == RC_ATOMIC_WRITE;
 }
 
 bool peer_has_aeth(uint8_t opcode)
@@ -120,6 +121,9 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     if (peer_has_deth(p->opcode)) {
         w = put(w, p->qkey, 4);
         w = put(w, p->src_qpn, 4);
+    }
+    if (p->opcode == RC_FLUSH) {
+        w = put(w, p->feth, 4);
     }
     if (peer_has_reth(p->opcode)) {
         w = put(w, p->va, 8);
@@ -227,6 +231,9 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
         p->qkey = get(&r, 4);
         p->src_qpn = get(&r, 4);
         g_assert_cmphex(p->src_qpn >> 24, ==, 0);
+    }
+    if (p->opcode == RC_FLUSH) {
+        p->feth = get(&r, 4);
     }
     if (peer_has_reth(p->opcode)) {
         p->va = get(&r, 8);

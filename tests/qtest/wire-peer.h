@@ -37,6 +37,8 @@ enum {
     RC_FETCH_ADD = 0x14,
     RC_SEND_LAST_INV = 0x16,
     RC_SEND_ONLY_INV = 0x17,
+    RC_FLUSH = 0x1c,
+    RC_ATOMIC_WRITE = 0x1d,
 };
 
 /* and of UD */
@@ -71,6 +73,7 @@ typedef struct PeerPacket {
     uint32_t qkey, src_qpn;     /* DETH */
     uint64_t va;                /* RETH, AtomicETH */
     uint32_t rkey, dma_length;
+    uint32_t feth;              /* selectivity << 4 | placement */
     uint64_t swap_add, compare;
     uint8_t syndrome;           /* AETH */
     uint32_t msn;

@@ -280,7 +280,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
                         QRNIC_CAP_UC | QRNIC_CAP_UD | QRNIC_CAP_SRQ | QRNIC_CAP_MW |
                         QRNIC_CAP_FAST_REG | QRNIC_CAP_CQ_RESIZE |
-                        QRNIC_CAP_CQ_MODERATION | QRNIC_CAP_DEVICE_MEMORY,
+                        QRNIC_CAP_CQ_MODERATION | QRNIC_CAP_DEVICE_MEMORY |
+                        QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
@@ -645,7 +646,8 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
 {
     uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE] = { 0 };
     bool atomic = wr->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
-                  wr->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
+                  wr->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ||
+                  wr->opcode == QRNIC_WQE_ATOMIC_WRITE;
     QrnicSqCtrl ctrl = {
         .opcode = wr->opcode, .flags = wr->flags, .index = q->sq_producer,
         .imm = wr->imm, .inline_length = wr->inline_length,
@@ -653,7 +655,7 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
     uint32_t blocks;
 
-    if (atomic || wr->opcode == QRNIC_WQE_RDMA_WRITE ||
+    if (atomic || wr->flush || wr->opcode == QRNIC_WQE_RDMA_WRITE ||
         wr->opcode == QRNIC_WQE_RDMA_WRITE_IMM ||
         wr->opcode == QRNIC_WQE_RDMA_READ) {
         QrnicRemoteSeg r = { .address = wr->remote, .rkey = wr->rkey };
@@ -672,6 +674,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     if (wr->datagram) {
         qrnic_datagram_seg_pack(p, wr->datagram);
         p += QRNIC_DATAGRAM_SEG_BYTES;
+    }
+    if (wr->flush) {
+        qrnic_flush_seg_pack(p, wr->flush);
+        p += QRNIC_SEGMENT_SIZE;
     }
     if (wr->bind) {
         qrnic_bind_seg_pack(p, wr->bind);

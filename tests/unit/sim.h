@@ -103,6 +103,7 @@ typedef struct SimWr {
     const QrnicBindSeg *bind;
     const QrnicRegSeg *reg;
     const QrnicDatagramSeg *datagram;
+    const QrnicFlushSeg *flush;
     const void *inline_data;
     uint32_t inline_length;
 } SimWr;

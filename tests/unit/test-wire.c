@@ -184,6 +184,7 @@ static void test_round_trip(void)
                     .msn = 0xfffffe, .original = 0xc1c2c3c4c5c6c7c8,
                     .imm = 0xd1d2d3d4, .inv_key = 0xe1e2e3e4,
                     .qkey = 0xf1f2f3f4, .src_qpn = 0x818283,
+                    .flush_type = 0xa, .flush_level = 1,
                 };
                 size_t n = build(frame, &s, &t, data, len);
 
@@ -203,6 +204,10 @@ static void test_round_trip(void)
                 }
                 if (flags & QRNIC_HDR_RETH) {
                     g_assert_cmphex(p.t.dma_len, ==, t.dma_len);
+                }
+                if (flags & QRNIC_HDR_FETH) {
+                    g_assert_cmphex(p.t.flush_type, ==, t.flush_type);
+                    g_assert_cmphex(p.t.flush_level, ==, t.flush_level);
                 }
                 if (flags & QRNIC_HDR_ATOMIC_ETH) {
                     g_assert_cmphex(p.t.swap_add, ==, t.swap_add);
