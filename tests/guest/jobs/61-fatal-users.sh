@@ -18,15 +18,15 @@ target_up() {
     echo 1 >"$subsystems/disk/attr_allow_any_host"
     echo -n /dev/nullb0 >"$subsystems/disk/namespaces/1/device_path"
     echo 1 >"$subsystems/disk/namespaces/1/enable" || return 4
-    echo rdma >$port/addr_trtype
-    echo ipv4 >$port/addr_adrfam
-    echo "10.77.0.$GUEST" >$port/addr_traddr
-    echo 4420 >$port/addr_trsvcid
-    ln -s "$subsystems/disk" $port/subsystems/disk || return 5
+    echo rdma >"$port/addr_trtype"
+    echo ipv4 >"$port/addr_adrfam"
+    echo "10.77.0.$GUEST" >"$port/addr_traddr"
+    echo 4420 >"$port/addr_trsvcid"
+    ln -s "$subsystems/disk" "$port/subsystems/disk" || return 5
 }
 
 target_down() {
-    rm $port/subsystems/disk && rmdir $port "$subsystems/disk/namespaces/1" "$subsystems/disk" &&
+    rm "$port/subsystems/disk" && rmdir "$port" "$subsystems/disk/namespaces/1" "$subsystems/disk" &&
         modprobe -r nvmet-rdma
 }
 
@@ -49,6 +49,9 @@ host_down() {
     done
     modprobe -r nvme-rdma
 }
+
+export subsystems port
+export -f target_down host_down
 
 cat >rds.py <<'PYTHON'
 import socket
@@ -165,7 +168,7 @@ recover() {
     wait_until 20 working
 }
 
-modprobe rds_rdma || true
+modprobe rds_rdma
 round=0
 for lost in fatal unreachable unplugged; do
     round=$((round + 1))
@@ -192,14 +195,14 @@ for lost in fatal unreachable unplugged; do
     together $status "$lost: the device is lost"
     users_end
     status=0
-    [ "$GUEST" = 2 ] || recover $lost || { status=$?; ps axo pid,stat,wchan:30,comm | grep -E '^ *[0-9]+ D' >step.log; show step.log; }
+    [ "$GUEST" = 2 ] || recover $lost || status=$?
     together $status "$lost: the device is back"
 
     status=0
-    [ "$GUEST" = $target ] || timeout 100 bash -c "$(declare -f host_down); host_down" >step.log 2>&1 || { status=$?; show step.log; }
+    [ "$GUEST" = $target ] || timeout 100 bash -c host_down >step.log 2>&1 || { status=$?; show step.log; }
     [ -z "$writer" ] || { wait_until 60 ended $writer || status=9; }
     barrier "host-$round"
-    [ "$GUEST" != $target ] || timeout 100 bash -c "$(declare -f target_down); port=$port subsystems=$subsystems; target_down" >step.log 2>&1 || { status=$?; show step.log; }
+    [ "$GUEST" != $target ] || timeout 100 bash -c target_down >step.log 2>&1 || { status=$?; show step.log; }
     together $status "$lost: the users of NVMe over Fabrics leave"
 
     tool=$((7100 + round))
@@ -211,7 +214,8 @@ done
 
 status=0
 timeout 100 modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
-timeout 100 modprobe -r qrnic_ib >step.log 2>&1 && timeout 100 modprobe -r qrnic >>step.log 2>&1 || { status=$?; show step.log; }
+timeout 100 modprobe -r qrnic_ib >step.log 2>&1 || { status=$?; show step.log; }
+timeout 100 modprobe -r qrnic >step.log 2>&1 || { status=$?; show step.log; }
 together $status "the modules leave"
 kernel_clean "the kernel logs are clean"
 finish
