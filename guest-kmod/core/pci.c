@@ -216,6 +216,11 @@ static int qrnic_identify(struct qrnic_core *core)
 				     "hardware interface %u, this driver knows %u\n",
 				     major, QRNIC_HW_VERSION_MAJOR);
 	core->dev.db_pages = qrnic_read(core, QRNIC_REG_DB_PAGES);
+	if (core->dev.db_pages > pci_resource_len(core->dev.pdev, QRNIC_BAR_DOORBELL) /
+				 QRNIC_DB_PAGE_SIZE)
+		return dev_err_probe(device, -ENODEV,
+				     "%u doorbell pages do not fit into the BAR\n",
+				     core->dev.db_pages);
 	return 0;
 }
 

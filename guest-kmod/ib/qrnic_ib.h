@@ -8,6 +8,7 @@
 
 #include <linux/bitfield.h>
 #include <linux/completion.h>
+#include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/mutex.h>
@@ -73,7 +74,7 @@ struct qrnic_ib_db_page {
 	struct qrnic_ib_map map;
 	struct qrnic_ib_ucontext *ucontext;
 	u32 number;
-	u32 users;			/* QPs; under the lock of db_pages */
+	struct kref users;		/* the object, and QPs */
 };
 
 struct qrnic_ib_ucontext {
@@ -353,7 +354,7 @@ int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 
 /* ucontext.c */
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext);
-int qrnic_db_page_destroy(struct qrnic_ib_db_page *page);
+void qrnic_db_page_destroy(struct qrnic_ib_db_page *page);
 struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
 					   u32 number);
 void qrnic_db_page_put(struct qrnic_ib_db_page *page);

@@ -127,7 +127,8 @@ ADD_UVERBS_METHODS(dm_methods, UVERBS_OBJECT_DM,
 static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
 			   struct uverbs_attr_bundle *attrs)
 {
-	return qrnic_db_page_destroy(uobject->object);
+	qrnic_db_page_destroy(uobject->object);
+	return 0;
 }
 
 static int UVERBS_HANDLER(QRNIC_METHOD_DB_PAGE_ALLOC)(struct uverbs_attr_bundle *attrs)

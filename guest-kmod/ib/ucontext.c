@@ -6,8 +6,9 @@
 #include "qrnic_ib.h"
 
 /*
- * A doorbell page, to be mapped by the processes of the context. It goes back to
- * the device when its last mapping has gone: until then somebody can ring in it.
+ * A doorbell page, to be mapped by the processes of the context. It stays while its
+ * object or a queue pair uses it, and goes back to the device when its last mapping
+ * has gone, too: until then somebody can ring in it.
  */
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext)
 {
@@ -19,22 +20,29 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	if (!page)
 		return ERR_PTR(-ENOMEM);
 
+	kref_init(&page->users);
 	page->ucontext = ucontext;
 	page->map.kind = QRNIC_MAP_DB_PAGE;
 	err = qrnic_cmd_alloc_db_page(dev->qdev, &page->number);
 	if (err)
 		goto err_page;
-	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
-	if (err)
+	/* Beyond the BAR lies somebody else's memory. */
+	err = -EIO;
+	if (page->number >= dev->qdev->db_pages)
 		goto err_device;
 	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext,
 					  &page->map.entry, QRNIC_DB_PAGE_SIZE);
 	if (err)
-		goto err_erase;
+		goto err_device;
+
+	/* From here on the entry frees. Last: then QPs find it, and may keep it. */
+	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
+	if (err) {
+		rdma_user_mmap_entry_remove(&page->map.entry);
+		return ERR_PTR(err);
+	}
 	return page;
 
-err_erase:
-	xa_erase(&ucontext->db_pages, page->number);
 err_device:
 	qrnic_cmd_free_db_page(dev->qdev, page->number);
 err_page:
@@ -42,21 +50,24 @@ err_page:
 	return ERR_PTR(err);
 }
 
-/* -EBUSY while a queue pair uses it */
-int qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
+static void db_page_release(struct kref *users)
 {
-	struct xarray *pages = &page->ucontext->db_pages;
-
-	xa_lock(pages);
-	if (page->users) {
-		xa_unlock(pages);
-		return -EBUSY;
-	}
-	__xa_erase(pages, page->number);
-	xa_unlock(pages);
+	struct qrnic_ib_db_page *page = container_of(users, struct qrnic_ib_db_page,
+						     users);
 
 	rdma_user_mmap_entry_remove(&page->map.entry);
-	return 0;
+}
+
+void qrnic_db_page_put(struct qrnic_ib_db_page *page)
+{
+	kref_put(&page->users, db_page_release);
+}
+
+/* For new queue pairs; those that use it keep it. */
+void qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
+{
+	xa_erase(&page->ucontext->db_pages, page->number);
+	qrnic_db_page_put(page);
 }
 
 /* The context's page of this number, which stays until it is put; or NULL */
@@ -68,18 +79,9 @@ struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
 	xa_lock(&ucontext->db_pages);
 	page = xa_load(&ucontext->db_pages, number);
 	if (page)
-		page->users++;
+		kref_get(&page->users);
 	xa_unlock(&ucontext->db_pages);
 	return page;
-}
-
-void qrnic_db_page_put(struct qrnic_ib_db_page *page)
-{
-	struct xarray *pages = &page->ucontext->db_pages;
-
-	xa_lock(pages);
-	page->users--;
-	xa_unlock(pages);
 }
 
 void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
@@ -141,7 +143,7 @@ void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct qrnic_ib_ucontext *ucontext = to_qrnic_ucontext(ibucontext);
 
-	WARN_ON(qrnic_db_page_destroy(ucontext->db_page));
+	qrnic_db_page_destroy(ucontext->db_page);
 	WARN_ON(!xa_empty(&ucontext->db_pages));
 }
 
