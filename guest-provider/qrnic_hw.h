@@ -773,6 +773,44 @@ enum qrnic_counter {
 	X(NOT_SUPPORTED, EOPNOTSUPP) \
 	X(FATAL, EIO)
 
+/* X(NAME) for every command */
+#define QRNIC_CMD_OPCODE_LIST(X) \
+	X(NOP) \
+	X(QUERY_DEVICE) \
+	X(QUERY_PORT) \
+	X(MODIFY_PORT) \
+	X(QUERY_COUNTERS) \
+	X(ALLOC_DB_PAGE) \
+	X(FREE_DB_PAGE) \
+	X(ALLOC_PD) \
+	X(FREE_PD) \
+	X(CREATE_EQ) \
+	X(DESTROY_EQ) \
+	X(QUERY_EQ) \
+	X(CREATE_CQ) \
+	X(DESTROY_CQ) \
+	X(QUERY_CQ) \
+	X(RESIZE_CQ) \
+	X(MODIFY_CQ) \
+	X(CREATE_MKEY) \
+	X(DESTROY_MKEY) \
+	X(QUERY_MKEY) \
+	X(MODIFY_MKEY) \
+	X(CREATE_QP) \
+	X(MODIFY_QP) \
+	X(QUERY_QP) \
+	X(DESTROY_QP) \
+	X(CREATE_SRQ) \
+	X(MODIFY_SRQ) \
+	X(QUERY_SRQ) \
+	X(DESTROY_SRQ) \
+	X(SET_GID) \
+	X(CLEAR_GID) \
+	X(QUERY_GID) \
+	X(SET_RX_FILTER) \
+	X(ATTACH_MULTICAST) \
+	X(DETACH_MULTICAST)
+
 /*
  * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
  * there is work; the record in memory says up to where.

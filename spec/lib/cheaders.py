@@ -326,6 +326,8 @@ def linux(spec):
     text += comment("X(NAME, errno) for every command status; 0 is success, the others are positive")
     text += x_macro("CMD_STATUS_LIST", [f"{i['name']}, {i['errno']}" for i in spec.enums["cmd_status"]["values"]],
                     "\t")
+    text += comment("X(NAME) for every command")
+    text += x_macro("CMD_OPCODE_LIST", [i["name"] for i in spec.enums["cmd_opcode"]["values"]], "\t")
     for struct in spec.structs.values():
         text += linux_struct(struct)
     return text + "#endif /* QRNIC_HW_H */\n"
