@@ -3,6 +3,8 @@
  * mr.c: memory regions: a memory key with the rights and, but for DMA regions,
  * the translation table (manual, Memory keys).
  */
+#include <linux/random.h>
+#include <linux/sched.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
@@ -30,10 +32,14 @@ static int access_rights(struct qrnic_ib_dev *dev, int access)
 	return rights;
 }
 
-/* A key that comes back under the same index differs from the last. */
+/*
+ * A key that comes back under the same index at once differs from the last; and
+ * nobody can tell what it will be before he is told.
+ */
 static u8 next_variant(struct qrnic_ib_dev *dev)
 {
-	return atomic_inc_return(&dev->next_variant);
+	return atomic_add_return(get_random_u32_inclusive(1, U8_MAX),
+				 &dev->next_variant);
 }
 
 /* Makes the key of an MR whose members and context are otherwise complete */
@@ -265,10 +271,13 @@ static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *
 
 	if (flags & IB_MR_REREG_TRANS)
 		return ib_umem_get(&dev->ibdev, start, length, access);
-	if (flags & IB_MR_REREG_ACCESS && ib_access_writable(access) &&
-	    !old->writable && !old->is_dmabuf)
-		return ib_umem_get(&dev->ibdev, old->address, old->length, access);
-	return NULL;
+	if (!(flags & IB_MR_REREG_ACCESS) || !ib_access_writable(access) ||
+	    old->writable || old->is_dmabuf)
+		return NULL;
+	/* In another process there is other memory at the address. */
+	if (old->owning_mm != current->mm)
+		return ERR_PTR(-EPERM);
+	return ib_umem_get(&dev->ibdev, old->address, old->length, access);
 }
 
 static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int flags,
@@ -329,8 +338,9 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		mr_context(mr, &context);
 	}
 
-	context.variant = flags & IB_MR_REREG_TRANS ? next_variant(dev) :
-						      (u8)ibmr->lkey;
+	context.variant = ibmr->lkey;
+	while (flags & IB_MR_REREG_TRANS && context.variant == (u8)ibmr->lkey)
+		context.variant = next_variant(dev);
 	context.access = next.access;
 	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
 	err = qrnic_cmd_modify_mkey(dev->qdev, mr->index, &context);
