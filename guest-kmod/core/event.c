@@ -18,6 +18,8 @@
  */
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
+/* For an interrupt that has been sent */
+#define QRNIC_FLUSH_TIMEOUT HZ
 
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
@@ -65,6 +67,21 @@ static void qrnic_async_event(struct qrnic_core *core, u8 type, u8 subtype,
 	schedule_work(&core->event_work);
 }
 
+static struct qrnic_eqe *qrnic_eq_entry(struct qrnic_eq *eq, u32 index)
+{
+	index &= BIT(eq->log_size) - 1;
+	return qrnic_ring_at(&eq->ring, (size_t)QRNIC_EQE_SIZE * index);
+}
+
+/* Phase is 1 in the first pass, when bit log_size is 0. */
+static bool qrnic_eq_written(struct qrnic_eq *eq, u32 index)
+{
+	u32 control = le32_to_cpu(READ_ONCE(qrnic_eq_entry(eq, index)->control));
+
+	return FIELD_GET(QRNIC_EQE_PHASE_MASK, control) ==
+	       !(index >> eq->log_size & 1);
+}
+
 static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
@@ -75,15 +92,12 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	u8 type;
 
 	while (budget--) {
-		eqe = qrnic_ring_at(&eq->ring, (size_t)QRNIC_EQE_SIZE *
-				    (eq->consumer & (size - 1)));
-		control = le32_to_cpu(READ_ONCE(eqe->control));
-		/* Phase is 1 in the first pass, when bit log_size is 0. */
-		if (!FIELD_GET(QRNIC_EQE_PHASE_MASK, control) !=
-		    !!(eq->consumer & size))
+		if (!qrnic_eq_written(eq, eq->consumer))
 			break;
-		/* The rest of the EQE was written before its control word. */
+		/* The rest of the EQE was written before its phase. */
 		dma_rmb();
+		eqe = qrnic_eq_entry(eq, eq->consumer);
+		control = le32_to_cpu(eqe->control);
 
 		type = FIELD_GET(QRNIC_EQE_TYPE_MASK, control);
 		if (type == QRNIC_EVENT_COMPLETION)
@@ -93,7 +107,8 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 					  FIELD_GET(QRNIC_EQE_SUBTYPE_MASK, control),
 					  le32_to_cpu(eqe->object),
 					  le32_to_cpu(eqe->data));
-		eq->consumer++;
+		/* The event is on its way before qrnic_flush_events() sees this. */
+		smp_store_release(&eq->consumer, eq->consumer + 1);
 		/* Tells the device of free room long before it runs out. */
 		if (!(eq->consumer & (size / 4 - 1)))
 			qrnic_eq_doorbell(eq, false);
@@ -267,6 +282,7 @@ EXPORT_SYMBOL_QRNIC(qrnic_cq_create);
 int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 {
 	struct qrnic_core *core = to_qrnic_core(dev);
+	unsigned int i;
 	int err;
 
 	/*
@@ -277,7 +293,9 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 	if (err)
 		return err;
 	xa_cmpxchg(&core->cqs, cq->cqn, cq, NULL, GFP_KERNEL);
-	synchronize_irq(core->eqs[1 + cq->vector].irq);
+	/* All: an EQE of an earlier CQ of this number may be in any of them. */
+	for (i = 1; i < core->num_eqs; i++)
+		synchronize_irq(core->eqs[i].irq);
 	flush_work(&core->event_work);
 	return 0;
 }
@@ -442,11 +460,31 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
 
+/*
+ * What the device has written may still have its interrupt before it, for which
+ * synchronize_irq() does not wait. Events that come later are not waited for, nor
+ * those of a device in the fatal state, whose numbers nobody gets again.
+ */
 void qrnic_flush_events(struct qrnic_dev *dev)
 {
 	struct qrnic_core *core = to_qrnic_core(dev);
+	struct qrnic_eq *eq = &core->eqs[0];
+	u32 end = READ_ONCE(eq->consumer), budget = 1u << eq->log_size;
+	unsigned long begin = jiffies;
 
-	synchronize_irq(core->eqs[0].irq);
+	while (budget-- && qrnic_eq_written(eq, end))
+		end++;
+	while ((s32)(smp_load_acquire(&eq->consumer) - end) < 0 &&
+	       qrnic_healthy(dev)) {
+		if (time_after(jiffies, begin + QRNIC_FLUSH_TIMEOUT)) {
+			dev_warn(&dev->pdev->dev,
+				 "no interrupt for %u asynchronous events\n",
+				 end - READ_ONCE(eq->consumer));
+			break;
+		}
+		usleep_range(20, 100);
+	}
+	synchronize_irq(eq->irq);
 	flush_work(&core->event_work);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_flush_events);
