@@ -43,7 +43,8 @@ static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	int err;
 
 	cq->umem = qrnic_queue_umem_get(dev, request->buf_addr,
-					request->buf_length);
+					request->buf_length,
+					(u64)QRNIC_CQE_SIZE << cq->log_size);
 	if (IS_ERR(cq->umem))
 		return PTR_ERR(cq->umem);
 
@@ -229,7 +230,8 @@ static int cq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	struct ib_umem *umem;
 	int err;
 
-	umem = qrnic_queue_umem_get(dev, request->buf_addr, request->buf_length);
+	umem = qrnic_queue_umem_get(dev, request->buf_addr, request->buf_length,
+				    (u64)QRNIC_CQE_SIZE << request->log_size);
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
 	err = qrnic_queue_table(dev, &table, umem, 0,

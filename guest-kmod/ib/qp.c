@@ -182,6 +182,17 @@ static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return err;
 }
 
+/* Bytes of the rings */
+static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
+{
+	u64 bytes = (u64)QRNIC_WQEBB_SIZE << qp->sq_log_size;
+
+	if (qp->has_rq)
+		bytes += (u64)QRNIC_WQEBB_SIZE << (qp->rq_log_size +
+						   qp->rq_log_stride);
+	return bytes;
+}
+
 /* Request of a user QP, and its memory */
 static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			   struct ib_udata *udata, struct qrnic_qp_ctx *context)
@@ -219,7 +230,8 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		context->db_page = cpu_to_le32(request.db_page);
 	}
 
-	qp->umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length);
+	qp->umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length,
+					qp_user_rings(qp));
 	if (IS_ERR(qp->umem)) {
 		err = PTR_ERR(qp->umem);
 		goto err_page;

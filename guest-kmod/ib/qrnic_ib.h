@@ -320,7 +320,7 @@ int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
 		    size_t least);
 int qrnic_udata_none(struct ib_udata *udata);
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
-				     u64 length);
+				     u64 length, u64 rings);
 int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		      struct ib_umem *umem, u64 offset, u64 length);
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);

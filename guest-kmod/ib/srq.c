@@ -87,7 +87,9 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
 
 	srq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
-					 request.buf_length);
+					 request.buf_length,
+					 (u64)QRNIC_WQEBB_SIZE
+					 << (srq->log_size + srq->log_stride));
 	if (IS_ERR(srq->umem))
 		return PTR_ERR(srq->umem);
 	err = qrnic_queue_record(srq->umem, request.record_offset, &record);

@@ -3,6 +3,7 @@
  * udata.c: what comes from user space: requests and responses of any length,
  * and the memory of user queues as translation tables.
  */
+#include <linux/sizes.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
@@ -46,11 +47,18 @@ int qrnic_udata_none(struct ib_udata *udata)
 	return 0;
 }
 
-/* The buffer of a user queue begins at a page, so that rings have offset 0. */
+/* Of a queue's buffer beside its rings: records, and what aligns them */
+#define QUEUE_BUFFER_SLACK SZ_64K
+
+/*
+ * The buffer of a user queue begins at a page, so that rings have offset 0. As it
+ * is pinned and searched for the records, it is not much larger than its rings.
+ */
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
-				     u64 length)
+				     u64 length, u64 rings)
 {
 	if (!IS_ALIGNED(address, PAGE_SIZE) || !length ||
+	    length > rings + QUEUE_BUFFER_SLACK ||
 	    address != (unsigned long)address || length != (size_t)length)
 		return ERR_PTR(-EINVAL);
 
@@ -78,9 +86,10 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		return err;
 
 	rdma_umem_for_each_dma_block(umem, &iter, page) {
-		if (i >= first && i <= last)
+		if (i > last)
+			break;
+		if (i++ >= first)
 			qrnic_table_add(table, rdma_block_iter_dma_address(&iter));
-		i++;
 	}
 	return 0;
 }

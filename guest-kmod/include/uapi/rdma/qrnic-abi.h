@@ -43,7 +43,8 @@ struct qrnic_alloc_pd_resp {
 
 /*
  * The buffer holds the ring (2^log_size CQEs) from its start, page aligned, and
- * the cq_record at record_offset.
+ * the cq_record at record_offset. Buffers of queues are longer than their rings by
+ * 64 KiB at most.
  */
 struct qrnic_create_cq_req {
 	__aligned_u64 comp_mask;
