@@ -10,7 +10,8 @@ import runpy
 import sys
 import unittest
 
-KINDS = {"never": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fails:"}
+KINDS = {"never": "SKIP", "unable": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fails:"}
+FAILURES = ("fails", "unable")
 
 
 class Agreement:
@@ -29,7 +30,7 @@ class Agreement:
     def find(self, failed, test, message):
         """The TAP directive for what happened, or None when nobody agreed to it."""
         for rule in self.rules:
-            if failed == (rule[0] == "fails") and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
+            if failed == (rule[0] in FAILURES) and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
                 rule[4] += 1
                 return f"{KINDS[rule[0]]} {rule[3]}" + ("" if failed else f" ({message})")
         return None
