@@ -110,6 +110,8 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
+    /* It moves up to 64 MiB: enough for one turn of the main loop. */
+    data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ;
     result = c->run(d->engine, data);
     if (result.status == QRNIC_ST_OK && data->out_len &&
         !command_dma(d, entry->out_addr, data->out, data->out_len, true)) {
@@ -214,8 +216,12 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget)
         if (!data) {
             data = g_new(QrnicCommandData, 1);
         }
+        data->long_work = false;
         if (!command_next(d, data)) {
             break;
+        }
+        if (data->long_work) {
+            return q->enabled && q->producer != q->consumer;
         }
     }
     return false;

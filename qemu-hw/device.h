@@ -93,6 +93,7 @@ typedef struct QrnicCommandData {
     uint8_t in[QRNIC_CMD_MAX_MAILBOX];
     uint8_t out[QRNIC_CMD_MAX_MAILBOX];
     uint32_t out_len;           /* room; then what was written */
+    bool long_work;             /* others wait for the next turn */
 } QrnicCommandData;
 
 typedef struct QrnicCommand {

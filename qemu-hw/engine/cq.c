@@ -256,7 +256,8 @@ QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
     cq = g_new0(QrnicCq, 1);
     cq->ctx = *in;
     cq->ring = ring;
-    cq->deadline = QRNIC_DEADLINE_NEVER;
+    cq->timer.deadline = QRNIC_DEADLINE_NEVER;
+    cq->timer.of_cq = true;
     if (!qrnic_table_insert(&e->cqs, cq, &cq->number)) {
         g_free(cq);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);

@@ -129,14 +129,6 @@ QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
  * Moderation
  */
 
-static void deadline_clear(QrnicEngine *e, QrnicCq *cq)
-{
-    if (cq->deadline != QRNIC_DEADLINE_NEVER) {
-        cq->deadline = QRNIC_DEADLINE_NEVER;
-        QTAILQ_REMOVE(&e->moderated, cq, next);
-    }
-}
-
 /* The armed CQ has count more CQEs that deserve an event. */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count)
 {
@@ -144,39 +136,16 @@ void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count)
     if (cq->unreported && cq->unreported >= cq->moderation.count) {
         qrnic_cq_report_now(e, cq);
     } else if (cq->unreported && cq->moderation.period &&
-               cq->deadline == QRNIC_DEADLINE_NEVER) {
-        cq->deadline = qrnic_now(e) + cq->moderation.period * SCALE_US;
-        QTAILQ_INSERT_TAIL(&e->moderated, cq, next);
-        qrnic_timer_arm(e);
+               cq->timer.deadline == QRNIC_DEADLINE_NEVER) {
+        qrnic_timer_set(e, &cq->timer, qrnic_now(e) +
+                        cq->moderation.period * SCALE_US);
     }
 }
 
 void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq)
 {
     cq->unreported = 0;
-    deadline_clear(e, cq);
-}
-
-int64_t qrnic_cq_timer_first(QrnicEngine *e)
-{
-    int64_t first = QRNIC_DEADLINE_NEVER;
-    QrnicCq *cq;
-
-    QTAILQ_FOREACH(cq, &e->moderated, next) {
-        first = MIN(first, cq->deadline);
-    }
-    return first;
-}
-
-void qrnic_cq_timer(QrnicEngine *e, int64_t now)
-{
-    QrnicCq *cq, *next;
-
-    QTAILQ_FOREACH_SAFE(cq, &e->moderated, next, next) {
-        if (cq->deadline <= now) {
-            qrnic_cq_report_now(e, cq);
-        }
-    }
+    qrnic_timer_cancel(e, &cq->timer);
 }
 
 QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
@@ -193,7 +162,7 @@ QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
     trace_qrnic_cq_modify(e->config.name, cqn, in->count, in->period);
     cq->moderation = *in;
     /* What waits does so by the new rule from now on. */
-    deadline_clear(e, cq);
+    qrnic_timer_cancel(e, &cq->timer);
     qrnic_cq_report(e, cq, 0);
     return qrnic_ok(0);
 }

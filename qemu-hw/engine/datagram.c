@@ -242,7 +242,7 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     case QRNIC_TAKE_ERROR: {
         QrnicCqe cqe = {
             .qpn = qp->number, .index = wqe.index, .opcode = QRNIC_CQE_RECV,
-            .status = status, .syndrome = syndrome,
+            .srqn = wqe.srqn, .status = status, .syndrome = syndrome,
         };
 
         qrnic_complete_recv(e, qp, &cqe);

@@ -37,6 +37,7 @@ static void engine_init(QrnicEngine *e)
 /* What engine_init built. The link and a busy wire are the backend's. */
 static void engine_clear(QrnicEngine *e)
 {
+    qrnic_timers_reset(e);
     qrnic_objects_reset(e);
     qrnic_page_lists_drop(e);
     qrnic_loopback_drop(e);

@@ -143,6 +143,13 @@ bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);
 bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
                      size_t len);
 
+/* timer.c: a deadline of a queue pair, or of a CQ */
+typedef struct QrnicTimer {
+    int64_t deadline;           /* QRNIC_DEADLINE_NEVER: none */
+    uint32_t heap_index;
+    bool of_cq;
+} QrnicTimer;
+
 typedef struct QrnicEq {
     uint32_t number;
     QrnicEqCtx ctx;
@@ -173,8 +180,7 @@ struct QrnicCq {
     /* cq_modify.c */
     QrnicCqModeration moderation;
     uint32_t unreported;        /* CQEs since it was armed that deserve one */
-    int64_t deadline;           /* of the event, or QRNIC_DEADLINE_NEVER */
-    QTAILQ_ENTRY(QrnicCq) next;
+    QrnicTimer timer;           /* of the event */
 };
 
 /* cq.c */
@@ -183,8 +189,6 @@ void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
 /* cq_modify.c: when an event is due, and what was due is done */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
 void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
-int64_t qrnic_cq_timer_first(QrnicEngine *e);
-void qrnic_cq_timer(QrnicEngine *e, int64_t now);
 
 /*
  * Writes a CQE (phase and timestamp are filled in) and its event. False: the
@@ -307,7 +311,8 @@ uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 /* srq.c: what these two do if the WQEs come from an SRQ */
 void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
-QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out);
+QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
+                         uint8_t *status, uint8_t *syndrome);
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
 void qrnic_srq_free(QrnicSrq *srq);
 /*
@@ -365,9 +370,7 @@ struct QrnicQp {
     bool scheduled;
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
-    /* timer.c */
-    int64_t deadline;           /* QRNIC_DEADLINE_NEVER: no timer */
-    uint32_t heap_index;
+    QrnicTimer timer;
 };
 
 /*
@@ -409,11 +412,11 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
 void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
                       bool roce);
 
-/* timer.c: one deadline a queue pair, one timer of the environment. */
-void qrnic_timer_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline);
-void qrnic_timer_cancel(QrnicEngine *e, QrnicQp *qp);
-/* Some deadline may have become the first one. */
-void qrnic_timer_arm(QrnicEngine *e);
+/* timer.c: all deadlines on one timer of the environment */
+void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
+void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t);
+/* None is left, and the environment's is off. */
+void qrnic_timers_reset(QrnicEngine *e);
 
 /* qp.c */
 /* Frees it with all it holds, but leaves the counts of other objects alone. */
@@ -614,11 +617,10 @@ struct QrnicEngine {
     bool cq_failed;             /* a CQ went into error: see to its QPs */
 
     QTAILQ_HEAD(, QrnicQp) active;
-    QTAILQ_HEAD(, QrnicCq) moderated;   /* those with a deadline */
     bool wire_busy;
     uint32_t wire_epoch;        /* how often it became ready */
 
-    QrnicQp **heap;             /* timer.c */
+    QrnicTimer **heap;          /* timer.c */
     uint32_t heap_count, heap_room;
     int64_t armed_deadline;
 

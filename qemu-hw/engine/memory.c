@@ -116,6 +116,11 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
                               QRNIC_TRANSLATION_OFFSET_OFFSET);
         return false;
     }
+    if (!desc->levels && desc->root % QRNIC_WQEBB_SIZE) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
+                              QRNIC_TRANSLATION_ROOT_OFFSET);
+        return false;
+    }
     if (!qrnic_pages_translate(e, p, 0, &addr, &contiguous)) {
         *error = qrnic_refuse(QRNIC_ST_DMA, 0);
         return false;

@@ -68,7 +68,6 @@ void qrnic_objects_init(QrnicEngine *e)
     qrnic_table_init(&e->pds, 1, c->max_pd + 1);
     qrnic_table_init(&e->eqs, 1, c->vectors + 1);
     qrnic_table_init(&e->cqs, 1, c->max_cq + 1);
-    QTAILQ_INIT(&e->moderated);
     qrnic_table_init(&e->mkeys, 1, c->max_mkey + 1);
     qrnic_table_init(&e->qps, 2, c->max_qp + 2);
     qrnic_table_init(&e->srqs, 1, c->max_srq + 1);

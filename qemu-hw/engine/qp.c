@@ -183,7 +183,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->rq.record = in->rq_record;
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;
-    qp->deadline = QRNIC_DEADLINE_NEVER;
+    qp->timer.deadline = QRNIC_DEADLINE_NEVER;
     if (qp->type == QRNIC_QPT_RC) {
         qrnic_rc_init(e, qp);
     } else if (qp->type == QRNIC_QPT_UC) {
@@ -207,7 +207,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
 void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
-    qrnic_timer_cancel(e, qp);
+    qrnic_timer_cancel(e, &qp->timer);
     qrnic_rc_cleanup(e, qp);
     qrnic_unreliable_cleanup(e, qp);
     g_free(qp);
@@ -305,7 +305,7 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
                          qrnic_qp_state_name(qp->state), event, subtype);
     qp->state = QRNIC_QPS_ERR;
     qp->sq_draining = false;
-    qrnic_timer_cancel(e, qp);
+    qrnic_timer_cancel(e, &qp->timer);
     if (event) {
         qrnic_event_async(e, event, subtype, qp->number, 0);
     }

@@ -223,6 +223,7 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
 {
     const Transition *t = transition_find(qp, to);
     uint32_t given = in->mask & ~(QRNIC_QP_STATE | QRNIC_QP_CUR_STATE);
+    QrnicResult result;
     uint32_t wrong;
 
     if (!t || (in->mask & QRNIC_QP_CUR_STATE && in->cur_state != qp->state)) {
@@ -241,7 +242,13 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
     if (wrong) {
         return qrnic_refuse(QRNIC_ST_BAD_ATTR, wrong);
     }
-    return values_check(e, in);
+    result = values_check(e, in);
+    if (result.status == QRNIC_ST_OK && qp->state == QRNIC_QPS_SQD &&
+        given & QRNIC_QP_MAX_DEST_RD_ATOMIC &&
+        !qrnic_responder_can_keep(qp, in->max_dest_rd_atomic)) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    return result;
 }
 
 static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
@@ -321,7 +328,7 @@ static void work_queue_reset(QrnicWorkQueue *wq)
 static void qp_reset(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
-    qrnic_timer_cancel(e, qp);
+    qrnic_timer_cancel(e, &qp->timer);
     work_queue_reset(&qp->sq);
     work_queue_reset(&qp->rq);
     memset(&qp->attr, 0, sizeof(qp->attr));

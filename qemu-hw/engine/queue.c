@@ -231,7 +231,7 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     uint32_t next;
 
     if (qp->srq) {
-        return qrnic_srq_take(e, qp->srq, out);
+        return qrnic_srq_take(e, qp->srq, out, status, syndrome);
     }
     out->index = rq->consumer;
     out->length = 0;

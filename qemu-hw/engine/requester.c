@@ -69,22 +69,27 @@ static bool may_run(const QrnicQp *qp)
 static void deadline_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
 {
     qp->requester->deadline = deadline;
-    if (deadline < qp->deadline) {
-        qrnic_timer_set(e, qp, deadline);
+    if (deadline < qp->timer.deadline) {
+        qrnic_timer_set(e, &qp->timer, deadline);
     }
 }
 
-/* Restarts the transport timer if packets wait for an answer (9.7.6.1.3). */
+/*
+ * Restarts the transport timer if packets wait for an answer (9.7.6.1.3), or
+ * to be sent again by a wire that may stand still.
+ */
 static void deadline_restart(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
+    bool waits = r->una != r->cursor_psn ||
+                 (r->una != r->sent_psn && qrnic_wire_busy(e));
 
     if (r->rnr_wait) {
         return;
     }
-    deadline_set(e, qp, timeout && r->una != r->cursor_psn ?
-                 qrnic_now(e) + timeout : QRNIC_DEADLINE_NEVER);
+    deadline_set(e, qp, timeout && waits ? qrnic_now(e) + timeout :
+                                           QRNIC_DEADLINE_NEVER);
 }
 
 /* The message at the tail failed: an error completion, and ERR (9.9.2.1). */
@@ -196,7 +201,7 @@ static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
     r->probing = false;
     r->stalled = false;
     if (!r->rnr_wait) {
-        deadline_set(e, qp, QRNIC_DEADLINE_NEVER);
+        deadline_restart(e, qp);
         qrnic_schedule(e, qp);
     }
 }
@@ -440,6 +445,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
 {
     QrnicRequester *r = qp->requester;
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
+    bool oldest = r->cursor_psn == r->una;
 
     if (r->cursor_psn == r->sent_psn) {
         if (r->cursor_psn == p->first_psn) {
@@ -456,7 +462,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     if (next == pending_end(p)) {
         r->cursor++;
     }
-    if (r->deadline == QRNIC_DEADLINE_NEVER) {
+    if (oldest || r->deadline == QRNIC_DEADLINE_NEVER) {
         deadline_restart(e, qp);
     }
 }
@@ -970,6 +976,8 @@ void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp)
     qrnic_rc_cleanup(e, qp);
     qp->requester = g_new0(QrnicRequester, 1);
     qp->requester->deadline = QRNIC_DEADLINE_NEVER;
+    /* The first look at the wire is no second one. */
+    qp->requester->wire_epoch = e->wire_epoch - 1;
     qp->responder = g_new0(QrnicResponder, 1);
 }
 
@@ -1013,7 +1021,7 @@ static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     return true;
 }
 
-static void rc_timer(QrnicEngine *e, QrnicQp *qp)
+static void requester_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
@@ -1021,26 +1029,33 @@ static void rc_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     if (qrnic_now(e) < r->deadline) {
-        qrnic_timer_set(e, qp, r->deadline);
+        deadline_set(e, qp, r->deadline);
         return;
     }
     r->deadline = QRNIC_DEADLINE_NEVER;
     if (r->rnr_wait) {
         r->rnr_wait = false;
+        deadline_restart(e, qp);
         qrnic_schedule(e, qp);
         return;
     }
     /*
-     * What the wire has not taken yet, nobody can have answered; sending it
+     * What a slow wire has not taken yet, nobody can have answered; sending it
      * again would only make the queue before the wire longer.
      */
-    if (qrnic_wire_busy(e)) {
+    if (qrnic_wire_busy(e) && !qrnic_wire_stands_still(e, &r->wire_epoch)) {
         deadline_restart(e, qp);
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);
     r->recovering = false;
     requester_retry(e, qp, QRNIC_SYN_TIMEOUT);
+}
+
+static void rc_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_responder_timer(e, qp);
+    requester_timer(e, qp);
 }
 
 const QrnicQpOps qrnic_rc_ops = {

@@ -9,8 +9,15 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "qemu/timer.h"
 #include "trace.h"
 #include "engine/transport.h"
+
+/*
+ * How long a fatal NAK waits for a wire that takes nothing. The other end has
+ * timeouts of its own; this one's software waits for the state ERR.
+ */
+#define FATAL_NAK_WAIT (100 * SCALE_MS)
 
 /* Receive WQEs known of, below which a requester might have to wait */
 #define FEW_RECEIVES 32
@@ -42,6 +49,16 @@ static void owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
     qrnic_schedule(e, qp);
 }
 
+static void fatal_nak_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    int64_t deadline = qrnic_now(e) + FATAL_NAK_WAIT;
+
+    qp->responder->nak_deadline = deadline;
+    if (deadline < qp->timer.deadline) {
+        qrnic_timer_set(e, &qp->timer, deadline);
+    }
+}
+
 /*
  * The request is refused for good: when the NAK has gone, the queue pair goes
  * to ERR. event: 0 if a receive completion tells (9.9.3, table 59).
@@ -56,6 +73,8 @@ static bool refuse(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome, uint8_t event,
     r->dead = true;
     r->event = event;
     r->event_subtype = event_subtype;
+    r->wire_epoch = e->wire_epoch;
+    fatal_nak_wait(e, qp);
     owe_nak(e, qp, syndrome);
     return false;
 }
@@ -777,17 +796,66 @@ uint32_t qrnic_responder_expected_psn(const QrnicQp *qp)
     return qp->responder->epsn;
 }
 
-/* max_dest_rd_atomic may have changed. */
+/* The entry that is n older than the newest one */
+static QrnicReplay *replay_back(const QrnicResponder *r, uint32_t n)
+{
+    return &r->replay[(r->replay_next + r->replay_count - 1 - n) %
+                      r->replay_count];
+}
+
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count)
+{
+    const QrnicResponder *r = qp->responder;
+
+    for (uint32_t n = count; n < r->replay_count; n++) {
+        const QrnicReplay *x = replay_back(r, n);
+
+        /* One that is only being repeated has been answered. */
+        if (x->pending && !x->repeated) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* max_dest_rd_atomic may have changed: the newest are kept. */
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
+    uint32_t count = qp->attr.max_dest_rd_atomic;
+    uint32_t keep = MIN(count, r->replay_count);
+    QrnicReplay *replay;
 
-    if (r->replay_count != qp->attr.max_dest_rd_atomic) {
-        g_free(r->replay);
-        r->replay_count = qp->attr.max_dest_rd_atomic;
-        r->replay = g_new0(QrnicReplay, r->replay_count);
-        r->replay_next = 0;
-        r->replay_pending = 0;
+    if (r->replay_count == count) {
+        return;
+    }
+    replay = g_new0(QrnicReplay, count);
+    r->replay_pending = 0;
+    for (uint32_t n = 0; n < keep; n++) {
+        replay[keep - 1 - n] = *replay_back(r, n);
+        r->replay_pending += replay[keep - 1 - n].pending;
+    }
+    g_free(r->replay);
+    r->replay = replay;
+    r->replay_count = count;
+    r->replay_next = count ? keep % count : 0;
+}
+
+/* Nothing comes after a fatal NAK, so nothing is lost if it never goes. */
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!r->dead || qp->state == QRNIC_QPS_ERR) {
+        return;
+    }
+    if (qrnic_now(e) < r->nak_deadline) {
+        qrnic_timer_set(e, &qp->timer, r->nak_deadline);
+    } else if (qrnic_wire_stands_still(e, &r->wire_epoch)) {
+        r->nak_owed = false;
+        qrnic_qp_error(e, qp, r->event, r->event_subtype);
+    } else {
+        fatal_nak_wait(e, qp);
     }
 }
 

@@ -85,34 +85,40 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
 }
 
 /* The next WQE of the ring, which is not empty. */
-static bool srq_take_posted(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out)
+static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
+                                 QrnicRecvWqe *out, uint8_t *status,
+                                 uint8_t *syndrome)
 {
     QrnicWorkQueue *rq = &srq->rq;
     const uint8_t *raw = srq_slot(e, srq);
-    uint8_t status, syndrome;
+    QrnicTake result;
     uint32_t next;
 
     if (!raw) {
         srq_fail(e, srq, QRNIC_SYN_WQE_FETCH);
-        return false;
+        return QRNIC_TAKE_BROKEN;
     }
-    if (qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride, srq->slot,
-                              1u << rq->log_size, raw, out, &next, &status,
-                              &syndrome) != QRNIC_TAKE_OK) {
-        srq_fail(e, srq, syndrome);
-        return false;
+    result = qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride,
+                                   srq->slot, 1u << rq->log_size, raw, out,
+                                   &next, status, syndrome);
+    /* A wrong data segment concerns only its WQE: the chain goes on. */
+    if (result != QRNIC_TAKE_OK && *syndrome != QRNIC_SYN_WQE_LENGTH) {
+        srq_fail(e, srq, *syndrome);
+        return QRNIC_TAKE_BROKEN;
     }
     out->pd = srq->ctx.pd;
     out->srqn = srq->number;
     srq->ahead = next == srq->slot + 1 ? srq->ahead - 1 : 0;
     srq->slot = next;
     rq->consumer++;
-    return true;
+    return result;
 }
 
-QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out)
+QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
+                         uint8_t *status, uint8_t *syndrome)
 {
     QrnicWorkQueue *rq = &srq->rq;
+    QrnicTake result = QRNIC_TAKE_OK;
     QrnicRecvWqe *returned;
 
     if (srq->error) {
@@ -129,15 +135,19 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out)
         if (!srq->error && rq->producer == rq->consumer) {
             return QRNIC_TAKE_EMPTY;
         }
-        if (srq->error || !srq_take_posted(e, srq, out)) {
+        if (srq->error) {
             return QRNIC_TAKE_BROKEN;
+        }
+        result = srq_take_posted(e, srq, out, status, syndrome);
+        if (result == QRNIC_TAKE_BROKEN) {
+            return result;
         }
     }
     trace_qrnic_srq_take(e->config.name, srq->number, out->index,
                          srq_left(srq));
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
     qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, 1);
-    return QRNIC_TAKE_OK;
+    return result;
 }
 
 void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)

@@ -1,8 +1,7 @@
 /*
- * qrnic engine: deadlines of queue pairs
+ * qrnic engine: deadlines of queue pairs and completion queues
  *
- * A binary heap, least deadline first, on one timer of the environment, which
- * they share with the few CQs that have moderation and an event due.
+ * A binary heap, least deadline first, on one timer of the environment.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,27 +9,27 @@
 #include "qemu/osdep.h"
 #include "engine/internal.h"
 
-static void heap_place(QrnicEngine *e, uint32_t at, QrnicQp *qp)
+static void heap_place(QrnicEngine *e, uint32_t at, QrnicTimer *t)
 {
-    e->heap[at] = qp;
-    qp->heap_index = at;
+    e->heap[at] = t;
+    t->heap_index = at;
 }
 
-static void heap_up(QrnicEngine *e, uint32_t at, QrnicQp *qp)
+static void heap_up(QrnicEngine *e, uint32_t at, QrnicTimer *t)
 {
     while (at > 0) {
         uint32_t parent = (at - 1) / 2;
 
-        if (e->heap[parent]->deadline <= qp->deadline) {
+        if (e->heap[parent]->deadline <= t->deadline) {
             break;
         }
         heap_place(e, at, e->heap[parent]);
         at = parent;
     }
-    heap_place(e, at, qp);
+    heap_place(e, at, t);
 }
 
-static void heap_down(QrnicEngine *e, uint32_t at, QrnicQp *qp)
+static void heap_down(QrnicEngine *e, uint32_t at, QrnicTimer *t)
 {
     for (;;) {
         uint32_t child = 2 * at + 1;
@@ -42,64 +41,63 @@ static void heap_down(QrnicEngine *e, uint32_t at, QrnicQp *qp)
             e->heap[child + 1]->deadline < e->heap[child]->deadline) {
             child++;
         }
-        if (e->heap[child]->deadline >= qp->deadline) {
+        if (e->heap[child]->deadline >= t->deadline) {
             break;
         }
         heap_place(e, at, e->heap[child]);
         at = child;
     }
-    heap_place(e, at, qp);
+    heap_place(e, at, t);
 }
 
-static void heap_remove(QrnicEngine *e, QrnicQp *qp)
+static void heap_remove(QrnicEngine *e, QrnicTimer *t)
 {
-    uint32_t at = qp->heap_index;
-    QrnicQp *last = e->heap[--e->heap_count];
+    uint32_t at = t->heap_index;
+    QrnicTimer *last = e->heap[--e->heap_count];
 
-    if (last != qp) {
+    if (last != t) {
         heap_up(e, at, last);
         heap_down(e, last->heap_index, last);
     }
-    qp->deadline = QRNIC_DEADLINE_NEVER;
+    t->deadline = QRNIC_DEADLINE_NEVER;
 }
 
-void qrnic_timer_arm(QrnicEngine *e)
+static void timer_arm(QrnicEngine *e)
 {
     int64_t first = e->heap_count ? e->heap[0]->deadline : QRNIC_DEADLINE_NEVER;
 
-    first = MIN(first, qrnic_cq_timer_first(e));
     if (first != e->armed_deadline) {
         e->armed_deadline = first;
         e->env.timer_arm(e->env.opaque, first);
     }
 }
 
-void qrnic_timer_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
+void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline)
 {
     if (deadline == QRNIC_DEADLINE_NEVER) {
-        qrnic_timer_cancel(e, qp);
+        qrnic_timer_cancel(e, t);
         return;
     }
-    if (qp->deadline != QRNIC_DEADLINE_NEVER) {
-        qp->deadline = deadline;
-        heap_up(e, qp->heap_index, qp);
-        heap_down(e, qp->heap_index, qp);
+    if (t->deadline != QRNIC_DEADLINE_NEVER) {
+        t->deadline = deadline;
+        heap_up(e, t->heap_index, t);
+        heap_down(e, t->heap_index, t);
     } else {
         if (e->heap_count == e->heap_room) {
             e->heap_room = MAX(16, e->heap_room * 2);
-            e->heap = g_renew(QrnicQp *, e->heap, e->heap_room);
+            e->heap = g_renew(QrnicTimer *, e->heap, e->heap_room);
         }
-        qp->deadline = deadline;
-        heap_up(e, e->heap_count++, qp);
+        t->deadline = deadline;
+        heap_up(e, e->heap_count++, t);
     }
-    qrnic_timer_arm(e);
+    timer_arm(e);
 }
 
-void qrnic_timer_cancel(QrnicEngine *e, QrnicQp *qp)
+void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t)
 {
-    if (qp->deadline != QRNIC_DEADLINE_NEVER) {
-        heap_remove(e, qp);
-        qrnic_timer_arm(e);
+    if (t->deadline != QRNIC_DEADLINE_NEVER) {
+        heap_remove(e, t);
+        timer_arm(e);
     }
 }
 
@@ -109,12 +107,30 @@ void qrnic_engine_timer(QrnicEngine *e)
 
     /* The environment's timer is spent; what remains must be armed anew. */
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
-    while (e->heap_count && e->heap[0]->deadline <= now) {
-        QrnicQp *qp = e->heap[0];
+    while (!e->fatal && e->heap_count && e->heap[0]->deadline <= now) {
+        QrnicTimer *t = e->heap[0];
 
-        heap_remove(e, qp);
-        qrnic_qp_ops(qp)->timer(e, qp);
+        heap_remove(e, t);
+        if (t->of_cq) {
+            qrnic_cq_report_now(e, container_of(t, QrnicCq, timer));
+        } else {
+            QrnicQp *qp = container_of(t, QrnicQp, timer);
+
+            qrnic_qp_ops(qp)->timer(e, qp);
+        }
     }
-    qrnic_cq_timer(e, now);
-    qrnic_timer_arm(e);
+    if (!e->fatal) {
+        timer_arm(e);
+    }
+}
+
+/* All at once, and not one by one, each of which would be the first. */
+void qrnic_timers_reset(QrnicEngine *e)
+{
+    for (uint32_t i = 0; i < e->heap_count; i++) {
+        e->heap[i]->deadline = QRNIC_DEADLINE_NEVER;
+    }
+    e->heap_count = 0;
+    e->armed_deadline = QRNIC_DEADLINE_NEVER;
+    e->env.timer_arm(e->env.opaque, QRNIC_DEADLINE_NEVER);
 }

@@ -72,6 +72,7 @@ struct QrnicRequester {
     bool rnr_wait;
     uint8_t retries, rnr_retries;       /* left */
     int64_t deadline;           /* of retransmission or RNR wait */
+    uint32_t wire_epoch;        /* when it expired and the wire was busy */
 };
 
 /*
@@ -109,6 +110,8 @@ struct QrnicResponder {
     uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
     bool dead;                  /* fatal NAK owed: nothing is taken now */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
+    int64_t nak_deadline;       /* of the fatal NAK */
+    uint32_t wire_epoch;        /* when it was last looked at */
     bool low_credit;            /* advertised none: tell when there is more */
 
     QrnicReplay *replay;
@@ -131,6 +134,9 @@ void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
+/* So many reads and atomics can be kept without losing one not answered. */
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 /* The receive queue has more; in ERR: to flush. */
 void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
 

@@ -357,13 +357,14 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
         return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
                              status, syndrome, "too many data segments");
     }
+    /* From here on it is known which WQE is wrong, and which one follows. */
+    out->index = index;
+    *next = ctrl.next;
     if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.segments, out->sge,
                      &out->num_sge, &out->length)) {
         return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
                              status, syndrome, "the buffer is too long");
     }
-    out->index = index;
-    *next = ctrl.next;
     trace_qrnic_recv_wqe(e->config.name, number, queue, index, out->num_sge,
                          out->length);
     return QRNIC_TAKE_OK;

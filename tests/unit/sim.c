@@ -271,6 +271,26 @@ static uint32_t eq_new(SimNode *n, uint8_t type, uint16_t vector,
     return created(qrnic_eq_create(n->engine, &ctx));
 }
 
+/* What a driver does first with a device that has nothing yet */
+static void node_setup(SimNode *n)
+{
+    n->allocated = 4096;
+    memset(n->memory, 0, n->memory_size);
+    n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
+    n->async.consumer = 0;
+    n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, &n->cq_eq_ring);
+    n->cq_eq_consumer = 0;
+    n->pd = created(qrnic_pd_alloc(n->engine));
+    created(qrnic_gid_set(n->engine, 3, &n->gid));
+}
+
+void sim_reset(SimNode *n)
+{
+    n->deadline = QRNIC_DEADLINE_NEVER;
+    qrnic_engine_reset(n->engine);
+    node_setup(n);
+}
+
 static void node_init(Sim *s, unsigned id, const SimOptions *o)
 {
     SimNode *n = &s->node[id];
@@ -302,13 +322,9 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     n->id = id;
     n->deadline = QRNIC_DEADLINE_NEVER;
     n->memory_size = o->memory ? o->memory : MEMORY_DEFAULT;
-    n->memory = g_malloc0(n->memory_size);
-    n->allocated = 4096;
+    n->memory = g_malloc(n->memory_size);
     n->engine = qrnic_engine_new(&config, &env);
     qrnic_engine_set_link(n->engine, true);
-    n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
-    n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, &n->cq_eq_ring);
-    n->pd = created(qrnic_pd_alloc(n->engine));
 
     n->gid.flags = QRNIC_GID_VALID;
     memcpy(n->gid.mac, config.mac, 6);
@@ -323,7 +339,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         n->gid.flags |= QRNIC_GID_VLAN;
         n->gid.vlan_id = 42;
     }
-    created(qrnic_gid_set(n->engine, 3, &n->gid));
+    node_setup(n);
 }
 
 Sim *sim_new(uint32_t seed, const SimOptions *options)

@@ -117,6 +117,8 @@ typedef struct SimOptions {
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);
 void sim_free(Sim *s);
+/* Back to nothing, as by a reset of the device; what was created is gone. */
+void sim_reset(SimNode *n);
 /* Until nothing happens any more, or this time. False: time ran out. */
 bool sim_run(Sim *s, int64_t until);
 /* Delivers to a node what a peer might have sent. */

@@ -6,6 +6,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "pair.h"
 
 static const SimConnect unconnected;
@@ -270,6 +271,90 @@ static void test_drain_wire_busy(void)
     }
 }
 
+static bool tap_from_a(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                       void *opaque)
+{
+    return from == 0;
+}
+
+/* max_dest_rd_atomic changes: the newest results stay for repetition. */
+static void test_replay_resize(void)
+{
+    static const uint8_t counts[] = { 1, 2, 16 };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(counts); i++) {
+        Pair *p = pair_new(1, NULL, NULL);
+        QrnicQpAttr sqd = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_SQD };
+        QrnicQpAttr change = {
+            .mask = QRNIC_QP_MAX_DEST_RD_ATOMIC,
+            .max_dest_rd_atomic = counts[i],
+        };
+        SimSge sge = { p->a.addr, 8, p->a.key };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_ATOMIC_FETCH_ADD, .sge = &sge, .num_sge = 1,
+            .flags = QRNIC_WQEF_SIGNALED, .swap_add = 1, .rkey = p->b.key,
+            .remote = p->b.addr,
+        };
+
+        for (int n = 0; n < 6; n++) {
+            sim_post_send(p->a.qp, &wr);
+            settle(p);
+            expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
+        }
+        p->sim->tap = tap_from_a;
+        sim_post_send(p->a.qp, &wr);
+        sim_run(p->sim, p->sim->now + 20 * SIM_US);
+        accepted(p->b.qp, &sqd);
+        sim_run(p->sim, p->sim->now + 20 * SIM_US);
+        accepted(p->b.qp, &change);
+        p->sim->tap = NULL;
+        settle(p);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
+        g_assert_cmpint(ldq_le_p(p->a.data), ==, 6);
+        g_assert_cmpint(ldq_le_p(p->b.data), ==, 7);
+        pair_free(p);
+    }
+}
+
+/* It cannot become less than what waits to be answered. */
+static void test_replay_busy(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *b = p->b.qp->node;
+    SimQp *a2 = sim_qp_new(p->a.qp->node, 6, 0, 0, 4);
+    PairEnd other = p->b;
+    QrnicQpAttr sqd = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_SQD };
+    QrnicQpAttr change = {
+        .mask = QRNIC_QP_MAX_DEST_RD_ATOMIC, .max_dest_rd_atomic = 1,
+    };
+
+    pair_fill(p);
+    other.qp = sim_qp_new(b, 6, 0, 0, 4);
+    sim_connect(a2, other.qp, NULL);
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = SIM_MS / 2;
+    post(&other, &p->a, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(p->sim, SIM_US / 2);
+    g_assert_true(b->blocked);
+    p->sim->wire_room = 0;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 1000, 0, 100);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 2000, 100, 100);
+    sim_run(p->sim, 20 * SIM_US);
+    accepted(p->b.qp, &sqd);
+    sim_run(p->sim, 40 * SIM_US);
+    refused(p->b.qp, &change, QRNIC_ST_BUSY, 0);
+    change.max_dest_rd_atomic = 2;
+    accepted(p->b.qp, &change);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpmem(p->a.data + 1000, 100, p->b.data, 100);
+    g_assert_cmpmem(p->a.data + 2000, 100, p->b.data + 100, 100);
+    sim_qp_free(a2);
+    sim_qp_free(other.qp);
+    pair_free(p);
+}
+
 static void ring_rq(SimQp *q, unsigned times)
 {
     while (times--) {
@@ -429,6 +514,8 @@ int main(int argc, char **argv)
     g_test_add_func("/qp/query", test_query);
     g_test_add_func("/qp/drain", test_drain);
     g_test_add_func("/qp/drain-wire-busy", test_drain_wire_busy);
+    g_test_add_func("/qp/replay-resize", test_replay_resize);
+    g_test_add_func("/qp/replay-busy", test_replay_busy);
     g_test_add_func("/qp/doorbells-lost", test_doorbells_lost);
     g_test_add_func("/qp/flush", test_flush);
     g_test_add_func("/qp/reset", test_reset);

@@ -136,6 +136,80 @@ static void test_timeout_zero(void)
     pair_free(p);
 }
 
+/*
+ * A wire that takes nothing any more is one that loses all, from the second
+ * expiration on: software must learn of it.
+ */
+static void test_wire_stuck(void)
+{
+    SimConnect c = sim_connect_default();
+    const int64_t timeout = 4096 << 8;
+    QrnicCqe e;
+    Pair *p;
+
+    c.retry_cnt = 3;
+    p = pair_new(1, NULL, &c);
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = 1000000 * SIM_MS;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 20000);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(p->sim, 100 * timeout);
+    e = expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    g_assert_cmpint(e.timestamp, ==, (1 + 3 + 1) * timeout);
+    expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
+    expect_state(p->a.qp, QRNIC_QPS_ERR);
+    g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_TIMEOUTS), ==, 4);
+    g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_ROCE_TX_PACKETS),
+                    ==, 1);
+    pair_free(p);
+}
+
+/* The same at the responder, which has a fatal NAK to send. */
+static void test_nak_stuck(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *b = p->b.qp->node;
+    SimQp *a2 = sim_qp_new(p->a.qp->node, 6, 0, 0, 4);
+    PairEnd other = p->b;
+
+    other.qp = sim_qp_new(b, 6, 0, 0, 4);
+    sim_connect(a2, other.qp, NULL);
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = 1000000 * SIM_MS;
+    post(&other, &p->a, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(p->sim, SIM_US / 2);
+    g_assert_true(b->blocked);
+    p->sim->wire_room = 0;
+    p->b.key ^= 1;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(p->sim, 50 * SIM_MS);
+    expect_state(p->b.qp, QRNIC_QPS_RTS);
+    sim_run(p->sim, 150 * SIM_MS);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    expect_event(b, QRNIC_EVENT_QP_ACCESS_ERROR, p->b.qp->number);
+    g_assert_cmpint(sim_counter(b, QRNIC_COUNTER_TX_NAK_ERROR), ==, 0);
+    sim_qp_free(a2);
+    sim_qp_free(other.qp);
+    pair_free(p);
+}
+
+/* In the fatal state time goes on, but not the transport. */
+static void test_fatal(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+
+    p->sim->tap = tap_lose_all;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(p->sim, 20 * SIM_US);
+    n->may_fail = true;
+    qrnic_fatal(n->engine, QRNIC_HEALTH_CMD_DMA, 0);
+    settle(p);
+    expect_no_cqe(p->a.qp);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    pair_free(p);
+}
+
 static void test_rnr_exceeded(void)
 {
     for (unsigned retries = 0; retries < 7; retries++) {
@@ -789,6 +863,9 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/error/acks-lost", test_acks_lost);
     g_test_add_func("/rc/error/many-timers", test_many_timers);
     g_test_add_func("/rc/error/timeout-zero", test_timeout_zero);
+    g_test_add_func("/rc/error/wire-stuck", test_wire_stuck);
+    g_test_add_func("/rc/error/nak-stuck", test_nak_stuck);
+    g_test_add_func("/rc/error/fatal", test_fatal);
     g_test_add_func("/rc/error/rnr-exceeded", test_rnr_exceeded);
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
         g_autofree char *path = g_strdup_printf("/rc/error/%s", cases[i].name);

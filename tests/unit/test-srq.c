@@ -377,6 +377,33 @@ static void test_broken_segments(void)
     broken(x, QRNIC_SYN_WQE_SIZE);
 }
 
+/* What is wrong with a data segment costs its WQE and its receiver only. */
+static void test_long_segment(void)
+{
+    Shared *x = shared_new(2, 0);
+    SimNode *b = &x->sim->node[1];
+    QrnicCqe c;
+
+    shared_post(x);
+    shared_post(x);
+    stl_le_p(b->memory + x->srq->ring + QRNIC_SEGMENT_SIZE +
+             QRNIC_DATA_SEG_LENGTH_OFFSET, 0x80000001);
+    shared_send(x, 0, 0, 100);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    expect_status(x->from[0], QRNIC_WC_REM_OP_ERR);
+    c = expect_status(x->to[0], QRNIC_WC_LOC_LEN_ERR);
+    g_assert_cmpint(c.index, ==, 0);
+    g_assert_cmpint(c.srqn, ==, x->srq->number);
+    g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_WQE_LENGTH);
+    expect_state(x->to[0], QRNIC_QPS_ERR);
+    expect_event(b, QRNIC_EVENT_LAST_WQE_REACHED, x->to[0]->number);
+    expect_no_event(b);
+    shared_send(x, 1, 300, 100);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    g_assert_cmpint(shared_received(x, 1, 300, 100), ==, 1);
+    shared_free(x);
+}
+
 /* One slot is always free, so as many as there are slots cannot be posted. */
 static void test_broken_record(void)
 {
@@ -527,6 +554,7 @@ int main(int argc, char **argv)
     g_test_add_func("/srq/broken-index", test_broken_index);
     g_test_add_func("/srq/broken-next", test_broken_next);
     g_test_add_func("/srq/broken-segments", test_broken_segments);
+    g_test_add_func("/srq/long-segment", test_long_segment);
     g_test_add_func("/srq/broken-record", test_broken_record);
     g_test_add_func("/srq/broken-dma", test_broken_dma);
     g_test_add_func("/srq/pd", test_pd);
