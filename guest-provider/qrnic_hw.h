@@ -809,7 +809,12 @@ enum qrnic_counter {
 	X(QUERY_GID) \
 	X(SET_RX_FILTER) \
 	X(ATTACH_MULTICAST) \
-	X(DETACH_MULTICAST)
+	X(DETACH_MULTICAST) \
+	X(CREATE_FLOW) \
+	X(DESTROY_FLOW) \
+	X(ALLOC_DM) \
+	X(FREE_DM) \
+	X(QUERY_DM)
 
 /*
  * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
