@@ -452,6 +452,9 @@ static void test_eq_params(void)
     bad = good, bad.ring.levels = 4;
     eq_refused(d, bad, QRNIC_ST_BAD_PARAM,
                QRNIC_EQ_CTX_RING_OFFSET + QRNIC_TRANSLATION_SHAPE_OFFSET);
+    bad = good, bad.ring.root += 32;
+    eq_refused(d, bad, QRNIC_ST_BAD_PARAM,
+               QRNIC_EQ_CTX_RING_OFFSET + QRNIC_TRANSLATION_ROOT_OFFSET);
     eq_create(d, &eq, QRNIC_EQ_ASYNC, 2, 5);
     bad = good, bad.type = QRNIC_EQ_ASYNC;
     g_assert_cmpint((qrnic_eq_ctx_pack(raw, &bad),

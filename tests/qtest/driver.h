@@ -242,6 +242,7 @@ void add_flow_tests(void);
 void add_datagram_tests(void);
 void add_multicast_tests(void);
 void add_srq_tests(void);
+void add_unreliable_tests(void);
 void add_key_tests(void);
 void add_device_memory_tests(void);
 void add_flush_tests(void);

@@ -21,6 +21,7 @@ int main(int argc, char **argv)
     add_datagram_tests();
     add_multicast_tests();
     add_srq_tests();
+    add_unreliable_tests();
     add_key_tests();
     add_device_memory_tests();
     add_flush_tests();

@@ -40,7 +40,9 @@ bool peer_has_reth(uint8_t opcode)
 {
     return opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY ||
            opcode == RC_WRITE_ONLY_IMM || opcode == RC_READ_REQUEST ||
-           opcode == RC_FLUSH || opcode == RC_ATOMIC_WRITE;
+           opcode == RC_FLUSH || opcode == RC_ATOMIC_WRITE ||
+           opcode == UC_WRITE_FIRST || opcode == UC_WRITE_ONLY ||
+           opcode == UC_WRITE_ONLY_IMM;
 }
 
 bool peer_has_aeth(uint8_t opcode)
@@ -55,6 +57,8 @@ bool peer_has_imm(uint8_t opcode)
     return opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
            opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM ||
            opcode == RC_SEND_LAST_INV || opcode == RC_SEND_ONLY_INV ||
+           opcode == UC_SEND_LAST_IMM || opcode == UC_SEND_ONLY_IMM ||
+           opcode == UC_WRITE_LAST_IMM || opcode == UC_WRITE_ONLY_IMM ||
            opcode == UD_SEND_ONLY_IMM;
 }
 

@@ -41,6 +41,22 @@ enum {
     RC_ATOMIC_WRITE = 0x1d,
 };
 
+/* of UC: as those of RC, in the same order */
+enum {
+    UC_SEND_FIRST = 0x20,
+    UC_SEND_MIDDLE = 0x21,
+    UC_SEND_LAST = 0x22,
+    UC_SEND_LAST_IMM = 0x23,
+    UC_SEND_ONLY = 0x24,
+    UC_SEND_ONLY_IMM = 0x25,
+    UC_WRITE_FIRST = 0x26,
+    UC_WRITE_MIDDLE = 0x27,
+    UC_WRITE_LAST = 0x28,
+    UC_WRITE_LAST_IMM = 0x29,
+    UC_WRITE_ONLY = 0x2a,
+    UC_WRITE_ONLY_IMM = 0x2b,
+};
+
 /* and of UD */
 enum {
     UD_SEND_ONLY = 0x64,
