@@ -280,9 +280,9 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         }
     }
     if (d->icrc && strcmp(d->icrc, "standard") &&
-        strcmp(d->icrc, "transport")) {
-        error_setg(errp, "qrnic: property 'icrc' is '%s', must be 'standard' "
-                   "or 'transport'", d->icrc);
+        strcmp(d->icrc, "transport") && strcmp(d->icrc, "soft-roce")) {
+        error_setg(errp, "qrnic: property 'icrc' is '%s', must be 'standard', "
+                   "'transport' or 'soft-roce'", d->icrc);
         return false;
     }
     if (!is_power_of_2(c->db_pages)) {
@@ -341,6 +341,8 @@ static void fill_config(QrnicDevice *d)
     }
     if (d->icrc && !strcmp(d->icrc, "transport")) {
         c->icrc = QRNIC_ICRC_TRANSPORT;
+    } else if (d->icrc && !strcmp(d->icrc, "soft-roce")) {
+        c->icrc = QRNIC_ICRC_SOFT_ROCE;
     }
     c->name = d->name;
     memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));

@@ -189,5 +189,13 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
         skip = 8 + ip_len + QRNIC_UDP_LEN;
     }
     crc = qrnic_crc32(QRNIC_CRC32_INIT, masked + skip, 8 + head - skip);
-    return ~qrnic_crc32(crc, ip + head, len - head);
+    crc = qrnic_crc32(crc, ip + head, len - head);
+    if (cover == QRNIC_ICRC_SOFT_ROCE) {
+        const uint8_t *bth = ip + ip_len + QRNIC_UDP_LEN;
+
+        if (bth[0] == QRNIC_OP_RC_FLUSH) {
+            crc = qrnic_crc32(crc, bth, len - (bth - ip));
+        }
+    }
+    return ~crc;
 }

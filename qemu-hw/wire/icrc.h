@@ -28,6 +28,8 @@ typedef enum QrnicIcrcCover {
     QRNIC_ICRC_STANDARD,
     /* From the BTH on: for networks that rewrite IP and UDP headers (NAT) */
     QRNIC_ICRC_TRANSPORT,
+    /* As Soft-RoCE has it: in a flush, all from the BTH on a second time */
+    QRNIC_ICRC_SOFT_ROCE,
 } QrnicIcrcCover;
 
 /*

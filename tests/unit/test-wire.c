@@ -320,6 +320,40 @@ static void test_icrc_transport(void)
     }
 }
 
+/* A flush as Soft-RoCE of Linux 6.12 sent it, recorded from the wire */
+static const uint8_t soft_roce_flush[] = {
+    0x52, 0x54, 0x00, 0x77, 0x01, 0x00, 0x52, 0x54, 0x00, 0x77, 0x02,
+    0x00, 0x08, 0x00, 0x45, 0x00, 0x00, 0x40, 0x4c, 0x03, 0x40, 0x00,
+    0x40, 0x11, 0xda, 0x0d, 0x0a, 0x4d, 0x00, 0x02, 0x0a, 0x4d, 0x00,
+    0x01, 0xc0, 0x33, 0x12, 0xb7, 0x00, 0x2c, 0x00, 0x00, 0x1c, 0x00,
+    0xff, 0xff, 0x00, 0x00, 0x00, 0x03, 0x80, 0xff, 0xff, 0xfa, 0x00,
+    0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x1e, 0x8d, 0xc0, 0x00,
+    0x00, 0x00, 0x03, 0x02, 0x00, 0x00, 0x23, 0x28, 0x47, 0x79, 0xd9,
+    0x0e,
+};
+
+/* Its ICRC is not the standard's; that of all other packets is. */
+static void test_icrc_soft_roce(void)
+{
+    QrnicPacket p;
+
+    g_assert_cmpint(parse(&p, soft_roce_flush, sizeof(soft_roce_flush)), ==,
+                    QRNIC_PARSE_ICRC);
+    g_assert_cmpint(qrnic_packet_parse(&p, soft_roce_flush,
+                                       sizeof(soft_roce_flush),
+                                       QRNIC_ICRC_SOFT_ROCE), ==,
+                    QRNIC_PARSE_OK);
+    g_assert_cmphex(p.t.opcode, ==, QRNIC_OP_RC_FLUSH);
+    g_assert_cmphex(p.t.va, ==, 0x1e8dc000);
+    g_assert_cmphex(p.t.rkey, ==, 0x302);
+    g_assert_cmpuint(p.t.dma_len, ==, 9000);
+    g_assert_cmphex(p.t.flush_type, ==, 1);
+    g_assert_cmphex(p.t.flush_level, ==, 0);
+    g_assert_cmpint(qrnic_packet_parse(&p, write_ipv4, sizeof(write_ipv4),
+                                       QRNIC_ICRC_SOFT_ROCE), ==,
+                    QRNIC_PARSE_OK);
+}
+
 static void fix_icrc(uint8_t *frame, size_t len, size_t ip, bool ipv6)
 {
     stl_le_p(frame + len - 4, qrnic_icrc(QRNIC_ICRC_STANDARD, frame + ip,
@@ -418,6 +452,7 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/round-trip", test_round_trip);
     g_test_add_func("/wire/icrc-cover", test_icrc_cover);
     g_test_add_func("/wire/icrc-transport", test_icrc_transport);
+    g_test_add_func("/wire/icrc-soft-roce", test_icrc_soft_roce);
     g_test_add_func("/wire/malformed", test_malformed);
     g_test_add_func("/wire/crc-agree", test_crc_agree);
     return g_test_run();

@@ -1,0 +1,14 @@
+# The same between two adapters of ours, with the standard's ICRC; both have device memory.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 400
+# files: verbs/remote_memory.py
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+TRY_TIMEOUT=$((150 * ${TIME_FACTOR:-1}))
+gid=$(gid_index "$RDMA0" 4)
+pair "atomic writes, flushes and device memory at both ends" 18610 \
+    "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid" "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid guest1"
+try "flushes came in" "grep -qv '^0' /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_flush"
+kernel_clean "the kernel logs are clean"
+finish
