@@ -798,6 +798,49 @@ static void test_direct_verbs(void)
 	CHECK(!pair_free(&p));
 }
 
+/* What one has left is not there for the next, whatever pages that one gets */
+static void test_device_memory(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 8192 };
+	struct ibv_device_attr_ex limits;
+	struct ibv_dm *dm, *same;
+	struct ibv_mr *region;
+	unsigned int i;
+
+	NEED(capabilities & QRNIC_CAP_DEVICE_MEMORY);
+	CHECK(!ibv_query_device_ex(context, NULL, &limits));
+	CHECK(limits.max_dm_size >= attr.length);
+	dm = ibv_alloc_dm(context, &attr);
+	CHECK(dm);
+	memset(buffer, 0x5a, attr.length);
+	CHECK(!ibv_memcpy_to_dm(dm, 0, buffer, attr.length));
+	same = ibv_import_dm(context, dm->handle);
+	CHECK(same);
+	CHECK(!ibv_memcpy_from_dm(buffer + HALF, same, 0, attr.length));
+	CHECK(!memcmp(buffer, buffer + HALF, attr.length));
+	ibv_unimport_dm(same);
+	CHECK(ibv_memcpy_to_dm(dm, 2, buffer, 4) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, attr.length, buffer, 4) == EFAULT);
+	CHECK(ibv_memcpy_from_dm(buffer, dm, UINT64_MAX - 3, 8) == EFAULT);
+
+	region = ibv_reg_dm_mr(pd, dm, 4, 4096, IBV_ACCESS_ZERO_BASED);
+	CHECK(region);
+	CHECK(ibv_free_dm(dm) == EBUSY);
+	CHECK(!ibv_dereg_mr(region));
+	CHECK(!ibv_reg_dm_mr(pd, dm, 4, attr.length, IBV_ACCESS_ZERO_BASED));
+	CHECK(!ibv_free_dm(dm));
+
+	attr.length = limits.max_dm_size;
+	dm = ibv_alloc_dm(context, &attr);
+	CHECK(dm);
+	CHECK(!ibv_alloc_dm(context, &attr) && errno == ENOMEM);
+	for (i = 0; i < limits.max_dm_size; i += 4096) {
+		CHECK(!ibv_memcpy_from_dm(buffer, dm, i, 4096));
+		CHECK(!buffer[0] && !memcmp(buffer, buffer + 1, 4095));
+	}
+	CHECK(!ibv_free_dm(dm));
+}
+
 #define THREADS 4
 #define THREAD_WRITES 2000
 static struct pair shared;
@@ -872,6 +915,7 @@ int main(int argc, char **argv)
 	run("completions of a QP that goes", test_clean);
 	run("error and flush", test_error);
 	run("direct verbs", test_direct_verbs);
+	run("device memory", test_device_memory);
 	if (!getenv("QRNIC_SINGLE_THREADED"))
 		run("threads", test_threads);
 	return tear_down();
