@@ -120,7 +120,7 @@ struct qrnic_core {
 	unsigned long last_recovery;
 	unsigned long recovery_delay;	/* after the next one that fails */
 	struct delayed_work recovery_work;
-	struct pci_saved_state *saved_state;	/* config space after probe */
+	struct pci_saved_state *saved_state;	/* without DMA */
 	struct delayed_work health_work;
 	atomic_t late_command_events;	/* lost, or slower than the look */
 };

@@ -61,6 +61,8 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 			    QRNIC_REG_CONTROL_RESET_MASK);
 		/* The read pushes the write to the device: reset is complete. */
 		qrnic_read(core, QRNIC_REG_STATUS);
+		/* Should its registers be out of reach, its configuration may not. */
+		pci_clear_master(core->dev.pdev);
 		set_bit(QRNIC_STATE_FATAL, &core->state);
 		qrnic_cmd_abort(core);
 		schedule_work(&core->event_work);
@@ -76,8 +78,10 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
 /*
- * Config space as after probe: whoever took the device out of reach, a reset of
- * the bus or of the slot, may have left it with neither addresses nor vectors.
+ * Config space as in probe: whoever took the device out of reach, a reset of the
+ * bus or of the slot, may have left it with neither addresses nor vectors. It must
+ * do no DMA yet: it may not have heard of the reset, and knows memory that has
+ * other owners by now.
  */
 static int qrnic_config_restore(struct qrnic_core *core)
 {
@@ -261,7 +265,6 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	return PCI_ERS_RESULT_NEED_RESET;
 }
 
-/* The saved state enables the device: it has not been disabled meanwhile. */
 static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);

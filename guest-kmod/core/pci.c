@@ -116,11 +116,11 @@ static int qrnic_start(struct qrnic_core *core)
 {
 	int err;
 
-	/* Whatever brought the device down may have taken this away, too. */
-	pci_set_master(core->dev.pdev);
 	err = qrnic_device_reset(core);
 	if (err)
 		return err;
+	/* Not before: what it last knew of memory is no longer true. */
+	pci_set_master(core->dev.pdev);
 	/* It answers, so it was only out of reach, as in a PCI error. */
 	clear_bit(QRNIC_STATE_GONE, &core->state);
 	clear_bit(QRNIC_STATE_PCI_ERROR, &core->state);
@@ -377,6 +377,14 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = qrnic_resources_alloc(core);
 	if (err)
 		goto err_unmap;
+	/* For recovery, without DMA: that is allowed after the reset. */
+	pci_clear_master(pdev);
+	pci_save_state(pdev);
+	core->saved_state = pci_store_saved_state(pdev);
+	if (!core->saved_state) {
+		err = -ENOMEM;
+		goto err_resources;
+	}
 	err = qrnic_start(core);
 	if (err) {
 		dev_err_probe(&pdev->dev, err, "the device does not start\n");
@@ -388,13 +396,6 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_stop;
 	}
 
-	/* Before there is anything to unregister, as it may fail */
-	pci_save_state(pdev);
-	core->saved_state = pci_store_saved_state(pdev);
-	if (!core->saved_state) {
-		err = -ENOMEM;
-		goto err_eth;
-	}
 	mutex_lock(&core->lock);
 	core->up = true;
 	err = qrnic_auxdev_add(core);

@@ -2,6 +2,7 @@
 # group, NVMe over Fabrics and RDS. All come to their end, and afterwards all work again.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
+# full
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -125,7 +126,7 @@ users_end() {
     for program in "${programs[@]}"; do
         [ "$GUEST" = 2 ] || wait_until 60 ended "$program" || status=1
         kill "$program" 2>/dev/null
-        wait "$program"
+        wait_until 10 ended "$program" || status=1
     done
     kill $group 2>/dev/null
     wait_until 10 ended $group || status=2
