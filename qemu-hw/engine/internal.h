@@ -55,6 +55,12 @@ typedef struct QrnicPd {
     uint32_t users;
 } QrnicPd;
 
+/* xrc.c: XRC domain */
+typedef struct QrnicXrcd {
+    uint32_t number;
+    uint32_t users;             /* SRQs and targets */
+} QrnicXrcd;
+
 /*
  * memory.c: a translation table in guest memory, walked by DMA. The lists read
  * are in a cache that all tables of the device share, so that a guest cannot
@@ -192,6 +198,7 @@ typedef struct QrnicSendWqe {
     uint64_t remote_addr;
     uint32_t rkey;
     uint64_t swap_add, compare;
+    uint32_t srqn;              /* XRC; else 0 */
     QrnicEthSeg eth;
     QrnicDatagramSeg datagram;
     QrnicBindSeg bind;
@@ -257,9 +264,9 @@ static inline bool qrnic_is_local_operation(uint8_t opcode)
 /* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
 enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                           const QrnicSendWqe *wqe);
-/* For a send with invalidate */
+/* For a send with invalidate, to a receive WQE of this PD */
 enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
-                                            uint32_t key);
+                                            uint32_t pd, uint32_t key);
 /* A key is about to go, or to be replaced. */
 void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
 /* A queue pair is about to go: with it the windows that it alone uses. */
@@ -323,9 +330,11 @@ struct QrnicQp {
     uint8_t type;               /* enum qrnic_qp_type */
     uint8_t state;              /* enum qrnic_qp_state */
     bool sq_draining;
-    QrnicPd *pd;
+    QrnicPd *pd;                /* NULL: XRC target */
+    /* NULL: it has no such queue (XRC) */
     QrnicCq *send_cq, *recv_cq;
-    QrnicSrq *srq;              /* NULL: it has an RQ of its own */
+    QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
+    QrnicXrcd *xrcd;            /* XRC target */
     bool last_wqe_reported;
     uint32_t windows;           /* type 2, bound by it */
     uint32_t db_page;
@@ -335,8 +344,8 @@ struct QrnicQp {
     QrnicPath path;             /* headers that every packet of it shares */
     bool comm_established;
     uint32_t datagram_psn;      /* of the next one sent */
-    QrnicRequester *requester;  /* RC only */
-    QrnicResponder *responder;  /* RC only */
+    QrnicRequester *requester;  /* RC and XRC only */
+    QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
     /* scheduler.c */
     bool scheduled;
@@ -404,6 +413,21 @@ static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
 }
+/* Its two halves are requester.c and responder.c. */
+static inline bool qrnic_qp_is_reliable(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_RC || qp->type == QRNIC_QPT_XRC_INI ||
+           qp->type == QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
+{
+    return qp->type != QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
+{
+    return !qp->srq && qp->type != QRNIC_QPT_XRC_INI &&
+           qp->type != QRNIC_QPT_XRC_TGT;
+}
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
@@ -468,6 +492,19 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
+/* xrc.c */
+/* What it receives from now; NULL: its RQ */
+QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp);
+/* The SRQ of this number, if the target may receive into it; else NULL */
+QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
+/* An XRC SRQ is about to go: what was received into it goes nowhere now. */
+void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq);
+/* The CQ of an XRC SRQ that has a WQE under way */
+QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
+/* CREATE_QP of a target; CREATE_SRQ: what it says of XRC */
+QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in);
+QrnicResult qrnic_xrc_srq_check(QrnicEngine *e, const QrnicSrqCtx *in);
+
 /* ethernet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* A raw packet QP is about to be freed. */
@@ -501,6 +538,7 @@ bool qrnic_doorbells_pending(QrnicEngine *e);
 #define QRNIC_MAX_QP_WQEBB (1u << 15)
 #define QRNIC_MAX_QP_RECV (1u << 15)
 #define QRNIC_MAX_SRQ_WR ((1u << 15) - 1)
+#define QRNIC_MAX_XRCD 4096
 #define QRNIC_MAX_CQE (1u << 20)
 #define QRNIC_MAX_EQE (1u << 16)
 #define QRNIC_MAX_MR_SIZE (1ull << 46)
@@ -527,7 +565,7 @@ struct QrnicEngine {
     bool link_up;
     QrnicPortCtx port;
 
-    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages;
+    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, xrcds, db_pages;
     QrnicEq *async_eq;
     QrnicGidEntry *gids;
     uint32_t gids_end;          /* no valid entry from here on */

@@ -290,6 +290,7 @@ static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
 {
     i->va = w->remote_addr;
     i->rkey = w->rkey;
+    i->srqn = w->srqn;
     i->swap_add = w->swap_add;
     i->compare = w->compare;
     i->num_sge = w->num_sge;
@@ -458,6 +459,7 @@ static void send_read_or_atomic(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         .opcode = p->opcode == QRNIC_WQE_RDMA_READ ? QRNIC_OP_RC_READ_REQUEST :
                   p->opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ?
                   QRNIC_OP_RC_COMPARE_SWAP : QRNIC_OP_RC_FETCH_ADD,
+        .srqn = i->srqn,
         .ack_req = true,
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
@@ -469,6 +471,7 @@ static void send_read_or_atomic(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         .compare = i->compare,
     };
 
+    t.opcode |= qrnic_qp_service(qp);
     qrnic_packet_send(e, qp, &t, qrnic_packet_begin(&qp->path, e->frame, &t, 0),
                       0);
     requester_sent(e, qp, p, p->packets - done);
@@ -500,6 +503,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = r->cursor_psn,
+        .srqn = r->wqe.srqn,
         .va = r->wqe.remote_addr,
         .rkey = r->wqe.rkey,
         .dma_len = p->length,
@@ -517,6 +521,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     } else if (!first) {
         t.opcode += QRNIC_OP_RC_SEND_MIDDLE;
     }
+    t.opcode |= qrnic_qp_service(qp);
     payload = qrnic_packet_begin(&qp->path, e->frame, &t, len);
     if (!requester_gather(e, qp, p, offset, payload, len)) {
         return false;
@@ -840,7 +845,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     p = pending_at(r, r->tail);
     offset = (uint64_t)qrnic_psn_distance(p->first_psn, pkt->t.psn) *
              qrnic_qp_mtu(qp);
-    if (pkt->t.opcode == QRNIC_OP_RC_ATOMIC_ACK) {
+    if (pkt->info->flags & QRNIC_OPF_ATOMIC) {
         if (!is_atomic(p->opcode)) {
             bad_response(e, qp);
             return;
@@ -870,7 +875,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
-    if (pkt->t.opcode == QRNIC_OP_RC_ACK) {
+    if ((pkt->t.opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_ACK) {
         receive_ack(e, qp, pkt);
     } else {
         receive_response(e, qp, pkt);
@@ -936,7 +941,7 @@ void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp)
 void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
-        if (qp->responder->recv_valid && qp->srq) {
+        if (qp->responder->recv_valid && qp->responder->recv.srqn) {
             qrnic_rq_give_back(e, qp, &qp->responder->recv);
         }
         g_free(qp->requester->initiated);

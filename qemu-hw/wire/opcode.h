@@ -1,7 +1,7 @@
 /*
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
- * InfiniBand specification, 9.2.1 and table 38.
+ * InfiniBand specification, 9.2.1 and table 38; A14 (XRC).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -49,6 +49,31 @@ enum qrnic_bth_opcode {
 
     QRNIC_OP_UD_SEND_ONLY = 0x64,
     QRNIC_OP_UD_SEND_ONLY_IMM = 0x65,
+
+    /* As those of RC; annex A14 */
+    QRNIC_OP_XRC_SEND_FIRST = 0xa0,
+    QRNIC_OP_XRC_SEND_MIDDLE = 0xa1,
+    QRNIC_OP_XRC_SEND_LAST = 0xa2,
+    QRNIC_OP_XRC_SEND_LAST_IMM = 0xa3,
+    QRNIC_OP_XRC_SEND_ONLY = 0xa4,
+    QRNIC_OP_XRC_SEND_ONLY_IMM = 0xa5,
+    QRNIC_OP_XRC_WRITE_FIRST = 0xa6,
+    QRNIC_OP_XRC_WRITE_MIDDLE = 0xa7,
+    QRNIC_OP_XRC_WRITE_LAST = 0xa8,
+    QRNIC_OP_XRC_WRITE_LAST_IMM = 0xa9,
+    QRNIC_OP_XRC_WRITE_ONLY = 0xaa,
+    QRNIC_OP_XRC_WRITE_ONLY_IMM = 0xab,
+    QRNIC_OP_XRC_READ_REQUEST = 0xac,
+    QRNIC_OP_XRC_READ_RESPONSE_FIRST = 0xad,
+    QRNIC_OP_XRC_READ_RESPONSE_MIDDLE = 0xae,
+    QRNIC_OP_XRC_READ_RESPONSE_LAST = 0xaf,
+    QRNIC_OP_XRC_READ_RESPONSE_ONLY = 0xb0,
+    QRNIC_OP_XRC_ACK = 0xb1,
+    QRNIC_OP_XRC_ATOMIC_ACK = 0xb2,
+    QRNIC_OP_XRC_COMPARE_SWAP = 0xb3,
+    QRNIC_OP_XRC_FETCH_ADD = 0xb4,
+    QRNIC_OP_XRC_SEND_LAST_INV = 0xb6,
+    QRNIC_OP_XRC_SEND_ONLY_INV = 0xb7,
     QRNIC_OP_COUNT,
 };
 
@@ -57,6 +82,9 @@ enum qrnic_bth_opcode {
 #define QRNIC_SERVICE_RC        0x00
 #define QRNIC_SERVICE_UC        0x20
 #define QRNIC_SERVICE_UD        0x60
+#define QRNIC_SERVICE_XRC       0xa0
+/* RC and XRC have the same operations: of XRC_x this is RC_x. */
+#define QRNIC_OPERATION_MASK    0x1f
 
 /* Extension headers, in the order in which they follow the BTH. */
 #define QRNIC_HDR_RETH          (1u << 0)
@@ -66,6 +94,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_IMM           (1u << 4)
 #define QRNIC_HDR_IETH          (1u << 5)
 #define QRNIC_HDR_DETH          (1u << 6)
+#define QRNIC_HDR_XRCETH        (1u << 7)       /* before all the others */
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 8)
 #define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */
