@@ -48,6 +48,11 @@ static void wr_finish(struct qrnic_qp *qp)
 		qp->posted++;
 }
 
+static bool has_payload(uint8_t opcode)
+{
+	return opcode != QRNIC_WQE_BIND_MW && opcode != QRNIC_WQE_LOCAL_INV;
+}
+
 static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 				 __be32 imm)
 {
@@ -64,7 +69,11 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
 	qp->wqe_wr_id = ibqp->wr_id;
 	qp->building = true;
-	qp->need_address = false;
+	qp->need_address = qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND &&
+			   has_payload(opcode);
+	/* Its setter fills it in, before or after those of the payload */
+	if (qp->need_address)
+		qrnic_wqe_add_xrc(&qp->wqe, 0);
 	return qp;
 }
 
@@ -104,6 +113,18 @@ static void qrnic_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 	qrnic_wqe_add_datagram(&qp->wqe, to_qrnic_ah(ah), remote_qpn,
 			       remote_qkey);
 	qp->wqe.segments = segments;
+	qp->need_address = false;
+}
+
+static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+
+	if (!qp->building || !has_payload(qp->wqe.opcode)) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	qp->wqe.segment[1].xrc.srqn = htole32(remote_srqn & QRNIC_QPN_MASK);
 	qp->need_address = false;
 }
 
@@ -172,11 +193,6 @@ static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_atomic(&qp->wqe, add, 0);
-}
-
-static bool has_payload(uint8_t opcode)
-{
-	return opcode != QRNIC_WQE_BIND_MW && opcode != QRNIC_WQE_LOCAL_INV;
 }
 
 static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
@@ -290,6 +306,7 @@ static uint64_t possible_ops(const struct qrnic_context *ctx,
 
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		ops = QRNIC_RC_OPS;
 		break;
 	case IBV_QPT_UC:
@@ -338,6 +355,8 @@ int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
 
 	if (type == IBV_QPT_UD)
 		ibqp->wr_set_ud_addr = qrnic_wr_set_ud_addr;
+	if (type == IBV_QPT_XRC_SEND)
+		ibqp->wr_set_xrc_srqn = qrnic_wr_set_xrc_srqn;
 	ibqp->wr_set_sge = qrnic_wr_set_sge;
 	ibqp->wr_set_sge_list = qrnic_wr_set_sge_list;
 	ibqp->wr_set_inline_data = qrnic_wr_set_inline_data;

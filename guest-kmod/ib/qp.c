@@ -82,12 +82,15 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_UD;
 		break;
 	case IB_QPT_XRC_INI:
-	case IB_QPT_XRC_TGT:
 		/* Processes have XRC; nothing in the kernel wants it. */
 		if (!user)
 			return -EOPNOTSUPP;
-		type = init->qp_type == IB_QPT_XRC_INI ? QRNIC_QPT_XRC_INI :
-							 QRNIC_QPT_XRC_TGT;
+		type = QRNIC_QPT_XRC_INI;
+		capability = QRNIC_CAP_XRC;
+		break;
+	case IB_QPT_XRC_TGT:
+		/* The core makes it, for the processes that open it. */
+		type = QRNIC_QPT_XRC_TGT;
 		capability = QRNIC_CAP_XRC;
 		break;
 	default:
@@ -318,7 +321,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_create_qp_resp response = {};
 	struct qrnic_qp_ctx context = {};
-	int err, type;
+	int err = 0, type;
 
 	type = qp_hw_type(dev, init, udata);
 	if (type < 0)
@@ -337,11 +340,9 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	qp->has_sq = type != QRNIC_QPT_XRC_TGT;
 	qp->has_rq = init->recv_cq && !init->srq;
 
-	if (!qp->has_sq)
-		err = qrnic_udata_none(udata);
-	else if (udata)
+	if (udata && qp->has_sq)
 		err = qp_user_prepare(dev, qp, udata, &context);
-	else
+	else if (qp->has_sq)
 		err = qp_kernel_prepare(dev, qp, init, &context);
 	if (err)
 		return err;
