@@ -23,6 +23,10 @@ perf() {
 }
 
 try "verbs report XRC" "ibv_devinfo -v | grep -q 'XRC'"
+for gid in "$gid4" "$gid6"; do
+    try "the provider's test of XRC, GID $gid" \
+        "set -o pipefail; qrnic-xrc-test $RDMA0 $gid | tee xrc.log && [ \$(grep -c SKIP xrc.log) = 1 ]"
+done
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
         for size in 1 4096 65537; do

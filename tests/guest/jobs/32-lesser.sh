@@ -23,6 +23,7 @@ for size in 1 4097 65536; do
 done
 # What it lacks is refused with EOPNOTSUPP, and nothing else changes.
 try "the provider's test of transports on a lesser device" qrnic-transport-test
+try "the provider's test of XRC on a lesser device" qrnic-xrc-test
 perf ib_write_bw -q 16 -n 100 -s 4096
 perf ib_send_lat -s 8
 perf ib_read_bw -o 1
