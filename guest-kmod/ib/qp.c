@@ -119,8 +119,9 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 	if (qrnic_qp_is_datagram(init->qp_type) &&
 	    cap->max_send_sge > QRNIC_MAX_DATAGRAM_SGE)
 		return -EINVAL;
-	if (init->recv_cq && !init->srq && (cap->max_recv_wr > caps->max_qp_recv ||
-			   cap->max_recv_sge > caps->max_sge))
+	if (init->recv_cq && !init->srq &&
+	    (cap->max_recv_wr > caps->max_qp_recv ||
+	     cap->max_recv_sge > caps->max_sge))
 		return -EINVAL;
 	return 0;
 }
