@@ -78,8 +78,9 @@ int qrnicdv_query_qp(struct ibv_qp *ibqp, struct qrnicdv_qp *attr,
 
 	full.qpn = ibqp->qp_num;
 	full.db_page = qp->db->page;
-	show_wq(&qp->sq, QRNIC_WQEBB_SIZE, &full.sq);
-	if (!qp->srq)
+	if (qp->has_sq)
+		show_wq(&qp->sq, QRNIC_WQEBB_SIZE, &full.sq);
+	if (qp->has_rq)
 		show_wq(&qp->rq, 1u << qp->rq_stride_shift, &full.rq);
 	return give(attr, attr_size, &full, sizeof(full));
 }

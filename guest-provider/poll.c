@@ -180,11 +180,31 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
 	return wr_id;
 }
 
+/*
+ * The XRC SRQ that a CQE is of: its CQE names a target, which may be another
+ * process's. Few CQs have more than one. The caller holds the lock.
+ */
+static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
+				     const struct qrnic_cqe *cqe)
+{
+	uint32_t srqn = le32toh(cqe->srqn);
+	struct qrnic_srq *srq;
+
+	if (!srqn || !cqe_is_receive(cqe))
+		return NULL;
+	list_for_each(&cq->xrc_srqs, srq, in_cq) {
+		if (srq->srqn == srqn)
+			return srq;
+	}
+	return NULL;
+}
+
 /* Takes the next CQE; NULL if there is none */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 {
 	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
 	const struct qrnic_cqe *cqe;
+	struct qrnic_srq *srq;
 	struct qrnic_qp *qp;
 
 	while (cq_has(cq, cq->consumer)) {
@@ -194,6 +214,11 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 		 */
 		udma_from_device_barrier();
 		cqe = cq_entry(cq, cq->consumer++);
+		srq = cqe_xrc_srq(cq, cqe);
+		if (unlikely(srq)) {
+			*wr_id = qrnic_srq_take_back(srq, le32toh(cqe->index));
+			return cqe;
+		}
 		qp = qrnic_qp_find(ctx, le32toh(cqe->qpn));
 		if (likely(qp)) {
 			*wr_id = cqe_retire(qp, cqe);
@@ -412,18 +437,29 @@ void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
 }
 
 /*
- * Takes the completions of a QP that is destroyed or reset out of the CQ, and
- * moves the younger ones of other QPs down. The device may append meanwhile, so
- * slots keep the phase of their pass. Neither queue of the QP completes any more.
+ * Whether a CQE is to be taken out of the CQ, as its QP is destroyed or reset, or
+ * its XRC SRQ destroyed. One of an XRC SRQ stays when the target goes.
  */
-void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
+static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
+		      const struct qrnic_qp *qp, const struct qrnic_srq *srq)
 {
-	uint32_t qpn = qp->vqp.qp.qp_num;
+	struct qrnic_srq *of = cqe_xrc_srq(cq, cqe);
+
+	return of ? of == srq : qp && le32toh(cqe->qpn) == qp->vqp.qp.qp_num;
+}
+
+/*
+ * Takes the completions of a QP or an XRC SRQ out of the CQ, and moves the younger
+ * ones of others down. The device may append meanwhile, so slots keep the phase of
+ * their pass. Neither completes any more. Called with the lock.
+ */
+static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
+		     struct qrnic_srq *srq)
+{
 	uint32_t size = 1u << cq->log_size;
 	uint32_t end, from, to;
 	struct qrnic_cqe *cqe;
 
-	qrnic_lock(&cq->lock);
 	end = cq->consumer;
 	while (end - cq->consumer < size && cq_has(cq, end))
 		end++;
@@ -433,9 +469,9 @@ void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
 	to = end;
 	for (from = end; from != cq->consumer;) {
 		cqe = cq_entry(cq, --from);
-		if (le32toh(cqe->qpn) == qpn) {
+		if (cqe_is_of(cq, cqe, qp, srq)) {
 			/* The receive WQEs were another's, and are free now */
-			if (qp->srq && cqe_is_receive(cqe))
+			if (qp && qp->srq && cqe_is_receive(cqe))
 				qrnic_srq_take_back(qp->srq,
 						    le32toh(cqe->index));
 			continue;
@@ -453,5 +489,19 @@ void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
 		cq->consumer = to;
 		cq_release(cq);
 	}
+}
+
+void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
+{
+	qrnic_lock(&cq->lock);
+	cq_clean(cq, qp, NULL);
+	qrnic_unlock(&cq->lock);
+}
+
+void qrnic_cq_clean_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
+{
+	qrnic_lock(&cq->lock);
+	cq_clean(cq, NULL, srq);
+	list_del(&srq->in_cq);
 	qrnic_unlock(&cq->lock);
 }

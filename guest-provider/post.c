@@ -21,7 +21,7 @@ enum send_kind {
 };
 
 /* Types of queue pairs that an operation is for */
-#define QPT_RC BIT(IBV_QPT_RC)
+#define QPT_RC (BIT(IBV_QPT_RC) | BIT(IBV_QPT_XRC_SEND))
 #define QPT_UC BIT(IBV_QPT_UC)
 #define QPT_UD BIT(IBV_QPT_UD)
 #define QPT_RAW BIT(IBV_QPT_RAW_PACKET)
@@ -179,6 +179,9 @@ static int build_send(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 	else if (op->key)
 		imm = htobe32(wr->invalidate_rkey);
 	qrnic_wqe_begin(wqe, op->opcode, flags, imm);
+	if (qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND && op->kind != SEND_BIND &&
+	    op->kind != SEND_INVALIDATE)
+		qrnic_wqe_add_xrc(wqe, wr->qp_type.xrc.remote_srqn);
 
 	switch (op->kind) {
 	case SEND_PLAIN:
@@ -298,7 +301,7 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	int err = 0;
 
 	/* It has no queue of its own (ibv_post_srq_recv(3)) */
-	if (unlikely(qp->srq)) {
+	if (unlikely(!qp->has_rq)) {
 		*bad_wr = wr;
 		return EINVAL;
 	}

@@ -16,14 +16,16 @@
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 #define QRNIC_INVALIDATE_OPS                                                   \
 	(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+/* Annex A19 of the InfiniBand specification defines them for RC alone */
+#define QRNIC_A19_OPS                                                          \
+	(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH)
 #define QRNIC_UC_OPS                                                           \
 	(QRNIC_DATAGRAM_OPS | IBV_QP_EX_WITH_RDMA_WRITE |                      \
 	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW |         \
 	 IBV_QP_EX_WITH_LOCAL_INV)
 #define QRNIC_RC_OPS                                                           \
 	(QRNIC_UC_OPS | QRNIC_INVALIDATE_OPS | QRNIC_ATOMIC_OPS |              \
-	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE |              \
-	 IBV_QP_EX_WITH_FLUSH)
+	 IBV_QP_EX_WITH_RDMA_READ | QRNIC_A19_OPS)
 
 /* The first error counts: it is what ibv_wr_complete() returns */
 static void wr_fail(struct qrnic_qp *qp, int err)
@@ -50,6 +52,19 @@ static void wr_finish(struct qrnic_qp *qp)
 		qp->posted++;
 }
 
+static bool has_payload(uint8_t opcode)
+{
+	switch (opcode) {
+	case QRNIC_WQE_BIND_MW:
+	case QRNIC_WQE_LOCAL_INV:
+	case QRNIC_WQE_ATOMIC_WRITE:
+	case QRNIC_WQE_FLUSH:
+		return false;
+	default:
+		return true;
+	}
+}
+
 static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 				 __be32 imm)
 {
@@ -66,7 +81,11 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
 	qp->wqe_wr_id = ibqp->wr_id;
 	qp->building = true;
-	qp->need_address = false;
+	qp->need_address = qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND &&
+			   has_payload(opcode);
+	/* Its setter fills it in, before or after those of the payload */
+	if (qp->need_address)
+		qrnic_wqe_add_xrc(&qp->wqe, 0);
 	return qp;
 }
 
@@ -112,6 +131,18 @@ static void qrnic_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 	qrnic_wqe_add_datagram(&qp->wqe, to_qrnic_ah(ah), remote_qpn,
 			       remote_qkey);
 	qp->wqe.segments = segments;
+	qp->need_address = false;
+}
+
+static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+
+	if (!qp->building || !has_payload(qp->wqe.opcode)) {
+		wr_fail(qp, EINVAL);
+		return;
+	}
+	qp->wqe.segment[1].xrc.srqn = htole32(remote_srqn & QRNIC_QPN_MASK);
 	qp->need_address = false;
 }
 
@@ -207,19 +238,6 @@ static void qrnic_wr_flush(struct ibv_qp_ex *ibqp, uint32_t rkey,
 	}
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_flush(&qp->wqe, length, type, level);
-}
-
-static bool has_payload(uint8_t opcode)
-{
-	switch (opcode) {
-	case QRNIC_WQE_BIND_MW:
-	case QRNIC_WQE_LOCAL_INV:
-	case QRNIC_WQE_ATOMIC_WRITE:
-	case QRNIC_WQE_FLUSH:
-		return false;
-	default:
-		return true;
-	}
 }
 
 static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
@@ -335,6 +353,9 @@ static uint64_t possible_ops(const struct qrnic_context *ctx,
 	case IBV_QPT_RC:
 		ops = QRNIC_RC_OPS;
 		break;
+	case IBV_QPT_XRC_SEND:
+		ops = QRNIC_RC_OPS & ~(uint64_t)QRNIC_A19_OPS;
+		break;
 	case IBV_QPT_UC:
 		ops = QRNIC_UC_OPS;
 		break;
@@ -392,6 +413,8 @@ int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
 
 	if (type == IBV_QPT_UD)
 		ibqp->wr_set_ud_addr = qrnic_wr_set_ud_addr;
+	if (type == IBV_QPT_XRC_SEND)
+		ibqp->wr_set_xrc_srqn = qrnic_wr_set_xrc_srqn;
 	ibqp->wr_set_sge = qrnic_wr_set_sge;
 	ibqp->wr_set_sge_list = qrnic_wr_set_sge_list;
 	ibqp->wr_set_inline_data = qrnic_wr_set_inline_data;

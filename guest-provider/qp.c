@@ -21,6 +21,9 @@
 #define QRNIC_HEADER_SEGMENTS 2
 #define QRNIC_ATOMIC_SEGMENTS 4
 
+/* What every WQE of an XRC initiator has besides */
+#define QRNIC_XRC_SEGMENTS 1
+
 /* Control and datagram segment */
 #define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
 
@@ -31,6 +34,7 @@ struct qp_layout {
 	uint32_t sq_log_size;
 	uint32_t sq_wqe_blocks;
 	uint32_t sq_header;
+	uint32_t sq_least_segments;
 	uint32_t rq_log_size;
 	uint32_t rq_log_stride;
 	size_t rq_offset;
@@ -79,21 +83,37 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* Segments before the payload in the longest header that the QP can need */
-static uint32_t header_segments(const struct ibv_qp_init_attr_ex *attr)
+/* An XRC initiator has none, and may come with a CQ or SRQ for it */
+static bool has_rq(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->qp_type != IBV_QPT_XRC_SEND && !attr->srq;
+}
+
+/*
+ * Segments before the payload in the longest header that the QP can need, and all
+ * that there must be room for in any case
+ */
+static void plan_header(const struct ibv_qp_init_attr_ex *attr,
+			struct qp_layout *layout)
 {
 	const uint64_t plain = IBV_QP_EX_WITH_SEND |
 			       IBV_QP_EX_WITH_SEND_WITH_IMM |
 			       IBV_QP_EX_WITH_SEND_WITH_INV;
 
-	if (attr->qp_type == IBV_QPT_UD)
-		return QRNIC_DATAGRAM_SEGMENTS;
-	if (attr->qp_type == IBV_QPT_RAW_PACKET)
-		return QRNIC_RAW_SEGMENTS;
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    !(attr->send_ops_flags & ~plain))
-		return 1;
-	return QRNIC_HEADER_SEGMENTS;
+	uint32_t xrc = attr->qp_type == IBV_QPT_XRC_SEND ? QRNIC_XRC_SEGMENTS :
+							   0;
+
+	if (attr->qp_type == IBV_QPT_UD) {
+		layout->sq_header = QRNIC_DATAGRAM_SEGMENTS;
+	} else if (attr->qp_type == IBV_QPT_RAW_PACKET) {
+		layout->sq_header = QRNIC_RAW_SEGMENTS;
+	} else if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+		   !(attr->send_ops_flags & ~plain)) {
+		layout->sq_header = 1 + xrc;
+	} else {
+		layout->sq_header = QRNIC_HEADER_SEGMENTS + xrc;
+		layout->sq_least_segments = QRNIC_ATOMIC_SEGMENTS + xrc;
+	}
 }
 
 static int check_cap(const struct qrnic_context *ctx,
@@ -108,8 +128,8 @@ static int check_cap(const struct qrnic_context *ctx,
 	    cap->max_send_wr > ctx->max_wqebb)
 		return EINVAL;
 	/* Of a receive queue that there is not, the sizes do not matter */
-	if (!attr->srq && (cap->max_recv_sge > ctx->max_recv_sge ||
-			   cap->max_recv_wr > ctx->max_recv))
+	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
+			     cap->max_recv_wr > ctx->max_recv))
 		return EINVAL;
 	return 0;
 }
@@ -122,7 +142,7 @@ static void place_queues(const struct qrnic_context *ctx,
 	const struct ibv_qp_cap *cap = &attr->cap;
 	size_t end = (size_t)QRNIC_WQEBB_SIZE << layout->sq_log_size;
 
-	if (attr->srq) {
+	if (!has_rq(attr)) {
 		layout->record_offset = end;
 		layout->length = end + QRNIC_RECORD_ALIGN;
 		return;
@@ -150,7 +170,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 	int err;
 
 	memset(layout, 0, sizeof(*layout));
-	layout->sq_header = header_segments(attr);
+	plan_header(attr, layout);
 	err = check_cap(ctx, attr, layout);
 	if (err)
 		return err;
@@ -159,9 +179,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 				       QRNIC_SEGMENT_SIZE);
 	segments = layout->sq_header +
 		   max_t(uint32_t, cap->max_send_sge, inline_segments);
-	if (layout->sq_header == QRNIC_HEADER_SEGMENTS &&
-	    attr->qp_type != IBV_QPT_RAW_PACKET)
-		segments = max_t(uint32_t, segments, QRNIC_ATOMIC_SEGMENTS);
+	segments = max_t(uint32_t, segments, layout->sq_least_segments);
 	layout->sq_wqe_blocks = qrnic_wqebbs(segments);
 
 	blocks = (uint64_t)cap->max_send_wr * layout->sq_wqe_blocks;
@@ -209,7 +227,7 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	qp->sq_blocks = calloc(qp->sq.size, sizeof(*qp->sq_blocks));
 	if (!qp->sq.wr_id || !qp->sq_blocks)
 		return ENOMEM;
-	if (qp->srq)
+	if (!qp->has_rq)
 		return 0;
 
 	qp->rq.ring = qp->buf.addr + layout->rq_offset;
@@ -246,9 +264,22 @@ static bool type_supported(const struct qrnic_context *ctx,
 		return ctx->capabilities & QRNIC_CAP_UD;
 	case IBV_QPT_RAW_PACKET:
 		return ctx->capabilities & QRNIC_CAP_FLOW;
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+		return ctx->capabilities & QRNIC_CAP_XRC;
 	default:
 		return false;
 	}
+}
+
+/* Of a target all but the domain is its SRQs' business */
+static int check_target(const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!check_comp_mask(attr->comp_mask, IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_XRCD))
+		return EOPNOTSUPP;
+	return (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd ? 0 :
+									 EINVAL;
 }
 
 static int check_qp_attr(const struct qrnic_context *ctx,
@@ -258,12 +289,14 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS)
 		flags = attr->create_flags;
+	if (!type_supported(ctx, attr->qp_type))
+		return EOPNOTSUPP;
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return check_target(attr);
 	if (!check_comp_mask(attr->comp_mask,
 			     IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		return EOPNOTSUPP;
-	if (!type_supported(ctx, attr->qp_type))
 		return EOPNOTSUPP;
 	/* Of the flags, one says something of datagrams */
 	if (!check_comp_mask(flags, attr->qp_type == IBV_QPT_UD ?
@@ -273,7 +306,7 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && attr->srq)
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
-	    !attr->recv_cq)
+	    (attr->qp_type != IBV_QPT_XRC_SEND && !attr->recv_cq))
 		return EINVAL;
 	return 0;
 }
@@ -310,6 +343,10 @@ static int register_qp(struct qrnic_qp *qp,
 	    !kernel_attr.create_flags)
 		kernel_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	honest_cap(qp, layout, &kernel_attr.cap);
+	if (kernel_attr.qp_type == IBV_QPT_XRC_SEND) {
+		kernel_attr.recv_cq = NULL;
+		kernel_attr.srq = NULL;
+	}
 
 	pthread_mutex_lock(&ctx->qp_mutex);
 	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kernel_attr,
@@ -333,6 +370,8 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	int err;
 
 	err = check_qp_attr(ctx, attr);
+	if (!err && attr->qp_type == IBV_QPT_XRC_RECV)
+		return qrnic_create_target(context, attr);
 	if (!err)
 		err = plan_layout(ctx, attr, &layout);
 	if (err)
@@ -347,7 +386,10 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	qp->pd = qrnic_pd_use(attr->pd);
 	qp->db = qp->pd && qp->pd->td && qp->pd->td->own_db ?
 		 &qp->pd->td->db : &ctx->db;
-	qp->srq = attr->srq ? to_qrnic_srq(attr->srq) : NULL;
+	qp->has_sq = true;
+	qp->has_rq = has_rq(attr);
+	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
+		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
 	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));
 	qrnic_lock_init(&qp->rq.lock, !qrnic_one_thread(ctx, qp->pd));
@@ -403,9 +445,11 @@ static void clean_cqs(struct qrnic_qp *qp)
 {
 	struct ibv_qp *ibqp = &qp->vqp.qp;
 
-	qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
-	if (ibqp->send_cq != ibqp->recv_cq)
-		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
+	if (!qp->has_sq)
+		return;
+	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
 }
 
 static void wq_reset(struct qrnic_wq *wq)
@@ -430,8 +474,9 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		clean_cqs(qp);
-		wq_reset(&qp->sq);
-		if (!qp->srq)
+		if (qp->has_sq)
+			wq_reset(&qp->sq);
+		if (qp->has_rq)
 			wq_reset(&qp->rq);
 	}
 	return 0;
@@ -455,7 +500,8 @@ int qrnic_destroy_qp(struct ibv_qp *ibqp)
 	err = ibv_cmd_destroy_qp(ibqp);
 	if (!err) {
 		clean_cqs(qp);
-		qp_table_set(ctx, ibqp->qp_num, NULL);
+		if (qp->has_sq)
+			qp_table_set(ctx, ibqp->qp_num, NULL);
 	}
 	pthread_mutex_unlock(&ctx->qp_mutex);
 	if (err)

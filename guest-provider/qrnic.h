@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ccan/list.h>
 #include <infiniband/driver.h>
 #include <util/compiler.h>
 #include <util/udma_barrier.h>
@@ -151,6 +152,8 @@ struct qrnic_cq {
 	uint32_t any_request;
 	/* Counts events that the program has taken */
 	atomic_uint events;
+	/* XRC SRQs that complete here, under lock */
+	struct list_head xrc_srqs;
 	/* The CQE that the extended interface stands on */
 	const struct qrnic_cqe *current;
 	/* Both clocks at one moment, for timestamps of the wall clock */
@@ -179,6 +182,7 @@ union qrnic_segment {
 	struct qrnic_remote_seg remote;
 	struct qrnic_atomic_seg atomic;
 	struct qrnic_flush_seg flush;
+	struct qrnic_xrc_seg xrc;
 	struct qrnic_data_seg data;
 	struct qrnic_recv_ctrl recv;
 	uint8_t bytes[QRNIC_SEGMENT_SIZE];
@@ -229,6 +233,9 @@ struct qrnic_srq {
 	/* By slot */
 	uint32_t *next;
 	uint64_t *wr_id;
+	/* NULL, or the CQ of an XRC SRQ, and its place in the list there */
+	struct qrnic_cq *cq;
+	struct list_node in_cq;
 };
 
 struct qrnic_qp {
@@ -236,8 +243,10 @@ struct qrnic_qp {
 	struct qrnic_context *ctx;
 	struct qrnic_pd *pd;
 	struct qrnic_db *db;
-	/* NULL: it has an RQ */
 	struct qrnic_srq *srq;
+	/* An XRC target has no queue, an initiator only an SQ */
+	bool has_sq;
+	bool has_rq;
 	struct qrnic_buffer buf;
 	struct qrnic_wq sq;
 	struct qrnic_wq rq;
@@ -255,7 +264,7 @@ struct qrnic_qp {
 	int error;
 	bool building;
 	bool was_idle;
-	/* The datagram being built still lacks its address */
+	/* The WQE being built still lacks its address, or its SRQ (XRC) */
 	bool need_address;
 };
 
@@ -392,10 +401,13 @@ void qrnic_cq_event(struct ibv_cq *ibcq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
+void qrnic_cq_clean_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 
 /* srq.c */
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
 				 struct ibv_srq_init_attr *attr);
+struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
+				    struct ibv_srq_init_attr_ex *attr);
 int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask);
 int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr);
 int qrnic_destroy_srq(struct ibv_srq *ibsrq);
@@ -420,11 +432,21 @@ struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,
 				   struct ibv_flow_attr *attr);
 int qrnic_destroy_flow(struct ibv_flow *flow);
 
+/* xrc.c */
+struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,
+				 struct ibv_xrcd_init_attr *attr);
+int qrnic_close_xrcd(struct ibv_xrcd *xrcd);
+struct ibv_qp *qrnic_create_target(struct ibv_context *context,
+				   struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *qrnic_open_qp(struct ibv_context *context,
+			     struct ibv_qp_open_attr *attr);
+
 /* wqe.c */
 bool qrnic_send_allowed(const struct qrnic_qp *qp);
 bool qrnic_sq_is_idle(struct qrnic_wq *sq);
 void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
 		     __be32 imm);
+void qrnic_wqe_add_xrc(struct qrnic_wqe *wqe, uint32_t srqn);
 void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
 			  uint32_t rkey);
 void qrnic_wqe_add_atomic(struct qrnic_wqe *wqe, uint64_t swap_add,

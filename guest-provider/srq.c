@@ -69,29 +69,126 @@ static void srq_free(struct qrnic_srq *srq)
 	free(srq);
 }
 
+static struct qrnic_create_srq_req request(const struct qrnic_srq *srq,
+					   uint32_t log_size,
+					   uint32_t log_stride)
+{
+	return (struct qrnic_create_srq_req){
+		.buf_addr = (uintptr_t)srq->buf.addr,
+		.buf_length = srq->buf.length,
+		.record_offset = (void *)srq->record - srq->buf.addr,
+		.log_size = log_size,
+		.log_stride = log_stride,
+	};
+}
+
+static void kernel_sizes(const struct qrnic_srq *srq, struct ibv_srq_attr *attr)
+{
+	attr->max_wr = srq->slots - 1;
+	attr->max_sge = srq->max_sge;
+	/* It means nothing at creation (ibv_create_srq(3)) */
+	attr->srq_limit = 0;
+}
+
 static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
 			const struct ibv_srq_init_attr *attr, uint32_t log_size,
 			uint32_t log_stride)
 {
 	struct ibv_srq_init_attr kernel_attr = *attr;
 	struct qrnic_create_srq_cmd_resp resp = {};
-	struct qrnic_create_srq_cmd cmd = {};
+	struct qrnic_create_srq_cmd cmd = {
+		.drv_payload = request(srq, log_size, log_stride),
+	};
 	int err;
 
-	cmd.buf_addr = (uintptr_t)srq->buf.addr;
-	cmd.buf_length = srq->buf.length;
-	cmd.record_offset = (void *)srq->record - srq->buf.addr;
-	cmd.log_size = log_size;
-	cmd.log_stride = log_stride;
-	kernel_attr.attr.max_wr = srq->slots - 1;
-	kernel_attr.attr.max_sge = srq->max_sge;
-	/* It means nothing at creation (ibv_create_srq(3)) */
-	kernel_attr.attr.srq_limit = 0;
-
+	kernel_sizes(srq, &kernel_attr.attr);
 	err = ibv_cmd_create_srq(pd, &srq->vsrq.srq, &kernel_attr, &cmd.ibv_cmd,
 				 sizeof(cmd), &resp.ibv_resp, sizeof(resp));
 	srq->srqn = resp.srqn;
 	return err;
+}
+
+/* Makes an XRC SRQ, and then findable for the completions in its CQ */
+static int register_xrc_srq(struct qrnic_srq *srq,
+			    const struct ibv_srq_init_attr_ex *attr,
+			    uint32_t log_size, uint32_t log_stride)
+{
+	struct ibv_srq_init_attr_ex kernel_attr = *attr;
+	struct qrnic_create_xsrq_cmd_resp resp = {};
+	struct qrnic_create_xsrq_cmd cmd = {
+		.drv_payload = request(srq, log_size, log_stride),
+	};
+	struct qrnic_context *ctx = srq->ctx;
+	int err;
+
+	kernel_sizes(srq, &kernel_attr.attr);
+	/* As with queue pairs: no CQE of the number's former owner is left */
+	pthread_mutex_lock(&ctx->qp_mutex);
+	err = ibv_cmd_create_srq_ex(&ctx->vctx.context, &srq->vsrq,
+				    &kernel_attr, &cmd.ibv_cmd, sizeof(cmd),
+				    &resp.ibv_resp, sizeof(resp));
+	if (!err) {
+		srq->srqn = resp.drv_payload.srqn;
+		srq->cq = to_qrnic_cq(attr->cq);
+		qrnic_lock(&srq->cq->lock);
+		list_add(&srq->cq->xrc_srqs, &srq->in_cq);
+		qrnic_unlock(&srq->cq->lock);
+	}
+	pthread_mutex_unlock(&ctx->qp_mutex);
+	return err;
+}
+
+static int check_xrc(const struct qrnic_context *ctx,
+		     const struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t needed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+				IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+
+	if (!check_comp_mask(attr->comp_mask, needed) ||
+	    attr->srq_type != IBV_SRQT_XRC ||
+	    !(ctx->capabilities & QRNIC_CAP_XRC))
+		return EOPNOTSUPP;
+	return (attr->comp_mask & needed) == needed && attr->pd && attr->xrcd &&
+	       attr->cq ? 0 : EINVAL;
+}
+
+/* The basic kind comes by qrnic_create_srq() */
+struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
+				    struct ibv_srq_init_attr_ex *attr)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	uint32_t log_size, log_stride;
+	struct qrnic_srq *srq;
+	int err;
+
+	err = check_xrc(ctx, attr);
+	if (!err)
+		err = plan(ctx, &attr->attr, &log_size, &log_stride);
+	if (err)
+		goto err_out;
+
+	srq = calloc(1, sizeof(*srq));
+	if (!srq) {
+		err = ENOMEM;
+		goto err_out;
+	}
+	srq->ctx = ctx;
+	srq->pd = qrnic_pd_use(attr->pd);
+	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
+	err = alloc_ring(srq, log_size, log_stride);
+	if (!err)
+		err = register_xrc_srq(srq, attr, log_size, log_stride);
+	if (err) {
+		srq_free(srq);
+		goto err_out;
+	}
+	attr->attr.max_wr = srq->slots - 1;
+	attr->attr.max_sge = srq->max_sge;
+	return &srq->vsrq.srq;
+
+err_out:
+	errno = err;
+	return NULL;
 }
 
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
@@ -148,11 +245,18 @@ int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
 
 int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 {
-	int err = ibv_cmd_destroy_srq(ibsrq);
+	struct qrnic_srq *srq = to_qrnic_srq(ibsrq);
+	struct qrnic_context *ctx = srq->ctx;
+	int err;
 
+	pthread_mutex_lock(&ctx->qp_mutex);
+	err = ibv_cmd_destroy_srq(ibsrq);
+	if (!err && srq->cq)
+		qrnic_cq_clean_srq(srq->cq, srq);
+	pthread_mutex_unlock(&ctx->qp_mutex);
 	if (err)
 		return err;
-	srq_free(to_qrnic_srq(ibsrq));
+	srq_free(srq);
 	return 0;
 }
 

@@ -33,6 +33,14 @@ void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
 	wqe->segments = 1;
 }
 
+void qrnic_wqe_add_xrc(struct qrnic_wqe *wqe, uint32_t srqn)
+{
+	struct qrnic_xrc_seg *xrc = &wqe->segment[wqe->segments++].xrc;
+
+	memset(xrc, 0, sizeof(*xrc));
+	xrc->srqn = htole32(srqn & QRNIC_QPN_MASK);
+}
+
 void qrnic_wqe_add_remote(struct qrnic_wqe *wqe, uint64_t address,
 			  uint32_t rkey)
 {

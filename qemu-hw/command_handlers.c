@@ -114,6 +114,8 @@ INPUT(create_srq, qrnic_srq_create, QrnicSrqCtx, srq_ctx)
 INPUT_OBJECT(modify_srq, qrnic_srq_modify, QrnicSrqLimit, srq_limit)
 OUTPUT_OBJECT(query_srq, qrnic_srq_query, QrnicSrqCtx, srq_ctx)
 PLAIN_OBJECT(destroy_srq, qrnic_srq_destroy)
+PLAIN(alloc_xrcd, qrnic_xrcd_alloc)
+PLAIN_OBJECT(free_xrcd, qrnic_xrcd_free)
 INPUT_OBJECT(set_gid, qrnic_gid_set, QrnicGidEntry, gid_entry)
 PLAIN_OBJECT(clear_gid, qrnic_gid_clear)
 OUTPUT_OBJECT(query_gid, qrnic_gid_query, QrnicGidEntry, gid_entry)
@@ -148,6 +150,7 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_MODIFY_SRQ:
     case QRNIC_CMD_QUERY_SRQ:
     case QRNIC_CMD_DESTROY_SRQ:
+    case QRNIC_CMD_FREE_XRCD:
     case QRNIC_CMD_SET_GID:
     case QRNIC_CMD_CLEAR_GID:
     case QRNIC_CMD_QUERY_GID:

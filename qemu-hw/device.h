@@ -31,7 +31,7 @@ struct QrnicDevice {
     char *icrc;                 /* "standard" or "transport" */
     bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
     bool cap_eth_csum, cap_eth_vlan;
-    bool cap_ud, cap_uc, cap_srq, cap_mw, cap_fast_reg;
+    bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_flow;
     bool cap_dm, cap_atomic_write, cap_flush;
 

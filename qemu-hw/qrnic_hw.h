@@ -116,6 +116,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_MODIFY_SRQ = 0x59,
     QRNIC_CMD_QUERY_SRQ = 0x5a,
     QRNIC_CMD_DESTROY_SRQ = 0x5b,
+    QRNIC_CMD_ALLOC_XRCD = 0x5c,
+    QRNIC_CMD_FREE_XRCD = 0x5d,
     QRNIC_CMD_SET_GID = 0x60,
     QRNIC_CMD_CLEAR_GID = 0x61,
     QRNIC_CMD_QUERY_GID = 0x62,
@@ -154,6 +156,8 @@ enum qrnic_qp_type {
     QRNIC_QPT_UC = 0x3,
     QRNIC_QPT_UD = 0x4,
     QRNIC_QPT_RAW_PACKET = 0x8,
+    QRNIC_QPT_XRC_INI = 0x9,
+    QRNIC_QPT_XRC_TGT = 0xa,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -346,6 +350,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_UD 0x00000100u
 #define QRNIC_CAP_UC 0x00000200u
 #define QRNIC_CAP_SRQ 0x00000400u
+#define QRNIC_CAP_XRC 0x00000800u
 #define QRNIC_CAP_MW 0x00001000u
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
@@ -354,7 +359,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
-#define QRNIC_CAP_ALL 0x0701f7ffu
+#define QRNIC_CAP_ALL 0x0701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -789,6 +794,8 @@ enum qrnic_counter {
     X(MODIFY_SRQ, modify_srq, QRNIC_SRQ_LIMIT_BYTES, 0) \
     X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES) \
     X(DESTROY_SRQ, destroy_srq, 0, 0) \
+    X(ALLOC_XRCD, alloc_xrcd, 0, 0) \
+    X(FREE_XRCD, free_xrcd, 0, 0) \
     X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0) \
     X(CLEAR_GID, clear_gid, 0, 0) \
     X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES) \
@@ -1272,7 +1279,7 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET 88u
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
-#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
+#define QRNIC_DEVICE_ATTR_MAX_XRCD_OFFSET 100u
 #define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
@@ -1305,6 +1312,7 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_srq;
     uint32_t max_srq_wr;
     uint32_t max_multicast;
+    uint32_t max_xrcd;
     uint32_t max_flow;
     uint16_t max_cq_period;
     uint16_t max_cq_count;
@@ -1322,7 +1330,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffff8fe0800ull;
+    bad |= out->capabilities & 0xfffffffff8fe0000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1346,7 +1354,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_srq = qrnic_ld_le32(p + 88);
     out->max_srq_wr = qrnic_ld_le32(p + 92);
     out->max_multicast = qrnic_ld_le32(p + 96);
-    bad |= qrnic_ld_le32(p + 100);
+    out->max_xrcd = qrnic_ld_le32(p + 100);
     out->max_flow = qrnic_ld_le32(p + 104);
     out->max_cq_period = qrnic_ld_le16(p + 108);
     out->max_cq_count = qrnic_ld_le16(p + 110);
@@ -1384,6 +1392,7 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 88, in->max_srq);
     qrnic_st_le32(p + 92, in->max_srq_wr);
     qrnic_st_le32(p + 96, in->max_multicast);
+    qrnic_st_le32(p + 100, in->max_xrcd);
     qrnic_st_le32(p + 104, in->max_flow);
     qrnic_st_le16(p + 108, in->max_cq_period);
     qrnic_st_le16(p + 110, in->max_cq_count);
@@ -1693,7 +1702,9 @@ static inline void qrnic_cq_moderation_pack(void *out,
 #define QRNIC_SRQ_CTX_LOG_SIZE_OFFSET 8u
 #define QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET 9u
 #define QRNIC_SRQ_CTX_LIMIT_OFFSET 10u
-#define QRNIC_SRQ_CTX_RSVD0_OFFSET 12u
+#define QRNIC_SRQ_CTX_XRCD_OFFSET 12u
+#define QRNIC_SRQ_CTX_CQ_OFFSET 16u
+#define QRNIC_SRQ_CTX_RSVD0_OFFSET 20u
 #define QRNIC_SRQ_CTX_RECORD_OFFSET 24u
 #define QRNIC_SRQ_CTX_RING_OFFSET 32u
 #define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
@@ -1707,6 +1718,8 @@ typedef struct QrnicSrqCtx {
     uint8_t log_size;
     uint8_t log_stride;
     uint16_t limit;
+    uint32_t xrcd;
+    uint32_t cq;
     uint64_t record;
     QrnicTranslation ring;
     uint32_t producer;
@@ -1727,7 +1740,9 @@ static inline bool qrnic_srq_ctx_unpack(QrnicSrqCtx *out, const void *in)
     out->log_size = p[8];
     out->log_stride = p[9];
     out->limit = qrnic_ld_le16(p + 10);
-    bad |= qrnic_any_byte(p + 12, 12);
+    out->xrcd = qrnic_ld_le32(p + 12);
+    out->cq = qrnic_ld_le32(p + 16);
+    bad |= qrnic_ld_le32(p + 20);
     out->record = qrnic_ld_le64(p + 24);
     bad |= !qrnic_translation_unpack(&out->ring, p + 32);
     out->producer = qrnic_ld_le32(p + 48);
@@ -1746,6 +1761,8 @@ static inline void qrnic_srq_ctx_pack(void *out, const QrnicSrqCtx *in)
     p[8] = in->log_size;
     p[9] = in->log_stride;
     qrnic_st_le16(p + 10, in->limit);
+    qrnic_st_le32(p + 12, in->xrcd);
+    qrnic_st_le32(p + 16, in->cq);
     qrnic_st_le64(p + 24, in->record);
     qrnic_translation_pack(p + 32, &in->ring);
     qrnic_st_le32(p + 48, in->producer);
@@ -2054,6 +2071,8 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
 #define QRNIC_QP_CTX_FLAGS_OFFSET 72u
 #define QRNIC_QP_CTX_RSVD1_OFFSET 73u
+#define QRNIC_QP_CTX_XRCD_OFFSET 76u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 80u
 
 /* Input of CREATE_QP */
 typedef struct QrnicQpCtx {
@@ -2071,9 +2090,10 @@ typedef struct QrnicQpCtx {
     QrnicTranslation sq;
     QrnicTranslation rq;
     uint8_t flags;
+    uint32_t xrcd;
 } QrnicQpCtx;
 
-_Static_assert(QRNIC_QP_CTX_RSVD1_OFFSET + 55 ==
+_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 48 ==
                QRNIC_QP_CTX_BYTES, "size of qp_ctx");
 
 /* False if a reserved bit of qp_ctx is set; out is filled in any case. */
@@ -2097,7 +2117,9 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->rq, p + 56);
     out->flags = p[72];
     bad |= out->flags & 0x000000feu;
-    bad |= qrnic_any_byte(p + 73, 55);
+    bad |= qrnic_any_byte(p + 73, 3);
+    out->xrcd = qrnic_ld_le32(p + 76);
+    bad |= qrnic_any_byte(p + 80, 48);
     return !bad;
 }
 
@@ -2120,6 +2142,7 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_translation_pack(p + 40, &in->sq);
     qrnic_translation_pack(p + 56, &in->rq);
     p[72] = in->flags;
+    qrnic_st_le32(p + 76, in->xrcd);
 }
 
 #define QRNIC_ADDRESS_VECTOR_BYTES 32u
@@ -2678,6 +2701,37 @@ static inline void qrnic_datagram_seg_pack(void *out,
     qrnic_st_le32(p + 36, in->qkey);
 }
 
+#define QRNIC_XRC_SEG_BYTES 16u
+#define QRNIC_XRC_SEG_SRQN_OFFSET 0u
+#define QRNIC_XRC_SEG_RSVD0_OFFSET 4u
+
+/* XRC segment, second in every WQE of XRC initiators that sends something */
+typedef struct QrnicXrcSeg {
+    uint32_t srqn;
+} QrnicXrcSeg;
+
+_Static_assert(QRNIC_XRC_SEG_RSVD0_OFFSET + 12 ==
+               QRNIC_XRC_SEG_BYTES, "size of xrc_seg");
+
+/* False if a reserved bit of xrc_seg is set; out is filled in any case. */
+static inline bool qrnic_xrc_seg_unpack(QrnicXrcSeg *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->srqn = qrnic_ld_le32(p + 0);
+    bad |= qrnic_any_byte(p + 4, 12);
+    return !bad;
+}
+
+static inline void qrnic_xrc_seg_pack(void *out, const QrnicXrcSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_XRC_SEG_BYTES);
+    qrnic_st_le32(p + 0, in->srqn);
+}
+
 #define QRNIC_BIND_SEG_BYTES 32u
 #define QRNIC_BIND_SEG_KEY_OFFSET 0u
 #define QRNIC_BIND_SEG_LKEY_OFFSET 4u
@@ -3099,6 +3153,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "QUERY_SRQ";
     case QRNIC_CMD_DESTROY_SRQ:
         return "DESTROY_SRQ";
+    case QRNIC_CMD_ALLOC_XRCD:
+        return "ALLOC_XRCD";
+    case QRNIC_CMD_FREE_XRCD:
+        return "FREE_XRCD";
     case QRNIC_CMD_SET_GID:
         return "SET_GID";
     case QRNIC_CMD_CLEAR_GID:
@@ -3175,6 +3233,10 @@ static inline const char *qrnic_qp_type_name(unsigned v)
         return "UD";
     case QRNIC_QPT_RAW_PACKET:
         return "RAW_PACKET";
+    case QRNIC_QPT_XRC_INI:
+        return "XRC_INI";
+    case QRNIC_QPT_XRC_TGT:
+        return "XRC_TGT";
     default:
         return "unknown";
     }

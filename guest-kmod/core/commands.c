@@ -84,6 +84,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 		.ack_delay = le32_to_cpu(attr.ack_delay),
 		.max_srq = le32_to_cpu(attr.max_srq),
 		.max_srq_wr = le32_to_cpu(attr.max_srq_wr),
+		.max_xrcd = le32_to_cpu(attr.max_xrcd),
 		.max_multicast = le32_to_cpu(attr.max_multicast),
 		.max_flow = le32_to_cpu(attr.max_flow),
 		.max_cq_count = le16_to_cpu(attr.max_cq_count),
@@ -371,6 +372,19 @@ int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *c
 	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_DM, number, ctx, sizeof(*ctx));
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_dm);
+
+int qrnic_cmd_alloc_xrcd(struct qrnic_dev *dev, u32 *xrcdn)
+{
+	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_XRCD, NULL, 0, xrcdn);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_xrcd);
+
+int qrnic_cmd_free_xrcd(struct qrnic_dev *dev, u32 xrcdn)
+{
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_XRCD,
+				      xrcdn);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_xrcd);
 
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry)

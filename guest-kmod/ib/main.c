@@ -30,6 +30,8 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->max_srq_wr = caps->max_srq_wr;
 		attr->max_srq_sge = caps->max_sge;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_XRC))
+		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_MW)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW |
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -135,6 +137,7 @@ static const struct ib_device_ops device_ops = {
 	.alloc_mw = qrnic_ib_alloc_mw,
 	.alloc_pd = qrnic_ib_alloc_pd,
 	.alloc_ucontext = qrnic_ib_alloc_ucontext,
+	.alloc_xrcd = qrnic_ib_alloc_xrcd,
 	.attach_mcast = qrnic_ib_attach_mcast,
 	.create_ah = qrnic_ib_create_ah,
 	.create_cq = qrnic_ib_create_cq,
@@ -146,6 +149,7 @@ static const struct ib_device_ops device_ops = {
 	.dealloc_mw = qrnic_ib_dealloc_mw,
 	.dealloc_pd = qrnic_ib_dealloc_pd,
 	.dealloc_ucontext = qrnic_ib_dealloc_ucontext,
+	.dealloc_xrcd = qrnic_ib_dealloc_xrcd,
 	.del_gid = qrnic_ib_del_gid,
 	.dereg_mr = qrnic_ib_dereg_mr,
 	.destroy_ah = qrnic_ib_destroy_ah,
@@ -197,6 +201,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, qrnic_ib_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, qrnic_ib_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, qrnic_ib_xrcd, ibxrcd),
 };
 
 static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)

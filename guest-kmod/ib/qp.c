@@ -102,6 +102,18 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		type = QRNIC_QPT_RAW_PACKET;
 		capability = QRNIC_CAP_FLOW;
 		break;
+	case IB_QPT_XRC_INI:
+		/* Processes have XRC; nothing in the kernel wants it. */
+		if (!user)
+			return -EOPNOTSUPP;
+		type = QRNIC_QPT_XRC_INI;
+		capability = QRNIC_CAP_XRC;
+		break;
+	case IB_QPT_XRC_TGT:
+		/* The core makes it, for the processes that open it. */
+		type = QRNIC_QPT_XRC_TGT;
+		capability = QRNIC_CAP_XRC;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -130,8 +142,9 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 		return -EINVAL;
 	if (init->srq && init->qp_type == IB_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
-	if (!init->srq && (cap->max_recv_wr > caps->max_qp_recv ||
-			   cap->max_recv_sge > caps->max_sge))
+	if (init->recv_cq && !init->srq &&
+	    (cap->max_recv_wr > caps->max_qp_recv ||
+	     cap->max_recv_sge > caps->max_sge))
 		return -EINVAL;
 	return 0;
 }
@@ -271,6 +284,8 @@ static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 
 static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
+	if (!qp->has_sq)
+		return;
 	if (qp->umem) {
 		if (qp->has_rq)
 			qrnic_table_free(dev->qdev, &qp->rq_table);
@@ -288,8 +303,10 @@ static void qp_clean(struct qrnic_ib_qp *qp)
 {
 	struct ib_qp *ibqp = &qp->ibqp;
 
-	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
-	if (ibqp->recv_cq != ibqp->send_cq)
+	/* XRC has one or none; what a target received is the SRQ's. */
+	if (ibqp->send_cq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
 		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
 }
 
@@ -344,7 +361,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_create_qp_resp response = {};
 	struct qrnic_qp_ctx context = {};
-	int err, type;
+	int err = 0, type;
 
 	type = qp_hw_type(dev, init, udata);
 	if (type < 0)
@@ -360,11 +377,12 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	spin_lock_init(&qp->rq.lock);
 	qp->state = IB_QPS_RESET;
 	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	qp->has_rq = !init->srq;
+	qp->has_sq = type != QRNIC_QPT_XRC_TGT;
+	qp->has_rq = init->recv_cq && !init->srq;
 
-	if (udata)
+	if (udata && qp->has_sq)
 		err = qp_user_prepare(dev, qp, udata, &context);
-	else
+	else if (qp->has_sq)
 		err = qp_kernel_prepare(dev, qp, init, &context);
 	if (err)
 		return err;
@@ -376,9 +394,16 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	context.sq_log_size = qp->sq_log_size;
 	context.rq_log_size = qp->rq_log_size;
 	context.rq_log_stride = qp->rq_log_stride;
-	context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
-	context.send_cq = cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
-	context.recv_cq = cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
+	if (qp->has_sq) {
+		context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
+		context.send_cq =
+			cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
+	} else {
+		context.xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
+	}
+	if (init->recv_cq)
+		context.recv_cq =
+			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
 	if (init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
 		context.flags |= QRNIC_QPF_NO_MULTICAST_LOOPBACK;
 
@@ -491,7 +516,7 @@ static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 	spin_lock_irqsave(&qp->sq.lock, flags);
 	spin_lock(&qp->rq.lock);
 	qp->state = state;
-	if (state == IB_QPS_RESET && !qp->umem)
+	if (state == IB_QPS_RESET && !qp->umem && qp->has_sq)
 		qrnic_kernel_queues_reset(qp);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_irqrestore(&qp->sq.lock, flags);

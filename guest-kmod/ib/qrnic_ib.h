@@ -92,6 +92,11 @@ struct qrnic_ib_pd {
 	u32 null_key;
 };
 
+struct qrnic_ib_xrcd {
+	struct ib_xrcd ibxrcd;
+	u32 xrcdn;
+};
+
 struct qrnic_ib_ah {
 	struct ib_ah ibah;
 	struct qrnic_address_vector av;
@@ -213,7 +218,8 @@ struct qrnic_ib_qp {
 	enum ib_qp_state state;		/* written with both queue locks too */
 	struct ib_qp_cap cap;
 	bool signal_all;
-	bool has_rq;			/* it receives from no SRQ */
+	bool has_sq;			/* it is no XRC target */
+	bool has_rq;			/* it receives, and from no SRQ */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
 	u8 sq_log_size;			/* basic blocks */
@@ -242,6 +248,11 @@ static inline struct qrnic_ib_ucontext *
 to_qrnic_ucontext(struct ib_ucontext *ibucontext)
 {
 	return container_of(ibucontext, struct qrnic_ib_ucontext, ibucontext);
+}
+
+static inline struct qrnic_ib_xrcd *to_qrnic_xrcd(struct ib_xrcd *ibxrcd)
+{
+	return container_of(ibxrcd, struct qrnic_ib_xrcd, ibxrcd);
 }
 
 static inline struct qrnic_ib_pd *to_qrnic_pd(struct ib_pd *ibpd)
@@ -458,6 +469,10 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_flow_attr *attr,
 				     struct ib_udata *udata);
 int qrnic_ib_destroy_flow(struct ib_flow *ibflow);
+
+/* xrcd.c */
+int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int qrnic_ib_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 
 /* queue.c */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,

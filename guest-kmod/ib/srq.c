@@ -48,11 +48,17 @@ u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot)
 	return wr_id;
 }
 
-static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *init)
+static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *init,
+		     bool user)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
-	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ) || init->srq_type != IB_SRQT_BASIC)
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ))
+		return -EOPNOTSUPP;
+	/* XRC is for processes, as in qp_hw_type(). */
+	if (init->srq_type != IB_SRQT_BASIC &&
+	    !(init->srq_type == IB_SRQT_XRC && user &&
+	      qrnic_ib_cap(dev, QRNIC_CAP_XRC)))
 		return -EOPNOTSUPP;
 	if (!init->attr.max_wr || init->attr.max_wr > caps->max_srq_wr ||
 	    init->attr.max_sge > caps->max_sge)
@@ -224,7 +230,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct qrnic_srq_ctx context = {};
 	int err;
 
-	err = srq_check(dev, init);
+	err = srq_check(dev, init, udata);
 	if (err)
 		return err;
 
@@ -243,11 +249,18 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	context.pd = cpu_to_le32(to_qrnic_pd(ibsrq->pd)->pdn);
 	context.log_size = srq->log_size;
 	context.log_stride = srq->log_stride;
+	if (init->srq_type == IB_SRQT_XRC) {
+		context.xrcd =
+			cpu_to_le32(to_qrnic_xrcd(init->ext.xrc.xrcd)->xrcdn);
+		context.cq = cpu_to_le32(to_qrnic_cq(init->ext.cq)->core.cqn);
+	}
 	err = srq_insert(dev, srq, &context);
 	if (err)
 		goto err_memory;
 
 	init->attr.max_wr = BIT(srq->log_size) - 1;
+	if (init->srq_type == IB_SRQT_XRC)
+		ibsrq->ext.xrc.srq_num = srq->srqn;
 	if (udata) {
 		response.srqn = srq->srqn;
 		err = qrnic_udata_put(udata, &response, sizeof(response),

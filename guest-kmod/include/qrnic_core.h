@@ -41,6 +41,7 @@ struct qrnic_caps {
 	u32 ack_delay;
 	u32 max_srq;
 	u32 max_srq_wr;
+	u32 max_xrcd;
 	u32 max_multicast;
 	u32 max_flow;
 	u16 max_cq_count;
@@ -174,6 +175,8 @@ int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
 			 const struct qrnic_srq_limit *limit);
 int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx);
 int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn);
+int qrnic_cmd_alloc_xrcd(struct qrnic_dev *dev, u32 *xrcdn);
+int qrnic_cmd_free_xrcd(struct qrnic_dev *dev, u32 xrcdn);
 
 int qrnic_cmd_alloc_dm(struct qrnic_dev *dev, const struct qrnic_dm_ctx *ctx,
 		       u32 *number);

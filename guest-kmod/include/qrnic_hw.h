@@ -114,6 +114,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_MODIFY_SRQ = 0x59,
 	QRNIC_CMD_QUERY_SRQ = 0x5a,
 	QRNIC_CMD_DESTROY_SRQ = 0x5b,
+	QRNIC_CMD_ALLOC_XRCD = 0x5c,
+	QRNIC_CMD_FREE_XRCD = 0x5d,
 	QRNIC_CMD_SET_GID = 0x60,
 	QRNIC_CMD_CLEAR_GID = 0x61,
 	QRNIC_CMD_QUERY_GID = 0x62,
@@ -152,6 +154,8 @@ enum qrnic_qp_type {
 	QRNIC_QPT_UC = 0x3,
 	QRNIC_QPT_UD = 0x4,
 	QRNIC_QPT_RAW_PACKET = 0x8,
+	QRNIC_QPT_XRC_INI = 0x9,
+	QRNIC_QPT_XRC_TGT = 0xa,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -344,6 +348,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_UD 0x00000100u
 #define QRNIC_CAP_UC 0x00000200u
 #define QRNIC_CAP_SRQ 0x00000400u
+#define QRNIC_CAP_XRC 0x00000800u
 #define QRNIC_CAP_MW 0x00001000u
 #define QRNIC_CAP_FAST_REG 0x00002000u
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
@@ -352,7 +357,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
-#define QRNIC_CAP_ALL 0x0701f7ffu
+#define QRNIC_CAP_ALL 0x0701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -804,6 +809,8 @@ enum qrnic_counter {
 	X(MODIFY_SRQ) \
 	X(QUERY_SRQ) \
 	X(DESTROY_SRQ) \
+	X(ALLOC_XRCD) \
+	X(FREE_XRCD) \
 	X(SET_GID) \
 	X(CLEAR_GID) \
 	X(QUERY_GID) \
@@ -1012,7 +1019,7 @@ struct qrnic_device_attr {
 	__le32 max_srq;
 	__le32 max_srq_wr;
 	__le32 max_multicast;
-	__le32 rsvd0;
+	__le32 max_xrcd;
 	__le32 max_flow;
 	__le16 max_cq_period;
 	__le16 max_cq_count;
@@ -1045,7 +1052,7 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET 88u
 #define QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET 92u
 #define QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET 96u
-#define QRNIC_DEVICE_ATTR_RSVD0_OFFSET 100u
+#define QRNIC_DEVICE_ATTR_MAX_XRCD_OFFSET 100u
 #define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
@@ -1102,8 +1109,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_srq_wr) ==
 	       QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET, "device_attr.max_srq_wr");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_multicast) ==
 	       QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET, "device_attr.max_multicast");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd0) ==
-	       QRNIC_DEVICE_ATTR_RSVD0_OFFSET, "device_attr.rsvd0");
+_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_xrcd) ==
+	       QRNIC_DEVICE_ATTR_MAX_XRCD_OFFSET, "device_attr.max_xrcd");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_flow) ==
 	       QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET, "device_attr.max_flow");
 _Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
@@ -1336,7 +1343,9 @@ struct qrnic_srq_ctx {
 	__u8 log_size;
 	__u8 log_stride;
 	__le16 limit;
-	__u8 rsvd0[12];
+	__le32 xrcd;
+	__le32 cq;
+	__le32 rsvd0;
 	__le64 record;
 	struct qrnic_translation ring;
 	__le32 producer;
@@ -1350,7 +1359,9 @@ struct qrnic_srq_ctx {
 #define QRNIC_SRQ_CTX_LOG_SIZE_OFFSET 8u
 #define QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET 9u
 #define QRNIC_SRQ_CTX_LIMIT_OFFSET 10u
-#define QRNIC_SRQ_CTX_RSVD0_OFFSET 12u
+#define QRNIC_SRQ_CTX_XRCD_OFFSET 12u
+#define QRNIC_SRQ_CTX_CQ_OFFSET 16u
+#define QRNIC_SRQ_CTX_RSVD0_OFFSET 20u
 #define QRNIC_SRQ_CTX_RECORD_OFFSET 24u
 #define QRNIC_SRQ_CTX_RING_OFFSET 32u
 #define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
@@ -1369,6 +1380,10 @@ _Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, log_stride) ==
 	       QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET, "srq_ctx.log_stride");
 _Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, limit) ==
 	       QRNIC_SRQ_CTX_LIMIT_OFFSET, "srq_ctx.limit");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, xrcd) ==
+	       QRNIC_SRQ_CTX_XRCD_OFFSET, "srq_ctx.xrcd");
+_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, cq) ==
+	       QRNIC_SRQ_CTX_CQ_OFFSET, "srq_ctx.cq");
 _Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, rsvd0) ==
 	       QRNIC_SRQ_CTX_RSVD0_OFFSET, "srq_ctx.rsvd0");
 _Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, record) ==
@@ -1603,7 +1618,9 @@ struct qrnic_qp_ctx {
 	struct qrnic_translation sq;
 	struct qrnic_translation rq;
 	__u8 flags;
-	__u8 rsvd1[55];
+	__u8 rsvd1[3];
+	__le32 xrcd;
+	__u8 rsvd2[48];
 };
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -1622,6 +1639,8 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
 #define QRNIC_QP_CTX_FLAGS_OFFSET 72u
 #define QRNIC_QP_CTX_RSVD1_OFFSET 73u
+#define QRNIC_QP_CTX_XRCD_OFFSET 76u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 80u
 
 _Static_assert(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
 	       "size of qp_ctx");
@@ -1655,6 +1674,10 @@ _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, flags) ==
 	       QRNIC_QP_CTX_FLAGS_OFFSET, "qp_ctx.flags");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd1) ==
 	       QRNIC_QP_CTX_RSVD1_OFFSET, "qp_ctx.rsvd1");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, xrcd) ==
+	       QRNIC_QP_CTX_XRCD_OFFSET, "qp_ctx.xrcd");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
+	       QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 
 /*
  * Address vector (InfiniBand specification, 11.2.2.1). The VLAN and the
@@ -2023,6 +2046,23 @@ _Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, qkey) ==
 	       QRNIC_DATAGRAM_SEG_QKEY_OFFSET, "datagram_seg.qkey");
 _Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, rsvd0) ==
 	       QRNIC_DATAGRAM_SEG_RSVD0_OFFSET, "datagram_seg.rsvd0");
+
+/* XRC segment, second in every WQE of XRC initiators that sends something */
+struct qrnic_xrc_seg {
+	__le32 srqn;
+	__u8 rsvd0[12];
+};
+
+#define QRNIC_XRC_SEG_BYTES 16u
+#define QRNIC_XRC_SEG_SRQN_OFFSET 0u
+#define QRNIC_XRC_SEG_RSVD0_OFFSET 4u
+
+_Static_assert(sizeof(struct qrnic_xrc_seg) == QRNIC_XRC_SEG_BYTES,
+	       "size of xrc_seg");
+_Static_assert(__builtin_offsetof(struct qrnic_xrc_seg, srqn) ==
+	       QRNIC_XRC_SEG_SRQN_OFFSET, "xrc_seg.srqn");
+_Static_assert(__builtin_offsetof(struct qrnic_xrc_seg, rsvd0) ==
+	       QRNIC_XRC_SEG_RSVD0_OFFSET, "xrc_seg.rsvd0");
 
 /* Bind segment, second in WQE_BIND_MW */
 struct qrnic_bind_seg {

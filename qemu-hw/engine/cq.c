@@ -204,7 +204,8 @@ void qrnic_cq_errors_process(QrnicEngine *e)
     for (uint32_t n = 0; n < e->qps.limit; n++) {
         QrnicQp *qp = e->qps.slot[n];
 
-        if (qp && (qp->send_cq->error || qp->recv_cq->error) &&
+        if (qp && ((qp->send_cq && qp->send_cq->error) ||
+                   (qp->recv_cq && qp->recv_cq->error)) &&
             qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
             qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
         }

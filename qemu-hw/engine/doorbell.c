@@ -204,10 +204,10 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
                           "the queue pair is in state RESET");
         return;
     }
-    if (m->offset == QRNIC_DB_RQ && qp->srq) {
+    if (m->offset == QRNIC_DB_RQ ? !qrnic_qp_has_rq(qp) :
+                                   !qrnic_qp_has_sq(qp)) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
-                          "the queue pair receives from SRQ %" PRIu32,
-                          qp->srq->number);
+                          "the queue pair has no such queue of its own");
         return;
     }
     if (m->offset == QRNIC_DB_RQ) {
@@ -239,9 +239,9 @@ static void recover(QrnicEngine *e)
         if (!qp || qp->state == QRNIC_QPS_RESET) {
             continue;
         }
-        qp->sq_rung = true;
+        qp->sq_rung = qrnic_qp_has_sq(qp);
         qrnic_schedule(e, qp);
-        if (qp->state != QRNIC_QPS_ERR && !qp->srq) {
+        if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp)) {
             qrnic_qp_ops(qp)->receive_doorbell(e, qp);
         }
     }

@@ -180,6 +180,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
         out->max_srq = c->max_srq;
         out->max_srq_wr = QRNIC_MAX_SRQ_WR;
     }
+    if (c->capabilities & QRNIC_CAP_XRC) {
+        out->max_xrcd = QRNIC_MAX_XRCD;
+    }
     if (c->capabilities & QRNIC_CAP_CQ_MODERATION) {
         out->max_cq_period = UINT16_MAX;
         out->max_cq_count = UINT16_MAX;

@@ -92,6 +92,8 @@ QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqLimit *in);
 QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out);
 QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn);
+QrnicResult qrnic_xrcd_alloc(QrnicEngine *e);
+QrnicResult qrnic_xrcd_free(QrnicEngine *e, uint32_t number);
 QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                           const QrnicGidEntry *in);
 QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index);

@@ -55,6 +55,12 @@ typedef struct QrnicPd {
     uint32_t users;
 } QrnicPd;
 
+/* xrc.c: XRC domain */
+typedef struct QrnicXrcd {
+    uint32_t number;
+    uint32_t users;             /* SRQs and targets */
+} QrnicXrcd;
+
 /*
  * memory.c: a translation table in guest memory, walked by DMA. The lists read
  * are in a cache that all tables of the device share, so that a guest cannot
@@ -213,6 +219,7 @@ typedef struct QrnicSendWqe {
     uint32_t rkey;
     uint64_t swap_add, compare;
     QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC; else 0 */
     QrnicEthSeg eth;
     QrnicDatagramSeg datagram;
     QrnicBindSeg bind;
@@ -278,9 +285,9 @@ static inline bool qrnic_is_local_operation(uint8_t opcode)
 /* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
 enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                           const QrnicSendWqe *wqe);
-/* For a send with invalidate */
+/* For a send with invalidate, to a receive WQE of this PD */
 enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
-                                            uint32_t key);
+                                            uint32_t pd, uint32_t key);
 /* A key is about to go, or to be replaced. */
 void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
 /* A queue pair is about to go: with it the windows that it alone uses. */
@@ -348,9 +355,11 @@ struct QrnicQp {
     uint8_t type;               /* enum qrnic_qp_type */
     uint8_t state;              /* enum qrnic_qp_state */
     bool sq_draining;
-    QrnicPd *pd;
+    QrnicPd *pd;                /* NULL: XRC target */
+    /* NULL: it has no such queue (XRC) */
     QrnicCq *send_cq, *recv_cq;
-    QrnicSrq *srq;              /* NULL: it has an RQ of its own */
+    QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
+    QrnicXrcd *xrcd;            /* XRC target */
     bool last_wqe_reported;
     uint32_t windows;           /* type 2, bound by it */
     uint32_t db_page;
@@ -363,8 +372,8 @@ struct QrnicQp {
     bool sq_flush_owed;
     uint32_t sq_flush_end;
     uint32_t datagram_psn;      /* of the next one sent */
-    QrnicRequester *requester;  /* RC only */
-    QrnicResponder *responder;  /* RC only */
+    QrnicRequester *requester;  /* RC and XRC only */
+    QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
     /* scheduler.c */
     bool scheduled;
@@ -443,6 +452,21 @@ static inline bool qrnic_sq_flush_is_owed(const QrnicQp *qp)
 static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
+}
+/* Its two halves are requester.c and responder.c. */
+static inline bool qrnic_qp_is_reliable(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_RC || qp->type == QRNIC_QPT_XRC_INI ||
+           qp->type == QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
+{
+    return qp->type != QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
+{
+    return !qp->srq && qp->type != QRNIC_QPT_XRC_INI &&
+           qp->type != QRNIC_QPT_XRC_TGT;
 }
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
@@ -531,6 +555,19 @@ QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
 void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len);
 void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
+/* xrc.c */
+/* What it receives from now; NULL: its RQ */
+QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp);
+/* The SRQ of this number, if the target may receive into it; else NULL */
+QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
+/* An XRC SRQ is about to go: what was received into it goes nowhere now. */
+void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq);
+/* The CQ of an XRC SRQ that has a WQE under way */
+QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
+/* CREATE_QP of a target; CREATE_SRQ: what it says of XRC */
+QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in);
+QrnicResult qrnic_xrc_srq_check(QrnicEngine *e, const QrnicSrqCtx *in);
+
 /* ethernet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* A copy of any frame, for a raw packet QP that can receive */
@@ -570,6 +607,7 @@ bool qrnic_doorbells_pending(QrnicEngine *e);
 #define QRNIC_MAX_QP_WQEBB (1u << 15)
 #define QRNIC_MAX_QP_RECV (1u << 15)
 #define QRNIC_MAX_SRQ_WR ((1u << 15) - 1)
+#define QRNIC_MAX_XRCD 4096
 #define QRNIC_MAX_CQE (1u << 20)
 #define QRNIC_MAX_EQE (1u << 16)
 #define QRNIC_MAX_MR_SIZE (1ull << 46)
@@ -596,7 +634,7 @@ struct QrnicEngine {
     bool link_up;
     QrnicPortCtx port;
 
-    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, db_pages, flows, dms;
+    QrnicTable pds, eqs, cqs, mkeys, qps, srqs, xrcds, db_pages, flows, dms;
     unsigned long *dm_pages;    /* bitmap of those that are somebody's */
     QrnicEq *async_eq;
     QrnicGidEntry *gids;

@@ -72,6 +72,7 @@ void qrnic_objects_init(QrnicEngine *e)
     qrnic_table_init(&e->qps, 2, c->max_qp + 2);
     qrnic_table_init(&e->srqs, 1, c->max_srq + 1);
     qrnic_table_init(&e->flows, 1, c->max_flow + 1);
+    qrnic_table_init(&e->xrcds, 1, QRNIC_MAX_XRCD + 1);
     qrnic_table_init(&e->db_pages, 1, c->db_pages);
     qrnic_dm_init(e);
     e->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
@@ -111,6 +112,7 @@ void qrnic_objects_reset(QrnicEngine *e)
     table_free_objects(&e->mkeys);
     table_free_objects(&e->flows);
     qrnic_dm_cleanup(e);
+    table_free_objects(&e->xrcds);
     table_free_objects(&e->db_pages);
 }
 

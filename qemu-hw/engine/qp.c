@@ -15,6 +15,8 @@ const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
 {
     switch (qp->type) {
     case QRNIC_QPT_RC:
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
         return &qrnic_rc_ops;
     case QRNIC_QPT_UC:
         return &qrnic_unreliable_ops;
@@ -26,20 +28,11 @@ const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp)
     }
 }
 
-/* With an SRQ, nothing may be said of an RQ. */
-static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
+/* Without an RQ of its own, nothing may be said of one. */
+static QrnicResult no_rq_check(const QrnicQpCtx *in)
 {
     const QrnicTranslation *t = &in->rq;
 
-    if (!(e->config.capabilities & QRNIC_CAP_SRQ)) {
-        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_SRQ_OFFSET);
-    }
-    if (in->type == QRNIC_QPT_RAW_PACKET) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
-    }
-    if (!qrnic_table_get(&e->srqs, in->srq)) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
-    }
     if (in->rq_log_size) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET);
@@ -57,6 +50,26 @@ static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    const QrnicSrq *srq = qrnic_table_get(&e->srqs, in->srq);
+
+    if (!(e->config.capabilities & QRNIC_CAP_SRQ)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    if (in->type == QRNIC_QPT_RAW_PACKET) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    /* Its completions go elsewhere. */
+    if (srq->ctx.xrcd) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    return no_rq_check(in);
+}
+
 static QrnicResult check_type(QrnicEngine *e, const QrnicQpCtx *in)
 {
     uint64_t capability;
@@ -71,6 +84,10 @@ static QrnicResult check_type(QrnicEngine *e, const QrnicQpCtx *in)
     case QRNIC_QPT_UD:
     case QRNIC_QPT_GSI:
         capability = QRNIC_CAP_UD;
+        break;
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
+        capability = QRNIC_CAP_XRC;
         break;
     case QRNIC_QPT_RAW_PACKET:
         return qrnic_ok(0);
@@ -103,6 +120,12 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (in->flags && in->type != QRNIC_QPT_UD) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
     }
+    if (in->xrcd && in->type != QRNIC_QPT_XRC_TGT) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_XRCD_OFFSET);
+    }
+    if (in->type == QRNIC_QPT_XRC_TGT) {
+        return qrnic_xrc_target_check(e, in);
+    }
     if (in->sq_log_size < SQ_MIN_LOG_SIZE ||
         in->sq_log_size > ctz32(QRNIC_MAX_QP_WQEBB)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
@@ -128,11 +151,22 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!qrnic_table_get(&e->cqs, in->send_cq)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SEND_CQ_OFFSET);
     }
-    if (!qrnic_table_get(&e->cqs, in->recv_cq)) {
+    if (in->type != QRNIC_QPT_XRC_INI &&
+        !qrnic_table_get(&e->cqs, in->recv_cq)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_RECV_CQ_OFFSET);
     }
     if (!qrnic_table_get(&e->db_pages, in->db_page)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_DB_PAGE_OFFSET);
+    }
+    if (in->type == QRNIC_QPT_XRC_INI) {
+        if (in->recv_cq) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_QP_CTX_RECV_CQ_OFFSET);
+        }
+        if (in->srq) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
+        }
+        return no_rq_check(in);
     }
     return in->srq ? srq_check(e, in) : qrnic_ok(0);
 }
@@ -141,10 +175,19 @@ static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
 {
     QrnicDbPage *page = qrnic_table_get(&e->db_pages, qp->db_page);
 
-    qp->pd->users += n;
-    qp->send_cq->users += n;
-    qp->recv_cq->users += n;
     page->users += n;
+    if (qp->pd) {
+        qp->pd->users += n;
+    }
+    if (qp->send_cq) {
+        qp->send_cq->users += n;
+    }
+    if (qp->recv_cq) {
+        qp->recv_cq->users += n;
+    }
+    if (qp->xrcd) {
+        qp->xrcd->users += n;
+    }
     if (qp->srq) {
         qp->srq->users += n;
     }
@@ -159,10 +202,13 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         return result;
     }
     qp = g_new0(QrnicQp, 1);
-    if (!qrnic_ring_init(e, &qp->sq.ring, &in->sq,
-                         (uint64_t)QRNIC_WQEBB_SIZE << in->sq_log_size,
-                         QRNIC_QP_CTX_SQ_OFFSET, &result) ||
-        (!in->srq &&
+    qp->type = in->type;
+    qp->srq = in->srq ? qrnic_table_get(&e->srqs, in->srq) : NULL;
+    if ((qrnic_qp_has_sq(qp) &&
+         !qrnic_ring_init(e, &qp->sq.ring, &in->sq,
+                          (uint64_t)QRNIC_WQEBB_SIZE << in->sq_log_size,
+                          QRNIC_QP_CTX_SQ_OFFSET, &result)) ||
+        (qrnic_qp_has_rq(qp) &&
          !qrnic_ring_init(e, &qp->rq.ring, &in->rq,
                           (uint64_t)QRNIC_WQEBB_SIZE <<
                           (in->rq_log_size + in->rq_log_stride),
@@ -170,13 +216,12 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         g_free(qp);
         return result;
     }
-    qp->type = in->type;
     qp->state = QRNIC_QPS_RESET;
     qp->ctx = *in;
     qp->pd = qrnic_table_get(&e->pds, in->pd);
     qp->send_cq = qrnic_table_get(&e->cqs, in->send_cq);
     qp->recv_cq = qrnic_table_get(&e->cqs, in->recv_cq);
-    qp->srq = in->srq ? qrnic_table_get(&e->srqs, in->srq) : NULL;
+    qp->xrcd = qrnic_table_get(&e->xrcds, in->xrcd);
     qp->db_page = in->db_page;
     qp->sq.record = in->sq_record;
     qp->sq.log_size = in->sq_log_size;
@@ -184,7 +229,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;
     qp->timer.deadline = QRNIC_DEADLINE_NEVER;
-    if (qp->type == QRNIC_QPT_RC) {
+    if (qrnic_qp_is_reliable(qp)) {
         qrnic_rc_init(e, qp);
     } else if (qp->type == QRNIC_QPT_UC) {
         qrnic_unreliable_init(e, qp);
@@ -288,7 +333,9 @@ void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 
 void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe)
 {
-    complete(e, qp, qp->recv_cq, cqe);
+    /* What an XRC target receives belongs to its SRQ, and so to that CQ. */
+    complete(e, qp, qp->recv_cq ? qp->recv_cq :
+             qrnic_xrc_recv_cq(e, cqe->srqn), cqe);
 }
 
 /*
@@ -348,7 +395,10 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
     QrnicRecvWqe wqe;
     QrnicCqe cqe;
 
-    if (qp->srq) {
+    if (qp->type == QRNIC_QPT_XRC_INI) {
+        return false;
+    }
+    if (!qrnic_qp_has_rq(qp)) {
         /* The others stay for the other queue pairs (10.2.9.3). */
         if (!qp->last_wqe_reported) {
             qp->last_wqe_reported = true;
@@ -372,7 +422,7 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
-    bool rc = qp->type == QRNIC_QPT_RC, uc = qp->type == QRNIC_QPT_UC;
+    bool rc = qrnic_qp_is_reliable(qp), uc = qp->type == QRNIC_QPT_UC;
 
     /* First what was under way, then what was only posted. */
     while (budget--) {

@@ -45,6 +45,42 @@ static const Transition rc_transitions[] = {
       QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
 };
 
+/* A14: each end has the attributes of its half. */
+static const Transition initiator_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+      ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
+      QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC | ACCESS },
+};
+
+static const Transition target_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_TIMEOUT | QRNIC_QP_SQ_PSN,
+      ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
+};
+
 static const Transition uc_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
@@ -109,6 +145,12 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
         t = raw_packet_transitions;
         n = ARRAY_SIZE(raw_packet_transitions);
+    } else if (qp->type == QRNIC_QPT_XRC_INI) {
+        t = initiator_transitions;
+        n = ARRAY_SIZE(initiator_transitions);
+    } else if (qp->type == QRNIC_QPT_XRC_TGT) {
+        t = target_transitions;
+        n = ARRAY_SIZE(target_transitions);
     } else if (qp->type == QRNIC_QPT_UC) {
         t = uc_transitions;
         n = ARRAY_SIZE(uc_transitions);
@@ -338,7 +380,7 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->sq_flush_owed = false;
     qp->comm_established = false;
     qp->last_wqe_reported = false;
-    if (qp->type == QRNIC_QPT_RC) {
+    if (qrnic_qp_is_reliable(qp)) {
         qrnic_rc_init(e, qp);
     } else if (qp->type == QRNIC_QPT_UC) {
         qrnic_unreliable_init(e, qp);
@@ -415,7 +457,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     } else {
         attr_copy(&qp->attr, in);
         qp->state = to;
-        if (qp->type == QRNIC_QPT_RC) {
+        if (qrnic_qp_is_reliable(qp)) {
             rc_entered(e, qp, from, in);
         } else {
             unreliable_entered(e, qp, from, in);
@@ -432,6 +474,8 @@ bool qrnic_send_idle(const QrnicQp *qp)
 {
     switch (qp->type) {
     case QRNIC_QPT_RC:
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
         return qrnic_requester_idle(qp);
     case QRNIC_QPT_UC:
         return qrnic_unreliable_idle(qp);
@@ -477,7 +521,7 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
         out->sq_psn = qrnic_unreliable_next_psn(qp);
         out->rq_psn = qrnic_unreliable_expected_psn(qp);
     }
-    if (qp->type == QRNIC_QPT_RC && qp->state != QRNIC_QPS_RESET) {
+    if (qrnic_qp_is_reliable(qp) && qp->state != QRNIC_QPS_RESET) {
         if (qp->state != QRNIC_QPS_INIT) {
             out->rq_psn = qrnic_responder_expected_psn(qp);
         }

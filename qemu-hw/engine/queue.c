@@ -226,12 +226,13 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
 QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
                         uint8_t *status, uint8_t *syndrome)
 {
+    QrnicSrq *srq = qrnic_qp_srq(e, qp);
     QrnicWorkQueue *rq = &qp->rq;
     QrnicTake result;
     uint32_t next;
 
-    if (qp->srq) {
-        return qrnic_srq_take(e, qp->srq, out, status, syndrome);
+    if (srq) {
+        return qrnic_srq_take(e, srq, out, status, syndrome);
     }
     out->index = rq->consumer;
     out->length = 0;
@@ -266,7 +267,7 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
     e->counter[QRNIC_COUNTER_RECV_WQES]--;
-    if (qp->srq) {
+    if (wqe->srqn) {
         qrnic_srq_give_back(e, qp, wqe);
     } else {
         qp->rq.consumer--;
@@ -275,14 +276,16 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 
 void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->srq) {
-        qrnic_srq_check_limit(e, qp->srq);
+    QrnicSrq *srq = qrnic_qp_srq(e, qp);
+
+    if (srq) {
+        qrnic_srq_check_limit(e, srq);
     }
 }
 
 uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread)
 {
-    if (qp->srq) {
+    if (!qrnic_qp_has_rq(qp)) {
         return 0;               /* they are nobody's before they are taken */
     }
     if (reread) {

@@ -302,6 +302,7 @@ static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
 {
     i->va = w->remote_addr;
     i->rkey = w->rkey;
+    i->srqn = w->srqn;
     i->swap_add = w->swap_add;
     i->compare = w->compare;
     i->flush = w->flush;
@@ -491,7 +492,8 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
     QrnicTransport t = {
-        .opcode = rd_opcode(p->opcode),
+        .opcode = rd_opcode(p->opcode) | qrnic_qp_service(qp),
+        .srqn = i->srqn,
         .ack_req = true,
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
@@ -542,6 +544,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = r->cursor_psn,
+        .srqn = r->wqe.srqn,
         .va = r->wqe.remote_addr,
         .rkey = r->wqe.rkey,
         .dma_len = p->length,
@@ -559,6 +562,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     } else if (!first) {
         t.opcode += QRNIC_OP_RC_SEND_MIDDLE;
     }
+    t.opcode |= qrnic_qp_service(qp);
     payload = qrnic_packet_begin(&qp->path, e->frame, &t, len);
     if (!requester_gather(e, qp, p, offset, payload, len)) {
         return false;
@@ -886,7 +890,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     p = pending_at(r, r->tail);
     offset = (uint64_t)qrnic_psn_distance(p->first_psn, pkt->t.psn) *
              qrnic_qp_mtu(qp);
-    if (pkt->t.opcode == QRNIC_OP_RC_ATOMIC_ACK) {
+    if (pkt->info->flags & QRNIC_OPF_ATOMIC) {
         if (!is_atomic(p->opcode)) {
             bad_response(e, qp);
             return;
@@ -916,7 +920,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
-    if (pkt->t.opcode == QRNIC_OP_RC_ACK) {
+    if ((pkt->t.opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_ACK) {
         receive_ack(e, qp, pkt);
     } else {
         receive_response(e, qp, pkt);
@@ -984,7 +988,7 @@ void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp)
 void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
-        if (qp->responder->recv_valid && qp->srq) {
+        if (qp->responder->recv_valid && qp->responder->recv.srqn) {
             qrnic_rq_give_back(e, qp, &qp->responder->recv);
         }
         g_free(qp->requester->initiated);

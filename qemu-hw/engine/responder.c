@@ -97,6 +97,18 @@ static bool refuse_operation(QrnicEngine *e, QrnicQp *qp)
                   QRNIC_WC_REM_OP_ERR);
 }
 
+/* The PD that keys must be of; an XRC target uses that of the SRQ (A14). */
+static uint32_t pd_of(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
+{
+    const QrnicSrq *srq;
+
+    if (qp->pd) {
+        return qp->pd->number;
+    }
+    srq = qrnic_xrc_srq(e, qp, srqn);
+    return srq ? srq->ctx.pd : 0;       /* no key is of PD 0 */
+}
+
 /*
  * Receive WQEs
  */
@@ -196,7 +208,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     r->received += pkt->payload_len;
     /* The key goes when all the data is there, and before it is told. */
     if (flags & QRNIC_HDR_IETH) {
-        syndrome = qrnic_remote_invalidate(e, qp, pkt->t.inv_key);
+        syndrome = qrnic_remote_invalidate(e, qp, r->recv.pd, pkt->t.inv_key);
         if (syndrome) {
             recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
                           syndrome, 0, NULL);
@@ -213,15 +225,15 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /* Rights of the queue pair, then key, PD, range and rights of the key. */
-static bool remote_check(QrnicEngine *e, QrnicQp *qp, uint32_t rkey,
-                         uint64_t va, uint64_t len, uint8_t access,
-                         QrnicMkey **k)
+static bool remote_check(QrnicEngine *e, QrnicQp *qp, uint32_t srqn,
+                         uint32_t rkey, uint64_t va, uint64_t len,
+                         uint8_t access, QrnicMkey **k)
 {
     enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
 
     if (qp->attr.access & access) {
-        syndrome = qrnic_memory_check_qp(e, rkey, qp->pd->number, qp->number,
-                                         va, len, access, k);
+        syndrome = qrnic_memory_check_qp(e, rkey, pd_of(e, qp, srqn),
+                                         qp->number, va, len, access, k);
     }
     if (syndrome) {
         trace_qrnic_responder_key(e->config.name, qp->number, rkey, va, len,
@@ -241,7 +253,7 @@ static bool write_begin(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) ||
         (pkt->t.dma_len &&
-         !remote_check(e, qp, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
+         !remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
                        QRNIC_ACCESS_REMOTE_WRITE, &k))) {
         return refuse_access(e, qp);
     }
@@ -273,7 +285,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     at = r->va + r->received;
     if (pkt->payload_len) {
-        if (!remote_check(e, qp, r->rkey, at, pkt->payload_len,
+        if (!remote_check(e, qp, r->srqn, r->rkey, at, pkt->payload_len,
                           QRNIC_ACCESS_REMOTE_WRITE, &k)) {
             return refuse_access(e, qp);
         }
@@ -323,6 +335,7 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
         .last_psn = qrnic_psn_add(pkt->t.psn, psns - 1),
         .va = pkt->t.va,
         .rkey = pkt->t.rkey,
+        .srqn = r->srqn,
     };
     r->replay_next = (r->replay_next + 1) % r->replay_count;
     r->replay_pending++;
@@ -344,7 +357,7 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     }
     if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_READ) ||
         (pkt->t.dma_len &&
-         !remote_check(e, qp, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
+         !remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
                        QRNIC_ACCESS_REMOTE_READ, &k))) {
         return refuse_access(e, qp);
     }
@@ -371,8 +384,8 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         !r->replay_count) {
         return refuse_invalid(e, qp);
     }
-    if (!remote_check(e, qp, t->rkey, t->va, 8, QRNIC_ACCESS_REMOTE_ATOMIC,
-                      &k)) {
+    if (!remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                      QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
         return refuse_access(e, qp);
     }
     x = replay_new(e, qp, pkt, 1);
@@ -385,7 +398,8 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return refuse_operation(e, qp);
     }
     original = ldq_le_p(bytes);
-    result = t->opcode == QRNIC_OP_RC_FETCH_ADD ? original + t->swap_add :
+    result = (t->opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_FETCH_ADD ?
+             original + t->swap_add :
              original == t->compare ? t->swap_add : original;
     stq_le_p(bytes, result);
     if (!qrnic_memory_write(e, k, t->va, bytes, sizeof(bytes))) {
@@ -412,8 +426,8 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
         t->dma_len != 8 || pkt->payload_len != 8 || !r->replay_count) {
         return refuse_invalid(e, qp);
     }
-    if (!remote_check(e, qp, t->rkey, t->va, 8, QRNIC_ACCESS_REMOTE_WRITE,
-                      &k)) {
+    if (!remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                      QRNIC_ACCESS_REMOTE_WRITE, &k)) {
         return refuse_access(e, qp);
     }
     x = replay_new(e, qp, pkt, 1);
@@ -449,8 +463,8 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         len = 0;
     }
     if (t->flush_type != QRNIC_FLUSH_GLOBAL ||
-        !remote_check(e, qp, t->rkey, va, len, QRNIC_ACCESS_FLUSH_GLOBAL,
-                      &k)) {
+        !remote_check(e, qp, qp->responder->srqn, t->rkey, va, len,
+                      QRNIC_ACCESS_FLUSH_GLOBAL, &k)) {
         return refuse_access(e, qp);
     }
     if (!replay_new(e, qp, pkt, 1)) {
@@ -470,6 +484,24 @@ static bool sequence_ok(const QrnicResponder *r, uint32_t flags)
                           QRNIC_IN_WRITE);
 }
 
+/* The XRCETH names an SRQ of the domain, the same one in all of a message. */
+static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (qp->type != QRNIC_QPT_XRC_TGT) {
+        return true;
+    }
+    if (!qrnic_xrc_srq(e, qp, pkt->t.srqn) ||
+        (!(pkt->info->flags & QRNIC_OPF_START) && pkt->t.srqn != r->srqn)) {
+        trace_qrnic_responder_xrceth(e->config.name, qp->number, pkt->t.psn,
+                                     qp->xrcd->number, pkt->t.srqn);
+        return false;
+    }
+    r->srqn = pkt->t.srqn;
+    return true;
+}
+
 static void receive_expected(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
@@ -486,7 +518,7 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
     if (r->nak != QRNIC_NAK_SEQUENCE) {
         r->nak_owed = false;
     }
-    if (!sequence_ok(r, flags)) {
+    if (!sequence_ok(r, flags) || !xrceth_ok(e, qp, pkt)) {
         refuse_invalid(e, qp);
         return;
     }
@@ -542,6 +574,7 @@ static void repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         }
         /* It must be what it was, or a rest of it. */
         if (pkt->t.rkey != x->rkey || pkt->t.va != x->va + offset ||
+            pkt->t.srqn != x->srqn ||
             (read && pkt->t.dma_len != x->length - offset)) {
             return;
         }
@@ -614,7 +647,7 @@ static uint8_t credits_now(QrnicEngine *e, QrnicQp *qp)
     uint32_t posted;
 
     /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
-    if (qp->srq) {
+    if (!qrnic_qp_has_rq(qp)) {
         return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
     }
     posted = qrnic_rq_posted(e, qp, false);
@@ -630,7 +663,7 @@ static QrnicTransport answer(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
                              uint32_t psn)
 {
     return (QrnicTransport) {
-        .opcode = opcode,
+        .opcode = opcode | qrnic_qp_service(qp),
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = psn,
@@ -705,7 +738,7 @@ static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     QrnicMkey *k;
 
     /* The key may have gone since the request came. */
-    if (len && (!remote_check(e, qp, x->rkey, x->va + offset, len,
+    if (len && (!remote_check(e, qp, x->srqn, x->rkey, x->va + offset, len,
                               QRNIC_ACCESS_REMOTE_READ, &k) ||
                 !qrnic_memory_read(e, k, x->va + offset, payload, len))) {
         /* What comes after this response will not be answered. */

@@ -42,6 +42,9 @@ static int service_of(const QrnicQp *qp)
     case QRNIC_QPT_UD:
     case QRNIC_QPT_GSI:
         return QRNIC_SERVICE_UD;
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
+        return QRNIC_SERVICE_XRC;
     default:
         return -1;
     }
@@ -108,6 +111,12 @@ void qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         return;
     }
     response = p.info->flags & QRNIC_OPF_RESPONSE;
+    /* Each end of an XRC connection has one half. */
+    if (qp->type == (response ? QRNIC_QPT_XRC_TGT : QRNIC_QPT_XRC_INI)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p.t.dest_qpn,
+             p.t.psn);
+        return;
+    }
     if (!qrnic_qp_receives(qp, response)) {
         drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p.t.dest_qpn,
              p.t.psn);

@@ -152,9 +152,11 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
 
 void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
-    trace_qrnic_srq_give_back(e->config.name, qp->srq->number, qp->number,
+    QrnicSrq *srq = qrnic_table_get(&e->srqs, wqe->srqn);
+
+    trace_qrnic_srq_give_back(e->config.name, srq->number, qp->number,
                               wqe->index);
-    g_queue_push_head(&qp->srq->returned, g_memdup2(wqe, sizeof(*wqe)));
+    g_queue_push_head(&srq->returned, g_memdup2(wqe, sizeof(*wqe)));
     e->counter[QRNIC_COUNTER_SRQ_WQES]--;
 }
 
@@ -192,7 +194,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
     if (in->consumer) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_CONSUMER_OFFSET);
     }
-    return qrnic_ok(0);
+    return qrnic_xrc_srq_check(e, in);
 }
 
 static void users_add(QrnicEngine *e, const QrnicSrq *srq, int n)
@@ -200,6 +202,10 @@ static void users_add(QrnicEngine *e, const QrnicSrq *srq, int n)
     ((QrnicPd *)qrnic_table_get(&e->pds, srq->ctx.pd))->users += n;
     ((QrnicDbPage *)qrnic_table_get(&e->db_pages,
                                     srq->ctx.db_page))->users += n;
+    if (srq->ctx.xrcd) {
+        ((QrnicXrcd *)qrnic_table_get(&e->xrcds, srq->ctx.xrcd))->users += n;
+        ((QrnicCq *)qrnic_table_get(&e->cqs, srq->ctx.cq))->users += n;
+    }
 }
 
 QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in)
@@ -280,6 +286,9 @@ QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_srq_destroy(e->config.name, srqn);
+    if (srq->ctx.xrcd) {
+        qrnic_xrc_srq_destroyed(e, srq);
+    }
     qrnic_table_remove(&e->srqs, srqn);
     users_add(e, srq, -1);
     qrnic_srq_free(srq);

@@ -39,6 +39,7 @@ typedef struct QrnicInitiated {
     uint64_t va, swap_add, compare;
     uint32_t rkey;
     QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
 } QrnicInitiated;
@@ -89,6 +90,7 @@ typedef struct QrnicReplay {
     uint32_t start_psn;         /* of the request answered now */
     uint64_t va;
     uint32_t rkey, length;
+    uint32_t srqn;              /* XRC */
     uint64_t original;
 } QrnicReplay;
 
@@ -98,6 +100,7 @@ struct QrnicResponder {
     enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
     bool recv_valid;            /* recv is taken and not completed */
     QrnicRecvWqe recv;
+    uint32_t srqn;              /* XRC target: of the message; else 0 */
     uint64_t va;
     uint32_t rkey, dma_len;
     uint64_t received;          /* bytes of the message so far */
@@ -139,6 +142,12 @@ bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 /* The receive queue has more; in ERR: to flush. */
 void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
+
+/* Of what it sends; the number of an operation is the same in each service. */
+static inline uint8_t qrnic_qp_service(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_RC ? QRNIC_SERVICE_RC : QRNIC_SERVICE_XRC;
+}
 
 static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 {

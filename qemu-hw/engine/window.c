@@ -201,13 +201,13 @@ static enum qrnic_syndrome register_region(QrnicEngine *e, QrnicQp *qp,
 }
 
 /* C10-47 and following: who may invalidate what. */
-static enum qrnic_syndrome invalidate_check(const QrnicQp *qp,
+static enum qrnic_syndrome invalidate_check(const QrnicQp *qp, uint32_t pd,
                                             const QrnicMkey *k, uint32_t key)
 {
     if (!k || k->ctx.variant != (key & 0xff)) {
         return QRNIC_SYN_KEY_INVALID;
     }
-    if (k->ctx.pd != qp->pd->number) {
+    if (k->ctx.pd != pd) {
         return QRNIC_SYN_KEY_PD;
     }
     if (k->ctx.type != QRNIC_MKEY_MW_2 && k->ctx.type != QRNIC_MKEY_FAST_REG) {
@@ -223,7 +223,7 @@ static enum qrnic_syndrome invalidate_local(QrnicEngine *e, QrnicQp *qp,
                                             uint32_t key)
 {
     QrnicMkey *k = qrnic_table_get(&e->mkeys, key >> 8);
-    enum qrnic_syndrome syndrome = invalidate_check(qp, k, key);
+    enum qrnic_syndrome syndrome = invalidate_check(qp, qp->pd->number, k, key);
 
     if (!syndrome) {
         invalidate(e, k);
@@ -233,10 +233,10 @@ static enum qrnic_syndrome invalidate_local(QrnicEngine *e, QrnicQp *qp,
 }
 
 enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
-                                            uint32_t key)
+                                            uint32_t pd, uint32_t key)
 {
     QrnicMkey *k = qrnic_table_get(&e->mkeys, key >> 8);
-    enum qrnic_syndrome syndrome = invalidate_check(qp, k, key);
+    enum qrnic_syndrome syndrome = invalidate_check(qp, pd, k, key);
 
     /* A key that the other end could not use, it cannot take away. */
     if (!syndrome && !(k->ctx.access & QRNIC_REMOTE_RIGHTS)) {

@@ -11,19 +11,21 @@
 /* What the opcode of a send WQE asks for */
 typedef struct WqeShape {
     bool known;
-    bool remote, atomic, eth;   /* segments behind the control segment */
+    bool xrc;                   /* segments behind the control segment */
+    bool remote, atomic, eth;
     bool bind, reg, datagram, flush;
     bool imm;
     bool can_inline;
     bool data;                  /* data segments allowed */
 } WqeShape;
 
-static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
-                          uint8_t opcode)
+static WqeShape transport_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                uint8_t opcode)
 {
     bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
     bool windows = e->config.capabilities & QRNIC_CAP_MW;
     bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
+    bool rc = qp->type == QRNIC_QPT_RC;
 
     if (opcode == QRNIC_WQE_NOP) {
         return (WqeShape) { .known = true };
@@ -41,8 +43,7 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     if (qp->type == QRNIC_QPT_UC &&
         (opcode == QRNIC_WQE_RDMA_READ || opcode == QRNIC_WQE_SEND_INV ||
          opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
-         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ||
-         opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH)) {
+         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD)) {
         return (WqeShape) { .known = false };
     }
     switch (opcode) {
@@ -62,15 +63,16 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
         return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
                             .data = true };
     case QRNIC_WQE_ATOMIC_WRITE:
-        return (WqeShape) { .known = e->config.capabilities &
-                                     QRNIC_CAP_ATOMIC_WRITE,
+        return (WqeShape) { .known = rc && e->config.capabilities &
+                                           QRNIC_CAP_ATOMIC_WRITE,
                             .remote = true, .atomic = true };
     case QRNIC_WQE_FLUSH:
-        return (WqeShape) { .known = e->config.capabilities & QRNIC_CAP_FLUSH,
+        return (WqeShape) { .known = rc && e->config.capabilities &
+                                           QRNIC_CAP_FLUSH,
                             .remote = true, .flush = true };
     case QRNIC_WQE_SEND_INV:
         return (WqeShape) { .known = (windows || fast_reg) &&
-                                     qp->type == QRNIC_QPT_RC,
+                                     qrnic_qp_is_reliable(qp),
                             .can_inline = true, .data = true, .imm = true };
     case QRNIC_WQE_LOCAL_INV:
         return (WqeShape) { .known = windows || fast_reg, .imm = true };
@@ -83,6 +85,16 @@ static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
     default:
         return (WqeShape) { .known = false };
     }
+}
+
+static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
+                          uint8_t opcode)
+{
+    WqeShape shape = transport_shape(e, qp, opcode);
+
+    shape.xrc = qp->type == QRNIC_QPT_XRC_INI && opcode != QRNIC_WQE_NOP &&
+                !qrnic_is_local_operation(opcode);
+    return shape;
 }
 
 static QrnicTake refuse_number(QrnicEngine *e, uint32_t number,
@@ -186,6 +198,16 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
 static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
                                   const WqeShape *shape, QrnicSendWqe *out)
 {
+    out->srqn = 0;
+    if (shape->xrc) {
+        QrnicXrcSeg seg;
+
+        if (!qrnic_xrc_seg_unpack(&seg, *p) || seg.srqn > 0xffffff) {
+            return "reserved bits are set in the XRC segment";
+        }
+        out->srqn = seg.srqn;
+        *p += QRNIC_SEGMENT_SIZE;
+    }
     if (shape->remote) {
         QrnicRemoteSeg seg;
 
@@ -289,7 +311,7 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->num_sge = 0;
     out->length = 0;
 
-    fixed = 1 + shape.remote + shape.atomic + shape.flush + shape.eth +
+    fixed = 1 + shape.xrc + shape.remote + shape.atomic + shape.flush + shape.eth +
             (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
             (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +

@@ -1,7 +1,7 @@
 /*
  * qrnic wire: table of the BTH opcodes
  *
- * InfiniBand specification, table 38.
+ * InfiniBand specification, table 38; A14 (XRC).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,8 +18,10 @@
 #define IETH_LEN        4
 #define DETH_LEN        8
 #define FETH_LEN        4
+#define XRCETH_LEN      4
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
+                       ((f) & QRNIC_HDR_XRCETH ? XRCETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
@@ -34,6 +36,7 @@
     .header_len = HEADER_LEN(f), \
 }
 
+#define XRC     QRNIC_HDR_XRCETH
 #define DETH    QRNIC_HDR_DETH
 #define RETH    QRNIC_HDR_RETH
 #define AETH    QRNIC_HDR_AETH
@@ -90,6 +93,31 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
 
     OP(UD_SEND_ONLY, SEND | ONLY | DETH),
     OP(UD_SEND_ONLY_IMM, SEND | ONLY | DETH | IMM),
+
+    OP(XRC_SEND_FIRST, XRC | SEND | START),
+    OP(XRC_SEND_MIDDLE, XRC | SEND),
+    OP(XRC_SEND_LAST, XRC | SEND | END),
+    OP(XRC_SEND_LAST_IMM, XRC | SEND | END | IMM),
+    OP(XRC_SEND_ONLY, XRC | SEND | ONLY),
+    OP(XRC_SEND_ONLY_IMM, XRC | SEND | ONLY | IMM),
+    OP(XRC_WRITE_FIRST, XRC | WRITE | START | RETH),
+    OP(XRC_WRITE_MIDDLE, XRC | WRITE),
+    OP(XRC_WRITE_LAST, XRC | WRITE | END),
+    OP(XRC_WRITE_LAST_IMM, XRC | WRITE | END | IMM),
+    OP(XRC_WRITE_ONLY, XRC | WRITE | ONLY | RETH),
+    OP(XRC_WRITE_ONLY_IMM, XRC | WRITE | ONLY | RETH | IMM),
+    OP(XRC_READ_REQUEST, XRC | QRNIC_OPF_READ | ONLY | RETH),
+    OP(XRC_READ_RESPONSE_FIRST, ANSWER | START | AETH),
+    OP(XRC_READ_RESPONSE_MIDDLE, ANSWER),
+    OP(XRC_READ_RESPONSE_LAST, ANSWER | END | AETH),
+    OP(XRC_READ_RESPONSE_ONLY, ANSWER | ONLY | AETH),
+    OP(XRC_ACK, QRNIC_OPF_RESPONSE | ONLY | AETH),
+    OP(XRC_ATOMIC_ACK, QRNIC_OPF_ATOMIC | QRNIC_OPF_RESPONSE | ONLY | AETH |
+                       QRNIC_HDR_ATOMIC_ACK),
+    OP(XRC_COMPARE_SWAP, XRC | ATOMIC),
+    OP(XRC_FETCH_ADD, XRC | ATOMIC),
+    OP(XRC_SEND_LAST_INV, XRC | SEND | END | QRNIC_HDR_IETH),
+    OP(XRC_SEND_ONLY_INV, XRC | SEND | ONLY | QRNIC_HDR_IETH),
 };
 
 static const QrnicOpcodeInfo undefined = {

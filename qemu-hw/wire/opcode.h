@@ -1,8 +1,8 @@
 /*
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
- * InfiniBand specification, 9.2.1 and table 38; annex A19 for flush and atomic
- * write.
+ * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A19 for
+ * flush and atomic write.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -52,6 +52,31 @@ enum qrnic_bth_opcode {
 
     QRNIC_OP_UD_SEND_ONLY = 0x64,
     QRNIC_OP_UD_SEND_ONLY_IMM = 0x65,
+
+    /* As those of RC; annex A14 */
+    QRNIC_OP_XRC_SEND_FIRST = 0xa0,
+    QRNIC_OP_XRC_SEND_MIDDLE = 0xa1,
+    QRNIC_OP_XRC_SEND_LAST = 0xa2,
+    QRNIC_OP_XRC_SEND_LAST_IMM = 0xa3,
+    QRNIC_OP_XRC_SEND_ONLY = 0xa4,
+    QRNIC_OP_XRC_SEND_ONLY_IMM = 0xa5,
+    QRNIC_OP_XRC_WRITE_FIRST = 0xa6,
+    QRNIC_OP_XRC_WRITE_MIDDLE = 0xa7,
+    QRNIC_OP_XRC_WRITE_LAST = 0xa8,
+    QRNIC_OP_XRC_WRITE_LAST_IMM = 0xa9,
+    QRNIC_OP_XRC_WRITE_ONLY = 0xaa,
+    QRNIC_OP_XRC_WRITE_ONLY_IMM = 0xab,
+    QRNIC_OP_XRC_READ_REQUEST = 0xac,
+    QRNIC_OP_XRC_READ_RESPONSE_FIRST = 0xad,
+    QRNIC_OP_XRC_READ_RESPONSE_MIDDLE = 0xae,
+    QRNIC_OP_XRC_READ_RESPONSE_LAST = 0xaf,
+    QRNIC_OP_XRC_READ_RESPONSE_ONLY = 0xb0,
+    QRNIC_OP_XRC_ACK = 0xb1,
+    QRNIC_OP_XRC_ATOMIC_ACK = 0xb2,
+    QRNIC_OP_XRC_COMPARE_SWAP = 0xb3,
+    QRNIC_OP_XRC_FETCH_ADD = 0xb4,
+    QRNIC_OP_XRC_SEND_LAST_INV = 0xb6,
+    QRNIC_OP_XRC_SEND_ONLY_INV = 0xb7,
     QRNIC_OP_COUNT,
 };
 
@@ -60,6 +85,9 @@ enum qrnic_bth_opcode {
 #define QRNIC_SERVICE_RC        0x00
 #define QRNIC_SERVICE_UC        0x20
 #define QRNIC_SERVICE_UD        0x60
+#define QRNIC_SERVICE_XRC       0xa0
+/* RC and XRC have the same operations: of XRC_x this is RC_x. */
+#define QRNIC_OPERATION_MASK    0x1f
 
 /* Extension headers, in the order in which they follow the BTH. */
 #define QRNIC_HDR_RETH          (1u << 0)
@@ -70,18 +98,20 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_IETH          (1u << 5)
 #define QRNIC_HDR_DETH          (1u << 6)
 #define QRNIC_HDR_FETH          (1u << 7)       /* comes before the RETH */
+#define QRNIC_HDR_XRCETH        (1u << 8)       /* before all the others */
+
 /* Properties. */
-#define QRNIC_OPF_DEFINED       (1u << 8)
-#define QRNIC_OPF_RESPONSE      (1u << 9)       /* goes to the requester */
-#define QRNIC_OPF_START         (1u << 10)      /* first or only */
-#define QRNIC_OPF_END           (1u << 11)      /* last or only */
-#define QRNIC_OPF_PAYLOAD       (1u << 12)      /* may carry payload */
-#define QRNIC_OPF_SEND          (1u << 13)
-#define QRNIC_OPF_WRITE         (1u << 14)
-#define QRNIC_OPF_READ          (1u << 15)      /* request or response */
-#define QRNIC_OPF_ATOMIC        (1u << 16)
-#define QRNIC_OPF_ATOMIC_WRITE  (1u << 17)
-#define QRNIC_OPF_FLUSH         (1u << 18)
+#define QRNIC_OPF_DEFINED       (1u << 16)
+#define QRNIC_OPF_RESPONSE      (1u << 17)      /* goes to the requester */
+#define QRNIC_OPF_START         (1u << 18)      /* first or only */
+#define QRNIC_OPF_END           (1u << 19)      /* last or only */
+#define QRNIC_OPF_PAYLOAD       (1u << 20)      /* may carry payload */
+#define QRNIC_OPF_SEND          (1u << 21)
+#define QRNIC_OPF_WRITE         (1u << 22)
+#define QRNIC_OPF_READ          (1u << 23)      /* request or response */
+#define QRNIC_OPF_ATOMIC        (1u << 24)
+#define QRNIC_OPF_ATOMIC_WRITE  (1u << 25)
+#define QRNIC_OPF_FLUSH         (1u << 26)
 /* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)

@@ -119,6 +119,11 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
 static void parse_extensions(QrnicTransport *t, uint32_t flags,
                              const uint8_t *h)
 {
+    t->srqn = 0;
+    if (flags & QRNIC_HDR_XRCETH) {
+        t->srqn = ldl_be_p(h) & 0xffffff;
+        h += 4;
+    }
     if (flags & QRNIC_HDR_DETH) {
         t->qkey = ldl_be_p(h);
         t->src_qpn = ldl_be_p(h + 4) & 0xffffff;
@@ -264,6 +269,10 @@ bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
 static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
                                  const QrnicTransport *t)
 {
+    if (flags & QRNIC_HDR_XRCETH) {
+        stl_be_p(h, t->srqn & 0xffffff);
+        h += 4;
+    }
     if (flags & QRNIC_HDR_DETH) {
         stl_be_p(h, t->qkey);
         stl_be_p(h + 4, t->src_qpn & 0xffffff);

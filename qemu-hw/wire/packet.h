@@ -33,6 +33,7 @@ typedef struct QrnicTransport {
     uint16_t pkey;
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
+    uint32_t srqn;              /* XRCETH */
     /* RETH; AtomicETH uses va and rkey too */
     uint64_t va;
     uint32_t rkey, dma_len;

@@ -549,6 +549,13 @@ void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey)
     qrnic_remote_seg_pack(wqe_segment(w), &seg);
 }
 
+void wqe_xrc(Wqe *w, uint32_t srqn)
+{
+    QrnicXrcSeg seg = { .srqn = srqn };
+
+    qrnic_xrc_seg_pack(wqe_segment(w), &seg);
+}
+
 void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare)
 {
     QrnicAtomicSeg seg = { .swap_add = swap_add, .compare = compare };

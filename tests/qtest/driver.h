@@ -172,6 +172,7 @@ typedef struct Wqe {
 
 Wqe wqe_begin(unsigned opcode, unsigned flags);
 void wqe_remote(Wqe *w, uint64_t address, uint32_t rkey);
+void wqe_xrc(Wqe *w, uint32_t srqn);
 void wqe_atomic(Wqe *w, uint64_t swap_add, uint64_t compare);
 void wqe_flush(Wqe *w, const QrnicFlushSeg *flush);
 void wqe_eth(Wqe *w, const QrnicEthSeg *eth);
@@ -248,5 +249,6 @@ void add_device_memory_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);
+void add_xrc_tests(void);
 
 #endif

@@ -27,5 +27,6 @@ int main(int argc, char **argv)
     add_flush_tests();
     add_completion_tests();
     add_property_tests();
+    add_xrc_tests();
     return g_test_run();
 }

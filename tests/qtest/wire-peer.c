@@ -36,8 +36,21 @@ bool peer_has_deth(uint8_t opcode)
     return opcode == UD_SEND_ONLY || opcode == UD_SEND_ONLY_IMM;
 }
 
+/* Requests of XRC */
+bool peer_has_xrceth(uint8_t opcode)
+{
+    return opcode >= XRC(RC_SEND_FIRST) && opcode <= XRC(RC_SEND_ONLY_INV) &&
+           !(opcode >= XRC(RC_READ_FIRST) && opcode <= XRC(RC_ATOMIC_ACK));
+}
+
+static uint8_t without_xrc(uint8_t opcode)
+{
+    return opcode >> 5 == XRC(0) >> 5 ? opcode & 0x1f : opcode;
+}
+
 bool peer_has_reth(uint8_t opcode)
 {
+    opcode = without_xrc(opcode);
     return opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY ||
            opcode == RC_WRITE_ONLY_IMM || opcode == RC_READ_REQUEST ||
            opcode == RC_FLUSH || opcode == RC_ATOMIC_WRITE ||
@@ -47,6 +60,7 @@ bool peer_has_reth(uint8_t opcode)
 
 bool peer_has_aeth(uint8_t opcode)
 {
+    opcode = without_xrc(opcode);
     return opcode == RC_READ_FIRST || opcode == RC_READ_LAST ||
            opcode == RC_READ_ONLY || opcode == RC_ACK ||
            opcode == RC_ATOMIC_ACK;
@@ -54,6 +68,7 @@ bool peer_has_aeth(uint8_t opcode)
 
 bool peer_has_imm(uint8_t opcode)
 {
+    opcode = without_xrc(opcode);
     return opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
            opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM ||
            opcode == RC_SEND_LAST_INV || opcode == RC_SEND_ONLY_INV ||
@@ -64,6 +79,7 @@ bool peer_has_imm(uint8_t opcode)
 
 bool peer_is_atomic(uint8_t opcode)
 {
+    opcode = without_xrc(opcode);
     return opcode == RC_CMP_SWAP || opcode == RC_FETCH_ADD;
 }
 
@@ -122,6 +138,9 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     w = put(w, p->pkey ? p->pkey : 0xffff, 2);
     w = put(w, p->dest_qpn, 4);
     w = put(w, (uint32_t)p->ack_request << 31 | p->psn, 4);
+    if (peer_has_xrceth(p->opcode)) {
+        w = put(w, p->xrceth, 4);
+    }
     if (peer_has_deth(p->opcode)) {
         w = put(w, p->qkey, 4);
         w = put(w, p->src_qpn, 4);
@@ -143,7 +162,7 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     if (peer_has_aeth(p->opcode)) {
         w = put(w, (uint32_t)p->syndrome << 24 | p->msn, 4);
     }
-    if (p->opcode == RC_ATOMIC_ACK) {
+    if (without_xrc(p->opcode) == RC_ATOMIC_ACK) {
         w = put(w, p->original, 8);
     }
     if (peer_has_imm(p->opcode)) {
@@ -231,6 +250,9 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->ack_request = word >> 31;
     g_assert_cmphex(word >> 24 & 0x7f, ==, 0);
     p->psn = word & 0xffffff;
+    if (peer_has_xrceth(p->opcode)) {
+        p->xrceth = get(&r, 4);
+    }
     if (peer_has_deth(p->opcode)) {
         p->qkey = get(&r, 4);
         p->src_qpn = get(&r, 4);
@@ -254,7 +276,7 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
         p->syndrome = get(&r, 1);
         p->msn = get(&r, 3);
     }
-    if (p->opcode == RC_ATOMIC_ACK) {
+    if (without_xrc(p->opcode) == RC_ATOMIC_ACK) {
         p->original = get(&r, 8);
     }
     if (peer_has_imm(p->opcode)) {

@@ -57,6 +57,9 @@ enum {
     UC_WRITE_ONLY_IMM = 0x2b,
 };
 
+/* XRC: the same operations with other high bits (annex A14) */
+#define XRC(rc) (0xa0 | (rc))
+
 /* and of UD */
 enum {
     UD_SEND_ONLY = 0x64,
@@ -87,6 +90,7 @@ typedef struct PeerPacket {
     uint16_t pkey;
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
+    uint32_t xrceth;            /* all four bytes */
     uint64_t va;                /* RETH, AtomicETH */
     uint32_t rkey, dma_length;
     uint32_t feth;              /* selectivity << 4 | placement */
@@ -107,6 +111,7 @@ size_t peer_encode(const PeerPacket *p, uint8_t *frame);
 void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
 /* Bytes of headers between BTH and payload that an opcode carries. */
 bool peer_has_deth(uint8_t opcode);
+bool peer_has_xrceth(uint8_t opcode);
 bool peer_has_reth(uint8_t opcode);
 bool peer_has_aeth(uint8_t opcode);
 bool peer_has_imm(uint8_t opcode);

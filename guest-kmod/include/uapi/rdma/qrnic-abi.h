@@ -76,8 +76,9 @@ struct qrnic_resize_cq_req {
 /*
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
- * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ there is no RQ
- * and the four members that begin with rq_ are 0. db_page, if comp_mask says that
+ * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
+ * initiator, there is no RQ and the four members that begin with rq_ are 0. An XRC
+ * target has no queue, and nothing of this is looked at. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
  */

@@ -1,0 +1,50 @@
+# Extended reliable connections between two guests: rdma-core's pingpong and perftest,
+# polled and with events. Its own test suite has more, in 80-rdma-core-suite.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+
+# The client of ibv_xsrq_pingpong has to know nothing of the number of clients.
+pingpong() {
+    local name=$1 server=$2
+    shift 2
+    pair "ibv_xsrq_pingpong, $name" 18515 "ibv_xsrq_pingpong -d $RDMA0 $* $server" "ibv_xsrq_pingpong -d $RDMA0 $* guest1"
+}
+
+perf() {
+    local program=$1
+    shift
+    pair "$program -c XRC $*" 18515 "$program -d $RDMA0 -x $gid4 -F -c XRC $*" "$program -d $RDMA0 -x $gid4 -F -c XRC $* guest1"
+}
+
+try "verbs report XRC" "ibv_devinfo -v | grep -q 'XRC'"
+for gid in "$gid4" "$gid6"; do
+    try "the provider's test of XRC, GID $gid" \
+        "set -o pipefail; qrnic-xrc-test $RDMA0 $gid | tee xrc.log && [ \$(grep -c SKIP xrc.log) = 1 ]"
+done
+for events in "" -e; do
+    for gid in "$gid4" "$gid6"; do
+        for size in 1 4096 65537; do
+            pingpong "GID $gid, $size bytes $events" "" -g "$gid" -s $size -n 100 $events
+        done
+    done
+done
+for events in "" -e; do
+    perf ib_send_bw -n 500 -s 4096 $events
+    perf ib_send_bw -n 500 -s 64 -q 4 $events
+    perf ib_read_bw -n 500 -s 65536 $events
+done
+perf ib_send_bw -n 500 -s 4096 --use_old_post_send
+# Writes have no events in perftest.
+perf ib_write_bw -n 500 -s 65536
+perf ib_send_lat -n 500
+perf ib_write_lat -n 500
+perf ib_read_lat -n 500
+perf ib_send_bw -n 500 -s 4096 -b
+kernel_clean "the kernel logs are clean"
+finish
