@@ -20,7 +20,8 @@ static const struct {
 };
 
 static const char *const qrnic_cmd_names[] = {
-#define QRNIC_OPCODE(opcode) [QRNIC_CMD_##opcode] = #opcode,
+#define QRNIC_OPCODE(opcode) \
+	[QRNIC_CMD_##opcode] = #opcode,
 	QRNIC_CMD_OPCODE_LIST(QRNIC_OPCODE)
 #undef QRNIC_OPCODE
 };

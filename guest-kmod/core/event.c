@@ -474,6 +474,7 @@ void qrnic_flush_events(struct qrnic_dev *dev)
 
 	while (budget-- && qrnic_eq_written(eq, end))
 		end++;
+	/* Pairs with the interrupt: what it has passed is in the fifo by now. */
 	while ((s32)(smp_load_acquire(&eq->consumer) - end) < 0 &&
 	       qrnic_healthy(dev)) {
 		if (time_after(jiffies, begin + QRNIC_FLUSH_TIMEOUT)) {

@@ -311,7 +311,8 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->num_sge = 0;
     out->length = 0;
 
-    fixed = 1 + shape.xrc + shape.remote + shape.atomic + shape.flush + shape.eth +
+    fixed = 1 + shape.xrc + shape.remote + shape.atomic + shape.flush +
+            shape.eth +
             (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
             (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +

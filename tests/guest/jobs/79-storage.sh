@@ -67,6 +67,8 @@ nfs_down() {
     umount export && umount /proc/fs/nfsd && modprobe -r rpcrdma
 }
 
+# No name here has a blank in it.
+# shellcheck disable=SC2086
 iser_up() {
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512 || return 1
     modprobe -a target_core_iblock iscsi_target_mod ib_isert || return 2
@@ -81,8 +83,9 @@ iser_up() {
     cd - && echo 1 >$config/iscsi/$target/tpgt_1/enable
 }
 
+# shellcheck disable=SC2086
 iser_use() {
-    local node=(iscsiadm -m node -T $target -p $portal)
+    local node=(iscsiadm -m node -T "$target" -p "$portal")
     modprobe -a ib_iser sd_mod ext4 || return 1
     mkdir -p /etc/iscsi /run/lock/iscsi disk
     echo InitiatorName=iqn.2026-11.org.qrnic:guest2 >/etc/iscsi/initiatorname.iscsi
@@ -97,6 +100,7 @@ iser_use() {
     "${node[@]}" --logout && pkill iscsid && modprobe -r ib_iser
 }
 
+# shellcheck disable=SC2086
 iser_down() {
     echo 0 >$config/iscsi/$target/tpgt_1/enable
     rm $config/iscsi/$target/tpgt_1/lun/lun_0/disk || return 1
@@ -185,7 +189,7 @@ smc_up() {
 }
 smc_use() { smc_network && timeout 60 python3 smc.py client; }
 # The module stays: a link group outlives its last connection by ten minutes.
-smc_down() { wait $smc_server || { cat smc.log; return 1; }; }
+smc_down() { wait "$smc_server" || { cat smc.log; return 1; }; }
 over_rdma "SMC-R: three million bytes" smc_up smc_use smc_down
 
 kernel_clean "the kernel logs are clean"
