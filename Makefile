@@ -20,9 +20,9 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo "make demo            two guests with a qrnic each run RDMA programs (builds all it needs)"
 	@echo "make shell           an interactive guest with the whole RDMA user space"
-	@echo "make check           all tests; SUITES=\"unit qtest\" for some of them"
+	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
-	@echo "make check-full      all tests, and the guest tests that take longer (storage, middleware)"
+	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
 	@echo

@@ -1935,7 +1935,10 @@ _Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, imm) ==
 _Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, inline_length) ==
 	       QRNIC_SQ_CTRL_INLINE_LENGTH_OFFSET, "sq_ctrl.inline_length");
 
-/* Remote address segment, second in RDMA and atomic WQEs */
+/*
+ * Remote address segment, second (XRC: third) in RDMA, atomic and flush
+ * WQEs
+ */
 struct qrnic_remote_seg {
 	__le64 address;
 	__le32 rkey;
@@ -1956,7 +1959,10 @@ _Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rkey) ==
 _Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rsvd0) ==
 	       QRNIC_REMOTE_SEG_RSVD0_OFFSET, "remote_seg.rsvd0");
 
-/* Atomic segment, third in atomic WQEs and in WQE_ATOMIC_WRITE */
+/*
+ * Atomic segment, third (XRC: fourth) in atomic WQEs, third in
+ * WQE_ATOMIC_WRITE
+ */
 struct qrnic_atomic_seg {
 	__le64 swap_add;
 	__le64 compare;

@@ -2514,7 +2514,10 @@ static inline void qrnic_sq_ctrl_pack(void *out, const QrnicSqCtrl *in)
 #define QRNIC_REMOTE_SEG_RKEY_OFFSET 8u
 #define QRNIC_REMOTE_SEG_RSVD0_OFFSET 12u
 
-/* Remote address segment, second in RDMA and atomic WQEs */
+/*
+ * Remote address segment, second (XRC: third) in RDMA, atomic and flush
+ * WQEs
+ */
 typedef struct QrnicRemoteSeg {
     uint64_t address;
     uint32_t rkey;
@@ -2548,7 +2551,10 @@ static inline void qrnic_remote_seg_pack(void *out, const QrnicRemoteSeg *in)
 #define QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET 0u
 #define QRNIC_ATOMIC_SEG_COMPARE_OFFSET 8u
 
-/* Atomic segment, third in atomic WQEs and in WQE_ATOMIC_WRITE */
+/*
+ * Atomic segment, third (XRC: fourth) in atomic WQEs, third in
+ * WQE_ATOMIC_WRITE
+ */
 typedef struct QrnicAtomicSeg {
     uint64_t swap_add;
     uint64_t compare;
