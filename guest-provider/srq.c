@@ -249,11 +249,18 @@ int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 	struct qrnic_context *ctx = srq->ctx;
 	int err;
 
-	pthread_mutex_lock(&ctx->qp_mutex);
+	/*
+	 * Only an XRC SRQ has completions of its own. The command waits until the
+	 * events of the SRQ are acknowledged, perhaps by who wants the mutex.
+	 */
+	if (srq->cq)
+		pthread_mutex_lock(&ctx->qp_mutex);
 	err = ibv_cmd_destroy_srq(ibsrq);
-	if (!err && srq->cq)
-		qrnic_cq_clean_srq(srq->cq, srq);
-	pthread_mutex_unlock(&ctx->qp_mutex);
+	if (srq->cq) {
+		if (!err)
+			qrnic_cq_clean_srq(srq->cq, srq);
+		pthread_mutex_unlock(&ctx->qp_mutex);
+	}
 	if (err)
 		return err;
 	srq_free(srq);

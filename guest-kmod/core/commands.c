@@ -322,7 +322,8 @@ EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_flow);
 
 int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number)
 {
-	return qrnic_cmd_set(dev, QRNIC_CMD_DESTROY_FLOW, number, NULL, 0);
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_FLOW,
+				      number);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_flow);
 

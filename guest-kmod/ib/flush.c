@@ -150,7 +150,7 @@ void qrnic_flush_work(struct work_struct *work)
 	unsigned long qpn;
 
 	for (qpn = 0; (qp = qrnic_qp_get_from(dev, &qpn)); qpn++) {
-		if (!qp->umem)
+		if (qrnic_qp_is_kernel(qp))
 			flush_qp(qp);
 		qrnic_qp_put(qp);
 	}

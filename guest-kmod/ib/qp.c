@@ -315,7 +315,7 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	u32 qpn = qp->ibqp.qp_num;
 	int err;
 
-	if (!qp->umem)
+	if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_detach(qp);
 	xa_erase(&dev->qps, qpn);
 	qrnic_qp_put(qp);
@@ -347,7 +347,7 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	err = xa_insert(&dev->qps, qpn, qp, GFP_KERNEL);
 	if (err && qrnic_cmd_destroy_qp(dev->qdev, qpn))
 		qrnic_destroy_failed(dev, "QP", qpn, err);
-	if (!err && !qp->umem)
+	if (!err && qrnic_qp_is_kernel(qp))
 		qrnic_flush_attach(qp);
 out:
 	mutex_unlock(&dev->qpn_mutex);
@@ -516,7 +516,7 @@ static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 	spin_lock_irqsave(&qp->sq.lock, flags);
 	spin_lock(&qp->rq.lock);
 	qp->state = state;
-	if (state == IB_QPS_RESET && !qp->umem && qp->has_sq)
+	if (state == IB_QPS_RESET && qrnic_qp_is_kernel(qp))
 		qrnic_kernel_queues_reset(qp);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_irqrestore(&qp->sq.lock, flags);
@@ -538,7 +538,7 @@ static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			  enum ib_qp_state state)
 {
 	qp_state_changed(qp, state);
-	if (state == IB_QPS_RESET || qp->umem)
+	if (state == IB_QPS_RESET || !qrnic_qp_is_kernel(qp))
 		return;
 	spin_lock_irq(&qp->sq.lock);
 	qp->last_wqe_due = qp->ibqp.srq;

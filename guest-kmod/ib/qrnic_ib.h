@@ -239,6 +239,12 @@ struct qrnic_ib_qp {
 	struct list_head recv_entry;
 };
 
+/* An XRC target is nobody's: it has neither queues nor CQs. */
+static inline bool qrnic_qp_is_kernel(const struct qrnic_ib_qp *qp)
+{
+	return qp->has_sq && !qp->umem;
+}
+
 static inline struct qrnic_ib_dev *to_qrnic_dev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct qrnic_ib_dev, ibdev);

@@ -56,7 +56,7 @@ static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride))
 		return -EMSGSIZE;
-	if (qp->umem)
+	if (!qrnic_qp_is_kernel(qp))
 		return 0;
 	if (queue_fill(msg, "sq_producer", "sq_consumer", &qp->sq) ||
 	    queue_fill(msg, "rq_producer", "rq_consumer", &qp->rq))
