@@ -110,8 +110,10 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
-    /* It moves up to 64 MiB: enough for one turn of the main loop. */
-    data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ;
+    /* 64 MiB to move, or more to clear: enough for one turn of the main loop. */
+    data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ ||
+                      entry->opcode == QRNIC_CMD_ALLOC_DM ||
+                      entry->opcode == QRNIC_CMD_FREE_DM;
     result = c->run(d->engine, data);
     if (result.status == QRNIC_ST_OK && data->out_len &&
         !command_dma(d, entry->out_addr, data->out, data->out_len, true)) {

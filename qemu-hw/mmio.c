@@ -231,8 +231,10 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
     PCIDevice *pci = PCI_DEVICE(d);
 
     if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
-        if (!memory_region_init_ram(&d->bar_memory, OBJECT(d), "qrnic-memory",
-                                    d->config.device_memory, errp)) {
+        /* Not migrated, as the device is not: its name is nobody's to keep. */
+        if (!memory_region_init_ram_nomigrate(&d->bar_memory, OBJECT(d),
+                                              "qrnic-memory",
+                                              d->config.device_memory, errp)) {
             return false;
         }
         pci_register_bar(pci, QRNIC_BAR_MEMORY, PCI_BASE_ADDRESS_SPACE_MEMORY,

@@ -122,6 +122,9 @@ void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
         return;
     }
     qrnic_flow_sniff(e, frame, len);
+    if (e->fatal) {
+        return;
+    }
     if (qrnic_frame_is_roce(e, frame, len)) {
         trace_qrnic_frame_receive(e->config.name, len, true);
         qrnic_roce_receive(e, frame, len, false, &deliveries);

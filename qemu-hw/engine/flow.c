@@ -9,6 +9,9 @@
 #include "trace.h"
 #include "engine/transport.h"
 
+/* Each copies every frame, and nobody counts that as work done. */
+#define MAX_SNIFFERS 16
+
 #define ETH_HEADER 14
 #define VLAN_TAG 4
 #define ETHERTYPE_IPV4 0x0800
@@ -170,7 +173,7 @@ void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len)
     if (!e->num_sniffers || len < ETH_HEADER) {
         return;
     }
-    while (next_rule(e, &i, QRNIC_FLOW_SNIFFER, NULL, &qp)) {
+    while (!e->fatal && next_rule(e, &i, QRNIC_FLOW_SNIFFER, NULL, &qp)) {
         qrnic_ethernet_copy(e, qp, frame, len);
     }
 }
@@ -295,6 +298,9 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
     result = match_check(in, &value, &mask);
     if (result.status != QRNIC_ST_OK) {
         return result;
+    }
+    if (in->type == QRNIC_FLOW_SNIFFER && e->num_sniffers == MAX_SNIFFERS) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     flow = g_new0(QrnicFlow, 1);
     flow->qpn = qpn;

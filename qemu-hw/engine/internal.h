@@ -285,7 +285,7 @@ static inline bool qrnic_is_local_operation(uint8_t opcode)
 /* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
 enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                           const QrnicSendWqe *wqe);
-/* For a send with invalidate, to a receive WQE of this PD */
+/* For a send with invalidate, whose key must be of this PD */
 enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
                                             uint32_t pd, uint32_t key);
 /* A key is about to go, or to be replaced. */

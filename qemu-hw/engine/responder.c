@@ -208,7 +208,8 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     r->received += pkt->payload_len;
     /* The key goes when all the data is there, and before it is told. */
     if (flags & QRNIC_HDR_IETH) {
-        syndrome = qrnic_remote_invalidate(e, qp, r->recv.pd, pkt->t.inv_key);
+        syndrome = qrnic_remote_invalidate(e, qp, pd_of(e, qp, r->srqn),
+                                           pkt->t.inv_key);
         if (syndrome) {
             recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
                           syndrome, 0, NULL);

@@ -253,6 +253,23 @@ static void test_without(void)
 }
 
 /* Destroying a queue pair ends its rules, resetting it does not. */
+/* Every copy costs, so there are few. */
+static void test_sniffers(void)
+{
+    QrnicFlowCtx ctx = { .type = QRNIC_FLOW_SNIFFER };
+    uint32_t last = 0;
+    Steering s;
+
+    steering_start(&s, "");
+    for (unsigned i = 0; i < 16; i++) {
+        last = flow_create(&s, &s.program[i % 2], &ctx);
+    }
+    flow_fails(&s, s.program[0].number, &ctx, QRNIC_ST_NO_RESOURCE, 0);
+    command_ok(s.r.d, QRNIC_CMD_DESTROY_FLOW, last, NULL, 0, NULL, 0);
+    flow_create(&s, &s.program[0], &ctx);
+    rig_stop(&s.r);
+}
+
 static void test_qp_gone(void)
 {
     QrnicFlowCtx ctx = rule_to(OTHER_MAC);
@@ -981,6 +998,7 @@ void add_flow_tests(void)
     qtest_add_func("qrnic/flow/commands", test_commands);
     qtest_add_func("qrnic/flow/reserved", test_reserved);
     qtest_add_func("qrnic/flow/without", test_without);
+    qtest_add_func("qrnic/flow/sniffers", test_sniffers);
     qtest_add_func("qrnic/flow/qp-gone", test_qp_gone);
     qtest_add_func("qrnic/flow/device-reset", test_device_reset);
     qtest_add_func("qrnic/flow/match", test_match);
