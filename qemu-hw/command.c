@@ -110,7 +110,7 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
-    /* 64 MiB to move, or more to clear: enough for one turn of the main loop. */
+    /* 64 MiB to move, or more to clear: enough for a turn of the main loop */
     data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ ||
                       entry->opcode == QRNIC_CMD_ALLOC_DM ||
                       entry->opcode == QRNIC_CMD_FREE_DM;
