@@ -55,8 +55,10 @@ export subsystems port
 export -f target_down host_down
 
 cat >rds.py <<'PYTHON'
+import os
 import socket
 import sys
+import time
 
 guest, port = int(sys.argv[1]), int(sys.argv[2])
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
@@ -71,6 +73,9 @@ with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
             got, _ = rds.recvfrom(100)
             assert got == b"%d" % number, got
         rds.sendto(b"good", ("10.77.0.2", port))
+        # A socket that is closed takes along what has not gone yet.
+        while not os.path.exists(f"heard-{port}"):
+            time.sleep(0.05)
 PYTHON
 
 rds() {
@@ -80,10 +85,13 @@ rds() {
         receiver=$!
         wait_until 30 test -e "bound-$1"
         barrier "rds-$1"
+        barrier "heard-$1"
+        touch "heard-$1"
         wait $receiver || status=$?
     else
         barrier "rds-$1"
         timeout 60 python3 rds.py 2 "$1" >rds.log 2>&1 || status=$?
+        barrier "heard-$1"
     fi
     [ $status = 0 ] || show rds.log
     together $status "$2"

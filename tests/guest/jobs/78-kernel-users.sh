@@ -109,9 +109,11 @@ done
 
 # Datagrams of RDS come whole, in order and once; larger ones than a fragment, too.
 cat >rds.py <<'PYTHON'
+import os
 import random
 import socket
 import sys
+import time
 
 guest = int(sys.argv[1])
 random.seed(5)
@@ -131,6 +133,9 @@ with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
             assert sender[0] == "10.77.0.2", sender
             assert got == message, f"message {number}: {len(got)} bytes for {len(message)}"
         rds.sendto(b"good", ("10.77.0.2", 4000))
+        # A socket that is closed takes along what has not gone yet.
+        while not os.path.exists("heard"):
+            time.sleep(0.05)
 PYTHON
 status=0
 modprobe rds_rdma >step.log 2>&1 || status=1
@@ -139,10 +144,13 @@ if [ "$GUEST" = 1 ]; then
     receiver=$!
     wait_until 30 test -e bound
     barrier rds
+    barrier heard
+    touch heard
     wait $receiver || status=$?
 else
     barrier rds
     timeout 60 python3 rds.py 2 >step.log 2>&1 || status=$?
+    barrier heard
 fi
 [ $status = 0 ] || show step.log
 together $status "RDS: 200 messages of 1 to 60,000 bytes"
