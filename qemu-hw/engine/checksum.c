@@ -7,17 +7,9 @@
 #include "qemu/osdep.h"
 #include "engine/internal.h"
 
-#define ETH_HEADER 14
-#define VLAN_TAG 4
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_IPV6 0x86dd
-#define ETHERTYPE_VLAN 0x8100
 #define IPV4_CHECKSUM 10
-#define IP_PROTOCOL_TCP 6
-#define IP_PROTOCOL_UDP 17
 #define TCP_HEADER 20
 #define TCP_CHECKSUM 16
-#define UDP_HEADER 8
 #define UDP_LENGTH 4
 #define UDP_CHECKSUM 6
 
@@ -62,20 +54,20 @@ static void find_l4(Headers *h, const uint8_t *frame, size_t at, size_t len,
 {
     const uint8_t *l4 = frame + at;
 
-    if (protocol == IP_PROTOCOL_UDP) {
+    if (protocol == QRNIC_IP_PROTOCOL_UDP) {
         size_t udp_len;
 
-        if (len < UDP_HEADER) {
+        if (len < QRNIC_UDP_LEN) {
             return;
         }
         udp_len = qrnic_ld_be16(l4 + UDP_LENGTH);
-        if (udp_len < UDP_HEADER || udp_len > len) {
+        if (udp_len < QRNIC_UDP_LEN || udp_len > len) {
             return;
         }
         len = udp_len;
         h->l4_checksum = at + UDP_CHECKSUM;
         h->udp_optional = h->ipv4;
-    } else if (protocol == IP_PROTOCOL_TCP && len >= TCP_HEADER) {
+    } else if (protocol == QRNIC_IP_PROTOCOL_TCP && len >= TCP_HEADER) {
         h->l4_checksum = at + TCP_CHECKSUM;
     } else {
         return;
@@ -88,17 +80,18 @@ static void find_l4(Headers *h, const uint8_t *frame, size_t at, size_t len,
 static Headers find_headers(const uint8_t *frame, size_t len)
 {
     unsigned ethertype = qrnic_ld_be16(frame + 12);
-    size_t at = ETH_HEADER, header, total;
+    size_t at = QRNIC_ETH_LEN, header, total;
     const uint8_t *ip;
     Headers h = { 0 };
 
-    if (ethertype == ETHERTYPE_VLAN && len >= ETH_HEADER + VLAN_TAG) {
+    if (ethertype == QRNIC_ETHERTYPE_VLAN &&
+        len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
         ethertype = qrnic_ld_be16(frame + 16);
-        at += VLAN_TAG;
+        at += QRNIC_VLAN_LEN;
     }
     ip = frame + at;
     len -= at;
-    if (ethertype == ETHERTYPE_IPV6) {
+    if (ethertype == QRNIC_ETHERTYPE_IPV6) {
         if (len < 40 || ip[0] >> 4 != 6) {
             return h;
         }
@@ -111,7 +104,7 @@ static Headers find_headers(const uint8_t *frame, size_t len)
         find_l4(&h, frame, at + 40, total, ip[6]);
         return h;
     }
-    if (ethertype != ETHERTYPE_IPV4 || len < 20 || ip[0] >> 4 != 4) {
+    if (ethertype != QRNIC_ETHERTYPE_IPV4 || len < 20 || ip[0] >> 4 != 4) {
         return h;
     }
     header = (ip[0] & 0xf) * 4;
@@ -121,7 +114,7 @@ static Headers find_headers(const uint8_t *frame, size_t len)
     }
     h.ipv4 = at;
     h.ipv4_len = header;
-    if (!(qrnic_ld_be16(ip + 6) & 0x3fff)) {    /* no fragment */
+    if (!(qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {    /* no fragment */
         h.pseudo_sum = qrnic_checksum_add(ip + 12, 8);
         find_l4(&h, frame, at + header, total - header, ip[9]);
     }

@@ -11,7 +11,6 @@
 #include "engine/transport.h"
 
 #define QKEY_PRIVILEGED (1u << 31)
-#define ETHERTYPE_VLAN  0x8100
 
 static uint32_t qkey_of(const QrnicQp *qp)
 {
@@ -182,7 +181,7 @@ static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
     if (p->t.solicited) {
         cqe->flags |= QRNIC_CQEF_SOLICITED;
     }
-    if (qrnic_ld_be16(frame + 12) == ETHERTYPE_VLAN) {
+    if (qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN) {
         uint16_t tci = qrnic_ld_be16(frame + 14);
 
         cqe->sl = tci >> 13;

@@ -8,15 +8,12 @@
 #include "trace.h"
 #include "engine/transport.h"
 
-#define ETH_HEADER 14
-#define VLAN_TAG 4
-#define ETHERTYPE_VLAN 0x8100
 #define FILTER_ADDRESSES 64
 
 static bool has_tag(const uint8_t *frame, size_t len)
 {
-    return len >= ETH_HEADER + VLAN_TAG &&
-           qrnic_ld_be16(frame + 12) == ETHERTYPE_VLAN;
+    return len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN &&
+           qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN;
 }
 
 /*
@@ -78,11 +75,12 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         .qpn = qp->number,
         .index = wqe->index,
         .opcode = QRNIC_CQE_RECV,
-        .byte_len = strip ? len - VLAN_TAG : len,
+        .byte_len = strip ? len - QRNIC_VLAN_LEN : len,
     };
     struct iovec piece[2] = {
         { (void *)frame, 12 },
-        { (void *)(frame + 12 + (strip ? VLAN_TAG : 0)), cqe.byte_len - 12 },
+        { (void *)(frame + 12 + (strip ? QRNIC_VLAN_LEN : 0)),
+          cqe.byte_len - 12 },
     };
     bool bad = false;
 
@@ -126,8 +124,8 @@ static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
     uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
     QrnicRecvWqe wqe;
 
-    if (!copy && len > e->port.mtu + ETH_HEADER +
-                       (has_tag(frame, len) ? VLAN_TAG : 0)) {
+    if (!copy && len > e->port.mtu + QRNIC_ETH_LEN +
+                       (has_tag(frame, len) ? QRNIC_VLAN_LEN : 0)) {
         drop(e, too_long, len);
         return;
     }
@@ -194,7 +192,7 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
     QrnicQp *function = receiver(e);
     QrnicQp *qp = NULL;
 
-    if (len >= ETH_HEADER) {
+    if (len >= QRNIC_ETH_LEN) {
         qp = qrnic_flow_normal(e, NULL, frame, len);
         if (!qp && function && filter_accepts(&e->rx_filter, frame)) {
             receive_into(e, function, frame, len, strip ? RECEIVE_STRIP : 0);
@@ -240,13 +238,14 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                            const QrnicSendWqe *wqe, uint8_t *status,
                            uint8_t *syndrome)
 {
-    uint8_t *frame = e->frame + VLAN_TAG;
+    uint8_t *frame = e->frame + QRNIC_VLAN_LEN;
     size_t len = wqe->length;
     const QrnicEthSeg *eth = &wqe->eth;
 
     *status = QRNIC_WC_LOC_LEN_ERR;
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    if (len < ETH_HEADER || len > e->port.mtu + ETH_HEADER + VLAN_TAG) {
+    if (len < QRNIC_ETH_LEN ||
+        len > e->port.mtu + QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                           "WQE at index %" PRIu32 ": a frame of %zu bytes",
                           wqe->index, len);
@@ -256,7 +255,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    if (len > e->port.mtu + ETH_HEADER && !has_tag(frame, len)) {
+    if (len > e->port.mtu + QRNIC_ETH_LEN && !has_tag(frame, len)) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                           "WQE at index %" PRIu32 ": a frame of %zu bytes",
                           wqe->index, len);
@@ -281,11 +280,11 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         qrnic_checksums_fill(frame, len);
     }
     if (eth->flags & QRNIC_ETHF_VLAN) {
-        memmove(frame - VLAN_TAG, frame, 12);
-        frame -= VLAN_TAG;
-        qrnic_st_be16(frame + 12, ETHERTYPE_VLAN);
+        memmove(frame - QRNIC_VLAN_LEN, frame, 12);
+        frame -= QRNIC_VLAN_LEN;
+        qrnic_st_be16(frame + 12, QRNIC_ETHERTYPE_VLAN);
         qrnic_st_be16(frame + 14, eth->vlan_tci);
-        len += VLAN_TAG;
+        len += QRNIC_VLAN_LEN;
     }
     qrnic_frame_send(e, frame, len, false);
     if (qp->db_page && frame[0] & 1) {

@@ -12,15 +12,6 @@
 /* Each copies every frame, and nobody counts that as work done. */
 #define MAX_SNIFFERS 16
 
-#define ETH_HEADER 14
-#define VLAN_TAG 4
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_IPV6 0x86dd
-#define ETHERTYPE_VLAN 0x8100
-#define IP_PROTOCOL_TCP 6
-#define IP_PROTOCOL_UDP 17
-#define IPV6_HEADER 40
-
 /* The 64 bytes of a flow_match, in the contract's layout */
 typedef union MatchBytes {
     uint8_t byte[QRNIC_FLOW_MATCH_BYTES];
@@ -72,8 +63,8 @@ static void field_set_ipv4(FrameFields *f, unsigned offset, const uint8_t *ip)
 static void ports_set(FrameFields *f, const uint8_t *l4, const uint8_t *end,
                       uint8_t protocol)
 {
-    if ((protocol == IP_PROTOCOL_TCP || protocol == IP_PROTOCOL_UDP) &&
-        end - l4 >= 4) {
+    if ((protocol == QRNIC_IP_PROTOCOL_TCP ||
+         protocol == QRNIC_IP_PROTOCOL_UDP) && end - l4 >= 4) {
         field_set(f, QRNIC_FLOW_MATCH_SPORT_OFFSET, l4, 2);
         field_set(f, QRNIC_FLOW_MATCH_DPORT_OFFSET, l4 + 2, 2);
     }
@@ -91,7 +82,7 @@ static void ipv4_set(FrameFields *f, const uint8_t *ip, const uint8_t *end)
     field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, ip[9]);
     field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, ip[1]);
     field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, ip[8]);
-    if (!(qrnic_ld_be16(ip + 6) & 0x3fff)) {    /* no fragment */
+    if (!(qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {    /* no fragment */
         ports_set(f, ip + header, end, ip[9]);
     }
 }
@@ -115,24 +106,25 @@ static void ipv6_set(FrameFields *f, const uint8_t *ip)
 static void fields_of(FrameFields *f, const uint8_t *frame, size_t len)
 {
     unsigned ethertype = qrnic_ld_be16(frame + 12);
-    const uint8_t *ip = frame + ETH_HEADER;
+    const uint8_t *ip = frame + QRNIC_ETH_LEN;
     const uint8_t *end = frame + len;
 
     memset(f, 0, sizeof(*f));
     field_set(f, QRNIC_FLOW_MATCH_DMAC_OFFSET, frame, 6);
     field_set(f, QRNIC_FLOW_MATCH_SMAC_OFFSET, frame + 6, 6);
-    if (ethertype == ETHERTYPE_VLAN && len >= ETH_HEADER + VLAN_TAG) {
+    if (ethertype == QRNIC_ETHERTYPE_VLAN &&
+        len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
         field_set(f, QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, ip, 2);
         ethertype = qrnic_ld_be16(ip + 2);
-        ip += VLAN_TAG;
+        ip += QRNIC_VLAN_LEN;
     }
     field_set_be16(f, QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, ethertype);
-    if (ethertype == ETHERTYPE_IPV4 && end - ip >= 20) {
+    if (ethertype == QRNIC_ETHERTYPE_IPV4 && end - ip >= 20) {
         ipv4_set(f, ip, end);
-    } else if (ethertype == ETHERTYPE_IPV6 && end - ip >= IPV6_HEADER &&
-               ip[0] >> 4 == 6) {
+    } else if (ethertype == QRNIC_ETHERTYPE_IPV6 &&
+               end - ip >= QRNIC_IPV6_LEN && ip[0] >> 4 == 6) {
         ipv6_set(f, ip);
-        ports_set(f, ip + IPV6_HEADER, end, ip[6]);
+        ports_set(f, ip + QRNIC_IPV6_LEN, end, ip[6]);
     }
 }
 
@@ -170,7 +162,7 @@ void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len)
     uint32_t i = 0;
     QrnicQp *qp;
 
-    if (!e->num_sniffers || len < ETH_HEADER) {
+    if (!e->num_sniffers || len < QRNIC_ETH_LEN) {
         return;
     }
     while (!e->fatal && next_rule(e, &i, QRNIC_FLOW_SNIFFER, NULL, &qp)) {

@@ -7,12 +7,6 @@
 #include "qemu/osdep.h"
 #include "engine/internal.h"
 
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_IPV6 0x86dd
-#define ETHERTYPE_VLAN 0x8100
-#define IP_PROTOCOL_UDP 17
-#define ROCE_UDP_PORT 4791      /* annex A17 of the InfiniBand specification */
-
 static bool mac_is_ours(QrnicEngine *e, const uint8_t *mac)
 {
     for (uint32_t i = 0; i < e->num_macs; i++) {
@@ -37,26 +31,26 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
         return false;
     }
     ethertype = qrnic_ld_be16(frame + 12);
-    if (ethertype == ETHERTYPE_VLAN && len >= 18) {
+    if (ethertype == QRNIC_ETHERTYPE_VLAN && len >= 18) {
         vlan = qrnic_ld_be16(frame + 14) & 0xfff;
         ethertype = qrnic_ld_be16(frame + 16);
         ip += 4;
         /* A tag of VLAN 0 carries a priority only. */
         vlan = vlan ? vlan : -1;
     }
-    if (ethertype == ETHERTYPE_IPV4) {
+    if (ethertype == QRNIC_ETHERTYPE_IPV4) {
         header = 20;
         if (end - ip < header + 8 || ip[0] >> 4 != 4 ||
-            ip[9] != IP_PROTOCOL_UDP ||
-            (qrnic_ld_be16(ip + 6) & 0x3fff)) {         /* a fragment */
+            ip[9] != QRNIC_IP_PROTOCOL_UDP ||
+            (qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {
             return false;
         }
         header = (ip[0] & 0xf) * 4;
         memcpy(dgid + 12, ip + 16, 4);
-    } else if (ethertype == ETHERTYPE_IPV6) {
+    } else if (ethertype == QRNIC_ETHERTYPE_IPV6) {
         header = 40;
         if (end - ip < header + 8 || ip[0] >> 4 != 6 ||
-            ip[6] != IP_PROTOCOL_UDP) {
+            ip[6] != QRNIC_IP_PROTOCOL_UDP) {
             return false;
         }
         memcpy(dgid, ip + 24, 16);
@@ -64,7 +58,7 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
         return false;
     }
     return header >= 20 && end - ip >= header + 8 &&
-           qrnic_ld_be16(ip + header + 2) == ROCE_UDP_PORT &&
+           qrnic_ld_be16(ip + header + 2) == QRNIC_ROCE_UDP_PORT &&
            (frame[0] & 1 ? qrnic_multicast_is_ours(e, dgid) &&
                            qrnic_vlan_is_ours(e, vlan) :
                            qrnic_gid_is_ours(e, dgid, vlan));

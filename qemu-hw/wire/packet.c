@@ -10,12 +10,7 @@
 #include "qemu/bswap.h"
 #include "wire/packet.h"
 
-#define ETHERTYPE_IPV4  0x0800
-#define ETHERTYPE_VLAN  0x8100
-#define ETHERTYPE_IPV6  0x86dd
-#define IPPROTO_OF_UDP  17
 #define IPV4_DF         0x4000
-#define IPV4_FRAGMENT   0x3fff  /* more fragments, offset */
 #define DEFAULT_HOPS    64
 
 static const uint8_t ipv4_prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -52,7 +47,7 @@ static size_t ethernet_header(const uint8_t *frame, size_t len, uint16_t *type,
         return 0;
     }
     *type = lduw_be_p(frame + 12);
-    if (*type != ETHERTYPE_VLAN) {
+    if (*type != QRNIC_ETHERTYPE_VLAN) {
         return QRNIC_ETH_LEN;
     }
     /* Identifier 0 is a priority tag: the frame belongs to no VLAN. */
@@ -74,7 +69,7 @@ static size_t parse_ip(QrnicPacket *p, size_t len)
         return 0;
     }
     if (p->ipv6) {
-        if (ip[0] >> 4 != 6 || ip[6] != IPPROTO_OF_UDP) {
+        if (ip[0] >> 4 != 6 || ip[6] != QRNIC_IP_PROTOCOL_UDP) {
             return 0;
         }
         total = ip_len + lduw_be_p(ip + 4);
@@ -91,8 +86,8 @@ static size_t parse_ip(QrnicPacket *p, size_t len)
         memcpy(p->dgid, ipv4_prefix, 12);
         memcpy(p->dgid + 12, ip + 16, 4);
         /* RoCEv2 has no IPv4 options (A17.3.1.2). */
-        if (ip[0] != 0x45 || ip[9] != IPPROTO_OF_UDP ||
-            lduw_be_p(ip + 6) & IPV4_FRAGMENT ||
+        if (ip[0] != 0x45 || ip[9] != QRNIC_IP_PROTOCOL_UDP ||
+            lduw_be_p(ip + 6) & QRNIC_IPV4_FRAGMENT ||
             ipv4_fold(ipv4_sum(ip)) != 0xffff) {
             return 0;
         }
@@ -174,13 +169,13 @@ QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len,
     const uint8_t *bth;
     unsigned pad;
 
-    if (!at || (type != ETHERTYPE_IPV4 && type != ETHERTYPE_IPV6)) {
+    if (!at || (type != QRNIC_ETHERTYPE_IPV4 && type != QRNIC_ETHERTYPE_IPV6)) {
         return QRNIC_PARSE_MALFORMED;
     }
     p->dmac = frame;
     p->smac = frame + 6;
     p->ip = frame + at;
-    p->ipv6 = type == ETHERTYPE_IPV6;
+    p->ipv6 = type == QRNIC_ETHERTYPE_IPV6;
     udp_payload = parse_ip(p, len - at);
     if (!udp_payload) {
         return QRNIC_PARSE_MALFORMED;
@@ -226,18 +221,18 @@ void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
     memcpy(h + 6, spec->smac, 6);
     h += 12;
     if (spec->vlan >= 0) {
-        stw_be_p(h, ETHERTYPE_VLAN);
+        stw_be_p(h, QRNIC_ETHERTYPE_VLAN);
         stw_be_p(h + 2, (spec->priority & 7) << 13 | spec->vlan);
         h += QRNIC_VLAN_LEN;
     }
-    stw_be_p(h, path->ipv6 ? ETHERTYPE_IPV6 : ETHERTYPE_IPV4);
+    stw_be_p(h, path->ipv6 ? QRNIC_ETHERTYPE_IPV6 : QRNIC_ETHERTYPE_IPV4);
     h += 2;
     path->ip_offset = h - path->header;
     if (path->ipv6) {
         ip_len = QRNIC_IPV6_LEN;
         stl_be_p(h, 6u << 28 | spec->traffic_class << 20 |
                     (spec->flow_label & 0xfffff));
-        h[6] = IPPROTO_OF_UDP;
+        h[6] = QRNIC_IP_PROTOCOL_UDP;
         h[7] = hops;
         memcpy(h + 8, spec->sgid, 16);
         memcpy(h + 24, spec->dgid, 16);
@@ -247,7 +242,7 @@ void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
         h[1] = spec->traffic_class;
         stw_be_p(h + 6, IPV4_DF);
         h[8] = hops;
-        h[9] = IPPROTO_OF_UDP;
+        h[9] = QRNIC_IP_PROTOCOL_UDP;
         memcpy(h + 12, spec->sgid + 12, 4);
         memcpy(h + 16, spec->dgid + 12, 4);
         path->ip_sum = ipv4_sum(h);

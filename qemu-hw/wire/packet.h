@@ -22,6 +22,13 @@
 #define QRNIC_UDP_LEN           8
 #define QRNIC_BTH_LEN           12
 #define QRNIC_ICRC_LEN          4
+
+#define QRNIC_ETHERTYPE_IPV4    0x0800
+#define QRNIC_ETHERTYPE_VLAN    0x8100
+#define QRNIC_ETHERTYPE_IPV6    0x86dd
+#define QRNIC_IP_PROTOCOL_TCP   6
+#define QRNIC_IP_PROTOCOL_UDP   17
+#define QRNIC_IPV4_FRAGMENT     0x3fff  /* more fragments, offset */
 #define QRNIC_PATH_HEADER_MAX \
     (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + QRNIC_UDP_LEN)
 #define QRNIC_PSN_MASK          0xffffffu
