@@ -106,13 +106,12 @@ static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
         QrnicSendWqe wqe;
 
-        if (qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp)) {
+        if (qrnic_sq_flush_due(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
                 return false;
             }
             continue;
         }
-        qp->sq_flush_owed = false;
         if (qp->state != QRNIC_QPS_RTS) {
             qrnic_qp_check_drained(e, qp);
             return false;

@@ -423,6 +423,8 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
 
 /* timer.c: all deadlines on one timer of the environment */
 void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
+/* Sets it, unless it is due before that anyway */
+void qrnic_timer_advance(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
 void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t);
 /* None is left, and the environment's is off. */
 void qrnic_timers_reset(QrnicEngine *e);
@@ -449,6 +451,8 @@ static inline bool qrnic_sq_flush_is_owed(const QrnicQp *qp)
     return qp->sq_flush_owed &&
            (int32_t)(qp->sq_flush_end - qp->sq.consumer) > 0;
 }
+/* UC, UD and GSI: flush now, and send nothing */
+bool qrnic_sq_flush_due(QrnicQp *qp);
 static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;

@@ -381,6 +381,12 @@ bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
+bool qrnic_sq_flush_due(QrnicQp *qp)
+{
+    qp->sq_flush_owed = qrnic_sq_flush_is_owed(qp);
+    return qp->state == QRNIC_QPS_SQE || qp->sq_flush_owed;
+}
+
 void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_sq_pending(e, qp, true);

@@ -69,9 +69,7 @@ static bool may_run(const QrnicQp *qp)
 static void deadline_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
 {
     qp->requester->deadline = deadline;
-    if (deadline < qp->timer.deadline) {
-        qrnic_timer_set(e, &qp->timer, deadline);
-    }
+    qrnic_timer_advance(e, &qp->timer, deadline);
 }
 
 /*

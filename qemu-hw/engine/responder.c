@@ -51,12 +51,8 @@ static void owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
 
 static void fatal_nak_wait(QrnicEngine *e, QrnicQp *qp)
 {
-    int64_t deadline = qrnic_now(e) + FATAL_NAK_WAIT;
-
-    qp->responder->nak_deadline = deadline;
-    if (deadline < qp->timer.deadline) {
-        qrnic_timer_set(e, &qp->timer, deadline);
-    }
+    qp->responder->nak_deadline = qrnic_now(e) + FATAL_NAK_WAIT;
+    qrnic_timer_advance(e, &qp->timer, qp->responder->nak_deadline);
 }
 
 /*

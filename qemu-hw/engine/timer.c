@@ -93,6 +93,13 @@ void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline)
     timer_arm(e);
 }
 
+void qrnic_timer_advance(QrnicEngine *e, QrnicTimer *t, int64_t deadline)
+{
+    if (deadline < t->deadline) {
+        qrnic_timer_set(e, t, deadline);
+    }
+}
+
 void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t)
 {
     if (t->deadline != QRNIC_DEADLINE_NEVER) {

@@ -150,13 +150,12 @@ static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     while (budget--) {
         uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
 
-        if (qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp)) {
+        if (qrnic_sq_flush_due(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
                 return false;
             }
             continue;
         }
-        qp->sq_flush_owed = false;
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && u->sending)) {
             qrnic_qp_check_drained(e, qp);
