@@ -152,56 +152,19 @@ static int check_xrc(const struct qrnic_context *ctx,
 	       attr->cq ? 0 : EINVAL;
 }
 
-/* The basic kind comes by qrnic_create_srq() */
-struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
-				    struct ibv_srq_init_attr_ex *attr)
+/* With ex an XRC SRQ, else one of the basic kind; err: what is wrong already */
+static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic,
+			      struct ibv_srq_init_attr_ex *ex, int err)
 {
-	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct ibv_srq_attr *attr = ex ? &ex->attr : &basic->attr;
 	uint32_t log_size, log_stride;
+	struct qrnic_context *ctx;
 	struct qrnic_srq *srq;
-	int err;
 
-	err = check_xrc(ctx, attr);
-	if (!err)
-		err = plan(ctx, &attr->attr, &log_size, &log_stride);
 	if (err)
 		goto err_out;
-
-	srq = calloc(1, sizeof(*srq));
-	if (!srq) {
-		err = ENOMEM;
-		goto err_out;
-	}
-	srq->ctx = ctx;
-	srq->pd = qrnic_pd_use(attr->pd);
-	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
-	err = alloc_ring(srq, log_size, log_stride);
-	if (!err)
-		err = register_xrc_srq(srq, attr, log_size, log_stride);
-	if (err) {
-		srq_free(srq);
-		goto err_out;
-	}
-	attr->attr.max_wr = srq->slots - 1;
-	attr->attr.max_sge = srq->max_sge;
-	return &srq->vsrq.srq;
-
-err_out:
-	errno = err;
-	return NULL;
-}
-
-struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
-				 struct ibv_srq_init_attr *attr)
-{
-	struct qrnic_context *ctx = to_qrnic_context(pd->context);
-	uint32_t log_size, log_stride;
-	struct qrnic_srq *srq;
-	int err;
-
-	err = ctx->capabilities & QRNIC_CAP_SRQ ? 0 : EOPNOTSUPP;
-	if (!err)
-		err = plan(ctx, &attr->attr, &log_size, &log_stride);
+	ctx = to_qrnic_context(pd->context);
+	err = plan(ctx, attr, &log_size, &log_stride);
 	if (err)
 		goto err_out;
 
@@ -215,18 +178,36 @@ struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
 	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
 	err = alloc_ring(srq, log_size, log_stride);
 	if (!err)
-		err = register_srq(srq, pd, attr, log_size, log_stride);
+		err = ex ? register_xrc_srq(srq, ex, log_size, log_stride) :
+			   register_srq(srq, pd, basic, log_size, log_stride);
 	if (err) {
 		srq_free(srq);
 		goto err_out;
 	}
-	attr->attr.max_wr = srq->slots - 1;
-	attr->attr.max_sge = srq->max_sge;
+	attr->max_wr = srq->slots - 1;
+	attr->max_sge = srq->max_sge;
 	return &srq->vsrq.srq;
 
 err_out:
 	errno = err;
 	return NULL;
+}
+
+/* The basic kind comes by qrnic_create_srq() */
+struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
+				    struct ibv_srq_init_attr_ex *attr)
+{
+	return create(attr->pd, NULL, attr,
+		      check_xrc(to_qrnic_context(context), attr));
+}
+
+struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
+				 struct ibv_srq_init_attr *attr)
+{
+	struct qrnic_context *ctx = to_qrnic_context(pd->context);
+
+	return create(pd, attr, NULL,
+		      ctx->capabilities & QRNIC_CAP_SRQ ? 0 : EOPNOTSUPP);
 }
 
 int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)

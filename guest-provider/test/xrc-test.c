@@ -20,40 +20,12 @@ static struct ibv_mr *other_mr;
 static struct ibv_srq *srq;
 static uint32_t srqn;
 
+/* A target answers from RTR on */
 static int start(struct ibv_qp *qp, uint32_t peer)
 {
-	bool sends = qp->qp_type == IBV_QPT_XRC_SEND;
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer,
-		.max_dest_rd_atomic = rd_atomic,
-		.min_rnr_timer = 1,
-		.ah_attr = {
-			.is_global = 1,
-			.grh = { gid, 0, gid_index, 64, 0 },
-			.port_num = 1,
-		},
-	};
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-		   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-
-	if (!sends)
-		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	if (to_init(qp) || ibv_modify_qp(qp, &attr, mask))
+	if (to_init(qp) || to_rtr(qp, peer))
 		return -1;
-	if (!sends)
-		return 0;
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.max_rd_atomic = rd_atomic,
-	};
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	return qp->qp_type == IBV_QPT_XRC_SEND ? to_rts(qp) : 0;
 }
 
 static struct ibv_qp *make_end(enum ibv_qp_type type)
