@@ -6,10 +6,13 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import glob
 import os
+import pty
 import signal
 import struct
 import subprocess
 import tempfile
+import termios
+import threading
 import time
 import zlib
 
@@ -135,6 +138,59 @@ class Tests:
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
+    def terminal(self):
+        """A shell on a terminal, which afterwards is as it was before."""
+        ours, theirs = pty.openpty()
+        before = termios.tcgetattr(theirs)
+        said = bytearray()
+
+        def listen():
+            try:
+                while data := os.read(ours, 4096):
+                    said.extend(data)
+            except OSError:
+                pass
+
+        threading.Thread(target=listen, daemon=True).start()
+        problems = []
+        with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--interactive"], stdin=theirs,
+                              stdout=theirs, stderr=theirs, env=self.env, start_new_session=True) as process:
+            # What is typed comes back, too: the answers differ from the questions.
+            for typed, answer in (("", b"# "), ("ls /sys/class/infiniband | tr q Q", b"Qrnic0"),
+                                  ("ibv_devinfo | grep -c PORT_ACTIVE", b"\r1\r"), ("exit 3", None)):
+                os.write(ours, typed.encode() + b"\r" if typed else b"")
+                if answer and not wait_until(lambda: answer in said, 60):  # pylint: disable=cell-var-from-loop
+                    problems.append(f"no answer to '{typed}': {bytes(said[-300:])}")
+                    break
+                said.clear()
+            if not wait_until(lambda: process.poll() is not None, 20):
+                problems.append("the shell's end does not end the guest")
+                process.terminate()
+        if not problems and process.returncode != 3:
+            problems.append(f"exit status {process.returncode} instead of 3: {bytes(said[-300:])}")
+        if termios.tcgetattr(theirs) != before:
+            problems.append("the terminal is left in another mode")
+        os.close(theirs)
+        os.close(ours)
+        self.report.result(not problems, "launcher: a shell on a terminal", details=problems)
+
+    def tap(self):
+        """Frames go to and from an interface of the host, here one in a network namespace of its own."""
+        name = "launcher: a tap interface of the host"
+        user = [] if os.getuid() == 0 else ["--map-root-user"]
+        host = "ip tuntap add dev qt0 mode tap && ip address add 10.77.0.200/24 dev qt0 && ip link set qt0 up"
+        guest = 'ping -c 3 -W 10 10.77.0.200 && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE'
+        script = f'{host} || exit 98; exec "$@"'
+        done = subprocess.run(["unshare", *user, "--net", "sh", "-c", script, "sh", self.guest, "--no-refresh", "--accel",
+                               "tcg", "--boot-timeout", "240", "--nic", "qrnic:tap=qt0", "-c", guest],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
+                              env=self.env)
+        if done.returncode == 98:
+            self.report.result(True, name, " # SKIP this machine lets nobody make one")
+            return
+        problems = [f"exit status {done.returncode}"] if done.returncode else []
+        self.report.result(not problems, name, details=problems + (done.stdout + done.stderr).splitlines()[-12:])
+
     def wires(self):
         """Each kind of wire carries RDMA, and --pcap records all of it."""
         job = """
@@ -204,6 +260,8 @@ def run(root, report):
         tests.bad_options()
         tests.bad_devices()
         tests.endings()
+        tests.terminal()
+        tests.tap()
         tests.wires()
         tests.interrupted()
     finally:

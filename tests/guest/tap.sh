@@ -5,6 +5,7 @@
 
 tests=0
 failed=0
+TRY_TIMEOUT=$((120 * ${TIME_FACTOR:-1}))
 
 # result STATUS NAME: one test; STATUS 0 is good.
 result() {
@@ -29,7 +30,7 @@ show() { tail -n "${2:-15}" "$1" | awk -v guest="$GUEST" '{ print "# guest" gues
 try() {
     local name=$1 status=0
     shift
-    timeout "${TRY_TIMEOUT:-120}" bash -c "$*" >try.log 2>&1 || status=$?
+    timeout "$TRY_TIMEOUT" bash -c "$*" >try.log 2>&1 || status=$?
     [ $status = 0 ] || show try.log
     result $status "$name"
 }
@@ -51,14 +52,14 @@ server_up() { wait_for_port "$1" "${2:-20}" || ! kill -0 "$server" 2>/dev/null; 
 pair() {
     local status=0 server
     if [ "$GUEST" = 1 ]; then
-        timeout "${TRY_TIMEOUT:-120}" bash -c "$3" >pair.log 2>&1 &
+        timeout "$TRY_TIMEOUT" bash -c "$3" >pair.log 2>&1 &
         server=$!
         server_up "$2"
         barrier "up-$tests"
         wait $server || status=$?
     else
         barrier "up-$tests"
-        timeout "${TRY_TIMEOUT:-120}" bash -c "$4" >pair.log 2>&1 || status=$?
+        timeout "$TRY_TIMEOUT" bash -c "$4" >pair.log 2>&1 || status=$?
     fi
     [ $status = 0 ] || show pair.log
     together $status "$1"
@@ -67,10 +68,10 @@ pair() {
 # alone NAME PORT SERVER CLIENT: as pair, with both in this guest.
 alone() {
     local status=0 server
-    timeout "${TRY_TIMEOUT:-120}" bash -c "$3" >server.log 2>&1 &
+    timeout "$TRY_TIMEOUT" bash -c "$3" >server.log 2>&1 &
     server=$!
     server_up "$2"
-    timeout "${TRY_TIMEOUT:-120}" bash -c "$4" >client.log 2>&1 || status=$?
+    timeout "$TRY_TIMEOUT" bash -c "$4" >client.log 2>&1 || status=$?
     if [ $status != 0 ]; then
         sleep 0.5
         kill $server 2>/dev/null

@@ -35,7 +35,8 @@ EPILOG = """\
         of its own, which is a network namespace; root only; give icrc=transport too),
         tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
-        any other is a property of the device
+        port.PROPERTY=VALUE is for the root port above the device, any other is a
+        property of the device
 Card I of guest N has 10.77.I.N/24 and fd77:0:0:I::N/64 (card 0: fd77::N); on a hub
 card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. With
 "hosts" the job sets 10.99.N.1/24 and a default route by 10.99.N.2.

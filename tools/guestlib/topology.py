@@ -44,7 +44,7 @@ class Nic:
             raise LaunchError(f"--nic {spec}: there are two hosts, for two guests", EXIT_USAGE)
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
         self._wire = ()
-        self.props = []
+        self.props, self.port_props = [], []
         self.device_props = device_props
         for setting in settings:
             key, equals, value = setting.partition("=")
@@ -52,6 +52,8 @@ class Nic:
                 raise LaunchError(f"--nic {spec}: '{setting}' is not KEY=VALUE", EXIT_USAGE)
             if key in OWN_KEYS:
                 own[key] = value
+            elif key.startswith("port."):
+                self.port_props.append(setting.removeprefix("port."))
             else:
                 self.props.append(setting)
         if not re.fullmatch(r"[0-9]+", own["mtu"]) or not 68 <= int(own["mtu"]) <= 65535:
@@ -137,7 +139,9 @@ class Nic:
 
     def device_options(self, guest):
         """Behind a root port, so that it is a PCIe endpoint and can be unplugged."""
-        options = ["-device", f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"]
+        port = f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"
+        for prop in self.port_props:
+            port += f",{prop}"
         props = list(self.props)
         if self.kind(guest) == "qrnic":
             props = self.device_props + props
@@ -151,7 +155,7 @@ class Nic:
             device += f",netdev=net{self.index}"
         for prop in props:
             device += f",{prop}"
-        return options + ["-device", device]
+        return ["-device", port, "-device", device]
 
 
 def parse(specs, guests, mtu, device_props):

@@ -14,7 +14,7 @@ joined() { grep -q "$1" /proc/net/igmp; }
 tool() {
     local name=$1 ready=$2 status=0 server
     if [ "$GUEST" = 1 ]; then
-        timeout "${TRY_TIMEOUT:-60}" bash -c "$3" >tool.log 2>&1 &
+        timeout "$TRY_TIMEOUT" bash -c "$3" >tool.log 2>&1 &
         server=$!
         # shellcheck disable=SC2086  # a command and its arguments
         wait_until 20 $ready || status=98
@@ -28,7 +28,7 @@ tool() {
         fi
     else
         barrier "up-$tests"
-        timeout "${TRY_TIMEOUT:-60}" bash -c "$4" >tool.log 2>&1 || status=$?
+        timeout "$TRY_TIMEOUT" bash -c "$4" >tool.log 2>&1 || status=$?
         barrier "done-$tests"
     fi
     [ $status = 0 ] || show tool.log
