@@ -2,38 +2,14 @@
 # the kernel's connection manager and MADs on queue pair 1.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 900
+# files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
+# shellcheck source=tests/guest/cm.sh
+. /etc/qrnic/cm.sh
 
-listening() { rdma resource show cm_id | grep -q 'state LISTEN'; }
 synchronizing() { grep -qh ":$(printf %04X 7471) [0-9A-F:]* 0A " /proc/net/tcp; }
 joined() { grep -q "$1" /proc/net/igmp; }
-
-# tool NAME READY SERVER CLIENT [endless]: guest 1 runs SERVER, and guest 2 CLIENT once
-# READY succeeds on guest 1. An endless server is stopped when the client is done.
-tool() {
-    local name=$1 ready=$2 status=0 server
-    if [ "$GUEST" = 1 ]; then
-        timeout "$TRY_TIMEOUT" bash -c "$3" >tool.log 2>&1 &
-        server=$!
-        # shellcheck disable=SC2086  # a command and its arguments
-        wait_until 20 $ready || status=98
-        barrier "up-$tests"
-        barrier "done-$tests"
-        if [ "${5:-}" = endless ]; then
-            kill $server 2>/dev/null || status=97
-            wait $server
-        else
-            wait $server || status=$?
-        fi
-    else
-        barrier "up-$tests"
-        timeout "$TRY_TIMEOUT" bash -c "$4" >tool.log 2>&1 || status=$?
-        barrier "done-$tests"
-    fi
-    [ $status = 0 ] || show tool.log
-    together $status "$name"
-}
 
 # What rcopy copies.
 seq 100000 >numbers
@@ -65,6 +41,7 @@ copied=0
 [ "$GUEST" = 2 ] || cmp numbers received || copied=1
 together $copied "what rcopy brought is right"
 tool "rdma_xserver and rdma_xclient, RC" listening "rdma_xserver" "rdma_xclient -s 10.77.0.1"
+tool "rdma_xserver and rdma_xclient, XRC" listening "rdma_xserver -c x" "rdma_xclient -c x -s 10.77.0.1"
 tool "mckey" "joined 030201EF" "mckey -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
 skip "mckey, IPv6" "the kernel's rdma_cm joins no IPv6 groups with RoCEv2 (cma_iboe_join_multicast)"
 skip "udpong" "rsockets make an address handle without a GRH, which no RoCE adapter can have"

@@ -1,0 +1,169 @@
+# Connections through the kernel's connection manager over VLANs, link-local addresses and
+# macvlan, and in network namespaces: with the adapter inside, and with an interface of it.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# files: cm.sh
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+# shellcheck source=tests/guest/cm.sh
+. /etc/qrnic/cm.sh
+
+seen() { $inside rdma dev show | grep -q " $RDMA0:"; }
+
+# gids NETDEV: how many GIDs it gives the adapter (as seen from where `inside` says)
+# shellcheck disable=SC2016,SC2086
+gids() {
+    $inside env NETDEV="$1" DEVICE="$RDMA0" bash -c '
+        cd /sys/class/infiniband/$DEVICE/ports/1/gid_attrs/ndevs || exit
+        count=0
+        for file in *; do
+            { read -r netdev <"$file"; } 2>/dev/null && [ "$netdev" = "$NETDEV" ] && count=$((count + 1))
+        done
+        echo $count'
+}
+has_gids() { [ "$(gids "$1")" = "$2" ]; }
+
+# addresses NETDEV NET: 10.NET.0.GUEST and fdNET::GUEST, which nobody need be asked about
+# before it is used. The third GID is link-local.
+addresses() {
+    # shellcheck disable=SC2086
+    $inside bash -c "ip link set lo up && ip addr add 10.$2.0.$GUEST/24 dev $1 &&
+        ip addr add fd$2::$GUEST/64 dev $1 nodad && ip link set $1 up" && wait_until 20 has_gids "$1" 3
+}
+
+# step NAME COMMAND...: on both guests
+step() {
+    local name=$1 status=0
+    shift
+    "$@" >step.log 2>&1 || status=$?
+    [ $status = 0 ] || show step.log
+    together $status "$name"
+}
+
+# shellcheck disable=SC2086
+unopened() { ! $inside ibv_devinfo -d "$RDMA0"; }
+
+# traffic NAME ADDRESS-OF-1 ADDRESS-OF-2: connections and datagrams with verified data
+traffic() {
+    connections "$@"
+    local name=$1 one=$2 two=$3
+    tool "udaddy, $name" listening \
+        "udaddy -f $format -b $one -c 2 -C 10" "udaddy -f $format -s $one -b $two -c 2 -C 10"
+}
+connections() {
+    local name=$1 one=$2 two=$3
+    case $one in *:*) format=ipv6 ;; *) format=ip ;; esac
+    tool "rping, $name" listening "rping -s -a $one -C 10 -V -S 5000" "rping -c -a $one -I $two -C 10 -V -S 5000"
+    tool "ucmatose, $name" listening \
+        "ucmatose -f $format -b $one -c 5 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 5 -C 10 -S 1000"
+}
+
+# both NAME NET: IPv4 and IPv6
+both() {
+    traffic "$1, IPv4" "10.$2.0.1" "10.$2.0.2"
+    traffic "$1, IPv6" "fd$2::1" "fd$2::2"
+}
+
+# link_local WHAT NAME NETDEV: the launcher's names of netdevs are the same in both guests
+link_local() {
+    local mine
+    mine=$(ip -6 -o addr show dev "$3" scope link | sed -n 's/.* inet6 \([^/]*\).*/\1/p')
+    barrier "local-$tests" "$mine"
+    # shellcheck disable=SC2086  # one word for each guest
+    set -- "$1" "$2" "$3" $BARRIER_VALUES
+    "$1" "$2" "$4%$3" "$5%$3"
+}
+
+# Frames on the wire, as the adapter copies them to a sniffer: all those of RoCE bear the tag.
+capture_start() {
+    [ "$GUEST" = 1 ] || return
+    roce_capture -d "$RDMA0" >wire.pcap 2>wire.log &
+    sniffer=$!
+    wait_until 10 grep -q capturing wire.log
+}
+capture_tagged() {
+    local status=0
+    if [ "$GUEST" = 1 ]; then
+        kill "$sniffer"
+        wait "$sniffer" || status=$?
+        tcpdump -n -e -r wire.pcap udp port 4791 or "(vlan and udp port 4791)" >packets.log 2>&1
+        [ "$(grep -c "802.1Q.*vlan $2,.*4791" packets.log)" -ge 100 ] || status=1
+        if grep 4791: packets.log | grep -v "802.1Q.*vlan $2,"; then status=2; fi
+        [ $status = 0 ] || show packets.log
+    fi
+    together $status "$1"
+}
+
+modprobe -a 8021q macvlan
+step "a VLAN" ip link add link "$NIC0" name tagged type vlan id 7
+step "its addresses are GIDs" addresses tagged 78
+capture_start
+both "VLAN" 78
+capture_tagged "every RoCE frame had the tag" 7
+link_local traffic "link-local addresses" "$NIC0"
+capture_start
+link_local connections "link-local addresses of a VLAN" tagged
+capture_tagged "every RoCE frame of link-local addresses had the tag" 7
+skip "udaddy, link-local addresses of a VLAN" "ibv_init_ah_from_wc() answers by the first GID like the packet's, tagged or not"
+
+# Interfaces of the adapter, which itself is everybody's
+for kind in VLAN macvlan; do
+    step "a namespace for a $kind" ip netns add apart
+    if [ $kind = VLAN ]; then
+        interface=tagged net=78
+    else
+        interface=apart net=79
+        step "a macvlan" ip link add link "$NIC0" name apart type macvlan mode bridge
+    fi
+    step "the $kind goes into it" ip link set "$interface" netns apart
+    inside="ip netns exec apart"
+    step "its addresses there are GIDs" addresses $interface $net
+    both "$kind in a namespace" $net
+    inside=
+    # The namespace, and what is in it, is gone for good a little later.
+    step "the namespace ends" ip netns del apart
+    step "with its GIDs" wait_until 20 has_gids "$interface" 0
+done
+step "a namespace for the interface itself" ip netns add apart
+step "the interface goes into it" ip link set "$NIC0" netns apart
+inside="ip netns exec apart"
+step "its addresses there are GIDs" addresses "$NIC0" 80
+both "the interface in a namespace" 80
+inside=
+step "the namespace ends" ip netns del apart
+step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
+step "the addresses are GIDs again" addresses "$NIC0" 77
+
+# The adapter itself
+step "namespaces are exclusive" rdma system set netns exclusive
+step "a namespace for the adapter" ip netns add apart
+step "another one" ip netns add third
+step "the interface goes into it" ip link set "$NIC0" netns apart
+step "the adapter goes into it" rdma dev set "$RDMA0" netns apart
+inside="ip netns exec apart"
+step "it is there" seen
+step "its addresses there are GIDs" addresses "$NIC0" 81
+both "the adapter in a namespace" 81
+for inside in "" "ip netns exec third"; do
+    where=${inside:-"the first namespace"}
+    step "it is not seen elsewhere ($where)" eval '! seen'
+    step "nor opened ($where)" unopened
+done
+# The adapter has its GIDs, but programs there have no adapter.
+unreached() {
+    ip -n apart link add link "$NIC0" name far netns third type macvlan mode bridge || return
+    ip -n third addr add "10.82.0.$GUEST/24" dev far && ip -n third link set far up || return
+    inside="ip netns exec apart" wait_until 20 has_gids far 2 || return
+    ! timeout 20 ip netns exec third rping -s -a "10.82.0.$GUEST" -C 1 && grep -q 'No RDMA devices' step.log
+}
+step "nor by the address of a macvlan" unreached
+inside=
+step "the adapter's namespace ends" ip netns del apart
+step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
+step "the adapter is back" wait_until 20 seen
+step "the addresses are GIDs again" addresses "$NIC0" 77
+both "after its return" 77
+step "the other one ends" ip netns del third
+step "namespaces share" wait_until 20 rdma system set netns shared
+kernel_clean "the kernel logs are clean"
+finish
