@@ -25,6 +25,7 @@ done
 try "the provider's test of transports on a lesser device" qrnic-transport-test
 try "the provider's test of raw packets on a lesser device" qrnic-packet-test
 try "the provider's test of XRC on a lesser device" qrnic-xrc-test
+try "the provider's test of errnos on a lesser device" qrnic-errno-test
 perf ib_write_bw -q 16 -n 100 -s 4096
 perf ib_send_lat -s 8
 perf ib_read_bw -o 1

@@ -1,0 +1,14 @@
+# What every verb refuses, and with which errno.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+complete() {
+    try "$1" "set -o pipefail; $2 | tee complete.log && ! grep SKIP complete.log"
+}
+
+complete "the provider's test of errnos" "qrnic-errno-test $RDMA0"
+try "the adapter works as before" "ibv_devinfo -v && ! rdma resource show qp dev $RDMA0 type RC | grep ."
+kernel_clean "the kernel log is clean"
+finish
