@@ -1,4 +1,4 @@
-# What every verb refuses, and with which errno.
+# What every verb refuses, and with which errno; and regions of dma-bufs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -9,6 +9,7 @@ complete() {
 }
 
 complete "the provider's test of errnos" "qrnic-errno-test $RDMA0"
+complete "the provider's test of dma-bufs" "qrnic-dmabuf-test $RDMA0"
 try "the adapter works as before" "ibv_devinfo -v && ! rdma resource show qp dev $RDMA0 type RC | grep ."
 kernel_clean "the kernel log is clean"
 finish
