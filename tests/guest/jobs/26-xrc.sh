@@ -26,6 +26,8 @@ try "verbs report XRC" "ibv_devinfo -v | grep -q 'XRC'"
 for gid in "$gid4" "$gid6"; do
     try "the provider's test of XRC, GID $gid" \
         "set -o pipefail; qrnic-xrc-test $RDMA0 $gid | tee xrc.log && [ \$(grep -c SKIP xrc.log) = 1 ]"
+    try "receiving programs that a third one starts, GID $gid" \
+        "set -o pipefail; qrnic-xrc-process-test $RDMA0 $gid | tee xrc.log && ! grep SKIP xrc.log"
 done
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
