@@ -40,6 +40,10 @@ step() {
     together $status "$name"
 }
 
+# used COUNT: how many programs have a connection (or wait for one, as its server)
+# shellcheck disable=SC2086
+used() { [ "$($inside rdma resource show qp | grep -c 'type RC state RTS')" = "$1" ]; }
+
 # shellcheck disable=SC2086
 unopened() { ! $inside ibv_devinfo -d "$RDMA0"; }
 
@@ -144,6 +148,34 @@ inside="ip netns exec apart"
 step "it is there" seen
 step "its addresses there are GIDs" addresses "$NIC0" 81
 both "the adapter in a namespace" 81
+# From under a program that uses it, and into the same namespace again
+move_used() {
+    local user
+    # shellcheck disable=SC2086
+    if [ "$GUEST" = 1 ]; then
+        timeout 60 $inside rping -s -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
+        user=$!
+        wait_until 20 listening
+        barrier used
+    else
+        barrier used
+        timeout 60 $inside rping -c -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
+        user=$!
+    fi
+    wait_until 20 used 1 || return 1
+    barrier moved
+    $inside rdma dev set "$RDMA0" netns third || return 2
+    inside="ip netns exec third" wait_until 20 seen || return 3
+    # What they had is gone, whether they have noticed or not.
+    inside="ip netns exec third" used 0 || return 4
+    ip netns exec third rdma dev set "$RDMA0" netns apart || return 5
+    wait_until 20 seen || return 6
+    kill "$user" 2>/dev/null
+    wait "$user"
+    wait_until 20 has_gids "$NIC0" 3
+}
+step "it goes away while it is used, and comes back" move_used
+both "then" 81
 for inside in "" "ip netns exec third"; do
     where=${inside:-"the first namespace"}
     step "it is not seen elsewhere ($where)" eval '! seen'
