@@ -7,8 +7,13 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/qrnic-abi.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "test.h"
 
@@ -736,6 +741,103 @@ static void test_rules(void)
 	end();
 }
 
+/* What the driver adds to uverbs, asked for past the library */
+static int ask(int object, int method, int driver, int count,
+	       const struct ib_uverbs_attr *attrs)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[4];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd.hdr) + count * sizeof(*attrs),
+			.object_id = object,
+			.method_id = method,
+			.num_attrs = count,
+			.driver_id = driver,
+		},
+	};
+
+	memcpy(cmd.attrs, attrs, count * sizeof(*attrs));
+	return ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+}
+#define ASK_AS(driver, object, method, ...)                                    \
+	ask(object, method, driver,                                            \
+	    sizeof((struct ib_uverbs_attr[]){ __VA_ARGS__ }) /                 \
+		    sizeof(struct ib_uverbs_attr),                             \
+	    (struct ib_uverbs_attr[]){ __VA_ARGS__ })
+#define ASK(...) ASK_AS(QRNIC_DRIVER_ID, __VA_ARGS__)
+#define HANDLE(id, number)                                                     \
+	{ .attr_id = id, .flags = UVERBS_ATTR_F_MANDATORY, .data = number }
+#define OUT(id, size, at)                                                      \
+	{ .attr_id = id, .len = size, .flags = UVERBS_ATTR_F_MANDATORY,        \
+	  .data = (uintptr_t)(at) }
+#define PD_QUERY(...)                                                          \
+	ASK(UVERBS_OBJECT_PD, QRNIC_METHOD_PD_QUERY, __VA_ARGS__)
+#define DB_PAGE(number_at, at)                                                 \
+	ask(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_ALLOC, QRNIC_DRIVER_ID, \
+	    4, (struct ib_uverbs_attr[]){                                      \
+		       HANDLE(QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE, 0),             \
+		       OUT(QRNIC_ATTR_DB_PAGE_ALLOC_OFFSET, 8, at),            \
+		       OUT(QRNIC_ATTR_DB_PAGE_ALLOC_LENGTH, 4, at),            \
+		       OUT(QRNIC_ATTR_DB_PAGE_ALLOC_NUMBER, 4, number_at) })
+
+static void test_methods(void)
+{
+	uint64_t out[4], *none = (uint64_t *)4096;
+	int i;
+
+	GIVES(0, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+			  OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out)));
+	GIVES(ENOENT, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, 0x7ffffff0),
+			       OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out)));
+	GIVES(EINVAL, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, cq->handle),
+			       OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out)));
+	GIVES(EINVAL, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle)));
+	GIVES(EINVAL, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+			       OUT(QRNIC_ATTR_PD_QUERY_PDN, 2, out)));
+	GIVES(EFAULT, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+			       OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, none)));
+	GIVES(EFAULT, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+			       OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out),
+			       OUT(QRNIC_ATTR_PD_QUERY_NULL_KEY, 4, none)));
+	GIVES(EPROTONOSUPPORT,
+	      PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+		       OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out),
+		       OUT(QRNIC_ATTR_PD_QUERY_NULL_KEY + 9, 4, out)));
+	GIVES(EPROTONOSUPPORT,
+	      ASK(UVERBS_OBJECT_PD, QRNIC_METHOD_PD_QUERY + 9,
+		  HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle)));
+	GIVES(EPROTONOSUPPORT,
+	      ASK(QRNIC_OBJECT_DB_PAGE + 9, QRNIC_METHOD_DB_PAGE_FREE,
+		  HANDLE(QRNIC_ATTR_DB_PAGE_FREE_HANDLE, 1)));
+	GIVES(EINVAL,
+	      ASK_AS(RDMA_DRIVER_MLX5, UVERBS_OBJECT_PD, QRNIC_METHOD_PD_QUERY,
+		     HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
+		     OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out)));
+	GIVES(ENOENT,
+	      ASK(UVERBS_OBJECT_DM, QRNIC_METHOD_DM_QUERY,
+		  HANDLE(QRNIC_ATTR_DM_QUERY_HANDLE, 0x7ffffff0),
+		  OUT(QRNIC_ATTR_DM_QUERY_OFFSET, 8, out),
+		  OUT(QRNIC_ATTR_DM_QUERY_LENGTH, 8, out)));
+	GIVES(capabilities & QRNIC_CAP_TIMESTAMP ? EFAULT : EOPNOTSUPP,
+	      ASK(UVERBS_OBJECT_DEVICE, QRNIC_METHOD_QUERY_CLOCK,
+		  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 8, none)));
+	GIVES(EINVAL, ASK(UVERBS_OBJECT_DEVICE, QRNIC_METHOD_QUERY_CLOCK,
+			  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 4, out)));
+	GIVES(ENOENT, ASK(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_FREE,
+			  HANDLE(QRNIC_ATTR_DB_PAGE_FREE_HANDLE, 0x7ffffff0)));
+	GIVES(EINVAL, ASK(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_FREE,
+			  HANDLE(QRNIC_ATTR_DB_PAGE_FREE_HANDLE, pd->handle)));
+	/* More often than there are pages, should one be left over each time */
+	for (i = 0; i < 5000; i++)
+		if (DB_PAGE(none, out) != EFAULT)
+			break;
+	GIVES(5000, i);
+	GIVES(0, DB_PAGE(out + 1, out));
+	end();
+}
+
 /* Verbs that no adapter without such queues, counters or units has */
 static void test_lacking(void)
 {
@@ -780,6 +882,7 @@ int main(int argc, char **argv)
 	run("errnos of datagrams", test_datagrams);
 	run("errnos of memory windows", test_windows);
 	run("errnos of flow rules", test_rules);
+	run("errnos of the driver's own methods", test_methods);
 	run("errnos of what the adapter lacks", test_lacking);
 	printf("# %d cases\n", cases);
 	ibv_destroy_cq(cq);
