@@ -9,6 +9,7 @@
 #include <linux/dma-buf.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
+#include <rdma/ib_user_verbs.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -179,6 +180,27 @@ static int refused(uint64_t offset, size_t length, uint64_t iova, int fd,
 	return region ? ibv_dereg_mr(region) : errno;
 }
 
+/* As the kernel has it, without libibverbs, which refuses it for dma-bufs */
+static int raw_rereg(struct ibv_mr *region, int flags, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} request = {
+		{ IB_USER_VERBS_CMD_REREG_MR, sizeof(request) / 4,
+		  sizeof(resp) / 4 },
+		{ .response = (uintptr_t)&resp, .mr_handle = region->handle,
+		  .flags = flags, .start = (uintptr_t)buffer, .length = PAGE,
+		  .hca_va = (uintptr_t)buffer, .access_flags = access },
+	};
+
+	if (write(context->cmd_fd, &request, sizeof(request)) !=
+	    sizeof(request))
+		return errno;
+	return resp.rkey == region->rkey ? 0 : EPROTO;
+}
+
 static void errors(void)
 {
 	int plain = memfd_create("no-dma-buf", 0), fd = exported.fd;
@@ -201,6 +223,16 @@ static void errors(void)
 	CHECK(region);
 	CHECK(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			   0) == IBV_REREG_MR_ERR_INPUT);
+	CHECK(!ibv_dereg_mr(region));
+	/* Other rights it may get, other memory not */
+	region = ibv_reg_dmabuf_mr(pd, 0, LENGTH, 0, fd, 0);
+	CHECK(region);
+	CHECK(raw_rereg(region, IBV_REREG_MR_CHANGE_TRANSLATION |
+			IBV_REREG_MR_CHANGE_ACCESS, RIGHTS) == EOPNOTSUPP);
+	CHECK(raw_rereg(region, IBV_REREG_MR_CHANGE_ACCESS,
+			IBV_ACCESS_REMOTE_WRITE) == EINVAL);
+	CHECK(!raw_rereg(region, IBV_REREG_MR_CHANGE_ACCESS, RIGHTS));
+	move(region, 0, LENGTH, 0);
 	CHECK(!ibv_dereg_mr(region));
 	close(plain);
 }
