@@ -53,6 +53,34 @@ int qrnicdv_query_device(struct ibv_context *context,
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
+struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
+				 struct ibv_qp_init_attr_ex *attr,
+				 struct qrnicdv_qp_init_attr *dv_attr,
+				 size_t dv_attr_size)
+{
+	const uint8_t *tail = (const uint8_t *)dv_attr;
+	size_t i;
+
+	if (!qrnic_is_device(context->device)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (dv_attr_size < sizeof(*dv_attr)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	/* What a later version means by what this one does not know */
+	for (i = sizeof(*dv_attr); i < dv_attr_size; i++) {
+		if (tail[i])
+			break;
+	}
+	if (i < dv_attr_size || dv_attr->comp_mask || dv_attr->reserved) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv);
+}
+
 static void show_wq(struct qrnic_wq *wq, uint32_t stride,
 		    struct qrnicdv_wq *shown)
 {

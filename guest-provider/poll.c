@@ -4,9 +4,11 @@
  * interface.
  */
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include <ccan/array_size.h>
+#include <ccan/minmax.h>
 
 #include "qrnic.h"
 
@@ -151,8 +153,53 @@ static void cq_release(struct qrnic_cq *cq)
 	*(volatile __le32 *)&cq->record->consumer = htole32(cq->consumer);
 }
 
+/*
+ * The data that came in the CQE goes where the device would have written it, and
+ * leaves what it is without: zeros in the members that others use.
+ */
+static void cqe_scatter(struct qrnic_cqe *cqe, const union qrnic_segment *wqe)
+{
+	struct qrnic_cqe_inline *in = (void *)cqe;
+	uint8_t data[sizeof(in->data) + sizeof(in->more_data)];
+	size_t left = min_t(size_t, le32toh(in->byte_len), sizeof(data));
+	uint32_t segments = le32toh(wqe->recv.segments), i;
+	const uint8_t *from = data;
+
+	memcpy(data, in->data, sizeof(in->data));
+	memcpy(data + sizeof(in->data), in->more_data, sizeof(in->more_data));
+	for (i = 0; left && i < segments; i++) {
+		const struct qrnic_data_seg *seg = &wqe[1 + i].data;
+		size_t length = min_t(size_t, left, le32toh(seg->length));
+
+		memcpy((void *)(uintptr_t)le64toh(seg->address), from, length);
+		from += length;
+		left -= length;
+	}
+	memset(in->data, 0, sizeof(in->data));
+	memset(in->more_data, 0, sizeof(in->more_data));
+}
+
+/* In a CQE with an error the flags mean nothing */
+static bool cqe_has_data(const struct qrnic_cqe *cqe)
+{
+	uint32_t control = le32toh(cqe->control);
+
+	return (control &
+		FIELD_PREP(QRNIC_CQE_FLAGS_MASK, QRNIC_CQEF_INLINE)) &&
+	       FIELD_GET(QRNIC_CQE_STATUS_MASK, control) == QRNIC_WC_SUCCESS;
+}
+
+static const union qrnic_segment *recv_wqe(const struct qrnic_qp *qp,
+					   uint32_t index)
+{
+	if (qp->srq)
+		return qrnic_srq_wqe(qp->srq, index);
+	index &= qp->rq.size - 1;
+	return qp->rq.ring + ((size_t)index << qp->rq_stride_shift);
+}
+
 /* Moves the queue's consumer and finds the wr_id; the CQE is the oldest one */
-static uint64_t cqe_retire(struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
+static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
 	uint32_t index = le32toh(cqe->index);
 	struct qrnic_wq *wq;
@@ -160,6 +207,9 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
 	uint64_t wr_id;
 
 	if (cqe_is_receive(cqe)) {
+		/* Before the slot may be posted again */
+		if (unlikely(cqe_has_data(cqe)))
+			cqe_scatter(cqe, recv_wqe(qp, index));
 		if (qp->srq)
 			return qrnic_srq_take_back(qp->srq, index);
 		wq = &qp->rq;
@@ -203,7 +253,7 @@ static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 {
 	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
-	const struct qrnic_cqe *cqe;
+	struct qrnic_cqe *cqe;
 	struct qrnic_srq *srq;
 	struct qrnic_qp *qp;
 

@@ -330,6 +330,7 @@ static int register_qp(struct qrnic_qp *qp,
 	cmd.sq_log_size = layout->sq_log_size;
 	cmd.rq_log_size = layout->rq_log_size;
 	cmd.rq_log_stride = layout->rq_log_stride;
+	cmd.max_recv_inline = qp->max_recv_inline;
 
 	if (qp->db != &ctx->db) {
 		cmd.comp_mask = QRNIC_CREATE_QP_DB_PAGE;
@@ -361,8 +362,38 @@ static int register_qp(struct qrnic_qp *qp,
 	return err;
 }
 
+/* Datagrams and frames gain nothing, and what XRC receives is another's */
+static bool can_recv_inline(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC;
+}
+
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr)
+{
+	uint32_t max_recv_inline = to_qrnic_context(context)->recv_inline;
+
+	if (!can_recv_inline(attr))
+		max_recv_inline = 0;
+	return qrnic_create_qp_inline(context, attr, &max_recv_inline);
+}
+
+static int check_recv_inline(const struct qrnic_context *ctx,
+			     const struct ibv_qp_init_attr_ex *attr,
+			     uint32_t bytes)
+{
+	if (!bytes)
+		return 0;
+	if (!(ctx->capabilities & QRNIC_CAP_INLINE_RECV) ||
+	    !can_recv_inline(attr))
+		return EOPNOTSUPP;
+	return bytes <= QRNIC_MAX_RECV_INLINE ? 0 : EINVAL;
+}
+
+/* Sets *max_recv_inline to what the QP has. */
+struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
+				      struct ibv_qp_init_attr_ex *attr,
+				      uint32_t *max_recv_inline)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct qp_layout layout;
@@ -370,6 +401,8 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	int err;
 
 	err = check_qp_attr(ctx, attr);
+	if (!err)
+		err = check_recv_inline(ctx, attr, *max_recv_inline);
 	if (!err && attr->qp_type == IBV_QPT_XRC_RECV)
 		return qrnic_create_target(context, attr);
 	if (!err)
@@ -391,6 +424,9 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
+	/* There is no gain in less than there is room for */
+	if (*max_recv_inline)
+		qp->max_recv_inline = QRNIC_MAX_RECV_INLINE;
 	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));
 	qrnic_lock_init(&qp->rq.lock, !qrnic_one_thread(ctx, qp->pd));
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -410,6 +446,7 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	honest_cap(qp, &layout, &attr->cap);
+	*max_recv_inline = qp->max_recv_inline;
 	return &qp->vqp.qp;
 
 err_free:

@@ -228,6 +228,9 @@ static int context_start(struct qrnic_context *ctx,
 	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
 	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
 			  !environment_is("QRNIC_DIRECT_WQE", "0");
+	if ((ctx->capabilities & QRNIC_CAP_INLINE_RECV) &&
+	    environment_is("QRNIC_INLINE_RECV", "1"))
+		ctx->recv_inline = QRNIC_MAX_RECV_INLINE;
 
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)
 		return EPROTO;

@@ -72,6 +72,8 @@ struct qrnic_context {
 	uint32_t clock_khz;
 	bool single_threaded;
 	bool direct_wqe;
+	/* Bytes that all queue pairs receive into the CQE; 0: those that ask */
+	uint32_t recv_inline;
 	/*
 	 * Held over creation and destruction of QPs: a QP number that the kernel
 	 * has given back must not be found in the table or in a CQ any more when
@@ -251,6 +253,8 @@ struct qrnic_qp {
 	struct qrnic_wq sq;
 	struct qrnic_wq rq;
 	uint32_t max_inline;
+	/* The CQE may bring as many bytes, which the poller copies */
+	uint32_t max_recv_inline;
 	uint32_t rq_stride_shift;
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
@@ -415,12 +419,17 @@ int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
 int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr);
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
+const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
+					 uint32_t slot);
 
 /* qp.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
 			       struct ibv_qp_init_attr *attr);
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
+				      struct ibv_qp_init_attr_ex *attr,
+				      uint32_t *max_recv_inline);
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
 int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		   struct ibv_qp_init_attr *init_attr);

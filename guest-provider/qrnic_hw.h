@@ -38,6 +38,7 @@
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
+#define QRNIC_MAX_RECV_INLINE 32u
 #define QRNIC_CQE_SIZE 64u
 #define QRNIC_EQE_SIZE 16u
 #define QRNIC_CMD_ENTRY_SIZE 64u
@@ -357,7 +358,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
-#define QRNIC_CAP_ALL 0x0701ffffu
+#define QRNIC_CAP_INLINE_RECV 0x10000000u
+#define QRNIC_CAP_ALL 0x1701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -417,7 +419,8 @@ enum qrnic_link_state {
 #define QRNIC_CQEF_L3_CSUM_OK 0x00000010u
 #define QRNIC_CQEF_L4_CSUM_OK 0x00000020u
 #define QRNIC_CQEF_VLAN 0x00000040u
-#define QRNIC_CQEF_ALL 0x0000007fu
+#define QRNIC_CQEF_INLINE 0x00000080u
+#define QRNIC_CQEF_ALL 0x000000ffu
 
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
@@ -531,6 +534,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_LOCAL_INVALIDATIONS,
 	QRNIC_COUNTER_REMOTE_INVALIDATIONS,
 	QRNIC_COUNTER_CQES,
+	QRNIC_COUNTER_INLINE_CQES,
 	QRNIC_COUNTER_CQ_OVERRUNS,
 	QRNIC_COUNTER_EQES,
 	QRNIC_COUNTER_COMMANDS,
@@ -647,6 +651,7 @@ enum qrnic_counter {
 	X(local_invalidations, memory) \
 	X(remote_invalidations, memory) \
 	X(cqes, queue) \
+	X(inline_cqes, queue) \
 	X(cq_overruns, queue) \
 	X(eqes, queue) \
 	X(commands, queue) \
@@ -1539,7 +1544,8 @@ struct qrnic_mkey_ctx {
 	__le64 length;
 	struct qrnic_translation table;
 	__le32 dm;
-	__u8 rsvd1[20];
+	__le32 address_space;
+	__u8 rsvd1[16];
 };
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -1552,7 +1558,8 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
 #define QRNIC_MKEY_CTX_DM_OFFSET 40u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 44u
+#define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 48u
 
 _Static_assert(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
 	       "size of mkey_ctx");
@@ -1574,6 +1581,8 @@ _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, table) ==
 	       QRNIC_MKEY_CTX_TABLE_OFFSET, "mkey_ctx.table");
 _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, dm) ==
 	       QRNIC_MKEY_CTX_DM_OFFSET, "mkey_ctx.dm");
+_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
+	       QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
 _Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 	       QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
 
@@ -1618,9 +1627,11 @@ struct qrnic_qp_ctx {
 	struct qrnic_translation sq;
 	struct qrnic_translation rq;
 	__u8 flags;
-	__u8 rsvd1[3];
+	__u8 max_recv_inline;
+	__le16 rsvd1;
 	__le32 xrcd;
-	__u8 rsvd2[48];
+	__le32 address_space;
+	__u8 rsvd2[44];
 };
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -1638,9 +1649,11 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_SQ_OFFSET 40u
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
 #define QRNIC_QP_CTX_FLAGS_OFFSET 72u
-#define QRNIC_QP_CTX_RSVD1_OFFSET 73u
+#define QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET 73u
+#define QRNIC_QP_CTX_RSVD1_OFFSET 74u
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 80u
+#define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 84u
 
 _Static_assert(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
 	       "size of qp_ctx");
@@ -1672,10 +1685,14 @@ _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq) ==
 	       QRNIC_QP_CTX_RQ_OFFSET, "qp_ctx.rq");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, flags) ==
 	       QRNIC_QP_CTX_FLAGS_OFFSET, "qp_ctx.flags");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, max_recv_inline) ==
+	       QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET, "qp_ctx.max_recv_inline");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd1) ==
 	       QRNIC_QP_CTX_RSVD1_OFFSET, "qp_ctx.rsvd1");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, xrcd) ==
 	       QRNIC_QP_CTX_XRCD_OFFSET, "qp_ctx.xrcd");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, address_space) ==
+	       QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET, "qp_ctx.address_space");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 	       QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 
@@ -2273,6 +2290,58 @@ _Static_assert(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
 	       QRNIC_CQE_SYNDROME_OFFSET, "cqe.syndrome");
 _Static_assert(__builtin_offsetof(struct qrnic_cqe, control) ==
 	       QRNIC_CQE_CONTROL_OFFSET, "cqe.control");
+
+/*
+ * Completion queue entry with CQEF_INLINE. Of byte_len bytes the first 16
+ * are in data, the others in more_data
+ */
+struct qrnic_cqe_inline {
+	__le32 index;
+	__le32 qpn;
+	__le32 byte_len;
+	__be32 imm;
+	__le64 timestamp;
+	__u8 data[16];
+	__le32 srqn;
+	__u8 more_data[16];
+	__le32 control;
+};
+
+#define QRNIC_CQE_INLINE_BYTES 64u
+#define QRNIC_CQE_INLINE_INDEX_OFFSET 0u
+#define QRNIC_CQE_INLINE_QPN_OFFSET 4u
+#define QRNIC_CQE_INLINE_BYTE_LEN_OFFSET 8u
+#define QRNIC_CQE_INLINE_IMM_OFFSET 12u
+#define QRNIC_CQE_INLINE_TIMESTAMP_OFFSET 16u
+#define QRNIC_CQE_INLINE_DATA_OFFSET 24u
+#define QRNIC_CQE_INLINE_SRQN_OFFSET 40u
+#define QRNIC_CQE_INLINE_MORE_DATA_OFFSET 44u
+#define QRNIC_CQE_INLINE_CONTROL_OFFSET 60u
+#define QRNIC_CQE_INLINE_STATUS_MASK 0x000000ffu
+#define QRNIC_CQE_INLINE_OPCODE_MASK 0x0000ff00u
+#define QRNIC_CQE_INLINE_FLAGS_MASK 0x00ff0000u
+#define QRNIC_CQE_INLINE_PHASE_MASK 0x80000000u
+
+_Static_assert(sizeof(struct qrnic_cqe_inline) == QRNIC_CQE_INLINE_BYTES,
+	       "size of cqe_inline");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, index) ==
+	       QRNIC_CQE_INLINE_INDEX_OFFSET, "cqe_inline.index");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, qpn) ==
+	       QRNIC_CQE_INLINE_QPN_OFFSET, "cqe_inline.qpn");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, byte_len) ==
+	       QRNIC_CQE_INLINE_BYTE_LEN_OFFSET, "cqe_inline.byte_len");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, imm) ==
+	       QRNIC_CQE_INLINE_IMM_OFFSET, "cqe_inline.imm");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, timestamp) ==
+	       QRNIC_CQE_INLINE_TIMESTAMP_OFFSET, "cqe_inline.timestamp");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, data) ==
+	       QRNIC_CQE_INLINE_DATA_OFFSET, "cqe_inline.data");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, srqn) ==
+	       QRNIC_CQE_INLINE_SRQN_OFFSET, "cqe_inline.srqn");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, more_data) ==
+	       QRNIC_CQE_INLINE_MORE_DATA_OFFSET, "cqe_inline.more_data");
+_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, control) ==
+	       QRNIC_CQE_INLINE_CONTROL_OFFSET, "cqe_inline.control");
 
 /* Event queue entry. The device writes control last, by a write of its own */
 struct qrnic_eqe {

@@ -80,7 +80,19 @@ struct qrnicdv_cq {
 	void *db_page;
 };
 
+/* In addition to those of ibv_create_qp_ex() */
+struct qrnicdv_qp_init_attr {
+	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	uint32_t max_inl_recv;	/* bytes received into the CQE; set to what it is */
+	uint32_t reserved;	/* 0 */
+};
+
 bool qrnicdv_is_supported(struct ibv_device *device);
+
+struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
+				 struct ibv_qp_init_attr_ex *attr,
+				 struct qrnicdv_qp_init_attr *dv_attr,
+				 size_t dv_attr_size);
 
 int qrnicdv_query_device(struct ibv_context *context,
 			 struct qrnicdv_device_attr *attr, size_t attr_size);

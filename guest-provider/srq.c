@@ -268,6 +268,14 @@ uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 	return wr_id;
 }
 
+/* What was posted in a slot that has not been taken back */
+const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
+					 uint32_t slot)
+{
+	slot &= srq->slots - 1;
+	return srq->buf.addr + ((size_t)slot << srq->stride_shift);
+}
+
 static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 {
 	uint32_t slot = srq->head;

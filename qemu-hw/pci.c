@@ -334,6 +334,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_dm && c->device_memory, QRNIC_CAP_DEVICE_MEMORY },
         { d->cap_atomic_write, QRNIC_CAP_ATOMIC_WRITE },
         { d->cap_flush, QRNIC_CAP_FLUSH },
+        { d->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
     };
 
     c->capabilities = 0;
@@ -514,6 +515,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-dm", QrnicDevice, cap_dm, true),
     DEFINE_PROP_BOOL("cap-atomic-write", QrnicDevice, cap_atomic_write, true),
     DEFINE_PROP_BOOL("cap-flush", QrnicDevice, cap_flush, true),
+    DEFINE_PROP_BOOL("cap-inline-recv", QrnicDevice, cap_inline_recv, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -40,6 +40,7 @@
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
+#define QRNIC_MAX_RECV_INLINE 32u
 #define QRNIC_CQE_SIZE 64u
 #define QRNIC_EQE_SIZE 16u
 #define QRNIC_CMD_ENTRY_SIZE 64u
@@ -359,7 +360,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
-#define QRNIC_CAP_ALL 0x0701ffffu
+#define QRNIC_CAP_INLINE_RECV 0x10000000u
+#define QRNIC_CAP_ALL 0x1701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -419,7 +421,8 @@ enum qrnic_link_state {
 #define QRNIC_CQEF_L3_CSUM_OK 0x00000010u
 #define QRNIC_CQEF_L4_CSUM_OK 0x00000020u
 #define QRNIC_CQEF_VLAN 0x00000040u
-#define QRNIC_CQEF_ALL 0x0000007fu
+#define QRNIC_CQEF_INLINE 0x00000080u
+#define QRNIC_CQEF_ALL 0x000000ffu
 
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
@@ -533,6 +536,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_LOCAL_INVALIDATIONS,
     QRNIC_COUNTER_REMOTE_INVALIDATIONS,
     QRNIC_COUNTER_CQES,
+    QRNIC_COUNTER_INLINE_CQES,
     QRNIC_COUNTER_CQ_OVERRUNS,
     QRNIC_COUNTER_EQES,
     QRNIC_COUNTER_COMMANDS,
@@ -649,6 +653,7 @@ enum qrnic_counter {
     X(local_invalidations, memory) \
     X(remote_invalidations, memory) \
     X(cqes, queue) \
+    X(inline_cqes, queue) \
     X(cq_overruns, queue) \
     X(eqes, queue) \
     X(commands, queue) \
@@ -1330,7 +1335,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffff8fe0000ull;
+    bad |= out->capabilities & 0xffffffffe8fe0000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1961,7 +1966,8 @@ static inline void qrnic_flow_ctx_pack(void *out, const QrnicFlowCtx *in)
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
 #define QRNIC_MKEY_CTX_DM_OFFSET 40u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 44u
+#define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 48u
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory
@@ -1976,9 +1982,10 @@ typedef struct QrnicMkeyCtx {
     uint64_t length;
     QrnicTranslation table;
     uint32_t dm;
+    uint32_t address_space;
 } QrnicMkeyCtx;
 
-_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 20 ==
+_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 16 ==
                QRNIC_MKEY_CTX_BYTES, "size of mkey_ctx");
 
 /* False if a reserved bit of mkey_ctx is set; out is filled in any case. */
@@ -1997,7 +2004,8 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
     out->length = qrnic_ld_le64(p + 16);
     bad |= !qrnic_translation_unpack(&out->table, p + 24);
     out->dm = qrnic_ld_le32(p + 40);
-    bad |= qrnic_any_byte(p + 44, 20);
+    out->address_space = qrnic_ld_le32(p + 44);
+    bad |= qrnic_any_byte(p + 48, 16);
     return !bad;
 }
 
@@ -2014,6 +2022,7 @@ static inline void qrnic_mkey_ctx_pack(void *out, const QrnicMkeyCtx *in)
     qrnic_st_le64(p + 16, in->length);
     qrnic_translation_pack(p + 24, &in->table);
     qrnic_st_le32(p + 40, in->dm);
+    qrnic_st_le32(p + 44, in->address_space);
 }
 
 #define QRNIC_DM_CTX_BYTES 32u
@@ -2070,9 +2079,11 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
 #define QRNIC_QP_CTX_SQ_OFFSET 40u
 #define QRNIC_QP_CTX_RQ_OFFSET 56u
 #define QRNIC_QP_CTX_FLAGS_OFFSET 72u
-#define QRNIC_QP_CTX_RSVD1_OFFSET 73u
+#define QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET 73u
+#define QRNIC_QP_CTX_RSVD1_OFFSET 74u
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 80u
+#define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 84u
 
 /* Input of CREATE_QP */
 typedef struct QrnicQpCtx {
@@ -2090,10 +2101,12 @@ typedef struct QrnicQpCtx {
     QrnicTranslation sq;
     QrnicTranslation rq;
     uint8_t flags;
+    uint8_t max_recv_inline;
     uint32_t xrcd;
+    uint32_t address_space;
 } QrnicQpCtx;
 
-_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 48 ==
+_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 44 ==
                QRNIC_QP_CTX_BYTES, "size of qp_ctx");
 
 /* False if a reserved bit of qp_ctx is set; out is filled in any case. */
@@ -2117,9 +2130,11 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->rq, p + 56);
     out->flags = p[72];
     bad |= out->flags & 0x000000feu;
-    bad |= qrnic_any_byte(p + 73, 3);
+    out->max_recv_inline = p[73];
+    bad |= qrnic_ld_le16(p + 74);
     out->xrcd = qrnic_ld_le32(p + 76);
-    bad |= qrnic_any_byte(p + 80, 48);
+    out->address_space = qrnic_ld_le32(p + 80);
+    bad |= qrnic_any_byte(p + 84, 44);
     return !bad;
 }
 
@@ -2142,7 +2157,9 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_translation_pack(p + 40, &in->sq);
     qrnic_translation_pack(p + 56, &in->rq);
     p[72] = in->flags;
+    p[73] = in->max_recv_inline;
     qrnic_st_le32(p + 76, in->xrcd);
+    qrnic_st_le32(p + 80, in->address_space);
 }
 
 #define QRNIC_ADDRESS_VECTOR_BYTES 32u
@@ -2997,7 +3014,7 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     out->opcode = (v >> 8) & 0x000000ffu;
     out->flags = (v >> 16) & 0x000000ffu;
     out->phase = (v >> 31) & 0x00000001u;
-    bad |= v & 0x7f800000u;
+    bad |= v & 0x7f000000u;
     return !bad;
 }
 
@@ -3019,6 +3036,89 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     memcpy(p + 32, in->smac, 6);
     qrnic_st_le32(p + 40, in->srqn);
     qrnic_st_le32(p + 56, in->syndrome);
+    v = 0;
+    v |= (uint32_t)(in->status & 0x000000ffu) << 0;
+    v |= (uint32_t)(in->opcode & 0x000000ffu) << 8;
+    v |= (uint32_t)(in->flags & 0x000000ffu) << 16;
+    v |= (uint32_t)(in->phase & 0x00000001u) << 31;
+    qrnic_st_le32(p + 60, v);
+}
+
+#define QRNIC_CQE_INLINE_BYTES 64u
+#define QRNIC_CQE_INLINE_INDEX_OFFSET 0u
+#define QRNIC_CQE_INLINE_QPN_OFFSET 4u
+#define QRNIC_CQE_INLINE_BYTE_LEN_OFFSET 8u
+#define QRNIC_CQE_INLINE_IMM_OFFSET 12u
+#define QRNIC_CQE_INLINE_TIMESTAMP_OFFSET 16u
+#define QRNIC_CQE_INLINE_DATA_OFFSET 24u
+#define QRNIC_CQE_INLINE_SRQN_OFFSET 40u
+#define QRNIC_CQE_INLINE_MORE_DATA_OFFSET 44u
+#define QRNIC_CQE_INLINE_CONTROL_OFFSET 60u
+#define QRNIC_CQE_INLINE_STATUS_MASK 0x000000ffu
+#define QRNIC_CQE_INLINE_OPCODE_MASK 0x0000ff00u
+#define QRNIC_CQE_INLINE_FLAGS_MASK 0x00ff0000u
+#define QRNIC_CQE_INLINE_PHASE_MASK 0x80000000u
+
+/*
+ * Completion queue entry with CQEF_INLINE. Of byte_len bytes the first 16
+ * are in data, the others in more_data
+ */
+typedef struct QrnicCqeInline {
+    uint32_t index;
+    uint32_t qpn;
+    uint32_t byte_len;
+    uint32_t imm;
+    uint64_t timestamp;
+    uint8_t data[16];
+    uint32_t srqn;
+    uint8_t more_data[16];
+    uint8_t status;
+    uint8_t opcode;
+    uint8_t flags;
+    uint8_t phase;
+} QrnicCqeInline;
+
+_Static_assert(QRNIC_CQE_INLINE_CONTROL_OFFSET + 4 ==
+               QRNIC_CQE_INLINE_BYTES, "size of cqe_inline");
+
+/* False if a reserved bit of cqe_inline is set; out is filled in any case. */
+static inline bool qrnic_cqe_inline_unpack(QrnicCqeInline *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+    uint32_t v;
+
+    out->index = qrnic_ld_le32(p + 0);
+    out->qpn = qrnic_ld_le32(p + 4);
+    out->byte_len = qrnic_ld_le32(p + 8);
+    out->imm = qrnic_ld_be32(p + 12);
+    out->timestamp = qrnic_ld_le64(p + 16);
+    memcpy(out->data, p + 24, 16);
+    out->srqn = qrnic_ld_le32(p + 40);
+    memcpy(out->more_data, p + 44, 16);
+    v = qrnic_ld_le32(p + 60);
+    out->status = (v >> 0) & 0x000000ffu;
+    out->opcode = (v >> 8) & 0x000000ffu;
+    out->flags = (v >> 16) & 0x000000ffu;
+    out->phase = (v >> 31) & 0x00000001u;
+    bad |= v & 0x7f000000u;
+    return !bad;
+}
+
+static inline void qrnic_cqe_inline_pack(void *out, const QrnicCqeInline *in)
+{
+    uint8_t *p = out;
+    uint32_t v;
+
+    memset(p, 0, QRNIC_CQE_INLINE_BYTES);
+    qrnic_st_le32(p + 0, in->index);
+    qrnic_st_le32(p + 4, in->qpn);
+    qrnic_st_le32(p + 8, in->byte_len);
+    qrnic_st_be32(p + 12, in->imm);
+    qrnic_st_le64(p + 16, in->timestamp);
+    memcpy(p + 24, in->data, 16);
+    qrnic_st_le32(p + 40, in->srqn);
+    memcpy(p + 44, in->more_data, 16);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;
     v |= (uint32_t)(in->opcode & 0x000000ffu) << 8;
@@ -3606,6 +3706,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "local_invalidations",
         "remote_invalidations",
         "cqes",
+        "inline_cqes",
         "cq_overruns",
         "eqes",
         "commands",

@@ -124,6 +124,20 @@ static void mr_context(const struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *cont
 	context->start = cpu_to_le64(mr->start);
 	context->length = cpu_to_le64(mr->umem->length);
 	context->table = mr->table.hw;
+	context->address_space = cpu_to_le32(mr->address_space);
+}
+
+/*
+ * Who polls a queue pair of this process may copy to these addresses in the
+ * device's place, if the users of the key call the memory by its own addresses.
+ */
+static void mr_set_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
+{
+	const struct ib_umem *umem = mr->umem;
+
+	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_RECV) && !umem->is_dmabuf &&
+	    umem->address == mr->start)
+		mr->address_space = qrnic_address_space();
 }
 
 /*
@@ -153,6 +167,7 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	if (err)
 		goto err_free;
 
+	mr_set_address_space(dev, mr);
 	mr_context(mr, &context);
 	err = mkey_create(dev, mr, &context);
 	if (err)
@@ -333,6 +348,7 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 							     next.start);
 		if (err)
 			goto err_release;
+		mr_set_address_space(dev, &next);
 		mr_context(&next, &context);
 	} else {
 		mr_context(mr, &context);
@@ -353,6 +369,7 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		mr->umem = next.umem;
 		mr->table = next.table;
 		mr->page_shift = next.page_shift;
+		mr->address_space = next.address_space;
 		ibmr->page_size = BIT(mr->page_shift);
 	}
 	mr->start = next.start;

@@ -206,6 +206,23 @@ static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
 	return bytes;
 }
 
+/* What is received into the CQE: the process that polls copies the rest of the way. */
+static int qp_recv_inline(struct qrnic_ib_dev *dev, enum ib_qp_type type,
+			  u8 max_recv_inline, struct qrnic_qp_ctx *context)
+{
+	if (!max_recv_inline)
+		return 0;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_INLINE_RECV) ||
+	    (type != IB_QPT_RC && type != IB_QPT_UC))
+		return -EOPNOTSUPP;
+	if (max_recv_inline > QRNIC_MAX_RECV_INLINE)
+		return -EINVAL;
+
+	context->max_recv_inline = max_recv_inline;
+	context->address_space = cpu_to_le32(qrnic_address_space());
+	return 0;
+}
+
 /* Request of a user QP, and its memory */
 static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			   struct ib_udata *udata, struct qrnic_qp_ctx *context)
@@ -217,12 +234,16 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	int err;
 
 	err = qrnic_udata_get(udata, &request, sizeof(request),
-			      offsetofend(struct qrnic_create_qp_req, reserved));
+			      offsetofend(struct qrnic_create_qp_req,
+					  max_recv_inline));
 	if (err)
 		return err;
-	if (request.comp_mask & ~QRNIC_CREATE_QP_DB_PAGE || request.reserved ||
-	    request.reserved2)
+	if (request.comp_mask & ~QRNIC_CREATE_QP_DB_PAGE || request.reserved2)
 		return -EOPNOTSUPP;
+	err = qp_recv_inline(dev, qp->ibqp.qp_type, request.max_recv_inline,
+			     context);
+	if (err)
+		return err;
 	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
 	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
 	    request.rq_log_size > ilog2(caps->max_qp_recv) ||

@@ -13,6 +13,7 @@
 #include <linux/log2.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -106,6 +107,7 @@ struct qrnic_ib_mr {
 	struct ib_mr ibmr;
 	u64 start;
 	u32 index;
+	u32 address_space;		/* 0: at start, the CPU has other memory */
 	u8 access;
 	u8 page_shift;			/* 0: DMA region */
 	bool zero_based;
@@ -475,6 +477,12 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_flow_attr *attr,
 				     struct ib_udata *udata);
 int qrnic_ib_destroy_flow(struct ib_flow *ibflow);
+
+/* The number by which the device knows the process that calls (manual, Completion) */
+static inline u32 qrnic_address_space(void)
+{
+	return task_tgid_nr(current);
+}
 
 /* xrcd.c */
 int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);

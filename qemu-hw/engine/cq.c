@@ -132,7 +132,23 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
     }
 }
 
-bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe)
+static void cqe_put_data(QrnicEngine *e, uint8_t *raw, const QrnicCqe *cqe,
+                         const uint8_t *data)
+{
+    const uint32_t room = sizeof_field(QrnicCqeInline, data);
+    uint8_t *to = raw + QRNIC_CQE_INLINE_DATA_OFFSET;
+    uint8_t *more = raw + QRNIC_CQE_INLINE_MORE_DATA_OFFSET;
+    uint32_t n = MIN(cqe->byte_len, room);
+
+    memset(to, 0, room);
+    memset(more, 0, sizeof_field(QrnicCqeInline, more_data));
+    memcpy(to, data, n);
+    memcpy(more, data + n, cqe->byte_len - n);
+    qrnic_add(e, QRNIC_COUNTER_INLINE_CQES, 1);
+}
+
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
+                   const uint8_t *data)
 {
     uint8_t raw[QRNIC_CQE_BYTES];
     uint32_t slot = cq->producer & (cq_size(cq) - 1);
@@ -162,6 +178,9 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe)
     cqe->timestamp = e->config.capabilities & QRNIC_CAP_TIMESTAMP ?
                      qrnic_now(e) : 0;
     qrnic_cqe_pack(raw, cqe);
+    if (data) {
+        cqe_put_data(e, raw, cqe, data);
+    }
     /* Control goes last, by a write of its own: it hands the entry over. */
     if (!qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
                                &addr, &contiguous) ||

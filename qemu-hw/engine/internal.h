@@ -197,10 +197,12 @@ void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
 void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
 
 /*
- * Writes a CQE (phase and timestamp are filled in) and its event. False: the
- * CQ is in error; the caller takes its QP to ERR.
+ * Writes a CQE (phase and timestamp are filled in) and its event; data, unless
+ * NULL, are the byte_len bytes that go along. False: the CQ is in error; the
+ * caller takes its QP to ERR.
  */
-bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe);
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
+                   const uint8_t *data);
 
 /* Data segments of a work request, decoded. */
 typedef struct QrnicSge {
@@ -439,6 +441,9 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
 void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                          uint8_t status, uint8_t syndrome, uint32_t byte_len);
 void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
+/* The same with the data that software takes to the buffers */
+void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
+                                const uint8_t *data);
 /* UC, UD and GSI: a send failed; to SQE. */
 void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
 /* Completes the next WQE of the SQ as flushed; false: there is none. */
@@ -494,6 +499,13 @@ enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
 enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,
                                        const uint8_t *from, uint32_t len);
+/*
+ * For a message of one packet, which the WQE has room for: its data can go
+ * into the CQE in place of the buffers. False: qrnic_scatter_part() it is, and
+ * that says what is wrong, if anything is.
+ */
+bool qrnic_scatter_inline(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                          uint32_t len);
 /* Messages of one packet. On failure *status and *syndrome. */
 /* Copies the data of the WQE to buf. Its length has been checked. */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,

@@ -13,6 +13,21 @@ static bool is_region(uint8_t type)
     return type == QRNIC_MKEY_MR || type == QRNIC_MKEY_DMA;
 }
 
+/* Only a region is where the CPU has the same memory. */
+static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    if (in->address_space &&
+        !(e->config.capabilities & QRNIC_CAP_INLINE_RECV)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET);
+    }
+    if (in->address_space && in->type != QRNIC_MKEY_MR) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 static bool table_is_zero(const QrnicTranslation *t)
 {
     return !t->root && !t->levels && !t->page_shift && !t->offset;
@@ -121,6 +136,10 @@ static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     }
     if (!qrnic_table_get(&e->pds, in->pd)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
+    }
+    result = cpu_address_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if (in->type == QRNIC_MKEY_DM) {
         return qrnic_dm_key_check(e, in, dm);

@@ -82,6 +82,27 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
     return QRNIC_SYN_NONE;
 }
 
+bool qrnic_scatter_inline(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                          uint32_t len)
+{
+    if (!len || len > qp->ctx.max_recv_inline) {
+        return false;
+    }
+    for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
+        const QrnicSge *sge = &wqe->sge[i];
+        uint32_t n = MIN(len, sge->length);
+        QrnicMkey *k;
+
+        if (n && (qrnic_memory_check(e, sge->lkey, wqe->pd, sge->addr, n,
+                                     QRNIC_ACCESS_LOCAL_WRITE, &k) ||
+                  k->ctx.address_space != qp->ctx.address_space)) {
+            return false;
+        }
+        len -= n;
+    }
+    return true;
+}
+
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                   uint8_t *buf, uint8_t *status, uint8_t *syndrome)
 {

@@ -109,6 +109,26 @@ static QrnicResult check_type(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult inline_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    if (in->max_recv_inline &&
+        !(e->config.capabilities & QRNIC_CAP_INLINE_RECV)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    }
+    if (in->max_recv_inline > QRNIC_MAX_RECV_INLINE ||
+        (in->max_recv_inline && in->type != QRNIC_QPT_RC &&
+         in->type != QRNIC_QPT_UC)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    }
+    if (!in->max_recv_inline != !in->address_space) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
@@ -122,6 +142,10 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     }
     if (in->xrcd && in->type != QRNIC_QPT_XRC_TGT) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_XRCD_OFFSET);
+    }
+    result = inline_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if (in->type == QRNIC_QPT_XRC_TGT) {
         return qrnic_xrc_target_check(e, in);
@@ -282,12 +306,13 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
  * Completions
  */
 
-static void complete(QrnicEngine *e, QrnicQp *qp, QrnicCq *cq, QrnicCqe *cqe)
+static void complete(QrnicEngine *e, QrnicQp *qp, QrnicCq *cq, QrnicCqe *cqe,
+                     const uint8_t *data)
 {
     trace_qrnic_complete(e->config.name, qp->number, cq->number, cqe->index,
                          qrnic_wc_status_name(cqe->status), cqe->opcode,
                          cqe->byte_len);
-    if (!qrnic_cq_push(e, cq, cqe)) {
+    if (!qrnic_cq_push(e, cq, cqe, data)) {
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
     }
 }
@@ -320,7 +345,7 @@ void qrnic_complete_sq(QrnicEngine *e, QrnicQp *qp, uint32_t index,
 
     qp->sq.completed = index + wqebbs;
     if (flags & QRNIC_WQEF_SIGNALED || status != QRNIC_WC_SUCCESS) {
-        complete(e, qp, qp->send_cq, &cqe);
+        complete(e, qp, qp->send_cq, &cqe, NULL);
     }
 }
 
@@ -335,7 +360,16 @@ void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe)
 {
     /* What an XRC target receives belongs to its SRQ, and so to that CQ. */
     complete(e, qp, qp->recv_cq ? qp->recv_cq :
-             qrnic_xrc_recv_cq(e, cqe->srqn), cqe);
+             qrnic_xrc_recv_cq(e, cqe->srqn), cqe, NULL);
+}
+
+void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
+                                const uint8_t *data)
+{
+    trace_qrnic_recv_inline(e->config.name, qp->number, cqe->index,
+                            cqe->byte_len);
+    cqe->flags |= QRNIC_CQEF_INLINE;
+    complete(e, qp, qp->recv_cq, cqe, data);
 }
 
 /*

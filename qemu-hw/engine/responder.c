@@ -109,9 +109,10 @@ static uint32_t pd_of(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
  * Receive WQEs
  */
 
-static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                          const QrnicPacket *pkt)
+/* inlined: the data of pkt goes into the CQE. */
+static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
+                      uint8_t status, uint8_t syndrome, uint32_t byte_len,
+                      const QrnicPacket *pkt, bool inlined)
 {
     QrnicResponder *r = qp->responder;
     QrnicCqe cqe = {
@@ -136,7 +137,18 @@ static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
         cqe.flags |= QRNIC_CQEF_SOLICITED;
     }
     r->recv_valid = false;
-    qrnic_complete_recv(e, qp, &cqe);
+    if (inlined) {
+        qrnic_complete_recv_inline(e, qp, &cqe, pkt->payload);
+    } else {
+        qrnic_complete_recv(e, qp, &cqe);
+    }
+}
+
+static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
+                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
+                          const QrnicPacket *pkt)
+{
+    recv_done(e, qp, opcode, status, syndrome, byte_len, pkt, false);
 }
 
 /* False: RNR, or the WQE is bad; the answer is owed. */
@@ -173,7 +185,8 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
     uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
-    uint8_t syndrome;
+    uint8_t syndrome = QRNIC_SYN_NONE;
+    bool inlined;
 
     /* Lengths: 9.7.4.1.6. Only the end may be short, only an "only" empty. */
     if (flags & QRNIC_OPF_END ?
@@ -194,8 +207,12 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                       QRNIC_SYN_NONE, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_INVALID, 0, 0);
     }
-    syndrome = qrnic_scatter_part(e, qp, &r->recv, r->received, pkt->payload,
-                                  pkt->payload_len);
+    inlined = flags & QRNIC_OPF_START && flags & QRNIC_OPF_END &&
+              qrnic_scatter_inline(e, qp, &r->recv, pkt->payload_len);
+    if (!inlined) {
+        syndrome = qrnic_scatter_part(e, qp, &r->recv, r->received,
+                                      pkt->payload, pkt->payload_len);
+    }
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome, 0,
                       NULL);
@@ -215,8 +232,8 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (flags & QRNIC_OPF_END) {
         r->message = QRNIC_IDLE;
         qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
-                      r->received, pkt);
+        recv_done(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
+                  r->received, pkt, inlined);
     }
     return true;
 }

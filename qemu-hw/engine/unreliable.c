@@ -250,9 +250,10 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
     drop_message(e, qp, p->t.psn, why);
 }
 
-static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                          const QrnicPacket *p)
+/* inlined: the data of p goes into the CQE. */
+static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
+                      uint8_t status, uint8_t syndrome, uint32_t byte_len,
+                      const QrnicPacket *p, bool inlined)
 {
     QrnicUnreliable *u = qp->unreliable;
     QrnicCqe cqe = {
@@ -274,10 +275,21 @@ static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
     }
     u->recv_valid = false;
     u->message = QRNIC_UC_IDLE;
-    qrnic_complete_recv(e, qp, &cqe);
+    if (inlined) {
+        qrnic_complete_recv_inline(e, qp, &cqe, p->payload);
+    } else {
+        qrnic_complete_recv(e, qp, &cqe);
+    }
     if (status != QRNIC_WC_SUCCESS) {
         qrnic_qp_error(e, qp, 0, 0);
     }
+}
+
+static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
+                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
+                          const QrnicPacket *p)
+{
+    recv_done(e, qp, opcode, status, syndrome, byte_len, p, false);
 }
 
 /* False: there is none, or it is bad; the message is dropped. */
@@ -310,7 +322,8 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicUnreliable *u = qp->unreliable;
-    uint8_t syndrome;
+    uint8_t syndrome = QRNIC_SYN_NONE;
+    bool inlined;
 
     if (p->info->flags & QRNIC_OPF_START) {
         if (!recv_take(e, qp, p)) {
@@ -324,8 +337,13 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
-    syndrome = qrnic_scatter_part(e, qp, &u->recv, u->received, p->payload,
-                                  p->payload_len);
+    inlined = p->info->flags & QRNIC_OPF_START &&
+              p->info->flags & QRNIC_OPF_END &&
+              qrnic_scatter_inline(e, qp, &u->recv, p->payload_len);
+    if (!inlined) {
+        syndrome = qrnic_scatter_part(e, qp, &u->recv, u->received,
+                                      p->payload, p->payload_len);
+    }
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome,
                       0, NULL);
@@ -334,8 +352,8 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     u->received += p->payload_len;
     if (p->info->flags & QRNIC_OPF_END) {
         qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
-                      u->received, p);
+        recv_done(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
+                  u->received, p, inlined);
     }
 }
 

@@ -268,6 +268,7 @@ static void test_query_device(void)
                              "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
                              "cap-cq-moderation=off,cap-flow=off,cap-dm=off,"
                              "cap-atomic-write=off,cap-flush=off,"
+                             "cap-inline-recv=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;
@@ -562,6 +563,42 @@ static void test_qp_params(void)
     qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_RECORD_OFFSET);
     bad = good, bad.rq_record |= 1;
     qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_RQ_RECORD_OFFSET);
+    good.max_recv_inline = QRNIC_MAX_RECV_INLINE;
+    good.address_space = 1;
+    bad = good, bad.max_recv_inline++;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM,
+               QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    bad = good, bad.type = QRNIC_QPT_UD;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM,
+               QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    bad = good, bad.address_space = 0;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET);
+    bad = good, bad.max_recv_inline = 0;
+    qp_refused(r.d, bad, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET);
+    rig_stop(&r);
+}
+
+static void test_no_inline_recv(void)
+{
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+    QrnicMkeyCtx key;
+    QrnicQpCtx qp;
+    Rig r;
+
+    rig_start(&r, "cap-inline-recv=off", NULL);
+    qp = (QrnicQpCtx) {
+        .type = QRNIC_QPT_RC, .sq_log_size = 4, .rq_log_size = 4, .pd = r.pd,
+        .send_cq = r.send_cq.number, .recv_cq = r.recv_cq.number,
+        .db_page = r.page, .max_recv_inline = 1, .address_space = 1,
+    };
+    qp_refused(r.d, qp, QRNIC_ST_NOT_SUPPORTED,
+               QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    command_ok(r.d, QRNIC_CMD_QUERY_MKEY, r.mr.index, NULL, 0, raw,
+               sizeof(raw));
+    g_assert_true(qrnic_mkey_ctx_unpack(&key, raw));
+    key.address_space = 1;
+    mkey_refused(r.d, key, QRNIC_ST_NOT_SUPPORTED,
+                 QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET);
     rig_stop(&r);
 }
 
@@ -721,6 +758,7 @@ void add_command_tests(void)
     qtest_add_func("qrnic/command/cq-params", test_cq_params);
     qtest_add_func("qrnic/command/mkey-params", test_mkey_params);
     qtest_add_func("qrnic/command/qp-params", test_qp_params);
+    qtest_add_func("qrnic/command/no-inline-recv", test_no_inline_recv);
     qtest_add_func("qrnic/command/qp-states", test_qp_states);
     qtest_add_func("qrnic/command/gid", test_gid);
     qtest_add_func("qrnic/command/counters-short", test_counters_short);

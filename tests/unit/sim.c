@@ -302,7 +302,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_MW | QRNIC_CAP_FAST_REG |
                         QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION |
                         QRNIC_CAP_DEVICE_MEMORY |
-                        QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH,
+                        QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH |
+                        QRNIC_CAP_INLINE_RECV,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
@@ -445,6 +446,21 @@ SimQp *sim_uc_new(SimNode *n, SimSrq *srq)
         .rq_log_size = srq ? 0 : 3,
     };
     SimQp *q = qp_new(n, &ctx, 8);
+
+    q->srq = srq;
+    return q;
+}
+
+SimQp *sim_inline_new(SimNode *n, uint8_t type, SimSrq *srq,
+                      uint8_t max_recv_inline)
+{
+    QrnicQpCtx ctx = {
+        .type = type, .sq_log_size = 6, .srq = srq ? srq->number : 0,
+        .rq_log_size = srq ? 0 : 3, .rq_log_stride = srq ? 0 : 1,
+        .max_recv_inline = max_recv_inline,
+        .address_space = max_recv_inline ? 1 : 0,
+    };
+    SimQp *q = qp_new(n, &ctx, 4);
 
     q->srq = srq;
     return q;
@@ -788,13 +804,25 @@ bool sim_poll(SimQp *q, QrnicCqe *out)
     uint8_t *p = q->node->memory + q->cq_ring + slot * QRNIC_CQE_SIZE;
     bool phase = !(q->cq_consumer >> q->cq_log & 1);
 
-    g_assert_true(qrnic_cqe_unpack(out, p));
+    /* Data may be where the other kind of CQE has reserved members. */
+    g_assert_true(qrnic_cqe_unpack(out, p) || out->flags & QRNIC_CQEF_INLINE);
     if (out->phase != phase) {
         return false;
     }
     q->cq_consumer++;
     stl_le_p(q->node->memory + q->cq_record, q->cq_consumer);
     return true;
+}
+
+QrnicCqeInline sim_polled_inline(SimQp *q)
+{
+    uint32_t slot = (q->cq_consumer - 1) & ((1u << q->cq_log) - 1);
+    QrnicCqeInline cqe;
+
+    g_assert_true(qrnic_cqe_inline_unpack(&cqe, q->node->memory + q->cq_ring +
+                                                slot * QRNIC_CQE_SIZE));
+    g_assert_true(cqe.flags & QRNIC_CQEF_INLINE);
+    return cqe;
 }
 
 static bool eqe_next(SimNode *n, uint64_t ring, uint32_t consumer,

@@ -136,6 +136,9 @@ SimQp *sim_qp_new_srq(SimNode *n, unsigned sq_log, SimSrq *srq,
                       unsigned cq_log);
 /* Unreliable connections; srq or NULL */
 SimQp *sim_uc_new(SimNode *n, SimSrq *srq);
+/* Receives into the CQE, in the address space 1; srq or NULL */
+SimQp *sim_inline_new(SimNode *n, uint8_t type, SimSrq *srq,
+                      uint8_t max_recv_inline);
 /* UD and GSI, in RTS; srq or NULL */
 SimQp *sim_datagram_new(SimNode *n, uint8_t type, SimSrq *srq, uint32_t qkey);
 /* The datagram segment that reaches a queue pair */
@@ -169,6 +172,8 @@ void sim_post_recv(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_ring_rq(SimQp *q);
 bool sim_poll(SimQp *q, QrnicCqe *out);
+/* The CQE that was polled last, as one with data */
+QrnicCqeInline sim_polled_inline(SimQp *q);
 /* Asks for an event at the next CQE; how many events of CQs came */
 void sim_cq_arm(SimQp *q);
 unsigned sim_cq_events(SimNode *n);

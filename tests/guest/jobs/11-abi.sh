@@ -75,7 +75,7 @@ class Context:
 
     def qp_request(self, **change):
         value = {"comp_mask": 0, "address": self.address, "length": 8 * PAGE, "rq": 4 * PAGE, "sq_record": 7 * PAGE,
-                 "rq_record": 7 * PAGE + 8, "sq_log": 6, "rq_log": 4, "stride": 1, "reserved": 0}
+                 "rq_record": 7 * PAGE + 8, "sq_log": 6, "rq_log": 4, "stride": 1, "recv_inline": 0}
         value.update(change)
         return struct.pack("<QQQIIIBBBB", *value.values())
 
@@ -168,7 +168,8 @@ def test_qp(context, pd, cq):
     bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
     bad("EINVAL", "a short request", request()[:36])
     bad("EOPNOTSUPP", "unknown bit of comp_mask", request(comp_mask=2**63))
-    bad("EOPNOTSUPP", "reserved byte", request(reserved=1))
+    bad("success", "receiving into the CQE", request(recv_inline=32))
+    bad("EINVAL", "receiving more into the CQE than there is room", request(recv_inline=33))
     bad("EINVAL", "RQ offset in a page", request(rq=4 * PAGE + 64))
     bad("EINVAL", "RQ behind the buffer", request(rq=8 * PAGE))
     bad("EINVAL", "RQ offset near 2^32", request(rq=2**32 - PAGE))

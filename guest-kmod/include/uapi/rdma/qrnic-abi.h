@@ -81,6 +81,9 @@ struct qrnic_resize_cq_req {
  * target has no queue, and nothing of this is looked at. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
+ * max_recv_inline is the length of messages that come in the CQE, whose poller, a
+ * thread of the process that creates the QP, copies them to the buffers; 0 without
+ * QRNIC_CAP_INLINE_RECV.
  */
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
@@ -96,7 +99,7 @@ struct qrnic_create_qp_req {
 	__u8 sq_log_size;
 	__u8 rq_log_size;
 	__u8 rq_log_stride;
-	__u8 reserved;
+	__u8 max_recv_inline;
 	__u32 db_page;
 	__u32 reserved2;
 };

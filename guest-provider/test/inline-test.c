@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * inline-test.c: receiving into the completion: that the data is where it belongs
+ * once the completion has been polled, and by which way it came there.
+ */
+#include <endian.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define DEPTH 16
+#define ALL 0xffffffffu
+
+static char counter_path[200];
+
+/* What a test is for, as make() sets it */
+static struct ibv_cq *send_cq;
+static struct ibv_cq_ex *cq;
+static struct ibv_qp *qp[2];
+static struct ibv_srq *srq;
+
+static bool has(uint64_t needed)
+{
+	return (capabilities & needed) == needed;
+}
+
+/* The kernel answers with what it has read in the last 10 ms. */
+static uint64_t inline_cqes(void)
+{
+	FILE *file = fopen(counter_path, "r");
+	unsigned long long value = 0;
+
+	usleep(30000);
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		value = ALL;
+	if (file)
+		fclose(file);
+	return value;
+}
+
+static struct ibv_qp *make_end(enum ibv_qp_type type, uint32_t bytes,
+			       struct qrnicdv_qp_init_attr *dv)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = send_cq,
+		.recv_cq = ibv_cq_ex_to_cq(cq),
+		.srq = srq,
+		.cap = { DEPTH, DEPTH, 1, 4, 0 },
+		.qp_type = type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+
+	*dv = (struct qrnicdv_qp_init_attr){ .max_inl_recv = bytes };
+	return qrnicdv_create_qp(context, &attr, dv, sizeof(*dv));
+}
+
+static void make(enum ibv_qp_type type, bool shared)
+{
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 4 * DEPTH,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+	};
+	struct ibv_srq_init_attr srq_attr = { .attr = { DEPTH, 4, 0 } };
+	struct qrnicdv_qp_init_attr dv;
+	int i;
+
+	send_cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
+	cq = ibv_create_cq_ex(context, &cq_attr);
+	CHECK(send_cq && cq);
+	srq = shared ? ibv_create_srq(pd, &srq_attr) : NULL;
+	CHECK(!shared || srq);
+	for (i = 0; i < 2; i++) {
+		qp[i] = make_end(type, 1, &dv);
+		CHECK(qp[i] && dv.max_inl_recv == 32);
+	}
+	for (i = 0; i < 2; i++)
+		CHECK(!to_init(qp[i]) && !to_rtr(qp[i], qp[!i]->qp_num) &&
+		      !to_rts(qp[i]));
+}
+
+static void unmake(void)
+{
+	CHECK(!ibv_destroy_qp(qp[0]) && !ibv_destroy_qp(qp[1]));
+	CHECK(!srq || !ibv_destroy_srq(srq));
+	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	CHECK(!ibv_destroy_cq(send_cq));
+}
+
+static int post_to(struct ibv_sge *sge, int num_sge, uint64_t wr_id)
+{
+	struct ibv_recv_wr wr = { wr_id, NULL, sge, num_sge }, *bad;
+
+	return srq ? ibv_post_srq_recv(srq, &wr, &bad) :
+		     ibv_post_recv(qp[1], &wr, &bad);
+}
+
+static int send_bytes(uint32_t length, bool imm)
+{
+	struct ibv_sge sge = sge_of(0, length);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+		.imm_data = htobe32(0x12345678),
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+
+	return ibv_post_send(qp[0], &wr, &bad);
+}
+
+/* Polls for a receive by the one interface or the other */
+static int take(bool extended, struct ibv_wc *wc)
+{
+	struct ibv_poll_cq_attr attr = {};
+	uint64_t end = now_ms() + SECONDS * 1000;
+	int err;
+
+	if (!extended)
+		return poll_one(ibv_cq_ex_to_cq(cq), wc);
+	do {
+		err = ibv_start_poll(cq, &attr);
+	} while (err == ENOENT && now_ms() < end);
+	if (err)
+		return 0;
+	wc->status = cq->status;
+	wc->wr_id = cq->wr_id;
+	wc->opcode = ibv_wc_read_opcode(cq);
+	wc->byte_len = ibv_wc_read_byte_len(cq);
+	wc->wc_flags = ibv_wc_read_wc_flags(cq);
+	wc->imm_data = ibv_wc_read_imm_data(cq);
+	wc->qp_num = ibv_wc_read_qp_num(cq);
+	wc->sl = ibv_wc_read_sl(cq);
+	wc->vendor_err = ibv_wc_read_vendor_err(cq);
+	ibv_end_poll(cq);
+	return 1;
+}
+
+/*
+ * Into three segments, the middle one of none; around the rings, as there are more
+ * lengths than slots. The byte behind each stays.
+ */
+static void all_lengths(bool extended)
+{
+	const uint64_t before = inline_cqes();
+	struct ibv_wc wc;
+	uint32_t length;
+	bool imm;
+
+	CHECK(before != ALL);
+	for (length = 0; length <= 40; length++) {
+		uint32_t first = length / 3;
+		struct ibv_sge sge[3] = {
+			sge_of(HALF, first),
+			sge_of(HALF + 100, 0),
+			sge_of(HALF + 200, length - first + 1),
+		};
+
+		imm = length & 1;
+		fill(0, length, 77 + length);
+		memset(buffer + HALF, 0xee, 400);
+		CHECK(!post_to(sge, 3, 1000 + length));
+		CHECK(!send_bytes(length, imm));
+		CHECK(poll_one(send_cq, &wc) == 1);
+		CHECK(take(extended, &wc) == 1);
+		CHECK(wc.status == IBV_WC_SUCCESS && !wc.vendor_err && !wc.sl);
+		CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == length);
+		CHECK(wc.wr_id == 1000 + length);
+		CHECK(wc.qp_num == qp[1]->qp_num);
+		CHECK(wc.wc_flags == (imm ? IBV_WC_WITH_IMM : 0));
+		CHECK(!imm || wc.imm_data == htobe32(0x12345678));
+		CHECK(!memcmp(buffer + HALF, buffer, first));
+		CHECK(!memcmp(buffer + HALF + 200, buffer + first,
+			      length - first));
+		CHECK(buffer[HALF + first] == 0xee &&
+		      buffer[HALF + 100] == 0xee &&
+		      buffer[HALF + 200 + length - first] == 0xee);
+	}
+	CHECK(inline_cqes() - before == 32);
+}
+
+static void each_interface(enum ibv_qp_type type, bool shared)
+{
+	make(type, shared);
+	all_lengths(false);
+	all_lengths(true);
+	unmake();
+}
+
+static void test_rc(void)
+{
+	NEED(has(QRNIC_CAP_INLINE_RECV));
+	each_interface(IBV_QPT_RC, false);
+}
+
+static void test_srq(void)
+{
+	NEED(has(QRNIC_CAP_INLINE_RECV | QRNIC_CAP_SRQ));
+	each_interface(IBV_QPT_RC, true);
+}
+
+static void test_uc(void)
+{
+	NEED(has(QRNIC_CAP_INLINE_RECV | QRNIC_CAP_UC));
+	each_interface(IBV_QPT_UC, false);
+	if (capabilities & QRNIC_CAP_SRQ)
+		each_interface(IBV_QPT_UC, true);
+}
+
+/* One message of 8 bytes for the address; where it is for the CPU; how it came */
+static void one(uint64_t address, uint32_t key, const uint8_t *data, bool direct)
+{
+	struct ibv_sge sge = { address, 8, key };
+	const uint64_t before = inline_cqes();
+	struct ibv_wc wc;
+
+	fill(0, 8, address + direct);
+	CHECK(memcmp(data, buffer, 8));
+	CHECK(!post_to(&sge, 1, 5) && !send_bytes(8, false));
+	CHECK(take(false, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK(inline_cqes() - before == !direct);
+	CHECK(!memcmp(data, buffer, 8));
+}
+
+/* Regions whose addresses are not those of the CPU go the other way. */
+static void test_regions(void)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE;
+	const size_t page = 4096;
+	struct ibv_mr *other;
+	uint8_t *memory;
+
+	NEED(has(QRNIC_CAP_INLINE_RECV));
+	make(IBV_QPT_RC, false);
+	memory = mmap(NULL, page, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+
+	one((uintptr_t)buffer + HALF, mr->lkey, buffer + HALF, false);
+	other = ibv_reg_mr_iova(pd, memory, page, (uintptr_t)memory, access);
+	CHECK(other);
+	one((uintptr_t)memory + 8, other->lkey, memory + 8, false);
+	CHECK(!ibv_dereg_mr(other));
+	/* Addresses of other memory, which must stay as it is */
+	other = ibv_reg_mr_iova(pd, memory, page, (uintptr_t)buffer, access);
+	CHECK(other);
+	memset(buffer + 64, 0xee, 8);
+	one((uintptr_t)buffer + 64, other->lkey, memory + 64, true);
+	CHECK(buffer[64] == 0xee && buffer[71] == 0xee);
+	/* Registered again where it is, and then where it is not */
+	CHECK(!ibv_rereg_mr(other, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			    memory, page, 0));
+	one((uintptr_t)memory + 16, other->lkey, memory + 16, false);
+	CHECK(!ibv_rereg_mr(other, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			    access | IBV_ACCESS_REMOTE_WRITE));
+	one((uintptr_t)memory + 24, other->lkey, memory + 24, false);
+	CHECK(!ibv_dereg_mr(other));
+	other = ibv_reg_mr(pd, memory, page, access | IBV_ACCESS_ZERO_BASED);
+	CHECK(other);
+	one(32, other->lkey, memory + 32, true);
+	CHECK(!ibv_dereg_mr(other));
+
+	CHECK(!munmap(memory, page));
+	unmake();
+}
+
+/* What waits in the CQ of a queue pair that goes is for nobody. */
+static void test_taken_back(void)
+{
+	struct ibv_sge sge = sge_of(HALF, 8);
+	const uint64_t before = inline_cqes();
+	uint64_t end = now_ms() + SECONDS * 1000;
+
+	NEED(has(QRNIC_CAP_INLINE_RECV));
+	make(IBV_QPT_RC, false);
+	fill(0, 8, 3);
+	memset(buffer + HALF, 0xee, 8);
+	CHECK(!post_to(&sge, 1, 1) && !send_bytes(8, false));
+	while (inline_cqes() == before && now_ms() < end)
+		;
+	CHECK(inline_cqes() == before + 1);
+	unmake();
+	CHECK(buffer[HALF] == 0xee && buffer[HALF + 7] == 0xee);
+}
+
+static void test_errors(void)
+{
+	const uint64_t before = inline_cqes();
+	struct ibv_sge sge[] = { sge_of(HALF, 7), sge_of(HALF, 8) };
+	static const enum ibv_wc_status expected[] = {
+		IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+	};
+	struct ibv_wc wc;
+	unsigned int i;
+
+	NEED(has(QRNIC_CAP_INLINE_RECV));
+	sge[1].lkey ^= 0xff;
+	for (i = 0; i < 2; i++) {
+		make(IBV_QPT_RC, false);
+		CHECK(!post_to(&sge[i], 1, 9) && !send_bytes(8, false));
+		CHECK(take(false, &wc) == 1);
+		CHECK(wc.status == expected[i] && wc.wr_id == 9);
+		unmake();
+	}
+	CHECK(inline_cqes() == before);
+}
+
+static void refused(enum ibv_qp_type type, uint32_t bytes, int err)
+{
+	struct qrnicdv_qp_init_attr dv;
+	struct ibv_qp *wrong;
+
+	wrong = make_end(type, bytes, &dv);
+	CHECK(!wrong && errno == err);
+}
+
+static void test_creation(void)
+{
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 4 };
+	struct qrnicdv_qp_init_attr dv;
+	struct ibv_qp *good;
+
+	srq = NULL;
+	cq = ibv_create_cq_ex(context, &cq_attr);
+	CHECK(cq);
+	send_cq = ibv_cq_ex_to_cq(cq);
+	good = make_end(IBV_QPT_RC, 0, &dv);
+	CHECK(good && !dv.max_inl_recv && !ibv_destroy_qp(good));
+	if (capabilities & QRNIC_CAP_INLINE_RECV) {
+		refused(IBV_QPT_RC, 33, EINVAL);
+		good = make_end(IBV_QPT_RC, 32, &dv);
+		CHECK(good && dv.max_inl_recv == 32 && !ibv_destroy_qp(good));
+	} else {
+		refused(IBV_QPT_RC, 1, EOPNOTSUPP);
+	}
+	refused(IBV_QPT_UD, 32, EOPNOTSUPP);
+	refused(IBV_QPT_RAW_PACKET, 32, EOPNOTSUPP);
+	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+}
+
+int main(int argc, char **argv)
+{
+	if (set_up(argc, argv)) {
+		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
+		return 2;
+	}
+	snprintf(counter_path, sizeof(counter_path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/inline_cqes",
+		 ibv_get_device_name(context->device));
+	run("what can be asked for", test_creation);
+	run("received into the completion, RC", test_rc);
+	run("received into the completion, SRQ", test_srq);
+	run("received into the completion, UC", test_uc);
+	run("regions at other addresses", test_regions);
+	run("a completion that nobody polls", test_taken_back);
+	run("errors", test_errors);
+	return tear_down();
+}

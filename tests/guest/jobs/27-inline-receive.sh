@@ -1,0 +1,50 @@
+# Receiving into the completion, between two guests: the provider's own test, and programs
+# that know nothing of it, with and without; what they check is the data that arrived.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/inline_cqes
+
+# Whether this guest got completions with data in a pair that both guests run
+counted() {
+    local name=$1 expected=$2 before
+    shift 2
+    # The kernel answers with what it has read in the last 10 ms.
+    sleep 0.1
+    before=$(cat "$counter")
+    "$@"
+    sleep 0.1
+    try "$name: $expected with data" "[ $(($(cat "$counter") - before)) $expected ]"
+}
+
+pingpong() {
+    local program=$1 value=$2
+    shift 2
+    pair "$program $* QRNIC_INLINE_RECV=$value" 18515 "QRNIC_INLINE_RECV=$value $program -d $RDMA0 -c $*" \
+        "QRNIC_INLINE_RECV=$value $program -d $RDMA0 -c $* guest1"
+}
+
+for variable in QRNIC_INLINE_RECV=0 QRNIC_SINGLE_THREADED=1 QRNIC_DIRECT_WQE=0; do
+    try "the provider's test of receiving into the completion, $variable" \
+        "set -o pipefail; $variable qrnic-inline-test $RDMA0 $gid6 | tee inline.log && ! grep SKIP inline.log"
+done
+for program in ibv_rc_pingpong ibv_uc_pingpong ibv_srq_pingpong; do
+    for size in 1 16 32; do
+        counted "$program, $size bytes" "-ge 500" pingpong $program 1 -g "$gid4" -s $size -n 500
+    done
+    counted "$program, 33 bytes" "-eq 0" pingpong $program 1 -g "$gid4" -s 33 -n 500
+    counted "$program, not asked for" "-eq 0" pingpong $program 0 -g "$gid6" -s 32 -n 500
+    counted "$program, events" "-ge 500" pingpong $program 1 -g "$gid6" -s 17 -n 500 -e
+done
+for value in 0 1; do
+    pair "ib_send_lat, QRNIC_INLINE_RECV=$value" 18515 \
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 2000" \
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 2000 guest1"
+done
+kernel_clean "the kernel logs are clean"
+finish
