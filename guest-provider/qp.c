@@ -502,10 +502,17 @@ static void wq_reset(struct qrnic_wq *wq)
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_modify_qp_cmd cmd_ex = {};
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct ibv_modify_qp cmd = {};
 	int err;
 
-	err = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
+	/* The older command knows only the older attributes */
+	if (mask & IBV_QP_RATE_LIMIT)
+		err = ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
+					   sizeof(cmd_ex), &resp, sizeof(resp));
+	else
+		err = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
 	if (err)
 		return err;
 
@@ -517,6 +524,22 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 			wq_reset(&qp->rq);
 	}
 	return 0;
+}
+
+int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,
+			       struct ibv_qp_rate_limit_attr *limit)
+{
+	struct ibv_qp_attr attr = { .rate_limit = limit->rate_limit };
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
+	struct qrnic_modify_qp_cmd cmd = {};
+
+	if (limit->comp_mask)
+		return EOPNOTSUPP;
+	cmd.max_burst_sz = limit->max_burst_sz;
+	cmd.typical_pkt_sz = limit->typical_pkt_sz;
+	return ibv_cmd_modify_qp_ex(ibqp, &attr, IBV_QP_RATE_LIMIT,
+				    &cmd.ibv_cmd, sizeof(cmd), &resp,
+				    sizeof(resp));
 }
 
 int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,

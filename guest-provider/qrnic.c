@@ -27,6 +27,22 @@ void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 	mmio_write64(db->page + offset, queue | (uint64_t)index << 32);
 }
 
+/* All types with a send queue that the adapter has */
+static uint32_t paced_types(const struct qrnic_context *ctx)
+{
+	uint32_t types = 1u << IBV_QPT_RC;
+
+	if (ctx->capabilities & QRNIC_CAP_UC)
+		types |= 1u << IBV_QPT_UC;
+	if (ctx->capabilities & QRNIC_CAP_UD)
+		types |= 1u << IBV_QPT_UD;
+	if (ctx->capabilities & QRNIC_CAP_FLOW)
+		types |= 1u << IBV_QPT_RAW_PACKET;
+	if (ctx->capabilities & QRNIC_CAP_XRC)
+		types |= 1u << IBV_QPT_XRC_SEND;
+	return types;
+}
+
 static int qrnic_query_device_ex(struct ibv_context *context,
 				 const struct ibv_query_device_ex_input *input,
 				 struct ibv_device_attr_ex *attr,
@@ -56,6 +72,15 @@ static int qrnic_query_device_ex(struct ibv_context *context,
 		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
 					     hca_core_clock))
 			attr->hca_core_clock = ctx->clock_khz;
+	}
+	if ((ctx->capabilities & QRNIC_CAP_RATE_LIMIT) &&
+	    attr_size >= offsetofend(struct ibv_device_attr_ex,
+				     packet_pacing_caps)) {
+		attr->packet_pacing_caps.qp_rate_limit_min =
+			QRNIC_MIN_RATE_LIMIT;
+		attr->packet_pacing_caps.qp_rate_limit_max =
+			QRNIC_MAX_RATE_LIMIT;
+		attr->packet_pacing_caps.supported_qpts = paced_types(ctx);
 	}
 	return 0;
 }
@@ -157,6 +182,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.modify_cq = qrnic_modify_cq,
 	.modify_qp = qrnic_modify_qp,
 	.modify_srq = qrnic_modify_srq,
+	.modify_qp_rate_limit = qrnic_modify_qp_rate_limit,
 	.open_qp = qrnic_open_qp,
 	.open_xrcd = qrnic_open_xrcd,
 	.poll_cq = qrnic_poll_cq,

@@ -38,6 +38,8 @@
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
+#define QRNIC_MIN_RATE_LIMIT 1u
+#define QRNIC_MAX_RATE_LIMIT 100000000u
 #define QRNIC_MAX_RECV_INLINE 32u
 #define QRNIC_CQE_SIZE 64u
 #define QRNIC_EQE_SIZE 16u
@@ -359,7 +361,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
-#define QRNIC_CAP_ALL 0x1701ffffu
+#define QRNIC_CAP_RATE_LIMIT 0x20000000u
+#define QRNIC_CAP_ALL 0x3701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -396,7 +399,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_SQ_PSN 0x00010000u
 #define QRNIC_QP_MAX_DEST_RD_ATOMIC 0x00020000u
 #define QRNIC_QP_DEST_QPN 0x00100000u
-#define QRNIC_QP_ALL 0x0013bfffu
+#define QRNIC_QP_RATE_LIMIT 0x02000000u
+#define QRNIC_QP_ALL 0x0213bfffu
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -534,6 +538,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_LOCAL_INVALIDATIONS,
 	QRNIC_COUNTER_REMOTE_INVALIDATIONS,
 	QRNIC_COUNTER_CQES,
+	QRNIC_COUNTER_RATE_WAITS,
 	QRNIC_COUNTER_INLINE_CQES,
 	QRNIC_COUNTER_CQ_OVERRUNS,
 	QRNIC_COUNTER_EQES,
@@ -651,6 +656,7 @@ enum qrnic_counter {
 	X(local_invalidations, memory) \
 	X(remote_invalidations, memory) \
 	X(cqes, queue) \
+	X(rate_waits, queue) \
 	X(inline_cqes, queue) \
 	X(cq_overruns, queue) \
 	X(eqes, queue) \
@@ -1769,7 +1775,11 @@ struct qrnic_qp_attr {
 	__le32 rq_producer;
 	__le32 rq_consumer;
 	__u8 qp_type;
-	__u8 rsvd2[39];
+	__u8 rsvd2;
+	__le16 typical_pkt_sz;
+	__le32 rate_limit;
+	__le32 max_burst_sz;
+	__u8 rsvd3[28];
 };
 
 #define QRNIC_QP_ATTR_BYTES 128u
@@ -1801,6 +1811,10 @@ struct qrnic_qp_attr {
 #define QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET 84u
 #define QRNIC_QP_ATTR_QP_TYPE_OFFSET 88u
 #define QRNIC_QP_ATTR_RSVD2_OFFSET 89u
+#define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
+#define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
+#define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
+#define QRNIC_QP_ATTR_RSVD3_OFFSET 100u
 
 _Static_assert(sizeof(struct qrnic_qp_attr) == QRNIC_QP_ATTR_BYTES,
 	       "size of qp_attr");
@@ -1858,6 +1872,14 @@ _Static_assert(__builtin_offsetof(struct qrnic_qp_attr, qp_type) ==
 	       QRNIC_QP_ATTR_QP_TYPE_OFFSET, "qp_attr.qp_type");
 _Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rsvd2) ==
 	       QRNIC_QP_ATTR_RSVD2_OFFSET, "qp_attr.rsvd2");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, typical_pkt_sz) ==
+	       QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET, "qp_attr.typical_pkt_sz");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rate_limit) ==
+	       QRNIC_QP_ATTR_RATE_LIMIT_OFFSET, "qp_attr.rate_limit");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, max_burst_sz) ==
+	       QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET, "qp_attr.max_burst_sz");
+_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rsvd3) ==
+	       QRNIC_QP_ATTR_RSVD3_OFFSET, "qp_attr.rsvd3");
 
 /* Input of SET_GID; output of QUERY_GID */
 struct qrnic_gid_entry {

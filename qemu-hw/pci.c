@@ -335,6 +335,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_atomic_write, QRNIC_CAP_ATOMIC_WRITE },
         { d->cap_flush, QRNIC_CAP_FLUSH },
         { d->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
+        { d->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
     };
 
     c->capabilities = 0;
@@ -516,6 +517,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-atomic-write", QrnicDevice, cap_atomic_write, true),
     DEFINE_PROP_BOOL("cap-flush", QrnicDevice, cap_flush, true),
     DEFINE_PROP_BOOL("cap-inline-recv", QrnicDevice, cap_inline_recv, true),
+    DEFINE_PROP_BOOL("cap-rate-limit", QrnicDevice, cap_rate_limit, true),
 };
 
 static const VMStateDescription device_vmstate = {

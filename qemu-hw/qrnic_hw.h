@@ -40,6 +40,8 @@
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
+#define QRNIC_MIN_RATE_LIMIT 1u
+#define QRNIC_MAX_RATE_LIMIT 100000000u
 #define QRNIC_MAX_RECV_INLINE 32u
 #define QRNIC_CQE_SIZE 64u
 #define QRNIC_EQE_SIZE 16u
@@ -361,7 +363,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
-#define QRNIC_CAP_ALL 0x1701ffffu
+#define QRNIC_CAP_RATE_LIMIT 0x20000000u
+#define QRNIC_CAP_ALL 0x3701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -398,7 +401,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_SQ_PSN 0x00010000u
 #define QRNIC_QP_MAX_DEST_RD_ATOMIC 0x00020000u
 #define QRNIC_QP_DEST_QPN 0x00100000u
-#define QRNIC_QP_ALL 0x0013bfffu
+#define QRNIC_QP_RATE_LIMIT 0x02000000u
+#define QRNIC_QP_ALL 0x0213bfffu
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -536,6 +540,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_LOCAL_INVALIDATIONS,
     QRNIC_COUNTER_REMOTE_INVALIDATIONS,
     QRNIC_COUNTER_CQES,
+    QRNIC_COUNTER_RATE_WAITS,
     QRNIC_COUNTER_INLINE_CQES,
     QRNIC_COUNTER_CQ_OVERRUNS,
     QRNIC_COUNTER_EQES,
@@ -653,6 +658,7 @@ enum qrnic_counter {
     X(local_invalidations, memory) \
     X(remote_invalidations, memory) \
     X(cqes, queue) \
+    X(rate_waits, queue) \
     X(inline_cqes, queue) \
     X(cq_overruns, queue) \
     X(eqes, queue) \
@@ -1335,7 +1341,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffffe8fe0000ull;
+    bad |= out->capabilities & 0xffffffffc8fe0000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2263,6 +2269,10 @@ static inline void qrnic_address_vector_pack(void *out,
 #define QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET 84u
 #define QRNIC_QP_ATTR_QP_TYPE_OFFSET 88u
 #define QRNIC_QP_ATTR_RSVD2_OFFSET 89u
+#define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
+#define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
+#define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
+#define QRNIC_QP_ATTR_RSVD3_OFFSET 100u
 
 /*
  * Input of MODIFY_QP (only the attributes in mask are read, the others must
@@ -2294,9 +2304,12 @@ typedef struct QrnicQpAttr {
     uint32_t rq_producer;
     uint32_t rq_consumer;
     uint8_t qp_type;
+    uint16_t typical_pkt_sz;
+    uint32_t rate_limit;
+    uint32_t max_burst_sz;
 } QrnicQpAttr;
 
-_Static_assert(QRNIC_QP_ATTR_RSVD2_OFFSET + 39 ==
+_Static_assert(QRNIC_QP_ATTR_RSVD3_OFFSET + 28 ==
                QRNIC_QP_ATTR_BYTES, "size of qp_attr");
 
 /* False if a reserved bit of qp_attr is set; out is filled in any case. */
@@ -2307,7 +2320,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     uint32_t v;
 
     out->mask = qrnic_ld_le32(p + 0);
-    bad |= out->mask & 0xffec4000u;
+    bad |= out->mask & 0xfdec4000u;
     out->state = p[4];
     out->cur_state = p[5];
     out->path_mtu = p[6];
@@ -2336,7 +2349,11 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->rq_producer = qrnic_ld_le32(p + 80);
     out->rq_consumer = qrnic_ld_le32(p + 84);
     out->qp_type = p[88];
-    bad |= qrnic_any_byte(p + 89, 39);
+    bad |= p[89];
+    out->typical_pkt_sz = qrnic_ld_le16(p + 90);
+    out->rate_limit = qrnic_ld_le32(p + 92);
+    out->max_burst_sz = qrnic_ld_le32(p + 96);
+    bad |= qrnic_any_byte(p + 100, 28);
     return !bad;
 }
 
@@ -2373,6 +2390,9 @@ static inline void qrnic_qp_attr_pack(void *out, const QrnicQpAttr *in)
     qrnic_st_le32(p + 80, in->rq_producer);
     qrnic_st_le32(p + 84, in->rq_consumer);
     p[88] = in->qp_type;
+    qrnic_st_le16(p + 90, in->typical_pkt_sz);
+    qrnic_st_le32(p + 92, in->rate_limit);
+    qrnic_st_le32(p + 96, in->max_burst_sz);
 }
 
 #define QRNIC_GID_ENTRY_BYTES 32u
@@ -3706,6 +3726,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "local_invalidations",
         "remote_invalidations",
         "cqes",
+        "rate_waits",
         "inline_cqes",
         "cq_overruns",
         "eqes",

@@ -526,6 +526,33 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	return 0;
 }
 
+/* The sizes of a rate limit come from libqrnic; others leave them out. */
+static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
+			 struct ib_udata *udata, struct qrnic_qp_attr *hw)
+{
+	struct qrnic_modify_qp_req request = {};
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_RATE_LIMIT))
+		return -EOPNOTSUPP;
+	if (attr->rate_limit > QRNIC_MAX_RATE_LIMIT)
+		return -EINVAL;
+	if (udata && udata->inlen) {
+		err = qrnic_udata_get(udata, &request, sizeof(request),
+				      offsetofend(struct qrnic_modify_qp_req,
+						  reserved));
+		if (err)
+			return err;
+	}
+	if (request.comp_mask || request.reserved || request.reserved2)
+		return -EOPNOTSUPP;
+
+	hw->rate_limit = cpu_to_le32(attr->rate_limit);
+	hw->max_burst_sz = cpu_to_le32(request.max_burst_sz);
+	hw->typical_pkt_sz = cpu_to_le16(request.typical_pkt_sz);
+	return 0;
+}
+
 /*
  * Posting looks at the state under the lock of its queue, so that nothing is
  * posted to the old rings while a kernel QP goes to RESET.
@@ -578,7 +605,10 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~QRNIC_QP_ALL)
 		return -EOPNOTSUPP;
-	err = qrnic_udata_none(udata);
+	if (mask & IB_QP_RATE_LIMIT)
+		err = qp_rate_limit(dev, attr, udata, &hw);
+	else
+		err = qrnic_udata_none(udata);
 	if (err)
 		return err;
 	err = qp_attr_check(dev, attr, mask);
@@ -591,7 +621,10 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
-	if (!ib_modify_qp_is_ok(current_state, next, ibqp->qp_type, mask)) {
+	/* The core knows it of raw packet queue pairs only. */
+	if ((mask & IB_QP_RATE_LIMIT && next != IB_QPS_RTS) ||
+	    !ib_modify_qp_is_ok(current_state, next, ibqp->qp_type,
+				mask & ~IB_QP_RATE_LIMIT)) {
 		ibdev_dbg(&dev->ibdev,
 			  "QP %u: no transition %u to %u with attributes 0x%x\n",
 			  ibqp->qp_num, current_state, next, mask);
@@ -635,6 +668,7 @@ static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
 	attr->timeout = hw->timeout;
 	attr->retry_cnt = hw->retry_cnt;
 	attr->rnr_retry = hw->rnr_retry;
+	attr->rate_limit = le32_to_cpu(hw->rate_limit);
 	qrnic_av_read(qp->ibqp.device, &hw->av, &attr->ah_attr);
 }
 

@@ -119,6 +119,9 @@ static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         if (qrnic_wire_busy(e)) {
             return true;
         }
+        if (qrnic_pace_wait(e, qp)) {
+            return false;
+        }
         switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
         case QRNIC_TAKE_EMPTY:
         case QRNIC_TAKE_BROKEN:

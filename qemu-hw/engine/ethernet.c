@@ -286,6 +286,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         qrnic_st_be16(frame + 14, eth->vlan_tci);
         len += QRNIC_VLAN_LEN;
     }
+    qrnic_pace_charge(e, qp, len);
     qrnic_frame_send(e, frame, len, false);
     if (qp->db_page && frame[0] & 1) {
         loop_back(e, qp, frame, len);
@@ -305,6 +306,9 @@ static bool raw_packet_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         }
         if (qrnic_wire_busy(e)) {
             return true;
+        }
+        if (qrnic_pace_wait(e, qp)) {
+            return false;
         }
         switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
         case QRNIC_TAKE_EMPTY:

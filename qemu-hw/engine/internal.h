@@ -153,7 +153,7 @@ bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
 typedef struct QrnicTimer {
     int64_t deadline;           /* QRNIC_DEADLINE_NEVER: none */
     uint32_t heap_index;
-    bool of_cq;
+    bool of_cq, of_pace;        /* neither: the QP's own */
 } QrnicTimer;
 
 typedef struct QrnicEq {
@@ -382,6 +382,9 @@ struct QrnicQp {
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
+    /* pace.c */
+    QrnicTimer pace_timer;
+    int64_t pace_full;          /* when all that was sent is paid for */
 };
 
 /*
@@ -401,6 +404,17 @@ extern const QrnicQpOps qrnic_unreliable_ops;   /* unreliable.c */
 extern const QrnicQpOps qrnic_datagram_ops;     /* datagram.c */
 extern const QrnicQpOps qrnic_raw_packet_ops;   /* ethernet.c */
 const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);      /* qp.c */
+
+/*
+ * pace.c. True: it may not send now because of its rate limit, and is scheduled
+ * again when it may.
+ */
+bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_pace_waits(const QrnicQp *qp);
+/* Its SQ has sent a frame. */
+void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
+/* It waits no more, and begins as if it had not sent anything. */
+void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
 
 /* scheduler.c: round robin over the queue pairs that have something to do. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);

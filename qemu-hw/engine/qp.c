@@ -253,6 +253,8 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;
     qp->timer.deadline = QRNIC_DEADLINE_NEVER;
+    qp->pace_timer.deadline = QRNIC_DEADLINE_NEVER;
+    qp->pace_timer.of_pace = true;
     if (qrnic_qp_is_reliable(qp)) {
         qrnic_rc_init(e, qp);
     } else if (qp->type == QRNIC_QPT_UC) {
@@ -277,6 +279,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
+    qrnic_pace_restart(e, qp);
     qrnic_rc_cleanup(e, qp);
     qrnic_unreliable_cleanup(e, qp);
     g_free(qp);
@@ -387,6 +390,7 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qp->state = QRNIC_QPS_ERR;
     qp->sq_draining = false;
     qrnic_timer_cancel(e, &qp->timer);
+    qrnic_pace_restart(e, qp);
     if (event) {
         qrnic_event_async(e, event, subtype, qp->number, 0);
     }

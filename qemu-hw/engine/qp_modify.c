@@ -241,6 +241,10 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(0, RQ_PRODUCER, rq_producer, 0, 0),
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
+        V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
+          QRNIC_MAX_RATE_LIMIT),
+        V(QRNIC_QP_RATE_LIMIT, MAX_BURST_SZ, max_burst_sz, 0, UINT32_MAX),
+        V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
 #undef V
     };
 
@@ -276,6 +280,16 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
         to != QRNIC_QPS_RESET && to != QRNIC_QPS_ERR &&
         (to == QRNIC_QPS_RTS || given & ~(ACCESS | RNR_TIMER))) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (given & QRNIC_QP_RATE_LIMIT) {
+        if (!(e->config.capabilities & QRNIC_CAP_RATE_LIMIT)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_QP_ATTR_RATE_LIMIT_OFFSET);
+        }
+        /* Every SQ that is going to send may have one. */
+        if (to == QRNIC_QPS_RTS && qrnic_qp_has_sq(qp)) {
+            given &= ~QRNIC_QP_RATE_LIMIT;
+        }
     }
     wrong = t->required & ~given;
     if (!wrong) {
@@ -317,6 +331,9 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
     COPY(QRNIC_QP_QKEY, qkey);
     COPY(PKEY, pkey_index);
     COPY(QRNIC_QP_AV, av);
+    COPY(QRNIC_QP_RATE_LIMIT, rate_limit);
+    COPY(QRNIC_QP_RATE_LIMIT, max_burst_sz);
+    COPY(QRNIC_QP_RATE_LIMIT, typical_pkt_sz);
 #undef COPY
 }
 
@@ -373,6 +390,7 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qrnic_timer_cancel(e, &qp->timer);
     work_queue_reset(&qp->sq);
     work_queue_reset(&qp->rq);
+    qrnic_pace_restart(e, qp);
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));
     qp->sq_draining = false;
@@ -456,6 +474,9 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         qrnic_qp_error(e, qp, 0, 0);
     } else {
         attr_copy(&qp->attr, in);
+        if (in->mask & QRNIC_QP_RATE_LIMIT) {
+            qrnic_pace_restart(e, qp);
+        }
         qp->state = to;
         if (qrnic_qp_is_reliable(qp)) {
             rc_entered(e, qp, from, in);

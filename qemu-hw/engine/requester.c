@@ -1009,7 +1009,8 @@ static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             return true;
         }
         budget -= qrnic_responder_step(e, qp);
-        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e)) {
+        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e) &&
+            !qrnic_pace_wait(e, qp)) {
             budget -= qrnic_requester_step(e, qp);
         }
         if (budget == before && qp->state != QRNIC_QPS_ERR) {
@@ -1047,6 +1048,12 @@ static void requester_timer(QrnicEngine *e, QrnicQp *qp)
      */
     if (qrnic_wire_busy(e) && !qrnic_wire_stands_still(e, &r->wire_epoch)) {
         deadline_restart(e, qp);
+        return;
+    }
+    /* Nor the rest of a message which its rate limit holds back. */
+    if (qrnic_pace_waits(qp)) {
+        deadline_set(e, qp, qrnic_now(e) +
+                            qrnic_ack_timeout_ns(qp->attr.timeout));
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);

@@ -160,5 +160,9 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     trace_qrnic_roce_tx(e->config.name, qp->number, t->psn,
                         qrnic_opcode_info(t->opcode)->name, payload_len,
                         t->ack_req);
+    /* The limit is that of requests: who asked for an answer has a right. */
+    if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
+        qrnic_pace_charge(e, qp, len);
+    }
     qrnic_frame_send(e, e->frame, len, true);
 }

@@ -120,6 +120,8 @@ void qrnic_engine_timer(QrnicEngine *e)
         heap_remove(e, t);
         if (t->of_cq) {
             qrnic_cq_report_now(e, container_of(t, QrnicCq, timer));
+        } else if (t->of_pace) {
+            qrnic_schedule(e, container_of(t, QrnicQp, pace_timer));
         } else {
             QrnicQp *qp = container_of(t, QrnicQp, timer);
 

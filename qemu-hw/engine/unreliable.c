@@ -164,6 +164,9 @@ static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         if (qrnic_wire_busy(e)) {
             return true;
         }
+        if (qrnic_pace_wait(e, qp)) {
+            return false;
+        }
         if (!u->sending) {
             switch (qrnic_sq_take(e, qp, &u->wqe, &status, &syndrome)) {
             case QRNIC_TAKE_EMPTY:

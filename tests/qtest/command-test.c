@@ -268,7 +268,7 @@ static void test_query_device(void)
                              "cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,"
                              "cap-cq-moderation=off,cap-flow=off,cap-dm=off,"
                              "cap-atomic-write=off,cap-flush=off,"
-                             "cap-inline-recv=off,"
+                             "cap-inline-recv=off,cap-rate-limit=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;
@@ -612,6 +612,17 @@ static void modify_refused(Rig *r, QrnicQpAttr attr, unsigned status,
                   NULL, 0, status, syndrome);
 }
 
+static void test_no_rate_limit(void)
+{
+    QrnicQpAttr attr = { .mask = QRNIC_QP_RATE_LIMIT, .rate_limit = 1000 };
+    Rig r;
+
+    rig_start(&r, "cap-rate-limit=off", NULL);
+    modify_refused(&r, attr, QRNIC_ST_NOT_SUPPORTED,
+                   QRNIC_QP_ATTR_RATE_LIMIT_OFFSET);
+    rig_stop(&r);
+}
+
 /* The state machine of InfiniBand specification, 11.2.5.2. */
 static void test_qp_states(void)
 {
@@ -759,6 +770,7 @@ void add_command_tests(void)
     qtest_add_func("qrnic/command/mkey-params", test_mkey_params);
     qtest_add_func("qrnic/command/qp-params", test_qp_params);
     qtest_add_func("qrnic/command/no-inline-recv", test_no_inline_recv);
+    qtest_add_func("qrnic/command/no-rate-limit", test_no_rate_limit);
     qtest_add_func("qrnic/command/qp-states", test_qp_states);
     qtest_add_func("qrnic/command/gid", test_gid);
     qtest_add_func("qrnic/command/counters-short", test_counters_short);

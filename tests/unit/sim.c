@@ -303,7 +303,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION |
                         QRNIC_CAP_DEVICE_MEMORY |
                         QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH |
-                        QRNIC_CAP_INLINE_RECV,
+                        QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT,
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,

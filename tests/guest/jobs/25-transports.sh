@@ -31,6 +31,8 @@ provider "the provider's test of transports, IPv6" "" "$gid6"
 provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1 "$gid4"
 provider "the provider's test of transports without direct WQEs" QRNIC_DIRECT_WQE=0 "$gid6"
 
+try "the provider's test of rate limits" "set -o pipefail; qrnic-pace-test $RDMA0 $gid4 | tee pace.log && ! grep SKIP pace.log"
+
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
         for size in 1 100 1024; do

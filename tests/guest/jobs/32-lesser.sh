@@ -1,7 +1,7 @@
 # A lesser device: no optional capability, small limits, a doorbell FIFO that overflows
 # all the time. Everything must still work, only slower.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-timestamp=off,cap-ud=off,cap-uc=off,cap-srq=off,cap-xrc=off,cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,cap-cq-moderation=off,cap-flow=off,cap-dm=off,cap-atomic-write=off,cap-flush=off,cap-inline-recv=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
+# guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-timestamp=off,cap-ud=off,cap-uc=off,cap-srq=off,cap-xrc=off,cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,cap-cq-moderation=off,cap-flow=off,cap-dm=off,cap-atomic-write=off,cap-flush=off,cap-inline-recv=off,cap-rate-limit=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -27,6 +27,7 @@ try "the provider's test of raw packets on a lesser device" qrnic-packet-test
 try "the provider's test of XRC on a lesser device" qrnic-xrc-test
 try "the provider's test of errnos on a lesser device" qrnic-errno-test
 try "the provider's test of receiving into the completion on a lesser device" qrnic-inline-test
+try "the provider's test of rate limits on a lesser device" qrnic-pace-test
 perf ib_write_bw -q 16 -n 100 -s 4096
 perf ib_send_lat -s 8
 perf ib_read_bw -o 1

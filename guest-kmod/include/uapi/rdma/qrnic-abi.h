@@ -111,6 +111,18 @@ struct qrnic_create_qp_resp {
 };
 
 /*
+ * What modify_qp takes with IB_QP_RATE_LIMIT: bytes of a burst and of a typical
+ * packet, or 0. Without that attribute there must be nothing here.
+ */
+struct qrnic_modify_qp_req {
+	__u32 comp_mask;
+	__u32 max_burst_sz;
+	__u16 typical_pkt_sz;
+	__u16 reserved;
+	__u32 reserved2;
+};
+
+/*
  * The buffer holds the ring, 2^log_size slots of 2^log_stride basic blocks, from
  * its start, page aligned, and the queue_record at record_offset. One slot less
  * can be posted at once; this is what max_wr of the SRQ says.
