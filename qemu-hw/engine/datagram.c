@@ -119,7 +119,8 @@ static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         if (qrnic_wire_busy(e)) {
             return true;
         }
-        if (qrnic_pace_wait(e, qp)) {
+        if (qrnic_sq_pending(e, qp, false) &&
+            qrnic_pace_wait(e, qp)) {
             return false;
         }
         switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {

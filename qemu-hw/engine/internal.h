@@ -410,7 +410,6 @@ const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);      /* qp.c */
  * again when it may.
  */
 bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
-bool qrnic_pace_waits(const QrnicQp *qp);
 /* Its SQ has sent a frame. */
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
 /* It waits no more, and begins as if it had not sent anything. */

@@ -16,7 +16,8 @@
 /* Time for so many bytes at the rate: 8 bits each, 1000 bits/s a unit */
 static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)
 {
-    return bytes * 8 * (NANOSECONDS_PER_SECOND / 1000) / qp->attr.rate_limit;
+    return DIV_ROUND_UP(bytes * 8 * (NANOSECONDS_PER_SECOND / 1000),
+                        qp->attr.rate_limit);
 }
 
 bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
@@ -39,11 +40,6 @@ bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
     }
     qrnic_timer_set(e, &qp->pace_timer, qp->pace_full - burst);
     return true;
-}
-
-bool qrnic_pace_waits(const QrnicQp *qp)
-{
-    return qp->pace_timer.deadline != QRNIC_DEADLINE_NEVER;
 }
 
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len)

@@ -241,10 +241,10 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(0, RQ_PRODUCER, rq_producer, 0, 0),
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
+        V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
         V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
           QRNIC_MAX_RATE_LIMIT),
         V(QRNIC_QP_RATE_LIMIT, MAX_BURST_SZ, max_burst_sz, 0, UINT32_MAX),
-        V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
 #undef V
     };
 

@@ -195,7 +195,7 @@ static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
 
     r->cursor = r->tail;
-    r->cursor_psn = r->una;
+    r->cursor_psn = r->asked_psn = r->una;
     r->probing = false;
     r->stalled = false;
     if (!r->rnr_wait) {
@@ -438,11 +438,20 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
     }
 }
 
+/* Has anything gone that the other end must answer, and has not? */
+static bool answer_due(const QrnicRequester *r)
+{
+    uint32_t distance = qrnic_psn_distance(r->una, r->asked_psn);
+
+    return distance && distance < QRNIC_PSN_HALF;
+}
+
 /* Counts, and moves the cursor over the PSNs that the packet took. */
 static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
-                           uint32_t psns)
+                           uint32_t psns, bool asks)
 {
     QrnicRequester *r = qp->requester;
+    bool first_asks = asks && !answer_due(r);
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
     bool oldest = r->cursor_psn == r->una;
 
@@ -461,7 +470,11 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     if (next == pending_end(p)) {
         r->cursor++;
     }
-    if (oldest || r->deadline == QRNIC_DEADLINE_NEVER) {
+    if (asks) {
+        r->asked_psn = next;
+    }
+    /* With a rate limit, who asks may go long after the oldest. */
+    if (oldest || first_asks || r->deadline == QRNIC_DEADLINE_NEVER) {
         deadline_restart(e, qp);
     }
 }
@@ -513,7 +526,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         stq_le_p(payload, i->swap_add);
     }
     qrnic_packet_send(e, qp, &t, payload, len);
-    requester_sent(e, qp, p, p->packets - done);
+    requester_sent(e, qp, p, p->packets - done, true);
 }
 
 static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
@@ -566,7 +579,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         return false;
     }
     qrnic_packet_send(e, qp, &t, payload, len);
-    requester_sent(e, qp, p, 1);
+    requester_sent(e, qp, p, 1, t.ack_req);
     return true;
 }
 
@@ -659,6 +672,9 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     }
     if (!send_allowed(qp, p, &probe)) {
         r->stalled = true;
+        return false;
+    }
+    if (qrnic_pace_wait(e, qp)) {
         return false;
     }
     if (is_rd(p->opcode)) {
@@ -969,6 +985,7 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
 
     r->cursor_psn = r->next_psn = r->sent_psn = r->una = qp->attr.sq_psn;
+    r->asked_psn = r->una;
     r->deadline = QRNIC_DEADLINE_NEVER;
     qrnic_requester_attr_changed(e, qp);
 }
@@ -1009,8 +1026,7 @@ static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             return true;
         }
         budget -= qrnic_responder_step(e, qp);
-        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e) &&
-            !qrnic_pace_wait(e, qp)) {
+        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e)) {
             budget -= qrnic_requester_step(e, qp);
         }
         if (budget == before && qp->state != QRNIC_QPS_ERR) {
@@ -1050,10 +1066,9 @@ static void requester_timer(QrnicEngine *e, QrnicQp *qp)
         deadline_restart(e, qp);
         return;
     }
-    /* Nor the rest of a message which its rate limit holds back. */
-    if (qrnic_pace_waits(qp)) {
-        deadline_set(e, qp, qrnic_now(e) +
-                            qrnic_ack_timeout_ns(qp->attr.timeout));
+    /* Nor what its rate limit lets nobody ask for yet. */
+    if (qp->attr.rate_limit && !answer_due(r) && !qrnic_wire_busy(e)) {
+        deadline_restart(e, qp);
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);

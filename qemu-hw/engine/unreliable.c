@@ -164,7 +164,8 @@ static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         if (qrnic_wire_busy(e)) {
             return true;
         }
-        if (qrnic_pace_wait(e, qp)) {
+        if ((u->sending || qrnic_sq_pending(e, qp, false)) &&
+            qrnic_pace_wait(e, qp)) {
             return false;
         }
         if (!u->sending) {

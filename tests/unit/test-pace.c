@@ -158,7 +158,55 @@ static void test_change(void)
     }
 }
 
-/* Datagrams and unreliable connections; what they answer is not theirs. */
+/* What the limit lets go at once has not waited for it. */
+static void test_no_wait(void)
+{
+    Pair *p = pair_new(7, NULL, NULL);
+
+    limit(p->a.qp, 1000, 4096);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 2048);
+    run(p->sim);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(sim_counter(p->a.qp->node, QRNIC_COUNTER_RATE_WAITS), ==,
+                     0);
+    pair_free(p);
+}
+
+/* The timers of the limit and of retransmission are both late. */
+static void test_late(void)
+{
+    Pair *p = pair_new(8, NULL, NULL);
+
+    pair_fill(p);
+    limit(p->a.qp, 1000, 1);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 65536);
+    for (int i = 0; i < 10; i++) {
+        sim_run(p->sim, p->sim->now + 20 * SIM_MS);
+        p->sim->now += 1000 * SIM_MS;
+    }
+    run(p->sim);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data, 65536, p->b.data, 65536);
+    g_assert_cmpuint(sim_counter(p->a.qp->node, QRNIC_COUNTER_TIMEOUTS), ==,
+                     0);
+    pair_free(p);
+}
+
+/* Who is dead is given up: eight times 64 packets (0.6 s) and a timeout */
+static void test_dead_peer(void)
+{
+    Pair *p = pair_new(9, NULL, NULL);
+    int64_t before = p->sim->now;
+
+    limit(p->a.qp, 1000, 1);
+    p->sim->loss = 1000;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, PAIR_BYTES / 2);
+    sim_run(p->sim, before + 8000 * SIM_MS);
+    expect_cqe(p->a.qp, QRNIC_WC_RETRY_EXC_ERR, QRNIC_CQE_RDMA_WRITE);
+    pair_free(p);
+}
+
+/* Unreliable connections */
 static void test_unreliable(void)
 {
     Sim *s = sim_new(4, NULL);
@@ -234,6 +282,9 @@ int main(int argc, char **argv)
     g_test_add_func("/qrnic/pace/rate", test_rate);
     g_test_add_func("/qrnic/pace/loss", test_loss);
     g_test_add_func("/qrnic/pace/change", test_change);
+    g_test_add_func("/qrnic/pace/no-wait", test_no_wait);
+    g_test_add_func("/qrnic/pace/late", test_late);
+    g_test_add_func("/qrnic/pace/dead-peer", test_dead_peer);
     g_test_add_func("/qrnic/pace/unreliable", test_unreliable);
     g_test_add_func("/qrnic/pace/responses", test_responses);
     g_test_add_func("/qrnic/pace/refused", test_refused);
