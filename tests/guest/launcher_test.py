@@ -56,7 +56,8 @@ def heed_interrupts():
 
 
 class Tests:
-    def __init__(self, root, report):
+    def __init__(self, root, report, stopped):
+        self.stopped = stopped
         self.guest = os.path.join(root, "tools", "guest")
         self.report = report
         # The launcher's scratch directories go where we can see what is left of them.
@@ -68,6 +69,8 @@ class Tests:
 
     def refused(self, name, options, status, text, lines=1, env=None):
         """The launcher must say `text` in one line (a second one may name the logs)."""
+        if self.stopped():
+            return
         done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=400, check=False, env={**self.env, **(env or {})})
         said = [line for line in done.stderr.splitlines() if not line.startswith("guest: logs are in")]
@@ -156,10 +159,10 @@ class Tests:
         with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--interactive"], stdin=theirs,
                               stdout=theirs, stderr=theirs, env=self.env, start_new_session=True) as process:
             # What is typed comes back, too: the answers differ from the questions.
-            for typed, answer in (("", b"# "), ("ls /sys/class/infiniband | tr q Q", b"Qrnic0"),
+            for typed, answer in (("", b"guest1:~# "), ("ls /sys/class/infiniband | tr q Q", b"Qrnic0"),
                                   ("ibv_devinfo | grep -c PORT_ACTIVE", b"\r1\r"), ("exit 3", None)):
                 os.write(ours, typed.encode() + b"\r" if typed else b"")
-                if answer and not wait_until(lambda: answer in said, 60):  # pylint: disable=cell-var-from-loop
+                if answer and not wait_until(lambda: answer in said, 60 if typed else 240):  # pylint: disable=cell-var-from-loop
                     problems.append(f"no answer to '{typed}': {bytes(said[-300:])}")
                     break
                 said.clear()
@@ -254,15 +257,13 @@ def capture_problems(data):
     return problems
 
 
-def run(root, report):
-    tests = Tests(root, report)
+def run(root, report, stopped):
+    """Until stopped() is true"""
+    tests = Tests(root, report, stopped)
     try:
-        tests.bad_options()
-        tests.bad_devices()
-        tests.endings()
-        tests.terminal()
-        tests.tap()
-        tests.wires()
-        tests.interrupted()
+        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.terminal, tests.tap, tests.wires,
+                      tests.interrupted):
+            if not stopped():
+                group()
     finally:
         tests.scratch.cleanup()

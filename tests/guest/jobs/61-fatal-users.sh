@@ -108,18 +108,19 @@ ended() { ! kill -0 "$1"; }
 # shellcheck disable=SC2317
 working() { [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ] && nic_has_gid "$NIC0"; }
 
-# Two connections, one from each side, that exchange messages without end
+# Two connections, one from each side, that exchange messages without end, in the time
+# that the others leave
 programs=()
 users_up() {
     local status=0
     programs=()
-    rping -s -a 0.0.0.0 -p $((7000 + round)) -C 100000000 >rping-server.log 2>&1 &
+    nice -n 19 rping -s -a 0.0.0.0 -p $((7000 + round)) -C 100000000 >rping-server.log 2>&1 &
     programs+=($!)
     mckey -m 239.1.2.3 -b "10.77.0.$GUEST" -C 1000 >mckey.log 2>&1 &
     group=$!
     wait_until 20 listening || status=1
     barrier "listening-$round"
-    rping -c -a "10.77.0.$PEER" -p $((7000 + round)) -C 100000000 >rping-client.log 2>&1 &
+    nice -n 19 rping -c -a "10.77.0.$PEER" -p $((7000 + round)) -C 100000000 >rping-client.log 2>&1 &
     programs+=($!)
     wait_until 20 connected || status=2
     wait_until 20 joined || status=3

@@ -150,7 +150,7 @@ step "its addresses there are GIDs" addresses "$NIC0" 81
 both "the adapter in a namespace" 81
 # From under a program that uses it, and into the same namespace again
 move_used() {
-    local user
+    local user status=0
     # shellcheck disable=SC2086
     if [ "$GUEST" = 1 ]; then
         timeout 60 $inside rping -s -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
@@ -162,8 +162,9 @@ move_used() {
         timeout 60 $inside rping -c -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
         user=$!
     fi
-    wait_until 20 used 1 || return 1
+    wait_until 20 used 1 || status=1
     barrier moved
+    [ $status = 0 ] || return $status
     $inside rdma dev set "$RDMA0" netns third || return 2
     inside="ip netns exec third" wait_until 20 seen || return 3
     # What they had is gone, whether they have noticed or not.
