@@ -43,8 +43,8 @@ for program in ibv_rc_pingpong ibv_uc_pingpong ibv_srq_pingpong; do
 done
 for value in 0 1; do
     pair "ib_send_lat, QRNIC_INLINE_RECV=$value" 18515 \
-        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 2000" \
-        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 2000 guest1"
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 500" \
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 500 guest1"
 done
 kernel_clean "the kernel logs are clean"
 finish
