@@ -210,6 +210,8 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
 	mutex_init(&dev->qpn_mutex);
+	mutex_init(&dev->address_space_mutex);
+	xa_init_flags(&dev->address_spaces, XA_FLAGS_ALLOC1);
 	mutex_init(&dev->port_mutex);
 	INIT_WORK(&dev->flush_work, qrnic_flush_work);
 	dev->stopping = true;
@@ -281,6 +283,7 @@ static void remove(struct auxiliary_device *adev)
 	cancel_work_sync(&dev->flush_work);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
+	WARN_ON(!xa_empty(&dev->address_spaces));
 	ib_dealloc_device(&dev->ibdev);
 }
 

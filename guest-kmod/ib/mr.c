@@ -131,13 +131,14 @@ static void mr_context(const struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *cont
  * Who polls a queue pair of this process may copy to these addresses in the
  * device's place, if the users of the key call the memory by its own addresses.
  */
-static void mr_set_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
+static int mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 {
 	const struct ib_umem *umem = mr->umem;
 
-	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_RECV) && !umem->is_dmabuf &&
-	    umem->address == mr->start)
-		mr->address_space = qrnic_address_space();
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_INLINE_RECV) || umem->is_dmabuf ||
+	    umem->address != mr->start)
+		return 0;
+	return qrnic_address_space_get(dev, &mr->address_space);
 }
 
 /*
@@ -167,17 +168,21 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	if (err)
 		goto err_free;
 
-	mr_set_address_space(dev, mr);
+	err = mr_get_address_space(dev, mr);
+	if (err)
+		goto err_table;
 	mr_context(mr, &context);
 	err = mkey_create(dev, mr, &context);
 	if (err)
-		goto err_table;
+		goto err_address_space;
 
 	mr->ibmr.iova = mr->start;
 	mr->ibmr.length = umem->length;
 	mr->ibmr.page_size = BIT(mr->page_shift);
 	return &mr->ibmr;
 
+err_address_space:
+	qrnic_address_space_put(dev, mr->address_space);
 err_table:
 	qrnic_table_free(dev->qdev, &mr->table);
 err_free:
@@ -348,7 +353,9 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 							     next.start);
 		if (err)
 			goto err_release;
-		mr_set_address_space(dev, &next);
+		err = mr_get_address_space(dev, &next);
+		if (err)
+			goto err_table;
 		mr_context(&next, &context);
 	} else {
 		mr_context(mr, &context);
@@ -361,9 +368,10 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
 	err = qrnic_cmd_modify_mkey(dev->qdev, mr->index, &context);
 	if (err)
-		goto err_table;
+		goto err_address_space;
 
 	if (next.umem) {
+		qrnic_address_space_put(dev, mr->address_space);
 		qrnic_table_free(dev->qdev, &mr->table);
 		ib_umem_release(mr->umem);
 		mr->umem = next.umem;
@@ -379,6 +387,8 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	ibmr->rkey = ibmr->lkey;
 	return NULL;
 
+err_address_space:
+	qrnic_address_space_put(dev, next.address_space);
 err_table:
 	if (next.umem)
 		qrnic_table_free(dev->qdev, &next.table);
@@ -485,6 +495,7 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		qrnic_destroy_failed(dev, "memory key", mr->index, err);
 
 	if (mr->umem) {
+		qrnic_address_space_put(dev, mr->address_space);
 		qrnic_table_free(dev->qdev, &mr->table);
 		ib_umem_release(mr->umem);
 	}

@@ -207,9 +207,12 @@ static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
 }
 
 /* What is received into the CQE: the process that polls copies the rest of the way. */
-static int qp_recv_inline(struct qrnic_ib_dev *dev, enum ib_qp_type type,
+static int qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			  u8 max_recv_inline, struct qrnic_qp_ctx *context)
 {
+	enum ib_qp_type type = qp->ibqp.qp_type;
+	int err;
+
 	if (!max_recv_inline)
 		return 0;
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_INLINE_RECV) ||
@@ -218,8 +221,11 @@ static int qp_recv_inline(struct qrnic_ib_dev *dev, enum ib_qp_type type,
 	if (max_recv_inline > QRNIC_MAX_RECV_INLINE)
 		return -EINVAL;
 
+	err = qrnic_address_space_get(dev, &qp->address_space);
+	if (err)
+		return err;
 	context->max_recv_inline = max_recv_inline;
-	context->address_space = cpu_to_le32(qrnic_address_space());
+	context->address_space = cpu_to_le32(qp->address_space);
 	return 0;
 }
 
@@ -240,10 +246,6 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		return err;
 	if (request.comp_mask & ~QRNIC_CREATE_QP_DB_PAGE || request.reserved2)
 		return -EOPNOTSUPP;
-	err = qp_recv_inline(dev, qp->ibqp.qp_type, request.max_recv_inline,
-			     context);
-	if (err)
-		return err;
 	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
 	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
 	    request.rq_log_size > ilog2(caps->max_qp_recv) ||
@@ -252,6 +254,9 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!qp->has_rq && (request.rq_log_size || request.rq_log_stride ||
 			    request.rq_offset || request.rq_record_offset))
 		return -EINVAL;
+	err = qp_recv_inline(dev, qp, request.max_recv_inline, context);
+	if (err)
+		return err;
 
 	qp->sq_log_size = request.sq_log_size;
 	qp->rq_log_size = request.rq_log_size;
@@ -259,8 +264,10 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
 	if (request.comp_mask & QRNIC_CREATE_QP_DB_PAGE) {
 		qp->db_page = qrnic_db_page_get(ucontext, request.db_page);
-		if (!qp->db_page)
-			return -EINVAL;
+		if (!qp->db_page) {
+			err = -EINVAL;
+			goto err_address_space;
+		}
 		context->db_page = cpu_to_le32(request.db_page);
 	}
 
@@ -281,6 +288,8 @@ err_umem:
 err_page:
 	if (qp->db_page)
 		qrnic_db_page_put(qp->db_page);
+err_address_space:
+	qrnic_address_space_put(dev, qp->address_space);
 	return err;
 }
 
@@ -314,6 +323,7 @@ static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 		ib_umem_release(qp->umem);
 		if (qp->db_page)
 			qrnic_db_page_put(qp->db_page);
+		qrnic_address_space_put(dev, qp->address_space);
 	} else {
 		qrnic_kernel_queues_destroy(dev, qp);
 	}

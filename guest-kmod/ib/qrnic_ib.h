@@ -50,6 +50,11 @@ struct qrnic_ib_dev {
 	 */
 	struct mutex qpn_mutex;
 
+	/* Numbers of address spaces (address_space.c) */
+	struct mutex address_space_mutex;	/* protects these two */
+	struct xarray address_spaces;
+	u32 next_address_space;
+
 	/* Serialises port_report(); protects port_active and stopping */
 	struct mutex port_mutex;
 	bool port_active;	/* as last told to the RDMA core */
@@ -230,6 +235,7 @@ struct qrnic_ib_qp {
 
 	/* user */
 	struct ib_umem *umem;
+	u32 address_space;		/* of who polls; 0: nothing comes inline */
 	struct qrnic_table sq_table;
 	struct qrnic_table rq_table;
 
@@ -397,6 +403,10 @@ int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *at
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
 		   struct rdma_ah_attr *attr);
 
+/* address_space.c */
+int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);
+void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number);
+
 /* mr.c */
 int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key);
 void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd);
@@ -477,12 +487,6 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_flow_attr *attr,
 				     struct ib_udata *udata);
 int qrnic_ib_destroy_flow(struct ib_flow *ibflow);
-
-/* The number by which the device knows the process that calls (manual, Completion) */
-static inline u32 qrnic_address_space(void)
-{
-	return task_tgid_nr(current);
-}
 
 /* xrcd.c */
 int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
