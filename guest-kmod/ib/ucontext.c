@@ -90,7 +90,8 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
-	response->capabilities = caps->capabilities;
+	/* A newer library must not use what this driver does not know of. */
+	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
 	response->db_offset =
 		rdma_user_mmap_get_offset(&ucontext->db_page->map.entry);
 	response->db_length = QRNIC_DB_PAGE_SIZE;
