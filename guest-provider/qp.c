@@ -372,9 +372,16 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr)
 {
 	uint32_t max_recv_inline = to_qrnic_context(context)->recv_inline;
+	struct ibv_qp *qp;
 
 	if (!can_recv_inline(attr))
 		max_recv_inline = 0;
+	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline);
+	if (qp || !max_recv_inline || errno != EOPNOTSUPP)
+		return qp;
+
+	/* The environment asks for it where it is to be had: not of older drivers */
+	max_recv_inline = 0;
 	return qrnic_create_qp_inline(context, attr, &max_recv_inline);
 }
 
