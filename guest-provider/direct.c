@@ -105,6 +105,9 @@ int qrnicdv_query_qp(struct ibv_qp *ibqp, struct qrnicdv_qp *attr,
 		return EOPNOTSUPP;
 
 	full.qpn = ibqp->qp_num;
+	if (attr_size >= offsetof(struct qrnicdv_qp, db_page))
+		full.comp_mask |= QRNICDV_QP_MAX_INL_RECV;
+	full.max_inl_recv = qp->max_recv_inline;
 	full.db_page = qp->db->page;
 	if (qp->has_sq)
 		show_wq(&qp->sq, QRNIC_WQEBB_SIZE, &full.sq);

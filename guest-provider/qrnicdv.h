@@ -20,8 +20,8 @@ extern "C" {
 
 /*
  * Each structure begins with comp_mask, which the library sets to the bits of
- * later members that it filled in; there are none yet. A program passes the size
- * of the structure that it was compiled with.
+ * later members that it filled in. A program passes the size of the structure that
+ * it was compiled with.
  */
 
 /*
@@ -60,10 +60,15 @@ struct qrnicdv_wq {
 	uint32_t consumer;	/* entries known to be completed */
 };
 
+/* comp_mask of struct qrnicdv_qp */
+enum qrnicdv_qp_mask {
+	QRNICDV_QP_MAX_INL_RECV = 1 << 0,
+};
+
 struct qrnicdv_qp {
 	uint64_t comp_mask;
 	uint32_t qpn;
-	uint32_t reserved;
+	uint32_t max_inl_recv;	/* bytes received into the CQE; 0: none ever are */
 	void *db_page;
 	struct qrnicdv_wq sq;
 	struct qrnicdv_wq rq;

@@ -315,6 +315,18 @@ static void refused(enum ibv_qp_type type, uint32_t bytes, int err)
 	CHECK(!wrong && errno == err);
 }
 
+/* What programs are told that read completions themselves */
+static uint32_t shown(struct ibv_qp *of)
+{
+	const size_t older = offsetof(struct qrnicdv_qp, max_inl_recv);
+	struct qrnicdv_qp attr;
+
+	CHECK(!qrnicdv_query_qp(of, &attr, older) && !attr.comp_mask);
+	CHECK(!qrnicdv_query_qp(of, &attr, sizeof(attr)));
+	CHECK(attr.comp_mask == QRNICDV_QP_MAX_INL_RECV);
+	return attr.max_inl_recv;
+}
+
 static void test_creation(void)
 {
 	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 4 };
@@ -326,11 +338,13 @@ static void test_creation(void)
 	CHECK(cq);
 	send_cq = ibv_cq_ex_to_cq(cq);
 	good = make_end(IBV_QPT_RC, 0, &dv);
-	CHECK(good && !dv.max_inl_recv && !ibv_destroy_qp(good));
+	CHECK(good && !dv.max_inl_recv && !shown(good));
+	CHECK(!ibv_destroy_qp(good));
 	if (capabilities & QRNIC_CAP_INLINE_RECV) {
 		refused(IBV_QPT_RC, 33, EINVAL);
 		good = make_end(IBV_QPT_RC, 32, &dv);
-		CHECK(good && dv.max_inl_recv == 32 && !ibv_destroy_qp(good));
+		CHECK(good && dv.max_inl_recv == 32 && shown(good) == 32);
+		CHECK(!ibv_destroy_qp(good));
 	} else {
 		refused(IBV_QPT_RC, 1, EOPNOTSUPP);
 	}
