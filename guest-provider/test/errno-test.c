@@ -374,9 +374,8 @@ static int qp_made(struct ibv_qp_init_attr_ex attr)
 			.cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC,       \
 			.comp_mask = WITH_PD, __VA_ARGS__ })
 
-static void test_qps(void)
+static void xrc_qps(void)
 {
-	const struct ibv_device_attr *max = &limits.orig_attr;
 	struct ibv_qp_open_attr opened = {
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_TYPE |
 			     IBV_QP_OPEN_ATTR_XRCD,
@@ -386,6 +385,33 @@ static void test_qps(void)
 	FILE *file = tmpfile();
 
 	CHECK(file);
+	GIVES(EINVAL, QP(.qp_type = IBV_QPT_XRC_RECV));
+	GIVES(EINVAL, QP(.qp_type = IBV_QPT_XRC_RECV,
+			 .comp_mask = IBV_QP_INIT_ATTR_XRCD));
+	GIVES(EINVAL, MADE(ibv_open_xrcd(context, &domain)));
+	domain = (struct ibv_xrcd_init_attr){ 7, -1, O_CREAT };
+	GIVES(EOPNOTSUPP, MADE(ibv_open_xrcd(context, &domain)));
+	domain = (struct ibv_xrcd_init_attr){ 3, fileno(file), 0 };
+	GIVES(EAGAIN, MADE(ibv_open_xrcd(context, &domain)));
+	domain = (struct ibv_xrcd_init_attr){ 3, 9999, O_CREAT };
+	GIVES(EBADF, MADE(ibv_open_xrcd(context, &domain)));
+	domain = (struct ibv_xrcd_init_attr){ 3, fileno(file), O_CREAT };
+	opened.xrcd = ibv_open_xrcd(context, &domain);
+	CHECK(opened.xrcd);
+	domain.oflags |= O_EXCL;
+	GIVES(EINVAL, MADE(ibv_open_xrcd(context, &domain)));
+	opened.qp_num = 0xffffff;
+	GIVES(EINVAL, MADE(ibv_open_qp(context, &opened)));
+	opened.comp_mask = 0;
+	GIVES(EINVAL, MADE(ibv_open_qp(context, &opened)));
+	CHECK(!ibv_close_xrcd(opened.xrcd));
+	fclose(file);
+}
+
+static void test_qps(void)
+{
+	const struct ibv_device_attr *max = &limits.orig_attr;
+
 	GIVES(0, QP());
 	GIVES(EOPNOTSUPP, QP(.qp_type = 0));
 	GIVES(EOPNOTSUPP, QP(.qp_type = IBV_QPT_DRIVER));
@@ -424,28 +450,8 @@ static void test_qps(void)
 	if (capabilities & QRNIC_CAP_UD)
 		GIVES(EINVAL, QP(.qp_type = IBV_QPT_UD,
 				 .cap.max_send_sge = max->max_sge));
-	NEED(capabilities & QRNIC_CAP_XRC);
-	GIVES(EINVAL, QP(.qp_type = IBV_QPT_XRC_RECV));
-	GIVES(EINVAL, QP(.qp_type = IBV_QPT_XRC_RECV,
-			 .comp_mask = IBV_QP_INIT_ATTR_XRCD));
-	GIVES(EINVAL, MADE(ibv_open_xrcd(context, &domain)));
-	domain = (struct ibv_xrcd_init_attr){ 7, -1, O_CREAT };
-	GIVES(EOPNOTSUPP, MADE(ibv_open_xrcd(context, &domain)));
-	domain = (struct ibv_xrcd_init_attr){ 3, fileno(file), 0 };
-	GIVES(EAGAIN, MADE(ibv_open_xrcd(context, &domain)));
-	domain = (struct ibv_xrcd_init_attr){ 3, 9999, O_CREAT };
-	GIVES(EBADF, MADE(ibv_open_xrcd(context, &domain)));
-	domain = (struct ibv_xrcd_init_attr){ 3, fileno(file), O_CREAT };
-	opened.xrcd = ibv_open_xrcd(context, &domain);
-	CHECK(opened.xrcd);
-	domain.oflags |= O_EXCL;
-	GIVES(EINVAL, MADE(ibv_open_xrcd(context, &domain)));
-	opened.qp_num = 0xffffff;
-	GIVES(EINVAL, MADE(ibv_open_qp(context, &opened)));
-	opened.comp_mask = 0;
-	GIVES(EINVAL, MADE(ibv_open_qp(context, &opened)));
-	CHECK(!ibv_close_xrcd(opened.xrcd));
-	fclose(file);
+	if (capabilities & QRNIC_CAP_XRC)
+		xrc_qps();
 	end();
 }
 
@@ -475,10 +481,31 @@ static int modify(struct ibv_qp *qp, int mask, struct ibv_qp_attr attr)
 			.retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,    \
 			__VA_ARGS__ })
 
+/* What an adapter gives that has rate limits */
+#define LIMITED(wanted)                                                        \
+	(capabilities & QRNIC_CAP_RATE_LIMIT ? (wanted) : EOPNOTSUPP)
+#define RATE(...) ibv_modify_qp_rate_limit(qp,                                 \
+			&(struct ibv_qp_rate_limit_attr){ __VA_ARGS__ })
+
+/* Of a queue pair in RTS */
+static void rate_limits(struct ibv_qp *qp)
+{
+	const uint32_t over = limits.packet_pacing_caps.qp_rate_limit_max + 1;
+	const int mask = IBV_QP_STATE | IBV_QP_RATE_LIMIT;
+
+	GIVES(LIMITED(0), RTS(mask, .rate_limit = 1000));
+	GIVES(LIMITED(EINVAL), RTS(mask, .rate_limit = over));
+	GIVES(LIMITED(EINVAL), RTS(mask, .qp_state = IBV_QPS_SQD,
+				   .rate_limit = 1000));
+	GIVES(LIMITED(0), RATE(.rate_limit = 1000));
+	GIVES(LIMITED(EINVAL), RATE(.rate_limit = over));
+	GIVES(EOPNOTSUPP, RATE(.rate_limit = 1000, .comp_mask = 1));
+	GIVES(LIMITED(0), RATE(.rate_limit = 0));
+}
+
 static void test_states(void)
 {
 	struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
-	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1000 };
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 	struct ibv_qp *qp;
@@ -501,6 +528,9 @@ static void test_states(void)
 			   .cur_qp_state = IBV_QPS_RTS));
 	GIVES(ENOENT, FOREIGN(qp, INIT(INIT_MASK)));
 	GIVES(0, INIT(INIT_MASK));
+	GIVES(LIMITED(EINVAL), RATE(.rate_limit = 1000));
+	GIVES(LIMITED(EINVAL), INIT(INIT_MASK | IBV_QP_RATE_LIMIT,
+				    .rate_limit = 1000));
 	GIVES(EINVAL, RTS(RTS_MASK));
 	GIVES(EINVAL, RTR(RTR_MASK & ~IBV_QP_AV));
 	GIVES(EINVAL, RTR(RTR_MASK & ~IBV_QP_MIN_RNR_TIMER));
@@ -527,9 +557,7 @@ static void test_states(void)
 	GIVES(0, RTS(RTS_MASK));
 	GIVES(EINVAL, RTS(IBV_QP_STATE | IBV_QP_SQ_PSN));
 	GIVES(EINVAL, RTR(RTR_MASK));
-	GIVES(EOPNOTSUPP, RTS(IBV_QP_STATE | IBV_QP_RATE_LIMIT,
-			      .rate_limit = 1000));
-	GIVES(EOPNOTSUPP, ibv_modify_qp_rate_limit(qp, &rate));
+	rate_limits(qp);
 	GIVES(ENOENT, FOREIGN(qp, ibv_query_qp(qp, &attr, IBV_QP_STATE, &init)));
 	GIVES(ENOENT, FOREIGN(qp, ibv_destroy_qp(qp)));
 	CHECK(!pair_free(&p));
@@ -708,6 +736,7 @@ static int rule_made(struct ibv_qp *qp, struct rule rule)
 
 static void test_rules(void)
 {
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
 	struct rule rule;
 	struct ibv_qp *qp;
@@ -720,7 +749,7 @@ static void test_rules(void)
 	cap = (struct ibv_qp_cap){ 8, 8, 1, 1, 0 };
 	CHECK(!pair_make(&q, &cap, 0));
 	qp = p.qp[0];
-	CHECK(!to_init(qp) || errno);
+	CHECK(!ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PORT));
 	GIVES(0, RULE(qp));
 	GIVES(0, RULE(qp, .attr.num_of_specs = 1));
 	GIVES(EINVAL, RULE(qp, .attr.num_of_specs = 2));
