@@ -3,8 +3,11 @@
  * inline-test.c: receiving into the completion: that the data is where it belongs
  * once the completion has been polled, and by which way it came there.
  */
+#define _GNU_SOURCE
 #include <endian.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -12,7 +15,17 @@
 #define DEPTH 16
 #define ALL 0xffffffffu
 
+/* Where a program has a region, and its successor other memory */
+#define PLACE ((uint8_t *)0x200000000000)
+#define PAGE 4096
+
 static char counter_path[200];
+
+/* What the program before exec has left: files, and handles in the context */
+static struct {
+	int context, memory;
+	uint32_t pd, region;
+} left;
 
 /* What a test is for, as make() sets it */
 static struct ibv_cq *send_cq;
@@ -265,6 +278,86 @@ static void test_regions(void)
 	unmake();
 }
 
+/*
+ * A process that registers memory and begins another program, which still has the
+ * context: at the addresses of the region is other memory now.
+ */
+static void begin_again(void)
+{
+	const int memory = memfd_create("qrnic-inline-test", 0);
+	char arg[5][16];
+	struct ibv_mr *region;
+
+	if (memory < 0 || ftruncate(memory, PAGE) ||
+	    mmap(PLACE, PAGE, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED_NOREPLACE, memory, 0) != PLACE)
+		_exit(126);
+	region = ibv_reg_mr(pd, PLACE, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	if (!region || fcntl(context->cmd_fd, F_SETFD, 0))
+		_exit(125);
+	snprintf(arg[0], sizeof(arg[0]), "%d", gid_index);
+	snprintf(arg[1], sizeof(arg[1]), "%d", context->cmd_fd);
+	snprintf(arg[2], sizeof(arg[2]), "%d", memory);
+	snprintf(arg[3], sizeof(arg[3]), "%u", pd->handle);
+	snprintf(arg[4], sizeof(arg[4]), "%u", region->handle);
+	execl("/proc/self/exe", "qrnic-inline-test",
+	      ibv_get_device_name(context->device), arg[0], arg[1], arg[2],
+	      arg[3], arg[4], NULL);
+	_exit(124);
+}
+
+static void test_exec(void)
+{
+	pid_t child;
+	int status;
+
+	NEED(has(QRNIC_CAP_INLINE_RECV));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child)
+		begin_again();
+	CHECK(waitpid(child, &status, 0) == child);
+	errno = status;
+	CHECK(!status);
+}
+
+/* In the program that was begun: the data goes to the region, not to the place. */
+static void test_left(void)
+{
+	struct ibv_mr *own = mr, *region;
+	struct ibv_pd *own_pd = pd;
+	struct ibv_context *mine = context;
+	uint8_t *memory;
+	int i;
+
+	CHECK(mmap(PLACE, PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		   0) == PLACE);
+	memset(PLACE, 0xee, PAGE);
+	memory = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, left.memory, 0);
+	CHECK(memory != MAP_FAILED);
+	context = ibv_import_device(left.context);
+	CHECK(context);
+	pd = ibv_import_pd(context, left.pd);
+	CHECK(pd);
+	region = ibv_import_mr(pd, left.region);
+	mr = ibv_reg_mr(pd, buffer, BUFFER_SIZE, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(region && mr);
+
+	make(IBV_QPT_RC, false);
+	one((uintptr_t)buffer + HALF, mr->lkey, buffer + HALF, false);
+	one((uintptr_t)PLACE, region->lkey, memory, true);
+	for (i = 0; i < PAGE; i++)
+		CHECK(PLACE[i] == 0xee);
+	unmake();
+	CHECK(!ibv_dereg_mr(region) && !ibv_dereg_mr(mr));
+	ibv_unimport_pd(pd);
+	CHECK(!ibv_close_device(context));
+	context = mine;
+	pd = own_pd;
+	mr = own;
+}
+
 /* What waits in the CQ of a queue pair that goes is for nobody. */
 static void test_taken_back(void)
 {
@@ -362,11 +455,23 @@ int main(int argc, char **argv)
 	snprintf(counter_path, sizeof(counter_path),
 		 "/sys/class/infiniband/%s/ports/1/hw_counters/inline_cqes",
 		 ibv_get_device_name(context->device));
+	if (argc > 6) {
+		left.context = atoi(argv[3]);
+		left.memory = atoi(argv[4]);
+		left.pd = strtoul(argv[5], NULL, 10);
+		left.region = strtoul(argv[6], NULL, 10);
+		/* Part of another's test, so without a result of its own */
+		if (setjmp(test_end))
+			return 1;
+		test_left();
+		return 0;
+	}
 	run("what can be asked for", test_creation);
 	run("received into the completion, RC", test_rc);
 	run("received into the completion, SRQ", test_srq);
 	run("received into the completion, UC", test_uc);
 	run("regions at other addresses", test_regions);
+	run("regions from before exec", test_exec);
 	run("a completion that nobody polls", test_taken_back);
 	run("errors", test_errors);
 	return tear_down();
