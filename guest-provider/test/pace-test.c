@@ -32,8 +32,13 @@ static uint64_t write_all(struct pair *p)
 
 	for (i = 0; i < MESSAGES; i++)
 		CHECK(!write_one(p->qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
-	for (i = 0; i < MESSAGES; i++)
-		CHECK(poll_one(p->send_cq, &wc) == 1 && !wc.status);
+	for (i = 0; i < MESSAGES; i++) {
+		CHECK(poll_one(p->send_cq, &wc) == 1);
+		if (wc.status)
+			printf("# type %d, write %d: status %d, vendor_err %u\n",
+			       p->qp[0]->qp_type, i, wc.status, wc.vendor_err);
+		CHECK(!wc.status);
+	}
 	return now_ms() - start;
 }
 
