@@ -3,9 +3,14 @@
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import ctypes
+import functools
+import mmap
 import os
+import platform
 import subprocess
 import tempfile
+import time
 
 from .errors import LaunchError
 
@@ -67,6 +72,31 @@ def choose_accel(wanted, qemu):
     if wanted == "kvm" and not kvm_works(qemu):
         raise LaunchError("KVM does not work on this machine: use --accel tcg")
     return wanted
+
+
+@functools.cache
+def time_stamp_khz():
+    """The rate of this processor's time stamp counter, which is that of a guest under TCG; 0: unknown."""
+    if platform.machine() != "x86_64":
+        return 0
+    try:
+        code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:
+        return 0
+    # rdtsc; shl rdx, 32; or rax, rdx; ret
+    code.write(b"\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3")
+    counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+
+    def sample():
+        """The counter and the time at it, by the one of some tries that nothing interrupted"""
+        tries = ((time.monotonic_ns(), counter(), time.monotonic_ns()) for _ in range(20))
+        before, count, _ = min(tries, key=lambda one: one[2] - one[0])
+        return before, count
+
+    began, first = sample()
+    time.sleep(0.05)
+    ended, last = sample()
+    return round((last - first) * 1000000 / (ended - began))
 
 
 class Image:
