@@ -164,7 +164,7 @@ move_used() {
     fi
     wait_until 20 used 1 || status=1
     barrier moved
-    [ $status = 0 ] || return $status
+    [ "$status" = 0 ] || return "$status"
     $inside rdma dev set "$RDMA0" netns third || return 2
     inside="ip netns exec third" wait_until 20 seen || return 3
     # What they had is gone, whether they have noticed or not.
