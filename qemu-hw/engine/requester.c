@@ -166,6 +166,16 @@ static void requester_progress(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
+/* Seen from the old una both are ahead, by no more than half of all PSNs. */
+static void una_set(QrnicRequester *r, uint32_t psn)
+{
+    if (qrnic_psn_distance(r->una, r->asked_psn) <
+        qrnic_psn_distance(r->una, psn)) {
+        r->asked_psn = psn;
+    }
+    r->una = psn;
+}
+
 /*
  * Moves una towards target, over what needs no more than an ACK. False: a read
  * or atomic without its response is in the way.
@@ -181,9 +191,9 @@ static bool requester_acknowledge(QrnicRequester *r, uint32_t target)
         }
         if (qrnic_psn_distance(r->una, target) <
             qrnic_psn_distance(r->una, end)) {
-            r->una = target;
+            una_set(r, target);
         } else {
-            r->una = end;
+            una_set(r, end);
         }
     }
     return true;
@@ -438,20 +448,12 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
     }
 }
 
-/* Has anything gone that the other end must answer, and has not? */
-static bool answer_due(const QrnicRequester *r)
-{
-    uint32_t distance = qrnic_psn_distance(r->una, r->asked_psn);
-
-    return distance && distance < QRNIC_PSN_HALF;
-}
-
 /* Counts, and moves the cursor over the PSNs that the packet took. */
 static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
                            uint32_t psns, bool asks)
 {
     QrnicRequester *r = qp->requester;
-    bool first_asks = asks && !answer_due(r);
+    bool first_asks = asks && r->asked_psn == r->una;
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
     bool oldest = r->cursor_psn == r->una;
 
@@ -924,7 +926,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         requester_fail(e, qp, QRNIC_WC_LOC_PROT_ERR, syndrome);
         return;
     }
-    r->una = qrnic_psn_add(pkt->t.psn, 1);
+    una_set(r, qrnic_psn_add(pkt->t.psn, 1));
     requester_progress(e, qp);
     if (pkt->info->flags & QRNIC_HDR_AETH && may_run(qp)) {
         requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
@@ -1066,9 +1068,8 @@ static void requester_timer(QrnicEngine *e, QrnicQp *qp)
         deadline_restart(e, qp);
         return;
     }
-    /* Nor what its rate limit lets nobody ask for yet. */
-    if (qp->attr.rate_limit && !answer_due(r) && !qrnic_wire_busy(e)) {
-        deadline_restart(e, qp);
+    /* Nor what its rate limit lets nobody ask for yet; sending starts it again. */
+    if (qp->attr.rate_limit && r->asked_psn == r->una && !qrnic_wire_busy(e)) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);
