@@ -34,17 +34,17 @@ for variable in QRNIC_INLINE_RECV=0 QRNIC_SINGLE_THREADED=1 QRNIC_DIRECT_WQE=0; 
         "set -o pipefail; $variable qrnic-inline-test $RDMA0 $gid6 | tee inline.log && ! grep SKIP inline.log"
 done
 for program in ibv_rc_pingpong ibv_uc_pingpong ibv_srq_pingpong; do
-    for size in 1 16 32; do
-        counted "$program, $size bytes" "-ge 500" pingpong $program 1 -g "$gid4" -s $size -n 500
+    for size in 1 32; do
+        counted "$program, $size bytes" "-ge 200" pingpong $program 1 -g "$gid4" -s $size -n 200
     done
-    counted "$program, 33 bytes" "-eq 0" pingpong $program 1 -g "$gid4" -s 33 -n 500
-    counted "$program, not asked for" "-eq 0" pingpong $program 0 -g "$gid6" -s 32 -n 500
-    counted "$program, events" "-ge 500" pingpong $program 1 -g "$gid6" -s 17 -n 500 -e
+    counted "$program, 33 bytes" "-eq 0" pingpong $program 1 -g "$gid4" -s 33 -n 200
+    counted "$program, not asked for" "-eq 0" pingpong $program 0 -g "$gid6" -s 32 -n 200
+    counted "$program, events" "-ge 200" pingpong $program 1 -g "$gid6" -s 17 -n 200 -e
 done
 for value in 0 1; do
     pair "ib_send_lat, QRNIC_INLINE_RECV=$value" 18515 \
-        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 500" \
-        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 500 guest1"
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 200" \
+        "QRNIC_INLINE_RECV=$value ib_send_lat -d $RDMA0 -x $gid4 -F -s 8 -n 200 guest1"
 done
 kernel_clean "the kernel logs are clean"
 finish
