@@ -1068,7 +1068,7 @@ static void requester_timer(QrnicEngine *e, QrnicQp *qp)
         deadline_restart(e, qp);
         return;
     }
-    /* Nor what its rate limit lets nobody ask for yet; sending starts it again. */
+    /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
     if (qp->attr.rate_limit && r->asked_psn == r->una && !qrnic_wire_busy(e)) {
         return;
     }

@@ -52,8 +52,8 @@ struct QrnicRequester {
     uint32_t next_psn;          /* first PSN that no message has */
     uint32_t sent_psn;          /* one above the highest PSN ever sent */
     uint32_t una;               /* lowest PSN not acknowledged */
-    uint32_t asked_psn;         /* one above the last sent that asks for an
-                                 * answer; una: none is due */
+    /* One above the last PSN sent that asks for an answer; una: none is due */
+    uint32_t asked_psn;
 
     QrnicSendWqe wqe;           /* the one at the cursor, if it is loaded */
     bool wqe_loaded;
