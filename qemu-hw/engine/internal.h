@@ -513,12 +513,13 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,
                                        const uint8_t *from, uint32_t len);
 /*
- * For a message of one packet, which the WQE has room for: its data can go
- * into the CQE in place of the buffers. False: qrnic_scatter_part() it is, and
- * that says what is wrong, if anything is.
+ * A packet of a send, which the WQE has room for. *inlined: its data is to go
+ * into the CQE in place of the buffers.
  */
-bool qrnic_scatter_inline(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                          uint32_t len);
+enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
+                                         const QrnicRecvWqe *wqe,
+                                         uint64_t offset,
+                                         const QrnicPacket *p, bool *inlined);
 /* Messages of one packet. On failure *status and *syndrome. */
 /* Copies the data of the WQE to buf. Its length has been checked. */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,

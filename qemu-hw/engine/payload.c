@@ -82,8 +82,9 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
     return QRNIC_SYN_NONE;
 }
 
-bool qrnic_scatter_inline(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                          uint32_t len)
+/* False: qrnic_scatter_part() says what is wrong, if anything is. */
+static bool fits_cqe(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                     uint32_t len)
 {
     if (!len || len > qp->ctx.max_recv_inline) {
         return false;
@@ -101,6 +102,20 @@ bool qrnic_scatter_inline(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         len -= n;
     }
     return true;
+}
+
+enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
+                                         const QrnicRecvWqe *wqe,
+                                         uint64_t offset,
+                                         const QrnicPacket *p, bool *inlined)
+{
+    const uint32_t only = QRNIC_OPF_START | QRNIC_OPF_END;
+
+    *inlined = (p->info->flags & only) == only &&
+               fits_cqe(e, qp, wqe, p->payload_len);
+    return *inlined ? QRNIC_SYN_NONE :
+                      qrnic_scatter_part(e, qp, wqe, offset, p->payload,
+                                         p->payload_len);
 }
 
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,

@@ -185,7 +185,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
     uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
-    uint8_t syndrome = QRNIC_SYN_NONE;
+    uint8_t syndrome;
     bool inlined;
 
     /* Lengths: 9.7.4.1.6. Only the end may be short, only an "only" empty. */
@@ -207,12 +207,8 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                       QRNIC_SYN_NONE, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_INVALID, 0, 0);
     }
-    inlined = flags & QRNIC_OPF_START && flags & QRNIC_OPF_END &&
-              qrnic_scatter_inline(e, qp, &r->recv, pkt->payload_len);
-    if (!inlined) {
-        syndrome = qrnic_scatter_part(e, qp, &r->recv, r->received,
-                                      pkt->payload, pkt->payload_len);
-    }
+    syndrome = qrnic_scatter_packet(e, qp, &r->recv, r->received, pkt,
+                                    &inlined);
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome, 0,
                       NULL);

@@ -326,7 +326,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicUnreliable *u = qp->unreliable;
-    uint8_t syndrome = QRNIC_SYN_NONE;
+    uint8_t syndrome;
     bool inlined;
 
     if (p->info->flags & QRNIC_OPF_START) {
@@ -341,13 +341,7 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
-    inlined = p->info->flags & QRNIC_OPF_START &&
-              p->info->flags & QRNIC_OPF_END &&
-              qrnic_scatter_inline(e, qp, &u->recv, p->payload_len);
-    if (!inlined) {
-        syndrome = qrnic_scatter_part(e, qp, &u->recv, u->received,
-                                      p->payload, p->payload_len);
-    }
+    syndrome = qrnic_scatter_packet(e, qp, &u->recv, u->received, p, &inlined);
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome,
                       0, NULL);
