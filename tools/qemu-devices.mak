@@ -4,11 +4,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 CONFIG_Q35=y
 CONFIG_QRNIC=y
-# Ports, switches and bridges above an adapter, and the IOMMU before it
+# Ports and switches above an adapter, and the IOMMU before it
 CONFIG_PCIE_PORT=y
 CONFIG_XIO3130=y
-CONFIG_PCIE_PCI_BRIDGE=y
-CONFIG_PXB=y
 CONFIG_VTD=y
 # Disk, network, console, entropy and memory of a guest
 CONFIG_VIRTIO_PCI=y
