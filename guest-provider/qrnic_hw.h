@@ -835,6 +835,18 @@ enum qrnic_counter {
 	X(QUERY_DM)
 
 /*
+ * Checks of the layouts. The header is published, so C++ must understand
+ * it; before C++11 that language has no such check.
+ */
+#ifndef __cplusplus
+#define QRNIC_HW_ASSERT(condition, what) _Static_assert(condition, what)
+#elif __cplusplus >= 201103L
+#define QRNIC_HW_ASSERT(condition, what) static_assert(condition, what)
+#else
+#define QRNIC_HW_ASSERT(condition, what)
+#endif
+
+/*
  * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
  * there is work; the record in memory says up to where.
  */
@@ -849,12 +861,12 @@ struct qrnic_doorbell {
 #define QRNIC_DOORBELL_WQEBBS_MASK 0x0f000000u
 #define QRNIC_DOORBELL_INDEX_OFFSET 4u
 
-_Static_assert(sizeof(struct qrnic_doorbell) == QRNIC_DOORBELL_BYTES,
-	       "size of doorbell");
-_Static_assert(__builtin_offsetof(struct qrnic_doorbell, queue) ==
-	       QRNIC_DOORBELL_QUEUE_OFFSET, "doorbell.queue");
-_Static_assert(__builtin_offsetof(struct qrnic_doorbell, index) ==
-	       QRNIC_DOORBELL_INDEX_OFFSET, "doorbell.index");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_doorbell) == QRNIC_DOORBELL_BYTES,
+		"size of doorbell");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_doorbell, queue) ==
+		QRNIC_DOORBELL_QUEUE_OFFSET, "doorbell.queue");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_doorbell, index) ==
+		QRNIC_DOORBELL_INDEX_OFFSET, "doorbell.index");
 
 /* Payload of the EQ doorbell. It takes effect at once and is never lost. */
 struct qrnic_eq_doorbell {
@@ -868,12 +880,12 @@ struct qrnic_eq_doorbell {
 #define QRNIC_EQ_DOORBELL_ARM_MASK 0x80000000u
 #define QRNIC_EQ_DOORBELL_INDEX_OFFSET 4u
 
-_Static_assert(sizeof(struct qrnic_eq_doorbell) == QRNIC_EQ_DOORBELL_BYTES,
-	       "size of eq_doorbell");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_doorbell, queue) ==
-	       QRNIC_EQ_DOORBELL_QUEUE_OFFSET, "eq_doorbell.queue");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_doorbell, index) ==
-	       QRNIC_EQ_DOORBELL_INDEX_OFFSET, "eq_doorbell.index");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_eq_doorbell) == QRNIC_EQ_DOORBELL_BYTES,
+		"size of eq_doorbell");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_doorbell, queue) ==
+		QRNIC_EQ_DOORBELL_QUEUE_OFFSET, "eq_doorbell.queue");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_doorbell, index) ==
+		QRNIC_EQ_DOORBELL_INDEX_OFFSET, "eq_doorbell.index");
 
 /*
  * Software doorbell of an SQ, RQ or SRQ. Written by software before the
@@ -888,12 +900,12 @@ struct qrnic_queue_record {
 #define QRNIC_QUEUE_RECORD_PRODUCER_OFFSET 0u
 #define QRNIC_QUEUE_RECORD_RSVD0_OFFSET 4u
 
-_Static_assert(sizeof(struct qrnic_queue_record) == QRNIC_QUEUE_RECORD_BYTES,
-	       "size of queue_record");
-_Static_assert(__builtin_offsetof(struct qrnic_queue_record, producer) ==
-	       QRNIC_QUEUE_RECORD_PRODUCER_OFFSET, "queue_record.producer");
-_Static_assert(__builtin_offsetof(struct qrnic_queue_record, rsvd0) ==
-	       QRNIC_QUEUE_RECORD_RSVD0_OFFSET, "queue_record.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_queue_record) == QRNIC_QUEUE_RECORD_BYTES,
+		"size of queue_record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_queue_record, producer) ==
+		QRNIC_QUEUE_RECORD_PRODUCER_OFFSET, "queue_record.producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_queue_record, rsvd0) ==
+		QRNIC_QUEUE_RECORD_RSVD0_OFFSET, "queue_record.rsvd0");
 
 /* Doorbell record of a CQ */
 struct qrnic_cq_record {
@@ -907,12 +919,12 @@ struct qrnic_cq_record {
 #define QRNIC_CQ_RECORD_SEQUENCE_MASK 0x7fffffffu
 #define QRNIC_CQ_RECORD_SOLICITED_MASK 0x80000000u
 
-_Static_assert(sizeof(struct qrnic_cq_record) == QRNIC_CQ_RECORD_BYTES,
-	       "size of cq_record");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_record, consumer) ==
-	       QRNIC_CQ_RECORD_CONSUMER_OFFSET, "cq_record.consumer");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_record, arm) ==
-	       QRNIC_CQ_RECORD_ARM_OFFSET, "cq_record.arm");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cq_record) == QRNIC_CQ_RECORD_BYTES,
+		"size of cq_record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_record, consumer) ==
+		QRNIC_CQ_RECORD_CONSUMER_OFFSET, "cq_record.consumer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_record, arm) ==
+		QRNIC_CQ_RECORD_ARM_OFFSET, "cq_record.arm");
 
 /* A translation table (MTT) or the pages of a ring */
 struct qrnic_translation {
@@ -928,14 +940,14 @@ struct qrnic_translation {
 #define QRNIC_TRANSLATION_PAGE_SHIFT_MASK 0x00003f00u
 #define QRNIC_TRANSLATION_OFFSET_OFFSET 12u
 
-_Static_assert(sizeof(struct qrnic_translation) == QRNIC_TRANSLATION_BYTES,
-	       "size of translation");
-_Static_assert(__builtin_offsetof(struct qrnic_translation, root) ==
-	       QRNIC_TRANSLATION_ROOT_OFFSET, "translation.root");
-_Static_assert(__builtin_offsetof(struct qrnic_translation, shape) ==
-	       QRNIC_TRANSLATION_SHAPE_OFFSET, "translation.shape");
-_Static_assert(__builtin_offsetof(struct qrnic_translation, offset) ==
-	       QRNIC_TRANSLATION_OFFSET_OFFSET, "translation.offset");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_translation) == QRNIC_TRANSLATION_BYTES,
+		"size of translation");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, root) ==
+		QRNIC_TRANSLATION_ROOT_OFFSET, "translation.root");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, shape) ==
+		QRNIC_TRANSLATION_SHAPE_OFFSET, "translation.shape");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, offset) ==
+		QRNIC_TRANSLATION_OFFSET_OFFSET, "translation.offset");
 
 /*
  * Entry of the command queue. Software writes it with owner 1; the device
@@ -975,34 +987,34 @@ struct qrnic_cmd_entry {
 #define QRNIC_CMD_ENTRY_EVENT_MASK 0x40000000u
 #define QRNIC_CMD_ENTRY_OWNER_MASK 0x80000000u
 
-_Static_assert(sizeof(struct qrnic_cmd_entry) == QRNIC_CMD_ENTRY_BYTES,
-	       "size of cmd_entry");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, opcode) ==
-	       QRNIC_CMD_ENTRY_OPCODE_OFFSET, "cmd_entry.opcode");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, token) ==
-	       QRNIC_CMD_ENTRY_TOKEN_OFFSET, "cmd_entry.token");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, object) ==
-	       QRNIC_CMD_ENTRY_OBJECT_OFFSET, "cmd_entry.object");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, in_addr) ==
-	       QRNIC_CMD_ENTRY_IN_ADDR_OFFSET, "cmd_entry.in_addr");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, out_addr) ==
-	       QRNIC_CMD_ENTRY_OUT_ADDR_OFFSET, "cmd_entry.out_addr");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, in_len) ==
-	       QRNIC_CMD_ENTRY_IN_LEN_OFFSET, "cmd_entry.in_len");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, out_len) ==
-	       QRNIC_CMD_ENTRY_OUT_LEN_OFFSET, "cmd_entry.out_len");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, rsvd0) ==
-	       QRNIC_CMD_ENTRY_RSVD0_OFFSET, "cmd_entry.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, rsvd1) ==
-	       QRNIC_CMD_ENTRY_RSVD1_OFFSET, "cmd_entry.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, result) ==
-	       QRNIC_CMD_ENTRY_RESULT_OFFSET, "cmd_entry.result");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, syndrome) ==
-	       QRNIC_CMD_ENTRY_SYNDROME_OFFSET, "cmd_entry.syndrome");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, rsvd2) ==
-	       QRNIC_CMD_ENTRY_RSVD2_OFFSET, "cmd_entry.rsvd2");
-_Static_assert(__builtin_offsetof(struct qrnic_cmd_entry, control) ==
-	       QRNIC_CMD_ENTRY_CONTROL_OFFSET, "cmd_entry.control");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cmd_entry) == QRNIC_CMD_ENTRY_BYTES,
+		"size of cmd_entry");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, opcode) ==
+		QRNIC_CMD_ENTRY_OPCODE_OFFSET, "cmd_entry.opcode");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, token) ==
+		QRNIC_CMD_ENTRY_TOKEN_OFFSET, "cmd_entry.token");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, object) ==
+		QRNIC_CMD_ENTRY_OBJECT_OFFSET, "cmd_entry.object");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, in_addr) ==
+		QRNIC_CMD_ENTRY_IN_ADDR_OFFSET, "cmd_entry.in_addr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, out_addr) ==
+		QRNIC_CMD_ENTRY_OUT_ADDR_OFFSET, "cmd_entry.out_addr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, in_len) ==
+		QRNIC_CMD_ENTRY_IN_LEN_OFFSET, "cmd_entry.in_len");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, out_len) ==
+		QRNIC_CMD_ENTRY_OUT_LEN_OFFSET, "cmd_entry.out_len");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, rsvd0) ==
+		QRNIC_CMD_ENTRY_RSVD0_OFFSET, "cmd_entry.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, rsvd1) ==
+		QRNIC_CMD_ENTRY_RSVD1_OFFSET, "cmd_entry.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, result) ==
+		QRNIC_CMD_ENTRY_RESULT_OFFSET, "cmd_entry.result");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, syndrome) ==
+		QRNIC_CMD_ENTRY_SYNDROME_OFFSET, "cmd_entry.syndrome");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, rsvd2) ==
+		QRNIC_CMD_ENTRY_RSVD2_OFFSET, "cmd_entry.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cmd_entry, control) ==
+		QRNIC_CMD_ENTRY_CONTROL_OFFSET, "cmd_entry.control");
 
 /* Output of QUERY_DEVICE */
 struct qrnic_device_attr {
@@ -1070,68 +1082,68 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
 #define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
-_Static_assert(sizeof(struct qrnic_device_attr) == QRNIC_DEVICE_ATTR_BYTES,
-	       "size of device_attr");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, capabilities) ==
-	       QRNIC_DEVICE_ATTR_CAPABILITIES_OFFSET, "device_attr.capabilities");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_qp) ==
-	       QRNIC_DEVICE_ATTR_MAX_QP_OFFSET, "device_attr.max_qp");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq) ==
-	       QRNIC_DEVICE_ATTR_MAX_CQ_OFFSET, "device_attr.max_cq");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_mkey) ==
-	       QRNIC_DEVICE_ATTR_MAX_MKEY_OFFSET, "device_attr.max_mkey");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_pd) ==
-	       QRNIC_DEVICE_ATTR_MAX_PD_OFFSET, "device_attr.max_pd");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_eq) ==
-	       QRNIC_DEVICE_ATTR_MAX_EQ_OFFSET, "device_attr.max_eq");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_gid) ==
-	       QRNIC_DEVICE_ATTR_MAX_GID_OFFSET, "device_attr.max_gid");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_qp_wqebb) ==
-	       QRNIC_DEVICE_ATTR_MAX_QP_WQEBB_OFFSET, "device_attr.max_qp_wqebb");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_qp_recv) ==
-	       QRNIC_DEVICE_ATTR_MAX_QP_RECV_OFFSET, "device_attr.max_qp_recv");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cqe) ==
-	       QRNIC_DEVICE_ATTR_MAX_CQE_OFFSET, "device_attr.max_cqe");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_eqe) ==
-	       QRNIC_DEVICE_ATTR_MAX_EQE_OFFSET, "device_attr.max_eqe");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_sge) ==
-	       QRNIC_DEVICE_ATTR_MAX_SGE_OFFSET, "device_attr.max_sge");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_inline) ==
-	       QRNIC_DEVICE_ATTR_MAX_INLINE_OFFSET, "device_attr.max_inline");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_rd_atomic) ==
-	       QRNIC_DEVICE_ATTR_MAX_RD_ATOMIC_OFFSET, "device_attr.max_rd_atomic");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, doorbell_fifo) ==
-	       QRNIC_DEVICE_ATTR_DOORBELL_FIFO_OFFSET, "device_attr.doorbell_fifo");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_mr_size) ==
-	       QRNIC_DEVICE_ATTR_MAX_MR_SIZE_OFFSET, "device_attr.max_mr_size");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_msg_size) ==
-	       QRNIC_DEVICE_ATTR_MAX_MSG_SIZE_OFFSET, "device_attr.max_msg_size");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, clock_khz) ==
-	       QRNIC_DEVICE_ATTR_CLOCK_KHZ_OFFSET, "device_attr.clock_khz");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, counters) ==
-	       QRNIC_DEVICE_ATTR_COUNTERS_OFFSET, "device_attr.counters");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, ack_delay) ==
-	       QRNIC_DEVICE_ATTR_ACK_DELAY_OFFSET, "device_attr.ack_delay");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, node_guid) ==
-	       QRNIC_DEVICE_ATTR_NODE_GUID_OFFSET, "device_attr.node_guid");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_srq) ==
-	       QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET, "device_attr.max_srq");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_srq_wr) ==
-	       QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET, "device_attr.max_srq_wr");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_multicast) ==
-	       QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET, "device_attr.max_multicast");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_xrcd) ==
-	       QRNIC_DEVICE_ATTR_MAX_XRCD_OFFSET, "device_attr.max_xrcd");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_flow) ==
-	       QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET, "device_attr.max_flow");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
-	       QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET, "device_attr.max_cq_period");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
-	       QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
-	       QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
-_Static_assert(__builtin_offsetof(struct qrnic_device_attr, max_dm_size) ==
-	       QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET, "device_attr.max_dm_size");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_device_attr) == QRNIC_DEVICE_ATTR_BYTES,
+		"size of device_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, capabilities) ==
+		QRNIC_DEVICE_ATTR_CAPABILITIES_OFFSET, "device_attr.capabilities");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_qp) ==
+		QRNIC_DEVICE_ATTR_MAX_QP_OFFSET, "device_attr.max_qp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq) ==
+		QRNIC_DEVICE_ATTR_MAX_CQ_OFFSET, "device_attr.max_cq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_mkey) ==
+		QRNIC_DEVICE_ATTR_MAX_MKEY_OFFSET, "device_attr.max_mkey");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_pd) ==
+		QRNIC_DEVICE_ATTR_MAX_PD_OFFSET, "device_attr.max_pd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_eq) ==
+		QRNIC_DEVICE_ATTR_MAX_EQ_OFFSET, "device_attr.max_eq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_gid) ==
+		QRNIC_DEVICE_ATTR_MAX_GID_OFFSET, "device_attr.max_gid");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_qp_wqebb) ==
+		QRNIC_DEVICE_ATTR_MAX_QP_WQEBB_OFFSET, "device_attr.max_qp_wqebb");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_qp_recv) ==
+		QRNIC_DEVICE_ATTR_MAX_QP_RECV_OFFSET, "device_attr.max_qp_recv");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cqe) ==
+		QRNIC_DEVICE_ATTR_MAX_CQE_OFFSET, "device_attr.max_cqe");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_eqe) ==
+		QRNIC_DEVICE_ATTR_MAX_EQE_OFFSET, "device_attr.max_eqe");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_sge) ==
+		QRNIC_DEVICE_ATTR_MAX_SGE_OFFSET, "device_attr.max_sge");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_inline) ==
+		QRNIC_DEVICE_ATTR_MAX_INLINE_OFFSET, "device_attr.max_inline");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_rd_atomic) ==
+		QRNIC_DEVICE_ATTR_MAX_RD_ATOMIC_OFFSET, "device_attr.max_rd_atomic");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, doorbell_fifo) ==
+		QRNIC_DEVICE_ATTR_DOORBELL_FIFO_OFFSET, "device_attr.doorbell_fifo");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_mr_size) ==
+		QRNIC_DEVICE_ATTR_MAX_MR_SIZE_OFFSET, "device_attr.max_mr_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_msg_size) ==
+		QRNIC_DEVICE_ATTR_MAX_MSG_SIZE_OFFSET, "device_attr.max_msg_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, clock_khz) ==
+		QRNIC_DEVICE_ATTR_CLOCK_KHZ_OFFSET, "device_attr.clock_khz");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, counters) ==
+		QRNIC_DEVICE_ATTR_COUNTERS_OFFSET, "device_attr.counters");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, ack_delay) ==
+		QRNIC_DEVICE_ATTR_ACK_DELAY_OFFSET, "device_attr.ack_delay");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, node_guid) ==
+		QRNIC_DEVICE_ATTR_NODE_GUID_OFFSET, "device_attr.node_guid");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_srq) ==
+		QRNIC_DEVICE_ATTR_MAX_SRQ_OFFSET, "device_attr.max_srq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_srq_wr) ==
+		QRNIC_DEVICE_ATTR_MAX_SRQ_WR_OFFSET, "device_attr.max_srq_wr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_multicast) ==
+		QRNIC_DEVICE_ATTR_MAX_MULTICAST_OFFSET, "device_attr.max_multicast");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_xrcd) ==
+		QRNIC_DEVICE_ATTR_MAX_XRCD_OFFSET, "device_attr.max_xrcd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_flow) ==
+		QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET, "device_attr.max_flow");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
+		QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET, "device_attr.max_cq_period");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
+		QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
+		QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_dm_size) ==
+		QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET, "device_attr.max_dm_size");
 
 /* Output of QUERY_PORT */
 struct qrnic_port_attr {
@@ -1163,32 +1175,32 @@ struct qrnic_port_attr {
 #define QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET 28u
 #define QRNIC_PORT_ATTR_RSVD1_OFFSET 32u
 
-_Static_assert(sizeof(struct qrnic_port_attr) == QRNIC_PORT_ATTR_BYTES,
-	       "size of port_attr");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, state) ==
-	       QRNIC_PORT_ATTR_STATE_OFFSET, "port_attr.state");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, active_path_mtu) ==
-	       QRNIC_PORT_ATTR_ACTIVE_PATH_MTU_OFFSET, "port_attr.active_path_mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, max_path_mtu) ==
-	       QRNIC_PORT_ATTR_MAX_PATH_MTU_OFFSET, "port_attr.max_path_mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, flags) ==
-	       QRNIC_PORT_ATTR_FLAGS_OFFSET, "port_attr.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, mtu) ==
-	       QRNIC_PORT_ATTR_MTU_OFFSET, "port_attr.mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, max_mtu) ==
-	       QRNIC_PORT_ATTR_MAX_MTU_OFFSET, "port_attr.max_mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, speed_mbps) ==
-	       QRNIC_PORT_ATTR_SPEED_MBPS_OFFSET, "port_attr.speed_mbps");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, mac) ==
-	       QRNIC_PORT_ATTR_MAC_OFFSET, "port_attr.mac");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, rsvd0) ==
-	       QRNIC_PORT_ATTR_RSVD0_OFFSET, "port_attr.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, gid_entries) ==
-	       QRNIC_PORT_ATTR_GID_ENTRIES_OFFSET, "port_attr.gid_entries");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, pkey_entries) ==
-	       QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET, "port_attr.pkey_entries");
-_Static_assert(__builtin_offsetof(struct qrnic_port_attr, rsvd1) ==
-	       QRNIC_PORT_ATTR_RSVD1_OFFSET, "port_attr.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_port_attr) == QRNIC_PORT_ATTR_BYTES,
+		"size of port_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, state) ==
+		QRNIC_PORT_ATTR_STATE_OFFSET, "port_attr.state");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, active_path_mtu) ==
+		QRNIC_PORT_ATTR_ACTIVE_PATH_MTU_OFFSET, "port_attr.active_path_mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, max_path_mtu) ==
+		QRNIC_PORT_ATTR_MAX_PATH_MTU_OFFSET, "port_attr.max_path_mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, flags) ==
+		QRNIC_PORT_ATTR_FLAGS_OFFSET, "port_attr.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, mtu) ==
+		QRNIC_PORT_ATTR_MTU_OFFSET, "port_attr.mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, max_mtu) ==
+		QRNIC_PORT_ATTR_MAX_MTU_OFFSET, "port_attr.max_mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, speed_mbps) ==
+		QRNIC_PORT_ATTR_SPEED_MBPS_OFFSET, "port_attr.speed_mbps");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, mac) ==
+		QRNIC_PORT_ATTR_MAC_OFFSET, "port_attr.mac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, rsvd0) ==
+		QRNIC_PORT_ATTR_RSVD0_OFFSET, "port_attr.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, gid_entries) ==
+		QRNIC_PORT_ATTR_GID_ENTRIES_OFFSET, "port_attr.gid_entries");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, pkey_entries) ==
+		QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET, "port_attr.pkey_entries");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, rsvd1) ==
+		QRNIC_PORT_ATTR_RSVD1_OFFSET, "port_attr.rsvd1");
 
 /* Input of MODIFY_PORT */
 struct qrnic_port_ctx {
@@ -1202,14 +1214,14 @@ struct qrnic_port_ctx {
 #define QRNIC_PORT_CTX_FLAGS_OFFSET 4u
 #define QRNIC_PORT_CTX_RSVD0_OFFSET 5u
 
-_Static_assert(sizeof(struct qrnic_port_ctx) == QRNIC_PORT_CTX_BYTES,
-	       "size of port_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_port_ctx, mtu) ==
-	       QRNIC_PORT_CTX_MTU_OFFSET, "port_ctx.mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_port_ctx, flags) ==
-	       QRNIC_PORT_CTX_FLAGS_OFFSET, "port_ctx.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_port_ctx, rsvd0) ==
-	       QRNIC_PORT_CTX_RSVD0_OFFSET, "port_ctx.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_port_ctx) == QRNIC_PORT_CTX_BYTES,
+		"size of port_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, mtu) ==
+		QRNIC_PORT_CTX_MTU_OFFSET, "port_ctx.mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, flags) ==
+		QRNIC_PORT_CTX_FLAGS_OFFSET, "port_ctx.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, rsvd0) ==
+		QRNIC_PORT_CTX_RSVD0_OFFSET, "port_ctx.rsvd0");
 
 /* Input of CREATE_EQ; output of QUERY_EQ */
 struct qrnic_eq_ctx {
@@ -1233,24 +1245,24 @@ struct qrnic_eq_ctx {
 #define QRNIC_EQ_CTX_CONSUMER_OFFSET 28u
 #define QRNIC_EQ_CTX_RSVD1_OFFSET 32u
 
-_Static_assert(sizeof(struct qrnic_eq_ctx) == QRNIC_EQ_CTX_BYTES,
-	       "size of eq_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, type) ==
-	       QRNIC_EQ_CTX_TYPE_OFFSET, "eq_ctx.type");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, log_size) ==
-	       QRNIC_EQ_CTX_LOG_SIZE_OFFSET, "eq_ctx.log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, vector) ==
-	       QRNIC_EQ_CTX_VECTOR_OFFSET, "eq_ctx.vector");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, rsvd0) ==
-	       QRNIC_EQ_CTX_RSVD0_OFFSET, "eq_ctx.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, ring) ==
-	       QRNIC_EQ_CTX_RING_OFFSET, "eq_ctx.ring");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, producer) ==
-	       QRNIC_EQ_CTX_PRODUCER_OFFSET, "eq_ctx.producer");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, consumer) ==
-	       QRNIC_EQ_CTX_CONSUMER_OFFSET, "eq_ctx.consumer");
-_Static_assert(__builtin_offsetof(struct qrnic_eq_ctx, rsvd1) ==
-	       QRNIC_EQ_CTX_RSVD1_OFFSET, "eq_ctx.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_eq_ctx) == QRNIC_EQ_CTX_BYTES,
+		"size of eq_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, type) ==
+		QRNIC_EQ_CTX_TYPE_OFFSET, "eq_ctx.type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, log_size) ==
+		QRNIC_EQ_CTX_LOG_SIZE_OFFSET, "eq_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, vector) ==
+		QRNIC_EQ_CTX_VECTOR_OFFSET, "eq_ctx.vector");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, rsvd0) ==
+		QRNIC_EQ_CTX_RSVD0_OFFSET, "eq_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, ring) ==
+		QRNIC_EQ_CTX_RING_OFFSET, "eq_ctx.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, producer) ==
+		QRNIC_EQ_CTX_PRODUCER_OFFSET, "eq_ctx.producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, consumer) ==
+		QRNIC_EQ_CTX_CONSUMER_OFFSET, "eq_ctx.consumer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_ctx, rsvd1) ==
+		QRNIC_EQ_CTX_RSVD1_OFFSET, "eq_ctx.rsvd1");
 
 /* Input of CREATE_CQ; output of QUERY_CQ */
 struct qrnic_cq_ctx {
@@ -1276,26 +1288,26 @@ struct qrnic_cq_ctx {
 #define QRNIC_CQ_CTX_ERROR_OFFSET 44u
 #define QRNIC_CQ_CTX_RSVD1_OFFSET 48u
 
-_Static_assert(sizeof(struct qrnic_cq_ctx) == QRNIC_CQ_CTX_BYTES,
-	       "size of cq_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, eqn) ==
-	       QRNIC_CQ_CTX_EQN_OFFSET, "cq_ctx.eqn");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, db_page) ==
-	       QRNIC_CQ_CTX_DB_PAGE_OFFSET, "cq_ctx.db_page");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, log_size) ==
-	       QRNIC_CQ_CTX_LOG_SIZE_OFFSET, "cq_ctx.log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, rsvd0) ==
-	       QRNIC_CQ_CTX_RSVD0_OFFSET, "cq_ctx.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, record) ==
-	       QRNIC_CQ_CTX_RECORD_OFFSET, "cq_ctx.record");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, ring) ==
-	       QRNIC_CQ_CTX_RING_OFFSET, "cq_ctx.ring");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, producer) ==
-	       QRNIC_CQ_CTX_PRODUCER_OFFSET, "cq_ctx.producer");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, error) ==
-	       QRNIC_CQ_CTX_ERROR_OFFSET, "cq_ctx.error");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_ctx, rsvd1) ==
-	       QRNIC_CQ_CTX_RSVD1_OFFSET, "cq_ctx.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cq_ctx) == QRNIC_CQ_CTX_BYTES,
+		"size of cq_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, eqn) ==
+		QRNIC_CQ_CTX_EQN_OFFSET, "cq_ctx.eqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, db_page) ==
+		QRNIC_CQ_CTX_DB_PAGE_OFFSET, "cq_ctx.db_page");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, log_size) ==
+		QRNIC_CQ_CTX_LOG_SIZE_OFFSET, "cq_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, rsvd0) ==
+		QRNIC_CQ_CTX_RSVD0_OFFSET, "cq_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, record) ==
+		QRNIC_CQ_CTX_RECORD_OFFSET, "cq_ctx.record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, ring) ==
+		QRNIC_CQ_CTX_RING_OFFSET, "cq_ctx.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, producer) ==
+		QRNIC_CQ_CTX_PRODUCER_OFFSET, "cq_ctx.producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, error) ==
+		QRNIC_CQ_CTX_ERROR_OFFSET, "cq_ctx.error");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, rsvd1) ==
+		QRNIC_CQ_CTX_RSVD1_OFFSET, "cq_ctx.rsvd1");
 
 /* Input of RESIZE_CQ */
 struct qrnic_cq_resize {
@@ -1311,16 +1323,16 @@ struct qrnic_cq_resize {
 #define QRNIC_CQ_RESIZE_RING_OFFSET 8u
 #define QRNIC_CQ_RESIZE_RSVD1_OFFSET 24u
 
-_Static_assert(sizeof(struct qrnic_cq_resize) == QRNIC_CQ_RESIZE_BYTES,
-	       "size of cq_resize");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, log_size) ==
-	       QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET, "cq_resize.log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, rsvd0) ==
-	       QRNIC_CQ_RESIZE_RSVD0_OFFSET, "cq_resize.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, ring) ==
-	       QRNIC_CQ_RESIZE_RING_OFFSET, "cq_resize.ring");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_resize, rsvd1) ==
-	       QRNIC_CQ_RESIZE_RSVD1_OFFSET, "cq_resize.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cq_resize) == QRNIC_CQ_RESIZE_BYTES,
+		"size of cq_resize");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_resize, log_size) ==
+		QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET, "cq_resize.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_resize, rsvd0) ==
+		QRNIC_CQ_RESIZE_RSVD0_OFFSET, "cq_resize.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_resize, ring) ==
+		QRNIC_CQ_RESIZE_RING_OFFSET, "cq_resize.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_resize, rsvd1) ==
+		QRNIC_CQ_RESIZE_RSVD1_OFFSET, "cq_resize.rsvd1");
 
 /*
  * Input of MODIFY_CQ. An armed CQ reports when count CQEs are there that
@@ -1338,14 +1350,14 @@ struct qrnic_cq_moderation {
 #define QRNIC_CQ_MODERATION_PERIOD_OFFSET 2u
 #define QRNIC_CQ_MODERATION_RSVD0_OFFSET 4u
 
-_Static_assert(sizeof(struct qrnic_cq_moderation) == QRNIC_CQ_MODERATION_BYTES,
-	       "size of cq_moderation");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, count) ==
-	       QRNIC_CQ_MODERATION_COUNT_OFFSET, "cq_moderation.count");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, period) ==
-	       QRNIC_CQ_MODERATION_PERIOD_OFFSET, "cq_moderation.period");
-_Static_assert(__builtin_offsetof(struct qrnic_cq_moderation, rsvd0) ==
-	       QRNIC_CQ_MODERATION_RSVD0_OFFSET, "cq_moderation.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cq_moderation) == QRNIC_CQ_MODERATION_BYTES,
+		"size of cq_moderation");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_moderation, count) ==
+		QRNIC_CQ_MODERATION_COUNT_OFFSET, "cq_moderation.count");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_moderation, period) ==
+		QRNIC_CQ_MODERATION_PERIOD_OFFSET, "cq_moderation.period");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_moderation, rsvd0) ==
+		QRNIC_CQ_MODERATION_RSVD0_OFFSET, "cq_moderation.rsvd0");
 
 /* Input of CREATE_SRQ; output of QUERY_SRQ */
 struct qrnic_srq_ctx {
@@ -1379,34 +1391,34 @@ struct qrnic_srq_ctx {
 #define QRNIC_SRQ_CTX_CONSUMER_OFFSET 52u
 #define QRNIC_SRQ_CTX_RSVD1_OFFSET 56u
 
-_Static_assert(sizeof(struct qrnic_srq_ctx) == QRNIC_SRQ_CTX_BYTES,
-	       "size of srq_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, pd) ==
-	       QRNIC_SRQ_CTX_PD_OFFSET, "srq_ctx.pd");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, db_page) ==
-	       QRNIC_SRQ_CTX_DB_PAGE_OFFSET, "srq_ctx.db_page");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, log_size) ==
-	       QRNIC_SRQ_CTX_LOG_SIZE_OFFSET, "srq_ctx.log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, log_stride) ==
-	       QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET, "srq_ctx.log_stride");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, limit) ==
-	       QRNIC_SRQ_CTX_LIMIT_OFFSET, "srq_ctx.limit");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, xrcd) ==
-	       QRNIC_SRQ_CTX_XRCD_OFFSET, "srq_ctx.xrcd");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, cq) ==
-	       QRNIC_SRQ_CTX_CQ_OFFSET, "srq_ctx.cq");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, rsvd0) ==
-	       QRNIC_SRQ_CTX_RSVD0_OFFSET, "srq_ctx.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, record) ==
-	       QRNIC_SRQ_CTX_RECORD_OFFSET, "srq_ctx.record");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, ring) ==
-	       QRNIC_SRQ_CTX_RING_OFFSET, "srq_ctx.ring");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, producer) ==
-	       QRNIC_SRQ_CTX_PRODUCER_OFFSET, "srq_ctx.producer");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, consumer) ==
-	       QRNIC_SRQ_CTX_CONSUMER_OFFSET, "srq_ctx.consumer");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_ctx, rsvd1) ==
-	       QRNIC_SRQ_CTX_RSVD1_OFFSET, "srq_ctx.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_srq_ctx) == QRNIC_SRQ_CTX_BYTES,
+		"size of srq_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, pd) ==
+		QRNIC_SRQ_CTX_PD_OFFSET, "srq_ctx.pd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, db_page) ==
+		QRNIC_SRQ_CTX_DB_PAGE_OFFSET, "srq_ctx.db_page");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, log_size) ==
+		QRNIC_SRQ_CTX_LOG_SIZE_OFFSET, "srq_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, log_stride) ==
+		QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET, "srq_ctx.log_stride");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, limit) ==
+		QRNIC_SRQ_CTX_LIMIT_OFFSET, "srq_ctx.limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, xrcd) ==
+		QRNIC_SRQ_CTX_XRCD_OFFSET, "srq_ctx.xrcd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, cq) ==
+		QRNIC_SRQ_CTX_CQ_OFFSET, "srq_ctx.cq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, rsvd0) ==
+		QRNIC_SRQ_CTX_RSVD0_OFFSET, "srq_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, record) ==
+		QRNIC_SRQ_CTX_RECORD_OFFSET, "srq_ctx.record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, ring) ==
+		QRNIC_SRQ_CTX_RING_OFFSET, "srq_ctx.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, producer) ==
+		QRNIC_SRQ_CTX_PRODUCER_OFFSET, "srq_ctx.producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, consumer) ==
+		QRNIC_SRQ_CTX_CONSUMER_OFFSET, "srq_ctx.consumer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, rsvd1) ==
+		QRNIC_SRQ_CTX_RSVD1_OFFSET, "srq_ctx.rsvd1");
 
 /* Input of MODIFY_SRQ */
 struct qrnic_srq_limit {
@@ -1418,12 +1430,12 @@ struct qrnic_srq_limit {
 #define QRNIC_SRQ_LIMIT_LIMIT_OFFSET 0u
 #define QRNIC_SRQ_LIMIT_RSVD0_OFFSET 2u
 
-_Static_assert(sizeof(struct qrnic_srq_limit) == QRNIC_SRQ_LIMIT_BYTES,
-	       "size of srq_limit");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_limit, limit) ==
-	       QRNIC_SRQ_LIMIT_LIMIT_OFFSET, "srq_limit.limit");
-_Static_assert(__builtin_offsetof(struct qrnic_srq_limit, rsvd0) ==
-	       QRNIC_SRQ_LIMIT_RSVD0_OFFSET, "srq_limit.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_srq_limit) == QRNIC_SRQ_LIMIT_BYTES,
+		"size of srq_limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_limit, limit) ==
+		QRNIC_SRQ_LIMIT_LIMIT_OFFSET, "srq_limit.limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_limit, rsvd0) ==
+		QRNIC_SRQ_LIMIT_RSVD0_OFFSET, "srq_limit.rsvd0");
 
 /* Input of ATTACH_MULTICAST and DETACH_MULTICAST */
 struct qrnic_multicast {
@@ -1433,10 +1445,10 @@ struct qrnic_multicast {
 #define QRNIC_MULTICAST_BYTES 16u
 #define QRNIC_MULTICAST_GID_OFFSET 0u
 
-_Static_assert(sizeof(struct qrnic_multicast) == QRNIC_MULTICAST_BYTES,
-	       "size of multicast");
-_Static_assert(__builtin_offsetof(struct qrnic_multicast, gid) ==
-	       QRNIC_MULTICAST_GID_OFFSET, "multicast.gid");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_multicast) == QRNIC_MULTICAST_BYTES,
+		"size of multicast");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_multicast, gid) ==
+		QRNIC_MULTICAST_GID_OFFSET, "multicast.gid");
 
 /* Values, or masks, of the fields of a frame, network order */
 struct qrnic_flow_match {
@@ -1472,36 +1484,36 @@ struct qrnic_flow_match {
 #define QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET 56u
 #define QRNIC_FLOW_MATCH_RSVD1_OFFSET 60u
 
-_Static_assert(sizeof(struct qrnic_flow_match) == QRNIC_FLOW_MATCH_BYTES,
-	       "size of flow_match");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dmac) ==
-	       QRNIC_FLOW_MATCH_DMAC_OFFSET, "flow_match.dmac");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, smac) ==
-	       QRNIC_FLOW_MATCH_SMAC_OFFSET, "flow_match.smac");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, ethertype) ==
-	       QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, "flow_match.ethertype");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, vlan_tci) ==
-	       QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, "flow_match.vlan_tci");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, sip) ==
-	       QRNIC_FLOW_MATCH_SIP_OFFSET, "flow_match.sip");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dip) ==
-	       QRNIC_FLOW_MATCH_DIP_OFFSET, "flow_match.dip");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, protocol) ==
-	       QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, "flow_match.protocol");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, traffic_class) ==
-	       QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, "flow_match.traffic_class");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, hop_limit) ==
-	       QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, "flow_match.hop_limit");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, rsvd0) ==
-	       QRNIC_FLOW_MATCH_RSVD0_OFFSET, "flow_match.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, sport) ==
-	       QRNIC_FLOW_MATCH_SPORT_OFFSET, "flow_match.sport");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, dport) ==
-	       QRNIC_FLOW_MATCH_DPORT_OFFSET, "flow_match.dport");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, flow_label) ==
-	       QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET, "flow_match.flow_label");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_match, rsvd1) ==
-	       QRNIC_FLOW_MATCH_RSVD1_OFFSET, "flow_match.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_flow_match) == QRNIC_FLOW_MATCH_BYTES,
+		"size of flow_match");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, dmac) ==
+		QRNIC_FLOW_MATCH_DMAC_OFFSET, "flow_match.dmac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, smac) ==
+		QRNIC_FLOW_MATCH_SMAC_OFFSET, "flow_match.smac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, ethertype) ==
+		QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, "flow_match.ethertype");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, vlan_tci) ==
+		QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, "flow_match.vlan_tci");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, sip) ==
+		QRNIC_FLOW_MATCH_SIP_OFFSET, "flow_match.sip");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, dip) ==
+		QRNIC_FLOW_MATCH_DIP_OFFSET, "flow_match.dip");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, protocol) ==
+		QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, "flow_match.protocol");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, traffic_class) ==
+		QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, "flow_match.traffic_class");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, hop_limit) ==
+		QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, "flow_match.hop_limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, rsvd0) ==
+		QRNIC_FLOW_MATCH_RSVD0_OFFSET, "flow_match.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, sport) ==
+		QRNIC_FLOW_MATCH_SPORT_OFFSET, "flow_match.sport");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, dport) ==
+		QRNIC_FLOW_MATCH_DPORT_OFFSET, "flow_match.dport");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, flow_label) ==
+		QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET, "flow_match.flow_label");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, rsvd1) ==
+		QRNIC_FLOW_MATCH_RSVD1_OFFSET, "flow_match.rsvd1");
 
 /* Input of CREATE_FLOW */
 struct qrnic_flow_ctx {
@@ -1521,20 +1533,20 @@ struct qrnic_flow_ctx {
 #define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
 #define QRNIC_FLOW_CTX_MASK_OFFSET 96u
 
-_Static_assert(sizeof(struct qrnic_flow_ctx) == QRNIC_FLOW_CTX_BYTES,
-	       "size of flow_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, type) ==
-	       QRNIC_FLOW_CTX_TYPE_OFFSET, "flow_ctx.type");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, rsvd0) ==
-	       QRNIC_FLOW_CTX_RSVD0_OFFSET, "flow_ctx.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, priority) ==
-	       QRNIC_FLOW_CTX_PRIORITY_OFFSET, "flow_ctx.priority");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, rsvd1) ==
-	       QRNIC_FLOW_CTX_RSVD1_OFFSET, "flow_ctx.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, value) ==
-	       QRNIC_FLOW_CTX_VALUE_OFFSET, "flow_ctx.value");
-_Static_assert(__builtin_offsetof(struct qrnic_flow_ctx, mask) ==
-	       QRNIC_FLOW_CTX_MASK_OFFSET, "flow_ctx.mask");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_flow_ctx) == QRNIC_FLOW_CTX_BYTES,
+		"size of flow_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, type) ==
+		QRNIC_FLOW_CTX_TYPE_OFFSET, "flow_ctx.type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, rsvd0) ==
+		QRNIC_FLOW_CTX_RSVD0_OFFSET, "flow_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, priority) ==
+		QRNIC_FLOW_CTX_PRIORITY_OFFSET, "flow_ctx.priority");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, rsvd1) ==
+		QRNIC_FLOW_CTX_RSVD1_OFFSET, "flow_ctx.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, value) ==
+		QRNIC_FLOW_CTX_VALUE_OFFSET, "flow_ctx.value");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, mask) ==
+		QRNIC_FLOW_CTX_MASK_OFFSET, "flow_ctx.mask");
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory
@@ -1567,30 +1579,30 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
 #define QRNIC_MKEY_CTX_RSVD1_OFFSET 48u
 
-_Static_assert(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
-	       "size of mkey_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, type) ==
-	       QRNIC_MKEY_CTX_TYPE_OFFSET, "mkey_ctx.type");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, access) ==
-	       QRNIC_MKEY_CTX_ACCESS_OFFSET, "mkey_ctx.access");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, variant) ==
-	       QRNIC_MKEY_CTX_VARIANT_OFFSET, "mkey_ctx.variant");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd0) ==
-	       QRNIC_MKEY_CTX_RSVD0_OFFSET, "mkey_ctx.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, pd) ==
-	       QRNIC_MKEY_CTX_PD_OFFSET, "mkey_ctx.pd");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, start) ==
-	       QRNIC_MKEY_CTX_START_OFFSET, "mkey_ctx.start");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, length) ==
-	       QRNIC_MKEY_CTX_LENGTH_OFFSET, "mkey_ctx.length");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, table) ==
-	       QRNIC_MKEY_CTX_TABLE_OFFSET, "mkey_ctx.table");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, dm) ==
-	       QRNIC_MKEY_CTX_DM_OFFSET, "mkey_ctx.dm");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
-	       QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
-_Static_assert(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
-	       QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
+		"size of mkey_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, type) ==
+		QRNIC_MKEY_CTX_TYPE_OFFSET, "mkey_ctx.type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, access) ==
+		QRNIC_MKEY_CTX_ACCESS_OFFSET, "mkey_ctx.access");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, variant) ==
+		QRNIC_MKEY_CTX_VARIANT_OFFSET, "mkey_ctx.variant");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd0) ==
+		QRNIC_MKEY_CTX_RSVD0_OFFSET, "mkey_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, pd) ==
+		QRNIC_MKEY_CTX_PD_OFFSET, "mkey_ctx.pd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, start) ==
+		QRNIC_MKEY_CTX_START_OFFSET, "mkey_ctx.start");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, length) ==
+		QRNIC_MKEY_CTX_LENGTH_OFFSET, "mkey_ctx.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, table) ==
+		QRNIC_MKEY_CTX_TABLE_OFFSET, "mkey_ctx.table");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, dm) ==
+		QRNIC_MKEY_CTX_DM_OFFSET, "mkey_ctx.dm");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
+		QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
+		QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
 
 /* Input of ALLOC_DM; output of QUERY_DM */
 struct qrnic_dm_ctx {
@@ -1606,16 +1618,16 @@ struct qrnic_dm_ctx {
 #define QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET 16u
 #define QRNIC_DM_CTX_RSVD0_OFFSET 17u
 
-_Static_assert(sizeof(struct qrnic_dm_ctx) == QRNIC_DM_CTX_BYTES,
-	       "size of dm_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, length) ==
-	       QRNIC_DM_CTX_LENGTH_OFFSET, "dm_ctx.length");
-_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, offset) ==
-	       QRNIC_DM_CTX_OFFSET_OFFSET, "dm_ctx.offset");
-_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, log_alignment) ==
-	       QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET, "dm_ctx.log_alignment");
-_Static_assert(__builtin_offsetof(struct qrnic_dm_ctx, rsvd0) ==
-	       QRNIC_DM_CTX_RSVD0_OFFSET, "dm_ctx.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_dm_ctx) == QRNIC_DM_CTX_BYTES,
+		"size of dm_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, length) ==
+		QRNIC_DM_CTX_LENGTH_OFFSET, "dm_ctx.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, offset) ==
+		QRNIC_DM_CTX_OFFSET_OFFSET, "dm_ctx.offset");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, log_alignment) ==
+		QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET, "dm_ctx.log_alignment");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, rsvd0) ==
+		QRNIC_DM_CTX_RSVD0_OFFSET, "dm_ctx.rsvd0");
 
 /* Input of CREATE_QP */
 struct qrnic_qp_ctx {
@@ -1661,46 +1673,46 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_RSVD2_OFFSET 84u
 
-_Static_assert(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
-	       "size of qp_ctx");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, type) ==
-	       QRNIC_QP_CTX_TYPE_OFFSET, "qp_ctx.type");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, sq_log_size) ==
-	       QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET, "qp_ctx.sq_log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq_log_size) ==
-	       QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET, "qp_ctx.rq_log_size");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq_log_stride) ==
-	       QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET, "qp_ctx.rq_log_stride");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, pd) ==
-	       QRNIC_QP_CTX_PD_OFFSET, "qp_ctx.pd");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, send_cq) ==
-	       QRNIC_QP_CTX_SEND_CQ_OFFSET, "qp_ctx.send_cq");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, recv_cq) ==
-	       QRNIC_QP_CTX_RECV_CQ_OFFSET, "qp_ctx.recv_cq");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, db_page) ==
-	       QRNIC_QP_CTX_DB_PAGE_OFFSET, "qp_ctx.db_page");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, srq) ==
-	       QRNIC_QP_CTX_SRQ_OFFSET, "qp_ctx.srq");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, sq_record) ==
-	       QRNIC_QP_CTX_SQ_RECORD_OFFSET, "qp_ctx.sq_record");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq_record) ==
-	       QRNIC_QP_CTX_RQ_RECORD_OFFSET, "qp_ctx.rq_record");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, sq) ==
-	       QRNIC_QP_CTX_SQ_OFFSET, "qp_ctx.sq");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rq) ==
-	       QRNIC_QP_CTX_RQ_OFFSET, "qp_ctx.rq");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, flags) ==
-	       QRNIC_QP_CTX_FLAGS_OFFSET, "qp_ctx.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, max_recv_inline) ==
-	       QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET, "qp_ctx.max_recv_inline");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd1) ==
-	       QRNIC_QP_CTX_RSVD1_OFFSET, "qp_ctx.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, xrcd) ==
-	       QRNIC_QP_CTX_XRCD_OFFSET, "qp_ctx.xrcd");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, address_space) ==
-	       QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET, "qp_ctx.address_space");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
-	       QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
+		"size of qp_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, type) ==
+		QRNIC_QP_CTX_TYPE_OFFSET, "qp_ctx.type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, sq_log_size) ==
+		QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET, "qp_ctx.sq_log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rq_log_size) ==
+		QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET, "qp_ctx.rq_log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rq_log_stride) ==
+		QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET, "qp_ctx.rq_log_stride");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, pd) ==
+		QRNIC_QP_CTX_PD_OFFSET, "qp_ctx.pd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, send_cq) ==
+		QRNIC_QP_CTX_SEND_CQ_OFFSET, "qp_ctx.send_cq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, recv_cq) ==
+		QRNIC_QP_CTX_RECV_CQ_OFFSET, "qp_ctx.recv_cq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, db_page) ==
+		QRNIC_QP_CTX_DB_PAGE_OFFSET, "qp_ctx.db_page");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, srq) ==
+		QRNIC_QP_CTX_SRQ_OFFSET, "qp_ctx.srq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, sq_record) ==
+		QRNIC_QP_CTX_SQ_RECORD_OFFSET, "qp_ctx.sq_record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rq_record) ==
+		QRNIC_QP_CTX_RQ_RECORD_OFFSET, "qp_ctx.rq_record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, sq) ==
+		QRNIC_QP_CTX_SQ_OFFSET, "qp_ctx.sq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rq) ==
+		QRNIC_QP_CTX_RQ_OFFSET, "qp_ctx.rq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, flags) ==
+		QRNIC_QP_CTX_FLAGS_OFFSET, "qp_ctx.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, max_recv_inline) ==
+		QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET, "qp_ctx.max_recv_inline");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd1) ==
+		QRNIC_QP_CTX_RSVD1_OFFSET, "qp_ctx.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, xrcd) ==
+		QRNIC_QP_CTX_XRCD_OFFSET, "qp_ctx.xrcd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, address_space) ==
+		QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET, "qp_ctx.address_space");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
+		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 
 /*
  * Address vector (InfiniBand specification, 11.2.2.1). The VLAN and the
@@ -1727,22 +1739,22 @@ struct qrnic_address_vector {
 #define QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK 0x000fffffu
 #define QRNIC_ADDRESS_VECTOR_SL_MASK 0x00f00000u
 
-_Static_assert(sizeof(struct qrnic_address_vector) == QRNIC_ADDRESS_VECTOR_BYTES,
-	       "size of address_vector");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, dgid) ==
-	       QRNIC_ADDRESS_VECTOR_DGID_OFFSET, "address_vector.dgid");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, sgid_index) ==
-	       QRNIC_ADDRESS_VECTOR_SGID_INDEX_OFFSET, "address_vector.sgid_index");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, udp_sport) ==
-	       QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET, "address_vector.udp_sport");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, dmac) ==
-	       QRNIC_ADDRESS_VECTOR_DMAC_OFFSET, "address_vector.dmac");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, traffic_class) ==
-	       QRNIC_ADDRESS_VECTOR_TRAFFIC_CLASS_OFFSET, "address_vector.traffic_class");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, hop_limit) ==
-	       QRNIC_ADDRESS_VECTOR_HOP_LIMIT_OFFSET, "address_vector.hop_limit");
-_Static_assert(__builtin_offsetof(struct qrnic_address_vector, flow) ==
-	       QRNIC_ADDRESS_VECTOR_FLOW_OFFSET, "address_vector.flow");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_address_vector) == QRNIC_ADDRESS_VECTOR_BYTES,
+		"size of address_vector");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, dgid) ==
+		QRNIC_ADDRESS_VECTOR_DGID_OFFSET, "address_vector.dgid");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, sgid_index) ==
+		QRNIC_ADDRESS_VECTOR_SGID_INDEX_OFFSET, "address_vector.sgid_index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, udp_sport) ==
+		QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET, "address_vector.udp_sport");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, dmac) ==
+		QRNIC_ADDRESS_VECTOR_DMAC_OFFSET, "address_vector.dmac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, traffic_class) ==
+		QRNIC_ADDRESS_VECTOR_TRAFFIC_CLASS_OFFSET, "address_vector.traffic_class");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, hop_limit) ==
+		QRNIC_ADDRESS_VECTOR_HOP_LIMIT_OFFSET, "address_vector.hop_limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, flow) ==
+		QRNIC_ADDRESS_VECTOR_FLOW_OFFSET, "address_vector.flow");
 
 /*
  * Input of MODIFY_QP (only the attributes in mask are read, the others must
@@ -1816,70 +1828,70 @@ struct qrnic_qp_attr {
 #define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
 #define QRNIC_QP_ATTR_RSVD3_OFFSET 100u
 
-_Static_assert(sizeof(struct qrnic_qp_attr) == QRNIC_QP_ATTR_BYTES,
-	       "size of qp_attr");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, mask) ==
-	       QRNIC_QP_ATTR_MASK_OFFSET, "qp_attr.mask");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, state) ==
-	       QRNIC_QP_ATTR_STATE_OFFSET, "qp_attr.state");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, cur_state) ==
-	       QRNIC_QP_ATTR_CUR_STATE_OFFSET, "qp_attr.cur_state");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, path_mtu) ==
-	       QRNIC_QP_ATTR_PATH_MTU_OFFSET, "qp_attr.path_mtu");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, access) ==
-	       QRNIC_QP_ATTR_ACCESS_OFFSET, "qp_attr.access");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, timeout) ==
-	       QRNIC_QP_ATTR_TIMEOUT_OFFSET, "qp_attr.timeout");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, retry_cnt) ==
-	       QRNIC_QP_ATTR_RETRY_CNT_OFFSET, "qp_attr.retry_cnt");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rnr_retry) ==
-	       QRNIC_QP_ATTR_RNR_RETRY_OFFSET, "qp_attr.rnr_retry");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, min_rnr_timer) ==
-	       QRNIC_QP_ATTR_MIN_RNR_TIMER_OFFSET, "qp_attr.min_rnr_timer");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, max_rd_atomic) ==
-	       QRNIC_QP_ATTR_MAX_RD_ATOMIC_OFFSET, "qp_attr.max_rd_atomic");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, max_dest_rd_atomic) ==
-	       QRNIC_QP_ATTR_MAX_DEST_RD_ATOMIC_OFFSET, "qp_attr.max_dest_rd_atomic");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, port) ==
-	       QRNIC_QP_ATTR_PORT_OFFSET, "qp_attr.port");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, sq_drained_notify) ==
-	       QRNIC_QP_ATTR_SQ_DRAINED_NOTIFY_OFFSET, "qp_attr.sq_drained_notify");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, dest_qpn) ==
-	       QRNIC_QP_ATTR_DEST_QPN_OFFSET, "qp_attr.dest_qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, sq_psn) ==
-	       QRNIC_QP_ATTR_SQ_PSN_OFFSET, "qp_attr.sq_psn");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rq_psn) ==
-	       QRNIC_QP_ATTR_RQ_PSN_OFFSET, "qp_attr.rq_psn");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, qkey) ==
-	       QRNIC_QP_ATTR_QKEY_OFFSET, "qp_attr.qkey");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, pkey_index) ==
-	       QRNIC_QP_ATTR_PKEY_INDEX_OFFSET, "qp_attr.pkey_index");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, query) ==
-	       QRNIC_QP_ATTR_QUERY_OFFSET, "qp_attr.query");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rsvd1) ==
-	       QRNIC_QP_ATTR_RSVD1_OFFSET, "qp_attr.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, av) ==
-	       QRNIC_QP_ATTR_AV_OFFSET, "qp_attr.av");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, sq_producer) ==
-	       QRNIC_QP_ATTR_SQ_PRODUCER_OFFSET, "qp_attr.sq_producer");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, sq_consumer) ==
-	       QRNIC_QP_ATTR_SQ_CONSUMER_OFFSET, "qp_attr.sq_consumer");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rq_producer) ==
-	       QRNIC_QP_ATTR_RQ_PRODUCER_OFFSET, "qp_attr.rq_producer");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rq_consumer) ==
-	       QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET, "qp_attr.rq_consumer");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, qp_type) ==
-	       QRNIC_QP_ATTR_QP_TYPE_OFFSET, "qp_attr.qp_type");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rsvd2) ==
-	       QRNIC_QP_ATTR_RSVD2_OFFSET, "qp_attr.rsvd2");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, typical_pkt_sz) ==
-	       QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET, "qp_attr.typical_pkt_sz");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rate_limit) ==
-	       QRNIC_QP_ATTR_RATE_LIMIT_OFFSET, "qp_attr.rate_limit");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, max_burst_sz) ==
-	       QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET, "qp_attr.max_burst_sz");
-_Static_assert(__builtin_offsetof(struct qrnic_qp_attr, rsvd3) ==
-	       QRNIC_QP_ATTR_RSVD3_OFFSET, "qp_attr.rsvd3");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_attr) == QRNIC_QP_ATTR_BYTES,
+		"size of qp_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, mask) ==
+		QRNIC_QP_ATTR_MASK_OFFSET, "qp_attr.mask");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, state) ==
+		QRNIC_QP_ATTR_STATE_OFFSET, "qp_attr.state");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, cur_state) ==
+		QRNIC_QP_ATTR_CUR_STATE_OFFSET, "qp_attr.cur_state");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, path_mtu) ==
+		QRNIC_QP_ATTR_PATH_MTU_OFFSET, "qp_attr.path_mtu");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, access) ==
+		QRNIC_QP_ATTR_ACCESS_OFFSET, "qp_attr.access");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, timeout) ==
+		QRNIC_QP_ATTR_TIMEOUT_OFFSET, "qp_attr.timeout");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, retry_cnt) ==
+		QRNIC_QP_ATTR_RETRY_CNT_OFFSET, "qp_attr.retry_cnt");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rnr_retry) ==
+		QRNIC_QP_ATTR_RNR_RETRY_OFFSET, "qp_attr.rnr_retry");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, min_rnr_timer) ==
+		QRNIC_QP_ATTR_MIN_RNR_TIMER_OFFSET, "qp_attr.min_rnr_timer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, max_rd_atomic) ==
+		QRNIC_QP_ATTR_MAX_RD_ATOMIC_OFFSET, "qp_attr.max_rd_atomic");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, max_dest_rd_atomic) ==
+		QRNIC_QP_ATTR_MAX_DEST_RD_ATOMIC_OFFSET, "qp_attr.max_dest_rd_atomic");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, port) ==
+		QRNIC_QP_ATTR_PORT_OFFSET, "qp_attr.port");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, sq_drained_notify) ==
+		QRNIC_QP_ATTR_SQ_DRAINED_NOTIFY_OFFSET, "qp_attr.sq_drained_notify");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, dest_qpn) ==
+		QRNIC_QP_ATTR_DEST_QPN_OFFSET, "qp_attr.dest_qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, sq_psn) ==
+		QRNIC_QP_ATTR_SQ_PSN_OFFSET, "qp_attr.sq_psn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rq_psn) ==
+		QRNIC_QP_ATTR_RQ_PSN_OFFSET, "qp_attr.rq_psn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, qkey) ==
+		QRNIC_QP_ATTR_QKEY_OFFSET, "qp_attr.qkey");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, pkey_index) ==
+		QRNIC_QP_ATTR_PKEY_INDEX_OFFSET, "qp_attr.pkey_index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, query) ==
+		QRNIC_QP_ATTR_QUERY_OFFSET, "qp_attr.query");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd1) ==
+		QRNIC_QP_ATTR_RSVD1_OFFSET, "qp_attr.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, av) ==
+		QRNIC_QP_ATTR_AV_OFFSET, "qp_attr.av");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, sq_producer) ==
+		QRNIC_QP_ATTR_SQ_PRODUCER_OFFSET, "qp_attr.sq_producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, sq_consumer) ==
+		QRNIC_QP_ATTR_SQ_CONSUMER_OFFSET, "qp_attr.sq_consumer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rq_producer) ==
+		QRNIC_QP_ATTR_RQ_PRODUCER_OFFSET, "qp_attr.rq_producer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rq_consumer) ==
+		QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET, "qp_attr.rq_consumer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, qp_type) ==
+		QRNIC_QP_ATTR_QP_TYPE_OFFSET, "qp_attr.qp_type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd2) ==
+		QRNIC_QP_ATTR_RSVD2_OFFSET, "qp_attr.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, typical_pkt_sz) ==
+		QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET, "qp_attr.typical_pkt_sz");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rate_limit) ==
+		QRNIC_QP_ATTR_RATE_LIMIT_OFFSET, "qp_attr.rate_limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, max_burst_sz) ==
+		QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET, "qp_attr.max_burst_sz");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd3) ==
+		QRNIC_QP_ATTR_RSVD3_OFFSET, "qp_attr.rsvd3");
 
 /* Input of SET_GID; output of QUERY_GID */
 struct qrnic_gid_entry {
@@ -1897,18 +1909,18 @@ struct qrnic_gid_entry {
 #define QRNIC_GID_ENTRY_FLAGS_OFFSET 24u
 #define QRNIC_GID_ENTRY_RSVD0_OFFSET 25u
 
-_Static_assert(sizeof(struct qrnic_gid_entry) == QRNIC_GID_ENTRY_BYTES,
-	       "size of gid_entry");
-_Static_assert(__builtin_offsetof(struct qrnic_gid_entry, gid) ==
-	       QRNIC_GID_ENTRY_GID_OFFSET, "gid_entry.gid");
-_Static_assert(__builtin_offsetof(struct qrnic_gid_entry, mac) ==
-	       QRNIC_GID_ENTRY_MAC_OFFSET, "gid_entry.mac");
-_Static_assert(__builtin_offsetof(struct qrnic_gid_entry, vlan_id) ==
-	       QRNIC_GID_ENTRY_VLAN_ID_OFFSET, "gid_entry.vlan_id");
-_Static_assert(__builtin_offsetof(struct qrnic_gid_entry, flags) ==
-	       QRNIC_GID_ENTRY_FLAGS_OFFSET, "gid_entry.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_gid_entry, rsvd0) ==
-	       QRNIC_GID_ENTRY_RSVD0_OFFSET, "gid_entry.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_gid_entry) == QRNIC_GID_ENTRY_BYTES,
+		"size of gid_entry");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, gid) ==
+		QRNIC_GID_ENTRY_GID_OFFSET, "gid_entry.gid");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, mac) ==
+		QRNIC_GID_ENTRY_MAC_OFFSET, "gid_entry.mac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, vlan_id) ==
+		QRNIC_GID_ENTRY_VLAN_ID_OFFSET, "gid_entry.vlan_id");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, flags) ==
+		QRNIC_GID_ENTRY_FLAGS_OFFSET, "gid_entry.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, rsvd0) ==
+		QRNIC_GID_ENTRY_RSVD0_OFFSET, "gid_entry.rsvd0");
 
 /*
  * Input of SET_RX_FILTER. Replaces the filter as a whole; the reset value
@@ -1931,20 +1943,20 @@ struct qrnic_rx_filter {
 #define QRNIC_RX_FILTER_RSVD0_OFFSET 7u
 #define QRNIC_RX_FILTER_ADDRESSES_OFFSET 8u
 
-_Static_assert(sizeof(struct qrnic_rx_filter) == QRNIC_RX_FILTER_BYTES,
-	       "size of rx_filter");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, qpn) ==
-	       QRNIC_RX_FILTER_QPN_OFFSET, "rx_filter.qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, flags) ==
-	       QRNIC_RX_FILTER_FLAGS_OFFSET, "rx_filter.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, unicast_count) ==
-	       QRNIC_RX_FILTER_UNICAST_COUNT_OFFSET, "rx_filter.unicast_count");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, multicast_count) ==
-	       QRNIC_RX_FILTER_MULTICAST_COUNT_OFFSET, "rx_filter.multicast_count");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, rsvd0) ==
-	       QRNIC_RX_FILTER_RSVD0_OFFSET, "rx_filter.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_rx_filter, addresses) ==
-	       QRNIC_RX_FILTER_ADDRESSES_OFFSET, "rx_filter.addresses");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_rx_filter) == QRNIC_RX_FILTER_BYTES,
+		"size of rx_filter");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, qpn) ==
+		QRNIC_RX_FILTER_QPN_OFFSET, "rx_filter.qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, flags) ==
+		QRNIC_RX_FILTER_FLAGS_OFFSET, "rx_filter.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, unicast_count) ==
+		QRNIC_RX_FILTER_UNICAST_COUNT_OFFSET, "rx_filter.unicast_count");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, multicast_count) ==
+		QRNIC_RX_FILTER_MULTICAST_COUNT_OFFSET, "rx_filter.multicast_count");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, rsvd0) ==
+		QRNIC_RX_FILTER_RSVD0_OFFSET, "rx_filter.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, addresses) ==
+		QRNIC_RX_FILTER_ADDRESSES_OFFSET, "rx_filter.addresses");
 
 /* Control segment, first of every send WQE */
 struct qrnic_sq_ctrl {
@@ -1963,16 +1975,16 @@ struct qrnic_sq_ctrl {
 #define QRNIC_SQ_CTRL_IMM_OFFSET 8u
 #define QRNIC_SQ_CTRL_INLINE_LENGTH_OFFSET 12u
 
-_Static_assert(sizeof(struct qrnic_sq_ctrl) == QRNIC_SQ_CTRL_BYTES,
-	       "size of sq_ctrl");
-_Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, operation) ==
-	       QRNIC_SQ_CTRL_OPERATION_OFFSET, "sq_ctrl.operation");
-_Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, index) ==
-	       QRNIC_SQ_CTRL_INDEX_OFFSET, "sq_ctrl.index");
-_Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, imm) ==
-	       QRNIC_SQ_CTRL_IMM_OFFSET, "sq_ctrl.imm");
-_Static_assert(__builtin_offsetof(struct qrnic_sq_ctrl, inline_length) ==
-	       QRNIC_SQ_CTRL_INLINE_LENGTH_OFFSET, "sq_ctrl.inline_length");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_sq_ctrl) == QRNIC_SQ_CTRL_BYTES,
+		"size of sq_ctrl");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_sq_ctrl, operation) ==
+		QRNIC_SQ_CTRL_OPERATION_OFFSET, "sq_ctrl.operation");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_sq_ctrl, index) ==
+		QRNIC_SQ_CTRL_INDEX_OFFSET, "sq_ctrl.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_sq_ctrl, imm) ==
+		QRNIC_SQ_CTRL_IMM_OFFSET, "sq_ctrl.imm");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_sq_ctrl, inline_length) ==
+		QRNIC_SQ_CTRL_INLINE_LENGTH_OFFSET, "sq_ctrl.inline_length");
 
 /*
  * Remote address segment, second (XRC: third) in RDMA, atomic and flush
@@ -1989,14 +2001,14 @@ struct qrnic_remote_seg {
 #define QRNIC_REMOTE_SEG_RKEY_OFFSET 8u
 #define QRNIC_REMOTE_SEG_RSVD0_OFFSET 12u
 
-_Static_assert(sizeof(struct qrnic_remote_seg) == QRNIC_REMOTE_SEG_BYTES,
-	       "size of remote_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_remote_seg, address) ==
-	       QRNIC_REMOTE_SEG_ADDRESS_OFFSET, "remote_seg.address");
-_Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rkey) ==
-	       QRNIC_REMOTE_SEG_RKEY_OFFSET, "remote_seg.rkey");
-_Static_assert(__builtin_offsetof(struct qrnic_remote_seg, rsvd0) ==
-	       QRNIC_REMOTE_SEG_RSVD0_OFFSET, "remote_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_remote_seg) == QRNIC_REMOTE_SEG_BYTES,
+		"size of remote_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_remote_seg, address) ==
+		QRNIC_REMOTE_SEG_ADDRESS_OFFSET, "remote_seg.address");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_remote_seg, rkey) ==
+		QRNIC_REMOTE_SEG_RKEY_OFFSET, "remote_seg.rkey");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_remote_seg, rsvd0) ==
+		QRNIC_REMOTE_SEG_RSVD0_OFFSET, "remote_seg.rsvd0");
 
 /*
  * Atomic segment, third (XRC: fourth) in atomic WQEs, third in
@@ -2011,12 +2023,12 @@ struct qrnic_atomic_seg {
 #define QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET 0u
 #define QRNIC_ATOMIC_SEG_COMPARE_OFFSET 8u
 
-_Static_assert(sizeof(struct qrnic_atomic_seg) == QRNIC_ATOMIC_SEG_BYTES,
-	       "size of atomic_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_atomic_seg, swap_add) ==
-	       QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET, "atomic_seg.swap_add");
-_Static_assert(__builtin_offsetof(struct qrnic_atomic_seg, compare) ==
-	       QRNIC_ATOMIC_SEG_COMPARE_OFFSET, "atomic_seg.compare");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_atomic_seg) == QRNIC_ATOMIC_SEG_BYTES,
+		"size of atomic_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_atomic_seg, swap_add) ==
+		QRNIC_ATOMIC_SEG_SWAP_ADD_OFFSET, "atomic_seg.swap_add");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_atomic_seg, compare) ==
+		QRNIC_ATOMIC_SEG_COMPARE_OFFSET, "atomic_seg.compare");
 
 /* Flush segment, third in WQE_FLUSH */
 struct qrnic_flush_seg {
@@ -2032,16 +2044,16 @@ struct qrnic_flush_seg {
 #define QRNIC_FLUSH_SEG_LEVEL_OFFSET 5u
 #define QRNIC_FLUSH_SEG_RSVD0_OFFSET 6u
 
-_Static_assert(sizeof(struct qrnic_flush_seg) == QRNIC_FLUSH_SEG_BYTES,
-	       "size of flush_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, length) ==
-	       QRNIC_FLUSH_SEG_LENGTH_OFFSET, "flush_seg.length");
-_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, type) ==
-	       QRNIC_FLUSH_SEG_TYPE_OFFSET, "flush_seg.type");
-_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, level) ==
-	       QRNIC_FLUSH_SEG_LEVEL_OFFSET, "flush_seg.level");
-_Static_assert(__builtin_offsetof(struct qrnic_flush_seg, rsvd0) ==
-	       QRNIC_FLUSH_SEG_RSVD0_OFFSET, "flush_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_flush_seg) == QRNIC_FLUSH_SEG_BYTES,
+		"size of flush_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, length) ==
+		QRNIC_FLUSH_SEG_LENGTH_OFFSET, "flush_seg.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, type) ==
+		QRNIC_FLUSH_SEG_TYPE_OFFSET, "flush_seg.type");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, level) ==
+		QRNIC_FLUSH_SEG_LEVEL_OFFSET, "flush_seg.level");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, rsvd0) ==
+		QRNIC_FLUSH_SEG_RSVD0_OFFSET, "flush_seg.rsvd0");
 
 /* Data segment, in send and receive WQEs. An atomic has one of 8 bytes */
 struct qrnic_data_seg {
@@ -2055,14 +2067,14 @@ struct qrnic_data_seg {
 #define QRNIC_DATA_SEG_LENGTH_OFFSET 8u
 #define QRNIC_DATA_SEG_LKEY_OFFSET 12u
 
-_Static_assert(sizeof(struct qrnic_data_seg) == QRNIC_DATA_SEG_BYTES,
-	       "size of data_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_data_seg, address) ==
-	       QRNIC_DATA_SEG_ADDRESS_OFFSET, "data_seg.address");
-_Static_assert(__builtin_offsetof(struct qrnic_data_seg, length) ==
-	       QRNIC_DATA_SEG_LENGTH_OFFSET, "data_seg.length");
-_Static_assert(__builtin_offsetof(struct qrnic_data_seg, lkey) ==
-	       QRNIC_DATA_SEG_LKEY_OFFSET, "data_seg.lkey");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_data_seg) == QRNIC_DATA_SEG_BYTES,
+		"size of data_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_data_seg, address) ==
+		QRNIC_DATA_SEG_ADDRESS_OFFSET, "data_seg.address");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_data_seg, length) ==
+		QRNIC_DATA_SEG_LENGTH_OFFSET, "data_seg.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_data_seg, lkey) ==
+		QRNIC_DATA_SEG_LKEY_OFFSET, "data_seg.lkey");
 
 /*
  * Datagram segment, second in WQE_SEND and WQE_SEND_IMM of UD and GSI queue
@@ -2081,16 +2093,16 @@ struct qrnic_datagram_seg {
 #define QRNIC_DATAGRAM_SEG_QKEY_OFFSET 36u
 #define QRNIC_DATAGRAM_SEG_RSVD0_OFFSET 40u
 
-_Static_assert(sizeof(struct qrnic_datagram_seg) == QRNIC_DATAGRAM_SEG_BYTES,
-	       "size of datagram_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, av) ==
-	       QRNIC_DATAGRAM_SEG_AV_OFFSET, "datagram_seg.av");
-_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, dest_qpn) ==
-	       QRNIC_DATAGRAM_SEG_DEST_QPN_OFFSET, "datagram_seg.dest_qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, qkey) ==
-	       QRNIC_DATAGRAM_SEG_QKEY_OFFSET, "datagram_seg.qkey");
-_Static_assert(__builtin_offsetof(struct qrnic_datagram_seg, rsvd0) ==
-	       QRNIC_DATAGRAM_SEG_RSVD0_OFFSET, "datagram_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_datagram_seg) == QRNIC_DATAGRAM_SEG_BYTES,
+		"size of datagram_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, av) ==
+		QRNIC_DATAGRAM_SEG_AV_OFFSET, "datagram_seg.av");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, dest_qpn) ==
+		QRNIC_DATAGRAM_SEG_DEST_QPN_OFFSET, "datagram_seg.dest_qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, qkey) ==
+		QRNIC_DATAGRAM_SEG_QKEY_OFFSET, "datagram_seg.qkey");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, rsvd0) ==
+		QRNIC_DATAGRAM_SEG_RSVD0_OFFSET, "datagram_seg.rsvd0");
 
 /* XRC segment, second in every WQE of XRC initiators that sends something */
 struct qrnic_xrc_seg {
@@ -2102,12 +2114,12 @@ struct qrnic_xrc_seg {
 #define QRNIC_XRC_SEG_SRQN_OFFSET 0u
 #define QRNIC_XRC_SEG_RSVD0_OFFSET 4u
 
-_Static_assert(sizeof(struct qrnic_xrc_seg) == QRNIC_XRC_SEG_BYTES,
-	       "size of xrc_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_xrc_seg, srqn) ==
-	       QRNIC_XRC_SEG_SRQN_OFFSET, "xrc_seg.srqn");
-_Static_assert(__builtin_offsetof(struct qrnic_xrc_seg, rsvd0) ==
-	       QRNIC_XRC_SEG_RSVD0_OFFSET, "xrc_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_xrc_seg) == QRNIC_XRC_SEG_BYTES,
+		"size of xrc_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_xrc_seg, srqn) ==
+		QRNIC_XRC_SEG_SRQN_OFFSET, "xrc_seg.srqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_xrc_seg, rsvd0) ==
+		QRNIC_XRC_SEG_RSVD0_OFFSET, "xrc_seg.rsvd0");
 
 /* Bind segment, second in WQE_BIND_MW */
 struct qrnic_bind_seg {
@@ -2129,22 +2141,22 @@ struct qrnic_bind_seg {
 #define QRNIC_BIND_SEG_FLAGS_OFFSET 25u
 #define QRNIC_BIND_SEG_RSVD0_OFFSET 26u
 
-_Static_assert(sizeof(struct qrnic_bind_seg) == QRNIC_BIND_SEG_BYTES,
-	       "size of bind_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, key) ==
-	       QRNIC_BIND_SEG_KEY_OFFSET, "bind_seg.key");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, lkey) ==
-	       QRNIC_BIND_SEG_LKEY_OFFSET, "bind_seg.lkey");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, address) ==
-	       QRNIC_BIND_SEG_ADDRESS_OFFSET, "bind_seg.address");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, length) ==
-	       QRNIC_BIND_SEG_LENGTH_OFFSET, "bind_seg.length");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, access) ==
-	       QRNIC_BIND_SEG_ACCESS_OFFSET, "bind_seg.access");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, flags) ==
-	       QRNIC_BIND_SEG_FLAGS_OFFSET, "bind_seg.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_bind_seg, rsvd0) ==
-	       QRNIC_BIND_SEG_RSVD0_OFFSET, "bind_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_bind_seg) == QRNIC_BIND_SEG_BYTES,
+		"size of bind_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, key) ==
+		QRNIC_BIND_SEG_KEY_OFFSET, "bind_seg.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, lkey) ==
+		QRNIC_BIND_SEG_LKEY_OFFSET, "bind_seg.lkey");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, address) ==
+		QRNIC_BIND_SEG_ADDRESS_OFFSET, "bind_seg.address");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, length) ==
+		QRNIC_BIND_SEG_LENGTH_OFFSET, "bind_seg.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, access) ==
+		QRNIC_BIND_SEG_ACCESS_OFFSET, "bind_seg.access");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, flags) ==
+		QRNIC_BIND_SEG_FLAGS_OFFSET, "bind_seg.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_bind_seg, rsvd0) ==
+		QRNIC_BIND_SEG_RSVD0_OFFSET, "bind_seg.rsvd0");
 
 /* Registration segment, second in WQE_REG_MR */
 struct qrnic_reg_seg {
@@ -2166,22 +2178,22 @@ struct qrnic_reg_seg {
 #define QRNIC_REG_SEG_TABLE_OFFSET 24u
 #define QRNIC_REG_SEG_RSVD1_OFFSET 40u
 
-_Static_assert(sizeof(struct qrnic_reg_seg) == QRNIC_REG_SEG_BYTES,
-	       "size of reg_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, key) ==
-	       QRNIC_REG_SEG_KEY_OFFSET, "reg_seg.key");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, access) ==
-	       QRNIC_REG_SEG_ACCESS_OFFSET, "reg_seg.access");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, rsvd0) ==
-	       QRNIC_REG_SEG_RSVD0_OFFSET, "reg_seg.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, start) ==
-	       QRNIC_REG_SEG_START_OFFSET, "reg_seg.start");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, length) ==
-	       QRNIC_REG_SEG_LENGTH_OFFSET, "reg_seg.length");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, table) ==
-	       QRNIC_REG_SEG_TABLE_OFFSET, "reg_seg.table");
-_Static_assert(__builtin_offsetof(struct qrnic_reg_seg, rsvd1) ==
-	       QRNIC_REG_SEG_RSVD1_OFFSET, "reg_seg.rsvd1");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_reg_seg) == QRNIC_REG_SEG_BYTES,
+		"size of reg_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, key) ==
+		QRNIC_REG_SEG_KEY_OFFSET, "reg_seg.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, access) ==
+		QRNIC_REG_SEG_ACCESS_OFFSET, "reg_seg.access");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, rsvd0) ==
+		QRNIC_REG_SEG_RSVD0_OFFSET, "reg_seg.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, start) ==
+		QRNIC_REG_SEG_START_OFFSET, "reg_seg.start");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, length) ==
+		QRNIC_REG_SEG_LENGTH_OFFSET, "reg_seg.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, table) ==
+		QRNIC_REG_SEG_TABLE_OFFSET, "reg_seg.table");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, rsvd1) ==
+		QRNIC_REG_SEG_RSVD1_OFFSET, "reg_seg.rsvd1");
 
 /* Ethernet segment, second in WQE_SEND of raw packet QPs */
 struct qrnic_eth_seg {
@@ -2199,18 +2211,18 @@ struct qrnic_eth_seg {
 #define QRNIC_ETH_SEG_VLAN_TCI_OFFSET 6u
 #define QRNIC_ETH_SEG_RSVD0_OFFSET 8u
 
-_Static_assert(sizeof(struct qrnic_eth_seg) == QRNIC_ETH_SEG_BYTES,
-	       "size of eth_seg");
-_Static_assert(__builtin_offsetof(struct qrnic_eth_seg, flags) ==
-	       QRNIC_ETH_SEG_FLAGS_OFFSET, "eth_seg.flags");
-_Static_assert(__builtin_offsetof(struct qrnic_eth_seg, csum_start) ==
-	       QRNIC_ETH_SEG_CSUM_START_OFFSET, "eth_seg.csum_start");
-_Static_assert(__builtin_offsetof(struct qrnic_eth_seg, csum_offset) ==
-	       QRNIC_ETH_SEG_CSUM_OFFSET_OFFSET, "eth_seg.csum_offset");
-_Static_assert(__builtin_offsetof(struct qrnic_eth_seg, vlan_tci) ==
-	       QRNIC_ETH_SEG_VLAN_TCI_OFFSET, "eth_seg.vlan_tci");
-_Static_assert(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
-	       QRNIC_ETH_SEG_RSVD0_OFFSET, "eth_seg.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_eth_seg) == QRNIC_ETH_SEG_BYTES,
+		"size of eth_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, flags) ==
+		QRNIC_ETH_SEG_FLAGS_OFFSET, "eth_seg.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, csum_start) ==
+		QRNIC_ETH_SEG_CSUM_START_OFFSET, "eth_seg.csum_start");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, csum_offset) ==
+		QRNIC_ETH_SEG_CSUM_OFFSET_OFFSET, "eth_seg.csum_offset");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, vlan_tci) ==
+		QRNIC_ETH_SEG_VLAN_TCI_OFFSET, "eth_seg.vlan_tci");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
+		QRNIC_ETH_SEG_RSVD0_OFFSET, "eth_seg.rsvd0");
 
 /* First segment of every receive WQE; data segments follow */
 struct qrnic_recv_ctrl {
@@ -2226,16 +2238,16 @@ struct qrnic_recv_ctrl {
 #define QRNIC_RECV_CTRL_NEXT_OFFSET 8u
 #define QRNIC_RECV_CTRL_RSVD0_OFFSET 12u
 
-_Static_assert(sizeof(struct qrnic_recv_ctrl) == QRNIC_RECV_CTRL_BYTES,
-	       "size of recv_ctrl");
-_Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, segments) ==
-	       QRNIC_RECV_CTRL_SEGMENTS_OFFSET, "recv_ctrl.segments");
-_Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, index) ==
-	       QRNIC_RECV_CTRL_INDEX_OFFSET, "recv_ctrl.index");
-_Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, next) ==
-	       QRNIC_RECV_CTRL_NEXT_OFFSET, "recv_ctrl.next");
-_Static_assert(__builtin_offsetof(struct qrnic_recv_ctrl, rsvd0) ==
-	       QRNIC_RECV_CTRL_RSVD0_OFFSET, "recv_ctrl.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_recv_ctrl) == QRNIC_RECV_CTRL_BYTES,
+		"size of recv_ctrl");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, segments) ==
+		QRNIC_RECV_CTRL_SEGMENTS_OFFSET, "recv_ctrl.segments");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, index) ==
+		QRNIC_RECV_CTRL_INDEX_OFFSET, "recv_ctrl.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, next) ==
+		QRNIC_RECV_CTRL_NEXT_OFFSET, "recv_ctrl.next");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, rsvd0) ==
+		QRNIC_RECV_CTRL_RSVD0_OFFSET, "recv_ctrl.rsvd0");
 
 /*
  * Completion queue entry. The device writes control last, by a write of its
@@ -2280,38 +2292,38 @@ struct qrnic_cqe {
 #define QRNIC_CQE_FLAGS_MASK 0x00ff0000u
 #define QRNIC_CQE_PHASE_MASK 0x80000000u
 
-_Static_assert(sizeof(struct qrnic_cqe) == QRNIC_CQE_BYTES,
-	       "size of cqe");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, index) ==
-	       QRNIC_CQE_INDEX_OFFSET, "cqe.index");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, qpn) ==
-	       QRNIC_CQE_QPN_OFFSET, "cqe.qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, byte_len) ==
-	       QRNIC_CQE_BYTE_LEN_OFFSET, "cqe.byte_len");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, imm) ==
-	       QRNIC_CQE_IMM_OFFSET, "cqe.imm");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, timestamp) ==
-	       QRNIC_CQE_TIMESTAMP_OFFSET, "cqe.timestamp");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, vlan_tci) ==
-	       QRNIC_CQE_VLAN_TCI_OFFSET, "cqe.vlan_tci");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, network) ==
-	       QRNIC_CQE_NETWORK_OFFSET, "cqe.network");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, sl) ==
-	       QRNIC_CQE_SL_OFFSET, "cqe.sl");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, src_qpn) ==
-	       QRNIC_CQE_SRC_QPN_OFFSET, "cqe.src_qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, smac) ==
-	       QRNIC_CQE_SMAC_OFFSET, "cqe.smac");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, rsvd0) ==
-	       QRNIC_CQE_RSVD0_OFFSET, "cqe.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, srqn) ==
-	       QRNIC_CQE_SRQN_OFFSET, "cqe.srqn");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
-	       QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
-	       QRNIC_CQE_SYNDROME_OFFSET, "cqe.syndrome");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe, control) ==
-	       QRNIC_CQE_CONTROL_OFFSET, "cqe.control");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cqe) == QRNIC_CQE_BYTES,
+		"size of cqe");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, index) ==
+		QRNIC_CQE_INDEX_OFFSET, "cqe.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, qpn) ==
+		QRNIC_CQE_QPN_OFFSET, "cqe.qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, byte_len) ==
+		QRNIC_CQE_BYTE_LEN_OFFSET, "cqe.byte_len");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, imm) ==
+		QRNIC_CQE_IMM_OFFSET, "cqe.imm");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, timestamp) ==
+		QRNIC_CQE_TIMESTAMP_OFFSET, "cqe.timestamp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, vlan_tci) ==
+		QRNIC_CQE_VLAN_TCI_OFFSET, "cqe.vlan_tci");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, network) ==
+		QRNIC_CQE_NETWORK_OFFSET, "cqe.network");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, sl) ==
+		QRNIC_CQE_SL_OFFSET, "cqe.sl");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, src_qpn) ==
+		QRNIC_CQE_SRC_QPN_OFFSET, "cqe.src_qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, smac) ==
+		QRNIC_CQE_SMAC_OFFSET, "cqe.smac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd0) ==
+		QRNIC_CQE_RSVD0_OFFSET, "cqe.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, srqn) ==
+		QRNIC_CQE_SRQN_OFFSET, "cqe.srqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
+		QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
+		QRNIC_CQE_SYNDROME_OFFSET, "cqe.syndrome");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, control) ==
+		QRNIC_CQE_CONTROL_OFFSET, "cqe.control");
 
 /*
  * Completion queue entry with CQEF_INLINE. Of byte_len bytes the first 16
@@ -2344,26 +2356,26 @@ struct qrnic_cqe_inline {
 #define QRNIC_CQE_INLINE_FLAGS_MASK 0x00ff0000u
 #define QRNIC_CQE_INLINE_PHASE_MASK 0x80000000u
 
-_Static_assert(sizeof(struct qrnic_cqe_inline) == QRNIC_CQE_INLINE_BYTES,
-	       "size of cqe_inline");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, index) ==
-	       QRNIC_CQE_INLINE_INDEX_OFFSET, "cqe_inline.index");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, qpn) ==
-	       QRNIC_CQE_INLINE_QPN_OFFSET, "cqe_inline.qpn");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, byte_len) ==
-	       QRNIC_CQE_INLINE_BYTE_LEN_OFFSET, "cqe_inline.byte_len");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, imm) ==
-	       QRNIC_CQE_INLINE_IMM_OFFSET, "cqe_inline.imm");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, timestamp) ==
-	       QRNIC_CQE_INLINE_TIMESTAMP_OFFSET, "cqe_inline.timestamp");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, data) ==
-	       QRNIC_CQE_INLINE_DATA_OFFSET, "cqe_inline.data");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, srqn) ==
-	       QRNIC_CQE_INLINE_SRQN_OFFSET, "cqe_inline.srqn");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, more_data) ==
-	       QRNIC_CQE_INLINE_MORE_DATA_OFFSET, "cqe_inline.more_data");
-_Static_assert(__builtin_offsetof(struct qrnic_cqe_inline, control) ==
-	       QRNIC_CQE_INLINE_CONTROL_OFFSET, "cqe_inline.control");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cqe_inline) == QRNIC_CQE_INLINE_BYTES,
+		"size of cqe_inline");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, index) ==
+		QRNIC_CQE_INLINE_INDEX_OFFSET, "cqe_inline.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, qpn) ==
+		QRNIC_CQE_INLINE_QPN_OFFSET, "cqe_inline.qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, byte_len) ==
+		QRNIC_CQE_INLINE_BYTE_LEN_OFFSET, "cqe_inline.byte_len");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, imm) ==
+		QRNIC_CQE_INLINE_IMM_OFFSET, "cqe_inline.imm");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, timestamp) ==
+		QRNIC_CQE_INLINE_TIMESTAMP_OFFSET, "cqe_inline.timestamp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, data) ==
+		QRNIC_CQE_INLINE_DATA_OFFSET, "cqe_inline.data");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, srqn) ==
+		QRNIC_CQE_INLINE_SRQN_OFFSET, "cqe_inline.srqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, more_data) ==
+		QRNIC_CQE_INLINE_MORE_DATA_OFFSET, "cqe_inline.more_data");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, control) ==
+		QRNIC_CQE_INLINE_CONTROL_OFFSET, "cqe_inline.control");
 
 /* Event queue entry. The device writes control last, by a write of its own */
 struct qrnic_eqe {
@@ -2382,15 +2394,17 @@ struct qrnic_eqe {
 #define QRNIC_EQE_SUBTYPE_MASK 0x0000ff00u
 #define QRNIC_EQE_PHASE_MASK 0x80000000u
 
-_Static_assert(sizeof(struct qrnic_eqe) == QRNIC_EQE_BYTES,
-	       "size of eqe");
-_Static_assert(__builtin_offsetof(struct qrnic_eqe, object) ==
-	       QRNIC_EQE_OBJECT_OFFSET, "eqe.object");
-_Static_assert(__builtin_offsetof(struct qrnic_eqe, data) ==
-	       QRNIC_EQE_DATA_OFFSET, "eqe.data");
-_Static_assert(__builtin_offsetof(struct qrnic_eqe, rsvd0) ==
-	       QRNIC_EQE_RSVD0_OFFSET, "eqe.rsvd0");
-_Static_assert(__builtin_offsetof(struct qrnic_eqe, control) ==
-	       QRNIC_EQE_CONTROL_OFFSET, "eqe.control");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_eqe) == QRNIC_EQE_BYTES,
+		"size of eqe");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eqe, object) ==
+		QRNIC_EQE_OBJECT_OFFSET, "eqe.object");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eqe, data) ==
+		QRNIC_EQE_DATA_OFFSET, "eqe.data");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eqe, rsvd0) ==
+		QRNIC_EQE_RSVD0_OFFSET, "eqe.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eqe, control) ==
+		QRNIC_EQE_CONTROL_OFFSET, "eqe.control");
+
+#undef QRNIC_HW_ASSERT
 
 #endif /* QRNIC_HW_H */

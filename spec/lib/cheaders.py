@@ -312,11 +312,22 @@ def linux_struct(struct):
         else:
             text += f"\t__{member['type']} {member['name']};\n"
     text += "};\n\n" + layout(struct) + "\n"
-    text += f"_Static_assert(sizeof(struct qrnic_{name}) == QRNIC_{upper}_BYTES,\n\t       \"size of {name}\");\n"
+    text += f"QRNIC_HW_ASSERT(sizeof(struct qrnic_{name}) == QRNIC_{upper}_BYTES,\n\t\t\"size of {name}\");\n"
     for member in struct["members"]:
-        text += f"_Static_assert(__builtin_offsetof(struct qrnic_{name}, {member['name']}) ==\n"
-        text += f"\t       QRNIC_{upper}_{member['name'].upper()}_OFFSET, \"{name}.{member['name']}\");\n"
+        text += f"QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_{name}, {member['name']}) ==\n"
+        text += f"\t\tQRNIC_{upper}_{member['name'].upper()}_OFFSET, \"{name}.{member['name']}\");\n"
     return text + "\n"
+
+
+LINUX_ASSERT = """#ifndef __cplusplus
+#define QRNIC_HW_ASSERT(condition, what) _Static_assert(condition, what)
+#elif __cplusplus >= 201103L
+#define QRNIC_HW_ASSERT(condition, what) static_assert(condition, what)
+#else
+#define QRNIC_HW_ASSERT(condition, what)
+#endif
+
+"""
 
 
 def linux(spec):
@@ -328,6 +339,9 @@ def linux(spec):
                     "\t")
     text += comment("X(NAME) for every command")
     text += x_macro("CMD_OPCODE_LIST", [i["name"] for i in spec.enums["cmd_opcode"]["values"]], "\t")
+    text += comment("Checks of the layouts. The header is published, so C++ must understand it; before C++11 that language "
+                    "has no such check.")
+    text += LINUX_ASSERT
     for struct in spec.structs.values():
         text += linux_struct(struct)
-    return text + "#endif /* QRNIC_HW_H */\n"
+    return text + "#undef QRNIC_HW_ASSERT\n\n#endif /* QRNIC_HW_H */\n"
