@@ -7,6 +7,8 @@ SPDX-License-Identifier: GPL-2.0-or-later
 import glob
 import os
 import pty
+import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -121,6 +123,87 @@ class Tests:
         self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
         self.refused("a barrier nobody else comes to",
                      [*run, "--guests", "2", "-c", "[ $GUEST = 2 ] || barrier alone"], 125, "waits at barrier 'alone'")
+
+    def launched(self, name, options, env, said="", unsaid="", printed=None):
+        """A run that must succeed, say `said` in one line, and print exactly `printed`."""
+        if self.stopped():
+            return
+        done = subprocess.run([self.guest, "--no-refresh", "--boot-timeout", "240", *options], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=600, check=False, env={**self.env, **env})
+        problems = [f"exit status {done.returncode}"] if done.returncode else []
+        lines = [line for line in done.stderr.splitlines() if "KVM" in line]
+        if said and (len(lines) != 1 or said not in lines[0]):
+            problems.append(f"'{said}' was not said once")
+        if not said and lines:
+            problems.append("it spoke of KVM")
+        if unsaid and unsaid in done.stderr:
+            problems.append(f"'{unsaid}' was said")
+        if printed is not None and sorted(done.stdout.splitlines()) != printed:
+            problems.append(f"printed {done.stdout.splitlines()}")
+        if self.left_behind():
+            problems.append(f"left behind: {self.left_behind()}")
+        self.report.result(not problems, f"launcher: {name}", details=problems + done.stderr.splitlines()[-8:])
+
+    def kvm(self):
+        """KVM that is there and broken, in each of its ways, and KVM that works: QEMU has a stand-in."""
+        qemu = subprocess.run([os.path.join(os.path.dirname(self.guest), "build-qemu"), "--print"], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout.strip()
+        directory = tempfile.mkdtemp(prefix="qt-kvm-")
+
+        def stand_in(name, probe, guest):
+            """A QEMU that does this where KVM is asked for; the probe has no network card."""
+            path = os.path.join(directory, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"""#!/bin/bash
+qemu={shlex.quote(qemu)}
+without_kvm() {{ exec "$qemu" "${{@/#kvm/tcg}}"; }}
+case " $* " in
+*" -accel kvm "*" -name "* | *" -name "*" -accel kvm "*) echo guest >>"$0.calls"; {guest} ;;
+*" -accel kvm "*) echo probe >>"$0.calls"; {probe} ;;
+esac
+exec "$qemu" "$@"
+""")
+            os.chmod(path, 0o755)
+            # Whether this machine has KVM or not
+            return {"QRNIC_QEMU": path, "QRNIC_KVM": "/dev/null", "QRNIC_ACCEL": "auto"}
+
+        def calls(env, *expected):
+            with open(env["QRNIC_QEMU"] + ".calls", encoding="ascii") as file:
+                made = file.read().split()
+            self.report.result(made == list(expected), "launcher: KVM is tried that often, and no more",
+                               details=[f"{made} instead of {list(expected)}"])
+
+        one = ["--no-nic", "-c", "echo here"]
+        two = ["--guests", "2", "-c", "echo here; barrier there; ping -c 1 -W 20 guest$PEER >/dev/null"]
+        hangs = "exec sleep 1000"
+        works = 'without_kvm "$@"'
+        # This one stands still after its power-on, as a processor that KVM does not run does.
+        silent = 'without_kvm -S "$@"'
+        second = f'case "$*" in *guest2*) {silent} ;; esac; {works}'
+        try:
+            env = stand_in("hangs", hangs, hangs)
+            self.launched("KVM that hangs with a kernel is not used", one, env, "it said nothing", printed=["here"])
+            self.launched("and is not tried again", one, env, printed=["here"])
+            calls(env, "probe")
+            self.refused("nor is it when it is asked for", [*one, "--no-refresh", "--accel", "kvm"], 125,
+                         "KVM does not boot this kernel", env=env)
+            calls(env, "probe", "probe")
+            env = stand_in("dies", "kill -ABRT $$", hangs)
+            self.launched("KVM that ends QEMU is not used", one, env, "QEMU ended", printed=["here"])
+            env = stand_in("works", works, works)
+            self.launched("KVM that boots the kernel is used", one, env, printed=["here"])
+            self.launched("without another trial", one, env, printed=["here"])
+            calls(env, "probe", "guest", "guest")
+            env = stand_in("silent", works, second)
+            self.launched("a guest that is silent under KVM is started again", two, env, "guest2 said nothing",
+                          printed=["guest1: here", "guest2: here"])
+            calls(env, "probe", "guest", "guest")
+            env = stand_in("dead", works, "kill -ABRT $$")
+            self.launched("a guest that dies of KVM is started again", one, env, "QEMU died", printed=["here"])
+            self.refused("a bad option is no fault of KVM's", [*one, "--no-refresh", "--qemu-arg=-frobnicate"], 125,
+                         "QEMU refused to start guest1", env=stand_in("refused", works, works))
+        finally:
+            shutil.rmtree(directory)
 
     def interrupted(self):
         """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
@@ -261,7 +344,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.terminal, tests.tap, tests.wires,
+        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.terminal, tests.tap, tests.wires,
                       tests.interrupted):
             if not stopped():
                 group()

@@ -66,7 +66,8 @@ def build_parser():
     add("--cpus", type=int, default=1, help="processors of each guest (default 1)")
     add("--cpu", default="max", help="processor model (default max)")
     add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=("auto", "tcg", "kvm"),
-        help="default auto: KVM where it really boots something, else TCG")
+        help="default auto: KVM where it has booted this kernel (tried once each time the host starts), else TCG; "
+             "kvm: try it again")
     add("--file", action="append", default=[], metavar="SRC:DEST", help="put a file into the guests")
     add("--env", action="append", default=[], metavar="K=V", help="set a variable for the job")
     add("--timeout", type=float, default=300, metavar="S", help="for the whole run (default 300, 0 for none)")

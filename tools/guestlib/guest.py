@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-from . import cpio, host, topology
+from . import accel, cpio, host, topology
 from .errors import LaunchError
 from .process import die_with
 
@@ -41,6 +41,7 @@ class Guest:
         self.control = self.output = self.process = None
         self._control_rest = b""
         self.serial_seen = 0
+        self.heard_at = 0.0
         self.serial_log = os.path.join(run.logs, f"guest{number}.serial.log")
         self.qemu_log = os.path.join(run.logs, f"guest{number}.qemu.log")
         self.output_log = os.path.join(run.logs, f"guest{number}.job.log")
@@ -91,13 +92,13 @@ class Guest:
 
     def _command(self):
         options = self.options
-        accel = "tcg,thread=multi" if self.run.accel == "tcg" else self.run.accel
+        name = self.run.accelerator.name
         append = f"{BOOT_OPTIONS} loglevel={options.loglevel} {options.append}"
         # On a busy host the kernel measures its clock wrong, by as much as ten times.
-        if self.run.accel == "tcg" and host.time_stamp_khz():
+        if name == "tcg" and host.time_stamp_khz():
             append += f" tsc_early_khz={host.time_stamp_khz()}"
         command = [self.run.qemu, "-name", f"guest{self.number}", "-nodefaults", "-no-user-config",
-                   "-machine", "q35,hpet=off,smm=off,vmport=off", "-accel", accel, "-cpu", options.cpu,
+                   "-machine", accel.MACHINE, "-accel", "tcg,thread=multi" if name == "tcg" else name, "-cpu", options.cpu,
                    "-m", str(options.memory), "-smp", str(options.cpus), "-display", "none"]
         # QEMU's main loop polls a descriptor for each queue of virtio that has one, for each frame.
         command += ["-kernel", self.run.image.kernel, "-initrd", self._write_initrd(), "-append", append.strip(),
@@ -131,7 +132,7 @@ class Guest:
             stdout = None if self.options.interactive else log
             fds = [fd for nic in topology.of_guest(self.run.nics, self.number)
                    for fd in nic.wire_fds(self.number, self.options.guests)]
-            self.started_at = time.monotonic()
+            self.started_at = self.heard_at = time.monotonic()
             launcher = os.getpid()
             self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
                                             preexec_fn=lambda: die_with(launcher))
@@ -151,8 +152,13 @@ class Guest:
                 return connection
             except socket.timeout:
                 if self.process.poll() is not None:
-                    raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}") from None
+                    self._refused()
         raise LaunchError(f"QEMU of guest{self.number} did not start in 20 s: {self.last_words()}")
+
+    def _refused(self):
+        if self.run.accelerator.name == "kvm" and accel.died_of_kvm(self.process.poll()):
+            raise accel.DeadUnderKvm(f"QEMU died with guest{self.number}")
+        raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}") from None
 
     def _let_devices_go_first(self):
         """A guest's processor that polls must not keep its own device waiting for the host's.
@@ -166,7 +172,7 @@ class Guest:
                 self.process.wait(timeout=5)
             except subprocess.TimeoutExpired:
                 raise LaunchError(f"QEMU of guest{self.number} does not name its processors: {processors}") from None
-            raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}")
+            self._refused()
         for processor in json.loads(processors):
             os.setpriority(os.PRIO_PROCESS, processor["thread-id"], PROCESSOR_NICE)
 

@@ -1,4 +1,4 @@
-"""What the host offers: the QEMU binary, its firmware, KVM, and the guest image.
+"""What the host offers: the QEMU binary, its time stamp counter, and the guest image.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -9,7 +9,6 @@ import mmap
 import os
 import platform
 import subprocess
-import tempfile
 import time
 
 from .errors import LaunchError
@@ -40,38 +39,6 @@ def find_qemu():
         if done.returncode == 0 and os.access(path, os.X_OK):
             return path
     raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
-
-
-def kvm_works(qemu):
-    """Boots a firmware of three instructions under KVM: it must leave through the exit port.
-
-    A /dev/kvm that can be opened says little: in a nested guest it may exist and hang.
-    """
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return False
-    # Reset vector: mov al, 0x10; out 0xf4, al; hlt. isa-debug-exit makes that status 0x21.
-    rom = bytearray(b"\xf4" * 65536)
-    rom[0xfff0:0xfff5] = b"\xb0\x10\xe6\xf4\xf4"
-    with tempfile.NamedTemporaryFile(prefix="qrnic-kvm-") as file:
-        file.write(rom)
-        file.flush()
-        command = [qemu, "-accel", "kvm", "-cpu", "max", "-machine", "q35", "-m", "64", "-nodefaults",
-                   "-display", "none", "-bios", file.name,
-                   "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL, timeout=3, check=False)
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0x21
-
-
-def choose_accel(wanted, qemu):
-    if wanted == "auto":
-        return "kvm" if kvm_works(qemu) else "tcg"
-    if wanted == "kvm" and not kvm_works(qemu):
-        raise LaunchError("KVM does not work on this machine: use --accel tcg")
-    return wanted
 
 
 @functools.cache

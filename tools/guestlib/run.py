@@ -13,7 +13,7 @@ import termios
 import threading
 import time
 
-from . import host, topology
+from . import accel, host, topology
 from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
@@ -48,7 +48,8 @@ class Run:
         self.qemu = host.find_qemu()
         self.image = host.Image(options.kernel)
         self.image.check()
-        self.accel = host.choose_accel(options.accel, self.qemu)
+        self.accelerator = accel.Accelerator(options.accel, self.qemu, self.image.kernel, options.cpu, host.cache_dir(),
+                                             self.say)
         self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
         self.scratch = tempfile.mkdtemp(prefix="qrnic-")
         if options.logs:
@@ -73,25 +74,47 @@ class Run:
         """Returns the exit status: the first job's that failed, or 0."""
         terminal = termios.tcgetattr(0) if self.options.interactive and os.isatty(0) else None
         try:
-            for number in range(1, self.options.guests + 1):
-                self.guests.append(Guest(number, self))
-            for nic in self.nics:
-                if nic.net == "link" and self.options.guests > 2:
-                    Switch(nic, self.scratch, self.options.guests).start()
-            for guest in self.guests:
-                guest.start()
-                self._selector.register(guest.control, selectors.EVENT_READ, (guest, self._on_control))
-                self._selector.register(guest.output, selectors.EVENT_READ, (guest, self._on_output))
-                self._output_files[guest] = open(guest.output_log, "wb")
-                self._line_rests[guest] = b""
-            for nic in self.nics:
-                nic.close_wire()
-            self._serve()
+            try:
+                self._attempt()
+            except accel.DeadUnderKvm as dead:
+                self.accelerator.give_up(str(dead))
+                self._begin_again()
+                self._attempt()
             return next((guest.status for guest in self.guests if guest.status), 0)
         finally:
             self._stop()
             if terminal:
                 termios.tcsetattr(0, termios.TCSADRAIN, terminal)
+
+    def _attempt(self):
+        for number in range(1, self.options.guests + 1):
+            self.guests.append(Guest(number, self))
+        for nic in self.nics:
+            if nic.net == "link" and self.options.guests > 2:
+                Switch(nic, self.scratch, self.options.guests).start()
+        for guest in self.guests:
+            guest.start()
+            self._selector.register(guest.control, selectors.EVENT_READ, (guest, self._on_control))
+            self._selector.register(guest.output, selectors.EVENT_READ, (guest, self._on_output))
+            self._output_files[guest] = open(guest.output_log, "wb")
+            self._line_rests[guest] = b""
+        for nic in self.nics:
+            nic.close_wire()
+        self._serve()
+
+    def _begin_again(self):
+        """After guests whose jobs have not begun: see "started"."""
+        for guest in self.guests:
+            guest.kill()
+        for file in self._output_files.values():
+            file.close()
+        for nic in self.nics:
+            nic.close_wire()
+        self._selector.close()
+        self._selector = selectors.DefaultSelector()
+        self.guests, self._output_files, self._line_rests = [], {}, {}
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        os.mkdir(self.scratch, 0o700)
 
     def cleanup(self, failed):
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -121,6 +144,8 @@ class Run:
                 handler(guest)
             now = time.monotonic()
             for guest in self.guests:
+                if self.accelerator.name == "kvm" and guest.boots == 0:
+                    self._check_silence(guest, now)
                 if guest.status is None and guest.process.poll() is not None:
                     what = "ended with the job still running on" if guest.boots else "refused to start"
                     raise LaunchError(f"QEMU {what} guest{guest.number}: {guest.last_words()}")
@@ -135,6 +160,12 @@ class Run:
                 raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
                                   "give it more with --timeout", EXIT_TIMEOUT)
 
+    def _check_silence(self, guest, now):
+        if accel.died_of_kvm(guest.process.poll()):
+            raise accel.DeadUnderKvm(f"QEMU died with guest{guest.number}")
+        if now - guest.heard_at > accel.SILENCE_SECONDS:
+            raise accel.DeadUnderKvm(f"guest{guest.number} said nothing for {accel.SILENCE_SECONDS} s")
+
     @staticmethod
     def _check_panic(guest):
         """Looks only at what has come to the serial log since the last time."""
@@ -142,6 +173,8 @@ class Run:
             with open(guest.serial_log, "rb") as log:
                 log.seek(max(guest.serial_seen - 100, 0))
                 data = log.read()
+                if log.tell() > guest.serial_seen:
+                    guest.heard_at = time.monotonic()
                 guest.serial_seen = log.tell()
         except OSError:
             return
@@ -176,7 +209,12 @@ class Run:
             if guest.boots > 1 and not guest.reboot_expected:
                 raise LaunchError(f"guest{guest.number} crashed and restarted: see {guest.serial_log}")
             guest.reboot_expected = False
-            guest.answer(str(guest.boots))
+            if guest.boots > 1:
+                guest.answer(str(guest.boots))
+            elif all(other.boots for other in self.guests):
+                # No job begins before all guests live: until then they can be started again.
+                for other in self.guests:
+                    other.answer(str(other.boots))
         elif word == "ready":
             guest.is_ready = True
             if self.options.verbose:

@@ -103,6 +103,7 @@ class Nic:
     def close_wire(self):
         for end in self._wire:
             end.close()
+        self._wire = ()
 
     def socket_path(self, directory, guest):
         return os.path.join(directory, f"net{self.index}.{guest}")
