@@ -34,7 +34,7 @@ struct QrnicDevice {
     bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_flow;
     bool cap_dm, cap_atomic_write, cap_flush;
-    bool cap_inline_recv, cap_rate_limit;
+    bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */

@@ -72,6 +72,82 @@ static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
     return qrnic_pci_dma_write(opaque, addr, buf, len);
 }
 
+/* In the host's memory, at an aligned address; false: the host cannot. */
+static bool host_atomic(uint64_t *at, QrnicAtomic *op)
+{
+#ifdef CONFIG_ATOMIC64
+    uint64_t seen, next;
+
+    if (op->compare_swap) {
+        seen = qatomic_cmpxchg__nocheck(at, cpu_to_le64(op->compare),
+                                        cpu_to_le64(op->swap_add));
+        op->original = le64_to_cpu(seen);
+        return true;
+    }
+    next = qatomic_read__nocheck(at);
+    do {
+        seen = next;
+        next = qatomic_cmpxchg__nocheck(at, seen,
+                                        cpu_to_le64(le64_to_cpu(seen) +
+                                                    op->swap_add));
+    } while (next != seen);
+    op->original = le64_to_cpu(seen);
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* RAM that can be read and written, and nothing that only looks like it */
+static bool atomic_ram(QrnicDevice *d, uint64_t addr)
+{
+    AddressSpace *as = pci_get_address_space(&d->parent_obj);
+    MemoryRegion *read, *write;
+    hwaddr offset, len = 8;
+
+    read = address_space_translate(as, addr, &offset, &len, false,
+                                   MEMTXATTRS_UNSPECIFIED);
+    write = address_space_translate(as, addr, &offset, &len, true,
+                                    MEMTXATTRS_UNSPECIFIED);
+    return read == write && len == 8 && memory_region_is_ram(write) &&
+           !memory_region_is_rom(write) && !memory_region_is_ram_device(write);
+}
+
+static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    QrnicDevice *d = opaque;
+    AddressSpace *as = pci_get_address_space(&d->parent_obj);
+    dma_addr_t len = 8;
+    void *at;
+    bool done;
+
+    RCU_READ_LOCK_GUARD();
+    /* What is not RAM would be mapped by way of a copy. */
+    if (!d->bh || !atomic_ram(d, addr)) {
+        return false;
+    }
+    at = dma_memory_map(as, addr, &len, DMA_DIRECTION_FROM_DEVICE,
+                        MEMTXATTRS_UNSPECIFIED);
+    if (!at) {
+        return false;
+    }
+    done = len == 8 && (uintptr_t)at % 8 == 0 && host_atomic(at, op);
+    dma_memory_unmap(as, at, len, DMA_DIRECTION_FROM_DEVICE, done ? len : 0);
+    return done;
+}
+
+static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
+{
+    QrnicDevice *d = opaque;
+    uint8_t *ram = memory_region_get_ram_ptr(&d->bar_memory);
+
+    if (!host_atomic((uint64_t *)(ram + offset), op)) {
+        return false;
+    }
+    memory_region_set_dirty(&d->bar_memory, offset, sizeof(uint64_t));
+    return true;
+}
+
 static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
 {
     QrnicDevice *d = opaque;
@@ -336,6 +412,9 @@ static void fill_config(QrnicDevice *d)
         { d->cap_flush, QRNIC_CAP_FLUSH },
         { d->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
         { d->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
+#ifdef CONFIG_ATOMIC64
+        { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
+#endif
     };
 
     c->capabilities = 0;
@@ -383,8 +462,10 @@ static void device_realize(PCIDevice *pci, Error **errp)
     static const QrnicEnv env = {
         .dma_read = env_dma_read,
         .dma_write = env_dma_write,
+        .dma_atomic = env_dma_atomic,
         .dm_read = env_dm_read,
         .dm_write = env_dm_write,
+        .dm_atomic = env_dm_atomic,
         .send = env_send,
         .notify = env_notify,
         .clock_ns = env_clock_ns,
@@ -518,6 +599,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-flush", QrnicDevice, cap_flush, true),
     DEFINE_PROP_BOOL("cap-inline-recv", QrnicDevice, cap_inline_recv, true),
     DEFINE_PROP_BOOL("cap-rate-limit", QrnicDevice, cap_rate_limit, true),
+    DEFINE_PROP_BOOL("cap-atomic-glob", QrnicDevice, cap_atomic_glob, true),
 };
 
 static const VMStateDescription device_vmstate = {

@@ -364,7 +364,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
-#define QRNIC_CAP_ALL 0x3701ffffu
+#define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
+#define QRNIC_CAP_ALL 0x7701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -1341,7 +1342,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffffc8fe0000ull;
+    bad |= out->capabilities & 0xffffffff88fe0000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);

@@ -101,10 +101,15 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = caps->max_rd_atomic;
 	attr->max_qp_init_rd_atom = caps->max_rd_atomic;
 	attr->max_res_rd_atom = caps->max_rd_atomic * caps->max_qp;
-	attr->atomic_cap = qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC) ? IB_ATOMIC_HCA :
-								 IB_ATOMIC_NONE;
-	/* Address handles are not objects of the device. */
-	attr->max_ah = INT_MAX;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC_GLOB))
+		attr->atomic_cap = IB_ATOMIC_GLOB;
+	else if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC))
+		attr->atomic_cap = IB_ATOMIC_HCA;
+	/*
+	 * Address handles are not objects of the device; but programs that add
+	 * one to their number must not overflow.
+	 */
+	attr->max_ah = SZ_1M;
 	attr->max_pkeys = 1;
 	query_optional(dev, attr);
 	attr->local_ca_ack_delay = caps->ack_delay;

@@ -362,7 +362,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
-#define QRNIC_CAP_ALL 0x3701ffffu
+#define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
+#define QRNIC_CAP_ALL 0x7701ffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and

@@ -184,3 +184,18 @@ void qrnic_dm_write(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
     trace_qrnic_dm_write(e->config.name, k->dm->number, offset, len);
     e->env.dm_write(e->env.opaque, offset, buf, len);
 }
+
+bool qrnic_dm_atomic(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                     QrnicAtomic *op)
+{
+    uint64_t offset = key_offset(k, addr);
+
+    if (offset % 8 || !e->env.dm_atomic(e->env.opaque, offset, op)) {
+        return false;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DM_READS, 1);
+    qrnic_add(e, QRNIC_COUNTER_DM_WRITES, 1);
+    trace_qrnic_dm_atomic(e->config.name, k->dm->number, offset,
+                          op->compare_swap, op->original);
+    return true;
+}

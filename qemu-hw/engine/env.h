@@ -12,6 +12,13 @@
 
 #define QRNIC_DEADLINE_NEVER INT64_MAX
 
+/* On 8 bytes, little endian, at an address that is a multiple of 8 */
+typedef struct QrnicAtomic {
+    bool compare_swap;          /* else fetch and add */
+    uint64_t swap_add, compare;
+    uint64_t original;          /* what was there before */
+} QrnicAtomic;
+
 typedef struct QrnicEnv {
     void *opaque;
 
@@ -20,12 +27,20 @@ typedef struct QrnicEnv {
     bool (*dma_write)(void *opaque, uint64_t addr, const void *buf, size_t len);
 
     /*
+     * One access, which no CPU can come between. False: that cannot be had at
+     * this address, and nothing was done. Not called by an engine without
+     * CAP_ATOMIC_GLOB.
+     */
+    bool (*dma_atomic)(void *opaque, uint64_t addr, QrnicAtomic *op);
+
+    /*
      * Device memory, of config.device_memory bytes; inside of it always. Not
      * called by an engine without CAP_DEVICE_MEMORY.
      */
     void (*dm_read)(void *opaque, uint64_t offset, void *buf, size_t len);
     void (*dm_write)(void *opaque, uint64_t offset, const void *buf,
                      size_t len);
+    bool (*dm_atomic)(void *opaque, uint64_t offset, QrnicAtomic *op);
 
     /*
      * Wire. Takes the frame (without FCS) in any case; false means that no

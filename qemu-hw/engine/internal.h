@@ -135,6 +135,9 @@ bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                        void *buf, size_t len);
 bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                         const void *buf, size_t len);
+/* Fills in op->original; addr is a multiple of 8. */
+bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                         QrnicAtomic *op);
 
 /* device_memory.c: what a key of its type says, and accesses by such a key */
 QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
@@ -143,6 +146,9 @@ void qrnic_dm_read(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
                    void *buf, size_t len);
 void qrnic_dm_write(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
                     const void *buf, size_t len);
+/* As one access of the host; false: it cannot, and nothing was done. */
+bool qrnic_dm_atomic(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                     QrnicAtomic *op);
 
 /* DMA with counting; every access of the engine goes through these two. */
 bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);

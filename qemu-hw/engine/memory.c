@@ -386,3 +386,69 @@ bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
     }
     return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
 }
+
+/* True if the host did it as one access. */
+static bool atomic_at_once(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                           QrnicAtomic *op)
+{
+    uint64_t contiguous;
+
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
+        return false;
+    }
+    k = region_of(e, k, &addr);
+    switch (k->ctx.type) {
+    case QRNIC_MKEY_NULL_MR:
+        return false;
+    case QRNIC_MKEY_DM:
+        return qrnic_dm_atomic(e, k, addr, op);
+    case QRNIC_MKEY_DMA:
+        break;
+    default:
+        if (!qrnic_pages_translate(e, &k->pages, addr - k->ctx.start, &addr,
+                                   &contiguous)) {
+            return false;
+        }
+    }
+    /* A multiple of 8 lies in one page. */
+    if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
+        return false;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, 8);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, 8);
+    trace_qrnic_dma_atomic(e->config.name, addr, op->compare_swap,
+                           op->original);
+    return true;
+}
+
+/*
+ * Where it takes two accesses, a CPU may store between them. So nothing is
+ * written if nothing changes: a compare and swap that fails must not take back
+ * what the CPU has stored.
+ */
+bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                         QrnicAtomic *op)
+{
+    uint8_t bytes[8];
+    uint64_t result;
+
+    if (atomic_at_once(e, k, addr, op)) {
+        return true;
+    }
+    if (!qrnic_memory_read(e, k, addr, bytes, sizeof(bytes))) {
+        return false;
+    }
+    op->original = qrnic_ld_le64(bytes);
+    if (op->compare_swap) {
+        result = op->original == op->compare ? op->swap_add : op->original;
+    } else {
+        result = op->original + op->swap_add;
+    }
+    if (result == op->original) {
+        return true;
+    }
+    qrnic_st_le64(bytes, result);
+    return qrnic_memory_write(e, k, addr, bytes, sizeof(bytes));
+}

@@ -8,7 +8,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "qemu/bswap.h"
 #include "qemu/timer.h"
 #include "trace.h"
 #include "engine/transport.h"
@@ -161,6 +160,8 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     case QRNIC_TAKE_EMPTY:
         trace_qrnic_responder_rnr(e->config.name, qp->number, r->epsn,
                                   qp->attr.min_rnr_timer);
+        /* That there are none is what the NAK says. */
+        r->low_credit = qrnic_qp_has_rq(qp);
         owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
         return false;
     case QRNIC_TAKE_ERROR:
@@ -220,9 +221,11 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         syndrome = qrnic_remote_invalidate(e, qp, pd_of(e, qp, r->srqn),
                                            pkt->t.inv_key);
         if (syndrome) {
+            /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */
             recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
                           syndrome, 0, NULL);
-            return refuse(e, qp, QRNIC_NAK_ACCESS, 0, 0);
+            qrnic_qp_error(e, qp, 0, 0);
+            return false;
         }
     }
     if (flags & QRNIC_OPF_END) {
@@ -235,9 +238,10 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /* Rights of the queue pair, then key, PD, range and rights of the key. */
-static bool remote_check(QrnicEngine *e, QrnicQp *qp, uint32_t srqn,
-                         uint32_t rkey, uint64_t va, uint64_t len,
-                         uint8_t access, QrnicMkey **k)
+static enum qrnic_syndrome remote_check(QrnicEngine *e, QrnicQp *qp,
+                                        uint32_t srqn, uint32_t rkey,
+                                        uint64_t va, uint64_t len,
+                                        uint8_t access, QrnicMkey **k)
 {
     enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
 
@@ -249,23 +253,42 @@ static bool remote_check(QrnicEngine *e, QrnicQp *qp, uint32_t srqn,
         trace_qrnic_responder_key(e->config.name, qp->number, rkey, va, len,
                                   qrnic_syndrome_name(syndrome));
     }
-    return syndrome == QRNIC_SYN_NONE;
+    return syndrome;
+}
+
+/*
+ * A write that the memory refuses. One with immediate data has taken its
+ * receive WQE by now, and completes it so (11.6.2); else an event tells.
+ */
+static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t nak,
+                         uint8_t syndrome)
+{
+    if (qp->responder->recv_valid) {
+        recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM,
+                      QRNIC_WC_LOC_ACCESS_ERR, syndrome, 0, NULL);
+        return refuse(e, qp, nak, 0, 0);
+    }
+    return nak == QRNIC_NAK_ACCESS ? refuse_access(e, qp) :
+                                     refuse_operation(e, qp);
 }
 
 /* RETH of a write. A write of nothing needs no key (9.7.4.1.5, C9-88). */
 static bool write_begin(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
+    enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
     QrnicMkey *k;
 
     if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE) {
         return refuse_invalid(e, qp);
     }
-    if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) ||
-        (pkt->t.dma_len &&
-         !remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
-                       QRNIC_ACCESS_REMOTE_WRITE, &k))) {
-        return refuse_access(e, qp);
+    if (qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) {
+        syndrome = !pkt->t.dma_len ? QRNIC_SYN_NONE :
+                   remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va,
+                                pkt->t.dma_len, QRNIC_ACCESS_REMOTE_WRITE, &k);
+    }
+    if (syndrome) {
+        return refuse_write(e, qp, QRNIC_NAK_ACCESS, syndrome);
     }
     r->va = pkt->t.va;
     r->rkey = pkt->t.rkey;
@@ -278,9 +301,14 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
     uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
+    enum qrnic_syndrome syndrome;
     uint64_t remaining, at;
     QrnicMkey *k;
 
+    /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
+    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp)) {
+        return false;
+    }
     if (flags & QRNIC_OPF_START && !write_begin(e, qp, pkt)) {
         return false;
     }
@@ -290,22 +318,15 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         pkt->payload_len != mtu || remaining <= mtu) {
         return refuse_invalid(e, qp);
     }
-    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp)) {
-        return false;
-    }
     at = r->va + r->received;
     if (pkt->payload_len) {
-        if (!remote_check(e, qp, r->srqn, r->rkey, at, pkt->payload_len,
-                          QRNIC_ACCESS_REMOTE_WRITE, &k)) {
-            return refuse_access(e, qp);
+        syndrome = remote_check(e, qp, r->srqn, r->rkey, at, pkt->payload_len,
+                                QRNIC_ACCESS_REMOTE_WRITE, &k);
+        if (syndrome) {
+            return refuse_write(e, qp, QRNIC_NAK_ACCESS, syndrome);
         }
         if (!qrnic_memory_write(e, k, at, pkt->payload, pkt->payload_len)) {
-            if (!r->recv_valid) {
-                return refuse_operation(e, qp);
-            }
-            recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM,
-                          QRNIC_WC_LOC_ACCESS_ERR, QRNIC_SYN_DMA, 0, NULL);
-            return refuse(e, qp, QRNIC_NAK_OPERATION, 0, 0);
+            return refuse_write(e, qp, QRNIC_NAK_OPERATION, QRNIC_SYN_DMA);
         }
     }
     r->received += pkt->payload_len;
@@ -319,6 +340,23 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         }
     }
     return true;
+}
+
+static uint8_t credits_now(QrnicEngine *e, QrnicQp *qp)
+{
+    uint32_t posted;
+
+    /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
+    if (!qrnic_qp_has_rq(qp)) {
+        return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
+    }
+    posted = qrnic_rq_posted(e, qp, false);
+    /* The record is read when WQEs run out; there may be many more by now. */
+    if (posted < FEW_RECEIVES) {
+        posted = qrnic_rq_posted(e, qp, true);
+    }
+    qp->responder->low_credit = posted == 0;
+    return QRNIC_AETH_ACK | qrnic_credits_encode(posted);
 }
 
 /* An entry for a new read or atomic; NULL: the requester has too many. */
@@ -346,6 +384,8 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
         .va = pkt->t.va,
         .rkey = pkt->t.rkey,
         .srqn = r->srqn,
+        .syndrome = credits_now(e, qp),
+        .msn = (r->msn + 1) & 0xffffff,
     };
     r->replay_next = (r->replay_next + 1) % r->replay_count;
     r->replay_pending++;
@@ -367,8 +407,8 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     }
     if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_READ) ||
         (pkt->t.dma_len &&
-         !remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
-                       QRNIC_ACCESS_REMOTE_READ, &k))) {
+         remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
+                      QRNIC_ACCESS_REMOTE_READ, &k))) {
         return refuse_access(e, qp);
     }
     *psns = qrnic_psn_count(pkt->t.dma_len, qrnic_qp_mtu(qp));
@@ -385,8 +425,12 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
-    uint64_t original, result;
-    uint8_t bytes[8];
+    QrnicAtomic op = {
+        .compare_swap = (t->opcode & QRNIC_OPERATION_MASK) ==
+                        QRNIC_OP_RC_COMPARE_SWAP,
+        .swap_add = t->swap_add,
+        .compare = t->compare,
+    };
     QrnicReplay *x;
     QrnicMkey *k;
 
@@ -394,31 +438,21 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         !r->replay_count) {
         return refuse_invalid(e, qp);
     }
-    if (!remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
-                      QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
+    if (remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                     QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
         return refuse_access(e, qp);
     }
     x = replay_new(e, qp, pkt, 1);
     if (!x) {
         return refuse_invalid(e, qp);
     }
-    if (!qrnic_memory_read(e, k, t->va, bytes, sizeof(bytes))) {
-        x->valid = x->pending = false;
-        r->replay_pending--;
-        return refuse_operation(e, qp);
-    }
-    original = ldq_le_p(bytes);
-    result = (t->opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_FETCH_ADD ?
-             original + t->swap_add :
-             original == t->compare ? t->swap_add : original;
-    stq_le_p(bytes, result);
-    if (!qrnic_memory_write(e, k, t->va, bytes, sizeof(bytes))) {
+    if (!qrnic_memory_atomic(e, k, t->va, &op)) {
         x->valid = x->pending = false;
         r->replay_pending--;
         return refuse_operation(e, qp);
     }
     x->atomic = true;
-    x->original = original;
+    x->original = op.original;
     qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC, 1);
     return true;
 }
@@ -436,8 +470,8 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
         t->dma_len != 8 || pkt->payload_len != 8 || !r->replay_count) {
         return refuse_invalid(e, qp);
     }
-    if (!remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
-                      QRNIC_ACCESS_REMOTE_WRITE, &k)) {
+    if (remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                     QRNIC_ACCESS_REMOTE_WRITE, &k)) {
         return refuse_access(e, qp);
     }
     x = replay_new(e, qp, pkt, 1);
@@ -473,8 +507,8 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         len = 0;
     }
     if (t->flush_type != QRNIC_FLUSH_GLOBAL ||
-        !remote_check(e, qp, qp->responder->srqn, t->rkey, va, len,
-                      QRNIC_ACCESS_FLUSH_GLOBAL, &k)) {
+        remote_check(e, qp, qp->responder->srqn, t->rkey, va, len,
+                     QRNIC_ACCESS_FLUSH_GLOBAL, &k)) {
         return refuse_access(e, qp);
     }
     if (!replay_new(e, qp, pkt, 1)) {
@@ -616,6 +650,17 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
     }
 }
 
+/*
+ * What comes out of sequence behind an RNR NAK was on its way before that had
+ * arrived. It is not once the time that the NAK told has passed: then the
+ * requester has begun again, and the packet it began with is lost.
+ */
+static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r)
+{
+    return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR && !r->nak_owed &&
+           qrnic_now(e) >= r->rnr_until;
+}
+
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
@@ -640,7 +685,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
             r->dropped_psn = pkt->t.psn;
         }
         /* One NAK for each gap (9.7.5.2.2). */
-        if (!r->gap) {
+        if (!r->gap || rnr_is_over(e, r)) {
             trace_qrnic_responder_gap(e->config.name, qp->number, r->epsn,
                                       pkt->t.psn);
             owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
@@ -652,39 +697,23 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
  * Answers
  */
 
-static uint8_t credits_now(QrnicEngine *e, QrnicQp *qp)
-{
-    uint32_t posted;
-
-    /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
-    if (!qrnic_qp_has_rq(qp)) {
-        return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
-    }
-    posted = qrnic_rq_posted(e, qp, false);
-    /* The record is read when WQEs run out; there may be many more by now. */
-    if (posted < FEW_RECEIVES) {
-        posted = qrnic_rq_posted(e, qp, true);
-    }
-    qp->responder->low_credit = posted == 0;
-    return QRNIC_AETH_ACK | qrnic_credits_encode(posted);
-}
-
-static QrnicTransport answer(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                             uint32_t psn)
+static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
+                             uint8_t syndrome, uint32_t msn)
 {
     return (QrnicTransport) {
         .opcode = opcode | qrnic_qp_service(qp),
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = psn,
-        .syndrome = credits_now(e, qp),
-        .msn = qp->responder->msn,
+        .syndrome = syndrome,
+        .msn = msn,
     };
 }
 
 static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
-    QrnicTransport t = answer(e, qp, QRNIC_OP_RC_ACK, psn);
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, credits_now(e, qp),
+                              qp->responder->msn);
 
     qrnic_add(e, QRNIC_COUNTER_TX_ACK, 1);
     qrnic_packet_send(e, qp, &t, qrnic_packet_begin(&qp->path, e->frame, &t, 0),
@@ -694,9 +723,8 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
     QrnicResponder *r = qp->responder;
-    QrnicTransport t = answer(e, qp, QRNIC_OP_RC_ACK, psn);
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, r->nak, r->msn);
 
-    t.syndrome = r->nak;
     r->nak_owed = false;
     r->ack_owed = false;
     if (r->dead) {
@@ -705,6 +733,8 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
         qrnic_add(e, QRNIC_COUNTER_TX_NAK_SEQUENCE, 1);
     } else {
         qrnic_add(e, QRNIC_COUNTER_TX_RNR_NAK, 1);
+        r->rnr_until = qrnic_now(e) + qrnic_rnr_time_ns(r->nak &
+                                                    QRNIC_AETH_VALUE_MASK);
     }
     qrnic_packet_send(e, qp, &t, qrnic_packet_begin(&qp->path, e->frame, &t, 0),
                       0);
@@ -722,7 +752,8 @@ static void replay_finish(QrnicResponder *r, QrnicReplay *x)
 
 static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 {
-    QrnicTransport t = answer(e, qp, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn);
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn,
+                              x->syndrome, x->msn);
 
     t.original = x->original;
     replay_finish(qp->responder, x);
@@ -743,14 +774,19 @@ static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
                      first ? QRNIC_OP_RC_READ_RESPONSE_FIRST :
                      last ? QRNIC_OP_RC_READ_RESPONSE_LAST :
                      QRNIC_OP_RC_READ_RESPONSE_MIDDLE;
-    QrnicTransport t = answer(e, qp, opcode, x->next_psn);
+    QrnicTransport t = answer(qp, opcode, x->next_psn, x->syndrome, x->msn);
     uint8_t *payload = qrnic_packet_begin(&qp->path, e->frame, &t, len);
     QrnicMkey *k;
 
     /* The key may have gone since the request came. */
-    if (len && (!remote_check(e, qp, x->srqn, x->rkey, x->va + offset, len,
-                              QRNIC_ACCESS_REMOTE_READ, &k) ||
+    if (len && (remote_check(e, qp, x->srqn, x->rkey, x->va + offset, len,
+                             QRNIC_ACCESS_REMOTE_READ, &k) ||
                 !qrnic_memory_read(e, k, x->va + offset, payload, len))) {
+        /* It was answered once: a repetition that fails is dropped. */
+        if (x->repeated) {
+            replay_finish(r, x);
+            return;
+        }
         /* What comes after this response will not be answered. */
         r->replay_pending = 0;
         r->dead = true;

@@ -94,6 +94,8 @@ typedef struct QrnicReplay {
     uint32_t rkey, length;
     uint32_t srqn;              /* XRC */
     uint64_t original;
+    uint8_t syndrome;           /* AETH: credits and MSN, as the request */
+    uint32_t msn;               /* left them (9.7.7.1) */
 } QrnicReplay;
 
 struct QrnicResponder {
@@ -111,6 +113,7 @@ struct QrnicResponder {
     uint32_t ack_psn;
     bool nak_owed;
     uint8_t nak;                /* syndrome */
+    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
     bool gap;                   /* NAKed, and the packet has not come yet */
     uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
     bool dead;                  /* fatal NAK owed: nothing is taken now */

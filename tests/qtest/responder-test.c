@@ -259,10 +259,10 @@ static void test_read(void)
     expect_read(&r, RC_READ_ONLY, RQ_PSN + 3, data, 5, 2);
     read_request(&r, RQ_PSN + 4, 77, 0);
     expect_read(&r, RC_READ_ONLY, RQ_PSN + 4, data, 0, 3);
-    /* a duplicate, of its end only */
+    /* a duplicate, of its end only: the MSN is that of its request */
     read_request(&r, RQ_PSN + 1, 77 + 1024, 1476);
-    expect_read(&r, RC_READ_FIRST, RQ_PSN + 1, data + 1024, 1024, 3);
-    expect_read(&r, RC_READ_LAST, RQ_PSN + 2, data + 2048, 452, 3);
+    expect_read(&r, RC_READ_FIRST, RQ_PSN + 1, data + 1024, 1024, 1);
+    expect_read(&r, RC_READ_LAST, RQ_PSN + 2, data + 2048, 452, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 1);
     rig_stop(&r);
 }

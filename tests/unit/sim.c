@@ -32,6 +32,9 @@ static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
         return false;
     }
     memcpy(buf, n->memory + addr, len);
+    if (n->after_read) {
+        n->after_read(n, addr, len);
+    }
     return true;
 }
 
@@ -45,6 +48,34 @@ static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
     }
     memcpy(n->memory + addr, buf, len);
     return true;
+}
+
+static bool apply(uint8_t *at, QrnicAtomic *op)
+{
+    op->original = ldq_le_p(at);
+    if (!op->compare_swap) {
+        stq_le_p(at, op->original + op->swap_add);
+    } else if (op->original == op->compare) {
+        stq_le_p(at, op->swap_add);
+    }
+    return true;
+}
+
+static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(addr % 8, ==, 0);
+    return in_memory(n, addr, 8) && apply(n->memory + addr, op);
+}
+
+static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset % 8, ==, 0);
+    g_assert_cmpuint(offset + 8, <=, sizeof(n->device_memory));
+    return apply(n->device_memory + offset, op);
 }
 
 static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
@@ -303,7 +334,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION |
                         QRNIC_CAP_DEVICE_MEMORY |
                         QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH |
-                        QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT,
+                        QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT |
+                        (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
@@ -314,6 +346,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     };
     QrnicEnv env = {
         .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
+        .dma_atomic = env_dma_atomic, .dm_atomic = env_dm_atomic,
         .dm_read = env_dm_read, .dm_write = env_dm_write,
         .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
         .timer_arm = env_timer_arm, .kick = env_kick,

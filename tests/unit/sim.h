@@ -27,7 +27,8 @@ typedef struct SimFrame {
     uint8_t data[];
 } SimFrame;
 
-typedef struct SimNode {
+typedef struct SimNode SimNode;
+struct SimNode {
     Sim *sim;
     unsigned id;
     QrnicEngine *engine;
@@ -35,6 +36,8 @@ typedef struct SimNode {
     uint64_t memory_size, allocated;
     uint8_t device_memory[16 * QRNIC_DM_PAGE_SIZE];
     uint64_t broken_from, broken_to;    /* DMA to here fails */
+    /* What a CPU does right behind a read of the device; or NULL */
+    void (*after_read)(SimNode *n, uint64_t addr, size_t len);
     bool kicked, blocked;
     bool may_fail;              /* the fatal state is no failure of the test */
     int64_t deadline, wire_ready;
@@ -47,7 +50,7 @@ typedef struct SimNode {
     } async;
     unsigned notified;
     QrnicGidEntry gid;
-} SimNode;
+};
 
 struct Sim {
     int64_t now;
@@ -110,6 +113,7 @@ typedef struct SimWr {
 
 typedef struct SimOptions {
     bool ipv6, vlan, loopback;
+    bool atomic_hca;            /* without CAP_ATOMIC_GLOB */
     uint32_t max_rd_atomic;     /* of the device; 0: 16 */
     uint32_t doorbell_fifo;     /* 0: 128 */
     uint64_t memory;            /* bytes; 0: 32 MiB */

@@ -315,6 +315,49 @@ static void recv_bad_key(Pair *p, SimWr *wr, SimSge *sge)
     post_recv(&p->b, 0, 100);
 }
 
+static void imm_bad_key(Pair *p, SimWr *wr, SimSge *sge)
+{
+    post_recv(&p->b, 0, 100);
+    wr->rkey ^= 1;
+}
+
+/* The key goes when only the last packet is not there. */
+static bool tap_last_packet(Sim *s, unsigned from, const uint8_t *frame,
+                            size_t len, void *opaque)
+{
+    Pair *p = opaque;
+    QrnicPacket packet;
+
+    g_assert_cmpint(qrnic_packet_parse(&packet, frame, len,
+                                       QRNIC_ICRC_STANDARD), ==,
+                    QRNIC_PARSE_OK);
+    if (packet.t.opcode == QRNIC_OP_RC_WRITE_LAST_IMM) {
+        QrnicQpAttr a = { .mask = QRNIC_QP_ACCESS_FLAGS };
+
+        /* What is on its way is there before. */
+        s->tap = NULL;
+        while (s->wire->len) {
+            SimFrame *f = g_ptr_array_steal_index(s->wire, 0);
+
+            sim_inject(s, f->to, f->data, f->len);
+            g_free(f);
+        }
+        g_assert_cmpint(sim_modify(p->b.qp, &a).status, ==, QRNIC_ST_OK);
+        g_assert_cmpint(qrnic_mkey_destroy(p->b.qp->node->engine,
+                                           p->b.key >> 8).status, ==,
+                        QRNIC_ST_OK);
+    }
+    return true;
+}
+
+static void imm_last_key_gone(Pair *p, SimWr *wr, SimSge *sge)
+{
+    post_recv(&p->b, 0, 100);
+    sge->length = 3000;
+    p->sim->tap = tap_last_packet;
+    p->sim->tap_opaque = p;
+}
+
 static void recv_dma(Pair *p, SimWr *wr, SimSge *sge)
 {
     post_recv(&p->b, 0, 100);
@@ -379,6 +422,10 @@ static const Case cases[] = {
       QRNIC_WC_LOC_PROT_ERR, 0 },
     { "send/receive-dma", SEND, recv_dma, QRNIC_WC_REM_OP_ERR, 0,
       QRNIC_WC_LOC_PROT_ERR, 0 },
+    { "write-imm/variant", WRITE_IMM, imm_bad_key, QRNIC_WC_REM_ACCESS_ERR, 0,
+      QRNIC_WC_LOC_ACCESS_ERR, 0 },
+    { "write-imm/last-key-gone", WRITE_IMM, imm_last_key_gone,
+      QRNIC_WC_REM_ACCESS_ERR, 0, QRNIC_WC_LOC_ACCESS_ERR, 0 },
     { "write-imm/dma", WRITE_IMM, recv_dma, QRNIC_WC_REM_OP_ERR, 0,
       QRNIC_WC_LOC_ACCESS_ERR, 0 },
     { "local/send-key", SEND, local_bad_key, QRNIC_WC_LOC_PROT_ERR,
@@ -856,9 +903,219 @@ static void test_reordered_repeated(void)
     pair_free(p);
 }
 
+/* Sends with all the words of a transport header, as fast as a peer could. */
+static void send_crafted_quick(Pair *p, QrnicTransport t, uint32_t len)
+{
+    QrnicPathSpec spec = sim_path_to(p->b.qp, p->a.qp);
+    uint8_t frame[9000];
+    QrnicPath built;
+    uint8_t *payload;
+
+    t.pkey = QRNIC_PKEY_DEFAULT;
+    t.dest_qpn = p->b.qp->number;
+    qrnic_path_init(&built, &spec);
+    payload = qrnic_packet_begin(&built, frame, &t, len);
+    memset(payload, 0x5a, len);
+    sim_inject(p->sim, 1, frame, qrnic_packet_finish(&built, frame, payload,
+                                                     len));
+}
+
+typedef struct Answers {
+    unsigned n;
+    QrnicTransport t[8];
+} Answers;
+
+static bool tap_answers(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                        void *opaque)
+{
+    Answers *a = opaque;
+    QrnicPacket p;
+
+    g_assert_cmpint(qrnic_packet_parse(&p, frame, len, QRNIC_ICRC_STANDARD), ==,
+                    QRNIC_PARSE_OK);
+    if (from == 1) {
+        g_assert_cmpint(a->n, <, ARRAY_SIZE(a->t));
+        a->t[a->n++] = p.t;
+    }
+    return false;
+}
+
+/*
+ * 9.7.7.1: the MSN of a response is that of its request, whatever has been
+ * executed since; and the credits are those that belong to this MSN.
+ */
+static void test_msn_of_request(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    Answers answers = { 0 };
+    QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_READ_REQUEST, .psn = PSN, .va = p->b.addr,
+        .rkey = p->b.key, .dma_len = 100, .ack_req = true,
+    };
+
+    p->sim->tap = tap_answers;
+    p->sim->tap_opaque = &answers;
+    for (int i = 0; i < 8; i++) {
+        post_recv(&p->b, 0, 100);
+    }
+    settle(p);
+    /* Nothing is answered before all three are executed. */
+    send_crafted_quick(p, t, 0);
+    t.opcode = QRNIC_OP_RC_FETCH_ADD;
+    t.psn = PSN + 1;
+    send_crafted_quick(p, t, 0);
+    t.opcode = QRNIC_OP_RC_SEND_ONLY;
+    t.psn = PSN + 2;
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 3);
+    for (int i = 0; i < 3; i++) {
+        g_assert_cmpint(answers.t[i].psn, ==, PSN + i);
+        g_assert_cmpint(answers.t[i].msn, ==, 1 + i);
+        g_assert_cmpint(answers.t[i].syndrome, ==,
+                        qrnic_credits_encode(i < 2 ? 8 : 7));
+    }
+    /* And the same again, when they are repeated. */
+    t.opcode = QRNIC_OP_RC_READ_REQUEST;
+    t.psn = PSN;
+    send_crafted_quick(p, t, 0);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 4);
+    g_assert_cmpint(answers.t[3].msn, ==, 1);
+    pair_free(p);
+}
+
+/* A repeated read that cannot be executed any more is dropped. */
+static void test_repeated_read_key_gone(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    Answers answers = { 0 };
+    QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_READ_REQUEST, .psn = PSN, .va = p->b.addr,
+        .rkey = p->b.key, .dma_len = 100, .ack_req = true,
+    };
+
+    p->sim->tap = tap_answers;
+    p->sim->tap_opaque = &answers;
+    send_crafted_quick(p, t, 0);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 1);
+    g_assert_cmpint(qrnic_mkey_destroy(p->b.qp->node->engine,
+                                       p->b.key >> 8).status, ==, QRNIC_ST_OK);
+    send_crafted_quick(p, t, 0);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 1);
+    expect_state(p->b.qp, QRNIC_QPS_RTS);
+    expect_no_event(p->b.qp->node);
+    /* Going on is possible: a write of nothing needs no key. */
+    t.opcode = QRNIC_OP_RC_WRITE_ONLY;
+    t.psn = PSN + 1;
+    t.dma_len = 0;
+    send_crafted_quick(p, t, 0);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 2);
+    g_assert_cmpint(answers.t[1].psn, ==, PSN + 1);
+    pair_free(p);
+}
+
+/*
+ * After an RNR NAK: what was on its way is dropped without a word, but when the
+ * requester has begun again, the loss of its first packet is asked for.
+ */
+static void test_rnr_resent_lost(void)
+{
+    SimConnect c = sim_connect_default();
+    Answers answers = { 0 };
+    QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_SEND_ONLY, .psn = PSN, .ack_req = true,
+    };
+    Pair *p;
+
+    c.min_rnr_timer = 14;       /* 1.28 ms */
+    p = pair_new(1, NULL, &c);
+    p->sim->tap = tap_answers;
+    p->sim->tap_opaque = &answers;
+    send_crafted_quick(p, t, 10);
+    sim_run(p->sim, p->sim->now + 100 * SIM_US);
+    g_assert_cmpint(answers.n, ==, 1);
+    g_assert_cmphex(answers.t[0].syndrome, ==, QRNIC_AETH_RNR | 14);
+    p->sim->now += 1000 * SIM_US;
+    t.psn = PSN + 1;
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 1);
+    p->sim->now += 300 * SIM_US;
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 2);
+    g_assert_cmphex(answers.t[1].syndrome, ==, QRNIC_NAK_SEQUENCE);
+    g_assert_cmphex(answers.t[1].psn, ==, PSN);
+    /* Once for each gap */
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 2);
+    pair_free(p);
+}
+
+/* What a CPU stores right behind the device's read of the word */
+static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
+{
+    if (len == 8 && ldq_le_p(n->memory + addr) == 0x1111) {
+        stq_le_p(n->memory + addr, 0x2222);
+    }
+}
+
+/* A compare and swap that does not find its value writes nothing. */
+static void test_failed_compare_writes_nothing(gconstpointer glob)
+{
+    SimOptions o = { .atomic_hca = !glob };
+    Pair *p = pair_new(1, &o, NULL);
+    SimNode *b = p->b.qp->node;
+    SimSge sge = { p->a.addr, 8, p->a.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_ATOMIC_CMP_SWAP, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = p->b.addr + 8, .rkey = p->b.key,
+        .compare = 0x3333, .swap_add = 0x4444,
+    };
+    uint64_t written = sim_counter(b, QRNIC_COUNTER_DMA_WRITES);
+
+    stq_le_p(p->b.data + 8, 0x1111);
+    b->after_read = cpu_stores;
+    sim_post_send(p->a.qp, &wr);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_CMP_SWAP);
+    g_assert_cmphex(ldq_le_p(p->a.data), ==, 0x1111);
+    if (!glob) {
+        g_assert_cmphex(ldq_le_p(p->b.data + 8), ==, 0x2222);
+        g_assert_cmpuint(sim_counter(b, QRNIC_COUNTER_DMA_WRITES), ==,
+                         written);
+        pair_free(p);
+        return;
+    }
+    /* As one access there is no read behind which a CPU could come. */
+    g_assert_cmphex(ldq_le_p(p->b.data + 8), ==, 0x1111);
+    wr.compare = 0x1111;
+    sim_post_send(p->a.qp, &wr);
+    wr.opcode = QRNIC_WQE_ATOMIC_FETCH_ADD;
+    wr.compare = 0;
+    wr.swap_add = 1;
+    sim_post_send(p->a.qp, &wr);
+    settle(p);
+    g_assert_cmphex(ldq_le_p(p->b.data + 8), ==, 0x4445);
+    pair_free(p);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/rc/error/msn-of-request", test_msn_of_request);
+    g_test_add_func("/rc/error/repeated-read-key-gone",
+                    test_repeated_read_key_gone);
+    g_test_add_func("/rc/error/rnr-resent-lost", test_rnr_resent_lost);
+    g_test_add_data_func("/rc/atomic/failed-compare-writes-nothing", NULL,
+                         test_failed_compare_writes_nothing);
+    g_test_add_data_func("/rc/atomic/one-access", "glob",
+                         test_failed_compare_writes_nothing);
     g_test_add_func("/rc/error/retry-exceeded", test_retry_exceeded);
     g_test_add_func("/rc/error/acks-lost", test_acks_lost);
     g_test_add_func("/rc/error/many-timers", test_many_timers);

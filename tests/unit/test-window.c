@@ -652,7 +652,10 @@ static void send_inv_refused(uint32_t (*key)(Keys *k), uint8_t syndrome)
     QrnicCqe c;
 
     send_inv(&k, key(&k), 100);
-    expect_status(k.p->a.qp, QRNIC_WC_REM_ACCESS_ERR);
+    /* Class J (9.9.6.3): there is no NAK, and nothing is acknowledged. */
+    expect_status(k.p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    g_assert_cmpint(sim_counter(k.p->b.qp->node, QRNIC_COUNTER_TX_NAK_ERROR),
+                    ==, 0);
     c = expect_status(k.p->b.qp, QRNIC_WC_MW_BIND_ERR);
     g_assert_cmphex(c.opcode & 0x80, ==, 0x80);
     g_assert_cmpstr(qrnic_syndrome_name(c.syndrome), ==,
