@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/internal.h"
+#include "engine/queue/queue.h"
 #include "pair.h"
 
 /*
@@ -274,7 +274,7 @@ static void test_solicited_long_ago(void)
     static const uint32_t at[] = { 0x40000000, 0x80000010, 0xc0000000, 16 };
     Pair *p = pair_new(3, NULL, NULL);
     SimQp *q = p->a.qp;
-    QrnicCq *cq = qrnic_table_get(&q->node->engine->cqs, q->cq);
+    QrnicCq *cq = qrnic_cq_get(q->node->engine, q->cq);
 
     for (unsigned i = 0; i < ARRAY_SIZE(at); i++) {
         cq->producer = cq->consumer = q->cq_consumer = at[i];

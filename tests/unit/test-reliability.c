@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/reliability.h"
+#include "engine/transport/reliability.h"
 
 static void test_psn(void)
 {

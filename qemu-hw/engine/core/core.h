@@ -1,0 +1,116 @@
+/*
+ * qrnic engine, floor core: tables of objects, counters, timers, the fatal
+ * state
+ *
+ * The ground that every other floor stands on. What a floor keeps for the
+ * device is a structure that only its own header shows.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_CORE_H
+#define QRNIC_ENGINE_CORE_H
+
+#include "qemu/queue.h"
+#include "engine/engine.h"
+
+/* What a command returns */
+static inline QrnicResult qrnic_ok(uint32_t value)
+{
+    return (QrnicResult) { QRNIC_ST_OK, value, 0 };
+}
+
+static inline QrnicResult qrnic_refuse(enum qrnic_cmd_status status,
+                                       uint32_t syndrome)
+{
+    return (QrnicResult) { status, 0, syndrome };
+}
+
+/* Syndrome of BAD_OBJECT when it is the object of the command itself */
+#define QRNIC_OBJECT_OF_ENTRY UINT32_MAX
+
+/*
+ * table.c: a number is an index into a table of objects. Every object is made
+ * by a command and found by number; a pointer to one is never kept across a
+ * call out of the engine.
+ */
+typedef struct QrnicTable {
+    void **slot;
+    uint32_t limit, used, first, hint;
+} QrnicTable;
+
+void qrnic_table_init(QrnicTable *t, uint32_t first, uint32_t limit);
+void qrnic_table_cleanup(QrnicTable *t);
+/* The same, with the objects that are in it */
+void qrnic_table_free_objects(QrnicTable *t);
+/* A free number: round robin, so that numbers are not reused soon. */
+bool qrnic_table_insert(QrnicTable *t, void *object, uint32_t *number);
+/* At a number below the first, which is free */
+void qrnic_table_insert_at(QrnicTable *t, void *object, uint32_t number);
+void *qrnic_table_remove(QrnicTable *t, uint32_t number);
+static inline void *qrnic_table_get(const QrnicTable *t, uint32_t number)
+{
+    return number < t->limit ? t->slot[number] : NULL;
+}
+
+/* timer.c: what is done at a time; the structure is in that of an object. */
+typedef struct QrnicTimer {
+    int64_t deadline;           /* QRNIC_DEADLINE_NEVER: none */
+    uint32_t heap_index;
+    void (*fire)(QrnicEngine *e, struct QrnicTimer *t);
+} QrnicTimer;
+
+void qrnic_timer_init(QrnicTimer *t,
+                      void (*fire)(QrnicEngine *e, QrnicTimer *t));
+/* All deadlines are on one timer of the environment. */
+void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
+/* Sets it, unless it is due before that anyway */
+void qrnic_timer_advance(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
+void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t);
+/* None is left, and the environment's is off. */
+void qrnic_timers_reset(QrnicEngine *e);
+
+/*
+ * The life of a floor. reset makes it what init left, but for what belongs to
+ * the backend; the floors above have been reset by then.
+ */
+typedef struct QrnicFloor {
+    void (*init)(QrnicEngine *e);
+    void (*reset)(QrnicEngine *e);
+    void (*cleanup)(QrnicEngine *e);
+} QrnicFloor;
+
+extern const QrnicFloor qrnic_core_floor;
+
+struct QrnicEngine {
+    QrnicConfig config;
+    QrnicEnv env;
+    uint64_t counter[QRNIC_NUM_COUNTERS];
+    bool fatal;
+    /* event.c: writes an event into the asynchronous EQ, if there is one */
+    void (*event)(QrnicEngine *e, QrnicEqe *eqe);
+
+    QrnicTimer **heap;          /* timer.c */
+    uint32_t heap_count, heap_room;
+    int64_t armed_deadline;
+
+    /* What the floors above keep */
+    struct QrnicMemory *memory;
+    struct QrnicQueues *queue;
+    struct QrnicFabric *fabric;
+    struct QrnicPairs *pairs;
+    struct QrnicTransports *transport;
+    struct QrnicSched *sched;
+};
+
+static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
+{
+    e->counter[c] += n;
+}
+
+static inline int64_t qrnic_now(QrnicEngine *e)
+{
+    return e->env.clock_ns(e->env.opaque);
+}
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * qrnic engine, floor fabric: the port, GIDs, which frames are for the
+ * transport, multicast groups, the way out and back in of frames
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_FABRIC_H
+#define QRNIC_ENGINE_FABRIC_H
+
+#include "engine/core/core.h"
+#include "wire/packet.h"
+
+/* Largest frame: Ethernet header, one tag, MTU, and room for RoCE headers. */
+#define QRNIC_FRAME_MAX (18 + 9000 + 64)
+
+/* port.c: enum qrnic_path_mtu that the present MTU carries */
+uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
+void qrnic_port_reset(QrnicEngine *e);
+
+/* gid.c */
+const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
+/* IPv6 ff00::/8, and IPv4 224.0.0.0/4 as a GID */
+bool qrnic_gid_is_multicast(const uint8_t *gid);
+/* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
+/* True if some entry has this VLAN: the device is in it. */
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan);
+void qrnic_gids_reset(QrnicEngine *e);
+
+/* steering.c: a UDP datagram to port 4791 and to a GID and MAC of ours */
+bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
+
+/* group.c */
+typedef struct QrnicQp QrnicQp;
+
+typedef struct QrnicAttachment {
+    uint8_t gid[16];
+    uint32_t qpn;
+} QrnicAttachment;
+
+#define QRNIC_MAX_MULTICAST 1024
+bool qrnic_multicast_is_ours(QrnicEngine *e, const uint8_t *gid);
+/* Returns how many queue pairs it was delivered to. */
+unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                                 bool loopback);
+void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
+
+/* frame.c */
+typedef struct QrnicLoopbackFrame {
+    size_t len;
+    uint8_t data[];
+} QrnicLoopbackFrame;
+
+/* The wire takes no frame now; transmit is called again when it does. */
+bool qrnic_wire_busy(QrnicEngine *e);
+/*
+ * Busy, and not ready once since the last look, of which *epoch reminds. A
+ * wire that stands still for a whole period of waiting is like one that loses
+ * all; one that takes a frame now and then is only slow.
+ */
+bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
+/* Sends a frame built in place: to the wire, or back in if it is for us. */
+void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                      bool roce);
+void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
+void qrnic_loopback_drop(QrnicEngine *e);
+
+/*
+ * What is done with frames, by the floor that knows of transports
+ */
+typedef struct QrnicReceivers {
+    /* A UDP datagram to port 4791 and to a GID of ours: how many got it */
+    unsigned (*roce)(QrnicEngine *e, const uint8_t *frame, size_t len,
+                     bool loopback);
+    /* Any other frame */
+    void (*ethernet)(QrnicEngine *e, const uint8_t *frame, size_t len);
+    /* Each frame that comes or goes, before anything else is done with it */
+    void (*sniff)(QrnicEngine *e, const uint8_t *frame, size_t len);
+} QrnicReceivers;
+
+typedef struct QrnicFabric {
+    const QrnicReceivers *receivers;
+    bool link_up;
+    QrnicPortCtx port;
+    QrnicGidEntry *gids;
+    uint32_t gids_end;          /* no valid entry from here on */
+    uint8_t (*macs)[6];         /* the different source MACs of all entries */
+    uint32_t num_macs;
+    QrnicAttachment attachment[QRNIC_MAX_MULTICAST];
+    uint32_t attachment_count;
+    bool wire_busy;
+    uint32_t wire_epoch;        /* how often it became ready */
+    /* frames to ourselves, delivered by qrnic_engine_run, never recursively */
+    GQueue loopback;
+    uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
+} QrnicFabric;
+
+extern const QrnicFloor qrnic_fabric_floor;
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * qrnic engine: the way out and back in of frames
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/fabric/fabric.h"
+
+/* Frames on the way to ourselves before senders have to wait */
+#define LOOPBACK_ROOM 256
+
+bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
+{
+    const QrnicFabric *f = e->fabric;
+    bool still = f->wire_busy && *epoch == f->wire_epoch;
+
+    *epoch = f->wire_epoch;
+    return still;
+}
+
+/* A port that is down drops frames, so nobody has to wait for its wire. */
+bool qrnic_wire_busy(QrnicEngine *e)
+{
+    QrnicFabric *f = e->fabric;
+
+    return (f->wire_busy && qrnic_engine_port_active(e)) ||
+           g_queue_get_length(&f->loopback) >= LOOPBACK_ROOM;
+}
+
+void qrnic_engine_wire_ready(QrnicEngine *e)
+{
+    e->fabric->wire_busy = false;
+    e->fabric->wire_epoch++;
+    trace_qrnic_wire_ready(e->config.name);
+    e->env.kick(e->env.opaque);
+}
+
+void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+{
+    if (!qrnic_engine_port_active(e)) {
+        return;
+    }
+    e->fabric->receivers->sniff(e, frame, len);
+    if (e->fatal) {
+        return;
+    }
+    if (qrnic_frame_is_roce(e, frame, len)) {
+        trace_qrnic_frame_receive(e->config.name, len, true);
+        e->fabric->receivers->roce(e, frame, len, false);
+        return;
+    }
+    trace_qrnic_frame_receive(e->config.name, len, false);
+    e->fabric->receivers->ethernet(e, frame, len);
+}
+
+void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                      bool roce)
+{
+    if (!qrnic_engine_port_active(e)) {
+        qrnic_add(e, QRNIC_COUNTER_TX_DROP_LINK, 1);
+        trace_qrnic_frame_drop_link(e->config.name, len);
+        return;
+    }
+    e->fabric->receivers->sniff(e, frame, len);
+    if (roce) {
+        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
+        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
+        if (qrnic_frame_is_roce(e, frame, len)) {
+            QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + len);
+
+            f->len = len;
+            memcpy(f->data, frame, len);
+            g_queue_push_tail(&e->fabric->loopback, f);
+            qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
+            trace_qrnic_frame_loopback(e->config.name, len);
+            e->env.kick(e->env.opaque);
+            /* A multicast packet goes to others, too. */
+            if (!(frame[0] & 1)) {
+                return;
+            }
+        }
+    } else {
+        qrnic_add(e, QRNIC_COUNTER_ETH_TX_PACKETS, 1);
+        qrnic_add(e, QRNIC_COUNTER_ETH_TX_BYTES, len);
+    }
+    trace_qrnic_frame_send(e->config.name, len, roce);
+    if (!e->env.send(e->env.opaque, frame, len)) {
+        trace_qrnic_wire_busy(e->config.name);
+        e->fabric->wire_busy = true;
+    }
+}
+
+void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
+{
+    while (budget) {
+        g_autofree QrnicLoopbackFrame *f =
+            g_queue_pop_head(&e->fabric->loopback);
+        unsigned deliveries;
+
+        if (!f) {
+            break;
+        }
+        /* A frame to a group is as much work as it has receivers. */
+        deliveries = e->fabric->receivers->roce(e, f->data, f->len, true);
+        budget -= MIN(budget, MAX(deliveries, 1));
+    }
+}
+
+void qrnic_loopback_drop(QrnicEngine *e)
+{
+    QrnicLoopbackFrame *f;
+
+    while ((f = g_queue_pop_head(&e->fabric->loopback))) {
+        g_free(f);
+    }
+}

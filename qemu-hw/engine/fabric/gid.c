@@ -1,0 +1,132 @@
+/*
+ * qrnic engine: the GID table
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/fabric/fabric.h"
+
+#define MAX_VLAN_ID 4094
+
+const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index)
+{
+    const QrnicGidEntry *g = &e->fabric->gids[index];
+
+    return index < e->fabric->gids_end && (g->flags & QRNIC_GID_VALID) ? g :
+                                                                        NULL;
+}
+
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan)
+{
+    for (uint32_t i = 0; i < e->fabric->gids_end; i++) {
+        const QrnicGidEntry *g = &e->fabric->gids[i];
+        int its_vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1;
+
+        if ((g->flags & QRNIC_GID_VALID) && its_vlan == vlan &&
+            !memcmp(g->gid, dgid, sizeof(g->gid))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan)
+{
+    for (uint32_t i = 0; i < e->fabric->gids_end; i++) {
+        const QrnicGidEntry *g = &e->fabric->gids[i];
+
+        if ((g->flags & QRNIC_GID_VALID) &&
+            (g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1) == vlan) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What every frame is compared with, made anew when the table changes */
+static void summarise(QrnicEngine *e)
+{
+    QrnicFabric *f = e->fabric;
+
+    f->gids_end = 0;
+    f->num_macs = 0;
+    for (uint32_t i = 0; i < e->config.max_gid; i++) {
+        const QrnicGidEntry *g = &f->gids[i];
+        uint32_t k = 0;
+
+        if (!(g->flags & QRNIC_GID_VALID)) {
+            continue;
+        }
+        f->gids_end = i + 1;
+        while (k < f->num_macs && memcmp(f->macs[k], g->mac, 6)) {
+            k++;
+        }
+        if (k == f->num_macs) {
+            memcpy(f->macs[f->num_macs++], g->mac, 6);
+        }
+    }
+}
+
+void qrnic_gids_reset(QrnicEngine *e)
+{
+    memset(e->fabric->gids, 0, e->config.max_gid * sizeof(*e->fabric->gids));
+    summarise(e);
+}
+
+bool qrnic_gid_is_multicast(const uint8_t *gid)
+{
+    return gid[0] == 0xff ||
+           (qrnic_gid_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0);
+}
+
+QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
+                          const QrnicGidEntry *in)
+{
+    static const uint8_t zero[16];
+    bool vlan = in->flags & QRNIC_GID_VLAN;
+
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (!memcmp(in->gid, zero, 16) || qrnic_gid_is_multicast(in->gid)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_GID_OFFSET);
+    }
+    if (!memcmp(in->mac, zero, 6) || (in->mac[0] & 1)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_MAC_OFFSET);
+    }
+    if (vlan ? in->vlan_id > MAX_VLAN_ID : in->vlan_id) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_GID_ENTRY_VLAN_ID_OFFSET);
+    }
+    if (!(in->flags & QRNIC_GID_VALID)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_FLAGS_OFFSET);
+    }
+    e->fabric->gids[index] = *in;
+    summarise(e);
+    trace_qrnic_gid_set(e->config.name, index, qrnic_ld_be64(in->gid),
+                        qrnic_ld_be64(in->gid + 8),
+                        vlan ? in->vlan_id : -1);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index)
+{
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    memset(&e->fabric->gids[index], 0, sizeof(e->fabric->gids[index]));
+    summarise(e);
+    trace_qrnic_gid_clear(e->config.name, index);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_gid_query(QrnicEngine *e, uint32_t index, QrnicGidEntry *out)
+{
+    if (index >= e->config.max_gid) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = e->fabric->gids[index];
+    return qrnic_ok(0);
+}

@@ -1,0 +1,48 @@
+/*
+ * qrnic engine, floor memory: its life
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/memory/memory.h"
+
+static void tables_init(QrnicEngine *e)
+{
+    qrnic_table_init(&e->memory->pds, 1, e->config.max_pd + 1);
+    qrnic_table_init(&e->memory->mkeys, 1, e->config.max_mkey + 1);
+    qrnic_dm_init(e);
+}
+
+static void tables_cleanup(QrnicEngine *e)
+{
+    qrnic_table_free_objects(&e->memory->mkeys);
+    qrnic_dm_cleanup(e);
+    qrnic_table_free_objects(&e->memory->pds);
+    qrnic_page_lists_drop(e);
+}
+
+static void memory_init(QrnicEngine *e)
+{
+    e->memory = g_new0(QrnicMemory, 1);
+    e->memory->page_lists = g_new0(QrnicPageList, QRNIC_PAGE_LIST_CACHE);
+    tables_init(e);
+}
+
+static void memory_reset(QrnicEngine *e)
+{
+    tables_cleanup(e);
+    tables_init(e);
+    qrnic_dm_reset(e);
+}
+
+static void memory_cleanup(QrnicEngine *e)
+{
+    tables_cleanup(e);
+    g_free(e->memory->page_lists);
+    g_free(e->memory);
+}
+
+const QrnicFloor qrnic_memory_floor = {
+    memory_init, memory_reset, memory_cleanup
+};

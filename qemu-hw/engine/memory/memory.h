@@ -1,0 +1,174 @@
+/*
+ * qrnic engine, floor memory: DMA, page lists, keys, windows, device memory,
+ * protection domains
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_MEMORY_H
+#define QRNIC_ENGINE_MEMORY_H
+
+#include "engine/core/core.h"
+
+#define QRNIC_MAX_MR_SIZE (1ull << 46)
+
+/* pd.c */
+typedef struct QrnicPd {
+    uint32_t number;
+    uint32_t users;
+} QrnicPd;
+
+/* DMA with counting; every access of the engine goes through these two. */
+bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);
+bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                     size_t len);
+
+/*
+ * pages.c: a translation table in guest memory, walked by DMA. The lists read
+ * are in a cache that all tables of the device share, so that a guest cannot
+ * make it grow without bound.
+ */
+typedef struct QrnicPages {
+    QrnicTranslation desc;
+    uint64_t length;            /* bytes that the table describes */
+    uint64_t pages;             /* the same in pages; 0 for levels 0 */
+    uint64_t id;                /* tag of its lists in the cache */
+} QrnicPages;
+
+/* Checks the descriptor for length bytes; on error the offending offset. */
+bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
+                      const QrnicTranslation *desc, uint64_t length,
+                      uint32_t *bad_offset);
+/* The same for a ring, which begins with a page, and may be read at once. */
+bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
+                     const QrnicTranslation *desc, uint64_t length,
+                     uint32_t struct_offset, QrnicResult *error);
+/*
+ * Bus address of byte offset of the described memory, and how many bytes from
+ * there are contiguous. False: the table could not be read.
+ */
+bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                           uint64_t *addr, uint64_t *contiguous);
+bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                      void *buf, size_t len);
+bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                       const void *buf, size_t len);
+void qrnic_page_lists_drop(QrnicEngine *e);
+
+/* One page list of a translation table, or the used part of it */
+typedef struct QrnicPageList {
+    uint64_t id;                /* QrnicPages.id; 0: empty */
+    uint64_t index;             /* which list of the table */
+    uint64_t *entry;
+} QrnicPageList;
+
+#define QRNIC_PAGE_LIST_CACHE 4096      /* lists: 16 MiB when all are full */
+
+/* device_memory.c */
+typedef struct QrnicDm {
+    uint32_t number;
+    uint32_t users;             /* keys */
+    QrnicDmCtx ctx;
+} QrnicDm;
+
+/* mkey.c */
+typedef struct QrnicMkey {
+    uint32_t index;
+    QrnicMkeyCtx ctx;           /* of a window, of a fast registration: now */
+    QrnicPages pages;
+    bool valid;
+    uint64_t max_length;        /* fast registration */
+    uint32_t region;            /* window: index of the region */
+    uint64_t region_addr;       /* and where in it it begins */
+    uint32_t qpn;               /* window type 2: bound by */
+    uint32_t windows;           /* region: windows bound to it */
+    QrnicDm *dm;                /* region of device memory: what it lies in */
+} QrnicMkey;
+
+#define QRNIC_REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | \
+                             QRNIC_ACCESS_REMOTE_READ | \
+                             QRNIC_ACCESS_REMOTE_ATOMIC)
+
+/*
+ * FEATURES M2: index and variant, PD, range, access; in this order. A right
+ * of REMOTE_RIGHTS makes it a remote access, by this queue pair (else 0).
+ */
+enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
+                                          uint32_t pd, uint32_t qpn,
+                                          uint64_t addr, uint64_t len,
+                                          uint8_t access, QrnicMkey **mkey);
+static inline enum qrnic_syndrome
+qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
+                   uint64_t len, uint8_t access, QrnicMkey **mkey)
+{
+    return qrnic_memory_check_qp(e, key, pd, 0, addr, len, access, mkey);
+}
+/* After a check; false: DMA failed. addr is the key user's address. */
+bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                       void *buf, size_t len);
+bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                        const void *buf, size_t len);
+/* Fills in op->original; addr is a multiple of 8. */
+bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                         QrnicAtomic *op);
+
+/* device_memory.c: what a key of its type says, and accesses by such a key */
+QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
+                               QrnicDm **dm);
+void qrnic_dm_read(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                   void *buf, size_t len);
+void qrnic_dm_write(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                    const void *buf, size_t len);
+/* As one access of the host; false: it cannot, and nothing was done. */
+bool qrnic_dm_atomic(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
+                     QrnicAtomic *op);
+void qrnic_dm_init(QrnicEngine *e);
+void qrnic_dm_cleanup(QrnicEngine *e);
+void qrnic_dm_reset(QrnicEngine *e);
+
+/* window.c: operations of send queues on keys, of which nothing is sent */
+typedef struct QrnicQp QrnicQp;
+typedef struct QrnicSendWqe QrnicSendWqe;
+
+static inline bool qrnic_is_local_operation(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_BIND_MW || opcode == QRNIC_WQE_LOCAL_INV ||
+           opcode == QRNIC_WQE_REG_MR;
+}
+
+/* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
+enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                          const QrnicSendWqe *wqe);
+/* For a send with invalidate, whose key must be of this PD */
+enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
+                                            uint32_t pd, uint32_t key);
+/* A key is about to go, or to be replaced. */
+void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
+/* A queue pair is about to go: with it the windows that it alone uses. */
+void qrnic_windows_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
+
+typedef struct QrnicMemory {
+    QrnicTable pds, mkeys, dms;
+    unsigned long *dm_pages;    /* bitmap of those that are somebody's */
+    QrnicPageList *page_lists;  /* direct mapped by id and index */
+    uint64_t next_pages_id;
+} QrnicMemory;
+
+extern const QrnicFloor qrnic_memory_floor;
+
+static inline QrnicPd *qrnic_pd_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->memory->pds, number);
+}
+
+static inline QrnicMkey *qrnic_mkey_get(QrnicEngine *e, uint32_t index)
+{
+    return qrnic_table_get(&e->memory->mkeys, index);
+}
+
+static inline QrnicDm *qrnic_dm_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->memory->dms, number);
+}
+
+#endif

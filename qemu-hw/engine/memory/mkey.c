@@ -1,0 +1,261 @@
+/*
+ * qrnic engine: memory keys: create, replace, destroy
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/memory/memory.h"
+
+static bool is_region(uint8_t type)
+{
+    return type == QRNIC_MKEY_MR || type == QRNIC_MKEY_DMA;
+}
+
+/* Only a region is where the CPU has the same memory. */
+static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    if (in->address_space &&
+        !(e->config.capabilities & QRNIC_CAP_INLINE_RECV)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET);
+    }
+    if (in->address_space && in->type != QRNIC_MKEY_MR) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+static bool table_is_zero(const QrnicTranslation *t)
+{
+    return !t->root && !t->levels && !t->page_shift && !t->offset;
+}
+
+static QrnicResult access_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    const uint8_t needs_write = QRNIC_ACCESS_REMOTE_WRITE |
+                                QRNIC_ACCESS_REMOTE_ATOMIC;
+    const struct { uint8_t right; uint64_t cap; } needs[] = {
+        { QRNIC_ACCESS_REMOTE_ATOMIC, QRNIC_CAP_ATOMIC },
+        { QRNIC_ACCESS_MW_BIND, QRNIC_CAP_MW },
+        { QRNIC_ACCESS_FLUSH_GLOBAL, QRNIC_CAP_FLUSH },
+    };
+
+    if ((in->access & needs_write) &&
+        !(in->access & QRNIC_ACCESS_LOCAL_WRITE)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
+        if ((in->access & needs[i].right) &&
+            !(e->config.capabilities & needs[i].cap)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_MKEY_CTX_ACCESS_OFFSET);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
+                                QrnicPages *pages)
+{
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
+
+    if (in->length > QRNIC_MAX_MR_SIZE ||
+        (in->length && in->start + (in->length - 1) < in->start)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
+    }
+    if (!qrnic_pages_init(e, pages, &in->table, in->length, &bad_offset)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
+    }
+    if (in->length &&
+        !qrnic_pages_translate(e, pages, 0, &addr, &contiguous)) {
+        return qrnic_refuse(QRNIC_ST_DMA, 0);
+    }
+    return qrnic_ok(0);
+}
+
+/* What the kinds that are not a region with a table must leave out */
+typedef struct KindRule {
+    uint64_t cap;
+    uint8_t access;             /* rights that it may have */
+    uint64_t min_length, max_length;
+} KindRule;
+
+static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    static const KindRule rules[] = {
+        [QRNIC_MKEY_DMA] = {
+            0, QRNIC_ACCESS_LOCAL_WRITE | QRNIC_REMOTE_RIGHTS |
+               QRNIC_ACCESS_FLUSH_GLOBAL, 0, UINT64_MAX,
+        },
+        [QRNIC_MKEY_FAST_REG] = {
+            QRNIC_CAP_FAST_REG, 0, 1, QRNIC_MAX_MR_SIZE,
+        },
+        [QRNIC_MKEY_MW_1] = { QRNIC_CAP_MW, 0, 0, 0 },
+        [QRNIC_MKEY_MW_2] = { QRNIC_CAP_MW, 0, 0, 0 },
+        [QRNIC_MKEY_NULL_MR] = { 0, QRNIC_ACCESS_LOCAL_WRITE, 0, 0 },
+    };
+    const KindRule *rule = &rules[in->type];
+
+    if (rule->cap && !(e->config.capabilities & rule->cap)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_MKEY_CTX_TYPE_OFFSET);
+    }
+    if (in->access & ~rule->access) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
+    }
+    if (in->start) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_START_OFFSET);
+    }
+    if (in->length < rule->min_length || in->length > rule->max_length) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
+    }
+    if (!table_is_zero(&in->table)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TABLE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+/* *dm: set if it is a region of device memory */
+static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
+                              QrnicPages *pages, QrnicDm **dm)
+{
+    QrnicResult result;
+
+    if ((in->type < QRNIC_MKEY_MR || in->type > QRNIC_MKEY_NULL_MR) &&
+        in->type != QRNIC_MKEY_DM) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
+    }
+    result = access_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (!qrnic_pd_get(e, in->pd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
+    }
+    result = cpu_address_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (in->type == QRNIC_MKEY_DM) {
+        return qrnic_dm_key_check(e, in, dm);
+    }
+    if (in->dm) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_DM_OFFSET);
+    }
+    return in->type == QRNIC_MKEY_MR ? region_check(e, in, pages) :
+                                       kind_check(e, in);
+}
+
+static void pd_users_add(QrnicEngine *e, uint32_t pd, int n)
+{
+    qrnic_pd_get(e, pd)->users += n;
+}
+
+static void mkey_fill(QrnicMkey *k, const QrnicMkeyCtx *in,
+                      const QrnicPages *pages)
+{
+    k->ctx = *in;
+    k->pages = *pages;
+    k->valid = is_region(in->type) || in->type == QRNIC_MKEY_NULL_MR ||
+               in->type == QRNIC_MKEY_DM;
+    if (in->type == QRNIC_MKEY_FAST_REG) {
+        k->max_length = in->length;
+    }
+}
+
+QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    QrnicPages pages = { 0 };
+    QrnicDm *dm = NULL;
+    QrnicResult result = mkey_check(e, in, &pages, &dm);
+    QrnicMkey *k;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    k = g_new0(QrnicMkey, 1);
+    mkey_fill(k, in, &pages);
+    if (!qrnic_table_insert(&e->memory->mkeys, k, &k->index)) {
+        g_free(k);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    pd_users_add(e, in->pd, 1);
+    k->dm = dm;
+    if (dm) {
+        dm->users++;
+    }
+    trace_qrnic_mkey_create(e->config.name, k->index,
+                            qrnic_mkey_type_name(in->type), in->variant,
+                            in->pd, in->start, in->length, in->access,
+                            in->table.levels, in->table.page_shift);
+    return qrnic_ok(k->index);
+}
+
+QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,
+                              const QrnicMkeyCtx *in)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, index);
+    QrnicPages pages = { 0 };
+    QrnicDm *dm = NULL;
+    QrnicResult result;
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (!is_region(k->ctx.type)) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (k->windows) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    if (!is_region(in->type)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
+    }
+    result = mkey_check(e, in, &pages, &dm);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    trace_qrnic_mkey_modify(e->config.name, index, in->variant, in->pd,
+                            in->start, in->length, in->access);
+    pd_users_add(e, in->pd, 1);
+    pd_users_add(e, k->ctx.pd, -1);
+    mkey_fill(k, in, &pages);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, index);
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (k->windows) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_mkey_destroy(e->config.name, index);
+    qrnic_table_remove(&e->memory->mkeys, index);
+    qrnic_window_unbind(e, k);
+    pd_users_add(e, k->ctx.pd, -1);
+    if (k->dm) {
+        k->dm->users--;
+    }
+    g_free(k);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index, QrnicMkeyCtx *out)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, index);
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = k->ctx;
+    return qrnic_ok(0);
+}

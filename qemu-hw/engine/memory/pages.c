@@ -1,0 +1,454 @@
+/*
+ * qrnic engine: DMA, translation tables, accesses by key
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/memory/memory.h"
+
+bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
+{
+    if (!len) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, len);
+    trace_qrnic_dma_read(e->config.name, addr, len);
+    if (e->env.dma_read(e->env.opaque, addr, buf, len)) {
+        return true;
+    }
+    memset(buf, 0, len);
+    qrnic_add(e, QRNIC_COUNTER_DMA_ERRORS, 1);
+    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                      "read of %zu bytes at 0x%" PRIx64, len, addr);
+    return false;
+}
+
+bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                     size_t len)
+{
+    if (!len) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, len);
+    trace_qrnic_dma_write(e->config.name, addr, len);
+    if (e->env.dma_write(e->env.opaque, addr, buf, len)) {
+        return true;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_ERRORS, 1);
+    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                      "write of %zu bytes at 0x%" PRIx64, len, addr);
+    return false;
+}
+
+bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
+                      const QrnicTranslation *desc, uint64_t length,
+                      uint32_t *bad_offset)
+{
+    uint64_t pages = 0;
+
+    if (desc->levels > 3) {
+        *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+        return false;
+    }
+    if (desc->levels == 0) {
+        if (desc->page_shift) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+        if (desc->offset) {
+            *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
+            return false;
+        }
+        if (length && desc->root + (length - 1) < desc->root) {
+            *bad_offset = QRNIC_TRANSLATION_ROOT_OFFSET;
+            return false;
+        }
+    } else {
+        uint64_t list_align = desc->levels == 1 ? 8 :
+                              1ull << QRNIC_PAGE_LIST_SHIFT;
+
+        if (desc->page_shift < QRNIC_PAGE_SHIFT_MIN ||
+            desc->page_shift > QRNIC_PAGE_SHIFT_MAX) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+        if (desc->root % list_align) {
+            *bad_offset = QRNIC_TRANSLATION_ROOT_OFFSET;
+            return false;
+        }
+        if (desc->offset >> desc->page_shift) {
+            *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
+            return false;
+        }
+        /* No wrap: length is at most QRNIC_MAX_MR_SIZE here. */
+        pages = (desc->offset + length + (1ull << desc->page_shift) - 1) >>
+                desc->page_shift;
+        if (pages > 1ull << (9 * desc->levels)) {
+            *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+            return false;
+        }
+    }
+    p->desc = *desc;
+    p->length = length;
+    p->pages = pages;
+    p->id = ++e->memory->next_pages_id;
+    return true;
+}
+
+bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
+                     const QrnicTranslation *desc, uint64_t length,
+                     uint32_t struct_offset, QrnicResult *error)
+{
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
+
+    if (!qrnic_pages_init(e, p, desc, length, &bad_offset)) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset + bad_offset);
+        return false;
+    }
+    /* Entries must not cross pages; a page is a multiple of every entry. */
+    if (desc->offset) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
+                              QRNIC_TRANSLATION_OFFSET_OFFSET);
+        return false;
+    }
+    if (!desc->levels && desc->root % QRNIC_WQEBB_SIZE) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
+                              QRNIC_TRANSLATION_ROOT_OFFSET);
+        return false;
+    }
+    if (!qrnic_pages_translate(e, p, 0, &addr, &contiguous)) {
+        *error = qrnic_refuse(QRNIC_ST_DMA, 0);
+        return false;
+    }
+    return true;
+}
+
+void qrnic_page_lists_drop(QrnicEngine *e)
+{
+    for (unsigned i = 0; i < QRNIC_PAGE_LIST_CACHE; i++) {
+        g_free(e->memory->page_lists[i].entry);
+        e->memory->page_lists[i] = (QrnicPageList) { 0 };
+    }
+}
+
+/* Where a list may be in the cache. Lists of one table are neighbours. */
+static QrnicPageList *page_list_place(QrnicEngine *e, uint64_t id,
+                                      uint64_t index)
+{
+    uint64_t hash = id * 0x9e3779b97f4a7c15ull;
+
+    return &e->memory->page_lists[((hash >> 40) + index + (index >> 32) * 7) %
+                          QRNIC_PAGE_LIST_CACHE];
+}
+
+/*
+ * The list of a table with this index: its height (0: addresses of pages) is
+ * in the high half, its number among those of that height in the low half.
+ */
+static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
+                                     unsigned height, uint32_t number)
+{
+    uint64_t index = (uint64_t)height << 32 | number;
+    QrnicPageList *list = page_list_place(e, p->id, index);
+    uint64_t count, addr;
+    unsigned shift = 9 * height;
+
+    if (list->id == p->id && list->index == index) {
+        return list->entry;
+    }
+    if (height + 1 == p->desc.levels) {
+        addr = p->desc.root;
+    } else {
+        const uint64_t *upper = page_list_get(e, p, height + 1, number >> 9);
+
+        if (!upper) {
+            return NULL;
+        }
+        addr = upper[number % QRNIC_PAGE_LIST_ENTRIES];
+        if (addr % (1u << QRNIC_PAGE_LIST_SHIFT)) {
+            qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                              "page list at 0x%" PRIx64 " is not aligned",
+                              addr);
+            return NULL;
+        }
+        /* The upper list may have been in the place of this one. */
+        list = page_list_place(e, p->id, index);
+    }
+    /* Entries of this height that the table has, less those before the list */
+    count = ((p->pages + (1ull << shift) - 1) >> shift) -
+            (uint64_t)number * QRNIC_PAGE_LIST_ENTRIES;
+    count = MIN(count, QRNIC_PAGE_LIST_ENTRIES);
+
+    list->id = 0;
+    list->entry = g_renew(uint64_t, list->entry, count);
+    qrnic_add(e, QRNIC_COUNTER_MTT_READS, 1);
+    trace_qrnic_page_list_read(e->config.name, p->id, height, number, addr,
+                               count);
+    if (!qrnic_dma_read(e, addr, list->entry, count * 8)) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        list->entry[i] = qrnic_ld_le64((const uint8_t *)&list->entry[i]);
+    }
+    list->id = p->id;
+    list->index = index;
+    return list->entry;
+}
+
+/* As qrnic_pages_translate, but joins neighbouring pages up to wanted bytes. */
+static bool pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                            uint64_t wanted, uint64_t *addr,
+                            uint64_t *contiguous)
+{
+    uint64_t page_size, page, first, got;
+    const uint64_t *list;
+    unsigned i;
+
+    if (offset >= p->length) {
+        return false;
+    }
+    if (p->desc.levels == 0) {
+        *addr = p->desc.root + offset;
+        *contiguous = p->length - offset;
+        return true;
+    }
+    page_size = 1ull << p->desc.page_shift;
+    offset += p->desc.offset;
+    page = offset >> p->desc.page_shift;
+    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES);
+    if (!list) {
+        return false;
+    }
+    i = page % QRNIC_PAGE_LIST_ENTRIES;
+    first = list[i];
+    if (first & (page_size - 1)) {
+        qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                          "page address 0x%" PRIx64
+                          " is not a multiple of the page size", first);
+        return false;
+    }
+    *addr = first + (offset & (page_size - 1));
+    got = page_size - (offset & (page_size - 1));
+    while (got < wanted && ++i < QRNIC_PAGE_LIST_ENTRIES &&
+           ++page < p->pages && list[i] == first + page_size) {
+        first = list[i];
+        got += page_size;
+    }
+    *contiguous = MIN(got, p->length - (offset - p->desc.offset));
+    return true;
+}
+
+bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                           uint64_t *addr, uint64_t *contiguous)
+{
+    return pages_translate(e, p, offset, 1, addr, contiguous);
+}
+
+bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                      void *buf, size_t len)
+{
+    uint8_t *to = buf;
+
+    while (len) {
+        uint64_t addr, n;
+
+        if (!pages_translate(e, p, offset, len, &addr, &n)) {
+            return false;
+        }
+        n = MIN(n, len);
+        if (!qrnic_dma_read(e, addr, to, n)) {
+            return false;
+        }
+        to += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
+}
+
+bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                       const void *buf, size_t len)
+{
+    const uint8_t *from = buf;
+
+    while (len) {
+        uint64_t addr, n;
+
+        if (!pages_translate(e, p, offset, len, &addr, &n)) {
+            return false;
+        }
+        n = MIN(n, len);
+        if (!qrnic_dma_write(e, addr, from, n)) {
+            return false;
+        }
+        from += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
+}
+
+static bool is_window(const QrnicMkey *k)
+{
+    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
+}
+
+static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
+                                     uint32_t pd, uint32_t qpn, uint64_t addr,
+                                     uint64_t len, uint8_t access)
+{
+    const QrnicMkeyCtx *ctx = &k->ctx;
+
+    if (!k->valid || ctx->variant != (key & 0xff)) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (ctx->pd != pd) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    /* No local key, and one of type 2 has one user (IB 10.6.7.2). */
+    if (is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    if (ctx->type == QRNIC_MKEY_MW_2 && k->qpn != qpn) {
+        return QRNIC_SYN_KEY_QP;
+    }
+    if (ctx->type != QRNIC_MKEY_NULL_MR &&
+        (addr < ctx->start || addr - ctx->start > ctx->length ||
+         len > ctx->length - (addr - ctx->start))) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    return access & ~ctx->access ? QRNIC_SYN_KEY_ACCESS : QRNIC_SYN_NONE;
+}
+
+enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
+                                          uint32_t pd, uint32_t qpn,
+                                          uint64_t addr, uint64_t len,
+                                          uint8_t access, QrnicMkey **mkey)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
+    enum qrnic_syndrome result = QRNIC_SYN_KEY_INVALID;
+
+    if (k) {
+        result = key_check(k, key, pd, qpn, addr, len, access);
+    }
+    *mkey = result == QRNIC_SYN_NONE ? k : NULL;
+    trace_qrnic_memory_check(e->config.name, key, pd, addr, len, access,
+                             qrnic_syndrome_name(result));
+    return result;
+}
+
+/* From a window to its region, which lives as long as the window is bound */
+static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
+{
+    if (is_window(k)) {
+        *addr = *addr - k->ctx.start + k->region_addr;
+        k = qrnic_mkey_get(e, k->region);
+    }
+    return k;
+}
+
+bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                       void *buf, size_t len)
+{
+    k = region_of(e, k, &addr);
+    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
+        memset(buf, 0, len);
+        return true;
+    }
+    if (k->ctx.type == QRNIC_MKEY_DMA) {
+        return qrnic_dma_read(e, addr, buf, len);
+    }
+    if (k->ctx.type == QRNIC_MKEY_DM) {
+        qrnic_dm_read(e, k, addr, buf, len);
+        return true;
+    }
+    return qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf, len);
+}
+
+bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                        const void *buf, size_t len)
+{
+    k = region_of(e, k, &addr);
+    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
+        return true;
+    }
+    if (k->ctx.type == QRNIC_MKEY_DMA) {
+        return qrnic_dma_write(e, addr, buf, len);
+    }
+    if (k->ctx.type == QRNIC_MKEY_DM) {
+        qrnic_dm_write(e, k, addr, buf, len);
+        return true;
+    }
+    return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
+}
+
+/* True if the host did it as one access. */
+static bool atomic_at_once(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                           QrnicAtomic *op)
+{
+    uint64_t contiguous;
+
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
+        return false;
+    }
+    k = region_of(e, k, &addr);
+    switch (k->ctx.type) {
+    case QRNIC_MKEY_NULL_MR:
+        return false;
+    case QRNIC_MKEY_DM:
+        return qrnic_dm_atomic(e, k, addr, op);
+    case QRNIC_MKEY_DMA:
+        break;
+    default:
+        if (!qrnic_pages_translate(e, &k->pages, addr - k->ctx.start, &addr,
+                                   &contiguous)) {
+            return false;
+        }
+    }
+    /* A multiple of 8 lies in one page. */
+    if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
+        return false;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, 8);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
+    qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, 8);
+    trace_qrnic_dma_atomic(e->config.name, addr, op->compare_swap,
+                           op->original);
+    return true;
+}
+
+/*
+ * Where it takes two accesses, a CPU may store between them. So nothing is
+ * written if nothing changes: a compare and swap that fails must not take back
+ * what the CPU has stored.
+ */
+bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                         QrnicAtomic *op)
+{
+    uint8_t bytes[8];
+    uint64_t result;
+
+    if (atomic_at_once(e, k, addr, op)) {
+        return true;
+    }
+    if (!qrnic_memory_read(e, k, addr, bytes, sizeof(bytes))) {
+        return false;
+    }
+    op->original = qrnic_ld_le64(bytes);
+    if (op->compare_swap) {
+        result = op->original == op->compare ? op->swap_add : op->original;
+    } else {
+        result = op->original + op->swap_add;
+    }
+    if (result == op->original) {
+        return true;
+    }
+    qrnic_st_le64(bytes, result);
+    return qrnic_memory_write(e, k, addr, bytes, sizeof(bytes));
+}

@@ -1,0 +1,287 @@
+/*
+ * qrnic engine: operations of queue pairs on keys: memory windows, fast
+ * registration, invalidation
+ *
+ * InfiniBand specification, 10.6.6.2 (invalidation) and 10.6.7 (windows).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/memory/memory.h"
+#include "engine/qp/qp.h"
+
+static bool is_window(const QrnicMkey *k)
+{
+    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
+}
+
+static bool needs_local_write(uint8_t access)
+{
+    return access & (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_ATOMIC);
+}
+
+/* Back to what it was when it was made; the variant stays. */
+static void invalidate(QrnicEngine *e, QrnicMkey *k)
+{
+    qrnic_window_unbind(e, k);
+    k->valid = false;
+    k->ctx.access = 0;
+    k->ctx.start = 0;
+    k->ctx.length = k->max_length;
+    k->ctx.table = (QrnicTranslation) { 0 };
+}
+
+void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k)
+{
+    QrnicMkey *region;
+    QrnicQp *qp;
+
+    if (!is_window(k) || !k->valid) {
+        return;
+    }
+    trace_qrnic_window_unbind(e->config.name, k->index, k->region, k->qpn);
+    region = qrnic_mkey_get(e, k->region);
+    region->windows--;
+    qp = k->qpn ? qrnic_qp_get(e, k->qpn) : NULL;
+    if (qp) {
+        qp->windows--;
+    }
+    k->qpn = 0;
+    k->valid = false;
+}
+
+void qrnic_windows_qp_destroyed(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicTable *t = &e->memory->mkeys;
+
+    for (uint32_t n = t->first; qp->windows && n < t->limit; n++) {
+        QrnicMkey *k = t->slot[n];
+
+        if (k && k->qpn == qp->number) {
+            invalidate(e, k);
+        }
+    }
+}
+
+/* The region that a window shall be bound to, and what of it */
+static enum qrnic_syndrome region_check(const QrnicQp *qp,
+                                        const QrnicMkey *region,
+                                        const QrnicBindSeg *b)
+{
+    if (!region || !region->valid ||
+        region->ctx.variant != (b->lkey & 0xff)) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (region->ctx.pd != qp->pd->number) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    if (region->ctx.type != QRNIC_MKEY_MR &&
+        region->ctx.type != QRNIC_MKEY_DM) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    if (b->address < region->ctx.start ||
+        b->address - region->ctx.start > region->ctx.length ||
+        b->length > region->ctx.length - (b->address - region->ctx.start)) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    if (!(region->ctx.access & QRNIC_ACCESS_MW_BIND) ||
+        (b->access & ~QRNIC_REMOTE_RIGHTS) ||
+        (needs_local_write(b->access) &&
+         !(region->ctx.access & QRNIC_ACCESS_LOCAL_WRITE))) {
+        return QRNIC_SYN_KEY_ACCESS;
+    }
+    return QRNIC_SYN_NONE;
+}
+
+static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
+                                       const QrnicBindSeg *b)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, b->key >> 8);
+    QrnicMkey *region = qrnic_mkey_get(e, b->lkey >> 8);
+    enum qrnic_syndrome syndrome;
+    bool type_2;
+
+    if (!k) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (k->ctx.pd != qp->pd->number) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    if (!is_window(k)) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    type_2 = k->ctx.type == QRNIC_MKEY_MW_2;
+    if (type_2 && k->valid) {
+        return QRNIC_SYN_KEY_BOUND;
+    }
+    if (!b->length) {
+        if (type_2) {
+            return QRNIC_SYN_KEY_RANGE;
+        }
+        invalidate(e, k);
+        k->ctx.variant = b->key & 0xff;
+        return QRNIC_SYN_NONE;
+    }
+    syndrome = region_check(qp, region, b);
+    if (syndrome) {
+        return syndrome;
+    }
+    invalidate(e, k);
+    region->windows++;
+    k->region = region->index;
+    k->region_addr = b->address;
+    if (type_2) {
+        k->qpn = qp->number;
+        qp->windows++;
+    }
+    k->ctx.variant = b->key & 0xff;
+    k->ctx.access = b->access;
+    k->ctx.start = b->flags & QRNIC_MWF_ZERO_BASED ? 0 : b->address;
+    k->ctx.length = b->length;
+    k->valid = true;
+    qrnic_add(e, QRNIC_COUNTER_MW_BINDS, 1);
+    return QRNIC_SYN_NONE;
+}
+
+static enum qrnic_syndrome reg_check(QrnicQp *qp, const QrnicMkey *k,
+                                     const QrnicRegSeg *r)
+{
+    if (!k) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (k->ctx.pd != qp->pd->number) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    if (k->ctx.type != QRNIC_MKEY_FAST_REG) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    if (k->valid) {
+        return QRNIC_SYN_KEY_BOUND;
+    }
+    if (!r->length || r->length > k->max_length ||
+        r->start + (r->length - 1) < r->start) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    if (r->access & QRNIC_ACCESS_MW_BIND ||
+        (needs_local_write(r->access) &&
+         !(r->access & QRNIC_ACCESS_LOCAL_WRITE))) {
+        return QRNIC_SYN_KEY_ACCESS;
+    }
+    return QRNIC_SYN_NONE;
+}
+
+static enum qrnic_syndrome register_region(QrnicEngine *e, QrnicQp *qp,
+                                           const QrnicRegSeg *r)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, r->key >> 8);
+    enum qrnic_syndrome syndrome = reg_check(qp, k, r);
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
+    QrnicPages pages;
+
+    if (syndrome) {
+        return syndrome;
+    }
+    /* Levels 1 have FAST_REG_MAX_PAGES pages at most. */
+    if (r->table.levels > 1 ||
+        !qrnic_pages_init(e, &pages, &r->table, r->length, &bad_offset)) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    if (!qrnic_pages_translate(e, &pages, 0, &addr, &contiguous)) {
+        return QRNIC_SYN_DMA;
+    }
+    k->pages = pages;
+    k->ctx.variant = r->key & 0xff;
+    k->ctx.access = r->access;
+    k->ctx.start = r->start;
+    k->ctx.length = r->length;
+    k->ctx.table = r->table;
+    k->valid = true;
+    qrnic_add(e, QRNIC_COUNTER_FAST_REGISTRATIONS, 1);
+    return QRNIC_SYN_NONE;
+}
+
+/* C10-47 and following: who may invalidate what. */
+static enum qrnic_syndrome invalidate_check(const QrnicQp *qp, uint32_t pd,
+                                            const QrnicMkey *k, uint32_t key)
+{
+    if (!k || k->ctx.variant != (key & 0xff)) {
+        return QRNIC_SYN_KEY_INVALID;
+    }
+    if (k->ctx.pd != pd) {
+        return QRNIC_SYN_KEY_PD;
+    }
+    if (k->ctx.type != QRNIC_MKEY_MW_2 && k->ctx.type != QRNIC_MKEY_FAST_REG) {
+        return QRNIC_SYN_KEY_TYPE;
+    }
+    if (!k->valid) {
+        return QRNIC_SYN_KEY_BOUND;
+    }
+    return k->qpn && k->qpn != qp->number ? QRNIC_SYN_KEY_QP : QRNIC_SYN_NONE;
+}
+
+static enum qrnic_syndrome invalidate_local(QrnicEngine *e, QrnicQp *qp,
+                                            uint32_t key)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
+    enum qrnic_syndrome syndrome = invalidate_check(qp, qp->pd->number, k, key);
+
+    if (!syndrome) {
+        invalidate(e, k);
+        qrnic_add(e, QRNIC_COUNTER_LOCAL_INVALIDATIONS, 1);
+    }
+    return syndrome;
+}
+
+enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
+                                            uint32_t pd, uint32_t key)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
+    enum qrnic_syndrome syndrome = invalidate_check(qp, pd, k, key);
+
+    /* A key that the other end could not use, it cannot take away. */
+    if (!syndrome && !(k->ctx.access & QRNIC_REMOTE_RIGHTS)) {
+        syndrome = QRNIC_SYN_KEY_ACCESS;
+    }
+    trace_qrnic_remote_invalidate(e->config.name, qp->number, key,
+                                  qrnic_syndrome_name(syndrome));
+    if (!syndrome) {
+        invalidate(e, k);
+        qrnic_add(e, QRNIC_COUNTER_REMOTE_INVALIDATIONS, 1);
+    }
+    return syndrome;
+}
+
+enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                          const QrnicSendWqe *wqe)
+{
+    enum qrnic_syndrome syndrome;
+    uint32_t key;
+
+    switch (wqe->opcode) {
+    case QRNIC_WQE_BIND_MW:
+        key = wqe->bind.key;
+        syndrome = bind_window(e, qp, &wqe->bind);
+        break;
+    case QRNIC_WQE_REG_MR:
+        key = wqe->reg.key;
+        syndrome = register_region(e, qp, &wqe->reg);
+        break;
+    default:
+        key = wqe->imm;
+        syndrome = invalidate_local(e, qp, key);
+        break;
+    }
+    trace_qrnic_local_operation(e->config.name, qp->number, wqe->index,
+                                qrnic_wqe_opcode_name(wqe->opcode), key,
+                                qrnic_syndrome_name(syndrome));
+    if (syndrome) {
+        qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
+                          "index %" PRIu32 ": %s of key 0x%" PRIx32 ": %s",
+                          wqe->index, qrnic_wqe_opcode_name(wqe->opcode), key,
+                          qrnic_syndrome_name(syndrome));
+    }
+    return syndrome;
+}

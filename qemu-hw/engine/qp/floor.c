@@ -1,0 +1,53 @@
+/*
+ * qrnic engine, floor qp: its life
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/qp/qp.h"
+
+/*
+ * The lowest numbers stay unused, so that QP 0 and QP 1 keep their meaning of
+ * the InfiniBand specification.
+ */
+static void table_init(QrnicEngine *e)
+{
+    qrnic_table_init(&e->pairs->qps, 2, e->config.max_qp + 2);
+}
+
+static void table_cleanup(QrnicEngine *e)
+{
+    QrnicTable *t = &e->pairs->qps;
+
+    for (uint32_t n = 0; n < t->limit; n++) {
+        QrnicQp *qp = t->slot[n];
+
+        if (qp) {
+            t->slot[n] = NULL;
+            qrnic_qp_free(e, qp);
+        }
+    }
+    qrnic_table_cleanup(t);
+}
+
+static void qp_init(QrnicEngine *e)
+{
+    e->pairs = g_new0(QrnicPairs, 1);
+    QTAILQ_INIT(&e->pairs->active);
+    table_init(e);
+}
+
+static void qp_reset(QrnicEngine *e)
+{
+    table_cleanup(e);
+    table_init(e);
+}
+
+static void qp_cleanup(QrnicEngine *e)
+{
+    table_cleanup(e);
+    g_free(e->pairs);
+}
+
+const QrnicFloor qrnic_qp_floor = { qp_init, qp_reset, qp_cleanup };

@@ -1,0 +1,531 @@
+/*
+ * qrnic engine: queue pairs: states and attributes
+ *
+ * InfiniBand specification, 10.3.1 (states) and 11.2.5.2 (which attributes a
+ * transition needs and allows).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+#include "engine/transport/transport.h"
+
+#define REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
+                       QRNIC_ACCESS_REMOTE_ATOMIC | QRNIC_ACCESS_FLUSH_GLOBAL)
+
+typedef struct Transition {
+    uint8_t from, to;
+    uint32_t required, optional;        /* besides STATE and CUR_STATE */
+} Transition;
+
+#define PKEY            QRNIC_QP_PKEY_INDEX
+#define PORT            QRNIC_QP_PORT
+#define ACCESS          QRNIC_QP_ACCESS_FLAGS
+#define RNR_TIMER       QRNIC_QP_MIN_RNR_TIMER
+#define NOTIFY          QRNIC_QP_EN_SQD_ASYNC_NOTIFY
+
+static const Transition rc_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+      ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
+      QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
+};
+
+/* A14: each end has the attributes of its half. */
+static const Transition initiator_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+      ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
+      QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC | ACCESS },
+};
+
+static const Transition target_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_TIMEOUT | QRNIC_QP_SQ_PSN,
+      ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
+};
+
+static const Transition uc_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      PKEY | ACCESS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_AV | ACCESS },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, ACCESS },
+};
+
+static const Transition datagram_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+};
+
+/* As datagrams; QP1 belongs to a port from the beginning. */
+static const Transition gsi_to_init = {
+    QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT
+};
+
+static const Transition raw_packet_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PORT },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, 0 },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, 0 },
+};
+
+/* From every state: 10.3.1.2 and 10.3.1.7. */
+static const Transition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
+static const Transition to_error = { 0, QRNIC_QPS_ERR, 0, 0 };
+
+static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
+{
+    const Transition *t = rc_transitions;
+    size_t n = ARRAY_SIZE(rc_transitions);
+
+    if (to == QRNIC_QPS_RESET) {
+        return &to_reset;
+    }
+    if (to == QRNIC_QPS_ERR) {
+        return &to_error;
+    }
+    if (qp->type == QRNIC_QPT_GSI && qp->state == QRNIC_QPS_RESET &&
+        to == QRNIC_QPS_INIT) {
+        return &gsi_to_init;
+    }
+    if (qp->type == QRNIC_QPT_RAW_PACKET) {
+        t = raw_packet_transitions;
+        n = ARRAY_SIZE(raw_packet_transitions);
+    } else if (qp->type == QRNIC_QPT_XRC_INI) {
+        t = initiator_transitions;
+        n = ARRAY_SIZE(initiator_transitions);
+    } else if (qp->type == QRNIC_QPT_XRC_TGT) {
+        t = target_transitions;
+        n = ARRAY_SIZE(target_transitions);
+    } else if (qp->type == QRNIC_QPT_UC) {
+        t = uc_transitions;
+        n = ARRAY_SIZE(uc_transitions);
+    } else if (qrnic_qp_is_datagram(qp)) {
+        t = datagram_transitions;
+        n = ARRAY_SIZE(datagram_transitions);
+    }
+    for (; n; t++, n--) {
+        if (t->from == qp->state && t->to == to) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static bool av_is_zero(const QrnicAddressVector *av)
+{
+    static const QrnicAddressVector zero;
+
+    return !memcmp(av->dgid, zero.dgid, sizeof(av->dgid)) &&
+           !memcmp(av->dmac, zero.dmac, sizeof(av->dmac)) &&
+           !av->sgid_index && !av->udp_sport && !av->traffic_class &&
+           !av->hop_limit && !av->flow_label && !av->sl;
+}
+
+static QrnicResult bad_av(uint32_t offset)
+{
+    return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_AV_OFFSET + offset);
+}
+
+static QrnicResult av_check(QrnicEngine *e, const QrnicAddressVector *av)
+{
+    static const uint8_t zero[16];
+    const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
+
+    /* A connection has one other end: no multicast. */
+    if (!memcmp(av->dgid, zero, 16) || qrnic_gid_is_multicast(av->dgid)) {
+        return bad_av(QRNIC_ADDRESS_VECTOR_DGID_OFFSET);
+    }
+    if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(av->dgid)) {
+        return bad_av(QRNIC_ADDRESS_VECTOR_SGID_INDEX_OFFSET);
+    }
+    if (av->udp_sport && av->udp_sport < QRNIC_UDP_SPORT_MIN) {
+        return bad_av(QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET);
+    }
+    if (!memcmp(av->dmac, zero, 6) || av->dmac[0] & 1) {
+        return bad_av(QRNIC_ADDRESS_VECTOR_DMAC_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+/* A value, the attribute that gives it, and what it may be. */
+typedef struct Value {
+    uint32_t attribute;         /* 0: only QUERY_QP has it */
+    uint32_t offset;
+    uint32_t value, min, max;
+} Value;
+
+static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
+{
+    const uint32_t rd = e->config.max_rd_atomic;
+    const Value values[] = {
+#define V(attribute, name, member, min, max) \
+        { attribute, QRNIC_QP_ATTR_##name##_OFFSET, in->member, min, max }
+        V(QRNIC_QP_STATE, STATE, state, 0, QRNIC_QPS_ERR),
+        V(QRNIC_QP_CUR_STATE, CUR_STATE, cur_state, 0, QRNIC_QPS_ERR),
+        V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
+          QRNIC_MTU_4096),
+        /* Of the rights those of the other end; the local one is the key's. */
+        V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
+        V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),
+        V(QRNIC_QP_RETRY_CNT, RETRY_CNT, retry_cnt, 0, 7),
+        V(QRNIC_QP_RNR_RETRY, RNR_RETRY, rnr_retry, 0, 7),
+        V(RNR_TIMER, MIN_RNR_TIMER, min_rnr_timer, 0, 31),
+        V(QRNIC_QP_MAX_RD_ATOMIC, MAX_RD_ATOMIC, max_rd_atomic, 0, rd),
+        V(QRNIC_QP_MAX_DEST_RD_ATOMIC, MAX_DEST_RD_ATOMIC, max_dest_rd_atomic,
+          0, rd),
+        V(PORT, PORT, port, 1, 1),
+        V(NOTIFY, SQ_DRAINED_NOTIFY, sq_drained_notify, 0, 1),
+        V(QRNIC_QP_DEST_QPN, DEST_QPN, dest_qpn, 0, 0xffffff),
+        V(QRNIC_QP_SQ_PSN, SQ_PSN, sq_psn, 0, QRNIC_PSN_MASK),
+        V(QRNIC_QP_RQ_PSN, RQ_PSN, rq_psn, 0, QRNIC_PSN_MASK),
+        V(QRNIC_QP_QKEY, QKEY, qkey, 0, UINT32_MAX),
+        V(PKEY, PKEY_INDEX, pkey_index, 0, 0),
+        V(0, QUERY, sq_draining, 0, 0),
+        V(0, SQ_PRODUCER, sq_producer, 0, 0),
+        V(0, SQ_CONSUMER, sq_consumer, 0, 0),
+        V(0, RQ_PRODUCER, rq_producer, 0, 0),
+        V(0, RQ_CONSUMER, rq_consumer, 0, 0),
+        V(0, QP_TYPE, qp_type, 0, 0),
+        V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
+        V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
+          QRNIC_MAX_RATE_LIMIT),
+        V(QRNIC_QP_RATE_LIMIT, MAX_BURST_SZ, max_burst_sz, 0, UINT32_MAX),
+#undef V
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
+        const Value *v = &values[i];
+        bool given = in->mask & v->attribute;
+
+        /* What is not given must be zero. */
+        if (given ? v->value < v->min || v->value > v->max : v->value != 0) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, v->offset);
+        }
+    }
+    if (in->mask & QRNIC_QP_AV) {
+        return av_check(e, &in->av);
+    }
+    return av_is_zero(&in->av) ? qrnic_ok(0) : bad_av(0);
+}
+
+/* In this order: the transition, its attributes, their values. */
+static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
+                                const QrnicQpAttr *in, uint8_t to)
+{
+    const Transition *t = transition_find(qp, to);
+    uint32_t given = in->mask & ~(QRNIC_QP_STATE | QRNIC_QP_CUR_STATE);
+    QrnicResult result;
+    uint32_t wrong;
+
+    if (!t || (in->mask & QRNIC_QP_CUR_STATE && in->cur_state != qp->state)) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    /* While draining the attributes of sending are still in use. */
+    if (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
+        to != QRNIC_QPS_RESET && to != QRNIC_QPS_ERR &&
+        (to == QRNIC_QPS_RTS || given & ~(ACCESS | RNR_TIMER))) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (given & QRNIC_QP_RATE_LIMIT) {
+        if (!(e->config.capabilities & QRNIC_CAP_RATE_LIMIT)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_QP_ATTR_RATE_LIMIT_OFFSET);
+        }
+        /* Every SQ that is going to send may have one. */
+        if (to == QRNIC_QPS_RTS && qrnic_qp_has_sq(qp)) {
+            given &= ~QRNIC_QP_RATE_LIMIT;
+        }
+    }
+    wrong = t->required & ~given;
+    if (!wrong) {
+        wrong = given & ~(t->required | t->optional);
+    }
+    if (wrong) {
+        return qrnic_refuse(QRNIC_ST_BAD_ATTR, wrong);
+    }
+    result = values_check(e, in);
+    if (result.status == QRNIC_ST_OK && qp->state == QRNIC_QPS_SQD &&
+        given & QRNIC_QP_MAX_DEST_RD_ATOMIC &&
+        !qrnic_responder_can_keep(qp, in->max_dest_rd_atomic)) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    return result;
+}
+
+static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
+{
+#define COPY(attribute, member) \
+    do { \
+        if (in->mask & (attribute)) { \
+            a->member = in->member; \
+        } \
+    } while (0)
+    COPY(ACCESS, access);
+    COPY(QRNIC_QP_PATH_MTU, path_mtu);
+    COPY(QRNIC_QP_TIMEOUT, timeout);
+    COPY(QRNIC_QP_RETRY_CNT, retry_cnt);
+    COPY(QRNIC_QP_RNR_RETRY, rnr_retry);
+    COPY(RNR_TIMER, min_rnr_timer);
+    COPY(QRNIC_QP_MAX_RD_ATOMIC, max_rd_atomic);
+    COPY(QRNIC_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+    COPY(PORT, port);
+    COPY(NOTIFY, sq_drained_notify);
+    COPY(QRNIC_QP_DEST_QPN, dest_qpn);
+    COPY(QRNIC_QP_SQ_PSN, sq_psn);
+    COPY(QRNIC_QP_RQ_PSN, rq_psn);
+    COPY(QRNIC_QP_QKEY, qkey);
+    COPY(PKEY, pkey_index);
+    COPY(QRNIC_QP_AV, av);
+    COPY(QRNIC_QP_RATE_LIMIT, rate_limit);
+    COPY(QRNIC_QP_RATE_LIMIT, max_burst_sz);
+    COPY(QRNIC_QP_RATE_LIMIT, typical_pkt_sz);
+#undef COPY
+}
+
+static void work_queue_reset(QrnicWorkQueue *wq)
+{
+    wq->producer = wq->consumer = wq->completed = 0;
+    wq->fetched = wq->fetched_count = 0;
+    wq->direct = false;
+    wq->bad_record = QRNIC_SYN_NONE;
+}
+
+static void qp_reset(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_unschedule(e, qp);
+    qrnic_timer_cancel(e, &qp->timer);
+    work_queue_reset(&qp->sq);
+    work_queue_reset(&qp->rq);
+    qrnic_pace_restart(e, qp);
+    memset(&qp->attr, 0, sizeof(qp->attr));
+    memset(&qp->path, 0, sizeof(qp->path));
+    qp->sq_draining = false;
+    qp->sq_rung = false;
+    qp->sq_flush_owed = false;
+    qp->comm_established = false;
+    qp->last_wqe_reported = false;
+    if (qrnic_qp_is_reliable(qp)) {
+        qrnic_rc_init(e, qp);
+    } else if (qp->type == QRNIC_QPT_UC) {
+        qrnic_unreliable_init(e, qp);
+    }
+}
+
+static void unreliable_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                               const QrnicQpAttr *in)
+{
+    bool uc = qp->type == QRNIC_QPT_UC;
+
+    if (in->mask & QRNIC_QP_AV) {
+        qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
+    }
+    if (uc && from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
+        qrnic_unreliable_start_receive(qp);
+    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        if (uc) {
+            qrnic_unreliable_start_send(qp);
+        } else {
+            qp->datagram_psn = in->sq_psn;
+        }
+    } else if (from == QRNIC_QPS_SQE && qp->state == QRNIC_QPS_RTS) {
+        qrnic_sq_flush_rest(e, qp);
+    } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
+        qp->attr.sq_drained_notify = in->sq_drained_notify;
+        qp->sq_draining = true;
+    }
+}
+
+static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                       const QrnicQpAttr *in)
+{
+    if (in->mask & QRNIC_QP_AV) {
+        qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
+    }
+    if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
+        qrnic_rc_start_receive(e, qp);
+    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qrnic_rc_start_send(e, qp);
+    } else if (from == QRNIC_QPS_SQD && qp->state == QRNIC_QPS_SQD &&
+               !qp->sq_draining) {
+        qrnic_requester_attr_changed(e, qp);
+        qrnic_responder_attr_changed(e, qp);
+    } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
+        qp->attr.sq_drained_notify = in->sq_drained_notify;
+        qp->sq_draining = true;
+    }
+}
+
+QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
+{
+    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicResult result;
+    uint8_t from, to;
+
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    from = qp->state;
+    to = in->mask & QRNIC_QP_STATE ? in->state : from;
+    result = modify_check(e, qp, in, to);
+    trace_qrnic_qp_modify(e->config.name, qpn, qrnic_qp_state_name(from),
+                          qrnic_qp_state_name(to), in->mask, result.status,
+                          result.syndrome);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (to == QRNIC_QPS_RESET) {
+        qp_reset(e, qp);
+        qp->state = to;
+    } else if (to == QRNIC_QPS_ERR) {
+        qrnic_qp_error(e, qp, 0, 0);
+    } else {
+        attr_copy(&qp->attr, in);
+        if (in->mask & QRNIC_QP_RATE_LIMIT) {
+            qrnic_pace_restart(e, qp);
+        }
+        qp->state = to;
+        if (qrnic_qp_is_reliable(qp)) {
+            rc_entered(e, qp, from, in);
+        } else {
+            unreliable_entered(e, qp, from, in);
+        }
+        /* Work may have been posted that waited for this state. */
+        if (to == QRNIC_QPS_RTS || to == QRNIC_QPS_SQD) {
+            qrnic_schedule(e, qp);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+bool qrnic_send_idle(const QrnicQp *qp)
+{
+    switch (qp->type) {
+    case QRNIC_QPT_RC:
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
+        return qrnic_requester_idle(qp);
+    case QRNIC_QPT_UC:
+        return qrnic_unreliable_idle(qp);
+    default:
+        return true;
+    }
+}
+
+void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->state != QRNIC_QPS_SQD || !qp->sq_draining ||
+        !qrnic_send_idle(qp)) {
+        return;
+    }
+    trace_qrnic_qp_drained(e->config.name, qp->number,
+                           qp->attr.sq_drained_notify);
+    qp->sq_draining = false;
+    if (qp->attr.sq_drained_notify) {
+        qrnic_event_async(e, QRNIC_EVENT_SQ_DRAINED, 0, qp->number, 0);
+    }
+}
+
+QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
+{
+    QrnicQp *qp = qrnic_qp_get(e, qpn);
+
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = qp->attr;
+    out->mask = 0;
+    out->state = out->cur_state = qp->state;
+    out->sq_draining = qp->sq_draining;
+    out->sq_producer = qp->sq.producer;
+    out->sq_consumer = qp->sq.completed;
+    out->rq_producer = qp->rq.producer;
+    out->rq_consumer = qp->rq.consumer;
+    out->qp_type = qp->type;
+    if (qrnic_qp_is_datagram(qp) && qp->state != QRNIC_QPS_RESET) {
+        out->sq_psn = qp->datagram_psn;
+    }
+    if (qp->type == QRNIC_QPT_UC && qp->state != QRNIC_QPS_RESET) {
+        out->sq_psn = qrnic_unreliable_next_psn(qp);
+        out->rq_psn = qrnic_unreliable_expected_psn(qp);
+    }
+    if (qrnic_qp_is_reliable(qp) && qp->state != QRNIC_QPS_RESET) {
+        if (qp->state != QRNIC_QPS_INIT) {
+            out->rq_psn = qrnic_responder_expected_psn(qp);
+        }
+        if (qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD ||
+            qp->state == QRNIC_QPS_ERR) {
+            out->sq_psn = qrnic_requester_next_psn(qp);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+bool qrnic_qp_receives(const QrnicQp *qp, bool response)
+{
+    switch (qp->state) {
+    case QRNIC_QPS_RTR:
+        return !response;
+    case QRNIC_QPS_RTS:
+    case QRNIC_QPS_SQD:
+    case QRNIC_QPS_SQE:
+        return true;
+    default:
+        return false;
+    }
+}

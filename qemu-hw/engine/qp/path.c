@@ -1,0 +1,64 @@
+/*
+ * qrnic engine: the headers that packets of a queue pair share, and its packets
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+/* A17.9.2: packets of a flow share a source port. */
+static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,
+                          uint32_t dest_qpn)
+{
+    uint32_t hash = av->flow_label;
+
+    if (av->udp_sport) {
+        return av->udp_sport;
+    }
+    if (!hash) {
+        uint64_t product = (uint64_t)dest_qpn * qp->number;
+
+        hash = product ^ product >> 20 ^ product >> 40;
+        hash &= 0xfffff;
+    }
+    return QRNIC_UDP_SPORT_MIN | ((hash & 0x3fff) ^ (hash >> 14 & 0x3fff));
+}
+
+void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
+                    uint32_t dest_qpn)
+{
+    const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
+    QrnicPathSpec spec = {
+        .vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1,
+        .priority = av->sl & 7,
+        .traffic_class = av->traffic_class,
+        .hop_limit = av->hop_limit,
+        .flow_label = av->flow_label,
+        .udp_sport = udp_sport(qp, av, dest_qpn),
+        .icrc = e->config.icrc,
+    };
+
+    memcpy(spec.dmac, av->dmac, 6);
+    memcpy(spec.smac, g->mac, 6);
+    memcpy(spec.sgid, g->gid, 16);
+    memcpy(spec.dgid, av->dgid, 16);
+    qrnic_path_init(&qp->path, &spec);
+}
+
+void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                       uint8_t *payload, uint32_t payload_len)
+{
+    size_t len = qrnic_packet_finish(&qp->path, e->fabric->frame, payload,
+                                     payload_len);
+
+    trace_qrnic_roce_tx(e->config.name, qp->number, t->psn,
+                        qrnic_opcode_info(t->opcode)->name, payload_len,
+                        t->ack_req);
+    /* The limit is that of requests: who asked for an answer has a right. */
+    if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
+        qrnic_pace_charge(e, qp, len);
+    }
+    qrnic_frame_send(e, e->fabric->frame, len, true);
+}

@@ -1,0 +1,231 @@
+/*
+ * qrnic engine, floor qp: queue pairs, whatever their type: objects, states,
+ * completion, flush, path, pace, payload
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_QP_H
+#define QRNIC_ENGINE_QP_H
+
+#include "engine/fabric/fabric.h"
+#include "engine/queue/queue.h"
+
+#define QRNIC_MAX_QP_WQEBB (1u << 15)
+#define QRNIC_MAX_QP_RECV (1u << 15)
+
+/* Transport state; the transports say what is in them. */
+typedef struct QrnicRequester QrnicRequester;
+typedef struct QrnicResponder QrnicResponder;
+typedef struct QrnicUnreliable QrnicUnreliable;
+
+struct QrnicQp {
+    uint32_t number;
+    uint8_t type;               /* enum qrnic_qp_type */
+    uint8_t state;              /* enum qrnic_qp_state */
+    bool sq_draining;
+    QrnicPd *pd;                /* NULL: XRC target */
+    /* NULL: it has no such queue (XRC) */
+    QrnicCq *send_cq, *recv_cq;
+    QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
+    QrnicXrcd *xrcd;            /* XRC target */
+    bool last_wqe_reported;
+    uint32_t windows;           /* type 2, bound by it */
+    uint32_t db_page;
+    QrnicQpCtx ctx;
+    QrnicQpAttr attr;           /* as last set by MODIFY_QP */
+    QrnicWorkQueue sq, rq;
+    QrnicPath path;             /* headers that every packet of it shares */
+    bool comm_established;
+    /* SQE was left before all was flushed that was posted: up to here. */
+    bool sq_flush_owed;
+    uint32_t sq_flush_end;
+    uint32_t datagram_psn;      /* of the next one sent */
+    QrnicRequester *requester;  /* RC and XRC only */
+    QrnicResponder *responder;  /* RC and XRC only */
+    QrnicUnreliable *unreliable;        /* UC only */
+    /* scheduler.c */
+    bool scheduled;
+    bool sq_rung;               /* read the record of the SQ when taken up */
+    QTAILQ_ENTRY(QrnicQp) next;
+    QrnicTimer timer;
+    /* pace.c */
+    QrnicTimer pace_timer;
+    int64_t pace_full;          /* when all that was sent is paid for */
+};
+
+/*
+ * What a type of queue pair does. transmit sends at most budget packets and
+ * returns true if it could go on at once; false if it waits (for work, an
+ * answer, a timer): whatever ends the wait calls qrnic_schedule().
+ * It must stop when qrnic_wire_busy().
+ */
+typedef struct QrnicQpOps {
+    bool (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+    void (*timer)(QrnicEngine *e, QrnicQp *qp);
+    void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
+} QrnicQpOps;
+
+const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);
+
+/* Round robin over the queue pairs that have something to do. */
+void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
+void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
+/* A queue pair has something to do for which it needs no wire. */
+bool qrnic_wireless_work(QrnicEngine *e);
+/* A flush; or nothing but to tell that a send queue is drained. */
+bool qrnic_needs_no_wire(const QrnicQp *qp);
+
+/*
+ * work_queue.c
+ * Next send WQE, without taking it further than the software doorbell says.
+ * Advances sq.consumer on OK, and on ERROR (by one block). Fetches in batches.
+ */
+QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
+                        uint8_t *status, uint8_t *syndrome);
+/*
+ * The WQE that begins at index again (retransmission): read from guest memory,
+ * where it must still be, as its slot was not completed.
+ */
+QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                           QrnicSendWqe *out, uint8_t *status,
+                           uint8_t *syndrome);
+/* True if a WQE may be there: cached producer, or record when reread is set. */
+bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
+/*
+ * The WQE of a direct doorbell, of so many blocks, behind which the producer
+ * index is this; false: fetch it as usual
+ */
+bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
+                     uint32_t wqebbs, uint32_t producer);
+QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
+                        uint8_t *status, uint8_t *syndrome);
+/* The WQE taken last stays so: few may be left. */
+void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp);
+/* Receive WQEs posted and not taken, as last read; for credits. */
+uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
+/* As if the WQE taken last had not been; the next taker gets it. */
+void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
+
+/* pace.c */
+void qrnic_pace_init(QrnicQp *qp);
+/*
+ * True: it may not send now because of its rate limit, and is scheduled
+ * again when it may.
+ */
+bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
+/* Its SQ has sent a frame. */
+void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
+/* It waits no more, and begins as if it had not sent anything. */
+void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
+
+/* qp.c */
+/* Frees it with all it holds, but leaves the counts of other objects alone. */
+void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp);
+/* To ERR: stop, report (event 0: none), flush both queues as they fill. */
+void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
+                    uint8_t subtype);
+/* Completes a WQE of the SQ / RQ; takes the QP to ERR if the CQ refuses. */
+void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                         uint8_t status, uint8_t syndrome, uint32_t byte_len);
+/* A WQE of the SQ that is known only by what was kept of it */
+void qrnic_complete_sq(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                       uint32_t wqebbs, uint8_t opcode, uint8_t flags,
+                       uint8_t status, uint8_t syndrome, uint32_t byte_len);
+void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
+/* The same with the data that software takes to the buffers */
+void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
+                                const uint8_t *data);
+/* UC, UD and GSI: a send failed; to SQE. */
+void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
+/* Completes the next WQE of the SQ as flushed; false: there is none. */
+bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp);
+/* From SQE to RTS: what has been posted by now is still flushed. */
+void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp);
+/* The next WQE of the SQ is one to flush, in whichever state. */
+static inline bool qrnic_sq_flush_is_owed(const QrnicQp *qp)
+{
+    return qp->sq_flush_owed &&
+           (int32_t)(qp->sq_flush_end - qp->sq.consumer) > 0;
+}
+/* UC, UD and GSI: flush now, and send nothing */
+bool qrnic_sq_flush_due(QrnicQp *qp);
+static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
+}
+/* Its two halves are requester.c and responder.c. */
+static inline bool qrnic_qp_is_reliable(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_RC || qp->type == QRNIC_QPT_XRC_INI ||
+           qp->type == QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
+{
+    return qp->type != QRNIC_QPT_XRC_TGT;
+}
+static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
+{
+    return !qp->srq && qp->type != QRNIC_QPT_XRC_INI &&
+           qp->type != QRNIC_QPT_XRC_TGT;
+}
+/* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
+bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+/* Its state lets it take a request, or a response. */
+bool qrnic_qp_receives(const QrnicQp *qp, bool response);
+/* No send WQE is under way. */
+bool qrnic_send_idle(const QrnicQp *qp);
+/* SQD, and nothing under way any more: tell. */
+void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
+
+static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
+{
+    return 128u << qp->attr.path_mtu;
+}
+
+/* Source ports of RoCEv2: A17.9.2 */
+#define QRNIC_UDP_SPORT_MIN 0xc000u
+
+/* The headers of what it sends next; the source GID must be valid. */
+void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
+                    uint32_t dest_qpn);
+/* Sends what qrnic_packet_begin() began in the staging frame. */
+void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                       uint8_t *payload, uint32_t payload_len);
+
+/* payload.c: len bytes of a message from offset on, which are there */
+enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
+                                      const QrnicSendWqe *wqe, uint64_t offset,
+                                      uint8_t *to, uint32_t len);
+enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
+                                       const QrnicRecvWqe *wqe, uint64_t offset,
+                                       const uint8_t *from, uint32_t len);
+/*
+ * A packet of a send, which the WQE has room for. *inlined: its data is to go
+ * into the CQE in place of the buffers.
+ */
+enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
+                                         const QrnicRecvWqe *wqe,
+                                         uint64_t offset,
+                                         const QrnicPacket *p, bool *inlined);
+/* Messages of one packet. On failure *status and *syndrome. */
+/* Copies the data of the WQE to buf. Its length has been checked. */
+bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                  uint8_t *buf, uint8_t *status, uint8_t *syndrome);
+/* Writes two pieces, one behind the other, to the buffers; sets cqe->status. */
+bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                   const struct iovec *piece, QrnicCqe *cqe);
+
+typedef struct QrnicPairs {
+    QrnicTable qps;
+    QTAILQ_HEAD(, QrnicQp) active;
+} QrnicPairs;
+
+extern const QrnicFloor qrnic_qp_floor;
+
+static inline QrnicQp *qrnic_qp_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->pairs->qps, number);
+}
+
+#endif

@@ -1,0 +1,326 @@
+/*
+ * qrnic engine: work queues: records, fetching of WQEs in batches, direct WQE
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+#include "engine/transport/transport.h"
+
+/*
+ * In what follows a slot is what an index counts: a basic block in an SQ, a
+ * whole WQE in an RQ.
+ */
+static uint32_t slot_size(const QrnicWorkQueue *wq)
+{
+    return QRNIC_WQEBB_SIZE << wq->log_stride;
+}
+
+static uint32_t slots_cached(const QrnicWorkQueue *wq)
+{
+    uint32_t offset = wq->consumer - wq->fetched;
+
+    return offset < wq->fetched_count ? wq->fetched_count - offset : 0;
+}
+
+static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
+{
+    return wq->cache + (wq->consumer - wq->fetched) * slot_size(wq);
+}
+
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                      uint32_t number, uint32_t index, uint32_t count,
+                      uint8_t *buf)
+{
+    uint32_t size = 1u << wq->log_size;
+
+    qrnic_add(e, QRNIC_COUNTER_WQEBB_FETCHED, count << wq->log_stride);
+    trace_qrnic_wqe_fetch(e->config.name, number, queue, index, count);
+    while (count) {
+        uint32_t slot = index & (size - 1);
+        uint32_t n = MIN(count, size - slot);
+
+        qrnic_add(e, QRNIC_COUNTER_WQE_FETCHES, 1);
+        if (!qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
+                              buf, n * slot_size(wq))) {
+            return false;
+        }
+        buf += n * slot_size(wq);
+        index += n;
+        count -= n;
+    }
+    return true;
+}
+
+static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
+                       uint32_t index, uint32_t count, uint8_t *buf)
+{
+    return qrnic_slots_read(e, wq, wq == &qp->sq ? "SQ" : "RQ", qp->number,
+                            index, count, buf);
+}
+
+/* Fills the cache from the consumer index on, as far as the record allows. */
+static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
+{
+    uint32_t count = MIN(wq->producer - wq->consumer,
+                         QRNIC_WQE_MAX_WQEBB >> wq->log_stride);
+
+    wq->direct = false;
+    wq->fetched_count = 0;
+    if (!slots_read(e, qp, wq, wq->consumer, count, wq->cache)) {
+        return false;
+    }
+    wq->fetched = wq->consumer;
+    wq->fetched_count = count;
+    return true;
+}
+
+void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                       uint32_t number, uint32_t done, uint32_t room)
+{
+    uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
+    QrnicQueueRecord record;
+
+    qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
+    if (!qrnic_dma_read(e, wq->record, raw, sizeof(raw))) {
+        wq->bad_record = QRNIC_SYN_WQE_FETCH;
+        return;
+    }
+    if (!qrnic_queue_record_unpack(&record, raw)) {
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
+                          "reserved bits of the record are set");
+        wq->bad_record = QRNIC_SYN_PRODUCER;
+        return;
+    }
+    trace_qrnic_queue_record(e->config.name, number, queue,
+                             record.producer, wq->producer, wq->consumer);
+    if (record.producer - done > room ||
+        record.producer - done < wq->producer - done) {
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
+                          "producer index %" PRIu32 " is not in %" PRIu32
+                          " to %" PRIu32, record.producer, wq->producer,
+                          done + room);
+        wq->bad_record = QRNIC_SYN_PRODUCER;
+        return;
+    }
+    wq->producer = record.producer;
+}
+
+static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
+{
+    bool sq = wq == &qp->sq;
+
+    qrnic_record_read(e, wq, sq ? "SQ" : "RQ", qp->number,
+                      sq ? wq->completed : wq->consumer, 1u << wq->log_size);
+}
+
+/*
+ * A record that cannot be believed is reported once, by the next take; a
+ * queue that is being flushed goes on with what it believed before. Where a
+ * flush has an end, the report waits for it.
+ */
+static bool take_bad_record(QrnicQp *qp, QrnicWorkQueue *wq, uint8_t *status,
+                            uint8_t *syndrome)
+{
+    uint8_t bad = wq->bad_record;
+    bool sq = wq == &qp->sq;
+
+    if (!bad || (sq && qrnic_sq_flush_is_owed(qp))) {
+        return false;
+    }
+    wq->bad_record = QRNIC_SYN_NONE;
+    if (qp->state == QRNIC_QPS_ERR || (sq && qp->state == QRNIC_QPS_SQE)) {
+        return false;
+    }
+    *status = QRNIC_WC_LOC_QP_OP_ERR;
+    *syndrome = bad;
+    return true;
+}
+
+bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread)
+{
+    if (reread) {
+        record_read(e, qp, &qp->sq);
+    }
+    return qp->sq.bad_record || qp->sq.producer != qp->sq.consumer;
+}
+
+/* Blocks that the WQE at p says it has; 0 if that cannot be. */
+static uint32_t wqe_blocks(const uint8_t *p)
+{
+    QrnicSqCtrl ctrl;
+    uint32_t bytes;
+
+    qrnic_sq_ctrl_unpack(&ctrl, p);
+    bytes = ctrl.segments * QRNIC_SEGMENT_SIZE;
+    if (!bytes || bytes > QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE) {
+        return 0;
+    }
+    return DIV_ROUND_UP(bytes, QRNIC_WQEBB_SIZE);
+}
+
+QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
+                        uint8_t *status, uint8_t *syndrome)
+{
+    QrnicWorkQueue *sq = &qp->sq;
+    QrnicTake result;
+
+    out->index = sq->consumer;
+    out->wqebbs = 0;
+    out->opcode = QRNIC_WQE_NOP;
+    out->flags = 0;
+    out->length = 0;
+    out->num_sge = 0;
+    if (take_bad_record(qp, sq, status, syndrome)) {
+        return QRNIC_TAKE_ERROR;
+    }
+    if (sq->producer == sq->consumer) {
+        return QRNIC_TAKE_EMPTY;
+    }
+    out->wqebbs = 1;
+    if ((!slots_cached(sq) && !cache_fill(e, qp, sq)) ||
+        (wqe_blocks(cached_slot(sq)) > slots_cached(sq) &&
+         slots_cached(sq) < MIN(sq->producer - sq->consumer,
+                                QRNIC_WQE_MAX_WQEBB) &&
+         !cache_fill(e, qp, sq))) {
+        sq->consumer++;
+        *status = QRNIC_WC_LOC_QP_OP_ERR;
+        *syndrome = QRNIC_SYN_WQE_FETCH;
+        return QRNIC_TAKE_ERROR;
+    }
+    result = qrnic_send_wqe_decode(e, qp, cached_slot(sq), slots_cached(sq),
+                                   sq->consumer, out, status, syndrome);
+    sq->consumer += out->wqebbs;
+    if (result == QRNIC_TAKE_OK) {
+        qrnic_add(e, QRNIC_COUNTER_SEND_WQES, 1);
+        if (out->flags & QRNIC_WQEF_INLINE) {
+            qrnic_add(e, QRNIC_COUNTER_INLINE_WQES, 1);
+        }
+    }
+    return result;
+}
+
+QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
+                           QrnicSendWqe *out, uint8_t *status,
+                           uint8_t *syndrome)
+{
+    uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
+    uint32_t count = MIN(qp->sq.producer - index, QRNIC_WQE_MAX_WQEBB);
+
+    out->index = index;
+    out->wqebbs = 1;
+    out->opcode = QRNIC_WQE_NOP;
+    out->flags = 0;
+    out->length = 0;
+    out->num_sge = 0;
+    if (!count || !slots_read(e, qp, &qp->sq, index, count, raw)) {
+        *status = QRNIC_WC_LOC_QP_OP_ERR;
+        *syndrome = QRNIC_SYN_WQE_FETCH;
+        return QRNIC_TAKE_ERROR;
+    }
+    return qrnic_send_wqe_decode(e, qp, raw, count, index, out, status,
+                                 syndrome);
+}
+
+QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
+                        uint8_t *status, uint8_t *syndrome)
+{
+    QrnicSrq *srq = qrnic_qp_srq(e, qp);
+    QrnicWorkQueue *rq = &qp->rq;
+    QrnicTake result;
+    uint32_t next;
+
+    if (srq) {
+        return qrnic_srq_take(e, srq, out, status, syndrome);
+    }
+    out->index = rq->consumer;
+    out->length = 0;
+    out->num_sge = 0;
+    out->pd = qp->pd->number;
+    out->srqn = 0;
+    if (rq->producer == rq->consumer) {
+        record_read(e, qp, rq);
+    }
+    if (take_bad_record(qp, rq, status, syndrome)) {
+        return QRNIC_TAKE_ERROR;
+    }
+    if (rq->producer == rq->consumer) {
+        return QRNIC_TAKE_EMPTY;
+    }
+    if (!slots_cached(rq) && !cache_fill(e, qp, rq)) {
+        rq->consumer++;
+        *status = QRNIC_WC_LOC_QP_OP_ERR;
+        *syndrome = QRNIC_SYN_WQE_FETCH;
+        return QRNIC_TAKE_ERROR;
+    }
+    result = qrnic_recv_wqe_decode(e, "RQ", qp->number, rq->log_stride,
+                                   rq->consumer, 1, cached_slot(rq), out, &next,
+                                   status, syndrome);
+    rq->consumer++;
+    if (result == QRNIC_TAKE_OK) {
+        qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
+    }
+    return result;
+}
+
+void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
+{
+    e->counter[QRNIC_COUNTER_RECV_WQES]--;
+    if (wqe->srqn) {
+        qrnic_srq_give_back(e, qp, wqe);
+    } else {
+        qp->rq.consumer--;
+    }
+}
+
+void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicSrq *srq = qrnic_qp_srq(e, qp);
+
+    if (srq) {
+        qrnic_srq_check_limit(e, srq);
+    }
+}
+
+uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread)
+{
+    if (!qrnic_qp_has_rq(qp)) {
+        return 0;               /* they are nobody's before they are taken */
+    }
+    if (reread) {
+        record_read(e, qp, &qp->rq);
+    }
+    return qp->rq.producer - qp->rq.consumer;
+}
+
+bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
+                     uint32_t wqebbs, uint32_t producer)
+{
+    QrnicWorkQueue *sq = &qp->sq;
+    uint32_t index = producer - wqebbs;
+
+    /*
+     * In order means: nothing was posted before it that is not taken yet, and
+     * no doorbell waits that could say so.
+     */
+    if (qp->state != QRNIC_QPS_RTS || qp->sq_rung || sq->bad_record ||
+        sq->producer != sq->consumer || index != sq->consumer ||
+        producer - sq->completed > 1u << sq->log_size ||
+        wqe_blocks(wqe) != wqebbs) {
+        qrnic_add(e, QRNIC_COUNTER_DIRECT_WQE_DROPPED, 1);
+        trace_qrnic_direct_wqe(e->config.name, qp->number, index, wqebbs,
+                               "dropped");
+        return false;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DIRECT_WQE_USED, 1);
+    trace_qrnic_direct_wqe(e->config.name, qp->number, index, wqebbs,
+                           "used");
+    memcpy(sq->cache, wqe, wqebbs * QRNIC_WQEBB_SIZE);
+    sq->fetched = index;
+    sq->fetched_count = wqebbs;
+    sq->direct = true;
+    sq->producer = producer;
+    return true;
+}

@@ -1,0 +1,327 @@
+/*
+ * qrnic engine: completion queues
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/queue/queue.h"
+#include "engine/qp/qp.h"
+
+static uint32_t cq_size(const QrnicCq *cq)
+{
+    return 1u << cq->ctx.log_size;
+}
+
+static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
+{
+    if (cq->error) {
+        return;
+    }
+    trace_qrnic_cq_error(e->config.name, cq->number,
+                         qrnic_cq_error_name(error));
+    cq->error = error;
+    /* Its queue pairs follow from a clean stack, as one of them called us. */
+    e->queue->cq_failed = true;
+    e->env.kick(e->env.opaque);
+    qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
+}
+
+/* Reads the record; takes the consumer index if it can be true. */
+static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
+{
+    uint8_t raw[QRNIC_CQ_RECORD_BYTES];
+
+    qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
+    if (!qrnic_dma_read(e, cq->ctx.record, raw, sizeof(raw))) {
+        cq_fail(e, cq, QRNIC_CQERR_DMA);
+        return false;
+    }
+    qrnic_cq_record_unpack(record, raw);
+    trace_qrnic_cq_record(e->config.name, cq->number, record->consumer,
+                          record->sequence, record->solicited, cq->producer);
+    if (record->consumer - cq->consumer > cq->producer - cq->consumer) {
+        qrnic_guest_error(e, QRNIC_GE_CQ_CONSUMER, "CQ", cq->number,
+                          "consumer index %" PRIu32 " is not in %" PRIu32
+                          " to %" PRIu32, record->consumer, cq->consumer,
+                          cq->producer);
+    } else {
+        cq->consumer = record->consumer;
+        /* Else it would seem to be ahead again after half of all indices. */
+        if ((int32_t)(cq->solicited_producer - cq->consumer) < 0) {
+            cq->solicited_producer = cq->consumer;
+        }
+    }
+    return true;
+}
+
+/*
+ * A CQ has one EQE in the EQ at most: who may arm it may do so faster than the
+ * EQ is emptied, and must not be able to overrun it for everybody.
+ */
+static void cq_event(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicEq *eq = qrnic_eq_get(e, cq->ctx.eqn);
+    QrnicEqe eqe = {
+        .type = QRNIC_EVENT_COMPLETION, .object = cq->number,
+    };
+
+    qrnic_cq_reported(e, cq);
+    cq->arm = QRNIC_CQ_IDLE;
+    cq->event_owed = cq->event_waits;
+    if (!cq->event_waits) {
+        cq->event_waits = true;
+        qrnic_eq_push(e, eq, &eqe);
+    }
+}
+
+void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq)
+{
+    cq_event(e, cq);
+}
+
+void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicCqRecord record;
+
+    cq_read_record(e, cq, &record);
+}
+
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn)
+{
+    QrnicCq *cq = qrnic_cq_get(e, cqn);
+
+    if (cq) {
+        cq->event_waits = false;
+        if (cq->event_owed) {
+            cq_event(e, cq);
+        }
+    }
+}
+
+void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
+{
+    QrnicCqRecord record;
+    uint32_t pending;
+
+    if (cq->error || !cq_read_record(e, cq, &record) ||
+        record.sequence == cq->arm_sequence) {
+        return;
+    }
+    cq->arm_sequence = record.sequence;
+    /* Any includes solicited, so it stays (11.4.2.2). */
+    if (!record.solicited) {
+        cq->arm = QRNIC_CQ_ARMED;
+    } else if (cq->arm == QRNIC_CQ_IDLE) {
+        cq->arm = QRNIC_CQ_ARMED_SOLICITED;
+    }
+    /*
+     * CQEs that software had not consumed when it asked: it may have seen
+     * the queue empty before they came, so they count as new. Which of them
+     * are solicited is known of the last one only: all up to it count.
+     */
+    pending = (cq->arm == QRNIC_CQ_ARMED ? cq->producer :
+               cq->solicited_producer) - cq->consumer;
+    trace_qrnic_cq_arm(e->config.name, cq->number, record.sequence,
+                       record.solicited, pending);
+    if (pending) {
+        cq->unreported = 0;
+        qrnic_cq_report(e, cq, pending);
+    } else {
+        qrnic_cq_reported(e, cq);
+    }
+}
+
+static void cqe_put_data(QrnicEngine *e, uint8_t *raw, const QrnicCqe *cqe,
+                         const uint8_t *data)
+{
+    const uint32_t room = sizeof_field(QrnicCqeInline, data);
+    uint8_t *to = raw + QRNIC_CQE_INLINE_DATA_OFFSET;
+    uint8_t *more = raw + QRNIC_CQE_INLINE_MORE_DATA_OFFSET;
+    uint32_t n = MIN(cqe->byte_len, room);
+
+    memset(to, 0, room);
+    memset(more, 0, sizeof_field(QrnicCqeInline, more_data));
+    memcpy(to, data, n);
+    memcpy(more, data + n, cqe->byte_len - n);
+    qrnic_add(e, QRNIC_COUNTER_INLINE_CQES, 1);
+}
+
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
+                   const uint8_t *data)
+{
+    uint8_t raw[QRNIC_CQE_BYTES];
+    uint32_t slot = cq->producer & (cq_size(cq) - 1);
+    uint64_t addr, contiguous;
+    bool solicited;
+
+    if (cq->error) {
+        return false;
+    }
+    if (cq->producer - cq->consumer == cq_size(cq)) {
+        QrnicCqRecord record;
+
+        if (!cq_read_record(e, cq, &record)) {
+            return false;
+        }
+        if (cq->producer - cq->consumer == cq_size(cq)) {
+            qrnic_add(e, QRNIC_COUNTER_CQ_OVERRUNS, 1);
+            qrnic_guest_error(e, QRNIC_GE_CQ_OVERRUN, "CQ", cq->number,
+                              "full at producer index %" PRIu32
+                              " with a CQE of QP %" PRIu32, cq->producer,
+                              cqe->qpn);
+            cq_fail(e, cq, QRNIC_CQERR_OVERRUN);
+            return false;
+        }
+    }
+    cqe->phase = !((cq->producer >> cq->ctx.log_size) & 1);
+    cqe->timestamp = e->config.capabilities & QRNIC_CAP_TIMESTAMP ?
+                     qrnic_now(e) : 0;
+    qrnic_cqe_pack(raw, cqe);
+    if (data) {
+        cqe_put_data(e, raw, cqe, data);
+    }
+    /* Control goes last, by a write of its own: it hands the entry over. */
+    if (!qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
+                               &addr, &contiguous) ||
+        !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
+        !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
+                         raw + QRNIC_CQE_CONTROL_OFFSET, 4)) {
+        cq_fail(e, cq, QRNIC_CQERR_DMA);
+        return false;
+    }
+    cq->producer++;
+    qrnic_add(e, QRNIC_COUNTER_CQES, 1);
+    trace_qrnic_cq_push(e->config.name, cq->number, cq->producer - 1,
+                        cqe->qpn, cqe->index, cqe->opcode,
+                        qrnic_wc_status_name(cqe->status), cqe->syndrome,
+                        cqe->byte_len, cqe->flags);
+
+    solicited = cqe->status != QRNIC_WC_SUCCESS ||
+                (cqe->flags & QRNIC_CQEF_SOLICITED);
+    if (solicited) {
+        cq->solicited_producer = cq->producer;
+    }
+    if (cq->arm == QRNIC_CQ_ARMED ||
+        (cq->arm == QRNIC_CQ_ARMED_SOLICITED && solicited)) {
+        qrnic_cq_report(e, cq, 1);
+    }
+    return true;
+}
+
+/*
+ * A CQ in error takes no completion of any queue pair, so all that report to
+ * it go to ERR. Once for each CQ at most.
+ */
+void qrnic_cq_errors_process(QrnicEngine *e)
+{
+    if (!e->queue->cq_failed) {
+        return;
+    }
+    e->queue->cq_failed = false;
+    /* From QP 1 on, which is not among those that are given out. */
+    for (uint32_t n = 0; n < e->pairs->qps.limit; n++) {
+        QrnicQp *qp = e->pairs->qps.slot[n];
+
+        if (qp && ((qp->send_cq && qp->send_cq->error) ||
+                   (qp->recv_cq && qp->recv_cq->error)) &&
+            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+        }
+    }
+}
+
+static void cq_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    cq_event(e, container_of(t, QrnicCq, timer));
+}
+
+static QrnicResult cq_check(QrnicEngine *e, const QrnicCqCtx *in)
+{
+    QrnicEq *eq = qrnic_eq_get(e, in->eqn);
+
+    if (!eq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_EQN_OFFSET);
+    }
+    if (eq->ctx.type != QRNIC_EQ_COMPLETION) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_EQN_OFFSET);
+    }
+    if (!qrnic_db_page_get(e, in->db_page)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_CQ_CTX_DB_PAGE_OFFSET);
+    }
+    if (in->log_size >= 32 || 1u << in->log_size > QRNIC_MAX_CQE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_LOG_SIZE_OFFSET);
+    }
+    if (in->record % QRNIC_RECORD_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_RECORD_OFFSET);
+    }
+    if (in->producer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_PRODUCER_OFFSET);
+    }
+    if (in->error) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_ERROR_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
+{
+    QrnicResult result = cq_check(e, in);
+    QrnicPages ring;
+    QrnicCq *cq;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (!qrnic_ring_init(e, &ring, &in->ring,
+                         (uint64_t)QRNIC_CQE_SIZE << in->log_size,
+                         QRNIC_CQ_CTX_RING_OFFSET, &result)) {
+        return result;
+    }
+    cq = g_new0(QrnicCq, 1);
+    cq->ctx = *in;
+    cq->ring = ring;
+    qrnic_timer_init(&cq->timer, cq_timer);
+    if (!qrnic_table_insert(&e->queue->cqs, cq, &cq->number)) {
+        g_free(cq);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    qrnic_eq_get(e, in->eqn)->users++;
+    qrnic_db_page_get(e, in->db_page)->users++;
+    trace_qrnic_cq_create(e->config.name, cq->number, in->eqn, in->db_page,
+                          in->log_size, in->record);
+    return qrnic_ok(cq->number);
+}
+
+QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
+{
+    QrnicCq *cq = qrnic_cq_get(e, cqn);
+
+    if (!cq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (cq->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_cq_destroy(e->config.name, cqn);
+    qrnic_cq_reported(e, cq);
+    qrnic_table_remove(&e->queue->cqs, cqn);
+    qrnic_eq_get(e, cq->ctx.eqn)->users--;
+    qrnic_db_page_get(e, cq->ctx.db_page)->users--;
+    g_free(cq);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_cq_query(QrnicEngine *e, uint32_t cqn, QrnicCqCtx *out)
+{
+    QrnicCq *cq = qrnic_cq_get(e, cqn);
+
+    if (!cq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = cq->ctx;
+    out->producer = cq->producer;
+    out->error = cq->error;
+    return qrnic_ok(0);
+}

@@ -1,0 +1,195 @@
+/*
+ * qrnic engine: event queues
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/queue/queue.h"
+
+#define EQ_MIN_LOG_SIZE 4
+#define EQ_MAX_LOG_SIZE 16
+
+static uint32_t eq_size(const QrnicEq *eq)
+{
+    return 1u << eq->ctx.log_size;
+}
+
+static void eq_notify(QrnicEngine *e, QrnicEq *eq)
+{
+    eq->armed = false;
+    trace_qrnic_eq_notify(e->config.name, eq->number, eq->ctx.vector,
+                          eq->producer, eq->consumer);
+    e->env.notify(e->env.opaque, eq->ctx.vector);
+}
+
+/* Not even that it failed can be written there. */
+static void eq_fail(QrnicEngine *e, QrnicEq *eq, enum qrnic_health cause)
+{
+    eq->failed = true;
+    qrnic_fatal(e, cause, eq->number);
+}
+
+void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
+{
+    uint8_t raw[QRNIC_EQE_BYTES];
+    uint32_t slot = eq->producer & (eq_size(eq) - 1);
+    uint64_t addr, contiguous;
+
+    if (e->fatal && eqe->type != QRNIC_EVENT_DEVICE_FATAL) {
+        return;
+    }
+    if (eq->producer - eq->consumer == eq_size(eq)) {
+        qrnic_guest_error(e, QRNIC_GE_EQ_OVERRUN, "EQ", eq->number,
+                          "full at producer index %" PRIu32 " with event %s",
+                          eq->producer, qrnic_event_name(eqe->type));
+        eq_fail(e, eq, QRNIC_HEALTH_EQ_OVERRUN);
+        return;
+    }
+    eqe->phase = !((eq->producer >> eq->ctx.log_size) & 1);
+    qrnic_eqe_pack(raw, eqe);
+    /* Control goes last, by a write of its own: it hands the entry over. */
+    if (!qrnic_pages_translate(e, &eq->ring, (uint64_t)slot * QRNIC_EQE_SIZE,
+                               &addr, &contiguous) ||
+        !qrnic_dma_write(e, addr, raw, QRNIC_EQE_CONTROL_OFFSET) ||
+        !qrnic_dma_write(e, addr + QRNIC_EQE_CONTROL_OFFSET,
+                         raw + QRNIC_EQE_CONTROL_OFFSET, 4)) {
+        eq_fail(e, eq, QRNIC_HEALTH_EQ_DMA);
+        return;
+    }
+    eq->cqn[slot] = eqe->type == QRNIC_EVENT_COMPLETION ? eqe->object : 0;
+    eq->producer++;
+    qrnic_add(e, QRNIC_COUNTER_EQES, 1);
+    trace_qrnic_eq_push(e->config.name, eq->number, eq->producer - 1,
+                        qrnic_event_name(eqe->type), eqe->subtype,
+                        eqe->object, eqe->data);
+    if (eq->armed) {
+        eq_notify(e, eq);
+    }
+}
+
+/* The hook of floor core */
+static void async_push(QrnicEngine *e, QrnicEqe *eqe)
+{
+    QrnicEq *eq = e->queue->async_eq;
+
+    if (eq && !eq->failed) {
+        qrnic_eq_push(e, eq, eqe);
+    }
+}
+
+void qrnic_eq_init(QrnicEngine *e)
+{
+    e->event = async_push;
+}
+
+void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
+{
+    QrnicEq *eq = qrnic_eq_get(e, in->number);
+
+    trace_qrnic_eq_doorbell(e->config.name, in->number, in->index, in->arm);
+    if (!eq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, "EQ", in->number,
+                          "no such event queue");
+        return;
+    }
+    /* Beyond the producer index, or behind what was consumed before */
+    if (in->index - eq->consumer > eq->producer - eq->consumer) {
+        qrnic_guest_error(e, QRNIC_GE_EQ_CONSUMER, "EQ", eq->number,
+                          "consumer index %" PRIu32 " is not in %" PRIu32
+                          " to %" PRIu32, in->index, eq->consumer,
+                          eq->producer);
+        return;
+    }
+    while (eq->consumer != in->index) {
+        uint32_t cqn = eq->cqn[eq->consumer++ & (eq_size(eq) - 1)];
+
+        if (cqn) {
+            qrnic_cq_event_taken(e, cqn);
+        }
+    }
+    if (in->arm) {
+        eq->armed = true;
+        if (eq->producer != eq->consumer) {
+            eq_notify(e, eq);
+        }
+    }
+}
+
+QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in)
+{
+    QrnicResult error;
+    QrnicPages ring;
+    QrnicEq *eq;
+
+    if (in->type != QRNIC_EQ_ASYNC && in->type != QRNIC_EQ_COMPLETION) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_TYPE_OFFSET);
+    }
+    if (in->log_size < EQ_MIN_LOG_SIZE || in->log_size > EQ_MAX_LOG_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_LOG_SIZE_OFFSET);
+    }
+    if (in->vector >= e->config.vectors) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_VECTOR_OFFSET);
+    }
+    if (in->producer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_PRODUCER_OFFSET);
+    }
+    if (in->consumer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_CONSUMER_OFFSET);
+    }
+    if (!qrnic_ring_init(e, &ring, &in->ring,
+                         (uint64_t)QRNIC_EQE_SIZE << in->log_size,
+                         QRNIC_EQ_CTX_RING_OFFSET, &error)) {
+        return error;
+    }
+    if (in->type == QRNIC_EQ_ASYNC && e->queue->async_eq) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    eq = g_malloc0(sizeof(*eq) + (sizeof(eq->cqn[0]) << in->log_size));
+    eq->ctx = *in;
+    eq->ring = ring;
+    if (!qrnic_table_insert(&e->queue->eqs, eq, &eq->number)) {
+        g_free(eq);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    if (in->type == QRNIC_EQ_ASYNC) {
+        e->queue->async_eq = eq;
+    }
+    trace_qrnic_eq_create(e->config.name, eq->number,
+                          qrnic_eq_type_name(in->type), in->log_size,
+                          in->vector);
+    return qrnic_ok(eq->number);
+}
+
+QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
+{
+    QrnicEq *eq = qrnic_eq_get(e, eqn);
+
+    if (!eq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (eq->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_eq_destroy(e->config.name, eqn);
+    qrnic_table_remove(&e->queue->eqs, eqn);
+    if (e->queue->async_eq == eq) {
+        e->queue->async_eq = NULL;
+    }
+    g_free(eq);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_eq_query(QrnicEngine *e, uint32_t eqn, QrnicEqCtx *out)
+{
+    QrnicEq *eq = qrnic_eq_get(e, eqn);
+
+    if (!eq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = eq->ctx;
+    out->producer = eq->producer;
+    out->consumer = eq->consumer;
+    return qrnic_ok(0);
+}

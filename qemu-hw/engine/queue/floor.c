@@ -1,0 +1,63 @@
+/*
+ * qrnic engine, floor queue: its life
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/queue/queue.h"
+
+static void tables_init(QrnicEngine *e)
+{
+    QrnicQueues *q = e->queue;
+
+    qrnic_table_init(&q->eqs, 1, e->config.vectors + 1);
+    qrnic_table_init(&q->cqs, 1, e->config.max_cq + 1);
+    qrnic_table_init(&q->srqs, 1, e->config.max_srq + 1);
+    qrnic_table_init(&q->xrcds, 1, QRNIC_MAX_XRCD + 1);
+    qrnic_table_init(&q->db_pages, 1, e->config.db_pages);
+    q->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
+}
+
+static void tables_cleanup(QrnicEngine *e)
+{
+    QrnicQueues *q = e->queue;
+
+    for (uint32_t n = 0; n < q->srqs.limit; n++) {
+        QrnicSrq *srq = q->srqs.slot[n];
+
+        if (srq) {
+            qrnic_srq_free(srq);
+        }
+    }
+    qrnic_table_cleanup(&q->srqs);
+    qrnic_table_free_objects(&q->xrcds);
+    qrnic_table_free_objects(&q->cqs);
+    q->async_eq = NULL;
+    qrnic_table_free_objects(&q->eqs);
+    qrnic_table_free_objects(&q->db_pages);
+}
+
+static void queue_init(QrnicEngine *e)
+{
+    e->queue = g_new0(QrnicQueues, 1);
+    qrnic_eq_init(e);
+    tables_init(e);
+}
+
+static void queue_reset(QrnicEngine *e)
+{
+    tables_cleanup(e);
+    tables_init(e);
+    e->queue->cq_failed = false;
+}
+
+static void queue_cleanup(QrnicEngine *e)
+{
+    tables_cleanup(e);
+    g_free(e->queue);
+}
+
+const QrnicFloor qrnic_queue_floor = {
+    queue_init, queue_reset, queue_cleanup
+};

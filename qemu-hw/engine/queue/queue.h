@@ -1,0 +1,219 @@
+/*
+ * qrnic engine, floor queue: rings and their records, work queue elements,
+ * shared receive queues, completion and event queues, doorbell pages
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_QUEUE_H
+#define QRNIC_ENGINE_QUEUE_H
+
+#include "engine/memory/memory.h"
+
+#define QRNIC_MAX_SRQ_WR ((1u << 15) - 1)
+#define QRNIC_MAX_XRCD 4096
+#define QRNIC_MAX_CQE (1u << 20)
+#define QRNIC_MAX_EQE (1u << 16)
+
+/* db_page.c */
+typedef struct QrnicDbPage {
+    uint32_t users;             /* queues that name this page */
+    uint32_t window_valid;      /* bitmap of 8-byte words written */
+    uint8_t window[QRNIC_DB_WINDOW_SIZE];
+} QrnicDbPage;
+
+/* xrc.c: XRC domain */
+typedef struct QrnicXrcd {
+    uint32_t number;
+    uint32_t users;             /* SRQs and targets */
+} QrnicXrcd;
+
+/* eq.c */
+typedef struct QrnicEq {
+    uint32_t number;
+    QrnicEqCtx ctx;
+    QrnicPages ring;
+    uint32_t producer, consumer;
+    uint32_t users;
+    bool armed, failed;
+    uint32_t cqn[];             /* CQ of each EQE, 0: another event */
+} QrnicEq;
+
+void qrnic_eq_init(QrnicEngine *e);
+void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
+/* EQ doorbell, which takes effect at once */
+void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in);
+
+/* cq.c */
+typedef struct QrnicCq {
+    uint32_t number;
+    QrnicCqCtx ctx;
+    QrnicPages ring;
+    uint32_t producer, consumer;        /* consumer: as last read */
+    uint32_t solicited_producer;        /* producer after the last solicited */
+    uint32_t arm_sequence;              /* last one taken */
+    enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
+    /* An EQE is in the EQ; another one is owed when that one is consumed */
+    bool event_waits, event_owed;
+    uint8_t error;                      /* enum qrnic_cq_error */
+    uint32_t users;
+    /* cq_modify.c */
+    QrnicCqModeration moderation;
+    uint32_t unreported;        /* CQEs since it was armed that deserve one */
+    QrnicTimer timer;           /* of the event */
+} QrnicCq;
+
+/*
+ * Writes a CQE (phase and timestamp are filled in) and its event; data, unless
+ * NULL, are the byte_len bytes that go along. False: the CQ is in error; the
+ * caller takes its QP to ERR.
+ */
+bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
+                   const uint8_t *data);
+/* CQ arm doorbell, or recovery: read the record */
+void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq);
+void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq);
+void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
+/* Software has consumed the EQE of this CQ. */
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn);
+/* After CQ errors: their queue pairs to ERR. */
+void qrnic_cq_errors_process(QrnicEngine *e);
+/* cq_modify.c: when an event is due, and what was due is done */
+void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
+void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
+
+/* Data segments of a work request, decoded. */
+typedef struct QrnicSge {
+    uint64_t addr;
+    uint32_t length;
+    uint32_t lkey;
+} QrnicSge;
+
+/* wqe.c: a send WQE, decoded and validated. */
+struct QrnicSendWqe {
+    uint32_t index;             /* producer index of its first basic block */
+    uint32_t wqebbs;
+    uint8_t opcode, flags;      /* enum qrnic_wqe_opcode, QRNIC_WQEF_* */
+    uint32_t imm;
+    uint64_t remote_addr;
+    uint32_t rkey;
+    uint64_t swap_add, compare;
+    QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC; else 0 */
+    QrnicEthSeg eth;
+    QrnicDatagramSeg datagram;
+    QrnicBindSeg bind;
+    QrnicRegSeg reg;
+    uint64_t length;            /* bytes of the message */
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+    uint8_t inline_data[QRNIC_MAX_INLINE];
+};
+
+typedef struct QrnicRecvWqe {
+    uint32_t index;             /* SRQ: slot */
+    uint32_t pd;                /* of its keys */
+    uint32_t srqn;              /* 0: from the RQ */
+    uint64_t length;
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE];
+} QrnicRecvWqe;
+
+typedef enum QrnicTake {
+    QRNIC_TAKE_OK,
+    QRNIC_TAKE_EMPTY,           /* nothing posted */
+    QRNIC_TAKE_ERROR,           /* *status and *syndrome say why */
+    QRNIC_TAKE_BROKEN,          /* the SRQ gives no more; nothing to complete */
+} QrnicTake;
+
+/* decode only; cqe-ready status on error. */
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                uint32_t raw_wqebbs, uint32_t index,
+                                QrnicSendWqe *out, uint8_t *status,
+                                uint8_t *syndrome);
+/* next: what the WQE says of it, which must be less than next_limit */
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
+                                uint32_t number, uint8_t log_stride,
+                                uint32_t index, uint32_t next_limit,
+                                const uint8_t *raw, QrnicRecvWqe *out,
+                                uint32_t *next, uint8_t *status,
+                                uint8_t *syndrome);
+
+/* The ring of a work queue, its record, and blocks fetched ahead. */
+typedef struct QrnicWorkQueue {
+    QrnicPages ring;
+    uint64_t record;
+    uint8_t log_size;           /* SQ: basic blocks; RQ: WQEs */
+    uint8_t log_stride;         /* RQ: basic blocks of a WQE; SQ: 0 */
+    uint32_t producer;          /* as last read from the record */
+    uint32_t consumer;          /* next to fetch */
+    uint32_t completed;         /* SQ: up to here the slots are software's */
+    uint32_t fetched, fetched_count;    /* blocks cached: first, how many */
+    uint8_t cache[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
+    bool direct;                /* cache came by direct WQE */
+    uint8_t bad_record;         /* enum qrnic_syndrome; the next take says so */
+} QrnicWorkQueue;
+
+/*
+ * Reads the record of a queue. What it says must lie between what it said
+ * before and room slots beyond those that are done.
+ */
+void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                       uint32_t number, uint32_t done, uint32_t room);
+/* Reads count slots from index on, in two pieces where the ring ends. */
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                      uint32_t number, uint32_t index, uint32_t count,
+                      uint8_t *buf);
+
+/* srq.c */
+typedef struct QrnicSrq {
+    uint32_t number;
+    QrnicSrqCtx ctx;
+    QrnicWorkQueue rq;          /* consumer: WQEs taken out of the ring */
+    uint32_t slot;              /* of the next WQE */
+    uint32_t ahead;             /* slots from there that are in the cache */
+    GQueue returned;            /* QrnicRecvWqe: taken and given back */
+    uint8_t error;              /* enum qrnic_syndrome: gives no more */
+    uint32_t users;
+} QrnicSrq;
+
+void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
+QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
+                         uint8_t *status, uint8_t *syndrome);
+void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
+void qrnic_srq_free(QrnicSrq *srq);
+
+typedef struct QrnicQueues {
+    QrnicTable db_pages, eqs, cqs, srqs, xrcds;
+    QrnicEq *async_eq;
+    bool cq_failed;             /* a CQ went into error: see to its QPs */
+} QrnicQueues;
+
+extern const QrnicFloor qrnic_queue_floor;
+
+static inline QrnicDbPage *qrnic_db_page_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->queue->db_pages, number);
+}
+
+static inline QrnicEq *qrnic_eq_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->queue->eqs, number);
+}
+
+static inline QrnicCq *qrnic_cq_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->queue->cqs, number);
+}
+
+static inline QrnicSrq *qrnic_srq_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->queue->srqs, number);
+}
+
+static inline QrnicXrcd *qrnic_xrcd_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->queue->xrcds, number);
+}
+
+#endif

@@ -1,0 +1,296 @@
+/*
+ * qrnic engine: shared receive queues
+ *
+ * Slots are completed in any order, so the WQEs in the ring are linked.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/host-utils.h"
+#include "trace.h"
+#include "engine/queue/queue.h"
+#include "engine/transport/transport.h"
+
+/* One slot is always software's: the one where it posts next. */
+static uint32_t srq_room(const QrnicSrq *srq)
+{
+    return (1u << srq->rq.log_size) - 1;
+}
+
+static uint32_t srq_left(const QrnicSrq *srq)
+{
+    return srq->rq.producer - srq->rq.consumer + srq->returned.length;
+}
+
+/* Catastrophic (IB 11.6.3.3): what is in the ring cannot be told any more. */
+static void srq_fail(QrnicEngine *e, QrnicSrq *srq, uint8_t syndrome)
+{
+    if (srq->error) {
+        return;
+    }
+    trace_qrnic_srq_error(e->config.name, srq->number, srq->slot,
+                          qrnic_syndrome_name(syndrome));
+    srq->error = syndrome;
+    qrnic_event_async(e, QRNIC_EVENT_SRQ_ERROR, syndrome, srq->number, 0);
+}
+
+static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
+{
+    QrnicWorkQueue *rq = &srq->rq;
+
+    qrnic_record_read(e, rq, "SRQ", srq->number, rq->consumer, srq_room(srq));
+    if (rq->bad_record) {
+        srq_fail(e, srq, rq->bad_record);
+    }
+}
+
+/* Software may have posted since the record was read, so that is done first. */
+void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
+{
+    if (!srq->ctx.limit || srq->error || srq_left(srq) >= srq->ctx.limit) {
+        return;
+    }
+    srq_read_record(e, srq);
+    if (!srq->error && srq_left(srq) < srq->ctx.limit) {
+        trace_qrnic_srq_limit(e->config.name, srq->number, srq->ctx.limit,
+                              srq_left(srq));
+        srq->ctx.limit = 0;
+        qrnic_event_async(e, QRNIC_EVENT_SRQ_LIMIT, 0, srq->number, 0);
+    }
+}
+
+/*
+ * The WQE in the next slot. Of the slots behind it, those that are in the
+ * cache were posted when it was filled, as long as the chain runs through
+ * them.
+ */
+static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
+{
+    QrnicWorkQueue *rq = &srq->rq;
+
+    if (!srq->ahead) {
+        uint32_t count = MIN(rq->producer - rq->consumer,
+                             QRNIC_WQE_MAX_WQEBB >> rq->log_stride);
+
+        count = MIN(count, (1u << rq->log_size) - srq->slot);
+        if (!qrnic_slots_read(e, rq, "SRQ", srq->number, srq->slot, count,
+                              rq->cache)) {
+            return NULL;
+        }
+        rq->fetched = srq->slot;
+        srq->ahead = count;
+    }
+    return rq->cache + ((srq->slot - rq->fetched) *
+                        (QRNIC_WQEBB_SIZE << rq->log_stride));
+}
+
+/* The next WQE of the ring, which is not empty. */
+static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
+                                 QrnicRecvWqe *out, uint8_t *status,
+                                 uint8_t *syndrome)
+{
+    QrnicWorkQueue *rq = &srq->rq;
+    const uint8_t *raw = srq_slot(e, srq);
+    QrnicTake result;
+    uint32_t next;
+
+    if (!raw) {
+        srq_fail(e, srq, QRNIC_SYN_WQE_FETCH);
+        return QRNIC_TAKE_BROKEN;
+    }
+    result = qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride,
+                                   srq->slot, 1u << rq->log_size, raw, out,
+                                   &next, status, syndrome);
+    /* A wrong data segment concerns only its WQE: the chain goes on. */
+    if (result != QRNIC_TAKE_OK && *syndrome != QRNIC_SYN_WQE_LENGTH) {
+        srq_fail(e, srq, *syndrome);
+        return QRNIC_TAKE_BROKEN;
+    }
+    out->pd = srq->ctx.pd;
+    out->srqn = srq->number;
+    srq->ahead = next == srq->slot + 1 ? srq->ahead - 1 : 0;
+    srq->slot = next;
+    rq->consumer++;
+    return result;
+}
+
+QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
+                         uint8_t *status, uint8_t *syndrome)
+{
+    QrnicWorkQueue *rq = &srq->rq;
+    QrnicTake result = QRNIC_TAKE_OK;
+    QrnicRecvWqe *returned;
+
+    if (srq->error) {
+        return QRNIC_TAKE_BROKEN;
+    }
+    returned = g_queue_pop_head(&srq->returned);
+    if (returned) {
+        *out = *returned;
+        g_free(returned);
+    } else {
+        if (rq->producer == rq->consumer) {
+            srq_read_record(e, srq);
+        }
+        if (!srq->error && rq->producer == rq->consumer) {
+            return QRNIC_TAKE_EMPTY;
+        }
+        if (srq->error) {
+            return QRNIC_TAKE_BROKEN;
+        }
+        result = srq_take_posted(e, srq, out, status, syndrome);
+        if (result == QRNIC_TAKE_BROKEN) {
+            return result;
+        }
+    }
+    trace_qrnic_srq_take(e->config.name, srq->number, out->index,
+                         srq_left(srq));
+    qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
+    qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, 1);
+    return result;
+}
+
+void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, wqe->srqn);
+
+    trace_qrnic_srq_give_back(e->config.name, srq->number, qp->number,
+                              wqe->index);
+    g_queue_push_head(&srq->returned, g_memdup2(wqe, sizeof(*wqe)));
+    e->counter[QRNIC_COUNTER_SRQ_WQES]--;
+}
+
+/*
+ * Commands
+ */
+
+static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
+{
+    if (!(e->config.capabilities & QRNIC_CAP_SRQ)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (!qrnic_pd_get(e, in->pd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_PD_OFFSET);
+    }
+    if (!qrnic_db_page_get(e, in->db_page)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_DB_PAGE_OFFSET);
+    }
+    if (!in->log_size || in->log_size > ctz32(QRNIC_MAX_SRQ_WR + 1)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_LOG_SIZE_OFFSET);
+    }
+    if (in->log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_SRQ_CTX_LOG_STRIDE_OFFSET);
+    }
+    if (in->limit) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_LIMIT_OFFSET);
+    }
+    if (in->record % QRNIC_RECORD_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_RECORD_OFFSET);
+    }
+    if (in->producer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_PRODUCER_OFFSET);
+    }
+    if (in->consumer) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_CONSUMER_OFFSET);
+    }
+    return qrnic_xrc_srq_check(e, in);
+}
+
+static void users_add(QrnicEngine *e, const QrnicSrq *srq, int n)
+{
+    qrnic_pd_get(e, srq->ctx.pd)->users += n;
+    qrnic_db_page_get(e, srq->ctx.db_page)->users += n;
+    if (srq->ctx.xrcd) {
+        qrnic_xrcd_get(e, srq->ctx.xrcd)->users += n;
+        qrnic_cq_get(e, srq->ctx.cq)->users += n;
+    }
+}
+
+QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in)
+{
+    QrnicResult result = create_check(e, in);
+    QrnicPages ring;
+    QrnicSrq *srq;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (!qrnic_ring_init(e, &ring, &in->ring, (uint64_t)QRNIC_WQEBB_SIZE <<
+                         (in->log_size + in->log_stride),
+                         QRNIC_SRQ_CTX_RING_OFFSET, &result)) {
+        return result;
+    }
+    srq = g_new0(QrnicSrq, 1);
+    srq->ctx = *in;
+    srq->rq.ring = ring;
+    srq->rq.record = in->record;
+    srq->rq.log_size = in->log_size;
+    srq->rq.log_stride = in->log_stride;
+    g_queue_init(&srq->returned);
+    if (!qrnic_table_insert(&e->queue->srqs, srq, &srq->number)) {
+        g_free(srq);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    users_add(e, srq, 1);
+    trace_qrnic_srq_create(e->config.name, srq->number, in->pd, in->db_page,
+                           in->log_size, in->log_stride, in->record);
+    return qrnic_ok(srq->number);
+}
+
+QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
+                             const QrnicSrqLimit *in)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, srqn);
+
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (in->limit > srq_room(srq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_LIMIT_LIMIT_OFFSET);
+    }
+    trace_qrnic_srq_modify(e->config.name, srqn, in->limit);
+    srq->ctx.limit = in->limit;
+    qrnic_srq_check_limit(e, srq);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, srqn);
+
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    *out = srq->ctx;
+    out->producer = srq->rq.producer;
+    out->consumer = srq->rq.consumer;
+    return qrnic_ok(0);
+}
+
+void qrnic_srq_free(QrnicSrq *srq)
+{
+    g_queue_clear_full(&srq->returned, g_free);
+    g_free(srq);
+}
+
+QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, srqn);
+
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (srq->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_srq_destroy(e->config.name, srqn);
+    if (srq->ctx.xrcd) {
+        qrnic_xrc_srq_destroyed(e, srq);
+    }
+    qrnic_table_remove(&e->queue->srqs, srqn);
+    users_add(e, srq, -1);
+    qrnic_srq_free(srq);
+    return qrnic_ok(0);
+}

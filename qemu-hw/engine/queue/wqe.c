@@ -1,0 +1,395 @@
+/*
+ * qrnic engine: decoding and validation of work queue elements
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/queue/queue.h"
+#include "engine/qp/qp.h"
+
+/* What the opcode of a send WQE asks for */
+typedef struct WqeShape {
+    bool known;
+    bool xrc;                   /* segments behind the control segment */
+    bool remote, atomic, eth;
+    bool bind, reg, datagram, flush;
+    bool imm;
+    bool can_inline;
+    bool data;                  /* data segments allowed */
+} WqeShape;
+
+static WqeShape transport_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                uint8_t opcode)
+{
+    bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
+    bool windows = e->config.capabilities & QRNIC_CAP_MW;
+    bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
+    bool rc = qp->type == QRNIC_QPT_RC;
+
+    if (opcode == QRNIC_WQE_NOP) {
+        return (WqeShape) { .known = true };
+    }
+    if (qp->type == QRNIC_QPT_RAW_PACKET) {
+        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND, .eth = true,
+                            .can_inline = true, .data = true };
+    }
+    if (qrnic_qp_is_datagram(qp)) {
+        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND ||
+                                     opcode == QRNIC_WQE_SEND_IMM,
+                            .datagram = true, .can_inline = true, .data = true,
+                            .imm = opcode == QRNIC_WQE_SEND_IMM };
+    }
+    if (qp->type == QRNIC_QPT_UC &&
+        (opcode == QRNIC_WQE_RDMA_READ || opcode == QRNIC_WQE_SEND_INV ||
+         opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD)) {
+        return (WqeShape) { .known = false };
+    }
+    switch (opcode) {
+    case QRNIC_WQE_SEND:
+    case QRNIC_WQE_SEND_IMM:
+        return (WqeShape) { .known = true, .can_inline = true, .data = true,
+                            .imm = opcode == QRNIC_WQE_SEND_IMM };
+    case QRNIC_WQE_RDMA_WRITE:
+    case QRNIC_WQE_RDMA_WRITE_IMM:
+        return (WqeShape) { .known = true, .can_inline = true, .data = true,
+                            .remote = true,
+                            .imm = opcode == QRNIC_WQE_RDMA_WRITE_IMM };
+    case QRNIC_WQE_RDMA_READ:
+        return (WqeShape) { .known = true, .remote = true, .data = true };
+    case QRNIC_WQE_ATOMIC_CMP_SWAP:
+    case QRNIC_WQE_ATOMIC_FETCH_ADD:
+        return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
+                            .data = true };
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return (WqeShape) { .known = rc && e->config.capabilities &
+                                           QRNIC_CAP_ATOMIC_WRITE,
+                            .remote = true, .atomic = true };
+    case QRNIC_WQE_FLUSH:
+        return (WqeShape) { .known = rc && e->config.capabilities &
+                                           QRNIC_CAP_FLUSH,
+                            .remote = true, .flush = true };
+    case QRNIC_WQE_SEND_INV:
+        return (WqeShape) { .known = (windows || fast_reg) &&
+                                     qrnic_qp_is_reliable(qp),
+                            .can_inline = true, .data = true, .imm = true };
+    case QRNIC_WQE_LOCAL_INV:
+        return (WqeShape) { .known = windows || fast_reg, .imm = true };
+    case QRNIC_WQE_BIND_MW:
+        return (WqeShape) { .known = windows, .bind = true };
+    case QRNIC_WQE_REG_MR:
+        /* Its pages are bus addresses: only the kernel may say them. */
+        return (WqeShape) { .known = fast_reg && qp->db_page == 0,
+                            .reg = true };
+    default:
+        return (WqeShape) { .known = false };
+    }
+}
+
+static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
+                          uint8_t opcode)
+{
+    WqeShape shape = transport_shape(e, qp, opcode);
+
+    shape.xrc = qp->type == QRNIC_QPT_XRC_INI && opcode != QRNIC_WQE_NOP &&
+                !qrnic_is_local_operation(opcode);
+    return shape;
+}
+
+static QrnicTake refuse_number(QrnicEngine *e, uint32_t number,
+                               const char *queue, uint32_t index,
+                               uint8_t syndrome, uint8_t *status,
+                               uint8_t *out_syndrome, const char *rule)
+{
+    *status = syndrome == QRNIC_SYN_WQE_LENGTH ? QRNIC_WC_LOC_LEN_ERR :
+                                                 QRNIC_WC_LOC_QP_OP_ERR;
+    *out_syndrome = syndrome;
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, queue, number,
+                      "WQE at index %" PRIu32 ": %s", index, rule);
+    return QRNIC_TAKE_ERROR;
+}
+
+static QrnicTake refuse(QrnicEngine *e, QrnicQp *qp, const char *queue,
+                        uint32_t index, uint8_t syndrome, uint8_t *status,
+                        uint8_t *out_syndrome, const char *rule)
+{
+    return refuse_number(e, qp->number, queue, index, syndrome, status,
+                         out_syndrome, rule);
+}
+
+/* Data segments from p on; empty ones are left out. False: too long. */
+static bool decode_sges(const uint8_t *p, unsigned count, QrnicSge *sge,
+                        uint32_t *num_sge, uint64_t *length)
+{
+    *num_sge = 0;
+    *length = 0;
+    for (unsigned i = 0; i < count; i++, p += QRNIC_SEGMENT_SIZE) {
+        QrnicDataSeg seg;
+
+        qrnic_data_seg_unpack(&seg, p);
+        if (seg.length > QRNIC_MAX_MSG_SIZE) {
+            return false;
+        }
+        if (seg.length) {
+            sge[(*num_sge)++] = (QrnicSge) {
+                .addr = seg.address, .length = seg.length, .lkey = seg.lkey,
+            };
+            *length += seg.length;
+        }
+    }
+    return *length <= QRNIC_MAX_MSG_SIZE;
+}
+
+static uint32_t ctrl_wqebbs(const QrnicSqCtrl *ctrl)
+{
+    return DIV_ROUND_UP(ctrl->segments * QRNIC_SEGMENT_SIZE, QRNIC_WQEBB_SIZE);
+}
+
+static bool size_possible(const QrnicSqCtrl *ctrl, uint32_t raw_wqebbs)
+{
+    return ctrl->segments &&
+           ctrl_wqebbs(ctrl) <= MIN(raw_wqebbs, QRNIC_WQE_MAX_WQEBB);
+}
+
+/* NULL if the control segment is as it must be; else the rule it breaks */
+static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
+                              const WqeShape *shape, uint32_t raw_wqebbs,
+                              uint32_t index, bool reserved_ok,
+                              uint8_t *syndrome)
+{
+    uint32_t wqebbs = ctrl_wqebbs(ctrl);
+
+    *syndrome = QRNIC_SYN_WQE_INDEX;
+    if (ctrl->index != index) {
+        return "its index is not that of its place";
+    }
+    *syndrome = QRNIC_SYN_WQE_RESERVED;
+    if (!reserved_ok) {
+        return "reserved bits are set";
+    }
+    *syndrome = QRNIC_SYN_WQE_SIZE;
+    if (!ctrl->segments || wqebbs > QRNIC_WQE_MAX_WQEBB) {
+        return "the number of segments is out of range";
+    }
+    if (wqebbs > raw_wqebbs) {
+        return "it ends beyond the producer index";
+    }
+    *syndrome = QRNIC_SYN_WQE_OPCODE;
+    if (!shape->known) {
+        return "the opcode is unknown or not for this queue pair";
+    }
+    *syndrome = QRNIC_SYN_WQE_RESERVED;
+    if (ctrl->imm && !shape->imm) {
+        return "immediate data without such an opcode";
+    }
+    if (ctrl->inline_length && !(ctrl->flags & QRNIC_WQEF_INLINE)) {
+        return "an inline length without inline data";
+    }
+    if ((ctrl->flags & QRNIC_WQEF_INLINE) &&
+        (!shape->can_inline ||
+         !(e->config.capabilities & QRNIC_CAP_INLINE_SEND))) {
+        return "inline data is not possible here";
+    }
+    return NULL;
+}
+
+/* The segments between control and data */
+static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
+                                  const WqeShape *shape, QrnicSendWqe *out)
+{
+    out->srqn = 0;
+    if (shape->xrc) {
+        QrnicXrcSeg seg;
+
+        if (!qrnic_xrc_seg_unpack(&seg, *p) || seg.srqn > 0xffffff) {
+            return "reserved bits are set in the XRC segment";
+        }
+        out->srqn = seg.srqn;
+        *p += QRNIC_SEGMENT_SIZE;
+    }
+    if (shape->remote) {
+        QrnicRemoteSeg seg;
+
+        if (!qrnic_remote_seg_unpack(&seg, *p)) {
+            return "reserved bits are set in the remote address segment";
+        }
+        out->remote_addr = seg.address;
+        out->rkey = seg.rkey;
+        *p += QRNIC_SEGMENT_SIZE;
+    }
+    if (shape->atomic) {
+        QrnicAtomicSeg seg;
+
+        qrnic_atomic_seg_unpack(&seg, *p);
+        out->swap_add = seg.swap_add;
+        out->compare = seg.compare;
+        *p += QRNIC_SEGMENT_SIZE;
+        if (seg.compare && out->opcode != QRNIC_WQE_ATOMIC_CMP_SWAP) {
+            return "a value to compare with, and nothing to compare";
+        }
+    }
+    if (shape->flush) {
+        if (!qrnic_flush_seg_unpack(&out->flush, *p) || !out->flush.type ||
+            out->flush.level > QRNIC_FLUSH_MR) {
+            return "reserved bits or no placement in the flush segment";
+        }
+        *p += QRNIC_SEGMENT_SIZE;
+    }
+    if (shape->datagram) {
+        if (!qrnic_datagram_seg_unpack(&out->datagram, *p)) {
+            return "reserved bits are set in the datagram segment";
+        }
+        *p += QRNIC_DATAGRAM_SEG_BYTES;
+    }
+    if (shape->bind) {
+        if (!qrnic_bind_seg_unpack(&out->bind, *p)) {
+            return "reserved bits are set in the bind segment";
+        }
+        *p += QRNIC_BIND_SEG_BYTES;
+    }
+    if (shape->reg) {
+        if (!qrnic_reg_seg_unpack(&out->reg, *p)) {
+            return "reserved bits are set in the registration segment";
+        }
+        *p += QRNIC_REG_SEG_BYTES;
+    }
+    if (shape->eth) {
+        const struct { uint16_t flag; uint64_t cap; } needs[] = {
+            { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
+            { QRNIC_ETHF_VLAN, QRNIC_CAP_ETH_VLAN },
+            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_ETH_CSUM },
+            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_FLOW },
+        };
+
+        if (!qrnic_eth_seg_unpack(&out->eth, *p)) {
+            return "reserved bits are set in the Ethernet segment";
+        }
+        *p += QRNIC_SEGMENT_SIZE;
+        for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
+            if ((out->eth.flags & needs[i].flag) &&
+                !(e->config.capabilities & needs[i].cap)) {
+                return "an offload that the device does not have";
+            }
+        }
+        if ((out->eth.flags & QRNIC_ETHF_CSUM) &&
+            (out->eth.flags & QRNIC_ETHF_IP_CSUM)) {
+            return "two ways to a checksum";
+        }
+    }
+    return NULL;
+}
+
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                                uint32_t raw_wqebbs, uint32_t index,
+                                QrnicSendWqe *out, uint8_t *status,
+                                uint8_t *syndrome)
+{
+    const uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
+    unsigned fixed, rest;
+    QrnicSqCtrl ctrl;
+    WqeShape shape;
+    const char *rule;
+    bool reserved_ok;
+    uint8_t syn;
+
+    reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
+    shape = wqe_shape(e, qp, ctrl.opcode);
+    rule = check_ctrl(e, &ctrl, &shape, raw_wqebbs, index, reserved_ok, &syn);
+    /* How long it is can be known although something else is wrong. */
+    if (!rule || (syn != QRNIC_SYN_WQE_INDEX && syn != QRNIC_SYN_WQE_SIZE &&
+                  size_possible(&ctrl, raw_wqebbs))) {
+        out->wqebbs = ctrl_wqebbs(&ctrl);
+    }
+    if (rule) {
+        return refuse(e, qp, "SQ", index, syn, status, syndrome, rule);
+    }
+    out->index = index;
+    out->opcode = ctrl.opcode;
+    out->flags = ctrl.flags;
+    out->imm = ctrl.imm;
+    out->num_sge = 0;
+    out->length = 0;
+
+    fixed = 1 + shape.xrc + shape.remote + shape.atomic + shape.flush +
+            shape.eth +
+            (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
+                              0) +
+            (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
+            (shape.reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
+    if (ctrl.segments < fixed) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "segments that the opcode needs are missing");
+    }
+    rest = ctrl.segments - fixed;
+    rule = decode_headers(e, &p, &shape, out);
+    if (rule) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_RESERVED, status,
+                      syndrome, rule);
+    }
+    if (ctrl.flags & QRNIC_WQEF_INLINE) {
+        if (ctrl.inline_length > e->config.max_inline ||
+            rest != DIV_ROUND_UP(ctrl.inline_length, QRNIC_SEGMENT_SIZE)) {
+            return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+                          syndrome, "the inline length does not fit");
+        }
+        out->length = ctrl.inline_length;
+        memcpy(out->inline_data, p, ctrl.inline_length);
+    } else if (rest > (shape.data ? e->config.max_sge : 0)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "too many data segments");
+    } else if (!decode_sges(p, rest, out->sge, &out->num_sge, &out->length)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
+                      syndrome, "the message is too long");
+    }
+    if (out->opcode == QRNIC_WQE_ATOMIC_WRITE) {
+        out->length = 8;        /* the value, in its segment */
+    } else if (shape.atomic && (out->num_sge != 1 || out->length != 8)) {
+        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
+                      "an atomic has one data segment of 8 bytes");
+    }
+    trace_qrnic_send_wqe(e->config.name, qp->number, index, out->wqebbs,
+                         qrnic_wqe_opcode_name(out->opcode), out->flags,
+                         out->num_sge, out->length);
+    return QRNIC_TAKE_OK;
+}
+
+QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
+                                uint32_t number, uint8_t log_stride,
+                                uint32_t index, uint32_t next_limit,
+                                const uint8_t *raw, QrnicRecvWqe *out,
+                                uint32_t *next, uint8_t *status,
+                                uint8_t *syndrome)
+{
+    uint32_t room = ((QRNIC_WQEBB_SIZE << log_stride) /
+                     QRNIC_SEGMENT_SIZE) - 1;
+    QrnicRecvCtrl ctrl;
+    bool reserved_ok = qrnic_recv_ctrl_unpack(&ctrl, raw);
+
+    if (ctrl.index != index) {
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_INDEX,
+                             status, syndrome,
+                             "its index is not that of its place");
+    }
+    if (!reserved_ok || ctrl.next >= next_limit) {
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_RESERVED,
+                             status, syndrome, "reserved bits are set, or no "
+                             "such slot is next");
+    }
+    if (ctrl.segments > MIN(room, e->config.max_sge)) {
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
+                             status, syndrome, "too many data segments");
+    }
+    /* From here on it is known which WQE is wrong, and which one follows. */
+    out->index = index;
+    *next = ctrl.next;
+    if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.segments, out->sge,
+                     &out->num_sge, &out->length)) {
+        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
+                             status, syndrome, "the buffer is too long");
+    }
+    trace_qrnic_recv_wqe(e->config.name, number, queue, index, out->num_sge,
+                         out->length);
+    return QRNIC_TAKE_OK;
+}

@@ -1,0 +1,320 @@
+/*
+ * qrnic engine: doorbell pages, the doorbell FIFO and recovery from its
+ * overflow
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/sched/sched.h"
+
+/* Table entries looked at in one go of a recovery, and CQ records read */
+#define RECOVERY_ENTRIES 4096
+#define RECOVERY_CQ_READS 64
+
+static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
+                         unsigned offset, uint64_t value)
+{
+    qrnic_st_le64(page->window + offset, value);
+    page->window_valid |= 1u << (offset / 8);
+    trace_qrnic_direct_window(e->config.name, number, offset, value);
+}
+
+/* The blocks of a direct doorbell; false: what is there cannot be used. */
+static bool window_take(QrnicEngine *e, QrnicDbPage *page,
+                        const QrnicDoorbell *d, QrnicDoorbellMessage *m)
+{
+    uint32_t need;
+
+    if (!d->wqebbs || d->wqebbs > QRNIC_DB_WINDOW_WQEBB) {
+        qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
+                          "block count %u of a direct doorbell", d->wqebbs);
+        page->window_valid = 0;
+        return false;
+    }
+    need = (uint32_t)((1ull << (d->wqebbs * QRNIC_WQEBB_SIZE / 8)) - 1);
+    if ((page->window_valid & need) != need) {
+        qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
+                          "the window of page %" PRIu32
+                          " does not hold %u blocks", m->page, d->wqebbs);
+        page->window_valid = 0;
+        return false;
+    }
+    memcpy(m->wqe, page->window, d->wqebbs * QRNIC_WQEBB_SIZE);
+    m->wqebbs = d->wqebbs;
+    page->window_valid = 0;
+    return true;
+}
+
+static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
+                     unsigned offset, const QrnicDoorbell *d)
+{
+    QrnicSched *s = e->sched;
+    QrnicDoorbellMessage *m;
+
+    e->env.kick(e->env.opaque);
+    if (s->fifo_count == e->config.doorbell_fifo) {
+        qrnic_add(e, QRNIC_COUNTER_DOORBELLS_DROPPED, 1);
+        trace_qrnic_doorbell_dropped(e->config.name, number, offset,
+                                     d->number, d->index);
+        if (!s->fifo_lost) {
+            s->fifo_lost = true;
+            s->fifo_before_loss = s->fifo_count;
+        }
+        page->window_valid = 0;
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DOORBELLS, 1);
+    m = &s->fifo[(s->fifo_head + s->fifo_count) % e->config.doorbell_fifo];
+    s->fifo_count++;
+    m->page = number;
+    m->offset = offset;
+    m->wqebbs = 0;
+    m->number = d->number;
+    m->index = d->index;
+    if (offset == QRNIC_DB_DIRECT && !window_take(e, page, d, m)) {
+        /* A doorbell is a hint in any case; the WQE will be fetched. */
+        m->offset = QRNIC_DB_SQ;
+    }
+    trace_qrnic_doorbell(e->config.name, number, offset, m->number, m->index,
+                         m->wqebbs, s->fifo_count);
+}
+
+static bool offset_defined(QrnicEngine *e, uint32_t page, unsigned offset)
+{
+    bool direct = e->config.capabilities & QRNIC_CAP_DIRECT_WQE;
+
+    switch (offset) {
+    case QRNIC_DB_SQ:
+    case QRNIC_DB_RQ:
+    case QRNIC_DB_CQ_ARM:
+        return true;
+    case QRNIC_DB_SRQ:
+        return e->config.capabilities & QRNIC_CAP_SRQ;
+    case QRNIC_DB_EQ:
+        return page == 0;
+    case QRNIC_DB_DIRECT:
+        return direct;
+    default:
+        return direct && offset >= QRNIC_DB_WINDOW &&
+               offset < QRNIC_DB_WINDOW + QRNIC_DB_WINDOW_SIZE;
+    }
+}
+
+void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
+                          unsigned size, uint64_t value)
+{
+    QrnicDbPage *page = qrnic_db_page_get(e, number);
+    uint8_t raw[QRNIC_DOORBELL_BYTES];
+    QrnicDoorbell d;
+
+    if (e->fatal) {
+        return;
+    }
+    if (size != 8 || offset % 8 || !offset_defined(e, number, offset)) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_ACCESS, "page", number,
+                          "write of %u bytes at offset 0x%x", size, offset);
+        return;
+    }
+    if (!page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_PAGE, "page", number,
+                          "it is not allocated");
+        return;
+    }
+    if (offset >= QRNIC_DB_WINDOW) {
+        window_write(e, page, number, offset - QRNIC_DB_WINDOW, value);
+        return;
+    }
+    qrnic_st_le64(raw, value);
+    if (offset == QRNIC_DB_EQ) {
+        QrnicEqDoorbell eq;
+
+        if (!qrnic_eq_doorbell_unpack(&eq, raw)) {
+            qrnic_guest_error(e, QRNIC_GE_DOORBELL_RESERVED, "EQ", eq.number,
+                              "reserved bits in 0x%" PRIx64, value);
+            return;
+        }
+        qrnic_eq_doorbell(e, &eq);
+        return;
+    }
+    if (!qrnic_doorbell_unpack(&d, raw) ||
+        (d.wqebbs && offset != QRNIC_DB_DIRECT)) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_RESERVED,
+                          offset == QRNIC_DB_CQ_ARM ? "CQ" :
+                          offset == QRNIC_DB_SRQ ? "SRQ" : "QP", d.number,
+                          "reserved bits in 0x%" PRIx64, value);
+        return;
+    }
+    fifo_put(e, page, number, offset, &d);
+}
+
+static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    QrnicCq *cq = qrnic_cq_get(e, m->number);
+
+    if (!cq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, "CQ", m->number,
+                          "no such completion queue");
+    } else if (cq->ctx.db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, "CQ", m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, cq->ctx.db_page);
+    } else {
+        qrnic_cq_arm(e, cq);
+    }
+}
+
+/*
+ * No queue pair waits for a WQE of an SRQ: the other end of a connection asks
+ * again, and whatever else came is gone. So the record is read by the next
+ * taker.
+ */
+static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, m->number);
+
+    if (!srq) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, "SRQ", m->number,
+                          "no such shared receive queue");
+    } else if (srq->ctx.db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, "SRQ", m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, srq->ctx.db_page);
+    }
+}
+
+static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    const char *queue = m->offset == QRNIC_DB_RQ ? "RQ" : "SQ";
+    QrnicQp *qp = qrnic_qp_get(e, m->number);
+
+    if (!qp) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
+                          "no such queue pair");
+        return;
+    }
+    if (qp->db_page != m->page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, queue, m->number,
+                          "rung through page %" PRIu32 ", belongs to %" PRIu32,
+                          m->page, qp->db_page);
+        return;
+    }
+    if (qp->state == QRNIC_QPS_RESET) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_STATE, queue, m->number,
+                          "the queue pair is in state RESET");
+        return;
+    }
+    if (m->offset == QRNIC_DB_RQ ? !qrnic_qp_has_rq(qp) :
+                                   !qrnic_qp_has_sq(qp)) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
+                          "the queue pair has no such queue of its own");
+        return;
+    }
+    if (m->offset == QRNIC_DB_RQ) {
+        if (qp->state == QRNIC_QPS_ERR) {
+            qrnic_schedule(e, qp);
+        } else {
+            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        }
+        return;
+    }
+    if (m->wqebbs == 0 ||
+        !qrnic_sq_direct(e, qp, m->wqe, m->wqebbs, m->index)) {
+        qp->sq_rung = true;
+    }
+    qrnic_schedule(e, qp);
+}
+
+/*
+ * After a loss: as if a doorbell of every queue had been rung. Goes through
+ * the tables in pieces. After another loss it goes through them once more, but
+ * first to the end: who rings all the time must not keep it at the beginning.
+ */
+static void recover(QrnicEngine *e)
+{
+    QrnicSched *s = e->sched;
+    unsigned entries = RECOVERY_ENTRIES, reads = RECOVERY_CQ_READS;
+
+    for (; s->recover_qp < e->pairs->qps.limit && entries; entries--) {
+        QrnicQp *qp = e->pairs->qps.slot[s->recover_qp++];
+
+        if (!qp || qp->state == QRNIC_QPS_RESET) {
+            continue;
+        }
+        qp->sq_rung = qrnic_qp_has_sq(qp);
+        qrnic_schedule(e, qp);
+        if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp)) {
+            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        }
+    }
+    for (; s->recover_cq < e->queue->cqs.limit && entries && reads; entries--) {
+        QrnicCq *cq = e->queue->cqs.slot[s->recover_cq++];
+
+        if (cq) {
+            qrnic_cq_arm(e, cq);
+            reads--;
+        }
+    }
+    s->recovering = s->recover_qp < e->pairs->qps.limit ||
+                    s->recover_cq < e->queue->cqs.limit;
+    if (!s->recovering && s->recover_again) {
+        s->recover_again = false;
+        s->recovering = true;
+        s->recover_qp = s->recover_cq = 0;
+    }
+}
+
+void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
+{
+    QrnicSched *s = e->sched;
+
+    while (s->fifo_count && budget--) {
+        QrnicDoorbellMessage *m = &s->fifo[s->fifo_head];
+
+        trace_qrnic_doorbell_process(e->config.name, m->page, m->offset,
+                                     m->number, m->index, m->wqebbs);
+        if (m->offset == QRNIC_DB_CQ_ARM) {
+            message_cq(e, m);
+        } else if (m->offset == QRNIC_DB_SRQ) {
+            message_srq(e, m);
+        } else {
+            message_qp(e, m);
+        }
+        s->fifo_head = (s->fifo_head + 1) % e->config.doorbell_fifo;
+        s->fifo_count--;
+        if (s->fifo_before_loss) {
+            s->fifo_before_loss--;
+        }
+    }
+    /* Not when the FIFO is empty: who rings all the time may keep it full. */
+    if (s->fifo_lost && !s->fifo_before_loss) {
+        s->fifo_lost = false;
+        if (s->recovering) {
+            s->recover_again = true;
+        } else {
+            s->recovering = true;
+            s->recover_qp = s->recover_cq = 0;
+        }
+        qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
+        trace_qrnic_doorbell_recovery(e->config.name);
+    }
+    if (s->recovering) {
+        recover(e);
+    }
+}
+
+bool qrnic_doorbells_pending(QrnicEngine *e)
+{
+    QrnicSched *s = e->sched;
+
+    return s->fifo_count || s->fifo_lost || s->recovering;
+}
+
+void qrnic_doorbells_reset(QrnicEngine *e)
+{
+    QrnicSched *s = e->sched;
+
+    s->fifo_head = s->fifo_count = s->fifo_before_loss = 0;
+    s->fifo_lost = s->recovering = s->recover_again = false;
+}

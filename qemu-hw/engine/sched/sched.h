@@ -1,0 +1,43 @@
+/*
+ * qrnic engine, floor sched: the doorbell FIFO and its recovery, whose turn it
+ * is, the run loop, the life of the engine
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_SCHED_H
+#define QRNIC_ENGINE_SCHED_H
+
+#include "engine/transport/transport.h"
+
+/* doorbell.c */
+typedef struct QrnicDoorbellMessage {
+    uint32_t page;
+    uint16_t offset;            /* QRNIC_DB_* */
+    uint8_t wqebbs;             /* direct: blocks in wqe */
+    uint32_t number;
+    uint32_t index;
+    uint8_t wqe[QRNIC_DB_WINDOW_SIZE];
+} QrnicDoorbellMessage;
+
+/* Takes messages out of the FIFO; after a loss rereads every record. */
+void qrnic_doorbells_process(QrnicEngine *e, unsigned budget);
+bool qrnic_doorbells_pending(QrnicEngine *e);
+void qrnic_doorbells_reset(QrnicEngine *e);
+
+/* scheduler.c */
+void qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
+
+typedef struct QrnicSched {
+    QrnicDoorbellMessage *fifo;
+    uint32_t fifo_head, fifo_count;
+    bool fifo_lost;
+    uint32_t fifo_before_loss;  /* messages to take out before the recovery */
+    bool recover_again;         /* lost one more while this went on: */
+    bool recovering;            /* rereading records, these are next: */
+    uint32_t recover_qp, recover_cq;
+} QrnicSched;
+
+extern const QrnicFloor qrnic_sched_floor;
+
+#endif

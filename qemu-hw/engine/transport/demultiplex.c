@@ -1,0 +1,139 @@
+/*
+ * qrnic engine: RoCEv2 packets from the wire to their queue pair
+ *
+ * InfiniBand specification, 9.6 (packet validation), and annex A17.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,
+                 uint32_t qpn, uint32_t psn)
+{
+    qrnic_add(e, why, 1);
+    trace_qrnic_roce_drop(e->config.name, qpn, psn, reason);
+}
+
+/* The transport service whose opcodes it understands; raw packets: none */
+static int service_of(const QrnicQp *qp)
+{
+    switch (qp->type) {
+    case QRNIC_QPT_RC:
+        return QRNIC_SERVICE_RC;
+    case QRNIC_QPT_UC:
+        return QRNIC_SERVICE_UC;
+    case QRNIC_QPT_UD:
+    case QRNIC_QPT_GSI:
+        return QRNIC_SERVICE_UD;
+    case QRNIC_QPT_XRC_INI:
+    case QRNIC_QPT_XRC_TGT:
+        return QRNIC_SERVICE_XRC;
+    default:
+        return -1;
+    }
+}
+
+/* The top bit tells full from limited membership (10.9.3). */
+static bool pkey_matches(const QrnicPacket *p)
+{
+    return !((p->t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff);
+}
+
+static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
+{
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p->frame_len);
+}
+
+unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
+                            bool loopback)
+{
+    QrnicPacket p;
+    QrnicQp *qp;
+    bool response;
+
+    /* In the fatal state what is under way inside the device stops, too. */
+    if (e->fatal) {
+        return 1;
+    }
+    switch (qrnic_packet_parse(&p, frame, len, e->config.icrc)) {
+    case QRNIC_PARSE_MALFORMED:
+        drop(e, QRNIC_COUNTER_RX_DROP_MALFORMED, "malformed", 0, 0);
+        return 1;
+    case QRNIC_PARSE_ICRC:
+        drop(e, QRNIC_COUNTER_RX_DROP_ICRC, "icrc", 0, 0);
+        return 1;
+    case QRNIC_PARSE_OPCODE:
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "opcode", p.t.dest_qpn, p.t.psn);
+        return 1;
+    case QRNIC_PARSE_OK:
+        break;
+    }
+    trace_qrnic_roce_rx(e->config.name, p.t.dest_qpn, p.t.psn, p.info->name,
+                        p.payload_len, p.t.ack_req, loopback);
+
+    if (p.t.dest_qpn == QRNIC_MULTICAST_QPN &&
+        (p.t.opcode & QRNIC_SERVICE_MASK) == QRNIC_SERVICE_UD &&
+        qrnic_gid_is_multicast(p.dgid)) {
+        if (!pkey_matches(&p)) {
+            drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
+            return 1;
+        }
+        count_accepted(e, &p);
+        return qrnic_multicast_receive(e, &p, loopback);
+    }
+    qp = qrnic_qp_get(e, p.t.dest_qpn);
+    if (!qp) {
+        drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
+        return 1;
+    }
+    if (service_of(qp) != (p.t.opcode & QRNIC_SERVICE_MASK)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p.t.dest_qpn,
+             p.t.psn);
+        return 1;
+    }
+    response = p.info->flags & QRNIC_OPF_RESPONSE;
+    /* Each end of an XRC connection has one half. */
+    if (qp->type == (response ? QRNIC_QPT_XRC_TGT : QRNIC_QPT_XRC_INI)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p.t.dest_qpn,
+             p.t.psn);
+        return 1;
+    }
+    if (!qrnic_qp_receives(qp, response)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p.t.dest_qpn,
+             p.t.psn);
+        return 1;
+    }
+    if (!pkey_matches(&p)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
+        return 1;
+    }
+    if (qrnic_qp_is_datagram(qp)) {
+        /* A group is addressed by MULTICAST_QPN only (10.5.1). */
+        if (qrnic_gid_is_multicast(p.dgid)) {
+            drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
+                 p.t.psn);
+            return 1;
+        }
+        count_accepted(e, &p);
+        qrnic_datagram_receive(e, qp, &p);
+        return 1;
+    }
+    if (!qrnic_path_matches(&qp->path, &p)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
+             p.t.psn);
+        return 1;
+    }
+    count_accepted(e, &p);
+    if (qp->type == QRNIC_QPT_UC) {
+        qrnic_unreliable_receive(e, qp, &p);
+    } else if (response) {
+        qrnic_requester_receive(e, qp, &p);
+    } else {
+        qrnic_responder_receive(e, qp, &p);
+    }
+    return 1;
+}

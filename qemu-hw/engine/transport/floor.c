@@ -1,0 +1,43 @@
+/*
+ * qrnic engine, floor transport: its life
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/transport.h"
+
+static const QrnicReceivers receivers = {
+    .roce = qrnic_roce_receive,
+    .ethernet = qrnic_ethernet_receive,
+    .sniff = qrnic_flow_sniff,
+};
+
+static void transport_init(QrnicEngine *e)
+{
+    e->fabric->receivers = &receivers;
+    e->transport = g_new0(QrnicTransports, 1);
+    e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);
+    qrnic_table_init(&e->transport->flows, 1, e->config.max_flow + 1);
+}
+
+static void transport_reset(QrnicEngine *e)
+{
+    QrnicTransports *t = e->transport;
+
+    memset(&t->rx_filter, 0, sizeof(t->rx_filter));
+    t->num_flows = t->num_sniffers = 0;
+    qrnic_table_free_objects(&t->flows);
+    qrnic_table_init(&t->flows, 1, e->config.max_flow + 1);
+}
+
+static void transport_cleanup(QrnicEngine *e)
+{
+    qrnic_table_free_objects(&e->transport->flows);
+    g_free(e->transport->flow);
+    g_free(e->transport);
+}
+
+const QrnicFloor qrnic_transport_floor = {
+    transport_init, transport_reset, transport_cleanup
+};

@@ -1,0 +1,339 @@
+/*
+ * qrnic engine: flow rules, by which raw packet queue pairs other than the
+ * Ethernet function's receive
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+/* Each copies every frame, and nobody counts that as work done. */
+#define MAX_SNIFFERS 16
+
+/* The 64 bytes of a flow_match, in the contract's layout */
+typedef union MatchBytes {
+    uint8_t byte[QRNIC_FLOW_MATCH_BYTES];
+    uint64_t word[QRNIC_FLOW_MATCH_BYTES / 8];
+} MatchBytes;
+
+typedef struct QrnicFlow {
+    uint32_t number;
+    uint32_t qpn;
+    uint8_t type;               /* enum qrnic_flow_type */
+    uint16_t priority;
+    MatchBytes value, mask;
+} QrnicFlow;
+
+/* What a frame has; present selects the fields that there are. */
+typedef struct FrameFields {
+    MatchBytes value, present;
+} FrameFields;
+
+static void field_set(FrameFields *f, unsigned offset, const void *value,
+                      size_t len)
+{
+    memcpy(f->value.byte + offset, value, len);
+    memset(f->present.byte + offset, 0xff, len);
+}
+
+static void field_set_be16(FrameFields *f, unsigned offset, unsigned value)
+{
+    uint8_t raw[2];
+
+    qrnic_st_be16(raw, value);
+    field_set(f, offset, raw, sizeof(raw));
+}
+
+static void field_set_u8(FrameFields *f, unsigned offset, uint8_t value)
+{
+    field_set(f, offset, &value, sizeof(value));
+}
+
+/* IPv4 as the GIDs have it: ::ffff:a.b.c.d */
+static void field_set_ipv4(FrameFields *f, unsigned offset, const uint8_t *ip)
+{
+    uint8_t address[16] = { [10] = 0xff, [11] = 0xff };
+
+    memcpy(address + 12, ip, 4);
+    field_set(f, offset, address, sizeof(address));
+}
+
+static void ports_set(FrameFields *f, const uint8_t *l4, const uint8_t *end,
+                      uint8_t protocol)
+{
+    if ((protocol == QRNIC_IP_PROTOCOL_TCP ||
+         protocol == QRNIC_IP_PROTOCOL_UDP) && end - l4 >= 4) {
+        field_set(f, QRNIC_FLOW_MATCH_SPORT_OFFSET, l4, 2);
+        field_set(f, QRNIC_FLOW_MATCH_DPORT_OFFSET, l4 + 2, 2);
+    }
+}
+
+static void ipv4_set(FrameFields *f, const uint8_t *ip, const uint8_t *end)
+{
+    int header = (ip[0] & 0xf) * 4;
+
+    if (ip[0] >> 4 != 4 || header < 20 || end - ip < header) {
+        return;
+    }
+    field_set_ipv4(f, QRNIC_FLOW_MATCH_SIP_OFFSET, ip + 12);
+    field_set_ipv4(f, QRNIC_FLOW_MATCH_DIP_OFFSET, ip + 16);
+    field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, ip[9]);
+    field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, ip[1]);
+    field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, ip[8]);
+    if (!(qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {    /* no fragment */
+        ports_set(f, ip + header, end, ip[9]);
+    }
+}
+
+static void ipv6_set(FrameFields *f, const uint8_t *ip)
+{
+    uint32_t first = qrnic_ld_be32(ip);
+
+    field_set(f, QRNIC_FLOW_MATCH_SIP_OFFSET, ip + 8, 16);
+    field_set(f, QRNIC_FLOW_MATCH_DIP_OFFSET, ip + 24, 16);
+    field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, ip[6]);
+    field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, first >> 20);
+    field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, ip[7]);
+    qrnic_st_be32(f->value.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
+                  first & 0xfffff);
+    qrnic_st_be32(f->present.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
+                  0xfffff);
+}
+
+/* The frame has an Ethernet header at least. */
+static void fields_of(FrameFields *f, const uint8_t *frame, size_t len)
+{
+    unsigned ethertype = qrnic_ld_be16(frame + 12);
+    const uint8_t *ip = frame + QRNIC_ETH_LEN;
+    const uint8_t *end = frame + len;
+
+    memset(f, 0, sizeof(*f));
+    field_set(f, QRNIC_FLOW_MATCH_DMAC_OFFSET, frame, 6);
+    field_set(f, QRNIC_FLOW_MATCH_SMAC_OFFSET, frame + 6, 6);
+    if (ethertype == QRNIC_ETHERTYPE_VLAN &&
+        len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
+        field_set(f, QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, ip, 2);
+        ethertype = qrnic_ld_be16(ip + 2);
+        ip += QRNIC_VLAN_LEN;
+    }
+    field_set_be16(f, QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, ethertype);
+    if (ethertype == QRNIC_ETHERTYPE_IPV4 && end - ip >= 20) {
+        ipv4_set(f, ip, end);
+    } else if (ethertype == QRNIC_ETHERTYPE_IPV6 &&
+               end - ip >= QRNIC_IPV6_LEN && ip[0] >> 4 == 6) {
+        ipv6_set(f, ip);
+        ports_set(f, ip + QRNIC_IPV6_LEN, end, ip[6]);
+    }
+}
+
+static bool matches(const QrnicFlow *flow, const FrameFields *f)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(flow->mask.word); i++) {
+        uint64_t differs = (flow->value.word[i] ^ f->value.word[i]) |
+                           ~f->present.word[i];
+
+        if (differs & flow->mask.word[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The first rule from *i on of this type whose queue pair can receive */
+static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
+                            const QrnicQp *except, QrnicQp **qp)
+{
+    while (*i < e->transport->num_flows) {
+        QrnicFlow *flow = e->transport->flow[(*i)++];
+
+        *qp = qrnic_qp_get(e, flow->qpn);
+        if (flow->type == type && *qp != except &&
+            qrnic_qp_receives(*qp, false)) {
+            return flow;
+        }
+    }
+    return NULL;
+}
+
+void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len)
+{
+    uint32_t i = 0;
+    QrnicQp *qp;
+
+    if (!e->transport->num_sniffers || len < QRNIC_ETH_LEN) {
+        return;
+    }
+    while (!e->fatal && next_rule(e, &i, QRNIC_FLOW_SNIFFER, NULL, &qp)) {
+        qrnic_ethernet_copy(e, qp, frame, len);
+    }
+}
+
+QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
+                           const uint8_t *frame, size_t len)
+{
+    FrameFields fields;
+    QrnicFlow *flow;
+    uint32_t i = 0;
+    QrnicQp *qp;
+
+    if (!e->transport->num_flows) {
+        return NULL;
+    }
+    fields_of(&fields, frame, len);
+    while ((flow = next_rule(e, &i, QRNIC_FLOW_NORMAL, except, &qp))) {
+        if (matches(flow, &fields)) {
+            trace_qrnic_flow_match(e->config.name, flow->number, flow->qpn,
+                                   qrnic_flow_type_name(flow->type), len);
+            return qp;
+        }
+    }
+    return NULL;
+}
+
+QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
+                            const uint8_t *frame, size_t len)
+{
+    QrnicFlow *flow = NULL;
+    QrnicQp *qp = NULL;
+    uint32_t i = 0;
+
+    if (frame[0] & 1) {
+        flow = next_rule(e, &i, QRNIC_FLOW_MC_DEFAULT, except, &qp);
+    }
+    if (!flow) {
+        i = 0;
+        flow = next_rule(e, &i, QRNIC_FLOW_ALL_DEFAULT, except, &qp);
+    }
+    if (!flow) {
+        return NULL;
+    }
+    trace_qrnic_flow_match(e->config.name, flow->number, flow->qpn,
+                           qrnic_flow_type_name(flow->type), len);
+    return qp;
+}
+
+static QrnicResult match_check(const QrnicFlowCtx *in, const MatchBytes *value,
+                               const MatchBytes *mask)
+{
+    for (unsigned i = 0; i < QRNIC_FLOW_MATCH_BYTES; i++) {
+        if (value->byte[i] & ~mask->byte[i]) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_FLOW_CTX_VALUE_OFFSET + i);
+        }
+        if (in->type != QRNIC_FLOW_NORMAL && mask->byte[i]) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_FLOW_CTX_MASK_OFFSET + i);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
+                                const QrnicFlowCtx *in)
+{
+    QrnicQp *qp = qrnic_qp_get(e, qpn);
+
+    if (!(e->config.capabilities & QRNIC_CAP_FLOW)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (qp->type != QRNIC_QPT_RAW_PACKET) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (in->type > QRNIC_FLOW_SNIFFER) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_FLOW_CTX_TYPE_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+/* Behind all that do not come after it */
+static void order_insert(QrnicEngine *e, QrnicFlow *flow)
+{
+    uint32_t i = e->transport->num_flows++;
+
+    for (; i && e->transport->flow[i - 1]->priority > flow->priority; i--) {
+        e->transport->flow[i] = e->transport->flow[i - 1];
+    }
+    e->transport->flow[i] = flow;
+    e->transport->num_sniffers += flow->type == QRNIC_FLOW_SNIFFER;
+}
+
+static void order_remove(QrnicEngine *e, QrnicFlow *flow)
+{
+    uint32_t i = 0;
+
+    while (e->transport->flow[i] != flow) {
+        i++;
+    }
+    for (e->transport->num_flows--; i < e->transport->num_flows; i++) {
+        e->transport->flow[i] = e->transport->flow[i + 1];
+    }
+    e->transport->num_sniffers -= flow->type == QRNIC_FLOW_SNIFFER;
+}
+
+QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
+                              const QrnicFlowCtx *in)
+{
+    QrnicResult result = create_check(e, qpn, in);
+    MatchBytes value, mask;
+    QrnicFlow *flow;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    qrnic_flow_match_pack(value.byte, &in->value);
+    qrnic_flow_match_pack(mask.byte, &in->mask);
+    result = match_check(in, &value, &mask);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (in->type == QRNIC_FLOW_SNIFFER &&
+        e->transport->num_sniffers == MAX_SNIFFERS) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    flow = g_new0(QrnicFlow, 1);
+    flow->qpn = qpn;
+    flow->type = in->type;
+    flow->priority = in->priority;
+    flow->value = value;
+    flow->mask = mask;
+    if (!qrnic_table_insert(&e->transport->flows, flow, &flow->number)) {
+        g_free(flow);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    order_insert(e, flow);
+    trace_qrnic_flow_create(e->config.name, flow->number, qpn,
+                            qrnic_flow_type_name(flow->type), flow->priority);
+    return qrnic_ok(flow->number);
+}
+
+static void flow_remove(QrnicEngine *e, QrnicFlow *flow)
+{
+    trace_qrnic_flow_destroy(e->config.name, flow->number, flow->qpn);
+    order_remove(e, flow);
+    g_free(qrnic_table_remove(&e->transport->flows, flow->number));
+}
+
+QrnicResult qrnic_flow_destroy(QrnicEngine *e, uint32_t number)
+{
+    QrnicFlow *flow = qrnic_table_get(&e->transport->flows, number);
+
+    if (!flow) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    flow_remove(e, flow);
+    return qrnic_ok(0);
+}
+
+void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp)
+{
+    for (uint32_t i = e->transport->num_flows; i-- > 0; ) {
+        if (e->transport->flow[i]->qpn == qp->number) {
+            flow_remove(e, e->transport->flow[i]);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+/*
+ * qrnic engine: raw packet queue pairs, the Ethernet function of the adapter
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+#define FILTER_ADDRESSES 64
+
+static bool has_tag(const uint8_t *frame, size_t len)
+{
+    return len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN &&
+           qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN;
+}
+
+/*
+ * Receive
+ */
+
+static bool in_list(const uint8_t *mac, const uint8_t *list, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (!memcmp(list + 6 * i, mac, 6)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool filter_accepts(const QrnicRxFilter *f, const uint8_t *mac)
+{
+    static const uint8_t broadcast[6] = {
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff
+    };
+
+    if (f->flags & QRNIC_RXF_PROMISC) {
+        return true;
+    }
+    if (!memcmp(mac, broadcast, 6)) {
+        return f->flags & QRNIC_RXF_BROADCAST;
+    }
+    if (mac[0] & 1) {
+        return (f->flags & QRNIC_RXF_ALLMULTI) ||
+               in_list(mac, f->addresses + 6 * f->unicast_count,
+                       f->multicast_count);
+    }
+    return in_list(mac, f->addresses, f->unicast_count);
+}
+
+/* How a frame is received */
+#define RECEIVE_STRIP 1u        /* a tag goes into the CQE */
+#define RECEIVE_COPY 2u         /* a copy for a sniffer */
+
+static void count_received(QrnicEngine *e, bool copy, const uint8_t *frame,
+                           size_t len, bool bad)
+{
+    if (copy) {
+        qrnic_add(e, QRNIC_COUNTER_FLOW_COPIES, 1);
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_BYTES, len);
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_MULTICAST, frame[0] & 1);
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_CSUM_BAD, bad);
+}
+
+static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                    const uint8_t *frame, size_t len, unsigned how)
+{
+    bool strip = (how & RECEIVE_STRIP) && has_tag(frame, len);
+    QrnicCqe cqe = {
+        .qpn = qp->number,
+        .index = wqe->index,
+        .opcode = QRNIC_CQE_RECV,
+        .byte_len = strip ? len - QRNIC_VLAN_LEN : len,
+    };
+    struct iovec piece[2] = {
+        { (void *)frame, 12 },
+        { (void *)(frame + 12 + (strip ? QRNIC_VLAN_LEN : 0)),
+          cqe.byte_len - 12 },
+    };
+    bool bad = false;
+
+    if (e->config.capabilities & QRNIC_CAP_ETH_CSUM) {
+        bad = qrnic_checksums_bad(frame, len, &cqe.flags);
+    }
+    if (strip) {
+        cqe.flags |= QRNIC_CQEF_VLAN;
+        cqe.vlan_tci = qrnic_ld_be16(frame + 14);
+    } else {
+        piece[0].iov_len = len;
+        piece[1].iov_len = 0;
+    }
+    if (!qrnic_scatter(e, qp, wqe, piece, &cqe)) {
+        cqe.flags = 0;
+        qrnic_complete_recv(e, qp, &cqe);
+        qrnic_qp_error(e, qp, 0, 0);
+        return;
+    }
+    count_received(e, how & RECEIVE_COPY, frame, len, bad);
+    trace_qrnic_ethernet_receive(e->config.name, qp->number, wqe->index, len,
+                                 cqe.flags);
+    qrnic_complete_recv(e, qp, &cqe);
+}
+
+static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
+{
+    qrnic_add(e, why, 1);
+    trace_qrnic_ethernet_drop(e->config.name, qrnic_counter_name(why), len);
+}
+
+/* Takes a receive WQE of a queue pair that can receive, and fills it. */
+static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
+                         size_t len, unsigned how)
+{
+    bool copy = how & RECEIVE_COPY;
+    enum qrnic_counter no_wqe = copy ? QRNIC_COUNTER_FLOW_COPIES_LOST :
+                                       QRNIC_COUNTER_ETH_RX_NO_QUEUE;
+    enum qrnic_counter too_long = copy ? QRNIC_COUNTER_FLOW_COPIES_LOST :
+                                         QRNIC_COUNTER_ETH_RX_TOO_LONG;
+    uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
+    QrnicRecvWqe wqe;
+
+    if (!copy && len > e->fabric->port.mtu + QRNIC_ETH_LEN +
+                       (has_tag(frame, len) ? QRNIC_VLAN_LEN : 0)) {
+        drop(e, too_long, len);
+        return;
+    }
+    switch (qrnic_rq_take(e, qp, &wqe, &status, &syndrome)) {
+    case QRNIC_TAKE_EMPTY:
+        /*
+         * Holding it would hold what is behind it too, the packets of reliable
+         * connections among that.
+         */
+        drop(e, no_wqe, len);
+        return;
+    case QRNIC_TAKE_ERROR: {
+        QrnicCqe cqe = {
+            .qpn = qp->number, .index = wqe.index, .opcode = QRNIC_CQE_RECV,
+            .status = status, .syndrome = syndrome,
+        };
+
+        qrnic_complete_recv(e, qp, &cqe);
+        qrnic_qp_error(e, qp, 0, 0);
+        drop(e, no_wqe, len);
+        return;
+    }
+    case QRNIC_TAKE_BROKEN:
+        return;                 /* an SRQ: this type never has one */
+    case QRNIC_TAKE_OK:
+        break;
+    }
+    if (wqe.length < len) {
+        /*
+         * Anybody on the wire can send such a frame, so it must not cost the
+         * WQE, let alone the queue pair: put it back.
+         */
+        qrnic_rq_give_back(e, qp, &wqe);
+        drop(e, too_long, len);
+        return;
+    }
+    deliver(e, qp, &wqe, frame, len, how);
+}
+
+void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
+                         size_t len)
+{
+    receive_into(e, qp, frame, len, RECEIVE_COPY);
+}
+
+/* The queue pair that the filter names, if it takes frames now */
+static QrnicQp *receiver(QrnicEngine *e)
+{
+    QrnicQp *qp = NULL;
+
+    if (e->transport->rx_filter.qpn) {
+        qp = qrnic_qp_get(e, e->transport->rx_filter.qpn);
+    }
+    if (!qp || qp->type != QRNIC_QPT_RAW_PACKET ||
+        !qrnic_qp_receives(qp, false)) {
+        return NULL;
+    }
+    return qp;
+}
+
+void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+{
+    bool strip = e->transport->rx_filter.flags & QRNIC_RXF_VLAN_STRIP;
+    QrnicQp *function = receiver(e);
+    QrnicQp *qp = NULL;
+
+    if (len >= QRNIC_ETH_LEN) {
+        qp = qrnic_flow_normal(e, NULL, frame, len);
+        if (!qp && function &&
+            filter_accepts(&e->transport->rx_filter, frame)) {
+            receive_into(e, function, frame, len, strip ? RECEIVE_STRIP : 0);
+            return;
+        }
+        if (!qp) {
+            qp = qrnic_flow_default(e, NULL, frame, len);
+        }
+    }
+    if (!qp) {
+        drop(e, function ? QRNIC_COUNTER_ETH_RX_FILTERED :
+                           QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_FLOW_RX_PACKETS, 1);
+    receive_into(e, qp, frame, len, 0);
+}
+
+/*
+ * Transmit
+ */
+
+/* To another queue pair: none has its own frames back. */
+static void loop_back(QrnicEngine *e, const QrnicQp *sender,
+                      const uint8_t *frame, size_t len)
+{
+    QrnicQp *qp = NULL;
+
+    if (qrnic_engine_port_active(e)) {
+        qp = qrnic_flow_normal(e, sender, frame, len);
+        if (!qp) {
+            qp = qrnic_flow_default(e, sender, frame, len);
+        }
+    }
+    if (qp) {
+        qrnic_add(e, QRNIC_COUNTER_FLOW_LOOPBACK, 1);
+        receive_into(e, qp, frame, len, 0);
+    }
+}
+
+/* Sends the frame of a WQE. False: *status and *syndrome say why not. */
+static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
+                           const QrnicSendWqe *wqe, uint8_t *status,
+                           uint8_t *syndrome)
+{
+    uint8_t *frame = e->fabric->frame + QRNIC_VLAN_LEN;
+    size_t len = wqe->length;
+    const QrnicEthSeg *eth = &wqe->eth;
+
+    *status = QRNIC_WC_LOC_LEN_ERR;
+    *syndrome = QRNIC_SYN_WQE_LENGTH;
+    if (len < QRNIC_ETH_LEN ||
+        len > e->fabric->port.mtu + QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
+        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                          "WQE at index %" PRIu32 ": a frame of %zu bytes",
+                          wqe->index, len);
+        return false;
+    }
+    if (!qrnic_gather(e, qp, wqe, frame, status, syndrome)) {
+        return false;
+    }
+    *syndrome = QRNIC_SYN_WQE_LENGTH;
+    if (len > e->fabric->port.mtu + QRNIC_ETH_LEN && !has_tag(frame, len)) {
+        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                          "WQE at index %" PRIu32 ": a frame of %zu bytes",
+                          wqe->index, len);
+        return false;
+    }
+    if (eth->flags & QRNIC_ETHF_CSUM) {
+        size_t store = (size_t)eth->csum_start + eth->csum_offset;
+        uint16_t sum;
+
+        if (eth->csum_start >= len || store + 2 > len) {
+            qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                              "WQE at index %" PRIu32
+                              ": the checksum is outside the frame",
+                              wqe->index);
+            return false;
+        }
+        sum = qrnic_checksum_add(frame + eth->csum_start,
+                                 len - eth->csum_start);
+        qrnic_checksum_store(frame + store, sum);
+    }
+    if (eth->flags & QRNIC_ETHF_IP_CSUM) {
+        qrnic_checksums_fill(frame, len);
+    }
+    if (eth->flags & QRNIC_ETHF_VLAN) {
+        memmove(frame - QRNIC_VLAN_LEN, frame, 12);
+        frame -= QRNIC_VLAN_LEN;
+        qrnic_st_be16(frame + 12, QRNIC_ETHERTYPE_VLAN);
+        qrnic_st_be16(frame + 14, eth->vlan_tci);
+        len += QRNIC_VLAN_LEN;
+    }
+    qrnic_pace_charge(e, qp, len);
+    qrnic_frame_send(e, frame, len, false);
+    if (qp->db_page && frame[0] & 1) {
+        loop_back(e, qp, frame, len);
+    }
+    return true;
+}
+
+static bool raw_packet_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    while (budget--) {
+        uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
+        QrnicSendWqe wqe;
+
+        if (qp->state != QRNIC_QPS_RTS) {
+            qrnic_qp_check_drained(e, qp);
+            return false;
+        }
+        if (qrnic_wire_busy(e)) {
+            return true;
+        }
+        if (qrnic_sq_pending(e, qp, false) &&
+            qrnic_pace_wait(e, qp)) {
+            return false;
+        }
+        switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
+        case QRNIC_TAKE_EMPTY:
+        case QRNIC_TAKE_BROKEN:
+            return false;
+        case QRNIC_TAKE_ERROR:
+            break;
+        case QRNIC_TAKE_OK:
+            if (wqe.opcode == QRNIC_WQE_NOP ||
+                transmit_frame(e, qp, &wqe, &status, &syndrome)) {
+                status = QRNIC_WC_SUCCESS;
+                syndrome = QRNIC_SYN_NONE;
+            }
+            break;
+        }
+        qrnic_complete_send(e, qp, &wqe, status, syndrome, 0);
+        if (status != QRNIC_WC_SUCCESS) {
+            qrnic_qp_error(e, qp, 0, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void raw_packet_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    /* Ethernet waits for nothing. */
+}
+
+/* Nothing waits: the record is read when the next frame needs a WQE. */
+static void raw_packet_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
+{
+}
+
+const QrnicQpOps qrnic_raw_packet_ops = {
+    .transmit = raw_packet_transmit,
+    .timer = raw_packet_timer,
+    .receive_doorbell = raw_packet_receive_doorbell,
+};
+
+void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp)
+{
+    if (e->transport->rx_filter.qpn == qp->number) {
+        /* The number will be another queue pair's one day. */
+        memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
+    }
+}
+
+QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
+{
+    unsigned count = in->unicast_count + in->multicast_count;
+
+    if (in->qpn) {
+        QrnicQp *qp = qrnic_qp_get(e, in->qpn);
+
+        if (!qp) {
+            return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
+                                QRNIC_RX_FILTER_QPN_OFFSET);
+        }
+        if (qp->type != QRNIC_QPT_RAW_PACKET) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_RX_FILTER_QPN_OFFSET);
+        }
+    }
+    if ((in->flags & QRNIC_RXF_VLAN_STRIP) &&
+        !(e->config.capabilities & QRNIC_CAP_ETH_VLAN)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_RX_FILTER_FLAGS_OFFSET);
+    }
+    if (count > FILTER_ADDRESSES) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_RX_FILTER_UNICAST_COUNT_OFFSET);
+    }
+    for (unsigned i = 0; i < sizeof(in->addresses); i++) {
+        /* The first byte of an address tells its kind; none follow those. */
+        bool wrong = i >= 6 * count ? in->addresses[i] != 0 :
+                     i % 6 == 0 && (in->addresses[i] & 1) !=
+                                   (i / 6 >= in->unicast_count);
+
+        if (wrong) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                QRNIC_RX_FILTER_ADDRESSES_OFFSET + i);
+        }
+    }
+    e->transport->rx_filter = *in;
+    trace_qrnic_rx_filter(e->config.name, in->qpn, in->flags,
+                          in->unicast_count, in->multicast_count);
+    return qrnic_ok(0);
+}

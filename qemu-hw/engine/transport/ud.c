@@ -1,0 +1,265 @@
+/*
+ * qrnic engine: unreliable datagrams, and the general services interface
+ *
+ * InfiniBand specification, 9.8.3 (transport), 10.2.5 (Q_Keys), 13.5 (QP1).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+#define QKEY_PRIVILEGED (1u << 31)
+
+static uint32_t qkey_of(const QrnicQp *qp)
+{
+    return qp->type == QRNIC_QPT_GSI ? QRNIC_GSI_QKEY : qp->attr.qkey;
+}
+
+/*
+ * Send
+ */
+
+static bool refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                   uint8_t *status, uint8_t *syndrome, uint8_t why,
+                   const char *rule)
+{
+    *status = why == QRNIC_SYN_WQE_LENGTH ? QRNIC_WC_LOC_LEN_ERR :
+                                            QRNIC_WC_LOC_QP_OP_ERR;
+    *syndrome = why;
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                      "WQE at index %" PRIu32 ": %s", wqe->index, rule);
+    return false;
+}
+
+/* NULL: it can be used. */
+static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
+{
+    static const uint8_t zero[16];
+    const QrnicGidEntry *g = qrnic_gid_get(e, d->av.sgid_index);
+    bool multicast = qrnic_gid_is_multicast(d->av.dgid);
+
+    if (!memcmp(d->av.dgid, zero, 16)) {
+        return "the destination GID is zero";
+    }
+    if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(d->av.dgid)) {
+        return "the source GID is empty or of the other IP version";
+    }
+    if (d->av.udp_sport && d->av.udp_sport < QRNIC_UDP_SPORT_MIN) {
+        return "the UDP source port is too low";
+    }
+    if (!memcmp(d->av.dmac, zero, 6) || (d->av.dmac[0] & 1) != multicast) {
+        return "the destination MAC address does not fit the GID";
+    }
+    if (d->dest_qpn >> 24 ||
+        (d->dest_qpn == QRNIC_MULTICAST_QPN) != multicast) {
+        return "the destination QP number does not fit the GID";
+    }
+    return NULL;
+}
+
+/* Sends the message of a WQE. False: *status and *syndrome say why not. */
+static bool send_message(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                         uint8_t *status, uint8_t *syndrome)
+{
+    const QrnicDatagramSeg *d = &wqe->datagram;
+    const char *wrong = address_check(e, d);
+    QrnicTransport t = {
+        .opcode = wqe->opcode == QRNIC_WQE_SEND_IMM ?
+                  QRNIC_OP_UD_SEND_ONLY_IMM : QRNIC_OP_UD_SEND_ONLY,
+        .solicited = wqe->flags & QRNIC_WQEF_SOLICITED,
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = d->dest_qpn,
+        .psn = qp->datagram_psn,
+        .qkey = d->qkey & QKEY_PRIVILEGED ? qkey_of(qp) : d->qkey,
+        .src_qpn = qp->number,
+        .imm = wqe->imm,
+    };
+    uint8_t *payload;
+
+    if (wrong) {
+        return refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_ADDRESS, wrong);
+    }
+    if (wqe->length > 128u << qrnic_port_path_mtu(e)) {
+        return refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_WQE_LENGTH,
+                      "the message is longer than the path MTU");
+    }
+    qrnic_path_set(e, qp, &d->av, d->dest_qpn);
+    payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, wqe->length);
+    if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
+        return false;
+    }
+    qp->datagram_psn = (qp->datagram_psn + 1) & QRNIC_PSN_MASK;
+    qrnic_add(e, QRNIC_COUNTER_TX_DATAGRAM, 1);
+    qrnic_packet_send(e, qp, &t, payload, wqe->length);
+    return true;
+}
+
+/*
+ * A send that failed takes the SQ to SQE: what is behind it is flushed, and
+ * receiving goes on (10.3.1.6).
+ */
+static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    while (budget--) {
+        uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
+        QrnicSendWqe wqe;
+
+        if (qrnic_sq_flush_due(qp)) {
+            if (!qrnic_sq_flush_one(e, qp)) {
+                return false;
+            }
+            continue;
+        }
+        if (qp->state != QRNIC_QPS_RTS) {
+            qrnic_qp_check_drained(e, qp);
+            return false;
+        }
+        if (qrnic_wire_busy(e)) {
+            return true;
+        }
+        if (qrnic_sq_pending(e, qp, false) &&
+            qrnic_pace_wait(e, qp)) {
+            return false;
+        }
+        switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
+        case QRNIC_TAKE_EMPTY:
+        case QRNIC_TAKE_BROKEN:
+            return false;
+        case QRNIC_TAKE_ERROR:
+            break;
+        case QRNIC_TAKE_OK:
+            if (wqe.opcode == QRNIC_WQE_NOP ||
+                send_message(e, qp, &wqe, &status, &syndrome)) {
+                status = QRNIC_WC_SUCCESS;
+                syndrome = QRNIC_SYN_NONE;
+            }
+            break;
+        }
+        if (status != QRNIC_WC_SUCCESS) {
+            qrnic_qp_send_error(e, qp);
+        }
+        qrnic_complete_send(e, qp, &wqe, status, syndrome, 0);
+    }
+    return true;
+}
+
+/* Datagrams wait for nothing; a receive WQE is looked for when one comes. */
+static void datagram_timer(QrnicEngine *e, QrnicQp *qp)
+{
+}
+
+static void datagram_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
+{
+}
+
+const QrnicQpOps qrnic_datagram_ops = {
+    .transmit = datagram_transmit,
+    .timer = datagram_timer,
+    .receive_doorbell = datagram_receive_doorbell,
+};
+
+/*
+ * Receive
+ */
+
+static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
+                 enum qrnic_counter why)
+{
+    qrnic_add(e, why, 1);
+    trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn,
+                          qrnic_counter_name(why));
+}
+
+static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
+{
+    const uint8_t *frame = p->dmac;
+
+    cqe->flags = QRNIC_CQEF_GRH;
+    if (p->info->flags & QRNIC_HDR_IMM) {
+        cqe->flags |= QRNIC_CQEF_IMM;
+        cqe->imm = p->t.imm;
+    }
+    if (p->t.solicited) {
+        cqe->flags |= QRNIC_CQEF_SOLICITED;
+    }
+    if (qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN) {
+        uint16_t tci = qrnic_ld_be16(frame + 14);
+
+        cqe->sl = tci >> 13;
+        if (p->vlan > 0) {
+            cqe->flags |= QRNIC_CQEF_VLAN;
+            cqe->vlan_tci = tci;
+        }
+    }
+    cqe->src_qpn = p->t.src_qpn;
+    cqe->network = p->ipv6 ? QRNIC_NETWORK_IPV6 : QRNIC_NETWORK_IPV4;
+    memcpy(cqe->smac, p->smac, sizeof(cqe->smac));
+}
+
+static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
+                    const QrnicPacket *p)
+{
+    uint8_t grh[QRNIC_GRH_SIZE] = { 0 };
+    const size_t ip_len = p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
+    const struct iovec piece[2] = {
+        { grh, sizeof(grh) }, { (void *)p->payload, p->payload_len },
+    };
+    QrnicCqe cqe = {
+        .qpn = qp->number,
+        .index = wqe->index,
+        .srqn = wqe->srqn,
+        .opcode = QRNIC_CQE_RECV,
+    };
+
+    memcpy(grh + sizeof(grh) - ip_len, p->ip, ip_len);
+    if (qrnic_scatter(e, qp, wqe, piece, &cqe)) {
+        cqe.byte_len = sizeof(grh) + p->payload_len;
+        fill_cqe(&cqe, p);
+        qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
+    }
+    qrnic_complete_recv(e, qp, &cqe);
+    if (cqe.status != QRNIC_WC_SUCCESS) {
+        qrnic_qp_error(e, qp, 0, 0);
+    }
+}
+
+void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
+    QrnicRecvWqe wqe;
+
+    if (p->t.qkey != qkey_of(qp)) {
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_QKEY);
+        return;
+    }
+    switch (qrnic_rq_take(e, qp, &wqe, &status, &syndrome)) {
+    case QRNIC_TAKE_EMPTY:
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_NO_WQE);
+        return;
+    case QRNIC_TAKE_BROKEN:
+        qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_LOC_QP_OP_ERR);
+        return;
+    case QRNIC_TAKE_ERROR: {
+        QrnicCqe cqe = {
+            .qpn = qp->number, .index = wqe.index, .opcode = QRNIC_CQE_RECV,
+            .srqn = wqe.srqn, .status = status, .syndrome = syndrome,
+        };
+
+        qrnic_complete_recv(e, qp, &cqe);
+        qrnic_qp_error(e, qp, 0, 0);
+        return;
+    }
+    case QRNIC_TAKE_OK:
+        break;
+    }
+    if (wqe.length < QRNIC_GRH_SIZE + p->payload_len) {
+        /* Anybody can send such a packet: it must not cost the WQE. */
+        qrnic_rq_give_back(e, qp, &wqe);
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
+        return;
+    }
+    qrnic_rq_taken(e, qp);
+    deliver(e, qp, &wqe, p);
+}
