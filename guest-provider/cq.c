@@ -30,15 +30,20 @@
 #define QRNIC_WC_FLAGS                                                         \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | QRNIC_WC_TIME_FLAGS)
 
+static uint32_t cq_flags(const struct ibv_cq_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+}
+
 static int check_cq_attr(const struct qrnic_context *ctx,
 			 const struct ibv_cq_init_attr_ex *attr)
 {
 	if (!check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS |
 			     IBV_CQ_INIT_ATTR_MASK_PD))
 		return EOPNOTSUPP;
-	/* The device reports an overrun always, so it cannot be told to ignore it */
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+	if (!check_comp_mask(cq_flags(attr), IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+			     (ctx->capabilities & QRNIC_CAP_CQ_IGNORE_OVERRUN ?
+			      IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN : 0)))
 		return EOPNOTSUPP;
 	if (!check_comp_mask(attr->wc_flags, QRNIC_WC_FLAGS))
 		return EOPNOTSUPP;
@@ -103,8 +108,8 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	/* The kernel need not know what is read out of CQEs, nor by whom */
 	kernel_attr.cqe = 1u << cq->log_size;
 	kernel_attr.wc_flags = 0;
-	kernel_attr.comp_mask = 0;
-	kernel_attr.flags = 0;
+	kernel_attr.flags = cq_flags(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	kernel_attr.comp_mask = kernel_attr.flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0;
 	err = qrnic_cmd_create_cq_ex(context, &kernel_attr, &cq->vcq,
 				     &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				     sizeof(resp));
@@ -114,8 +119,7 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = 1u << cq->log_size;
 	qrnic_lock_init(&cq->lock, !qrnic_one_thread(ctx, cq->pd) &&
-			!((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-			  (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED)));
+			!(cq_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED));
 	return cq;
 
 err_buffer:

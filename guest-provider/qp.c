@@ -282,6 +282,25 @@ static int check_target(const struct ibv_qp_init_attr_ex *attr)
 									 EINVAL;
 }
 
+/* IBV_QP_CREATE_* that queue pairs of the type may have */
+static uint32_t create_flags(const struct qrnic_context *ctx,
+			     enum ibv_qp_type type)
+{
+	uint32_t flags = 0;
+
+	if (type == IBV_QPT_UD) {
+		flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+		if (ctx->capabilities & QRNIC_CAP_SOURCE_QPN)
+			flags |= IBV_QP_CREATE_SOURCE_QPN;
+	} else if (type == IBV_QPT_RAW_PACKET) {
+		if (ctx->capabilities & QRNIC_CAP_ETH_VLAN)
+			flags |= IBV_QP_CREATE_CVLAN_STRIPPING;
+		if (ctx->capabilities & QRNIC_CAP_SCATTER_FCS)
+			flags |= IBV_QP_CREATE_SCATTER_FCS;
+	}
+	return flags;
+}
+
 static int check_qp_attr(const struct qrnic_context *ctx,
 			 const struct ibv_qp_init_attr_ex *attr)
 {
@@ -298,9 +317,7 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return EOPNOTSUPP;
-	/* Of the flags, one says something of datagrams */
-	if (!check_comp_mask(flags, attr->qp_type == IBV_QPT_UD ?
-			     IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0))
+	if (!check_comp_mask(flags, create_flags(ctx, attr->qp_type)))
 		return EOPNOTSUPP;
 	/* The device has no shared receive queues for frames */
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && attr->srq)

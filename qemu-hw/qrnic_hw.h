@@ -359,13 +359,16 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
+#define QRNIC_CAP_CQ_IGNORE_OVERRUN 0x00020000u
+#define QRNIC_CAP_SCATTER_FCS 0x00040000u
+#define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x7701ffffu
+#define QRNIC_CAP_ALL 0x770fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -381,7 +384,14 @@ enum qrnic_link_state {
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
-#define QRNIC_QPF_ALL 0x00000001u
+#define QRNIC_QPF_VLAN_STRIP 0x00000002u
+#define QRNIC_QPF_SCATTER_FCS 0x00000004u
+#define QRNIC_QPF_SOURCE_QPN 0x00000008u
+#define QRNIC_QPF_ALL 0x0000000fu
+
+/* Flags of cq_ctx */
+#define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
+#define QRNIC_CQF_ALL 0x00000001u
 
 /* Attributes of MODIFY_QP; the bits are those of the verbs */
 #define QRNIC_QP_STATE 0x00000001u
@@ -1342,7 +1352,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff88fe0000ull;
+    bad |= out->capabilities & 0xffffffff88f00000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1574,7 +1584,8 @@ static inline void qrnic_eq_ctx_pack(void *out, const QrnicEqCtx *in)
 #define QRNIC_CQ_CTX_EQN_OFFSET 0u
 #define QRNIC_CQ_CTX_DB_PAGE_OFFSET 4u
 #define QRNIC_CQ_CTX_LOG_SIZE_OFFSET 8u
-#define QRNIC_CQ_CTX_RSVD0_OFFSET 9u
+#define QRNIC_CQ_CTX_FLAGS_OFFSET 9u
+#define QRNIC_CQ_CTX_RSVD0_OFFSET 10u
 #define QRNIC_CQ_CTX_RECORD_OFFSET 16u
 #define QRNIC_CQ_CTX_RING_OFFSET 24u
 #define QRNIC_CQ_CTX_PRODUCER_OFFSET 40u
@@ -1586,6 +1597,7 @@ typedef struct QrnicCqCtx {
     uint32_t eqn;
     uint32_t db_page;
     uint8_t log_size;
+    uint8_t flags;
     uint64_t record;
     QrnicTranslation ring;
     uint32_t producer;
@@ -1604,7 +1616,9 @@ static inline bool qrnic_cq_ctx_unpack(QrnicCqCtx *out, const void *in)
     out->eqn = qrnic_ld_le32(p + 0);
     out->db_page = qrnic_ld_le32(p + 4);
     out->log_size = p[8];
-    bad |= qrnic_any_byte(p + 9, 7);
+    out->flags = p[9];
+    bad |= out->flags & 0x000000feu;
+    bad |= qrnic_any_byte(p + 10, 6);
     out->record = qrnic_ld_le64(p + 16);
     bad |= !qrnic_translation_unpack(&out->ring, p + 24);
     out->producer = qrnic_ld_le32(p + 40);
@@ -1621,6 +1635,7 @@ static inline void qrnic_cq_ctx_pack(void *out, const QrnicCqCtx *in)
     qrnic_st_le32(p + 0, in->eqn);
     qrnic_st_le32(p + 4, in->db_page);
     p[8] = in->log_size;
+    p[9] = in->flags;
     qrnic_st_le64(p + 16, in->record);
     qrnic_translation_pack(p + 24, &in->ring);
     qrnic_st_le32(p + 40, in->producer);
@@ -2090,7 +2105,8 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
 #define QRNIC_QP_CTX_RSVD1_OFFSET 74u
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 84u
+#define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 88u
 
 /* Input of CREATE_QP */
 typedef struct QrnicQpCtx {
@@ -2111,9 +2127,10 @@ typedef struct QrnicQpCtx {
     uint8_t max_recv_inline;
     uint32_t xrcd;
     uint32_t address_space;
+    uint32_t source_qpn;
 } QrnicQpCtx;
 
-_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 44 ==
+_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 40 ==
                QRNIC_QP_CTX_BYTES, "size of qp_ctx");
 
 /* False if a reserved bit of qp_ctx is set; out is filled in any case. */
@@ -2136,12 +2153,13 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->sq, p + 40);
     bad |= !qrnic_translation_unpack(&out->rq, p + 56);
     out->flags = p[72];
-    bad |= out->flags & 0x000000feu;
+    bad |= out->flags & 0x000000f0u;
     out->max_recv_inline = p[73];
     bad |= qrnic_ld_le16(p + 74);
     out->xrcd = qrnic_ld_le32(p + 76);
     out->address_space = qrnic_ld_le32(p + 80);
-    bad |= qrnic_any_byte(p + 84, 44);
+    out->source_qpn = qrnic_ld_le32(p + 84);
+    bad |= qrnic_any_byte(p + 88, 40);
     return !bad;
 }
 
@@ -2167,6 +2185,7 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     p[73] = in->max_recv_inline;
     qrnic_st_le32(p + 76, in->xrcd);
     qrnic_st_le32(p + 80, in->address_space);
+    qrnic_st_le32(p + 84, in->source_qpn);
 }
 
 #define QRNIC_ADDRESS_VECTOR_BYTES 32u

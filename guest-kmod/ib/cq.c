@@ -108,6 +108,8 @@ static int cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr *attr
 
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP))
 		flags |= IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_CQ_IGNORE_OVERRUN))
+		flags |= IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	if (attr->flags & ~flags)
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > dev->qdev->caps.max_cqe ||
@@ -186,6 +188,8 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return err;
 
 	context.log_size = cq->log_size;
+	if (attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
+		context.flags = QRNIC_CQF_IGNORE_OVERRUN;
 	ibcq->cqe = BIT(cq->log_size);
 	err = qrnic_cq_create(dev->qdev, &cq->core, &context);
 	if (err)

@@ -44,6 +44,10 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FLOW)) {
 		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
 		attr->max_raw_ethy_qp = caps->max_qp;
+		if (qrnic_ib_cap(dev, QRNIC_CAP_ETH_VLAN))
+			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_CVLAN_STRIPPING;
+		if (qrnic_ib_cap(dev, QRNIC_CAP_SCATTER_FCS))
+			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_SCATTER_FCS;
 		if (qrnic_ib_cap(dev, QRNIC_CAP_ETH_CSUM)) {
 			attr->device_cap_flags |= IB_DEVICE_RAW_IP_CSUM;
 			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_IP_CSUM;

@@ -120,16 +120,50 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 	return qrnic_ib_cap(dev, capability) ? type : -EOPNOTSUPP;
 }
 
+/* IB_QP_CREATE_* that queue pairs of the type may have */
+static u32 qp_create_flags(struct qrnic_ib_dev *dev, enum ib_qp_type type)
+{
+	u32 flags = 0;
+
+	if (type == IB_QPT_UD) {
+		flags = IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+		if (qrnic_ib_cap(dev, QRNIC_CAP_SOURCE_QPN))
+			flags |= IB_QP_CREATE_SOURCE_QPN;
+	} else if (type == IB_QPT_RAW_PACKET) {
+		if (qrnic_ib_cap(dev, QRNIC_CAP_ETH_VLAN))
+			flags |= IB_QP_CREATE_CVLAN_STRIPPING;
+		if (qrnic_ib_cap(dev, QRNIC_CAP_SCATTER_FCS))
+			flags |= IB_QP_CREATE_SCATTER_FCS;
+	}
+	return flags;
+}
+
+static void qp_flags_fill(const struct ib_qp_init_attr *init,
+			  struct qrnic_qp_ctx *context)
+{
+	if (init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
+		context->flags |= QRNIC_QPF_NO_MULTICAST_LOOPBACK;
+	if (init->create_flags & IB_QP_CREATE_CVLAN_STRIPPING)
+		context->flags |= QRNIC_QPF_VLAN_STRIP;
+	if (init->create_flags & IB_QP_CREATE_SCATTER_FCS)
+		context->flags |= QRNIC_QPF_SCATTER_FCS;
+	if (init->create_flags & IB_QP_CREATE_SOURCE_QPN) {
+		context->flags |= QRNIC_QPF_SOURCE_QPN;
+		context->source_qpn = cpu_to_le32(init->source_qpn);
+	}
+}
+
 static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	const struct ib_qp_cap *cap = &init->cap;
-	u32 max_inline = 0, flags = 0;
+	u32 max_inline = 0;
 
-	if (init->qp_type == IB_QPT_UD)
-		flags |= IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
-	if (init->create_flags & ~flags)
+	if (init->create_flags & ~qp_create_flags(dev, init->qp_type))
 		return -EOPNOTSUPP;
+	if (init->create_flags & IB_QP_CREATE_SOURCE_QPN &&
+	    (!init->source_qpn || init->source_qpn >= QRNIC_MULTICAST_QPN))
+		return -EINVAL;
 
 	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_SEND))
 		max_inline = caps->max_inline;
@@ -435,8 +469,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (init->recv_cq)
 		context.recv_cq =
 			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
-	if (init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
-		context.flags |= QRNIC_QPF_NO_MULTICAST_LOOPBACK;
+	qp_flags_fill(init, &context);
 
 	err = qp_insert(dev, qp, &context);
 	if (err)

@@ -357,13 +357,16 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_RESIZE 0x00004000u
 #define QRNIC_CAP_CQ_MODERATION 0x00008000u
 #define QRNIC_CAP_FLOW 0x00010000u
+#define QRNIC_CAP_CQ_IGNORE_OVERRUN 0x00020000u
+#define QRNIC_CAP_SCATTER_FCS 0x00040000u
+#define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x7701ffffu
+#define QRNIC_CAP_ALL 0x770fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -379,7 +382,14 @@ enum qrnic_link_state {
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
-#define QRNIC_QPF_ALL 0x00000001u
+#define QRNIC_QPF_VLAN_STRIP 0x00000002u
+#define QRNIC_QPF_SCATTER_FCS 0x00000004u
+#define QRNIC_QPF_SOURCE_QPN 0x00000008u
+#define QRNIC_QPF_ALL 0x0000000fu
+
+/* Flags of cq_ctx */
+#define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
+#define QRNIC_CQF_ALL 0x00000001u
 
 /* Attributes of MODIFY_QP; the bits are those of the verbs */
 #define QRNIC_QP_STATE 0x00000001u
@@ -1270,7 +1280,8 @@ struct qrnic_cq_ctx {
 	__le32 eqn;
 	__le32 db_page;
 	__u8 log_size;
-	__u8 rsvd0[7];
+	__u8 flags;
+	__u8 rsvd0[6];
 	__le64 record;
 	struct qrnic_translation ring;
 	__le32 producer;
@@ -1282,7 +1293,8 @@ struct qrnic_cq_ctx {
 #define QRNIC_CQ_CTX_EQN_OFFSET 0u
 #define QRNIC_CQ_CTX_DB_PAGE_OFFSET 4u
 #define QRNIC_CQ_CTX_LOG_SIZE_OFFSET 8u
-#define QRNIC_CQ_CTX_RSVD0_OFFSET 9u
+#define QRNIC_CQ_CTX_FLAGS_OFFSET 9u
+#define QRNIC_CQ_CTX_RSVD0_OFFSET 10u
 #define QRNIC_CQ_CTX_RECORD_OFFSET 16u
 #define QRNIC_CQ_CTX_RING_OFFSET 24u
 #define QRNIC_CQ_CTX_PRODUCER_OFFSET 40u
@@ -1297,6 +1309,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, db_page) ==
 		QRNIC_CQ_CTX_DB_PAGE_OFFSET, "cq_ctx.db_page");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, log_size) ==
 		QRNIC_CQ_CTX_LOG_SIZE_OFFSET, "cq_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, flags) ==
+		QRNIC_CQ_CTX_FLAGS_OFFSET, "cq_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, rsvd0) ==
 		QRNIC_CQ_CTX_RSVD0_OFFSET, "cq_ctx.rsvd0");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_ctx, record) ==
@@ -1650,7 +1664,8 @@ struct qrnic_qp_ctx {
 	__le16 rsvd1;
 	__le32 xrcd;
 	__le32 address_space;
-	__u8 rsvd2[44];
+	__le32 source_qpn;
+	__u8 rsvd2[40];
 };
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -1672,7 +1687,8 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_RSVD1_OFFSET 74u
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 84u
+#define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 88u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
 		"size of qp_ctx");
@@ -1712,6 +1728,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, xrcd) ==
 		QRNIC_QP_CTX_XRCD_OFFSET, "qp_ctx.xrcd");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, address_space) ==
 		QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET, "qp_ctx.address_space");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, source_qpn) ==
+		QRNIC_QP_CTX_SOURCE_QPN_OFFSET, "qp_ctx.source_qpn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 

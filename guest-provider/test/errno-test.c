@@ -281,7 +281,7 @@ static void test_cqs(void)
 	GIVES(EOPNOTSUPP, CQ(.wc_flags = IBV_WC_EX_WITH_FLOW_TAG));
 	GIVES(EOPNOTSUPP, CQ(.comp_mask = 1u << 31));
 	GIVES(EOPNOTSUPP, CQ(.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
-			     .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN));
+			     .flags = 1u << 31));
 	GIVES(EINVAL, CQ(.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
 			 .parent_domain = pd));
 	GIVES(EINVAL, MADE(ibv_create_cq(context, 0, NULL, NULL, 0)));
@@ -433,6 +433,9 @@ static void test_qps(void)
 	GIVES(EOPNOTSUPP, QP(.comp_mask = WITH_PD |
 			     IBV_QP_INIT_ATTR_MAX_TSO_HEADER));
 	GIVES(EOPNOTSUPP, QP(.comp_mask = WITH_PD | IBV_QP_INIT_ATTR_XRCD));
+	GIVES(EOPNOTSUPP, QP(.comp_mask = WITH_PD |
+			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
+			     .create_flags = IBV_QP_CREATE_PCI_WRITE_END_PADDING));
 	GIVES(EOPNOTSUPP, QP(.comp_mask = WITH_PD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
 			     .create_flags = IBV_QP_CREATE_SCATTER_FCS));

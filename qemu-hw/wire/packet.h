@@ -17,6 +17,7 @@
 #define QRNIC_ROCE_UDP_PORT     4791
 #define QRNIC_ETH_LEN           14
 #define QRNIC_VLAN_LEN          4
+#define QRNIC_FCS_LEN           4
 #define QRNIC_IPV4_LEN          20
 #define QRNIC_IPV6_LEN          40
 #define QRNIC_UDP_LEN           8

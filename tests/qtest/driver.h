@@ -250,5 +250,6 @@ void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);
 void add_xrc_tests(void);
+void add_flags_tests(void);
 
 #endif

@@ -28,5 +28,6 @@ int main(int argc, char **argv)
     add_completion_tests();
     add_property_tests();
     add_xrc_tests();
+    add_flags_tests();
     return g_test_run();
 }

@@ -118,7 +118,7 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
 
         if (memcmp(m->gid, p->dgid, sizeof(m->gid)) ||
             !qrnic_qp_receives(qp, false) ||
-            (loopback && p->t.src_qpn == qp->number &&
+            (loopback && p->t.src_qpn == qrnic_qp_source(qp) &&
              (qp->ctx.flags & QRNIC_QPF_NO_MULTICAST_LOOPBACK))) {
             continue;
         }

@@ -129,18 +129,18 @@ bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 }
 
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                   const struct iovec *piece, QrnicCqe *cqe)
+                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe)
 {
     unsigned p = 0;
     size_t done = 0;
 
-    for (uint32_t i = 0; i < wqe->num_sge && p < 2; i++) {
+    for (uint32_t i = 0; i < wqe->num_sge && p < pieces; i++) {
         const QrnicSge *sge = &wqe->sge[i];
         uint32_t used = 0;
         QrnicMkey *k;
 
         cqe->status = QRNIC_WC_LOC_PROT_ERR;
-        while (p < 2 && used < sge->length) {
+        while (p < pieces && used < sge->length) {
             size_t n = MIN(sge->length - used, piece[p].iov_len - done);
 
             if (done == piece[p].iov_len) {

@@ -130,6 +130,39 @@ static QrnicResult inline_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+/* Each flag is for one type, and may need a capability. */
+static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    static const struct {
+        uint8_t flag, type;
+        uint64_t capability;
+    } rule[] = {
+        { QRNIC_QPF_NO_MULTICAST_LOOPBACK, QRNIC_QPT_UD, QRNIC_CAP_UD },
+        { QRNIC_QPF_SOURCE_QPN, QRNIC_QPT_UD, QRNIC_CAP_SOURCE_QPN },
+        { QRNIC_QPF_VLAN_STRIP, QRNIC_QPT_RAW_PACKET, QRNIC_CAP_ETH_VLAN },
+        { QRNIC_QPF_SCATTER_FCS, QRNIC_QPT_RAW_PACKET, QRNIC_CAP_SCATTER_FCS },
+    };
+    bool sources = in->flags & QRNIC_QPF_SOURCE_QPN;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(rule); i++) {
+        if (!(in->flags & rule[i].flag)) {
+            continue;
+        }
+        if (in->type != rule[i].type) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
+        }
+        if (!(e->config.capabilities & rule[i].capability)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_QP_CTX_FLAGS_OFFSET);
+        }
+    }
+    if (sources != !!in->source_qpn || in->source_qpn >= QRNIC_MULTICAST_QPN) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_SOURCE_QPN_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
@@ -138,8 +171,9 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
-    if (in->flags && in->type != QRNIC_QPT_UD) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
+    result = flags_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if (in->xrcd && in->type != QRNIC_QPT_XRC_TGT) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_XRCD_OFFSET);

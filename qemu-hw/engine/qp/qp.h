@@ -150,6 +150,12 @@ static inline bool qrnic_sq_flush_is_owed(const QrnicQp *qp)
 }
 /* UC, UD and GSI: flush now, and send nothing */
 bool qrnic_sq_flush_due(QrnicQp *qp);
+/* The number in the packets of a datagram queue pair, which others answer */
+static inline uint32_t qrnic_qp_source(const QrnicQp *qp)
+{
+    return qp->ctx.flags & QRNIC_QPF_SOURCE_QPN ? qp->ctx.source_qpn :
+                                                  qp->number;
+}
 static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
@@ -212,9 +218,9 @@ enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
 /* Copies the data of the WQE to buf. Its length has been checked. */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                   uint8_t *buf, uint8_t *status, uint8_t *syndrome);
-/* Writes two pieces, one behind the other, to the buffers; sets cqe->status. */
+/* Writes the pieces, one behind the other, to the buffers; sets cqe->status. */
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                   const struct iovec *piece, QrnicCqe *cqe);
+                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe);
 
 typedef struct QrnicPairs {
     QrnicTable qps;

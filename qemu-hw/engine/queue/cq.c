@@ -41,6 +41,11 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
     qrnic_cq_record_unpack(record, raw);
     trace_qrnic_cq_record(e->config.name, cq->number, record->consumer,
                           record->sequence, record->solicited, cq->producer);
+    if (cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN &&
+        (int32_t)(record->consumer - cq->consumer) < 0) {
+        /* What it has not consumed is overwritten: the oldest left counts. */
+        return true;
+    }
     if (record->consumer - cq->consumer > cq->producer - cq->consumer) {
         qrnic_guest_error(e, QRNIC_GE_CQ_CONSUMER, "CQ", cq->number,
                           "consumer index %" PRIu32 " is not in %" PRIu32
@@ -159,7 +164,11 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     if (cq->error) {
         return false;
     }
-    if (cq->producer - cq->consumer == cq_size(cq)) {
+    if (cq->producer - cq->consumer == cq_size(cq) &&
+        cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN) {
+        /* The oldest makes room, whether it was consumed or not. */
+        cq->consumer++;
+    } else if (cq->producer - cq->consumer == cq_size(cq)) {
         QrnicCqRecord record;
 
         if (!cq_read_record(e, cq, &record)) {
@@ -261,6 +270,10 @@ static QrnicResult cq_check(QrnicEngine *e, const QrnicCqCtx *in)
     }
     if (in->error) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_CQ_CTX_ERROR_OFFSET);
+    }
+    if (in->flags & QRNIC_CQF_IGNORE_OVERRUN &&
+        !(e->config.capabilities & QRNIC_CAP_CQ_IGNORE_OVERRUN)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_CQ_CTX_FLAGS_OFFSET);
     }
     return qrnic_ok(0);
 }

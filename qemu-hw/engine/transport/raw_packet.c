@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "trace.h"
 #include "engine/transport/transport.h"
 
@@ -53,6 +54,21 @@ static bool filter_accepts(const QrnicRxFilter *f, const uint8_t *mac)
 /* How a frame is received */
 #define RECEIVE_STRIP 1u        /* a tag goes into the CQE */
 #define RECEIVE_COPY 2u         /* a copy for a sniffer */
+#define RECEIVE_FCS 4u          /* the frame check sequence goes with it */
+
+/* As the queue pair of a flow rule has it */
+static unsigned how_of_flow(const QrnicQp *qp)
+{
+    return (qp->ctx.flags & QRNIC_QPF_VLAN_STRIP ? RECEIVE_STRIP : 0) |
+           (qp->ctx.flags & QRNIC_QPF_SCATTER_FCS ? RECEIVE_FCS : 0);
+}
+
+/* Bytes that a frame takes in the buffers */
+static size_t room_for(const uint8_t *frame, size_t len, unsigned how)
+{
+    return len + (how & RECEIVE_FCS ? QRNIC_FCS_LEN : 0) -
+           (how & RECEIVE_STRIP && has_tag(frame, len) ? QRNIC_VLAN_LEN : 0);
+}
 
 static void count_received(QrnicEngine *e, bool copy, const uint8_t *frame,
                            size_t len, bool bad)
@@ -75,14 +91,20 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         .qpn = qp->number,
         .index = wqe->index,
         .opcode = QRNIC_CQE_RECV,
-        .byte_len = strip ? len - QRNIC_VLAN_LEN : len,
+        .byte_len = room_for(frame, len, how),
     };
-    struct iovec piece[2] = {
+    size_t tag = strip ? QRNIC_VLAN_LEN : 0;
+    uint8_t fcs[QRNIC_FCS_LEN];
+    const struct iovec piece[] = {
         { (void *)frame, 12 },
-        { (void *)(frame + 12 + (strip ? QRNIC_VLAN_LEN : 0)),
-          cqe.byte_len - 12 },
+        { (void *)(frame + 12 + tag), len - 12 - tag },
+        { fcs, how & RECEIVE_FCS ? sizeof(fcs) : 0 },
     };
     bool bad = false;
+
+    if (how & RECEIVE_FCS) {
+        stl_le_p(fcs, ~qrnic_crc32(QRNIC_CRC32_INIT, frame, len));
+    }
 
     if (e->config.capabilities & QRNIC_CAP_ETH_CSUM) {
         bad = qrnic_checksums_bad(frame, len, &cqe.flags);
@@ -90,11 +112,8 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     if (strip) {
         cqe.flags |= QRNIC_CQEF_VLAN;
         cqe.vlan_tci = qrnic_ld_be16(frame + 14);
-    } else {
-        piece[0].iov_len = len;
-        piece[1].iov_len = 0;
     }
-    if (!qrnic_scatter(e, qp, wqe, piece, &cqe)) {
+    if (!qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.flags = 0;
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);
@@ -153,7 +172,7 @@ static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
     case QRNIC_TAKE_OK:
         break;
     }
-    if (wqe.length < len) {
+    if (wqe.length < room_for(frame, len, how)) {
         /*
          * Anybody on the wire can send such a frame, so it must not cost the
          * WQE, let alone the queue pair: put it back.
@@ -209,7 +228,7 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_FLOW_RX_PACKETS, 1);
-    receive_into(e, qp, frame, len, 0);
+    receive_into(e, qp, frame, len, how_of_flow(qp));
 }
 
 /*
@@ -230,7 +249,7 @@ static void loop_back(QrnicEngine *e, const QrnicQp *sender,
     }
     if (qp) {
         qrnic_add(e, QRNIC_COUNTER_FLOW_LOOPBACK, 1);
-        receive_into(e, qp, frame, len, 0);
+        receive_into(e, qp, frame, len, how_of_flow(qp));
     }
 }
 

@@ -73,7 +73,7 @@ static bool send_message(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
         .dest_qpn = d->dest_qpn,
         .psn = qp->datagram_psn,
         .qkey = d->qkey & QKEY_PRIVILEGED ? qkey_of(qp) : d->qkey,
-        .src_qpn = qp->number,
+        .src_qpn = qrnic_qp_source(qp),
         .imm = wqe->imm,
     };
     uint8_t *payload;
@@ -214,7 +214,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     };
 
     memcpy(grh + sizeof(grh) - ip_len, p->ip, ip_len);
-    if (qrnic_scatter(e, qp, wqe, piece, &cqe)) {
+    if (qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.byte_len = sizeof(grh) + p->payload_len;
         fill_cqe(&cqe, p);
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);

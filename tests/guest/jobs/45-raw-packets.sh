@@ -61,10 +61,11 @@ if [ "$GUEST" = 1 ]; then
     result $? "raw_ethernet_fs_rate: 500 rules"
     try "the rules took the frames" "[ $(counter flow_rx_packets) -ge 4500 ]"
     try "the provider's test of raw packets" "set -o pipefail; qrnic-packet-test $RDMA0 | tee packet.log && ! grep SKIP packet.log"
+    try "the provider's test of flags" "set -o pipefail; qrnic-flags-test $RDMA0 | tee flags.log && ! grep SKIP flags.log"
     raw_queue_pairs >left.log
     result $((! $?)) "no queue pair is left"
 else
-    tests=$((tests + 4))
+    tests=$((tests + 5))
 fi
 
 # captured NAME GID: a sniffer and tcpdump's look at the network interface at once

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * flags-test.c: test of the flags with which libqrnic makes completion queues and
+ * queue pairs, within one adapter. Prints TAP.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <endian.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define SOURCE 0x00abcdu
+#define FRAME 100
+#define TAG 0x2005
+#define CQ_SIZE 32
+#define WRITES 100
+
+static const uint8_t group[6] = { 0x01, 0x00, 0x5e, 0x01, 0x02, 0x04 };
+
+static struct ibv_qp *qp_with(struct pair *p, enum ibv_qp_type type,
+			      uint32_t flags)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = p->send_cq, .recv_cq = p->recv_cq,
+		.cap = { 16, 16, 1, 1, 0 }, .qp_type = type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.pd = pd, .create_flags = flags, .source_qpn = SOURCE,
+	};
+
+	errno = 0;
+	return ibv_create_qp_ex(context, &attr);
+}
+
+static void cqs_make(struct pair *p, enum ibv_qp_type type)
+{
+	*p = (struct pair){ .type = type };
+	p->channel = ibv_create_comp_channel(context);
+	p->send_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	p->recv_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	CHECK(p->channel && p->send_cq && p->recv_cq);
+}
+
+/* Three times what the CQ holds, while nobody polls; the data all arrives. */
+static void test_ignore_overrun(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = CQ_SIZE, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+	};
+	struct ibv_qp_cap cap = { 128, 8, 1, 1, 0 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr state;
+	struct ibv_sge sge;
+	uint64_t end;
+	struct pair p;
+	int i;
+
+	if (!(capabilities & QRNIC_CAP_CQ_IGNORE_OVERRUN)) {
+		CHECK(!ibv_create_cq_ex(context, &attr) && errno == EOPNOTSUPP);
+		NEED(false);
+	}
+	cqs_make(&p, IBV_QPT_RC);
+	CHECK(!ibv_destroy_cq(p.send_cq));
+	p.send_cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(context, &attr));
+	CHECK(p.send_cq && p.send_cq->cqe < WRITES / 3);
+	p.qp[0] = make_qp(&p, &cap, 0);
+	p.qp[1] = make_qp(&p, &cap, 0);
+	CHECK(p.qp[0] && p.qp[1] && !pair_connect(&p));
+	memset(buffer + HALF, 0, 8);
+	for (i = 1; i <= WRITES; i++) {
+		*(volatile uint64_t *)(buffer + 8 * i) = i;
+		sge = sge_of(8 * i, 8);
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	}
+	end = now_ms() + SECONDS * 1000;
+	while (*(volatile uint64_t *)(buffer + HALF) != WRITES)
+		CHECK(now_ms() < end);
+	CHECK(!ibv_query_qp(p.qp[0], &state, IBV_QP_STATE, &init));
+	CHECK(state.qp_state == IBV_QPS_RTS);
+	CHECK(!pair_free(&p));
+}
+
+static void test_source_qpn(void)
+{
+	struct ibv_ah_attr ah_attr = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 1 },
+	};
+	struct ibv_sge from = sge_of(0, 8), to = sge_of(HALF, 64);
+	struct ibv_send_wr wr = {
+		.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_wc wc;
+	struct pair p;
+
+	NEED(capabilities & QRNIC_CAP_UD);
+	cqs_make(&p, IBV_QPT_UD);
+	p.qp[0] = qp_with(&p, IBV_QPT_UD, IBV_QP_CREATE_SOURCE_QPN);
+	if (!(capabilities & QRNIC_CAP_SOURCE_QPN)) {
+		CHECK(!p.qp[0] && errno == EOPNOTSUPP && !pair_free(&p));
+		NEED(false);
+	}
+	p.qp[1] = qp_with(&p, IBV_QPT_UD, 0);
+	CHECK(p.qp[0] && p.qp[1] && !pair_connect(&p));
+	CHECK(p.qp[0]->qp_num != SOURCE);
+	wr.wr.ud.ah = ibv_create_ah(pd, &ah_attr);
+	wr.wr.ud.remote_qpn = p.qp[1]->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	CHECK(wr.wr.ud.ah && !recv_one(p.qp[1], &to, 1, 1));
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+	CHECK(wc.src_qp == SOURCE);
+	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+	CHECK(wc.qp_num == p.qp[0]->qp_num);
+	CHECK(!ibv_destroy_ah(wr.wr.ud.ah) && !pair_free(&p));
+}
+
+/* The CRC-32 of IEEE Std 802.3, bit by bit */
+static uint32_t frame_check_sequence(const uint8_t *p, size_t length)
+{
+	uint32_t crc = UINT32_MAX;
+	int bit;
+
+	while (length--) {
+		crc ^= *p++;
+		for (bit = 0; bit < 8; bit++)
+			crc = crc & 1 ? crc >> 1 ^ 0xedb88320 : crc >> 1;
+	}
+	return ~crc;
+}
+
+static void raw_start(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT));
+	CHECK(!to_state(qp, IBV_QPS_RTR) && !to_state(qp, IBV_QPS_RTS));
+}
+
+static struct ibv_flow *group_rule(struct ibv_qp *qp)
+{
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} rule = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(rule),
+			  .num_of_specs = 1, .port = 1 },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth) },
+	};
+
+	memcpy(rule.eth.val.dst_mac, group, 6);
+	memset(rule.eth.mask.dst_mac, 0xff, 6);
+	return ibv_create_flow(qp, &rule.attr);
+}
+
+/* One tagged frame to a queue pair with the flags; its length as received */
+static void frame_through(uint32_t flags, uint32_t length)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = CQ_SIZE,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_CVLAN,
+	};
+	struct ibv_sge from = sge_of(0, FRAME), to = sge_of(HALF, length);
+	struct ibv_send_wr wr = {
+		.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_poll_cq_attr poll_attr = {};
+	uint64_t end = now_ms() + SECONDS * 1000;
+	struct ibv_flow *flow;
+	struct ibv_cq_ex *cq;
+	struct ibv_wc wc;
+	struct pair p;
+
+	cqs_make(&p, IBV_QPT_RAW_PACKET);
+	CHECK(!ibv_destroy_cq(p.recv_cq));
+	cq = ibv_create_cq_ex(context, &attr);
+	CHECK(cq);
+	p.recv_cq = ibv_cq_ex_to_cq(cq);
+	p.qp[0] = qp_with(&p, IBV_QPT_RAW_PACKET, 0);
+	p.qp[1] = qp_with(&p, IBV_QPT_RAW_PACKET, flags);
+	CHECK(p.qp[0] && p.qp[1]);
+	raw_start(p.qp[0]);
+	raw_start(p.qp[1]);
+	flow = group_rule(p.qp[1]);
+	CHECK(flow);
+
+	fill(0, FRAME, 5);
+	memcpy(buffer, group, 6);
+	buffer[6] = 2;
+	memcpy(buffer + 12, &(uint16_t[]){ htons(0x8100), htons(TAG),
+					   htons(0x88b5) }, 6);
+	memset(buffer + HALF, 0, 2 * FRAME);
+	CHECK(!recv_one(p.qp[1], &to, 1, 1));
+	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+	while (ibv_start_poll(cq, &poll_attr))
+		CHECK(now_ms() < end);
+	CHECK(cq->status == IBV_WC_SUCCESS);
+	CHECK(ibv_wc_read_byte_len(cq) == length);
+	CHECK(ibv_wc_read_cvlan(cq) ==
+	      (flags & IBV_QP_CREATE_CVLAN_STRIPPING ? TAG : 0));
+	ibv_end_poll(cq);
+	CHECK(!memcmp(buffer, buffer + HALF, 12));
+	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
+}
+
+static void need_flag(uint64_t capability, uint32_t raw_cap, uint32_t flag)
+{
+	struct ibv_device_attr_ex attr;
+	struct pair p;
+
+	NEED(capabilities & QRNIC_CAP_FLOW);
+	CHECK(!ibv_query_device_ex(context, NULL, &attr));
+	CHECK(!!(attr.raw_packet_caps & raw_cap) ==
+	      !!(capabilities & capability));
+	if (!(capabilities & capability)) {
+		cqs_make(&p, IBV_QPT_RAW_PACKET);
+		CHECK(!qp_with(&p, IBV_QPT_RAW_PACKET, flag) &&
+		      errno == EOPNOTSUPP && !pair_free(&p));
+		NEED(false);
+	}
+}
+
+static void test_cvlan_stripping(void)
+{
+	need_flag(QRNIC_CAP_ETH_VLAN, IBV_RAW_PACKET_CAP_CVLAN_STRIPPING,
+		  IBV_QP_CREATE_CVLAN_STRIPPING);
+	frame_through(0, FRAME);
+	CHECK(!memcmp(buffer, buffer + HALF, FRAME));
+	frame_through(IBV_QP_CREATE_CVLAN_STRIPPING, FRAME - 4);
+	CHECK(!memcmp(buffer + 16, buffer + HALF + 12, FRAME - 16));
+}
+
+static void test_scatter_fcs(void)
+{
+	uint32_t fcs;
+
+	need_flag(QRNIC_CAP_SCATTER_FCS, IBV_RAW_PACKET_CAP_SCATTER_FCS,
+		  IBV_QP_CREATE_SCATTER_FCS);
+	frame_through(IBV_QP_CREATE_SCATTER_FCS, FRAME + 4);
+	CHECK(!memcmp(buffer, buffer + HALF, FRAME));
+	memcpy(&fcs, buffer + HALF + FRAME, 4);
+	CHECK(le32toh(fcs) == frame_check_sequence(buffer, FRAME));
+}
+
+int main(int argc, char **argv)
+{
+	if (set_up(argc, argv)) {
+		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
+		return 2;
+	}
+	run("a CQ whose overrun is ignored", test_ignore_overrun);
+	run("datagrams with another source", test_source_qpn);
+	run("tags of frames in the completion", test_cvlan_stripping);
+	run("frames with their check sequence", test_scatter_fcs);
+	return tear_down();
+}
