@@ -45,15 +45,23 @@ struct QrnicDevice {
     QEMUTimer *timer;
 
     /*
-     * Depth of calls into the engine. A DMA may hit a register of another
-     * device that resets this one, or a frame sent may be answered at once:
-     * what would change the engine under its own feet waits.
+     * Someone is in the engine or the command queue. A message of MSI-X may
+     * hit a register of another device that waits for its own work and so runs
+     * ours, hands us a frame, resets us or unplugs us; a frame that is sent may
+     * do the same. Whatever finds the device busy is noted here and done when
+     * it is left.
      */
-    unsigned busy;
+    bool busy;
+    bool work_waits;
     bool reset_waits;
     bool receive_waits;         /* frames may be offered again */
+    bool unplug_waits;
     bool timer_due;
     bool link_changed;
+    bool wire_ready;
+
+    bool running;               /* of the virtual machine */
+    VMChangeStateEntry *run_state;
 
     QrnicCommandQueue cmd;
 
@@ -69,8 +77,15 @@ bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len);
 bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
                          size_t len);
 bool qrnic_pci_bus_master(QrnicDevice *d);
-/* Around every call that may change the engine */
-void qrnic_enter(QrnicDevice *d);
+/* False once it is unplugged, or to be reset as soon as it is left */
+bool qrnic_on_bus(QrnicDevice *d);
+/* In D3hot */
+bool qrnic_asleep(QrnicDevice *d);
+/*
+ * Around every call that may change the engine. False: it is busy, and the
+ * caller leaves a note. It may be gone after qrnic_leave().
+ */
+bool qrnic_enter(QrnicDevice *d);
 void qrnic_leave(QrnicDevice *d);
 /* Do what waits, from a bottom half. */
 void qrnic_kick(QrnicDevice *d);
@@ -116,6 +131,8 @@ void qrnic_notify(QrnicDevice *d, unsigned vector);
 /* netclient.c */
 void qrnic_net_init(QrnicDevice *d);
 void qrnic_net_cleanup(QrnicDevice *d);
+/* The rest of it, once a device is left that was unplugged while busy. */
+void qrnic_net_unplugged(QrnicDevice *d);
 bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len);
 bool qrnic_net_link(QrnicDevice *d);
 void qrnic_net_flush(QrnicDevice *d);

@@ -41,7 +41,7 @@ void qrnic_notify(QrnicDevice *d, unsigned vector)
 {
     PCIDevice *pci = PCI_DEVICE(d);
 
-    if (!d->bh || !msix_enabled(pci)) {
+    if (!qrnic_on_bus(d) || !msix_enabled(pci)) {
         trace_qrnic_interrupt(d->name, vector, "MSI-X is off");
         return;
     }

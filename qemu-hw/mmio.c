@@ -212,7 +212,10 @@ static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
 {
     QrnicDevice *d = opaque;
 
-    qrnic_enter(d);
+    /* As QEMU itself refuses every access to a device that is at work. */
+    if (!qrnic_enter(d)) {
+        return;
+    }
     qrnic_doorbell_write(d->engine, offset / QRNIC_DB_PAGE_SIZE,
                          offset % QRNIC_DB_PAGE_SIZE, size, value);
     qrnic_leave(d);

@@ -5,15 +5,23 @@
  */
 
 #include "qemu/osdep.h"
+#include "block/aio.h"
+#include "qemu/main-loop.h"
 #include "trace.h"
 #include "device.h"
+
+/* Nobody is there to take a frame: it is lost. */
+static bool net_off(QrnicDevice *d)
+{
+    return !d->bh || qrnic_asleep(d);
+}
 
 static bool net_can_receive(NetClientState *nc)
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
     /* Without bus mastering a frame could go nowhere; it waits instead. */
-    return qrnic_pci_bus_master(d);
+    return net_off(d) || qrnic_pci_bus_master(d);
 }
 
 static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
@@ -21,12 +29,18 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
-    if (d->busy) {
-        /* The answer to a frame that the engine is sending just now. */
+    if (net_off(d)) {
+        return len;
+    }
+    /*
+     * A queue of frames is emptied without asking net_can_receive(). Busy: it
+     * is the answer to a frame that is being sent just now, say.
+     */
+    if (!d->running || !qrnic_pci_bus_master(d) || !qrnic_enter(d)) {
+        trace_qrnic_waits(d->name, "frame");
         d->receive_waits = true;
         return 0;
     }
-    qrnic_enter(d);
     qrnic_engine_receive(d->engine, frame, len);
     qrnic_leave(d);
     return len;
@@ -57,12 +71,39 @@ void qrnic_net_init(QrnicDevice *d)
     qemu_format_nic_info_str(qemu_get_queue(d->nic), d->conf.macaddr.a);
 }
 
+static void nic_delete(QrnicDevice *d)
+{
+    qemu_del_nic(d->nic);
+    d->nic = NULL;
+}
+
 void qrnic_net_cleanup(QrnicDevice *d)
 {
     /* A frame that the backend has not taken yet must not call back later. */
     qemu_purge_queued_packets(qemu_get_queue(d->nic));
-    qemu_del_nic(d->nic);
-    d->nic = NULL;
+    if (d->busy) {
+        d->unplug_waits = true;
+    } else {
+        nic_delete(d);
+    }
+}
+
+static void net_unplugged(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    nic_delete(d);
+    object_unref(OBJECT(d));
+}
+
+/*
+ * Not at once: the queue that was delivering to the device, and the one that
+ * took a frame from it, are used until their functions have returned.
+ */
+void qrnic_net_unplugged(QrnicDevice *d)
+{
+    object_ref(OBJECT(d));
+    aio_bh_schedule_oneshot(qemu_get_aio_context(), net_unplugged, d);
 }
 
 bool qrnic_net_link(QrnicDevice *d)
@@ -77,12 +118,13 @@ static void net_sent(NetClientState *nc, ssize_t ret)
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
     /* Also when the backend purged it: then it is lost, as on any wire. */
-    qrnic_engine_wire_ready(d->engine);
+    d->wire_ready = true;
+    qrnic_kick(d);
 }
 
 bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
-    if (!d->nic) {
+    if (!d->nic || !qrnic_on_bus(d)) {
         return true;
     }
     return qemu_send_packet_async(qemu_get_queue(d->nic), frame, len,
@@ -91,7 +133,7 @@ bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 
 void qrnic_net_flush(QrnicDevice *d)
 {
-    if (d->nic) {
+    if (d->bh) {
         qemu_flush_queued_packets(qemu_get_queue(d->nic));
     }
 }

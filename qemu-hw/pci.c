@@ -14,6 +14,7 @@
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pcie.h"
 #include "migration/vmstate.h"
+#include "system/runstate.h"
 #include "trace.h"
 #include "compat.h"
 #include "device.h"
@@ -36,19 +37,33 @@
  */
 
 /*
- * No cast that is checked at run time, for this is where the time goes. After
- * unrealize nothing may reach the bus; a DMA can unplug the device that does
- * it, by way of the slot's registers.
+ * Memory only: a register of another device could do anything, among it to
+ * wait until a disk is idle, with us in the middle of our work. No cast that
+ * is checked at run time, for this is where the time goes.
  */
+static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
+                    DMADirection direction)
+{
+    const MemTxAttrs attrs = { .memory = 1 };
+
+    return qrnic_on_bus(d) && pci_dma_rw(&d->parent_obj, addr, buf, len,
+                                         direction, attrs) == MEMTX_OK;
+}
+
 bool qrnic_pci_dma_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
 {
-    return d->bh && pci_dma_read(&d->parent_obj, addr, buf, len) == MEMTX_OK;
+    return bus_dma(d, addr, buf, len, DMA_DIRECTION_TO_DEVICE);
 }
 
 bool qrnic_pci_dma_write(QrnicDevice *d, uint64_t addr, const void *buf,
                          size_t len)
 {
-    return d->bh && pci_dma_write(&d->parent_obj, addr, buf, len) == MEMTX_OK;
+    return bus_dma(d, addr, (void *)buf, len, DMA_DIRECTION_FROM_DEVICE);
+}
+
+bool qrnic_on_bus(QrnicDevice *d)
+{
+    return d->bh && !d->reset_waits;
 }
 
 bool qrnic_pci_bus_master(QrnicDevice *d)
@@ -123,7 +138,7 @@ static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
 
     RCU_READ_LOCK_GUARD();
     /* What is not RAM would be mapped by way of a copy. */
-    if (!d->bh || !atomic_ram(d, addr)) {
+    if (!qrnic_on_bus(d) || !atomic_ram(d, addr)) {
         return false;
     }
     at = dma_memory_map(as, addr, &len, DMA_DIRECTION_FROM_DEVICE,
@@ -212,6 +227,12 @@ static void env_fatal(void *opaque, unsigned cause, uint32_t info)
  * Work
  */
 
+bool qrnic_asleep(QrnicDevice *d)
+{
+    return pci_get_word(PCI_DEVICE(d)->config + CAP_PM + PCI_PM_CTRL) &
+           PCI_PM_CTRL_STATE_MASK;
+}
+
 void qrnic_kick(QrnicDevice *d)
 {
     if (d->bh) {
@@ -219,28 +240,38 @@ void qrnic_kick(QrnicDevice *d)
     }
 }
 
-void qrnic_enter(QrnicDevice *d)
+bool qrnic_enter(QrnicDevice *d)
 {
-    d->busy++;
+    if (d->busy) {
+        return false;
+    }
+    d->busy = true;
+    /* It may be unplugged before it is left. */
+    object_ref(OBJECT(d));
+    return true;
 }
 
 void qrnic_leave(QrnicDevice *d)
 {
-    if (--d->busy) {
-        return;
-    }
-    if (d->reset_waits) {
+    d->busy = false;
+    if (d->unplug_waits) {
+        d->unplug_waits = false;
+        qrnic_net_unplugged(d);
+    } else if (d->reset_waits) {
         d->reset_waits = false;
         qrnic_device_reset(d);
     }
-    if (d->receive_waits) {
+    if (d->work_waits || d->receive_waits) {
+        d->work_waits = false;
         qrnic_kick(d);
     }
+    object_unref(OBJECT(d));
 }
 
 void qrnic_device_reset(QrnicDevice *d)
 {
     if (d->busy) {
+        trace_qrnic_waits(d->name, "reset");
         d->reset_waits = true;
         return;
     }
@@ -252,17 +283,16 @@ void qrnic_device_reset(QrnicDevice *d)
     qrnic_engine_reset(d->engine);
 }
 
-static void device_work(void *opaque)
+/* True: commands wait for the next turn. */
+static bool work_once(QrnicDevice *d)
 {
-    QrnicDevice *d = opaque;
-    bool more;
-
-    /* A DMA may unplug the device: it stays until this is over. */
-    object_ref(OBJECT(d));
-    qrnic_enter(d);
     if (d->link_changed && d->nic) {
         d->link_changed = false;
         qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+    }
+    if (d->wire_ready) {
+        d->wire_ready = false;
+        qrnic_engine_wire_ready(d->engine);
     }
     if (d->timer_due) {
         d->timer_due = false;
@@ -273,10 +303,30 @@ static void device_work(void *opaque)
      * that the command destroys would be taken for a mistake of the guest.
      */
     qrnic_engine_run(d->engine);
-    more = qrnic_command_run(d, COMMAND_BUDGET);
+    return qrnic_command_run(d, COMMAND_BUDGET);
+}
+
+/* QEMU's guard of a bottom half traces that it is entered again, no more. */
+static void device_work(void *opaque)
+{
+    QrnicDevice *d = opaque;
+    bool more = false, flush = d->receive_waits;
+
+    if (!d->running) {
+        return;
+    }
+    if (!qrnic_enter(d)) {
+        trace_qrnic_waits(d->name, "work");
+        d->work_waits = true;
+        return;
+    }
+    object_ref(OBJECT(d));
+    d->receive_waits = false;
+    if (!qrnic_asleep(d)) {
+        more = work_once(d);
+    }
     qrnic_leave(d);
-    if (d->receive_waits) {
-        d->receive_waits = false;
+    if (flush) {
         qrnic_net_flush(d);
     }
     if (more) {
@@ -285,7 +335,6 @@ static void device_work(void *opaque)
     object_unref(OBJECT(d));
 }
 
-/* Timers are not guarded against re-entrancy; the bottom half is. */
 static void device_timer(void *opaque)
 {
     QrnicDevice *d = opaque;
@@ -303,13 +352,30 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
                          int len)
 {
     QrnicDevice *d = QRNIC(pci);
-    bool was_master = qrnic_pci_bus_master(d);
+    bool was_master = qrnic_pci_bus_master(d), was_asleep = qrnic_asleep(d);
 
     pci_default_write_config(pci, addr, value, len);
     pcie_cap_flr_write_config(pci, addr, value, len);
     pcie_aer_write_config(pci, addr, value, len);
-    if (!was_master && qrnic_pci_bus_master(d)) {
+    if (was_asleep != qrnic_asleep(d)) {
+        trace_qrnic_power(d->name, was_asleep ? "D0" : "D3hot");
+    }
+    /* Work that waited goes on, and frames that waited come in or are lost. */
+    if ((!was_master && qrnic_pci_bus_master(d)) ||
+        was_asleep != qrnic_asleep(d)) {
         d->receive_waits = true;
+        qrnic_kick(d);
+    }
+}
+
+/* RAM of a VM that is stopped belongs to whoever saves or looks at it. */
+static void run_state_changed(void *opaque, bool running, RunState state)
+{
+    QrnicDevice *d = opaque;
+
+    trace_qrnic_run_state(d->name, running);
+    d->running = running;
+    if (running) {
         qrnic_kick(d);
     }
 }
@@ -433,7 +499,7 @@ static void fill_config(QrnicDevice *d)
     memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));
 }
 
-/* Power management: nothing is lost in D3hot. */
+/* Nothing that the device holds is lost in D3hot. */
 static bool pm_init(PCIDevice *pci, Error **errp)
 {
     if (pci_pm_init(pci, CAP_PM, errp) < 0) {
@@ -512,6 +578,8 @@ static void device_realize(PCIDevice *pci, Error **errp)
     d->engine = qrnic_engine_new(&d->config, &mine);
     qrnic_net_init(d);
     qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+    d->running = runstate_is_live(runstate_get());
+    d->run_state = qdev_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
                         d->config.db_pages, d->config.doorbell_fifo);
 }
@@ -522,9 +590,10 @@ static void device_exit(PCIDevice *pci)
     QrnicDevice *d = QRNIC(pci);
 
     trace_qrnic_unrealize(d->name);
-    qrnic_net_cleanup(d);
+    qemu_del_vm_change_state_handler(d->run_state);
     qemu_bh_delete(d->bh);
     d->bh = NULL;
+    qrnic_net_cleanup(d);
     timer_del(d->timer);
     qrnic_interrupts_cleanup(d);
     pcie_aer_exit(pci);

@@ -16,6 +16,10 @@
 #define MEMORY_START 0x00200000
 #define MEMORY_END 0x07000000
 
+/* Where configuration space is memory, as firmware would have placed it */
+#define MCH_PCIEXBAR 0x60
+#define ECAM 0xb0000000u
+
 uint64_t memory_alloc(Device *d, size_t size, size_t align)
 {
     uint64_t address = QEMU_ALIGN_UP(d->free, align);
@@ -47,15 +51,30 @@ void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
                    ldq_le_p(raw));
 }
 
-static void find_device(QPCIDevice *dev, int devfn, void *data)
-{
-    QPCIDevice **found = data;
+#define PORT_DEVFN QPCI_DEVFN(6, 0)
+/* The first bus behind the port, as configuration space of a PC names it */
+#define BEHIND_PORT_DEVFN 0x100
 
-    g_assert_null(*found);
-    *found = dev;
+/* Its slot is controlled by its own registers, not by those of ACPI. */
+#define PORT_OPTIONS \
+    "-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off " \
+    "-device pcie-root-port,id=above,bus=pcie.0,addr=06.0"
+
+/* A port passes on what libqos places in its window for memory. */
+static void port_open(QPCIBus *bus)
+{
+    QPCIDevice *port = qpci_device_find(bus, PORT_DEVFN);
+
+    g_assert_nonnull(port);
+    qpci_device_enable(port);
+    qpci_config_writeb(port, PCI_SECONDARY_BUS, 1);
+    qpci_config_writeb(port, PCI_SUBORDINATE_BUS, 1);
+    qpci_config_writew(port, PCI_MEMORY_BASE, 0xe000);
+    qpci_config_writew(port, PCI_MEMORY_LIMIT, 0xefff);
+    g_free(port);
 }
 
-Device *device_start_bare(const char *properties, bool backend)
+static Device *device_launch(const char *properties, bool backend, bool port)
 {
     Device *d = g_new0(Device, 1);
     g_autofree char *netdev = NULL;
@@ -66,20 +85,64 @@ Device *device_start_bare(const char *properties, bool backend)
     netdev = backend ?
         g_strdup_printf("-netdev dgram,id=wire,local.type=fd,local.str=%d",
                         pair[1]) : g_strdup("");
-    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none %s "
-                         "-device qrnic,bus=pcie.0,addr=05.0%s%s%s",
-                         netdev, backend ? ",netdev=wire" : "",
+    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none %s %s "
+                         "-device qrnic,id=qrnic,%s%s%s%s", netdev,
+                         port ? PORT_OPTIONS : "",
+                         port ? "bus=above" : "bus=pcie.0,addr=05.0",
+                         backend ? ",netdev=wire" : "",
                          properties[0] ? "," : "", properties);
     close(pair[1]);
     d->bus = qpci_new_pc(d->qts, NULL);
-    qpci_device_foreach(d->bus, QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID,
-                        find_device, &d->pci);
+    if (port) {
+        port_open(d->bus);
+    }
+    d->devfn = port ? BEHIND_PORT_DEVFN : QPCI_DEVFN(5, 0);
+    d->pci = qpci_device_find(d->bus, d->devfn);
     g_assert_nonnull(d->pci);
+    g_assert_cmphex(qpci_config_readl(d->pci, PCI_VENDOR_ID), ==,
+                    QRNIC_PCI_DEVICE_ID << 16 | QRNIC_PCI_VENDOR_ID);
     qpci_device_enable(d->pci);
     d->control = qpci_iomap(d->pci, QRNIC_BAR_CONTROL, NULL);
     d->doorbells = qpci_iomap(d->pci, QRNIC_BAR_DOORBELL, &d->doorbells_size);
     d->free = MEMORY_START;
     return d;
+}
+
+Device *device_start_bare(const char *properties, bool backend)
+{
+    return device_launch(properties, backend, false);
+}
+
+uint64_t config_address(Device *d, int devfn, unsigned offset)
+{
+    QPCIDevice *host = qpci_device_find(d->bus, 0);
+
+    g_assert_nonnull(host);
+    qpci_config_writel(host, MCH_PCIEXBAR + 4, 0);
+    qpci_config_writel(host, MCH_PCIEXBAR, ECAM | 1);
+    g_free(host);
+    return ECAM + ((uint64_t)devfn << 12) + offset;
+}
+
+uint64_t slot_control_address(Device *d)
+{
+    QPCIDevice *port = qpci_device_find(d->bus, PORT_DEVFN);
+    uint8_t exp = qpci_find_capability(port, PCI_CAP_ID_EXP, 0);
+
+    g_free(port);
+    return config_address(d, PORT_DEVFN, exp + PCI_EXP_SLTCTL);
+}
+
+void message_set(Device *d, unsigned vector, uint64_t address, uint32_t data)
+{
+    uint64_t entry = d->pci->msix_table_off + vector * PCI_MSIX_ENTRY_SIZE;
+
+    qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                   entry + PCI_MSIX_ENTRY_LOWER_ADDR, address);
+    qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                   entry + PCI_MSIX_ENTRY_UPPER_ADDR, address >> 32);
+    qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                   entry + PCI_MSIX_ENTRY_DATA, data);
 }
 
 /* Each vector's message is a store of its number + 1 into guest memory. */
@@ -90,12 +153,7 @@ static void enable_msix(Device *d)
         uint64_t entry = d->pci->msix_table_off + i * PCI_MSIX_ENTRY_SIZE;
 
         d->msi[i] = memory_alloc(d, 4, 4);
-        qpci_io_writel(d->pci, d->pci->msix_table_bar,
-                       entry + PCI_MSIX_ENTRY_LOWER_ADDR, d->msi[i]);
-        qpci_io_writel(d->pci, d->pci->msix_table_bar,
-                       entry + PCI_MSIX_ENTRY_UPPER_ADDR, 0);
-        qpci_io_writel(d->pci, d->pci->msix_table_bar,
-                       entry + PCI_MSIX_ENTRY_DATA, i + 1);
+        message_set(d, i, d->msi[i], i + 1);
         qpci_io_writel(d->pci, d->pci->msix_table_bar,
                        entry + PCI_MSIX_ENTRY_VECTOR_CTRL, 0);
     }
@@ -114,14 +172,17 @@ void device_enable_commands(Device *d, unsigned log_size)
                     QRNIC_REG_STATUS_CMD_ENABLED_MASK, !=, 0);
 }
 
-Device *device_start(const char *properties)
+static Device *device_prepare(Device *d)
 {
-    Device *d = device_start_bare(properties, true);
-
     g_assert_cmphex(reg_read(d, QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
     enable_msix(d);
     device_enable_commands(d, 3);
     return d;
+}
+
+Device *device_start(const char *properties)
+{
+    return device_prepare(device_launch(properties, true, false));
 }
 
 void device_stop(Device *d)
@@ -781,12 +842,13 @@ void gid_set(Device *d, uint32_t index, const uint8_t *gid, int vlan)
     command_ok(d, QRNIC_CMD_SET_GID, index, raw, sizeof(raw), NULL, 0);
 }
 
-void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
+static void rig_launch(Rig *r, const char *properties, bool port,
+                       const QrnicQpAttr *attr)
 {
     g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
                                            properties[0] ? "," : "",
                                            properties);
-    Device *d = r->d = device_start(all);
+    Device *d = r->d = device_prepare(device_launch(all, true, port));
     uint8_t gid[16];
 
     eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);
@@ -803,6 +865,16 @@ void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
     qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 5, 3, 0);
     qp_connect(d, &r->qp, attr);
+}
+
+void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
+{
+    rig_launch(r, properties, false, attr);
+}
+
+void rig_start_behind_port(Rig *r, const char *properties)
+{
+    rig_launch(r, properties, true, NULL);
 }
 
 void rig_stop(Rig *r)

@@ -44,6 +44,7 @@ typedef struct Device {
     QTestState *qts;
     QPCIBus *bus;
     QPCIDevice *pci;
+    int devfn;
     QPCIBar control, doorbells;
     uint64_t doorbells_size;
     int wire;                   /* the peer's end */
@@ -63,6 +64,13 @@ Device *device_start(const char *properties);
 Device *device_start_bare(const char *properties, bool backend);
 void device_stop(Device *d);
 void device_enable_commands(Device *d, unsigned log_size);
+
+/* Bus address of configuration space; devfn: with the bus above bit 7 */
+uint64_t config_address(Device *d, int devfn, unsigned offset);
+/* Of the port of rig_start_behind_port() */
+uint64_t slot_control_address(Device *d);
+/* Where the message of a vector goes, and what it writes */
+void message_set(Device *d, unsigned vector, uint64_t address, uint32_t data);
 
 uint32_t reg_read(Device *d, unsigned offset);
 void reg_write(Device *d, unsigned offset, uint32_t value);
@@ -225,6 +233,8 @@ typedef struct Rig {
                     QRNIC_ACCESS_REMOTE_READ | QRNIC_ACCESS_REMOTE_ATOMIC)
 
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr);
+/* Behind a port, from which it can be unplugged; the device's id is qrnic. */
+void rig_start_behind_port(Rig *r, const char *properties);
 void rig_stop(Rig *r);
 /* Fills memory of the MR with a pattern and returns a copy; or reads it. */
 void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
@@ -249,6 +259,8 @@ void add_device_memory_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);
+void add_reentry_tests(void);
+void add_power_tests(void);
 void add_xrc_tests(void);
 void add_flags_tests(void);
 

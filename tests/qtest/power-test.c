@@ -1,0 +1,211 @@
+/*
+ * qrnic qtest: when the device rests: the machine is stopped, or D3hot
+ *
+ * Programmer's Reference, chapter PCI.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+#include "hw/pci/pci_regs.h"
+
+#define D0 0
+#define D3HOT 3
+
+static void vm_stop(Device *d)
+{
+    qtest_qmp_assert_success(d->qts, "{'execute': 'stop'}");
+}
+
+static void vm_continue(Device *d)
+{
+    qtest_qmp_assert_success(d->qts, "{'execute': 'cont'}");
+}
+
+static void power(Device *d, unsigned state)
+{
+    uint8_t pm = qpci_find_capability(d->pci, PCI_CAP_ID_PM, 0);
+
+    qpci_config_writew(d->pci, pm + PCI_PM_CTRL, state);
+    g_assert_cmphex(qpci_config_readw(d->pci, pm + PCI_PM_CTRL) &
+                    PCI_PM_CTRL_STATE_MASK, ==, state);
+}
+
+static void post_nop(Rig *r)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+
+    sq_post(r->d, &r->qp, &w);
+}
+
+/* Turns of the main loop that do not need the device */
+static void idle(Device *d)
+{
+    for (int i = 0; i < 32; i++) {
+        qpci_config_readw(d->pci, PCI_VENDOR_ID);
+    }
+}
+
+/* Memory of a stopped machine does not change: loopback, commands, events. */
+static void test_stopped(void)
+{
+    QrnicCmdEntry nop = { .opcode = QRNIC_CMD_NOP, .owner = 1 };
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+    uint32_t consumer;
+    QrnicCqe cqe;
+    QrnicEqe eqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    eq_arm(r.d, &r.eq);
+    cq_arm(r.d, &r.send_cq, false);
+    settle(r.d);
+    consumer = reg_read(r.d, QRNIC_REG_CMD_CONSUMER);
+    vm_stop(r.d);
+    post_nop(&r);
+    qrnic_cmd_entry_pack(raw, &nop);
+    qtest_memwrite(r.d->qts, r.d->cmd_ring + sizeof(raw) *
+                   (r.d->cmd_producer++ & ((1u << r.d->cmd_log_size) - 1)),
+                   raw, sizeof(raw));
+    reg_write(r.d, QRNIC_REG_CMD_DOORBELL, r.d->cmd_producer);
+    qtest_qmp_assert_success(r.d->qts, "{'execute': 'set_link', 'arguments': "
+                             "{'name': 'wire', 'up': false}}");
+    settle(r.d);
+    g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    g_assert_false(eq_poll(r.d, &r.async, &eqe));
+    g_assert_false(interrupt_taken(r.d, 1));
+    g_assert_cmpuint(reg_read(r.d, QRNIC_REG_CMD_CONSUMER), ==, consumer);
+    vm_continue(r.d);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+    interrupt_wait(r.d, 1);
+    eq_wait(r.d, &r.async, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_DOWN);
+    WAIT_UNTIL(reg_read(r.d, QRNIC_REG_CMD_CONSUMER) == consumer + 1,
+               "the command does not complete");
+    rig_stop(&r);
+}
+
+/* What comes in meanwhile is not lost. */
+static void test_stopped_receive(void)
+{
+    PeerPacket p;
+    QrnicCqe cqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
+        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
+    }, 1);
+    settle(r.d);
+    vm_stop(r.d);
+    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
+    p.ack_request = true;
+    peer_send(r.d, &p);
+    wire_silent(r.d);
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+    vm_continue(r.d);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    cq_wait(r.d, &r.recv_cq, &cqe);
+    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+    rig_stop(&r);
+}
+
+/*
+ * In D3hot nothing is requested of the bus, and nobody takes frames. All that
+ * the device holds is there in D0 again, work that was ordered before goes on.
+ */
+static void test_d3hot(void)
+{
+    PeerPacket p;
+    QrnicCqe cqe;
+    Rig r;
+    Wqe w;
+
+    rig_start(&r, "", NULL);
+    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
+        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
+    }, 1);
+    eq_arm(r.d, &r.eq);
+    cq_arm(r.d, &r.send_cq, false);
+    cq_arm(r.d, &r.recv_cq, false);
+    settle(r.d);
+    /* Ordered, but not yet done */
+    vm_stop(r.d);
+    post_nop(&r);
+    power(r.d, D3HOT);
+    vm_continue(r.d);
+    idle(r.d);
+    g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
+    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
+    p.ack_request = true;
+    peer_send(r.d, &p);
+    idle(r.d);
+    g_assert_false(wire_pending(r.d));
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+    g_assert_false(interrupt_taken(r.d, 1));
+
+    power(r.d, D0);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+    interrupt_wait(r.d, 1);
+    /* The frame is gone; its sender asks again. */
+    wire_silent(r.d);
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+    peer_send(r.d, &p);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    cq_wait(r.d, &r.recv_cq, &cqe);
+
+    /* Nor does a timer make it send; afterwards the device asks again, too. */
+    w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+    wqe_data(&w, RIG_MR_START, 64, r.mr.key);
+    sq_post(r.d, &r.qp, &w);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    power(r.d, D3HOT);
+    qtest_clock_step(r.d->qts, NANOSECONDS_PER_SECOND);
+    idle(r.d);
+    g_assert_false(wire_pending(r.d));
+    power(r.d, D0);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+    rig_stop(&r);
+}
+
+/* A frame that came while bus mastering was off waits, also in a queue. */
+static void test_no_bus_master_receive(void)
+{
+    uint16_t command;
+    PeerPacket p;
+    QrnicCqe cqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
+        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
+    }, 1);
+    settle(r.d);
+    command = qpci_config_readw(r.d->pci, PCI_COMMAND);
+    qpci_config_writew(r.d->pci, PCI_COMMAND, command & ~PCI_COMMAND_MASTER);
+    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
+    p.ack_request = true;
+    peer_send(r.d, &p);
+    wire_silent(r.d);
+    qpci_config_writew(r.d->pci, PCI_COMMAND, command);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    cq_wait(r.d, &r.recv_cq, &cqe);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DMA_ERRORS), ==, 0);
+    rig_stop(&r);
+}
+
+void add_power_tests(void)
+{
+    qtest_add_func("qrnic/power/stopped", test_stopped);
+    qtest_add_func("qrnic/power/stopped-receive", test_stopped_receive);
+    qtest_add_func("qrnic/power/d3hot", test_d3hot);
+    qtest_add_func("qrnic/power/no-bus-master-receive",
+                   test_no_bus_master_receive);
+}
