@@ -12,6 +12,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -61,6 +62,7 @@ class Tests:
     def __init__(self, root, report, stopped):
         self.stopped = stopped
         self.guest = os.path.join(root, "tools", "guest")
+        sys.path.insert(0, os.path.dirname(self.guest))
         self.report = report
         # The launcher's scratch directories go where we can see what is left of them.
         self.scratch = tempfile.TemporaryDirectory(prefix="qt-")
@@ -70,7 +72,7 @@ class Tests:
         return os.listdir(self.scratch.name)
 
     def refused(self, name, options, status, text, lines=1, env=None):
-        """The launcher must say `text` in one line (a second one may name the logs)."""
+        """The launcher must say `text` in one line, or each of several (one more may name the logs)."""
         if self.stopped():
             return
         done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -79,8 +81,9 @@ class Tests:
         problems = []
         if done.returncode != status:
             problems.append(f"exit status {done.returncode} instead of {status}")
-        if text and not any(text in line for line in said):
-            problems.append(f"'{text}' was not said")
+        for part in [text] if isinstance(text, str) else text:
+            if not any(part in line for line in said or [""]):
+                problems.append(f"'{part}' was not said")
         if lines and len(said) > lines:
             problems.append(f"{len(said)} lines instead of {lines}")
         if self.left_behind():
@@ -204,6 +207,34 @@ exec "$qemu" "$@"
                          "QEMU refused to start guest1", env=stand_in("refused", works, works))
         finally:
             shutil.rmtree(directory)
+
+    def strict(self):
+        """A job that ends well while the kernel or the device complains"""
+        job = """
+echo '<4>WARNING: made up' >/dev/kmsg
+modprobe -r qrnic_ib qrnic
+cd /sys/bus/pci/devices/0000:01:00.0 && echo 1 >enable || exit 1
+python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(), 4096)[1]'"""
+        run = ["--no-refresh", "--accel", "tcg", "--boot-timeout", "240", "--strict", "-c", job]
+        self.refused("--strict fails on a kernel report and on a guest error", run, 123,
+                     ("guest1: kernel report: ", "guest1: guest error: qrnic nic0: register 1: register-access: "), lines=2)
+        self.launched("--strict lets pass what is allowed", [*run[1:], "--allow-report", "made up",
+                                                             "--allow-guest-error", "register-access"], {})
+        self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
+
+    def reports(self):
+        """Reports in a kernel's log: each counts once, and an allowed one hides no other"""
+        from guestlib import strict  # pylint: disable=import-outside-toplevel
+        warning = ["[ 1.0] ------------[ cut here ]------------", "[ 1.0] WARNING: CPU: 0 PID: 1 at a.c:1 known+0x1/0x2",
+                   "[ 1.0] Call Trace:", "[ 1.0]  known+0x1/0x2", "[ 1.0] ---[ end trace 0000000000000000 ]---"]
+        oops = ["[ 2.0] BUG: kernel NULL pointer dereference, address: 0"]
+        clean = ["[ 0.0] RCU lockdep checking is enabled.", "[ 0.0] DMA-API: preallocated 65536 debug entries"]
+        cases = ((clean, [], 0), (warning, [], 1), (warning + oops, [], 2), (warning + oops, ["known"], 1),
+                 (warning[:3] + oops + warning[3:], ["known"], 1), (warning[:3], [], 1),
+                 (["[ 3.0] qrnic 0000:01:00.0: command timed out"], [], 1))
+        wrong = [f"{len(strict.kernel_reports(log, allowed))} instead of {count} in {log}"
+                 for log, allowed, count in cases if len(strict.kernel_reports(log, allowed)) != count]
+        self.report.result(not wrong, "launcher: reports in a kernel's log", details=wrong)
 
     def interrupted(self):
         """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
@@ -344,7 +375,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.terminal, tests.tap, tests.wires,
+        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.strict, tests.terminal, tests.tap, tests.wires,
                       tests.interrupted):
             if not stopped():
                 group()

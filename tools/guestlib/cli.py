@@ -5,6 +5,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from .run import Run
 
 DESCRIPTION = """\
 Boots guests, runs a job in each, and returns the job's exit status (0 only when
-the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not be run).
+the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not be run;
+with --strict 123 when only a kernel or a device complained).
 
   tools/guest -c 'ibv_devinfo -v'                    one guest with one qrnic
   tools/guest --guests 2 JOB.sh                      two guests joined by a wire
@@ -75,6 +77,13 @@ def build_parser():
     add("--show", type=int, default=0, metavar="N", help="print the job's output of guest N only, without prefix")
     add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap")
     add("--logs", metavar="DIR", help="keep the logs in DIR (otherwise: in the cache, only after a failure)")
+    add("--strict", action="store_true",
+        help="fail also on a report of a guest's kernel (a warning, an oops, ...) and on a guest error of a qrnic (a "
+             "rule of the manual that the driver broke), and show those lines")
+    add("--allow-report", action="append", default=[], metavar="REGEX",
+        help="--strict lets kernel reports pass that this is found in (repeat)")
+    add("--allow-guest-error", action="append", default=[], metavar="RULE",
+        help="--strict lets guest errors of this kind pass, e.g. key-refused (repeat)")
     add("--kernel", metavar="FILE", help="another kernel image")
     add("--append", default="", help="more for the kernel command line")
     add("--loglevel", type=int, default=5, help="kernel messages on the serial console (default 5)")
@@ -124,6 +133,14 @@ def check(options):
         options.nic = ["qrnic"]
     if options.interactive:
         options.timeout = 0
+    if options.strict:
+        # Below this a kernel's warnings do not reach the console.
+        options.loglevel = max(options.loglevel, 5)
+        for pattern in options.allow_report:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise LaunchError(f"--allow-report {pattern}: {error}", EXIT_USAGE) from None
     if options.args:
         options.env.append("JOB_ARGS=" + " ".join(options.args))
 

@@ -4,6 +4,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 """
 
 EXIT_USAGE = 2
+EXIT_STRICT = 123
 EXIT_TIMEOUT = 124
 EXIT_LAUNCH = 125
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-from . import accel, cpio, host, topology
+from . import accel, cpio, host, strict, topology
 from .errors import LaunchError
 from .process import die_with
 
@@ -119,7 +119,7 @@ class Guest:
         for nic in nics:
             command += nic.netdev_options(self.run.scratch, self.number, options.guests, options.pcap)
             command += nic.device_options(self.number)
-        return command + options.qemu_arg
+        return command + (strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg)
 
     def start(self):
         command = self._command()

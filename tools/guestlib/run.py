@@ -13,8 +13,8 @@ import termios
 import threading
 import time
 
-from . import accel, host, topology
-from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
+from . import accel, host, strict, topology
+from .errors import EXIT_LAUNCH, EXIT_STRICT, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
 
@@ -80,11 +80,24 @@ class Run:
                 self.accelerator.give_up(str(dead))
                 self._begin_again()
                 self._attempt()
-            return next((guest.status for guest in self.guests if guest.status), 0)
+            return self._verdict()
         finally:
             self._stop()
             if terminal:
                 termios.tcsetattr(0, termios.TCSADRAIN, terminal)
+
+    def _verdict(self):
+        """The first job's status that is not 0; with --strict, what the jobs did not see counts as well."""
+        status = next((guest.status for guest in self.guests if guest.status), 0)
+        if not self.options.strict:
+            return status
+        self._stop()
+        wrong = [line for guest in self.guests
+                 for line in strict.verdict(guest.number, guest.serial_log, guest.qemu_log, self.options.allow_report,
+                                            self.options.allow_guest_error)]
+        for line in wrong:
+            self.say(line)
+        return status or (EXIT_STRICT if wrong else 0)
 
     def _attempt(self):
         for number in range(1, self.options.guests + 1):

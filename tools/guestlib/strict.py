@@ -1,0 +1,87 @@
+"""What --strict adds to a job's status: reports of the guests' kernels and guest errors of their qrnics.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import re
+
+# What a kernel says on its console when something is wrong. (A debugging kernel also says
+# at its start which of its checks are on.)
+HEADLINE = re.compile(
+    r"WARNING: |BUG: |Oops|KASAN: |KFENCE: |UBSAN: |refcount_t: |possible [a-z -]*deadlock|"
+    r"DMA-API: (?!preallocated|debugging|dma_debug|Mapped at)|general protection fault|unable to handle |"
+    r"INFO: task .* blocked|detected stall|self-detected stall|soft lockup|NETDEV WATCHDOG|command timed out|Call Trace:")
+CUT_HERE = "[ cut here ]"
+END_TRACE = "---[ end trace"
+
+# "qrnic DEVICE: QUEUE NUMBER: RULE: TEXT" (spec/errors.rst)
+GUEST_ERROR = re.compile(r"^qrnic \S+: .*?: ([a-z][a-z-]+): ")
+
+SHOWN = 10
+
+
+def kernel_reports(lines, allowed):
+    """The first line of each report; between "cut here" and "end trace" all lines are one."""
+    reports = []
+    block = None
+
+    def end(text):
+        headlines = [line for line in text if HEADLINE.search(line)]
+        # A second report inside an allowed one is not allowed with it.
+        warnings = sum("Call Trace:" not in line and "DMA-API: " not in line for line in headlines)
+        if any(re.search(pattern, "\n".join(text)) for pattern in allowed) and warnings <= 1:
+            return
+        reports.extend(headlines[:1])
+
+    for line in lines:
+        line = line.strip()
+        if CUT_HERE in line:
+            if block:
+                end(block)
+            block = [line]
+        elif block is not None:
+            block.append(line)
+            if END_TRACE in line:
+                end(block)
+                block = None
+        elif HEADLINE.search(line):
+            end([line])
+    if block:
+        end(block)
+    return reports
+
+
+def guest_errors(lines, allowed):
+    """The lines of the device's log that name a broken rule."""
+    found = []
+    for line in lines:
+        match = GUEST_ERROR.match(line)
+        if match and match[1] not in allowed:
+            found.append(line.strip())
+    return found
+
+
+def qemu_arguments(arguments):
+    """QEMU heeds its last -d only: guest errors are added to what the user wants logged."""
+    arguments = list(arguments)
+    places = [at for at, word in enumerate(arguments[:-1]) if word == "-d"]
+    if not places:
+        return [*arguments, "-d", "guest_errors"]
+    arguments[places[-1] + 1] += ",guest_errors"
+    return arguments
+
+
+def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
+    """What one guest did wrong, a line each."""
+    out = []
+    for path, what, find, allowed in ((serial_log, "kernel report", kernel_reports, allowed_reports),
+                                      (qemu_log, "guest error", guest_errors, allowed_errors)):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as log:
+                found = find(log, allowed)
+        except OSError as error:
+            found = [f"the log cannot be read: {error}"]
+        out += [f"guest{number}: {what}: {line[:300]}" for line in found[:SHOWN]]
+        if len(found) > SHOWN:
+            out.append(f"guest{number}: {what}s: {len(found) - SHOWN} more in {path}")
+    return out
