@@ -4,14 +4,14 @@
 # What can be chosen, here or in the environment.
 QEMU_VERSION ?= 10.0
 DESTDIR ?=
-PREFIX ?= /usr/local
+PREFIX ?= /usr/local/lib/qrnic
 SUITES ?=
 GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell check \
 	check-contract check-static check-unit check-qtest check-guest check-full check-debug \
-	bench install install-guest deps clean distclean
+	bench manual install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # A script's one line is the message; make adds none of its own but "Error 1".
@@ -31,7 +31,8 @@ help:
 	@echo "make provider        build the rdma-core provider for the guest"
 	@echo "make guest           make the guest's images"
 	@echo "make deps            install the host packages that all this needs"
-	@echo "make install         DESTDIR=... PREFIX=/usr/local: QEMU and what it needs"
+	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and what it needs"
+	@echo "make manual          the Programmer's Reference as one page, manual.html"
 	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
 	@echo
 	@echo "make clean           remove what was built; make distclean: the whole cache too"
@@ -76,6 +77,11 @@ check-debug:
 
 bench:
 	@tools/bench
+
+manual:
+	@tools/deps manual
+	@spec/generate --html manual.html
+	@echo "manual: manual.html"
 
 install: qemu
 	@tools/install host
