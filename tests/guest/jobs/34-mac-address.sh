@@ -1,0 +1,54 @@
+# The MAC address changes while the port is up: the GIDs of IP addresses stay, and what the
+# device knows of them follows, on the port and on a VLAN.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 300
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+# gid_of IPV4-SUFFIX: index of the RoCEv2 GID of ::ffff:A.B.C.D, given as XXXX:XXXX
+gid_of() {
+    local dir=/sys/class/infiniband/$RDMA0/ports/1 index gid type
+    for ((index = 0; index < 32; index++)); do
+        { read -r gid <"$dir/gids/$index" && read -r type <"$dir/gid_attrs/types/$index"; } 2>/dev/null || continue
+        [ "$gid/$type" != "0000:0000:0000:0000:0000:ffff:$1/RoCE v2" ] || { echo $index; return; }
+    done
+    return 1
+}
+# shellcheck disable=SC2317  # called through wait_until
+port_gid() { gid_of "0a4d:000$GUEST"; }
+# shellcheck disable=SC2317
+vlan_gid() { gid_of "0a4e:000$GUEST"; }
+
+# connected NAME: RC by the GIDs of IPv4 on the port and on the VLAN, in both directions
+connected() {
+    local gid kind
+    for kind in port vlan; do
+        gid=$("${kind}_gid")
+        pair "RC over IPv4 on the $kind $1" 18515 \
+            "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid guest1"
+    done
+}
+
+# new_address NETDEV ADDRESS: on both guests; the neighbours are to be found anew
+new_address() {
+    local status=0
+    ip link set "$1" address "$2" && [ "$(cat "/sys/class/net/$1/address")" = "$2" ] || status=1
+    barrier "address-$tests"
+    ip neigh flush all
+    together $status "$1 has another MAC address"
+}
+
+ip link add link "$NIC0" name vlan7 type vlan id 7
+ip addr add "10.78.0.$GUEST/24" dev vlan7
+ip link set vlan7 up
+wait_until 10 vlan_gid
+together $? "the VLAN has a GID"
+connected "before"
+new_address "$NIC0" "52:54:00:99:00:0$GUEST"
+connected "after the port has another MAC address"
+new_address vlan7 "52:54:00:99:07:0$GUEST"
+connected "after the VLAN has another MAC address"
+[ "$(port_gid)" = "$(gid_index "$RDMA0" 4)" ]
+together $? "the port's GID has stayed"
+kernel_clean "the kernel logs are clean"
+finish
