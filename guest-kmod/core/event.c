@@ -64,7 +64,7 @@ static void qrnic_async_event(struct qrnic_core *core, u8 type, u8 subtype,
 		dev_err_ratelimited(&core->dev.pdev->dev,
 				    "asynchronous event 0x%x of object %u lost\n",
 				    type, object);
-	schedule_work(&core->event_work);
+	queue_work(core->dev.wq, &core->event_work);
 }
 
 static struct qrnic_eqe *qrnic_eq_entry(struct qrnic_eq *eq, u32 index)

@@ -65,13 +65,14 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		pci_clear_master(core->dev.pdev);
 		set_bit(QRNIC_STATE_FATAL, &core->state);
 		qrnic_cmd_abort(core);
-		schedule_work(&core->event_work);
+		queue_work(core->dev.wq, &core->event_work);
 		if (test_bit(QRNIC_STATE_GONE, &core->state) ||
 		    time_before(jiffies, core->last_recovery +
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;
 		if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
-			schedule_delayed_work(&core->recovery_work, delay);
+			queue_delayed_work(core->dev.wq, &core->recovery_work,
+					   delay);
 	}
 	spin_unlock_irqrestore(&core->fatal_lock, flags);
 }
@@ -133,7 +134,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 
 	spin_lock_irq(&core->fatal_lock);
 	if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
-		mod_delayed_work(system_wq, &core->recovery_work,
+		mod_delayed_work(core->dev.wq, &core->recovery_work,
 				 core->recovery_delay);
 	spin_unlock_irq(&core->fatal_lock);
 	core->recovery_delay = min(2 * core->recovery_delay,
@@ -160,7 +161,7 @@ static void qrnic_health_work(struct work_struct *work)
 
 	qrnic_health_check(core);
 	if (qrnic_healthy(&core->dev))
-		schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
+		qrnic_health_start(core);
 }
 
 void qrnic_health_init(struct qrnic_core *core)
@@ -184,7 +185,7 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
 	if (test_bit(QRNIC_STATE_FATAL, &core->state) || !READ_ONCE(core->up) ||
 	    READ_ONCE(core->auxdev_due))
-		schedule_delayed_work(&core->recovery_work, 0);
+		queue_delayed_work(core->dev.wq, &core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
 
@@ -217,7 +218,8 @@ int qrnic_up(struct qrnic_core *core)
 
 void qrnic_health_start(struct qrnic_core *core)
 {
-	schedule_delayed_work(&core->health_work, QRNIC_HEALTH_INTERVAL);
+	queue_delayed_work(core->dev.wq, &core->health_work,
+			   QRNIC_HEALTH_INTERVAL);
 }
 
 void qrnic_health_stop(struct qrnic_core *core)
@@ -260,7 +262,8 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	set_bit(QRNIC_STATE_PCI_ERROR, &core->state);
 	spin_lock_irq(&core->fatal_lock);
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
-	schedule_delayed_work(&core->recovery_work, QRNIC_PCI_ERROR_PATIENCE);
+	queue_delayed_work(core->dev.wq, &core->recovery_work,
+			   QRNIC_PCI_ERROR_PATIENCE);
 	spin_unlock_irq(&core->fatal_lock);
 	return PCI_ERS_RESULT_NEED_RESET;
 }

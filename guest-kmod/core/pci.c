@@ -339,6 +339,12 @@ static void qrnic_core_free(struct qrnic_core *core)
 	kfree(core->saved_state);
 	kvfree(core->async_buffer);
 	xa_destroy(&core->cqs);
+	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
+				       0, pci_name(pdev));
+	if (!core->dev.wq) {
+		kfree(core);
+		return NULL;
+	}
 	kfree(core);
 }
 
@@ -350,6 +356,7 @@ static int qrnic_enable(struct pci_dev *pdev)
 	if (err)
 		return dev_err_probe(&pdev->dev, err, "cannot be enabled\n");
 	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	destroy_workqueue(core->dev.wq);
 	if (err) {
 		pci_disable_device(pdev);
 		return dev_err_probe(&pdev->dev, err, "no 64-bit DMA\n");

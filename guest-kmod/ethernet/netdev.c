@@ -62,7 +62,8 @@ static int qrnic_eth_stop(struct net_device *netdev)
 static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 {
 	netif_carrier_off(eth->netdev);
-	schedule_delayed_work(&eth->reset_work, QRNIC_REOPEN_INTERVAL);
+	queue_delayed_work(eth->core->dev.wq, &eth->reset_work,
+			   QRNIC_REOPEN_INTERVAL);
 }
 
 /* New queues with the present parameters, if there were any. */
@@ -115,7 +116,7 @@ unlock:
 void qrnic_eth_fail(struct qrnic_eth *eth)
 {
 	if (!test_and_set_bit(0, &eth->failed))
-		mod_delayed_work(system_wq, &eth->reset_work, 0);
+		mod_delayed_work(eth->core->dev.wq, &eth->reset_work, 0);
 }
 
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
@@ -132,7 +133,7 @@ static void qrnic_eth_set_rx_mode(struct net_device *netdev)
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	/* Called with a spinlock held; commands sleep. */
-	schedule_work(&eth->filter_work);
+	queue_work(eth->core->dev.wq, &eth->filter_work);
 }
 
 static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
@@ -144,7 +145,7 @@ static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
 	if (err)
 		return err;
 	eth_commit_mac_addr_change(netdev, address);
-	schedule_work(&eth->filter_work);
+	queue_work(eth->core->dev.wq, &eth->filter_work);
 	return 0;
 }
 

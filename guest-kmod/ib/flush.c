@@ -159,5 +159,5 @@ void qrnic_flush_work(struct work_struct *work)
 /* There is something to flush. Any context */
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
 {
-	queue_work(system_unbound_wq, &dev->flush_work);
+	queue_work(dev->qdev->wq, &dev->flush_work);
 }

@@ -76,6 +76,12 @@ struct qrnic_dev {
 	phys_addr_t db_phys;		/* page n is at n * QRNIC_DB_PAGE_SIZE */
 	u32 db_pages;
 	phys_addr_t dm_phys;		/* device memory, if caps say that it has any */
+	/*
+	 * For all work items of the adapter. Whoever writes back memory over RDMA
+	 * destroys queue pairs and waits for events, so there is a worker for
+	 * these also when no memory is left for another.
+	 */
+	struct workqueue_struct *wq;
 	struct qrnic_caps caps;
 };
 
