@@ -326,16 +326,26 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 	}
 }
 
-/* Takes the completed request, and all before it, out of its queue. */
-u64 qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index)
+/*
+ * Takes the completed request, and all before it, out of its queue. False if no
+ * WQE that is posted begins at index: the device need not be trusted.
+ */
+bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
+			  struct qrnic_ib_request *request)
 {
-	const struct qrnic_ib_request *request =
-		&queue->requests[index & queue->mask];
-	u64 wr_id = request->wr_id;
+	/* Pairs with queue_advance(): up to here the slots are written. */
+	u32 producer = smp_load_acquire(&queue->producer);
+
+	if (index - queue->consumer >= producer - queue->consumer)
+		return false;
+	/* The middle of a WQE has a slot of an earlier pass. */
+	*request = queue->requests[index & queue->mask];
+	if (request->next - index - 1 >= producer - index)
+		return false;
 
 	/* The slot is read before queue_has_room() sees it free. */
 	smp_store_release(&queue->consumer, request->next);
-	return wr_id;
+	return true;
 }
 
 /* What only a datagram's receive completion says: who sent it, and how it came */
@@ -358,37 +368,87 @@ static void cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
 	}
 }
 
+/* Polling of a CQ: what stays from one CQE to the next */
+struct cq_poll {
+	struct qrnic_ib_dev *dev;
+	struct qrnic_ib_cq *cq;
+	struct qrnic_ib_qp *qp;		/* of the last CQE; to be put */
+};
+
+static struct qrnic_ib_qp *cq_qp(struct cq_poll *poll, u32 qpn)
+{
+	if (poll->qp && poll->qp->ibqp.qp_num == qpn)
+		return poll->qp;
+	if (poll->qp)
+		qrnic_qp_put(poll->qp);
+	poll->qp = qrnic_qp_get(poll->dev, qpn);
+	return poll->qp;
+}
+
 /*
- * False for a completion of a QP that is being destroyed. A QP that is found
- * stays while the CQ is locked: destroying cleans the CQ under its lock after
- * taking the QP out of the table.
+ * Whether the QP, if there is one, completes here what the CQE says: the device
+ * need not be trusted. None is right: it is being destroyed.
  */
-static bool cq_translate(struct qrnic_ib_dev *dev, const struct qrnic_cqe *cqe,
+static bool cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
+			 bool receive, u32 srqn)
+{
+	if (!qp)
+		return true;
+	if (!qrnic_qp_is_kernel(qp))
+		return false;
+	if (!receive)
+		return qp->ibqp.send_cq == &poll->cq->ibcq;
+	if (qp->ibqp.recv_cq != &poll->cq->ibcq)
+		return false;
+	if (qp->ibqp.srq)
+		return srqn == to_qrnic_srq(qp->ibqp.srq)->srqn;
+	return qp->has_rq && !srqn;
+}
+
+/* Takes the request that a CQE is for; false if there is none to tell of. */
+static bool cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
+		       bool receive, struct qrnic_ib_request *request)
+{
+	u32 qpn = le32_to_cpu(cqe->qpn), srqn = le32_to_cpu(cqe->srqn);
+	u32 index = le32_to_cpu(cqe->index);
+	struct qrnic_ib_qp *qp = cq_qp(poll, qpn);
+	bool good = cq_completes(poll, qp, receive, receive ? srqn : 0);
+
+	/* The slot of an SRQ comes back whatever becomes of the QP. */
+	if (good && receive && srqn)
+		good = qrnic_srq_complete(poll->dev, srqn, index, request);
+	else if (good && qp)
+		good = qrnic_queue_complete(receive ? &qp->rq : &qp->sq, index,
+					    request);
+	if (!good)
+		ibdev_err_ratelimited(&poll->dev->ibdev,
+				      "CQ %u: completion of QP %u, index %u, which is not posted\n",
+				      poll->cq->core.cqn, qpn, index);
+	return good && qp;
+}
+
+static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 			 struct ib_wc *wc)
 {
 	u32 control = le32_to_cpu(cqe->control);
 	u8 opcode = FIELD_GET(QRNIC_CQE_OPCODE_MASK, control);
 	u8 flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, control);
+	u32 status = FIELD_GET(QRNIC_CQE_STATUS_MASK, control);
 	bool receive = opcode & CQE_RECEIVE;
+	struct qrnic_ib_request request = {};
 	struct qrnic_ib_qp *qp;
-	u64 wr_id = 0;
 
-	/* The slot of an SRQ comes back whatever becomes of the QP. */
-	if (receive && cqe->srqn)
-		wr_id = qrnic_srq_complete(dev, le32_to_cpu(cqe->srqn),
-					   le32_to_cpu(cqe->index));
-
-	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
-	if (!qp)
+	if (!cq_request(poll, cqe, receive, &request))
 		return false;
-	if (!receive || !cqe->srqn)
-		wr_id = qrnic_queue_complete(receive ? &qp->rq : &qp->sq,
-					     le32_to_cpu(cqe->index));
+	qp = poll->qp;
 
 	memset(wc, 0, sizeof(*wc));
-	wc->wr_id = wr_id;
+	wc->wr_id = request.wr_id;
 	wc->qp = &qp->ibqp;
-	wc->status = FIELD_GET(QRNIC_CQE_STATUS_MASK, control);
+	wc->status = min_t(u32, status, IB_WC_GENERAL_ERR);
+	/* Whoever posted the buffer reads as much of it as he is told. */
+	if (opcode == QRNIC_CQE_RECV && le32_to_cpu(cqe->byte_len) > request.bytes)
+		wc->status = IB_WC_LOC_LEN_ERR;
 	if (wc->status != IB_WC_SUCCESS) {
 		wc->opcode = receive ? IB_WC_RECV : IB_WC_SEND;
 		wc->vendor_err = le32_to_cpu(cqe->syndrome);
@@ -416,6 +476,8 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
 	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
+	struct cq_poll poll = { .dev = dev, .cq = cq };
+	struct qrnic_cqe cqe;
 	unsigned long flags;
 	int polled = 0;
 	bool healthy;
@@ -432,10 +494,15 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	while (polled < num && cq_entry_written(cq, cq->consumer)) {
 		/* The rest of the CQE must not be read before its phase. */
 		dma_rmb();
-		if (cq_translate(dev, cq_entry(cq, cq->consumer), wc + polled))
+		/* A copy, of which all is decided: the device can write the CQE. */
+		cqe = *cq_entry(cq, cq->consumer);
+		barrier();
+		if (cq_translate(&poll, &cqe, wc + polled))
 			polled++;
 		cq->consumer++;
 	}
+	if (poll.qp)
+		qrnic_qp_put(poll.qp);
 
 	if (cq->consumer != first) {
 		/* The device overwrites what is consumed: read it all before. */
@@ -493,6 +560,7 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(cq->ibcq.device);
+	struct qrnic_ib_request request;
 	struct qrnic_cqe *from, *to;
 	unsigned long flags;
 	u32 index, freed = 0, size = BIT(cq->log_size);
@@ -513,7 +581,8 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 		if (le32_to_cpu(from->qpn) == qpn) {
 			if (from->srqn)
 				qrnic_srq_complete(dev, le32_to_cpu(from->srqn),
-						   le32_to_cpu(from->index));
+						   le32_to_cpu(from->index),
+						   &request);
 			freed++;
 			continue;
 		}

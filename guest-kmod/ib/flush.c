@@ -44,12 +44,14 @@ void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
 		       enum ib_wc_opcode opcode, int num, struct ib_wc *wc)
 {
+	struct qrnic_ib_request request;
 	int flushed = 0;
 
 	spin_lock(&queue->lock);
-	for (; flushed < num && queue->consumer != queue->producer; wc++) {
+	for (; flushed < num &&
+	       qrnic_queue_complete(queue, queue->consumer, &request); wc++) {
 		memset(wc, 0, sizeof(*wc));
-		wc->wr_id = qrnic_queue_complete(queue, queue->consumer);
+		wc->wr_id = request.wr_id;
 		wc->qp = &qp->ibqp;
 		wc->status = IB_WC_WR_FLUSH_ERR;
 		wc->opcode = opcode;
@@ -146,10 +148,12 @@ void qrnic_flush_work(struct work_struct *work)
 {
 	struct qrnic_ib_dev *dev = container_of(work, struct qrnic_ib_dev,
 						flush_work);
+	struct qrnic_ib_object *object;
 	struct qrnic_ib_qp *qp;
 	unsigned long qpn;
 
-	for (qpn = 0; (qp = qrnic_qp_get_from(dev, &qpn)); qpn++) {
+	for (qpn = 0; (object = qrnic_object_get_from(&dev->qps, &qpn)); qpn++) {
+		qp = container_of(object, struct qrnic_ib_qp, object);
 		if (qrnic_qp_is_kernel(qp))
 			flush_qp(qp);
 		qrnic_qp_put(qp);

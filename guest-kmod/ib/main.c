@@ -216,8 +216,8 @@ static const struct ib_device_ops device_ops = {
 static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 {
 	dev->qdev = qdev;
-	xa_init(&dev->qps);
-	xa_init(&dev->srqs);
+	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->qpn_mutex);
 	mutex_init(&dev->address_space_mutex);
 	xa_init_flags(&dev->address_spaces, XA_FLAGS_ALLOC1);

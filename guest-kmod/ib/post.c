@@ -290,14 +290,17 @@ static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 }
 
 /* Remembers the request and moves producer over its WQE. */
-static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries)
+static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
+			  u32 bytes)
 {
 	struct qrnic_ib_request *request =
 		&queue->requests[queue->producer & queue->mask];
 
 	request->wr_id = wr_id;
 	request->next = queue->producer + entries;
-	queue->producer = request->next;
+	request->bytes = bytes;
+	/* The poller believes no CQE of a request that it does not see. */
+	smp_store_release(&queue->producer, request->next);
 }
 
 static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
@@ -336,7 +339,7 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 		return -ENOMEM;
 
 	send_wqe_write(qp, wr, operation, segments, bytes);
-	queue_advance(&qp->sq, wr->wr_id, blocks);
+	queue_advance(&qp->sq, wr->wr_id, blocks, 0);
 	return 0;
 }
 
@@ -404,6 +407,17 @@ static void put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
 	put_data(cursor, wr->sg_list, wr->num_sge);
 }
 
+/* More than fit into 32 bits are more than any message has. */
+static u32 recv_bytes(const struct ib_recv_wr *wr)
+{
+	u64 total = 0;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++)
+		total += wr->sg_list[i].length;
+	return min_t(u64, total, U32_MAX);
+}
+
 static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 {
 	struct wqe_cursor cursor;
@@ -416,7 +430,7 @@ static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 	cursor_init(&cursor, &qp->rq.ring, qp->rq.producer, qp->rq_log_size,
 		    qp->rq_log_stride);
 	put_recv(&cursor, wr, qp->rq.producer, 0);
-	queue_advance(&qp->rq, wr->wr_id, 1);
+	queue_advance(&qp->rq, wr->wr_id, 1, recv_bytes(wr));
 	return 0;
 }
 
@@ -459,7 +473,7 @@ out:
 
 static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
 {
-	u32 slot = srq->head;
+	u32 next, slot = srq->head;
 	struct wqe_cursor cursor;
 
 	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
@@ -468,9 +482,14 @@ static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
 		return -ENOMEM;
 
 	cursor_init(&cursor, &srq->ring, slot, srq->log_size, srq->log_stride);
-	put_recv(&cursor, wr, slot, srq->links[slot]);
-	srq->wr_ids[slot] = wr->wr_id;
-	srq->head = srq->links[slot];
+	next = srq->slots[slot].link;
+	put_recv(&cursor, wr, slot, next);
+	srq->slots[slot] = (struct qrnic_ib_slot) {
+		.wr_id = wr->wr_id,
+		.link = QRNIC_SLOT_POSTED,
+		.bytes = recv_bytes(wr),
+	};
+	srq->head = next;
 	srq->producer++;
 	return 0;
 }

@@ -36,38 +36,6 @@ static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 
 #define QRNIC_24_BITS 0xffffff
 
-struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn)
-{
-	struct qrnic_ib_qp *qp;
-
-	xa_lock(&dev->qps);
-	qp = xa_load(&dev->qps, qpn);
-	if (qp)
-		refcount_inc(&qp->refs);
-	xa_unlock(&dev->qps);
-	return qp;
-}
-
-/* The first with this number or a larger one, which is put there */
-struct qrnic_ib_qp *qrnic_qp_get_from(struct qrnic_ib_dev *dev,
-				      unsigned long *qpn)
-{
-	struct qrnic_ib_qp *qp;
-
-	xa_lock(&dev->qps);
-	qp = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT);
-	if (qp)
-		refcount_inc(&qp->refs);
-	xa_unlock(&dev->qps);
-	return qp;
-}
-
-void qrnic_qp_put(struct qrnic_ib_qp *qp)
-{
-	if (refcount_dec_and_test(&qp->refs))
-		complete(&qp->unused);
-}
-
 /* The device's word for the type, or an error */
 static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init,
 		      bool user)
@@ -382,9 +350,7 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 
 	if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_detach(qp);
-	xa_erase(&dev->qps, qpn);
-	qrnic_qp_put(qp);
-	wait_for_completion(&qp->unused);
+	qrnic_object_remove(&dev->qps, &qp->object, qpn);
 
 	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_cmd_destroy_qp(dev->qdev, qpn);
@@ -409,7 +375,7 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		goto out;
 
 	qp->ibqp.qp_num = qpn;
-	err = xa_insert(&dev->qps, qpn, qp, GFP_KERNEL);
+	err = qrnic_object_insert(&dev->qps, &qp->object, qpn);
 	if (err && qrnic_cmd_destroy_qp(dev->qdev, qpn))
 		qrnic_destroy_failed(dev, "QP", qpn, err);
 	if (!err && qrnic_qp_is_kernel(qp))
@@ -435,8 +401,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (err)
 		return err;
 
-	refcount_set(&qp->refs, 1);
-	init_completion(&qp->unused);
+	qrnic_object_init(&qp->object);
 	mutex_init(&qp->mutex);
 	spin_lock_init(&qp->sq.lock);
 	spin_lock_init(&qp->rq.lock);
@@ -731,8 +696,9 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (err)
 		goto out;
 
-	/* An error of transport may have moved it to ERR meanwhile. */
-	qp_state_set(qp, hw.state);
+	/* An error may have moved it meanwhile; elsewhere it does not go by itself. */
+	if (hw.state == QRNIC_QPS_ERR || hw.state == QRNIC_QPS_SQE)
+		qp_state_set(qp, hw.state);
 	qp_attr_read(qp, &hw, attr);
 	init->qp_context = ibqp->qp_context;
 	init->event_handler = ibqp->event_handler;

@@ -39,9 +39,8 @@ struct qrnic_ib_dev {
 	struct ib_device ibdev;
 	struct qrnic_dev *qdev;
 
-	/* QP number to struct qrnic_ib_qp; lookups take its lock */
+	/* Number to the qrnic_ib_object in a QP or an SRQ */
 	struct xarray qps;
-	/* SRQ number to struct qrnic_ib_srq, likewise */
 	struct xarray srqs;
 	/*
 	 * Held from the moment the device may give a number out until the
@@ -168,6 +167,21 @@ struct qrnic_ib_cq {
 struct qrnic_ib_request {
 	u64 wr_id;
 	u32 next;			/* producer index after the WQE */
+	u32 bytes;			/* of receive buffers */
+};
+
+/* Likewise of an SRQ */
+#define QRNIC_SLOT_POSTED U32_MAX
+struct qrnic_ib_slot {
+	u64 wr_id;
+	u32 link;			/* to the next free one; or POSTED */
+	u32 bytes;
+};
+
+/* What can be found by number: completions and events name it so. */
+struct qrnic_ib_object {
+	refcount_t refs;
+	struct completion unused;	/* refs fell to 0 */
 };
 
 /*
@@ -187,14 +201,13 @@ struct qrnic_ib_queue {
 };
 
 /*
- * A ring of slots that come back in any order. Those of software are a list
- * through links: head gets the next request, tail came back last. It stays with
- * software, because a WQE names the slot of the next one.
+ * A ring of slots that come back in any order. Those of software are a list:
+ * head gets the next request, tail came back last. It stays with software,
+ * because a WQE names the slot of the next one.
  */
 struct qrnic_ib_srq {
 	struct ib_srq ibsrq;
-	refcount_t refs;
-	struct completion unused;	/* refs fell to 0 */
+	struct qrnic_ib_object object;
 	u32 srqn;
 	u8 log_size;			/* slots */
 	u8 log_stride;			/* basic blocks of a slot */
@@ -209,8 +222,7 @@ struct qrnic_ib_srq {
 	struct qrnic_ring ring;
 	struct qrnic_queue_record *record;
 	dma_addr_t record_dma;
-	u64 *wr_ids;
-	u32 *links;
+	struct qrnic_ib_slot *slots;
 	u32 head;
 	u32 tail;
 	u32 producer;			/* counter of WQEs */
@@ -218,8 +230,7 @@ struct qrnic_ib_srq {
 
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
-	refcount_t refs;
-	struct completion unused;	/* refs fell to 0 */
+	struct qrnic_ib_object object;
 
 	struct mutex mutex;		/* modify and query, and state */
 	enum ib_qp_state state;		/* written with both queue locks too */
@@ -338,6 +349,42 @@ static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u32 capability)
 	return dev->qdev->caps.capabilities & capability;
 }
 
+/* object.c */
+void qrnic_object_init(struct qrnic_ib_object *object);
+int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
+			u32 number);
+struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number);
+struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
+					      unsigned long *number);
+void qrnic_object_put(struct qrnic_ib_object *object);
+void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
+			 u32 number);
+
+static inline struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn)
+{
+	struct qrnic_ib_object *object = qrnic_object_get(&dev->qps, qpn);
+
+	return object ? container_of(object, struct qrnic_ib_qp, object) : NULL;
+}
+
+static inline void qrnic_qp_put(struct qrnic_ib_qp *qp)
+{
+	qrnic_object_put(&qp->object);
+}
+
+static inline struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev,
+						 u32 srqn)
+{
+	struct qrnic_ib_object *object = qrnic_object_get(&dev->srqs, srqn);
+
+	return object ? container_of(object, struct qrnic_ib_srq, object) : NULL;
+}
+
+static inline void qrnic_srq_put(struct qrnic_ib_srq *srq)
+{
+	qrnic_object_put(&srq->object);
+}
+
 /* udata.c */
 int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
 		    size_t least);
@@ -453,7 +500,8 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 bool qrnic_cq_written(struct qrnic_ib_cq *cq);
-u64 qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index);
+bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
+			  struct qrnic_ib_request *request);
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);
 
 /* qp.c */
@@ -466,10 +514,6 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
-struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn);
-struct qrnic_ib_qp *qrnic_qp_get_from(struct qrnic_ib_dev *dev,
-				      unsigned long *qpn);
-void qrnic_qp_put(struct qrnic_ib_qp *qp);
 
 /* srq.c */
 int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
@@ -478,9 +522,8 @@ int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 			enum ib_srq_attr_mask mask, struct ib_udata *udata);
 int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
-u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot);
-struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev, u32 srqn);
-void qrnic_srq_put(struct qrnic_ib_srq *srq);
+bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
+			struct qrnic_ib_request *request);
 
 /* flow.c */
 struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,

@@ -9,43 +9,32 @@
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
-struct qrnic_ib_srq *qrnic_srq_get(struct qrnic_ib_dev *dev, u32 srqn)
-{
-	struct qrnic_ib_srq *srq;
-
-	xa_lock(&dev->srqs);
-	srq = xa_load(&dev->srqs, srqn);
-	if (srq)
-		refcount_inc(&srq->refs);
-	xa_unlock(&dev->srqs);
-	return srq;
-}
-
-void qrnic_srq_put(struct qrnic_ib_srq *srq)
-{
-	if (refcount_dec_and_test(&srq->refs))
-		complete(&srq->unused);
-}
-
 /*
- * A slot is software's again; returns its wr_id. The caller holds the CQ locked,
- * and an SRQ goes only after its QPs, whose completions are cleaned out of the
- * CQs under the same lock.
+ * A slot is software's again, if it is one that was posted; the device need not be
+ * trusted with that. The caller holds the CQ locked. What the device has completed
+ * of a QP that is gone comes back, too.
  */
-u64 qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot)
+bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
+			struct qrnic_ib_request *request)
 {
-	struct qrnic_ib_srq *srq = xa_load(&dev->srqs, srqn);
-	u64 wr_id;
+	struct qrnic_ib_srq *srq = qrnic_srq_get(dev, srqn);
+	bool posted = false;
 
-	if (WARN_ON_ONCE(!srq || slot >> srq->log_size))
-		return 0;
-
+	if (!srq)
+		return false;
 	spin_lock(&srq->lock);
-	wr_id = srq->wr_ids[slot];
-	srq->links[srq->tail] = slot;
-	srq->tail = slot;
+	if (!srq->umem && !(slot >> srq->log_size) &&
+	    srq->slots[slot].link == QRNIC_SLOT_POSTED) {
+		posted = true;
+		request->wr_id = srq->slots[slot].wr_id;
+		request->bytes = srq->slots[slot].bytes;
+		srq->slots[srq->tail].link = slot;
+		srq->slots[slot].link = 0;
+		srq->tail = slot;
+	}
 	spin_unlock(&srq->lock);
-	return wr_id;
+	qrnic_srq_put(srq);
+	return posted;
 }
 
 static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *init,
@@ -120,22 +109,15 @@ static int srq_slots_alloc(struct qrnic_ib_srq *srq)
 {
 	u32 slot, slots = BIT(srq->log_size);
 
-	srq->wr_ids = kvcalloc(slots, sizeof(*srq->wr_ids), GFP_KERNEL);
-	srq->links = kvcalloc(slots, sizeof(*srq->links), GFP_KERNEL);
-	if (!srq->wr_ids || !srq->links)
+	srq->slots = kvcalloc(slots, sizeof(*srq->slots), GFP_KERNEL);
+	if (!srq->slots)
 		return -ENOMEM;
 
 	/* The device begins with slot 0. */
 	for (slot = 0; slot < slots - 1; slot++)
-		srq->links[slot] = slot + 1;
+		srq->slots[slot].link = slot + 1;
 	srq->tail = slots - 1;
 	return 0;
-}
-
-static void srq_slots_free(struct qrnic_ib_srq *srq)
-{
-	kvfree(srq->links);
-	kvfree(srq->wr_ids);
 }
 
 static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
@@ -150,7 +132,7 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 
 	err = srq_slots_alloc(srq);
 	if (err)
-		goto err_slots;
+		return err;
 	err = qrnic_ring_alloc(dev->qdev, &srq->ring,
 			       (size_t)QRNIC_WQEBB_SIZE << (srq->log_size +
 							    srq->log_stride));
@@ -169,7 +151,7 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 err_ring:
 	qrnic_ring_free(dev->qdev, &srq->ring);
 err_slots:
-	srq_slots_free(srq);
+	kvfree(srq->slots);
 	return err;
 }
 
@@ -181,7 +163,7 @@ static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 	} else {
 		qrnic_record_free(dev->qdev, srq->record, srq->record_dma);
 		qrnic_ring_free(dev->qdev, &srq->ring);
-		srq_slots_free(srq);
+		kvfree(srq->slots);
 	}
 }
 
@@ -196,7 +178,7 @@ static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	if (err)
 		goto out;
 
-	err = xa_insert(&dev->srqs, srq->srqn, srq, GFP_KERNEL);
+	err = qrnic_object_insert(&dev->srqs, &srq->object, srq->srqn);
 	if (err && qrnic_cmd_destroy_srq(dev->qdev, srq->srqn))
 		qrnic_destroy_failed(dev, "SRQ", srq->srqn, err);
 out:
@@ -208,9 +190,7 @@ static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
 	int err;
 
-	xa_erase(&dev->srqs, srq->srqn);
-	qrnic_srq_put(srq);
-	wait_for_completion(&srq->unused);
+	qrnic_object_remove(&dev->srqs, &srq->object, srq->srqn);
 
 	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_cmd_destroy_srq(dev->qdev, srq->srqn);
@@ -234,8 +214,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	if (err)
 		return err;
 
-	refcount_set(&srq->refs, 1);
-	init_completion(&srq->unused);
+	qrnic_object_init(&srq->object);
 	spin_lock_init(&srq->lock);
 	srq->max_sge = init->attr.max_sge;
 	if (udata)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * object.c: queue pairs and SRQs by the numbers that the device calls them by.
+ */
+#include "qrnic_ib.h"
+
+void qrnic_object_init(struct qrnic_ib_object *object)
+{
+	refcount_set(&object->refs, 1);
+	init_completion(&object->unused);
+}
+
+/*
+ * Makes it findable. Under qpn_mutex: others, to give memory, may have to destroy
+ * an object, with the same mutex.
+ */
+int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
+			u32 number)
+{
+	return xa_insert_irq(table, number, object, GFP_NOIO);
+}
+
+/* To be put. Any context, as completions are polled in any. */
+struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number)
+{
+	struct qrnic_ib_object *object;
+	unsigned long flags;
+
+	xa_lock_irqsave(table, flags);
+	object = xa_load(table, number);
+	if (object)
+		refcount_inc(&object->refs);
+	xa_unlock_irqrestore(table, flags);
+	return object;
+}
+
+/* The first with this number or a larger one, which is put there */
+struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
+					      unsigned long *number)
+{
+	struct qrnic_ib_object *object;
+	unsigned long flags;
+
+	xa_lock_irqsave(table, flags);
+	object = xa_find(table, number, ULONG_MAX, XA_PRESENT);
+	if (object)
+		refcount_inc(&object->refs);
+	xa_unlock_irqrestore(table, flags);
+	return object;
+}
+
+void qrnic_object_put(struct qrnic_ib_object *object)
+{
+	if (refcount_dec_and_test(&object->refs))
+		complete(&object->unused);
+}
+
+/* Makes it unfindable, and waits until nobody has it who found it before. */
+void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
+			 u32 number)
+{
+	xa_erase_irq(table, number);
+	qrnic_object_put(object);
+	wait_for_completion(&object->unused);
+}
