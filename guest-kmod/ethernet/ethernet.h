@@ -53,12 +53,19 @@ struct qrnic_tx_slot {
 	u8 buffers;
 };
 
+/* What is mapped for a data segment. The ring says so too, but others can write it. */
+struct qrnic_tx_buffer {
+	dma_addr_t address;
+	unsigned int length;
+};
+
 struct qrnic_tx {
 	struct qrnic_eth_cq cq;
 	struct qrnic_ring ring;
 	struct qrnic_queue_record *record;
 	dma_addr_t record_dma;
 	struct qrnic_tx_slot *slots;
+	struct qrnic_tx_buffer *buffers;	/* one for each segment of the ring */
 	u32 log_size;
 	u32 last;		/* index of the WQE posted last */
 	u32 unsignaled;		/* WQEs since the last signaled one */
@@ -127,7 +134,7 @@ int qrnic_eth_reopen(struct qrnic_eth *eth);
 /* queues.c; under RTNL */
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
-const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq);
+bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy);
 void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq);
 void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
 

@@ -4,8 +4,11 @@
  */
 #include "ethernet/ethernet.h"
 
-/* The next CQE, or NULL. It stays until qrnic_eth_cq_publish(). */
-const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq)
+/*
+ * Takes the next CQE, if there is one. A copy, of which all is decided: the device,
+ * which need not be trusted, can write the CQE at any time.
+ */
+bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy)
 {
 	u32 size = 1u << cq->log_size;
 	struct qrnic_cqe *cqe = qrnic_ring_at(&cq->ring, (size_t)QRNIC_CQE_SIZE *
@@ -14,10 +17,11 @@ const struct qrnic_cqe *qrnic_eth_cq_next(struct qrnic_eth_cq *cq)
 
 	/* Phase is 1 in the first pass, when bit log_size is 0. */
 	if (!FIELD_GET(QRNIC_CQE_PHASE_MASK, control) != !!(cq->consumer & size))
-		return NULL;
+		return false;
 	/* The rest of the CQE was written before its control word. */
 	dma_rmb();
-	return cqe;
+	*copy = *cqe;
+	return true;
 }
 
 void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq)
@@ -57,7 +61,7 @@ static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
 
 /*
  * The caller has added the NAPI instance: an EQE that a former CQ of the same
- * number left behind schedules it as soon as the CQ exists. Deletes it on error.
+ * number left behind schedules it as soon as the CQ exists.
  */
 static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 			     u32 entries, unsigned int vector)
@@ -72,7 +76,7 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 	cq->log_size = ilog2(entries);
 	err = qrnic_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
 	if (err)
-		goto err_napi;
+		return err;
 	cq->record = qrnic_record_alloc(dev, &cq->record_dma);
 	if (!cq->record) {
 		err = -ENOMEM;
@@ -94,8 +98,6 @@ err_record:
 	qrnic_record_free(dev, cq->record, cq->record_dma);
 err_ring:
 	qrnic_ring_free(dev, &cq->ring);
-err_napi:
-	netif_napi_del(&cq->napi);
 	return err;
 }
 
@@ -108,7 +110,6 @@ static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
 		qrnic_report_fatal(dev, "CQ not destroyed");
 		qrnic_cq_destroy(dev, &cq->cq);
 	}
-	netif_napi_del(&cq->napi);
 	qrnic_record_free(dev, cq->record, cq->record_dma);
 	qrnic_ring_free(dev, &cq->ring);
 }
@@ -124,6 +125,7 @@ static int qrnic_tx_alloc(struct qrnic_eth *eth)
 	tx->clean = 0;
 	tx->rung = 0;
 	tx->last = 0;
+	tx->operation = 0;
 	tx->unsignaled = 0;
 	err = qrnic_ring_alloc(dev, &tx->ring,
 			       (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
@@ -131,10 +133,13 @@ static int qrnic_tx_alloc(struct qrnic_eth *eth)
 		return err;
 	tx->record = qrnic_record_alloc(dev, &tx->record_dma);
 	tx->slots = kvcalloc(1u << tx->log_size, sizeof(*tx->slots), GFP_KERNEL);
-	if (tx->record && tx->slots)
+	tx->buffers = kvcalloc(QRNIC_SEGMENTS_PER_WQEBB << tx->log_size,
+			       sizeof(*tx->buffers), GFP_KERNEL);
+	if (tx->record && tx->slots && tx->buffers)
 		return 0;
 
 	qrnic_record_free(dev, tx->record, tx->record_dma);
+	kvfree(tx->buffers);
 	kvfree(tx->slots);
 	qrnic_ring_free(dev, &tx->ring);
 	return -ENOMEM;
@@ -146,6 +151,7 @@ static void qrnic_tx_release(struct qrnic_eth *eth)
 	struct qrnic_tx *tx = &eth->tx;
 
 	qrnic_tx_drain(eth);
+	kvfree(tx->buffers);
 	kvfree(tx->slots);
 	qrnic_record_free(dev, tx->record, tx->record_dma);
 	qrnic_ring_free(dev, &tx->ring);
@@ -272,24 +278,25 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 {
 	int err;
 
+	netif_napi_add_tx(eth->netdev, &eth->tx.cq.napi, qrnic_tx_poll);
+	netif_napi_add(eth->netdev, &eth->rx.cq.napi, qrnic_rx_poll);
 	err = qrnic_tx_alloc(eth);
 	if (err)
-		return err;
-	/* At most one CQE for each block of the SQ, each WQE of the RQ */
-	netif_napi_add_tx(eth->netdev, &eth->tx.cq.napi, qrnic_tx_poll);
-	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1);
+		goto err_napi;
+	/* Its page pool knows the NAPI instance, and so goes before that. */
+	err = qrnic_rx_alloc(eth);
 	if (err)
 		goto err_tx;
-	netif_napi_add(eth->netdev, &eth->rx.cq.napi, qrnic_rx_poll);
+	/* At most one CQE for each block of the SQ, each WQE of the RQ */
+	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1);
+	if (err)
+		goto err_rx;
 	err = qrnic_eth_cq_open(eth, &eth->rx.cq, eth->rx_wqes, 0);
 	if (err)
 		goto err_tx_cq;
-	err = qrnic_rx_alloc(eth);
-	if (err)
-		goto err_rx_cq;
 	err = qrnic_qp_open(eth);
 	if (err)
-		goto err_rx;
+		goto err_rx_cq;
 	err = qrnic_rx_fill(eth);
 	if (err)
 		goto err_qp;
@@ -304,14 +311,17 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 
 err_qp:
 	qrnic_qp_close(eth);
-err_rx:
-	qrnic_rx_release(eth);
 err_rx_cq:
 	qrnic_eth_cq_close(eth, &eth->rx.cq);
 err_tx_cq:
 	qrnic_eth_cq_close(eth, &eth->tx.cq);
+err_rx:
+	qrnic_rx_release(eth);
 err_tx:
 	qrnic_tx_release(eth);
+err_napi:
+	netif_napi_del(&eth->rx.cq.napi);
+	netif_napi_del(&eth->tx.cq.napi);
 	return err;
 }
 
@@ -333,4 +343,6 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	qrnic_eth_cq_close(eth, &eth->tx.cq);
 	qrnic_rx_release(eth);
 	qrnic_tx_release(eth);
+	netif_napi_del(&eth->rx.cq.napi);
+	netif_napi_del(&eth->tx.cq.napi);
 }

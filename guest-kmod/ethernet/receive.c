@@ -166,18 +166,15 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	unsigned int multicast = 0;
 	struct qrnic_eth *eth = cq->eth;
 	struct qrnic_rx *rx = &eth->rx;
-	const struct qrnic_cqe *cqe;
+	struct qrnic_cqe cqe;
 	int done = 0, length, err;
 
 	/* Called without budget to clean a transmit queue, which this is not */
 	if (!budget)
 		return 0;
 
-	while (done < budget) {
-		cqe = qrnic_eth_cq_next(cq);
-		if (!cqe)
-			break;
-		length = qrnic_rx_frame(eth, cqe, &multicast);
+	while (done < budget && qrnic_eth_cq_next(cq, &cqe)) {
+		length = qrnic_rx_frame(eth, &cqe, &multicast);
 		if (length > 0) {
 			packets++;
 			bytes += length;

@@ -27,21 +27,31 @@ static struct qrnic_tx_slot *qrnic_tx_slot(const struct qrnic_tx *tx, u32 index)
 	return &tx->slots[index & ((1u << tx->log_size) - 1)];
 }
 
-/* The first buffers of the WQE at index; where they are, the WQE says. */
+/* Buffer n of the WQE at index */
+static struct qrnic_tx_buffer *qrnic_tx_buffer(const struct qrnic_tx *tx, u32 index,
+					       unsigned int n)
+{
+	u32 segment = index * QRNIC_SEGMENTS_PER_WQEBB + n;
+
+	return &tx->buffers[segment &
+			    ((QRNIC_SEGMENTS_PER_WQEBB << tx->log_size) - 1)];
+}
+
+/* The first buffers of the WQE at index */
 static void qrnic_tx_unmap(struct qrnic_eth *eth, u32 index, unsigned int buffers)
 {
 	struct device *device = qrnic_dma_device(&eth->core->dev);
-	struct qrnic_data_seg *data;
+	const struct qrnic_tx_buffer *buffer;
 	unsigned int i;
 
 	for (i = 0; i < buffers; i++) {
-		data = qrnic_tx_segment(&eth->tx, index, QRNIC_TX_HEAD_SEGMENTS + i);
+		buffer = qrnic_tx_buffer(&eth->tx, index, i);
 		if (i == 0)
-			dma_unmap_single(device, le64_to_cpu(data->address),
-					 le32_to_cpu(data->length), DMA_TO_DEVICE);
+			dma_unmap_single(device, buffer->address, buffer->length,
+					 DMA_TO_DEVICE);
 		else
-			dma_unmap_page(device, le64_to_cpu(data->address),
-				       le32_to_cpu(data->length), DMA_TO_DEVICE);
+			dma_unmap_page(device, buffer->address, buffer->length,
+				       DMA_TO_DEVICE);
 	}
 }
 
@@ -68,6 +78,10 @@ static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
 		}
 		if (dma_mapping_error(device, address))
 			break;
+		*qrnic_tx_buffer(tx, tx->producer, i) = (struct qrnic_tx_buffer) {
+			.address = address,
+			.length = length,
+		};
 		data = qrnic_tx_segment(tx, tx->producer,
 					QRNIC_TX_HEAD_SEGMENTS + i);
 		data->address = cpu_to_le64(address);
@@ -92,6 +106,7 @@ static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
 	operation = FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK, QRNIC_WQE_SEND) |
 		    FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, flags) |
 		    FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, segments);
+	tx->operation = operation;
 	*ctrl = (struct qrnic_sq_ctrl) {
 		.operation = cpu_to_le32(operation),
 		.index = cpu_to_le32(tx->producer),
@@ -122,8 +137,8 @@ static void qrnic_tx_ring(struct qrnic_eth *eth)
 	if (tx->rung == tx->producer)
 		return;
 	ctrl = qrnic_tx_segment(tx, tx->last, 0);
-	ctrl->operation |= cpu_to_le32(FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK,
-						  QRNIC_WQEF_SIGNALED));
+	tx->operation |= FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, QRNIC_WQEF_SIGNALED);
+	ctrl->operation = cpu_to_le32(tx->operation);
 	tx->unsignaled = 0;
 	tx->rung = tx->producer;
 	qrnic_record_publish(&tx->record->producer, tx->producer);
@@ -244,19 +259,16 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	unsigned int packets = 0, bytes = 0, errors = 0;
 	/* Budget is for receiving; but a poll from netconsole has none at all. */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
-	const struct qrnic_cqe *cqe;
 	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_cqe cqe;
 
-	while (done < limit) {
-		cqe = qrnic_eth_cq_next(cq);
-		if (!cqe)
-			break;
-		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe->control)))
+	while (done < limit && qrnic_eth_cq_next(cq, &cqe)) {
+		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
 			errors++;
-		if (!qrnic_tx_complete(eth, cqe, budget, &packets, &bytes)) {
+		if (!qrnic_tx_complete(eth, &cqe, budget, &packets, &bytes)) {
 			net_err_ratelimited("%s: transmit completion of %u, which is not posted\n",
 					    eth->netdev->name,
-					    le32_to_cpu(cqe->index));
+					    le32_to_cpu(cqe.index));
 			errors++;
 		}
 		cq->consumer++;
