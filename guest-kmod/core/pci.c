@@ -72,10 +72,28 @@ static int qrnic_auxdev_add(struct qrnic_core *core)
 		return err;
 	}
 	core->auxdev = auxdev;
+	/* Adding succeeds also when a driver that is loaded has refused it. */
+	err = auxdev->error;
+	if (err) {
+		auxiliary_device_delete(&auxdev->adev);
+		auxiliary_device_uninit(&auxdev->adev);
+		return err;
+	}
 	return 0;
 }
 
 static void qrnic_auxdev_del(struct qrnic_core *core)
+/* Under lock. Ethernet works without; recovery tries again. */
+static int qrnic_auxdev_try(struct qrnic_core *core)
+{
+	int err = qrnic_auxdev_add(core);
+
+	core->auxdev_due = err;
+	if (err)
+		dev_err(&core->dev.pdev->dev, "no RDMA: error %d\n", err);
+	return err;
+}
+
 {
 	struct qrnic_auxdev *auxdev = core->auxdev;
 
@@ -189,13 +207,8 @@ int qrnic_resume(struct qrnic_core *core)
 		core->up = true;
 		core->auxdev_due = true;
 	}
-	if (core->auxdev_due) {
-		err = qrnic_auxdev_add(core);
-		core->auxdev_due = err;
-		if (err)
-			dev_err(&core->dev.pdev->dev,
-				"no RDMA: auxiliary device: error %d\n", err);
-	}
+	if (core->auxdev_due)
+		err = qrnic_auxdev_try(core);
 unlock:
 	mutex_unlock(&core->lock);
 	return err;
@@ -405,17 +418,11 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 	mutex_lock(&core->lock);
 	core->up = true;
-	err = qrnic_auxdev_add(core);
+	qrnic_auxdev_try(core);
 	mutex_unlock(&core->lock);
-	if (err) {
-		dev_err_probe(&pdev->dev, err, "no auxiliary device\n");
-		goto err_eth;
-	}
 	qrnic_recovery_enable(core);
 	return 0;
 
-err_eth:
-	qrnic_eth_destroy(core);
 err_stop:
 	qrnic_stop(core);
 err_resources:

@@ -236,8 +236,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	dev->ibdev.dev.parent = qrnic_dma_device(qdev);
 }
 
-static int probe(struct auxiliary_device *adev,
-		 const struct auxiliary_device_id *id)
+static int device_start(struct auxiliary_device *adev)
 {
 	struct qrnic_dev *qdev = qrnic_dev_of_aux(adev);
 	struct qrnic_ib_dev *dev;
@@ -275,6 +274,15 @@ err_events:
 	cancel_work_sync(&dev->flush_work);
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+static int probe(struct auxiliary_device *adev,
+		 const struct auxiliary_device_id *id)
+{
+	int err = device_start(adev);
+
+	qrnic_aux_probed(adev, err);
 	return err;
 }
 

@@ -88,11 +88,17 @@ struct qrnic_dev {
 struct qrnic_auxdev {
 	struct auxiliary_device adev;
 	struct qrnic_dev *qdev;
+	int error;	/* of the driver's probe, which the bus keeps to itself */
 };
 
 static inline struct qrnic_dev *qrnic_dev_of_aux(struct auxiliary_device *adev)
 {
 	return container_of(adev, struct qrnic_auxdev, adev)->qdev;
+}
+
+static inline void qrnic_aux_probed(struct auxiliary_device *adev, int error)
+{
+	container_of(adev, struct qrnic_auxdev, adev)->error = error;
 }
 
 static inline struct device *qrnic_dma_device(struct qrnic_dev *dev)
