@@ -17,6 +17,8 @@
  * command, and a few of the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
+/* EQEs that one interrupt takes before others have their turn */
+#define QRNIC_EQ_BUDGET 64u
 #define QRNIC_EQ_OTHERS 16
 /* For an interrupt that has been sent */
 #define QRNIC_FLUSH_TIMEOUT HZ
@@ -87,7 +89,7 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	struct qrnic_eq *eq = data;
 	struct qrnic_core *core = eq->core;
 	u32 size = 1u << eq->log_size;
-	u32 control, budget = size;
+	u32 control, budget = QRNIC_EQ_BUDGET;
 	struct qrnic_eqe *eqe;
 	u8 type;
 
@@ -115,8 +117,8 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	}
 
 	/*
-	 * An EQE that came after the last look is beyond the consumer index, so
-	 * arming raises the interrupt again at once.
+	 * EQEs that came after the last look, or are more than the budget, are
+	 * beyond the consumer index, so arming raises the interrupt again at once.
 	 */
 	if (!test_bit(QRNIC_STATE_FATAL, &core->state))
 		qrnic_eq_doorbell(eq, true);

@@ -110,6 +110,8 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 	for (i = 0; i < table->num_lists; i++)
 		dma_free_coherent(qrnic_dma_device(dev), QRNIC_PAGE_LIST_BYTES,
 				  table->lists[i].entries, table->lists[i].dma);
+		cond_resched();
+	}
 	kvfree(table->lists);
 	table->lists = NULL;
 	table->num_lists = 0;
@@ -160,6 +162,7 @@ void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 		chunk = &ring->chunks[--ring->num_chunks];
 		dma_free_coherent(qrnic_dma_device(dev), ring->chunk_bytes,
 				  chunk->buf, chunk->dma);
+		cond_resched();
 	}
 	kvfree(ring->chunks);
 	ring->chunks = NULL;
