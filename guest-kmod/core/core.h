@@ -86,8 +86,26 @@ enum {
 	QRNIC_STATE_PCI_ERROR,	/* and nobody may tell us that it is over */
 };
 
+/*
+ * What uses the adapter within this module, by which the core calls it; the
+ * Ethernet part. create sets dev.netdev before anybody can hear of the netdev,
+ * destroy clears it. The last two may come at any time in between and before.
+ */
+struct qrnic_function_ops {
+	int (*create)(struct qrnic_core *core);
+	void (*destroy)(struct qrnic_core *core);
+	/* The device goes down for a while, and is up again. */
+	void (*suspend)(struct qrnic_core *core);
+	int (*resume)(struct qrnic_core *core);
+	/* core->port has been queried; under port_mutex, without RTNL */
+	void (*port_update)(struct qrnic_core *core);
+	/* False if the QP is not the function's */
+	bool (*qp_event)(struct qrnic_core *core, u32 qpn, enum qrnic_event type);
+};
+
 struct qrnic_core {
 	struct qrnic_dev dev;
+	const struct qrnic_function_ops *function;
 	void __iomem *regs;
 	struct dma_pool *records;
 	struct qrnic_cmd_queue cmd;
@@ -106,7 +124,8 @@ struct qrnic_core {
 	const struct qrnic_event_ops *handler;
 	void *handler_context;
 
-	spinlock_t port_lock;	/* port */
+	struct mutex port_mutex;	/* a query, and all that follows from it */
+	spinlock_t port_lock;	/* port, for those that cannot sleep */
 	struct qrnic_port port;
 	spinlock_t clock_lock;	/* a read of TIME_LO latches TIME_HI */
 
@@ -172,6 +191,9 @@ int qrnic_device_reset(struct qrnic_core *core);
 void qrnic_down(struct qrnic_core *core);
 int qrnic_up(struct qrnic_core *core);
 
+/* pci.c: the function registers with the core, which then takes devices */
+int qrnic_register(const struct qrnic_function_ops *function);
+void qrnic_unregister(void);
 /* pci.c: all the way down and up again */
 void qrnic_suspend(struct qrnic_core *core);
 int qrnic_resume(struct qrnic_core *core);

@@ -6,7 +6,6 @@
 #include <linux/interrupt.h>
 
 #include "core/core.h"
-#include "ethernet/ethernet.h"
 
 /*
  * An overrun is fatal to the device. It keeps at most one EQE of each CQ in an
@@ -17,9 +16,9 @@
  * command, and a few of the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
+#define QRNIC_EQ_OTHERS 16
 /* EQEs that one interrupt takes before others have their turn */
 #define QRNIC_EQ_BUDGET 64u
-#define QRNIC_EQ_OTHERS 16
 /* For an interrupt that has been sent */
 #define QRNIC_FLUSH_TIMEOUT HZ
 
@@ -308,13 +307,17 @@ int qrnic_port_update(struct qrnic_core *core)
 	struct qrnic_port port;
 	int err;
 
+	/* A state that is older by now must not be the last that is applied. */
+	mutex_lock(&core->port_mutex);
 	err = qrnic_cmd_query_port(&core->dev, &port);
-	if (err)
-		return err;
-	spin_lock_bh(&core->port_lock);
-	core->port = port;
-	spin_unlock_bh(&core->port_lock);
-	return 0;
+	if (!err) {
+		spin_lock_bh(&core->port_lock);
+		core->port = port;
+		spin_unlock_bh(&core->port_lock);
+		core->function->port_update(core);
+	}
+	mutex_unlock(&core->port_mutex);
+	return err;
 }
 
 void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port)
@@ -329,20 +332,12 @@ EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 
 static void qrnic_port_event(struct qrnic_core *core)
 {
-	/* Once, as removal clears it; it then waits for this work. */
-	struct net_device *netdev = READ_ONCE(core->dev.netdev);
-	struct qrnic_port port;
-
 	/* The state of now, as several events may have come meanwhile */
 	if (qrnic_port_update(core))
 		return;
-	qrnic_port_cached(&core->dev, &port);
-	if (netdev)
-		qrnic_eth_port_event(netdev);
 	mutex_lock(&core->handler_lock);
 	if (core->handler && core->handler->port_event)
-		core->handler->port_event(core->handler_context,
-					  port.state == QRNIC_PORT_ACTIVE);
+		core->handler->port_event(core->handler_context);
 	mutex_unlock(&core->handler_lock);
 }
 
@@ -367,8 +362,6 @@ static void qrnic_cq_event(struct qrnic_core *core,
 static void qrnic_event_deliver(struct qrnic_core *core,
 				const struct qrnic_async_event *event)
 {
-	struct net_device *netdev = READ_ONCE(core->dev.netdev);
-
 	switch (event->type) {
 	case QRNIC_EVENT_CQ_ERROR:
 		qrnic_cq_event(core, event);
@@ -379,8 +372,7 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 	case QRNIC_EVENT_COMM_EST:
 	case QRNIC_EVENT_SQ_DRAINED:
 	case QRNIC_EVENT_LAST_WQE_REACHED:
-		if (netdev &&
-		    qrnic_eth_qp_event(netdev, event->object, event->type))
+		if (core->function->qp_event(core, event->object, event->type))
 			break;
 		mutex_lock(&core->handler_lock);
 		if (core->handler && core->handler->qp_event)
@@ -429,6 +421,7 @@ void qrnic_events_init(struct qrnic_core *core)
 {
 	INIT_WORK(&core->event_work, qrnic_event_work);
 	mutex_init(&core->handler_lock);
+	mutex_init(&core->port_mutex);
 	spin_lock_init(&core->port_lock);
 	xa_init(&core->cqs);
 }

@@ -107,7 +107,7 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 {
 	u32 i;
 
-	for (i = 0; i < table->num_lists; i++)
+	for (i = 0; i < table->num_lists; i++) {
 		dma_free_coherent(qrnic_dma_device(dev), QRNIC_PAGE_LIST_BYTES,
 				  table->lists[i].entries, table->lists[i].dma);
 		cond_resched();

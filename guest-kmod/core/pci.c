@@ -7,9 +7,10 @@
 #include <linux/idr.h>
 
 #include "core/core.h"
-#include "ethernet/ethernet.h"
 
 static DEFINE_IDA(qrnic_ida);
+/* Constant while the PCI driver is registered */
+static const struct qrnic_function_ops *qrnic_function;
 
 u64 qrnic_clock_ns(struct qrnic_dev *dev)
 {
@@ -71,7 +72,6 @@ static int qrnic_auxdev_add(struct qrnic_core *core)
 		auxiliary_device_uninit(&auxdev->adev);
 		return err;
 	}
-	core->auxdev = auxdev;
 	/* Adding succeeds also when a driver that is loaded has refused it. */
 	err = auxdev->error;
 	if (err) {
@@ -79,10 +79,10 @@ static int qrnic_auxdev_add(struct qrnic_core *core)
 		auxiliary_device_uninit(&auxdev->adev);
 		return err;
 	}
+	core->auxdev = auxdev;
 	return 0;
 }
 
-static void qrnic_auxdev_del(struct qrnic_core *core)
 /* Under lock. Ethernet works without; recovery tries again. */
 static int qrnic_auxdev_try(struct qrnic_core *core)
 {
@@ -94,6 +94,7 @@ static int qrnic_auxdev_try(struct qrnic_core *core)
 	return err;
 }
 
+static void qrnic_auxdev_del(struct qrnic_core *core)
 {
 	struct qrnic_auxdev *auxdev = core->auxdev;
 
@@ -182,7 +183,7 @@ void qrnic_suspend(struct qrnic_core *core)
 	mutex_lock(&core->lock);
 	if (core->up) {
 		qrnic_auxdev_del(core);
-		qrnic_eth_suspend(core->dev.netdev);
+		core->function->suspend(core);
 		qrnic_stop(core);
 		core->up = false;
 		core->auxdev_due = false;
@@ -199,7 +200,7 @@ int qrnic_resume(struct qrnic_core *core)
 		err = qrnic_start(core);
 		if (err)
 			goto unlock;
-		err = qrnic_eth_resume(core->dev.netdev);
+		err = core->function->resume(core);
 		if (err) {
 			qrnic_stop(core);
 			goto unlock;
@@ -338,6 +339,13 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 	if (!core)
 		return NULL;
 	core->dev.pdev = pdev;
+	core->function = qrnic_function;
+	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
+				       0, pci_name(pdev));
+	if (!core->dev.wq) {
+		kfree(core);
+		return NULL;
+	}
 	mutex_init(&core->lock);
 	spin_lock_init(&core->clock_lock);
 	qrnic_events_init(core);
@@ -349,15 +357,10 @@ static void qrnic_core_free(struct qrnic_core *core)
 {
 	/* A fatal error may have scheduled it as late as in the last command. */
 	cancel_work_sync(&core->event_work);
+	destroy_workqueue(core->dev.wq);
 	kfree(core->saved_state);
 	kvfree(core->async_buffer);
 	xa_destroy(&core->cqs);
-	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
-				       0, pci_name(pdev));
-	if (!core->dev.wq) {
-		kfree(core);
-		return NULL;
-	}
 	kfree(core);
 }
 
@@ -369,7 +372,6 @@ static int qrnic_enable(struct pci_dev *pdev)
 	if (err)
 		return dev_err_probe(&pdev->dev, err, "cannot be enabled\n");
 	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
-	destroy_workqueue(core->dev.wq);
 	if (err) {
 		pci_disable_device(pdev);
 		return dev_err_probe(&pdev->dev, err, "no 64-bit DMA\n");
@@ -410,7 +412,7 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		dev_err_probe(&pdev->dev, err, "the device does not start\n");
 		goto err_resources;
 	}
-	err = qrnic_eth_create(core);
+	err = core->function->create(core);
 	if (err) {
 		dev_err_probe(&pdev->dev, err, "no Ethernet function\n");
 		goto err_stop;
@@ -446,7 +448,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 		qrnic_report_fatal(&core->dev, "unplugged");
 
 	qrnic_auxdev_del(core);
-	qrnic_eth_destroy(core);
+	core->function->destroy(core);
 	if (core->up)
 		qrnic_stop(core);
 	qrnic_resources_free(core);
@@ -496,7 +498,14 @@ static struct pci_driver qrnic_driver = {
 	.driver.pm = pm_sleep_ptr(&qrnic_pm_ops),
 	.err_handler = &qrnic_error_handlers,
 };
-module_pci_driver(qrnic_driver);
 
-MODULE_DESCRIPTION("qrnic RDMA network adapter: core and Ethernet");
-MODULE_LICENSE("Dual BSD/GPL");
+int qrnic_register(const struct qrnic_function_ops *function)
+{
+	qrnic_function = function;
+	return pci_register_driver(&qrnic_driver);
+}
+
+void qrnic_unregister(void)
+{
+	pci_unregister_driver(&qrnic_driver);
+}

@@ -68,6 +68,7 @@ struct qrnic_tx {
 	struct qrnic_tx_buffer *buffers;	/* one for each segment of the ring */
 	u32 log_size;
 	u32 last;		/* index of the WQE posted last */
+	u32 operation;		/* what its control segment says */
 	u32 unsignaled;		/* WQEs since the last signaled one */
 	u32 rung;		/* producer index that the device knows */
 	u32 producer;		/* written by transmit, read by NAPI */
@@ -101,6 +102,7 @@ struct qrnic_eth {
 	__le32 lkey;
 	u32 qpn;
 	bool open;		/* the queues exist; under RTNL */
+	bool up;		/* the carrier is the port's; under port_mutex */
 	u32 tx_blocks;
 	u32 rx_wqes;
 	struct delayed_work reset_work;
@@ -117,19 +119,13 @@ struct qrnic_eth {
 };
 
 /* netdev.c, for the core */
-int qrnic_eth_create(struct qrnic_core *core);
-void qrnic_eth_destroy(struct qrnic_core *core);
-void qrnic_eth_suspend(struct net_device *netdev);
-int qrnic_eth_resume(struct net_device *netdev);
-void qrnic_eth_port_event(struct net_device *netdev);
-/* False if the QP is not the Ethernet function's. */
-bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn,
-			enum qrnic_event type);
+extern const struct qrnic_function_ops qrnic_eth_function;
 
 /* netdev.c: new queues, later; any context */
 void qrnic_eth_fail(struct qrnic_eth *eth);
 /* netdev.c; under RTNL */
 int qrnic_eth_reopen(struct qrnic_eth *eth);
+void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
 
 /* queues.c; under RTNL */
 int qrnic_eth_queues_open(struct qrnic_eth *eth);

@@ -89,7 +89,7 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 		eth->tx_blocks = old_tx;
 		if (!qrnic_eth_queues_open(eth)) {
 			netif_wake_queue(netdev);
-			qrnic_eth_port_event(netdev);
+			qrnic_eth_set_up(eth, true);
 		}
 	}
 	return err;

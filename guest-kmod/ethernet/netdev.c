@@ -7,15 +7,25 @@
 /* Between two attempts to make queues, for which there may be no memory now */
 #define QRNIC_REOPEN_INTERVAL HZ
 
+/* Under the core's port_mutex */
 static void qrnic_eth_carrier(struct qrnic_eth *eth)
 {
-	struct qrnic_port port;
-
-	qrnic_port_cached(&eth->core->dev, &port);
-	if (port.state == QRNIC_PORT_ACTIVE)
+	if (eth->up && eth->core->port.state == QRNIC_PORT_ACTIVE)
 		netif_carrier_on(eth->netdev);
 	else
 		netif_carrier_off(eth->netdev);
+}
+
+/*
+ * A netdev that is up has the port's carrier, also while its queues are made anew:
+ * an event of the port that comes just then is not lost.
+ */
+void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
+{
+	mutex_lock(&eth->core->port_mutex);
+	eth->up = up;
+	qrnic_eth_carrier(eth);
+	mutex_unlock(&eth->core->port_mutex);
 }
 
 /* The port is up when the netdev is: what reset says is not what a user said. */
@@ -43,7 +53,7 @@ static int qrnic_eth_open(struct net_device *netdev)
 		return err;
 	}
 	netif_wake_queue(netdev);
-	qrnic_eth_carrier(eth);
+	qrnic_eth_set_up(eth, true);
 	return 0;
 }
 
@@ -51,17 +61,17 @@ static int qrnic_eth_stop(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
+	qrnic_eth_set_up(eth, false);
 	qrnic_eth_queues_close(eth);
 	/* In the fatal state this fails; after the reset it is done again. */
 	qrnic_eth_port(eth, netdev->mtu, false);
-	netif_carrier_off(netdev);
 	return 0;
 }
 
 /* The netdev runs without queues: they are tried again and again. */
 static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 {
-	netif_carrier_off(eth->netdev);
+	qrnic_eth_set_up(eth, false);
 	queue_delayed_work(eth->core->dev.wq, &eth->reset_work,
 			   QRNIC_REOPEN_INTERVAL);
 }
@@ -237,22 +247,24 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
 };
 
-/*
- * Without RTNL, which a closing netdev holds while it waits for events. A close
- * at the same time is seen by the port: it goes down, and another event comes.
- */
-void qrnic_eth_port_event(struct net_device *netdev)
+/* Without RTNL, which a closing netdev holds while it waits for events */
+static void qrnic_eth_port_update(struct qrnic_core *core)
 {
-	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct net_device *netdev = READ_ONCE(core->dev.netdev);
 
-	if (READ_ONCE(eth->open))
-		qrnic_eth_carrier(eth);
+	if (netdev)
+		qrnic_eth_carrier(netdev_priv(netdev));
 }
 
-bool qrnic_eth_qp_event(struct net_device *netdev, u32 qpn, enum qrnic_event type)
+static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
+			       enum qrnic_event type)
 {
-	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct net_device *netdev = READ_ONCE(core->dev.netdev);
+	struct qrnic_eth *eth;
 
+	if (!netdev)
+		return false;
+	eth = netdev_priv(netdev);
 	if (!qpn || qpn != READ_ONCE(eth->qpn))
 		return false;
 	netdev_err(netdev, "QP %u: event 0x%x\n", qpn, type);
@@ -292,20 +304,22 @@ static void qrnic_eth_memory_close(struct qrnic_eth *eth)
 	qrnic_cmd_free_pd(&eth->core->dev, eth->pdn);
 }
 
-void qrnic_eth_suspend(struct net_device *netdev)
+static void qrnic_eth_suspend(struct qrnic_core *core)
 {
+	struct net_device *netdev = core->dev.netdev;
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	rtnl_lock();
 	netif_device_detach(netdev);
-	netif_carrier_off(netdev);
+	qrnic_eth_set_up(eth, false);
 	qrnic_eth_queues_close(eth);
 	qrnic_eth_memory_close(eth);
 	rtnl_unlock();
 }
 
-int qrnic_eth_resume(struct net_device *netdev)
+static int qrnic_eth_resume(struct qrnic_core *core)
 {
+	struct net_device *netdev = core->dev.netdev;
 	struct qrnic_eth *eth = netdev_priv(netdev);
 	int err;
 
@@ -373,7 +387,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	qrnic_eth_filter_init(eth);
 }
 
-int qrnic_eth_create(struct qrnic_core *core)
+static int qrnic_eth_create(struct qrnic_core *core)
 {
 	struct net_device *netdev;
 	struct qrnic_eth *eth;
@@ -394,12 +408,16 @@ int qrnic_eth_create(struct qrnic_core *core)
 	if (err)
 		goto err_memory;
 	netif_carrier_off(netdev);
+	/* Once it is registered it can be opened, and events are for it. */
+	WRITE_ONCE(core->dev.netdev, netdev);
 	err = register_netdev(netdev);
 	if (err)
-		goto err_memory;
-	WRITE_ONCE(core->dev.netdev, netdev);
+		goto err_published;
 	return 0;
 
+err_published:
+	WRITE_ONCE(core->dev.netdev, NULL);
+	flush_work(&core->event_work);
 err_memory:
 	qrnic_eth_memory_close(eth);
 err_netdev:
@@ -407,7 +425,7 @@ err_netdev:
 	return err;
 }
 
-void qrnic_eth_destroy(struct qrnic_core *core)
+static void qrnic_eth_destroy(struct qrnic_core *core)
 {
 	struct net_device *netdev = core->dev.netdev;
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -422,3 +440,12 @@ void qrnic_eth_destroy(struct qrnic_core *core)
 		qrnic_eth_memory_close(eth);
 	free_netdev(netdev);
 }
+
+const struct qrnic_function_ops qrnic_eth_function = {
+	.create = qrnic_eth_create,
+	.destroy = qrnic_eth_destroy,
+	.suspend = qrnic_eth_suspend,
+	.resume = qrnic_eth_resume,
+	.port_update = qrnic_eth_port_update,
+	.qp_event = qrnic_eth_qp_event,
+};

@@ -124,7 +124,7 @@ static void port_report(struct qrnic_ib_dev *dev)
 	mutex_unlock(&dev->port_mutex);
 }
 
-static void port_event(void *context, bool up)
+static void port_event(void *context)
 {
 	port_report(context);
 }

@@ -247,7 +247,7 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
 struct qrnic_event_ops {
 	void (*qp_event)(void *context, u32 qpn, enum qrnic_event type, u8 subtype);
 	void (*srq_event)(void *context, u32 srqn, enum qrnic_event type, u8 subtype);
-	void (*port_event)(void *context, bool up);
+	void (*port_event)(void *context);
 	void (*fatal)(void *context);
 };
 
