@@ -31,20 +31,22 @@ void qrnic_gids_reset(QrnicEngine *e);
 /* steering.c: a UDP datagram to port 4791 and to a GID and MAC of ours */
 bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
 
-/* group.c */
-typedef struct QrnicQp QrnicQp;
-
+/* group.c: which queue pairs are in which multicast groups, by number */
 typedef struct QrnicAttachment {
     uint8_t gid[16];
     uint32_t qpn;
 } QrnicAttachment;
 
 #define QRNIC_MAX_MULTICAST 1024
-bool qrnic_multicast_is_ours(QrnicEngine *e, const uint8_t *gid);
-/* Returns how many queue pairs it was delivered to. */
-unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
-                                 bool loopback);
-void qrnic_multicast_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
+bool qrnic_group_is_ours(const QrnicEngine *e, const uint8_t *gid);
+bool qrnic_group_has(const QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
+/* False: there is no room. */
+bool qrnic_group_join(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
+/* gid NULL: all groups */
+void qrnic_group_leave(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
+/* The next member from *at on, which begins with 0; 0: there is none. */
+uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,
+                          uint32_t *at);
 
 /* frame.c */
 typedef struct QrnicLoopbackFrame {

@@ -59,7 +59,7 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
     }
     return header >= 20 && end - ip >= header + 8 &&
            qrnic_ld_be16(ip + header + 2) == QRNIC_ROCE_UDP_PORT &&
-           (frame[0] & 1 ? qrnic_multicast_is_ours(e, dgid) &&
+           (frame[0] & 1 ? qrnic_group_is_ours(e, dgid) &&
                            qrnic_vlan_is_ours(e, vlan) :
                            qrnic_gid_is_ours(e, dgid, vlan));
 }

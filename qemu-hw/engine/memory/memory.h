@@ -71,6 +71,13 @@ typedef struct QrnicDm {
     QrnicDmCtx ctx;
 } QrnicDm;
 
+/* Who uses keys: a queue pair, of which this floor knows no more */
+typedef struct QrnicKeyUser {
+    uint32_t number;
+    uint32_t pd;
+    uint32_t windows;           /* type 2, bound by it */
+} QrnicKeyUser;
+
 /* mkey.c */
 typedef struct QrnicMkey {
     uint32_t index;
@@ -80,7 +87,7 @@ typedef struct QrnicMkey {
     uint64_t max_length;        /* fast registration */
     uint32_t region;            /* window: index of the region */
     uint64_t region_addr;       /* and where in it it begins */
-    uint32_t qpn;               /* window type 2: bound by */
+    QrnicKeyUser *user;         /* window type 2: bound by */
     uint32_t windows;           /* region: windows bound to it */
     QrnicDm *dm;                /* region of device memory: what it lies in */
 } QrnicMkey;
@@ -126,26 +133,26 @@ void qrnic_dm_init(QrnicEngine *e);
 void qrnic_dm_cleanup(QrnicEngine *e);
 void qrnic_dm_reset(QrnicEngine *e);
 
-/* window.c: operations of send queues on keys, of which nothing is sent */
-typedef struct QrnicQp QrnicQp;
-typedef struct QrnicSendWqe QrnicSendWqe;
-
-static inline bool qrnic_is_local_operation(uint8_t opcode)
-{
-    return opcode == QRNIC_WQE_BIND_MW || opcode == QRNIC_WQE_LOCAL_INV ||
-           opcode == QRNIC_WQE_REG_MR;
-}
-
-/* Executes one; what is not SYN_NONE goes with MW_BIND_ERR. */
-enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
-                                          const QrnicSendWqe *wqe);
+/*
+ * window.c: what is not SYN_NONE goes with MW_BIND_ERR. The keys must be of the
+ * user's PD.
+ */
+enum qrnic_syndrome qrnic_window_bind(QrnicEngine *e, QrnicKeyUser *user,
+                                      const QrnicBindSeg *b);
+enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
+                                          const QrnicKeyUser *user,
+                                          const QrnicRegSeg *r);
+enum qrnic_syndrome qrnic_local_invalidate(QrnicEngine *e,
+                                           const QrnicKeyUser *user,
+                                           uint32_t key);
 /* For a send with invalidate, whose key must be of this PD */
-enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
+enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e,
+                                            const QrnicKeyUser *user,
                                             uint32_t pd, uint32_t key);
 /* A key is about to go, or to be replaced. */
 void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
-/* A queue pair is about to go: with it the windows that it alone uses. */
-void qrnic_windows_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
+/* A user is about to go: with it the windows that it alone uses. */
+void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user);
 
 typedef struct QrnicMemory {
     QrnicTable pds, mkeys, dms;

@@ -1,5 +1,5 @@
 /*
- * qrnic engine: operations of queue pairs on keys: memory windows, fast
+ * qrnic engine: what users of keys do with them: memory windows, fast
  * registration, invalidation
  *
  * InfiniBand specification, 10.6.6.2 (invalidation) and 10.6.7 (windows).
@@ -10,7 +10,6 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/memory/memory.h"
-#include "engine/qp/qp.h"
 
 static bool is_window(const QrnicMkey *k)
 {
@@ -36,37 +35,36 @@ static void invalidate(QrnicEngine *e, QrnicMkey *k)
 void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k)
 {
     QrnicMkey *region;
-    QrnicQp *qp;
 
     if (!is_window(k) || !k->valid) {
         return;
     }
-    trace_qrnic_window_unbind(e->config.name, k->index, k->region, k->qpn);
+    trace_qrnic_window_unbind(e->config.name, k->index, k->region,
+                              k->user ? k->user->number : 0);
     region = qrnic_mkey_get(e, k->region);
     region->windows--;
-    qp = k->qpn ? qrnic_qp_get(e, k->qpn) : NULL;
-    if (qp) {
-        qp->windows--;
+    if (k->user) {
+        k->user->windows--;
     }
-    k->qpn = 0;
+    k->user = NULL;
     k->valid = false;
 }
 
-void qrnic_windows_qp_destroyed(QrnicEngine *e, QrnicQp *qp)
+void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user)
 {
     const QrnicTable *t = &e->memory->mkeys;
 
-    for (uint32_t n = t->first; qp->windows && n < t->limit; n++) {
+    for (uint32_t n = t->first; user->windows && n < t->limit; n++) {
         QrnicMkey *k = t->slot[n];
 
-        if (k && k->qpn == qp->number) {
+        if (k && k->user == user) {
             invalidate(e, k);
         }
     }
 }
 
 /* The region that a window shall be bound to, and what of it */
-static enum qrnic_syndrome region_check(const QrnicQp *qp,
+static enum qrnic_syndrome region_check(const QrnicKeyUser *user,
                                         const QrnicMkey *region,
                                         const QrnicBindSeg *b)
 {
@@ -74,7 +72,7 @@ static enum qrnic_syndrome region_check(const QrnicQp *qp,
         region->ctx.variant != (b->lkey & 0xff)) {
         return QRNIC_SYN_KEY_INVALID;
     }
-    if (region->ctx.pd != qp->pd->number) {
+    if (region->ctx.pd != user->pd) {
         return QRNIC_SYN_KEY_PD;
     }
     if (region->ctx.type != QRNIC_MKEY_MR &&
@@ -95,8 +93,8 @@ static enum qrnic_syndrome region_check(const QrnicQp *qp,
     return QRNIC_SYN_NONE;
 }
 
-static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
-                                       const QrnicBindSeg *b)
+enum qrnic_syndrome qrnic_window_bind(QrnicEngine *e, QrnicKeyUser *user,
+                                      const QrnicBindSeg *b)
 {
     QrnicMkey *k = qrnic_mkey_get(e, b->key >> 8);
     QrnicMkey *region = qrnic_mkey_get(e, b->lkey >> 8);
@@ -106,7 +104,7 @@ static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
     if (!k) {
         return QRNIC_SYN_KEY_INVALID;
     }
-    if (k->ctx.pd != qp->pd->number) {
+    if (k->ctx.pd != user->pd) {
         return QRNIC_SYN_KEY_PD;
     }
     if (!is_window(k)) {
@@ -124,7 +122,7 @@ static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
         k->ctx.variant = b->key & 0xff;
         return QRNIC_SYN_NONE;
     }
-    syndrome = region_check(qp, region, b);
+    syndrome = region_check(user, region, b);
     if (syndrome) {
         return syndrome;
     }
@@ -133,8 +131,8 @@ static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
     k->region = region->index;
     k->region_addr = b->address;
     if (type_2) {
-        k->qpn = qp->number;
-        qp->windows++;
+        k->user = user;
+        user->windows++;
     }
     k->ctx.variant = b->key & 0xff;
     k->ctx.access = b->access;
@@ -145,13 +143,13 @@ static enum qrnic_syndrome bind_window(QrnicEngine *e, QrnicQp *qp,
     return QRNIC_SYN_NONE;
 }
 
-static enum qrnic_syndrome reg_check(QrnicQp *qp, const QrnicMkey *k,
-                                     const QrnicRegSeg *r)
+static enum qrnic_syndrome reg_check(const QrnicKeyUser *user,
+                                     const QrnicMkey *k, const QrnicRegSeg *r)
 {
     if (!k) {
         return QRNIC_SYN_KEY_INVALID;
     }
-    if (k->ctx.pd != qp->pd->number) {
+    if (k->ctx.pd != user->pd) {
         return QRNIC_SYN_KEY_PD;
     }
     if (k->ctx.type != QRNIC_MKEY_FAST_REG) {
@@ -172,11 +170,12 @@ static enum qrnic_syndrome reg_check(QrnicQp *qp, const QrnicMkey *k,
     return QRNIC_SYN_NONE;
 }
 
-static enum qrnic_syndrome register_region(QrnicEngine *e, QrnicQp *qp,
-                                           const QrnicRegSeg *r)
+enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
+                                          const QrnicKeyUser *user,
+                                          const QrnicRegSeg *r)
 {
     QrnicMkey *k = qrnic_mkey_get(e, r->key >> 8);
-    enum qrnic_syndrome syndrome = reg_check(qp, k, r);
+    enum qrnic_syndrome syndrome = reg_check(user, k, r);
     uint64_t addr, contiguous;
     uint32_t bad_offset;
     QrnicPages pages;
@@ -204,8 +203,9 @@ static enum qrnic_syndrome register_region(QrnicEngine *e, QrnicQp *qp,
 }
 
 /* C10-47 and following: who may invalidate what. */
-static enum qrnic_syndrome invalidate_check(const QrnicQp *qp, uint32_t pd,
-                                            const QrnicMkey *k, uint32_t key)
+static enum qrnic_syndrome invalidate_check(const QrnicKeyUser *user,
+                                            uint32_t pd, const QrnicMkey *k,
+                                            uint32_t key)
 {
     if (!k || k->ctx.variant != (key & 0xff)) {
         return QRNIC_SYN_KEY_INVALID;
@@ -219,14 +219,15 @@ static enum qrnic_syndrome invalidate_check(const QrnicQp *qp, uint32_t pd,
     if (!k->valid) {
         return QRNIC_SYN_KEY_BOUND;
     }
-    return k->qpn && k->qpn != qp->number ? QRNIC_SYN_KEY_QP : QRNIC_SYN_NONE;
+    return k->user && k->user != user ? QRNIC_SYN_KEY_QP : QRNIC_SYN_NONE;
 }
 
-static enum qrnic_syndrome invalidate_local(QrnicEngine *e, QrnicQp *qp,
-                                            uint32_t key)
+enum qrnic_syndrome qrnic_local_invalidate(QrnicEngine *e,
+                                           const QrnicKeyUser *user,
+                                           uint32_t key)
 {
     QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
-    enum qrnic_syndrome syndrome = invalidate_check(qp, qp->pd->number, k, key);
+    enum qrnic_syndrome syndrome = invalidate_check(user, user->pd, k, key);
 
     if (!syndrome) {
         invalidate(e, k);
@@ -235,53 +236,22 @@ static enum qrnic_syndrome invalidate_local(QrnicEngine *e, QrnicQp *qp,
     return syndrome;
 }
 
-enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e, QrnicQp *qp,
+enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e,
+                                            const QrnicKeyUser *user,
                                             uint32_t pd, uint32_t key)
 {
     QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
-    enum qrnic_syndrome syndrome = invalidate_check(qp, pd, k, key);
+    enum qrnic_syndrome syndrome = invalidate_check(user, pd, k, key);
 
     /* A key that the other end could not use, it cannot take away. */
     if (!syndrome && !(k->ctx.access & QRNIC_REMOTE_RIGHTS)) {
         syndrome = QRNIC_SYN_KEY_ACCESS;
     }
-    trace_qrnic_remote_invalidate(e->config.name, qp->number, key,
+    trace_qrnic_remote_invalidate(e->config.name, user->number, key,
                                   qrnic_syndrome_name(syndrome));
     if (!syndrome) {
         invalidate(e, k);
         qrnic_add(e, QRNIC_COUNTER_REMOTE_INVALIDATIONS, 1);
-    }
-    return syndrome;
-}
-
-enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
-                                          const QrnicSendWqe *wqe)
-{
-    enum qrnic_syndrome syndrome;
-    uint32_t key;
-
-    switch (wqe->opcode) {
-    case QRNIC_WQE_BIND_MW:
-        key = wqe->bind.key;
-        syndrome = bind_window(e, qp, &wqe->bind);
-        break;
-    case QRNIC_WQE_REG_MR:
-        key = wqe->reg.key;
-        syndrome = register_region(e, qp, &wqe->reg);
-        break;
-    default:
-        key = wqe->imm;
-        syndrome = invalidate_local(e, qp, key);
-        break;
-    }
-    trace_qrnic_local_operation(e->config.name, qp->number, wqe->index,
-                                qrnic_wqe_opcode_name(wqe->opcode), key,
-                                qrnic_syndrome_name(syndrome));
-    if (syndrome) {
-        qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
-                          "index %" PRIu32 ": %s of key 0x%" PRIx32 ": %s",
-                          wqe->index, qrnic_wqe_opcode_name(wqe->opcode), key,
-                          qrnic_syndrome_name(syndrome));
     }
     return syndrome;
 }

@@ -309,6 +309,8 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
+    qp->keys.number = qp->number;
+    qp->keys.pd = in->pd;
     users_add(e, qp, 1);
     trace_qrnic_qp_create(e->config.name, qp->number, in->type, in->pd,
                           in->send_cq, in->recv_cq, in->sq_log_size,
@@ -338,8 +340,8 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
         qrnic_ethernet_qp_destroyed(e, qp);
         qrnic_flow_qp_destroyed(e, qp);
     }
-    qrnic_multicast_qp_destroyed(e, qp);
-    qrnic_windows_qp_destroyed(e, qp);
+    qrnic_group_leave(e, NULL, qp->number);
+    qrnic_key_user_gone(e, &qp->keys);
     qrnic_table_remove(&e->pairs->qps, qpn);
     users_add(e, qp, -1);
     qrnic_qp_free(e, qp);
@@ -520,4 +522,26 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         }
     }
     return true;
+}
+
+/*
+ * A CQ in error takes no completion of any queue pair, so all that report to
+ * it go to ERR. Once for each CQ at most.
+ */
+void qrnic_cq_errors_process(QrnicEngine *e)
+{
+    if (!e->queue->cq_failed) {
+        return;
+    }
+    e->queue->cq_failed = false;
+    /* From QP 1 on, which is not among those that are given out. */
+    for (uint32_t n = 0; n < e->pairs->qps.limit; n++) {
+        QrnicQp *qp = e->pairs->qps.slot[n];
+
+        if (qp && ((qp->send_cq && qp->send_cq->error) ||
+                   (qp->recv_cq && qp->recv_cq->error)) &&
+            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+        }
+    }
 }

@@ -30,7 +30,7 @@ struct QrnicQp {
     QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
     QrnicXrcd *xrcd;            /* XRC target */
     bool last_wqe_reported;
-    uint32_t windows;           /* type 2, bound by it */
+    QrnicKeyUser keys;
     uint32_t db_page;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
@@ -136,6 +136,8 @@ void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
 /* The same with the data that software takes to the buffers */
 void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
                                 const uint8_t *data);
+/* After CQ errors: their queue pairs to ERR. */
+void qrnic_cq_errors_process(QrnicEngine *e);
 /* UC, UD and GSI: a send failed; to SQE. */
 void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
 /* Completes the next WQE of the SQ as flushed; false: there is none. */
@@ -177,6 +179,9 @@ static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 }
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+/* local_operation.c: what is not SYN_NONE goes with MW_BIND_ERR. */
+enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                          const QrnicSendWqe *wqe);
 /* Its state lets it take a request, or a response. */
 bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 /* No send WQE is under way. */

@@ -269,7 +269,7 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
     e->counter[QRNIC_COUNTER_RECV_WQES]--;
     if (wqe->srqn) {
-        qrnic_srq_give_back(e, qp, wqe);
+        qrnic_srq_give_back(e, qp->number, wqe);
     } else {
         qp->rq.consumer--;
     }

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
-#include "engine/qp/qp.h"
 
 static uint32_t cq_size(const QrnicCq *cq)
 {
@@ -217,28 +216,6 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
         qrnic_cq_report(e, cq, 1);
     }
     return true;
-}
-
-/*
- * A CQ in error takes no completion of any queue pair, so all that report to
- * it go to ERR. Once for each CQ at most.
- */
-void qrnic_cq_errors_process(QrnicEngine *e)
-{
-    if (!e->queue->cq_failed) {
-        return;
-    }
-    e->queue->cq_failed = false;
-    /* From QP 1 on, which is not among those that are given out. */
-    for (uint32_t n = 0; n < e->pairs->qps.limit; n++) {
-        QrnicQp *qp = e->pairs->qps.slot[n];
-
-        if (qp && ((qp->send_cq && qp->send_cq->error) ||
-                   (qp->recv_cq && qp->recv_cq->error)) &&
-            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
-            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
-        }
-    }
 }
 
 static void cq_timer(QrnicEngine *e, QrnicTimer *t)

@@ -76,8 +76,6 @@ void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq);
 void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
 /* Software has consumed the EQE of this CQ. */
 void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn);
-/* After CQ errors: their queue pairs to ERR. */
-void qrnic_cq_errors_process(QrnicEngine *e);
 /* cq_modify.c: when an event is due, and what was due is done */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
 void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
@@ -90,7 +88,7 @@ typedef struct QrnicSge {
 } QrnicSge;
 
 /* wqe.c: a send WQE, decoded and validated. */
-struct QrnicSendWqe {
+typedef struct QrnicSendWqe {
     uint32_t index;             /* producer index of its first basic block */
     uint32_t wqebbs;
     uint8_t opcode, flags;      /* enum qrnic_wqe_opcode, QRNIC_WQEF_* */
@@ -108,7 +106,14 @@ struct QrnicSendWqe {
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
     uint8_t inline_data[QRNIC_MAX_INLINE];
-};
+} QrnicSendWqe;
+
+/* An operation on keys, of which nothing is sent */
+static inline bool qrnic_is_local_operation(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_BIND_MW || opcode == QRNIC_WQE_LOCAL_INV ||
+           opcode == QRNIC_WQE_REG_MR;
+}
 
 typedef struct QrnicRecvWqe {
     uint32_t index;             /* SRQ: slot */
@@ -127,6 +132,7 @@ typedef enum QrnicTake {
 } QrnicTake;
 
 /* decode only; cqe-ready status on error. */
+typedef struct QrnicQp QrnicQp;
 QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
                                 uint32_t raw_wqebbs, uint32_t index,
                                 QrnicSendWqe *out, uint8_t *status,
@@ -177,16 +183,20 @@ typedef struct QrnicSrq {
     uint32_t users;
 } QrnicSrq;
 
-void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
+void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe);
 QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
                          uint8_t *status, uint8_t *syndrome);
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
 void qrnic_srq_free(QrnicSrq *srq);
+/* The CQ of an XRC SRQ that has a WQE under way */
+QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
 
 typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
     QrnicEq *async_eq;
     bool cq_failed;             /* a CQ went into error: see to its QPs */
+    /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
+    void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);
 } QrnicQueues;
 
 extern const QrnicFloor qrnic_queue_floor;

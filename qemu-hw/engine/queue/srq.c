@@ -10,7 +10,6 @@
 #include "qemu/host-utils.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
-#include "engine/transport/transport.h"
 
 /* One slot is always software's: the one where it posts next. */
 static uint32_t srq_room(const QrnicSrq *srq)
@@ -151,12 +150,11 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
     return result;
 }
 
-void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
+void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
 {
     QrnicSrq *srq = qrnic_srq_get(e, wqe->srqn);
 
-    trace_qrnic_srq_give_back(e->config.name, srq->number, qp->number,
-                              wqe->index);
+    trace_qrnic_srq_give_back(e->config.name, srq->number, qpn, wqe->index);
     g_queue_push_head(&srq->returned, g_memdup2(wqe, sizeof(*wqe)));
     e->counter[QRNIC_COUNTER_SRQ_WQES]--;
 }
@@ -164,6 +162,25 @@ void qrnic_srq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 /*
  * Commands
  */
+
+static QrnicResult xrc_check(QrnicEngine *e, const QrnicSrqCtx *in)
+{
+    if (!in->xrcd) {
+        return in->cq ? qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                                     QRNIC_SRQ_CTX_CQ_OFFSET) : qrnic_ok(0);
+    }
+    if (!(e->config.capabilities & QRNIC_CAP_XRC)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_SRQ_CTX_XRCD_OFFSET);
+    }
+    if (!qrnic_xrcd_get(e, in->xrcd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_XRCD_OFFSET);
+    }
+    if (!qrnic_cq_get(e, in->cq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_CQ_OFFSET);
+    }
+    return qrnic_ok(0);
+}
 
 static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
 {
@@ -195,7 +212,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
     if (in->consumer) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_CONSUMER_OFFSET);
     }
-    return qrnic_xrc_srq_check(e, in);
+    return xrc_check(e, in);
 }
 
 static void users_add(QrnicEngine *e, const QrnicSrq *srq, int n)
@@ -287,10 +304,17 @@ QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn)
     }
     trace_qrnic_srq_destroy(e->config.name, srqn);
     if (srq->ctx.xrcd) {
-        qrnic_xrc_srq_destroyed(e, srq);
+        e->queue->srq_gone(e, srq);
     }
     qrnic_table_remove(&e->queue->srqs, srqn);
     users_add(e, srq, -1);
     qrnic_srq_free(srq);
     return qrnic_ok(0);
+}
+
+QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn)
+{
+    const QrnicSrq *srq = qrnic_srq_get(e, srqn);
+
+    return qrnic_cq_get(e, srq->ctx.cq);
 }

@@ -16,6 +16,7 @@ static const QrnicReceivers receivers = {
 static void transport_init(QrnicEngine *e)
 {
     e->fabric->receivers = &receivers;
+    e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);
     qrnic_table_init(&e->transport->flows, 1, e->config.max_flow + 1);

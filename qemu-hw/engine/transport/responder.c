@@ -218,7 +218,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     r->received += pkt->payload_len;
     /* The key goes when all the data is there, and before it is told. */
     if (flags & QRNIC_HDR_IETH) {
-        syndrome = qrnic_remote_invalidate(e, qp, pd_of(e, qp, r->srqn),
+        syndrome = qrnic_remote_invalidate(e, &qp->keys, pd_of(e, qp, r->srqn),
                                            pkt->t.inv_key);
         if (syndrome) {
             /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */

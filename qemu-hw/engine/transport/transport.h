@@ -214,11 +214,12 @@ QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp);
 QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
 /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
 void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq);
-/* The CQ of an XRC SRQ that has a WQE under way */
-QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
-/* CREATE_QP of a target; CREATE_SRQ: what it says of XRC */
+/* CREATE_QP of a target */
 QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in);
-QrnicResult qrnic_xrc_srq_check(QrnicEngine *e, const QrnicSrqCtx *in);
+
+/* multicast.c: returns how many queue pairs it was delivered to. */
+unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                                 bool loopback);
 
 /* raw_packet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);

@@ -45,25 +45,6 @@ QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
-QrnicResult qrnic_xrc_srq_check(QrnicEngine *e, const QrnicSrqCtx *in)
-{
-    if (!in->xrcd) {
-        return in->cq ? qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                                     QRNIC_SRQ_CTX_CQ_OFFSET) : qrnic_ok(0);
-    }
-    if (!(e->config.capabilities & QRNIC_CAP_XRC)) {
-        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
-                            QRNIC_SRQ_CTX_XRCD_OFFSET);
-    }
-    if (!qrnic_xrcd_get(e, in->xrcd)) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_XRCD_OFFSET);
-    }
-    if (!qrnic_cq_get(e, in->cq)) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_SRQ_CTX_CQ_OFFSET);
-    }
-    return qrnic_ok(0);
-}
-
 QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
 {
     QrnicSrq *srq = qrnic_srq_get(e, srqn);
@@ -75,13 +56,6 @@ QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
 {
     return qp->type == QRNIC_QPT_XRC_TGT ?
            qrnic_xrc_srq(e, qp, qp->responder->srqn) : qp->srq;
-}
-
-QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn)
-{
-    const QrnicSrq *srq = qrnic_srq_get(e, srqn);
-
-    return qrnic_cq_get(e, srq->ctx.cq);
 }
 
 /*
