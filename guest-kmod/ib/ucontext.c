@@ -156,7 +156,10 @@ void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
-/* Not write combining: a doorbell is one transaction, in order. */
+/*
+ * Write combining, which BAR 2 allows as it is prefetchable: a direct WQE may come as one burst.
+ * A doorbell stays a transaction of its own because the library fences before and after it.
+ */
 static int db_page_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
 			struct qrnic_ib_map *map)
 {
@@ -167,7 +170,7 @@ static int db_page_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *v
 
 	return rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
 				 QRNIC_DB_PAGE_SIZE,
-				 pgprot_noncached(vma->vm_page_prot), &map->entry);
+				 pgprot_writecombine(vma->vm_page_prot), &map->entry);
 }
 
 int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
