@@ -75,6 +75,7 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	struct qrnic_create_cq_cmd cmd = {};
 	size_t record_offset;
 	struct qrnic_cq *cq;
+	bool locks;
 	int err;
 
 	err = check_cq_attr(ctx, attr);
@@ -118,8 +119,11 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = 1u << cq->log_size;
-	qrnic_lock_init(&cq->lock, !qrnic_one_thread(ctx, cq->pd) &&
-			!(cq_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED));
+	locks = !qrnic_one_thread(ctx, cq->pd) &&
+		!(cq_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	qrnic_lock_init(&cq->lock, locks);
+	qrnic_lock_init(&cq->arm_lock, locks);
+	pthread_mutex_init(&cq->resize_mutex, NULL);
 	return cq;
 
 err_buffer:
@@ -176,8 +180,8 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 
 /*
  * The device moves the CQEs that are not consumed to the new ring, and writes the
- * next ones there, so nobody may poll meanwhile: the lock is held over the system
- * call, which is rare.
+ * next ones there, so nobody may poll meanwhile, nor be told that there is nothing.
+ * But nobody spins for a command to the device: see qrnic_cq_lock().
  */
 int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
@@ -203,9 +207,14 @@ int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 	cmd.buf_length = ring.length;
 	cmd.log_size = log_size;
 
+	pthread_mutex_lock(&cq->resize_mutex);
 	qrnic_lock(&cq->lock);
+	cq->resizing = true;
+	qrnic_unlock(&cq->lock);
 	err = ibv_cmd_resize_cq(ibcq, 1 << log_size, &cmd.ibv_cmd, sizeof(cmd),
 				&resp, sizeof(resp));
+	qrnic_lock(&cq->lock);
+	cq->resizing = false;
 	if (!err) {
 		struct qrnic_buffer old = cq->resized;
 
@@ -216,6 +225,7 @@ int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 		ibcq->cqe = 1 << log_size;
 	}
 	qrnic_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->resize_mutex);
 	/* The one that nobody uses; none after the first resize */
 	qrnic_buffer_free(&ring);
 	return err;
@@ -236,6 +246,8 @@ int qrnic_destroy_cq(struct ibv_cq *ibcq)
 	err = ibv_cmd_destroy_cq(ibcq);
 	if (err)
 		return err;
+	pthread_mutex_destroy(&cq->resize_mutex);
+	qrnic_lock_destroy(&cq->arm_lock);
 	qrnic_lock_destroy(&cq->lock);
 	qrnic_buffer_free(&cq->resized);
 	qrnic_buffer_free(&cq->buf);
@@ -264,13 +276,18 @@ static bool any_requested(struct qrnic_cq *cq)
 	return (int32_t)(cq->any_request - events) > 0;
 }
 
+/*
+ * Under a lock of its own: the thread itself may hold the other one, from
+ * start_poll() to end_poll(). The CQEs that it has not released yet count as new
+ * then, and give an event at once.
+ */
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct qrnic_context *ctx = to_qrnic_context(ibcq->context);
 	struct qrnic_cq *cq = to_qrnic_cq(ibcq);
-	uint32_t arm;
+	uint32_t arm, consumer;
 
-	qrnic_lock(&cq->lock);
+	qrnic_lock(&cq->arm_lock);
 	/* A sequence number that the device has not seen is what arms */
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK, cq->arm_sequence);
@@ -278,15 +295,17 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 		cq->any_request = cq->arm_sequence;
 	else if (!any_requested(cq))
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
-	*(volatile __le32 *)&cq->record->arm = htole32(arm);
+	qrnic_store_record(&cq->record->arm, arm);
 	/*
 	 * Stops the doorbell from passing the store to the record: the device
 	 * takes the request from there.
 	 */
 	mmio_wc_start();
-	qrnic_ring_doorbell(&ctx->db, QRNIC_DB_CQ_ARM, cq->cqn, cq->consumer);
+	consumer = le32toh(__atomic_load_n(&cq->record->consumer,
+					   __ATOMIC_RELAXED));
+	qrnic_ring_doorbell(&ctx->db, QRNIC_DB_CQ_ARM, cq->cqn, consumer);
 	/* Sends the doorbell now, should the page be mapped write-combining */
 	mmio_flush_writes();
-	qrnic_unlock(&cq->lock);
+	qrnic_unlock(&cq->arm_lock);
 	return 0;
 }

@@ -125,14 +125,16 @@ int qrnicdv_query_cq(struct ibv_cq *ibcq, struct qrnicdv_cq *attr,
 	if (!qrnic_is_device(ibcq->context->device))
 		return EOPNOTSUPP;
 
-	qrnic_lock(&cq->lock);
+	qrnic_cq_lock(cq);
 	full.cqn = cq->cqn;
 	full.size = 1u << cq->log_size;
 	full.consumer = cq->consumer;
+	qrnic_lock(&cq->arm_lock);
 	full.arm_sequence = cq->arm_sequence;
+	qrnic_unlock(&cq->arm_lock);
 	full.ring = cq->ring;
 	full.record = cq->record;
 	full.db_page = to_qrnic_context(ibcq->context)->db.page;
-	qrnic_unlock(&cq->lock);
+	qrnic_cq_unlock(cq);
 	return give(attr, attr_size, &full, sizeof(full));
 }

@@ -202,6 +202,7 @@ static int td_alloc_db(struct ibv_context *context, struct qrnic_td *td)
 	td->db.page = page;
 	td->db.length = length;
 	td->db.number = number;
+	td->db.direct_wqe = to_qrnic_context(context)->direct_wqe;
 	/* Its user is one thread */
 	qrnic_lock_init(&td->db.window_lock, false);
 	td->own_db = true;

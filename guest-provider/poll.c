@@ -15,6 +15,26 @@
 /* How old the pair of clocks may be that timestamps are converted with */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
 
+/*
+ * Who finds that the CQ is being resized sleeps until that is done, which takes a
+ * command to the device. (Nobody does in a CQ that one thread uses.)
+ */
+void qrnic_cq_lock(struct qrnic_cq *cq)
+{
+	qrnic_lock(&cq->lock);
+	while (unlikely(cq->resizing)) {
+		qrnic_unlock(&cq->lock);
+		pthread_mutex_lock(&cq->resize_mutex);
+		pthread_mutex_unlock(&cq->resize_mutex);
+		qrnic_lock(&cq->lock);
+	}
+}
+
+void qrnic_cq_unlock(struct qrnic_cq *cq)
+{
+	qrnic_unlock(&cq->lock);
+}
+
 static uint64_t realtime_ns(void)
 {
 	struct timespec now;
@@ -135,8 +155,8 @@ static struct qrnic_cqe *cq_entry(struct qrnic_cq *cq, uint32_t index)
 static bool cq_has(struct qrnic_cq *cq, uint32_t index)
 {
 	const struct qrnic_cqe *cqe = cq_entry(cq, index);
-	uint32_t control = le32toh(*(const volatile __le32 *)&cqe->control);
-
+	uint32_t control = le32toh(__atomic_load_n(&cqe->control,
+						   __ATOMIC_RELAXED));
 	bool odd_pass = index >> cq->log_size & 1;
 
 	return FIELD_GET(QRNIC_CQE_PHASE_MASK, control) == !odd_pass;
@@ -150,7 +170,12 @@ static void cq_release(struct qrnic_cq *cq)
 	 * may write the slots again as soon as it sees the new index.
 	 */
 	udma_from_device_barrier();
-	*(volatile __le32 *)&cq->record->consumer = htole32(cq->consumer);
+	/*
+	 * Stops the stores to them likewise, those of cqe_scatter() and cq_clean():
+	 * they would overwrite what the device writes.
+	 */
+	udma_ordering_write_barrier();
+	qrnic_store_record(&cq->record->consumer, cq->consumer);
 }
 
 /*
@@ -207,6 +232,7 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 	uint64_t wr_id;
 
 	if (cqe_is_receive(cqe)) {
+		qrnic_tsan_complete(qp->srq ? qp->srq->record : qp->rq.record);
 		/* Before the slot may be posted again */
 		if (unlikely(cqe_has_data(cqe)))
 			cqe_scatter(cqe, recv_wqe(qp, index));
@@ -218,6 +244,7 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 	} else {
 		/* Unsignaled WQEs before it are done too, and retire with it */
 		wq = &qp->sq;
+		qrnic_tsan_complete(wq->record);
 		slot = index & (wq->size - 1);
 		end = index + qp->sq_blocks[slot];
 	}
@@ -230,23 +257,30 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 	return wr_id;
 }
 
-/*
- * The XRC SRQ that a CQE is of: its CQE names a target, which may be another
- * process's. Few CQs have more than one. The caller holds the lock.
- */
-static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
-				     const struct qrnic_cqe *cqe)
+/* Few CQs have more than one. The caller holds the lock. */
+static struct qrnic_srq *cq_find_srq(struct qrnic_cq *cq, uint32_t srqn)
 {
-	uint32_t srqn = le32toh(cqe->srqn);
 	struct qrnic_srq *srq;
 
-	if (!srqn || !cqe_is_receive(cqe))
-		return NULL;
 	list_for_each(&cq->xrc_srqs, srq, in_cq) {
 		if (srq->srqn == srqn)
 			return srq;
 	}
 	return NULL;
+}
+
+/*
+ * The XRC SRQ that a CQE is of: its CQE names a target, which may be another
+ * process's.
+ */
+static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
+				     const struct qrnic_cqe *cqe)
+{
+	uint32_t srqn = le32toh(cqe->srqn);
+
+	if (!srqn || !cqe_is_receive(cqe))
+		return NULL;
+	return cq_find_srq(cq, srqn);
 }
 
 /* Takes the next CQE; NULL if there is none */
@@ -304,7 +338,7 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	uint32_t before;
 	int done = 0;
 
-	qrnic_lock(&cq->lock);
+	qrnic_cq_lock(cq);
 	before = cq->consumer;
 	while (done < num_entries) {
 		cqe = cq_next(cq, &wc[done].wr_id);
@@ -314,7 +348,7 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	}
 	if (cq->consumer != before)
 		cq_release(cq);
-	qrnic_unlock(&cq->lock);
+	qrnic_cq_unlock(cq);
 	return done;
 }
 
@@ -331,42 +365,49 @@ static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
 
 /*
  * Reads both clocks anew if the last time is long ago: they drift apart, but a
- * system call for every poll would be dear.
+ * system call for every poll would be dear. Without the lock, which is a spinlock.
+ * Whether it did.
  */
-static void wallclock_update(struct qrnic_cq *cq)
+static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
-	uint64_t before = realtime_ns(), after, clock;
+	uint64_t before = realtime_ns(), after, last;
 
-	if (cq->wallclock_ns &&
-	    before - cq->wallclock_ns < QRNIC_WALLCLOCK_AGE_NS)
-		return;
-	if (qrnic_read_clock(cq->vcq.cq.context, &clock))
-		return;
+	last = atomic_load_explicit(&cq->read_ns, memory_order_relaxed);
+	if (last && before - last < QRNIC_WALLCLOCK_AGE_NS)
+		return false;
+	if (qrnic_read_clock(cq->vcq.cq.context, &clocks->device))
+		return false;
 	after = realtime_ns();
-	cq->wallclock_ns = before + (after - before) / 2;
-	cq->device_clock = clock;
+	clocks->wall_ns = before + (after - before) / 2;
+	atomic_store_explicit(&cq->read_ns, clocks->wall_ns,
+			      memory_order_relaxed);
+	return true;
 }
 
 static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 			    struct ibv_poll_cq_attr *attr)
 {
 	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+	struct qrnic_clocks clocks;
+	bool fresh = false;
 	uint32_t before;
 	int err;
 
 	if (attr->comp_mask)
 		return EINVAL;
 
-	qrnic_lock(&cq->lock);
 	if (cq->wallclock)
-		wallclock_update(cq);
+		fresh = clocks_read(cq, &clocks);
+	qrnic_cq_lock(cq);
+	if (fresh)
+		cq->clocks = clocks;
 	before = cq->consumer;
 	err = qrnic_next_poll(ibcq);
 	if (err) {
 		/* No end_poll() follows */
 		if (cq->consumer != before)
 			cq_release(cq);
-		qrnic_unlock(&cq->lock);
+		qrnic_cq_unlock(cq);
 	}
 	return err;
 }
@@ -377,7 +418,7 @@ static void qrnic_end_poll(struct ibv_cq_ex *ibcq)
 
 	cq->current = NULL;
 	cq_release(cq);
-	qrnic_unlock(&cq->lock);
+	qrnic_cq_unlock(cq);
 }
 
 static enum ibv_wc_opcode qrnic_read_opcode(struct ibv_cq_ex *ibcq)
@@ -419,10 +460,10 @@ static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
 {
 	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
 	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
-	int64_t ticks = le64toh(cq->current->timestamp) - cq->device_clock;
+	int64_t ticks = le64toh(cq->current->timestamp) - cq->clocks.device;
 
 	/* Ticks to nanoseconds; without overflow for 292 years at 1 GHz */
-	return cq->wallclock_ns + ticks / ctx->clock_khz * 1000000 +
+	return cq->clocks.wall_ns + ticks / ctx->clock_khz * 1000000 +
 	       ticks % ctx->clock_khz * 1000000 / ctx->clock_khz;
 }
 
@@ -543,15 +584,40 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
 {
-	qrnic_lock(&cq->lock);
+	qrnic_cq_lock(cq);
 	cq_clean(cq, qp, NULL);
-	qrnic_unlock(&cq->lock);
+	qrnic_cq_unlock(cq);
 }
 
-void qrnic_cq_clean_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
+/* The kernel has destroyed it; the caller holds the lock */
+static void cq_drop_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 {
-	qrnic_lock(&cq->lock);
 	cq_clean(cq, NULL, srq);
 	list_del(&srq->in_cq);
-	qrnic_unlock(&cq->lock);
+	srq->listed = false;
+}
+
+/*
+ * As with QPs (see qp.c), the number may be that of an XRC SRQ whose destruction
+ * still waits for the program.
+ */
+void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
+{
+	struct qrnic_srq *former;
+
+	qrnic_cq_lock(cq);
+	former = cq_find_srq(cq, srq->srqn);
+	if (former)
+		cq_drop_srq(cq, former);
+	list_add(&cq->xrc_srqs, &srq->in_cq);
+	srq->listed = true;
+	qrnic_cq_unlock(cq);
+}
+
+void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
+{
+	qrnic_cq_lock(cq);
+	if (srq->listed)
+		cq_drop_srq(cq, srq);
+	qrnic_cq_unlock(cq);
 }

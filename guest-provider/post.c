@@ -320,8 +320,8 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	if (rq->producer != before) {
 		/* As in qrnic_sq_ring(): WQEs, then record, then doorbell */
 		udma_to_device_barrier();
-		*(volatile __le32 *)&rq->record->producer =
-			htole32(rq->producer);
+		qrnic_tsan_post(rq->record);
+		qrnic_store_record(&rq->record->producer, rq->producer);
 		mmio_wc_start();
 		qrnic_ring_doorbell(qp->db, QRNIC_DB_RQ, ibqp->qp_num,
 				    rq->producer);

@@ -248,9 +248,9 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 
 	/* The last tests are for a program that calls more than one setter */
 	if (!qp->building || !has_payload(qp->wqe.opcode) ||
-	    num_sge > qp->sq.max_sge ||
+	    num_sge > qp->sq.max_sge - qp->wqe.sges ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
-	    qp->wqe.inline_length) {
+	    qp->wqe.has_inline) {
 		wr_fail(qp, EINVAL);
 		return;
 	}

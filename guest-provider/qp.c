@@ -46,7 +46,8 @@ struct qp_layout {
 /*
  * Lock-free: the caller holds the lock of a CQ that has a CQE of this QP, and a
  * QP leaves the table only after it has been cleaned out of its CQs under their
- * locks. Second-level tables live as long as the context.
+ * locks. Who changes the table holds qp_mutex. Second-level tables live as long as
+ * the context.
  */
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
 {
@@ -61,7 +62,6 @@ struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
 				    memory_order_acquire);
 }
 
-/* Under qp_mutex; NULL takes the entry out */
 static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 			struct qrnic_qp *qp)
 {
@@ -81,6 +81,49 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	atomic_store_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)].qp, qp,
 			      memory_order_release);
 	return 0;
+}
+
+/* When the device has let the QP go: nothing new can come into the CQs */
+static void clean_cqs(struct qrnic_qp *qp)
+{
+	struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	if (!qp->has_sq)
+		return;
+	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
+}
+
+/*
+ * Makes a QP findable. The kernel may have given it the number of one whose
+ * destruction has not returned, because it waits until the program has acknowledged
+ * the events of that QP. The kernel has no such QP any more, so its completions are
+ * taken out here, before the new one can have any.
+ */
+static int qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
+{
+	struct qrnic_qp *former;
+	int err;
+
+	pthread_mutex_lock(&ctx->qp_mutex);
+	former = qrnic_qp_find(ctx, qp->vqp.qp.qp_num);
+	if (former)
+		clean_cqs(former);
+	err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
+	pthread_mutex_unlock(&ctx->qp_mutex);
+	return err;
+}
+
+/* Of a QP that the kernel has destroyed; there may be a successor already */
+static void qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
+{
+	pthread_mutex_lock(&ctx->qp_mutex);
+	if (qrnic_qp_find(ctx, qp->vqp.qp.qp_num) == qp) {
+		clean_cqs(qp);
+		qp_table_set(ctx, qp->vqp.qp.qp_num, NULL);
+	}
+	pthread_mutex_unlock(&ctx->qp_mutex);
 }
 
 /* An XRC initiator has none, and may come with a CQ or SRQ for it */
@@ -366,16 +409,14 @@ static int register_qp(struct qrnic_qp *qp,
 		kernel_attr.srq = NULL;
 	}
 
-	pthread_mutex_lock(&ctx->qp_mutex);
 	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kernel_attr,
 				   &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				   sizeof(resp));
-	if (!err) {
-		err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
-		if (err)
-			ibv_cmd_destroy_qp(&qp->vqp.qp);
-	}
-	pthread_mutex_unlock(&ctx->qp_mutex);
+	if (err)
+		return err;
+	err = qp_table_add(ctx, qp);
+	if (err)
+		ibv_cmd_destroy_qp(&qp->vqp.qp);
 	return err;
 }
 
@@ -501,25 +542,13 @@ struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
-/* After the device has let the QP go: nothing new can come into the CQs */
-static void clean_cqs(struct qrnic_qp *qp)
-{
-	struct ibv_qp *ibqp = &qp->vqp.qp;
-
-	if (!qp->has_sq)
-		return;
-	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
-	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
-		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
-}
-
 static void wq_reset(struct qrnic_wq *wq)
 {
 	qrnic_lock(&wq->lock);
 	wq->producer = 0;
 	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
 	/* The device looks at it after the next doorbell, which orders it */
-	wq->record->producer = 0;
+	qrnic_store_record(&wq->record->producer, 0);
 	qrnic_unlock(&wq->lock);
 }
 
@@ -577,19 +606,17 @@ int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 int qrnic_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
-	struct qrnic_context *ctx = qp->ctx;
 	int err;
 
-	pthread_mutex_lock(&ctx->qp_mutex);
+	/*
+	 * Without the mutex: this waits until the program has acknowledged the
+	 * events of the QP, perhaps in a thread that creates or destroys another.
+	 */
 	err = ibv_cmd_destroy_qp(ibqp);
-	if (!err) {
-		clean_cqs(qp);
-		if (qp->has_sq)
-			qp_table_set(ctx, ibqp->qp_num, NULL);
-	}
-	pthread_mutex_unlock(&ctx->qp_mutex);
 	if (err)
 		return err;
+	if (qp->has_sq)
+		qp_table_remove(qp->ctx, qp);
 	qp_free(qp);
 	return 0;
 }

@@ -245,9 +245,15 @@ static void context_discard(struct qrnic_context *ctx, int err)
 	errno = err;
 }
 
-/* With what the kernel says of the context, be it new or imported */
+/*
+ * With what the kernel says of the context, be it new or imported. The doorbell page
+ * of an imported one is shared. The direct-WQE window of a page knows one user only,
+ * and the others' lock is out of reach, so this one leaves it alone; doorbell pages
+ * of thread domains are its own.
+ */
 static int context_start(struct qrnic_context *ctx,
-			 const struct qrnic_alloc_ucontext_resp *resp)
+			 const struct qrnic_alloc_ucontext_resp *resp,
+			 bool imported)
 {
 	set_limits(ctx, resp);
 	ctx->page_size = sysconf(_SC_PAGESIZE);
@@ -258,6 +264,7 @@ static int context_start(struct qrnic_context *ctx,
 	    environment_is("QRNIC_INLINE_RECV", "1"))
 		ctx->recv_inline = QRNIC_MAX_RECV_INLINE;
 
+	ctx->db.direct_wqe = ctx->direct_wqe && !imported;
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)
 		return EPROTO;
 	ctx->db.page = mmap(NULL, ctx->db.length, PROT_WRITE, MAP_SHARED,
@@ -285,7 +292,7 @@ static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
 	err = qrnic_cmd_get_context(&ctx->vctx, &cmd.ibv_cmd, sizeof(cmd),
 				    &resp.ibv_resp, sizeof(resp));
 	if (!err)
-		err = context_start(ctx, &resp.drv_payload);
+		err = context_start(ctx, &resp.drv_payload, false);
 	if (err) {
 		context_discard(ctx, err);
 		return NULL;
@@ -293,11 +300,7 @@ static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
 	return &ctx->vctx;
 }
 
-/*
- * A context that another process, or another part of this one, has opened; its
- * doorbell page is shared. The direct-WQE window of a page knows one user only,
- * and the others' lock is out of reach, so this one leaves it alone.
- */
+/* A context that another process, or another part of this one, has opened */
 static struct verbs_context *qrnic_import_context(struct ibv_device *device,
 						  int cmd_fd)
 {
@@ -316,12 +319,11 @@ static struct verbs_context *qrnic_import_context(struct ibv_device *device,
 	if (err == EPROTONOSUPPORT)
 		err = EOPNOTSUPP;
 	if (!err)
-		err = context_start(ctx, &resp);
+		err = context_start(ctx, &resp, true);
 	if (err) {
 		context_discard(ctx, err);
 		return NULL;
 	}
-	ctx->direct_wqe = false;
 	return &ctx->vctx;
 }
 

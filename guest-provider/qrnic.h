@@ -53,6 +53,8 @@ struct qrnic_db {
 	void *page;
 	size_t length;
 	uint32_t number;
+	/* Whether WQEs go through its direct-WQE window */
+	bool direct_wqe;
 	/* Serialises the users of the direct-WQE window */
 	struct qrnic_lock window_lock;
 };
@@ -71,13 +73,14 @@ struct qrnic_context {
 	uint32_t max_srq_wr;
 	uint32_t clock_khz;
 	bool single_threaded;
+	/* Of pages that nobody else rings in */
 	bool direct_wqe;
 	/* Bytes that all queue pairs receive into the CQE; 0: those that ask */
 	uint32_t recv_inline;
 	/*
-	 * Held over creation and destruction of QPs: a QP number that the kernel
-	 * has given back must not be found in the table or in a CQ any more when
-	 * the next QP gets it. Lookups take no lock, see qrnic_qp_find().
+	 * For changes of the table and of what CQs hold of a QP that goes. Never
+	 * held over a command to the kernel, as those that destroy wait for the
+	 * program. Lookups take no lock, see qrnic_qp_find().
 	 */
 	pthread_mutex_t qp_mutex;
 
@@ -136,9 +139,19 @@ struct qrnic_ah {
 	struct qrnic_address_vector av;
 };
 
+/* Both clocks at one moment */
+struct qrnic_clocks {
+	uint64_t wall_ns;
+	uint64_t device;
+};
+
 struct qrnic_cq {
 	struct verbs_cq vcq;
+	/* For those who poll, from start_poll() to end_poll() */
 	struct qrnic_lock lock;
+	/* Held while resizing is set, so that those who would poll sleep */
+	pthread_mutex_t resize_mutex;
+	bool resizing;
 	/* NULL, or the parent domain that it was made with */
 	struct qrnic_pd *pd;
 	struct qrnic_buffer buf;
@@ -149,6 +162,8 @@ struct qrnic_cq {
 	uint32_t cqn;
 	uint32_t log_size;
 	uint32_t consumer;
+	/* For requests for events, which come while a thread polls */
+	struct qrnic_lock arm_lock;
 	/* Counts requests for events; any_request: the last one for any CQE */
 	uint32_t arm_sequence;
 	uint32_t any_request;
@@ -158,10 +173,10 @@ struct qrnic_cq {
 	struct list_head xrc_srqs;
 	/* The CQE that the extended interface stands on */
 	const struct qrnic_cqe *current;
-	/* Both clocks at one moment, for timestamps of the wall clock */
+	/* For timestamps of the wall clock; read_ns: when it was read last */
 	bool wallclock;
-	uint64_t wallclock_ns;
-	uint64_t device_clock;
+	_Atomic(uint64_t) read_ns;
+	struct qrnic_clocks clocks;
 };
 
 struct qrnic_wq {
@@ -207,7 +222,10 @@ union qrnic_segment {
 struct qrnic_wqe {
 	union qrnic_segment segment[QRNIC_WQE_MAX_SEGMENTS];
 	uint32_t segments;
+	uint32_t sges;
 	uint32_t inline_length;
+	/* Data, perhaps of no length; then there are no SGEs, and vice versa */
+	bool has_inline;
 	uint8_t opcode;
 	uint8_t flags;
 };
@@ -238,6 +256,7 @@ struct qrnic_srq {
 	/* NULL, or the CQ of an XRC SRQ, and its place in the list there */
 	struct qrnic_cq *cq;
 	struct list_node in_cq;
+	bool listed;
 };
 
 struct qrnic_qp {
@@ -321,6 +340,25 @@ static inline void qrnic_unlock(struct qrnic_lock *lock)
 		pthread_spin_unlock(&lock->spin);
 }
 
+/*
+ * Who posts a WQE and who polls its completion agree through the device. For
+ * ThreadSanitizer, which does not see what that does, the record stands for it.
+ */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define qrnic_tsan_post(record) __tsan_release(record)
+#define qrnic_tsan_complete(record) __tsan_acquire(record)
+#else
+#define qrnic_tsan_post(record) ((void)(record))
+#define qrnic_tsan_complete(record) ((void)(record))
+#endif
+
+/* The device reads records at any time, so they change by one store */
+static inline void qrnic_store_record(__le32 *member, uint32_t value)
+{
+	__atomic_store_n(member, htole32(value), __ATOMIC_RELAXED);
+}
+
 static inline uint32_t qrnic_wqebbs(uint32_t segments)
 {
 	return DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
@@ -402,10 +440,13 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void qrnic_cq_event(struct ibv_cq *ibcq);
 
 /* poll.c */
+void qrnic_cq_lock(struct qrnic_cq *cq);
+void qrnic_cq_unlock(struct qrnic_cq *cq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
-void qrnic_cq_clean_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 
 /* srq.c */
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,

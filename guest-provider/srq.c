@@ -122,20 +122,15 @@ static int register_xrc_srq(struct qrnic_srq *srq,
 	int err;
 
 	kernel_sizes(srq, &kernel_attr.attr);
-	/* As with queue pairs: no CQE of the number's former owner is left */
-	pthread_mutex_lock(&ctx->qp_mutex);
 	err = ibv_cmd_create_srq_ex(&ctx->vctx.context, &srq->vsrq,
 				    &kernel_attr, &cmd.ibv_cmd, sizeof(cmd),
 				    &resp.ibv_resp, sizeof(resp));
-	if (!err) {
-		srq->srqn = resp.drv_payload.srqn;
-		srq->cq = to_qrnic_cq(attr->cq);
-		qrnic_lock(&srq->cq->lock);
-		list_add(&srq->cq->xrc_srqs, &srq->in_cq);
-		qrnic_unlock(&srq->cq->lock);
-	}
-	pthread_mutex_unlock(&ctx->qp_mutex);
-	return err;
+	if (err)
+		return err;
+	srq->srqn = resp.drv_payload.srqn;
+	srq->cq = to_qrnic_cq(attr->cq);
+	qrnic_cq_add_srq(srq->cq, srq);
+	return 0;
 }
 
 static int check_xrc(const struct qrnic_context *ctx,
@@ -227,23 +222,14 @@ int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
 int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 {
 	struct qrnic_srq *srq = to_qrnic_srq(ibsrq);
-	struct qrnic_context *ctx = srq->ctx;
 	int err;
 
-	/*
-	 * Only an XRC SRQ has completions of its own. The command waits until the
-	 * events of the SRQ are acknowledged, perhaps by who wants the mutex.
-	 */
-	if (srq->cq)
-		pthread_mutex_lock(&ctx->qp_mutex);
 	err = ibv_cmd_destroy_srq(ibsrq);
-	if (srq->cq) {
-		if (!err)
-			qrnic_cq_clean_srq(srq->cq, srq);
-		pthread_mutex_unlock(&ctx->qp_mutex);
-	}
 	if (err)
 		return err;
+	/* Only an XRC SRQ has completions of its own */
+	if (srq->cq)
+		qrnic_cq_remove_srq(srq->cq, srq);
 	srq_free(srq);
 	return 0;
 }
@@ -322,8 +308,8 @@ int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 	if (srq->producer != before) {
 		/* As in qrnic_sq_ring(): WQEs, then record, then doorbell */
 		udma_to_device_barrier();
-		*(volatile __le32 *)&srq->record->producer =
-			htole32(srq->producer);
+		qrnic_tsan_post(srq->record);
+		qrnic_store_record(&srq->record->producer, srq->producer);
 		mmio_wc_start();
 		qrnic_ring_doorbell(&srq->ctx->db, QRNIC_DB_SRQ, srq->srqn,
 				    srq->producer);

@@ -28,7 +28,9 @@ void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
 {
 	wqe->opcode = opcode;
 	wqe->flags = flags;
+	wqe->sges = 0;
 	wqe->inline_length = 0;
+	wqe->has_inline = false;
 	wqe->segment[0].ctrl.imm = imm;
 	wqe->segments = 1;
 }
@@ -151,6 +153,7 @@ void qrnic_set_data(struct qrnic_data_seg *data, uint64_t address,
 void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
 			uint32_t length, uint32_t lkey)
 {
+	wqe->sges++;
 	qrnic_set_data(&wqe->segment[wqe->segments++].data, address, length,
 		       lkey);
 }
@@ -161,10 +164,11 @@ int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
 {
 	size_t end = wqe->segments * QRNIC_SEGMENT_SIZE + wqe->inline_length;
 
-	/* The second test is for a program that also called another setter */
-	if (length > max_inline - wqe->inline_length ||
+	/* A WQE has the one or the other; setters of both may have been called */
+	if (wqe->sges || length > max_inline - wqe->inline_length ||
 	    length > sizeof(wqe->segment) - end)
 		return EINVAL;
+	wqe->has_inline = true;
 	if (!length)
 		return 0;
 	memcpy(wqe->segment[wqe->segments].bytes + wqe->inline_length, data,
@@ -268,7 +272,7 @@ static bool direct_worthwhile(struct qrnic_qp *qp, uint32_t blocks)
 {
 	struct qrnic_wq *sq = &qp->sq;
 
-	return qp->ctx->direct_wqe && blocks <= QRNIC_DB_WINDOW_WQEBB &&
+	return qp->db->direct_wqe && blocks <= QRNIC_DB_WINDOW_WQEBB &&
 	       sq->producer - blocks ==
 	       atomic_load_explicit(&sq->consumer, memory_order_relaxed);
 }
@@ -281,7 +285,8 @@ void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 	 * read it at any time, for an earlier doorbell.
 	 */
 	udma_to_device_barrier();
-	*(volatile __le32 *)&qp->sq.record->producer = htole32(qp->sq.producer);
+	qrnic_tsan_post(qp->sq.record);
+	qrnic_store_record(&qp->sq.record->producer, qp->sq.producer);
 
 	if (direct && direct_worthwhile(qp, qrnic_wqebbs(direct->segments))) {
 		ring_direct(qp, direct);

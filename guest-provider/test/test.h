@@ -6,7 +6,9 @@
 #ifndef QRNIC_TEST_H
 #define QRNIC_TEST_H
 
+#include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,6 +74,21 @@ static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 		n = ibv_poll_cq(cq, 1, wc);
 	} while (!n && now_ms() < end);
 	return n;
+}
+
+/* Waits until the device has written completions, and does not take them */
+static inline void completions_wait(struct ibv_cq *cq, uint32_t number)
+{
+	uint64_t end = now_ms() + SECONDS * 1000;
+	struct qrnicdv_cq dv;
+	uint32_t last, phase;
+
+	CHECK(!qrnicdv_query_cq(cq, &dv, sizeof(dv)));
+	last = dv.consumer + number - 1;
+	phase = last / dv.size % 2 ? 0 : QRNIC_CQE_PHASE_MASK;
+	while ((le32toh(*(volatile __le32 *)&dv.ring[last % dv.size].control) &
+		QRNIC_CQE_PHASE_MASK) != phase)
+		CHECK(now_ms() < end);
 }
 
 static inline int remote_rights(void)
@@ -252,6 +269,57 @@ static inline int recv_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
 	int err = ibv_post_recv(qp, &wr, &bad);
 
 	return err && bad != &wr ? -1 : err;
+}
+
+/* The CQ of the next event */
+static inline struct ibv_cq *next_cq_event(struct ibv_comp_channel *channel)
+{
+	struct pollfd pfd = { .fd = channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *user;
+
+	if (poll(&pfd, 1, SECONDS * 1000) != 1 ||
+	    ibv_get_cq_event(channel, &cq, &user))
+		return NULL;
+	ibv_ack_cq_events(cq, 1);
+	return cq;
+}
+
+/*
+ * Two more queue pairs with a CQ that gives events through the same event queue and the
+ * same channel. What should be there before such an event is there when it comes, however
+ * long that takes.
+ */
+static inline void marker_make(struct pair *m, struct ibv_comp_channel *channel)
+{
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+
+	memset(m, 0, sizeof(*m));
+	m->channel = channel;
+	m->send_cq = ibv_create_cq(context, 16, NULL, channel, 0);
+	m->recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	m->qp[0] = make_qp(m, &cap, 0);
+	m->qp[1] = make_qp(m, &cap, 0);
+	CHECK(m->send_cq && m->recv_cq && m->qp[0] && m->qp[1]);
+	CHECK(!pair_connect(m));
+}
+
+static inline int marker_free(struct pair *m)
+{
+	return ibv_destroy_qp(m->qp[0]) | ibv_destroy_qp(m->qp[1]) |
+	       ibv_destroy_cq(m->send_cq) | ibv_destroy_cq(m->recv_cq);
+}
+
+/* Of the channel's other CQs */
+static inline void no_event(struct pair *m)
+{
+	struct ibv_sge sge = sge_of(0, 8);
+	struct ibv_wc wc;
+
+	CHECK(!ibv_req_notify_cq(m->send_cq, 0));
+	CHECK(!write_one(m->qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
+	CHECK(poll_one(m->send_cq, &wc) == 1 && !wc.status);
+	CHECK(next_cq_event(m->channel) == m->send_cq);
 }
 
 static inline void run(const char *name, void (*test)(void))

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * order-test.c: in which order libqrnic stores, and what it holds meanwhile, on any
+ * processor and without an adapter: the library's own files, with barriers and doorbells
+ * that tell the test, and a kernel that is a function here. Prints TAP.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* In the place of util/udma_barrier.h and util/mmio.h */
+#define __UTIL_UDMA_BARRIER_H
+#define __UTIL_MMIO_H
+enum barrier { STORES, LOADS, WC_START, WC_FLUSH };
+static void barrier(enum barrier kind);
+static void mmio(const void *address, uint64_t value);
+#define udma_to_device_barrier() barrier(STORES)
+#define udma_ordering_write_barrier() barrier(STORES)
+#define udma_from_device_barrier() barrier(LOADS)
+#define mmio_wc_start() barrier(WC_START)
+#define mmio_flush_writes() barrier(WC_FLUSH)
+#define mmio_write64_le(address, value) mmio(address, le64toh(value))
+#define mmio_write64(address, value) mmio(address, value)
+
+#include "../wqe.c"
+#include "../post.c"
+#include "../post_ex.c"
+#include "../poll.c"
+#include "../cq.c"
+
+#define CHECK(condition)                                                       \
+	((condition) ? (void)0 : check_failed(__func__, __LINE__, #condition))
+#define RING 32
+
+static jmp_buf test_end;
+static int tests, failures;
+static void (*on_barrier)(enum barrier kind);
+static void (*on_mmio)(size_t offset, uint64_t value);
+static int (*on_resize)(void *ring);
+static int clock_reads;
+
+static struct qrnic_context ctx;
+static struct qrnic_cq cq;
+static struct qrnic_qp qp;
+static struct qrnic_cqe ring[RING], new_ring[2 * RING];
+static struct qrnic_cq_record cq_record;
+static struct qrnic_queue_record sq_record, rq_record;
+static uint8_t sq_ring[8 * QRNIC_WQEBB_SIZE], sq_blocks[8];
+static uint8_t rq_ring[8 * QRNIC_WQEBB_SIZE], page[QRNIC_DB_PAGE_SIZE];
+static uint64_t wr_ids[8];
+
+static void __attribute__((noreturn))
+check_failed(const char *function, int line, const char *condition)
+{
+	printf("# %s:%d: %s\n", function, line, condition);
+	longjmp(test_end, 1);
+}
+
+static void barrier(enum barrier kind)
+{
+	if (on_barrier)
+		on_barrier(kind);
+}
+
+static void mmio(const void *address, uint64_t value)
+{
+	if (on_mmio)
+		on_mmio((const uint8_t *)address - page, value);
+}
+
+/* What the files above want of the others */
+void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
+			 uint32_t number, uint32_t index)
+{
+	mmio((uint8_t *)db->page + offset, number | (uint64_t)index << 32);
+}
+
+struct qrnic_qp *qrnic_qp_find(struct qrnic_context *context, uint32_t qpn)
+{
+	return qpn == qp.vqp.qp.qp_num ? &qp : NULL;
+}
+
+static bool is_locked(struct qrnic_lock *lock)
+{
+	if (pthread_spin_trylock(&lock->spin))
+		return true;
+	pthread_spin_unlock(&lock->spin);
+	return false;
+}
+
+int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
+{
+	CHECK(!is_locked(&cq.lock));
+	*clock = ++clock_reads;
+	return 0;
+}
+
+int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
+		      size_t cmd_size, struct ib_uverbs_resize_cq_resp *resp,
+		      size_t resp_size)
+{
+	return on_resize(new_ring);
+}
+
+int qrnic_buffer_alloc(struct qrnic_context *context, struct qrnic_buffer *buf,
+		       size_t length, struct qrnic_pd *pd, uint64_t resource_type)
+{
+	CHECK(length == sizeof(new_ring));
+	*buf = (struct qrnic_buffer){ .addr = new_ring, .length = length };
+	return 0;
+}
+
+void qrnic_buffer_free(struct qrnic_buffer *buf)
+{
+}
+
+struct qrnic_pd *qrnic_pd_use(struct ibv_pd *ibpd)
+{
+	return NULL;
+}
+
+void qrnic_pd_unuse(struct qrnic_pd *pd)
+{
+}
+
+uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
+{
+	return 0;
+}
+
+const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
+					 uint32_t slot)
+{
+	return NULL;
+}
+
+static void wq_init(struct qrnic_wq *wq, void *wq_ring,
+		    struct qrnic_queue_record *record)
+{
+	memset(record, 0, sizeof(*record));
+	*wq = (struct qrnic_wq){
+		.ring = wq_ring, .record = record, .size = 8, .max_sge = 3,
+		.wr_id = wr_ids,
+	};
+	qrnic_lock_init(&wq->lock, true);
+}
+
+static void start(void)
+{
+	on_barrier = NULL;
+	on_mmio = NULL;
+	memset(&ctx, 0, sizeof(ctx));
+	memset(&cq, 0, sizeof(cq));
+	memset(&qp, 0, sizeof(qp));
+	memset(ring, 0, sizeof(ring));
+	memset(new_ring, 0, sizeof(new_ring));
+	memset(&cq_record, 0, sizeof(cq_record));
+	ctx.capabilities = QRNIC_CAP_ALL;
+	ctx.max_cqe = 4 * RING;
+	ctx.clock_khz = 1000;
+	ctx.db.page = page;
+	ctx.db.direct_wqe = true;
+	qrnic_lock_init(&ctx.db.window_lock, true);
+	cq.vcq.cq.context = &ctx.vctx.context;
+	cq.ring = ring;
+	cq.log_size = 5;
+	cq.record = &cq_record;
+	list_head_init(&cq.xrc_srqs);
+	qrnic_lock_init(&cq.lock, true);
+	qrnic_lock_init(&cq.arm_lock, true);
+	pthread_mutex_init(&cq.resize_mutex, NULL);
+	qp.ctx = &ctx;
+	qp.db = &ctx.db;
+	qp.vqp.qp.qp_num = 7;
+	qp.vqp.qp.qp_type = IBV_QPT_RC;
+	qp.vqp.qp.state = IBV_QPS_RTS;
+	qp.max_inline = 64;
+	qp.rq_stride_shift = QRNIC_WQEBB_SHIFT;
+	qp.sq_blocks = sq_blocks;
+	wq_init(&qp.sq, sq_ring, &sq_record);
+	wq_init(&qp.rq, rq_ring, &rq_record);
+}
+
+static void put_cqe(struct qrnic_cqe *to, uint32_t qpn, uint8_t opcode,
+		    uint8_t flags)
+{
+	*to = (struct qrnic_cqe){
+		.qpn = htole32(qpn),
+		.control = htole32(
+			FIELD_PREP(QRNIC_CQE_PHASE_MASK, 1) |
+			FIELD_PREP(QRNIC_CQE_OPCODE_MASK, opcode) |
+			FIELD_PREP(QRNIC_CQE_FLAGS_MASK, flags)),
+	};
+}
+
+/* Whether there was a barrier for stores between the data and the consumer index */
+static bool between;
+
+static void look_at_zeros(enum barrier kind)
+{
+	const struct qrnic_cqe_inline *in = (const void *)ring;
+
+	if (kind == STORES && !in->data[0] && !cq_record.consumer)
+		between = true;
+}
+
+static void test_zeroed(void)
+{
+	struct qrnic_cqe_inline *in = (void *)ring;
+	union qrnic_segment *wqe = (void *)rq_ring;
+	uint8_t data[8] = {};
+	struct ibv_wc wc;
+
+	put_cqe(ring, 7, QRNIC_CQE_RECV, QRNIC_CQEF_INLINE);
+	in->byte_len = htole32(8);
+	memset(in->data, 0x77, sizeof(in->data));
+	wqe->recv = (struct qrnic_recv_ctrl){ .segments = htole32(1) };
+	qrnic_set_data(&wqe[1].data, (uintptr_t)data, 8, 0);
+	between = false;
+	on_barrier = look_at_zeros;
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, 1, &wc) == 1);
+	CHECK(data[7] == 0x77 && !in->data[0]);
+	CHECK(cq_record.consumer == htole32(1) && between);
+}
+
+static void look_at_moved(enum barrier kind)
+{
+	if (kind == STORES && ring[1].qpn == htole32(9) && !cq_record.consumer)
+		between = true;
+}
+
+static void test_moved(void)
+{
+	put_cqe(&ring[0], 9, QRNIC_CQE_SEND, 0);
+	put_cqe(&ring[1], 7, QRNIC_CQE_SEND, 0);
+	between = false;
+	on_barrier = look_at_moved;
+	qrnic_cq_clean(&cq, &qp);
+	CHECK(cq_record.consumer == htole32(1) && between);
+}
+
+static void test_arm_in_poll(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	qrnic_cq_set_poll_ops(&cq, 0);
+	sq_blocks[0] = 1;
+	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
+	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
+	/* Should it wait for itself */
+	alarm(20);
+	CHECK(!qrnic_req_notify_cq(&cq.vcq.cq, 0));
+	alarm(0);
+	CHECK(cq_record.arm == htole32(1) && !cq_record.consumer);
+	ibv_end_poll(&cq.vcq.cq_ex);
+	CHECK(cq_record.consumer == htole32(1));
+}
+
+static void test_wallclock(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	qrnic_cq_set_poll_ops(&cq,
+			      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	sq_blocks[0] = 1;
+	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
+	clock_reads = 0;
+	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
+	CHECK(clock_reads == 1 && cq.clocks.device == 1);
+	ring[0].timestamp = htole64(1 + 1000);
+	CHECK(ibv_wc_read_completion_wallclock_ns(&cq.vcq.cq_ex) ==
+	      cq.clocks.wall_ns + 1000000);
+	ibv_end_poll(&cq.vcq.cq_ex);
+}
+
+static int polled;
+static struct ibv_wc poller_wc;
+
+static void *poll_meanwhile(void *arg)
+{
+	polled = qrnic_poll_cq(&cq.vcq.cq, 1, &poller_wc);
+	return NULL;
+}
+
+static pthread_t poller;
+
+/* As the device does it: the CQE is in the new ring, and in the old one is rubbish */
+static int resize_with_poller(void *to)
+{
+	CHECK(!is_locked(&cq.lock) && cq.resizing);
+	CHECK(!pthread_create(&poller, NULL, poll_meanwhile, NULL));
+	put_cqe(&ring[0], 12345, QRNIC_CQE_SEND, 0);
+	put_cqe(to, 7, QRNIC_CQE_SEND, 0);
+	return 0;
+}
+
+static void test_resize(void)
+{
+	sq_blocks[0] = 1;
+	wr_ids[0] = 99;
+	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
+	on_resize = resize_with_poller;
+	alarm(20);
+	CHECK(!qrnic_resize_cq(&cq.vcq.cq, 2 * RING));
+	pthread_join(poller, NULL);
+	alarm(0);
+	CHECK(polled == 1 && poller_wc.qp_num == 7 && poller_wc.wr_id == 99);
+	CHECK(cq.ring == new_ring && !cq.resizing);
+}
+
+/* Doorbells (S, D), stores to the window (w), barriers (b) and fences (f), in order */
+static char trace[200];
+
+static void trace_barrier(enum barrier kind)
+{
+	static const char letter[] = { 'b', 'l', 'f', 'f' };
+
+	if (kind == WC_START)
+		CHECK(sq_record.producer == htole32(qp.sq.producer));
+	strncat(trace, &letter[kind], 1);
+}
+
+static void trace_mmio(size_t offset, uint64_t value)
+{
+	const char *letter = offset >= QRNIC_DB_WINDOW ? "w" :
+			     offset == QRNIC_DB_DIRECT ? "D" : "S";
+
+	strcat(trace, letter);
+}
+
+static int post(unsigned int flags, unsigned int number)
+{
+	struct ibv_sge sge = { (uintptr_t)trace, 8, 1 };
+	struct ibv_send_wr wr[2] = {
+		{ .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		  .send_flags = flags, .next = number > 1 ? &wr[1] : NULL },
+		{ .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND },
+	}, *bad;
+
+	*trace = 0;
+	return qrnic_post_send(&qp.vqp.qp, wr, &bad);
+}
+
+/* The page is write-combining: fences around each doorbell, under the lock */
+static void test_doorbells(void)
+{
+	on_barrier = trace_barrier;
+	on_mmio = trace_mmio;
+	CHECK(!post(0, 1));
+	CHECK(!strcmp(trace, "bfwwwwwwwwfDf"));
+	CHECK(!post(0, 2));
+	CHECK(!strcmp(trace, "bfSf"));
+	ctx.db.direct_wqe = false;
+	atomic_store(&qp.sq.consumer, qp.sq.producer);
+	CHECK(!post(0, 1));
+	CHECK(!strcmp(trace, "bfSf"));
+	on_barrier = NULL;
+	*trace = 0;
+	CHECK(!qrnic_req_notify_cq(&cq.vcq.cq, 0));
+	CHECK(!strcmp(trace, "S"));
+}
+
+static int payload(int first, int second)
+{
+	struct ibv_qp_ex *ex = &qp.vqp.qp_ex;
+	struct ibv_sge sge[3] = { { 4096, 8, 1 }, { 8192, 8, 1 }, { 0, 8, 1 } };
+	int calls[2] = { first, second }, i;
+
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	for (i = 0; i < 2; i++) {
+		if (calls[i] > 0)
+			ibv_wr_set_sge_list(ex, calls[i], sge);
+		else
+			ibv_wr_set_inline_data(ex, trace, -calls[i]);
+	}
+	return ibv_wr_complete(ex);
+}
+
+static void test_payload(void)
+{
+	CHECK(!qrnic_qp_set_wr_ops(&qp, IBV_QPT_RC, IBV_QP_EX_WITH_SEND));
+	CHECK(payload(1, -8) == EINVAL);
+	CHECK(payload(-8, 1) == EINVAL);
+	CHECK(payload(0, 1) == EINVAL);
+	CHECK(payload(2, 2) == EINVAL);
+	CHECK(payload(-60, -5) == EINVAL);
+	CHECK(!qp.sq.producer);
+	CHECK(!payload(1, 2));
+	CHECK(!payload(-60, -4));
+	CHECK(qp.sq.producer == 1 + 2);
+}
+
+static void run(const char *name, void (*test)(void))
+{
+	bool failed;
+
+	start();
+	failed = setjmp(test_end);
+	if (!failed)
+		test();
+	failures += failed;
+	printf("%sok %d - order: %s\n", failed ? "not " : "", ++tests, name);
+	fflush(stdout);
+}
+
+int main(void)
+{
+	run("CQEs are zero before their slots go back", test_zeroed);
+	run("CQEs have moved before their slots go back", test_moved);
+	run("an event is requested between start and end of a poll",
+	    test_arm_in_poll);
+	run("the clock is read without the lock", test_wallclock);
+	run("nobody spins while a CQ is resized", test_resize);
+	run("doorbells in a write-combining page", test_doorbells);
+	run("SGEs or inline data", test_payload);
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}

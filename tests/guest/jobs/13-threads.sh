@@ -1,0 +1,13 @@
+# What the threads of a program do to each other's objects, on an adapter of so few queue
+# pairs that their numbers are soon used again.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,max-qp=64 --cpus 2
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+try "the provider's test of threads" "set -o pipefail; qrnic-thread-test $RDMA0 | tee thread.log && ! grep SKIP thread.log"
+try "the provider's test of threads under ThreadSanitizer" \
+    "set -o pipefail; qrnic-thread-tsan-test $RDMA0 2>&1 | tee thread.log && ! grep SKIP thread.log"
+try "the order of the provider's stores, and its locks" qrnic-order-test
+kernel_clean "the kernel log is clean"
+finish
