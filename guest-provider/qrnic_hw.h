@@ -2074,7 +2074,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, level) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flush_seg, rsvd0) ==
 		QRNIC_FLUSH_SEG_RSVD0_OFFSET, "flush_seg.rsvd0");
 
-/* Data segment, in send and receive WQEs. An atomic has one of 8 bytes */
+/* Data segment, in send and receive WQEs */
 struct qrnic_data_seg {
 	__le64 address;
 	__le32 length;

@@ -2685,7 +2685,7 @@ static inline void qrnic_flush_seg_pack(void *out, const QrnicFlushSeg *in)
 #define QRNIC_DATA_SEG_LENGTH_OFFSET 8u
 #define QRNIC_DATA_SEG_LKEY_OFFSET 12u
 
-/* Data segment, in send and receive WQEs. An atomic has one of 8 bytes */
+/* Data segment, in send and receive WQEs */
 typedef struct QrnicDataSeg {
     uint64_t address;
     uint32_t length;

@@ -540,6 +540,9 @@ static void test_no_rd_atomic(void)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_LOC_QP_OP_ERR).syndrome,
                     ==, QRNIC_SYN_RD_ATOMIC);
+    /* A mistake of the WQE is told as one, whatever check finds it. */
+    g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_GE_WQE_MALFORMED),
+                    ==, 1);
     pair_free(p);
 }
 

@@ -353,6 +353,9 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         p->flags = w->flags;
         p->length = w->length;
         if (is_rd(w->opcode) && !qp->attr.max_rd_atomic) {
+            qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                              "WQE at index %" PRIu32 ": a read or atomic, "
+                              "and max_rd_atomic is 0", w->index);
             p->status = QRNIC_WC_LOC_QP_OP_ERR;
             p->syndrome = QRNIC_SYN_RD_ATOMIC;
         } else if (w->opcode != QRNIC_WQE_NOP &&
