@@ -187,7 +187,7 @@ static void cqe_scatter(struct qrnic_cqe *cqe, const union qrnic_segment *wqe)
 	struct qrnic_cqe_inline *in = (void *)cqe;
 	uint8_t data[sizeof(in->data) + sizeof(in->more_data)];
 	size_t left = min_t(size_t, le32toh(in->byte_len), sizeof(data));
-	uint32_t segments = le32toh(wqe->recv.segments), i;
+	uint32_t segments = le32toh(wqe->recv.data_segments), i;
 	const uint8_t *from = data;
 
 	memcpy(data, in->data, sizeof(in->data));

@@ -283,7 +283,7 @@ static int build_recv(struct qrnic_qp *qp, const struct ibv_recv_wr *wr)
 
 	/* A slot is contiguous, and the device does not look before the record */
 	segment = rq->ring + ((size_t)slot << qp->rq_stride_shift);
-	segment->recv.segments = htole32(wr->num_sge);
+	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(rq->producer);
 	segment->recv.next = 0;
 	segment->recv.rsvd0 = 0;

@@ -63,6 +63,16 @@
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
+/* Limits that no property changes */
+#define QRNIC_MAX_QP_WQEBB 32768u
+#define QRNIC_MAX_QP_RECV 32768u
+#define QRNIC_MAX_SRQ_WR 32767u
+#define QRNIC_MAX_CQE 1048576u
+#define QRNIC_MAX_EQE 65536u
+#define QRNIC_MAX_MR_SIZE 0x400000000000ull
+#define QRNIC_MAX_MULTICAST 1024u
+#define QRNIC_MAX_XRCD 4096u
+
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
  * is the kernel's.
@@ -2245,22 +2255,22 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
 
 /* First segment of every receive WQE; data segments follow */
 struct qrnic_recv_ctrl {
-	__le32 segments;
+	__le32 data_segments;
 	__le32 index;
 	__le32 next;
 	__le32 rsvd0;
 };
 
 #define QRNIC_RECV_CTRL_BYTES 16u
-#define QRNIC_RECV_CTRL_SEGMENTS_OFFSET 0u
+#define QRNIC_RECV_CTRL_DATA_SEGMENTS_OFFSET 0u
 #define QRNIC_RECV_CTRL_INDEX_OFFSET 4u
 #define QRNIC_RECV_CTRL_NEXT_OFFSET 8u
 #define QRNIC_RECV_CTRL_RSVD0_OFFSET 12u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_recv_ctrl) == QRNIC_RECV_CTRL_BYTES,
 		"size of recv_ctrl");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, segments) ==
-		QRNIC_RECV_CTRL_SEGMENTS_OFFSET, "recv_ctrl.segments");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, data_segments) ==
+		QRNIC_RECV_CTRL_DATA_SEGMENTS_OFFSET, "recv_ctrl.data_segments");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, index) ==
 		QRNIC_RECV_CTRL_INDEX_OFFSET, "recv_ctrl.index");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, next) ==

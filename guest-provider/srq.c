@@ -276,7 +276,7 @@ static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 
 	/* A slot is contiguous, and the device does not look before the record */
 	segment = srq->buf.addr + ((size_t)slot << srq->stride_shift);
-	segment->recv.segments = htole32(wr->num_sge);
+	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(slot);
 	segment->recv.next = htole32(srq->next[slot]);
 	segment->recv.rsvd0 = 0;

@@ -65,6 +65,16 @@
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
+/* Limits that no property changes */
+#define QRNIC_MAX_QP_WQEBB 32768u
+#define QRNIC_MAX_QP_RECV 32768u
+#define QRNIC_MAX_SRQ_WR 32767u
+#define QRNIC_MAX_CQE 1048576u
+#define QRNIC_MAX_EQE 65536u
+#define QRNIC_MAX_MR_SIZE 0x400000000000ull
+#define QRNIC_MAX_MULTICAST 1024u
+#define QRNIC_MAX_XRCD 4096u
+
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
  * is the kernel's.
@@ -2943,14 +2953,14 @@ static inline void qrnic_eth_seg_pack(void *out, const QrnicEthSeg *in)
 }
 
 #define QRNIC_RECV_CTRL_BYTES 16u
-#define QRNIC_RECV_CTRL_SEGMENTS_OFFSET 0u
+#define QRNIC_RECV_CTRL_DATA_SEGMENTS_OFFSET 0u
 #define QRNIC_RECV_CTRL_INDEX_OFFSET 4u
 #define QRNIC_RECV_CTRL_NEXT_OFFSET 8u
 #define QRNIC_RECV_CTRL_RSVD0_OFFSET 12u
 
 /* First segment of every receive WQE; data segments follow */
 typedef struct QrnicRecvCtrl {
-    uint32_t segments;
+    uint32_t data_segments;
     uint32_t index;
     uint32_t next;
 } QrnicRecvCtrl;
@@ -2964,7 +2974,7 @@ static inline bool qrnic_recv_ctrl_unpack(QrnicRecvCtrl *out, const void *in)
     const uint8_t *p = in;
     uint64_t bad = 0;
 
-    out->segments = qrnic_ld_le32(p + 0);
+    out->data_segments = qrnic_ld_le32(p + 0);
     out->index = qrnic_ld_le32(p + 4);
     out->next = qrnic_ld_le32(p + 8);
     bad |= qrnic_ld_le32(p + 12);
@@ -2976,7 +2986,7 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
     uint8_t *p = out;
 
     memset(p, 0, QRNIC_RECV_CTRL_BYTES);
-    qrnic_st_le32(p + 0, in->segments);
+    qrnic_st_le32(p + 0, in->data_segments);
     qrnic_st_le32(p + 4, in->index);
     qrnic_st_le32(p + 8, in->next);
 }

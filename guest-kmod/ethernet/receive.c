@@ -63,7 +63,7 @@ static int qrnic_rx_post(struct qrnic_eth *eth)
 		data[i].lkey = eth->lkey;
 	}
 	*ctrl = (struct qrnic_recv_ctrl) {
-		.segments = cpu_to_le32(rx->pages),
+		.data_segments = cpu_to_le32(rx->pages),
 		.index = cpu_to_le32(rx->producer),
 	};
 	rx->producer++;

@@ -400,7 +400,7 @@ static void put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
 {
 	struct qrnic_recv_ctrl *control = cursor_next(cursor);
 
-	control->segments = cpu_to_le32(wr->num_sge);
+	control->data_segments = cpu_to_le32(wr->num_sge);
 	control->index = cpu_to_le32(index);
 	control->next = cpu_to_le32(next);
 	control->rsvd0 = 0;

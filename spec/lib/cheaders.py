@@ -33,7 +33,8 @@ def hex32(value):
 
 
 def number(value):
-    return f"{value:#x}u" if isinstance(value, HexInt) else f"{value}u"
+    suffix = "u" if value < 1 << 32 else "ull"
+    return f"{value:#x}{suffix}" if isinstance(value, HexInt) else f"{value}{suffix}"
 
 
 def constants(spec):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# contract.py: loads qrnic-hw.yaml and refuses it when it contradicts itself. The schema is in the head of generate.
+# contract.py: loads qrnic-hw.yaml and refuses it when it contradicts itself. The schema is in the head of qrnic-hw.yaml.
 
 import re
 import yaml
@@ -47,8 +47,7 @@ def check_unique(items, key, where):
 
 def check_values(values, key, limit, where, optional=()):
     for item in values:
-        item["name"] = str(item.get("name"))
-        place = f"{where}.{item['name']}"
+        place = f"{where}.{item.get('name')}"
         keys(item, place, ("name", key, "doc"), optional)
         check_name(item["name"], UPPER, place)
         need(isinstance(item[key], int) and 0 <= item[key] < limit, place, f"{key} {item[key]} is out of range")
@@ -59,7 +58,7 @@ class Contract:
     """The checked contract; members have "offset", fields have "hi", "lo" and "mask" added."""
 
     def __init__(self, raw):
-        keys(raw, "contract", ("version", "constants", "enums", "flags", "registers", "structs", "counters",
+        keys(raw, "contract", ("version", "constants", "enums", "flags", "registers", "structs", "examples", "counters",
                                "guest_errors"))
         keys(raw["version"], "version", ("major", "minor"))
         self.version = raw["version"]
@@ -83,6 +82,13 @@ class Contract:
             self.structs[struct["name"]] = struct
         self.check_commands()
         self.check_lists()
+        check_unique(raw["examples"], "name", "examples")
+        for example in raw["examples"]:
+            where = f"examples.{example['name']}"
+            keys(example, where, ("name", "doc", "parts"))
+            for part in example["parts"]:
+                keys(part, where, ("struct",), ("values",))
+        self.examples = {e["name"]: e for e in raw["examples"]}
 
     def macro(self, name, where):
         """Notes the name of a C macro or enumerator, which must be unique in the headers."""
@@ -92,7 +98,7 @@ class Contract:
     def check_constants(self):
         for group, body in self.constants.items():
             keys(body, f"constants.{group}", ("doc", "values"))
-            check_values(body["values"], "value", 1 << 32, f"constants.{group}")
+            check_values(body["values"], "value", 1 << 64, f"constants.{group}")
             for item in body["values"]:
                 self.macro(item["name"], f"constants.{group}.{item['name']}")
 

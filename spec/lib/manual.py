@@ -8,13 +8,14 @@
 #   .. qrnic-end
 #
 # Kinds: constants GROUP, enum NAME, flags NAME, registers, register-fields, struct NAME, commands, command NAME,
-# counters, guest-errors. A table that holds nothing of the contract (no offsets, no bits, no values) may be written
+# counters, guest-errors, example NAME. A table that holds nothing of the contract (no offsets, no bits, no values) may be written
 # by hand behind the comment ".. qrnic-prose-table".
 
 import glob
 import os
 import re
 
+import examples
 from contract import HexInt, reserved
 
 BEGIN = re.compile(r"\.\. qrnic-table: (\S+)(?: (\S+))?$")
@@ -147,7 +148,13 @@ def guest_errors(spec, _):
     return table("Guest errors", (25, 75), ["Rule", "Broken by"], rows)
 
 
-BLOCKS = {"constants": constants, "enum": enum, "flags": flags, "registers": registers,
+def example(spec, name):
+    if name not in spec.examples:
+        raise KeyError(name)
+    return examples.lines(spec, name)
+
+
+BLOCKS = {"example": example, "constants": constants, "enum": enum, "flags": flags, "registers": registers,
           "register-fields": register_fields, "struct": struct, "commands": commands, "command": command,
           "counters": counters, "guest-errors": guest_errors}
 
@@ -160,6 +167,7 @@ def expected_blocks(spec):
     want |= {("enum", name) for name in spec.enums if name != "cmd_opcode"}
     want |= {("flags", name) for name in spec.flags}
     want |= {("struct", name) for name in spec.structs}
+    want |= {("example", name) for name in spec.examples}
     want |= {("command", item["name"]) for item in spec.enums["cmd_opcode"]["values"]}
     return want
 

@@ -800,7 +800,9 @@ static void srq_post(Rig *r, uint64_t ring, uint64_t record, uint32_t srqn,
                      uint32_t slot, uint32_t length)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
-    QrnicRecvCtrl ctrl = { .segments = 1, .index = slot, .next = slot + 1 };
+    QrnicRecvCtrl ctrl = {
+        .data_segments = 1, .index = slot, .next = slot + 1,
+    };
     QrnicDataSeg seg = { r->mr.start + 1024 * slot, length, r->mr.key };
 
     qrnic_recv_ctrl_pack(raw, &ctrl);

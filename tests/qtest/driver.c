@@ -726,7 +726,7 @@ void rq_write(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count)
 {
     uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE] = { 0 };
     unsigned stride = QRNIC_WQEBB_SIZE << qp->rq_log_stride;
-    QrnicRecvCtrl ctrl = { .segments = count, .index = qp->rq_producer };
+    QrnicRecvCtrl ctrl = { .data_segments = count, .index = qp->rq_producer };
     uint32_t slot = qp->rq_producer++ & ((1u << qp->rq_log_size) - 1);
 
     g_assert_cmpuint((count + 1) * QRNIC_SEGMENT_SIZE, <=, stride);

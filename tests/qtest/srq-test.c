@@ -37,7 +37,7 @@ static void srq_create(Rig *r, Srq *s)
 static void srq_post(Rig *r, Srq *s, uint32_t slot, uint32_t next)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
-    QrnicRecvCtrl ctrl = { .segments = 1, .index = slot, .next = next };
+    QrnicRecvCtrl ctrl = { .data_segments = 1, .index = slot, .next = next };
     QrnicDataSeg seg = {
         .address = r->mr.start + slot * 1024, .length = 1024,
         .lkey = r->mr.key,

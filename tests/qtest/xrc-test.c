@@ -50,7 +50,9 @@ static void srq_post(Rig *r, Srq *s, uint32_t lkey)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
     uint32_t slot = s->producer;
-    QrnicRecvCtrl ctrl = { .segments = 1, .index = slot, .next = slot + 1 };
+    QrnicRecvCtrl ctrl = {
+        .data_segments = 1, .index = slot, .next = slot + 1,
+    };
     QrnicDataSeg seg = {
         .address = r->mr.start + slot * 4096, .length = 4096, .lkey = lkey,
     };

@@ -786,7 +786,7 @@ void sim_post_send(SimQp *q, const SimWr *wr)
 
 void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge)
 {
-    QrnicRecvCtrl ctrl = { .segments = num_sge, .index = q->rq_producer };
+    QrnicRecvCtrl ctrl = { .data_segments = num_sge, .index = q->rq_producer };
     uint32_t slot = q->rq_producer++ & ((1u << q->rq_log) - 1);
     uint8_t *p = q->node->memory + q->rq +
                  ((uint64_t)slot * QRNIC_WQEBB_SIZE << q->rq_log_stride);
@@ -800,7 +800,7 @@ uint32_t sim_post_srq(SimSrq *s, const SimSge *sge, unsigned num_sge)
 {
     uint32_t slot = s->head;
     QrnicRecvCtrl ctrl = {
-        .segments = num_sge, .index = slot, .next = s->next[slot],
+        .data_segments = num_sge, .index = slot, .next = s->next[slot],
     };
     uint8_t *p = s->node->memory + s->ring +
                  ((uint64_t)slot * QRNIC_WQEBB_SIZE << s->log_stride);

@@ -37,7 +37,6 @@ typedef struct QrnicAttachment {
     uint32_t qpn;
 } QrnicAttachment;
 
-#define QRNIC_MAX_MULTICAST 1024
 bool qrnic_group_is_ours(const QrnicEngine *e, const uint8_t *gid);
 bool qrnic_group_has(const QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
 /* False: there is no room. */

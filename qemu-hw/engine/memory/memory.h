@@ -10,8 +10,6 @@
 
 #include "engine/core/core.h"
 
-#define QRNIC_MAX_MR_SIZE (1ull << 46)
-
 /* pd.c */
 typedef struct QrnicPd {
     uint32_t number;

@@ -11,9 +11,6 @@
 #include "engine/fabric/fabric.h"
 #include "engine/queue/queue.h"
 
-#define QRNIC_MAX_QP_WQEBB (1u << 15)
-#define QRNIC_MAX_QP_RECV (1u << 15)
-
 /* Transport state; the transports say what is in them. */
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;

@@ -10,11 +10,6 @@
 
 #include "engine/memory/memory.h"
 
-#define QRNIC_MAX_SRQ_WR ((1u << 15) - 1)
-#define QRNIC_MAX_XRCD 4096
-#define QRNIC_MAX_CQE (1u << 20)
-#define QRNIC_MAX_EQE (1u << 16)
-
 /* db_page.c */
 typedef struct QrnicDbPage {
     uint32_t users;             /* queues that name this page */

@@ -377,14 +377,14 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
                              status, syndrome, "reserved bits are set, or no "
                              "such slot is next");
     }
-    if (ctrl.segments > MIN(room, e->config.max_sge)) {
+    if (ctrl.data_segments > MIN(room, e->config.max_sge)) {
         return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
                              status, syndrome, "too many data segments");
     }
     /* From here on it is known which WQE is wrong, and which one follows. */
     out->index = index;
     *next = ctrl.next;
-    if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.segments, out->sge,
+    if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.data_segments, out->sge,
                      &out->num_sge, &out->length)) {
         return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
                              status, syndrome, "the buffer is too long");
