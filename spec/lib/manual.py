@@ -89,7 +89,12 @@ def register_fields(spec, _):
     for reg in spec.registers["list"]:
         for field in reg.get("fields", []):
             rows.append([f"``{reg['name']}``", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
-    return table("Fields of the control registers", (18, 10, 18, 54), ["Register", "Bits", "Field", "Meaning"], rows)
+    return picture("registers", "Fields of the control registers") + table(
+        "Fields of the control registers", (18, 10, 18, 54), ["Register", "Bits", "Field", "Meaning"], rows)
+
+
+def picture(name, alt):
+    return [f".. image:: figures/{name}.svg", f"   :alt: {alt}", ""]
 
 
 def struct(spec, name):
@@ -106,7 +111,7 @@ def struct(spec, name):
         for field in member.get("fields", []):
             rows.append(["", "", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
     title = f"``{name}``, {body['size']} bytes: {text(body)}"
-    return table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
+    return picture(f"struct-{name}", f"Layout of {name}") + table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
 
 
 def size_of(spec, name):
@@ -219,14 +224,26 @@ def fill(spec, name, source, shown):
     return "\n".join(out)
 
 
-def chapters(spec, root):
+def check_pictures(name, source, pictures, shown):
+    """Each picture that a chapter shows is there."""
+    for match in re.finditer(r"^\s*\.\. (?:image|figure):: (\S+)$", source, re.M):
+        path = f"spec/{match[1]}"
+        if path not in pictures:
+            raise ManualError(f"{name}: no picture {match[1]}; spec/figures.yaml has the drawings")
+        shown.add(path)
+
+
+def chapters(spec, root, pictures):
     """All chapters as {path relative to the repository: text}."""
-    files, shown = {}, set()
+    files, shown, seen = {}, set(), set()
     for path in sorted(glob.glob(os.path.join(root, "spec", "*.rst"))):
         name = os.path.relpath(path, root)
         with open(path, encoding="utf-8") as f:
             files[name] = fill(spec, name, f.read(), shown)
+        check_pictures(name, files[name], pictures, seen)
     missing = sorted(" ".join(filter(None, key)) for key in expected_blocks(spec) - shown)
     if files and missing:
         raise ManualError(f"spec: no chapter shows {', '.join(missing)}")
+    if files and set(pictures) - seen:
+        raise ManualError(f"spec: no chapter shows {', '.join(sorted(set(pictures) - seen))}")
     return files
