@@ -9,7 +9,7 @@ SUITES ?=
 GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
-TARGETS := help qemu modules provider guest demo shell check \
+TARGETS := help qemu modules provider guest demo shell manual check \
 	check-contract check-static check-unit check-qtest check-guest check-full check-debug \
 	bench manual install install-guest deps clean distclean
 .PHONY: $(TARGETS)
@@ -24,6 +24,7 @@ help:
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
 	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
+	@echo "make manual          the hardware manual as one page; prints where it is"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
 	@echo
 	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0, 10.1 or 10.2)"
@@ -62,6 +63,9 @@ demo:
 
 shell:
 	@tools/guest-shell
+
+manual:
+	@tools/manual
 
 check:
 	@tools/check $(SUITES)

@@ -13,9 +13,9 @@ FONT = 'font-family="sans-serif"'
 INK, PALE, MARK, GREY = "#1a1a1a", "#ffffff", "#e8f0fe", "#ececec"
 
 # Pictures of structures: 32 bits a row
-BIT, ROW, LEFT, TOP = 24, 26, 52, 34
+BIT, ROW, LEFT, TOP, MOST_ROWS = 24, 26, 52, 34, 40
 # Sequence charts
-LANE, STEP, HEAD = 190, 34, 46
+LANE, STEP, HEAD = 230, 34, 46
 
 
 class Svg:
@@ -69,65 +69,78 @@ def pieces(member):
     return [(member["name"], 0, 8 * member["size"], reserved(member))]
 
 
-def place(svg, bit, bits, name, is_reserved):
-    """One piece: a box in each row of 32 bits that it is in; the name stands in the middle one."""
+def split(bit, bits):
+    """The parts of a piece in rows of 32 bits: [(row, lowest bit in it, bits)]."""
     parts = []
     while bits:
         row, at = divmod(bit, 32)
         n = min(bits, 32 - at)
         parts.append((row, at, n))
         bit, bits = bit + n, bits - n
+    return parts
+
+
+def upright(name, count):
+    """Is the name too long for so few bits, so that it has to stand upright?"""
+    return len(name) * 5 > count * BIT
+
+
+def place(svg, tops, heights, parts, name, is_reserved):
+    """One piece: a box in each row that it is in; the name stands in the middle one."""
     named = len(parts) // 2 if len(parts) > 2 else 0
     for n, (row, at, count) in enumerate(parts):
-        x, y = LEFT + (32 - at - count) * BIT, TOP + row * ROW
-        svg.rect(x, y, count * BIT, ROW, GREY if is_reserved else PALE)
-        if n != named:
+        x, y, w, h = LEFT + (32 - at - count) * BIT, tops[row], count * BIT, heights[row]
+        svg.rect(x, y, w, h, GREY if is_reserved else PALE)
+        if n != named or is_reserved:
             continue
-        words = "" if is_reserved else name
-        room = count * BIT - 4
-        if len(words) * 7 > room and count * BIT < 30:
-            svg.text(x + count * BIT / 2, y + ROW / 2 + 3, words, 8, "middle",
-                     f' textLength="{room}" lengthAdjust="spacingAndGlyphs"')
-        elif len(words) * 7 > room:
-            svg.text(x + count * BIT / 2, y + ROW / 2 + 4, words, 11, "middle",
-                     f' textLength="{room}" lengthAdjust="spacingAndGlyphs"')
+        if upright(name, count):
+            middle = f"{x + w / 2:g} {y + h / 2:g}"
+            svg.text(f"{x + w / 2:g}", f"{y + h / 2 + 4:g}", name, 11, "middle", f' transform="rotate(-90 {middle})"')
         else:
-            svg.text(x + count * BIT / 2, y + ROW / 2 + 4, words, 12)
+            svg.text(f"{x + w / 2:g}", f"{y + h / 2 + 4:g}", name, 12 if len(name) * 7 < w else 8)
 
 
-def ruler(svg):
+def layout(svg, rows, named):
+    """Rows of bits, each high enough for the names that stand upright in it. named: [(parts, name, is reserved)]."""
+    heights = [ROW] * rows
+    for parts, name, is_reserved in named:
+        row, _, count = parts[len(parts) // 2 if len(parts) > 2 else 0]
+        if not is_reserved and upright(name, count):
+            heights[row] = max(heights[row], 8 * len(name) + 8)
+    tops = [TOP + sum(heights[:n]) for n in range(rows)]
+    for parts, name, is_reserved in named:
+        place(svg, tops, heights, parts, name, is_reserved)
     for bit in (31, 24, 23, 16, 15, 8, 7, 0):
-        svg.text(LEFT + (31 - bit) * BIT + BIT / 2, TOP - 6, bit, 10)
+        svg.text(LEFT + (31 - bit) * BIT + BIT // 2, TOP - 6, bit, 10)
+    svg.height = TOP + sum(heights) + 10
+    return [top + height / 2 + 4 for top, height in zip(tops, heights)]
 
 
 def struct(spec, name):
     body = spec.structs[name]
-    rows = (body["size"] + 3) // 4
-    drawn = min(rows, 40)
-    svg = Svg(LEFT + 32 * BIT + 12, TOP + drawn * ROW + 10, f"Layout of {name}")
-    ruler(svg)
-    for row in range(drawn):
-        svg.text(LEFT - 8, TOP + row * ROW + ROW / 2 + 4, f"0x{4 * row:02x}", 11, "end")
+    rows = min((body["size"] + 3) // 4, MOST_ROWS)
+    svg = Svg(LEFT + 32 * BIT + 12, 0, f"Layout of {name}")
+    named = []
     for member in body["members"]:
         for label, low, bits, is_reserved in pieces(member):
             bit = 8 * member["offset"] + low
-            place(svg, bit, min(bits, 32 * drawn - bit), label, is_reserved)
+            if bit < 32 * rows:
+                named.append((split(bit, min(bits, 32 * rows - bit)), label, is_reserved))
+    for row, y in enumerate(layout(svg, rows, named)):
+        svg.text(LEFT - 8, f"{y:g}", f"0x{4 * row:02x}", 11, "end")
     return svg.done()
 
 
 def registers(spec):
     shown = [reg for reg in spec.registers["list"] if reg.get("fields")]
-    svg = Svg(LEFT + 60 + 32 * BIT + 12, TOP + len(shown) * (ROW + 8) + 10, "Fields of the control registers")
+    svg = Svg(LEFT + 60 + 32 * BIT + 12, 0, "Fields of the control registers")
     svg.out.append('<g transform="translate(60 0)">')
-    ruler(svg)
-    for n, reg in enumerate(shown):
-        y = TOP + n * (ROW + 8)
-        svg.text(LEFT - 8, y + ROW / 2 + 4, reg["name"], 12, "end")
-        svg.rect(LEFT, y, 32 * BIT, ROW, GREY)
-        svg.out.append(f'<g transform="translate(0 {y - TOP})">')
-        for field in reg["fields"]:
-            place(svg, field["lo"], field["width"], field["name"], False)
-        svg.out.append("</g>")
+    named = []
+    for row, reg in enumerate(shown):
+        named.append((split(32 * row, 32), "", True))
+        named += [(split(32 * row + f["lo"], f["width"]), f["name"], False) for f in reg["fields"]]
+    for reg, y in zip(shown, layout(svg, len(shown), named)):
+        svg.text(LEFT - 8, f"{y:g}", reg["name"], 12, "end")
     svg.out.append("</g>")
     return svg.done()
 
@@ -208,7 +221,7 @@ def sequence(figure, where):
             x2 = x1 + (x2 - x1) * 0.6
             svg.text(x2 + (8 if x2 > x1 else -8), y + 5, "\u2715", 14)
         svg.line(x1, y, x2, y, True, step.get("lost", False))
-        svg.text(round((x1 + middle[lanes.index(step["to"])]) / 2, 1), y - 5, step["text"], 11)
+        svg.label(round((x1 + middle[lanes.index(step["to"])]) / 2, 1), y - 9, step["text"], 11)
     return svg.done()
 
 

@@ -373,7 +373,7 @@ static void test_broken_segments(void)
 
     shared_post(x);
     stl_le_p(x->sim->node[1].memory + x->srq->ring +
-             QRNIC_RECV_CTRL_SEGMENTS_OFFSET, 4);
+             QRNIC_RECV_CTRL_DATA_SEGMENTS_OFFSET, 4);
     broken(x, QRNIC_SYN_WQE_SIZE);
 }
 
