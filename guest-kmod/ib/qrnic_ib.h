@@ -566,8 +566,12 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 
 /* restrack.c */
 int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int qrnic_ib_fill_res_cq_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp);
 int qrnic_ib_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
+int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq);
 int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
+int qrnic_ib_fill_res_mr_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 
 #endif /* QRNIC_IB_H */

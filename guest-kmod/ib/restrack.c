@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * restrack.c: what "rdma resource show -dd" prints beyond the common attributes.
- * None of it asks the device: the dump must not wait for commands.
+ * restrack.c: what "rdma resource show -dd" prints beyond the common attributes,
+ * which does not ask the device: that dump must not wait for commands. The raw
+ * dump ("-r") is what the device itself says: the output of the object's query
+ * command, as the contract lays it out.
  */
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
@@ -116,4 +118,45 @@ int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 	if (!table)
 		return -EMSGSIZE;
 	return fill_end(msg, table, mr_fill(msg, to_qrnic_mr(ibmr)));
+}
+
+static int raw_fill(struct sk_buff *msg, int err, const void *context, int size)
+{
+	return err ? err : nla_put(msg, RDMA_NLDEV_ATTR_RES_RAW, size, context);
+}
+
+int qrnic_ib_fill_res_cq_raw(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct qrnic_cq_ctx context;
+	int err = qrnic_cmd_query_cq(to_qrnic_dev(ibcq->device)->qdev,
+				     to_qrnic_cq(ibcq)->core.cqn, &context);
+
+	return raw_fill(msg, err, &context, sizeof(context));
+}
+
+int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct qrnic_qp_attr context;
+	int err = qrnic_cmd_query_qp(to_qrnic_dev(ibqp->device)->qdev,
+				     ibqp->qp_num, &context);
+
+	return raw_fill(msg, err, &context, sizeof(context));
+}
+
+int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct qrnic_srq_ctx context;
+	int err = qrnic_cmd_query_srq(to_qrnic_dev(ibsrq->device)->qdev,
+				      to_qrnic_srq(ibsrq)->srqn, &context);
+
+	return raw_fill(msg, err, &context, sizeof(context));
+}
+
+int qrnic_ib_fill_res_mr_raw(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct qrnic_mkey_ctx context;
+	int err = qrnic_cmd_query_mkey(to_qrnic_dev(ibmr->device)->qdev,
+				       to_qrnic_mr(ibmr)->index, &context);
+
+	return raw_fill(msg, err, &context, sizeof(context));
 }
