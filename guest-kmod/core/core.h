@@ -103,6 +103,17 @@ struct qrnic_function_ops {
 	bool (*qp_event)(struct qrnic_core *core, u32 qpn, enum qrnic_event type);
 };
 
+/* What the registers said when the fatal state was found, or say now */
+struct qrnic_crash {
+	const char *why;
+	u32 status;
+	u32 health;
+	u32 info;
+};
+
+/* Of a recovery: the user wants to order it by himself. */
+#define QRNIC_RECOVERY_MANUAL 1
+
 struct qrnic_core {
 	struct qrnic_dev dev;
 	const struct qrnic_function_ops *function;
@@ -136,6 +147,9 @@ struct qrnic_core {
 
 	unsigned long state;
 	spinlock_t fatal_lock;	/* the reset that a fatal error causes */
+	struct qrnic_crash crash;	/* the last one; under fatal_lock */
+	bool crash_unreported;		/* to devlink */
+	struct devlink_health_reporter *reporter;
 	unsigned long last_recovery;
 	unsigned long recovery_delay;	/* after the next one that fails */
 	struct delayed_work recovery_work;
@@ -182,6 +196,12 @@ int qrnic_port_update(struct qrnic_core *core);
 /* health.c: fatal state, recovery, reset */
 extern const struct pci_error_handlers qrnic_error_handlers;
 void qrnic_health_init(struct qrnic_core *core);
+const char *qrnic_health_cause(u32 health);
+void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash);
+/* One attempt; nothing if somebody else has done it by now */
+int qrnic_recover(struct qrnic_core *core);
+/* As qrnic_recovery_disable(), but one under way may go on behind it. */
+void qrnic_recovery_suspend(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
 void qrnic_health_check(struct qrnic_core *core);
@@ -194,6 +214,15 @@ int qrnic_up(struct qrnic_core *core);
 /* pci.c: the function registers with the core, which then takes devices */
 int qrnic_register(const struct qrnic_function_ops *function);
 void qrnic_unregister(void);
+
+/* devlink.c: the adapter as a devlink instance */
+struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev);
+void qrnic_devlink_free(struct qrnic_core *core);
+void qrnic_devlink_register(struct qrnic_core *core);
+void qrnic_devlink_unregister(struct qrnic_core *core);
+/* An attempt that devlink knows of; or QRNIC_RECOVERY_MANUAL */
+int qrnic_devlink_recover(struct qrnic_core *core);
+
 /* pci.c: all the way down and up again */
 void qrnic_suspend(struct qrnic_core *core);
 int qrnic_resume(struct qrnic_core *core);

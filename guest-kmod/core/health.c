@@ -26,22 +26,39 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
+const char *qrnic_health_cause(u32 health)
+{
+	u32 cause = FIELD_GET(QRNIC_REG_HEALTH_CAUSE_MASK, health);
+
+	if (PCI_POSSIBLE_ERROR(health))
+		return "no answer";
+	if (cause < ARRAY_SIZE(qrnic_health_causes))
+		return qrnic_health_causes[cause];
+	return "unknown";
+}
+
+void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash)
+{
+	crash->status = qrnic_read(core, QRNIC_REG_STATUS);
+	crash->health = qrnic_read(core, QRNIC_REG_HEALTH);
+	crash->info = qrnic_read(core, QRNIC_REG_HEALTH_INFO);
+}
+
 static void qrnic_report_cause(struct qrnic_core *core, const char *why)
 {
-	u32 cause = qrnic_read(core, QRNIC_REG_HEALTH);
-	const char *text = "unknown";
+	struct qrnic_crash *crash = &core->crash;
 
-	if (PCI_POSSIBLE_ERROR(cause)) {
+	crash->why = why;
+	qrnic_crash_read(core, crash);
+	core->crash_unreported = true;
+	if (PCI_POSSIBLE_ERROR(crash->health)) {
 		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
 		set_bit(QRNIC_STATE_GONE, &core->state);
 		return;
 	}
-	cause = FIELD_GET(QRNIC_REG_HEALTH_CAUSE_MASK, cause);
-	if (cause < ARRAY_SIZE(qrnic_health_causes))
-		text = qrnic_health_causes[cause];
 	dev_err(&core->dev.pdev->dev,
-		"%s; resetting the device (health: %s, queue %u)\n", why, text,
-		qrnic_read(core, QRNIC_REG_HEALTH_INFO));
+		"%s; resetting the device (health: %s, queue %u)\n", why,
+		qrnic_health_cause(crash->health), crash->info);
 }
 
 /*
@@ -98,10 +115,13 @@ static int qrnic_config_restore(struct qrnic_core *core)
 	return pci_save_state(pdev);
 }
 
-static int qrnic_recover(struct qrnic_core *core)
+int qrnic_recover(struct qrnic_core *core)
 {
 	int err;
 
+	if (qrnic_healthy(&core->dev) && READ_ONCE(core->up) &&
+	    !READ_ONCE(core->auxdev_due))
+		return 0;
 	/* All is well but for the auxiliary device. */
 	if (qrnic_healthy(&core->dev) && READ_ONCE(core->auxdev_due))
 		return qrnic_resume(core);
@@ -124,7 +144,12 @@ static void qrnic_recovery_work(struct work_struct *work)
 	int err;
 
 	core->last_recovery = jiffies;
-	err = qrnic_recover(core);
+	err = qrnic_devlink_recover(core);
+	if (err == QRNIC_RECOVERY_MANUAL) {
+		dev_info(&core->dev.pdev->dev,
+			 "recovery is left to \"devlink health recover\"\n");
+		return;
+	}
 	if (!err) {
 		core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
 		dev_info(&core->dev.pdev->dev, "recovered\n");
@@ -189,12 +214,18 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	spin_unlock_irq(&core->fatal_lock);
 }
 
-void qrnic_recovery_disable(struct qrnic_core *core)
+void qrnic_recovery_suspend(struct qrnic_core *core)
 {
 	/* The lock, so that nobody who saw the bit clear schedules after this. */
 	spin_lock_irq(&core->fatal_lock);
 	set_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
 	spin_unlock_irq(&core->fatal_lock);
+	cancel_delayed_work(&core->recovery_work);
+}
+
+void qrnic_recovery_disable(struct qrnic_core *core)
+{
+	qrnic_recovery_suspend(core);
 	cancel_delayed_work_sync(&core->recovery_work);
 }
 

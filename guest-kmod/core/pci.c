@@ -334,7 +334,7 @@ static void qrnic_resources_free(struct qrnic_core *core)
 
 static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 {
-	struct qrnic_core *core = kzalloc(sizeof(*core), GFP_KERNEL);
+	struct qrnic_core *core = qrnic_devlink_alloc(pdev);
 
 	if (!core)
 		return NULL;
@@ -343,7 +343,7 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
 				       0, pci_name(pdev));
 	if (!core->dev.wq) {
-		kfree(core);
+		qrnic_devlink_free(core);
 		return NULL;
 	}
 	mutex_init(&core->lock);
@@ -361,7 +361,7 @@ static void qrnic_core_free(struct qrnic_core *core)
 	kfree(core->saved_state);
 	kvfree(core->async_buffer);
 	xa_destroy(&core->cqs);
-	kfree(core);
+	qrnic_devlink_free(core);
 }
 
 static int qrnic_enable(struct pci_dev *pdev)
@@ -422,6 +422,7 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	core->up = true;
 	qrnic_auxdev_try(core);
 	mutex_unlock(&core->lock);
+	qrnic_devlink_register(core);
 	qrnic_recovery_enable(core);
 	return 0;
 
@@ -443,6 +444,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 	struct qrnic_core *core = pci_get_drvdata(pdev);
 
 	qrnic_recovery_disable(core);
+	qrnic_devlink_unregister(core);
 	/* So that nothing below waits for the answers of a device that is gone */
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");

@@ -49,6 +49,15 @@
 #define QRNIC_DMAH NULL
 #endif
 
+/* Since 6.18 the operations of a reporter say how long it waits between recoveries. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define QRNIC_HEALTH_REPORTER_CREATE(devlink, ops, priv) \
+	devlink_health_reporter_create(devlink, ops, priv)
+#else
+#define QRNIC_HEALTH_REPORTER_CREATE(devlink, ops, priv) \
+	devlink_health_reporter_create(devlink, ops, 0, priv)
+#endif
+
 /* Since 7.2 the name says that the memory is given by its address. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 #define ib_umem_get ib_umem_get_va

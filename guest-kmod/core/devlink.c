@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * devlink.c: the adapter for "devlink dev info", "devlink dev reload" and
+ * "devlink health": who it is, down and up again, and what was wrong when it
+ * failed.
+ *
+ * Every recovery holds the lock of the devlink instance, so none begins while
+ * a reload is under way.
+ */
+#include <net/devlink.h>
+
+#include "core/core.h"
+
+static struct qrnic_core *qrnic_core_of_reporter(struct devlink_health_reporter *reporter)
+{
+	return devlink_health_reporter_priv(reporter);
+}
+
+static int qrnic_devlink_info_get(struct devlink *devlink,
+				  struct devlink_info_req *req,
+				  struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = devlink_priv(devlink);
+	struct pci_dev *pdev = core->dev.pdev;
+	u32 version = core->dev.caps.hw_version;
+	u64 serial = pci_get_dsn(pdev);
+	char text[32];
+	int err;
+
+	snprintf(text, sizeof(text), "%016llx", serial);
+	err = devlink_info_serial_number_put(req, text);
+	if (err)
+		return err;
+	snprintf(text, sizeof(text), "%04x:%04x", pdev->vendor, pdev->device);
+	err = devlink_info_version_fixed_put(req,
+					     DEVLINK_INFO_VERSION_GENERIC_ASIC_ID,
+					     text);
+	if (err)
+		return err;
+	snprintf(text, sizeof(text), "%u", pdev->revision);
+	err = devlink_info_version_fixed_put(req,
+					     DEVLINK_INFO_VERSION_GENERIC_ASIC_REV,
+					     text);
+	if (err)
+		return err;
+	snprintf(text, sizeof(text), "%u.%u",
+		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
+		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
+	return devlink_info_version_running_put(req,
+						DEVLINK_INFO_VERSION_GENERIC_FW,
+						text);
+}
+
+/*
+ * A recovery that waits for the lock held here finds later that there is nothing
+ * to do; waiting for it would be for ever.
+ */
+static int qrnic_devlink_reload_down(struct devlink *devlink, bool netns_change,
+				     enum devlink_reload_action action,
+				     enum devlink_reload_limit limit,
+				     struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = devlink_priv(devlink);
+
+	if (netns_change) {
+		NL_SET_ERR_MSG_MOD(extack, "the adapter stays in its namespace");
+		return -EOPNOTSUPP;
+	}
+	qrnic_recovery_suspend(core);
+	qrnic_suspend(core);
+	return 0;
+}
+
+static int qrnic_devlink_reload_up(struct devlink *devlink,
+				   enum devlink_reload_action action,
+				   enum devlink_reload_limit limit,
+				   u32 *actions_performed,
+				   struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = devlink_priv(devlink);
+	int err = qrnic_up(core);
+
+	if (err)
+		return err;
+	devlink_health_reporter_state_update(core->reporter,
+					     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
+	*actions_performed = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT);
+	return 0;
+}
+
+static const struct devlink_ops qrnic_devlink_ops = {
+	.info_get = qrnic_devlink_info_get,
+	.reload_actions = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT),
+	.reload_down = qrnic_devlink_reload_down,
+	.reload_up = qrnic_devlink_reload_up,
+};
+
+static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
+			     const struct qrnic_crash *crash)
+{
+	const char *cause = qrnic_health_cause(crash->health);
+
+	if (crash->why)
+		devlink_fmsg_string_pair_put(fmsg, "reason", crash->why);
+	devlink_fmsg_u32_pair_put(fmsg, "status", crash->status);
+	devlink_fmsg_string_pair_put(fmsg, "health", cause);
+	devlink_fmsg_u32_pair_put(fmsg, "health_info", crash->info);
+	devlink_fmsg_u32_pair_put(fmsg, "late_command_events",
+				  atomic_read(&core->late_command_events));
+}
+
+/* Those that are not 0: most are of errors that were never made. */
+static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fmsg)
+{
+	static const char *const names[] = {
+#define QRNIC_COUNTER_NAME(name, group) #name,
+		QRNIC_COUNTER_LIST(QRNIC_COUNTER_NAME)
+#undef QRNIC_COUNTER_NAME
+	};
+	u64 *values;
+	int i;
+
+	values = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*values), GFP_KERNEL);
+	if (!values)
+		return;
+	if (!qrnic_cmd_query_counters(&core->dev, values)) {
+		devlink_fmsg_pair_nest_start(fmsg, "counters");
+		devlink_fmsg_obj_nest_start(fmsg);
+		for (i = 0; i < QRNIC_NUM_COUNTERS; i++)
+			if (values[i])
+				devlink_fmsg_u64_pair_put(fmsg, names[i],
+							  values[i]);
+		devlink_fmsg_obj_nest_end(fmsg);
+		devlink_fmsg_pair_nest_end(fmsg);
+	}
+	kfree(values);
+}
+
+/*
+ * After a failure (with context): the registers as they were then, before the
+ * reset that followed at once and cleared the counters. Asked for by the user:
+ * as it is now.
+ */
+static int qrnic_health_dump(struct devlink_health_reporter *reporter,
+			     struct devlink_fmsg *fmsg, void *context,
+			     struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
+	struct qrnic_crash crash;
+
+	if (context || !qrnic_healthy(&core->dev)) {
+		spin_lock_irq(&core->fatal_lock);
+		crash = core->crash;
+		spin_unlock_irq(&core->fatal_lock);
+		qrnic_health_put(core, fmsg, &crash);
+		return 0;
+	}
+	mutex_lock(&core->lock);
+	if (core->up) {
+		qrnic_crash_read(core, &crash);
+		crash.why = NULL;
+		qrnic_health_put(core, fmsg, &crash);
+		qrnic_counters_put(core, fmsg);
+	}
+	mutex_unlock(&core->lock);
+	return 0;
+}
+
+static int qrnic_health_diagnose(struct devlink_health_reporter *reporter,
+				 struct devlink_fmsg *fmsg,
+				 struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
+
+	devlink_fmsg_bool_pair_put(fmsg, "fatal", !qrnic_healthy(&core->dev));
+	devlink_fmsg_bool_pair_put(fmsg, "up", READ_ONCE(core->up));
+	return 0;
+}
+
+static int qrnic_health_recover(struct devlink_health_reporter *reporter,
+				void *context, struct netlink_ext_ack *extack)
+{
+	return qrnic_recover(qrnic_core_of_reporter(reporter));
+}
+
+static const struct devlink_health_reporter_ops qrnic_health_ops = {
+	.name = "fw_fatal",
+	.recover = qrnic_health_recover,
+	.dump = qrnic_health_dump,
+	.diagnose = qrnic_health_diagnose,
+};
+
+/*
+ * The first attempt after a failure is that of the reporter, which dumps before it,
+ * unless the user told it to do nothing. Once one has failed the reporter leaves
+ * further ones to the driver.
+ */
+int qrnic_devlink_recover(struct qrnic_core *core)
+{
+	struct devlink *devlink = priv_to_devlink(core);
+	int err;
+
+	if (xchg(&core->crash_unreported, false)) {
+		err = devlink_health_report(core->reporter, core->crash.why, core);
+		if (err != -ECANCELED)
+			return err || qrnic_healthy(&core->dev) ?
+			       err : QRNIC_RECOVERY_MANUAL;
+	}
+	devl_lock(devlink);
+	err = qrnic_recover(core);
+	if (!err)
+		devlink_health_reporter_state_update(core->reporter,
+						     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
+	devl_unlock(devlink);
+	return err;
+}
+
+/* The adapter's structure, as the private part of a devlink instance */
+struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev)
+{
+	struct qrnic_core *core;
+	struct devlink *devlink;
+
+	devlink = devlink_alloc(&qrnic_devlink_ops, sizeof(*core), &pdev->dev);
+	if (!devlink)
+		return NULL;
+	core = devlink_priv(devlink);
+	core->reporter = QRNIC_HEALTH_REPORTER_CREATE(devlink, &qrnic_health_ops,
+						      core);
+	if (IS_ERR(core->reporter)) {
+		devlink_free(devlink);
+		return NULL;
+	}
+	return core;
+}
+
+void qrnic_devlink_free(struct qrnic_core *core)
+{
+	devlink_health_reporter_destroy(core->reporter);
+	devlink_free(priv_to_devlink(core));
+}
+
+/* From here on users may reload and recover. */
+void qrnic_devlink_register(struct qrnic_core *core)
+{
+	devlink_register(priv_to_devlink(core));
+}
+
+/* With recovery disabled, which would report to it */
+void qrnic_devlink_unregister(struct qrnic_core *core)
+{
+	devlink_unregister(priv_to_devlink(core));
+}

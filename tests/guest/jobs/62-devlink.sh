@@ -1,0 +1,68 @@
+# The adapter under devlink: who it is, down and up again by order, what is said when it
+# fails, and that a recovery can be left to the administrator.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic --timeout 200
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+device=pci/$address
+
+# shellcheck disable=SC2317  # called through wait_until
+working() { ibv_devinfo -d "$RDMA0" 2>/dev/null | grep -q PORT_ACTIVE && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
+# health KEY: of the reporter
+health() { devlink -j health show "$device" reporter fw_fatal | python3 -c "import json, sys
+print(next(iter(json.load(sys.stdin)['health'].values()))[0]['$1'])"; }
+# No bus master: the next command cannot be read.
+break_it() {
+    setpci -s "$address" COMMAND=0002
+    ethtool -S "$NIC0" >/dev/null
+}
+
+try "devlink knows driver, serial number and version" "devlink dev info $device | tee /dev/stderr >info.log &&
+    grep -q 'driver qrnic' info.log && grep -q 'fw ' info.log &&
+    grep -q \"serial_number \$(lspci -vv -s $address | sed -n 's/.*Device Serial Number //p' | tr -d -)\" info.log"
+try "its health is good" "devlink health show $device reporter fw_fatal | tee /dev/stderr | grep -q 'state healthy error 0'"
+try "a dump of a device that works has its counters" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr | grep -q commands &&
+    devlink health dump clear $device reporter fw_fatal"
+try "and a diagnosis says that it is up" "devlink health diagnose $device reporter fw_fatal | tee /dev/stderr | grep -q 'up: true'"
+
+for round in 1 2 3; do
+    devlink dev reload "$device" >step.log 2>&1
+    status=$?
+    nic_export
+    wait_until 20 working || status=9
+    [ $status = 0 ] || show step.log
+    result $status "reload $round"
+done
+try "verbs work after it" "qrnic-provider-test"
+
+break_it
+wait_until 60 eval '[ "$(health recover)" = 1 ]' && [ "$(health error)" = 1 ] && [ "$(health state)" = healthy ]
+result $? "a failure is reported and recovered from"
+nic_export
+wait_until 20 working
+result $? "the adapter works after it"
+try "the dump says what was wrong" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr >dump.log &&
+    grep -q 'DMA to the command queue failed' dump.log && devlink health dump clear $device reporter fw_fatal"
+
+try "automatic recovery is switched off" "devlink health set $device reporter fw_fatal auto_recover false"
+# Not at once: two recoveries are some seconds apart.
+sleep 6
+break_it
+wait_until 30 sh -c "dmesg | grep -q 'recovery is left to'"
+result $? "then a failure is not recovered from"
+[ "$(health state)" = error ]
+result $? "and says so"
+try "until the administrator orders it" "devlink health recover $device reporter fw_fatal"
+nic_export
+wait_until 20 working
+result $? "the adapter works again"
+break_it
+wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 2 ]"
+try "a reload helps, too" "devlink dev reload $device"
+nic_export
+wait_until 20 working && [ "$(health state)" = healthy ]
+result $? "and then all is well"
+kernel_clean "the kernel log is clean"
+finish
