@@ -8,7 +8,7 @@
 #   .. qrnic-end
 #
 # Kinds: constants GROUP, enum NAME, flags NAME, registers, register-fields, struct NAME, commands, command NAME,
-# counters, guest-errors, example NAME. A table that holds nothing of the contract (no offsets, no bits, no values) may be written
+# counters, guest-errors, example NAME, requirements. A table that holds nothing of the contract (no offsets, no bits, no values) may be written
 # by hand behind the comment ".. qrnic-prose-table".
 
 import glob
@@ -159,14 +159,20 @@ def example(spec, name):
     return examples.lines(spec, name)
 
 
-BLOCKS = {"example": example, "constants": constants, "enum": enum, "flags": flags, "registers": registers,
+def requirements(spec, _):
+    rows = [[item["id"], f"`{item['chapter']}`_", text({"doc": item["text"]}),
+             ", ".join(f"``{test}``" for test in item["tests"])] for item in spec.requirements]
+    return table("Requirements", (10, 20, 35, 35), ["Number", "Chapter", "The device", "Tests"], rows)
+
+
+BLOCKS = {"requirements": requirements, "example": example, "constants": constants, "enum": enum, "flags": flags, "registers": registers,
           "register-fields": register_fields, "struct": struct, "commands": commands, "command": command,
           "counters": counters, "guest-errors": guest_errors}
 
 
 def expected_blocks(spec):
     """All that the manual has to show at least once."""
-    want = {("registers", None), ("register-fields", None), ("commands", None), ("counters", None),
+    want = {("requirements", None), ("registers", None), ("register-fields", None), ("commands", None), ("counters", None),
             ("guest-errors", None)}
     want |= {("constants", name) for name in spec.constants}
     want |= {("enum", name) for name in spec.enums if name != "cmd_opcode"}
