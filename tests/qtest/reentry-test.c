@@ -272,49 +272,6 @@ static void test_work_does_not_enter_itself(void)
     rig_stop(&r);
 }
 
-/* The same when it is a frame of the peer that completes. */
-static void test_receive_is_not_entered(void)
-{
-    PeerPacket p;
-    QrnicCqe cqe;
-    Disk disk;
-    Rig r;
-
-    rig_start(&r, WITH_DISK, NULL);
-    disk_start(r.d, &disk);
-    message_set(r.d, 1, disk_status_address(&disk), 0);
-    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
-        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
-    }, 1);
-    eq_arm(r.d, &r.eq);
-    cq_arm(r.d, &r.recv_cq, false);
-    settle(r.d);
-    vm_stop(r.d);
-    disk_read(r.d, &disk);
-    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
-    p.ack_request = true;
-    peer_send(r.d, &p);
-    p.psn = (RQ_PSN + 1) & 0xffffff;
-    peer_send(r.d, &p);
-    commands_post(r.d, (QrnicCmdEntry[]) {
-        { .opcode = QRNIC_CMD_NOP, .owner = 1 },
-        { .opcode = QRNIC_CMD_DESTROY_QP, .object = r.qp.number, .owner = 1 },
-        { .opcode = QRNIC_CMD_DESTROY_CQ, .object = r.recv_cq.number,
-          .owner = 1 },
-    }, 3);
-    vm_continue(r.d);
-    commands_wait(r.d);
-    /* Whichever came first, the frame or the commands, nothing broke. */
-    for (unsigned i = 1; i <= 3; i++) {
-        g_assert_cmpint(command_status(r.d, i), ==, QRNIC_ST_OK);
-    }
-    if (cq_poll(r.d, &r.recv_cq, &cqe)) {
-        g_assert_cmpuint(cqe.qpn, ==, r.qp.number);
-    }
-    disk_stop(r.d, &disk);
-    rig_stop(&r);
-}
-
 /* A message that orders a Function Level Reset of the device that sends it */
 static void test_reset_waits(void)
 {
@@ -423,8 +380,6 @@ void add_reentry_tests(void)
     qtest_add_func("qrnic/reentry/peer-to-peer", test_peer_to_peer);
     qtest_add_func("qrnic/reentry/work-does-not-enter-itself",
                    test_work_does_not_enter_itself);
-    qtest_add_func("qrnic/reentry/receive-is-not-entered",
-                   test_receive_is_not_entered);
     qtest_add_func("qrnic/reentry/reset-waits", test_reset_waits);
     qtest_add_func("qrnic/reentry/unplug-in-work", test_unplug_in_work);
     qtest_add_func("qrnic/reentry/unplug-in-receive", test_unplug_in_receive);
