@@ -26,7 +26,10 @@ try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on
 try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
 try "the provider's own test" qrnic-provider-test
 try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=1 qrnic-provider-test"
-try "the provider's own test without direct WQEs" "QRNIC_DIRECT_WQE=0 qrnic-provider-test"
+counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used
+try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr | grep -qx 0"
+try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=1 qrnic-provider-test"
+try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
 if modinfo kernel_verbs >/dev/null 2>&1; then
     try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
         { dmesg | grep kernel_verbs; false; }"

@@ -29,7 +29,7 @@ perf() {
 provider "the provider's test of transports, IPv4" "" "$gid4"
 provider "the provider's test of transports, IPv6" "" "$gid6"
 provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1 "$gid4"
-provider "the provider's test of transports without direct WQEs" QRNIC_DIRECT_WQE=0 "$gid6"
+provider "the provider's test of transports with direct WQEs" QRNIC_DIRECT_WQE=1 "$gid6"
 
 try "the provider's test of rate limits" "set -o pipefail; qrnic-pace-test $RDMA0 $gid4 | tee pace.log && ! grep SKIP pace.log"
 

@@ -29,7 +29,7 @@ pingpong() {
         "QRNIC_INLINE_RECV=$value $program -d $RDMA0 -c $* guest1"
 }
 
-for variable in QRNIC_INLINE_RECV=0 QRNIC_SINGLE_THREADED=1 QRNIC_DIRECT_WQE=0; do
+for variable in QRNIC_INLINE_RECV=0 QRNIC_SINGLE_THREADED=1 QRNIC_DIRECT_WQE=1; do
     try "the provider's test of receiving into the completion, $variable" \
         "set -o pipefail; $variable qrnic-inline-test $RDMA0 $gid6 | tee inline.log && ! grep SKIP inline.log"
 done

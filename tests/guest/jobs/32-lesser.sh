@@ -22,7 +22,7 @@ for size in 1 4097 65536; do
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50 localhost"
 done
 # What it lacks is refused with EOPNOTSUPP, and nothing else changes.
-try "the provider's test of transports on a lesser device" qrnic-transport-test
+try "the provider's test of transports on a lesser device" "QRNIC_DIRECT_WQE=1 qrnic-transport-test"
 try "the provider's test of raw packets on a lesser device" qrnic-packet-test
 try "the provider's test of flags on a lesser device" qrnic-flags-test
 try "the provider's test of XRC on a lesser device" qrnic-xrc-test
