@@ -31,8 +31,13 @@ try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr 
 try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=1 qrnic-provider-test"
 try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
 if modinfo kernel_verbs >/dev/null 2>&1; then
+    # One of its tests wants a queue pair of a process.
+    ibv_rc_pingpong -d "$RDMA0" -g "$(gid_index "$RDMA0" 4)" >/dev/null 2>&1 &
+    process=$!
+    wait_for_port 18515
     try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
         { dmesg | grep kernel_verbs; false; }"
+    kill $process
 else
     skip "kernel verbs" "the test's module is not built for this kernel"
 fi

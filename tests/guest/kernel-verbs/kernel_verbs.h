@@ -83,4 +83,7 @@ void test_srq(struct test *test);
 void test_datagram(struct test *test);
 void test_unreliable(struct test *test);
 
+/* untrusted.c */
+void test_untrusted(struct test *test);
+
 #endif /* KERNEL_VERBS_H */

@@ -1,0 +1,35 @@
+# After a fatal error the RDMA part of the driver fails to start, once: recovery goes on
+# until RDMA is there again, and does not say before that all is well.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+if ! modprobe refuse symbol=ib_register_device error=-12 times=1 2>refuse.log; then
+    skip "a probe that fails" "this kernel has no module for it: $(tail -n 1 refuse.log)"
+    finish
+fi
+address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+# shellcheck disable=SC2317  # these are called through wait_until
+refused() { [ "$(cat /sys/module/refuse/parameters/times)" = 0 ]; }
+# shellcheck disable=SC2317
+working() { nic_has_gid "$NIC0" && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
+
+# Without bus mastering the next command cannot be read, which is fatal.
+setpci -s "$address" COMMAND=0002
+ethtool -S "$NIC0" >/dev/null 2>&1
+wait_until 20 refused
+result $? "the RDMA part fails to start after a fatal error"
+wait_until 30 working
+result $? "and is there again after the next attempt"
+dmesg | grep "qrnic $address:" >driver.log
+status=0
+awk '/recovery failed: -12/ { failed = 1 } /recovered/ { if (!failed) early = 1; well = 1 }
+    END { exit !(failed && well && !early) }' driver.log || { status=1; show driver.log; }
+result $status "the log says that recovery failed, and then that it is done"
+nic_export
+gid=$(gid_index "$RDMA0" 4)
+alone "ibv_rc_pingpong afterwards" 18515 \
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
+kernel_clean "the kernel log is clean"
+finish

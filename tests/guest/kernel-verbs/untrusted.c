@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * untrusted.c: completions that no honest device writes. The test writes them into
+ * the ring of a CQ in the device's place; the driver must tell nobody of them, and
+ * must not believe what would lead it to other memory.
+ */
+#include "kernel_verbs.h"
+
+#include <linux/delay.h>
+
+#include "qrnic_ib.h"
+
+#define RECEIVES 4
+#define LENGTH 64
+
+struct forged {
+	struct test *test;
+	struct ib_cq *cq;	/* the device completes nothing here */
+	struct ib_qp *qp;
+	struct ib_srq *srq;
+	struct ib_qp *srq_qp;
+};
+
+static void cqe_write(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
+		      u8 status)
+{
+	struct qrnic_ib_cq *cq = to_qrnic_cq(forged->cq);
+	u32 place = cq->consumer & (BIT(cq->log_size) - 1);
+	struct qrnic_cqe *at = qrnic_ring_at(&cq->ring,
+					     (size_t)QRNIC_CQE_SIZE * place);
+	u32 control = FIELD_PREP(QRNIC_CQE_OPCODE_MASK, opcode) |
+		      FIELD_PREP(QRNIC_CQE_STATUS_MASK, status);
+
+	if (!(cq->consumer >> cq->log_size & 1))
+		control |= QRNIC_CQE_PHASE_MASK;
+	cqe.control = cpu_to_le32(control);
+	*at = cqe;
+	/* The driver copies it with ordinary loads. */
+	smp_wmb();
+}
+
+static struct qrnic_cqe cqe_of(const struct ib_qp *qp, u32 index)
+{
+	return (struct qrnic_cqe) {
+		.qpn = cpu_to_le32(qp->qp_num),
+		.index = cpu_to_le32(index),
+		.byte_len = cpu_to_le32(LENGTH),
+	};
+}
+
+/* Number of completions that polling finds after this CQE */
+static int polled(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
+		  struct ib_wc *wc)
+{
+	u32 before = to_qrnic_cq(forged->cq)->consumer;
+	int found;
+
+	cqe_write(forged, cqe, opcode, QRNIC_WC_SUCCESS);
+	found = ib_poll_cq(forged->cq, 1, wc);
+	EXPECT(forged->test, to_qrnic_cq(forged->cq)->consumer == before + 1);
+	return found;
+}
+
+static int receives_post(struct forged *forged)
+{
+	struct test *test = forged->test;
+	struct ib_sge sge = sge_of(test, &test->a, 0, LENGTH);
+	struct ib_recv_wr wr = { .sg_list = &sge, .num_sge = 1 };
+	int i, err = 0;
+
+	for (i = 0; i < RECEIVES && !err; i++) {
+		wr.wr_id = 100 + i;
+		err = ib_post_recv(forged->qp, &wr, NULL);
+		wr.wr_id = 200 + i;
+		if (!err && forged->srq)
+			err = ib_post_srq_recv(forged->srq, &wr, NULL);
+	}
+	return err;
+}
+
+/* A queue pair of a process; the job sees to it that there is one. */
+static u32 user_qpn(struct test *test)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(test->dev);
+	struct qrnic_ib_object *object;
+	unsigned long number;
+	u32 found = 0;
+
+	xa_for_each(&dev->qps, number, object) {
+		struct qrnic_ib_qp *qp = container_of(object, struct qrnic_ib_qp,
+						      object);
+
+		if (qp->umem)
+			found = number;
+	}
+	return found;
+}
+
+static void queues(struct forged *forged)
+{
+	struct test *test = forged->test;
+	struct qrnic_cqe cqe = cqe_of(forged->qp, 0);
+	struct ib_wc wc;
+
+	/* Sends: none is posted. */
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_SEND, &wc));
+	EXPECT(test, !polled(forged, cqe_of(forged->qp, 1U << 31), QRNIC_CQE_SEND, &wc));
+	/* Receives: beyond what is posted, then one of them, and that once more. */
+	EXPECT(test, !polled(forged, cqe_of(forged->qp, RECEIVES), QRNIC_CQE_RECV, &wc));
+	EXPECT(test, !polled(forged, cqe_of(forged->qp, U32_MAX), QRNIC_CQE_RECV, &wc));
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.status == IB_WC_SUCCESS && wc.wr_id == 100 &&
+	       wc.byte_len == LENGTH);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+	/* More bytes than the buffer has */
+	cqe = cqe_of(forged->qp, 1);
+	cqe.byte_len = cpu_to_le32(LENGTH + 1);
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.wr_id == 101 && wc.status == IB_WC_LOC_LEN_ERR);
+}
+
+static void others(struct forged *forged)
+{
+	struct test *test = forged->test;
+	struct qrnic_cqe cqe = cqe_of(forged->qp, 0);
+	u32 user = user_qpn(test);
+	struct ib_wc wc;
+
+	/* A queue pair that completes in another CQ, one of a process, and none */
+	EXPECT(test, !polled(forged, cqe_of(test->a.qp, 0), QRNIC_CQE_SEND, &wc));
+	EXPECT(test, !polled(forged, cqe_of(test->a.qp, 0), QRNIC_CQE_RECV, &wc));
+	if (EXPECT(test, user)) {
+		cqe.qpn = cpu_to_le32(user);
+		EXPECT(test, !polled(forged, cqe, QRNIC_CQE_SEND, &wc));
+		EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+	}
+	cqe.qpn = cpu_to_le32(0xabcdef);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_SEND, &wc));
+}
+
+static void slots(struct forged *forged)
+{
+	struct test *test = forged->test;
+	struct qrnic_cqe cqe = cqe_of(forged->srq_qp, 0);
+	struct ib_wc wc;
+
+	/* Of the queue pair's own receive queue, which it has not */
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+	/* An SRQ that is not the queue pair's */
+	cqe.srqn = cpu_to_le32(to_qrnic_srq(forged->srq)->srqn + 1);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+
+	cqe.srqn = cpu_to_le32(to_qrnic_srq(forged->srq)->srqn);
+	cqe.index = cpu_to_le32(1U << 20);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+	cqe.index = cpu_to_le32(RECEIVES);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+	cqe.index = cpu_to_le32(2);
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.status == IB_WC_SUCCESS && wc.wr_id == 202);
+	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
+}
+
+static int forged_create(struct forged *forged)
+{
+	struct ib_cq_init_attr cq = { .cqe = 64 };
+	struct ib_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	struct ib_qp_init_attr init = {
+		.cap = {
+			.max_send_wr = MAX_WR, .max_recv_wr = MAX_WR,
+			.max_send_sge = 1, .max_recv_sge = 1,
+		},
+		.qp_type = IB_QPT_RC,
+	};
+	struct test *test = forged->test;
+	struct end end = {};
+	int err;
+
+	forged->cq = ib_create_cq(test->dev, NULL, NULL, NULL, &cq);
+	if (IS_ERR(forged->cq))
+		return PTR_ERR(forged->cq);
+	init.send_cq = forged->cq;
+	init.recv_cq = forged->cq;
+	forged->qp = ib_create_qp(test->pd, &init);
+	if (IS_ERR(forged->qp))
+		return PTR_ERR(forged->qp);
+	end.qp = forged->qp;
+	err = end_to_init(&end);
+	if (err || !test->dev->attrs.max_srq)
+		return err;
+
+	forged->srq = ib_create_srq(test->pd, &srq);
+	if (IS_ERR(forged->srq))
+		return PTR_ERR(forged->srq);
+	init.srq = forged->srq;
+	forged->srq_qp = ib_create_qp(test->pd, &init);
+	return PTR_ERR_OR_ZERO(forged->srq_qp);
+}
+
+void test_untrusted(struct test *test)
+{
+	struct forged forged = { .test = test };
+
+	if (EXPECT(test, !forged_create(&forged)) &&
+	    EXPECT(test, !receives_post(&forged))) {
+		queues(&forged);
+		others(&forged);
+		if (forged.srq)
+			slots(&forged);
+	}
+	if (!IS_ERR_OR_NULL(forged.srq_qp))
+		ib_destroy_qp(forged.srq_qp);
+	if (!IS_ERR_OR_NULL(forged.qp))
+		ib_destroy_qp(forged.qp);
+	if (!IS_ERR_OR_NULL(forged.srq))
+		ib_destroy_srq(forged.srq);
+	if (!IS_ERR_OR_NULL(forged.cq))
+		ib_destroy_cq(forged.cq);
+}
