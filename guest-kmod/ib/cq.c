@@ -156,6 +156,33 @@ static void cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 	qrnic_cq_destroy(dev->qdev, &cq->core);
 }
 
+/* Hard interrupt */
+void qrnic_ib_cq_comp(struct qrnic_cq *core)
+{
+	struct qrnic_ib_cq *cq = container_of(core, struct qrnic_ib_cq, core);
+	struct ib_cq *ibcq = &cq->ibcq;
+
+	/* Before the handler, which may request anew */
+	WRITE_ONCE(cq->requested, false);
+	WRITE_ONCE(cq->any_requested, false);
+	if (ibcq->comp_handler)
+		ibcq->comp_handler(ibcq, ibcq->cq_context);
+}
+
+/* The core can log why (dynamic debug), as verbs have no word for it. */
+static void cq_event(struct qrnic_cq *core, u8 subtype)
+{
+	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
+	struct ib_event event = {
+		.device = ibcq->device,
+		.element.cq = ibcq,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	if (ibcq->event_handler)
+		ibcq->event_handler(&event, ibcq->cq_context);
+}
+
 int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		       struct uverbs_attr_bundle *attrs)
 {
@@ -176,7 +203,7 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	INIT_LIST_HEAD(&cq->receivers);
 	cq->core.vector = attr->comp_vector;
 	cq->core.comp = qrnic_ib_cq_comp;
-	cq->core.event = qrnic_ib_cq_event;
+	cq->core.event = cq_event;
 
 	if (udata) {
 		err = cq_user_prepare(dev, cq, attr, udata, &context);
@@ -324,28 +351,6 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 	default:
 		return IB_WC_SEND;
 	}
-}
-
-/*
- * Takes the completed request, and all before it, out of its queue. False if no
- * WQE that is posted begins at index: the device need not be trusted.
- */
-bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
-			  struct qrnic_ib_request *request)
-{
-	/* Pairs with queue_advance(): up to here the slots are written. */
-	u32 producer = smp_load_acquire(&queue->producer);
-
-	if (index - queue->consumer >= producer - queue->consumer)
-		return false;
-	/* The middle of a WQE has a slot of an earlier pass. */
-	*request = queue->requests[index & queue->mask];
-	if (request->next - index - 1 >= producer - index)
-		return false;
-
-	/* The slot is read before queue_has_room() sees it free. */
-	smp_store_release(&queue->consumer, request->next);
-	return true;
 }
 
 /* What only a datagram's receive completion says: who sent it, and how it came */

@@ -1,38 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * event.c: completion events and asynchronous events on their way from the core
- * to the consumers of verbs.
+ * event.c: asynchronous events on their way from the core to the consumers of
+ * verbs, and the state of the port. Events of CQs are in cq.c.
  */
 #include <linux/notifier.h>
 
 #include "qrnic_ib.h"
-
-/* Hard interrupt */
-void qrnic_ib_cq_comp(struct qrnic_cq *core)
-{
-	struct qrnic_ib_cq *cq = container_of(core, struct qrnic_ib_cq, core);
-	struct ib_cq *ibcq = &cq->ibcq;
-
-	/* Before the handler, which may request anew */
-	WRITE_ONCE(cq->requested, false);
-	WRITE_ONCE(cq->any_requested, false);
-	if (ibcq->comp_handler)
-		ibcq->comp_handler(ibcq, ibcq->cq_context);
-}
-
-/* The core can log why (dynamic debug), as verbs have no word for it. */
-void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
-{
-	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
-	struct ib_event event = {
-		.device = ibcq->device,
-		.element.cq = ibcq,
-		.event = IB_EVENT_CQ_ERR,
-	};
-
-	if (ibcq->event_handler)
-		ibcq->event_handler(&event, ibcq->cq_context);
-}
 
 static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flush.c: the end of the work requests of kernel consumers when the device has
- * fallen into the fatal state: it completes nothing any more, so software does.
- *
- * Nobody unregisters the RDMA device before those that wait for completions have
- * got them: a MAD on its way holds the connection it speaks of, and ib_drain_qp()
- * sleeps until its own request comes back.
+ * flush.c: completions for the work requests of kernel consumers when the device
+ * has fallen into the fatal state, found when a CQ is polled. Who tells the
+ * consumers to poll is fatal.c.
  */
 #include "qrnic_ib.h"
 
@@ -101,67 +98,4 @@ bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 		if (queue_pending(&qp->rq))
 			return true;
 	return false;
-}
-
-/* The event that the device owes a CQ for which one has been requested */
-static void flush_notify(struct qrnic_ib_cq *cq)
-{
-	unsigned long flags;
-	bool due;
-
-	spin_lock_irqsave(&cq->lock, flags);
-	due = cq->requested && (qrnic_flush_pending(cq) || qrnic_cq_written(cq));
-	spin_unlock_irqrestore(&cq->lock, flags);
-	if (!due)
-		return;
-
-	/* Handlers expect to run in an interrupt. */
-	local_irq_save(flags);
-	qrnic_ib_cq_comp(&cq->core);
-	local_irq_restore(flags);
-}
-
-static void flush_qp(struct qrnic_ib_qp *qp)
-{
-	struct ib_event event = {
-		.device = qp->ibqp.device,
-		.element.qp = &qp->ibqp,
-		.event = IB_EVENT_QP_LAST_WQE_REACHED,
-	};
-	bool last_wqe;
-
-	/* Whoever posts and has not seen the fatal state is done after this. */
-	spin_lock_irq(&qp->sq.lock);
-	spin_lock(&qp->rq.lock);
-	spin_unlock(&qp->rq.lock);
-	last_wqe = qp->last_wqe_due;
-	qp->last_wqe_due = false;
-	spin_unlock_irq(&qp->sq.lock);
-
-	flush_notify(to_qrnic_cq(qp->ibqp.send_cq));
-	flush_notify(to_qrnic_cq(qp->ibqp.recv_cq));
-	if (last_wqe && qp->ibqp.event_handler)
-		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
-}
-
-void qrnic_flush_work(struct work_struct *work)
-{
-	struct qrnic_ib_dev *dev = container_of(work, struct qrnic_ib_dev,
-						flush_work);
-	struct qrnic_ib_object *object;
-	struct qrnic_ib_qp *qp;
-	unsigned long qpn;
-
-	for (qpn = 0; (object = qrnic_object_get_from(&dev->qps, &qpn)); qpn++) {
-		qp = container_of(object, struct qrnic_ib_qp, object);
-		if (qrnic_qp_is_kernel(qp))
-			flush_qp(qp);
-		qrnic_qp_put(qp);
-	}
-}
-
-/* There is something to flush. Any context */
-void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
-{
-	queue_work(dev->qdev->wq, &dev->flush_work);
 }

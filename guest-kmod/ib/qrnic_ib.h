@@ -416,8 +416,6 @@ int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev);
 void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev);
 void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 				unsigned long event);
-void qrnic_ib_cq_comp(struct qrnic_cq *core);
-void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype);
 
 /* uapi.c */
 extern const struct uapi_definition qrnic_uapi_definitions[];
@@ -500,8 +498,7 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 bool qrnic_cq_written(struct qrnic_ib_cq *cq);
-bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
-			  struct qrnic_ib_request *request);
+void qrnic_ib_cq_comp(struct qrnic_cq *core);
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);
 
 /* qp.c */
@@ -541,6 +538,8 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 void qrnic_kernel_queues_destroy(struct qrnic_ib_dev *dev,
 				 struct qrnic_ib_qp *qp);
 void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp);
+bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
+			  struct qrnic_ib_request *request);
 
 /* post.c */
 int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
@@ -555,6 +554,8 @@ void qrnic_flush_attach(struct qrnic_ib_qp *qp);
 void qrnic_flush_detach(struct qrnic_ib_qp *qp);
 int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc);
 bool qrnic_flush_pending(struct qrnic_ib_cq *cq);
+
+/* fatal.c */
 void qrnic_flush_work(struct work_struct *work);
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev);
 

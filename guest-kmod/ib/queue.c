@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset.
+ * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset,
+ * and taking requests out of them.
  */
 #include "qrnic_ib.h"
 
@@ -133,4 +134,26 @@ void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 	queue_reset(&qp->sq);
 	if (qp->has_rq)
 		queue_reset(&qp->rq);
+}
+
+/*
+ * Takes the completed request, and all before it, out of its queue. False if no
+ * WQE that is posted begins at index: the device need not be trusted.
+ */
+bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
+			  struct qrnic_ib_request *request)
+{
+	/* Pairs with queue_advance(): up to here the slots are written. */
+	u32 producer = smp_load_acquire(&queue->producer);
+
+	if (index - queue->consumer >= producer - queue->consumer)
+		return false;
+	/* The middle of a WQE has a slot of an earlier pass. */
+	*request = queue->requests[index & queue->mask];
+	if (request->next - index - 1 >= producer - index)
+		return false;
+
+	/* The slot is read before queue_has_room() sees it free. */
+	smp_store_release(&queue->consumer, request->next);
+	return true;
 }
