@@ -45,6 +45,16 @@ struct qrnic_eth_stats {
 	struct u64_stats_sync sync;
 };
 
+/* Frames that only the device has seen, since the netdev exists */
+struct qrnic_eth_drops {
+	u64_stats_t no_queue;
+	u64_stats_t too_long;
+	struct u64_stats_sync sync;
+	u64 seen_no_queue;	/* the device's counters when last queried */
+	u64 seen_too_long;
+	struct delayed_work work;
+};
+
 /* What is in a basic block of the SQ: at the first one of a WQE */
 struct qrnic_tx_slot {
 	struct sk_buff *skb;
@@ -114,6 +124,7 @@ struct qrnic_eth {
 	bool vlan_strip;
 	struct work_struct filter_work;
 
+	struct qrnic_eth_drops drops;
 	struct qrnic_tx tx;
 	struct qrnic_rx rx;
 };
@@ -137,6 +148,12 @@ void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
 /* filter.c: which frames are received */
 void qrnic_eth_filter_init(struct qrnic_eth *eth);
 int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip);
+
+/* drops.c: counters of the device for ip -s link */
+void qrnic_eth_drops_init(struct qrnic_eth *eth);
+void qrnic_eth_drops_start(struct qrnic_eth *eth);
+void qrnic_eth_drops_stop(struct qrnic_eth *eth);
+void qrnic_eth_drops_read(struct qrnic_eth *eth, struct rtnl_link_stats64 *stats);
 
 /* transmit.c */
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev);

@@ -232,6 +232,7 @@ static void qrnic_eth_get_stats64(struct net_device *netdev,
 		stats->tx_bytes = u64_stats_read(&tx->bytes);
 		stats->tx_errors = u64_stats_read(&tx->errors);
 	} while (u64_stats_fetch_retry(&tx->sync, start));
+	qrnic_eth_drops_read(eth, stats);
 }
 
 static const struct net_device_ops qrnic_netdev_ops = {
@@ -309,6 +310,7 @@ static void qrnic_eth_suspend(struct qrnic_core *core)
 	struct net_device *netdev = core->dev.netdev;
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
+	qrnic_eth_drops_stop(eth);
 	rtnl_lock();
 	netif_device_detach(netdev);
 	qrnic_eth_set_up(eth, false);
@@ -336,6 +338,7 @@ static int qrnic_eth_resume(struct qrnic_core *core)
 		goto unlock;
 	}
 	netif_device_attach(netdev);
+	qrnic_eth_drops_start(eth);
 unlock:
 	rtnl_unlock();
 	return err;
@@ -385,6 +388,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	u64_stats_init(&eth->rx.stats.sync);
 	INIT_DELAYED_WORK(&eth->reset_work, qrnic_eth_reset_work);
 	qrnic_eth_filter_init(eth);
+	qrnic_eth_drops_init(eth);
 }
 
 static int qrnic_eth_create(struct qrnic_core *core)
@@ -413,6 +417,7 @@ static int qrnic_eth_create(struct qrnic_core *core)
 	err = register_netdev(netdev);
 	if (err)
 		goto err_published;
+	qrnic_eth_drops_start(eth);
 	return 0;
 
 err_published:
@@ -436,6 +441,7 @@ static void qrnic_eth_destroy(struct qrnic_core *core)
 	flush_work(&core->event_work);
 	cancel_delayed_work_sync(&eth->reset_work);
 	cancel_work_sync(&eth->filter_work);
+	qrnic_eth_drops_stop(eth);
 	if (core->up)
 		qrnic_eth_memory_close(eth);
 	free_netdev(netdev);
