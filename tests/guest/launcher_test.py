@@ -19,6 +19,8 @@ import threading
 import time
 import zlib
 
+import yaml
+
 
 def qemus_of(pid):
     """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
@@ -222,6 +224,40 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                                              "--allow-guest-error", "register-access"], {})
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
 
+    def ci(self):
+        """examples/ci, as somebody has copied it: the workflow's own command, and a module that is at fault"""
+        root = os.path.dirname(os.path.dirname(self.guest))
+        with open(os.path.join(root, "examples", "ci", "workflow.yml"), encoding="utf-8") as file:
+            steps = yaml.safe_load(file)["jobs"]["boot"]["steps"]
+        command = next(step["run"] for step in steps if step.get("name") == "boot")
+        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+            os.symlink(root, os.path.join(directory, "qrnic"))
+            driver = os.path.join(directory, "driver")
+            os.mkdir(driver)
+            for name, text in (("Kbuild", "obj-m := mine.o\n"), ("mine.c", """
+#include <linux/module.h>
+static bool bad;
+module_param(bad, bool, 0);
+static int __init mine_init(void) { WARN_ON(bad); pr_info("here I am\\n"); return 0; }
+module_init(mine_init);
+static void __exit mine_exit(void) { }
+module_exit(mine_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("a test of examples/ci");
+"""), ("job", "dmesg | grep -q 'here I am' && rmmod mine\n"), ("bad", "rmmod mine; insmod /root/module.ko bad=1\n")):
+                with open(os.path.join(driver, name), "w", encoding="ascii") as file:
+                    file.write(text)
+            for name, words, status, text in (("works", f"{command} driver/job", 0, ""),
+                                              ("fails on a report of the kernel", f"{command} driver/bad", 123, "mine_init")):
+                if self.stopped():
+                    return
+                done = subprocess.run(["bash", "-ec", words], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True,
+                                      text=True, timeout=900, check=False, env={**self.env, "QRNIC_ACCEL": "tcg"})
+                problems = [f"exit status {done.returncode}"] if done.returncode != status else []
+                problems += [f"'{text}' was not said"] if text not in done.stderr else []
+                self.report.result(not problems, f"launcher: the example for CI {name}",
+                                   details=problems + (done.stdout + done.stderr).splitlines()[-12:])
+
     def reports(self):
         """Reports in a kernel's log: each counts once, and an allowed one hides no other"""
         from guestlib import strict  # pylint: disable=import-outside-toplevel
@@ -375,7 +411,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.strict, tests.terminal, tests.tap, tests.wires,
+        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
                       tests.interrupted):
             if not stopped():
                 group()
