@@ -23,6 +23,20 @@ skip() {
     [ "$GUEST" != 1 ] || echo "ok $tests - $1 # SKIP $2"
 }
 
+# fault_of linux|rdma-core VERSION NAME REASON: skips what another project's fault rules out, with that
+# version only (as far as it is given); with any other the test is due and this fails.
+fault_of() {
+    local version
+    case $1 in
+        linux) version=$(uname -r) ;;
+        rdma-core) version=$(dpkg-query -W -f '${Version}' libibverbs1) ;;
+    esac
+    case $version in
+        "$2"[.-]*) skip "$3" "$1 $2: $4" ;;
+        *) result 1 "$3: $1 $2 had a fault ($4), here is $version: write the test" ;;
+    esac
+}
+
 # awk ends the last line, too, where a program died in the middle of it.
 show() { tail -n "${2:-15}" "$1" | awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'; }
 

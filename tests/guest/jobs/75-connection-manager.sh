@@ -44,7 +44,7 @@ tool "rdma_xserver and rdma_xclient, RC" listening "rdma_xserver" "rdma_xclient 
 tool "rdma_xserver and rdma_xclient, XRC" listening "rdma_xserver -c x" "rdma_xclient -c x -s 10.77.0.1"
 tool "mckey" "joined 030201EF" "mckey -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
 tool "mckey -l, which blocks what the sender itself joined" "joined 030201EF" "mckey -l -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -l -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
-skip "mckey, IPv6" "the kernel's rdma_cm joins no IPv6 groups with RoCEv2 (cma_iboe_join_multicast)"
-skip "udpong" "rsockets make an address handle without a GRH, which no RoCE adapter can have"
+fault_of linux 6.12 "mckey, IPv6" "rdma_cm joins no IPv6 groups with RoCEv2 (cma_iboe_join_multicast)"
+fault_of rdma-core 56.1 "udpong" "rsockets make an address handle without a GRH, which no RoCE adapter can have"
 kernel_clean "the kernel logs are clean"
 finish

@@ -2,7 +2,10 @@
 # Runs rdma-core's own tests/run_tests.py, unmodified, and prints TAP: a test that was
 # skipped or failed is good only when the list of agreed ones names it with that reason.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""suite.py TESTS-DIRECTORY AGREED-LIST [option of run_tests.py...]"""
+"""suite.py TESTS-DIRECTORY AGREED-LIST [option of run_tests.py...]
+
+In the environment: VERSIONS, words PROJECT=VERSION of what runs here
+"""
 
 import fnmatch
 import os
@@ -10,8 +13,7 @@ import runpy
 import sys
 import unittest
 
-KINDS = {"never": "SKIP", "unable": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fails:"}
-FAILURES = ("fails", "unable")
+KINDS = {"never": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fails:", "fault": "SKIP"}
 
 
 class Agreement:
@@ -19,18 +21,25 @@ class Agreement:
 
     def __init__(self, path):
         self.rules = []
+        versions = dict(word.split("=", 1) for word in os.environ.get("VERSIONS", "").split())
         with open(path, encoding="utf-8") as file:
             for line in file:
                 if line.strip() and not line.startswith("#"):
-                    kind, test, text, reason = (part.strip() for part in line.split("|", 3))
-                    if kind not in KINDS:
-                        sys.exit(f"{path}: unknown kind '{kind}'")
-                    self.rules.append([kind, test, text, reason, 0])
+                    parts = [part.strip() for part in line.split("|", 3)]
+                    if len(parts) != 4 or not all(parts):
+                        sys.exit(f"{path}: not KIND | TEST | TEXT | REASON: {line.strip()}")
+                    kind, *about = parts[0].split()
+                    if kind not in KINDS or len(about) != (2 if kind == "fault" else 0):
+                        sys.exit(f"{path}: unknown kind '{parts[0]}'")
+                    if about and versions.get(about[0]) != about[1]:
+                        print(f"# {parts[1]}: {' '.join(about)} had a fault, here is {versions.get(about[0])}")
+                        continue
+                    self.rules.append([kind, *parts[1:], 0])
 
     def find(self, failed, test, message):
         """The TAP directive for what happened, or None when nobody agreed to it."""
         for rule in self.rules:
-            if failed == (rule[0] in FAILURES) and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
+            if (rule[0] == "fault" or failed == (rule[0] == "fails")) and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
                 rule[4] += 1
                 return f"{KINDS[rule[0]]} {rule[3]}" + ("" if failed else f" ({message})")
         return None
@@ -103,8 +112,12 @@ def main():
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
         status = stop.code
-    for kind, test, text, _, _ in TapResult.agreement.unused():
-        print(f"# no longer needed in the list: {kind} | {test} | {text}")
+    unused = TapResult.agreement.unused()
+    TapResult.count += 1
+    TapResult.bad += bool(unused)
+    for rule in unused:
+        print(f"# no longer needed in the list: {' | '.join(rule[:3])}")
+    print(f"{'not ok' if unused else 'ok'} {TapResult.count} - the list of agreed skips has no line without use")
     with open("count", "w", encoding="ascii") as file:
         file.write(f"tests={TapResult.count} failed={TapResult.bad}\n")
     sys.stdout.flush()
