@@ -27,10 +27,25 @@ ip link del vlan7
 pair "iperf3 over TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 && ! iperf3 -c guest1 -t 1 >/dev/null 2>&1"
 pair "iperf3 over TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 -R"
 pair "iperf3 over TCP, IPv6" 5201 "iperf3 -s -1" "iperf3 -6 -c guest1v6 -t 3"
+# Each datagram that guest 2 has sent arrives, or is counted as lost by somebody in guest 1: the
+# device, for want of a receive WQE, or the kernel, for want of room in the socket.
+datagrams() { awk -v which="$1" '/^Udp:/ { if (!n++) split($0, name); else for (i in name) if (name[i] == which) print $i }' /proc/net/snmp; }
+dropped() { ethtool -S "$NIC0" | awk '$1 == "eth_rx_no_queue:" { print $2 }'; }
+in=$(datagrams InDatagrams) errors=$(datagrams InErrors) out=$(datagrams OutDatagrams) no_queue=$(dropped)
 pair "iperf3 over UDP" 5201 "iperf3 -s -1" "iperf3 -u -b 20M -c guest1 -t 3"
+sent=$(($(datagrams OutDatagrams) - out)) arrived=$(($(datagrams InDatagrams) - in))
+lost=$(($(datagrams InErrors) - errors + $(dropped) - no_queue))
+barrier datagrams "$sent"
+status=0
+if [ "$GUEST" = 1 ]; then
+    sent=${BARRIER_VALUES#* }
+    echo "# UDP: $sent datagrams sent, $arrived arrived, $lost lost and counted"
+    [ "$sent" -gt 500 ] && [ $((arrived + lost)) = "$sent" ] && [ $((2 * arrived)) -gt "$sent" ] || status=1
+fi
+together $status "no datagram is lost without being counted"
 for feature in "tx off" "rx off" "tx on rx on"; do
-    # shellcheck disable=SC2086
-    ethtool -K "$NIC0" $feature >/dev/null 2>&1
+    both "offloads '$feature' can be set" "ethtool -K $NIC0 $feature && ethtool -k $NIC0 >offloads && set -- $feature &&
+        while [ \$# -gt 0 ]; do grep -q \"^\$1-checksumming: \$2\" offloads || { cat offloads; exit 1; }; shift 2; done"
     pair "TCP with offloads '$feature'" 5201 "iperf3 -s -1" "iperf3 -c guest1 -n 4M"
 done
 ip link set "$NIC0" mtu 1500

@@ -1,6 +1,7 @@
 # Raw packet queue pairs and flow rules: perftest between two guests, the network beside
 # them, and what a sniffer sees of RoCEv2, shown by tcpdump.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed
 # guest: --guests 2 --nic qrnic --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -13,27 +14,27 @@ read -r mac1 mac2 <<<"$BARRIER_VALUES"
 
 counter() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 raw_queue_pairs() { rdma resource show qp link "$RDMA0/1" | grep 'type RAW_PACKET'; }
-# Until somebody has a raw packet queue pair that receives
-wait_for_receiver() {
-    local i
-    for ((i = 0; i < 100; i++)); do
-        raw_queue_pairs | grep -q 'state RT' && return
-        sleep 0.2
-    done
-}
+# How many flow rules have been made since the start of the job
+tracing=/sys/kernel/debug/tracing
+try "the driver's making of flow rules can be watched" "echo 'r:qrnic/flow qrnic_ib:qrnic_ib_create_flow' >$tracing/kprobe_events &&
+    echo 1 >$tracing/events/qrnic/flow/enable"
+rules() { awk '$1 == "flow" { print $2 }' $tracing/kprobe_profile; }
+# until_rule COUNT: until one more has been made, which is a receiver's last step before it waits for frames
+# shellcheck disable=SC2317  # called through wait_until
+more_rules() { [ "$(rules)" -gt "$1" ]; }
+until_rule() { wait_until 20 more_rules "$1"; }
 
 # raw NAME PROGRAM OPTION...: a server in guest 1 and a client in guest 2. They have no other
 # connection than the frames, so all frames must fit the receive queue, and the server must
 # have its rule before the first one comes.
 raw() {
-    local name=$1 program=$2 status=0 server
+    local name=$1 program=$2 status=0 server made
     shift 2
     if [ "$GUEST" = 1 ]; then
+        made=$(rules)
         timeout "$TRY_TIMEOUT" "$program" --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F "$@" >raw.log 2>&1 &
         server=$!
-        # The rule is made right after the last step of the queue pair.
-        wait_for_receiver
-        sleep 0.5
+        until_rule "$made" || status=98
         barrier "raw-$tests"
         wait $server || status=$?
     else
@@ -108,9 +109,13 @@ both() {
     together $status "$name"
 }
 if [ "$GUEST" = 1 ]; then
+    made=$(rules)
     timeout 100 raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &
     taker=$!
-    wait_for_receiver
+    until_rule "$made"
+    result $? "a rule for others is in force"
+else
+    tests=$((tests + 1))
 fi
 both "ping beside a rule for others" "ping -c 3 -i 0.2 -W 5 guest$PEER"
 if [ "$GUEST" = 1 ]; then

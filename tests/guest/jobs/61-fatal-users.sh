@@ -99,6 +99,24 @@ rds() {
 
 # shellcheck disable=SC2317  # called through wait_until
 listening() { rdma resource show cm_id | grep 'state LISTEN' | grep -q 'comm rping'; }
+
+# rping_again NAME PORT: as pair; an RDMA connection's port is none of TCP's, so rdma tells when it is open
+rping_again() {
+    local status=0 server
+    if [ "$GUEST" = 1 ]; then
+        timeout "$TRY_TIMEOUT" rping -s -a 10.77.0.1 -p "$2" -C 20 -V >pair.log 2>&1 &
+        server=$!
+        wait_until 20 listening || status=98
+        barrier "rping-$2"
+        wait $server || status=$?
+    else
+        barrier "rping-$2"
+        timeout "$TRY_TIMEOUT" rping -c -a 10.77.0.1 -p "$2" -C 20 -V >pair.log 2>&1 || status=$?
+    fi
+    [ $status = 0 ] || show pair.log
+    together $status "$1"
+}
+
 # shellcheck disable=SC2317
 connected() { [ "$(rdma resource show cm_id | grep 'state CONNECT' | grep -c 'comm rping')" -ge 2 ]; }
 # shellcheck disable=SC2317
@@ -215,8 +233,7 @@ for lost in fatal unreachable unplugged; do
     [ "$GUEST" != $target ] || timeout 100 bash -c target_down >step.log 2>&1 || { status=$?; show step.log; }
     together $status "$lost: the users of NVMe over Fabrics leave"
 
-    tool=$((7100 + round))
-    pair "$lost: rping afterwards" $tool "rping -s -a 10.77.0.1 -p $tool -C 20 -V" "sleep 2; rping -c -a 10.77.0.1 -p $tool -C 20 -V"
+    rping_again "$lost: rping afterwards" $((7100 + round))
     gid=$(gid_index "$RDMA0" 4)
     pair "$lost: ibv_rc_pingpong afterwards" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 guest1"
     rds $((4001 + 10 * round)) "$lost: RDS afterwards"
