@@ -79,8 +79,12 @@ static void nic_delete(QrnicDevice *d)
 
 void qrnic_net_cleanup(QrnicDevice *d)
 {
+    NetClientState *nc = qemu_get_queue(d->nic);
+
+    /* What waited for us in a hub, and its sender with it, waits no longer. */
+    qemu_flush_queued_packets(nc);
     /* A frame that the backend has not taken yet must not call back later. */
-    qemu_purge_queued_packets(qemu_get_queue(d->nic));
+    qemu_purge_queued_packets(nc);
     if (d->busy) {
         d->unplug_waits = true;
     } else {

@@ -848,7 +848,8 @@ static void rig_launch(Rig *r, const char *properties, bool port,
     g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
                                            properties[0] ? "," : "",
                                            properties);
-    Device *d = r->d = device_prepare(device_launch(all, true, port));
+    bool backend = !strstr(properties, "netdev=");
+    Device *d = r->d = device_prepare(device_launch(all, backend, port));
     uint8_t gid[16];
 
     eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);

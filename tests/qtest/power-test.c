@@ -201,6 +201,46 @@ static void test_no_bus_master_receive(void)
     rig_stop(&r);
 }
 
+/*
+ * Two adapters on a hub, of which one has no driver: what the other sends waits
+ * for it, until it is unplugged.
+ */
+static void test_unplug_on_hub(void)
+{
+    QPCIDevice *port;
+    uint8_t exp;
+    QrnicCqe cqe;
+    Rig r;
+    Wqe w;
+    Qp qp;
+
+    rig_start(&r, "netdev=one -netdev hubport,id=one,hubid=0 "
+              "-netdev hubport,id=two,hubid=0 "
+              "-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off "
+              "-device pcie-root-port,id=above,bus=pcie.0,addr=06.0 "
+              "-device qrnic,id=other,bus=above,netdev=two", NULL);
+    qp_create(r.d, &qp, QRNIC_QPT_RC, r.pd, r.page, &r.recv_cq, &r.recv_cq, 5,
+              3, 0);
+    qp_connect(r.d, &qp, NULL);
+    w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+    wqe_data(&w, RIG_MR_START, 64, r.mr.key);
+    sq_post(r.d, &r.qp, &w);
+    settle(r.d);
+    w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+    sq_post(r.d, &qp, &w);
+    settle(r.d);
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+
+    port = qpci_device_find(r.d->bus, QPCI_DEVFN(6, 0));
+    exp = qpci_find_capability(port, PCI_CAP_ID_EXP, 0);
+    qpci_config_writew(port, exp + PCI_EXP_SLTCTL, PCI_EXP_SLTCTL_PWR_OFF |
+                       PCI_EXP_SLTCTL_PWR_IND_OFF);
+    g_free(port);
+    cq_wait(r.d, &r.recv_cq, &cqe);
+    g_assert_cmpuint(cqe.qpn, ==, qp.number);
+    rig_stop(&r);
+}
+
 void add_power_tests(void)
 {
     qtest_add_func("qrnic/power/stopped", test_stopped);
@@ -208,4 +248,5 @@ void add_power_tests(void)
     qtest_add_func("qrnic/power/d3hot", test_d3hot);
     qtest_add_func("qrnic/power/no-bus-master-receive",
                    test_no_bus_master_receive);
+    qtest_add_func("qrnic/power/unplug-on-hub", test_unplug_on_hub);
 }
