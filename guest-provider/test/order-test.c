@@ -217,7 +217,7 @@ static void test_zeroed(void)
 	put_cqe(ring, 7, QRNIC_CQE_RECV, QRNIC_CQEF_INLINE);
 	in->byte_len = htole32(8);
 	memset(in->data, 0x77, sizeof(in->data));
-	wqe->recv = (struct qrnic_recv_ctrl){ .segments = htole32(1) };
+	wqe->recv = (struct qrnic_recv_ctrl){ .data_segments = htole32(1) };
 	qrnic_set_data(&wqe[1].data, (uintptr_t)data, 8, 0);
 	between = false;
 	on_barrier = look_at_zeros;
