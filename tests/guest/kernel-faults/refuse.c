@@ -20,19 +20,26 @@ static int times;
 module_param(times, int, 0644);
 MODULE_PARM_DESC(times, "calls still to fail");
 
-/* At the first instruction the top of the stack is where the caller goes on. */
+/*
+ * Runs in the place of a call that is refused: it leaves alone the result, which is
+ * in a register, and returns to the caller, whose address is on top of the stack.
+ */
+static noinline notrace void refuse_return(void)
+{
+	asm volatile("");
+}
+
 static int refuse_call(struct kprobe *probe, struct pt_regs *regs)
 {
 	if (times <= 0)
 		return 0;
 	times--;
 	regs_set_return_value(regs, error);
-	instruction_pointer_set(regs, *(unsigned long *)regs->sp);
-	regs->sp += sizeof(unsigned long);
+	instruction_pointer_set(regs, (unsigned long)refuse_return);
 	return 1;
 }
 
-/* That there is one keeps the probe from being made a jump, which cannot return. */
+/* That there is one keeps the probe from being made a jump, which always goes on. */
 static void refuse_after(struct kprobe *probe, struct pt_regs *regs,
 			 unsigned long flags)
 {
