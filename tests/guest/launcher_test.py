@@ -258,6 +258,35 @@ MODULE_DESCRIPTION("a test of examples/ci");
                 self.report.result(not problems, f"launcher: the example for CI {name}",
                                    details=problems + (done.stdout + done.stderr).splitlines()[-12:])
 
+    def broken(self):
+        """What the host has and what does not work: namespaces, a tap device, a time stamp counter"""
+        from guestlib import host  # pylint: disable=import-outside-toplevel
+        with tempfile.TemporaryDirectory(prefix="qt-bin-") as directory:
+            for name in ("unshare", "nsenter"):
+                path = os.path.join(directory, name)
+                with open(path, "w", encoding="ascii") as file:
+                    file.write("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+                os.chmod(path, 0o755)
+            self.refused("hosts where no network namespace can be made",
+                         ["--no-refresh", "--accel", "tcg", "--guests", "2", "--nic", "qrnic:hosts", "-c", "true"], 125,
+                         "network 'hosts': 'unshare ", env={"PATH": f"{directory}:{os.environ['PATH']}"})
+        user = [] if os.getuid() == 0 else ["--map-root-user"]
+        script = 'mount --bind /dev/null /dev/net/tun || exit 98; exec "$@"'
+        done = subprocess.run(["unshare", *user, "--mount", "sh", "-c", script, "sh", self.guest, "--no-refresh", "--accel",
+                               "tcg", "--nic", "qrnic:tap=qt0", "-c", "true"], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=100, check=False, env=self.env)
+        skip = " # SKIP this machine lets nobody try" if done.returncode == 98 else ""
+        good = done.returncode == 125 and "QEMU refused to start guest1" in done.stderr and not self.left_behind()
+        self.report.result(good or bool(skip), "launcher: a tap device that is none", skip,
+                           details=[f"exit status {done.returncode}", *done.stderr.splitlines()[-8:]])
+        clock = host.steady_khz(lambda: (time.monotonic_ns(), time.monotonic_ns() * 3))
+        jumps = iter((0, 100_000_000, 900_000_000))
+        none = host.steady_khz(lambda: (time.monotonic_ns(), next(jumps)))
+        stands = host.steady_khz(lambda: (time.monotonic_ns(), 7))
+        self.report.result(abs(clock - 3000000) < 1000 and none == 0 and stands == 0,
+                           "launcher: a time stamp counter is believed only when it is steady",
+                           details=[f"{clock}, {none} and {stands} kHz"])
+
     def reports(self):
         """Reports in a kernel's log: each counts once, and an allowed one hides no other"""
         from guestlib import strict  # pylint: disable=import-outside-toplevel
@@ -411,7 +440,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
+        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
                       tests.interrupted):
             if not stopped():
                 group()

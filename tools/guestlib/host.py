@@ -41,6 +41,17 @@ def find_qemu():
     raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
 
 
+def steady_khz(sample):
+    """The rate of a counter in kHz, measured twice; 0 when the two differ by more than a hundredth: it is no clock."""
+    points = [sample()]
+    for _ in range(2):
+        time.sleep(0.025)
+        points.append(sample())
+    rates = [round((last - first) * 1000000 / (ended - began))
+             for (began, first), (ended, last) in zip(points, points[1:])]
+    return sum(rates) // 2 if abs(rates[0] - rates[1]) * 100 <= min(rates) else 0
+
+
 @functools.cache
 def time_stamp_khz():
     """The rate of this processor's time stamp counter, which is that of a guest under TCG; 0: unknown."""
@@ -60,10 +71,7 @@ def time_stamp_khz():
         before, count, _ = min(tries, key=lambda one: one[2] - one[0])
         return before, count
 
-    began, first = sample()
-    time.sleep(0.05)
-    ended, last = sample()
-    return round((last - first) * 1000000 / (ended - began))
+    return steady_khz(sample)
 
 
 class Image:
