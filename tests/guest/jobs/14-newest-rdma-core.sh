@@ -1,0 +1,28 @@
+# The newest rdma-core with the provider built for it, in a guest whose own is the oldest one
+# supported: the provider's tests, which were linked with that, and pingpongs of the newest.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic --cpus 2
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+newest=
+for newest in /opt/rdma-core-*; do :; done
+if [ ! -d "$newest" ]; then
+    skip "the newest rdma-core" "tools/guest-build-provider --rdma-core VERSION was not run"
+    finish
+fi
+gid=$(gid_index "$RDMA0" 4)
+export LD_LIBRARY_PATH=$newest/lib
+PATH=$newest/bin:$PATH
+try "the libraries are those of ${newest#/opt/}" "ldd \$(command -v ibv_rc_pingpong) | tee /dev/stderr | grep -q 'libibverbs.*$newest'"
+try "ibv_devinfo" "LD_DEBUG=files ibv_devinfo -v 2>&1 | grep -q 'calling init: $newest/lib/libqrnic' && ibv_devinfo -v"
+for test in provider transport packet errno inline xrc; do
+    try "the provider's $test test" "qrnic-$test-test $RDMA0"
+done
+for program in ibv_rc_pingpong ibv_srq_pingpong "ibv_ud_pingpong -s 1024"; do
+    for events in "" -e; do
+        alone "$program $events" 18515 "$program -d $RDMA0 -g $gid $events" "$program -d $RDMA0 -g $gid $events localhost"
+    done
+done
+kernel_clean "the kernel log is clean"
+finish
