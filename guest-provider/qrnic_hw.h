@@ -61,6 +61,7 @@
 #define QRNIC_MULTICAST_QPN 0xffffffu
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
+#define QRNIC_RSS_MAX_LOG_SIZE 7u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /* Limits that no property changes */
@@ -137,6 +138,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_DETACH_MULTICAST = 0x72,
 	QRNIC_CMD_CREATE_FLOW = 0x73,
 	QRNIC_CMD_DESTROY_FLOW = 0x74,
+	QRNIC_CMD_CREATE_RSS = 0x75,
+	QRNIC_CMD_DESTROY_RSS = 0x76,
 	QRNIC_CMD_ALLOC_DM = 0x80,
 	QRNIC_CMD_FREE_DM = 0x81,
 	QRNIC_CMD_QUERY_DM = 0x82,
@@ -370,13 +373,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_IGNORE_OVERRUN 0x00020000u
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
+#define QRNIC_CAP_RSS 0x00100000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x770fffffu
+#define QRNIC_CAP_ALL 0x771fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -395,7 +399,23 @@ enum qrnic_link_state {
 #define QRNIC_QPF_VLAN_STRIP 0x00000002u
 #define QRNIC_QPF_SCATTER_FCS 0x00000004u
 #define QRNIC_QPF_SOURCE_QPN 0x00000008u
-#define QRNIC_QPF_ALL 0x0000000fu
+#define QRNIC_QPF_RECEIVE_ONLY 0x00000010u
+#define QRNIC_QPF_ALL 0x0000001fu
+
+/* What of a frame goes into the hash; the bits are those of the verbs */
+#define QRNIC_RSS_SRC_IPV4 0x00000001u
+#define QRNIC_RSS_DST_IPV4 0x00000002u
+#define QRNIC_RSS_SRC_IPV6 0x00000004u
+#define QRNIC_RSS_DST_IPV6 0x00000008u
+#define QRNIC_RSS_SRC_PORT_TCP 0x00000010u
+#define QRNIC_RSS_DST_PORT_TCP 0x00000020u
+#define QRNIC_RSS_SRC_PORT_UDP 0x00000040u
+#define QRNIC_RSS_DST_PORT_UDP 0x00000080u
+#define QRNIC_RSS_ALL 0x000000ffu
+
+/* Flags of flow_ctx */
+#define QRNIC_FLOWF_RSS 0x00000001u
+#define QRNIC_FLOWF_ALL 0x00000001u
 
 /* Flags of cq_ctx */
 #define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
@@ -851,6 +871,8 @@ enum qrnic_counter {
 	X(DETACH_MULTICAST) \
 	X(CREATE_FLOW) \
 	X(DESTROY_FLOW) \
+	X(CREATE_RSS) \
+	X(DESTROY_RSS) \
 	X(ALLOC_DM) \
 	X(FREE_DM) \
 	X(QUERY_DM)
@@ -1067,7 +1089,8 @@ struct qrnic_device_attr {
 	__le32 max_flow;
 	__le16 max_cq_period;
 	__le16 max_cq_count;
-	__le64 rsvd2;
+	__le32 rsvd2;
+	__le32 max_rss;
 	__le64 max_dm_size;
 };
 
@@ -1101,6 +1124,7 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET 116u
 #define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_device_attr) == QRNIC_DEVICE_ATTR_BYTES,
@@ -1163,6 +1187,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
 		QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
 		QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_rss) ==
+		QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET, "device_attr.max_rss");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_dm_size) ==
 		QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET, "device_attr.max_dm_size");
 
@@ -1543,7 +1569,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_match, rsvd1) ==
 /* Input of CREATE_FLOW */
 struct qrnic_flow_ctx {
 	__u8 type;
-	__u8 rsvd0;
+	__u8 flags;
 	__le16 priority;
 	__u8 rsvd1[28];
 	struct qrnic_flow_match value;
@@ -1552,7 +1578,7 @@ struct qrnic_flow_ctx {
 
 #define QRNIC_FLOW_CTX_BYTES 160u
 #define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
-#define QRNIC_FLOW_CTX_RSVD0_OFFSET 1u
+#define QRNIC_FLOW_CTX_FLAGS_OFFSET 1u
 #define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
 #define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
 #define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
@@ -1562,8 +1588,8 @@ QRNIC_HW_ASSERT(sizeof(struct qrnic_flow_ctx) == QRNIC_FLOW_CTX_BYTES,
 		"size of flow_ctx");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, type) ==
 		QRNIC_FLOW_CTX_TYPE_OFFSET, "flow_ctx.type");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, rsvd0) ==
-		QRNIC_FLOW_CTX_RSVD0_OFFSET, "flow_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, flags) ==
+		QRNIC_FLOW_CTX_FLAGS_OFFSET, "flow_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, priority) ==
 		QRNIC_FLOW_CTX_PRIORITY_OFFSET, "flow_ctx.priority");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, rsvd1) ==
@@ -1572,6 +1598,39 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, value) ==
 		QRNIC_FLOW_CTX_VALUE_OFFSET, "flow_ctx.value");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, mask) ==
 		QRNIC_FLOW_CTX_MASK_OFFSET, "flow_ctx.mask");
+
+/* Input of CREATE_RSS */
+struct qrnic_rss_ctx {
+	__u8 log_size;
+	__u8 rsvd0[3];
+	__le32 hash;
+	__u8 key[40];
+	__u8 rsvd1[16];
+	__u8 entries[512];
+};
+
+#define QRNIC_RSS_CTX_BYTES 576u
+#define QRNIC_RSS_CTX_LOG_SIZE_OFFSET 0u
+#define QRNIC_RSS_CTX_RSVD0_OFFSET 1u
+#define QRNIC_RSS_CTX_HASH_OFFSET 4u
+#define QRNIC_RSS_CTX_KEY_OFFSET 8u
+#define QRNIC_RSS_CTX_RSVD1_OFFSET 48u
+#define QRNIC_RSS_CTX_ENTRIES_OFFSET 64u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_rss_ctx) == QRNIC_RSS_CTX_BYTES,
+		"size of rss_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, log_size) ==
+		QRNIC_RSS_CTX_LOG_SIZE_OFFSET, "rss_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, rsvd0) ==
+		QRNIC_RSS_CTX_RSVD0_OFFSET, "rss_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, hash) ==
+		QRNIC_RSS_CTX_HASH_OFFSET, "rss_ctx.hash");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, key) ==
+		QRNIC_RSS_CTX_KEY_OFFSET, "rss_ctx.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, rsvd1) ==
+		QRNIC_RSS_CTX_RSVD1_OFFSET, "rss_ctx.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rss_ctx, entries) ==
+		QRNIC_RSS_CTX_ENTRIES_OFFSET, "rss_ctx.entries");
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory

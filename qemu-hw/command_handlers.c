@@ -129,6 +129,8 @@ OUTPUT_OBJECT(query_dm, qrnic_dm_query, QrnicDmCtx, dm_ctx)
 INPUT(set_rx_filter, qrnic_rx_filter_set, QrnicRxFilter, rx_filter)
 INPUT_OBJECT(create_flow, qrnic_flow_create, QrnicFlowCtx, flow_ctx)
 PLAIN_OBJECT(destroy_flow, qrnic_flow_destroy)
+INPUT(create_rss, qrnic_rss_create, QrnicRssCtx, rss_ctx)
+PLAIN_OBJECT(destroy_rss, qrnic_rss_destroy)
 
 bool qrnic_command_has_object(uint16_t opcode)
 {
@@ -158,6 +160,7 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_DETACH_MULTICAST:
     case QRNIC_CMD_CREATE_FLOW:
     case QRNIC_CMD_DESTROY_FLOW:
+    case QRNIC_CMD_DESTROY_RSS:
     case QRNIC_CMD_FREE_DM:
     case QRNIC_CMD_QUERY_DM:
         return true;

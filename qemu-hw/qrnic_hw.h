@@ -63,6 +63,7 @@
 #define QRNIC_MULTICAST_QPN 0xffffffu
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
+#define QRNIC_RSS_MAX_LOG_SIZE 7u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /* Limits that no property changes */
@@ -139,6 +140,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_DETACH_MULTICAST = 0x72,
     QRNIC_CMD_CREATE_FLOW = 0x73,
     QRNIC_CMD_DESTROY_FLOW = 0x74,
+    QRNIC_CMD_CREATE_RSS = 0x75,
+    QRNIC_CMD_DESTROY_RSS = 0x76,
     QRNIC_CMD_ALLOC_DM = 0x80,
     QRNIC_CMD_FREE_DM = 0x81,
     QRNIC_CMD_QUERY_DM = 0x82,
@@ -372,13 +375,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CQ_IGNORE_OVERRUN 0x00020000u
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
+#define QRNIC_CAP_RSS 0x00100000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x770fffffu
+#define QRNIC_CAP_ALL 0x771fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -397,7 +401,23 @@ enum qrnic_link_state {
 #define QRNIC_QPF_VLAN_STRIP 0x00000002u
 #define QRNIC_QPF_SCATTER_FCS 0x00000004u
 #define QRNIC_QPF_SOURCE_QPN 0x00000008u
-#define QRNIC_QPF_ALL 0x0000000fu
+#define QRNIC_QPF_RECEIVE_ONLY 0x00000010u
+#define QRNIC_QPF_ALL 0x0000001fu
+
+/* What of a frame goes into the hash; the bits are those of the verbs */
+#define QRNIC_RSS_SRC_IPV4 0x00000001u
+#define QRNIC_RSS_DST_IPV4 0x00000002u
+#define QRNIC_RSS_SRC_IPV6 0x00000004u
+#define QRNIC_RSS_DST_IPV6 0x00000008u
+#define QRNIC_RSS_SRC_PORT_TCP 0x00000010u
+#define QRNIC_RSS_DST_PORT_TCP 0x00000020u
+#define QRNIC_RSS_SRC_PORT_UDP 0x00000040u
+#define QRNIC_RSS_DST_PORT_UDP 0x00000080u
+#define QRNIC_RSS_ALL 0x000000ffu
+
+/* Flags of flow_ctx */
+#define QRNIC_FLOWF_RSS 0x00000001u
+#define QRNIC_FLOWF_ALL 0x00000001u
 
 /* Flags of cq_ctx */
 #define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
@@ -836,6 +856,8 @@ enum qrnic_counter {
     X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0) \
     X(CREATE_FLOW, create_flow, QRNIC_FLOW_CTX_BYTES, 0) \
     X(DESTROY_FLOW, destroy_flow, 0, 0) \
+    X(CREATE_RSS, create_rss, QRNIC_RSS_CTX_BYTES, 0) \
+    X(DESTROY_RSS, destroy_rss, 0, 0) \
     X(ALLOC_DM, alloc_dm, QRNIC_DM_CTX_BYTES, 0) \
     X(FREE_DM, free_dm, 0, 0) \
     X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES)
@@ -1316,6 +1338,7 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
 #define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET 116u
 #define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
 /* Output of QUERY_DEVICE */
@@ -1348,6 +1371,7 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_flow;
     uint16_t max_cq_period;
     uint16_t max_cq_count;
+    uint32_t max_rss;
     uint64_t max_dm_size;
 } QrnicDeviceAttr;
 
@@ -1362,7 +1386,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff88f00000ull;
+    bad |= out->capabilities & 0xffffffff88e00000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1390,7 +1414,8 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_flow = qrnic_ld_le32(p + 104);
     out->max_cq_period = qrnic_ld_le16(p + 108);
     out->max_cq_count = qrnic_ld_le16(p + 110);
-    bad |= qrnic_ld_le64(p + 112);
+    bad |= qrnic_ld_le32(p + 112);
+    out->max_rss = qrnic_ld_le32(p + 116);
     out->max_dm_size = qrnic_ld_le64(p + 120);
     return !bad;
 }
@@ -1428,6 +1453,7 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 104, in->max_flow);
     qrnic_st_le16(p + 108, in->max_cq_period);
     qrnic_st_le16(p + 110, in->max_cq_count);
+    qrnic_st_le32(p + 116, in->max_rss);
     qrnic_st_le64(p + 120, in->max_dm_size);
 }
 
@@ -1945,7 +1971,7 @@ static inline void qrnic_flow_match_pack(void *out, const QrnicFlowMatch *in)
 
 #define QRNIC_FLOW_CTX_BYTES 160u
 #define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
-#define QRNIC_FLOW_CTX_RSVD0_OFFSET 1u
+#define QRNIC_FLOW_CTX_FLAGS_OFFSET 1u
 #define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
 #define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
 #define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
@@ -1954,6 +1980,7 @@ static inline void qrnic_flow_match_pack(void *out, const QrnicFlowMatch *in)
 /* Input of CREATE_FLOW */
 typedef struct QrnicFlowCtx {
     uint8_t type;
+    uint8_t flags;
     uint16_t priority;
     QrnicFlowMatch value;
     QrnicFlowMatch mask;
@@ -1969,7 +1996,8 @@ static inline bool qrnic_flow_ctx_unpack(QrnicFlowCtx *out, const void *in)
     uint64_t bad = 0;
 
     out->type = p[0];
-    bad |= p[1];
+    out->flags = p[1];
+    bad |= out->flags & 0x000000feu;
     out->priority = qrnic_ld_le16(p + 2);
     bad |= qrnic_any_byte(p + 4, 28);
     bad |= !qrnic_flow_match_unpack(&out->value, p + 32);
@@ -1983,9 +2011,56 @@ static inline void qrnic_flow_ctx_pack(void *out, const QrnicFlowCtx *in)
 
     memset(p, 0, QRNIC_FLOW_CTX_BYTES);
     p[0] = in->type;
+    p[1] = in->flags;
     qrnic_st_le16(p + 2, in->priority);
     qrnic_flow_match_pack(p + 32, &in->value);
     qrnic_flow_match_pack(p + 96, &in->mask);
+}
+
+#define QRNIC_RSS_CTX_BYTES 576u
+#define QRNIC_RSS_CTX_LOG_SIZE_OFFSET 0u
+#define QRNIC_RSS_CTX_RSVD0_OFFSET 1u
+#define QRNIC_RSS_CTX_HASH_OFFSET 4u
+#define QRNIC_RSS_CTX_KEY_OFFSET 8u
+#define QRNIC_RSS_CTX_RSVD1_OFFSET 48u
+#define QRNIC_RSS_CTX_ENTRIES_OFFSET 64u
+
+/* Input of CREATE_RSS */
+typedef struct QrnicRssCtx {
+    uint8_t log_size;
+    uint32_t hash;
+    uint8_t key[40];
+    uint8_t entries[512];
+} QrnicRssCtx;
+
+_Static_assert(QRNIC_RSS_CTX_ENTRIES_OFFSET + 512 ==
+               QRNIC_RSS_CTX_BYTES, "size of rss_ctx");
+
+/* False if a reserved bit of rss_ctx is set; out is filled in any case. */
+static inline bool qrnic_rss_ctx_unpack(QrnicRssCtx *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->log_size = p[0];
+    bad |= qrnic_any_byte(p + 1, 3);
+    out->hash = qrnic_ld_le32(p + 4);
+    bad |= out->hash & 0xffffff00u;
+    memcpy(out->key, p + 8, 40);
+    bad |= qrnic_any_byte(p + 48, 16);
+    memcpy(out->entries, p + 64, 512);
+    return !bad;
+}
+
+static inline void qrnic_rss_ctx_pack(void *out, const QrnicRssCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_RSS_CTX_BYTES);
+    p[0] = in->log_size;
+    qrnic_st_le32(p + 4, in->hash);
+    memcpy(p + 8, in->key, 40);
+    memcpy(p + 64, in->entries, 512);
 }
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -2163,7 +2238,7 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->sq, p + 40);
     bad |= !qrnic_translation_unpack(&out->rq, p + 56);
     out->flags = p[72];
-    bad |= out->flags & 0x000000f0u;
+    bad |= out->flags & 0x000000e0u;
     out->max_recv_inline = p[73];
     bad |= qrnic_ld_le16(p + 74);
     out->xrcd = qrnic_ld_le32(p + 76);
@@ -3329,6 +3404,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "CREATE_FLOW";
     case QRNIC_CMD_DESTROY_FLOW:
         return "DESTROY_FLOW";
+    case QRNIC_CMD_CREATE_RSS:
+        return "CREATE_RSS";
+    case QRNIC_CMD_DESTROY_RSS:
+        return "DESTROY_RSS";
     case QRNIC_CMD_ALLOC_DM:
         return "ALLOC_DM";
     case QRNIC_CMD_FREE_DM:

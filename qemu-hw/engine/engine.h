@@ -110,6 +110,8 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
                               const QrnicFlowCtx *in);
 QrnicResult qrnic_flow_destroy(QrnicEngine *e, uint32_t number);
+QrnicResult qrnic_rss_create(QrnicEngine *e, const QrnicRssCtx *in);
+QrnicResult qrnic_rss_destroy(QrnicEngine *e, uint32_t number);
 
 /* EUI-64 of a MAC address */
 uint64_t qrnic_eui64(const uint8_t *mac);

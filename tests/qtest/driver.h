@@ -264,5 +264,6 @@ void add_reentry_tests(void);
 void add_power_tests(void);
 void add_xrc_tests(void);
 void add_flags_tests(void);
+void add_rss_tests(void);
 
 #endif

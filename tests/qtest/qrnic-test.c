@@ -29,6 +29,7 @@ int main(int argc, char **argv)
     add_property_tests();
     add_xrc_tests();
     add_flags_tests();
+    add_rss_tests();
     add_reentry_tests();
     add_power_tests();
     return g_test_run();

@@ -141,6 +141,7 @@ static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
         { QRNIC_QPF_SOURCE_QPN, QRNIC_QPT_UD, QRNIC_CAP_SOURCE_QPN },
         { QRNIC_QPF_VLAN_STRIP, QRNIC_QPT_RAW_PACKET, QRNIC_CAP_ETH_VLAN },
         { QRNIC_QPF_SCATTER_FCS, QRNIC_QPT_RAW_PACKET, QRNIC_CAP_SCATTER_FCS },
+        { QRNIC_QPF_RECEIVE_ONLY, QRNIC_QPT_RAW_PACKET, QRNIC_CAP_RSS },
     };
     bool sources = in->flags & QRNIC_QPF_SOURCE_QPN;
 
@@ -163,9 +164,15 @@ static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static bool speaks_of_ring(const QrnicTranslation *t)
+{
+    return t->root || t->levels || t->page_shift || t->offset;
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
+    bool no_sq = in->flags & QRNIC_QPF_RECEIVE_ONLY;
     QrnicResult result = check_type(e, in);
 
     if (result.status != QRNIC_ST_OK) {
@@ -185,7 +192,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (in->type == QRNIC_QPT_XRC_TGT) {
         return qrnic_xrc_target_check(e, in);
     }
-    if (in->sq_log_size < SQ_MIN_LOG_SIZE ||
+    if (no_sq ? in->sq_log_size : in->sq_log_size < SQ_MIN_LOG_SIZE ||
         in->sq_log_size > ctz32(QRNIC_MAX_QP_WQEBB)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET);
@@ -198,7 +205,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET);
     }
-    if (in->sq_record % QRNIC_RECORD_SIZE) {
+    if (no_sq ? in->sq_record : in->sq_record % QRNIC_RECORD_SIZE) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_RECORD_OFFSET);
     }
     if (in->rq_record % QRNIC_RECORD_SIZE) {
@@ -207,7 +214,10 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!qrnic_pd_get(e, in->pd)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_PD_OFFSET);
     }
-    if (!qrnic_cq_get(e, in->send_cq)) {
+    if (no_sq && in->send_cq) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SEND_CQ_OFFSET);
+    }
+    if (!no_sq && !qrnic_cq_get(e, in->send_cq)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SEND_CQ_OFFSET);
     }
     if (in->type != QRNIC_QPT_XRC_INI &&
@@ -226,6 +236,9 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
         }
         return no_rq_check(in);
+    }
+    if (no_sq && speaks_of_ring(&in->sq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_OFFSET);
     }
     return in->srq ? srq_check(e, in) : qrnic_ok(0);
 }
@@ -269,6 +282,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     }
     qp = g_new0(QrnicQp, 1);
     qp->type = in->type;
+    qp->ctx = *in;
     qp->srq = in->srq ? qrnic_srq_get(e, in->srq) : NULL;
     if ((qrnic_qp_has_sq(qp) &&
          !qrnic_ring_init(e, &qp->sq.ring, &in->sq,
@@ -283,7 +297,6 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         return result;
     }
     qp->state = QRNIC_QPS_RESET;
-    qp->ctx = *in;
     qp->pd = qrnic_pd_get(e, in->pd);
     qp->send_cq = qrnic_cq_get(e, in->send_cq);
     qp->recv_cq = qrnic_cq_get(e, in->recv_cq);
@@ -334,6 +347,9 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
 
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (qp->rss_entries) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_qp_destroy(e->config.name, qpn);
     if (qp->type == QRNIC_QPT_RAW_PACKET) {
@@ -455,6 +471,9 @@ bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
     QrnicSendWqe wqe;
 
     /* What the WQE says does not matter any more. */
+    if (!qrnic_qp_has_sq(qp)) {
+        return false;
+    }
     if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
         return false;
     }

@@ -28,6 +28,7 @@ struct QrnicQp {
     QrnicXrcd *xrcd;            /* XRC target */
     bool last_wqe_reported;
     QrnicKeyUser keys;
+    uint32_t rss_entries;       /* of tables that name it */
     uint32_t db_page;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
@@ -167,7 +168,8 @@ static inline bool qrnic_qp_is_reliable(const QrnicQp *qp)
 }
 static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
 {
-    return qp->type != QRNIC_QPT_XRC_TGT;
+    return qp->type != QRNIC_QPT_XRC_TGT &&
+           !(qp->ctx.flags & QRNIC_QPF_RECEIVE_ONLY);
 }
 static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 {

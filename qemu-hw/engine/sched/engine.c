@@ -122,6 +122,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     if (c->capabilities & QRNIC_CAP_FLOW) {
         out->max_flow = c->max_flow;
     }
+    if (c->capabilities & QRNIC_CAP_RSS) {
+        out->max_rss = c->max_flow;
+    }
     if (c->capabilities & QRNIC_CAP_DEVICE_MEMORY) {
         out->max_dm_size = c->device_memory;
     }

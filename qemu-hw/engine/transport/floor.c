@@ -20,6 +20,7 @@ static void transport_init(QrnicEngine *e)
     e->transport = g_new0(QrnicTransports, 1);
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);
     qrnic_table_init(&e->transport->flows, 1, e->config.max_flow + 1);
+    qrnic_table_init(&e->transport->rss, 1, e->config.max_flow + 1);
 }
 
 static void transport_reset(QrnicEngine *e)
@@ -30,11 +31,14 @@ static void transport_reset(QrnicEngine *e)
     t->num_flows = t->num_sniffers = 0;
     qrnic_table_free_objects(&t->flows);
     qrnic_table_init(&t->flows, 1, e->config.max_flow + 1);
+    qrnic_table_free_objects(&t->rss);
+    qrnic_table_init(&t->rss, 1, e->config.max_flow + 1);
 }
 
 static void transport_cleanup(QrnicEngine *e)
 {
     qrnic_table_free_objects(&e->transport->flows);
+    qrnic_table_free_objects(&e->transport->rss);
     g_free(e->transport->flow);
     g_free(e->transport);
 }

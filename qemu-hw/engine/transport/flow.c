@@ -20,7 +20,8 @@ typedef union MatchBytes {
 
 typedef struct QrnicFlow {
     uint32_t number;
-    uint32_t qpn;
+    uint32_t qpn;               /* or, with rss, number of the RSS table */
+    bool rss;
     uint8_t type;               /* enum qrnic_flow_type */
     uint16_t priority;
     MatchBytes value, mask;
@@ -141,16 +142,33 @@ static bool matches(const QrnicFlow *flow, const FrameFields *f)
     return true;
 }
 
-/* The first rule from *i on of this type whose queue pair can receive */
+static QrnicQp *target_of(QrnicEngine *e, const QrnicFlow *flow,
+                          const FrameFields *f)
+{
+    uint32_t qpn = flow->qpn;
+
+    if (flow->rss) {
+        qpn = qrnic_rss_qpn(e, flow->qpn, f->value.byte, f->present.byte);
+    }
+    return qrnic_qp_get(e, qpn);
+}
+
+/*
+ * The first rule from *i on of this type that matches and whose queue pair can
+ * receive
+ */
 static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
-                            const QrnicQp *except, QrnicQp **qp)
+                            const FrameFields *f, const QrnicQp *except,
+                            QrnicQp **qp)
 {
     while (*i < e->transport->num_flows) {
         QrnicFlow *flow = e->transport->flow[(*i)++];
 
-        *qp = qrnic_qp_get(e, flow->qpn);
-        if (flow->type == type && *qp != except &&
-            qrnic_qp_receives(*qp, false)) {
+        if (flow->type != type || !matches(flow, f)) {
+            continue;
+        }
+        *qp = target_of(e, flow, f);
+        if (*qp != except && qrnic_qp_receives(*qp, false)) {
             return flow;
         }
     }
@@ -159,13 +177,16 @@ static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
 
 void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
+    /* A sniffer's rule says nothing of the frame. */
+    const FrameFields any = { 0 };
     uint32_t i = 0;
     QrnicQp *qp;
 
     if (!e->transport->num_sniffers || len < QRNIC_ETH_LEN) {
         return;
     }
-    while (!e->fatal && next_rule(e, &i, QRNIC_FLOW_SNIFFER, NULL, &qp)) {
+    while (!e->fatal &&
+           next_rule(e, &i, QRNIC_FLOW_SNIFFER, &any, NULL, &qp)) {
         qrnic_ethernet_copy(e, qp, frame, len);
     }
 }
@@ -182,34 +203,38 @@ QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
         return NULL;
     }
     fields_of(&fields, frame, len);
-    while ((flow = next_rule(e, &i, QRNIC_FLOW_NORMAL, except, &qp))) {
-        if (matches(flow, &fields)) {
-            trace_qrnic_flow_match(e->config.name, flow->number, flow->qpn,
-                                   qrnic_flow_type_name(flow->type), len);
-            return qp;
-        }
+    flow = next_rule(e, &i, QRNIC_FLOW_NORMAL, &fields, except, &qp);
+    if (!flow) {
+        return NULL;
     }
-    return NULL;
+    trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
+                           qrnic_flow_type_name(flow->type), len);
+    return qp;
 }
 
 QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
                             const uint8_t *frame, size_t len)
 {
+    FrameFields fields;
     QrnicFlow *flow = NULL;
     QrnicQp *qp = NULL;
     uint32_t i = 0;
 
+    if (!e->transport->num_flows) {
+        return NULL;
+    }
+    fields_of(&fields, frame, len);
     if (frame[0] & 1) {
-        flow = next_rule(e, &i, QRNIC_FLOW_MC_DEFAULT, except, &qp);
+        flow = next_rule(e, &i, QRNIC_FLOW_MC_DEFAULT, &fields, except, &qp);
     }
     if (!flow) {
         i = 0;
-        flow = next_rule(e, &i, QRNIC_FLOW_ALL_DEFAULT, except, &qp);
+        flow = next_rule(e, &i, QRNIC_FLOW_ALL_DEFAULT, &fields, except, &qp);
     }
     if (!flow) {
         return NULL;
     }
-    trace_qrnic_flow_match(e->config.name, flow->number, flow->qpn,
+    trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
                            qrnic_flow_type_name(flow->type), len);
     return qp;
 }
@@ -233,16 +258,21 @@ static QrnicResult match_check(const QrnicFlowCtx *in, const MatchBytes *value,
 static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
                                 const QrnicFlowCtx *in)
 {
-    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    bool rss = in->flags & QRNIC_FLOWF_RSS;
+    QrnicQp *qp = rss ? NULL : qrnic_qp_get(e, qpn);
 
-    if (!(e->config.capabilities & QRNIC_CAP_FLOW)) {
+    if (!(e->config.capabilities & QRNIC_CAP_FLOW) ||
+        (rss && !(e->config.capabilities & QRNIC_CAP_RSS))) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
     }
-    if (!qp) {
+    if (rss ? !qrnic_rss_hold(e, qpn, 0) : !qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp->type != QRNIC_QPT_RAW_PACKET) {
+    if (qp && qp->type != QRNIC_QPT_RAW_PACKET) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (rss && in->type == QRNIC_FLOW_SNIFFER) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_FLOW_CTX_FLAGS_OFFSET);
     }
     if (in->type > QRNIC_FLOW_SNIFFER) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_FLOW_CTX_TYPE_OFFSET);
@@ -297,6 +327,7 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
     }
     flow = g_new0(QrnicFlow, 1);
     flow->qpn = qpn;
+    flow->rss = in->flags & QRNIC_FLOWF_RSS;
     flow->type = in->type;
     flow->priority = in->priority;
     flow->value = value;
@@ -306,6 +337,9 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     order_insert(e, flow);
+    if (flow->rss) {
+        qrnic_rss_hold(e, qpn, 1);
+    }
     trace_qrnic_flow_create(e->config.name, flow->number, qpn,
                             qrnic_flow_type_name(flow->type), flow->priority);
     return qrnic_ok(flow->number);
@@ -315,6 +349,9 @@ static void flow_remove(QrnicEngine *e, QrnicFlow *flow)
 {
     trace_qrnic_flow_destroy(e->config.name, flow->number, flow->qpn);
     order_remove(e, flow);
+    if (flow->rss) {
+        qrnic_rss_hold(e, flow->qpn, -1);
+    }
     g_free(qrnic_table_remove(&e->transport->flows, flow->number));
 }
 
@@ -332,7 +369,8 @@ QrnicResult qrnic_flow_destroy(QrnicEngine *e, uint32_t number)
 void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp)
 {
     for (uint32_t i = e->transport->num_flows; i-- > 0; ) {
-        if (e->transport->flow[i]->qpn == qp->number) {
+        if (!e->transport->flow[i]->rss &&
+            e->transport->flow[i]->qpn == qp->number) {
             flow_remove(e, e->transport->flow[i]);
         }
     }

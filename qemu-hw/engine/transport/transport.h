@@ -236,9 +236,21 @@ void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
                             bool loopback);
 
+/* rss.c */
+typedef struct QrnicRss QrnicRss;
+
+/*
+ * The queue pair of the table that a frame with these fields, in the layout of
+ * flow_match, goes to; present selects the fields that there are.
+ */
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const uint8_t *value,
+                       const uint8_t *present);
+/* A flow rule leads to the table (1), or not any more (-1). False: no table */
+bool qrnic_rss_hold(QrnicEngine *e, uint32_t number, int n);
+
 typedef struct QrnicTransports {
     QrnicRxFilter rx_filter;
-    QrnicTable flows;
+    QrnicTable flows, rss;
     struct QrnicFlow **flow;            /* in the order in which they match */
     uint32_t num_flows, num_sniffers;
 } QrnicTransports;

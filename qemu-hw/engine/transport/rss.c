@@ -1,0 +1,174 @@
+/*
+ * qrnic engine: receive-side scaling: tables by which flow rules spread frames
+ * over raw packet queue pairs
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+#define MAX_ENTRIES (1u << QRNIC_RSS_MAX_LOG_SIZE)
+#define KEY_BYTES sizeof_field(QrnicRssCtx, key)
+/* Two IPv6 addresses and two ports */
+#define INPUT_MAX 36
+
+QEMU_BUILD_BUG_ON(sizeof_field(QrnicRssCtx, entries) != 4 * MAX_ENTRIES);
+/* The last bit of the input still needs 32 bits of the key. */
+QEMU_BUILD_BUG_ON(KEY_BYTES < INPUT_MAX + 4);
+
+struct QrnicRss {
+    uint32_t number;
+    uint32_t users;             /* flow rules */
+    uint32_t hash;              /* QRNIC_RSS_* */
+    uint32_t mask;              /* entries, less 1 */
+    uint8_t key[KEY_BYTES];
+    uint32_t qpn[MAX_ENTRIES];
+};
+
+static uint32_t entry_of(const QrnicRssCtx *in, unsigned i)
+{
+    const uint8_t *p = in->entries + 4 * i;
+
+    return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* For each bit of the input that is set, the 32 bits of the key from there */
+static uint32_t toeplitz(const uint8_t *key, const uint8_t *input, size_t len)
+{
+    uint32_t hash = 0;
+    uint32_t window = qrnic_ld_be32(key);
+
+    for (size_t i = 0; i < len; i++) {
+        for (int bit = 7; bit >= 0; bit--) {
+            if (input[i] >> bit & 1) {
+                hash ^= window;
+            }
+            window = window << 1 | (key[i + 4] >> bit & 1);
+        }
+    }
+    return hash;
+}
+
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const uint8_t *value,
+                       const uint8_t *present)
+{
+    const QrnicRss *rss = qrnic_table_get(&e->transport->rss, number);
+    uint8_t protocol = value[QRNIC_FLOW_MATCH_PROTOCOL_OFFSET];
+    bool ipv4 = qrnic_ld_be16(value + QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET) ==
+                QRNIC_ETHERTYPE_IPV4;
+    bool tcp = protocol == IPPROTO_TCP;
+    /* In the order in which they are hashed */
+    const struct {
+        uint32_t selected;
+        unsigned offset, len;
+    } part[] = {
+        { ipv4 ? 0 : QRNIC_RSS_SRC_IPV6, QRNIC_FLOW_MATCH_SIP_OFFSET, 16 },
+        { ipv4 ? QRNIC_RSS_SRC_IPV4 : 0, QRNIC_FLOW_MATCH_SIP_OFFSET + 12, 4 },
+        { ipv4 ? 0 : QRNIC_RSS_DST_IPV6, QRNIC_FLOW_MATCH_DIP_OFFSET, 16 },
+        { ipv4 ? QRNIC_RSS_DST_IPV4 : 0, QRNIC_FLOW_MATCH_DIP_OFFSET + 12, 4 },
+        { tcp ? QRNIC_RSS_SRC_PORT_TCP : QRNIC_RSS_SRC_PORT_UDP,
+          QRNIC_FLOW_MATCH_SPORT_OFFSET, 2 },
+        { tcp ? QRNIC_RSS_DST_PORT_TCP : QRNIC_RSS_DST_PORT_UDP,
+          QRNIC_FLOW_MATCH_DPORT_OFFSET, 2 },
+    };
+    uint8_t input[INPUT_MAX];
+    uint32_t hash, qpn;
+    size_t len = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(part); i++) {
+        if (rss->hash & part[i].selected && present[part[i].offset]) {
+            memcpy(input + len, value + part[i].offset, part[i].len);
+            len += part[i].len;
+        }
+    }
+    hash = toeplitz(rss->key, input, len);
+    qpn = rss->qpn[hash & rss->mask];
+    trace_qrnic_rss_spread(e->config.name, number, hash, hash & rss->mask, qpn);
+    return qpn;
+}
+
+static QrnicResult create_check(QrnicEngine *e, const QrnicRssCtx *in)
+{
+    if (!(e->config.capabilities & QRNIC_CAP_RSS)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (in->log_size > QRNIC_RSS_MAX_LOG_SIZE) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_RSS_CTX_LOG_SIZE_OFFSET);
+    }
+    for (unsigned i = 0; i < MAX_ENTRIES; i++) {
+        uint32_t offset = QRNIC_RSS_CTX_ENTRIES_OFFSET + 4 * i;
+        uint32_t qpn = entry_of(in, i);
+        const QrnicQp *qp = qrnic_qp_get(e, qpn);
+
+        if (i >> in->log_size) {
+            if (qpn) {
+                return qrnic_refuse(QRNIC_ST_BAD_PARAM, offset);
+            }
+        } else if (!qp) {
+            return qrnic_refuse(QRNIC_ST_BAD_OBJECT, offset);
+        } else if (qp->type != QRNIC_QPT_RAW_PACKET) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, offset);
+        }
+    }
+    return qrnic_ok(0);
+}
+
+static void entries_hold(QrnicEngine *e, const QrnicRss *rss, int n)
+{
+    for (uint32_t i = 0; i <= rss->mask; i++) {
+        qrnic_qp_get(e, rss->qpn[i])->rss_entries += n;
+    }
+}
+
+QrnicResult qrnic_rss_create(QrnicEngine *e, const QrnicRssCtx *in)
+{
+    QrnicResult result = create_check(e, in);
+    QrnicRss *rss;
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    rss = g_new0(QrnicRss, 1);
+    rss->hash = in->hash;
+    rss->mask = (1u << in->log_size) - 1;
+    memcpy(rss->key, in->key, sizeof(rss->key));
+    for (uint32_t i = 0; i <= rss->mask; i++) {
+        rss->qpn[i] = entry_of(in, i);
+    }
+    if (!qrnic_table_insert(&e->transport->rss, rss, &rss->number)) {
+        g_free(rss);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    entries_hold(e, rss, 1);
+    trace_qrnic_rss_create(e->config.name, rss->number, in->log_size,
+                           in->hash);
+    return qrnic_ok(rss->number);
+}
+
+QrnicResult qrnic_rss_destroy(QrnicEngine *e, uint32_t number)
+{
+    QrnicRss *rss = qrnic_table_get(&e->transport->rss, number);
+
+    if (!rss) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (rss->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_rss_destroy(e->config.name, number);
+    entries_hold(e, rss, -1);
+    g_free(qrnic_table_remove(&e->transport->rss, number));
+    return qrnic_ok(0);
+}
+
+bool qrnic_rss_hold(QrnicEngine *e, uint32_t number, int n)
+{
+    QrnicRss *rss = qrnic_table_get(&e->transport->rss, number);
+
+    if (rss) {
+        rss->users += n;
+    }
+    return rss;
+}
