@@ -27,6 +27,11 @@ DECLARE_DRV_CMD(qrnic_create_ah_cmd, IB_USER_VERBS_CMD_CREATE_AH, empty,
 DECLARE_DRV_CMD(qrnic_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
 		qrnic_create_qp_req, qrnic_create_qp_resp);
 
+DECLARE_DRV_CMD(qrnic_create_rss_cmd, IB_USER_VERBS_EX_CMD_CREATE_QP,
+		qrnic_create_rss_req, empty);
+DECLARE_DRV_CMD(qrnic_create_wq_cmd, IB_USER_VERBS_EX_CMD_CREATE_WQ,
+		qrnic_create_wq_req, empty);
+
 DECLARE_DRV_CMD(qrnic_modify_qp_cmd, IB_USER_VERBS_EX_CMD_MODIFY_QP,
 		qrnic_modify_qp_req, empty);
 

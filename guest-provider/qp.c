@@ -84,13 +84,15 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 }
 
 /* When the device has let the QP go: nothing new can come into the CQs */
-static void clean_cqs(struct qrnic_qp *qp)
+void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 {
 	struct ibv_qp *ibqp = &qp->vqp.qp;
 
-	if (!qp->has_sq)
+	/* Not of an XRC target, whose completions are those of SRQs */
+	if (!qp->has_sq && !qp->has_rq)
 		return;
-	qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
+	if (qp->has_sq)
+		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
 		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
 }
@@ -101,7 +103,7 @@ static void clean_cqs(struct qrnic_qp *qp)
  * the events of that QP. The kernel has no such QP any more, so its completions are
  * taken out here, before the new one can have any.
  */
-static int qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
+int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
 	struct qrnic_qp *former;
 	int err;
@@ -109,18 +111,18 @@ static int qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	pthread_mutex_lock(&ctx->qp_mutex);
 	former = qrnic_qp_find(ctx, qp->vqp.qp.qp_num);
 	if (former)
-		clean_cqs(former);
+		qrnic_qp_clean_cqs(former);
 	err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
 	pthread_mutex_unlock(&ctx->qp_mutex);
 	return err;
 }
 
 /* Of a QP that the kernel has destroyed; there may be a successor already */
-static void qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
+void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
 	pthread_mutex_lock(&ctx->qp_mutex);
 	if (qrnic_qp_find(ctx, qp->vqp.qp.qp_num) == qp) {
-		clean_cqs(qp);
+		qrnic_qp_clean_cqs(qp);
 		qp_table_set(ctx, qp->vqp.qp.qp_num, NULL);
 	}
 	pthread_mutex_unlock(&ctx->qp_mutex);
@@ -283,7 +285,7 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	return qp->rq.wr_id ? 0 : ENOMEM;
 }
 
-static void qp_free(struct qrnic_qp *qp)
+void qrnic_qp_free(struct qrnic_qp *qp)
 {
 	qrnic_lock_destroy(&qp->rq.lock);
 	qrnic_lock_destroy(&qp->sq.lock);
@@ -414,7 +416,7 @@ static int register_qp(struct qrnic_qp *qp,
 				   sizeof(resp));
 	if (err)
 		return err;
-	err = qp_table_add(ctx, qp);
+	err = qrnic_qp_table_add(ctx, qp);
 	if (err)
 		ibv_cmd_destroy_qp(&qp->vqp.qp);
 	return err;
@@ -432,6 +434,9 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	uint32_t max_recv_inline = to_qrnic_context(context)->recv_inline;
 	struct ibv_qp *qp;
 
+	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
+			       IBV_QP_INIT_ATTR_RX_HASH))
+		return qrnic_create_rss(context, attr);
 	if (!can_recv_inline(attr))
 		max_recv_inline = 0;
 	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline);
@@ -515,7 +520,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	return &qp->vqp.qp;
 
 err_free:
-	qp_free(qp);
+	qrnic_qp_free(qp);
 err_out:
 	errno = err;
 	return NULL;
@@ -542,7 +547,7 @@ struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
-static void wq_reset(struct qrnic_wq *wq)
+void qrnic_wq_reset(struct qrnic_wq *wq)
 {
 	qrnic_lock(&wq->lock);
 	wq->producer = 0;
@@ -570,11 +575,11 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return err;
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
-		clean_cqs(qp);
+		qrnic_qp_clean_cqs(qp);
 		if (qp->has_sq)
-			wq_reset(&qp->sq);
+			qrnic_wq_reset(&qp->sq);
 		if (qp->has_rq)
-			wq_reset(&qp->rq);
+			qrnic_wq_reset(&qp->rq);
 	}
 	return 0;
 }
@@ -616,7 +621,7 @@ int qrnic_destroy_qp(struct ibv_qp *ibqp)
 	if (err)
 		return err;
 	if (qp->has_sq)
-		qp_table_remove(qp->ctx, qp);
-	qp_free(qp);
+		qrnic_qp_table_remove(qp->ctx, qp);
+	qrnic_qp_free(qp);
 	return 0;
 }

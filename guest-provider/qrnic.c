@@ -82,6 +82,12 @@ static int qrnic_query_device_ex(struct ibv_context *context,
 			QRNIC_MAX_RATE_LIMIT;
 		attr->packet_pacing_caps.supported_qpts = paced_types(ctx);
 	}
+	/* The kernel tells the rest of what it needs */
+	if ((ctx->capabilities & QRNIC_CAP_RSS) &&
+	    attr_size >= offsetofend(struct ibv_device_attr_ex, rss_caps)) {
+		attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+		attr->rss_caps.rx_hash_fields_mask = QRNIC_RSS_ALL;
+	}
 	return 0;
 }
 
@@ -161,8 +167,10 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.create_flow = qrnic_create_flow,
 	.create_qp = qrnic_create_qp,
 	.create_qp_ex = qrnic_create_qp_ex,
+	.create_rwq_ind_table = qrnic_create_rwq_ind_table,
 	.create_srq = qrnic_create_srq,
 	.create_srq_ex = qrnic_create_srq_ex,
+	.create_wq = qrnic_create_wq,
 	.dealloc_mw = qrnic_dealloc_mw,
 	.dealloc_pd = qrnic_dealloc_pd,
 	.dealloc_td = qrnic_dealloc_td,
@@ -171,7 +179,9 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.destroy_cq = qrnic_destroy_cq,
 	.destroy_flow = qrnic_destroy_flow,
 	.destroy_qp = qrnic_destroy_qp,
+	.destroy_rwq_ind_table = qrnic_destroy_rwq_ind_table,
 	.destroy_srq = qrnic_destroy_srq,
+	.destroy_wq = qrnic_destroy_wq,
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = qrnic_free_context,
 	.free_dm = qrnic_free_dm,
@@ -182,6 +192,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.modify_cq = qrnic_modify_cq,
 	.modify_qp = qrnic_modify_qp,
 	.modify_srq = qrnic_modify_srq,
+	.modify_wq = qrnic_modify_wq,
 	.modify_qp_rate_limit = qrnic_modify_qp_rate_limit,
 	.open_qp = qrnic_open_qp,
 	.open_xrcd = qrnic_open_xrcd,

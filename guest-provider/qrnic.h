@@ -478,6 +478,24 @@ int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		   struct ibv_qp_init_attr *init_attr);
 int qrnic_destroy_qp(struct ibv_qp *ibqp);
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
+int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp);
+void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp);
+void qrnic_qp_clean_cqs(struct qrnic_qp *qp);
+void qrnic_qp_free(struct qrnic_qp *qp);
+/* The ring is empty, as the device has it in RESET */
+void qrnic_wq_reset(struct qrnic_wq *wq);
+
+/* wq.c */
+struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
+				struct ibv_qp_init_attr_ex *attr);
+struct ibv_wq *qrnic_create_wq(struct ibv_context *context,
+			       struct ibv_wq_init_attr *attr);
+int qrnic_modify_wq(struct ibv_wq *ibwq, struct ibv_wq_attr *attr);
+int qrnic_destroy_wq(struct ibv_wq *ibwq);
+struct ibv_rwq_ind_table *
+qrnic_create_rwq_ind_table(struct ibv_context *context,
+			   struct ibv_rwq_ind_table_init_attr *attr);
+int qrnic_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
 
 /* flow.c */
 struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,

@@ -87,6 +87,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 		.max_xrcd = le32_to_cpu(attr.max_xrcd),
 		.max_multicast = le32_to_cpu(attr.max_multicast),
 		.max_flow = le32_to_cpu(attr.max_flow),
+		.max_rss = le32_to_cpu(attr.max_rss),
 		.max_cq_count = le16_to_cpu(attr.max_cq_count),
 		.max_cq_period = le16_to_cpu(attr.max_cq_period),
 		.max_sge = le16_to_cpu(attr.max_sge),
@@ -326,6 +327,21 @@ int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number)
 				      number);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_flow);
+
+int qrnic_cmd_create_rss(struct qrnic_dev *dev, const struct qrnic_rss_ctx *ctx,
+			 u32 *number)
+{
+	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_RSS, ctx, sizeof(*ctx),
+				number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_rss);
+
+int qrnic_cmd_destroy_rss(struct qrnic_dev *dev, u32 number)
+{
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_RSS,
+				      number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_rss);
 
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn)

@@ -198,6 +198,7 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	u32 rss = to_qrnic_qp(ibqp)->rss;
 	struct qrnic_flow_ctx context = {};
 	struct qrnic_ib_flow *flow;
 	int err;
@@ -215,7 +216,9 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 	flow = kzalloc(sizeof(*flow), GFP_KERNEL);
 	if (!flow)
 		return ERR_PTR(-ENOMEM);
-	err = qrnic_cmd_create_flow(dev->qdev, ibqp->qp_num, &context,
+	if (rss)
+		context.flags = QRNIC_FLOWF_RSS;
+	err = qrnic_cmd_create_flow(dev->qdev, rss ?: ibqp->qp_num, &context,
 				    &flow->number);
 	if (err) {
 		kfree(flow);

@@ -53,6 +53,13 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 			attr->raw_packet_caps |= IB_RAW_PACKET_CAP_IP_CSUM;
 		}
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_RSS)) {
+		attr->max_wq_type_rq = caps->max_qp;
+		attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
+		attr->rss_caps.max_rwq_indirection_tables = caps->max_rss;
+		attr->rss_caps.max_rwq_indirection_table_size =
+			BIT(QRNIC_RSS_MAX_LOG_SIZE);
+	}
 	if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC_WRITE))
 		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
@@ -152,7 +159,9 @@ static const struct ib_device_ops device_ops = {
 	.create_cq = qrnic_ib_create_cq,
 	.create_flow = qrnic_ib_create_flow,
 	.create_qp = qrnic_ib_create_qp,
+	.create_rwq_ind_table = qrnic_ib_create_rwq_ind_table,
 	.create_srq = qrnic_ib_create_srq,
+	.create_wq = qrnic_ib_create_wq,
 	.create_user_ah = qrnic_ib_create_ah,
 	.dealloc_dm = qrnic_ib_dealloc_dm,
 	.dealloc_mw = qrnic_ib_dealloc_mw,
@@ -162,6 +171,8 @@ static const struct ib_device_ops device_ops = {
 	.del_gid = qrnic_ib_del_gid,
 	.dereg_mr = qrnic_ib_dereg_mr,
 	.destroy_ah = qrnic_ib_destroy_ah,
+	.destroy_rwq_ind_table = qrnic_ib_destroy_rwq_ind_table,
+	.destroy_wq = qrnic_ib_destroy_wq,
 	.destroy_cq = qrnic_ib_destroy_cq,
 	.destroy_flow = qrnic_ib_destroy_flow,
 	.destroy_qp = qrnic_ib_destroy_qp,
@@ -187,6 +198,7 @@ static const struct ib_device_ops device_ops = {
 	.modify_cq = qrnic_ib_modify_cq,
 	.modify_qp = qrnic_ib_modify_qp,
 	.modify_srq = qrnic_ib_modify_srq,
+	.modify_wq = qrnic_ib_modify_wq,
 	.poll_cq = qrnic_ib_poll_cq,
 	.post_recv = qrnic_ib_post_recv,
 	.post_send = qrnic_ib_post_send,
@@ -212,6 +224,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, qrnic_ib_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, qrnic_ib_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, qrnic_ib_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, qrnic_ib_rwq_ind_table, ib_table),
 	INIT_RDMA_OBJ_SIZE(ib_srq, qrnic_ib_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, qrnic_ib_xrcd, ibxrcd),

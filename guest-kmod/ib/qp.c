@@ -394,6 +394,8 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_qp_ctx context = {};
 	int err = 0, type;
 
+	if (init->rwq_ind_tbl)
+		return qrnic_rss_create(dev, qp, init, udata);
 	type = qp_hw_type(dev, init, udata);
 	if (type < 0)
 		return type;
@@ -462,6 +464,10 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 
+	if (qp->rss) {
+		qrnic_rss_destroy(dev, qp);
+		return 0;
+	}
 	qp_remove(dev, qp);
 	qp_memory_free(dev, qp);
 	return 0;
@@ -611,7 +617,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct qrnic_qp_attr hw = {};
 	int err;
 
-	if (mask & ~QRNIC_QP_ALL)
+	if (mask & ~QRNIC_QP_ALL || qp->rss)
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_RATE_LIMIT)
 		err = qp_rate_limit(dev, attr, udata, &hw);
@@ -688,6 +694,8 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct qrnic_qp_attr hw;
 	int err;
 
+	if (qp->rss)
+		return -EOPNOTSUPP;
 	memset(attr, 0, sizeof(*attr));
 	memset(init, 0, sizeof(*init));
 

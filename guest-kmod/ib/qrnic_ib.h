@@ -228,6 +228,10 @@ struct qrnic_ib_srq {
 	u32 producer;			/* counter of WQEs */
 };
 
+struct qrnic_ib_rwq_ind_table {
+	struct ib_rwq_ind_table ib_table;
+};
+
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
 	struct qrnic_ib_object object;
@@ -238,6 +242,7 @@ struct qrnic_ib_qp {
 	bool signal_all;
 	bool has_sq;			/* it is no XRC target */
 	bool has_rq;			/* it receives, and from no SRQ */
+	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
 	u8 sq_log_size;			/* basic blocks */
@@ -513,6 +518,18 @@ int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
 /* srq.c */
+struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
+				 struct ib_udata *udata);
+int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
+int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
+		       struct ib_udata *udata);
+int qrnic_ib_create_rwq_ind_table(struct ib_rwq_ind_table *table,
+				  struct ib_rwq_ind_table_init_attr *init,
+				  struct ib_udata *udata);
+int qrnic_ib_destroy_rwq_ind_table(struct ib_rwq_ind_table *table);
+int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+		     const struct ib_qp_init_attr *init, struct ib_udata *udata);
+void qrnic_rss_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp);
 int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 			struct ib_udata *udata);
 int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,

@@ -44,6 +44,7 @@ struct qrnic_caps {
 	u32 max_xrcd;
 	u32 max_multicast;
 	u32 max_flow;
+	u32 max_rss;
 	u16 max_cq_count;
 	u16 max_cq_period;
 	u16 max_sge;
@@ -180,6 +181,9 @@ int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
 int qrnic_cmd_create_flow(struct qrnic_dev *dev, u32 qpn,
 			  const struct qrnic_flow_ctx *ctx, u32 *number);
 int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number);
+int qrnic_cmd_create_rss(struct qrnic_dev *dev, const struct qrnic_rss_ctx *ctx,
+			 u32 *number);
+int qrnic_cmd_destroy_rss(struct qrnic_dev *dev, u32 number);
 
 int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
 			 u32 *srqn);

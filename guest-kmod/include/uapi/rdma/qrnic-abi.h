@@ -144,6 +144,36 @@ struct qrnic_create_srq_resp {
 };
 
 /*
+ * A receive work queue: the buffer holds the ring, 2^log_size WQEs of 2^log_stride
+ * basic blocks, from its start, page aligned, and the queue_record at
+ * record_offset.
+ */
+struct qrnic_create_wq_req {
+	__aligned_u64 comp_mask;
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_length;
+	__u32 record_offset;
+	__u8 log_size;
+	__u8 log_stride;
+	__u16 reserved;
+};
+
+/* Of create_qp with an indirection table, in place of qrnic_create_qp_req */
+enum qrnic_rss_function {
+	QRNIC_RSS_TOEPLITZ = 1,
+};
+
+/* fields is made of the bits of rss_hash, which are those of the verbs. */
+struct qrnic_create_rss_req {
+	__aligned_u64 comp_mask;
+	__aligned_u64 fields;
+	__u8 key[40];
+	__u8 function;
+	__u8 key_length;
+	__u8 reserved[6];
+};
+
+/*
  * av is the address_vector of the datagram segment: the kernel has resolved the
  * destination's MAC address, and the hop limit of the route. No member is of 64
  * bits, because the core's part of the answer has 4 bytes.

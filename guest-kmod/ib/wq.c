@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * wq.c: receive work queues, and the queue pairs that spread frames over them
+ * (RSS). To the device a receive work queue is a raw packet queue pair without a
+ * send queue.
+ */
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+static_assert(sizeof(struct qrnic_create_wq_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_create_rss_req) % 8 == 0);
+
+struct qrnic_ib_wq {
+	struct ib_wq ibwq;
+	struct ib_umem *umem;
+	struct qrnic_table table;
+};
+
+static struct qrnic_ib_wq *to_qrnic_wq(struct ib_wq *ibwq)
+{
+	return container_of(ibwq, struct qrnic_ib_wq, ibwq);
+}
+
+static int wq_check(struct qrnic_ib_dev *dev, const struct ib_wq_init_attr *init)
+{
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	u32 flags = 0;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || init->wq_type != IB_WQT_RQ)
+		return -EOPNOTSUPP;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ETH_VLAN))
+		flags |= IB_WQ_FLAGS_CVLAN_STRIPPING;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_SCATTER_FCS))
+		flags |= IB_WQ_FLAGS_SCATTER_FCS;
+	if (init->create_flags & ~flags)
+		return -EOPNOTSUPP;
+	if (!init->max_wr || init->max_wr > caps->max_qp_recv ||
+	    init->max_sge > caps->max_sge)
+		return -EINVAL;
+	return 0;
+}
+
+/* The request of the process, and its memory */
+static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
+		      const struct ib_wq_init_attr *init, struct ib_udata *udata,
+		      struct qrnic_qp_ctx *context)
+{
+	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
+			struct qrnic_ib_ucontext, ibucontext);
+	struct qrnic_create_wq_req request;
+	dma_addr_t record;
+	u64 bytes;
+	int err;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+	if (request.comp_mask || request.reserved)
+		return -EOPNOTSUPP;
+	if (request.log_size > ilog2(dev->qdev->caps.max_qp_recv) ||
+	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE ||
+	    init->max_wr > BIT(request.log_size))
+		return -EINVAL;
+
+	bytes = (u64)QRNIC_WQEBB_SIZE << (request.log_size + request.log_stride);
+	wq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
+					request.buf_length, bytes);
+	if (IS_ERR(wq->umem))
+		return PTR_ERR(wq->umem);
+	err = qrnic_queue_record(wq->umem, request.record_offset, &record);
+	if (err)
+		goto err_umem;
+	err = qrnic_queue_table(dev, &wq->table, wq->umem, 0, bytes);
+	if (err)
+		goto err_umem;
+
+	context->db_page = cpu_to_le32(ucontext->db_page->number);
+	context->rq_log_size = request.log_size;
+	context->rq_log_stride = request.log_stride;
+	context->rq_record = cpu_to_le64(record);
+	context->rq = wq->table.hw;
+	return 0;
+
+err_umem:
+	ib_umem_release(wq->umem);
+	return err;
+}
+
+static void wq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq)
+{
+	qrnic_table_free(dev->qdev, &wq->table);
+	ib_umem_release(wq->umem);
+}
+
+struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
+				 struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_qp_ctx context = {
+		.type = QRNIC_QPT_RAW_PACKET,
+		.flags = QRNIC_QPF_RECEIVE_ONLY,
+	};
+	struct qrnic_ib_wq *wq;
+	int err;
+
+	/* Nothing in the kernel wants one. */
+	if (!udata)
+		return ERR_PTR(-EOPNOTSUPP);
+	err = wq_check(dev, init);
+	if (err)
+		return ERR_PTR(err);
+
+	wq = kzalloc(sizeof(*wq), GFP_KERNEL);
+	if (!wq)
+		return ERR_PTR(-ENOMEM);
+	err = wq_prepare(dev, wq, init, udata, &context);
+	if (err)
+		goto err_free;
+
+	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
+	context.recv_cq = cpu_to_le32(to_qrnic_cq(init->cq)->core.cqn);
+	if (init->create_flags & IB_WQ_FLAGS_CVLAN_STRIPPING)
+		context.flags |= QRNIC_QPF_VLAN_STRIP;
+	if (init->create_flags & IB_WQ_FLAGS_SCATTER_FCS)
+		context.flags |= QRNIC_QPF_SCATTER_FCS;
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_create_qp(dev->qdev, &context, &wq->ibwq.wq_num);
+	mutex_unlock(&dev->qpn_mutex);
+	if (err)
+		goto err_memory;
+	return &wq->ibwq;
+
+err_memory:
+	wq_memory_free(dev, wq);
+err_free:
+	kfree(wq);
+	return ERR_PTR(err);
+}
+
+int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
+	struct qrnic_ib_wq *wq = to_qrnic_wq(ibwq);
+	int err;
+
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_cmd_destroy_qp(dev->qdev, ibwq->wq_num);
+	if (err)
+		qrnic_destroy_failed(dev, "WQ", ibwq->wq_num, err);
+	/* An event on its way must not be taken for one of the next owner. */
+	qrnic_flush_events(dev->qdev);
+	mutex_unlock(&dev->qpn_mutex);
+	wq_memory_free(dev, wq);
+	kfree(wq);
+	return 0;
+}
+
+static int wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)
+{
+	struct qrnic_qp_attr hw = {
+		.mask = cpu_to_le32(QRNIC_QP_STATE),
+		.state = state,
+	};
+
+	if (state == QRNIC_QPS_INIT) {
+		hw.mask |= cpu_to_le32(QRNIC_QP_PORT);
+		hw.port = QRNIC_IB_PORT;
+	}
+	return qrnic_cmd_modify_qp(dev->qdev, number, &hw);
+}
+
+static int wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
+		 enum ib_wq_state to)
+{
+	int err = 0;
+
+	switch (to) {
+	case IB_WQS_RESET:
+		err = wq_step(dev, number, QRNIC_QPS_RESET);
+		break;
+	case IB_WQS_ERR:
+		err = wq_step(dev, number, QRNIC_QPS_ERR);
+		break;
+	case IB_WQS_RDY:
+		if (from == IB_WQS_RDY)
+			return 0;
+		if (from != IB_WQS_RESET)
+			return -EINVAL;
+		err = wq_step(dev, number, QRNIC_QPS_INIT);
+		if (!err)
+			err = wq_step(dev, number, QRNIC_QPS_RTR);
+		return err;
+	default:
+		return -EINVAL;
+	}
+	/* In the fatal state nothing is received, which is as good. */
+	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
+}
+
+/* The core allows one change of a WQ at a time. */
+int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
+		       struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+	if (mask & ~(IB_WQ_STATE | IB_WQ_CUR_STATE))
+		return -EOPNOTSUPP;
+	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state)
+		return -EINVAL;
+	if (!(mask & IB_WQ_STATE))
+		return 0;
+
+	err = wq_to(dev, ibwq->wq_num, ibwq->state, attr->wq_state);
+	if (!err)
+		ibwq->state = attr->wq_state;
+	return err;
+}
+
+/* The device gets the table with the queue pair that goes by it. */
+int qrnic_ib_create_rwq_ind_table(struct ib_rwq_ind_table *table,
+				  struct ib_rwq_ind_table_init_attr *init,
+				  struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(table->device);
+	int err;
+
+	err = qrnic_udata_none(udata);
+	if (err)
+		return err;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS))
+		return -EOPNOTSUPP;
+	return init->log_ind_tbl_size <= QRNIC_RSS_MAX_LOG_SIZE ? 0 : -EINVAL;
+}
+
+int qrnic_ib_destroy_rwq_ind_table(struct ib_rwq_ind_table *table)
+{
+	return 0;
+}
+
+static int rss_fill(const struct qrnic_create_rss_req *request,
+		    const struct ib_rwq_ind_table *table,
+		    struct qrnic_rss_ctx *context)
+{
+	__le32 *entry = (__le32 *)context->entries;
+	u32 i;
+
+	if (request->comp_mask ||
+	    memchr_inv(request->reserved, 0, sizeof(request->reserved)) ||
+	    request->function != QRNIC_RSS_TOEPLITZ ||
+	    request->key_length != sizeof(request->key) ||
+	    request->fields & ~(u64)QRNIC_RSS_ALL)
+		return -EOPNOTSUPP;
+
+	context->log_size = table->log_ind_tbl_size;
+	context->hash = cpu_to_le32(request->fields);
+	memcpy(context->key, request->key, sizeof(context->key));
+	for (i = 0; i < BIT(table->log_ind_tbl_size); i++)
+		entry[i] = cpu_to_le32(table->ind_tbl[i]->wq_num);
+	return 0;
+}
+
+/*
+ * It has neither queues nor states nor a number, only rules that lead to its
+ * table.
+ */
+int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+		     const struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct qrnic_create_rss_req request;
+	struct qrnic_rss_ctx *context;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || !udata ||
+	    init->qp_type != IB_QPT_RAW_PACKET || init->create_flags)
+		return -EOPNOTSUPP;
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+
+	context = kzalloc(sizeof(*context), GFP_KERNEL);
+	if (!context)
+		return -ENOMEM;
+	err = rss_fill(&request, init->rwq_ind_tbl, context);
+	if (!err)
+		err = qrnic_cmd_create_rss(dev->qdev, context, &qp->rss);
+	kfree(context);
+	return err;
+}
+
+void qrnic_rss_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
+{
+	int err;
+
+	err = qrnic_cmd_destroy_rss(dev->qdev, qp->rss);
+	if (err)
+		qrnic_destroy_failed(dev, "RSS table", qp->rss, err);
+}
