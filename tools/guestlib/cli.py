@@ -83,7 +83,7 @@ def build_parser():
     add("--allow-report", action="append", default=[], metavar="REGEX",
         help="--strict lets kernel reports pass that this is found in (repeat)")
     add("--allow-guest-error", action="append", default=[], metavar="RULE",
-        help="--strict lets guest errors of this kind pass, e.g. key-refused (repeat)")
+        help="--strict lets guest errors of this kind pass, e.g. key-refused, or any (repeat)")
     add("--kernel", metavar="FILE", help="another kernel image")
     add("--append", default="", help="more for the kernel command line")
     add("--loglevel", type=int, default=5, help="kernel messages on the serial console (default 5)")

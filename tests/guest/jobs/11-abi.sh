@@ -1,6 +1,7 @@
 # What a process may send to the driver past the provider: requests of other lengths,
 # wrong values, random ones, and doorbells for queues that are not its own.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: doorbell-owner
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

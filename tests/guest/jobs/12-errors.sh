@@ -1,5 +1,6 @@
 # What every verb refuses, and with which errno; and regions of dma-bufs.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,6 +1,7 @@
 # Datagrams, unreliable connections and shared receive queues between two guests: rdma-core's
 # pingpongs and perftest, polled and with events; and the provider's test of all that.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed
 # guest: --guests 2 --nic qrnic --timeout 1200
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

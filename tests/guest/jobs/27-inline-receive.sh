@@ -1,6 +1,7 @@
 # Receiving into the completion, between two guests: the provider's own test, and programs
 # that know nothing of it, with and without; what they check is the data that arrived.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,6 +1,7 @@
 # rdma-core's own test suite, of the version of the guest's libibverbs: every generic test
 # must pass or be named, with the reason, in tests/guest/rdma-core-suite/agreed.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed key-refused
 # guest: --guests 1 --nic qrnic --timeout 900
 # files: rdma-core-suite/suite.py rdma-core-suite/agreed
 # shellcheck shell=bash source=tests/guest/tap.sh
