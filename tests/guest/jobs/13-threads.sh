@@ -1,7 +1,6 @@
 # What the threads of a program do to each other's objects, on an adapter of so few queue
 # pairs that their numbers are soon used again.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 1 --nic qrnic,max-qp=64 --cpus 2
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

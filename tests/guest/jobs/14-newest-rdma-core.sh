@@ -1,6 +1,7 @@
 # The newest rdma-core with the provider built for it, in a guest whose own is the oldest one
 # supported: the provider's tests, which were linked with that, and pingpongs of the newest.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed key-refused
 # guest: --guests 1 --nic qrnic --cpus 2
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
