@@ -10,7 +10,6 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/qp/qp.h"
-#include "engine/transport/transport.h"
 
 #define REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
                        QRNIC_ACCESS_REMOTE_ATOMIC | QRNIC_ACCESS_FLUSH_GLOBAL)
@@ -96,21 +95,25 @@ static const Transition uc_transitions[] = {
     { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, ACCESS },
 };
 
-static const Transition datagram_transitions[] = {
+#define DATAGRAM_FROM_INIT \
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY }, \
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY }, \
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }
+
+static const Transition ud_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY },
-    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    DATAGRAM_FROM_INIT,
 };
 
 /* As datagrams; QP1 belongs to a port from the beginning. */
-static const Transition gsi_to_init = {
-    QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT
+static const Transition gsi_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT },
+    DATAGRAM_FROM_INIT,
 };
 
 static const Transition raw_packet_transitions[] = {
@@ -124,14 +127,31 @@ static const Transition raw_packet_transitions[] = {
     { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, 0 },
 };
 
+struct QrnicStates {
+    const Transition *transition;
+    size_t count;
+};
+
+#define STATES(type) \
+    const QrnicStates qrnic_##type##_states = { \
+        type##_transitions, ARRAY_SIZE(type##_transitions) \
+    }
+
+STATES(rc);
+STATES(initiator);
+STATES(target);
+STATES(uc);
+STATES(ud);
+STATES(gsi);
+STATES(raw_packet);
+
 /* From every state: 10.3.1.2 and 10.3.1.7. */
 static const Transition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
 static const Transition to_error = { 0, QRNIC_QPS_ERR, 0, 0 };
 
 static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
 {
-    const Transition *t = rc_transitions;
-    size_t n = ARRAY_SIZE(rc_transitions);
+    const QrnicStates *states = qp->ops->states;
 
     if (to == QRNIC_QPS_RESET) {
         return &to_reset;
@@ -139,27 +159,9 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     if (to == QRNIC_QPS_ERR) {
         return &to_error;
     }
-    if (qp->type == QRNIC_QPT_GSI && qp->state == QRNIC_QPS_RESET &&
-        to == QRNIC_QPS_INIT) {
-        return &gsi_to_init;
-    }
-    if (qp->type == QRNIC_QPT_RAW_PACKET) {
-        t = raw_packet_transitions;
-        n = ARRAY_SIZE(raw_packet_transitions);
-    } else if (qp->type == QRNIC_QPT_XRC_INI) {
-        t = initiator_transitions;
-        n = ARRAY_SIZE(initiator_transitions);
-    } else if (qp->type == QRNIC_QPT_XRC_TGT) {
-        t = target_transitions;
-        n = ARRAY_SIZE(target_transitions);
-    } else if (qp->type == QRNIC_QPT_UC) {
-        t = uc_transitions;
-        n = ARRAY_SIZE(uc_transitions);
-    } else if (qrnic_qp_is_datagram(qp)) {
-        t = datagram_transitions;
-        n = ARRAY_SIZE(datagram_transitions);
-    }
-    for (; n; t++, n--) {
+    for (size_t i = 0; i < states->count; i++) {
+        const Transition *t = &states->transition[i];
+
         if (t->from == qp->state && t->to == to) {
             return t;
         }
@@ -302,7 +304,7 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
     result = values_check(e, in);
     if (result.status == QRNIC_ST_OK && qp->state == QRNIC_QPS_SQD &&
         given & QRNIC_QP_MAX_DEST_RD_ATOMIC &&
-        !qrnic_responder_can_keep(qp, in->max_dest_rd_atomic)) {
+        !qp->ops->can_keep(qp, in->max_dest_rd_atomic)) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     return result;
@@ -360,54 +362,25 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->sq_flush_owed = false;
     qp->comm_established = false;
     qp->last_wqe_reported = false;
-    if (qrnic_qp_is_reliable(qp)) {
-        qrnic_rc_init(e, qp);
-    } else if (qp->type == QRNIC_QPT_UC) {
-        qrnic_unreliable_init(e, qp);
+    if (qp->ops->init) {
+        qp->ops->init(e, qp);
     }
 }
 
-static void unreliable_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
-                               const QrnicQpAttr *in)
+static void entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                    const QrnicQpAttr *in)
 {
-    bool uc = qp->type == QRNIC_QPT_UC;
-
     if (in->mask & QRNIC_QP_AV) {
         qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
     }
-    if (uc && from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
-        qrnic_unreliable_start_receive(qp);
-    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
-        if (uc) {
-            qrnic_unreliable_start_send(qp);
-        } else {
-            qp->datagram_psn = in->sq_psn;
-        }
-    } else if (from == QRNIC_QPS_SQE && qp->state == QRNIC_QPS_RTS) {
+    if (from == QRNIC_QPS_SQE && qp->state == QRNIC_QPS_RTS) {
         qrnic_sq_flush_rest(e, qp);
     } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
         qp->attr.sq_drained_notify = in->sq_drained_notify;
         qp->sq_draining = true;
     }
-}
-
-static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
-                       const QrnicQpAttr *in)
-{
-    if (in->mask & QRNIC_QP_AV) {
-        qrnic_path_set(e, qp, &qp->attr.av, qp->attr.dest_qpn);
-    }
-    if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
-        qrnic_rc_start_receive(e, qp);
-    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
-        qrnic_rc_start_send(e, qp);
-    } else if (from == QRNIC_QPS_SQD && qp->state == QRNIC_QPS_SQD &&
-               !qp->sq_draining) {
-        qrnic_requester_attr_changed(e, qp);
-        qrnic_responder_attr_changed(e, qp);
-    } else if (from == QRNIC_QPS_RTS && qp->state == QRNIC_QPS_SQD) {
-        qp->attr.sq_drained_notify = in->sq_drained_notify;
-        qp->sq_draining = true;
+    if (qp->ops->entered) {
+        qp->ops->entered(e, qp, from, in);
     }
 }
 
@@ -440,11 +413,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
             qrnic_pace_restart(e, qp);
         }
         qp->state = to;
-        if (qrnic_qp_is_reliable(qp)) {
-            rc_entered(e, qp, from, in);
-        } else {
-            unreliable_entered(e, qp, from, in);
-        }
+        entered(e, qp, from, in);
         /* Work may have been posted that waited for this state. */
         if (to == QRNIC_QPS_RTS || to == QRNIC_QPS_SQD) {
             qrnic_schedule(e, qp);
@@ -455,16 +424,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 
 bool qrnic_send_idle(const QrnicQp *qp)
 {
-    switch (qp->type) {
-    case QRNIC_QPT_RC:
-    case QRNIC_QPT_XRC_INI:
-    case QRNIC_QPT_XRC_TGT:
-        return qrnic_requester_idle(qp);
-    case QRNIC_QPT_UC:
-        return qrnic_unreliable_idle(qp);
-    default:
-        return true;
-    }
+    return !qp->ops->is_idle || qp->ops->is_idle(qp);
 }
 
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
@@ -497,21 +457,8 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     out->rq_producer = qp->rq.producer;
     out->rq_consumer = qp->rq.consumer;
     out->qp_type = qp->type;
-    if (qrnic_qp_is_datagram(qp) && qp->state != QRNIC_QPS_RESET) {
-        out->sq_psn = qp->datagram_psn;
-    }
-    if (qp->type == QRNIC_QPT_UC && qp->state != QRNIC_QPS_RESET) {
-        out->sq_psn = qrnic_unreliable_next_psn(qp);
-        out->rq_psn = qrnic_unreliable_expected_psn(qp);
-    }
-    if (qrnic_qp_is_reliable(qp) && qp->state != QRNIC_QPS_RESET) {
-        if (qp->state != QRNIC_QPS_INIT) {
-            out->rq_psn = qrnic_responder_expected_psn(qp);
-        }
-        if (qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD ||
-            qp->state == QRNIC_QPS_ERR) {
-            out->sq_psn = qrnic_requester_next_psn(qp);
-        }
+    if (qp->ops->query && qp->state != QRNIC_QPS_RESET) {
+        qp->ops->query(qp, out);
     }
     return qrnic_ok(0);
 }

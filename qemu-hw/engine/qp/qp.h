@@ -16,9 +16,13 @@ typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicUnreliable QrnicUnreliable;
 
+typedef struct QrnicQp QrnicQp;
+typedef struct QrnicQpOps QrnicQpOps;
+
 struct QrnicQp {
     uint32_t number;
-    uint8_t type;               /* enum qrnic_qp_type */
+    uint8_t type;               /* enum qrnic_qp_type, for those who ask */
+    const QrnicQpOps *ops;      /* what that means */
     uint8_t state;              /* enum qrnic_qp_state */
     bool sq_draining;
     QrnicPd *pd;                /* NULL: XRC target */
@@ -52,19 +56,80 @@ struct QrnicQp {
     int64_t pace_full;          /* when all that was sent is paid for */
 };
 
+/* modify.c: which transitions a type has; see QP states in the manual */
+typedef struct QrnicStates QrnicStates;
+extern const QrnicStates qrnic_rc_states, qrnic_initiator_states,
+    qrnic_target_states, qrnic_uc_states, qrnic_ud_states, qrnic_gsi_states,
+    qrnic_raw_packet_states;
+
 /*
- * What a type of queue pair does. transmit sends at most budget packets and
- * returns true if it could go on at once; false if it waits (for work, an
- * answer, a timer): whatever ends the wait calls qrnic_schedule().
- * It must stop when qrnic_wire_busy().
+ * What a type of queue pair is and does; a function that is NULL does nothing.
+ * Types differ by this table, and nowhere else.
  */
-typedef struct QrnicQpOps {
+struct QrnicQpOps {
+    uint64_t capability;        /* QRNIC_CAP_* that it needs */
+    uint8_t flags;              /* QRNIC_QPF_* that it may have */
+    uint8_t fixed_number;       /* the kernel's only one, with this number */
+    int16_t service;            /* of its packets; -1: it has none */
+    bool has_sq, has_rq;        /* an SRQ may stand for the RQ: */
+    bool may_share;
+    bool may_inline;            /* received data in CQEs */
+    bool of_domain;             /* an XRC domain */
+    bool no_requests, no_responses;     /* that it could receive */
+    bool is_datagram;           /* the address is in each WQE */
+    bool has_sqe;               /* a failed send leads there, not to ERR */
+    const QrnicStates *states;
+    QrnicWqeShape (*shape)(const QrnicEngine *e, const QrnicQp *qp,
+                           uint8_t opcode);
+
+    /* CREATE_QP: in place of what is checked of all types */
+    QrnicResult (*create_check)(QrnicEngine *e, const QrnicQpCtx *in);
+    void (*init)(QrnicEngine *e, QrnicQp *qp);  /* created, and to RESET */
+    void (*cleanup)(QrnicEngine *e, QrnicQp *qp);
+    void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* it is about to go */
+    /* So many reads and atomics can be kept without losing one not answered. */
+    bool (*can_keep)(const QrnicQp *qp, uint32_t count);
+    /* A transition from this state, or attributes set */
+    void (*entered)(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                    const QrnicQpAttr *in);
+    void (*query)(const QrnicQp *qp, QrnicQpAttr *out);
+
+    /*
+     * Sends at most budget packets and returns true if it could go on at once;
+     * false if it waits (for work, an answer, a timer): whatever ends the wait
+     * calls qrnic_schedule(). It must stop when qrnic_wire_busy().
+     */
     bool (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+    /*
+     * Of types whose transmit is qrnic_transmit(): sends what may go now of a
+     * WQE. True: that was all, or it failed; *status and *syndrome say so.
+     */
+    bool (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                 uint8_t *status, uint8_t *syndrome);
+    /* The WQE that is not all sent; NULL: there is none. */
+    const QrnicSendWqe *(*under_way)(const QrnicQp *qp);
+    bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is under way */
     void (*timer)(QrnicEngine *e, QrnicQp *qp);
     void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
-} QrnicQpOps;
+    /* A packet that it can receive now */
+    void (*receive)(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+    QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
 
-const QrnicQpOps *qrnic_qp_ops(const QrnicQp *qp);
+    /*
+     * In ERR: completes as flushed what was under way, before what was only
+     * posted to the SQ, and before what was only posted to the RQ. False:
+     * nothing is.
+     */
+    bool (*flush_send)(QrnicEngine *e, QrnicQp *qp);
+    bool (*flush_receive)(QrnicEngine *e, QrnicQp *qp);
+};
+
+/* From init of the floor that knows types */
+void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
+                            const QrnicQpOps *ops);
+
+/* transmit.c: of types that wait for no answer */
+bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
 /* Round robin over the queue pairs that have something to do. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
@@ -156,25 +221,18 @@ static inline uint32_t qrnic_qp_source(const QrnicQp *qp)
     return qp->ctx.flags & QRNIC_QPF_SOURCE_QPN ? qp->ctx.source_qpn :
                                                   qp->number;
 }
-static inline bool qrnic_qp_is_datagram(const QrnicQp *qp)
-{
-    return qp->type == QRNIC_QPT_UD || qp->type == QRNIC_QPT_GSI;
-}
-/* Its two halves are requester.c and responder.c. */
-static inline bool qrnic_qp_is_reliable(const QrnicQp *qp)
-{
-    return qp->type == QRNIC_QPT_RC || qp->type == QRNIC_QPT_XRC_INI ||
-           qp->type == QRNIC_QPT_XRC_TGT;
-}
 static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
 {
-    return qp->type != QRNIC_QPT_XRC_TGT &&
-           !(qp->ctx.flags & QRNIC_QPF_RECEIVE_ONLY);
+    return qp->ops->has_sq && !(qp->ctx.flags & QRNIC_QPF_RECEIVE_ONLY);
 }
 static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 {
-    return !qp->srq && qp->type != QRNIC_QPT_XRC_INI &&
-           qp->type != QRNIC_QPT_XRC_TGT;
+    return !qp->srq && qp->ops->has_rq;
+}
+/* What it receives from now; NULL: its RQ */
+static inline QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
+{
+    return qp->ops->srq ? qp->ops->srq(e, qp) : qp->srq;
 }
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
@@ -226,7 +284,10 @@ bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                    const struct iovec *piece, unsigned pieces, QrnicCqe *cqe);
 
+#define QRNIC_QP_TYPES 16
+
 typedef struct QrnicPairs {
+    const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
     QrnicTable qps;
     QTAILQ_HEAD(, QrnicQp) active;
 } QrnicPairs;

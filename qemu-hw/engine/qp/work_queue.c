@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/qp/qp.h"
-#include "engine/transport/transport.h"
 
 /*
  * In what follows a slot is what an index counts: a basic block in an SQ, a
@@ -28,30 +27,6 @@ static uint32_t slots_cached(const QrnicWorkQueue *wq)
 static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
 {
     return wq->cache + (wq->consumer - wq->fetched) * slot_size(wq);
-}
-
-bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
-                      uint32_t number, uint32_t index, uint32_t count,
-                      uint8_t *buf)
-{
-    uint32_t size = 1u << wq->log_size;
-
-    qrnic_add(e, QRNIC_COUNTER_WQEBB_FETCHED, count << wq->log_stride);
-    trace_qrnic_wqe_fetch(e->config.name, number, queue, index, count);
-    while (count) {
-        uint32_t slot = index & (size - 1);
-        uint32_t n = MIN(count, size - slot);
-
-        qrnic_add(e, QRNIC_COUNTER_WQE_FETCHES, 1);
-        if (!qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
-                              buf, n * slot_size(wq))) {
-            return false;
-        }
-        buf += n * slot_size(wq);
-        index += n;
-        count -= n;
-    }
-    return true;
 }
 
 static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
@@ -75,37 +50,6 @@ static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
     wq->fetched = wq->consumer;
     wq->fetched_count = count;
     return true;
-}
-
-void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
-                       uint32_t number, uint32_t done, uint32_t room)
-{
-    uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
-    QrnicQueueRecord record;
-
-    qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
-    if (!qrnic_dma_read(e, wq->record, raw, sizeof(raw))) {
-        wq->bad_record = QRNIC_SYN_WQE_FETCH;
-        return;
-    }
-    if (!qrnic_queue_record_unpack(&record, raw)) {
-        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
-                          "reserved bits of the record are set");
-        wq->bad_record = QRNIC_SYN_PRODUCER;
-        return;
-    }
-    trace_qrnic_queue_record(e->config.name, number, queue,
-                             record.producer, wq->producer, wq->consumer);
-    if (record.producer - done > room ||
-        record.producer - done < wq->producer - done) {
-        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
-                          "producer index %" PRIu32 " is not in %" PRIu32
-                          " to %" PRIu32, record.producer, wq->producer,
-                          done + room);
-        wq->bad_record = QRNIC_SYN_PRODUCER;
-        return;
-    }
-    wq->producer = record.producer;
 }
 
 static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
@@ -161,6 +105,21 @@ static uint32_t wqe_blocks(const uint8_t *p)
     return DIV_ROUND_UP(bytes, QRNIC_WQEBB_SIZE);
 }
 
+static QrnicTake decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+                        uint32_t blocks, uint32_t index, QrnicSendWqe *out,
+                        uint8_t *status, uint8_t *syndrome)
+{
+    QrnicWqeShape shape = { .known = true };
+    QrnicSqCtrl ctrl;
+
+    qrnic_sq_ctrl_unpack(&ctrl, raw);
+    if (ctrl.opcode != QRNIC_WQE_NOP) {
+        shape = qp->ops->shape(e, qp, ctrl.opcode);
+    }
+    return qrnic_send_wqe_decode(e, qp->number, &shape, raw, blocks, index,
+                                 out, status, syndrome);
+}
+
 QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
                         uint8_t *status, uint8_t *syndrome)
 {
@@ -190,8 +149,8 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
         *syndrome = QRNIC_SYN_WQE_FETCH;
         return QRNIC_TAKE_ERROR;
     }
-    result = qrnic_send_wqe_decode(e, qp, cached_slot(sq), slots_cached(sq),
-                                   sq->consumer, out, status, syndrome);
+    result = decode(e, qp, cached_slot(sq), slots_cached(sq), sq->consumer,
+                    out, status, syndrome);
     sq->consumer += out->wqebbs;
     if (result == QRNIC_TAKE_OK) {
         qrnic_add(e, QRNIC_COUNTER_SEND_WQES, 1);
@@ -220,8 +179,7 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
         *syndrome = QRNIC_SYN_WQE_FETCH;
         return QRNIC_TAKE_ERROR;
     }
-    return qrnic_send_wqe_decode(e, qp, raw, count, index, out, status,
-                                 syndrome);
+    return decode(e, qp, raw, count, index, out, status, syndrome);
 }
 
 QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,

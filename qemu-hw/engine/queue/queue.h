@@ -126,9 +126,20 @@ typedef enum QrnicTake {
     QRNIC_TAKE_BROKEN,          /* the SRQ gives no more; nothing to complete */
 } QrnicTake;
 
+/* What an opcode asks for, of a send WQE */
+typedef struct QrnicWqeShape {
+    bool known;
+    bool xrc;                   /* segments behind the control segment */
+    bool remote, atomic, eth;
+    bool bind, reg, datagram, flush;
+    bool imm;
+    bool can_inline;
+    bool data;                  /* data segments allowed */
+} QrnicWqeShape;
+
 /* decode only; cqe-ready status on error. */
-typedef struct QrnicQp QrnicQp;
-QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
+                                const QrnicWqeShape *shape, const uint8_t *raw,
                                 uint32_t raw_wqebbs, uint32_t index,
                                 QrnicSendWqe *out, uint8_t *status,
                                 uint8_t *syndrome);

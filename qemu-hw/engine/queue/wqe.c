@@ -7,98 +7,8 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
-#include "engine/qp/qp.h"
 
-/* What the opcode of a send WQE asks for */
-typedef struct WqeShape {
-    bool known;
-    bool xrc;                   /* segments behind the control segment */
-    bool remote, atomic, eth;
-    bool bind, reg, datagram, flush;
-    bool imm;
-    bool can_inline;
-    bool data;                  /* data segments allowed */
-} WqeShape;
-
-static WqeShape transport_shape(const QrnicEngine *e, const QrnicQp *qp,
-                                uint8_t opcode)
-{
-    bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
-    bool windows = e->config.capabilities & QRNIC_CAP_MW;
-    bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
-    bool rc = qp->type == QRNIC_QPT_RC;
-
-    if (opcode == QRNIC_WQE_NOP) {
-        return (WqeShape) { .known = true };
-    }
-    if (qp->type == QRNIC_QPT_RAW_PACKET) {
-        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND, .eth = true,
-                            .can_inline = true, .data = true };
-    }
-    if (qrnic_qp_is_datagram(qp)) {
-        return (WqeShape) { .known = opcode == QRNIC_WQE_SEND ||
-                                     opcode == QRNIC_WQE_SEND_IMM,
-                            .datagram = true, .can_inline = true, .data = true,
-                            .imm = opcode == QRNIC_WQE_SEND_IMM };
-    }
-    if (qp->type == QRNIC_QPT_UC &&
-        (opcode == QRNIC_WQE_RDMA_READ || opcode == QRNIC_WQE_SEND_INV ||
-         opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
-         opcode == QRNIC_WQE_ATOMIC_FETCH_ADD)) {
-        return (WqeShape) { .known = false };
-    }
-    switch (opcode) {
-    case QRNIC_WQE_SEND:
-    case QRNIC_WQE_SEND_IMM:
-        return (WqeShape) { .known = true, .can_inline = true, .data = true,
-                            .imm = opcode == QRNIC_WQE_SEND_IMM };
-    case QRNIC_WQE_RDMA_WRITE:
-    case QRNIC_WQE_RDMA_WRITE_IMM:
-        return (WqeShape) { .known = true, .can_inline = true, .data = true,
-                            .remote = true,
-                            .imm = opcode == QRNIC_WQE_RDMA_WRITE_IMM };
-    case QRNIC_WQE_RDMA_READ:
-        return (WqeShape) { .known = true, .remote = true, .data = true };
-    case QRNIC_WQE_ATOMIC_CMP_SWAP:
-    case QRNIC_WQE_ATOMIC_FETCH_ADD:
-        return (WqeShape) { .known = atomics, .remote = true, .atomic = true,
-                            .data = true };
-    case QRNIC_WQE_ATOMIC_WRITE:
-        return (WqeShape) { .known = rc && e->config.capabilities &
-                                           QRNIC_CAP_ATOMIC_WRITE,
-                            .remote = true, .atomic = true };
-    case QRNIC_WQE_FLUSH:
-        return (WqeShape) { .known = rc && e->config.capabilities &
-                                           QRNIC_CAP_FLUSH,
-                            .remote = true, .flush = true };
-    case QRNIC_WQE_SEND_INV:
-        return (WqeShape) { .known = (windows || fast_reg) &&
-                                     qrnic_qp_is_reliable(qp),
-                            .can_inline = true, .data = true, .imm = true };
-    case QRNIC_WQE_LOCAL_INV:
-        return (WqeShape) { .known = windows || fast_reg, .imm = true };
-    case QRNIC_WQE_BIND_MW:
-        return (WqeShape) { .known = windows, .bind = true };
-    case QRNIC_WQE_REG_MR:
-        /* Its pages are bus addresses: only the kernel may say them. */
-        return (WqeShape) { .known = fast_reg && qp->db_page == 0,
-                            .reg = true };
-    default:
-        return (WqeShape) { .known = false };
-    }
-}
-
-static WqeShape wqe_shape(const QrnicEngine *e, const QrnicQp *qp,
-                          uint8_t opcode)
-{
-    WqeShape shape = transport_shape(e, qp, opcode);
-
-    shape.xrc = qp->type == QRNIC_QPT_XRC_INI && opcode != QRNIC_WQE_NOP &&
-                !qrnic_is_local_operation(opcode);
-    return shape;
-}
-
-static QrnicTake refuse_number(QrnicEngine *e, uint32_t number,
+static QrnicTake refuse(QrnicEngine *e, uint32_t number,
                                const char *queue, uint32_t index,
                                uint8_t syndrome, uint8_t *status,
                                uint8_t *out_syndrome, const char *rule)
@@ -109,14 +19,6 @@ static QrnicTake refuse_number(QrnicEngine *e, uint32_t number,
     qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, queue, number,
                       "WQE at index %" PRIu32 ": %s", index, rule);
     return QRNIC_TAKE_ERROR;
-}
-
-static QrnicTake refuse(QrnicEngine *e, QrnicQp *qp, const char *queue,
-                        uint32_t index, uint8_t syndrome, uint8_t *status,
-                        uint8_t *out_syndrome, const char *rule)
-{
-    return refuse_number(e, qp->number, queue, index, syndrome, status,
-                         out_syndrome, rule);
 }
 
 /* Data segments from p on; empty ones are left out. False: too long. */
@@ -155,7 +57,7 @@ static bool size_possible(const QrnicSqCtrl *ctrl, uint32_t raw_wqebbs)
 
 /* NULL if the control segment is as it must be; else the rule it breaks */
 static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
-                              const WqeShape *shape, uint32_t raw_wqebbs,
+                              const QrnicWqeShape *shape, uint32_t raw_wqebbs,
                               uint32_t index, bool reserved_ok,
                               uint8_t *syndrome)
 {
@@ -197,7 +99,7 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
 
 /* The segments between control and data */
 static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
-                                  const WqeShape *shape, QrnicSendWqe *out)
+                                  const QrnicWqeShape *shape, QrnicSendWqe *out)
 {
     out->srqn = 0;
     if (shape->xrc) {
@@ -281,7 +183,8 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
     return NULL;
 }
 
-QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
+QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
+                                const QrnicWqeShape *shape, const uint8_t *raw,
                                 uint32_t raw_wqebbs, uint32_t index,
                                 QrnicSendWqe *out, uint8_t *status,
                                 uint8_t *syndrome)
@@ -289,21 +192,19 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     const uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
     unsigned fixed, rest;
     QrnicSqCtrl ctrl;
-    WqeShape shape;
     const char *rule;
     bool reserved_ok;
     uint8_t syn;
 
     reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
-    shape = wqe_shape(e, qp, ctrl.opcode);
-    rule = check_ctrl(e, &ctrl, &shape, raw_wqebbs, index, reserved_ok, &syn);
+    rule = check_ctrl(e, &ctrl, shape, raw_wqebbs, index, reserved_ok, &syn);
     /* How long it is can be known although something else is wrong. */
     if (!rule || (syn != QRNIC_SYN_WQE_INDEX && syn != QRNIC_SYN_WQE_SIZE &&
                   size_possible(&ctrl, raw_wqebbs))) {
         out->wqebbs = ctrl_wqebbs(&ctrl);
     }
     if (rule) {
-        return refuse(e, qp, "SQ", index, syn, status, syndrome, rule);
+        return refuse(e, number, "SQ", index, syn, status, syndrome, rule);
     }
     out->index = index;
     out->opcode = ctrl.opcode;
@@ -312,44 +213,44 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
     out->num_sge = 0;
     out->length = 0;
 
-    fixed = 1 + shape.xrc + shape.remote + shape.atomic + shape.flush +
-            shape.eth +
-            (shape.datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
+    fixed = 1 + shape->xrc + shape->remote + shape->atomic + shape->flush +
+            shape->eth +
+            (shape->datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
-            (shape.bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
-            (shape.reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
+            (shape->bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
+            (shape->reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
     if (ctrl.segments < fixed) {
-        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
-                      "segments that the opcode needs are missing");
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+                      syndrome, "segments that the opcode needs are missing");
     }
     rest = ctrl.segments - fixed;
-    rule = decode_headers(e, &p, &shape, out);
+    rule = decode_headers(e, &p, shape, out);
     if (rule) {
-        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_RESERVED, status,
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_RESERVED, status,
                       syndrome, rule);
     }
     if (ctrl.flags & QRNIC_WQEF_INLINE) {
         if (ctrl.inline_length > e->config.max_inline ||
             rest != DIV_ROUND_UP(ctrl.inline_length, QRNIC_SEGMENT_SIZE)) {
-            return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+            return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
                           syndrome, "the inline length does not fit");
         }
         out->length = ctrl.inline_length;
         memcpy(out->inline_data, p, ctrl.inline_length);
-    } else if (rest > (shape.data ? e->config.max_sge : 0)) {
-        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
-                      "too many data segments");
+    } else if (rest > (shape->data ? e->config.max_sge : 0)) {
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+                      syndrome, "too many data segments");
     } else if (!decode_sges(p, rest, out->sge, &out->num_sge, &out->length)) {
-        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
                       syndrome, "the message is too long");
     }
     if (out->opcode == QRNIC_WQE_ATOMIC_WRITE) {
         out->length = 8;        /* the value, in its segment */
-    } else if (shape.atomic && (out->num_sge != 1 || out->length != 8)) {
-        return refuse(e, qp, "SQ", index, QRNIC_SYN_WQE_SIZE, status, syndrome,
-                      "an atomic has one data segment of 8 bytes");
+    } else if (shape->atomic && (out->num_sge != 1 || out->length != 8)) {
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
+                      syndrome, "an atomic has one data segment of 8 bytes");
     }
-    trace_qrnic_send_wqe(e->config.name, qp->number, index, out->wqebbs,
+    trace_qrnic_send_wqe(e->config.name, number, index, out->wqebbs,
                          qrnic_wqe_opcode_name(out->opcode), out->flags,
                          out->num_sge, out->length);
     return QRNIC_TAKE_OK;
@@ -368,17 +269,17 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
     bool reserved_ok = qrnic_recv_ctrl_unpack(&ctrl, raw);
 
     if (ctrl.index != index) {
-        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_INDEX,
-                             status, syndrome,
+        return refuse(e, number, queue, index, QRNIC_SYN_WQE_INDEX,
+                      status, syndrome,
                              "its index is not that of its place");
     }
     if (!reserved_ok || ctrl.next >= next_limit) {
-        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_RESERVED,
+        return refuse(e, number, queue, index, QRNIC_SYN_WQE_RESERVED,
                              status, syndrome, "reserved bits are set, or no "
                              "such slot is next");
     }
     if (ctrl.data_segments > MIN(room, e->config.max_sge)) {
-        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
+        return refuse(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
                              status, syndrome, "too many data segments");
     }
     /* From here on it is known which WQE is wrong, and which one follows. */
@@ -386,7 +287,7 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
     *next = ctrl.next;
     if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.data_segments, out->sge,
                      &out->num_sge, &out->length)) {
-        return refuse_number(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
+        return refuse(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
                              status, syndrome, "the buffer is too long");
     }
     trace_qrnic_recv_wqe(e->config.name, number, queue, index, out->num_sge,

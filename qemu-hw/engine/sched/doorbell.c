@@ -214,8 +214,8 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
     if (m->offset == QRNIC_DB_RQ) {
         if (qp->state == QRNIC_QPS_ERR) {
             qrnic_schedule(e, qp);
-        } else {
-            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        } else if (qp->ops->receive_doorbell) {
+            qp->ops->receive_doorbell(e, qp);
         }
         return;
     }
@@ -244,8 +244,9 @@ static void recover(QrnicEngine *e)
         }
         qp->sq_rung = qrnic_qp_has_sq(qp);
         qrnic_schedule(e, qp);
-        if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp)) {
-            qrnic_qp_ops(qp)->receive_doorbell(e, qp);
+        if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp) &&
+            qp->ops->receive_doorbell) {
+            qp->ops->receive_doorbell(e, qp);
         }
     }
     for (; s->recover_cq < e->queue->cqs.limit && entries && reads; entries--) {

@@ -27,7 +27,7 @@ static bool take_up(QrnicEngine *e, QrnicQp *qp)
     if (qp->state == QRNIC_QPS_ERR) {
         return qrnic_qp_flush(e, qp, QP_QUANTUM);
     }
-    return qrnic_qp_ops(qp)->transmit(e, qp, QP_QUANTUM);
+    return qp->ops->transmit(e, qp, QP_QUANTUM);
 }
 
 /*

@@ -17,25 +17,6 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,
     trace_qrnic_roce_drop(e->config.name, qpn, psn, reason);
 }
 
-/* The transport service whose opcodes it understands; raw packets: none */
-static int service_of(const QrnicQp *qp)
-{
-    switch (qp->type) {
-    case QRNIC_QPT_RC:
-        return QRNIC_SERVICE_RC;
-    case QRNIC_QPT_UC:
-        return QRNIC_SERVICE_UC;
-    case QRNIC_QPT_UD:
-    case QRNIC_QPT_GSI:
-        return QRNIC_SERVICE_UD;
-    case QRNIC_QPT_XRC_INI:
-    case QRNIC_QPT_XRC_TGT:
-        return QRNIC_SERVICE_XRC;
-    default:
-        return -1;
-    }
-}
-
 /* The top bit tells full from limited membership (10.9.3). */
 static bool pkey_matches(const QrnicPacket *p)
 {
@@ -90,14 +71,14 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return 1;
     }
-    if (service_of(qp) != (p.t.opcode & QRNIC_SERVICE_MASK)) {
+    if (qp->ops->service != (p.t.opcode & QRNIC_SERVICE_MASK)) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p.t.dest_qpn,
              p.t.psn);
         return 1;
     }
     response = p.info->flags & QRNIC_OPF_RESPONSE;
     /* Each end of an XRC connection has one half. */
-    if (qp->type == (response ? QRNIC_QPT_XRC_TGT : QRNIC_QPT_XRC_INI)) {
+    if (response ? qp->ops->no_responses : qp->ops->no_requests) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p.t.dest_qpn,
              p.t.psn);
         return 1;
@@ -111,29 +92,14 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
         return 1;
     }
-    if (qrnic_qp_is_datagram(qp)) {
-        /* A group is addressed by MULTICAST_QPN only (10.5.1). */
-        if (qrnic_gid_is_multicast(p.dgid)) {
-            drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
-                 p.t.psn);
-            return 1;
-        }
-        count_accepted(e, &p);
-        qrnic_datagram_receive(e, qp, &p);
-        return 1;
-    }
-    if (!qrnic_path_matches(&qp->path, &p)) {
+    /* A group is addressed by MULTICAST_QPN only (10.5.1). */
+    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p.dgid) :
+                               !qrnic_path_matches(&qp->path, &p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
              p.t.psn);
         return 1;
     }
     count_accepted(e, &p);
-    if (qp->type == QRNIC_QPT_UC) {
-        qrnic_unreliable_receive(e, qp, &p);
-    } else if (response) {
-        qrnic_requester_receive(e, qp, &p);
-    } else {
-        qrnic_responder_receive(e, qp, &p);
-    }
+    qp->ops->receive(e, qp, &p);
     return 1;
 }

@@ -16,6 +16,13 @@ static const QrnicReceivers receivers = {
 static void transport_init(QrnicEngine *e)
 {
     e->fabric->receivers = &receivers;
+    qrnic_qp_type_register(e, QRNIC_QPT_RC, &qrnic_rc_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_UC, &qrnic_uc_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_UD, &qrnic_ud_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_GSI, &qrnic_gsi_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_XRC_INI, &qrnic_xrc_initiator_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_XRC_TGT, &qrnic_xrc_target_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_RAW_PACKET, &qrnic_raw_packet_ops);
     e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);

@@ -268,7 +268,7 @@ static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
     if (rss ? !qrnic_rss_hold(e, qpn, 0) : !qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp && qp->type != QRNIC_QPT_RAW_PACKET) {
+    if (qp && qp->ops != &qrnic_raw_packet_ops) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
     }
     if (rss && in->type == QRNIC_FLOW_SNIFFER) {

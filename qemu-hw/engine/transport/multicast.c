@@ -19,7 +19,7 @@ static QrnicResult check(QrnicEngine *e, uint32_t qpn, const QrnicMulticast *in)
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp->type != QRNIC_QPT_UD) {
+    if (qp->ops != &qrnic_ud_ops) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
     }
     if (!qrnic_gid_is_multicast(in->gid)) {

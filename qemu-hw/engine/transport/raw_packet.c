@@ -198,7 +198,7 @@ static QrnicQp *receiver(QrnicEngine *e)
     if (e->transport->rx_filter.qpn) {
         qp = qrnic_qp_get(e, e->transport->rx_filter.qpn);
     }
-    if (!qp || qp->type != QRNIC_QPT_RAW_PACKET ||
+    if (!qp || qp->ops != &qrnic_raw_packet_ops ||
         !qrnic_qp_receives(qp, false)) {
         return NULL;
     }
@@ -314,69 +314,39 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
     return true;
 }
 
-static bool raw_packet_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+static bool raw_packet_send(QrnicEngine *e, QrnicQp *qp,
+                            const QrnicSendWqe *wqe, uint8_t *status,
+                            uint8_t *syndrome)
 {
-    while (budget--) {
-        uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
-        QrnicSendWqe wqe;
-
-        if (qp->state != QRNIC_QPS_RTS) {
-            qrnic_qp_check_drained(e, qp);
-            return false;
-        }
-        if (qrnic_wire_busy(e)) {
-            return true;
-        }
-        if (qrnic_sq_pending(e, qp, false) &&
-            qrnic_pace_wait(e, qp)) {
-            return false;
-        }
-        switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
-        case QRNIC_TAKE_EMPTY:
-        case QRNIC_TAKE_BROKEN:
-            return false;
-        case QRNIC_TAKE_ERROR:
-            break;
-        case QRNIC_TAKE_OK:
-            if (wqe.opcode == QRNIC_WQE_NOP ||
-                transmit_frame(e, qp, &wqe, &status, &syndrome)) {
-                status = QRNIC_WC_SUCCESS;
-                syndrome = QRNIC_SYN_NONE;
-            }
-            break;
-        }
-        qrnic_complete_send(e, qp, &wqe, status, syndrome, 0);
-        if (status != QRNIC_WC_SUCCESS) {
-            qrnic_qp_error(e, qp, 0, 0);
-            return false;
-        }
+    if (transmit_frame(e, qp, wqe, status, syndrome)) {
+        *status = QRNIC_WC_SUCCESS;
+        *syndrome = QRNIC_SYN_NONE;
     }
     return true;
 }
 
-static void raw_packet_timer(QrnicEngine *e, QrnicQp *qp)
-{
-    /* Ethernet waits for nothing. */
-}
-
-/* Nothing waits: the record is read when the next frame needs a WQE. */
-static void raw_packet_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
-{
-}
-
-const QrnicQpOps qrnic_raw_packet_ops = {
-    .transmit = raw_packet_transmit,
-    .timer = raw_packet_timer,
-    .receive_doorbell = raw_packet_receive_doorbell,
-};
-
-void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp)
+static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 {
     if (e->transport->rx_filter.qpn == qp->number) {
         /* The number will be another queue pair's one day. */
         memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
     }
+    qrnic_flow_qp_destroyed(e, qp);
 }
+
+/* Nothing is waited for: the record is read when a frame needs a WQE. */
+const QrnicQpOps qrnic_raw_packet_ops = {
+    .flags = QRNIC_QPF_VLAN_STRIP | QRNIC_QPF_SCATTER_FCS |
+             QRNIC_QPF_RECEIVE_ONLY,
+    .service = -1,
+    .has_sq = true,
+    .has_rq = true,
+    .states = &qrnic_raw_packet_states,
+    .shape = qrnic_raw_packet_shape,
+    .destroyed = raw_packet_destroyed,
+    .transmit = qrnic_transmit,
+    .send = raw_packet_send,
+};
 
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
 {
@@ -389,7 +359,7 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
             return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
                                 QRNIC_RX_FILTER_QPN_OFFSET);
         }
-        if (qp->type != QRNIC_QPT_RAW_PACKET) {
+        if (qp->ops != &qrnic_raw_packet_ops) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                                 QRNIC_RX_FILTER_QPN_OFFSET);
         }

@@ -995,57 +995,7 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp)
     qrnic_requester_attr_changed(e, qp);
 }
 
-void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp)
-{
-    qrnic_rc_cleanup(e, qp);
-    qp->requester = g_new0(QrnicRequester, 1);
-    qp->requester->deadline = QRNIC_DEADLINE_NEVER;
-    /* The first look at the wire is no second one. */
-    qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
-    qp->responder = g_new0(QrnicResponder, 1);
-}
-
-void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp)
-{
-    if (qp->requester) {
-        if (qp->responder->recv_valid && qp->responder->recv.srqn) {
-            qrnic_rq_give_back(e, qp, &qp->responder->recv);
-        }
-        g_free(qp->requester->initiated);
-        g_free(qp->responder->replay);
-    }
-    g_free(qp->requester);
-    g_free(qp->responder);
-    qp->requester = NULL;
-    qp->responder = NULL;
-}
-
-static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
-{
-    /* Responses and requests take turns, so that neither starves the other. */
-    while (budget && qp->state != QRNIC_QPS_ERR) {
-        unsigned before = budget;
-
-        if (qrnic_wire_busy(e)) {
-            qrnic_qp_check_drained(e, qp);
-            return true;
-        }
-        budget -= qrnic_responder_step(e, qp);
-        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e)) {
-            budget -= qrnic_requester_step(e, qp);
-        }
-        if (budget == before && qp->state != QRNIC_QPS_ERR) {
-            qrnic_qp_check_drained(e, qp);
-            return false;
-        }
-    }
-    if (qp->state == QRNIC_QPS_ERR) {
-        return qrnic_qp_flush(e, qp, MAX(budget, 1));
-    }
-    return true;
-}
-
-static void requester_timer(QrnicEngine *e, QrnicQp *qp)
+void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
@@ -1079,15 +1029,3 @@ static void requester_timer(QrnicEngine *e, QrnicQp *qp)
     r->recovering = false;
     requester_retry(e, qp, QRNIC_SYN_TIMEOUT);
 }
-
-static void rc_timer(QrnicEngine *e, QrnicQp *qp)
-{
-    qrnic_responder_timer(e, qp);
-    requester_timer(e, qp);
-}
-
-const QrnicQpOps qrnic_rc_ops = {
-    .transmit = rc_transmit,
-    .timer = rc_timer,
-    .receive_doorbell = qrnic_responder_doorbell,
-};

@@ -533,7 +533,7 @@ static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
 
-    if (qp->type != QRNIC_QPT_XRC_TGT) {
+    if (!qp->ops->of_domain) {
         return true;
     }
     if (!qrnic_xrc_srq(e, qp, pkt->t.srqn) ||

@@ -108,7 +108,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicRssCtx *in)
             }
         } else if (!qp) {
             return qrnic_refuse(QRNIC_ST_BAD_OBJECT, offset);
-        } else if (qp->type != QRNIC_QPT_RAW_PACKET) {
+        } else if (qp->ops != &qrnic_raw_packet_ops) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, offset);
         }
     }

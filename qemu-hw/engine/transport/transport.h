@@ -140,6 +140,7 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_requester_idle(const QrnicQp *qp);
 uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
+void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
 
 /* Completes with flush status the receive WQE of a message cut short. */
@@ -155,17 +156,26 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
 /* Of what it sends; the number of an operation is the same in each service. */
 static inline uint8_t qrnic_qp_service(const QrnicQp *qp)
 {
-    return qp->type == QRNIC_QPT_RC ? QRNIC_SERVICE_RC : QRNIC_SERVICE_XRC;
+    return qp->ops->service;
 }
 
-extern const QrnicQpOps qrnic_rc_ops;           /* requester.c */
-extern const QrnicQpOps qrnic_unreliable_ops;   /* uc.c */
-extern const QrnicQpOps qrnic_datagram_ops;     /* ud.c */
-extern const QrnicQpOps qrnic_raw_packet_ops;   /* raw_packet.c */
+extern const QrnicQpOps qrnic_rc_ops, qrnic_xrc_initiator_ops,
+    qrnic_xrc_target_ops, qrnic_uc_ops, qrnic_ud_ops, qrnic_gsi_ops,
+    qrnic_raw_packet_ops;
+
+/* wqe_shape.c */
+QrnicWqeShape qrnic_rc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode);
+QrnicWqeShape qrnic_xrc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                              uint8_t opcode);
+QrnicWqeShape qrnic_uc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode);
+QrnicWqeShape qrnic_ud_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode);
+QrnicWqeShape qrnic_raw_packet_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                     uint8_t opcode);
 
 /* requester.c / responder.c, entered with a parsed and checked packet. */
-void qrnic_rc_init(QrnicEngine *e, QrnicQp *qp);        /* create, and RESET */
-void qrnic_rc_cleanup(QrnicEngine *e, QrnicQp *qp);
 void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
 void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
@@ -173,19 +183,6 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
 /* ud.c: a packet for this UD or GSI queue pair, which can receive */
 void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
-
-/* uc.c */
-void qrnic_unreliable_init(QrnicEngine *e, QrnicQp *qp);  /* create, RESET */
-void qrnic_unreliable_cleanup(QrnicEngine *e, QrnicQp *qp);
-void qrnic_unreliable_start_receive(QrnicQp *qp);
-void qrnic_unreliable_start_send(QrnicQp *qp);
-uint32_t qrnic_unreliable_next_psn(const QrnicQp *qp);
-uint32_t qrnic_unreliable_expected_psn(const QrnicQp *qp);
-bool qrnic_unreliable_idle(const QrnicQp *qp);
-void qrnic_unreliable_receive(QrnicEngine *e, QrnicQp *qp,
-                              const QrnicPacket *p);
-/* Completes as flushed what was under way; false: nothing is. */
-bool qrnic_unreliable_flush_one(QrnicEngine *e, QrnicQp *qp);
 
 /* checksum.c: ones-complement sum of big-endian words, not complemented */
 uint16_t qrnic_checksum_add(const uint8_t *p, size_t len);
@@ -208,8 +205,8 @@ void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len);
 void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
 /* xrc.c */
-/* What it receives from now; NULL: its RQ */
-QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp);
+/* What a target receives from now */
+QrnicSrq *qrnic_xrc_target_srq(QrnicEngine *e, const QrnicQp *qp);
 /* The SRQ of this number, if the target may receive into it; else NULL */
 QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
 /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
@@ -226,8 +223,6 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* A copy of any frame, for a raw packet QP that can receive */
 void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
                          size_t len);
-/* A raw packet QP is about to be freed. */
-void qrnic_ethernet_qp_destroyed(QrnicEngine *e, QrnicQp *qp);
 
 /*
  * demultiplex.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, whose.

@@ -26,7 +26,7 @@ struct QrnicUnreliable {
     uint32_t rkey, dma_len;
 };
 
-void qrnic_unreliable_init(QrnicEngine *e, QrnicQp *qp)
+static void uc_init(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicUnreliable *u = qp->unreliable;
 
@@ -39,38 +39,29 @@ void qrnic_unreliable_init(QrnicEngine *e, QrnicQp *qp)
     memset(u, 0, sizeof(*u));
 }
 
-void qrnic_unreliable_cleanup(QrnicEngine *e, QrnicQp *qp)
+static void uc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->unreliable) {
-        qrnic_unreliable_init(e, qp);
+        uc_init(e, qp);
         g_free(qp->unreliable);
         qp->unreliable = NULL;
     }
 }
 
-void qrnic_unreliable_start_receive(QrnicQp *qp)
+static void uc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                       const QrnicQpAttr *in)
 {
-    qp->unreliable->epsn = qp->attr.rq_psn;
+    if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
+        qp->unreliable->epsn = qp->attr.rq_psn;
+    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qp->unreliable->next_psn = qp->attr.sq_psn;
+    }
 }
 
-void qrnic_unreliable_start_send(QrnicQp *qp)
+static void uc_query(const QrnicQp *qp, QrnicQpAttr *out)
 {
-    qp->unreliable->next_psn = qp->attr.sq_psn;
-}
-
-uint32_t qrnic_unreliable_next_psn(const QrnicQp *qp)
-{
-    return qp->unreliable->next_psn;
-}
-
-uint32_t qrnic_unreliable_expected_psn(const QrnicQp *qp)
-{
-    return qp->unreliable->epsn;
-}
-
-bool qrnic_unreliable_idle(const QrnicQp *qp)
-{
-    return !qp->unreliable->sending;
+    out->sq_psn = qp->unreliable->next_psn;
+    out->rq_psn = qp->unreliable->epsn;
 }
 
 /*
@@ -78,10 +69,10 @@ bool qrnic_unreliable_idle(const QrnicQp *qp)
  */
 
 /* One packet of the message under way. False: it failed. */
-static bool send_packet(QrnicEngine *e, QrnicQp *qp, uint8_t *syndrome)
+static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
+                        uint8_t *syndrome)
 {
     QrnicUnreliable *u = qp->unreliable;
-    const QrnicSendWqe *w = &u->wqe;
     uint32_t len = MIN(qrnic_qp_mtu(qp), w->length - u->sent);
     bool first = u->sent == 0, last = u->sent + len == w->length;
     bool write = w->opcode == QRNIC_WQE_RDMA_WRITE ||
@@ -125,92 +116,41 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, uint8_t *syndrome)
     return true;
 }
 
-/* What is done at once; else the packets of the message follow. */
-static uint8_t begin(QrnicEngine *e, QrnicQp *qp, uint8_t *syndrome)
+static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
+                    uint8_t *status, uint8_t *syndrome)
 {
     QrnicUnreliable *u = qp->unreliable;
 
-    u->sent = 0;
-    u->sending = false;
-    if (u->wqe.opcode == QRNIC_WQE_NOP) {
-        return QRNIC_WC_SUCCESS;
-    }
-    if (qrnic_is_local_operation(u->wqe.opcode)) {
-        *syndrome = qrnic_local_operation(e, qp, &u->wqe);
-        return *syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
-    }
-    u->sending = true;
-    return QRNIC_WC_SUCCESS;
-}
-
-static bool unreliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
-{
-    QrnicUnreliable *u = qp->unreliable;
-
-    while (budget--) {
-        uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
-
-        if (qrnic_sq_flush_due(qp)) {
-            if (!qrnic_sq_flush_one(e, qp)) {
-                return false;
-            }
-            continue;
-        }
-        if (qp->state != QRNIC_QPS_RTS &&
-            !(qp->state == QRNIC_QPS_SQD && u->sending)) {
-            qrnic_qp_check_drained(e, qp);
-            return false;
-        }
-        if (qrnic_wire_busy(e)) {
+    if (!u->sending) {
+        u->sent = 0;
+        if (qrnic_is_local_operation(w->opcode)) {
+            *syndrome = qrnic_local_operation(e, qp, w);
+            *status = *syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
             return true;
         }
-        if ((u->sending || qrnic_sq_pending(e, qp, false)) &&
-            qrnic_pace_wait(e, qp)) {
-            return false;
-        }
-        if (!u->sending) {
-            switch (qrnic_sq_take(e, qp, &u->wqe, &status, &syndrome)) {
-            case QRNIC_TAKE_EMPTY:
-            case QRNIC_TAKE_BROKEN:
-                return false;
-            case QRNIC_TAKE_ERROR:
-                break;
-            case QRNIC_TAKE_OK:
-                status = begin(e, qp, &syndrome);
-                break;
-            }
-        }
-        if (u->sending && !send_packet(e, qp, &syndrome)) {
-            status = QRNIC_WC_LOC_PROT_ERR;
-            u->sending = false;
-        }
-        if (u->sending) {
-            continue;
-        }
-        if (status != QRNIC_WC_SUCCESS) {
-            qrnic_qp_send_error(e, qp);
-        }
-        qrnic_complete_send(e, qp, &u->wqe, status, syndrome, 0);
     }
-    return true;
+    if (!send_packet(e, qp, w, syndrome)) {
+        *status = QRNIC_WC_LOC_PROT_ERR;
+        u->sending = false;
+        return true;
+    }
+    if (u->sending && w != &u->wqe) {
+        u->wqe = *w;
+    }
+    return !u->sending;
 }
 
-/* Nothing is waited for; a receive WQE is looked for when a message comes. */
-static void unreliable_timer(QrnicEngine *e, QrnicQp *qp)
+static const QrnicSendWqe *uc_under_way(const QrnicQp *qp)
 {
+    return qp->unreliable->sending ? &qp->unreliable->wqe : NULL;
 }
 
-static void unreliable_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
+static bool uc_is_idle(const QrnicQp *qp)
 {
+    return !qp->unreliable->sending;
 }
 
-const QrnicQpOps qrnic_unreliable_ops = {
-    .transmit = unreliable_transmit,
-    .timer = unreliable_timer,
-    .receive_doorbell = unreliable_receive_doorbell,
-};
-
-bool qrnic_unreliable_flush_one(QrnicEngine *e, QrnicQp *qp)
+static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicUnreliable *u = qp->unreliable;
 
@@ -433,7 +373,7 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
-void qrnic_unreliable_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicUnreliable *u = qp->unreliable;
     uint32_t flags = p->info->flags, mtu = qrnic_qp_mtu(qp);
@@ -468,3 +408,25 @@ void qrnic_unreliable_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         receive_send(e, qp, p);
     }
 }
+
+const QrnicQpOps qrnic_uc_ops = {
+    .capability = QRNIC_CAP_UC,
+    .service = QRNIC_SERVICE_UC,
+    .has_sq = true,
+    .has_rq = true,
+    .may_share = true,
+    .may_inline = true,
+    .has_sqe = true,
+    .states = &qrnic_uc_states,
+    .shape = qrnic_uc_shape,
+    .init = uc_init,
+    .cleanup = uc_cleanup,
+    .entered = uc_entered,
+    .query = uc_query,
+    .transmit = qrnic_transmit,
+    .send = uc_send,
+    .under_way = uc_under_way,
+    .is_idle = uc_is_idle,
+    .receive = uc_receive,
+    .flush_send = uc_flush,
+};

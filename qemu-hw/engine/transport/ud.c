@@ -14,7 +14,7 @@
 
 static uint32_t qkey_of(const QrnicQp *qp)
 {
-    return qp->type == QRNIC_QPT_GSI ? QRNIC_GSI_QKEY : qp->attr.qkey;
+    return qp->ops == &qrnic_gsi_ops ? QRNIC_GSI_QKEY : qp->attr.qkey;
 }
 
 /*
@@ -96,69 +96,16 @@ static bool send_message(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     return true;
 }
 
-/*
- * A send that failed takes the SQ to SQE: what is behind it is flushed, and
- * receiving goes on (10.3.1.6).
- */
-static bool datagram_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+/* The message of a WQE is one packet. */
+static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                    uint8_t *status, uint8_t *syndrome)
 {
-    while (budget--) {
-        uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
-        QrnicSendWqe wqe;
-
-        if (qrnic_sq_flush_due(qp)) {
-            if (!qrnic_sq_flush_one(e, qp)) {
-                return false;
-            }
-            continue;
-        }
-        if (qp->state != QRNIC_QPS_RTS) {
-            qrnic_qp_check_drained(e, qp);
-            return false;
-        }
-        if (qrnic_wire_busy(e)) {
-            return true;
-        }
-        if (qrnic_sq_pending(e, qp, false) &&
-            qrnic_pace_wait(e, qp)) {
-            return false;
-        }
-        switch (qrnic_sq_take(e, qp, &wqe, &status, &syndrome)) {
-        case QRNIC_TAKE_EMPTY:
-        case QRNIC_TAKE_BROKEN:
-            return false;
-        case QRNIC_TAKE_ERROR:
-            break;
-        case QRNIC_TAKE_OK:
-            if (wqe.opcode == QRNIC_WQE_NOP ||
-                send_message(e, qp, &wqe, &status, &syndrome)) {
-                status = QRNIC_WC_SUCCESS;
-                syndrome = QRNIC_SYN_NONE;
-            }
-            break;
-        }
-        if (status != QRNIC_WC_SUCCESS) {
-            qrnic_qp_send_error(e, qp);
-        }
-        qrnic_complete_send(e, qp, &wqe, status, syndrome, 0);
+    if (send_message(e, qp, wqe, status, syndrome)) {
+        *status = QRNIC_WC_SUCCESS;
+        *syndrome = QRNIC_SYN_NONE;
     }
     return true;
 }
-
-/* Datagrams wait for nothing; a receive WQE is looked for when one comes. */
-static void datagram_timer(QrnicEngine *e, QrnicQp *qp)
-{
-}
-
-static void datagram_receive_doorbell(QrnicEngine *e, QrnicQp *qp)
-{
-}
-
-const QrnicQpOps qrnic_datagram_ops = {
-    .transmit = datagram_transmit,
-    .timer = datagram_timer,
-    .receive_doorbell = datagram_receive_doorbell,
-};
 
 /*
  * Receive
@@ -263,3 +210,44 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     qrnic_rq_taken(e, qp);
     deliver(e, qp, &wqe, p);
 }
+
+static void ud_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                       const QrnicQpAttr *in)
+{
+    if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qp->datagram_psn = in->sq_psn;
+    }
+}
+
+static void ud_query(const QrnicQp *qp, QrnicQpAttr *out)
+{
+    out->sq_psn = qp->datagram_psn;
+}
+
+/* Datagrams wait for nothing; a receive WQE is looked for when one comes. */
+#define DATAGRAM \
+    .capability = QRNIC_CAP_UD, \
+    .service = QRNIC_SERVICE_UD, \
+    .has_sq = true, \
+    .has_rq = true, \
+    .may_share = true, \
+    .is_datagram = true, \
+    .has_sqe = true, \
+    .shape = qrnic_ud_shape, \
+    .entered = ud_entered, \
+    .query = ud_query, \
+    .transmit = qrnic_transmit, \
+    .send = ud_send, \
+    .receive = qrnic_datagram_receive
+
+const QrnicQpOps qrnic_ud_ops = {
+    DATAGRAM,
+    .flags = QRNIC_QPF_NO_MULTICAST_LOOPBACK | QRNIC_QPF_SOURCE_QPN,
+    .states = &qrnic_ud_states,
+};
+
+const QrnicQpOps qrnic_gsi_ops = {
+    DATAGRAM,
+    .fixed_number = QRNIC_GSI_QPN,
+    .states = &qrnic_gsi_states,
+};

@@ -52,10 +52,9 @@ QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
     return srq && qp->xrcd && srq->ctx.xrcd == qp->xrcd->number ? srq : NULL;
 }
 
-QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
+QrnicSrq *qrnic_xrc_target_srq(QrnicEngine *e, const QrnicQp *qp)
 {
-    return qp->type == QRNIC_QPT_XRC_TGT ?
-           qrnic_xrc_srq(e, qp, qp->responder->srqn) : qp->srq;
+    return qrnic_xrc_srq(e, qp, qp->responder->srqn);
 }
 
 /*
@@ -68,7 +67,7 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
     for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
         QrnicQp *qp = e->pairs->qps.slot[n];
 
-        if (!qp || qp->type != QRNIC_QPT_XRC_TGT ||
+        if (!qp || qp->ops != &qrnic_xrc_target_ops ||
             qp->responder->srqn != srq->number) {
             continue;
         }

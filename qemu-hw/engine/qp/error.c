@@ -1,0 +1,134 @@
+/*
+ * qrnic engine: queue pairs: the states ERR and SQE, and the flush of queues
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
+                    uint8_t subtype)
+{
+    if (qp->state == QRNIC_QPS_ERR) {
+        return;
+    }
+    trace_qrnic_qp_error(e->config.name, qp->number,
+                         qrnic_qp_state_name(qp->state), event, subtype);
+    qp->state = QRNIC_QPS_ERR;
+    qp->sq_draining = false;
+    qrnic_timer_cancel(e, &qp->timer);
+    qrnic_pace_restart(e, qp);
+    if (event) {
+        qrnic_event_async(e, event, subtype, qp->number, 0);
+    }
+    qrnic_schedule(e, qp);
+}
+
+void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp)
+{
+    trace_qrnic_qp_error(e->config.name, qp->number,
+                         qrnic_qp_state_name(qp->state), 0, 0);
+    qp->state = QRNIC_QPS_SQE;
+    qp->sq_draining = false;
+    qrnic_schedule(e, qp);
+}
+
+bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
+{
+    uint8_t status, syndrome;
+    QrnicSendWqe wqe;
+
+    if (!qrnic_qp_has_sq(qp)) {
+        return false;
+    }
+    /* What the WQE says does not matter any more. */
+    if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
+        return false;
+    }
+    qrnic_complete_send(e, qp, &wqe, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE, 0);
+    return true;
+}
+
+bool qrnic_sq_flush_due(QrnicQp *qp)
+{
+    qp->sq_flush_owed = qrnic_sq_flush_is_owed(qp);
+    return qp->state == QRNIC_QPS_SQE || qp->sq_flush_owed;
+}
+
+void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_sq_pending(e, qp, true);
+    qp->sq_rung = false;
+    qp->sq_flush_end = qp->sq.producer;
+    qp->sq_flush_owed = true;
+}
+
+static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
+{
+    uint8_t status, syndrome;
+    QrnicRecvWqe wqe;
+    QrnicCqe cqe;
+
+    if (qp->ops->no_requests) {
+        return false;
+    }
+    if (!qrnic_qp_has_rq(qp)) {
+        /* The others stay for the other queue pairs (10.2.9.3). */
+        if (!qp->last_wqe_reported) {
+            qp->last_wqe_reported = true;
+            qrnic_event_async(e, QRNIC_EVENT_LAST_WQE_REACHED, 0, qp->number,
+                              0);
+        }
+        return false;
+    }
+    if (qrnic_rq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
+        return false;
+    }
+    cqe = (QrnicCqe) {
+        .index = wqe.index,
+        .qpn = qp->number,
+        .status = QRNIC_WC_WR_FLUSH_ERR,
+        .opcode = QRNIC_CQE_RECV,
+    };
+    qrnic_complete_recv(e, qp, &cqe);
+    return true;
+}
+
+bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    const QrnicQpOps *ops = qp->ops;
+
+    while (budget--) {
+        if (!(ops->flush_send && ops->flush_send(e, qp)) &&
+            !qrnic_sq_flush_one(e, qp) &&
+            !(ops->flush_receive && ops->flush_receive(e, qp)) &&
+            !flush_rq_one(e, qp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * A CQ in error takes no completion of any queue pair, so all that report to
+ * it go to ERR. Once for each CQ at most.
+ */
+void qrnic_cq_errors_process(QrnicEngine *e)
+{
+    if (!e->queue->cq_failed) {
+        return;
+    }
+    e->queue->cq_failed = false;
+    /* From QP 1 on, which is not among those that are given out. */
+    for (uint32_t n = 0; n < e->pairs->qps.limit; n++) {
+        QrnicQp *qp = e->pairs->qps.slot[n];
+
+        if (qp && ((qp->send_cq && qp->send_cq->error) ||
+                   (qp->recv_cq && qp->recv_cq->error)) &&
+            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+/*
+ * qrnic engine: sending by queue pairs that wait for no answer: a message is
+ * complete when its last frame has gone
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/qp/qp.h"
+
+/* Sends of a WQE what may go now. True: it is complete, with *status. */
+static bool send_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                     uint8_t *status, uint8_t *syndrome)
+{
+    *status = QRNIC_WC_SUCCESS;
+    *syndrome = QRNIC_SYN_NONE;
+    return wqe->opcode == QRNIC_WQE_NOP ||
+           qp->ops->send(e, qp, wqe, status, syndrome);
+}
+
+/*
+ * Where a send that failed takes the SQ to SQE, what is behind it is flushed,
+ * and receiving goes on (10.3.1.6); else the queue pair goes to ERR.
+ */
+static void complete(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                     uint8_t status, uint8_t syndrome)
+{
+    bool failed = status != QRNIC_WC_SUCCESS;
+
+    if (failed && qp->ops->has_sqe) {
+        qrnic_qp_send_error(e, qp);
+    }
+    qrnic_complete_send(e, qp, wqe, status, syndrome, 0);
+    if (failed && !qp->ops->has_sqe) {
+        qrnic_qp_error(e, qp, 0, 0);
+    }
+}
+
+bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    while (budget--) {
+        uint8_t status, syndrome;
+        const QrnicSendWqe *wqe;
+        QrnicSendWqe taken;
+
+        if (qrnic_sq_flush_due(qp)) {
+            if (!qrnic_sq_flush_one(e, qp)) {
+                return false;
+            }
+            continue;
+        }
+        wqe = qp->ops->under_way ? qp->ops->under_way(qp) : NULL;
+        if (qp->state != QRNIC_QPS_RTS &&
+            !(qp->state == QRNIC_QPS_SQD && wqe)) {
+            qrnic_qp_check_drained(e, qp);
+            return false;
+        }
+        if (qrnic_wire_busy(e)) {
+            return true;
+        }
+        if ((wqe || qrnic_sq_pending(e, qp, false)) &&
+            qrnic_pace_wait(e, qp)) {
+            return false;
+        }
+        if (!wqe) {
+            wqe = &taken;
+            switch (qrnic_sq_take(e, qp, &taken, &status, &syndrome)) {
+            case QRNIC_TAKE_EMPTY:
+            case QRNIC_TAKE_BROKEN:
+                return false;
+            case QRNIC_TAKE_ERROR:
+                complete(e, qp, wqe, status, syndrome);
+                continue;
+            case QRNIC_TAKE_OK:
+                break;
+            }
+        }
+        if (send_wqe(e, qp, wqe, &status, &syndrome)) {
+            complete(e, qp, wqe, status, syndrome);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,69 @@
+/*
+ * qrnic engine: rings of work queues, and their records
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/queue/queue.h"
+
+static uint32_t slot_size(const QrnicWorkQueue *wq)
+{
+    return QRNIC_WQEBB_SIZE << wq->log_stride;
+}
+
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                      uint32_t number, uint32_t index, uint32_t count,
+                      uint8_t *buf)
+{
+    uint32_t size = 1u << wq->log_size;
+
+    qrnic_add(e, QRNIC_COUNTER_WQEBB_FETCHED, count << wq->log_stride);
+    trace_qrnic_wqe_fetch(e->config.name, number, queue, index, count);
+    while (count) {
+        uint32_t slot = index & (size - 1);
+        uint32_t n = MIN(count, size - slot);
+
+        qrnic_add(e, QRNIC_COUNTER_WQE_FETCHES, 1);
+        if (!qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
+                              buf, n * slot_size(wq))) {
+            return false;
+        }
+        buf += n * slot_size(wq);
+        index += n;
+        count -= n;
+    }
+    return true;
+}
+
+void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
+                       uint32_t number, uint32_t done, uint32_t room)
+{
+    uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
+    QrnicQueueRecord record;
+
+    qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
+    if (!qrnic_dma_read(e, wq->record, raw, sizeof(raw))) {
+        wq->bad_record = QRNIC_SYN_WQE_FETCH;
+        return;
+    }
+    if (!qrnic_queue_record_unpack(&record, raw)) {
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
+                          "reserved bits of the record are set");
+        wq->bad_record = QRNIC_SYN_PRODUCER;
+        return;
+    }
+    trace_qrnic_queue_record(e->config.name, number, queue,
+                             record.producer, wq->producer, wq->consumer);
+    if (record.producer - done > room ||
+        record.producer - done < wq->producer - done) {
+        qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
+                          "producer index %" PRIu32 " is not in %" PRIu32
+                          " to %" PRIu32, record.producer, wq->producer,
+                          done + room);
+        wq->bad_record = QRNIC_SYN_PRODUCER;
+        return;
+    }
+    wq->producer = record.producer;
+}

@@ -1,0 +1,146 @@
+/*
+ * qrnic engine: reliable connections: a requester and a responder. Of an XRC
+ * connection each end uses one of them.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/transport.h"
+
+static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->requester) {
+        if (qp->responder->recv_valid && qp->responder->recv.srqn) {
+            qrnic_rq_give_back(e, qp, &qp->responder->recv);
+        }
+        g_free(qp->requester->initiated);
+        g_free(qp->responder->replay);
+    }
+    g_free(qp->requester);
+    g_free(qp->responder);
+    qp->requester = NULL;
+    qp->responder = NULL;
+}
+
+static void rc_init(QrnicEngine *e, QrnicQp *qp)
+{
+    rc_cleanup(e, qp);
+    qp->requester = g_new0(QrnicRequester, 1);
+    qp->requester->deadline = QRNIC_DEADLINE_NEVER;
+    /* The first look at the wire is no second one. */
+    qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
+    qp->responder = g_new0(QrnicResponder, 1);
+}
+
+static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    /* Responses and requests take turns, so that neither starves the other. */
+    while (budget && qp->state != QRNIC_QPS_ERR) {
+        unsigned before = budget;
+
+        if (qrnic_wire_busy(e)) {
+            qrnic_qp_check_drained(e, qp);
+            return true;
+        }
+        budget -= qrnic_responder_step(e, qp);
+        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e)) {
+            budget -= qrnic_requester_step(e, qp);
+        }
+        if (budget == before && qp->state != QRNIC_QPS_ERR) {
+            qrnic_qp_check_drained(e, qp);
+            return false;
+        }
+    }
+    if (qp->state == QRNIC_QPS_ERR) {
+        return qrnic_qp_flush(e, qp, MAX(budget, 1));
+    }
+    return true;
+}
+
+static void rc_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_responder_timer(e, qp);
+    qrnic_requester_timer(e, qp);
+}
+
+static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                       const QrnicQpAttr *in)
+{
+    if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
+        qrnic_rc_start_receive(e, qp);
+    } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qrnic_rc_start_send(e, qp);
+    } else if (from == QRNIC_QPS_SQD && qp->state == QRNIC_QPS_SQD &&
+               !qp->sq_draining) {
+        qrnic_requester_attr_changed(e, qp);
+        qrnic_responder_attr_changed(e, qp);
+    }
+}
+
+static void rc_query(const QrnicQp *qp, QrnicQpAttr *out)
+{
+    if (qp->state != QRNIC_QPS_INIT) {
+        out->rq_psn = qrnic_responder_expected_psn(qp);
+    }
+    if (qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD ||
+        qp->state == QRNIC_QPS_ERR) {
+        out->sq_psn = qrnic_requester_next_psn(qp);
+    }
+}
+
+static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    if (p->info->flags & QRNIC_OPF_RESPONSE) {
+        qrnic_requester_receive(e, qp, p);
+    } else {
+        qrnic_responder_receive(e, qp, p);
+    }
+}
+
+#define RELIABLE \
+    .init = rc_init, \
+    .cleanup = rc_cleanup, \
+    .can_keep = qrnic_responder_can_keep, \
+    .entered = rc_entered, \
+    .query = rc_query, \
+    .transmit = rc_transmit, \
+    .is_idle = qrnic_requester_idle, \
+    .timer = rc_timer, \
+    .receive_doorbell = qrnic_responder_doorbell, \
+    .receive = rc_receive, \
+    .flush_send = qrnic_requester_flush_one, \
+    .flush_receive = qrnic_responder_flush_one
+
+const QrnicQpOps qrnic_rc_ops = {
+    RELIABLE,
+    .capability = QRNIC_CAP_RC,
+    .service = QRNIC_SERVICE_RC,
+    .has_sq = true,
+    .has_rq = true,
+    .may_share = true,
+    .may_inline = true,
+    .states = &qrnic_rc_states,
+    .shape = qrnic_rc_shape,
+};
+
+const QrnicQpOps qrnic_xrc_initiator_ops = {
+    RELIABLE,
+    .capability = QRNIC_CAP_XRC,
+    .service = QRNIC_SERVICE_XRC,
+    .has_sq = true,
+    .no_requests = true,
+    .states = &qrnic_initiator_states,
+    .shape = qrnic_xrc_shape,
+};
+
+const QrnicQpOps qrnic_xrc_target_ops = {
+    RELIABLE,
+    .capability = QRNIC_CAP_XRC,
+    .service = QRNIC_SERVICE_XRC,
+    .of_domain = true,
+    .no_responses = true,
+    .states = &qrnic_target_states,
+    .create_check = qrnic_xrc_target_check,
+    .srq = qrnic_xrc_target_srq,
+};

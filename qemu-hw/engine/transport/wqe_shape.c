@@ -1,0 +1,114 @@
+/*
+ * qrnic engine: which send WQEs each type of queue pair has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/transport.h"
+
+/* Messages and operations on keys that RC, UC and XRC have */
+static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
+                               uint8_t opcode)
+{
+    bool windows = e->config.capabilities & QRNIC_CAP_MW;
+    bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
+
+    switch (opcode) {
+    case QRNIC_WQE_SEND:
+    case QRNIC_WQE_SEND_IMM:
+        return (QrnicWqeShape) {
+            .known = true, .can_inline = true, .data = true,
+            .imm = opcode == QRNIC_WQE_SEND_IMM,
+        };
+    case QRNIC_WQE_RDMA_WRITE:
+    case QRNIC_WQE_RDMA_WRITE_IMM:
+        return (QrnicWqeShape) {
+            .known = true, .can_inline = true, .data = true, .remote = true,
+            .imm = opcode == QRNIC_WQE_RDMA_WRITE_IMM,
+        };
+    case QRNIC_WQE_LOCAL_INV:
+        return (QrnicWqeShape) { .known = windows || fast_reg, .imm = true };
+    case QRNIC_WQE_BIND_MW:
+        return (QrnicWqeShape) { .known = windows, .bind = true };
+    case QRNIC_WQE_REG_MR:
+        /* Its pages are bus addresses: only the kernel may say them. */
+        return (QrnicWqeShape) { .known = fast_reg && qp->db_page == 0,
+                                 .reg = true };
+    default:
+        return (QrnicWqeShape) { .known = false };
+    }
+}
+
+/* What is answered by more than an ACK, and sends with invalidate, besides */
+static QrnicWqeShape reliable(const QrnicEngine *e, const QrnicQp *qp,
+                              uint8_t opcode)
+{
+    const uint64_t caps = e->config.capabilities;
+
+    switch (opcode) {
+    case QRNIC_WQE_RDMA_READ:
+        return (QrnicWqeShape) { .known = true, .remote = true, .data = true };
+    case QRNIC_WQE_ATOMIC_CMP_SWAP:
+    case QRNIC_WQE_ATOMIC_FETCH_ADD:
+        return (QrnicWqeShape) { .known = caps & QRNIC_CAP_ATOMIC,
+                                 .remote = true, .atomic = true,
+                                 .data = true };
+    case QRNIC_WQE_SEND_INV:
+        return (QrnicWqeShape) {
+            .known = caps & (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG),
+            .can_inline = true, .data = true, .imm = true,
+        };
+    default:
+        return connected(e, qp, opcode);
+    }
+}
+
+QrnicWqeShape qrnic_rc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode)
+{
+    const uint64_t caps = e->config.capabilities;
+
+    switch (opcode) {
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return (QrnicWqeShape) { .known = caps & QRNIC_CAP_ATOMIC_WRITE,
+                                 .remote = true, .atomic = true };
+    case QRNIC_WQE_FLUSH:
+        return (QrnicWqeShape) { .known = caps & QRNIC_CAP_FLUSH,
+                                 .remote = true, .flush = true };
+    default:
+        return reliable(e, qp, opcode);
+    }
+}
+
+QrnicWqeShape qrnic_xrc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                              uint8_t opcode)
+{
+    QrnicWqeShape shape = reliable(e, qp, opcode);
+
+    shape.xrc = !qrnic_is_local_operation(opcode);
+    return shape;
+}
+
+QrnicWqeShape qrnic_uc_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode)
+{
+    return connected(e, qp, opcode);
+}
+
+QrnicWqeShape qrnic_ud_shape(const QrnicEngine *e, const QrnicQp *qp,
+                             uint8_t opcode)
+{
+    return (QrnicWqeShape) {
+        .known = opcode == QRNIC_WQE_SEND || opcode == QRNIC_WQE_SEND_IMM,
+        .datagram = true, .can_inline = true, .data = true,
+        .imm = opcode == QRNIC_WQE_SEND_IMM,
+    };
+}
+
+QrnicWqeShape qrnic_raw_packet_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                     uint8_t opcode)
+{
+    return (QrnicWqeShape) { .known = opcode == QRNIC_WQE_SEND, .eth = true,
+                             .can_inline = true, .data = true };
+}
