@@ -1,7 +1,6 @@
 # Raw dumps of RDMA resources: what the device itself says of its objects, by iproute2,
 # held against what the kernel knows of them.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,7 +1,6 @@
 # The MAC address changes while the port is up: the GIDs of IP addresses stay, and what the
 # device knows of them follows, on the port and on a VLAN.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

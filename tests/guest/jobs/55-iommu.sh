@@ -3,7 +3,6 @@
 #   tests/guest/run --guest-option=--qemu-arg=-device --guest-option=--qemu-arg=intel-iommu \
 #       --guest-option=--append=intel_iommu=on 31 32
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --qemu-arg=-device --qemu-arg=intel-iommu --append=intel_iommu=on --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

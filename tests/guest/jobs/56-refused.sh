@@ -1,7 +1,7 @@
 # After a fatal error the RDMA part of the driver fails to start, once: recovery goes on
 # until RDMA is there again, and does not say before that all is well.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
+# guest errors: dma-failed
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,6 +1,6 @@
 # The adapter is unplugged under load, and another one plugged in.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
+# guest errors: doorbell-queue
 # guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

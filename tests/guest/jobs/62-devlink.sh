@@ -1,7 +1,7 @@
 # The adapter under devlink: who it is, down and up again by order, what is said when it
 # fails, and that a recovery can be left to the administrator.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
+# guest errors: command-failed dma-failed doorbell-queue key-refused
 # guest: --guests 1 --nic qrnic --timeout 200
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
