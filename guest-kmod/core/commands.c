@@ -49,12 +49,6 @@ static int qrnic_cmd_query(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 	return qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
 }
 
-int qrnic_cmd_nop(struct qrnic_dev *dev)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_NOP, 0, NULL, 0);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_nop);
-
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 {
 	struct qrnic_device_attr attr;
@@ -114,7 +108,6 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 		.state = attr.state,
 		.active_path_mtu = attr.active_path_mtu,
 		.max_path_mtu = attr.max_path_mtu,
-		.admin_up = attr.flags & QRNIC_PORTF_ADMIN_UP,
 		.mtu = le32_to_cpu(attr.mtu),
 		.max_mtu = le32_to_cpu(attr.max_mtu),
 		.speed_mbps = le32_to_cpu(attr.speed_mbps),
@@ -188,12 +181,6 @@ int qrnic_cmd_destroy_eq(struct qrnic_dev *dev, u32 eqn)
 	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_EQ,
 				      eqn);
 }
-
-int qrnic_cmd_query_eq(struct qrnic_dev *dev, u32 eqn, struct qrnic_eq_ctx *ctx)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_EQ, eqn, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_eq);
 
 int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
 			u32 *cqn)
@@ -416,14 +403,6 @@ int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index)
 				      index);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_clear_gid);
-
-int qrnic_cmd_query_gid(struct qrnic_dev *dev, u32 index,
-			struct qrnic_gid_entry *entry)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_GID, index, entry,
-			       sizeof(*entry));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_gid);
 
 int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
 			    const struct qrnic_rx_filter *filter)

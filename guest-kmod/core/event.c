@@ -191,7 +191,8 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 
 /*
  * As large as the EQ that fills it: whatever comes at once finds room here, too.
- * Once, as the limits of the device are constant and event_work may run any time.
+ * It stays as it is when the device comes back after a reset, perhaps with other
+ * limits, because event_work may read it at any time; what does not fit is logged.
  */
 static int qrnic_async_alloc(struct qrnic_core *core)
 {

@@ -9,26 +9,27 @@
 
 /* It stands for one mm for as long as a region or queue pair has its number. */
 struct address_space_entry {
+	struct hlist_node node;		/* by mm */
 	struct mm_struct *mm;
+	u32 number;
 	unsigned long users;
 };
 
 /*
  * The number of the caller's address space, to be put. A process has a new one
- * after exec, and what it made before keeps the old one. The search is short: there
- * is one entry for each process that uses the device.
+ * after exec, and what it made before keeps the old one.
  */
 int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 {
 	struct address_space_entry *entry;
-	unsigned long index;
 	int err = 0;
 
 	mutex_lock(&dev->address_space_mutex);
-	xa_for_each(&dev->address_spaces, index, entry) {
+	hash_for_each_possible(dev->address_space_mms, entry, node,
+			       (unsigned long)current->mm) {
 		if (entry->mm == current->mm) {
 			entry->users++;
-			*number = index;
+			*number = entry->number;
 			goto out;
 		}
 	}
@@ -49,6 +50,8 @@ int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 	}
 	/* It may have begun again at the lowest. */
 	err = 0;
+	entry->number = *number;
+	hash_add(dev->address_space_mms, &entry->node, (unsigned long)entry->mm);
 	/* So that no other gets its address */
 	mmgrab(entry->mm);
 out:
@@ -68,6 +71,7 @@ void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number)
 	entry = xa_load(&dev->address_spaces, number);
 	if (!--entry->users) {
 		xa_erase(&dev->address_spaces, number);
+		hash_del(&entry->node);
 		mmdrop(entry->mm);
 		kfree(entry);
 	}

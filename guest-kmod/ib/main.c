@@ -237,6 +237,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->qpn_mutex);
 	mutex_init(&dev->address_space_mutex);
+	hash_init(dev->address_space_mms);
 	xa_init_flags(&dev->address_spaces, XA_FLAGS_ALLOC1);
 	mutex_init(&dev->port_mutex);
 	INIT_WORK(&dev->flush_work, qrnic_flush_work);

@@ -8,6 +8,7 @@
 
 #include <linux/bitfield.h>
 #include <linux/completion.h>
+#include <linux/hashtable.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/log2.h>
@@ -50,7 +51,8 @@ struct qrnic_ib_dev {
 	struct mutex qpn_mutex;
 
 	/* Numbers of address spaces (address_space.c) */
-	struct mutex address_space_mutex;	/* protects these two */
+	struct mutex address_space_mutex;	/* protects these three */
+	DECLARE_HASHTABLE(address_space_mms, 6);
 	struct xarray address_spaces;
 	u32 next_address_space;
 

@@ -20,7 +20,7 @@
 #define QRNIC_AUX_RDMA "rdma"
 #define QRNIC_AUX_MATCH_RDMA "qrnic." QRNIC_AUX_RDMA
 
-/* device_attr in host order; constant from probe to remove */
+/* device_attr in host order; queried again after each reset of the device */
 struct qrnic_caps {
 	u64 capabilities;
 	u64 max_mr_size;
@@ -60,7 +60,6 @@ struct qrnic_port {
 	enum qrnic_link_state state;
 	enum qrnic_path_mtu active_path_mtu;
 	enum qrnic_path_mtu max_path_mtu;
-	bool admin_up;
 	u32 mtu;
 	u32 max_mtu;
 	u32 speed_mbps;
@@ -113,9 +112,9 @@ static inline phys_addr_t qrnic_db_page_phys(struct qrnic_dev *dev, u32 page)
 }
 
 /*
- * False from the moment of a fatal error until the auxiliary device and the
- * netdev have been made anew. The core resets the hardware before it clears the
- * state, so what was in the device is gone and does no DMA any more.
+ * False from the moment of a fatal error until recovery has reset the device once
+ * more and it takes commands again. By then the auxiliary device is gone, and the
+ * netdev has no queues: nobody takes the new life of the device for the old one.
  */
 bool qrnic_healthy(struct qrnic_dev *dev);
 
@@ -131,7 +130,6 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why);
  * logged. Input structures are in the hardware's format, the caller fills them
  * whole.
  */
-int qrnic_cmd_nop(struct qrnic_dev *dev);
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
@@ -146,7 +144,6 @@ int qrnic_cmd_free_pd(struct qrnic_dev *dev, u32 pdn);
 int qrnic_cmd_create_eq(struct qrnic_dev *dev, const struct qrnic_eq_ctx *ctx,
 			u32 *eqn);
 int qrnic_cmd_destroy_eq(struct qrnic_dev *dev, u32 eqn);
-int qrnic_cmd_query_eq(struct qrnic_dev *dev, u32 eqn, struct qrnic_eq_ctx *ctx);
 
 /* CQs are made with qrnic_cq_create(), which calls these. */
 int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
@@ -202,8 +199,6 @@ int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *c
 int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
 		      const struct qrnic_gid_entry *entry);
 int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index);
-int qrnic_cmd_query_gid(struct qrnic_dev *dev, u32 index,
-			struct qrnic_gid_entry *entry);
 int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
 			    const struct qrnic_rx_filter *filter);
 
