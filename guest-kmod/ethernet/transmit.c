@@ -153,6 +153,19 @@ static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
 	qrnic_tx_ring(eth);
 }
 
+/* Bytes of the VLAN tags that the frame itself holds: two at most count */
+static unsigned int qrnic_tx_tags(const struct sk_buff *skb)
+{
+	const struct vlan_ethhdr *header = (const struct vlan_ethhdr *)skb->data;
+
+	if (!eth_type_vlan(header->h_vlan_proto))
+		return 0;
+	if (skb_headlen(skb) < VLAN_ETH_HLEN ||
+	    !eth_type_vlan(header->h_vlan_encapsulated_proto))
+		return VLAN_HLEN;
+	return 2 * VLAN_HLEN;
+}
+
 /*
  * Frames that the device would take for an error of the queue: too short, or
  * queued by the stack before the MTU became smaller.
@@ -163,10 +176,8 @@ static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *
 
 	if (unlikely(skb->len < ETH_HLEN || skb_headlen(skb) < ETH_HLEN))
 		return false;
-	if (likely(skb->len <= limit))
-		return true;
-	return ((struct ethhdr *)skb->data)->h_proto == htons(ETH_P_8021Q) &&
-	       skb->len <= limit + VLAN_HLEN;
+	return likely(skb->len <= limit) ||
+	       skb->len <= limit + qrnic_tx_tags(skb);
 }
 
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)

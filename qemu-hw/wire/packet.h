@@ -26,6 +26,7 @@
 
 #define QRNIC_ETHERTYPE_IPV4    0x0800
 #define QRNIC_ETHERTYPE_VLAN    0x8100
+#define QRNIC_ETHERTYPE_SERVICE 0x88a8  /* 802.1ad, the outer of two tags */
 #define QRNIC_ETHERTYPE_IPV6    0x86dd
 #define QRNIC_IP_PROTOCOL_TCP   6
 #define QRNIC_IP_PROTOCOL_UDP   17

@@ -446,6 +446,47 @@ static void test_receive_long(void)
     rig_stop(&r);
 }
 
+/* One or two tags of either kind are no part of what the MTU bounds; three are. */
+static void test_tags_beyond_mtu(void)
+{
+    static const uint8_t tags[12] = {
+        0x88, 0xa8, 0x00, 0x08, 0x81, 0x00, 0x00, 0x09, 0x81, 0x00, 0x00, 0x0a,
+    };
+    uint8_t frame[1514 + 12], got[PEER_FRAME_MAX];
+    QrnicCqe cqe;
+    Rig r;
+
+    eth_start(&r, "", 0);
+    for (unsigned n = 1; n <= 3; n++) {
+        Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+        size_t len = 1514 + 4 * n;
+
+        make_frame(frame, len, OUR_MAC, 0x88b5);
+        memcpy(frame + 12, tags, 4 * n);
+        if (n < 3) {
+            post_recv(&r, 8192 * n, 4096);
+            wire_send(r.d, frame, len);
+            expect_frame(&r, 8192 * n, frame, len, &cqe);
+        } else {
+            wire_send(r.d, frame, len);
+            counter_wait(r.d, QRNIC_COUNTER_ETH_RX_TOO_LONG, 1);
+        }
+
+        qtest_memwrite(r.d->qts, r.mr.memory, frame, len);
+        wqe_eth(&w, &(QrnicEthSeg) { 0 });
+        wqe_data(&w, r.mr.start, len, r.mr.key);
+        sq_post(r.d, &r.qp, &w);
+        if (n < 3) {
+            g_assert_cmpuint(wire_receive(r.d, got), ==, len);
+            g_assert_cmpmem(got, len, frame, len);
+        }
+        cq_wait(r.d, &r.send_cq, &cqe);
+        g_assert_cmpuint(cqe.status, ==, n < 3 ? QRNIC_WC_SUCCESS :
+                                                 QRNIC_WC_LOC_LEN_ERR);
+    }
+    rig_stop(&r);
+}
+
 /* Without a queue frames are dropped and counted; RoCE goes on. */
 static void test_no_queue(void)
 {
@@ -555,6 +596,7 @@ void add_ethernet_tests(void)
     qtest_add_func("qrnic/ethernet/receive-csum", test_receive_csum);
     qtest_add_func("qrnic/ethernet/receive-vlan", test_receive_vlan);
     qtest_add_func("qrnic/ethernet/receive-long", test_receive_long);
+    qtest_add_func("qrnic/ethernet/tags-beyond-mtu", test_tags_beyond_mtu);
     qtest_add_func("qrnic/ethernet/no-queue", test_no_queue);
     qtest_add_func("qrnic/ethernet/roce-not-ours", test_roce_not_ours);
     qtest_add_func("qrnic/ethernet/link-down", test_link_down);

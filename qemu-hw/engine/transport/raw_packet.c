@@ -17,6 +17,23 @@ static bool has_tag(const uint8_t *frame, size_t len)
            qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN;
 }
 
+/* Bytes of the tags that make a frame longer than the MTU: up to two count. */
+static size_t tags_length(const uint8_t *frame, size_t len)
+{
+    size_t tags = 0;
+
+    while (tags < 2 * QRNIC_VLAN_LEN &&
+           len >= QRNIC_ETH_LEN + tags + QRNIC_VLAN_LEN) {
+        unsigned type = qrnic_ld_be16(frame + 12 + tags);
+
+        if (type != QRNIC_ETHERTYPE_VLAN && type != QRNIC_ETHERTYPE_SERVICE) {
+            break;
+        }
+        tags += QRNIC_VLAN_LEN;
+    }
+    return tags;
+}
+
 /*
  * Receive
  */
@@ -144,7 +161,7 @@ static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
     QrnicRecvWqe wqe;
 
     if (!copy && len > e->fabric->port.mtu + QRNIC_ETH_LEN +
-                       (has_tag(frame, len) ? QRNIC_VLAN_LEN : 0)) {
+                       tags_length(frame, len)) {
         drop(e, too_long, len);
         return;
     }
@@ -265,7 +282,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
     *status = QRNIC_WC_LOC_LEN_ERR;
     *syndrome = QRNIC_SYN_WQE_LENGTH;
     if (len < QRNIC_ETH_LEN ||
-        len > e->fabric->port.mtu + QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
+        len > e->fabric->port.mtu + QRNIC_ETH_LEN + 2 * QRNIC_VLAN_LEN) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                           "WQE at index %" PRIu32 ": a frame of %zu bytes",
                           wqe->index, len);
@@ -275,7 +292,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    if (len > e->fabric->port.mtu + QRNIC_ETH_LEN && !has_tag(frame, len)) {
+    if (len > e->fabric->port.mtu + QRNIC_ETH_LEN + tags_length(frame, len)) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                           "WQE at index %" PRIu32 ": a frame of %zu bytes",
                           wqe->index, len);

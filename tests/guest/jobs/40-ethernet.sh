@@ -24,6 +24,17 @@ ip link set vlan7 up
 barrier vlan
 both "ping over a VLAN" "ping -c 3 -i 0.2 -W 5 10.78.0.$PEER"
 ip link del vlan7
+# A service tag (802.1ad) and a tag within: frames of full size are longer by both.
+ip link add link "$NIC0" name service8 type vlan proto 802.1ad id 8
+ip link add link service8 name inner9 type vlan id 9
+ip addr add "10.79.0.$GUEST/24" dev service8
+ip addr add "10.80.0.$GUEST/24" dev inner9
+ip link set service8 up
+ip link set inner9 up
+barrier service
+both "full-size frames with a service tag" "ping -c 3 -i 0.2 -W 5 -M do -s 8972 10.79.0.$PEER"
+both "full-size frames with two tags" "ping -c 3 -i 0.2 -W 5 -M do -s 8972 10.80.0.$PEER"
+ip link del service8
 pair "iperf3 over TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 && ! iperf3 -c guest1 -t 1 >/dev/null 2>&1"
 pair "iperf3 over TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 -R"
 pair "iperf3 over TCP, IPv6" 5201 "iperf3 -s -1" "iperf3 -6 -c guest1v6 -t 3"
@@ -55,8 +66,6 @@ both "a changed MAC address works" "ip link set $NIC0 down && ip link set $NIC0 
     ip link set $NIC0 up && ip addr replace fd77::$GUEST/64 dev $NIC0; sleep 1; ping -c 3 -i 0.2 -W 5 guest$PEER"
 both "no errors counted" "ip -s -s link show $NIC0; for f in rx_errors tx_errors rx_crc_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done"
-kernel_clean "the kernel logs are clean"
-finish
 # Frames longer than guest 1 takes: only its device sees them.
 if [ "$GUEST" = 2 ]; then
     ip link set "$NIC0" mtu 9000
@@ -68,3 +77,5 @@ export -f too_long
 status=0
 [ "$GUEST" = 2 ] || wait_until 10 too_long || { status=1; ip -s -s link show "$NIC0" | sed 's/^/# /'; }
 together $status "frames that the device drops are counted for the netdev"
+kernel_clean "the kernel logs are clean"
+finish
