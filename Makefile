@@ -11,7 +11,7 @@ export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell manual check \
 	check-contract check-static check-unit check-qtest check-guest check-full check-debug \
-	bench manual install install-guest deps clean distclean
+	bench install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # A script's one line is the message; make adds none of its own but "Error 1".
@@ -33,7 +33,6 @@ help:
 	@echo "make guest           make the guest's images"
 	@echo "make deps            install the host packages that all this needs"
 	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and what it needs"
-	@echo "make manual          the Programmer's Reference as one page, manual.html"
 	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
 	@echo
 	@echo "make clean           remove what was built; make distclean: the whole cache too"
@@ -81,11 +80,6 @@ check-debug:
 
 bench:
 	@tools/bench
-
-manual:
-	@tools/deps manual
-	@spec/generate --html manual.html
-	@echo "manual: manual.html"
 
 install: qemu
 	@tools/install host
