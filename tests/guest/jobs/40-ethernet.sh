@@ -69,7 +69,7 @@ both "no errors counted" "ip -s -s link show $NIC0; for f in rx_errors tx_errors
 # Frames longer than guest 1 takes: only its device sees them.
 if [ "$GUEST" = 2 ]; then
     ip link set "$NIC0" mtu 9000
-    ping -c 3 -i 0.2 -W 1 -M do -s 4000 guest1 >/dev/null 2>&1
+    ping -c 3 -i 0.2 -W 1 -M "do" -s 4000 guest1 >/dev/null 2>&1
 fi
 barrier long
 too_long() { [ "$(cat "/sys/class/net/$NIC0/statistics/rx_length_errors")" -ge 3 ]; }

@@ -39,7 +39,8 @@ done
 try "verbs work after it" "qrnic-provider-test"
 
 break_it
-wait_until 60 eval '[ "$(health recover)" = 1 ]' && [ "$(health error)" = 1 ] && [ "$(health state)" = healthy ]
+recovered() { [ "$(health recover)" = 1 ]; }
+wait_until 60 recovered && [ "$(health error)" = 1 ] && [ "$(health state)" = healthy ]
 result $? "a failure is reported and recovered from"
 nic_export
 wait_until 20 working
