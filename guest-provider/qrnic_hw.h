@@ -593,6 +593,8 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ROCE_RX_PACKETS,
 	QRNIC_COUNTER_ROCE_RX_BYTES,
 	QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS,
+	QRNIC_COUNTER_ROCE_TX_MULTICAST,
+	QRNIC_COUNTER_ROCE_RX_MULTICAST,
 	QRNIC_COUNTER_TX_SEND,
 	QRNIC_COUNTER_TX_WRITE,
 	QRNIC_COUNTER_TX_READ,
@@ -636,6 +638,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_TX_DROP_LINK,
+	QRNIC_COUNTER_LINK_DOWNS,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
 	QRNIC_COUNTER_ETH_TX_BYTES,
 	QRNIC_COUNTER_ETH_RX_PACKETS,
@@ -711,6 +714,8 @@ enum qrnic_counter {
 	X(roce_rx_packets, roce) \
 	X(roce_rx_bytes, roce) \
 	X(roce_loopback_packets, roce) \
+	X(roce_tx_multicast, roce) \
+	X(roce_rx_multicast, roce) \
 	X(tx_send, roce) \
 	X(tx_write, roce) \
 	X(tx_read, roce) \
@@ -754,6 +759,7 @@ enum qrnic_counter {
 	X(rx_drop_uc_sequence, drop) \
 	X(rx_drop_psn, drop) \
 	X(tx_drop_link, drop) \
+	X(link_downs, ethernet) \
 	X(eth_tx_packets, ethernet) \
 	X(eth_tx_bytes, ethernet) \
 	X(eth_rx_packets, ethernet) \

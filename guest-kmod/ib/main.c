@@ -203,6 +203,7 @@ static const struct ib_device_ops device_ops = {
 	.post_recv = qrnic_ib_post_recv,
 	.post_send = qrnic_ib_post_send,
 	.post_srq_recv = qrnic_ib_post_srq_recv,
+	.process_mad = qrnic_ib_process_mad,
 	.query_ah = qrnic_ib_query_ah,
 	.query_device = query_device,
 	.query_pkey = qrnic_ib_query_pkey,
@@ -240,6 +241,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	hash_init(dev->address_space_mms);
 	xa_init_flags(&dev->address_spaces, XA_FLAGS_ALLOC1);
 	mutex_init(&dev->port_mutex);
+	mutex_init(&dev->pma_mutex);
 	INIT_WORK(&dev->flush_work, qrnic_flush_work);
 	dev->stopping = true;
 

@@ -27,6 +27,9 @@
 
 #define QRNIC_IB_PORT 1
 
+/* Counters that performance management knows (mad.c) */
+#define QRNIC_PMA_COUNTERS 11
+
 /* Control and datagram segments leave room for fewer data segments. */
 #define QRNIC_MAX_DATAGRAM_SGE \
 	((QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE - \
@@ -62,6 +65,10 @@ struct qrnic_ib_dev {
 	bool stopping;		/* no more events of port and device */
 	struct notifier_block netdev_nb;
 	struct work_struct flush_work;	/* in the fatal state */
+
+	/* The device's counters when PortCounters, PortCountersExtended were 0 */
+	struct mutex pma_mutex;	/* protects it */
+	u64 pma_base[2][QRNIC_PMA_COUNTERS];
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
@@ -583,6 +590,12 @@ struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev);
 struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			  u32 port, int index);
+
+/* mad.c */
+int qrnic_ib_process_mad(struct ib_device *ibdev, int flags, u32 port,
+			 const struct ib_wc *wc, const struct ib_grh *grh,
+			 const struct ib_mad *in, struct ib_mad *out,
+			 size_t *out_size, u16 *out_pkey_index);
 
 /* restrack.c */
 int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);

@@ -356,6 +356,7 @@ static void test_link(void)
                              "{'name': 'wire', 'up': true}}");
     eq_wait(d, &eq, &eqe);
     g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_UP);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_LINK_DOWNS), ==, 1);
     device_stop(d);
 }
 

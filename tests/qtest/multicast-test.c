@@ -224,6 +224,7 @@ static void test_receive(void)
     peer_send(g.r.d, &p);
     expect_copies(&g, 1 << 0 | 1 << 2, "to two of three", PEER_QPN);
     g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_RX_MULTICAST), ==, 2);
+    g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_ROCE_RX_MULTICAST), ==, 1);
     g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_RX_DATAGRAM), ==, 2);
     qp_modify(g.r.d, &g.qp[0], &attr);
     p = peer_multicast(&g, "not with this key");
@@ -410,6 +411,7 @@ static void check_send(uint8_t flags, unsigned members, bool ipv6)
     /* who sends need not be attached */
     send_to_group(&g, 2, "from outside");
     expect_copies(&g, 1 << 0 | 1 << 1, "from outside", g.qp[2].number);
+    g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_ROCE_TX_MULTICAST), ==, 2);
     rig_stop(&g.r);
 }
 

@@ -67,6 +67,7 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
     if (roce) {
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
+        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, frame[0] & 1);
         if (qrnic_frame_is_roce(e, frame, len)) {
             QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + len);
 

@@ -64,6 +64,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
             return 1;
         }
         count_accepted(e, &p);
+        qrnic_add(e, QRNIC_COUNTER_ROCE_RX_MULTICAST, 1);
         return qrnic_multicast_receive(e, &p, loopback);
     }
     qp = qrnic_qp_get(e, p.t.dest_qpn);
