@@ -143,6 +143,10 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_ALLOC_DM = 0x80,
 	QRNIC_CMD_FREE_DM = 0x81,
 	QRNIC_CMD_QUERY_DM = 0x82,
+	QRNIC_CMD_ALLOC_COUNTER_SET = 0x90,
+	QRNIC_CMD_FREE_COUNTER_SET = 0x91,
+	QRNIC_CMD_QUERY_COUNTER_SET = 0x92,
+	QRNIC_CMD_BIND_COUNTER_SET = 0x93,
 };
 
 /* Status of a command */
@@ -374,13 +378,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_RSS 0x00100000u
+#define QRNIC_CAP_COUNTER_SETS 0x00400000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x771fffffu
+#define QRNIC_CAP_ALL 0x775fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -881,7 +886,11 @@ enum qrnic_counter {
 	X(DESTROY_RSS) \
 	X(ALLOC_DM) \
 	X(FREE_DM) \
-	X(QUERY_DM)
+	X(QUERY_DM) \
+	X(ALLOC_COUNTER_SET) \
+	X(FREE_COUNTER_SET) \
+	X(QUERY_COUNTER_SET) \
+	X(BIND_COUNTER_SET)
 
 /*
  * Checks of the layouts. The header is published, so C++ must understand
@@ -1095,7 +1104,7 @@ struct qrnic_device_attr {
 	__le32 max_flow;
 	__le16 max_cq_period;
 	__le16 max_cq_count;
-	__le32 rsvd2;
+	__le32 max_counter_set;
 	__le32 max_rss;
 	__le64 max_dm_size;
 };
@@ -1129,7 +1138,7 @@ struct qrnic_device_attr {
 #define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
-#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_MAX_COUNTER_SET_OFFSET 112u
 #define QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET 116u
 #define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
@@ -1191,8 +1200,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq_period) ==
 		QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET, "device_attr.max_cq_period");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_cq_count) ==
 		QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET, "device_attr.max_cq_count");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, rsvd2) ==
-		QRNIC_DEVICE_ATTR_RSVD2_OFFSET, "device_attr.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_counter_set) ==
+		QRNIC_DEVICE_ATTR_MAX_COUNTER_SET_OFFSET, "device_attr.max_counter_set");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_rss) ==
 		QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET, "device_attr.max_rss");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_device_attr, max_dm_size) ==
@@ -1506,6 +1515,23 @@ QRNIC_HW_ASSERT(sizeof(struct qrnic_multicast) == QRNIC_MULTICAST_BYTES,
 		"size of multicast");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_multicast, gid) ==
 		QRNIC_MULTICAST_GID_OFFSET, "multicast.gid");
+
+/* Input of BIND_COUNTER_SET */
+struct qrnic_counter_bind {
+	__le32 counter_set;
+	__le32 rsvd0;
+};
+
+#define QRNIC_COUNTER_BIND_BYTES 8u
+#define QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET 0u
+#define QRNIC_COUNTER_BIND_RSVD0_OFFSET 4u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_counter_bind) == QRNIC_COUNTER_BIND_BYTES,
+		"size of counter_bind");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_counter_bind, counter_set) ==
+		QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET, "counter_bind.counter_set");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_counter_bind, rsvd0) ==
+		QRNIC_COUNTER_BIND_RSVD0_OFFSET, "counter_bind.rsvd0");
 
 /* Values, or masks, of the fields of a frame, network order */
 struct qrnic_flow_match {

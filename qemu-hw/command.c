@@ -93,7 +93,8 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     if (entry->out_len > QRNIC_CMD_MAX_MAILBOX ||
         (entry->out_len < c->out_len &&
-         entry->opcode != QRNIC_CMD_QUERY_COUNTERS)) {
+         entry->opcode != QRNIC_CMD_QUERY_COUNTERS &&
+         entry->opcode != QRNIC_CMD_QUERY_COUNTER_SET)) {
         return bad_out;
     }
     if (entry->in_len && entry->in_addr % 8) {

@@ -74,17 +74,34 @@ static QrnicResult handle_nop(QrnicEngine *e, QrnicCommandData *data)
     return (QrnicResult) { QRNIC_ST_OK };
 }
 
-static QrnicResult handle_query_counters(QrnicEngine *e,
-                                         QrnicCommandData *data)
+/* As many as fit */
+static void put_counters(QrnicCommandData *data, const uint64_t *counter)
 {
-    const uint64_t *counter = qrnic_counters(e);
     uint32_t n = data->out_len / 8;
 
     for (uint32_t i = 0; i < n; i++) {
         qrnic_st_le64(data->out + 8 * i, counter[i]);
     }
     data->out_len = 8 * n;
+}
+
+static QrnicResult handle_query_counters(QrnicEngine *e,
+                                         QrnicCommandData *data)
+{
+    put_counters(data, qrnic_counters(e));
     return (QrnicResult) { QRNIC_ST_OK };
+}
+
+static QrnicResult handle_query_counter_set(QrnicEngine *e,
+                                            QrnicCommandData *data)
+{
+    uint64_t counter[QRNIC_NUM_COUNTERS];
+    QrnicResult result = qrnic_counter_set_query(e, data->object, counter);
+
+    if (result.status == QRNIC_ST_OK) {
+        put_counters(data, counter);
+    }
+    return result;
 }
 
 OUTPUT(query_device, qrnic_device_query, QrnicDeviceAttr, device_attr)
@@ -131,6 +148,10 @@ INPUT_OBJECT(create_flow, qrnic_flow_create, QrnicFlowCtx, flow_ctx)
 PLAIN_OBJECT(destroy_flow, qrnic_flow_destroy)
 INPUT(create_rss, qrnic_rss_create, QrnicRssCtx, rss_ctx)
 PLAIN_OBJECT(destroy_rss, qrnic_rss_destroy)
+PLAIN(alloc_counter_set, qrnic_counter_set_alloc)
+PLAIN_OBJECT(free_counter_set, qrnic_counter_set_free)
+INPUT_OBJECT(bind_counter_set, qrnic_counter_set_bind, QrnicCounterBind,
+             counter_bind)
 
 bool qrnic_command_has_object(uint16_t opcode)
 {
@@ -163,6 +184,9 @@ bool qrnic_command_has_object(uint16_t opcode)
     case QRNIC_CMD_DESTROY_RSS:
     case QRNIC_CMD_FREE_DM:
     case QRNIC_CMD_QUERY_DM:
+    case QRNIC_CMD_FREE_COUNTER_SET:
+    case QRNIC_CMD_QUERY_COUNTER_SET:
+    case QRNIC_CMD_BIND_COUNTER_SET:
         return true;
     default:
         return false;

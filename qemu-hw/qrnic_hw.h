@@ -145,6 +145,10 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_ALLOC_DM = 0x80,
     QRNIC_CMD_FREE_DM = 0x81,
     QRNIC_CMD_QUERY_DM = 0x82,
+    QRNIC_CMD_ALLOC_COUNTER_SET = 0x90,
+    QRNIC_CMD_FREE_COUNTER_SET = 0x91,
+    QRNIC_CMD_QUERY_COUNTER_SET = 0x92,
+    QRNIC_CMD_BIND_COUNTER_SET = 0x93,
 };
 
 /* Status of a command */
@@ -376,13 +380,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_RSS 0x00100000u
+#define QRNIC_CAP_COUNTER_SETS 0x00400000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x771fffffu
+#define QRNIC_CAP_ALL 0x775fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -866,7 +871,11 @@ enum qrnic_counter {
     X(DESTROY_RSS, destroy_rss, 0, 0) \
     X(ALLOC_DM, alloc_dm, QRNIC_DM_CTX_BYTES, 0) \
     X(FREE_DM, free_dm, 0, 0) \
-    X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES)
+    X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES) \
+    X(ALLOC_COUNTER_SET, alloc_counter_set, 0, 0) \
+    X(FREE_COUNTER_SET, free_counter_set, 0, 0) \
+    X(QUERY_COUNTER_SET, query_counter_set, 0, 8 * QRNIC_NUM_COUNTERS) \
+    X(BIND_COUNTER_SET, bind_counter_set, QRNIC_COUNTER_BIND_BYTES, 0)
 
 /* Loads and stores of unaligned values of fixed byte order */
 static inline uint16_t qrnic_ld_le16(const uint8_t *p)
@@ -1343,7 +1352,7 @@ static inline void qrnic_cmd_entry_pack(void *out, const QrnicCmdEntry *in)
 #define QRNIC_DEVICE_ATTR_MAX_FLOW_OFFSET 104u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_PERIOD_OFFSET 108u
 #define QRNIC_DEVICE_ATTR_MAX_CQ_COUNT_OFFSET 110u
-#define QRNIC_DEVICE_ATTR_RSVD2_OFFSET 112u
+#define QRNIC_DEVICE_ATTR_MAX_COUNTER_SET_OFFSET 112u
 #define QRNIC_DEVICE_ATTR_MAX_RSS_OFFSET 116u
 #define QRNIC_DEVICE_ATTR_MAX_DM_SIZE_OFFSET 120u
 
@@ -1377,6 +1386,7 @@ typedef struct QrnicDeviceAttr {
     uint32_t max_flow;
     uint16_t max_cq_period;
     uint16_t max_cq_count;
+    uint32_t max_counter_set;
     uint32_t max_rss;
     uint64_t max_dm_size;
 } QrnicDeviceAttr;
@@ -1392,7 +1402,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff88e00000ull;
+    bad |= out->capabilities & 0xffffffff88a00000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1420,7 +1430,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     out->max_flow = qrnic_ld_le32(p + 104);
     out->max_cq_period = qrnic_ld_le16(p + 108);
     out->max_cq_count = qrnic_ld_le16(p + 110);
-    bad |= qrnic_ld_le32(p + 112);
+    out->max_counter_set = qrnic_ld_le32(p + 112);
     out->max_rss = qrnic_ld_le32(p + 116);
     out->max_dm_size = qrnic_ld_le64(p + 120);
     return !bad;
@@ -1459,6 +1469,7 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
     qrnic_st_le32(p + 104, in->max_flow);
     qrnic_st_le16(p + 108, in->max_cq_period);
     qrnic_st_le16(p + 110, in->max_cq_count);
+    qrnic_st_le32(p + 112, in->max_counter_set);
     qrnic_st_le32(p + 116, in->max_rss);
     qrnic_st_le64(p + 120, in->max_dm_size);
 }
@@ -1896,6 +1907,42 @@ static inline void qrnic_multicast_pack(void *out, const QrnicMulticast *in)
 
     memset(p, 0, QRNIC_MULTICAST_BYTES);
     memcpy(p + 0, in->gid, 16);
+}
+
+#define QRNIC_COUNTER_BIND_BYTES 8u
+#define QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET 0u
+#define QRNIC_COUNTER_BIND_RSVD0_OFFSET 4u
+
+/* Input of BIND_COUNTER_SET */
+typedef struct QrnicCounterBind {
+    uint32_t counter_set;
+} QrnicCounterBind;
+
+_Static_assert(QRNIC_COUNTER_BIND_RSVD0_OFFSET + 4 ==
+               QRNIC_COUNTER_BIND_BYTES, "size of counter_bind");
+
+/*
+ * False if a reserved bit of counter_bind is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_counter_bind_unpack(QrnicCounterBind *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->counter_set = qrnic_ld_le32(p + 0);
+    bad |= qrnic_ld_le32(p + 4);
+    return !bad;
+}
+
+static inline void qrnic_counter_bind_pack(void *out,
+                                           const QrnicCounterBind *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_COUNTER_BIND_BYTES);
+    qrnic_st_le32(p + 0, in->counter_set);
 }
 
 #define QRNIC_FLOW_MATCH_BYTES 64u
@@ -3420,6 +3467,14 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "FREE_DM";
     case QRNIC_CMD_QUERY_DM:
         return "QUERY_DM";
+    case QRNIC_CMD_ALLOC_COUNTER_SET:
+        return "ALLOC_COUNTER_SET";
+    case QRNIC_CMD_FREE_COUNTER_SET:
+        return "FREE_COUNTER_SET";
+    case QRNIC_CMD_QUERY_COUNTER_SET:
+        return "QUERY_COUNTER_SET";
+    case QRNIC_CMD_BIND_COUNTER_SET:
+        return "BIND_COUNTER_SET";
     default:
         return "unknown";
     }

@@ -130,20 +130,57 @@ int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_port);
 
-int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values)
+static int qrnic_cmd_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+			      u32 object, u64 *values)
 {
 	__le64 raw[QRNIC_NUM_COUNTERS];
 	unsigned int i;
 	int err;
 
-	err = qrnic_cmd_query(dev, QRNIC_CMD_QUERY_COUNTERS, 0, raw, sizeof(raw));
+	err = qrnic_cmd_query(dev, opcode, object, raw, sizeof(raw));
 	if (err)
 		return err;
 	for (i = 0; i < QRNIC_NUM_COUNTERS; i++)
 		values[i] = le64_to_cpu(raw[i]);
 	return 0;
 }
+
+int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values)
+{
+	return qrnic_cmd_counters(dev, QRNIC_CMD_QUERY_COUNTERS, 0, values);
+}
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);
+
+int qrnic_cmd_query_counter_set(struct qrnic_dev *dev, u32 number, u64 *values)
+{
+	return qrnic_cmd_counters(dev, QRNIC_CMD_QUERY_COUNTER_SET, number,
+				  values);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counter_set);
+
+int qrnic_cmd_alloc_counter_set(struct qrnic_dev *dev, u32 *number)
+{
+	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_COUNTER_SET, NULL, 0, number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_counter_set);
+
+int qrnic_cmd_free_counter_set(struct qrnic_dev *dev, u32 number)
+{
+	return qrnic_cmd_exec_destroy(to_qrnic_core(dev),
+				      QRNIC_CMD_FREE_COUNTER_SET, number);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_counter_set);
+
+int qrnic_cmd_bind_counter_set(struct qrnic_dev *dev, u32 qpn, u32 number)
+{
+	struct qrnic_counter_bind bind = {
+		.counter_set = cpu_to_le32(number),
+	};
+
+	return qrnic_cmd_set(dev, QRNIC_CMD_BIND_COUNTER_SET, qpn, &bind,
+			     sizeof(bind));
+}
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_bind_counter_set);
 
 int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page)
 {

@@ -155,6 +155,11 @@ static const struct ib_device_ops device_ops = {
 	.alloc_ucontext = qrnic_ib_alloc_ucontext,
 	.alloc_xrcd = qrnic_ib_alloc_xrcd,
 	.attach_mcast = qrnic_ib_attach_mcast,
+	.counter_alloc_stats = qrnic_ib_counter_alloc_stats,
+	.counter_bind_qp = qrnic_ib_counter_bind_qp,
+	.counter_dealloc = qrnic_ib_counter_dealloc,
+	.counter_unbind_qp = qrnic_ib_counter_unbind_qp,
+	.counter_update_stats = qrnic_ib_counter_update_stats,
 	.create_ah = qrnic_ib_create_ah,
 	.create_cq = qrnic_ib_create_cq,
 	.create_flow = qrnic_ib_create_flow,
@@ -229,6 +234,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, qrnic_ib_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, qrnic_ib_ucontext, ibucontext),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, qrnic_ib_xrcd, ibxrcd),
+	QRNIC_COUNTER_OBJ_SIZE(qrnic_ib_counter, counter)
 };
 
 static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)

@@ -21,6 +21,7 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/qrnic-abi.h>
+#include <rdma/rdma_counter.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "qrnic_core.h"
@@ -109,6 +110,10 @@ struct qrnic_ib_pd {
 struct qrnic_ib_xrcd {
 	struct ib_xrcd ibxrcd;
 	u32 xrcdn;
+};
+
+struct qrnic_ib_counter {
+	struct rdma_counter counter;
 };
 
 struct qrnic_ib_ah {
@@ -590,6 +595,13 @@ struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev);
 struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			  u32 port, int index);
+
+int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp
+			     QRNIC_COUNTER_PORT_PARAMETER);
+int qrnic_ib_counter_unbind_qp(struct ib_qp *qp QRNIC_COUNTER_PORT_PARAMETER);
+int qrnic_ib_counter_dealloc(struct rdma_counter *counter);
+struct rdma_hw_stats *qrnic_ib_counter_alloc_stats(struct rdma_counter *counter);
+int qrnic_ib_counter_update_stats(struct rdma_counter *counter);
 
 /* mad.c */
 int qrnic_ib_process_mad(struct ib_device *ibdev, int flags, u32 port,

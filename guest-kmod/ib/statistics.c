@@ -64,8 +64,8 @@ struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 por
 }
 
 /* One command reads them all, so all are updated, whichever is asked for. */
-int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
-			  u32 port, int index)
+static int statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *stats,
+			   bool of_set, u32 set)
 {
 	u64 *values;
 	int i, err;
@@ -74,7 +74,8 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 	if (!values)
 		return -ENOMEM;
 
-	err = qrnic_cmd_query_counters(to_qrnic_dev(ibdev)->qdev, values);
+	err = of_set ? qrnic_cmd_query_counter_set(qdev, set, values) :
+		       qrnic_cmd_query_counters(qdev, values);
 	if (!err)
 		for (i = 0; i < stats->num_counters; i++)
 			stats->value[i] =
@@ -82,4 +83,89 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 
 	kfree(values);
 	return err ? err : stats->num_counters;
+}
+
+/*
+ * The RDMA core adds to the values of a port those of all rdma_counters that
+ * there are and have been. So the port's own are of what is in no set.
+ */
+int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+			  u32 port, int index)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
+
+	return statistics_read(dev->qdev, stats,
+			       port && qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS),
+			       0);
+}
+
+/*
+ * An rdma_counter, of one or more queue pairs ("rdma statistic qp"), is a counter
+ * set; its id is the number, 0 before the first queue pair is bound.
+ */
+static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
+	u32 number = counter->id;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS))
+		return -EOPNOTSUPP;
+	if (!number) {
+		err = qrnic_cmd_alloc_counter_set(dev->qdev, &number);
+		if (err)
+			return err;
+	}
+	err = qrnic_cmd_bind_counter_set(dev->qdev, qp->qp_num, number);
+	if (err) {
+		if (!counter->id)
+			qrnic_cmd_free_counter_set(dev->qdev, number);
+		return err;
+	}
+	counter->id = number;
+	qp->counter = counter;
+	return 0;
+}
+
+static int counter_unbind(struct ib_qp *qp)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
+	int err = qrnic_cmd_bind_counter_set(dev->qdev, qp->qp_num, 0);
+
+	/* A reset has done it, too. */
+	if (err && qrnic_healthy(dev->qdev))
+		return err;
+	qp->counter = NULL;
+	return 0;
+}
+
+int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp
+			     QRNIC_COUNTER_PORT_PARAMETER)
+{
+	return counter_bind(counter, qp);
+}
+
+int qrnic_ib_counter_unbind_qp(struct ib_qp *qp QRNIC_COUNTER_PORT_PARAMETER)
+{
+	return counter_unbind(qp);
+}
+
+int qrnic_ib_counter_dealloc(struct rdma_counter *counter)
+{
+	return qrnic_cmd_free_counter_set(to_qrnic_dev(counter->device)->qdev,
+					  counter->id);
+}
+
+/* The core adds value by value, so these are the same as the port's. */
+struct rdma_hw_stats *qrnic_ib_counter_alloc_stats(struct rdma_counter *counter)
+{
+	return qrnic_ib_alloc_port_stats(counter->device, counter->port);
+}
+
+int qrnic_ib_counter_update_stats(struct rdma_counter *counter)
+{
+	int err = statistics_read(to_qrnic_dev(counter->device)->qdev,
+				  counter->stats, true, counter->id);
+
+	return err < 0 ? err : 0;
 }

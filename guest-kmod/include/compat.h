@@ -49,6 +49,19 @@
 #define QRNIC_DMAH NULL
 #endif
 
+/*
+ * Since 6.15 a counter is bound on a port, and the RDMA core makes it as the driver
+ * wants it, as it does other objects.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+#define QRNIC_COUNTER_PORT_PARAMETER , u32 port
+#define QRNIC_COUNTER_OBJ_SIZE(type, member) \
+	INIT_RDMA_OBJ_SIZE(rdma_counter, type, member),
+#else
+#define QRNIC_COUNTER_PORT_PARAMETER
+#define QRNIC_COUNTER_OBJ_SIZE(...)
+#endif
+
 /* Since 6.18 the operations of a reporter say how long it waits between recoveries. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
 #define QRNIC_HEALTH_REPORTER_CREATE(devlink, ops, priv) \

@@ -136,6 +136,13 @@ int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
 /* Fills all QRNIC_NUM_COUNTERS values; those that the device lacks are 0. */
 int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values);
 
+int qrnic_cmd_alloc_counter_set(struct qrnic_dev *dev, u32 *number);
+int qrnic_cmd_free_counter_set(struct qrnic_dev *dev, u32 number);
+/* QRNIC_NUM_COUNTERS of them; number 0: what is in no set */
+int qrnic_cmd_query_counter_set(struct qrnic_dev *dev, u32 number, u64 *values);
+/* number 0: to none */
+int qrnic_cmd_bind_counter_set(struct qrnic_dev *dev, u32 qpn, u32 number);
+
 int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page);
 int qrnic_cmd_free_db_page(struct qrnic_dev *dev, u32 page);
 int qrnic_cmd_alloc_pd(struct qrnic_dev *dev, u32 *pdn);

@@ -106,6 +106,13 @@ QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
 QrnicResult qrnic_dm_alloc(QrnicEngine *e, const QrnicDmCtx *in);
 QrnicResult qrnic_dm_free(QrnicEngine *e, uint32_t number);
 QrnicResult qrnic_dm_query(QrnicEngine *e, uint32_t number, QrnicDmCtx *out);
+QrnicResult qrnic_counter_set_alloc(QrnicEngine *e);
+QrnicResult qrnic_counter_set_free(QrnicEngine *e, uint32_t number);
+/* QRNIC_NUM_COUNTERS of them; number 0: what is in no set */
+QrnicResult qrnic_counter_set_query(QrnicEngine *e, uint32_t number,
+                                    uint64_t *out);
+QrnicResult qrnic_counter_set_bind(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicCounterBind *in);
 QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in);
 QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
                               const QrnicFlowCtx *in);

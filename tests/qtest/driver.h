@@ -265,5 +265,6 @@ void add_power_tests(void);
 void add_xrc_tests(void);
 void add_flags_tests(void);
 void add_rss_tests(void);
+void add_counter_set_tests(void);
 
 #endif

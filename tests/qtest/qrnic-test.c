@@ -32,5 +32,6 @@ int main(int argc, char **argv)
     add_rss_tests();
     add_reentry_tests();
     add_power_tests();
+    add_counter_set_tests();
     return g_test_run();
 }

@@ -335,6 +335,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_DEVICE_MEMORY |
                         QRNIC_CAP_ATOMIC_WRITE | QRNIC_CAP_FLUSH |
                         QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT |
+                        QRNIC_CAP_COUNTER_SETS |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
         .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,

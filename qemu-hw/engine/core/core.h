@@ -82,10 +82,24 @@ typedef struct QrnicFloor {
 
 extern const QrnicFloor qrnic_core_floor;
 
+#define QRNIC_MAX_COUNTER_SET 1024
+
+/* counter_set.c */
+typedef struct QrnicCounterSet {
+    uint32_t number;
+    uint32_t users;             /* queue pairs */
+    uint64_t counter[QRNIC_NUM_COUNTERS];
+} QrnicCounterSet;
+
+QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number);
+
 struct QrnicEngine {
     QrnicConfig config;
     QrnicEnv env;
     uint64_t counter[QRNIC_NUM_COUNTERS];
+    QrnicTable counter_sets;
+    QrnicCounterSet *account;   /* of whom work is done for; NULL: of none */
+    uint64_t in_sets[QRNIC_NUM_COUNTERS];       /* all that any set has got */
     bool fatal;
     /* event.c: writes an event into the asynchronous EQ, if there is one */
     void (*event)(QrnicEngine *e, QrnicEqe *eqe);
@@ -106,6 +120,23 @@ struct QrnicEngine {
 static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
 {
     e->counter[c] += n;
+    if (e->account) {
+        e->account->counter[c] += n;
+        e->in_sets[c] += n;
+    }
+}
+
+/*
+ * From now on work is done on the account of this set, or of none (NULL).
+ * Returns whose it was, for when that work is done.
+ */
+static inline QrnicCounterSet *qrnic_account(QrnicEngine *e,
+                                             QrnicCounterSet *set)
+{
+    QrnicCounterSet *before = e->account;
+
+    e->account = set;
+    return before;
 }
 
 static inline int64_t qrnic_now(QrnicEngine *e)

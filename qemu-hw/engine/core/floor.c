@@ -7,19 +7,29 @@
 #include "qemu/osdep.h"
 #include "engine/core/core.h"
 
+static void sets_init(QrnicEngine *e)
+{
+    qrnic_table_init(&e->counter_sets, 1, 1 + QRNIC_MAX_COUNTER_SET);
+}
+
 static void core_init(QrnicEngine *e)
 {
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
+    sets_init(e);
 }
 
 static void core_reset(QrnicEngine *e)
 {
     memset(e->counter, 0, sizeof(e->counter));
+    memset(e->in_sets, 0, sizeof(e->in_sets));
+    qrnic_table_free_objects(&e->counter_sets);
+    sets_init(e);
     e->fatal = false;
 }
 
 static void core_cleanup(QrnicEngine *e)
 {
+    qrnic_table_free_objects(&e->counter_sets);
     g_free(e->heap);
 }
 

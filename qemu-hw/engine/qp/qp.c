@@ -239,6 +239,9 @@ static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
     if (qp->srq) {
         qp->srq->users += n;
     }
+    if (qp->counters) {
+        qp->counters->users += n;
+    }
 }
 
 static void qp_timer(QrnicEngine *e, QrnicTimer *t)
@@ -246,7 +249,10 @@ static void qp_timer(QrnicEngine *e, QrnicTimer *t)
     QrnicQp *qp = container_of(t, QrnicQp, timer);
 
     if (qp->ops->timer) {
+        QrnicCounterSet *before = qrnic_account(e, qp->counters);
+
         qp->ops->timer(e, qp);
+        qrnic_account(e, before);
     }
 }
 
@@ -338,5 +344,32 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     qrnic_table_remove(&e->pairs->qps, qpn);
     users_add(e, qp, -1);
     qrnic_qp_free(e, qp);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_counter_set_bind(QrnicEngine *e, uint32_t qpn,
+                                   const QrnicCounterBind *in)
+{
+    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicCounterSet *set = qrnic_counter_set_get(e, in->counter_set);
+
+    if (!(e->config.capabilities & QRNIC_CAP_COUNTER_SETS)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (in->counter_set && !set) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
+                            QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET);
+    }
+    if (qp->counters) {
+        qp->counters->users--;
+    }
+    if (set) {
+        set->users++;
+    }
+    qp->counters = set;
+    trace_qrnic_counter_set_bind(e->config.name, qpn, in->counter_set);
     return qrnic_ok(0);
 }

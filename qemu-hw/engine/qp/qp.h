@@ -33,6 +33,7 @@ struct QrnicQp {
     bool last_wqe_reported;
     QrnicKeyUser keys;
     uint32_t rss_entries;       /* of tables that name it */
+    QrnicCounterSet *counters;  /* NULL: none but the device's */
     uint32_t db_page;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */

@@ -184,6 +184,14 @@ static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
     }
 }
 
+static QrnicCounterSet *message_account(QrnicEngine *e,
+                                        const QrnicDoorbellMessage *m)
+{
+    QrnicQp *qp = qrnic_qp_get(e, m->number);
+
+    return qp && qp->db_page == m->page ? qp->counters : NULL;
+}
+
 static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
 {
     const char *queue = m->offset == QRNIC_DB_RQ ? "RQ" : "SQ";
@@ -272,6 +280,7 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
 
     while (s->fifo_count && budget--) {
         QrnicDoorbellMessage *m = &s->fifo[s->fifo_head];
+        QrnicCounterSet *before;
 
         trace_qrnic_doorbell_process(e->config.name, m->page, m->offset,
                                      m->number, m->index, m->wqebbs);
@@ -280,7 +289,9 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
         } else if (m->offset == QRNIC_DB_SRQ) {
             message_srq(e, m);
         } else {
+            before = qrnic_account(e, message_account(e, m));
             message_qp(e, m);
+            qrnic_account(e, before);
         }
         s->fifo_head = (s->fifo_head + 1) % e->config.doorbell_fifo;
         s->fifo_count--;

@@ -128,6 +128,9 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     if (c->capabilities & QRNIC_CAP_DEVICE_MEMORY) {
         out->max_dm_size = c->device_memory;
     }
+    if (c->capabilities & QRNIC_CAP_COUNTER_SETS) {
+        out->max_counter_set = QRNIC_MAX_COUNTER_SET;
+    }
     out->max_sge = c->max_sge;
     out->max_inline = c->capabilities & QRNIC_CAP_INLINE_SEND ?
                       c->max_inline : 0;

@@ -14,6 +14,9 @@
 /* Takes a queue pair up. Returns true if it could go on at once. */
 static bool take_up(QrnicEngine *e, QrnicQp *qp)
 {
+    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+    bool more;
+
     qrnic_unschedule(e, qp);
     if (qp->sq_rung) {
         qp->sq_rung = false;
@@ -25,9 +28,12 @@ static bool take_up(QrnicEngine *e, QrnicQp *qp)
                         qrnic_qp_state_name(qp->state), qp->sq.producer,
                         qp->sq.consumer);
     if (qp->state == QRNIC_QPS_ERR) {
-        return qrnic_qp_flush(e, qp, QP_QUANTUM);
+        more = qrnic_qp_flush(e, qp, QP_QUANTUM);
+    } else {
+        more = qp->ops->transmit(e, qp, QP_QUANTUM);
     }
-    return qp->ops->transmit(e, qp, QP_QUANTUM);
+    qrnic_account(e, before);
+    return more;
 }
 
 /*

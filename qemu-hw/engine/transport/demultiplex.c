@@ -29,12 +29,48 @@ static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
     qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p->frame_len);
 }
 
+/* A packet that names this queue pair */
+static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    bool response = p->info->flags & QRNIC_OPF_RESPONSE;
+
+    if (qp->ops->service != (p->t.opcode & QRNIC_SERVICE_MASK)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p->t.dest_qpn,
+             p->t.psn);
+        return;
+    }
+    /* Each end of an XRC connection has one half. */
+    if (response ? qp->ops->no_responses : qp->ops->no_requests) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p->t.dest_qpn,
+             p->t.psn);
+        return;
+    }
+    if (!qrnic_qp_receives(qp, response)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p->t.dest_qpn,
+             p->t.psn);
+        return;
+    }
+    if (!pkey_matches(p)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p->t.dest_qpn, p->t.psn);
+        return;
+    }
+    /* A group is addressed by MULTICAST_QPN only (10.5.1). */
+    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p->dgid) :
+                               !qrnic_path_matches(&qp->path, p)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p->t.dest_qpn,
+             p->t.psn);
+        return;
+    }
+    count_accepted(e, p);
+    qp->ops->receive(e, qp, p);
+}
+
 unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
                             bool loopback)
 {
     QrnicPacket p;
     QrnicQp *qp;
-    bool response;
+    QrnicCounterSet *before;
 
     /* In the fatal state what is under way inside the device stops, too. */
     if (e->fatal) {
@@ -72,35 +108,8 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return 1;
     }
-    if (qp->ops->service != (p.t.opcode & QRNIC_SERVICE_MASK)) {
-        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p.t.dest_qpn,
-             p.t.psn);
-        return 1;
-    }
-    response = p.info->flags & QRNIC_OPF_RESPONSE;
-    /* Each end of an XRC connection has one half. */
-    if (response ? qp->ops->no_responses : qp->ops->no_requests) {
-        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p.t.dest_qpn,
-             p.t.psn);
-        return 1;
-    }
-    if (!qrnic_qp_receives(qp, response)) {
-        drop(e, QRNIC_COUNTER_RX_DROP_QP_STATE, "state of QP", p.t.dest_qpn,
-             p.t.psn);
-        return 1;
-    }
-    if (!pkey_matches(&p)) {
-        drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
-        return 1;
-    }
-    /* A group is addressed by MULTICAST_QPN only (10.5.1). */
-    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p.dgid) :
-                               !qrnic_path_matches(&qp->path, &p)) {
-        drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p.t.dest_qpn,
-             p.t.psn);
-        return 1;
-    }
-    count_accepted(e, &p);
-    qp->ops->receive(e, qp, &p);
+    before = qrnic_account(e, qp->counters);
+    receive(e, qp, &p);
+    qrnic_account(e, before);
     return 1;
 }

@@ -65,14 +65,17 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
 
     while ((qpn = qrnic_group_next(e, p->dgid, &at))) {
         QrnicQp *qp = qrnic_qp_get(e, qpn);
+        QrnicCounterSet *before;
 
         if (!qrnic_qp_receives(qp, false) ||
             (loopback && p->t.src_qpn == qrnic_qp_source(qp) &&
              (qp->ctx.flags & QRNIC_QPF_NO_MULTICAST_LOOPBACK))) {
             continue;
         }
+        before = qrnic_account(e, qp->counters);
         qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
         qrnic_datagram_receive(e, qp, p);
+        qrnic_account(e, before);
         delivered++;
     }
     return delivered;

@@ -149,8 +149,8 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
 }
 
 /* Takes a receive WQE of a queue pair that can receive, and fills it. */
-static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
-                         size_t len, unsigned how)
+static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
+                        size_t len, unsigned how)
 {
     bool copy = how & RECEIVE_COPY;
     enum qrnic_counter no_wqe = copy ? QRNIC_COUNTER_FLOW_COPIES_LOST :
@@ -199,6 +199,15 @@ static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
         return;
     }
     deliver(e, qp, &wqe, frame, len, how);
+}
+
+static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
+                         size_t len, unsigned how)
+{
+    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+
+    receive_one(e, qp, frame, len, how);
+    qrnic_account(e, before);
 }
 
 void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,

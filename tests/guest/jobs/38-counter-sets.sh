@@ -1,0 +1,87 @@
+# Counters of queue pairs by iproute2: bound by hand, by type and by process, and what the
+# port counts all together.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+link=$RDMA0/1
+gid=$(gid_index "$RDMA0" 4)
+hw_counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+
+# of_qp FIELD: the sum over all counters of queue pairs
+of_qp() { rdma -j statistic qp show link "$link" | python3 -c "import json, sys
+print(sum(row.get('$1', 0) for row in json.load(sys.stdin)))"; }
+port() {
+    # Values may be 10 ms old.
+    sleep 0.05
+    cat "$hw_counters/$1"
+}
+
+# begin: a server and a client exchange 1000 messages.
+begin() {
+    timeout 60 ib_send_lat -d "$RDMA0" -x "$gid" -F -n 1000 -s 64 >server.log 2>&1 &
+    wait_for_port 18515
+    timeout 60 ib_send_lat -d "$RDMA0" -x "$gid" -F -n 1000 -s 64 localhost >client.log 2>&1
+    wait
+}
+
+stop_load() {
+    kill $(jobs -p)
+    wait
+} 2>/dev/null
+
+before=$(port tx_send)
+begin
+[ $(($(port tx_send) - before)) -ge 1000 ]
+status=$?
+[ $status = 0 ] || { show server.log; show client.log; }
+result $status "the port counts what queue pairs without counters do"
+[ "$(of_qp tx_send)" = 0 ]
+result $? "and no counter of queue pairs has it"
+
+# Each type of queue pair gets a counter when it is made; it goes with the last of them.
+try "the automatic mode by type" "rdma statistic qp set link $link auto type on &&
+    rdma statistic qp mode link $link | tee /dev/stderr | grep -q 'auto type on'"
+timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
+wait_for_port 18515
+timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
+wait_until 20 eval '[ "$(of_qp tx_write)" -gt 100 ]'
+result $? "a running program counts in a counter of its own"
+rdma statistic qp show link "$link" >step.log 2>&1
+grep -qi 'type RC' step.log
+status=$?
+[ $status = 0 ] || { show step.log; show client.log; }
+result $status "which is that of its type"
+before=$(port tx_write)
+sleep 1
+[ "$(port tx_write)" -gt "$before" ]
+result $? "the port counts it, too"
+stop_load
+[ "$(of_qp tx_write)" = 0 ]
+result $? "the counter goes with its queue pairs"
+after=$(port tx_write)
+[ "$after" -ge "$before" ] && [ "$after" = "$(ethtool -S "$NIC0" | awk '$1 == "tx_write:" { print $2 }')" ]
+result $? "and what it has counted stays with the port, once"
+try "the automatic mode ends" "rdma statistic qp set link $link auto off"
+
+# By hand: one of the two ends.
+timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
+wait_for_port 18515
+timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
+sender() { rdma -j resource show qp link "$link" | python3 -c "import json, sys
+print(max(row['lqpn'] for row in json.load(sys.stdin) if row.get('comm') == 'ib_write_bw'))"; }
+wait_until 20 eval '[ -n "$(sender 2>/dev/null)" ]'
+lqpn=$(sender)
+try "a queue pair is bound by its number" "rdma statistic qp bind link $link lqpn $lqpn"
+wait_until 10 eval '[ "$(of_qp roce_tx_packets)" -gt 50 ]'
+result $? "and counts in the new counter"
+counter=$(rdma -j statistic qp show link "$link" | python3 -c "import json, sys; print(json.load(sys.stdin)[0]['cntn'])")
+try "it is unbound" "rdma statistic qp unbind link $link cntn $counter lqpn $lqpn"
+[ "$(of_qp roce_tx_packets)" = 0 ]
+result $? "and its counter is gone"
+stop_load
+[ "$(port roce_tx_packets)" = "$(ethtool -S "$NIC0" | awk '$1 == "roce_tx_packets:" { print $2 }')" ]
+result $? "in the end the port has counted all, and each once"
+kernel_clean "the kernel log is clean"
+finish

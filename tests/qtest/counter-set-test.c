@@ -1,0 +1,202 @@
+/*
+ * qrnic qtest: counter sets, and which queue pair counts in which
+ *
+ * Programmer's Reference, chapter Counters.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+
+#define TRANSPORT_TIMEOUT_NS (4096ll << 14)
+#define OBJECT_ITSELF UINT32_MAX
+
+static uint32_t set_alloc(Rig *r)
+{
+    return command_ok(r->d, QRNIC_CMD_ALLOC_COUNTER_SET, 0, NULL, 0, NULL, 0);
+}
+
+static void set_bind(Rig *r, const Qp *qp, uint32_t set)
+{
+    uint8_t raw[QRNIC_COUNTER_BIND_BYTES];
+    QrnicCounterBind bind = { .counter_set = set };
+
+    qrnic_counter_bind_pack(raw, &bind);
+    command_ok(r->d, QRNIC_CMD_BIND_COUNTER_SET, qp->number, raw, sizeof(raw),
+               NULL, 0);
+}
+
+/* In the set, in no set, and all together */
+static void expect(Rig *r, uint32_t set, enum qrnic_counter which,
+                   uint64_t in_set, uint64_t in_none)
+{
+    uint64_t table[QRNIC_NUM_COUNTERS], none[QRNIC_NUM_COUNTERS];
+
+    command_ok(r->d, QRNIC_CMD_QUERY_COUNTER_SET, set, NULL, 0, table,
+               sizeof(table));
+    command_ok(r->d, QRNIC_CMD_QUERY_COUNTER_SET, 0, NULL, 0, none,
+               sizeof(none));
+    g_test_message("%s", qrnic_counter_name(which));
+    g_assert_cmpuint(le64_to_cpu(table[which]), ==, in_set);
+    g_assert_cmpuint(le64_to_cpu(none[which]), ==, in_none);
+    g_assert_cmpuint(counter(r->d, which), ==, in_set + in_none);
+}
+
+static void send_and_acknowledge(Rig *r, unsigned n)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+    QrnicCqe cqe;
+
+    wqe_inline(&w, "counted", 7);
+    sq_post(r->d, &r->qp, &w);
+    peer_expect(r->d, RC_SEND_ONLY, SQ_PSN + n);
+    peer_ack(r->d, &r->qp, SQ_PSN + n, AETH_ACK | 31, n + 1);
+    cq_wait(r->d, &r->send_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+}
+
+/* What is counted while a queue pair is bound stays in its set. */
+static void test_bind(void)
+{
+    uint32_t set;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    set = set_alloc(&r);
+    send_and_acknowledge(&r, 0);
+    expect(&r, set, QRNIC_COUNTER_TX_SEND, 0, 1);
+    set_bind(&r, &r.qp, set);
+    send_and_acknowledge(&r, 1);
+    send_and_acknowledge(&r, 2);
+    expect(&r, set, QRNIC_COUNTER_TX_SEND, 2, 1);
+    expect(&r, set, QRNIC_COUNTER_SEND_WQES, 2, 1);
+    expect(&r, set, QRNIC_COUNTER_ROCE_TX_PACKETS, 2, 1);
+    expect(&r, set, QRNIC_COUNTER_ROCE_RX_PACKETS, 2, 1);
+    expect(&r, set, QRNIC_COUNTER_RX_ACK, 2, 1);
+    expect(&r, set, QRNIC_COUNTER_CQES, 2, 1);
+    set_bind(&r, &r.qp, 0);
+    send_and_acknowledge(&r, 3);
+    expect(&r, set, QRNIC_COUNTER_TX_SEND, 2, 2);
+    /* What was counted in a set that is gone is not of those without. */
+    command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, set, NULL, 0, NULL, 0);
+    set = set_alloc(&r);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SEND), ==, 4);
+    set_bind(&r, &r.qp, set);
+    send_and_acknowledge(&r, 4);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SEND), ==, 5);
+    rig_stop(&r);
+}
+
+/* Packets that arrive, timers, and direct WQEs are somebody's, too. */
+static void test_sources(void)
+{
+    QrnicDataSeg sge;
+    uint32_t set;
+    PeerPacket p;
+    Wqe w;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    set = set_alloc(&r);
+    set_bind(&r, &r.qp, set);
+    sge = (QrnicDataSeg) {
+        .address = r.mr.start, .length = 64, .lkey = r.mr.key,
+    };
+    rq_post(r.d, &r.qp, &sge, 1);
+    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
+    p.payload = (const uint8_t *)"to a set";
+    p.length = 8;
+    p.ack_request = true;
+    peer_send(r.d, &p);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    expect(&r, set, QRNIC_COUNTER_RX_SEND, 1, 0);
+    expect(&r, set, QRNIC_COUNTER_TX_ACK, 1, 0);
+    expect(&r, set, QRNIC_COUNTER_RECV_WQES, 1, 0);
+    p.pkey = 0x1234;
+    peer_send(r.d, &p);
+    counter_wait(r.d, QRNIC_COUNTER_RX_DROP_PKEY, 1);
+    expect(&r, set, QRNIC_COUNTER_RX_DROP_PKEY, 1, 0);
+    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN + 1);
+    p.dest_qpn += 1000;
+    peer_send(r.d, &p);
+    counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_QP, 1);
+    expect(&r, set, QRNIC_COUNTER_RX_DROP_NO_QP, 0, 1);
+
+    w = wqe_begin(QRNIC_WQE_SEND, 0);
+    wqe_inline(&w, "direct", 6);
+    sq_post_direct(r.d, &r.qp, &w);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    expect(&r, set, QRNIC_COUNTER_DIRECT_WQE_USED, 1, 0);
+    qtest_clock_step(r.d->qts, 4 * TRANSPORT_TIMEOUT_NS);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    expect(&r, set, QRNIC_COUNTER_TIMEOUTS, 1, 0);
+    expect(&r, set, QRNIC_COUNTER_RETRANSMISSIONS, 1, 0);
+    rig_stop(&r);
+}
+
+/* Two queue pairs in two sets: neither has what the other does. */
+static void test_two(void)
+{
+    uint32_t set[2];
+    Qp other;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    set[0] = set_alloc(&r);
+    set[1] = set_alloc(&r);
+    qp_create(r.d, &other, QRNIC_QPT_RC, r.pd, r.page, &r.send_cq, &r.recv_cq,
+              5, 3, 0);
+    set_bind(&r, &r.qp, set[0]);
+    set_bind(&r, &other, set[1]);
+    send_and_acknowledge(&r, 0);
+    expect(&r, set[0], QRNIC_COUNTER_TX_SEND, 1, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, other.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, set[1], NULL, 0, NULL, 0);
+    command_fails(r.d, QRNIC_CMD_FREE_COUNTER_SET, set[0], NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    rig_stop(&r);
+}
+
+static void test_refused(void)
+{
+    uint8_t raw[QRNIC_COUNTER_BIND_BYTES] = { 77 };
+    uint64_t table[QRNIC_NUM_COUNTERS];
+    uint32_t set;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    set = set_alloc(&r);
+    command_fails(r.d, QRNIC_CMD_FREE_COUNTER_SET, set + 1, NULL, 0, NULL, 0,
+                  QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+    command_fails(r.d, QRNIC_CMD_QUERY_COUNTER_SET, set + 1, NULL, 0, table,
+                  sizeof(table), QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+    command_fails(r.d, QRNIC_CMD_BIND_COUNTER_SET, r.qp.number, raw,
+                  sizeof(raw), NULL, 0, QRNIC_ST_BAD_OBJECT,
+                  QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET);
+    raw[0] = set;
+    command_fails(r.d, QRNIC_CMD_BIND_COUNTER_SET, r.qp.number + 1, raw,
+                  sizeof(raw), NULL, 0, QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
+    raw[7] = 1;
+    command_fails(r.d, QRNIC_CMD_BIND_COUNTER_SET, r.qp.number, raw,
+                  sizeof(raw), NULL, 0, QRNIC_ST_RESERVED, 0);
+    rig_stop(&r);
+
+    rig_start(&r, "cap-counter-sets=off", NULL);
+    command_fails(r.d, QRNIC_CMD_ALLOC_COUNTER_SET, 0, NULL, 0, NULL, 0,
+                  QRNIC_ST_NOT_SUPPORTED, 0);
+    command_fails(r.d, QRNIC_CMD_QUERY_COUNTER_SET, 0, NULL, 0, table,
+                  sizeof(table), QRNIC_ST_NOT_SUPPORTED, 0);
+    raw[0] = raw[7] = 0;
+    command_fails(r.d, QRNIC_CMD_BIND_COUNTER_SET, r.qp.number, raw,
+                  sizeof(raw), NULL, 0, QRNIC_ST_NOT_SUPPORTED, 0);
+    rig_stop(&r);
+}
+
+void add_counter_set_tests(void)
+{
+    qtest_add_func("qrnic/counter-set/bind", test_bind);
+    qtest_add_func("qrnic/counter-set/sources", test_sources);
+    qtest_add_func("qrnic/counter-set/two", test_two);
+    qtest_add_func("qrnic/counter-set/refused", test_refused);
+}
