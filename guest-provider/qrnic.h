@@ -175,8 +175,8 @@ struct qrnic_cq {
 	const struct qrnic_cqe *current;
 	/* For timestamps of the wall clock; read_ns: when it was read last */
 	bool wallclock;
-	_Atomic(uint64_t) read_ns;
 	struct qrnic_clocks clocks;
+	_Atomic(uint64_t) read_ns;
 };
 
 struct qrnic_wq {

@@ -901,7 +901,8 @@ enum qrnic_counter {
 #elif __cplusplus >= 201103L
 #define QRNIC_HW_ASSERT(condition, what) static_assert(condition, what)
 #else
-#define QRNIC_HW_ASSERT(condition, what)
+#define QRNIC_HW_ASSERT(condition, what) \
+	extern const char qrnic_hw_check[(condition) && sizeof(what) ? 1 : -1]
 #endif
 
 /*

@@ -7,6 +7,7 @@
  * Every recovery holds the lock of the devlink instance, so none begins while
  * a reload is under way.
  */
+#include <linux/ethtool.h>
 #include <net/devlink.h>
 
 #include "core/core.h"
@@ -112,8 +113,8 @@ static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
 /* Those that are not 0: most are of errors that were never made. */
 static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fmsg)
 {
-	static const char *const names[] = {
-#define QRNIC_COUNTER_NAME(name, group) #name,
+	static const char names[][ETH_GSTRING_LEN] = {
+#define QRNIC_COUNTER_NAME(name, ...) { #name },
 		QRNIC_COUNTER_LIST(QRNIC_COUNTER_NAME)
 #undef QRNIC_COUNTER_NAME
 	};

@@ -45,13 +45,14 @@ static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
 	int flushed = 0;
 
 	spin_lock(&queue->lock);
-	for (; flushed < num &&
-	       qrnic_queue_complete(queue, queue->consumer, &request); wc++) {
+	while (flushed < num &&
+	       qrnic_queue_complete(queue, queue->consumer, &request)) {
 		memset(wc, 0, sizeof(*wc));
 		wc->wr_id = request.wr_id;
 		wc->qp = &qp->ibqp;
 		wc->status = IB_WC_WR_FLUSH_ERR;
 		wc->opcode = opcode;
+		wc++;
 		flushed++;
 	}
 	spin_unlock(&queue->lock);

@@ -445,7 +445,8 @@ static void test_write_combining(void)
 	CHECK(resource);
 	for (i = 0; i <= 2; i++)
 		CHECK(fgets(line, sizeof(line), resource));
-	CHECK(sscanf(line, "%llx", &start) == 1);
+	start = strtoull(line, NULL, 16);
+	CHECK(start);
 	fclose(resource);
 	start += (unsigned long long)dev.db_number * QRNIC_DB_PAGE_SIZE;
 	while (fgets(line, sizeof(line), file))

@@ -325,7 +325,8 @@ LINUX_ASSERT = """#ifndef __cplusplus
 #elif __cplusplus >= 201103L
 #define QRNIC_HW_ASSERT(condition, what) static_assert(condition, what)
 #else
-#define QRNIC_HW_ASSERT(condition, what)
+#define QRNIC_HW_ASSERT(condition, what) \\
+	extern const char qrnic_hw_check[(condition) && sizeof(what) ? 1 : -1]
 #endif
 
 """

@@ -446,7 +446,10 @@ static void test_receive_long(void)
     rig_stop(&r);
 }
 
-/* One or two tags of either kind are no part of what the MTU bounds; three are. */
+/*
+ * One or two tags of either kind are no part of what the MTU bounds; three
+ * are.
+ */
 static void test_tags_beyond_mtu(void)
 {
     static const uint8_t tags[12] = {

@@ -95,25 +95,25 @@ static const Transition uc_transitions[] = {
     { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, ACCESS },
 };
 
-#define DATAGRAM_FROM_INIT \
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY }, \
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY }, \
-    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY }
+/* Of all types with datagrams */
+static const Transition datagram_transitions[] = {
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+};
 
 static const Transition ud_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
-    DATAGRAM_FROM_INIT,
 };
 
-/* As datagrams; QP1 belongs to a port from the beginning. */
+/* QP1 belongs to a port from the beginning. */
 static const Transition gsi_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT },
-    DATAGRAM_FROM_INIT,
 };
 
 static const Transition raw_packet_transitions[] = {
@@ -130,20 +130,22 @@ static const Transition raw_packet_transitions[] = {
 struct QrnicStates {
     const Transition *transition;
     size_t count;
+    const QrnicStates *others;  /* that it shares with other types; or NULL */
 };
 
-#define STATES(type) \
+#define STATES(type, others) \
     const QrnicStates qrnic_##type##_states = { \
-        type##_transitions, ARRAY_SIZE(type##_transitions) \
+        type##_transitions, ARRAY_SIZE(type##_transitions), others \
     }
 
-STATES(rc);
-STATES(initiator);
-STATES(target);
-STATES(uc);
-STATES(ud);
-STATES(gsi);
-STATES(raw_packet);
+STATES(rc, NULL);
+STATES(initiator, NULL);
+STATES(target, NULL);
+STATES(uc, NULL);
+static STATES(datagram, NULL);
+STATES(ud, &qrnic_datagram_states);
+STATES(gsi, &qrnic_datagram_states);
+STATES(raw_packet, NULL);
 
 /* From every state: 10.3.1.2 and 10.3.1.7. */
 static const Transition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
@@ -159,11 +161,13 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     if (to == QRNIC_QPS_ERR) {
         return &to_error;
     }
-    for (size_t i = 0; i < states->count; i++) {
-        const Transition *t = &states->transition[i];
+    for (; states; states = states->others) {
+        for (size_t i = 0; i < states->count; i++) {
+            const Transition *t = &states->transition[i];
 
-        if (t->from == qp->state && t->to == to) {
-            return t;
+            if (t->from == qp->state && t->to == to) {
+                return t;
+            }
         }
     }
     return NULL;
