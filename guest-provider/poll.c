@@ -247,6 +247,8 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 		qrnic_tsan_complete(wq->record);
 		slot = index & (wq->size - 1);
 		end = index + qp->sq_blocks[slot];
+		atomic_store_explicit(&qp->sq_retired, qp->sq_number[slot],
+				      memory_order_relaxed);
 	}
 	wr_id = wq->wr_id[slot];
 	/*

@@ -311,6 +311,7 @@ static void qrnic_wr_start(struct ibv_qp_ex *ibqp)
 
 	qrnic_lock(&qp->sq.lock);
 	qp->start_producer = qp->sq.producer;
+	qp->start_posted = qp->sq_posted;
 	qp->was_idle = qrnic_sq_is_idle(&qp->sq);
 	qp->error = qrnic_send_allowed(qp) ? 0 : EINVAL;
 	qp->posted = 0;
@@ -325,11 +326,13 @@ static int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 	wr_finish(qp);
 	err = qp->error;
 	/* All or nothing; the device has not heard of what is taken back */
-	if (err)
+	if (err) {
 		qp->sq.producer = qp->start_producer;
-	else if (qp->posted)
+		qp->sq_posted = qp->start_posted;
+	} else if (qp->posted) {
 		qrnic_sq_ring(qp, qp->posted == 1 && qp->was_idle ? &qp->wqe
 								  : NULL);
+	}
 	qrnic_unlock(&qp->sq.lock);
 	return err;
 }
@@ -340,6 +343,7 @@ static void qrnic_wr_abort(struct ibv_qp_ex *ibqp)
 
 	qp->building = false;
 	qp->sq.producer = qp->start_producer;
+	qp->sq_posted = qp->start_posted;
 	qrnic_unlock(&qp->sq.lock);
 }
 

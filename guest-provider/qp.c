@@ -170,7 +170,8 @@ static int check_cap(const struct qrnic_context *ctx,
 	if (cap->max_send_sge > ctx->max_send_sge ||
 	    cap->max_send_sge > QRNIC_WQE_MAX_SEGMENTS - layout->sq_header ||
 	    cap->max_inline_data > ctx->max_inline ||
-	    cap->max_send_wr > ctx->max_wqebb)
+	    cap->max_send_wr > min_t(uint32_t, ctx->max_recv,
+				     ctx->max_wqebb / QRNIC_WQE_MAX_WQEBB))
 		return EINVAL;
 	/* Of a receive queue that there is not, the sizes do not matter */
 	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
@@ -241,7 +242,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 static void honest_cap(const struct qrnic_qp *qp,
 		       const struct qp_layout *layout, struct ibv_qp_cap *cap)
 {
-	cap->max_send_wr = qp->sq.size / layout->sq_wqe_blocks;
+	cap->max_send_wr = qp->max_send_wr;
 	cap->max_recv_wr = qp->rq.size;
 	cap->max_send_sge = qp->sq.max_sge;
 	cap->max_recv_sge = qp->rq.max_sge;
@@ -270,8 +271,10 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 
 	qp->sq.wr_id = calloc(qp->sq.size, sizeof(*qp->sq.wr_id));
 	qp->sq_blocks = calloc(qp->sq.size, sizeof(*qp->sq_blocks));
-	if (!qp->sq.wr_id || !qp->sq_blocks)
+	qp->sq_number = calloc(qp->sq.size, sizeof(*qp->sq_number));
+	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->sq_number)
 		return ENOMEM;
+	qp->max_send_wr = qp->sq.size / layout->sq_wqe_blocks;
 	if (!qp->has_rq)
 		return 0;
 
@@ -290,6 +293,7 @@ void qrnic_qp_free(struct qrnic_qp *qp)
 	qrnic_lock_destroy(&qp->rq.lock);
 	qrnic_lock_destroy(&qp->sq.lock);
 	free(qp->rq.wr_id);
+	free(qp->sq_number);
 	free(qp->sq_blocks);
 	free(qp->sq.wr_id);
 	qrnic_buffer_free(&qp->buf);
@@ -576,8 +580,12 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		qrnic_qp_clean_cqs(qp);
-		if (qp->has_sq)
+		if (qp->has_sq) {
 			qrnic_wq_reset(&qp->sq);
+			qp->sq_posted = 0;
+			atomic_store_explicit(&qp->sq_retired, 0,
+					      memory_order_relaxed);
+		}
 		if (qp->has_rq)
 			qrnic_wq_reset(&qp->rq);
 	}

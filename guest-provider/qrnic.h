@@ -278,11 +278,18 @@ struct qrnic_qp {
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;
+	/* By the same: which one it is of all that were ever posted */
+	uint32_t *sq_number;
+	/* The number of the newest one; of the newest one that is done */
+	uint32_t sq_posted;
+	atomic_uint sq_retired;
+	uint32_t max_send_wr;
 
 	/* ibv_wr_start() to ibv_wr_complete(), under sq.lock */
 	struct qrnic_wqe wqe;
 	uint64_t wqe_wr_id;
 	uint32_t start_producer;
+	uint32_t start_posted;
 	uint32_t posted;
 	int error;
 	bool building;

@@ -117,9 +117,6 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 	if (info->mw_access_flags & ~(rights | IBV_ACCESS_LOCAL_WRITE |
 				      IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
-	/* The index of a key is the window's for its life */
-	if ((rkey ^ mw->rkey) & ~QRNIC_KEY_VARIANT_MASK)
-		return EINVAL;
 	if (info->mr) {
 		/* A window needs a region with a translation table below it */
 		if (verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_MR &&
@@ -130,7 +127,9 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 	} else if (info->length) {
 		return EINVAL;
 	}
-	segment.key = htole32(rkey);
+	/* The index is the window's for its life; only the variant is chosen */
+	segment.key = htole32((mw->rkey & ~QRNIC_KEY_VARIANT_MASK) |
+			      (rkey & QRNIC_KEY_VARIANT_MASK));
 	segment.address = htole64(info->addr);
 	segment.length = htole64(info->length);
 	segment.access = info->mw_access_flags & rights;
@@ -215,11 +214,16 @@ int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
 	/* Acquire: pairs with the release in cqe_retire(), see there */
 	used = sq->producer -
 	       atomic_load_explicit(&sq->consumer, memory_order_acquire);
-	if (blocks > sq->size - used)
+	/* Small ones leave room in the ring; but who promised so many, meant it */
+	if (blocks > sq->size - used ||
+	    qp->sq_posted - atomic_load_explicit(&qp->sq_retired,
+						 memory_order_relaxed) >=
+		    qp->max_send_wr)
 		return ENOMEM;
 
 	sq->wr_id[sq->producer & mask] = wr_id;
 	qp->sq_blocks[sq->producer & mask] = blocks;
+	qp->sq_number[sq->producer & mask] = ++qp->sq_posted;
 	for (i = 0; i < blocks; i++)
 		memcpy(sq->ring + (((sq->producer + i) & mask)
 				   << QRNIC_WQEBB_SHIFT),

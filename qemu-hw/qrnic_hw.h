@@ -36,7 +36,8 @@
 /* Fixed sizes */
 #define QRNIC_WQEBB_SIZE 64u
 #define QRNIC_WQEBB_SHIFT 6u
-#define QRNIC_WQE_MAX_WQEBB 8u
+#define QRNIC_WQE_MAX_WQEBB 9u
+#define QRNIC_WQE_FETCH_WQEBB 8u
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
@@ -67,7 +68,7 @@
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /* Limits that no property changes */
-#define QRNIC_MAX_QP_WQEBB 32768u
+#define QRNIC_MAX_QP_WQEBB 524288u
 #define QRNIC_MAX_QP_RECV 32768u
 #define QRNIC_MAX_SRQ_WR 32767u
 #define QRNIC_MAX_CQE 1048576u

@@ -99,9 +99,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_SYS_IMAGE_GUID |
 				 IB_DEVICE_RC_RNR_NAK_GEN;
 	attr->max_qp = caps->max_qp;
-	/* A WQE takes one basic block at least; with more, fewer fit. */
-	attr->max_qp_wr = min(caps->max_qp_wqebb, caps->max_qp_recv);
-	/* Of connections: the address of a datagram takes the room of two. */
+	attr->max_qp_wr = qrnic_ib_max_qp_wr(caps);
 	attr->max_send_sge = caps->max_sge;
 	attr->max_recv_sge = caps->max_sge;
 	attr->max_sge_rd = caps->max_sge;

@@ -299,6 +299,7 @@ static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
 	request->wr_id = wr_id;
 	request->next = queue->producer + entries;
 	request->bytes = bytes;
+	request->number = ++queue->posted;
 	/* The poller believes no CQE of a request that it does not see. */
 	smp_store_release(&queue->producer, request->next);
 }
@@ -308,7 +309,9 @@ static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 	/* Slots are written after the poller, in queue_complete(), read them. */
 	u32 consumer = smp_load_acquire(&queue->consumer);
 
-	return queue->producer + entries - consumer <= queue->mask + 1;
+	/* Small WQEs leave room in the ring; but max_wr is what was promised. */
+	return queue->producer + entries - consumer <= queue->mask + 1 &&
+	       queue->posted - READ_ONCE(queue->retired) < queue->max_wr;
 }
 
 static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)

@@ -135,12 +135,9 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 
 	if (qrnic_ib_cap(dev, QRNIC_CAP_INLINE_SEND))
 		max_inline = caps->max_inline;
-	if (cap->max_send_wr > caps->max_qp_wqebb ||
+	if (cap->max_send_wr > qrnic_ib_max_qp_wr(caps) ||
 	    cap->max_send_sge > caps->max_sge ||
 	    cap->max_inline_data > max_inline)
-		return -EINVAL;
-	if (qrnic_qp_is_datagram(init->qp_type) &&
-	    cap->max_send_sge > QRNIC_MAX_DATAGRAM_SGE)
 		return -EINVAL;
 	if (init->srq && init->qp_type == IB_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;

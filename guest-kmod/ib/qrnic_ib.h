@@ -31,11 +31,11 @@
 /* Counters that performance management knows (mad.c) */
 #define QRNIC_PMA_COUNTERS 11
 
-/* Control and datagram segments leave room for fewer data segments. */
-#define QRNIC_MAX_DATAGRAM_SGE \
-	((QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE - \
-	  sizeof(struct qrnic_sq_ctrl) - sizeof(struct qrnic_datagram_seg)) / \
-	 QRNIC_SEGMENT_SIZE)
+/* Work requests of either queue, however large: limits must hold together. */
+static inline u32 qrnic_ib_max_qp_wr(const struct qrnic_caps *caps)
+{
+	return min(caps->max_qp_wqebb / QRNIC_WQE_MAX_WQEBB, caps->max_qp_recv);
+}
 
 /* log2 of the smallest SQ: it holds one WQE of the largest size. */
 #define QRNIC_SQ_LOG_SIZE_MIN ilog2(QRNIC_WQE_MAX_WQEBB)
@@ -181,6 +181,7 @@ struct qrnic_ib_cq {
 struct qrnic_ib_request {
 	u64 wr_id;
 	u32 next;			/* producer index after the WQE */
+	u32 number;			/* of all that were ever posted */
 	u32 bytes;			/* of receive buffers */
 };
 
@@ -211,6 +212,9 @@ struct qrnic_ib_queue {
 	u32 mask;			/* entries - 1 */
 	u32 producer;
 	u32 consumer;
+	u32 posted;			/* number of the newest request */
+	u32 retired;			/* of the newest one that is done */
+	u32 max_wr;
 	u32 max_sge;
 };
 

@@ -74,7 +74,8 @@ static int kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (err)
 		return err;
 	qp->rq.max_sge = cap->max_recv_sge;
-	cap->max_recv_wr = BIT(qp->rq_log_size);
+	qp->rq.max_wr = BIT(qp->rq_log_size);
+	cap->max_recv_wr = qp->rq.max_wr;
 	return 0;
 }
 
@@ -97,7 +98,8 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (err)
 		return err;
 	qp->sq.max_sge = cap->max_send_sge;
-	cap->max_send_wr = BIT(qp->sq_log_size) / blocks;
+	qp->sq.max_wr = BIT(qp->sq_log_size) / blocks;
+	cap->max_send_wr = qp->sq.max_wr;
 
 	if (!qp->has_rq) {
 		cap->max_recv_wr = 0;
@@ -122,6 +124,8 @@ static void queue_reset(struct qrnic_ib_queue *queue)
 {
 	queue->producer = 0;
 	queue->consumer = 0;
+	queue->posted = 0;
+	queue->retired = 0;
 	WRITE_ONCE(queue->record->producer, 0);
 }
 
@@ -153,6 +157,7 @@ bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
 	if (request->next - index - 1 >= producer - index)
 		return false;
 
+	WRITE_ONCE(queue->retired, request->number);
 	/* The slot is read before queue_has_room() sees it free. */
 	smp_store_release(&queue->consumer, request->next);
 	return true;

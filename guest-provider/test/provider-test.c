@@ -112,6 +112,37 @@ static void test_overflow(void)
 	CHECK(!pair_free(&p));
 }
 
+/* As many small ones as large ones, and no more: a CQ may be sized by that */
+static void test_max_send_wr(void)
+{
+	struct ibv_qp_cap cap = { 10, 1, 30, 1, 0 };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_device_attr dev;
+	struct ibv_wc wc;
+	struct pair p;
+	uint32_t i, round;
+
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(!pair_connect(&p));
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < cap.max_send_wr; i++)
+			CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+		CHECK(ibv_post_send(p.qp[0], &wr, &bad) == ENOMEM);
+		for (i = 0; i < cap.max_send_wr; i++)
+			CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+	}
+	CHECK(!pair_free(&p));
+	/* The largest of all limits hold together */
+	CHECK(!ibv_query_device(context, &dev));
+	cap = (struct ibv_qp_cap){ dev.max_qp_wr, 1, dev.max_sge, 1, 256 };
+	CHECK(!pair_make(&p, &cap, 0));
+	CHECK(cap.max_send_wr >= (uint32_t)dev.max_qp_wr);
+	CHECK(!pair_free(&p));
+}
+
 /* WQEs of all sizes around the ring, mostly unsignaled */
 static void test_gather_wrap(void)
 {
@@ -891,6 +922,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	run("capabilities are honest", test_caps);
+	run("no more requests than promised", test_max_send_wr);
 	run("posting by state", test_states);
 	run("overflow and bad_wr", test_overflow);
 	run("operations", test_operations);

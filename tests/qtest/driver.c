@@ -865,6 +865,15 @@ static void rig_launch(Rig *r, const char *properties, bool port,
     gid_set(d, 0, gid, -1);
     qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 5, 3, 0);
+    if (attr && attr->path_mtu > QRNIC_MTU_1024) {
+        const QrnicPortCtx jumbo = {
+            .mtu = QRNIC_MAX_MTU, .flags = QRNIC_PORTF_ADMIN_UP,
+        };
+        uint8_t raw[QRNIC_PORT_CTX_BYTES];
+
+        qrnic_port_ctx_pack(raw, &jumbo);
+        command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, raw, sizeof(raw), NULL, 0);
+    }
     qp_connect(d, &r->qp, attr);
 }
 

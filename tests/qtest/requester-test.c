@@ -226,7 +226,7 @@ static void test_gather(void)
         wqe_data(&w, r.mr.start + from, 7, r.mr.key);
         memcpy(want + i * 7, data + from, 7);
     }
-    g_assert_cmpuint(wqe_wqebbs(&w), ==, QRNIC_WQE_MAX_WQEBB);
+    g_assert_cmpuint(wqe_wqebbs(&w), ==, QRNIC_WQE_FETCH_WQEBB);
     sq_post(r.d, &r.qp, &w);
     p = peer_expect(r.d, RC_WRITE_ONLY, SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, want, sizeof(want));

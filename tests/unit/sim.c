@@ -305,6 +305,10 @@ static uint32_t eq_new(SimNode *n, uint8_t type, uint16_t vector,
 /* What a driver does first with a device that has nothing yet */
 static void node_setup(SimNode *n)
 {
+    const QrnicPortCtx port = {
+        .mtu = 9000, .flags = QRNIC_PORTF_ADMIN_UP,
+    };
+
     n->allocated = 4096;
     memset(n->memory, 0, n->memory_size);
     n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
@@ -313,6 +317,7 @@ static void node_setup(SimNode *n)
     n->cq_eq_consumer = 0;
     n->pd = created(qrnic_pd_alloc(n->engine));
     created(qrnic_gid_set(n->engine, 3, &n->gid));
+    created(qrnic_port_modify(n->engine, &port));
 }
 
 void sim_reset(SimNode *n)

@@ -130,6 +130,9 @@ static void test_attributes(void)
 
 static void test_values(void)
 {
+    const QrnicPortCtx small = {
+        .mtu = 1500, .flags = QRNIC_PORTF_ADMIN_UP,
+    };
     Pair *p = pair_new(1, NULL, &unconnected);
     SimQp *q = p->a.qp;
     QrnicQpAttr init = sim_attr_init(), rts = sim_attr_rts(), rtr, a;
@@ -159,6 +162,11 @@ static void test_values(void)
     rtr = sim_attr_rtr(q, p->b.qp);
     BAD(rtr, path_mtu, 0, PATH_MTU);
     BAD(rtr, path_mtu, 6, PATH_MTU);
+    /* A path MTU that the port does not carry, and the largest that it does */
+    g_assert_cmpint(qrnic_port_modify(q->node->engine, &small).status, ==,
+                    QRNIC_ST_OK);
+    BAD(rtr, path_mtu, QRNIC_MTU_2048, PATH_MTU);
+    rtr.path_mtu = QRNIC_MTU_1024;
     BAD(rtr, dest_qpn, 0x1000000, DEST_QPN);
     BAD(rtr, rq_psn, 0x1000000, RQ_PSN);
     BAD(rtr, max_dest_rd_atomic, 17, MAX_DEST_RD_ATOMIC);

@@ -304,6 +304,11 @@ static void misaligned(Pair *p, SimWr *wr, SimSge *sge)
     wr->remote += 4;
 }
 
+static void atomic_short(Pair *p, SimWr *wr, SimSge *sge)
+{
+    sge->length = 4;
+}
+
 static void recv_short(Pair *p, SimWr *wr, SimSge *sge)
 {
     post_recv(&p->b, 0, 99);
@@ -428,6 +433,8 @@ static const Case cases[] = {
       QRNIC_WC_REM_ACCESS_ERR, 0, QRNIC_WC_LOC_ACCESS_ERR, 0 },
     { "write-imm/dma", WRITE_IMM, recv_dma, QRNIC_WC_REM_OP_ERR, 0,
       QRNIC_WC_LOC_ACCESS_ERR, 0 },
+    { "local/atomic-length", ADD, atomic_short, QRNIC_WC_LOC_LEN_ERR,
+      QRNIC_SYN_WQE_LENGTH, 0, 0, true },
     { "local/send-key", SEND, local_bad_key, QRNIC_WC_LOC_PROT_ERR,
       QRNIC_SYN_KEY_INVALID, 0, 0, true },
     { "local/write-range", WRITE, local_range, QRNIC_WC_LOC_PROT_ERR,

@@ -370,9 +370,90 @@ static void test_multicast_budget(void)
     pair_free(p);
 }
 
+/* As many data segments as any other WQE, which then takes two fetches. */
+static void test_datagram_sges(void)
+{
+    Sim *s = sim_new(1, NULL);
+    SimNode *n = &s->node[0];
+    SimQp *a = sim_datagram_new(n, QRNIC_QPT_UD, NULL, 7);
+    SimQp *b = sim_datagram_new(&s->node[1], QRNIC_QPT_UD, NULL, 7);
+    QrnicDatagramSeg to = sim_datagram_to(b, 7);
+    uint64_t from = sim_alloc(n, 4096), at = sim_alloc(b->node, 4096);
+    uint32_t key = sim_mkey(n, from, 4096, 0);
+    SimSge recv = {
+        at, 4096, sim_mkey(b->node, at, 4096, QRNIC_ACCESS_LOCAL_WRITE),
+    };
+    SimSge sge[QRNIC_MAX_SGE];
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED, .sge = sge,
+        .num_sge = QRNIC_MAX_SGE, .datagram = &to,
+    };
+
+    for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
+        n->memory[from + i] = 0x40 + i;
+        sge[i] = (SimSge) { from + i, 1, key };
+    }
+    /* At each place of the ring, and with a small one before it */
+    for (unsigned i = 0; i < 8; i++) {
+        QrnicCqe c;
+
+        sim_post_recv(b, &recv, 1);
+        sim_post_recv(b, &recv, 1);
+        wr.num_sge = 1;
+        sim_post_send_quiet(a, &wr);
+        wr.num_sge = QRNIC_MAX_SGE;
+        sim_post_send(a, &wr);
+        g_assert_true(sim_run(s, s->now + SIM_MS));
+        expect_status(a, QRNIC_WC_SUCCESS);
+        expect_status(a, QRNIC_WC_SUCCESS);
+        expect_status(b, QRNIC_WC_SUCCESS);
+        c = expect_status(b, QRNIC_WC_SUCCESS);
+        g_assert_cmpint(c.byte_len, ==, QRNIC_GRH_SIZE + QRNIC_MAX_SGE);
+        g_assert_cmpmem(b->node->memory + at + QRNIC_GRH_SIZE, QRNIC_MAX_SGE,
+                        n->memory + from, QRNIC_MAX_SGE);
+    }
+    sim_qp_free(a);
+    sim_qp_free(b);
+    sim_free(s);
+}
+
+/* The same, refused for its index: what is left of it is no WQE, and no harm. */
+static void test_datagram_sges_refused(void)
+{
+    Sim *s = sim_new(1, NULL);
+    SimQp *a = sim_datagram_new(&s->node[0], QRNIC_QPT_UD, NULL, 7);
+    QrnicDatagramSeg to = sim_datagram_to(a, 7);
+    SimSge sge[QRNIC_MAX_SGE] = { 0 };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .sge = sge, .num_sge = QRNIC_MAX_SGE,
+        .datagram = &to,
+    };
+    QrnicCqe c;
+
+    for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
+        /* As the control segment of one with as many segments would begin */
+        sge[i] = (SimSge) { 0x24, 0x24, 0x24 };
+    }
+    sim_post_send_quiet(a, &wr);
+    sim_post_send_quiet(a, &wr);
+    a->node->memory[a->sq + QRNIC_SQ_CTRL_INDEX_OFFSET] ^= 1;
+    sim_ring_sq(a);
+    g_assert_true(sim_run(s, s->now + SIM_MS));
+    c = expect_status(a, QRNIC_WC_LOC_QP_OP_ERR);
+    g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_WQE_INDEX);
+    while (sim_poll(a, &c)) {
+        g_assert_cmpint(c.status, ==, QRNIC_WC_WR_FLUSH_ERR);
+    }
+    expect_state(a, QRNIC_QPS_SQE);
+    sim_qp_free(a);
+    sim_free(s);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/ud/sges", test_datagram_sges);
+    g_test_add_func("/ud/sges-refused", test_datagram_sges_refused);
     g_test_add_func("/uc/leave-sqe", test_leave_sqe);
     g_test_add_func("/uc/leave-sqe-wire-busy", test_leave_sqe_wire_busy);
     g_test_add_func("/uc/record-in-sqe", test_record_in_sqe);

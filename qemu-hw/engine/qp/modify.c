@@ -224,8 +224,9 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         { attribute, QRNIC_QP_ATTR_##name##_OFFSET, in->member, min, max }
         V(QRNIC_QP_STATE, STATE, state, 0, QRNIC_QPS_ERR),
         V(QRNIC_QP_CUR_STATE, CUR_STATE, cur_state, 0, QRNIC_QPS_ERR),
+        /* What the port does not carry could only be dropped. */
         V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
-          QRNIC_MTU_4096),
+          qrnic_port_path_mtu(e)),
         /* Of the rights those of the other end; the local one is the key's. */
         V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
         V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),

@@ -40,7 +40,7 @@ static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
 static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 {
     uint32_t count = MIN(wq->producer - wq->consumer,
-                         QRNIC_WQE_MAX_WQEBB >> wq->log_stride);
+                         QRNIC_WQE_FETCH_WQEBB >> wq->log_stride);
 
     wq->direct = false;
     wq->fetched_count = 0;
@@ -120,6 +120,30 @@ static QrnicTake decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
                                  out, status, syndrome);
 }
 
+/* The WQE at the consumer index, whole if the record covers it */
+static bool sq_fetch(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicWorkQueue *sq = &qp->sq;
+    uint32_t posted = sq->producer - sq->consumer, have, blocks;
+
+    if ((!slots_cached(sq) ||
+         (wqe_blocks(cached_slot(sq)) > slots_cached(sq) &&
+          (slots_cached(sq) < MIN(posted, QRNIC_WQE_FETCH_WQEBB) ||
+           sq->fetched != sq->consumer))) &&
+        !cache_fill(e, qp, sq)) {
+        return false;
+    }
+    have = slots_cached(sq);
+    blocks = MIN(wqe_blocks(cached_slot(sq)), posted);
+    if (blocks <= have) {
+        return true;
+    }
+    /* One of all segments is longer than a fetch, which begins with it. */
+    sq->fetched_count = blocks;
+    return slots_read(e, qp, sq, sq->consumer + have, blocks - have,
+                      sq->cache + have * QRNIC_WQEBB_SIZE);
+}
+
 QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
                         uint8_t *status, uint8_t *syndrome)
 {
@@ -139,11 +163,8 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
         return QRNIC_TAKE_EMPTY;
     }
     out->wqebbs = 1;
-    if ((!slots_cached(sq) && !cache_fill(e, qp, sq)) ||
-        (wqe_blocks(cached_slot(sq)) > slots_cached(sq) &&
-         slots_cached(sq) < MIN(sq->producer - sq->consumer,
-                                QRNIC_WQE_MAX_WQEBB) &&
-         !cache_fill(e, qp, sq))) {
+    if (!sq_fetch(e, qp)) {
+        sq->fetched_count = 0;
         sq->consumer++;
         *status = QRNIC_WC_LOC_QP_OP_ERR;
         *syndrome = QRNIC_SYN_WQE_FETCH;
@@ -166,7 +187,9 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
                            uint8_t *syndrome)
 {
     uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
-    uint32_t count = MIN(qp->sq.producer - index, QRNIC_WQE_MAX_WQEBB);
+    uint32_t posted = qp->sq.producer - index;
+    uint32_t count = MIN(posted, QRNIC_WQE_FETCH_WQEBB);
+    uint32_t blocks = 0;
 
     out->index = index;
     out->wqebbs = 1;
@@ -174,12 +197,22 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
     out->flags = 0;
     out->length = 0;
     out->num_sge = 0;
-    if (!count || !slots_read(e, qp, &qp->sq, index, count, raw)) {
+    if (count && slots_read(e, qp, &qp->sq, index, count, raw)) {
+        blocks = MIN(wqe_blocks(raw), posted);
+    } else {
+        count = 0;
+    }
+    if (blocks > count &&
+        !slots_read(e, qp, &qp->sq, index + count, blocks - count,
+                    raw + count * QRNIC_WQEBB_SIZE)) {
+        count = 0;
+    }
+    if (!count) {
         *status = QRNIC_WC_LOC_QP_OP_ERR;
         *syndrome = QRNIC_SYN_WQE_FETCH;
         return QRNIC_TAKE_ERROR;
     }
-    return decode(e, qp, raw, count, index, out, status, syndrome);
+    return decode(e, qp, raw, MAX(count, blocks), index, out, status, syndrome);
 }
 
 QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,

@@ -70,7 +70,7 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
 
     if (!srq->ahead) {
         uint32_t count = MIN(rq->producer - rq->consumer,
-                             QRNIC_WQE_MAX_WQEBB >> rq->log_stride);
+                             QRNIC_WQE_FETCH_WQEBB >> rq->log_stride);
 
         count = MIN(count, (1u << rq->log_size) - srq->slot);
         if (!qrnic_slots_read(e, rq, "SRQ", srq->number, srq->slot, count,

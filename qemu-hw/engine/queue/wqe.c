@@ -246,9 +246,12 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
     }
     if (out->opcode == QRNIC_WQE_ATOMIC_WRITE) {
         out->length = 8;        /* the value, in its segment */
-    } else if (shape->atomic && (out->num_sge != 1 || out->length != 8)) {
+    } else if (shape->atomic && rest != 1) {
         return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
-                      syndrome, "an atomic has one data segment of 8 bytes");
+                      syndrome, "an atomic has one data segment");
+    } else if (shape->atomic && out->length != 8) {
+        return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
+                      syndrome, "the data segment of an atomic has 8 bytes");
     }
     trace_qrnic_send_wqe(e->config.name, number, index, out->wqebbs,
                          qrnic_wqe_opcode_name(out->opcode), out->flags,

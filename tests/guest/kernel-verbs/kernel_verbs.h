@@ -24,6 +24,7 @@
 struct end {
 	enum ib_qp_type type;
 	struct ib_srq *srq;
+	int max_wr;		/* of each queue; 0: MAX_WR */
 	struct ib_qp *qp;
 	u8 *buffer;
 	u64 dma;
