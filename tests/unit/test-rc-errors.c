@@ -121,6 +121,42 @@ static void test_many_timers(void)
     pair_free(p);
 }
 
+/* Deadlines that are all due at once: a bounded number in one go */
+static void test_timer_budget(void)
+{
+    enum { N = 100 };
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+    SimQp *a[N], *b[N];
+
+    p->sim->tap = tap_lose_all;
+    for (int i = 0; i < N; i++) {
+        SimSge sge = { p->a.addr, 8, p->a.key };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_RDMA_WRITE, .sge = &sge, .num_sge = 1,
+            .remote = p->b.addr, .rkey = p->b.key,
+        };
+        SimConnect c = sim_connect_default();
+
+        a[i] = sim_qp_new(n, 3, 0, 0, 1);
+        b[i] = sim_qp_new(p->b.qp->node, 3, 0, 0, 1);
+        c.retry_cnt = 0;
+        sim_connect(a[i], b[i], &c);
+        sim_post_send(a[i], &wr);
+    }
+    sim_run(p->sim, SIM_US);
+    p->sim->now = 100 * SIM_MS;
+    qrnic_engine_timer(n->engine);
+    g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TIMEOUTS), ==, 64);
+    settle(p);
+    for (int i = 0; i < N; i++) {
+        expect_status(a[i], QRNIC_WC_RETRY_EXC_ERR);
+        sim_qp_free(a[i]);
+        sim_qp_free(b[i]);
+    }
+    pair_free(p);
+}
+
 static void test_timeout_zero(void)
 {
     SimConnect c = sim_connect_default();
@@ -834,6 +870,53 @@ static void test_cq_overrun(void)
     pair_free(p);
 }
 
+/*
+ * A CQ of more queue pairs than the asynchronous EQ has room for fails: each
+ * gets its event, in the end, and the EQ is not overrun.
+ */
+static void test_cq_error_many(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+    SimQp *a = sim_qp_new(n, 6, 0, 0, 0);
+    SimQp *b = sim_qp_new(p->b.qp->node, 3, 0, 0, 1);
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_RC, .sq_log_size = 3, .pd = n->pd, .send_cq = a->cq,
+        .recv_cq = a->cq,
+    };
+    QrnicQpAttr init = sim_attr_init();
+    SimWr wr = {
+        .opcode = QRNIC_WQE_NOP, .flags = QRNIC_WQEF_SIGNALED,
+    };
+    unsigned events = 0, queues;
+    QrnicEqe event;
+
+    for (queues = 0; queues < 250; queues++) {
+        QrnicResult r;
+
+        ctx.sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << 3);
+        ctx.rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE);
+        r = qrnic_qp_create(n->engine, &ctx);
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+        r = qrnic_qp_modify(n->engine, r.value, &init);
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    }
+    sim_connect(a, b, NULL);
+    /* Nearly full with what nobody has consumed */
+    for (int i = 0; i < 100; i++) {
+        qrnic_event_async(n->engine, QRNIC_EVENT_PORT_UP, 0, 1, 0);
+    }
+    sim_post_send(a, &wr);
+    sim_post_send(a, &wr);
+    settle(p);
+    while (sim_poll_event(n, &event)) {
+        events += event.type == QRNIC_EVENT_QP_FATAL;
+        settle(p);
+    }
+    g_assert_cmpuint(events, ==, queues + 1);
+    pair_free(p);
+}
+
 typedef struct Caught {
     size_t len[8];
     uint8_t frame[8][2048];
@@ -1129,6 +1212,8 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/error/retry-exceeded", test_retry_exceeded);
     g_test_add_func("/rc/error/acks-lost", test_acks_lost);
     g_test_add_func("/rc/error/many-timers", test_many_timers);
+    g_test_add_func("/rc/error/timer-budget", test_timer_budget);
+    g_test_add_func("/rc/error/cq-error-many", test_cq_error_many);
     g_test_add_func("/rc/error/timeout-zero", test_timeout_zero);
     g_test_add_func("/rc/error/wire-stuck", test_wire_stuck);
     g_test_add_func("/rc/error/nak-stuck", test_nak_stuck);

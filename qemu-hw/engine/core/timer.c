@@ -9,6 +9,12 @@
 #include "qemu/osdep.h"
 #include "engine/core/core.h"
 
+/*
+ * Deadlines in one go: thousands of queue pairs may have the same one. The
+ * rest is due already, so the environment calls again as soon as it can.
+ */
+#define TIMER_BUDGET 64
+
 static void heap_place(QrnicEngine *e, uint32_t at, QrnicTimer *t)
 {
     e->heap[at] = t;
@@ -118,10 +124,12 @@ void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t)
 void qrnic_engine_timer(QrnicEngine *e)
 {
     int64_t now = qrnic_now(e);
+    unsigned budget = TIMER_BUDGET;
 
     /* The environment's timer is spent; what remains must be armed anew. */
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
-    while (!e->fatal && e->heap_count && e->heap[0]->deadline <= now) {
+    while (!e->fatal && e->heap_count && e->heap[0]->deadline <= now &&
+           budget--) {
         QrnicTimer *t = e->heap[0];
 
         heap_remove(e, t);

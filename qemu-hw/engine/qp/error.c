@@ -8,6 +8,9 @@
 #include "trace.h"
 #include "engine/qp/qp.h"
 
+/* Table entries looked at in one go after an error of a CQ */
+#define ERROR_ENTRIES 4096
+
 void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
                     uint8_t subtype)
 {
@@ -20,8 +23,12 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qp->sq_draining = false;
     qrnic_timer_cancel(e, &qp->timer);
     qrnic_pace_restart(e, qp);
-    if (event) {
+    if (event && qrnic_async_has_room(e)) {
         qrnic_event_async(e, event, subtype, qp->number, 0);
+    } else if (event) {
+        qp->owed_event = event;
+        qp->owed_subtype = subtype;
+        e->pairs->errors_left = e->pairs->qps.limit;
     }
     qrnic_schedule(e, qp);
 }
@@ -111,24 +118,46 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     return true;
 }
 
+bool qrnic_qp_errors_pending(QrnicEngine *e)
+{
+    return (e->queue->cq_failed || e->pairs->errors_left) &&
+           qrnic_async_has_room(e);
+}
+
+static void errors_of(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->owed_event) {
+        qrnic_event_async(e, qp->owed_event, qp->owed_subtype, qp->number, 0);
+        qp->owed_event = 0;
+    }
+    if (((qp->send_cq && qp->send_cq->error) ||
+         (qp->recv_cq && qp->recv_cq->error)) &&
+        qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
+        qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+    }
+}
+
 /*
  * A CQ in error takes no completion of any queue pair, so all that report to
- * it go to ERR. Once for each CQ at most.
+ * it go to ERR. There may be more than the asynchronous EQ has room for: then
+ * the rest waits until software has consumed some.
  */
-void qrnic_cq_errors_process(QrnicEngine *e)
+void qrnic_qp_errors_process(QrnicEngine *e)
 {
-    if (!e->queue->cq_failed) {
-        return;
-    }
-    e->queue->cq_failed = false;
-    /* From QP 1 on, which is not among those that are given out. */
-    for (uint32_t n = 0; n < e->pairs->qps.limit; n++) {
-        QrnicQp *qp = e->pairs->qps.slot[n];
+    QrnicPairs *p = e->pairs;
+    unsigned budget = ERROR_ENTRIES;
 
-        if (qp && ((qp->send_cq && qp->send_cq->error) ||
-                   (qp->recv_cq && qp->recv_cq->error)) &&
-            qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
-            qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+    if (e->queue->cq_failed) {
+        e->queue->cq_failed = false;
+        p->errors_left = p->qps.limit;
+    }
+    for (; p->errors_left && budget && qrnic_async_has_room(e); budget--) {
+        QrnicQp *qp = p->qps.slot[p->errors_at];
+
+        p->errors_at = (p->errors_at + 1) % p->qps.limit;
+        p->errors_left--;
+        if (qp) {
+            errors_of(e, qp);
         }
     }
 }

@@ -367,6 +367,7 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->sq_flush_owed = false;
     qp->comm_established = false;
     qp->last_wqe_reported = false;
+    qp->owed_event = 0;
     if (qp->ops->init) {
         qp->ops->init(e, qp);
     }

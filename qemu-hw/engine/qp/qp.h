@@ -31,6 +31,7 @@ struct QrnicQp {
     QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
     QrnicXrcd *xrcd;            /* XRC target */
     bool last_wqe_reported;
+    uint8_t owed_event, owed_subtype;   /* when the asynchronous EQ has room */
     QrnicKeyUser keys;
     uint32_t rss_entries;       /* of tables that name it */
     QrnicCounterSet *counters;  /* NULL: none but the device's */
@@ -201,7 +202,8 @@ void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
 void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
                                 const uint8_t *data);
 /* After CQ errors: their queue pairs to ERR. */
-void qrnic_cq_errors_process(QrnicEngine *e);
+void qrnic_qp_errors_process(QrnicEngine *e);
+bool qrnic_qp_errors_pending(QrnicEngine *e);
 /* UC, UD and GSI: a send failed; to SQE. */
 void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
 /* Completes the next WQE of the SQ as flushed; false: there is none. */
@@ -291,6 +293,7 @@ typedef struct QrnicPairs {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
     QrnicTable qps;
     QTAILQ_HEAD(, QrnicQp) active;
+    uint32_t errors_at, errors_left;    /* entries to see to after an error */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

@@ -79,6 +79,13 @@ static void async_push(QrnicEngine *e, QrnicEqe *eqe)
     }
 }
 
+bool qrnic_async_has_room(QrnicEngine *e)
+{
+    const QrnicEq *eq = e->queue->async_eq;
+
+    return !eq || eq->producer - eq->consumer < eq_size(eq) / 2;
+}
+
 void qrnic_eq_init(QrnicEngine *e)
 {
     e->event = async_push;
@@ -108,6 +115,9 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
         if (cqn) {
             qrnic_cq_event_taken(e, cqn);
         }
+    }
+    if (eq == e->queue->async_eq) {
+        e->env.kick(e->env.opaque);
     }
     if (in->arm) {
         eq->armed = true;

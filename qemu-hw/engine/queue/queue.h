@@ -35,6 +35,11 @@ typedef struct QrnicEq {
 } QrnicEq;
 
 void qrnic_eq_init(QrnicEngine *e);
+/*
+ * For events that there may be any number of: half of the EQ is left to those
+ * that cannot wait. Whoever waits is kicked when software has consumed some.
+ */
+bool qrnic_async_has_room(QrnicEngine *e);
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
 /* EQ doorbell, which takes effect at once */
 void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in);

@@ -63,7 +63,7 @@ void qrnic_engine_reset(QrnicEngine *e)
 static bool engine_has_work(QrnicEngine *e)
 {
     return !g_queue_is_empty(&e->fabric->loopback) ||
-           qrnic_doorbells_pending(e) || e->queue->cq_failed ||
+           qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            (!QTAILQ_EMPTY(&e->pairs->active) &&
             (!qrnic_wire_busy(e) || qrnic_wireless_work(e)));
 }
@@ -74,7 +74,7 @@ void qrnic_engine_run(QrnicEngine *e)
          i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_loopback_deliver(e, RUN_LOOPBACK);
-        qrnic_cq_errors_process(e);
+        qrnic_qp_errors_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);
     }
     if (!e->fatal && engine_has_work(e)) {
