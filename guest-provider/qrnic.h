@@ -176,7 +176,7 @@ struct qrnic_cq {
 	/* For timestamps of the wall clock; read_ns: when it was read last */
 	bool wallclock;
 	struct qrnic_clocks clocks;
-	_Atomic(uint64_t) read_ns;
+	atomic_ullong read_ns;
 };
 
 struct qrnic_wq {

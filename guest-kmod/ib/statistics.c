@@ -139,13 +139,12 @@ static int counter_unbind(struct ib_qp *qp)
 	return 0;
 }
 
-int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp
-			     QRNIC_COUNTER_PORT_PARAMETER)
+int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, QRNIC_COUNTER_QP)
 {
 	return counter_bind(counter, qp);
 }
 
-int qrnic_ib_counter_unbind_qp(struct ib_qp *qp QRNIC_COUNTER_PORT_PARAMETER)
+int qrnic_ib_counter_unbind_qp(QRNIC_COUNTER_QP)
 {
 	return counter_unbind(qp);
 }

@@ -417,7 +417,9 @@ static void test_datagram_sges(void)
     sim_free(s);
 }
 
-/* The same, refused for its index: what is left of it is no WQE, and no harm. */
+/*
+ * The same, refused for its index: what is left of it is no WQE, and no harm.
+ */
 static void test_datagram_sges_refused(void)
 {
     Sim *s = sim_new(1, NULL);

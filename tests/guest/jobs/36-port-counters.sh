@@ -131,8 +131,10 @@ assert 1 << 40 < extended()[2] < (1 << 40) + 100
 PYTHON
 status=0
 if [ "$GUEST" = 2 ]; then
-    modprobe ib_umad && timeout 60 python3 manager.py "/dev/infiniband/umad0" "$(gid_index "$RDMA0" 6)" fd77::1 >step.log 2>&1 ||
-        { status=$?; show step.log; }
+    modprobe ib_umad
+    timeout 60 python3 manager.py "/dev/infiniband/umad0" "$(gid_index "$RDMA0" 6)" fd77::1 >step.log 2>&1
+    status=$?
+    [ $status = 0 ] || show step.log
 fi
 together $status "the other port's counters are read and set over the wire"
 [ "$GUEST" != 1 ] || [ "$(cat "$counters/port_xmit_packets")" -gt $((1 << 40)) ]

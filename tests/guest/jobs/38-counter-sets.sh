@@ -27,7 +27,7 @@ begin() {
 }
 
 stop_load() {
-    kill $(jobs -p)
+    jobs -p | xargs -r kill
     wait
 } 2>/dev/null
 
@@ -46,7 +46,8 @@ try "the automatic mode by type" "rdma statistic qp set link $link auto type on 
 timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
 wait_for_port 18515
 timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
-wait_until 20 eval '[ "$(of_qp tx_write)" -gt 100 ]'
+writes() { [ "$(of_qp tx_write)" -gt 100 ]; }
+wait_until 20 writes
 result $? "a running program counts in a counter of its own"
 rdma statistic qp show link "$link" >step.log 2>&1
 grep -qi 'type RC' step.log
@@ -71,10 +72,12 @@ wait_for_port 18515
 timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
 sender() { rdma -j resource show qp link "$link" | python3 -c "import json, sys
 print(max(row['lqpn'] for row in json.load(sys.stdin) if row.get('comm') == 'ib_write_bw'))"; }
-wait_until 20 eval '[ -n "$(sender 2>/dev/null)" ]'
+sends() { [ -n "$(sender 2>/dev/null)" ]; }
+wait_until 20 sends
 lqpn=$(sender)
 try "a queue pair is bound by its number" "rdma statistic qp bind link $link lqpn $lqpn"
-wait_until 10 eval '[ "$(of_qp roce_tx_packets)" -gt 50 ]'
+counts() { [ "$(of_qp roce_tx_packets)" -gt 50 ]; }
+wait_until 10 counts
 result $? "and counts in the new counter"
 counter=$(rdma -j statistic qp show link "$link" | python3 -c "import json, sys; print(json.load(sys.stdin)[0]['cntn'])")
 try "it is unbound" "rdma statistic qp unbind link $link cntn $counter lqpn $lqpn"
