@@ -381,8 +381,6 @@ static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 		return false;
 	after = realtime_ns();
 	clocks->wall_ns = before + (after - before) / 2;
-	atomic_store_explicit(&cq->read_ns, clocks->wall_ns,
-			      memory_order_relaxed);
 	return true;
 }
 
@@ -401,8 +399,12 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 	if (cq->wallclock)
 		fresh = clocks_read(cq, &clocks);
 	qrnic_cq_lock(cq);
-	if (fresh)
+	if (fresh) {
 		cq->clocks = clocks;
+		/* Not before: who sees it reads no clock, and uses the pair */
+		atomic_store_explicit(&cq->read_ns, clocks.wall_ns,
+				      memory_order_relaxed);
+	}
 	before = cq->consumer;
 	err = qrnic_next_poll(ibcq);
 	if (err) {

@@ -181,7 +181,13 @@ static int qrnic_health_diagnose(struct devlink_health_reporter *reporter,
 static int qrnic_health_recover(struct devlink_health_reporter *reporter,
 				void *context, struct netlink_ext_ack *extack)
 {
-	return qrnic_recover(qrnic_core_of_reporter(reporter));
+	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
+
+	/* By order: not while a reset, a removal or a PCI error is under way. */
+	if (!context && (test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) ||
+			 test_bit(QRNIC_STATE_PCI_ERROR, &core->state)))
+		return -EBUSY;
+	return qrnic_recover(core);
 }
 
 static const struct devlink_health_reporter_ops qrnic_health_ops = {
@@ -201,7 +207,9 @@ int qrnic_devlink_recover(struct qrnic_core *core)
 	struct devlink *devlink = priv_to_devlink(core);
 	int err;
 
-	if (xchg(&core->crash_unreported, false)) {
+	/* The crash of a device that somebody else has mended is no news. */
+	if (xchg(&core->crash_unreported, false) &&
+	    !qrnic_healthy(&core->dev)) {
 		err = devlink_health_report(core->reporter, core->crash.why, core);
 		if (err != -ECANCELED)
 			return err || qrnic_healthy(&core->dev) ?

@@ -88,7 +88,7 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;
 		if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
-			queue_delayed_work(core->dev.wq, &core->recovery_work,
+			queue_delayed_work(system_unbound_wq, &core->recovery_work,
 					   delay);
 	}
 	spin_unlock_irqrestore(&core->fatal_lock, flags);
@@ -137,6 +137,10 @@ int qrnic_recover(struct qrnic_core *core)
 	return qrnic_resume(core);
 }
 
+/*
+ * Not on the driver's own workqueue, which gives memory back: this unregisters the
+ * RDMA device, for which the RDMA core waits for workqueues of its own.
+ */
 static void qrnic_recovery_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(to_delayed_work(work),
@@ -159,7 +163,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 
 	spin_lock_irq(&core->fatal_lock);
 	if (!test_bit(QRNIC_STATE_NO_RECOVERY, &core->state))
-		mod_delayed_work(core->dev.wq, &core->recovery_work,
+		mod_delayed_work(system_unbound_wq, &core->recovery_work,
 				 core->recovery_delay);
 	spin_unlock_irq(&core->fatal_lock);
 	core->recovery_delay = min(2 * core->recovery_delay,
@@ -210,7 +214,7 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
 	if (test_bit(QRNIC_STATE_FATAL, &core->state) || !READ_ONCE(core->up) ||
 	    READ_ONCE(core->auxdev_due))
-		queue_delayed_work(core->dev.wq, &core->recovery_work, 0);
+		queue_delayed_work(system_unbound_wq, &core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
 
@@ -293,7 +297,7 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	set_bit(QRNIC_STATE_PCI_ERROR, &core->state);
 	spin_lock_irq(&core->fatal_lock);
 	clear_bit(QRNIC_STATE_NO_RECOVERY, &core->state);
-	queue_delayed_work(core->dev.wq, &core->recovery_work,
+	queue_delayed_work(system_unbound_wq, &core->recovery_work,
 			   QRNIC_PCI_ERROR_PATIENCE);
 	spin_unlock_irq(&core->fatal_lock);
 	return PCI_ERS_RESULT_NEED_RESET;

@@ -115,6 +115,9 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 		err = qrnic_cmd_alloc_counter_set(dev->qdev, &number);
 		if (err)
 			return err;
+		/* 0 says that there is none, and no device calls a set so. */
+		if (!number)
+			return -EIO;
 	}
 	err = qrnic_cmd_bind_counter_set(dev->qdev, qp->qp_num, number);
 	if (err) {
@@ -139,12 +142,12 @@ static int counter_unbind(struct ib_qp *qp)
 	return 0;
 }
 
-int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, QRNIC_COUNTER_QP)
+int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *QRNIC_COUNTER_PORT(qp))
 {
 	return counter_bind(counter, qp);
 }
 
-int qrnic_ib_counter_unbind_qp(QRNIC_COUNTER_QP)
+int qrnic_ib_counter_unbind_qp(struct ib_qp *QRNIC_COUNTER_PORT(qp))
 {
 	return counter_unbind(qp);
 }

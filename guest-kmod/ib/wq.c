@@ -13,6 +13,7 @@ static_assert(sizeof(struct qrnic_create_rss_req) % 8 == 0);
 
 struct qrnic_ib_wq {
 	struct ib_wq ibwq;
+	struct mutex mutex;		/* changes of state */
 	struct ib_umem *umem;
 	struct qrnic_table table;
 };
@@ -114,6 +115,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	wq = kzalloc(sizeof(*wq), GFP_KERNEL);
 	if (!wq)
 		return ERR_PTR(-ENOMEM);
+	mutex_init(&wq->mutex);
 	err = wq_prepare(dev, wq, init, udata, &context);
 	if (err)
 		goto err_free;
@@ -199,11 +201,11 @@ static int wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
 	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }
 
-/* The core allows one change of a WQ at a time. */
 int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		       struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
+	struct qrnic_ib_wq *wq = to_qrnic_wq(ibwq);
 	int err;
 
 	err = qrnic_udata_none(udata);
@@ -211,14 +213,15 @@ int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		return err;
 	if (mask & ~(IB_WQ_STATE | IB_WQ_CUR_STATE))
 		return -EOPNOTSUPP;
-	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state)
-		return -EINVAL;
-	if (!(mask & IB_WQ_STATE))
-		return 0;
 
-	err = wq_to(dev, ibwq->wq_num, ibwq->state, attr->wq_state);
-	if (!err)
+	mutex_lock(&wq->mutex);
+	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state)
+		err = -EINVAL;
+	else if (mask & IB_WQ_STATE)
+		err = wq_to(dev, ibwq->wq_num, ibwq->state, attr->wq_state);
+	if (!err && mask & IB_WQ_STATE)
 		ibwq->state = attr->wq_state;
+	mutex_unlock(&wq->mutex);
 	return err;
 }
 
@@ -276,6 +279,8 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	struct qrnic_rss_ctx *context;
 	int err;
 
+	/* It has no number to be found by, and cannot be queried. */
+	rdma_restrack_no_track(&qp->ibqp.res);
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || !udata ||
 	    init->qp_type != IB_QPT_RAW_PACKET || init->create_flags)
 		return -EOPNOTSUPP;
@@ -289,6 +294,9 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	err = rss_fill(&request, init->rwq_ind_tbl, context);
 	if (!err)
 		err = qrnic_cmd_create_rss(dev->qdev, context, &qp->rss);
+	/* 0 says that it is none, and no device calls a table so. */
+	if (!err && !qp->rss)
+		err = -EIO;
 	kfree(context);
 	return err;
 }

@@ -54,11 +54,11 @@
  * wants it, as it does other objects.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-#define QRNIC_COUNTER_QP struct ib_qp *qp, u32 port
+#define QRNIC_COUNTER_PORT(qp) qp, u32 port
 #define QRNIC_COUNTER_OBJ_SIZE(type, member) \
 	INIT_RDMA_OBJ_SIZE(rdma_counter, type, member),
 #else
-#define QRNIC_COUNTER_QP struct ib_qp *qp
+#define QRNIC_COUNTER_PORT(qp) qp
 #define QRNIC_COUNTER_OBJ_SIZE(...)
 #endif
 
