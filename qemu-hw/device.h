@@ -57,6 +57,8 @@ struct QrnicDevice {
     bool reset_waits;
     bool receive_waits;         /* frames may be offered again */
     bool unplug_waits;
+    /* Frames that waited are being delivered: the net client is in use. */
+    bool flushing;
     bool timer_due;
     bool link_changed;
     bool wire_ready;

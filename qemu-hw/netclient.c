@@ -79,30 +79,30 @@ static void nic_delete(QrnicDevice *d)
 
 void qrnic_net_cleanup(QrnicDevice *d)
 {
-    NetClientState *nc = qemu_get_queue(d->nic);
-
-    /* What waited for us in a hub, and its sender with it, waits no longer. */
-    qemu_flush_queued_packets(nc);
-    /* A frame that the backend has not taken yet must not call back later. */
-    qemu_purge_queued_packets(nc);
-    if (d->busy) {
+    if (d->busy || d->flushing) {
         d->unplug_waits = true;
     } else {
-        nic_delete(d);
+        qrnic_net_unplugged(d);
     }
 }
 
 static void net_unplugged(void *opaque)
 {
     QrnicDevice *d = opaque;
+    NetClientState *nc = qemu_get_queue(d->nic);
 
+    /* What waited for us in a hub, and its sender with it, waits no longer. */
+    qemu_flush_queued_packets(nc);
+    /* A frame that the backend has not taken yet must not call back later. */
+    qemu_purge_queued_packets(nc);
     nic_delete(d);
     object_unref(OBJECT(d));
 }
 
 /*
  * Not at once: the queue that was delivering to the device, and the one that
- * took a frame from it, are used until their functions have returned.
+ * took a frame from it, are used until their functions have returned. And the
+ * frames that go to others now can make those unplug devices in their turn.
  */
 void qrnic_net_unplugged(QrnicDevice *d)
 {
@@ -137,7 +137,17 @@ bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 
 void qrnic_net_flush(QrnicDevice *d)
 {
-    if (d->bh) {
-        qemu_flush_queued_packets(qemu_get_queue(d->nic));
+    bool outer = d->flushing;
+
+    if (!d->bh) {
+        return;
+    }
+    /* A hub has the frames of others delivered first, which may unplug us. */
+    d->flushing = true;
+    qemu_flush_queued_packets(qemu_get_queue(d->nic));
+    d->flushing = outer;
+    if (d->unplug_waits && !d->flushing && !d->busy) {
+        d->unplug_waits = false;
+        qrnic_net_unplugged(d);
     }
 }

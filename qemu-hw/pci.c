@@ -255,8 +255,10 @@ void qrnic_leave(QrnicDevice *d)
 {
     d->busy = false;
     if (d->unplug_waits) {
-        d->unplug_waits = false;
-        qrnic_net_unplugged(d);
+        if (!d->flushing) {
+            d->unplug_waits = false;
+            qrnic_net_unplugged(d);
+        }
     } else if (d->reset_waits) {
         d->reset_waits = false;
         qrnic_device_reset(d);

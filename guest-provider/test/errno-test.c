@@ -452,7 +452,7 @@ static void test_qps(void)
 	GIVES(ENOENT, FOREIGN(cq, QP()));
 	if (capabilities & QRNIC_CAP_UD)
 		GIVES(EINVAL, QP(.qp_type = IBV_QPT_UD,
-				 .cap.max_send_sge = max->max_sge));
+				 .cap.max_send_sge = max->max_sge + 1));
 	if (capabilities & QRNIC_CAP_XRC)
 		xrc_qps();
 	end();

@@ -49,6 +49,7 @@ static struct qrnic_cqe ring[RING], new_ring[2 * RING];
 static struct qrnic_cq_record cq_record;
 static struct qrnic_queue_record sq_record, rq_record;
 static uint8_t sq_ring[8 * QRNIC_WQEBB_SIZE], sq_blocks[8];
+static uint32_t sq_number[8];
 static uint8_t rq_ring[8 * QRNIC_WQEBB_SIZE], page[QRNIC_DB_PAGE_SIZE];
 static uint64_t wr_ids[8];
 
@@ -180,6 +181,8 @@ static void start(void)
 	qp.max_inline = 64;
 	qp.rq_stride_shift = QRNIC_WQEBB_SHIFT;
 	qp.sq_blocks = sq_blocks;
+	qp.sq_number = sq_number;
+	qp.max_send_wr = 8;
 	wq_init(&qp.sq, sq_ring, &sq_record);
 	wq_init(&qp.rq, rq_ring, &rq_record);
 }

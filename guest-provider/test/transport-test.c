@@ -83,8 +83,8 @@ static void check_datagram(struct pair *p, uint64_t wr_id, size_t from,
 /* All lengths of gather lists and inline data, many times around the ring */
 static void test_datagrams(void)
 {
-	struct ibv_qp_cap cap = { 9, 16, 28, 1, has_inline() ? 200 : 0 };
-	struct ibv_sge sge[28], to;
+	struct ibv_qp_cap cap = { 9, 16, 30, 1, has_inline() ? 200 : 0 };
+	struct ibv_sge sge[30], to;
 	struct ibv_ah *ah;
 	size_t length;
 	struct pair p;
@@ -94,7 +94,7 @@ static void test_datagrams(void)
 	ah = ah_to(&gid);
 	CHECK(ah);
 	for (i = 0; i < 200; i++) {
-		n = i % 29;
+		n = i % 31;
 		length = n * 32;
 		for (k = 0; k < n; k++)
 			sge[k] = sge_of(k * 32, 32);
@@ -112,7 +112,7 @@ static void test_datagrams(void)
 
 static void test_datagram_refusals(void)
 {
-	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 }, many = { 8, 8, 29, 1, 0 };
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 }, many = { 8, 8, 31, 1, 0 };
 	struct ibv_sge sge = sge_of(0, 64), to = sge_of(HALF, 256);
 	struct ibv_wc wc;
 	struct ibv_ah *ah;

@@ -83,7 +83,9 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
     }
     if (!qrnic_qp_has_rq(qp)) {
         /* The others stay for the other queue pairs (10.2.9.3). */
-        if (!qp->last_wqe_reported) {
+        if (!qp->last_wqe_reported && !qrnic_async_has_room(e)) {
+            e->pairs->errors_left = e->pairs->qps.limit;
+        } else if (!qp->last_wqe_reported) {
             qp->last_wqe_reported = true;
             qrnic_event_async(e, QRNIC_EVENT_LAST_WQE_REACHED, 0, qp->number,
                               0);
@@ -134,6 +136,11 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
          (qp->recv_cq && qp->recv_cq->error)) &&
         qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
+    }
+    /* Its flush ended without telling of the last WQE. */
+    if (qp->state == QRNIC_QPS_ERR && !qp->last_wqe_reported &&
+        !qp->ops->no_requests && !qrnic_qp_has_rq(qp)) {
+        qrnic_schedule(e, qp);
     }
 }
 

@@ -258,12 +258,16 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
 
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
-    e->counter[QRNIC_COUNTER_RECV_WQES]--;
+    /* Also where nobody's account is in force: a message is cut short. */
+    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+
+    qrnic_add(e, QRNIC_COUNTER_RECV_WQES, -1);
     if (wqe->srqn) {
         qrnic_srq_give_back(e, qp->number, wqe);
     } else {
         qp->rq.consumer--;
     }
+    qrnic_account(e, before);
 }
 
 void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)

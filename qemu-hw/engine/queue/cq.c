@@ -167,6 +167,9 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
         cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN) {
         /* The oldest makes room, whether it was consumed or not. */
         cq->consumer++;
+        if ((int32_t)(cq->solicited_producer - cq->consumer) < 0) {
+            cq->solicited_producer = cq->consumer;
+        }
     } else if (cq->producer - cq->consumer == cq_size(cq)) {
         QrnicCqRecord record;
 

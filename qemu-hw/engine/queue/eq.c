@@ -186,6 +186,8 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
     qrnic_table_remove(&e->queue->eqs, eqn);
     if (e->queue->async_eq == eq) {
         e->queue->async_eq = NULL;
+        /* Nothing has to wait for room in it now. */
+        e->env.kick(e->env.opaque);
     }
     g_free(eq);
     return qrnic_ok(0);

@@ -156,7 +156,7 @@ void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
 
     trace_qrnic_srq_give_back(e->config.name, srq->number, qpn, wqe->index);
     g_queue_push_head(&srq->returned, g_memdup2(wqe, sizeof(*wqe)));
-    e->counter[QRNIC_COUNTER_SRQ_WQES]--;
+    qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, -1);
 }
 
 /*
