@@ -399,7 +399,7 @@ static int register_qp(struct qrnic_qp *qp,
 	cmd.max_recv_inline = qp->max_recv_inline;
 
 	if (qp->db != &ctx->db) {
-		cmd.comp_mask = QRNIC_CREATE_QP_DB_PAGE;
+		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_DB_PAGE;
 		cmd.db_page = qp->db->number;
 	}
 
@@ -415,9 +415,10 @@ static int register_qp(struct qrnic_qp *qp,
 		kernel_attr.srq = NULL;
 	}
 
-	err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kernel_attr,
-				   &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
-				   sizeof(resp));
+	/* Of the library's two functions for this the one that takes flags along */
+	err = ibv_cmd_create_qp_ex2(&ctx->vctx.context, &qp->vqp, &kernel_attr,
+				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+				    sizeof(resp));
 	if (err)
 		return err;
 	err = qrnic_qp_table_add(ctx, qp);

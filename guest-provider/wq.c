@@ -202,9 +202,18 @@ qrnic_create_rwq_ind_table(struct ibv_context *context,
 			   struct ibv_rwq_ind_table_init_attr *attr)
 {
 	struct ib_uverbs_ex_create_rwq_ind_table_resp resp = {};
+	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct ibv_rwq_ind_table *table;
 	int err;
 
+	if (!(ctx->capabilities & QRNIC_CAP_RSS) || attr->comp_mask) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (attr->log_ind_tbl_size > QRNIC_RSS_MAX_LOG_SIZE || !attr->ind_tbl) {
+		errno = EINVAL;
+		return NULL;
+	}
 	table = calloc(1, sizeof(*table));
 	if (!table)
 		return NULL;

@@ -79,9 +79,9 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 		return NULL;
 	kernel_attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
 	kernel_attr.cap = (struct ibv_qp_cap){};
-	err = ibv_cmd_create_qp_ex(context, &qp->vqp, &kernel_attr,
-				   &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
-				   sizeof(resp));
+	err = ibv_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
+				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+				    sizeof(resp));
 	if (err) {
 		target_discard(qp, err);
 		return NULL;

@@ -871,20 +871,84 @@ static void test_methods(void)
 }
 
 /* Verbs that no adapter without such queues, counters or units has */
+#define WQ(...)                                                                \
+	MADE(ibv_create_wq(context, &(struct ibv_wq_init_attr){                \
+		.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd,    \
+		.cq = cq, __VA_ARGS__ }))
+#define TABLE(...)                                                             \
+	MADE(ibv_create_rwq_ind_table(context,                                 \
+		&(struct ibv_rwq_ind_table_init_attr){ __VA_ARGS__ }))
+#define SPREAD(...)                                                            \
+	MADE(ibv_create_qp_ex(context, &(struct ibv_qp_init_attr_ex){          \
+		.qp_type = IBV_QPT_RAW_PACKET, .pd = pd, .rwq_ind_tbl = table, \
+		.comp_mask = WITH_PD | IBV_QP_INIT_ATTR_IND_TABLE |            \
+			     IBV_QP_INIT_ATTR_RX_HASH, __VA_ARGS__ }))
+#define HASH(...)                                                              \
+	.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,       \
+			  .rx_hash_key_len = sizeof(key), .rx_hash_key = key,  \
+			  __VA_ARGS__ }
+
+static void test_work_queues(void)
+{
+	struct ibv_wq_attr step = { .attr_mask = IBV_WQ_ATTR_STATE };
+	const struct ibv_device_attr *max = &limits.orig_attr;
+	struct ibv_rwq_ind_table_init_attr attr = {};
+	struct ibv_rwq_ind_table *table;
+	uint8_t key[40] = {};
+	struct ibv_wq *wq;
+
+	NEED(capabilities & QRNIC_CAP_RSS);
+	GIVES(EOPNOTSUPP, WQ(.wq_type = IBV_WQT_RQ + 1));
+	GIVES(EOPNOTSUPP, WQ(.comp_mask = 1u << 31));
+	GIVES(EOPNOTSUPP, WQ(.comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
+			     .create_flags = IBV_WQ_FLAGS_DELAY_DROP));
+	GIVES(EINVAL, WQ(.max_wr = 0));
+	GIVES(EINVAL, WQ(.max_wr = max->max_qp_wr + 1));
+	GIVES(EINVAL, WQ(.max_sge = max->max_sge + 1));
+	GIVES(EINVAL, WQ(.cq = NULL));
+	GIVES(EOPNOTSUPP, TABLE(.comp_mask = 1));
+	GIVES(EINVAL, TABLE(.log_ind_tbl_size = 8, .ind_tbl = &wq));
+	GIVES(EINVAL, TABLE(.ind_tbl = NULL));
+
+	wq = ibv_create_wq(context, &(struct ibv_wq_init_attr){
+		.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd,
+		.cq = cq });
+	CHECK(wq);
+	step.wq_state = IBV_WQS_ERR;
+	GIVES(0, ibv_modify_wq(wq, &step));
+	step.wq_state = IBV_WQS_RDY;
+	GIVES(EINVAL, ibv_modify_wq(wq, &step));
+	step.attr_mask = IBV_WQ_ATTR_FLAGS;
+	step.flags = step.flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING;
+	GIVES(EOPNOTSUPP, ibv_modify_wq(wq, &step));
+	attr.ind_tbl = &wq;
+	table = ibv_create_rwq_ind_table(context, &attr);
+	CHECK(table);
+	GIVES(EBUSY, ibv_destroy_wq(wq));
+	GIVES(EOPNOTSUPP, SPREAD(HASH(.rx_hash_function = 1 << 1)));
+	GIVES(EOPNOTSUPP,
+	      SPREAD(HASH(.rx_hash_fields_mask = IBV_RX_HASH_IPSEC_SPI)));
+	GIVES(EINVAL, SPREAD(HASH(.rx_hash_key_len = 39)));
+	GIVES(EINVAL, SPREAD(HASH(), .comp_mask = WITH_PD |
+			     IBV_QP_INIT_ATTR_IND_TABLE));
+	GIVES(EOPNOTSUPP, SPREAD(HASH(), .qp_type = IBV_QPT_UD));
+	CHECK(!ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wq));
+	end();
+}
+
 static void test_lacking(void)
 {
 	struct ibv_counters_init_attr counters = {};
 	struct ibv_flow_action_esp_attr esp = {};
-	struct ibv_rwq_ind_table_init_attr table = {};
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 1,
-				       .max_sge = 1, .pd = pd, .cq = cq };
 	struct ibv_qp_cap cap = { 1, 1, 1, 1, 0 };
 	struct ibv_ece ece = { .vendor_id = 1 };
 	struct pair p;
 
 	CHECK(!pair_make(&p, &cap, 0));
-	GIVES(EOPNOTSUPP, MADE(ibv_create_wq(context, &wq)));
-	GIVES(EOPNOTSUPP, MADE(ibv_create_rwq_ind_table(context, &table)));
+	if (!(capabilities & QRNIC_CAP_RSS)) {
+		GIVES(EOPNOTSUPP, WQ());
+		GIVES(EOPNOTSUPP, TABLE());
+	}
 	GIVES(EOPNOTSUPP, MADE(ibv_create_counters(context, &counters)));
 	GIVES(EOPNOTSUPP, MADE(ibv_create_flow_action_esp(context, &esp)));
 	GIVES(EOPNOTSUPP, ibv_set_ece(p.qp[0], &ece));
@@ -915,6 +979,7 @@ int main(int argc, char **argv)
 	run("errnos of memory windows", test_windows);
 	run("errnos of flow rules", test_rules);
 	run("errnos of the driver's own methods", test_methods);
+	run("errnos of receive work queues", test_work_queues);
 	run("errnos of what the adapter lacks", test_lacking);
 	printf("# %d cases\n", cases);
 	ibv_destroy_cq(cq);

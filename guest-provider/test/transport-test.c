@@ -1121,7 +1121,8 @@ static void import_direct(struct pair *p, struct ibv_context *other,
 	CHECK(!write_one(own.qp[0], sge, 1, IBV_SEND_SIGNALED, 4));
 	CHECK(poll_one(own.send_cq, &wc) == 1 && !wc.status);
 	/* The kernel may answer with what it has read shortly before */
-	if (getenv("QRNIC_DIRECT_WQE") && atoi(getenv("QRNIC_DIRECT_WQE")))
+	if (capabilities & QRNIC_CAP_DIRECT_WQE &&
+	    getenv("QRNIC_DIRECT_WQE") && atoi(getenv("QRNIC_DIRECT_WQE")))
 		CHECK(counter_over("direct_wqe_used", before) > before);
 	CHECK(!pair_free(&own) && !ibv_dealloc_pd(own.pd));
 	CHECK(!ibv_dealloc_td(domain.td));
