@@ -246,6 +246,137 @@ static void test_scatter_fcs(void)
 	CHECK(le32toh(fcs) == frame_check_sequence(buffer, FRAME));
 }
 
+#define QUEUES 4
+#define FRAMES 64
+
+/* A UDP frame to the group that differs from others by its source address */
+static void udp_fill(uint8_t host)
+{
+	static const uint8_t ip[28] = {
+		0x45, 0, 0, FRAME - 14, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 1, 0,
+		230, 1, 2, 4, 0x03, 0xe8, 0x07, 0xd0, 0, FRAME - 34, 0, 0,
+	};
+
+	memset(buffer, host, FRAME);
+	memcpy(buffer, group, 6);
+	buffer[6] = 2;
+	memcpy(buffer + 12, &(uint16_t){ htons(0x0800) }, 2);
+	memcpy(buffer + 14, ip, sizeof(ip));
+	buffer[14 + 15] = host;
+}
+
+static struct ibv_qp *spread_over(struct ibv_rwq_ind_table *table)
+{
+	uint8_t key[40];
+	size_t i;
+
+	for (i = 0; i < sizeof(key); i++)
+		key[i] = 0x6d + i * 29;
+	return ibv_create_qp_ex(context, &(struct ibv_qp_init_attr_ex){
+		.qp_type = IBV_QPT_RAW_PACKET, .pd = pd, .rwq_ind_tbl = table,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
+			     IBV_QP_INIT_ATTR_RX_HASH,
+		.rx_hash_conf = {
+			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+			.rx_hash_key_len = sizeof(key), .rx_hash_key = key,
+			.rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4,
+		},
+	});
+}
+
+/* Others are still listed beside a queue pair that has no number */
+static int listed_qps(void)
+{
+	FILE *list = popen("rdma resource show qp", "r");
+	char line[512];
+	int n = 0;
+
+	CHECK(list);
+	while (fgets(line, sizeof(line), list))
+		n += !!strstr(line, "type RAW_PACKET");
+	return pclose(list) ? -1 : n;
+}
+
+/* Frames by the hash of their sources, each source always to the same queue */
+static void test_spreading(void)
+{
+	struct ibv_wq_attr step = {
+		.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY,
+	};
+	struct ibv_wq_init_attr init = {
+		.wq_type = IBV_WQT_RQ, .max_wr = FRAMES, .max_sge = 1, .pd = pd,
+	};
+	struct ibv_rwq_ind_table_init_attr attr = { .log_ind_tbl_size = 2 };
+	struct ibv_sge from = sge_of(0, FRAME), to = sge_of(HALF, FRAME);
+	struct ibv_send_wr wr = {
+		.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_recv_wr recv = { .sg_list = &to, .num_sge = 1 }, *bad_recv;
+	struct ibv_qp_attr state = { .qp_state = IBV_QPS_INIT };
+	uint32_t taker[FRAMES / 2], taken[QUEUES] = {};
+	struct ibv_rwq_ind_table *table;
+	struct ibv_wq *wq[QUEUES];
+	struct ibv_flow *flow;
+	struct ibv_qp *rss;
+	struct ibv_wc wc;
+	struct pair p;
+	int i, k;
+
+	NEED(capabilities & QRNIC_CAP_RSS);
+	cqs_make(&p, IBV_QPT_RAW_PACKET);
+	p.qp[0] = qp_with(&p, IBV_QPT_RAW_PACKET, 0);
+	CHECK(p.qp[0]);
+	raw_start(p.qp[0]);
+	init.cq = p.recv_cq;
+	for (i = 0; i < QUEUES; i++) {
+		wq[i] = ibv_create_wq(context, &init);
+		CHECK(wq[i]);
+		CHECK(ibv_post_wq_recv(wq[i], &recv, &bad_recv) == EINVAL);
+		CHECK(!ibv_modify_wq(wq[i], &step));
+		for (k = 0; k < FRAMES; k++) {
+			recv.wr_id = i;
+			CHECK(!ibv_post_wq_recv(wq[i], &recv, &bad_recv));
+		}
+		CHECK(ibv_post_wq_recv(wq[i], &recv, &bad_recv) == ENOMEM);
+	}
+	attr.ind_tbl = wq;
+	table = ibv_create_rwq_ind_table(context, &attr);
+	CHECK(table);
+	rss = spread_over(table);
+	CHECK(rss && ibv_modify_qp(rss, &state, IBV_QP_STATE) == EOPNOTSUPP);
+	CHECK(listed_qps() >= 1);
+	flow = group_rule(rss);
+	CHECK(flow);
+	for (i = 0; i < FRAMES; i++) {
+		udp_fill(i % (FRAMES / 2));
+		memset(buffer + HALF, 0, FRAME);
+		CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+		CHECK(wc.byte_len == FRAME);
+		CHECK(!memcmp(buffer, buffer + HALF, FRAME));
+		CHECK(wc.wr_id < QUEUES && wc.qp_num == wq[wc.wr_id]->wq_num);
+		taken[wc.wr_id]++;
+		if (i < FRAMES / 2)
+			taker[i] = wc.qp_num;
+		else
+			CHECK(taker[i - FRAMES / 2] == wc.qp_num);
+	}
+	for (i = 0; i < QUEUES; i++)
+		CHECK(taken[i] && taken[i] < FRAMES);
+	/* What is still posted is flushed */
+	step.wq_state = IBV_WQS_ERR;
+	CHECK(!ibv_modify_wq(wq[0], &step));
+	CHECK(poll_one(p.recv_cq, &wc) == 1);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 0);
+	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_qp(rss));
+	CHECK(!ibv_destroy_rwq_ind_table(table));
+	for (i = 0; i < QUEUES; i++)
+		CHECK(!ibv_destroy_wq(wq[i]));
+	CHECK(!ibv_poll_cq(p.recv_cq, 1, &wc) && !pair_free(&p));
+}
+
 int main(int argc, char **argv)
 {
 	if (set_up(argc, argv)) {
@@ -256,5 +387,6 @@ int main(int argc, char **argv)
 	run("datagrams with another source", test_source_qpn);
 	run("tags of frames in the completion", test_cvlan_stripping);
 	run("frames with their check sequence", test_scatter_fcs);
+	run("frames spread over receive work queues", test_spreading);
 	return tear_down();
 }

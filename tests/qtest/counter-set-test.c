@@ -11,6 +11,7 @@
 
 #define TRANSPORT_TIMEOUT_NS (4096ll << 14)
 #define OBJECT_ITSELF UINT32_MAX
+#define QKEY 0x11223344u
 
 static uint32_t set_alloc(Rig *r)
 {
@@ -135,6 +136,36 @@ static void test_sources(void)
     rig_stop(&r);
 }
 
+/* A receive WQE that was taken and given back was not taken, in no account. */
+static void test_give_back(void)
+{
+    QrnicDataSeg sge;
+    uint32_t set;
+    PeerPacket p;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    qp_create(r.d, &r.qp, QRNIC_QPT_UD, r.pd, r.page, &r.send_cq, &r.recv_cq,
+              3, 3, 0);
+    qp_start_datagram(r.d, &r.qp, QKEY);
+    set = set_alloc(&r);
+    set_bind(&r, &r.qp, set);
+    sge = (QrnicDataSeg) {
+        .address = r.mr.start, .length = QRNIC_GRH_SIZE + 8,
+        .lkey = r.mr.key,
+    };
+    rq_post(r.d, &r.qp, &sge, 1);
+    p = peer_packet(&r.qp, UD_SEND_ONLY, 0);
+    p.qkey = QKEY;
+    p.src_qpn = PEER_QPN;
+    p.payload = (const uint8_t *)"too long";
+    p.length = 9;
+    peer_send(r.d, &p);
+    counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 1);
+    expect(&r, set, QRNIC_COUNTER_RECV_WQES, 0, 0);
+    rig_stop(&r);
+}
+
 /* Two queue pairs in two sets: neither has what the other does. */
 static void test_two(void)
 {
@@ -197,6 +228,7 @@ void add_counter_set_tests(void)
 {
     qtest_add_func("qrnic/counter-set/bind", test_bind);
     qtest_add_func("qrnic/counter-set/sources", test_sources);
+    qtest_add_func("qrnic/counter-set/give-back", test_give_back);
     qtest_add_func("qrnic/counter-set/two", test_two);
     qtest_add_func("qrnic/counter-set/refused", test_refused);
 }

@@ -305,6 +305,43 @@ static void test_ignore_overrun(void)
     rig_stop(&r);
 }
 
+/* A solicited CQE that is overwritten does not count when the CQ is armed. */
+static void test_ignore_overrun_solicited(void)
+{
+    QrnicCqe cqe;
+    QrnicEqe eqe;
+    PeerPacket p;
+    Cq cq;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    g_assert_cmpuint(overwriting_cq(&r, &cq).status, ==, QRNIC_ST_OK);
+    qp_create(r.d, &r.qp, QRNIC_QPT_RC, r.pd, r.page, &r.send_cq, &cq, 5, 4,
+              0);
+    qp_connect(r.d, &r.qp, NULL);
+    for (uint32_t i = 0; i < 8; i++) {
+        QrnicDataSeg sge = { r.mr.start, 64, r.mr.key };
+
+        rq_post(r.d, &r.qp, &sge, 1);
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN + i);
+        p.solicited = i == 0;
+        p.ack_request = true;
+        peer_send(r.d, &p);
+        peer_expect(r.d, RC_ACK, RQ_PSN + i);
+    }
+    cq_arm(r.d, &cq, true);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    cq_arm(r.d, &cq, false);
+    eq_wait(r.d, &r.eq, &eqe);
+    cq.consumer = 4;
+    g_assert_true(cq_poll(r.d, &cq, &cqe));
+    g_assert_cmpuint(cqe.index, ==, 4);
+    rig_stop(&r);
+}
+
 static void test_ignore_overrun_off(void)
 {
     QrnicCmdEntry entry;
@@ -327,5 +364,7 @@ void add_flags_tests(void)
     qtest_add_func("qrnic/flags/scatter-fcs", test_scatter_fcs);
     qtest_add_func("qrnic/flags/scatter-fcs-strip", test_scatter_fcs_strip);
     qtest_add_func("qrnic/flags/ignore-overrun", test_ignore_overrun);
+    qtest_add_func("qrnic/flags/ignore-overrun-solicited",
+                   test_ignore_overrun_solicited);
     qtest_add_func("qrnic/flags/ignore-overrun-off", test_ignore_overrun_off);
 }
