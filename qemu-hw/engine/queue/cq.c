@@ -27,6 +27,16 @@ static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
     qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
 }
 
+/* What is before it is software's, or overwritten. */
+static void consumer_set(QrnicCq *cq, uint32_t consumer)
+{
+    cq->consumer = consumer;
+    /* Else it would seem to be ahead again after half of all indices. */
+    if ((int32_t)(cq->solicited_producer - consumer) < 0) {
+        cq->solicited_producer = consumer;
+    }
+}
+
 /* Reads the record; takes the consumer index if it can be true. */
 static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
 {
@@ -51,11 +61,7 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
                           " to %" PRIu32, record->consumer, cq->consumer,
                           cq->producer);
     } else {
-        cq->consumer = record->consumer;
-        /* Else it would seem to be ahead again after half of all indices. */
-        if ((int32_t)(cq->solicited_producer - cq->consumer) < 0) {
-            cq->solicited_producer = cq->consumer;
-        }
+        consumer_set(cq, record->consumer);
     }
     return true;
 }
@@ -166,10 +172,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     if (cq->producer - cq->consumer == cq_size(cq) &&
         cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN) {
         /* The oldest makes room, whether it was consumed or not. */
-        cq->consumer++;
-        if ((int32_t)(cq->solicited_producer - cq->consumer) < 0) {
-            cq->solicited_producer = cq->consumer;
-        }
+        consumer_set(cq, cq->consumer + 1);
     } else if (cq->producer - cq->consumer == cq_size(cq)) {
         QrnicCqRecord record;
 
