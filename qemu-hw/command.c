@@ -85,7 +85,7 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
         return (QrnicResult) { QRNIC_ST_BAD_OPCODE };
     }
     if (!reserved_ok || entry->status || entry->result || entry->syndrome ||
-        (entry->object && !qrnic_command_has_object(entry->opcode))) {
+        (entry->object && !c->has_object)) {
         return (QrnicResult) { QRNIC_ST_RESERVED };
     }
     if (entry->in_len != c->in_len) {

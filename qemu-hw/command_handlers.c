@@ -153,51 +153,12 @@ PLAIN_OBJECT(free_counter_set, qrnic_counter_set_free)
 INPUT_OBJECT(bind_counter_set, qrnic_counter_set_bind, QrnicCounterBind,
              counter_bind)
 
-bool qrnic_command_has_object(uint16_t opcode)
-{
-    switch (opcode) {
-    case QRNIC_CMD_FREE_DB_PAGE:
-    case QRNIC_CMD_FREE_PD:
-    case QRNIC_CMD_DESTROY_EQ:
-    case QRNIC_CMD_QUERY_EQ:
-    case QRNIC_CMD_DESTROY_CQ:
-    case QRNIC_CMD_QUERY_CQ:
-    case QRNIC_CMD_RESIZE_CQ:
-    case QRNIC_CMD_MODIFY_CQ:
-    case QRNIC_CMD_DESTROY_MKEY:
-    case QRNIC_CMD_QUERY_MKEY:
-    case QRNIC_CMD_MODIFY_MKEY:
-    case QRNIC_CMD_MODIFY_QP:
-    case QRNIC_CMD_QUERY_QP:
-    case QRNIC_CMD_DESTROY_QP:
-    case QRNIC_CMD_MODIFY_SRQ:
-    case QRNIC_CMD_QUERY_SRQ:
-    case QRNIC_CMD_DESTROY_SRQ:
-    case QRNIC_CMD_FREE_XRCD:
-    case QRNIC_CMD_SET_GID:
-    case QRNIC_CMD_CLEAR_GID:
-    case QRNIC_CMD_QUERY_GID:
-    case QRNIC_CMD_ATTACH_MULTICAST:
-    case QRNIC_CMD_DETACH_MULTICAST:
-    case QRNIC_CMD_CREATE_FLOW:
-    case QRNIC_CMD_DESTROY_FLOW:
-    case QRNIC_CMD_DESTROY_RSS:
-    case QRNIC_CMD_FREE_DM:
-    case QRNIC_CMD_QUERY_DM:
-    case QRNIC_CMD_FREE_COUNTER_SET:
-    case QRNIC_CMD_QUERY_COUNTER_SET:
-    case QRNIC_CMD_BIND_COUNTER_SET:
-        return true;
-    default:
-        return false;
-    }
-}
-
 const QrnicCommand *qrnic_command_find(uint16_t opcode)
 {
-#define ENTRY(NAME, name, in_bytes, out_bytes) {                        \
+#define ENTRY(NAME, name, in_bytes, out_bytes, about_object) {          \
         .opcode = QRNIC_CMD_##NAME, .in_len = in_bytes,                 \
-        .out_len = out_bytes, .run = handle_##name },
+        .out_len = out_bytes, .has_object = about_object,               \
+        .run = handle_##name },
     static const QrnicCommand commands[] = { QRNIC_COMMAND_LIST(ENTRY) };
 #undef ENTRY
 

@@ -119,12 +119,11 @@ typedef struct QrnicCommandData {
 typedef struct QrnicCommand {
     uint16_t opcode;
     uint32_t in_len, out_len;
+    bool has_object;            /* the entry names one */
     QrnicResult (*run)(QrnicEngine *e, QrnicCommandData *data);
 } QrnicCommand;
 
 const QrnicCommand *qrnic_command_find(uint16_t opcode);
-/* True if the entry names an object */
-bool qrnic_command_has_object(uint16_t opcode);
 
 /* interrupts.c */
 bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp);

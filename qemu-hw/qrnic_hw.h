@@ -825,58 +825,59 @@ enum qrnic_counter {
     X(CQ_CONSUMER, cq_consumer)
 
 /*
- * X(NAME, name, bytes of input, bytes of output) for every command; 0 where
- * there is none. QUERY_COUNTERS takes a shorter output mailbox, too.
+ * X(NAME, name, bytes of input, bytes of output, whether it is about an
+ * object) for every command; 0 where there is none. QUERY_COUNTERS takes a
+ * shorter output mailbox, too.
  */
 #define QRNIC_COMMAND_LIST(X) \
-    X(NOP, nop, 0, 0) \
-    X(QUERY_DEVICE, query_device, 0, QRNIC_DEVICE_ATTR_BYTES) \
-    X(QUERY_PORT, query_port, 0, QRNIC_PORT_ATTR_BYTES) \
-    X(MODIFY_PORT, modify_port, QRNIC_PORT_CTX_BYTES, 0) \
-    X(QUERY_COUNTERS, query_counters, 0, 8 * QRNIC_NUM_COUNTERS) \
-    X(ALLOC_DB_PAGE, alloc_db_page, 0, 0) \
-    X(FREE_DB_PAGE, free_db_page, 0, 0) \
-    X(ALLOC_PD, alloc_pd, 0, 0) \
-    X(FREE_PD, free_pd, 0, 0) \
-    X(CREATE_EQ, create_eq, QRNIC_EQ_CTX_BYTES, 0) \
-    X(DESTROY_EQ, destroy_eq, 0, 0) \
-    X(QUERY_EQ, query_eq, 0, QRNIC_EQ_CTX_BYTES) \
-    X(CREATE_CQ, create_cq, QRNIC_CQ_CTX_BYTES, 0) \
-    X(DESTROY_CQ, destroy_cq, 0, 0) \
-    X(QUERY_CQ, query_cq, 0, QRNIC_CQ_CTX_BYTES) \
-    X(RESIZE_CQ, resize_cq, QRNIC_CQ_RESIZE_BYTES, 0) \
-    X(MODIFY_CQ, modify_cq, QRNIC_CQ_MODERATION_BYTES, 0) \
-    X(CREATE_MKEY, create_mkey, QRNIC_MKEY_CTX_BYTES, 0) \
-    X(DESTROY_MKEY, destroy_mkey, 0, 0) \
-    X(QUERY_MKEY, query_mkey, 0, QRNIC_MKEY_CTX_BYTES) \
-    X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0) \
-    X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0) \
-    X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0) \
-    X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES) \
-    X(DESTROY_QP, destroy_qp, 0, 0) \
-    X(CREATE_SRQ, create_srq, QRNIC_SRQ_CTX_BYTES, 0) \
-    X(MODIFY_SRQ, modify_srq, QRNIC_SRQ_LIMIT_BYTES, 0) \
-    X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES) \
-    X(DESTROY_SRQ, destroy_srq, 0, 0) \
-    X(ALLOC_XRCD, alloc_xrcd, 0, 0) \
-    X(FREE_XRCD, free_xrcd, 0, 0) \
-    X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0) \
-    X(CLEAR_GID, clear_gid, 0, 0) \
-    X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES) \
-    X(SET_RX_FILTER, set_rx_filter, QRNIC_RX_FILTER_BYTES, 0) \
-    X(ATTACH_MULTICAST, attach_multicast, QRNIC_MULTICAST_BYTES, 0) \
-    X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0) \
-    X(CREATE_FLOW, create_flow, QRNIC_FLOW_CTX_BYTES, 0) \
-    X(DESTROY_FLOW, destroy_flow, 0, 0) \
-    X(CREATE_RSS, create_rss, QRNIC_RSS_CTX_BYTES, 0) \
-    X(DESTROY_RSS, destroy_rss, 0, 0) \
-    X(ALLOC_DM, alloc_dm, QRNIC_DM_CTX_BYTES, 0) \
-    X(FREE_DM, free_dm, 0, 0) \
-    X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES) \
-    X(ALLOC_COUNTER_SET, alloc_counter_set, 0, 0) \
-    X(FREE_COUNTER_SET, free_counter_set, 0, 0) \
-    X(QUERY_COUNTER_SET, query_counter_set, 0, 8 * QRNIC_NUM_COUNTERS) \
-    X(BIND_COUNTER_SET, bind_counter_set, QRNIC_COUNTER_BIND_BYTES, 0)
+    X(NOP, nop, 0, 0, false) \
+    X(QUERY_DEVICE, query_device, 0, QRNIC_DEVICE_ATTR_BYTES, false) \
+    X(QUERY_PORT, query_port, 0, QRNIC_PORT_ATTR_BYTES, false) \
+    X(MODIFY_PORT, modify_port, QRNIC_PORT_CTX_BYTES, 0, false) \
+    X(QUERY_COUNTERS, query_counters, 0, 8 * QRNIC_NUM_COUNTERS, false) \
+    X(ALLOC_DB_PAGE, alloc_db_page, 0, 0, false) \
+    X(FREE_DB_PAGE, free_db_page, 0, 0, true) \
+    X(ALLOC_PD, alloc_pd, 0, 0, false) \
+    X(FREE_PD, free_pd, 0, 0, true) \
+    X(CREATE_EQ, create_eq, QRNIC_EQ_CTX_BYTES, 0, false) \
+    X(DESTROY_EQ, destroy_eq, 0, 0, true) \
+    X(QUERY_EQ, query_eq, 0, QRNIC_EQ_CTX_BYTES, true) \
+    X(CREATE_CQ, create_cq, QRNIC_CQ_CTX_BYTES, 0, false) \
+    X(DESTROY_CQ, destroy_cq, 0, 0, true) \
+    X(QUERY_CQ, query_cq, 0, QRNIC_CQ_CTX_BYTES, true) \
+    X(RESIZE_CQ, resize_cq, QRNIC_CQ_RESIZE_BYTES, 0, true) \
+    X(MODIFY_CQ, modify_cq, QRNIC_CQ_MODERATION_BYTES, 0, true) \
+    X(CREATE_MKEY, create_mkey, QRNIC_MKEY_CTX_BYTES, 0, false) \
+    X(DESTROY_MKEY, destroy_mkey, 0, 0, true) \
+    X(QUERY_MKEY, query_mkey, 0, QRNIC_MKEY_CTX_BYTES, true) \
+    X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0, true) \
+    X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0, false) \
+    X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0, true) \
+    X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES, true) \
+    X(DESTROY_QP, destroy_qp, 0, 0, true) \
+    X(CREATE_SRQ, create_srq, QRNIC_SRQ_CTX_BYTES, 0, false) \
+    X(MODIFY_SRQ, modify_srq, QRNIC_SRQ_LIMIT_BYTES, 0, true) \
+    X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES, true) \
+    X(DESTROY_SRQ, destroy_srq, 0, 0, true) \
+    X(ALLOC_XRCD, alloc_xrcd, 0, 0, false) \
+    X(FREE_XRCD, free_xrcd, 0, 0, true) \
+    X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0, true) \
+    X(CLEAR_GID, clear_gid, 0, 0, true) \
+    X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES, true) \
+    X(SET_RX_FILTER, set_rx_filter, QRNIC_RX_FILTER_BYTES, 0, false) \
+    X(ATTACH_MULTICAST, attach_multicast, QRNIC_MULTICAST_BYTES, 0, true) \
+    X(DETACH_MULTICAST, detach_multicast, QRNIC_MULTICAST_BYTES, 0, true) \
+    X(CREATE_FLOW, create_flow, QRNIC_FLOW_CTX_BYTES, 0, true) \
+    X(DESTROY_FLOW, destroy_flow, 0, 0, true) \
+    X(CREATE_RSS, create_rss, QRNIC_RSS_CTX_BYTES, 0, false) \
+    X(DESTROY_RSS, destroy_rss, 0, 0, true) \
+    X(ALLOC_DM, alloc_dm, QRNIC_DM_CTX_BYTES, 0, false) \
+    X(FREE_DM, free_dm, 0, 0, true) \
+    X(QUERY_DM, query_dm, 0, QRNIC_DM_CTX_BYTES, true) \
+    X(ALLOC_COUNTER_SET, alloc_counter_set, 0, 0, false) \
+    X(FREE_COUNTER_SET, free_counter_set, 0, 0, true) \
+    X(QUERY_COUNTER_SET, query_counter_set, 0, 8 * QRNIC_NUM_COUNTERS, true) \
+    X(BIND_COUNTER_SET, bind_counter_set, QRNIC_COUNTER_BIND_BYTES, 0, true)
 
 /* Loads and stores of unaligned values of fixed byte order */
 static inline uint16_t qrnic_ld_le16(const uint8_t *p)

@@ -279,9 +279,10 @@ def command_list(spec):
         return "8 * QRNIC_NUM_COUNTERS" if name == "counters" else f"QRNIC_{name.upper()}_BYTES"
     lines = []
     for item in spec.enums["cmd_opcode"]["values"]:
-        lines.append(f"{item['name']}, {item['name'].lower()}, {size(item.get('input'))}, {size(item.get('output'))}")
-    text = comment("X(NAME, name, bytes of input, bytes of output) for every command; 0 where there is none. "
-                   "QUERY_COUNTERS takes a shorter output mailbox, too.")
+        lines.append(f"{item['name']}, {item['name'].lower()}, {size(item.get('input'))}, {size(item.get('output'))}, "
+                     f"{'true' if 'object' in item else 'false'}")
+    text = comment("X(NAME, name, bytes of input, bytes of output, whether it is about an object) for every command; "
+                   "0 where there is none. QUERY_COUNTERS takes a shorter output mailbox, too.")
     return text + x_macro("COMMAND_LIST", lines, "    ")
 
 
