@@ -22,7 +22,10 @@
 /* table[n][b]: the CRC of byte b followed by n zero bytes. */
 static uint32_t table[16][256];
 
-static void __attribute__((constructor)) crc32_init_tables(void)
+/* The fastest implementation that works here */
+static QrnicCrc32 *crc32_chosen;
+
+static void crc32_init_tables(void)
 {
     for (unsigned b = 0; b < 256; b++) {
         uint32_t crc = b;
@@ -73,6 +76,7 @@ uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len)
 
 bool qrnic_crc32_have_clmul(void)
 {
+    __builtin_cpu_init();
     return __builtin_cpu_supports("pclmul") &&
            __builtin_cpu_supports("sse4.1");
 }
@@ -150,15 +154,39 @@ uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len)
 
 #endif
 
+/* Long enough for each loop of an implementation, and for what follows it */
+#define TRIAL_LEN       (2 * 64 + 16 + 15)
+
+QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast)
+{
+    uint8_t data[16 + TRIAL_LEN];
+    uint32_t next = 1;
+
+    for (size_t i = 0; i < sizeof(data); i++) {
+        next = next * 1664525 + 1013904223;
+        data[i] = next >> 24;
+    }
+    for (size_t len = 0; len <= TRIAL_LEN; len++) {
+        const uint8_t *at = data + len % 16;
+        uint32_t start = QRNIC_CRC32_INIT - len;
+
+        if (fast(start, at, len) != qrnic_crc32_bytewise(start, at, len)) {
+            return qrnic_crc32_slicing;
+        }
+    }
+    return fast;
+}
+
+static void __attribute__((constructor)) crc32_init(void)
+{
+    crc32_init_tables();
+    crc32_chosen = qrnic_crc32_have_clmul() ?
+                   qrnic_crc32_choose(qrnic_crc32_clmul) : qrnic_crc32_slicing;
+}
+
 uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)
 {
-    static int clmul = -1;
-
-    if (clmul < 0) {
-        clmul = qrnic_crc32_have_clmul();
-    }
-    return clmul ? qrnic_crc32_clmul(crc, data, len)
-                 : qrnic_crc32_slicing(crc, data, len);
+    return crc32_chosen(crc, data, len);
 }
 
 uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,

@@ -17,6 +17,14 @@
 /* Continues a CRC-32 (reflected 0xedb88320) without final inversion. */
 uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len);
 
+typedef uint32_t QrnicCrc32(uint32_t crc, const uint8_t *data, size_t len);
+
+/*
+ * What a processor says of itself is tried before it is believed: fast, if it
+ * computes what the definition says, else the one that any processor can do.
+ */
+QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast);
+
 /* The implementations; qrnic_crc32() takes the fastest that works here. */
 uint32_t qrnic_crc32_bytewise(uint32_t crc, const uint8_t *data, size_t len);
 uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len);

@@ -445,6 +445,34 @@ static void test_crc_agree(void)
     g_free(data);
 }
 
+/* A unit that is wrong only now and then: with so many bytes, at this place */
+static size_t broken_len;
+
+static uint32_t crc_broken(uint32_t crc, const uint8_t *data, size_t len)
+{
+    crc = qrnic_crc32_bytewise(crc, data, len);
+    return len == broken_len ? crc ^ 0x80 : crc;
+}
+
+static uint32_t crc_dead(uint32_t crc, const uint8_t *data, size_t len)
+{
+    return 0;
+}
+
+/* Carry-less multiplication that is there and broken is not used. */
+static void test_crc_tried(void)
+{
+    g_assert(qrnic_crc32_choose(crc_dead) == qrnic_crc32_slicing);
+    for (broken_len = 0; broken_len < 160; broken_len++) {
+        g_assert(qrnic_crc32_choose(crc_broken) == qrnic_crc32_slicing);
+    }
+    broken_len = SIZE_MAX;
+    g_assert(qrnic_crc32_choose(crc_broken) == crc_broken);
+    if (qrnic_crc32_have_clmul()) {
+        g_assert(qrnic_crc32_choose(qrnic_crc32_clmul) == qrnic_crc32_clmul);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -455,5 +483,6 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/icrc-soft-roce", test_icrc_soft_roce);
     g_test_add_func("/wire/malformed", test_malformed);
     g_test_add_func("/wire/crc-agree", test_crc_agree);
+    g_test_add_func("/wire/crc-tried", test_crc_tried);
     return g_test_run();
 }
