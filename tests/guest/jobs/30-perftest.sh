@@ -1,7 +1,6 @@
 # perftest over RC between two guests: send, write, read, atomic; bandwidth and latency,
 # all message sizes; many queue pairs; events; both directions.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

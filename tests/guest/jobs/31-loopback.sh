@@ -1,6 +1,5 @@
 # The same programs with both ends in one guest, on one adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 1 --nic qrnic --cpus 2 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,7 +1,6 @@
 # The link changes while the rings of the netdev are made anew, again and again: its
 # carrier follows, and so does the port of the RDMA device.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

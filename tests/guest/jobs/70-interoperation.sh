@@ -1,7 +1,6 @@
 # Soft-RoCE (rdma_rxe over virtio-net) at the other end of the wire: an independent
 # implementation that must understand our frames, and we its.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic/rxe --mtu 9000 --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

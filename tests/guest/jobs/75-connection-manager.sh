@@ -1,7 +1,6 @@
 # librdmacm's tools between two guests, by IPv4 and IPv6: connections are made through
 # the kernel's connection manager and MADs on queue pair 1.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --timeout 900
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh

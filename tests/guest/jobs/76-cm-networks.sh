@@ -1,7 +1,6 @@
 # Connections through the kernel's connection manager over VLANs, link-local addresses and
 # macvlan, and in network namespaces: with the adapter inside, and with an interface of it.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --timeout 600
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,7 +1,6 @@
 # The kernel's own users of RDMA between two guests: NVMe over Fabrics, with a receive
 # queue for each connection and with a shared one, and RDS. What they move is compared.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,7 +1,6 @@
 # More of the kernel's own users between two guests: NFS, iSCSI (iSER) and sockets (SMC-R)
 # over RDMA. fio checks what it reads; a file system on the disk is checked afterwards.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --memory 1536 --timeout 400
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh

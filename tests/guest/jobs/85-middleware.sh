@@ -1,7 +1,6 @@
 # Middleware as Debian packages it, between two guests and without settings that favour
 # us: UCX, libfabric and Open MPI must find the adapter, use it, and move data.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: any
 # guest: --guests 2 --nic qrnic --cpus 2 --memory 1536 --timeout 900
 # full
 # files: mpi_check.py
