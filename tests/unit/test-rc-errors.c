@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/reliability.h"
+#include "engine/transport/rc/reliability.h"
 #include "pair.h"
 
 #define HALF (PAIR_BYTES / 2)

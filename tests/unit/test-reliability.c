@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/reliability.h"
+#include "engine/transport/rc/reliability.h"
 
 static void test_psn(void)
 {

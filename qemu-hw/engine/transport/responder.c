@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/transport/transport.h"
+#include "engine/transport/rc/rc.h"
 
 /*
  * How long a fatal NAK waits for a wire that takes nothing. The other end has

@@ -10,6 +10,7 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/transport/transport.h"
+#include "engine/transport/rc/reliability.h"
 
 struct QrnicUnreliable {
     /* send */

@@ -9,6 +9,7 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/transport/transport.h"
+#include "engine/transport/rc/reliability.h"
 
 #define QKEY_PRIVILEGED (1u << 31)
 

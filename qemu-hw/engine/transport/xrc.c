@@ -9,7 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/transport.h"
+#include "engine/transport/rc/rc.h"
 
 static bool is_zero(const QrnicTranslation *t)
 {

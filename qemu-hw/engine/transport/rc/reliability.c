@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/reliability.h"
+#include "engine/transport/rc/reliability.h"
 
 /* InfiniBand specification, table 49. Code 31: no credits are told. */
 static const uint16_t credits[QRNIC_CREDITS_INVALID] = {

@@ -6,7 +6,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/transport.h"
+#include "engine/transport/rc/rc.h"
 
 static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {

@@ -1,0 +1,225 @@
+/*
+ * qrnic engine: reliable connections: a requester and a responder, which share
+ * a queue pair and nothing else. InfiniBand specification, chapter 9.7.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_RC_H
+#define QRNIC_ENGINE_RC_H
+
+#include "engine/transport/transport.h"
+#include "engine/transport/rc/reliability.h"
+
+/* Messages under way; a power of two. */
+#define QRNIC_PENDING           256u
+/* PSNs sent and not acknowledged, reads aside. */
+#define QRNIC_WINDOW            256u
+/* Within a message every such packet asks for an acknowledgement. */
+#define QRNIC_ACK_INTERVAL      64u
+
+/* A message of the send queue from when it is taken to when it is complete. */
+typedef struct QrnicPending {
+    uint32_t index, wqebbs;
+    uint8_t opcode, flags;
+    uint8_t status, syndrome;   /* status: it failed here, complete it so */
+    bool executed;              /* a local operation, which has no PSN */
+    uint32_t first_psn;
+    uint32_t packets;           /* PSNs that it takes */
+    uint32_t length;
+    uint32_t ssn;               /* send sequence number */
+    /* Running numbers, this message included (9.7.7.2 credits; fences). */
+    uint32_t receives;          /* messages that take a receive WQE */
+    uint32_t rd_number;         /* reads and atomics */
+} QrnicPending;
+
+/* What a read, atomic or flush needs until its response has come. */
+typedef struct QrnicInitiated {
+    uint64_t va, swap_add, compare;
+    uint32_t rkey;
+    QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC */
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+} QrnicInitiated;
+
+struct QrnicRequester {
+    QrnicPending ring[QRNIC_PENDING];
+    uint32_t tail, head;        /* oldest incomplete; next free */
+    uint32_t cursor;            /* message to send from */
+    uint32_t cursor_psn;        /* next PSN to send */
+    uint32_t next_psn;          /* first PSN that no message has */
+    uint32_t sent_psn;          /* one above the highest PSN ever sent */
+    uint32_t una;               /* lowest PSN not acknowledged */
+    /* One above the last PSN sent that asks for an answer; una: none is due */
+    uint32_t asked_psn;
+
+    QrnicSendWqe wqe;           /* the one at the cursor, if it is loaded */
+    bool wqe_loaded;
+    uint32_t wqe_message;       /* its number in the ring */
+
+    QrnicInitiated *initiated;  /* one more than max_rd_atomic */
+    uint32_t initiated_count;
+    uint32_t rd_taken, rd_done; /* running numbers */
+
+    uint32_t ssn, ssn_done;
+    uint32_t receives_taken, receives_done;
+    bool credit_limited;
+    uint32_t receives_limit;    /* last receive-consuming message allowed */
+    bool probing;               /* sent without credit, answer awaited */
+
+    bool stopped;               /* no further WQE is taken: a local error */
+    bool stalled;               /* an answer must come before sending */
+    bool recovering;            /* an implied NAK has been acted upon */
+    bool rnr_wait;
+    uint8_t retries, rnr_retries;       /* left */
+    int64_t deadline;           /* of retransmission or RNR wait */
+    uint32_t wire_epoch;        /* when it expired and the wire was busy */
+};
+
+/*
+ * A request kept for repetition (9.7.5.1.2). Atomic writes and flushes are
+ * answered as reads of no bytes are (A19).
+ */
+typedef struct QrnicReplay {
+    bool valid, atomic;
+    uint8_t opcode;
+    bool pending;               /* responses are still to be sent */
+    bool repeated;              /* they have been sent once before */
+    uint32_t first_psn, last_psn;
+    uint32_t next_psn;          /* of the next response */
+    uint32_t start_psn;         /* of the request answered now */
+    uint64_t va;
+    uint32_t rkey, length;
+    uint32_t srqn;              /* XRC */
+    uint64_t original;
+    uint8_t syndrome;           /* AETH: credits and MSN, as the request */
+    uint32_t msn;               /* left them (9.7.7.1) */
+} QrnicReplay;
+
+struct QrnicResponder {
+    uint32_t epsn;              /* PSN expected */
+    uint32_t msn;
+    enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
+    bool recv_valid;            /* recv is taken and not completed */
+    QrnicRecvWqe recv;
+    uint32_t srqn;              /* XRC target: of the message; else 0 */
+    uint64_t va;
+    uint32_t rkey, dma_len;
+    uint64_t received;          /* bytes of the message so far */
+
+    bool ack_owed;
+    uint32_t ack_psn;
+    bool nak_owed;
+    uint8_t nak;                /* syndrome */
+    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
+    bool gap;                   /* NAKed, and the packet has not come yet */
+    uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
+    bool dead;                  /* fatal NAK owed: nothing is taken now */
+    uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
+    int64_t nak_deadline;       /* of the fatal NAK */
+    uint32_t wire_epoch;        /* when it was last looked at */
+    bool low_credit;            /* advertised none: tell when there is more */
+
+    QrnicReplay *replay;
+    uint32_t replay_count;
+    uint32_t replay_next;       /* entry for the next read or atomic */
+    uint32_t replay_pending;
+};
+
+/*
+ * The requester
+ */
+
+static inline bool qrnic_wqe_is_atomic(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+           opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
+}
+
+/* Answered by a read response of no bytes (A19) */
+static inline bool qrnic_wqe_is_write_or_flush(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH;
+}
+
+/* Reads, atomics and the like: answered by more than an ACK. */
+static inline bool qrnic_wqe_is_rd(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_RDMA_READ || qrnic_wqe_is_atomic(opcode) ||
+           qrnic_wqe_is_write_or_flush(opcode);
+}
+
+static inline QrnicPending *qrnic_pending_at(QrnicRequester *r, uint32_t n)
+{
+    return &r->ring[n % QRNIC_PENDING];
+}
+
+static inline uint32_t qrnic_pending_end(const QrnicPending *p)
+{
+    return qrnic_psn_add(p->first_psn, p->packets);
+}
+
+static inline QrnicInitiated *qrnic_initiated_of(QrnicRequester *r,
+                                                 const QrnicPending *p)
+{
+    return &r->initiated[p->rd_number % r->initiated_count];
+}
+
+static inline bool qrnic_requester_may_run(const QrnicQp *qp)
+{
+    return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
+}
+
+/* requester.c */
+void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
+void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_requester_idle(const QrnicQp *qp);
+uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
+/* Completes what is acknowledged, in order. */
+void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp);
+/* The message at the tail failed: an error completion, and ERR (9.9.2.1). */
+void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
+                          uint8_t syndrome);
+/* The messages under way as flushed; false: none is left. */
+bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
+
+/* recovery.c */
+/*
+ * Restarts the transport timer if packets wait for an answer (9.7.6.1.3), or
+ * to be sent again by a wire that may stand still.
+ */
+void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp);
+void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/* The receiver is not ready: it is sent to again in so many ns. */
+void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns);
+/* A response shows that those of an earlier read were lost (9.7.5.1.3). */
+void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp);
+void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
+
+/* send.c: at most one packet; false: nothing to do, or it must wait. */
+bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
+
+/* receive.c: a response, parsed and checked */
+void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+
+/*
+ * The responder
+ */
+
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
+/* At most one packet; false: nothing to do. */
+bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
+/* A request, parsed and checked */
+void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+/* Completes with flush status the receive WQE of a message cut short. */
+bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
+uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
+void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
+/* So many reads and atomics can be kept without losing one not answered. */
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
+/* The receive queue has more; in ERR: to flush. */
+void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
+
+#endif

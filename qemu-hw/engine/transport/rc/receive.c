@@ -1,0 +1,348 @@
+/*
+ * qrnic engine: the requester of a reliable connection: responses
+ *
+ * InfiniBand specification, 9.7.5 and 9.7.7.2.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+static void requester_wake(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (r->stalled || qp->sq_draining) {
+        r->stalled = false;
+        qrnic_schedule(e, qp);
+    }
+}
+
+/* una has moved. */
+static void requester_progress(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    r->retries = qp->attr.retry_cnt;
+    r->rnr_retries = qp->attr.rnr_retry;
+    r->recovering = false;
+    r->probing = false;
+    qrnic_requester_retire(e, qp);
+    if (qrnic_requester_may_run(qp)) {
+        qrnic_requester_deadline(e, qp);
+        requester_wake(e, qp);
+    }
+}
+
+/* Seen from the old una both are ahead, by no more than half of all PSNs. */
+static void una_set(QrnicRequester *r, uint32_t psn)
+{
+    if (qrnic_psn_distance(r->una, r->asked_psn) <
+        qrnic_psn_distance(r->una, psn)) {
+        r->asked_psn = psn;
+    }
+    r->una = psn;
+}
+
+/*
+ * Moves una towards target, over what needs no more than an ACK. False: a read
+ * or atomic without its response is in the way.
+ */
+static bool requester_acknowledge(QrnicRequester *r, uint32_t target)
+{
+    for (uint32_t n = r->tail; r->una != target; n++) {
+        QrnicPending *p = qrnic_pending_at(r, n);
+        uint32_t end = qrnic_pending_end(p);
+
+        if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
+            return false;
+        }
+        if (qrnic_psn_distance(r->una, target) <
+            qrnic_psn_distance(r->una, end)) {
+            una_set(r, target);
+        } else {
+            una_set(r, end);
+        }
+    }
+    return true;
+}
+
+/*
+ * Credits (9.7.7.2): after msn messages the responder had so many receive
+ * WQEs. Only messages that take one count here, so that the limit need not be
+ * corrected for those that take none.
+ */
+static void requester_credits(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
+                              uint32_t msn)
+{
+    QrnicRequester *r = qp->requester;
+    uint8_t code = syndrome & QRNIC_AETH_VALUE_MASK;
+    uint32_t base = r->receives_done;
+
+    if (code == QRNIC_CREDITS_INVALID) {
+        r->credit_limited = false;
+    } else {
+        if ((r->ssn_done & 0xffffff) != msn) {
+            uint32_t n = r->tail;
+
+            while (n != r->head &&
+                   (qrnic_pending_at(r, n)->ssn & 0xffffff) != msn) {
+                n++;
+            }
+            if (n == r->head) {
+                return;         /* of long ago */
+            }
+            base = qrnic_pending_at(r, n)->receives;
+        }
+        r->credit_limited = true;
+        r->receives_limit = base + qrnic_credits_decode(code);
+    }
+    requester_wake(e, qp);
+}
+
+static void drop_psn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    qrnic_add(e, QRNIC_COUNTER_RX_DROP_PSN, 1);
+    trace_qrnic_roce_drop(e->config.name, qp->number, pkt->t.psn, "PSN");
+}
+
+/* A response that fits no request: 9.9.2.4.2, class B. */
+static void bad_response(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_requester_fail(e, qp, QRNIC_WC_BAD_RESP_ERR, QRNIC_SYN_NONE);
+}
+
+static bool psn_outstanding(const QrnicRequester *r, uint32_t psn)
+{
+    return qrnic_psn_distance(r->una, psn) <
+           qrnic_psn_distance(r->una, r->sent_psn);
+}
+
+/*
+ * All before psn is acknowledged by the response. True: psn is now the oldest
+ * one that is not.
+ */
+static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+{
+    QrnicRequester *r = qp->requester;
+    uint32_t una = r->una;
+    bool all = requester_acknowledge(r, psn);
+
+    if (r->una != una) {
+        requester_progress(e, qp);
+        if (!qrnic_requester_may_run(qp)) {
+            return false;
+        }
+    }
+    if (!all) {
+        qrnic_requester_implied_nak(e, qp);
+    }
+    return all;
+}
+
+static void receive_positive_ack(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt)
+{
+    QrnicRequester *r = qp->requester;
+
+    /* A repeated ACK of the last PSN brings new credits. */
+    if (qrnic_psn_add(pkt->t.psn, 1) == r->una) {
+        requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
+        return;
+    }
+    if (!psn_outstanding(r, pkt->t.psn)) {
+        drop_psn(e, qp, pkt);
+        return;
+    }
+    if (acknowledge_before(e, qp, qrnic_psn_add(pkt->t.psn, 1)) &&
+        qrnic_requester_may_run(qp)) {
+        requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
+    }
+}
+
+static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (!acknowledge_before(e, qp, pkt->t.psn) || r->rnr_wait) {
+        return;
+    }
+    if (qp->attr.rnr_retry != 7) {
+        if (r->rnr_retries == 0) {
+            qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR,
+                                 QRNIC_SYN_NONE);
+            return;
+        }
+        r->rnr_retries--;
+    }
+    qrnic_requester_rnr_wait(e, qp, qrnic_rnr_time_ns(pkt->t.syndrome &
+                                                      QRNIC_AETH_VALUE_MASK));
+}
+
+static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    static const uint8_t status[] = {
+        [QRNIC_NAK_INVALID - QRNIC_AETH_NAK] = QRNIC_WC_REM_INV_REQ_ERR,
+        [QRNIC_NAK_ACCESS - QRNIC_AETH_NAK] = QRNIC_WC_REM_ACCESS_ERR,
+        [QRNIC_NAK_OPERATION - QRNIC_AETH_NAK] = QRNIC_WC_REM_OP_ERR,
+    };
+    uint8_t code = pkt->t.syndrome & QRNIC_AETH_VALUE_MASK;
+    QrnicRequester *r = qp->requester;
+
+    if (code == 0) {
+        qrnic_add(e, QRNIC_COUNTER_RX_NAK_SEQUENCE, 1);
+        /* No news if all is already to be sent again from there. */
+        if (acknowledge_before(e, qp, pkt->t.psn) && r->cursor_psn != r->una) {
+            qrnic_requester_retry(e, qp, QRNIC_SYN_SEQUENCE);
+        }
+        return;
+    }
+    if (code >= ARRAY_SIZE(status)) {
+        drop_psn(e, qp, pkt);   /* reserved codes, 9.3.4 */
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_NAK_ERROR, 1);
+    if (acknowledge_before(e, qp, pkt->t.psn)) {
+        qrnic_requester_fail(e, qp, status[code], QRNIC_SYN_NONE);
+    }
+}
+
+static void receive_ack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicRequester *r = qp->requester;
+    uint8_t type = pkt->t.syndrome & QRNIC_AETH_TYPE_MASK;
+
+    trace_qrnic_requester_ack(e->config.name, qp->number, pkt->t.psn,
+                              pkt->t.syndrome, pkt->t.msn, r->una);
+    if (type == QRNIC_AETH_ACK) {
+        qrnic_add(e, QRNIC_COUNTER_RX_ACK, 1);
+        receive_positive_ack(e, qp, pkt);
+        return;
+    }
+    if (!psn_outstanding(r, pkt->t.psn)) {
+        drop_psn(e, qp, pkt);
+    } else if (type == QRNIC_AETH_RNR) {
+        qrnic_add(e, QRNIC_COUNTER_RX_RNR_NAK, 1);
+        receive_rnr(e, qp, pkt);
+    } else if (type == QRNIC_AETH_NAK) {
+        receive_nak(e, qp, pkt);
+    } else {
+        drop_psn(e, qp, pkt);   /* reserved, 9.3.4 */
+    }
+}
+
+/* Scatters len bytes of a response to the place of offset in the message. */
+static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+                                 uint64_t offset, const uint8_t *from,
+                                 uint32_t len)
+{
+    const QrnicInitiated *i = qrnic_initiated_of(qp->requester, p);
+
+    for (uint32_t n = 0; len && n < i->num_sge; n++) {
+        const QrnicSge *s = &i->sge[n];
+        enum qrnic_syndrome syndrome;
+        uint32_t part;
+        QrnicMkey *k;
+
+        if (offset >= s->length) {
+            offset -= s->length;
+            continue;
+        }
+        part = MIN(len, s->length - offset);
+        syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number,
+                                      s->addr + offset, part,
+                                      QRNIC_ACCESS_LOCAL_WRITE, &k);
+        if (syndrome) {
+            return syndrome;
+        }
+        if (!qrnic_memory_write(e, k, s->addr + offset, from, part)) {
+            return QRNIC_SYN_DMA;
+        }
+        from += part;
+        len -= part;
+        offset = 0;
+    }
+    return QRNIC_SYN_NONE;
+}
+
+/* Does the packet carry what belongs at this place of the read? */
+static bool read_response_fits(const QrnicQp *qp, const QrnicPending *p,
+                               const QrnicPacket *pkt, uint64_t offset)
+{
+    uint32_t mtu = qrnic_qp_mtu(qp);
+
+    if (qrnic_wqe_is_write_or_flush(p->opcode)) {
+        return pkt->t.opcode == QRNIC_OP_RC_READ_RESPONSE_ONLY &&
+               !pkt->payload_len;
+    }
+    if (p->opcode != QRNIC_WQE_RDMA_READ) {
+        return false;
+    }
+    /*
+     * Where a response starts depends on which request it answers, the first
+     * or a repeated one; so only its end is told by the opcode.
+     */
+    if (qrnic_psn_add(pkt->t.psn, 1) == qrnic_pending_end(p)) {
+        return pkt->info->flags & QRNIC_OPF_END &&
+               pkt->payload_len == p->length - offset;
+    }
+    return !(pkt->info->flags & QRNIC_OPF_END) && pkt->payload_len == mtu;
+}
+
+static void receive_response(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt)
+{
+    QrnicRequester *r = qp->requester;
+    uint8_t syndrome, original[8];
+    QrnicPending *p;
+    uint64_t offset;
+
+    if (!psn_outstanding(r, pkt->t.psn)) {
+        drop_psn(e, qp, pkt);
+        return;
+    }
+    if (!acknowledge_before(e, qp, pkt->t.psn)) {
+        return;
+    }
+    p = qrnic_pending_at(r, r->tail);
+    offset = (uint64_t)qrnic_psn_distance(p->first_psn, pkt->t.psn) *
+             qrnic_qp_mtu(qp);
+    if (pkt->info->flags & QRNIC_OPF_ATOMIC) {
+        if (!qrnic_wqe_is_atomic(p->opcode)) {
+            bad_response(e, qp);
+            return;
+        }
+        /* In the order of this host's memory, as if it had been read. */
+        stq_le_p(original, pkt->t.original);
+        syndrome = requester_scatter(e, qp, p, 0, original, sizeof(original));
+    } else {
+        if (!read_response_fits(qp, p, pkt, offset)) {
+            bad_response(e, qp);
+            return;
+        }
+        syndrome = requester_scatter(e, qp, p, offset, pkt->payload,
+                                     pkt->payload_len);
+    }
+    if (syndrome) {
+        qrnic_requester_fail(e, qp, QRNIC_WC_LOC_PROT_ERR, syndrome);
+        return;
+    }
+    una_set(r, qrnic_psn_add(pkt->t.psn, 1));
+    requester_progress(e, qp);
+    if (pkt->info->flags & QRNIC_HDR_AETH && qrnic_requester_may_run(qp)) {
+        requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
+    }
+}
+
+void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt)
+{
+    if ((pkt->t.opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_ACK) {
+        receive_ack(e, qp, pkt);
+    } else {
+        receive_response(e, qp, pkt);
+    }
+}

@@ -1,0 +1,120 @@
+/*
+ * qrnic engine: the requester of a reliable connection: timeouts, repetition
+ *
+ * InfiniBand specification, 9.7.5.2, 9.7.6 and 9.9.2.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+/*
+ * The heap is touched only for an earlier deadline: a later one is found when
+ * the earlier one fires, and most never come to that.
+ */
+static void deadline_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
+{
+    qp->requester->deadline = deadline;
+    qrnic_timer_advance(e, &qp->timer, deadline);
+}
+
+void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+    int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
+    bool waits = r->una != r->cursor_psn ||
+                 (r->una != r->sent_psn && qrnic_wire_busy(e));
+
+    if (r->rnr_wait) {
+        return;
+    }
+    deadline_set(e, qp, timeout && waits ? qrnic_now(e) + timeout :
+                                           QRNIC_DEADLINE_NEVER);
+}
+
+/* Go-back-N: sending goes on at the oldest packet without an answer. */
+static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    r->cursor = r->tail;
+    r->cursor_psn = r->asked_psn = r->una;
+    r->probing = false;
+    r->stalled = false;
+    if (!r->rnr_wait) {
+        qrnic_requester_deadline(e, qp);
+        qrnic_schedule(e, qp);
+    }
+}
+
+void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns)
+{
+    qp->requester->rnr_wait = true;
+    requester_rewind(e, qp);
+    deadline_set(e, qp, qrnic_now(e) + ns);
+}
+
+void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    QrnicRequester *r = qp->requester;
+
+    trace_qrnic_requester_retry(e->config.name, qp->number, r->una, r->retries,
+                                qrnic_syndrome_name(syndrome));
+    if (r->retries == 0) {
+        qrnic_add(e, QRNIC_COUNTER_RETRY_EXCEEDED, 1);
+        qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, syndrome);
+        return;
+    }
+    r->retries--;
+    requester_rewind(e, qp);
+}
+
+void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    /* The rest of the same burst tells nothing new. */
+    if (r->recovering || r->cursor_psn == r->una) {
+        return;
+    }
+    r->recovering = true;
+    qrnic_add(e, QRNIC_COUNTER_IMPLIED_NAK, 1);
+    qrnic_requester_retry(e, qp, QRNIC_SYN_SEQUENCE);
+}
+
+void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (r->deadline == QRNIC_DEADLINE_NEVER || !qrnic_requester_may_run(qp)) {
+        return;
+    }
+    if (qrnic_now(e) < r->deadline) {
+        deadline_set(e, qp, r->deadline);
+        return;
+    }
+    r->deadline = QRNIC_DEADLINE_NEVER;
+    if (r->rnr_wait) {
+        r->rnr_wait = false;
+        qrnic_requester_deadline(e, qp);
+        qrnic_schedule(e, qp);
+        return;
+    }
+    /*
+     * What a slow wire has not taken yet, nobody can have answered; sending it
+     * again would only make the queue before the wire longer.
+     */
+    if (qrnic_wire_busy(e) && !qrnic_wire_stands_still(e, &r->wire_epoch)) {
+        qrnic_requester_deadline(e, qp);
+        return;
+    }
+    /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
+    if (qp->attr.rate_limit && r->asked_psn == r->una && !qrnic_wire_busy(e)) {
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);
+    r->recovering = false;
+    qrnic_requester_retry(e, qp, QRNIC_SYN_TIMEOUT);
+}

@@ -1,0 +1,442 @@
+/*
+ * qrnic engine: the requester of a reliable connection: sending
+ *
+ * Takes send WQEs and sends their packets inside a window. InfiniBand
+ * specification, 9.7.2 to 9.7.7.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+static bool is_send(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_SEND || opcode == QRNIC_WQE_SEND_IMM ||
+           opcode == QRNIC_WQE_SEND_INV;
+}
+
+static bool takes_receive(uint8_t opcode)
+{
+    return is_send(opcode) || opcode == QRNIC_WQE_RDMA_WRITE_IMM;
+}
+
+static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
+                       QrnicPending *p)
+{
+    uint8_t access = qrnic_wqe_is_rd(w->opcode) ? QRNIC_ACCESS_LOCAL_WRITE : 0;
+
+    for (uint32_t i = 0; i < w->num_sge; i++) {
+        const QrnicSge *s = &w->sge[i];
+        enum qrnic_syndrome syndrome;
+        QrnicMkey *k;
+
+        if (!s->length) {
+            continue;
+        }
+        syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number, s->addr,
+                                      s->length, access, &k);
+        if (syndrome) {
+            qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
+                              "index %" PRIu32 ": lkey 0x%" PRIx32 " %s",
+                              w->index, s->lkey, qrnic_syndrome_name(syndrome));
+            p->status = QRNIC_WC_LOC_PROT_ERR;
+            p->syndrome = syndrome;
+            return false;
+        }
+    }
+    return true;
+}
+
+static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
+{
+    i->va = w->remote_addr;
+    i->rkey = w->rkey;
+    i->srqn = w->srqn;
+    i->swap_add = w->swap_add;
+    i->compare = w->compare;
+    i->flush = w->flush;
+    i->num_sge = w->num_sge;
+    memcpy(i->sge, w->sge, w->num_sge * sizeof(w->sge[0]));
+}
+
+/* The next WQE of the queue becomes the message at the cursor. */
+static bool requester_take(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicSendWqe *w = &r->wqe;
+    uint8_t status, syndrome;
+    QrnicPending *p;
+
+    if (r->stopped || qp->state != QRNIC_QPS_RTS) {
+        return false;
+    }
+    if (r->head - r->tail == QRNIC_PENDING) {
+        r->stalled = true;
+        return false;
+    }
+    p = qrnic_pending_at(r, r->head);
+    memset(p, 0, sizeof(*p));
+    r->wqe_loaded = false;
+    switch (qrnic_sq_take(e, qp, w, &status, &syndrome)) {
+    case QRNIC_TAKE_EMPTY:
+    case QRNIC_TAKE_BROKEN:     /* only an SRQ ever is */
+        return false;
+    case QRNIC_TAKE_ERROR:
+        p->index = w->index;
+        p->wqebbs = w->wqebbs;
+        p->status = status;
+        p->syndrome = syndrome;
+        break;
+    case QRNIC_TAKE_OK:
+        p->index = w->index;
+        p->wqebbs = w->wqebbs;
+        p->opcode = w->opcode;
+        p->flags = w->flags;
+        p->length = w->length;
+        if (qrnic_wqe_is_rd(w->opcode) && !qp->attr.max_rd_atomic) {
+            qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                              "WQE at index %" PRIu32 ": a read or atomic, "
+                              "and max_rd_atomic is 0", w->index);
+            p->status = QRNIC_WC_LOC_QP_OP_ERR;
+            p->syndrome = QRNIC_SYN_RD_ATOMIC;
+        } else if (w->opcode != QRNIC_WQE_NOP &&
+                   !qrnic_is_local_operation(w->opcode) &&
+                   sges_check(e, qp, w, p)) {
+            p->packets = qrnic_psn_count(w->length, qrnic_qp_mtu(qp));
+            r->ssn++;
+            r->receives_taken += takes_receive(w->opcode);
+            r->rd_taken += qrnic_wqe_is_rd(w->opcode);
+        }
+        break;
+    }
+    p->first_psn = r->next_psn;
+    p->ssn = r->ssn;
+    p->receives = r->receives_taken;
+    p->rd_number = r->rd_taken;
+    if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
+        initiated_fill(qrnic_initiated_of(r, p), w);
+    }
+    r->stopped = p->status != 0;
+    r->next_psn = qrnic_pending_end(p);
+    r->wqe_loaded = true;
+    r->wqe_message = r->head++;
+    trace_qrnic_requester_take(e->config.name, qp->number, p->index,
+                               qrnic_wqe_opcode_name(p->opcode), p->length,
+                               p->first_psn, p->packets, p->status);
+    return true;
+}
+
+/* The WQE of the message at the cursor, again from memory if need be. */
+static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicSendWqe *w = &r->wqe;
+
+    if (r->wqe_loaded && r->wqe_message == r->cursor) {
+        return true;
+    }
+    r->wqe_loaded = false;
+    if (qrnic_sq_refetch(e, qp, p->index, w, &p->status, &p->syndrome) !=
+        QRNIC_TAKE_OK) {
+        return false;
+    }
+    /* Decisions stand on what was read first. */
+    if (w->opcode != p->opcode || w->length != p->length) {
+        p->status = QRNIC_WC_LOC_QP_OP_ERR;
+        p->syndrome = QRNIC_SYN_WQE_SIZE;
+        return false;
+    }
+    p->status = QRNIC_WC_SUCCESS;
+    p->syndrome = QRNIC_SYN_NONE;
+    r->wqe_loaded = true;
+    r->wqe_message = r->cursor;
+    return true;
+}
+
+/* Gathers len bytes of the message from offset into the packet. */
+static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+                             uint64_t offset, uint8_t *to, uint32_t len)
+{
+    p->syndrome = qrnic_gather_part(e, qp, &qp->requester->wqe, offset, to,
+                                    len);
+    if (p->syndrome) {
+        p->status = QRNIC_WC_LOC_PROT_ERR;
+    }
+    return !p->syndrome;
+}
+
+static void count_request(QrnicEngine *e, const QrnicPending *p)
+{
+    switch (p->opcode) {
+    case QRNIC_WQE_SEND:
+    case QRNIC_WQE_SEND_IMM:
+    case QRNIC_WQE_SEND_INV:
+        qrnic_add(e, QRNIC_COUNTER_TX_SEND, 1);
+        break;
+    case QRNIC_WQE_RDMA_WRITE:
+    case QRNIC_WQE_RDMA_WRITE_IMM:
+        qrnic_add(e, QRNIC_COUNTER_TX_WRITE, 1);
+        break;
+    case QRNIC_WQE_RDMA_READ:
+        qrnic_add(e, QRNIC_COUNTER_TX_READ, 1);
+        break;
+    case QRNIC_WQE_ATOMIC_WRITE:
+        qrnic_add(e, QRNIC_COUNTER_TX_ATOMIC_WRITE, 1);
+        break;
+    case QRNIC_WQE_FLUSH:
+        qrnic_add(e, QRNIC_COUNTER_TX_FLUSH, 1);
+        break;
+    default:
+        qrnic_add(e, QRNIC_COUNTER_TX_ATOMIC, 1);
+        break;
+    }
+}
+
+/* Counts, and moves the cursor over the PSNs that the packet took. */
+static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
+                           uint32_t psns, bool asks)
+{
+    QrnicRequester *r = qp->requester;
+    bool first_asks = asks && r->asked_psn == r->una;
+    uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
+    bool oldest = r->cursor_psn == r->una;
+
+    if (r->cursor_psn == r->sent_psn) {
+        if (r->cursor_psn == p->first_psn) {
+            count_request(e, p);
+        }
+    } else {
+        qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
+    }
+    if (qrnic_psn_distance(r->una, next) >
+        qrnic_psn_distance(r->una, r->sent_psn)) {
+        r->sent_psn = next;
+    }
+    r->cursor_psn = next;
+    if (next == qrnic_pending_end(p)) {
+        r->cursor++;
+    }
+    if (asks) {
+        r->asked_psn = next;
+    }
+    /* With a rate limit, who asks may go long after the oldest. */
+    if (oldest || first_asks || r->deadline == QRNIC_DEADLINE_NEVER) {
+        qrnic_requester_deadline(e, qp);
+    }
+}
+
+static uint8_t rd_opcode(uint8_t opcode)
+{
+    switch (opcode) {
+    case QRNIC_WQE_RDMA_READ:
+        return QRNIC_OP_RC_READ_REQUEST;
+    case QRNIC_WQE_ATOMIC_CMP_SWAP:
+        return QRNIC_OP_RC_COMPARE_SWAP;
+    case QRNIC_WQE_ATOMIC_WRITE:
+        return QRNIC_OP_RC_ATOMIC_WRITE;
+    case QRNIC_WQE_FLUSH:
+        return QRNIC_OP_RC_FLUSH;
+    default:
+        return QRNIC_OP_RC_FETCH_ADD;
+    }
+}
+
+static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+{
+    QrnicRequester *r = qp->requester;
+    const QrnicInitiated *i = qrnic_initiated_of(r, p);
+    /* A repeated read asks only for what has not come (9.7.5.1.6). */
+    uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
+    uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
+    QrnicTransport t = {
+        .opcode = rd_opcode(p->opcode) | qrnic_qp_service(qp),
+        .srqn = i->srqn,
+        .ack_req = true,
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = qp->attr.dest_qpn,
+        .psn = r->cursor_psn,
+        .va = i->va + offset,
+        .rkey = i->rkey,
+        .dma_len = p->opcode == QRNIC_WQE_FLUSH ? i->flush.length :
+                                                  p->length - offset,
+        .swap_add = i->swap_add,
+        .compare = i->compare,
+        .flush_type = i->flush.type,
+        .flush_level = i->flush.level,
+    };
+    uint32_t len = p->opcode == QRNIC_WQE_ATOMIC_WRITE ? 8 : 0;
+    uint8_t *payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+
+    /* Bytes as they are to be in memory, unlike the operands of atomics. */
+    if (len) {
+        stq_le_p(payload, i->swap_add);
+    }
+    qrnic_packet_send(e, qp, &t, payload, len);
+    requester_sent(e, qp, p, p->packets - done, true);
+}
+
+static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
+{
+    QrnicRequester *r = qp->requester;
+    uint32_t mtu = qrnic_qp_mtu(qp);
+    uint32_t n = qrnic_psn_distance(p->first_psn, r->cursor_psn);
+    uint64_t offset = (uint64_t)n * mtu;
+    uint32_t len = MIN(mtu, p->length - offset);
+    bool first = n == 0, last = n == p->packets - 1;
+    bool send = is_send(p->opcode), inv = p->opcode == QRNIC_WQE_SEND_INV;
+    bool imm = p->opcode == QRNIC_WQE_SEND_IMM ||
+               p->opcode == QRNIC_WQE_RDMA_WRITE_IMM;
+    QrnicTransport t;
+    uint8_t *payload;
+
+    if (!requester_load(e, qp, p)) {
+        return false;
+    }
+    t = (QrnicTransport) {
+        .opcode = send ? QRNIC_OP_RC_SEND_FIRST : QRNIC_OP_RC_WRITE_FIRST,
+        .solicited = last && p->flags & QRNIC_WQEF_SOLICITED &&
+                     takes_receive(p->opcode),
+        .ack_req = last || probe ||
+                   r->cursor_psn % QRNIC_ACK_INTERVAL == 0,
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = qp->attr.dest_qpn,
+        .psn = r->cursor_psn,
+        .srqn = r->wqe.srqn,
+        .va = r->wqe.remote_addr,
+        .rkey = r->wqe.rkey,
+        .dma_len = p->length,
+        .imm = r->wqe.imm,
+        .inv_key = r->wqe.imm,
+    };
+    /* SEND_x and WRITE_x follow each other in the same order. */
+    if (last && inv) {
+        t.opcode = first ? QRNIC_OP_RC_SEND_ONLY_INV :
+                           QRNIC_OP_RC_SEND_LAST_INV;
+    } else if (first && last) {
+        t.opcode += QRNIC_OP_RC_SEND_ONLY + imm;
+    } else if (last) {
+        t.opcode += QRNIC_OP_RC_SEND_LAST + imm;
+    } else if (!first) {
+        t.opcode += QRNIC_OP_RC_SEND_MIDDLE;
+    }
+    t.opcode |= qrnic_qp_service(qp);
+    payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    if (!requester_gather(e, qp, p, offset, payload, len)) {
+        return false;
+    }
+    qrnic_packet_send(e, qp, &t, payload, len);
+    requester_sent(e, qp, p, 1, t.ack_req);
+    return true;
+}
+
+/* Without credit one packet may go, alone, to learn of new ones. */
+static bool credit_check(QrnicRequester *r, const QrnicPending *p, bool *probe)
+{
+    if (r->probing) {
+        return false;
+    }
+    if (r->cursor_psn != p->first_psn || !takes_receive(p->opcode) ||
+        !r->credit_limited || (int32_t)(p->receives - r->receives_limit) <= 0) {
+        return true;
+    }
+    *probe = true;
+    return r->una == r->cursor_psn;
+}
+
+static bool fence_holds(const QrnicRequester *r, const QrnicPending *p)
+{
+    return p->flags & QRNIC_WQEF_FENCE &&
+           p->rd_number - qrnic_wqe_is_rd(p->opcode) != r->rd_done;
+}
+
+/* May the packet at the cursor go now, or must an answer come before? */
+static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
+{
+    QrnicRequester *r = qp->requester;
+    uint32_t flying = qrnic_psn_distance(r->una, r->cursor_psn);
+    bool rd = qrnic_wqe_is_rd(p->opcode);
+
+    if (r->cursor_psn == p->first_psn && fence_holds(r, p)) {
+        return false;
+    }
+    if (rd) {
+        return p->rd_number - 1 - r->rd_done < qp->attr.max_rd_atomic &&
+               flying + p->packets <= QRNIC_PSN_HALF && !r->probing;
+    }
+    return flying < QRNIC_WINDOW && credit_check(r, p, probe);
+}
+
+/*
+ * A message without PSNs at the cursor: all before it is sent. What it does,
+ * it does once, although the cursor may come back to it. False: it waits.
+ */
+static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (!p->executed && fence_holds(r, p)) {
+        r->stalled = true;
+        return false;
+    }
+    if (!p->executed && qrnic_is_local_operation(p->opcode)) {
+        if (!requester_load(e, qp, p)) {
+            r->stopped = true;
+        } else {
+            p->syndrome = qrnic_local_operation(e, qp, &r->wqe);
+            p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
+            r->stopped = p->status != QRNIC_WC_SUCCESS;
+        }
+    }
+    p->executed = true;
+    if (!p->status) {
+        r->cursor++;
+    }
+    qrnic_requester_retire(e, qp);
+    return !p->status;
+}
+
+bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+    bool probe = false;
+    QrnicPending *p;
+
+    if (!qrnic_requester_may_run(qp) || r->rnr_wait) {
+        return false;
+    }
+    if (r->cursor == r->head && !requester_take(e, qp)) {
+        return false;
+    }
+    p = qrnic_pending_at(r, r->cursor);
+    if (p->status) {
+        /* Failed here: it waits at the cursor until all before it is done. */
+        qrnic_requester_retire(e, qp);
+        return false;
+    }
+    if (!p->packets) {
+        return local_step(e, qp, p);
+    }
+    if (!send_allowed(qp, p, &probe)) {
+        r->stalled = true;
+        return false;
+    }
+    if (qrnic_pace_wait(e, qp)) {
+        return false;
+    }
+    if (qrnic_wqe_is_rd(p->opcode)) {
+        send_rd(e, qp, p);
+        return true;
+    }
+    if (probe) {
+        r->probing = true;
+    }
+    if (!send_data(e, qp, p, probe)) {
+        r->stopped = true;
+        qrnic_requester_retire(e, qp);
+        return false;
+    }
+    return true;
+}
