@@ -43,8 +43,10 @@ in_build_root() {
             TERM="${TERM:-dumb}" chroot "$root" "$@"' sh "$build_root" "$guest_dir" "$@"
 }
 
-# sync_tree FROM TO: copies what changed with its time stamp (so that make and
-# ninja rebuild only that) and removes what has gone from the source.
+# sync_tree FROM TO: copies the files whose contents differ and removes what has gone from
+# the source. A copy has the time at which it was made, not the source's: make and ninja
+# rebuild what is older than it, also when the source was edited before the end of the build
+# that did not see the edit, or is of a commit older than the last build.
 sync_tree() {
     mkdir -p "$2"
     local rel
@@ -54,9 +56,9 @@ sync_tree() {
     fi
     mv "$2/.sources.new" "$2/.sources"
     while IFS= read -r rel; do
-        if [ ! -e "$2/$rel" ] || [ "$1/$rel" -nt "$2/$rel" ] || [ "$1/$rel" -ot "$2/$rel" ]; then
+        if ! cmp -s "$1/$rel" "$2/$rel"; then
             mkdir -p "$(dirname "$2/$rel")"
-            cp -p "$1/$rel" "$2/$rel"
+            cp --preserve=mode "$1/$rel" "$2/$rel"
         fi
     done <"$2/.sources"
 }

@@ -63,6 +63,7 @@ def heed_interrupts():
 class Tests:
     def __init__(self, root, report, stopped):
         self.stopped = stopped
+        self.root = root
         self.guest = os.path.join(root, "tools", "guest")
         sys.path.insert(0, os.path.dirname(self.guest))
         self.report = report
@@ -108,6 +109,28 @@ class Tests:
                      env={"QRNIC_QEMU": "/nonexistent/qemu"})
         self.refused("no image", [*run, "-c", "true"], 125, "run tools/guest-image",
                      env={"QRNIC_CACHE": self.scratch.name + "-none", "QRNIC_QEMU": "/bin/true"})
+
+    def synced(self):
+        """What a build did not see is newer than its objects, whatever the time of the edit; the rest stays as it is."""
+        script = """
+            . "$0/tools/lib.sh"; . "$0/tools/guest-lib.sh"
+            mkdir "$1/from"; echo first >"$1/from/edited.c"; echo same >"$1/from/left.c"
+            sync_tree "$1/from" "$1/to"; left=$(stat -c %y "$1/to/left.c")
+            echo second >"$1/from/edited.c"; touch -d '1 hour ago' "$1"/from/*.c
+            touch "$1/to/edited.o"; sleep 0.1
+            sync_tree "$1/from" "$1/to"
+            [ "$(cat "$1/to/edited.c")" = second ] || echo "the edit is missing"
+            [ "$1/to/edited.c" -nt "$1/to/edited.o" ] || echo "make would take the old object for the new source"
+            [ "$(stat -c %y "$1/to/left.c")" = "$left" ] || echo "an unchanged file is rebuilt"
+            rm "$1/from/left.c"; sync_tree "$1/from" "$1/to"
+            [ ! -e "$1/to/left.c" ] || echo "a removed file stays"
+        """
+        with tempfile.TemporaryDirectory(prefix="qt-sync-") as directory:
+            done = subprocess.run(["bash", "-euc", script, self.root, directory], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=60, check=False, env=self.env)
+        problems = (done.stdout + done.stderr).splitlines()
+        self.report.result(not problems and not done.returncode, "launcher: a build takes up every edit",
+                           details=problems)
 
     def bad_devices(self):
         run = ["--no-refresh", "--accel", "tcg", "-c", "true"]
@@ -440,7 +463,8 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.bad_devices, tests.endings, tests.kvm, tests.reports, tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
+        for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
+                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
                       tests.interrupted):
             if not stopped():
                 group()
