@@ -222,6 +222,8 @@ void qrnic_devlink_register(struct qrnic_core *core);
 void qrnic_devlink_unregister(struct qrnic_core *core);
 /* An attempt that devlink knows of; or QRNIC_RECOVERY_MANUAL */
 int qrnic_devlink_recover(struct qrnic_core *core);
+/* While the devlink instance is registered */
+void qrnic_devlink_healthy(struct qrnic_core *core);
 
 /* pci.c: all the way down and up again */
 void qrnic_suspend(struct qrnic_core *core);

@@ -83,8 +83,6 @@ static int qrnic_devlink_reload_up(struct devlink *devlink,
 
 	if (err)
 		return err;
-	devlink_health_reporter_state_update(core->reporter,
-					     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
 	*actions_performed = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT);
 	return 0;
 }
@@ -198,6 +196,16 @@ static const struct devlink_health_reporter_ops qrnic_health_ops = {
 };
 
 /*
+ * The device works, whoever has seen to it: a recovery, a reload, a function level
+ * reset by the user.
+ */
+void qrnic_devlink_healthy(struct qrnic_core *core)
+{
+	devlink_health_reporter_state_update(core->reporter,
+					     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
+}
+
+/*
  * The first attempt after a failure is that of the reporter, which dumps before it,
  * unless the user told it to do nothing. Once one has failed the reporter leaves
  * further ones to the driver.
@@ -218,8 +226,7 @@ int qrnic_devlink_recover(struct qrnic_core *core)
 	devl_lock(devlink);
 	err = qrnic_recover(core);
 	if (!err)
-		devlink_health_reporter_state_update(core->reporter,
-						     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
+		qrnic_devlink_healthy(core);
 	devl_unlock(devlink);
 	return err;
 }

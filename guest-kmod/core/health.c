@@ -245,6 +245,8 @@ int qrnic_up(struct qrnic_core *core)
 {
 	int err = qrnic_resume(core);
 
+	if (!err)
+		qrnic_devlink_healthy(core);
 	if (READ_ONCE(core->up))
 		err = 0;
 	qrnic_recovery_enable(core);

@@ -66,5 +66,12 @@ try "a reload helps, too" "devlink dev reload $device"
 nic_export
 wait_until 20 working && [ "$(health state)" = healthy ]
 result $? "and then all is well"
+break_it
+wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 3 ]" && [ "$(health state)" = error ]
+result $? "a failure is left to the administrator once more"
+try "who resets the function" "echo 1 >/sys/bus/pci/devices/$address/reset"
+nic_export
+wait_until 20 working && [ "$(health state)" = healthy ]
+result $? "which mends the device, and the reporter says so"
 kernel_clean "the kernel log is clean"
 finish
