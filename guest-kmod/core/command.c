@@ -170,8 +170,9 @@ static void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold)
 	wake_up_all(&queue->wait);
 }
 
-int qrnic_cmd_exec(struct qrnic_core *core, struct qrnic_cmd *cmd)
+int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd)
 {
+	struct qrnic_core *core = to_qrnic_core(dev);
 	struct qrnic_cmd_queue *queue = &core->cmd;
 	struct qrnic_cmd_entry *entry;
 	u32 control, status;
@@ -218,22 +219,24 @@ int qrnic_cmd_exec(struct qrnic_core *core, struct qrnic_cmd *cmd)
 		qrnic_report_fatal(&core->dev, "command refused");
 	return err;
 }
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_exec);
 
-int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode,
-			   u32 object)
+int qrnic_cmd_destroy(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+		      u32 object)
 {
 	struct qrnic_cmd cmd = { .opcode = opcode, .object = object };
-	int err = qrnic_cmd_exec(core, &cmd);
+	int err = qrnic_cmd_exec(dev, &cmd);
 
-	if (err && !qrnic_healthy(&core->dev))
+	if (err && !qrnic_healthy(dev))
 		return 0;
-	/* A process may ask for a region to go to which windows are bound. */
-	if (err && !(err == -EBUSY && opcode == QRNIC_CMD_DESTROY_MKEY))
-		dev_err_ratelimited(&core->dev.pdev->dev,
+	/* That something uses the object is an answer for the caller. */
+	if (err && err != -EBUSY)
+		dev_err_ratelimited(&dev->pdev->dev,
 				    "command %s (object %u): error %d\n",
 				    qrnic_cmd_name(opcode), object, err);
 	return err;
 }
+EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy);
 
 /* From the interrupt of the async EQ. A token that does not match is late. */
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)

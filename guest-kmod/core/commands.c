@@ -1,53 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * commands.c: the commands, one function each, from typed arguments to the
- * transport in command.c.
+ * commands.c: the commands that are about the adapter as a whole: what it is, its
+ * port, its counters. Those of other objects are where these objects are.
  */
 #include "core/core.h"
 
 static_assert(QRNIC_NUM_COUNTERS * sizeof(__le64) <= QRNIC_CMD_MAILBOX);
 static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
-
-static int qrnic_cmd_create(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
-			    const void *in, u32 in_len, u32 *number)
-{
-	struct qrnic_cmd cmd = {
-		.opcode = opcode,
-		.in = in,
-		.in_len = in_len,
-	};
-	int err = qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
-
-	if (!err)
-		*number = cmd.result;
-	return err;
-}
-
-static int qrnic_cmd_set(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
-			 u32 object, const void *in, u32 in_len)
-{
-	struct qrnic_cmd cmd = {
-		.opcode = opcode,
-		.object = object,
-		.in = in,
-		.in_len = in_len,
-	};
-
-	return qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
-}
-
-static int qrnic_cmd_query(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
-			   u32 object, void *out, u32 out_len)
-{
-	struct qrnic_cmd cmd = {
-		.opcode = opcode,
-		.object = object,
-		.out = out,
-		.out_len = out_len,
-	};
-
-	return qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
-}
 
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 {
@@ -93,7 +52,6 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	};
 	return 0;
 }
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_device);
 
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 {
@@ -117,7 +75,6 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 	memcpy(port->mac, attr.mac, ETH_ALEN);
 	return 0;
 }
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_port);
 
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 {
@@ -128,10 +85,9 @@ int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 
 	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_PORT, 0, &ctx, sizeof(ctx));
 }
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_port);
 
-static int qrnic_cmd_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
-			      u32 object, u64 *values)
+int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+			     u32 object, u64 *values)
 {
 	__le64 raw[QRNIC_NUM_COUNTERS];
 	unsigned int i;
@@ -144,306 +100,4 @@ static int qrnic_cmd_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcod
 		values[i] = le64_to_cpu(raw[i]);
 	return 0;
 }
-
-int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values)
-{
-	return qrnic_cmd_counters(dev, QRNIC_CMD_QUERY_COUNTERS, 0, values);
-}
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);
-
-int qrnic_cmd_query_counter_set(struct qrnic_dev *dev, u32 number, u64 *values)
-{
-	return qrnic_cmd_counters(dev, QRNIC_CMD_QUERY_COUNTER_SET, number,
-				  values);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counter_set);
-
-int qrnic_cmd_alloc_counter_set(struct qrnic_dev *dev, u32 *number)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_COUNTER_SET, NULL, 0, number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_counter_set);
-
-int qrnic_cmd_free_counter_set(struct qrnic_dev *dev, u32 number)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev),
-				      QRNIC_CMD_FREE_COUNTER_SET, number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_counter_set);
-
-int qrnic_cmd_bind_counter_set(struct qrnic_dev *dev, u32 qpn, u32 number)
-{
-	struct qrnic_counter_bind bind = {
-		.counter_set = cpu_to_le32(number),
-	};
-
-	return qrnic_cmd_set(dev, QRNIC_CMD_BIND_COUNTER_SET, qpn, &bind,
-			     sizeof(bind));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_bind_counter_set);
-
-int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_DB_PAGE, NULL, 0, page);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_db_page);
-
-int qrnic_cmd_free_db_page(struct qrnic_dev *dev, u32 page)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_DB_PAGE,
-				      page);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_db_page);
-
-int qrnic_cmd_alloc_pd(struct qrnic_dev *dev, u32 *pdn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_PD, NULL, 0, pdn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_pd);
-
-int qrnic_cmd_free_pd(struct qrnic_dev *dev, u32 pdn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_PD, pdn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_pd);
-
-int qrnic_cmd_create_eq(struct qrnic_dev *dev, const struct qrnic_eq_ctx *ctx,
-			u32 *eqn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_EQ, ctx, sizeof(*ctx), eqn);
-}
-
-int qrnic_cmd_destroy_eq(struct qrnic_dev *dev, u32 eqn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_EQ,
-				      eqn);
-}
-
-int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
-			u32 *cqn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_CQ, ctx, sizeof(*ctx), cqn);
-}
-
-int qrnic_cmd_destroy_cq(struct qrnic_dev *dev, u32 cqn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_CQ,
-				      cqn);
-}
-
-int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_CQ, cqn, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_cq);
-
-int qrnic_cmd_resize_cq(struct qrnic_dev *dev, u32 cqn,
-			const struct qrnic_cq_resize *resize)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_RESIZE_CQ, cqn, resize,
-			     sizeof(*resize));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_resize_cq);
-
-int qrnic_cmd_modify_cq(struct qrnic_dev *dev, u32 cqn,
-			const struct qrnic_cq_moderation *moderation)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_CQ, cqn, moderation,
-			     sizeof(*moderation));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_cq);
-
-int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
-			  u32 *index)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_MKEY, ctx, sizeof(*ctx),
-				index);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_mkey);
-
-int qrnic_cmd_destroy_mkey(struct qrnic_dev *dev, u32 index)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_MKEY,
-				      index);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_mkey);
-
-int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
-			 struct qrnic_mkey_ctx *ctx)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_MKEY, index, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_mkey);
-
-int qrnic_cmd_modify_mkey(struct qrnic_dev *dev, u32 index,
-			  const struct qrnic_mkey_ctx *ctx)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_MKEY, index, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_mkey);
-
-int qrnic_cmd_create_qp(struct qrnic_dev *dev, const struct qrnic_qp_ctx *ctx,
-			u32 *qpn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_QP, ctx, sizeof(*ctx), qpn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_qp);
-
-int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
-			const struct qrnic_qp_attr *attr)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_QP, qpn, attr, sizeof(*attr));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_qp);
-
-int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_QP, qpn, attr, sizeof(*attr));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_qp);
-
-int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_QP,
-				      qpn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_qp);
-
-int qrnic_cmd_attach_multicast(struct qrnic_dev *dev, u32 qpn,
-			       const struct qrnic_multicast *multicast)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_ATTACH_MULTICAST, qpn, multicast,
-			     sizeof(*multicast));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_attach_multicast);
-
-int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
-			       const struct qrnic_multicast *multicast)
-{
-	int err = qrnic_cmd_set(dev, QRNIC_CMD_DETACH_MULTICAST, qpn, multicast,
-				sizeof(*multicast));
-
-	/* A QP that is still attached for the RDMA core is never destroyed. */
-	return err && !qrnic_healthy(dev) ? 0 : err;
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_detach_multicast);
-
-int qrnic_cmd_create_flow(struct qrnic_dev *dev, u32 qpn,
-			  const struct qrnic_flow_ctx *ctx, u32 *number)
-{
-	struct qrnic_cmd cmd = {
-		.opcode = QRNIC_CMD_CREATE_FLOW,
-		.object = qpn,
-		.in = ctx,
-		.in_len = sizeof(*ctx),
-	};
-	int err = qrnic_cmd_exec(to_qrnic_core(dev), &cmd);
-
-	if (!err)
-		*number = cmd.result;
-	return err;
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_flow);
-
-int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_FLOW,
-				      number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_flow);
-
-int qrnic_cmd_create_rss(struct qrnic_dev *dev, const struct qrnic_rss_ctx *ctx,
-			 u32 *number)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_RSS, ctx, sizeof(*ctx),
-				number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_rss);
-
-int qrnic_cmd_destroy_rss(struct qrnic_dev *dev, u32 number)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_RSS,
-				      number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_rss);
-
-int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
-			 u32 *srqn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_CREATE_SRQ, ctx, sizeof(*ctx), srqn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_create_srq);
-
-int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
-			 const struct qrnic_srq_limit *limit)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_SRQ, srqn, limit,
-			     sizeof(*limit));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_modify_srq);
-
-int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_SRQ, srqn, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_srq);
-
-int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_DESTROY_SRQ,
-				      srqn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy_srq);
-
-int qrnic_cmd_alloc_dm(struct qrnic_dev *dev, const struct qrnic_dm_ctx *ctx,
-		       u32 *number)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_DM, ctx, sizeof(*ctx), number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_dm);
-
-int qrnic_cmd_free_dm(struct qrnic_dev *dev, u32 number)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_DM, number);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_dm);
-
-int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *ctx)
-{
-	return qrnic_cmd_query(dev, QRNIC_CMD_QUERY_DM, number, ctx, sizeof(*ctx));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_dm);
-
-int qrnic_cmd_alloc_xrcd(struct qrnic_dev *dev, u32 *xrcdn)
-{
-	return qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_XRCD, NULL, 0, xrcdn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_alloc_xrcd);
-
-int qrnic_cmd_free_xrcd(struct qrnic_dev *dev, u32 xrcdn)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_FREE_XRCD,
-				      xrcdn);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_free_xrcd);
-
-int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
-		      const struct qrnic_gid_entry *entry)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_SET_GID, index, entry, sizeof(*entry));
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_set_gid);
-
-int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index)
-{
-	return qrnic_cmd_exec_destroy(to_qrnic_core(dev), QRNIC_CMD_CLEAR_GID,
-				      index);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_cmd_clear_gid);
-
-int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
-			    const struct qrnic_rx_filter *filter)
-{
-	return qrnic_cmd_set(dev, QRNIC_CMD_SET_RX_FILTER, 0, filter,
-			     sizeof(*filter));
-}

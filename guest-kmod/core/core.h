@@ -48,17 +48,6 @@ struct qrnic_cmd_queue {
 	struct qrnic_cmd_slot slots[QRNIC_CMD_ENTRIES];
 };
 
-/* One command; in and out are copied to and from the mailboxes. */
-struct qrnic_cmd {
-	enum qrnic_cmd_opcode opcode;
-	u32 object;
-	const void *in;
-	u32 in_len;
-	void *out;
-	u32 out_len;
-	u32 result;
-};
-
 struct qrnic_core;
 
 struct qrnic_eq {
@@ -182,10 +171,11 @@ void qrnic_cmd_stop(struct qrnic_core *core);
 void qrnic_cmd_abort(struct qrnic_core *core);
 void qrnic_cmd_use_events(struct qrnic_core *core, bool events);
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token);
-int qrnic_cmd_exec(struct qrnic_core *core, struct qrnic_cmd *cmd);
-/* For commands that take away: 0 if a reset has done it. */
-int qrnic_cmd_exec_destroy(struct qrnic_core *core, enum qrnic_cmd_opcode opcode,
-			   u32 object);
+
+/* commands.c: the adapter as a whole */
+int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
+int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
+int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
 
 /* event.c: event queues and who gets the events */
 void qrnic_events_init(struct qrnic_core *core);

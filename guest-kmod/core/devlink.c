@@ -122,7 +122,8 @@ static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fms
 	values = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*values), GFP_KERNEL);
 	if (!values)
 		return;
-	if (!qrnic_cmd_query_counters(&core->dev, values)) {
+	if (!qrnic_cmd_query_counters(&core->dev, QRNIC_CMD_QUERY_COUNTERS, 0,
+				      values)) {
 		devlink_fmsg_pair_nest_start(fmsg, "counters");
 		devlink_fmsg_obj_nest_start(fmsg);
 		for (i = 0; i < QRNIC_NUM_COUNTERS; i++)

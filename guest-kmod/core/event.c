@@ -161,7 +161,8 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	ctx.log_size = eq->log_size;
 	ctx.vector = cpu_to_le16(index);
 	ctx.ring = eq->ring.hw;
-	err = qrnic_cmd_create_eq(&core->dev, &ctx, &eq->eqn);
+	err = qrnic_cmd_create(&core->dev, QRNIC_CMD_CREATE_EQ, &ctx,
+			       sizeof(ctx), &eq->eqn);
 	if (err)
 		goto err_ring;
 
@@ -173,7 +174,7 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	return 0;
 
 err_eq:
-	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
+	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 err_ring:
 	qrnic_ring_free(&core->dev, &eq->ring);
 	return err;
@@ -185,7 +186,7 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 
 	/* The handler first: it rings for the EQ, which must still be there. */
 	free_irq(eq->irq, eq);
-	qrnic_cmd_destroy_eq(&core->dev, eq->eqn);
+	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 	qrnic_ring_free(&core->dev, &eq->ring);
 }
 
@@ -271,12 +272,13 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 	if (cq->vector >= qrnic_num_vectors(dev))
 		return -EINVAL;
 	ctx->eqn = cpu_to_le32(core->eqs[1 + cq->vector].eqn);
-	err = qrnic_cmd_create_cq(dev, ctx, &cq->cqn);
+	err = qrnic_cmd_create(dev, QRNIC_CMD_CREATE_CQ, ctx, sizeof(*ctx),
+			       &cq->cqn);
 	if (err)
 		return err;
 	err = xa_err(xa_store(&core->cqs, cq->cqn, cq, GFP_KERNEL));
 	if (err)
-		qrnic_cmd_destroy_cq(dev, cq->cqn);
+		qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn);
 	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cq_create);
@@ -291,7 +293,7 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 	 * First the command, as it may be refused. The number may be given out
 	 * again before the entry is erased, so erase it only if it is still ours.
 	 */
-	err = qrnic_cmd_destroy_cq(dev, cq->cqn);
+	err = qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn);
 	if (err)
 		return err;
 	xa_cmpxchg(&core->cqs, cq->cqn, cq, NULL, GFP_KERNEL);
@@ -355,7 +357,8 @@ static void qrnic_cq_event(struct qrnic_core *core,
 	if (!cq || !cq->event)
 		return;
 	/* The event may be of a destroyed CQ, and the number another's by now. */
-	if (qrnic_cmd_query_cq(&core->dev, event->object, &ctx) || !ctx.error)
+	if (qrnic_cmd_query(&core->dev, QRNIC_CMD_QUERY_CQ, event->object, &ctx,
+			    sizeof(ctx)) || !ctx.error)
 		return;
 	cq->event(cq, event->subtype);
 }

@@ -19,7 +19,9 @@ static void qrnic_eth_drops_work(struct work_struct *work)
 	u64 *values;
 
 	values = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*values), GFP_KERNEL);
-	if (values && !qrnic_cmd_query_counters(&eth->core->dev, values)) {
+	if (values &&
+	    !qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
+				      0, values)) {
 		no_queue = values[QRNIC_COUNTER_ETH_RX_NO_QUEUE];
 		too_long = values[QRNIC_COUNTER_ETH_RX_TOO_LONG];
 		u64_stats_update_begin(&drops->sync);

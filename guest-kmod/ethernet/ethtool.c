@@ -128,7 +128,8 @@ static void qrnic_get_ethtool_stats(struct net_device *netdev,
 	data[1] = eth->resets;
 	data[2] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
 	data[3] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
-	if (qrnic_cmd_query_counters(&eth->core->dev, data + QRNIC_OWN_STATS))
+	if (qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
+				     0, data + QRNIC_OWN_STATS))
 		memset(data + QRNIC_OWN_STATS, 0,
 		       QRNIC_NUM_COUNTERS * sizeof(*data));
 }

@@ -62,7 +62,8 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 			filter->flags |= QRNIC_RXF_VLAN_STRIP;
 		qrnic_filter_fill(eth->netdev, filter);
 	}
-	err = qrnic_cmd_set_rx_filter(&eth->core->dev, filter);
+	err = qrnic_cmd_set(&eth->core->dev, QRNIC_CMD_SET_RX_FILTER, 0, filter,
+			    sizeof(*filter));
 	kfree(filter);
 	return err;
 }

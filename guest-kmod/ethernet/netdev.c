@@ -286,13 +286,14 @@ static int qrnic_eth_memory_open(struct qrnic_eth *eth)
 	};
 	int err;
 
-	err = qrnic_cmd_alloc_pd(dev, &eth->pdn);
+	err = qrnic_cmd_create(dev, QRNIC_CMD_ALLOC_PD, NULL, 0, &eth->pdn);
 	if (err)
 		return err;
 	ctx.pd = cpu_to_le32(eth->pdn);
-	err = qrnic_cmd_create_mkey(dev, &ctx, &eth->mkey_index);
+	err = qrnic_cmd_create(dev, QRNIC_CMD_CREATE_MKEY, &ctx, sizeof(ctx),
+			       &eth->mkey_index);
 	if (err) {
-		qrnic_cmd_free_pd(dev, eth->pdn);
+		qrnic_cmd_destroy(dev, QRNIC_CMD_FREE_PD, eth->pdn);
 		return err;
 	}
 	eth->lkey = cpu_to_le32(eth->mkey_index << 8 | ctx.variant);
@@ -301,8 +302,9 @@ static int qrnic_eth_memory_open(struct qrnic_eth *eth)
 
 static void qrnic_eth_memory_close(struct qrnic_eth *eth)
 {
-	qrnic_cmd_destroy_mkey(&eth->core->dev, eth->mkey_index);
-	qrnic_cmd_free_pd(&eth->core->dev, eth->pdn);
+	qrnic_cmd_destroy(&eth->core->dev, QRNIC_CMD_DESTROY_MKEY,
+			  eth->mkey_index);
+	qrnic_cmd_destroy(&eth->core->dev, QRNIC_CMD_FREE_PD, eth->pdn);
 }
 
 static void qrnic_eth_suspend(struct qrnic_core *core)

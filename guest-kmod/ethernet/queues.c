@@ -221,14 +221,15 @@ static int qrnic_qp_state(struct qrnic_eth *eth, enum qrnic_qp_state state)
 		attr.mask |= cpu_to_le32(QRNIC_QP_PORT);
 		attr.port = 1;
 	}
-	return qrnic_cmd_modify_qp(&eth->core->dev, eth->qpn, &attr);
+	return qrnic_cmd_set(&eth->core->dev, QRNIC_CMD_MODIFY_QP, eth->qpn,
+			     &attr, sizeof(attr));
 }
 
 static void qrnic_qp_close(struct qrnic_eth *eth)
 {
 	struct qrnic_dev *dev = &eth->core->dev;
 
-	if (qrnic_cmd_destroy_qp(dev, eth->qpn))
+	if (qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_QP, eth->qpn))
 		qrnic_report_fatal(dev, "QP not destroyed");
 	eth->qpn = 0;
 }
@@ -249,7 +250,8 @@ static int qrnic_qp_open(struct qrnic_eth *eth)
 	};
 	int err;
 
-	err = qrnic_cmd_create_qp(&eth->core->dev, &ctx, &eth->qpn);
+	err = qrnic_cmd_create(&eth->core->dev, QRNIC_CMD_CREATE_QP, &ctx,
+			       sizeof(ctx), &eth->qpn);
 	if (err)
 		return err;
 	err = qrnic_qp_state(eth, QRNIC_QPS_INIT);

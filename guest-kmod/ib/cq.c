@@ -152,7 +152,7 @@ static void cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 		return;
 
 	/* The core keeps it findable until the device has let it go. */
-	qrnic_destroy_failed(dev, "CQ", cq->core.cqn, err);
+	qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_CQ, cq->core.cqn, err);
 	qrnic_cq_destroy(dev->qdev, &cq->core);
 }
 
@@ -272,7 +272,8 @@ static int cq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 
 	resize.ring = table.hw;
 	mutex_lock(&cq->resize_mutex);
-	err = qrnic_cmd_resize_cq(dev->qdev, cq->core.cqn, &resize);
+	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_RESIZE_CQ, cq->core.cqn,
+			    &resize, sizeof(resize));
 	if (!err) {
 		swap(cq->table, table);
 		swap(cq->ring_umem, umem);
@@ -325,8 +326,9 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 		return -EOPNOTSUPP;
 	if (count > caps->max_cq_count || period > caps->max_cq_period)
 		return -EINVAL;
-	return qrnic_cmd_modify_cq(dev->qdev, to_qrnic_cq(ibcq)->core.cqn,
-				   &moderation);
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_CQ,
+			     to_qrnic_cq(ibcq)->core.cqn, &moderation,
+			     sizeof(moderation));
 }
 
 static enum ib_wc_opcode wc_opcode(u8 opcode)

@@ -27,10 +27,12 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 
 	context.length = cpu_to_le64(attr->length);
 	context.log_alignment = attr->alignment;
-	err = qrnic_cmd_alloc_dm(dev->qdev, &context, &dm->number);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_DM, &context,
+			       sizeof(context), &dm->number);
 	if (err)
 		goto err_free;
-	err = qrnic_cmd_query_dm(dev->qdev, dm->number, &context);
+	err = qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_DM, dm->number,
+			      &context, sizeof(context));
 	if (err)
 		goto err_device;
 
@@ -43,7 +45,7 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 	return &dm->ibdm;
 
 err_device:
-	qrnic_cmd_free_dm(dev->qdev, dm->number);
+	qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_DM, dm->number);
 err_free:
 	kfree(dm);
 	return ERR_PTR(err);
@@ -74,10 +76,7 @@ void qrnic_dm_mmap_free(struct qrnic_ib_map *map)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(map->entry.ucontext->device);
 	struct qrnic_ib_dm *dm = container_of(map, struct qrnic_ib_dm, map);
-	int err;
 
-	err = qrnic_cmd_free_dm(dev->qdev, dm->number);
-	if (err)
-		qrnic_destroy_failed(dev, "device memory", dm->number, err);
+	qrnic_destroy(dev, QRNIC_CMD_FREE_DM, dm->number);
 	kfree(dm);
 }

@@ -200,6 +200,12 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	u32 rss = to_qrnic_qp(ibqp)->rss;
 	struct qrnic_flow_ctx context = {};
+	struct qrnic_cmd command = {
+		.opcode = QRNIC_CMD_CREATE_FLOW,
+		.object = rss ?: ibqp->qp_num,
+		.in = &context,
+		.in_len = sizeof(context),
+	};
 	struct qrnic_ib_flow *flow;
 	int err;
 
@@ -218,12 +224,12 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 		return ERR_PTR(-ENOMEM);
 	if (rss)
 		context.flags = QRNIC_FLOWF_RSS;
-	err = qrnic_cmd_create_flow(dev->qdev, rss ?: ibqp->qp_num, &context,
-				    &flow->number);
+	err = qrnic_cmd_exec(dev->qdev, &command);
 	if (err) {
 		kfree(flow);
 		return ERR_PTR(err);
 	}
+	flow->number = command.result;
 	return &flow->ibflow;
 }
 
@@ -232,11 +238,8 @@ int qrnic_ib_destroy_flow(struct ib_flow *ibflow)
 	struct qrnic_ib_flow *flow = container_of(ibflow, struct qrnic_ib_flow,
 						  ibflow);
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibflow->device);
-	int err;
 
-	err = qrnic_cmd_destroy_flow(dev->qdev, flow->number);
-	if (err)
-		qrnic_destroy_failed(dev, "flow rule", flow->number, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_FLOW, flow->number);
 	kfree(flow);
 	return 0;
 }

@@ -48,7 +48,8 @@ static int pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
 	device = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*device), GFP_KERNEL);
 	if (!device)
 		return -ENOMEM;
-	err = qrnic_cmd_query_counters(dev->qdev, device);
+	err = qrnic_cmd_query_counters(dev->qdev, QRNIC_CMD_QUERY_COUNTERS, 0,
+				       device);
 	if (!err)
 		*now = (struct pma_values) { .value = {
 			[PMA_XMIT_DATA] =

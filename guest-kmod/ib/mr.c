@@ -52,7 +52,8 @@ static int mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 	context->access = mr->access;
 	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
 
-	err = qrnic_cmd_create_mkey(dev->qdev, context, &mr->index);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY, context,
+			       sizeof(*context), &mr->index);
 	if (err)
 		return err;
 
@@ -366,7 +367,8 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		context.variant = next_variant(dev);
 	context.access = next.access;
 	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
-	err = qrnic_cmd_modify_mkey(dev->qdev, mr->index, &context);
+	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_MKEY, mr->index,
+			    &context, sizeof(context));
 	if (err)
 		goto err_address_space;
 
@@ -487,12 +489,13 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
 	int err;
 
-	err = qrnic_cmd_destroy_mkey(dev->qdev, mr->index);
+	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
 	/* The process is to dealloc the windows that are bound to it first. */
 	if (err == -EBUSY && (mr->umem || ibmr->type == IB_MR_TYPE_DM))
 		return err;
 	if (err)
-		qrnic_destroy_failed(dev, "memory key", mr->index, err);
+		qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_MKEY, mr->index,
+				     err);
 
 	if (mr->umem) {
 		qrnic_address_space_put(dev, mr->address_space);
@@ -525,7 +528,8 @@ int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 						    QRNIC_MKEY_MW_2;
 	context.variant = next_variant(dev);
 	context.pd = cpu_to_le32(to_qrnic_pd(ibmw->pd)->pdn);
-	err = qrnic_cmd_create_mkey(dev->qdev, &context, &mw->index);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY, &context,
+			       sizeof(context), &mw->index);
 	if (!err)
 		ibmw->rkey = mw->index << 8 | context.variant;
 	return err;
@@ -534,12 +538,8 @@ int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmw->device);
-	struct qrnic_ib_mw *mw = to_qrnic_mw(ibmw);
-	int err;
 
-	err = qrnic_cmd_destroy_mkey(dev->qdev, mw->index);
-	if (err)
-		qrnic_destroy_failed(dev, "memory window", mw->index, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_MKEY, to_qrnic_mw(ibmw)->index);
 	return 0;
 }
 
@@ -558,7 +558,8 @@ int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 	mutex_lock(&pd->null_mutex);
 	if (!pd->has_null) {
 		context.variant = next_variant(dev);
-		err = qrnic_cmd_create_mkey(dev->qdev, &context, &index);
+		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY,
+				       &context, sizeof(context), &index);
 		if (!err) {
 			pd->null_key = index << 8 | context.variant;
 			pd->has_null = true;
@@ -572,11 +573,7 @@ int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);
-	int err;
 
-	if (!pd->has_null)
-		return;
-	err = qrnic_cmd_destroy_mkey(dev->qdev, pd->null_key >> 8);
-	if (err)
-		qrnic_destroy_failed(dev, "null region", pd->null_key >> 8, err);
+	if (pd->has_null)
+		qrnic_destroy(dev, QRNIC_CMD_DESTROY_MKEY, pd->null_key >> 8);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * object.c: queue pairs and SRQs by the numbers that the device calls them by.
+ * object.c: queue pairs and SRQs by the numbers that the device calls them by, and
+ * the end of objects of any kind.
  */
 #include "qrnic_ib.h"
 
@@ -62,4 +63,26 @@ void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 	xa_erase_irq(table, number);
 	qrnic_object_put(object);
 	wait_for_completion(&object->unused);
+}
+
+/*
+ * Verbs objects are destroyed when their users cannot keep them any more, so destroy
+ * must not fail. What the device does not let go, a reset takes from it before the
+ * memory of the object is freed.
+ */
+void qrnic_destroy_failed(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
+			  u32 number, int err)
+{
+	ibdev_err(&dev->ibdev, "object %u cannot be destroyed: command 0x%x, error %d\n",
+		  number, opcode, err);
+	qrnic_report_fatal(dev->qdev, "object cannot be destroyed");
+}
+
+void qrnic_destroy(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
+		   u32 number)
+{
+	int err = qrnic_cmd_destroy(dev->qdev, opcode, number);
+
+	if (err)
+		qrnic_destroy_failed(dev, opcode, number, err);
 }

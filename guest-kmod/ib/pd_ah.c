@@ -22,7 +22,8 @@ int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 		return err;
 
 	mutex_init(&pd->null_mutex);
-	err = qrnic_cmd_alloc_pd(dev->qdev, &pd->pdn);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_PD, NULL, 0,
+			       &pd->pdn);
 	if (err)
 		return err;
 
@@ -35,7 +36,7 @@ int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	return 0;
 
 err_free:
-	qrnic_cmd_free_pd(dev->qdev, pd->pdn);
+	qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_PD, pd->pdn);
 	return err;
 }
 
@@ -43,12 +44,9 @@ int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
 	struct qrnic_ib_pd *pd = to_qrnic_pd(ibpd);
-	int err;
 
 	qrnic_pd_null_key_destroy(pd);
-	err = qrnic_cmd_free_pd(dev->qdev, pd->pdn);
-	if (err)
-		qrnic_destroy_failed(dev, "PD", pd->pdn, err);
+	qrnic_destroy(dev, QRNIC_CMD_FREE_PD, pd->pdn);
 	return 0;
 }
 

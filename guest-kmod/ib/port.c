@@ -99,11 +99,13 @@ int qrnic_ib_add_gid(const struct ib_gid_attr *attr, void **context)
 		entry.vlan_id = cpu_to_le16(vlan_id);
 	}
 
-	return qrnic_cmd_set_gid(to_qrnic_dev(attr->device)->qdev, attr->index,
-				 &entry);
+	return qrnic_cmd_set(to_qrnic_dev(attr->device)->qdev,
+			     QRNIC_CMD_SET_GID, attr->index, &entry,
+			     sizeof(entry));
 }
 
 int qrnic_ib_del_gid(const struct ib_gid_attr *attr, void **context)
 {
-	return qrnic_cmd_clear_gid(to_qrnic_dev(attr->device)->qdev, attr->index);
+	return qrnic_cmd_destroy(to_qrnic_dev(attr->device)->qdev,
+				 QRNIC_CMD_CLEAR_GID, attr->index);
 }

@@ -343,16 +343,13 @@ static void qp_clean(struct qrnic_ib_qp *qp)
 static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
 	u32 qpn = qp->ibqp.qp_num;
-	int err;
 
 	if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_detach(qp);
 	qrnic_object_remove(&dev->qps, &qp->object, qpn);
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_destroy_qp(dev->qdev, qpn);
-	if (err)
-		qrnic_destroy_failed(dev, "QP", qpn, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
 	qp_clean(qp);
 	/* Nor may an event on its way be taken for one of the next owner. */
 	qrnic_flush_events(dev->qdev);
@@ -367,15 +364,16 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	int err;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_create_qp(dev->qdev, context, &qpn);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_QP, context,
+			       sizeof(*context), &qpn);
 	if (err)
 		goto out;
 
 	qp->ibqp.qp_num = qpn;
 	err = qrnic_object_insert(&dev->qps, &qp->object, qpn);
-	if (err && qrnic_cmd_destroy_qp(dev->qdev, qpn))
-		qrnic_destroy_failed(dev, "QP", qpn, err);
-	if (!err && qrnic_qp_is_kernel(qp))
+	if (err)
+		qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
+	else if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_attach(qp);
 out:
 	mutex_unlock(&dev->qpn_mutex);
@@ -643,7 +641,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		goto out;
 	}
 
-	err = qrnic_cmd_modify_qp(dev->qdev, ibqp->qp_num, &hw);
+	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, ibqp->qp_num, &hw,
+			    sizeof(hw));
 	if (!err) {
 		qp_state_changed(qp, next);
 	} else if (!qrnic_healthy(dev->qdev) && mask & IB_QP_STATE &&
@@ -697,7 +696,8 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(init, 0, sizeof(*init));
 
 	mutex_lock(&qp->mutex);
-	err = qrnic_cmd_query_qp(dev->qdev, ibqp->qp_num, &hw);
+	err = qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_QP, ibqp->qp_num, &hw,
+			      sizeof(hw));
 	if (err)
 		goto out;
 
@@ -727,14 +727,22 @@ int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	struct qrnic_multicast multicast;
 
 	memcpy(multicast.gid, gid->raw, sizeof(multicast.gid));
-	return qrnic_cmd_attach_multicast(dev->qdev, ibqp->qp_num, &multicast);
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_ATTACH_MULTICAST,
+			     ibqp->qp_num, &multicast, sizeof(multicast));
 }
 
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_multicast multicast;
+	int err;
 
 	memcpy(multicast.gid, gid->raw, sizeof(multicast.gid));
-	return qrnic_cmd_detach_multicast(dev->qdev, ibqp->qp_num, &multicast);
+	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_DETACH_MULTICAST,
+			    ibqp->qp_num, &multicast, sizeof(multicast));
+	/*
+	 * After a reset no QP is attached. The RDMA core never destroys one that
+	 * it takes for attached.
+	 */
+	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }

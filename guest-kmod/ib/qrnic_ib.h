@@ -382,6 +382,11 @@ struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 void qrnic_object_put(struct qrnic_ib_object *object);
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number);
+/* Has the device destroy or free it; if that fails, resets the device. */
+void qrnic_destroy(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
+		   u32 number);
+void qrnic_destroy_failed(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
+			  u32 number, int err);
 
 static inline struct qrnic_ib_qp *qrnic_qp_get(struct qrnic_ib_dev *dev, u32 qpn)
 {
@@ -419,8 +424,6 @@ struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		      struct ib_umem *umem, u64 offset, u64 length);
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);
-void qrnic_destroy_failed(struct qrnic_ib_dev *dev, const char *object,
-			  u32 number, int err);
 
 /* port.c */
 int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,

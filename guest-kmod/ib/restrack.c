@@ -128,8 +128,10 @@ static int raw_fill(struct sk_buff *msg, int err, const void *context, int size)
 int qrnic_ib_fill_res_cq_raw(struct sk_buff *msg, struct ib_cq *ibcq)
 {
 	struct qrnic_cq_ctx context;
-	int err = qrnic_cmd_query_cq(to_qrnic_dev(ibcq->device)->qdev,
-				     to_qrnic_cq(ibcq)->core.cqn, &context);
+	int err = qrnic_cmd_query(to_qrnic_dev(ibcq->device)->qdev,
+				  QRNIC_CMD_QUERY_CQ,
+				  to_qrnic_cq(ibcq)->core.cqn, &context,
+				  sizeof(context));
 
 	return raw_fill(msg, err, &context, sizeof(context));
 }
@@ -137,8 +139,9 @@ int qrnic_ib_fill_res_cq_raw(struct sk_buff *msg, struct ib_cq *ibcq)
 int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp)
 {
 	struct qrnic_qp_attr context;
-	int err = qrnic_cmd_query_qp(to_qrnic_dev(ibqp->device)->qdev,
-				     ibqp->qp_num, &context);
+	int err = qrnic_cmd_query(to_qrnic_dev(ibqp->device)->qdev,
+				  QRNIC_CMD_QUERY_QP, ibqp->qp_num, &context,
+				  sizeof(context));
 
 	return raw_fill(msg, err, &context, sizeof(context));
 }
@@ -146,8 +149,10 @@ int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp)
 int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
 {
 	struct qrnic_srq_ctx context;
-	int err = qrnic_cmd_query_srq(to_qrnic_dev(ibsrq->device)->qdev,
-				      to_qrnic_srq(ibsrq)->srqn, &context);
+	int err = qrnic_cmd_query(to_qrnic_dev(ibsrq->device)->qdev,
+				  QRNIC_CMD_QUERY_SRQ,
+				  to_qrnic_srq(ibsrq)->srqn, &context,
+				  sizeof(context));
 
 	return raw_fill(msg, err, &context, sizeof(context));
 }
@@ -155,8 +160,10 @@ int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
 int qrnic_ib_fill_res_mr_raw(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	struct qrnic_mkey_ctx context;
-	int err = qrnic_cmd_query_mkey(to_qrnic_dev(ibmr->device)->qdev,
-				       to_qrnic_mr(ibmr)->index, &context);
+	int err = qrnic_cmd_query(to_qrnic_dev(ibmr->device)->qdev,
+				  QRNIC_CMD_QUERY_MKEY,
+				  to_qrnic_mr(ibmr)->index, &context,
+				  sizeof(context));
 
 	return raw_fill(msg, err, &context, sizeof(context));
 }

@@ -174,13 +174,14 @@ static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	int err;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_create_srq(dev->qdev, context, &srq->srqn);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_SRQ, context,
+			       sizeof(*context), &srq->srqn);
 	if (err)
 		goto out;
 
 	err = qrnic_object_insert(&dev->srqs, &srq->object, srq->srqn);
-	if (err && qrnic_cmd_destroy_srq(dev->qdev, srq->srqn))
-		qrnic_destroy_failed(dev, "SRQ", srq->srqn, err);
+	if (err)
+		qrnic_destroy(dev, QRNIC_CMD_DESTROY_SRQ, srq->srqn);
 out:
 	mutex_unlock(&dev->qpn_mutex);
 	return err;
@@ -188,14 +189,10 @@ out:
 
 static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
-	int err;
-
 	qrnic_object_remove(&dev->srqs, &srq->object, srq->srqn);
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_destroy_srq(dev->qdev, srq->srqn);
-	if (err)
-		qrnic_destroy_failed(dev, "SRQ", srq->srqn, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_SRQ, srq->srqn);
 	/* Nor may an event on its way be taken for one of the next owner. */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
@@ -277,7 +274,8 @@ int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		return -EINVAL;
 
 	limit.limit = cpu_to_le16(attr->srq_limit);
-	return qrnic_cmd_modify_srq(dev->qdev, srq->srqn, &limit);
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_SRQ, srq->srqn, &limit,
+			     sizeof(limit));
 }
 
 int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
@@ -287,7 +285,8 @@ int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 	struct qrnic_srq_ctx context;
 	int err;
 
-	err = qrnic_cmd_query_srq(dev->qdev, srq->srqn, &context);
+	err = qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_SRQ, srq->srqn,
+			      &context, sizeof(context));
 	if (err)
 		return err;
 

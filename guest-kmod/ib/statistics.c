@@ -74,8 +74,10 @@ static int statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *stats,
 	if (!values)
 		return -ENOMEM;
 
-	err = of_set ? qrnic_cmd_query_counter_set(qdev, set, values) :
-		       qrnic_cmd_query_counters(qdev, values);
+	err = of_set ? qrnic_cmd_query_counters(qdev, QRNIC_CMD_QUERY_COUNTER_SET,
+						set, values) :
+		       qrnic_cmd_query_counters(qdev, QRNIC_CMD_QUERY_COUNTERS,
+						0, values);
 	if (!err)
 		for (i = 0; i < stats->num_counters; i++)
 			stats->value[i] =
@@ -99,6 +101,17 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			       0);
 }
 
+/* number 0: to none */
+static int counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
+{
+	struct qrnic_counter_bind bind = {
+		.counter_set = cpu_to_le32(number),
+	};
+
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_BIND_COUNTER_SET, qpn, &bind,
+			     sizeof(bind));
+}
+
 /*
  * An rdma_counter, of one or more queue pairs ("rdma statistic qp"), is a counter
  * set; its id is the number, 0 before the first queue pair is bound.
@@ -112,17 +125,19 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS))
 		return -EOPNOTSUPP;
 	if (!number) {
-		err = qrnic_cmd_alloc_counter_set(dev->qdev, &number);
+		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_COUNTER_SET,
+				       NULL, 0, &number);
 		if (err)
 			return err;
 		/* 0 says that there is none, and no device calls a set so. */
 		if (!number)
 			return -EIO;
 	}
-	err = qrnic_cmd_bind_counter_set(dev->qdev, qp->qp_num, number);
+	err = counter_set_bind(dev, qp->qp_num, number);
 	if (err) {
 		if (!counter->id)
-			qrnic_cmd_free_counter_set(dev->qdev, number);
+			qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_COUNTER_SET,
+					  number);
 		return err;
 	}
 	counter->id = number;
@@ -133,7 +148,7 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 static int counter_unbind(struct ib_qp *qp)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
-	int err = qrnic_cmd_bind_counter_set(dev->qdev, qp->qp_num, 0);
+	int err = counter_set_bind(dev, qp->qp_num, 0);
 
 	/* A reset has done it, too. */
 	if (err && qrnic_healthy(dev->qdev))
@@ -154,8 +169,8 @@ int qrnic_ib_counter_unbind_qp(struct ib_qp *QRNIC_COUNTER_PORT(qp))
 
 int qrnic_ib_counter_dealloc(struct rdma_counter *counter)
 {
-	return qrnic_cmd_free_counter_set(to_qrnic_dev(counter->device)->qdev,
-					  counter->id);
+	return qrnic_cmd_destroy(to_qrnic_dev(counter->device)->qdev,
+				 QRNIC_CMD_FREE_COUNTER_SET, counter->id);
 }
 
 /* The core adds value by value, so these are the same as the port's. */

@@ -23,7 +23,8 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	kref_init(&page->users);
 	page->ucontext = ucontext;
 	page->map.kind = QRNIC_MAP_DB_PAGE;
-	err = qrnic_cmd_alloc_db_page(dev->qdev, &page->number);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_DB_PAGE, NULL, 0,
+			       &page->number);
 	if (err)
 		goto err_page;
 	/* Beyond the BAR lies somebody else's memory. */
@@ -44,7 +45,7 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	return page;
 
 err_device:
-	qrnic_cmd_free_db_page(dev->qdev, page->number);
+	qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_DB_PAGE, page->number);
 err_page:
 	kfree(page);
 	return ERR_PTR(err);
@@ -197,11 +198,8 @@ static void db_page_mmap_free(struct qrnic_ib_map *map)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(map->entry.ucontext->device);
 	struct qrnic_ib_db_page *page =
 		container_of(map, struct qrnic_ib_db_page, map);
-	int err;
 
-	err = qrnic_cmd_free_db_page(dev->qdev, page->number);
-	if (err)
-		qrnic_destroy_failed(dev, "doorbell page", page->number, err);
+	qrnic_destroy(dev, QRNIC_CMD_FREE_DB_PAGE, page->number);
 	kfree(page);
 }
 

@@ -114,16 +114,3 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 	}
 	return -EINVAL;
 }
-
-/*
- * Objects are destroyed when their users cannot keep them any more, so destroy
- * must not fail. What the device would not let go is taken from it by reset
- * before its memory is freed.
- */
-void qrnic_destroy_failed(struct qrnic_ib_dev *dev, const char *object,
-			  u32 number, int err)
-{
-	ibdev_err(&dev->ibdev, "%s %u cannot be destroyed: %d\n", object, number,
-		  err);
-	qrnic_report_fatal(dev->qdev, "object cannot be destroyed");
-}

@@ -128,7 +128,8 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 		context.flags |= QRNIC_QPF_SCATTER_FCS;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_create_qp(dev->qdev, &context, &wq->ibwq.wq_num);
+	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_QP, &context,
+			       sizeof(context), &wq->ibwq.wq_num);
 	mutex_unlock(&dev->qpn_mutex);
 	if (err)
 		goto err_memory;
@@ -145,12 +146,9 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
 	struct qrnic_ib_wq *wq = to_qrnic_wq(ibwq);
-	int err;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_destroy_qp(dev->qdev, ibwq->wq_num);
-	if (err)
-		qrnic_destroy_failed(dev, "WQ", ibwq->wq_num, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, ibwq->wq_num);
 	/* An event on its way must not be taken for one of the next owner. */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
@@ -170,7 +168,8 @@ static int wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)
 		hw.mask |= cpu_to_le32(QRNIC_QP_PORT);
 		hw.port = QRNIC_IB_PORT;
 	}
-	return qrnic_cmd_modify_qp(dev->qdev, number, &hw);
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, number, &hw,
+			     sizeof(hw));
 }
 
 static int wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
@@ -293,7 +292,8 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		return -ENOMEM;
 	err = rss_fill(&request, init->rwq_ind_tbl, context);
 	if (!err)
-		err = qrnic_cmd_create_rss(dev->qdev, context, &qp->rss);
+		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_RSS, context,
+				       sizeof(*context), &qp->rss);
 	/* 0 says that it is none, and no device calls a table so. */
 	if (!err && !qp->rss)
 		err = -EIO;
@@ -303,9 +303,5 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 
 void qrnic_rss_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
-	int err;
-
-	err = qrnic_cmd_destroy_rss(dev->qdev, qp->rss);
-	if (err)
-		qrnic_destroy_failed(dev, "RSS table", qp->rss, err);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_RSS, qp->rss);
 }

@@ -15,17 +15,14 @@ int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	if (err)
 		return err;
 
-	return qrnic_cmd_alloc_xrcd(dev->qdev, &to_qrnic_xrcd(ibxrcd)->xrcdn);
+	return qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_XRCD, NULL, 0,
+				&to_qrnic_xrcd(ibxrcd)->xrcdn);
 }
 
 int qrnic_ib_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibxrcd->device);
-	u32 xrcdn = to_qrnic_xrcd(ibxrcd)->xrcdn;
-	int err;
 
-	err = qrnic_cmd_free_xrcd(dev->qdev, xrcdn);
-	if (err)
-		qrnic_destroy_failed(dev, "XRC domain", xrcdn, err);
+	qrnic_destroy(dev, QRNIC_CMD_FREE_XRCD, to_qrnic_xrcd(ibxrcd)->xrcdn);
 	return 0;
 }

@@ -122,92 +122,83 @@ bool qrnic_healthy(struct qrnic_dev *dev);
 void qrnic_report_fatal(struct qrnic_dev *dev, const char *why);
 
 /*
- * Commands, one function each. All sleep. They return 0 or a negative errno that
- * comes from the status of the command (QRNIC_CMD_STATUS_LIST), -ETIMEDOUT if
- * there was no answer, -EIO if the device is in the fatal state. Those that take
- * something away (free, destroy, clear, detach) return 0 in the fatal state, for
- * the reset has done their work; any other failure of them is a driver bug and is
- * logged. Input structures are in the hardware's format, the caller fills them
- * whole.
+ * One command: in and out are copied to and from mailboxes, in the hardware's
+ * format. The caller fills in whole, and finds out as long as it asked for.
  */
-int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
-int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
-int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
-/* Fills all QRNIC_NUM_COUNTERS values; those that the device lacks are 0. */
-int qrnic_cmd_query_counters(struct qrnic_dev *dev, u64 *values);
+struct qrnic_cmd {
+	enum qrnic_cmd_opcode opcode;
+	u32 object;
+	const void *in;
+	u32 in_len;
+	void *out;
+	u32 out_len;
+	u32 result;
+};
 
-int qrnic_cmd_alloc_counter_set(struct qrnic_dev *dev, u32 *number);
-int qrnic_cmd_free_counter_set(struct qrnic_dev *dev, u32 number);
-/* QRNIC_NUM_COUNTERS of them; number 0: what is in no set */
-int qrnic_cmd_query_counter_set(struct qrnic_dev *dev, u32 number, u64 *values);
-/* number 0: to none */
-int qrnic_cmd_bind_counter_set(struct qrnic_dev *dev, u32 qpn, u32 number);
+/*
+ * Sleeps. Gives back 0 or a negative errno that comes from the status of the command
+ * (QRNIC_CMD_STATUS_LIST), -ETIMEDOUT if there was no answer, -EIO if the device is
+ * in the fatal state.
+ */
+int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd);
+/*
+ * For commands that take something away (destroy, free, clear). In the fatal state
+ * it gives back 0, for the reset has done their work. Any failure but -EBUSY is
+ * logged.
+ */
+int qrnic_cmd_destroy(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+		      u32 object);
 
-int qrnic_cmd_alloc_db_page(struct qrnic_dev *dev, u32 *page);
-int qrnic_cmd_free_db_page(struct qrnic_dev *dev, u32 page);
-int qrnic_cmd_alloc_pd(struct qrnic_dev *dev, u32 *pdn);
-int qrnic_cmd_free_pd(struct qrnic_dev *dev, u32 pdn);
+/* *number is of what the command made. */
+static inline int qrnic_cmd_create(struct qrnic_dev *dev,
+				   enum qrnic_cmd_opcode opcode, const void *in,
+				   u32 in_len, u32 *number)
+{
+	struct qrnic_cmd cmd = {
+		.opcode = opcode,
+		.in = in,
+		.in_len = in_len,
+	};
+	int err = qrnic_cmd_exec(dev, &cmd);
 
-int qrnic_cmd_create_eq(struct qrnic_dev *dev, const struct qrnic_eq_ctx *ctx,
-			u32 *eqn);
-int qrnic_cmd_destroy_eq(struct qrnic_dev *dev, u32 eqn);
+	if (!err)
+		*number = cmd.result;
+	return err;
+}
 
-/* CQs are made with qrnic_cq_create(), which calls these. */
-int qrnic_cmd_create_cq(struct qrnic_dev *dev, const struct qrnic_cq_ctx *ctx,
-			u32 *cqn);
-int qrnic_cmd_destroy_cq(struct qrnic_dev *dev, u32 cqn);
-int qrnic_cmd_resize_cq(struct qrnic_dev *dev, u32 cqn,
-			const struct qrnic_cq_resize *resize);
-int qrnic_cmd_modify_cq(struct qrnic_dev *dev, u32 cqn,
-			const struct qrnic_cq_moderation *moderation);
-int qrnic_cmd_query_cq(struct qrnic_dev *dev, u32 cqn, struct qrnic_cq_ctx *ctx);
+static inline int qrnic_cmd_set(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+				u32 object, const void *in, u32 in_len)
+{
+	struct qrnic_cmd cmd = {
+		.opcode = opcode,
+		.object = object,
+		.in = in,
+		.in_len = in_len,
+	};
 
-/* *index is the index of the key; the key is index << 8 | ctx->variant. */
-int qrnic_cmd_create_mkey(struct qrnic_dev *dev, const struct qrnic_mkey_ctx *ctx,
-			  u32 *index);
-int qrnic_cmd_destroy_mkey(struct qrnic_dev *dev, u32 index);
-int qrnic_cmd_modify_mkey(struct qrnic_dev *dev, u32 index,
-			  const struct qrnic_mkey_ctx *ctx);
-int qrnic_cmd_query_mkey(struct qrnic_dev *dev, u32 index,
-			 struct qrnic_mkey_ctx *ctx);
+	return qrnic_cmd_exec(dev, &cmd);
+}
 
-int qrnic_cmd_create_qp(struct qrnic_dev *dev, const struct qrnic_qp_ctx *ctx,
-			u32 *qpn);
-int qrnic_cmd_modify_qp(struct qrnic_dev *dev, u32 qpn,
-			const struct qrnic_qp_attr *attr);
-int qrnic_cmd_query_qp(struct qrnic_dev *dev, u32 qpn, struct qrnic_qp_attr *attr);
-int qrnic_cmd_destroy_qp(struct qrnic_dev *dev, u32 qpn);
+static inline int qrnic_cmd_query(struct qrnic_dev *dev,
+				  enum qrnic_cmd_opcode opcode, u32 object,
+				  void *out, u32 out_len)
+{
+	struct qrnic_cmd cmd = {
+		.opcode = opcode,
+		.object = object,
+		.out = out,
+		.out_len = out_len,
+	};
 
-int qrnic_cmd_attach_multicast(struct qrnic_dev *dev, u32 qpn,
-			       const struct qrnic_multicast *multicast);
-int qrnic_cmd_detach_multicast(struct qrnic_dev *dev, u32 qpn,
-			       const struct qrnic_multicast *multicast);
-int qrnic_cmd_create_flow(struct qrnic_dev *dev, u32 qpn,
-			  const struct qrnic_flow_ctx *ctx, u32 *number);
-int qrnic_cmd_destroy_flow(struct qrnic_dev *dev, u32 number);
-int qrnic_cmd_create_rss(struct qrnic_dev *dev, const struct qrnic_rss_ctx *ctx,
-			 u32 *number);
-int qrnic_cmd_destroy_rss(struct qrnic_dev *dev, u32 number);
+	return qrnic_cmd_exec(dev, &cmd);
+}
 
-int qrnic_cmd_create_srq(struct qrnic_dev *dev, const struct qrnic_srq_ctx *ctx,
-			 u32 *srqn);
-int qrnic_cmd_modify_srq(struct qrnic_dev *dev, u32 srqn,
-			 const struct qrnic_srq_limit *limit);
-int qrnic_cmd_query_srq(struct qrnic_dev *dev, u32 srqn, struct qrnic_srq_ctx *ctx);
-int qrnic_cmd_destroy_srq(struct qrnic_dev *dev, u32 srqn);
-int qrnic_cmd_alloc_xrcd(struct qrnic_dev *dev, u32 *xrcdn);
-int qrnic_cmd_free_xrcd(struct qrnic_dev *dev, u32 xrcdn);
-
-int qrnic_cmd_alloc_dm(struct qrnic_dev *dev, const struct qrnic_dm_ctx *ctx,
-		       u32 *number);
-int qrnic_cmd_free_dm(struct qrnic_dev *dev, u32 number);
-int qrnic_cmd_query_dm(struct qrnic_dev *dev, u32 number, struct qrnic_dm_ctx *ctx);
-
-int qrnic_cmd_set_gid(struct qrnic_dev *dev, u32 index,
-		      const struct qrnic_gid_entry *entry);
-int qrnic_cmd_clear_gid(struct qrnic_dev *dev, u32 index);
-int qrnic_cmd_set_rx_filter(struct qrnic_dev *dev,
-			    const struct qrnic_rx_filter *filter);
+/*
+ * QUERY_COUNTERS, or QUERY_COUNTER_SET with the number of a set (0: what is in no
+ * set): QRNIC_NUM_COUNTERS values; those that the device lacks are 0.
+ */
+int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
+			     u32 object, u64 *values);
 
 /* The port as the last event or query left it; does not sleep. */
 void qrnic_port_cached(struct qrnic_dev *dev, struct qrnic_port *port);
