@@ -129,6 +129,7 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_MODIFY_SRQ = 0x59,
 	QRNIC_CMD_QUERY_SRQ = 0x5a,
 	QRNIC_CMD_DESTROY_SRQ = 0x5b,
+	QRNIC_CMD_RESIZE_SRQ = 0x5e,
 	QRNIC_CMD_ALLOC_XRCD = 0x5c,
 	QRNIC_CMD_FREE_XRCD = 0x5d,
 	QRNIC_CMD_SET_GID = 0x60,
@@ -379,6 +380,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_RSS 0x00100000u
+#define QRNIC_CAP_SRQ_RESIZE 0x00200000u
 #define QRNIC_CAP_COUNTER_SETS 0x00400000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
@@ -386,7 +388,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x775fffffu
+#define QRNIC_CAP_ALL 0x777fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -422,6 +424,10 @@ enum qrnic_link_state {
 /* Flags of flow_ctx */
 #define QRNIC_FLOWF_RSS 0x00000001u
 #define QRNIC_FLOWF_ALL 0x00000001u
+
+/* Flags of srq_resize */
+#define QRNIC_SRQRF_LIMIT 0x00000001u
+#define QRNIC_SRQRF_ALL 0x00000001u
 
 /* Flags of cq_ctx */
 #define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
@@ -873,6 +879,7 @@ enum qrnic_counter {
 	X(MODIFY_SRQ) \
 	X(QUERY_SRQ) \
 	X(DESTROY_SRQ) \
+	X(RESIZE_SRQ) \
 	X(ALLOC_XRCD) \
 	X(FREE_XRCD) \
 	X(SET_GID) \
@@ -1504,6 +1511,39 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_limit, limit) ==
 		QRNIC_SRQ_LIMIT_LIMIT_OFFSET, "srq_limit.limit");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_limit, rsvd0) ==
 		QRNIC_SRQ_LIMIT_RSVD0_OFFSET, "srq_limit.rsvd0");
+
+/* Input of RESIZE_SRQ */
+struct qrnic_srq_resize {
+	__u8 log_size;
+	__u8 flags;
+	__le16 limit;
+	__le32 rsvd0;
+	struct qrnic_translation ring;
+	__le64 rsvd1;
+};
+
+#define QRNIC_SRQ_RESIZE_BYTES 32u
+#define QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET 0u
+#define QRNIC_SRQ_RESIZE_FLAGS_OFFSET 1u
+#define QRNIC_SRQ_RESIZE_LIMIT_OFFSET 2u
+#define QRNIC_SRQ_RESIZE_RSVD0_OFFSET 4u
+#define QRNIC_SRQ_RESIZE_RING_OFFSET 8u
+#define QRNIC_SRQ_RESIZE_RSVD1_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_srq_resize) == QRNIC_SRQ_RESIZE_BYTES,
+		"size of srq_resize");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, log_size) ==
+		QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET, "srq_resize.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, flags) ==
+		QRNIC_SRQ_RESIZE_FLAGS_OFFSET, "srq_resize.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, limit) ==
+		QRNIC_SRQ_RESIZE_LIMIT_OFFSET, "srq_resize.limit");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, rsvd0) ==
+		QRNIC_SRQ_RESIZE_RSVD0_OFFSET, "srq_resize.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, ring) ==
+		QRNIC_SRQ_RESIZE_RING_OFFSET, "srq_resize.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_resize, rsvd1) ==
+		QRNIC_SRQ_RESIZE_RSVD1_OFFSET, "srq_resize.rsvd1");
 
 /* Input of ATTACH_MULTICAST and DETACH_MULTICAST */
 struct qrnic_multicast {

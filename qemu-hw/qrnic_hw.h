@@ -131,6 +131,7 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_MODIFY_SRQ = 0x59,
     QRNIC_CMD_QUERY_SRQ = 0x5a,
     QRNIC_CMD_DESTROY_SRQ = 0x5b,
+    QRNIC_CMD_RESIZE_SRQ = 0x5e,
     QRNIC_CMD_ALLOC_XRCD = 0x5c,
     QRNIC_CMD_FREE_XRCD = 0x5d,
     QRNIC_CMD_SET_GID = 0x60,
@@ -381,6 +382,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_SCATTER_FCS 0x00040000u
 #define QRNIC_CAP_SOURCE_QPN 0x00080000u
 #define QRNIC_CAP_RSS 0x00100000u
+#define QRNIC_CAP_SRQ_RESIZE 0x00200000u
 #define QRNIC_CAP_COUNTER_SETS 0x00400000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
@@ -388,7 +390,7 @@ enum qrnic_link_state {
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x775fffffu
+#define QRNIC_CAP_ALL 0x777fffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -424,6 +426,10 @@ enum qrnic_link_state {
 /* Flags of flow_ctx */
 #define QRNIC_FLOWF_RSS 0x00000001u
 #define QRNIC_FLOWF_ALL 0x00000001u
+
+/* Flags of srq_resize */
+#define QRNIC_SRQRF_LIMIT 0x00000001u
+#define QRNIC_SRQRF_ALL 0x00000001u
 
 /* Flags of cq_ctx */
 #define QRNIC_CQF_IGNORE_OVERRUN 0x00000001u
@@ -859,6 +865,7 @@ enum qrnic_counter {
     X(MODIFY_SRQ, modify_srq, QRNIC_SRQ_LIMIT_BYTES, 0, true) \
     X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES, true) \
     X(DESTROY_SRQ, destroy_srq, 0, 0, true) \
+    X(RESIZE_SRQ, resize_srq, QRNIC_SRQ_RESIZE_BYTES, 0, true) \
     X(ALLOC_XRCD, alloc_xrcd, 0, 0, false) \
     X(FREE_XRCD, free_xrcd, 0, 0, true) \
     X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0, true) \
@@ -1404,7 +1411,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff88a00000ull;
+    bad |= out->capabilities & 0xffffffff88800000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1880,6 +1887,52 @@ static inline void qrnic_srq_limit_pack(void *out, const QrnicSrqLimit *in)
 
     memset(p, 0, QRNIC_SRQ_LIMIT_BYTES);
     qrnic_st_le16(p + 0, in->limit);
+}
+
+#define QRNIC_SRQ_RESIZE_BYTES 32u
+#define QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET 0u
+#define QRNIC_SRQ_RESIZE_FLAGS_OFFSET 1u
+#define QRNIC_SRQ_RESIZE_LIMIT_OFFSET 2u
+#define QRNIC_SRQ_RESIZE_RSVD0_OFFSET 4u
+#define QRNIC_SRQ_RESIZE_RING_OFFSET 8u
+#define QRNIC_SRQ_RESIZE_RSVD1_OFFSET 24u
+
+/* Input of RESIZE_SRQ */
+typedef struct QrnicSrqResize {
+    uint8_t log_size;
+    uint8_t flags;
+    uint16_t limit;
+    QrnicTranslation ring;
+} QrnicSrqResize;
+
+_Static_assert(QRNIC_SRQ_RESIZE_RSVD1_OFFSET + 8 ==
+               QRNIC_SRQ_RESIZE_BYTES, "size of srq_resize");
+
+/* False if a reserved bit of srq_resize is set; out is filled in any case. */
+static inline bool qrnic_srq_resize_unpack(QrnicSrqResize *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->log_size = p[0];
+    out->flags = p[1];
+    bad |= out->flags & 0x000000feu;
+    out->limit = qrnic_ld_le16(p + 2);
+    bad |= qrnic_ld_le32(p + 4);
+    bad |= !qrnic_translation_unpack(&out->ring, p + 8);
+    bad |= qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_srq_resize_pack(void *out, const QrnicSrqResize *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_SRQ_RESIZE_BYTES);
+    p[0] = in->log_size;
+    p[1] = in->flags;
+    qrnic_st_le16(p + 2, in->limit);
+    qrnic_translation_pack(p + 8, &in->ring);
 }
 
 #define QRNIC_MULTICAST_BYTES 16u
@@ -3439,6 +3492,8 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "QUERY_SRQ";
     case QRNIC_CMD_DESTROY_SRQ:
         return "DESTROY_SRQ";
+    case QRNIC_CMD_RESIZE_SRQ:
+        return "RESIZE_SRQ";
     case QRNIC_CMD_ALLOC_XRCD:
         return "ALLOC_XRCD";
     case QRNIC_CMD_FREE_XRCD:

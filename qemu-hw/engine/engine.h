@@ -90,6 +90,8 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
 QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in);
 QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqLimit *in);
+QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
+                             const QrnicSrqResize *in);
 QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out);
 QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn);
 QrnicResult qrnic_xrcd_alloc(QrnicEngine *e);

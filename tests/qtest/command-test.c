@@ -45,6 +45,7 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_DESTROY_QP, 0, 0, true },
     { QRNIC_CMD_CREATE_SRQ, 64, 0 },
     { QRNIC_CMD_MODIFY_SRQ, 8, 0, true },
+    { QRNIC_CMD_RESIZE_SRQ, 32, 0, true },
     { QRNIC_CMD_QUERY_SRQ, 0, 64, true },
     { QRNIC_CMD_DESTROY_SRQ, 0, 0, true },
     { QRNIC_CMD_SET_GID, 32, 0, true },

@@ -149,6 +149,130 @@ static void test_limit(void)
     rig_stop(&r);
 }
 
+static uint64_t ring_alloc(Rig *r, Srq *s, unsigned log_size)
+{
+    uint8_t raw[QRNIC_WQEBB_SIZE << SLOTS_LOG];
+    uint64_t ring = memory_alloc(r->d, QRNIC_WQEBB_SIZE << log_size, 4096);
+
+    qtest_memread(r->d->qts, s->ring, raw, sizeof(raw));
+    qtest_memwrite(r->d->qts, ring, raw,
+                   MIN(sizeof(raw), QRNIC_WQEBB_SIZE << log_size));
+    return ring;
+}
+
+/*
+ * A larger ring while a message is between its first and its last packet, one
+ * WQE is read ahead and the limit is armed; the old ring is overwritten.
+ */
+static void test_resize(void)
+{
+    uint8_t raw[QRNIC_SRQ_RESIZE_BYTES], data[1024];
+    QrnicSrqLimit limit = { .limit = 2 };
+    QrnicSrqResize in = { .log_size = 4 };
+    PeerPacket p;
+    QrnicEqe eqe;
+    Qp one, two;
+    Rig r;
+    Srq s;
+
+    rig_srq(&r, &s, &one, &two);
+    srq_post(&r, &s, 0, 1);
+    srq_post(&r, &s, 1, 2);
+    srq_post(&r, &s, 2, 3);
+    qrnic_srq_limit_pack(raw, &limit);
+    command_ok(r.d, QRNIC_CMD_MODIFY_SRQ, s.number, raw, QRNIC_SRQ_LIMIT_BYTES,
+               NULL, 0);
+    memset(data, 'a', sizeof(data));
+    p = peer_packet(&one, RC_SEND_FIRST, RQ_PSN);
+    p.payload = data;
+    p.length = sizeof(data);
+    peer_send(r.d, &p);
+    settle(r.d);
+    in.ring = contiguous(ring_alloc(&r, &s, 4));
+    qrnic_srq_resize_pack(raw, &in);
+    command_ok(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw), NULL, 0);
+    qtest_memset(r.d->qts, s.ring, 0xff, QRNIC_WQEBB_SIZE << SLOTS_LOG);
+    s.ring = in.ring.root;
+    /* Slot 3 is the next one, and then the first of the new ones. */
+    srq_post(&r, &s, 3, 4);
+    srq_post(&r, &s, 4, 5);
+    peer_message(&r, &two, 0, "second");
+    received(&r, &s, &two, 1, "second");
+    peer_message(&r, &two, 1, "third");
+    received(&r, &s, &two, 2, "third");
+    g_assert_false(eq_poll(r.d, &r.async, &eqe));
+    peer_message(&r, &two, 2, "fourth");
+    received(&r, &s, &two, 3, "fourth");
+    eq_wait(r.d, &r.async, &eqe);
+    g_assert_cmpuint(eqe.type, ==, QRNIC_EVENT_SRQ_LIMIT);
+    peer_message(&r, &two, 3, "fifth");
+    received(&r, &s, &two, 4, "fifth");
+    rig_stop(&r);
+}
+
+static void test_resize_bad(void)
+{
+    uint8_t raw[QRNIC_SRQ_RESIZE_BYTES], srq_raw[QRNIC_SRQ_CTX_BYTES];
+    QrnicSrqResize in = { .log_size = 1 };
+    QrnicSrqCtx ctx;
+    QrnicEqe eqe;
+    Qp one, two;
+    Rig r;
+    Srq s;
+
+    rig_srq(&r, &s, &one, &two);
+    srq_post(&r, &s, 0, 1);
+    srq_post(&r, &s, 1, 2);
+    /* Two do not fit two slots. */
+    in.ring = contiguous(ring_alloc(&r, &s, 1));
+    qrnic_srq_resize_pack(raw, &in);
+    command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_BAD_PARAM,
+                  QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
+    /* Pages that are not there, and a table that is none */
+    in.log_size = 7;
+    in.ring = (QrnicTranslation) {
+        .root = 1ull << 40, .levels = 1, .page_shift = 12,
+    };
+    qrnic_srq_resize_pack(raw, &in);
+    command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_DMA, 0);
+    in.ring.levels = 4;
+    qrnic_srq_resize_pack(raw, &in);
+    g_assert_cmpuint(command(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw,
+                             sizeof(raw), NULL, 0).status, ==,
+                     QRNIC_ST_BAD_PARAM);
+    command_ok(r.d, QRNIC_CMD_QUERY_SRQ, s.number, NULL, 0, srq_raw,
+               sizeof(srq_raw));
+    g_assert_true(qrnic_srq_ctx_unpack(&ctx, srq_raw));
+    g_assert_cmpuint(ctx.log_size, ==, SLOTS_LOG);
+    peer_message(&r, &one, 0, "as before");
+    received(&r, &s, &one, 0, "as before");
+    /* Broken: the record goes backwards. */
+    qtest_writel(r.d->qts, s.record, 0);
+    in.log_size = 4;
+    in.ring = contiguous(ring_alloc(&r, &s, 4));
+    qrnic_srq_resize_pack(raw, &in);
+    command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_BAD_STATE, 0);
+    eq_wait(r.d, &r.async, &eqe);
+    g_assert_cmpuint(eqe.type, ==, QRNIC_EVENT_SRQ_ERROR);
+    rig_stop(&r);
+}
+
+static void test_resize_off(void)
+{
+    uint8_t raw[QRNIC_SRQ_RESIZE_BYTES] = { 0 };
+    Rig r;
+    Srq s;
+
+    rig_start(&r, "cap-srq-resize=off", NULL);
+    srq_create(&r, &s);
+    command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw), NULL,
+                  0, QRNIC_ST_NOT_SUPPORTED, 0);
+    rig_stop(&r);
+}
+
 static void test_doorbell(void)
 {
     Qp one, two;
@@ -182,6 +306,9 @@ void add_srq_tests(void)
 {
     qtest_add_func("qrnic/srq/receive", test_receive);
     qtest_add_func("qrnic/srq/limit", test_limit);
+    qtest_add_func("qrnic/srq/resize", test_resize);
+    qtest_add_func("qrnic/srq/resize-bad", test_resize_bad);
+    qtest_add_func("qrnic/srq/resize-off", test_resize_off);
     qtest_add_func("qrnic/srq/doorbell", test_doorbell);
     qtest_add_func("qrnic/srq/off", test_off);
 }

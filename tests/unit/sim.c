@@ -335,6 +335,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
                         QRNIC_CAP_UC | QRNIC_CAP_UD | QRNIC_CAP_SRQ |
+                        QRNIC_CAP_SRQ_RESIZE |
                         QRNIC_CAP_MW | QRNIC_CAP_FAST_REG |
                         QRNIC_CAP_CQ_RESIZE | QRNIC_CAP_CQ_MODERATION |
                         QRNIC_CAP_DEVICE_MEMORY |

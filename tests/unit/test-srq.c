@@ -7,6 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "qemu/host-utils.h"
 #include "pair.h"
 
 #define BYTES 4096u
@@ -479,6 +480,283 @@ static void test_unreliable(void)
     shared_free(x);
 }
 
+/* Slots that are posted or completed and not free, and the one after them */
+static uint32_t slots_in_use(const SimSrq *s)
+{
+    uint64_t in_use = s->log_size < 6 ? (1ull << (1u << s->log_size)) - 1 :
+                      UINT64_MAX;
+
+    for (uint32_t slot = s->head; slot != s->tail; slot = s->next[slot]) {
+        in_use &= ~(1ull << s->next[slot]);
+    }
+    return 64 - __builtin_clzll(in_use);
+}
+
+/* What of the free list there is in the new ring stays in order. */
+static void slots_renew(SimSrq *s, uint32_t slots)
+{
+    uint16_t *next = g_new(uint16_t, slots);
+    uint32_t tail = s->head;
+
+    for (uint32_t slot = s->head; slot != s->tail; ) {
+        slot = s->next[slot];
+        if (slot < slots) {
+            next[tail] = slot;
+            tail = slot;
+        }
+    }
+    for (uint32_t slot = 1u << s->log_size; slot < slots; slot++) {
+        next[tail] = slot;
+        tail = slot;
+    }
+    g_free(s->next);
+    s->next = next;
+    s->tail = tail;
+}
+
+/* As the manual says; nothing may be read of the old ring any more. */
+static QrnicResult srq_resize(SimSrq *s, unsigned log_size, uint8_t flags,
+                              uint16_t limit)
+{
+    size_t old = (size_t)QRNIC_WQEBB_SIZE << (s->log_size + s->log_stride);
+    size_t new = (size_t)QRNIC_WQEBB_SIZE << (log_size + s->log_stride);
+    QrnicSrqResize in = {
+        .log_size = log_size, .flags = flags, .limit = limit,
+    };
+    uint8_t *memory = s->node->memory;
+    QrnicResult r;
+
+    in.ring.root = sim_alloc(s->node, new);
+    memset(memory + in.ring.root, 0xff, new);
+    memcpy(memory + in.ring.root, memory + s->ring, MIN(old, new));
+    r = qrnic_srq_resize(s->node->engine, s->number, &in);
+    if (r.status == QRNIC_ST_OK) {
+        memset(memory + s->ring, 0xff, old);
+        s->ring = in.ring.root;
+        slots_renew(s, 1u << log_size);
+        s->log_size = log_size;
+    }
+    return r;
+}
+
+/*
+ * Every size to every size with so many posted, of which the first is taken and
+ * the others have been read with it: all are taken, in order.
+ */
+static void resize(unsigned from, unsigned to, unsigned done, unsigned posted)
+{
+    Shared *x = shared_new(5, done % 3);
+    uint32_t slot[64], count = 0, taken = MIN(posted, 1);
+
+    g_assert_cmpint(srq_resize(x->srq, from, 0, 0).status, ==, QRNIC_ST_OK);
+    for (unsigned i = 0; i < done; i++) {
+        shared_post(x);
+        shared_send(x, 0, i, 9);
+        g_assert_true(sim_run(x->sim, INT64_MAX));
+        sim_srq_slot_free(x->srq, shared_received(x, 0, i, 9));
+    }
+    while (count < posted) {
+        slot[count++] = shared_post(x);
+    }
+    if (taken) {
+        shared_send(x, 0, 5, 9);
+        g_assert_true(sim_run(x->sim, INT64_MAX));
+        g_assert_cmpint(shared_received(x, 0, 5, 9), ==, slot[0]);
+        sim_srq_slot_free(x->srq, slot[0]);
+    }
+    if (slots_in_use(x->srq) <= 1u << to) {
+        g_assert_cmpint(srq_resize(x->srq, to, 0, 0).status, ==, QRNIC_ST_OK);
+    } else if (posted - taken >= 1u << to) {
+        QrnicResult r = srq_resize(x->srq, to, 0, 0);
+
+        g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+        g_assert_cmpint(r.syndrome, ==, QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
+    }
+    g_assert_cmpint(shared_query(x).log_size, ==, x->srq->log_size);
+    g_assert_cmpint(shared_query(x).producer, ==, x->srq->producer);
+    while (x->srq->head != x->srq->tail) {
+        slot[count++] = shared_post(x);
+    }
+    for (uint32_t i = taken; i < count; i++) {
+        shared_send(x, i % PEERS, 7 * i, 300);
+        g_assert_true(sim_run(x->sim, INT64_MAX));
+        g_assert_cmpint(shared_received(x, i % PEERS, 7 * i, 300), ==,
+                        slot[i]);
+    }
+    g_assert_cmpint(count - taken, ==, (1u << x->srq->log_size) - 1);
+    expect_no_event(&x->sim->node[1]);
+    shared_free(x);
+}
+
+static void test_resize(void)
+{
+    for (unsigned from = 1; from <= 4; from++) {
+        for (unsigned to = 1; to <= 5; to++) {
+            for (unsigned done = 0; done < 20; done += 3) {
+                resize(from, to, done, done % (1u << from));
+            }
+        }
+    }
+}
+
+/*
+ * Messages of many packets from three senders, and the ring moves between the
+ * packets: at each time some WQEs are posted, some read ahead, some taken.
+ */
+static void test_resize_traffic(void)
+{
+    Shared *x = shared_new(6, 1);
+    unsigned sent[PEERS] = { 0 }, got[PEERS] = { 0 }, resized = 0, shrunk = 0;
+    const unsigned messages = 300;
+    bool open = true;
+
+    x->sim->loss = 20;
+    while (open) {
+        unsigned want = g_rand_int_range(x->sim->rand, 1, 7);
+
+        while (x->srq->head != x->srq->tail &&
+               x->srq->producer - got[0] - got[1] - got[2] < 8 &&
+               g_rand_int_range(x->sim->rand, 0, 3)) {
+            shared_post(x);
+        }
+        want = MAX(want, slots_in_use(x->srq) > 1 ?
+                         32 - clz32(slots_in_use(x->srq) - 1) : 1);
+        if (want != x->srq->log_size) {
+            resized++;
+            shrunk += want < x->srq->log_size;
+            g_assert_cmpint(srq_resize(x->srq, want, 0, 0).status, ==,
+                            QRNIC_ST_OK);
+        }
+        for (unsigned i = 0; i < PEERS; i++) {
+            if (sent[i] < messages && sent[i] - got[i] < 3) {
+                shared_send(x, i, 100 * i + sent[i], 2000 + sent[i]);
+                sent[i]++;
+            }
+        }
+        sim_run(x->sim, x->sim->now +
+                g_rand_int_range(x->sim->rand, 1, 30 * SIM_US));
+        open = false;
+        for (unsigned i = 0; i < PEERS; i++) {
+            QrnicCqe c;
+
+            while (sim_poll(x->to[i], &c)) {
+                g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+                g_assert_cmpint(c.byte_len, ==, 2000 + got[i]);
+                g_assert_cmpmem(x->sim->node[1].memory + x->target +
+                                c.index * BYTES, 2000 + got[i],
+                                x->sim->node[0].memory + x->source + 100 * i +
+                                got[i], 2000 + got[i]);
+                sim_srq_slot_free(x->srq, c.index);
+                got[i]++;
+            }
+            while (sim_poll(x->from[i], &c)) {
+                g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+            }
+            open |= got[i] < messages;
+        }
+    }
+    g_assert_cmpint(resized, >, 100);
+    g_assert_cmpint(shrunk, >, 20);
+    g_assert_cmpint(shared_query(x).consumer, ==, PEERS * messages);
+    shared_free(x);
+}
+
+/* With the ring comes a limit, or the one that is armed stays. */
+static void test_resize_limit(void)
+{
+    Shared *x = shared_new(3, 0);
+    SimNode *b = &x->sim->node[1];
+
+    for (uint32_t i = 0; i < 5; i++) {
+        shared_post(x);
+    }
+    g_assert_cmpint(shared_limit(x, 4), ==, QRNIC_ST_OK);
+    g_assert_cmpint(srq_resize(x->srq, 4, 0, 0).status, ==, QRNIC_ST_OK);
+    g_assert_cmpint(shared_query(x).limit, ==, 4);
+    expect_no_event(b);
+    shared_send(x, 0, 0, 100);
+    shared_send(x, 1, 0, 100);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
+    /* Three are left. */
+    g_assert_cmpint(srq_resize(x->srq, 5, QRNIC_SRQRF_LIMIT, 3).status, ==,
+                    QRNIC_ST_OK);
+    g_assert_cmpint(shared_query(x).limit, ==, 3);
+    expect_no_event(b);
+    g_assert_cmpint(srq_resize(x->srq, 4, QRNIC_SRQRF_LIMIT, 15).status, ==,
+                    QRNIC_ST_OK);
+    expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
+    g_assert_cmpint(shared_query(x).limit, ==, 0);
+    expect_no_event(b);
+    shared_free(x);
+}
+
+static void test_resize_refused(void)
+{
+    Shared *x = shared_new(4, 0);
+    SimNode *b = &x->sim->node[1];
+    QrnicEngine *e = b->engine;
+    const QrnicSrqResize good = { .log_size = 4, .ring.root = 8192 };
+    QrnicSrqResize in;
+    QrnicResult r;
+
+#define REFUSED(member, value, want, at) do { \
+        in = good; \
+        in.member = value; \
+        r = qrnic_srq_resize(e, x->srq->number, &in); \
+        g_assert_cmpint(r.status, ==, QRNIC_ST_##want); \
+        g_assert_cmpint(r.syndrome, ==, QRNIC_SRQ_RESIZE_##at##_OFFSET); \
+    } while (0)
+    REFUSED(log_size, 0, BAD_PARAM, LOG_SIZE);
+    REFUSED(log_size, 16, BAD_PARAM, LOG_SIZE);
+    REFUSED(limit, 1, BAD_PARAM, LIMIT);
+    REFUSED(ring.root, 8, BAD_PARAM, RING);
+#undef REFUSED
+    in = good;
+    in.flags = QRNIC_SRQRF_LIMIT;
+    in.limit = 16;
+    r = qrnic_srq_resize(e, x->srq->number, &in);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_SRQ_RESIZE_LIMIT_OFFSET);
+    in = good;
+    in.ring = (QrnicTranslation) { .root = b->memory_size, .levels = 1,
+                                   .page_shift = 12 };
+    g_assert_cmpint(qrnic_srq_resize(e, x->srq->number, &in).status, ==,
+                    QRNIC_ST_DMA);
+    g_assert_cmpint(qrnic_srq_resize(e, 12, &good).status, ==,
+                    QRNIC_ST_BAD_OBJECT);
+    /* An armed limit that the smaller ring cannot reach */
+    for (unsigned i = 0; i < 9; i++) {
+        shared_post(x);
+    }
+    g_assert_cmpint(shared_limit(x, 8), ==, QRNIC_ST_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        shared_send(x, 0, i, 100);
+        g_assert_true(sim_run(x->sim, INT64_MAX));
+        sim_srq_slot_free(x->srq, shared_received(x, 0, i, 100));
+        if (i == 0) {
+            g_assert_cmpint(srq_resize(x->srq, 3, 0, 0).status, ==,
+                            QRNIC_ST_BAD_PARAM);
+        }
+    }
+    expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
+    /* One is posted, in slot 8, from which it goes on. */
+    g_assert_cmpint(srq_resize(x->srq, 3, 0, 0).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    /* It still works where it was. */
+    shared_send(x, 0, 0, 100);
+    g_assert_true(sim_run(x->sim, INT64_MAX));
+    g_assert_cmpint(shared_received(x, 0, 0, 100), ==, 8);
+    /* A broken one stays broken. */
+    stl_le_p(b->memory + x->srq->record, 100);
+    in = good;
+    in.ring.root = x->srq->ring;
+    g_assert_cmpint(qrnic_srq_resize(e, x->srq->number, &in).status, ==,
+                    QRNIC_ST_BAD_STATE);
+    expect_event(b, QRNIC_EVENT_SRQ_ERROR, x->srq->number);
+    shared_free(x);
+}
+
 /* What CREATE_SRQ and CREATE_QP refuse, and who is busy. */
 static void test_refused(void)
 {
@@ -559,6 +837,10 @@ int main(int argc, char **argv)
     g_test_add_func("/srq/broken-dma", test_broken_dma);
     g_test_add_func("/srq/pd", test_pd);
     g_test_add_func("/srq/unreliable", test_unreliable);
+    g_test_add_func("/srq/resize", test_resize);
+    g_test_add_func("/srq/resize-traffic", test_resize_traffic);
+    g_test_add_func("/srq/resize-limit", test_resize_limit);
+    g_test_add_func("/srq/resize-refused", test_resize_refused);
     g_test_add_func("/srq/refused", test_refused);
     return g_test_run();
 }

@@ -273,6 +273,76 @@ QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
     return qrnic_ok(0);
 }
 
+static QrnicResult resize_check(const QrnicSrqResize *in)
+{
+    if (!in->log_size || in->log_size > ctz32(QRNIC_MAX_SRQ_WR + 1)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
+    }
+    if (in->limit >= (in->flags & QRNIC_SRQRF_LIMIT ?
+                      1u << in->log_size : 1)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_RESIZE_LIMIT_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+/*
+ * Whether a ring of that many slots can go on for this one. Only software
+ * knows the slots of the WQEs that are taken and not completed.
+ */
+static bool resize_fits(const QrnicSrq *srq, uint32_t slots, uint32_t limit)
+{
+    return srq->slot < slots && srq_left(srq) < slots && limit < slots;
+}
+
+/* Nothing is copied: software has written the WQEs into the new ring. */
+QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
+                             const QrnicSrqResize *in)
+{
+    QrnicSrq *srq = qrnic_srq_get(e, srqn);
+    QrnicResult result;
+    QrnicPages ring;
+    uint32_t limit;
+
+    if (!(e->config.capabilities & QRNIC_CAP_SRQ_RESIZE)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    result = resize_check(in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    if (!qrnic_ring_init(e, &ring, &in->ring, (uint64_t)QRNIC_WQEBB_SIZE <<
+                         (in->log_size + srq->rq.log_stride),
+                         QRNIC_SRQ_RESIZE_RING_OFFSET, &result)) {
+        return result;
+    }
+    if (!srq->error) {
+        srq_read_record(e, srq);
+    }
+    if (srq->error) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    limit = in->flags & QRNIC_SRQRF_LIMIT ? in->limit : srq->ctx.limit;
+    if (!resize_fits(srq, 1u << in->log_size, limit)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
+    }
+    trace_qrnic_srq_resize(e->config.name, srqn, srq->rq.log_size,
+                           in->log_size, srq->slot, srq_left(srq));
+    srq->rq.ring = ring;
+    srq->rq.log_size = in->log_size;
+    /* What was read ahead is in the old ring. */
+    srq->ahead = 0;
+    srq->ctx.ring = in->ring;
+    srq->ctx.log_size = in->log_size;
+    srq->ctx.limit = limit;
+    qrnic_srq_check_limit(e, srq);
+    return qrnic_ok(0);
+}
+
 QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out)
 {
     QrnicSrq *srq = qrnic_srq_get(e, srqn);
