@@ -26,4 +26,14 @@ typedef void QrnicClassData;
 typedef InterfaceInfo QrnicInterfaceInfo;
 #endif
 
+/* Since QEMU 10.1 another handler may say that it failed. */
+#if QEMU_VERSION_MAJOR > 10 || \
+    (QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR >= 1)
+#define qrnic_add_vm_change_state_handler(dev, handler, opaque) \
+    qdev_add_vm_change_state_handler(dev, handler, NULL, opaque)
+#else
+#define qrnic_add_vm_change_state_handler(dev, handler, opaque) \
+    qdev_add_vm_change_state_handler(dev, handler, opaque)
+#endif
+
 #endif

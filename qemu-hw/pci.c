@@ -584,7 +584,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
     qrnic_net_init(d);
     qrnic_engine_set_link(d->engine, qrnic_net_link(d));
     d->running = runstate_is_live(runstate_get());
-    d->run_state = qdev_add_vm_change_state_handler(dev, run_state_changed, d);
+    d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
                         d->config.db_pages, d->config.doorbell_fifo);
 }
