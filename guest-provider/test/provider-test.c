@@ -623,7 +623,7 @@ static void test_arm_any_then_solicited(void)
  */
 #define LARGE_PAGES 251ul
 #define LARGE_SIZE ((1ul << 30) + (3ul << 20))
-static uint8_t *large;
+static uint8_t *large, *large_reserved;
 static size_t large_mapped;
 
 static int large_map(void)
@@ -633,10 +633,15 @@ static int large_map(void)
 	size_t page, at;
 
 	large_mapped = (LARGE_SIZE + step - 1) / step * step;
-	large = mmap(NULL, large_mapped, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (fd < 0 || large == MAP_FAILED || ftruncate(fd, step))
+	large_reserved = mmap(NULL, large_mapped + 4096, PROT_NONE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (fd < 0 || large_reserved == MAP_FAILED || ftruncate(fd, step))
 		return -1;
+	/*
+	 * At an odd page: an IOMMU makes all of it one piece that begins at a
+	 * large page, of which the driver would make large ones.
+	 */
+	large = large_reserved + (~(uintptr_t)large_reserved & 4096);
 	for (at = 0; at < large_mapped; at += step)
 		if (mmap(large + at, step, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
@@ -695,7 +700,7 @@ static void test_three_levels(void)
 	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.status == IBV_WC_REM_ACCESS_ERR);
 	CHECK(!pair_free(&p) && !ibv_dereg_mr(large_mr));
-	CHECK(!munmap(large, large_mapped));
+	CHECK(!munmap(large_reserved, large_mapped + 4096));
 }
 
 /* A QP that goes takes its completions along, and only those */
