@@ -7,18 +7,54 @@
 guest_dir=$QRNIC_CACHE/guest
 build_root=$guest_dir/build
 run_root=$guest_dir/run
-guest_image=$guest_dir/image
+# QRNIC_LINUX (7.2, say) is the series of another kernel than the suite's; modules and image for it
+# lie beside the others.
+QRNIC_LINUX=${QRNIC_LINUX:-}
+case $QRNIC_LINUX in
+    *[!0-9.]*) die "QRNIC_LINUX=$QRNIC_LINUX is not a number like 7.2" ;;
+esac
+guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
 
 # Builds happen inside the build root: a new root starts with clean builds.
 guest_work=$build_root/work
+guest_modules=$guest_work/out/modules
+[ -z "$QRNIC_LINUX" ] || guest_modules=$guest_work/out-$QRNIC_LINUX/modules
 
 guest_kernel_version() {
     local file
+    if [ -n "$QRNIC_LINUX" ]; then
+        cat "$guest_work/linux-$QRNIC_LINUX.release" 2>/dev/null ||
+            die "no Linux $QRNIC_LINUX in the cache: run QRNIC_LINUX=$QRNIC_LINUX tools/guest-root"
+        return
+    fi
     for file in "$build_root"/boot/vmlinuz-*; do
         [ -e "$file" ] || die "no guest kernel in the cache: run tools/guest-root"
         echo "${file##*/vmlinuz-}"
         return
     done
+}
+
+# guest_kernel_file VERSION: the packed kernel. Since 7.2 Debian has it beside the modules.
+guest_kernel_file() {
+    local file
+    for file in "$build_root/boot/vmlinuz-$1" "$build_root/usr/lib/modules/$1/vmlinuz"; do
+        [ ! -e "$file" ] || { echo "$file"; return; }
+    done
+    die "no image of Linux $1 in the build root"
+}
+
+# add_to_build_root PACKAGE...: with what they need; for what few builds want, so that the root
+# of all others stays small.
+add_to_build_root() {
+    local debs
+    apt_private "$QRNIC_SUITE"
+    scratch_dir debs "$guest_work"
+    mkdir "$debs/partial"
+    apt-get "${APT_PRIVATE[@]}" -o "Dir::State::status=$build_root/var/lib/dpkg/status" \
+        -o "Dir::Cache::archives=$debs" -o APT::Install-Recommends=false \
+        --download-only -y install "$@"
+    # shellcheck disable=SC2016
+    in_build_root sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i "$1"/*.deb' sh "${debs#"$build_root"}"
 }
 
 # The upstream version of the guest's own libibverbs: the provider's entry point

@@ -48,6 +48,7 @@ of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6, host_qmp JS
 guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
 Environment: QRNIC_QEMU   the QEMU binary to use
+             QRNIC_LINUX  boot another kernel of Debian's (7.2): see tools/guest-root --help
 """
 
 

@@ -78,7 +78,8 @@ class Image:
     """The files a guest boots from."""
 
     def __init__(self, kernel=None):
-        self.directory = os.path.join(cache_dir(), "guest", "image")
+        other = os.environ.get("QRNIC_LINUX")
+        self.directory = os.path.join(cache_dir(), "guest", f"image-{other}" if other else "image")
         self.kernel = kernel or os.path.join(self.directory, "vmlinux")
         self.base = os.path.join(self.directory, "base.cpio")
         self.overlay = os.path.join(self.directory, "overlay.cpio")
