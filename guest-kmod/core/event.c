@@ -74,13 +74,10 @@ static struct qrnic_eqe *qrnic_eq_entry(struct qrnic_eq *eq, u32 index)
 	return qrnic_ring_at(&eq->ring, (size_t)QRNIC_EQE_SIZE * index);
 }
 
-/* Phase is 1 in the first pass, when bit log_size is 0. */
 static bool qrnic_eq_written(struct qrnic_eq *eq, u32 index)
 {
-	u32 control = le32_to_cpu(READ_ONCE(qrnic_eq_entry(eq, index)->control));
-
-	return FIELD_GET(QRNIC_EQE_PHASE_MASK, control) ==
-	       !(index >> eq->log_size & 1);
+	return qrnic_entry_written(&qrnic_eq_entry(eq, index)->control,
+				   QRNIC_EQE_PHASE_MASK, index, eq->log_size);
 }
 
 static irqreturn_t qrnic_eq_interrupt(int irq, void *data)

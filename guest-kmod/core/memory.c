@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * memory.c: translation tables, rings and doorbell records in coherent memory.
+ * memory.c: translation tables, and rings with their doorbell records, in coherent memory.
  */
 #include <linux/dmapool.h>
 
@@ -118,46 +118,71 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_table_free);
 
-int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes)
+static int qrnic_ring_chunks_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring,
+				   u32 count)
 {
-	u32 count = DIV_ROUND_UP(bytes, QRNIC_RING_CHUNK);
 	struct qrnic_ring_chunk *chunk;
-	int err;
 
-	memset(ring, 0, sizeof(*ring));
-	err = qrnic_table_alloc(dev, &ring->table, count, QRNIC_RING_CHUNK_SHIFT, 0);
-	if (err)
-		return err;
-
-	err = -ENOMEM;
 	ring->chunks = kvcalloc(count, sizeof(*ring->chunks), GFP_KERNEL);
 	if (!ring->chunks)
-		goto err_free;
-	/* Whole pages, so that rings of any size are page aligned. */
-	ring->chunk_bytes = min_t(size_t, PAGE_ALIGN(bytes), QRNIC_RING_CHUNK);
+		return -ENOMEM;
 	while (ring->num_chunks < count) {
 		chunk = &ring->chunks[ring->num_chunks];
 		chunk->buf = dma_alloc_coherent(qrnic_dma_device(dev),
 						ring->chunk_bytes, &chunk->dma,
 						GFP_KERNEL);
 		if (!chunk->buf)
-			goto err_free;
+			return -ENOMEM;
 		ring->num_chunks++;
 		qrnic_table_add(&ring->table, chunk->dma);
 	}
-	ring->hw = ring->table.hw;
 	return 0;
+}
 
-err_free:
-	qrnic_ring_free(dev, ring);
+int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes)
+{
+	u32 count = DIV_ROUND_UP(bytes, QRNIC_RING_CHUNK);
+	int err;
+
+	memset(ring, 0, sizeof(*ring));
+	/* Whole pages, so that rings of any size are page aligned. */
+	ring->chunk_bytes = min_t(size_t, PAGE_ALIGN(bytes), QRNIC_RING_CHUNK);
+	err = qrnic_table_alloc(dev, &ring->table, count, QRNIC_RING_CHUNK_SHIFT, 0);
+	if (!err)
+		err = qrnic_ring_chunks_alloc(dev, ring, count);
+	if (err)
+		qrnic_ring_free(dev, ring);
+	else
+		ring->hw = ring->table.hw;
 	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_ring_alloc);
+
+int qrnic_queue_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring,
+			   size_t bytes)
+{
+	int err = qrnic_ring_alloc(dev, ring, bytes);
+
+	if (err)
+		return err;
+	ring->queue_record = dma_pool_zalloc(to_qrnic_core(dev)->records, GFP_KERNEL,
+					     &ring->record_dma);
+	if (!ring->queue_record) {
+		qrnic_ring_free(dev, ring);
+		return -ENOMEM;
+	}
+	return 0;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_queue_ring_alloc);
 
 void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 {
 	struct qrnic_ring_chunk *chunk;
 
+	if (ring->queue_record)
+		dma_pool_free(to_qrnic_core(dev)->records, ring->queue_record,
+			      ring->record_dma);
+	ring->queue_record = NULL;
 	while (ring->num_chunks) {
 		chunk = &ring->chunks[--ring->num_chunks];
 		dma_free_coherent(qrnic_dma_device(dev), ring->chunk_bytes,
@@ -169,16 +194,3 @@ void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring)
 	qrnic_table_free(dev, &ring->table);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_ring_free);
-
-void *qrnic_record_alloc(struct qrnic_dev *dev, dma_addr_t *dma)
-{
-	return dma_pool_zalloc(to_qrnic_core(dev)->records, GFP_KERNEL, dma);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_record_alloc);
-
-void qrnic_record_free(struct qrnic_dev *dev, void *record, dma_addr_t dma)
-{
-	if (record)
-		dma_pool_free(to_qrnic_core(dev)->records, record, dma);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_record_free);

@@ -29,8 +29,6 @@ struct qrnic_eth_cq {
 	struct qrnic_eth *eth;
 	struct napi_struct napi;
 	struct qrnic_ring ring;
-	struct qrnic_cq_record *record;
-	dma_addr_t record_dma;
 	u32 log_size;
 	u32 consumer;
 	u32 sequence;		/* of the last request to be notified */
@@ -72,8 +70,6 @@ struct qrnic_tx_buffer {
 struct qrnic_tx {
 	struct qrnic_eth_cq cq;
 	struct qrnic_ring ring;
-	struct qrnic_queue_record *record;
-	dma_addr_t record_dma;
 	struct qrnic_tx_slot *slots;
 	struct qrnic_tx_buffer *buffers;	/* one for each segment of the ring */
 	u32 log_size;
@@ -93,8 +89,6 @@ struct qrnic_rx_slot {
 struct qrnic_rx {
 	struct qrnic_eth_cq cq;
 	struct qrnic_ring ring;
-	struct qrnic_queue_record *record;
-	dma_addr_t record_dma;
 	struct qrnic_rx_slot *slots;
 	struct page_pool *pool;
 	u32 log_size;
@@ -138,11 +132,15 @@ void qrnic_eth_fail(struct qrnic_eth *eth);
 int qrnic_eth_reopen(struct qrnic_eth *eth);
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
 
+/* The next CQE, if there is one */
+static inline bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy)
+{
+	return qrnic_cqe_take(&cq->ring, cq->consumer, cq->log_size, copy);
+}
+
 /* queues.c; under RTNL */
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
-bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy);
-void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq);
 void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
 
 /* filter.c: which frames are received */

@@ -5,40 +5,13 @@
 #include "ethernet/ethernet.h"
 
 /*
- * Takes the next CQE, if there is one. A copy, of which all is decided: the device,
- * which need not be trusted, can write the CQE at any time.
- */
-bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy)
-{
-	u32 size = 1u << cq->log_size;
-	struct qrnic_cqe *cqe = qrnic_ring_at(&cq->ring, (size_t)QRNIC_CQE_SIZE *
-					      (cq->consumer & (size - 1)));
-	u32 control = le32_to_cpu(READ_ONCE(cqe->control));
-
-	/* Phase is 1 in the first pass, when bit log_size is 0. */
-	if (!FIELD_GET(QRNIC_CQE_PHASE_MASK, control) != !!(cq->consumer & size))
-		return false;
-	/* The rest of the CQE was written before its control word. */
-	dma_rmb();
-	*copy = *cqe;
-	return true;
-}
-
-void qrnic_eth_cq_publish(struct qrnic_eth_cq *cq)
-{
-	/* The device may overwrite the CQEs only when they have been read. */
-	dma_mb();
-	WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
-}
-
-/*
  * Asks for an event at the next CQE. CQEs beyond the published consumer index
  * make one at once, so none that came after the last look is missed.
  */
 void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq)
 {
 	cq->sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
-	WRITE_ONCE(cq->record->arm, cpu_to_le32(cq->sequence));
+	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(cq->sequence));
 	/* writeq() in it orders the record before the doorbell. */
 	qrnic_ring_doorbell(&cq->eth->core->dev, QRNIC_DB_CQ_ARM, cq->cq.cqn,
 			    cq->consumer);
@@ -74,30 +47,19 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 	cq->consumer = 0;
 	cq->sequence = 0;
 	cq->log_size = ilog2(entries);
-	err = qrnic_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
+	err = qrnic_queue_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
 	if (err)
 		return err;
-	cq->record = qrnic_record_alloc(dev, &cq->record_dma);
-	if (!cq->record) {
-		err = -ENOMEM;
-		goto err_ring;
-	}
 
 	ctx.log_size = cq->log_size;
-	ctx.record = cpu_to_le64(cq->record_dma);
+	ctx.record = cpu_to_le64(cq->ring.record_dma);
 	ctx.ring = cq->ring.hw;
 	cq->cq.vector = vector % qrnic_num_vectors(dev);
 	cq->cq.comp = qrnic_eth_cq_comp;
 	cq->cq.event = qrnic_eth_cq_error;
 	err = qrnic_cq_create(dev, &cq->cq, &ctx);
 	if (err)
-		goto err_record;
-	return 0;
-
-err_record:
-	qrnic_record_free(dev, cq->record, cq->record_dma);
-err_ring:
-	qrnic_ring_free(dev, &cq->ring);
+		qrnic_ring_free(dev, &cq->ring);
 	return err;
 }
 
@@ -110,7 +72,6 @@ static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
 		qrnic_report_fatal(dev, "CQ not destroyed");
 		qrnic_cq_destroy(dev, &cq->cq);
 	}
-	qrnic_record_free(dev, cq->record, cq->record_dma);
 	qrnic_ring_free(dev, &cq->ring);
 }
 
@@ -127,18 +88,16 @@ static int qrnic_tx_alloc(struct qrnic_eth *eth)
 	tx->last = 0;
 	tx->operation = 0;
 	tx->unsignaled = 0;
-	err = qrnic_ring_alloc(dev, &tx->ring,
-			       (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
+	err = qrnic_queue_ring_alloc(dev, &tx->ring,
+				     (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
 	if (err)
 		return err;
-	tx->record = qrnic_record_alloc(dev, &tx->record_dma);
 	tx->slots = kvcalloc(1u << tx->log_size, sizeof(*tx->slots), GFP_KERNEL);
 	tx->buffers = kvcalloc(QRNIC_SEGMENTS_PER_WQEBB << tx->log_size,
 			       sizeof(*tx->buffers), GFP_KERNEL);
-	if (tx->record && tx->slots && tx->buffers)
+	if (tx->slots && tx->buffers)
 		return 0;
 
-	qrnic_record_free(dev, tx->record, tx->record_dma);
 	kvfree(tx->buffers);
 	kvfree(tx->slots);
 	qrnic_ring_free(dev, &tx->ring);
@@ -153,7 +112,6 @@ static void qrnic_tx_release(struct qrnic_eth *eth)
 	qrnic_tx_drain(eth);
 	kvfree(tx->buffers);
 	kvfree(tx->slots);
-	qrnic_record_free(dev, tx->record, tx->record_dma);
 	qrnic_ring_free(dev, &tx->ring);
 }
 
@@ -180,18 +138,15 @@ static int qrnic_rx_alloc(struct qrnic_eth *eth)
 	rx->pool = page_pool_create(&params);
 	if (IS_ERR(rx->pool))
 		return PTR_ERR(rx->pool);
-	err = qrnic_ring_alloc(dev, &rx->ring,
-			       (size_t)QRNIC_WQEBB_SIZE << rx->log_size);
+	err = qrnic_queue_ring_alloc(dev, &rx->ring,
+				     (size_t)QRNIC_WQEBB_SIZE << rx->log_size);
 	if (err)
 		goto err_pool;
-	rx->record = qrnic_record_alloc(dev, &rx->record_dma);
 	rx->slots = kvcalloc(1u << rx->log_size, sizeof(*rx->slots), GFP_KERNEL);
-	if (rx->record && rx->slots)
+	if (rx->slots)
 		return 0;
 
 	err = -ENOMEM;
-	qrnic_record_free(dev, rx->record, rx->record_dma);
-	kvfree(rx->slots);
 	qrnic_ring_free(dev, &rx->ring);
 err_pool:
 	page_pool_destroy(rx->pool);
@@ -205,7 +160,6 @@ static void qrnic_rx_release(struct qrnic_eth *eth)
 
 	qrnic_rx_drain(eth);
 	kvfree(rx->slots);
-	qrnic_record_free(dev, rx->record, rx->record_dma);
 	qrnic_ring_free(dev, &rx->ring);
 	page_pool_destroy(rx->pool);
 }
@@ -243,8 +197,8 @@ static int qrnic_qp_open(struct qrnic_eth *eth)
 		.pd = cpu_to_le32(eth->pdn),
 		.send_cq = cpu_to_le32(eth->tx.cq.cq.cqn),
 		.recv_cq = cpu_to_le32(eth->rx.cq.cq.cqn),
-		.sq_record = cpu_to_le64(eth->tx.record_dma),
-		.rq_record = cpu_to_le64(eth->rx.record_dma),
+		.sq_record = cpu_to_le64(eth->tx.ring.record_dma),
+		.rq_record = cpu_to_le64(eth->rx.ring.record_dma),
 		.sq = eth->tx.ring.hw,
 		.rq = eth->rx.ring.hw,
 	};

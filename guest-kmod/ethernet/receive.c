@@ -83,7 +83,7 @@ int qrnic_rx_fill(struct qrnic_eth *eth)
 	while (room-- && !err)
 		err = qrnic_rx_post(eth);
 	if (rx->producer != begin) {
-		qrnic_record_publish(&rx->record->producer, rx->producer);
+		qrnic_record_publish(&rx->ring.queue_record->producer, rx->producer);
 		qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_RQ, eth->qpn,
 				    rx->producer);
 	}
@@ -188,7 +188,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		done++;
 	}
 	if (done)
-		qrnic_eth_cq_publish(cq);
+		qrnic_cq_consume(&cq->ring, cq->consumer);
 
 	u64_stats_update_begin(&rx->stats.sync);
 	u64_stats_add(&rx->stats.packets, packets);

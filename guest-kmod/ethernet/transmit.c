@@ -141,7 +141,7 @@ static void qrnic_tx_ring(struct qrnic_eth *eth)
 	ctrl->operation = cpu_to_le32(tx->operation);
 	tx->unsignaled = 0;
 	tx->rung = tx->producer;
-	qrnic_record_publish(&tx->record->producer, tx->producer);
+	qrnic_record_publish(&tx->ring.queue_record->producer, tx->producer);
 	qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_SQ, eth->qpn, tx->producer);
 }
 
@@ -286,7 +286,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 		done++;
 	}
 	if (done)
-		qrnic_eth_cq_publish(cq);
+		qrnic_cq_consume(&cq->ring, cq->consumer);
 
 	u64_stats_update_begin(&tx->stats.sync);
 	u64_stats_add(&tx->stats.packets, packets);

@@ -14,25 +14,10 @@ static_assert((int)RDMA_NETWORK_IPV6 == QRNIC_NETWORK_IPV6);
 /* Bit 7 of the opcode, valid also in a CQE with an error */
 #define CQE_RECEIVE QRNIC_CQE_RECV
 
-static struct qrnic_cqe *cq_entry(struct qrnic_ib_cq *cq, u32 index)
-{
-	index &= BIT(cq->log_size) - 1;
-	return qrnic_ring_at(&cq->ring, (size_t)QRNIC_CQE_SIZE * index);
-}
-
-/* Phase is 1 in the first pass through the ring, then alternates. */
-static bool cq_entry_written(struct qrnic_ib_cq *cq, u32 index)
-{
-	u32 control = le32_to_cpu(READ_ONCE(cq_entry(cq, index)->control));
-	bool phase = control & QRNIC_CQE_PHASE_MASK;
-
-	return phase == !(index >> cq->log_size & 1);
-}
-
 /* There is a CQE to poll; under the lock. */
 bool qrnic_cq_written(struct qrnic_ib_cq *cq)
 {
-	return cq_entry_written(cq, cq->consumer);
+	return qrnic_cqe_written(&cq->ring, cq->consumer, cq->log_size);
 }
 
 static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
@@ -40,30 +25,16 @@ static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 			  struct qrnic_cq_ctx *context)
 {
 	dma_addr_t record;
-	int err;
 
-	cq->umem = qrnic_queue_umem_get(dev, request->buf_addr,
-					request->buf_length,
-					(u64)QRNIC_CQE_SIZE << cq->log_size);
+	cq->umem = qrnic_queue_get(dev, request->buf_addr, request->buf_length,
+				   (u64)QRNIC_CQE_SIZE << cq->log_size,
+				   request->record_offset, &cq->table, &record);
 	if (IS_ERR(cq->umem))
 		return PTR_ERR(cq->umem);
-
-	err = qrnic_queue_record(cq->umem, request->record_offset, &record);
-	if (err)
-		goto err_umem;
-
-	err = qrnic_queue_table(dev, &cq->table, cq->umem, 0,
-				(u64)QRNIC_CQE_SIZE << cq->log_size);
-	if (err)
-		goto err_umem;
 
 	context->record = cpu_to_le64(record);
 	context->ring = cq->table.hw;
 	return 0;
-
-err_umem:
-	ib_umem_release(cq->umem);
-	return err;
 }
 
 static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
@@ -74,18 +45,12 @@ static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	if (BIT(cq->log_size) > dev->qdev->caps.max_cqe)
 		return -EINVAL;
 
-	err = qrnic_ring_alloc(dev->qdev, &cq->ring,
-			       (size_t)QRNIC_CQE_SIZE << cq->log_size);
+	err = qrnic_queue_ring_alloc(dev->qdev, &cq->ring,
+				     (size_t)QRNIC_CQE_SIZE << cq->log_size);
 	if (err)
 		return err;
 
-	cq->record = qrnic_record_alloc(dev->qdev, &cq->record_dma);
-	if (!cq->record) {
-		qrnic_ring_free(dev->qdev, &cq->ring);
-		return -ENOMEM;
-	}
-
-	context->record = cpu_to_le64(cq->record_dma);
+	context->record = cpu_to_le64(cq->ring.record_dma);
 	context->ring = cq->ring.hw;
 	return 0;
 }
@@ -97,7 +62,6 @@ static void cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 		ib_umem_release(cq->ring_umem);
 		ib_umem_release(cq->umem);
 	} else {
-		qrnic_record_free(dev->qdev, cq->record, cq->record_dma);
 		qrnic_ring_free(dev->qdev, &cq->ring);
 	}
 }
@@ -498,12 +462,8 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	healthy = qrnic_healthy(dev->qdev);
 	dma_rmb();
 	first = cq->consumer;
-	while (polled < num && cq_entry_written(cq, cq->consumer)) {
-		/* The rest of the CQE must not be read before its phase. */
-		dma_rmb();
-		/* A copy, of which all is decided: the device can write the CQE. */
-		cqe = *cq_entry(cq, cq->consumer);
-		barrier();
+	while (polled < num && cq->consumer - first < BIT(cq->log_size) &&
+	       qrnic_cqe_take(&cq->ring, cq->consumer, cq->log_size, &cqe)) {
 		if (cq_translate(&poll, &cqe, wc + polled))
 			polled++;
 		cq->consumer++;
@@ -511,11 +471,8 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	if (poll.qp)
 		qrnic_qp_put(poll.qp);
 
-	if (cq->consumer != first) {
-		/* The device overwrites what is consumed: read it all before. */
-		dma_mb();
-		WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
-	}
+	if (cq->consumer != first)
+		qrnic_cq_consume(&cq->ring, cq->consumer);
 	if (!healthy)
 		polled += qrnic_flush_poll(cq, num - polled, wc + polled);
 	spin_unlock_irqrestore(&cq->lock, flags);
@@ -546,14 +503,14 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
 
 	/* The doorbell's writeq() makes the record visible before itself. */
-	WRITE_ONCE(cq->record->arm, cpu_to_le32(arm));
+	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(arm));
 	healthy = qrnic_healthy(dev->qdev);
 	if (healthy)
 		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_CQ_ARM, cq->core.cqn,
 				    cq->consumer);
 
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
-		missed = cq_entry_written(cq, cq->consumer) ||
+		missed = qrnic_cq_written(cq) ||
 			 (!healthy && qrnic_flush_pending(cq));
 	spin_unlock_irqrestore(&cq->lock, irq_flags);
 	return missed;
@@ -578,13 +535,14 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	index = cq->consumer;
-	while (index - cq->consumer < size && cq_entry_written(cq, index))
+	while (index - cq->consumer < size &&
+	       qrnic_cqe_written(&cq->ring, index, cq->log_size))
 		index++;
 	/* As in poll: the phases of all these CQEs before the rest of them */
 	dma_rmb();
 
 	while (index-- != cq->consumer) {
-		from = cq_entry(cq, index);
+		from = qrnic_cqe_at(&cq->ring, index, cq->log_size);
 		if (le32_to_cpu(from->qpn) == qpn) {
 			if (from->srqn)
 				qrnic_srq_complete(dev, le32_to_cpu(from->srqn),
@@ -595,7 +553,7 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 		}
 		if (!freed)
 			continue;
-		to = cq_entry(cq, index + freed);
+		to = qrnic_cqe_at(&cq->ring, index + freed, cq->log_size);
 		phase = to->control & cpu_to_le32(QRNIC_CQE_PHASE_MASK);
 		*to = *from;
 		to->control &= ~cpu_to_le32(QRNIC_CQE_PHASE_MASK);
@@ -604,9 +562,8 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 
 	if (freed) {
 		cq->consumer += freed;
-		/* The moves must be done before the device may overwrite. */
-		dma_mb();
-		WRITE_ONCE(cq->record->consumer, cpu_to_le32(cq->consumer));
+		/* The barrier in it is for the moves, too. */
+		qrnic_cq_consume(&cq->ring, cq->consumer);
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 }

@@ -357,7 +357,7 @@ static void queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
 		qrnic_flush_schedule(dev);
 		return;
 	}
-	qrnic_record_publish(&queue->record->producer, queue->producer);
+	qrnic_record_publish(&queue->ring.queue_record->producer, queue->producer);
 	qrnic_ring_doorbell(dev->qdev, doorbell, qpn, queue->producer);
 }
 
@@ -523,7 +523,7 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	}
 
 	if (srq->producer != first) {
-		qrnic_record_publish(&srq->record->producer, srq->producer);
+		qrnic_record_publish(&srq->ring.queue_record->producer, srq->producer);
 		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SRQ, srq->srqn,
 				    srq->producer);
 	}

@@ -302,10 +302,10 @@ static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (err)
 		return err;
 
-	context->sq_record = cpu_to_le64(qp->sq.record_dma);
+	context->sq_record = cpu_to_le64(qp->sq.ring.record_dma);
 	context->sq = qp->sq.ring.hw;
 	if (qp->has_rq) {
-		context->rq_record = cpu_to_le64(qp->rq.record_dma);
+		context->rq_record = cpu_to_le64(qp->rq.ring.record_dma);
 		context->rq = qp->rq.ring.hw;
 	}
 	return 0;

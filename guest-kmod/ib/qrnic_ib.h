@@ -167,8 +167,6 @@ struct qrnic_ib_cq {
 	/* kernel; lock covers all below, and nests inside no other of ours */
 	spinlock_t lock; /* of pollers, arming and cleaning */
 	struct qrnic_ring ring;
-	struct qrnic_cq_record *record;
-	dma_addr_t record_dma;
 	u32 consumer;			/* counter of CQEs */
 	u32 arm_sequence;
 	bool requested;			/* and no event yet, which clears it; */
@@ -206,8 +204,6 @@ struct qrnic_ib_object {
 struct qrnic_ib_queue {
 	spinlock_t lock; /* of posters, and of the state they go by */
 	struct qrnic_ring ring;
-	struct qrnic_queue_record *record;
-	dma_addr_t record_dma;
 	struct qrnic_ib_request *requests;
 	u32 mask;			/* entries - 1 */
 	u32 producer;
@@ -238,8 +234,6 @@ struct qrnic_ib_srq {
 	/* kernel; lock covers all below, and nests inside that of a CQ */
 	spinlock_t lock; /* of posters and pollers */
 	struct qrnic_ring ring;
-	struct qrnic_queue_record *record;
-	dma_addr_t record_dma;
 	struct qrnic_ib_slot *slots;
 	u32 head;
 	u32 tail;
@@ -424,6 +418,9 @@ struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		      struct ib_umem *umem, u64 offset, u64 length);
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);
+struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
+				u64 ring, u32 record_offset,
+				struct qrnic_table *table, dma_addr_t *record);
 
 /* port.c */
 int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,

@@ -33,28 +33,15 @@ static int queue_alloc(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
 	if (!queue->requests)
 		return -ENOMEM;
 
-	err = qrnic_ring_alloc(dev->qdev, &queue->ring,
-			       (size_t)QRNIC_WQEBB_SIZE << (log_size + log_stride));
+	err = qrnic_queue_ring_alloc(dev->qdev, &queue->ring,
+				     (size_t)QRNIC_WQEBB_SIZE << (log_size + log_stride));
 	if (err)
-		goto err_requests;
-
-	queue->record = qrnic_record_alloc(dev->qdev, &queue->record_dma);
-	if (!queue->record) {
-		err = -ENOMEM;
-		goto err_ring;
-	}
-	return 0;
-
-err_ring:
-	qrnic_ring_free(dev->qdev, &queue->ring);
-err_requests:
-	kvfree(queue->requests);
+		kvfree(queue->requests);
 	return err;
 }
 
 static void queue_free(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue)
 {
-	qrnic_record_free(dev->qdev, queue->record, queue->record_dma);
 	qrnic_ring_free(dev->qdev, &queue->ring);
 	kvfree(queue->requests);
 }
@@ -126,7 +113,7 @@ static void queue_reset(struct qrnic_ib_queue *queue)
 	queue->consumer = 0;
 	queue->posted = 0;
 	queue->retired = 0;
-	WRITE_ONCE(queue->record->producer, 0);
+	WRITE_ONCE(queue->ring.queue_record->producer, 0);
 }
 
 /*

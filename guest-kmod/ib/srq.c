@@ -81,28 +81,16 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	srq->log_stride = request.log_stride;
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
 
-	srq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
-					 request.buf_length,
-					 (u64)QRNIC_WQEBB_SIZE
-					 << (srq->log_size + srq->log_stride));
+	srq->umem = qrnic_queue_get(dev, request.buf_addr, request.buf_length,
+				    (u64)QRNIC_WQEBB_SIZE
+				    << (srq->log_size + srq->log_stride),
+				    request.record_offset, &srq->table, &record);
 	if (IS_ERR(srq->umem))
 		return PTR_ERR(srq->umem);
-	err = qrnic_queue_record(srq->umem, request.record_offset, &record);
-	if (err)
-		goto err_umem;
-	err = qrnic_queue_table(dev, &srq->table, srq->umem, 0,
-				(u64)QRNIC_WQEBB_SIZE << (srq->log_size +
-							  srq->log_stride));
-	if (err)
-		goto err_umem;
 
 	context->record = cpu_to_le64(record);
 	context->ring = srq->table.hw;
 	return 0;
-
-err_umem:
-	ib_umem_release(srq->umem);
-	return err;
 }
 
 static int srq_slots_alloc(struct qrnic_ib_srq *srq)
@@ -133,26 +121,17 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 	err = srq_slots_alloc(srq);
 	if (err)
 		return err;
-	err = qrnic_ring_alloc(dev->qdev, &srq->ring,
-			       (size_t)QRNIC_WQEBB_SIZE << (srq->log_size +
+	err = qrnic_queue_ring_alloc(dev->qdev, &srq->ring,
+				     (size_t)QRNIC_WQEBB_SIZE << (srq->log_size +
 							    srq->log_stride));
-	if (err)
-		goto err_slots;
-	srq->record = qrnic_record_alloc(dev->qdev, &srq->record_dma);
-	if (!srq->record) {
-		err = -ENOMEM;
-		goto err_ring;
+	if (err) {
+		kvfree(srq->slots);
+		return err;
 	}
 
-	context->record = cpu_to_le64(srq->record_dma);
+	context->record = cpu_to_le64(srq->ring.record_dma);
 	context->ring = srq->ring.hw;
 	return 0;
-
-err_ring:
-	qrnic_ring_free(dev->qdev, &srq->ring);
-err_slots:
-	kvfree(srq->slots);
-	return err;
 }
 
 static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
@@ -161,7 +140,6 @@ static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 		qrnic_table_free(dev->qdev, &srq->table);
 		ib_umem_release(srq->umem);
 	} else {
-		qrnic_record_free(dev->qdev, srq->record, srq->record_dma);
 		qrnic_ring_free(dev->qdev, &srq->ring);
 		kvfree(srq->slots);
 	}

@@ -114,3 +114,28 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 	}
 	return -EINVAL;
 }
+
+/*
+ * The buffer of a queue that has one ring, at its start, and one record; with the
+ * table of the ring and the bus address of the record. On an error there is nothing
+ * to free.
+ */
+struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
+				u64 ring, u32 record_offset,
+				struct qrnic_table *table, dma_addr_t *record)
+{
+	struct ib_umem *umem;
+	int err;
+
+	umem = qrnic_queue_umem_get(dev, address, length, ring);
+	if (IS_ERR(umem))
+		return umem;
+	err = qrnic_queue_record(umem, record_offset, record);
+	if (!err)
+		err = qrnic_queue_table(dev, table, umem, 0, ring);
+	if (err) {
+		ib_umem_release(umem);
+		return ERR_PTR(err);
+	}
+	return umem;
+}

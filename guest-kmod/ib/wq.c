@@ -51,7 +51,6 @@ static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 			struct qrnic_ib_ucontext, ibucontext);
 	struct qrnic_create_wq_req request;
 	dma_addr_t record;
-	u64 bytes;
 	int err;
 
 	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
@@ -64,17 +63,12 @@ static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 	    init->max_wr > BIT(request.log_size))
 		return -EINVAL;
 
-	bytes = (u64)QRNIC_WQEBB_SIZE << (request.log_size + request.log_stride);
-	wq->umem = qrnic_queue_umem_get(dev, request.buf_addr,
-					request.buf_length, bytes);
+	wq->umem = qrnic_queue_get(dev, request.buf_addr, request.buf_length,
+				   (u64)QRNIC_WQEBB_SIZE
+				   << (request.log_size + request.log_stride),
+				   request.record_offset, &wq->table, &record);
 	if (IS_ERR(wq->umem))
 		return PTR_ERR(wq->umem);
-	err = qrnic_queue_record(wq->umem, request.record_offset, &record);
-	if (err)
-		goto err_umem;
-	err = qrnic_queue_table(dev, &wq->table, wq->umem, 0, bytes);
-	if (err)
-		goto err_umem;
 
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
 	context->rq_log_size = request.log_size;
@@ -82,10 +76,6 @@ static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 	context->rq_record = cpu_to_le64(record);
 	context->rq = wq->table.hw;
 	return 0;
-
-err_umem:
-	ib_umem_release(wq->umem);
-	return err;
 }
 
 static void wq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq)

@@ -288,8 +288,8 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table);
  * Rings of kernel queues: zeroed coherent memory, and its translation for the
  * context of the queue. Large ones are made of chunks that the page allocator has
  * also when memory is fragmented (PAGE_ALLOC_COSTLY_ORDER with 4 KiB pages); a
- * chunk holds whole CQEs, EQEs and basic blocks. Records: zeroed, 8 bytes in a
- * cache line of their own.
+ * chunk holds whole CQEs, EQEs and basic blocks. Doorbell records, which all but EQs
+ * have: zeroed, 8 bytes in a cache line of their own.
  */
 #define QRNIC_RING_CHUNK_SHIFT 15
 #define QRNIC_RING_CHUNK BIT(QRNIC_RING_CHUNK_SHIFT)
@@ -305,6 +305,11 @@ struct qrnic_ring {
 	size_t chunk_bytes;		/* of each: less than a chunk only if alone */
 	struct qrnic_table table;
 	struct qrnic_translation hw;
+	union {			/* NULL: it has none */
+		struct qrnic_queue_record *queue_record;
+		struct qrnic_cq_record *cq_record;
+	};
+	dma_addr_t record_dma;
 };
 
 static inline void *qrnic_ring_at(const struct qrnic_ring *ring, size_t offset)
@@ -314,10 +319,63 @@ static inline void *qrnic_ring_at(const struct qrnic_ring *ring, size_t offset)
 }
 
 int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t bytes);
+/* With a doorbell record */
+int qrnic_queue_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring,
+			   size_t bytes);
+/* Only after the queue has been destroyed */
 void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring);
 
-void *qrnic_record_alloc(struct qrnic_dev *dev, dma_addr_t *dma);
-void qrnic_record_free(struct qrnic_dev *dev, void *record, dma_addr_t dma);
+/*
+ * Whether the device has written entry index of a CQ or an EQ, whose control word
+ * has the bit phase: that is 1 in the first pass through the ring, when bit log_size
+ * of the index is 0, and then alternates.
+ */
+static inline bool qrnic_entry_written(const __le32 *control, u32 phase, u32 index,
+				       u32 log_size)
+{
+	bool set = le32_to_cpu(READ_ONCE(*control)) & phase;
+
+	return set == !(index >> log_size & 1);
+}
+
+static inline struct qrnic_cqe *qrnic_cqe_at(const struct qrnic_ring *ring, u32 index,
+					     u32 log_size)
+{
+	index &= BIT(log_size) - 1;
+	return qrnic_ring_at(ring, (size_t)QRNIC_CQE_SIZE * index);
+}
+
+static inline bool qrnic_cqe_written(const struct qrnic_ring *ring, u32 index,
+				     u32 log_size)
+{
+	return qrnic_entry_written(&qrnic_cqe_at(ring, index, log_size)->control,
+				   QRNIC_CQE_PHASE_MASK, index, log_size);
+}
+
+/*
+ * Copies a CQE that is written; false if it is not. All is decided of the copy: the
+ * device need not be trusted, and can write the CQE at any time.
+ */
+static inline bool qrnic_cqe_take(const struct qrnic_ring *ring, u32 index,
+				  u32 log_size, struct qrnic_cqe *copy)
+{
+	if (!qrnic_cqe_written(ring, index, log_size))
+		return false;
+	/* The device wrote the rest of the CQE before its phase. */
+	dma_rmb();
+	*copy = *qrnic_cqe_at(ring, index, log_size);
+	/* The compiler must not read the ring again in place of the copy. */
+	barrier();
+	return true;
+}
+
+/* Lets the device overwrite the CQEs before index consumer. */
+static inline void qrnic_cq_consume(const struct qrnic_ring *ring, u32 consumer)
+{
+	/* Only when they have been read */
+	dma_mb();
+	WRITE_ONCE(ring->cq_record->consumer, cpu_to_le32(consumer));
+}
 
 /*
  * Posting is: WQEs into the ring, qrnic_record_publish(), qrnic_ring_doorbell().
