@@ -44,7 +44,8 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 	const char *name = "unknown status";
 	int err = -EIO;
 
-	if (status < ARRAY_SIZE(qrnic_cmd_statuses)) {
+	if (status < ARRAY_SIZE(qrnic_cmd_statuses) &&
+	    qrnic_cmd_statuses[status].name) {
 		name = qrnic_cmd_statuses[status].name;
 		err = qrnic_cmd_statuses[status].error;
 	}
@@ -206,9 +207,10 @@ int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd)
 
 	entry = &queue->ring[index];
 	status = FIELD_GET(QRNIC_CMD_ENTRY_STATUS_MASK, control);
-	err = qrnic_cmd_result(core, cmd, status, le32_to_cpu(entry->syndrome));
+	err = qrnic_cmd_result(core, cmd, status,
+			       le32_to_cpu(READ_ONCE(entry->syndrome)));
 	if (!err) {
-		cmd->result = le32_to_cpu(entry->result);
+		cmd->result = le32_to_cpu(READ_ONCE(entry->result));
 		if (cmd->out_len)
 			memcpy(cmd->out,
 			       queue->mailboxes + qrnic_cmd_mailbox(index, true),

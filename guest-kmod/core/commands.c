@@ -8,6 +8,43 @@
 static_assert(QRNIC_NUM_COUNTERS * sizeof(__le64) <= QRNIC_CMD_MAILBOX);
 static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
 
+/*
+ * More than the driver counts in an index, a shift or a product, and more than an
+ * honest device has, whose limits of the contract come first where it has one. The
+ * Ethernet part's needs are in qrnic_caps_check().
+ */
+#define QRNIC_OBJECTS_MAX BIT(20)
+#define QRNIC_GIDS_MAX 1024u
+#define QRNIC_RD_ATOMIC_MAX 128u
+#define QRNIC_ACK_DELAY_MAX 31u		/* log2 of a time, 5 bits */
+
+/* The device need not be trusted: its limits become array sizes and loop bounds. */
+static void qrnic_caps_bound(struct qrnic_caps *caps)
+{
+	u32 *const objects[] = {
+		&caps->max_qp, &caps->max_cq, &caps->max_mkey, &caps->max_pd,
+		&caps->max_eq, &caps->max_srq, &caps->max_flow, &caps->max_rss,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(objects); i++)
+		*objects[i] = min_t(u32, *objects[i], QRNIC_OBJECTS_MAX);
+	caps->max_gid = min(caps->max_gid, QRNIC_GIDS_MAX);
+	caps->max_qp_wqebb = min(caps->max_qp_wqebb, QRNIC_MAX_QP_WQEBB);
+	caps->max_qp_recv = min(caps->max_qp_recv, QRNIC_MAX_QP_RECV);
+	caps->max_cqe = min(caps->max_cqe, QRNIC_MAX_CQE);
+	caps->max_eqe = min(caps->max_eqe, QRNIC_MAX_EQE);
+	caps->max_srq_wr = min(caps->max_srq_wr, QRNIC_MAX_SRQ_WR);
+	caps->max_msg_size = min(caps->max_msg_size, QRNIC_MAX_MSG_SIZE);
+	caps->max_mr_size = min(caps->max_mr_size, QRNIC_MAX_MR_SIZE);
+	caps->max_multicast = min(caps->max_multicast, QRNIC_MAX_MULTICAST);
+	caps->max_xrcd = min(caps->max_xrcd, QRNIC_MAX_XRCD);
+	caps->max_sge = min_t(u32, caps->max_sge, QRNIC_MAX_SGE);
+	caps->max_inline = min_t(u32, caps->max_inline, QRNIC_MAX_INLINE);
+	caps->max_rd_atomic = min_t(u32, caps->max_rd_atomic, QRNIC_RD_ATOMIC_MAX);
+	caps->ack_delay = min(caps->ack_delay, QRNIC_ACK_DELAY_MAX);
+}
+
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 {
 	struct qrnic_device_attr attr;
@@ -50,6 +87,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 		.node_guid = attr.node_guid,
 		.hw_version = qrnic_read(to_qrnic_core(dev), QRNIC_REG_VERSION),
 	};
+	qrnic_caps_bound(caps);
 	return 0;
 }
 
@@ -64,13 +102,14 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 
 	*port = (struct qrnic_port) {
 		.state = attr.state,
-		.active_path_mtu = attr.active_path_mtu,
-		.max_path_mtu = attr.max_path_mtu,
-		.mtu = le32_to_cpu(attr.mtu),
-		.max_mtu = le32_to_cpu(attr.max_mtu),
+		.max_path_mtu = clamp_t(u8, attr.max_path_mtu, QRNIC_MTU_256,
+					QRNIC_MTU_4096),
+		.max_mtu = clamp(le32_to_cpu(attr.max_mtu), QRNIC_MIN_MTU,
+				 QRNIC_MAX_MTU),
 		.speed_mbps = le32_to_cpu(attr.speed_mbps),
-		.gid_entries = le32_to_cpu(attr.gid_entries),
-		.pkey_entries = le32_to_cpu(attr.pkey_entries),
+		.gid_entries = min(le32_to_cpu(attr.gid_entries), QRNIC_GIDS_MAX),
+		/* The driver knows of the default one. */
+		.pkey_entries = min(le32_to_cpu(attr.pkey_entries), 1u),
 	};
 	memcpy(port->mac, attr.mac, ETH_ALEN);
 	return 0;

@@ -80,31 +80,53 @@ static bool qrnic_eq_written(struct qrnic_eq *eq, u32 index)
 				   QRNIC_EQE_PHASE_MASK, index, eq->log_size);
 }
 
+/* As qrnic_cqe_take() */
+static bool qrnic_eqe_take(struct qrnic_eq *eq, struct qrnic_eqe *copy)
+{
+	if (!qrnic_eq_written(eq, eq->consumer))
+		return false;
+	/* The device wrote the rest of the EQE before its phase. */
+	dma_rmb();
+	*copy = *qrnic_eq_entry(eq, eq->consumer);
+	/* The compiler must not read the ring again in place of the copy. */
+	barrier();
+	return true;
+}
+
+/*
+ * Of completions only EQs for them are believed, of all else only the asynchronous
+ * one: qrnic_cq_destroy() waits for the interrupts of the former, and the fifo has
+ * one writer.
+ */
+static void qrnic_eqe_deliver(struct qrnic_eq *eq, const struct qrnic_eqe *eqe)
+{
+	struct qrnic_core *core = eq->core;
+	u32 control = le32_to_cpu(eqe->control), object = le32_to_cpu(eqe->object);
+	u8 type = FIELD_GET(QRNIC_EQE_TYPE_MASK, control);
+	bool completion = type == QRNIC_EVENT_COMPLETION;
+	bool async = eq == &core->eqs[0];
+
+	if (async == completion)
+		dev_err_ratelimited(&core->dev.pdev->dev,
+				    "event 0x%x of object %u in the wrong queue, %u\n",
+				    type, object, eq->eqn);
+	else if (async)
+		qrnic_async_event(core, type,
+				  FIELD_GET(QRNIC_EQE_SUBTYPE_MASK, control),
+				  object, le32_to_cpu(eqe->data));
+	else
+		qrnic_completion_event(core, object);
+}
+
 static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
 	struct qrnic_core *core = eq->core;
-	u32 size = 1u << eq->log_size;
-	u32 control, budget = QRNIC_EQ_BUDGET;
-	struct qrnic_eqe *eqe;
-	u8 type;
+	u32 size = 1u << eq->log_size, budget = QRNIC_EQ_BUDGET;
+	struct qrnic_eqe eqe;
 
-	while (budget--) {
-		if (!qrnic_eq_written(eq, eq->consumer))
-			break;
-		/* The rest of the EQE was written before its phase. */
-		dma_rmb();
-		eqe = qrnic_eq_entry(eq, eq->consumer);
-		control = le32_to_cpu(eqe->control);
-
-		type = FIELD_GET(QRNIC_EQE_TYPE_MASK, control);
-		if (type == QRNIC_EVENT_COMPLETION)
-			qrnic_completion_event(core, le32_to_cpu(eqe->object));
-		else
-			qrnic_async_event(core, type,
-					  FIELD_GET(QRNIC_EQE_SUBTYPE_MASK, control),
-					  le32_to_cpu(eqe->object),
-					  le32_to_cpu(eqe->data));
+	while (budget-- && qrnic_eqe_take(eq, &eqe)) {
+		qrnic_eqe_deliver(eq, &eqe);
 		/* The event is on its way before qrnic_flush_events() sees this. */
 		smp_store_release(&eq->consumer, eq->consumer + 1);
 		/* Tells the device of free room long before it runs out. */
@@ -256,7 +278,9 @@ void qrnic_eqs_destroy(struct qrnic_core *core)
 
 unsigned int qrnic_num_vectors(struct qrnic_dev *dev)
 {
-	return to_qrnic_core(dev)->num_eqs - 1;
+	unsigned int eqs = to_qrnic_core(dev)->num_eqs;
+
+	return eqs ? eqs - 1 : 0;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_num_vectors);
 
@@ -274,8 +298,9 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 	if (err)
 		return err;
 	err = xa_err(xa_store(&core->cqs, cq->cqn, cq, GFP_KERNEL));
-	if (err)
-		qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn);
+	/* The caller frees its memory, so the device must let go of it. */
+	if (err && qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn))
+		qrnic_report_fatal(dev, "CQ not destroyed");
 	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cq_create);

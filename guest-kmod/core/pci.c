@@ -122,7 +122,7 @@ static int qrnic_caps_check(struct qrnic_core *core)
 	}
 	/* Without room for its BAR the rest works all the same. */
 	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
-	    pci_resource_len(core->dev.pdev, QRNIC_BAR_MEMORY) < caps->max_dm_size) {
+	    core->dev.dm_bytes < caps->max_dm_size) {
 		dev_warn(device, "no address space for the device memory\n");
 		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
 		caps->max_dm_size = 0;
@@ -257,6 +257,7 @@ static int qrnic_map(struct qrnic_core *core)
 	core->regs = pci_iomap(pdev, QRNIC_BAR_CONTROL, QRNIC_BAR_CONTROL_SIZE);
 	core->dev.db_phys = pci_resource_start(pdev, QRNIC_BAR_DOORBELL);
 	core->dev.dm_phys = pci_resource_start(pdev, QRNIC_BAR_MEMORY);
+	core->dev.dm_bytes = pci_resource_len(pdev, QRNIC_BAR_MEMORY);
 	core->dev.db = pci_iomap(pdev, QRNIC_BAR_DOORBELL, QRNIC_DB_PAGE_SIZE);
 	if (!core->regs || !core->dev.db) {
 		err = dev_err_probe(device, -ENOMEM, "BARs cannot be mapped\n");

@@ -371,7 +371,10 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 
 	qrnic_port_cached(&eth->core->dev, &port);
 	SET_NETDEV_DEV(netdev, &eth->core->dev.pdev->dev);
-	eth_hw_addr_set(netdev, port.mac);
+	if (is_valid_ether_addr(port.mac))
+		eth_hw_addr_set(netdev, port.mac);
+	else
+		eth_hw_addr_random(netdev);
 	netdev->netdev_ops = &qrnic_netdev_ops;
 	netdev->ethtool_ops = &qrnic_ethtool_ops;
 	netdev->min_mtu = QRNIC_MIN_MTU;

@@ -54,7 +54,7 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 	ctx.log_size = cq->log_size;
 	ctx.record = cpu_to_le64(cq->ring.record_dma);
 	ctx.ring = cq->ring.hw;
-	cq->cq.vector = vector % qrnic_num_vectors(dev);
+	cq->cq.vector = min(vector, qrnic_num_vectors(dev) - 1);
 	cq->cq.comp = qrnic_eth_cq_comp;
 	cq->cq.event = qrnic_eth_cq_error;
 	err = qrnic_cq_create(dev, &cq->cq, &ctx);

@@ -295,39 +295,15 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 			     sizeof(moderation));
 }
 
-static enum ib_wc_opcode wc_opcode(u8 opcode)
-{
-	switch (opcode) {
-	case QRNIC_CQE_RDMA_WRITE:
-		return IB_WC_RDMA_WRITE;
-	case QRNIC_CQE_RDMA_READ:
-		return IB_WC_RDMA_READ;
-	case QRNIC_CQE_ATOMIC_CMP_SWAP:
-		return IB_WC_COMP_SWAP;
-	case QRNIC_CQE_ATOMIC_FETCH_ADD:
-		return IB_WC_FETCH_ADD;
-	case QRNIC_CQE_LOCAL_INV:
-		return IB_WC_LOCAL_INV;
-	case QRNIC_CQE_REG_MR:
-		return IB_WC_REG_MR;
-	case QRNIC_CQE_RECV:
-		return IB_WC_RECV;
-	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
-		return IB_WC_RECV_RDMA_WITH_IMM;
-	default:
-		return IB_WC_SEND;
-	}
-}
-
 /* What only a datagram's receive completion says: who sent it, and how it came */
 static void cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
 				  struct ib_wc *wc)
 {
 	u16 vlan_id = le16_to_cpu(cqe->vlan_tci) & VLAN_VID_MASK;
 
-	wc->src_qp = le32_to_cpu(cqe->src_qpn);
-	wc->sl = cqe->sl;
-	wc->network_hdr_type = cqe->network;
+	wc->src_qp = le32_to_cpu(cqe->src_qpn) & QRNIC_24_BITS;
+	wc->sl = cqe->sl & 0xf;
+	wc->network_hdr_type = min_t(u8, cqe->network, RDMA_NETWORK_IPV6);
 	memcpy(wc->smac, cqe->smac, sizeof(wc->smac));
 	wc->wc_flags |= IB_WC_WITH_NETWORK_HDR_TYPE | IB_WC_WITH_SMAC;
 	if (flags & QRNIC_CQEF_GRH)
@@ -398,6 +374,17 @@ static bool cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	return good && qp;
 }
 
+/*
+ * Whoever posted the buffer reads as much of it as the completion says; of a datagram
+ * he leaves out the 40 bytes before the payload.
+ */
+static bool cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 room)
+{
+	u32 least = qrnic_qp_is_datagram(qp->ibqp.qp_type) ? sizeof(struct ib_grh) : 0;
+
+	return length >= least && length <= room;
+}
+
 static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 			 struct ib_wc *wc)
 {
@@ -417,16 +404,18 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	wc->wr_id = request.wr_id;
 	wc->qp = &qp->ibqp;
 	wc->status = min_t(u32, status, IB_WC_GENERAL_ERR);
-	/* Whoever posted the buffer reads as much of it as he is told. */
-	if (opcode == QRNIC_CQE_RECV && le32_to_cpu(cqe->byte_len) > request.bytes)
+	/* A consumer tells by the opcode what wr_id is. */
+	wc->opcode = request.opcode;
+	if (opcode == QRNIC_CQE_RECV_RDMA_WITH_IMM)
+		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
+	if (wc->opcode == IB_WC_RECV &&
+	    !cq_length_possible(qp, le32_to_cpu(cqe->byte_len), request.bytes))
 		wc->status = IB_WC_LOC_LEN_ERR;
 	if (wc->status != IB_WC_SUCCESS) {
-		wc->opcode = receive ? IB_WC_RECV : IB_WC_SEND;
 		wc->vendor_err = le32_to_cpu(cqe->syndrome);
 		return true;
 	}
 
-	wc->opcode = wc_opcode(opcode);
 	wc->byte_len = le32_to_cpu(cqe->byte_len);
 	wc->src_qp = qp->ibqp.qp_num;
 	wc->port_num = QRNIC_IB_PORT;

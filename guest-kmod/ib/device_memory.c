@@ -5,6 +5,13 @@
  */
 #include "qrnic_ib.h"
 
+/* Beyond the BAR lies somebody else's memory. */
+static bool dm_in_bar(const struct qrnic_dev *qdev, u64 offset, u64 length)
+{
+	return IS_ALIGNED(offset, PAGE_SIZE) && length <= qdev->dm_bytes &&
+	       offset <= qdev->dm_bytes - length;
+}
+
 struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 				struct ib_ucontext *ibucontext,
 				struct ib_dm_alloc_attr *attr,
@@ -37,6 +44,9 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 		goto err_device;
 
 	dm->offset = le64_to_cpu(context.offset);
+	err = -EIO;
+	if (!dm_in_bar(dev->qdev, dm->offset, PAGE_ALIGN(attr->length)))
+		goto err_device;
 	dm->map.kind = QRNIC_MAP_DEVICE_MEMORY;
 	err = rdma_user_mmap_entry_insert(ibucontext, &dm->map.entry,
 					  PAGE_ALIGN(attr->length));

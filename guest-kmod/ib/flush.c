@@ -38,8 +38,8 @@ void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 }
 
 /* Against posting, and against a reset of the queue */
-static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
-		       enum ib_wc_opcode opcode, int num, struct ib_wc *wc)
+static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue, int num,
+		       struct ib_wc *wc)
 {
 	struct qrnic_ib_request request;
 	int flushed = 0;
@@ -51,7 +51,7 @@ static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
 		wc->wr_id = request.wr_id;
 		wc->qp = &qp->ibqp;
 		wc->status = IB_WC_WR_FLUSH_ERR;
-		wc->opcode = opcode;
+		wc->opcode = request.opcode;
 		wc++;
 		flushed++;
 	}
@@ -69,11 +69,9 @@ int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc)
 	int flushed = 0;
 
 	list_for_each_entry(qp, &cq->senders, send_entry)
-		flushed += flush_queue(qp, &qp->sq, IB_WC_SEND, num - flushed,
-				       wc + flushed);
+		flushed += flush_queue(qp, &qp->sq, num - flushed, wc + flushed);
 	list_for_each_entry(qp, &cq->receivers, recv_entry)
-		flushed += flush_queue(qp, &qp->rq, IB_WC_RECV, num - flushed,
-				       wc + flushed);
+		flushed += flush_queue(qp, &qp->rq, num - flushed, wc + flushed);
 	return flushed;
 }
 

@@ -93,6 +93,7 @@ enum send_form {
 struct send_operation {
 	u8 opcode;
 	u8 form;		/* enum send_form */
+	enum ib_wc_opcode completion;
 	bool immediate;
 	bool invalidate;
 	bool in_place;		/* there is data, which may be inline */
@@ -107,42 +108,52 @@ static const struct send_operation send_operations[] = {
 	[IB_WR_SEND] = {
 		.types = ANY, .opcode = QRNIC_WQE_SEND, .form = FORM_SEND,
 		.in_place = true,
+		.completion = IB_WC_SEND,
 	},
 	[IB_WR_SEND_WITH_IMM] = {
 		.types = ANY, .opcode = QRNIC_WQE_SEND_IMM, .form = FORM_SEND,
 		.in_place = true, .immediate = true,
+		.completion = IB_WC_SEND,
 	},
 	[IB_WR_SEND_WITH_INV] = {
 		.types = RELIABLE, .opcode = QRNIC_WQE_SEND_INV,
 		.form = FORM_SEND, .in_place = true, .invalidate = true,
+		.completion = IB_WC_SEND,
 	},
 	[IB_WR_RDMA_WRITE] = {
 		.types = CONNECTED, .opcode = QRNIC_WQE_RDMA_WRITE,
 		.form = FORM_RDMA, .in_place = true,
+		.completion = IB_WC_RDMA_WRITE,
 	},
 	[IB_WR_RDMA_WRITE_WITH_IMM] = {
 		.types = CONNECTED, .opcode = QRNIC_WQE_RDMA_WRITE_IMM,
 		.form = FORM_RDMA, .in_place = true, .immediate = true,
+		.completion = IB_WC_RDMA_WRITE,
 	},
 	[IB_WR_RDMA_READ] = {
 		.types = RELIABLE, .opcode = QRNIC_WQE_RDMA_READ,
 		.form = FORM_RDMA,
+		.completion = IB_WC_RDMA_READ,
 	},
 	[IB_WR_ATOMIC_CMP_AND_SWP] = {
 		.types = RELIABLE, .opcode = QRNIC_WQE_ATOMIC_CMP_SWAP,
 		.form = FORM_ATOMIC,
+		.completion = IB_WC_COMP_SWAP,
 	},
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = {
 		.types = RELIABLE, .opcode = QRNIC_WQE_ATOMIC_FETCH_ADD,
 		.form = FORM_ATOMIC,
+		.completion = IB_WC_FETCH_ADD,
 	},
 	[IB_WR_LOCAL_INV] = {
 		.types = CONNECTED, .opcode = QRNIC_WQE_LOCAL_INV,
 		.form = FORM_LOCAL, .invalidate = true,
+		.completion = IB_WC_LOCAL_INV,
 	},
 	[IB_WR_REG_MR] = {
 		.types = CONNECTED, .opcode = QRNIC_WQE_REG_MR,
 		.form = FORM_REG,
+		.completion = IB_WC_REG_MR,
 	},
 };
 
@@ -291,7 +302,7 @@ static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 
 /* Remembers the request and moves producer over its WQE. */
 static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
-			  u32 bytes)
+			  enum ib_wc_opcode opcode, u32 bytes)
 {
 	struct qrnic_ib_request *request =
 		&queue->requests[queue->producer & queue->mask];
@@ -299,6 +310,7 @@ static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
 	request->wr_id = wr_id;
 	request->next = queue->producer + entries;
 	request->bytes = bytes;
+	request->opcode = opcode;
 	request->number = ++queue->posted;
 	/* The poller believes no CQE of a request that it does not see. */
 	smp_store_release(&queue->producer, request->next);
@@ -342,7 +354,7 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 		return -ENOMEM;
 
 	send_wqe_write(qp, wr, operation, segments, bytes);
-	queue_advance(&qp->sq, wr->wr_id, blocks, 0);
+	queue_advance(&qp->sq, wr->wr_id, blocks, operation->completion, 0);
 	return 0;
 }
 
@@ -433,7 +445,7 @@ static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 	cursor_init(&cursor, &qp->rq.ring, qp->rq.producer, qp->rq_log_size,
 		    qp->rq_log_stride);
 	put_recv(&cursor, wr, qp->rq.producer, 0);
-	queue_advance(&qp->rq, wr->wr_id, 1, recv_bytes(wr));
+	queue_advance(&qp->rq, wr->wr_id, 1, IB_WC_RECV, recv_bytes(wr));
 	return 0;
 }
 

@@ -34,8 +34,6 @@ static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
-#define QRNIC_24_BITS 0xffffff
-
 /* The device's word for the type, or an error */
 static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init,
 		      bool user)
@@ -698,6 +696,8 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	err = qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_QP, ibqp->qp_num, &hw,
 			      sizeof(hw));
+	if (!err && (hw.state > QRNIC_QPS_ERR || hw.path_mtu > QRNIC_MTU_4096))
+		err = -EIO;
 	if (err)
 		goto out;
 

@@ -27,6 +27,7 @@
 #include "qrnic_core.h"
 
 #define QRNIC_IB_PORT 1
+#define QRNIC_24_BITS 0xffffff
 
 /* Counters that performance management knows (mad.c) */
 #define QRNIC_PMA_COUNTERS 11
@@ -181,6 +182,7 @@ struct qrnic_ib_request {
 	u32 next;			/* producer index after the WQE */
 	u32 number;			/* of all that were ever posted */
 	u32 bytes;			/* of receive buffers */
+	enum ib_wc_opcode opcode;	/* of its completion */
 };
 
 /* Likewise of an SRQ */

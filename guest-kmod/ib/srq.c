@@ -28,6 +28,7 @@ bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 		posted = true;
 		request->wr_id = srq->slots[slot].wr_id;
 		request->bytes = srq->slots[slot].bytes;
+		request->opcode = IB_WC_RECV;
 		srq->slots[srq->tail].link = slot;
 		srq->slots[slot].link = 0;
 		srq->tail = slot;

@@ -27,9 +27,9 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 			       &page->number);
 	if (err)
 		goto err_page;
-	/* Beyond the BAR lies somebody else's memory. */
+	/* Beyond the BAR lies somebody else's memory, and page 0 is the kernel's. */
 	err = -EIO;
-	if (page->number >= dev->qdev->db_pages)
+	if (!page->number || page->number >= dev->qdev->db_pages)
 		goto err_device;
 	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext,
 					  &page->map.entry, QRNIC_DB_PAGE_SIZE);

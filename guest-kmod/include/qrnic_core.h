@@ -58,9 +58,7 @@ struct qrnic_caps {
 /* port_attr in host order */
 struct qrnic_port {
 	enum qrnic_link_state state;
-	enum qrnic_path_mtu active_path_mtu;
 	enum qrnic_path_mtu max_path_mtu;
-	u32 mtu;
 	u32 max_mtu;
 	u32 speed_mbps;
 	u32 gid_entries;
@@ -76,6 +74,7 @@ struct qrnic_dev {
 	phys_addr_t db_phys;		/* page n is at n * QRNIC_DB_PAGE_SIZE */
 	u32 db_pages;
 	phys_addr_t dm_phys;		/* device memory, if caps say that it has any */
+	u64 dm_bytes;			/* of its BAR */
 	/*
 	 * For all work items of the adapter. Whoever writes back memory over RDMA
 	 * destroys queue pairs and waits for events, so there is a worker for

@@ -19,6 +19,7 @@ struct forged {
 	struct ib_qp *qp;
 	struct ib_srq *srq;
 	struct ib_qp *srq_qp;
+	struct ib_qp *datagram_qp;
 };
 
 static void cqe_write(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
@@ -71,11 +72,37 @@ static int receives_post(struct forged *forged)
 	for (i = 0; i < RECEIVES && !err; i++) {
 		wr.wr_id = 100 + i;
 		err = ib_post_recv(forged->qp, &wr, NULL);
+		wr.wr_id = 300 + i;
+		if (!err)
+			err = ib_post_recv(forged->datagram_qp, &wr, NULL);
 		wr.wr_id = 200 + i;
 		if (!err && forged->srq)
 			err = ib_post_srq_recv(forged->srq, &wr, NULL);
 	}
 	return err;
+}
+
+static void datagrams(struct forged *forged)
+{
+	struct test *test = forged->test;
+	struct qrnic_cqe cqe = cqe_of(forged->datagram_qp, 0);
+	struct ib_wc wc;
+
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.status == IB_WC_SUCCESS && wc.wr_id == 300 && wc.byte_len == LENGTH);
+	/* Shorter than what is before the payload */
+	cqe = cqe_of(forged->datagram_qp, 1);
+	cqe.byte_len = cpu_to_le32(sizeof(struct ib_grh) - 1);
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.wr_id == 301 && wc.status == IB_WC_LOC_LEN_ERR);
+	/* Headers of a kind that there is not, bits beyond a QPN and a service level */
+	cqe = cqe_of(forged->datagram_qp, 2);
+	cqe.network = U8_MAX;
+	cqe.sl = U8_MAX;
+	cqe.src_qpn = cpu_to_le32(U32_MAX);
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
+	       wc.network_hdr_type <= RDMA_NETWORK_IPV6 && wc.sl <= 15 &&
+	       wc.src_qp <= 0xffffff);
 }
 
 /* A queue pair of a process; the job sees to it that there is one. */
@@ -117,6 +144,26 @@ static void queues(struct forged *forged)
 	cqe.byte_len = cpu_to_le32(LENGTH + 1);
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.wr_id == 101 && wc.status == IB_WC_LOC_LEN_ERR);
+	/* A receive of no known kind is still one: the consumer must not take it for a send. */
+	EXPECT(test, polled(forged, cqe_of(forged->qp, 2), QRNIC_CQE_RECV | 0x7f, &wc) == 1 &&
+	       wc.wr_id == 102 && wc.opcode == IB_WC_RECV);
+}
+
+/* More CQEs of nobody than the ring has, as one poll would find them */
+static void flood(struct forged *forged)
+{
+	struct qrnic_ib_cq *cq = to_qrnic_cq(forged->cq);
+	u32 before = cq->consumer, i, size = BIT(cq->log_size);
+	struct qrnic_cqe cqe = cqe_of(forged->qp, U32_MAX);
+	struct ib_wc wc;
+
+	for (i = 0; i < size; i++) {
+		cqe_write(forged, cqe, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS);
+		cq->consumer++;
+	}
+	cq->consumer = before;
+	EXPECT(forged->test, !ib_poll_cq(forged->cq, 1, &wc));
+	EXPECT(forged->test, cq->consumer == before + size);
 }
 
 static void others(struct forged *forged)
@@ -172,6 +219,7 @@ static int forged_create(struct forged *forged)
 		},
 		.qp_type = IB_QPT_RC,
 	};
+	struct ib_qp_attr datagram = { .qp_state = IB_QPS_INIT, .port_num = PORT };
 	struct test *test = forged->test;
 	struct end end = {};
 	int err;
@@ -186,8 +234,17 @@ static int forged_create(struct forged *forged)
 		return PTR_ERR(forged->qp);
 	end.qp = forged->qp;
 	err = end_to_init(&end);
+	if (err)
+		return err;
+	init.qp_type = IB_QPT_UD;
+	forged->datagram_qp = ib_create_qp(test->pd, &init);
+	if (IS_ERR(forged->datagram_qp))
+		return PTR_ERR(forged->datagram_qp);
+	err = ib_modify_qp(forged->datagram_qp, &datagram, IB_QP_STATE |
+			   IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
 	if (err || !test->dev->attrs.max_srq)
 		return err;
+	init.qp_type = IB_QPT_RC;
 
 	forged->srq = ib_create_srq(test->pd, &srq);
 	if (IS_ERR(forged->srq))
@@ -204,12 +261,16 @@ void test_untrusted(struct test *test)
 	if (EXPECT(test, !forged_create(&forged)) &&
 	    EXPECT(test, !receives_post(&forged))) {
 		queues(&forged);
+		datagrams(&forged);
 		others(&forged);
+		flood(&forged);
 		if (forged.srq)
 			slots(&forged);
 	}
 	if (!IS_ERR_OR_NULL(forged.srq_qp))
 		ib_destroy_qp(forged.srq_qp);
+	if (!IS_ERR_OR_NULL(forged.datagram_qp))
+		ib_destroy_qp(forged.datagram_qp);
 	if (!IS_ERR_OR_NULL(forged.qp))
 		ib_destroy_qp(forged.qp);
 	if (!IS_ERR_OR_NULL(forged.srq))

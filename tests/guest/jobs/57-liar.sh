@@ -1,0 +1,85 @@
+# The device lies: its limits, its answers, its events are what no honest one says. The
+# driver believes what does not harm, refuses the rest, and the kernel goes on.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: command-failed
+# guest: --guests 1 --nic qrnic --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+driver=/sys/bus/pci/drivers/qrnic
+unbind() { [ ! -e "$driver/$address" ] || echo "$address" >$driver/unbind; }
+bind() { echo "$address" 2>/dev/null >$driver/bind; }
+# liar OPTION...: what it lies about from now on; see tests/guest/kernel-faults/lie.c
+liar() { modprobe -r lie && modprobe lie "$@"; }
+# shellcheck disable=SC2317  # called through try
+told() { [ "$(cat /sys/module/lie/parameters/told)" -gt 0 ]; }
+# limit NAME: as ibv_devinfo says it
+limit() { ibv_devinfo -v -d "$RDMA0" | awk -v name="$1:" '$1 == name { print $2; exit }'; }
+# shellcheck disable=SC2317  # called through try
+within() { local value; value=$(limit "$1") && echo "# $1 $value" && [ "$value" -gt 0 ] && [ "$value" -le "$2" ]; }
+
+open_it() { ibv_devinfo -v -d "$RDMA0" >/dev/null 2>&1; }
+export address driver
+export -f bind told limit within open_it
+
+if ! modprobe lie 2>lie.log; then
+    skip "a device that lies" "this kernel has no module for it: $(tail -n 1 lie.log)"
+    finish
+fi
+
+unbind
+liar opcode=0x2 offset=8 length=120 byte=0xff
+try "limits beyond everything: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
+nic_export
+try "and offers what it can hold" "within max_cqe 1048576 && within max_sge 30 && within max_qp 1048576 &&
+    within max_qp_rd_atom 128 && within max_srq_wr 32767 && within max_qp_wr 65536"
+gid=$(gid_index "$RDMA0" 4)
+alone "ibv_rc_pingpong" 18515 \
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
+unbind
+liar opcode=0x2 offset=8 length=120 byte=0
+try "limits of nothing: the driver refuses" "! bind && told && dmesg | grep 'limits too low'"
+liar opcode=0x3 offset=24 length=8 byte=0xff
+try "GIDs and P_Keys without end: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
+nic_export
+try "with as many as it can hold" "[ \$(ls /sys/class/infiniband/$RDMA0/ports/1/gids | wc -l) = 1024 ] &&
+    [ \$(ls /sys/class/infiniband/$RDMA0/ports/1/pkeys | wc -l) = 1 ]"
+unbind
+liar opcode=0x3 offset=16 length=6 byte=0xff
+try "no MAC address: the driver makes one" "bind && told &&
+    read -r mac </sys/bus/pci/devices/$address/net/*/address && echo \$mac && [ \$mac != ff:ff:ff:ff:ff:ff ]"
+unbind
+liar opcode=0x3 offset=8 length=4 byte=0
+try "an MTU of nothing: that of the contract" "bind && told &&
+    read -r mtu </sys/bus/pci/devices/$address/net/*/mtu && [ \$mtu = 68 ]"
+unbind
+liar && bind && nic_setup
+nic_export
+
+# A process that opens the device gets a doorbell page.
+try "the device can be opened" open_it
+for page in 0 4294967295; do
+    liar opcode=0x10 result=$page
+    try "but not if it gives out doorbell page $page" "! open_it && told"
+done
+memory="import pyverbs.device as d; d.DM(d.Context(name='$RDMA0'), d.AllocDmAttr(length=4096))"
+liar
+try "it has device memory" "python3 -c \"$memory\""
+liar opcode=0x82 offset=8 length=8 byte=0xff
+try "but not if that is beyond the BAR" "! python3 -c \"$memory\" 2>/dev/null && told"
+liar opcode=0x82 offset=8 length=1 byte=0x10
+try "or begins within a page" "! python3 -c \"$memory\" 2>/dev/null && told"
+
+liar event=0x1
+try "completions in the queue of asynchronous events: not believed" \
+    "ibv_devinfo -v -d $RDMA0 >/dev/null && told && dmesg | grep 'event 0x1 of object .* in the wrong queue'"
+liar event=0xee
+try "events of no known type: not believed" \
+    "ibv_devinfo -v -d $RDMA0 >/dev/null && told && dmesg | grep 'unknown event 0xee'"
+modprobe -r lie
+gid=$(gid_index "$RDMA0" 4)
+alone "ibv_rc_pingpong with an honest device" 18515 \
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
+kernel_clean "the kernel log is clean"
+finish

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * lie.c: the device says what no honest one does: bytes of the output or the number in
+ * the result of a command are others, or the type of the next asynchronous events is.
+ * The driver under test sees it where it reads what the device has written.
+ *
+ * modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
+ * modprobe lie opcode=0x10 result=0
+ * modprobe lie event=0x0
+ */
+#include <linux/bitfield.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+
+#include "core/core.h"
+
+static uint opcode;
+module_param(opcode, uint, 0444);
+MODULE_PARM_DESC(opcode, "of the commands with another answer; 0: none");
+
+static uint offset, length, byte;
+module_param(offset, uint, 0444);
+MODULE_PARM_DESC(offset, "of the bytes of the output that are others");
+module_param(length, uint, 0444);
+MODULE_PARM_DESC(length, "number of them");
+module_param(byte, uint, 0444);
+MODULE_PARM_DESC(byte, "what all of them are");
+
+static long result = -1;
+module_param(result, long, 0444);
+MODULE_PARM_DESC(result, "the result; -1: as the device says");
+
+static int event = -1;
+module_param(event, int, 0444);
+MODULE_PARM_DESC(event, "type of all events of commands; -1: as the device says");
+
+static atomic_t told = ATOMIC_INIT(0);
+
+static int told_get(char *buffer, const struct kernel_param *parameter)
+{
+	return sysfs_emit(buffer, "%d\n", atomic_read(&told));
+}
+
+static const struct kernel_param_ops told_ops = { .get = told_get };
+module_param_cb(told, &told_ops, NULL, 0444);
+MODULE_PARM_DESC(told, "lies so far");
+
+static int command_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	*(struct qrnic_cmd **)instance->data =
+		(struct qrnic_cmd *)regs_get_kernel_argument(regs, 1);
+	return 0;
+}
+
+static int command_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct qrnic_cmd *cmd = *(struct qrnic_cmd **)instance->data;
+
+	if (regs_return_value(regs) || !opcode || cmd->opcode != opcode)
+		return 0;
+	if (offset < cmd->out_len)
+		memset(cmd->out + offset, byte, min(length, cmd->out_len - offset));
+	if (result >= 0)
+		cmd->result = result;
+	atomic_inc(&told);
+	return 0;
+}
+
+static struct kretprobe commands = {
+	.kp.symbol_name = "qrnic_cmd_exec",
+	.entry_handler = command_begins,
+	.handler = command_ends,
+	.data_size = sizeof(struct qrnic_cmd *),
+	.maxactive = 256,
+};
+
+/* Before the driver looks at them; of another type they stay written. */
+static int interrupt_begins(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct qrnic_eq *eq = (struct qrnic_eq *)regs_get_kernel_argument(regs, 1);
+	u32 control, index, at = eq->consumer & (BIT(eq->log_size) - 1);
+	struct qrnic_eqe *eqe;
+
+	if (event < 0 || eq != &eq->core->eqs[0])
+		return 0;
+	for (index = 0; index < 8; index++, at = (at + 1) & (BIT(eq->log_size) - 1)) {
+		eqe = qrnic_ring_at(&eq->ring, (size_t)QRNIC_EQE_SIZE * at);
+		control = le32_to_cpu(READ_ONCE(eqe->control));
+		if (FIELD_GET(QRNIC_EQE_TYPE_MASK, control) != QRNIC_EVENT_COMMAND)
+			continue;
+		control &= ~QRNIC_EQE_TYPE_MASK;
+		WRITE_ONCE(eqe->control, cpu_to_le32(control | event));
+		atomic_inc(&told);
+	}
+	return 0;
+}
+
+static struct kprobe interrupts = {
+	.symbol_name = "qrnic_eq_interrupt",
+	.pre_handler = interrupt_begins,
+};
+
+static int __init lie_init(void)
+{
+	int err = register_kretprobe(&commands);
+
+	if (err)
+		return err;
+	err = register_kprobe(&interrupts);
+	if (err)
+		unregister_kretprobe(&commands);
+	return err;
+}
+
+static void __exit lie_exit(void)
+{
+	unregister_kprobe(&interrupts);
+	unregister_kretprobe(&commands);
+}
+
+module_init(lie_init);
+module_exit(lie_exit);
+
+MODULE_DESCRIPTION("A device that lies");
+MODULE_LICENSE("GPL");
