@@ -60,7 +60,10 @@ typedef struct QrnicEnv {
      */
     void (*timer_arm)(void *opaque, int64_t deadline_ns);
 
-    /* Call qrnic_engine_run() soon, from a clean stack. */
+    /*
+     * Call qrnic_engine_run() soon, from a clean stack. Not said again before
+     * that is done, unless the engine is reset.
+     */
     void (*kick)(void *opaque);
 
     /* The engine fell into the fatal state. */

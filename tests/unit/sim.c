@@ -113,6 +113,7 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
 static void env_kick(void *opaque)
 {
     ((SimNode *)opaque)->kicked = true;
+    ((SimNode *)opaque)->kicks++;
 }
 
 static void env_fatal(void *opaque, unsigned cause, uint32_t info)
@@ -201,6 +202,7 @@ static bool run_kicked(Sim *s)
     for (unsigned i = 0; i < SIM_NODES; i++) {
         if (s->node[i].kicked) {
             s->node[i].kicked = false;
+            s->node[i].runs++;
             qrnic_engine_run(s->node[i].engine);
             any = true;
         }
@@ -433,9 +435,12 @@ uint32_t sim_mkey(SimNode *n, uint64_t addr, uint64_t length, uint8_t access)
 static SimQp *qp_new(SimNode *n, QrnicQpCtx *ctx, unsigned cq_log)
 {
     SimQp *q = g_new0(SimQp, 1);
-    QrnicCqCtx cq = { .eqn = n->cq_eq, .log_size = cq_log };
+    QrnicCqCtx cq = {
+        .eqn = n->cq_eq, .log_size = cq_log, .db_page = n->db_page,
+    };
 
     q->node = n;
+    q->db_page = ctx->db_page = n->db_page;
     q->cq_log = cq_log;
     q->cq_ring = cq.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << cq_log);
     q->cq_record = cq.record = sim_alloc(n, 8);
@@ -688,19 +693,19 @@ QrnicQpAttr sim_query(SimQp *q)
     return a;
 }
 
-static void ring_number(SimNode *n, uint32_t number, unsigned offset,
-                        uint32_t index)
+void sim_ring(SimNode *n, uint32_t page, unsigned offset, uint32_t number,
+              uint32_t index)
 {
     QrnicDoorbell d = { .number = number, .index = index };
     uint8_t raw[QRNIC_DOORBELL_BYTES];
 
     qrnic_doorbell_pack(raw, &d);
-    qrnic_doorbell_write(n->engine, 0, offset, 8, ldq_le_p(raw));
+    qrnic_doorbell_write(n->engine, page, offset, 8, ldq_le_p(raw));
 }
 
 static void ring(SimQp *q, unsigned offset, uint32_t index)
 {
-    ring_number(q->node, q->number, offset, index);
+    sim_ring(q->node, q->db_page, offset, q->number, index);
 }
 
 static void put_sges(uint8_t *p, const SimSge *sge, unsigned num_sge)
@@ -817,7 +822,7 @@ uint32_t sim_post_srq(SimSrq *s, const SimSge *sge, unsigned num_sge)
     qrnic_recv_ctrl_pack(p, &ctrl);
     put_sges(p + QRNIC_SEGMENT_SIZE, sge, num_sge);
     stl_le_p(s->node->memory + s->record, ++s->producer);
-    ring_number(s->node, s->number, QRNIC_DB_SRQ, s->producer);
+    sim_ring(s->node, 0, QRNIC_DB_SRQ, s->number, s->producer);
     return slot;
 }
 
@@ -895,7 +900,7 @@ void sim_cq_arm(SimQp *q)
     uint8_t *record = q->node->memory + q->cq_record;
 
     stl_le_p(record + QRNIC_CQ_RECORD_ARM_OFFSET, ++q->cq_arm);
-    ring_number(q->node, q->cq, QRNIC_DB_CQ_ARM, q->cq_consumer);
+    sim_ring(q->node, q->db_page, QRNIC_DB_CQ_ARM, q->cq, q->cq_consumer);
 }
 
 unsigned sim_cq_events(SimNode *n)

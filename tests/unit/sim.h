@@ -39,10 +39,12 @@ struct SimNode {
     /* What a CPU does right behind a read of the device; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
     bool kicked, blocked;
+    unsigned kicks, runs;       /* of the engine */
     bool may_fail;              /* the fatal state is no failure of the test */
     int64_t deadline, wire_ready;
     unsigned burst;             /* frames since the wire was ready */
     uint32_t pd, cq_eq, cq_eq_consumer;
+    uint32_t db_page;           /* of queues that are made */
     uint64_t cq_eq_ring;
     struct {
         uint32_t number, consumer, log_size;
@@ -82,7 +84,7 @@ typedef struct SimSrq {
 typedef struct SimQp {
     SimNode *node;
     SimSrq *srq;                /* or NULL */
-    uint32_t number, cq;
+    uint32_t number, cq, db_page;
     uint64_t sq, rq, sq_record, rq_record;
     uint32_t sq_log, rq_log, rq_log_stride;
     uint32_t sq_producer, rq_producer;
@@ -172,6 +174,9 @@ QrnicQpAttr sim_query(SimQp *q);
 void sim_post_send(SimQp *q, const SimWr *wr);
 void sim_post_send_quiet(SimQp *q, const SimWr *wr);    /* no doorbell */
 void sim_ring_sq(SimQp *q);
+/* A doorbell (QRNIC_DB_*) through any page */
+void sim_ring(SimNode *n, uint32_t page, unsigned offset, uint32_t number,
+              uint32_t index);
 void sim_post_recv(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge);
 void sim_ring_rq(SimQp *q);

@@ -101,6 +101,7 @@ struct QrnicEngine {
     QrnicCounterSet *account;   /* of whom work is done for; NULL: of none */
     uint64_t in_sets[QRNIC_NUM_COUNTERS];       /* all that any set has got */
     bool fatal;
+    bool awake;                 /* qrnic_engine_run() is on, or will be soon */
     /* event.c: writes an event into the asynchronous EQ, if there is one */
     void (*event)(QrnicEngine *e, QrnicEqe *eqe);
 
@@ -137,6 +138,18 @@ static inline QrnicCounterSet *qrnic_account(QrnicEngine *e,
 
     e->account = set;
     return before;
+}
+
+/*
+ * There is something to do. Once said is enough until it is looked for, and
+ * who looks for it does so again before leaving.
+ */
+static inline void qrnic_wake(QrnicEngine *e)
+{
+    if (!e->awake) {
+        e->awake = true;
+        e->env.kick(e->env.opaque);
+    }
 }
 
 static inline int64_t qrnic_now(QrnicEngine *e)

@@ -30,6 +30,9 @@ void qrnic_gids_reset(QrnicEngine *e);
 
 /* steering.c: a UDP datagram to port 4791 and to a GID and MAC of ours */
 bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
+/* Such a datagram would be one for us; vlan: 0 or less: in none. */
+bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
+                               const uint8_t *dgid, int vlan);
 
 /* group.c: which queue pairs are in which multicast groups, by number */
 typedef struct QrnicAttachment {
@@ -53,17 +56,22 @@ typedef struct QrnicLoopbackFrame {
     uint8_t data[];
 } QrnicLoopbackFrame;
 
-/* The wire takes no frame now; transmit is called again when it does. */
+/* The wire takes no frame now. */
 bool qrnic_wire_busy(QrnicEngine *e);
+/* So many frames are on the way to ourselves that senders have to wait. */
+bool qrnic_loopback_full(const QrnicEngine *e);
 /*
  * Busy, and not ready once since the last look, of which *epoch reminds. A
  * wire that stands still for a whole period of waiting is like one that loses
  * all; one that takes a frame now and then is only slow.
  */
 bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
-/* Sends a frame built in place: to the wire, or back in if it is for us. */
+/*
+ * Sends a frame built in place. ours: one for UDP port 4791 that comes back in;
+ * it goes to the wire, too, if it is for a group.
+ */
 void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
-                      bool roce);
+                      bool roce, bool ours);
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
 void qrnic_loopback_drop(QrnicEngine *e);
 
@@ -85,6 +93,7 @@ typedef struct QrnicFabric {
     bool link_up;
     QrnicPortCtx port;
     QrnicGidEntry *gids;
+    uint64_t gids_epoch;        /* how often the table changed; not 0 */
     uint32_t gids_end;          /* no valid entry from here on */
     uint8_t (*macs)[6];         /* the different source MACs of all entries */
     uint32_t num_macs;

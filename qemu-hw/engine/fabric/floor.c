@@ -11,6 +11,7 @@ static void fabric_init(QrnicEngine *e)
 {
     QrnicFabric *f = e->fabric = g_new0(QrnicFabric, 1);
 
+    f->gids_epoch = 1;
     f->gids = g_new0(QrnicGidEntry, e->config.max_gid);
     f->macs = g_malloc0(e->config.max_gid * sizeof(*f->macs));
     g_queue_init(&f->loopback);

@@ -23,10 +23,12 @@ bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
 /* A port that is down drops frames, so nobody has to wait for its wire. */
 bool qrnic_wire_busy(QrnicEngine *e)
 {
-    QrnicFabric *f = e->fabric;
+    return e->fabric->wire_busy && qrnic_engine_port_active(e);
+}
 
-    return (f->wire_busy && qrnic_engine_port_active(e)) ||
-           g_queue_get_length(&f->loopback) >= LOOPBACK_ROOM;
+bool qrnic_loopback_full(const QrnicEngine *e)
+{
+    return e->fabric->loopback.length >= LOOPBACK_ROOM;
 }
 
 void qrnic_engine_wire_ready(QrnicEngine *e)
@@ -34,7 +36,7 @@ void qrnic_engine_wire_ready(QrnicEngine *e)
     e->fabric->wire_busy = false;
     e->fabric->wire_epoch++;
     trace_qrnic_wire_ready(e->config.name);
-    e->env.kick(e->env.opaque);
+    qrnic_wake(e);
 }
 
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
@@ -56,7 +58,7 @@ void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 }
 
 void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
-                      bool roce)
+                      bool roce, bool ours)
 {
     if (!qrnic_engine_port_active(e)) {
         qrnic_add(e, QRNIC_COUNTER_TX_DROP_LINK, 1);
@@ -68,7 +70,7 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
         qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, frame[0] & 1);
-        if (qrnic_frame_is_roce(e, frame, len)) {
+        if (ours) {
             QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + len);
 
             f->len = len;
@@ -76,7 +78,7 @@ void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
             g_queue_push_tail(&e->fabric->loopback, f);
             qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
             trace_qrnic_frame_loopback(e->config.name, len);
-            e->env.kick(e->env.opaque);
+            qrnic_wake(e);
             /* A multicast packet goes to others, too. */
             if (!(frame[0] & 1)) {
                 return;

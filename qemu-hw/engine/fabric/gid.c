@@ -50,6 +50,7 @@ static void summarise(QrnicEngine *e)
 {
     QrnicFabric *f = e->fabric;
 
+    f->gids_epoch++;
     f->gids_end = 0;
     f->num_macs = 0;
     for (uint32_t i = 0; i < e->config.max_gid; i++) {

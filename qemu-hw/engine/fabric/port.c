@@ -38,6 +38,8 @@ static void port_changed(QrnicEngine *e, bool was_active)
         return;
     }
     trace_qrnic_port(e->config.name, active);
+    /* Who waits for the wire of a port that is down waits no longer. */
+    qrnic_wake(e);
     qrnic_add(e, QRNIC_COUNTER_LINK_DOWNS, !active);
     qrnic_event_async(e, active ? QRNIC_EVENT_PORT_UP : QRNIC_EVENT_PORT_DOWN,
                       0, PORT_NUMBER, 0);

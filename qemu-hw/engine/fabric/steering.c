@@ -17,6 +17,19 @@ static bool mac_is_ours(QrnicEngine *e, const uint8_t *mac)
     return false;
 }
 
+static bool mac_may_be_ours(QrnicEngine *e, const uint8_t *dmac)
+{
+    return dmac[0] & 1 ? e->fabric->attachment_count : mac_is_ours(e, dmac);
+}
+
+static bool gid_is_for_us(QrnicEngine *e, const uint8_t *dmac,
+                          const uint8_t *dgid, int vlan)
+{
+    return dmac[0] & 1 ? qrnic_group_is_ours(e, dgid) &&
+                         qrnic_vlan_is_ours(e, vlan) :
+                         qrnic_gid_is_ours(e, dgid, vlan);
+}
+
 bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
     uint8_t dgid[16] = { [10] = 0xff, [11] = 0xff };
@@ -26,8 +39,7 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
     int vlan = -1;
 
     /* Few frames get beyond this. */
-    if (len < 14 || (frame[0] & 1 ? !e->fabric->attachment_count :
-                                    !mac_is_ours(e, frame))) {
+    if (len < 14 || !mac_may_be_ours(e, frame)) {
         return false;
     }
     ethertype = qrnic_ld_be16(frame + 12);
@@ -59,7 +71,12 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
     }
     return header >= 20 && end - ip >= header + 8 &&
            qrnic_ld_be16(ip + header + 2) == QRNIC_ROCE_UDP_PORT &&
-           (frame[0] & 1 ? qrnic_group_is_ours(e, dgid) &&
-                           qrnic_vlan_is_ours(e, vlan) :
-                           qrnic_gid_is_ours(e, dgid, vlan));
+           gid_is_for_us(e, frame, dgid, vlan);
+}
+
+bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
+                               const uint8_t *dgid, int vlan)
+{
+    return mac_may_be_ours(e, dmac) &&
+           gid_is_for_us(e, dmac, dgid, vlan > 0 ? vlan : -1);
 }

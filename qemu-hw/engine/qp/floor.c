@@ -35,7 +35,9 @@ static void table_cleanup(QrnicEngine *e)
 static void qp_init(QrnicEngine *e)
 {
     e->pairs = g_new0(QrnicPairs, 1);
-    QTAILQ_INIT(&e->pairs->active);
+    for (unsigned i = 0; i < QRNIC_TURNS; i++) {
+        QTAILQ_INIT(&e->pairs->list[i]);
+    }
     table_init(e);
 }
 

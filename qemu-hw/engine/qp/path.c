@@ -45,6 +45,56 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
     memcpy(spec.sgid, g->gid, 16);
     memcpy(spec.dgid, av->dgid, 16);
     qrnic_path_init(&qp->path, &spec);
+    qp->path_epoch = 0;
+}
+
+/* Groups change more often than the GID table: they are asked each time. */
+static bool path_is_ours(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicPathSpec *spec = &qp->path.spec;
+
+    if (qp->path_epoch != e->fabric->gids_epoch) {
+        qp->path_ours = qrnic_destination_is_ours(e, spec->dmac, spec->dgid,
+                                                  spec->vlan);
+        qp->path_epoch = spec->dmac[0] & 1 ? 0 : e->fabric->gids_epoch;
+    }
+    return qp->path_ours;
+}
+
+static QrnicTurn wait_for(QrnicEngine *e, bool ours, bool multicast)
+{
+    if ((!ours || multicast) && qrnic_wire_busy(e)) {
+        return QRNIC_TURN_WIRE;
+    }
+    return ours && qrnic_loopback_full(e) ? QRNIC_TURN_LOOPBACK :
+                                            QRNIC_TURN_MORE;
+}
+
+QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    if (!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) {
+        return QRNIC_TURN_MORE;
+    }
+    return wait_for(e, path_is_ours(e, qp), qp->path.spec.dmac[0] & 1);
+}
+
+QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av)
+{
+    const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
+
+    if ((!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) || !g) {
+        return QRNIC_TURN_MORE;
+    }
+    return wait_for(e, qrnic_destination_is_ours(e, av->dmac, av->dgid,
+                                                 g->flags & QRNIC_GID_VLAN ?
+                                                 g->vlan_id : -1),
+                    av->dmac[0] & 1);
+}
+
+bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch)
+{
+    return qrnic_wire_stands_still(e, epoch) &&
+           qrnic_path_wait(e, qp) == QRNIC_TURN_WIRE;
 }
 
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
@@ -60,5 +110,5 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
         qrnic_pace_charge(e, qp, len);
     }
-    qrnic_frame_send(e, e->fabric->frame, len, true);
+    qrnic_frame_send(e, e->fabric->frame, len, true, path_is_ours(e, qp));
 }

@@ -19,6 +19,18 @@ typedef struct QrnicUnreliable QrnicUnreliable;
 typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
 
+/*
+ * What a queue pair had its turn for, and so which list it is in now: the
+ * scheduler goes through each of them round robin.
+ */
+typedef enum QrnicTurn {
+    QRNIC_TURN_DONE,            /* waits for work, an answer, a timer */
+    QRNIC_TURN_MORE,            /* it could go on at once */
+    QRNIC_TURN_WIRE,            /* when the wire takes a frame */
+    QRNIC_TURN_LOOPBACK,        /* when frames to ourselves have been taken */
+    QRNIC_TURNS
+} QrnicTurn;
+
 struct QrnicQp {
     uint32_t number;
     uint8_t type;               /* enum qrnic_qp_type, for those who ask */
@@ -40,6 +52,8 @@ struct QrnicQp {
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
     QrnicWorkQueue sq, rq;
     QrnicPath path;             /* headers that every packet of it shares */
+    bool path_ours;             /* it leads back, as of this GID table: */
+    uint64_t path_epoch;
     bool comm_established;
     /* SQE was left before all was flushed that was posted: up to here. */
     bool sq_flush_owed;
@@ -49,7 +63,7 @@ struct QrnicQp {
     QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
     /* scheduler.c */
-    bool scheduled;
+    uint8_t turn;               /* enum QrnicTurn */
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
@@ -97,11 +111,11 @@ struct QrnicQpOps {
     void (*query)(const QrnicQp *qp, QrnicQpAttr *out);
 
     /*
-     * Sends at most budget packets and returns true if it could go on at once;
-     * false if it waits (for work, an answer, a timer): whatever ends the wait
-     * calls qrnic_schedule(). It must stop when qrnic_wire_busy().
+     * Sends at most budget packets. Where it says that it is done, whatever
+     * ends the wait calls qrnic_schedule(). It must ask qrnic_path_wait() or
+     * qrnic_address_wait() before each packet.
      */
-    bool (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+    QrnicTurn (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
     /*
      * Of types whose transmit is qrnic_transmit(): sends what may go now of a
      * WQE. True: that was all, or it failed; *status and *syndrome say so.
@@ -131,15 +145,15 @@ void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
                             const QrnicQpOps *ops);
 
 /* transmit.c: of types that wait for no answer */
-bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
-/* Round robin over the queue pairs that have something to do. */
+/* ready.c: it has something to do, as far as is known. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
-/* A queue pair has something to do for which it needs no wire. */
-bool qrnic_wireless_work(QrnicEngine *e);
-/* A flush; or nothing but to tell that a send queue is drained. */
-bool qrnic_needs_no_wire(const QrnicQp *qp);
+/* After its turn, which ended so */
+void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn);
+/* Those of this list may have their turn now. NULL: there is none. */
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list);
 
 /*
  * work_queue.c
@@ -148,6 +162,8 @@ bool qrnic_needs_no_wire(const QrnicQp *qp);
  */
 QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
                         uint8_t *status, uint8_t *syndrome);
+/* As if the WQE taken last had not been, and nothing was decided of it. */
+void qrnic_sq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe);
 /*
  * The WQE that begins at index again (retransmission): read from guest memory,
  * where it must still be, as its slot was not completed.
@@ -260,6 +276,14 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 /* The headers of what it sends next; the source GID must be valid. */
 void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
                     uint32_t dest_qpn);
+/*
+ * What a packet has to wait for: one of its path, or one to this address.
+ * TURN_MORE: nothing.
+ */
+QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp);
+QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
+/* It waits for the wire, which stands still: see qrnic_wire_stands_still() */
+bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
 /* Sends what qrnic_packet_begin() began in the staging frame. */
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);
@@ -292,7 +316,7 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
 typedef struct QrnicPairs {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
     QrnicTable qps;
-    QTAILQ_HEAD(, QrnicQp) active;
+    QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS];   /* by enum QrnicTurn */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
 } QrnicPairs;
 

@@ -1,6 +1,9 @@
 /*
  * qrnic engine: queue pairs that have something to do
  *
+ * One that cannot go on because of the wire waits in a list of its own, so
+ * that nobody looks at it before the wire is ready.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -8,7 +11,12 @@
 #include "trace.h"
 #include "engine/qp/qp.h"
 
-bool qrnic_needs_no_wire(const QrnicQp *qp)
+/*
+ * What sends nothing must not wait for a wire that may never be free again:
+ * software waits for it when it takes a connection down, or changes it. That
+ * is a flush; or nothing but to tell that a send queue is drained.
+ */
+static bool needs_no_wire(const QrnicQp *qp)
 {
     return qp->state == QRNIC_QPS_ERR ||
            qp->state == QRNIC_QPS_SQE || qrnic_sq_flush_is_owed(qp) ||
@@ -16,37 +24,48 @@ bool qrnic_needs_no_wire(const QrnicQp *qp)
             qrnic_send_idle(qp));
 }
 
-void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
+static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
 {
-    if (qp->scheduled) {
-        /* It may have waited for the wire until now. */
-        if (qrnic_needs_no_wire(qp)) {
-            e->env.kick(e->env.opaque);
-        }
-        return;
-    }
-    qp->scheduled = true;
-    QTAILQ_INSERT_TAIL(&e->pairs->active, qp, next);
-    trace_qrnic_schedule(e->config.name, qp->number);
-    e->env.kick(e->env.opaque);
+    qp->turn = turn;
+    QTAILQ_INSERT_TAIL(&e->pairs->list[turn], qp, next);
+    trace_qrnic_schedule(e->config.name, qp->number, turn);
 }
 
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->scheduled) {
-        qp->scheduled = false;
-        QTAILQ_REMOVE(&e->pairs->active, qp, next);
+    if (qp->turn != QRNIC_TURN_DONE) {
+        QTAILQ_REMOVE(&e->pairs->list[qp->turn], qp, next);
+        qp->turn = QRNIC_TURN_DONE;
     }
 }
 
-bool qrnic_wireless_work(QrnicEngine *e)
+void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicQp *qp;
-
-    QTAILQ_FOREACH(qp, &e->pairs->active, next) {
-        if (qrnic_needs_no_wire(qp)) {
-            return true;
-        }
+    if (qp->turn == QRNIC_TURN_MORE) {
+        return;
     }
-    return false;
+    /* Else it keeps its place among those that wait for the same. */
+    if (qp->turn == QRNIC_TURN_DONE || needs_no_wire(qp) ||
+        (!qp->ops->is_datagram && qrnic_path_wait(e, qp) != qp->turn)) {
+        qrnic_unschedule(e, qp);
+        list_insert(e, qp, QRNIC_TURN_MORE);
+        qrnic_wake(e);
+    }
+}
+
+void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
+{
+    /* What it did may have given it work already. */
+    if (turn != QRNIC_TURN_DONE && qp->turn == QRNIC_TURN_DONE) {
+        list_insert(e, qp, turn);
+    }
+}
+
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list)
+{
+    if ((list == QRNIC_TURN_WIRE && qrnic_wire_busy(e)) ||
+        (list == QRNIC_TURN_LOOPBACK && qrnic_loopback_full(e))) {
+        return NULL;
+    }
+    return QTAILQ_FIRST(&e->pairs->list[list]);
 }

@@ -36,16 +36,28 @@ static void complete(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     }
 }
 
-bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+/* What it sends leads where its path does, or the address in it. */
+static QrnicTurn wqe_wait(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
+{
+    if (wqe->opcode == QRNIC_WQE_NOP ||
+        qrnic_is_local_operation(wqe->opcode)) {
+        return QRNIC_TURN_MORE;
+    }
+    return qp->ops->is_datagram ? qrnic_address_wait(e, &wqe->datagram.av) :
+                                  qrnic_path_wait(e, qp);
+}
+
+QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     while (budget--) {
         uint8_t status, syndrome;
         const QrnicSendWqe *wqe;
         QrnicSendWqe taken;
+        QrnicTurn wait;
 
         if (qrnic_sq_flush_due(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
-                return false;
+                return QRNIC_TURN_DONE;
             }
             continue;
         }
@@ -53,21 +65,18 @@ bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && wqe)) {
             qrnic_qp_check_drained(e, qp);
-            return false;
-        }
-        if (qrnic_wire_busy(e)) {
-            return true;
+            return QRNIC_TURN_DONE;
         }
         if ((wqe || qrnic_sq_pending(e, qp, false)) &&
             qrnic_pace_wait(e, qp)) {
-            return false;
+            return QRNIC_TURN_DONE;
         }
         if (!wqe) {
             wqe = &taken;
             switch (qrnic_sq_take(e, qp, &taken, &status, &syndrome)) {
             case QRNIC_TAKE_EMPTY:
             case QRNIC_TAKE_BROKEN:
-                return false;
+                return QRNIC_TURN_DONE;
             case QRNIC_TAKE_ERROR:
                 complete(e, qp, wqe, status, syndrome);
                 continue;
@@ -75,9 +84,16 @@ bool qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
                 break;
             }
         }
+        wait = wqe_wait(e, qp, wqe);
+        if (wait != QRNIC_TURN_MORE) {
+            if (wqe == &taken) {
+                qrnic_sq_give_back(e, qp, wqe);
+            }
+            return wait;
+        }
         if (send_wqe(e, qp, wqe, &status, &syndrome)) {
             complete(e, qp, wqe, status, syndrome);
         }
     }
-    return true;
+    return QRNIC_TURN_MORE;
 }

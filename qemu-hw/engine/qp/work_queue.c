@@ -182,6 +182,15 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
     return result;
 }
 
+void qrnic_sq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
+{
+    qp->sq.consumer -= wqe->wqebbs;
+    qrnic_add(e, QRNIC_COUNTER_SEND_WQES, -1);
+    if (wqe->flags & QRNIC_WQEF_INLINE) {
+        qrnic_add(e, QRNIC_COUNTER_INLINE_WQES, -1);
+    }
+}
+
 QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
                            QrnicSendWqe *out, uint8_t *status,
                            uint8_t *syndrome)

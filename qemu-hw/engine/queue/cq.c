@@ -23,7 +23,7 @@ static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
     cq->error = error;
     /* Its queue pairs follow from a clean stack, as one of them called us. */
     e->queue->cq_failed = true;
-    e->env.kick(e->env.opaque);
+    qrnic_wake(e);
     qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
 }
 

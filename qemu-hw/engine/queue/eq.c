@@ -117,7 +117,7 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
         }
     }
     if (eq == e->queue->async_eq) {
-        e->env.kick(e->env.opaque);
+        qrnic_wake(e);
     }
     if (in->arm) {
         eq->armed = true;
@@ -187,7 +187,7 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
     if (e->queue->async_eq == eq) {
         e->queue->async_eq = NULL;
         /* Nothing has to wait for room in it now. */
-        e->env.kick(e->env.opaque);
+        qrnic_wake(e);
     }
     g_free(eq);
     return qrnic_ok(0);

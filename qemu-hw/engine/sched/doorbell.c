@@ -53,7 +53,7 @@ static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
     QrnicSched *s = e->sched;
     QrnicDoorbellMessage *m;
 
-    e->env.kick(e->env.opaque);
+    qrnic_wake(e);
     if (s->fifo_count == e->config.doorbell_fifo) {
         qrnic_add(e, QRNIC_COUNTER_DOORBELLS_DROPPED, 1);
         trace_qrnic_doorbell_dropped(e->config.name, number, offset,

@@ -54,6 +54,7 @@ void qrnic_engine_free(QrnicEngine *e)
 void qrnic_engine_reset(QrnicEngine *e)
 {
     trace_qrnic_engine_reset(e->config.name);
+    e->awake = false;
     qrnic_timers_reset(e);
     for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
         floors[i]->reset(e);
@@ -64,12 +65,12 @@ static bool engine_has_work(QrnicEngine *e)
 {
     return !g_queue_is_empty(&e->fabric->loopback) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
-           (!QTAILQ_EMPTY(&e->pairs->active) &&
-            (!qrnic_wire_busy(e) || qrnic_wireless_work(e)));
+           qrnic_scheduler_pending(e);
 }
 
 void qrnic_engine_run(QrnicEngine *e)
 {
+    e->awake = true;
     for (unsigned i = 0; i < RUN_ROUNDS && !e->fatal && engine_has_work(e);
          i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
@@ -77,8 +78,9 @@ void qrnic_engine_run(QrnicEngine *e)
         qrnic_qp_errors_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);
     }
+    e->awake = false;
     if (!e->fatal && engine_has_work(e)) {
-        e->env.kick(e->env.opaque);
+        qrnic_wake(e);
     }
 }
 

@@ -27,8 +27,10 @@ void qrnic_doorbells_reset(QrnicEngine *e);
 
 /* scheduler.c */
 void qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
+bool qrnic_scheduler_pending(QrnicEngine *e);
 
 typedef struct QrnicSched {
+    uint8_t list;               /* enum QrnicTurn: which had its turn last */
     QrnicDoorbellMessage *fifo;
     uint32_t fifo_head, fifo_count;
     bool fifo_lost;

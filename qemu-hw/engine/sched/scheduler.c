@@ -11,11 +11,10 @@
 /* Packets that a queue pair may send before the next one has its turn */
 #define QP_QUANTUM 16
 
-/* Takes a queue pair up. Returns true if it could go on at once. */
-static bool take_up(QrnicEngine *e, QrnicQp *qp)
+static void take_up(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicCounterSet *before = qrnic_account(e, qp->counters);
-    bool more;
+    QrnicTurn turn;
 
     qrnic_unschedule(e, qp);
     if (qp->sq_rung) {
@@ -28,48 +27,44 @@ static bool take_up(QrnicEngine *e, QrnicQp *qp)
                         qrnic_qp_state_name(qp->state), qp->sq.producer,
                         qp->sq.consumer);
     if (qp->state == QRNIC_QPS_ERR) {
-        more = qrnic_qp_flush(e, qp, QP_QUANTUM);
+        turn = qrnic_qp_flush(e, qp, QP_QUANTUM) ? QRNIC_TURN_MORE :
+                                                   QRNIC_TURN_DONE;
     } else {
-        more = qp->ops->transmit(e, qp, QP_QUANTUM);
+        turn = qp->ops->transmit(e, qp, QP_QUANTUM);
     }
+    qrnic_schedule_again(e, qp, turn);
     qrnic_account(e, before);
-    return more;
 }
 
-/*
- * What sends nothing must not wait for a wire that may never be free again:
- * software waits for it when it takes a connection down, or changes it.
- */
-static void work_while_busy(QrnicEngine *e, unsigned budget)
+bool qrnic_scheduler_pending(QrnicEngine *e)
 {
-    QrnicQp *qp, *next;
+    return qrnic_first_ready(e, QRNIC_TURN_MORE) ||
+           qrnic_first_ready(e, QRNIC_TURN_WIRE) ||
+           qrnic_first_ready(e, QRNIC_TURN_LOOPBACK);
+}
 
-    QTAILQ_FOREACH_SAFE(qp, &e->pairs->active, next, next) {
-        if (!qrnic_needs_no_wire(qp)) {
-            continue;
-        }
-        if (take_up(e, qp)) {
-            qrnic_schedule(e, qp);
-        }
-        if (!--budget || e->fatal) {
-            e->env.kick(e->env.opaque);
-            return;
+/* The lists have turns, too: who waited for the wire, and who did not. */
+static QrnicQp *next_ready(QrnicEngine *e)
+{
+    QrnicSched *s = e->sched;
+
+    for (unsigned i = 0; i < QRNIC_TURNS - 1; i++) {
+        QrnicQp *qp;
+
+        s->list = s->list % (QRNIC_TURNS - 1) + 1;
+        qp = qrnic_first_ready(e, s->list);
+        if (qp) {
+            return qp;
         }
     }
+    return NULL;
 }
 
 void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
 {
-    while (budget && !e->fatal && !QTAILQ_EMPTY(&e->pairs->active) &&
-           !qrnic_wire_busy(e)) {
-        QrnicQp *qp = QTAILQ_FIRST(&e->pairs->active);
+    QrnicQp *qp;
 
-        if (take_up(e, qp)) {
-            qrnic_schedule(e, qp);
-        }
-        budget--;
-    }
-    if (budget && !e->fatal && e->fabric->wire_busy) {
-        work_while_busy(e, budget);
+    while (budget-- && !e->fatal && (qp = next_ready(e))) {
+        take_up(e, qp);
     }
 }

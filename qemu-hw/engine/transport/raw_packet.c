@@ -333,7 +333,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         len += QRNIC_VLAN_LEN;
     }
     qrnic_pace_charge(e, qp, len);
-    qrnic_frame_send(e, frame, len, false);
+    qrnic_frame_send(e, frame, len, false, false);
     if (qp->db_page && frame[0] & 1) {
         loop_back(e, qp, frame, len);
     }

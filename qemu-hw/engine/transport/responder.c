@@ -933,7 +933,7 @@ void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
     }
     if (qrnic_now(e) < r->nak_deadline) {
         qrnic_timer_set(e, &qp->timer, r->nak_deadline);
-    } else if (qrnic_wire_stands_still(e, &r->wire_epoch)) {
+    } else if (qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         r->nak_owed = false;
         qrnic_qp_error(e, qp, r->event, r->event_subtype);
     } else {

@@ -33,29 +33,32 @@ static void rc_init(QrnicEngine *e, QrnicQp *qp)
     qp->responder = g_new0(QrnicResponder, 1);
 }
 
-static bool rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     /* Responses and requests take turns, so that neither starves the other. */
     while (budget && qp->state != QRNIC_QPS_ERR) {
         unsigned before = budget;
+        QrnicTurn wait = qrnic_path_wait(e, qp);
 
-        if (qrnic_wire_busy(e)) {
+        if (wait != QRNIC_TURN_MORE) {
             qrnic_qp_check_drained(e, qp);
-            return true;
+            return wait;
         }
         budget -= qrnic_responder_step(e, qp);
-        if (budget && qp->state != QRNIC_QPS_ERR && !qrnic_wire_busy(e)) {
+        if (budget && qp->state != QRNIC_QPS_ERR &&
+            qrnic_path_wait(e, qp) == QRNIC_TURN_MORE) {
             budget -= qrnic_requester_step(e, qp);
         }
         if (budget == before && qp->state != QRNIC_QPS_ERR) {
             qrnic_qp_check_drained(e, qp);
-            return false;
+            return QRNIC_TURN_DONE;
         }
     }
     if (qp->state == QRNIC_QPS_ERR) {
-        return qrnic_qp_flush(e, qp, MAX(budget, 1));
+        return qrnic_qp_flush(e, qp, MAX(budget, 1)) ? QRNIC_TURN_MORE :
+                                                       QRNIC_TURN_DONE;
     }
-    return true;
+    return QRNIC_TURN_MORE;
 }
 
 static void rc_timer(QrnicEngine *e, QrnicQp *qp)

@@ -25,7 +25,8 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
     int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
     bool waits = r->una != r->cursor_psn ||
-                 (r->una != r->sent_psn && qrnic_wire_busy(e));
+                 (r->una != r->sent_psn &&
+                  qrnic_path_wait(e, qp) != QRNIC_TURN_MORE);
 
     if (r->rnr_wait) {
         return;
@@ -87,6 +88,7 @@ void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp)
 void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
+    bool waits;
 
     if (r->deadline == QRNIC_DEADLINE_NEVER || !qrnic_requester_may_run(qp)) {
         return;
@@ -106,12 +108,13 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * What a slow wire has not taken yet, nobody can have answered; sending it
      * again would only make the queue before the wire longer.
      */
-    if (qrnic_wire_busy(e) && !qrnic_wire_stands_still(e, &r->wire_epoch)) {
+    waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE;
+    if (waits && !qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         qrnic_requester_deadline(e, qp);
         return;
     }
     /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
-    if (qp->attr.rate_limit && r->asked_psn == r->una && !qrnic_wire_busy(e)) {
+    if (qp->attr.rate_limit && r->asked_psn == r->una && !waits) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);

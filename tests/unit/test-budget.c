@@ -1,0 +1,238 @@
+/*
+ * Work that the guest or the wire makes is done in bounded pieces, and who
+ * makes much of it delays nobody else.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "engine/transport/transport.h"
+#include "pair.h"
+
+#define MANY 60
+#define QKEY 0x1234
+
+/* Both ends on the first node */
+static Pair *local_pair(uint32_t doorbell_fifo)
+{
+    SimOptions o = { .loopback = true, .doorbell_fifo = doorbell_fifo };
+
+    return pair_new(1, &o, NULL);
+}
+
+static void for_a_while(Pair *p)
+{
+    sim_run(p->sim, p->sim->now + SIM_MS);
+}
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, INT64_MAX));
+}
+
+static bool lose_answers(Sim *s, unsigned from, const uint8_t *frame,
+                         size_t len, void *opaque)
+{
+    return from == 0;
+}
+
+static void wire_stop(Pair *p)
+{
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = 1000000 * SIM_MS;
+}
+
+static void wire_go(Pair *p)
+{
+    p->sim->wire_room = 0;
+    p->sim->node[0].wire_ready = p->sim->now;
+}
+
+/*
+ * The wire
+ */
+
+static unsigned looks;
+static QrnicQpOps counting_ops;
+
+static bool counting_is_idle(const QrnicQp *qp)
+{
+    looks++;
+    return qrnic_rc_ops.is_idle(qp);
+}
+
+/* Connected to the second node, without a transport timer */
+static SimQp *remote_qp(Pair *p, SimQp **other)
+{
+    SimConnect c = sim_connect_default();
+    SimQp *q = sim_qp_new(&p->sim->node[0], 6, 3, 0, 6);
+
+    *other = sim_qp_new(&p->sim->node[1], 6, 3, 0, 6);
+    c.timeout = 0;
+    sim_connect(q, *other, &c);
+    return q;
+}
+
+/*
+ * Queue pairs that wait for a wire that stands still are not looked at while
+ * others are at work: here they drain, with a request that has no answer.
+ */
+static void test_waiting(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    QrnicQpAttr sqd = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_SQD };
+    SimQp *q[MANY], *other[MANY];
+    unsigned runs;
+
+    p->sim->tap = lose_answers;
+    counting_ops = qrnic_rc_ops;
+    counting_ops.is_idle = counting_is_idle;
+    for (unsigned i = 0; i < MANY; i++) {
+        SimSge sge = { p->a.addr, 8, p->a.key };
+        SimWr wr = { .opcode = QRNIC_WQE_SEND, .sge = &sge, .num_sge = 1 };
+
+        q[i] = remote_qp(p, &other[i]);
+        sim_post_send(q[i], &wr);
+    }
+    settle(p);
+    wire_stop(p);
+    sim_post_send(q[0], &(SimWr) { .opcode = QRNIC_WQE_SEND });
+    for_a_while(p);
+    g_assert_true(n->blocked);
+    for (unsigned i = 0; i < MANY; i++) {
+        qrnic_qp_get(n->engine, q[i]->number)->ops = &counting_ops;
+        g_assert_cmpint(sim_modify(q[i], &sqd).status, ==, QRNIC_ST_OK);
+    }
+    for_a_while(p);
+
+    looks = 0;
+    runs = n->runs;
+    for (unsigned i = 0; i < 100; i++) {
+        sim_ring_sq(q[0]);
+        sim_run(p->sim, p->sim->now + SIM_US);
+    }
+    g_assert_cmpuint(n->runs - runs, >=, 100);
+    g_assert_cmpuint(looks, <=, 4 * 100);
+    for (unsigned i = 0; i < MANY; i++) {
+        g_assert_cmpuint(sim_query(q[i]).sq_draining, ==, 1);
+    }
+    /* And when it is ready they all go on. */
+    p->sim->tap = NULL;
+    wire_go(p);
+    settle(p);
+    for (unsigned i = 0; i < MANY; i++) {
+        qrnic_qp_get(n->engine, q[i]->number)->ops = &qrnic_rc_ops;
+        sim_qp_free(q[i]);
+        sim_qp_free(other[i]);
+    }
+    pair_free(p);
+}
+
+static void datagram_post(SimQp *q, SimQp *to, PairEnd *end)
+{
+    QrnicDatagramSeg seg = sim_datagram_to(to, QKEY);
+    SimSge sge = { end->addr, 100, end->key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
+        .num_sge = 1, .datagram = &seg,
+    };
+
+    sim_post_send(q, &wr);
+}
+
+/* What comes back in needs no wire; and what does not, waits in its place. */
+static void test_loopback(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    SimQp *other, *remote = remote_qp(p, &other);
+    SimQp *ud = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+    SimQp *far = sim_datagram_new(&p->sim->node[1], QRNIC_QPT_UD, NULL, QKEY);
+    SimQp *uc[2] = { sim_uc_new(n, NULL), sim_uc_new(n, NULL) };
+    SimWr nop = { .opcode = QRNIC_WQE_NOP, .flags = QRNIC_WQEF_SIGNALED };
+    SimSge sge = { p->a.addr, 3000, p->a.key };
+    SimWr write = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = p->b.addr + 8192,
+        .rkey = p->b.key,
+    };
+
+    sim_uc_connect(uc[0], uc[1]);
+    pair_fill(p);
+    wire_stop(p);
+    sim_post_send(remote, &(SimWr) { .opcode = QRNIC_WQE_SEND });
+    for_a_while(p);
+    g_assert_true(n->blocked);
+
+    for (unsigned i = 0; i < 50; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 5000);
+        for_a_while(p);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    }
+    g_assert_cmpmem(p->a.data, 5000, p->b.data, 5000);
+    sim_post_send(uc[0], &write);
+    for_a_while(p);
+    expect_cqe(uc[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpmem(p->a.data, 3000, p->b.data + 8192, 3000);
+
+    datagram_post(ud, ud, &p->a);
+    sim_post_send(ud, &nop);
+    datagram_post(ud, far, &p->a);
+    datagram_post(ud, ud, &p->a);
+    for_a_while(p);
+    expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+    expect_no_cqe(ud);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 1);
+    /* The WQE that was looked at and put back is one, not two. */
+    sim_ring_sq(ud);
+    for_a_while(p);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 1);
+    wire_go(p);
+    for_a_while(p);
+    expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 3);
+    g_assert_cmpuint(sim_query(ud).sq_consumer, ==, ud->sq_producer);
+
+    sim_qp_free(remote);
+    sim_qp_free(other);
+    sim_qp_free(ud);
+    sim_qp_free(far);
+    sim_qp_free(uc[0]);
+    sim_qp_free(uc[1]);
+    pair_free(p);
+}
+
+/* The environment is asked to run the engine once, whatever comes then. */
+static void test_kicks(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    unsigned kicks, runs;
+
+    settle(p);
+    kicks = n->kicks;
+    runs = n->runs;
+    for (unsigned i = 0; i < 50; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 5000);
+    }
+    g_assert_cmpuint(n->kicks - kicks, ==, 1);
+    settle(p);
+    g_assert_cmpuint(n->kicks - kicks, <=, n->runs - runs + 1);
+    for (unsigned i = 0; i < 50; i++) {
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    }
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/budget/wire/waiting", test_waiting);
+    g_test_add_func("/budget/wire/loopback", test_loopback);
+    g_test_add_func("/budget/kicks", test_kicks);
+    return g_test_run();
+}
