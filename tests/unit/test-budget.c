@@ -228,11 +228,137 @@ static void test_kicks(void)
     pair_free(p);
 }
 
+static SimQp *local_qp(Pair *p, uint32_t page, SimQp **other)
+{
+    SimNode *n = &p->sim->node[0];
+    SimQp *q;
+
+    n->db_page = page;
+    q = sim_qp_new(n, 6, 0, 0, 6);
+    *other = sim_qp_new(n, 6, 0, 0, 6);
+    n->db_page = 0;
+    sim_connect(q, *other, NULL);
+    return q;
+}
+
+static void nop_quiet(SimQp *q)
+{
+    SimWr nop = { .opcode = QRNIC_WQE_NOP, .flags = QRNIC_WQEF_SIGNALED };
+
+    sim_post_send_quiet(q, &nop);
+}
+
+/*
+ * Event queues
+ */
+
+/* An event of each */
+static void eq_arm_all(Pair *p, SimQp **q, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        sim_cq_arm(q[i]);
+        nop_quiet(q[i]);
+        sim_ring_sq(q[i]);
+        for_a_while(p);
+    }
+}
+
+/* CQs of which each has an EQE in the EQ and owes another one */
+static void eq_owe(Pair *p, SimQp **q, SimQp **other, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        q[i] = local_qp(p, 0, &other[i]);
+    }
+    eq_arm_all(p, q, count);
+    eq_arm_all(p, q, count);
+}
+
+/*
+ * One doorbell for many EQEs, of CQs that owe another one each: it writes some
+ * of them, the others follow, and none is written twice or forgotten.
+ */
+static void test_eq_doorbell(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    SimQp *q[120], *other[120];
+    uint64_t eqes;
+
+    eq_owe(p, q, other, ARRAY_SIZE(q));
+    eqes = sim_counter(n, QRNIC_COUNTER_EQES);
+    g_assert_cmpuint(sim_cq_events(n), ==, 120);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_EQES) - eqes, >, 0);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_EQES) - eqes, <=, 64);
+    for_a_while(p);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_EQES) - eqes, ==, 120);
+    g_assert_cmpuint(sim_cq_events(n), ==, 120);
+    for_a_while(p);
+    g_assert_cmpuint(sim_cq_events(n), ==, 0);
+    /* Each is armed, and reports, as before. */
+    for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
+        sim_cq_arm(q[i]);
+    }
+    for_a_while(p);
+    g_assert_cmpuint(sim_cq_events(n), ==, 120);
+    for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
+        sim_qp_free(q[i]);
+        sim_qp_free(other[i]);
+    }
+    pair_free(p);
+}
+
+/* An EQE of no CQ */
+static void eq_fill(SimNode *n, unsigned count)
+{
+    QrnicEq *eq = qrnic_eq_get(n->engine, n->cq_eq);
+
+    for (unsigned i = 0; i < count; i++) {
+        QrnicEqe eqe = { .type = QRNIC_EVENT_COMPLETION };
+
+        qrnic_eq_push(n->engine, eq, &eqe);
+    }
+}
+
+/*
+ * The EQ fills up again before all that one doorbell said has been seen to:
+ * who was in a slot still writes what is owed.
+ */
+static void test_eq_wrap(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    SimQp *q[120], *other[120];
+
+    eq_owe(p, q, other, ARRAY_SIZE(q));
+    eq_fill(n, 136);
+    g_assert_cmpuint(sim_cq_events(n), ==, 256);
+    eq_fill(n, 30);
+    for_a_while(p);
+    g_assert_cmpuint(sim_cq_events(n), ==, 120 + 30);
+    for_a_while(p);
+    g_assert_cmpuint(sim_cq_events(n), ==, 0);
+    /* A CQ that goes owes nothing any more. */
+    eq_arm_all(p, q, ARRAY_SIZE(q));
+    eq_arm_all(p, q, ARRAY_SIZE(q));
+    eq_fill(n, 136);
+    g_assert_cmpuint(sim_cq_events(n), ==, 256);
+    eq_fill(n, 30);
+    for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
+        sim_qp_free(q[i]);
+        sim_qp_free(other[i]);
+    }
+    for_a_while(p);
+    g_assert_cmpuint(sim_cq_events(n), ==, 64 + 30);
+    pair_free(p);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budget/wire/waiting", test_waiting);
     g_test_add_func("/budget/wire/loopback", test_loopback);
     g_test_add_func("/budget/kicks", test_kicks);
+    g_test_add_func("/budget/eq/doorbell", test_eq_doorbell);
+    g_test_add_func("/budget/eq/wrap", test_eq_wrap);
     return g_test_run();
 }

@@ -66,6 +66,14 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
     return true;
 }
 
+static void late_remove(QrnicEngine *e, QrnicCq *cq)
+{
+    if (cq->event_late) {
+        cq->event_late = false;
+        QTAILQ_REMOVE(&e->queue->late, cq, next_late);
+    }
+}
+
 /*
  * A CQ has one EQE in the EQ at most: who may arm it may do so faster than the
  * EQ is emptied, and must not be able to overrun it for everybody.
@@ -80,6 +88,7 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
     qrnic_cq_reported(e, cq);
     cq->arm = QRNIC_CQ_IDLE;
     cq->event_owed = cq->event_waits;
+    late_remove(e, cq);
     if (!cq->event_waits) {
         cq->event_waits = true;
         qrnic_eq_push(e, eq, &eqe);
@@ -98,16 +107,25 @@ void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq)
     cq_read_record(e, cq, &record);
 }
 
-void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn)
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn, bool late)
 {
     QrnicCq *cq = qrnic_cq_get(e, cqn);
 
-    if (cq) {
-        cq->event_waits = false;
-        if (cq->event_owed) {
-            cq_event(e, cq);
-        }
+    if (!cq) {
+        return;
     }
+    cq->event_waits = false;
+    if (cq->event_owed && !late) {
+        cq_event(e, cq);
+    } else if (cq->event_owed && !cq->event_late) {
+        cq->event_late = true;
+        QTAILQ_INSERT_TAIL(&e->queue->late, cq, next_late);
+    }
+}
+
+void qrnic_cq_late_event(QrnicEngine *e)
+{
+    cq_event(e, QTAILQ_FIRST(&e->queue->late));
 }
 
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
@@ -302,6 +320,7 @@ QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
     }
     trace_qrnic_cq_destroy(e->config.name, cqn);
     qrnic_cq_reported(e, cq);
+    late_remove(e, cq);
     qrnic_table_remove(&e->queue->cqs, cqn);
     qrnic_eq_get(e, cq->ctx.eqn)->users--;
     qrnic_db_page_get(e, cq->ctx.db_page)->users--;

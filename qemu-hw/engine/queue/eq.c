@@ -11,6 +11,10 @@
 #define EQ_MIN_LOG_SIZE 4
 #define EQ_MAX_LOG_SIZE 16
 
+/* EQEs of a doorbell seen to at once, and of all in one go of the run loop */
+#define TAKE_AT_ONCE 64
+#define TAKE_BUDGET 256
+
 static uint32_t eq_size(const QrnicEq *eq)
 {
     return 1u << eq->ctx.log_size;
@@ -29,6 +33,29 @@ static void eq_fail(QrnicEngine *e, QrnicEq *eq, enum qrnic_health cause)
 {
     eq->failed = true;
     qrnic_fatal(e, cause, eq->number);
+}
+
+/* The next EQE that software has consumed: its CQ may write another one. */
+static void take_one(QrnicEngine *e, QrnicEq *eq, bool late)
+{
+    uint32_t cqn = eq->cqn[eq->taken++ & (eq_size(eq) - 1)];
+
+    if (cqn) {
+        qrnic_cq_event_taken(e, cqn, late);
+    }
+}
+
+static void untaken_update(QrnicEngine *e, QrnicEq *eq)
+{
+    bool untaken = eq->taken != eq->consumer;
+
+    if (untaken && !eq->untaken) {
+        QTAILQ_INSERT_TAIL(&e->queue->untaken, eq, next);
+        qrnic_wake(e);
+    } else if (!untaken && eq->untaken) {
+        QTAILQ_REMOVE(&e->queue->untaken, eq, next);
+    }
+    eq->untaken = untaken;
 }
 
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
@@ -57,6 +84,11 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
                          raw + QRNIC_EQE_CONTROL_OFFSET, 4)) {
         eq_fail(e, eq, QRNIC_HEALTH_EQ_DMA);
         return;
+    }
+    if (eq->producer - eq->taken == eq_size(eq)) {
+        /* Who is in the slot must be known before it is somebody else's. */
+        take_one(e, eq, true);
+        untaken_update(e, eq);
     }
     eq->cqn[slot] = eqe->type == QRNIC_EVENT_COMPLETION ? eqe->object : 0;
     eq->producer++;
@@ -109,20 +141,42 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
                           eq->producer);
         return;
     }
-    while (eq->consumer != in->index) {
-        uint32_t cqn = eq->cqn[eq->consumer++ & (eq_size(eq) - 1)];
-
-        if (cqn) {
-            qrnic_cq_event_taken(e, cqn);
-        }
-    }
+    eq->consumer = in->index;
     if (eq == e->queue->async_eq) {
+        /* No CQ has an event in it. */
+        eq->taken = eq->consumer;
         qrnic_wake(e);
     }
+    for (unsigned i = 0; i < TAKE_AT_ONCE && eq->taken != eq->consumer; i++) {
+        take_one(e, eq, false);
+    }
+    untaken_update(e, eq);
     if (in->arm) {
         eq->armed = true;
         if (eq->producer != eq->consumer) {
             eq_notify(e, eq);
+        }
+    }
+}
+
+bool qrnic_eqs_pending(const QrnicEngine *e)
+{
+    return !QTAILQ_EMPTY(&e->queue->late) || !QTAILQ_EMPTY(&e->queue->untaken);
+}
+
+/* In the order in which they were consumed, as far as one EQ goes */
+void qrnic_eqs_process(QrnicEngine *e)
+{
+    for (unsigned budget = TAKE_BUDGET; budget && !e->fatal; budget--) {
+        QrnicEq *eq = QTAILQ_FIRST(&e->queue->untaken);
+
+        if (!QTAILQ_EMPTY(&e->queue->late)) {
+            qrnic_cq_late_event(e);
+        } else if (eq) {
+            take_one(e, eq, false);
+            untaken_update(e, eq);
+        } else {
+            return;
         }
     }
 }
@@ -183,6 +237,9 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_eq_destroy(e->config.name, eqn);
+    /* The CQs that were in it are no more. */
+    eq->taken = eq->consumer;
+    untaken_update(e, eq);
     qrnic_table_remove(&e->queue->eqs, eqn);
     if (e->queue->async_eq == eq) {
         e->queue->async_eq = NULL;

@@ -17,6 +17,8 @@ static void tables_init(QrnicEngine *e)
     qrnic_table_init(&q->xrcds, 1, QRNIC_MAX_XRCD + 1);
     qrnic_table_init(&q->db_pages, 1, e->config.db_pages);
     q->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
+    QTAILQ_INIT(&q->untaken);
+    QTAILQ_INIT(&q->late);
 }
 
 static void tables_cleanup(QrnicEngine *e)

@@ -29,8 +29,11 @@ typedef struct QrnicEq {
     QrnicEqCtx ctx;
     QrnicPages ring;
     uint32_t producer, consumer;
+    uint32_t taken;             /* up to here the CQs know of the consumer */
     uint32_t users;
     bool armed, failed;
+    bool untaken;               /* in the list of those where taken is behind */
+    QTAILQ_ENTRY(QrnicEq) next;
     uint32_t cqn[];             /* CQ of each EQE, 0: another event */
 } QrnicEq;
 
@@ -41,8 +44,13 @@ void qrnic_eq_init(QrnicEngine *e);
  */
 bool qrnic_async_has_room(QrnicEngine *e);
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
-/* EQ doorbell, which takes effect at once */
+/*
+ * EQ doorbell. The index counts at once; CQs that owe an event because of it
+ * write it at once or, if they may be many, from qrnic_eqs_process().
+ */
 void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in);
+bool qrnic_eqs_pending(const QrnicEngine *e);
+void qrnic_eqs_process(QrnicEngine *e);
 
 /* cq.c */
 typedef struct QrnicCq {
@@ -55,6 +63,8 @@ typedef struct QrnicCq {
     enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
     /* An EQE is in the EQ; another one is owed when that one is consumed */
     bool event_waits, event_owed;
+    bool event_late;            /* in the list of those that owe one now */
+    QTAILQ_ENTRY(QrnicCq) next_late;
     uint8_t error;                      /* enum qrnic_cq_error */
     uint32_t users;
     /* cq_modify.c */
@@ -74,8 +84,12 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq);
 void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq);
 void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
-/* Software has consumed the EQE of this CQ. */
-void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn);
+/*
+ * Software has consumed the EQE of this CQ. A CQ that owes another one writes
+ * it now, or is late with it until qrnic_cq_late_event() writes that of one.
+ */
+void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn, bool late);
+void qrnic_cq_late_event(QrnicEngine *e);
 /* cq_modify.c: when an event is due, and what was due is done */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
 void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
@@ -205,6 +219,8 @@ QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
 typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
     QrnicEq *async_eq;
+    QTAILQ_HEAD(, QrnicEq) untaken;
+    QTAILQ_HEAD(, QrnicCq) late;
     bool cq_failed;             /* a CQ went into error: see to its QPs */
     /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
     void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);
