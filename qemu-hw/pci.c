@@ -113,41 +113,52 @@ static bool host_atomic(uint64_t *at, QrnicAtomic *op)
 #endif
 }
 
-/* RAM that can be read and written, and nothing that only looks like it */
-static bool atomic_ram(QrnicDevice *d, uint64_t addr)
+/*
+ * The RAM behind 8 bytes, as it is mapped now; NULL: it is something else, or
+ * may not be used so. Memory only, as with bus_dma(): what is no RAM is mapped
+ * by way of a copy, which no region has.
+ */
+static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
 {
-    AddressSpace *as = pci_get_address_space(&d->parent_obj);
-    MemoryRegion *read, *write;
-    hwaddr offset, len = 8;
+    const MemTxAttrs attrs = { .memory = 1 };
+    dma_addr_t len = 8;
+    ram_addr_t offset;
+    void *at = dma_memory_map(as, addr, &len, direction, attrs);
 
-    read = address_space_translate(as, addr, &offset, &len, false,
-                                   MEMTXATTRS_UNSPECIFIED);
-    write = address_space_translate(as, addr, &offset, &len, true,
-                                    MEMTXATTRS_UNSPECIFIED);
-    return read == write && len == 8 && memory_region_is_ram(write) &&
-           !memory_region_is_rom(write) && !memory_region_is_ram_device(write);
+    if (at && (len != 8 || (uintptr_t)at % 8 ||
+               !memory_region_from_host(at, &offset))) {
+        dma_memory_unmap(as, at, len, direction, 0);
+        at = NULL;
+    }
+    return at;
 }
 
+/*
+ * Each right is asked for once, and what counts is the memory that was got: an
+ * IOMMU may map the address to another place at any time. That it may be read
+ * and that it may be written must have been said of the same place.
+ */
 static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
 {
     QrnicDevice *d = opaque;
     AddressSpace *as = pci_get_address_space(&d->parent_obj);
-    dma_addr_t len = 8;
-    void *at;
+    void *read, *write;
     bool done;
 
     RCU_READ_LOCK_GUARD();
-    /* What is not RAM would be mapped by way of a copy. */
-    if (!qrnic_on_bus(d) || !atomic_ram(d, addr)) {
+    if (!qrnic_on_bus(d)) {
         return false;
     }
-    at = dma_memory_map(as, addr, &len, DMA_DIRECTION_FROM_DEVICE,
-                        MEMTXATTRS_UNSPECIFIED);
-    if (!at) {
+    write = map_ram(as, addr, DMA_DIRECTION_FROM_DEVICE);
+    if (!write) {
         return false;
     }
-    done = len == 8 && (uintptr_t)at % 8 == 0 && host_atomic(at, op);
-    dma_memory_unmap(as, at, len, DMA_DIRECTION_FROM_DEVICE, done ? len : 0);
+    read = map_ram(as, addr, DMA_DIRECTION_TO_DEVICE);
+    done = read == write && host_atomic(write, op);
+    if (read) {
+        dma_memory_unmap(as, read, 8, DMA_DIRECTION_TO_DEVICE, 0);
+    }
+    dma_memory_unmap(as, write, 8, DMA_DIRECTION_FROM_DEVICE, done ? 8 : 0);
     return done;
 }
 
