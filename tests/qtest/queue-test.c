@@ -289,6 +289,49 @@ static void test_fifo_overflow_arm(void)
     rig_stop(&r);
 }
 
+/*
+ * A burst through one page, of which some is lost: its own queues are looked at
+ * again, and not one of another page, though work waits there that nobody has
+ * rung for.
+ */
+static void test_fifo_flood(void)
+{
+    Rig r;
+    Qp other;
+    uint32_t page;
+    uint8_t burst[0x20 - 0x08] = { 0 };
+    QrnicDoorbell rq, arm;
+    Wqe w, x;
+
+    rig_start(&r, "doorbell-fifo=2", NULL);
+    page = command_ok(r.d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
+    qp_create(r.d, &other, QRNIC_QPT_RC, r.pd, page, &r.send_cq, &r.recv_cq,
+              4, 4, 0);
+    qp_connect(r.d, &other, NULL);
+    x = small_send(&r, 1);
+    sq_write(r.d, &other, &x);
+    sq_publish(r.d, &other);
+    w = small_send(&r, 0);
+    sq_write(r.d, &r.qp, &w);
+    sq_publish(r.d, &r.qp);
+    /* From RQ on: that is the page's share of the two places; SRQ 0 is none. */
+    rq = (QrnicDoorbell) { .number = r.qp.number };
+    arm = (QrnicDoorbell) { .number = r.send_cq.number };
+    qrnic_doorbell_pack(burst, &rq);
+    qrnic_doorbell_pack(burst + QRNIC_DB_CQ_ARM - QRNIC_DB_RQ, &arm);
+    qtest_memwrite(r.d->qts, r.d->doorbells.addr +
+                   r.page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_RQ, burst,
+                   sizeof(burst));
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    settle(r.d);
+    wire_silent(r.d);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 2);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 1);
+    sq_ring(r.d, &other);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    rig_stop(&r);
+}
+
 /* A process cannot ring another's queues. */
 static void test_isolation(void)
 {
@@ -748,6 +791,7 @@ void add_queue_tests(void)
                    test_direct_switched_off);
     qtest_add_func("qrnic/queue/fifo-overflow", test_fifo_overflow);
     qtest_add_func("qrnic/queue/fifo-overflow-arm", test_fifo_overflow_arm);
+    qtest_add_func("qrnic/queue/fifo-flood", test_fifo_flood);
     qtest_add_func("qrnic/queue/isolation", test_isolation);
     qtest_add_func("qrnic/queue/bad-doorbells", test_bad_doorbells);
     qtest_add_func("qrnic/queue/producer-beyond", test_producer_beyond);

@@ -352,12 +352,163 @@ static void test_eq_wrap(void)
     pair_free(p);
 }
 
+/*
+ * Doorbells
+ */
+
+static void flood(SimQp *q, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        sim_ring_sq(q);
+    }
+}
+
+/*
+ * A page that rings all the time loses its own doorbells, of which it gets a
+ * recovery; another one's are not lost, and its queues are not looked at.
+ */
+static void test_flood(void)
+{
+    Pair *p = local_pair(16);
+    SimNode *n = &p->sim->node[0];
+    uint32_t bad = qrnic_db_page_alloc(n->engine).value;
+    uint32_t good = qrnic_db_page_alloc(n->engine).value;
+    SimQp *other[3], *loud = local_qp(p, bad, &other[0]);
+    SimQp *missed = local_qp(p, bad, &other[1]);
+    SimQp *calm = local_qp(p, good, &other[2]);
+    QrnicEngine *e = n->engine;
+    uint64_t dropped = sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED);
+    QrnicCounterBind bind;
+    uint64_t counts[QRNIC_NUM_COUNTERS];
+
+    bind.counter_set = qrnic_counter_set_alloc(e).value;
+    g_assert_cmpint(qrnic_counter_set_bind(e, missed->number, &bind).status,
+                    ==, QRNIC_ST_OK);
+    settle(p);
+    flood(loud, 20);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
+                     dropped + 12);
+    /* This one is lost, and found in the record; */
+    nop_quiet(missed);
+    sim_ring_sq(missed);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
+                     dropped + 13);
+    /* nobody has said anything of that one. */
+    nop_quiet(calm);
+    settle(p);
+    expect_cqe(missed, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+    expect_no_cqe(calm);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 1);
+    /* The work of the recovery is on the account of whom it is done for. */
+    g_assert_cmpint(qrnic_counter_set_query(e, bind.counter_set,
+                                            counts).status, ==, QRNIC_ST_OK);
+    g_assert_cmpuint(counts[QRNIC_COUNTER_SEND_WQES], ==, 1);
+
+    /*
+     * The bound of the manual: its doorbell has a place while the other floods,
+     * and is taken up in that run, as the FIFO is shorter than a run is.
+     */
+    flood(loud, 100);
+    dropped = sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED);
+    sim_ring_sq(calm);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
+                     dropped);
+    qrnic_engine_run(e);
+    expect_cqe(calm, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+    settle(p);
+
+    bind.counter_set = 0;
+    qrnic_counter_set_bind(e, missed->number, &bind);
+    sim_qp_free(loud);
+    sim_qp_free(missed);
+    sim_qp_free(calm);
+    for (unsigned i = 0; i < ARRAY_SIZE(other); i++) {
+        sim_qp_free(other[i]);
+    }
+    pair_free(p);
+}
+
+/*
+ * Several pages fill the FIFO: whoever finds it full is recovered at once, in
+ * turns with them, however long they go on.
+ */
+static void test_flood_full(void)
+{
+    Pair *p = local_pair(8);
+    SimNode *n = &p->sim->node[0];
+    uint32_t page[3];
+    SimQp *q[3], *other[3];
+
+    for (unsigned i = 0; i < 3; i++) {
+        page[i] = qrnic_db_page_alloc(n->engine).value;
+        q[i] = local_qp(p, page[i], &other[i]);
+    }
+    settle(p);
+    for (unsigned i = 0; i < 20; i++) {
+        uint64_t dropped;
+
+        flood(q[0], 10);
+        flood(q[1], 10);
+        dropped = sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED);
+        nop_quiet(q[2]);
+        sim_ring_sq(q[2]);
+        g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
+                         dropped + 1);
+        qrnic_engine_run(n->engine);
+        expect_cqe(q[2], QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+    }
+    settle(p);
+    for (unsigned i = 0; i < 3; i++) {
+        sim_qp_free(q[i]);
+        sim_qp_free(other[i]);
+        g_assert_cmpint(qrnic_db_page_free(n->engine, page[i]).status, ==,
+                        QRNIC_ST_OK);
+    }
+    pair_free(p);
+}
+
+/* Queues, and then the page, go while it is being recovered. */
+static void test_recovery_destroy(void)
+{
+    Pair *p = local_pair(2);
+    SimNode *n = &p->sim->node[0];
+    uint32_t page = qrnic_db_page_alloc(n->engine).value;
+    SimQp *q[40], *other[40];
+
+    for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
+        q[i] = local_qp(p, page, &other[i]);
+        nop_quiet(q[i]);
+    }
+    settle(p);
+    flood(q[0], 5);
+    /* One run looks at some of them, which the rest is not behind. */
+    qrnic_engine_run(n->engine);
+    flood(q[0], 5);
+    for (unsigned i = 0; i < ARRAY_SIZE(q) - 1; i++) {
+        sim_qp_free(q[i]);
+        sim_qp_free(other[i]);
+    }
+    settle(p);
+    expect_cqe(q[39], QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
+    flood(q[39], 5);
+    sim_qp_free(q[39]);
+    sim_qp_free(other[39]);
+    g_assert_cmpint(qrnic_db_page_free(n->engine, page).status, ==,
+                    QRNIC_ST_OK);
+    settle(p);
+    pair_free(p);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budget/wire/waiting", test_waiting);
     g_test_add_func("/budget/wire/loopback", test_loopback);
     g_test_add_func("/budget/kicks", test_kicks);
+    g_test_add_func("/budget/doorbell/flood", test_flood);
+    g_test_add_func("/budget/doorbell/flood-full", test_flood_full);
+    g_test_add_func("/budget/doorbell/recovery-destroy",
+                    test_recovery_destroy);
     g_test_add_func("/budget/eq/doorbell", test_eq_doorbell);
     g_test_add_func("/budget/eq/wrap", test_eq_wrap);
     return g_test_run();

@@ -221,9 +221,11 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 
 static void users_add(QrnicEngine *e, QrnicQp *qp, int n)
 {
-    QrnicDbPage *page = qrnic_db_page_get(e, qp->db_page);
-
-    page->users += n;
+    if (n > 0) {
+        qrnic_db_page_join(e, qp->db_page, &qp->db_queue);
+    } else {
+        qrnic_db_page_leave(e, qp->db_page, &qp->db_queue);
+    }
     if (qp->pd) {
         qp->pd->users += n;
     }

@@ -48,6 +48,7 @@ struct QrnicQp {
     uint32_t rss_entries;       /* of tables that name it */
     QrnicCounterSet *counters;  /* NULL: none but the device's */
     uint32_t db_page;
+    QrnicDbQueue db_queue;
     QrnicQpCtx ctx;
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
     QrnicWorkQueue sq, rq;

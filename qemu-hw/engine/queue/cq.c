@@ -302,7 +302,8 @@ QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     qrnic_eq_get(e, in->eqn)->users++;
-    qrnic_db_page_get(e, in->db_page)->users++;
+    cq->db_queue.is_cq = true;
+    qrnic_db_page_join(e, in->db_page, &cq->db_queue);
     trace_qrnic_cq_create(e->config.name, cq->number, in->eqn, in->db_page,
                           in->log_size, in->record);
     return qrnic_ok(cq->number);
@@ -323,7 +324,7 @@ QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
     late_remove(e, cq);
     qrnic_table_remove(&e->queue->cqs, cqn);
     qrnic_eq_get(e, cq->ctx.eqn)->users--;
-    qrnic_db_page_get(e, cq->ctx.db_page)->users--;
+    qrnic_db_page_leave(e, cq->ctx.db_page, &cq->db_queue);
     g_free(cq);
     return qrnic_ok(0);
 }

@@ -8,9 +8,36 @@
 #include "trace.h"
 #include "engine/queue/queue.h"
 
-QrnicResult qrnic_db_page_alloc(QrnicEngine *e)
+QrnicDbPage *qrnic_db_page_new(void)
 {
     QrnicDbPage *page = g_new0(QrnicDbPage, 1);
+
+    QTAILQ_INIT(&page->queues);
+    return page;
+}
+
+void qrnic_db_page_join(QrnicEngine *e, uint32_t number, QrnicDbQueue *q)
+{
+    QrnicDbPage *page = qrnic_db_page_get(e, number);
+
+    page->users++;
+    QTAILQ_INSERT_TAIL(&page->queues, q, next);
+}
+
+void qrnic_db_page_leave(QrnicEngine *e, uint32_t number, QrnicDbQueue *q)
+{
+    QrnicDbPage *page = qrnic_db_page_get(e, number);
+
+    page->users--;
+    if (page->recover == q) {
+        page->recover = QTAILQ_NEXT(q, next);
+    }
+    QTAILQ_REMOVE(&page->queues, q, next);
+}
+
+QrnicResult qrnic_db_page_alloc(QrnicEngine *e)
+{
+    QrnicDbPage *page = qrnic_db_page_new();
     uint32_t number;
 
     if (!qrnic_table_insert(&e->queue->db_pages, page, &number)) {
@@ -33,6 +60,9 @@ QrnicResult qrnic_db_page_free(QrnicEngine *e, uint32_t number)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_db_page_free(e->config.name, number);
+    if (page->recovering) {
+        QTAILQ_REMOVE(&e->queue->recovering, page, next);
+    }
     g_free(qrnic_table_remove(&e->queue->db_pages, number));
     return qrnic_ok(0);
 }

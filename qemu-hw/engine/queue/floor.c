@@ -16,7 +16,8 @@ static void tables_init(QrnicEngine *e)
     qrnic_table_init(&q->srqs, 1, e->config.max_srq + 1);
     qrnic_table_init(&q->xrcds, 1, QRNIC_MAX_XRCD + 1);
     qrnic_table_init(&q->db_pages, 1, e->config.db_pages);
-    q->db_pages.slot[0] = g_new0(QrnicDbPage, 1);
+    q->db_pages.slot[0] = qrnic_db_page_new();
+    QTAILQ_INIT(&q->recovering);
     QTAILQ_INIT(&q->untaken);
     QTAILQ_INIT(&q->late);
 }

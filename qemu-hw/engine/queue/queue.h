@@ -10,12 +10,29 @@
 
 #include "engine/memory/memory.h"
 
-/* db_page.c */
+/* db_page.c: a QP or a CQ that is rung through a page */
+typedef struct QrnicDbQueue {
+    bool is_cq;
+    QTAILQ_ENTRY(QrnicDbQueue) next;
+} QrnicDbQueue;
+
 typedef struct QrnicDbPage {
     uint32_t users;             /* queues that name this page */
+    QTAILQ_HEAD(, QrnicDbQueue) queues;
+    /* Its messages in the FIFO; of these, before a loss is seen to */
+    uint32_t waiting, before_loss;
+    bool lost;                  /* one, and that is not seen to yet */
+    bool recovering;            /* in the list of those whose queues are */
+    bool recover_again;         /* looked at; this one is next: */
+    QrnicDbQueue *recover;
+    QTAILQ_ENTRY(QrnicDbPage) next;
     uint32_t window_valid;      /* bitmap of 8-byte words written */
     uint8_t window[QRNIC_DB_WINDOW_SIZE];
 } QrnicDbPage;
+
+QrnicDbPage *qrnic_db_page_new(void);
+void qrnic_db_page_join(QrnicEngine *e, uint32_t number, QrnicDbQueue *q);
+void qrnic_db_page_leave(QrnicEngine *e, uint32_t number, QrnicDbQueue *q);
 
 /* xrc.c: XRC domain */
 typedef struct QrnicXrcd {
@@ -67,6 +84,7 @@ typedef struct QrnicCq {
     QTAILQ_ENTRY(QrnicCq) next_late;
     uint8_t error;                      /* enum qrnic_cq_error */
     uint32_t users;
+    QrnicDbQueue db_queue;
     /* cq_modify.c */
     QrnicCqModeration moderation;
     uint32_t unreported;        /* CQEs since it was armed that deserve one */
@@ -219,6 +237,7 @@ QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
 typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
     QrnicEq *async_eq;
+    QTAILQ_HEAD(, QrnicDbPage) recovering;
     QTAILQ_HEAD(, QrnicEq) untaken;
     QTAILQ_HEAD(, QrnicCq) late;
     bool cq_failed;             /* a CQ went into error: see to its QPs */

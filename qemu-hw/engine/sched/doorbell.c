@@ -9,9 +9,8 @@
 #include "trace.h"
 #include "engine/sched/sched.h"
 
-/* Table entries looked at in one go of a recovery, and CQ records read */
-#define RECOVERY_ENTRIES 4096
-#define RECOVERY_CQ_READS 64
+/* Queues of a page looked at in one go of its recovery */
+#define RECOVERY_QUEUES 64
 
 static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
                          unsigned offset, uint64_t value)
@@ -47,6 +46,45 @@ static bool window_take(QrnicEngine *e, QrnicDbPage *page,
     return true;
 }
 
+/* As if a doorbell of every queue of the page had been rung */
+static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
+{
+    page->lost = false;
+    qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
+    trace_qrnic_doorbell_recovery(e->config.name, number);
+    if (page->recovering) {
+        page->recover_again = true;
+        return;
+    }
+    page->recovering = true;
+    page->recover = QTAILQ_FIRST(&page->queues);
+    QTAILQ_INSERT_TAIL(&e->queue->recovering, page, next);
+}
+
+/* Seen to when those of the page that came before have been taken out */
+static void message_lost(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
+{
+    page->window_valid = 0;
+    if (page->lost) {
+        return;
+    }
+    page->lost = true;
+    page->before_loss = page->waiting;
+    if (!page->before_loss) {
+        recovery_begin(e, page, number);
+    }
+}
+
+/*
+ * A page may fill half of the FIFO, so that one that rings all the time leaves
+ * room for others; and what it loses costs nobody but itself a recovery.
+ */
+static bool fifo_has_room(const QrnicEngine *e, const QrnicDbPage *page)
+{
+    return e->sched->fifo_count < e->config.doorbell_fifo &&
+           page->waiting < MAX(e->config.doorbell_fifo / 2, 1);
+}
+
 static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
                      unsigned offset, const QrnicDoorbell *d)
 {
@@ -54,20 +92,17 @@ static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
     QrnicDoorbellMessage *m;
 
     qrnic_wake(e);
-    if (s->fifo_count == e->config.doorbell_fifo) {
+    if (!fifo_has_room(e, page)) {
         qrnic_add(e, QRNIC_COUNTER_DOORBELLS_DROPPED, 1);
         trace_qrnic_doorbell_dropped(e->config.name, number, offset,
                                      d->number, d->index);
-        if (!s->fifo_lost) {
-            s->fifo_lost = true;
-            s->fifo_before_loss = s->fifo_count;
-        }
-        page->window_valid = 0;
+        message_lost(e, page, number);
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_DOORBELLS, 1);
     m = &s->fifo[(s->fifo_head + s->fifo_count) % e->config.doorbell_fifo];
     s->fifo_count++;
+    page->waiting++;
     m->page = number;
     m->offset = offset;
     m->wqebbs = 0;
@@ -234,43 +269,84 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
     qrnic_schedule(e, qp);
 }
 
+static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
+{
+    QrnicQp *qp = container_of(q, QrnicQp, db_queue);
+    QrnicCounterSet *before;
+
+    if (q->is_cq) {
+        qrnic_cq_arm(e, container_of(q, QrnicCq, db_queue));
+        return;
+    }
+    if (qp->state == QRNIC_QPS_RESET) {
+        return;
+    }
+    before = qrnic_account(e, qp->counters);
+    qp->sq_rung = qrnic_qp_has_sq(qp);
+    qrnic_schedule(e, qp);
+    if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp) &&
+        qp->ops->receive_doorbell) {
+        qp->ops->receive_doorbell(e, qp);
+    }
+    qrnic_account(e, before);
+}
+
 /*
- * After a loss: as if a doorbell of every queue had been rung. Goes through
- * the tables in pieces. After another loss it goes through them once more, but
- * first to the end: who rings all the time must not keep it at the beginning.
+ * Goes through the queues of a page in pieces, and the pages have turns. After
+ * another loss it goes through them once more, but first to the end: who rings
+ * all the time must not keep it at the beginning.
  */
 static void recover(QrnicEngine *e)
 {
-    QrnicSched *s = e->sched;
-    unsigned entries = RECOVERY_ENTRIES, reads = RECOVERY_CQ_READS;
+    QrnicDbPage *page = QTAILQ_FIRST(&e->queue->recovering);
 
-    for (; s->recover_qp < e->pairs->qps.limit && entries; entries--) {
-        QrnicQp *qp = e->pairs->qps.slot[s->recover_qp++];
-
-        if (!qp || qp->state == QRNIC_QPS_RESET) {
-            continue;
-        }
-        qp->sq_rung = qrnic_qp_has_sq(qp);
-        qrnic_schedule(e, qp);
-        if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp) &&
-            qp->ops->receive_doorbell) {
-            qp->ops->receive_doorbell(e, qp);
-        }
+    if (!page) {
+        return;
     }
-    for (; s->recover_cq < e->queue->cqs.limit && entries && reads; entries--) {
-        QrnicCq *cq = e->queue->cqs.slot[s->recover_cq++];
+    for (unsigned i = 0; i < RECOVERY_QUEUES && page->recover; i++) {
+        QrnicDbQueue *q = page->recover;
 
-        if (cq) {
-            qrnic_cq_arm(e, cq);
-            reads--;
-        }
+        page->recover = QTAILQ_NEXT(q, next);
+        recover_queue(e, q);
     }
-    s->recovering = s->recover_qp < e->pairs->qps.limit ||
-                    s->recover_cq < e->queue->cqs.limit;
-    if (!s->recovering && s->recover_again) {
-        s->recover_again = false;
-        s->recovering = true;
-        s->recover_qp = s->recover_cq = 0;
+    QTAILQ_REMOVE(&e->queue->recovering, page, next);
+    if (!page->recover && page->recover_again) {
+        page->recover_again = false;
+        page->recover = QTAILQ_FIRST(&page->queues);
+    }
+    page->recovering = page->recover;
+    if (page->recovering) {
+        QTAILQ_INSERT_TAIL(&e->queue->recovering, page, next);
+    }
+}
+
+static void message_process(QrnicEngine *e, const QrnicDoorbellMessage *m)
+{
+    QrnicCounterSet *before;
+
+    trace_qrnic_doorbell_process(e->config.name, m->page, m->offset,
+                                 m->number, m->index, m->wqebbs);
+    if (m->offset == QRNIC_DB_CQ_ARM) {
+        message_cq(e, m);
+    } else if (m->offset == QRNIC_DB_SRQ) {
+        message_srq(e, m);
+    } else {
+        before = qrnic_account(e, message_account(e, m));
+        message_qp(e, m);
+        qrnic_account(e, before);
+    }
+}
+
+/* The page may be another one of that number by now, which has none there. */
+static void message_taken(QrnicEngine *e, uint32_t number)
+{
+    QrnicDbPage *page = qrnic_db_page_get(e, number);
+
+    if (page && page->waiting) {
+        page->waiting--;
+        if (page->before_loss && !--page->before_loss) {
+            recovery_begin(e, page, number);
+        }
     }
 }
 
@@ -280,53 +356,25 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
 
     while (s->fifo_count && budget--) {
         QrnicDoorbellMessage *m = &s->fifo[s->fifo_head];
-        QrnicCounterSet *before;
+        uint32_t page = m->page;
 
-        trace_qrnic_doorbell_process(e->config.name, m->page, m->offset,
-                                     m->number, m->index, m->wqebbs);
-        if (m->offset == QRNIC_DB_CQ_ARM) {
-            message_cq(e, m);
-        } else if (m->offset == QRNIC_DB_SRQ) {
-            message_srq(e, m);
-        } else {
-            before = qrnic_account(e, message_account(e, m));
-            message_qp(e, m);
-            qrnic_account(e, before);
-        }
+        message_process(e, m);
         s->fifo_head = (s->fifo_head + 1) % e->config.doorbell_fifo;
         s->fifo_count--;
-        if (s->fifo_before_loss) {
-            s->fifo_before_loss--;
-        }
+        message_taken(e, page);
     }
-    /* Not when the FIFO is empty: who rings all the time may keep it full. */
-    if (s->fifo_lost && !s->fifo_before_loss) {
-        s->fifo_lost = false;
-        if (s->recovering) {
-            s->recover_again = true;
-        } else {
-            s->recovering = true;
-            s->recover_qp = s->recover_cq = 0;
-        }
-        qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
-        trace_qrnic_doorbell_recovery(e->config.name);
-    }
-    if (s->recovering) {
-        recover(e);
-    }
+    recover(e);
 }
 
 bool qrnic_doorbells_pending(QrnicEngine *e)
 {
-    QrnicSched *s = e->sched;
-
-    return s->fifo_count || s->fifo_lost || s->recovering;
+    return e->sched->fifo_count || !QTAILQ_EMPTY(&e->queue->recovering);
 }
 
+/* What pages know of it goes with them. */
 void qrnic_doorbells_reset(QrnicEngine *e)
 {
     QrnicSched *s = e->sched;
 
-    s->fifo_head = s->fifo_count = s->fifo_before_loss = 0;
-    s->fifo_lost = s->recovering = s->recover_again = false;
+    s->fifo_head = s->fifo_count = 0;
 }

@@ -20,7 +20,7 @@ typedef struct QrnicDoorbellMessage {
     uint8_t wqe[QRNIC_DB_WINDOW_SIZE];
 } QrnicDoorbellMessage;
 
-/* Takes messages out of the FIFO; after a loss rereads every record. */
+/* Takes messages out of the FIFO; after a loss rereads records of the page. */
 void qrnic_doorbells_process(QrnicEngine *e, unsigned budget);
 bool qrnic_doorbells_pending(QrnicEngine *e);
 void qrnic_doorbells_reset(QrnicEngine *e);
@@ -33,11 +33,6 @@ typedef struct QrnicSched {
     uint8_t list;               /* enum QrnicTurn: which had its turn last */
     QrnicDoorbellMessage *fifo;
     uint32_t fifo_head, fifo_count;
-    bool fifo_lost;
-    uint32_t fifo_before_loss;  /* messages to take out before the recovery */
-    bool recover_again;         /* lost one more while this went on: */
-    bool recovering;            /* rereading records, these are next: */
-    uint32_t recover_qp, recover_cq;
 } QrnicSched;
 
 extern const QrnicFloor qrnic_sched_floor;
