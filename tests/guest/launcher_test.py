@@ -145,8 +145,8 @@ class Tests:
         run = ["--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240"]
         self.refused("a guest that does not come up in its time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
                      "did not come up within")
-        self.refused("a job that does not end in its time", [*run, "--timeout", "40", "-c", "sleep 1000"], 124,
-                     "did not end within 40")
+        self.refused("a job that does not end in its time", [*run, "--timeout", "15", "-c", "sleep 1000"], 124,
+                     "did not end within 15")
         self.refused("a job's status is the launcher's", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
         self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
         self.refused("a barrier nobody else comes to",
@@ -293,6 +293,15 @@ MODULE_DESCRIPTION("a test of examples/ci");
             self.refused("hosts where no network namespace can be made",
                          ["--no-refresh", "--accel", "tcg", "--guests", "2", "--nic", "qrnic:hosts", "-c", "true"], 125,
                          "network 'hosts': 'unshare ", env={"PATH": f"{directory}:{os.environ['PATH']}"})
+            # A root is made for minutes before anybody enters it.
+            with tempfile.TemporaryDirectory(prefix="qt-cache-") as cache:
+                done = subprocess.run([os.path.join(os.path.dirname(self.guest), "guest-root")], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=60, check=False,
+                                      env={**self.env, "QRNIC_CACHE": cache, "PATH": f"{directory}:{os.environ['PATH']}"})
+                made = [name for name in os.listdir(os.path.join(cache, "guest")) if not name.startswith(".")]
+            good = done.returncode == 1 and "lets you make no namespace" in done.stderr and not made
+            self.report.result(good, "launcher: a root where no namespace can be made",
+                               details=[f"exit status {done.returncode}, made {made}", *done.stderr.splitlines()[-8:]])
         user = [] if os.getuid() == 0 else ["--map-root-user"]
         script = 'mount --bind /dev/null /dev/net/tun || exit 98; exec "$@"'
         done = subprocess.run(["unshare", *user, "--mount", "sh", "-c", script, "sh", self.guest, "--no-refresh", "--accel",
@@ -302,6 +311,15 @@ MODULE_DESCRIPTION("a test of examples/ci");
         good = done.returncode == 125 and "QEMU refused to start guest1" in done.stderr and not self.left_behind()
         self.report.result(good or bool(skip), "launcher: a tap device that is none", skip,
                            details=[f"exit status {done.returncode}", *done.stderr.splitlines()[-8:]])
+        with tempfile.TemporaryDirectory(prefix="qt-") as directory:
+            long = os.path.join(directory, "x" * 100)
+            os.mkdir(long)
+            done = subprocess.run([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240", "-c",
+                                   "echo here"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+                                  check=False, env={**self.env, "TMPDIR": long})
+            good = done.returncode == 0 and done.stdout == "here\n" and not os.listdir(long)
+            self.report.result(good, "launcher: a TMPDIR too long for sockets",
+                               details=[f"exit status {done.returncode}, left {os.listdir(long)}", *done.stderr.splitlines()[-8:]])
         clock = host.steady_khz(lambda: (time.monotonic_ns(), time.monotonic_ns() * 3))
         jumps = iter((0, 100_000_000, 900_000_000))
         none = host.steady_khz(lambda: (time.monotonic_ns(), next(jumps)))
@@ -380,14 +398,16 @@ MODULE_DESCRIPTION("a test of examples/ci");
         self.report.result(not problems, "launcher: a shell on a terminal", details=problems)
 
     def tap(self):
-        """Frames go to and from an interface of the host, here one in a network namespace of its own."""
+        """Frames go to and from an interface of the host, here one in a network namespace of its own, whose IPv6
+        has addresses and routes and reaches nobody; a second card is behind libslirp, which has IPv6 as well."""
         name = "launcher: a tap interface of the host"
         user = [] if os.getuid() == 0 else ["--map-root-user"]
         host = "ip tuntap add dev qt0 mode tap && ip address add 10.77.0.200/24 dev qt0 && ip link set qt0 up"
-        guest = 'ping -c 3 -W 10 10.77.0.200 && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE'
+        host += " && { ip address add fd99::200/64 dev qt0 nodad; ip -6 route add default via fd99::1 dev qt0; true; }"
+        guest = 'ping -c 3 -W 10 10.77.0.200 && ping -c 3 -W 10 -I $NIC1 10.0.2.2 && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE'
         script = f'{host} || exit 98; exec "$@"'
         done = subprocess.run(["unshare", *user, "--net", "sh", "-c", script, "sh", self.guest, "--no-refresh", "--accel",
-                               "tcg", "--boot-timeout", "240", "--nic", "qrnic:tap=qt0", "-c", guest],
+                               "tcg", "--boot-timeout", "240", "--nic", "qrnic:tap=qt0", "--nic", "qrnic:user", "-c", guest],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
                               env=self.env)
         if done.returncode == 98:

@@ -19,6 +19,19 @@ from .guest import Guest
 from .hosts import Hosts
 
 
+# So long a path may be that a socket is bound to (sockaddr_un), and so long the names are that we put there.
+SOCKET_PATH, SOCKET_NAME = 107, 16
+
+
+def scratch_directory():
+    """In TMPDIR, unless no socket can have a path there: a CI's may be long."""
+    directory = tempfile.mkdtemp(prefix="qrnic-")
+    if len(os.fsencode(directory)) + SOCKET_NAME <= SOCKET_PATH:
+        return directory
+    os.rmdir(directory)
+    return tempfile.mkdtemp(prefix="qrnic-", dir="/tmp")
+
+
 class Switch(threading.Thread):
     """Joins more than two guests: what one guest's socket sends goes to all others."""
 
@@ -51,7 +64,7 @@ class Run:
         self.accelerator = accel.Accelerator(options.accel, self.qemu, self.image.kernel, options.cpu, host.cache_dir(),
                                              self.say)
         self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
-        self.scratch = tempfile.mkdtemp(prefix="qrnic-")
+        self.scratch = scratch_directory()
         if options.logs:
             self.logs = os.path.abspath(options.logs)
             os.makedirs(self.logs, exist_ok=True)

@@ -1,9 +1,11 @@
-# Two adapters in one guest, joined by a hub, and a third one without a backend.
+# Two adapters in one guest, joined by a hub, and a third one without a backend. The guest has no IPv6:
+# RDMA over IPv4 does not need it.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --nic qrnic --nic qrnic:none
+# guest: --guests 1 --nic qrnic --nic qrnic --nic qrnic:none --append ipv6.disable=1
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
+try "there is no IPv6" "! [ -e /proc/net/if_inet6 ]"
 try "three RDMA devices" "[ \$(ls /sys/class/infiniband | wc -l) = 3 ]"
 try "the one without backend has no carrier" "ip link set $NIC2 up; sleep 0.5; [ \$(cat /sys/class/net/$NIC2/carrier) = 0 ]"
 try "and its port is down" "ibv_devinfo -d $RDMA2 | tee /dev/stderr | grep -q PORT_DOWN"
