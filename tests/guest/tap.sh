@@ -5,7 +5,13 @@
 
 tests=0
 failed=0
-TRY_TIMEOUT=$((120 * ${TIME_FACTOR:-1}))
+
+# A guest is up after five to ten seconds. Where that took longer all takes longer, and whoever waits needs
+# more patience: TIME_FACTOR times as much, which the runner may have set higher.
+read -r since_boot _ </proc/uptime
+[ "${TIME_FACTOR:-1}" -ge $((${since_boot%.*} / 8 + 1)) ] || TIME_FACTOR=$((${since_boot%.*} / 8 + 1))
+export TIME_FACTOR=${TIME_FACTOR:-1}
+TRY_TIMEOUT=$((120 * TIME_FACTOR))
 
 # result STATUS NAME: one test; STATUS 0 is good.
 result() {
@@ -40,6 +46,29 @@ fault_of() {
 # awk ends the last line, too, where a program died in the middle of it.
 show() { tail -n "${2:-15}" "$1" | awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'; }
 
+# held PROCESS: what it is, and where the kernel holds it
+held() {
+    { echo "process $1: $(tr '\0' ' ' <"/proc/$1/cmdline")"; cat /proc/"$1"/task/*/stack; } >held.log 2>&1
+    show held.log 40
+}
+
+# shellcheck disable=SC2317  # called through wait_until
+process_ended() { ! kill -0 "$1"; }
+
+# bounded SECONDS COMMAND...: as the command. What the kernel does not let go until then is shown, and left behind.
+bounded() {
+    local seconds=$1 process
+    shift
+    "$@" &
+    process=$!
+    if ! wait_until "$seconds" process_ended $process; then
+        held $process
+        kill -KILL $process
+        return 124
+    fi
+    wait $process
+}
+
 # try NAME COMMAND...: good when the command succeeds; its output explains a failure.
 try() {
     local name=$1 status=0
@@ -57,6 +86,17 @@ together() {
         [ "$value" = 0 ] || status=$value
     done
     result "$status" "$2"
+}
+
+# beside NAME COMMAND NAME COMMAND: two tests that need one guest each; guest 1 runs the first, guest 2
+# the second, at the same time.
+beside() {
+    local status=0
+    timeout "$TRY_TIMEOUT" bash -c "${*:2 * GUEST:1}" >try.log 2>&1 || status=$?
+    [ $status = 0 ] || show try.log 40
+    barrier "beside-$tests" "$status" || BARRIER_VALUES="99 99"
+    result "${BARRIER_VALUES% *}" "$1"
+    result "${BARRIER_VALUES#* }" "$3"
 }
 
 server_up() { wait_for_port "$1" "${2:-20}" || ! kill -0 "$server" 2>/dev/null; }

@@ -55,7 +55,7 @@ nic_setup() {
     local index kind mac ip4 ip6 mtu netdev
     while read -r index kind mac ip4 ip6 mtu; do
         [ -n "$index" ] || continue
-        if ! wait_until 5 netdev_of "$mac"; then
+        if ! wait_until 20 netdev_of "$mac"; then
             echo "qrnic guest$GUEST: no network interface for the $kind device ($mac)" >/dev/console
             continue
         fi
@@ -66,7 +66,7 @@ nic_setup() {
             rdma link add "rxe_$index" type rxe netdev "$netdev"
         fi
         if [ "$kind" != virtio ] && [ "$RDMA" = yes ] && [ "$ip4" != none ]; then
-            wait_until 5 nic_has_gid "$netdev"
+            wait_until 20 nic_has_gid "$netdev"
         fi
     done </etc/qrnic/nics
 }

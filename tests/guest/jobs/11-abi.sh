@@ -274,7 +274,7 @@ def main():
 
 main()
 END
-timeout 120 python3 abi.py "$RDMA0" 500 || :
+timeout $((120 * TIME_FACTOR)) python3 abi.py "$RDMA0" 500 || :
 if [ -e count ]; then
     # shellcheck source=/dev/null
     . ./count

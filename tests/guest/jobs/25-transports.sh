@@ -8,12 +8,10 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=$((180 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 # What a whole adapter has must not be skipped.
-provider() {
-    try "$1" "set -o pipefail; $2 qrnic-transport-test $RDMA0 $3 | tee provider.log && ! grep SKIP provider.log"
-}
+provider() { echo "set -o pipefail; $1 qrnic-transport-test $RDMA0 $2 | tee provider.log && ! grep SKIP provider.log"; }
 
 pingpong() {
     local program=$1 name=$2
@@ -27,21 +25,24 @@ perf() {
     pair "$program $*" 18515 "$program -d $RDMA0 -x $gid4 -F $*" "$program -d $RDMA0 -x $gid4 -F $* guest1"
 }
 
-provider "the provider's test of transports, IPv4" "" "$gid4"
-provider "the provider's test of transports, IPv6" "" "$gid6"
-provider "the provider's test of transports without locks" QRNIC_SINGLE_THREADED=1 "$gid4"
-provider "the provider's test of transports with direct WQEs" QRNIC_DIRECT_WQE=1 "$gid6"
+beside "the provider's test of transports, IPv4" "$(provider "" "$gid4")" \
+    "the provider's test of transports, IPv6" "$(provider "" "$gid6")"
+beside "the provider's test of transports without locks" "$(provider QRNIC_SINGLE_THREADED=1 "$gid4")" \
+    "the provider's test of transports with direct WQEs" "$(provider QRNIC_DIRECT_WQE=1 "$gid6")"
 
 try "the provider's test of rate limits" "set -o pipefail; qrnic-pace-test $RDMA0 $gid4 | tee pace.log && ! grep SKIP pace.log"
 
+# Each size by IPv4 and by IPv6, polled and with events: sizes over the one, one size over the other
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
-        for size in 1 100 1024; do
-            pingpong ibv_ud_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 200 $events
+        sizes="1 100 1024" longer="1 1024 65537"
+        [ "$gid$events" = "$gid4" ] || [ "$gid$events" = "$gid6-e" ] || sizes=1024 longer=65537
+        for size in $sizes; do
+            pingpong ibv_ud_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s "$size" -n 200 $events
         done
-        for size in 1 1024 65537; do
-            pingpong ibv_uc_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 100 $events
-            pingpong ibv_srq_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s $size -n 100 $events
+        for size in $longer; do
+            pingpong ibv_uc_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s "$size" -n 100 $events
+            pingpong ibv_srq_pingpong "GID $gid, $size bytes $events" -g "$gid" -c -s "$size" -n 100 $events
         done
     done
     pingpong ibv_srq_pingpong "one queue pair, many WQEs $events" -g "$gid4" -q 1 -r 1000 -n 1000 $events
@@ -55,7 +56,7 @@ done
 # an SRQ perftest posts as many as one queue pair needs.
 for connection in UD UC; do
     perf ib_send_bw -c $connection -n 500
-    perf ib_send_lat -c $connection
+    perf ib_send_lat -c $connection -n 200
     perf ib_send_bw -c $connection -n 500 -s 64 -e
     perf ib_send_bw -c $connection -n 500 -s 512 -b
     perf ib_send_bw -c $connection -n 500 -s 256 -q 8
@@ -63,10 +64,10 @@ for connection in UD UC; do
     perf ib_send_bw -c $connection -n 500 -s 64 --use_old_post_send
     perf ib_send_bw -c $connection -n 200 -s 512 --use-srq
 done
-perf ib_write_bw -c UC
-perf ib_write_lat -c UC
+perf ib_write_bw -c UC -n 1000
+perf ib_write_lat -c UC -n 200
 perf ib_send_bw -c RC --use-srq -q 8 -n 500 -s 4096
 perf ib_send_bw -c RC --use-srq -q 8 -n 500 -s 4096 -e
-perf ib_send_lat -c RC --use-srq
+perf ib_send_lat -c RC --use-srq -n 200
 kernel_clean "the kernel logs are clean"
 finish

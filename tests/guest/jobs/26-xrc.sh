@@ -7,7 +7,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
 
 # The client of ibv_xsrq_pingpong has to know nothing of the number of clients.
 pingpong() {
@@ -23,12 +23,11 @@ perf() {
 }
 
 try "verbs report XRC" "ibv_devinfo -v | grep -q 'XRC'"
-for gid in "$gid4" "$gid6"; do
-    try "the provider's test of XRC, GID $gid" \
-        "set -o pipefail; qrnic-xrc-test $RDMA0 $gid | tee xrc.log && [ \$(grep -c SKIP xrc.log) = 1 ]"
-    try "receiving programs that a third one starts, GID $gid" \
-        "set -o pipefail; qrnic-xrc-process-test $RDMA0 $gid | tee xrc.log && ! grep SKIP xrc.log"
-done
+one() { echo "set -o pipefail; qrnic-xrc-test $RDMA0 $1 | tee xrc.log && [ \$(grep -c SKIP xrc.log) = 1 ]"; }
+processes() { echo "set -o pipefail; qrnic-xrc-process-test $RDMA0 $1 | tee xrc.log && ! grep SKIP xrc.log"; }
+beside "the provider's test of XRC, IPv4" "$(one "$gid4")" "the provider's test of XRC, IPv6" "$(one "$gid6")"
+beside "receiving programs that a third one starts, IPv4" "$(processes "$gid4")" \
+    "receiving programs that a third one starts, IPv6" "$(processes "$gid6")"
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
         for size in 1 4096 65537; do

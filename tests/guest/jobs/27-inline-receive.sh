@@ -8,7 +8,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/inline_cqes
 
 # Whether this guest got completions with data in a pair that both guests run
@@ -30,10 +30,10 @@ pingpong() {
         "QRNIC_INLINE_RECV=$value $program -d $RDMA0 -c $* guest1"
 }
 
-for variable in QRNIC_INLINE_RECV=0 QRNIC_SINGLE_THREADED=1 QRNIC_DIRECT_WQE=1; do
-    try "the provider's test of receiving into the completion, $variable" \
-        "set -o pipefail; $variable qrnic-inline-test $RDMA0 $gid6 | tee inline.log && ! grep SKIP inline.log"
-done
+provider() { echo "set -o pipefail; $1 qrnic-inline-test $RDMA0 $gid6 | tee inline.log && ! grep SKIP inline.log"; }
+name="the provider's test of receiving into the completion"
+beside "$name, not by itself" "$(provider QRNIC_INLINE_RECV=0)" "$name, without locks" "$(provider QRNIC_SINGLE_THREADED=1)"
+beside "$name, with direct WQEs" "$(provider QRNIC_DIRECT_WQE=1)" "$name, as it is" "$(provider "")"
 for program in ibv_rc_pingpong ibv_uc_pingpong ibv_srq_pingpong; do
     for size in 1 32; do
         counted "$program, $size bytes" "-ge 200" pingpong $program 1 -g "$gid4" -s $size -n 200

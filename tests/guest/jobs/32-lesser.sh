@@ -8,7 +8,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 # What is not said is perftest's own default: 1000 or 5000 messages, a transport timeout of 67 ms.
-TRY_TIMEOUT=$((180 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 perf() {
     local program=$1
@@ -32,7 +32,7 @@ try "the provider's test of errnos on a lesser device" qrnic-errno-test
 try "the provider's test of receiving into the completion on a lesser device" qrnic-inline-test
 try "the provider's test of rate limits on a lesser device" qrnic-pace-test
 perf ib_write_bw -q 16 -n 100 -s 4096
-perf ib_send_lat -s 8
+perf ib_send_lat -s 8 -n 200
 perf ib_read_bw -o 1
 perf ib_atomic_bw -o 1
 try "doorbells were dropped and nothing was lost" \

@@ -13,13 +13,13 @@ port_is() { ibv_devinfo -d "$RDMA0" | grep -q "PORT_$1"; }
 # load PROGRAM...: between the guests, in the background; "process" is it.
 load() {
     if [ "$GUEST" = 1 ]; then
-        timeout 60 "$@" -d "$RDMA0" -x "$gid" -F >load.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) "$@" -d "$RDMA0" -x "$gid" -F >load.log 2>&1 &
         process=$!
         wait_for_port 18515
         barrier "load-$tests"
     else
         barrier "load-$tests"
-        timeout 60 "$@" -d "$RDMA0" -x "$gid" -F guest1 >load.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) "$@" -d "$RDMA0" -x "$gid" -F guest1 >load.log 2>&1 &
         process=$!
     fi
 }
@@ -27,13 +27,13 @@ load() {
 stdbuf -oL ibv_asyncwatch -d "$RDMA0" >events.log 2>&1 &
 watch=$!
 if [ "$GUEST" = 1 ]; then
-    timeout 60 iperf3 -s -1 >iperf.log 2>&1 &
+    timeout $((60 * TIME_FACTOR)) iperf3 -s -1 >iperf.log 2>&1 &
     tcp=$!
     wait_for_port 5201
 fi
 # A transport timeout of a second (18) and seven retries outlast a second without a link.
 load ib_write_bw -D 10 -u 18
-[ "$GUEST" = 1 ] || { timeout 60 iperf3 -c guest1 -t 10 >iperf.log 2>&1 & tcp=$!; }
+[ "$GUEST" = 1 ] || { timeout $((60 * TIME_FACTOR)) iperf3 -c guest1 -t 10 >iperf.log 2>&1 & tcp=$!; }
 sleep 4
 kill -0 "$process" "$tcp"
 together $? "RDMA and TCP traffic is running"

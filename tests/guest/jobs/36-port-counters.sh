@@ -132,7 +132,7 @@ PYTHON
 status=0
 if [ "$GUEST" = 2 ]; then
     modprobe ib_umad
-    timeout 60 python3 manager.py "/dev/infiniband/umad0" "$(gid_index "$RDMA0" 6)" fd77::1 >step.log 2>&1
+    timeout $((60 * TIME_FACTOR)) python3 manager.py "/dev/infiniband/umad0" "$(gid_index "$RDMA0" 6)" fd77::1 >step.log 2>&1
     status=$?
     [ $status = 0 ] || show step.log
 fi

@@ -18,11 +18,11 @@ port() {
     cat "$hw_counters/$1"
 }
 
-# begin: a server and a client exchange 1000 messages.
+# begin: a server and a client exchange 200 messages.
 begin() {
-    timeout 60 ib_send_lat -d "$RDMA0" -x "$gid" -F -n 1000 -s 64 >server.log 2>&1 &
+    timeout $((60 * TIME_FACTOR)) ib_send_lat -d "$RDMA0" -x "$gid" -F -n 200 -s 64 >server.log 2>&1 &
     wait_for_port 18515
-    timeout 60 ib_send_lat -d "$RDMA0" -x "$gid" -F -n 1000 -s 64 localhost >client.log 2>&1
+    timeout $((60 * TIME_FACTOR)) ib_send_lat -d "$RDMA0" -x "$gid" -F -n 200 -s 64 localhost >client.log 2>&1
     wait
 }
 
@@ -33,7 +33,7 @@ stop_load() {
 
 before=$(port tx_send)
 begin
-[ $(($(port tx_send) - before)) -ge 1000 ]
+[ $(($(port tx_send) - before)) -ge 200 ]
 status=$?
 [ $status = 0 ] || { show server.log; show client.log; }
 result $status "the port counts what queue pairs without counters do"
@@ -43,9 +43,9 @@ result $? "and no counter of queue pairs has it"
 # Each type of queue pair gets a counter when it is made; it goes with the last of them.
 try "the automatic mode by type" "rdma statistic qp set link $link auto type on &&
     rdma statistic qp mode link $link | tee /dev/stderr | grep -q 'auto type on'"
-timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
+timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
 wait_for_port 18515
-timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
+timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
 writes() { [ "$(of_qp tx_write)" -gt 100 ]; }
 wait_until 20 writes
 result $? "a running program counts in a counter of its own"
@@ -67,9 +67,9 @@ result $? "and what it has counted stays with the port, once"
 try "the automatic mode ends" "rdma statistic qp set link $link auto off"
 
 # By hand: one of the two ends.
-timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
+timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
 wait_for_port 18515
-timeout 120 ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
+timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
 sender() { rdma -j resource show qp link "$link" | python3 -c "import json, sys
 print(max(row['lqpn'] for row in json.load(sys.stdin) if row.get('comm') == 'ib_write_bw'))"; }
 sends() { [ -n "$(sender 2>/dev/null)" ]; }

@@ -7,7 +7,7 @@
 both() {
     local status=0 name=$1
     shift
-    timeout $((30 * ${TIME_FACTOR:-1})) bash -c "$*" >both.log 2>&1 || status=$?
+    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
     [ $status = 0 ] || show both.log
     together $status "$name"
 }

@@ -20,14 +20,14 @@ for program in "ib_write_lat" "ib_send_lat" "ib_read_bw -s 4096 -n 500" "ib_writ
 done
 status=0
 if [ "$GUEST" = 1 ]; then
-    timeout 60 rping -s -a 10.99.1.1 -C 10 -V >rping.log 2>&1 &
+    timeout $((60 * TIME_FACTOR)) rping -s -a 10.99.1.1 -C 10 -V >rping.log 2>&1 &
     server=$!
     wait_until 20 bash -c "rdma resource show cm_id | grep -q 'state LISTEN'" || status=98
     barrier rping
     wait $server || status=$?
 else
     barrier rping
-    timeout 60 rping -c -a 10.99.1.1 -C 10 -V >rping.log 2>&1 || status=$?
+    timeout $((60 * TIME_FACTOR)) rping -c -a 10.99.1.1 -C 10 -V >rping.log 2>&1 || status=$?
 fi
 [ $status = 0 ] || show rping.log
 together $status "rping through two libslirps"

@@ -8,7 +8,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-TRY_TIMEOUT=$((60 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
 barrier mac "$(cat "/sys/class/net/$NIC0/address")"
 read -r mac1 mac2 <<<"$BARRIER_VALUES"
 
@@ -77,7 +77,7 @@ captured() {
         sniffer=$!
         tcpdump -U -i "$NIC0" -w network.pcap udp port 4791 2>network.log &
         network=$!
-        timeout 20 bash -c 'until grep -q capturing sniffer.log && grep -q listening network.log; do sleep 0.1; done'
+        timeout $((20 * TIME_FACTOR)) bash -c 'until grep -q capturing sniffer.log && grep -q listening network.log; do sleep 0.1; done'
     fi
     pair "$name: ibv_rc_pingpong works as without" 18515 "ibv_rc_pingpong -d $RDMA0 -g $gid -n 20 -s 512 -c" \
         "ibv_rc_pingpong -d $RDMA0 -g $gid -n 20 -s 512 -c guest1"
@@ -104,13 +104,13 @@ captured "a sniffer, IPv6" "$gid6"
 both() {
     local status=0 name=$1
     shift
-    timeout $((30 * ${TIME_FACTOR:-1})) bash -c "$*" >both.log 2>&1 || status=$?
+    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
     [ $status = 0 ] || show both.log
     together $status "$name"
 }
 if [ "$GUEST" = 1 ]; then
     made=$(rules)
-    timeout 100 raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &
+    timeout $((100 * TIME_FACTOR)) raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &
     taker=$!
     until_rule "$made"
     result $? "a rule for others is in force"

@@ -46,8 +46,7 @@ end_load() {
     if ! wait_until 60 all_ended; then
         status=1
         while read -r process; do
-            { echo "$process: $(tr '\0' ' ' <"/proc/$process/cmdline")"; cat /proc/"$process"/task/*/stack; } >held.log
-            show held.log 40
+            held "$process"
             kill -KILL "$process"
         done <running.log
     fi
@@ -55,10 +54,12 @@ end_load() {
     together $status "the programs can be ended ($1)"
 }
 
+write() { echo "$1" >"$2"; }
+
 # The adapter is the same one afterwards, but all of its software is new.
 again() {
-    modprobe qrnic
-    modprobe qrnic_ib
+    bounded 60 modprobe qrnic
+    bounded 60 modprobe qrnic_ib
     nic_setup
     nic_export
     [ -n "$RDMA0" ]
@@ -68,10 +69,10 @@ pingpong "before"
 for round in 1 2; do
     load $round
     status=0
-    [ "$GUEST" = 1 ] || timeout $((30 * ${TIME_FACTOR:-1})) modprobe -r qrnic_ib || status=$?
+    [ "$GUEST" = 1 ] || bounded 30 modprobe -r qrnic_ib || status=$?
     together $status "qrnic_ib leaves under load ($round)"
     status=0
-    [ "$GUEST" = 1 ] || timeout $((30 * ${TIME_FACTOR:-1})) modprobe -r qrnic || status=$?
+    [ "$GUEST" = 1 ] || bounded 30 modprobe -r qrnic || status=$?
     together $status "qrnic leaves under load ($round)"
     end_load $round
     status=0
@@ -83,8 +84,8 @@ load unbind
 status=0
 [ "$GUEST" = 1 ] || {
     address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
-    echo "$address" >/sys/bus/pci/drivers/qrnic/unbind && sleep 1 &&
-        echo "$address" >/sys/bus/pci/drivers/qrnic/bind && nic_setup && nic_export && [ -n "$RDMA0" ]
+    bounded 60 write "$address" /sys/bus/pci/drivers/qrnic/unbind && sleep 1 &&
+        bounded 60 write "$address" /sys/bus/pci/drivers/qrnic/bind && nic_setup && nic_export && [ -n "$RDMA0" ]
 } || status=$?
 together $status "unbind and bind under load"
 end_load unbind
@@ -93,7 +94,7 @@ load remove
 status=0
 [ "$GUEST" = 1 ] || {
     address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
-    echo 1 >"/sys/bus/pci/devices/$address/remove" && sleep 1 && echo 1 >/sys/bus/pci/rescan &&
+    bounded 60 write 1 "/sys/bus/pci/devices/$address/remove" && sleep 1 && bounded 60 write 1 /sys/bus/pci/rescan &&
         nic_setup && nic_export && [ -n "$RDMA0" ]
 } || status=$?
 together $status "removal from the bus and rescan"

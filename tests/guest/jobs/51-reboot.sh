@@ -5,9 +5,12 @@
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-tests=$((3 * (QRNIC_BOOT - 1)))
+tests=$((4 * (QRNIC_BOOT - 1)))
+# On one processor each polling end waits for the other's time slice: few messages
 alone "ibv_rc_pingpong after boot $QRNIC_BOOT" 18515 \
-    "ibv_rc_pingpong -d $RDMA0 -c -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -g $gid localhost"
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 50 localhost"
+alone "ibv_rc_pingpong with events after boot $QRNIC_BOOT" 18515 \
+    "ibv_rc_pingpong -d $RDMA0 -c -e -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -e -g $gid -n 200 localhost"
 try "the port is active after boot $QRNIC_BOOT" "ibv_devinfo | grep -q PORT_ACTIVE"
 kernel_clean "the kernel log is clean after boot $QRNIC_BOOT"
 if [ "$QRNIC_BOOT" -lt 3 ]; then

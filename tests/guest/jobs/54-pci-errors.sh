@@ -66,7 +66,7 @@ result $status "its users are told, and can end"
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "afterwards it works as before" 18515 \
-    "ibv_rc_pingpong -d $RDMA0 -c -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -g $gid localhost"
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
 result "$([ "$(address "$NIC0")" = "$first" ]; echo $?)" "it is the same one"
 
 said "pcieport.*device recovery failed"
@@ -78,6 +78,6 @@ result $status "which its driver resets after a minute"
 nic_export
 gid=$(gid_index "$RDMA1" 4)
 alone "afterwards it works as before, too" 18515 \
-    "ibv_rc_pingpong -d $RDMA1 -c -g $gid" "ibv_rc_pingpong -d $RDMA1 -c -g $gid localhost"
+    "ibv_rc_pingpong -d $RDMA1 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA1 -c -g $gid -n 100 localhost"
 kernel_clean "the kernel log is clean"
 finish

@@ -82,7 +82,7 @@ PYTHON
 rds() {
     local status=0 receiver
     if [ "$GUEST" = 1 ]; then
-        timeout 60 python3 rds.py 1 "$1" >rds.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) python3 rds.py 1 "$1" >rds.log 2>&1 &
         receiver=$!
         wait_until 30 test -e "bound-$1"
         barrier "rds-$1"
@@ -91,7 +91,7 @@ rds() {
         wait $receiver || status=$?
     else
         barrier "rds-$1"
-        timeout 60 python3 rds.py 2 "$1" >rds.log 2>&1 || status=$?
+        timeout $((60 * TIME_FACTOR)) python3 rds.py 2 "$1" >rds.log 2>&1 || status=$?
         barrier "heard-$1"
     fi
     [ $status = 0 ] || show rds.log
@@ -180,7 +180,7 @@ lose() {
             setpci -s "$address" COMMAND=0000
             bus=$(setpci -s "$bridge" PRIMARY_BUS.l) command=$(setpci -s "$bridge" COMMAND)
             setpci -s "$bridge" COMMAND=0000 && setpci -s "$bridge" PRIMARY_BUS.l=00fefe00
-            timeout 100 sh -c "echo 1 >/sys/bus/pci/devices/$address/remove"
+            timeout $((100 * TIME_FACTOR)) sh -c "echo 1 >/sys/bus/pci/devices/$address/remove"
             ;;
     esac
 }
@@ -228,10 +228,10 @@ for lost in fatal unreachable unplugged; do
     together $status "$lost: the device is back"
 
     status=0
-    [ "$GUEST" = $target ] || timeout 100 bash -c host_down >step.log 2>&1 || { status=$?; show step.log; }
+    [ "$GUEST" = $target ] || timeout $((100 * TIME_FACTOR)) bash -c host_down >step.log 2>&1 || { status=$?; show step.log; }
     [ -z "$writer" ] || { wait_until 60 ended $writer || status=9; }
     barrier "host-$round"
-    [ "$GUEST" != $target ] || timeout 100 bash -c target_down >step.log 2>&1 || { status=$?; show step.log; }
+    [ "$GUEST" != $target ] || timeout $((100 * TIME_FACTOR)) bash -c target_down >step.log 2>&1 || { status=$?; show step.log; }
     together $status "$lost: the users of NVMe over Fabrics leave"
 
     rping_again "$lost: rping afterwards" $((7100 + round))
@@ -241,9 +241,9 @@ for lost in fatal unreachable unplugged; do
 done
 
 status=0
-timeout 100 modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
-timeout 100 modprobe -r qrnic_ib >step.log 2>&1 || { status=$?; show step.log; }
-timeout 100 modprobe -r qrnic >step.log 2>&1 || { status=$?; show step.log; }
+timeout $((100 * TIME_FACTOR)) modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
+timeout $((100 * TIME_FACTOR)) modprobe -r qrnic_ib >step.log 2>&1 || { status=$?; show step.log; }
+timeout $((100 * TIME_FACTOR)) modprobe -r qrnic >step.log 2>&1 || { status=$?; show step.log; }
 together $status "the modules leave"
 kernel_clean "the kernel logs are clean"
 finish

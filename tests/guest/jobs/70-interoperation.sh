@@ -8,7 +8,7 @@
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 # A transport timeout (-u 18: a second) that Soft-RoCE on a busy machine does not reach.
-TRY_TIMEOUT=$((180 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 pingpong() {
     local name=$1
@@ -50,14 +50,14 @@ perf ib_send_lat -c UD -s 900
 cm() {
     local name=$1 status=0 server
     if [ "$GUEST" = "$2" ]; then
-        timeout 60 bash -c "$3" >cm.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) bash -c "$3" >cm.log 2>&1 &
         server=$!
         wait_until 20 bash -c "rdma resource show cm_id | grep -q 'state LISTEN'" || status=98
         barrier "up-$tests"
         wait $server || status=$?
     else
         barrier "up-$tests"
-        timeout 60 bash -c "$4" >cm.log 2>&1 || status=$?
+        timeout $((60 * TIME_FACTOR)) bash -c "$4" >cm.log 2>&1 || status=$?
     fi
     [ $status = 0 ] || show cm.log
     together $status "$name"

@@ -6,7 +6,7 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-TRY_TIMEOUT=$((150 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((150 * TIME_FACTOR))
 for version in 4 6; do
     gid=$(gid_index "$RDMA0" $version)
     pair "atomic writes, flushes and device memory with Soft-RoCE, IPv$version" 18610 \

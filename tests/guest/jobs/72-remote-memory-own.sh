@@ -5,7 +5,7 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-TRY_TIMEOUT=$((150 * ${TIME_FACTOR:-1}))
+TRY_TIMEOUT=$((150 * TIME_FACTOR))
 gid=$(gid_index "$RDMA0" 4)
 pair "atomic writes, flushes and device memory at both ends" 18610 \
     "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid" "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid guest1"

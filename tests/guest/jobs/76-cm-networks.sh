@@ -153,13 +153,13 @@ move_used() {
     local user status=0
     # shellcheck disable=SC2086
     if [ "$GUEST" = 1 ]; then
-        timeout 60 $inside rping -s -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) $inside rping -s -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
         user=$!
         wait_until 20 listening
         barrier used
     else
         barrier used
-        timeout 60 $inside rping -c -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
+        timeout $((60 * TIME_FACTOR)) $inside rping -c -a 10.81.0.1 -V -S 30000 >user.log 2>&1 &
         user=$!
     fi
     wait_until 20 used 1 || status=1

@@ -140,7 +140,7 @@ PYTHON
 status=0
 modprobe rds_rdma >step.log 2>&1 || status=1
 if [ "$GUEST" = 1 ]; then
-    timeout 60 python3 rds.py 1 >step.log 2>&1 &
+    timeout $((60 * TIME_FACTOR)) python3 rds.py 1 >step.log 2>&1 &
     receiver=$!
     wait_until 30 test -e bound
     barrier rds
@@ -149,7 +149,7 @@ if [ "$GUEST" = 1 ]; then
     wait $receiver || status=$?
 else
     barrier rds
-    timeout 60 python3 rds.py 2 >step.log 2>&1 || status=$?
+    timeout $((60 * TIME_FACTOR)) python3 rds.py 2 >step.log 2>&1 || status=$?
     barrier heard
 fi
 [ $status = 0 ] || show step.log

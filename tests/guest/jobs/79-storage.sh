@@ -36,7 +36,7 @@ over_rdma() {
 
 # verified DIRECTORY: random writes of all sizes, and each block that is read is checked.
 verified() {
-    timeout 60 fio --name=verified --directory="$1" --size=4m --rw=randwrite --bsrange=1k-256k --verify=crc32c \
+    timeout $((60 * TIME_FACTOR)) fio --name=verified --directory="$1" --size=4m --rw=randwrite --bsrange=1k-256k --verify=crc32c \
         --ioengine=libaio --iodepth=8 --direct=1 --verify_fatal=1 --end_fsync=1
 }
 
@@ -183,11 +183,11 @@ smc_network() {
 }
 smc_up() {
     smc_network || return 1
-    timeout 60 python3 smc.py server >smc.log 2>&1 &
+    timeout $((60 * TIME_FACTOR)) python3 smc.py server >smc.log 2>&1 &
     smc_server=$!
     wait_for_port 4300
 }
-smc_use() { smc_network && timeout 60 python3 smc.py client; }
+smc_use() { smc_network && timeout $((60 * TIME_FACTOR)) python3 smc.py client; }
 # The module stays: a link group outlives its last connection by ten minutes.
 smc_down() { wait "$smc_server" || { cat smc.log; return 1; }; }
 over_rdma "SMC-R: three million bytes" smc_up smc_use smc_down

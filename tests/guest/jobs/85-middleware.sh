@@ -63,7 +63,7 @@ mpi() {
     before=$(frames)
     barrier "mpi-$tests"
     if [ "$GUEST" = 1 ]; then
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 bash -c \
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout $((120 * TIME_FACTOR)) bash -c \
             "mpirun $3 -np 2 --host guest1,guest2 python3 /etc/qrnic/mpi_check.py" >mpi.log 2>&1 </dev/null || status=$?
         [ $status = 0 ] || show mpi.log 40
     fi
