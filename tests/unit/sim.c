@@ -345,8 +345,11 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT |
                         QRNIC_CAP_COUNTER_SETS |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
-        .max_qp = 256, .max_cq = 256, .max_mkey = 1024, .max_pd = 64,
-        .max_gid = 16, .max_srq = 16, .vectors = 4, .db_pages = 8,
+        .max_qp = o->max_qp ? o->max_qp : 256,
+        .max_cq = o->max_cq ? o->max_cq : 256,
+        .max_mkey = o->max_mkey ? o->max_mkey : 1024,
+        .max_srq = o->max_srq ? o->max_srq : 16,
+        .max_pd = 64, .max_gid = 16, .vectors = 4, .db_pages = 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,

@@ -119,6 +119,7 @@ typedef struct SimOptions {
     uint32_t max_rd_atomic;     /* of the device; 0: 16 */
     uint32_t doorbell_fifo;     /* 0: 128 */
     uint64_t memory;            /* bytes; 0: 32 MiB */
+    uint32_t max_qp, max_cq, max_srq, max_mkey; /* 0: not many */
 } SimOptions;
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);

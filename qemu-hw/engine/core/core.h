@@ -93,6 +93,23 @@ typedef struct QrnicCounterSet {
 
 QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number);
 
+/*
+ * buffer.c: what an object needs only while something is under way. Not
+ * cleared; by size, in steps, up to the largest.
+ */
+#define QRNIC_BUFFER_STEP 64
+#define QRNIC_BUFFER_MAX 1536
+
+typedef struct QrnicBufferClass {
+    void *first;                /* of those that are free */
+    uint32_t count;
+} QrnicBufferClass;
+
+void *qrnic_buffer_get(QrnicEngine *e, size_t size);
+/* NULL: nothing is done. size: as it was got */
+void qrnic_buffer_put(QrnicEngine *e, void *buffer, size_t size);
+void qrnic_buffers_cleanup(QrnicEngine *e);
+
 struct QrnicEngine {
     QrnicConfig config;
     QrnicEnv env;
@@ -108,6 +125,8 @@ struct QrnicEngine {
     QrnicTimer **heap;          /* timer.c */
     uint32_t heap_count, heap_room;
     int64_t armed_deadline;
+
+    QrnicBufferClass buffers[QRNIC_BUFFER_MAX / QRNIC_BUFFER_STEP];
 
     /* What the floors above keep */
     struct QrnicMemory *memory;

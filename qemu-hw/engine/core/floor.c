@@ -30,6 +30,7 @@ static void core_reset(QrnicEngine *e)
 static void core_cleanup(QrnicEngine *e)
 {
     qrnic_table_free_objects(&e->counter_sets);
+    qrnic_buffers_cleanup(e);
     g_free(e->heap);
 }
 

@@ -110,7 +110,8 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     const QrnicQpOps *ops = qp->ops;
 
     while (budget--) {
-        if (!(ops->flush_send && ops->flush_send(e, qp)) &&
+        if (!qrnic_transmit_flush(e, qp) &&
+            !(ops->flush_send && ops->flush_send(e, qp)) &&
             !qrnic_sq_flush_one(e, qp) &&
             !(ops->flush_receive && ops->flush_receive(e, qp)) &&
             !flush_rq_one(e, qp)) {

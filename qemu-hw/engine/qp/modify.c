@@ -345,11 +345,10 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
 #undef COPY
 }
 
-static void work_queue_reset(QrnicWorkQueue *wq)
+static void work_queue_reset(QrnicEngine *e, QrnicWorkQueue *wq)
 {
     wq->producer = wq->consumer = wq->completed = 0;
-    wq->fetched = wq->fetched_count = 0;
-    wq->direct = false;
+    qrnic_fetch_put(e, wq);
     wq->bad_record = QRNIC_SYN_NONE;
 }
 
@@ -357,9 +356,10 @@ static void qp_reset(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
-    work_queue_reset(&qp->sq);
-    work_queue_reset(&qp->rq);
+    work_queue_reset(e, &qp->sq);
+    work_queue_reset(e, &qp->rq);
     qrnic_pace_restart(e, qp);
+    qrnic_transmit_drop(e, qp);
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));
     qp->sq_draining = false;
@@ -430,7 +430,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 
 bool qrnic_send_idle(const QrnicQp *qp)
 {
-    return !qp->ops->is_idle || qp->ops->is_idle(qp);
+    return !qp->under_way && (!qp->ops->is_idle || qp->ops->is_idle(qp));
 }
 
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)

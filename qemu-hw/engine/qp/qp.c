@@ -324,6 +324,9 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     if (qp->ops->cleanup) {
         qp->ops->cleanup(e, qp);
     }
+    qrnic_transmit_drop(e, qp);
+    qrnic_fetch_put(e, &qp->sq);
+    qrnic_fetch_put(e, &qp->rq);
     g_free(qp);
 }
 

@@ -60,6 +60,7 @@ struct QrnicQp {
     bool sq_flush_owed;
     uint32_t sq_flush_end;
     uint32_t datagram_psn;      /* of the next one sent */
+    QrnicSendWqe *under_way;    /* transmit.c: not all sent; else NULL */
     QrnicRequester *requester;  /* RC and XRC only */
     QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
@@ -123,8 +124,6 @@ struct QrnicQpOps {
      */
     bool (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                  uint8_t *status, uint8_t *syndrome);
-    /* The WQE that is not all sent; NULL: there is none. */
-    const QrnicSendWqe *(*under_way)(const QrnicQp *qp);
     bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is under way */
     void (*timer)(QrnicEngine *e, QrnicQp *qp);
     void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
@@ -147,6 +146,10 @@ void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
 
 /* transmit.c: of types that wait for no answer */
 QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+/* The WQE that is not all sent is forgotten. */
+void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp);
+/* In ERR: completes it as flushed. False: there is none. */
+bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp);
 
 /* ready.c: it has something to do, as far as is known. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
@@ -182,6 +185,13 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
                      uint32_t wqebbs, uint32_t producer);
 QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
                         uint8_t *status, uint8_t *syndrome);
+/*
+ * The same for a message that may go on: the WQE stays in a buffer until it is
+ * dropped. NULL after QRNIC_TAKE_EMPTY and QRNIC_TAKE_BROKEN.
+ */
+QrnicTake qrnic_rq_take_kept(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe **wqe,
+                             uint8_t *status, uint8_t *syndrome);
+void qrnic_recv_wqe_drop(QrnicEngine *e, QrnicRecvWqe **wqe);
 /* The WQE taken last stays so: few may be left. */
 void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp);
 /* Receive WQEs posted and not taken, as last read; for credits. */

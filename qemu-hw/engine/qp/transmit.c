@@ -47,6 +47,30 @@ static QrnicTurn wqe_wait(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
                                   qrnic_path_wait(e, qp);
 }
 
+/* The WQE on the stack is one to go on with. */
+static void keep(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
+{
+    qp->under_way = qrnic_buffer_get(e, sizeof(*wqe));
+    *qp->under_way = *wqe;
+}
+
+void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_buffer_put(e, qp->under_way, sizeof(*qp->under_way));
+    qp->under_way = NULL;
+}
+
+bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp)
+{
+    if (!qp->under_way) {
+        return false;
+    }
+    qrnic_complete_send(e, qp, qp->under_way, QRNIC_WC_WR_FLUSH_ERR,
+                        QRNIC_SYN_NONE, 0);
+    qrnic_transmit_drop(e, qp);
+    return true;
+}
+
 QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     while (budget--) {
@@ -61,7 +85,7 @@ QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             }
             continue;
         }
-        wqe = qp->ops->under_way ? qp->ops->under_way(qp) : NULL;
+        wqe = qp->under_way;
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && wqe)) {
             qrnic_qp_check_drained(e, qp);
@@ -93,6 +117,9 @@ QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
         }
         if (send_wqe(e, qp, wqe, &status, &syndrome)) {
             complete(e, qp, wqe, status, syndrome);
+            qrnic_transmit_drop(e, qp);
+        } else if (!qp->under_way) {
+            keep(e, qp, wqe);
         }
     }
     return QRNIC_TURN_MORE;

@@ -26,7 +26,16 @@ static uint32_t slots_cached(const QrnicWorkQueue *wq)
 
 static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
 {
-    return wq->cache + (wq->consumer - wq->fetched) * slot_size(wq);
+    return wq->fetch->raw + (wq->consumer - wq->fetched) * slot_size(wq);
+}
+
+/* So many slots of those in the cache are taken. */
+static void slots_take(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t count)
+{
+    wq->consumer += count;
+    if (!slots_cached(wq)) {
+        qrnic_fetch_put(e, wq);
+    }
 }
 
 static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
@@ -42,9 +51,9 @@ static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
     uint32_t count = MIN(wq->producer - wq->consumer,
                          QRNIC_WQE_FETCH_WQEBB >> wq->log_stride);
 
-    wq->direct = false;
     wq->fetched_count = 0;
-    if (!slots_read(e, qp, wq, wq->consumer, count, wq->cache)) {
+    if (!slots_read(e, qp, wq, wq->consumer, count, qrnic_fetch_get(e, wq))) {
+        qrnic_fetch_put(e, wq);
         return false;
     }
     wq->fetched = wq->consumer;
@@ -141,7 +150,7 @@ static bool sq_fetch(QrnicEngine *e, QrnicQp *qp)
     /* One of all segments is longer than a fetch, which begins with it. */
     sq->fetched_count = blocks;
     return slots_read(e, qp, sq, sq->consumer + have, blocks - have,
-                      sq->cache + have * QRNIC_WQEBB_SIZE);
+                      sq->fetch->raw + have * QRNIC_WQEBB_SIZE);
 }
 
 QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
@@ -164,7 +173,7 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
     }
     out->wqebbs = 1;
     if (!sq_fetch(e, qp)) {
-        sq->fetched_count = 0;
+        qrnic_fetch_put(e, sq);
         sq->consumer++;
         *status = QRNIC_WC_LOC_QP_OP_ERR;
         *syndrome = QRNIC_SYN_WQE_FETCH;
@@ -172,7 +181,7 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
     }
     result = decode(e, qp, cached_slot(sq), slots_cached(sq), sq->consumer,
                     out, status, syndrome);
-    sq->consumer += out->wqebbs;
+    slots_take(e, sq, out->wqebbs);
     if (result == QRNIC_TAKE_OK) {
         qrnic_add(e, QRNIC_COUNTER_SEND_WQES, 1);
         if (out->flags & QRNIC_WQEF_INLINE) {
@@ -258,11 +267,30 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     result = qrnic_recv_wqe_decode(e, "RQ", qp->number, rq->log_stride,
                                    rq->consumer, 1, cached_slot(rq), out, &next,
                                    status, syndrome);
-    rq->consumer++;
+    slots_take(e, rq, 1);
     if (result == QRNIC_TAKE_OK) {
         qrnic_add(e, QRNIC_COUNTER_RECV_WQES, 1);
     }
     return result;
+}
+
+QrnicTake qrnic_rq_take_kept(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe **wqe,
+                             uint8_t *status, uint8_t *syndrome)
+{
+    QrnicTake take;
+
+    *wqe = qrnic_buffer_get(e, sizeof(**wqe));
+    take = qrnic_rq_take(e, qp, *wqe, status, syndrome);
+    if (take == QRNIC_TAKE_EMPTY || take == QRNIC_TAKE_BROKEN) {
+        qrnic_recv_wqe_drop(e, wqe);
+    }
+    return take;
+}
+
+void qrnic_recv_wqe_drop(QrnicEngine *e, QrnicRecvWqe **wqe)
+{
+    qrnic_buffer_put(e, *wqe, sizeof(**wqe));
+    *wqe = NULL;
 }
 
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
@@ -321,10 +349,9 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
     qrnic_add(e, QRNIC_COUNTER_DIRECT_WQE_USED, 1);
     trace_qrnic_direct_wqe(e->config.name, qp->number, index, wqebbs,
                            "used");
-    memcpy(sq->cache, wqe, wqebbs * QRNIC_WQEBB_SIZE);
+    memcpy(qrnic_fetch_get(e, sq), wqe, wqebbs * QRNIC_WQEBB_SIZE);
     sq->fetched = index;
     sq->fetched_count = wqebbs;
-    sq->direct = true;
     sq->producer = producer;
     return true;
 }

@@ -30,7 +30,7 @@ static void tables_cleanup(QrnicEngine *e)
         QrnicSrq *srq = q->srqs.slot[n];
 
         if (srq) {
-            qrnic_srq_free(srq);
+            qrnic_srq_free(e, srq);
         }
     }
     qrnic_table_cleanup(&q->srqs);
@@ -44,6 +44,7 @@ static void tables_cleanup(QrnicEngine *e)
 static void queue_init(QrnicEngine *e)
 {
     e->queue = g_new0(QrnicQueues, 1);
+    QTAILQ_INIT(&e->queue->fetches);
     qrnic_eq_init(e);
     tables_init(e);
 }

@@ -188,8 +188,22 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
                                 uint32_t *next, uint8_t *status,
                                 uint8_t *syndrome);
 
+/*
+ * fetch.c: a buffer for blocks fetched ahead. There is a bounded number of
+ * them: the queue that got its own first loses it to one that has none, and
+ * fetches again what it had not taken by then.
+ */
+#define QRNIC_MAX_FETCH 128
+
+typedef struct QrnicWorkQueue QrnicWorkQueue;
+typedef struct QrnicFetch {
+    QTAILQ_ENTRY(QrnicFetch) next;
+    QrnicWorkQueue *owner;
+    uint8_t raw[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
+} QrnicFetch;
+
 /* The ring of a work queue, its record, and blocks fetched ahead. */
-typedef struct QrnicWorkQueue {
+struct QrnicWorkQueue {
     QrnicPages ring;
     uint64_t record;
     uint8_t log_size;           /* SQ: basic blocks; RQ: WQEs */
@@ -198,10 +212,14 @@ typedef struct QrnicWorkQueue {
     uint32_t consumer;          /* next to fetch */
     uint32_t completed;         /* SQ: up to here the slots are software's */
     uint32_t fetched, fetched_count;    /* blocks cached: first, how many */
-    uint8_t cache[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
-    bool direct;                /* cache came by direct WQE */
+    QrnicFetch *fetch;          /* they are here; NULL: there are none */
     uint8_t bad_record;         /* enum qrnic_syndrome; the next take says so */
-} QrnicWorkQueue;
+};
+
+/* The buffer of a queue, which gets one if it has none */
+uint8_t *qrnic_fetch_get(QrnicEngine *e, QrnicWorkQueue *wq);
+/* Nothing is cached any more. */
+void qrnic_fetch_put(QrnicEngine *e, QrnicWorkQueue *wq);
 
 /*
  * Reads the record of a queue. What it says must lie between what it said
@@ -230,12 +248,14 @@ void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe);
 QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
                          uint8_t *status, uint8_t *syndrome);
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
-void qrnic_srq_free(QrnicSrq *srq);
+void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq);
 /* The CQ of an XRC SRQ that has a WQE under way */
 QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
 
 typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
+    QTAILQ_HEAD(, QrnicFetch) fetches;  /* the oldest first */
+    uint32_t fetch_count;
     QrnicEq *async_eq;
     QTAILQ_HEAD(, QrnicDbPage) recovering;
     QTAILQ_HEAD(, QrnicEq) untaken;

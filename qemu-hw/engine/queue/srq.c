@@ -68,20 +68,20 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
 {
     QrnicWorkQueue *rq = &srq->rq;
 
-    if (!srq->ahead) {
+    if (!srq->ahead || !rq->fetch) {
         uint32_t count = MIN(rq->producer - rq->consumer,
                              QRNIC_WQE_FETCH_WQEBB >> rq->log_stride);
 
         count = MIN(count, (1u << rq->log_size) - srq->slot);
         if (!qrnic_slots_read(e, rq, "SRQ", srq->number, srq->slot, count,
-                              rq->cache)) {
+                              qrnic_fetch_get(e, rq))) {
             return NULL;
         }
         rq->fetched = srq->slot;
         srq->ahead = count;
     }
-    return rq->cache + ((srq->slot - rq->fetched) *
-                        (QRNIC_WQEBB_SIZE << rq->log_stride));
+    return rq->fetch->raw + ((srq->slot - rq->fetched) *
+                             (QRNIC_WQEBB_SIZE << rq->log_stride));
 }
 
 /* The next WQE of the ring, which is not empty. */
@@ -109,6 +109,9 @@ static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
     out->pd = srq->ctx.pd;
     out->srqn = srq->number;
     srq->ahead = next == srq->slot + 1 ? srq->ahead - 1 : 0;
+    if (!srq->ahead) {
+        qrnic_fetch_put(e, rq);
+    }
     srq->slot = next;
     rq->consumer++;
     return result;
@@ -336,6 +339,7 @@ QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
     srq->rq.log_size = in->log_size;
     /* What was read ahead is in the old ring. */
     srq->ahead = 0;
+    qrnic_fetch_put(e, &srq->rq);
     srq->ctx.ring = in->ring;
     srq->ctx.log_size = in->log_size;
     srq->ctx.limit = limit;
@@ -356,8 +360,9 @@ QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out)
     return qrnic_ok(0);
 }
 
-void qrnic_srq_free(QrnicSrq *srq)
+void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq)
 {
+    qrnic_fetch_put(e, &srq->rq);
     g_queue_clear_full(&srq->returned, g_free);
     g_free(srq);
 }
@@ -378,7 +383,7 @@ QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn)
     }
     qrnic_table_remove(&e->queue->srqs, srqn);
     users_add(e, srq, -1);
-    qrnic_srq_free(srq);
+    qrnic_srq_free(e, srq);
     return qrnic_ok(0);
 }
 

@@ -115,8 +115,8 @@ static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
 {
     QrnicResponder *r = qp->responder;
     QrnicCqe cqe = {
-        .index = r->recv.index,
-        .srqn = r->recv.srqn,
+        .index = r->recv->index,
+        .srqn = r->recv->srqn,
         .qpn = qp->number,
         .opcode = opcode,
         .status = status,
@@ -135,7 +135,7 @@ static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
     if (pkt && pkt->t.solicited) {
         cqe.flags |= QRNIC_CQEF_SOLICITED;
     }
-    r->recv_valid = false;
+    qrnic_recv_wqe_drop(e, &r->recv);
     if (inlined) {
         qrnic_complete_recv_inline(e, qp, &cqe, pkt->payload);
     } else {
@@ -156,7 +156,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     QrnicResponder *r = qp->responder;
     uint8_t status, syndrome;
 
-    switch (qrnic_rq_take(e, qp, &r->recv, &status, &syndrome)) {
+    switch (qrnic_rq_take_kept(e, qp, &r->recv, &status, &syndrome)) {
     case QRNIC_TAKE_EMPTY:
         trace_qrnic_responder_rnr(e->config.name, qp->number, r->epsn,
                                   qp->attr.min_rnr_timer);
@@ -172,7 +172,6 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     case QRNIC_TAKE_OK:
         break;
     }
-    r->recv_valid = true;
     qrnic_rq_taken(e, qp);
     return true;
 }
@@ -203,12 +202,12 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         r->received = 0;
         r->message = QRNIC_IN_SEND;
     }
-    if (r->received + pkt->payload_len > r->recv.length) {
+    if (r->received + pkt->payload_len > r->recv->length) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
                       QRNIC_SYN_NONE, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_INVALID, 0, 0);
     }
-    syndrome = qrnic_scatter_packet(e, qp, &r->recv, r->received, pkt,
+    syndrome = qrnic_scatter_packet(e, qp, r->recv, r->received, pkt,
                                     &inlined);
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome, 0,
@@ -263,7 +262,7 @@ static enum qrnic_syndrome remote_check(QrnicEngine *e, QrnicQp *qp,
 static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t nak,
                          uint8_t syndrome)
 {
-    if (qp->responder->recv_valid) {
+    if (qp->responder->recv) {
         recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM,
                       QRNIC_WC_LOC_ACCESS_ERR, syndrome, 0, NULL);
         return refuse(e, qp, nak, 0, 0);
@@ -364,8 +363,13 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
                                const QrnicPacket *pkt, uint32_t psns)
 {
     QrnicResponder *r = qp->responder;
-    QrnicReplay *x = &r->replay[r->replay_next];
+    QrnicReplay *x;
 
+    if (!r->replay_count) {
+        r->replay_count = qp->attr.max_dest_rd_atomic;
+        r->replay = g_new0(QrnicReplay, r->replay_count);
+    }
+    x = &r->replay[r->replay_next];
     if (x->pending) {
         /* One that is only being repeated has been answered: it is free. */
         if (!x->repeated) {
@@ -402,7 +406,8 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     QrnicReplay *x;
     QrnicMkey *k;
 
-    if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE || !r->replay_count) {
+    if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE ||
+        !qp->attr.max_dest_rd_atomic) {
         return refuse_invalid(e, qp);
     }
     if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_READ) ||
@@ -435,7 +440,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     QrnicMkey *k;
 
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC) || t->va % 8 ||
-        !r->replay_count) {
+        !qp->attr.max_dest_rd_atomic) {
         return refuse_invalid(e, qp);
     }
     if (remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
@@ -467,7 +472,8 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     QrnicMkey *k;
 
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_WRITE) || t->va % 8 ||
-        t->dma_len != 8 || pkt->payload_len != 8 || !r->replay_count) {
+        t->dma_len != 8 || pkt->payload_len != 8 ||
+        !qp->attr.max_dest_rd_atomic) {
         return refuse_invalid(e, qp);
     }
     if (remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
@@ -499,7 +505,7 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     uint64_t va = t->va, len = t->dma_len;
 
     if (!(e->config.capabilities & QRNIC_CAP_FLUSH) || !t->flush_type ||
-        t->flush_level > QRNIC_FLUSH_MR || !qp->responder->replay_count) {
+        t->flush_level > QRNIC_FLUSH_MR || !qp->attr.max_dest_rd_atomic) {
         return refuse_invalid(e, qp);
     }
     if (t->flush_level == QRNIC_FLUSH_MR) {
@@ -622,8 +628,9 @@ static void repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             (read && pkt->t.dma_len != x->length - offset)) {
             return;
         }
-        x->next_psn = pkt->t.psn;
-        x->start_psn = pkt->t.psn;
+        if (!x->atomic) {
+            x->next_psn = x->start_psn = pkt->t.psn;
+        }
         if (!x->pending) {
             x->pending = true;
             x->repeated = true;
@@ -865,7 +872,7 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
-    if (!qp->responder->recv_valid) {
+    if (!qp->responder->recv) {
         return false;
     }
     recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE,
@@ -908,7 +915,8 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
     uint32_t keep = MIN(count, r->replay_count);
     QrnicReplay *replay;
 
-    if (r->replay_count == count) {
+    /* Before the first read or atomic none are there to keep. */
+    if (!r->replay_count || r->replay_count == count) {
         return;
     }
     replay = g_new0(QrnicReplay, count);

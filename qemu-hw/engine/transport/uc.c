@@ -15,14 +15,11 @@
 struct QrnicUnreliable {
     /* send */
     uint32_t next_psn;
-    QrnicSendWqe wqe;
-    bool sending;               /* wqe has been taken and is not all sent */
-    uint64_t sent;              /* bytes of it */
+    uint64_t sent;              /* bytes of the WQE that is under way */
     /* receive */
     uint32_t epsn;
     enum { QRNIC_UC_IDLE, QRNIC_UC_SEND, QRNIC_UC_WRITE } message;
-    bool recv_valid;            /* recv is taken and not completed */
-    QrnicRecvWqe recv;
+    QrnicRecvWqe *recv;         /* taken and not completed; else NULL */
     uint64_t va, received;
     uint32_t rkey, dma_len;
 };
@@ -34,9 +31,10 @@ static void uc_init(QrnicEngine *e, QrnicQp *qp)
     if (!u) {
         u = qp->unreliable = g_new0(QrnicUnreliable, 1);
     }
-    if (u->recv_valid && qp->srq) {
-        qrnic_rq_give_back(e, qp, &u->recv);
+    if (u->recv && qp->srq) {
+        qrnic_rq_give_back(e, qp, u->recv);
     }
+    qrnic_recv_wqe_drop(e, &u->recv);
     memset(u, 0, sizeof(*u));
 }
 
@@ -112,7 +110,6 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     }
     u->next_psn = qrnic_psn_add(u->next_psn, 1);
     u->sent += len;
-    u->sending = !last;
     qrnic_packet_send(e, qp, &t, payload, len);
     return true;
 }
@@ -122,7 +119,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
 {
     QrnicUnreliable *u = qp->unreliable;
 
-    if (!u->sending) {
+    if (!qp->under_way) {
         u->sent = 0;
         if (qrnic_is_local_operation(w->opcode)) {
             *syndrome = qrnic_local_operation(e, qp, w);
@@ -132,42 +129,22 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     }
     if (!send_packet(e, qp, w, syndrome)) {
         *status = QRNIC_WC_LOC_PROT_ERR;
-        u->sending = false;
         return true;
     }
-    if (u->sending && w != &u->wqe) {
-        u->wqe = *w;
-    }
-    return !u->sending;
-}
-
-static const QrnicSendWqe *uc_under_way(const QrnicQp *qp)
-{
-    return qp->unreliable->sending ? &qp->unreliable->wqe : NULL;
-}
-
-static bool uc_is_idle(const QrnicQp *qp)
-{
-    return !qp->unreliable->sending;
+    return u->sent == w->length;
 }
 
 static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicUnreliable *u = qp->unreliable;
 
-    if (u->sending) {
-        u->sending = false;
-        qrnic_complete_send(e, qp, &u->wqe, QRNIC_WC_WR_FLUSH_ERR,
-                            QRNIC_SYN_NONE, 0);
-        return true;
-    }
-    if (u->recv_valid) {
+    if (u->recv) {
         QrnicCqe cqe = {
-            .index = u->recv.index, .srqn = u->recv.srqn, .qpn = qp->number,
+            .index = u->recv->index, .srqn = u->recv->srqn, .qpn = qp->number,
             .opcode = QRNIC_CQE_RECV, .status = QRNIC_WC_WR_FLUSH_ERR,
         };
 
-        u->recv_valid = false;
+        qrnic_recv_wqe_drop(e, &u->recv);
         qrnic_complete_recv(e, qp, &cqe);
         return true;
     }
@@ -202,8 +179,8 @@ static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
 {
     QrnicUnreliable *u = qp->unreliable;
     QrnicCqe cqe = {
-        .index = u->recv.index,
-        .srqn = u->recv.srqn,
+        .index = u->recv->index,
+        .srqn = u->recv->srqn,
         .qpn = qp->number,
         .opcode = opcode,
         .status = status,
@@ -218,7 +195,7 @@ static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
     if (p && p->t.solicited) {
         cqe.flags |= QRNIC_CQEF_SOLICITED;
     }
-    u->recv_valid = false;
+    qrnic_recv_wqe_drop(e, &u->recv);
     u->message = QRNIC_UC_IDLE;
     if (inlined) {
         qrnic_complete_recv_inline(e, qp, &cqe, p->payload);
@@ -243,10 +220,10 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     QrnicUnreliable *u = qp->unreliable;
     uint8_t status, syndrome;
 
-    if (u->recv_valid) {
+    if (u->recv) {
         return true;
     }
-    switch (qrnic_rq_take(e, qp, &u->recv, &status, &syndrome)) {
+    switch (qrnic_rq_take_kept(e, qp, &u->recv, &status, &syndrome)) {
     case QRNIC_TAKE_EMPTY:
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_NO_WQE);
         return false;
@@ -259,7 +236,6 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     case QRNIC_TAKE_OK:
         break;
     }
-    u->recv_valid = true;
     qrnic_rq_taken(e, qp);
     return true;
 }
@@ -277,12 +253,12 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         u->received = 0;
         u->message = QRNIC_UC_SEND;
     }
-    if (u->received + p->payload_len > u->recv.length) {
+    if (u->received + p->payload_len > u->recv->length) {
         /* Anybody can send such a packet: it must not cost the WQE. */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
-    syndrome = qrnic_scatter_packet(e, qp, &u->recv, u->received, p, &inlined);
+    syndrome = qrnic_scatter_packet(e, qp, u->recv, u->received, p, &inlined);
     if (syndrome) {
         recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome,
                       0, NULL);
@@ -426,8 +402,6 @@ const QrnicQpOps qrnic_uc_ops = {
     .query = uc_query,
     .transmit = qrnic_transmit,
     .send = uc_send,
-    .under_way = uc_under_way,
-    .is_idle = uc_is_idle,
     .receive = uc_receive,
-    .flush_send = uc_flush,
+    .flush_receive = uc_flush,
 };

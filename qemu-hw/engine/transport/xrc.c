@@ -71,11 +71,11 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
             qp->responder->srqn != srq->number) {
             continue;
         }
-        if (qp->responder->recv_valid) {
+        if (qp->responder->recv) {
             trace_qrnic_xrc_cut_short(e->config.name, qp->number, srq->number,
-                                      qp->responder->recv.index);
+                                      qp->responder->recv->index);
         }
-        qp->responder->recv_valid = false;
+        qrnic_recv_wqe_drop(e, &qp->responder->recv);
         qp->responder->srqn = 0;
     }
 }

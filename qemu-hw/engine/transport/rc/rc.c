@@ -11,25 +11,21 @@
 static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
-        if (qp->responder->recv_valid && qp->responder->recv.srqn) {
-            qrnic_rq_give_back(e, qp, &qp->responder->recv);
+        if (qp->responder->recv && qp->responder->recv->srqn) {
+            qrnic_rq_give_back(e, qp, qp->responder->recv);
         }
-        g_free(qp->requester->initiated);
+        qrnic_recv_wqe_drop(e, &qp->responder->recv);
+        qrnic_requester_cleanup(e, qp);
         g_free(qp->responder->replay);
     }
-    g_free(qp->requester);
     g_free(qp->responder);
-    qp->requester = NULL;
     qp->responder = NULL;
 }
 
 static void rc_init(QrnicEngine *e, QrnicQp *qp)
 {
     rc_cleanup(e, qp);
-    qp->requester = g_new0(QrnicRequester, 1);
-    qp->requester->deadline = QRNIC_DEADLINE_NEVER;
-    /* The first look at the wire is no second one. */
-    qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
+    qrnic_requester_init(e, qp);
     qp->responder = g_new0(QrnicResponder, 1);
 }
 

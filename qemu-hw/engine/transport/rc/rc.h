@@ -13,10 +13,22 @@
 
 /* Messages under way; a power of two. */
 #define QRNIC_PENDING           256u
+/* So many share a piece of memory, which is there while one is under way. */
+#define QRNIC_PENDING_CHUNK     32u
 /* PSNs sent and not acknowledged, reads aside. */
 #define QRNIC_WINDOW            256u
 /* Within a message every such packet asks for an acknowledgement. */
 #define QRNIC_ACK_INTERVAL      64u
+
+/* What a read, atomic or flush needs until its response has come. */
+typedef struct QrnicInitiated {
+    uint64_t va, swap_add, compare;
+    uint32_t rkey;
+    QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC */
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+} QrnicInitiated;
 
 /* A message of the send queue from when it is taken to when it is complete. */
 typedef struct QrnicPending {
@@ -31,20 +43,12 @@ typedef struct QrnicPending {
     /* Running numbers, this message included (9.7.7.2 credits; fences). */
     uint32_t receives;          /* messages that take a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
+    QrnicInitiated *initiated;  /* of these; else NULL */
 } QrnicPending;
 
-/* What a read, atomic or flush needs until its response has come. */
-typedef struct QrnicInitiated {
-    uint64_t va, swap_add, compare;
-    uint32_t rkey;
-    QrnicFlushSeg flush;
-    uint32_t srqn;              /* XRC */
-    uint32_t num_sge;
-    QrnicSge sge[QRNIC_MAX_SGE + 1];
-} QrnicInitiated;
-
 struct QrnicRequester {
-    QrnicPending ring[QRNIC_PENDING];
+    /* A ring of messages in pieces; NULL: no message is there */
+    QrnicPending *chunk[QRNIC_PENDING / QRNIC_PENDING_CHUNK];
     uint32_t tail, head;        /* oldest incomplete; next free */
     uint32_t cursor;            /* message to send from */
     uint32_t cursor_psn;        /* next PSN to send */
@@ -54,12 +58,9 @@ struct QrnicRequester {
     /* One above the last PSN sent that asks for an answer; una: none is due */
     uint32_t asked_psn;
 
-    QrnicSendWqe wqe;           /* the one at the cursor, if it is loaded */
-    bool wqe_loaded;
-    uint32_t wqe_message;       /* its number in the ring */
+    QrnicSendWqe *wqe;          /* NULL, or that of: */
+    uint32_t wqe_message;       /* the message with this number in the ring */
 
-    QrnicInitiated *initiated;  /* one more than max_rd_atomic */
-    uint32_t initiated_count;
     uint32_t rd_taken, rd_done; /* running numbers */
 
     uint32_t ssn, ssn_done;
@@ -86,23 +87,26 @@ typedef struct QrnicReplay {
     uint8_t opcode;
     bool pending;               /* responses are still to be sent */
     bool repeated;              /* they have been sent once before */
-    uint32_t first_psn, last_psn;
-    uint32_t next_psn;          /* of the next response */
-    uint32_t start_psn;         /* of the request answered now */
-    uint64_t va;
-    uint32_t rkey, length;
-    uint32_t srqn;              /* XRC */
-    uint64_t original;
     uint8_t syndrome;           /* AETH: credits and MSN, as the request */
     uint32_t msn;               /* left them (9.7.7.1) */
+    uint32_t first_psn, last_psn;
+    uint32_t srqn;              /* XRC */
+    uint32_t rkey, length;
+    uint64_t va;
+    union {
+        uint64_t original;      /* atomic: the answer */
+        struct {
+            uint32_t next_psn;  /* of the next response */
+            uint32_t start_psn; /* of the request answered now */
+        };
+    };
 } QrnicReplay;
 
 struct QrnicResponder {
     uint32_t epsn;              /* PSN expected */
     uint32_t msn;
     enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
-    bool recv_valid;            /* recv is taken and not completed */
-    QrnicRecvWqe recv;
+    QrnicRecvWqe *recv;         /* taken and not completed; else NULL */
     uint32_t srqn;              /* XRC target: of the message; else 0 */
     uint64_t va;
     uint32_t rkey, dma_len;
@@ -121,6 +125,7 @@ struct QrnicResponder {
     uint32_t wire_epoch;        /* when it was last looked at */
     bool low_credit;            /* advertised none: tell when there is more */
 
+    /* max_dest_rd_atomic of them, from the first read or atomic on */
     QrnicReplay *replay;
     uint32_t replay_count;
     uint32_t replay_next;       /* entry for the next read or atomic */
@@ -152,18 +157,13 @@ static inline bool qrnic_wqe_is_rd(uint8_t opcode)
 
 static inline QrnicPending *qrnic_pending_at(QrnicRequester *r, uint32_t n)
 {
-    return &r->ring[n % QRNIC_PENDING];
+    return &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK]
+                    [n % QRNIC_PENDING_CHUNK];
 }
 
 static inline uint32_t qrnic_pending_end(const QrnicPending *p)
 {
     return qrnic_psn_add(p->first_psn, p->packets);
-}
-
-static inline QrnicInitiated *qrnic_initiated_of(QrnicRequester *r,
-                                                 const QrnicPending *p)
-{
-    return &r->initiated[p->rd_number % r->initiated_count];
 }
 
 static inline bool qrnic_requester_may_run(const QrnicQp *qp)
@@ -172,10 +172,16 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 }
 
 /* requester.c */
+void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp);
+void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
 void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_requester_idle(const QrnicQp *qp);
 uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
+/* A message, cleared, at the head of the ring, which has room; not yet there */
+QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r);
+/* Of the WQE that the requester holds nothing more is to be sent. */
+void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r);
 /* Completes what is acknowledged, in order. */
 void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp);
 /* The message at the tail failed: an error completion, and ERR (9.9.2.1). */

@@ -239,7 +239,7 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                                  uint64_t offset, const uint8_t *from,
                                  uint32_t len)
 {
-    const QrnicInitiated *i = qrnic_initiated_of(qp->requester, p);
+    const QrnicInitiated *i = p->initiated;
 
     for (uint32_t n = 0; len && n < i->num_sge; n++) {
         const QrnicSge *s = &i->sge[n];

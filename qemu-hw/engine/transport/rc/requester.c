@@ -11,16 +11,57 @@
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
+QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r)
+{
+    QrnicPending **chunk = &r->chunk[r->head % QRNIC_PENDING /
+                                     QRNIC_PENDING_CHUNK];
+    QrnicPending *p;
+
+    if (!*chunk) {
+        *chunk = qrnic_buffer_get(e, QRNIC_PENDING_CHUNK * sizeof(**chunk));
+    }
+    p = qrnic_pending_at(r, r->head);
+    memset(p, 0, sizeof(*p));
+    return p;
+}
+
+void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
+{
+    qrnic_buffer_put(e, r->wqe, sizeof(*r->wqe));
+    r->wqe = NULL;
+}
+
+/* The message at the tail is done: what only it needed is given back. */
+static void pending_drop(QrnicEngine *e, QrnicRequester *r)
+{
+    uint32_t n = r->tail++;
+    QrnicPending *p = qrnic_pending_at(r, n);
+    QrnicPending **chunk = &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK];
+
+    qrnic_buffer_put(e, p->initiated, sizeof(*p->initiated));
+    if (r->wqe_message == n) {
+        qrnic_requester_wqe_drop(e, r);
+    }
+    /* The head may have come round to the same piece. */
+    if (r->tail == r->head ||
+        (r->tail % QRNIC_PENDING_CHUNK == 0 &&
+         r->head - r->tail <= QRNIC_PENDING - QRNIC_PENDING_CHUNK)) {
+        qrnic_buffer_put(e, *chunk, QRNIC_PENDING_CHUNK * sizeof(**chunk));
+        *chunk = NULL;
+    }
+}
+
 void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
                           uint8_t syndrome)
 {
     QrnicRequester *r = qp->requester;
-    QrnicPending *p = qrnic_pending_at(r, r->tail++);
+    QrnicPending *p = qrnic_pending_at(r, r->tail);
 
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
                                 qrnic_wc_status_name(status), syndrome);
     qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags, status,
                       syndrome, 0);
+    pending_drop(e, r);
     qrnic_qp_error(e, qp, 0, 0);
 }
 
@@ -46,13 +87,13 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
             r->cursor++;
             r->cursor_psn = qrnic_pending_end(p);
         }
-        r->tail++;
         r->ssn_done = p->ssn;
         r->receives_done = p->receives;
         r->rd_done += rd;
         qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
                           QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
                           rd ? p->length : 0);
+        pending_drop(e, r);
     }
     if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
         r->cursor_psn = r->una;
@@ -67,9 +108,10 @@ bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp)
     if (r->tail == r->head) {
         return false;
     }
-    p = qrnic_pending_at(r, r->tail++);
+    p = qrnic_pending_at(r, r->tail);
     qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
                       QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE, 0);
+    pending_drop(e, r);
     return true;
 }
 
@@ -83,13 +125,31 @@ uint32_t qrnic_requester_next_psn(const QrnicQp *qp)
     return qp->requester->next_psn;
 }
 
+void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->requester = g_new0(QrnicRequester, 1);
+    qp->requester->deadline = QRNIC_DEADLINE_NEVER;
+    /* The first look at the wire is no second one. */
+    qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
+}
+
+void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    while (r->tail != r->head) {
+        pending_drop(e, r);
+    }
+    qrnic_requester_wqe_drop(e, r);
+    g_free(r);
+    qp->requester = NULL;
+}
+
 /* Only while nothing is under way. */
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    r->initiated_count = qp->attr.max_rd_atomic + 1;
-    r->initiated = g_renew(QrnicInitiated, r->initiated, r->initiated_count);
     r->retries = qp->attr.retry_cnt;
     r->rnr_retries = qp->attr.rnr_retry;
 }

@@ -50,8 +50,10 @@ static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     return true;
 }
 
-static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
+static QrnicInitiated *initiated_new(QrnicEngine *e, const QrnicSendWqe *w)
 {
+    QrnicInitiated *i = qrnic_buffer_get(e, sizeof(*i));
+
     i->va = w->remote_addr;
     i->rkey = w->rkey;
     i->srqn = w->srqn;
@@ -60,39 +62,48 @@ static void initiated_fill(QrnicInitiated *i, const QrnicSendWqe *w)
     i->flush = w->flush;
     i->num_sge = w->num_sge;
     memcpy(i->sge, w->sge, w->num_sge * sizeof(w->sge[0]));
+    return i;
+}
+
+/* For another WQE than the one that it had, if it had one */
+static QrnicSendWqe *wqe_buffer(QrnicEngine *e, QrnicRequester *r)
+{
+    if (!r->wqe) {
+        r->wqe = qrnic_buffer_get(e, sizeof(*r->wqe));
+    }
+    return r->wqe;
 }
 
 /* The next WQE of the queue becomes the message at the cursor. */
 static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
-    QrnicSendWqe *w = &r->wqe;
     uint8_t status, syndrome;
+    QrnicSendWqe *w;
     QrnicPending *p;
+    QrnicTake take;
 
-    if (r->stopped || qp->state != QRNIC_QPS_RTS) {
+    if (r->stopped || qp->state != QRNIC_QPS_RTS ||
+        !qrnic_sq_pending(e, qp, false)) {
         return false;
     }
     if (r->head - r->tail == QRNIC_PENDING) {
         r->stalled = true;
         return false;
     }
-    p = qrnic_pending_at(r, r->head);
-    memset(p, 0, sizeof(*p));
-    r->wqe_loaded = false;
-    switch (qrnic_sq_take(e, qp, w, &status, &syndrome)) {
-    case QRNIC_TAKE_EMPTY:
-    case QRNIC_TAKE_BROKEN:     /* only an SRQ ever is */
+    w = wqe_buffer(e, r);
+    take = qrnic_sq_take(e, qp, w, &status, &syndrome);
+    if (take == QRNIC_TAKE_EMPTY || take == QRNIC_TAKE_BROKEN) {
+        qrnic_requester_wqe_drop(e, r);
         return false;
-    case QRNIC_TAKE_ERROR:
-        p->index = w->index;
-        p->wqebbs = w->wqebbs;
+    }
+    p = qrnic_pending_new(e, r);
+    p->index = w->index;
+    p->wqebbs = w->wqebbs;
+    if (take == QRNIC_TAKE_ERROR) {
         p->status = status;
         p->syndrome = syndrome;
-        break;
-    case QRNIC_TAKE_OK:
-        p->index = w->index;
-        p->wqebbs = w->wqebbs;
+    } else {
         p->opcode = w->opcode;
         p->flags = w->flags;
         p->length = w->length;
@@ -110,18 +121,16 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
             r->receives_taken += takes_receive(w->opcode);
             r->rd_taken += qrnic_wqe_is_rd(w->opcode);
         }
-        break;
     }
     p->first_psn = r->next_psn;
     p->ssn = r->ssn;
     p->receives = r->receives_taken;
     p->rd_number = r->rd_taken;
     if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
-        initiated_fill(qrnic_initiated_of(r, p), w);
+        p->initiated = initiated_new(e, w);
     }
     r->stopped = p->status != 0;
     r->next_psn = qrnic_pending_end(p);
-    r->wqe_loaded = true;
     r->wqe_message = r->head++;
     trace_qrnic_requester_take(e->config.name, qp->number, p->index,
                                qrnic_wqe_opcode_name(p->opcode), p->length,
@@ -133,26 +142,27 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
     QrnicRequester *r = qp->requester;
-    QrnicSendWqe *w = &r->wqe;
+    QrnicSendWqe *w;
 
-    if (r->wqe_loaded && r->wqe_message == r->cursor) {
+    if (r->wqe && r->wqe_message == r->cursor) {
         return true;
     }
-    r->wqe_loaded = false;
+    w = wqe_buffer(e, r);
+    r->wqe_message = r->cursor;
     if (qrnic_sq_refetch(e, qp, p->index, w, &p->status, &p->syndrome) !=
         QRNIC_TAKE_OK) {
+        qrnic_requester_wqe_drop(e, r);
         return false;
     }
     /* Decisions stand on what was read first. */
     if (w->opcode != p->opcode || w->length != p->length) {
         p->status = QRNIC_WC_LOC_QP_OP_ERR;
         p->syndrome = QRNIC_SYN_WQE_SIZE;
+        qrnic_requester_wqe_drop(e, r);
         return false;
     }
     p->status = QRNIC_WC_SUCCESS;
     p->syndrome = QRNIC_SYN_NONE;
-    r->wqe_loaded = true;
-    r->wqe_message = r->cursor;
     return true;
 }
 
@@ -160,7 +170,7 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
 {
-    p->syndrome = qrnic_gather_part(e, qp, &qp->requester->wqe, offset, to,
+    p->syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
                                     len);
     if (p->syndrome) {
         p->status = QRNIC_WC_LOC_PROT_ERR;
@@ -247,7 +257,7 @@ static uint8_t rd_opcode(uint8_t opcode)
 static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
     QrnicRequester *r = qp->requester;
-    const QrnicInitiated *i = qrnic_initiated_of(r, p);
+    const QrnicInitiated *i = p->initiated;
     /* A repeated read asks only for what has not come (9.7.5.1.6). */
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
@@ -304,12 +314,12 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = r->cursor_psn,
-        .srqn = r->wqe.srqn,
-        .va = r->wqe.remote_addr,
-        .rkey = r->wqe.rkey,
+        .srqn = r->wqe->srqn,
+        .va = r->wqe->remote_addr,
+        .rkey = r->wqe->rkey,
         .dma_len = p->length,
-        .imm = r->wqe.imm,
-        .inv_key = r->wqe.imm,
+        .imm = r->wqe->imm,
+        .inv_key = r->wqe->imm,
     };
     /* SEND_x and WRITE_x follow each other in the same order. */
     if (last && inv) {
@@ -376,6 +386,7 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
 static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
     QrnicRequester *r = qp->requester;
+    bool failed;
 
     if (!p->executed && fence_holds(r, p)) {
         r->stalled = true;
@@ -385,17 +396,18 @@ static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         if (!requester_load(e, qp, p)) {
             r->stopped = true;
         } else {
-            p->syndrome = qrnic_local_operation(e, qp, &r->wqe);
+            p->syndrome = qrnic_local_operation(e, qp, r->wqe);
             p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
             r->stopped = p->status != QRNIC_WC_SUCCESS;
         }
     }
     p->executed = true;
-    if (!p->status) {
+    failed = p->status != QRNIC_WC_SUCCESS;
+    if (!failed) {
         r->cursor++;
     }
     qrnic_requester_retire(e, qp);
-    return !p->status;
+    return !failed;
 }
 
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
