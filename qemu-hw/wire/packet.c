@@ -38,67 +38,24 @@ static uint16_t ipv4_fold(uint32_t sum)
     return sum;
 }
 
-/* Offset of the IP header and the Ethernet type; 0: no such header. */
-static size_t ethernet_header(const uint8_t *frame, size_t len, uint16_t *type,
-                              int *vlan)
+/*
+ * Length of the UDP payload, or 0 if something does not fit: all lengths say
+ * the same, and RoCEv2 has neither options nor fragments (A17.3.1.2).
+ */
+static size_t udp_payload_length(const QrnicHeaders *h)
 {
-    *vlan = -1;
-    if (len < QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
-        return 0;
-    }
-    *type = lduw_be_p(frame + 12);
-    if (*type != QRNIC_ETHERTYPE_VLAN) {
-        return QRNIC_ETH_LEN;
-    }
-    /* Identifier 0 is a priority tag: the frame belongs to no VLAN. */
-    if (lduw_be_p(frame + 14) & 0xfff) {
-        *vlan = lduw_be_p(frame + 14) & 0xfff;
-    }
-    *type = lduw_be_p(frame + 16);
-    return QRNIC_ETH_LEN + QRNIC_VLAN_LEN;
-}
+    const uint8_t *ip = h->frame + h->ip;
 
-/* IP and UDP. Length of the UDP payload, or 0 if something does not fit. */
-static size_t parse_ip(QrnicPacket *p, size_t len)
-{
-    const uint8_t *ip = p->ip;
-    size_t ip_len, total;
-
-    ip_len = p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
-    if (len < ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN + QRNIC_ICRC_LEN) {
+    if (h->protocol != QRNIC_IP_PROTOCOL_UDP || !h->l4_len ||
+        h->l4_len != h->ip_total - h->ip_len ||
+        h->l4_len < QRNIC_UDP_LEN + QRNIC_BTH_LEN + QRNIC_ICRC_LEN) {
         return 0;
     }
-    if (p->ipv6) {
-        if (ip[0] >> 4 != 6 || ip[6] != QRNIC_IP_PROTOCOL_UDP) {
-            return 0;
-        }
-        total = ip_len + lduw_be_p(ip + 4);
-        p->traffic_class = ip[0] << 4 | ip[1] >> 4;
-        p->hop_limit = ip[7];
-        memcpy(p->sgid, ip + 8, 16);
-        memcpy(p->dgid, ip + 24, 16);
-    } else {
-        total = lduw_be_p(ip + 2);
-        p->traffic_class = ip[1];
-        p->hop_limit = ip[8];
-        memcpy(p->sgid, ipv4_prefix, 12);
-        memcpy(p->sgid + 12, ip + 12, 4);
-        memcpy(p->dgid, ipv4_prefix, 12);
-        memcpy(p->dgid + 12, ip + 16, 4);
-        /* RoCEv2 has no IPv4 options (A17.3.1.2). */
-        if (ip[0] != 0x45 || ip[9] != QRNIC_IP_PROTOCOL_UDP ||
-            lduw_be_p(ip + 6) & QRNIC_IPV4_FRAGMENT ||
-            ipv4_fold(ipv4_sum(ip)) != 0xffff) {
-            return 0;
-        }
-    }
-    if (total > len ||
-        total < ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN + QRNIC_ICRC_LEN ||
-        lduw_be_p(ip + ip_len + 4) != total - ip_len) {
+    if (h->network == QRNIC_NET_IPV4 &&
+        (h->ip_len != QRNIC_IPV4_LEN || ipv4_fold(ipv4_sum(ip)) != 0xffff)) {
         return 0;
     }
-    p->udp_sport = lduw_be_p(ip + ip_len);
-    return total - ip_len - QRNIC_UDP_LEN;
+    return h->l4_len - QRNIC_UDP_LEN;
 }
 
 static void parse_bth(QrnicTransport *t, const uint8_t *bth)
@@ -160,31 +117,22 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     }
 }
 
-QrnicParse qrnic_packet_parse(QrnicPacket *p, const uint8_t *frame, size_t len,
+QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
                               QrnicIcrcCover icrc)
 {
-    uint16_t type = 0;
-    size_t at = ethernet_header(frame, len, &type, &p->vlan);
-    size_t udp_payload, icrc_at;
-    const uint8_t *bth;
+    const uint8_t *ip = h->frame + h->ip;
+    size_t udp_payload = udp_payload_length(h);
+    size_t icrc_at = h->ip_total - QRNIC_ICRC_LEN;
+    const uint8_t *bth = h->frame + h->l4 + QRNIC_UDP_LEN;
     unsigned pad;
 
-    if (!at || (type != QRNIC_ETHERTYPE_IPV4 && type != QRNIC_ETHERTYPE_IPV6)) {
-        return QRNIC_PARSE_MALFORMED;
-    }
-    p->dmac = frame;
-    p->smac = frame + 6;
-    p->ip = frame + at;
-    p->ipv6 = type == QRNIC_ETHERTYPE_IPV6;
-    udp_payload = parse_ip(p, len - at);
     if (!udp_payload) {
         return QRNIC_PARSE_MALFORMED;
     }
-    bth = p->ip + (p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN) + QRNIC_UDP_LEN;
-    icrc_at = bth - p->ip + udp_payload - QRNIC_ICRC_LEN;
-    p->frame_len = at + icrc_at + QRNIC_ICRC_LEN;
-    if ((uint32_t)ldl_le_p(p->ip + icrc_at) !=
-        qrnic_icrc(icrc, p->ip, icrc_at, p->ipv6)) {
+    p->h = h;
+    p->frame_len = h->ip + h->ip_total;
+    if ((uint32_t)ldl_le_p(ip + icrc_at) !=
+        qrnic_icrc(icrc, ip, icrc_at, h->network == QRNIC_NET_IPV6)) {
         return QRNIC_PARSE_ICRC;
     }
 
@@ -255,10 +203,13 @@ void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
 
 bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
 {
-    return path->ipv6 == p->ipv6 && path->spec.vlan == p->vlan &&
-           memcmp(path->spec.dgid, p->sgid, 16) == 0 &&
-           memcmp(path->spec.sgid, p->dgid, 16) == 0 &&
-           memcmp(path->spec.smac, p->dmac, 6) == 0;
+    const QrnicHeaders *h = p->h;
+
+    return path->ipv6 == (h->network == QRNIC_NET_IPV6) &&
+           path->spec.vlan == h->vlan &&
+           memcmp(path->spec.dgid, h->sgid, 16) == 0 &&
+           memcmp(path->spec.sgid, h->dgid, 16) == 0 &&
+           memcmp(path->spec.smac, h->frame, 6) == 0;
 }
 
 static uint8_t *build_extensions(uint8_t *h, uint32_t flags,

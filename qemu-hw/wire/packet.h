@@ -11,26 +11,14 @@
 #define QRNIC_WIRE_PACKET_H
 
 #include "qemu/osdep.h"
+#include "wire/headers.h"
 #include "wire/icrc.h"
 #include "wire/opcode.h"
 
 #define QRNIC_ROCE_UDP_PORT     4791
-#define QRNIC_ETH_LEN           14
-#define QRNIC_VLAN_LEN          4
-#define QRNIC_FCS_LEN           4
-#define QRNIC_IPV4_LEN          20
-#define QRNIC_IPV6_LEN          40
-#define QRNIC_UDP_LEN           8
 #define QRNIC_BTH_LEN           12
 #define QRNIC_ICRC_LEN          4
 
-#define QRNIC_ETHERTYPE_IPV4    0x0800
-#define QRNIC_ETHERTYPE_VLAN    0x8100
-#define QRNIC_ETHERTYPE_SERVICE 0x88a8  /* 802.1ad, the outer of two tags */
-#define QRNIC_ETHERTYPE_IPV6    0x86dd
-#define QRNIC_IP_PROTOCOL_TCP   6
-#define QRNIC_IP_PROTOCOL_UDP   17
-#define QRNIC_IPV4_FRAGMENT     0x3fff  /* more fragments, offset */
 #define QRNIC_PATH_HEADER_MAX \
     (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + QRNIC_UDP_LEN)
 #define QRNIC_PSN_MASK          0xffffffu
@@ -57,18 +45,12 @@ typedef struct QrnicTransport {
 
 /* A received packet. The pointers lead into the frame. */
 typedef struct QrnicPacket {
+    const QrnicHeaders *h;
     QrnicTransport t;
     const QrnicOpcodeInfo *info;
-    const uint8_t *dmac, *smac;
-    uint8_t sgid[16], dgid[16]; /* IPv4 as ::ffff:a.b.c.d */
-    int vlan;                   /* VLAN identifier; -1: untagged */
-    bool ipv6;
-    uint8_t traffic_class, hop_limit;
-    uint16_t udp_sport;
     const uint8_t *payload;
     uint32_t payload_len;       /* without pad and ICRC */
     uint32_t frame_len;         /* without padding behind the ICRC */
-    const uint8_t *ip;          /* IP header */
 } QrnicPacket;
 
 typedef enum QrnicParse {
@@ -79,8 +61,8 @@ typedef enum QrnicParse {
 } QrnicParse;
 
 /* Parses and checks a frame that goes to UDP port 4791. */
-QrnicParse qrnic_packet_parse(QrnicPacket *out, const uint8_t *frame,
-                              size_t len, QrnicIcrcCover icrc);
+QrnicParse qrnic_packet_parse(QrnicPacket *out, const QrnicHeaders *h,
+                              QrnicIcrcCover icrc);
 
 /* Who talks to whom. */
 typedef struct QrnicPathSpec {

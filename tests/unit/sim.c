@@ -186,6 +186,15 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
     return true;
 }
 
+QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
+{
+    const QrnicHeaders h = qrnic_headers_walk(frame, len);
+    QrnicParse result = qrnic_packet_parse(p, &h, QRNIC_ICRC_STANDARD);
+
+    p->h = NULL;
+    return result;
+}
+
 void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
 {
     qrnic_engine_receive(s->node[to].engine, frame, len);

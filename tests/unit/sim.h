@@ -128,6 +128,8 @@ void sim_free(Sim *s);
 void sim_reset(SimNode *n);
 /* Until nothing happens any more, or this time. False: time ran out. */
 bool sim_run(Sim *s, int64_t until);
+/* What a tap sees; without the headers below the transport's (p->h) */
+QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len);
 /* Delivers to a node what a peer might have sent. */
 void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len);
 

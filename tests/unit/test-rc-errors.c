@@ -369,9 +369,7 @@ static bool tap_last_packet(Sim *s, unsigned from, const uint8_t *frame,
     Pair *p = opaque;
     QrnicPacket packet;
 
-    g_assert_cmpint(qrnic_packet_parse(&packet, frame, len,
-                                       QRNIC_ICRC_STANDARD), ==,
-                    QRNIC_PARSE_OK);
+    g_assert_cmpint(sim_parse(&packet, frame, len), ==, QRNIC_PARSE_OK);
     if (packet.t.opcode == QRNIC_OP_RC_WRITE_LAST_IMM) {
         QrnicQpAttr a = { .mask = QRNIC_QP_ACCESS_FLAGS };
 
@@ -622,8 +620,7 @@ static bool tap_answer(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     Answer *a = opaque;
     QrnicPacket p;
 
-    g_assert_cmpint(qrnic_packet_parse(&p, frame, len, QRNIC_ICRC_STANDARD), ==,
-                    QRNIC_PARSE_OK);
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
     if (from == 1) {
         a->n++;
         a->last = p.t;
@@ -1024,8 +1021,7 @@ static bool tap_answers(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     Answers *a = opaque;
     QrnicPacket p;
 
-    g_assert_cmpint(qrnic_packet_parse(&p, frame, len, QRNIC_ICRC_STANDARD), ==,
-                    QRNIC_PARSE_OK);
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
     if (from == 1) {
         g_assert_cmpint(a->n, <, ARRAY_SIZE(a->t));
         a->t[a->n++] = p.t;

@@ -235,9 +235,7 @@ static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 {
     QrnicPacket p;
 
-    if (from != 0 ||
-        qrnic_packet_parse(&p, frame, len, QRNIC_ICRC_STANDARD) !=
-        QRNIC_PARSE_OK) {
+    if (from != 0 || sim_parse(&p, frame, len) != QRNIC_PARSE_OK) {
         return true;
     }
     return p.t.opcode != QRNIC_OP_RC_SEND_LAST;

@@ -29,7 +29,7 @@ bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan);
 void qrnic_gids_reset(QrnicEngine *e);
 
 /* steering.c: a UDP datagram to port 4791 and to a GID and MAC of ours */
-bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len);
+bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h);
 /* Such a datagram would be one for us; vlan: 0 or less: in none. */
 bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
                                const uint8_t *dgid, int vlan);
@@ -52,7 +52,7 @@ uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,
 
 /* frame.c */
 typedef struct QrnicLoopbackFrame {
-    size_t len;
+    QrnicHeaders headers;
     uint8_t data[];
 } QrnicLoopbackFrame;
 
@@ -67,11 +67,13 @@ bool qrnic_loopback_full(const QrnicEngine *e);
  */
 bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
 /*
- * Sends a frame built in place. ours: one for UDP port 4791 that comes back in;
- * it goes to the wire, too, if it is for a group.
+ * Sends a packet of the transport. ours: it comes back in; it goes to the
+ * wire, too, if it is for a group.
  */
-void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
-                      bool roce, bool ours);
+void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                     bool ours);
+/* Sends any other frame, which goes to the wire. */
+void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
 void qrnic_loopback_drop(QrnicEngine *e);
 
@@ -80,16 +82,19 @@ void qrnic_loopback_drop(QrnicEngine *e);
  */
 typedef struct QrnicReceivers {
     /* A UDP datagram to port 4791 and to a GID of ours: how many got it */
-    unsigned (*roce)(QrnicEngine *e, const uint8_t *frame, size_t len,
-                     bool loopback);
+    unsigned (*roce)(QrnicEngine *e, const QrnicHeaders *h, bool loopback);
     /* Any other frame */
-    void (*ethernet)(QrnicEngine *e, const uint8_t *frame, size_t len);
-    /* Each frame that comes or goes, before anything else is done with it */
-    void (*sniff)(QrnicEngine *e, const uint8_t *frame, size_t len);
+    void (*ethernet)(QrnicEngine *e, const QrnicHeaders *h);
+    /*
+     * Each frame that comes or goes, before anything else is done with it;
+     * only called while fabric->sniffers is not 0
+     */
+    void (*sniff)(QrnicEngine *e, const QrnicHeaders *h);
 } QrnicReceivers;
 
 typedef struct QrnicFabric {
     const QrnicReceivers *receivers;
+    uint32_t sniffers;          /* as the receivers count them */
     bool link_up;
     QrnicPortCtx port;
     QrnicGidEntry *gids;

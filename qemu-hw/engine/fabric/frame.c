@@ -39,60 +39,106 @@ void qrnic_engine_wire_ready(QrnicEngine *e)
     qrnic_wake(e);
 }
 
-void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+static void sniff(QrnicEngine *e, const QrnicHeaders *h)
 {
-    if (!qrnic_engine_port_active(e)) {
-        return;
+    if (e->fabric->sniffers) {
+        e->fabric->receivers->sniff(e, h);
     }
-    e->fabric->receivers->sniff(e, frame, len);
+}
+
+static void receive(QrnicEngine *e, const QrnicHeaders *h)
+{
+    sniff(e, h);
     if (e->fatal) {
         return;
     }
-    if (qrnic_frame_is_roce(e, frame, len)) {
-        trace_qrnic_frame_receive(e->config.name, len, true);
-        e->fabric->receivers->roce(e, frame, len, false);
+    if (qrnic_frame_is_roce(e, h)) {
+        trace_qrnic_frame_receive(e->config.name, h->len, true);
+        e->fabric->receivers->roce(e, h, false);
         return;
     }
-    trace_qrnic_frame_receive(e->config.name, len, false);
-    e->fabric->receivers->ethernet(e, frame, len);
+    trace_qrnic_frame_receive(e->config.name, h->len, false);
+    e->fabric->receivers->ethernet(e, h);
 }
 
-void qrnic_frame_send(QrnicEngine *e, const uint8_t *frame, size_t len,
-                      bool roce, bool ours)
+void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 {
-    if (!qrnic_engine_port_active(e)) {
+    if (qrnic_engine_port_active(e)) {
+        const QrnicHeaders h = qrnic_headers_walk(frame, len);
+
+        receive(e, &h);
+    }
+}
+
+static bool port_takes(QrnicEngine *e, size_t len)
+{
+    bool active = qrnic_engine_port_active(e);
+
+    if (!active) {
         qrnic_add(e, QRNIC_COUNTER_TX_DROP_LINK, 1);
         trace_qrnic_frame_drop_link(e->config.name, len);
-        return;
     }
-    e->fabric->receivers->sniff(e, frame, len);
-    if (roce) {
-        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
-        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
-        qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, frame[0] & 1);
-        if (ours) {
-            QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + len);
+    return active;
+}
 
-            f->len = len;
-            memcpy(f->data, frame, len);
-            g_queue_push_tail(&e->fabric->loopback, f);
-            qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
-            trace_qrnic_frame_loopback(e->config.name, len);
-            qrnic_wake(e);
-            /* A multicast packet goes to others, too. */
-            if (!(frame[0] & 1)) {
-                return;
-            }
-        }
-    } else {
-        qrnic_add(e, QRNIC_COUNTER_ETH_TX_PACKETS, 1);
-        qrnic_add(e, QRNIC_COUNTER_ETH_TX_BYTES, len);
-    }
+static void wire_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                      bool roce)
+{
     trace_qrnic_frame_send(e->config.name, len, roce);
     if (!e->env.send(e->env.opaque, frame, len)) {
         trace_qrnic_wire_busy(e->config.name);
         e->fabric->wire_busy = true;
     }
+}
+
+static void loopback_send(QrnicEngine *e, const QrnicHeaders *h)
+{
+    QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + h->len);
+
+    f->headers = *h;
+    f->headers.frame = f->data;
+    memcpy(f->data, h->frame, h->len);
+    g_queue_push_tail(&e->fabric->loopback, f);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
+    trace_qrnic_frame_loopback(e->config.name, h->len);
+    qrnic_wake(e);
+}
+
+void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+                     bool ours)
+{
+    bool multicast = frame[0] & 1;
+
+    if (!port_takes(e, len)) {
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, multicast);
+    /* Few packets are looked at by anybody in here. */
+    if (ours || e->fabric->sniffers) {
+        const QrnicHeaders h = qrnic_headers_walk(frame, len);
+
+        sniff(e, &h);
+        if (ours) {
+            loopback_send(e, &h);
+        }
+    }
+    /* A multicast packet goes to others, too. */
+    if (!ours || multicast) {
+        wire_send(e, frame, len, true);
+    }
+}
+
+void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h)
+{
+    if (!port_takes(e, h->len)) {
+        return;
+    }
+    sniff(e, h);
+    qrnic_add(e, QRNIC_COUNTER_ETH_TX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_ETH_TX_BYTES, h->len);
+    wire_send(e, h->frame, h->len, false);
 }
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
@@ -106,7 +152,7 @@ void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
             break;
         }
         /* A frame to a group is as much work as it has receivers. */
-        deliveries = e->fabric->receivers->roce(e, f->data, f->len, true);
+        deliveries = e->fabric->receivers->roce(e, &f->headers, true);
         budget -= MIN(budget, MAX(deliveries, 1));
     }
 }

@@ -30,48 +30,14 @@ static bool gid_is_for_us(QrnicEngine *e, const uint8_t *dmac,
                          qrnic_gid_is_ours(e, dgid, vlan);
 }
 
-bool qrnic_frame_is_roce(QrnicEngine *e, const uint8_t *frame, size_t len)
+bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h)
 {
-    uint8_t dgid[16] = { [10] = 0xff, [11] = 0xff };
-    const uint8_t *ip = frame + 14;
-    const uint8_t *end = frame + len;
-    unsigned ethertype, header;
-    int vlan = -1;
-
-    /* Few frames get beyond this. */
-    if (len < 14 || !mac_may_be_ours(e, frame)) {
-        return false;
-    }
-    ethertype = qrnic_ld_be16(frame + 12);
-    if (ethertype == QRNIC_ETHERTYPE_VLAN && len >= 18) {
-        vlan = qrnic_ld_be16(frame + 14) & 0xfff;
-        ethertype = qrnic_ld_be16(frame + 16);
-        ip += 4;
-        /* A tag of VLAN 0 carries a priority only. */
-        vlan = vlan ? vlan : -1;
-    }
-    if (ethertype == QRNIC_ETHERTYPE_IPV4) {
-        header = 20;
-        if (end - ip < header + 8 || ip[0] >> 4 != 4 ||
-            ip[9] != QRNIC_IP_PROTOCOL_UDP ||
-            (qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {
-            return false;
-        }
-        header = (ip[0] & 0xf) * 4;
-        memcpy(dgid + 12, ip + 16, 4);
-    } else if (ethertype == QRNIC_ETHERTYPE_IPV6) {
-        header = 40;
-        if (end - ip < header + 8 || ip[0] >> 4 != 6 ||
-            ip[6] != QRNIC_IP_PROTOCOL_UDP) {
-            return false;
-        }
-        memcpy(dgid, ip + 24, 16);
-    } else {
-        return false;
-    }
-    return header >= 20 && end - ip >= header + 8 &&
-           qrnic_ld_be16(ip + header + 2) == QRNIC_ROCE_UDP_PORT &&
-           gid_is_for_us(e, frame, dgid, vlan);
+    /* Few frames get beyond their MAC address. */
+    return h->ethernet && mac_may_be_ours(e, h->frame) &&
+           h->l4 && h->protocol == QRNIC_IP_PROTOCOL_UDP &&
+           h->len - h->l4 >= QRNIC_UDP_LEN &&
+           h->dport == QRNIC_ROCE_UDP_PORT &&
+           gid_is_for_us(e, h->frame, h->dgid, h->vlan);
 }
 
 bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,

@@ -110,5 +110,5 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
         qrnic_pace_charge(e, qp, len);
     }
-    qrnic_frame_send(e, e->fabric->frame, len, true, path_is_ours(e, qp));
+    qrnic_roce_send(e, e->fabric->frame, len, path_is_ours(e, qp));
 }

@@ -55,7 +55,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         return;
     }
     /* A group is addressed by MULTICAST_QPN only (10.5.1). */
-    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p->dgid) :
+    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p->h->dgid) :
                                !qrnic_path_matches(&qp->path, p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p->t.dest_qpn,
              p->t.psn);
@@ -65,7 +65,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     qp->ops->receive(e, qp, p);
 }
 
-unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
+unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
                             bool loopback)
 {
     QrnicPacket p;
@@ -76,7 +76,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
     if (e->fatal) {
         return 1;
     }
-    switch (qrnic_packet_parse(&p, frame, len, e->config.icrc)) {
+    switch (qrnic_packet_parse(&p, h, e->config.icrc)) {
     case QRNIC_PARSE_MALFORMED:
         drop(e, QRNIC_COUNTER_RX_DROP_MALFORMED, "malformed", 0, 0);
         return 1;
@@ -94,7 +94,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
 
     if (p.t.dest_qpn == QRNIC_MULTICAST_QPN &&
         (p.t.opcode & QRNIC_SERVICE_MASK) == QRNIC_SERVICE_UD &&
-        qrnic_gid_is_multicast(p.dgid)) {
+        qrnic_gid_is_multicast(h->dgid)) {
         if (!pkey_matches(&p)) {
             drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
             return 1;

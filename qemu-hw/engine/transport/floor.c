@@ -35,7 +35,7 @@ static void transport_reset(QrnicEngine *e)
     QrnicTransports *t = e->transport;
 
     memset(&t->rx_filter, 0, sizeof(t->rx_filter));
-    t->num_flows = t->num_sniffers = 0;
+    t->num_flows = e->fabric->sniffers = 0;
     qrnic_table_free_objects(&t->flows);
     qrnic_table_init(&t->flows, 1, e->config.max_flow + 1);
     qrnic_table_free_objects(&t->rss);

@@ -52,80 +52,33 @@ static void field_set_u8(FrameFields *f, unsigned offset, uint8_t value)
     field_set(f, offset, &value, sizeof(value));
 }
 
-/* IPv4 as the GIDs have it: ::ffff:a.b.c.d */
-static void field_set_ipv4(FrameFields *f, unsigned offset, const uint8_t *ip)
+/* The frame has an Ethernet header at least. */
+static void fields_of(FrameFields *f, const QrnicHeaders *h)
 {
-    uint8_t address[16] = { [10] = 0xff, [11] = 0xff };
-
-    memcpy(address + 12, ip, 4);
-    field_set(f, offset, address, sizeof(address));
-}
-
-static void ports_set(FrameFields *f, const uint8_t *l4, const uint8_t *end,
-                      uint8_t protocol)
-{
-    if ((protocol == QRNIC_IP_PROTOCOL_TCP ||
-         protocol == QRNIC_IP_PROTOCOL_UDP) && end - l4 >= 4) {
-        field_set(f, QRNIC_FLOW_MATCH_SPORT_OFFSET, l4, 2);
-        field_set(f, QRNIC_FLOW_MATCH_DPORT_OFFSET, l4 + 2, 2);
+    memset(f, 0, sizeof(*f));
+    field_set(f, QRNIC_FLOW_MATCH_DMAC_OFFSET, h->frame, 6);
+    field_set(f, QRNIC_FLOW_MATCH_SMAC_OFFSET, h->frame + 6, 6);
+    if (h->tagged) {
+        field_set_be16(f, QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, h->tci);
     }
-}
-
-static void ipv4_set(FrameFields *f, const uint8_t *ip, const uint8_t *end)
-{
-    int header = (ip[0] & 0xf) * 4;
-
-    if (ip[0] >> 4 != 4 || header < 20 || end - ip < header) {
+    field_set_be16(f, QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, h->ethertype);
+    if (h->network == QRNIC_NET_NONE) {
         return;
     }
-    field_set_ipv4(f, QRNIC_FLOW_MATCH_SIP_OFFSET, ip + 12);
-    field_set_ipv4(f, QRNIC_FLOW_MATCH_DIP_OFFSET, ip + 16);
-    field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, ip[9]);
-    field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, ip[1]);
-    field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, ip[8]);
-    if (!(qrnic_ld_be16(ip + 6) & QRNIC_IPV4_FRAGMENT)) {    /* no fragment */
-        ports_set(f, ip + header, end, ip[9]);
+    field_set(f, QRNIC_FLOW_MATCH_SIP_OFFSET, h->sgid, 16);
+    field_set(f, QRNIC_FLOW_MATCH_DIP_OFFSET, h->dgid, 16);
+    field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, h->protocol);
+    field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, h->traffic_class);
+    field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, h->hop_limit);
+    if (h->network == QRNIC_NET_IPV6) {
+        qrnic_st_be32(f->value.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
+                      h->flow_label);
+        qrnic_st_be32(f->present.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
+                      0xfffff);
     }
-}
-
-static void ipv6_set(FrameFields *f, const uint8_t *ip)
-{
-    uint32_t first = qrnic_ld_be32(ip);
-
-    field_set(f, QRNIC_FLOW_MATCH_SIP_OFFSET, ip + 8, 16);
-    field_set(f, QRNIC_FLOW_MATCH_DIP_OFFSET, ip + 24, 16);
-    field_set_u8(f, QRNIC_FLOW_MATCH_PROTOCOL_OFFSET, ip[6]);
-    field_set_u8(f, QRNIC_FLOW_MATCH_TRAFFIC_CLASS_OFFSET, first >> 20);
-    field_set_u8(f, QRNIC_FLOW_MATCH_HOP_LIMIT_OFFSET, ip[7]);
-    qrnic_st_be32(f->value.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
-                  first & 0xfffff);
-    qrnic_st_be32(f->present.byte + QRNIC_FLOW_MATCH_FLOW_LABEL_OFFSET,
-                  0xfffff);
-}
-
-/* The frame has an Ethernet header at least. */
-static void fields_of(FrameFields *f, const uint8_t *frame, size_t len)
-{
-    unsigned ethertype = qrnic_ld_be16(frame + 12);
-    const uint8_t *ip = frame + QRNIC_ETH_LEN;
-    const uint8_t *end = frame + len;
-
-    memset(f, 0, sizeof(*f));
-    field_set(f, QRNIC_FLOW_MATCH_DMAC_OFFSET, frame, 6);
-    field_set(f, QRNIC_FLOW_MATCH_SMAC_OFFSET, frame + 6, 6);
-    if (ethertype == QRNIC_ETHERTYPE_VLAN &&
-        len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN) {
-        field_set(f, QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, ip, 2);
-        ethertype = qrnic_ld_be16(ip + 2);
-        ip += QRNIC_VLAN_LEN;
-    }
-    field_set_be16(f, QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, ethertype);
-    if (ethertype == QRNIC_ETHERTYPE_IPV4 && end - ip >= 20) {
-        ipv4_set(f, ip, end);
-    } else if (ethertype == QRNIC_ETHERTYPE_IPV6 &&
-               end - ip >= QRNIC_IPV6_LEN && ip[0] >> 4 == 6) {
-        ipv6_set(f, ip);
-        ports_set(f, ip + QRNIC_IPV6_LEN, end, ip[6]);
+    if (h->l4) {
+        field_set_be16(f, QRNIC_FLOW_MATCH_SPORT_OFFSET, h->sport);
+        field_set_be16(f, QRNIC_FLOW_MATCH_DPORT_OFFSET, h->dport);
     }
 }
 
@@ -142,32 +95,22 @@ static bool matches(const QrnicFlow *flow, const FrameFields *f)
     return true;
 }
 
-static QrnicQp *target_of(QrnicEngine *e, const QrnicFlow *flow,
-                          const FrameFields *f)
-{
-    uint32_t qpn = flow->qpn;
-
-    if (flow->rss) {
-        qpn = qrnic_rss_qpn(e, flow->qpn, f->value.byte, f->present.byte);
-    }
-    return qrnic_qp_get(e, qpn);
-}
-
 /*
- * The first rule from *i on of this type that matches and whose queue pair can
- * receive
+ * The first rule from *i on of this type that takes the frame and whose queue
+ * pair can receive. f NULL: only rules of the type normal ask for fields.
  */
 static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
-                            const FrameFields *f, const QrnicQp *except,
-                            QrnicQp **qp)
+                            const QrnicHeaders *h, const FrameFields *f,
+                            const QrnicQp *except, QrnicQp **qp)
 {
     while (*i < e->transport->num_flows) {
         QrnicFlow *flow = e->transport->flow[(*i)++];
 
-        if (flow->type != type || !matches(flow, f)) {
+        if (flow->type != type || (f && !matches(flow, f))) {
             continue;
         }
-        *qp = target_of(e, flow, f);
+        *qp = qrnic_qp_get(e, flow->rss ? qrnic_rss_qpn(e, flow->qpn, h) :
+                                          flow->qpn);
         if (*qp != except && qrnic_qp_receives(*qp, false)) {
             return flow;
         }
@@ -175,68 +118,57 @@ static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
     return NULL;
 }
 
-void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len)
+static QrnicQp *first_receiver(QrnicEngine *e, uint8_t type,
+                               const QrnicHeaders *h, const FrameFields *f,
+                               const QrnicQp *except)
 {
-    /* A sniffer's rule says nothing of the frame. */
-    const FrameFields any = { 0 };
+    uint32_t i = 0;
+    QrnicQp *qp;
+    QrnicFlow *flow = next_rule(e, &i, type, h, f, except, &qp);
+
+    if (!flow) {
+        return NULL;
+    }
+    trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
+                           qrnic_flow_type_name(flow->type), h->len);
+    return qp;
+}
+
+void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h)
+{
     uint32_t i = 0;
     QrnicQp *qp;
 
-    if (!e->transport->num_sniffers || len < QRNIC_ETH_LEN) {
+    if (!h->ethernet) {
         return;
     }
     while (!e->fatal &&
-           next_rule(e, &i, QRNIC_FLOW_SNIFFER, &any, NULL, &qp)) {
-        qrnic_ethernet_copy(e, qp, frame, len);
+           next_rule(e, &i, QRNIC_FLOW_SNIFFER, h, NULL, NULL, &qp)) {
+        qrnic_ethernet_copy(e, qp, h);
     }
 }
 
 QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
-                           const uint8_t *frame, size_t len)
+                           const QrnicHeaders *h)
 {
     FrameFields fields;
-    QrnicFlow *flow;
-    uint32_t i = 0;
-    QrnicQp *qp;
 
     if (!e->transport->num_flows) {
         return NULL;
     }
-    fields_of(&fields, frame, len);
-    flow = next_rule(e, &i, QRNIC_FLOW_NORMAL, &fields, except, &qp);
-    if (!flow) {
-        return NULL;
-    }
-    trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
-                           qrnic_flow_type_name(flow->type), len);
-    return qp;
+    fields_of(&fields, h);
+    return first_receiver(e, QRNIC_FLOW_NORMAL, h, &fields, except);
 }
 
 QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
-                            const uint8_t *frame, size_t len)
+                            const QrnicHeaders *h)
 {
-    FrameFields fields;
-    QrnicFlow *flow = NULL;
     QrnicQp *qp = NULL;
-    uint32_t i = 0;
 
-    if (!e->transport->num_flows) {
-        return NULL;
+    if (h->frame[0] & 1) {
+        qp = first_receiver(e, QRNIC_FLOW_MC_DEFAULT, h, NULL, except);
     }
-    fields_of(&fields, frame, len);
-    if (frame[0] & 1) {
-        flow = next_rule(e, &i, QRNIC_FLOW_MC_DEFAULT, &fields, except, &qp);
-    }
-    if (!flow) {
-        i = 0;
-        flow = next_rule(e, &i, QRNIC_FLOW_ALL_DEFAULT, &fields, except, &qp);
-    }
-    if (!flow) {
-        return NULL;
-    }
-    trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
-                           qrnic_flow_type_name(flow->type), len);
-    return qp;
+    return qp ? qp : first_receiver(e, QRNIC_FLOW_ALL_DEFAULT, h, NULL, except);
 }
 
 static QrnicResult match_check(const QrnicFlowCtx *in, const MatchBytes *value,
@@ -289,7 +221,7 @@ static void order_insert(QrnicEngine *e, QrnicFlow *flow)
         e->transport->flow[i] = e->transport->flow[i - 1];
     }
     e->transport->flow[i] = flow;
-    e->transport->num_sniffers += flow->type == QRNIC_FLOW_SNIFFER;
+    e->fabric->sniffers += flow->type == QRNIC_FLOW_SNIFFER;
 }
 
 static void order_remove(QrnicEngine *e, QrnicFlow *flow)
@@ -302,7 +234,7 @@ static void order_remove(QrnicEngine *e, QrnicFlow *flow)
     for (e->transport->num_flows--; i < e->transport->num_flows; i++) {
         e->transport->flow[i] = e->transport->flow[i + 1];
     }
-    e->transport->num_sniffers -= flow->type == QRNIC_FLOW_SNIFFER;
+    e->fabric->sniffers -= flow->type == QRNIC_FLOW_SNIFFER;
 }
 
 QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
@@ -322,7 +254,7 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
         return result;
     }
     if (in->type == QRNIC_FLOW_SNIFFER &&
-        e->transport->num_sniffers == MAX_SNIFFERS) {
+        e->fabric->sniffers == MAX_SNIFFERS) {
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     flow = g_new0(QrnicFlow, 1);

@@ -63,7 +63,7 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
     uint32_t qpn, at = 0;
     unsigned delivered = 0;
 
-    while ((qpn = qrnic_group_next(e, p->dgid, &at))) {
+    while ((qpn = qrnic_group_next(e, p->h->dgid, &at))) {
         QrnicQp *qp = qrnic_qp_get(e, qpn);
         QrnicCounterSet *before;
 

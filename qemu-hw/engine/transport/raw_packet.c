@@ -11,27 +11,10 @@
 
 #define FILTER_ADDRESSES 64
 
-static bool has_tag(const uint8_t *frame, size_t len)
+/* The longest frame that the port takes, with the tags of this one */
+static size_t longest(const QrnicEngine *e, const QrnicHeaders *h)
 {
-    return len >= QRNIC_ETH_LEN + QRNIC_VLAN_LEN &&
-           qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN;
-}
-
-/* Bytes of the tags that make a frame longer than the MTU: up to two count. */
-static size_t tags_length(const uint8_t *frame, size_t len)
-{
-    size_t tags = 0;
-
-    while (tags < 2 * QRNIC_VLAN_LEN &&
-           len >= QRNIC_ETH_LEN + tags + QRNIC_VLAN_LEN) {
-        unsigned type = qrnic_ld_be16(frame + 12 + tags);
-
-        if (type != QRNIC_ETHERTYPE_VLAN && type != QRNIC_ETHERTYPE_SERVICE) {
-            break;
-        }
-        tags += QRNIC_VLAN_LEN;
-    }
-    return tags;
+    return e->fabric->port.mtu + QRNIC_ETH_LEN + h->tags_len;
 }
 
 /*
@@ -81,54 +64,54 @@ static unsigned how_of_flow(const QrnicQp *qp)
 }
 
 /* Bytes that a frame takes in the buffers */
-static size_t room_for(const uint8_t *frame, size_t len, unsigned how)
+static size_t room_for(const QrnicHeaders *h, unsigned how)
 {
-    return len + (how & RECEIVE_FCS ? QRNIC_FCS_LEN : 0) -
-           (how & RECEIVE_STRIP && has_tag(frame, len) ? QRNIC_VLAN_LEN : 0);
+    return h->len + (how & RECEIVE_FCS ? QRNIC_FCS_LEN : 0) -
+           (how & RECEIVE_STRIP && h->tagged ? QRNIC_VLAN_LEN : 0);
 }
 
-static void count_received(QrnicEngine *e, bool copy, const uint8_t *frame,
-                           size_t len, bool bad)
+static void count_received(QrnicEngine *e, bool copy, const QrnicHeaders *h,
+                           bool bad)
 {
     if (copy) {
         qrnic_add(e, QRNIC_COUNTER_FLOW_COPIES, 1);
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_PACKETS, 1);
-    qrnic_add(e, QRNIC_COUNTER_ETH_RX_BYTES, len);
-    qrnic_add(e, QRNIC_COUNTER_ETH_RX_MULTICAST, frame[0] & 1);
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_BYTES, h->len);
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_MULTICAST, h->frame[0] & 1);
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_CSUM_BAD, bad);
 }
 
 static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                    const uint8_t *frame, size_t len, unsigned how)
+                    const QrnicHeaders *h, unsigned how)
 {
-    bool strip = (how & RECEIVE_STRIP) && has_tag(frame, len);
+    bool strip = (how & RECEIVE_STRIP) && h->tagged;
     QrnicCqe cqe = {
         .qpn = qp->number,
         .index = wqe->index,
         .opcode = QRNIC_CQE_RECV,
-        .byte_len = room_for(frame, len, how),
+        .byte_len = room_for(h, how),
     };
-    size_t tag = strip ? QRNIC_VLAN_LEN : 0;
+    size_t behind = 12 + (strip ? QRNIC_VLAN_LEN : 0);
     uint8_t fcs[QRNIC_FCS_LEN];
     const struct iovec piece[] = {
-        { (void *)frame, 12 },
-        { (void *)(frame + 12 + tag), len - 12 - tag },
+        { (void *)h->frame, 12 },
+        { (void *)(h->frame + behind), h->len - behind },
         { fcs, how & RECEIVE_FCS ? sizeof(fcs) : 0 },
     };
     bool bad = false;
 
     if (how & RECEIVE_FCS) {
-        stl_le_p(fcs, ~qrnic_crc32(QRNIC_CRC32_INIT, frame, len));
+        stl_le_p(fcs, ~qrnic_crc32(QRNIC_CRC32_INIT, h->frame, h->len));
     }
 
     if (e->config.capabilities & QRNIC_CAP_ETH_CSUM) {
-        bad = qrnic_checksums_bad(frame, len, &cqe.flags);
+        bad = qrnic_checksums_bad(h, &cqe.flags);
     }
     if (strip) {
         cqe.flags |= QRNIC_CQEF_VLAN;
-        cqe.vlan_tci = qrnic_ld_be16(frame + 14);
+        cqe.vlan_tci = h->tci;
     }
     if (!qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.flags = 0;
@@ -136,9 +119,9 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         qrnic_qp_error(e, qp, 0, 0);
         return;
     }
-    count_received(e, how & RECEIVE_COPY, frame, len, bad);
-    trace_qrnic_ethernet_receive(e->config.name, qp->number, wqe->index, len,
-                                 cqe.flags);
+    count_received(e, how & RECEIVE_COPY, h, bad);
+    trace_qrnic_ethernet_receive(e->config.name, qp->number, wqe->index,
+                                 h->len, cqe.flags);
     qrnic_complete_recv(e, qp, &cqe);
 }
 
@@ -149,8 +132,8 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
 }
 
 /* Takes a receive WQE of a queue pair that can receive, and fills it. */
-static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
-                        size_t len, unsigned how)
+static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                        unsigned how)
 {
     bool copy = how & RECEIVE_COPY;
     enum qrnic_counter no_wqe = copy ? QRNIC_COUNTER_FLOW_COPIES_LOST :
@@ -160,9 +143,8 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
     uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
     QrnicRecvWqe wqe;
 
-    if (!copy && len > e->fabric->port.mtu + QRNIC_ETH_LEN +
-                       tags_length(frame, len)) {
-        drop(e, too_long, len);
+    if (!copy && h->len > longest(e, h)) {
+        drop(e, too_long, h->len);
         return;
     }
     switch (qrnic_rq_take(e, qp, &wqe, &status, &syndrome)) {
@@ -171,7 +153,7 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
          * Holding it would hold what is behind it too, the packets of reliable
          * connections among that.
          */
-        drop(e, no_wqe, len);
+        drop(e, no_wqe, h->len);
         return;
     case QRNIC_TAKE_ERROR: {
         QrnicCqe cqe = {
@@ -181,7 +163,7 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
 
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);
-        drop(e, no_wqe, len);
+        drop(e, no_wqe, h->len);
         return;
     }
     case QRNIC_TAKE_BROKEN:
@@ -189,31 +171,30 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
     case QRNIC_TAKE_OK:
         break;
     }
-    if (wqe.length < room_for(frame, len, how)) {
+    if (wqe.length < room_for(h, how)) {
         /*
          * Anybody on the wire can send such a frame, so it must not cost the
          * WQE, let alone the queue pair: put it back.
          */
         qrnic_rq_give_back(e, qp, &wqe);
-        drop(e, too_long, len);
+        drop(e, too_long, h->len);
         return;
     }
-    deliver(e, qp, &wqe, frame, len, how);
+    deliver(e, qp, &wqe, h, how);
 }
 
-static void receive_into(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
-                         size_t len, unsigned how)
+static void receive_into(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                         unsigned how)
 {
     QrnicCounterSet *before = qrnic_account(e, qp->counters);
 
-    receive_one(e, qp, frame, len, how);
+    receive_one(e, qp, h, how);
     qrnic_account(e, before);
 }
 
-void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
-                         size_t len)
+void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h)
 {
-    receive_into(e, qp, frame, len, RECEIVE_COPY);
+    receive_into(e, qp, h, RECEIVE_COPY);
 }
 
 /* The queue pair that the filter names, if it takes frames now */
@@ -231,30 +212,30 @@ static QrnicQp *receiver(QrnicEngine *e)
     return qp;
 }
 
-void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
+void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
 {
     bool strip = e->transport->rx_filter.flags & QRNIC_RXF_VLAN_STRIP;
     QrnicQp *function = receiver(e);
     QrnicQp *qp = NULL;
 
-    if (len >= QRNIC_ETH_LEN) {
-        qp = qrnic_flow_normal(e, NULL, frame, len);
+    if (h->ethernet) {
+        qp = qrnic_flow_normal(e, NULL, h);
         if (!qp && function &&
-            filter_accepts(&e->transport->rx_filter, frame)) {
-            receive_into(e, function, frame, len, strip ? RECEIVE_STRIP : 0);
+            filter_accepts(&e->transport->rx_filter, h->frame)) {
+            receive_into(e, function, h, strip ? RECEIVE_STRIP : 0);
             return;
         }
         if (!qp) {
-            qp = qrnic_flow_default(e, NULL, frame, len);
+            qp = qrnic_flow_default(e, NULL, h);
         }
     }
     if (!qp) {
         drop(e, function ? QRNIC_COUNTER_ETH_RX_FILTERED :
-                           QRNIC_COUNTER_ETH_RX_NO_QUEUE, len);
+                           QRNIC_COUNTER_ETH_RX_NO_QUEUE, h->len);
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_FLOW_RX_PACKETS, 1);
-    receive_into(e, qp, frame, len, how_of_flow(qp));
+    receive_into(e, qp, h, how_of_flow(qp));
 }
 
 /*
@@ -263,20 +244,48 @@ void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len)
 
 /* To another queue pair: none has its own frames back. */
 static void loop_back(QrnicEngine *e, const QrnicQp *sender,
-                      const uint8_t *frame, size_t len)
+                      const QrnicHeaders *h)
 {
     QrnicQp *qp = NULL;
 
     if (qrnic_engine_port_active(e)) {
-        qp = qrnic_flow_normal(e, sender, frame, len);
+        qp = qrnic_flow_normal(e, sender, h);
         if (!qp) {
-            qp = qrnic_flow_default(e, sender, frame, len);
+            qp = qrnic_flow_default(e, sender, h);
         }
     }
     if (qp) {
         qrnic_add(e, QRNIC_COUNTER_FLOW_LOOPBACK, 1);
-        receive_into(e, qp, frame, len, how_of_flow(qp));
+        receive_into(e, qp, h, how_of_flow(qp));
     }
+}
+
+static bool refuse_length(QrnicEngine *e, const QrnicQp *qp,
+                          const QrnicSendWqe *wqe)
+{
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                      "WQE at index %" PRIu32 ": a frame of %" PRIu64 " bytes",
+                      wqe->index, wqe->length);
+    return false;
+}
+
+/* The checksum that the WQE describes: false: it is not in the frame. */
+static bool fill_described(QrnicEngine *e, const QrnicQp *qp,
+                           const QrnicSendWqe *wqe, uint8_t *frame)
+{
+    const QrnicEthSeg *eth = &wqe->eth;
+    size_t store = (size_t)eth->csum_start + eth->csum_offset;
+
+    if (eth->csum_start >= wqe->length || store + 2 > wqe->length) {
+        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                          "WQE at index %" PRIu32
+                          ": the checksum is outside the frame", wqe->index);
+        return false;
+    }
+    qrnic_checksum_store(frame + store,
+                         qrnic_checksum_add(frame + eth->csum_start,
+                                            wqe->length - eth->csum_start));
+    return true;
 }
 
 /* Sends the frame of a WQE. False: *status and *syndrome say why not. */
@@ -285,57 +294,42 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                            uint8_t *syndrome)
 {
     uint8_t *frame = e->fabric->frame + QRNIC_VLAN_LEN;
-    size_t len = wqe->length;
     const QrnicEthSeg *eth = &wqe->eth;
+    QrnicHeaders h;
 
     *status = QRNIC_WC_LOC_LEN_ERR;
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    if (len < QRNIC_ETH_LEN ||
-        len > e->fabric->port.mtu + QRNIC_ETH_LEN + 2 * QRNIC_VLAN_LEN) {
-        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                          "WQE at index %" PRIu32 ": a frame of %zu bytes",
-                          wqe->index, len);
-        return false;
+    if (wqe->length < QRNIC_ETH_LEN ||
+        wqe->length > e->fabric->port.mtu + QRNIC_ETH_LEN +
+                      2 * QRNIC_VLAN_LEN) {
+        return refuse_length(e, qp, wqe);
     }
     if (!qrnic_gather(e, qp, wqe, frame, status, syndrome)) {
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    if (len > e->fabric->port.mtu + QRNIC_ETH_LEN + tags_length(frame, len)) {
-        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                          "WQE at index %" PRIu32 ": a frame of %zu bytes",
-                          wqe->index, len);
+    /* It may lie anywhere, in the headers too: they are looked at after it. */
+    if ((eth->flags & QRNIC_ETHF_CSUM) && !fill_described(e, qp, wqe, frame)) {
         return false;
     }
-    if (eth->flags & QRNIC_ETHF_CSUM) {
-        size_t store = (size_t)eth->csum_start + eth->csum_offset;
-        uint16_t sum;
-
-        if (eth->csum_start >= len || store + 2 > len) {
-            qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                              "WQE at index %" PRIu32
-                              ": the checksum is outside the frame",
-                              wqe->index);
-            return false;
-        }
-        sum = qrnic_checksum_add(frame + eth->csum_start,
-                                 len - eth->csum_start);
-        qrnic_checksum_store(frame + store, sum);
+    h = qrnic_headers_walk(frame, wqe->length);
+    if (h.len > longest(e, &h)) {
+        return refuse_length(e, qp, wqe);
     }
     if (eth->flags & QRNIC_ETHF_IP_CSUM) {
-        qrnic_checksums_fill(frame, len);
+        qrnic_checksums_fill(&h, frame);
     }
     if (eth->flags & QRNIC_ETHF_VLAN) {
         memmove(frame - QRNIC_VLAN_LEN, frame, 12);
         frame -= QRNIC_VLAN_LEN;
         qrnic_st_be16(frame + 12, QRNIC_ETHERTYPE_VLAN);
         qrnic_st_be16(frame + 14, eth->vlan_tci);
-        len += QRNIC_VLAN_LEN;
+        h = qrnic_headers_walk(frame, wqe->length + QRNIC_VLAN_LEN);
     }
-    qrnic_pace_charge(e, qp, len);
-    qrnic_frame_send(e, frame, len, false, false);
+    qrnic_pace_charge(e, qp, h.len);
+    qrnic_frame_send(e, &h);
     if (qp->db_page && frame[0] & 1) {
-        loop_back(e, qp, frame, len);
+        loop_back(e, qp, &h);
     }
     return true;
 }

@@ -51,35 +51,37 @@ static uint32_t toeplitz(const uint8_t *key, const uint8_t *input, size_t len)
     return hash;
 }
 
-uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const uint8_t *value,
-                       const uint8_t *present)
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h)
 {
     const QrnicRss *rss = qrnic_table_get(&e->transport->rss, number);
-    uint8_t protocol = value[QRNIC_FLOW_MATCH_PROTOCOL_OFFSET];
-    bool ipv4 = qrnic_ld_be16(value + QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET) ==
-                QRNIC_ETHERTYPE_IPV4;
-    bool tcp = protocol == IPPROTO_TCP;
+    bool ipv4 = h->network == QRNIC_NET_IPV4;
+    bool ipv6 = h->network == QRNIC_NET_IPV6;
+    bool tcp = h->l4 && h->protocol == QRNIC_IP_PROTOCOL_TCP;
+    bool udp = h->l4 && h->protocol == QRNIC_IP_PROTOCOL_UDP;
+    const uint8_t *ports = h->frame + h->l4;
     /* In the order in which they are hashed */
     const struct {
+        bool present;
         uint32_t selected;
-        unsigned offset, len;
+        const uint8_t *at;
+        unsigned len;
     } part[] = {
-        { ipv4 ? 0 : QRNIC_RSS_SRC_IPV6, QRNIC_FLOW_MATCH_SIP_OFFSET, 16 },
-        { ipv4 ? QRNIC_RSS_SRC_IPV4 : 0, QRNIC_FLOW_MATCH_SIP_OFFSET + 12, 4 },
-        { ipv4 ? 0 : QRNIC_RSS_DST_IPV6, QRNIC_FLOW_MATCH_DIP_OFFSET, 16 },
-        { ipv4 ? QRNIC_RSS_DST_IPV4 : 0, QRNIC_FLOW_MATCH_DIP_OFFSET + 12, 4 },
-        { tcp ? QRNIC_RSS_SRC_PORT_TCP : QRNIC_RSS_SRC_PORT_UDP,
-          QRNIC_FLOW_MATCH_SPORT_OFFSET, 2 },
-        { tcp ? QRNIC_RSS_DST_PORT_TCP : QRNIC_RSS_DST_PORT_UDP,
-          QRNIC_FLOW_MATCH_DPORT_OFFSET, 2 },
+        { ipv6, QRNIC_RSS_SRC_IPV6, h->sgid, 16 },
+        { ipv4, QRNIC_RSS_SRC_IPV4, h->sgid + 12, 4 },
+        { ipv6, QRNIC_RSS_DST_IPV6, h->dgid, 16 },
+        { ipv4, QRNIC_RSS_DST_IPV4, h->dgid + 12, 4 },
+        { tcp, QRNIC_RSS_SRC_PORT_TCP, ports, 2 },
+        { udp, QRNIC_RSS_SRC_PORT_UDP, ports, 2 },
+        { tcp, QRNIC_RSS_DST_PORT_TCP, ports + 2, 2 },
+        { udp, QRNIC_RSS_DST_PORT_UDP, ports + 2, 2 },
     };
     uint8_t input[INPUT_MAX];
     uint32_t hash, qpn;
     size_t len = 0;
 
     for (unsigned i = 0; i < ARRAY_SIZE(part); i++) {
-        if (rss->hash & part[i].selected && present[part[i].offset]) {
-            memcpy(input + len, value + part[i].offset, part[i].len);
+        if (part[i].present && rss->hash & part[i].selected) {
+            memcpy(input + len, part[i].at, part[i].len);
             len += part[i].len;
         }
     }

@@ -39,20 +39,20 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 uint16_t qrnic_checksum_add(const uint8_t *p, size_t len);
 void qrnic_checksum_store(uint8_t *at, uint16_t sum);
 /*
- * Of an Ethernet frame, its header complete: sets the CQE flags of what is
- * right, and returns true if something is wrong; or writes all of them.
+ * Of a frame: sets the CQE flags of what is right, and returns true if
+ * something is wrong; or writes all of them, into the frame of h.
  */
-bool qrnic_checksums_bad(const uint8_t *frame, size_t len, uint8_t *flags);
-void qrnic_checksums_fill(uint8_t *frame, size_t len);
+bool qrnic_checksums_bad(const QrnicHeaders *h, uint8_t *flags);
+void qrnic_checksums_fill(const QrnicHeaders *h, uint8_t *frame);
 
 /* flow.c */
 /* The queue pair whose rule takes the frame; except, if not NULL, has none. */
 QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
-                           const uint8_t *frame, size_t len);
+                           const QrnicHeaders *h);
 QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
-                            const uint8_t *frame, size_t len);
+                            const QrnicHeaders *h);
 /* Copies for the sniffers */
-void qrnic_flow_sniff(QrnicEngine *e, const uint8_t *frame, size_t len);
+void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h);
 void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
 /* xrc.c */
@@ -70,27 +70,22 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
                                  bool loopback);
 
 /* raw_packet.c: a frame that is not for the transport. */
-void qrnic_ethernet_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
+void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h);
 /* A copy of any frame, for a raw packet QP that can receive */
-void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const uint8_t *frame,
-                         size_t len);
+void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h);
 
 /*
  * demultiplex.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, whose.
  * Returns how many have got it, if it was for a group.
  */
-unsigned qrnic_roce_receive(QrnicEngine *e, const uint8_t *frame, size_t len,
+unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
                             bool loopback);
 
 /* rss.c */
 typedef struct QrnicRss QrnicRss;
 
-/*
- * The queue pair of the table that a frame with these fields, in the layout of
- * flow_match, goes to; present selects the fields that there are.
- */
-uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const uint8_t *value,
-                       const uint8_t *present);
+/* The queue pair of the table that a frame with these headers goes to */
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h);
 /* A flow rule leads to the table (1), or not any more (-1). False: no table */
 bool qrnic_rss_hold(QrnicEngine *e, uint32_t number, int n);
 
@@ -98,7 +93,7 @@ typedef struct QrnicTransports {
     QrnicRxFilter rx_filter;
     QrnicTable flows, rss;
     struct QrnicFlow **flow;            /* in the order in which they match */
-    uint32_t num_flows, num_sniffers;
+    uint32_t num_flows;
 } QrnicTransports;
 
 extern const QrnicFloor qrnic_transport_floor;

@@ -122,7 +122,7 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 
 static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
 {
-    const uint8_t *frame = p->dmac;
+    const QrnicHeaders *h = p->h;
 
     cqe->flags = QRNIC_CQEF_GRH;
     if (p->info->flags & QRNIC_HDR_IMM) {
@@ -132,25 +132,24 @@ static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
     if (p->t.solicited) {
         cqe->flags |= QRNIC_CQEF_SOLICITED;
     }
-    if (qrnic_ld_be16(frame + 12) == QRNIC_ETHERTYPE_VLAN) {
-        uint16_t tci = qrnic_ld_be16(frame + 14);
-
-        cqe->sl = tci >> 13;
-        if (p->vlan > 0) {
+    if (h->tagged) {
+        cqe->sl = h->tci >> 13;
+        if (h->vlan > 0) {
             cqe->flags |= QRNIC_CQEF_VLAN;
-            cqe->vlan_tci = tci;
+            cqe->vlan_tci = h->tci;
         }
     }
     cqe->src_qpn = p->t.src_qpn;
-    cqe->network = p->ipv6 ? QRNIC_NETWORK_IPV6 : QRNIC_NETWORK_IPV4;
-    memcpy(cqe->smac, p->smac, sizeof(cqe->smac));
+    cqe->network = h->network == QRNIC_NET_IPV6 ? QRNIC_NETWORK_IPV6 :
+                                                  QRNIC_NETWORK_IPV4;
+    memcpy(cqe->smac, h->frame + 6, sizeof(cqe->smac));
 }
 
 static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                     const QrnicPacket *p)
 {
     uint8_t grh[QRNIC_GRH_SIZE] = { 0 };
-    const size_t ip_len = p->ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
+    const QrnicHeaders *h = p->h;
     const struct iovec piece[2] = {
         { grh, sizeof(grh) }, { (void *)p->payload, p->payload_len },
     };
@@ -161,7 +160,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         .opcode = QRNIC_CQE_RECV,
     };
 
-    memcpy(grh + sizeof(grh) - ip_len, p->ip, ip_len);
+    memcpy(grh + sizeof(grh) - h->ip_len, h->frame + h->ip, h->ip_len);
     if (qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.byte_len = sizeof(grh) + p->payload_len;
         fill_cqe(&cqe, p);
