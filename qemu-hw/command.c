@@ -111,7 +111,7 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
-    /* 64 MiB to move, or more to clear: enough for a turn of the main loop */
+    /* 64 MiB to move, or 1 MiB to clear: enough for a turn of the main loop */
     data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ ||
                       entry->opcode == QRNIC_CMD_ALLOC_DM ||
                       entry->opcode == QRNIC_CMD_FREE_DM;
@@ -147,6 +147,42 @@ static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
 }
 
 /* False: nothing more can be done now. */
+static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
+                           const QrnicResult *result)
+{
+    QrnicCommandQueue *q = &d->cmd;
+    uint32_t index = q->consumer & ((1u << q->log_size) - 1);
+    uint32_t generation = q->generation;
+
+    trace_qrnic_command_end(d->name, q->consumer,
+                            qrnic_cmd_opcode_name(entry->opcode), result->value,
+                            qrnic_cmd_status_name(result->status),
+                            result->syndrome);
+    qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
+    if (result->status != QRNIC_ST_OK) {
+        qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS_FAILED, 1);
+        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_FAILED, "command",
+                          q->consumer, "%s (0x%x): status %s, syndrome 0x%"
+                          PRIx32, qrnic_cmd_opcode_name(entry->opcode),
+                          entry->opcode, qrnic_cmd_status_name(result->status),
+                          result->syndrome);
+    }
+    if (!command_answer(d, addr, entry, result)) {
+        q->producer = q->consumer;
+        return false;
+    }
+    if (q->generation != generation) {
+        return true;
+    }
+    q->consumer++;
+    if (entry->event) {
+        qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, index,
+                          entry->token);
+    }
+    return true;
+}
+
+/* False: nothing more can be done now. */
 static bool command_next(QrnicDevice *d, QrnicCommandData *data)
 {
     QrnicCommandQueue *q = &d->cmd;
@@ -175,36 +211,33 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
                               qrnic_cmd_opcode_name(entry.opcode),
                               entry.object, entry.token);
     result = command_execute(d, &entry, reserved_ok, data);
-    trace_qrnic_command_end(d->name, q->consumer,
-                            qrnic_cmd_opcode_name(entry.opcode), result.value,
-                            qrnic_cmd_status_name(result.status),
-                            result.syndrome);
-    qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
-    if (result.status != QRNIC_ST_OK) {
-        qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS_FAILED, 1);
-        qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_FAILED, "command",
-                          q->consumer, "%s (0x%x): status %s, syndrome 0x%"
-                          PRIx32, qrnic_cmd_opcode_name(entry.opcode),
-                          entry.opcode, qrnic_cmd_status_name(result.status),
-                          result.syndrome);
-    }
     if (q->generation != generation) {
         /* The queue that it was in is no more: nobody waits for an answer. */
+        qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
         return true;
     }
-    if (!command_answer(d, addr, &entry, &result)) {
-        q->producer = q->consumer;
-        return false;
-    }
-    if (q->generation != generation) {
+    if (qrnic_engine_clearing(d->engine)) {
+        q->held = true;
+        q->held_addr = addr;
+        q->held_entry = entry;
+        q->held_result = result;
         return true;
     }
-    q->consumer++;
-    if (entry.event) {
-        qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, index,
-                          entry.token);
+    return command_finish(d, addr, &entry, &result);
+}
+
+/* The command that waited until all is clear; false: nothing more now. */
+static bool command_held(QrnicDevice *d)
+{
+    QrnicCommandQueue *q = &d->cmd;
+    QrnicCmdEntry entry = q->held_entry;
+    QrnicResult result = q->held_result;
+
+    if (qrnic_is_fatal(d->engine)) {
+        result = (QrnicResult) { QRNIC_ST_FATAL };
     }
-    return true;
+    q->held = false;
+    return command_finish(d, q->held_addr, &entry, &result);
 }
 
 bool qrnic_command_run(QrnicDevice *d, unsigned budget)
@@ -213,8 +246,15 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget)
     g_autofree QrnicCommandData *data = NULL;
 
     while (q->enabled && q->producer != q->consumer && !d->reset_waits) {
-        if (!budget--) {
+        if (!budget-- || (qrnic_engine_clearing(d->engine) &&
+                          !qrnic_is_fatal(d->engine))) {
             return true;
+        }
+        if (q->held) {
+            if (!command_held(d)) {
+                break;
+            }
+            continue;
         }
         if (!data) {
             data = g_new(QrnicCommandData, 1);

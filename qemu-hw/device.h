@@ -20,6 +20,10 @@ typedef struct QrnicCommandQueue {
     uint32_t log_size;
     uint32_t producer, consumer;
     uint32_t generation;        /* how often it was enabled */
+    bool held;                  /* done but for what the engine has to clear: */
+    uint64_t held_addr;
+    QrnicCmdEntry held_entry;
+    QrnicResult held_result;
 } QrnicCommandQueue;
 
 struct QrnicDevice {

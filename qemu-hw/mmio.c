@@ -10,7 +10,8 @@
 
 static uint32_t status_read(QrnicDevice *d)
 {
-    uint32_t status = QRNIC_REG_STATUS_READY_MASK;
+    uint32_t status = qrnic_engine_ready(d->engine) ?
+                      QRNIC_REG_STATUS_READY_MASK : 0;
 
     if (d->cmd.enabled) {
         status |= QRNIC_REG_STATUS_CMD_ENABLED_MASK;

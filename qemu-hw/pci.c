@@ -281,6 +281,15 @@ void qrnic_leave(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
+/* What an owner of before left there is nobody's to see. */
+static void device_memory_show(QrnicDevice *d)
+{
+    if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
+        memory_region_set_enabled(&d->bar_memory,
+                                  qrnic_engine_ready(d->engine));
+    }
+}
+
 void qrnic_device_reset(QrnicDevice *d)
 {
     if (d->busy) {
@@ -294,6 +303,7 @@ void qrnic_device_reset(QrnicDevice *d)
     timer_del(d->timer);
     d->timer_due = false;
     qrnic_engine_reset(d->engine);
+    device_memory_show(d);
 }
 
 /* True: commands wait for the next turn. */
@@ -316,6 +326,7 @@ static bool work_once(QrnicDevice *d)
      * that the command destroys would be taken for a mistake of the guest.
      */
     qrnic_engine_run(d->engine);
+    device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET);
 }
 

@@ -2,6 +2,7 @@
 /*
  * health.c: the fatal state and the way out of it, reset, PCI error recovery.
  */
+#include <linux/iopoll.h>
 #include "core/core.h"
 
 /* Finds a fatal state whose event did not come; does not wake an idle processor. */
@@ -10,6 +11,9 @@
 #define QRNIC_RECOVERY_INTERVAL (5 * HZ)
 /* Twice as long after each one that failed, up to this */
 #define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
+/* How often to look for the end of a reset, and how long */
+#define QRNIC_RESET_POLL_US 100
+#define QRNIC_RESET_TIMEOUT_US (10 * USEC_PER_SEC)
 /* After a PCI error, should the PCI core not lead the way */
 #define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
 
@@ -270,7 +274,13 @@ int qrnic_device_reset(struct qrnic_core *core)
 	u32 status;
 
 	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
-	status = qrnic_read(core, QRNIC_REG_STATUS);
+	/* It may have much device memory to clear. */
+	read_poll_timeout(qrnic_read, status,
+			  PCI_POSSIBLE_ERROR(status) ||
+			  (status & (QRNIC_REG_STATUS_READY_MASK |
+				     QRNIC_REG_STATUS_FATAL_MASK)),
+			  QRNIC_RESET_POLL_US, QRNIC_RESET_TIMEOUT_US, false,
+			  core, QRNIC_REG_STATUS);
 	if (PCI_POSSIBLE_ERROR(status))
 		return -ENODEV;
 	if (!(status & QRNIC_REG_STATUS_READY_MASK) ||

@@ -58,6 +58,14 @@ bool qrnic_engine_port_active(QrnicEngine *e);
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
                           unsigned size, uint64_t value);
 
+/*
+ * Device memory is still being cleared for the last command: it is not done,
+ * and no other may be executed. Not ready: the same, for a reset, and nobody
+ * may look at the device memory.
+ */
+bool qrnic_engine_clearing(const QrnicEngine *e);
+bool qrnic_engine_ready(const QrnicEngine *e);
+
 /* Commands, one function each; the contract names the fields. */
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);
 QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out);

@@ -265,6 +265,54 @@ static void test_bar(void)
     rig_stop(&m.r);
 }
 
+#define MARK 0x1122334455667788ull
+#define STEP (1u << 20)
+
+static void mark(Memory *m)
+{
+    for (uint64_t at = 0; at < m->size; at += STEP) {
+        qpci_io_writeq(m->r.d->pci, m->bar, at, MARK);
+    }
+}
+
+static void is_clear(Memory *m)
+{
+    for (uint64_t at = 0; at < m->size; at += STEP) {
+        g_assert_cmphex(qpci_io_readq(m->r.d->pci, m->bar, at), ==, 0);
+    }
+}
+
+/*
+ * Cleared in many turns of the main loop: a command is done when all is, and
+ * what is left by a reset is seen by nobody until the device is ready.
+ */
+static void test_pieces(void)
+{
+    uint64_t offset, seen;
+    bool ready;
+    Memory m;
+
+    memory_start(&m, "device-memory-size=64M");
+    mark(&m);
+    command_ok(m.r.d, QRNIC_CMD_FREE_DM, dm_alloc(&m, 64, &offset), NULL, 0,
+               NULL, 0);
+    mark(&m);
+    command_ok(m.r.d, QRNIC_CMD_FREE_DM, dm_alloc(&m, m.size, &offset), NULL,
+               0, NULL, 0);
+    is_clear(&m);
+    dm_alloc(&m, m.size, &offset);
+    mark(&m);
+    reg_write(m.r.d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    do {
+        seen = qpci_io_readq(m.r.d->pci, m.bar, m.size - STEP);
+        g_assert_cmphex(seen, !=, MARK);
+        ready = reg_read(m.r.d, QRNIC_REG_STATUS) &
+                QRNIC_REG_STATUS_READY_MASK;
+    } while (!ready);
+    is_clear(&m);
+    rig_stop(&m.r);
+}
+
 static void test_off(const void *properties)
 {
     Rig r;
@@ -295,6 +343,7 @@ void add_device_memory_tests(void)
     qtest_add_func("qrnic/device-memory/data", test_data);
     qtest_add_func("qrnic/device-memory/atomic", test_atomic);
     qtest_add_func("qrnic/device-memory/bar", test_bar);
+    qtest_add_func("qrnic/device-memory/pieces", test_pieces);
     qtest_add_data_func("qrnic/device-memory/off", "cap-dm=off", test_off);
     qtest_add_data_func("qrnic/device-memory/none", "device-memory-size=0",
                         test_off);

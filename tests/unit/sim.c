@@ -74,7 +74,7 @@ static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
     SimNode *n = opaque;
 
     g_assert_cmpuint(offset % 8, ==, 0);
-    g_assert_cmpuint(offset + 8, <=, sizeof(n->device_memory));
+    g_assert_cmpuint(offset + 8, <=, n->device_memory_size);
     return apply(n->device_memory + offset, op);
 }
 
@@ -82,7 +82,7 @@ static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
 {
     SimNode *n = opaque;
 
-    g_assert_cmpuint(offset + len, <=, sizeof(n->device_memory));
+    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
     memcpy(buf, n->device_memory + offset, len);
 }
 
@@ -91,7 +91,7 @@ static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
 {
     SimNode *n = opaque;
 
-    g_assert_cmpuint(offset + len, <=, sizeof(n->device_memory));
+    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
     memcpy(n->device_memory + offset, buf, len);
 }
 
@@ -362,7 +362,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
-        .device_memory = sizeof(n->device_memory),
+        .device_memory = o->device_memory ? o->device_memory :
+                         16 * QRNIC_DM_PAGE_SIZE,
         .mac = { 2, 0, 0, 0, 0, 1 + id },
     };
     QrnicEnv env = {
@@ -379,6 +380,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     n->deadline = QRNIC_DEADLINE_NEVER;
     n->memory_size = o->memory ? o->memory : MEMORY_DEFAULT;
     n->memory = g_malloc(n->memory_size);
+    n->device_memory_size = config.device_memory;
+    n->device_memory = g_malloc0(n->device_memory_size);
     n->engine = qrnic_engine_new(&config, &env);
     qrnic_engine_set_link(n->engine, true);
 
@@ -418,6 +421,7 @@ void sim_free(Sim *s)
     for (unsigned i = 0; i < SIM_NODES; i++) {
         qrnic_engine_free(s->node[i].engine);
         g_free(s->node[i].memory);
+        g_free(s->node[i].device_memory);
     }
     g_ptr_array_free(s->wire, true);
     g_rand_free(s->rand);

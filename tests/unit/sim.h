@@ -34,7 +34,8 @@ struct SimNode {
     QrnicEngine *engine;
     uint8_t *memory;            /* bus address 0 is its first byte */
     uint64_t memory_size, allocated;
-    uint8_t device_memory[16 * QRNIC_DM_PAGE_SIZE];
+    uint8_t *device_memory;
+    uint64_t device_memory_size;
     uint64_t broken_from, broken_to;    /* DMA to here fails */
     /* What a CPU does right behind a read of the device; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
@@ -120,6 +121,7 @@ typedef struct SimOptions {
     uint32_t doorbell_fifo;     /* 0: 128 */
     uint64_t memory;            /* bytes; 0: 32 MiB */
     uint32_t max_qp, max_cq, max_srq, max_mkey; /* 0: not many */
+    uint64_t device_memory;     /* bytes; 0: 16 pages */
 } SimOptions;
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);

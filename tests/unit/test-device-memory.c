@@ -205,7 +205,7 @@ static void test_zeroed(void)
     number = dm_alloc(n, 8192, 0, &again);
     g_assert_cmphex(again, ==, offset);
     g_assert_true(buffer_is_zero(n->device_memory + offset, 8192));
-    memset(n->device_memory, 0x77, sizeof(n->device_memory));
+    memset(n->device_memory, 0x77, n->device_memory_size);
     pair_free(d.p);
 }
 
@@ -217,12 +217,58 @@ static void test_reset(void)
     uint32_t number = dm_alloc(n, 5000, 0, &offset);
     QrnicDmCtx ctx;
 
-    memset(n->device_memory, 0x77, sizeof(n->device_memory));
+    memset(n->device_memory, 0x77, n->device_memory_size);
     qrnic_engine_reset(n->engine);
-    g_assert_true(buffer_is_zero(n->device_memory, sizeof(n->device_memory)));
+    g_assert_true(buffer_is_zero(n->device_memory, n->device_memory_size));
     g_assert_cmpuint(qrnic_dm_query(n->engine, number, &ctx).status, ==,
                      QRNIC_ST_BAD_OBJECT);
-    dm_alloc(n, sizeof(n->device_memory), 0, &offset);
+    dm_alloc(n, n->device_memory_size, 0, &offset);
+    sim_free(s);
+}
+
+/* Runs of the engine until what is to be cleared is, all of it */
+static unsigned runs_to_clear(SimNode *n)
+{
+    unsigned runs = 0;
+
+    for (; qrnic_engine_clearing(n->engine); runs++) {
+        g_assert_true(n->kicked);
+        n->kicked = false;
+        qrnic_engine_run(n->engine);
+    }
+    g_assert_true(buffer_is_zero(n->device_memory, n->device_memory_size));
+    return runs;
+}
+
+/* Much memory is cleared in pieces of no more than 1 MiB. */
+static void test_pieces(void)
+{
+    const SimOptions o = { .device_memory = 16 << 20 };
+    Sim *s = sim_new(5, &o);
+    SimNode *n = &s->node[0];
+    uint64_t offset;
+    uint32_t number;
+
+    g_assert_true(qrnic_engine_ready(n->engine));
+    memset(n->device_memory, 0x77, n->device_memory_size);
+    number = dm_alloc(n, n->device_memory_size, 0, &offset);
+    g_assert_true(qrnic_engine_ready(n->engine));
+    g_assert_cmphex(n->device_memory[1 << 20], ==, 0x77);
+    g_assert_cmpuint(runs_to_clear(n), >=, 15);
+    memset(n->device_memory, 0x66, n->device_memory_size);
+    g_assert_cmpuint(qrnic_dm_free(n->engine, number).status, ==, QRNIC_ST_OK);
+    g_assert_cmphex(n->device_memory[1 << 20], ==, 0x66);
+    g_assert_cmpuint(runs_to_clear(n), >=, 15);
+    memset(n->device_memory, 0x55, n->device_memory_size);
+    qrnic_engine_reset(n->engine);
+    g_assert_false(qrnic_engine_ready(n->engine));
+    g_assert_cmphex(n->device_memory[1 << 20], ==, 0x55);
+    qrnic_engine_run(n->engine);
+    /* Another reset begins anew. */
+    n->device_memory[0] = 1;
+    qrnic_engine_reset(n->engine);
+    g_assert_cmpuint(runs_to_clear(n), >=, 14);
+    g_assert_true(qrnic_engine_ready(n->engine));
     sim_free(s);
 }
 
@@ -254,6 +300,7 @@ int main(int argc, char **argv)
     g_test_add_func("/qrnic/device-memory/range", test_range);
     g_test_add_func("/qrnic/device-memory/zeroed", test_zeroed);
     g_test_add_func("/qrnic/device-memory/reset", test_reset);
+    g_test_add_func("/qrnic/device-memory/pieces", test_pieces);
     g_test_add_func("/qrnic/device-memory/alignment", test_alignment);
     return g_test_run();
 }

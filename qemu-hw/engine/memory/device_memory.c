@@ -2,7 +2,8 @@
  * qrnic engine: device memory: its allocation, and accesses to it by key
  *
  * Pages that are nobody's are zero: they are cleared before they are given
- * out, so that no process finds what another one left, and by a reset.
+ * out, so that no process finds what another one left, and by a reset. Many
+ * pages are cleared in pieces; until that is done no command is executed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,6 +13,10 @@
 #include "qemu/cutils.h"
 #include "trace.h"
 #include "engine/memory/memory.h"
+
+/* Pages cleared at once, and in one go of the run loop */
+#define CLEAR_AT_ONCE 256
+#define CLEAR_BUDGET 64
 
 static uint64_t page_count(const QrnicEngine *e)
 {
@@ -35,6 +40,43 @@ static void pages_clear(QrnicEngine *e, uint64_t first, uint64_t count)
     }
 }
 
+static void clear_some(QrnicEngine *e, uint64_t budget)
+{
+    QrnicMemory *m = e->memory;
+    uint64_t count = MIN(m->dm_clear_end - m->dm_clear, budget);
+
+    pages_clear(e, m->dm_clear, count);
+    m->dm_clear += count;
+    if (m->dm_clear == m->dm_clear_end) {
+        m->dm_dirty = false;
+    } else {
+        trace_qrnic_dm_clear(e->config.name, m->dm_clear, m->dm_clear_end);
+        qrnic_wake(e);
+    }
+}
+
+static void clear_begin(QrnicEngine *e, uint64_t first, uint64_t count)
+{
+    e->memory->dm_clear = first;
+    e->memory->dm_clear_end = first + count;
+    clear_some(e, CLEAR_AT_ONCE);
+}
+
+void qrnic_dm_process(QrnicEngine *e)
+{
+    clear_some(e, CLEAR_BUDGET);
+}
+
+bool qrnic_engine_clearing(const QrnicEngine *e)
+{
+    return e->memory->dm_clear != e->memory->dm_clear_end;
+}
+
+bool qrnic_engine_ready(const QrnicEngine *e)
+{
+    return !e->memory->dm_dirty;
+}
+
 void qrnic_dm_init(QrnicEngine *e)
 {
     /* Each has a page at least. */
@@ -54,7 +96,8 @@ void qrnic_dm_cleanup(QrnicEngine *e)
 
 void qrnic_dm_reset(QrnicEngine *e)
 {
-    pages_clear(e, 0, page_count(e));
+    e->memory->dm_dirty = true;
+    clear_begin(e, 0, page_count(e));
 }
 
 QrnicResult qrnic_dm_alloc(QrnicEngine *e, const QrnicDmCtx *in)
@@ -94,7 +137,7 @@ QrnicResult qrnic_dm_alloc(QrnicEngine *e, const QrnicDmCtx *in)
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     bitmap_set(e->memory->dm_pages, first, wanted);
-    pages_clear(e, first, wanted);
+    clear_begin(e, first, wanted);
     trace_qrnic_dm_alloc(e->config.name, dm->number, dm->ctx.offset,
                          in->length);
     return qrnic_ok(dm->number);
@@ -114,7 +157,7 @@ QrnicResult qrnic_dm_free(QrnicEngine *e, uint32_t number)
     trace_qrnic_dm_free(e->config.name, number);
     first = dm->ctx.offset / QRNIC_DM_PAGE_SIZE;
     count = DIV_ROUND_UP(dm->ctx.length, QRNIC_DM_PAGE_SIZE);
-    pages_clear(e, first, count);
+    clear_begin(e, first, count);
     bitmap_clear(e->memory->dm_pages, first, count);
     g_free(qrnic_table_remove(&e->memory->dms, number));
     return qrnic_ok(0);

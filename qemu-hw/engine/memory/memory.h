@@ -130,6 +130,8 @@ bool qrnic_dm_atomic(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
 void qrnic_dm_init(QrnicEngine *e);
 void qrnic_dm_cleanup(QrnicEngine *e);
 void qrnic_dm_reset(QrnicEngine *e);
+/* Clears more of what is to be cleared. */
+void qrnic_dm_process(QrnicEngine *e);
 
 /*
  * window.c: what is not SYN_NONE goes with MW_BIND_ERR. The keys must be of the
@@ -155,6 +157,8 @@ void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user);
 typedef struct QrnicMemory {
     QrnicTable pds, mkeys, dms;
     unsigned long *dm_pages;    /* bitmap of those that are somebody's */
+    uint64_t dm_clear, dm_clear_end;    /* pages still to be cleared */
+    bool dm_dirty;              /* since a reset; these are all there are */
     QrnicPageList *page_lists;  /* direct mapped by id and index */
     uint64_t next_pages_id;
 } QrnicMemory;
