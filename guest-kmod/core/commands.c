@@ -91,6 +91,32 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	return 0;
 }
 
+/* Whether the limits do for the Ethernet function */
+int qrnic_caps_check(struct qrnic_core *core)
+{
+	struct qrnic_caps *caps = &core->dev.caps;
+	struct device *device = &core->dev.pdev->dev;
+
+	if (caps->max_cq < 2 || !caps->max_qp || !caps->max_pd ||
+	    !caps->max_mkey || !caps->max_sge || caps->max_eqe < 16 ||
+	    caps->max_cqe < 16 || caps->max_qp_wqebb < 16 ||
+	    caps->max_qp_recv < 16) {
+		dev_err(device,
+			"limits too low for the Ethernet function (max_cq %u, max_cqe %u, max_qp_wqebb %u, max_qp_recv %u)\n",
+			caps->max_cq, caps->max_cqe, caps->max_qp_wqebb,
+			caps->max_qp_recv);
+		return -EOPNOTSUPP;
+	}
+	/* Without room for its BAR the rest works all the same. */
+	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
+	    core->dev.dm_bytes < caps->max_dm_size) {
+		dev_warn(device, "no address space for the device memory\n");
+		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
+		caps->max_dm_size = 0;
+	}
+	return 0;
+}
+
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 {
 	struct qrnic_port_attr attr;

@@ -67,12 +67,19 @@ struct qrnic_async_event {
 	u8 subtype;
 };
 
-/* Bits of qrnic_core.state */
-enum {
-	QRNIC_STATE_FATAL,	/* reset by the driver, waiting for recovery */
-	QRNIC_STATE_NO_RECOVERY,	/* in probe and remove */
-	QRNIC_STATE_GONE,	/* unplugged or out of reach: not even a reset */
-	QRNIC_STATE_PCI_ERROR,	/* and nobody may tell us that it is over */
+/* How far the adapter is up */
+enum qrnic_level {
+	QRNIC_DOWN,
+	QRNIC_UP_NO_RDMA,	/* the auxiliary device is due */
+	QRNIC_UP,
+};
+
+/* What is wrong with the device */
+enum qrnic_condition {
+	QRNIC_GOOD,
+	QRNIC_FATAL,		/* reset by the driver; waits for recovery, as the next two */
+	QRNIC_GONE,		/* unplugged or out of reach: not even a reset */
+	QRNIC_PCI_ERROR,	/* the PCI core leads the way */
 };
 
 /*
@@ -129,13 +136,13 @@ struct qrnic_core {
 	struct qrnic_port port;
 	spinlock_t clock_lock;	/* a read of TIME_LO latches TIME_HI */
 
-	struct mutex lock;	/* going up and down: up, auxdev, netdev */
-	bool up;
-	bool auxdev_due;	/* up, but for the auxiliary device */
+	struct mutex lock;	/* going up and down: level, auxdev, netdev */
+	enum qrnic_level level;
 	struct qrnic_auxdev *auxdev;
 
-	unsigned long state;
-	spinlock_t fatal_lock;	/* the reset that a fatal error causes */
+	spinlock_t fatal_lock;	/* the reset that a fatal error causes; these two */
+	enum qrnic_condition condition;
+	bool may_recover;	/* not in probe and remove, nor when others do it */
 	struct qrnic_crash crash;	/* the last one; under fatal_lock */
 	bool crash_unreported;		/* to devlink */
 	struct devlink_health_reporter *reporter;
@@ -174,6 +181,7 @@ void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token);
 
 /* commands.c: the adapter as a whole */
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
+int qrnic_caps_check(struct qrnic_core *core);
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
 
@@ -183,23 +191,37 @@ int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);
 
-/* health.c: fatal state, recovery, reset */
-extern const struct pci_error_handlers qrnic_error_handlers;
+/* health.c: the health registers, reset */
 void qrnic_health_init(struct qrnic_core *core);
 const char *qrnic_health_cause(u32 health);
 void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash);
-/* One attempt; nothing if somebody else has done it by now */
-int qrnic_recover(struct qrnic_core *core);
-/* As qrnic_recovery_disable(), but one under way may go on behind it. */
-void qrnic_recovery_suspend(struct qrnic_core *core);
-void qrnic_recovery_enable(struct qrnic_core *core);
-void qrnic_recovery_disable(struct qrnic_core *core);
 void qrnic_health_check(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
 int qrnic_device_reset(struct qrnic_core *core);
+
+/* state.c: level and condition, and all that changes them */
+void qrnic_state_init(struct qrnic_core *core);
+int qrnic_bring_up(struct qrnic_core *core);
+void qrnic_take_down(struct qrnic_core *core);
+void qrnic_suspend(struct qrnic_core *core);
+int qrnic_resume(struct qrnic_core *core);
+/* One attempt; nothing if somebody else has done it by now */
+int qrnic_recover(struct qrnic_core *core);
+void qrnic_recovery_enable(struct qrnic_core *core);
+void qrnic_recovery_disable(struct qrnic_core *core);
+/* As qrnic_recovery_disable(), but one under way may go on behind it. */
+void qrnic_recovery_suspend(struct qrnic_core *core);
 void qrnic_down(struct qrnic_core *core);
 int qrnic_up(struct qrnic_core *core);
+void qrnic_await_pci(struct qrnic_core *core);
+
+/* auxiliary.c: sets and clears core->auxdev */
+int qrnic_auxdev_add(struct qrnic_core *core);
+void qrnic_auxdev_del(struct qrnic_core *core);
+
+/* pci.c: to a device that may have lost it; DMA stays off */
+int qrnic_config_restore(struct qrnic_core *core);
 
 /* pci.c: the function registers with the core, which then takes devices */
 int qrnic_register(const struct qrnic_function_ops *function);
@@ -214,9 +236,5 @@ void qrnic_devlink_unregister(struct qrnic_core *core);
 int qrnic_devlink_recover(struct qrnic_core *core);
 /* While the devlink instance is registered */
 void qrnic_devlink_healthy(struct qrnic_core *core);
-
-/* pci.c: all the way down and up again */
-void qrnic_suspend(struct qrnic_core *core);
-int qrnic_resume(struct qrnic_core *core);
 
 #endif /* QRNIC_CORE_INTERNAL_H */

@@ -156,7 +156,7 @@ static int qrnic_health_dump(struct devlink_health_reporter *reporter,
 		return 0;
 	}
 	mutex_lock(&core->lock);
-	if (core->up) {
+	if (core->level != QRNIC_DOWN) {
 		qrnic_crash_read(core, &crash);
 		crash.why = NULL;
 		qrnic_health_put(core, fmsg, &crash);
@@ -173,7 +173,7 @@ static int qrnic_health_diagnose(struct devlink_health_reporter *reporter,
 	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
 
 	devlink_fmsg_bool_pair_put(fmsg, "fatal", !qrnic_healthy(&core->dev));
-	devlink_fmsg_bool_pair_put(fmsg, "up", READ_ONCE(core->up));
+	devlink_fmsg_bool_pair_put(fmsg, "up", READ_ONCE(core->level) != QRNIC_DOWN);
 	return 0;
 }
 
@@ -183,8 +183,8 @@ static int qrnic_health_recover(struct devlink_health_reporter *reporter,
 	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
 
 	/* By order: not while a reset, a removal or a PCI error is under way. */
-	if (!context && (test_bit(QRNIC_STATE_NO_RECOVERY, &core->state) ||
-			 test_bit(QRNIC_STATE_PCI_ERROR, &core->state)))
+	if (!context && (!READ_ONCE(core->may_recover) ||
+			 READ_ONCE(core->condition) == QRNIC_PCI_ERROR))
 		return -EBUSY;
 	return qrnic_recover(core);
 }

@@ -138,7 +138,7 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	 * EQEs that came after the last look, or are more than the budget, are
 	 * beyond the consumer index, so arming raises the interrupt again at once.
 	 */
-	if (!test_bit(QRNIC_STATE_FATAL, &core->state))
+	if (qrnic_healthy(&core->dev))
 		qrnic_eq_doorbell(eq, true);
 	return IRQ_HANDLED;
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * pci.c: the PCI driver: resources at probe and remove, and going up and down,
- * which recovery, function level reset and suspend do, too.
+ * pci.c: the PCI driver: resources at probe and remove; PCI errors, function level
+ * reset and suspend, which take the adapter down and bring it up again.
  */
 #include <linux/dmapool.h>
-#include <linux/idr.h>
 
 #include "core/core.h"
 
-static DEFINE_IDA(qrnic_ida);
 /* Constant while the PCI driver is registered */
 static const struct qrnic_function_ops *qrnic_function;
 
@@ -27,193 +25,6 @@ u64 qrnic_clock_ns(struct qrnic_dev *dev)
 	return time;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_clock_ns);
-
-static void qrnic_auxdev_release(struct device *device)
-{
-	struct qrnic_auxdev *auxdev =
-		container_of(device, struct qrnic_auxdev, adev.dev);
-
-	ida_free(&qrnic_ida, auxdev->adev.id);
-	kfree(auxdev);
-}
-
-static int qrnic_auxdev_add(struct qrnic_core *core)
-{
-	struct qrnic_auxdev *auxdev;
-	int id, err;
-
-	if (!(core->dev.caps.capabilities & QRNIC_CAP_RC))
-		return 0;
-
-	auxdev = kzalloc(sizeof(*auxdev), GFP_KERNEL);
-	if (!auxdev)
-		return -ENOMEM;
-	id = ida_alloc(&qrnic_ida, GFP_KERNEL);
-	if (id < 0) {
-		kfree(auxdev);
-		return id;
-	}
-
-	auxdev->qdev = &core->dev;
-	auxdev->adev.name = QRNIC_AUX_RDMA;
-	auxdev->adev.id = id;
-	auxdev->adev.dev.parent = &core->dev.pdev->dev;
-	auxdev->adev.dev.release = qrnic_auxdev_release;
-	err = auxiliary_device_init(&auxdev->adev);
-	if (err) {
-		ida_free(&qrnic_ida, id);
-		kfree(auxdev);
-		return err;
-	}
-
-	/* From here on the release function frees. */
-	err = auxiliary_device_add(&auxdev->adev);
-	if (err) {
-		auxiliary_device_uninit(&auxdev->adev);
-		return err;
-	}
-	/* Adding succeeds also when a driver that is loaded has refused it. */
-	err = auxdev->error;
-	if (err) {
-		auxiliary_device_delete(&auxdev->adev);
-		auxiliary_device_uninit(&auxdev->adev);
-		return err;
-	}
-	core->auxdev = auxdev;
-	return 0;
-}
-
-/* Under lock. Ethernet works without; recovery tries again. */
-static int qrnic_auxdev_try(struct qrnic_core *core)
-{
-	int err = qrnic_auxdev_add(core);
-
-	core->auxdev_due = err;
-	if (err)
-		dev_err(&core->dev.pdev->dev, "no RDMA: error %d\n", err);
-	return err;
-}
-
-static void qrnic_auxdev_del(struct qrnic_core *core)
-{
-	struct qrnic_auxdev *auxdev = core->auxdev;
-
-	if (!auxdev)
-		return;
-	core->auxdev = NULL;
-	auxiliary_device_delete(&auxdev->adev);
-	auxiliary_device_uninit(&auxdev->adev);
-}
-
-static int qrnic_caps_check(struct qrnic_core *core)
-{
-	struct qrnic_caps *caps = &core->dev.caps;
-	struct device *device = &core->dev.pdev->dev;
-
-	if (caps->max_cq < 2 || !caps->max_qp || !caps->max_pd ||
-	    !caps->max_mkey || !caps->max_sge || caps->max_eqe < 16 ||
-	    caps->max_cqe < 16 || caps->max_qp_wqebb < 16 ||
-	    caps->max_qp_recv < 16) {
-		dev_err(device,
-			"limits too low for the Ethernet function (max_cq %u, max_cqe %u, max_qp_wqebb %u, max_qp_recv %u)\n",
-			caps->max_cq, caps->max_cqe, caps->max_qp_wqebb,
-			caps->max_qp_recv);
-		return -EOPNOTSUPP;
-	}
-	/* Without room for its BAR the rest works all the same. */
-	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
-	    core->dev.dm_bytes < caps->max_dm_size) {
-		dev_warn(device, "no address space for the device memory\n");
-		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
-		caps->max_dm_size = 0;
-	}
-	return 0;
-}
-
-/* From reset to a device that takes commands and reports events. */
-static int qrnic_start(struct qrnic_core *core)
-{
-	int err;
-
-	err = qrnic_device_reset(core);
-	if (err)
-		return err;
-	/* Not before: what it last knew of memory is no longer true. */
-	pci_set_master(core->dev.pdev);
-	/* It answers, so it was only out of reach, as in a PCI error. */
-	clear_bit(QRNIC_STATE_GONE, &core->state);
-	clear_bit(QRNIC_STATE_PCI_ERROR, &core->state);
-	clear_bit(QRNIC_STATE_FATAL, &core->state);
-
-	qrnic_cmd_start(core);
-	err = qrnic_cmd_query_device(&core->dev, &core->dev.caps);
-	if (err)
-		goto err_cmd;
-	err = qrnic_caps_check(core);
-	if (err)
-		goto err_cmd;
-	err = qrnic_eqs_create(core);
-	if (err)
-		goto err_cmd;
-	err = qrnic_port_update(core);
-	if (err)
-		goto err_eqs;
-	qrnic_health_start(core);
-	return 0;
-
-err_eqs:
-	qrnic_eqs_destroy(core);
-err_cmd:
-	qrnic_cmd_stop(core);
-	qrnic_device_reset(core);
-	return err;
-}
-
-static void qrnic_stop(struct qrnic_core *core)
-{
-	qrnic_health_stop(core);
-	qrnic_eqs_destroy(core);
-	qrnic_cmd_stop(core);
-	if (!test_bit(QRNIC_STATE_GONE, &core->state))
-		qrnic_device_reset(core);
-}
-
-void qrnic_suspend(struct qrnic_core *core)
-{
-	mutex_lock(&core->lock);
-	if (core->up) {
-		qrnic_auxdev_del(core);
-		core->function->suspend(core);
-		qrnic_stop(core);
-		core->up = false;
-		core->auxdev_due = false;
-	}
-	mutex_unlock(&core->lock);
-}
-
-int qrnic_resume(struct qrnic_core *core)
-{
-	int err = 0;
-
-	mutex_lock(&core->lock);
-	if (!core->up) {
-		err = qrnic_start(core);
-		if (err)
-			goto unlock;
-		err = core->function->resume(core);
-		if (err) {
-			qrnic_stop(core);
-			goto unlock;
-		}
-		core->up = true;
-		core->auxdev_due = true;
-	}
-	if (core->auxdev_due)
-		err = qrnic_auxdev_try(core);
-unlock:
-	mutex_unlock(&core->lock);
-	return err;
-}
 
 static int qrnic_identify(struct qrnic_core *core)
 {
@@ -347,7 +158,7 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 		qrnic_devlink_free(core);
 		return NULL;
 	}
-	mutex_init(&core->lock);
+	qrnic_state_init(core);
 	spin_lock_init(&core->clock_lock);
 	qrnic_events_init(core);
 	qrnic_health_init(core);
@@ -408,27 +219,13 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		err = -ENOMEM;
 		goto err_resources;
 	}
-	err = qrnic_start(core);
-	if (err) {
-		dev_err_probe(&pdev->dev, err, "the device does not start\n");
+	err = qrnic_bring_up(core);
+	if (err)
 		goto err_resources;
-	}
-	err = core->function->create(core);
-	if (err) {
-		dev_err_probe(&pdev->dev, err, "no Ethernet function\n");
-		goto err_stop;
-	}
-
-	mutex_lock(&core->lock);
-	core->up = true;
-	qrnic_auxdev_try(core);
-	mutex_unlock(&core->lock);
 	qrnic_devlink_register(core);
 	qrnic_recovery_enable(core);
 	return 0;
 
-err_stop:
-	qrnic_stop(core);
 err_resources:
 	qrnic_resources_free(core);
 err_unmap:
@@ -450,10 +247,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
 
-	qrnic_auxdev_del(core);
-	core->function->destroy(core);
-	if (core->up)
-		qrnic_stop(core);
+	qrnic_take_down(core);
 	qrnic_resources_free(core);
 	qrnic_unmap(core);
 	pci_disable_device(pdev);
@@ -479,12 +273,86 @@ static int qrnic_pm_resume(struct device *device)
 {
 	struct qrnic_core *core = dev_get_drvdata(device);
 
-	/* As after a reset, health.c */
+	/* As after a reset, qrnic_reset_done() */
 	pci_save_state(core->dev.pdev);
 	return qrnic_up(core);
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);
+
+/*
+ * Config space as in probe: whoever took the device out of reach, a reset of the
+ * bus or of the slot, may have left it with neither addresses nor vectors. It must
+ * do no DMA yet: it may not have heard of the reset, and knows memory that has
+ * other owners by now.
+ */
+int qrnic_config_restore(struct qrnic_core *core)
+{
+	struct pci_dev *pdev = core->dev.pdev;
+	int err;
+
+	if (!pci_device_is_present(pdev))
+		return -ENODEV;
+	err = pci_load_saved_state(pdev, core->saved_state);
+	if (err)
+		return err;
+	pci_restore_state(pdev);
+	return pci_save_state(pdev);
+}
+
+static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
+					     pci_channel_state_t state)
+{
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	qrnic_report_fatal(&core->dev, "PCI error");
+	qrnic_down(core);
+	if (state == pci_channel_io_perm_failure)
+		return PCI_ERS_RESULT_DISCONNECT;
+
+	qrnic_await_pci(core);
+	return PCI_ERS_RESULT_NEED_RESET;
+}
+
+static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
+{
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	qrnic_recovery_disable(core);
+	return qrnic_config_restore(core) ? PCI_ERS_RESULT_DISCONNECT :
+					    PCI_ERS_RESULT_RECOVERED;
+}
+
+static void qrnic_error_resume(struct pci_dev *pdev)
+{
+	struct qrnic_core *core = pci_get_drvdata(pdev);
+
+	qrnic_recovery_disable(core);
+	qrnic_up(core);
+}
+
+/* Function level reset by the user: everything down before, up again after */
+static void qrnic_reset_prepare(struct pci_dev *pdev)
+{
+	qrnic_down(pci_get_drvdata(pdev));
+}
+
+/* Restoring the state has used it up: the next error needs it again. */
+static void qrnic_reset_done(struct pci_dev *pdev)
+{
+	pci_save_state(pdev);
+	qrnic_up(pci_get_drvdata(pdev));
+}
+
+static const struct pci_error_handlers qrnic_error_handlers = {
+	.error_detected = qrnic_error_detected,
+	.slot_reset = qrnic_slot_reset,
+	.resume = qrnic_error_resume,
+	.reset_prepare = qrnic_reset_prepare,
+	.reset_done = qrnic_reset_done,
+};
 
 static const struct pci_device_id qrnic_ids[] = {
 	{ PCI_DEVICE(QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID) },

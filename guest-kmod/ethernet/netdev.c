@@ -447,7 +447,7 @@ static void qrnic_eth_destroy(struct qrnic_core *core)
 	cancel_delayed_work_sync(&eth->reset_work);
 	cancel_work_sync(&eth->filter_work);
 	qrnic_eth_drops_stop(eth);
-	if (core->up)
+	if (core->level != QRNIC_DOWN)
 		qrnic_eth_memory_close(eth);
 	free_netdev(netdev);
 }

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * state.c: how far the adapter is up, what is wrong with the device, and every
+ * transition of the two: up, down, into the fatal state and, by recovery, out of it.
+ */
+#include "core/core.h"
+
+/* Between two recoveries, so that a device that fails at once is no busy loop */
+#define QRNIC_RECOVERY_INTERVAL (5 * HZ)
+/* Twice as long after each one that failed, up to this */
+#define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
+/* After a PCI error, should the PCI core not lead the way */
+#define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
+
+bool qrnic_healthy(struct qrnic_dev *dev)
+{
+	return READ_ONCE(to_qrnic_core(dev)->condition) == QRNIC_GOOD;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_healthy);
+
+static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
+					       const char *why)
+{
+	struct qrnic_crash *crash = &core->crash;
+
+	crash->why = why;
+	qrnic_crash_read(core, crash);
+	core->crash_unreported = true;
+	if (PCI_POSSIBLE_ERROR(crash->health)) {
+		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
+		return QRNIC_GONE;
+	}
+	dev_err(&core->dev.pdev->dev,
+		"%s; resetting the device (health: %s, queue %u)\n", why,
+		qrnic_health_cause(crash->health), crash->info);
+	return QRNIC_FATAL;
+}
+
+/*
+ * The reset is done here and under a lock, whatever the context, so that when
+ * anybody sees the fatal state or a command that failed for it, the device does
+ * no DMA any more. All else is left to recovery_work.
+ */
+void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	enum qrnic_condition condition;
+	unsigned long flags, delay = 0;
+
+	spin_lock_irqsave(&core->fatal_lock, flags);
+	if (core->condition == QRNIC_GOOD) {
+		condition = qrnic_report_cause(core, why);
+		qrnic_write(core, QRNIC_REG_CONTROL,
+			    QRNIC_REG_CONTROL_RESET_MASK);
+		/* The read pushes the write to the device: reset is complete. */
+		qrnic_read(core, QRNIC_REG_STATUS);
+		/* Should its registers be out of reach, its configuration may not. */
+		pci_clear_master(core->dev.pdev);
+		WRITE_ONCE(core->condition, condition);
+		qrnic_cmd_abort(core);
+		queue_work(core->dev.wq, &core->event_work);
+		if (condition == QRNIC_GONE ||
+		    time_before(jiffies, core->last_recovery +
+				QRNIC_RECOVERY_INTERVAL))
+			delay = QRNIC_RECOVERY_INTERVAL;
+		if (core->may_recover)
+			queue_delayed_work(system_unbound_wq, &core->recovery_work,
+					   delay);
+	}
+	spin_unlock_irqrestore(&core->fatal_lock, flags);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
+
+/* From reset to a device that takes commands and reports events. */
+static int qrnic_start(struct qrnic_core *core)
+{
+	int err;
+
+	err = qrnic_device_reset(core);
+	if (err)
+		return err;
+	/* Not before: what it last knew of memory is no longer true. */
+	pci_set_master(core->dev.pdev);
+	/* It answers, so whatever was wrong is so no more. */
+	spin_lock_irq(&core->fatal_lock);
+	WRITE_ONCE(core->condition, QRNIC_GOOD);
+	spin_unlock_irq(&core->fatal_lock);
+
+	qrnic_cmd_start(core);
+	err = qrnic_cmd_query_device(&core->dev, &core->dev.caps);
+	if (err)
+		goto err_cmd;
+	err = qrnic_caps_check(core);
+	if (err)
+		goto err_cmd;
+	err = qrnic_eqs_create(core);
+	if (err)
+		goto err_cmd;
+	err = qrnic_port_update(core);
+	if (err)
+		goto err_eqs;
+	qrnic_health_start(core);
+	return 0;
+
+err_eqs:
+	qrnic_eqs_destroy(core);
+err_cmd:
+	qrnic_cmd_stop(core);
+	qrnic_device_reset(core);
+	return err;
+}
+
+static void qrnic_stop(struct qrnic_core *core)
+{
+	qrnic_health_stop(core);
+	qrnic_eqs_destroy(core);
+	qrnic_cmd_stop(core);
+	if (READ_ONCE(core->condition) <= QRNIC_FATAL)
+		qrnic_device_reset(core);
+}
+
+/* Under lock. Ethernet works without; recovery tries again. */
+static int qrnic_rdma_try(struct qrnic_core *core)
+{
+	int err = qrnic_auxdev_add(core);
+
+	if (err)
+		dev_err(&core->dev.pdev->dev, "no RDMA: error %d\n", err);
+	else
+		WRITE_ONCE(core->level, QRNIC_UP);
+	return err;
+}
+
+/* All the way down, and up again */
+void qrnic_suspend(struct qrnic_core *core)
+{
+	mutex_lock(&core->lock);
+	if (core->level != QRNIC_DOWN) {
+		qrnic_auxdev_del(core);
+		core->function->suspend(core);
+		qrnic_stop(core);
+		WRITE_ONCE(core->level, QRNIC_DOWN);
+	}
+	mutex_unlock(&core->lock);
+}
+
+int qrnic_resume(struct qrnic_core *core)
+{
+	int err = 0;
+
+	mutex_lock(&core->lock);
+	if (core->level == QRNIC_DOWN) {
+		err = qrnic_start(core);
+		if (err)
+			goto unlock;
+		err = core->function->resume(core);
+		if (err) {
+			qrnic_stop(core);
+			goto unlock;
+		}
+		WRITE_ONCE(core->level, QRNIC_UP_NO_RDMA);
+	}
+	if (core->level == QRNIC_UP_NO_RDMA)
+		err = qrnic_rdma_try(core);
+unlock:
+	mutex_unlock(&core->lock);
+	return err;
+}
+
+/* The first time up; later there is a function to resume. */
+int qrnic_bring_up(struct qrnic_core *core)
+{
+	struct device *device = &core->dev.pdev->dev;
+	int err;
+
+	err = qrnic_start(core);
+	if (err)
+		return dev_err_probe(device, err, "the device does not start\n");
+	err = core->function->create(core);
+	if (err) {
+		qrnic_stop(core);
+		return dev_err_probe(device, err, "no Ethernet function\n");
+	}
+
+	mutex_lock(&core->lock);
+	WRITE_ONCE(core->level, QRNIC_UP_NO_RDMA);
+	qrnic_rdma_try(core);
+	mutex_unlock(&core->lock);
+	return 0;
+}
+
+/* For good, with recovery disabled */
+void qrnic_take_down(struct qrnic_core *core)
+{
+	qrnic_auxdev_del(core);
+	core->function->destroy(core);
+	if (core->level != QRNIC_DOWN)
+		qrnic_stop(core);
+}
+
+int qrnic_recover(struct qrnic_core *core)
+{
+	int err;
+
+	if (qrnic_healthy(&core->dev) && READ_ONCE(core->level) == QRNIC_UP)
+		return 0;
+	/* All is well but for the auxiliary device. */
+	if (qrnic_healthy(&core->dev) && READ_ONCE(core->level) == QRNIC_UP_NO_RDMA)
+		return qrnic_resume(core);
+
+	qrnic_suspend(core);
+	if (READ_ONCE(core->condition) > QRNIC_FATAL ||
+	    core->recovery_delay > QRNIC_RECOVERY_INTERVAL) {
+		err = qrnic_config_restore(core);
+		if (err)
+			return err;
+	}
+	return qrnic_resume(core);
+}
+
+/*
+ * Not on the driver's own workqueue, which gives memory back: this unregisters the
+ * RDMA device, for which the RDMA core waits for workqueues of its own.
+ */
+static void qrnic_recovery_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(to_delayed_work(work),
+					       struct qrnic_core, recovery_work);
+	int err;
+
+	core->last_recovery = jiffies;
+	err = qrnic_devlink_recover(core);
+	if (err == QRNIC_RECOVERY_MANUAL) {
+		dev_info(&core->dev.pdev->dev,
+			 "recovery is left to \"devlink health recover\"\n");
+		return;
+	}
+	if (!err) {
+		core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
+		dev_info(&core->dev.pdev->dev, "recovered\n");
+		return;
+	}
+	dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
+
+	spin_lock_irq(&core->fatal_lock);
+	if (core->may_recover)
+		mod_delayed_work(system_unbound_wq, &core->recovery_work,
+				 core->recovery_delay);
+	spin_unlock_irq(&core->fatal_lock);
+	core->recovery_delay = min(2 * core->recovery_delay,
+				   QRNIC_RECOVERY_INTERVAL_MAX);
+}
+
+/*
+ * A fatal error met before is recovered from now, and so is a device that did
+ * not come up again as a whole.
+ */
+void qrnic_recovery_enable(struct qrnic_core *core)
+{
+	spin_lock_irq(&core->fatal_lock);
+	core->may_recover = true;
+	if (core->condition != QRNIC_GOOD || READ_ONCE(core->level) != QRNIC_UP)
+		queue_delayed_work(system_unbound_wq, &core->recovery_work, 0);
+	spin_unlock_irq(&core->fatal_lock);
+}
+
+void qrnic_recovery_suspend(struct qrnic_core *core)
+{
+	/* The lock, so that nobody who saw it true schedules after this. */
+	spin_lock_irq(&core->fatal_lock);
+	core->may_recover = false;
+	spin_unlock_irq(&core->fatal_lock);
+	cancel_delayed_work(&core->recovery_work);
+}
+
+void qrnic_recovery_disable(struct qrnic_core *core)
+{
+	qrnic_recovery_suspend(core);
+	cancel_delayed_work_sync(&core->recovery_work);
+}
+
+/* Down for others than recovery, which must not bring it up under their hands */
+void qrnic_down(struct qrnic_core *core)
+{
+	qrnic_recovery_disable(core);
+	qrnic_suspend(core);
+}
+
+/* Should it fail, recovery tries again. Without RDMA the device is up, too. */
+int qrnic_up(struct qrnic_core *core)
+{
+	int err = qrnic_resume(core);
+
+	if (!err)
+		qrnic_devlink_healthy(core);
+	if (READ_ONCE(core->level) != QRNIC_DOWN)
+		err = 0;
+	qrnic_recovery_enable(core);
+	return err;
+}
+
+/*
+ * The PCI core has said that the device is out of reach, and is to say when it is not
+ * any more; should that not come, recovery tries.
+ */
+void qrnic_await_pci(struct qrnic_core *core)
+{
+	spin_lock_irq(&core->fatal_lock);
+	WRITE_ONCE(core->condition, QRNIC_PCI_ERROR);
+	core->may_recover = true;
+	queue_delayed_work(system_unbound_wq, &core->recovery_work,
+			   QRNIC_PCI_ERROR_PATIENCE);
+	spin_unlock_irq(&core->fatal_lock);
+}
+
+void qrnic_state_init(struct qrnic_core *core)
+{
+	mutex_init(&core->lock);
+	spin_lock_init(&core->fatal_lock);
+	core->last_recovery = jiffies - QRNIC_RECOVERY_INTERVAL;
+	core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
+	INIT_DELAYED_WORK(&core->recovery_work, qrnic_recovery_work);
+}
