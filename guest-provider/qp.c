@@ -249,6 +249,21 @@ static void honest_cap(const struct qrnic_qp *qp,
 	cap->max_inline_data = qp->max_inline;
 }
 
+/* The receive queue of a QP whose buffer is there: ring and record at these offsets */
+int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_size,
+		  uint32_t log_stride)
+{
+	uint32_t room = (QRNIC_SEGMENTS_PER_WQEBB << log_stride) - 1;
+
+	qp->rq.ring = qp->buf.addr + ring;
+	qp->rq.record = qp->buf.addr + record;
+	qp->rq.size = 1u << log_size;
+	qp->rq_stride_shift = QRNIC_WQEBB_SHIFT + log_stride;
+	qp->rq.max_sge = min_t(uint32_t, room, qp->ctx->max_recv_sge);
+	qp->rq.wr_id = calloc(qp->rq.size, sizeof(*qp->rq.wr_id));
+	return qp->rq.wr_id ? 0 : ENOMEM;
+}
+
 static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 {
 	struct qrnic_context *ctx = qp->ctx;
@@ -278,14 +293,8 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	if (!qp->has_rq)
 		return 0;
 
-	qp->rq.ring = qp->buf.addr + layout->rq_offset;
-	qp->rq.record = qp->buf.addr + layout->rq_record_offset;
-	qp->rq.size = 1u << layout->rq_log_size;
-	qp->rq_stride_shift = QRNIC_WQEBB_SHIFT + layout->rq_log_stride;
-	room = (QRNIC_SEGMENTS_PER_WQEBB << layout->rq_log_stride) - 1;
-	qp->rq.max_sge = min_t(uint32_t, room, ctx->max_recv_sge);
-	qp->rq.wr_id = calloc(qp->rq.size, sizeof(*qp->rq.wr_id));
-	return qp->rq.wr_id ? 0 : ENOMEM;
+	return qrnic_rq_init(qp, layout->rq_offset, layout->rq_record_offset,
+			     layout->rq_log_size, layout->rq_log_stride);
 }
 
 void qrnic_qp_free(struct qrnic_qp *qp)

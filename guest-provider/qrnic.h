@@ -489,6 +489,8 @@ int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp);
 void qrnic_qp_free(struct qrnic_qp *qp);
+int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_size,
+		  uint32_t log_stride);
 /* The ring is empty, as the device has it in RESET */
 void qrnic_wq_reset(struct qrnic_wq *wq);
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include <ccan/ilog.h>
-#include <ccan/minmax.h>
 
 #include "qrnic.h"
 #include "qrnicdv.h"
@@ -62,22 +61,14 @@ static int alloc_ring(struct qrnic_qp *qp, const struct ibv_wq_init_attr *attr,
 	uint32_t log_stride = ilog32(qrnic_wqebbs(1 + attr->max_sge) - 1);
 	uint32_t log_size = ilog32(attr->max_wr - 1);
 	size_t length = (size_t)QRNIC_WQEBB_SIZE << (log_size + log_stride);
-	uint32_t room = (QRNIC_SEGMENTS_PER_WQEBB << log_stride) - 1;
 	int err;
 
 	err = qrnic_buffer_alloc(qp->ctx, &qp->buf, length + QRNIC_RECORD_SIZE,
 				 qp->pd, QRNICDV_RES_TYPE_QP);
+	if (!err)
+		err = qrnic_rq_init(qp, 0, length, log_size, log_stride);
 	if (err)
 		return err;
-
-	qp->rq_stride_shift = QRNIC_WQEBB_SHIFT + log_stride;
-	qp->rq.ring = qp->buf.addr;
-	qp->rq.record = qp->buf.addr + length;
-	qp->rq.size = 1u << log_size;
-	qp->rq.max_sge = min_t(uint32_t, room, qp->ctx->max_recv_sge);
-	qp->rq.wr_id = calloc(qp->rq.size, sizeof(*qp->rq.wr_id));
-	if (!qp->rq.wr_id)
-		return ENOMEM;
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_length = qp->buf.length;
