@@ -46,13 +46,16 @@ int qrnic_auxdev_add(struct qrnic_core *core)
 		return err;
 	}
 
-	/* From here on the release function frees. */
+	/* From here on qrnic_auxdev_release() frees the memory and the number. */
 	err = auxiliary_device_add(&auxdev->adev);
 	if (err) {
 		auxiliary_device_uninit(&auxdev->adev);
 		return err;
 	}
-	/* Adding succeeds also when a driver that is loaded has refused it. */
+	/*
+	 * auxiliary_device_add() succeeds also when the probe of a loaded driver has
+	 * failed.
+	 */
 	err = auxdev->error;
 	if (err) {
 		auxiliary_device_delete(&auxdev->adev);

@@ -6,7 +6,7 @@
 #include "core/core.h"
 
 #define QRNIC_CMD_TIMEOUT (10 * HZ)
-/* An event may get lost; then the entry itself is looked at this often. */
+/* The event of a command may get lost, so the driver looks at the entry this often. */
 #define QRNIC_CMD_LOOK (HZ / 2)
 
 static const struct {
@@ -49,7 +49,7 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 		name = qrnic_cmd_statuses[status].name;
 		err = qrnic_cmd_statuses[status].error;
 	}
-	/* Not an error: a process can ask for what the device refuses. */
+	/* At debug level only, because a process can ask for what the device refuses. */
 	if (err)
 		dev_dbg_ratelimited(&core->dev.pdev->dev,
 				    "command %s (object %u) failed: %s (%u), syndrome 0x%x\n",
@@ -231,7 +231,7 @@ int qrnic_cmd_destroy(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 
 	if (err && !qrnic_healthy(dev))
 		return 0;
-	/* That something uses the object is an answer for the caller. */
+	/* -EBUSY says that something still uses the object: the caller deals with it. */
 	if (err && err != -EBUSY)
 		dev_err_ratelimited(&dev->pdev->dev,
 				    "command %s (object %u): error %d\n",
@@ -240,7 +240,10 @@ int qrnic_cmd_destroy(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_destroy);
 
-/* From the interrupt of the async EQ. A token that does not match is late. */
+/*
+ * Called from the interrupt of the asynchronous EQ. An event whose token does not
+ * match is of an earlier command in this slot.
+ */
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -279,7 +282,7 @@ int qrnic_cmd_alloc(struct qrnic_core *core)
 	init_waitqueue_head(&queue->wait);
 	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
 		init_completion(&queue->slots[i].done);
-	/* So that tokens of an earlier life of the driver do not match. */
+	/* A random start, so that events of commands of an earlier probe do not match. */
 	queue->token = get_random_u16();
 
 	queue->ring = dma_alloc_coherent(device, QRNIC_CMD_ENTRIES *
@@ -310,7 +313,7 @@ void qrnic_cmd_free(struct qrnic_core *core)
 			  queue->ring, queue->ring_dma);
 }
 
-/* After a reset of the device, when no command is in flight. */
+/* Called after a reset of the device, when no command is in flight. */
 void qrnic_cmd_start(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;

@@ -91,7 +91,7 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	return 0;
 }
 
-/* Whether the limits do for the Ethernet function */
+/* Fails if the limits are too low for the Ethernet function. */
 int qrnic_caps_check(struct qrnic_core *core)
 {
 	struct qrnic_caps *caps = &core->dev.caps;
@@ -107,7 +107,7 @@ int qrnic_caps_check(struct qrnic_core *core)
 			caps->max_qp_recv);
 		return -EOPNOTSUPP;
 	}
-	/* Without room for its BAR the rest works all the same. */
+	/* Without address space for the BAR there is no device memory; all else works. */
 	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
 	    core->dev.dm_bytes < caps->max_dm_size) {
 		dev_warn(device, "no address space for the device memory\n");
@@ -134,7 +134,7 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 				 QRNIC_MAX_MTU),
 		.speed_mbps = le32_to_cpu(attr.speed_mbps),
 		.gid_entries = min(le32_to_cpu(attr.gid_entries), QRNIC_GIDS_MAX),
-		/* The driver knows of the default one. */
+		/* The driver supports the default P_Key only. */
 		.pkey_entries = min(le32_to_cpu(attr.pkey_entries), 1u),
 	};
 	memcpy(port->mac, attr.mac, ETH_ALEN);

@@ -107,7 +107,7 @@ struct qrnic_crash {
 	u32 info;
 };
 
-/* Of a recovery: the user wants to order it by himself. */
+/* A recovery that was not done, because the user wants to order it. */
 #define QRNIC_RECOVERY_MANUAL 1
 
 struct qrnic_core {
@@ -117,7 +117,7 @@ struct qrnic_core {
 	struct dma_pool *records;
 	struct qrnic_cmd_queue cmd;
 
-	/* EQ 0 is for asynchronous events, EQ 1 + n for completion vector n */
+	/* EQ 0 has the asynchronous events, EQ 1 + n those of completion vector n */
 	struct qrnic_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int num_irqs;
@@ -151,7 +151,7 @@ struct qrnic_core {
 	struct delayed_work recovery_work;
 	struct pci_saved_state *saved_state;	/* without DMA */
 	struct delayed_work health_work;
-	atomic_t late_command_events;	/* lost, or slower than the look */
+	atomic_t late_command_events;	/* commands found done before their event */
 };
 
 static inline struct qrnic_core *to_qrnic_core(struct qrnic_dev *dev)
@@ -210,7 +210,7 @@ int qrnic_resume(struct qrnic_core *core);
 int qrnic_recover(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
-/* As qrnic_recovery_disable(), but one under way may go on behind it. */
+/* As qrnic_recovery_disable(), but does not wait for a recovery under way. */
 void qrnic_recovery_suspend(struct qrnic_core *core);
 void qrnic_down(struct qrnic_core *core);
 int qrnic_up(struct qrnic_core *core);

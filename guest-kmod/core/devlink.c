@@ -53,8 +53,9 @@ static int qrnic_devlink_info_get(struct devlink *devlink,
 }
 
 /*
- * A recovery that waits for the lock held here finds later that there is nothing
- * to do; waiting for it would be for ever.
+ * The caller holds the lock of the devlink instance. A recovery may be waiting for
+ * that lock, so this function must not wait for the recovery; once the recovery has
+ * the lock it finds nothing to do.
  */
 static int qrnic_devlink_reload_down(struct devlink *devlink, bool netns_change,
 				     enum devlink_reload_action action,
@@ -108,7 +109,7 @@ static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
 				  atomic_read(&core->late_command_events));
 }
 
-/* Those that are not 0: most are of errors that were never made. */
+/* Leaves out the counters that are 0: most of them count errors. */
 static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fmsg)
 {
 	static const char names[][ETH_GSTRING_LEN] = {
@@ -137,9 +138,9 @@ static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fms
 }
 
 /*
- * After a failure (with context): the registers as they were then, before the
- * reset that followed at once and cleared the counters. Asked for by the user:
- * as it is now.
+ * With context, after a failure: the registers as they were before the reset, which
+ * has cleared the counters. Without context, when the user asks: the registers and
+ * counters as they are now.
  */
 static int qrnic_health_dump(struct devlink_health_reporter *reporter,
 			     struct devlink_fmsg *fmsg, void *context,
@@ -182,7 +183,10 @@ static int qrnic_health_recover(struct devlink_health_reporter *reporter,
 {
 	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
 
-	/* By order: not while a reset, a removal or a PCI error is under way. */
+	/*
+	 * Without context the user has ordered the recovery. It is refused while a
+	 * reset, a removal or a PCI error is under way.
+	 */
 	if (!context && (!READ_ONCE(core->may_recover) ||
 			 READ_ONCE(core->condition) == QRNIC_PCI_ERROR))
 		return -EBUSY;
@@ -216,7 +220,7 @@ int qrnic_devlink_recover(struct qrnic_core *core)
 	struct devlink *devlink = priv_to_devlink(core);
 	int err;
 
-	/* The crash of a device that somebody else has mended is no news. */
+	/* A crash is reported once, and not at all if the device works again by now. */
 	if (xchg(&core->crash_unreported, false) &&
 	    !qrnic_healthy(&core->dev)) {
 		err = devlink_health_report(core->reporter, core->crash.why, core);
@@ -263,7 +267,7 @@ void qrnic_devlink_register(struct qrnic_core *core)
 	devlink_register(priv_to_devlink(core));
 }
 
-/* With recovery disabled, which would report to it */
+/* Called with recovery disabled, because recovery reports to the devlink instance. */
 void qrnic_devlink_unregister(struct qrnic_core *core)
 {
 	devlink_unregister(priv_to_devlink(core));

@@ -8,18 +8,18 @@
 #include "core/core.h"
 
 /*
- * An overrun is fatal to the device. It keeps at most one EQE of each CQ in an
- * EQ, however often user space arms, and a destroyed CQ may leave one behind; so
- * twice as many entries as there can be CQs are enough, as far as the device has
- * EQs of that size (manual, Event queues). The asynchronous EQ has room for what
- * comes if all fails at once: two events of each QP and CQ, one of each SRQ and
- * command, and a few of the port.
+ * An overrun of an EQ puts the device into the fatal state. The device keeps at most
+ * one EQE of each CQ in an EQ, however often user space arms the CQ, and a destroyed
+ * CQ may leave one EQE behind. So twice as many entries as there can be CQs are
+ * enough, if the device has EQs of that size (manual, Event queues). The asynchronous
+ * EQ has room for the events of a failure of everything at once: two of each QP and
+ * CQ, one of each SRQ and command, and a few of the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
 /* EQEs that one interrupt takes before others have their turn */
 #define QRNIC_EQ_BUDGET 64u
-/* For an interrupt that has been sent */
+/* How long qrnic_flush_events() waits for an interrupt */
 #define QRNIC_FLUSH_TIMEOUT HZ
 
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
@@ -94,9 +94,9 @@ static bool qrnic_eqe_take(struct qrnic_eq *eq, struct qrnic_eqe *copy)
 }
 
 /*
- * Of completions only EQs for them are believed, of all else only the asynchronous
- * one: qrnic_cq_destroy() waits for the interrupts of the former, and the fifo has
- * one writer.
+ * Completion events count in completion EQs only, because qrnic_cq_destroy() waits
+ * for the interrupts of these. All other events count in the asynchronous EQ only,
+ * because its interrupt is the one writer of the fifo.
  */
 static void qrnic_eqe_deliver(struct qrnic_eq *eq, const struct qrnic_eqe *eqe)
 {
@@ -129,7 +129,7 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 		qrnic_eqe_deliver(eq, &eqe);
 		/* The event is on its way before qrnic_flush_events() sees this. */
 		smp_store_release(&eq->consumer, eq->consumer + 1);
-		/* Tells the device of free room long before it runs out. */
+		/* Tells the device of free entries long before the EQ is full. */
 		if (!(eq->consumer & (size / 4 - 1)))
 			qrnic_eq_doorbell(eq, false);
 	}
@@ -203,16 +203,19 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 {
 	struct qrnic_eq *eq = &core->eqs[index];
 
-	/* The handler first: it rings for the EQ, which must still be there. */
+	/*
+	 * The handler goes first: it rings the doorbell of the EQ, which must still
+	 * exist.
+	 */
 	free_irq(eq->irq, eq);
 	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 	qrnic_ring_free(&core->dev, &eq->ring);
 }
 
 /*
- * As large as the EQ that fills it: whatever comes at once finds room here, too.
- * It stays as it is when the device comes back after a reset, perhaps with other
- * limits, because event_work may read it at any time; what does not fit is logged.
+ * The fifo has as many entries as the EQ that fills it. It keeps its size when the
+ * device comes back from a reset, perhaps with other limits, because event_work may
+ * read the fifo at any time. An event that finds no room is logged and lost.
  */
 static int qrnic_async_alloc(struct qrnic_core *core)
 {
@@ -268,7 +271,7 @@ void qrnic_eqs_destroy(struct qrnic_core *core)
 {
 	while (core->num_eqs) {
 		core->num_eqs--;
-		/* The last one, which carries the events of commands */
+		/* EQ 0 goes last, because it carries the events of commands. */
 		if (core->num_eqs == 0)
 			qrnic_cmd_use_events(core, false);
 		qrnic_eq_destroy(core, core->num_eqs);
@@ -298,7 +301,10 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 	if (err)
 		return err;
 	err = xa_err(xa_store(&core->cqs, cq->cqn, cq, GFP_KERNEL));
-	/* The caller frees its memory, so the device must let go of it. */
+	/*
+	 * The caller frees the memory of the CQ, so the device must not use it any
+	 * more.
+	 */
 	if (err && qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn))
 		qrnic_report_fatal(dev, "CQ not destroyed");
 	return err;
@@ -312,14 +318,18 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 	int err;
 
 	/*
-	 * First the command, as it may be refused. The number may be given out
-	 * again before the entry is erased, so erase it only if it is still ours.
+	 * The command goes first, because the device may refuse it. The device may
+	 * then give the number to another CQ before the entry is erased, so erase the
+	 * entry only if it still points to this CQ.
 	 */
 	err = qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn);
 	if (err)
 		return err;
 	xa_cmpxchg(&core->cqs, cq->cqn, cq, NULL, GFP_KERNEL);
-	/* All: an EQE of an earlier CQ of this number may be in any of them. */
+	/*
+	 * Of all completion EQs: any of them may hold an EQE of an earlier CQ of this
+	 * number.
+	 */
 	for (i = 1; i < core->num_eqs; i++)
 		synchronize_irq(core->eqs[i].irq);
 	flush_work(&core->event_work);
@@ -332,7 +342,7 @@ int qrnic_port_update(struct qrnic_core *core)
 	struct qrnic_port port;
 	int err;
 
-	/* A state that is older by now must not be the last that is applied. */
+	/* Two queries must not overtake each other: the newer state is applied last. */
 	mutex_lock(&core->port_mutex);
 	err = qrnic_cmd_query_port(&core->dev, &port);
 	if (!err) {
@@ -357,7 +367,7 @@ EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 
 static void qrnic_port_event(struct qrnic_core *core)
 {
-	/* The state of now, as several events may have come meanwhile */
+	/* Queries the state, because several events may have come meanwhile. */
 	if (qrnic_port_update(core))
 		return;
 	mutex_lock(&core->handler_lock);
@@ -373,12 +383,15 @@ static void qrnic_cq_event(struct qrnic_core *core,
 	struct qrnic_cq *cq = xa_load(&core->cqs, event->object);
 	struct qrnic_cq_ctx ctx;
 
-	/* Not an error: any process can let its own CQ overrun. */
+	/* At debug level only, because any process can let its own CQ overrun. */
 	dev_dbg_ratelimited(&core->dev.pdev->dev, "CQ %u: error %u\n",
 			    event->object, event->subtype);
 	if (!cq || !cq->event)
 		return;
-	/* The event may be of a destroyed CQ, and the number another's by now. */
+	/*
+	 * The event may be of a CQ that is destroyed, and its number another CQ's by
+	 * now.
+	 */
 	if (qrnic_cmd_query(&core->dev, QRNIC_CMD_QUERY_CQ, event->object, &ctx,
 			    sizeof(ctx)) || !ctx.error)
 		return;
@@ -482,9 +495,10 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
 
 /*
- * What the device has written may still have its interrupt before it, for which
- * synchronize_irq() does not wait. Events that come later are not waited for, nor
- * those of a device in the fatal state, whose numbers nobody gets again.
+ * The interrupt for an EQE that is written may not have come yet, and
+ * synchronize_irq() does not wait for that. So wait until the handler has passed the
+ * last EQE that is written now. Nobody waits for a device in the fatal state: its
+ * numbers are not given out again before the reset.
  */
 void qrnic_flush_events(struct qrnic_dev *dev)
 {
@@ -495,7 +509,10 @@ void qrnic_flush_events(struct qrnic_dev *dev)
 
 	while (budget-- && qrnic_eq_written(eq, end))
 		end++;
-	/* Pairs with the interrupt: what it has passed is in the fifo by now. */
+	/*
+	 * Pairs with the store in the interrupt: EQEs before this index are in the
+	 * fifo.
+	 */
 	while ((s32)(smp_load_acquire(&eq->consumer) - end) < 0 &&
 	       qrnic_healthy(dev)) {
 		if (time_after(jiffies, begin + QRNIC_FLUSH_TIMEOUT)) {

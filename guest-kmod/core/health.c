@@ -6,7 +6,10 @@
 #include <linux/iopoll.h>
 #include "core/core.h"
 
-/* Finds a fatal state whose event did not come; does not wake an idle processor. */
+/*
+ * The work finds a fatal state whose event was lost. It does not wake an idle
+ * processor.
+ */
 #define QRNIC_HEALTH_INTERVAL (2 * HZ)
 /* How often to look for the end of a reset, and how long */
 #define QRNIC_RESET_POLL_US 100
@@ -37,7 +40,7 @@ void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash)
 	crash->info = qrnic_read(core, QRNIC_REG_HEALTH_INFO);
 }
 
-/* While the command queue is in use */
+/* Called while the command queue is in use. */
 void qrnic_health_check(struct qrnic_core *core)
 {
 	u32 status = qrnic_read(core, QRNIC_REG_STATUS);

@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 
-/* Constant while the PCI driver is registered */
+/* Set before the PCI driver is registered, and constant from then on */
 static const struct qrnic_function_ops *qrnic_function;
 
 u64 qrnic_clock_ns(struct qrnic_dev *dev)
@@ -167,7 +167,7 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 
 static void qrnic_core_free(struct qrnic_core *core)
 {
-	/* A fatal error may have scheduled it as late as in the last command. */
+	/* A fatal error in the last command may have scheduled event_work. */
 	cancel_work_sync(&core->event_work);
 	destroy_workqueue(core->dev.wq);
 	kfree(core->saved_state);
@@ -211,7 +211,10 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = qrnic_resources_alloc(core);
 	if (err)
 		goto err_unmap;
-	/* For recovery, without DMA: that is allowed after the reset. */
+	/*
+	 * Recovery restores this state. DMA is off in it: recovery allows DMA after
+	 * the reset.
+	 */
 	pci_clear_master(pdev);
 	pci_save_state(pdev);
 	core->saved_state = pci_store_saved_state(pdev);
@@ -243,7 +246,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 
 	qrnic_recovery_disable(core);
 	qrnic_devlink_unregister(core);
-	/* So that nothing below waits for the answers of a device that is gone */
+	/* After this nothing below waits for answers of a device that is gone. */
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
 
@@ -281,10 +284,10 @@ static int qrnic_pm_resume(struct device *device)
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);
 
 /*
- * Config space as in probe: whoever took the device out of reach, a reset of the
- * bus or of the slot, may have left it with neither addresses nor vectors. It must
- * do no DMA yet: it may not have heard of the reset, and knows memory that has
- * other owners by now.
+ * Restores the configuration space as it was in probe: a reset of the bus or of the
+ * slot clears the BARs and the MSI-X state. Bus mastering stays off until the driver
+ * has reset the device, which may not have been reset and may still know addresses of
+ * memory that has other owners by now.
  */
 int qrnic_config_restore(struct qrnic_core *core)
 {
@@ -333,13 +336,13 @@ static void qrnic_error_resume(struct pci_dev *pdev)
 	qrnic_up(core);
 }
 
-/* Function level reset by the user: everything down before, up again after */
+/* Before and after a function level reset that the user has ordered */
 static void qrnic_reset_prepare(struct pci_dev *pdev)
 {
 	qrnic_down(pci_get_drvdata(pdev));
 }
 
-/* Restoring the state has used it up: the next error needs it again. */
+/* pci_restore_state() may be called once for each pci_save_state(): save again. */
 static void qrnic_reset_done(struct pci_dev *pdev)
 {
 	pci_save_state(pdev);

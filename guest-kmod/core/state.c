@@ -5,11 +5,11 @@
  */
 #include "core/core.h"
 
-/* Between two recoveries, so that a device that fails at once is no busy loop */
+/* The least time between two recoveries of a device that fails again at once */
 #define QRNIC_RECOVERY_INTERVAL (5 * HZ)
-/* Twice as long after each one that failed, up to this */
+/* The time doubles after each recovery that fails, up to this. */
 #define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
-/* After a PCI error, should the PCI core not lead the way */
+/* How long the driver waits for the PCI core to reset the device after a PCI error */
 #define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
 
 bool qrnic_healthy(struct qrnic_dev *dev)
@@ -54,7 +54,10 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 			    QRNIC_REG_CONTROL_RESET_MASK);
 		/* The read pushes the write to the device: reset is complete. */
 		qrnic_read(core, QRNIC_REG_STATUS);
-		/* Should its registers be out of reach, its configuration may not. */
+		/*
+		 * The registers may be out of reach while the configuration space is
+		 * not.
+		 */
 		pci_clear_master(core->dev.pdev);
 		WRITE_ONCE(core->condition, condition);
 		qrnic_cmd_abort(core);
@@ -79,9 +82,12 @@ static int qrnic_start(struct qrnic_core *core)
 	err = qrnic_device_reset(core);
 	if (err)
 		return err;
-	/* Not before: what it last knew of memory is no longer true. */
+	/* Not before the reset: until then the device has addresses of freed memory. */
 	pci_set_master(core->dev.pdev);
-	/* It answers, so whatever was wrong is so no more. */
+	/*
+	 * The device answers after a reset, so it is neither gone nor in the fatal
+	 * state.
+	 */
 	spin_lock_irq(&core->fatal_lock);
 	WRITE_ONCE(core->condition, QRNIC_GOOD);
 	spin_unlock_irq(&core->fatal_lock);
@@ -119,7 +125,7 @@ static void qrnic_stop(struct qrnic_core *core)
 		qrnic_device_reset(core);
 }
 
-/* Under lock. Ethernet works without; recovery tries again. */
+/* Called with the lock held. Ethernet works without RDMA; recovery tries again. */
 static int qrnic_rdma_try(struct qrnic_core *core)
 {
 	int err = qrnic_auxdev_add(core);
@@ -189,7 +195,7 @@ int qrnic_bring_up(struct qrnic_core *core)
 	return 0;
 }
 
-/* For good, with recovery disabled */
+/* The end of the adapter; recovery is disabled before. */
 void qrnic_take_down(struct qrnic_core *core)
 {
 	qrnic_auxdev_del(core);
@@ -266,7 +272,7 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 
 void qrnic_recovery_suspend(struct qrnic_core *core)
 {
-	/* The lock, so that nobody who saw it true schedules after this. */
+	/* Under the lock, so that nobody schedules recovery_work after this. */
 	spin_lock_irq(&core->fatal_lock);
 	core->may_recover = false;
 	spin_unlock_irq(&core->fatal_lock);
@@ -279,14 +285,20 @@ void qrnic_recovery_disable(struct qrnic_core *core)
 	cancel_delayed_work_sync(&core->recovery_work);
 }
 
-/* Down for others than recovery, which must not bring it up under their hands */
+/*
+ * Takes the adapter down for a reset or a suspend. Recovery is disabled, so that it
+ * does not bring the adapter up meanwhile.
+ */
 void qrnic_down(struct qrnic_core *core)
 {
 	qrnic_recovery_disable(core);
 	qrnic_suspend(core);
 }
 
-/* Should it fail, recovery tries again. Without RDMA the device is up, too. */
+/*
+ * Brings the adapter up after qrnic_down(). If that fails, recovery tries again. It
+ * is a success also without RDMA, for which recovery tries again, too.
+ */
 int qrnic_up(struct qrnic_core *core)
 {
 	int err = qrnic_resume(core);
@@ -300,8 +312,8 @@ int qrnic_up(struct qrnic_core *core)
 }
 
 /*
- * The PCI core has said that the device is out of reach, and is to say when it is not
- * any more; should that not come, recovery tries.
+ * The PCI core has reported that the device is out of reach, and will report when the
+ * device is reset. If that report does not come, recovery resets the device.
  */
 void qrnic_await_pci(struct qrnic_core *core)
 {

@@ -61,7 +61,10 @@ struct qrnic_tx_slot {
 	u8 buffers;
 };
 
-/* What is mapped for a data segment. The ring says so too, but others can write it. */
+/*
+ * What is mapped for a data segment. Not read from the ring, which the device can
+ * write.
+ */
 struct qrnic_tx_buffer {
 	dma_addr_t address;
 	unsigned int length;

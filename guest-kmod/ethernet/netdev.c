@@ -17,8 +17,8 @@ static void qrnic_eth_carrier(struct qrnic_eth *eth)
 }
 
 /*
- * A netdev that is up has the port's carrier, also while its queues are made anew:
- * an event of the port that comes just then is not lost.
+ * Sets whether the carrier follows the port. It does while the netdev is up, also
+ * while its queues are made anew, so that no event of the port is lost then.
  */
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 {
@@ -28,7 +28,7 @@ void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 	mutex_unlock(&eth->core->port_mutex);
 }
 
-/* The port is up when the netdev is: what reset says is not what a user said. */
+/* Sets the MTU and the administrative state of the port, which a reset has cleared. */
 static int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up)
 {
 	int err;
@@ -63,12 +63,15 @@ static int qrnic_eth_stop(struct net_device *netdev)
 
 	qrnic_eth_set_up(eth, false);
 	qrnic_eth_queues_close(eth);
-	/* In the fatal state this fails; after the reset it is done again. */
+	/*
+	 * In the fatal state the command fails; qrnic_eth_resume() sets the port
+	 * again.
+	 */
 	qrnic_eth_port(eth, netdev->mtu, false);
 	return 0;
 }
 
-/* The netdev runs without queues: they are tried again and again. */
+/* The netdev is up but has no queues: reset_work tries to make them, again and again. */
 static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 {
 	qrnic_eth_set_up(eth, false);
@@ -76,7 +79,7 @@ static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 			   QRNIC_REOPEN_INTERVAL);
 }
 
-/* New queues with the present parameters, if there were any. */
+/* Replaces the queues, if there are any, by ones with the present parameters. */
 int qrnic_eth_reopen(struct qrnic_eth *eth)
 {
 	int err;
@@ -95,8 +98,9 @@ int qrnic_eth_reopen(struct qrnic_eth *eth)
 }
 
 /*
- * The queue pair went to error, or transmit hangs, or there was no memory for
- * queues. Of a device that is down, or in the fatal state, resume makes them.
+ * Makes new queues after an error of the queue pair, a transmit timeout, or a failure
+ * to allocate them. If the device is down or in the fatal state, qrnic_eth_resume()
+ * makes the queues later.
  */
 static void qrnic_eth_reset_work(struct work_struct *work)
 {
@@ -122,7 +126,7 @@ unlock:
 	rtnl_unlock();
 }
 
-/* Once for these queues, however many completions with errors they still have. */
+/* Schedules the work once for these queues, however many completions with errors come. */
 void qrnic_eth_fail(struct qrnic_eth *eth)
 {
 	if (!test_and_set_bit(0, &eth->failed))
@@ -142,7 +146,10 @@ static void qrnic_eth_set_rx_mode(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
-	/* Called with a spinlock held; commands sleep. */
+	/*
+	 * The caller holds a spinlock, and commands sleep: a work item sets the
+	 * filter.
+	 */
 	queue_work(eth->core->dev.wq, &eth->filter_work);
 }
 
@@ -160,8 +167,8 @@ static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
 }
 
 /*
- * A larger MTU can need other receive buffers. A smaller one makes frames that
- * are already in the ring too long; the queues begin anew without them.
+ * The queues are made anew if a larger MTU needs more receive buffers, or if a
+ * smaller one makes frames too long that are already in the transmit ring.
  */
 static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 {
@@ -248,7 +255,7 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
 };
 
-/* Without RTNL, which a closing netdev holds while it waits for events */
+/* Must not take RTNL: qrnic_eth_stop() holds it while it waits for events. */
 static void qrnic_eth_port_update(struct qrnic_core *core)
 {
 	struct net_device *netdev = READ_ONCE(core->dev.netdev);
@@ -274,7 +281,7 @@ static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
 	return true;
 }
 
-/* What the queues need and a reset of the device takes away */
+/* Makes the PD and the memory key of the queues. A reset destroys both. */
 static int qrnic_eth_memory_open(struct qrnic_eth *eth)
 {
 	struct qrnic_dev *dev = &eth->core->dev;

@@ -67,7 +67,7 @@ static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
 {
 	struct qrnic_dev *dev = &eth->core->dev;
 
-	/* Not to be refused; if it is, a reset makes sure of it. */
+	/* The device has no reason to refuse. If it does, a reset destroys the CQ. */
 	if (qrnic_cq_destroy(dev, &cq->cq)) {
 		qrnic_report_fatal(dev, "CQ not destroyed");
 		qrnic_cq_destroy(dev, &cq->cq);
@@ -229,7 +229,7 @@ static void qrnic_eth_start(struct qrnic_eth *eth)
 	local_bh_enable();
 }
 
-/* Leaves alone carrier and port: RDMA goes on while queues are made anew. */
+/* Does not change the carrier and the port: RDMA goes on while queues are made anew. */
 int qrnic_eth_queues_open(struct qrnic_eth *eth)
 {
 	int err;
@@ -239,7 +239,10 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 	err = qrnic_tx_alloc(eth);
 	if (err)
 		goto err_napi;
-	/* Its page pool knows the NAPI instance, and so goes before that. */
+	/*
+	 * The page pool refers to the NAPI instance, so it must be destroyed before
+	 * that.
+	 */
 	err = qrnic_rx_alloc(eth);
 	if (err)
 		goto err_tx;
@@ -286,7 +289,10 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	if (!eth->open)
 		return;
 	eth->open = false;
-	/* In the fatal state this fails, and there is nothing to take back. */
+	/*
+	 * In the fatal state the command fails, but then the device has no filter
+	 * either.
+	 */
 	qrnic_eth_filter_set(eth, 0, eth->vlan_strip);
 
 	/* NAPI first, as it wakes the transmit queue. */

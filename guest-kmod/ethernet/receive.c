@@ -169,7 +169,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	struct qrnic_cqe cqe;
 	int done = 0, length, err;
 
-	/* Called without budget to clean a transmit queue, which this is not */
+	/* A call without budget is to clean a transmit queue only. */
 	if (!budget)
 		return 0;
 

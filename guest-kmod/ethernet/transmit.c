@@ -268,7 +268,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	struct qrnic_eth *eth = cq->eth;
 	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
 	unsigned int packets = 0, bytes = 0, errors = 0;
-	/* Budget is for receiving; but a poll from netconsole has none at all. */
+	/* The budget counts received frames. netconsole polls with a budget of 0. */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_cqe cqe;

@@ -115,7 +115,10 @@ static void cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 	if (!err)
 		return;
 
-	/* The core keeps it findable until the device has let it go. */
+	/*
+	 * qrnic_cq_destroy() leaves the CQ in the table if the command fails. Now,
+	 * after the reset, it succeeds.
+	 */
 	qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_CQ, cq->core.cqn, err);
 	qrnic_cq_destroy(dev->qdev, &cq->core);
 }
@@ -133,7 +136,7 @@ void qrnic_ib_cq_comp(struct qrnic_cq *core)
 		ibcq->comp_handler(ibcq, ibcq->cq_context);
 }
 
-/* The core can log why (dynamic debug), as verbs have no word for it. */
+/* Verbs cannot say what the error is (subtype); the core logs it at debug level. */
 static void cq_event(struct qrnic_cq *core, u8 subtype)
 {
 	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
@@ -246,7 +249,7 @@ static int cq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	}
 	mutex_unlock(&cq->resize_mutex);
 
-	/* The old ones, or those of no use */
+	/* The old ring, or after an error the new one */
 	qrnic_table_free(dev->qdev, &table);
 err_umem:
 	ib_umem_release(umem);
@@ -333,8 +336,8 @@ static struct qrnic_ib_qp *cq_qp(struct cq_poll *poll, u32 qpn)
 }
 
 /*
- * Whether the QP, if there is one, completes here what the CQE says: the device
- * need not be trusted. None is right: it is being destroyed.
+ * Whether the CQE can be true: the QP completes such requests in this CQ. The device
+ * need not be trusted. Without a QP it can be true: the QP is being destroyed.
  */
 static bool cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
 			 bool receive, u32 srqn)
@@ -361,7 +364,7 @@ static bool cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	struct qrnic_ib_qp *qp = cq_qp(poll, qpn);
 	bool good = cq_completes(poll, qp, receive, receive ? srqn : 0);
 
-	/* The slot of an SRQ comes back whatever becomes of the QP. */
+	/* The slot of the SRQ is free again also when the QP is gone. */
 	if (good && receive && srqn)
 		good = qrnic_srq_complete(poll->dev, srqn, index, request);
 	else if (good && qp)
@@ -404,7 +407,7 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	wc->wr_id = request.wr_id;
 	wc->qp = &qp->ibqp;
 	wc->status = min_t(u32, status, IB_WC_GENERAL_ERR);
-	/* A consumer tells by the opcode what wr_id is. */
+	/* Not the CQE's opcode: consumers decide by this one how to read wr_id. */
 	wc->opcode = request.opcode;
 	if (opcode == QRNIC_CQE_RECV_RDMA_WITH_IMM)
 		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
@@ -445,8 +448,8 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	/*
-	 * In this order: once the state is fatal, the ring holds all that the
-	 * device has completed, and what is not there can be flushed.
+	 * First the state, then the ring: once the state is fatal, the ring holds all
+	 * that the device has completed, and all other requests can be flushed.
 	 */
 	healthy = qrnic_healthy(dev->qdev);
 	dma_rmb();

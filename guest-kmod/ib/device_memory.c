@@ -61,7 +61,10 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* Its pages are somebody else's only when nobody has them mapped any more. */
+/*
+ * The device gets the memory back in qrnic_dm_mmap_free(), when the last mapping has
+ * gone.
+ */
 int qrnic_ib_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	rdma_user_mmap_entry_remove(&to_qrnic_dm(ibdm)->map.entry);

@@ -46,7 +46,7 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 		return;
 	}
 
-	/* None: it is being destroyed, and nobody wants to hear of it. */
+	/* No QP: it is being destroyed, and its events are dropped. */
 	qp = qrnic_qp_get(dev, qpn);
 	if (!qp)
 		return;

@@ -66,7 +66,7 @@ void qrnic_flush_work(struct work_struct *work)
 	}
 }
 
-/* There is something to flush. Any context */
+/* Schedules the work that completes requests in the fatal state. Any context */
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
 {
 	queue_work(dev->qdev->wq, &dev->flush_work);

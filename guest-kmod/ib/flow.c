@@ -172,7 +172,10 @@ static int context_fill(struct qrnic_flow_ctx *context,
 	enum flow_layer last = LAYER_NONE;
 	int i, err;
 
-	/* Nothing shares a frame, and nothing goes by rules on its way out. */
+	/*
+	 * The device has neither IB_FLOW_ATTR_FLAGS_DONT_TRAP nor rules for frames
+	 * that it sends.
+	 */
 	if (attr->flags)
 		return -EOPNOTSUPP;
 	if (attr->type > IB_FLOW_ATTR_SNIFFER)

@@ -37,7 +37,7 @@ void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 	spin_unlock_irq(&recv_cq->lock);
 }
 
-/* Against posting, and against a reset of the queue */
+/* The lock of the queue keeps out posting and a reset of the queue. */
 static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue, int num,
 		       struct ib_wc *wc)
 {
@@ -85,7 +85,7 @@ static bool queue_pending(struct qrnic_ib_queue *queue)
 	return pending;
 }
 
-/* Likewise: whether a poll would find something */
+/* Whether qrnic_flush_poll() would find something; for the holder of the CQ's lock */
 bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 {
 	struct qrnic_ib_qp *qp;

@@ -55,7 +55,7 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_UD;
 		break;
 	case IB_QPT_GSI:
-		/* The kernel's; processes reach it through ib_umad. */
+		/* Only the kernel has a GSI QP; processes use it through ib_umad. */
 		if (user)
 			return -EOPNOTSUPP;
 		type = QRNIC_QPT_GSI;
@@ -69,7 +69,7 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_FLOW;
 		break;
 	case IB_QPT_XRC_INI:
-		/* Processes have XRC; nothing in the kernel wants it. */
+		/* Nothing in the kernel uses XRC. */
 		if (!user)
 			return -EOPNOTSUPP;
 		type = QRNIC_QPT_XRC_INI;
@@ -579,15 +579,19 @@ static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 
 static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
-	/* First the CQs: their CQEs speak of slots that reset makes free. */
+	/*
+	 * The CQs are cleaned first: their CQEs name slots that the reset of the
+	 * queues frees.
+	 */
 	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET)
 		qp_clean(qp);
 	qp_state_set(qp, state);
 }
 
 /*
- * In the fatal state there is no QP in the device any more, which is as good as
- * one that flushes or is in RESET. It owes an event to those that drain an SRQ.
+ * In the fatal state the device has no QPs any more, so a change to ERR or RESET
+ * succeeds. A QP with an SRQ that goes to ERR owes its consumer the event that the
+ * last WQE is reached.
  */
 static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			  enum ib_qp_state state)
@@ -701,7 +705,10 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (err)
 		goto out;
 
-	/* An error may have moved it meanwhile; elsewhere it does not go by itself. */
+	/*
+	 * An error may have moved the QP to ERR or SQE; other states it enters by
+	 * command only.
+	 */
 	if (hw.state == QRNIC_QPS_ERR || hw.state == QRNIC_QPS_SQE)
 		qp_state_set(qp, hw.state);
 	qp_attr_read(qp, &hw, attr);

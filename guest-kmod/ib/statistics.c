@@ -150,7 +150,7 @@ static int counter_unbind(struct ib_qp *qp)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
 	int err = counter_set_bind(dev, qp->qp_num, 0);
 
-	/* A reset has done it, too. */
+	/* In the fatal state no QP is bound to a set any more. */
 	if (err && qrnic_healthy(dev->qdev))
 		return err;
 	qp->counter = NULL;

@@ -36,7 +36,10 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	if (err)
 		goto err_device;
 
-	/* From here on the entry frees. Last: then QPs find it, and may keep it. */
+	/*
+	 * From here on qrnic_ib_mmap_free() frees the page. The insertion is the last
+	 * step: once it is done QPs can find the page and use it.
+	 */
 	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
 	if (err) {
 		rdma_user_mmap_entry_remove(&page->map.entry);

@@ -95,7 +95,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	struct qrnic_ib_wq *wq;
 	int err;
 
-	/* Nothing in the kernel wants one. */
+	/* Nothing in the kernel uses receive work queues. */
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
 	err = wq_check(dev, init);
@@ -268,7 +268,7 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	struct qrnic_rss_ctx *context;
 	int err;
 
-	/* It has no number to be found by, and cannot be queried. */
+	/* The RDMA core tracks objects by number, and this QP has none. */
 	rdma_restrack_no_track(&qp->ibqp.res);
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || !udata ||
 	    init->qp_type != IB_QPT_RAW_PACKET || init->create_flags)
