@@ -9,7 +9,10 @@
 
 #include "qrnic.h"
 
-/* From the allocator of the parent domain; false if it leaves that to us */
+/*
+ * Takes memory from the allocator of the parent domain; false if there is none, or if
+ * it wants the default
+ */
 static bool alloc_from_user(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 			    size_t length, struct qrnic_pd *pd,
 			    uint64_t resource_type)

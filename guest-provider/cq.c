@@ -21,12 +21,12 @@
  */
 #define QRNIC_CQ_MIN_SIZE 32u
 
-/* What needs the device's clock */
+/* Members of a completion that need the device's clock */
 #define QRNIC_WC_TIME_FLAGS                                                    \
 	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                                 \
 	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
-/* What the extended interface can read */
+/* Members of a completion that the extended interface can read */
 #define QRNIC_WC_FLAGS                                                         \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | QRNIC_WC_TIME_FLAGS)
 
@@ -50,7 +50,7 @@ static int check_cq_attr(const struct qrnic_context *ctx,
 	if ((attr->wc_flags & QRNIC_WC_TIME_FLAGS) &&
 	    !(ctx->capabilities & QRNIC_CAP_TIMESTAMP))
 		return EOPNOTSUPP;
-	/* A PD that is no parent domain says nothing of a CQ */
+	/* Only a parent domain has a meaning for a CQ */
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !to_qrnic_pd(attr->parent_domain)->base))
 		return EINVAL;
@@ -106,7 +106,10 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	cmd.record_offset = record_offset;
 	cmd.log_size = cq->log_size;
 
-	/* The kernel need not know what is read out of CQEs, nor by whom */
+	/*
+	 * The kernel does not know the flags of what is read from CQEs and of a
+	 * single thread
+	 */
 	kernel_attr.cqe = 1u << cq->log_size;
 	kernel_attr.wc_flags = 0;
 	kernel_attr.flags = cq_flags(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
@@ -163,7 +166,10 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 	uint64_t clock;
 	int err;
 
-	/* To compare it with the clock on the wall, it must be readable */
+	/*
+	 * Wall clock timestamps are computed from the device's clock, which must be
+	 * readable
+	 */
 	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
 		err = qrnic_read_clock(context, &clock);
 		if (err) {
@@ -180,8 +186,8 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 
 /*
  * The device moves the CQEs that are not consumed to the new ring, and writes the
- * next ones there, so nobody may poll meanwhile, nor be told that there is nothing.
- * But nobody spins for a command to the device: see qrnic_cq_lock().
+ * next ones there. So nobody may poll meanwhile, nor be told that the CQ is empty. A
+ * thread that wants to poll sleeps instead of spinning, see qrnic_cq_lock().
  */
 int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
@@ -226,7 +232,10 @@ int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 	}
 	qrnic_unlock(&cq->lock);
 	pthread_mutex_unlock(&cq->resize_mutex);
-	/* The one that nobody uses; none after the first resize */
+	/*
+	 * The former ring, or on an error the new one. The first ring stays: the
+	 * record is in its buffer
+	 */
 	qrnic_buffer_free(&ring);
 	return err;
 }
@@ -256,7 +265,7 @@ int qrnic_destroy_cq(struct ibv_cq *ibcq)
 	return 0;
 }
 
-/* No lock: a thread may hold it, from start_poll() to end_poll() */
+/* Without the lock: the calling thread may hold it, from start_poll() to end_poll() */
 void qrnic_cq_event(struct ibv_cq *ibcq)
 {
 	atomic_fetch_add_explicit(&to_qrnic_cq(ibcq)->events, 1,
@@ -277,9 +286,9 @@ static bool any_requested(struct qrnic_cq *cq)
 }
 
 /*
- * Under a lock of its own: the thread itself may hold the other one, from
- * start_poll() to end_poll(). The CQEs that it has not released yet count as new
- * then, and give an event at once.
+ * Requests have a lock of their own, because the calling thread may hold the other
+ * one, from start_poll() to end_poll(). CQEs that it has not released then count as
+ * new, and give an event at once.
  */
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
@@ -288,7 +297,7 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	uint32_t arm, consumer;
 
 	qrnic_lock(&cq->arm_lock);
-	/* A sequence number that the device has not seen is what arms */
+	/* The device is armed by a sequence number that it has not seen */
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK, cq->arm_sequence);
 	if (!solicited_only)

@@ -13,7 +13,7 @@
 /* Gives as much of a structure as the program has room for */
 static int give(void *to, size_t to_size, const void *from, size_t from_size)
 {
-	/* Not even comp_mask would fit */
+	/* The structure has no room even for comp_mask */
 	if (to_size < sizeof(uint64_t))
 		return EINVAL;
 	if (to_size > from_size) {
@@ -69,7 +69,7 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		errno = EINVAL;
 		return NULL;
 	}
-	/* What a later version means by what this one does not know */
+	/* Bits of a later version, whose meaning this one does not know */
 	for (i = sizeof(*dv_attr); i < dv_attr_size; i++) {
 		if (tail[i])
 			break;

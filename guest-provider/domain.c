@@ -203,7 +203,7 @@ static int td_alloc_db(struct ibv_context *context, struct qrnic_td *td)
 	td->db.length = length;
 	td->db.number = number;
 	td->db.direct_wqe = to_qrnic_context(context)->direct_wqe;
-	/* Its user is one thread */
+	/* One thread uses the page */
 	qrnic_lock_init(&td->db.window_lock, false);
 	td->own_db = true;
 	return 0;

@@ -16,8 +16,9 @@
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
 
 /*
- * Who finds that the CQ is being resized sleeps until that is done, which takes a
- * command to the device. (Nobody does in a CQ that one thread uses.)
+ * A thread that finds the CQ being resized sleeps until that is done, because it
+ * takes a command to the device. This does not happen if one thread alone uses the
+ * CQ.
  */
 void qrnic_cq_lock(struct qrnic_cq *cq)
 {
@@ -171,16 +172,16 @@ static void cq_release(struct qrnic_cq *cq)
 	 */
 	udma_from_device_barrier();
 	/*
-	 * Stops the stores to them likewise, those of cqe_scatter() and cq_clean():
-	 * they would overwrite what the device writes.
+	 * Stops the stores to those CQEs, by cqe_scatter() and cq_clean(), from
+	 * moving behind it: they would overwrite what the device writes.
 	 */
 	udma_ordering_write_barrier();
 	qrnic_store_record(&cq->record->consumer, cq->consumer);
 }
 
 /*
- * The data that came in the CQE goes where the device would have written it, and
- * leaves what it is without: zeros in the members that others use.
+ * Copies the data in the CQE to the buffers of the WQE, as the device would have
+ * written it. Then the members that share their place with the data are set to 0.
  */
 static void cqe_scatter(struct qrnic_cqe *cqe, const union qrnic_segment *wqe)
 {
@@ -223,7 +224,10 @@ static const union qrnic_segment *recv_wqe(const struct qrnic_qp *qp,
 	return qp->rq.ring + ((size_t)index << qp->rq_stride_shift);
 }
 
-/* Moves the queue's consumer and finds the wr_id; the CQE is the oldest one */
+/*
+ * Moves the consumer of the queue over the WQE of the CQE and returns its wr_id. The
+ * CQE is the oldest one of the CQ.
+ */
 static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
 	uint32_t index = le32toh(cqe->index);
@@ -366,9 +370,9 @@ static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
 }
 
 /*
- * Reads both clocks anew if the last time is long ago: they drift apart, but a
- * system call for every poll would be dear. Without the lock, which is a spinlock.
- * Whether it did.
+ * Reads both clocks again if the last pair is old: the clocks drift apart, but a
+ * system call for every poll costs too much. Called without the lock, which is a
+ * spinlock. Returns whether it has read them.
  */
 static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
@@ -401,7 +405,7 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 	qrnic_cq_lock(cq);
 	if (fresh) {
 		cq->clocks = clocks;
-		/* Not before: who sees it reads no clock, and uses the pair */
+		/* Only now: a thread that sees the new time uses the pair */
 		atomic_store_explicit(&cq->read_ns, clocks.wall_ns,
 				      memory_order_relaxed);
 	}
@@ -532,8 +536,8 @@ void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
 }
 
 /*
- * Whether a CQE is to be taken out of the CQ, as its QP is destroyed or reset, or
- * its XRC SRQ destroyed. One of an XRC SRQ stays when the target goes.
+ * Whether a CQE is to be removed, because its QP is destroyed or reset, or its XRC
+ * SRQ is destroyed. The CQEs of an XRC SRQ stay when a target is destroyed.
  */
 static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
 		      const struct qrnic_qp *qp, const struct qrnic_srq *srq)
@@ -565,7 +569,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 	for (from = end; from != cq->consumer;) {
 		cqe = cq_entry(cq, --from);
 		if (cqe_is_of(cq, cqe, qp, srq)) {
-			/* The receive WQEs were another's, and are free now */
+			/* The slots are the SRQ's, and are free now */
 			if (qp && qp->srq && cqe_is_receive(cqe))
 				qrnic_srq_take_back(qp->srq,
 						    le32toh(cqe->index));

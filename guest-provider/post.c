@@ -98,7 +98,10 @@ static int add_payload(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 		}
 		return 0;
 	}
-	/* The latter for what the QP was not made for: send_ops_flags */
+	/*
+	 * The last test finds operations that send_ops_flags did not name when the QP
+	 * was made
+	 */
 	if (unlikely(wr->num_sge < 0 ||
 		     (uint32_t)wr->num_sge > qp->sq.max_sge ||
 		     wqe->segments + wr->num_sge > QRNIC_WQE_MAX_SEGMENTS))

@@ -83,7 +83,7 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qp->building = true;
 	qp->need_address = qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND &&
 			   has_payload(opcode);
-	/* Its setter fills it in, before or after those of the payload */
+	/* The setter of the address fills this segment in, before or after the payload */
 	if (qp->need_address)
 		qrnic_wqe_add_xrc(&qp->wqe, 0);
 	return qp;
@@ -219,7 +219,7 @@ static void qrnic_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_WRITE, 0);
 	uint64_t value;
 
-	/* 8 bytes, and no number: the peer's memory gets them in this order */
+	/* 8 bytes as they are: the peer's memory gets them in this order */
 	memcpy(&value, data, sizeof(value));
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_atomic(&qp->wqe, le64toh(value), 0);
@@ -246,7 +246,7 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 	size_t i;
 
-	/* The last tests are for a program that calls more than one setter */
+	/* The last tests find programs that call more than one setter */
 	if (!qp->building || !has_payload(qp->wqe.opcode) ||
 	    num_sge > qp->sq.max_sge - qp->wqe.sges ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
@@ -325,7 +325,7 @@ static int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 
 	wr_finish(qp);
 	err = qp->error;
-	/* All or nothing; the device has not heard of what is taken back */
+	/* All WQEs of the batch are dropped: the device has not been told of any */
 	if (err) {
 		qp->sq.producer = qp->start_producer;
 		qp->sq_posted = qp->start_posted;

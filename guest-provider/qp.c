@@ -83,7 +83,7 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* When the device has let the QP go: nothing new can come into the CQs */
+/* Called when the device has destroyed or reset the QP, so that no more CQEs can come */
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 {
 	struct ibv_qp *ibqp = &qp->vqp.qp;
@@ -173,7 +173,7 @@ static int check_cap(const struct qrnic_context *ctx,
 	    cap->max_send_wr > min_t(uint32_t, ctx->max_recv,
 				     ctx->max_wqebb / QRNIC_WQE_MAX_WQEBB))
 		return EINVAL;
-	/* Of a receive queue that there is not, the sizes do not matter */
+	/* Without a receive queue its sizes do not matter */
 	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
 			     cap->max_recv_wr > ctx->max_recv))
 		return EINVAL;
@@ -238,7 +238,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 	return 0;
 }
 
-/* What the rings hold indeed, for the user */
+/* Tells the program what the rings hold, which may be more than it asked for */
 static void honest_cap(const struct qrnic_qp *qp,
 		       const struct qp_layout *layout, struct ibv_qp_cap *cap)
 {
@@ -330,7 +330,7 @@ static bool type_supported(const struct qrnic_context *ctx,
 	}
 }
 
-/* Of a target all but the domain is its SRQs' business */
+/* A target has only a domain; all else is in its SRQs */
 static int check_target(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (!check_comp_mask(attr->comp_mask, IBV_QP_INIT_ATTR_PD |
@@ -412,7 +412,7 @@ static int register_qp(struct qrnic_qp *qp,
 		cmd.db_page = qp->db->number;
 	}
 
-	/* How WQEs are posted is none of its business */
+	/* The kernel does not know how WQEs are posted */
 	kernel_attr.comp_mask &= IBV_QP_INIT_ATTR_PD |
 				 IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	if (!(kernel_attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
@@ -457,7 +457,7 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	if (qp || !max_recv_inline || errno != EOPNOTSUPP)
 		return qp;
 
-	/* The environment asks for it where it is to be had: not of older drivers */
+	/* The environment asks for it, if the driver and the device can do it */
 	max_recv_inline = 0;
 	return qrnic_create_qp_inline(context, attr, &max_recv_inline);
 }
@@ -508,7 +508,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
-	/* There is no gain in less than there is room for */
+	/* Less than there is room for would save nothing */
 	if (*max_recv_inline)
 		qp->max_recv_inline = QRNIC_MAX_RECV_INLINE;
 	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));

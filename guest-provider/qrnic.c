@@ -257,10 +257,11 @@ static void context_discard(struct qrnic_context *ctx, int err)
 }
 
 /*
- * With what the kernel says of the context, be it new or imported. The doorbell page
- * of an imported one is shared. The direct-WQE window of a page knows one user only,
- * and the others' lock is out of reach, so this one leaves it alone; doorbell pages
- * of thread domains are its own.
+ * Fills the context with the kernel's answer, for a new context or an imported one.
+ * An imported context shares its doorbell page with other processes. A direct-WQE
+ * window can have one user at a time, and the lock of the other processes is out of
+ * reach, so an imported context does not use the window of that page. It uses those
+ * of its thread domains' pages.
  */
 static int context_start(struct qrnic_context *ctx,
 			 const struct qrnic_alloc_ucontext_resp *resp,
@@ -270,9 +271,9 @@ static int context_start(struct qrnic_context *ctx,
 	ctx->page_size = sysconf(_SC_PAGESIZE);
 	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
 	/*
-	 * Only on request: it saves the device two reads, which cost an emulated one
-	 * little, for eight stores more for each basic block, each of which leaves
-	 * the guest.
+	 * Direct WQEs are used only on request. They save the device two reads, which
+	 * are cheap for an emulated one, and cost eight more stores for each basic
+	 * block, each of which leaves the guest.
 	 */
 	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
 			  environment_is("QRNIC_DIRECT_WQE", "1");

@@ -152,7 +152,7 @@ struct qrnic_cq {
 	/* Held while resizing is set, so that those who would poll sleep */
 	pthread_mutex_t resize_mutex;
 	bool resizing;
-	/* NULL, or the parent domain that it was made with */
+	/* The parent domain that the CQ was made with, or NULL */
 	struct qrnic_pd *pd;
 	struct qrnic_buffer buf;
 	/* After a resize the ring is here, and only the record in buf */

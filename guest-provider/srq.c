@@ -86,7 +86,7 @@ static void kernel_sizes(const struct qrnic_srq *srq, struct ibv_srq_attr *attr)
 {
 	attr->max_wr = srq->slots - 1;
 	attr->max_sge = srq->max_sge;
-	/* It means nothing at creation (ibv_create_srq(3)) */
+	/* The limit is ignored at creation (ibv_create_srq(3)) */
 	attr->srq_limit = 0;
 }
 

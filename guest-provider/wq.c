@@ -101,7 +101,10 @@ static int register_wq(struct qrnic_recv_wq *wq, struct ibv_wq_init_attr *attr,
 	qp->vqp.qp.state = IBV_QPS_RESET;
 	err = qrnic_qp_table_add(qp->ctx, qp);
 	if (err) {
-		/* What the verb would have made before it is destroyed */
+		/*
+		 * ibv_cmd_destroy_wq() uses both, which the verb makes after this
+		 * function
+		 */
 		pthread_mutex_init(&wq->wq.mutex, NULL);
 		pthread_cond_init(&wq->wq.cond, NULL);
 		ibv_cmd_destroy_wq(&wq->wq);
@@ -254,7 +257,7 @@ static int check_rss(const struct qrnic_context *ctx,
 	       0 : EINVAL;
 }
 
-/* A queue pair without queues: rules lead to it */
+/* Makes a queue pair without queues, to which flow rules lead */
 struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
 				struct ibv_qp_init_attr_ex *attr)
 {

@@ -102,8 +102,8 @@ int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,
 }
 
 /*
- * What can be seen to be wrong here gets an error at once, as from other
- * providers; the rest is for the device, which knows the region.
+ * Errors that can be seen here are returned at once, as by other providers. The
+ * device finds the others, because it knows the region.
  */
 int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 		       uint32_t rkey, const struct ibv_mw_bind_info *info)
@@ -127,7 +127,10 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 	} else if (info->length) {
 		return EINVAL;
 	}
-	/* The index is the window's for its life; only the variant is chosen */
+	/*
+	 * The index of the key belongs to the window; the program chooses the variant
+	 * only
+	 */
 	segment.key = htole32((mw->rkey & ~QRNIC_KEY_VARIANT_MASK) |
 			      (rkey & QRNIC_KEY_VARIANT_MASK));
 	segment.address = htole64(info->addr);
@@ -214,7 +217,7 @@ int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
 	/* Acquire: pairs with the release in cqe_retire(), see there */
 	used = sq->producer -
 	       atomic_load_explicit(&sq->consumer, memory_order_acquire);
-	/* Small ones leave room in the ring; but who promised so many, meant it */
+	/* The ring may have room for more WQEs than max_send_wr, if they are small */
 	if (blocks > sq->size - used ||
 	    qp->sq_posted - atomic_load_explicit(&qp->sq_retired,
 						 memory_order_relaxed) >=

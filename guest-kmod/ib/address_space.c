@@ -7,7 +7,7 @@
 
 #include "qrnic_ib.h"
 
-/* It stands for one mm for as long as a region or queue pair has its number. */
+/* An address space stands for one mm while a region or a queue pair uses its number. */
 struct address_space_entry {
 	struct hlist_node node;		/* by mm */
 	struct mm_struct *mm;
@@ -48,11 +48,11 @@ int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 		kfree(entry);
 		goto out;
 	}
-	/* It may have begun again at the lowest. */
+	/* The numbers may have wrapped around. */
 	err = 0;
 	entry->number = *number;
 	hash_add(dev->address_space_mms, &entry->node, (unsigned long)entry->mm);
-	/* So that no other gets its address */
+	/* Holds the mm_struct, so that no other gets its address. */
 	mmgrab(entry->mm);
 out:
 	mutex_unlock(&dev->address_space_mutex);

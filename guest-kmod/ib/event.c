@@ -102,7 +102,10 @@ static void port_event(void *context)
 	port_report(context);
 }
 
-/* From the RDMA core's own notifier, where it has one; ours does the same. */
+/*
+ * Called by the notifier of the RDMA core, where it has one. netdev_event() does the
+ * same.
+ */
 void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 				unsigned long event)
 {
@@ -138,7 +141,10 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		port_report(dev);
 		break;
 	case NETDEV_UNREGISTER:
-		/* The RDMA core must not hold what is about to be freed. */
+		/*
+		 * The RDMA core must give back its reference before the netdev is
+		 * freed.
+		 */
 		ib_device_set_netdev(&dev->ibdev, NULL, QRNIC_IB_PORT);
 		break;
 	}
@@ -197,7 +203,10 @@ int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev)
  */
 void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev)
 {
-	/* First, for the notifier is told that every netdev goes away. */
+	/*
+	 * Before the notifier is unregistered, which then gets an unregistration of
+	 * every netdev.
+	 */
 	port_events_end(dev);
 	unregister_netdevice_notifier(&dev->netdev_nb);
 }

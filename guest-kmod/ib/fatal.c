@@ -36,7 +36,7 @@ static void flush_qp(struct qrnic_ib_qp *qp)
 	};
 	bool last_wqe;
 
-	/* Whoever posts and has not seen the fatal state is done after this. */
+	/* Taking the lock waits for posters that have not seen the fatal state. */
 	spin_lock_irq(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	spin_unlock(&qp->rq.lock);

@@ -14,7 +14,7 @@ static_assert(sizeof(struct qrnic_create_qp_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_srq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
 
-/* What depends on capability bits */
+/* Sets the attributes that depend on capability bits. */
 static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;

@@ -33,8 +33,8 @@ static int access_rights(struct qrnic_ib_dev *dev, int access)
 }
 
 /*
- * A key that comes back under the same index at once differs from the last; and
- * nobody can tell what it will be before he is told.
+ * The variant of a new key. It differs from that of the last key, which may have had
+ * the same index, and nobody can guess it.
  */
 static u8 next_variant(struct qrnic_ib_dev *dev)
 {
@@ -295,7 +295,7 @@ static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *
 	if (!(flags & IB_MR_REREG_ACCESS) || !ib_access_writable(access) ||
 	    old->writable || old->is_dmabuf)
 		return NULL;
-	/* In another process there is other memory at the address. */
+	/* The address is one of the process that registered the region. */
 	if (old->owning_mm != current->mm)
 		return ERR_PTR(-EPERM);
 	return ib_umem_get(&dev->ibdev, old->address, old->length, access);
@@ -316,10 +316,10 @@ static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int fla
 }
 
 /*
- * The entry of the key is replaced as a whole, and the old memory let go when the
- * device has done so. For other memory the key gets a new variant, as those that
- * know the old one have not been told what it leads to now; with other rights or
- * another PD it stays, on which users rely. On an error all stays as it was.
+ * The device replaces the entry of the key as a whole; then the old memory is freed.
+ * If the memory is new the key gets a new variant, because those who have the old key
+ * expect the old memory. If only the rights or the PD are new the key stays, which
+ * users rely on. On an error nothing changes.
  */
 struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				     u64 length, u64 virt, int access,
@@ -490,7 +490,7 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	int err;
 
 	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
-	/* The process is to dealloc the windows that are bound to it first. */
+	/* Windows are bound to the region: the process must deallocate these first. */
 	if (err == -EBUSY && (mr->umem || ibmr->type == IB_MR_TYPE_DM))
 		return err;
 	if (err)
@@ -510,7 +510,7 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	return 0;
 }
 
-/* A window gets its place and rights by work requests, its key here. */
+/* Makes the key of a window. Work requests bind the window to memory. */
 int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmw->device);

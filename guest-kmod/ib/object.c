@@ -12,8 +12,8 @@ void qrnic_object_init(struct qrnic_ib_object *object)
 }
 
 /*
- * Makes it findable. Under qpn_mutex: others, to give memory, may have to destroy
- * an object, with the same mutex.
+ * Makes the object findable. The caller holds qpn_mutex, so the allocation must not
+ * wait for memory that somebody frees by destroying an object.
  */
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 			u32 number)
@@ -21,7 +21,10 @@ int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 	return xa_insert_irq(table, number, object, GFP_NOIO);
 }
 
-/* To be put. Any context, as completions are polled in any. */
+/*
+ * Takes a reference, which the caller puts. Any context: completions are polled in
+ * any.
+ */
 struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number)
 {
 	struct qrnic_ib_object *object;
@@ -35,7 +38,7 @@ struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number)
 	return object;
 }
 
-/* The first with this number or a larger one, which is put there */
+/* Finds the object with the least number from *number on, and sets *number to it. */
 struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 					      unsigned long *number)
 {
@@ -56,7 +59,7 @@ void qrnic_object_put(struct qrnic_ib_object *object)
 		complete(&object->unused);
 }
 
-/* Makes it unfindable, and waits until nobody has it who found it before. */
+/* Removes the object from the table, and waits until all references to it are put. */
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number)
 {

@@ -312,7 +312,10 @@ static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
 	request->bytes = bytes;
 	request->opcode = opcode;
 	request->number = ++queue->posted;
-	/* The poller believes no CQE of a request that it does not see. */
+	/*
+	 * Pairs with qrnic_queue_complete(), which refuses CQEs of requests beyond
+	 * producer.
+	 */
 	smp_store_release(&queue->producer, request->next);
 }
 
@@ -321,7 +324,7 @@ static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 	/* Slots are written after the poller, in queue_complete(), read them. */
 	u32 consumer = smp_load_acquire(&queue->consumer);
 
-	/* Small WQEs leave room in the ring; but max_wr is what was promised. */
+	/* The ring may have room for more WQEs than max_wr, if they are small. */
 	return queue->producer + entries - consumer <= queue->mask + 1 &&
 	       queue->posted - READ_ONCE(queue->retired) < queue->max_wr;
 }
@@ -422,7 +425,7 @@ static void put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
 	put_data(cursor, wr->sg_list, wr->num_sge);
 }
 
-/* More than fit into 32 bits are more than any message has. */
+/* No message has more bytes than fit into 32 bits. */
 static u32 recv_bytes(const struct ib_recv_wr *wr)
 {
 	u64 total = 0;

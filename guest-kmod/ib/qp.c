@@ -62,7 +62,11 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_UD;
 		break;
 	case IB_QPT_RAW_PACKET:
-		/* Without rules it would receive nothing; the kernel has its own. */
+		/*
+		 * Only processes make raw packet QPs here: the netdev has its own,
+		 * and other users in the kernel cannot make the flow rules by which
+		 * such a QP receives.
+		 */
 		if (!user)
 			return -EOPNOTSUPP;
 		type = QRNIC_QPT_RAW_PACKET;
@@ -76,7 +80,7 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_XRC;
 		break;
 	case IB_QPT_XRC_TGT:
-		/* The core makes it, for the processes that open it. */
+		/* The RDMA core makes XRC targets, for the processes that open them. */
 		type = QRNIC_QPT_XRC_TGT;
 		capability = QRNIC_CAP_XRC;
 		break;
@@ -203,7 +207,10 @@ static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
 	return bytes;
 }
 
-/* What is received into the CQE: the process that polls copies the rest of the way. */
+/*
+ * Sets how many bytes are received into the CQE. The process that polls copies them
+ * to its buffers, so the device must know the address space of that process.
+ */
 static int qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			  u8 max_recv_inline, struct qrnic_qp_ctx *context)
 {
@@ -331,7 +338,10 @@ static void qp_clean(struct qrnic_ib_qp *qp)
 {
 	struct ib_qp *ibqp = &qp->ibqp;
 
-	/* XRC has one or none; what a target received is the SRQ's. */
+	/*
+	 * An XRC initiator has only a send CQ, and a target has none: the completions
+	 * of a target are its SRQ's.
+	 */
 	if (ibqp->send_cq)
 		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
@@ -349,7 +359,10 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	mutex_lock(&dev->qpn_mutex);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
 	qp_clean(qp);
-	/* Nor may an event on its way be taken for one of the next owner. */
+	/*
+	 * An event that is not delivered yet must not be taken for one of the next
+	 * owner of the number.
+	 */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 }
@@ -466,7 +479,10 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* What would not fit the context's narrower members; the rest is the device's. */
+/*
+ * Checks what would not fit the narrower members of the context. The device checks
+ * the rest.
+ */
 static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
 			 int mask)
 {
@@ -490,7 +506,7 @@ static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr
 	return 0;
 }
 
-/* Only what mask names: the device wants the rest zero. */
+/* Fills what mask names; the device refuses other members that are not 0. */
 static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 			int mask)
 {
@@ -533,7 +549,7 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	return 0;
 }
 
-/* The sizes of a rate limit come from libqrnic; others leave them out. */
+/* libqrnic sends the sizes of a rate limit in udata; other callers send none. */
 static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
 			 struct ib_udata *udata, struct qrnic_qp_attr *hw)
 {
@@ -632,7 +648,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
-	/* The core knows it of raw packet queue pairs only. */
+	/* ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only. */
 	if ((mask & IB_QP_RATE_LIMIT && next != IB_QPS_RTS) ||
 	    !ib_modify_qp_is_ok(current_state, next, ibqp->qp_type,
 				mask & ~IB_QP_RATE_LIMIT)) {

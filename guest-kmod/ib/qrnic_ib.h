@@ -32,7 +32,10 @@
 /* Counters that performance management knows (mad.c) */
 #define QRNIC_PMA_COUNTERS 11
 
-/* Work requests of either queue, however large: limits must hold together. */
+/*
+ * The number of work requests that either queue holds also if all are of the largest
+ * size: programs use all limits together.
+ */
 static inline u32 qrnic_ib_max_qp_wr(const struct qrnic_caps *caps)
 {
 	return min(caps->max_qp_wqebb / QRNIC_WQE_MAX_WQEBB, caps->max_qp_recv);
@@ -49,9 +52,9 @@ struct qrnic_ib_dev {
 	struct xarray qps;
 	struct xarray srqs;
 	/*
-	 * Held from the moment the device may give a number out until the
-	 * table and the CQs speak of its new owner: a completion left by the
-	 * former owner must not be taken for one of the new.
+	 * Held while the device makes or destroys a QP or an SRQ, until the tables
+	 * and the CQs agree with it: a completion that the former owner of a number
+	 * has left must not be taken for one of the new owner.
 	 */
 	struct mutex qpn_mutex;
 
@@ -217,9 +220,9 @@ struct qrnic_ib_queue {
 };
 
 /*
- * A ring of slots that come back in any order. Those of software are a list:
- * head gets the next request, tail came back last. It stays with software,
- * because a WQE names the slot of the next one.
+ * A ring of slots that come back in any order. The free ones are a list: the next
+ * request goes into head, and the slot that came back last is tail. The slot at tail
+ * is never posted, because a WQE names the slot of the next one, which must be free.
  */
 struct qrnic_ib_srq {
 	struct ib_srq ibsrq;
@@ -265,7 +268,7 @@ struct qrnic_ib_qp {
 
 	/* user */
 	struct ib_umem *umem;
-	u32 address_space;		/* of who polls; 0: nothing comes inline */
+	u32 address_space;		/* of the poller; 0: no inline data */
 	struct qrnic_table sq_table;
 	struct qrnic_table rq_table;
 

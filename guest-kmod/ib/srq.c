@@ -10,9 +10,8 @@
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
 /*
- * A slot is software's again, if it is one that was posted; the device need not be
- * trusted with that. The caller holds the CQ locked. What the device has completed
- * of a QP that is gone comes back, too.
+ * Frees a slot, if it was posted: the device need not be trusted. Slots also come
+ * back by completions of a QP that is gone. The caller holds the lock of the CQ.
  */
 bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 			struct qrnic_ib_request *request)
@@ -172,7 +171,10 @@ static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 
 	mutex_lock(&dev->qpn_mutex);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_SRQ, srq->srqn);
-	/* Nor may an event on its way be taken for one of the next owner. */
+	/*
+	 * An event that is not delivered yet must not be taken for one of the next
+	 * owner of the number.
+	 */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 }
@@ -244,7 +246,7 @@ int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 	err = qrnic_udata_none(udata);
 	if (err)
 		return err;
-	/* The ring keeps its size. */
+	/* The size of the ring cannot be changed. */
 	if (mask & ~IB_SRQ_LIMIT)
 		return -EOPNOTSUPP;
 	if (!(mask & IB_SRQ_LIMIT))

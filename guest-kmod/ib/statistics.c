@@ -129,7 +129,7 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 				       NULL, 0, &number);
 		if (err)
 			return err;
-		/* 0 says that there is none, and no device calls a set so. */
+		/* The number 0 stands for no set, and the contract has no set 0. */
 		if (!number)
 			return -EIO;
 	}
@@ -173,7 +173,7 @@ int qrnic_ib_counter_dealloc(struct rdma_counter *counter)
 				 QRNIC_CMD_FREE_COUNTER_SET, counter->id);
 }
 
-/* The core adds value by value, so these are the same as the port's. */
+/* The RDMA core adds these values to those of the port, so both have the same order. */
 struct rdma_hw_stats *qrnic_ib_counter_alloc_stats(struct rdma_counter *counter)
 {
 	return qrnic_ib_alloc_port_stats(counter->device, counter->port);

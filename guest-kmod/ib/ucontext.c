@@ -67,7 +67,7 @@ void qrnic_db_page_put(struct qrnic_ib_db_page *page)
 	kref_put(&page->users, db_page_release);
 }
 
-/* For new queue pairs; those that use it keep it. */
+/* New queue pairs do not find the page any more; those that use it keep it. */
 void qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
 {
 	xa_erase(&page->ucontext->db_pages, page->number);

@@ -139,7 +139,10 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 
 	mutex_lock(&dev->qpn_mutex);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, ibwq->wq_num);
-	/* An event on its way must not be taken for one of the next owner. */
+	/*
+	 * An event that is not delivered yet must not be taken for one of the next
+	 * owner of the number.
+	 */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 	wq_memory_free(dev, wq);
@@ -186,7 +189,7 @@ static int wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
 	default:
 		return -EINVAL;
 	}
-	/* In the fatal state nothing is received, which is as good. */
+	/* In the fatal state nothing is received, as in RESET and ERR. */
 	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }
 
@@ -214,7 +217,7 @@ int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 	return err;
 }
 
-/* The device gets the table with the queue pair that goes by it. */
+/* The device gets the table in qrnic_rss_create(), with the QP that uses it. */
 int qrnic_ib_create_rwq_ind_table(struct ib_rwq_ind_table *table,
 				  struct ib_rwq_ind_table_init_attr *init,
 				  struct ib_udata *udata)
@@ -258,8 +261,8 @@ static int rss_fill(const struct qrnic_create_rss_req *request,
 }
 
 /*
- * It has neither queues nor states nor a number, only rules that lead to its
- * table.
+ * A QP that spreads frames has neither queues nor states nor a number. It is an RSS
+ * table in the device, to which flow rules lead.
  */
 int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		     const struct ib_qp_init_attr *init, struct ib_udata *udata)
@@ -284,7 +287,7 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!err)
 		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_RSS, context,
 				       sizeof(*context), &qp->rss);
-	/* 0 says that it is none, and no device calls a table so. */
+	/* The number 0 stands for no table, and the contract has no table 0. */
 	if (!err && !qp->rss)
 		err = -EIO;
 	kfree(context);
