@@ -20,8 +20,15 @@ static bool net_can_receive(NetClientState *nc)
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
+    if (net_off(d)) {
+        return true;
+    }
+    if (!qrnic_engine_can_receive(d->engine)) {
+        d->receive_waits = true;
+        return false;
+    }
     /* Without bus mastering a frame could go nowhere; it waits instead. */
-    return net_off(d) || qrnic_pci_bus_master(d);
+    return qrnic_pci_bus_master(d);
 }
 
 static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
@@ -36,7 +43,8 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
      * A queue of frames is emptied without asking net_can_receive(). Busy: it
      * is the answer to a frame that is being sent just now, say.
      */
-    if (!d->running || !qrnic_pci_bus_master(d) || !qrnic_enter(d)) {
+    if (!d->running || !qrnic_pci_bus_master(d) ||
+        !qrnic_engine_can_receive(d->engine) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         d->receive_waits = true;
         return 0;

@@ -304,6 +304,9 @@ void qrnic_device_reset(QrnicDevice *d)
     d->timer_due = false;
     qrnic_engine_reset(d->engine);
     device_memory_show(d);
+    if (d->receive_waits) {
+        qrnic_kick(d);
+    }
 }
 
 /* True: commands wait for the next turn. */
@@ -334,7 +337,7 @@ static bool work_once(QrnicDevice *d)
 static void device_work(void *opaque)
 {
     QrnicDevice *d = opaque;
-    bool more = false, flush = d->receive_waits;
+    bool more = false, flush;
 
     if (!d->running) {
         return;
@@ -345,9 +348,14 @@ static void device_work(void *opaque)
         return;
     }
     object_ref(OBJECT(d));
+    flush = d->receive_waits;
     d->receive_waits = false;
     if (!qrnic_asleep(d)) {
         more = work_once(d);
+        if (flush && !qrnic_engine_can_receive(d->engine)) {
+            d->receive_waits = true;
+            flush = false;
+        }
     }
     qrnic_leave(d);
     if (flush) {

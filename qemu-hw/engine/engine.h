@@ -49,6 +49,8 @@ void qrnic_engine_reset(QrnicEngine *e);
 void qrnic_engine_run(QrnicEngine *e);
 void qrnic_engine_timer(QrnicEngine *e);
 void qrnic_engine_wire_ready(QrnicEngine *e);
+/* False: not before it has been run, perhaps several times. */
+bool qrnic_engine_can_receive(const QrnicEngine *e);
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);

@@ -251,8 +251,12 @@ static void events_of_now(Sim *s)
         }
     }
     while (s->wire->len && ((SimFrame *)s->wire->pdata[0])->time <= s->now) {
-        SimFrame *f = g_ptr_array_steal_index(s->wire, 0);
+        SimFrame *f = s->wire->pdata[0];
 
+        if (!qrnic_engine_can_receive(s->node[f->to].engine)) {
+            break;
+        }
+        g_ptr_array_steal_index(s->wire, 0);
         sim_inject(s, f->to, f->data, f->len);
         g_free(f);
     }

@@ -206,6 +206,45 @@ static void test_loopback(void)
     pair_free(p);
 }
 
+/* Whether a path leads back changes with the GID table. */
+static void test_path_changes(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    QrnicGidEntry gid = n->gid;
+    uint64_t back;
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    for_a_while(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    back = sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS);
+    g_assert_cmpuint(back, ==, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        /* Gone, then with another MAC address */
+        uint64_t frames = p->sim->frames;
+
+        if (i) {
+            gid.mac[5] ^= 0x80;
+            qrnic_gid_set(n->engine, 3, &gid);
+        } else {
+            qrnic_gid_clear(n->engine, 3);
+        }
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+        sim_run(p->sim, p->sim->now + SIM_US);
+        g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS),
+                         ==, back);
+        g_assert_cmpuint(p->sim->frames, ==, frames + 1);
+        /* As before: what is sent again finds its way. */
+        qrnic_gid_set(n->engine, 3, &n->gid);
+        for_a_while(p);
+        for_a_while(p);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        back = sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS);
+    }
+    settle(p);
+    pair_free(p);
+}
+
 /* The environment is asked to run the engine once, whatever comes then. */
 static void test_kicks(void)
 {
@@ -246,6 +285,152 @@ static void nop_quiet(SimQp *q)
     SimWr nop = { .opcode = QRNIC_WQE_NOP, .flags = QRNIC_WQEF_SIGNALED };
 
     sim_post_send_quiet(q, &nop);
+}
+
+/*
+ * Groups
+ */
+
+#define MEMBERS 150
+
+static const uint8_t group[16] = {
+    [10] = 0xff, 0xff, 224, 1, 2, 3
+};
+
+static void member_recv(SimQp *q, PairEnd *end)
+{
+    SimSge sge = { end->addr, 200, end->key };
+
+    sim_post_recv_quiet(q, &sge, 1);
+}
+
+static void group_post(SimQp *q, PairEnd *end, uint32_t imm)
+{
+    QrnicDatagramSeg seg = sim_datagram_to(q, QKEY);
+    SimSge sge = { end->addr, 100, end->key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND_IMM, .imm = imm, .sge = &sge, .num_sge = 1,
+        .datagram = &seg,
+    };
+
+    memcpy(seg.av.dgid, group, 16);
+    memcpy(seg.av.dmac, "\x01\x00\x5e\x01\x02\x03", 6);
+    seg.dest_qpn = QRNIC_MULTICAST_QPN;
+    sim_post_send(q, &wr);
+}
+
+static unsigned members_done(SimQp **q)
+{
+    unsigned done = 0;
+
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        done += q[i] && sim_query(q[i]).rq_consumer > 0;
+    }
+    return done;
+}
+
+/*
+ * A frame to many is delivered in pieces, in which groups may change: who stays
+ * gets each frame once and in order, from the wire and from the device itself.
+ */
+static void test_group(const void *opaque)
+{
+    bool loopback = opaque;
+    Pair *p = local_pair(0);
+    SimNode *from = &p->sim->node[0], *n = &p->sim->node[!loopback];
+    SimQp *q[MEMBERS], *sender;
+    PairEnd end = p->a;
+    QrnicMulticast in;
+
+    memcpy(in.gid, group, 16);
+    sender = sim_datagram_new(from, QRNIC_QPT_UD, NULL, QKEY);
+    end.addr = sim_alloc(n, 4096);
+    end.key = sim_mkey(n, end.addr, 4096, ACCESS_ALL);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        q[i] = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+        g_assert_cmpint(qrnic_multicast_attach(n->engine, q[i]->number,
+                                               &in).status, ==, QRNIC_ST_OK);
+        for (unsigned k = 0; k < 3; k++) {
+            member_recv(q[i], &end);
+        }
+    }
+    for (unsigned k = 0; k < 3; k++) {
+        group_post(sender, &p->a, k);
+    }
+    while (!members_done(q)) {
+        if (from->kicked) {
+            from->kicked = false;
+            qrnic_engine_run(from->engine);
+        } else {
+            const SimFrame *f = p->sim->wire->pdata[0];
+
+            sim_inject(p->sim, f->to, f->data, f->len);
+            g_ptr_array_remove_index(p->sim->wire, 0);
+        }
+    }
+    if (!loopback) {
+        /* One piece, in the call that brought the frame */
+        g_assert_cmpuint(members_done(q), ==, 64);
+        g_assert_false(qrnic_engine_can_receive(n->engine));
+        /* One that has it, and one that has not, go. */
+        sim_qp_free(q[10]);
+        sim_qp_free(q[100]);
+        q[10] = q[100] = NULL;
+    }
+    settle(p);
+    g_assert_true(qrnic_engine_can_receive(n->engine));
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        for (unsigned k = 0; q[i] && k < 3; k++) {
+            QrnicCqe c = expect_cqe(q[i], QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+
+            g_assert_cmpuint(c.imm, ==, k);
+        }
+        if (q[i]) {
+            expect_no_cqe(q[i]);
+            sim_qp_free(q[i]);
+        }
+    }
+    sim_qp_free(sender);
+    pair_free(p);
+}
+
+/* What is not delivered to all yet goes with a reset, and with the engine. */
+static void test_group_reset(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        Pair *p = pair_new(1, NULL, NULL);
+        SimNode *n = &p->sim->node[1];
+        SimQp *sender = sim_datagram_new(&p->sim->node[0], QRNIC_QPT_UD, NULL,
+                                         QKEY);
+        const SimFrame *f;
+        QrnicMulticast in;
+
+        memcpy(in.gid, group, 16);
+        for (unsigned k = 0; k < MEMBERS; k++) {
+            SimQp *q = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+
+            qrnic_multicast_attach(n->engine, q->number, &in);
+            member_recv(q, &p->b);
+            g_free(q);
+        }
+        group_post(sender, &p->a, 0);
+        qrnic_engine_run(p->sim->node[0].engine);
+        f = p->sim->wire->pdata[0];
+        sim_inject(p->sim, f->to, f->data, f->len);
+        g_assert_false(qrnic_engine_can_receive(n->engine));
+        if (i) {
+            sim_reset(n);
+            g_assert_true(qrnic_engine_can_receive(n->engine));
+            qrnic_engine_run(n->engine);
+            g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_DATAGRAM), ==,
+                             0);
+        }
+        g_free(sender);
+        g_free(p->a.qp);
+        g_free(p->b.qp);
+        sim_free(p->sim);
+        g_free(p);
+    }
 }
 
 /*
@@ -504,7 +689,11 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budget/wire/waiting", test_waiting);
     g_test_add_func("/budget/wire/loopback", test_loopback);
+    g_test_add_func("/budget/wire/path-changes", test_path_changes);
     g_test_add_func("/budget/kicks", test_kicks);
+    g_test_add_data_func("/budget/group/wire", NULL, test_group);
+    g_test_add_data_func("/budget/group/loopback", "", test_group);
+    g_test_add_func("/budget/group/reset", test_group_reset);
     g_test_add_func("/budget/doorbell/flood", test_flood);
     g_test_add_func("/budget/doorbell/flood-full", test_flood_full);
     g_test_add_func("/budget/doorbell/recovery-destroy",

@@ -38,6 +38,7 @@ bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
 typedef struct QrnicAttachment {
     uint8_t gid[16];
     uint32_t qpn;
+    uint64_t serial;            /* of all that there ever were; ascending */
 } QrnicAttachment;
 
 bool qrnic_group_is_ours(const QrnicEngine *e, const uint8_t *gid);
@@ -46,7 +47,9 @@ bool qrnic_group_has(const QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
 bool qrnic_group_join(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
 /* gid NULL: all groups */
 void qrnic_group_leave(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
-/* The next member from *at on, which begins with 0; 0: there is none. */
+/* Where those behind this one begin; serial 0: all */
+uint32_t qrnic_group_behind(const QrnicEngine *e, uint64_t serial);
+/* The next member from *at on, which is then behind it; 0: there is none. */
 uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,
                           uint32_t *at);
 
@@ -104,6 +107,8 @@ typedef struct QrnicFabric {
     uint32_t num_macs;
     QrnicAttachment attachment[QRNIC_MAX_MULTICAST];
     uint32_t attachment_count;
+    uint64_t attachment_serial;
+    bool delivering;            /* a frame to a group: no other one is taken */
     bool wire_busy;
     uint32_t wire_epoch;        /* how often it became ready */
     /* frames to ourselves, delivered by qrnic_engine_run, never recursively */

@@ -23,6 +23,7 @@ static void fabric_reset(QrnicEngine *e)
 {
     qrnic_loopback_drop(e);
     e->fabric->attachment_count = 0;
+    e->fabric->delivering = false;
     qrnic_gids_reset(e);
     qrnic_port_reset(e);
 }

@@ -39,6 +39,11 @@ void qrnic_engine_wire_ready(QrnicEngine *e)
     qrnic_wake(e);
 }
 
+bool qrnic_engine_can_receive(const QrnicEngine *e)
+{
+    return !e->fabric->delivering || e->fatal;
+}
+
 static void sniff(QrnicEngine *e, const QrnicHeaders *h)
 {
     if (e->fabric->sniffers) {
@@ -143,7 +148,7 @@ void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h)
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
 {
-    while (budget) {
+    while (budget && !e->fabric->delivering) {
         g_autofree QrnicLoopbackFrame *f =
             g_queue_pop_head(&e->fabric->loopback);
         unsigned deliveries;

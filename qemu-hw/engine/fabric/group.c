@@ -48,6 +48,7 @@ bool qrnic_group_join(QrnicEngine *e, const uint8_t *gid, uint32_t qpn)
     }
     m = &f->attachment[f->attachment_count++];
     m->qpn = qpn;
+    m->serial = ++f->attachment_serial;
     memcpy(m->gid, gid, sizeof(m->gid));
     return true;
 }
@@ -56,15 +57,27 @@ void qrnic_group_leave(QrnicEngine *e, const uint8_t *gid, uint32_t qpn)
 {
     QrnicFabric *f = e->fabric;
 
-    for (uint32_t i = 0; i < f->attachment_count; ) {
-        QrnicAttachment *m = &f->attachment[i];
+    uint32_t kept = 0;
 
-        if (m->qpn == qpn && (!gid || is_of(m, gid))) {
-            *m = f->attachment[--f->attachment_count];
-        } else {
-            i++;
+    for (uint32_t i = 0; i < f->attachment_count; i++) {
+        const QrnicAttachment *m = &f->attachment[i];
+
+        if (m->qpn != qpn || (gid && !is_of(m, gid))) {
+            f->attachment[kept++] = *m;
         }
     }
+    f->attachment_count = kept;
+}
+
+uint32_t qrnic_group_behind(const QrnicEngine *e, uint64_t serial)
+{
+    const QrnicFabric *f = e->fabric;
+    uint32_t at = 0;
+
+    while (at < f->attachment_count && f->attachment[at].serial <= serial) {
+        at++;
+    }
+    return at;
 }
 
 uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,

@@ -64,6 +64,7 @@ void qrnic_engine_reset(QrnicEngine *e)
 static bool engine_has_work(QrnicEngine *e)
 {
     return !g_queue_is_empty(&e->fabric->loopback) ||
+           qrnic_multicast_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
            qrnic_scheduler_pending(e);
@@ -77,6 +78,7 @@ void qrnic_engine_run(QrnicEngine *e)
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
+        qrnic_multicast_process(e);
         qrnic_loopback_deliver(e, RUN_LOOPBACK);
         qrnic_qp_errors_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);

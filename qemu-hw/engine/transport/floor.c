@@ -34,6 +34,7 @@ static void transport_reset(QrnicEngine *e)
 {
     QrnicTransports *t = e->transport;
 
+    qrnic_multicast_drop_rest(e);
     memset(&t->rx_filter, 0, sizeof(t->rx_filter));
     t->num_flows = e->fabric->sniffers = 0;
     qrnic_table_free_objects(&t->flows);
@@ -44,6 +45,7 @@ static void transport_reset(QrnicEngine *e)
 
 static void transport_cleanup(QrnicEngine *e)
 {
+    qrnic_multicast_drop_rest(e);
     qrnic_table_free_objects(&e->transport->flows);
     qrnic_table_free_objects(&e->transport->rss);
     g_free(e->transport->flow);

@@ -7,7 +7,11 @@
  */
 
 #include "qemu/osdep.h"
+#include "trace.h"
 #include "engine/transport/transport.h"
+
+/* Queue pairs that get a frame in one go */
+#define MULTICAST_BUDGET 64
 
 static QrnicResult check(QrnicEngine *e, uint32_t qpn, const QrnicMulticast *in)
 {
@@ -57,16 +61,19 @@ QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
     return result;
 }
 
-unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
-                                 bool loopback)
+/* Returns how many it was delivered to; *after: the last one looked at */
+static unsigned deliver_some(QrnicEngine *e, const QrnicPacket *p,
+                             bool loopback, uint64_t *after)
 {
-    uint32_t qpn, at = 0;
+    uint32_t qpn, at = qrnic_group_behind(e, *after);
     unsigned delivered = 0;
 
-    while ((qpn = qrnic_group_next(e, p->h->dgid, &at))) {
+    while (delivered < MULTICAST_BUDGET &&
+           (qpn = qrnic_group_next(e, p->h->dgid, &at))) {
         QrnicQp *qp = qrnic_qp_get(e, qpn);
         QrnicCounterSet *before;
 
+        *after = e->fabric->attachment[at - 1].serial;
         if (!qrnic_qp_receives(qp, false) ||
             (loopback && p->t.src_qpn == qrnic_qp_source(qp) &&
              (qp->ctx.flags & QRNIC_QPF_NO_MULTICAST_LOOPBACK))) {
@@ -79,4 +86,54 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
         delivered++;
     }
     return delivered;
+}
+
+/* There may be more: no other frame overtakes this one. */
+unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
+                                 bool loopback)
+{
+    const QrnicHeaders *h = p->h;
+    uint64_t after = 0;
+    unsigned delivered = deliver_some(e, p, loopback, &after);
+
+    if (delivered == MULTICAST_BUDGET) {
+        QrnicMulticastRest *r = g_malloc(sizeof(*r) + h->len);
+
+        r->loopback = loopback;
+        r->after = after;
+        r->headers = *h;
+        r->headers.frame = r->data;
+        memcpy(r->data, h->frame, h->len);
+        e->transport->multicast_rest = r;
+        e->fabric->delivering = true;
+        trace_qrnic_multicast_rest(e->config.name, p->t.psn, delivered);
+        qrnic_wake(e);
+    }
+    return delivered;
+}
+
+void qrnic_multicast_drop_rest(QrnicEngine *e)
+{
+    g_free(e->transport->multicast_rest);
+    e->transport->multicast_rest = NULL;
+}
+
+bool qrnic_multicast_pending(const QrnicEngine *e)
+{
+    return e->transport->multicast_rest;
+}
+
+void qrnic_multicast_process(QrnicEngine *e)
+{
+    QrnicMulticastRest *r = e->transport->multicast_rest;
+    QrnicPacket p;
+
+    /* It was parsed before, and nobody else has it. */
+    if (r && (qrnic_packet_parse(&p, &r->headers, e->config.icrc) !=
+              QRNIC_PARSE_OK ||
+              deliver_some(e, &p, r->loopback, &r->after) <
+              MULTICAST_BUDGET)) {
+        qrnic_multicast_drop_rest(e);
+        e->fabric->delivering = false;
+    }
 }

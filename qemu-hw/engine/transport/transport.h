@@ -65,9 +65,15 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq);
 /* CREATE_QP of a target */
 QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in);
 
-/* multicast.c: returns how many queue pairs it was delivered to. */
+/*
+ * multicast.c: returns how many queue pairs it was delivered to. Where there
+ * are many, the others get it from qrnic_multicast_process().
+ */
 unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
                                  bool loopback);
+bool qrnic_multicast_pending(const QrnicEngine *e);
+void qrnic_multicast_process(QrnicEngine *e);
+void qrnic_multicast_drop_rest(QrnicEngine *e);
 
 /* raw_packet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h);
@@ -89,7 +95,16 @@ uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h);
 /* A flow rule leads to the table (1), or not any more (-1). False: no table */
 bool qrnic_rss_hold(QrnicEngine *e, uint32_t number, int n);
 
+/* A frame that not all of its group have got */
+typedef struct QrnicMulticastRest {
+    bool loopback;
+    uint64_t after;             /* attachments up to this one have */
+    QrnicHeaders headers;
+    uint8_t data[];
+} QrnicMulticastRest;
+
 typedef struct QrnicTransports {
+    QrnicMulticastRest *multicast_rest; /* NULL: there is none */
     QrnicRxFilter rx_filter;
     QrnicTable flows, rss;
     struct QrnicFlow **flow;            /* in the order in which they match */
