@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/transport.h"
+#include "engine/sched/sched.h"
 #include "pair.h"
 
 #define MANY 60
@@ -564,12 +564,21 @@ static void test_flood(void)
     QrnicEngine *e = n->engine;
     uint64_t dropped = sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED);
     QrnicCounterBind bind;
-    uint64_t counts[QRNIC_NUM_COUNTERS];
+    uint64_t counts[QRNIC_NUM_COUNTERS], reads;
+    SimSge sge = { p->a.addr, 100, p->a.key };
+    SimWr write = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .sge = &sge, .num_sge = 1,
+        .remote = p->b.addr, .rkey = p->b.key,
+    };
 
     bind.counter_set = qrnic_counter_set_alloc(e).value;
     g_assert_cmpint(qrnic_counter_set_bind(e, missed->number, &bind).status,
                     ==, QRNIC_ST_OK);
+    /* Its answer says that it has no credits; a doorbell makes it look. */
+    sim_post_send(other[1], &write);
     settle(p);
+    qrnic_counter_set_query(e, bind.counter_set, counts);
+    reads = counts[QRNIC_COUNTER_RECORD_READS];
     flood(loud, 20);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
                      dropped + 12);
@@ -588,6 +597,7 @@ static void test_flood(void)
     g_assert_cmpint(qrnic_counter_set_query(e, bind.counter_set,
                                             counts).status, ==, QRNIC_ST_OK);
     g_assert_cmpuint(counts[QRNIC_COUNTER_SEND_WQES], ==, 1);
+    g_assert_cmpuint(counts[QRNIC_COUNTER_RECORD_READS] - reads, ==, 2);
 
     /*
      * The bound of the manual: its doorbell has a place while the other floods,
@@ -666,10 +676,10 @@ static void test_recovery_destroy(void)
     }
     settle(p);
     flood(q[0], 5);
-    /* One run looks at some of them, which the rest is not behind. */
-    qrnic_engine_run(n->engine);
+    /* Once it looks at some of them, and the next one goes first. */
+    qrnic_doorbells_process(n->engine, 64);
     flood(q[0], 5);
-    for (unsigned i = 0; i < ARRAY_SIZE(q) - 1; i++) {
+    for (unsigned i = ARRAY_SIZE(q) - 1; i-- > 0; ) {
         sim_qp_free(q[i]);
         sim_qp_free(other[i]);
     }
