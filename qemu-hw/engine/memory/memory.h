@@ -57,10 +57,13 @@ void qrnic_page_lists_drop(QrnicEngine *e);
 typedef struct QrnicPageList {
     uint64_t id;                /* QrnicPages.id; 0: empty */
     uint64_t index;             /* which list of the table */
+    uint64_t used;              /* when: QrnicMemory.lookups */
     uint64_t *entry;
 } QrnicPageList;
 
-#define QRNIC_PAGE_LIST_CACHE 4096      /* lists: 16 MiB when all are full */
+/* Lists: 16 MiB when all are full. Each has its place in one set. */
+#define QRNIC_PAGE_LIST_CACHE 4096
+#define QRNIC_PAGE_LIST_WAYS 4
 
 /* device_memory.c */
 typedef struct QrnicDm {
@@ -159,7 +162,8 @@ typedef struct QrnicMemory {
     unsigned long *dm_pages;    /* bitmap of those that are somebody's */
     uint64_t dm_clear, dm_clear_end;    /* pages still to be cleared */
     bool dm_dirty;              /* since a reset; these are all there are */
-    QrnicPageList *page_lists;  /* direct mapped by id and index */
+    QrnicPageList *page_lists;  /* sets, by id and index */
+    uint64_t lookups;
     uint64_t next_pages_id;
 } QrnicMemory;
 

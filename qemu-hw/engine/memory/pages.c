@@ -100,14 +100,28 @@ void qrnic_page_lists_drop(QrnicEngine *e)
     }
 }
 
-/* Where a list may be in the cache. Lists of one table are neighbours. */
-static QrnicPageList *page_list_place(QrnicEngine *e, uint64_t id,
-                                      uint64_t index)
+/* The places that a list may have. Lists of one table are neighbours. */
+static QrnicPageList *page_list_set(QrnicEngine *e, uint64_t id,
+                                    uint64_t index)
 {
+    const unsigned sets = QRNIC_PAGE_LIST_CACHE / QRNIC_PAGE_LIST_WAYS;
     uint64_t hash = id * 0x9e3779b97f4a7c15ull;
+    unsigned set = ((hash >> 40) + index + (index >> 32) * 7) % sets;
 
-    return &e->memory->page_lists[((hash >> 40) + index + (index >> 32) * 7) %
-                          QRNIC_PAGE_LIST_CACHE];
+    return &e->memory->page_lists[set * QRNIC_PAGE_LIST_WAYS];
+}
+
+/* The one of its set that was not used for the longest time makes room. */
+static QrnicPageList *page_list_oldest(QrnicPageList *set)
+{
+    QrnicPageList *oldest = set;
+
+    for (unsigned i = 1; i < QRNIC_PAGE_LIST_WAYS; i++) {
+        if (set[i].used < oldest->used) {
+            oldest = &set[i];
+        }
+    }
+    return oldest;
 }
 
 /*
@@ -118,12 +132,15 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
                                      unsigned height, uint32_t number)
 {
     uint64_t index = (uint64_t)height << 32 | number;
-    QrnicPageList *list = page_list_place(e, p->id, index);
+    QrnicPageList *set = page_list_set(e, p->id, index), *list;
     uint64_t count, addr;
     unsigned shift = 9 * height;
 
-    if (list->id == p->id && list->index == index) {
-        return list->entry;
+    for (list = set; list < set + QRNIC_PAGE_LIST_WAYS; list++) {
+        if (list->id == p->id && list->index == index) {
+            list->used = ++e->memory->lookups;
+            return list->entry;
+        }
     }
     if (height + 1 == p->desc.levels) {
         addr = p->desc.root;
@@ -140,15 +157,14 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
                               addr);
             return NULL;
         }
-        /* The upper list may have been in the place of this one. */
-        list = page_list_place(e, p->id, index);
     }
     /* Entries of this height that the table has, less those before the list */
     count = ((p->pages + (1ull << shift) - 1) >> shift) -
             (uint64_t)number * QRNIC_PAGE_LIST_ENTRIES;
     count = MIN(count, QRNIC_PAGE_LIST_ENTRIES);
 
-    list->id = 0;
+    list = page_list_oldest(set);
+    list->id = list->used = 0;
     list->entry = g_renew(uint64_t, list->entry, count);
     qrnic_add(e, QRNIC_COUNTER_MTT_READS, 1);
     trace_qrnic_page_list_read(e->config.name, p->id, height, number, addr,
@@ -161,6 +177,7 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     }
     list->id = p->id;
     list->index = index;
+    list->used = ++e->memory->lookups;
     return list->entry;
 }
 
