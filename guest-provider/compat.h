@@ -42,4 +42,20 @@ qrnic_cmd_create_cq_ex(struct ibv_context *context,
 
 #undef QRNIC_COMPAT_NULL
 
+static inline int
+qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
+			struct ibv_qp_init_attr_ex *attr,
+			struct ibv_create_qp_ex *cmd, size_t cmd_size,
+			struct ib_uverbs_ex_create_qp_resp *resp,
+			size_t resp_size)
+{
+#if IBVERBS_PABI_VERSION > 34
+	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
+				     resp_size, NULL);
+#else
+	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
+				     resp_size);
+#endif
+}
+
 #endif /* QRNIC_COMPAT_H */

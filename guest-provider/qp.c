@@ -13,6 +13,7 @@
 #include "qrnic.h"
 #include "qrnicdv.h"
 #include "abi.h"
+#include "compat.h"
 
 /* Least log2 of the basic blocks of an SQ (manual, qp_ctx) */
 #define QRNIC_SQ_MIN_LOG_SIZE 3
@@ -425,7 +426,7 @@ static int register_qp(struct qrnic_qp *qp,
 	}
 
 	/* Of the library's two functions for this the one that takes flags along */
-	err = ibv_cmd_create_qp_ex2(&ctx->vctx.context, &qp->vqp, &kernel_attr,
+	err = qrnic_cmd_create_qp_ex2(&ctx->vctx.context, &qp->vqp, &kernel_attr,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				    sizeof(resp));
 	if (err)

@@ -12,6 +12,7 @@
 #include "qrnic.h"
 #include "qrnicdv.h"
 #include "abi.h"
+#include "compat.h"
 
 /*
  * A receive work queue is a queue pair without a send queue to the device, and so
@@ -289,7 +290,7 @@ struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
 	kernel_attr.recv_cq = NULL;
 	kernel_attr.srq = NULL;
 	kernel_attr.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	err = ibv_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
+	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp,
 				    sizeof(resp));
 	if (!err)

@@ -8,6 +8,7 @@
 
 #include "qrnic.h"
 #include "abi.h"
+#include "compat.h"
 
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,
 				 struct ibv_xrcd_init_attr *attr)
@@ -79,7 +80,7 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 		return NULL;
 	kernel_attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
 	kernel_attr.cap = (struct ibv_qp_cap){};
-	err = ibv_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
+	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				    sizeof(resp));
 	if (err) {
