@@ -23,7 +23,7 @@ guest_modules=$guest_work/out/modules
 guest_kernel_version() {
     local file
     if [ -n "$QRNIC_LINUX" ]; then
-        cat "$guest_work/linux-$QRNIC_LINUX.release" 2>/dev/null ||
+        cat "$build_root/usr/lib/modules/series-$QRNIC_LINUX" 2>/dev/null ||
             die "no Linux $QRNIC_LINUX in the cache: run QRNIC_LINUX=$QRNIC_LINUX tools/guest-root"
         return
     fi
