@@ -224,6 +224,12 @@ static const union qrnic_segment *recv_wqe(const struct qrnic_qp *qp,
 	return qp->rq.ring + ((size_t)index << qp->rq_stride_shift);
 }
 
+/* The device need not be trusted: not every QP has both queues. */
+static bool cqe_has_queue(const struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
+{
+	return cqe_is_receive(cqe) ? qp->has_rq || qp->srq : qp->has_sq;
+}
+
 /*
  * Moves the consumer of the queue over the WQE of the CQE and returns its wr_id. The
  * CQE is the oldest one of the CQ.
@@ -310,12 +316,13 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 			return cqe;
 		}
 		qp = qrnic_qp_find(ctx, le32toh(cqe->qpn));
-		if (likely(qp)) {
+		if (likely(qp && cqe_has_queue(qp, cqe))) {
 			*wr_id = cqe_retire(qp, cqe);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
-		verbs_err(&ctx->vctx, "CQ %u: completion of unknown QP %u\n",
+		verbs_err(&ctx->vctx,
+			  "CQ %u: completion of QP %u, which has no such queue\n",
 			  cq->cqn, le32toh(cqe->qpn));
 	}
 	return NULL;

@@ -262,6 +262,33 @@ static void test_close(void)
 	CHECK(!ibv_close_device(other));
 }
 
+/*
+ * The test writes a completion in the device's place: of a receive of an initiator,
+ * which has no receive queue.
+ */
+static void test_forged(void)
+{
+	const uint32_t opcode = QRNIC_CQE_OPCODE_MASK & -QRNIC_CQE_OPCODE_MASK;
+	struct ibv_cq *former = send_cq;
+	struct qrnicdv_cq cq;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+
+	NEED(former);
+	send_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(send_cq);
+	qp = make_end(IBV_QPT_XRC_SEND);
+	CHECK(qp && !qrnicdv_query_cq(send_cq, &cq, sizeof(cq)));
+	cq.ring[0].qpn = htole32(qp->qp_num);
+	cq.ring[0].index = htole32(0x12345678);
+	__sync_synchronize();
+	cq.ring[0].control = htole32(QRNIC_CQE_PHASE_MASK | QRNIC_CQE_RECV * opcode);
+	CHECK(ibv_poll_cq(send_cq, 1, &wc) == 0);
+	CHECK(!qrnicdv_query_cq(send_cq, &cq, sizeof(cq)) && cq.consumer == 1);
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(send_cq));
+	send_cq = former;
+}
+
 static void test_lacks(void)
 {
 	struct ibv_xrcd_init_attr attr = {
@@ -286,6 +313,7 @@ int main(int argc, char **argv)
 	run("an XRC SRQ's slots", test_slots);
 	run("XRC by the extended interface", test_extended);
 	run("an XRC SRQ that goes", test_srq_gone);
+	run("a completion of a queue that there is not", test_forged);
 	run("XRC objects go", test_close);
 	run("no XRC domain where XRC is lacking", test_lacks);
 	return tear_down();
