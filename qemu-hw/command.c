@@ -203,7 +203,10 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
     if (!entry.owner) {
         qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
                           q->consumer, "the owner bit of the entry is 0");
-        /* Software may set it yet, and ring again. */
+        /*
+         * The entry is still software's. Software may hand it over later and
+         * ring again.
+         */
         q->producer = q->consumer;
         return false;
     }
@@ -212,7 +215,10 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
                               entry.object, entry.token);
     result = command_execute(d, &entry, reserved_ok, data);
     if (q->generation != generation) {
-        /* The queue that it was in is no more: nobody waits for an answer. */
+        /*
+         * The command queue was disabled or reset meanwhile: nobody waits for
+         * the answer.
+         */
         qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
         return true;
     }

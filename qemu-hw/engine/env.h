@@ -27,9 +27,9 @@ typedef struct QrnicEnv {
     bool (*dma_write)(void *opaque, uint64_t addr, const void *buf, size_t len);
 
     /*
-     * One access, which no CPU can come between. False: that cannot be had at
-     * this address, and nothing was done. Not called by an engine without
-     * CAP_ATOMIC_GLOB.
+     * One access, atomic also against the CPUs of the guest. False: that is
+     * not possible at this address, and nothing was done. Not called by an
+     * engine without CAP_ATOMIC_GLOB.
      */
     bool (*dma_atomic)(void *opaque, uint64_t addr, QrnicAtomic *op);
 

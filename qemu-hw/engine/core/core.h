@@ -62,12 +62,12 @@ typedef struct QrnicTimer {
 
 void qrnic_timer_init(QrnicTimer *t,
                       void (*fire)(QrnicEngine *e, QrnicTimer *t));
-/* All deadlines are on one timer of the environment. */
+/* The heap of deadlines, which share one timer of the environment */
 void qrnic_timer_set(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
-/* Sets it, unless it is due before that anyway */
+/* Sets the timer, unless it is due before that time */
 void qrnic_timer_advance(QrnicEngine *e, QrnicTimer *t, int64_t deadline);
 void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t);
-/* None is left, and the environment's is off. */
+/* Cancels all timers, and the environment's. */
 void qrnic_timers_reset(QrnicEngine *e);
 
 /*
@@ -147,8 +147,8 @@ static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
 }
 
 /*
- * From now on work is done on the account of this set, or of none (NULL).
- * Returns whose it was, for when that work is done.
+ * From now on work counts in this set, or in none (NULL). Returns the set
+ * before, which the caller sets again when that work is done.
  */
 static inline QrnicCounterSet *qrnic_account(QrnicEngine *e,
                                              QrnicCounterSet *set)

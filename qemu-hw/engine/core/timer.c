@@ -140,7 +140,10 @@ void qrnic_engine_timer(QrnicEngine *e)
     }
 }
 
-/* All at once, and not one by one, each of which would be the first. */
+/*
+ * Empties the heap in one go: to cancel the timers one by one would reorder it
+ * and arm the environment's timer each time.
+ */
 void qrnic_timers_reset(QrnicEngine *e)
 {
     for (uint32_t i = 0; i < e->heap_count; i++) {

@@ -25,7 +25,10 @@ static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
     if (ctx->pd != pd) {
         return QRNIC_SYN_KEY_PD;
     }
-    /* No local key, and one of type 2 has one user (IB 10.6.7.2). */
+    /*
+     * A window is no local key, and a window of type 2 has one user (IB
+     * 10.6.7.2).
+     */
     if (is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
         return QRNIC_SYN_KEY_TYPE;
     }
@@ -126,7 +129,7 @@ static bool atomic_at_once(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
             return false;
         }
     }
-    /* A multiple of 8 lies in one page. */
+    /* The address is a multiple of 8, so the 8 bytes lie in one page. */
     if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return false;
     }
@@ -140,9 +143,8 @@ static bool atomic_at_once(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
 }
 
 /*
- * Where it takes two accesses, a CPU may store between them. So nothing is
- * written if nothing changes: a compare and swap that fails must not take back
- * what the CPU has stored.
+ * With two accesses a CPU may store between them. So a compare and swap that
+ * fails writes nothing: it must not undo the store of the CPU.
  */
 bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                          QrnicAtomic *op)

@@ -24,7 +24,10 @@ static uint64_t page_count(const QrnicEngine *e)
            e->config.device_memory / QRNIC_DM_PAGE_SIZE : 0;
 }
 
-/* Looks before it writes: host memory that was never written stays unused. */
+/*
+ * Reads before it writes zeros: pages of the host that were never written stay
+ * unallocated.
+ */
 static void pages_clear(QrnicEngine *e, uint64_t first, uint64_t count)
 {
     static const uint8_t zero[QRNIC_DM_PAGE_SIZE];

@@ -78,7 +78,7 @@ static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     return qrnic_ok(0);
 }
 
-/* What the kinds that are not a region with a table must leave out */
+/* Members that must be 0 in keys that are no region with a table */
 typedef struct KindRule {
     uint64_t cap;
     uint8_t access;             /* rights that it may have */

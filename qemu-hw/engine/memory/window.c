@@ -21,7 +21,7 @@ static bool needs_local_write(uint8_t access)
     return access & (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_ATOMIC);
 }
 
-/* Back to what it was when it was made; the variant stays. */
+/* Unbinds a window: it is as it was when it was made, but for the variant. */
 static void invalidate(QrnicEngine *e, QrnicMkey *k)
 {
     qrnic_window_unbind(e, k);
@@ -243,7 +243,7 @@ enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e,
     QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
     enum qrnic_syndrome syndrome = invalidate_check(user, pd, k, key);
 
-    /* A key that the other end could not use, it cannot take away. */
+    /* The other end can invalidate a key only if it could use it. */
     if (!syndrome && !(k->ctx.access & QRNIC_REMOTE_RIGHTS)) {
         syndrome = QRNIC_SYN_KEY_ACCESS;
     }

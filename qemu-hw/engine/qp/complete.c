@@ -60,7 +60,7 @@ void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 
 void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe)
 {
-    /* What an XRC target receives belongs to its SRQ, and so to that CQ. */
+    /* What an XRC target receives completes in the CQ of the SRQ. */
     complete(e, qp, qp->recv_cq ? qp->recv_cq :
              qrnic_xrc_recv_cq(e, cqe->srqn), cqe, NULL);
 }

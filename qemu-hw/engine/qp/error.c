@@ -50,7 +50,7 @@ bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
     if (!qrnic_qp_has_sq(qp)) {
         return false;
     }
-    /* What the WQE says does not matter any more. */
+    /* The WQE is flushed without a look at what it asks for. */
     if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
         return false;
     }

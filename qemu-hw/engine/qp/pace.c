@@ -13,7 +13,7 @@
 #include "trace.h"
 #include "engine/qp/qp.h"
 
-/* Time for so many bytes at the rate: 8 bits each, 1000 bits/s a unit */
+/* Nanoseconds that this many bytes take at the rate, which is in kbit/s */
 static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)
 {
     return DIV_ROUND_UP(bytes * 8 * (NANOSECONDS_PER_SECOND / 1000),

@@ -82,7 +82,10 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
     return QRNIC_SYN_NONE;
 }
 
-/* False: qrnic_scatter_part() says what is wrong, if anything is. */
+/*
+ * Whether the data may come in the CQE: the poller can reach all buffers. If
+ * not, qrnic_scatter_part() writes to them, and reports what is wrong.
+ */
 static bool fits_cqe(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                      uint32_t len)
 {

@@ -23,7 +23,7 @@ static const QrnicQpOps *ops_of(QrnicEngine *e, const QrnicQpCtx *in)
     return in->type < QRNIC_QP_TYPES ? e->pairs->ops[in->type] : NULL;
 }
 
-/* Without an RQ of its own, nothing may be said of one. */
+/* Without an RQ of its own the members of the RQ must be 0. */
 static QrnicResult no_rq_check(const QrnicQpCtx *in)
 {
     const QrnicTranslation *t = &in->rq;

@@ -21,23 +21,31 @@ static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
     trace_qrnic_cq_error(e->config.name, cq->number,
                          qrnic_cq_error_name(error));
     cq->error = error;
-    /* Its queue pairs follow from a clean stack, as one of them called us. */
+    /*
+     * The queue pairs go to ERR later, from a clean stack: one of them may be
+     * our caller.
+     */
     e->queue->cq_failed = true;
     qrnic_wake(e);
     qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
 }
 
-/* What is before it is software's, or overwritten. */
+/* Entries before index consumer are consumed, or overwritten. */
 static void consumer_set(QrnicCq *cq, uint32_t consumer)
 {
     cq->consumer = consumer;
-    /* Else it would seem to be ahead again after half of all indices. */
+    /*
+     * Keeps solicited_producer close: 2^31 entries later it would compare as
+     * ahead.
+     */
     if ((int32_t)(cq->solicited_producer - consumer) < 0) {
         cq->solicited_producer = consumer;
     }
 }
 
-/* Reads the record; takes the consumer index if it can be true. */
+/*
+ * Reads the record, and takes the consumer index from it if that is possible.
+ */
 static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
 {
     uint8_t raw[QRNIC_CQ_RECORD_BYTES];
@@ -52,7 +60,10 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
                           record->sequence, record->solicited, cq->producer);
     if (cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN &&
         (int32_t)(record->consumer - cq->consumer) < 0) {
-        /* What it has not consumed is overwritten: the oldest left counts. */
+        /*
+         * Software was overrun: the oldest entry that is left counts as the
+         * next.
+         */
         return true;
     }
     if (record->consumer - cq->consumer > cq->producer - cq->consumer) {
@@ -138,7 +149,10 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
         return;
     }
     cq->arm_sequence = record.sequence;
-    /* Any includes solicited, so it stays (11.4.2.2). */
+    /*
+     * A request for any completion includes solicited ones, so it stays in
+     * force (11.4.2.2).
+     */
     if (!record.solicited) {
         cq->arm = QRNIC_CQ_ARMED;
     } else if (cq->arm == QRNIC_CQ_IDLE) {

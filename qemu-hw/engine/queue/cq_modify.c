@@ -161,7 +161,7 @@ QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
     }
     trace_qrnic_cq_modify(e->config.name, cqn, in->count, in->period);
     cq->moderation = *in;
-    /* What waits does so by the new rule from now on. */
+    /* An event that waits follows the new moderation from now on. */
     qrnic_timer_cancel(e, &cq->timer);
     qrnic_cq_report(e, cq, 0);
     return qrnic_ok(0);

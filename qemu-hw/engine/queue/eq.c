@@ -28,7 +28,10 @@ static void eq_notify(QrnicEngine *e, QrnicEq *eq)
     e->env.notify(e->env.opaque, eq->ctx.vector);
 }
 
-/* Not even that it failed can be written there. */
+/*
+ * The device goes to the fatal state: no event in this EQ can tell of the
+ * failure.
+ */
 static void eq_fail(QrnicEngine *e, QrnicEq *eq, enum qrnic_health cause)
 {
     eq->failed = true;
@@ -243,7 +246,7 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
     qrnic_table_remove(&e->queue->eqs, eqn);
     if (e->queue->async_eq == eq) {
         e->queue->async_eq = NULL;
-        /* Nothing has to wait for room in it now. */
+        /* The EQ is gone, so nothing waits for room in it any more. */
         qrnic_wake(e);
     }
     g_free(eq);

@@ -11,7 +11,7 @@
 #include "trace.h"
 #include "engine/queue/queue.h"
 
-/* One slot is always software's: the one where it posts next. */
+/* One slot is never posted: the one where software posts next. */
 static uint32_t srq_room(const QrnicSrq *srq)
 {
     return (1u << srq->rq.log_size) - 1;
@@ -22,7 +22,10 @@ static uint32_t srq_left(const QrnicSrq *srq)
     return srq->rq.producer - srq->rq.consumer + srq->returned.length;
 }
 
-/* Catastrophic (IB 11.6.3.3): what is in the ring cannot be told any more. */
+/*
+ * A catastrophic error (IB 11.6.3.3): the device does not know any more what
+ * is posted.
+ */
 static void srq_fail(QrnicEngine *e, QrnicSrq *srq, uint8_t syndrome)
 {
     if (srq->error) {
@@ -44,7 +47,10 @@ static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
     }
 }
 
-/* Software may have posted since the record was read, so that is done first. */
+/*
+ * Reads the record first, because software may have posted since it was last
+ * read.
+ */
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
 {
     if (!srq->ctx.limit || srq->error || srq_left(srq) >= srq->ctx.limit) {
@@ -337,7 +343,7 @@ QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
                            in->log_size, srq->slot, srq_left(srq));
     srq->rq.ring = ring;
     srq->rq.log_size = in->log_size;
-    /* What was read ahead is in the old ring. */
+    /* WQEs that were read ahead are those of the old ring. */
     srq->ahead = 0;
     qrnic_fetch_put(e, &srq->rq);
     srq->ctx.ring = in->ring;

@@ -198,7 +198,10 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
 
     reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
     rule = check_ctrl(e, &ctrl, shape, raw_wqebbs, index, reserved_ok, &syn);
-    /* How long it is can be known although something else is wrong. */
+    /*
+     * The length of the WQE can be known although something else in it is
+     * wrong.
+     */
     if (!rule || (syn != QRNIC_SYN_WQE_INDEX && syn != QRNIC_SYN_WQE_SIZE &&
                   size_possible(&ctrl, raw_wqebbs))) {
         out->wqebbs = ctrl_wqebbs(&ctrl);

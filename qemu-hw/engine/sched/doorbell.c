@@ -20,7 +20,7 @@ static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
     trace_qrnic_direct_window(e->config.name, number, offset, value);
 }
 
-/* The blocks of a direct doorbell; false: what is there cannot be used. */
+/* Reads the blocks of a direct doorbell. False: they are not a usable WQE. */
 static bool window_take(QrnicEngine *e, QrnicDbPage *page,
                         const QrnicDoorbell *d, QrnicDoorbellMessage *m)
 {
