@@ -320,6 +320,13 @@ MODULE_DESCRIPTION("a test of examples/ci");
             good = done.returncode == 0 and done.stdout == "here\n" and not os.listdir(long)
             self.report.result(good, "launcher: a TMPDIR too long for sockets",
                                details=[f"exit status {done.returncode}, left {os.listdir(long)}", *done.stderr.splitlines()[-8:]])
+        root = os.path.dirname(os.path.dirname(self.guest))
+        done = subprocess.run([os.path.join(root, "tests", "guest", "run"), "--help"], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False, env=self.env,
+                              preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+        self.report.result("side by side (default: 1)" in " ".join(done.stdout.split()),
+                           "launcher: processors that are there and may not be used",
+                           details=done.stdout.splitlines() + done.stderr.splitlines())
         clock = host.steady_khz(lambda: (time.monotonic_ns(), time.monotonic_ns() * 3))
         jumps = iter((0, 100_000_000, 900_000_000))
         none = host.steady_khz(lambda: (time.monotonic_ns(), next(jumps)))
