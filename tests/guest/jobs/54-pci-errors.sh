@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A port faster than 2.5 GT/s must say that its link is up (DLLLA), which QEMU's does only
 # without hot plug by ACPI; behind such a port the kernel gives a reset up.
+# When the link has been reset, a process goes on ringing until the driver has taken its doorbell page away.
+# guest errors: doorbell-page
 # guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 400
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh
