@@ -22,6 +22,8 @@ DECLARE_DRV_CMD(qrnic_create_srq_cmd, IB_USER_VERBS_CMD_CREATE_SRQ,
 		qrnic_create_srq_req, qrnic_create_srq_resp);
 DECLARE_DRV_CMD(qrnic_create_xsrq_cmd, IB_USER_VERBS_CMD_CREATE_XSRQ,
 		qrnic_create_srq_req, qrnic_create_srq_resp);
+DECLARE_DRV_CMD(qrnic_resize_srq_cmd, IB_USER_VERBS_CMD_MODIFY_SRQ,
+		qrnic_resize_srq_req, empty);
 DECLARE_DRV_CMD(qrnic_create_ah_cmd, IB_USER_VERBS_CMD_CREATE_AH, empty,
 		qrnic_create_ah_resp);
 DECLARE_DRV_CMD(qrnic_create_qp_cmd, IB_USER_VERBS_EX_CMD_CREATE_QP,

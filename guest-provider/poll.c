@@ -215,13 +215,20 @@ static bool cqe_has_data(const struct qrnic_cqe *cqe)
 	       FIELD_GET(QRNIC_CQE_STATUS_MASK, control) == QRNIC_WC_SUCCESS;
 }
 
-static const union qrnic_segment *recv_wqe(const struct qrnic_qp *qp,
-					   uint32_t index)
+static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
-	if (qp->srq)
-		return qrnic_srq_wqe(qp->srq, index);
-	index &= qp->rq.size - 1;
-	return qp->rq.ring + ((size_t)index << qp->rq_stride_shift);
+	uint32_t index = le32toh(cqe->index);
+
+	if (!qp->srq) {
+		index &= qp->rq.size - 1;
+		cqe_scatter(cqe, qp->rq.ring +
+				 ((size_t)index << qp->rq_stride_shift));
+		return;
+	}
+	/* Its ring may be changed for another */
+	qrnic_lock(&qp->srq->lock);
+	cqe_scatter(cqe, qrnic_srq_wqe(qp->srq, index));
+	qrnic_unlock(&qp->srq->lock);
 }
 
 /* The device need not be trusted: not every QP has both queues. */
@@ -245,7 +252,7 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 		qrnic_tsan_complete(qp->srq ? qp->srq->record : qp->rq.record);
 		/* Before the slot may be posted again */
 		if (unlikely(cqe_has_data(cqe)))
-			cqe_scatter(cqe, recv_wqe(qp, index));
+			recv_scatter(qp, cqe);
 		if (qp->srq)
 			return qrnic_srq_take_back(qp->srq, index);
 		wq = &qp->rq;

@@ -241,7 +241,14 @@ struct qrnic_srq {
 	struct qrnic_context *ctx;
 	struct qrnic_pd *pd;
 	struct qrnic_lock lock;
+	/* Of those who resize it */
+	pthread_mutex_t resize_mutex;
 	struct qrnic_buffer buf;
+	/* After a resize the ring is here, and only the record in buf */
+	struct qrnic_buffer resized;
+	/* The ring; while it is resized, the new one, which gets all posts, too */
+	void *ring;
+	void *ring_to_be;
 	struct qrnic_queue_record *record;
 	uint32_t slots;
 	uint32_t stride_shift;
@@ -250,7 +257,7 @@ struct qrnic_srq {
 	uint32_t head;
 	uint32_t tail;
 	uint32_t producer;
-	/* By slot */
+	/* By slot, as many as there ever were */
 	uint32_t *next;
 	uint64_t *wr_id;
 	/* NULL, or the CQ of an XRC SRQ, and its place in the list there */
@@ -469,6 +476,9 @@ int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot);
+
+/* srq_resize.c */
+int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask);
 
 /* qp.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,

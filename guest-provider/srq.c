@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
@@ -45,6 +46,7 @@ static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
 				 srq->pd, QRNICDV_RES_TYPE_SRQ);
 	if (err)
 		return err;
+	srq->ring = srq->buf.addr;
 	srq->record = srq->buf.addr + length;
 
 	srq->next = calloc(srq->slots, sizeof(*srq->next));
@@ -61,9 +63,11 @@ static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
 
 static void srq_free(struct qrnic_srq *srq)
 {
+	pthread_mutex_destroy(&srq->resize_mutex);
 	qrnic_lock_destroy(&srq->lock);
 	free(srq->wr_id);
 	free(srq->next);
+	qrnic_buffer_free(&srq->resized);
 	qrnic_buffer_free(&srq->buf);
 	qrnic_pd_unuse(srq->pd);
 	free(srq);
@@ -171,6 +175,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic
 	srq->ctx = ctx;
 	srq->pd = qrnic_pd_use(pd);
 	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
+	pthread_mutex_init(&srq->resize_mutex, NULL);
 	err = alloc_ring(srq, log_size, log_stride);
 	if (!err)
 		err = ex ? register_xrc_srq(srq, ex, log_size, log_stride) :
@@ -209,6 +214,8 @@ int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 {
 	struct ibv_modify_srq cmd = {};
 
+	if (mask & IBV_SRQ_MAX_WR)
+		return qrnic_srq_resize(to_qrnic_srq(ibsrq), attr, mask);
 	return ibv_cmd_modify_srq(ibsrq, attr, mask, &cmd, sizeof(cmd));
 }
 
@@ -245,8 +252,8 @@ uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 {
 	uint64_t wr_id;
 
-	slot &= srq->slots - 1;
 	qrnic_lock(&srq->lock);
+	slot &= srq->slots - 1;
 	wr_id = srq->wr_id[slot];
 	srq->next[srq->tail] = slot;
 	srq->tail = slot;
@@ -254,17 +261,18 @@ uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 	return wr_id;
 }
 
-/* What was posted in a slot that has not been taken back */
+/* What was posted in a slot that has not been taken back. Under the lock. */
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot)
 {
 	slot &= srq->slots - 1;
-	return srq->buf.addr + ((size_t)slot << srq->stride_shift);
+	return srq->ring + ((size_t)slot << srq->stride_shift);
 }
 
 static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 {
 	uint32_t slot = srq->head;
+	size_t at = (size_t)slot << srq->stride_shift;
 	union qrnic_segment *segment;
 	int i;
 
@@ -275,7 +283,7 @@ static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 		return ENOMEM;
 
 	/* A slot is contiguous, and the device does not look before the record */
-	segment = srq->buf.addr + ((size_t)slot << srq->stride_shift);
+	segment = srq->ring + at;
 	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(slot);
 	segment->recv.next = htole32(srq->next[slot]);
@@ -283,6 +291,9 @@ static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 	for (i = 0; i < wr->num_sge; i++)
 		qrnic_set_data(&segment[1 + i].data, wr->sg_list[i].addr,
 			       wr->sg_list[i].length, wr->sg_list[i].lkey);
+	if (unlikely(srq->ring_to_be))
+		memcpy(srq->ring_to_be + at, segment,
+		       (1 + wr->num_sge) * sizeof(*segment));
 	srq->wr_id[slot] = wr->wr_id;
 	srq->head = srq->next[slot];
 	srq->producer++;

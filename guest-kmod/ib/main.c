@@ -13,6 +13,7 @@ static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_qp_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_srq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_resize_srq_req) % 8 == 0);
 
 /* Sets the attributes that depend on capability bits. */
 static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr)
@@ -30,6 +31,8 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->max_srq_wr = caps->max_srq_wr;
 		attr->max_srq_sge = caps->max_sge;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_SRQ_RESIZE))
+		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_XRC))
 		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_MW)) {

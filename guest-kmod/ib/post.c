@@ -489,19 +489,28 @@ out:
 	return err;
 }
 
+static void srq_put(const struct qrnic_ib_srq *srq, const struct qrnic_ring *ring,
+		    const struct ib_recv_wr *wr, u32 slot, u32 next)
+{
+	struct wqe_cursor cursor;
+
+	cursor_init(&cursor, ring, slot, srq->log_size, srq->log_stride);
+	put_recv(&cursor, wr, slot, next);
+}
+
 static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
 {
 	u32 next, slot = srq->head;
-	struct wqe_cursor cursor;
 
 	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
 		return -EINVAL;
 	if (slot == srq->tail)
 		return -ENOMEM;
 
-	cursor_init(&cursor, &srq->ring, slot, srq->log_size, srq->log_stride);
 	next = srq->slots[slot].link;
-	put_recv(&cursor, wr, slot, next);
+	srq_put(srq, &srq->ring, wr, slot, next);
+	if (unlikely(srq->ring_to_be))
+		srq_put(srq, srq->ring_to_be, wr, slot, next);
 	srq->slots[slot] = (struct qrnic_ib_slot) {
 		.wr_id = wr->wr_id,
 		.link = QRNIC_SLOT_POSTED,

@@ -231,15 +231,18 @@ struct qrnic_ib_srq {
 	u8 log_size;			/* slots */
 	u8 log_stride;			/* basic blocks of a slot */
 	u32 max_sge;
+	struct mutex resize_mutex;	/* of those who change it */
 
-	/* user */
+	/* user; ring_umem: once it was resized, where only the record is in umem */
 	struct ib_umem *umem;
+	struct ib_umem *ring_umem;
 	struct qrnic_table table;
 
 	/* kernel; lock covers all below, and nests inside that of a CQ */
 	spinlock_t lock; /* of posters and pollers */
 	struct qrnic_ring ring;
-	struct qrnic_ib_slot *slots;
+	struct qrnic_ring *ring_to_be;	/* while it is resized: gets all, too */
+	struct qrnic_ib_slot *slots;	/* as many as it ever had */
 	u32 head;
 	u32 tail;
 	u32 producer;			/* counter of WQEs */
@@ -561,6 +564,11 @@ int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 			struct qrnic_ib_request *request);
+
+/* srq_resize.c */
+int qrnic_srq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+		     const struct ib_srq_attr *attr, bool with_limit,
+		     struct ib_udata *udata);
 
 /* flow.c */
 struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * srq.c: shared receive queues: create, modify, query, destroy, and their slots
- * that completions bring back. Posting is in post.c.
+ * that completions bring back. Posting is in post.c, resizing in srq_resize.c.
  */
 #include <rdma/ib_umem.h>
 
@@ -138,6 +138,7 @@ static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
 	if (srq->umem) {
 		qrnic_table_free(dev->qdev, &srq->table);
+		ib_umem_release(srq->ring_umem);
 		ib_umem_release(srq->umem);
 	} else {
 		qrnic_ring_free(dev->qdev, &srq->ring);
@@ -194,6 +195,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 
 	qrnic_object_init(&srq->object);
 	spin_lock_init(&srq->lock);
+	mutex_init(&srq->resize_mutex);
 	srq->max_sge = init->attr.max_sge;
 	if (udata)
 		err = srq_user_prepare(dev, srq, init->attr.max_wr, udata,
@@ -235,28 +237,41 @@ err_memory:
 	return err;
 }
 
-int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
-			enum ib_srq_attr_mask mask, struct ib_udata *udata)
+static int srq_set_limit(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			 u32 value, struct ib_udata *udata)
 {
-	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
-	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
 	struct qrnic_srq_limit limit = {};
 	int err;
 
 	err = qrnic_udata_none(udata);
 	if (err)
 		return err;
-	/* The size of the ring cannot be changed. */
-	if (mask & ~IB_SRQ_LIMIT)
-		return -EOPNOTSUPP;
-	if (!(mask & IB_SRQ_LIMIT))
-		return 0;
-	if (attr->srq_limit >= BIT(srq->log_size))
+	if (value >= BIT(srq->log_size))
 		return -EINVAL;
 
-	limit.limit = cpu_to_le16(attr->srq_limit);
+	limit.limit = cpu_to_le16(value);
 	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_SRQ, srq->srqn, &limit,
 			     sizeof(limit));
+}
+
+int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+			enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
+	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
+	int err = 0;
+
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EOPNOTSUPP;
+
+	mutex_lock(&srq->resize_mutex);
+	if (mask & IB_SRQ_MAX_WR)
+		err = qrnic_srq_resize(dev, srq, attr, mask & IB_SRQ_LIMIT,
+				       udata);
+	else if (mask & IB_SRQ_LIMIT)
+		err = srq_set_limit(dev, srq, attr->srq_limit, udata);
+	mutex_unlock(&srq->resize_mutex);
+	return err;
 }
 
 int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)

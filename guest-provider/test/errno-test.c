@@ -344,7 +344,17 @@ static void test_srqs(void)
 	GIVES(ENOENT, FOREIGN(pd, SRQ()));
 	attr.srq_limit = init.attr.max_wr + 1;
 	GIVES(EINVAL, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
-	GIVES(EOPNOTSUPP, ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+	if (capabilities & QRNIC_CAP_SRQ_RESIZE) {
+		GIVES(EINVAL, ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+		attr.max_wr = limits.orig_attr.max_srq_wr + 1;
+		GIVES(EINVAL, ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+		attr.max_wr = 3;
+		attr.srq_limit = 4;
+		GIVES(EINVAL, ibv_modify_srq(srq, &attr,
+					     IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+		GIVES(ENOENT, FOREIGN(srq, ibv_modify_srq(srq, &attr,
+							  IBV_SRQ_MAX_WR)));
+	}
 	GIVES(EOPNOTSUPP, ibv_modify_srq(srq, &attr, 1 << 5));
 	GIVES(ENOENT, FOREIGN(srq, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT)));
 	GIVES(ENOENT, FOREIGN(srq, ibv_query_srq(srq, &attr)));

@@ -426,6 +426,170 @@ static void test_all_at_once_extended(void)
 	CHECK(!pair_free(&busy));
 }
 
+/*
+ * Two connections receive into an SRQ that one thread posts to and another resizes.
+ * What arrives is compared, and must come in order; every buffer comes back once.
+ */
+#define SHARED_BUFFERS 100
+#define SHARED_BYTES 5000u
+#define SHARED_MESSAGES (ROUNDS * 10u)
+#define SHARED_SOURCES 60000u
+
+static struct pair shared;
+static _Atomic(bool) in_use[SHARED_BUFFERS];
+static _Atomic(unsigned int) resized, refused, starved;
+static _Atomic(bool) received_all;
+
+static size_t shared_source(uint32_t i)
+{
+	return i * 997 % SHARED_SOURCES;
+}
+
+/* Some of them fit into the completion */
+static uint32_t shared_length(uint32_t i)
+{
+	return 1 + (i % 3 ? i * 37 % SHARED_BYTES : i % 30);
+}
+
+static void *feed_main(void *arg)
+{
+	struct ibv_recv_wr wr = { .num_sge = 1 }, *bad;
+	struct ibv_sge sge;
+	uint32_t i = 0;
+	int err;
+
+	while (!received_all) {
+		i = (i + 1) % SHARED_BUFFERS;
+		if (in_use[i])
+			continue;
+		sge = sge_of(HALF + i * SHARED_BYTES, SHARED_BYTES);
+		wr.wr_id = i;
+		wr.sg_list = &sge;
+		in_use[i] = true;
+		err = ibv_post_srq_recv(shared.srq, &wr, &bad);
+		if (!err)
+			continue;
+		in_use[i] = false;
+		errors += err != ENOMEM;
+		starved++;
+		sched_yield();
+	}
+	return arg;
+}
+
+static void *shared_send_main(void *arg)
+{
+	uint32_t sent[2] = {};
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	int i, err;
+
+	while (sent[0] < SHARED_MESSAGES || sent[1] < SHARED_MESSAGES) {
+		for (i = 0; i < 2; i++) {
+			struct ibv_send_wr wr = {
+				.sg_list = &sge,
+				.num_sge = 1,
+				.opcode = IBV_WR_SEND,
+				.send_flags = IBV_SEND_SIGNALED,
+			}, *bad;
+
+			if (sent[i] == SHARED_MESSAGES)
+				continue;
+			sge = sge_of(shared_source(sent[i] + i),
+				     shared_length(sent[i] + i));
+			err = ibv_post_send(shared.qp[!i], &wr, &bad);
+			sent[i] += !err;
+			errors += err && err != ENOMEM;
+		}
+		while (ibv_poll_cq(shared.send_cq, 1, &wc) == 1)
+			errors += wc.status != IBV_WC_SUCCESS;
+		if (received_all)
+			break;
+	}
+	return arg;
+}
+
+static void *resize_srq_main(void *arg)
+{
+	static const uint32_t sizes[] = { 40, 200, 3, 1000, 20, 60, 15, 500, 90 };
+	struct ibv_srq_attr attr = {}, now;
+	uint32_t i;
+	int err;
+
+	for (i = 0; !received_all; i++) {
+		attr.max_wr = sizes[i % 9];
+		err = ibv_modify_srq(shared.srq, &attr, IBV_SRQ_MAX_WR);
+		/* More are posted than that */
+		errors += err && err != EINVAL;
+		refused += err == EINVAL;
+		resized += !err;
+		errors += ibv_query_srq(shared.srq, &now) ||
+			  (!err && now.max_wr < attr.max_wr);
+	}
+	return arg;
+}
+
+static void shared_received(const struct ibv_wc *wc, uint32_t *got)
+{
+	uint32_t of = wc->qp_num == shared.qp[1]->qp_num, i = got[of]++ + of;
+
+	CHECK(wc->status == IBV_WC_SUCCESS && wc->wr_id < SHARED_BUFFERS);
+	CHECK(in_use[wc->wr_id] && wc->byte_len == shared_length(i));
+	CHECK(!memcmp(buffer + HALF + wc->wr_id * SHARED_BYTES,
+		      buffer + shared_source(i), wc->byte_len));
+	in_use[wc->wr_id] = false;
+}
+
+static void shared_receive_all(void)
+{
+	uint64_t end = now_ms() + SECONDS * 1000;
+	uint32_t got[2] = {};
+	struct ibv_wc wc;
+
+	while (got[0] < SHARED_MESSAGES || got[1] < SHARED_MESSAGES) {
+		while (ibv_poll_cq(shared.recv_cq, 1, &wc) == 1) {
+			shared_received(&wc, got);
+			end = now_ms() + SECONDS * 1000;
+		}
+		CHECK(now_ms() < end);
+	}
+}
+
+static void test_resize_srq(void)
+{
+	static void *(*const mains[])(void *) = {
+		feed_main, shared_send_main, resize_srq_main,
+	};
+	struct ibv_srq_init_attr attr = { .attr = { 20, 1, 0 } };
+	struct ibv_qp_cap cap = { 16, 0, 1, 0, 0 };
+	pthread_t thread[3];
+	jmp_buf outer;
+	int i;
+
+	NEED(capabilities & QRNIC_CAP_SRQ_RESIZE);
+	errors = 0;
+	fill(0, SHARED_SOURCES + SHARED_BYTES, 7);
+	shared.srq = ibv_create_srq(pd, &attr);
+	CHECK(shared.srq && !pair_make_as(&shared, &cap, 0));
+	CHECK(!pair_connect(&shared));
+	for (i = 0; i < 3; i++)
+		CHECK(!pthread_create(&thread[i], NULL, mains[i], NULL));
+	/* Whatever is wrong, the threads come to an end */
+	memcpy(outer, test_end, sizeof(outer));
+	if (setjmp(test_end))
+		errors++;
+	else
+		shared_receive_all();
+	memcpy(test_end, outer, sizeof(outer));
+	received_all = true;
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	printf("# %u resized, %u refused, %u times full, %u errors\n", resized,
+	       refused, starved, errors);
+	CHECK(!errors && resized >= 10);
+	CHECK(!pair_free(&shared) && !ibv_destroy_srq(shared.srq));
+}
+
 /* The kernel lists the types of memory that is mapped, by physical address */
 static void test_write_combining(void)
 {
@@ -472,6 +636,7 @@ int main(int argc, char **argv)
 	run("polling a CQ that others change", test_all_at_once);
 	run("polling a CQ that others change by the extended interface",
 	    test_all_at_once_extended);
+	run("an SRQ is resized while others post and receive", test_resize_srq);
 	run("doorbell pages are write-combining", test_write_combining);
 	return tear_down();
 }

@@ -476,6 +476,73 @@ static void test_srq_order(void)
 	CHECK(!pair_free(&p) && !ibv_destroy_srq(p.srq));
 }
 
+/* Larger, and smaller as far as what is posted allows; nothing of it is lost */
+static void test_srq_resize(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = 40 }, now = {};
+	struct ibv_qp_cap cap = { 8, 0, 1, 0, 0 };
+	struct ibv_srq_init_attr init;
+	struct pair p = {};
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	uint32_t i, n;
+
+	NEED(capabilities & QRNIC_CAP_SRQ_RESIZE);
+	p.srq = make_srq(pd, 15, &init);
+	CHECK(p.srq && init.attr.max_wr == 15);
+	CHECK(!pair_make_as(&p, &cap, 0) && !pair_connect(&p));
+	for (i = 0; i < 15; i++) {
+		sge = sge_of(HALF + i * 64, 64);
+		CHECK(!post_shared(p.srq, &sge, i));
+	}
+	CHECK(!ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR));
+	CHECK(!ibv_query_srq(p.srq, &now) && now.max_wr == 63);
+	for (; i < 63; i++) {
+		sge = sge_of(HALF + i * 64, 64);
+		CHECK(!post_shared(p.srq, &sge, i));
+	}
+	CHECK(post_shared(p.srq, &sge, 0) == ENOMEM);
+	for (n = 0; n < 60; n++) {
+		fill(0, 64, n);
+		CHECK(!send_length(p.qp[0], 64, n));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+		CHECK(wc.wr_id == n && be32toh(wc.imm_data) == n);
+		CHECK(!memcmp(buffer, buffer + HALF + n * 64, 64));
+	}
+	/* Three are left, at the end of the ring */
+	attr.max_wr = 2;
+	CHECK(ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR) == EINVAL);
+	attr.max_wr = 3;
+	CHECK(!ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR));
+	CHECK(!ibv_query_srq(p.srq, &now) && now.max_wr == 63);
+	/* What is posted next begins at its start */
+	for (i = 0; i < 3; i++) {
+		sge = sge_of(HALF + i * 64, 64);
+		CHECK(!post_shared(p.srq, &sge, 100 + i));
+	}
+	for (n = 60; n < 64; n++) {
+		CHECK(!send_length(p.qp[0], 64, n));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+		CHECK(wc.wr_id == (n < 63 ? n : 100));
+	}
+	attr.srq_limit = 2;
+	CHECK(!ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+	CHECK(!ibv_query_srq(p.srq, &now) && now.max_wr == 3);
+	CHECK(now.srq_limit == 2 && !post_shared(p.srq, &sge, 103));
+	CHECK(post_shared(p.srq, &sge, 0) == ENOMEM);
+	attr.max_wr = 1;
+	CHECK(ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR) == EINVAL);
+	for (n = 101; n < 104; n++) {
+		CHECK(!send_length(p.qp[0], 64, n));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+		CHECK(wc.wr_id == n);
+	}
+	CHECK(!pair_free(&p) && !ibv_destroy_srq(p.srq));
+}
+
 /* What a QP that goes leaves behind, polled or not, can be posted again */
 static void test_srq_clean(void)
 {
@@ -1186,6 +1253,7 @@ int main(int argc, char **argv)
 	run("unreliable connection", test_uc);
 	run("an SRQ's sizes", test_srq_sizes);
 	run("an SRQ's slots in any order", test_srq_order);
+	run("an SRQ gets larger and smaller", test_srq_resize);
 	run("an SRQ after its queue pairs", test_srq_clean);
 	if (!getenv("QRNIC_SINGLE_THREADED"))
 		run("an SRQ of several threads", test_srq_threads);

@@ -8,6 +8,8 @@
 try "the provider's test of threads" "set -o pipefail; qrnic-thread-test $RDMA0 | tee thread.log && ! grep SKIP thread.log"
 try "the provider's test of threads under ThreadSanitizer" \
     "set -o pipefail; qrnic-thread-tsan-test $RDMA0 2>&1 | tee thread.log && ! grep SKIP thread.log"
+try "the provider's test of threads, receiving into the completion" \
+    "set -o pipefail; QRNIC_INLINE_RECV=1 qrnic-thread-test $RDMA0 | tee thread.log && ! grep SKIP thread.log"
 try "the order of the provider's stores, and its locks" qrnic-order-test
 kernel_clean "the kernel log is clean"
 finish

@@ -10,6 +10,7 @@
 #define MESSAGE 256
 #define SLOTS_WANTED 16
 #define SENT 1000	/* wr_id of sends */
+#define IDS (BUFFER_SIZE / MESSAGE)	/* more than are ever posted */
 
 struct shared {
 	struct test *test;
@@ -17,7 +18,7 @@ struct shared {
 	struct end from[2];
 	struct end to[2];
 	u32 size;		/* what the SRQ says that it takes */
-	u32 posted;		/* wr_ids are this, modulo size */
+	u32 posted;		/* wr_ids are this, modulo IDS */
 	u32 taken;
 	struct completion limit;
 	atomic_t events;
@@ -41,7 +42,7 @@ static u8 *slot_buffer(struct shared *shared, u32 id)
 
 static int srq_post(struct shared *shared)
 {
-	u32 id = shared->posted % shared->size;
+	u32 id = shared->posted % IDS;
 	struct ib_sge sge = sge_of(shared->test, &shared->to[0], id * MESSAGE,
 				   MESSAGE);
 	struct ib_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
@@ -66,7 +67,7 @@ static int send(struct shared *shared, int pair, u32 length)
 /* One message through one of the pairs, into the slot that was posted first */
 static bool message(struct shared *shared, int pair, u8 seed)
 {
-	u32 id = shared->taken % shared->size, length = 1 + seed % MESSAGE;
+	u32 id = shared->taken % IDS, length = 1 + seed % MESSAGE;
 	bool sent = false, received = false;
 	struct test *test = shared->test;
 	struct ib_wc wc;
@@ -128,7 +129,75 @@ static void limit(struct shared *shared)
 
 	attr.srq_limit = shared->size + 1;
 	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_LIMIT) == -EINVAL);
-	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR));
+}
+
+/* Full, and as it is in the middle of the ring, the order goes round its end. */
+static bool resize_to(struct shared *shared, u32 max_wr)
+{
+	struct ib_srq_attr attr = { .max_wr = max_wr };
+	struct test *test = shared->test;
+	u32 i, before = shared->size;
+
+	if (!EXPECT(test, !ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR)) ||
+	    !EXPECT(test, !ib_query_srq(shared->srq, &attr)) ||
+	    !EXPECT(test, attr.max_wr >= max_wr))
+		return false;
+	shared->size = attr.max_wr;
+	for (i = shared->taken; i != shared->posted; i++)
+		if (!message(shared, i & 1, i))
+			return false;
+	if (!fill_up(shared))
+		return false;
+	for (i = 0; i < before + shared->size; i++)
+		if (!message(shared, i & 1, i) ||
+		    !EXPECT(test, !srq_post(shared)))
+			return false;
+	return true;
+}
+
+/* Empty; from where the next request will be posted it depends how far it goes. */
+static bool shrink(struct shared *shared)
+{
+	struct ib_srq_attr attr = { .max_wr = SLOTS_WANTED };
+	struct test *test = shared->test;
+	u32 tries = shared->size + 1;
+
+	while (shared->size >= 2 * SLOTS_WANTED) {
+		if (!EXPECT(test, tries--) || !EXPECT(test, !srq_post(shared)) ||
+		    !message(shared, 0, tries) ||
+		    !EXPECT(test, !ib_modify_srq(shared->srq, &attr,
+						 IB_SRQ_MAX_WR)) ||
+		    !EXPECT(test, !ib_query_srq(shared->srq, &attr)))
+			return false;
+		shared->size = attr.max_wr;
+		attr.max_wr = SLOTS_WANTED;
+	}
+	return fill_up(shared);
+}
+
+static void resize(struct shared *shared)
+{
+	struct ib_srq_attr attr = { .max_wr = SLOTS_WANTED };
+	struct test *test = shared->test;
+
+	if (!(test->dev->attrs.device_cap_flags & IB_DEVICE_SRQ_RESIZE)) {
+		EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR) ==
+			     -EOPNOTSUPP);
+		return;
+	}
+	attr.max_wr = test->dev->attrs.max_srq_wr + 1;
+	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR) == -EINVAL);
+	if (!resize_to(shared, 4 * SLOTS_WANTED) ||
+	    !resize_to(shared, shared->size + 1))
+		return;
+	/* As many as are posted must fit. */
+	attr.max_wr = shared->size - 1;
+	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR) == -EINVAL);
+	while (shared->posted != shared->taken)
+		if (!message(shared, 0, shared->taken))
+			return;
+	if (shrink(shared))
+		resize_to(shared, 2 * SLOTS_WANTED);
 }
 
 static void last_wqe(struct shared *shared)
@@ -193,6 +262,7 @@ static void use(struct shared *shared)
 		if (!message(shared, i % 3 == 0, i) ||
 		    !EXPECT(test, !srq_post(shared)))
 			return;
+	resize(shared);
 	limit(shared);
 	if (!fill_up(shared))
 		return;

@@ -144,6 +144,20 @@ struct qrnic_create_srq_resp {
 };
 
 /*
+ * What modify_srq takes with IB_SRQ_MAX_WR: the buffer holds the new ring, 2^log_size
+ * slots of the size that they have, from its start, page aligned, with all that is
+ * posted in the slots that it has. The record stays where it was, as in
+ * qrnic_resize_cq_req. Without that attribute there must be nothing here.
+ */
+struct qrnic_resize_srq_req {
+	__aligned_u64 comp_mask;
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_length;
+	__u32 log_size;
+	__u32 reserved;
+};
+
+/*
  * A receive work queue: the buffer holds the ring, 2^log_size WQEs of 2^log_stride
  * basic blocks, from its start, page aligned, and the queue_record at
  * record_offset.

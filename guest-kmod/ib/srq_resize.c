@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * srq_resize.c: shared receive queues get another ring under traffic (manual,
+ * section "Resizing an SRQ"). What a process posts it takes over itself.
+ */
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+/* Slots that are copied without letting posters and pollers in between */
+#define SLOTS_AT_ONCE 64
+
+static int resize_command(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			  const struct qrnic_srq_resize *resize)
+{
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_RESIZE_SRQ, srq->srqn, resize,
+			     sizeof(*resize));
+}
+
+static size_t ring_bytes(const struct qrnic_ib_srq *srq, u32 log_size)
+{
+	return (size_t)QRNIC_WQEBB_SIZE << (log_size + srq->log_stride);
+}
+
+/*
+ * Slots of the smallest ring that has all slots in use and the next one; posted
+ * counts those in use. Under the lock.
+ */
+static u32 slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
+{
+	u32 slot, needed = srq->head + 1;
+
+	*posted = 0;
+	for (slot = 0; slot < BIT(srq->log_size); slot++) {
+		if (srq->slots[slot].link != QRNIC_SLOT_POSTED)
+			continue;
+		needed = max(needed, slot + 1);
+		(*posted)++;
+	}
+	return needed;
+}
+
+/* Free slots that the ring to come has not are put aside. Under the lock. */
+static void slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
+{
+	u32 slot = srq->head, last = slot;
+
+	while (slot != srq->tail) {
+		slot = srq->slots[slot].link;
+		if (slot >= slots)
+			continue;
+		srq->slots[last].link = slot;
+		last = slot;
+	}
+	srq->slots[last].link = 0;
+	srq->tail = last;
+}
+
+/* Slots from first on join those that are free. Under the lock. */
+static void slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
+{
+	u32 slot;
+
+	for (slot = first; slot < end; slot++) {
+		srq->slots[srq->tail].link = slot;
+		srq->slots[slot].link = 0;
+		srq->tail = slot;
+	}
+}
+
+/* Of what is posted meanwhile, post.c writes both. */
+static void slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u32 slots)
+{
+	size_t bytes = ring_bytes(srq, 0), at;
+	u32 slot, end;
+
+	for (slot = 0; slot < slots; slot = end) {
+		end = min(slot + SLOTS_AT_ONCE, slots);
+		spin_lock_irq(&srq->lock);
+		for (at = slot * bytes; at < end * bytes; at += bytes)
+			memcpy(qrnic_ring_at(to, at),
+			       qrnic_ring_at(&srq->ring, at), bytes);
+		spin_unlock_irq(&srq->lock);
+	}
+}
+
+/* From now on there are no slots but those that both rings have. */
+static int kernel_resize_begin(struct qrnic_ib_srq *srq, u32 max_wr, u32 *log_size)
+{
+	u32 needed, posted;
+	int err = 0;
+
+	spin_lock_irq(&srq->lock);
+	needed = slots_needed(srq, &posted);
+	if (posted > max_wr)
+		err = -EINVAL;
+	else
+		*log_size = order_base_2(max(max_wr + 1, needed));
+	if (!err)
+		slots_put_aside(srq, BIT(*log_size));
+	spin_unlock_irq(&srq->lock);
+	return err;
+}
+
+/* With slots, or NULL if those that there are suffice; returns what is to free. */
+static struct qrnic_ib_slot *kernel_resize_end(struct qrnic_ib_srq *srq,
+					       struct qrnic_ring *ring,
+					       struct qrnic_ib_slot *slots,
+					       u32 log_size, int err)
+{
+	u32 old = BIT(srq->log_size), new = BIT(log_size);
+
+	spin_lock_irq(&srq->lock);
+	srq->ring_to_be = NULL;
+	if (err) {
+		slots_append(srq, new, old);
+	} else {
+		ring->queue_record = srq->ring.queue_record;
+		ring->record_dma = srq->ring.record_dma;
+		srq->ring.queue_record = NULL;
+		swap(srq->ring, *ring);
+		srq->log_size = log_size;
+		if (slots) {
+			memcpy(slots, srq->slots, old * sizeof(*slots));
+			swap(srq->slots, slots);
+		}
+		slots_append(srq, old, new);
+	}
+	spin_unlock_irq(&srq->lock);
+	return slots;
+}
+
+static int kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			 u32 max_wr, struct qrnic_srq_resize *resize)
+{
+	struct qrnic_ib_slot *slots = NULL;
+	struct qrnic_ring ring = {};
+	u32 log_size;
+	int err;
+
+	err = kernel_resize_begin(srq, max_wr, &log_size);
+	if (err)
+		return err;
+	if (log_size > srq->log_size) {
+		slots = kvcalloc(BIT(log_size), sizeof(*slots), GFP_KERNEL);
+		if (!slots)
+			err = -ENOMEM;
+	}
+	if (!err)
+		err = qrnic_ring_alloc(dev->qdev, &ring,
+				       ring_bytes(srq, log_size));
+	if (!err) {
+		spin_lock_irq(&srq->lock);
+		srq->ring_to_be = &ring;
+		spin_unlock_irq(&srq->lock);
+		slots_copy(srq, &ring, BIT(min_t(u32, log_size, srq->log_size)));
+		resize->log_size = log_size;
+		resize->ring = ring.hw;
+		err = resize_command(dev, srq, resize);
+	}
+
+	/* The old ones, or those of no use */
+	slots = kernel_resize_end(srq, &ring, slots, log_size, err);
+	qrnic_ring_free(dev->qdev, &ring);
+	kvfree(slots);
+	return err;
+}
+
+/*
+ * The process has put into the new ring what it has posted. The record stays in
+ * the buffer of create_srq.
+ */
+static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+		       u32 max_wr, struct ib_udata *udata,
+		       struct qrnic_srq_resize *resize)
+{
+	struct qrnic_resize_srq_req request;
+	struct qrnic_table table;
+	struct ib_umem *umem;
+	u64 bytes;
+	int err;
+
+	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	if (err)
+		return err;
+	if (request.comp_mask || request.reserved)
+		return -EOPNOTSUPP;
+	if (!request.log_size ||
+	    request.log_size > ilog2(2 * dev->qdev->caps.max_srq_wr) ||
+	    max_wr >= BIT(request.log_size))
+		return -EINVAL;
+
+	bytes = ring_bytes(srq, request.log_size);
+	umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length,
+				    bytes);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	err = qrnic_queue_table(dev, &table, umem, 0, bytes);
+	if (err)
+		goto err_umem;
+
+	resize->log_size = request.log_size;
+	resize->ring = table.hw;
+	err = resize_command(dev, srq, resize);
+	if (!err) {
+		swap(srq->table, table);
+		swap(srq->ring_umem, umem);
+		srq->log_size = request.log_size;
+	}
+
+	/* The old ones, or those of no use */
+	qrnic_table_free(dev->qdev, &table);
+err_umem:
+	ib_umem_release(umem);
+	return err;
+}
+
+/* Under resize_mutex */
+int qrnic_srq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+		     const struct ib_srq_attr *attr, bool with_limit,
+		     struct ib_udata *udata)
+{
+	struct qrnic_srq_resize resize = {};
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ_RESIZE))
+		return -EOPNOTSUPP;
+	if (!attr->max_wr || attr->max_wr > dev->qdev->caps.max_srq_wr)
+		return -EINVAL;
+	if (with_limit) {
+		if (attr->srq_limit > attr->max_wr)
+			return -EINVAL;
+		resize.flags = QRNIC_SRQRF_LIMIT;
+		resize.limit = cpu_to_le16(attr->srq_limit);
+	}
+	if (udata)
+		return user_resize(dev, srq, attr->max_wr, udata, &resize);
+	return kernel_resize(dev, srq, attr->max_wr, &resize);
+}

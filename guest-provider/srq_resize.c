@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * srq_resize.c: shared receive queues get another ring while others post and poll
+ * (manual, "Resizing an SRQ").
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
+
+#include "qrnic.h"
+#include "qrnicdv.h"
+#include "abi.h"
+
+/* Slots that are copied without letting posters and pollers in between */
+#define SLOTS_AT_ONCE 64u
+
+static uint32_t log_of(uint32_t slots)
+{
+	return ilog32(slots - 1);
+}
+
+/*
+ * Slots of the smallest ring that has all slots in use and the next one; posted
+ * counts those in use. Room is for all slots, and zero. Under the lock.
+ */
+static uint32_t slots_needed(const struct qrnic_srq *srq, uint8_t *is_free,
+			     uint32_t *posted)
+{
+	uint32_t slot = srq->head, needed = slot + 1;
+
+	is_free[slot] = true;
+	while (slot != srq->tail) {
+		slot = srq->next[slot];
+		is_free[slot] = true;
+	}
+	*posted = 0;
+	for (slot = 0; slot < srq->slots; slot++) {
+		if (is_free[slot])
+			continue;
+		needed = max(needed, slot + 1);
+		(*posted)++;
+	}
+	return needed;
+}
+
+/* Free slots that the ring to come has not are put aside. Under the lock. */
+static void slots_put_aside(struct qrnic_srq *srq, uint32_t slots)
+{
+	uint32_t slot = srq->head, last = slot;
+
+	while (slot != srq->tail) {
+		slot = srq->next[slot];
+		if (slot >= slots)
+			continue;
+		srq->next[last] = slot;
+		last = slot;
+	}
+	srq->tail = last;
+}
+
+/* Slots from first on join those that are free. Under the lock. */
+static void slots_append(struct qrnic_srq *srq, uint32_t first, uint32_t end)
+{
+	uint32_t slot;
+
+	for (slot = first; slot < end; slot++) {
+		srq->next[srq->tail] = slot;
+		srq->tail = slot;
+	}
+}
+
+/* Of what is posted meanwhile, those who post write both */
+static void slots_copy(struct qrnic_srq *srq, void *to, uint32_t slots)
+{
+	uint32_t slot, end;
+	size_t at;
+
+	for (slot = 0; slot < slots; slot = end) {
+		end = min(slot + SLOTS_AT_ONCE, slots);
+		at = (size_t)slot << srq->stride_shift;
+		qrnic_lock(&srq->lock);
+		memcpy(to + at, srq->ring + at,
+		       (size_t)(end - slot) << srq->stride_shift);
+		qrnic_unlock(&srq->lock);
+	}
+}
+
+/* What a ring needs, and what becomes of the old ones */
+struct plan {
+	uint32_t slots;
+	struct qrnic_buffer ring;
+	/* NULL: those that there are suffice */
+	uint32_t *next;
+	uint64_t *wr_id;
+};
+
+/* From now on there are no slots but those that both rings have */
+static int begin(struct qrnic_srq *srq, uint32_t max_wr, struct plan *plan)
+{
+	uint8_t *is_free = calloc(srq->slots, 1);
+	uint32_t needed, posted;
+	int err = 0;
+
+	if (!is_free)
+		return ENOMEM;
+	qrnic_lock(&srq->lock);
+	needed = slots_needed(srq, is_free, &posted);
+	if (posted > max_wr)
+		err = EINVAL;
+	else
+		plan->slots = 1u << log_of(max(max_wr + 1, needed));
+	if (!err)
+		slots_put_aside(srq, plan->slots);
+	qrnic_unlock(&srq->lock);
+	free(is_free);
+	return err;
+}
+
+static int prepare(struct qrnic_srq *srq, struct plan *plan)
+{
+	if (plan->slots > srq->slots) {
+		plan->next = calloc(plan->slots, sizeof(*plan->next));
+		plan->wr_id = calloc(plan->slots, sizeof(*plan->wr_id));
+		if (!plan->next || !plan->wr_id)
+			return ENOMEM;
+	}
+	return qrnic_buffer_alloc(srq->ctx, &plan->ring,
+				  (size_t)plan->slots << srq->stride_shift,
+				  srq->pd, QRNICDV_RES_TYPE_SRQ);
+}
+
+static int move(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask,
+		const struct plan *plan)
+{
+	struct ibv_srq_attr kernel_attr = *attr;
+	struct qrnic_resize_srq_cmd cmd = {
+		.buf_addr = (uintptr_t)plan->ring.addr,
+		.buf_length = plan->ring.length,
+		.log_size = log_of(plan->slots),
+	};
+
+	qrnic_lock(&srq->lock);
+	srq->ring_to_be = plan->ring.addr;
+	qrnic_unlock(&srq->lock);
+	slots_copy(srq, plan->ring.addr, min(plan->slots, srq->slots));
+	kernel_attr.max_wr = plan->slots - 1;
+	return ibv_cmd_modify_srq(&srq->vsrq.srq, &kernel_attr, mask,
+				  &cmd.ibv_cmd, sizeof(cmd));
+}
+
+static void tables_grow(struct qrnic_srq *srq, struct plan *plan)
+{
+	uint32_t *next = srq->next;
+	uint64_t *wr_id = srq->wr_id;
+
+	memcpy(plan->next, next, srq->slots * sizeof(*next));
+	memcpy(plan->wr_id, wr_id, srq->slots * sizeof(*wr_id));
+	srq->next = plan->next;
+	srq->wr_id = plan->wr_id;
+	plan->next = next;
+	plan->wr_id = wr_id;
+}
+
+/* What is left in plan afterwards is of no use */
+static void end(struct qrnic_srq *srq, struct plan *plan, int err)
+{
+	qrnic_lock(&srq->lock);
+	srq->ring_to_be = NULL;
+	if (err) {
+		slots_append(srq, plan->slots, srq->slots);
+	} else {
+		struct qrnic_buffer old = srq->resized;
+
+		srq->resized = plan->ring;
+		plan->ring = old;
+		srq->ring = srq->resized.addr;
+		if (plan->slots > srq->slots)
+			tables_grow(srq, plan);
+		slots_append(srq, srq->slots, plan->slots);
+		srq->slots = plan->slots;
+	}
+	qrnic_unlock(&srq->lock);
+}
+
+/*
+ * With IBV_SRQ_MAX_WR in the mask. A smaller ring than asked for is never made, a
+ * larger one if WQEs that are posted have slots beyond it.
+ */
+int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct plan plan = {};
+	int err;
+
+	if (!(srq->ctx->capabilities & QRNIC_CAP_SRQ_RESIZE))
+		return EOPNOTSUPP;
+	if (!attr->max_wr || attr->max_wr > srq->ctx->max_srq_wr)
+		return EINVAL;
+
+	pthread_mutex_lock(&srq->resize_mutex);
+	err = begin(srq, attr->max_wr, &plan);
+	if (!err) {
+		err = prepare(srq, &plan);
+		if (!err)
+			err = move(srq, attr, mask, &plan);
+		end(srq, &plan, err);
+	}
+	pthread_mutex_unlock(&srq->resize_mutex);
+	qrnic_buffer_free(&plan.ring);
+	free(plan.next);
+	free(plan.wr_id);
+	return err;
+}
