@@ -661,6 +661,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ETH_RX_TOO_LONG,
 	QRNIC_COUNTER_ETH_RX_CSUM_BAD,
 	QRNIC_COUNTER_FLOW_RX_PACKETS,
+	QRNIC_COUNTER_FLOW_RX_BYTES,
 	QRNIC_COUNTER_FLOW_LOOPBACK,
 	QRNIC_COUNTER_FLOW_COPIES,
 	QRNIC_COUNTER_FLOW_COPIES_LOST,
@@ -782,6 +783,7 @@ enum qrnic_counter {
 	X(eth_rx_too_long, ethernet) \
 	X(eth_rx_csum_bad, ethernet) \
 	X(flow_rx_packets, ethernet) \
+	X(flow_rx_bytes, ethernet) \
 	X(flow_loopback, ethernet) \
 	X(flow_copies, ethernet) \
 	X(flow_copies_lost, ethernet) \
@@ -1645,7 +1647,8 @@ struct qrnic_flow_ctx {
 	__u8 type;
 	__u8 flags;
 	__le16 priority;
-	__u8 rsvd1[28];
+	__le32 counter_set;
+	__u8 rsvd1[24];
 	struct qrnic_flow_match value;
 	struct qrnic_flow_match mask;
 };
@@ -1654,7 +1657,8 @@ struct qrnic_flow_ctx {
 #define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
 #define QRNIC_FLOW_CTX_FLAGS_OFFSET 1u
 #define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
-#define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
+#define QRNIC_FLOW_CTX_COUNTER_SET_OFFSET 4u
+#define QRNIC_FLOW_CTX_RSVD1_OFFSET 8u
 #define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
 #define QRNIC_FLOW_CTX_MASK_OFFSET 96u
 
@@ -1666,6 +1670,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, flags) ==
 		QRNIC_FLOW_CTX_FLAGS_OFFSET, "flow_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, priority) ==
 		QRNIC_FLOW_CTX_PRIORITY_OFFSET, "flow_ctx.priority");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, counter_set) ==
+		QRNIC_FLOW_CTX_COUNTER_SET_OFFSET, "flow_ctx.counter_set");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, rsvd1) ==
 		QRNIC_FLOW_CTX_RSVD1_OFFSET, "flow_ctx.rsvd1");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_flow_ctx, value) ==

@@ -663,6 +663,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_ETH_RX_TOO_LONG,
     QRNIC_COUNTER_ETH_RX_CSUM_BAD,
     QRNIC_COUNTER_FLOW_RX_PACKETS,
+    QRNIC_COUNTER_FLOW_RX_BYTES,
     QRNIC_COUNTER_FLOW_LOOPBACK,
     QRNIC_COUNTER_FLOW_COPIES,
     QRNIC_COUNTER_FLOW_COPIES_LOST,
@@ -784,6 +785,7 @@ enum qrnic_counter {
     X(eth_rx_too_long, ethernet) \
     X(eth_rx_csum_bad, ethernet) \
     X(flow_rx_packets, ethernet) \
+    X(flow_rx_bytes, ethernet) \
     X(flow_loopback, ethernet) \
     X(flow_copies, ethernet) \
     X(flow_copies_lost, ethernet) \
@@ -2081,7 +2083,8 @@ static inline void qrnic_flow_match_pack(void *out, const QrnicFlowMatch *in)
 #define QRNIC_FLOW_CTX_TYPE_OFFSET 0u
 #define QRNIC_FLOW_CTX_FLAGS_OFFSET 1u
 #define QRNIC_FLOW_CTX_PRIORITY_OFFSET 2u
-#define QRNIC_FLOW_CTX_RSVD1_OFFSET 4u
+#define QRNIC_FLOW_CTX_COUNTER_SET_OFFSET 4u
+#define QRNIC_FLOW_CTX_RSVD1_OFFSET 8u
 #define QRNIC_FLOW_CTX_VALUE_OFFSET 32u
 #define QRNIC_FLOW_CTX_MASK_OFFSET 96u
 
@@ -2090,6 +2093,7 @@ typedef struct QrnicFlowCtx {
     uint8_t type;
     uint8_t flags;
     uint16_t priority;
+    uint32_t counter_set;
     QrnicFlowMatch value;
     QrnicFlowMatch mask;
 } QrnicFlowCtx;
@@ -2107,7 +2111,8 @@ static inline bool qrnic_flow_ctx_unpack(QrnicFlowCtx *out, const void *in)
     out->flags = p[1];
     bad |= out->flags & 0x000000feu;
     out->priority = qrnic_ld_le16(p + 2);
-    bad |= qrnic_any_byte(p + 4, 28);
+    out->counter_set = qrnic_ld_le32(p + 4);
+    bad |= qrnic_any_byte(p + 8, 24);
     bad |= !qrnic_flow_match_unpack(&out->value, p + 32);
     bad |= !qrnic_flow_match_unpack(&out->mask, p + 96);
     return !bad;
@@ -2121,6 +2126,7 @@ static inline void qrnic_flow_ctx_pack(void *out, const QrnicFlowCtx *in)
     p[0] = in->type;
     p[1] = in->flags;
     qrnic_st_le16(p + 2, in->priority);
+    qrnic_st_le32(p + 4, in->counter_set);
     qrnic_flow_match_pack(p + 32, &in->value);
     qrnic_flow_match_pack(p + 96, &in->mask);
 }
@@ -4023,6 +4029,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "eth_rx_too_long",
         "eth_rx_csum_bad",
         "flow_rx_packets",
+        "flow_rx_bytes",
         "flow_loopback",
         "flow_copies",
         "flow_copies_lost",

@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: counter sets, and which queue pair counts in which
+ * qrnic qtest: counter sets, and which queue pair or flow rule counts in which
  *
  * Programmer's Reference, chapter Counters.
  *
@@ -224,11 +224,160 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
+/*
+ * Flow rules
+ */
+
+/* A raw packet queue pair in RTR that is no sender */
+static void raw_start(Rig *r, Qp *qp)
+{
+    QrnicQpAttr step = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PORT, .state = QRNIC_QPS_INIT,
+        .port = 1,
+    };
+
+    qp_create(r->d, qp, QRNIC_QPT_RAW_PACKET, r->pd, r->page, &r->send_cq,
+              &r->recv_cq, 4, 3, 0);
+    qp_modify(r->d, qp, &step);
+    step = (QrnicQpAttr) { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTR };
+    qp_modify(r->d, qp, &step);
+}
+
+/* Frames of this EtherType */
+static uint32_t rule(Rig *r, const Qp *qp, uint16_t ethertype, uint32_t set)
+{
+    uint8_t raw[QRNIC_FLOW_CTX_BYTES];
+    QrnicFlowCtx ctx = {
+        .type = QRNIC_FLOW_NORMAL, .counter_set = set,
+        .value.ethertype = ethertype, .mask.ethertype = 0xffff,
+    };
+
+    qrnic_flow_ctx_pack(raw, &ctx);
+    return command_ok(r->d, QRNIC_CMD_CREATE_FLOW, qp->number, raw,
+                      sizeof(raw), NULL, 0);
+}
+
+/* Waits until the device has taken it or not. */
+static void frame(Rig *r, uint16_t ethertype, size_t len)
+{
+    uint64_t before = counter(r->d, QRNIC_COUNTER_ETH_RX_NO_QUEUE);
+    uint8_t raw[1500] = { 0 };
+
+    memcpy(raw, OUR_MAC, 6);
+    memcpy(raw + 6, PEER_MAC, 6);
+    stw_be_p(raw + 12, ethertype);
+    wire_send(r->d, raw, len);
+    counter_wait(r->d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, before + 1);
+}
+
+static void expect_flow(Rig *r, uint32_t set, uint64_t packets, uint64_t bytes)
+{
+    uint64_t table[QRNIC_NUM_COUNTERS];
+
+    command_ok(r->d, QRNIC_CMD_QUERY_COUNTER_SET, set, NULL, 0, table,
+               sizeof(table));
+    for (unsigned i = 0; i < QRNIC_NUM_COUNTERS; i++) {
+        g_test_message("%s", qrnic_counter_name(i));
+        g_assert_cmpuint(le64_to_cpu(table[i]), ==,
+                         i == QRNIC_COUNTER_FLOW_RX_PACKETS ? packets :
+                         i == QRNIC_COUNTER_FLOW_RX_BYTES ? bytes : 0);
+    }
+}
+
+/*
+ * Two rules in one set, one in another, one in none. There is no receive WQE,
+ * and what is counted is what the rules took.
+ */
+static void test_flow(void)
+{
+    uint64_t none[QRNIC_NUM_COUNTERS];
+    uint32_t two, one, flow, other;
+    Qp qp;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    raw_start(&r, &qp);
+    two = set_alloc(&r);
+    one = set_alloc(&r);
+    flow = rule(&r, &qp, 0x88b5, two);
+    rule(&r, &qp, 0x88b6, two);
+    other = rule(&r, &qp, 0x88b7, one);
+    rule(&r, &qp, 0x88b8, 0);
+    frame(&r, 0x88b5, 100);
+    frame(&r, 0x88b6, 60);
+    frame(&r, 0x88b6, 61);
+    frame(&r, 0x88b7, 1000);
+    frame(&r, 0x88b8, 70);
+    frame(&r, 0x88b9, 80);
+    expect_flow(&r, two, 3, 221);
+    expect_flow(&r, one, 1, 1000);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_FLOW_RX_PACKETS), ==, 5);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_FLOW_RX_BYTES), ==, 1291);
+    /* All of it is in no set of queue pairs. */
+    command_ok(r.d, QRNIC_CMD_QUERY_COUNTER_SET, 0, NULL, 0, none,
+               sizeof(none));
+    g_assert_cmpuint(le64_to_cpu(none[QRNIC_COUNTER_FLOW_RX_PACKETS]), ==, 5);
+    /* What was counted stays when a rule goes. */
+    command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, flow, NULL, 0, NULL, 0);
+    frame(&r, 0x88b5, 100);
+    expect_flow(&r, two, 3, 221);
+    command_fails(r.d, QRNIC_CMD_FREE_COUNTER_SET, two, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, other, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, one, NULL, 0, NULL, 0);
+    /* So does the set of rules that their queue pair took along. */
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, qp.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, two, NULL, 0, NULL, 0);
+    rig_stop(&r);
+}
+
+static void test_flow_refused(void)
+{
+    uint8_t raw[QRNIC_FLOW_CTX_BYTES], bind_raw[QRNIC_COUNTER_BIND_BYTES];
+    QrnicFlowCtx ctx = { .type = QRNIC_FLOW_ALL_DEFAULT };
+    QrnicCounterBind bind;
+    uint32_t flow;
+    Qp qp;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    raw_start(&r, &qp);
+    ctx.counter_set = set_alloc(&r);
+    set_bind(&r, &r.qp, ctx.counter_set);
+    qrnic_flow_ctx_pack(raw, &ctx);
+    command_fails(r.d, QRNIC_CMD_CREATE_FLOW, qp.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_BUSY, 0);
+    set_bind(&r, &r.qp, 0);
+    flow = command_ok(r.d, QRNIC_CMD_CREATE_FLOW, qp.number, raw, sizeof(raw),
+                      NULL, 0);
+    bind.counter_set = ctx.counter_set;
+    qrnic_counter_bind_pack(bind_raw, &bind);
+    command_fails(r.d, QRNIC_CMD_BIND_COUNTER_SET, r.qp.number, bind_raw,
+                  sizeof(bind_raw), NULL, 0, QRNIC_ST_BUSY, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, flow, NULL, 0, NULL, 0);
+    set_bind(&r, &r.qp, ctx.counter_set);
+    ctx.counter_set++;
+    qrnic_flow_ctx_pack(raw, &ctx);
+    command_fails(r.d, QRNIC_CMD_CREATE_FLOW, qp.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_BAD_OBJECT,
+                  QRNIC_FLOW_CTX_COUNTER_SET_OFFSET);
+    rig_stop(&r);
+
+    rig_start(&r, "cap-counter-sets=off", NULL);
+    raw_start(&r, &qp);
+    command_fails(r.d, QRNIC_CMD_CREATE_FLOW, qp.number, raw, sizeof(raw),
+                  NULL, 0, QRNIC_ST_NOT_SUPPORTED,
+                  QRNIC_FLOW_CTX_COUNTER_SET_OFFSET);
+    rig_stop(&r);
+}
+
 void add_counter_set_tests(void)
 {
     qtest_add_func("qrnic/counter-set/bind", test_bind);
     qtest_add_func("qrnic/counter-set/sources", test_sources);
     qtest_add_func("qrnic/counter-set/give-back", test_give_back);
     qtest_add_func("qrnic/counter-set/two", test_two);
+    qtest_add_func("qrnic/counter-set/flow", test_flow);
+    qtest_add_func("qrnic/counter-set/flow-refused", test_flow_refused);
     qtest_add_func("qrnic/counter-set/refused", test_refused);
 }

@@ -87,7 +87,7 @@ extern const QrnicFloor qrnic_core_floor;
 /* counter_set.c */
 typedef struct QrnicCounterSet {
     uint32_t number;
-    uint32_t users;             /* queue pairs */
+    uint32_t users, rules;      /* queue pairs; flow rules */
     uint64_t counter[QRNIC_NUM_COUNTERS];
 } QrnicCounterSet;
 

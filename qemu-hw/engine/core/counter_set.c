@@ -39,7 +39,7 @@ QrnicResult qrnic_counter_set_free(QrnicEngine *e, uint32_t number)
     if (!set) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (set->users) {
+    if (set->users || set->rules) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_counter_set_free(e->config.name, number);

@@ -368,6 +368,9 @@ QrnicResult qrnic_counter_set_bind(QrnicEngine *e, uint32_t qpn,
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
                             QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET);
     }
+    if (set && set->rules) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
     if (qp->counters) {
         qp->counters->users--;
     }

@@ -24,6 +24,7 @@ typedef struct QrnicFlow {
     bool rss;
     uint8_t type;               /* enum qrnic_flow_type */
     uint16_t priority;
+    QrnicCounterSet *counters;  /* or NULL */
     MatchBytes value, mask;
 } QrnicFlow;
 
@@ -96,6 +97,18 @@ static bool matches(const QrnicFlow *flow, const FrameFields *f)
 }
 
 /*
+ * The frame is the rule's. Beside the queue pairs' sets, whose sum with what is
+ * in none is the device's counters.
+ */
+static void count_frame(QrnicFlow *flow, const QrnicHeaders *h)
+{
+    if (flow->counters) {
+        flow->counters->counter[QRNIC_COUNTER_FLOW_RX_PACKETS]++;
+        flow->counters->counter[QRNIC_COUNTER_FLOW_RX_BYTES] += h->len;
+    }
+}
+
+/*
  * The first rule from *i on of this type that takes the frame and whose queue
  * pair can receive. f NULL: only rules of the type normal ask for fields.
  */
@@ -129,6 +142,7 @@ static QrnicQp *first_receiver(QrnicEngine *e, uint8_t type,
     if (!flow) {
         return NULL;
     }
+    count_frame(flow, h);
     trace_qrnic_flow_match(e->config.name, flow->number, qp->number,
                            qrnic_flow_type_name(flow->type), h->len);
     return qp;
@@ -136,6 +150,7 @@ static QrnicQp *first_receiver(QrnicEngine *e, uint8_t type,
 
 void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h)
 {
+    QrnicFlow *flow;
     uint32_t i = 0;
     QrnicQp *qp;
 
@@ -143,7 +158,8 @@ void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h)
         return;
     }
     while (!e->fatal &&
-           next_rule(e, &i, QRNIC_FLOW_SNIFFER, h, NULL, NULL, &qp)) {
+           (flow = next_rule(e, &i, QRNIC_FLOW_SNIFFER, h, NULL, NULL, &qp))) {
+        count_frame(flow, h);
         qrnic_ethernet_copy(e, qp, h);
     }
 }
@@ -187,6 +203,28 @@ static QrnicResult match_check(const QrnicFlowCtx *in, const MatchBytes *value,
     return qrnic_ok(0);
 }
 
+/* A set is of queue pairs or of rules, as what both count is in two. */
+static QrnicResult counters_check(QrnicEngine *e, const QrnicFlowCtx *in)
+{
+    QrnicCounterSet *set = qrnic_counter_set_get(e, in->counter_set);
+
+    if (!in->counter_set) {
+        return qrnic_ok(0);
+    }
+    if (!(e->config.capabilities & QRNIC_CAP_COUNTER_SETS)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_FLOW_CTX_COUNTER_SET_OFFSET);
+    }
+    if (!set) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
+                            QRNIC_FLOW_CTX_COUNTER_SET_OFFSET);
+    }
+    if (set->users) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    return qrnic_ok(0);
+}
+
 static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
                                 const QrnicFlowCtx *in)
 {
@@ -209,7 +247,7 @@ static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
     if (in->type > QRNIC_FLOW_SNIFFER) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_FLOW_CTX_TYPE_OFFSET);
     }
-    return qrnic_ok(0);
+    return counters_check(e, in);
 }
 
 /* Behind all that do not come after it */
@@ -262,6 +300,7 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
     flow->rss = in->flags & QRNIC_FLOWF_RSS;
     flow->type = in->type;
     flow->priority = in->priority;
+    flow->counters = qrnic_counter_set_get(e, in->counter_set);
     flow->value = value;
     flow->mask = mask;
     if (!qrnic_table_insert(&e->transport->flows, flow, &flow->number)) {
@@ -269,11 +308,15 @@ QrnicResult qrnic_flow_create(QrnicEngine *e, uint32_t qpn,
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     order_insert(e, flow);
+    if (flow->counters) {
+        flow->counters->rules++;
+    }
     if (flow->rss) {
         qrnic_rss_hold(e, qpn, 1);
     }
     trace_qrnic_flow_create(e->config.name, flow->number, qpn,
-                            qrnic_flow_type_name(flow->type), flow->priority);
+                            qrnic_flow_type_name(flow->type), flow->priority,
+                            in->counter_set);
     return qrnic_ok(flow->number);
 }
 
@@ -281,6 +324,9 @@ static void flow_remove(QrnicEngine *e, QrnicFlow *flow)
 {
     trace_qrnic_flow_destroy(e->config.name, flow->number, flow->qpn);
     order_remove(e, flow);
+    if (flow->counters) {
+        flow->counters->rules--;
+    }
     if (flow->rss) {
         qrnic_rss_hold(e, flow->qpn, -1);
     }

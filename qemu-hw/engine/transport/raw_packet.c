@@ -235,6 +235,7 @@ void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_FLOW_RX_PACKETS, 1);
+    qrnic_add(e, QRNIC_COUNTER_FLOW_RX_BYTES, h->len);
     receive_into(e, qp, h, how_of_flow(qp));
 }
 
