@@ -266,6 +266,22 @@ struct qrnic_srq {
 	bool listed;
 };
 
+/* A value of the device (enum qrnic_flow_counter), and where it is wanted */
+struct qrnic_counter_point {
+	uint32_t index;
+	uint32_t value;
+};
+
+struct qrnic_counters {
+	struct verbs_counters vcounters;
+	/* For all below */
+	pthread_mutex_t mutex;
+	/* Rules that count in them */
+	uint32_t flows;
+	uint32_t num_points;
+	struct qrnic_counter_point *points;
+};
+
 struct qrnic_qp {
 	struct verbs_qp vqp;
 	struct qrnic_context *ctx;
@@ -317,6 +333,7 @@ QRNIC_TO(td, td)
 QRNIC_TO(cq, vcq.cq)
 QRNIC_TO(srq, vsrq.srq)
 QRNIC_TO(qp, vqp.qp)
+QRNIC_TO(counters, vcounters.counters)
 QRNIC_TO(dm, vdm.dm)
 QRNIC_TO(context, vctx.context)
 #undef QRNIC_TO
@@ -515,6 +532,17 @@ struct ibv_rwq_ind_table *
 qrnic_create_rwq_ind_table(struct ibv_context *context,
 			   struct ibv_rwq_ind_table_init_attr *attr);
 int qrnic_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
+/* counters.c */
+struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
+					   struct ibv_counters_init_attr *attr);
+int qrnic_destroy_counters(struct ibv_counters *ibcounters);
+int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
+				     struct ibv_counter_attach_attr *attr,
+				     struct ibv_flow *flow);
+void qrnic_counters_use(struct ibv_counters *ibcounters, int flows);
+int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
+			uint32_t ncounters, uint32_t flags);
 
 /* flow.c */
 struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,

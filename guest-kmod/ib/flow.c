@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * flow.c: flow rules of raw packet queue pairs: from the layers of the verbs to
- * one match over the whole frame, which the device takes.
+ * one match over the whole frame, which the device takes; and what rules count.
  */
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -132,12 +132,27 @@ enum flow_layer {
 	LAYER_TRANSPORT,
 };
 
+static int count_fill(struct qrnic_flow_ctx *context,
+		      const struct ib_flow_spec_action_count *spec)
+{
+	if (context->counter_set)
+		return -EINVAL;
+	context->counter_set = cpu_to_le32(to_qrnic_counters(spec->counters)->set);
+	return 0;
+}
+
 static int spec_fill(struct qrnic_flow_ctx *context,
 		     const union ib_flow_spec *spec, enum flow_layer *last)
 {
 	enum flow_layer layer;
 	int err = 0;
 
+	/* Where among the layers it stands means nothing. */
+	if (spec->type == IB_FLOW_SPEC_ACTION_COUNT)
+		return count_fill(context, &spec->flow_count);
+	/* Those that are not NORMAL say what they match by their type. */
+	if (context->type != QRNIC_FLOW_NORMAL)
+		return -EINVAL;
 	switch (spec->type) {
 	case IB_FLOW_SPEC_ETH:
 		layer = LAYER_ETHERNET;
@@ -180,9 +195,6 @@ static int context_fill(struct qrnic_flow_ctx *context,
 		return -EOPNOTSUPP;
 	if (attr->type > IB_FLOW_ATTR_SNIFFER)
 		return -EOPNOTSUPP;
-	/* Those that are not NORMAL say what they match by their type. */
-	if (attr->type != IB_FLOW_ATTR_NORMAL && attr->num_of_specs)
-		return -EINVAL;
 
 	context->type = attr->type;
 	context->priority = cpu_to_le16(attr->priority);
@@ -245,4 +257,51 @@ int qrnic_ib_destroy_flow(struct ib_flow *ibflow)
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_FLOW, flow->number);
 	kfree(flow);
 	return 0;
+}
+
+/* Cleared when they are made, and counting while there is a rule with them */
+int qrnic_ib_create_counters(struct ib_counters *ibcounters,
+			     struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcounters->device);
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS) ||
+	    !qrnic_ib_cap(dev, QRNIC_CAP_FLOW))
+		return -EOPNOTSUPP;
+	return qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_COUNTER_SET, NULL, 0,
+				&to_qrnic_counters(ibcounters)->set);
+}
+
+int qrnic_ib_destroy_counters(struct ib_counters *ibcounters)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcounters->device);
+
+	qrnic_destroy(dev, QRNIC_CMD_FREE_COUNTER_SET,
+		      to_qrnic_counters(ibcounters)->set);
+	return 0;
+}
+
+/* In the order of enum qrnic_flow_counter; the process knows what it wants where. */
+int qrnic_ib_read_counters(struct ib_counters *ibcounters,
+			   struct ib_counters_read_attr *attr,
+			   struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcounters->device);
+	u64 *values;
+	int err;
+
+	values = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*values), GFP_KERNEL);
+	if (!values)
+		return -ENOMEM;
+
+	err = qrnic_cmd_query_counters(dev->qdev, QRNIC_CMD_QUERY_COUNTER_SET,
+				       to_qrnic_counters(ibcounters)->set, values);
+	if (attr->ncounters > QRNIC_FLOW_PACKETS)
+		attr->counters_buff[QRNIC_FLOW_PACKETS] =
+			values[QRNIC_COUNTER_FLOW_RX_PACKETS];
+	if (attr->ncounters > QRNIC_FLOW_BYTES)
+		attr->counters_buff[QRNIC_FLOW_BYTES] =
+			values[QRNIC_COUNTER_FLOW_RX_BYTES];
+	kfree(values);
+	return err;
 }

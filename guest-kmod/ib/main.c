@@ -162,6 +162,7 @@ static const struct ib_device_ops device_ops = {
 	.counter_unbind_qp = qrnic_ib_counter_unbind_qp,
 	.counter_update_stats = qrnic_ib_counter_update_stats,
 	.create_ah = qrnic_ib_create_ah,
+	.create_counters = qrnic_ib_create_counters,
 	.create_cq = qrnic_ib_create_cq,
 	.create_flow = qrnic_ib_create_flow,
 	.create_qp = qrnic_ib_create_qp,
@@ -179,6 +180,7 @@ static const struct ib_device_ops device_ops = {
 	.destroy_ah = qrnic_ib_destroy_ah,
 	.destroy_rwq_ind_table = qrnic_ib_destroy_rwq_ind_table,
 	.destroy_wq = qrnic_ib_destroy_wq,
+	.destroy_counters = qrnic_ib_destroy_counters,
 	.destroy_cq = qrnic_ib_destroy_cq,
 	.destroy_flow = qrnic_ib_destroy_flow,
 	.destroy_qp = qrnic_ib_destroy_qp,
@@ -217,6 +219,7 @@ static const struct ib_device_ops device_ops = {
 	.query_qp = qrnic_ib_query_qp,
 	.query_srq = qrnic_ib_query_srq,
 	.query_ucontext = qrnic_ib_query_ucontext,
+	.read_counters = qrnic_ib_read_counters,
 	.reg_dm_mr = qrnic_ib_reg_dm_mr,
 	.reg_user_mr = qrnic_ib_reg_user_mr,
 	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
@@ -227,6 +230,7 @@ static const struct ib_device_ops device_ops = {
 	QRNIC_OP_REPORT_PORT_EVENT(qrnic_ib_report_port_event)
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, qrnic_ib_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_counters, qrnic_ib_counters, ibcounters),
 	INIT_RDMA_OBJ_SIZE(ib_cq, qrnic_ib_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_mw, qrnic_ib_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, qrnic_ib_pd, ibpd),

@@ -252,6 +252,12 @@ struct qrnic_ib_rwq_ind_table {
 	struct ib_rwq_ind_table ib_table;
 };
 
+/* What flow rules count */
+struct qrnic_ib_counters {
+	struct ib_counters ibcounters;
+	u32 set;			/* counter set of the device */
+};
+
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
 	struct qrnic_ib_object object;
@@ -338,6 +344,12 @@ static inline struct qrnic_ib_cq *to_qrnic_cq(struct ib_cq *ibcq)
 static inline struct qrnic_ib_qp *to_qrnic_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct qrnic_ib_qp, ibqp);
+}
+
+static inline struct qrnic_ib_counters *
+to_qrnic_counters(struct ib_counters *ibcounters)
+{
+	return container_of(ibcounters, struct qrnic_ib_counters, ibcounters);
 }
 
 static inline struct qrnic_ib_srq *to_qrnic_srq(struct ib_srq *ibsrq)
@@ -575,6 +587,12 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_flow_attr *attr,
 				     struct ib_udata *udata);
 int qrnic_ib_destroy_flow(struct ib_flow *ibflow);
+int qrnic_ib_create_counters(struct ib_counters *ibcounters,
+			     struct uverbs_attr_bundle *attrs);
+int qrnic_ib_destroy_counters(struct ib_counters *ibcounters);
+int qrnic_ib_read_counters(struct ib_counters *ibcounters,
+			   struct ib_counters_read_attr *attr,
+			   struct uverbs_attr_bundle *attrs);
 
 /* xrcd.c */
 int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);

@@ -946,9 +946,45 @@ static void test_work_queues(void)
 	end();
 }
 
+static bool has_counters(void)
+{
+	return (capabilities & QRNIC_CAP_FLOW) &&
+	       (capabilities & QRNIC_CAP_COUNTER_SETS);
+}
+
+/* What needs a rule is in packet-test.c */
+static void test_counters(void)
+{
+	struct ibv_counters_init_attr init = { .comp_mask = 1 };
+	struct ibv_counter_attach_attr attr = {};
+	struct ibv_counters *counters;
+	struct ibv_flow flow;
+	uint64_t value;
+
+	NEED(has_counters());
+	GIVES(EOPNOTSUPP, MADE(ibv_create_counters(context, &init)));
+	init.comp_mask = 0;
+	counters = ibv_create_counters(context, &init);
+	CHECK(counters);
+	GIVES(EOPNOTSUPP,
+	      ibv_attach_counters_point_flow(counters, &attr, &flow));
+	attr.comp_mask = 1;
+	GIVES(EOPNOTSUPP,
+	      ibv_attach_counters_point_flow(counters, &attr, NULL));
+	attr.comp_mask = 0;
+	attr.counter_desc = IBV_COUNTER_BYTES + 1;
+	GIVES(EOPNOTSUPP,
+	      ibv_attach_counters_point_flow(counters, &attr, NULL));
+	attr.counter_desc = IBV_COUNTER_BYTES;
+	GIVES(0, ibv_attach_counters_point_flow(counters, &attr, NULL));
+	GIVES(EINVAL, ibv_read_counters(counters, &value, 1, 0));
+	GIVES(0, ibv_destroy_counters(counters));
+	end();
+}
+
 static void test_lacking(void)
 {
-	struct ibv_counters_init_attr counters = {};
+	struct ibv_counters_init_attr counters_attr = {};
 	struct ibv_flow_action_esp_attr esp = {};
 	struct ibv_qp_cap cap = { 1, 1, 1, 1, 0 };
 	struct ibv_ece ece = { .vendor_id = 1 };
@@ -959,7 +995,9 @@ static void test_lacking(void)
 		GIVES(EOPNOTSUPP, WQ());
 		GIVES(EOPNOTSUPP, TABLE());
 	}
-	GIVES(EOPNOTSUPP, MADE(ibv_create_counters(context, &counters)));
+	if (!has_counters())
+		GIVES(EOPNOTSUPP,
+		      MADE(ibv_create_counters(context, &counters_attr)));
 	GIVES(EOPNOTSUPP, MADE(ibv_create_flow_action_esp(context, &esp)));
 	GIVES(EOPNOTSUPP, ibv_set_ece(p.qp[0], &ece));
 	CHECK(!pair_free(&p));
@@ -990,6 +1028,7 @@ int main(int argc, char **argv)
 	run("errnos of flow rules", test_rules);
 	run("errnos of the driver's own methods", test_methods);
 	run("errnos of receive work queues", test_work_queues);
+	run("errnos of counters", test_counters);
 	run("errnos of what the adapter lacks", test_lacking);
 	printf("# %d cases\n", cases);
 	ibv_destroy_cq(cq);

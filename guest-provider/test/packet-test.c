@@ -488,6 +488,162 @@ static void test_lacks(void)
 	CHECK(!pair_free(&p));
 }
 
+static void add_count(struct rule *rule, struct ibv_counters *counters)
+{
+	struct ibv_flow_spec_counter_action count = {
+		.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(count),
+		.counters = counters,
+	};
+
+	rule_add(rule, &count, sizeof(count));
+}
+
+static int attach(struct ibv_counters *counters, uint32_t index,
+		  enum ibv_counter_description what)
+{
+	struct ibv_counter_attach_attr attr = {
+		.counter_desc = what, .index = index,
+	};
+
+	return ibv_attach_counters_point_flow(counters, &attr, NULL);
+}
+
+/* Sends frames of this EtherType, and waits until each is out */
+static uint64_t send_frames(struct pair *p, uint16_t ethertype, int count,
+			    size_t length)
+{
+	struct ibv_sge sge = sge_of(0, length);
+	struct ibv_wc wc;
+	int i;
+
+	frame_fill(0, length, ethertype);
+	buffer[12] = ethertype >> 8;
+	buffer[13] = ethertype;
+	for (i = 0; i < count; i++) {
+		CHECK(!send_frame(p->qp[0], &sge, 1, 0, i));
+		CHECK(poll_one(p->send_cq, &wc) == 1 && !wc.status);
+	}
+	return count * length;
+}
+
+static void check_values(struct ibv_counters *counters, const uint64_t *wanted,
+			 uint32_t number)
+{
+	uint64_t values[8];
+	uint32_t i;
+
+	memset(values, 0xff, sizeof(values));
+	CHECK(!ibv_read_counters(counters, values, number, 0));
+	for (i = 0; i < number; i++) {
+		if (values[i] != wanted[i])
+			printf("# value %u is %llu, not %llu\n", i,
+			       (unsigned long long)values[i],
+			       (unsigned long long)wanted[i]);
+		CHECK(values[i] == wanted[i]);
+	}
+}
+
+/*
+ * Two rules in one set of counters and one in another, and frames for which no rule
+ * is. Received is only what there are receive requests for; all is counted.
+ */
+static void test_counters(void)
+{
+	struct ibv_counters_init_attr init = {};
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_sge to = sge_of(HALF, 2048);
+	struct ibv_counters *two, *one;
+	struct ibv_flow *flow[3];
+	uint64_t values[4] = {}, b5, b6, b7;
+	struct rule rule;
+	struct ibv_wc wc;
+	struct pair p;
+	int i;
+
+	NEED(capabilities & QRNIC_CAP_COUNTER_SETS);
+	raw_pair(&p, &cap, 0);
+	two = ibv_create_counters(context, &init);
+	one = ibv_create_counters(context, &init);
+	CHECK(two && one);
+	/* Bytes before packets; a value twice; two values in one place */
+	CHECK(!attach(two, 0, IBV_COUNTER_BYTES));
+	CHECK(!attach(two, 2, IBV_COUNTER_PACKETS));
+	CHECK(!attach(two, 3, IBV_COUNTER_PACKETS));
+	CHECK(!attach(one, 0, IBV_COUNTER_PACKETS));
+	CHECK(!attach(one, 0, IBV_COUNTER_BYTES));
+	CHECK(attach(one, 1, IBV_COUNTER_BYTES + 1) == EOPNOTSUPP);
+	/* They count for nobody yet */
+	CHECK(ibv_read_counters(two, values, 4, 0) == EINVAL);
+
+	for (i = 0; i < 3; i++) {
+		rule = rule_of(IBV_FLOW_ATTR_NORMAL);
+		add_group(&rule, 0x88b5 + i);
+		add_count(&rule, i == 2 ? one : two);
+		flow[i] = rule_make(p.qp[1], &rule);
+		CHECK(flow[i]);
+	}
+	check_values(two, values, 4);
+	CHECK(attach(two, 1, IBV_COUNTER_PACKETS) == EBUSY);
+	CHECK(ibv_read_counters(two, values, 3, 0) == EINVAL);
+	CHECK(ibv_destroy_counters(two) == EBUSY);
+	add_count(&rule, one);
+	CHECK(refusal(p.qp[1], &rule) == EINVAL);
+
+	for (i = 0; i < 5; i++)
+		CHECK(!recv_one(p.qp[1], &to, 1, i));
+	b5 = send_frames(&p, 0x88b5, 3, 60);
+	b6 = send_frames(&p, 0x88b6, 7, 1514);
+	b7 = send_frames(&p, 0x88b7, 4, 200);
+	send_frames(&p, 0x88b8, 2, 100);
+	for (i = 0; i < 5; i++)
+		CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
+	CHECK(!ibv_poll_cq(p.recv_cq, 1, &wc));
+	values[0] = b5 + b6;
+	values[2] = values[3] = 10;
+	check_values(two, values, 4);
+	values[0] = b7 + 4;
+	values[1] = 0;
+	check_values(one, values, 2);
+
+	/* What a rule has counted stays when it goes, as long as there is one */
+	CHECK(!ibv_destroy_flow(flow[0]));
+	send_frames(&p, 0x88b5, 3, 60);
+	values[0] = b5 + b6 + send_frames(&p, 0x88b6, 1, 99);
+	values[2] = values[3] = 11;
+	check_values(two, values, 4);
+	CHECK(!ibv_destroy_flow(flow[1]) && !ibv_destroy_flow(flow[2]));
+	CHECK(!attach(one, 1, IBV_COUNTER_PACKETS));
+	CHECK(!ibv_destroy_counters(one) && !ibv_destroy_counters(two));
+	CHECK(!pair_free(&p));
+}
+
+/* Rules that have no layers count, too */
+static void test_counters_of_sniffers(void)
+{
+	struct rule rule = rule_of(IBV_FLOW_ATTR_SNIFFER);
+	struct ibv_counters_init_attr init = {};
+	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
+	struct ibv_counters *counters;
+	struct ibv_flow *flow;
+	uint64_t values[2];
+	struct pair p;
+
+	NEED(capabilities & QRNIC_CAP_COUNTER_SETS);
+	raw_pair(&p, &cap, 0);
+	counters = ibv_create_counters(context, &init);
+	CHECK(counters && !attach(counters, 0, IBV_COUNTER_PACKETS));
+	CHECK(!attach(counters, 1, IBV_COUNTER_BYTES));
+	add_count(&rule, counters);
+	flow = rule_make(p.qp[1], &rule);
+	CHECK(flow);
+	send_frames(&p, 0x88b5, 5, 500);
+	/* Others send, too */
+	CHECK(!ibv_read_counters(counters, values, 2, 0));
+	CHECK(values[0] >= 5 && values[1] >= 2500);
+	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_counters(counters));
+	CHECK(!pair_free(&p));
+}
+
 int main(int argc, char **argv)
 {
 	if (set_up(argc, argv)) {
@@ -501,6 +657,8 @@ int main(int argc, char **argv)
 	run("what raw packet queue pairs refuse", test_refusals);
 	run("many rules", test_many);
 	run("a sniffer", test_sniffer);
+	run("counters of rules", test_counters);
+	run("counters of sniffers", test_counters_of_sniffers);
 	run("rights to frames", test_rights);
 	run("an adapter without rules", test_lacks);
 	return tear_down();

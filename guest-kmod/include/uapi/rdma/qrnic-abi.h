@@ -197,6 +197,16 @@ struct qrnic_create_ah_resp {
 	__u8 av[32];
 };
 
+/*
+ * What UVERBS_METHOD_COUNTERS_READ gives, a __u64 each: of all frames that flow rules
+ * with these counters took. As many as there is room for; those that the kernel does not
+ * know are 0.
+ */
+enum qrnic_flow_counter {
+	QRNIC_FLOW_PACKETS,
+	QRNIC_FLOW_BYTES,
+};
+
 /* What the driver adds to the methods of UVERBS_OBJECT_DEVICE */
 enum qrnic_device_methods {
 	QRNIC_METHOD_QUERY_CLOCK = (1U << UVERBS_ID_NS_SHIFT),
