@@ -214,16 +214,6 @@ static PeerPacket from_us(const Rig *r, unsigned sgid_index, uint32_t psn)
     return p;
 }
 
-static void expect_frame(Rig *r, const PeerPacket *p)
-{
-    uint8_t got[PEER_FRAME_MAX], want[PEER_FRAME_MAX];
-    size_t len = wire_receive(r->d, got);
-    PeerPacket decoded;
-
-    peer_decode(got, len, &decoded);
-    g_assert_cmpmem(got, len, want, peer_encode(p, want));
-}
-
 static void expect_cqe(Rig *r, uint32_t index, unsigned status,
                        unsigned syndrome)
 {
@@ -290,7 +280,7 @@ static void check_send(unsigned sgid_index)
                      r.mr.key);
         }
         sq_post(r.d, &r.qp, &w);
-        expect_frame(&r, &p);
+        peer_expect_frame(r.d, &p);
         expect_cqe(&r, at, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
         at += wqe_wqebbs(&w);
     }

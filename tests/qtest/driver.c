@@ -540,7 +540,7 @@ QrnicQpAttr qp_default_attr(void)
     return attr;
 }
 
-void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
+void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr)
 {
     QrnicQpAttr all = attr ? *attr : qp_default_attr();
     QrnicQpAttr step = {
@@ -560,13 +560,20 @@ void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
         .min_rnr_timer = all.min_rnr_timer,
     };
     qp_modify(d, qp, &step);
-    step = (QrnicQpAttr) {
+}
+
+void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
+{
+    QrnicQpAttr all = attr ? *attr : qp_default_attr();
+    QrnicQpAttr step = {
         .mask = QRNIC_QP_STATE | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
                 QRNIC_QP_RNR_RETRY | QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
         .state = QRNIC_QPS_RTS, .timeout = all.timeout,
         .retry_cnt = all.retry_cnt, .rnr_retry = all.rnr_retry,
         .sq_psn = all.sq_psn, .max_rd_atomic = all.max_rd_atomic,
     };
+
+    qp_to_rtr(d, qp, attr);
     qp_modify(d, qp, &step);
 }
 
@@ -808,6 +815,17 @@ PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn)
     g_assert_cmphex(p.pkey, ==, 0xffff);
     g_assert_cmpuint(p.tver, ==, 0);
     return p;
+}
+
+void peer_expect_frame(Device *d, const PeerPacket *p)
+{
+    uint8_t got[PEER_FRAME_MAX], want[PEER_FRAME_MAX];
+    size_t len = wire_receive(d, got);
+    PeerPacket decoded;
+
+    peer_decode(got, len, &decoded);
+    g_assert_cmphex(decoded.opcode, ==, p->opcode);
+    g_assert_cmpmem(got, len, want, peer_encode(p, want));
 }
 
 void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,

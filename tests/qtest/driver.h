@@ -164,7 +164,8 @@ void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
                    unsigned sq_log_size, uint32_t srqn);
 void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr);
 void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr);
-/* RESET to RTS, as a connection to the peer; attr: what differs, or NULL. */
+/* From RESET as a connection to the peer; attr: what differs, or NULL. */
+void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr);
 void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr);
 /* RESET to RTS, for UD and GSI */
 void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey);
@@ -214,6 +215,8 @@ PeerPacket peer_packet(const Qp *qp, uint8_t opcode, uint32_t psn);
 void peer_send(Device *d, const PeerPacket *p);
 /* Next packet of the device, with this opcode and PSN; payload is static. */
 PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn);
+/* Asserts that the device's next frame is this packet, in each byte. */
+void peer_expect_frame(Device *d, const PeerPacket *p);
 void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
               uint32_t msn);
 

@@ -39,6 +39,31 @@ static void post_nop(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
+static void post_recv(Rig *r)
+{
+    rq_post(r->d, &r->qp, &(QrnicDataSeg) {
+        .address = RIG_MR_START, .length = 64, .lkey = r->mr.key,
+    }, 1);
+}
+
+/* The peer sends a message and wants an answer. */
+static void peer_asks(Rig *r)
+{
+    PeerPacket p = peer_packet(&r->qp, RC_SEND_ONLY, RQ_PSN);
+
+    p.ack_request = true;
+    peer_send(r->d, &p);
+}
+
+static void peer_answered(Rig *r)
+{
+    QrnicCqe cqe;
+
+    peer_expect(r->d, RC_ACK, RQ_PSN);
+    cq_wait(r->d, &r->recv_cq, &cqe);
+    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+}
+
 /* Turns of the main loop that do not need the device */
 static void idle(Device *d)
 {
@@ -91,25 +116,18 @@ static void test_stopped(void)
 /* What comes in meanwhile is not lost. */
 static void test_stopped_receive(void)
 {
-    PeerPacket p;
     QrnicCqe cqe;
     Rig r;
 
     rig_start(&r, "", NULL);
-    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
-        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
-    }, 1);
+    post_recv(&r);
     settle(r.d);
     vm_stop(r.d);
-    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
-    p.ack_request = true;
-    peer_send(r.d, &p);
+    peer_asks(&r);
     wire_silent(r.d);
     g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
     vm_continue(r.d);
-    peer_expect(r.d, RC_ACK, RQ_PSN);
-    cq_wait(r.d, &r.recv_cq, &cqe);
-    g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
+    peer_answered(&r);
     rig_stop(&r);
 }
 
@@ -119,15 +137,12 @@ static void test_stopped_receive(void)
  */
 static void test_d3hot(void)
 {
-    PeerPacket p;
     QrnicCqe cqe;
     Rig r;
     Wqe w;
 
     rig_start(&r, "", NULL);
-    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
-        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
-    }, 1);
+    post_recv(&r);
     eq_arm(r.d, &r.eq);
     cq_arm(r.d, &r.send_cq, false);
     cq_arm(r.d, &r.recv_cq, false);
@@ -139,9 +154,7 @@ static void test_d3hot(void)
     vm_continue(r.d);
     idle(r.d);
     g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
-    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
-    p.ack_request = true;
-    peer_send(r.d, &p);
+    peer_asks(&r);
     idle(r.d);
     g_assert_false(wire_pending(r.d));
     g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
@@ -154,9 +167,8 @@ static void test_d3hot(void)
     /* The frame is gone; its sender asks again. */
     wire_silent(r.d);
     g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
-    peer_send(r.d, &p);
-    peer_expect(r.d, RC_ACK, RQ_PSN);
-    cq_wait(r.d, &r.recv_cq, &cqe);
+    peer_asks(&r);
+    peer_answered(&r);
 
     /* Nor does a timer make it send; afterwards the device asks again, too. */
     w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
@@ -179,24 +191,17 @@ static void test_d3hot(void)
 static void test_no_bus_master_receive(void)
 {
     uint16_t command;
-    PeerPacket p;
-    QrnicCqe cqe;
     Rig r;
 
     rig_start(&r, "", NULL);
-    rq_post(r.d, &r.qp, &(QrnicDataSeg) {
-        .address = RIG_MR_START, .length = 64, .lkey = r.mr.key,
-    }, 1);
+    post_recv(&r);
     settle(r.d);
     command = qpci_config_readw(r.d->pci, PCI_COMMAND);
     qpci_config_writew(r.d->pci, PCI_COMMAND, command & ~PCI_COMMAND_MASTER);
-    p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
-    p.ack_request = true;
-    peer_send(r.d, &p);
+    peer_asks(&r);
     wire_silent(r.d);
     qpci_config_writew(r.d->pci, PCI_COMMAND, command);
-    peer_expect(r.d, RC_ACK, RQ_PSN);
-    cq_wait(r.d, &r.recv_cq, &cqe);
+    peer_answered(&r);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DMA_ERRORS), ==, 0);
     rig_stop(&r);
 }

@@ -718,29 +718,13 @@ static void test_not_ready(void)
 /* The first packet in RTR establishes the communication. */
 static void test_comm_est(void)
 {
-    QrnicQpAttr all = qp_default_attr(), step;
     QrnicEqe eqe;
     Rig r;
 
     rig_start(&r, "", NULL);
     qp_create(r.d, &r.qp, QRNIC_QPT_RC, r.pd, r.page, &r.send_cq, &r.recv_cq,
               4, 2, 0);
-    step = (QrnicQpAttr) {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
-                QRNIC_QP_ACCESS_FLAGS,
-        .state = QRNIC_QPS_INIT, .port = 1, .access = all.access,
-    };
-    qp_modify(r.d, &r.qp, &step);
-    step = (QrnicQpAttr) {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
-                QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
-                QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
-        .state = QRNIC_QPS_RTR, .av = all.av, .path_mtu = all.path_mtu,
-        .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
-        .max_dest_rd_atomic = all.max_dest_rd_atomic,
-        .min_rnr_timer = all.min_rnr_timer,
-    };
-    qp_modify(r.d, &r.qp, &step);
+    qp_to_rtr(r.d, &r.qp, NULL);
     rq_post(r.d, &r.qp, NULL, 0);
     send_packet(&r, RC_SEND_ONLY, RQ_PSN, NULL, 0, true);
     expect_ack(&r, RQ_PSN, 1);

@@ -92,17 +92,6 @@ static PeerPacket from_us(uint32_t psn)
     return p;
 }
 
-static void expect_frame(Rig *r, const PeerPacket *p)
-{
-    uint8_t got[PEER_FRAME_MAX], want[PEER_FRAME_MAX];
-    size_t len = wire_receive(r->d, got);
-    PeerPacket decoded;
-
-    peer_decode(got, len, &decoded);
-    g_assert_cmphex(decoded.opcode, ==, p->opcode);
-    g_assert_cmpmem(got, len, want, peer_encode(p, want));
-}
-
 static void post(Rig *r, unsigned opcode, unsigned flags, uint32_t imm,
                  uint32_t length, uint32_t lkey)
 {
@@ -146,7 +135,7 @@ static uint32_t check_message(Rig *r, unsigned opcode, const uint8_t *data,
         p.rkey = RKEY;
         p.dma_length = length;
         p.imm = 0xa1b2c3d4;
-        expect_frame(r, &p);
+        peer_expect_frame(r->d, &p);
         sent += n;
     } while (sent < length);
     cqe = expect_cqe(r, &r->send_cq, at, QRNIC_WC_SUCCESS);
