@@ -10,7 +10,7 @@ GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell manual check \
-	check-contract check-static check-unit check-qtest check-guest check-full check-debug \
+	check-contract check-static check-unit check-qtest check-guest check-newest check-full check-debug \
 	bench install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
@@ -23,6 +23,7 @@ help:
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
 	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
+	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
 	@echo "make manual          the hardware manual as one page; prints where it is"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
@@ -69,7 +70,7 @@ manual:
 check:
 	@tools/check $(SUITES)
 
-check-contract check-static check-unit check-qtest check-guest:
+check-contract check-static check-unit check-qtest check-guest check-newest:
 	@tools/check $(@:check-%=%)
 
 check-full:

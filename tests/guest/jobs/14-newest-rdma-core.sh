@@ -9,7 +9,7 @@
 newest=
 for newest in /opt/rdma-core-*; do :; done
 if [ ! -d "$newest" ]; then
-    skip "the newest rdma-core" "tools/guest-build-provider --rdma-core VERSION was not run"
+    skip "the newest rdma-core" "tools/check-newest rdma-core was not run"
     finish
 fi
 gid=$(gid_index "$RDMA0" 4)

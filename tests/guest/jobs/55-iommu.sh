@@ -1,7 +1,5 @@
-# Behind an IOMMU: what the driver has not mapped does not exist for the adapter. The other jobs
-# of one guest can be run with it, too:
-#   tests/guest/run --guest-option=--qemu-arg=-device --guest-option=--qemu-arg=intel-iommu \
-#       --guest-option=--append=intel_iommu=on 31 32
+# Behind an IOMMU: what the driver has not mapped does not exist for the adapter. tools/check-newest
+# runs the other jobs of one guest so.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --qemu-arg=-device --qemu-arg=intel-iommu --append=intel_iommu=on --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
