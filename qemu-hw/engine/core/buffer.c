@@ -47,7 +47,7 @@ void qrnic_buffer_put(QrnicEngine *e, void *buffer, size_t size)
     if (!buffer) {
         return;
     }
-    if (c->count >= KEPT) {
+    if (c->count == KEPT) {
         g_free(buffer);
         return;
     }
