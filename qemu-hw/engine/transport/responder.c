@@ -108,55 +108,12 @@ static uint32_t pd_of(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
  * Receive WQEs
  */
 
-/* inlined: the data of pkt goes into the CQE. */
-static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                      uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                      const QrnicPacket *pkt, bool inlined)
-{
-    QrnicResponder *r = qp->responder;
-    QrnicCqe cqe = {
-        .index = r->recv->index,
-        .srqn = r->recv->srqn,
-        .qpn = qp->number,
-        .opcode = opcode,
-        .status = status,
-        .syndrome = syndrome,
-        .byte_len = byte_len,
-    };
-
-    if (pkt && pkt->info->flags & QRNIC_HDR_IMM) {
-        cqe.flags |= QRNIC_CQEF_IMM;
-        cqe.imm = pkt->t.imm;
-    }
-    if (pkt && pkt->info->flags & QRNIC_HDR_IETH) {
-        cqe.flags |= QRNIC_CQEF_INV;
-        cqe.imm = pkt->t.inv_key;
-    }
-    if (pkt && pkt->t.solicited) {
-        cqe.flags |= QRNIC_CQEF_SOLICITED;
-    }
-    qrnic_recv_wqe_drop(e, &r->recv);
-    if (inlined) {
-        qrnic_complete_recv_inline(e, qp, &cqe, pkt->payload);
-    } else {
-        qrnic_complete_recv(e, qp, &cqe);
-    }
-}
-
-static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                          const QrnicPacket *pkt)
-{
-    recv_done(e, qp, opcode, status, syndrome, byte_len, pkt, false);
-}
-
 /* False: RNR, or the WQE is bad; the answer is owed. */
 static bool recv_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
-    uint8_t status, syndrome;
 
-    switch (qrnic_rq_take_kept(e, qp, &r->recv, &status, &syndrome)) {
+    switch (qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
         trace_qrnic_responder_rnr(e->config.name, qp->number, r->epsn,
                                   qp->attr.min_rnr_timer);
@@ -165,14 +122,12 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
         owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
         return false;
     case QRNIC_TAKE_ERROR:
-        recv_complete(e, qp, QRNIC_CQE_RECV, status, syndrome, 0, NULL);
         return refuse(e, qp, QRNIC_NAK_OPERATION, 0, 0);
     case QRNIC_TAKE_BROKEN:
         return refuse_operation(e, qp);
     case QRNIC_TAKE_OK:
         break;
     }
-    qrnic_rq_taken(e, qp);
     return true;
 }
 
@@ -181,77 +136,75 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
  * owed and the PSN stays expected.
  */
 
-static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+/* The key goes when all the data is there, and before it is told. */
+static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
-    uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
-    uint8_t syndrome;
-    bool inlined;
+    uint8_t syndrome = qrnic_remote_invalidate(e, &qp->keys,
+                                               pd_of(e, qp, r->srqn),
+                                               pkt->t.inv_key);
 
-    /* Lengths: 9.7.4.1.6. Only the end may be short, only an "only" empty. */
-    if (flags & QRNIC_OPF_END ?
-        pkt->payload_len > mtu ||
-        (!pkt->payload_len && !(flags & QRNIC_OPF_START)) :
-        pkt->payload_len != mtu) {
+    if (syndrome) {
+        /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */
+        qrnic_inbound_fail(e, qp, &r->in, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
+                           syndrome);
+        qrnic_qp_error(e, qp, 0, 0);
+    }
+    return !syndrome;
+}
+
+static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicInbound *in = &qp->responder->in;
+    uint32_t flags = pkt->info->flags;
+
+    if (!qrnic_inbound_length_ok(qp, pkt)) {    /* 9.7.4.1.6 */
         return refuse_invalid(e, qp);
     }
     if (flags & QRNIC_OPF_START) {
         if (!recv_take(e, qp)) {
             return false;
         }
-        r->received = 0;
-        r->message = QRNIC_IN_SEND;
+        qrnic_inbound_send_begin(in);
     }
-    if (r->received + pkt->payload_len > r->recv->length) {
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
-                      QRNIC_SYN_NONE, 0, NULL);
+    switch (qrnic_inbound_send(e, qp, in, pkt)) {
+    case QRNIC_PLACED_TOO_LONG:
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
+                           QRNIC_SYN_NONE);
         return refuse(e, qp, QRNIC_NAK_INVALID, 0, 0);
-    }
-    syndrome = qrnic_scatter_packet(e, qp, r->recv, r->received, pkt,
-                                    &inlined);
-    if (syndrome) {
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome, 0,
-                      NULL);
+    case QRNIC_PLACED_FAILED:
         return refuse(e, qp, QRNIC_NAK_OPERATION, 0, 0);
+    case QRNIC_PLACED_OK:
+        break;
     }
-    r->received += pkt->payload_len;
-    /* The key goes when all the data is there, and before it is told. */
-    if (flags & QRNIC_HDR_IETH) {
-        syndrome = qrnic_remote_invalidate(e, &qp->keys, pd_of(e, qp, r->srqn),
-                                           pkt->t.inv_key);
-        if (syndrome) {
-            /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */
-            recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
-                          syndrome, 0, NULL);
-            qrnic_qp_error(e, qp, 0, 0);
-            return false;
-        }
+    if (flags & QRNIC_HDR_IETH && !invalidate(e, qp, pkt)) {
+        return false;
     }
     if (flags & QRNIC_OPF_END) {
-        r->message = QRNIC_IDLE;
-        qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
-        recv_done(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
-                  r->received, pkt, inlined);
+        qrnic_inbound_send_end(e, qp, in, pkt);
     }
     return true;
 }
 
-/* Rights of the queue pair, then key, PD, range and rights of the key. */
+static void trace_key(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,
+                      uint64_t va, uint64_t len, enum qrnic_syndrome syndrome)
+{
+    if (syndrome) {
+        trace_qrnic_responder_key(e->config.name, qp->number, rkey, va, len,
+                                  qrnic_syndrome_name(syndrome));
+    }
+}
+
 static enum qrnic_syndrome remote_check(QrnicEngine *e, QrnicQp *qp,
                                         uint32_t srqn, uint32_t rkey,
                                         uint64_t va, uint64_t len,
                                         uint8_t access, QrnicMkey **k)
 {
-    enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
+    enum qrnic_syndrome syndrome =
+        qrnic_inbound_check(e, qp, pd_of(e, qp, srqn), rkey, va, len, access,
+                            k);
 
-    if (qp->attr.access & access) {
-        syndrome = qrnic_memory_check_qp(e, rkey, pd_of(e, qp, srqn),
-                                         qp->number, va, len, access, k);
-    }
-    if (syndrome) {
-        trace_qrnic_responder_key(e->config.name, qp->number, rkey, va, len,
-                                  qrnic_syndrome_name(syndrome));
-    }
+    trace_key(e, qp, rkey, va, len, syndrome);
     return syndrome;
 }
 
@@ -259,84 +212,51 @@ static enum qrnic_syndrome remote_check(QrnicEngine *e, QrnicQp *qp,
  * A write that the memory refuses. One with immediate data has taken its
  * receive WQE by now, and completes it so (11.6.2); else an event tells.
  */
-static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t nak,
-                         uint8_t syndrome)
+static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
 {
-    if (qp->responder->recv) {
-        recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM,
-                      QRNIC_WC_LOC_ACCESS_ERR, syndrome, 0, NULL);
-        return refuse(e, qp, nak, 0, 0);
-    }
-    return nak == QRNIC_NAK_ACCESS ? refuse_access(e, qp) :
-                                     refuse_operation(e, qp);
-}
+    QrnicInbound *in = &qp->responder->in;
+    bool memory = syndrome == QRNIC_SYN_DMA;
 
-/* RETH of a write. A write of nothing needs no key (9.7.4.1.5, C9-88). */
-static bool write_begin(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
-{
-    QrnicResponder *r = qp->responder;
-    enum qrnic_syndrome syndrome = QRNIC_SYN_KEY_ACCESS;
-    QrnicMkey *k;
-
-    if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE) {
-        return refuse_invalid(e, qp);
+    if (in->recv) {
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV_RDMA_WITH_IMM,
+                           QRNIC_WC_LOC_ACCESS_ERR, syndrome);
+        return refuse(e, qp, memory ? QRNIC_NAK_OPERATION : QRNIC_NAK_ACCESS,
+                      0, 0);
     }
-    if (qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) {
-        syndrome = !pkt->t.dma_len ? QRNIC_SYN_NONE :
-                   remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va,
-                                pkt->t.dma_len, QRNIC_ACCESS_REMOTE_WRITE, &k);
-    }
-    if (syndrome) {
-        return refuse_write(e, qp, QRNIC_NAK_ACCESS, syndrome);
-    }
-    r->va = pkt->t.va;
-    r->rkey = pkt->t.rkey;
-    r->dma_len = pkt->t.dma_len;
-    r->received = 0;
-    return true;
+    return memory ? refuse_operation(e, qp) : refuse_access(e, qp);
 }
 
 static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
-    QrnicResponder *r = qp->responder;
-    uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
-    enum qrnic_syndrome syndrome;
-    uint64_t remaining, at;
-    QrnicMkey *k;
+    QrnicInbound *in = &qp->responder->in;
+    uint32_t flags = pkt->info->flags, pd = pd_of(e, qp, qp->responder->srqn);
+    enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
 
     /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
     if (flags & QRNIC_HDR_IMM && !recv_take(e, qp)) {
         return false;
     }
-    if (flags & QRNIC_OPF_START && !write_begin(e, qp, pkt)) {
-        return false;
+    if (flags & QRNIC_OPF_START) {
+        if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE) {
+            return refuse_invalid(e, qp);
+        }
+        syndrome = qrnic_inbound_write_begin(e, qp, in, pkt, pd);
+        trace_key(e, qp, pkt->t.rkey, pkt->t.va, pkt->t.dma_len, syndrome);
     }
-    remaining = r->dma_len - r->received;
-    if (flags & QRNIC_OPF_END ?
-        pkt->payload_len > mtu || pkt->payload_len != remaining :
-        pkt->payload_len != mtu || remaining <= mtu) {
+    if (!syndrome && (!qrnic_inbound_length_ok(qp, pkt) ||
+                      !qrnic_inbound_write_fits(in, pkt))) {
         return refuse_invalid(e, qp);
     }
-    at = r->va + r->received;
-    if (pkt->payload_len) {
-        syndrome = remote_check(e, qp, r->srqn, r->rkey, at, pkt->payload_len,
-                                QRNIC_ACCESS_REMOTE_WRITE, &k);
-        if (syndrome) {
-            return refuse_write(e, qp, QRNIC_NAK_ACCESS, syndrome);
-        }
-        if (!qrnic_memory_write(e, k, at, pkt->payload, pkt->payload_len)) {
-            return refuse_write(e, qp, QRNIC_NAK_OPERATION, QRNIC_SYN_DMA);
-        }
+    if (!syndrome) {
+        syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
+        trace_key(e, qp, in->rkey, in->va + in->received, pkt->payload_len,
+                  syndrome);
     }
-    r->received += pkt->payload_len;
-    r->message = QRNIC_IN_WRITE;
+    if (syndrome) {
+        return refuse_write(e, qp, syndrome);
+    }
     if (flags & QRNIC_OPF_END) {
-        r->message = QRNIC_IDLE;
-        qrnic_add(e, QRNIC_COUNTER_RX_WRITE, 1);
-        if (flags & QRNIC_HDR_IMM) {
-            recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM,
-                          QRNIC_WC_SUCCESS, QRNIC_SYN_NONE, r->dma_len, pkt);
-        }
+        qrnic_inbound_write_end(e, qp, in, pkt);
     }
     return true;
 }
@@ -528,10 +448,10 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 static bool sequence_ok(const QrnicResponder *r, uint32_t flags)
 {
     if (flags & QRNIC_OPF_START) {
-        return r->message == QRNIC_IDLE;
+        return r->in.message == QRNIC_IDLE;
     }
-    return r->message == (flags & QRNIC_OPF_SEND ? QRNIC_IN_SEND :
-                          QRNIC_IN_WRITE);
+    return r->in.message == (flags & QRNIC_OPF_SEND ? QRNIC_IN_SEND :
+                             QRNIC_IN_WRITE);
 }
 
 /* The XRCETH names an SRQ of the domain, the same one in all of a message. */
@@ -678,10 +598,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_QP_STATE, 1);
         return;
     }
-    if (qp->state == QRNIC_QPS_RTR && !qp->comm_established) {
-        qp->comm_established = true;
-        qrnic_event_async(e, QRNIC_EVENT_COMM_EST, 0, qp->number, 0);
-    }
+    qrnic_inbound_arrived(e, qp);
     if (ahead == 0) {
         receive_expected(e, qp, pkt);
     } else if (ahead < 0) {
@@ -872,12 +789,7 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
-    if (!qp->responder->recv) {
-        return false;
-    }
-    recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE,
-                  0, NULL);
-    return true;
+    return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }
 
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp)

@@ -32,6 +32,65 @@ QrnicWqeShape qrnic_ud_shape(const QrnicEngine *e, const QrnicQp *qp,
 QrnicWqeShape qrnic_raw_packet_shape(const QrnicEngine *e, const QrnicQp *qp,
                                      uint8_t opcode);
 
+/*
+ * inbound.c: a message that arrives on a connection, reliable or not
+ */
+typedef struct QrnicInbound {
+    enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
+    QrnicRecvWqe *recv;         /* taken and not completed; else NULL */
+    bool inlined;               /* its data goes into the CQE */
+    uint64_t va;                /* of a write, as its RETH has it */
+    uint32_t rkey, dma_len;
+    uint64_t received;          /* bytes of the message so far */
+} QrnicInbound;
+
+typedef enum QrnicPlaced {
+    QRNIC_PLACED_OK,
+    QRNIC_PLACED_TOO_LONG,      /* for the receive WQE, which is still held */
+    QRNIC_PLACED_FAILED,        /* its memory: completed so */
+} QrnicPlaced;
+
+/* A request, the first one: the other end has reached RTS (9.9.1.1). */
+void qrnic_inbound_arrived(QrnicEngine *e, QrnicQp *qp);
+/* Packets but the last carry the path MTU, only an "only" may be empty. */
+bool qrnic_inbound_length_ok(const QrnicQp *qp, const QrnicPacket *pkt);
+/* Takes a receive WQE; TAKE_ERROR: it was bad, and is completed so. */
+QrnicTake qrnic_inbound_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
+/* Completes the receive WQE with an error. */
+void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                        uint8_t opcode, uint8_t status, uint8_t syndrome);
+/* The one of a message cut short, as flushed; false: there is none. */
+bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
+/* Gives it back to its SRQ, if it is of one. */
+void qrnic_inbound_cleanup(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
+
+/* A send: the WQE is taken, begin, the data of each packet, end completes. */
+void qrnic_inbound_send_begin(QrnicInbound *in);
+QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                               const QrnicPacket *pkt);
+void qrnic_inbound_send_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                            const QrnicPacket *pkt);
+
+/* What the other end may do with a key; pd: that the key must be of */
+enum qrnic_syndrome qrnic_inbound_check(QrnicEngine *e, QrnicQp *qp,
+                                        uint32_t pd, uint32_t rkey,
+                                        uint64_t va, uint64_t len,
+                                        uint8_t access, QrnicMkey **k);
+
+/* A write: RETH, the data of each packet, which fits, the end */
+enum qrnic_syndrome qrnic_inbound_write_begin(QrnicEngine *e, QrnicQp *qp,
+                                              QrnicInbound *in,
+                                              const QrnicPacket *pkt,
+                                              uint32_t pd);
+bool qrnic_inbound_write_fits(const QrnicInbound *in, const QrnicPacket *pkt);
+/* QRNIC_SYN_DMA: memory failed; else the key is not, or not any more, right */
+enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
+                                        QrnicInbound *in,
+                                        const QrnicPacket *pkt, uint32_t pd);
+/* Completes the receive WQE that immediate data takes. */
+void qrnic_inbound_write_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                             const QrnicPacket *pkt);
+
 /* ud.c: a packet for this UD or GSI queue pair, which can receive */
 void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 

@@ -18,10 +18,7 @@ struct QrnicUnreliable {
     uint64_t sent;              /* bytes of the WQE that is under way */
     /* receive */
     uint32_t epsn;
-    enum { QRNIC_UC_IDLE, QRNIC_UC_SEND, QRNIC_UC_WRITE } message;
-    QrnicRecvWqe *recv;         /* taken and not completed; else NULL */
-    uint64_t va, received;
-    uint32_t rkey, dma_len;
+    QrnicInbound in;
 };
 
 static void uc_init(QrnicEngine *e, QrnicQp *qp)
@@ -31,10 +28,7 @@ static void uc_init(QrnicEngine *e, QrnicQp *qp)
     if (!u) {
         u = qp->unreliable = g_new0(QrnicUnreliable, 1);
     }
-    if (u->recv && qp->srq) {
-        qrnic_rq_give_back(e, qp, u->recv);
-    }
-    qrnic_recv_wqe_drop(e, &u->recv);
+    qrnic_inbound_cleanup(e, qp, &u->in);
     memset(u, 0, sizeof(*u));
 }
 
@@ -136,19 +130,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
 
 static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicUnreliable *u = qp->unreliable;
-
-    if (u->recv) {
-        QrnicCqe cqe = {
-            .index = u->recv->index, .srqn = u->recv->srqn, .qpn = qp->number,
-            .opcode = QRNIC_CQE_RECV, .status = QRNIC_WC_WR_FLUSH_ERR,
-        };
-
-        qrnic_recv_wqe_drop(e, &u->recv);
-        qrnic_complete_recv(e, qp, &cqe);
-        return true;
-    }
-    return false;
+    return qrnic_inbound_flush(e, qp, &qp->unreliable->in);
 }
 
 /*
@@ -160,7 +142,7 @@ static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
                          enum qrnic_counter why)
 {
     /* A receive WQE that it had serves the next message (9.8.2.2.1). */
-    qp->unreliable->message = QRNIC_UC_IDLE;
+    qp->unreliable->in.message = QRNIC_IDLE;
     qrnic_add(e, why, 1);
     trace_qrnic_roce_drop(e->config.name, qp->number, psn,
                           qrnic_counter_name(why));
@@ -172,63 +154,20 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
     drop_message(e, qp, p->t.psn, why);
 }
 
-/* inlined: the data of p goes into the CQE. */
-static void recv_done(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                      uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                      const QrnicPacket *p, bool inlined)
-{
-    QrnicUnreliable *u = qp->unreliable;
-    QrnicCqe cqe = {
-        .index = u->recv->index,
-        .srqn = u->recv->srqn,
-        .qpn = qp->number,
-        .opcode = opcode,
-        .status = status,
-        .syndrome = syndrome,
-        .byte_len = byte_len,
-    };
-
-    if (p && p->info->flags & QRNIC_HDR_IMM) {
-        cqe.flags |= QRNIC_CQEF_IMM;
-        cqe.imm = p->t.imm;
-    }
-    if (p && p->t.solicited) {
-        cqe.flags |= QRNIC_CQEF_SOLICITED;
-    }
-    qrnic_recv_wqe_drop(e, &u->recv);
-    u->message = QRNIC_UC_IDLE;
-    if (inlined) {
-        qrnic_complete_recv_inline(e, qp, &cqe, p->payload);
-    } else {
-        qrnic_complete_recv(e, qp, &cqe);
-    }
-    if (status != QRNIC_WC_SUCCESS) {
-        qrnic_qp_error(e, qp, 0, 0);
-    }
-}
-
-static void recv_complete(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
-                          uint8_t status, uint8_t syndrome, uint32_t byte_len,
-                          const QrnicPacket *p)
-{
-    recv_done(e, qp, opcode, status, syndrome, byte_len, p, false);
-}
-
 /* False: there is none, or it is bad; the message is dropped. */
 static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicUnreliable *u = qp->unreliable;
-    uint8_t status, syndrome;
+    QrnicInbound *in = &qp->unreliable->in;
 
-    if (u->recv) {
+    if (in->recv) {
         return true;
     }
-    switch (qrnic_rq_take_kept(e, qp, &u->recv, &status, &syndrome)) {
+    switch (qrnic_inbound_take(e, qp, in)) {
     case QRNIC_TAKE_EMPTY:
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_NO_WQE);
         return false;
     case QRNIC_TAKE_ERROR:
-        recv_complete(e, qp, QRNIC_CQE_RECV, status, syndrome, 0, NULL);
+        qrnic_qp_error(e, qp, 0, 0);
         return false;
     case QRNIC_TAKE_BROKEN:
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_LOC_QP_OP_ERR);
@@ -236,146 +175,86 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     case QRNIC_TAKE_OK:
         break;
     }
-    qrnic_rq_taken(e, qp);
     return true;
 }
 
 static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicUnreliable *u = qp->unreliable;
-    uint8_t syndrome;
-    bool inlined;
+    QrnicInbound *in = &qp->unreliable->in;
 
     if (p->info->flags & QRNIC_OPF_START) {
         if (!recv_take(e, qp, p)) {
             return;
         }
-        u->received = 0;
-        u->message = QRNIC_UC_SEND;
+        qrnic_inbound_send_begin(in);
     }
-    if (u->received + p->payload_len > u->recv->length) {
+    switch (qrnic_inbound_send(e, qp, in, p)) {
+    case QRNIC_PLACED_TOO_LONG:
         /* Anybody can send such a packet: it must not cost the WQE. */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
-    }
-    syndrome = qrnic_scatter_packet(e, qp, u->recv, u->received, p, &inlined);
-    if (syndrome) {
-        recv_complete(e, qp, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR, syndrome,
-                      0, NULL);
+    case QRNIC_PLACED_FAILED:
+        qrnic_qp_error(e, qp, 0, 0);
         return;
+    case QRNIC_PLACED_OK:
+        break;
     }
-    u->received += p->payload_len;
     if (p->info->flags & QRNIC_OPF_END) {
-        qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
-        recv_done(e, qp, QRNIC_CQE_RECV, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
-                  u->received, p, inlined);
+        qrnic_inbound_send_end(e, qp, in, p);
     }
-}
-
-/* RETH. A write of nothing needs no key. False: the message is dropped. */
-static bool write_begin(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
-{
-    QrnicUnreliable *u = qp->unreliable;
-    const QrnicTransport *t = &p->t;
-    QrnicMkey *k;
-
-    if (t->dma_len > QRNIC_MAX_MSG_SIZE) {
-        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_MALFORMED);
-        return false;
-    }
-    if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) ||
-        (t->dma_len &&
-         qrnic_memory_check_qp(e, t->rkey, qp->pd->number, qp->number, t->va,
-                               t->dma_len, QRNIC_ACCESS_REMOTE_WRITE,
-                               &k) != QRNIC_SYN_NONE)) {
-        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_ACCESS);
-        return false;
-    }
-    u->va = t->va;
-    u->rkey = t->rkey;
-    u->dma_len = t->dma_len;
-    u->received = 0;
-    u->message = QRNIC_UC_WRITE;
-    return true;
-}
-
-/* The rights are looked at for each packet: a key may go at any time. */
-static bool write_payload(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
-{
-    QrnicUnreliable *u = qp->unreliable;
-    uint64_t at = u->va + u->received;
-    QrnicMkey *k;
-
-    if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE)) {
-        return false;
-    }
-    if (!p->payload_len) {
-        return true;
-    }
-    return qrnic_memory_check_qp(e, u->rkey, qp->pd->number, qp->number, at,
-                                 p->payload_len, QRNIC_ACCESS_REMOTE_WRITE,
-                                 &k) == QRNIC_SYN_NONE &&
-           qrnic_memory_write(e, k, at, p->payload, p->payload_len);
 }
 
 static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicUnreliable *u = qp->unreliable;
-    uint32_t flags = p->info->flags;
+    QrnicInbound *in = &qp->unreliable->in;
+    uint32_t flags = p->info->flags, pd = qp->pd->number;
 
-    if (flags & QRNIC_OPF_START && !write_begin(e, qp, p)) {
-        return;
+    if (flags & QRNIC_OPF_START) {
+        if (p->t.dma_len > QRNIC_MAX_MSG_SIZE) {
+            drop(e, qp, p, QRNIC_COUNTER_RX_DROP_MALFORMED);
+            return;
+        }
+        if (qrnic_inbound_write_begin(e, qp, in, p, pd)) {
+            drop(e, qp, p, QRNIC_COUNTER_RX_DROP_ACCESS);
+            return;
+        }
     }
-    if (flags & QRNIC_OPF_END ?
-        u->received + p->payload_len != u->dma_len :
-        u->received + p->payload_len >= u->dma_len) {
+    if (!qrnic_inbound_write_fits(in, p)) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_MALFORMED);
         return;
     }
     if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, p)) {
         return;
     }
-    if (!write_payload(e, qp, p)) {
+    if (qrnic_inbound_write(e, qp, in, p, pd)) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_ACCESS);
         return;
     }
-    u->received += p->payload_len;
     if (flags & QRNIC_OPF_END) {
-        u->message = QRNIC_UC_IDLE;
-        qrnic_add(e, QRNIC_COUNTER_RX_WRITE, 1);
-        if (flags & QRNIC_HDR_IMM) {
-            recv_complete(e, qp, QRNIC_CQE_RECV_RDMA_WITH_IMM, QRNIC_WC_SUCCESS,
-                          QRNIC_SYN_NONE, u->dma_len, p);
-        }
+        qrnic_inbound_write_end(e, qp, in, p);
     }
 }
 
 static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicUnreliable *u = qp->unreliable;
-    uint32_t flags = p->info->flags, mtu = qrnic_qp_mtu(qp);
+    uint32_t flags = p->info->flags;
     bool write = flags & QRNIC_OPF_WRITE;
 
-    if (qp->state == QRNIC_QPS_RTR && !qp->comm_established) {
-        qp->comm_established = true;
-        qrnic_event_async(e, QRNIC_EVENT_COMM_EST, 0, qp->number, 0);
-    }
+    qrnic_inbound_arrived(e, qp);
     /* A new message may begin with any PSN: what is missing was lost. */
     if (flags & QRNIC_OPF_START) {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, p->t.psn != u->epsn);
-        if (u->message != QRNIC_UC_IDLE) {
+        if (u->in.message != QRNIC_IDLE) {
             drop_message(e, qp, u->epsn, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE);
         }
     } else if (p->t.psn != u->epsn ||
-               u->message != (write ? QRNIC_UC_WRITE : QRNIC_UC_SEND)) {
+               u->in.message != (write ? QRNIC_IN_WRITE : QRNIC_IN_SEND)) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE);
         return;
     }
     u->epsn = qrnic_psn_add(p->t.psn, 1);
-    if (flags & QRNIC_OPF_END ?
-        p->payload_len > mtu ||
-        (!p->payload_len && !(flags & QRNIC_OPF_START)) :
-        p->payload_len != mtu) {
+    if (!qrnic_inbound_length_ok(qp, p)) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_MALFORMED);
         return;
     }

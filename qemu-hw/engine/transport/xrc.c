@@ -67,15 +67,15 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
     for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
         QrnicQp *qp = e->pairs->qps.slot[n];
 
-        if (!qp || qp->ops != &qrnic_xrc_target_ops ||
+        if (!qp || !qp->ops->of_domain ||
             qp->responder->srqn != srq->number) {
             continue;
         }
-        if (qp->responder->recv) {
+        if (qp->responder->in.recv) {
             trace_qrnic_xrc_cut_short(e->config.name, qp->number, srq->number,
-                                      qp->responder->recv->index);
+                                      qp->responder->in.recv->index);
         }
-        qrnic_recv_wqe_drop(e, &qp->responder->recv);
+        qrnic_recv_wqe_drop(e, &qp->responder->in.recv);
         qp->responder->srqn = 0;
     }
 }

@@ -11,10 +11,7 @@
 static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
-        if (qp->responder->recv && qp->responder->recv->srqn) {
-            qrnic_rq_give_back(e, qp, qp->responder->recv);
-        }
-        qrnic_recv_wqe_drop(e, &qp->responder->recv);
+        qrnic_inbound_cleanup(e, qp, &qp->responder->in);
         qrnic_requester_cleanup(e, qp);
         g_free(qp->responder->replay);
     }

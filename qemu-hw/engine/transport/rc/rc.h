@@ -105,12 +105,8 @@ typedef struct QrnicReplay {
 struct QrnicResponder {
     uint32_t epsn;              /* PSN expected */
     uint32_t msn;
-    enum { QRNIC_IDLE, QRNIC_IN_SEND, QRNIC_IN_WRITE } message;
-    QrnicRecvWqe *recv;         /* taken and not completed; else NULL */
+    QrnicInbound in;
     uint32_t srqn;              /* XRC target: of the message; else 0 */
-    uint64_t va;
-    uint32_t rkey, dma_len;
-    uint64_t received;          /* bytes of the message so far */
 
     bool ack_owed;
     uint32_t ack_psn;

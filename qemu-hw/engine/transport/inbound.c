@@ -1,0 +1,227 @@
+/*
+ * qrnic engine: a message on its way into memory, as both kinds of connection
+ * have it: a send goes into a receive WQE, a write to where its key leads
+ *
+ * What is done about one that cannot go on, each kind says for itself.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/transport.h"
+
+QrnicTake qrnic_inbound_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
+{
+    uint8_t status, syndrome;
+    QrnicTake take = qrnic_rq_take_kept(e, qp, &in->recv, &status, &syndrome);
+
+    if (take == QRNIC_TAKE_ERROR) {
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, status, syndrome);
+    } else if (take == QRNIC_TAKE_OK) {
+        qrnic_rq_taken(e, qp);
+    }
+    return take;
+}
+
+static QrnicCqe cqe_of(const QrnicQp *qp, const QrnicInbound *in,
+                       uint8_t opcode)
+{
+    return (QrnicCqe) {
+        .index = in->recv->index,
+        .srqn = in->recv->srqn,
+        .qpn = qp->number,
+        .opcode = opcode,
+    };
+}
+
+void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                        uint8_t opcode, uint8_t status, uint8_t syndrome)
+{
+    QrnicCqe cqe = cqe_of(qp, in, opcode);
+
+    cqe.status = status;
+    cqe.syndrome = syndrome;
+    qrnic_recv_wqe_drop(e, &in->recv);
+    in->message = QRNIC_IDLE;
+    qrnic_complete_recv(e, qp, &cqe);
+}
+
+bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
+{
+    if (!in->recv) {
+        return false;
+    }
+    qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_WR_FLUSH_ERR,
+                       QRNIC_SYN_NONE);
+    return true;
+}
+
+void qrnic_inbound_cleanup(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
+{
+    if (in->recv && in->recv->srqn) {
+        qrnic_rq_give_back(e, qp, in->recv);
+    }
+    qrnic_recv_wqe_drop(e, &in->recv);
+}
+
+void qrnic_inbound_arrived(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->state == QRNIC_QPS_RTR && !qp->comm_established) {
+        qp->comm_established = true;
+        qrnic_event_async(e, QRNIC_EVENT_COMM_EST, 0, qp->number, 0);
+    }
+}
+
+static void done(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                 const QrnicPacket *pkt, uint8_t opcode, uint32_t byte_len)
+{
+    QrnicCqe cqe = cqe_of(qp, in, opcode);
+
+    cqe.byte_len = byte_len;
+    if (pkt->info->flags & QRNIC_HDR_IMM) {
+        cqe.flags |= QRNIC_CQEF_IMM;
+        cqe.imm = pkt->t.imm;
+    }
+    if (pkt->info->flags & QRNIC_HDR_IETH) {
+        cqe.flags |= QRNIC_CQEF_INV;
+        cqe.imm = pkt->t.inv_key;
+    }
+    if (pkt->t.solicited) {
+        cqe.flags |= QRNIC_CQEF_SOLICITED;
+    }
+    qrnic_recv_wqe_drop(e, &in->recv);
+    if (in->inlined) {
+        qrnic_complete_recv_inline(e, qp, &cqe, pkt->payload);
+    } else {
+        qrnic_complete_recv(e, qp, &cqe);
+    }
+}
+
+bool qrnic_inbound_length_ok(const QrnicQp *qp, const QrnicPacket *pkt)
+{
+    uint32_t mtu = qrnic_qp_mtu(qp), flags = pkt->info->flags;
+
+    if (flags & QRNIC_OPF_END) {
+        return pkt->payload_len <= mtu &&
+               (pkt->payload_len || (flags & QRNIC_OPF_START));
+    }
+    return pkt->payload_len == mtu;
+}
+
+void qrnic_inbound_send_begin(QrnicInbound *in)
+{
+    in->received = 0;
+    in->message = QRNIC_IN_SEND;
+}
+
+QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                               const QrnicPacket *pkt)
+{
+    uint8_t syndrome;
+
+    if (in->received + pkt->payload_len > in->recv->length) {
+        return QRNIC_PLACED_TOO_LONG;
+    }
+    syndrome = qrnic_scatter_packet(e, qp, in->recv, in->received, pkt,
+                                    &in->inlined);
+    if (syndrome) {
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
+                           syndrome);
+        return QRNIC_PLACED_FAILED;
+    }
+    in->received += pkt->payload_len;
+    return QRNIC_PLACED_OK;
+}
+
+void qrnic_inbound_send_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                            const QrnicPacket *pkt)
+{
+    in->message = QRNIC_IDLE;
+    qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
+    done(e, qp, in, pkt, QRNIC_CQE_RECV, in->received);
+}
+
+/* Rights of the queue pair, then key, PD, range and rights of the key. */
+enum qrnic_syndrome qrnic_inbound_check(QrnicEngine *e, QrnicQp *qp,
+                                        uint32_t pd, uint32_t rkey,
+                                        uint64_t va, uint64_t len,
+                                        uint8_t access, QrnicMkey **k)
+{
+    if (!(qp->attr.access & access)) {
+        return QRNIC_SYN_KEY_ACCESS;
+    }
+    return qrnic_memory_check_qp(e, rkey, pd, qp->number, va, len, access, k);
+}
+
+/* A write of nothing needs no key (9.7.4.1.5, C9-88), but the right. */
+static enum qrnic_syndrome write_check(QrnicEngine *e, QrnicQp *qp, uint32_t pd,
+                                       uint32_t rkey, uint64_t va, uint64_t len,
+                                       QrnicMkey **k)
+{
+    if (!len && qp->attr.access & QRNIC_ACCESS_REMOTE_WRITE) {
+        return QRNIC_SYN_NONE;
+    }
+    return qrnic_inbound_check(e, qp, pd, rkey, va, len,
+                               QRNIC_ACCESS_REMOTE_WRITE, k);
+}
+
+enum qrnic_syndrome qrnic_inbound_write_begin(QrnicEngine *e, QrnicQp *qp,
+                                              QrnicInbound *in,
+                                              const QrnicPacket *pkt,
+                                              uint32_t pd)
+{
+    const QrnicTransport *t = &pkt->t;
+    QrnicMkey *k;
+    enum qrnic_syndrome syndrome = write_check(e, qp, pd, t->rkey, t->va,
+                                               t->dma_len, &k);
+
+    if (syndrome) {
+        return syndrome;
+    }
+    in->va = t->va;
+    in->rkey = t->rkey;
+    in->dma_len = t->dma_len;
+    in->received = 0;
+    in->message = QRNIC_IN_WRITE;
+    return QRNIC_SYN_NONE;
+}
+
+bool qrnic_inbound_write_fits(const QrnicInbound *in, const QrnicPacket *pkt)
+{
+    uint64_t after = in->received + pkt->payload_len;
+
+    return pkt->info->flags & QRNIC_OPF_END ? after == in->dma_len :
+                                              after < in->dma_len;
+}
+
+/* The rights are looked at for each packet: a key may go at any time. */
+enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
+                                        QrnicInbound *in,
+                                        const QrnicPacket *pkt, uint32_t pd)
+{
+    uint64_t at = in->va + in->received;
+    QrnicMkey *k;
+    enum qrnic_syndrome syndrome = write_check(e, qp, pd, in->rkey, at,
+                                               pkt->payload_len, &k);
+
+    if (syndrome) {
+        return syndrome;
+    }
+    if (pkt->payload_len &&
+        !qrnic_memory_write(e, k, at, pkt->payload, pkt->payload_len)) {
+        return QRNIC_SYN_DMA;
+    }
+    in->received += pkt->payload_len;
+    return QRNIC_SYN_NONE;
+}
+
+void qrnic_inbound_write_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                             const QrnicPacket *pkt)
+{
+    in->message = QRNIC_IDLE;
+    qrnic_add(e, QRNIC_COUNTER_RX_WRITE, 1);
+    if (pkt->info->flags & QRNIC_HDR_IMM) {
+        in->inlined = false;
+        done(e, qp, in, pkt, QRNIC_CQE_RECV_RDMA_WITH_IMM, in->dma_len);
+    }
+}
