@@ -206,21 +206,67 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
 /*
- * The responder
+ * The responder: each of these files uses only those before it.
  */
 
-void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
+/* access.c */
+/* The PD that keys must be of; srqn: XRC, of the request */
+uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
+enum qrnic_syndrome qrnic_remote_check(QrnicEngine *e, QrnicQp *qp,
+                                       uint32_t srqn, uint32_t rkey,
+                                       uint64_t va, uint64_t len,
+                                       uint8_t access, QrnicMkey **k);
+/* Nothing if syndrome is none */
+void qrnic_remote_trace(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,
+                        uint64_t va, uint64_t len,
+                        enum qrnic_syndrome syndrome);
+
+/* replay.c */
+/* The oldest of those that are to be answered; there is one. */
+QrnicReplay *qrnic_replay_first(QrnicResponder *r);
+/* It has been answered. */
+void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x);
+/* A request that was answered before comes again. */
+void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+/* max_dest_rd_atomic may have changed: the newest are kept. */
+void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
+/* So many reads and atomics can be kept without losing one not answered. */
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
+
+/* answer.c */
+void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
+/* A NAK of the expected PSN */
+void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/*
+ * The request is refused for good: when the NAK has gone, the queue pair goes
+ * to ERR. event: 0 if a receive completion tells. Always false.
+ */
+bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
+                          uint8_t event, uint8_t event_subtype);
+bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
+/* The syndrome of an ACK that goes now */
+uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
 /* At most one packet; false: nothing to do. */
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * execute.c: the expected request, which may follow the one before. *psns: how
+ * many PSNs it takes, if not 1. False: it was not executed, an answer is owed,
+ * and it stays expected.
+ */
+bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt, uint32_t *psns);
+
+/* responder.c */
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
 /* A request, parsed and checked */
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 /* Completes with flush status the receive WQE of a message cut short. */
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
-void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
-/* So many reads and atomics can be kept without losing one not answered. */
-bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
-void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 /* The receive queue has more; in ERR: to flush. */
 void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
 

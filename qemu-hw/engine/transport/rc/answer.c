@@ -1,0 +1,256 @@
+/*
+ * qrnic engine: the responder of a reliable connection: what is owed to the
+ * other end, and sent by the scheduler in the order of the PSNs
+ *
+ * InfiniBand specification, 9.7.5 and 9.9.3.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+/*
+ * How long a fatal NAK waits for a wire that takes nothing. The other end has
+ * timeouts of its own; this one's software waits for the state ERR.
+ */
+#define FATAL_NAK_WAIT (100 * SCALE_MS)
+
+/* Receive WQEs known of, below which a requester might have to wait */
+#define FEW_RECEIVES 32
+
+void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!r->ack_owed || qrnic_psn_diff(psn, r->ack_psn) > 0) {
+        r->ack_psn = psn;
+    }
+    r->ack_owed = true;
+    qrnic_schedule(e, qp);
+}
+
+/* A NAK of the expected PSN; it acknowledges all before (9.7.5.1.2). */
+void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    QrnicResponder *r = qp->responder;
+
+    r->gap = true;
+    r->nak_owed = true;
+    r->nak = syndrome;
+    r->ack_owed = false;
+    qrnic_schedule(e, qp);
+}
+
+static void fatal_nak_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->responder->nak_deadline = qrnic_now(e) + FATAL_NAK_WAIT;
+    qrnic_timer_advance(e, &qp->timer, qp->responder->nak_deadline);
+}
+
+/*
+ * The request is refused for good: when the NAK has gone, the queue pair goes
+ * to ERR. event: 0 if a receive completion tells (9.9.3, table 59).
+ */
+bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
+                          uint8_t event, uint8_t event_subtype)
+{
+    QrnicResponder *r = qp->responder;
+
+    trace_qrnic_responder_refuse(e->config.name, qp->number, r->epsn, syndrome,
+                                 event);
+    r->dead = true;
+    r->event = event;
+    r->event_subtype = event_subtype;
+    r->wire_epoch = e->fabric->wire_epoch;
+    fatal_nak_wait(e, qp);
+    qrnic_owe_nak(e, qp, syndrome);
+    return false;
+}
+
+bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp)
+{
+    return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID,
+                                QRNIC_EVENT_QP_REQUEST_ERROR,
+                                QRNIC_WC_REM_INV_REQ_ERR);
+}
+
+bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp)
+{
+    return qrnic_refuse_request(e, qp, QRNIC_NAK_ACCESS,
+                                QRNIC_EVENT_QP_ACCESS_ERROR,
+                                QRNIC_WC_REM_ACCESS_ERR);
+}
+
+bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp)
+{
+    return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION,
+                                QRNIC_EVENT_QP_FATAL, QRNIC_WC_REM_OP_ERR);
+}
+
+uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
+{
+    uint32_t posted;
+
+    /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
+    if (!qrnic_qp_has_rq(qp)) {
+        return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
+    }
+    posted = qrnic_rq_posted(e, qp, false);
+    /* The record is read when WQEs run out; there may be many more by now. */
+    if (posted < FEW_RECEIVES) {
+        posted = qrnic_rq_posted(e, qp, true);
+    }
+    qp->responder->low_credit = posted == 0;
+    return QRNIC_AETH_ACK | qrnic_credits_encode(posted);
+}
+
+static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
+                             uint8_t syndrome, uint32_t msn)
+{
+    return (QrnicTransport) {
+        .opcode = opcode | qrnic_qp_service(qp),
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = qp->attr.dest_qpn,
+        .psn = psn,
+        .syndrome = syndrome,
+        .msn = msn,
+    };
+}
+
+static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+{
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, qrnic_credits_now(e,
+                                                                          qp),
+                              qp->responder->msn);
+
+    qrnic_add(e, QRNIC_COUNTER_TX_ACK, 1);
+    qrnic_packet_send(e, qp, &t,
+                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
+                      0);
+}
+
+static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+{
+    QrnicResponder *r = qp->responder;
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, r->nak, r->msn);
+
+    r->nak_owed = false;
+    r->ack_owed = false;
+    if (r->dead) {
+        qrnic_add(e, QRNIC_COUNTER_TX_NAK_ERROR, 1);
+    } else if (r->nak == QRNIC_NAK_SEQUENCE) {
+        qrnic_add(e, QRNIC_COUNTER_TX_NAK_SEQUENCE, 1);
+    } else {
+        qrnic_add(e, QRNIC_COUNTER_TX_RNR_NAK, 1);
+        r->rnr_until = qrnic_now(e) + qrnic_rnr_time_ns(r->nak &
+                                                    QRNIC_AETH_VALUE_MASK);
+    }
+    qrnic_packet_send(e, qp, &t,
+                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
+                      0);
+    if (r->dead) {
+        qrnic_qp_error(e, qp, r->event, r->event_subtype);
+    }
+}
+
+static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
+{
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn,
+                              x->syndrome, x->msn);
+
+    t.original = x->original;
+    qrnic_replay_finish(qp->responder, x);
+    qrnic_packet_send(e, qp, &t,
+                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
+                      0);
+}
+
+static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
+{
+    QrnicResponder *r = qp->responder;
+    uint32_t mtu = qrnic_qp_mtu(qp);
+    uint64_t offset = (uint64_t)qrnic_psn_distance(x->first_psn, x->next_psn) *
+                      mtu;
+    uint32_t len = MIN(mtu, x->length - offset);
+    bool first = x->next_psn == x->start_psn;
+    bool last = x->next_psn == x->last_psn;
+    uint8_t opcode = first && last ? QRNIC_OP_RC_READ_RESPONSE_ONLY :
+                     first ? QRNIC_OP_RC_READ_RESPONSE_FIRST :
+                     last ? QRNIC_OP_RC_READ_RESPONSE_LAST :
+                     QRNIC_OP_RC_READ_RESPONSE_MIDDLE;
+    QrnicTransport t = answer(qp, opcode, x->next_psn, x->syndrome, x->msn);
+    uint8_t *payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    QrnicMkey *k;
+
+    /* The key may have gone since the request came. */
+    if (len && (qrnic_remote_check(e, qp, x->srqn, x->rkey, x->va + offset, len,
+                                   QRNIC_ACCESS_REMOTE_READ, &k) ||
+                !qrnic_memory_read(e, k, x->va + offset, payload, len))) {
+        /* It was answered once: a repetition that fails is dropped. */
+        if (x->repeated) {
+            qrnic_replay_finish(r, x);
+            return;
+        }
+        /* What comes after this response will not be answered. */
+        r->replay_pending = 0;
+        r->dead = true;
+        r->event = QRNIC_EVENT_QP_ACCESS_ERROR;
+        r->event_subtype = QRNIC_WC_REM_ACCESS_ERR;
+        r->nak = QRNIC_NAK_ACCESS;
+        send_nak(e, qp, x->next_psn);
+        return;
+    }
+    x->next_psn = qrnic_psn_add(x->next_psn, 1);
+    if (last) {
+        qrnic_replay_finish(r, x);
+    }
+    qrnic_packet_send(e, qp, &t, payload, len);
+}
+
+bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    /* Reads and atomics first: what is owed else has a higher PSN. */
+    if (r->replay_pending) {
+        QrnicReplay *x = qrnic_replay_first(r);
+
+        if (x->atomic) {
+            send_atomic_response(e, qp, x);
+        } else {
+            send_read_response(e, qp, x);
+        }
+        return true;
+    }
+    if (r->nak_owed) {
+        send_nak(e, qp, r->epsn);
+        return true;
+    }
+    if (r->ack_owed) {
+        r->ack_owed = false;
+        send_ack(e, qp, r->ack_psn);
+        return true;
+    }
+    return false;
+}
+
+/* Nothing comes after a fatal NAK, so nothing is lost if it never goes. */
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!r->dead || qp->state == QRNIC_QPS_ERR) {
+        return;
+    }
+    if (qrnic_now(e) < r->nak_deadline) {
+        qrnic_timer_set(e, &qp->timer, r->nak_deadline);
+    } else if (qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
+        r->nak_owed = false;
+        qrnic_qp_error(e, qp, r->event, r->event_subtype);
+    } else {
+        fatal_nak_wait(e, qp);
+    }
+}

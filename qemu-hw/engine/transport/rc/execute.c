@@ -1,0 +1,329 @@
+/*
+ * qrnic engine: the responder of a reliable connection: requests are executed
+ * as they arrive
+ *
+ * InfiniBand specification, 9.7.4.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+/* False: RNR, or the WQE is bad; the answer is owed. */
+static bool recv_take(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    switch (qrnic_inbound_take(e, qp, &r->in)) {
+    case QRNIC_TAKE_EMPTY:
+        trace_qrnic_responder_rnr(e->config.name, qp->number, r->epsn,
+                                  qp->attr.min_rnr_timer);
+        /* That there are none is what the NAK says. */
+        r->low_credit = qrnic_qp_has_rq(qp);
+        qrnic_owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
+        return false;
+    case QRNIC_TAKE_ERROR:
+        return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
+    case QRNIC_TAKE_BROKEN:
+        return qrnic_refuse_operation(e, qp);
+    case QRNIC_TAKE_OK:
+        break;
+    }
+    return true;
+}
+
+/* The key goes when all the data is there, and before it is told. */
+static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    uint8_t syndrome = qrnic_remote_invalidate(e, &qp->keys,
+                                               qrnic_remote_pd(e, qp, r->srqn),
+                                               pkt->t.inv_key);
+
+    if (syndrome) {
+        /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */
+        qrnic_inbound_fail(e, qp, &r->in, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
+                           syndrome);
+        qrnic_qp_error(e, qp, 0, 0);
+    }
+    return !syndrome;
+}
+
+static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicInbound *in = &qp->responder->in;
+    uint32_t flags = pkt->info->flags;
+
+    if (!qrnic_inbound_length_ok(qp, pkt)) {    /* 9.7.4.1.6 */
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (flags & QRNIC_OPF_START) {
+        if (!recv_take(e, qp)) {
+            return false;
+        }
+        qrnic_inbound_send_begin(in);
+    }
+    switch (qrnic_inbound_send(e, qp, in, pkt)) {
+    case QRNIC_PLACED_TOO_LONG:
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
+                           QRNIC_SYN_NONE);
+        return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
+    case QRNIC_PLACED_FAILED:
+        return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
+    case QRNIC_PLACED_OK:
+        break;
+    }
+    if (flags & QRNIC_HDR_IETH && !invalidate(e, qp, pkt)) {
+        return false;
+    }
+    if (flags & QRNIC_OPF_END) {
+        qrnic_inbound_send_end(e, qp, in, pkt);
+    }
+    return true;
+}
+
+/*
+ * A write that the memory refuses. One with immediate data has taken its
+ * receive WQE by now, and completes it so (11.6.2); else an event tells.
+ */
+static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    QrnicInbound *in = &qp->responder->in;
+    bool memory = syndrome == QRNIC_SYN_DMA;
+    uint8_t nak = memory ? QRNIC_NAK_OPERATION : QRNIC_NAK_ACCESS;
+
+    if (in->recv) {
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV_RDMA_WITH_IMM,
+                           QRNIC_WC_LOC_ACCESS_ERR, syndrome);
+        return qrnic_refuse_request(e, qp, nak, 0, 0);
+    }
+    return memory ? qrnic_refuse_operation(e, qp) : qrnic_refuse_access(e, qp);
+}
+
+static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicInbound *in = &qp->responder->in;
+    uint32_t pd = qrnic_remote_pd(e, qp, qp->responder->srqn);
+    uint32_t flags = pkt->info->flags;
+    enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+
+    /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
+    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp)) {
+        return false;
+    }
+    if (flags & QRNIC_OPF_START) {
+        if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE) {
+            return qrnic_refuse_invalid(e, qp);
+        }
+        syndrome = qrnic_inbound_write_begin(e, qp, in, pkt, pd);
+        qrnic_remote_trace(e, qp, pkt->t.rkey, pkt->t.va, pkt->t.dma_len,
+                           syndrome);
+    }
+    if (!syndrome && (!qrnic_inbound_length_ok(qp, pkt) ||
+                      !qrnic_inbound_write_fits(in, pkt))) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (!syndrome) {
+        syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
+        qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
+                           pkt->payload_len, syndrome);
+    }
+    if (syndrome) {
+        return refuse_write(e, qp, syndrome);
+    }
+    if (flags & QRNIC_OPF_END) {
+        qrnic_inbound_write_end(e, qp, in, pkt);
+    }
+    return true;
+}
+
+/* An entry for a new read or atomic; NULL: the requester has too many. */
+static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
+                               const QrnicPacket *pkt, uint32_t psns)
+{
+    QrnicResponder *r = qp->responder;
+    QrnicReplay *x;
+
+    if (!r->replay_count) {
+        r->replay_count = qp->attr.max_dest_rd_atomic;
+        r->replay = g_new0(QrnicReplay, r->replay_count);
+    }
+    x = &r->replay[r->replay_next];
+    if (x->pending) {
+        /* One that is only being repeated has been answered: it is free. */
+        if (!x->repeated) {
+            return NULL;
+        }
+        r->replay_pending--;
+    }
+    *x = (QrnicReplay) {
+        .valid = true,
+        .opcode = pkt->t.opcode,
+        .pending = true,
+        .first_psn = pkt->t.psn,
+        .next_psn = pkt->t.psn,
+        .start_psn = pkt->t.psn,
+        .last_psn = qrnic_psn_add(pkt->t.psn, psns - 1),
+        .va = pkt->t.va,
+        .rkey = pkt->t.rkey,
+        .srqn = r->srqn,
+        .syndrome = qrnic_credits_now(e, qp),
+        .msn = (r->msn + 1) & 0xffffff,
+    };
+    r->replay_next = (r->replay_next + 1) % r->replay_count;
+    r->replay_pending++;
+    /* The response acknowledges all before. */
+    r->ack_owed = false;
+    qrnic_schedule(e, qp);
+    return x;
+}
+
+static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                         uint32_t *psns)
+{
+    QrnicResponder *r = qp->responder;
+    QrnicReplay *x;
+    QrnicMkey *k;
+
+    if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE ||
+        !qp->attr.max_dest_rd_atomic) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (!(qp->attr.access & QRNIC_ACCESS_REMOTE_READ) ||
+        (pkt->t.dma_len &&
+         qrnic_remote_check(e, qp, r->srqn, pkt->t.rkey, pkt->t.va,
+                            pkt->t.dma_len, QRNIC_ACCESS_REMOTE_READ, &k))) {
+        return qrnic_refuse_access(e, qp);
+    }
+    *psns = qrnic_psn_count(pkt->t.dma_len, qrnic_qp_mtu(qp));
+    x = replay_new(e, qp, pkt, *psns);
+    if (!x) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    x->length = pkt->t.dma_len;
+    qrnic_add(e, QRNIC_COUNTER_RX_READ, 1);
+    return true;
+}
+
+static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    const QrnicTransport *t = &pkt->t;
+    QrnicAtomic op = {
+        .compare_swap = (t->opcode & QRNIC_OPERATION_MASK) ==
+                        QRNIC_OP_RC_COMPARE_SWAP,
+        .swap_add = t->swap_add,
+        .compare = t->compare,
+    };
+    QrnicReplay *x;
+    QrnicMkey *k;
+
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC) || t->va % 8 ||
+        !qp->attr.max_dest_rd_atomic) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (qrnic_remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                           QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
+        return qrnic_refuse_access(e, qp);
+    }
+    x = replay_new(e, qp, pkt, 1);
+    if (!x) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (!qrnic_memory_atomic(e, k, t->va, &op)) {
+        x->valid = x->pending = false;
+        r->replay_pending--;
+        return qrnic_refuse_operation(e, qp);
+    }
+    x->atomic = true;
+    x->original = op.original;
+    qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC, 1);
+    return true;
+}
+
+/* Annex A19: 8 bytes, which all see as a whole, behind all that came before */
+static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    const QrnicTransport *t = &pkt->t;
+    QrnicReplay *x;
+    QrnicMkey *k;
+
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_WRITE) || t->va % 8 ||
+        t->dma_len != 8 || pkt->payload_len != 8 ||
+        !qp->attr.max_dest_rd_atomic) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (qrnic_remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
+                           QRNIC_ACCESS_REMOTE_WRITE, &k)) {
+        return qrnic_refuse_access(e, qp);
+    }
+    x = replay_new(e, qp, pkt, 1);
+    if (!x) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (!qrnic_memory_write(e, k, t->va, pkt->payload, 8)) {
+        x->valid = x->pending = false;
+        r->replay_pending--;
+        return qrnic_refuse_operation(e, qp);
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC_WRITE, 1);
+    return true;
+}
+
+/*
+ * Annex A19. What came before is in memory already, where all can see it, for
+ * every request is executed before the next one is looked at; so there is
+ * nothing to do but to check. No region grants more than global visibility.
+ */
+static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    const QrnicTransport *t = &pkt->t;
+    QrnicMkey *k = qrnic_mkey_get(e, t->rkey >> 8);
+    uint64_t va = t->va, len = t->dma_len;
+
+    if (!(e->config.capabilities & QRNIC_CAP_FLUSH) || !t->flush_type ||
+        t->flush_level > QRNIC_FLUSH_MR || !qp->attr.max_dest_rd_atomic) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (t->flush_level == QRNIC_FLUSH_MR) {
+        va = k ? k->ctx.start : 0;
+        len = 0;
+    }
+    if (t->flush_type != QRNIC_FLUSH_GLOBAL ||
+        qrnic_remote_check(e, qp, qp->responder->srqn, t->rkey, va, len,
+                           QRNIC_ACCESS_FLUSH_GLOBAL, &k)) {
+        return qrnic_refuse_access(e, qp);
+    }
+    if (!replay_new(e, qp, pkt, 1)) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_FLUSH, 1);
+    return true;
+}
+
+bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt, uint32_t *psns)
+{
+    uint32_t flags = pkt->info->flags;
+
+    if (flags & QRNIC_OPF_SEND) {
+        return receive_send(e, qp, pkt);
+    }
+    if (flags & QRNIC_OPF_WRITE) {
+        return receive_write(e, qp, pkt);
+    }
+    if (flags & QRNIC_OPF_READ) {
+        return receive_read(e, qp, pkt, psns);
+    }
+    if (flags & QRNIC_OPF_ATOMIC_WRITE) {
+        return receive_atomic_write(e, qp, pkt);
+    }
+    if (flags & QRNIC_OPF_FLUSH) {
+        return receive_flush(e, qp, pkt);
+    }
+    return receive_atomic(e, qp, pkt);
+}

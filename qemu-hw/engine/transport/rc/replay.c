@@ -1,0 +1,112 @@
+/*
+ * qrnic engine: the responder of a reliable connection: requests kept for
+ * repetition
+ *
+ * InfiniBand specification, 9.7.5.1.2.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/rc/rc.h"
+
+/* The oldest of those that are to be answered. */
+QrnicReplay *qrnic_replay_first(QrnicResponder *r)
+{
+    for (uint32_t i = 0; i < r->replay_count; i++) {
+        QrnicReplay *x = &r->replay[(r->replay_next + i) % r->replay_count];
+
+        if (x->pending) {
+            return x;
+        }
+    }
+    g_assert_not_reached();
+}
+
+void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x)
+{
+    x->pending = false;
+    x->repeated = false;
+    r->replay_pending--;
+}
+
+/* 9.7.5.1.2: the stored result again, or the read executed again. */
+void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    bool read = pkt->info->flags & QRNIC_OPF_READ;
+
+    for (uint32_t i = 0; i < r->replay_count; i++) {
+        QrnicReplay *x = &r->replay[i];
+        uint32_t skipped = qrnic_psn_distance(x->first_psn, pkt->t.psn);
+        uint64_t offset = (uint64_t)skipped * qrnic_qp_mtu(qp);
+
+        if (!x->valid || x->opcode != pkt->t.opcode ||
+            skipped > qrnic_psn_distance(x->first_psn, x->last_psn)) {
+            continue;
+        }
+        /* It must be what it was, or a rest of it. */
+        if (pkt->t.rkey != x->rkey || pkt->t.va != x->va + offset ||
+            pkt->t.srqn != x->srqn ||
+            (read && pkt->t.dma_len != x->length - offset)) {
+            return;
+        }
+        if (!x->atomic) {
+            x->next_psn = x->start_psn = pkt->t.psn;
+        }
+        if (!x->pending) {
+            x->pending = true;
+            x->repeated = true;
+            r->replay_pending++;
+        }
+        qrnic_schedule(e, qp);
+        return;
+    }
+    /* Not kept any more: dropped, as the specification wants it. */
+}
+
+/* The entry that is n older than the newest one */
+static QrnicReplay *replay_back(const QrnicResponder *r, uint32_t n)
+{
+    return &r->replay[(r->replay_next + r->replay_count - 1 - n) %
+                      r->replay_count];
+}
+
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count)
+{
+    const QrnicResponder *r = qp->responder;
+
+    for (uint32_t n = count; n < r->replay_count; n++) {
+        const QrnicReplay *x = replay_back(r, n);
+
+        /* One that is only being repeated has been answered. */
+        if (x->pending && !x->repeated) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* max_dest_rd_atomic may have changed: the newest are kept. */
+void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+    uint32_t count = qp->attr.max_dest_rd_atomic;
+    uint32_t keep = MIN(count, r->replay_count);
+    QrnicReplay *replay;
+
+    /* Before the first read or atomic none are there to keep. */
+    if (!r->replay_count || r->replay_count == count) {
+        return;
+    }
+    replay = g_new0(QrnicReplay, count);
+    r->replay_pending = 0;
+    for (uint32_t n = 0; n < keep; n++) {
+        replay[keep - 1 - n] = *replay_back(r, n);
+        r->replay_pending += replay[keep - 1 - n].pending;
+    }
+    g_free(r->replay);
+    r->replay = replay;
+    r->replay_count = count;
+    r->replay_next = count ? keep % count : 0;
+}

@@ -1,0 +1,167 @@
+/*
+ * qrnic engine: the responder of a reliable connection: which request comes
+ * next, its timer and the end of it
+ *
+ * InfiniBand specification, 9.7.3 and 9.7.5.2.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/rc/rc.h"
+
+/* Is the opcode one that may follow (9.7.4.1.2)? */
+static bool sequence_ok(const QrnicResponder *r, uint32_t flags)
+{
+    if (flags & QRNIC_OPF_START) {
+        return r->in.message == QRNIC_IDLE;
+    }
+    return r->in.message == (flags & QRNIC_OPF_SEND ? QRNIC_IN_SEND :
+                             QRNIC_IN_WRITE);
+}
+
+/* The XRCETH names an SRQ of the domain, the same one in all of a message. */
+static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!qp->ops->of_domain) {
+        return true;
+    }
+    if (!qrnic_xrc_srq(e, qp, pkt->t.srqn) ||
+        (!(pkt->info->flags & QRNIC_OPF_START) && pkt->t.srqn != r->srqn)) {
+        trace_qrnic_responder_xrceth(e->config.name, qp->number, pkt->t.psn,
+                                     qp->xrcd->number, pkt->t.srqn);
+        return false;
+    }
+    r->srqn = pkt->t.srqn;
+    return true;
+}
+
+static void receive_expected(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    uint32_t flags = pkt->info->flags, psns = 1;
+    bool nak = r->nak_owed, done;
+
+    /*
+     * Of the NAKs that have not gone yet, that of a receiver not ready is
+     * moot. That of a gap is not: what came ahead of the packet was dropped,
+     * and only the NAK has it sent again (9.7.5.2.2).
+     */
+    r->gap = false;
+    if (r->nak != QRNIC_NAK_SEQUENCE) {
+        r->nak_owed = false;
+    }
+    if (!sequence_ok(r, flags) || !xrceth_ok(e, qp, pkt)) {
+        qrnic_refuse_invalid(e, qp);
+        return;
+    }
+    done = qrnic_responder_execute(e, qp, pkt, &psns);
+    if (!done) {
+        return;
+    }
+    r->epsn = qrnic_psn_add(r->epsn, psns);
+    if (qrnic_psn_diff(r->dropped_psn, r->epsn) < 0) {
+        r->nak_owed = false;    /* it was sent again before */
+    }
+    r->gap = r->nak_owed;
+    if (flags & QRNIC_OPF_END) {
+        r->msn = (r->msn + 1) & 0xffffff;
+    }
+    if (flags & QRNIC_OPF_KEPT) {
+        return;
+    }
+    /* A NAK not sent may have stood for an ACK, too. */
+    if (pkt->t.ack_req || (nak && !r->nak_owed)) {
+        qrnic_owe_ack(e, qp, pkt->t.psn);
+    } else if (r->ack_owed) {
+        r->ack_psn = pkt->t.psn;
+    }
+}
+
+static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
+                              const QrnicPacket *pkt)
+{
+    qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
+    if (pkt->info->flags & QRNIC_OPF_KEPT) {
+        qrnic_replay_repeat(e, qp, pkt);
+    } else if (pkt->t.ack_req) {
+        /*
+         * Not the newest PSN: a read between them may have lost its response,
+         * and must not seem acknowledged.
+         */
+        qrnic_owe_ack(e, qp, pkt->t.psn);
+    }
+}
+
+/*
+ * What comes out of sequence behind an RNR NAK was on its way before that had
+ * arrived. It is not once the time that the NAK told has passed: then the
+ * requester has begun again, and the packet it began with is lost.
+ */
+static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r)
+{
+    return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR && !r->nak_owed &&
+           qrnic_now(e) >= r->rnr_until;
+}
+
+void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    int32_t ahead = qrnic_psn_diff(pkt->t.psn, r->epsn);
+
+    if (r->dead) {
+        qrnic_add(e, QRNIC_COUNTER_RX_DROP_QP_STATE, 1);
+        return;
+    }
+    qrnic_inbound_arrived(e, qp);
+    if (ahead == 0) {
+        receive_expected(e, qp, pkt);
+    } else if (ahead < 0) {
+        receive_duplicate(e, qp, pkt);
+    } else {
+        qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
+        if (!r->gap || qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
+            r->dropped_psn = pkt->t.psn;
+        }
+        /* One NAK for each gap (9.7.5.2.2). */
+        if (!r->gap || rnr_is_over(e, r)) {
+            trace_qrnic_responder_gap(e->config.name, qp->number, r->epsn,
+                                      pkt->t.psn);
+            qrnic_owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
+        }
+    }
+}
+
+void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (qp->state == QRNIC_QPS_ERR) {
+        qrnic_schedule(e, qp);
+    } else if (r->low_credit && !r->dead && qrnic_rq_posted(e, qp, true)) {
+        /* An ACK of its own brings the requester the credits (9.7.7.2.5). */
+        r->low_credit = false;
+        qrnic_owe_ack(e, qp, qrnic_psn_add(r->epsn, -1));
+    }
+}
+
+bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
+{
+    return qrnic_inbound_flush(e, qp, &qp->responder->in);
+}
+
+uint32_t qrnic_responder_expected_psn(const QrnicQp *qp)
+{
+    return qp->responder->epsn;
+}
+
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->responder->epsn = qp->attr.rq_psn;
+    qrnic_responder_attr_changed(e, qp);
+}
