@@ -178,6 +178,8 @@ static void start(void)
 	qp.vqp.qp.qp_num = 7;
 	qp.vqp.qp.qp_type = IBV_QPT_RC;
 	qp.vqp.qp.state = IBV_QPS_RTS;
+	qp.has_sq = true;
+	qp.has_rq = true;
 	qp.max_inline = 64;
 	qp.rq_stride_shift = QRNIC_WQEBB_SHIFT;
 	qp.sq_blocks = sq_blocks;
