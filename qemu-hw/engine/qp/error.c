@@ -1,5 +1,6 @@
 /*
- * qrnic engine: queue pairs: the states ERR and SQE, and the flush of queues
+ * qrnic engine: queue pairs: states that the device enters by itself: ERR, SQE,
+ * and SQD drained
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -42,83 +43,18 @@ void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp)
     qrnic_schedule(e, qp);
 }
 
-bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
+void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
 {
-    uint8_t status, syndrome;
-    QrnicSendWqe wqe;
-
-    if (!qrnic_qp_has_sq(qp)) {
-        return false;
+    if (qp->state != QRNIC_QPS_SQD || !qp->sq_draining ||
+        !qrnic_send_idle(qp)) {
+        return;
     }
-    /* The WQE is flushed without a look at what it asks for. */
-    if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
-        return false;
+    trace_qrnic_qp_drained(e->config.name, qp->number,
+                           qp->attr.sq_drained_notify);
+    qp->sq_draining = false;
+    if (qp->attr.sq_drained_notify) {
+        qrnic_event_async(e, QRNIC_EVENT_SQ_DRAINED, 0, qp->number, 0);
     }
-    qrnic_complete_send(e, qp, &wqe, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE, 0);
-    return true;
-}
-
-bool qrnic_sq_flush_due(QrnicQp *qp)
-{
-    qp->sq_flush_owed = qrnic_sq_flush_is_owed(qp);
-    return qp->state == QRNIC_QPS_SQE || qp->sq_flush_owed;
-}
-
-void qrnic_sq_flush_rest(QrnicEngine *e, QrnicQp *qp)
-{
-    qrnic_sq_pending(e, qp, true);
-    qp->sq_rung = false;
-    qp->sq_flush_end = qp->sq.producer;
-    qp->sq_flush_owed = true;
-}
-
-static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
-{
-    uint8_t status, syndrome;
-    QrnicRecvWqe wqe;
-    QrnicCqe cqe;
-
-    if (qp->ops->no_requests) {
-        return false;
-    }
-    if (!qrnic_qp_has_rq(qp)) {
-        /* The others stay for the other queue pairs (10.2.9.3). */
-        if (!qp->last_wqe_reported && !qrnic_async_has_room(e)) {
-            e->pairs->errors_left = e->pairs->qps.limit;
-        } else if (!qp->last_wqe_reported) {
-            qp->last_wqe_reported = true;
-            qrnic_event_async(e, QRNIC_EVENT_LAST_WQE_REACHED, 0, qp->number,
-                              0);
-        }
-        return false;
-    }
-    if (qrnic_rq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
-        return false;
-    }
-    cqe = (QrnicCqe) {
-        .index = wqe.index,
-        .qpn = qp->number,
-        .status = QRNIC_WC_WR_FLUSH_ERR,
-        .opcode = QRNIC_CQE_RECV,
-    };
-    qrnic_complete_recv(e, qp, &cqe);
-    return true;
-}
-
-bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
-{
-    const QrnicQpOps *ops = qp->ops;
-
-    while (budget--) {
-        if (!qrnic_transmit_flush(e, qp) &&
-            !(ops->flush_send && ops->flush_send(e, qp)) &&
-            !qrnic_sq_flush_one(e, qp) &&
-            !(ops->flush_receive && ops->flush_receive(e, qp)) &&
-            !flush_rq_one(e, qp)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 bool qrnic_qp_errors_pending(QrnicEngine *e)

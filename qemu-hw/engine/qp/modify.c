@@ -428,25 +428,6 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     return qrnic_ok(0);
 }
 
-bool qrnic_send_idle(const QrnicQp *qp)
-{
-    return !qp->under_way && (!qp->ops->is_idle || qp->ops->is_idle(qp));
-}
-
-void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
-{
-    if (qp->state != QRNIC_QPS_SQD || !qp->sq_draining ||
-        !qrnic_send_idle(qp)) {
-        return;
-    }
-    trace_qrnic_qp_drained(e->config.name, qp->number,
-                           qp->attr.sq_drained_notify);
-    qp->sq_draining = false;
-    if (qp->attr.sq_drained_notify) {
-        qrnic_event_async(e, QRNIC_EVENT_SQ_DRAINED, 0, qp->number, 0);
-    }
-}
-
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
 {
     QrnicQp *qp = qrnic_qp_get(e, qpn);

@@ -20,16 +20,6 @@ static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)
                         qp->attr.rate_limit);
 }
 
-static void pace_timer(QrnicEngine *e, QrnicTimer *t)
-{
-    qrnic_schedule(e, container_of(t, QrnicQp, pace_timer));
-}
-
-void qrnic_pace_init(QrnicQp *qp)
-{
-    qrnic_timer_init(&qp->pace_timer, pace_timer);
-}
-
 bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
 {
     int64_t burst, now;

@@ -295,7 +295,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;
     qrnic_timer_init(&qp->timer, qp_timer);
-    qrnic_pace_init(qp);
+    qrnic_ready_init(qp);
     if (qp->ops->init) {
         qp->ops->init(e, qp);
     }

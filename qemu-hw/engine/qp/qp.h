@@ -95,6 +95,7 @@ struct QrnicQpOps {
     bool of_domain;             /* an XRC domain */
     bool no_requests, no_responses;     /* that it could receive */
     bool is_datagram;           /* the address is in each WQE */
+    bool takes_frames;          /* whole ones, by the filter and flow rules */
     bool has_sqe;               /* a failed send leads there, not to ERR */
     const QrnicStates *states;
     QrnicWqeShape (*shape)(const QrnicEngine *e, const QrnicQp *qp,
@@ -146,13 +147,14 @@ void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
 
 /* transmit.c: of types that wait for no answer */
 QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
-/* The WQE that is not all sent is forgotten. */
+/* flush.c: the WQE that is not all sent is forgotten. */
 void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp);
 /* In ERR: completes it as flushed. False: there is none. */
 bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp);
 
 /* ready.c: it has something to do, as far as is known. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
+void qrnic_ready_init(QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* After its turn, which ended so */
 void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn);
@@ -200,7 +202,6 @@ uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 
 /* pace.c */
-void qrnic_pace_init(QrnicQp *qp);
 /*
  * True: it may not send now because of its rate limit, and is scheduled
  * again when it may.
@@ -272,7 +273,10 @@ enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
 /* Its state lets it take a request, or a response. */
 bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 /* No send WQE is under way. */
-bool qrnic_send_idle(const QrnicQp *qp);
+static inline bool qrnic_send_idle(const QrnicQp *qp)
+{
+    return !qp->under_way && (!qp->ops->is_idle || qp->ops->is_idle(qp));
+}
 /* SQD, and nothing under way any more: tell. */
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
 

@@ -69,3 +69,14 @@ QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list)
     }
     return QTAILQ_FIRST(&e->pairs->list[list]);
 }
+
+/* The rate limit lets the next frame go. */
+static void pace_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    qrnic_schedule(e, container_of(t, QrnicQp, pace_timer));
+}
+
+void qrnic_ready_init(QrnicQp *qp)
+{
+    qrnic_timer_init(&qp->pace_timer, pace_timer);
+}

@@ -54,23 +54,6 @@ static void keep(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
     *qp->under_way = *wqe;
 }
 
-void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
-{
-    qrnic_buffer_put(e, qp->under_way, sizeof(*qp->under_way));
-    qp->under_way = NULL;
-}
-
-bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp)
-{
-    if (!qp->under_way) {
-        return false;
-    }
-    qrnic_complete_send(e, qp, qp->under_way, QRNIC_WC_WR_FLUSH_ERR,
-                        QRNIC_SYN_NONE, 0);
-    qrnic_transmit_drop(e, qp);
-    return true;
-}
-
 QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     while (budget--) {

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/timer.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
 
@@ -85,6 +86,12 @@ static void late_remove(QrnicEngine *e, QrnicCq *cq)
     }
 }
 
+static void reported(QrnicEngine *e, QrnicCq *cq)
+{
+    cq->unreported = 0;
+    qrnic_timer_cancel(e, &cq->timer);
+}
+
 /*
  * A CQ has one EQE in the EQ at most: who may arm it may do so faster than the
  * EQ is emptied, and must not be able to overrun it for everybody.
@@ -96,7 +103,7 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
         .type = QRNIC_EVENT_COMPLETION, .object = cq->number,
     };
 
-    qrnic_cq_reported(e, cq);
+    reported(e, cq);
     cq->arm = QRNIC_CQ_IDLE;
     cq->event_owed = cq->event_waits;
     late_remove(e, cq);
@@ -106,9 +113,17 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
     }
 }
 
-void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq)
+/* The armed CQ has count more CQEs that deserve an event. */
+void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count)
 {
-    cq_event(e, cq);
+    cq->unreported += count;
+    if (cq->unreported && cq->unreported >= cq->moderation.count) {
+        cq_event(e, cq);
+    } else if (cq->unreported && cq->moderation.period &&
+               cq->timer.deadline == QRNIC_DEADLINE_NEVER) {
+        qrnic_timer_set(e, &cq->timer, qrnic_now(e) +
+                        cq->moderation.period * SCALE_US);
+    }
 }
 
 void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq)
@@ -118,7 +133,7 @@ void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq)
     cq_read_record(e, cq, &record);
 }
 
-void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn, bool late)
+static void event_taken(QrnicEngine *e, uint32_t cqn, bool late)
 {
     QrnicCq *cq = qrnic_cq_get(e, cqn);
 
@@ -134,9 +149,15 @@ void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn, bool late)
     }
 }
 
-void qrnic_cq_late_event(QrnicEngine *e)
+static void late_event(QrnicEngine *e)
 {
     cq_event(e, QTAILQ_FIRST(&e->queue->late));
+}
+
+void qrnic_cq_init(QrnicEngine *e)
+{
+    e->queue->event_taken = event_taken;
+    e->queue->late_event = late_event;
 }
 
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
@@ -171,7 +192,7 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
         cq->unreported = 0;
         qrnic_cq_report(e, cq, pending);
     } else {
-        qrnic_cq_reported(e, cq);
+        reported(e, cq);
     }
 }
 
@@ -334,7 +355,7 @@ QrnicResult qrnic_cq_destroy(QrnicEngine *e, uint32_t cqn)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_cq_destroy(e->config.name, cqn);
-    qrnic_cq_reported(e, cq);
+    reported(e, cq);
     late_remove(e, cq);
     qrnic_table_remove(&e->queue->cqs, cqn);
     qrnic_eq_get(e, cq->ctx.eqn)->users--;

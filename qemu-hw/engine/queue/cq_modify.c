@@ -5,7 +5,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "qemu/timer.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
 
@@ -128,25 +127,6 @@ QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
 /*
  * Moderation
  */
-
-/* The armed CQ has count more CQEs that deserve an event. */
-void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count)
-{
-    cq->unreported += count;
-    if (cq->unreported && cq->unreported >= cq->moderation.count) {
-        qrnic_cq_report_now(e, cq);
-    } else if (cq->unreported && cq->moderation.period &&
-               cq->timer.deadline == QRNIC_DEADLINE_NEVER) {
-        qrnic_timer_set(e, &cq->timer, qrnic_now(e) +
-                        cq->moderation.period * SCALE_US);
-    }
-}
-
-void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq)
-{
-    cq->unreported = 0;
-    qrnic_timer_cancel(e, &cq->timer);
-}
 
 QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
                             const QrnicCqModeration *in)

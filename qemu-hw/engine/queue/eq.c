@@ -44,7 +44,7 @@ static void take_one(QrnicEngine *e, QrnicEq *eq, bool late)
     uint32_t cqn = eq->cqn[eq->taken++ & (eq_size(eq) - 1)];
 
     if (cqn) {
-        qrnic_cq_event_taken(e, cqn, late);
+        e->queue->event_taken(e, cqn, late);
     }
 }
 
@@ -174,7 +174,7 @@ void qrnic_eqs_process(QrnicEngine *e)
         QrnicEq *eq = QTAILQ_FIRST(&e->queue->untaken);
 
         if (!QTAILQ_EMPTY(&e->queue->late)) {
-            qrnic_cq_late_event(e);
+            e->queue->late_event(e);
         } else if (eq) {
             take_one(e, eq, false);
             untaken_update(e, eq);

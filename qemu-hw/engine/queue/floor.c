@@ -46,6 +46,7 @@ static void queue_init(QrnicEngine *e)
     e->queue = g_new0(QrnicQueues, 1);
     QTAILQ_INIT(&e->queue->fetches);
     qrnic_eq_init(e);
+    qrnic_cq_init(e);
     tables_init(e);
 }
 

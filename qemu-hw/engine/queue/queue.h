@@ -85,7 +85,6 @@ typedef struct QrnicCq {
     uint8_t error;                      /* enum qrnic_cq_error */
     uint32_t users;
     QrnicDbQueue db_queue;
-    /* cq_modify.c */
     QrnicCqModeration moderation;
     uint32_t unreported;        /* CQEs since it was armed that deserve one */
     QrnicTimer timer;           /* of the event */
@@ -100,17 +99,10 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
                    const uint8_t *data);
 /* CQ arm doorbell, or recovery: read the record */
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq);
-void qrnic_cq_report_now(QrnicEngine *e, QrnicCq *cq);
 void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
-/*
- * Software has consumed the EQE of this CQ. A CQ that owes another one writes
- * it now, or is late with it until qrnic_cq_late_event() writes that of one.
- */
-void qrnic_cq_event_taken(QrnicEngine *e, uint32_t cqn, bool late);
-void qrnic_cq_late_event(QrnicEngine *e);
-/* cq_modify.c: when an event is due, and what was due is done */
+/* The armed CQ has count more CQEs that deserve an event. */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
-void qrnic_cq_reported(QrnicEngine *e, QrnicCq *cq);
+void qrnic_cq_init(QrnicEngine *e);
 
 /* Data segments of a work request, decoded. */
 typedef struct QrnicSge {
@@ -260,6 +252,13 @@ typedef struct QrnicQueues {
     QTAILQ_HEAD(, QrnicDbPage) recovering;
     QTAILQ_HEAD(, QrnicEq) untaken;
     QTAILQ_HEAD(, QrnicCq) late;
+    /*
+     * What CQs do when software has consumed the EQE of one. If it owes another
+     * one, it writes that now, or is late with it until late_event() writes
+     * that of one.
+     */
+    void (*event_taken)(QrnicEngine *e, uint32_t cqn, bool late);
+    void (*late_event)(QrnicEngine *e);
     bool cq_failed;             /* a CQ went into error: see to its QPs */
     /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
     void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);

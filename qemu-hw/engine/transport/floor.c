@@ -10,7 +10,7 @@
 static const QrnicReceivers receivers = {
     .roce = qrnic_roce_receive,
     .ethernet = qrnic_ethernet_receive,
-    .sniff = qrnic_flow_sniff,
+    .sniff = qrnic_ethernet_sniff,
 };
 
 static void transport_init(QrnicEngine *e)

@@ -148,20 +148,16 @@ static QrnicQp *first_receiver(QrnicEngine *e, uint8_t type,
     return qp;
 }
 
-void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h)
+QrnicQp *qrnic_flow_sniffer(QrnicEngine *e, const QrnicHeaders *h, uint32_t *i)
 {
-    QrnicFlow *flow;
-    uint32_t i = 0;
     QrnicQp *qp;
+    QrnicFlow *flow = next_rule(e, i, QRNIC_FLOW_SNIFFER, h, NULL, NULL, &qp);
 
-    if (!h->ethernet) {
-        return;
+    if (!flow) {
+        return NULL;
     }
-    while (!e->fatal &&
-           (flow = next_rule(e, &i, QRNIC_FLOW_SNIFFER, h, NULL, NULL, &qp))) {
-        count_frame(flow, h);
-        qrnic_ethernet_copy(e, qp, h);
-    }
+    count_frame(flow, h);
+    return qp;
 }
 
 QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
@@ -238,7 +234,7 @@ static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
     if (rss ? !qrnic_rss_hold(e, qpn, 0) : !qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp && qp->ops != &qrnic_raw_packet_ops) {
+    if (qp && !qp->ops->takes_frames) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
     }
     if (rss && in->type == QRNIC_FLOW_SNIFFER) {

@@ -192,9 +192,14 @@ static void receive_into(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     qrnic_account(e, before);
 }
 
-void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h)
+void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h)
 {
-    receive_into(e, qp, h, RECEIVE_COPY);
+    uint32_t i = 0;
+    QrnicQp *qp;
+
+    while (h->ethernet && !e->fatal && (qp = qrnic_flow_sniffer(e, h, &i))) {
+        receive_into(e, qp, h, RECEIVE_COPY);
+    }
 }
 
 /* The queue pair that the filter names, if it takes frames now */
@@ -205,7 +210,7 @@ static QrnicQp *receiver(QrnicEngine *e)
     if (e->transport->rx_filter.qpn) {
         qp = qrnic_qp_get(e, e->transport->rx_filter.qpn);
     }
-    if (!qp || qp->ops != &qrnic_raw_packet_ops ||
+    if (!qp || !qp->ops->takes_frames ||
         !qrnic_qp_receives(qp, false)) {
         return NULL;
     }
@@ -362,6 +367,7 @@ const QrnicQpOps qrnic_raw_packet_ops = {
     .service = -1,
     .has_sq = true,
     .has_rq = true,
+    .takes_frames = true,
     .states = &qrnic_raw_packet_states,
     .shape = qrnic_raw_packet_shape,
     .destroyed = raw_packet_destroyed,
@@ -380,7 +386,7 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
             return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
                                 QRNIC_RX_FILTER_QPN_OFFSET);
         }
-        if (qp->ops != &qrnic_raw_packet_ops) {
+        if (!qp->ops->takes_frames) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                                 QRNIC_RX_FILTER_QPN_OFFSET);
         }

@@ -110,7 +110,7 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicRssCtx *in)
             }
         } else if (!qp) {
             return qrnic_refuse(QRNIC_ST_BAD_OBJECT, offset);
-        } else if (qp->ops != &qrnic_raw_packet_ops) {
+        } else if (!qp->ops->takes_frames) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, offset);
         }
     }

@@ -110,8 +110,8 @@ QrnicQp *qrnic_flow_normal(QrnicEngine *e, const QrnicQp *except,
                            const QrnicHeaders *h);
 QrnicQp *qrnic_flow_default(QrnicEngine *e, const QrnicQp *except,
                             const QrnicHeaders *h);
-/* Copies for the sniffers */
-void qrnic_flow_sniff(QrnicEngine *e, const QrnicHeaders *h);
+/* The next sniffer from rule *i on, which begins with 0; NULL: there is none */
+QrnicQp *qrnic_flow_sniffer(QrnicEngine *e, const QrnicHeaders *h, uint32_t *i);
 void qrnic_flow_qp_destroyed(QrnicEngine *e, const QrnicQp *qp);
 
 /* xrc.c */
@@ -136,8 +136,8 @@ void qrnic_multicast_drop_rest(QrnicEngine *e);
 
 /* raw_packet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h);
-/* A copy of any frame, for a raw packet QP that can receive */
-void qrnic_ethernet_copy(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h);
+/* Copies of any frame for the sniffers */
+void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h);
 
 /*
  * demultiplex.c: UDP port 4791 addressed to a GID of ours: parse, ICRC, whose.

@@ -47,10 +47,7 @@ static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             return QRNIC_TURN_DONE;
         }
     }
-    if (qp->state == QRNIC_QPS_ERR) {
-        return qrnic_qp_flush(e, qp, MAX(budget, 1)) ? QRNIC_TURN_MORE :
-                                                       QRNIC_TURN_DONE;
-    }
+    /* What has gone to ERR is flushed in its next turn. */
     return QRNIC_TURN_MORE;
 }
 
