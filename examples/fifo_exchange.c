@@ -249,7 +249,7 @@ static void run(struct exchange *ex, const char *name, const char *server)
 
 int main(int argc, char **argv)
 {
-	struct exchange ex = { .messages = 20 };
+	struct exchange ex = { .messages = 20, .peer.gid_index = PEER_GID_V2 };
 	const char *name = NULL;
 	int option;
 

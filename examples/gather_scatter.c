@@ -236,7 +236,7 @@ static void run(struct experiment *exp, const char *name, const char *server)
 
 int main(int argc, char **argv)
 {
-	struct experiment exp = { .pieces = 16, .rounds = 20 };
+	struct experiment exp = { .pieces = 16, .rounds = 20, .peer.gid_index = PEER_GID_V2 };
 	const char *name = NULL;
 	int option;
 

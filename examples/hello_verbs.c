@@ -84,6 +84,26 @@ static void open_device(struct hello *hello, const char *name)
 	ibv_free_device_list(list);
 }
 
+/*
+ * An adapter has a GID for each address of its network interface and each version of RoCE.
+ * Both ends must speak the same version: this takes the first of RoCE v2.
+ */
+static int first_gid(struct ibv_context *context)
+{
+	struct ibv_port_attr port;
+	struct ibv_gid_entry gid;
+	int i;
+
+	check(!ibv_query_port(context, PORT_NUM, &port), "cannot query the port");
+	for (i = 0; i < port.gid_tbl_len; i++) {
+		if (!ibv_query_gid_ex(context, PORT_NUM, i, &gid, 0) &&
+		    gid.gid_type == IBV_GID_TYPE_ROCE_V2)
+			return i;
+	}
+	check(false, "no GID of RoCE v2");
+	return -1;
+}
+
 static void make_objects(struct hello *hello)
 {
 	struct ibv_qp_init_attr attr = {
@@ -122,6 +142,8 @@ static void make_objects(struct hello *hello)
 	hello->local.psn = getpid() & 0xffffff;
 	hello->local.rkey = hello->mr->rkey;
 	hello->local.address = (uintptr_t)hello->buffer;
+	if (hello->gid_index < 0)
+		hello->gid_index = first_gid(hello->context);
 	check(!ibv_query_gid(hello->context, PORT_NUM, hello->gid_index,
 			     &hello->local.gid), "cannot read the GID");
 }
@@ -293,7 +315,7 @@ static void close_all(struct hello *hello)
 
 int main(int argc, char **argv)
 {
-	struct hello hello = {};
+	struct hello hello = { .gid_index = -1 };
 	const char *name = NULL, *server;
 	char line[16];
 	FILE *peer;

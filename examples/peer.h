@@ -21,6 +21,7 @@
 #include <infiniband/verbs.h>
 
 #define PORT_NUM 1
+#define PEER_GID_V2 (-1)
 
 /* What one side tells the other; where its memory is, too. */
 struct endpoint {
@@ -36,7 +37,7 @@ struct peer {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	int gid_index;
+	int gid_index;		/* PEER_GID_V2, or the index */
 	FILE *tcp;
 	struct endpoint local, remote;
 };
@@ -57,6 +58,23 @@ static inline double microseconds(void)
 	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
+/* The first GID of RoCE v2; which one it is depends on the adapter and its addresses. */
+static inline int peer_gid_v2(struct ibv_context *context)
+{
+	struct ibv_port_attr port;
+	struct ibv_gid_entry gid;
+	int i;
+
+	check(!ibv_query_port(context, PORT_NUM, &port), "cannot query the port");
+	for (i = 0; i < port.gid_tbl_len; i++) {
+		if (!ibv_query_gid_ex(context, PORT_NUM, i, &gid, 0) &&
+		    gid.gid_type == IBV_GID_TYPE_ROCE_V2)
+			return i;
+	}
+	check(false, "no GID of RoCE v2");
+	return -1;
+}
+
 static inline void peer_open(struct peer *peer, const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -73,6 +91,8 @@ static inline void peer_open(struct peer *peer, const char *name)
 	ibv_free_device_list(list);
 	peer->pd = ibv_alloc_pd(peer->context);
 	check(peer->pd, "cannot make a PD");
+	if (peer->gid_index == PEER_GID_V2)
+		peer->gid_index = peer_gid_v2(peer->context);
 	check(!ibv_query_gid(peer->context, PORT_NUM, peer->gid_index,
 			     &peer->local.gid), "cannot read the GID");
 }

@@ -360,12 +360,18 @@ static inline int set_up(int argc, char **argv)
 		return -1;
 	if (limits.max_qp_rd_atom < rd_atomic)
 		rd_atomic = limits.max_qp_rd_atom;
-	gid_index = argc > 2 ? atoi(argv[2]) : 0;
-	for (; gid_index < 64; gid_index++)
-		if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
+	/* The GID of that index, or else the first of RoCE v2 */
+	for (gid_index = 0; argc <= 2; gid_index++)
+		if (gid_index == 64)
+			return -1;
+		else if (!ibv_query_gid_ex(context, 1, gid_index, &entry, 0) &&
+			 entry.gid_type == IBV_GID_TYPE_ROCE_V2)
 			break;
-	if (gid_index == 64)
-		return -1;
+	if (argc > 2) {
+		gid_index = atoi(argv[2]);
+		if (ibv_query_gid_ex(context, 1, gid_index, &entry, 0))
+			return -1;
+	}
 	gid = entry.gid;
 	pd = ibv_alloc_pd(context);
 	if (posix_memalign((void **)&buffer, 4096, BUFFER_SIZE))

@@ -84,22 +84,32 @@ nic_export() {
     done </etc/qrnic/nics
 }
 
-# gid_index DEVICE 4|6: the index of its RoCEv2 GID for the address the launcher gave
-# (4), or for the global IPv6 address (6).
-gid_index() {
-    local dir=/sys/class/infiniband/$1/ports/1 index=0 gid type
-    while [ $index -lt 16 ]; do
-        if { read -r gid <"$dir/gids/$index" && read -r type <"$dir/gid_attrs/types/$index"; } 2>/dev/null &&
-                [ "$type" = "RoCE v2" ]; then
-            case $2:$gid in
-                4:0000:0000:0000:0000:0000:ffff:*) echo $index; return ;;
-                6:0000:*|6:fe80:*) ;;
-                6:*) echo $index; return ;;
-            esac
+# gid_find DEVICE v1|v2 PATTERN...: the index of its first GID of this version of RoCE that
+# matches a pattern of the shell. Indices have no fixed meaning: nothing else names one.
+gid_find() {
+    local dir=/sys/class/infiniband/$1/ports/1 want="RoCE $2" index=0 gid type pattern
+    [ "$2" != v1 ] || want="IB/RoCE v1"
+    shift 2
+    while { read -r gid <"$dir/gids/$index"; } 2>/dev/null; do
+        if { read -r type <"$dir/gid_attrs/types/$index"; } 2>/dev/null && [ "$type" = "$want" ]; then
+            for pattern; do
+                # shellcheck disable=SC2254  # a pattern it is
+                case $gid in $pattern) echo $index; return ;; esac
+            done
         fi
         index=$((index + 1))
     done
     return 1
+}
+
+# gid_index DEVICE 4|6|link [v1]: the index of its GID, of RoCE v2 unless v1 is said, for the
+# address the launcher gave (4), for the global IPv6 address (6), or for the link-local one.
+gid_index() {
+    case $2 in
+        4) gid_find "$1" "${3:-v2}" 0000:0000:0000:0000:0000:ffff:\* ;;
+        6) gid_find "$1" "${3:-v2}" 2\* 3\* fc\* fd\* ;;
+        link) gid_find "$1" "${3:-v2}" fe80:\* ;;
+    esac
 }
 
 # barrier NAME [VALUE]: waits until every guest's job is at this barrier, and sets

@@ -44,7 +44,7 @@ card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. Wit
 "hosts" the job sets 10.99.N.1/24 and a default route by 10.99.N.2.
 
 The job is a bash script that finds GUEST, GUESTS, NIC0, RDMA0, ... and the functions
-of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6, host_qmp JSON,
+of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6|link [v1], host_qmp JSON,
 guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
 Environment: QRNIC_QEMU   the QEMU binary to use

@@ -5,25 +5,18 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# gid_of IPV4-SUFFIX: index of the RoCEv2 GID of ::ffff:A.B.C.D, given as XXXX:XXXX
-gid_of() {
-    local dir=/sys/class/infiniband/$RDMA0/ports/1 index gid type
-    for ((index = 0; index < 32; index++)); do
-        { read -r gid <"$dir/gids/$index" && read -r type <"$dir/gid_attrs/types/$index"; } 2>/dev/null || continue
-        [ "$gid/$type" != "0000:0000:0000:0000:0000:ffff:$1/RoCE v2" ] || { echo $index; return; }
-    done
-    return 1
-}
+# port_gid v1|v2, vlan_gid v1|v2: index of the GID of the IPv4 address there
+mapped=0000:0000:0000:0000:0000:ffff
 # shellcheck disable=SC2317  # called through wait_until
-port_gid() { gid_of "0a4d:000$GUEST"; }
+port_gid() { gid_find "$RDMA0" "$1" "$mapped:0a4d:000$GUEST"; }
 # shellcheck disable=SC2317
-vlan_gid() { gid_of "0a4e:000$GUEST"; }
+vlan_gid() { gid_find "$RDMA0" "$1" "$mapped:0a4e:000$GUEST"; }
 
 # connected NAME: RC by the GIDs of IPv4 on the port and on the VLAN, in both directions
 connected() {
     local gid kind
     for kind in port vlan; do
-        gid=$("${kind}_gid")
+        gid=$("${kind}_gid" v2)
         pair "RC over IPv4 on the $kind $1" 18515 \
             "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid guest1"
     done
@@ -41,14 +34,14 @@ new_address() {
 ip link add link "$NIC0" name vlan7 type vlan id 7
 ip addr add "10.78.0.$GUEST/24" dev vlan7
 ip link set vlan7 up
-wait_until 10 vlan_gid
+wait_until 10 vlan_gid v2
 together $? "the VLAN has a GID"
 connected "before"
 new_address "$NIC0" "52:54:00:99:00:0$GUEST"
 connected "after the port has another MAC address"
 new_address vlan7 "52:54:00:99:07:0$GUEST"
 connected "after the VLAN has another MAC address"
-[ "$(port_gid)" = "$(gid_index "$RDMA0" 4)" ]
+[ "$(port_gid v2)" = "$(gid_index "$RDMA0" 4)" ]
 together $? "the port's GID has stayed"
 kernel_clean "the kernel logs are clean"
 finish

@@ -10,14 +10,15 @@
 
 seen() { $inside rdma dev show | grep -q " $RDMA0:"; }
 
-# gids NETDEV: how many GIDs it gives the adapter (as seen from where `inside` says)
+# gids NETDEV: how many GIDs of RoCE v2 it gives the adapter (as seen from where `inside` says)
 # shellcheck disable=SC2016,SC2086
 gids() {
     $inside env NETDEV="$1" DEVICE="$RDMA0" bash -c '
         cd /sys/class/infiniband/$DEVICE/ports/1/gid_attrs/ndevs || exit
         count=0
         for file in *; do
-            { read -r netdev <"$file"; } 2>/dev/null && [ "$netdev" = "$NETDEV" ] && count=$((count + 1))
+            { read -r netdev <"$file" && read -r type <"../types/$file"; } 2>/dev/null &&
+                [ "$netdev" = "$NETDEV" ] && [ "$type" = "RoCE v2" ] && count=$((count + 1))
         done
         echo $count'
 }

@@ -179,7 +179,7 @@ smc_network() {
     local other=$((3 - GUEST))
     ip addr flush dev "$NIC0" && ip addr add "10.80.$GUEST.1/24" dev "$NIC0" &&
         ip route add "10.80.$other.0/24" via "10.80.$other.1" dev "$NIC0" onlink &&
-        wait_until 10 grep -q "0a50:0$GUEST" /sys/class/infiniband/"$RDMA0"/ports/1/gids/* && modprobe smc
+        wait_until 10 gid_find "$RDMA0" v2 "*:ffff:0a50:0${GUEST}01" && modprobe smc
 }
 smc_up() {
     smc_network || return 1
