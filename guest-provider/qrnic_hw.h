@@ -286,11 +286,12 @@ enum qrnic_flush_level {
 };
 
 /*
- * Kind of the IP header of a datagram; the values are those of the kernel's
- * rdma_network_type
+ * Kind of the network header of a datagram; the values are those of the
+ * kernel's rdma_network_type
  */
 enum qrnic_network {
 	QRNIC_NETWORK_NONE = 0x0,
+	QRNIC_NETWORK_ROCE_V1 = 0x1,
 	QRNIC_NETWORK_IPV4 = 0x2,
 	QRNIC_NETWORK_IPV6 = 0x3,
 };
@@ -382,13 +383,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_RSS 0x00100000u
 #define QRNIC_CAP_SRQ_RESIZE 0x00200000u
 #define QRNIC_CAP_COUNTER_SETS 0x00400000u
+#define QRNIC_CAP_ROCE_V1 0x00800000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x777fffffu
+#define QRNIC_CAP_ALL 0x77ffffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -491,7 +493,8 @@ enum qrnic_link_state {
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
 #define QRNIC_GID_VLAN 0x00000002u
-#define QRNIC_GID_ALL 0x00000003u
+#define QRNIC_GID_ROCE_V1 0x00000004u
+#define QRNIC_GID_ALL 0x00000007u
 
 /* Flags of port_ctx */
 #define QRNIC_PORTF_ADMIN_UP 0x00000001u
@@ -607,6 +610,8 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_MULTICAST,
 	QRNIC_COUNTER_ROCE_RX_MULTICAST,
+	QRNIC_COUNTER_ROCE_V1_TX_PACKETS,
+	QRNIC_COUNTER_ROCE_V1_RX_PACKETS,
 	QRNIC_COUNTER_TX_SEND,
 	QRNIC_COUNTER_TX_WRITE,
 	QRNIC_COUNTER_TX_READ,
@@ -729,6 +734,8 @@ enum qrnic_counter {
 	X(roce_loopback_packets, roce) \
 	X(roce_tx_multicast, roce) \
 	X(roce_rx_multicast, roce) \
+	X(roce_v1_tx_packets, roce) \
+	X(roce_v1_rx_packets, roce) \
 	X(tx_send, roce) \
 	X(tx_write, roce) \
 	X(tx_read, roce) \

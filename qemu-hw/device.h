@@ -40,7 +40,7 @@ struct QrnicDevice {
     bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn, cap_rss;
     bool cap_dm, cap_atomic_write, cap_flush;
     bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
-    bool cap_counter_sets;
+    bool cap_counter_sets, cap_roce_v1;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */

@@ -516,6 +516,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
         { d->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
         { d->cap_counter_sets, QRNIC_CAP_COUNTER_SETS },
+        { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
 #ifdef CONFIG_ATOMIC64
         { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
@@ -713,6 +714,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-inline-recv", QrnicDevice, cap_inline_recv, true),
     DEFINE_PROP_BOOL("cap-rate-limit", QrnicDevice, cap_rate_limit, true),
     DEFINE_PROP_BOOL("cap-counter-sets", QrnicDevice, cap_counter_sets, true),
+    DEFINE_PROP_BOOL("cap-roce-v1", QrnicDevice, cap_roce_v1, true),
     DEFINE_PROP_BOOL("cap-atomic-glob", QrnicDevice, cap_atomic_glob, true),
 };
 

@@ -288,11 +288,12 @@ enum qrnic_flush_level {
 };
 
 /*
- * Kind of the IP header of a datagram; the values are those of the kernel's
- * rdma_network_type
+ * Kind of the network header of a datagram; the values are those of the
+ * kernel's rdma_network_type
  */
 enum qrnic_network {
     QRNIC_NETWORK_NONE = 0x0,
+    QRNIC_NETWORK_ROCE_V1 = 0x1,
     QRNIC_NETWORK_IPV4 = 0x2,
     QRNIC_NETWORK_IPV6 = 0x3,
 };
@@ -384,13 +385,14 @@ enum qrnic_link_state {
 #define QRNIC_CAP_RSS 0x00100000u
 #define QRNIC_CAP_SRQ_RESIZE 0x00200000u
 #define QRNIC_CAP_COUNTER_SETS 0x00400000u
+#define QRNIC_CAP_ROCE_V1 0x00800000u
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x777fffffu
+#define QRNIC_CAP_ALL 0x77ffffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -493,7 +495,8 @@ enum qrnic_link_state {
 /* Flags of a GID entry */
 #define QRNIC_GID_VALID 0x00000001u
 #define QRNIC_GID_VLAN 0x00000002u
-#define QRNIC_GID_ALL 0x00000003u
+#define QRNIC_GID_ROCE_V1 0x00000004u
+#define QRNIC_GID_ALL 0x00000007u
 
 /* Flags of port_ctx */
 #define QRNIC_PORTF_ADMIN_UP 0x00000001u
@@ -609,6 +612,8 @@ enum qrnic_counter {
     QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS,
     QRNIC_COUNTER_ROCE_TX_MULTICAST,
     QRNIC_COUNTER_ROCE_RX_MULTICAST,
+    QRNIC_COUNTER_ROCE_V1_TX_PACKETS,
+    QRNIC_COUNTER_ROCE_V1_RX_PACKETS,
     QRNIC_COUNTER_TX_SEND,
     QRNIC_COUNTER_TX_WRITE,
     QRNIC_COUNTER_TX_READ,
@@ -731,6 +736,8 @@ enum qrnic_counter {
     X(roce_loopback_packets, roce) \
     X(roce_tx_multicast, roce) \
     X(roce_rx_multicast, roce) \
+    X(roce_v1_tx_packets, roce) \
+    X(roce_v1_rx_packets, roce) \
     X(tx_send, roce) \
     X(tx_write, roce) \
     X(tx_read, roce) \
@@ -1413,7 +1420,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff88800000ull;
+    bad |= out->capabilities & 0xffffffff88000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2642,7 +2649,7 @@ static inline bool qrnic_gid_entry_unpack(QrnicGidEntry *out, const void *in)
     memcpy(out->mac, p + 16, 6);
     out->vlan_id = qrnic_ld_le16(p + 22);
     out->flags = p[24];
-    bad |= out->flags & 0x000000fcu;
+    bad |= out->flags & 0x000000f8u;
     bad |= qrnic_any_byte(p + 25, 7);
     return !bad;
 }
@@ -3810,6 +3817,8 @@ static inline const char *qrnic_network_name(unsigned v)
     switch (v) {
     case QRNIC_NETWORK_NONE:
         return "NONE";
+    case QRNIC_NETWORK_ROCE_V1:
+        return "ROCE_V1";
     case QRNIC_NETWORK_IPV4:
         return "IPV4";
     case QRNIC_NETWORK_IPV6:
@@ -3975,6 +3984,8 @@ static inline const char *qrnic_counter_name(unsigned v)
         "roce_loopback_packets",
         "roce_tx_multicast",
         "roce_rx_multicast",
+        "roce_v1_tx_packets",
+        "roce_v1_rx_packets",
         "tx_send",
         "tx_write",
         "tx_read",

@@ -82,7 +82,8 @@ static void walk_ipv4(QrnicHeaders *h, size_t at)
     gid_of_ipv4(h->dgid, ip + 16);
 }
 
-static void walk_ipv6(QrnicHeaders *h, size_t at)
+/* A GRH has the same fields (InfiniBand specification, 8.3). */
+static void walk_ipv6(QrnicHeaders *h, size_t at, QrnicNetwork network)
 {
     const uint8_t *ip = h->frame + at;
     size_t room = h->len - at, total;
@@ -91,7 +92,7 @@ static void walk_ipv6(QrnicHeaders *h, size_t at)
     if (room < QRNIC_IPV6_LEN || ip[0] >> 4 != 6) {
         return;
     }
-    h->network = QRNIC_NET_IPV6;
+    h->network = network;
     h->ip = at;
     h->ip_len = QRNIC_IPV6_LEN;
     total = QRNIC_IPV6_LEN + lduw_be_p(ip + 4);
@@ -140,9 +141,11 @@ QrnicHeaders qrnic_headers_walk(const uint8_t *frame, size_t len)
     if (h.ethertype == QRNIC_ETHERTYPE_IPV4) {
         walk_ipv4(&h, at);
     } else if (h.ethertype == QRNIC_ETHERTYPE_IPV6) {
-        walk_ipv6(&h, at);
+        walk_ipv6(&h, at, QRNIC_NET_IPV6);
+    } else if (h.ethertype == QRNIC_ETHERTYPE_ROCE_V1) {
+        walk_ipv6(&h, at, QRNIC_NET_GRH);
     }
-    if (h.network != QRNIC_NET_NONE) {
+    if (qrnic_headers_have_ip(&h)) {
         walk_ports(&h);
     }
     return h;

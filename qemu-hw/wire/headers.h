@@ -1,7 +1,8 @@
 /*
  * qrnic wire: the headers of a frame up to the ports, found in one walk
  *
- * IEEE 802.3 and 802.1Q, RFC 791, 8200, 768, 9293. Who receives a frame and
+ * IEEE 802.3 and 802.1Q, RFC 791, 8200, 768, 9293; InfiniBand specification,
+ * 8.3 (GRH) and annex A16. Who receives a frame and
  * what is done with it all look at what the walk found.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -17,6 +18,7 @@
 #define QRNIC_FCS_LEN           4
 #define QRNIC_IPV4_LEN          20
 #define QRNIC_IPV6_LEN          40
+#define QRNIC_GRH_LEN           40
 #define QRNIC_UDP_LEN           8
 #define QRNIC_TCP_LEN           20
 
@@ -24,6 +26,7 @@
 #define QRNIC_ETHERTYPE_VLAN    0x8100
 #define QRNIC_ETHERTYPE_SERVICE 0x88a8  /* 802.1ad, the outer of two tags */
 #define QRNIC_ETHERTYPE_IPV6    0x86dd
+#define QRNIC_ETHERTYPE_ROCE_V1 0x8915
 #define QRNIC_IP_PROTOCOL_TCP   6
 #define QRNIC_IP_PROTOCOL_UDP   17
 
@@ -31,6 +34,7 @@ typedef enum QrnicNetwork {
     QRNIC_NET_NONE,             /* another, or its header is not complete */
     QRNIC_NET_IPV4,
     QRNIC_NET_IPV6,
+    QRNIC_NET_GRH,              /* RoCE v1; its fields are those of IPv6 */
 } QrnicNetwork;
 
 /*
@@ -68,6 +72,11 @@ typedef struct QrnicHeaders {
     uint16_t l4_len;
     uint16_t sport, dport;
 } QrnicHeaders;
+
+static inline bool qrnic_headers_have_ip(const QrnicHeaders *h)
+{
+    return h->network == QRNIC_NET_IPV4 || h->network == QRNIC_NET_IPV6;
+}
 
 /* The frame must live as long as what has been found in it. */
 QrnicHeaders qrnic_headers_walk(const uint8_t *frame, size_t len);

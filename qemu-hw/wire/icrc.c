@@ -190,10 +190,13 @@ uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)
 }
 
 uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
-                    bool ipv6)
+                    QrnicNetwork network)
 {
-    const size_t ip_len = ipv6 ? QRNIC_IPV6_LEN : QRNIC_IPV4_LEN;
-    const size_t head = ip_len + QRNIC_UDP_LEN + QRNIC_BTH_LEN;
+    const size_t ip_len = network == QRNIC_NET_IPV4 ? QRNIC_IPV4_LEN :
+                                                      QRNIC_IPV6_LEN;
+    const size_t udp_len = network == QRNIC_NET_GRH ? 0 : QRNIC_UDP_LEN;
+    const size_t bth_at = ip_len + udp_len;
+    const size_t head = bth_at + QRNIC_BTH_LEN;
     /* In place of the LRH stand eight bytes of ones. */
     uint8_t masked[8 + QRNIC_IPV6_LEN + QRNIC_UDP_LEN + QRNIC_BTH_LEN];
     uint8_t *h = masked + 8;
@@ -202,7 +205,7 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
 
     memset(masked, 0xff, 8);
     memcpy(h, ip, head);
-    if (ipv6) {
+    if (network != QRNIC_NET_IPV4) {
         h[0] |= 0x0f;           /* traffic class, flow label */
         memset(h + 1, 0xff, 3);
         h[7] = 0xff;            /* hop limit */
@@ -211,15 +214,17 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
         h[8] = 0xff;            /* time to live */
         memset(h + 10, 0xff, 2);        /* header checksum */
     }
-    memset(h + ip_len + 6, 0xff, 2);    /* UDP checksum */
-    h[ip_len + QRNIC_UDP_LEN + 4] = 0xff;       /* FECN, BECN, resv6 */
+    if (udp_len) {
+        memset(h + ip_len + 6, 0xff, 2);        /* UDP checksum */
+    }
+    h[bth_at + 4] = 0xff;       /* FECN, BECN, resv6 */
     if (cover == QRNIC_ICRC_TRANSPORT) {
-        skip = 8 + ip_len + QRNIC_UDP_LEN;
+        skip = 8 + bth_at;
     }
     crc = qrnic_crc32(QRNIC_CRC32_INIT, masked + skip, 8 + head - skip);
     crc = qrnic_crc32(crc, ip + head, len - head);
     if (cover == QRNIC_ICRC_SOFT_ROCE) {
-        const uint8_t *bth = ip + ip_len + QRNIC_UDP_LEN;
+        const uint8_t *bth = ip + bth_at;
 
         if (bth[0] == QRNIC_OP_RC_FLUSH) {
             crc = qrnic_crc32(crc, bth, len - (bth - ip));

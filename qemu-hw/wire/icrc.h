@@ -1,8 +1,9 @@
 /*
  * qrnic wire: the invariant CRC
  *
- * InfiniBand specification, 7.8.1, with the RoCEv2 rules of A17.3.3: CRC-32 of
- * Ethernet over the packet without the fields that a router may change.
+ * InfiniBand specification, 7.8.1, with the rules of A16.4 (RoCE v1) and
+ * A17.3.3 (RoCE v2): CRC-32 of Ethernet over the packet without the fields that
+ * a router may change.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,6 +12,7 @@
 #define QRNIC_WIRE_ICRC_H
 
 #include "qemu/osdep.h"
+#include "wire/headers.h"
 
 #define QRNIC_CRC32_INIT        0xffffffffu
 
@@ -41,10 +43,10 @@ typedef enum QrnicIcrcCover {
 } QrnicIcrcCover;
 
 /*
- * ICRC of a packet that begins at its IP header and is len bytes long without
- * the ICRC. It goes on the wire low byte first.
+ * ICRC of a packet that begins at its IP header or GRH and is len bytes long
+ * without the ICRC. It goes on the wire low byte first.
  */
 uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
-                    bool ipv6);
+                    QrnicNetwork network);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * qrnic wire: RoCEv2 packets, parsed and built
+ * qrnic wire: RoCE packets, parsed and built
  *
- * InfiniBand specification, chapter 9, and annex A17 (RoCEv2).
+ * InfiniBand specification, chapter 9, and annexes A16 (RoCE v1) and A17 (RoCE
+ * v2).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -38,11 +39,20 @@ static uint16_t ipv4_fold(uint32_t sum)
     return sum;
 }
 
+/* Length from the BTH to the ICRC, or 0 if something does not fit */
+static size_t v1_length(const QrnicHeaders *h)
+{
+    size_t len = h->ip_total ? h->ip_total - h->ip_len : 0;
+
+    return h->protocol == QRNIC_GRH_NEXT_BTH &&
+           len >= QRNIC_BTH_LEN + QRNIC_ICRC_LEN ? len : 0;
+}
+
 /*
- * Length of the UDP payload, or 0 if something does not fit: all lengths say
- * the same, and RoCEv2 has neither options nor fragments (A17.3.1.2).
+ * The same behind UDP: all lengths say the same, and RoCE v2 has neither
+ * options nor fragments (A17.3.1.2).
  */
-static size_t udp_payload_length(const QrnicHeaders *h)
+static size_t v2_length(const QrnicHeaders *h)
 {
     const uint8_t *ip = h->frame + h->ip;
 
@@ -121,18 +131,19 @@ QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
                               QrnicIcrcCover icrc)
 {
     const uint8_t *ip = h->frame + h->ip;
-    size_t udp_payload = udp_payload_length(h);
+    bool v1 = h->network == QRNIC_NET_GRH;
+    size_t left = v1 ? v1_length(h) : v2_length(h);
     size_t icrc_at = h->ip_total - QRNIC_ICRC_LEN;
-    const uint8_t *bth = h->frame + h->l4 + QRNIC_UDP_LEN;
+    const uint8_t *bth = ip + h->ip_len + (v1 ? 0 : QRNIC_UDP_LEN);
     unsigned pad;
 
-    if (!udp_payload) {
+    if (!left) {
         return QRNIC_PARSE_MALFORMED;
     }
     p->h = h;
     p->frame_len = h->ip + h->ip_total;
     if ((uint32_t)ldl_le_p(ip + icrc_at) !=
-        qrnic_icrc(icrc, ip, icrc_at, h->network == QRNIC_NET_IPV6)) {
+        qrnic_icrc(icrc, ip, icrc_at, h->network)) {
         return QRNIC_PARSE_ICRC;
     }
 
@@ -141,30 +152,42 @@ QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
     if (!(p->info->flags & QRNIC_OPF_DEFINED)) {
         return QRNIC_PARSE_OPCODE;
     }
-    udp_payload -= QRNIC_ICRC_LEN;
+    left -= QRNIC_ICRC_LEN;
     pad = bth[1] >> 4 & 3;
-    if (bth[1] & 0xf || udp_payload < p->info->header_len + pad ||
-        udp_payload % 4) {
+    if (bth[1] & 0xf || left < p->info->header_len + pad || left % 4) {
         return QRNIC_PARSE_MALFORMED;
     }
     parse_extensions(&p->t, p->info->flags, bth + QRNIC_BTH_LEN);
     p->payload = bth + p->info->header_len;
-    p->payload_len = udp_payload - p->info->header_len - pad;
+    p->payload_len = left - p->info->header_len - pad;
     if (p->payload_len + pad && !(p->info->flags & QRNIC_OPF_PAYLOAD)) {
         return QRNIC_PARSE_MALFORMED;
     }
     return QRNIC_PARSE_OK;
 }
 
+static QrnicNetwork network_of(const QrnicPathSpec *spec)
+{
+    if (spec->v1) {
+        return QRNIC_NET_GRH;
+    }
+    return qrnic_gid_is_ipv4(spec->dgid) ? QRNIC_NET_IPV4 : QRNIC_NET_IPV6;
+}
+
 void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
 {
+    static const uint16_t ethertype[] = {
+        [QRNIC_NET_IPV4] = QRNIC_ETHERTYPE_IPV4,
+        [QRNIC_NET_IPV6] = QRNIC_ETHERTYPE_IPV6,
+        [QRNIC_NET_GRH] = QRNIC_ETHERTYPE_ROCE_V1,
+    };
     uint8_t *h = path->header;
     uint8_t hops = spec->hop_limit ? spec->hop_limit : DEFAULT_HOPS;
-    size_t ip_len;
+    bool v1 = spec->v1;
 
     memset(path, 0, sizeof(*path));
     path->spec = *spec;
-    path->ipv6 = !qrnic_gid_is_ipv4(spec->dgid);
+    path->network = network_of(spec);
     memcpy(h, spec->dmac, 6);
     memcpy(h + 6, spec->smac, 6);
     h += 12;
@@ -173,19 +196,18 @@ void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
         stw_be_p(h + 2, (spec->priority & 7) << 13 | spec->vlan);
         h += QRNIC_VLAN_LEN;
     }
-    stw_be_p(h, path->ipv6 ? QRNIC_ETHERTYPE_IPV6 : QRNIC_ETHERTYPE_IPV4);
+    stw_be_p(h, ethertype[path->network]);
     h += 2;
     path->ip_offset = h - path->header;
-    if (path->ipv6) {
-        ip_len = QRNIC_IPV6_LEN;
+    if (path->network != QRNIC_NET_IPV4) {
         stl_be_p(h, 6u << 28 | spec->traffic_class << 20 |
                     (spec->flow_label & 0xfffff));
-        h[6] = QRNIC_IP_PROTOCOL_UDP;
+        h[6] = v1 ? QRNIC_GRH_NEXT_BTH : QRNIC_IP_PROTOCOL_UDP;
         h[7] = hops;
         memcpy(h + 8, spec->sgid, 16);
         memcpy(h + 24, spec->dgid, 16);
+        h += QRNIC_IPV6_LEN;
     } else {
-        ip_len = QRNIC_IPV4_LEN;
         h[0] = 0x45;
         h[1] = spec->traffic_class;
         stw_be_p(h + 6, IPV4_DF);
@@ -194,18 +216,21 @@ void qrnic_path_init(QrnicPath *path, const QrnicPathSpec *spec)
         memcpy(h + 12, spec->sgid + 12, 4);
         memcpy(h + 16, spec->dgid + 12, 4);
         path->ip_sum = ipv4_sum(h);
+        h += QRNIC_IPV4_LEN;
     }
-    h += ip_len;
-    stw_be_p(h, spec->udp_sport);
-    stw_be_p(h + 2, QRNIC_ROCE_UDP_PORT);
-    path->header_len = h + QRNIC_UDP_LEN - path->header;
+    if (!v1) {
+        stw_be_p(h, spec->udp_sport);
+        stw_be_p(h + 2, QRNIC_ROCE_UDP_PORT);
+        h += QRNIC_UDP_LEN;
+    }
+    path->header_len = h - path->header;
 }
 
 bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
 {
     const QrnicHeaders *h = p->h;
 
-    return path->ipv6 == (h->network == QRNIC_NET_IPV6) &&
+    return path->network == h->network &&
            path->spec.vlan == h->vlan &&
            memcmp(path->spec.dgid, h->sgid, 16) == 0 &&
            memcmp(path->spec.sgid, h->dgid, 16) == 0 &&
@@ -266,22 +291,23 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
     const QrnicOpcodeInfo *info = qrnic_opcode_info(t->opcode);
     uint8_t *ip = frame + path->ip_offset;
     uint8_t *bth = frame + path->header_len;
-    uint8_t *udp = bth - QRNIC_UDP_LEN;
     unsigned pad = -payload_len & 3;
-    uint16_t udp_len = QRNIC_UDP_LEN + info->header_len + payload_len + pad +
-                       QRNIC_ICRC_LEN;
+    uint16_t len = info->header_len + payload_len + pad + QRNIC_ICRC_LEN;
 
     /* The whole array, as a copy of constant length is a few moves. */
     memcpy(frame, path->header, sizeof(path->header));
-    if (path->ipv6) {
-        stw_be_p(ip + 4, udp_len);
+    if (path->network != QRNIC_NET_GRH) {
+        len += QRNIC_UDP_LEN;
+        stw_be_p(bth - QRNIC_UDP_LEN + 4, len);
+    }
+    if (path->network != QRNIC_NET_IPV4) {
+        stw_be_p(ip + 4, len);
     } else {
-        uint16_t total = QRNIC_IPV4_LEN + udp_len;
+        uint16_t total = QRNIC_IPV4_LEN + len;
 
         stw_be_p(ip + 2, total);
         stw_be_p(ip + 10, ~ipv4_fold(path->ip_sum + total));
     }
-    stw_be_p(udp + 4, udp_len);
 
     bth[0] = t->opcode;
     /* MigReq is set, as the path is never in another state (17.2.8). */
@@ -301,6 +327,6 @@ size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
     while ((end - payload) & 3) {
         *end++ = 0;
     }
-    stl_le_p(end, qrnic_icrc(path->spec.icrc, ip, end - ip, path->ipv6));
+    stl_le_p(end, qrnic_icrc(path->spec.icrc, ip, end - ip, path->network));
     return end + QRNIC_ICRC_LEN - frame;
 }

@@ -1,8 +1,9 @@
 /*
- * qrnic wire: RoCEv2 packets, parsed and built
+ * qrnic wire: RoCE packets, parsed and built
  *
  * Pure functions on byte arrays. InfiniBand specification, chapter 9, and
- * annex A17 (RoCEv2). All values of the structures are in host order.
+ * annexes A16 (RoCE v1) and A17 (RoCE v2). All values of the structures are in
+ * host order.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,6 +17,7 @@
 #include "wire/opcode.h"
 
 #define QRNIC_ROCE_UDP_PORT     4791
+#define QRNIC_GRH_NEXT_BTH      0x1b    /* next header (8.3.5) */
 #define QRNIC_BTH_LEN           12
 #define QRNIC_ICRC_LEN          4
 
@@ -60,7 +62,7 @@ typedef enum QrnicParse {
     QRNIC_PARSE_OPCODE,         /* not defined here; t has the BTH */
 } QrnicParse;
 
-/* Parses and checks a frame that goes to UDP port 4791. */
+/* Parses and checks a frame that goes to UDP port 4791 or has a GRH. */
 QrnicParse qrnic_packet_parse(QrnicPacket *out, const QrnicHeaders *h,
                               QrnicIcrcCover icrc);
 
@@ -69,19 +71,20 @@ typedef struct QrnicPathSpec {
     uint8_t dmac[6], smac[6];
     int vlan;                   /* -1: untagged */
     uint8_t priority;           /* of the VLAN tag */
-    uint8_t sgid[16], dgid[16]; /* both ::ffff:0:0/96 for IPv4 */
+    bool v1;                    /* RoCE v1: a GRH, and no UDP */
+    uint8_t sgid[16], dgid[16]; /* v2: both ::ffff:0:0/96 for IPv4 */
     uint8_t traffic_class, hop_limit;
     uint32_t flow_label;
     uint16_t udp_sport;
     QrnicIcrcCover icrc;
 } QrnicPathSpec;
 
-/* The headers up to UDP that all packets of a connection share. */
+/* The headers before the BTH that all packets of a connection share. */
 typedef struct QrnicPath {
     uint8_t header[QRNIC_PATH_HEADER_MAX];
     uint8_t header_len;
-    uint8_t ip_offset;
-    bool ipv6;
+    uint8_t ip_offset;          /* of the IP header or GRH */
+    QrnicNetwork network;
     uint32_t ip_sum;            /* IPv4: header sum with length 0, unfolded */
     QrnicPathSpec spec;
 } QrnicPath;

@@ -577,6 +577,31 @@ void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr)
     qp_modify(d, qp, &step);
 }
 
+void qp_connect_unreliable(Device *d, const Qp *qp, const QrnicQpAttr *attr)
+{
+    QrnicQpAttr all = attr ? *attr : qp_default_attr();
+    QrnicQpAttr step = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
+                QRNIC_QP_ACCESS_FLAGS,
+        .state = QRNIC_QPS_INIT, .port = 1,
+        .access = QRNIC_ACCESS_REMOTE_WRITE,
+    };
+
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+                QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+        .state = QRNIC_QPS_RTR, .av = all.av, .path_mtu = all.path_mtu,
+        .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
+    };
+    qp_modify(d, qp, &step);
+    step = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_SQ_PSN, .state = QRNIC_QPS_RTS,
+        .sq_psn = SQ_PSN,
+    };
+    qp_modify(d, qp, &step);
+}
+
 void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey)
 {
     QrnicQpAttr step = {

@@ -167,6 +167,8 @@ void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr);
 /* From RESET as a connection to the peer; attr: what differs, or NULL. */
 void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr);
 void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr);
+/* The same of UC, which has fewer attributes */
+void qp_connect_unreliable(Device *d, const Qp *qp, const QrnicQpAttr *attr);
 /* RESET to RTS, for UD and GSI */
 void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey);
 /* The attributes qp_connect uses. */
@@ -269,5 +271,6 @@ void add_xrc_tests(void);
 void add_flags_tests(void);
 void add_rss_tests(void);
 void add_counter_set_tests(void);
+void add_roce_v1_tests(void);
 
 #endif

@@ -33,5 +33,6 @@ int main(int argc, char **argv)
     add_reentry_tests();
     add_power_tests();
     add_counter_set_tests();
+    add_roce_v1_tests();
     return g_test_run();
 }

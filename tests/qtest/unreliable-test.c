@@ -18,30 +18,10 @@
 /* The rig's RC QP stays; r->qp becomes a UC QP connected to the peer. */
 static void uc_start(Rig *r)
 {
-    QrnicQpAttr all = qp_default_attr();
-    QrnicQpAttr step = {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT |
-                QRNIC_QP_ACCESS_FLAGS,
-        .state = QRNIC_QPS_INIT, .port = 1,
-        .access = QRNIC_ACCESS_REMOTE_WRITE,
-    };
-
     rig_start(r, "", NULL);
     qp_create(r->d, &r->qp, QRNIC_QPT_UC, r->pd, r->page, &r->send_cq,
               &r->recv_cq, 5, 3, 0);
-    qp_modify(r->d, &r->qp, &step);
-    step = (QrnicQpAttr) {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
-                QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
-        .state = QRNIC_QPS_RTR, .av = all.av, .path_mtu = all.path_mtu,
-        .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
-    };
-    qp_modify(r->d, &r->qp, &step);
-    step = (QrnicQpAttr) {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_SQ_PSN, .state = QRNIC_QPS_RTS,
-        .sq_psn = SQ_PSN,
-    };
-    qp_modify(r->d, &r->qp, &step);
+    qp_connect_unreliable(r->d, &r->qp, NULL);
 }
 
 static void expect_state(Rig *r, unsigned state)

@@ -1,8 +1,8 @@
 /*
- * qrnic qtest: encoder and decoder of RoCEv2 frames
+ * qrnic qtest: encoder and decoder of RoCE frames
  *
- * Written for clearness, byte by byte: InfiniBand specification, chapter 9, and
- * annex A17. The ICRC is computed bit by bit.
+ * Written for clearness, byte by byte: InfiniBand specification, chapter 9, 8.3
+ * (GRH) and annexes A16 and A17. The ICRC is computed bit by bit.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,6 +11,9 @@
 #include "wire-peer.h"
 
 #define ROCE_UDP_PORT 4791
+#define ROCE_V1_TYPE 0x8915
+#define GRH_BYTES 40
+#define GRH_NEXT_BTH 0x1b
 
 static uint8_t *put(uint8_t *p, uint64_t value, unsigned bytes)
 {
@@ -119,6 +122,23 @@ static uint32_t icrc(const uint8_t *ip, bool ipv6, size_t bytes)
     return crc;
 }
 
+/* 7.8.1 and A16.4: ones stand for the LRH and for what a router may change. */
+static uint32_t icrc_v1(const uint8_t *grh, size_t bytes)
+{
+    uint8_t *copy = g_malloc(8 + bytes);
+    uint32_t crc;
+
+    memset(copy, 0xff, 8);
+    memcpy(copy + 8, grh, bytes);
+    copy[8] |= 0x0f;                            /* TClass, FlowLabel */
+    copy[9] = copy[10] = copy[11] = 0xff;
+    copy[8 + 7] = 0xff;                         /* HopLmt */
+    copy[8 + GRH_BYTES + 4] = 0xff;             /* resv8a */
+    crc = ~crc32_bit(0xffffffff, copy, 8 + bytes);
+    g_free(copy);
+    return crc;
+}
+
 static uint16_t ip_checksum(const uint8_t *p)
 {
     uint32_t sum = 0;
@@ -201,6 +221,17 @@ static uint8_t *put_ip(uint8_t *w, const PeerPacket *p, size_t udp_len)
     return w + 8;
 }
 
+static uint8_t *put_grh(uint8_t *w, const PeerPacket *p, size_t payload_len)
+{
+    w = put(w, 6u << 28 | (uint32_t)p->tos << 20 | p->flow_label, 4);
+    w = put(w, payload_len + p->udp_length_delta, 2);
+    w = put(w, p->next_header ? p->next_header : GRH_NEXT_BTH, 1);
+    w = put(w, p->ttl ? p->ttl : 64, 1);
+    memcpy(w, p->sip, 16);
+    memcpy(w + 16, p->dip, 16);
+    return w + 32;
+}
+
 size_t peer_encode(const PeerPacket *p, uint8_t *frame)
 {
     uint8_t transport[PEER_FRAME_MAX];
@@ -217,16 +248,21 @@ size_t peer_encode(const PeerPacket *p, uint8_t *frame)
         w = put(w, 0x8100, 2);
         w = put(w, p->vlan, 2);
     }
-    w = put(w, p->ipv6 ? 0x86dd : 0x0800, 2);
+    w = put(w, p->v1 ? ROCE_V1_TYPE : p->ipv6 ? 0x86dd : 0x0800, 2);
     ip = w;
-    w = put_ip(w, p, udp_len);
-    w = put(w, p->sport ? p->sport : 0xc123, 2);
-    w = put(w, ROCE_UDP_PORT, 2);
-    w = put(w, udp_len + p->udp_length_delta, 2);
-    w = put(w, 0, 2);
+    if (p->v1) {
+        w = put_grh(w, p, transport_len + 4);
+    } else {
+        w = put_ip(w, p, udp_len);
+        w = put(w, p->sport ? p->sport : 0xc123, 2);
+        w = put(w, ROCE_UDP_PORT, 2);
+        w = put(w, udp_len + p->udp_length_delta, 2);
+        w = put(w, 0, 2);
+    }
     memcpy(w, transport, transport_len);
     w += transport_len;
-    crc = icrc(ip, p->ipv6, w - ip) ^ p->icrc_flip;
+    crc = (p->v1 ? icrc_v1(ip, w - ip) : icrc(ip, p->ipv6, w - ip)) ^
+          p->icrc_flip;
     for (int i = 0; i < 4; i++) {
         *w++ = crc >> 8 * i;
     }
@@ -287,6 +323,34 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->length = end - r - p->pad;
 }
 
+static uint32_t get_crc(const uint8_t *p)
+{
+    return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void decode_v1(const uint8_t *grh, const uint8_t *frame_end,
+                      PeerPacket *p)
+{
+    const uint8_t *r = grh, *end;
+    uint32_t word = get(&r, 4);
+    uint16_t payload_len = get(&r, 2);
+
+    p->v1 = true;
+    g_assert_cmpuint(word >> 28, ==, 6);
+    p->tos = word >> 20;
+    p->flow_label = word & 0xfffff;
+    g_assert_cmpuint(get(&r, 1), ==, GRH_NEXT_BTH);
+    p->ttl = get(&r, 1);
+    memcpy(p->sip, r, 16);
+    memcpy(p->dip, r + 16, 16);
+    r += 32;
+    g_assert_cmpuint(payload_len, >=, 12 + 4);
+    end = r + payload_len - 4;
+    g_assert(end + 4 <= frame_end);
+    g_assert_cmphex(get_crc(end), ==, icrc_v1(grh, end - grh));
+    get_transport(r, end, p);
+}
+
 void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p)
 {
     const uint8_t *r = frame, *ip, *end;
@@ -304,6 +368,10 @@ void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p)
         type = get(&r, 2);
     }
     ip = r;
+    if (type == ROCE_V1_TYPE) {
+        decode_v1(ip, frame + len, p);
+        return;
+    }
     if (type == 0x86dd) {
         uint32_t word = get(&r, 4);
 
@@ -338,7 +406,6 @@ void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p)
     g_assert_cmphex(get(&r, 2), ==, 0);
     end = r + udp_len - 8 - 4;
     g_assert(end + 4 <= frame + len);
-    g_assert_cmphex(end[0] | end[1] << 8 | end[2] << 16 |
-                    (uint32_t)end[3] << 24, ==, icrc(ip, p->ipv6, end - ip));
+    g_assert_cmphex(get_crc(end), ==, icrc(ip, p->ipv6, end - ip));
     get_transport(r, end, p);
 }

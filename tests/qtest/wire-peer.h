@@ -1,7 +1,7 @@
 /*
  * qrnic qtest: the other end of the wire
  *
- * An encoder and decoder of RoCEv2 frames of its own. It shares nothing with
+ * An encoder and decoder of RoCE frames of its own. It shares nothing with
  * the device's, so that one error cannot hide in both.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -76,15 +76,16 @@ enum {
     AETH_NAK_REMOTE_OP = 0x63,
 };
 
-/* One RoCEv2 packet; a zeroed header field is what a plain packet has. */
+/* One RoCE packet; a zeroed header field is what a plain packet has. */
 typedef struct PeerPacket {
     uint8_t dmac[6], smac[6];
     int vlan;                   /* -1: untagged, else the TCI */
+    bool v1;                    /* RoCE v1: GIDs in sip and dip */
     bool ipv6;
     uint8_t sip[16], dip[16];   /* IPv4: the first 4 bytes */
     uint8_t tos, ttl;
     uint32_t flow_label;
-    uint16_t sport;
+    uint16_t sport;             /* not with v1 */
     uint8_t opcode, pad, tver;
     bool solicited, ack_request;
     uint16_t pkey;
@@ -102,7 +103,8 @@ typedef struct PeerPacket {
     const uint8_t *payload;     /* without pad bytes */
     size_t length;
     uint32_t icrc_flip;         /* encoder: spoils the ICRC */
-    int udp_length_delta;       /* encoder: spoils the UDP length */
+    int udp_length_delta;       /* encoder: spoils the UDP or GRH length */
+    uint8_t next_header;        /* encoder, v1: 0: the right one */
 } PeerPacket;
 
 /* Returns the length of the frame. */

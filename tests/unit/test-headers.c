@@ -65,6 +65,13 @@ static const Good good[] = {
         .traffic_class = 0x68, .hop_limit = 5, .flow_label = 0x12345,
         .l4 = 54, .l4_len = 12,
     }, {
+        /* A GRH has the fields of an IPv6 header, and no ports behind it. */
+        "roce-v1",
+        MACS "8915 " "66812345 000c 1b05 " ADDRESSES_6 UDP_4,
+        66, NO_TAG, .ethertype = 0x8915, .network = QRNIC_NET_GRH,
+        .ip = 14, .ip_len = 40, .ip_total = 52, .protocol = 0x1b,
+        .traffic_class = 0x68, .hop_limit = 5, .flow_label = 0x12345,
+    }, {
         "tcp-ipv6-priority",
         MACS TAG_0 IPV6 "60000000 0018 0605 " ADDRESSES_6 TCP_4,
         82, .vlan = -1, .tags_len = 4, .ethertype = 0x86dd, .tagged = true,
@@ -156,8 +163,8 @@ static void check_addresses(const QrnicHeaders *h)
     static const uint8_t v6[16] = { 0x20, 1, 0x0d, 0xb8, [15] = 1 };
     uint8_t want[16];
 
-    memcpy(want, h->network == QRNIC_NET_IPV4 ? v4 :
-                 h->network == QRNIC_NET_IPV6 ? v6 : none, 16);
+    memcpy(want, h->network == QRNIC_NET_NONE ? none :
+                 h->network == QRNIC_NET_IPV4 ? v4 : v6, 16);
     g_assert_cmpmem(h->sgid, 16, want, 16);
     want[15] = want[15] ? 2 : 0;
     g_assert_cmpmem(h->dgid, 16, want, 16);
@@ -245,6 +252,10 @@ static const Lie lies[] = {
     { "tcp-ipv4-options-vlan", 20, { 0, 27 }, QRNIC_NET_IPV4, 0, 46 },
     { "udp-ipv6", 18, { 0, 13 }, QRNIC_NET_IPV6, 0, 54 },
     { "udp-ipv6", 18, { 0xff, 0xff }, QRNIC_NET_IPV6, 0, 54 },
+    { "roce-v1", 18, { 0, 13 }, QRNIC_NET_GRH },
+    { "roce-v1", 14, { 0x45, 0 }, QRNIC_NET_NONE },
+    /* Not even if it says so is there UDP behind a GRH. */
+    { "roce-v1", 20, { 17, 5 }, QRNIC_NET_GRH, 52 },
     /* It ends inside the UDP or TCP header. */
     { "udp-ipv4", 16, { 0, 20 }, QRNIC_NET_IPV4, 20, 34 },
     { "udp-ipv4", 16, { 0, 27 }, QRNIC_NET_IPV4, 27, 34 },

@@ -25,7 +25,11 @@ static QrnicParse parse(QrnicPacket *p, const uint8_t *frame, size_t len)
     return parse_as(p, frame, len, QRNIC_ICRC_STANDARD);
 }
 
-static QrnicPathSpec spec_make(bool ipv6, bool vlan)
+static const QrnicNetwork networks[] = {
+    QRNIC_NET_IPV4, QRNIC_NET_IPV6, QRNIC_NET_GRH
+};
+
+static QrnicPathSpec spec_make(QrnicNetwork network, bool vlan)
 {
     static const uint8_t from6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
     static const uint8_t from4[16] = {
@@ -42,7 +46,8 @@ static QrnicPathSpec spec_make(bool ipv6, bool vlan)
         .udp_sport = 0xc123,
     };
 
-    memcpy(s.sgid, ipv6 ? from6 : from4, 16);
+    s.v1 = network == QRNIC_NET_GRH;
+    memcpy(s.sgid, network == QRNIC_NET_IPV4 ? from4 : from6, 16);
     memcpy(s.dgid, s.sgid, 16);
     s.dgid[15] = 2;
     return s;
@@ -73,11 +78,12 @@ static const QrnicTransport ack = {
     .psn = 5, .syndrome = 0x1f, .msn = 0x42,
 };
 
-static void check_vector(const uint8_t *vector, size_t vector_len, bool ipv6,
-                         bool vlan, const QrnicTransport *t, const void *data,
+static void check_vector(const uint8_t *vector, size_t vector_len,
+                         QrnicNetwork network, bool vlan,
+                         const QrnicTransport *t, const void *data,
                          uint32_t len)
 {
-    QrnicPathSpec s = spec_make(ipv6, vlan), back;
+    QrnicPathSpec s = spec_make(network, vlan), back;
     uint8_t frame[1024];
     QrnicPath other_end;
     QrnicPacket p;
@@ -98,11 +104,10 @@ static void check_vector(const uint8_t *vector, size_t vector_len, bool ipv6,
         g_assert_cmphex(p.t.imm, ==, t->imm);
     }
     g_assert_cmpint(p.h->vlan, ==, s.vlan);
-    g_assert_cmpint(p.h->network, ==,
-                    ipv6 ? QRNIC_NET_IPV6 : QRNIC_NET_IPV4);
+    g_assert_cmpint(p.h->network, ==, network);
     g_assert_cmphex(p.h->traffic_class, ==, 0x68);
     g_assert_cmpint(p.h->hop_limit, ==, 64);
-    g_assert_cmphex(p.h->sport, ==, 0xc123);
+    g_assert_cmphex(p.h->sport, ==, network == QRNIC_NET_GRH ? 0 : 0xc123);
     g_assert_cmpmem(p.payload, p.payload_len, data, len);
 
     back = s;
@@ -124,6 +129,10 @@ static void check_vector(const uint8_t *vector, size_t vector_len, bool ipv6,
     qrnic_path_init(&other_end, &back);
     g_assert_false(qrnic_path_matches(&other_end, &p));
     back.vlan = s.vlan;
+    back.v1 = !s.v1;
+    qrnic_path_init(&other_end, &back);
+    g_assert_false(qrnic_path_matches(&other_end, &p));
+    back.v1 = s.v1;
     back.smac[5] ^= 4;
     qrnic_path_init(&other_end, &back);
     g_assert_false(qrnic_path_matches(&other_end, &p));
@@ -144,26 +153,33 @@ static void test_vectors(void)
     for (int i = 0; i < 256; i++) {
         data[i] = i * 7 + 3;
     }
-    check_vector(write_ipv4, sizeof(write_ipv4), false, false, &write_only,
-                 "hello, world!", 13);
-    check_vector(write_ipv6, sizeof(write_ipv6), true, false, &write_only,
-                 "hello, world!", 13);
-    check_vector(ack_ipv4_vlan, sizeof(ack_ipv4_vlan), false, true, &ack, "",
-                 0);
-    check_vector(ack_ipv6_vlan, sizeof(ack_ipv6_vlan), true, true, &ack, "", 0);
-    check_vector(send_middle_ipv4, sizeof(send_middle_ipv4), false, false,
-                 &middle, data, 256);
+    check_vector(write_ipv4, sizeof(write_ipv4), QRNIC_NET_IPV4, false,
+                 &write_only, "hello, world!", 13);
+    check_vector(write_ipv6, sizeof(write_ipv6), QRNIC_NET_IPV6, false,
+                 &write_only, "hello, world!", 13);
+    check_vector(ack_ipv4_vlan, sizeof(ack_ipv4_vlan), QRNIC_NET_IPV4, true,
+                 &ack, "", 0);
+    check_vector(ack_ipv6_vlan, sizeof(ack_ipv6_vlan), QRNIC_NET_IPV6, true,
+                 &ack, "", 0);
+    check_vector(send_middle_ipv4, sizeof(send_middle_ipv4), QRNIC_NET_IPV4,
+                 false, &middle, data, 256);
     for (int i = 0; i < 256; i++) {
         data[i] = i ^ 0x5a;
     }
-    check_vector(datagram_ipv4_vlan, sizeof(datagram_ipv4_vlan), false, true,
-                 &datagram, data, 256);
+    check_vector(datagram_ipv4_vlan, sizeof(datagram_ipv4_vlan), QRNIC_NET_IPV4,
+                 true, &datagram, data, 256);
     datagram.opcode = QRNIC_OP_UD_SEND_ONLY_IMM;
     datagram.dest_qpn = 0xffffff;
     datagram.psn = 0x10;
     datagram.imm = 0xd1d2d3d4;
-    check_vector(datagram_imm_ipv6, sizeof(datagram_imm_ipv6), true, false,
+    check_vector(datagram_imm_ipv6, sizeof(datagram_imm_ipv6), QRNIC_NET_IPV6,
+                 false, &datagram, "hello, group!", 13);
+    check_vector(datagram_imm_v1, sizeof(datagram_imm_v1), QRNIC_NET_GRH, false,
                  &datagram, "hello, group!", 13);
+    check_vector(write_v1, sizeof(write_v1), QRNIC_NET_GRH, false, &write_only,
+                 "hello, world!", 13);
+    check_vector(ack_v1_vlan, sizeof(ack_v1_vlan), QRNIC_NET_GRH, true, &ack,
+                 "", 0);
 }
 
 /* Every opcode with every length modulo 4 keeps what was put in. */
@@ -183,8 +199,8 @@ static void test_round_trip(void)
             continue;
         }
         for (uint32_t len = 0; len < most; len++) {
-            for (int kind = 0; kind < 4; kind++) {
-                QrnicPathSpec s = spec_make(kind & 1, kind & 2);
+            for (int kind = 0; kind < 6; kind++) {
+                QrnicPathSpec s = spec_make(networks[kind % 3], kind >= 3);
                 QrnicTransport t = {
                     .opcode = op, .solicited = op & 1, .ack_req = op & 2,
                     .pkey = 0x7fff, .dest_qpn = 0xfedcba, .psn = 0x800000 + op,
@@ -251,24 +267,33 @@ static void test_round_trip(void)
 /* What the ICRC covers, and what a router may change. */
 static void test_icrc_cover(void)
 {
-    for (int ipv6 = 0; ipv6 < 2; ipv6++) {
-        const uint8_t *vector = ipv6 ? write_ipv6 : write_ipv4;
-        size_t len = ipv6 ? sizeof(write_ipv6) : sizeof(write_ipv4);
-        size_t udp = ipv6 ? 14 + 40 : 14 + 20;
+    static const struct {
+        const uint8_t *vector;
+        size_t len, bth;
+    } of[] = {
+        [QRNIC_NET_IPV4] = { write_ipv4, sizeof(write_ipv4), 14 + 20 + 8 },
+        [QRNIC_NET_IPV6] = { write_ipv6, sizeof(write_ipv6), 14 + 40 + 8 },
+        [QRNIC_NET_GRH] = { write_v1, sizeof(write_v1), 14 + 40 },
+    };
+
+    for (unsigned n = 0; n < ARRAY_SIZE(networks); n++) {
+        bool ipv4 = networks[n] == QRNIC_NET_IPV4;
+        bool v1 = networks[n] == QRNIC_NET_GRH;
+        size_t len = of[networks[n]].len, bth = of[networks[n]].bth;
         uint8_t frame[256];
         QrnicPacket p;
 
         for (size_t i = 14; i < len; i++) {
             QrnicParse result;
-            bool variant = ipv6 ?
-                           (i >= 14 && i <= 17) || i == 14 + 7 :
-                           i == 15 || i == 14 + 8 || i == 24 || i == 25;
+            bool variant = ipv4 ?
+                           i == 15 || i == 14 + 8 || i == 24 || i == 25 :
+                           (i >= 14 && i <= 17) || i == 14 + 7;
 
-            variant = variant || i == udp + 6 || i == udp + 7 ||
-                      i == udp + 8 + 4;
-            memcpy(frame, vector, len);
+            variant = variant || (!v1 && (i == bth - 2 || i == bth - 1)) ||
+                      i == bth + 4;
+            memcpy(frame, of[networks[n]].vector, len);
             frame[i] ^= 0x01;
-            if (!ipv6 && i < 34 && i != 24 && i != 25) {
+            if (ipv4 && i < 34 && i != 24 && i != 25) {
                 uint32_t sum = 0;
 
                 stw_be_p(frame + 24, 0);
@@ -279,7 +304,7 @@ static void test_icrc_cover(void)
                 stw_be_p(frame + 24, ~((sum & 0xffff) + (sum >> 16)));
             }
             result = parse(&p, frame, len);
-            if (!variant || (!ipv6 && (i == 24 || i == 25))) {
+            if (!variant || (ipv4 && (i == 24 || i == 25))) {
                 g_assert_cmpint(result, !=, QRNIC_PARSE_OK);
             } else {
                 g_assert_cmpint(result, ==, QRNIC_PARSE_OK);
@@ -289,16 +314,18 @@ static void test_icrc_cover(void)
 }
 
 /*
- * The cover for networks that rewrite headers: any change up to UDP passes,
- * any change behind it does not, and the two covers are not taken for another.
+ * The cover for networks that rewrite headers: any change before the BTH
+ * passes, any change behind it does not, and the two covers are not taken for
+ * another.
  */
 static void test_icrc_transport(void)
 {
-    for (unsigned kind = 0; kind < 4; kind++) {
-        bool ipv6 = kind & 1;
-        QrnicPathSpec s = spec_make(ipv6, kind & 2);
-        size_t ip = kind & 2 ? 18 : 14;
-        size_t bth = ip + (ipv6 ? 40 : 20) + 8;
+    for (unsigned kind = 0; kind < 6; kind++) {
+        QrnicNetwork network = networks[kind % 3];
+        QrnicPathSpec s = spec_make(network, kind >= 3);
+        size_t ip = kind >= 3 ? 18 : 14;
+        size_t bth = ip + (network == QRNIC_NET_IPV4 ? 20 : 40) +
+                     (network == QRNIC_NET_GRH ? 0 : 8);
         QrnicTransport t = {
             .opcode = QRNIC_OP_RC_SEND_ONLY, .pkey = 0xffff, .dest_qpn = 0x1234,
         };
@@ -362,10 +389,11 @@ static void test_icrc_soft_roce(void)
                     QRNIC_PARSE_OK);
 }
 
-static void fix_icrc(uint8_t *frame, size_t len, size_t ip, bool ipv6)
+static void fix_icrc(uint8_t *frame, size_t len, size_t ip,
+                     QrnicNetwork network)
 {
     stl_le_p(frame + len - 4, qrnic_icrc(QRNIC_ICRC_STANDARD, frame + ip,
-                                         len - ip - 4, ipv6));
+                                         len - ip - 4, network));
 }
 
 static void test_malformed(void)
@@ -379,14 +407,23 @@ static void test_malformed(void)
         g_assert_cmpint(parse(&p, write_ipv4, n), ==,
                         QRNIC_PARSE_MALFORMED);
     }
+    for (size_t n = 0; n < sizeof(write_v1); n++) {
+        g_assert_cmpint(parse(&p, write_v1, n), ==, QRNIC_PARSE_MALFORMED);
+    }
     for (size_t n = 0; n < sizeof(write_ipv6); n++) {
         g_assert_cmpint(parse(&p, write_ipv6, n), ==,
                         QRNIC_PARSE_MALFORMED);
     }
+    /* What is behind a GRH is no BTH. */
+    memcpy(frame, write_v1, sizeof(write_v1));
+    frame[14 + 6] = QRNIC_IP_PROTOCOL_UDP;
+    fix_icrc(frame, sizeof(write_v1), 14, QRNIC_NET_GRH);
+    g_assert_cmpint(parse(&p, frame, sizeof(write_v1)), ==,
+                    QRNIC_PARSE_MALFORMED);
     /* Transport version. */
     memcpy(frame, write_ipv4, len);
     frame[43] |= 1;
-    fix_icrc(frame, len, 14, false);
+    fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
     /* Opcodes of other transports. */
@@ -396,7 +433,7 @@ static void test_malformed(void)
         }
         memcpy(frame, write_ipv4, len);
         frame[42] = op;
-        fix_icrc(frame, len, 14, false);
+        fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
         g_assert_cmpint(parse(&p, frame, len), ==,
                         QRNIC_PARSE_OPCODE);
         g_assert_cmphex(p.t.dest_qpn, ==, 0x123456);
@@ -404,13 +441,13 @@ static void test_malformed(void)
     /* Payload where none may be, pad longer than the rest. */
     memcpy(frame, write_ipv4, len);
     frame[42] = QRNIC_OP_RC_READ_REQUEST;
-    fix_icrc(frame, len, 14, false);
+    fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
     /* Headers longer than the packet. */
     memcpy(frame, ack_ipv4_vlan, sizeof(ack_ipv4_vlan));
     frame[46] = QRNIC_OP_RC_COMPARE_SWAP;
-    fix_icrc(frame, sizeof(ack_ipv4_vlan), 18, false);
+    fix_icrc(frame, sizeof(ack_ipv4_vlan), 18, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, sizeof(ack_ipv4_vlan)), ==,
                     QRNIC_PARSE_MALFORMED);
     /* Random bytes must only do no harm. */

@@ -22,17 +22,19 @@ void qrnic_port_reset(QrnicEngine *e);
 const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
 /* IPv6 ff00::/8, and IPv4 224.0.0.0/4 as a GID */
 bool qrnic_gid_is_multicast(const uint8_t *gid);
-/* True if dgid (16 bytes) is an entry with this VLAN (-1: untagged). */
-bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan);
-/* True if some entry has this VLAN: the device is in it. */
-bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan);
+/* RoCE v1 reaches all from anywhere, v2 those of the same IP version. */
+bool qrnic_gid_reaches(const QrnicGidEntry *from, const uint8_t *dgid);
+/* True if an entry of this version of RoCE has this VLAN (-1: none). */
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan, bool v1);
+/* and of this GID (16 bytes) */
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan, bool v1);
 void qrnic_gids_reset(QrnicEngine *e);
 
-/* steering.c: a UDP datagram to port 4791 and to a GID and MAC of ours */
+/* steering.c: RoCE v1, or UDP to port 4791, to a GID and MAC of ours */
 bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h);
-/* Such a datagram would be one for us; vlan: 0 or less: in none. */
+/* What goes there would be one for us; vlan: 0 or less: in none. */
 bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
-                               const uint8_t *dgid, int vlan);
+                               const uint8_t *dgid, int vlan, bool v1);
 
 /* group.c: which queue pairs are in which multicast groups, by number */
 typedef struct QrnicAttachment {
@@ -73,7 +75,7 @@ bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
  * Sends a packet of the transport. ours: it comes back in; it goes to the
  * wire, too, if it is for a group.
  */
-void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len, bool v1,
                      bool ours);
 /* Sends any other frame, which goes to the wire. */
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
@@ -84,7 +86,7 @@ void qrnic_loopback_drop(QrnicEngine *e);
  * What is done with frames, by the floor that knows of transports
  */
 typedef struct QrnicReceivers {
-    /* A UDP datagram to port 4791 and to a GID of ours: how many got it */
+    /* Of whom qrnic_frame_is_roce() says so: how many got it */
     unsigned (*roce)(QrnicEngine *e, const QrnicHeaders *h, bool loopback);
     /* Any other frame */
     void (*ethernet)(QrnicEngine *e, const QrnicHeaders *h);

@@ -109,7 +109,7 @@ static void loopback_send(QrnicEngine *e, const QrnicHeaders *h)
     qrnic_wake(e);
 }
 
-void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len,
+void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len, bool v1,
                      bool ours)
 {
     bool multicast = frame[0] & 1;
@@ -120,6 +120,7 @@ void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len,
     qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
     qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
     qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, multicast);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_V1_TX_PACKETS, v1);
     /* Few packets are looked at by anybody in here. */
     if (ours || e->fabric->sniffers) {
         const QrnicHeaders h = qrnic_headers_walk(frame, len);

@@ -18,13 +18,26 @@ const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index)
                                                                         NULL;
 }
 
-bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan)
+bool qrnic_gid_reaches(const QrnicGidEntry *from, const uint8_t *dgid)
+{
+    return from->flags & QRNIC_GID_ROCE_V1 ||
+           qrnic_gid_is_ipv4(from->gid) == qrnic_gid_is_ipv4(dgid);
+}
+
+static bool entry_is_of(const QrnicGidEntry *g, int vlan, bool v1)
+{
+    int its_vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1;
+
+    return (g->flags & QRNIC_GID_VALID) && its_vlan == vlan &&
+           !(g->flags & QRNIC_GID_ROCE_V1) == !v1;
+}
+
+bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan, bool v1)
 {
     for (uint32_t i = 0; i < e->fabric->gids_end; i++) {
         const QrnicGidEntry *g = &e->fabric->gids[i];
-        int its_vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1;
 
-        if ((g->flags & QRNIC_GID_VALID) && its_vlan == vlan &&
+        if (entry_is_of(g, vlan, v1) &&
             !memcmp(g->gid, dgid, sizeof(g->gid))) {
             return true;
         }
@@ -32,13 +45,10 @@ bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan)
     return false;
 }
 
-bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan)
+bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan, bool v1)
 {
     for (uint32_t i = 0; i < e->fabric->gids_end; i++) {
-        const QrnicGidEntry *g = &e->fabric->gids[i];
-
-        if ((g->flags & QRNIC_GID_VALID) &&
-            (g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1) == vlan) {
+        if (entry_is_of(&e->fabric->gids[i], vlan, v1)) {
             return true;
         }
     }
@@ -101,14 +111,17 @@ QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_GID_ENTRY_VLAN_ID_OFFSET);
     }
-    if (!(in->flags & QRNIC_GID_VALID)) {
+    if (!(in->flags & QRNIC_GID_VALID) ||
+        ((in->flags & QRNIC_GID_ROCE_V1) &&
+         !(e->config.capabilities & QRNIC_CAP_ROCE_V1))) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_FLAGS_OFFSET);
     }
     e->fabric->gids[index] = *in;
     summarise(e);
     trace_qrnic_gid_set(e->config.name, index, qrnic_ld_be64(in->gid),
                         qrnic_ld_be64(in->gid + 8),
-                        vlan ? in->vlan_id : -1);
+                        vlan ? in->vlan_id : -1,
+                        in->flags & QRNIC_GID_ROCE_V1 ? 1 : 2);
     return qrnic_ok(0);
 }
 

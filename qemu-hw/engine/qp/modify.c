@@ -197,10 +197,10 @@ static QrnicResult av_check(QrnicEngine *e, const QrnicAddressVector *av)
     if (!memcmp(av->dgid, zero, 16) || qrnic_gid_is_multicast(av->dgid)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_DGID_OFFSET);
     }
-    if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(av->dgid)) {
+    if (!g || !qrnic_gid_reaches(g, av->dgid)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_SGID_INDEX_OFFSET);
     }
-    if (av->udp_sport && av->udp_sport < QRNIC_UDP_SPORT_MIN) {
+    if (!qrnic_udp_sport_is_valid(g, av)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET);
     }
     if (!memcmp(av->dmac, zero, 6) || av->dmac[0] & 1) {

@@ -30,13 +30,15 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
                     uint32_t dest_qpn)
 {
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
+    bool v1 = g->flags & QRNIC_GID_ROCE_V1;
     QrnicPathSpec spec = {
+        .v1 = v1,
         .vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1,
         .priority = av->sl & 7,
         .traffic_class = av->traffic_class,
         .hop_limit = av->hop_limit,
         .flow_label = av->flow_label,
-        .udp_sport = udp_sport(qp, av, dest_qpn),
+        .udp_sport = v1 ? 0 : udp_sport(qp, av, dest_qpn),
         .icrc = e->config.icrc,
     };
 
@@ -55,7 +57,7 @@ static bool path_is_ours(QrnicEngine *e, QrnicQp *qp)
 
     if (qp->path_epoch != e->fabric->gids_epoch) {
         qp->path_ours = qrnic_destination_is_ours(e, spec->dmac, spec->dgid,
-                                                  spec->vlan);
+                                                  spec->vlan, spec->v1);
         qp->path_epoch = spec->dmac[0] & 1 ? 0 : e->fabric->gids_epoch;
     }
     return qp->path_ours;
@@ -87,7 +89,8 @@ QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av)
     }
     return wait_for(e, qrnic_destination_is_ours(e, av->dmac, av->dgid,
                                                  g->flags & QRNIC_GID_VLAN ?
-                                                 g->vlan_id : -1),
+                                                 g->vlan_id : -1,
+                                                 g->flags & QRNIC_GID_ROCE_V1),
                     av->dmac[0] & 1);
 }
 
@@ -110,5 +113,6 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
         qrnic_pace_charge(e, qp, len);
     }
-    qrnic_roce_send(e, e->fabric->frame, len, path_is_ours(e, qp));
+    qrnic_roce_send(e, e->fabric->frame, len, qp->path.spec.v1,
+                    path_is_ours(e, qp));
 }

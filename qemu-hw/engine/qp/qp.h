@@ -285,8 +285,16 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
     return 128u << qp->attr.path_mtu;
 }
 
-/* Source ports of RoCEv2: A17.9.2 */
+/* Source ports of RoCE v2: A17.9.2 */
 #define QRNIC_UDP_SPORT_MIN 0xc000u
+
+/* 0, or with RoCE v2 one of them */
+static inline bool qrnic_udp_sport_is_valid(const QrnicGidEntry *from,
+                                            const QrnicAddressVector *av)
+{
+    return !av->udp_sport || (av->udp_sport >= QRNIC_UDP_SPORT_MIN &&
+                              !(from->flags & QRNIC_GID_ROCE_V1));
+}
 
 /* The headers of what it sends next; the source GID must be valid. */
 void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,

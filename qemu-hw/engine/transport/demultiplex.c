@@ -1,7 +1,8 @@
 /*
- * qrnic engine: RoCEv2 packets from the wire to their queue pair
+ * qrnic engine: RoCE packets from the wire to their queue pair
  *
- * InfiniBand specification, 9.6 (packet validation), and annex A17.
+ * InfiniBand specification, 9.6 (packet validation), and annexes A16
+ * and A17.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,6 +28,8 @@ static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
 {
     qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
     qrnic_add(e, QRNIC_COUNTER_ROCE_RX_BYTES, p->frame_len);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_V1_RX_PACKETS,
+              p->h->network == QRNIC_NET_GRH);
 }
 
 /* A packet that names this queue pair */

@@ -63,7 +63,7 @@ static void fields_of(FrameFields *f, const QrnicHeaders *h)
         field_set_be16(f, QRNIC_FLOW_MATCH_VLAN_TCI_OFFSET, h->tci);
     }
     field_set_be16(f, QRNIC_FLOW_MATCH_ETHERTYPE_OFFSET, h->ethertype);
-    if (h->network == QRNIC_NET_NONE) {
+    if (!qrnic_headers_have_ip(h)) {
         return;
     }
     field_set(f, QRNIC_FLOW_MATCH_SIP_OFFSET, h->sgid, 16);

@@ -44,11 +44,11 @@ static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
     if (!memcmp(d->av.dgid, zero, 16)) {
         return "the destination GID is zero";
     }
-    if (!g || qrnic_gid_is_ipv4(g->gid) != qrnic_gid_is_ipv4(d->av.dgid)) {
+    if (!g || !qrnic_gid_reaches(g, d->av.dgid)) {
         return "the source GID is empty or of the other IP version";
     }
-    if (d->av.udp_sport && d->av.udp_sport < QRNIC_UDP_SPORT_MIN) {
-        return "the UDP source port is too low";
+    if (!qrnic_udp_sport_is_valid(g, &d->av)) {
+        return "the UDP source port is too low, or RoCE v1 has none";
     }
     if (!memcmp(d->av.dmac, zero, 6) || (d->av.dmac[0] & 1) != multicast) {
         return "the destination MAC address does not fit the GID";
@@ -122,6 +122,11 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 
 static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
 {
+    static const uint8_t network[] = {
+        [QRNIC_NET_IPV4] = QRNIC_NETWORK_IPV4,
+        [QRNIC_NET_IPV6] = QRNIC_NETWORK_IPV6,
+        [QRNIC_NET_GRH] = QRNIC_NETWORK_ROCE_V1,
+    };
     const QrnicHeaders *h = p->h;
 
     cqe->flags = QRNIC_CQEF_GRH;
@@ -140,8 +145,7 @@ static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
         }
     }
     cqe->src_qpn = p->t.src_qpn;
-    cqe->network = h->network == QRNIC_NET_IPV6 ? QRNIC_NETWORK_IPV6 :
-                                                  QRNIC_NETWORK_IPV4;
+    cqe->network = network[h->network];
     memcpy(cqe->smac, h->frame + 6, sizeof(cqe->smac));
 }
 
