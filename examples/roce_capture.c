@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * roce_capture.c: writes every frame that the adapter sends and receives, RoCEv2 included,
+ * roce_capture.c: writes every frame that the adapter sends and receives, RoCE included,
  * to standard output, in the format of pcap. The kernel never sees RDMA traffic, so
  * tcpdump on the network interface shows none of it; the adapter itself must copy it. That
  * is what a flow rule of the type sniffer asks for. It needs CAP_NET_RAW.
@@ -16,7 +16,7 @@
 #include "peer.h"
 
 #define RECEIVES 512
-/* The longest frame: jumbo, with tag and the headers of RoCEv2 */
+/* The longest frame: jumbo, with tag and the headers of RoCE */
 #define ROOM 9216
 
 #define PCAP_MAGIC_NS 0xa1b23c4du

@@ -130,7 +130,7 @@ static __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
 /*
  * There are no service levels on Ethernet. Programs that must tell IPv4 from IPv6
  * (UCX does) expect the kind of the packet here, as other RoCE adapters report it:
- * bit 3 for RoCEv2, and 1 for IPv6 or 2 for IPv4.
+ * bit 3 for RoCE v2, with 1 for IPv6 or 2 for IPv4, and nothing for RoCE v1.
  */
 static uint8_t cqe_sl(const struct qrnic_cqe *cqe)
 {

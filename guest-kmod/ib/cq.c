@@ -8,6 +8,7 @@
 
 #include "qrnic_ib.h"
 
+static_assert((int)RDMA_NETWORK_ROCE_V1 == QRNIC_NETWORK_ROCE_V1);
 static_assert((int)RDMA_NETWORK_IPV4 == QRNIC_NETWORK_IPV4);
 static_assert((int)RDMA_NETWORK_IPV6 == QRNIC_NETWORK_IPV6);
 

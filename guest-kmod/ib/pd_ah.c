@@ -51,9 +51,9 @@ int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 }
 
 /*
- * The core has resolved the destination's MAC address. VLAN and source MAC are
- * the GID entry's, and the UDP source port the device takes from flow label and
- * QP numbers, as software does in rdma_get_udp_sport().
+ * The core has resolved the destination's MAC address. Version of RoCE, VLAN and
+ * source MAC are the GID entry's, and the UDP source port the device takes from
+ * flow label and QP numbers, as software does in rdma_get_udp_sport().
  */
 int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *attr)
 {

@@ -46,7 +46,10 @@ int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
 				&attr->active_width);
 }
 
-/* A device without datagrams has no QP1, so no MADs and no CM. */
+/*
+ * A device without datagrams has no QP1, so no MADs and no CM. For each version of
+ * RoCE here the core makes a GID of each address.
+ */
 int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
 				struct ib_port_immutable *immutable)
 {
@@ -61,6 +64,8 @@ int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
 		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
 					    RDMA_CORE_CAP_ETH_AH;
 	}
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ROCE_V1))
+		immutable->core_cap_flags |= RDMA_CORE_CAP_PROT_ROCE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FLOW))
 		immutable->core_cap_flags |= RDMA_CORE_PORT_RAW_PACKET;
 	immutable->gid_tbl_len = cached.gid_entries;
@@ -94,6 +99,8 @@ int qrnic_ib_add_gid(const struct ib_gid_attr *attr, void **context)
 
 	memcpy(entry.gid, attr->gid.raw, sizeof(entry.gid));
 	entry.flags = QRNIC_GID_VALID;
+	if (attr->gid_type == IB_GID_TYPE_ROCE)
+		entry.flags |= QRNIC_GID_ROCE_V1;
 	if (vlan_id < VLAN_N_VID) {
 		entry.flags |= QRNIC_GID_VLAN;
 		entry.vlan_id = cpu_to_le16(vlan_id);

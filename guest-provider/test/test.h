@@ -32,6 +32,7 @@ static struct ibv_mr *mr;
 static uint8_t *buffer;
 static union ibv_gid gid;
 static int gid_index;
+static uint32_t gid_type;
 static uint64_t capabilities;
 static uint8_t rd_atomic = 4;
 static int tests, failures;
@@ -373,6 +374,7 @@ static inline int set_up(int argc, char **argv)
 			return -1;
 	}
 	gid = entry.gid;
+	gid_type = entry.gid_type;
 	pd = ibv_alloc_pd(context);
 	if (posix_memalign((void **)&buffer, 4096, BUFFER_SIZE))
 		return -1;

@@ -14,11 +14,13 @@ vlan_gid() { gid_find "$RDMA0" "$1" "$mapped:0a4e:000$GUEST"; }
 
 # connected NAME: RC by the GIDs of IPv4 on the port and on the VLAN, in both directions
 connected() {
-    local gid kind
+    local gid kind version
     for kind in port vlan; do
-        gid=$("${kind}_gid" v2)
-        pair "RC over IPv4 on the $kind $1" 18515 \
-            "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid guest1"
+        for version in v2 v1; do
+            gid=$("${kind}_gid" $version)
+            pair "RC over IPv4, RoCE $version, on the $kind $1" 18515 \
+                "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid" "ibv_rc_pingpong -d $RDMA0 -c -n 100 -g $gid guest1"
+        done
     done
 }
 
@@ -34,7 +36,7 @@ new_address() {
 ip link add link "$NIC0" name vlan7 type vlan id 7
 ip addr add "10.78.0.$GUEST/24" dev vlan7
 ip link set vlan7 up
-wait_until 10 vlan_gid v2
+wait_until 10 vlan_gid v2 && wait_until 10 vlan_gid v1
 together $? "the VLAN has a GID"
 connected "before"
 new_address "$NIC0" "52:54:00:99:00:0$GUEST"

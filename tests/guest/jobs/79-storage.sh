@@ -112,9 +112,10 @@ iser_down() {
 over_rdma "NFS over RDMA" nfs_up nfs_use nfs_down
 over_rdma "iSCSI over RDMA, with a file system" iser_up iser_use iser_down
 
-# Sockets that agree on RDMA while TCP connects them: SMC-R version 2, which is the one
-# that goes over RoCEv2. Both ends must belong to one enterprise (RFC 7609 and its
-# successor call the name EID); Debian has no package of the tool that sets it.
+# Sockets that agree on RDMA while TCP connects them. SMC-R version 1 goes over RoCE v1 and asks
+# for one subnet and a physical network that both ends give the same name (RFC 7609: PNETID);
+# version 2 goes over RoCE v2, and both ends belong to one enterprise (EID). Debian has no
+# package of the tools that say so to the kernel.
 cat >smc.py <<'PYTHON'
 import hashlib
 import random
@@ -122,13 +123,17 @@ import socket
 import struct
 import sys
 
-GENERIC, CONTROL, GET_FAMILY, FAMILY_NAME, ADD_UEID = 16, 16, 3, 2, 10
+GENERIC, CONTROL, GET_FAMILY, FAMILY_NAME = 16, 16, 3, 2
+PNETID_ADD, PNETID_NAME, PNETID_ETHNAME, PNETID_IBNAME, PNETID_IBPORT = 2, 1, 2, 3, 4
+ADD_UEID, UEID_NAME = 10, 1
 
 
-def ask(link, family, command, attribute, text):
+def ask(link, family, command, attributes):
     """Sends one generic netlink command; returns the answer's attributes."""
-    value = text.encode() + bytes(1)
-    body = struct.pack("=BBxxHH", command, 1, len(value) + 4, attribute) + value + bytes(-len(value) % 4)
+    body = struct.pack("=BBxx", command, 1)
+    for kind, value in attributes.items():
+        data = value.encode() + bytes(1) if isinstance(value, str) else bytes([value])
+        body += struct.pack("=HH", len(data) + 4, kind) + data + bytes(-len(data) % 4)
     link.send(struct.pack("=IHHII", len(body) + 16, family, 1 | 4, 1, 0) + body)  # request, acknowledge
     while True:
         answer = link.recv(65536)
@@ -138,25 +143,31 @@ def ask(link, family, command, attribute, text):
         return answer[20:length]
 
 
-def join_enterprise(name):
+def tell(name, command, attributes):
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, GENERIC) as link:
-        answer = ask(link, CONTROL, GET_FAMILY, FAMILY_NAME, "SMC_GEN_NETLINK")
+        answer = ask(link, CONTROL, GET_FAMILY, {FAMILY_NAME: name})
         while struct.unpack("=HH", answer[:4])[1] != 1:  # the family's number
             answer = answer[(struct.unpack("=H", answer[:2])[0] + 3) & ~3:]
         family = struct.unpack("=H", answer[4:6])[0]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, GENERIC) as link:
-        ask(link, family, ADD_UEID, 1, name.ljust(32))
+        ask(link, family, command, attributes)
 
 
-join_enterprise("QRNIC")
+side, version, netdev, device = sys.argv[1:]
+if version == "1":
+    tell("SMC_PNETID", PNETID_ADD, {PNETID_NAME: "QRNICNET", PNETID_ETHNAME: netdev,
+                                    PNETID_IBNAME: device, PNETID_IBPORT: 1})
+else:
+    tell("SMC_GEN_NETLINK", ADD_UEID, {UEID_NAME: "QRNIC".ljust(32)})
 
 SMC = 43  # AF_SMC; protocol 0 is over IPv4
 data = random.Random(7).randbytes(3_000_000)
 with socket.socket(SMC, socket.SOCK_STREAM, 0) as smc:
     # Python knows no addresses of this family, so they are those of a copy for IPv4.
     inet = socket.socket(socket.AF_INET, fileno=smc.detach())
-    if sys.argv[1] == "server":
-        inet.bind(("10.80.1.1", 4300))
+    inet.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if side == "server":
+        inet.bind(("10.77.0.1", 4300))
         inet.listen()
         connection, _ = inet.accept()
         got = b""
@@ -166,31 +177,33 @@ with socket.socket(SMC, socket.SOCK_STREAM, 0) as smc:
         connection.sendall(hashlib.sha256(got).digest())
         connection.recv(1)
     else:
-        inet.connect(("10.80.1.1", 4300))
+        inet.connect(("10.77.0.1", 4300))
         inet.sendall(data)
         digest = b""
         while len(digest) < 32:
             digest += inet.recv(32)
         assert digest == hashlib.sha256(data).digest(), "other digest"
 PYTHON
-# Linux's SMC leaves out the MAC address that its other end wants, unless RoCEv1 is there
-# too or a gateway is between; so each guest is the gateway to its own network.
-smc_network() {
-    local other=$((3 - GUEST))
-    ip addr flush dev "$NIC0" && ip addr add "10.80.$GUEST.1/24" dev "$NIC0" &&
-        ip route add "10.80.$other.0/24" via "10.80.$other.1" dev "$NIC0" onlink &&
-        wait_until 10 gid_find "$RDMA0" v2 "*:ffff:0a50:0${GUEST}01" && modprobe smc
-}
+v1_frames() { cat /sys/class/infiniband/"$RDMA0"/ports/1/hw_counters/roce_v1_{r,t}x_packets | awk '{ all += $1 } END { print all }'; }
 smc_up() {
-    smc_network || return 1
-    timeout $((60 * TIME_FACTOR)) python3 smc.py server >smc.log 2>&1 &
+    modprobe smc || return 1
+    timeout $((60 * TIME_FACTOR)) python3 smc.py server "$smc_version" "$NIC0" "$RDMA0" >smc.log 2>&1 &
     smc_server=$!
     wait_for_port 4300
 }
-smc_use() { smc_network && timeout $((60 * TIME_FACTOR)) python3 smc.py client; }
+smc_use() { modprobe smc && timeout $((60 * TIME_FACTOR)) python3 smc.py client "$smc_version" "$NIC0" "$RDMA0"; }
 # The module stays: a link group outlives its last connection by ten minutes.
 smc_down() { wait "$smc_server" || { cat smc.log; return 1; }; }
-over_rdma "SMC-R: three million bytes" smc_up smc_use smc_down
+smc_version=1
+before=$(v1_frames)
+over_rdma "SMC-R version 1 within a subnet: three million bytes" smc_up smc_use smc_down
+[ $(($(v1_frames) - before)) -gt 500 ]
+together $? "SMC-R version 1 went over RoCE v1"
+smc_version=2
+before=$(v1_frames)
+over_rdma "SMC-R version 2: three million bytes" smc_up smc_use smc_down
+[ $(($(v1_frames) - before)) -lt 100 ]
+together $? "SMC-R version 2 went over RoCE v2"
 
 kernel_clean "the kernel logs are clean"
 finish

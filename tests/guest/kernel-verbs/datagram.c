@@ -8,6 +8,7 @@
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
 
+#define GRH_NEXT_BTH 0x1b
 #define QKEY 0x11111111
 #define GRH 40
 
@@ -112,8 +113,12 @@ static void check_header(struct test *test, struct end *from, struct end *to,
 		EXPECT(test, ip->version == 4 && ip->ihl == 5 &&
 		       ip->protocol == IPPROTO_UDP && ip->tos == 0x20);
 	else
-		EXPECT(test, wc->network_hdr_type == RDMA_NETWORK_IPV6 &&
-		       to->buffer[0] >> 4 == 6);
+		EXPECT(test, (wc->network_hdr_type == RDMA_NETWORK_IPV6 ||
+			      wc->network_hdr_type == RDMA_NETWORK_ROCE_V1) &&
+		       to->buffer[0] == 0x62 &&
+		       to->buffer[6] ==
+		       (wc->network_hdr_type == RDMA_NETWORK_IPV6 ?
+			IPPROTO_UDP : GRH_NEXT_BTH));
 }
 
 static void unicast(struct test *test, struct end *c, struct end *d,
