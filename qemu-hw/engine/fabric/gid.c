@@ -111,10 +111,13 @@ QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_GID_ENTRY_VLAN_ID_OFFSET);
     }
-    if (!(in->flags & QRNIC_GID_VALID) ||
-        ((in->flags & QRNIC_GID_ROCE_V1) &&
-         !(e->config.capabilities & QRNIC_CAP_ROCE_V1))) {
+    if (!(in->flags & QRNIC_GID_VALID)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_GID_ENTRY_FLAGS_OFFSET);
+    }
+    if ((in->flags & QRNIC_GID_ROCE_V1) &&
+        !(e->config.capabilities & QRNIC_CAP_ROCE_V1)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_GID_ENTRY_FLAGS_OFFSET);
     }
     e->fabric->gids[index] = *in;
     summarise(e);
