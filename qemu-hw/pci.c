@@ -1,5 +1,5 @@
 /*
- * qrnic: a RoCEv2 adapter that exists only as code: its PCI Express function
+ * qrnic: a RoCE adapter that exists only as code: its PCI Express function
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -737,7 +737,7 @@ static void device_class_init(ObjectClass *klass, QrnicClassData *data)
     k->revision = QRNIC_PCI_REVISION;
     k->class_id = QRNIC_PCI_CLASS >> 8;
     rc->phases.hold = device_reset_hold;
-    dc->desc = "RoCEv2 RDMA adapter that exists only in QEMU";
+    dc->desc = "RoCE RDMA adapter that exists only in QEMU";
     dc->vmsd = &device_vmstate;
     device_class_set_props(dc, device_properties);
     set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
