@@ -283,6 +283,27 @@ static void test_give_back_destroy(void)
     give_back(true);
 }
 
+/* The slot of such a WQE is not free: no more is posted than the ring holds. */
+static void test_give_back_room(void)
+{
+    Shared *x = shared_new(2, 0);
+    QrnicQpAttr reset = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    };
+
+    shared_post(x);
+    x->sim->tap = drop_last;
+    shared_send(x, 0, 0, 600);
+    g_assert_false(sim_run(x->sim, 20 * SIM_US));
+    sim_modify(x->to[0], &reset);
+    x->sim->tap = NULL;
+    stl_le_p(x->sim->node[1].memory + x->srq->record, 4);
+    /* The limit has the record read. */
+    g_assert_cmpint(shared_limit(x, 3), ==, QRNIC_ST_OK);
+    expect_event(&x->sim->node[1], QRNIC_EVENT_SRQ_ERROR, x->srq->number);
+    shared_free(x);
+}
+
 /* In ERR only what it had taken is flushed, then the event comes, once. */
 static void test_last_wqe(void)
 {
@@ -826,6 +847,7 @@ int main(int argc, char **argv)
     g_test_add_func("/srq/limit", test_limit);
     g_test_add_func("/srq/give-back-reset", test_give_back_reset);
     g_test_add_func("/srq/give-back-destroy", test_give_back_destroy);
+    g_test_add_func("/srq/give-back-room", test_give_back_room);
     g_test_add_func("/srq/last-wqe", test_last_wqe);
     g_test_add_func("/srq/broken-index", test_broken_index);
     g_test_add_func("/srq/broken-next", test_broken_next);

@@ -17,9 +17,14 @@ static uint32_t srq_room(const QrnicSrq *srq)
     return (1u << srq->rq.log_size) - 1;
 }
 
+static uint32_t srq_returned(const QrnicSrq *srq)
+{
+    return srq->returned ? srq->returned->len : 0;
+}
+
 static uint32_t srq_left(const QrnicSrq *srq)
 {
-    return srq->rq.producer - srq->rq.consumer + srq->returned.length;
+    return srq->rq.producer - srq->rq.consumer + srq_returned(srq);
 }
 
 /*
@@ -41,7 +46,9 @@ static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
 {
     QrnicWorkQueue *rq = &srq->rq;
 
-    qrnic_record_read(e, rq, "SRQ", srq->number, rq->consumer, srq_room(srq));
+    /* The slot of a WQE that was given back is not free. */
+    qrnic_record_read(e, rq, "SRQ", srq->number,
+                      rq->consumer - srq_returned(srq), srq_room(srq));
     if (rq->bad_record) {
         srq_fail(e, srq, rq->bad_record);
     }
@@ -90,23 +97,21 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
                              (QRNIC_WQEBB_SIZE << rq->log_stride));
 }
 
-/* The next WQE of the ring, which is not empty. */
-static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
-                                 QrnicRecvWqe *out, uint8_t *status,
-                                 uint8_t *syndrome)
+/* The WQE of this slot; raw: what is there, or NULL where it cannot be read */
+static QrnicTake srq_decode(QrnicEngine *e, QrnicSrq *srq, uint32_t slot,
+                            const uint8_t *raw, QrnicRecvWqe *out,
+                            uint32_t *next, uint8_t *status, uint8_t *syndrome)
 {
     QrnicWorkQueue *rq = &srq->rq;
-    const uint8_t *raw = srq_slot(e, srq);
     QrnicTake result;
-    uint32_t next;
 
     if (!raw) {
         srq_fail(e, srq, QRNIC_SYN_WQE_FETCH);
         return QRNIC_TAKE_BROKEN;
     }
-    result = qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride,
-                                   srq->slot, 1u << rq->log_size, raw, out,
-                                   &next, status, syndrome);
+    result = qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride, slot,
+                                   1u << rq->log_size, raw, out, next, status,
+                                   syndrome);
     /* A wrong data segment concerns only its WQE: the chain goes on. */
     if (result != QRNIC_TAKE_OK && *syndrome != QRNIC_SYN_WQE_LENGTH) {
         srq_fail(e, srq, *syndrome);
@@ -114,29 +119,57 @@ static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
     }
     out->pd = srq->ctx.pd;
     out->srqn = srq->number;
+    return result;
+}
+
+/* The next WQE of the ring, which is not empty. */
+static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
+                                 QrnicRecvWqe *out, uint8_t *status,
+                                 uint8_t *syndrome)
+{
+    uint32_t next;
+    QrnicTake result = srq_decode(e, srq, srq->slot, srq_slot(e, srq), out,
+                                  &next, status, syndrome);
+
+    if (result == QRNIC_TAKE_BROKEN) {
+        return result;
+    }
     srq->ahead = next == srq->slot + 1 ? srq->ahead - 1 : 0;
     if (!srq->ahead) {
-        qrnic_fetch_put(e, rq);
+        qrnic_fetch_put(e, &srq->rq);
     }
     srq->slot = next;
-    rq->consumer++;
+    srq->rq.consumer++;
     return result;
+}
+
+/* The WQE that was given back last: it is in its slot still. */
+static QrnicTake srq_take_returned(QrnicEngine *e, QrnicSrq *srq,
+                                   QrnicRecvWqe *out, uint8_t *status,
+                                   uint8_t *syndrome)
+{
+    uint8_t raw[QRNIC_WQEBB_SIZE << QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE];
+    uint32_t last = srq->returned->len - 1, next;
+    uint32_t slot = g_array_index(srq->returned, uint16_t, last);
+    bool there = qrnic_slots_read(e, &srq->rq, "SRQ", srq->number, slot, 1,
+                                  raw);
+
+    g_array_set_size(srq->returned, last);
+    return srq_decode(e, srq, slot, there ? raw : NULL, out, &next, status,
+                      syndrome);
 }
 
 QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
                          uint8_t *status, uint8_t *syndrome)
 {
     QrnicWorkQueue *rq = &srq->rq;
-    QrnicTake result = QRNIC_TAKE_OK;
-    QrnicRecvWqe *returned;
+    QrnicTake result;
 
     if (srq->error) {
         return QRNIC_TAKE_BROKEN;
     }
-    returned = g_queue_pop_head(&srq->returned);
-    if (returned) {
-        *out = *returned;
-        g_free(returned);
+    if (srq_returned(srq)) {
+        result = srq_take_returned(e, srq, out, status, syndrome);
     } else {
         if (rq->producer == rq->consumer) {
             srq_read_record(e, srq);
@@ -148,9 +181,9 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
             return QRNIC_TAKE_BROKEN;
         }
         result = srq_take_posted(e, srq, out, status, syndrome);
-        if (result == QRNIC_TAKE_BROKEN) {
-            return result;
-        }
+    }
+    if (result == QRNIC_TAKE_BROKEN) {
+        return result;
     }
     trace_qrnic_srq_take(e->config.name, srq->number, out->index,
                          srq_left(srq));
@@ -159,12 +192,18 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
     return result;
 }
 
+/* No more than its number: a guest could make us keep very many. */
 void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
 {
     QrnicSrq *srq = qrnic_srq_get(e, wqe->srqn);
+    uint16_t slot = wqe->index;
 
+    QEMU_BUILD_BUG_ON(QRNIC_MAX_SRQ_WR > UINT16_MAX);
     trace_qrnic_srq_give_back(e->config.name, srq->number, qpn, wqe->index);
-    g_queue_push_head(&srq->returned, g_memdup2(wqe, sizeof(*wqe)));
+    if (!srq->returned) {
+        srq->returned = g_array_new(false, false, sizeof(slot));
+    }
+    g_array_append_val(srq->returned, slot);
     qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, -1);
 }
 
@@ -254,7 +293,6 @@ QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in)
     srq->rq.record = in->record;
     srq->rq.log_size = in->log_size;
     srq->rq.log_stride = in->log_stride;
-    g_queue_init(&srq->returned);
     if (!qrnic_table_insert(&e->queue->srqs, srq, &srq->number)) {
         g_free(srq);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
@@ -301,6 +339,11 @@ static QrnicResult resize_check(const QrnicSrqResize *in)
  */
 static bool resize_fits(const QrnicSrq *srq, uint32_t slots, uint32_t limit)
 {
+    for (uint32_t i = 0; i < srq_returned(srq); i++) {
+        if (g_array_index(srq->returned, uint16_t, i) >= slots) {
+            return false;
+        }
+    }
     return srq->slot < slots && srq_left(srq) < slots && limit < slots;
 }
 
@@ -369,7 +412,7 @@ QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out)
 void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq)
 {
     qrnic_fetch_put(e, &srq->rq);
-    g_queue_clear_full(&srq->returned, g_free);
+    g_clear_pointer(&srq->returned, g_array_unref);
     g_free(srq);
 }
 
