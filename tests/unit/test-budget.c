@@ -245,6 +245,37 @@ static void test_path_changes(void)
     pair_free(p);
 }
 
+/* What waits for a wire that stands still goes when its path leads back. */
+static void test_path_turns_back(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    SimQp *other, *remote = remote_qp(p, &other);
+    SimQp *ud = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+    SimQp *far = sim_datagram_new(&p->sim->node[1], QRNIC_QPT_UD, NULL, QKEY);
+
+    wire_stop(p);
+    sim_post_send(remote, &(SimWr) { .opcode = QRNIC_WQE_SEND });
+    for_a_while(p);
+    g_assert_true(n->blocked);
+    datagram_post(ud, far, &p->a);
+    for_a_while(p);
+    expect_no_cqe(ud);
+    qrnic_gid_set(n->engine, 4, &p->sim->node[1].gid);
+    for_a_while(p);
+    g_assert_true(n->blocked);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 1);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS), >=,
+                     1);
+    expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    wire_go(p);
+    sim_qp_free(remote);
+    sim_qp_free(other);
+    sim_qp_free(ud);
+    sim_qp_free(far);
+    pair_free(p);
+}
+
 /* The environment is asked to run the engine once, whatever comes then. */
 static void test_kicks(void)
 {
@@ -389,6 +420,40 @@ static void test_group(const void *opaque)
             expect_no_cqe(q[i]);
             sim_qp_free(q[i]);
         }
+    }
+    sim_qp_free(sender);
+    pair_free(p);
+}
+
+/* However much a device sends to a group of its own, the wire has its turn. */
+static void test_group_wire_turn(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+    SimQp *q[MEMBERS], *sender = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+    QrnicMulticast in;
+    unsigned runs = 0;
+
+    memcpy(in.gid, group, 16);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        q[i] = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+        g_assert_cmpint(qrnic_multicast_attach(n->engine, q[i]->number,
+                                               &in).status, ==, QRNIC_ST_OK);
+    }
+    for (unsigned k = 0; k < 8; k++) {
+        group_post(sender, &p->a, k);
+    }
+    while (n->kicked) {
+        n->kicked = false;
+        qrnic_engine_run(n->engine);
+        g_assert_true(qrnic_engine_can_receive(n->engine));
+        runs++;
+    }
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_MULTICAST), ==,
+                     8 * MEMBERS);
+    g_assert_cmpuint(runs, >=, 8);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        sim_qp_free(q[i]);
     }
     sim_qp_free(sender);
     pair_free(p);
@@ -700,9 +765,11 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/wire/waiting", test_waiting);
     g_test_add_func("/budget/wire/loopback", test_loopback);
     g_test_add_func("/budget/wire/path-changes", test_path_changes);
+    g_test_add_func("/budget/wire/path-turns-back", test_path_turns_back);
     g_test_add_func("/budget/kicks", test_kicks);
     g_test_add_data_func("/budget/group/wire", NULL, test_group);
     g_test_add_data_func("/budget/group/loopback", "", test_group);
+    g_test_add_func("/budget/group/wire-turn", test_group_wire_turn);
     g_test_add_func("/budget/group/reset", test_group_reset);
     g_test_add_func("/budget/doorbell/flood", test_flood);
     g_test_add_func("/budget/doorbell/flood-full", test_flood_full);

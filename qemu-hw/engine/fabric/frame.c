@@ -149,7 +149,7 @@ void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h)
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
 {
-    while (budget && !e->fabric->delivering) {
+    while (budget && !e->fabric->delivering && !e->fabric->wire_turn) {
         g_autofree QrnicLoopbackFrame *f =
             g_queue_pop_head(&e->fabric->loopback);
         unsigned deliveries;

@@ -92,6 +92,13 @@ bool qrnic_gid_is_multicast(const uint8_t *gid)
            (qrnic_gid_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0);
 }
 
+/* What waits for the wire may not need it any more. */
+static void changed(QrnicEngine *e)
+{
+    summarise(e);
+    qrnic_wake(e);
+}
+
 QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                           const QrnicGidEntry *in)
 {
@@ -120,7 +127,7 @@ QrnicResult qrnic_gid_set(QrnicEngine *e, uint32_t index,
                             QRNIC_GID_ENTRY_FLAGS_OFFSET);
     }
     e->fabric->gids[index] = *in;
-    summarise(e);
+    changed(e);
     trace_qrnic_gid_set(e->config.name, index, qrnic_ld_be64(in->gid),
                         qrnic_ld_be64(in->gid + 8),
                         vlan ? in->vlan_id : -1,
@@ -134,7 +141,7 @@ QrnicResult qrnic_gid_clear(QrnicEngine *e, uint32_t index)
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
     memset(&e->fabric->gids[index], 0, sizeof(e->fabric->gids[index]));
-    summarise(e);
+    changed(e);
     trace_qrnic_gid_clear(e->config.name, index);
     return qrnic_ok(0);
 }

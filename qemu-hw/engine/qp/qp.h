@@ -340,6 +340,7 @@ typedef struct QrnicPairs {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
     QrnicTable qps;
     QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS];   /* by enum QrnicTurn */
+    uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
 } QrnicPairs;
 

@@ -61,8 +61,24 @@ void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
     }
 }
 
+/* The GID table says whose path leads back to us and so needs no wire. */
+static void look_again(QrnicEngine *e)
+{
+    QrnicQp *qp;
+
+    e->pairs->gids_epoch = e->fabric->gids_epoch;
+    while ((qp = QTAILQ_FIRST(&e->pairs->list[QRNIC_TURN_WIRE]))) {
+        qrnic_unschedule(e, qp);
+        list_insert(e, qp, QRNIC_TURN_MORE);
+    }
+}
+
 QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list)
 {
+    if (e->pairs->gids_epoch != e->fabric->gids_epoch) {
+        look_again(e);
+    }
+
     if ((list == QRNIC_TURN_WIRE && qrnic_wire_busy(e)) ||
         (list == QRNIC_TURN_LOOPBACK && qrnic_loopback_full(e))) {
         return NULL;

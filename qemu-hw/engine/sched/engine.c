@@ -84,6 +84,7 @@ void qrnic_engine_run(QrnicEngine *e)
         qrnic_scheduler_run(e, RUN_TURNS);
     }
     e->awake = false;
+    e->fabric->wire_turn = false;
     if (!e->fatal && engine_has_work(e)) {
         qrnic_wake(e);
     }

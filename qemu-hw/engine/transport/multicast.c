@@ -68,7 +68,7 @@ static unsigned deliver_some(QrnicEngine *e, const QrnicPacket *p,
     uint32_t qpn, at = qrnic_group_behind(e, *after);
     unsigned delivered = 0;
 
-    while (delivered < MULTICAST_BUDGET &&
+    while (!e->fatal && delivered < MULTICAST_BUDGET &&
            (qpn = qrnic_group_next(e, p->h->dgid, &at))) {
         QrnicQp *qp = qrnic_qp_get(e, qpn);
         QrnicCounterSet *before;
@@ -133,6 +133,7 @@ void qrnic_multicast_process(QrnicEngine *e)
               QRNIC_PARSE_OK ||
               deliver_some(e, &p, r->loopback, &r->after) <
               MULTICAST_BUDGET)) {
+        e->fabric->wire_turn = r->loopback;
         qrnic_multicast_drop_rest(e);
         e->fabric->delivering = false;
     }
