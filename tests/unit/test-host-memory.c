@@ -20,6 +20,10 @@
 #define SRQ_BYTES 384
 #define CQ_BYTES 256
 #define MKEY_BYTES 256
+#define EQ_BYTES 256            /* and for each entry: */
+#define EQ_ENTRY_BYTES 4
+#define COUNTER_SET_BYTES 1024
+#define DB_PAGE_BYTES 512
 
 #define RECEIVES 12
 #define WRITES 40
@@ -46,6 +50,7 @@ static void world_init(World *w)
     SimOptions o = {
         .memory = MEMORY, .max_qp = 2 * OBJECTS, .max_cq = 2 * OBJECTS,
         .max_srq = 2 * OBJECTS, .max_mkey = 2 * OBJECTS,
+        .vectors = 2 * OBJECTS, .db_pages = 2 * OBJECTS,
         .doorbell_fifo = 16 * OBJECTS,
     };
 
@@ -381,6 +386,64 @@ static void test_mkey(void)
     world_cleanup(w);
 }
 
+static void test_eq(void)
+{
+    static const unsigned log_sizes[] = { 4, 8 };
+    g_autofree World *w = g_new0(World, 1);
+    g_autofree uint32_t *number = g_new(uint32_t, OBJECTS);
+
+    world_init(w);
+    for (unsigned k = 0; k < ARRAY_SIZE(log_sizes); k++) {
+        QrnicEqCtx ctx = {
+            .type = QRNIC_EQ_COMPLETION, .log_size = log_sizes[k],
+            .ring.root = sim_alloc(&w->sim->node[0],
+                                   QRNIC_EQE_SIZE << log_sizes[k]),
+        };
+
+        for (unsigned i = 0; i < OBJECTS; i++) {
+            QrnicResult r = qrnic_eq_create(w->sim->node[0].engine, &ctx);
+
+            g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+            number[i] = r.value;
+        }
+        cost_check("EQ", &w->sim->node[0], number, qrnic_eq_destroy,
+                   EQ_BYTES + (EQ_ENTRY_BYTES << log_sizes[k]));
+    }
+    world_cleanup(w);
+}
+
+/* Objects that are made of nothing */
+static void plain_check(const char *what, QrnicResult (*alloc)(QrnicEngine *e),
+                        QrnicResult (*release)(QrnicEngine *e,
+                                               uint32_t number),
+                        size_t bound)
+{
+    g_autofree World *w = g_new0(World, 1);
+    g_autofree uint32_t *number = g_new(uint32_t, OBJECTS);
+
+    world_init(w);
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        QrnicResult r = alloc(w->sim->node[0].engine);
+
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+        number[i] = r.value;
+    }
+    cost_check(what, &w->sim->node[0], number, release, bound);
+    world_cleanup(w);
+}
+
+static void test_counter_set(void)
+{
+    plain_check("counter set", qrnic_counter_set_alloc, qrnic_counter_set_free,
+                COUNTER_SET_BYTES);
+}
+
+static void test_db_page(void)
+{
+    plain_check("doorbell page", qrnic_db_page_alloc, qrnic_db_page_free,
+                DB_PAGE_BYTES);
+}
+
 int main(int argc, char **argv)
 {
     /*
@@ -403,5 +466,8 @@ int main(int argc, char **argv)
     g_test_add_func("/host-memory/ud", test_ud);
     g_test_add_func("/host-memory/srq", test_srq);
     g_test_add_func("/host-memory/mkey", test_mkey);
+    g_test_add_func("/host-memory/eq", test_eq);
+    g_test_add_func("/host-memory/counter-set", test_counter_set);
+    g_test_add_func("/host-memory/db-page", test_db_page);
     return g_test_run();
 }
