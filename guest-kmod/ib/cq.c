@@ -389,6 +389,21 @@ static bool cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 roo
 	return length >= least && length <= room;
 }
 
+/*
+ * What a receive that has succeeded is; in the CQE of an error neither the kind nor
+ * the length says anything. An RDMA write puts nothing into the buffer, so its length
+ * may be any, but it does not come as a datagram.
+ */
+static void cq_translate_receive(const struct qrnic_ib_qp *qp, u8 opcode, u32 length,
+				 u32 room, struct ib_wc *wc)
+{
+	if (opcode == QRNIC_CQE_RECV_RDMA_WITH_IMM &&
+	    !qrnic_qp_is_datagram(qp->ibqp.qp_type))
+		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
+	else if (!cq_length_possible(qp, length, room))
+		wc->status = IB_WC_LOC_LEN_ERR;
+}
+
 static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 			 struct ib_wc *wc)
 {
@@ -410,11 +425,9 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	wc->status = min_t(u32, status, IB_WC_GENERAL_ERR);
 	/* Not the CQE's opcode: consumers decide by this one how to read wr_id. */
 	wc->opcode = request.opcode;
-	if (opcode == QRNIC_CQE_RECV_RDMA_WITH_IMM)
-		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
-	if (wc->opcode == IB_WC_RECV &&
-	    !cq_length_possible(qp, le32_to_cpu(cqe->byte_len), request.bytes))
-		wc->status = IB_WC_LOC_LEN_ERR;
+	if (wc->status == IB_WC_SUCCESS && receive)
+		cq_translate_receive(qp, opcode, le32_to_cpu(cqe->byte_len),
+				     request.bytes, wc);
 	if (wc->status != IB_WC_SUCCESS) {
 		wc->vendor_err = le32_to_cpu(cqe->syndrome);
 		return true;

@@ -189,6 +189,20 @@ static void multicast(struct test *test, struct end *c, struct end *d)
 	rdma_destroy_ah(ah, 0);
 }
 
+/* In an error there is no length, so it must not be taken for a datagram's. */
+static void flushed(struct test *test, struct end *d)
+{
+	struct ib_wc wc;
+
+	EXPECT(test, !end_to(d, IB_QPS_RESET));
+	EXPECT(test, !to_rts(d));
+	EXPECT(test, !recv(test, d, 80, 0, 2048));
+	EXPECT(test, !end_to(d, IB_QPS_ERR));
+	if (EXPECT(test, poll_one(test, &wc)))
+		EXPECT(test, wc.wr_id == 80 && wc.status == IB_WC_WR_FLUSH_ERR);
+	EXPECT(test, quiet(test));
+}
+
 void test_datagram(struct test *test)
 {
 	struct end c = { .type = IB_QPT_UD }, d = { .type = IB_QPT_UD };
@@ -208,6 +222,7 @@ void test_datagram(struct test *test)
 		unicast(test, &c, &d, ah, mac);
 		if (test->dev->attrs.max_mcast_grp)
 			multicast(test, &c, &d);
+		flushed(test, &d);
 	}
 	end_destroy(test, &c);
 	end_destroy(test, &d);

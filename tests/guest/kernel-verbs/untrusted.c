@@ -10,7 +10,7 @@
 
 #include "qrnic_ib.h"
 
-#define RECEIVES 4
+#define RECEIVES 5
 #define LENGTH 64
 
 struct forged {
@@ -50,16 +50,22 @@ static struct qrnic_cqe cqe_of(const struct ib_qp *qp, u32 index)
 }
 
 /* Number of completions that polling finds after this CQE */
-static int polled(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
-		  struct ib_wc *wc)
+static int polled_with(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
+		       u8 status, struct ib_wc *wc)
 {
 	u32 before = to_qrnic_cq(forged->cq)->consumer;
 	int found;
 
-	cqe_write(forged, cqe, opcode, QRNIC_WC_SUCCESS);
+	cqe_write(forged, cqe, opcode, status);
 	found = ib_poll_cq(forged->cq, 1, wc);
 	EXPECT(forged->test, to_qrnic_cq(forged->cq)->consumer == before + 1);
 	return found;
+}
+
+static int polled(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
+		  struct ib_wc *wc)
+{
+	return polled_with(forged, cqe, opcode, QRNIC_WC_SUCCESS, wc);
 }
 
 static int receives_post(struct forged *forged)
@@ -103,6 +109,12 @@ static void datagrams(struct forged *forged)
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.network_hdr_type <= RDMA_NETWORK_IPV6 && wc.sl <= 15 &&
 	       wc.src_qp <= 0xffffff);
+	/* An RDMA write may have any length, but does not come to datagrams. */
+	cqe = cqe_of(forged->datagram_qp, 3);
+	cqe.byte_len = cpu_to_le32(LENGTH + 1);
+	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV_RDMA_WITH_IMM, &wc) == 1 &&
+	       wc.wr_id == 303 && wc.opcode == IB_WC_RECV &&
+	       wc.status == IB_WC_LOC_LEN_ERR);
 }
 
 /* A queue pair of a process; the job sees to it that there is one. */
@@ -147,6 +159,13 @@ static void queues(struct forged *forged)
 	/* A receive of no known kind is still one: the consumer must not take it for a send. */
 	EXPECT(test, polled(forged, cqe_of(forged->qp, 2), QRNIC_CQE_RECV | 0x7f, &wc) == 1 &&
 	       wc.wr_id == 102 && wc.opcode == IB_WC_RECV);
+	/* In an error only the bit that says receive counts, and no length does. */
+	cqe = cqe_of(forged->qp, 3);
+	cqe.byte_len = cpu_to_le32(LENGTH + 1);
+	EXPECT(test, polled_with(forged, cqe, QRNIC_CQE_RECV_RDMA_WITH_IMM,
+				 QRNIC_WC_WR_FLUSH_ERR, &wc) == 1 &&
+	       wc.wr_id == 103 && wc.opcode == IB_WC_RECV &&
+	       wc.status == IB_WC_WR_FLUSH_ERR);
 }
 
 static void others(struct forged *forged)
