@@ -208,6 +208,7 @@ void qrnic_suspend(struct qrnic_core *core);
 int qrnic_resume(struct qrnic_core *core);
 /* One attempt; nothing if somebody else has done it by now */
 int qrnic_recover(struct qrnic_core *core);
+int qrnic_recover_ordered(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
 /* As qrnic_recovery_disable(), but does not wait for a recovery under way. */

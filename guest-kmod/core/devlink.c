@@ -183,14 +183,8 @@ static int qrnic_health_recover(struct devlink_health_reporter *reporter,
 {
 	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
 
-	/*
-	 * Without context the user has ordered the recovery. It is refused while a
-	 * reset, a removal or a PCI error is under way.
-	 */
-	if (!context && (!READ_ONCE(core->may_recover) ||
-			 READ_ONCE(core->condition) == QRNIC_PCI_ERROR))
-		return -EBUSY;
-	return qrnic_recover(core);
+	/* Without context the user has ordered the recovery. */
+	return context ? qrnic_recover(core) : qrnic_recover_ordered(core);
 }
 
 static const struct devlink_health_reporter_ops qrnic_health_ops = {

@@ -137,38 +137,48 @@ static int qrnic_rdma_try(struct qrnic_core *core)
 	return err;
 }
 
-/* All the way down, and up again */
+/* All the way down, and up again; both are called with the lock held. */
+static void qrnic_suspend_locked(struct qrnic_core *core)
+{
+	if (core->level == QRNIC_DOWN)
+		return;
+	qrnic_auxdev_del(core);
+	core->function->suspend(core);
+	qrnic_stop(core);
+	WRITE_ONCE(core->level, QRNIC_DOWN);
+}
+
+static int qrnic_resume_locked(struct qrnic_core *core)
+{
+	int err;
+
+	if (core->level == QRNIC_DOWN) {
+		err = qrnic_start(core);
+		if (err)
+			return err;
+		err = core->function->resume(core);
+		if (err) {
+			qrnic_stop(core);
+			return err;
+		}
+		WRITE_ONCE(core->level, QRNIC_UP_NO_RDMA);
+	}
+	return core->level == QRNIC_UP_NO_RDMA ? qrnic_rdma_try(core) : 0;
+}
+
 void qrnic_suspend(struct qrnic_core *core)
 {
 	mutex_lock(&core->lock);
-	if (core->level != QRNIC_DOWN) {
-		qrnic_auxdev_del(core);
-		core->function->suspend(core);
-		qrnic_stop(core);
-		WRITE_ONCE(core->level, QRNIC_DOWN);
-	}
+	qrnic_suspend_locked(core);
 	mutex_unlock(&core->lock);
 }
 
 int qrnic_resume(struct qrnic_core *core)
 {
-	int err = 0;
+	int err;
 
 	mutex_lock(&core->lock);
-	if (core->level == QRNIC_DOWN) {
-		err = qrnic_start(core);
-		if (err)
-			goto unlock;
-		err = core->function->resume(core);
-		if (err) {
-			qrnic_stop(core);
-			goto unlock;
-		}
-		WRITE_ONCE(core->level, QRNIC_UP_NO_RDMA);
-	}
-	if (core->level == QRNIC_UP_NO_RDMA)
-		err = qrnic_rdma_try(core);
-unlock:
+	err = qrnic_resume_locked(core);
 	mutex_unlock(&core->lock);
 	return err;
 }
@@ -204,24 +214,51 @@ void qrnic_take_down(struct qrnic_core *core)
 		qrnic_stop(core);
 }
 
-int qrnic_recover(struct qrnic_core *core)
+static int qrnic_recover_locked(struct qrnic_core *core)
 {
 	int err;
 
-	if (qrnic_healthy(&core->dev) && READ_ONCE(core->level) == QRNIC_UP)
-		return 0;
-	/* All is well but for the auxiliary device. */
-	if (qrnic_healthy(&core->dev) && READ_ONCE(core->level) == QRNIC_UP_NO_RDMA)
-		return qrnic_resume(core);
+	/* All is well, but perhaps for the auxiliary device. */
+	if (qrnic_healthy(&core->dev) && core->level != QRNIC_DOWN)
+		return qrnic_resume_locked(core);
 
-	qrnic_suspend(core);
+	qrnic_suspend_locked(core);
 	if (READ_ONCE(core->condition) > QRNIC_FATAL ||
 	    core->recovery_delay > QRNIC_RECOVERY_INTERVAL) {
 		err = qrnic_config_restore(core);
 		if (err)
 			return err;
 	}
-	return qrnic_resume(core);
+	return qrnic_resume_locked(core);
+}
+
+int qrnic_recover(struct qrnic_core *core)
+{
+	int err;
+
+	mutex_lock(&core->lock);
+	err = qrnic_recover_locked(core);
+	mutex_unlock(&core->lock);
+	return err;
+}
+
+/*
+ * The user has ordered the recovery. It is refused while a reset, a removal or a PCI
+ * error is under way. Those disable recovery before they take the lock, so what is
+ * found under it holds, and the adapter does not come up behind qrnic_down().
+ */
+int qrnic_recover_ordered(struct qrnic_core *core)
+{
+	bool allowed;
+	int err;
+
+	mutex_lock(&core->lock);
+	spin_lock_irq(&core->fatal_lock);
+	allowed = core->may_recover && core->condition != QRNIC_PCI_ERROR;
+	spin_unlock_irq(&core->fatal_lock);
+	err = allowed ? qrnic_recover_locked(core) : -EBUSY;
+	mutex_unlock(&core->lock);
+	return err;
 }
 
 /*
