@@ -32,12 +32,19 @@ struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
 	return &counters->vcounters.counters;
 }
 
+/*
+ * The kernel refuses as long as there is a rule that counts in them, but once it has
+ * taken the device away it knows of none, while destroy_flow() still finds them.
+ */
 int qrnic_destroy_counters(struct ibv_counters *ibcounters)
 {
 	struct qrnic_counters *counters = to_qrnic_counters(ibcounters);
 	int err;
 
-	err = ibv_cmd_destroy_counters(&counters->vcounters);
+	pthread_mutex_lock(&counters->mutex);
+	err = counters->flows ? EBUSY :
+				ibv_cmd_destroy_counters(&counters->vcounters);
+	pthread_mutex_unlock(&counters->mutex);
 	if (err)
 		return err;
 	pthread_mutex_destroy(&counters->mutex);
