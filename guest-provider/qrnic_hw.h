@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 1u
+#define QRNIC_HW_VERSION_MINOR 2u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u

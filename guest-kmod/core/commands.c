@@ -114,6 +114,12 @@ int qrnic_caps_check(struct qrnic_core *core)
 		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
 		caps->max_dm_size = 0;
 	}
+	/* Their order is another one, too: better none than wrong ones */
+	if (!qrnic_counters_known(&core->dev)) {
+		dev_warn_once(device, "no statistics: %u counters, this driver knows %u\n",
+			      caps->counters, QRNIC_NUM_COUNTERS);
+		caps->capabilities &= ~(u64)QRNIC_CAP_COUNTER_SETS;
+	}
 	return 0;
 }
 
@@ -158,6 +164,8 @@ int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode
 	unsigned int i;
 	int err;
 
+	if (!qrnic_counters_known(dev))
+		return -EOPNOTSUPP;
 	err = qrnic_cmd_query(dev, opcode, object, raw, sizeof(raw));
 	if (err)
 		return err;

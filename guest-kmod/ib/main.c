@@ -148,8 +148,6 @@ static const struct ib_device_ops device_ops = {
 
 	.add_gid = qrnic_ib_add_gid,
 	.alloc_dm = qrnic_ib_alloc_dm,
-	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
-	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
 	.alloc_mr = qrnic_ib_alloc_mr,
 	.alloc_mw = qrnic_ib_alloc_mw,
 	.alloc_pd = qrnic_ib_alloc_pd,
@@ -197,7 +195,6 @@ static const struct ib_device_ops device_ops = {
 	.fill_res_srq_entry_raw = qrnic_ib_fill_res_srq_raw,
 	.get_dev_fw_str = get_dev_fw_str,
 	.get_dma_mr = qrnic_ib_get_dma_mr,
-	.get_hw_stats = qrnic_ib_get_hw_stats,
 	.get_link_layer = qrnic_ib_get_link_layer,
 	.get_port_immutable = qrnic_ib_get_port_immutable,
 	.map_mr_sg = qrnic_ib_map_mr_sg,
@@ -242,6 +239,13 @@ static const struct ib_device_ops device_ops = {
 	QRNIC_COUNTER_OBJ_SIZE(qrnic_ib_counter, counter)
 };
 
+/* The RDMA core reads them at registration, which fails if they cannot be read. */
+static const struct ib_device_ops statistics_ops = {
+	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
+	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
+	.get_hw_stats = qrnic_ib_get_hw_stats,
+};
+
 static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 {
 	dev->qdev = qdev;
@@ -257,6 +261,8 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	dev->stopping = true;
 
 	ib_set_device_ops(&dev->ibdev, &device_ops);
+	if (qrnic_counters_known(qdev))
+		ib_set_device_ops(&dev->ibdev, &statistics_ops);
 	if (IS_ENABLED(CONFIG_INFINIBAND_USER_ACCESS))
 		dev->ibdev.driver_def = qrnic_uapi_definitions;
 	dev->ibdev.node_type = RDMA_NODE_IB_CA;

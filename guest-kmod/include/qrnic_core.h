@@ -192,9 +192,15 @@ static inline int qrnic_cmd_query(struct qrnic_dev *dev,
 	return qrnic_cmd_exec(dev, &cmd);
 }
 
+/* The device has another table of counters if it has another number of them. */
+static inline bool qrnic_counters_known(const struct qrnic_dev *dev)
+{
+	return dev->caps.counters == QRNIC_NUM_COUNTERS;
+}
+
 /*
  * QUERY_COUNTERS, or QUERY_COUNTER_SET with the number of a set (0: what is in no
- * set): QRNIC_NUM_COUNTERS values; those that the device lacks are 0.
+ * set): QRNIC_NUM_COUNTERS values; -EOPNOTSUPP if they are not known.
  */
 int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 			     u32 object, u64 *values);
