@@ -240,6 +240,9 @@ static void set_limits(struct qrnic_context *ctx,
 	ctx->max_recv_sge = min_t(uint32_t, resp->max_recv_sge, QRNIC_MAX_SGE);
 	ctx->max_srq_wr = resp->max_srq_wr;
 	ctx->clock_khz = resp->clock_khz;
+	/* Timestamps are divided by it. */
+	if (!ctx->clock_khz)
+		ctx->capabilities &= ~(uint64_t)QRNIC_CAP_TIMESTAMP;
 	if (ctx->capabilities & QRNIC_CAP_INLINE_SEND)
 		ctx->max_inline = min_t(uint32_t, resp->max_inline,
 					QRNIC_MAX_INLINE);

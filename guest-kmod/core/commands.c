@@ -43,6 +43,9 @@ static void qrnic_caps_bound(struct qrnic_caps *caps)
 	caps->max_inline = min_t(u32, caps->max_inline, QRNIC_MAX_INLINE);
 	caps->max_rd_atomic = min_t(u32, caps->max_rd_atomic, QRNIC_RD_ATOMIC_MAX);
 	caps->ack_delay = min(caps->ack_delay, QRNIC_ACK_DELAY_MAX);
+	/* Processes divide by it. */
+	if (!caps->clock_khz)
+		caps->capabilities &= ~(u64)QRNIC_CAP_TIMESTAMP;
 }
 
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)

@@ -52,8 +52,9 @@ static int mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 	context->access = mr->access;
 	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
 
-	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY, context,
-			       sizeof(*context), &mr->index);
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
+				   QRNIC_CMD_DESTROY_MKEY, context,
+				   sizeof(*context), &mr->index);
 	if (err)
 		return err;
 
@@ -528,8 +529,9 @@ int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 						    QRNIC_MKEY_MW_2;
 	context.variant = next_variant(dev);
 	context.pd = cpu_to_le32(to_qrnic_pd(ibmw->pd)->pdn);
-	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY, &context,
-			       sizeof(context), &mw->index);
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
+				   QRNIC_CMD_DESTROY_MKEY, &context,
+				   sizeof(context), &mw->index);
 	if (!err)
 		ibmw->rkey = mw->index << 8 | context.variant;
 	return err;
@@ -558,8 +560,9 @@ int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 	mutex_lock(&pd->null_mutex);
 	if (!pd->has_null) {
 		context.variant = next_variant(dev);
-		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_MKEY,
-				       &context, sizeof(context), &index);
+		err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
+					   QRNIC_CMD_DESTROY_MKEY, &context,
+					   sizeof(context), &index);
 		if (!err) {
 			pd->null_key = index << 8 | context.variant;
 			pd->has_null = true;

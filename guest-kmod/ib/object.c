@@ -89,3 +89,16 @@ void qrnic_destroy(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
 	if (err)
 		qrnic_destroy_failed(dev, opcode, number, err);
 }
+
+/* Makes a QP or a key, whose numbers have 24 bits; the device need not be trusted. */
+int qrnic_create_24_bits(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode create,
+			 enum qrnic_cmd_opcode destroy, const void *context,
+			 size_t size, u32 *number)
+{
+	int err = qrnic_cmd_create(dev->qdev, create, context, size, number);
+
+	if (err || *number <= QRNIC_24_BITS)
+		return err;
+	qrnic_destroy(dev, destroy, *number);
+	return -EIO;
+}

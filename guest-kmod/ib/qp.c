@@ -375,8 +375,9 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	int err;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_QP, context,
-			       sizeof(*context), &qpn);
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP,
+				   QRNIC_CMD_DESTROY_QP, context,
+				   sizeof(*context), &qpn);
 	if (err)
 		goto out;
 

@@ -180,6 +180,9 @@ static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	u64 bytes;
 	int err;
 
+	/* A library that cannot resize yet */
+	if (!udata->inlen)
+		return -EOPNOTSUPP;
 	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
 	if (err)
 		return err;

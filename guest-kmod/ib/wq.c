@@ -118,8 +118,9 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 		context.flags |= QRNIC_QPF_SCATTER_FCS;
 
 	mutex_lock(&dev->qpn_mutex);
-	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_QP, &context,
-			       sizeof(context), &wq->ibwq.wq_num);
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP,
+				   QRNIC_CMD_DESTROY_QP, &context,
+				   sizeof(context), &wq->ibwq.wq_num);
 	mutex_unlock(&dev->qpn_mutex);
 	if (err)
 		goto err_memory;

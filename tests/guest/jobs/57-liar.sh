@@ -54,8 +54,34 @@ liar opcode=0x3 offset=8 length=4 byte=0
 try "an MTU of nothing: that of the contract" "bind && told &&
     read -r mtu </sys/bus/pci/devices/$address/net/*/mtu && [ \$mtu = 68 ]"
 unbind
+liar opcode=0x2 offset=72 length=1 byte=1
+try "another number of counters: none are shown, and RDMA works" "bind && told && nic_setup && nic_export &&
+    dmesg | grep 'no statistics: ' && [ ! -e /sys/class/infiniband/\$RDMA0/ports/1/hw_counters ] &&
+    open_it && ethtool -S \$NIC0 | grep ' eth_tx_packets: 0'"
+nic_export
+unbind
+liar opcode=0x2 offset=68 length=4 byte=0
+try "a clock that stands still: no timestamps" "bind && told && nic_setup && nic_export &&
+    ! ibv_devinfo -v -d \$RDMA0 | grep 'hca_core_clock:.*[1-9]' &&
+    ibv_devinfo -v -d \$RDMA0 | grep 'max_cqe:'"
+nic_export
+unbind
 liar && bind && nic_setup
 nic_export
+
+# Numbers of queue pairs and indices of keys have 24 bits. What has another one cannot be
+# destroyed, so the device is reset.
+recoveries() { dmesg | grep -c 'qrnic.*: recovered$'; }
+export -f recoveries
+for opcode in 0x50 0x40; do
+    before=$(recoveries)
+    liar opcode=$opcode result=16777217 times=1
+    try "number 16777217 from command $opcode: refused" \
+        "ibv_rc_pingpong -d $RDMA0 -g 1 2>&1 | tee /dev/stderr | grep \"Couldn't\" && told &&
+         dmesg | grep 'object 16777217 cannot be destroyed'"
+    try "and the device works again" "wait_until 30 eval '[ \$(recoveries) -gt $before ]' && nic_setup && nic_export && open_it"
+    nic_export
+done
 
 # A process that opens the device gets a doorbell page.
 try "the device can be opened" open_it

@@ -5,7 +5,7 @@
  * The driver under test sees it where it reads what the device has written.
  *
  * modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
- * modprobe lie opcode=0x10 result=0
+ * modprobe lie opcode=0x10 result=0 times=1
  * modprobe lie event=0x0
  */
 #include <linux/bitfield.h>
@@ -29,6 +29,10 @@ MODULE_PARM_DESC(byte, "what all of them are");
 static long result = -1;
 module_param(result, long, 0444);
 MODULE_PARM_DESC(result, "the result; -1: as the device says");
+
+static int times = -1;
+module_param(times, int, 0444);
+MODULE_PARM_DESC(times, "answers that are others; -1: all of them");
 
 static int event = -1;
 module_param(event, int, 0444);
@@ -56,13 +60,13 @@ static int command_ends(struct kretprobe_instance *instance, struct pt_regs *reg
 {
 	struct qrnic_cmd *cmd = *(struct qrnic_cmd **)instance->data;
 
-	if (regs_return_value(regs) || !opcode || cmd->opcode != opcode)
+	if (regs_return_value(regs) || !opcode || cmd->opcode != opcode ||
+	    !atomic_add_unless(&told, 1, times))
 		return 0;
 	if (offset < cmd->out_len)
 		memset(cmd->out + offset, byte, min(length, cmd->out_len - offset));
 	if (result >= 0)
 		cmd->result = result;
-	atomic_inc(&told);
 	return 0;
 }
 
