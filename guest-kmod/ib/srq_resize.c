@@ -23,6 +23,13 @@ static size_t ring_bytes(const struct qrnic_ib_srq *srq, u32 log_size)
 }
 
 /*
+ * The walks over slots, this one and those below but slots_copy(), are made whole with
+ * interrupts off: cut, they would have to begin again at each post. QRNIC_MAX_SRQ_WR
+ * bounds them to 32768 slots of 16 bytes, and only the kernel's own users,
+ * who seldom resize, come here.
+ */
+
+/*
  * Slots of the smallest ring that has all slots in use and the next one; posted
  * counts those in use. Under the lock.
  */
