@@ -231,7 +231,7 @@ typedef struct QrnicSrq {
     QrnicWorkQueue rq;          /* consumer: WQEs taken out of the ring */
     uint32_t slot;              /* of the next WQE */
     uint32_t ahead;             /* slots from there that are in the cache */
-    GArray *returned;           /* uint16_t: slots of WQEs given back, or NULL */
+    GArray *returned;           /* uint16_t: slots given back; or NULL */
     uint8_t error;              /* enum qrnic_syndrome: gives no more */
     uint32_t users;
 } QrnicSrq;
