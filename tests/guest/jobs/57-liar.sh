@@ -1,7 +1,8 @@
 # The device lies: its limits, its answers, its events are what no honest one says. The
 # driver believes what does not harm, refuses the rest, and the kernel goes on.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: command-failed
+# Numbers that cannot be have the device reset, and the Ethernet function may ring just then.
+# guest errors: command-failed doorbell-queue
 # guest: --guests 1 --nic qrnic --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
