@@ -22,7 +22,7 @@ static uint32_t qkey_of(const QrnicQp *qp)
  * Send
  */
 
-static bool refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+static void refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                    uint8_t *status, uint8_t *syndrome, uint8_t why,
                    const char *rule)
 {
@@ -31,7 +31,6 @@ static bool refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     *syndrome = why;
     qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
                       "WQE at index %" PRIu32 ": %s", wqe->index, rule);
-    return false;
 }
 
 /* NULL: it can be used. */
@@ -60,9 +59,9 @@ static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
     return NULL;
 }
 
-/* Sends the message of a WQE. False: *status and *syndrome say why not. */
-static bool send_message(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
-                         uint8_t *status, uint8_t *syndrome)
+/* The message of a WQE is one packet, so the WQE is always done with. */
+static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                    uint8_t *status, uint8_t *syndrome)
 {
     const QrnicDatagramSeg *d = &wqe->datagram;
     const char *wrong = address_check(e, d);
@@ -80,31 +79,22 @@ static bool send_message(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     uint8_t *payload;
 
     if (wrong) {
-        return refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_ADDRESS, wrong);
+        refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_ADDRESS, wrong);
+        return true;
     }
     if (wqe->length > 128u << qrnic_port_path_mtu(e)) {
-        return refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_WQE_LENGTH,
-                      "the message is longer than the path MTU");
+        refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_WQE_LENGTH,
+               "the message is longer than the path MTU");
+        return true;
     }
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);
     payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, wqe->length);
     if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
-        return false;
+        return true;
     }
     qp->datagram_psn = (qp->datagram_psn + 1) & QRNIC_PSN_MASK;
     qrnic_add(e, QRNIC_COUNTER_TX_DATAGRAM, 1);
     qrnic_packet_send(e, qp, &t, payload, wqe->length);
-    return true;
-}
-
-/* The message of a WQE is one packet. */
-static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
-                    uint8_t *status, uint8_t *syndrome)
-{
-    if (send_message(e, qp, wqe, status, syndrome)) {
-        *status = QRNIC_WC_SUCCESS;
-        *syndrome = QRNIC_SYN_NONE;
-    }
     return true;
 }
 
