@@ -558,7 +558,7 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
-/* srq.c */
+/* wq.c */
 struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
 				 struct ib_udata *udata);
 int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
@@ -571,6 +571,16 @@ int qrnic_ib_destroy_rwq_ind_table(struct ib_rwq_ind_table *table);
 int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		     const struct ib_qp_init_attr *init, struct ib_udata *udata);
 void qrnic_rss_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp);
+
+/* A ring of a process's: one slot more than WQEs, and no larger than any SRQ needs */
+static inline bool qrnic_srq_size_ok(const struct qrnic_ib_dev *dev, u32 log_size,
+				     u32 max_wr)
+{
+	return log_size && log_size <= ilog2(2 * dev->qdev->caps.max_srq_wr) &&
+	       max_wr < BIT(log_size);
+}
+
+/* srq.c */
 int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 			struct ib_udata *udata);
 int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,

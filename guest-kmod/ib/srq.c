@@ -71,10 +71,8 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 		return err;
 	if (request.comp_mask || request.reserved)
 		return -EOPNOTSUPP;
-	if (!request.log_size ||
-	    request.log_size > ilog2(2 * dev->qdev->caps.max_srq_wr) ||
-	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE ||
-	    max_wr >= BIT(request.log_size))
+	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr) ||
+	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
 		return -EINVAL;
 
 	srq->log_size = request.log_size;

@@ -195,9 +195,7 @@ static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 		return err;
 	if (request.comp_mask || request.reserved)
 		return -EOPNOTSUPP;
-	if (!request.log_size ||
-	    request.log_size > ilog2(2 * dev->qdev->caps.max_srq_wr) ||
-	    max_wr >= BIT(request.log_size))
+	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr))
 		return -EINVAL;
 
 	bytes = ring_bytes(srq, request.log_size);
