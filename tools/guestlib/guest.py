@@ -93,7 +93,7 @@ class Guest:
     def _command(self):
         options = self.options
         name = self.run.accelerator.name
-        append = f"{BOOT_OPTIONS} loglevel={options.loglevel} {options.append}"
+        append = f"{BOOT_OPTIONS} loglevel={options.loglevel} {' '.join(options.append)}"
         # On a busy host the kernel measures its clock wrong, by as much as ten times.
         if name == "tcg" and host.time_stamp_khz():
             append += f" tsc_early_khz={host.time_stamp_khz()}"
