@@ -222,6 +222,7 @@ static const struct ib_device_ops device_ops = {
 	.reg_user_mr_dmabuf = qrnic_ib_reg_user_mr_dmabuf,
 	.req_notify_cq = qrnic_ib_req_notify_cq,
 	.rereg_user_mr = qrnic_ib_rereg_user_mr,
+	QRNIC_OP_COUNTER_INIT(qrnic_ib_counter_init)
 	QRNIC_OP_CREATE_USER_CQ(qrnic_ib_create_cq)
 	QRNIC_OP_RESIZE_CQ(qrnic_ib_resize_cq)
 	QRNIC_OP_REPORT_PORT_EVENT(qrnic_ib_report_port_event)

@@ -644,6 +644,7 @@ struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 por
 int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			  u32 port, int index);
 
+void qrnic_ib_counter_init(struct rdma_counter *counter);
 int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *QRNIC_COUNTER_PORT(qp));
 int qrnic_ib_counter_unbind_qp(struct ib_qp *QRNIC_COUNTER_PORT(qp));
 int qrnic_ib_counter_dealloc(struct rdma_counter *counter);

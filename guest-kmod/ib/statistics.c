@@ -157,6 +157,11 @@ static int counter_unbind(struct ib_qp *qp)
 	return 0;
 }
 
+/* The set of the device comes with the first queue pair: see counter_bind(). */
+void qrnic_ib_counter_init(struct rdma_counter *counter)
+{
+}
+
 int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *QRNIC_COUNTER_PORT(qp))
 {
 	return counter_bind(counter, qp);

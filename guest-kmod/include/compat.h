@@ -51,14 +51,16 @@
 
 /*
  * Since 6.15 a counter is bound on a port, and the RDMA core makes it as the driver
- * wants it, as it does other objects.
+ * wants it, as it does other objects; it calls counter_init without asking for it.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
 #define QRNIC_COUNTER_PORT(qp) qp, u32 port
+#define QRNIC_OP_COUNTER_INIT(function) .counter_init = (function),
 #define QRNIC_COUNTER_OBJ_SIZE(type, member) \
 	INIT_RDMA_OBJ_SIZE(rdma_counter, type, member),
 #else
 #define QRNIC_COUNTER_PORT(qp) qp
+#define QRNIC_OP_COUNTER_INIT(...)
 #define QRNIC_COUNTER_OBJ_SIZE(...)
 #endif
 
