@@ -42,6 +42,18 @@ qrnic_cmd_create_cq_ex(struct ibv_context *context,
 
 #undef QRNIC_COMPAT_NULL
 
+/*
+ * What 65 has more: the speed of a port; and that a parent domain may allow memory
+ * outside a confidential guest's protection, which we have no need of.
+ */
+#if IBVERBS_PABI_VERSION > 34
+#define QRNIC_HAVE_PORT_SPEED 1
+#define QRNIC_COMPAT_DOMAIN_ALLOWS \
+	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC
+#else
+#define QRNIC_COMPAT_DOMAIN_ALLOWS 0
+#endif
+
 static inline int
 qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 			struct ibv_qp_init_attr_ex *attr,

@@ -11,6 +11,7 @@
 
 #include "qrnic.h"
 #include "abi.h"
+#include "compat.h"
 
 struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context)
 {
@@ -93,7 +94,8 @@ qrnic_alloc_parent_domain(struct ibv_context *context,
 		return NULL;
 	if (!check_comp_mask(attr->comp_mask,
 			     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
-			     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)) {
+			     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+			     QRNIC_COMPAT_DOMAIN_ALLOWS)) {
 		errno = EINVAL;
 		return NULL;
 	}

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <ccan/array_size.h>
 #include <ccan/minmax.h>
 #include <infiniband/cmd_ioctl.h>
 #include <util/mmio.h>
@@ -98,6 +100,41 @@ static int qrnic_query_port(struct ibv_context *context, uint8_t port,
 
 	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
 }
+
+#ifdef QRNIC_HAVE_PORT_SPEED
+/*
+ * In units of 100 Mb/s, from the port's attributes: Linux 6.12 has no method for it,
+ * and with others the driver does not answer it.
+ */
+static int qrnic_query_port_speed(struct ibv_context *context,
+				  uint32_t port_num, uint64_t *port_speed)
+{
+	/* The bits of active_width: 1X, 4X, 8X, 12X, 2X */
+	static const uint8_t lanes[] = { 1, 4, 8, 12, 2 };
+	/* Of one lane; the bits of active_speed, from SDR to XDR */
+	static const uint16_t speeds[] = {
+		25, 50, 100, 100, 140, 250, 500, 1000, 2000,
+	};
+	struct ibv_port_attr attr = {};
+	unsigned int lane, speed;
+	int err;
+
+	if (port_num != 1)
+		return EINVAL;
+	err = qrnic_query_port(context, port_num, &attr);
+	if (err)
+		return err;
+	/* What does not fit into eight bits is in the other */
+	lane = ffs(attr.active_width);
+	speed = ffs(attr.active_speed_ex ? attr.active_speed_ex :
+					   attr.active_speed);
+	if (!lane || lane > ARRAY_SIZE(lanes) || !speed ||
+	    speed > ARRAY_SIZE(speeds))
+		return EOPNOTSUPP;
+	*port_speed = lanes[lane - 1] * speeds[speed - 1];
+	return 0;
+}
+#endif
 
 /* The clock of the timestamps in CQEs, which counts at clock_khz */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
@@ -205,6 +242,9 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.post_srq_recv = qrnic_post_srq_recv,
 	.query_device_ex = qrnic_query_device_ex,
 	.query_port = qrnic_query_port,
+#ifdef QRNIC_HAVE_PORT_SPEED
+	.query_port_speed = qrnic_query_port_speed,
+#endif
 	.query_qp = qrnic_query_qp,
 	.query_rt_values = qrnic_query_rt_values,
 	.query_srq = qrnic_query_srq,
