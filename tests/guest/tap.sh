@@ -135,6 +135,28 @@ alone() {
     result $status "$1"
 }
 
+# rdma_core_suite VERSION TESTS AT-LEAST: the suite of that version of rdma-core by suite.py, which prints its TAP;
+# AT-LEAST is how many tests it has. What the suite's programs print themselves goes elsewhere.
+rdma_core_suite() {
+    local before=$tests
+    # Some tests want huge pages; they are to be had only while memory is in one piece. With fewer
+    # they skip themselves, which nobody has agreed to.
+    echo 24 >/proc/sys/vm/nr_hugepages
+    VERSIONS="rdma-core=$1 linux=$(uname -r)" \
+        timeout $((800 * TIME_FACTOR)) python3 -W ignore /etc/qrnic/suite.py --first $((before + 1)) "$2" /etc/qrnic/agreed \
+        --dev "$RDMA0" 2>suite.log
+    if [ -e count ]; then
+        # shellcheck source=/dev/null
+        . ./count
+    else
+        show suite.log 40
+        result 1 "the suite ran to its end"
+    fi
+    # One more is of the list of agreed skips.
+    try "all of its tests ran" "echo $((tests - before - 1)) of $3 && [ $((tests - before - 1)) -ge $3 ]"
+    try "the adapter works as before" "ibv_devinfo -v && rdma resource show $RDMA0 && ! rdma resource show qp | grep 'type RC'"
+}
+
 # DMA-API debugging speaks of the first error only, unless it is told so; that could be one
 # of those below.
 if [ -n "${GUEST:-}" ] && [ -e /sys/kernel/debug/dma-api/all_errors ]; then

@@ -1,8 +1,10 @@
 # The newest rdma-core with the provider built for it, in a guest whose own is the oldest one
-# supported: the provider's tests, which were linked with that, and pingpongs of the newest.
+# supported: the provider's tests, which were linked with that, pingpongs of the newest, and its
+# own test suite, as in 80-rdma-core-suite.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed key-refused
-# guest: --guests 1 --nic qrnic --cpus 2
+# guest: --guests 1 --nic qrnic --cpus 2 --timeout 1000
+# files: rdma-core-suite/suite.py rdma-core-suite/agreed
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -25,5 +27,13 @@ for program in ibv_rc_pingpong ibv_srq_pingpong "ibv_ud_pingpong -s 1024"; do
         alone "$program $events" 18515 "$program -d $RDMA0 -g $gid $events" "$program -d $RDMA0 -g $gid $events localhost"
     done
 done
+if [ -d "$newest/tests" ]; then
+    try "ibv_query_port_speed" "set -x; speed=\$(ibv_devinfo -v | awk '\$1 == \"effective_speed:\" { print \$2 * 1000 }')
+        [ \"\$speed\" = \$(cat /sys/class/net/$NIC0/speed) ]"
+    export PYTHONPATH=$newest/python
+    rdma_core_suite "${newest##*-}" "$newest/tests" 234
+else
+    skip "the suite of ${newest#/opt/}" "tools/guest-build-provider --rdma-core ${newest##*-} was run by an older qrnic"
+fi
 kernel_clean "the kernel log is clean"
 finish

@@ -7,24 +7,7 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# Some tests want huge pages; they are to be had only while memory is in one piece. With fewer
-# they skip themselves, which nobody has agreed to.
-echo 24 >/proc/sys/vm/nr_hugepages
-# Programs of the suite print what they like; TAP comes from suite.py on standard output.
 version=$(dpkg-query -W -f '${Version}' libibverbs1)
-VERSIONS="rdma-core=${version%-*} linux=$(uname -r)"
-export VERSIONS
-timeout $((800 * TIME_FACTOR)) python3 -W ignore /etc/qrnic/suite.py /usr/lib/qrnic/rdma-core-tests/tests /etc/qrnic/agreed \
-    --dev "$RDMA0" 2>suite.log
-# shellcheck disable=SC2034  # for the results that follow, and the plan
-if [ -e count ]; then
-    # shellcheck source=/dev/null
-    . ./count
-else
-    show suite.log 40
-    result 1 "the suite ran to its end"
-fi
-try "all of its tests ran" "[ $tests -ge 181 ]"
-try "the adapter works as before" "ibv_devinfo -v && rdma resource show $RDMA0 && ! rdma resource show qp | grep 'type RC'"
+rdma_core_suite "${version%-*}" /usr/lib/qrnic/rdma-core-tests/tests 182
 kernel_clean "the kernel log is clean"
 finish
