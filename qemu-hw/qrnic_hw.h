@@ -92,6 +92,28 @@
 #define QRNIC_DB_WINDOW_SIZE 0x100u
 #define QRNIC_DB_WINDOW_WQEBB 4u
 
+/*
+ * The cable (chapter Cable), by which two devices of one host exchange
+ * frames
+ */
+#define QRNIC_CABLE_MAGIC 0x424c4351u
+#define QRNIC_CABLE_VERSION 1u
+#define QRNIC_CABLE_MIN_SLOTS 16u
+#define QRNIC_CABLE_MAX_SLOTS 4096u
+#define QRNIC_CABLE_MIN_FRAME 2048u
+#define QRNIC_CABLE_MAX_FRAME 65536u
+#define QRNIC_CABLE_LINE 64u
+#define QRNIC_CABLE_CONTROL_SIZE 0x1000u
+
+/* Messages of the cable's socket (chapter Cable) */
+enum qrnic_cable_message_type {
+    QRNIC_CABLE_HELLO = 0x1,
+    QRNIC_CABLE_MEMORY = 0x2,
+    QRNIC_CABLE_READY = 0x3,
+    QRNIC_CABLE_REFUSE = 0x4,
+    QRNIC_CABLE_WAKE = 0x5,
+};
+
 /* Cause of the fatal state (register HEALTH) */
 enum qrnic_health {
     QRNIC_HEALTH_NONE = 0x0,
@@ -3427,7 +3449,174 @@ static inline void qrnic_eqe_pack(void *out, const QrnicEqe *in)
     qrnic_st_le32(p + 12, v);
 }
 
+#define QRNIC_CABLE_MESSAGE_BYTES 128u
+#define QRNIC_CABLE_MESSAGE_MAGIC_OFFSET 0u
+#define QRNIC_CABLE_MESSAGE_TYPE_OFFSET 4u
+#define QRNIC_CABLE_MESSAGE_VERSION_MIN_OFFSET 8u
+#define QRNIC_CABLE_MESSAGE_VERSION_OFFSET 10u
+#define QRNIC_CABLE_MESSAGE_SLOTS_OFFSET 12u
+#define QRNIC_CABLE_MESSAGE_MAX_FRAME_OFFSET 16u
+#define QRNIC_CABLE_MESSAGE_STRIDE_OFFSET 20u
+#define QRNIC_CABLE_MESSAGE_NONCE_OFFSET 24u
+#define QRNIC_CABLE_MESSAGE_TEXT_OFFSET 32u
+
+/* A message of the cable's socket, one for each datagram */
+typedef struct QrnicCableMessage {
+    uint32_t magic;
+    uint32_t type;
+    uint16_t version_min;
+    uint16_t version;
+    uint32_t slots;
+    uint32_t max_frame;
+    uint32_t stride;
+    uint64_t nonce;
+    uint8_t text[96];
+} QrnicCableMessage;
+
+_Static_assert(QRNIC_CABLE_MESSAGE_TEXT_OFFSET + 96 ==
+               QRNIC_CABLE_MESSAGE_BYTES, "size of cable_message");
+
+/*
+ * False if a reserved bit of cable_message is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_cable_message_unpack(QrnicCableMessage *out,
+                                              const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->magic = qrnic_ld_le32(p + 0);
+    out->type = qrnic_ld_le32(p + 4);
+    out->version_min = qrnic_ld_le16(p + 8);
+    out->version = qrnic_ld_le16(p + 10);
+    out->slots = qrnic_ld_le32(p + 12);
+    out->max_frame = qrnic_ld_le32(p + 16);
+    out->stride = qrnic_ld_le32(p + 20);
+    out->nonce = qrnic_ld_le64(p + 24);
+    memcpy(out->text, p + 32, 96);
+    return !bad;
+}
+
+static inline void qrnic_cable_message_pack(void *out,
+                                            const QrnicCableMessage *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CABLE_MESSAGE_BYTES);
+    qrnic_st_le32(p + 0, in->magic);
+    qrnic_st_le32(p + 4, in->type);
+    qrnic_st_le16(p + 8, in->version_min);
+    qrnic_st_le16(p + 10, in->version);
+    qrnic_st_le32(p + 12, in->slots);
+    qrnic_st_le32(p + 16, in->max_frame);
+    qrnic_st_le32(p + 20, in->stride);
+    qrnic_st_le64(p + 24, in->nonce);
+    memcpy(p + 32, in->text, 96);
+}
+
+#define QRNIC_CABLE_CONTROL_BYTES 256u
+#define QRNIC_CABLE_CONTROL_PRODUCED_OFFSET 0u
+#define QRNIC_CABLE_CONTROL_ROOM_AT_OFFSET 4u
+#define QRNIC_CABLE_CONTROL_RSVD0_OFFSET 8u
+#define QRNIC_CABLE_CONTROL_CONSUMED_OFFSET 128u
+#define QRNIC_CABLE_CONTROL_WAKE_AT_OFFSET 132u
+#define QRNIC_CABLE_CONTROL_RSVD1_OFFSET 136u
+
+/* The start of each direction of the cable's memory */
+typedef struct QrnicCableControl {
+    uint32_t produced;
+    uint32_t room_at;
+    uint32_t consumed;
+    uint32_t wake_at;
+} QrnicCableControl;
+
+_Static_assert(QRNIC_CABLE_CONTROL_RSVD1_OFFSET + 120 ==
+               QRNIC_CABLE_CONTROL_BYTES, "size of cable_control");
+
+/*
+ * False if a reserved bit of cable_control is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_cable_control_unpack(QrnicCableControl *out,
+                                              const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->produced = qrnic_ld_le32(p + 0);
+    out->room_at = qrnic_ld_le32(p + 4);
+    bad |= qrnic_any_byte(p + 8, 120);
+    out->consumed = qrnic_ld_le32(p + 128);
+    out->wake_at = qrnic_ld_le32(p + 132);
+    bad |= qrnic_any_byte(p + 136, 120);
+    return !bad;
+}
+
+static inline void qrnic_cable_control_pack(void *out,
+                                            const QrnicCableControl *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CABLE_CONTROL_BYTES);
+    qrnic_st_le32(p + 0, in->produced);
+    qrnic_st_le32(p + 4, in->room_at);
+    qrnic_st_le32(p + 128, in->consumed);
+    qrnic_st_le32(p + 132, in->wake_at);
+}
+
+#define QRNIC_CABLE_SLOT_BYTES 16u
+#define QRNIC_CABLE_SLOT_LENGTH_OFFSET 0u
+#define QRNIC_CABLE_SLOT_RSVD0_OFFSET 4u
+#define QRNIC_CABLE_SLOT_RSVD1_OFFSET 8u
+
+/* The start of a slot; the frame, without FCS, is behind it */
+typedef struct QrnicCableSlot {
+    uint32_t length;
+} QrnicCableSlot;
+
+_Static_assert(QRNIC_CABLE_SLOT_RSVD1_OFFSET + 8 ==
+               QRNIC_CABLE_SLOT_BYTES, "size of cable_slot");
+
+/* False if a reserved bit of cable_slot is set; out is filled in any case. */
+static inline bool qrnic_cable_slot_unpack(QrnicCableSlot *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->length = qrnic_ld_le32(p + 0);
+    bad |= qrnic_ld_le32(p + 4);
+    bad |= qrnic_ld_le64(p + 8);
+    return !bad;
+}
+
+static inline void qrnic_cable_slot_pack(void *out, const QrnicCableSlot *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CABLE_SLOT_BYTES);
+    qrnic_st_le32(p + 0, in->length);
+}
+
 /* Names of values, for traces and logs */
+static inline const char *qrnic_cable_message_type_name(unsigned v)
+{
+    switch (v) {
+    case QRNIC_CABLE_HELLO:
+        return "HELLO";
+    case QRNIC_CABLE_MEMORY:
+        return "MEMORY";
+    case QRNIC_CABLE_READY:
+        return "READY";
+    case QRNIC_CABLE_REFUSE:
+        return "REFUSE";
+    case QRNIC_CABLE_WAKE:
+        return "WAKE";
+    default:
+        return "unknown";
+    }
+}
+
 static inline const char *qrnic_health_name(unsigned v)
 {
     switch (v) {

@@ -37,20 +37,24 @@ def number(value):
     return f"{value:#x}{suffix}" if isinstance(value, HexInt) else f"{value}{suffix}"
 
 
-def constants(spec):
+def guest_knows(item):
+    return item.get("side") != "host"
+
+
+def constants(spec, wanted=lambda body: True):
     text = comment("Version of this contract: register VERSION of a device that follows it")
     text += define("HW_VERSION_MAJOR", f"{spec.version['major']}u")
     text += define("HW_VERSION_MINOR", f"{spec.version['minor']}u")
-    for body in spec.constants.values():
+    for body in filter(wanted, spec.constants.values()):
         text += "\n" + comment(body["doc"])
         for item in body["values"]:
             text += define(item["name"], number(item["value"]))
     return text + "\n"
 
 
-def enums(spec, tab):
+def enums(spec, tab, wanted=lambda enum: True):
     text = ""
-    for enum in spec.enums.values():
+    for enum in filter(wanted, spec.enums.values()):
         text += comment(enum["doc"]) + f"enum qrnic_{enum['name']} {{\n"
         for item in enum["values"]:
             text += f"{tab}QRNIC_{enum['prefix']}_{item['name']} = {item['value']:#x},\n"
@@ -336,7 +340,7 @@ LINUX_ASSERT = """#ifndef __cplusplus
 def linux(spec):
     text = head("the hardware contract for driver and provider: constants, and structures as they are in memory.",
                 "QRNIC_HW_H", ("linux/types.h",))
-    text += constants(spec) + enums(spec, "\t") + flags(spec) + registers(spec) + counters(spec, "\t")
+    text += constants(spec, guest_knows) + enums(spec, "\t", guest_knows) + flags(spec) + registers(spec) + counters(spec, "\t")
     text += comment("X(NAME, errno) for every command status; 0 is success, the others are positive")
     text += x_macro("CMD_STATUS_LIST", [f"{i['name']}, {i['errno']}" for i in spec.enums["cmd_status"]["values"]],
                     "\t")
@@ -345,6 +349,6 @@ def linux(spec):
     text += comment("Checks of the layouts. The header is published, so C++ must understand it; before C++11 that language "
                     "has no such check.")
     text += LINUX_ASSERT
-    for struct in spec.structs.values():
+    for struct in filter(guest_knows, spec.structs.values()):
         text += linux_struct(struct)
     return text + "#undef QRNIC_HW_ASSERT\n\n#endif /* QRNIC_HW_H */\n"

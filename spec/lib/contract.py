@@ -6,7 +6,7 @@ import re
 import yaml
 
 SCALARS = {"u8": 1, "le16": 2, "le32": 4, "le64": 8, "be16": 2, "be32": 4, "be64": 8}
-KINDS = ("doorbell", "record", "part", "ring", "wqe", "input", "output")
+KINDS = ("doorbell", "record", "part", "ring", "wqe", "input", "output", "message")
 LOWER = re.compile(r"[a-z][a-z0-9_]*$")
 UPPER = re.compile(r"[A-Z0-9][A-Z0-9_]*$")
 RESERVED = re.compile(r"rsvd[0-9]+$")
@@ -31,6 +31,11 @@ def keys(item, where, required, optional=()):
         need(key in item, where, f"has no {key}")
     for key in item:
         need(key in required or key in optional, where, f"unknown key {key}")
+
+
+def check_side(item, where):
+    """What only the device's side knows is not in the headers of driver and provider."""
+    need(item.get("side", "host") == "host", where, f"bad side {item.get('side')}")
 
 
 def check_name(name, pattern, where):
@@ -97,7 +102,8 @@ class Contract:
 
     def check_constants(self):
         for group, body in self.constants.items():
-            keys(body, f"constants.{group}", ("doc", "values"))
+            keys(body, f"constants.{group}", ("doc", "values"), ("side",))
+            check_side(body, f"constants.{group}")
             check_values(body["values"], "value", 1 << 64, f"constants.{group}")
             for item in body["values"]:
                 self.macro(item["name"], f"constants.{group}.{item['name']}")
@@ -105,7 +111,8 @@ class Contract:
     def check_enums(self):
         for enum in self.enums.values():
             where = f"enums.{enum['name']}"
-            keys(enum, where, ("name", "prefix", "doc", "values"))
+            keys(enum, where, ("name", "prefix", "doc", "values"), ("side",))
+            check_side(enum, where)
             check_name(enum["name"], LOWER, where)
             optional = {"cmd_opcode": ("object", "input", "output"), "cmd_status": ("errno",)}.get(enum["name"], ())
             check_values(enum["values"], "value", 1 << 31, where, optional)
@@ -183,7 +190,8 @@ class Contract:
 
     def check_struct(self, struct):
         where = f"structs.{struct.get('name')}"
-        keys(struct, where, ("name", "kind", "size", "doc", "members"))
+        keys(struct, where, ("name", "kind", "size", "doc", "members"), ("side",))
+        check_side(struct, where)
         check_name(struct["name"], LOWER, where)
         need(struct["kind"] in KINDS, where, f"bad kind {struct['kind']}")
         offset, align, names = 0, 1, []

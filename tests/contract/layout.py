@@ -8,6 +8,14 @@ import random
 SIZES = {"u8": 1, "le16": 2, "le32": 4, "le64": 8, "be16": 2, "be32": 4, "be64": 8}
 
 
+def of_guest(spec):
+    """The contract without what the host's side alone knows."""
+    def known(items):
+        return [item for item in items if item.get("side") != "host"]
+    constants = {name: group for name, group in spec["constants"].items() if group.get("side") != "host"}
+    return dict(spec, constants=constants, enums=known(spec["enums"]), structs=known(spec["structs"]))
+
+
 def struct_size(spec, name):
     return sum(member_size(spec, m) for m in members_of(spec, name))
 
