@@ -9,6 +9,7 @@
 
 #include "hw/pci/pci_device.h"
 #include "net/net.h"
+#include "cable/cable.h"
 #include "engine/engine.h"
 
 #define TYPE_QRNIC "qrnic"
@@ -26,11 +27,29 @@ typedef struct QrnicCommandQueue {
     QrnicResult held_result;
 } QrnicCommandQueue;
 
+/*
+ * What the port is plugged into: a network backend of QEMU's or a cable
+ */
+typedef struct QrnicWire {
+    bool (*link)(QrnicDevice *d);
+    /* Takes the frame; false: d->wire_ready is set when another can be sent. */
+    bool (*send)(QrnicDevice *d, const uint8_t *frame, size_t len);
+    /* Frames that wait may come; the device is not busy. */
+    void (*flush)(QrnicDevice *d);
+    /* Hands frames that wait to the engine, a few. True: there are more. */
+    bool (*receive)(QrnicDevice *d);
+    /* The device is about to be left. */
+    void (*settle)(QrnicDevice *d);
+    /* It is unplugged, and not in use. */
+    void (*cleanup)(QrnicDevice *d);
+} QrnicWire;
+
 struct QrnicDevice {
     PCIDevice parent_obj;
 
     /* properties */
     NICConf conf;
+    QrnicCable *cable;
     QrnicConfig config;
     char *icrc;                 /* "standard" or "transport" */
     bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
@@ -44,7 +63,9 @@ struct QrnicDevice {
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */
-    NICState *nic;
+    const QrnicWire *wire;
+    NICState *nic;              /* with a backend */
+    bool cable_full;
     QrnicEngine *engine;
     QEMUBH *bh;
     QEMUTimer *timer;
@@ -96,6 +117,10 @@ bool qrnic_enter(QrnicDevice *d);
 void qrnic_leave(QrnicDevice *d);
 /* Do what waits, from a bottom half. */
 void qrnic_kick(QrnicDevice *d);
+/* Do it now. It may be gone afterwards. */
+void qrnic_work(QrnicDevice *d);
+/* Nobody is there to take a frame: it is lost. */
+bool qrnic_takes_no_frame(QrnicDevice *d);
 /* Everything back to its reset value, at once or when the engine is left */
 void qrnic_device_reset(QrnicDevice *d);
 int64_t qrnic_clock_ns(QrnicDevice *d);
@@ -134,13 +159,10 @@ bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp);
 void qrnic_interrupts_cleanup(QrnicDevice *d);
 void qrnic_notify(QrnicDevice *d, unsigned vector);
 
-/* netclient.c */
+/* netclient.c: sets d->wire */
 void qrnic_net_init(QrnicDevice *d);
-void qrnic_net_cleanup(QrnicDevice *d);
-/* The rest of it, once a device is left that was unplugged while busy. */
-void qrnic_net_unplugged(QrnicDevice *d);
-bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len);
-bool qrnic_net_link(QrnicDevice *d);
-void qrnic_net_flush(QrnicDevice *d);
+
+/* cableclient.c: sets d->wire */
+bool qrnic_cable_init(QrnicDevice *d, Error **errp);
 
 #endif

@@ -19,7 +19,7 @@ static uint32_t status_read(QrnicDevice *d)
     if (qrnic_is_fatal(d->engine)) {
         status |= QRNIC_REG_STATUS_FATAL_MASK;
     }
-    if (qrnic_net_link(d)) {
+    if (d->wire->link(d)) {
         status |= QRNIC_REG_STATUS_LINK_MASK;
     }
     return status;

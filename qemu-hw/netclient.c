@@ -10,17 +10,11 @@
 #include "trace.h"
 #include "device.h"
 
-/* Nobody is there to take a frame: it is lost. */
-static bool net_off(QrnicDevice *d)
-{
-    return !d->bh || qrnic_asleep(d);
-}
-
 static bool net_can_receive(NetClientState *nc)
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
-    if (net_off(d)) {
+    if (qrnic_takes_no_frame(d)) {
         return true;
     }
     if (!qrnic_engine_can_receive(d->engine)) {
@@ -36,7 +30,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
-    if (net_off(d)) {
+    if (qrnic_takes_no_frame(d)) {
         return len;
     }
     /*
@@ -70,28 +64,10 @@ static NetClientInfo net_info = {
     .link_status_changed = net_link_status_changed,
 };
 
-void qrnic_net_init(QrnicDevice *d)
-{
-    DeviceState *dev = DEVICE(d);
-
-    d->nic = qemu_new_nic(&net_info, &d->conf, object_get_typename(OBJECT(d)),
-                          dev->id, &dev->mem_reentrancy_guard, d);
-    qemu_format_nic_info_str(qemu_get_queue(d->nic), d->conf.macaddr.a);
-}
-
 static void nic_delete(QrnicDevice *d)
 {
     qemu_del_nic(d->nic);
     d->nic = NULL;
-}
-
-void qrnic_net_cleanup(QrnicDevice *d)
-{
-    if (d->busy || d->flushing) {
-        d->unplug_waits = true;
-    } else {
-        qrnic_net_unplugged(d);
-    }
 }
 
 static void net_unplugged(void *opaque)
@@ -112,13 +88,13 @@ static void net_unplugged(void *opaque)
  * took a frame from it, are used until their functions have returned. And the
  * frames that go to others now can make those unplug devices in their turn.
  */
-void qrnic_net_unplugged(QrnicDevice *d)
+static void net_detach(QrnicDevice *d)
 {
     object_ref(OBJECT(d));
     aio_bh_schedule_oneshot(qemu_get_aio_context(), net_unplugged, d);
 }
 
-bool qrnic_net_link(QrnicDevice *d)
+static bool net_link(QrnicDevice *d)
 {
     NetClientState *nc = d->nic ? qemu_get_queue(d->nic) : NULL;
 
@@ -134,7 +110,7 @@ static void net_sent(NetClientState *nc, ssize_t ret)
     qrnic_kick(d);
 }
 
-bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+static bool net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     if (!d->nic || !qrnic_on_bus(d)) {
         return true;
@@ -143,19 +119,23 @@ bool qrnic_net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
                                   net_sent) != 0;
 }
 
-void qrnic_net_flush(QrnicDevice *d)
+static void net_flush(QrnicDevice *d)
 {
-    bool outer = d->flushing;
-
-    if (!d->bh) {
-        return;
-    }
-    /* A hub has the frames of others delivered first, which may unplug us. */
-    d->flushing = true;
     qemu_flush_queued_packets(qemu_get_queue(d->nic));
-    d->flushing = outer;
-    if (d->unplug_waits && !d->flushing && !d->busy) {
-        d->unplug_waits = false;
-        qrnic_net_unplugged(d);
-    }
+}
+
+void qrnic_net_init(QrnicDevice *d)
+{
+    static const QrnicWire wire = {
+        .link = net_link,
+        .send = net_send,
+        .flush = net_flush,
+        .cleanup = net_detach,
+    };
+    DeviceState *dev = DEVICE(d);
+
+    d->nic = qemu_new_nic(&net_info, &d->conf, object_get_typename(OBJECT(d)),
+                          dev->id, &dev->mem_reentrancy_guard, d);
+    qemu_format_nic_info_str(qemu_get_queue(d->nic), d->conf.macaddr.a);
+    d->wire = &wire;
 }

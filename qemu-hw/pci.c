@@ -192,7 +192,9 @@ static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
 
 static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 {
-    return qrnic_net_send(opaque, frame, len);
+    QrnicDevice *d = opaque;
+
+    return !qrnic_on_bus(d) || d->wire->send(d, frame, len);
 }
 
 static void env_notify(void *opaque, unsigned vector)
@@ -251,6 +253,11 @@ void qrnic_kick(QrnicDevice *d)
     }
 }
 
+bool qrnic_takes_no_frame(QrnicDevice *d)
+{
+    return !d->bh || qrnic_asleep(d);
+}
+
 bool qrnic_enter(QrnicDevice *d)
 {
     if (d->busy) {
@@ -262,14 +269,23 @@ bool qrnic_enter(QrnicDevice *d)
     return true;
 }
 
+/* At once, or when the last one leaves who is in the middle of the wire. */
+static void wire_cleanup(QrnicDevice *d)
+{
+    d->unplug_waits = d->busy || d->flushing;
+    if (!d->unplug_waits) {
+        d->wire->cleanup(d);
+    }
+}
+
 void qrnic_leave(QrnicDevice *d)
 {
+    if (d->wire->settle && !d->unplug_waits) {
+        d->wire->settle(d);
+    }
     d->busy = false;
     if (d->unplug_waits) {
-        if (!d->flushing) {
-            d->unplug_waits = false;
-            qrnic_net_unplugged(d);
-        }
+        wire_cleanup(d);
     } else if (d->reset_waits) {
         d->reset_waits = false;
         qrnic_device_reset(d);
@@ -309,12 +325,17 @@ void qrnic_device_reset(QrnicDevice *d)
     }
 }
 
-/* True: commands wait for the next turn. */
+/* True: frames or commands wait for the next turn. */
 static bool work_once(QrnicDevice *d)
 {
-    if (d->link_changed && d->nic) {
+    bool more = false;
+
+    if (d->link_changed) {
         d->link_changed = false;
-        qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+        qrnic_engine_set_link(d->engine, d->wire->link(d));
+    }
+    if (d->wire->receive) {
+        more |= d->wire->receive(d);
     }
     if (d->wire_ready) {
         d->wire_ready = false;
@@ -330,13 +351,27 @@ static bool work_once(QrnicDevice *d)
      */
     qrnic_engine_run(d->engine);
     device_memory_show(d);
-    return qrnic_command_run(d, COMMAND_BUDGET);
+    return qrnic_command_run(d, COMMAND_BUDGET) || more;
 }
 
-/* QEMU's guard of a bottom half traces that it is entered again, no more. */
-static void device_work(void *opaque)
+/* A hub has the frames of others delivered first, which may unplug us. */
+static void wire_flush(QrnicDevice *d)
 {
-    QrnicDevice *d = opaque;
+    bool outer = d->flushing;
+
+    if (!d->bh || !d->wire->flush) {
+        return;
+    }
+    d->flushing = true;
+    d->wire->flush(d);
+    d->flushing = outer;
+    if (d->unplug_waits) {
+        wire_cleanup(d);
+    }
+}
+
+void qrnic_work(QrnicDevice *d)
+{
     bool more = false, flush;
 
     if (!d->running) {
@@ -356,15 +391,23 @@ static void device_work(void *opaque)
             d->receive_waits = true;
             flush = false;
         }
+    } else if (d->wire->receive) {
+        more = d->wire->receive(d);
     }
     qrnic_leave(d);
     if (flush) {
-        qrnic_net_flush(d);
+        wire_flush(d);
     }
     if (more) {
         qrnic_kick(d);
     }
     object_unref(OBJECT(d));
+}
+
+/* QEMU's guard of a bottom half traces that it is entered again, no more. */
+static void device_bh(void *opaque)
+{
+    qrnic_work(opaque);
 }
 
 static void device_timer(void *opaque)
@@ -471,6 +514,11 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         error_setg(errp, "qrnic: property 'device-memory-size' is %" PRIu64
                    ", must be 0 or a power of two from %u to %u",
                    c->device_memory, QRNIC_DM_PAGE_SIZE, DEVICE_MEMORY_MAX);
+        return false;
+    }
+    if (d->cable && d->conf.peers.ncs[0]) {
+        error_setg(errp, "qrnic: a port is plugged into one thing: property "
+                   "'cable' or property 'netdev'");
         return false;
     }
     if (d->conf.macaddr.a[0] & 1) {
@@ -599,7 +647,8 @@ static void device_realize(PCIDevice *pci, Error **errp)
               g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
                               pci->devfn);
     fill_config(d);
-    if (!qrnic_mmio_init(d, errp)) {
+    if (!qrnic_mmio_init(d, errp) ||
+        (d->cable && !qrnic_cable_init(d, errp))) {
         g_free(d->name);
         d->name = NULL;
         qrnic_interrupts_cleanup(d);
@@ -609,11 +658,13 @@ static void device_realize(PCIDevice *pci, Error **errp)
     }
 
     d->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, device_timer, d);
-    d->bh = qemu_bh_new_guarded(device_work, d, &dev->mem_reentrancy_guard);
+    d->bh = qemu_bh_new_guarded(device_bh, d, &dev->mem_reentrancy_guard);
     mine.opaque = d;
     d->engine = qrnic_engine_new(&d->config, &mine);
-    qrnic_net_init(d);
-    qrnic_engine_set_link(d->engine, qrnic_net_link(d));
+    if (!d->wire) {
+        qrnic_net_init(d);
+    }
+    qrnic_engine_set_link(d->engine, d->wire->link(d));
     d->running = runstate_is_live(runstate_get());
     d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
@@ -629,7 +680,7 @@ static void device_exit(PCIDevice *pci)
     qemu_del_vm_change_state_handler(d->run_state);
     qemu_bh_delete(d->bh);
     d->bh = NULL;
-    qrnic_net_cleanup(d);
+    wire_cleanup(d);
     timer_del(d->timer);
     qrnic_interrupts_cleanup(d);
     pcie_aer_exit(pci);
@@ -669,6 +720,8 @@ static void counters_get(Object *obj, Visitor *v, const char *name,
 
 static const Property device_properties[] = {
     DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
+    DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
+                     QrnicCable *),
     DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors, 8),
     DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 1024),
     DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,

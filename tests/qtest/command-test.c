@@ -349,14 +349,12 @@ static void test_link(void)
     Eq eq;
 
     eq_create(d, &eq, QRNIC_EQ_ASYNC, 0, 4);
-    qtest_qmp_assert_success(d->qts, "{'execute': 'set_link', 'arguments': "
-                             "{'name': 'wire', 'up': false}}");
+    wire_cut(d, true);
     eq_wait(d, &eq, &eqe);
     g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_DOWN);
     g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_LINK_MASK,
                     ==, 0);
-    qtest_qmp_assert_success(d->qts, "{'execute': 'set_link', 'arguments': "
-                             "{'name': 'wire', 'up': true}}");
+    wire_cut(d, false);
     eq_wait(d, &eq, &eqe);
     g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_PORT_UP);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_LINK_DOWNS), ==, 1);

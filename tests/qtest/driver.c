@@ -8,6 +8,8 @@
 
 #include "qemu/osdep.h"
 #include <poll.h>
+#include "qobject/qdict.h"
+#include "cable-peer.h"
 #include "driver.h"
 #include "hw/pci/pci_regs.h"
 
@@ -74,24 +76,58 @@ static void port_open(QPCIBus *bus)
     g_free(port);
 }
 
+/* The same tests over another wire; see tests/README.md. */
+static bool wire_is_cable(void)
+{
+    return !g_strcmp0(getenv("QRNIC_TEST_WIRE"), "cable");
+}
+
+bool cable_link(Device *d)
+{
+    QDict *rsp = qtest_qmp(d->qts, "{'execute': 'qom-get', 'arguments': {"
+                           "'path': '/objects/cable', 'property': 'link'}}");
+    bool up = qdict_get_bool(rsp, "return");
+
+    qobject_unref(rsp);
+    return up;
+}
+
+void wire_cut(Device *d, bool cut)
+{
+    qtest_qmp_assert_success(d->qts, d->cable ?
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/cable', "
+        "'property': 'cut', 'value': %i}}" :
+        "{'execute': 'set_link', 'arguments': {'name': 'wire', 'up': %i}}",
+        d->cable ? cut : !cut);
+}
+
 static Device *device_launch(const char *properties, bool backend, bool port)
 {
     Device *d = g_new0(Device, 1);
     g_autofree char *netdev = NULL;
     int pair[2];
 
-    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), ==, 0);
+    bool cable = backend && wire_is_cable();
+
+    g_assert_cmpint(socketpair(AF_UNIX, cable ? SOCK_SEQPACKET : SOCK_DGRAM, 0,
+                               pair), ==, 0);
     d->wire = pair[0];
-    netdev = backend ?
-        g_strdup_printf("-netdev dgram,id=wire,local.type=fd,local.str=%d",
-                        pair[1]) : g_strdup("");
+    netdev = !backend ? g_strdup("") :
+        g_strdup_printf(cable ? "-object qrnic-cable,id=cable,fd=%d" :
+                        "-netdev dgram,id=wire,local.type=fd,local.str=%d",
+                        pair[1]);
     d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none %s %s "
                          "-device qrnic,id=qrnic,%s%s%s%s", netdev,
                          port ? PORT_OPTIONS : "",
                          port ? "bus=above" : "bus=pcie.0,addr=05.0",
-                         backend ? ",netdev=wire" : "",
+                         !backend ? "" : cable ? ",cable=cable" :
+                         ",netdev=wire",
                          properties[0] ? "," : "", properties);
     close(pair[1]);
+    if (cable) {
+        d->cable = cable_peer_connect(d->wire, strlen(properties) % 2);
+        WAIT_UNTIL(cable_link(d), "the cable does not come up");
+    }
     d->bus = qpci_new_pc(d->qts, NULL);
     if (port) {
         port_open(d->bus);
@@ -190,7 +226,11 @@ void device_stop(Device *d)
     qpci_free_pc(d->bus);
     g_free(d->pci);
     qtest_quit(d->qts);
-    close(d->wire);
+    if (d->cable) {
+        cable_peer_free(d->cable);
+    } else {
+        close(d->wire);
+    }
     g_free(d);
 }
 
@@ -778,14 +818,23 @@ void rq_post(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count)
 
 void wire_send(Device *d, const uint8_t *frame, size_t len)
 {
+    if (d->cable) {
+        cable_peer_send(d->cable, frame, len);
+        return;
+    }
     g_assert_cmpint(send(d->wire, frame, len, 0), ==, len);
+}
+
+size_t wire_shortest(const Device *d)
+{
+    return d->cable ? 14 : 1;
 }
 
 bool wire_pending(Device *d)
 {
     struct pollfd p = { .fd = d->wire, .events = POLLIN };
 
-    return poll(&p, 1, 0) == 1;
+    return d->cable ? cable_peer_pending(d->cable) : poll(&p, 1, 0) == 1;
 }
 
 size_t wire_receive(Device *d, uint8_t *frame)
@@ -793,6 +842,9 @@ size_t wire_receive(Device *d, uint8_t *frame)
     struct pollfd p = { .fd = d->wire, .events = POLLIN };
     ssize_t len;
 
+    if (d->cable) {
+        return cable_peer_receive(d->cable, frame, PEER_FRAME_MAX);
+    }
     if (poll(&p, 1, PATIENCE_US / 1000) != 1) {
         g_error("the device sends no frame");
     }

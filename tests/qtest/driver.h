@@ -48,6 +48,7 @@ typedef struct Device {
     QPCIBar control, doorbells;
     uint64_t doorbells_size;
     int wire;                   /* the peer's end */
+    struct CablePeer *cable;    /* or this one */
     uint64_t free;              /* first unused byte of guest memory */
     uint64_t cmd_ring;
     unsigned cmd_log_size;
@@ -211,6 +212,12 @@ void wire_send(Device *d, const uint8_t *frame, size_t len);
 /* Length of the next frame from the device; waits for it. */
 size_t wire_receive(Device *d, uint8_t *frame);
 bool wire_pending(Device *d);
+/* Bytes of the shortest frame that the wire carries */
+size_t wire_shortest(const Device *d);
+/* The backend's link, at the device's end */
+void wire_cut(Device *d, bool cut);
+/* With the object "cable": its other end is there. */
+bool cable_link(Device *d);
 /* Asserts that the device has sent nothing. */
 void wire_silent(Device *d);
 PeerPacket peer_packet(const Qp *qp, uint8_t opcode, uint32_t psn);
@@ -272,5 +279,6 @@ void add_flags_tests(void);
 void add_rss_tests(void);
 void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
+void add_cable_tests(void);
 
 #endif

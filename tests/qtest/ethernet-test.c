@@ -537,8 +537,7 @@ static void test_link_down(void)
     Rig r;
 
     eth_start(&r, "", 0);
-    qtest_qmp_assert_success(r.d->qts, "{'execute': 'set_link', 'arguments': "
-                             "{'name': 'wire', 'up': false}}");
+    wire_cut(r.d, true);
     do {
         eq_wait(r.d, &r.async, &eqe);
     } while (eqe.type != QRNIC_EVENT_PORT_DOWN);

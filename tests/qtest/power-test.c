@@ -94,8 +94,7 @@ static void test_stopped(void)
                    (r.d->cmd_producer++ & ((1u << r.d->cmd_log_size) - 1)),
                    raw, sizeof(raw));
     reg_write(r.d, QRNIC_REG_CMD_DOORBELL, r.d->cmd_producer);
-    qtest_qmp_assert_success(r.d->qts, "{'execute': 'set_link', 'arguments': "
-                             "{'name': 'wire', 'up': false}}");
+    wire_cut(r.d, true);
     settle(r.d);
     g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));

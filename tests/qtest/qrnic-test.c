@@ -34,5 +34,6 @@ int main(int argc, char **argv)
     add_power_tests();
     add_counter_set_tests();
     add_roce_v1_tests();
+    add_cable_tests();
     return g_test_run();
 }

@@ -319,10 +319,13 @@ static void unplug_check(Rig *r)
     wire_send(r->d, frame, sizeof(frame));
     wire_send(r->d, frame, sizeof(frame));
     qtest_clock_step(r->d->qts, NANOSECONDS_PER_SECOND);
-    /* Its backend is free for another one. */
-    qtest_qmp_assert_success(r->d->qts, "{'execute': 'device_add', "
-                             "'arguments': {'driver': 'qrnic', 'id': 'second', "
-                             "'bus': 'above', 'netdev': 'wire'}}");
+    /* Its backend is free for another one; the socket of a cable is not. */
+    if (!r->d->cable) {
+        qtest_qmp_assert_success(r->d->qts, "{'execute': 'device_add', "
+                                 "'arguments': {'driver': 'qrnic', "
+                                 "'id': 'second', 'bus': 'above', "
+                                 "'netdev': 'wire'}}");
+    }
     rig_stop(r);
 }
 

@@ -691,7 +691,7 @@ static void test_truncated(void)
     p.payload = data;
     p.ack_request = true;
     len = peer_encode(&p, frame);
-    for (size_t i = 1; i < len; i++) {
+    for (size_t i = wire_shortest(r.d); i < len; i++) {
         wire_send(r.d, frame, i);
         settle(r.d);
     }

@@ -1,0 +1,755 @@
+/*
+ * qrnic cable: its object, and how two ends agree
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
+#include "qemu/cutils.h"
+#include "qemu/error-report.h"
+#include "qemu/guest-random.h"
+#include "qemu/host-utils.h"
+#include "qemu/main-loop.h"
+#include "qemu/memfd.h"
+#include "qemu/module.h"
+#include "qemu/timer.h"
+#include "qapi/error.h"
+#include "qapi/visitor.h"
+#include "qom/object_interfaces.h"
+#include "monitor/monitor.h"
+#include "trace.h"
+#include "compat.h"
+#include "cable/cable.h"
+#include "cable/capture.h"
+#include "cable/ring.h"
+#include "cable/socket.h"
+
+#define DEFAULT_SLOTS 256
+/* The largest frame of the device */
+#define MAX_FRAME QRNIC_CABLE_FRAME
+
+/* Real time: the other end is a process of this host. */
+#define AGREE_MS 2000           /* an end that says nothing more is given up */
+#define AGAIN_MS 50             /* another end listens in a moment */
+#define REFUSED_MS 1000
+
+/* Messages in one turn */
+#define MESSAGE_BUDGET 64
+
+typedef enum CableState {
+    CABLE_OFF,                  /* no device */
+    CABLE_ALONE,                /* no other end */
+    CABLE_GREETING,             /* we said HELLO */
+    CABLE_OFFERED,              /* and MEMORY */
+    CABLE_UP,
+} CableState;
+
+struct QrnicCable {
+    Object parent_obj;
+
+    /* properties */
+    char *path, *fd_name, *capture_path;
+    uint32_t slots;
+
+    const QrnicCableClient *client;
+    void *opaque;
+    char *name;
+
+    CableState state;
+    QrnicMeeting meeting;       /* with path */
+    int fd;                     /* the connection, or -1 */
+    QEMUTimer *timer;           /* to give up, or to try again */
+    char *said;                 /* the last complaint, not to be repeated */
+    uint64_t nonce;
+
+    void *memory;
+    size_t bytes;
+    QrnicCableRing sender, receiver;
+    QEMUBH *bh;                 /* a ring is broken, or frames wait */
+    bool failed;
+    bool cut;
+    QrnicCapture capture;
+};
+
+OBJECT_DEFINE_SIMPLE_TYPE_WITH_INTERFACES(QrnicCable, qrnic_cable, QRNIC_CABLE,
+                                          OBJECT, { TYPE_USER_CREATABLE }, { })
+
+static void cable_go(QrnicCable *c);
+
+static const char *cable_name(QrnicCable *c)
+{
+    return c->name ? c->name : "";
+}
+
+/* Once for each reason: it may be tried again each second. */
+static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
+{
+    g_autofree char *text = NULL;
+    va_list ap;
+
+    va_start(ap, format);
+    text = g_strdup_vprintf(format, ap);
+    va_end(ap);
+    if (g_strcmp0(text, c->said)) {
+        warn_report("qrnic-cable '%s': %s",
+                    object_get_canonical_path_component(OBJECT(c)), text);
+        g_free(c->said);
+        c->said = g_steal_pointer(&text);
+    }
+}
+
+/*
+ * Down
+ */
+
+/* As it was before the other end came. */
+static void disconnect(QrnicCable *c)
+{
+    bool was_up = c->state == CABLE_UP;
+
+    if (c->fd >= 0) {
+        qemu_set_fd_handler(c->fd, NULL, NULL, NULL);
+        close(c->fd);
+        c->fd = -1;
+    }
+    timer_del(c->timer);
+    c->state = CABLE_ALONE;
+    c->failed = false;
+    if (c->memory) {
+        munmap(c->memory, c->bytes);
+        c->memory = NULL;
+    }
+    if (was_up) {
+        trace_qrnic_cable_link(cable_name(c), false);
+        c->client->link(c->opaque);
+    }
+}
+
+static void again_after(QrnicCable *c, int ms)
+{
+    if (c->meeting.listener < 0 && c->path) {
+        timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + ms);
+    }
+}
+
+/* Says why, and ends it. */
+static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
+{
+    QrnicCableMessage m = {
+        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_REFUSE,
+    };
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf((char *)m.text, sizeof(m.text), format, ap);
+    va_end(ap);
+    qrnic_cable_message_send(c->fd, &m, -1);
+    complain(c, "refuses the other end: %s", (char *)m.text);
+    disconnect(c);
+    again_after(c, REFUSED_MS);
+}
+
+/* The other end wrote what cannot be; the device is not told from within. */
+static void broken(QrnicCable *c)
+{
+    if (!c->failed) {
+        c->failed = true;
+        qemu_bh_schedule(c->bh);
+    }
+}
+
+static void cable_bh(void *opaque)
+{
+    QrnicCable *c = opaque;
+
+    if (c->state == CABLE_UP && c->failed) {
+        refuse(c, "a ring of the cable is broken");
+    }
+}
+
+/*
+ * Agreement
+ */
+
+static bool send_message(QrnicCable *c, QrnicCableMessage *m, int descriptor)
+{
+    m->magic = QRNIC_CABLE_MAGIC;
+    trace_qrnic_cable_message(cable_name(c), "sent",
+                              qrnic_cable_message_type_name(m->type));
+    return qrnic_cable_message_send(c->fd, m, descriptor);
+}
+
+static void set_up(QrnicCable *c, const QrnicRingShape *shape, bool first)
+{
+    size_t half = c->bytes / 2;
+    uint8_t *memory = c->memory;
+
+    qrnic_cable_ring_init(&c->sender, memory + (first ? 0 : half), shape);
+    qrnic_cable_ring_init(&c->receiver, memory + (first ? half : 0), shape);
+}
+
+static void now_up(QrnicCable *c)
+{
+    timer_del(c->timer);
+    c->state = CABLE_UP;
+    g_free(c->said);
+    c->said = NULL;
+    trace_qrnic_cable_link(cable_name(c), true);
+    c->client->link(c->opaque);
+}
+
+/* Ours is the greater nonce: we make the memory. */
+static void offer(QrnicCable *c, const QrnicCableMessage *hello)
+{
+    const QrnicRingShape shape = {
+        .slots = MIN(c->slots, pow2floor(hello->slots)),
+        .max_frame = MAX(MAX_FRAME, hello->max_frame),
+        .stride = qrnic_cable_ring_stride(MAX(MAX_FRAME, hello->max_frame)),
+    };
+    QrnicCableMessage m = {
+        .type = QRNIC_CABLE_MEMORY, .version = QRNIC_CABLE_VERSION,
+        .slots = shape.slots, .max_frame = shape.max_frame,
+        .stride = shape.stride,
+    };
+    Error *err = NULL;
+    bool sent;
+    int fd;
+
+    c->bytes = 2 * qrnic_cable_ring_bytes(&shape);
+    c->memory = qemu_memfd_alloc("qrnic-cable", c->bytes,
+                                 F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL,
+                                 &fd, &err);
+    if (!c->memory) {
+        refuse(c, "no memory: %s", error_get_pretty(err));
+        error_free(err);
+        return;
+    }
+    set_up(c, &shape, true);
+    sent = send_message(c, &m, fd);
+    close(fd);
+    if (!sent) {
+        disconnect(c);
+        again_after(c, AGAIN_MS);
+        return;
+    }
+    c->state = CABLE_OFFERED;
+}
+
+static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
+{
+    if (m->version_min > QRNIC_CABLE_VERSION ||
+        m->version < QRNIC_CABLE_VERSION) {
+        refuse(c, "it speaks versions %u to %u of the cable, this end %u",
+               m->version_min, m->version, QRNIC_CABLE_VERSION);
+    } else if (m->slots < QRNIC_CABLE_MIN_SLOTS ||
+               m->max_frame > QRNIC_CABLE_MAX_FRAME) {
+        refuse(c, "it wants %u slots of %u bytes; at least %u slots and "
+               "at most %u bytes are possible", m->slots, m->max_frame,
+               QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_FRAME);
+    } else if (m->nonce == c->nonce) {
+        refuse(c, "both ends have the same nonce");
+    } else if (c->nonce > m->nonce) {
+        offer(c, m);
+    }
+}
+
+/*
+ * Memory that cannot be taken away from under us. A hole that is punched into
+ * it is filled again when it is touched, but not where pages are huge and few.
+ */
+static bool map(QrnicCable *c, int fd, size_t bytes)
+{
+    struct stat st;
+    struct statfs fs;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+        st.st_size != bytes || fstatfs(fd, &fs) < 0 ||
+        fs.f_type != TMPFS_MAGIC) {
+        return false;
+    }
+    c->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c->memory == MAP_FAILED) {
+        c->memory = NULL;
+    }
+    c->bytes = bytes;
+    return c->memory;
+}
+
+static void got_memory(QrnicCable *c, const QrnicCableMessage *m, int fd)
+{
+    const QrnicRingShape shape = {
+        .slots = m->slots, .max_frame = m->max_frame, .stride = m->stride,
+    };
+    QrnicCableMessage ready = { .type = QRNIC_CABLE_READY };
+    size_t bytes = 2 * qrnic_cable_ring_bytes(&shape);
+
+    if (m->version != QRNIC_CABLE_VERSION || !bytes ||
+        m->slots > c->slots || m->max_frame < MAX_FRAME) {
+        refuse(c, "version %u, %u slots of %u bytes, frames of %u were not "
+               "asked for", m->version, m->slots, m->stride, m->max_frame);
+    } else if (!map(c, fd, bytes)) {
+        refuse(c, "its memory is not a sealed file of %zu bytes", bytes);
+    } else {
+        set_up(c, &shape, false);
+        if (send_message(c, &ready, -1)) {
+            now_up(c);
+        } else {
+            disconnect(c);
+            again_after(c, AGAIN_MS);
+        }
+    }
+}
+
+static void got_refusal(QrnicCable *c, QrnicCableMessage *m)
+{
+    char *text = (char *)m->text;
+
+    text[sizeof(m->text) - 1] = 0;
+    for (char *p = text; *p; p++) {
+        *p = g_ascii_isprint(*p) ? *p : '?';
+    }
+    complain(c, "the other end refuses: %s", text);
+    disconnect(c);
+    again_after(c, REFUSED_MS);
+}
+
+static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
+{
+    if (m->type == QRNIC_CABLE_WAKE && c->state == CABLE_UP) {
+        c->client->work(c->opaque);
+        return;
+    }
+    trace_qrnic_cable_message(cable_name(c), "received",
+                              qrnic_cable_message_type_name(m->type));
+    if (m->type == QRNIC_CABLE_REFUSE) {
+        got_refusal(c, m);
+    } else if (m->type == QRNIC_CABLE_HELLO && c->state == CABLE_GREETING) {
+        got_hello(c, m);
+    } else if (m->type == QRNIC_CABLE_MEMORY && c->state == CABLE_GREETING) {
+        got_memory(c, m, fd);
+    } else if (m->type == QRNIC_CABLE_READY && c->state == CABLE_OFFERED) {
+        now_up(c);
+    } else {
+        refuse(c, "message %u is out of turn", m->type);
+    }
+}
+
+static void cable_readable(void *opaque)
+{
+    QrnicCable *c = opaque;
+    QrnicCableMessage m;
+    int fd;
+
+    object_ref(OBJECT(c));
+    for (unsigned i = 0; i < MESSAGE_BUDGET && c->fd >= 0; i++) {
+        switch (qrnic_cable_message_receive(c->fd, &m, &fd)) {
+        case QRNIC_RECEIVED_NOTHING:
+            i = MESSAGE_BUDGET;
+            break;
+        case QRNIC_RECEIVED_MESSAGE:
+            got_message(c, &m, fd);
+            if (fd >= 0) {
+                close(fd);
+            }
+            break;
+        case QRNIC_RECEIVED_WRONG:
+            refuse(c, "this is no message of a cable");
+            break;
+        case QRNIC_RECEIVED_END:
+            disconnect(c);
+            /* Where the other end listened, it is our turn now. */
+            again_after(c, 0);
+            break;
+        }
+    }
+    object_unref(OBJECT(c));
+}
+
+static void connected(QrnicCable *c, int fd)
+{
+    QrnicCableMessage hello = {
+        .type = QRNIC_CABLE_HELLO,
+        .version_min = QRNIC_CABLE_VERSION, .version = QRNIC_CABLE_VERSION,
+        .slots = c->slots, .max_frame = MAX_FRAME,
+    };
+
+    qemu_guest_getrandom_nofail(&c->nonce, sizeof(c->nonce));
+    hello.nonce = c->nonce;
+    pstrcpy((char *)hello.text, sizeof(hello.text), cable_name(c));
+    c->fd = fd;
+    c->state = CABLE_GREETING;
+    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+    if (send_message(c, &hello, -1)) {
+        qemu_set_fd_handler(fd, cable_readable, NULL, c);
+    } else {
+        disconnect(c);
+        again_after(c, AGAIN_MS);
+    }
+}
+
+static void cable_accept(void *opaque)
+{
+    QrnicCable *c = opaque;
+    int fd = qrnic_meeting_accept(&c->meeting);
+    QrnicCableMessage m = {
+        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_REFUSE,
+        .text = "this cable has two ends already",
+    };
+
+    if (fd < 0) {
+        return;
+    }
+    if (c->fd < 0) {
+        connected(c, fd);
+        return;
+    }
+    qrnic_cable_message_send(fd, &m, -1);
+    close(fd);
+}
+
+static void cable_timer(void *opaque)
+{
+    QrnicCable *c = opaque;
+
+    if (c->fd >= 0) {
+        refuse(c, "it says nothing more");
+    } else {
+        cable_go(c);
+    }
+}
+
+/* To the meeting, or back to it */
+static void cable_go(QrnicCable *c)
+{
+    Error *err = NULL;
+    int fd = -1;
+
+    switch (qrnic_meeting_go(&c->meeting, &fd, &err)) {
+    case QRNIC_MEET_LISTENING:
+        trace_qrnic_cable_listen(cable_name(c), c->path);
+        qemu_set_fd_handler(c->meeting.listener, cable_accept, NULL, c);
+        break;
+    case QRNIC_MEET_CONNECTED:
+        connected(c, fd);
+        break;
+    case QRNIC_MEET_LATER:
+        again_after(c, AGAIN_MS);
+        break;
+    case QRNIC_MEET_FAILED:
+        complain(c, "%s", error_get_pretty(err));
+        error_free(err);
+        again_after(c, REFUSED_MS);
+        break;
+    }
+}
+
+/*
+ * For the device
+ */
+
+bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
+                        void *opaque, const char *name, Error **errp)
+{
+    int fd = -1;
+
+    if (c->client) {
+        error_setg(errp, "cable '%s' is plugged into another device",
+                   object_get_canonical_path_component(OBJECT(c)));
+        return false;
+    }
+    if (c->fd_name && !*c->fd_name) {
+        error_setg(errp, "cable '%s' had its socket from 'fd', which is closed "
+                   "since its device was unplugged",
+                   object_get_canonical_path_component(OBJECT(c)));
+        return false;
+    }
+    if (c->fd_name) {
+        fd = monitor_fd_param(monitor_cur(), c->fd_name, errp);
+        if (fd < 0 || !qrnic_cable_socket_check(fd, errp)) {
+            return false;
+        }
+        /* A socket is handed over once. */
+        g_free(c->fd_name);
+        c->fd_name = g_strdup("");
+    }
+    c->client = client;
+    c->opaque = opaque;
+    c->name = g_strdup(name);
+    c->state = CABLE_ALONE;
+    /*
+     * Not the bottom half of a context that a device may poll while we are in
+     * the middle of a frame, as that would unmap it.
+     */
+    c->bh = aio_bh_new(iohandler_get_aio_context(), cable_bh, c);
+    c->timer = timer_new_ms(QEMU_CLOCK_REALTIME, cable_timer, c);
+    if (c->path) {
+        qrnic_meeting_init(&c->meeting, c->path);
+        cable_go(c);
+    } else if (fd >= 0) {
+        connected(c, fd);
+    }
+    return true;
+}
+
+void qrnic_cable_detach(QrnicCable *c)
+{
+    c->state = MIN(c->state, CABLE_ALONE);
+    disconnect(c);
+    if (c->meeting.listener >= 0) {
+        qemu_set_fd_handler(c->meeting.listener, NULL, NULL, NULL);
+    }
+    if (c->path) {
+        qrnic_meeting_leave(&c->meeting);
+        g_free(c->meeting.path);
+    }
+    qemu_bh_delete(c->bh);
+    timer_free(c->timer);
+    g_free(c->name);
+    c->name = NULL;
+    c->client = NULL;
+    c->state = CABLE_OFF;
+}
+
+bool qrnic_cable_link(const QrnicCable *c)
+{
+    return c->state == CABLE_UP && !c->cut;
+}
+
+static bool usable(const QrnicCable *c)
+{
+    return c->state == CABLE_UP && !c->failed;
+}
+
+/* After each look at a ring: is it one still? */
+static void check(QrnicCable *c, const QrnicCableRing *r)
+{
+    if (r->broken) {
+        broken(c);
+    }
+}
+
+bool qrnic_cable_send(QrnicCable *c, const uint8_t *frame, size_t len)
+{
+    QrnicCableRing *r = &c->sender;
+
+    if (!usable(c) || len < QRNIC_CABLE_SHORTEST || len > r->shape.max_frame ||
+        !qrnic_cable_ring_room(r)) {
+        return true;
+    }
+    if (c->capture.fd >= 0) {
+        qrnic_capture_frame(&c->capture, frame, len, true);
+    }
+    memcpy(qrnic_cable_ring_next(r), frame, len);
+    qrnic_cable_ring_commit(r, len);
+    if (!qrnic_cable_ring_room(r) && !qrnic_cable_ring_await_room(r)) {
+        check(c, r);
+        return r->broken;
+    }
+    return true;
+}
+
+const uint8_t *qrnic_cable_peek(QrnicCable *c, size_t *len)
+{
+    const uint8_t *frame;
+    uint32_t bytes;
+
+    if (!usable(c)) {
+        return NULL;
+    }
+    frame = qrnic_cable_ring_peek(&c->receiver, &bytes);
+    check(c, &c->receiver);
+    *len = frame ? bytes : 0;
+    return frame;
+}
+
+void qrnic_cable_take(QrnicCable *c, const uint8_t *copy, size_t len)
+{
+    qrnic_cable_ring_take(&c->receiver);
+    if (c->capture.fd >= 0) {
+        qrnic_capture_frame(&c->capture, copy, len, false);
+    }
+}
+
+bool qrnic_cable_room(QrnicCable *c)
+{
+    bool room;
+
+    if (!usable(c)) {
+        return true;
+    }
+    room = qrnic_cable_ring_room(&c->sender) > 0;
+    check(c, &c->sender);
+    return room;
+}
+
+void qrnic_cable_settle(QrnicCable *c)
+{
+    bool wake, room;
+
+    if (!usable(c)) {
+        return;
+    }
+    wake = qrnic_cable_ring_wants_wake(&c->sender);
+    room = qrnic_cable_ring_wants_room(&c->receiver);
+    if (wake || room) {
+        trace_qrnic_cable_wake(cable_name(c), wake, room);
+        /* Where that fails, the socket says soon that the other end is gone. */
+        qrnic_cable_wake_send(c->fd);
+    }
+}
+
+bool qrnic_cable_await(QrnicCable *c)
+{
+    return usable(c) && qrnic_cable_ring_await_frame(&c->receiver);
+}
+
+/*
+ * Type
+ */
+
+static void cable_complete(UserCreatable *uc, Error **errp)
+{
+    QrnicCable *c = QRNIC_CABLE(uc);
+
+    if (!c->path == !c->fd_name) {
+        error_setg(errp, "qrnic-cable needs one of 'path' and 'fd'");
+    } else if (c->slots < QRNIC_CABLE_MIN_SLOTS ||
+               c->slots > QRNIC_CABLE_MAX_SLOTS || !is_power_of_2(c->slots)) {
+        error_setg(errp, "qrnic-cable: property 'slots' is %" PRIu32
+                   ", must be a power of two from %u to %u", c->slots,
+                   QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_SLOTS);
+    } else if (c->capture_path) {
+        qrnic_capture_open(&c->capture, c->capture_path,
+                           object_get_canonical_path_component(OBJECT(c)),
+                           errp);
+    }
+}
+
+static bool cable_can_be_deleted(UserCreatable *uc)
+{
+    return !QRNIC_CABLE(uc)->client;
+}
+
+static char *path_get(Object *obj, Error **errp)
+{
+    return g_strdup(QRNIC_CABLE(obj)->path);
+}
+
+static void path_set(Object *obj, const char *value, Error **errp)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    g_free(c->path);
+    c->path = g_strdup(value);
+}
+
+static char *descriptor_get(Object *obj, Error **errp)
+{
+    return g_strdup(QRNIC_CABLE(obj)->fd_name);
+}
+
+static void descriptor_set(Object *obj, const char *value, Error **errp)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    g_free(c->fd_name);
+    c->fd_name = g_strdup(value);
+}
+
+static char *capture_get(Object *obj, Error **errp)
+{
+    return g_strdup(QRNIC_CABLE(obj)->capture_path);
+}
+
+static void capture_set(Object *obj, const char *value, Error **errp)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    g_free(c->capture_path);
+    c->capture_path = g_strdup(value);
+}
+
+static void slots_get(Object *obj, Visitor *v, const char *name, void *opaque,
+                      Error **errp)
+{
+    visit_type_uint32(v, name, &QRNIC_CABLE(obj)->slots, errp);
+}
+
+static void slots_set(Object *obj, Visitor *v, const char *name, void *opaque,
+                      Error **errp)
+{
+    visit_type_uint32(v, name, &QRNIC_CABLE(obj)->slots, errp);
+}
+
+static bool link_get(Object *obj, Error **errp)
+{
+    return qrnic_cable_link(QRNIC_CABLE(obj));
+}
+
+static bool cut_get(Object *obj, Error **errp)
+{
+    return QRNIC_CABLE(obj)->cut;
+}
+
+static void cut_set(Object *obj, bool value, Error **errp)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+    bool was = qrnic_cable_link(c);
+
+    c->cut = value;
+    if (was != qrnic_cable_link(c)) {
+        trace_qrnic_cable_link(cable_name(c), !value);
+        c->client->link(c->opaque);
+    }
+}
+
+static void qrnic_cable_init(Object *obj)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    c->slots = DEFAULT_SLOTS;
+    c->fd = c->capture.fd = -1;
+    c->meeting.lock = c->meeting.listener = -1;
+}
+
+static void qrnic_cable_finalize(Object *obj)
+{
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    g_free(c->path);
+    g_free(c->fd_name);
+    g_free(c->capture_path);
+    g_free(c->said);
+    qrnic_capture_close(&c->capture);
+}
+
+static void qrnic_cable_class_init(ObjectClass *klass, QrnicClassData *data)
+{
+    UserCreatableClass *uc = USER_CREATABLE_CLASS(klass);
+
+    uc->complete = cable_complete;
+    uc->can_be_deleted = cable_can_be_deleted;
+    object_class_property_add_str(klass, "path", path_get, path_set);
+    object_class_property_set_description(klass, "path",
+        "Socket at which the two ends meet; the same for both");
+    object_class_property_add_str(klass, "fd", descriptor_get, descriptor_set);
+    object_class_property_set_description(klass, "fd",
+        "One end of a socketpair (AF_UNIX, SOCK_SEQPACKET) instead");
+    object_class_property_add_str(klass, "capture", capture_get, capture_set);
+    object_class_property_set_description(klass, "capture",
+        "File for all frames that pass this end, as pcapng");
+    object_class_property_add(klass, "slots", "uint32", slots_get, slots_set,
+                              NULL, NULL);
+    object_class_property_set_description(klass, "slots",
+        "Frames that each direction holds, at most: a power of two");
+    object_class_property_add_bool(klass, "cut", cut_get, cut_set);
+    object_class_property_set_description(klass, "cut",
+        "No link at this end, and no frame; can be changed at any time");
+    object_class_property_add_bool(klass, "link", link_get, NULL);
+    object_class_property_set_description(klass, "link",
+        "The other end is there");
+}

@@ -1,0 +1,56 @@
+/*
+ * qrnic cable: the socket, by which two ends find each other
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_CABLE_SOCKET_H
+#define QRNIC_CABLE_SOCKET_H
+
+#include "qrnic_hw.h"
+
+/*
+ * Where two ends meet that were given the same path. The first one listens; it
+ * holds a lock on a file beside the socket, which ends with the process, so
+ * that a socket that was left behind is known to be one.
+ */
+typedef struct QrnicMeeting {
+    char *path;
+    int lock, listener;         /* -1: another end listens */
+} QrnicMeeting;
+
+typedef enum QrnicMeet {
+    QRNIC_MEET_LISTENING,
+    QRNIC_MEET_CONNECTED,       /* *fd is the connection */
+    QRNIC_MEET_LATER,           /* the other end is just coming or going */
+    QRNIC_MEET_FAILED,          /* *errp */
+} QrnicMeet;
+
+void qrnic_meeting_init(QrnicMeeting *m, const char *path);
+QrnicMeet qrnic_meeting_go(QrnicMeeting *m, int *fd, Error **errp);
+/* A connection, or -1 when there is none after all */
+int qrnic_meeting_accept(QrnicMeeting *m);
+/* Removes the socket if it is ours. */
+void qrnic_meeting_leave(QrnicMeeting *m);
+
+/* Not one of these waits. descriptor: -1, or goes with the message. */
+bool qrnic_cable_message_send(int fd, const QrnicCableMessage *message,
+                              int descriptor);
+/* False: the connection is broken. A wake-up that finds no room is not lost. */
+bool qrnic_cable_wake_send(int fd);
+
+typedef enum QrnicReceived {
+    QRNIC_RECEIVED_NOTHING,
+    QRNIC_RECEIVED_MESSAGE,
+    QRNIC_RECEIVED_END,         /* the other end is gone */
+    QRNIC_RECEIVED_WRONG,       /* this is no message */
+} QrnicReceived;
+
+/* *descriptor: -1, or what came with the message and is the caller's now */
+QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
+                                          int *descriptor);
+
+/* The fd is a connected socket of the right type. */
+bool qrnic_cable_socket_check(int fd, Error **errp);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * qrnic: the port, plugged into a cable
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "device.h"
+
+/* Frames in one turn of the device */
+#define RECEIVE_BUDGET 64
+
+static bool cable_link(QrnicDevice *d)
+{
+    return qrnic_cable_link(d->cable);
+}
+
+static bool cable_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    d->cable_full = !qrnic_cable_send(d->cable, frame, len);
+    return !d->cable_full;
+}
+
+static bool cable_receive(QrnicDevice *d)
+{
+    bool lost = qrnic_takes_no_frame(d);
+    uint8_t frame[QRNIC_CABLE_FRAME];
+
+    if (d->cable_full && qrnic_cable_room(d->cable)) {
+        d->cable_full = false;
+        d->wire_ready = true;
+    }
+    /* Without bus mastering a frame could go nowhere; it waits instead. */
+    if (!lost && !qrnic_pci_bus_master(d)) {
+        return false;
+    }
+    for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d); i++) {
+        size_t len;
+        const uint8_t *shared;
+
+        if (!lost && !qrnic_engine_can_receive(d->engine)) {
+            return true;
+        }
+        shared = qrnic_cable_peek(d->cable, &len);
+        if (!shared) {
+            return qrnic_cable_await(d->cable);
+        }
+        len = MIN(len, sizeof(frame));
+        memcpy(frame, shared, len);
+        qrnic_cable_take(d->cable, frame, len);
+        if (!lost) {
+            qrnic_engine_receive(d->engine, frame, len);
+        }
+    }
+    return true;
+}
+
+static void cable_settle(QrnicDevice *d)
+{
+    qrnic_cable_settle(d->cable);
+}
+
+static void cable_cleanup(QrnicDevice *d)
+{
+    qrnic_cable_detach(d->cable);
+}
+
+static void link_changed(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    /* What waited for room is lost with the other end. */
+    d->cable_full = false;
+    d->wire_ready = true;
+    d->link_changed = true;
+    qrnic_kick(d);
+}
+
+static void work(void *opaque)
+{
+    qrnic_work(opaque);
+}
+
+bool qrnic_cable_init(QrnicDevice *d, Error **errp)
+{
+    static const QrnicWire wire = {
+        .link = cable_link,
+        .send = cable_send,
+        .receive = cable_receive,
+        .settle = cable_settle,
+        .cleanup = cable_cleanup,
+    };
+    static const QrnicCableClient client = {
+        .link = link_changed,
+        .work = work,
+    };
+
+    d->wire = &wire;
+    return qrnic_cable_attach(d->cable, &client, d, d->name, errp);
+}

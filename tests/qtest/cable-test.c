@@ -1,0 +1,417 @@
+/*
+ * qrnic qtest: the cable: how two ends agree, and another end that lies, dies
+ * or stops
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/atomic.h"
+#include "qemu/bswap.h"
+#include "qobject/qdict.h"
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "cable-peer.h"
+#include "driver.h"
+
+#define FRAME 1000
+
+/* A device whose cable's other end is a socket of the test's, or a path */
+static Device *cable_start(int *fd, const char *path)
+{
+    Device *d = g_new0(Device, 1);
+    g_autofree char *end = NULL;
+    int pair[2] = { -1, -1 };
+
+    if (path) {
+        end = g_strdup_printf("path=%s", path);
+    } else {
+        g_assert_cmpint(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), ==, 0);
+        end = g_strdup_printf("fd=%d", pair[1]);
+        /* QEMU would keep it open and never see its end. */
+        qemu_set_cloexec(pair[0]);
+        *fd = pair[0];
+    }
+    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none "
+                         "-object qrnic-cable,id=cable,slots=64,%s "
+                         "-device qrnic,id=qrnic,bus=pcie.0,addr=05.0,"
+                         "cable=cable", end);
+    if (!path) {
+        close(pair[1]);
+    }
+    /* As bus master: else it takes no frame. */
+    d->bus = qpci_new_pc(d->qts, NULL);
+    d->pci = qpci_device_find(d->bus, QPCI_DEVFN(5, 0));
+    qpci_device_enable(d->pci);
+    return d;
+}
+
+static void cable_stop(Device *d)
+{
+    qpci_free_pc(d->bus);
+    g_free(d->pci);
+    qtest_quit(d->qts);
+    g_free(d);
+}
+
+static void expect_link(Device *d, bool up)
+{
+    WAIT_UNTIL(cable_link(d) == up, "the cable is not %s", up ? "up" : "down");
+}
+
+static void test_agree(const void *makes_memory)
+{
+    int fd;
+    Device *d = cable_start(&fd, NULL);
+    CablePeer *p;
+
+    g_assert_false(cable_link(d));
+    p = cable_peer_connect(fd, !!makes_memory);
+    expect_link(d, true);
+    cable_peer_free(p);
+    expect_link(d, false);
+    cable_stop(d);
+}
+
+/*
+ * What the other end says first, and why no cable comes of it
+ */
+
+typedef struct BadHello {
+    const char *why;
+    uint32_t magic, type;
+    uint16_t version_min, version;
+    uint32_t slots, max_frame;
+} BadHello;
+
+static const BadHello bad_hello[] = {
+    { "versions", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 2, 3, 64, 9082 },
+    { "versions", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 0, 0, 64, 9082 },
+    { "slots", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 1, 1, 0, 9082 },
+    { "slots", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 1, 1, 15, 9082 },
+    { "bytes", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 1, 1, 64, 65537 },
+    { "no message", 0x12345678, QRNIC_CABLE_HELLO, 1, 1, 64, 9082 },
+    { "out of turn", QRNIC_CABLE_MAGIC, QRNIC_CABLE_READY, 1, 1, 64, 9082 },
+    { "out of turn", QRNIC_CABLE_MAGIC, 77, 1, 1, 64, 9082 },
+    { "no message", QRNIC_CABLE_MAGIC, QRNIC_CABLE_WAKE, 1, 1, 64, 9082 },
+};
+
+static void expect_refusal(int fd, const char *why)
+{
+    QrnicCableMessage m = cable_message_expect(fd, QRNIC_CABLE_REFUSE, NULL);
+
+    g_assert_true(memchr(m.text, 0, sizeof(m.text)));
+    if (!strstr((char *)m.text, why)) {
+        g_error("refused for \"%s\", not for \"%s\"", m.text, why);
+    }
+    cable_expect_end(fd);
+    close(fd);
+}
+
+static void test_bad_hello(const void *data)
+{
+    const BadHello *bad = data;
+    QrnicCableMessage m = cable_hello(0);
+    uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
+    int fd;
+    Device *d = cable_start(&fd, NULL);
+
+    cable_message_expect(fd, QRNIC_CABLE_HELLO, NULL);
+    m.magic = bad->magic;
+    m.type = bad->type;
+    m.version_min = bad->version_min;
+    m.version = bad->version;
+    m.slots = bad->slots;
+    m.max_frame = bad->max_frame;
+    qrnic_cable_message_pack(bytes, &m);
+    g_assert_cmpint(send(fd, bytes, sizeof(bytes), 0), ==, sizeof(bytes));
+    expect_refusal(fd, bad->why);
+    g_assert_false(cable_link(d));
+    cable_stop(d);
+}
+
+/* Memory that is not what was agreed, or could be taken away again */
+typedef struct BadMemory {
+    int slots, frame, stride, bytes;    /* differences */
+    unsigned seals;
+    bool no_descriptor;
+    const char *why;
+} BadMemory;
+
+static const BadMemory bad_memory[] = {
+    { .slots = 1, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .slots = -64, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .slots = 64, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .frame = -1, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .frame = 65536, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .stride = -64, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .stride = 1, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .bytes = -4096, .seals = F_SEAL_SHRINK, .why = "sealed" },
+    { .bytes = 4096, .seals = F_SEAL_SHRINK, .why = "sealed" },
+    { .seals = 0, .why = "sealed" },
+    { .seals = F_SEAL_GROW, .why = "sealed" },
+    { .seals = F_SEAL_SHRINK, .no_descriptor = true, .why = "sealed" },
+};
+
+static void test_bad_memory(const void *data)
+{
+    const BadMemory *bad = data;
+    QrnicCableMessage m = cable_hello(UINT64_MAX);
+    uint32_t stride = (DIV_ROUND_UP(16 + 9082, 64) | 1) * 64;
+    size_t half = ROUND_UP(4096 + 64 * (size_t)stride, 4096);
+    int fd, memory;
+    Device *d = cable_start(&fd, NULL);
+
+    cable_message_send(fd, &m, -1);
+    cable_message_expect(fd, QRNIC_CABLE_HELLO, NULL);
+    m = (QrnicCableMessage) {
+        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_MEMORY, .version = 1,
+        .slots = 64 + bad->slots, .max_frame = 9082 + bad->frame,
+        .stride = stride + bad->stride,
+    };
+    memory = cable_memory_new(2 * half + bad->bytes, bad->seals);
+    cable_message_send(fd, &m, bad->no_descriptor ? -1 : memory);
+    close(memory);
+    expect_refusal(fd, bad->why);
+    g_assert_false(cable_link(d));
+    cable_stop(d);
+}
+
+/*
+ * What it writes later
+ */
+
+static void eth_frame(uint8_t *frame, uint8_t last)
+{
+    memset(frame, last, FRAME);
+    memset(frame, 0xff, 6);
+    memcpy(frame + 6, PEER_MAC, 6);
+    frame[12] = 0x88;
+    frame[13] = 0xb5;
+}
+
+typedef struct Lie {
+    const char *name;
+    bool in;                    /* in the direction to the test */
+    unsigned offset;
+    uint32_t value;
+    bool length;                /* of the next slot */
+} Lie;
+
+static const Lie lies[] = {
+    { "produced-too-far", false, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, 65 },
+    { "produced-back", false, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, UINT32_MAX },
+    { "length-0", false, 0, 0, true },
+    { "length-short", false, 0, 13, true },
+    { "length-long", false, 0, 9083, true },
+    { "length-huge", false, 0, UINT32_MAX, true },
+};
+
+static void test_lie(const void *data)
+{
+    const Lie *lie = data;
+    uint8_t frame[FRAME];
+    int fd;
+    Device *d = cable_start(&fd, NULL);
+    CablePeer *p = cable_peer_connect(fd, false);
+
+    expect_link(d, true);
+    if (lie->length) {
+        stl_le_p(p->out + QRNIC_CABLE_CONTROL_SIZE, lie->value);
+        qatomic_store_release(
+            cable_index(p->out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET), 1);
+    } else {
+        eth_frame(frame, 1);
+        qatomic_store_release(cable_index(lie->in ? p->in : p->out,
+                                          lie->offset), lie->value);
+    }
+    cable_peer_wake(p);
+    cable_message_expect(fd, QRNIC_CABLE_REFUSE, NULL);
+    cable_expect_end(fd);
+    expect_link(d, false);
+    cable_peer_free(p);
+    cable_stop(d);
+}
+
+/* Events without reason, as many as the socket holds, do nothing. */
+static void test_wake_flood(void)
+{
+    const QrnicCableMessage wake = {
+        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_WAKE,
+    };
+    uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
+    int fd;
+    Device *d = cable_start(&fd, NULL);
+    CablePeer *p = cable_peer_connect(fd, true);
+
+    expect_link(d, true);
+    qrnic_cable_message_pack(bytes, &wake);
+    for (unsigned i = 0; i < 20000; i++) {
+        send(fd, bytes, 8, MSG_DONTWAIT);
+    }
+    g_assert_true(cable_link(d));
+    cable_peer_free(p);
+    expect_link(d, false);
+    cable_stop(d);
+}
+
+/*
+ * At a path
+ */
+
+static char *path_new(char **dir)
+{
+    *dir = g_dir_make_tmp("qrnic-cable-XXXXXX", NULL);
+    g_assert_nonnull(*dir);
+    return g_strdup_printf("%s/c", *dir);
+}
+
+static void path_free(char *dir, char *path)
+{
+    g_autofree char *lock = g_strconcat(path, ".lock", NULL);
+
+    unlink(path);
+    unlink(lock);
+    rmdir(dir);
+    g_free(dir);
+    g_free(path);
+}
+
+static int path_connect(const char *path)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    g_assert_cmpuint(strlen(path), <, sizeof(address.sun_path));
+    strcpy(address.sun_path, path);
+    WAIT_UNTIL(!connect(fd, (struct sockaddr *)&address, sizeof(address)),
+               "nobody listens at %s", path);
+    return fd;
+}
+
+/* A third end is told why; the two are not disturbed. */
+static void test_third(void)
+{
+    char *dir, *path = path_new(&dir);
+    Device *d = cable_start(NULL, path);
+    CablePeer *p = cable_peer_connect(path_connect(path), true);
+
+    expect_link(d, true);
+    expect_refusal(path_connect(path), "two ends");
+    g_assert_true(cable_link(d));
+    cable_peer_free(p);
+    cable_stop(d);
+    path_free(dir, path);
+}
+
+/* A peer that dies with frames under way, many times over */
+#define DEATHS 300
+
+static void test_deaths(void)
+{
+    char *dir, *path = path_new(&dir);
+    Device *d = cable_start(NULL, path);
+    uint8_t frame[FRAME];
+
+    for (unsigned i = 0; i < DEATHS; i++) {
+        CablePeer *p = cable_peer_connect(path_connect(path), i % 2);
+
+        for (unsigned n = 0; n < i % 10; n++) {
+            eth_frame(frame, n);
+            cable_peer_send(p, frame, sizeof(frame));
+        }
+        cable_peer_free(p);
+    }
+    cable_peer_free(cable_peer_connect(path_connect(path), true));
+    expect_link(d, false);
+    cable_stop(d);
+    path_free(dir, path);
+}
+
+/* A device that may be killed, which libqtest does not allow. */
+static GPid victim_start(const char *path)
+{
+    g_autofree char *object = g_strdup_printf("qrnic-cable,id=cable,path=%s",
+                                              path);
+    const char *argv[] = {
+        getenv("QTEST_QEMU_BINARY"), "-machine", "q35", "-nodefaults", "-S",
+        "-m", "128", "-display", "none", "-accel", "qtest",
+        "-object", object, "-device", "qrnic,cable=cable", NULL,
+    };
+    GError *error = NULL;
+    GPid pid;
+
+    g_spawn_async(NULL, (char **)argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL,
+                  NULL, &pid, &error);
+    g_assert_no_error(error);
+    return pid;
+}
+
+static void victim_kill(GPid pid)
+{
+    kill(pid, SIGKILL);
+    g_assert_cmpint(waitpid(pid, NULL, 0), ==, pid);
+}
+
+/* A socket that a dead end left; then both ends are devices. */
+static void test_stale(void)
+{
+    char *dir, *path = path_new(&dir);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    GPid listens, connects;
+    Device *d;
+
+    strcpy(address.sun_path, path);
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, sizeof(address)), ==,
+                    0);
+    close(fd);
+    d = cable_start(NULL, path);
+    connects = victim_start(path);
+    expect_link(d, true);
+    victim_kill(connects);
+    expect_link(d, false);
+    cable_stop(d);
+
+    listens = victim_start(path);
+    WAIT_UNTIL(!access(path, F_OK), "nobody listens at %s", path);
+    d = cable_start(NULL, path);
+    expect_link(d, true);
+    /* The one that listened is killed; the other one listens from now on. */
+    victim_kill(listens);
+    expect_link(d, false);
+    connects = victim_start(path);
+    expect_link(d, true);
+    victim_kill(connects);
+    expect_link(d, false);
+    cable_stop(d);
+    path_free(dir, path);
+}
+
+void add_cable_tests(void)
+{
+    qtest_add_data_func("qrnic/cable/agree/device-makes-memory", NULL,
+                        test_agree);
+    qtest_add_data_func("qrnic/cable/agree/peer-makes-memory", (void *)1,
+                        test_agree);
+    for (unsigned i = 0; i < ARRAY_SIZE(bad_hello); i++) {
+        g_autofree char *name = g_strdup_printf("qrnic/cable/bad-hello/%u", i);
+
+        qtest_add_data_func(name, &bad_hello[i], test_bad_hello);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(bad_memory); i++) {
+        g_autofree char *name = g_strdup_printf("qrnic/cable/bad-memory/%u", i);
+
+        qtest_add_data_func(name, &bad_memory[i], test_bad_memory);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(lies); i++) {
+        g_autofree char *name = g_strdup_printf("qrnic/cable/lie/%s",
+                                                lies[i].name);
+
+        qtest_add_data_func(name, &lies[i], test_lie);
+    }
+    qtest_add_func("qrnic/cable/wake-flood", test_wake_flood);
+    qtest_add_func("qrnic/cable/third", test_third);
+    qtest_add_func("qrnic/cable/deaths", test_deaths);
+    qtest_add_func("qrnic/cable/stale", test_stale);
+}
