@@ -436,7 +436,8 @@ for program in "ibv_rc_pingpong -c -g $gid -n 100" "ib_write_bw -F -x $gid -n 10
     fi
     barrier "end $program"
 done"""
-        for wire in ("dgram", "stream"):
+        for wire in ("dgram", "stream", "cable"):
+            suffix = "pcapng" if wire == "cable" else "pcap"
             with tempfile.TemporaryDirectory(prefix="qt-pcap-") as directory:
                 done = subprocess.run([self.guest, "--no-refresh", "--guests", "2", "--boot-timeout", "240", "--nic", f"qrnic:link={wire}",
                                        "--pcap", directory, "-c", job], stdin=subprocess.DEVNULL, capture_output=True,
@@ -447,7 +448,7 @@ done"""
                 problems = []
                 for guest in (1, 2):
                     try:
-                        with open(os.path.join(directory, f"guest{guest}-net0.pcap"), "rb") as file:
+                        with open(os.path.join(directory, f"guest{guest}-net0.{suffix}"), "rb") as file:
                             problems += capture_problems(file.read())
                     except OSError as error:
                         problems.append(str(error))
@@ -455,20 +456,52 @@ done"""
                                    details=problems)
 
 
-def capture_problems(data):
-    """What is wrong with a pcap file of RoCEv2 traffic between two guests."""
+def pcap_frames(data):
+    """The frames of a pcap file."""
     magic, _, _, _, _, _, link = struct.unpack_from("=IHHiIII", data)
     if magic != 0xa1b2c3d4 or link != 1:
-        return ["no pcap file of Ethernet frames"]
+        raise ValueError("no pcap file of Ethernet frames")
     at = 24
-    opcodes = set()
-    good = bad = 0
     while at < len(data):
         _, _, length, original = struct.unpack_from("=IIII", data, at)
         frame = data[at + 16:at + 16 + length]
         at += 16 + length
         if len(frame) != length or length != original:
-            return ["a record is cut off"]
+            raise ValueError("a record is cut off")
+        yield frame
+
+
+def pcapng_frames(data):
+    """The frames of a pcapng file with one interface, whose packets all have a time and a direction."""
+    at, expected, times = 0, [0x0a0d0d0a, 1], []
+    while at < len(data):
+        kind, length = struct.unpack_from("=II", data, at)
+        block = data[at:at + length]
+        at += length
+        if kind != (expected.pop(0) if expected else 6) or len(block) != length or struct.unpack("=I", block[-4:])[0] != length:
+            raise ValueError(f"a bad block of type {kind}")
+        if kind == 1 and struct.unpack_from("=H", block, 8)[0] != 1:
+            raise ValueError("not of Ethernet")
+        if kind == 6:
+            _, high, low, captured, original = struct.unpack_from("=IIIII", block, 8)
+            option, size, flags = struct.unpack_from("=HHI", block, 28 + (captured + 3) // 4 * 4)
+            times.append(high << 32 | low)
+            if captured != original or (option, size) != (2, 4) or flags not in (1, 2):
+                raise ValueError("a bad packet")
+            yield block[28:28 + captured]
+    if times != sorted(times) or not 0 <= time.time() - times[-1] / 1e6 < 3600:
+        raise ValueError("the times are wrong")
+
+
+def capture_problems(data):
+    """What is wrong with a capture of RoCEv2 traffic between two guests."""
+    try:
+        frames = list((pcapng_frames if data[:4] == b"\n\r\r\n" else pcap_frames)(data))
+    except (ValueError, struct.error, IndexError) as error:
+        return [str(error)]
+    opcodes = set()
+    good = bad = 0
+    for frame in frames:
         if frame[12:14] != b"\x08\0" or frame[23] != 17 or frame[36:38] != b"\x12\xb7":
             continue
         # The ICRC leaves out what routers change (annex A17): their bytes count as ones.

@@ -31,7 +31,8 @@ EPILOG = """\
   KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it);
         qrnic/rxe gives guest 1 the first and the other guests the second
   NET   link (a wire between the guests; default with more than one guest) or
-        link=stream (over a stream: faster, as QEMU reads many frames at once),
+        link=stream (over a stream: faster, as QEMU reads many frames at once) or
+        link=cable (memory that two qrnic have in common: fastest by far),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
         of its own, which is a network namespace; root only; give icrc=transport too),
@@ -76,7 +77,7 @@ def build_parser():
     add("--timeout", type=float, default=300, metavar="S", help="for the whole run (default 300, 0 for none)")
     add("--boot-timeout", type=float, default=90, metavar="S", help="until all guests are up (default 90)")
     add("--show", type=int, default=0, metavar="N", help="print the job's output of guest N only, without prefix")
-    add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap")
+    add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap (of a cable: .pcapng)")
     add("--logs", metavar="DIR", help="keep the logs in DIR (otherwise: in the cache, only after a failure)")
     add("--strict", action="store_true",
         help="fail also on a report of a guest's kernel (a warning, an oops, ...) and on a guest error of a qrnic (a "

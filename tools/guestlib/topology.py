@@ -13,7 +13,8 @@ from .errors import EXIT_USAGE, LaunchError
 KINDS = ("qrnic", "virtio", "rxe")
 NETS = ("link", "hub", "user", "hosts", "none", "tap")
 OWN_KEYS = ("mtu", "ip", "guest")
-WIRES = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
+SOCKETS = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
+WIRES = (*SOCKETS, "cable")
 
 
 class Nic:
@@ -36,8 +37,10 @@ class Nic:
             self.net_arg = self.net_arg or "dgram"
             if self.net_arg not in WIRES:
                 raise LaunchError(f"--nic {spec}: the wire must be one of {', '.join(WIRES)}", EXIT_USAGE)
-            if self.net_arg == "stream" and guests > 2:
-                raise LaunchError(f"--nic {spec}: a stream joins two guests, not {guests}", EXIT_USAGE)
+            if self.net_arg != "dgram" and guests > 2:
+                raise LaunchError(f"--nic {spec}: a {self.net_arg} joins two guests, not {guests}", EXIT_USAGE)
+            if self.net_arg == "cable" and set(self.kinds) != {"qrnic"}:
+                raise LaunchError(f"--nic {spec}: a cable joins cards of kind qrnic only", EXIT_USAGE)
             if guests == 1:
                 self.net = "hub"
         if self.net == "hosts" and guests != 2:
@@ -92,13 +95,13 @@ class Nic:
         each other, and calls an unconnected one writable when its partner is full.
         """
         if not self._wire:
-            self._wire = socket.socketpair(socket.AF_UNIX, WIRES[self.net_arg])
+            self._wire = socket.socketpair(socket.AF_UNIX, SOCKETS[self.net_arg])
             for end in self._wire:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
         return self._wire[guest - 1]
 
     def wire_fds(self, guest, guests):
-        return [self.wire(guest).fileno()] if self.net == "link" and guests == 2 else []
+        return [self.wire(guest).fileno()] if self.net == "link" and self.net_arg in SOCKETS and guests == 2 else []
 
     def close_wire(self):
         for end in self._wire:
@@ -111,10 +114,21 @@ class Nic:
     def switch_path(self, directory):
         return os.path.join(directory, f"net{self.index}.switch")
 
+    def by_cable(self):
+        return self.net == "link" and self.net_arg == "cable"
+
+    def cable_path(self, directory):
+        return os.path.join(directory, f"net{self.index}.cable")
+
     def netdev_options(self, directory, guest, guests, pcap):
         name = f"net{self.index}"
         if self.net == "none":
             return []
+        if self.by_cable():
+            text = f"qrnic-cable,id={name},path={self.cable_path(directory)}"
+            if pcap:
+                text += f",capture={os.path.join(pcap, f'guest{guest}-{name}.pcapng')}"
+            return ["-object", text]
         if self.net == "link" and guests == 2:
             fd = self.wire(guest).fileno()
             if self.net_arg == "stream":
@@ -153,7 +167,7 @@ class Nic:
                 device += f",host_mtu={self.mtu}"
         device += f",mac={self.mac(guest)}"
         if self.net != "none":
-            device += f",netdev=net{self.index}"
+            device += f",{'cable' if self.by_cable() else 'netdev'}=net{self.index}"
         for prop in props:
             device += f",{prop}"
         return ["-device", port, "-device", device]
