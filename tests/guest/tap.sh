@@ -157,15 +157,15 @@ rdma_core_suite() {
     try "the adapter works as before" "ibv_devinfo -v && rdma resource show $RDMA0 && ! rdma resource show qp | grep 'type RC'"
 }
 
-# DMA-API debugging speaks of the first error only, unless it is told so; that could be one
-# of those below.
-if [ -n "${GUEST:-}" ] && [ -e /sys/kernel/debug/dma-api/all_errors ]; then
-    echo 1 >/sys/kernel/debug/dma-api/all_errors
-fi
+# dma_errors 0|1: DMA-API debugging speaks of the first error only, unless it is told so; that
+# could be one of those below. Not while the provider's test runs: its largest memory region is
+# a few pages a thousand times each, and the console would be hours behind with the overlaps.
+dma_errors() { [ ! -e /sys/kernel/debug/dma-api/all_errors ] || echo "$1" >/sys/kernel/debug/dma-api/all_errors; }
+[ -z "${GUEST:-}" ] || dma_errors 1
 
 # without_known: a filter for kernel logs that takes away two reports, from "cut here" to the
 # end of the trace, unless another is inside. DMA-API debugging follows each cache line through
-# one mapping only and warns of a second (add_dma_entry()). A process may register memory
+# one mapping only and warns of a second (add_dma_entry()), once of an eighth. A process may register memory
 # as often as it likes, with verbs that ib_umem_get() serves; that is no error. And when an
 # allocation fails (53-faults), register_irq_proc() tells nobody that it could not make a file
 # of /proc/irq, whose absence then unregister_irq_proc() warns of; drivers have no part in it.
@@ -174,7 +174,7 @@ without_known() {
         /\[ cut here \]/ { printf "%s", held; held = $0 "\n"; inside = 1; overlap = absent = irq = other = after = 0; next }
         inside {
             held = held $0 "\n"
-            if (/cacheline tracking EEXIST, overlapping mappings/) overlap = 1
+            if (/cacheline tracking EEXIST, overlapping mappings|exceeded [0-9]+ overlapping mappings/) overlap = 1
             else if (/WARNING: .* remove_proc_entry/) absent = 1
             else if (/\] +unregister_irq_proc\+/) irq = 1
             else if (/BUG:|KASAN|UBSAN|INFO:|possible |DMA-API|ODEBUG|refcount_t/) other = 1

@@ -27,11 +27,13 @@ try "ethtool knows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^d
 try "ethtool -S has counted frames" "ethtool -S $NIC0 | tee /dev/stderr | grep -Eq ' eth_tx_packets: [1-9]'"
 try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on'"
 try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
+dma_errors 0
 try "the provider's own test" qrnic-provider-test
 try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=1 qrnic-provider-test"
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used
 try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr | grep -qx 0"
 try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=1 qrnic-provider-test"
+dma_errors 1
 try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
 if modinfo kernel_verbs >/dev/null 2>&1; then
     # One of its tests wants a queue pair of a process.

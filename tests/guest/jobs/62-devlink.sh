@@ -36,7 +36,9 @@ for round in 1 2 3; do
     [ $status = 0 ] || show step.log
     result $status "reload $round"
 done
+dma_errors 0
 try "verbs work after it" "qrnic-provider-test"
+dma_errors 1
 
 break_it
 recovered() { [ "$(health recover)" = 1 ]; }
