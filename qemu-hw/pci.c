@@ -248,7 +248,9 @@ bool qrnic_asleep(QrnicDevice *d)
 
 void qrnic_kick(QrnicDevice *d)
 {
-    if (d->bh) {
+    if (d->in_register) {
+        d->run_now = true;
+    } else if (d->bh) {
         qemu_bh_schedule(d->bh);
     }
 }
@@ -349,7 +351,7 @@ static bool work_once(QrnicDevice *d)
      * Doorbells rung before a command come before it: else one for a queue
      * that the command destroys would be taken for a mistake of the guest.
      */
-    qrnic_engine_run(d->engine);
+    qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
     device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET) || more;
 }
@@ -397,6 +399,35 @@ void qrnic_work(QrnicDevice *d)
     qrnic_leave(d);
     if (flush) {
         wire_flush(d);
+    }
+    if (more) {
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
+}
+
+void qrnic_register_begin(QrnicDevice *d)
+{
+    object_ref(OBJECT(d));
+    d->in_register = true;
+}
+
+/*
+ * An idle device does at once what a register's write asks for: to wake the
+ * main loop's thread takes longer than a few packets. More is left to it, as
+ * the processor that writes does nothing else meanwhile.
+ */
+void qrnic_register_end(QrnicDevice *d)
+{
+    bool more = d->run_now;
+
+    d->in_register = false;
+    d->run_now = false;
+    if (more && d->running && !qrnic_asleep(d) && qrnic_enter(d)) {
+        qrnic_engine_run(d->engine, 1);
+        device_memory_show(d);
+        more = qrnic_command_run(d, 1);
+        qrnic_leave(d);
     }
     if (more) {
         qrnic_kick(d);

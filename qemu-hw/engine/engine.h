@@ -46,7 +46,13 @@ void qrnic_engine_free(QrnicEngine *e);
 void qrnic_engine_reset(QrnicEngine *e);
 
 /* Work: calls that the environment makes. None re-enters another. */
-void qrnic_engine_run(QrnicEngine *e);
+/*
+ * rounds: the most that is done now; for what is left kick() is called. So many
+ * that the cost of getting here does not count, so few that the main loop gets
+ * its turn in well under a millisecond:
+ */
+#define QRNIC_RUN_ROUNDS 4
+void qrnic_engine_run(QrnicEngine *e, unsigned rounds);
 void qrnic_engine_timer(QrnicEngine *e);
 void qrnic_engine_wire_ready(QrnicEngine *e);
 /* False: not before it has been run, perhaps several times. */

@@ -92,6 +92,16 @@ bool cable_link(Device *d)
     return up;
 }
 
+void vm_stop(Device *d)
+{
+    qtest_qmp_assert_success(d->qts, "{'execute': 'stop'}");
+}
+
+void vm_continue(Device *d)
+{
+    qtest_qmp_assert_success(d->qts, "{'execute': 'cont'}");
+}
+
 void wire_cut(Device *d, bool cut)
 {
     qtest_qmp_assert_success(d->qts, d->cable ?

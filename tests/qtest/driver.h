@@ -212,6 +212,9 @@ void wire_send(Device *d, const uint8_t *frame, size_t len);
 /* Length of the next frame from the device; waits for it. */
 size_t wire_receive(Device *d, uint8_t *frame);
 bool wire_pending(Device *d);
+/* Stopped, the device does nothing, but takes doorbells. */
+void vm_stop(Device *d);
+void vm_continue(Device *d);
 /* Bytes of the shortest frame that the wire carries */
 size_t wire_shortest(const Device *d);
 /* The backend's link, at the device's end */

@@ -13,16 +13,6 @@
 #define D0 0
 #define D3HOT 3
 
-static void vm_stop(Device *d)
-{
-    qtest_qmp_assert_success(d->qts, "{'execute': 'stop'}");
-}
-
-static void vm_continue(Device *d)
-{
-    qtest_qmp_assert_success(d->qts, "{'execute': 'cont'}");
-}
-
 static void power(Device *d, unsigned state)
 {
     uint8_t pm = qpci_find_capability(d->pci, PCI_CAP_ID_PM, 0);

@@ -222,8 +222,18 @@ static void test_direct_switched_off(void)
     rig_stop(&r);
 }
 
+/* Doorbells of which the device takes none up before the last. */
+static void doorbell_burst(Rig *r, unsigned offset, const uint8_t *bytes,
+                           size_t len)
+{
+    vm_stop(r->d);
+    qtest_memwrite(r->d->qts, r->d->doorbells.addr +
+                   r->page * QRNIC_DB_PAGE_SIZE + offset, bytes, len);
+    vm_continue(r->d);
+}
+
 /*
- * One burst of MMIO that the device cannot take up in between: CQ arm at 0x18
+ * One burst of MMIO: CQ arm at 0x18
  * fills the FIFO of one message, the direct doorbell at 0x40 is lost. The work
  * is found all the same, in the record.
  */
@@ -250,9 +260,7 @@ static void test_fifo_overflow(void)
                        QRNIC_DB_WINDOW + i, ldq_le_p(w.bytes + i));
     }
     fetched = counter(r.d, QRNIC_COUNTER_WQE_FETCHES);
-    qtest_memwrite(r.d->qts, r.d->doorbells.addr +
-                   r.page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_CQ_ARM, burst,
-                   sizeof(burst));
+    doorbell_burst(&r, QRNIC_DB_CQ_ARM, burst, sizeof(burst));
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 1);
@@ -278,9 +286,7 @@ static void test_fifo_overflow_arm(void)
     arm = (QrnicDoorbell) { .number = r.send_cq.number };
     qrnic_doorbell_pack(burst, &rq);
     qrnic_doorbell_pack(burst + QRNIC_DB_CQ_ARM - QRNIC_DB_RQ, &arm);
-    qtest_memwrite(r.d->qts, r.d->doorbells.addr +
-                   r.page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_RQ, burst,
-                   sizeof(burst));
+    doorbell_burst(&r, QRNIC_DB_RQ, burst, sizeof(burst));
     counter_wait(r.d, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
     sq_post(r.d, &r.qp, &w);
     eq_wait(r.d, &r.eq, &eqe);
@@ -319,9 +325,7 @@ static void test_fifo_flood(void)
     arm = (QrnicDoorbell) { .number = r.send_cq.number };
     qrnic_doorbell_pack(burst, &rq);
     qrnic_doorbell_pack(burst + QRNIC_DB_CQ_ARM - QRNIC_DB_RQ, &arm);
-    qtest_memwrite(r.d->qts, r.d->doorbells.addr +
-                   r.page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_RQ, burst,
-                   sizeof(burst));
+    doorbell_burst(&r, QRNIC_DB_RQ, burst, sizeof(burst));
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     settle(r.d);
     wire_silent(r.d);

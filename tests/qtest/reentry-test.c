@@ -90,16 +90,6 @@ static bool disk_was_reset(Device *d, Disk *disk)
     return !disk->pci->vdev.bus->get_status(&disk->pci->vdev);
 }
 
-static void vm_stop(Device *d)
-{
-    qtest_qmp_assert_success(d->qts, "{'execute': 'stop'}");
-}
-
-static void vm_continue(Device *d)
-{
-    qtest_qmp_assert_success(d->qts, "{'execute': 'cont'}");
-}
-
 static void post_nop(Rig *r)
 {
     Wqe w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);

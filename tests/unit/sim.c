@@ -212,7 +212,7 @@ static bool run_kicked(Sim *s)
         if (s->node[i].kicked) {
             s->node[i].kicked = false;
             s->node[i].runs++;
-            qrnic_engine_run(s->node[i].engine);
+            qrnic_engine_run(s->node[i].engine, QRNIC_RUN_ROUNDS);
             any = true;
         }
     }

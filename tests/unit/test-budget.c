@@ -391,7 +391,7 @@ static void test_group(const void *opaque)
     while (!members_done(q)) {
         if (from->kicked) {
             from->kicked = false;
-            qrnic_engine_run(from->engine);
+            qrnic_engine_run(from->engine, QRNIC_RUN_ROUNDS);
         } else {
             const SimFrame *f = p->sim->wire->pdata[0];
 
@@ -445,7 +445,7 @@ static void test_group_wire_turn(void)
     }
     while (n->kicked) {
         n->kicked = false;
-        qrnic_engine_run(n->engine);
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
         g_assert_true(qrnic_engine_can_receive(n->engine));
         runs++;
     }
@@ -479,14 +479,14 @@ static void test_group_reset(void)
             g_free(q);
         }
         group_post(sender, &p->a, 0);
-        qrnic_engine_run(p->sim->node[0].engine);
+        qrnic_engine_run(p->sim->node[0].engine, QRNIC_RUN_ROUNDS);
         f = p->sim->wire->pdata[0];
         sim_inject(p->sim, f->to, f->data, f->len);
         g_assert_false(qrnic_engine_can_receive(n->engine));
         if (i) {
             sim_reset(n);
             g_assert_true(qrnic_engine_can_receive(n->engine));
-            qrnic_engine_run(n->engine);
+            qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
             g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_DATAGRAM), ==,
                              0);
         }
@@ -673,7 +673,7 @@ static void test_flood(void)
     sim_ring_sq(calm);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
                      dropped);
-    qrnic_engine_run(e);
+    qrnic_engine_run(e, QRNIC_RUN_ROUNDS);
     expect_cqe(calm, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
     settle(p);
 
@@ -714,7 +714,7 @@ static void test_flood_full(void)
         sim_ring_sq(q[2]);
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
                          dropped + 1);
-        qrnic_engine_run(n->engine);
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
         expect_cqe(q[2], QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
     }
     settle(p);

@@ -234,7 +234,7 @@ static unsigned runs_to_clear(SimNode *n)
     for (; qrnic_engine_clearing(n->engine); runs++) {
         g_assert_true(n->kicked);
         n->kicked = false;
-        qrnic_engine_run(n->engine);
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
     }
     g_assert_true(buffer_is_zero(n->device_memory, n->device_memory_size));
     return runs;
@@ -263,7 +263,7 @@ static void test_pieces(void)
     qrnic_engine_reset(n->engine);
     g_assert_false(qrnic_engine_ready(n->engine));
     g_assert_cmphex(n->device_memory[1 << 20], ==, 0x55);
-    qrnic_engine_run(n->engine);
+    qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
     /* Another reset begins anew. */
     n->device_memory[0] = 1;
     qrnic_engine_reset(n->engine);

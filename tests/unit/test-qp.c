@@ -382,7 +382,7 @@ static void test_doorbells_lost(void)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 1);
     for (int i = 0; i < 10; i++) {
-        qrnic_engine_run(n->engine);
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
         ring_rq(p->a.qp, 256);
     }
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TX_WRITE), ==, 1);

@@ -355,7 +355,7 @@ static void test_multicast_budget(void)
         send_datagram(&p->a, from, &to, 100);
     }
     for (now = 0; now < MEMBERS * SENDS; before = now) {
-        qrnic_engine_run(n->engine);
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
         now = sim_counter(n, QRNIC_COUNTER_RX_MULTICAST);
         g_assert_cmpint(now, >, before);
         g_assert_cmpint(now - before, <=, RUN);

@@ -8,11 +8,7 @@
 #include "trace.h"
 #include "engine/sched/sched.h"
 
-/*
- * One run: so much that the cost of getting here does not count, so little
- * that the main loop gets its turn in well under a millisecond.
- */
-#define RUN_ROUNDS 4
+/* One round */
 #define RUN_LOOPBACK 64
 #define RUN_DOORBELLS 64
 #define RUN_TURNS 4
@@ -70,11 +66,10 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_scheduler_pending(e);
 }
 
-void qrnic_engine_run(QrnicEngine *e)
+void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
-    for (unsigned i = 0; i < RUN_ROUNDS && !e->fatal && engine_has_work(e);
-         i++) {
+    for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
