@@ -423,7 +423,8 @@ void qrnic_register_end(QrnicDevice *d)
 
     d->in_register = false;
     d->run_now = false;
-    if (more && d->running && !qrnic_asleep(d) && qrnic_enter(d)) {
+    /* It may have been unplugged by a message that the write made. */
+    if (more && d->bh && d->running && !qrnic_asleep(d) && qrnic_enter(d)) {
         qrnic_engine_run(d->engine, 1);
         device_memory_show(d);
         more = qrnic_command_run(d, 1);
