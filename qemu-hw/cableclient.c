@@ -70,19 +70,28 @@ static void link_changed(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    /* What waited for room is lost with the other end. */
+    /* Who waits for room looks again: there may be no link. */
     d->cable_full = false;
     d->wire_ready = true;
     d->link_changed = true;
     qrnic_kick(d);
 }
 
+/* As from a bottom half of the device: its own messages do not come in. */
 static void work(void *opaque)
 {
-    qrnic_work(opaque);
+    QrnicDevice *d = opaque;
+    MemReentrancyGuard *guard = &DEVICE(d)->mem_reentrancy_guard;
+    bool was_engaged = guard->engaged_in_io;
+
+    object_ref(OBJECT(d));
+    guard->engaged_in_io = true;
+    qrnic_work(d);
+    guard->engaged_in_io = was_engaged;
+    object_unref(OBJECT(d));
 }
 
-bool qrnic_cable_init(QrnicDevice *d, Error **errp)
+bool qrnic_cable_plug(QrnicDevice *d, Error **errp)
 {
     static const QrnicWire wire = {
         .link = cable_link,
@@ -96,6 +105,9 @@ bool qrnic_cable_init(QrnicDevice *d, Error **errp)
         .work = work,
     };
 
+    if (!qrnic_cable_attach(d->cable, &client, d, d->name, errp)) {
+        return false;
+    }
     d->wire = &wire;
-    return qrnic_cable_attach(d->cable, &client, d, d->name, errp);
+    return true;
 }

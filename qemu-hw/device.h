@@ -168,6 +168,6 @@ void qrnic_notify(QrnicDevice *d, unsigned vector);
 void qrnic_net_init(QrnicDevice *d);
 
 /* cableclient.c: sets d->wire */
-bool qrnic_cable_init(QrnicDevice *d, Error **errp);
+bool qrnic_cable_plug(QrnicDevice *d, Error **errp);
 
 #endif

@@ -680,7 +680,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
                               pci->devfn);
     fill_config(d);
     if (!qrnic_mmio_init(d, errp) ||
-        (d->cable && !qrnic_cable_init(d, errp))) {
+        (d->cable && !qrnic_cable_plug(d, errp))) {
         g_free(d->name);
         d->name = NULL;
         qrnic_interrupts_cleanup(d);

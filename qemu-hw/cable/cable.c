@@ -10,16 +10,18 @@
 #include <linux/magic.h>
 #include "qemu/cutils.h"
 #include "qemu/error-report.h"
-#include "qemu/guest-random.h"
 #include "qemu/host-utils.h"
 #include "qemu/main-loop.h"
 #include "qemu/memfd.h"
 #include "qemu/module.h"
+#include "qemu/notify.h"
 #include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
+#include "crypto/random.h"
 #include "qom/object_interfaces.h"
 #include "monitor/monitor.h"
+#include "system/system.h"
 #include "trace.h"
 #include "compat.h"
 #include "cable/cable.h"
@@ -35,6 +37,7 @@
 #define AGREE_MS 2000           /* an end that says nothing more is given up */
 #define AGAIN_MS 50             /* another end listens in a moment */
 #define REFUSED_MS 1000
+#define COMPLAINT_MS 1000       /* no two complaints within this time */
 
 /* Messages in one turn */
 #define MESSAGE_BUDGET 64
@@ -63,14 +66,16 @@ struct QrnicCable {
     int fd;                     /* the connection, or -1 */
     QEMUTimer *timer;           /* to give up, or to try again */
     char *said;                 /* the last complaint, not to be repeated */
+    int64_t said_ms;
     uint64_t nonce;
+    Notifier exit;              /* the process ends */
 
     void *memory;
     size_t bytes;
     QrnicCableRing sender, receiver;
     QEMUBH *bh;                 /* a ring is broken, or frames wait */
     bool failed;
-    bool cut;
+    bool cut, complete;
     QrnicCapture capture;
 };
 
@@ -84,16 +89,19 @@ static const char *cable_name(QrnicCable *c)
     return c->name ? c->name : "";
 }
 
-/* Once for each reason: it may be tried again each second. */
+/* Once for each reason, and not often: the other end may go on for ever. */
 static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
 {
     g_autofree char *text = NULL;
+    int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
     va_list ap;
 
     va_start(ap, format);
     text = g_strdup_vprintf(format, ap);
     va_end(ap);
-    if (g_strcmp0(text, c->said)) {
+    if (g_strcmp0(text, c->said) &&
+        (!c->said_ms || now - c->said_ms >= COMPLAINT_MS)) {
+        c->said_ms = now;
         warn_report("qrnic-cable '%s': %s",
                     object_get_canonical_path_component(OBJECT(c)), text);
         g_free(c->said);
@@ -201,61 +209,6 @@ static void now_up(QrnicCable *c)
     c->client->link(c->opaque);
 }
 
-/* Ours is the greater nonce: we make the memory. */
-static void offer(QrnicCable *c, const QrnicCableMessage *hello)
-{
-    const QrnicRingShape shape = {
-        .slots = MIN(c->slots, pow2floor(hello->slots)),
-        .max_frame = MAX(MAX_FRAME, hello->max_frame),
-        .stride = qrnic_cable_ring_stride(MAX(MAX_FRAME, hello->max_frame)),
-    };
-    QrnicCableMessage m = {
-        .type = QRNIC_CABLE_MEMORY, .version = QRNIC_CABLE_VERSION,
-        .slots = shape.slots, .max_frame = shape.max_frame,
-        .stride = shape.stride,
-    };
-    Error *err = NULL;
-    bool sent;
-    int fd;
-
-    c->bytes = 2 * qrnic_cable_ring_bytes(&shape);
-    c->memory = qemu_memfd_alloc("qrnic-cable", c->bytes,
-                                 F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL,
-                                 &fd, &err);
-    if (!c->memory) {
-        refuse(c, "no memory: %s", error_get_pretty(err));
-        error_free(err);
-        return;
-    }
-    set_up(c, &shape, true);
-    sent = send_message(c, &m, fd);
-    close(fd);
-    if (!sent) {
-        disconnect(c);
-        again_after(c, AGAIN_MS);
-        return;
-    }
-    c->state = CABLE_OFFERED;
-}
-
-static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
-{
-    if (m->version_min > QRNIC_CABLE_VERSION ||
-        m->version < QRNIC_CABLE_VERSION) {
-        refuse(c, "it speaks versions %u to %u of the cable, this end %u",
-               m->version_min, m->version, QRNIC_CABLE_VERSION);
-    } else if (m->slots < QRNIC_CABLE_MIN_SLOTS ||
-               m->max_frame > QRNIC_CABLE_MAX_FRAME) {
-        refuse(c, "it wants %u slots of %u bytes; at least %u slots and "
-               "at most %u bytes are possible", m->slots, m->max_frame,
-               QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_FRAME);
-    } else if (m->nonce == c->nonce) {
-        refuse(c, "both ends have the same nonce");
-    } else if (c->nonce > m->nonce) {
-        offer(c, m);
-    }
-}
-
 /*
  * Memory that cannot be taken away from under us. A hole that is punched into
  * it is filled again when it is touched, but not where pages are huge and few.
@@ -277,6 +230,67 @@ static bool map(QrnicCable *c, int fd, size_t bytes)
     }
     c->bytes = bytes;
     return c->memory;
+}
+
+/* Ours is the greater nonce: we make the memory. */
+static void offer(QrnicCable *c, const QrnicCableMessage *hello)
+{
+    const QrnicRingShape shape = {
+        .slots = MIN(c->slots, pow2floor(hello->slots)),
+        .max_frame = MAX(MAX_FRAME, hello->max_frame),
+        .stride = qrnic_cable_ring_stride(MAX(MAX_FRAME, hello->max_frame)),
+    };
+    QrnicCableMessage m = {
+        .type = QRNIC_CABLE_MEMORY, .version = QRNIC_CABLE_VERSION,
+        .slots = shape.slots, .max_frame = shape.max_frame,
+        .stride = shape.stride,
+    };
+    Error *err = NULL;
+    bool sent;
+    int fd;
+
+    c->bytes = 2 * qrnic_cable_ring_bytes(&shape);
+    /* No other memory will do: the other end could take it away again. */
+    fd = qemu_memfd_create("qrnic-cable", c->bytes, false, 0,
+                           F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL, &err);
+    if (fd < 0 || !map(c, fd, c->bytes)) {
+        refuse(c, "no memory: %s", err ? error_get_pretty(err) :
+               strerror(errno));
+        error_free(err);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return;
+    }
+    set_up(c, &shape, true);
+    sent = send_message(c, &m, fd);
+    close(fd);
+    if (!sent) {
+        disconnect(c);
+        again_after(c, AGAIN_MS);
+        return;
+    }
+    c->state = CABLE_OFFERED;
+    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+}
+
+static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
+{
+    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+    if (m->version_min > QRNIC_CABLE_VERSION ||
+        m->version < QRNIC_CABLE_VERSION) {
+        refuse(c, "it speaks versions %u to %u of the cable, this end %u",
+               m->version_min, m->version, QRNIC_CABLE_VERSION);
+    } else if (m->slots < QRNIC_CABLE_MIN_SLOTS ||
+               m->max_frame > QRNIC_CABLE_MAX_FRAME) {
+        refuse(c, "it wants %u slots of %u bytes; at least %u slots and "
+               "at most %u bytes are possible", m->slots, m->max_frame,
+               QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_FRAME);
+    } else if (m->nonce == c->nonce) {
+        refuse(c, "both ends have the same nonce");
+    } else if (c->nonce > m->nonce) {
+        offer(c, m);
+    }
 }
 
 static void got_memory(QrnicCable *c, const QrnicCableMessage *m, int fd)
@@ -319,10 +333,6 @@ static void got_refusal(QrnicCable *c, QrnicCableMessage *m)
 
 static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
 {
-    if (m->type == QRNIC_CABLE_WAKE && c->state == CABLE_UP) {
-        c->client->work(c->opaque);
-        return;
-    }
     trace_qrnic_cable_message(cable_name(c), "received",
                               qrnic_cable_message_type_name(m->type));
     if (m->type == QRNIC_CABLE_REFUSE) {
@@ -338,33 +348,53 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
     }
 }
 
+/* One message. False: there is none. *woken: it was a WAKE. */
+static bool read_message(QrnicCable *c, bool *woken)
+{
+    /* Later none is wanted: to close a descriptor may take for ever. */
+    bool agreed = c->state != CABLE_GREETING, was_up = c->state == CABLE_UP;
+    QrnicCableMessage m;
+    int fd = -1;
+
+    switch (qrnic_cable_message_receive(c->fd, &m, agreed ? NULL : &fd)) {
+    case QRNIC_RECEIVED_NOTHING:
+        return false;
+    case QRNIC_RECEIVED_MESSAGE:
+        if (m.type == QRNIC_CABLE_WAKE && was_up) {
+            *woken = true;
+        } else {
+            got_message(c, &m, fd);
+        }
+        break;
+    case QRNIC_RECEIVED_WRONG:
+        refuse(c, "this is no message of a cable");
+        break;
+    case QRNIC_RECEIVED_END:
+        disconnect(c);
+        /* Where the other end listened, it is our turn now. */
+        again_after(c, was_up ? AGAIN_MS : REFUSED_MS);
+        break;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return true;
+}
+
 static void cable_readable(void *opaque)
 {
     QrnicCable *c = opaque;
-    QrnicCableMessage m;
-    int fd;
+    bool woken = false;
 
     object_ref(OBJECT(c));
     for (unsigned i = 0; i < MESSAGE_BUDGET && c->fd >= 0; i++) {
-        switch (qrnic_cable_message_receive(c->fd, &m, &fd)) {
-        case QRNIC_RECEIVED_NOTHING:
-            i = MESSAGE_BUDGET;
-            break;
-        case QRNIC_RECEIVED_MESSAGE:
-            got_message(c, &m, fd);
-            if (fd >= 0) {
-                close(fd);
-            }
-            break;
-        case QRNIC_RECEIVED_WRONG:
-            refuse(c, "this is no message of a cable");
-            break;
-        case QRNIC_RECEIVED_END:
-            disconnect(c);
-            /* Where the other end listened, it is our turn now. */
-            again_after(c, 0);
+        if (!read_message(c, &woken)) {
             break;
         }
+    }
+    /* Once for all of them: one turn of the device looks at everything. */
+    if (woken && c->state == CABLE_UP) {
+        c->client->work(c->opaque);
     }
     object_unref(OBJECT(c));
 }
@@ -377,12 +407,16 @@ static void connected(QrnicCable *c, int fd)
         .slots = c->slots, .max_frame = MAX_FRAME,
     };
 
-    qemu_guest_getrandom_nofail(&c->nonce, sizeof(c->nonce));
+    /* Not the guest's source, from which other VMs may draw the same. */
+    qcrypto_random_bytes(&c->nonce, sizeof(c->nonce), &error_abort);
     hello.nonce = c->nonce;
     pstrcpy((char *)hello.text, sizeof(hello.text), cable_name(c));
     c->fd = fd;
     c->state = CABLE_GREETING;
-    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+    /* A socket that was handed over has another end that may not run yet. */
+    if (c->path) {
+        timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+    }
     if (send_message(c, &hello, -1)) {
         qemu_set_fd_handler(fd, cable_readable, NULL, c);
     } else {
@@ -409,6 +443,7 @@ static void cable_accept(void *opaque)
     }
     qrnic_cable_message_send(fd, &m, -1);
     close(fd);
+    trace_qrnic_cable_third(cable_name(c));
 }
 
 static void cable_timer(void *opaque)
@@ -447,6 +482,16 @@ static void cable_go(QrnicCable *c)
     }
 }
 
+/* Nothing is left at the path. */
+static void cable_exit(Notifier *notifier, void *data)
+{
+    QrnicCable *c = container_of(notifier, QrnicCable, exit);
+
+    if (c->path) {
+        qrnic_meeting_leave(&c->meeting);
+    }
+}
+
 /*
  * For the device
  */
@@ -469,7 +514,11 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
     }
     if (c->fd_name) {
         fd = monitor_fd_param(monitor_cur(), c->fd_name, errp);
-        if (fd < 0 || !qrnic_cable_socket_check(fd, errp)) {
+        if (fd < 0) {
+            return false;
+        }
+        if (!qrnic_cable_socket_check(fd, errp)) {
+            close(fd);
             return false;
         }
         /* A socket is handed over once. */
@@ -486,6 +535,8 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
      */
     c->bh = aio_bh_new(iohandler_get_aio_context(), cable_bh, c);
     c->timer = timer_new_ms(QEMU_CLOCK_REALTIME, cable_timer, c);
+    c->exit.notify = cable_exit;
+    qemu_add_exit_notifier(&c->exit);
     if (c->path) {
         qrnic_meeting_init(&c->meeting, c->path);
         cable_go(c);
@@ -506,6 +557,7 @@ void qrnic_cable_detach(QrnicCable *c)
         qrnic_meeting_leave(&c->meeting);
         g_free(c->meeting.path);
     }
+    qemu_remove_exit_notifier(&c->exit);
     qemu_bh_delete(c->bh);
     timer_free(c->timer);
     g_free(c->name);
@@ -536,20 +588,21 @@ bool qrnic_cable_send(QrnicCable *c, const uint8_t *frame, size_t len)
 {
     QrnicCableRing *r = &c->sender;
 
-    if (!usable(c) || len < QRNIC_CABLE_SHORTEST || len > r->shape.max_frame ||
-        !qrnic_cable_ring_room(r)) {
+    if (!usable(c) || len < QRNIC_CABLE_SHORTEST || len > r->shape.max_frame) {
         return true;
     }
-    if (c->capture.fd >= 0) {
-        qrnic_capture_frame(&c->capture, frame, len, true);
+    if (qrnic_cable_ring_room(r)) {
+        if (c->capture.fd >= 0) {
+            qrnic_capture_frame(&c->capture, frame, len, true);
+        }
+        memcpy(qrnic_cable_ring_next(r), frame, len);
+        qrnic_cable_ring_commit(r, len);
     }
-    memcpy(qrnic_cable_ring_next(r), frame, len);
-    qrnic_cable_ring_commit(r, len);
-    if (!qrnic_cable_ring_room(r) && !qrnic_cable_ring_await_room(r)) {
-        check(c, r);
-        return r->broken;
+    if (qrnic_cable_ring_room(r) || qrnic_cable_ring_await_room(r)) {
+        return true;
     }
-    return true;
+    check(c, r);
+    return r->broken;
 }
 
 const uint8_t *qrnic_cable_peek(QrnicCable *c, size_t *len)
@@ -597,8 +650,9 @@ void qrnic_cable_settle(QrnicCable *c)
     room = qrnic_cable_ring_wants_room(&c->receiver);
     if (wake || room) {
         trace_qrnic_cable_wake(cable_name(c), wake, room);
-        /* Where that fails, the socket says soon that the other end is gone. */
-        qrnic_cable_wake_send(c->fd);
+        if (!qrnic_cable_wake_send(c->fd)) {
+            broken(c);
+        }
     }
 }
 
@@ -615,6 +669,7 @@ static void cable_complete(UserCreatable *uc, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(uc);
 
+    c->complete = true;
     if (!c->path == !c->fd_name) {
         error_setg(errp, "qrnic-cable needs one of 'path' and 'fd'");
     } else if (c->slots < QRNIC_CABLE_MIN_SLOTS ||
@@ -622,6 +677,8 @@ static void cable_complete(UserCreatable *uc, Error **errp)
         error_setg(errp, "qrnic-cable: property 'slots' is %" PRIu32
                    ", must be a power of two from %u to %u", c->slots,
                    QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_SLOTS);
+    } else if (c->path && !qrnic_meeting_path_check(c->path, errp)) {
+        return;
     } else if (c->capture_path) {
         qrnic_capture_open(&c->capture, c->capture_path,
                            object_get_canonical_path_component(OBJECT(c)),
@@ -634,6 +691,15 @@ static bool cable_can_be_deleted(UserCreatable *uc)
     return !QRNIC_CABLE(uc)->client;
 }
 
+/* The object is used as it was made. */
+static bool may_set(QrnicCable *c, Error **errp)
+{
+    if (c->complete) {
+        error_setg(errp, "qrnic-cable: only 'cut' can be changed later");
+    }
+    return !c->complete;
+}
+
 static char *path_get(Object *obj, Error **errp)
 {
     return g_strdup(QRNIC_CABLE(obj)->path);
@@ -643,8 +709,10 @@ static void path_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    g_free(c->path);
-    c->path = g_strdup(value);
+    if (may_set(c, errp)) {
+        g_free(c->path);
+        c->path = g_strdup(value);
+    }
 }
 
 static char *descriptor_get(Object *obj, Error **errp)
@@ -656,8 +724,10 @@ static void descriptor_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    g_free(c->fd_name);
-    c->fd_name = g_strdup(value);
+    if (may_set(c, errp)) {
+        g_free(c->fd_name);
+        c->fd_name = g_strdup(value);
+    }
 }
 
 static char *capture_get(Object *obj, Error **errp)
@@ -669,8 +739,10 @@ static void capture_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    g_free(c->capture_path);
-    c->capture_path = g_strdup(value);
+    if (may_set(c, errp)) {
+        g_free(c->capture_path);
+        c->capture_path = g_strdup(value);
+    }
 }
 
 static void slots_get(Object *obj, Visitor *v, const char *name, void *opaque,
@@ -682,7 +754,11 @@ static void slots_get(Object *obj, Visitor *v, const char *name, void *opaque,
 static void slots_set(Object *obj, Visitor *v, const char *name, void *opaque,
                       Error **errp)
 {
-    visit_type_uint32(v, name, &QRNIC_CABLE(obj)->slots, errp);
+    QrnicCable *c = QRNIC_CABLE(obj);
+
+    if (may_set(c, errp)) {
+        visit_type_uint32(v, name, &c->slots, errp);
+    }
 }
 
 static bool link_get(Object *obj, Error **errp)

@@ -129,8 +129,8 @@ void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
     };
 
     if (c->fd >= 0 && !write_whole(c, iov, ARRAY_SIZE(iov))) {
-        error_report("qrnic-cable: the capture ends here: %s",
-                     strerror(errno));
+        error_report("qrnic-cable: a frame could not be written; the capture "
+                     "ends here");
         qrnic_capture_close(c);
     }
 }

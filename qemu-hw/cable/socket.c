@@ -17,6 +17,9 @@
 /* magic and type */
 #define WAKE_BYTES 8
 
+/* Each time an end that is just leaving has removed the file under the lock. */
+#define LOCK_TRIES 8
+
 /*
  * The meeting
  */
@@ -48,15 +51,28 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+bool qrnic_meeting_path_check(const char *path, Error **errp)
+{
+    struct sockaddr_un address;
+
+    return address_of(&address, path, errp);
+}
+
 /* True: the lock is ours. Else *errp, or another end has it. */
 static bool take_lock(QrnicMeeting *m, Error **errp)
 {
     g_autofree char *name = g_strconcat(m->path, ".lock", NULL);
     struct stat ours, there;
 
-    for (;;) {
-        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+        /* Whoever holds a lease on the file must not make us wait. */
+        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW |
+                      O_NONBLOCK, 0600);
 
+        /* Another user's: that end listens. */
+        if (fd < 0 && (errno == EACCES || errno == EWOULDBLOCK)) {
+            return false;
+        }
         if (fd < 0) {
             error_setg_errno(errp, errno, "cannot open '%s'", name);
             return false;
@@ -76,6 +92,7 @@ static bool take_lock(QrnicMeeting *m, Error **errp)
         }
         close(fd);
     }
+    return false;
 }
 
 static bool listen_at(QrnicMeeting *m, const struct sockaddr_un *address,
@@ -89,10 +106,10 @@ static bool listen_at(QrnicMeeting *m, const struct sockaddr_un *address,
     }
     m->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                          0);
-    if (m->listener >= 0 &&
-        !bind(m->listener, (const struct sockaddr *)address,
-              sizeof(*address)) &&
-        !listen(m->listener, 4)) {
+    m->bound = m->listener >= 0 &&
+               !bind(m->listener, (const struct sockaddr *)address,
+                     sizeof(*address));
+    if (m->bound && !listen(m->listener, 4)) {
         return true;
     }
     error_setg_errno(errp, errno, "cannot listen at '%s'", m->path);
@@ -134,9 +151,11 @@ void qrnic_meeting_leave(QrnicMeeting *m)
 {
     g_autofree char *name = g_strconcat(m->path, ".lock", NULL);
 
-    if (m->listener >= 0) {
+    /* Another file at the path is not ours to remove. */
+    if (m->bound) {
         unlink(m->path);
     }
+    m->bound = false;
     close_fd(&m->listener);
     if (m->lock >= 0) {
         unlink(name);
@@ -228,12 +247,20 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
     struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1,
-        .msg_control = control.buf, .msg_controllen = sizeof(control.buf),
+        .msg_control = descriptor ? control.buf : NULL,
+        .msg_controllen = descriptor ? sizeof(control.buf) : 0,
     };
     ssize_t len;
+    int unwanted = -1;
 
-    *descriptor = -1;
     len = RETRY_ON_EINTR(recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+    /* An end that closed without reading all: what it said last comes next. */
+    if (len < 0 && errno == ECONNRESET) {
+        len = RETRY_ON_EINTR(recvmsg(fd, &msg,
+                                     MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+    }
+    descriptor = descriptor ?: &unwanted;
+    *descriptor = -1;
     if (len < 0) {
         return errno == EAGAIN ? QRNIC_RECEIVED_NOTHING : QRNIC_RECEIVED_END;
     }

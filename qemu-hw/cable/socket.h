@@ -17,6 +17,7 @@
 typedef struct QrnicMeeting {
     char *path;
     int lock, listener;         /* -1: another end listens */
+    bool bound;                 /* the socket at the path is ours */
 } QrnicMeeting;
 
 typedef enum QrnicMeet {
@@ -27,6 +28,7 @@ typedef enum QrnicMeet {
 } QrnicMeet;
 
 void qrnic_meeting_init(QrnicMeeting *m, const char *path);
+bool qrnic_meeting_path_check(const char *path, Error **errp);
 QrnicMeet qrnic_meeting_go(QrnicMeeting *m, int *fd, Error **errp);
 /* A connection, or -1 when there is none after all */
 int qrnic_meeting_accept(QrnicMeeting *m);
@@ -46,7 +48,7 @@ typedef enum QrnicReceived {
     QRNIC_RECEIVED_WRONG,       /* this is no message */
 } QrnicReceived;
 
-/* *descriptor: -1, or what came with the message and is the caller's now */
+/* *descriptor: -1, or what came with the message; NULL: it is to be dropped. */
 QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
                                           int *descriptor);
 

@@ -192,25 +192,23 @@ static void eth_frame(uint8_t *frame, uint8_t last)
 
 typedef struct Lie {
     const char *name;
-    bool in;                    /* in the direction to the test */
     unsigned offset;
     uint32_t value;
     bool length;                /* of the next slot */
 } Lie;
 
 static const Lie lies[] = {
-    { "produced-too-far", false, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, 65 },
-    { "produced-back", false, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, UINT32_MAX },
-    { "length-0", false, 0, 0, true },
-    { "length-short", false, 0, 13, true },
-    { "length-long", false, 0, 9083, true },
-    { "length-huge", false, 0, UINT32_MAX, true },
+    { "produced-too-far", QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, 65 },
+    { "produced-back", QRNIC_CABLE_CONTROL_PRODUCED_OFFSET, UINT32_MAX },
+    { "length-0", 0, 0, true },
+    { "length-short", 0, 13, true },
+    { "length-long", 0, 9083, true },
+    { "length-huge", 0, UINT32_MAX, true },
 };
 
 static void test_lie(const void *data)
 {
     const Lie *lie = data;
-    uint8_t frame[FRAME];
     int fd;
     Device *d = cable_start(&fd, NULL);
     CablePeer *p = cable_peer_connect(fd, false);
@@ -221,9 +219,7 @@ static void test_lie(const void *data)
         qatomic_store_release(
             cable_index(p->out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET), 1);
     } else {
-        eth_frame(frame, 1);
-        qatomic_store_release(cable_index(lie->in ? p->in : p->out,
-                                          lie->offset), lie->value);
+        qatomic_store_release(cable_index(p->out, lie->offset), lie->value);
     }
     cable_peer_wake(p);
     cable_message_expect(fd, QRNIC_CABLE_REFUSE, NULL);
@@ -295,13 +291,64 @@ static void test_third(void)
     char *dir, *path = path_new(&dir);
     Device *d = cable_start(NULL, path);
     CablePeer *p = cable_peer_connect(path_connect(path), true);
+    QrnicCableMessage hello;
+    int fd;
 
     expect_link(d, true);
     expect_refusal(path_connect(path), "two ends");
+    /* Also one that has said something, which nobody reads */
+    fd = path_connect(path);
+    hello = cable_hello(1);
+    cable_message_send(fd, &hello, -1);
+    expect_refusal(fd, "two ends");
     g_assert_true(cable_link(d));
     cable_peer_free(p);
     cable_stop(d);
     path_free(dir, path);
+}
+
+/* A file that is no socket is somebody's: it stays, and there is no cable. */
+static void test_foreign_file(void)
+{
+    char *dir, *path = path_new(&dir);
+    g_autofree char *text = NULL;
+    Device *d;
+
+    g_assert_true(g_file_set_contents(path, "precious", -1, NULL));
+    d = cable_start(NULL, path);
+    g_assert_false(cable_link(d));
+    cable_stop(d);
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_assert_cmpstr(text, ==, "precious");
+    path_free(dir, path);
+}
+
+/* An end that ends removes what it made at the path. */
+static void test_removes(void)
+{
+    char *dir, *path = path_new(&dir);
+    g_autofree char *lock = g_strconcat(path, ".lock", NULL);
+    Device *d = cable_start(NULL, path);
+
+    g_assert_cmpint(access(path, F_OK), ==, 0);
+    g_assert_cmpint(access(lock, F_OK), ==, 0);
+    cable_stop(d);
+    g_assert_cmpint(access(path, F_OK), !=, 0);
+    g_assert_cmpint(access(lock, F_OK), !=, 0);
+    path_free(dir, path);
+}
+
+/* What it was made with cannot be changed under the device. */
+static void test_fixed(void)
+{
+    int fd;
+    Device *d = cable_start(&fd, NULL);
+
+    qobject_unref(qtest_qmp_assert_failure_ref(d->qts,
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/cable', "
+        "'property': 'path', 'value': '/tmp/x'}}"));
+    close(fd);
+    cable_stop(d);
 }
 
 /* A peer that dies with frames under way, many times over */
@@ -412,6 +459,9 @@ void add_cable_tests(void)
     }
     qtest_add_func("qrnic/cable/wake-flood", test_wake_flood);
     qtest_add_func("qrnic/cable/third", test_third);
+    qtest_add_func("qrnic/cable/foreign-file", test_foreign_file);
+    qtest_add_func("qrnic/cable/removes", test_removes);
+    qtest_add_func("qrnic/cable/fixed", test_fixed);
     qtest_add_func("qrnic/cable/deaths", test_deaths);
     qtest_add_func("qrnic/cable/stale", test_stale);
 }
