@@ -36,8 +36,9 @@ static bool cable_receive(QrnicDevice *d)
         return false;
     }
     for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d); i++) {
-        size_t len;
         const uint8_t *shared;
+        size_t len;
+        bool keep;
 
         if (!lost && !qrnic_engine_can_receive(d->engine)) {
             return true;
@@ -46,10 +47,10 @@ static bool cable_receive(QrnicDevice *d)
         if (!shared) {
             return qrnic_cable_await(d->cable);
         }
-        len = MIN(len, sizeof(frame));
-        memcpy(frame, shared, len);
-        qrnic_cable_take(d->cable, frame, len);
-        if (!lost) {
+        keep = len <= sizeof(frame);
+        memcpy(frame, shared, MIN(len, sizeof(frame)));
+        qrnic_cable_take(d->cable, frame, MIN(len, sizeof(frame)));
+        if (keep && !lost) {
             qrnic_engine_receive(d->engine, frame, len);
         }
     }

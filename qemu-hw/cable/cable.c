@@ -46,7 +46,8 @@ typedef enum CableState {
     CABLE_OFF,                  /* no device */
     CABLE_ALONE,                /* no other end */
     CABLE_GREETING,             /* we said HELLO */
-    CABLE_OFFERED,              /* and MEMORY */
+    CABLE_WAITING,              /* for MEMORY: the other end makes it */
+    CABLE_OFFERED,              /* we said MEMORY */
     CABLE_UP,
 } CableState;
 
@@ -290,6 +291,8 @@ static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
         refuse(c, "both ends have the same nonce");
     } else if (c->nonce > m->nonce) {
         offer(c, m);
+    } else {
+        c->state = CABLE_WAITING;
     }
 }
 
@@ -339,7 +342,7 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
         got_refusal(c, m);
     } else if (m->type == QRNIC_CABLE_HELLO && c->state == CABLE_GREETING) {
         got_hello(c, m);
-    } else if (m->type == QRNIC_CABLE_MEMORY && c->state == CABLE_GREETING) {
+    } else if (m->type == QRNIC_CABLE_MEMORY && c->state == CABLE_WAITING) {
         got_memory(c, m, fd);
     } else if (m->type == QRNIC_CABLE_READY && c->state == CABLE_OFFERED) {
         now_up(c);
@@ -351,12 +354,12 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
 /* One message. False: there is none. *woken: it was a WAKE. */
 static bool read_message(QrnicCable *c, bool *woken)
 {
-    /* Later none is wanted: to close a descriptor may take for ever. */
-    bool agreed = c->state != CABLE_GREETING, was_up = c->state == CABLE_UP;
+    /* To close a descriptor may take for ever. */
+    bool wanted = c->state == CABLE_WAITING, was_up = c->state == CABLE_UP;
     QrnicCableMessage m;
     int fd = -1;
 
-    switch (qrnic_cable_message_receive(c->fd, &m, agreed ? NULL : &fd)) {
+    switch (qrnic_cable_message_receive(c->fd, &m, wanted ? &fd : NULL)) {
     case QRNIC_RECEIVED_NOTHING:
         return false;
     case QRNIC_RECEIVED_MESSAGE:

@@ -2,7 +2,8 @@
  * qrnic cable: the socket, by which two ends find each other
  *
  * Whatever waits would be in the other end's hands: so every call says for
- * itself that it does not, as a flag of the socket belongs to both ends.
+ * itself that it does not. O_NONBLOCK belongs to all copies of a descriptor, of
+ * which others may have one.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

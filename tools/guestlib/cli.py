@@ -30,9 +30,9 @@ EPILOG = """\
 --nic KIND[/KIND][:NET][,KEY=VALUE...] gives every guest a network card (default: one qrnic).
   KIND  qrnic, virtio (virtio-net), rxe (virtio-net with Soft-RoCE on it);
         qrnic/rxe gives guest 1 the first and the other guests the second
-  NET   link (a wire between the guests; default with more than one guest) or
-        link=stream (over a stream: faster, as QEMU reads many frames at once) or
-        link=cable (memory that two qrnic have in common: fastest by far),
+  NET   link[=dgram] (a wire between the guests; default with more than one guest),
+        link=stream (for two guests; faster, as QEMU reads many frames at once),
+        link=cable (for two guests, qrnic only; shared memory, fastest by far),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
         of its own, which is a network namespace; root only; give icrc=transport too),
