@@ -84,8 +84,8 @@ struct QrnicDevice {
     bool unplug_waits;
     /* Frames that waited are being delivered: the net client is in use. */
     bool flushing;
-    /* A register is being written; and that gives work to be done at once. */
-    bool in_register, run_now;
+    /* A doorbell is being rung; and that gives work to be done at once. */
+    bool in_doorbell, run_now;
     bool timer_due;
     bool link_changed;
     bool wire_ready;
@@ -121,9 +121,9 @@ void qrnic_leave(QrnicDevice *d);
 void qrnic_kick(QrnicDevice *d);
 /* Do it now. It may be gone afterwards. */
 void qrnic_work(QrnicDevice *d);
-/* Around the write of a register: the end does the work that it made. */
-void qrnic_register_begin(QrnicDevice *d);
-void qrnic_register_end(QrnicDevice *d);
+/* A write to a doorbell page. The device was entered. */
+void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
+                    unsigned size, uint64_t value);
 /* Nobody is there to take a frame: it is lost. */
 bool qrnic_takes_no_frame(QrnicDevice *d);
 /* Everything back to its reset value, at once or when the engine is left */

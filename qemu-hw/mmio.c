@@ -178,13 +178,11 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
         return;
     }
     trace_qrnic_register_write(d->name, offset, value);
-    qrnic_register_begin(d);
     wrong = reg_write(d, offset, value, &rule);
     if (wrong) {
         qrnic_guest_error(d->engine, rule, "register", offset,
                           "write of 0x%" PRIx64 ": %s", value, wrong);
     }
-    qrnic_register_end(d);
 }
 
 /*
@@ -219,11 +217,9 @@ static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
     if (!qrnic_enter(d)) {
         return;
     }
-    qrnic_register_begin(d);
-    qrnic_doorbell_write(d->engine, offset / QRNIC_DB_PAGE_SIZE,
-                         offset % QRNIC_DB_PAGE_SIZE, size, value);
+    qrnic_doorbell(d, offset / QRNIC_DB_PAGE_SIZE, offset % QRNIC_DB_PAGE_SIZE,
+                   size, value);
     qrnic_leave(d);
-    qrnic_register_end(d);
 }
 
 static const MemoryRegionOps doorbell_ops = {

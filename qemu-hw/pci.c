@@ -225,7 +225,13 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
 
 static void env_kick(void *opaque)
 {
-    qrnic_kick(opaque);
+    QrnicDevice *d = opaque;
+
+    if (d->in_doorbell) {
+        d->run_now = true;
+    } else {
+        qrnic_kick(d);
+    }
 }
 
 static void env_fatal(void *opaque, unsigned cause, uint32_t info)
@@ -248,9 +254,7 @@ bool qrnic_asleep(QrnicDevice *d)
 
 void qrnic_kick(QrnicDevice *d)
 {
-    if (d->in_register) {
-        d->run_now = true;
-    } else if (d->bh) {
+    if (d->bh) {
         qemu_bh_schedule(d->bh);
     }
 }
@@ -406,34 +410,32 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
-void qrnic_register_begin(QrnicDevice *d)
-{
-    object_ref(OBJECT(d));
-    d->in_register = true;
-}
-
 /*
- * An idle device does at once what a register's write asks for: to wake the
- * main loop's thread takes longer than a few packets. More is left to it, as
- * the processor that writes does nothing else meanwhile.
+ * An idle engine does at once what a doorbell asks for: to wake the main loop's
+ * thread takes longer than a few packets. More is left to it, as the processor
+ * that rings does nothing else meanwhile; and so is all if other work waits,
+ * which comes first.
  */
-void qrnic_register_end(QrnicDevice *d)
+void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
+                    unsigned size, uint64_t value)
 {
-    bool more = d->run_now;
+    bool idle;
 
-    d->in_register = false;
+    d->in_doorbell = true;
+    qrnic_doorbell_write(d->engine, page, offset, size, value);
+    d->in_doorbell = false;
+    if (!d->run_now) {
+        return;
+    }
     d->run_now = false;
-    /* It may have been unplugged by a message that the write made. */
-    if (more && d->bh && d->running && !qrnic_asleep(d) && qrnic_enter(d)) {
+    idle = d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
+           !d->link_changed && !d->wire_ready && !d->timer_due;
+    if (idle) {
         qrnic_engine_run(d->engine, 1);
         device_memory_show(d);
-        more = qrnic_command_run(d, 1);
-        qrnic_leave(d);
-    }
-    if (more) {
+    } else {
         qrnic_kick(d);
     }
-    object_unref(OBJECT(d));
 }
 
 /* QEMU's guard of a bottom half traces that it is entered again, no more. */

@@ -75,7 +75,7 @@ struct QrnicCable {
     size_t bytes;
     QrnicCableRing sender, receiver;
     QEMUBH *bh;                 /* a ring is broken, or frames wait */
-    bool failed;
+    bool failed, gone;
     bool cut, complete;
     QrnicCapture capture;
 };
@@ -84,6 +84,7 @@ OBJECT_DEFINE_SIMPLE_TYPE_WITH_INTERFACES(QrnicCable, qrnic_cable, QRNIC_CABLE,
                                           OBJECT, { TYPE_USER_CREATABLE }, { })
 
 static void cable_go(QrnicCable *c);
+static void cable_readable(void *opaque);
 
 static const char *cable_name(QrnicCable *c)
 {
@@ -126,7 +127,7 @@ static void disconnect(QrnicCable *c)
     }
     timer_del(c->timer);
     c->state = CABLE_ALONE;
-    c->failed = false;
+    c->failed = c->gone = false;
     if (c->memory) {
         munmap(c->memory, c->bytes);
         c->memory = NULL;
@@ -174,7 +175,14 @@ static void cable_bh(void *opaque)
 {
     QrnicCable *c = opaque;
 
-    if (c->state == CABLE_UP && c->failed) {
+    if (c->state == CABLE_UP && c->gone) {
+        /* Perhaps it said why. */
+        cable_readable(c);
+    }
+    if (c->state == CABLE_UP && c->gone) {
+        disconnect(c);
+        again_after(c, AGAIN_MS);
+    } else if (c->state == CABLE_UP && c->failed) {
         refuse(c, "a ring of the cable is broken");
     }
 }
@@ -354,7 +362,7 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
 /* One message. False: there is none. *woken: it was a WAKE. */
 static bool read_message(QrnicCable *c, bool *woken)
 {
-    /* To close a descriptor may take for ever. */
+    /* What is not wanted is not taken: to close it may take very long. */
     bool wanted = c->state == CABLE_WAITING, was_up = c->state == CABLE_UP;
     QrnicCableMessage m;
     int fd = -1;
@@ -521,7 +529,10 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
             return false;
         }
         if (!qrnic_cable_socket_check(fd, errp)) {
-            close(fd);
+            /* A name is ours now, a number may be anything's. */
+            if (!g_ascii_isdigit(c->fd_name[0])) {
+                close(fd);
+            }
             return false;
         }
         /* A socket is handed over once. */
@@ -576,7 +587,7 @@ bool qrnic_cable_link(const QrnicCable *c)
 
 static bool usable(const QrnicCable *c)
 {
-    return c->state == CABLE_UP && !c->failed;
+    return c->state == CABLE_UP && !c->failed && !c->gone;
 }
 
 /* After each look at a ring: is it one still? */
@@ -591,7 +602,8 @@ bool qrnic_cable_send(QrnicCable *c, const uint8_t *frame, size_t len)
 {
     QrnicCableRing *r = &c->sender;
 
-    if (!usable(c) || len < QRNIC_CABLE_SHORTEST || len > r->shape.max_frame) {
+    if (!usable(c) || c->cut || len < QRNIC_CABLE_SHORTEST ||
+        len > r->shape.max_frame) {
         return true;
     }
     if (qrnic_cable_ring_room(r)) {
@@ -654,7 +666,8 @@ void qrnic_cable_settle(QrnicCable *c)
     if (wake || room) {
         trace_qrnic_cable_wake(cable_name(c), wake, room);
         if (!qrnic_cable_wake_send(c->fd)) {
-            broken(c);
+            c->gone = true;
+            qemu_bh_schedule(c->bh);
         }
     }
 }

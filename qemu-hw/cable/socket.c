@@ -70,8 +70,7 @@ static bool take_lock(QrnicMeeting *m, Error **errp)
         int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW |
                       O_NONBLOCK, 0600);
 
-        /* Another user's: that end listens. */
-        if (fd < 0 && (errno == EACCES || errno == EWOULDBLOCK)) {
+        if (fd < 0 && errno == EWOULDBLOCK) {
             return false;
         }
         if (fd < 0) {
