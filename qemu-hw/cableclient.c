@@ -8,6 +8,8 @@
 #include "trace.h"
 #include "device.h"
 
+QEMU_BUILD_BUG_ON(QRNIC_CABLE_FRAME != QRNIC_FRAME_MAX);
+
 /* Frames in one turn of the device */
 #define RECEIVE_BUDGET 64
 
@@ -37,8 +39,7 @@ static bool cable_receive(QrnicDevice *d)
     }
     for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d); i++) {
         const uint8_t *shared;
-        size_t len;
-        bool keep;
+        size_t len, copied;
 
         if (!lost && !qrnic_engine_can_receive(d->engine)) {
             return true;
@@ -47,10 +48,11 @@ static bool cable_receive(QrnicDevice *d)
         if (!shared) {
             return qrnic_cable_await(d->cable);
         }
-        keep = len <= sizeof(frame);
-        memcpy(frame, shared, MIN(len, sizeof(frame)));
-        qrnic_cable_take(d->cable, frame, MIN(len, sizeof(frame)));
-        if (keep && !lost) {
+        copied = MIN(len, sizeof(frame));
+        memcpy(frame, shared, copied);
+        qrnic_cable_take(d->cable, frame, copied);
+        /* What is longer than the device takes is lost, not cut. */
+        if (copied == len && !lost) {
             qrnic_engine_receive(d->engine, frame, len);
         }
     }

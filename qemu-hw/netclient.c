@@ -112,9 +112,6 @@ static void net_sent(NetClientState *nc, ssize_t ret)
 
 static bool net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
-    if (!d->nic || !qrnic_on_bus(d)) {
-        return true;
-    }
     return qemu_send_packet_async(qemu_get_queue(d->nic), frame, len,
                                   net_sent) != 0;
 }

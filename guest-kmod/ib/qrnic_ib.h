@@ -396,10 +396,10 @@ struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 void qrnic_object_put(struct qrnic_ib_object *object);
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number);
-/* Has the device destroy or free it; if that fails, resets the device. */
 int qrnic_create_24_bits(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode create,
 			 enum qrnic_cmd_opcode destroy, const void *context,
 			 size_t size, u32 *number);
+/* Has the device destroy or free it; if that fails, resets the device. */
 void qrnic_destroy(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
 		   u32 number);
 void qrnic_destroy_failed(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,

@@ -74,8 +74,9 @@ struct QrnicCable {
     void *memory;
     size_t bytes;
     QrnicCableRing sender, receiver;
-    QEMUBH *bh;                 /* a ring is broken, or frames wait */
-    bool failed, gone;
+    /* What the device is not told from within: a bottom half does it. */
+    QEMUBH *bh;
+    bool failed, gone;          /* a ring is broken; the other end is gone */
     bool cut, complete;
     QrnicCapture capture;
 };
@@ -85,11 +86,6 @@ OBJECT_DEFINE_SIMPLE_TYPE_WITH_INTERFACES(QrnicCable, qrnic_cable, QRNIC_CABLE,
 
 static void cable_go(QrnicCable *c);
 static void cable_readable(void *opaque);
-
-static const char *cable_name(QrnicCable *c)
-{
-    return c->name ? c->name : "";
-}
 
 /* Once for each reason, and not often: the other end may go on for ever. */
 static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
@@ -133,16 +129,28 @@ static void disconnect(QrnicCable *c)
         c->memory = NULL;
     }
     if (was_up) {
-        trace_qrnic_cable_link(cable_name(c), false);
+        trace_qrnic_cable_link(c->name, false);
         c->client->link(c->opaque);
     }
 }
 
+static void timer_after(QrnicCable *c, int ms)
+{
+    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + ms);
+}
+
+/* To the meeting, unless the other end will come here */
 static void again_after(QrnicCable *c, int ms)
 {
     if (c->meeting.listener < 0 && c->path) {
-        timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + ms);
+        timer_after(c, ms);
     }
+}
+
+static void disconnect_for(QrnicCable *c, int ms)
+{
+    disconnect(c);
+    again_after(c, ms);
 }
 
 /* Says why, and ends it. */
@@ -158,17 +166,7 @@ static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
     va_end(ap);
     qrnic_cable_message_send(c->fd, &m, -1);
     complain(c, "refuses the other end: %s", (char *)m.text);
-    disconnect(c);
-    again_after(c, REFUSED_MS);
-}
-
-/* The other end wrote what cannot be; the device is not told from within. */
-static void broken(QrnicCable *c)
-{
-    if (!c->failed) {
-        c->failed = true;
-        qemu_bh_schedule(c->bh);
-    }
+    disconnect_for(c, REFUSED_MS);
 }
 
 static void cable_bh(void *opaque)
@@ -180,8 +178,7 @@ static void cable_bh(void *opaque)
         cable_readable(c);
     }
     if (c->state == CABLE_UP && c->gone) {
-        disconnect(c);
-        again_after(c, AGAIN_MS);
+        disconnect_for(c, AGAIN_MS);
     } else if (c->state == CABLE_UP && c->failed) {
         refuse(c, "a ring of the cable is broken");
     }
@@ -194,7 +191,7 @@ static void cable_bh(void *opaque)
 static bool send_message(QrnicCable *c, QrnicCableMessage *m, int descriptor)
 {
     m->magic = QRNIC_CABLE_MAGIC;
-    trace_qrnic_cable_message(cable_name(c), "sent",
+    trace_qrnic_cable_message(c->name, "sent",
                               qrnic_cable_message_type_name(m->type));
     return qrnic_cable_message_send(c->fd, m, descriptor);
 }
@@ -214,7 +211,7 @@ static void now_up(QrnicCable *c)
     c->state = CABLE_UP;
     g_free(c->said);
     c->said = NULL;
-    trace_qrnic_cable_link(cable_name(c), true);
+    trace_qrnic_cable_link(c->name, true);
     c->client->link(c->opaque);
 }
 
@@ -275,17 +272,15 @@ static void offer(QrnicCable *c, const QrnicCableMessage *hello)
     sent = send_message(c, &m, fd);
     close(fd);
     if (!sent) {
-        disconnect(c);
-        again_after(c, AGAIN_MS);
+        disconnect_for(c, AGAIN_MS);
         return;
     }
     c->state = CABLE_OFFERED;
-    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
 }
 
 static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
 {
-    timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+    timer_after(c, AGREE_MS);
     if (m->version_min > QRNIC_CABLE_VERSION ||
         m->version < QRNIC_CABLE_VERSION) {
         refuse(c, "it speaks versions %u to %u of the cable, this end %u",
@@ -323,8 +318,7 @@ static void got_memory(QrnicCable *c, const QrnicCableMessage *m, int fd)
         if (send_message(c, &ready, -1)) {
             now_up(c);
         } else {
-            disconnect(c);
-            again_after(c, AGAIN_MS);
+            disconnect_for(c, AGAIN_MS);
         }
     }
 }
@@ -338,13 +332,12 @@ static void got_refusal(QrnicCable *c, QrnicCableMessage *m)
         *p = g_ascii_isprint(*p) ? *p : '?';
     }
     complain(c, "the other end refuses: %s", text);
-    disconnect(c);
-    again_after(c, REFUSED_MS);
+    disconnect_for(c, REFUSED_MS);
 }
 
 static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
 {
-    trace_qrnic_cable_message(cable_name(c), "received",
+    trace_qrnic_cable_message(c->name, "received",
                               qrnic_cable_message_type_name(m->type));
     if (m->type == QRNIC_CABLE_REFUSE) {
         got_refusal(c, m);
@@ -381,9 +374,8 @@ static bool read_message(QrnicCable *c, bool *woken)
         refuse(c, "this is no message of a cable");
         break;
     case QRNIC_RECEIVED_END:
-        disconnect(c);
         /* Where the other end listened, it is our turn now. */
-        again_after(c, was_up ? AGAIN_MS : REFUSED_MS);
+        disconnect_for(c, was_up ? AGAIN_MS : REFUSED_MS);
         break;
     }
     if (fd >= 0) {
@@ -421,18 +413,17 @@ static void connected(QrnicCable *c, int fd)
     /* Not the guest's source, from which other VMs may draw the same. */
     qcrypto_random_bytes(&c->nonce, sizeof(c->nonce), &error_abort);
     hello.nonce = c->nonce;
-    pstrcpy((char *)hello.text, sizeof(hello.text), cable_name(c));
+    pstrcpy((char *)hello.text, sizeof(hello.text), c->name);
     c->fd = fd;
     c->state = CABLE_GREETING;
     /* A socket that was handed over has another end that may not run yet. */
     if (c->path) {
-        timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + AGREE_MS);
+        timer_after(c, AGREE_MS);
     }
     if (send_message(c, &hello, -1)) {
         qemu_set_fd_handler(fd, cable_readable, NULL, c);
     } else {
-        disconnect(c);
-        again_after(c, AGAIN_MS);
+        disconnect_for(c, AGAIN_MS);
     }
 }
 
@@ -454,7 +445,7 @@ static void cable_accept(void *opaque)
     }
     qrnic_cable_message_send(fd, &m, -1);
     close(fd);
-    trace_qrnic_cable_third(cable_name(c));
+    trace_qrnic_cable_third(c->name);
 }
 
 static void cable_timer(void *opaque)
@@ -476,7 +467,7 @@ static void cable_go(QrnicCable *c)
 
     switch (qrnic_meeting_go(&c->meeting, &fd, &err)) {
     case QRNIC_MEET_LISTENING:
-        trace_qrnic_cable_listen(cable_name(c), c->path);
+        trace_qrnic_cable_listen(c->name, c->path);
         qemu_set_fd_handler(c->meeting.listener, cable_accept, NULL, c);
         break;
     case QRNIC_MEET_CONNECTED:
@@ -590,11 +581,12 @@ static bool usable(const QrnicCable *c)
     return c->state == CABLE_UP && !c->failed && !c->gone;
 }
 
-/* After each look at a ring: is it one still? */
+/* After each look at a ring: has the other end written what cannot be? */
 static void check(QrnicCable *c, const QrnicCableRing *r)
 {
-    if (r->broken) {
-        broken(c);
+    if (r->broken && !c->failed) {
+        c->failed = true;
+        qemu_bh_schedule(c->bh);
     }
 }
 
@@ -664,7 +656,7 @@ void qrnic_cable_settle(QrnicCable *c)
     wake = qrnic_cable_ring_wants_wake(&c->sender);
     room = qrnic_cable_ring_wants_room(&c->receiver);
     if (wake || room) {
-        trace_qrnic_cable_wake(cable_name(c), wake, room);
+        trace_qrnic_cable_wake(c->name, wake, room);
         if (!qrnic_cable_wake_send(c->fd)) {
             c->gone = true;
             qemu_bh_schedule(c->bh);
@@ -716,6 +708,15 @@ static bool may_set(QrnicCable *c, Error **errp)
     return !c->complete;
 }
 
+static void set_text(QrnicCable *c, char **property, const char *value,
+                     Error **errp)
+{
+    if (may_set(c, errp)) {
+        g_free(*property);
+        *property = g_strdup(value);
+    }
+}
+
 static char *path_get(Object *obj, Error **errp)
 {
     return g_strdup(QRNIC_CABLE(obj)->path);
@@ -725,10 +726,7 @@ static void path_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    if (may_set(c, errp)) {
-        g_free(c->path);
-        c->path = g_strdup(value);
-    }
+    set_text(c, &c->path, value, errp);
 }
 
 static char *descriptor_get(Object *obj, Error **errp)
@@ -740,10 +738,7 @@ static void descriptor_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    if (may_set(c, errp)) {
-        g_free(c->fd_name);
-        c->fd_name = g_strdup(value);
-    }
+    set_text(c, &c->fd_name, value, errp);
 }
 
 static char *capture_get(Object *obj, Error **errp)
@@ -755,10 +750,7 @@ static void capture_set(Object *obj, const char *value, Error **errp)
 {
     QrnicCable *c = QRNIC_CABLE(obj);
 
-    if (may_set(c, errp)) {
-        g_free(c->capture_path);
-        c->capture_path = g_strdup(value);
-    }
+    set_text(c, &c->capture_path, value, errp);
 }
 
 static void slots_get(Object *obj, Visitor *v, const char *name, void *opaque,
@@ -794,7 +786,7 @@ static void cut_set(Object *obj, bool value, Error **errp)
 
     c->cut = value;
     if (was != qrnic_cable_link(c)) {
-        trace_qrnic_cable_link(cable_name(c), !value);
+        trace_qrnic_cable_link(c->name, !value);
         c->client->link(c->opaque);
     }
 }
@@ -843,5 +835,5 @@ static void qrnic_cable_class_init(ObjectClass *klass, QrnicClassData *data)
         "No link at this end, and no frame; can be changed at any time");
     object_class_property_add_bool(klass, "link", link_get, NULL);
     object_class_property_set_description(klass, "link",
-        "The other end is there");
+        "The other end is there, and the cable is not cut");
 }

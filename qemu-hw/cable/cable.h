@@ -12,7 +12,7 @@
 
 #include "qom/object.h"
 
-/* Bytes of the largest frame that the device takes: QRNIC_FRAME_MAX */
+/* Bytes of the largest frame that the device sends and takes */
 #define QRNIC_CABLE_FRAME 9082
 
 #define TYPE_QRNIC_CABLE "qrnic-cable"

@@ -16,6 +16,9 @@
 
 typedef struct QrnicEngine QrnicEngine;
 
+/* Largest frame: Ethernet header, one tag, MTU, and room for RoCE headers. */
+#define QRNIC_FRAME_MAX (18 + 9000 + 64)
+
 /* An EQ of the largest size, 2^16, has room for each CQ twice. */
 #define QRNIC_MAX_CQ (1u << 15)
 

@@ -34,9 +34,6 @@ void cable_message_send(int fd, const QrnicCableMessage *m, int descriptor)
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
     qrnic_cable_message_pack(bytes, m);
-    if (m->type == QRNIC_CABLE_WAKE) {
-        iov.iov_len = 8;
-    }
     if (descriptor >= 0) {
         struct cmsghdr *head;
 
@@ -79,7 +76,7 @@ QrnicCableMessage cable_message_expect(int fd, unsigned type, int *descriptor)
     if (len < 0 && errno == ECONNRESET) {
         len = recvmsg(fd, &msg, 0);
     }
-    g_assert_cmpint(len, ==, type == QRNIC_CABLE_WAKE ? 8 : sizeof(bytes));
+    g_assert_cmpint(len, ==, sizeof(bytes));
     qrnic_cable_message_unpack(&m, bytes);
     g_assert_cmphex(m.magic, ==, QRNIC_CABLE_MAGIC);
     g_assert_cmpuint(m.type, ==, type);

@@ -233,18 +233,13 @@ static void test_lie(const void *data)
 /* Events without reason, as many as the socket holds, do nothing. */
 static void test_wake_flood(void)
 {
-    const QrnicCableMessage wake = {
-        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_WAKE,
-    };
-    uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
     int fd;
     Device *d = cable_start(&fd, NULL);
     CablePeer *p = cable_peer_connect(fd, true);
 
     expect_link(d, true);
-    qrnic_cable_message_pack(bytes, &wake);
     for (unsigned i = 0; i < 20000; i++) {
-        send(fd, bytes, 8, MSG_DONTWAIT);
+        cable_peer_wake(p);
     }
     g_assert_true(cable_link(d));
     cable_peer_free(p);

@@ -115,9 +115,8 @@ static Device *device_launch(const char *properties, bool backend, bool port)
 {
     Device *d = g_new0(Device, 1);
     g_autofree char *netdev = NULL;
-    int pair[2];
-
     bool cable = backend && wire_is_cable();
+    int pair[2];
 
     g_assert_cmpint(socketpair(AF_UNIX, cable ? SOCK_SEQPACKET : SOCK_DGRAM, 0,
                                pair), ==, 0);

@@ -11,9 +11,6 @@
 #include "engine/core/core.h"
 #include "wire/packet.h"
 
-/* Largest frame: Ethernet header, one tag, MTU, and room for RoCE headers. */
-#define QRNIC_FRAME_MAX (18 + 9000 + 64)
-
 /* port.c: enum qrnic_path_mtu that the present MTU carries */
 uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
 void qrnic_port_reset(QrnicEngine *e);
