@@ -1,0 +1,232 @@
+"""Tests of tools/bench without guests: what programs say becomes figures, a table, JSON, CSV, pictures and a
+comparison, and what is missing or interrupted does no harm.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# In place of tools/guest: says what the test wants, whatever the options are.
+STAND_IN = """#!/bin/sh
+echo "$@" >>"$0.arguments"
+cat "$0.says"
+[ ! -e "$0.endless" ] || { echo $$ >"$0.pid"; exec sleep 100; }
+exit "$(cat "$0.status")"
+"""
+BENCH = """
+import sys
+from pathlib import Path
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+from benchlib import cli, measure
+measure.TOOLS = Path(sys.argv[2])
+sys.exit(cli.main(sys.argv[3:]))
+"""
+# Two rounds. Soft-RoCE's rate was not to be had in either, its latency only once.
+SAID = """guest1: something else
+guest2: BENCH 1500 qrnic rate 200
+guest2: BENCH 1500 qrnic rate 300
+guest2: BENCH 1500 soft-roce rate nan
+guest2: BENCH 1500 soft-roce rate 0
+guest2: BENCH 1500 qrnic write 20
+guest2: BENCH 1500 qrnic write 30
+guest2: BENCH 1500 soft-roce write 600
+guest2: BENCH 1500 soft-roce write 0.0
+guest2: BENCH 9000 qrnic rate 250
+guest2: BENCH 9000 soft-roce rate 5
+guest2: BENCH 9000 qrnic write 25
+guest2: BENCH 9000 soft-roce write 400
+"""
+KEYS = ["scope", "mtu", "metric", "device", "unit", "median", "min", "max"]
+OPTIONS = ["--no-build", "--rounds", "2", "--scope", "cable", "--metric", "rate", "--metric", "write"]
+
+
+class Tests:
+    def __init__(self, root, report):
+        self.tools = Path(root) / "tools"
+        sys.path.insert(0, str(self.tools))
+        self.report = report
+        self.scratch = tempfile.TemporaryDirectory(prefix="qb-")
+        self.guest = Path(self.scratch.name) / "guest"
+        self.guest.write_text(STAND_IN, encoding="ascii")
+        self.guest.chmod(0o755)
+        self.says(SAID)
+
+    def says(self, text, status=0):
+        Path(f"{self.guest}.says").write_text(text, encoding="ascii")
+        Path(f"{self.guest}.status").write_text(f"{status}\n", encoding="ascii")
+
+    def path(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def command(self, *options):
+        return [sys.executable, "-c", BENCH, str(self.tools), self.scratch.name, *options]
+
+    def bench(self, *options):
+        return subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60, check=False)
+
+    def result(self, name, conditions, output=""):
+        """conditions: what has to be, by what one says of it when it is not."""
+        wrong = [text for text, good in conditions.items() if not good]
+        self.report.result(not wrong, f"bench: {name}", details=[*wrong, *output.splitlines()[-20:]] if wrong else ())
+
+    def table(self):
+        done = self.bench(*OPTIONS)
+        lines = done.stdout.splitlines()
+
+        def row(title, at):
+            found = [line.split()[len(title.split()):] for line in lines if title in line]
+            return found[at] if len(found) > at else []
+
+        latency = "latency of a write, 8 bytes"
+        self.result("a table of medians with their noise, ratio and goal", {
+            "the rate": row("RDMA write, 8 bytes", 1) == ["thousand/s", "250", "5.00", "50.0x", "50x", "reached"],
+            "the latency": row(latency, 0) == ["us", "25.0", "(20.0..30.0)", "600", "24.0x", "20x", "reached"],
+            "the goal that is missed": row(latency, 1)[-3:] == ["16.0x", "20x", "missed"],
+        }, done.stdout + done.stderr)
+        self.result("what is missing or 0 is shown as such, and the exit status says it", {
+            f"status {done.returncode}": done.returncode == 3,
+            "the row": row("RDMA write, 8 bytes", 0) == ["thousand/s", "250", "(200..300)", "-", "-", "50x", "-"],
+            "it is not named": "not measured (1):" in lines and "  cable MTU 1500 rate soft-roce" in lines,
+            "an exception": "Traceback" not in done.stderr,
+        }, done.stdout + done.stderr)
+        said = Path(f"{self.guest}.arguments").read_text(encoding="utf-8")
+        self.result("the guests get what was asked for", {
+            "the networks": "--nic qrnic:link=cable --nic rxe:link=dgram" in said,
+            "the metrics": "--env METRICS_1500=rate write --env METRICS_9000=rate write" in said,
+            "the rounds": "--env ROUNDS=2" in said}, said)
+
+    def files(self):
+        done = self.bench(*OPTIONS, "--json", self.path("a.json"), "--csv", self.path("a.csv"))
+        with open(self.path("a.json"), encoding="utf-8") as file:
+            rows = json.load(file)
+        with open(self.path("a.csv"), encoding="utf-8", newline="") as file:
+            lines = list(csv.DictReader(file))
+        first = {"scope": "cable", "mtu": 1500, "metric": "rate", "device": "qrnic", "unit": "thousand/s",
+                 "median": 250.0, "min": 200.0, "max": 300.0}
+        self.result("JSON and CSV", {
+            f"{len(rows)} objects": len(rows) == 7,
+            "the keys": all(list(row) == KEYS for row in rows),
+            "the first": rows[:1] == [first],
+            "CSV says something else": lines == [{key: str(value) for key, value in row.items()} for row in rows],
+        }, done.stdout + done.stderr)
+        again = self.bench("--read", self.path("a.json"), "--json", self.path("b.json"))
+        self.result("what --json wrote is read", {
+            f"status {again.returncode}": again.returncode == 0,
+            "other figures": again.returncode or Path(self.path("a.json")).read_bytes() == Path(self.path("b.json")).read_bytes(),
+            "the table": "24.0x" in again.stdout}, again.stdout + again.stderr)
+
+    def write_rows(self, name, *rows):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            json.dump([dict(zip(KEYS, row)) for row in rows], file)
+        return self.path(name)
+
+    def compared(self):
+        old = self.write_rows(
+            "old.json", ("cable", 1500, "rate", "qrnic", "thousand/s", 100, 90, 110),
+            ("cable", 1500, "write", "qrnic", "us", 30, 29, 31), ("cable", 1500, "send", "qrnic", "us", 30, 29, 31),
+            ("cable", 1500, "read", "qrnic", "us", 0, 0, 0), ("cable", 9000, "write", "qrnic", "us", 10, 9, 11),
+            ("dgram", 1500, "of-old", "qrnic", "us", 1, 1, 1))
+        new = self.write_rows(
+            "new.json", ("cable", 1500, "rate", "qrnic", "thousand/s", 120, 109, 130),
+            ("cable", 1500, "write", "qrnic", "us", 20, 18, 22), ("cable", 1500, "send", "qrnic", "us", 60, 50, 70),
+            ("cable", 1500, "bandwidth", "qrnic", "MiB/s", 1000, 900, 1100))
+        done = self.bench("--read", new, "--compare", old)
+        rows = {tuple(line.split()[:3]): line.split()[4:] for line in done.stdout.split("beside", 1)[-1].splitlines()}
+        self.result("a comparison flags what is outside of the noise of both", {
+            "the one within": rows.get(("cable", "1500", "rate")) ==
+                              ["thousand/s", "100", "(90.0..110)", "120", "(109..130)", "1.20x"],
+            "the better one": rows.get(("cable", "1500", "write"), [])[-2:] == ["1.50x", "better"],
+            "the worse one": rows.get(("cable", "1500", "send"), [])[-2:] == ["0.50x", "WORSE"],
+            "one that is new": rows.get(("cable", "1500", "bandwidth"), [])[1:3] == ["-", "1000"],
+            "one that went": rows.get(("cable", "9000", "write"), [])[-2:] == ["-", "-"],
+            "one that is unknown now": rows.get(("dgram", "1500", "of-old"), [])[-2:] == ["-", "-"],
+            "an exception": done.returncode == 0 and "Traceback" not in done.stderr}, done.stdout + done.stderr)
+
+    def refused(self):
+        for name, content in (("empty", ""), ("list", "[1]"), ("object", '[{"scope": "cable"}]'),
+                              ("mtu", '[{"scope":"x","mtu":[],"metric":"m","device":"d","unit":"","median":1,"min":1,"max":1}]')):
+            Path(self.path(name)).write_text(content, encoding="ascii")
+        for name, options, word in (
+                ("no file", ["--read", "/nonexistent"], "cannot read"), ("no JSON", ["--read", self.path("empty")], "is no JSON"),
+                ("another list", ["--compare", self.path("list"), *OPTIONS], "--json"),
+                ("other objects", ["--compare", self.path("object"), *OPTIONS], "has no mtu"),
+                ("no MTU", ["--read", self.path("mtu")], "is no MTU"),
+                ("no directory", ["--json", "/nonexistent/a", *OPTIONS], "--json /nonexistent/a"),
+                ("no round", [*OPTIONS, "--rounds", "0"], "--rounds must be"),
+                ("an unknown metric", ["--metric", "beauty"], "beauty"),
+                ("a metric of another scope", ["--metric", "boot", "--scope", "cable"], "nothing to measure")):
+            done = self.bench(*options)
+            said = [line for line in done.stderr.splitlines() if not line.startswith(("usage:", " "))]
+            self.result(f"bad input: {name}", {f"status {done.returncode}": done.returncode == 2,
+                                               f"'{word}' is not in one line": len(said) == 1 and word in said[0]}, done.stderr)
+
+    def bad_guests(self):
+        self.says("guest2: BENCH 1500 qrnic rate 200\n", 125)
+        done = self.bench(*OPTIONS, "--rounds", "1", "--json", self.path("c.json"))
+        self.says(SAID)
+        self.result("guests that end badly cost what they did not measure", {
+            f"status {done.returncode}": done.returncode == 3,
+            "the message": "ended with status 125" in done.stderr,
+            "the table": "not measured (7):" in done.stdout,
+            "the file": len(json.loads(Path(self.path("c.json")).read_text(encoding="utf-8"))) == 1,
+            "an exception": "Traceback" not in done.stderr}, done.stdout + done.stderr)
+
+    def interrupted(self):
+        """By the terminal, which tells all processes, and by one who tells us only."""
+        endless, pid = Path(f"{self.guest}.endless"), Path(f"{self.guest}.pid")
+        endless.touch()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            pid.unlink(missing_ok=True)
+            with subprocess.Popen(self.command(*OPTIONS, "--json", self.path("d.json")), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+                deadline = time.monotonic() + 20
+                while not (pid.exists() and pid.read_text(encoding="ascii")) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                process.send_signal(number)
+                out, error = process.communicate(timeout=30)
+            gone = not os.path.exists(f"/proc/{pid.read_text(encoding='ascii').strip()}")
+            self.result(f"{signal.Signals(number).name} ends the guests and shows what there is", {
+                f"status {process.returncode}": process.returncode == 130,
+                "the guests live": gone, "the table": "250 (200..300)" in out,
+                "the file": os.path.exists(self.path("d.json")), "an exception": "Traceback" not in error}, out + error)
+        endless.unlink()
+
+    def consistent(self):
+        """The tables of the code: a goal for what nobody measures would never be seen."""
+        from benchlib import measure, metrics  # pylint: disable=import-outside-toplevel
+        figures = metrics.figures()
+        lost = [goal for goal in metrics.GOALS if goal.figure not in figures or
+                goal.against not in [other or device for device, other, _ in figures[goal.figure].against]]
+        nowhere = [goal for goal in metrics.GOALS for scope in goal.scopes if not any(
+            scope in one.scopes for one in metrics.MEASUREMENTS if goal.figure in [figure.name for figure in one.figures])]
+        job = (self.tools / "benchlib" / "guest" / "job.sh").read_text(encoding="utf-8")
+        cases = set(re.findall(r"[a-z0-9-]+", " ".join(re.findall(r"^ {8}([a-z0-9| -]+)\)", job, re.MULTILINE))))
+        unknown = [one.name for one in metrics.MEASUREMENTS if one.where == "pair" and one.name not in cases]
+        seconds = measure.expected_seconds(metrics.plan(metrics.chosen([], False), metrics.SCOPES), 1)
+        self.result("each goal belongs to a figure, each metric to the job, and the default ones take eight minutes", {
+            f"goals without a figure: {lost}": not lost, f"goals of no scope: {nowhere}": not nowhere,
+            f"unknown to the job: {unknown}": not unknown, f"{seconds:.0f} s": seconds <= 480,
+            "a figure twice": len(figures) == sum(len(one.figures) for one in metrics.MEASUREMENTS)})
+
+
+def run(root, report, stopped):
+    """Until stopped() is true"""
+    tests = Tests(root, report)
+    try:
+        for group in (tests.table, tests.files, tests.compared, tests.refused, tests.bad_guests, tests.interrupted,
+                      tests.consistent):
+            if not stopped():
+                group()
+    finally:
+        tests.scratch.cleanup()

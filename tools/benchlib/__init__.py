@@ -1,0 +1,4 @@
+"""Parts of tools/bench.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""

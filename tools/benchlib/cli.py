@@ -1,0 +1,155 @@
+"""Command line of tools/bench.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from . import measure, metrics, results, table
+from .results import BadFile
+
+DESCRIPTION = """\
+Compares qrnic with Soft-RoCE (rdma_rxe over virtio-net) in the same guests: programs that others wrote
+(perftest, cmtime, ...) run over each device in turn.
+
+Two guests with one processor each have both devices, and a third one, with two processors, too (two programs that
+poll need one each). The wire between two is "-netdev dgram" or "-netdev stream", or for qrnic a cable; the MTU is
+1500 and 9000. The table shows medians of all rounds with their minimum and maximum, the ratio (above 1: qrnic is
+better), and the goal where one is set. Figures of one run can be compared with each other; those of another machine or
+another day cannot.
+
+"""
+
+EPILOG = """\
+Exit status: 0 when all was measured, 1 when the guests could not be built or a file not be written, 2 for a wrong
+option, 3 when something was not measured (it is named below the table, and shown as "-"), 130 when interrupted.
+A goal that is missed is no failure.
+"""
+
+INCOMPLETE = 3
+
+
+def metric_help():
+    lines = ["What --metric takes (* by default), and the seconds that it needs for one round:\n"]
+    for one in metrics.MEASUREMENTS:
+        runs = len(metrics.plan([one], metrics.SCOPES)) * len(one.devices)
+        lines.append(f"  {'*' if one.default else ' '} {one.name:15} {runs * one.seconds:4.0f} s  {one.explain or one.figures[0].title}"
+                     + ("" if one.scopes == metrics.ALL else f" ({', '.join(one.scopes)})"))
+    return "\n".join(lines) + "\n\n"
+
+
+def parser():
+    names = [one.name for one in metrics.MEASUREMENTS]
+    made = argparse.ArgumentParser(prog="tools/bench", description=DESCRIPTION, epilog=metric_help() + EPILOG,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = made.add_argument
+    add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
+    add("--scope", action="append", choices=list(metrics.SCOPES), help="measure only there (repeat)")
+    add("--metric", action="append", choices=names, metavar="NAME", help="measure only this (repeat), see below")
+    add("--all", action="store_true", help="also what takes long")
+    add("--no-boot", action="store_true", help="leave out the time to boot")
+    add("--accel", default=measure.accel_default(), choices=("auto", "tcg", "kvm"),
+        help="default auto: KVM where it boots the guest's kernel")
+    add("--no-build", action="store_true", help="measure what is in the cache")
+    add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
+    add("--csv", metavar="FILE", help="write them with the same columns")
+    add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
+        "of both (which takes several rounds)")
+    add("--read", metavar="FILE", help="measure nothing: the figures are those of an earlier --json")
+    return made
+
+
+def check(args, made):
+    if not 1 <= args.rounds <= 100:
+        made.error("--rounds must be from 1 to 100")
+    if args.read and (args.metric or args.scope or args.all):
+        made.error("--read measures nothing: --metric, --scope and --all have no meaning with it")
+    for option in ("json", "csv"):
+        path = getattr(args, option)
+        if path and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+            made.error(f"--{option} {path}: its directory is not there, or cannot be written to")
+
+
+def plan_of(args, made):
+    wanted = [one for one in metrics.chosen(args.metric, args.all) if not (args.no_boot and one.name == "boot")]
+    plan = metrics.plan(wanted, [scope for scope in metrics.SCOPES if not args.scope or scope in args.scope])
+    if not plan:
+        made.error("nothing to measure: no --metric that was named belongs to a --scope that was named (see --help)")
+    return plan
+
+
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+def plan_read(summaries):
+    """What an earlier run measured, as far as it is known here."""
+    there = {(scope, mtu, metric) for scope, mtu, metric, _ in summaries}
+    return [(scope, mtu, one) for scope, mtu, one in metrics.plan(metrics.MEASUREMENTS, metrics.SCOPES)
+            if any((scope, mtu, figure.name) in there for figure in one.figures)]
+
+
+def show(summaries, plan, args, before, rounds):
+    """Prints and writes all that was asked for; returns the keys of what is missing."""
+    print("\n" + "\n".join(table.table(summaries, plan, rounds)))
+    missing = results.missing(summaries, plan)
+    if missing:
+        print(f"\nnot measured ({len(missing)}):")
+        print("\n".join(f"  {scope} MTU {mtu} {metric} {device}" for scope, mtu, metric, device in missing))
+    if before is not None:
+        print(f"\nbeside {args.compare} (better, WORSE: outside of the noise of both runs)")
+        print("\n".join(table.comparison(before, summaries)))
+        if rounds == 1:
+            print("One round tells nothing about noise: measure with --rounds 3 or more.")
+    sys.stdout.flush()
+    if args.json:
+        results.write_json(args.json, summaries)
+    if args.csv:
+        results.write_csv(args.csv, summaries)
+    return missing
+
+
+def run(args, made):
+    before = results.read_json(args.compare) if args.compare else None
+    if args.read:
+        summaries = results.read_json(args.read)
+        show(summaries, plan_read(summaries), args, before, 0)
+        return 0
+    plan = plan_of(args, made)
+    if not args.no_build:
+        measure.build()
+    start = time.monotonic()
+
+    def say(text):
+        print(f"bench: {time.monotonic() - start:4.0f} s: {text}", file=sys.stderr, flush=True)
+
+    values = results.Values()
+    bench = measure.Bench(args.rounds, args.accel, values, say)
+    say(f"{measure.count(plan, args.rounds)} figures, about {minutes(measure.expected_seconds(plan, args.rounds))}")
+    try:
+        bench.run(plan)
+    except KeyboardInterrupt:
+        say("interrupted; what there is so far:")
+        show(values.summaries(), plan, args, before, args.rounds)
+        return 130
+    return INCOMPLETE if show(values.summaries(), plan, args, before, args.rounds) else 0
+
+
+def main(arguments):
+    made = parser()
+    args = made.parse_args(arguments)
+    check(args, made)
+    measure.heed_signals()
+    try:
+        return run(args, made)
+    except BadFile as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
