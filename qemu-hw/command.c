@@ -65,7 +65,53 @@ void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
         return;
     }
     q->producer = producer;
-    qrnic_kick(d);
+    qrnic_command_rung(d);
+}
+
+const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
+                                enum qrnic_guest_error *rule)
+{
+    QrnicCommandQueue *q = &d->cmd;
+    uint32_t slot = value & QRNIC_REG_CMD_EVENT_SLOT_MASK;
+    uint16_t token = value >> ctz32(QRNIC_REG_CMD_EVENT_TOKEN_MASK);
+    uint32_t mask = (1u << q->log_size) - 1;
+    bool waits = ((slot - q->consumer) & mask) < q->producer - q->consumer;
+
+    if (value & ~(QRNIC_REG_CMD_EVENT_SLOT_MASK |
+                  QRNIC_REG_CMD_EVENT_TOKEN_MASK)) {
+        return "reserved bits are set";
+    }
+    *rule = QRNIC_GE_COMMAND_RING;
+    if (!q->enabled) {
+        return "the command queue is not enabled";
+    }
+    if (slot > mask) {
+        return "the ring has no such slot";
+    }
+    trace_qrnic_command_event(d->name, slot, token, waits);
+    if (waits) {
+        set_bit(slot, q->wanted);
+    } else if (qrnic_enter(d)) {
+        qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, slot, token);
+        qrnic_leave(d);
+    }
+    return NULL;
+}
+
+/* What may take more than a few microseconds */
+static bool command_is_long(uint16_t opcode)
+{
+    switch (opcode) {
+    /* 64 MiB to move, or 1 MiB to clear: enough for a turn of the main loop */
+    case QRNIC_CMD_RESIZE_CQ:
+    case QRNIC_CMD_ALLOC_DM:
+    case QRNIC_CMD_FREE_DM:
+    /* The rules there are have to be looked at. */
+    case QRNIC_CMD_CREATE_FLOW:
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Everything up to the answer of the engine */
@@ -111,10 +157,6 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
-    /* 64 MiB to move, or 1 MiB to clear: enough for a turn of the main loop */
-    data->long_work = entry->opcode == QRNIC_CMD_RESIZE_CQ ||
-                      entry->opcode == QRNIC_CMD_ALLOC_DM ||
-                      entry->opcode == QRNIC_CMD_FREE_DM;
     result = c->run(d->engine, data);
     if (result.status == QRNIC_ST_OK && data->out_len &&
         !command_dma(d, entry->out_addr, data->out, data->out_len, true)) {
@@ -153,6 +195,7 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     QrnicCommandQueue *q = &d->cmd;
     uint32_t index = q->consumer & ((1u << q->log_size) - 1);
     uint32_t generation = q->generation;
+    bool wanted = test_and_clear_bit(index, q->wanted) || entry->event;
 
     trace_qrnic_command_end(d->name, q->consumer,
                             qrnic_cmd_opcode_name(entry->opcode), result->value,
@@ -175,7 +218,7 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
         return true;
     }
     q->consumer++;
-    if (entry->event) {
+    if (wanted) {
         qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, index,
                           entry->token);
     }
@@ -208,6 +251,10 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
          * ring again.
          */
         q->producer = q->consumer;
+        return false;
+    }
+    data->long_work = command_is_long(entry.opcode);
+    if (data->long_work && data->short_only) {
         return false;
     }
     trace_qrnic_command_begin(d->name, q->consumer,
@@ -246,7 +293,7 @@ static bool command_held(QrnicDevice *d)
     return command_finish(d, q->held_addr, &entry, &result);
 }
 
-bool qrnic_command_run(QrnicDevice *d, unsigned budget)
+bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
 {
     QrnicCommandQueue *q = &d->cmd;
     g_autofree QrnicCommandData *data = NULL;
@@ -264,10 +311,11 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget)
         }
         if (!data) {
             data = g_new(QrnicCommandData, 1);
+            data->short_only = short_only;
         }
         data->long_work = false;
         if (!command_next(d, data)) {
-            break;
+            return data->long_work && short_only;
         }
         if (data->long_work) {
             return q->enabled && q->producer != q->consumer;

@@ -21,6 +21,8 @@ typedef struct QrnicCommandQueue {
     uint32_t log_size;
     uint32_t producer, consumer;
     uint32_t generation;        /* how often it was enabled */
+    /* Slots whose events were asked for by CMD_EVENT */
+    DECLARE_BITMAP(wanted, 1 << QRNIC_CMD_MAX_LOG_SIZE);
     bool held;                  /* done but for what the engine has to clear: */
     uint64_t held_addr;
     QrnicCmdEntry held_entry;
@@ -59,7 +61,7 @@ struct QrnicDevice {
     bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn, cap_rss;
     bool cap_dm, cap_atomic_write, cap_flush;
     bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
-    bool cap_counter_sets, cap_roce_v1;
+    bool cap_counter_sets, cap_roce_v1, cap_command_event;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */
@@ -124,6 +126,8 @@ void qrnic_work(QrnicDevice *d);
 /* A write to a doorbell page. The device was entered. */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value);
+/* Commands wait: done at once if they can be, or soon */
+void qrnic_command_rung(QrnicDevice *d);
 /* Nobody is there to take a frame: it is lost. */
 bool qrnic_takes_no_frame(QrnicDevice *d);
 /* Everything back to its reset value, at once or when the engine is left */
@@ -138,8 +142,11 @@ void qrnic_mmio_reset(QrnicDevice *d);
 void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size);
 void qrnic_command_disable(QrnicDevice *d);
 void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer);
-/* Runs commands that wait; returns true if more do. */
-bool qrnic_command_run(QrnicDevice *d, unsigned budget);
+/* A write to CMD_EVENT; NULL, or what is wrong with it. */
+const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
+                                enum qrnic_guest_error *rule);
+/* Runs commands that wait, up to a long one; returns true if more do. */
+bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only);
 
 /* command_handlers.c */
 typedef struct QrnicCommandData {
@@ -148,6 +155,7 @@ typedef struct QrnicCommandData {
     uint8_t out[QRNIC_CMD_MAX_MAILBOX];
     uint32_t out_len;           /* room; then what was written */
     bool long_work;             /* others wait for the next turn */
+    bool short_only;            /* no long work now */
 } QrnicCommandData;
 
 typedef struct QrnicCommand {

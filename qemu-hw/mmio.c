@@ -142,6 +142,12 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
     case QRNIC_REG_CMD_DOORBELL:
         qrnic_command_doorbell(d, value);
         return NULL;
+    case QRNIC_REG_CMD_EVENT:
+        if (!(d->config.capabilities & QRNIC_CAP_COMMAND_EVENT)) {
+            *rule = QRNIC_GE_REGISTER_ACCESS;
+            return "no register without CAP_COMMAND_EVENT";
+        }
+        return qrnic_command_event(d, value, rule);
     case QRNIC_REG_SCRATCH:
         d->scratch = value;
         return NULL;

@@ -357,7 +357,7 @@ static bool work_once(QrnicDevice *d)
      */
     qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
     device_memory_show(d);
-    return qrnic_command_run(d, COMMAND_BUDGET) || more;
+    return qrnic_command_run(d, COMMAND_BUDGET, false) || more;
 }
 
 /* A hub has the frames of others delivered first, which may unplug us. */
@@ -410,6 +410,13 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
+/* All that waits is what the processor is just asking for. */
+static bool nothing_waits(QrnicDevice *d)
+{
+    return d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
+           !d->link_changed && !d->wire_ready && !d->timer_due;
+}
+
 /*
  * An idle engine does at once what a doorbell asks for: to wake the main loop's
  * thread takes longer than a few packets. More is left to it, as the processor
@@ -419,8 +426,6 @@ void qrnic_work(QrnicDevice *d)
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value)
 {
-    bool idle;
-
     d->in_doorbell = true;
     qrnic_doorbell_write(d->engine, page, offset, size, value);
     d->in_doorbell = false;
@@ -428,14 +433,34 @@ void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
         return;
     }
     d->run_now = false;
-    idle = d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
-           !d->link_changed && !d->wire_ready && !d->timer_due;
-    if (idle) {
+    if (nothing_waits(d)) {
         qrnic_engine_run(d->engine, 1);
         device_memory_show(d);
     } else {
         qrnic_kick(d);
     }
+}
+
+/*
+ * The same for a command: one, a short one, and none before the doorbells that
+ * were rung before it.
+ */
+void qrnic_command_rung(QrnicDevice *d)
+{
+    bool more = true;
+
+    object_ref(OBJECT(d));
+    if (nothing_waits(d) && !qrnic_doorbells_pending(d->engine) &&
+        qrnic_enter(d)) {
+        more = qrnic_command_run(d, 1, true);
+        device_memory_show(d);
+        qrnic_leave(d);
+    }
+    if (more) {
+        trace_qrnic_command_later(d->name, d->cmd.producer, d->cmd.consumer);
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
 }
 
 /* QEMU's guard of a bottom half traces that it is entered again, no more. */
@@ -599,6 +624,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
         { d->cap_counter_sets, QRNIC_CAP_COUNTER_SETS },
         { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
+        { d->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
 #ifdef CONFIG_ATOMIC64
         { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
@@ -802,6 +828,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-rate-limit", QrnicDevice, cap_rate_limit, true),
     DEFINE_PROP_BOOL("cap-counter-sets", QrnicDevice, cap_counter_sets, true),
     DEFINE_PROP_BOOL("cap-roce-v1", QrnicDevice, cap_roce_v1, true),
+    DEFINE_PROP_BOOL("cap-command-event", QrnicDevice, cap_command_event, true),
     DEFINE_PROP_BOOL("cap-atomic-glob", QrnicDevice, cap_atomic_glob, true),
 };
 

@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 2u
+#define QRNIC_HW_VERSION_MINOR 3u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -390,7 +390,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
-#define QRNIC_CAP_ALL 0x77ffffffu
+#define QRNIC_CAP_COMMAND_EVENT 0x80000000u
+#define QRNIC_CAP_ALL 0xf7ffffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -536,6 +537,9 @@ enum qrnic_link_state {
 #define QRNIC_REG_MAC_LO 0x040u
 #define QRNIC_REG_MAC_HI 0x044u
 #define QRNIC_REG_MAC_HI_BYTES_MASK 0x0000ffffu
+#define QRNIC_REG_CMD_EVENT 0x048u
+#define QRNIC_REG_CMD_EVENT_SLOT_MASK 0x000000ffu
+#define QRNIC_REG_CMD_EVENT_TOKEN_MASK 0xffff0000u
 
 /*
  * What a driver can do wrong. Each has a trace event (qrnic_guest_error), a

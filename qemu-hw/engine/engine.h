@@ -68,6 +68,8 @@ bool qrnic_engine_port_active(QrnicEngine *e);
 /* Doorbell pages; values in host order. */
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
                           unsigned size, uint64_t value);
+/* Some were rung that have not been looked at. */
+bool qrnic_doorbells_pending(QrnicEngine *e);
 
 /*
  * Device memory is still being cleared for the last command: it is not done,

@@ -223,6 +223,197 @@ static void test_event(void)
     device_stop(d);
 }
 
+static void nop_ring(Device *d, uint16_t token)
+{
+    QrnicCmdEntry entry = {
+        .opcode = QRNIC_CMD_NOP, .token = token, .owner = 1,
+    };
+    uint32_t slot = d->cmd_producer & ((1u << d->cmd_log_size) - 1);
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+
+    qrnic_cmd_entry_pack(raw, &entry);
+    qtest_memwrite(d->qts, d->cmd_ring + slot * sizeof(raw), raw, sizeof(raw));
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
+}
+
+static void event_ask(Device *d, uint32_t slot, uint16_t token)
+{
+    reg_write(d, QRNIC_REG_CMD_EVENT, slot | (uint32_t)token << 16);
+}
+
+static void event_expect(Device *d, Eq *eq, uint32_t slot, uint16_t token)
+{
+    QrnicEqe eqe;
+
+    eq_wait(d, eq, &eqe);
+    g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_COMMAND);
+    g_assert_cmpuint(eqe.object, ==, slot);
+    g_assert_cmphex(eqe.data, ==, token);
+    settle(d);
+    g_assert_false(eq_poll(d, eq, &eqe));
+}
+
+/* The event asked for while the command waits, and after it is done */
+static void test_event_asked(void)
+{
+    Device *d = device_start("");
+    QrnicEqe eqe;
+    Eq eq;
+
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 3, 4);
+    g_assert_cmpuint(d->cmd_producer & 7, ==, 1);
+    vm_stop(d);
+    nop_ring(d, 0x1001);
+    nop_ring(d, 0x1002);
+    /* What the entry has counts. */
+    event_ask(d, 2, 0x9999);
+    event_ask(d, 2, 0x9999);
+    settle(d);
+    g_assert_false(eq_poll(d, &eq, &eqe));
+    vm_continue(d);
+    event_expect(d, &eq, 2, 0x1002);
+
+    event_ask(d, 1, 0x1001);
+    event_expect(d, &eq, 1, 0x1001);
+    /* Neither is asked for a second time. */
+    for (int i = 0; i < 8; i++) {
+        command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    }
+    settle(d);
+    g_assert_false(eq_poll(d, &eq, &eqe));
+    /* Without the queue it goes to, nothing happens. */
+    command_ok(d, QRNIC_CMD_DESTROY_EQ, eq.number, NULL, 0, NULL, 0);
+    event_ask(d, 1, 0x1001);
+    command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
+    device_stop(d);
+}
+
+/* What was asked of a ring is not for the one that follows it. */
+static void test_event_asked_before(void)
+{
+    Device *d = device_start("");
+    QrnicEqe eqe;
+    Eq eq;
+
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 3, 4);
+    vm_stop(d);
+    nop_ring(d, 0x1001);
+    event_ask(d, 1, 0x1001);
+    reg_write(d, QRNIC_REG_CONTROL, 0);
+    vm_continue(d);
+    device_enable_commands(d, 2);
+    nop_ring(d, 0x2001);
+    nop_ring(d, 0x2002);
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 2);
+    g_assert_false(eq_poll(d, &eq, &eqe));
+
+    vm_stop(d);
+    nop_ring(d, 0x2003);
+    event_ask(d, 2, 0x2003);
+    reg_write(d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    vm_continue(d);
+    device_enable_commands(d, 2);
+    eq_create(d, &eq, QRNIC_EQ_ASYNC, 3, 4);
+    nop_ring(d, 0x3002);
+    nop_ring(d, 0x3003);
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 3);
+    g_assert_false(eq_poll(d, &eq, &eqe));
+    device_stop(d);
+}
+
+static void test_event_bad(void)
+{
+    Device *d = device_start_bare("", true);
+
+    event_ask(d, 0, 0);
+    device_enable_commands(d, 2);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
+    event_ask(d, 4, 0);
+    event_ask(d, 255, 0xffff);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 3);
+    event_ask(d, 0x100, 0);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_VALUE), ==, 1);
+    reg_read(d, QRNIC_REG_CMD_EVENT);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, 1);
+    device_stop(d);
+
+    d = device_start("cap-command-event=off");
+    event_ask(d, 0, 0);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, 1);
+    device_stop(d);
+}
+
+/* Commands that were left to the main loop since the last call */
+static unsigned left(const char *log)
+{
+    static gsize seen;
+    g_autofree char *text = NULL;
+    gsize length;
+    unsigned n = 0;
+
+    g_assert_true(g_file_get_contents(log, &text, &length, NULL));
+    for (char *at = text + MIN(seen, length);
+         (at = strstr(at, "qrnic_command_later")); at++) {
+        n++;
+    }
+    seen = length;
+    return n;
+}
+
+/*
+ * An idle device is done with a command when the doorbell is written; but one
+ * only, no long one, and none while the machine stands still.
+ */
+static void test_at_once(void)
+{
+    g_autofree char *log = NULL, *options = NULL;
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+    uint32_t dm;
+    Device *d;
+
+    close(g_file_open_tmp("qrnic-XXXXXX", &log, NULL));
+    options = g_strdup_printf("max-pd=9 -trace qrnic_command_later -D %s", log);
+    d = device_start(options);
+    for (int i = 0; i < 20; i++) {
+        uint32_t pdn = command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+
+        command_ok(d, QRNIC_CMD_FREE_PD, pdn, NULL, 0, NULL, 0);
+    }
+    g_assert_cmpuint(left(log), ==, 0);
+
+    nop_ring(d, 1);
+    for (int i = 0; i < 2; i++) {
+        uint32_t slot = (d->cmd_producer + i) & 7;
+        QrnicCmdEntry entry = { .opcode = QRNIC_CMD_NOP, .owner = 1 };
+
+        qrnic_cmd_entry_pack(raw, &entry);
+        qtest_memwrite(d->qts, d->cmd_ring + slot * sizeof(raw), raw,
+                       sizeof(raw));
+    }
+    d->cmd_producer += 2;
+    reg_write(d, QRNIC_REG_CMD_DOORBELL, d->cmd_producer);
+    settle(d);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, d->cmd_producer);
+    g_assert_cmpuint(left(log), ==, 1);
+
+    vm_stop(d);
+    nop_ring(d, 2);
+    g_assert_cmpuint(left(log), ==, 1);
+    vm_continue(d);
+    settle(d);
+
+    memset(raw, 0, sizeof(raw));
+    stq_le_p(raw, QRNIC_DM_PAGE_SIZE);
+    dm = command_ok(d, QRNIC_CMD_ALLOC_DM, 0, raw, QRNIC_DM_CTX_BYTES, NULL, 0);
+    g_assert_cmpuint(left(log), ==, 1);
+    command_ok(d, QRNIC_CMD_FREE_DM, dm, NULL, 0, NULL, 0);
+    g_assert_cmpuint(left(log), ==, 1);
+    device_stop(d);
+    unlink(log);
+}
+
 static void test_mailbox_dma(void)
 {
     Device *d = device_start("");
@@ -272,7 +463,7 @@ static void test_query_device(void)
                              "cap-inline-recv=off,cap-rate-limit=off,"
                              "cap-cq-ignore-overrun=off,cap-scatter-fcs=off,"
                              "cap-source-qpn=off,cap-counter-sets=off,"
-                             "cap-roce-v1=off,"
+                             "cap-roce-v1=off,cap-command-event=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
     QrnicDeviceAttr a;
@@ -761,6 +952,10 @@ void add_command_tests(void)
     qtest_add_func("qrnic/command/ring-owner", test_ring_owner);
     qtest_add_func("qrnic/command/disabled", test_disabled);
     qtest_add_func("qrnic/command/event", test_event);
+    qtest_add_func("qrnic/command/event-asked", test_event_asked);
+    qtest_add_func("qrnic/command/event-asked-before", test_event_asked_before);
+    qtest_add_func("qrnic/command/event-bad", test_event_bad);
+    qtest_add_func("qrnic/command/at-once", test_at_once);
     qtest_add_func("qrnic/command/mailbox-dma", test_mailbox_dma);
     qtest_add_func("qrnic/command/fatal", test_fatal);
     qtest_add_func("qrnic/command/query-device", test_query_device);

@@ -22,7 +22,6 @@ typedef struct QrnicDoorbellMessage {
 
 /* Takes messages out of the FIFO; after a loss rereads records of the page. */
 void qrnic_doorbells_process(QrnicEngine *e, unsigned budget);
-bool qrnic_doorbells_pending(QrnicEngine *e);
 void qrnic_doorbells_reset(QrnicEngine *e);
 
 /* scheduler.c */
