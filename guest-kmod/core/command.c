@@ -3,9 +3,20 @@
  * command.c: the command queue: entries, mailboxes, completion by event or by
  * polling, timeout, and the one translation of a status into an errno.
  */
+#include <linux/moduleparam.h>
+
 #include "core/core.h"
 
 #define QRNIC_CMD_TIMEOUT (10 * HZ)
+/*
+ * Nearly every command is done while its doorbell is written, or soon after; an
+ * interrupt and a process that is woken take longer.
+ */
+static unsigned int qrnic_cmd_poll_us = 20;
+module_param_named(command_poll_us, qrnic_cmd_poll_us, uint, 0644);
+MODULE_PARM_DESC(command_poll_us, "how long to look for the end of a command before waiting for its event");
+
+#define QRNIC_CMD_POLL_MAX 1000u
 /* The event of a command may get lost, so the driver looks at the entry this often. */
 #define QRNIC_CMD_LOOK (HZ / 2)
 
@@ -110,7 +121,7 @@ static int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd
 		.out_len = cpu_to_le32(cmd->out_len),
 	};
 	control = QRNIC_CMD_ENTRY_OWNER_MASK;
-	if (queue->events)
+	if (queue->events && !queue->ask)
 		control |= QRNIC_CMD_ENTRY_EVENT_MASK;
 	/* The entry and its mailbox are whole before the device owns them. */
 	dma_wmb();
@@ -123,6 +134,45 @@ static int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd
 	return index;
 }
 
+static bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
+{
+	*control = le32_to_cpu(READ_ONCE(queue->ring[index].control));
+	return !(*control & QRNIC_CMD_ENTRY_OWNER_MASK);
+}
+
+static bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
+{
+	u32 poll = min(READ_ONCE(qrnic_cmd_poll_us), QRNIC_CMD_POLL_MAX);
+	u64 end;
+
+	if (qrnic_cmd_answered(queue, index, control))
+		return true;
+	end = ktime_get_ns() + poll * NSEC_PER_USEC;
+	while (ktime_get_ns() < end && !need_resched()) {
+		cpu_relax();
+		if (qrnic_cmd_answered(queue, index, control))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * From now on the device sends an event when the command is done, at once if it is
+ * by now. Under the lock, as a queue that is not enabled may not be asked.
+ */
+static void qrnic_cmd_ask(struct qrnic_core *core, u32 index)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+
+	spin_lock_irq(&queue->lock);
+	if (queue->enabled && queue->events && queue->ask)
+		qrnic_write(core, QRNIC_REG_CMD_EVENT,
+			    FIELD_PREP(QRNIC_REG_CMD_EVENT_SLOT_MASK, index) |
+			    FIELD_PREP(QRNIC_REG_CMD_EVENT_TOKEN_MASK,
+				       queue->slots[index].token));
+	spin_unlock_irq(&queue->lock);
+}
+
 /*
  * Gives back the status (control) of the entry, or an errno. A device that does
  * not answer within a moment may be in the fatal state and never answer.
@@ -130,15 +180,16 @@ static int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd
 static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
-	struct qrnic_cmd_entry *entry = &queue->ring[index];
 	struct qrnic_cmd_slot *slot = &queue->slots[index];
 	unsigned long begin = jiffies;
 	bool late, looked = false;
 
+	if (qrnic_cmd_poll(queue, index, control))
+		goto answered;
+	qrnic_cmd_ask(core, index);
 	for (;;) {
 		late = time_after(jiffies, begin + QRNIC_CMD_TIMEOUT);
-		*control = le32_to_cpu(READ_ONCE(entry->control));
-		if (!(*control & QRNIC_CMD_ENTRY_OWNER_MASK))
+		if (qrnic_cmd_answered(queue, index, control))
 			break;
 		if (!READ_ONCE(queue->enabled))
 			return -EIO;
@@ -154,6 +205,7 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 	}
 	if (looked)
 		atomic_inc(&core->late_command_events);
+answered:
 	/* The owner bit was written last: now result and output are there. */
 	dma_rmb();
 	return 0;
@@ -269,6 +321,7 @@ void qrnic_cmd_use_events(struct qrnic_core *core, bool events)
 
 	spin_lock_irq(&queue->lock);
 	queue->events = events;
+	queue->ask = core->dev.caps.capabilities & QRNIC_CAP_COMMAND_EVENT;
 	spin_unlock_irq(&queue->lock);
 }
 

@@ -45,6 +45,7 @@ struct qrnic_cmd_queue {
 	u16 token;
 	bool enabled;
 	bool events;		/* completion by event; before the async EQ: polled */
+	bool ask;		/* for the event, once the command is late; else always */
 	struct qrnic_cmd_slot slots[QRNIC_CMD_ENTRIES];
 };
 

@@ -1,0 +1,34 @@
+# Commands of the driver: it looks whether one is done before it waits, and a late one has its event all the same. The
+# second device cannot be asked for the event afterwards, so each of its commands has one.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,device-memory-size=128M --nic qrnic,cap-command-event=off
+# files: verbs/commands.py
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+# Interrupts of the asynchronous EQ of an interface's device, which has the events of commands
+events() { grep "qrnic-async-$(basename "$(readlink -f "/sys/class/net/$1/device")")" /proc/interrupts | awk '{ print $2 }'; }
+late() { ethtool -S "$1" | awk '/late_command_events/ { print $2 }'; }
+# issue NIC DEVICE WHAT NUMBER: prints how many events that took, and how many did not come
+issue() {
+    local events late
+    events=$(events "$1") late=$(late "$1")
+    python3 /etc/qrnic/commands.py "$2" "$3" "$4" || return
+    echo "$(($(events "$1") - events)) events, $(($(late "$1") - late)) late"
+}
+# shellcheck disable=SC2317  # called through try
+few() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -lt 20 ] && [ "${said#*, }" = "0 late" ]; }
+# shellcheck disable=SC2317  # called through try
+many() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -ge 100 ]; }
+# shellcheck disable=SC2317  # called through try
+some() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -ge 1 ] && [ "${said#*, }" = "0 late" ]; }
+export -f events late issue few many some
+
+try "500 commands: hardly one is waited for" "few $NIC0 $RDMA0 short 250"
+# Most are done when the guest's processor gets back from QEMU, whose lock it waits for.
+echo 0 >/sys/module/qrnic/parameters/command_poll_us
+try "commands that take their time: their events come" "some $NIC0 $RDMA0 long 30"
+echo 20 >/sys/module/qrnic/parameters/command_poll_us
+try "without the register: an event for each command" "many $NIC1 $RDMA1 short 250"
+kernel_clean "the kernel log is clean"
+finish
