@@ -47,6 +47,7 @@ guest2: BENCH 9000 qrnic write 25
 guest2: BENCH 9000 soft-roce write 400
 """
 KEYS = ["scope", "mtu", "metric", "device", "unit", "median", "min", "max"]
+PYTHON = "/usr/bin/python3"  # what tools/bench runs with: the system's has Debian's modules
 OPTIONS = ["--no-build", "--rounds", "2", "--scope", "cable", "--metric", "rate", "--metric", "write"]
 
 
@@ -69,7 +70,7 @@ class Tests:
         return os.path.join(self.scratch.name, name)
 
     def command(self, *options):
-        return [sys.executable, "-c", BENCH, str(self.tools), self.scratch.name, *options]
+        return [PYTHON, "-c", BENCH, str(self.tools), self.scratch.name, *options]
 
     def bench(self, *options):
         return subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -153,6 +154,33 @@ class Tests:
             "one that is unknown now": rows.get(("dgram", "1500", "of-old"), [])[-2:] == ["-", "-"],
             "an exception": done.returncode == 0 and "Traceback" not in done.stderr}, done.stdout + done.stderr)
 
+    def plotted(self):
+        """With matplotlib where it is there. What installs it is a stand-in: no test installs anything."""
+        deps = Path(self.scratch.name) / "deps"
+        points = [("cable", 9000, f"size-bandwidth/{size}", device, "MiB/s", value, value - 1, value + 1)
+                  for device, value in (("qrnic", 90), ("soft-roce", 5)) for size in (4096, 8, 512)]
+        path = self.write_rows("curve.json", *points, ("cable", 9000, "rate", "qrnic", "thousand/s", 1, 1, 1))
+        from benchlib import plots, results  # pylint: disable=import-outside-toplevel
+        found = plots.curves(results.read_json(path))
+        self.result("the points of a curve", {
+            f"{found}": list(found) == [("size-bandwidth", "cable", 9000)] and all(
+                [size for size, _ in line] == [8, 512, 4096] for line in found["size-bandwidth", "cable", 9000].values())})
+        deps.write_text("#!/bin/sh\necho 'deps: missing: install python3-plots' >&2; exit 1\n", encoding="ascii")
+        deps.chmod(0o755)
+        done = self.bench("--read", path, "--plots", self.path("plots"))
+        self.result("without matplotlib it is said what to install", {
+            f"status {done.returncode}": done.returncode == 1, "the message": "install python3-plots" in done.stderr,
+            "a directory": not os.path.exists(self.path("plots"))}, done.stderr)
+        name = "a picture of each curve"
+        if subprocess.run([PYTHON, "-c", "import matplotlib"], capture_output=True, check=False).returncode:
+            self.report.result(True, f"bench: {name}", " # SKIP no matplotlib here")
+            return
+        deps.write_text("#!/bin/sh\n", encoding="ascii")
+        done = self.bench("--read", path, "--plots", self.path("plots"))
+        picture = Path(self.path("plots")) / "size-bandwidth-cable-9000.png"
+        self.result(name, {f"status {done.returncode}": done.returncode == 0, "not named": str(picture) in done.stdout,
+                           "no PNG": picture.exists() and picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"}, done.stderr)
+
     def refused(self):
         for name, content in (("empty", ""), ("list", "[1]"), ("object", '[{"scope": "cable"}]'),
                               ("mtu", '[{"scope":"x","mtu":[],"metric":"m","device":"d","unit":"","median":1,"min":1,"max":1}]')):
@@ -183,7 +211,7 @@ class Tests:
             "an exception": "Traceback" not in done.stderr}, done.stdout + done.stderr)
 
     def interrupted(self):
-        """By the terminal, which tells all processes, and by one who tells us only."""
+        """Also by one who tells only us, not our guests"""
         endless, pid = Path(f"{self.guest}.endless"), Path(f"{self.guest}.pid")
         endless.touch()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -194,13 +222,27 @@ class Tests:
                 while not (pid.exists() and pid.read_text(encoding="ascii")) and time.monotonic() < deadline:
                     time.sleep(0.05)
                 process.send_signal(number)
-                out, error = process.communicate(timeout=30)
+                try:
+                    out, error = process.communicate(timeout=30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    out, error = process.communicate()
             gone = not os.path.exists(f"/proc/{pid.read_text(encoding='ascii').strip()}")
             self.result(f"{signal.Signals(number).name} ends the guests and shows what there is", {
                 f"status {process.returncode}": process.returncode == 130,
                 "the guests live": gone, "the table": "250 (200..300)" in out,
                 "the file": os.path.exists(self.path("d.json")), "an exception": "Traceback" not in error}, out + error)
         endless.unlink()
+
+    def idle(self):
+        """Nought is a good figure here, and no divisor."""
+        path = self.write_rows("idle.json", ("within", 1500, "idle", "qrnic", "1/s", 0, 0, 0),
+                               ("within", 1500, "idle", "none", "1/s", 0, 0, 0))
+        done = self.bench("--read", path, "--compare", path)
+        self.result("a figure that may be 0", {
+            f"status {done.returncode}": done.returncode == 0,
+            "the row": bool(re.search(r"idle guest +1/s +0 +no adapter: 0 +- +\+1 1/s reached", done.stdout)),
+            "it is not compared": "within  1500  idle" in done.stdout}, done.stdout + done.stderr)
 
     def consistent(self):
         """The tables of the code: a goal for what nobody measures would never be seen."""
@@ -224,7 +266,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report)
     try:
-        for group in (tests.table, tests.files, tests.compared, tests.refused, tests.bad_guests, tests.interrupted,
+        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.bad_guests, tests.interrupted, tests.idle,
                       tests.consistent):
             if not stopped():
                 group()

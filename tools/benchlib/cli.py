@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from . import measure, metrics, results, table
+from . import measure, metrics, plots, results, table
 from .results import BadFile
 
 DESCRIPTION = """\
@@ -56,6 +56,8 @@ def parser():
     add("--no-build", action="store_true", help="measure what is in the cache")
     add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
     add("--csv", metavar="FILE", help="write them with the same columns")
+    add("--plots", metavar="DIR", help="draw each curve (size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
+        "unless --metric or --all says otherwise they are measured, too (installs python3-matplotlib as tools/deps does)")
     add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
         "of both (which takes several rounds)")
     add("--read", metavar="FILE", help="measure nothing: the figures are those of an earlier --json")
@@ -74,7 +76,7 @@ def check(args, made):
 
 
 def plan_of(args, made):
-    wanted = [one for one in metrics.chosen(args.metric, args.all) if not (args.no_boot and one.name == "boot")]
+    wanted = [one for one in metrics.chosen(args.metric, args.all, bool(args.plots)) if not (args.no_boot and one.name == "boot")]
     plan = metrics.plan(wanted, [scope for scope in metrics.SCOPES if not args.scope or scope in args.scope])
     if not plan:
         made.error("nothing to measure: no --metric that was named belongs to a --scope that was named (see --help)")
@@ -109,11 +111,16 @@ def show(summaries, plan, args, before, rounds):
         results.write_json(args.json, summaries)
     if args.csv:
         results.write_csv(args.csv, summaries)
+    if args.plots:
+        paths = plots.write(args.plots, summaries)
+        print("\n".join(["", *paths]) if paths else "\nno curve was measured: nothing to draw", flush=True)
     return missing
 
 
 def run(args, made):
     before = results.read_json(args.compare) if args.compare else None
+    if args.plots:
+        measure.need("plots")
     if args.read:
         summaries = results.read_json(args.read)
         show(summaries, plan_read(summaries), args, before, 0)

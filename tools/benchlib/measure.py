@@ -3,6 +3,7 @@
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import ctypes
 import os
 import re
 import signal
@@ -44,10 +45,14 @@ class Bench:
     def run(self, plan):
         self.total, self.expected = count(plan, self.rounds), expected_seconds(plan, self.rounds)
         try:
-            self._pairs(plan)
             for scope, mtu, measurement in plan:
-                if measurement.where == "boot":
-                    self._boots(scope, mtu, measurement)
+                if measurement.where == "host":
+                    self._memcpy(scope, mtu)
+            self._pairs(plan)
+            ways = {"boot": self._boots, "idle": self._idle, "total": self._total}
+            for scope, mtu, measurement in plan:
+                if measurement.where in ways:
+                    ways[measurement.where](scope, mtu, measurement)
         except BaseException:
             self.stop()
             raise
@@ -70,16 +75,26 @@ class Bench:
         good = self.values.add(scope, mtu, metric, device, text)
         self.say(f"{self.done}/{self.total}: {scope} MTU {mtu} {device} {metric} {text if good else 'NOT MEASURED'}")
 
-    def guest(self, *options):
-        """Runs guests; yields the lines of their output. That they end badly costs the figures that did not come."""
+    def launch(self, *options):
         command = [TOOLS / "guest", "--no-refresh", "--accel", self.accel, *options]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
-        self.processes.append(process)
+        self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                               errors="replace"))
+        return self.processes[-1]
+
+    def lines(self, process):
+        """Those of the guests' output. That they end badly costs the figures that did not come."""
         with process.stdout:
-            yield from (line.rstrip("\n") for line in process.stdout)
+            for line in process.stdout:
+                if match := NOTE.search(line.rstrip("\n")):
+                    self.say(match[1])
+                else:
+                    yield line.rstrip("\n")
         if process.wait():
             self.say(f"the guests ended with status {process.returncode} (see above); going on with what is next")
         self.processes.remove(process)
+
+    def guest(self, *options):
+        yield from self.lines(self.launch(*options))
 
     def _pairs(self, plan):
         """What a job in the guests measures: one boot for each scope."""
@@ -101,23 +116,84 @@ class Bench:
                 if match := LINE.search(line):
                     mtu, device, metric, value = match.groups()
                     self.note(scope, mtu, metric, device, value)
-                elif match := NOTE.search(line):
-                    self.say(match[1])
+
+    def _memcpy(self, scope, mtu):
+        """By libc, in one thread, between two areas that no cache has."""
+        size = 256 << 20
+        areas = [ctypes.create_string_buffer(size) for _ in range(2)]
+        for area in areas:
+            ctypes.memset(area, 1, size)
+        for _ in range(self.rounds):
+            start = time.perf_counter()
+            ctypes.memmove(*areas, size)
+            self.note(scope, mtu, "memcpy", "host", str(round((size >> 20) / (time.perf_counter() - start))))
+
+    def _idle(self, scope, mtu, measurement):
+        """How often the threads of QEMU sleep and wake while its guest does nothing."""
+        job = "sleep 3; echo IDLE; sleep 12"
+        for _ in range(self.rounds):
+            for device, options in (("qrnic", ("--nic", "qrnic")), ("soft-roce", ("--nic", "rxe")), ("none", ("--no-nic",))):
+                text = "nan"
+                for line in self.guest(*options, "-c", job):
+                    if line == "IDLE":
+                        text = wake_ups(self.processes[-1].pid, 10)
+                self.note(scope, mtu, measurement.name, device, text)
+
+    def _total(self, scope, mtu, measurement):
+        """Pairs of guests that write at the same time; the sum of what they reach."""
+        _, ours, theirs, _ = metrics.SCOPES[scope]
+        for _ in range(self.rounds):
+            for device, nic in (("qrnic", f"qrnic{ours}"), ("soft-roce", f"rxe{theirs}")):
+                for figure in measurement.figures:
+                    pairs = int(figure.name.rpartition("/")[2]) // 2
+                    start = int(time.time()) + 8 + 6 * pairs
+                    running = [self.launch("--guests", "2", "--nic", nic, "--mtu", str(mtu), "--env", f"START={start}",
+                                           JOBS / "total.sh") for _ in range(pairs)]
+                    speeds = [float(line.split()[-1]) for process in running for line in self.lines(process) if "TOTAL " in line]
+                    self.note(scope, mtu, figure.name, device, str(sum(speeds)) if len(speeds) == pairs else "nan")
 
     def _boots(self, scope, mtu, measurement):
-        job = '[ -n "$RDMA0" ] && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && echo BOOT $(host_time)'
+        usable = '[ -n "$RDMA0" ] && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && echo BOOT $(host_time)'
+        # The same programs and modules, so that the difference is the adapter's.
+        nothing = "modprobe -a ib_uverbs rdma_ucm; ibv_devinfo >/dev/null 2>&1; echo BOOT $(host_time)"
         for _ in range(self.rounds):
-            for kind, device in (("qrnic", "qrnic"), ("rxe", "soft-roce")):
+            for device, options in (("qrnic", ("--nic", "qrnic", "-c", usable)), ("soft-roce", ("--nic", "rxe", "-c", usable)),
+                                    ("none", ("--no-nic", "-c", nothing))):
                 text = "nan"
-                for line in self.guest("--nic", kind, "-c", job):
+                for line in self.guest(*options):
                     if line.startswith("BOOT "):
                         text = str(int(line.split()[1]) / 1000)
                 self.note(scope, mtu, measurement.name, device, text)
 
 
+def switches(pid):
+    """How often each thread of a launcher's QEMUs has gone to sleep by itself."""
+    total = 0
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            if int((task / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1]) == pid:
+                total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.MULTILINE)[1])
+        except OSError:
+            continue  # it has ended
+    return total
+
+
+def wake_ups(pid, seconds):
+    """A second, over some seconds"""
+    before, start = switches(pid), time.monotonic()
+    time.sleep(seconds)
+    return f"{(switches(pid) - before) / (time.monotonic() - start):.2f}"
+
+
 def build():
     if subprocess.run([TOOLS / "build-all"], check=False).returncode:
         sys.exit("bench: the build failed (see above)")
+
+
+def need(part):
+    """What tools/deps installs, or names."""
+    if subprocess.run([TOOLS / "deps", part], check=False).returncode:
+        sys.exit("bench: host packages are missing (see above)")
 
 
 def heed_signals():

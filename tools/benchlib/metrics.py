@@ -14,10 +14,10 @@ SCOPES = {
 }
 ALL = tuple(SCOPES)
 GUESTS = ("cable", "dgram", "stream")
+CABLE, OTHERS = ("cable",), ("dgram", "stream", "within")
 OURS = "qrnic"
 BOTH = (1500, 9000)
-# A boot is some seconds; perftest's programs find each other in one.
-BOOT_SECONDS = 8
+BOOT_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Measurement:
     devices: tuple = (OURS, "soft-roce")
     default: bool = True
     memory: int = 1024  # MiB of a guest
+    curve: bool = False
+    needs: tuple = ()  # other measurements, which its figures stand beside
     where: str = "pair"  # the job that does it: see measure.py
     explain: str = field(default="", compare=False)
 
@@ -51,17 +53,70 @@ def single(name, title, unit, seconds=3.0, smaller=False, against=(("soft-roce",
     return Measurement(name, (Figure(name, title, unit, smaller, against),), seconds, **more)
 
 
+SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
+QUEUE_PAIRS = (1, 64, 1024, 16000)
+ROCE = ("soft-roce", "", "")
+ONE_MTU = (1500,)
+
+
+def curve(name, title, unit, points, seconds, smaller=False, against=(ROCE,), **more):
+    """A figure for each point, whose name is NAME/POINT."""
+    return Measurement(name, tuple(Figure(f"{name}/{point}", title.format(f"{point:,}"), unit, smaller, against)
+                                   for point in points), seconds, default=False, curve=True, **more)
+
+
+def storage(name, title):
+    """By fio; the goals are those of NVMe over Fabrics and NFS."""
+    return Measurement(name, tuple(Figure(f"{name}-{point}", f"{title}, random read, {what}", "1/s") for point, what in (
+        ("4k-1", "4 KiB, depth 1"), ("4k-16", "4 KiB, depth 16"), ("128k-8", "128 KiB, depth 8"))),
+        16, GUESTS, ONE_MTU, default=False, memory=2048, explain=f"{title}: random reads by fio")
+
+
 MEASUREMENTS = (
-    single("bandwidth", "RDMA write, 64 KiB", "MiB/s", 5),
-    single("rate", "RDMA write, 8 bytes", "thousand/s", 5),
-    single("write", "latency of a write, 8 bytes", "us", 1.5, True),
-    single("send", "latency of a send, 8 bytes", "us", 1.5, True),
-    single("ud-rate", "UD send, 8 bytes", "thousand/s", 5),
-    single("ud-send", "latency of a UD send, 8 bytes", "us", 1.5, True),
-    single("srq-bandwidth", "send, 4 KiB, 4 QPs with one SRQ", "MiB/s", 5),
-    single("connections", "connections made by rdma_cm", "1/s", 1, scopes=GUESTS),
-    Measurement("boot", (Figure("boot", "power-on to a usable RDMA device", "s", True),), BOOT_SECONDS, ("within",), (1500,),
-                where="boot"),
+    Measurement("memcpy", (Figure("memcpy", "one thread's memcpy on the host, cold memory", "MiB/s", against=()),), 1,
+                CABLE, devices=("host",), where="host"),
+    single("bandwidth", "RDMA write, 64 KiB", "MiB/s", 3.1),
+    single("bandwidth-1m", "RDMA write, 1 MiB", "MiB/s", 3.1, scopes=CABLE,
+           against=(ROCE, ("host", "memcpy", "memcpy")), needs=("memcpy",)),
+    single("rate", "RDMA write, 8 bytes", "thousand/s", 3.1),
+    single("rate-64", "RDMA write, 8 bytes, 64 QPs", "thousand/s", 4.5, mtus=ONE_MTU,
+           against=(ROCE, ("qrnic", "rate", "1 QP")), needs=("rate",)),
+    single("send-rate", "send, 8 bytes", "thousand/s", 3.1, mtus=ONE_MTU),
+    single("write", "latency of a write, 8 bytes", "us", 1.4, True),
+    single("read", "latency of a read, 8 bytes", "us", 1.4, True, mtus=ONE_MTU),
+    single("send", "latency of a send, 8 bytes", "us", 1.4, True),
+    single("send-4k", "latency of a send, 4 KiB", "us", 1.6, True),
+    single("ud-rate", "UD send, 8 bytes", "thousand/s", 3.1),
+    single("ud-send", "latency of a UD send, 8 bytes", "us", 1.4, True),
+    single("srq-bandwidth", "send, 4 KiB, 4 QPs with one SRQ", "MiB/s", 3.1),
+    single("srq-rate", "send, 8 bytes, 4 QPs with one SRQ", "thousand/s", 3.1, mtus=ONE_MTU, default=False),
+    single("srq-send", "latency of a send by an SRQ, 8 bytes", "us", 1.4, True, mtus=ONE_MTU, default=False),
+    single("connections", "connections made by rdma_cm, 100 at once", "1/s", 1, scopes=GUESTS),
+    single("connections-1000", "connections made by rdma_cm, 1,000 at once", "1/s", 6, scopes=GUESTS, mtus=ONE_MTU,
+           default=False),
+    single("tcp", "TCP by iperf3", "Mbit/s", 4, scopes=GUESTS, mtus=ONE_MTU, devices=(OURS, "virtio-net"),
+           against=(("virtio-net", "", ""),)),
+    Measurement("boot", (Figure("boot", "power-on to a usable RDMA device", "s", True,
+                                (ROCE, ("none", "", "no adapter"))),),
+                BOOT_SECONDS, ("within",), ONE_MTU, (OURS, "soft-roce", "none"), where="boot"),
+    single("register", "1 GiB registered, and given back", "ms", 5, True, scopes=("within",), mtus=ONE_MTU, memory=3072,
+           default=False),
+    single("queue-pairs", "16,380 queue pairs created, and destroyed", "s", 60, True, scopes=("within",), mtus=ONE_MTU,
+           memory=3072, default=False),
+    Measurement("idle", (Figure("idle", "wake-ups of the QEMU of an idle guest", "1/s", True, (ROCE, ("none", "", "no adapter")),
+                                may_be_zero=True),), 18, ("within",), ONE_MTU, (OURS, "soft-roce", "none"), default=False, where="idle"),
+    storage("nvme", "NVMe over Fabrics"),
+    storage("nfs", "NFS over RDMA"),
+    single("rds", "RDS, ping-pong of 8 bytes", "us", 5, True, scopes=GUESTS, mtus=ONE_MTU, default=False),
+    Measurement("mpi", (Figure("mpi-8", "Open MPI, ping-pong of 8 bytes", "us", True),
+                        Figure("mpi-1m", "Open MPI, ping-pong of 1 MiB", "MiB/s")), 12, GUESTS, ONE_MTU, default=False, memory=2048,
+                explain="Open MPI over UCX: ping-pong"),
+    curve("size-bandwidth", "RDMA write, {} bytes", "MiB/s", SIZES, 18, explain="RDMA write by size"),
+    curve("size-latency", "latency of a write, {} bytes", "us", SIZES, 14, True, explain="latency of a write by size"),
+    curve("qps-rate", "RDMA write, 8 bytes, {} QPs", "thousand/s", QUEUE_PAIRS, 120, mtus=ONE_MTU, scopes=GUESTS,
+          against=(ROCE, ("qrnic", "qps-rate/1", "1 QP")), memory=2048, explain="RDMA write of 8 bytes by queue pairs"),
+    curve("guests-bandwidth", "RDMA write, 64 KiB, {} guests in pairs", "MiB/s", (2, 4), 70, mtus=(9000,), scopes=GUESTS,
+          where="total", explain="RDMA write of 64 KiB by guests, in pairs"),
 )
 
 
@@ -75,17 +130,26 @@ class Goal:
     against: str = "soft-roce"
 
 
-CABLE, OTHERS = ("cable",), ("dgram", "stream", "within")
 # From the table of the issue that set them: "What it must reach".
 GOALS = (
-    Goal("bandwidth", CABLE, 50), Goal("bandwidth", OTHERS, 20),
-    Goal("rate", CABLE, 50), Goal("rate", OTHERS, 20),
-    Goal("write", CABLE, 20), Goal("write", OTHERS, 10),
-    Goal("send", CABLE, 20), Goal("send", OTHERS, 10),
-    Goal("ud-rate", CABLE, 30), Goal("ud-rate", OTHERS, 20),
-    Goal("ud-send", CABLE, 15), Goal("ud-send", OTHERS, 10),
-    Goal("srq-bandwidth", CABLE, 30), Goal("srq-bandwidth", OTHERS, 20),
-    Goal("connections", CABLE, 4),
+    *(Goal(name, CABLE, 50) for name in ("bandwidth", "bandwidth-1m", "rate", "rate-64", "send-rate")),
+    *(Goal(name, OTHERS, 20) for name in ("bandwidth", "rate", "rate-64", "send-rate", "ud-rate", "srq-bandwidth", "srq-rate")),
+    *(Goal(name, CABLE, 30) for name in ("ud-rate", "srq-bandwidth", "srq-rate")),
+    *(Goal(name, CABLE, 20) for name in ("write", "send", "read")),
+    *(Goal(name, CABLE, 15) for name in ("send-4k", "ud-send", "srq-send")),
+    *(Goal(name, OTHERS, 10) for name in ("write", "send", "read", "send-4k", "ud-send", "srq-send")),
+    Goal("bandwidth-1m", CABLE, 0.25, against="memcpy"),
+    Goal("rate-64", ALL, 1, against="rate"),
+    Goal("send-4k", CABLE, 50, "most"),
+    Goal("connections", GUESTS, 4), Goal("connections-1000", GUESTS, 4),
+    *(Goal(f"{name}-{point}", GUESTS, 5) for name in ("nvme", "nfs") for point in ("4k-1", "4k-16", "128k-8")),
+    Goal("rds", GUESTS, 5), Goal("mpi-8", GUESTS, 5), Goal("mpi-1m", GUESTS, 5),
+    Goal("idle", ("within",), 1, "over", "none"),
+    Goal("tcp", ("dgram", "stream"), 1, against="virtio-net"),
+    Goal("boot", ("within",), 0.5, "over", "none"),
+    Goal("register", ("within",), 1),
+    Goal("queue-pairs", ("within",), 1), Goal("queue-pairs", ("within",), 20, "most"),
+    *(Goal(f"qps-rate/{count}", GUESTS, 0.8, against="qps-rate/1") for count in QUEUE_PAIRS[1:]),
 )
 
 
@@ -93,11 +157,15 @@ def figures():
     return {figure.name: figure for measurement in MEASUREMENTS for figure in measurement.figures}
 
 
-def chosen(names, everything):
-    """The measurements that --metric and --all ask for, or the default ones."""
+def chosen(names, everything, drawn=False):
+    """The measurements that --metric and --all ask for, with what they need, or the default ones and, to be drawn, the
+    curves."""
     if names:
-        return [measurement for measurement in MEASUREMENTS if measurement.name in names]
-    return [measurement for measurement in MEASUREMENTS if everything or measurement.default]
+        wanted = {needed for measurement in MEASUREMENTS if measurement.name in names
+                  for needed in (measurement.name, *measurement.needs)}
+        return [measurement for measurement in MEASUREMENTS if measurement.name in wanted]
+    return [measurement for measurement in MEASUREMENTS if everything or measurement.default or
+            drawn and measurement.curve]
 
 
 def plan(measurements, scopes):

@@ -61,7 +61,7 @@ def goal_text(goal, unit):
 
 
 def line(title, unit, ours, theirs, factor, goal, verdict):
-    return f"{title:46} {unit:>10} {ours:>24} {theirs:>24} {factor:>8} {goal:>12} {verdict}".rstrip()
+    return f"{title:51} {unit:>10} {ours:>24} {theirs:>24} {factor:>8} {goal:>12} {verdict}".rstrip()
 
 
 def figure_lines(summaries, scope, mtu, figure):
@@ -88,7 +88,8 @@ def table(summaries, plan, rounds):
             block = scope, mtu
             lines.append(f"{metrics.SCOPES[scope][0]}, MTU {mtu}")
         for figure in measurement.figures:
-            lines += figure_lines(summaries, scope, mtu, figure)
+            if metrics.OURS in measurement.devices:
+                lines += figure_lines(summaries, scope, mtu, figure)
     return lines
 
 

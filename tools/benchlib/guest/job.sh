@@ -6,74 +6,82 @@
 set -u
 
 declare -A device=([qrnic]=$RDMA0 [soft-roce]=$RDMA1) address=([qrnic]=0 [soft-roce]=1)
+here=/etc/qrnic/bench
 turn=0
+# The programs need none of the job's functions.
+unset BASH_ENV
 
-# value METRIC LOG: the last line of numbers of perftest's table has it.
-value() {
-    awk -v metric="$1" '
-        $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9]+$/ && NF >= 5 { bandwidth = $4; rate = $5 * 1000; typical = $5 }
-        END { if (typical == "") typical = bandwidth = rate = "nan"
-              print metric ~ /bandwidth$/ ? bandwidth : metric ~ /rate$/ ? rate : typical }' "$2"
-}
+# bench MTU DEVICE METRIC VALUE: nothing is no value.
+bench() { echo "BENCH $1 $2 $3 ${4:-nan}"; }
 
-# measure MTU WHICH METRIC PROGRAM...: the client prints the line.
-measure() {
-    local mtu=$1 which=$2 metric=$3 gid server
-    shift 3
-    gid=$(gid_index "${device[$which]}" 4)
-    set -- timeout 60 "$@" -d "${device[$which]}" -x "$gid" -F
+# ends SECONDS PORT SERVER CLIENT: guest 1 runs SERVER, which listens on the TCP port, and the last guest CLIENT,
+# whose output is in client.log. The status is 0 in the last guest only, whatever the client's was.
+ends() {
+    local server=
     turn=$((turn + 1))
+    rm -f client.log
+    client_status=0
     if [ "$GUEST" = 1 ]; then
-        "$@" >server.log 2>&1 &
+        timeout "$1" bash -c "exec $3" >server.log 2>&1 &
         server=$!
-        wait_for_port 18515 10
+        wait_for_port "$2" 10
     fi
     barrier "listening-$turn"
-    if [ "$GUESTS" = 1 ]; then
-        "$@" localhost >client.log 2>&1
-    elif [ "$GUEST" = 2 ]; then
-        "$@" "guest1-${address[$which]}" >client.log 2>&1
+    if [ "$GUEST" = "$GUESTS" ]; then
+        timeout "$1" bash -c "exec $4" >client.log 2>&1 || client_status=$?
     fi
-    if [ -e client.log ]; then
-        echo "BENCH $mtu $which $metric $(value "$metric" client.log)"
-        rm client.log
+    barrier "asked-$turn" $client_status
+    if [ -n "$server" ]; then
+        # Nobody else will come to a server whose client has failed.
+        [ "${BARRIER_VALUES##* }" = 0 ] || kill $server 2>/dev/null
+        wait $server 2>/dev/null
     fi
-    [ "$GUEST" != 1 ] || wait $server
     barrier "measured-$turn"
+    [ "$client_status" = 0 ] || { echo "NOTE status $client_status: ${4%% -*}: $(grep -aEi 'error|fail|couldn|unable|timed' client.log |
+        head -n 1)"; : >client.log; }
+    [ "$GUEST" = "$GUESTS" ]
 }
 
-# connections MTU WHICH: between two guests; cmtime says how many us each of 100 took.
-connections() {
-    local listener=10.77.${address[$2]}.1 server
-    turn=$((turn + 1))
-    if [ "$GUEST" = 1 ]; then
-        timeout 60 cmtime -b "$listener" -c 100 >server.log 2>&1 &
-        server=$!
-        wait_for_port 7471 10
-    fi
-    barrier "listening-$turn"
-    if [ "$GUEST" = 2 ]; then
-        timeout 60 cmtime -s "$listener" -c 100 >client.log 2>&1
-        echo "BENCH $1 $2 connections $(awk '/^full connect/ && !n++ { value = 1e6 / $3 }
-            END { print value == "" ? "nan" : value }' client.log)"
-        rm client.log
-    else
-        wait $server
-    fi
-    barrier "measured-$turn"
-}
+# shellcheck source=tools/benchlib/guest/perftest.sh
+. $here/perftest.sh
+# shellcheck source=tools/benchlib/guest/network.sh
+. $here/network.sh
+# shellcheck source=tools/benchlib/guest/resources.sh
+. $here/resources.sh
+# shellcheck source=tools/benchlib/guest/storage.sh
+. $here/storage.sh
+# shellcheck source=tools/benchlib/guest/mpi.sh
+. $here/mpi.sh
 
 # one METRIC MTU WHICH
 one() {
+    local common=("$2" "$3" "$1")
     case $1 in
-        bandwidth) measure "$2" "$3" "$1" ib_write_bw -s 65536 -D 4 -f 1 ;;
-        rate) measure "$2" "$3" "$1" ib_write_bw -s 8 -D 4 -f 1 ;;
-        write) measure "$2" "$3" "$1" ib_write_lat -s 8 -n 1000 ;;
-        send) measure "$2" "$3" "$1" ib_send_lat -s 8 -n 1000 ;;
-        ud-rate) measure "$2" "$3" "$1" ib_send_bw -c UD -s 8 -D 4 -f 1 ;;
-        ud-send) measure "$2" "$3" "$1" ib_send_lat -c UD -s 8 -n 1000 ;;
-        srq-bandwidth) measure "$2" "$3" "$1" ib_send_bw -s 4096 -q 4 --use-srq -D 4 -f 1 ;;
-        connections) connections "$2" "$3" ;;
+        bandwidth) perftest "${common[@]}" ib_write_bw -s 65536 -D 2 -f 0 ;;
+        bandwidth-1m) perftest "${common[@]}" ib_write_bw -s 1048576 -D 2 -f 0 ;;
+        rate) perftest "${common[@]}" ib_write_bw -s 8 -D 2 -f 0 ;;
+        rate-64) perftest "${common[@]}" ib_write_bw -s 8 -q 64 -D 2 -f 0 ;;
+        send-rate) perftest "${common[@]}" ib_send_bw -s 8 -D 2 -f 0 ;;
+        write) perftest "${common[@]}" ib_write_lat -s 8 -n 1000 ;;
+        read) perftest "${common[@]}" ib_read_lat -s 8 -n 1000 ;;
+        send) perftest "${common[@]}" ib_send_lat -s 8 -n 1000 ;;
+        send-4k) perftest "${common[@]}" ib_send_lat -s 4096 -n 1000 ;;
+        ud-rate) perftest "${common[@]}" ib_send_bw -c UD -s 8 -D 2 -f 0 ;;
+        ud-send) perftest "${common[@]}" ib_send_lat -c UD -s 8 -n 1000 ;;
+        srq-bandwidth) perftest "${common[@]}" ib_send_bw -s 4096 -q 4 --use-srq -D 2 -f 0 ;;
+        srq-rate) perftest "${common[@]}" ib_send_bw -s 8 -q 4 --use-srq -D 2 -f 0 ;;
+        srq-send) perftest "${common[@]}" ib_send_lat -s 8 --use-srq -n 1000 ;;
+        size-bandwidth | size-latency) sizes "${common[@]}" ;;
+        qps-rate) queue_pairs_rate "${common[@]}" ;;
+        connections) connections "${common[@]}" 100 ;;
+        connections-1000) connections "${common[@]}" 1000 ;;
+        tcp) tcp "${common[@]}" ;;
+        register) register "${common[@]}" ;;
+        queue-pairs) queue_pairs "${common[@]}" ;;
+        nvme) between nvme_up nvme_use nvme_down "${common[@]}" ;;
+        nfs) between nfs_up nfs_use nfs_down "${common[@]}" ;;
+        rds) rds "${common[@]}" ;;
+        mpi) mpi "${common[@]}" ;;
         *) echo "NOTE the job knows no metric $1" ;;
     esac
 }
