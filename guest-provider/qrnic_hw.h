@@ -63,6 +63,8 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_TSO_MAX_HEADER 138u
+#define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /* Limits that no property changes */
@@ -469,7 +471,8 @@ enum qrnic_link_state {
 #define QRNIC_ETHF_CSUM 0x00000001u
 #define QRNIC_ETHF_VLAN 0x00000002u
 #define QRNIC_ETHF_IP_CSUM 0x00000004u
-#define QRNIC_ETHF_ALL 0x00000007u
+#define QRNIC_ETHF_TSO 0x00000008u
+#define QRNIC_ETHF_ALL 0x0000000fu
 
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
@@ -662,6 +665,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_LINK_DOWNS,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
 	QRNIC_COUNTER_ETH_TX_BYTES,
+	QRNIC_COUNTER_ETH_TX_SEGMENTED,
 	QRNIC_COUNTER_ETH_RX_PACKETS,
 	QRNIC_COUNTER_ETH_RX_BYTES,
 	QRNIC_COUNTER_ETH_RX_MULTICAST,
@@ -786,6 +790,7 @@ enum qrnic_counter {
 	X(link_downs, ethernet) \
 	X(eth_tx_packets, ethernet) \
 	X(eth_tx_bytes, ethernet) \
+	X(eth_tx_segmented, ethernet) \
 	X(eth_rx_packets, ethernet) \
 	X(eth_rx_bytes, ethernet) \
 	X(eth_rx_multicast, ethernet) \
@@ -2380,7 +2385,9 @@ struct qrnic_eth_seg {
 	__le16 csum_start;
 	__le16 csum_offset;
 	__le16 vlan_tci;
-	__le64 rsvd0;
+	__le16 mss;
+	__le16 header_length;
+	__le32 rsvd0;
 };
 
 #define QRNIC_ETH_SEG_BYTES 16u
@@ -2388,7 +2395,9 @@ struct qrnic_eth_seg {
 #define QRNIC_ETH_SEG_CSUM_START_OFFSET 2u
 #define QRNIC_ETH_SEG_CSUM_OFFSET_OFFSET 4u
 #define QRNIC_ETH_SEG_VLAN_TCI_OFFSET 6u
-#define QRNIC_ETH_SEG_RSVD0_OFFSET 8u
+#define QRNIC_ETH_SEG_MSS_OFFSET 8u
+#define QRNIC_ETH_SEG_HEADER_LENGTH_OFFSET 10u
+#define QRNIC_ETH_SEG_RSVD0_OFFSET 12u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_eth_seg) == QRNIC_ETH_SEG_BYTES,
 		"size of eth_seg");
@@ -2400,6 +2409,10 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, csum_offset) ==
 		QRNIC_ETH_SEG_CSUM_OFFSET_OFFSET, "eth_seg.csum_offset");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, vlan_tci) ==
 		QRNIC_ETH_SEG_VLAN_TCI_OFFSET, "eth_seg.vlan_tci");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, mss) ==
+		QRNIC_ETH_SEG_MSS_OFFSET, "eth_seg.mss");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, header_length) ==
+		QRNIC_ETH_SEG_HEADER_LENGTH_OFFSET, "eth_seg.header_length");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
 		QRNIC_ETH_SEG_RSVD0_OFFSET, "eth_seg.rsvd0");
 

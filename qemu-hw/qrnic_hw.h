@@ -65,6 +65,8 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_TSO_MAX_HEADER 138u
+#define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
 
 /* Limits that no property changes */
@@ -493,7 +495,8 @@ enum qrnic_link_state {
 #define QRNIC_ETHF_CSUM 0x00000001u
 #define QRNIC_ETHF_VLAN 0x00000002u
 #define QRNIC_ETHF_IP_CSUM 0x00000004u
-#define QRNIC_ETHF_ALL 0x00000007u
+#define QRNIC_ETHF_TSO 0x00000008u
+#define QRNIC_ETHF_ALL 0x0000000fu
 
 /* Flags of CQEs */
 #define QRNIC_CQEF_IMM 0x00000001u
@@ -686,6 +689,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_LINK_DOWNS,
     QRNIC_COUNTER_ETH_TX_PACKETS,
     QRNIC_COUNTER_ETH_TX_BYTES,
+    QRNIC_COUNTER_ETH_TX_SEGMENTED,
     QRNIC_COUNTER_ETH_RX_PACKETS,
     QRNIC_COUNTER_ETH_RX_BYTES,
     QRNIC_COUNTER_ETH_RX_MULTICAST,
@@ -810,6 +814,7 @@ enum qrnic_counter {
     X(link_downs, ethernet) \
     X(eth_tx_packets, ethernet) \
     X(eth_tx_bytes, ethernet) \
+    X(eth_tx_segmented, ethernet) \
     X(eth_rx_packets, ethernet) \
     X(eth_rx_bytes, ethernet) \
     X(eth_rx_multicast, ethernet) \
@@ -3135,7 +3140,9 @@ static inline void qrnic_reg_seg_pack(void *out, const QrnicRegSeg *in)
 #define QRNIC_ETH_SEG_CSUM_START_OFFSET 2u
 #define QRNIC_ETH_SEG_CSUM_OFFSET_OFFSET 4u
 #define QRNIC_ETH_SEG_VLAN_TCI_OFFSET 6u
-#define QRNIC_ETH_SEG_RSVD0_OFFSET 8u
+#define QRNIC_ETH_SEG_MSS_OFFSET 8u
+#define QRNIC_ETH_SEG_HEADER_LENGTH_OFFSET 10u
+#define QRNIC_ETH_SEG_RSVD0_OFFSET 12u
 
 /* Ethernet segment, second in WQE_SEND of raw packet QPs */
 typedef struct QrnicEthSeg {
@@ -3143,9 +3150,11 @@ typedef struct QrnicEthSeg {
     uint16_t csum_start;
     uint16_t csum_offset;
     uint16_t vlan_tci;
+    uint16_t mss;
+    uint16_t header_length;
 } QrnicEthSeg;
 
-_Static_assert(QRNIC_ETH_SEG_RSVD0_OFFSET + 8 ==
+_Static_assert(QRNIC_ETH_SEG_RSVD0_OFFSET + 4 ==
                QRNIC_ETH_SEG_BYTES, "size of eth_seg");
 
 /* False if a reserved bit of eth_seg is set; out is filled in any case. */
@@ -3155,11 +3164,13 @@ static inline bool qrnic_eth_seg_unpack(QrnicEthSeg *out, const void *in)
     uint64_t bad = 0;
 
     out->flags = qrnic_ld_le16(p + 0);
-    bad |= out->flags & 0x0000fff8u;
+    bad |= out->flags & 0x0000fff0u;
     out->csum_start = qrnic_ld_le16(p + 2);
     out->csum_offset = qrnic_ld_le16(p + 4);
     out->vlan_tci = qrnic_ld_le16(p + 6);
-    bad |= qrnic_ld_le64(p + 8);
+    out->mss = qrnic_ld_le16(p + 8);
+    out->header_length = qrnic_ld_le16(p + 10);
+    bad |= qrnic_ld_le32(p + 12);
     return !bad;
 }
 
@@ -3172,6 +3183,8 @@ static inline void qrnic_eth_seg_pack(void *out, const QrnicEthSeg *in)
     qrnic_st_le16(p + 2, in->csum_start);
     qrnic_st_le16(p + 4, in->csum_offset);
     qrnic_st_le16(p + 6, in->vlan_tci);
+    qrnic_st_le16(p + 8, in->mss);
+    qrnic_st_le16(p + 10, in->header_length);
 }
 
 #define QRNIC_RECV_CTRL_BYTES 16u
@@ -4225,6 +4238,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "link_downs",
         "eth_tx_packets",
         "eth_tx_bytes",
+        "eth_tx_segmented",
         "eth_rx_packets",
         "eth_rx_bytes",
         "eth_rx_multicast",

@@ -56,7 +56,8 @@ struct qrnic_eth_drops {
 /* What is in a basic block of the SQ: at the first one of a WQE */
 struct qrnic_tx_slot {
 	struct sk_buff *skb;
-	unsigned int bytes;
+	unsigned int bytes;	/* on the wire */
+	u32 packets;
 	u8 wqebbs;
 	u8 buffers;
 };
@@ -158,6 +159,9 @@ void qrnic_eth_drops_read(struct qrnic_eth *eth, struct rtnl_link_stats64 *stats
 
 /* transmit.c */
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev);
+netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
+					   struct net_device *netdev,
+					   netdev_features_t features);
 int qrnic_tx_poll(struct napi_struct *napi, int budget);
 void qrnic_tx_drain(struct qrnic_eth *eth);
 

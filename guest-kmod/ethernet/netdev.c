@@ -246,6 +246,7 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_open = qrnic_eth_open,
 	.ndo_stop = qrnic_eth_stop,
 	.ndo_start_xmit = qrnic_eth_transmit,
+	.ndo_features_check = qrnic_eth_features_check,
 	.ndo_tx_timeout = qrnic_eth_tx_timeout,
 	.ndo_set_rx_mode = qrnic_eth_set_rx_mode,
 	.ndo_set_mac_address = qrnic_eth_set_mac_address,
@@ -361,6 +362,9 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 	netdev->hw_features = NETIF_F_SG;
 	if (capabilities & QRNIC_CAP_ETH_CSUM)
 		netdev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_RXCSUM;
+	if (capabilities & QRNIC_CAP_ETH_TSO)
+		netdev->hw_features |= NETIF_F_TSO | NETIF_F_TSO6 |
+				       NETIF_F_TSO_ECN;
 	netdev->vlan_features = netdev->hw_features;
 	if (capabilities & QRNIC_CAP_ETH_VLAN)
 		netdev->hw_features |= NETIF_F_HW_VLAN_CTAG_TX |

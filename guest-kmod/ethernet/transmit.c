@@ -2,6 +2,9 @@
 /*
  * transmit.c: from skb to send WQE, and completions of them.
  */
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <net/gso.h>
 #include <net/netdev_queues.h>
 
 #include "ethernet/ethernet.h"
@@ -91,13 +94,33 @@ static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
 	return i;
 }
 
+static void qrnic_tx_offloads(struct qrnic_eth_seg *eth_seg,
+			      const struct sk_buff *skb)
+{
+	u16 flags = 0;
+
+	*eth_seg = (struct qrnic_eth_seg) { };
+	if (skb_is_gso(skb)) {
+		flags |= QRNIC_ETHF_TSO;
+		eth_seg->mss = cpu_to_le16(skb_shinfo(skb)->gso_size);
+		eth_seg->header_length = cpu_to_le16(skb_tcp_all_headers(skb));
+	} else if (skb->ip_summed == CHECKSUM_PARTIAL) {
+		flags |= QRNIC_ETHF_CSUM;
+		eth_seg->csum_start = cpu_to_le16(skb_checksum_start_offset(skb));
+		eth_seg->csum_offset = cpu_to_le16(skb->csum_offset);
+	}
+	if (skb_vlan_tag_present(skb)) {
+		flags |= QRNIC_ETHF_VLAN;
+		eth_seg->vlan_tci = cpu_to_le16(skb_vlan_tag_get(skb));
+	}
+	eth_seg->flags = cpu_to_le16(flags);
+}
+
 static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
 			  unsigned int segments)
 {
 	struct qrnic_sq_ctrl *ctrl = qrnic_tx_segment(tx, tx->producer, 0);
-	struct qrnic_eth_seg *eth_seg = qrnic_tx_segment(tx, tx->producer, 1);
 	u32 operation, flags = 0;
-	u16 eth_flags = 0;
 
 	if (++tx->unsignaled >= QRNIC_TX_SIGNAL_INTERVAL) {
 		flags = QRNIC_WQEF_SIGNALED;
@@ -111,18 +134,7 @@ static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
 		.operation = cpu_to_le32(operation),
 		.index = cpu_to_le32(tx->producer),
 	};
-
-	*eth_seg = (struct qrnic_eth_seg) { };
-	if (skb->ip_summed == CHECKSUM_PARTIAL) {
-		eth_flags |= QRNIC_ETHF_CSUM;
-		eth_seg->csum_start = cpu_to_le16(skb_checksum_start_offset(skb));
-		eth_seg->csum_offset = cpu_to_le16(skb->csum_offset);
-	}
-	if (skb_vlan_tag_present(skb)) {
-		eth_flags |= QRNIC_ETHF_VLAN;
-		eth_seg->vlan_tci = cpu_to_le16(skb_vlan_tag_get(skb));
-	}
-	eth_seg->flags = cpu_to_le16(eth_flags);
+	qrnic_tx_offloads(qrnic_tx_segment(tx, tx->producer, 1), skb);
 }
 
 /*
@@ -176,8 +188,54 @@ static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *
 
 	if (unlikely(skb->len < ETH_HLEN || skb_headlen(skb) < ETH_HLEN))
 		return false;
+	if (skb_is_gso(skb))
+		return skb_gso_validate_network_len(skb, limit - ETH_HLEN);
 	return likely(skb->len <= limit) ||
 	       skb->len <= limit + qrnic_tx_tags(skb);
+}
+
+/* The device looks for TCP behind one 802.1Q tag and no header of IPv6's options. */
+static bool qrnic_tx_can_segment(const struct qrnic_eth *eth,
+				 const struct sk_buff *skb)
+{
+	const struct ethhdr *header = (const struct ethhdr *)skb->data;
+	u16 limit = eth->core->dev.caps.max_sge;
+
+	if (skb_shinfo(skb)->nr_frags >= limit || skb_headlen(skb) < ETH_HLEN)
+		return false;
+	if (header->h_proto == htons(ETH_P_8021AD) ||
+	    (skb_vlan_tag_present(skb) &&
+	     skb->vlan_proto == htons(ETH_P_8021AD)))
+		return false;
+	if (skb_shinfo(skb)->gso_type & SKB_GSO_TCPV6 &&
+	    skb_network_header_len(skb) != sizeof(struct ipv6hdr))
+		return false;
+	return skb_tcp_all_headers(skb) <= QRNIC_TSO_MAX_HEADER;
+}
+
+netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
+					   struct net_device *netdev,
+					   netdev_features_t features)
+{
+	features = vlan_features_check(skb, features);
+	if (skb_is_gso(skb) && !qrnic_tx_can_segment(netdev_priv(netdev), skb))
+		features &= ~NETIF_F_GSO_MASK;
+	return features;
+}
+
+/* What goes over the wire for it: each frame has its headers. */
+static void qrnic_tx_account(struct qrnic_tx_slot *slot, const struct sk_buff *skb)
+{
+	unsigned int headers;
+
+	slot->bytes = skb->len;
+	slot->packets = 1;
+	if (skb_is_gso(skb)) {
+		headers = skb_tcp_all_headers(skb);
+		slot->packets = DIV_ROUND_UP(skb->len - headers,
+					     skb_shinfo(skb)->gso_size);
+		slot->bytes += (slot->packets - 1) * headers;
+	}
 }
 
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
@@ -212,7 +270,7 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 
 	slot = qrnic_tx_slot(tx, tx->producer);
 	slot->skb = skb;
-	slot->bytes = skb->len;
+	qrnic_tx_account(slot, skb);
 	slot->wqebbs = wqebbs;
 	slot->buffers = buffers;
 	tx->last = tx->producer;
@@ -231,17 +289,15 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 }
 
 /* Frees the WQE at the clean index and moves on. */
-static unsigned int qrnic_tx_free(struct qrnic_eth *eth, int budget)
+static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
 {
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, tx->clean);
-	unsigned int bytes = slot->bytes;
 
 	qrnic_tx_unmap(eth, tx->clean, slot->buffers);
 	napi_consume_skb(slot->skb, budget);
 	slot->skb = NULL;
 	WRITE_ONCE(tx->clean, tx->clean + slot->wqebbs);
-	return bytes;
 }
 
 /* A CQE completes its WQE and all before it. */
@@ -256,8 +312,9 @@ static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe
 	    !qrnic_tx_slot(tx, index)->skb)
 		return false;
 	do {
-		*bytes += qrnic_tx_free(eth, budget);
-		(*packets)++;
+		*bytes += qrnic_tx_slot(tx, tx->clean)->bytes;
+		*packets += qrnic_tx_slot(tx, tx->clean)->packets;
+		qrnic_tx_free(eth, budget);
 	} while ((s32)(tx->clean - index) <= 0);
 	return true;
 }

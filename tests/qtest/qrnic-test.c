@@ -17,6 +17,7 @@ int main(int argc, char **argv)
     add_requester_tests();
     add_responder_tests();
     add_ethernet_tests();
+    add_segment_tests();
     add_flow_tests();
     add_datagram_tests();
     add_multicast_tests();

@@ -15,6 +15,7 @@
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicUnreliable QrnicUnreliable;
+typedef struct QrnicSegmentation QrnicSegmentation;
 
 typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
@@ -64,6 +65,7 @@ struct QrnicQp {
     QrnicRequester *requester;  /* RC and XRC only */
     QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
+    QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
     bool sq_rung;               /* read the record of the SQ when taken up */

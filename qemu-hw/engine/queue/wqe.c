@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/host-utils.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
 
@@ -97,6 +98,37 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
     return NULL;
 }
 
+static const char *decode_eth(QrnicEngine *e, const uint8_t *p,
+                              QrnicEthSeg *out)
+{
+    const struct { uint16_t flag; uint64_t cap; } needs[] = {
+        { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
+        { QRNIC_ETHF_VLAN, QRNIC_CAP_ETH_VLAN },
+        { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_ETH_CSUM },
+        { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_FLOW },
+        { QRNIC_ETHF_TSO, QRNIC_CAP_ETH_TSO },
+    };
+    const uint16_t sums = QRNIC_ETHF_CSUM | QRNIC_ETHF_IP_CSUM |
+                          QRNIC_ETHF_TSO;
+
+    if (!qrnic_eth_seg_unpack(out, p)) {
+        return "reserved bits are set in the Ethernet segment";
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
+        if ((out->flags & needs[i].flag) &&
+            !(e->config.capabilities & needs[i].cap)) {
+            return "an offload that the device does not have";
+        }
+    }
+    if (ctpop16(out->flags & sums) > 1) {
+        return "two ways to a checksum";
+    }
+    if (!(out->flags & QRNIC_ETHF_TSO) && (out->mss || out->header_length)) {
+        return "lengths of segments without segmentation";
+    }
+    return NULL;
+}
+
 /* The segments between control and data */
 static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
                                   const QrnicWqeShape *shape, QrnicSendWqe *out)
@@ -158,27 +190,12 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         *p += QRNIC_REG_SEG_BYTES;
     }
     if (shape->eth) {
-        const struct { uint16_t flag; uint64_t cap; } needs[] = {
-            { QRNIC_ETHF_CSUM, QRNIC_CAP_ETH_CSUM },
-            { QRNIC_ETHF_VLAN, QRNIC_CAP_ETH_VLAN },
-            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_ETH_CSUM },
-            { QRNIC_ETHF_IP_CSUM, QRNIC_CAP_FLOW },
-        };
+        const char *rule = decode_eth(e, *p, &out->eth);
 
-        if (!qrnic_eth_seg_unpack(&out->eth, *p)) {
-            return "reserved bits are set in the Ethernet segment";
+        if (rule) {
+            return rule;
         }
         *p += QRNIC_SEGMENT_SIZE;
-        for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
-            if ((out->eth.flags & needs[i].flag) &&
-                !(e->config.capabilities & needs[i].cap)) {
-                return "an offload that the device does not have";
-            }
-        }
-        if ((out->eth.flags & QRNIC_ETHF_CSUM) &&
-            (out->eth.flags & QRNIC_ETHF_IP_CSUM)) {
-            return "two ways to a checksum";
-        }
     }
     return NULL;
 }

@@ -11,12 +11,6 @@
 
 #define FILTER_ADDRESSES 64
 
-/* The longest frame that the port takes, with the tags of this one */
-static size_t longest(const QrnicEngine *e, const QrnicHeaders *h)
-{
-    return e->fabric->port.mtu + QRNIC_ETH_LEN + h->tags_len;
-}
-
 /*
  * Receive
  */
@@ -143,7 +137,7 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     uint8_t status = QRNIC_WC_SUCCESS, syndrome = QRNIC_SYN_NONE;
     QrnicRecvWqe wqe;
 
-    if (!copy && h->len > longest(e, h)) {
+    if (!copy && h->len > qrnic_ethernet_longest(e, h)) {
         drop(e, too_long, h->len);
         return;
     }
@@ -266,6 +260,27 @@ static void loop_back(QrnicEngine *e, const QrnicQp *sender,
     }
 }
 
+/* Complete but for the tag, for which there is room before it */
+static void send_frame(QrnicEngine *e, QrnicQp *qp, const QrnicEthSeg *eth,
+                       const QrnicHeaders *h, uint8_t *frame)
+{
+    QrnicHeaders tagged;
+
+    if (eth->flags & QRNIC_ETHF_VLAN) {
+        memmove(frame - QRNIC_VLAN_LEN, frame, 12);
+        frame -= QRNIC_VLAN_LEN;
+        qrnic_st_be16(frame + 12, QRNIC_ETHERTYPE_VLAN);
+        qrnic_st_be16(frame + 14, eth->vlan_tci);
+        tagged = qrnic_headers_walk(frame, h->len + QRNIC_VLAN_LEN);
+        h = &tagged;
+    }
+    qrnic_pace_charge(e, qp, h->len);
+    qrnic_frame_send(e, h);
+    if (qp->db_page && frame[0] & 1) {
+        loop_back(e, qp, h);
+    }
+}
+
 static bool refuse_length(QrnicEngine *e, const QrnicQp *qp,
                           const QrnicSendWqe *wqe)
 {
@@ -319,36 +334,51 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         return false;
     }
     h = qrnic_headers_walk(frame, wqe->length);
-    if (h.len > longest(e, &h)) {
+    if (h.len > qrnic_ethernet_longest(e, &h)) {
         return refuse_length(e, qp, wqe);
     }
     if (eth->flags & QRNIC_ETHF_IP_CSUM) {
         qrnic_checksums_fill(&h, frame);
     }
-    if (eth->flags & QRNIC_ETHF_VLAN) {
-        memmove(frame - QRNIC_VLAN_LEN, frame, 12);
-        frame -= QRNIC_VLAN_LEN;
-        qrnic_st_be16(frame + 12, QRNIC_ETHERTYPE_VLAN);
-        qrnic_st_be16(frame + 14, eth->vlan_tci);
-        h = qrnic_headers_walk(frame, wqe->length + QRNIC_VLAN_LEN);
-    }
-    qrnic_pace_charge(e, qp, h.len);
-    qrnic_frame_send(e, &h);
-    if (qp->db_page && frame[0] & 1) {
-        loop_back(e, qp, &h);
-    }
+    send_frame(e, qp, eth, &h, frame);
     return true;
+}
+
+/* Sends one frame of a WQE of many. True: it was the last, or it failed. */
+static bool transmit_segment(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicSendWqe *wqe, uint8_t *status,
+                             uint8_t *syndrome)
+{
+    uint8_t *frame = e->fabric->frame + QRNIC_VLAN_LEN;
+    QrnicHeaders h;
+    QrnicSegment segment = qrnic_segmentation_next(e, qp, wqe, frame, &h,
+                                                   status, syndrome);
+
+    if (segment != QRNIC_SEGMENT_FAILED) {
+        send_frame(e, qp, &wqe->eth, &h, frame);
+    }
+    return segment != QRNIC_SEGMENT_MORE;
 }
 
 static bool raw_packet_send(QrnicEngine *e, QrnicQp *qp,
                             const QrnicSendWqe *wqe, uint8_t *status,
                             uint8_t *syndrome)
 {
+    if (wqe->eth.flags & QRNIC_ETHF_TSO) {
+        return transmit_segment(e, qp, wqe, status, syndrome);
+    }
     if (transmit_frame(e, qp, wqe, status, syndrome)) {
         *status = QRNIC_WC_SUCCESS;
         *syndrome = QRNIC_SYN_NONE;
     }
     return true;
+}
+
+/* The queue pair has stopped: what was under way is flushed. */
+static bool raw_packet_flush(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_segmentation_drop(e, qp);
+    return false;
 }
 
 static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
@@ -370,6 +400,9 @@ const QrnicQpOps qrnic_raw_packet_ops = {
     .takes_frames = true,
     .states = &qrnic_raw_packet_states,
     .shape = qrnic_raw_packet_shape,
+    .init = qrnic_segmentation_drop,
+    .cleanup = qrnic_segmentation_drop,
+    .flush_send = raw_packet_flush,
     .destroyed = raw_packet_destroyed,
     .transmit = qrnic_transmit,
     .send = raw_packet_send,

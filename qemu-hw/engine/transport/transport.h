@@ -136,6 +136,12 @@ void qrnic_multicast_drop_rest(QrnicEngine *e);
 
 /* raw_packet.c: a frame that is not for the transport. */
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h);
+/* The longest frame that the port takes, with the tags of this one */
+static inline size_t qrnic_ethernet_longest(const QrnicEngine *e,
+                                            const QrnicHeaders *h)
+{
+    return e->fabric->port.mtu + QRNIC_ETH_LEN + h->tags_len;
+}
 /* Copies of any frame for the sniffers */
 void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h);
 
@@ -145,6 +151,21 @@ void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h);
  */
 unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
                             bool loopback);
+
+/* segment.c: a WQE with ETHF_TSO */
+typedef enum QrnicSegment {
+    QRNIC_SEGMENT_FAILED,       /* *status and *syndrome say why */
+    QRNIC_SEGMENT_MORE,         /* another one follows */
+    QRNIC_SEGMENT_LAST,
+} QrnicSegment;
+
+/* Makes the next frame of it, but for the tag of ETHF_VLAN, and walks it. */
+QrnicSegment qrnic_segmentation_next(QrnicEngine *e, QrnicQp *qp,
+                                     const QrnicSendWqe *wqe, uint8_t *frame,
+                                     QrnicHeaders *h, uint8_t *status,
+                                     uint8_t *syndrome);
+/* What is left of it is not sent. */
+void qrnic_segmentation_drop(QrnicEngine *e, QrnicQp *qp);
 
 /* rss.c */
 typedef struct QrnicRss QrnicRss;

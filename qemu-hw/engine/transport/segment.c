@@ -1,0 +1,164 @@
+/*
+ * qrnic engine: segmentation of TCP: one send WQE, many frames
+ *
+ * The headers are read once and kept until the last frame has gone; each frame
+ * gets a copy of them with its own lengths, sequence number, flags (RFC 9293,
+ * 3168) and checksums. The rate limit, the wire and the turns of other queue
+ * pairs hold it up between any two frames.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/transport/transport.h"
+
+#define IPV4_TOTAL_LENGTH 2
+#define IPV4_IDENTIFICATION 4
+#define IPV6_PAYLOAD_LENGTH 4
+#define TCP_SEQUENCE 4
+#define TCP_DATA_OFFSET 12
+#define TCP_FLAGS 13
+#define TCP_FIN 0x01
+#define TCP_PSH 0x08
+#define TCP_CWR 0x80
+
+struct QrnicSegmentation {
+    uint32_t length, sent;      /* bytes behind the headers */
+    uint16_t frames;
+    uint8_t network;            /* QrnicNetwork */
+    uint8_t ip, l4;             /* offsets in the headers */
+    uint8_t header[QRNIC_TSO_MAX_HEADER];
+};
+
+void qrnic_segmentation_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_buffer_put(e, qp->segmentation, sizeof(*qp->segmentation));
+    qp->segmentation = NULL;
+}
+
+static bool refuse(QrnicEngine *e, const QrnicQp *qp, const QrnicSendWqe *wqe,
+                   const char *rule)
+{
+    qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                      "WQE at index %" PRIu32 ": segmentation of %" PRIu64
+                      " bytes: %s", wqe->index, wqe->length, rule);
+    return false;
+}
+
+/* They are TCP's over IP, whole, and end where software says. */
+static bool headers_fit(const QrnicHeaders *h)
+{
+    return qrnic_headers_have_ip(h) && h->l4 &&
+           h->protocol == QRNIC_IP_PROTOCOL_TCP &&
+           h->len >= h->l4 + QRNIC_TCP_LEN &&
+           h->len == h->l4 + (h->frame[h->l4 + TCP_DATA_OFFSET] >> 4) * 4;
+}
+
+static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                  uint8_t *status, uint8_t *syndrome)
+{
+    uint32_t header_length = wqe->eth.header_length;
+    QrnicSegmentation *s;
+    QrnicHeaders h;
+
+    if (!wqe->eth.mss || header_length > QRNIC_TSO_MAX_HEADER ||
+        wqe->length <= header_length ||
+        wqe->length - header_length > QRNIC_TSO_MAX_LENGTH) {
+        return refuse(e, qp, wqe, "its lengths");
+    }
+    s = qp->segmentation = qrnic_buffer_get(e, sizeof(*s));
+    *syndrome = qrnic_gather_part(e, qp, wqe, 0, s->header, header_length);
+    if (*syndrome) {
+        *status = QRNIC_WC_LOC_PROT_ERR;
+        return false;
+    }
+    *syndrome = QRNIC_SYN_WQE_LENGTH;
+    h = qrnic_headers_walk(s->header, header_length);
+    if (!headers_fit(&h)) {
+        return refuse(e, qp, wqe, "its headers");
+    }
+    s->length = wqe->length - header_length;
+    s->sent = 0;
+    s->frames = 0;
+    s->network = h.network;
+    s->ip = h.ip;
+    s->l4 = h.l4;
+    return true;
+}
+
+/* The headers of the next frame, which has n bytes of data. */
+static void put_headers(const QrnicSegmentation *s, uint32_t header_length,
+                        uint32_t n, uint8_t *frame)
+{
+    uint8_t *ip = frame + s->ip, *tcp = frame + s->l4;
+
+    memcpy(frame, s->header, header_length);
+    if (s->network == QRNIC_NET_IPV4) {
+        qrnic_st_be16(ip + IPV4_TOTAL_LENGTH, header_length - s->ip + n);
+        qrnic_st_be16(ip + IPV4_IDENTIFICATION,
+                      qrnic_ld_be16(ip + IPV4_IDENTIFICATION) + s->frames);
+    } else {
+        qrnic_st_be16(ip + IPV6_PAYLOAD_LENGTH,
+                      header_length - s->ip - QRNIC_IPV6_LEN + n);
+    }
+    qrnic_st_be32(tcp + TCP_SEQUENCE,
+                  qrnic_ld_be32(tcp + TCP_SEQUENCE) + s->sent);
+    if (s->sent) {
+        tcp[TCP_FLAGS] &= ~TCP_CWR;
+    }
+    if (s->sent + n < s->length) {
+        tcp[TCP_FLAGS] &= ~(TCP_FIN | TCP_PSH);
+    }
+}
+
+static bool make_next(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
+                      uint8_t *frame, QrnicHeaders *h, uint8_t *status,
+                      uint8_t *syndrome)
+{
+    uint32_t header_length = wqe->eth.header_length;
+    QrnicSegmentation *s = qp->segmentation;
+    uint32_t n = MIN(wqe->eth.mss, s->length - s->sent);
+
+    *h = qrnic_headers_walk(s->header, header_length);
+    if (header_length + n > qrnic_ethernet_longest(e, h)) {
+        return refuse(e, qp, wqe, "a frame is longer than the MTU");
+    }
+    put_headers(s, header_length, n, frame);
+    *syndrome = qrnic_gather_part(e, qp, wqe, header_length + s->sent,
+                                  frame + header_length, n);
+    if (*syndrome) {
+        *status = QRNIC_WC_LOC_PROT_ERR;
+        return false;
+    }
+    *h = qrnic_headers_walk(frame, header_length + n);
+    qrnic_checksums_fill(h, frame);
+    s->sent += n;
+    s->frames++;
+    trace_qrnic_ethernet_segment(e->config.name, qp->number, wqe->index,
+                                 s->sent, s->length, h->len,
+                                 s->sent == s->length);
+    return true;
+}
+
+QrnicSegment qrnic_segmentation_next(QrnicEngine *e, QrnicQp *qp,
+                                     const QrnicSendWqe *wqe, uint8_t *frame,
+                                     QrnicHeaders *h, uint8_t *status,
+                                     uint8_t *syndrome)
+{
+    *status = QRNIC_WC_LOC_LEN_ERR;
+    *syndrome = QRNIC_SYN_WQE_LENGTH;
+    if ((!qp->segmentation && !begin(e, qp, wqe, status, syndrome)) ||
+        !make_next(e, qp, wqe, frame, h, status, syndrome)) {
+        qrnic_segmentation_drop(e, qp);
+        return QRNIC_SEGMENT_FAILED;
+    }
+    if (qp->segmentation->sent < qp->segmentation->length) {
+        return QRNIC_SEGMENT_MORE;
+    }
+    qrnic_segmentation_drop(e, qp);
+    qrnic_add(e, QRNIC_COUNTER_ETH_TX_SEGMENTED, 1);
+    *status = QRNIC_WC_SUCCESS;
+    *syndrome = QRNIC_SYN_NONE;
+    return QRNIC_SEGMENT_LAST;
+}

@@ -1,0 +1,74 @@
+# What ethtool can ask of the Ethernet function: segmentation of TCP by the device, looked at by tcpdump.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 300
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
+export -f count
+
+# Guest 1 sees each frame as it was on the wire, and leaves its checksums to tcpdump.
+[ "$GUEST" != 1 ] || ethtool -K "$NIC0" gro off rx off
+# transfer NAME CLIENT...: what guest 2 sends, with a capture in guest 1 that wire.log tells of
+transfer() {
+    local name=$1 capture
+    shift
+    if [ "$GUEST" = 1 ]; then
+        tcpdump -U -i "$NIC0" -B 16384 -w wire.pcap "tcp dst port 5201 or (vlan and tcp dst port 5201)" 2>tcpdump.log &
+        capture=$!
+        wait_until 20 grep -q "listening on" tcpdump.log
+    fi
+    pair "$name" 5201 "iperf3 -s -1" "$*"
+    if [ "$GUEST" = 1 ]; then
+        sleep 1
+        kill -INT $capture
+        wait $capture
+        tcpdump -n -vv -e -r wire.pcap >wire.log 2>/dev/null
+    fi
+}
+# Of the frames that were captured each has right checksums, and none is longer than the MTU says.
+looked_at() {
+    try "$1: each frame of it is right" "[ $GUEST = 2 ] || [ \$(grep -c 'cksum 0x[0-9a-f]* (correct)' wire.log) -gt 500 ] &&
+        { [ $GUEST = 2 ] || ! grep -m 3 -i 'incorrect\|bad cksum\|wrong' wire.log; }"
+    try "$1: none is too long" "[ $GUEST = 2 ] || awk 'match(\$0, / length [0-9]+: /) { n = substr(\$0, RSTART + 8) + 0; if (n > most) most = n }
+        END { print most; exit !(most > 1400 && most <= $2) }' wire.log"
+}
+# sent NAME BEFORE YES|no: guest 2 has (not) sent any in one piece for many frames.
+sent() {
+    local status=0
+    [ "$GUEST" = 1 ] || { [ "$(count eth_tx_segmented)" -gt "$2" ] && [ "$3" = yes ]; } ||
+        { [ "$(count eth_tx_segmented)" = "$2" ] && [ "$3" = no ]; } || status=1
+    together $status "$1"
+}
+
+before=$(count eth_tx_segmented)
+transfer "TCP" "iperf3 -c guest1 -n 4M"
+looked_at "TCP" 1514
+sent "the device has cut it into frames" "$before" yes
+before=$(count eth_tx_segmented)
+transfer "TCP over IPv6" "iperf3 -6 -c guest1v6 -n 4M"
+looked_at "TCP over IPv6" 1514
+sent "the device has cut it into frames, too" "$before" yes
+[ "$GUEST" = 1 ] || ethtool -K "$NIC0" tso off
+before=$(count eth_tx_segmented)
+transfer "TCP with 'tso off'" "iperf3 -c guest1 -n 4M"
+looked_at "TCP with 'tso off'" 1514
+sent "the kernel has cut it into frames" "$before" no
+[ "$GUEST" = 1 ] || ethtool -K "$NIC0" tso on
+# A tag that the device inserts, one that the kernel writes, one behind which the device does not look
+for how in "802.1Q on yes" "802.1Q off yes" "802.1ad on no"; do
+    read -r proto insert segmented <<<"$how"
+    ethtool -K "$NIC0" txvlan "$insert"
+    ip link add link "$NIC0" name tagged type vlan proto "$proto" id 7
+    ip addr add "10.78.0.$GUEST/24" dev tagged
+    ip link set tagged up
+    before=$(count eth_tx_segmented)
+    barrier "tagged-$proto-$insert"
+    pair "TCP with a tag of $proto, 'txvlan $insert'" 5201 "iperf3 -s -1" "iperf3 -c 10.78.0.1 -n 4M"
+    sent "it was cut by the device: $segmented" "$before" "$segmented"
+    ip link del tagged
+done
+try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
+    [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"
+kernel_clean "the kernel logs are clean"
+finish
