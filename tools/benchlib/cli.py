@@ -83,10 +83,6 @@ def plan_of(args, made):
     return plan
 
 
-def minutes(seconds):
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
-
-
 def plan_read(summaries):
     """What an earlier run measured, as far as it is known here."""
     there = {(scope, mtu, metric) for scope, mtu, metric, _ in summaries}
@@ -135,7 +131,7 @@ def run(args, made):
 
     values = results.Values()
     bench = measure.Bench(args.rounds, args.accel, values, say)
-    say(f"{measure.count(plan, args.rounds)} figures, about {minutes(measure.expected_seconds(plan, args.rounds))}")
+    say(f"{measure.count(plan, args.rounds)} figures, about {measure.minutes(measure.expected_seconds(plan, args.rounds))}")
     try:
         bench.run(plan)
     except KeyboardInterrupt:

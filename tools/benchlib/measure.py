@@ -32,6 +32,10 @@ def expected_seconds(plan, rounds):
     return seconds + metrics.BOOT_SECONDS * len({scope for scope, _, measurement in plan if measurement.where == "pair"})
 
 
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
 class Bench:
     """One run: its options, the values so far, and the guests that run."""
 
@@ -73,7 +77,9 @@ class Bench:
         """One value; "nan" and 0 are none."""
         self.done += 1
         good = self.values.add(scope, mtu, metric, device, text)
-        self.say(f"{self.done}/{self.total}: {scope} MTU {mtu} {device} {metric} {text if good else 'NOT MEASURED'}")
+        left = self.expected - (time.monotonic() - self.start)
+        self.say(f"{self.done}/{self.total}: {scope} MTU {mtu} {device} {metric} {text if good else 'NOT MEASURED'}" +
+                 (f" (about {minutes(left)} left)" if self.done % 10 == 0 and left > 30 else ""))
 
     def launch(self, *options):
         command = [TOOLS / "guest", "--no-refresh", "--accel", self.accel, *options]
