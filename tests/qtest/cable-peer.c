@@ -10,7 +10,9 @@
 #include "qemu/memfd.h"
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include "driver.h"
 #include "cable-peer.h"
 
@@ -116,20 +118,43 @@ static size_t direction_bytes(uint32_t slots, uint32_t stride)
     return ROUND_UP(QRNIC_CABLE_CONTROL_SIZE + (size_t)slots * stride, 4096);
 }
 
-CablePeer *cable_peer_connect(int fd, bool makes_memory)
+CablePeer *cable_peer_map(int fd, const QrnicCableMessage *m, int memory,
+                          bool first)
 {
     CablePeer *p = g_new0(CablePeer, 1);
-    QrnicCableMessage m = cable_hello(makes_memory ? UINT64_MAX : 0);
-    size_t half;
-    int memory;
+    size_t half = direction_bytes(m->slots, m->stride);
 
     p->fd = fd;
+    p->slots = m->slots;
+    p->stride = m->stride;
+    p->max_frame = m->max_frame;
+    p->bytes = 2 * half;
+    p->memory = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory,
+                     0);
+    g_assert(p->memory != MAP_FAILED);
+    close(memory);
+    p->out = p->memory + (first ? 0 : half);
+    p->in = p->memory + (first ? half : 0);
+    if (!first) {
+        QrnicCableMessage ready = {
+            .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_READY,
+        };
+
+        cable_message_send(fd, &ready, -1);
+    }
+    return p;
+}
+
+CablePeer *cable_peer_connect(int fd, bool makes_memory)
+{
+    QrnicCableMessage m = cable_hello(makes_memory ? UINT64_MAX : 0);
+    uint32_t lines = DIV_ROUND_UP(QRNIC_CABLE_SLOT_BYTES + FRAME,
+                                  QRNIC_CABLE_LINE);
+    int memory;
+
     cable_message_send(fd, &m, -1);
     m = cable_message_expect(fd, QRNIC_CABLE_HELLO, NULL);
     if (makes_memory) {
-        uint32_t lines = DIV_ROUND_UP(QRNIC_CABLE_SLOT_BYTES + FRAME,
-                                      QRNIC_CABLE_LINE);
-
         m = (QrnicCableMessage) {
             .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_MEMORY,
             .version = 1, .slots = SLOTS, .max_frame = FRAME,
@@ -143,24 +168,7 @@ CablePeer *cable_peer_connect(int fd, bool makes_memory)
         m = cable_message_expect(fd, QRNIC_CABLE_MEMORY, &memory);
         g_assert_cmpuint(m.slots, ==, SLOTS);
     }
-    p->slots = m.slots;
-    p->stride = m.stride;
-    p->max_frame = m.max_frame;
-    half = direction_bytes(m.slots, m.stride);
-    p->bytes = 2 * half;
-    p->memory = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory,
-                     0);
-    g_assert(p->memory != MAP_FAILED);
-    close(memory);
-    p->out = p->memory + (makes_memory ? 0 : half);
-    p->in = p->memory + (makes_memory ? half : 0);
-    if (!makes_memory) {
-        m = (QrnicCableMessage) {
-            .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_READY,
-        };
-        cable_message_send(fd, &m, -1);
-    }
-    return p;
+    return cable_peer_map(fd, &m, memory, makes_memory);
 }
 
 void cable_peer_free(CablePeer *p)
@@ -198,12 +206,17 @@ static uint8_t *slot(CablePeer *p, uint8_t *direction, uint32_t index)
     return direction + QRNIC_CABLE_CONTROL_SIZE + index % p->slots * p->stride;
 }
 
+bool cable_peer_room(CablePeer *p)
+{
+    return p->produced - qatomic_load_acquire(INDEX(p->out, CONSUMED)) <
+           p->slots;
+}
+
 void cable_peer_send(CablePeer *p, const uint8_t *frame, size_t len)
 {
     uint8_t *at = slot(p, p->out, p->produced);
 
-    WAIT_UNTIL(p->produced - qatomic_load_acquire(INDEX(p->out, CONSUMED)) <
-               p->slots, "the device takes no frame from the cable");
+    WAIT_UNTIL(cable_peer_room(p), "no frame is taken from the cable");
     stl_le_p(at + QRNIC_CABLE_SLOT_LENGTH_OFFSET, len);
     memcpy(at + QRNIC_CABLE_SLOT_BYTES, frame, len);
     qatomic_store_release(INDEX(p->out, PRODUCED), ++p->produced);
@@ -235,4 +248,158 @@ size_t cable_peer_receive(CablePeer *p, uint8_t *frame, size_t room)
         cable_peer_wake(p);
     }
     return len;
+}
+
+/*
+ * Paths
+ */
+
+char *cable_path_new(char **dir)
+{
+    *dir = g_dir_make_tmp("qrnic-cable-XXXXXX", NULL);
+    g_assert_nonnull(*dir);
+    return g_strdup_printf("%s/c", *dir);
+}
+
+void cable_path_free(char *dir, char *path)
+{
+    g_autofree char *lock = g_strconcat(path, ".lock", NULL);
+
+    unlink(path);
+    unlink(lock);
+    rmdir(dir);
+    g_free(dir);
+    g_free(path);
+}
+
+int cable_path_connect(const char *path)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    g_assert_cmpuint(strlen(path), <, sizeof(address.sun_path));
+    strcpy(address.sun_path, path);
+    WAIT_UNTIL(!connect(fd, (struct sockaddr *)&address, sizeof(address)),
+               "nobody listens at %s", path);
+    return fd;
+}
+
+int cable_path_join(const char *path)
+{
+    int64_t end = g_get_monotonic_time() + PATIENCE_US;
+
+    for (;;) {
+        uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES] = { 0 };
+        int fd = cable_path_connect(path);
+        QrnicCableMessage m;
+
+        await_readable(fd, "message");
+        if (recv(fd, bytes, sizeof(bytes), MSG_PEEK) == sizeof(bytes)) {
+            qrnic_cable_message_unpack(&m, bytes);
+            if (m.type == QRNIC_CABLE_HELLO) {
+                return fd;
+            }
+        }
+        close(fd);
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+        g_usleep(200);
+    }
+}
+
+/*
+ * A process that is killed
+ */
+
+static void G_NORETURN victim(const char *path, const uint8_t *frames,
+                              size_t len, unsigned count, int up)
+{
+    uint8_t frame[FRAME];
+    CablePeer *p = cable_peer_connect(cable_path_join(path),
+                                      getpid() % 2);
+    unsigned next = 0;
+
+    if (write(up, "u", 1) != 1) {
+        _exit(1);
+    }
+    for (;;) {
+        if (cable_peer_room(p)) {
+            cable_peer_send(p, frames + len * (next++ % count), len);
+        } else if (cable_peer_pending(p)) {
+            cable_peer_receive(p, frame, sizeof(frame));
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+pid_t cable_victim_start(const char *path, const uint8_t *frames, size_t len,
+                         unsigned count)
+{
+    int up[2];
+    pid_t pid;
+    char byte;
+
+    g_assert_cmpint(pipe(up), ==, 0);
+    pid = fork();
+    g_assert_cmpint(pid, >=, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(up[0]);
+        victim(path, frames, len, count, up[1]);
+    }
+    close(up[1]);
+    await_readable(up[0], "sign of life of the one to be killed");
+    g_assert_cmpint(read(up[0], &byte, 1), ==, 1);
+    close(up[0]);
+    return pid;
+}
+
+void cable_victim_kill(pid_t pid)
+{
+    int status;
+
+    kill(pid, SIGKILL);
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    /* It had not ended before, by itself. */
+    g_assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+Possessions possessions_of(pid_t pid)
+{
+    g_autofree char *fds = g_strdup_printf("/proc/%d/fd", pid);
+    g_autofree char *maps = g_strdup_printf("/proc/%d/maps", pid);
+    g_autofree char *status = g_strdup_printf("/proc/%d/status", pid);
+    g_autofree char *text = NULL, *about = NULL;
+    GDir *dir = g_dir_open(fds, 0, NULL);
+    Possessions p = { 0 };
+
+    g_assert_nonnull(dir);
+    while (g_dir_read_name(dir)) {
+        p.descriptors++;
+    }
+    g_dir_close(dir);
+    g_assert_true(g_file_get_contents(maps, &text, NULL, NULL));
+    for (const char *at = text; (at = strchr(at, '\n')); at++) {
+        p.mappings++;
+    }
+    g_assert_true(g_file_get_contents(status, &about, NULL, NULL));
+    p.kib = g_ascii_strtoull(strstr(about, "VmRSS:") + 6, NULL, 10);
+    return p;
+}
+
+/* Less than a page for each of a thousand ends */
+#define NOISE_KIB 2048
+
+void possessions_check(pid_t pid, const Possessions *before)
+{
+    Possessions now;
+
+    /* What the last end had may still be there for a moment. */
+    WAIT_UNTIL((now = possessions_of(pid)).descriptors <= before->descriptors &&
+               now.mappings <= before->mappings,
+               "%u descriptors and %u mappings, before %u and %u",
+               now.descriptors, now.mappings, before->descriptors,
+               before->mappings);
+    g_test_message("memory: %lu KiB, before %lu", now.kib, before->kib);
+    g_assert_cmpuint(now.kib, <=, before->kib + NOISE_KIB);
 }

@@ -21,6 +21,36 @@ typedef struct CablePeer {
     uint32_t produced, consumed;
 } CablePeer;
 
+/* A path in a directory of its own, and the end of both */
+char *cable_path_new(char **dir);
+void cable_path_free(char *dir, char *path);
+/* Waits until somebody listens there. */
+int cable_path_connect(const char *path);
+/*
+ * As a new end, which is refused as long as the one before it is not yet known
+ * to be gone.
+ */
+int cable_path_join(const char *path);
+
+/*
+ * A process of its own that is the end at a path, from when this returns until
+ * it is killed: it sends `count` frames of `len` bytes, again and again, and
+ * takes what comes.
+ */
+pid_t cable_victim_start(const char *path, const uint8_t *frames, size_t len,
+                         unsigned count);
+void cable_victim_kill(pid_t pid);
+
+/* What a process has that an end which came and went could have left */
+typedef struct Possessions {
+    unsigned descriptors, mappings;
+    unsigned long kib;          /* of memory in use */
+} Possessions;
+
+Possessions possessions_of(pid_t pid);
+/* Asserts that it has no more than before. */
+void possessions_check(pid_t pid, const Possessions *before);
+
 /* A hello that agrees with everything; nonce decides who makes the memory. */
 QrnicCableMessage cable_hello(uint64_t nonce);
 
@@ -35,11 +65,15 @@ int cable_memory_new(size_t bytes, unsigned seals);
 
 /* Everything up to the moment when the cable is up at this end. */
 CablePeer *cable_peer_connect(int fd, bool makes_memory);
+/* From MEMORY on; first: our frames are in the first half. */
+CablePeer *cable_peer_map(int fd, const QrnicCableMessage *memory,
+                          int descriptor, bool first);
 void cable_peer_free(CablePeer *p);
 
 /* The member of a direction's control */
 uint32_t *cable_index(uint8_t *direction, unsigned offset);
 void cable_peer_wake(CablePeer *p);
+bool cable_peer_room(CablePeer *p);
 void cable_peer_send(CablePeer *p, const uint8_t *frame, size_t len);
 bool cable_peer_pending(CablePeer *p);
 /* Waits for a frame and takes it. */

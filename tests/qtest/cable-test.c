@@ -182,15 +182,6 @@ static void test_bad_memory(const void *data)
  * What it writes later
  */
 
-static void eth_frame(uint8_t *frame, uint8_t last)
-{
-    memset(frame, last, FRAME);
-    memset(frame, 0xff, 6);
-    memcpy(frame + 6, PEER_MAC, 6);
-    frame[12] = 0x88;
-    frame[13] = 0xb5;
-}
-
 typedef struct Lie {
     const char *name;
     unsigned offset;
@@ -251,50 +242,20 @@ static void test_wake_flood(void)
  * At a path
  */
 
-static char *path_new(char **dir)
-{
-    *dir = g_dir_make_tmp("qrnic-cable-XXXXXX", NULL);
-    g_assert_nonnull(*dir);
-    return g_strdup_printf("%s/c", *dir);
-}
-
-static void path_free(char *dir, char *path)
-{
-    g_autofree char *lock = g_strconcat(path, ".lock", NULL);
-
-    unlink(path);
-    unlink(lock);
-    rmdir(dir);
-    g_free(dir);
-    g_free(path);
-}
-
-static int path_connect(const char *path)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-    g_assert_cmpuint(strlen(path), <, sizeof(address.sun_path));
-    strcpy(address.sun_path, path);
-    WAIT_UNTIL(!connect(fd, (struct sockaddr *)&address, sizeof(address)),
-               "nobody listens at %s", path);
-    return fd;
-}
-
 /* A third end is told why; the two are not disturbed. */
 static void test_third(void)
 {
-    char *dir, *path = path_new(&dir);
+    char *dir, *path = cable_path_new(&dir);
     Device *d = cable_start(NULL, path);
-    CablePeer *p = cable_peer_connect(path_connect(path), true);
+    CablePeer *p = cable_peer_connect(cable_path_connect(path), true);
     QrnicCableMessage hello = cable_hello(1);
     uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
     int fd;
 
     expect_link(d, true);
-    expect_refusal(path_connect(path), "two ends");
+    expect_refusal(cable_path_connect(path), "two ends");
     /* Also one that has said something, which nobody reads */
-    fd = path_connect(path);
+    fd = cable_path_connect(path);
     qrnic_cable_message_pack(bytes, &hello);
     /* It may be refused before. */
     send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
@@ -302,13 +263,13 @@ static void test_third(void)
     g_assert_true(cable_link(d));
     cable_peer_free(p);
     cable_stop(d);
-    path_free(dir, path);
+    cable_path_free(dir, path);
 }
 
 /* A file that is no socket is somebody's: it stays, and there is no cable. */
 static void test_foreign_file(void)
 {
-    char *dir, *path = path_new(&dir);
+    char *dir, *path = cable_path_new(&dir);
     g_autofree char *text = NULL;
     Device *d;
 
@@ -318,13 +279,13 @@ static void test_foreign_file(void)
     cable_stop(d);
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     g_assert_cmpstr(text, ==, "precious");
-    path_free(dir, path);
+    cable_path_free(dir, path);
 }
 
 /* An end that ends removes what it made at the path. */
 static void test_removes(void)
 {
-    char *dir, *path = path_new(&dir);
+    char *dir, *path = cable_path_new(&dir);
     g_autofree char *lock = g_strconcat(path, ".lock", NULL);
     Device *d = cable_start(NULL, path);
 
@@ -333,7 +294,7 @@ static void test_removes(void)
     cable_stop(d);
     g_assert_cmpint(access(path, F_OK), !=, 0);
     g_assert_cmpint(access(lock, F_OK), !=, 0);
-    path_free(dir, path);
+    cable_path_free(dir, path);
 }
 
 /* What it was made with cannot be changed under the device. */
@@ -349,28 +310,58 @@ static void test_fixed(void)
     cable_stop(d);
 }
 
-/* A peer that dies with frames under way, many times over */
+/* A peer that is killed with frames under way both ways, many times over */
 #define DEATHS 300
+#define DEATHS_FULL 1000
 
 static void test_deaths(void)
 {
-    char *dir, *path = path_new(&dir);
-    Device *d = cable_start(NULL, path);
+    unsigned deaths = getenv("QRNIC_FULL") ? DEATHS_FULL : DEATHS;
+    char *dir, *path = cable_path_new(&dir);
+    g_autofree char *properties =
+        g_strdup_printf("cable=cable -object qrnic-cable,id=cable,path=%s",
+                        path);
     uint8_t frame[FRAME];
+    Possessions before;
+    PeerPacket request;
+    QrnicEqe event;
+    size_t len;
+    pid_t qemu;
+    Rig r;
 
-    for (unsigned i = 0; i < DEATHS; i++) {
-        CablePeer *p = cable_peer_connect(path_connect(path), i % 2);
+    rig_start(&r, properties, NULL);
+    qemu = qtest_pid(r.d->qts);
+    /* One that the device knows already: it answers each. */
+    request = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN - 1);
+    request.ack_request = true;
+    len = peer_encode(&request, frame);
+    for (unsigned i = 0; i < deaths; i++) {
+        uint64_t answers = counter(r.d, QRNIC_COUNTER_ROCE_TX_PACKETS);
+        pid_t pid = cable_victim_start(path, frame, len, 1);
 
-        for (unsigned n = 0; n < i % 10; n++) {
-            eth_frame(frame, n);
-            cable_peer_send(p, frame, sizeof(frame));
+        WAIT_UNTIL(counter(r.d, QRNIC_COUNTER_ROCE_TX_PACKETS) >
+                   answers + i % 50,
+                   "the device does not answer the victim of round %u", i);
+        cable_victim_kill(pid);
+        /* The link came and went. */
+        while (eq_poll(r.d, &r.async, &event)) {
+            g_assert_cmpuint(event.type, !=, QRNIC_EVENT_DEVICE_FATAL);
         }
-        cable_peer_free(p);
+        eq_arm(r.d, &r.async);
+        if (i == deaths / 10) {
+            before = possessions_of(qemu);
+        }
     }
-    cable_peer_free(cable_peer_connect(path_connect(path), true));
-    expect_link(d, false);
-    cable_stop(d);
-    path_free(dir, path);
+    expect_link(r.d, false);
+    possessions_check(qemu, &before);
+    /* The connection outlives them all. */
+    r.d->cable = cable_peer_connect(cable_path_join(path), true);
+    peer_send(r.d, &request);
+    peer_expect(r.d, RC_ACK, RQ_PSN - 1);
+    cable_peer_free(r.d->cable);
+    r.d->cable = NULL;
+    rig_stop(&r);
+    cable_path_free(dir, path);
 }
 
 /* A device that may be killed, which libqtest does not allow. */
@@ -401,7 +392,7 @@ static void victim_kill(GPid pid)
 /* A socket that a dead end left; then both ends are devices. */
 static void test_stale(void)
 {
-    char *dir, *path = path_new(&dir);
+    char *dir, *path = cable_path_new(&dir);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     GPid listens, connects;
@@ -430,7 +421,7 @@ static void test_stale(void)
     victim_kill(connects);
     expect_link(d, false);
     cable_stop(d);
-    path_free(dir, path);
+    cable_path_free(dir, path);
 }
 
 void add_cable_tests(void)

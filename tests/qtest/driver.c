@@ -952,7 +952,8 @@ static void rig_launch(Rig *r, const char *properties, bool port,
     g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
                                            properties[0] ? "," : "",
                                            properties);
-    bool backend = !strstr(properties, "netdev=");
+    bool backend = !strstr(properties, "netdev=") &&
+                   !strstr(properties, "cable=");
     Device *d = r->d = device_prepare(device_launch(all, backend, port));
     uint8_t gid[16];
 

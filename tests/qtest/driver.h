@@ -247,7 +247,7 @@ typedef struct Rig {
 #define ALL_RIGHTS (QRNIC_ACCESS_LOCAL_WRITE | QRNIC_ACCESS_REMOTE_WRITE | \
                     QRNIC_ACCESS_REMOTE_READ | QRNIC_ACCESS_REMOTE_ATOMIC)
 
-/* properties with "netdev=": on a backend of the test's own */
+/* properties with "netdev=" or "cable=": on a wire of the test's own */
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr);
 /* Behind a port, from which it can be unplugged; the device's id is qrnic. */
 void rig_start_behind_port(Rig *r, const char *properties);
