@@ -75,6 +75,25 @@ static bool write_whole(QrnicCapture *c, struct iovec *iov, int count)
     return RETRY_ON_EINTR(writev(c->fd, iov, count)) == bytes;
 }
 
+bool qrnic_capture_interface(QrnicCapture *c, const char *name, Error **errp)
+{
+    InterfaceBlock interface = {
+        .type = BLOCK_INTERFACE, .length = sizeof(interface),
+        .link = LINK_ETHERNET, .name = { OPTION_NAME, NAME_MAX_BYTES },
+        .length_again = sizeof(interface),
+    };
+    struct iovec iov = { &interface, sizeof(interface) };
+
+    /* Zeros behind the name are allowed, and make the block of one size. */
+    g_strlcpy(interface.text, name, sizeof(interface.text));
+    if (write_whole(c, &iov, 1)) {
+        return true;
+    }
+    error_setg_errno(errp, errno, "cannot write the capture");
+    qrnic_capture_close(c);
+    return false;
+}
+
 bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
                         Error **errp)
 {
@@ -83,27 +102,19 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
         .major = 1, .bytes = { UINT32_MAX, UINT32_MAX },
         .length_again = sizeof(section),
     };
-    InterfaceBlock interface = {
-        .type = BLOCK_INTERFACE, .length = sizeof(interface),
-        .link = LINK_ETHERNET, .name = { OPTION_NAME, NAME_MAX_BYTES },
-        .length_again = sizeof(interface),
-    };
-    struct iovec iov[] = {
-        { &section, sizeof(section) }, { &interface, sizeof(interface) },
-    };
+    struct iovec iov = { &section, sizeof(section) };
 
-    /* Zeros behind the name are allowed, and make the block of one size. */
-    g_strlcpy(interface.text, name, sizeof(interface.text));
+    c->interface = 0;
     c->fd = qemu_create(path, O_WRONLY | O_TRUNC, 0644, errp);
     if (c->fd < 0) {
         return false;
     }
-    if (!write_whole(c, iov, ARRAY_SIZE(iov))) {
+    if (!write_whole(c, &iov, 1)) {
         error_setg_errno(errp, errno, "cannot write to '%s'", path);
         qrnic_capture_close(c);
         return false;
     }
-    return true;
+    return qrnic_capture_interface(c, name, errp);
 }
 
 void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
@@ -114,7 +125,7 @@ void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
     size_t fill = ROUND_UP(len, 4) - len;
     uint32_t bytes = sizeof(PacketHead) + len + fill + sizeof(PacketTail);
     PacketHead head = {
-        .type = BLOCK_PACKET, .length = bytes,
+        .type = BLOCK_PACKET, .length = bytes, .interface = c->interface,
         .time_high = now >> 32, .time_low = now,
         .captured = len, .original = len,
     };

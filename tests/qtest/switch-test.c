@@ -1,0 +1,746 @@
+/*
+ * qrnic-switch: frames between the cables of several ends, some of which lie,
+ * stop or die
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/atomic.h"
+#include "qemu/bswap.h"
+#include <poll.h>
+#include <sys/prctl.h>
+#include "cable-peer.h"
+#include "driver.h"
+
+#define PORTS 3
+#define SLOTS 64                /* of cable_hello() */
+#define FRAME 9082
+#define EVERYBODY 0xffffffu     /* as a station: all of them */
+/* Longer than a test: who waits for a port does so until it takes frames. */
+#define PATIENT "--patience=600000"
+
+typedef struct Net {
+    char *dir, *path[PORTS];
+    GPid pid;
+    int out;                    /* the program's output */
+    CablePeer *port[PORTS];
+} Net;
+
+static const char *program(void)
+{
+    return getenv("QRNIC_SWITCH") ?: "hw/rdma/qrnic/switch/qrnic-switch";
+}
+
+/*
+ * The program
+ */
+
+/* A test that fails leaves nothing behind. */
+static void die_with_test(gpointer data)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void net_run(Net *n, const char *option)
+{
+    const char *argv[] = {
+        program(), n->path[0], n->path[1], n->path[2], option, NULL,
+    };
+    GError *error = NULL;
+
+    g_spawn_async_with_pipes(NULL, (char **)argv, NULL,
+                             G_SPAWN_DO_NOT_REAP_CHILD, die_with_test, NULL,
+                             &n->pid, NULL, &n->out, NULL, &error);
+    g_assert_no_error(error);
+}
+
+static void net_plug(Net *n, unsigned port)
+{
+    n->port[port] = cable_peer_connect(cable_path_join(n->path[port]),
+                                       port % 2);
+}
+
+static void net_unplug(Net *n, unsigned port)
+{
+    cable_peer_free(n->port[port]);
+    n->port[port] = NULL;
+}
+
+static Net *net_start(const char *option)
+{
+    Net *n = g_new0(Net, 1);
+
+    n->dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);
+    for (unsigned i = 0; i < PORTS; i++) {
+        n->path[i] = g_strdup_printf("%s/%u", n->dir, i + 1);
+    }
+    net_run(n, option);
+    for (unsigned i = 0; i < PORTS; i++) {
+        net_plug(n, i);
+    }
+    return n;
+}
+
+/* Ends it as a user does: nothing is left, and it says what it counted. */
+static void net_stop(Net *n)
+{
+    int status;
+
+    kill(n->pid, SIGTERM);
+    g_assert_cmpint(waitpid(n->pid, &status, 0), ==, n->pid);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (unsigned i = 0; i < PORTS; i++) {
+        if (n->port[i]) {
+            net_unplug(n, i);
+        }
+        g_free(n->path[i]);
+    }
+    close(n->out);
+    g_assert_cmpint(rmdir(n->dir), ==, 0);
+    g_free(n->dir);
+    g_free(n);
+}
+
+/* One line for each port, each with its newline */
+static char *net_lines(Net *n)
+{
+    GString *text = g_string_new(NULL);
+    unsigned lines = 0;
+
+    kill(n->pid, SIGUSR1);
+    while (lines < PORTS) {
+        struct pollfd p = { .fd = n->out, .events = POLLIN };
+        char byte;
+
+        g_assert_cmpint(poll(&p, 1, PATIENCE_US / 1000), ==, 1);
+        g_assert_cmpint(read(n->out, &byte, 1), ==, 1);
+        g_string_append_c(text, byte);
+        lines += byte == '\n';
+    }
+    return g_string_free(text, false);
+}
+
+static uint64_t net_counter(Net *n, unsigned port, const char *name)
+{
+    g_autofree char *lines = net_lines(n);
+    g_autofree char *key = g_strdup_printf(" %s=", name);
+    const char *at = lines;
+
+    for (unsigned i = 0; i < port; i++) {
+        at = strchr(at, '\n') + 1;
+    }
+    at = strstr(at, key);
+    g_assert_nonnull(at);
+    return g_ascii_strtoull(at + strlen(key), NULL, 10);
+}
+
+/*
+ * Frames, each with a number
+ */
+
+static void address(uint8_t *at, uint32_t station)
+{
+    memset(at, 0xff, 6);
+    if (station != EVERYBODY) {
+        const uint8_t bytes[6] = {
+            2, 0, 0, station >> 16, station >> 8, station,
+        };
+
+        memcpy(at, bytes, 6);
+    }
+}
+
+static size_t frame_make(uint8_t *frame, uint32_t to, uint32_t from,
+                         uint32_t number)
+{
+    size_t len = 18 + number * 977 % (FRAME - 17);
+
+    memset(frame, number, len);
+    address(frame, to);
+    address(frame + 6, from);
+    stw_be_p(frame + 12, 0x88b5);
+    stl_be_p(frame + 14, number);
+    return len;
+}
+
+static void net_send(Net *n, unsigned port, uint32_t to, uint32_t from,
+                     uint32_t number)
+{
+    uint8_t frame[FRAME];
+
+    cable_peer_send(n->port[port], frame,
+                    frame_make(frame, to, from, number));
+}
+
+static void net_expect(Net *n, unsigned port, uint32_t to, uint32_t from,
+                       uint32_t number)
+{
+    uint8_t frame[FRAME], expected[FRAME];
+    size_t len = cable_peer_receive(n->port[port], frame, sizeof(frame));
+
+    g_assert_cmpmem(frame, len, expected,
+                    frame_make(expected, to, from, number));
+}
+
+/* Everybody's address is known, and nothing is under way. */
+static void net_introduce(Net *n)
+{
+    for (unsigned i = 0; i < PORTS; i++) {
+        net_send(n, i, EVERYBODY, i, 0);
+        for (unsigned j = 0; j < PORTS; j++) {
+            if (j != i) {
+                net_expect(n, j, EVERYBODY, i, 0);
+            }
+        }
+    }
+}
+
+/*
+ * Tests
+ */
+
+/* An unknown address is everywhere, a known one in one place. */
+static void test_learn(void)
+{
+    Net *n = net_start(NULL);
+
+    net_send(n, 0, 1, 0, 100);
+    net_expect(n, 1, 1, 0, 100);
+    net_expect(n, 2, 1, 0, 100);
+    net_send(n, 1, 0, 1, 101);
+    net_expect(n, 0, 0, 1, 101);
+    net_send(n, 0, 1, 0, 102);
+    net_expect(n, 1, 1, 0, 102);
+    /* The next one that port 3 gets is this one: it has missed those two. */
+    net_send(n, 1, EVERYBODY, 1, 103);
+    net_expect(n, 0, EVERYBODY, 1, 103);
+    net_expect(n, 2, EVERYBODY, 1, 103);
+    g_assert_cmpuint(net_counter(n, 0, "in"), ==, 2);
+    g_assert_cmpuint(net_counter(n, 0, "out"), ==, 2);
+    g_assert_cmpuint(net_counter(n, 0, "flooded"), ==, 1);
+    g_assert_cmpuint(net_counter(n, 1, "flooded"), ==, 1);
+    g_assert_cmpuint(net_counter(n, 2, "out"), ==, 2);
+    g_assert_cmpuint(net_counter(n, 0, "addresses"), ==, 1);
+    g_assert_cmpuint(net_counter(n, 2, "addresses"), ==, 0);
+    net_stop(n);
+}
+
+/* Nothing goes back to where it came from. */
+static void test_no_hairpin(void)
+{
+    Net *n = net_start(NULL);
+
+    net_introduce(n);
+    net_send(n, 0, 0, 0, 1);
+    net_send(n, 0, 0, 7, 2);
+    net_send(n, 0, EVERYBODY, 0, 3);
+    net_expect(n, 1, EVERYBODY, 0, 3);
+    net_send(n, 1, 0, 1, 4);
+    net_expect(n, 0, 0, 1, 4);
+    g_assert_cmpuint(net_counter(n, 0, "own"), ==, 2);
+    g_assert_false(cable_peer_pending(n->port[0]));
+    net_stop(n);
+}
+
+/* What is behind another port is unknown again when its end goes. */
+static void test_unplug(void)
+{
+    Net *n = net_start(NULL);
+
+    net_introduce(n);
+    net_unplug(n, 1);
+    WAIT_UNTIL(net_counter(n, 1, "addresses") == 0, "still known");
+    net_send(n, 0, 1, 0, 5);
+    net_expect(n, 2, 1, 0, 5);
+    /* It has moved to port 3, and is believed at once. */
+    net_send(n, 2, 0, 1, 6);
+    net_expect(n, 0, 0, 1, 6);
+    net_plug(n, 1);
+    net_send(n, 0, 1, 0, 7);
+    net_expect(n, 2, 1, 0, 7);
+    net_send(n, 0, EVERYBODY, 0, 8);
+    net_expect(n, 1, EVERYBODY, 0, 8);
+    g_assert_cmpuint(net_counter(n, 1, "links"), ==, 2);
+    net_stop(n);
+}
+
+/* An address that is in use cannot be had by saying so at another port. */
+static void test_contested(void)
+{
+    Net *n = net_start(NULL);
+
+    net_introduce(n);
+    for (uint32_t i = 0; i < 100; i++) {
+        net_send(n, 1, 0, 1, i);
+        net_expect(n, 0, 0, 1, i);
+        net_send(n, 2, 0, 1, i);
+        net_expect(n, 0, 0, 1, i);
+        net_send(n, 0, 1, 0, i);
+        net_expect(n, 1, 1, 0, i);
+    }
+    g_assert_cmpuint(net_counter(n, 2, "contested"), ==, 100);
+    net_stop(n);
+}
+
+/* However many a port invents, the others' addresses stay known. */
+static void test_inventions(void)
+{
+    Net *n = net_start(NULL);
+    uint8_t frame[FRAME];
+
+    net_introduce(n);
+    for (uint32_t i = 0; i < 50000; i++) {
+        net_send(n, 2, 2, 0x100000 + i, i);
+    }
+    WAIT_UNTIL(net_counter(n, 2, "in") == 50001, "not all of them came");
+    g_assert_cmpuint(net_counter(n, 2, "addresses"), ==, 4096 / PORTS);
+    g_assert_cmpuint(net_counter(n, 1, "addresses"), ==, 1);
+    /* Its own was one of those replaced. */
+    while (cable_peer_pending(n->port[1])) {
+        cable_peer_receive(n->port[1], frame, sizeof(frame));
+    }
+    net_send(n, 0, 1, 0, 1);
+    net_expect(n, 1, 1, 0, 1);
+    g_assert_cmpuint(net_counter(n, 0, "flooded"), ==, 1);
+    net_stop(n);
+}
+
+/*
+ * A port that takes nothing: the one that sends to it waits a moment, then it
+ * loses frames; from others, and what is for many, waits for nothing.
+ */
+static void test_slow(void)
+{
+    Net *n = net_start("--patience=1000");
+
+    net_introduce(n);
+    for (uint32_t i = 0; i < 500; i++) {
+        net_send(n, 0, 2, 0, i);
+        net_send(n, 0, 1, 0, i);
+        net_expect(n, 1, 1, 0, i);
+        net_send(n, 1, EVERYBODY, 1, i);
+        net_expect(n, 0, EVERYBODY, 1, i);
+    }
+    g_assert_cmpuint(net_counter(n, 2, "full"), ==, 1000 - SLOTS);
+    g_assert_cmpuint(net_counter(n, 0, "waits"), ==, 1);
+    g_assert_cmpuint(net_counter(n, 1, "waits"), ==, 0);
+    /* What it holds is in order, and when it takes it there is more. */
+    for (uint32_t i = 0; i < SLOTS / 2; i++) {
+        net_expect(n, 2, 2, 0, i);
+        net_expect(n, 2, EVERYBODY, 1, i);
+    }
+    WAIT_UNTIL(({ net_send(n, 0, 2, 0, 1000);
+                  g_usleep(1000);
+                  cable_peer_pending(n->port[2]); }),
+               "a port that was slow gets nothing any more");
+    net_expect(n, 2, 2, 0, 1000);
+    net_stop(n);
+}
+
+/* Between ports that take their frames nothing is lost, in no order changed. */
+static void test_lossless(void)
+{
+    Net *n = net_start(PATIENT);
+    uint32_t sent[2] = { 0 }, taken[2] = { 0 };
+
+    net_introduce(n);
+    while (taken[0] < 50000 || taken[1] < 50000) {
+        for (unsigned from = 0; from < 2; from++) {
+            /* In bursts, so that all rings on the way are full often. */
+            while (sent[from] < 50000 && cable_peer_room(n->port[from])) {
+                net_send(n, from, 2, from, sent[from]++);
+            }
+        }
+        for (unsigned i = 0; i < SLOTS && cable_peer_pending(n->port[2]); i++) {
+            uint8_t frame[FRAME], expected[FRAME];
+            size_t len = cable_peer_receive(n->port[2], frame, sizeof(frame));
+            unsigned from = frame[11];
+
+            g_assert_cmpuint(from, <, 2);
+            g_assert_cmpmem(frame, len, expected,
+                            frame_make(expected, 2, from, taken[from]));
+            taken[from]++;
+        }
+    }
+    g_assert_cmpuint(net_counter(n, 2, "full"), ==, 0);
+    g_assert_cmpuint(net_counter(n, 0, "waits"), >, 0);
+    net_stop(n);
+}
+
+/* Of two that send as fast as they can neither starves. */
+static void test_fair(void)
+{
+    Net *n = net_start(PATIENT);
+    uint8_t frame[FRAME];
+    uint32_t taken[2] = { 0 };
+
+    net_introduce(n);
+    for (uint32_t total = 0; total < 20000; total++) {
+        for (unsigned from = 0; from < 2; from++) {
+            while (cable_peer_room(n->port[from])) {
+                net_send(n, from, 2, from, 1);
+            }
+        }
+        cable_peer_receive(n->port[2], frame, sizeof(frame));
+        taken[frame[11]]++;
+    }
+    g_test_message("%u and %u", taken[0], taken[1]);
+    g_assert_cmpuint(MIN(taken[0], taken[1]), >, 20000 * 2 / 5);
+    net_stop(n);
+}
+
+/* It may have been woken before. */
+static void expect_refusal(int fd)
+{
+    uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
+    QrnicCableMessage m;
+    ssize_t len;
+
+    /* One that closes without having read all says so first. */
+    do {
+        len = recv(fd, bytes, sizeof(bytes), 0);
+    } while (len == 8 || (len < 0 && errno == ECONNRESET));
+    g_assert_cmpint(len, ==, sizeof(bytes));
+    qrnic_cable_message_unpack(&m, bytes);
+    g_assert_cmpuint(m.type, ==, QRNIC_CABLE_REFUSE);
+}
+
+/* Counters and lengths that cannot be end that cable, and disturb no other. */
+static void test_liar(void)
+{
+    Net *n = net_start(NULL);
+    uint32_t number = 0;
+
+    net_introduce(n);
+    for (unsigned i = 0; i < 40; i++) {
+        CablePeer *liar = n->port[2];
+        unsigned what = i % 4;
+
+        if (what < 2) {
+            stl_le_p(liar->out + QRNIC_CABLE_CONTROL_SIZE +
+                     liar->produced % SLOTS * liar->stride,
+                     what ? 13 : UINT32_MAX);
+            qatomic_store_release(
+                cable_index(liar->out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET),
+                liar->produced + 1);
+        } else if (what == 2) {
+            qatomic_store_release(
+                cable_index(liar->out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET),
+                liar->produced + SLOTS + 1);
+        } else {
+            /* It shows when the ring would be full. */
+            qatomic_store_release(
+                cable_index(liar->in, QRNIC_CABLE_CONTROL_CONSUMED_OFFSET),
+                12345);
+            for (unsigned k = 0; k < SLOTS; k++) {
+                net_send(n, 0, EVERYBODY, 0, number);
+                net_expect(n, 1, EVERYBODY, 0, number++);
+            }
+        }
+        cable_peer_wake(liar);
+        expect_refusal(liar->fd);
+        net_unplug(n, 2);
+        net_send(n, 0, 1, 0, number);
+        net_expect(n, 1, 1, 0, number++);
+        net_plug(n, 2);
+    }
+    g_assert_cmpuint(net_counter(n, 2, "links"), ==, 41);
+    g_assert_cmpuint(net_counter(n, 0, "links"), ==, 1);
+    g_assert_cmpuint(net_counter(n, 1, "full"), ==, 0);
+    net_stop(n);
+}
+
+/* Longer than any port takes: lost, and the ones behind it are not. */
+static void test_too_long(void)
+{
+    Net *n = net_start(NULL);
+    QrnicCableMessage hello = cable_hello(0), memory;
+    int fd, descriptor;
+
+    net_introduce(n);
+    net_unplug(n, 2);
+    fd = cable_path_join(n->path[2]);
+    hello.max_frame = 65536;
+    cable_message_send(fd, &hello, -1);
+    cable_message_expect(fd, QRNIC_CABLE_HELLO, NULL);
+    memory = cable_message_expect(fd, QRNIC_CABLE_MEMORY, &descriptor);
+    g_assert_cmpuint(memory.max_frame, ==, 65536);
+    n->port[2] = cable_peer_map(fd, &memory, descriptor, false);
+    for (uint32_t i = 0; i < 10; i++) {
+        g_autofree uint8_t *frame = g_malloc0(65536);
+        size_t len = frame_make(frame, EVERYBODY, 2, i);
+
+        cable_peer_send(n->port[2], frame, i % 2 ? 9083 + 6000 * i : len);
+    }
+    for (uint32_t i = 0; i < 10; i += 2) {
+        net_expect(n, 0, EVERYBODY, 2, i);
+        net_expect(n, 1, EVERYBODY, 2, i);
+    }
+    g_assert_cmpuint(net_counter(n, 2, "long"), ==, 5);
+    net_stop(n);
+}
+
+/*
+ * An end that is killed with frames under way, many times, while others talk:
+ * they lose nothing, and nothing of it is left.
+ */
+#define DEATHS 1000
+
+static void talk(Net *n, unsigned from, unsigned to, uint32_t number)
+{
+    uint8_t frame[FRAME], expected[FRAME];
+    size_t len;
+
+    net_send(n, from, to, from, number);
+    /* What is from or for the third is not part of it. */
+    do {
+        len = cable_peer_receive(n->port[to], frame, sizeof(frame));
+    } while (frame[11] == 2 || frame[5] != to);
+    g_assert_cmpmem(frame, len, expected,
+                    frame_make(expected, to, from, number));
+}
+
+static void test_deaths(void)
+{
+    Net *n = net_start(PATIENT);
+    uint8_t frames[3][1000], rest[FRAME];
+    Possessions before;
+    uint32_t number = 0;
+
+    net_introduce(n);
+    net_unplug(n, 2);
+    for (unsigned i = 0; i < 3; i++) {
+        memset(frames[i], 0, sizeof(frames[i]));
+        address(frames[i], i == 2 ? EVERYBODY : i);
+        address(frames[i] + 6, 2);
+    }
+    for (unsigned i = 0; i < DEATHS; i++) {
+        pid_t pid = cable_victim_start(n->path[2], frames[0],
+                                       sizeof(frames[0]), 3);
+
+        for (unsigned k = 0; k <= i % 10; k++) {
+            talk(n, 0, 1, number++);
+            talk(n, 1, 0, number++);
+            /* Also towards the one that dies */
+            net_send(n, 0, 2, 0, number);
+        }
+        cable_victim_kill(pid);
+        if (i == DEATHS / 10) {
+            before = possessions_of(n->pid);
+        }
+    }
+    for (unsigned port = 0; port < 2; port++) {
+        while (cable_peer_pending(n->port[port])) {
+            cable_peer_receive(n->port[port], rest, sizeof(rest));
+        }
+    }
+    possessions_check(n->pid, &before);
+    g_assert_cmpuint(net_counter(n, 2, "links"), ==, DEATHS + 1);
+    g_assert_cmpuint(net_counter(n, 0, "links"), ==, 1);
+    net_stop(n);
+}
+
+/*
+ * One whose frames never end, as it gives back each slot at once, has its turn,
+ * and the others have theirs.
+ */
+typedef struct Endless {
+    CablePeer *peer;
+    bool stop;
+} Endless;
+
+static void *endless_thread(void *opaque)
+{
+    Endless *e = opaque;
+    uint8_t *out = e->peer->out;
+
+    while (!qatomic_read(&e->stop)) {
+        qatomic_store_release(
+            cable_index(out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET),
+            qatomic_load_acquire(
+                cable_index(out, QRNIC_CABLE_CONTROL_CONSUMED_OFFSET)) + SLOTS);
+    }
+    return NULL;
+}
+
+static void test_endless(void)
+{
+    Net *n = net_start(PATIENT);
+    Endless e = { .peer = n->port[2] };
+    uint32_t number = 0;
+    GThread *thread;
+
+    net_introduce(n);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        uint8_t *slot = e.peer->out + QRNIC_CABLE_CONTROL_SIZE +
+                        i * e.peer->stride;
+
+        stl_le_p(slot + QRNIC_CABLE_SLOT_LENGTH_OFFSET, 60);
+        address(slot + QRNIC_CABLE_SLOT_BYTES, 2);
+        address(slot + QRNIC_CABLE_SLOT_BYTES + 6, 2);
+    }
+    thread = g_thread_new("endless", endless_thread, &e);
+    WAIT_UNTIL(({ cable_peer_wake(e.peer);
+                  talk(n, 0, 1, number);
+                  talk(n, 1, 0, number);
+                  ++number % 100 == 0 && net_counter(n, 2, "own") > 10000; }),
+               "the endless one has no turn");
+    qatomic_set(&e.stop, true);
+    g_thread_join(thread);
+    net_stop(n);
+}
+
+/* It waits for events, and for nothing else: it was never run in between. */
+static void test_idle(void)
+{
+    Net *n = net_start(NULL);
+    g_autofree char *path = g_strdup_printf("/proc/%d/schedstat", n->pid);
+    g_autofree char *before = NULL, *after = NULL;
+
+    net_introduce(n);
+    g_free(net_lines(n));
+    g_usleep(100000);
+    g_assert_true(g_file_get_contents(path, &before, NULL, NULL));
+    g_usleep(500000);
+    g_assert_true(g_file_get_contents(path, &after, NULL, NULL));
+    g_assert_cmpstr(after, ==, before);
+    net_stop(n);
+}
+
+/* What a killed switch left at the paths is in nobody's way. */
+static void test_killed(void)
+{
+    Net *n = net_start(NULL);
+
+    net_introduce(n);
+    kill(n->pid, SIGKILL);
+    waitpid(n->pid, NULL, 0);
+    close(n->out);
+    for (unsigned i = 0; i < PORTS; i++) {
+        cable_expect_end(n->port[i]->fd);
+        net_unplug(n, i);
+    }
+    net_run(n, NULL);
+    for (unsigned i = 0; i < PORTS; i++) {
+        net_plug(n, i);
+    }
+    net_introduce(n);
+    net_stop(n);
+}
+
+/* Each frame once, at the interface of the port where it came in */
+static void test_capture(void)
+{
+    g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);
+    g_autofree char *path = g_strconcat(dir, "/c.pcapng", NULL);
+    g_autofree char *option = g_strconcat("--capture=", path, NULL);
+    g_autofree char *data = NULL;
+    unsigned interfaces = 0, frames = 0;
+    Net *n = net_start(option);
+    gsize size;
+
+    net_introduce(n);
+    net_stop(n);
+    g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+    for (gsize at = 0, len; at < size; at += len) {
+        uint32_t type = ldl_he_p(data + at);
+
+        len = ldl_he_p(data + at + 4);
+        g_assert_cmpuint(len, <=, size - at);
+        interfaces += type == 1;
+        if (type == 6) {
+            uint8_t frame[FRAME];
+
+            g_assert_cmpuint(ldl_he_p(data + at + 8), ==, frames);
+            g_assert_cmpmem(data + at + 28, ldl_he_p(data + at + 20), frame,
+                            frame_make(frame, EVERYBODY, frames, 0));
+            frames++;
+        }
+    }
+    g_assert_cmpuint(interfaces, ==, PORTS);
+    g_assert_cmpuint(frames, ==, PORTS);
+    unlink(path);
+    rmdir(dir);
+}
+
+/*
+ * The command line: each mistake is said in one line.
+ */
+
+typedef struct Line {
+    const char *name, *argv[4], *said;
+    int status;
+} Line;
+
+#define LONG_PATH \
+    "/tmp/0123456789012345678901234567890123456789012345678901234567890123" \
+    "4567890123456789012345678901234567890123456789"
+
+static const Line lines[] = {
+    { "help", { "--help" }, "usage: qrnic-switch", 0 },
+    { "version", { "--version" }, "version 1 of the cable", 0 },
+    { "no-path", { NULL }, "2 to 64 paths", 1 },
+    { "one-path", { "/tmp/a" }, "2 to 64 paths", 1 },
+    { "twice", { "/tmp/a", "/tmp/a" }, "twice", 1 },
+    { "long", { "/tmp/a", LONG_PATH }, "longer than the 107 bytes", 1 },
+    { "no-directory", { "/tmp/a", "/nonexistent/b" }, "/nonexistent", 1 },
+    { "file", { "/tmp/a", "/etc/passwd" }, "no socket", 1 },
+    { "option", { "--frobnicate" }, "frobnicate", 1 },
+    { "slots", { "--slots=17", "/tmp/a", "/tmp/b" }, "power of two", 1 },
+    { "slots-word", { "--slots=x", "/tmp/a", "/tmp/b" }, "slots", 1 },
+    { "age", { "--age=0", "/tmp/a", "/tmp/b" }, "--age 0", 1 },
+    { "stats", { "--stats=often", "/tmp/a", "/tmp/b" }, "--stats often", 1 },
+    { "patience", { "--patience=-1", "/tmp/a", "/tmp/b" }, "--patience", 1 },
+    { "capture", { "--capture=/nonexistent/c", "/tmp/a", "/tmp/b" },
+      "/nonexistent/c", 1 },
+};
+
+static void test_line(const void *data)
+{
+    const Line *line = data;
+    const char *argv[] = {
+        program(), line->argv[0], line->argv[1], line->argv[2], NULL,
+    };
+    g_autofree char *out = NULL, *err = NULL;
+    int status;
+
+    g_assert_true(g_spawn_sync(NULL, (char **)argv, NULL, 0, NULL, NULL, &out,
+                               &err, &status, NULL));
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, line->status);
+    if (!strstr(line->status ? err : out, line->said)) {
+        g_error("said: %s%s", out, err);
+    }
+    g_assert_cmpstr(line->status ? out : err, ==, "");
+    if (line->status) {
+        g_assert_true(strchr(err, '\n') == err + strlen(err) - 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    for (unsigned i = 0; i < ARRAY_SIZE(lines); i++) {
+        g_autofree char *name = g_strdup_printf("/switch/line/%s",
+                                                lines[i].name);
+
+        g_test_add_data_func(name, &lines[i], test_line);
+    }
+    g_test_add_func("/switch/learn", test_learn);
+    g_test_add_func("/switch/no-hairpin", test_no_hairpin);
+    g_test_add_func("/switch/unplug", test_unplug);
+    g_test_add_func("/switch/contested", test_contested);
+    g_test_add_func("/switch/inventions", test_inventions);
+    g_test_add_func("/switch/slow", test_slow);
+    g_test_add_func("/switch/lossless", test_lossless);
+    g_test_add_func("/switch/fair", test_fair);
+    g_test_add_func("/switch/liar", test_liar);
+    g_test_add_func("/switch/too-long", test_too_long);
+    g_test_add_func("/switch/deaths", test_deaths);
+    g_test_add_func("/switch/endless", test_endless);
+    g_test_add_func("/switch/idle", test_idle);
+    g_test_add_func("/switch/killed", test_killed);
+    g_test_add_func("/switch/capture", test_capture);
+    return g_test_run();
+}
