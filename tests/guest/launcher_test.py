@@ -103,6 +103,11 @@ class Tests:
                      "the network must be one of")
         self.refused("an unknown wire", [*run, "--guests", "2", "--nic", "qrnic:link=string", "-c", "true"], 2,
                      "the wire must be one of")
+        self.refused("a stream for three", [*run, "--guests", "3", "--nic", "qrnic:link=stream", "-c", "true"], 2,
+                     "a stream joins two guests")
+        self.refused("a switch that does not exist",
+                     [*run, "--guests", "3", "--nic", "qrnic:link=cable", "-c", "true"], 125, "QRNIC_SWITCH",
+                     env={"QRNIC_SWITCH": "/nonexistent/switch"})
         self.refused("an impossible MTU", [*run, "--nic", "qrnic,mtu=7", "-c", "true"], 2, "mtu must be")
         self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
         self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",
@@ -456,6 +461,47 @@ done"""
                                    details=problems)
 
 
+    def switch(self):
+        """Three guests by cable: each reaches each, the job can read the counters, and no process is left."""
+        job = """
+for guest in 1 2 3; do ping -c 1 -W 10 guest$guest || exit 1; done
+barrier pinged
+[ $GUEST != 2 ] || host_switch || exit 1
+host_switch 7 && exit 2
+barrier end"""
+        with tempfile.TemporaryDirectory(prefix="qt-") as directory:
+            command = [self.guest, "--no-refresh", "--guests", "3", "--boot-timeout", "240", "--nic", "qrnic:link=cable",
+                       "--pcap", directory, "--logs", directory, "-c", job]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+                                  check=False, env=self.env)
+            problems = [f"exit status {done.returncode}"] if done.returncode else []
+            for port in (1, 2, 3):
+                if f"guest2: port={port} link=up" not in done.stdout:
+                    problems.append(f"no counters of port {port}")
+                try:
+                    with open(os.path.join(directory, f"guest{port}-net0.pcapng"), "rb") as file:
+                        problems += [] if list(pcapng_frames(file.read())) else ["an empty capture"]
+                except (OSError, ValueError) as error:
+                    problems.append(str(error))
+            with open(os.path.join(directory, "net0.switch.log"), encoding="utf-8") as file:
+                if file.read().count("port=") != 3:
+                    problems.append("no counters in its log")
+        left = [path for path in glob.glob("/proc/[0-9]*/cmdline")
+                if self.scratch.name.encode() in contents(path) and b"qrnic-switch" in contents(path)]
+        problems += [f"left behind: {left + self.left_behind()}"] if left or self.left_behind() else []
+        self.report.result(not problems, "launcher: three guests by cable and switch",
+                           details=problems + done.stderr.splitlines()[-8:])
+
+
+def contents(path):
+    """Of a file that may be gone"""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def pcap_frames(data):
     """The frames of a pcap file."""
     magic, _, _, _, _, _, link = struct.unpack_from("=IHHiIII", data)
@@ -524,7 +570,7 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires,
+                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires, tests.switch,
                       tests.interrupted):
             if not stopped():
                 group()

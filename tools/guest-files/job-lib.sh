@@ -133,6 +133,16 @@ host_qmp() {
     [ "${answer%% *}" = ok ]
 }
 
+# host_switch [CARD]: what the switch that joins the guests by this card (default 0) has counted, a line for each
+# guest's port.
+host_switch() {
+    local answer
+    echo "switch ${1:-0}" >&8
+    read -r answer <&8
+    echo "${answer#* }" | tr ';' '\n'
+    [ "${answer%% *}" = ok ]
+}
+
 # guest_reboot: restarts this guest; the job runs again with QRNIC_BOOT one higher.
 guest_reboot() {
     echo reboot >&8

@@ -32,7 +32,8 @@ EPILOG = """\
         qrnic/rxe gives guest 1 the first and the other guests the second
   NET   link[=dgram] (a wire between the guests; default with more than one guest),
         link=stream (for two guests; faster, as QEMU reads many frames at once),
-        link=cable (for two guests, qrnic only; shared memory, fastest by far),
+        link=cable (qrnic only; shared memory, fastest by far; more than two guests
+        are joined by qrnic-switch),
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
         of its own, which is a network namespace; root only; give icrc=transport too),
@@ -46,9 +47,10 @@ card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. Wit
 
 The job is a bash script that finds GUEST, GUESTS, NIC0, RDMA0, ... and the functions
 of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6|link [v1], host_qmp JSON,
-guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
+host_switch [CARD] (what qrnic-switch has counted), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
 Environment: QRNIC_QEMU   the QEMU binary to use
+             QRNIC_SWITCH the qrnic-switch to use (default: the one beside QEMU)
              QRNIC_LINUX  boot another kernel of Debian's (7.2): see tools/guest-root --help
 """
 

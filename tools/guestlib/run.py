@@ -10,10 +10,9 @@ import socket
 import sys
 import tempfile
 import termios
-import threading
 import time
 
-from . import accel, host, strict, topology
+from . import accel, host, strict, switch, topology
 from .errors import EXIT_LAUNCH, EXIT_STRICT, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
@@ -30,26 +29,6 @@ def scratch_directory():
         return directory
     os.rmdir(directory)
     return tempfile.mkdtemp(prefix="qrnic-", dir="/tmp")
-
-
-class Switch(threading.Thread):
-    """Joins more than two guests: what one guest's socket sends goes to all others."""
-
-    def __init__(self, nic, directory, guests):
-        super().__init__(daemon=True)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(nic.switch_path(directory))
-        self._peers = [nic.socket_path(directory, guest) for guest in range(1, guests + 1)]
-
-    def run(self):
-        while True:
-            frame, sender = self._socket.recvfrom(1 << 17)
-            for peer in self._peers:
-                if peer != sender:
-                    try:
-                        self._socket.sendto(frame, peer)
-                    except OSError:
-                        pass  # not started yet or gone: a wire without a listener
 
 
 class Run:
@@ -76,6 +55,7 @@ class Run:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
         self.guests = []
+        self.switches = {}
         self._selector = selectors.DefaultSelector()
         self._output_files = {}
         self._line_rests = {}
@@ -117,7 +97,7 @@ class Run:
             self.guests.append(Guest(number, self))
         for nic in self.nics:
             if nic.net == "link" and self.options.guests > 2:
-                Switch(nic, self.scratch, self.options.guests).start()
+                self.switches[nic.index] = switch.start(nic, self.scratch, self.options.guests, self.qemu, self.logs)
         for guest in self.guests:
             guest.start()
             self._selector.register(guest.control, selectors.EVENT_READ, (guest, self._on_control))
@@ -132,6 +112,9 @@ class Run:
         """After guests whose jobs have not begun: see "started"."""
         for guest in self.guests:
             guest.kill()
+        for one in self.switches.values():
+            one.stop()
+        self.switches = {}
         for file in self._output_files.values():
             file.close()
         for nic in self.nics:
@@ -152,6 +135,8 @@ class Run:
     def _stop(self):
         for guest in self.guests:
             guest.kill()
+        for one in self.switches.values():
+            one.stop()
         if self.hosts:
             self.hosts.close()
         for file in self._output_files.values():
@@ -250,6 +235,8 @@ class Run:
             self._on_barrier(guest, name, value)
         elif word == "qmp":
             guest.answer(guest.qmp(rest))
+        elif word == "switch":
+            guest.answer(self._counters(rest))
         elif word == "time":
             guest.answer(str(int((time.monotonic() - guest.started_at) * 1000)))
         elif word == "reboot":
@@ -262,6 +249,15 @@ class Run:
                 self._check_stuck()
             else:
                 self._give_up_on_others(guest)
+
+    def _counters(self, index):
+        """What a switch has counted, in one line: "ok" and its lines, with ";" between."""
+        try:
+            return "ok " + ";".join(self.switches[int(index)].counters())
+        except (KeyError, ValueError):
+            return f"error no switch joins the guests by card {index}"
+        except LaunchError as error:
+            return f"error {error}"
 
     def _on_barrier(self, guest, name, value):
         """Everybody learns everybody's value, in the order of the guests' numbers."""

@@ -37,8 +37,8 @@ class Nic:
             self.net_arg = self.net_arg or "dgram"
             if self.net_arg not in WIRES:
                 raise LaunchError(f"--nic {spec}: the wire must be one of {', '.join(WIRES)}", EXIT_USAGE)
-            if self.net_arg != "dgram" and guests > 2:
-                raise LaunchError(f"--nic {spec}: a {self.net_arg} joins two guests, not {guests}", EXIT_USAGE)
+            if self.net_arg == "stream" and guests > 2:
+                raise LaunchError(f"--nic {spec}: a stream joins two guests, not {guests}", EXIT_USAGE)
             if self.net_arg == "cable" and set(self.kinds) != {"qrnic"}:
                 raise LaunchError(f"--nic {spec}: a cable joins cards of kind qrnic only", EXIT_USAGE)
             if guests == 1:
@@ -117,15 +117,16 @@ class Nic:
     def by_cable(self):
         return self.net == "link" and self.net_arg == "cable"
 
-    def cable_path(self, directory):
-        return os.path.join(directory, f"net{self.index}.cable")
+    def cable_path(self, directory, guest, guests):
+        """Two guests meet; of more, each has its own cable, to the switch."""
+        return os.path.join(directory, f"net{self.index}.cable{guest if guests > 2 else ''}")
 
     def netdev_options(self, directory, guest, guests, pcap):
         name = f"net{self.index}"
         if self.net == "none":
             return []
         if self.by_cable():
-            text = f"qrnic-cable,id={name},path={self.cable_path(directory)}"
+            text = f"qrnic-cable,id={name},path={self.cable_path(directory, guest, guests)}"
             if pcap:
                 text += f",capture={os.path.join(pcap, f'guest{guest}-{name}.pcapng')}"
             return ["-object", text]

@@ -1,0 +1,103 @@
+"""What joins more than two guests: datagrams by the launcher itself, cables by qrnic-switch.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from .errors import LaunchError
+from .process import die_with
+
+PROGRAM = "qrnic-switch"
+# So long it may take to say what it has counted.
+SECONDS = 10
+
+
+class DatagramSwitch(threading.Thread):
+    """What one guest's socket sends goes to all others."""
+
+    def __init__(self, nic, directory, guests):
+        super().__init__(daemon=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(nic.switch_path(directory))
+        self._peers = [nic.socket_path(directory, guest) for guest in range(1, guests + 1)]
+        self.start()
+
+    def run(self):
+        while True:
+            frame, sender = self._socket.recvfrom(1 << 17)
+            for peer in self._peers:
+                if peer != sender:
+                    try:
+                        self._socket.sendto(frame, peer)
+                    except OSError:
+                        pass  # not started yet or gone: a wire without a listener
+
+    def counters(self):
+        raise LaunchError("these guests are not joined by cables")
+
+    def stop(self):
+        """It ends with the launcher."""
+
+
+class CableSwitch:
+    """A process of qrnic-switch, whose port N is guest N."""
+
+    def __init__(self, nic, directory, guests, qemu, log):
+        self._guests = guests
+        self._log = log
+        command = [find_program(qemu), *(nic.cable_path(directory, guest, guests) for guest in range(1, guests + 1))]
+        launcher = os.getpid()
+        with open(log, "wb") as errors:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                                             preexec_fn=lambda: die_with(launcher))
+
+    def counters(self):
+        """Its lines, one for each port."""
+        self._process.send_signal(signal.SIGUSR1)
+        text = b""
+        deadline = time.monotonic() + SECONDS
+        while text.count(b"\n") < self._guests:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(deadline - time.monotonic(), 0))
+            data = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            if not data:
+                raise LaunchError(f"{PROGRAM} does not say what it has counted: see {self._log}")
+            text += data
+        return text.decode().splitlines()
+
+    def stop(self):
+        """Its last words go to the log."""
+        if self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            said, _ = self._process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            said, _ = self._process.communicate()
+        with open(self._log, "ab") as log:
+            log.write(said)
+
+
+def find_program(qemu):
+    """QRNIC_SWITCH, or what was built with this QEMU: it is beside it, or in the same build directory."""
+    directory = os.path.dirname(qemu)
+    chosen = os.environ.get("QRNIC_SWITCH")
+    for path in [chosen] if chosen else [os.path.join(directory, PROGRAM),
+                                         os.path.join(directory, "hw/rdma/qrnic/switch", PROGRAM)]:
+        if os.access(path, os.X_OK):
+            return path
+    raise LaunchError(f"no {PROGRAM} beside {qemu}: run `make qemu`, or set QRNIC_SWITCH" if not chosen else
+                      f"QRNIC_SWITCH={chosen} cannot be run: set it to a {PROGRAM}")
+
+
+def start(nic, directory, guests, qemu, logs):
+    if nic.by_cable():
+        return CableSwitch(nic, directory, guests, qemu, os.path.join(logs, f"net{nic.index}.switch.log"))
+    return DatagramSwitch(nic, directory, guests)
