@@ -6,6 +6,7 @@
 #ifndef QRNIC_ETHERNET_H
 #define QRNIC_ETHERNET_H
 
+#include <linux/dim.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
 #include <linux/u64_stats_sync.h>
@@ -32,6 +33,16 @@ struct qrnic_eth_cq {
 	u32 log_size;
 	u32 consumer;
 	u32 sequence;		/* of the last request to be notified */
+	bool adaptive;		/* DIM chooses the moderation */
+	u16 events;		/* that DIM knows of */
+	struct dim dim;
+};
+
+/* As ethtool -C has it */
+struct qrnic_eth_moderation {
+	bool adaptive;
+	u16 usecs;
+	u16 frames;		/* 0: no limit of frames */
 };
 
 struct qrnic_eth_stats {
@@ -116,6 +127,8 @@ struct qrnic_eth {
 	struct delayed_work reset_work;
 	unsigned long failed;	/* bit 0: these queues wait for reset_work */
 	u64 resets;
+	struct qrnic_eth_moderation rx_moderation;
+	struct qrnic_eth_moderation tx_moderation;
 
 	struct mutex filter_lock;	/* filter_qpn, vlan_strip, the filter */
 	u32 filter_qpn;
@@ -146,6 +159,16 @@ static inline bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
 void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
+
+/* moderation.c */
+bool qrnic_eth_can_moderate(const struct qrnic_eth *eth);
+int qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
+			      const struct qrnic_eth_moderation *moderation);
+void qrnic_eth_moderation_close(struct qrnic_eth_cq *cq);
+int qrnic_eth_moderation_set(struct qrnic_eth_cq *cq,
+			     const struct qrnic_eth_moderation *moderation);
+void qrnic_eth_moderation_sample(struct qrnic_eth_cq *cq,
+				 const struct qrnic_eth_stats *stats);
 
 /* filter.c: which frames are received */
 void qrnic_eth_filter_init(struct qrnic_eth *eth);

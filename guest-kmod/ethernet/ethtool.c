@@ -95,6 +95,77 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 	return err;
 }
 
+static int qrnic_get_coalesce(struct net_device *netdev,
+			      struct ethtool_coalesce *coalesce,
+			      struct kernel_ethtool_coalesce *kernel_coalesce,
+			      struct netlink_ext_ack *extack)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (!qrnic_eth_can_moderate(eth))
+		return -EOPNOTSUPP;
+	coalesce->use_adaptive_rx_coalesce = eth->rx_moderation.adaptive;
+	coalesce->rx_coalesce_usecs = eth->rx_moderation.usecs;
+	coalesce->rx_max_coalesced_frames = eth->rx_moderation.frames;
+	coalesce->use_adaptive_tx_coalesce = eth->tx_moderation.adaptive;
+	coalesce->tx_coalesce_usecs = eth->tx_moderation.usecs;
+	coalesce->tx_max_coalesced_frames = eth->tx_moderation.frames;
+	return 0;
+}
+
+static int qrnic_moderation_check(const struct qrnic_caps *caps,
+				  u32 usecs, u32 frames,
+				  struct netlink_ext_ack *extack)
+{
+	if (usecs > caps->max_cq_period || frames > caps->max_cq_count) {
+		NL_SET_ERR_MSG_FMT_MOD(extack, "at most %u usecs and %u frames",
+				       caps->max_cq_period, caps->max_cq_count);
+		return -EINVAL;
+	}
+	if (!usecs && frames > 1) {
+		NL_SET_ERR_MSG_MOD(extack, "frames wait for ever without usecs");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int qrnic_set_coalesce(struct net_device *netdev,
+			      struct ethtool_coalesce *coalesce,
+			      struct kernel_ethtool_coalesce *kernel_coalesce,
+			      struct netlink_ext_ack *extack)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_caps *caps = &eth->core->dev.caps;
+	int err;
+
+	if (!qrnic_eth_can_moderate(eth))
+		return -EOPNOTSUPP;
+	err = qrnic_moderation_check(caps, coalesce->rx_coalesce_usecs,
+				     coalesce->rx_max_coalesced_frames, extack);
+	if (!err)
+		err = qrnic_moderation_check(caps, coalesce->tx_coalesce_usecs,
+					     coalesce->tx_max_coalesced_frames,
+					     extack);
+	if (err)
+		return err;
+	eth->rx_moderation = (struct qrnic_eth_moderation) {
+		.adaptive = coalesce->use_adaptive_rx_coalesce,
+		.usecs = coalesce->rx_coalesce_usecs,
+		.frames = coalesce->rx_max_coalesced_frames,
+	};
+	eth->tx_moderation = (struct qrnic_eth_moderation) {
+		.adaptive = coalesce->use_adaptive_tx_coalesce,
+		.usecs = coalesce->tx_coalesce_usecs,
+		.frames = coalesce->tx_max_coalesced_frames,
+	};
+	if (!eth->open)
+		return 0;
+	err = qrnic_eth_moderation_set(&eth->rx.cq, &eth->rx_moderation);
+	if (!err)
+		err = qrnic_eth_moderation_set(&eth->tx.cq, &eth->tx_moderation);
+	return err;
+}
+
 /* First the driver's own, then every counter of the device */
 static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
 	"late_command_events",
@@ -135,11 +206,16 @@ static void qrnic_get_ethtool_stats(struct net_device *netdev,
 }
 
 const struct ethtool_ops qrnic_ethtool_ops = {
+	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
+				     ETHTOOL_COALESCE_MAX_FRAMES |
+				     ETHTOOL_COALESCE_USE_ADAPTIVE,
 	.get_drvinfo = qrnic_get_drvinfo,
 	.get_link = ethtool_op_get_link,
 	.get_link_ksettings = qrnic_get_link_ksettings,
 	.get_ringparam = qrnic_get_ringparam,
 	.set_ringparam = qrnic_set_ringparam,
+	.get_coalesce = qrnic_get_coalesce,
+	.set_coalesce = qrnic_set_coalesce,
 	.get_sset_count = qrnic_get_sset_count,
 	.get_strings = qrnic_get_strings,
 	.get_ethtool_stats = qrnic_get_ethtool_stats,

@@ -32,12 +32,25 @@ static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
 	qrnic_eth_fail(eth_cq->eth);
 }
 
+static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
+{
+	struct qrnic_dev *dev = &eth->core->dev;
+
+	/* The device has no reason to refuse. If it does, a reset destroys the CQ. */
+	if (qrnic_cq_destroy(dev, &cq->cq)) {
+		qrnic_report_fatal(dev, "CQ not destroyed");
+		qrnic_cq_destroy(dev, &cq->cq);
+	}
+	qrnic_ring_free(dev, &cq->ring);
+}
+
 /*
  * The caller has added the NAPI instance: an EQE that a former CQ of the same
  * number left behind schedules it as soon as the CQ exists.
  */
 static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
-			     u32 entries, unsigned int vector)
+			     u32 entries, unsigned int vector,
+			     const struct qrnic_eth_moderation *moderation)
 {
 	struct qrnic_dev *dev = &eth->core->dev;
 	struct qrnic_cq_ctx ctx = { };
@@ -58,21 +71,14 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 	cq->cq.comp = qrnic_eth_cq_comp;
 	cq->cq.event = qrnic_eth_cq_error;
 	err = qrnic_cq_create(dev, &cq->cq, &ctx);
-	if (err)
+	if (err) {
 		qrnic_ring_free(dev, &cq->ring);
-	return err;
-}
-
-static void qrnic_eth_cq_close(struct qrnic_eth *eth, struct qrnic_eth_cq *cq)
-{
-	struct qrnic_dev *dev = &eth->core->dev;
-
-	/* The device has no reason to refuse. If it does, a reset destroys the CQ. */
-	if (qrnic_cq_destroy(dev, &cq->cq)) {
-		qrnic_report_fatal(dev, "CQ not destroyed");
-		qrnic_cq_destroy(dev, &cq->cq);
+		return err;
 	}
-	qrnic_ring_free(dev, &cq->ring);
+	err = qrnic_eth_moderation_open(cq, moderation);
+	if (err)
+		qrnic_eth_cq_close(eth, cq);
+	return err;
 }
 
 static int qrnic_tx_alloc(struct qrnic_eth *eth)
@@ -247,10 +253,12 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 	if (err)
 		goto err_tx;
 	/* At most one CQE for each block of the SQ, each WQE of the RQ */
-	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1);
+	err = qrnic_eth_cq_open(eth, &eth->tx.cq, eth->tx_blocks, 1,
+				&eth->tx_moderation);
 	if (err)
 		goto err_rx;
-	err = qrnic_eth_cq_open(eth, &eth->rx.cq, eth->rx_wqes, 0);
+	err = qrnic_eth_cq_open(eth, &eth->rx.cq, eth->rx_wqes, 0,
+				&eth->rx_moderation);
 	if (err)
 		goto err_tx_cq;
 	err = qrnic_qp_open(eth);
@@ -299,6 +307,8 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	napi_disable(&eth->tx.cq.napi);
 	napi_disable(&eth->rx.cq.napi);
 	netif_tx_disable(eth->netdev);
+	qrnic_eth_moderation_close(&eth->rx.cq);
+	qrnic_eth_moderation_close(&eth->tx.cq);
 	/* After this the device touches no buffer any more. */
 	qrnic_qp_close(eth);
 	qrnic_eth_cq_close(eth, &eth->rx.cq);

@@ -355,8 +355,10 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	if (unlikely(errors))
 		qrnic_eth_fail(eth);
 
-	if (done < limit && budget && napi_complete_done(napi, done))
+	if (done < limit && budget && napi_complete_done(napi, done)) {
+		qrnic_eth_moderation_sample(cq, &tx->stats);
 		qrnic_eth_cq_arm(cq);
+	}
 	return min(done, budget);
 }
 

@@ -268,6 +268,8 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 		dev->ibdev.driver_def = qrnic_uapi_definitions;
 	dev->ibdev.node_type = RDMA_NODE_IB_CA;
 	dev->ibdev.phys_port_cnt = 1;
+	/* CQs of the kernel follow their traffic; "rdma dev set" turns it off. */
+	dev->ibdev.use_cq_dim = qrnic_ib_cap(dev, QRNIC_CAP_CQ_MODERATION);
 	dev->ibdev.num_comp_vectors = qrnic_num_vectors(qdev);
 	dev->ibdev.node_guid = qdev->caps.node_guid;
 	/* The PCI device, which providers look for, not the auxiliary one */

@@ -78,4 +78,11 @@
 #define ib_umem_get ib_umem_get_va
 #endif
 
+/* Since 6.13 DIM takes the address of a sample. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define QRNIC_NET_DIM(dim, sample) net_dim(dim, &(sample))
+#else
+#define QRNIC_NET_DIM(dim, sample) net_dim(dim, sample)
+#endif
+
 #endif /* QRNIC_COMPAT_H */

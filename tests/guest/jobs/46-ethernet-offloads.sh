@@ -1,4 +1,5 @@
-# What ethtool can ask of the Ethernet function: segmentation of TCP by the device, looked at by tcpdump.
+# What ethtool can ask of the Ethernet function: segmentation of TCP by the device, looked at by tcpdump; moderation of
+# interrupts.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -68,6 +69,43 @@ for how in "802.1Q on yes" "802.1Q off yes" "802.1ad on no"; do
     sent "it was cut by the device: $segmented" "$before" "$segmented"
     ip link del tagged
 done
+
+# An event waits for a millisecond or 32 frames: fewer events than frames, and the answers of a ping are late.
+events() { awk '/qrnic-comp/ { sum += $2 } END { print sum }' /proc/interrupts; }
+quickest() { ping -c 20 -i 0.02 -W 5 "guest$PEER" | awk -F'[=/]' '/^rtt/ { print int($5 * 1000) }'; }
+export -f events quickest
+frames() { ethtool -S "$NIC0" | awk '/ eth_[rt]x_packets:/ { sum += $2 } END { print sum }'; }
+ratio() {
+    local events frames
+    events=$(events) frames=$(frames)
+    pair "TCP with '$1'" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 2"
+    events=$(($(events) - events)) frames=$(($(frames) - frames))
+    echo "# $1: $events interrupts for $frames frames"
+}
+both() {
+    local status=0 name=$1
+    shift
+    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
+    [ $status = 0 ] || show both.log
+    together $status "$name"
+}
+says() { ethtool -c "$NIC0" | tr -s '\t ' ' ' | grep -q "^$1$"; }
+export -f says
+both "without moderation" "says 'Adaptive RX: off TX: off' && says 'rx-usecs: 0' && says 'tx-frames: 0'"
+both "moderation is set" "ethtool -C $NIC0 rx-usecs 3000 rx-frames 32 tx-usecs 3000 && says 'rx-usecs: 3000' && says 'rx-frames: 32'"
+barrier moderated
+both "an event waits" "t=\$(quickest); echo \$t; [ \$t -ge 3000 ]"
+ratio "rx-usecs 3000 rx-frames 32"
+both "the queues are made anew with it" "ethtool -G $NIC0 rx 256 && says 'rx-frames: 32' && t=\$(quickest) && echo \$t && [ \$t -ge 3000 ]"
+both "frames without a time, and more than the device has, are refused" "! ethtool -C $NIC0 rx-usecs 0 rx-frames 8 &&
+    ! ethtool -C $NIC0 rx-usecs 65536 && ! ethtool -C $NIC0 tx-frames 100000 && says 'rx-usecs: 3000'"
+both "DIM is turned on" "ethtool -C $NIC0 adaptive-rx on adaptive-tx on && says 'Adaptive RX: on TX: on'"
+ratio "adaptive-rx on adaptive-tx on"
+both "it has chosen less than was set" "for i in 1 2 3 4 5 6 7 8; do ping -q -f -c 300 guest$PEER >/dev/null; done
+    t=\$(quickest); echo \$t; [ \$t -lt 3000 ]"
+both "moderation is turned off" "ethtool -C $NIC0 adaptive-rx off adaptive-tx off rx-usecs 0 rx-frames 0 tx-usecs 0 tx-frames 0 &&
+    t=\$(quickest) && echo \$t && [ \$t -lt 3000 ]"
+[ -z "$RDMA0" ] || try "CQs of the kernel follow their traffic" "rdma dev show $RDMA0 -d | grep -q 'adaptive-moderation on'"
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"
 kernel_clean "the kernel logs are clean"
