@@ -153,6 +153,15 @@ class Tests:
             "one that went": rows.get(("cable", "9000", "write"), [])[-2:] == ["-", "-"],
             "one that is unknown now": rows.get(("dgram", "1500", "of-old"), [])[-2:] == ["-", "-"],
             "an exception": done.returncode == 0 and "Traceback" not in done.stderr}, done.stdout + done.stderr)
+        done = self.bench(*OPTIONS, "--compare", old)
+        rows = [line.split()[:4] for line in done.stdout.split("beside", 1)[-1].splitlines()]
+        self.result("of an earlier run only what was to be measured again is shown", {
+            "what was not": ["cable", "1500", "send", "qrnic"] not in rows and not any(row[:1] == ["dgram"] for row in rows),
+            "what was": ["cable", "9000", "write", "qrnic"] in rows,
+            "advice that it needs no more": "One round" not in done.stdout}, done.stdout + done.stderr)
+        once = self.write_rows("once.json", ("cable", 1500, "rate", "qrnic", "thousand/s", 100, 100, 100))
+        done = self.bench("--read", once, "--compare", old)
+        self.result("one round tells nothing about noise", {"it does not say so": "One round" in done.stdout}, done.stdout)
 
     def plotted(self):
         """With matplotlib where it is there. What installs it is a stand-in: no test installs anything."""

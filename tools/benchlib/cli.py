@@ -99,8 +99,8 @@ def show(summaries, plan, args, before, rounds):
         print("\n".join(f"  {scope} MTU {mtu} {metric} {device}" for scope, mtu, metric, device in missing))
     if before is not None:
         print(f"\nbeside {args.compare} (better, WORSE: outside of the noise of both runs)")
-        print("\n".join(table.comparison(before, summaries)))
-        if rounds == 1:
+        print("\n".join(table.comparison(before, summaries, None if args.read else plan)))
+        if all(summary.min == summary.max for summary in summaries.values()):
             print("One round tells nothing about noise: measure with --rounds 3 or more.")
     sys.stdout.flush()
     if args.json:

@@ -93,11 +93,14 @@ def table(summaries, plan, rounds):
     return lines
 
 
-def comparison(before, now):
-    """This run's figures beside those of an earlier one; marked where the ranges of the two do not touch."""
+def comparison(before, now, plan=None):
+    """This run's figures beside those of an earlier one; marked where the ranges of the two do not touch. What only the
+    earlier one has is of interest where it was to be measured again."""
+    wanted = plan and {(scope, mtu, figure.name) for scope, mtu, measurement in plan for figure in measurement.figures}
+    gone = [key for key in before if key not in now and (wanted is None or key[:3] in wanted)]
     lines = [f"{'scope   MTU   metric                   device':50} {'unit':>10} {'before':>24} {'now':>24} {'ratio':>8}"]
     known = metrics.figures()
-    for key in [key for key in before if key not in now] + list(now):
+    for key in gone + list(now):
         scope, mtu, metric, device = key
         figure = known.get(metric)
         smaller = bool(figure and figure.smaller)
