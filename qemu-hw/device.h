@@ -86,8 +86,8 @@ struct QrnicDevice {
     bool unplug_waits;
     /* Frames that waited are being delivered: the net client is in use. */
     bool flushing;
-    /* A doorbell is being rung; and that gives work to be done at once. */
-    bool in_doorbell, run_now;
+    /* The engine is run in a moment anyway; and it has asked for that. */
+    bool runs_soon, run_now;
     bool timer_due;
     bool link_changed;
     bool wire_ready;

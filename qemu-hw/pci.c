@@ -227,7 +227,7 @@ static void env_kick(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    if (d->in_doorbell) {
+    if (d->runs_soon) {
         d->run_now = true;
     } else {
         qrnic_kick(d);
@@ -336,6 +336,7 @@ static bool work_once(QrnicDevice *d)
 {
     bool more = false;
 
+    d->runs_soon = true;
     if (d->link_changed) {
         d->link_changed = false;
         qrnic_engine_set_link(d->engine, d->wire->link(d));
@@ -351,6 +352,7 @@ static bool work_once(QrnicDevice *d)
         d->timer_due = false;
         qrnic_engine_timer(d->engine);
     }
+    d->runs_soon = d->run_now = false;
     /*
      * Doorbells rung before a command come before it: else one for a queue
      * that the command destroys would be taken for a mistake of the guest.
@@ -426,9 +428,9 @@ static bool nothing_waits(QrnicDevice *d)
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value)
 {
-    d->in_doorbell = true;
+    d->runs_soon = true;
     qrnic_doorbell_write(d->engine, page, offset, size, value);
-    d->in_doorbell = false;
+    d->runs_soon = false;
     if (!d->run_now) {
         return;
     }
