@@ -28,6 +28,7 @@
 #include "cable/capture.h"
 #include "cable/ring.h"
 #include "cable/socket.h"
+#include "cable/tempo.h"
 
 #define DEFAULT_SLOTS 256
 /* The largest frame of the device */
@@ -74,9 +75,11 @@ struct QrnicCable {
     void *memory;
     size_t bytes;
     QrnicCableRing sender, receiver;
+    QrnicTempo tempo;
     /* What the device is not told from within: a bottom half does it. */
     QEMUBH *bh;
     bool failed, gone;          /* a ring is broken; the other end is gone */
+    bool taken;                 /* a frame, since it was last asked for more */
     bool cut, complete;
     QrnicCapture capture;
 };
@@ -85,7 +88,7 @@ OBJECT_DEFINE_SIMPLE_TYPE_WITH_INTERFACES(QrnicCable, qrnic_cable, QRNIC_CABLE,
                                           OBJECT, { TYPE_USER_CREATABLE }, { })
 
 static void cable_go(QrnicCable *c);
-static void cable_readable(void *opaque);
+static void read_messages(QrnicCable *c, bool all);
 
 /* Once for each reason, and not often: the other end may go on for ever. */
 static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
@@ -107,6 +110,11 @@ static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
     }
 }
 
+static int64_t now_ns(void)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+}
+
 /*
  * Down
  */
@@ -122,8 +130,9 @@ static void disconnect(QrnicCable *c)
         c->fd = -1;
     }
     timer_del(c->timer);
+    c->tempo = (QrnicTempo) { 0 };
     c->state = CABLE_ALONE;
-    c->failed = c->gone = false;
+    c->failed = c->gone = c->taken = false;
     if (c->memory) {
         munmap(c->memory, c->bytes);
         c->memory = NULL;
@@ -175,7 +184,7 @@ static void cable_bh(void *opaque)
 
     if (c->state == CABLE_UP && c->gone) {
         /* Perhaps it said why. */
-        cable_readable(c);
+        read_messages(c, true);
     }
     if (c->state == CABLE_UP && c->gone) {
         disconnect_for(c, AGAIN_MS);
@@ -384,22 +393,28 @@ static bool read_message(QrnicCable *c, bool *woken)
     return true;
 }
 
-static void cable_readable(void *opaque)
+/* all: also those behind a WAKE, of which there seldom are any */
+static void read_messages(QrnicCable *c, bool all)
 {
-    QrnicCable *c = opaque;
     bool woken = false;
 
     object_ref(OBJECT(c));
     for (unsigned i = 0; i < MESSAGE_BUDGET && c->fd >= 0; i++) {
-        if (!read_message(c, &woken)) {
+        if ((woken && !all) || !read_message(c, &woken)) {
             break;
         }
     }
-    /* Once for all of them: one turn of the device looks at everything. */
     if (woken && c->state == CABLE_UP) {
+        qrnic_tempo_woken(&c->tempo, now_ns());
         c->client->work(c->opaque);
     }
     object_unref(OBJECT(c));
+}
+
+/* The main loop calls again if there is more. */
+static void cable_readable(void *opaque)
+{
+    read_messages(opaque, false);
 }
 
 static void connected(QrnicCable *c, int fd)
@@ -439,7 +454,12 @@ static void cable_accept(void *opaque)
     if (fd < 0) {
         return;
     }
-    if (c->fd < 0) {
+    /* The end before may be gone, which was not looked at yet. */
+    if (c->fd >= 0) {
+        read_messages(c, true);
+    }
+    /* What the device did then may have unplugged it. */
+    if (c->fd < 0 && c->client) {
         connected(c, fd);
         return;
     }
@@ -629,6 +649,7 @@ const uint8_t *qrnic_cable_peek(QrnicCable *c, size_t *len)
 void qrnic_cable_take(QrnicCable *c, const uint8_t *copy, size_t len)
 {
     qrnic_cable_ring_take(&c->receiver);
+    c->taken = true;
     if (c->capture.fd >= 0) {
         qrnic_capture_frame(&c->capture, copy, len, false);
     }
@@ -666,7 +687,22 @@ void qrnic_cable_settle(QrnicCable *c)
 
 bool qrnic_cable_await(QrnicCable *c)
 {
-    return usable(c) && qrnic_cable_ring_await_frame(&c->receiver);
+    int64_t now;
+
+    if (!usable(c)) {
+        return false;
+    }
+    now = now_ns();
+    if (c->taken) {
+        c->taken = false;
+        qrnic_tempo_frame(&c->tempo, now);
+    }
+    if (qrnic_tempo_linger(&c->tempo, now) ||
+        qrnic_cable_ring_await_frame(&c->receiver)) {
+        return true;
+    }
+    qrnic_tempo_asleep(&c->tempo, now);
+    return false;
 }
 
 /*

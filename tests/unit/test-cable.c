@@ -8,6 +8,7 @@
 #include "qemu/atomic.h"
 #include "qemu/bswap.h"
 #include "cable/ring.h"
+#include "cable/tempo.h"
 
 #define SLOTS 16
 #define FRAME 2048
@@ -334,6 +335,35 @@ static void test_stress(void)
     ends_free(&s.e);
 }
 
+/* An end lingers only where it was woken at once again and again. */
+static void test_tempo(void)
+{
+    QrnicTempo t = { 0 };
+    int64_t now = 1000000;
+
+    for (unsigned i = 0; i < 20; i++) {
+        qrnic_tempo_frame(&t, now);
+        g_assert_cmpint(qrnic_tempo_linger(&t, now), ==, i > 3);
+        qrnic_tempo_asleep(&t, now);
+        now += QRNIC_TEMPO_LINGER_NS - 1;
+        qrnic_tempo_woken(&t, now);
+    }
+    /* But not for long, and not without frames. */
+    qrnic_tempo_frame(&t, now);
+    g_assert_true(qrnic_tempo_linger(&t, now + QRNIC_TEMPO_LINGER_NS - 1));
+    g_assert_false(qrnic_tempo_linger(&t, now + QRNIC_TEMPO_LINGER_NS));
+    /* Three that slept long enough, and it sleeps again. */
+    for (unsigned i = 0; i < 3; i++) {
+        qrnic_tempo_frame(&t, now);
+        g_assert_true(qrnic_tempo_linger(&t, now));
+        qrnic_tempo_asleep(&t, now);
+        now += QRNIC_TEMPO_LINGER_NS;
+        qrnic_tempo_woken(&t, now);
+    }
+    qrnic_tempo_frame(&t, now);
+    g_assert_false(qrnic_tempo_linger(&t, now));
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -345,5 +375,6 @@ int main(int argc, char **argv)
     g_test_add_func("/qrnic/cable/lying-sender", test_lying_sender);
     g_test_add_func("/qrnic/cable/shapes", test_shapes);
     g_test_add_func("/qrnic/cable/stress", test_stress);
+    g_test_add_func("/qrnic/cable/tempo", test_tempo);
     return g_test_run();
 }

@@ -1,0 +1,36 @@
+/*
+ * qrnic cable: when an end that has nothing to do does not sleep yet
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "cable/tempo.h"
+
+/* What was so often enough is taken to go on, until it was not. */
+#define SURE 4
+#define MAX_SURE 8
+
+void qrnic_tempo_frame(QrnicTempo *t, int64_t now)
+{
+    t->frame_ns = now;
+}
+
+bool qrnic_tempo_linger(const QrnicTempo *t, int64_t now)
+{
+    return t->hurry >= SURE && now - t->frame_ns < QRNIC_TEMPO_LINGER_NS;
+}
+
+void qrnic_tempo_asleep(QrnicTempo *t, int64_t now)
+{
+    t->asleep_ns = now;
+}
+
+void qrnic_tempo_woken(QrnicTempo *t, int64_t now)
+{
+    if (now - t->asleep_ns < QRNIC_TEMPO_LINGER_NS) {
+        t->hurry = MIN(t->hurry + 1, MAX_SURE);
+    } else {
+        t->hurry -= MIN(t->hurry, 2);
+    }
+}
