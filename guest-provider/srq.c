@@ -317,14 +317,13 @@ int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		}
 	}
 	if (srq->producer != before) {
-		/* As in qrnic_sq_ring(): WQEs, then record, then doorbell */
+		/*
+		 * WQEs, then record. No doorbell: the device reads the record when
+		 * it takes a WQE (manual, chapter "Shared receive queues").
+		 */
 		udma_to_device_barrier();
 		qrnic_tsan_post(srq->record);
 		qrnic_store_record(&srq->record->producer, srq->producer);
-		mmio_wc_start();
-		qrnic_ring_doorbell(&srq->ctx->db, QRNIC_DB_SRQ, srq->srqn,
-				    srq->producer);
-		mmio_flush_writes();
 	}
 	qrnic_unlock(&srq->lock);
 	return err;

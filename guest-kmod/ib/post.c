@@ -546,11 +546,9 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		}
 	}
 
-	if (srq->producer != first) {
+	/* No doorbell: the device reads the record when it takes a WQE. */
+	if (srq->producer != first)
 		qrnic_record_publish(&srq->ring.queue_record->producer, srq->producer);
-		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SRQ, srq->srqn,
-				    srq->producer);
-	}
 out:
 	spin_unlock_irqrestore(&srq->lock, flags);
 	return err;
