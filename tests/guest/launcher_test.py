@@ -373,6 +373,24 @@ MODULE_DESCRIPTION("a test of examples/ci");
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
+    def pinned(self):
+        """With --pin each guest has processors of the host of its own, as far as there are any."""
+        from guestlib import host  # pylint: disable=import-outside-toplevel
+        every = sorted(os.sched_getaffinity(0))
+        command = [self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "--pin", "-c", "sleep 1000"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env=self.env, preexec_fn=heed_interrupts) as process:
+            qemus = wait_until(lambda: qemus_of(process.pid), 20)
+            seen = [os.sched_getaffinity(pid) for pid in qemus]
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+        problems = [] if seen == [{every[0]}] else [f"guest 1 may run on {seen}, not on {every[0]} alone"]
+        for number, wanted, expected in ((1, 1, {2}), (2, 1, {5}), (3, 1, {7}), (4, 1, {2}), (2, 2, {7, 2}), (1, 9, {2, 5, 7})):
+            got = host.processors(number, wanted, {2, 5, 7})
+            if got != expected:
+                problems.append(f"guest {number} with {wanted} processors is to have {expected}, not {got}")
+        self.report.result(not problems, "launcher: --pin", details=problems)
+
     def terminal(self):
         """A shell on a terminal, which afterwards is as it was before."""
         ours, theirs = pty.openpty()
@@ -571,7 +589,7 @@ def run(root, report, stopped):
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires, tests.switch,
-                      tests.interrupted):
+                      tests.pinned, tests.interrupted):
             if not stopped():
                 group()
     finally:

@@ -70,6 +70,10 @@ def build_parser():
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")
     add("--memory", default="1024", metavar="MIB", help="memory of each guest (default 1024)")
     add("--cpus", type=int, default=1, help="processors of each guest (default 1)")
+    add("--pin", action="store_true",
+        help="all threads of a guest's QEMU on as many processors of the host as the guest has, the next guest's on "
+             "the next ones: slower than what the host's scheduler does at its best, but the same each time (for "
+             "measurements)")
     add("--cpu", default="max", help="processor model (default max)")
     add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=("auto", "tcg", "kvm"),
         help="default auto: KVM where it has booted this kernel (tried once each time the host starts), else TCG; "

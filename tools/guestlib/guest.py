@@ -121,6 +121,12 @@ class Guest:
             command += nic.device_options(self.number)
         return command + (strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg)
 
+    def _become(self, launcher):
+        """In the process that will be QEMU."""
+        die_with(launcher)
+        if self.options.pin:
+            os.sched_setaffinity(0, host.processors(self.number, self.options.cpus, os.sched_getaffinity(0)))
+
     def start(self):
         command = self._command()
         if self.run.hosts:
@@ -135,7 +141,7 @@ class Guest:
             self.started_at = self.heard_at = time.monotonic()
             launcher = os.getpid()
             self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
-                                            preexec_fn=lambda: die_with(launcher))
+                                            preexec_fn=lambda: self._become(launcher))
         self.control = self._accept("control")
         self.output = self._accept("output")
         self._let_devices_go_first()

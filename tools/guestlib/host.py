@@ -94,3 +94,9 @@ class Image:
         for path in (self.kernel, self.base, self.overlay, self.root):
             if not os.path.exists(path):
                 raise LaunchError(f"{path} is missing: run tools/guest-image")
+
+
+def processors(number, wanted, allowed):
+    """Those of the host for guest `number`: as many as are wanted, behind those of the guest before, round and round."""
+    allowed = sorted(allowed)
+    return {allowed[((number - 1) * wanted + i) % len(allowed)] for i in range(wanted)}
