@@ -6,11 +6,14 @@
 #ifndef QRNIC_ETHERNET_H
 #define QRNIC_ETHERNET_H
 
+#include <linux/bpf.h>
 #include <linux/dim.h>
 #include <linux/etherdevice.h>
+#include <linux/filter.h>
 #include <linux/if_vlan.h>
 #include <linux/u64_stats_sync.h>
 #include <net/page_pool/helpers.h>
+#include <net/xdp.h>
 
 #include "core/core.h"
 
@@ -66,7 +69,8 @@ struct qrnic_eth_drops {
 
 /* What is in a basic block of the SQ: at the first one of a WQE */
 struct qrnic_tx_slot {
-	struct sk_buff *skb;
+	struct sk_buff *skb;	/* or: */
+	struct xdp_frame *frame;
 	unsigned int bytes;	/* on the wire */
 	u32 packets;
 	u8 wqebbs;
@@ -110,6 +114,10 @@ struct qrnic_rx {
 	unsigned int pages;	/* buffers of each receive WQE */
 	u32 producer;
 	u32 consumer;
+	struct xdp_rxq_info xdp_rxq;
+	u64 xdp_drop;		/* frames of which a program said so, or that failed */
+	u64 xdp_tx;
+	u64 xdp_redirect;
 	struct qrnic_eth_stats stats;
 };
 
@@ -136,6 +144,7 @@ struct qrnic_eth {
 	struct work_struct filter_work;
 
 	struct qrnic_eth_drops drops;
+	struct bpf_prog *prog;	/* written under RTNL, read by NAPI */
 	struct qrnic_tx tx;
 	struct qrnic_rx rx;
 };
@@ -185,6 +194,10 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev);
 netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
 					   struct net_device *netdev,
 					   netdev_features_t features);
+/* These two under the lock of the transmit queue. False: not now, or never */
+bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame);
+/* Hands over what was posted. */
+void qrnic_tx_ring(struct qrnic_eth *eth);
 int qrnic_tx_poll(struct napi_struct *napi, int budget);
 void qrnic_tx_drain(struct qrnic_eth *eth);
 
@@ -194,6 +207,14 @@ unsigned int qrnic_rx_max_mtu(unsigned int pages);
 int qrnic_rx_fill(struct qrnic_eth *eth);
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
 void qrnic_rx_drain(struct qrnic_eth *eth);
+
+/* xdp.c */
+u32 qrnic_xdp_run(struct qrnic_eth *eth, struct bpf_prog *prog,
+		  struct xdp_buff *xdp, struct page *page);
+void qrnic_xdp_flush(struct qrnic_eth *eth, bool tx, bool redirect);
+int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
+		   u32 flags);
+int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
 
 extern const struct ethtool_ops qrnic_ethtool_ops;
 

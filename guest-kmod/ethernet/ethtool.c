@@ -172,6 +172,9 @@ static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
 	"queue_resets",
 	"tx_blocks_in_use",
 	"rx_buffers_posted",
+	"rx_xdp_drop",
+	"rx_xdp_tx",
+	"rx_xdp_redirect",
 #define QRNIC_COUNTER_STRING(name, ...) { #name },
 	QRNIC_COUNTER_LIST(QRNIC_COUNTER_STRING)
 #undef QRNIC_COUNTER_STRING
@@ -199,6 +202,9 @@ static void qrnic_get_ethtool_stats(struct net_device *netdev,
 	data[1] = eth->resets;
 	data[2] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
 	data[3] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
+	data[4] = READ_ONCE(eth->rx.xdp_drop);
+	data[5] = READ_ONCE(eth->rx.xdp_tx);
+	data[6] = READ_ONCE(eth->rx.xdp_redirect);
 	if (qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
 				     0, data + QRNIC_OWN_STATS))
 		memset(data + QRNIC_OWN_STATS, 0,

@@ -178,6 +178,8 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 				qrnic_rx_pages(mtu) != eth->rx.pages);
 	int old = netdev->mtu, err, undo;
 
+	if (eth->prog && qrnic_rx_pages(mtu) > 1)
+		return -EINVAL;
 	if (anew)
 		qrnic_eth_queues_close(eth);
 	/* The device first: no frame is longer than it allows. */
@@ -247,6 +249,8 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_stop = qrnic_eth_stop,
 	.ndo_start_xmit = qrnic_eth_transmit,
 	.ndo_features_check = qrnic_eth_features_check,
+	.ndo_bpf = qrnic_xdp_bpf,
+	.ndo_xdp_xmit = qrnic_xdp_xmit,
 	.ndo_tx_timeout = qrnic_eth_tx_timeout,
 	.ndo_set_rx_mode = qrnic_eth_set_rx_mode,
 	.ndo_set_mac_address = qrnic_eth_set_mac_address,
@@ -371,6 +375,8 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 				       NETIF_F_HW_VLAN_CTAG_RX;
 	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
+	netdev->xdp_features = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
+			       NETDEV_XDP_ACT_NDO_XMIT;
 	eth->vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
 }
 

@@ -144,16 +144,26 @@ static int qrnic_rx_alloc(struct qrnic_eth *eth)
 	rx->pool = page_pool_create(&params);
 	if (IS_ERR(rx->pool))
 		return PTR_ERR(rx->pool);
+	err = xdp_rxq_info_reg(&rx->xdp_rxq, eth->netdev, 0,
+			       rx->cq.napi.napi_id);
+	if (err)
+		goto err_pool;
+	err = xdp_rxq_info_reg_mem_model(&rx->xdp_rxq, MEM_TYPE_PAGE_POOL,
+					 rx->pool);
+	if (err)
+		goto err_rxq;
 	err = qrnic_queue_ring_alloc(dev, &rx->ring,
 				     (size_t)QRNIC_WQEBB_SIZE << rx->log_size);
 	if (err)
-		goto err_pool;
+		goto err_rxq;
 	rx->slots = kvcalloc(1u << rx->log_size, sizeof(*rx->slots), GFP_KERNEL);
 	if (rx->slots)
 		return 0;
 
 	err = -ENOMEM;
 	qrnic_ring_free(dev, &rx->ring);
+err_rxq:
+	xdp_rxq_info_unreg(&rx->xdp_rxq);
 err_pool:
 	page_pool_destroy(rx->pool);
 	return err;
@@ -167,6 +177,7 @@ static void qrnic_rx_release(struct qrnic_eth *eth)
 	qrnic_rx_drain(eth);
 	kvfree(rx->slots);
 	qrnic_ring_free(dev, &rx->ring);
+	xdp_rxq_info_unreg(&rx->xdp_rxq);
 	page_pool_destroy(rx->pool);
 }
 

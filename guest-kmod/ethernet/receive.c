@@ -8,8 +8,8 @@
  */
 #include "ethernet/ethernet.h"
 
-/* For headers that forwarding and tunnels put in front; constant for the assertion */
-#define QRNIC_RX_HEADROOM (128 + NET_IP_ALIGN)
+/* For headers that forwarding, tunnels and XDP put in front */
+#define QRNIC_RX_HEADROOM (XDP_PACKET_HEADROOM + NET_IP_ALIGN)
 #define QRNIC_RX_FIRST (PAGE_SIZE - QRNIC_RX_HEADROOM - \
 			SKB_DATA_ALIGN(sizeof(struct skb_shared_info)))
 /* Receive WQEs are posted in batches, a doorbell each. */
@@ -90,6 +90,45 @@ int qrnic_rx_fill(struct qrnic_eth *eth)
 	return err;
 }
 
+/* What a program has left of a frame of one page */
+static struct sk_buff *qrnic_rx_build_xdp(struct qrnic_rx *rx,
+					  const struct xdp_buff *xdp,
+					  struct page *page)
+{
+	unsigned int meta = xdp->data - xdp->data_meta;
+	struct sk_buff *skb = napi_build_skb(xdp->data_hard_start, PAGE_SIZE);
+
+	if (!skb) {
+		page_pool_recycle_direct(rx->pool, page);
+		return NULL;
+	}
+	skb_mark_for_recycle(skb);
+	skb_reserve(skb, xdp->data - xdp->data_hard_start);
+	skb_put(skb, xdp->data_end - xdp->data);
+	if (meta)
+		skb_metadata_set(skb, meta);
+	return skb;
+}
+
+/* NULL if the program has taken it, or without memory */
+static struct sk_buff *qrnic_rx_xdp(struct qrnic_eth *eth, struct bpf_prog *prog,
+				    struct qrnic_rx_slot *slot, u32 length,
+				    u32 *actions)
+{
+	struct page *page = slot->page[0];
+	struct qrnic_rx *rx = &eth->rx;
+	struct xdp_buff xdp;
+	u32 action;
+
+	page_pool_dma_sync_for_cpu(rx->pool, page, QRNIC_RX_HEADROOM, length);
+	slot->page[0] = NULL;
+	xdp_init_buff(&xdp, PAGE_SIZE, &rx->xdp_rxq);
+	xdp_prepare_buff(&xdp, page_address(page), QRNIC_RX_HEADROOM, length, true);
+	action = qrnic_xdp_run(eth, prog, &xdp, page);
+	*actions |= BIT(action);
+	return action == XDP_PASS ? qrnic_rx_build_xdp(rx, &xdp, page) : NULL;
+}
+
 static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 				      struct qrnic_rx_slot *slot, u32 length)
 {
@@ -138,9 +177,11 @@ static void qrnic_rx_offloads(struct qrnic_eth *eth, struct sk_buff *skb,
 
 /* Gives back the length of the frame, 0 if it was dropped, or -EIO. */
 static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
-			  unsigned int *multicast)
+			  unsigned int *multicast, u32 *actions)
 {
+	struct bpf_prog *prog = READ_ONCE(eth->prog);
 	struct qrnic_rx *rx = &eth->rx;
+	u32 taken = *actions;
 	u32 length = le32_to_cpu(cqe->byte_len);
 	u32 room = QRNIC_RX_FIRST + (rx->pages - 1) * PAGE_SIZE;
 	struct sk_buff *skb;
@@ -150,7 +191,18 @@ static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
 	    rx->producer == rx->consumer || length < ETH_HLEN || length > room)
 		return -EIO;
 
-	skb = qrnic_rx_build(rx, qrnic_rx_slot(rx, rx->consumer), length);
+	if (prog && rx->pages == 1) {
+		*actions = 0;
+		skb = qrnic_rx_xdp(eth, prog, qrnic_rx_slot(rx, rx->consumer),
+				   length, actions);
+		if (!skb && !(*actions & BIT(XDP_PASS))) {
+			*actions |= taken;
+			return length;
+		}
+		*actions |= taken;
+	} else {
+		skb = qrnic_rx_build(rx, qrnic_rx_slot(rx, rx->consumer), length);
+	}
 	if (!skb)
 		return 0;
 	qrnic_rx_offloads(eth, skb, cqe);
@@ -164,6 +216,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
 	unsigned int packets = 0, bytes = 0, dropped = 0, errors = 0;
 	unsigned int multicast = 0;
+	u32 actions = 0;	/* of programs: bits of enum xdp_action */
 	struct qrnic_eth *eth = cq->eth;
 	struct qrnic_rx *rx = &eth->rx;
 	struct qrnic_cqe cqe;
@@ -174,7 +227,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		return 0;
 
 	while (done < budget && qrnic_eth_cq_next(cq, &cqe)) {
-		length = qrnic_rx_frame(eth, &cqe, &multicast);
+		length = qrnic_rx_frame(eth, &cqe, &multicast, &actions);
 		if (length > 0) {
 			packets++;
 			bytes += length;
@@ -189,6 +242,9 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	}
 	if (done)
 		qrnic_cq_consume(&cq->ring, cq->consumer);
+	if (actions & (BIT(XDP_TX) | BIT(XDP_REDIRECT)))
+		qrnic_xdp_flush(eth, actions & BIT(XDP_TX),
+				actions & BIT(XDP_REDIRECT));
 
 	u64_stats_update_begin(&rx->stats.sync);
 	u64_stats_add(&rx->stats.packets, packets);

@@ -116,8 +116,7 @@ static void qrnic_tx_offloads(struct qrnic_eth_seg *eth_seg,
 	eth_seg->flags = cpu_to_le16(flags);
 }
 
-static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
-			  unsigned int segments)
+static void qrnic_tx_control(struct qrnic_tx *tx, unsigned int segments)
 {
 	struct qrnic_sq_ctrl *ctrl = qrnic_tx_segment(tx, tx->producer, 0);
 	u32 operation, flags = 0;
@@ -134,14 +133,13 @@ static void qrnic_tx_head(struct qrnic_tx *tx, struct sk_buff *skb,
 		.operation = cpu_to_le32(operation),
 		.index = cpu_to_le32(tx->producer),
 	};
-	qrnic_tx_offloads(qrnic_tx_segment(tx, tx->producer, 1), skb);
 }
 
 /*
  * Hands over what was posted. The last WQE of a batch is made a signaled one:
  * until the record says so it is not the device's, so it can still be changed.
  */
-static void qrnic_tx_ring(struct qrnic_eth *eth)
+void qrnic_tx_ring(struct qrnic_eth *eth)
 {
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_sq_ctrl *ctrl;
@@ -266,7 +264,8 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 		qrnic_tx_drop(eth, skb);
 		return NETDEV_TX_OK;
 	}
-	qrnic_tx_head(tx, skb, segments);
+	qrnic_tx_control(tx, segments);
+	qrnic_tx_offloads(qrnic_tx_segment(tx, tx->producer, 1), skb);
 
 	slot = qrnic_tx_slot(tx, tx->producer);
 	slot->skb = skb;
@@ -288,6 +287,53 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	return NETDEV_TX_OK;
 }
 
+/*
+ * The room that the stack counts on while its queue is not stopped is left to it.
+ * A frame that is not posted stays the caller's.
+ */
+bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
+{
+	struct device *device = qrnic_dma_device(&eth->core->dev);
+	unsigned int limit = READ_ONCE(eth->netdev->mtu) + ETH_HLEN;
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx_slot *slot;
+	struct qrnic_data_seg *data;
+	dma_addr_t address;
+
+	if (unlikely(frame->len < ETH_HLEN || frame->len > limit ||
+		     xdp_frame_has_frags(frame) ||
+		     qrnic_tx_room(tx) <= QRNIC_WQE_MAX_WQEBB))
+		return false;
+	address = dma_map_single(device, frame->data, frame->len, DMA_TO_DEVICE);
+	if (unlikely(dma_mapping_error(device, address)))
+		return false;
+	*qrnic_tx_buffer(tx, tx->producer, 0) = (struct qrnic_tx_buffer) {
+		.address = address,
+		.length = frame->len,
+	};
+	qrnic_tx_control(tx, QRNIC_TX_HEAD_SEGMENTS + 1);
+	memset(qrnic_tx_segment(tx, tx->producer, 1), 0,
+	       sizeof(struct qrnic_eth_seg));
+	data = qrnic_tx_segment(tx, tx->producer, QRNIC_TX_HEAD_SEGMENTS);
+	*data = (struct qrnic_data_seg) {
+		.address = cpu_to_le64(address),
+		.length = cpu_to_le32(frame->len),
+		.lkey = eth->lkey,
+	};
+
+	slot = qrnic_tx_slot(tx, tx->producer);
+	*slot = (struct qrnic_tx_slot) {
+		.frame = frame,
+		.bytes = frame->len,
+		.packets = 1,
+		.wqebbs = 1,
+		.buffers = 1,
+	};
+	tx->last = tx->producer;
+	WRITE_ONCE(tx->producer, tx->producer + 1);
+	return true;
+}
+
 /* Frees the WQE at the clean index and moves on. */
 static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
 {
@@ -295,7 +341,11 @@ static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
 	struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, tx->clean);
 
 	qrnic_tx_unmap(eth, tx->clean, slot->buffers);
-	napi_consume_skb(slot->skb, budget);
+	if (slot->frame)
+		xdp_return_frame(slot->frame);
+	else
+		napi_consume_skb(slot->skb, budget);
+	slot->frame = NULL;
 	slot->skb = NULL;
 	WRITE_ONCE(tx->clean, tx->clean + slot->wqebbs);
 }
@@ -303,17 +353,21 @@ static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
 /* A CQE completes its WQE and all before it. */
 static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
 			      int budget, unsigned int *packets,
-			      unsigned int *bytes)
+			      unsigned int *bytes, unsigned int *queued)
 {
 	struct qrnic_tx *tx = &eth->tx;
 	u32 index = le32_to_cpu(cqe->index);
+	const struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, index);
 
 	if (index - tx->clean >= READ_ONCE(tx->producer) - tx->clean ||
-	    !qrnic_tx_slot(tx, index)->skb)
+	    (!slot->skb && !slot->frame))
 		return false;
 	do {
-		*bytes += qrnic_tx_slot(tx, tx->clean)->bytes;
-		*packets += qrnic_tx_slot(tx, tx->clean)->packets;
+		slot = qrnic_tx_slot(tx, tx->clean);
+		*bytes += slot->bytes;
+		*packets += slot->packets;
+		if (slot->skb)
+			*queued += slot->bytes;
 		qrnic_tx_free(eth, budget);
 	} while ((s32)(tx->clean - index) <= 0);
 	return true;
@@ -325,6 +379,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	struct qrnic_eth *eth = cq->eth;
 	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
 	unsigned int packets = 0, bytes = 0, errors = 0;
+	unsigned int queued = 0;	/* bytes that the stack has queued */
 	/* The budget counts received frames. netconsole polls with a budget of 0. */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
 	struct qrnic_tx *tx = &eth->tx;
@@ -333,7 +388,8 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	while (done < limit && qrnic_eth_cq_next(cq, &cqe)) {
 		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
 			errors++;
-		if (!qrnic_tx_complete(eth, &cqe, budget, &packets, &bytes)) {
+		if (!qrnic_tx_complete(eth, &cqe, budget, &packets, &bytes,
+				       &queued)) {
 			net_err_ratelimited("%s: transmit completion of %u, which is not posted\n",
 					    eth->netdev->name,
 					    le32_to_cpu(cqe.index));
@@ -350,7 +406,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	u64_stats_add(&tx->stats.bytes, bytes);
 	u64_stats_add(&tx->stats.errors, errors);
 	u64_stats_update_end(&tx->stats.sync);
-	netif_txq_completed_wake(txq, packets, bytes, qrnic_tx_room(tx),
+	netif_txq_completed_wake(txq, packets, queued, qrnic_tx_room(tx),
 				 QRNIC_TX_WAKE);
 	if (unlikely(errors))
 		qrnic_eth_fail(eth);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * xdp.c: programs that see received frames before the network stack does, and
+ * frames that programs of any netdev send.
+ */
+#include <linux/bpf_trace.h>
+
+#include "ethernet/ethernet.h"
+
+/* A frame of the receive ring, which is one page, back out through its own port */
+static bool qrnic_xdp_tx(struct qrnic_eth *eth, struct xdp_buff *xdp)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+	struct xdp_frame *frame = xdp_convert_buff_to_frame(xdp);
+	bool sent = false;
+
+	if (unlikely(!frame))
+		return false;
+	__netif_tx_lock(txq, smp_processor_id());
+	if (!netif_tx_queue_stopped(txq))
+		sent = qrnic_tx_post_frame(eth, frame);
+	__netif_tx_unlock(txq);
+	return sent;
+}
+
+/*
+ * Runs the program. XDP_PASS: the stack gets what is in xdp now. Else the page
+ * belongs to somebody else.
+ */
+u32 qrnic_xdp_run(struct qrnic_eth *eth, struct bpf_prog *prog,
+		  struct xdp_buff *xdp, struct page *page)
+{
+	struct qrnic_rx *rx = &eth->rx;
+	u32 action = bpf_prog_run_xdp(prog, xdp);
+
+	switch (action) {
+	case XDP_PASS:
+		return XDP_PASS;
+	case XDP_TX:
+		if (qrnic_xdp_tx(eth, xdp)) {
+			rx->xdp_tx++;
+			return XDP_TX;
+		}
+		break;
+	case XDP_REDIRECT:
+		if (!xdp_do_redirect(eth->netdev, xdp, prog)) {
+			rx->xdp_redirect++;
+			return XDP_REDIRECT;
+		}
+		break;
+	case XDP_DROP:
+		goto drop;
+	case XDP_ABORTED:
+		break;
+	default:
+		bpf_warn_invalid_xdp_action(eth->netdev, prog, action);
+	}
+	trace_xdp_exception(eth->netdev, prog, action);
+drop:
+	rx->xdp_drop++;
+	page_pool_recycle_direct(rx->pool, page);
+	return XDP_DROP;
+}
+
+/* The end of a poll in which programs did these things */
+void qrnic_xdp_flush(struct qrnic_eth *eth, bool tx, bool redirect)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+
+	if (redirect)
+		xdp_do_flush();
+	if (!tx)
+		return;
+	__netif_tx_lock(txq, smp_processor_id());
+	qrnic_tx_ring(eth);
+	__netif_tx_unlock(txq);
+}
+
+/*
+ * Frames of other netdevs' programs; those that are not counted stay the
+ * caller's. A queue that is stopped has no room, or does not exist.
+ */
+int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
+		   u32 flags)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	int sent = 0;
+
+	if (unlikely(flags & ~XDP_XMIT_FLAGS_MASK))
+		return -EINVAL;
+	if (unlikely(!netif_carrier_ok(netdev)))
+		return -ENETDOWN;
+	__netif_tx_lock(txq, smp_processor_id());
+	if (!netif_tx_queue_stopped(txq)) {
+		while (sent < n && qrnic_tx_post_frame(eth, frames[sent]))
+			sent++;
+		qrnic_tx_ring(eth);
+	}
+	__netif_tx_unlock(txq);
+	return sent;
+}
+
+int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct bpf_prog *old;
+
+	if (bpf->command != XDP_SETUP_PROG)
+		return -EINVAL;
+	if (bpf->prog && qrnic_rx_pages(netdev->mtu) > 1) {
+		NL_SET_ERR_MSG_FMT_MOD(bpf->extack, "XDP needs an MTU of %u or less",
+				       qrnic_rx_max_mtu(1));
+		return -EOPNOTSUPP;
+	}
+	/* The headroom is there with and without; a poll has the one or the other. */
+	old = xchg(&eth->prog, bpf->prog);
+	if (old)
+		bpf_prog_put(old);
+	return 0;
+}

@@ -1,0 +1,104 @@
+# XDP on the Ethernet function of guest 1: programs that pass, drop, send back and redirect what guest 2 sends.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 300
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+# A program of a few instructions each, as there is no compiler here: "r0 = ACTION; exit", and a redirect.
+cat >load.py <<'PYTHON'
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attribute):
+    buffer = ctypes.create_string_buffer(attribute.ljust(144, b"\0"))
+    result = libc.syscall(321, command, buffer, 144)
+    if result < 0:
+        sys.exit(f"bpf command {command}: {os.strerror(ctypes.get_errno())}")
+    return result
+def move(register, value): return struct.pack("<BBhi", 0xb7, register, 0, value)
+end = struct.pack("<BBhi", 0x95, 0, 0, 0)
+programs = {name: move(0, action) + end for action, name in enumerate(("aborted", "drop", "pass", "tx"))}
+programs["redirect"] = move(1, int(sys.argv[1])) + move(2, 0) + struct.pack("<BBhi", 0x85, 0, 0, 23) + end
+licence = ctypes.create_string_buffer(b"GPL")
+for name, code in programs.items():
+    text = ctypes.create_string_buffer(code)
+    program = bpf(5, struct.pack("<IIQQ", 6, len(code) // 8, ctypes.addressof(text), ctypes.addressof(licence)))
+    path = ctypes.create_string_buffer(f"/sys/fs/bpf/{name}".encode())
+    bpf(6, struct.pack("<QI", ctypes.addressof(path), program))
+PYTHON
+count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
+# attach NAME: guest 1's program; "off" takes it away
+attach() {
+    if [ "$1" = off ]; then
+        ip link set dev "$NIC0" xdpdrv off
+    else
+        ip link set dev "$NIC0" xdpdrv pinned "/sys/fs/bpf/$1"
+    fi
+}
+export -f count attach
+first() {
+    local status=0 name=$1
+    shift
+    [ "$GUEST" != 1 ] || timeout 30 bash -c "$*" >first.log 2>&1 || status=$?
+    [ $status = 0 ] || show first.log
+    together $status "$name"
+}
+# What guest 2 sees of 50 echo requests: how many answers, and how many of its own frames come back
+echoes() {
+    if [ "$GUEST" = 2 ]; then
+        tcpdump -U -n -Q in -i "$NIC0" -w back.pcap "icmp[icmptype] == icmp-echo and src guest2" 2>tcpdump.log &
+        wait_until 20 grep -q "listening on" tcpdump.log
+        answers=$(ping -q -c 50 -i 0.02 -W 1 -s 600 guest1 | awk '/received/ { print $4 }')
+        sleep 1
+        kill -INT $!
+        wait $!
+        back=$(tcpdump -n -r back.pcap 2>/dev/null | grep -c "length 608")
+        echo "# guest2: $answers answers, $back came back"
+    fi
+    barrier "echoes-$tests"
+}
+expect() {
+    local status=0
+    [ "$GUEST" = 1 ] || { [ "$answers" = "$2" ] && [ "$back" = "$3" ]; } || status=1
+    together $status "$1"
+}
+
+mount -t bpf bpf /sys/fs/bpf 2>/dev/null
+ping -q -c 1 -W 5 "guest$PEER" >/dev/null
+# A program that answers nobody answers no ARP either.
+address=$(ip neigh show "10.77.0.$PEER" | awk '{ for (i = 1; i < NF; i++) if ($i == "lladdr") print $(i + 1) }')
+ip neigh replace "10.77.0.$PEER" lladdr "$address" dev "$NIC0" nud permanent
+first "programs are loaded" "python3 load.py $(cat "/sys/class/net/$NIC0/ifindex") && ls /sys/fs/bpf"
+first "pass is attached to the driver" "attach pass && ip -d link show $NIC0 | grep -q 'xdp.*id'"
+echoes
+expect "pass: all is answered" 50 0
+pair "pass: TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -n 16M"
+pair "pass: TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -R -n 16M"
+for program in drop tx redirect aborted; do
+    counter=rx_xdp_$program
+    [ $program != aborted ] || counter=rx_xdp_drop
+    before=$(count $counter)
+    first "$program is attached in place of what was there" "attach off && attach $program"
+    echoes
+    case $program in
+        tx | redirect) expect "$program: each frame comes back, and none is answered" 0 50 ;;
+        *) expect "$program: none is answered" 0 0 ;;
+    esac
+    first "$program: and is counted" "[ \$(count $counter) -ge $((before + 50)) ]"
+done
+status=0
+if [ "$GUEST" = 1 ]; then
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        { attach off && attach tx && attach off && attach redirect && ethtool -G "$NIC0" rx $((256 << (i & 1))); } || status=1
+    done
+else
+    ping -q -f -c 3000 -W 1 -w $((20 * TIME_FACTOR)) guest1 >/dev/null 2>&1
+fi
+together $status "programs and rings change while frames come"
+first "an MTU with more than a page is refused" "! ip link set $NIC0 mtu 9000"
+first "off" "attach off && ip link set $NIC0 mtu 9000 && ! attach pass && ip link set $NIC0 mtu 1500"
+echoes
+expect "off: all is answered" 50 0
+try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
+    [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"
+kernel_clean "the kernel logs are clean"
+finish
