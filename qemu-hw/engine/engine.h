@@ -52,7 +52,8 @@ void qrnic_engine_reset(QrnicEngine *e);
 /*
  * rounds: the most that is done now; for what is left kick() is called. So many
  * that the cost of getting here does not count, so few that the main loop gets
- * its turn in well under a millisecond:
+ * its turn in well under a millisecond. Frames to ourselves get a few rounds in
+ * any case, which is all that a short message and its answer need.
  */
 #define QRNIC_RUN_ROUNDS 4
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds);

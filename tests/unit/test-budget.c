@@ -760,6 +760,30 @@ static void test_recovery_destroy(void)
 }
 
 /*
+ * A request to ourselves is done when the run that took it up is over: it does
+ * not wait for the main loop on its way there and back.
+ */
+static void test_back_at_once(void)
+{
+    Pair *p = local_pair(0);
+    SimNode *n = &p->sim->node[0];
+
+    settle(p);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    qrnic_engine_run(n->engine, 1);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    /* But what takes long is left to another turn. */
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, PAIR_BYTES);
+    n->kicked = false;
+    qrnic_engine_run(n->engine, 1);
+    expect_no_cqe(p->a.qp);
+    g_assert_true(n->kicked);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    pair_free(p);
+}
+
+/*
  * Requests are sent and answered all the time: each has a deadline, and the
  * timer of the environment is set once for them, not once for each.
  */
@@ -792,6 +816,7 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/wire/path-turns-back", test_path_turns_back);
     g_test_add_func("/budget/kicks", test_kicks);
     g_test_add_func("/budget/timer", test_timer);
+    g_test_add_func("/budget/back-at-once", test_back_at_once);
     g_test_add_data_func("/budget/group/wire", NULL, test_group);
     g_test_add_data_func("/budget/group/loopback", "", test_group);
     g_test_add_func("/budget/group/wire-turn", test_group_wire_turn);

@@ -12,6 +12,8 @@
 #define RUN_LOOPBACK 64
 #define RUN_DOORBELLS 64
 #define RUN_TURNS 4
+/* Rounds while frames to ourselves wait: there, the answer, its completion */
+#define RUN_BACK 4
 
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
 #define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */
@@ -66,10 +68,17 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_scheduler_pending(e);
 }
 
+static bool another_round(QrnicEngine *e, unsigned done, unsigned rounds)
+{
+    return !e->fatal && engine_has_work(e) &&
+           (done < rounds ||
+            (done < RUN_BACK && !g_queue_is_empty(&e->fabric->loopback)));
+}
+
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
-    for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
+    for (unsigned i = 0; another_round(e, i, rounds); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
