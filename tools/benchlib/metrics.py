@@ -5,11 +5,12 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 from dataclasses import dataclass, field
 
+PAIR = ("--guests", "2", "--pin")
 # Name, title, networks of qrnic and of Soft-RoCE, options of the guests
 SCOPES = {
-    "cable": ("between two guests: qrnic over a cable, Soft-RoCE over dgram", ":link=cable", ":link=dgram", ("--guests", "2")),
-    "dgram": ("between two guests over dgram", ":link=dgram", ":link=dgram", ("--guests", "2")),
-    "stream": ("between two guests over stream", ":link=stream", ":link=stream", ("--guests", "2")),
+    "cable": ("between two guests: qrnic over a cable, Soft-RoCE over dgram", ":link=cable", ":link=dgram", PAIR),
+    "dgram": ("between two guests over dgram", ":link=dgram", ":link=dgram", PAIR),
+    "stream": ("between two guests over stream", ":link=stream", ":link=stream", PAIR),
     "within": ("within one guest", "", "", ("--cpus", "2")),
 }
 ALL = tuple(SCOPES)
