@@ -18,8 +18,10 @@ Compares qrnic with Soft-RoCE (rdma_rxe over virtio-net) in the same guests: pro
 Two guests with one processor each have both devices, and a third one, with two processors, too (two programs that
 poll need one each). The wire between two is "-netdev dgram" or "-netdev stream", or for qrnic a cable; the MTU is
 1500 and 9000. The table shows medians of all rounds with their minimum and maximum, the ratio (above 1: qrnic is
-better), and the goal where one is set. Figures of one run can be compared with each other; those of another machine or
-another day cannot.
+better), and the goal where one is set: a ratio, or the most that it may be. Where a name stands before the second
+figure, the ratio is to that. Absolute figures can be compared only on the same machine with nothing else to do.
+Scopes: cable, dgram and stream are wires between two guests, each of which stays on a processor of the host of its own;
+within is one guest that talks to itself.
 
 """
 
@@ -49,14 +51,14 @@ def parser():
     add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     add("--scope", action="append", choices=list(metrics.SCOPES), help="measure only there (repeat)")
     add("--metric", action="append", choices=names, metavar="NAME", help="measure only this (repeat), see below")
-    add("--all", action="store_true", help="also what takes long")
+    add("--all", action="store_true", help="also what takes long (two hours with three rounds)")
     add("--no-boot", action="store_true", help="leave out the time to boot")
     add("--accel", default=measure.accel_default(), choices=("auto", "tcg", "kvm"),
         help="default auto: KVM where it boots the guest's kernel")
     add("--no-build", action="store_true", help="measure what is in the cache")
     add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
     add("--csv", metavar="FILE", help="write them with the same columns")
-    add("--plots", metavar="DIR", help="draw each curve (size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
+    add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
         "unless --metric or --all says otherwise they are measured, too (installs python3-matplotlib as tools/deps does)")
     add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
         "of both (which takes several rounds)")

@@ -63,7 +63,7 @@ def build_parser():
     add("args", nargs="*", help="its arguments")
     add("-c", "--command", help="run this bash command line as the job")
     add("--interactive", action="store_true", help="a shell on this terminal instead of a job (one guest)")
-    add("--guests", type=int, default=1, metavar="N", help="number of guests (default 1)")
+    add("--guests", type=int, default=1, metavar="N", help="number of guests, 1 to 8 (default 1)")
     add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
     add("--no-nic", action="store_true", help="no network card at all")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
@@ -71,9 +71,9 @@ def build_parser():
     add("--memory", default="1024", metavar="MIB", help="memory of each guest (default 1024)")
     add("--cpus", type=int, default=1, help="processors of each guest (default 1)")
     add("--pin", action="store_true",
-        help="all threads of a guest's QEMU on as many processors of the host as the guest has, the next guest's on "
-             "the next ones: slower than what the host's scheduler does at its best, but the same each time (for "
-             "measurements)")
+        help="keep each guest's QEMU on as many processors of the host as the guest has: guest 1 on the first ones, "
+             "guest 2 on the next ones, and so on; when there are too few, guests share. Slower than the host's "
+             "scheduler at its best, but the same each time: for measurements")
     add("--cpu", default="max", help="processor model (default max)")
     add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=("auto", "tcg", "kvm"),
         help="default auto: KVM where it has booted this kernel (tried once each time the host starts), else TCG; "
