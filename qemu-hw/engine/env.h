@@ -55,9 +55,8 @@ typedef struct QrnicEnv {
     int64_t (*clock_ns)(void *opaque);
 
     /*
-     * Call qrnic_engine_timer() at this time or soon after, even if there is
-     * nothing to do by then; replaces the deadline before,
-     * QRNIC_DEADLINE_NEVER cancels it.
+     * Call qrnic_engine_timer() at this time or soon after; replaces the
+     * deadline before, QRNIC_DEADLINE_NEVER cancels it.
      */
     void (*timer_arm)(void *opaque, int64_t deadline_ns);
 

@@ -108,7 +108,6 @@ static int64_t env_clock_ns(void *opaque)
 static void env_timer_arm(void *opaque, int64_t deadline_ns)
 {
     ((SimNode *)opaque)->deadline = deadline_ns;
-    ((SimNode *)opaque)->arms++;
 }
 
 static void env_kick(void *opaque)

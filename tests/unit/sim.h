@@ -41,7 +41,6 @@ struct SimNode {
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
     bool kicked, blocked;
     unsigned kicks, runs;       /* of the engine */
-    unsigned arms;              /* of its timer */
     bool may_fail;              /* the fatal state is no failure of the test */
     int64_t deadline, wire_ready;
     unsigned burst;             /* frames since the wire was ready */

@@ -783,30 +783,6 @@ static void test_back_at_once(void)
     pair_free(p);
 }
 
-/*
- * Requests are sent and answered all the time: each has a deadline, and the
- * timer of the environment is set once for them, not once for each.
- */
-static void test_timer(void)
-{
-    SimConnect c = sim_connect_default();
-    Pair *p;
-    unsigned arms;
-
-    c.timeout = 14;             /* 67 ms */
-    p = pair_new(1, NULL, &c);
-    arms = p->sim->node[0].arms;
-
-    for (unsigned i = 0; i < 10; i++) {
-        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
-        for_a_while(p);
-        expect_status(p->a.qp, QRNIC_WC_SUCCESS);
-    }
-    g_assert_cmpuint(p->sim->node[0].arms - arms, ==, 1);
-    settle(p);
-    pair_free(p);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -815,7 +791,6 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/wire/path-changes", test_path_changes);
     g_test_add_func("/budget/wire/path-turns-back", test_path_turns_back);
     g_test_add_func("/budget/kicks", test_kicks);
-    g_test_add_func("/budget/timer", test_timer);
     g_test_add_func("/budget/back-at-once", test_back_at_once);
     g_test_add_data_func("/budget/group/wire", NULL, test_group);
     g_test_add_data_func("/budget/group/loopback", "", test_group);

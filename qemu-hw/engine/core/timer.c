@@ -68,15 +68,11 @@ static void heap_remove(QrnicEngine *e, QrnicTimer *t)
     t->deadline = QRNIC_DEADLINE_NEVER;
 }
 
-/*
- * A deadline that moves away is left as it is: requests are sent and answered
- * all the time, and to call once in vain costs less than to move it each time.
- */
 static void timer_arm(QrnicEngine *e)
 {
     int64_t first = e->heap_count ? e->heap[0]->deadline : QRNIC_DEADLINE_NEVER;
 
-    if (first < e->armed_deadline) {
+    if (first != e->armed_deadline) {
         e->armed_deadline = first;
         e->env.timer_arm(e->env.opaque, first);
     }
