@@ -86,6 +86,9 @@ struct qrnic_tx_buffer {
 	unsigned int length;
 };
 
+/* A CQE at least this often, so that buffers come back while a batch goes on */
+#define QRNIC_TX_SIGNAL_INTERVAL 16
+
 struct qrnic_tx {
 	struct qrnic_eth_cq cq;
 	struct qrnic_ring ring;
@@ -171,8 +174,8 @@ void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
 
 /* moderation.c */
 bool qrnic_eth_can_moderate(const struct qrnic_eth *eth);
-int qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
-			      const struct qrnic_eth_moderation *moderation);
+void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
+			       const struct qrnic_eth_moderation *moderation);
 void qrnic_eth_moderation_close(struct qrnic_eth_cq *cq);
 int qrnic_eth_moderation_set(struct qrnic_eth_cq *cq,
 			     const struct qrnic_eth_moderation *moderation);

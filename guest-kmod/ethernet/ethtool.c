@@ -135,6 +135,8 @@ static int qrnic_set_coalesce(struct net_device *netdev,
 			      struct netlink_ext_ack *extack)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_eth_moderation rx = eth->rx_moderation;
+	const struct qrnic_eth_moderation tx = eth->tx_moderation;
 	const struct qrnic_caps *caps = &eth->core->dev.caps;
 	int err;
 
@@ -163,6 +165,10 @@ static int qrnic_set_coalesce(struct net_device *netdev,
 	err = qrnic_eth_moderation_set(&eth->rx.cq, &eth->rx_moderation);
 	if (!err)
 		err = qrnic_eth_moderation_set(&eth->tx.cq, &eth->tx_moderation);
+	if (err) {
+		eth->rx_moderation = rx;
+		eth->tx_moderation = tx;
+	}
 	return err;
 }
 

@@ -58,7 +58,8 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 	filter->qpn = cpu_to_le32(eth->filter_qpn);
 	if (eth->filter_qpn) {
 		filter->flags = QRNIC_RXF_BROADCAST;
-		if (eth->vlan_strip)
+		/* A program sees, and sends on, the frame as it was. */
+		if (eth->vlan_strip && !READ_ONCE(eth->prog))
 			filter->flags |= QRNIC_RXF_VLAN_STRIP;
 		qrnic_filter_fill(eth->netdev, filter);
 	}

@@ -17,8 +17,13 @@ bool qrnic_eth_can_moderate(const struct qrnic_eth *eth)
 static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 {
 	const struct qrnic_caps *caps = &cq->eth->core->dev.caps;
-	u32 half = max(1u << cq->log_size >> 1, 1u);
+	u32 half = 1u << cq->log_size >> 1;
 	struct qrnic_cq_moderation moderation = { };
+
+	/* One CQE stands for so many blocks of the transmit ring, at the most. */
+	if (cq == &cq->eth->tx.cq)
+		half /= QRNIC_TX_SIGNAL_INTERVAL * QRNIC_WQE_MAX_WQEBB;
+	half = max(half, 1u);
 
 	if (usecs) {
 		frames = min3(frames ?: half, half, caps->max_cq_count);
@@ -29,23 +34,33 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 			     cq->cq.cqn, &moderation, sizeof(moderation));
 }
 
-static void qrnic_eth_dim_work(struct work_struct *work)
+/* What DIM has chosen */
+static int qrnic_eth_dim_apply(struct qrnic_eth_cq *cq)
 {
-	struct dim *dim = container_of(work, struct dim, work);
-	struct qrnic_eth_cq *cq = container_of(dim, struct qrnic_eth_cq, dim);
+	const struct dim *dim = &cq->dim;
 	struct dim_cq_moder moder;
 
 	if (cq == &cq->eth->rx.cq)
 		moder = net_dim_get_rx_moderation(dim->mode, dim->profile_ix);
 	else
 		moder = net_dim_get_tx_moderation(dim->mode, dim->profile_ix);
+	return qrnic_eth_cq_moderate(cq, moder.usec, moder.pkts);
+}
+
+static void qrnic_eth_dim_work(struct work_struct *work)
+{
+	struct dim *dim = container_of(work, struct dim, work);
+
 	/* What fails in the fatal state is done anew after it. */
-	qrnic_eth_cq_moderate(cq, moder.usec, moder.pkts);
+	qrnic_eth_dim_apply(container_of(dim, struct qrnic_eth_cq, dim));
 	dim->state = DIM_START_MEASURE;
 }
 
-/* The CQ exists, and nobody polls it yet. */
-int qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
+/*
+ * The CQ exists, and nobody polls it yet. A device that is a lesser one since its
+ * reset does without.
+ */
+void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
 			      const struct qrnic_eth_moderation *moderation)
 {
 	memset(&cq->dim, 0, sizeof(cq->dim));
@@ -53,11 +68,13 @@ int qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
 	cq->dim.mode = DIM_CQ_PERIOD_MODE_START_FROM_EQE;
 	cq->adaptive = moderation->adaptive;
 	if (moderation->adaptive || !moderation->usecs)
-		return 0;
-	return qrnic_eth_cq_moderate(cq, moderation->usecs, moderation->frames);
+		return;
+	if (!qrnic_eth_can_moderate(cq->eth) ||
+	    qrnic_eth_cq_moderate(cq, moderation->usecs, moderation->frames))
+		netdev_warn(cq->eth->netdev, "interrupts are not moderated\n");
 }
 
-/* NAPI has stopped, so that nobody schedules the work again. */
+/* NAPI has stopped and its last poll returned: nobody schedules the work again. */
 void qrnic_eth_moderation_close(struct qrnic_eth_cq *cq)
 {
 	cancel_work_sync(&cq->dim.work);
@@ -67,15 +84,21 @@ void qrnic_eth_moderation_close(struct qrnic_eth_cq *cq)
 int qrnic_eth_moderation_set(struct qrnic_eth_cq *cq,
 			     const struct qrnic_eth_moderation *moderation)
 {
-	WRITE_ONCE(cq->adaptive, moderation->adaptive);
-	if (moderation->adaptive)
-		return 0;
+	int err;
+
+	WRITE_ONCE(cq->adaptive, false);
 	/* A poll that still takes it for adaptive may schedule the work. */
-	napi_synchronize(&cq->napi);
+	synchronize_net();
 	cancel_work_sync(&cq->dim.work);
-	/* Whichever state it was in, it begins from here when it is asked again. */
+	/* Whichever state it was in, it begins from here. */
 	cq->dim.state = DIM_START_MEASURE;
-	return qrnic_eth_cq_moderate(cq, moderation->usecs, moderation->frames);
+	if (!moderation->adaptive)
+		return qrnic_eth_cq_moderate(cq, moderation->usecs,
+					     moderation->frames);
+	/* DIM asks for what it believes in only when that changes. */
+	err = qrnic_eth_dim_apply(cq);
+	WRITE_ONCE(cq->adaptive, !err);
+	return err;
 }
 
 /* The end of a poll, before the CQ is armed */

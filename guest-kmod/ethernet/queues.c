@@ -75,10 +75,8 @@ static int qrnic_eth_cq_open(struct qrnic_eth *eth, struct qrnic_eth_cq *cq,
 		qrnic_ring_free(dev, &cq->ring);
 		return err;
 	}
-	err = qrnic_eth_moderation_open(cq, moderation);
-	if (err)
-		qrnic_eth_cq_close(eth, cq);
-	return err;
+	qrnic_eth_moderation_open(cq, moderation);
+	return 0;
 }
 
 static int qrnic_tx_alloc(struct qrnic_eth *eth)
@@ -318,14 +316,17 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	napi_disable(&eth->tx.cq.napi);
 	napi_disable(&eth->rx.cq.napi);
 	netif_tx_disable(eth->netdev);
+	/* The end of a poll, behind napi_complete_done(), is not waited for there. */
+	synchronize_net();
 	qrnic_eth_moderation_close(&eth->rx.cq);
 	qrnic_eth_moderation_close(&eth->tx.cq);
 	/* After this the device touches no buffer any more. */
 	qrnic_qp_close(eth);
 	qrnic_eth_cq_close(eth, &eth->rx.cq);
 	qrnic_eth_cq_close(eth, &eth->tx.cq);
-	qrnic_rx_release(eth);
+	/* Pages of the receive ring may be in the other one (XDP_TX). */
 	qrnic_tx_release(eth);
+	qrnic_rx_release(eth);
 	netif_napi_del(&eth->rx.cq.napi);
 	netif_napi_del(&eth->tx.cq.napi);
 }

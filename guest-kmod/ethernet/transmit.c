@@ -5,14 +5,13 @@
 #include <linux/ipv6.h>
 #include <linux/tcp.h>
 #include <net/gso.h>
+#include <net/ip.h>
 #include <net/netdev_queues.h>
 
 #include "ethernet/ethernet.h"
 
 /* Segments before the data: control and Ethernet segment */
 #define QRNIC_TX_HEAD_SEGMENTS 2
-/* A CQE at least this often, so that buffers come back while a batch goes on */
-#define QRNIC_TX_SIGNAL_INTERVAL 16
 #define QRNIC_TX_WAKE (2 * QRNIC_WQE_MAX_WQEBB)
 
 /* WQEs wrap around the end of the ring between any two blocks. */
@@ -150,7 +149,8 @@ void qrnic_tx_ring(struct qrnic_eth *eth)
 	tx->operation |= FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, QRNIC_WQEF_SIGNALED);
 	ctrl->operation = cpu_to_le32(tx->operation);
 	tx->unsignaled = 0;
-	tx->rung = tx->producer;
+	/* Slots and BQL before NAPI believes a CQE of these WQEs */
+	smp_store_release(&tx->rung, tx->producer);
 	qrnic_record_publish(&tx->ring.queue_record->producer, tx->producer);
 	qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_SQ, eth->qpn, tx->producer);
 }
@@ -164,13 +164,13 @@ static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
 }
 
 /* Bytes of the VLAN tags that the frame itself holds: two at most count */
-static unsigned int qrnic_tx_tags(const struct sk_buff *skb)
+static unsigned int qrnic_tx_tags(const void *data, unsigned int length)
 {
-	const struct vlan_ethhdr *header = (const struct vlan_ethhdr *)skb->data;
+	const struct vlan_ethhdr *header = data;
 
 	if (!eth_type_vlan(header->h_vlan_proto))
 		return 0;
-	if (skb_headlen(skb) < VLAN_ETH_HLEN ||
+	if (length < VLAN_ETH_HLEN ||
 	    !eth_type_vlan(header->h_vlan_encapsulated_proto))
 		return VLAN_HLEN;
 	return 2 * VLAN_HLEN;
@@ -189,7 +189,29 @@ static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *
 	if (skb_is_gso(skb))
 		return skb_gso_validate_network_len(skb, limit - ETH_HLEN);
 	return likely(skb->len <= limit) ||
-	       skb->len <= limit + qrnic_tx_tags(skb);
+	       skb->len <= limit + qrnic_tx_tags(skb->data, skb_headlen(skb));
+}
+
+/* What the headers of the stack say, which may be a guest's, is what the frame is. */
+static bool qrnic_tx_is_tcp(const struct sk_buff *skb)
+{
+	const struct ethhdr *header = (const struct ethhdr *)skb->data;
+	unsigned int network = ETH_HLEN;
+
+	if (header->h_proto == htons(ETH_P_8021Q))
+		network += VLAN_HLEN;
+	if (skb_network_offset(skb) != network ||
+	    skb_transport_offset(skb) + sizeof(struct tcphdr) > skb_headlen(skb))
+		return false;
+	if (skb_shinfo(skb)->gso_type & SKB_GSO_TCPV4)
+		return vlan_get_protocol(skb) == htons(ETH_P_IP) &&
+		       ip_hdr(skb)->protocol == IPPROTO_TCP &&
+		       !ip_is_fragment(ip_hdr(skb)) &&
+		       skb_network_header_len(skb) == ip_hdrlen(skb);
+	return skb_shinfo(skb)->gso_type & SKB_GSO_TCPV6 &&
+	       vlan_get_protocol(skb) == htons(ETH_P_IPV6) &&
+	       ipv6_hdr(skb)->nexthdr == IPPROTO_TCP &&
+	       skb_network_header_len(skb) == sizeof(struct ipv6hdr);
 }
 
 /* The device looks for TCP behind one 802.1Q tag and no header of IPv6's options. */
@@ -205,10 +227,8 @@ static bool qrnic_tx_can_segment(const struct qrnic_eth *eth,
 	    (skb_vlan_tag_present(skb) &&
 	     skb->vlan_proto == htons(ETH_P_8021AD)))
 		return false;
-	if (skb_shinfo(skb)->gso_type & SKB_GSO_TCPV6 &&
-	    skb_network_header_len(skb) != sizeof(struct ipv6hdr))
-		return false;
-	return skb_tcp_all_headers(skb) <= QRNIC_TSO_MAX_HEADER;
+	return qrnic_tx_is_tcp(skb) &&
+	       skb_tcp_all_headers(skb) <= QRNIC_TSO_MAX_HEADER;
 }
 
 netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
@@ -244,7 +264,9 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_tx_slot *slot;
 
+	/* features_check() has not seen the headers of what comes from a guest. */
 	if (!qrnic_tx_length_ok(netdev, skb) ||
+	    (skb_is_gso(skb) && !qrnic_tx_can_segment(eth, skb)) ||
 	    (skb_shinfo(skb)->nr_frags >= eth->core->dev.caps.max_sge &&
 	     skb_linearize(skb))) {
 		qrnic_tx_drop(eth, skb);
@@ -300,7 +322,10 @@ bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
 	struct qrnic_data_seg *data;
 	dma_addr_t address;
 
-	if (unlikely(frame->len < ETH_HLEN || frame->len > limit ||
+	if (unlikely(frame->len < ETH_HLEN ||
+		     (frame->len > limit &&
+		      frame->len > limit + qrnic_tx_tags(frame->data,
+							 frame->len)) ||
 		     xdp_frame_has_frags(frame) ||
 		     qrnic_tx_room(tx) <= QRNIC_WQE_MAX_WQEBB))
 		return false;
@@ -350,6 +375,30 @@ static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
 	WRITE_ONCE(tx->clean, tx->clean + slot->wqebbs);
 }
 
+/* The device was told of a WQE that begins there. */
+static bool qrnic_tx_is_posted(const struct qrnic_tx *tx, u32 index)
+{
+	/* Pairs with the release in qrnic_tx_ring(). */
+	u32 rung = smp_load_acquire(&tx->rung);
+	const struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, index);
+
+	return index - tx->clean < rung - tx->clean && (slot->skb || slot->frame);
+}
+
+/* Frames of XDP are among what this CQE completes. */
+static bool qrnic_tx_has_frames(const struct qrnic_tx *tx,
+				const struct qrnic_cqe *cqe)
+{
+	u32 index = le32_to_cpu(cqe->index), i;
+
+	if (!qrnic_tx_is_posted(tx, index))
+		return false;
+	for (i = tx->clean; (s32)(i - index) <= 0; i += qrnic_tx_slot(tx, i)->wqebbs)
+		if (qrnic_tx_slot(tx, i)->frame)
+			return true;
+	return false;
+}
+
 /* A CQE completes its WQE and all before it. */
 static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
 			      int budget, unsigned int *packets,
@@ -357,10 +406,9 @@ static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe
 {
 	struct qrnic_tx *tx = &eth->tx;
 	u32 index = le32_to_cpu(cqe->index);
-	const struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, index);
+	const struct qrnic_tx_slot *slot;
 
-	if (index - tx->clean >= READ_ONCE(tx->producer) - tx->clean ||
-	    (!slot->skb && !slot->frame))
+	if (!qrnic_tx_is_posted(tx, index))
 		return false;
 	do {
 		slot = qrnic_tx_slot(tx, tx->clean);
@@ -386,6 +434,9 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	struct qrnic_cqe cqe;
 
 	while (done < limit && qrnic_eth_cq_next(cq, &cqe)) {
+		/* netpoll may be in an interrupt, where pages cannot be returned. */
+		if (!budget && qrnic_tx_has_frames(tx, &cqe))
+			break;
 		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
 			errors++;
 		if (!qrnic_tx_complete(eth, &cqe, budget, &packets, &bytes,

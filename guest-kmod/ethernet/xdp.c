@@ -105,6 +105,7 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 	struct bpf_prog *old;
+	int err;
 
 	if (bpf->command != XDP_SETUP_PROG)
 		return -EINVAL;
@@ -115,6 +116,14 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	}
 	/* The headroom is there with and without; a poll has the one or the other. */
 	old = xchg(&eth->prog, bpf->prog);
+	/* VLAN tags are stripped only without a program. */
+	if (eth->open && eth->vlan_strip && !old != !bpf->prog) {
+		err = qrnic_eth_filter_set(eth, eth->qpn, eth->vlan_strip);
+		if (err) {
+			xchg(&eth->prog, old);
+			return err;
+		}
+	}
 	if (old)
 		bpf_prog_put(old);
 	return 0;
