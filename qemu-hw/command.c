@@ -99,16 +99,21 @@ const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
 }
 
 /* What may take more than a few microseconds */
-static bool command_is_long(uint16_t opcode)
+static bool command_is_long(QrnicDevice *d, const QrnicCmdEntry *entry)
 {
-    switch (opcode) {
+    switch (entry->opcode) {
     /* 64 MiB to move, or 1 MiB to clear: enough for a turn of the main loop */
     case QRNIC_CMD_RESIZE_CQ:
     case QRNIC_CMD_ALLOC_DM:
     case QRNIC_CMD_FREE_DM:
     /* The rules there are have to be looked at. */
     case QRNIC_CMD_CREATE_FLOW:
+    case QRNIC_CMD_DESTROY_FLOW:
+    /* All queue pairs, as they may have received into it (XRC) */
+    case QRNIC_CMD_DESTROY_SRQ:
         return true;
+    case QRNIC_CMD_DESTROY_QP:
+        return qrnic_qp_is_entangled(d->engine, entry->object);
     default:
         return false;
     }
@@ -188,6 +193,13 @@ static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     return true;
 }
 
+/* Software has the rest of the entries again, and what it asked for is void. */
+static void command_stop(QrnicCommandQueue *q)
+{
+    q->producer = q->consumer;
+    bitmap_zero(q->wanted, 1u << q->log_size);
+}
+
 /* False: nothing more can be done now. */
 static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
                            const QrnicResult *result)
@@ -211,7 +223,7 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
                           result->syndrome);
     }
     if (!command_answer(d, addr, entry, result)) {
-        q->producer = q->consumer;
+        command_stop(q);
         return false;
     }
     if (q->generation != generation) {
@@ -238,7 +250,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
     bool reserved_ok;
 
     if (!command_dma(d, addr, raw, sizeof(raw), false)) {
-        q->producer = q->consumer;
+        command_stop(q);
         qrnic_fatal(d->engine, QRNIC_HEALTH_CMD_DMA, 0);
         return false;
     }
@@ -250,10 +262,10 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
          * The entry is still software's. Software may hand it over later and
          * ring again.
          */
-        q->producer = q->consumer;
+        command_stop(q);
         return false;
     }
-    data->long_work = command_is_long(entry.opcode);
+    data->long_work = command_is_long(d, &entry);
     if (data->long_work && data->short_only) {
         return false;
     }

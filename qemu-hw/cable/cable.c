@@ -697,12 +697,8 @@ bool qrnic_cable_await(QrnicCable *c)
         c->taken = false;
         qrnic_tempo_frame(&c->tempo, now);
     }
-    if (qrnic_tempo_linger(&c->tempo, now) ||
-        qrnic_cable_ring_await_frame(&c->receiver)) {
-        return true;
-    }
-    qrnic_tempo_asleep(&c->tempo, now);
-    return false;
+    return qrnic_tempo_linger(&c->tempo, now) ||
+           qrnic_cable_ring_await_frame(&c->receiver);
 }
 
 /*

@@ -56,8 +56,8 @@ void qrnic_cable_take(QrnicCable *c, const uint8_t *copy, size_t len);
  */
 void qrnic_cable_settle(QrnicCable *c);
 /*
- * Asks for client->work() when there is a frame. True: there is one already,
- * and nothing was asked for.
+ * Asks for client->work() when there is a frame. True: nothing was asked for,
+ * as there is one already or may be soon: the caller must come again.
  */
 bool qrnic_cable_await(QrnicCable *c);
 

@@ -21,14 +21,9 @@ bool qrnic_tempo_linger(const QrnicTempo *t, int64_t now)
     return t->hurry >= SURE && now - t->frame_ns < QRNIC_TEMPO_LINGER_NS;
 }
 
-void qrnic_tempo_asleep(QrnicTempo *t, int64_t now)
-{
-    t->asleep_ns = now;
-}
-
 void qrnic_tempo_woken(QrnicTempo *t, int64_t now)
 {
-    if (now - t->asleep_ns < QRNIC_TEMPO_LINGER_NS) {
+    if (now - t->frame_ns < QRNIC_TEMPO_LINGER_NS) {
         t->hurry = MIN(t->hurry + 1, MAX_SURE);
     } else {
         t->hurry -= MIN(t->hurry, 2);

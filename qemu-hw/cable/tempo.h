@@ -16,14 +16,12 @@
 
 typedef struct QrnicTempo {
     int64_t frame_ns;           /* when the last frame was seen */
-    int64_t asleep_ns;          /* when it asked to be woken */
-    unsigned hurry;             /* how often such a sleep was too short */
+    unsigned hurry;             /* how often it should have lingered */
 } QrnicTempo;
 
 void qrnic_tempo_frame(QrnicTempo *t, int64_t now);
 /* There is no frame. True: look again soon, and do not sleep. */
 bool qrnic_tempo_linger(const QrnicTempo *t, int64_t now);
-void qrnic_tempo_asleep(QrnicTempo *t, int64_t now);
 void qrnic_tempo_woken(QrnicTempo *t, int64_t now);
 
 #endif

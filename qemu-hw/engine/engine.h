@@ -52,8 +52,8 @@ void qrnic_engine_reset(QrnicEngine *e);
 /*
  * rounds: the most that is done now; for what is left kick() is called. So many
  * that the cost of getting here does not count, so few that the main loop gets
- * its turn in well under a millisecond. Frames to ourselves get a few rounds in
- * any case, which is all that a short message and its answer need.
+ * its turn in well under a millisecond. Some frames to ourselves are taken in
+ * any case, enough for a short message and its answer.
  */
 #define QRNIC_RUN_ROUNDS 4
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds);
@@ -109,6 +109,8 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
+/* Windows or flow rules may have to be looked for when it is destroyed. */
+bool qrnic_qp_is_entangled(QrnicEngine *e, uint32_t qpn);
 QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in);
 QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqLimit *in);

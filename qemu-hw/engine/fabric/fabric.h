@@ -76,6 +76,8 @@ void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len, bool v1,
                      bool ours);
 /* Sends any other frame, which goes to the wire. */
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
+/* There are some that can be delivered now. */
+bool qrnic_loopback_moves(const QrnicEngine *e);
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
 void qrnic_loopback_drop(QrnicEngine *e);
 

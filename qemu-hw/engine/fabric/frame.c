@@ -147,16 +147,20 @@ void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h)
     wire_send(e, h->frame, h->len, false);
 }
 
+bool qrnic_loopback_moves(const QrnicEngine *e)
+{
+    const QrnicFabric *f = e->fabric;
+
+    return f->loopback.length && !f->delivering && !f->wire_turn;
+}
+
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
 {
-    while (budget && !e->fabric->delivering && !e->fabric->wire_turn) {
+    while (budget && qrnic_loopback_moves(e)) {
         g_autofree QrnicLoopbackFrame *f =
             g_queue_pop_head(&e->fabric->loopback);
         unsigned deliveries;
 
-        if (!f) {
-            break;
-        }
         /* A frame to a group is as much work as it has receivers. */
         deliveries = e->fabric->receivers->roce(e, &f->headers, true);
         budget -= MIN(budget, MAX(deliveries, 1));

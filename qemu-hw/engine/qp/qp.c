@@ -330,6 +330,13 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     g_free(qp);
 }
 
+bool qrnic_qp_is_entangled(QrnicEngine *e, uint32_t qpn)
+{
+    const QrnicQp *qp = qrnic_qp_get(e, qpn);
+
+    return qp && (qp->keys.windows || qp->ops->takes_frames);
+}
+
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
 {
     QrnicQp *qp = qrnic_qp_get(e, qpn);

@@ -12,8 +12,10 @@
 #define RUN_LOOPBACK 64
 #define RUN_DOORBELLS 64
 #define RUN_TURNS 4
-/* Rounds while frames to ourselves wait: there, the answer, its completion */
-#define RUN_BACK 4
+/* Then for frames to ourselves: the request, and its answer */
+#define RUN_BACK 3
+#define RUN_BACK_FRAMES 16
+#define RUN_BACK_TURNS 2
 
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
 #define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */
@@ -68,17 +70,20 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_scheduler_pending(e);
 }
 
-static bool another_round(QrnicEngine *e, unsigned done, unsigned rounds)
+/* Few, so that who rings a doorbell is not held up by the work of others. */
+static void run_back(QrnicEngine *e)
 {
-    return !e->fatal && engine_has_work(e) &&
-           (done < rounds ||
-            (done < RUN_BACK && !g_queue_is_empty(&e->fabric->loopback)));
+    for (unsigned i = 0; i < RUN_BACK && !e->fatal && qrnic_loopback_moves(e);
+         i++) {
+        qrnic_loopback_deliver(e, RUN_BACK_FRAMES);
+        qrnic_scheduler_run(e, RUN_BACK_TURNS);
+    }
 }
 
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
-    for (unsigned i = 0; another_round(e, i, rounds); i++) {
+    for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
@@ -87,6 +92,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
         qrnic_qp_errors_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);
     }
+    run_back(e);
     e->awake = false;
     e->fabric->wire_turn = false;
     if (!e->fatal && engine_has_work(e)) {
