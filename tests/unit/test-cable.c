@@ -335,7 +335,7 @@ static void test_stress(void)
     ends_free(&s.e);
 }
 
-/* An end lingers only where that would have met the next frame several times. */
+/* An end lingers only where that would have met the next frame, repeatedly. */
 static void test_tempo(void)
 {
     QrnicTempo t = { 0 };
