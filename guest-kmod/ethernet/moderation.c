@@ -61,7 +61,7 @@ static void qrnic_eth_dim_work(struct work_struct *work)
  * reset does without.
  */
 void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
-			      const struct qrnic_eth_moderation *moderation)
+			       const struct qrnic_eth_moderation *moderation)
 {
 	memset(&cq->dim, 0, sizeof(cq->dim));
 	INIT_WORK(&cq->dim.work, qrnic_eth_dim_work);
