@@ -5,10 +5,12 @@
  * that tell the test, and a kernel that is a function here. Prints TAP.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* In the place of util/udma_barrier.h and util/mmio.h */
@@ -40,7 +42,7 @@ static int tests, failures;
 static void (*on_barrier)(enum barrier kind);
 static void (*on_mmio)(size_t offset, uint64_t value);
 static int (*on_resize)(void *ring);
-static int clock_reads;
+static int clock_reads, slow_clock_reads;
 
 static struct qrnic_context ctx;
 static struct qrnic_cq cq;
@@ -92,10 +94,15 @@ static bool is_locked(struct qrnic_lock *lock)
 	return false;
 }
 
+/* The first ones, as many as slow_clock_reads, come back 20 ms after they were done. */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
+	struct timespec pause = { .tv_nsec = 20000000 };
+
 	CHECK(!is_locked(&cq.lock));
 	*clock = ++clock_reads;
+	if (clock_reads <= slow_clock_reads)
+		nanosleep(&pause, NULL);
 	return 0;
 }
 
@@ -274,11 +281,30 @@ static void test_wallclock(void)
 	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
 	clock_reads = 0;
 	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
-	CHECK(clock_reads == 1 && cq.clocks.device == 1);
-	ring[0].timestamp = htole64(1 + 1000);
+	CHECK(cq.clocks.device >= 1 && cq.clocks.device <= clock_reads);
+	ring[0].timestamp = htole64(cq.clocks.device + 1000);
 	CHECK(ibv_wc_read_completion_wallclock_ns(&cq.vcq.cq_ex) ==
 	      cq.clocks.wall_ns + 1000000);
 	ibv_end_poll(&cq.vcq.cq_ex);
+}
+
+/* Of the pairs that it reads it takes the closest, and it does not read for ever. */
+static void test_slow_clock(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	qrnic_cq_set_poll_ops(&cq,
+			      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	clock_reads = 0;
+	slow_clock_reads = 2;
+	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT);
+	CHECK(clock_reads > 2 && cq.clocks.device > 2);
+	cq.read_ns = 0;
+	clock_reads = 0;
+	slow_clock_reads = INT_MAX;
+	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT);
+	CHECK(clock_reads == 8 && cq.clocks.device <= 8);
+	slow_clock_reads = 0;
 }
 
 static int polled;
@@ -419,6 +445,7 @@ int main(void)
 	run("an event is requested between start and end of a poll",
 	    test_arm_in_poll);
 	run("the clock is read without the lock", test_wallclock);
+	run("of slow readings of the clock the closest counts", test_slow_clock);
 	run("nobody spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
 	run("SGEs or inline data", test_payload);
