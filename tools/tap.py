@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """TAP for the check scripts of qrnic."""
 
+import collections
 import re
 import subprocess
 import sys
@@ -108,3 +109,29 @@ class Reader:
         else:
             self.passed += 1
         return None
+
+
+class Said:
+    """What a stream said around its failures: the last lines before each, and the comments after it."""
+
+    BEFORE, AFTER = 8, 24
+
+    def __init__(self):
+        self.of = {}
+        self.before = collections.deque(maxlen=self.BEFORE)
+        self.after = None
+
+    def feed(self, line, failed):
+        """A line and what Reader.feed() made of it."""
+        line = line.rstrip("\n")
+        if failed is not None:
+            self.after = self.of[failed] = list(self.before)
+            self.before.clear()
+        elif RESULT.match(line):
+            self.after = None
+            self.before.clear()
+        elif self.after is not None and line.startswith("#"):
+            if len(self.after) < self.BEFORE + self.AFTER:
+                self.after.append(line)
+        else:
+            self.before.append(line)
