@@ -57,13 +57,30 @@ static void qrnic_tx_unmap(struct qrnic_eth *eth, u32 index, unsigned int buffer
 	}
 }
 
+/* Buffer n of the WQE that is being posted, and its segment */
+static void qrnic_tx_put_data(struct qrnic_eth *eth, unsigned int n,
+			      dma_addr_t address, unsigned int length)
+{
+	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_data_seg *data;
+
+	*qrnic_tx_buffer(tx, tx->producer, n) = (struct qrnic_tx_buffer) {
+		.address = address,
+		.length = length,
+	};
+	data = qrnic_tx_segment(tx, tx->producer, QRNIC_TX_HEAD_SEGMENTS + n);
+	*data = (struct qrnic_data_seg) {
+		.address = cpu_to_le64(address),
+		.length = cpu_to_le32(length),
+		.lkey = eth->lkey,
+	};
+}
+
 /* Gives back how many buffers it mapped, fewer than there are on failure. */
 static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
 {
 	struct device *device = qrnic_dma_device(&eth->core->dev);
 	unsigned int i, length, buffers = 1 + skb_shinfo(skb)->nr_frags;
-	struct qrnic_tx *tx = &eth->tx;
-	struct qrnic_data_seg *data;
 	dma_addr_t address;
 	skb_frag_t *frag;
 
@@ -80,15 +97,7 @@ static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
 		}
 		if (dma_mapping_error(device, address))
 			break;
-		*qrnic_tx_buffer(tx, tx->producer, i) = (struct qrnic_tx_buffer) {
-			.address = address,
-			.length = length,
-		};
-		data = qrnic_tx_segment(tx, tx->producer,
-					QRNIC_TX_HEAD_SEGMENTS + i);
-		data->address = cpu_to_le64(address);
-		data->length = cpu_to_le32(length);
-		data->lkey = eth->lkey;
+		qrnic_tx_put_data(eth, i, address, length);
 	}
 	return i;
 }
@@ -176,20 +185,27 @@ static unsigned int qrnic_tx_tags(const void *data, unsigned int length)
 	return 2 * VLAN_HLEN;
 }
 
+/* The MTU takes a frame of length bytes, of which linear ones are at data. */
+static bool qrnic_tx_fits(const struct net_device *netdev, const void *data,
+			  unsigned int linear, unsigned int length)
+{
+	unsigned int limit = READ_ONCE(netdev->mtu) + ETH_HLEN;
+
+	return likely(length <= limit) ||
+	       length <= limit + qrnic_tx_tags(data, linear);
+}
+
 /*
  * Frames that the device would take for an error of the queue: too short, or
  * queued by the stack before the MTU became smaller.
  */
 static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *skb)
 {
-	unsigned int limit = READ_ONCE(netdev->mtu) + ETH_HLEN;
-
 	if (unlikely(skb->len < ETH_HLEN || skb_headlen(skb) < ETH_HLEN))
 		return false;
 	if (skb_is_gso(skb))
-		return skb_gso_validate_network_len(skb, limit - ETH_HLEN);
-	return likely(skb->len <= limit) ||
-	       skb->len <= limit + qrnic_tx_tags(skb->data, skb_headlen(skb));
+		return skb_gso_validate_network_len(skb, READ_ONCE(netdev->mtu));
+	return qrnic_tx_fits(netdev, skb->data, skb_headlen(skb), skb->len);
 }
 
 /* What the headers of the stack say, which may be a guest's, is what the frame is. */
@@ -316,35 +332,23 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
 {
 	struct device *device = qrnic_dma_device(&eth->core->dev);
-	unsigned int limit = READ_ONCE(eth->netdev->mtu) + ETH_HLEN;
 	struct qrnic_tx *tx = &eth->tx;
 	struct qrnic_tx_slot *slot;
-	struct qrnic_data_seg *data;
 	dma_addr_t address;
 
 	if (unlikely(frame->len < ETH_HLEN ||
-		     (frame->len > limit &&
-		      frame->len > limit + qrnic_tx_tags(frame->data,
-							 frame->len)) ||
+		     !qrnic_tx_fits(eth->netdev, frame->data, frame->len,
+				    frame->len) ||
 		     xdp_frame_has_frags(frame) ||
 		     qrnic_tx_room(tx) <= QRNIC_WQE_MAX_WQEBB))
 		return false;
 	address = dma_map_single(device, frame->data, frame->len, DMA_TO_DEVICE);
 	if (unlikely(dma_mapping_error(device, address)))
 		return false;
-	*qrnic_tx_buffer(tx, tx->producer, 0) = (struct qrnic_tx_buffer) {
-		.address = address,
-		.length = frame->len,
-	};
+	qrnic_tx_put_data(eth, 0, address, frame->len);
 	qrnic_tx_control(tx, QRNIC_TX_HEAD_SEGMENTS + 1);
 	memset(qrnic_tx_segment(tx, tx->producer, 1), 0,
 	       sizeof(struct qrnic_eth_seg));
-	data = qrnic_tx_segment(tx, tx->producer, QRNIC_TX_HEAD_SEGMENTS);
-	*data = (struct qrnic_data_seg) {
-		.address = cpu_to_le64(address),
-		.length = cpu_to_le32(frame->len),
-		.lkey = eth->lkey,
-	};
 
 	slot = qrnic_tx_slot(tx, tx->producer);
 	*slot = (struct qrnic_tx_slot) {

@@ -88,6 +88,15 @@ together() {
     result "$status" "$2"
 }
 
+# both NAME COMMAND...: a test of all guests, each of which runs the command.
+both() {
+    local status=0 name=$1
+    shift
+    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
+    [ $status = 0 ] || show both.log
+    together $status "$name"
+}
+
 # beside NAME COMMAND NAME COMMAND: two tests that need one guest each; guest 1 runs the first, guest 2
 # the second, at the same time.
 beside() {

@@ -249,6 +249,18 @@ static void test_one(void)
     check(false, false, 0, 7);
 }
 
+/* So many frames that the wire does not take all of them at once */
+static void start_small(Rig *r, Large *l)
+{
+    QrnicEthSeg eth;
+
+    start(r, "");
+    l->mss = SMALL_MSS;
+    eth = eth_of(l);
+    large_post(r, l, &eth);
+    settle(r->d);
+}
+
 /*
  * The wire takes some frames at a time: none is lost, and the headers are those
  * that the WQE had when it was taken up.
@@ -256,15 +268,10 @@ static void test_one(void)
 static void test_backpressure(void)
 {
     Large l = large_make(false, false, 60000), other = { .length = l.length };
-    QrnicEthSeg eth;
     uint64_t sent;
     Rig r;
 
-    start(&r, "");
-    l.mss = SMALL_MSS;
-    eth = eth_of(&l);
-    large_post(&r, &l, &eth);
-    settle(r.d);
+    start_small(&r, &l);
     sent = counter(r.d, QRNIC_COUNTER_ETH_TX_PACKETS);
     g_assert_cmpuint(sent, >, 0);
     g_assert_cmpuint(sent, <, l.data / l.mss);
@@ -284,11 +291,7 @@ static void test_reset(void)
     QrnicCqe cqe;
     Rig r;
 
-    start(&r, "");
-    l.mss = SMALL_MSS;
-    eth = eth_of(&l);
-    large_post(&r, &l, &eth);
-    settle(r.d);
+    start_small(&r, &l);
     qp_again(&r);
     settle(r.d);
     while (wire_pending(r.d)) {

@@ -26,8 +26,7 @@
 struct QrnicSegmentation {
     uint32_t length, sent;      /* bytes behind the headers */
     uint16_t frames;
-    uint8_t network;            /* QrnicNetwork */
-    uint8_t ip, l4;             /* offsets in the headers */
+    QrnicHeaders headers;       /* of all frames, which are here: */
     uint8_t header[QRNIC_TSO_MAX_HEADER];
 };
 
@@ -60,7 +59,6 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 {
     uint32_t header_length = wqe->eth.header_length;
     QrnicSegmentation *s;
-    QrnicHeaders h;
 
     if (!wqe->eth.mss || header_length > QRNIC_TSO_MAX_HEADER ||
         wqe->length <= header_length ||
@@ -74,33 +72,31 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    h = qrnic_headers_walk(s->header, header_length);
-    if (!headers_fit(&h)) {
+    s->headers = qrnic_headers_walk(s->header, header_length);
+    if (!headers_fit(&s->headers)) {
         return refuse(e, qp, wqe, "its headers");
     }
     s->length = wqe->length - header_length;
     s->sent = 0;
     s->frames = 0;
-    s->network = h.network;
-    s->ip = h.ip;
-    s->l4 = h.l4;
     return true;
 }
 
 /* The headers of the next frame, which has n bytes of data. */
-static void put_headers(const QrnicSegmentation *s, uint32_t header_length,
-                        uint32_t n, uint8_t *frame)
+static void put_headers(const QrnicSegmentation *s, uint32_t n,
+                        uint8_t *frame)
 {
-    uint8_t *ip = frame + s->ip, *tcp = frame + s->l4;
+    const QrnicHeaders *h = &s->headers;
+    uint8_t *ip = frame + h->ip, *tcp = frame + h->l4;
 
-    memcpy(frame, s->header, header_length);
-    if (s->network == QRNIC_NET_IPV4) {
-        qrnic_st_be16(ip + IPV4_TOTAL_LENGTH, header_length - s->ip + n);
+    memcpy(frame, h->frame, h->len);
+    if (h->network == QRNIC_NET_IPV4) {
+        qrnic_st_be16(ip + IPV4_TOTAL_LENGTH, h->len - h->ip + n);
         qrnic_st_be16(ip + IPV4_IDENTIFICATION,
                       qrnic_ld_be16(ip + IPV4_IDENTIFICATION) + s->frames);
     } else {
         qrnic_st_be16(ip + IPV6_PAYLOAD_LENGTH,
-                      header_length - s->ip - QRNIC_IPV6_LEN + n);
+                      h->len - h->ip - QRNIC_IPV6_LEN + n);
     }
     qrnic_st_be32(tcp + TCP_SEQUENCE,
                   qrnic_ld_be32(tcp + TCP_SEQUENCE) + s->sent);
@@ -120,11 +116,10 @@ static bool make_next(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     QrnicSegmentation *s = qp->segmentation;
     uint32_t n = MIN(wqe->eth.mss, s->length - s->sent);
 
-    *h = qrnic_headers_walk(s->header, header_length);
-    if (header_length + n > qrnic_ethernet_longest(e, h)) {
+    if (header_length + n > qrnic_ethernet_longest(e, &s->headers)) {
         return refuse(e, qp, wqe, "a frame is longer than the MTU");
     }
-    put_headers(s, header_length, n, frame);
+    put_headers(s, n, frame);
     *syndrome = qrnic_gather_part(e, qp, wqe, header_length + s->sent,
                                   frame + header_length, n);
     if (*syndrome) {

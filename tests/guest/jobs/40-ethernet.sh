@@ -4,14 +4,6 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-both() {
-    local status=0 name=$1
-    shift
-    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
-    [ $status = 0 ] || show both.log
-    together $status "$name"
-}
-
 both "ping" "ping -c 5 -i 0.2 -W 5 guest$PEER"
 both "ping over IPv6" "ping -6 -c 5 -i 0.2 -W 5 guest${PEER}v6"
 both "ping by link-local address and neighbour discovery" \

@@ -101,13 +101,6 @@ captured "a sniffer" "$gid4"
 captured "a sniffer, IPv6" "$gid6"
 
 # A program that takes all frames of one kind leaves the others to the network.
-both() {
-    local status=0 name=$1
-    shift
-    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
-    [ $status = 0 ] || show both.log
-    together $status "$name"
-}
 if [ "$GUEST" = 1 ]; then
     made=$(rules)
     timeout $((100 * TIME_FACTOR)) raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &

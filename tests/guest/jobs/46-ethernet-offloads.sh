@@ -82,13 +82,6 @@ ratio() {
     events=$(($(events) - events)) frames=$(($(frames) - frames))
     echo "# $1: $events interrupts for $frames frames"
 }
-both() {
-    local status=0 name=$1
-    shift
-    timeout $((30 * TIME_FACTOR)) bash -c "$*" >both.log 2>&1 || status=$?
-    [ $status = 0 ] || show both.log
-    together $status "$name"
-}
 says() { ethtool -c "$NIC0" | tr -s '\t ' ' ' | grep -q "^$1$"; }
 export -f says
 both "without moderation" "says 'Adaptive RX: off TX: off' && says 'rx-usecs: 0' && says 'tx-frames: 0'"

@@ -63,8 +63,8 @@ connections() {
         "ucmatose -f $format -b $one -c 5 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 5 -C 10 -S 1000"
 }
 
-# both NAME NET: IPv4 and IPv6
-both() {
+# both_families NAME NET: IPv4 and IPv6
+both_families() {
     traffic "$1, IPv4" "10.$2.0.1" "10.$2.0.2"
     traffic "$1, IPv6" "fd$2::1" "fd$2::2"
 }
@@ -103,7 +103,7 @@ modprobe -a 8021q macvlan
 step "a VLAN" ip link add link "$NIC0" name tagged type vlan id 7
 step "its addresses are GIDs" addresses tagged 78
 capture_start
-both "VLAN" 78
+both_families "VLAN" 78
 capture_tagged "every RoCE frame had the tag" 7
 link_local traffic "link-local addresses" "$NIC0"
 capture_start
@@ -123,7 +123,7 @@ for kind in VLAN macvlan; do
     step "the $kind goes into it" ip link set "$interface" netns apart
     inside="ip netns exec apart"
     step "its addresses there are GIDs" addresses $interface $net
-    both "$kind in a namespace" $net
+    both_families "$kind in a namespace" $net
     inside=
     # The namespace, and what is in it, is gone for good a little later.
     step "the namespace ends" ip netns del apart
@@ -133,7 +133,7 @@ step "a namespace for the interface itself" ip netns add apart
 step "the interface goes into it" ip link set "$NIC0" netns apart
 inside="ip netns exec apart"
 step "its addresses there are GIDs" addresses "$NIC0" 80
-both "the interface in a namespace" 80
+both_families "the interface in a namespace" 80
 inside=
 step "the namespace ends" ip netns del apart
 step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
@@ -148,7 +148,7 @@ step "the adapter goes into it" rdma dev set "$RDMA0" netns apart
 inside="ip netns exec apart"
 step "it is there" seen
 step "its addresses there are GIDs" addresses "$NIC0" 81
-both "the adapter in a namespace" 81
+both_families "the adapter in a namespace" 81
 # From under a program that uses it, and into the same namespace again
 move_used() {
     local user status=0
@@ -177,7 +177,7 @@ move_used() {
     wait_until 20 has_gids "$NIC0" 3
 }
 step "it goes away while it is used, and comes back" move_used
-both "then" 81
+both_families "then" 81
 for inside in "" "ip netns exec third"; do
     where=${inside:-"the first namespace"}
     step "it is not seen elsewhere ($where)" eval '! seen'
@@ -196,7 +196,7 @@ step "the adapter's namespace ends" ip netns del apart
 step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
 step "the adapter is back" wait_until 20 seen
 step "the addresses are GIDs again" addresses "$NIC0" 77
-both "after its return" 77
+both_families "after its return" 77
 step "the other one ends" ip netns del third
 step "namespaces share" wait_until 20 rdma system set netns shared
 kernel_clean "the kernel logs are clean"
