@@ -208,6 +208,17 @@ class Tests:
             self.result(f"bad input: {name}", {f"status {done.returncode}": done.returncode == 2,
                                                f"'{word}' is not in one line": len(said) == 1 and word in said[0]}, done.stderr)
 
+    def provider(self):
+        """What it runs is a stand-in; what that runs checks itself that each call does its work."""
+        build = Path(self.scratch.name) / "guest-build-provider"
+        build.write_text("#!/bin/sh\necho built with \"$@\"\nexit 5\n", encoding="ascii")
+        build.chmod(0o755)
+        done = self.bench("--provider")
+        refused = self.bench("--provider", *OPTIONS)
+        self.result("the cost of the library alone", {
+            f"status {done.returncode}": done.returncode == 5, "it is not measured": done.stdout == "built with --cost\n",
+            "guests are measured, too": refused.returncode == 2 and "--provider" in refused.stderr}, done.stdout + done.stderr)
+
     def bad_guests(self):
         self.says("guest2: BENCH 1500 qrnic rate 200\n", 125)
         done = self.bench(*OPTIONS, "--rounds", "1", "--json", self.path("c.json"))
@@ -275,8 +286,8 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report)
     try:
-        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.bad_guests, tests.interrupted, tests.idle,
-                      tests.consistent):
+        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.provider, tests.bad_guests, tests.interrupted,
+                      tests.idle, tests.consistent):
             if not stopped():
                 group()
     finally:

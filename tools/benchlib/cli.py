@@ -5,6 +5,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 
@@ -22,6 +23,10 @@ better), and the goal where one is set: a ratio, or the most that it may be. Whe
 figure, the ratio is to that. Absolute figures can be compared only on the same machine with nothing else to do.
 Scopes: cable, dgram and stream are wires between two guests, each of which stays on a processor of the host of its own;
 within is one guest that talks to itself.
+
+With --provider instead: what each post and poll costs in the library libqrnic itself, on this machine without guest,
+device and kernel. For each work request or completion that is the least and the median of the cycles of the
+processor's time stamp counter, and the instructions, which say more when other programs run.
 
 """
 
@@ -60,6 +65,7 @@ def parser():
     add("--csv", metavar="FILE", help="write them with the same columns")
     add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
         "unless --metric or --all says otherwise they are measured, too (installs python3-matplotlib as tools/deps does)")
+    add("--provider", action="store_true", help="measure posts and polls in the library itself (15 s), nothing else")
     add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
         "of both (which takes several rounds)")
     add("--read", metavar="FILE", help="measure nothing: the figures are those of an earlier --json")
@@ -71,6 +77,8 @@ def check(args, made):
         made.error("--rounds must be from 1 to 100")
     if args.read and (args.metric or args.scope or args.all):
         made.error("--read measures nothing: --metric, --scope and --all have no meaning with it")
+    if args.provider and any((args.metric, args.scope, args.all, args.read, args.json, args.csv, args.plots, args.compare)):
+        made.error("--provider goes with no option that chooses what guests measure or where it is written")
     for option in ("json", "csv"):
         path = getattr(args, option)
         if path and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
@@ -147,6 +155,8 @@ def main(arguments):
     made = parser()
     args = made.parse_args(arguments)
     check(args, made)
+    if args.provider:
+        return subprocess.run([measure.TOOLS / "guest-build-provider", "--cost"], stdin=subprocess.DEVNULL, check=False).returncode
     measure.heed_signals()
     try:
         return run(args, made)
