@@ -49,7 +49,8 @@ static const char usage[] =
 "  --version, --help\n"
 "\n"
 "SIGTERM or Ctrl-C ends it; the counters are printed, and nothing is left at\n"
-"the paths.\n";
+"the paths. The exit status is 0 then, and 1 when it could not begin, for\n"
+"which a line on stderr gives the reason.\n";
 
 typedef struct Program {
     QrnicSwitchOptions options;
