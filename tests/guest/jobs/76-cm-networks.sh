@@ -24,12 +24,17 @@ gids() {
 }
 has_gids() { [ "$(gids "$1")" = "$2" ]; }
 
+# shellcheck disable=SC2086
+asked_about() { [ -n "$($inside ip -6 -o addr show dev "$1" tentative)" ]; }
+
 # addresses NETDEV NET: 10.NET.0.GUEST and fdNET::GUEST, which nobody need be asked about
-# before it is used. The third GID is link-local.
+# before it is used. The third GID is link-local, and the address there before the kernel
+# has asked about it. Until then it does not look for neighbours, and the tools wait 2 s.
 addresses() {
     # shellcheck disable=SC2086
     $inside bash -c "ip link set lo up && ip addr add 10.$2.0.$GUEST/24 dev $1 &&
-        ip addr add fd$2::$GUEST/64 dev $1 nodad && ip link set $1 up" && wait_until 20 has_gids "$1" 3
+        ip addr add fd$2::$GUEST/64 dev $1 nodad && ip link set $1 up" && wait_until 20 has_gids "$1" 3 &&
+        wait_until 20 eval "! asked_about $1"
 }
 
 # step NAME COMMAND...: on both guests
