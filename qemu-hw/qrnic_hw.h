@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 3u
+#define QRNIC_HW_VERSION_MINOR 4u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -413,11 +413,12 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
+#define QRNIC_CAP_ETH_RSS 0x08000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
-#define QRNIC_CAP_ALL 0xf7ffffffu
+#define QRNIC_CAP_ALL 0xffffffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -533,7 +534,8 @@ enum qrnic_link_state {
 #define QRNIC_RXF_ALLMULTI 0x00000002u
 #define QRNIC_RXF_BROADCAST 0x00000004u
 #define QRNIC_RXF_VLAN_STRIP 0x00000008u
-#define QRNIC_RXF_ALL 0x0000000fu
+#define QRNIC_RXF_RSS 0x00000010u
+#define QRNIC_RXF_ALL 0x0000001fu
 
 /* Control registers: offsets in BAR_CONTROL, and masks of their fields */
 #define QRNIC_REG_ID 0x000u
@@ -1451,7 +1453,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff08000000ull;
+    bad |= out->capabilities & 0xffffffff00000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2727,7 +2729,7 @@ static inline bool qrnic_rx_filter_unpack(QrnicRxFilter *out, const void *in)
 
     out->qpn = qrnic_ld_le32(p + 0);
     out->flags = p[4];
-    bad |= out->flags & 0x000000f0u;
+    bad |= out->flags & 0x000000e0u;
     out->unicast_count = p[5];
     out->multicast_count = p[6];
     bad |= p[7];
@@ -3239,7 +3241,9 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
 #define QRNIC_CQE_SMAC_OFFSET 32u
 #define QRNIC_CQE_RSVD0_OFFSET 38u
 #define QRNIC_CQE_SRQN_OFFSET 40u
-#define QRNIC_CQE_RSVD1_OFFSET 44u
+#define QRNIC_CQE_HASH_OFFSET 44u
+#define QRNIC_CQE_HASHED_OFFSET 48u
+#define QRNIC_CQE_RSVD1_OFFSET 49u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -3263,6 +3267,8 @@ typedef struct QrnicCqe {
     uint32_t src_qpn;
     uint8_t smac[6];
     uint32_t srqn;
+    uint32_t hash;
+    uint8_t hashed;
     uint32_t syndrome;
     uint8_t status;
     uint8_t opcode;
@@ -3292,7 +3298,10 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     memcpy(out->smac, p + 32, 6);
     bad |= qrnic_ld_le16(p + 38);
     out->srqn = qrnic_ld_le32(p + 40);
-    bad |= qrnic_any_byte(p + 44, 12);
+    out->hash = qrnic_ld_le32(p + 44);
+    out->hashed = p[48];
+    bad |= out->hashed & 0x00000000u;
+    bad |= qrnic_any_byte(p + 49, 7);
     out->syndrome = qrnic_ld_le32(p + 56);
     v = qrnic_ld_le32(p + 60);
     out->status = (v >> 0) & 0x000000ffu;
@@ -3320,6 +3329,8 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     qrnic_st_le32(p + 28, in->src_qpn);
     memcpy(p + 32, in->smac, 6);
     qrnic_st_le32(p + 40, in->srqn);
+    qrnic_st_le32(p + 44, in->hash);
+    p[48] = in->hashed;
     qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;

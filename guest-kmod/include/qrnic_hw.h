@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 3u
+#define QRNIC_HW_VERSION_MINOR 4u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -389,11 +389,12 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DEVICE_MEMORY 0x01000000u
 #define QRNIC_CAP_ATOMIC_WRITE 0x02000000u
 #define QRNIC_CAP_FLUSH 0x04000000u
+#define QRNIC_CAP_ETH_RSS 0x08000000u
 #define QRNIC_CAP_INLINE_RECV 0x10000000u
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
-#define QRNIC_CAP_ALL 0xf7ffffffu
+#define QRNIC_CAP_ALL 0xffffffffu
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -509,7 +510,8 @@ enum qrnic_link_state {
 #define QRNIC_RXF_ALLMULTI 0x00000002u
 #define QRNIC_RXF_BROADCAST 0x00000004u
 #define QRNIC_RXF_VLAN_STRIP 0x00000008u
-#define QRNIC_RXF_ALL 0x0000000fu
+#define QRNIC_RXF_RSS 0x00000010u
+#define QRNIC_RXF_ALL 0x0000001fu
 
 /* Control registers: offsets in BAR_CONTROL, and masks of their fields */
 #define QRNIC_REG_ID 0x000u
@@ -2458,7 +2460,9 @@ struct qrnic_cqe {
 	__u8 smac[6];
 	__le16 rsvd0;
 	__le32 srqn;
-	__u8 rsvd1[12];
+	__le32 hash;
+	__u8 hashed;
+	__u8 rsvd1[7];
 	__le32 syndrome;
 	__le32 control;
 };
@@ -2476,7 +2480,9 @@ struct qrnic_cqe {
 #define QRNIC_CQE_SMAC_OFFSET 32u
 #define QRNIC_CQE_RSVD0_OFFSET 38u
 #define QRNIC_CQE_SRQN_OFFSET 40u
-#define QRNIC_CQE_RSVD1_OFFSET 44u
+#define QRNIC_CQE_HASH_OFFSET 44u
+#define QRNIC_CQE_HASHED_OFFSET 48u
+#define QRNIC_CQE_RSVD1_OFFSET 49u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -2510,6 +2516,10 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd0) ==
 		QRNIC_CQE_RSVD0_OFFSET, "cqe.rsvd0");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, srqn) ==
 		QRNIC_CQE_SRQN_OFFSET, "cqe.srqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hash) ==
+		QRNIC_CQE_HASH_OFFSET, "cqe.hash");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hashed) ==
+		QRNIC_CQE_HASHED_OFFSET, "cqe.hashed");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
 		QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, syndrome) ==

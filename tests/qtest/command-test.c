@@ -463,7 +463,7 @@ static void test_query_device(void)
                              "cap-inline-recv=off,cap-rate-limit=off,"
                              "cap-cq-ignore-overrun=off,cap-scatter-fcs=off,"
                              "cap-source-qpn=off,cap-counter-sets=off,"
-                             "cap-eth-tso=off,"
+                             "cap-eth-tso=off,cap-eth-rss=off,"
                              "cap-roce-v1=off,cap-command-event=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];

@@ -346,6 +346,125 @@ static void test_flush(void)
     rig_stop(&s.r);
 }
 
+static QrnicCmdEntry filter_set(Rig *r, uint32_t object, uint8_t flags)
+{
+    QrnicRxFilter filter = { .qpn = object, .flags = flags };
+    uint8_t raw[QRNIC_RX_FILTER_BYTES];
+
+    qrnic_rx_filter_pack(raw, &filter);
+    return command(r->d, QRNIC_CMD_SET_RX_FILTER, 0, raw, sizeof(raw), NULL, 0);
+}
+
+static QrnicCqe expect_frame(Spread *s, const Example *x, unsigned queue)
+{
+    uint8_t frame[FRAME];
+    QrnicCqe cqe;
+
+    frame_make(frame, x, IPPROTO_TCP);
+    wire_send(s->r.d, frame, FRAME);
+    cq_wait(s->r.d, &s->r.recv_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(cqe.qpn, ==, s->qp[queue].number);
+    return cqe;
+}
+
+/* The Ethernet function's own: the filter decides, the table spreads. */
+static void test_filter(void)
+{
+    uint8_t frame[FRAME];
+    QrnicCmdEntry rss;
+    QrnicRssCtx ctx;
+    QrnicCqe cqe;
+    Spread s;
+
+    spread_start(&s);
+    ctx = table_of(&s, ADDRESSES | TCP_PORTS, 0);
+    rss = rss_create(&s.r, &ctx);
+    g_assert_cmpuint(filter_set(&s.r, rss.result,
+                                QRNIC_RXF_PROMISC | QRNIC_RXF_RSS).status, ==,
+                     QRNIC_ST_OK);
+    for (unsigned i = 0; i < ARRAY_SIZE(example); i++) {
+        const Example *x = &example[i];
+        uint8_t addresses = x->ipv6 ?
+                            QRNIC_RSS_SRC_IPV6 | QRNIC_RSS_DST_IPV6 :
+                            QRNIC_RSS_SRC_IPV4 | QRNIC_RSS_DST_IPV4;
+
+        cqe = expect_frame(&s, x, x->all % QUEUES);
+        g_assert_cmphex(cqe.hash, ==, x->all);
+        g_assert_cmphex(cqe.hashed, ==, addresses | TCP_PORTS);
+    }
+    /* An ARP frame has nothing to hash. */
+    memset(frame, 0, FRAME);
+    memset(frame, 0xff, 6);
+    memcpy(frame + 6, PEER_MAC, 6);
+    stw_be_p(frame + 12, 0x0806);
+    wire_send(s.r.d, frame, FRAME);
+    cq_wait(s.r.d, &s.r.recv_cq, &cqe);
+    g_assert_cmpuint(cqe.qpn, ==, s.qp[0].number);
+    g_assert_cmphex(cqe.hash | cqe.hashed, ==, 0);
+    /* The entry's queue pair cannot receive: the frame is lost, and counted. */
+    raw_state(&s.r, &s.qp[0], QRNIC_QPS_RESET);
+    wire_send(s.r.d, frame, FRAME);
+    counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, 1);
+    /* The filter itself still filters. */
+    filter_set(&s.r, rss.result, QRNIC_RXF_RSS);
+    frame_make(frame, &example[1], IPPROTO_TCP);
+    wire_send(s.r.d, frame, FRAME);
+    counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_FILTERED, 1);
+    rig_stop(&s.r);
+}
+
+/* To another table and to a queue pair; each is held as long as needed. */
+static void test_filter_changes(void)
+{
+    const unsigned to_rss = QRNIC_RXF_PROMISC | QRNIC_RXF_RSS;
+    uint32_t all = example[0].all % ENTRIES;
+    QrnicCmdEntry low, high;
+    QrnicRssCtx ctx;
+    Spread s;
+
+    spread_start(&s);
+    ctx = table_of(&s, ADDRESSES | TCP_PORTS, 0);
+    low = rss_create(&s.r, &ctx);
+    ctx = table_of(&s, ADDRESSES | TCP_PORTS, 4);
+    high = rss_create(&s.r, &ctx);
+    filter_set(&s.r, low.result, to_rss);
+    expect_frame(&s, &example[0], all % QUEUES);
+    command_fails(s.r.d, QRNIC_CMD_DESTROY_RSS, low.result, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    filter_set(&s.r, high.result, to_rss);
+    filter_set(&s.r, high.result, to_rss);
+    expect_frame(&s, &example[0], (all >> 4) % QUEUES);
+    command_ok(s.r.d, QRNIC_CMD_DESTROY_RSS, low.result, NULL, 0, NULL, 0);
+    command_fails(s.r.d, QRNIC_CMD_DESTROY_RSS, high.result, NULL, 0, NULL, 0,
+                  QRNIC_ST_BUSY, 0);
+    filter_set(&s.r, s.qp[3].number, QRNIC_RXF_PROMISC);
+    g_assert_cmphex(expect_frame(&s, &example[0], 3).hashed, ==, 0);
+    command_ok(s.r.d, QRNIC_CMD_DESTROY_RSS, high.result, NULL, 0, NULL, 0);
+    rig_stop(&s.r);
+}
+
+static void test_filter_refused(void)
+{
+    QrnicRssCtx ctx;
+    QrnicCmdEntry rss;
+    Spread s;
+
+    spread_start(&s);
+    fails(filter_set(&s.r, 0, QRNIC_RXF_RSS), QRNIC_ST_BAD_OBJECT,
+          QRNIC_RX_FILTER_QPN_OFFSET);
+    ctx = table_of(&s, ADDRESSES, 0);
+    rss = rss_create(&s.r, &ctx);
+    fails(filter_set(&s.r, rss.result + 1, QRNIC_RXF_RSS), QRNIC_ST_BAD_OBJECT,
+          QRNIC_RX_FILTER_QPN_OFFSET);
+    rig_stop(&s.r);
+    /* Without the capability */
+    rig_start(&s.r, "cap-eth-rss=off", NULL);
+    fails(filter_set(&s.r, 1, QRNIC_RXF_RSS), QRNIC_ST_NOT_SUPPORTED,
+          QRNIC_RX_FILTER_FLAGS_OFFSET);
+    rig_stop(&s.r);
+}
+
 static void test_off(void)
 {
     QrnicRssCtx ctx = { .log_size = 0 };
@@ -370,5 +489,8 @@ void add_rss_tests(void)
     qtest_add_func("qrnic/rss/busy", test_busy);
     qtest_add_func("qrnic/rss/refused", test_refused);
     qtest_add_func("qrnic/rss/flush", test_flush);
+    qtest_add_func("qrnic/rss/filter", test_filter);
+    qtest_add_func("qrnic/rss/filter-changes", test_filter_changes);
+    qtest_add_func("qrnic/rss/filter-refused", test_filter_refused);
     qtest_add_func("qrnic/rss/off", test_off);
 }

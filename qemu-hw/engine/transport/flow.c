@@ -118,12 +118,14 @@ static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
 {
     while (*i < e->transport->num_flows) {
         QrnicFlow *flow = e->transport->flow[(*i)++];
+        QrnicRssHash hash;
 
         if (flow->type != type || (f && !matches(flow, f))) {
             continue;
         }
-        *qp = qrnic_qp_get(e, flow->rss ? qrnic_rss_qpn(e, flow->qpn, h) :
-                                          flow->qpn);
+        *qp = qrnic_qp_get(e, flow->rss ?
+                              qrnic_rss_qpn(e, flow->qpn, h, &hash) :
+                              flow->qpn);
         if (*qp != except && qrnic_qp_receives(*qp, false)) {
             return flow;
         }

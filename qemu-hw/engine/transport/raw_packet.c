@@ -78,7 +78,8 @@ static void count_received(QrnicEngine *e, bool copy, const QrnicHeaders *h,
 }
 
 static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                    const QrnicHeaders *h, unsigned how)
+                    const QrnicHeaders *h, unsigned how,
+                    const QrnicRssHash *hash)
 {
     bool strip = (how & RECEIVE_STRIP) && h->tagged;
     QrnicCqe cqe = {
@@ -86,6 +87,8 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         .index = wqe->index,
         .opcode = QRNIC_CQE_RECV,
         .byte_len = room_for(h, how),
+        .hash = hash->value,
+        .hashed = hash->of,
     };
     size_t behind = 12 + (strip ? QRNIC_VLAN_LEN : 0);
     uint8_t fcs[QRNIC_FCS_LEN];
@@ -109,6 +112,8 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     }
     if (!qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.flags = 0;
+        cqe.hash = 0;
+        cqe.hashed = 0;
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);
         return;
@@ -127,7 +132,7 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
 
 /* Takes a receive WQE of a queue pair that can receive, and fills it. */
 static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
-                        unsigned how)
+                        unsigned how, const QrnicRssHash *hash)
 {
     bool copy = how & RECEIVE_COPY;
     enum qrnic_counter no_wqe = copy ? QRNIC_COUNTER_FLOW_COPIES_LOST :
@@ -174,16 +179,24 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
         drop(e, too_long, h->len);
         return;
     }
-    deliver(e, qp, &wqe, h, how);
+    deliver(e, qp, &wqe, h, how, hash);
+}
+
+static void receive_hashed(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                           unsigned how, const QrnicRssHash *hash)
+{
+    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+
+    receive_one(e, qp, h, how, hash);
+    qrnic_account(e, before);
 }
 
 static void receive_into(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                          unsigned how)
 {
-    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+    static const QrnicRssHash none;
 
-    receive_one(e, qp, h, how);
-    qrnic_account(e, before);
+    receive_hashed(e, qp, h, how, &none);
 }
 
 void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h)
@@ -196,13 +209,20 @@ void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h)
     }
 }
 
-/* The queue pair that the filter names, if it takes frames now */
-static QrnicQp *receiver(QrnicEngine *e)
+/* The queue pair that the filter leads to, if it takes frames now */
+static QrnicQp *receiver(QrnicEngine *e, const QrnicHeaders *h,
+                         QrnicRssHash *hash)
 {
+    const QrnicRxFilter *filter = &e->transport->rx_filter;
+    uint32_t number = filter->qpn;
     QrnicQp *qp = NULL;
 
-    if (e->transport->rx_filter.qpn) {
-        qp = qrnic_qp_get(e, e->transport->rx_filter.qpn);
+    *hash = (QrnicRssHash) { 0 };
+    if (filter->flags & QRNIC_RXF_RSS) {
+        number = qrnic_rss_qpn(e, number, h, hash);
+    }
+    if (number) {
+        qp = qrnic_qp_get(e, number);
     }
     if (!qp || !qp->ops->takes_frames ||
         !qrnic_qp_receives(qp, false)) {
@@ -214,14 +234,15 @@ static QrnicQp *receiver(QrnicEngine *e)
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
 {
     bool strip = e->transport->rx_filter.flags & QRNIC_RXF_VLAN_STRIP;
-    QrnicQp *function = receiver(e);
+    QrnicRssHash hash;
+    QrnicQp *function = receiver(e, h, &hash);
     QrnicQp *qp = NULL;
 
     if (h->ethernet) {
         qp = qrnic_flow_normal(e, NULL, h);
         if (!qp && function &&
             filter_accepts(&e->transport->rx_filter, h->frame)) {
-            receive_into(e, function, h, strip ? RECEIVE_STRIP : 0);
+            receive_hashed(e, function, h, strip ? RECEIVE_STRIP : 0, &hash);
             return;
         }
         if (!qp) {
@@ -383,7 +404,8 @@ static bool raw_packet_flush(QrnicEngine *e, QrnicQp *qp)
 
 static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 {
-    if (e->transport->rx_filter.qpn == qp->number) {
+    if (e->transport->rx_filter.qpn == qp->number &&
+        !(e->transport->rx_filter.flags & QRNIC_RXF_RSS)) {
         /* The number will be another queue pair's one day. */
         memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
     }
@@ -408,21 +430,49 @@ const QrnicQpOps qrnic_raw_packet_ops = {
     .send = raw_packet_send,
 };
 
-QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
+static QrnicResult filter_check_target(QrnicEngine *e, const QrnicRxFilter *in)
 {
-    unsigned count = in->unicast_count + in->multicast_count;
+    const QrnicQp *qp;
 
-    if (in->qpn) {
-        QrnicQp *qp = qrnic_qp_get(e, in->qpn);
-
-        if (!qp) {
+    if (in->flags & QRNIC_RXF_RSS) {
+        if (!(e->config.capabilities & QRNIC_CAP_ETH_RSS)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_RX_FILTER_FLAGS_OFFSET);
+        }
+        if (!qrnic_rss_hold(e, in->qpn, 0)) {
             return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
                                 QRNIC_RX_FILTER_QPN_OFFSET);
         }
-        if (!qp->ops->takes_frames) {
-            return qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                                QRNIC_RX_FILTER_QPN_OFFSET);
-        }
+        return qrnic_ok(0);
+    }
+    if (!in->qpn) {
+        return qrnic_ok(0);
+    }
+    qp = qrnic_qp_get(e, in->qpn);
+    if (!qp) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_RX_FILTER_QPN_OFFSET);
+    }
+    if (!qp->ops->takes_frames) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_RX_FILTER_QPN_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+/* Its RSS table, if it has one, is held by the filter (1), or not any more. */
+static void filter_hold(QrnicEngine *e, const QrnicRxFilter *filter, int n)
+{
+    if (filter->flags & QRNIC_RXF_RSS) {
+        qrnic_rss_hold(e, filter->qpn, n);
+    }
+}
+
+QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
+{
+    unsigned count = in->unicast_count + in->multicast_count;
+    QrnicResult result = filter_check_target(e, in);
+
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if ((in->flags & QRNIC_RXF_VLAN_STRIP) &&
         !(e->config.capabilities & QRNIC_CAP_ETH_VLAN)) {
@@ -444,6 +494,8 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
                                 QRNIC_RX_FILTER_ADDRESSES_OFFSET + i);
         }
     }
+    filter_hold(e, in, 1);
+    filter_hold(e, &e->transport->rx_filter, -1);
     e->transport->rx_filter = *in;
     trace_qrnic_rx_filter(e->config.name, in->qpn, in->flags,
                           in->unicast_count, in->multicast_count);

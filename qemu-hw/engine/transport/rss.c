@@ -1,6 +1,6 @@
 /*
- * qrnic engine: receive-side scaling: tables by which flow rules spread frames
- * over raw packet queue pairs
+ * qrnic engine: receive-side scaling: tables by which flow rules and the
+ * receive filter spread frames over raw packet queue pairs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +20,7 @@ QEMU_BUILD_BUG_ON(KEY_BYTES < INPUT_MAX + 4);
 
 struct QrnicRss {
     uint32_t number;
-    uint32_t users;             /* flow rules */
+    uint32_t users;             /* flow rules, receive filter */
     uint32_t hash;              /* QRNIC_RSS_* */
     uint32_t mask;              /* entries, less 1 */
     uint8_t key[KEY_BYTES];
@@ -51,7 +51,8 @@ static uint32_t toeplitz(const uint8_t *key, const uint8_t *input, size_t len)
     return hash;
 }
 
-uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h)
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h,
+                       QrnicRssHash *hash)
 {
     const QrnicRss *rss = qrnic_table_get(&e->transport->rss, number);
     bool ipv4 = h->network == QRNIC_NET_IPV4;
@@ -76,18 +77,21 @@ uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h)
         { udp, QRNIC_RSS_DST_PORT_UDP, ports + 2, 2 },
     };
     uint8_t input[INPUT_MAX];
-    uint32_t hash, qpn;
     size_t len = 0;
+    uint32_t qpn;
 
+    hash->of = 0;
     for (unsigned i = 0; i < ARRAY_SIZE(part); i++) {
         if (part[i].present && rss->hash & part[i].selected) {
             memcpy(input + len, part[i].at, part[i].len);
             len += part[i].len;
+            hash->of |= part[i].selected;
         }
     }
-    hash = toeplitz(rss->key, input, len);
-    qpn = rss->qpn[hash & rss->mask];
-    trace_qrnic_rss_spread(e->config.name, number, hash, hash & rss->mask, qpn);
+    hash->value = toeplitz(rss->key, input, len);
+    qpn = rss->qpn[hash->value & rss->mask];
+    trace_qrnic_rss_spread(e->config.name, number, hash->value,
+                           hash->value & rss->mask, qpn);
     return qpn;
 }
 

@@ -170,9 +170,15 @@ void qrnic_segmentation_drop(QrnicEngine *e, QrnicQp *qp);
 /* rss.c */
 typedef struct QrnicRss QrnicRss;
 
+typedef struct QrnicRssHash {
+    uint32_t value;
+    uint8_t of;                 /* QRNIC_RSS_*: what was hashed */
+} QrnicRssHash;
+
 /* The queue pair of the table that a frame with these headers goes to */
-uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h);
-/* A flow rule leads to the table (1), or not any more (-1). False: no table */
+uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h,
+                       QrnicRssHash *hash);
+/* Something leads to the table (1), or not any more (-1). False: no table */
 bool qrnic_rss_hold(QrnicEngine *e, uint32_t number, int n);
 
 /* A frame that not all of its group have got */
