@@ -58,7 +58,8 @@ struct QrnicDevice {
     bool cap_eth_csum, cap_eth_vlan, cap_eth_tso;
     bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_srq_resize, cap_flow;
-    bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn, cap_rss, cap_eth_rss;
+    bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn;
+    bool cap_rss, cap_eth_rss;
     bool cap_dm, cap_atomic_write, cap_flush;
     bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
     bool cap_counter_sets, cap_roce_v1, cap_command_event;

@@ -162,7 +162,7 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	struct pci_dev *pdev = core->dev.pdev;
 	struct qrnic_eq *eq = &core->eqs[index];
 	struct qrnic_eq_ctx ctx = { .type = type };
-	int err;
+	int node = dev_to_node(&pdev->dev), err;
 
 	eq->core = core;
 	eq->consumer = 0;
@@ -189,6 +189,11 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	err = request_irq(eq->irq, qrnic_eq_interrupt, 0, eq->name, eq);
 	if (err)
 		goto err_eq;
+	/* Each completion vector begins on a processor of its own. */
+	if (type == QRNIC_EQ_COMPLETION)
+		irq_set_affinity_and_hint(eq->irq,
+					  cpumask_of(cpumask_local_spread(index - 1,
+									  node)));
 	qrnic_eq_doorbell(eq, true);
 	return 0;
 
@@ -207,6 +212,7 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 	 * The handler goes first: it rings the doorbell of the EQ, which must still
 	 * exist.
 	 */
+	irq_update_affinity_hint(eq->irq, NULL);
 	free_irq(eq->irq, eq);
 	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 	qrnic_ring_free(&core->dev, &eq->ring);

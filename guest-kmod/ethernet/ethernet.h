@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * ethernet.h: the Ethernet function: a netdev over one raw packet queue pair,
- * one CQ for each direction. Private to qrnic.ko.
+ * ethernet.h: the Ethernet function: a netdev over raw packet queue pairs, its
+ * channels, with a CQ for each direction. Private to qrnic.ko.
  */
 #ifndef QRNIC_ETHERNET_H
 #define QRNIC_ETHERNET_H
@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/dim.h>
 #include <linux/etherdevice.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
 #include <linux/if_vlan.h>
 #include <linux/u64_stats_sync.h>
@@ -22,15 +23,23 @@
 #define QRNIC_QUEUE_MIN 64
 #define QRNIC_QUEUE_MAX 4096
 
+#define QRNIC_MAX_CHANNELS 8	/* more help no guest that emulation can run */
+#define QRNIC_RSS_ENTRIES BIT(QRNIC_RSS_MAX_LOG_SIZE)
+#define QRNIC_RSS_KEY_SIZE sizeof_field(struct qrnic_rss_ctx, key)
+#define QRNIC_RSS_TCP (QRNIC_RSS_SRC_PORT_TCP | QRNIC_RSS_DST_PORT_TCP)
+#define QRNIC_RSS_UDP (QRNIC_RSS_SRC_PORT_UDP | QRNIC_RSS_DST_PORT_UDP)
+
 #define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 /* A receive WQE is one block: its control segment and up to three buffers. */
 #define QRNIC_RX_PAGES (QRNIC_SEGMENTS_PER_WQEBB - 1)
 
 struct qrnic_eth;
+struct qrnic_channel;
 
 struct qrnic_eth_cq {
 	struct qrnic_cq cq;
-	struct qrnic_eth *eth;
+	struct qrnic_channel *channel;
+	bool transmit;		/* its direction */
 	struct napi_struct napi;
 	struct qrnic_ring ring;
 	u32 log_size;
@@ -55,6 +64,15 @@ struct qrnic_eth_stats {
 	u64_stats_t errors;
 	u64_stats_t multicast;
 	struct u64_stats_sync sync;
+};
+
+/* What they are at one time */
+struct qrnic_eth_totals {
+	u64 packets;
+	u64 bytes;
+	u64 dropped;
+	u64 errors;
+	u64 multicast;
 };
 
 /* Frames that only the device has seen, since the netdev exists */
@@ -124,32 +142,65 @@ struct qrnic_rx {
 	struct qrnic_eth_stats stats;
 };
 
+/*
+ * A queue pair, a ring for each direction, on one completion vector. The structure
+ * and its statistics stay as long as the netdev, the queues from open to close.
+ */
+struct qrnic_channel {
+	struct qrnic_eth *eth;
+	unsigned int index;	/* of the netdev's queues, too */
+	u32 qpn;
+	struct qrnic_tx tx;
+	struct qrnic_rx rx;
+};
+
+/* What new queues are made by; under RTNL */
+struct qrnic_eth_shape {
+	unsigned int channels;
+	u32 tx_blocks;
+	u32 rx_wqes;
+};
+
+/* Which frames are received, into what */
+struct qrnic_eth_filter {
+	u32 object;		/* QP, or RSS table; 0: no frames */
+	bool rss;
+	bool vlan_strip;
+};
+
+/* How frames are spread over the channels; as ethtool -x and -n have it */
+struct qrnic_eth_rss {
+	u32 hash;		/* QRNIC_RSS_* */
+	u8 key[QRNIC_RSS_KEY_SIZE];
+	u8 channel[QRNIC_RSS_ENTRIES];
+};
+
 struct qrnic_eth {
 	struct qrnic_core *core;
 	struct net_device *netdev;
 	u32 pdn;
 	u32 mkey_index;
 	__le32 lkey;
-	u32 qpn;
 	bool open;		/* the queues exist; under RTNL */
 	bool up;		/* the carrier is the port's; under port_mutex */
-	u32 tx_blocks;
-	u32 rx_wqes;
+	struct qrnic_eth_shape shape;
 	struct delayed_work reset_work;
 	unsigned long failed;	/* bit 0: these queues wait for reset_work */
 	u64 resets;
 	struct qrnic_eth_moderation rx_moderation;
 	struct qrnic_eth_moderation tx_moderation;
 
-	struct mutex filter_lock;	/* filter_qpn, vlan_strip, the filter */
-	u32 filter_qpn;
-	bool vlan_strip;
+	struct mutex filter_lock;	/* filter, and what the device has of it */
+	struct qrnic_eth_filter filter;
 	struct work_struct filter_work;
+
+	struct qrnic_eth_rss rss;
+	u32 rss_table;		/* while there are several channels; else 0 */
 
 	struct qrnic_eth_drops drops;
 	struct bpf_prog *prog;	/* written under RTNL, read by NAPI */
-	struct qrnic_tx tx;
-	struct qrnic_rx rx;
+	unsigned int max_channels;
+	struct qrnic_channel channels[] __counted_by(max_channels);
 };
 
 /* netdev.c, for the core */
@@ -158,14 +209,49 @@ extern const struct qrnic_function_ops qrnic_eth_function;
 /* netdev.c: new queues, later; any context */
 void qrnic_eth_fail(struct qrnic_eth *eth);
 /* netdev.c; under RTNL */
-int qrnic_eth_reopen(struct qrnic_eth *eth);
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
+/* There are no queues: they are made as soon as it can be done. */
+void qrnic_eth_reopen_later(struct qrnic_eth *eth);
 
 /* The next CQE, if there is one */
 static inline bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy)
 {
 	return qrnic_cqe_take(&cq->ring, cq->consumer, cq->log_size, copy);
 }
+
+/* channels.c; under RTNL */
+unsigned int qrnic_eth_max_channels(struct qrnic_core *core);
+int qrnic_eth_channels_init(struct qrnic_eth *eth);
+/* Once the netdev is registered */
+void qrnic_eth_channels_set_xps(struct qrnic_eth *eth);
+/* If it fails all is as it was before. */
+int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape);
+void qrnic_get_channels(struct net_device *netdev,
+			struct ethtool_channels *channels);
+int qrnic_set_channels(struct net_device *netdev,
+		       struct ethtool_channels *channels);
+
+/* rss.c; under RTNL */
+void qrnic_eth_rss_init(struct qrnic_eth *eth);
+/* The number of channels is another one. */
+void qrnic_eth_rss_spread(struct qrnic_eth *eth);
+/* Of queues that are open: the table of several channels */
+int qrnic_eth_rss_open(struct qrnic_eth *eth);
+void qrnic_eth_rss_close(struct qrnic_eth *eth);
+bool qrnic_eth_can_spread(const struct qrnic_core *core);
+u32 qrnic_get_rxfh_indir_size(struct net_device *netdev);
+u32 qrnic_get_rxfh_key_size(struct net_device *netdev);
+int qrnic_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh);
+int qrnic_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh,
+		   struct netlink_ext_ack *extack);
+int qrnic_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
+		    u32 *rules);
+int qrnic_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info);
+int qrnic_get_rxfh_fields(struct net_device *netdev,
+			  struct ethtool_rxfh_fields *fields);
+int qrnic_set_rxfh_fields(struct net_device *netdev,
+			  const struct ethtool_rxfh_fields *fields,
+			  struct netlink_ext_ack *extack);
 
 /* queues.c; under RTNL */
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
@@ -184,7 +270,16 @@ void qrnic_eth_moderation_sample(struct qrnic_eth_cq *cq,
 
 /* filter.c: which frames are received */
 void qrnic_eth_filter_init(struct qrnic_eth *eth);
-int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip);
+/* The old one stays if it fails, but for one that receives nothing. */
+int qrnic_eth_filter_set(struct qrnic_eth *eth,
+			 const struct qrnic_eth_filter *filter);
+
+/* statistics.c */
+struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats);
+int qrnic_get_sset_count(struct net_device *netdev, int set);
+void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data);
+void qrnic_get_ethtool_stats(struct net_device *netdev,
+			     struct ethtool_stats *stats, u64 *data);
 
 /* drops.c: counters of the device for ip -s link */
 void qrnic_eth_drops_init(struct qrnic_eth *eth);
@@ -198,28 +293,42 @@ netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
 					   struct net_device *netdev,
 					   netdev_features_t features);
 /* These two under the lock of the transmit queue. False: not now, or never */
-bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame);
+bool qrnic_tx_post_frame(struct qrnic_channel *channel, struct xdp_frame *frame);
 /* Hands over what was posted. */
-void qrnic_tx_ring(struct qrnic_eth *eth);
+void qrnic_tx_ring(struct qrnic_channel *channel);
 int qrnic_tx_poll(struct napi_struct *napi, int budget);
-void qrnic_tx_drain(struct qrnic_eth *eth);
+void qrnic_tx_drain(struct qrnic_channel *channel);
 
 /* receive.c */
 unsigned int qrnic_rx_pages(unsigned int mtu);
 unsigned int qrnic_rx_max_mtu(unsigned int pages);
-int qrnic_rx_fill(struct qrnic_eth *eth);
+int qrnic_rx_fill(struct qrnic_channel *channel);
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
-void qrnic_rx_drain(struct qrnic_eth *eth);
+void qrnic_rx_drain(struct qrnic_channel *channel);
 
 /* xdp.c */
-u32 qrnic_xdp_run(struct qrnic_eth *eth, struct bpf_prog *prog,
+u32 qrnic_xdp_run(struct qrnic_channel *channel, struct bpf_prog *prog,
 		  struct xdp_buff *xdp, struct page *page);
-void qrnic_xdp_flush(struct qrnic_eth *eth, bool tx, bool redirect);
+void qrnic_xdp_flush(struct qrnic_channel *channel, bool tx, bool redirect);
 int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 		   u32 flags);
 int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
 
+/* ethtool.c */
 extern const struct ethtool_ops qrnic_ethtool_ops;
+
+/* The one that a processor sends through; several may have the same. */
+static inline unsigned int qrnic_channel_of_cpu(const struct qrnic_eth *eth,
+						unsigned int cpu)
+{
+	return cpu % READ_ONCE(eth->shape.channels);
+}
+
+/* The netdev's queue of the same index */
+static inline struct netdev_queue *qrnic_channel_txq(const struct qrnic_channel *channel)
+{
+	return netdev_get_tx_queue(channel->eth->netdev, channel->index);
+}
 
 static inline u32 qrnic_tx_room(const struct qrnic_tx *tx)
 {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ethtool.c: ethtool operations: identity, link, rings, statistics.
+ * ethtool.c: ethtool operations: identity, link, rings, moderation.
  */
-#include <linux/ethtool.h>
-
 #include "ethernet/ethernet.h"
 
 static void qrnic_get_drvinfo(struct net_device *netdev,
@@ -57,8 +55,8 @@ static void qrnic_get_ringparam(struct net_device *netdev,
 
 	ring->rx_max_pending = qrnic_ring_max(eth, eth->core->dev.caps.max_qp_recv);
 	ring->tx_max_pending = qrnic_ring_max(eth, eth->core->dev.caps.max_qp_wqebb);
-	ring->rx_pending = eth->rx_wqes;
-	ring->tx_pending = eth->tx_blocks;
+	ring->rx_pending = eth->shape.rx_wqes;
+	ring->tx_pending = eth->shape.tx_blocks;
 }
 
 static int qrnic_set_ringparam(struct net_device *netdev,
@@ -67,8 +65,7 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 			       struct netlink_ext_ack *extack)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	u32 old_rx = eth->rx_wqes, old_tx = eth->tx_blocks;
-	int err;
+	struct qrnic_eth_shape shape = eth->shape;
 
 	if (ring->rx_mini_pending || ring->rx_jumbo_pending)
 		return -EINVAL;
@@ -79,20 +76,9 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 		return -EINVAL;
 	}
 
-	eth->rx_wqes = rounddown_pow_of_two(ring->rx_pending);
-	eth->tx_blocks = rounddown_pow_of_two(ring->tx_pending);
-	if (eth->rx_wqes == old_rx && eth->tx_blocks == old_tx)
-		return 0;
-	err = qrnic_eth_reopen(eth);
-	if (err) {
-		eth->rx_wqes = old_rx;
-		eth->tx_blocks = old_tx;
-		if (!qrnic_eth_queues_open(eth)) {
-			netif_wake_queue(netdev);
-			qrnic_eth_set_up(eth, true);
-		}
-	}
-	return err;
+	shape.rx_wqes = rounddown_pow_of_two(ring->rx_pending);
+	shape.tx_blocks = rounddown_pow_of_two(ring->tx_pending);
+	return qrnic_eth_reshape(eth, &shape);
 }
 
 static int qrnic_get_coalesce(struct net_device *netdev,
@@ -129,6 +115,22 @@ static int qrnic_moderation_check(const struct qrnic_caps *caps,
 	return 0;
 }
 
+static int qrnic_moderate_channels(struct qrnic_eth *eth)
+{
+	struct qrnic_channel *channel = eth->channels;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < eth->shape.channels && !err; i++, channel++) {
+		err = qrnic_eth_moderation_set(&channel->rx.cq,
+					       &eth->rx_moderation);
+		if (!err)
+			err = qrnic_eth_moderation_set(&channel->tx.cq,
+						       &eth->tx_moderation);
+	}
+	return err;
+}
+
 static int qrnic_set_coalesce(struct net_device *netdev,
 			      struct ethtool_coalesce *coalesce,
 			      struct kernel_ethtool_coalesce *kernel_coalesce,
@@ -162,59 +164,12 @@ static int qrnic_set_coalesce(struct net_device *netdev,
 	};
 	if (!eth->open)
 		return 0;
-	err = qrnic_eth_moderation_set(&eth->rx.cq, &eth->rx_moderation);
-	if (!err)
-		err = qrnic_eth_moderation_set(&eth->tx.cq, &eth->tx_moderation);
+	err = qrnic_moderate_channels(eth);
 	if (err) {
 		eth->rx_moderation = rx;
 		eth->tx_moderation = tx;
 	}
 	return err;
-}
-
-/* First the driver's own, then every counter of the device */
-static const char qrnic_stat_names[][ETH_GSTRING_LEN] = {
-	"late_command_events",
-	"queue_resets",
-	"tx_blocks_in_use",
-	"rx_buffers_posted",
-	"rx_xdp_drop",
-	"rx_xdp_tx",
-	"rx_xdp_redirect",
-#define QRNIC_COUNTER_STRING(name, ...) { #name },
-	QRNIC_COUNTER_LIST(QRNIC_COUNTER_STRING)
-#undef QRNIC_COUNTER_STRING
-};
-
-#define QRNIC_OWN_STATS (ARRAY_SIZE(qrnic_stat_names) - QRNIC_NUM_COUNTERS)
-
-static int qrnic_get_sset_count(struct net_device *netdev, int set)
-{
-	return set == ETH_SS_STATS ? ARRAY_SIZE(qrnic_stat_names) : -EOPNOTSUPP;
-}
-
-static void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data)
-{
-	if (set == ETH_SS_STATS)
-		memcpy(data, qrnic_stat_names, sizeof(qrnic_stat_names));
-}
-
-static void qrnic_get_ethtool_stats(struct net_device *netdev,
-				    struct ethtool_stats *stats, u64 *data)
-{
-	struct qrnic_eth *eth = netdev_priv(netdev);
-
-	data[0] = atomic_read(&eth->core->late_command_events);
-	data[1] = eth->resets;
-	data[2] = READ_ONCE(eth->tx.producer) - READ_ONCE(eth->tx.clean);
-	data[3] = READ_ONCE(eth->rx.producer) - READ_ONCE(eth->rx.consumer);
-	data[4] = READ_ONCE(eth->rx.xdp_drop);
-	data[5] = READ_ONCE(eth->rx.xdp_tx);
-	data[6] = READ_ONCE(eth->rx.xdp_redirect);
-	if (qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
-				     0, data + QRNIC_OWN_STATS))
-		memset(data + QRNIC_OWN_STATS, 0,
-		       QRNIC_NUM_COUNTERS * sizeof(*data));
 }
 
 const struct ethtool_ops qrnic_ethtool_ops = {
@@ -232,4 +187,14 @@ const struct ethtool_ops qrnic_ethtool_ops = {
 	.get_strings = qrnic_get_strings,
 	.get_ethtool_stats = qrnic_get_ethtool_stats,
 	.get_ts_info = ethtool_op_get_ts_info,
+	.get_channels = qrnic_get_channels,
+	.set_channels = qrnic_set_channels,
+	.get_rxfh_indir_size = qrnic_get_rxfh_indir_size,
+	.get_rxfh_key_size = qrnic_get_rxfh_key_size,
+	.get_rxfh = qrnic_get_rxfh,
+	.set_rxfh = qrnic_set_rxfh,
+	.get_rxnfc = qrnic_get_rxnfc,
+	.set_rxnfc = qrnic_set_rxnfc,
+	QRNIC_OP_GET_RXFH_FIELDS(qrnic_get_rxfh_fields)
+	QRNIC_OP_SET_RXFH_FIELDS(qrnic_set_rxfh_fields)
 };

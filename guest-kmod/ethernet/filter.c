@@ -55,11 +55,13 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 	filter = kzalloc(sizeof(*filter), GFP_KERNEL);
 	if (!filter)
 		return -ENOMEM;
-	filter->qpn = cpu_to_le32(eth->filter_qpn);
-	if (eth->filter_qpn) {
+	filter->qpn = cpu_to_le32(eth->filter.object);
+	if (eth->filter.object) {
 		filter->flags = QRNIC_RXF_BROADCAST;
+		if (eth->filter.rss)
+			filter->flags |= QRNIC_RXF_RSS;
 		/* A program sees, and sends on, the frame as it was. */
-		if (eth->vlan_strip && !READ_ONCE(eth->prog))
+		if (eth->filter.vlan_strip && !READ_ONCE(eth->prog))
 			filter->flags |= QRNIC_RXF_VLAN_STRIP;
 		qrnic_filter_fill(eth->netdev, filter);
 	}
@@ -74,29 +76,24 @@ static void qrnic_filter_work(struct work_struct *work)
 	struct qrnic_eth *eth = container_of(work, struct qrnic_eth, filter_work);
 
 	mutex_lock(&eth->filter_lock);
-	if (eth->filter_qpn && qrnic_filter_apply(eth))
+	if (eth->filter.object && qrnic_filter_apply(eth))
 		netdev_err(eth->netdev, "receive filter not set\n");
 	mutex_unlock(&eth->filter_lock);
 }
 
-/* qpn 0: no frames */
-int qrnic_eth_filter_set(struct qrnic_eth *eth, u32 qpn, bool vlan_strip)
+int qrnic_eth_filter_set(struct qrnic_eth *eth,
+			 const struct qrnic_eth_filter *filter)
 {
-	bool old_strip;
-	u32 old_qpn;
+	struct qrnic_eth_filter old;
 	int err;
 
 	mutex_lock(&eth->filter_lock);
-	old_qpn = eth->filter_qpn;
-	old_strip = eth->vlan_strip;
-	eth->filter_qpn = qpn;
-	eth->vlan_strip = vlan_strip;
+	old = eth->filter;
+	eth->filter = *filter;
 	err = qrnic_filter_apply(eth);
-	/* No later work may name a QP that its opener gives up for this error. */
-	if (err && qpn) {
-		eth->filter_qpn = old_qpn;
-		eth->vlan_strip = old_strip;
-	}
+	/* No later work may name an object that its owner gives up for this error. */
+	if (err && filter->object)
+		eth->filter = old;
 	mutex_unlock(&eth->filter_lock);
 	return err;
 }

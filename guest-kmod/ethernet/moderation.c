@@ -16,12 +16,13 @@ bool qrnic_eth_can_moderate(const struct qrnic_eth *eth)
  */
 static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 {
-	const struct qrnic_caps *caps = &cq->eth->core->dev.caps;
+	struct qrnic_dev *dev = &cq->channel->eth->core->dev;
+	const struct qrnic_caps *caps = &dev->caps;
 	u32 half = 1u << cq->log_size >> 1;
 	struct qrnic_cq_moderation moderation = { };
 
 	/* One CQE stands for so many blocks of the transmit ring, at the most. */
-	if (cq == &cq->eth->tx.cq)
+	if (cq->transmit)
 		half /= QRNIC_TX_SIGNAL_INTERVAL * QRNIC_WQE_MAX_WQEBB;
 	half = max(half, 1u);
 
@@ -30,8 +31,8 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 		moderation.count = cpu_to_le16(frames);
 		moderation.period = cpu_to_le16(min(usecs, caps->max_cq_period));
 	}
-	return qrnic_cmd_set(&cq->eth->core->dev, QRNIC_CMD_MODIFY_CQ,
-			     cq->cq.cqn, &moderation, sizeof(moderation));
+	return qrnic_cmd_set(dev, QRNIC_CMD_MODIFY_CQ, cq->cq.cqn, &moderation,
+			     sizeof(moderation));
 }
 
 /* What DIM has chosen */
@@ -40,10 +41,10 @@ static int qrnic_eth_dim_apply(struct qrnic_eth_cq *cq)
 	const struct dim *dim = &cq->dim;
 	struct dim_cq_moder moder;
 
-	if (cq == &cq->eth->rx.cq)
-		moder = net_dim_get_rx_moderation(dim->mode, dim->profile_ix);
-	else
+	if (cq->transmit)
 		moder = net_dim_get_tx_moderation(dim->mode, dim->profile_ix);
+	else
+		moder = net_dim_get_rx_moderation(dim->mode, dim->profile_ix);
 	return qrnic_eth_cq_moderate(cq, moder.usec, moder.pkts);
 }
 
@@ -63,15 +64,17 @@ static void qrnic_eth_dim_work(struct work_struct *work)
 void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
 			       const struct qrnic_eth_moderation *moderation)
 {
+	const struct qrnic_eth *eth = cq->channel->eth;
+
 	memset(&cq->dim, 0, sizeof(cq->dim));
 	INIT_WORK(&cq->dim.work, qrnic_eth_dim_work);
 	cq->dim.mode = DIM_CQ_PERIOD_MODE_START_FROM_EQE;
 	cq->adaptive = moderation->adaptive;
 	if (moderation->adaptive || !moderation->usecs)
 		return;
-	if (!qrnic_eth_can_moderate(cq->eth) ||
+	if (!qrnic_eth_can_moderate(eth) ||
 	    qrnic_eth_cq_moderate(cq, moderation->usecs, moderation->frames))
-		netdev_warn(cq->eth->netdev, "interrupts are not moderated\n");
+		netdev_warn(eth->netdev, "interrupts are not moderated\n");
 }
 
 /* NAPI has stopped and its last poll returned: nobody schedules the work again. */

@@ -52,7 +52,6 @@ static int qrnic_eth_open(struct net_device *netdev)
 		qrnic_eth_queues_close(eth);
 		return err;
 	}
-	netif_wake_queue(netdev);
 	qrnic_eth_set_up(eth, true);
 	return 0;
 }
@@ -72,29 +71,24 @@ static int qrnic_eth_stop(struct net_device *netdev)
 }
 
 /* The netdev is up but has no queues: reset_work tries to make them, again and again. */
-static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
+void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 {
 	qrnic_eth_set_up(eth, false);
 	queue_delayed_work(eth->core->dev.wq, &eth->reset_work,
 			   QRNIC_REOPEN_INTERVAL);
 }
 
-/* Replaces the queues, if there are any, by ones with the present parameters. */
-int qrnic_eth_reopen(struct qrnic_eth *eth)
+/* Replaces the queues by ones with the present parameters. */
+static void qrnic_eth_reopen(struct qrnic_eth *eth)
 {
 	int err;
 
-	if (!eth->open)
-		return 0;
 	qrnic_eth_queues_close(eth);
 	err = qrnic_eth_queues_open(eth);
 	if (err) {
 		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
 		qrnic_eth_reopen_later(eth);
-		return err;
 	}
-	netif_wake_queue(eth->netdev);
-	return 0;
 }
 
 /*
@@ -136,9 +130,10 @@ void qrnic_eth_fail(struct qrnic_eth *eth)
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_tx *tx = &eth->channels[queue].tx;
 
-	netdev_err(netdev, "transmit timeout: producer %u, completed %u\n",
-		   READ_ONCE(eth->tx.producer), READ_ONCE(eth->tx.clean));
+	netdev_err(netdev, "transmit timeout of queue %u: producer %u, completed %u\n",
+		   queue, READ_ONCE(tx->producer), READ_ONCE(tx->clean));
 	qrnic_eth_fail(eth);
 }
 
@@ -175,7 +170,7 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 	struct qrnic_eth *eth = netdev_priv(netdev);
 	bool running = eth->open;
 	bool anew = running && (mtu < netdev->mtu ||
-				qrnic_rx_pages(mtu) != eth->rx.pages);
+				qrnic_rx_pages(mtu) != eth->channels[0].rx.pages);
 	int old = netdev->mtu, err, undo;
 
 	if (eth->prog && qrnic_rx_pages(mtu) > 1)
@@ -199,8 +194,6 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 			return err;
 		}
 	}
-	if (anew)
-		netif_wake_queue(netdev);
 	return err;
 }
 
@@ -209,38 +202,36 @@ static int qrnic_eth_set_features(struct net_device *netdev,
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 	bool strip = features & NETIF_F_HW_VLAN_CTAG_RX;
+	struct qrnic_eth_filter filter = eth->filter;
 
-	if (strip == eth->vlan_strip)
+	if (strip == filter.vlan_strip)
 		return 0;
-	if (!eth->open) {
-		eth->vlan_strip = strip;
-		return 0;
-	}
-	return qrnic_eth_filter_set(eth, eth->qpn, strip);
+	filter.vlan_strip = strip;
+	if (eth->open)
+		return qrnic_eth_filter_set(eth, &filter);
+	eth->filter = filter;
+	return 0;
 }
 
 static void qrnic_eth_get_stats64(struct net_device *netdev,
 				  struct rtnl_link_stats64 *stats)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	const struct qrnic_eth_stats *rx = &eth->rx.stats;
-	const struct qrnic_eth_stats *tx = &eth->tx.stats;
-	unsigned int start;
+	struct qrnic_eth_totals totals;
+	unsigned int i;
 
-	do {
-		start = u64_stats_fetch_begin(&rx->sync);
-		stats->rx_packets = u64_stats_read(&rx->packets);
-		stats->rx_bytes = u64_stats_read(&rx->bytes);
-		stats->rx_dropped = u64_stats_read(&rx->dropped);
-		stats->rx_errors = u64_stats_read(&rx->errors);
-		stats->multicast = u64_stats_read(&rx->multicast);
-	} while (u64_stats_fetch_retry(&rx->sync, start));
-	do {
-		start = u64_stats_fetch_begin(&tx->sync);
-		stats->tx_packets = u64_stats_read(&tx->packets);
-		stats->tx_bytes = u64_stats_read(&tx->bytes);
-		stats->tx_errors = u64_stats_read(&tx->errors);
-	} while (u64_stats_fetch_retry(&tx->sync, start));
+	for (i = 0; i < eth->max_channels; i++) {
+		totals = qrnic_eth_stats_read(&eth->channels[i].rx.stats);
+		stats->rx_packets += totals.packets;
+		stats->rx_bytes += totals.bytes;
+		stats->rx_dropped += totals.dropped;
+		stats->rx_errors += totals.errors;
+		stats->multicast += totals.multicast;
+		totals = qrnic_eth_stats_read(&eth->channels[i].tx.stats);
+		stats->tx_packets += totals.packets;
+		stats->tx_bytes += totals.bytes;
+		stats->tx_errors += totals.errors;
+	}
 	qrnic_eth_drops_read(eth, stats);
 }
 
@@ -269,6 +260,16 @@ static void qrnic_eth_port_update(struct qrnic_core *core)
 		qrnic_eth_carrier(netdev_priv(netdev));
 }
 
+static bool qrnic_eth_has_qp(const struct qrnic_eth *eth, u32 qpn)
+{
+	unsigned int i;
+
+	for (i = 0; i < eth->max_channels; i++)
+		if (READ_ONCE(eth->channels[i].qpn) == qpn)
+			return true;
+	return false;
+}
+
 static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
 			       enum qrnic_event type)
 {
@@ -278,7 +279,7 @@ static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
 	if (!netdev)
 		return false;
 	eth = netdev_priv(netdev);
-	if (!qpn || qpn != READ_ONCE(eth->qpn))
+	if (!qpn || !qrnic_eth_has_qp(eth, qpn))
 		return false;
 	netdev_err(netdev, "QP %u: event 0x%x\n", qpn, type);
 	if (type != QRNIC_EVENT_SQ_DRAINED && type != QRNIC_EVENT_COMM_EST)
@@ -373,11 +374,13 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 	if (capabilities & QRNIC_CAP_ETH_VLAN)
 		netdev->hw_features |= NETIF_F_HW_VLAN_CTAG_TX |
 				       NETIF_F_HW_VLAN_CTAG_RX;
+	if (qrnic_eth_can_spread(eth->core))
+		netdev->hw_features |= NETIF_F_RXHASH;
 	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 	netdev->xdp_features = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
 			       NETDEV_XDP_ACT_NDO_XMIT;
-	eth->vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
+	eth->filter.vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
 }
 
 static void qrnic_eth_setup(struct qrnic_eth *eth)
@@ -400,14 +403,12 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	netdev->mtu = min(ETH_DATA_LEN, netdev->max_mtu);
 	qrnic_eth_features(eth);
 
-	eth->tx_blocks = min3(rounddown_pow_of_two(caps->max_qp_wqebb),
-			      rounddown_pow_of_two(caps->max_cqe),
-			      QRNIC_TX_DEFAULT);
-	eth->rx_wqes = min3(rounddown_pow_of_two(caps->max_qp_recv),
-			    rounddown_pow_of_two(caps->max_cqe),
-			    QRNIC_RX_DEFAULT);
-	u64_stats_init(&eth->tx.stats.sync);
-	u64_stats_init(&eth->rx.stats.sync);
+	eth->shape.tx_blocks = min3(rounddown_pow_of_two(caps->max_qp_wqebb),
+				    rounddown_pow_of_two(caps->max_cqe),
+				    QRNIC_TX_DEFAULT);
+	eth->shape.rx_wqes = min3(rounddown_pow_of_two(caps->max_qp_recv),
+				  rounddown_pow_of_two(caps->max_cqe),
+				  QRNIC_RX_DEFAULT);
 	INIT_DELAYED_WORK(&eth->reset_work, qrnic_eth_reset_work);
 	qrnic_eth_filter_init(eth);
 	qrnic_eth_drops_init(eth);
@@ -415,18 +416,24 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 
 static int qrnic_eth_create(struct qrnic_core *core)
 {
+	unsigned int max_channels = qrnic_eth_max_channels(core);
 	struct net_device *netdev;
 	struct qrnic_eth *eth;
 	int err;
 
-	netdev = alloc_etherdev(sizeof(*eth));
+	netdev = alloc_etherdev_mq(struct_size(eth, channels, max_channels),
+				   max_channels);
 	if (!netdev)
 		return -ENOMEM;
 	eth = netdev_priv(netdev);
 	eth->core = core;
 	eth->netdev = netdev;
+	eth->max_channels = max_channels;
 	qrnic_eth_setup(eth);
 
+	err = qrnic_eth_channels_init(eth);
+	if (err)
+		goto err_netdev;
 	err = qrnic_eth_memory_open(eth);
 	if (err)
 		goto err_netdev;
@@ -439,6 +446,9 @@ static int qrnic_eth_create(struct qrnic_core *core)
 	err = register_netdev(netdev);
 	if (err)
 		goto err_published;
+	rtnl_lock();
+	qrnic_eth_channels_set_xps(eth);
+	rtnl_unlock();
 	qrnic_eth_drops_start(eth);
 	return 0;
 

@@ -40,9 +40,9 @@ static struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
 	return &rx->slots[index & ((1u << rx->log_size) - 1)];
 }
 
-static int qrnic_rx_post(struct qrnic_eth *eth)
+static int qrnic_rx_post(struct qrnic_channel *channel)
 {
-	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_rx *rx = &channel->rx;
 	struct qrnic_rx_slot *slot = qrnic_rx_slot(rx, rx->producer);
 	u32 place = rx->producer & ((1u << rx->log_size) - 1);
 	struct qrnic_recv_ctrl *ctrl;
@@ -60,7 +60,7 @@ static int qrnic_rx_post(struct qrnic_eth *eth)
 			cpu_to_le64(page_pool_get_dma_addr(slot->page[i]) +
 				    (i ? 0 : QRNIC_RX_HEADROOM));
 		data[i].length = cpu_to_le32(i ? PAGE_SIZE : QRNIC_RX_FIRST);
-		data[i].lkey = eth->lkey;
+		data[i].lkey = channel->eth->lkey;
 	}
 	*ctrl = (struct qrnic_recv_ctrl) {
 		.data_segments = cpu_to_le32(rx->pages),
@@ -71,9 +71,9 @@ static int qrnic_rx_post(struct qrnic_eth *eth)
 }
 
 /* Posts what there is room for; -ENOMEM if there was not memory for all. */
-int qrnic_rx_fill(struct qrnic_eth *eth)
+int qrnic_rx_fill(struct qrnic_channel *channel)
 {
-	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_rx *rx = &channel->rx;
 	u32 room = (1u << rx->log_size) - (rx->producer - rx->consumer);
 	u32 begin = rx->producer;
 	int err = 0;
@@ -81,11 +81,11 @@ int qrnic_rx_fill(struct qrnic_eth *eth)
 	if (room < QRNIC_RX_BATCH)
 		return 0;
 	while (room-- && !err)
-		err = qrnic_rx_post(eth);
+		err = qrnic_rx_post(channel);
 	if (rx->producer != begin) {
 		qrnic_record_publish(&rx->ring.queue_record->producer, rx->producer);
-		qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_RQ, eth->qpn,
-				    rx->producer);
+		qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_RQ,
+				    channel->qpn, rx->producer);
 	}
 	return err;
 }
@@ -111,12 +111,13 @@ static struct sk_buff *qrnic_rx_build_xdp(struct qrnic_rx *rx,
 }
 
 /* NULL if the program has taken it, or without memory */
-static struct sk_buff *qrnic_rx_xdp(struct qrnic_eth *eth, struct bpf_prog *prog,
+static struct sk_buff *qrnic_rx_xdp(struct qrnic_channel *channel,
+				    struct bpf_prog *prog,
 				    struct qrnic_rx_slot *slot, u32 length,
 				    u32 *actions)
 {
 	struct page *page = slot->page[0];
-	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_rx *rx = &channel->rx;
 	struct xdp_buff xdp;
 	u32 action;
 
@@ -124,7 +125,7 @@ static struct sk_buff *qrnic_rx_xdp(struct qrnic_eth *eth, struct bpf_prog *prog
 	slot->page[0] = NULL;
 	xdp_init_buff(&xdp, PAGE_SIZE, &rx->xdp_rxq);
 	xdp_prepare_buff(&xdp, page_address(page), QRNIC_RX_HEADROOM, length, true);
-	action = qrnic_xdp_run(eth, prog, &xdp, page);
+	action = qrnic_xdp_run(channel, prog, &xdp, page);
 	*actions |= BIT(action);
 	return action == XDP_PASS ? qrnic_rx_build_xdp(rx, &xdp, page) : NULL;
 }
@@ -160,27 +161,38 @@ static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 	return skb;
 }
 
-static void qrnic_rx_offloads(struct qrnic_eth *eth, struct sk_buff *skb,
+static void qrnic_rx_hash(struct sk_buff *skb, const struct qrnic_cqe *cqe)
+{
+	skb_set_hash(skb, le32_to_cpu(cqe->hash),
+		     cqe->hashed & (QRNIC_RSS_TCP | QRNIC_RSS_UDP) ?
+		     PKT_HASH_TYPE_L4 : PKT_HASH_TYPE_L3);
+}
+
+static void qrnic_rx_offloads(struct qrnic_channel *channel, struct sk_buff *skb,
 			      const struct qrnic_cqe *cqe)
 {
 	u32 flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, le32_to_cpu(cqe->control));
+	struct net_device *netdev = channel->eth->netdev;
 
 	if ((flags & QRNIC_CQEF_L4_CSUM_OK) &&
-	    (eth->netdev->features & NETIF_F_RXCSUM))
+	    (netdev->features & NETIF_F_RXCSUM))
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
 	if (flags & QRNIC_CQEF_VLAN)
 		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
 				       le16_to_cpu(cqe->vlan_tci));
-	skb_record_rx_queue(skb, 0);
-	skb->protocol = eth_type_trans(skb, eth->netdev);
+	if (cqe->hashed && (netdev->features & NETIF_F_RXHASH))
+		qrnic_rx_hash(skb, cqe);
+	skb_record_rx_queue(skb, channel->index);
+	skb->protocol = eth_type_trans(skb, netdev);
 }
 
 /* Gives back the length of the frame, 0 if it was dropped, or -EIO. */
-static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
-			  unsigned int *multicast, u32 *actions)
+static int qrnic_rx_frame(struct qrnic_channel *channel,
+			  const struct qrnic_cqe *cqe, unsigned int *multicast,
+			  u32 *actions)
 {
-	struct bpf_prog *prog = READ_ONCE(eth->prog);
-	struct qrnic_rx *rx = &eth->rx;
+	struct bpf_prog *prog = READ_ONCE(channel->eth->prog);
+	struct qrnic_rx *rx = &channel->rx;
 	u32 taken = *actions;
 	u32 length = le32_to_cpu(cqe->byte_len);
 	u32 room = QRNIC_RX_FIRST + (rx->pages - 1) * PAGE_SIZE;
@@ -193,8 +205,9 @@ static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
 
 	if (prog && rx->pages == 1) {
 		*actions = 0;
-		skb = qrnic_rx_xdp(eth, prog, qrnic_rx_slot(rx, rx->consumer),
-				   length, actions);
+		skb = qrnic_rx_xdp(channel, prog,
+				   qrnic_rx_slot(rx, rx->consumer), length,
+				   actions);
 		if (!skb && !(*actions & BIT(XDP_PASS))) {
 			*actions |= taken;
 			return length;
@@ -205,7 +218,7 @@ static int qrnic_rx_frame(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
 	}
 	if (!skb)
 		return 0;
-	qrnic_rx_offloads(eth, skb, cqe);
+	qrnic_rx_offloads(channel, skb, cqe);
 	*multicast += skb->pkt_type == PACKET_MULTICAST;
 	napi_gro_receive(&rx->cq.napi, skb);
 	return length;
@@ -217,8 +230,8 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	unsigned int packets = 0, bytes = 0, dropped = 0, errors = 0;
 	unsigned int multicast = 0;
 	u32 actions = 0;	/* of programs: bits of enum xdp_action */
-	struct qrnic_eth *eth = cq->eth;
-	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_channel *channel = cq->channel;
+	struct qrnic_rx *rx = &channel->rx;
 	struct qrnic_cqe cqe;
 	int done = 0, length, err;
 
@@ -227,7 +240,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		return 0;
 
 	while (done < budget && qrnic_eth_cq_next(cq, &cqe)) {
-		length = qrnic_rx_frame(eth, &cqe, &multicast, &actions);
+		length = qrnic_rx_frame(channel, &cqe, &multicast, &actions);
 		if (length > 0) {
 			packets++;
 			bytes += length;
@@ -243,7 +256,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	if (done)
 		qrnic_cq_consume(&cq->ring, cq->consumer);
 	if (actions & (BIT(XDP_TX) | BIT(XDP_REDIRECT)))
-		qrnic_xdp_flush(eth, actions & BIT(XDP_TX),
+		qrnic_xdp_flush(channel, actions & BIT(XDP_TX),
 				actions & BIT(XDP_REDIRECT));
 
 	u64_stats_update_begin(&rx->stats.sync);
@@ -256,12 +269,12 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 
 	/* After an error the QP takes no more; everything begins anew. */
 	if (unlikely(errors)) {
-		qrnic_eth_fail(eth);
+		qrnic_eth_fail(channel->eth);
 		napi_complete_done(napi, done);
 		return min(done, budget - 1);
 	}
 
-	err = qrnic_rx_fill(eth);
+	err = qrnic_rx_fill(channel);
 	/*
 	 * Without a posted buffer no frame and so no event would come: poll again
 	 * until there is memory.
@@ -276,9 +289,9 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	return done;
 }
 
-void qrnic_rx_drain(struct qrnic_eth *eth)
+void qrnic_rx_drain(struct qrnic_channel *channel)
 {
-	struct qrnic_rx *rx = &eth->rx;
+	struct qrnic_rx *rx = &channel->rx;
 	unsigned int i, j;
 
 	for (i = 0; i < 1u << rx->log_size; i++) {

@@ -40,14 +40,15 @@ static struct qrnic_tx_buffer *qrnic_tx_buffer(const struct qrnic_tx *tx, u32 in
 }
 
 /* The first buffers of the WQE at index */
-static void qrnic_tx_unmap(struct qrnic_eth *eth, u32 index, unsigned int buffers)
+static void qrnic_tx_unmap(struct qrnic_channel *channel, u32 index,
+			   unsigned int buffers)
 {
-	struct device *device = qrnic_dma_device(&eth->core->dev);
+	struct device *device = qrnic_dma_device(&channel->eth->core->dev);
 	const struct qrnic_tx_buffer *buffer;
 	unsigned int i;
 
 	for (i = 0; i < buffers; i++) {
-		buffer = qrnic_tx_buffer(&eth->tx, index, i);
+		buffer = qrnic_tx_buffer(&channel->tx, index, i);
 		if (i == 0)
 			dma_unmap_single(device, buffer->address, buffer->length,
 					 DMA_TO_DEVICE);
@@ -58,10 +59,10 @@ static void qrnic_tx_unmap(struct qrnic_eth *eth, u32 index, unsigned int buffer
 }
 
 /* Buffer n of the WQE that is being posted, and its segment */
-static void qrnic_tx_put_data(struct qrnic_eth *eth, unsigned int n,
+static void qrnic_tx_put_data(struct qrnic_channel *channel, unsigned int n,
 			      dma_addr_t address, unsigned int length)
 {
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_data_seg *data;
 
 	*qrnic_tx_buffer(tx, tx->producer, n) = (struct qrnic_tx_buffer) {
@@ -72,14 +73,14 @@ static void qrnic_tx_put_data(struct qrnic_eth *eth, unsigned int n,
 	*data = (struct qrnic_data_seg) {
 		.address = cpu_to_le64(address),
 		.length = cpu_to_le32(length),
-		.lkey = eth->lkey,
+		.lkey = channel->eth->lkey,
 	};
 }
 
 /* Gives back how many buffers it mapped, fewer than there are on failure. */
-static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
+static unsigned int qrnic_tx_map(struct qrnic_channel *channel, struct sk_buff *skb)
 {
-	struct device *device = qrnic_dma_device(&eth->core->dev);
+	struct device *device = qrnic_dma_device(&channel->eth->core->dev);
 	unsigned int i, length, buffers = 1 + skb_shinfo(skb)->nr_frags;
 	dma_addr_t address;
 	skb_frag_t *frag;
@@ -97,7 +98,7 @@ static unsigned int qrnic_tx_map(struct qrnic_eth *eth, struct sk_buff *skb)
 		}
 		if (dma_mapping_error(device, address))
 			break;
-		qrnic_tx_put_data(eth, i, address, length);
+		qrnic_tx_put_data(channel, i, address, length);
 	}
 	return i;
 }
@@ -147,9 +148,9 @@ static void qrnic_tx_control(struct qrnic_tx *tx, unsigned int segments)
  * Hands over what was posted. The last WQE of a batch is made a signaled one:
  * until the record says so it is not the device's, so it can still be changed.
  */
-void qrnic_tx_ring(struct qrnic_eth *eth)
+void qrnic_tx_ring(struct qrnic_channel *channel)
 {
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_sq_ctrl *ctrl;
 
 	if (tx->rung == tx->producer)
@@ -161,15 +162,16 @@ void qrnic_tx_ring(struct qrnic_eth *eth)
 	/* Slots and BQL before NAPI believes a CQE of these WQEs */
 	smp_store_release(&tx->rung, tx->producer);
 	qrnic_record_publish(&tx->ring.queue_record->producer, tx->producer);
-	qrnic_ring_doorbell(&eth->core->dev, QRNIC_DB_SQ, eth->qpn, tx->producer);
+	qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_SQ, channel->qpn,
+			    tx->producer);
 }
 
-static void qrnic_tx_drop(struct qrnic_eth *eth, struct sk_buff *skb)
+static void qrnic_tx_drop(struct qrnic_channel *channel, struct sk_buff *skb)
 {
-	dev_core_stats_tx_dropped_inc(eth->netdev);
+	dev_core_stats_tx_dropped_inc(channel->eth->netdev);
 	dev_kfree_skb_any(skb);
 	/* The packets before it may have been left for this one to ring. */
-	qrnic_tx_ring(eth);
+	qrnic_tx_ring(channel);
 }
 
 /* Bytes of the VLAN tags that the frame itself holds: two at most count */
@@ -275,9 +277,10 @@ static void qrnic_tx_account(struct qrnic_tx_slot *slot, const struct sk_buff *s
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	struct qrnic_channel *channel = &eth->channels[skb_get_queue_mapping(skb)];
+	struct netdev_queue *txq = qrnic_channel_txq(channel);
 	unsigned int buffers, mapped, segments, wqebbs;
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_tx_slot *slot;
 
 	/* features_check() has not seen the headers of what comes from a guest. */
@@ -285,7 +288,7 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	    (skb_is_gso(skb) && !qrnic_tx_can_segment(eth, skb)) ||
 	    (skb_shinfo(skb)->nr_frags >= eth->core->dev.caps.max_sge &&
 	     skb_linearize(skb))) {
-		qrnic_tx_drop(eth, skb);
+		qrnic_tx_drop(channel, skb);
 		return NETDEV_TX_OK;
 	}
 	buffers = 1 + skb_shinfo(skb)->nr_frags;
@@ -296,10 +299,10 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 		return NETDEV_TX_BUSY;
 	}
 
-	mapped = qrnic_tx_map(eth, skb);
+	mapped = qrnic_tx_map(channel, skb);
 	if (unlikely(mapped < buffers)) {
-		qrnic_tx_unmap(eth, tx->producer, mapped);
-		qrnic_tx_drop(eth, skb);
+		qrnic_tx_unmap(channel, tx->producer, mapped);
+		qrnic_tx_drop(channel, skb);
 		return NETDEV_TX_OK;
 	}
 	qrnic_tx_control(tx, segments);
@@ -321,7 +324,7 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	netif_txq_maybe_stop(txq, qrnic_tx_room(tx), QRNIC_WQE_MAX_WQEBB,
 			     QRNIC_TX_WAKE);
 	if (__netdev_tx_sent_queue(txq, slot->bytes, netdev_xmit_more()))
-		qrnic_tx_ring(eth);
+		qrnic_tx_ring(channel);
 	return NETDEV_TX_OK;
 }
 
@@ -329,10 +332,11 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
  * The room that the stack counts on while its queue is not stopped is left to it.
  * A frame that is not posted stays the caller's.
  */
-bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
+bool qrnic_tx_post_frame(struct qrnic_channel *channel, struct xdp_frame *frame)
 {
+	struct qrnic_eth *eth = channel->eth;
 	struct device *device = qrnic_dma_device(&eth->core->dev);
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_tx_slot *slot;
 	dma_addr_t address;
 
@@ -345,7 +349,7 @@ bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
 	address = dma_map_single(device, frame->data, frame->len, DMA_TO_DEVICE);
 	if (unlikely(dma_mapping_error(device, address)))
 		return false;
-	qrnic_tx_put_data(eth, 0, address, frame->len);
+	qrnic_tx_put_data(channel, 0, address, frame->len);
 	qrnic_tx_control(tx, QRNIC_TX_HEAD_SEGMENTS + 1);
 	memset(qrnic_tx_segment(tx, tx->producer, 1), 0,
 	       sizeof(struct qrnic_eth_seg));
@@ -364,12 +368,12 @@ bool qrnic_tx_post_frame(struct qrnic_eth *eth, struct xdp_frame *frame)
 }
 
 /* Frees the WQE at the clean index and moves on. */
-static void qrnic_tx_free(struct qrnic_eth *eth, int budget)
+static void qrnic_tx_free(struct qrnic_channel *channel, int budget)
 {
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, tx->clean);
 
-	qrnic_tx_unmap(eth, tx->clean, slot->buffers);
+	qrnic_tx_unmap(channel, tx->clean, slot->buffers);
 	if (slot->frame)
 		xdp_return_frame(slot->frame);
 	else
@@ -404,11 +408,12 @@ static bool qrnic_tx_has_frames(const struct qrnic_tx *tx,
 }
 
 /* A CQE completes its WQE and all before it. */
-static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe,
-			      int budget, unsigned int *packets,
-			      unsigned int *bytes, unsigned int *queued)
+static bool qrnic_tx_complete(struct qrnic_channel *channel,
+			      const struct qrnic_cqe *cqe, int budget,
+			      unsigned int *packets, unsigned int *bytes,
+			      unsigned int *queued)
 {
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	u32 index = le32_to_cpu(cqe->index);
 	const struct qrnic_tx_slot *slot;
 
@@ -420,7 +425,7 @@ static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe
 		*packets += slot->packets;
 		if (slot->skb)
 			*queued += slot->bytes;
-		qrnic_tx_free(eth, budget);
+		qrnic_tx_free(channel, budget);
 	} while ((s32)(tx->clean - index) <= 0);
 	return true;
 }
@@ -428,13 +433,13 @@ static bool qrnic_tx_complete(struct qrnic_eth *eth, const struct qrnic_cqe *cqe
 int qrnic_tx_poll(struct napi_struct *napi, int budget)
 {
 	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
-	struct qrnic_eth *eth = cq->eth;
-	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+	struct qrnic_channel *channel = cq->channel;
+	struct netdev_queue *txq = qrnic_channel_txq(channel);
 	unsigned int packets = 0, bytes = 0, errors = 0;
 	unsigned int queued = 0;	/* bytes that the stack has queued */
 	/* The budget counts received frames. netconsole polls with a budget of 0. */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_cqe cqe;
 
 	while (done < limit && qrnic_eth_cq_next(cq, &cqe)) {
@@ -443,10 +448,10 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 			break;
 		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
 			errors++;
-		if (!qrnic_tx_complete(eth, &cqe, budget, &packets, &bytes,
+		if (!qrnic_tx_complete(channel, &cqe, budget, &packets, &bytes,
 				       &queued)) {
 			net_err_ratelimited("%s: transmit completion of %u, which is not posted\n",
-					    eth->netdev->name,
+					    channel->eth->netdev->name,
 					    le32_to_cpu(cqe.index));
 			errors++;
 		}
@@ -464,7 +469,7 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	netif_txq_completed_wake(txq, packets, queued, qrnic_tx_room(tx),
 				 QRNIC_TX_WAKE);
 	if (unlikely(errors))
-		qrnic_eth_fail(eth);
+		qrnic_eth_fail(channel->eth);
 
 	if (done < limit && budget && napi_complete_done(napi, done)) {
 		qrnic_eth_moderation_sample(cq, &tx->stats);
@@ -474,11 +479,11 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 }
 
 /* The QP is gone: everything that is still posted was not sent. */
-void qrnic_tx_drain(struct qrnic_eth *eth)
+void qrnic_tx_drain(struct qrnic_channel *channel)
 {
-	struct qrnic_tx *tx = &eth->tx;
+	struct qrnic_tx *tx = &channel->tx;
 
 	while (tx->clean != tx->producer)
-		qrnic_tx_free(eth, 0);
-	netdev_tx_reset_queue(netdev_get_tx_queue(eth->netdev, 0));
+		qrnic_tx_free(channel, 0);
+	netdev_tx_reset_queue(qrnic_channel_txq(channel));
 }

@@ -8,9 +8,9 @@
 #include "ethernet/ethernet.h"
 
 /* A frame of the receive ring, which is one page, back out through its own port */
-static bool qrnic_xdp_tx(struct qrnic_eth *eth, struct xdp_buff *xdp)
+static bool qrnic_xdp_tx(struct qrnic_channel *channel, struct xdp_buff *xdp)
 {
-	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+	struct netdev_queue *txq = qrnic_channel_txq(channel);
 	struct xdp_frame *frame = xdp_convert_buff_to_frame(xdp);
 	bool sent = false;
 
@@ -18,7 +18,7 @@ static bool qrnic_xdp_tx(struct qrnic_eth *eth, struct xdp_buff *xdp)
 		return false;
 	__netif_tx_lock(txq, smp_processor_id());
 	if (!netif_tx_queue_stopped(txq))
-		sent = qrnic_tx_post_frame(eth, frame);
+		sent = qrnic_tx_post_frame(channel, frame);
 	__netif_tx_unlock(txq);
 	return sent;
 }
@@ -27,23 +27,24 @@ static bool qrnic_xdp_tx(struct qrnic_eth *eth, struct xdp_buff *xdp)
  * Runs the program. XDP_PASS: the stack gets what is in xdp now. Else the page
  * belongs to somebody else.
  */
-u32 qrnic_xdp_run(struct qrnic_eth *eth, struct bpf_prog *prog,
+u32 qrnic_xdp_run(struct qrnic_channel *channel, struct bpf_prog *prog,
 		  struct xdp_buff *xdp, struct page *page)
 {
-	struct qrnic_rx *rx = &eth->rx;
+	struct net_device *netdev = channel->eth->netdev;
+	struct qrnic_rx *rx = &channel->rx;
 	u32 action = bpf_prog_run_xdp(prog, xdp);
 
 	switch (action) {
 	case XDP_PASS:
 		return XDP_PASS;
 	case XDP_TX:
-		if (qrnic_xdp_tx(eth, xdp)) {
+		if (qrnic_xdp_tx(channel, xdp)) {
 			rx->xdp_tx++;
 			return XDP_TX;
 		}
 		break;
 	case XDP_REDIRECT:
-		if (!xdp_do_redirect(eth->netdev, xdp, prog)) {
+		if (!xdp_do_redirect(netdev, xdp, prog)) {
 			rx->xdp_redirect++;
 			return XDP_REDIRECT;
 		}
@@ -53,9 +54,9 @@ u32 qrnic_xdp_run(struct qrnic_eth *eth, struct bpf_prog *prog,
 	case XDP_ABORTED:
 		break;
 	default:
-		bpf_warn_invalid_xdp_action(eth->netdev, prog, action);
+		bpf_warn_invalid_xdp_action(netdev, prog, action);
 	}
-	trace_xdp_exception(eth->netdev, prog, action);
+	trace_xdp_exception(netdev, prog, action);
 drop:
 	rx->xdp_drop++;
 	page_pool_recycle_direct(rx->pool, page);
@@ -63,28 +64,32 @@ drop:
 }
 
 /* The end of a poll in which programs did these things */
-void qrnic_xdp_flush(struct qrnic_eth *eth, bool tx, bool redirect)
+void qrnic_xdp_flush(struct qrnic_channel *channel, bool tx, bool redirect)
 {
-	struct netdev_queue *txq = netdev_get_tx_queue(eth->netdev, 0);
+	struct netdev_queue *txq = qrnic_channel_txq(channel);
 
 	if (redirect)
 		xdp_do_flush();
 	if (!tx)
 		return;
 	__netif_tx_lock(txq, smp_processor_id());
-	qrnic_tx_ring(eth);
+	qrnic_tx_ring(channel);
 	__netif_tx_unlock(txq);
 }
 
 /*
  * Frames of other netdevs' programs; those that are not counted stay the
- * caller's. A queue that is stopped has no room, or does not exist.
+ * caller's. Each processor has a ring, which it may share with others and with the
+ * stack. A queue that is stopped has no room, or is being made; and the number of
+ * channels may have changed since one was chosen.
  */
 int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 		   u32 flags)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	unsigned int index = qrnic_channel_of_cpu(eth, smp_processor_id());
+	struct qrnic_channel *channel = &eth->channels[index];
+	struct netdev_queue *txq = qrnic_channel_txq(channel);
 	int sent = 0;
 
 	if (unlikely(flags & ~XDP_XMIT_FLAGS_MASK))
@@ -92,10 +97,10 @@ int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 	if (unlikely(!netif_carrier_ok(netdev)))
 		return -ENETDOWN;
 	__netif_tx_lock(txq, smp_processor_id());
-	if (!netif_tx_queue_stopped(txq)) {
-		while (sent < n && qrnic_tx_post_frame(eth, frames[sent]))
+	if (!netif_tx_queue_stopped(txq) && channel->qpn) {
+		while (sent < n && qrnic_tx_post_frame(channel, frames[sent]))
 			sent++;
-		qrnic_tx_ring(eth);
+		qrnic_tx_ring(channel);
 	}
 	__netif_tx_unlock(txq);
 	return sent;
@@ -104,6 +109,7 @@ int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct qrnic_eth_filter filter = eth->filter;
 	struct bpf_prog *old;
 	int err;
 
@@ -117,8 +123,8 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	/* The headroom is there with and without; a poll has the one or the other. */
 	old = xchg(&eth->prog, bpf->prog);
 	/* VLAN tags are stripped only without a program. */
-	if (eth->open && eth->vlan_strip && !old != !bpf->prog) {
-		err = qrnic_eth_filter_set(eth, eth->qpn, eth->vlan_strip);
+	if (eth->open && filter.vlan_strip && !old != !bpf->prog) {
+		err = qrnic_eth_filter_set(eth, &filter);
 		if (err) {
 			xchg(&eth->prog, old);
 			return err;

@@ -85,4 +85,27 @@
 #define QRNIC_NET_DIM(dim, sample) net_dim(dim, sample)
 #endif
 
+/* Since 6.13 what was set for a NAPI instance outlives it. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+#define netif_napi_add_config(netdev, napi, poll, ...) \
+	netif_napi_add(netdev, napi, poll)
+#endif
+
+/*
+ * Since 6.17 there are operations for what goes into the hash of RSS, before it was
+ * get_rxnfc and set_rxnfc.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+#define QRNIC_OP_GET_RXFH_FIELDS(function) .get_rxfh_fields = (function),
+#define QRNIC_OP_SET_RXFH_FIELDS(function) .set_rxfh_fields = (function),
+#else
+struct ethtool_rxfh_fields {
+	u32 data;
+	u32 flow_type;
+};
+
+#define QRNIC_OP_GET_RXFH_FIELDS(...)
+#define QRNIC_OP_SET_RXFH_FIELDS(...)
+#endif
+
 #endif /* QRNIC_COMPAT_H */

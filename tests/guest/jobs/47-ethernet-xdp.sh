@@ -1,6 +1,6 @@
 # XDP on the Ethernet function of guest 1: programs that pass, drop, send back and redirect what guest 2 sends.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 300
+# guest: --guests 2 --nic qrnic --cpus 2 --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * statistics.c: ethtool -S: first the driver's own, then those of each channel that
+ * there can be, then every counter of the device.
+ */
+#include "ethernet/ethernet.h"
+
+static const char qrnic_own_names[][ETH_GSTRING_LEN] = {
+	"late_command_events",
+	"queue_resets",
+	"tx_blocks_in_use",
+	"rx_buffers_posted",
+	"rx_xdp_drop",
+	"rx_xdp_tx",
+	"rx_xdp_redirect",
+};
+
+static const char * const qrnic_channel_names[] = {
+	"rx%u_packets",
+	"rx%u_bytes",
+	"rx%u_dropped",
+	"tx%u_packets",
+	"tx%u_bytes",
+};
+
+static const char qrnic_counter_names[][ETH_GSTRING_LEN] = {
+#define QRNIC_COUNTER_STRING(name, ...) { #name },
+	QRNIC_COUNTER_LIST(QRNIC_COUNTER_STRING)
+#undef QRNIC_COUNTER_STRING
+};
+
+struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats)
+{
+	struct qrnic_eth_totals totals;
+	unsigned int start;
+
+	do {
+		start = u64_stats_fetch_begin(&stats->sync);
+		totals = (struct qrnic_eth_totals) {
+			.packets = u64_stats_read(&stats->packets),
+			.bytes = u64_stats_read(&stats->bytes),
+			.dropped = u64_stats_read(&stats->dropped),
+			.errors = u64_stats_read(&stats->errors),
+			.multicast = u64_stats_read(&stats->multicast),
+		};
+	} while (u64_stats_fetch_retry(&stats->sync, start));
+	return totals;
+}
+
+int qrnic_get_sset_count(struct net_device *netdev, int set)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (set != ETH_SS_STATS)
+		return -EOPNOTSUPP;
+	return ARRAY_SIZE(qrnic_own_names) + QRNIC_NUM_COUNTERS +
+	       eth->max_channels * ARRAY_SIZE(qrnic_channel_names);
+}
+
+void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	unsigned int i, n;
+
+	if (set != ETH_SS_STATS)
+		return;
+	for (n = 0; n < ARRAY_SIZE(qrnic_own_names); n++)
+		ethtool_puts(&data, qrnic_own_names[n]);
+	for (i = 0; i < eth->max_channels; i++)
+		for (n = 0; n < ARRAY_SIZE(qrnic_channel_names); n++)
+			ethtool_sprintf(&data, qrnic_channel_names[n], i);
+	for (n = 0; n < QRNIC_NUM_COUNTERS; n++)
+		ethtool_puts(&data, qrnic_counter_names[n]);
+}
+
+/* Sums over the channels go to data, what each has behind them. */
+static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
+{
+	u64 *next = data + ARRAY_SIZE(qrnic_own_names);
+	const struct qrnic_channel *channel;
+	struct qrnic_eth_totals totals;
+	unsigned int i;
+
+	for (i = 0; i < eth->max_channels; i++) {
+		channel = &eth->channels[i];
+		data[2] += READ_ONCE(channel->tx.producer) -
+			   READ_ONCE(channel->tx.clean);
+		data[3] += READ_ONCE(channel->rx.producer) -
+			   READ_ONCE(channel->rx.consumer);
+		data[4] += READ_ONCE(channel->rx.xdp_drop);
+		data[5] += READ_ONCE(channel->rx.xdp_tx);
+		data[6] += READ_ONCE(channel->rx.xdp_redirect);
+		totals = qrnic_eth_stats_read(&channel->rx.stats);
+		*next++ = totals.packets;
+		*next++ = totals.bytes;
+		*next++ = totals.dropped;
+		totals = qrnic_eth_stats_read(&channel->tx.stats);
+		*next++ = totals.packets;
+		*next++ = totals.bytes;
+	}
+	return next;
+}
+
+void qrnic_get_ethtool_stats(struct net_device *netdev,
+			     struct ethtool_stats *stats, u64 *data)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	memset(data, 0, ARRAY_SIZE(qrnic_own_names) * sizeof(*data));
+	data[0] = atomic_read(&eth->core->late_command_events);
+	data[1] = eth->resets;
+	data = qrnic_channel_stats(eth, data);
+	if (qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
+				     0, data))
+		memset(data, 0, QRNIC_NUM_COUNTERS * sizeof(*data));
+}

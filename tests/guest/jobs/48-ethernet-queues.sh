@@ -1,0 +1,155 @@
+# Several ring pairs of the Ethernet function: flows are spread over them, and ethtool changes their number and the
+# spreading while frames come.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: dma-failed
+# guest: --guests 2 --nic qrnic --cpus 2 --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
+channels() { ethtool -l "$NIC0" | awk '/^Combined:/ { print $2 }' | tail -n 1; }
+# Rings that entries of the table name
+named() { ethtool -x "$NIC0" | awk '/^ *[0-9]+:/ { for (i = 2; i <= NF; i++) if (!seen[$i]++) print $i }' | sort | xargs; }
+export -f count channels named
+# spread NAME CLIENT RINGS: the flows of guest 2 come into these rings of guest 1 ("0 1"), and into no other.
+spread() {
+    local rx0 rx1 status=0
+    rx0=$(count rx0_packets) rx1=$(count rx1_packets)
+    pair "$1" 5201 "iperf3 -s -1" "$2"
+    rx0=$(($(count rx0_packets) - rx0)) rx1=$(($(count rx1_packets) - rx1))
+    if [ "$GUEST" = 1 ]; then
+        echo "# $1: $rx0 frames in ring 0, $rx1 in ring 1"
+        case $3 in
+            "0 1") [ $rx0 -ge 50 ] && [ $rx1 -ge 50 ] || status=1 ;;
+            0) [ $rx0 -ge 100 ] && [ $rx1 = 0 ] || status=1 ;;
+            1) [ $rx0 = 0 ] && [ $rx1 -ge 100 ] || status=1 ;;
+            one) [ $((rx0 + rx1)) -ge 100 ] && { [ $rx0 -lt 50 ] || [ $rx1 -lt 50 ]; } || status=1 ;;
+        esac
+    fi
+    together $status "$1: into $3"
+}
+flows="iperf3 -c guest1 -P 16 -n 16M"
+
+both "a ring pair for each processor" "ethtool -l $NIC0; [ \$(channels) = 2 ] && [ \$(ls -d /sys/class/net/$NIC0/queues/?x-* | wc -l) = 4 ]"
+both "each processor sends through its own" "cd /sys/class/net/$NIC0/queues && [ \$((16#\$(cat tx-0/xps_cpus))) = 1 ] && [ \$((16#\$(cat tx-1/xps_cpus))) = 2 ]"
+both "each has its vector on a processor of its own" "grep qrnic-comp /proc/interrupts; for irq in \$(awk '/qrnic-comp/ { print \$1 + 0 }' /proc/interrupts); do
+    cat /proc/irq/\$irq/smp_affinity_list; done | sort -u | xargs | grep -x '0 1'"
+both "the table names both" "ethtool -x $NIC0 && [ \"\$(named)\" = '0 1' ] && ethtool -x $NIC0 | grep -q 'toeplitz: on'"
+both "the hash goes to the stack" "ethtool -k $NIC0 | grep -q '^receive-hashing: on'"
+tx0=$(count tx0_packets) tx1=$(count tx1_packets)
+spread "flows of TCP" "$flows" "0 1"
+status=0
+[ "$GUEST" = 1 ] || { [ "$(count tx0_packets)" -gt $((tx0 + 50)) ] && [ "$(count tx1_packets)" -gt $((tx1 + 50)) ]; } || status=1
+together $status "they have been sent from both rings"
+spread "flows of TCP over IPv6" "iperf3 -6 -c guest1v6 -P 16 -n 16M" "0 1"
+spread "a flow by itself" "iperf3 -c guest1 -n 4M" one
+
+both "weights" "ethtool -X $NIC0 weight 1 0 && [ \"\$(named)\" = 0 ]"
+spread "flows of TCP with 'weight 1 0'" "$flows" 0
+both "weights, the other ring" "ethtool -X $NIC0 weight 0 1 && [ \"\$(named)\" = 1 ]"
+spread "flows of TCP with 'weight 0 1'" "$flows" 1
+both "a ring that the table names stays" "! ethtool -L $NIC0 combined 1 && [ \$(channels) = 2 ]"
+both "the table as it was" "ethtool -X $NIC0 default && [ \"\$(named)\" = '0 1' ]"
+key=$(head -c 40 /dev/urandom | od -An -v -tx1 | xargs | tr ' ' :)
+both "a key" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
+spread "flows of TCP with this key" "$flows" "0 1"
+both "another hash function is refused" "! ethtool -X $NIC0 hfunc xor && ! ethtool -X $NIC0 equal 3"
+both "ports of UDP are not hashed" "! ethtool -n $NIC0 rx-flow-hash udp4 | grep -q 'L4 bytes' && ethtool -n $NIC0 rx-flow-hash tcp6 | grep -q 'L4 bytes'"
+datagrams="iperf3 -u -b 100K -l 1000 -P 16 -c guest1 -t 3"
+spread "flows of UDP" "$datagrams" one
+both "ports of UDP are hashed" "ethtool -N $NIC0 rx-flow-hash udp4 sdfn && ethtool -n $NIC0 rx-flow-hash udp4 | grep -q 'L4 bytes'"
+spread "flows of UDP, by their ports" "$datagrams" "0 1"
+both "what the device cannot hash is refused" "! ethtool -N $NIC0 rx-flow-hash udp4 sf && ! ethtool -N $NIC0 rx-flow-hash udp4 v && ! ethtool -N $NIC0 rx-flow-hash ip4 sdfn"
+
+both "one ring pair" "ethtool -L $NIC0 combined 1 && [ \$(channels) = 1 ] && ping -c 3 -i 0.2 -W 5 guest$PEER && [ \"\$(named)\" = 0 ]"
+spread "flows of TCP with one ring pair" "$flows" 0
+both "two again, while the netdev is down" "ip link set $NIC0 down && ethtool -L $NIC0 combined 2 && ethtool -X $NIC0 equal 2 && ip link set $NIC0 up &&
+    ip addr replace fd77::$GUEST/64 dev $NIC0 && wait_until 20 grep -q 1 /sys/class/net/$NIC0/carrier"
+both "ping" "ping -c 3 -i 0.2 -W 5 guest$PEER && ethtool -X $NIC0 default"
+spread "flows of TCP with two again" "$flows" "0 1"
+
+# What cannot be done leaves what was there. The kernel refuses at the beginning, in the middle and at the end.
+if modprobe refuse symbol=page_pool_create error=-12 times=0 2>refuse.log; then
+    for symbol in netif_set_real_num_queues page_pool_create xdp_rxq_info_reg_mem_model; do
+        both "a change that fails in $symbol" "modprobe -r refuse && modprobe refuse symbol=$symbol error=-12 times=1 &&
+            ! ethtool -L $NIC0 combined 1 && [ \$(channels) = 2 ] && [ \$(cat /sys/module/refuse/parameters/times) = 0 ] && ping -c 3 -i 0.2 -W 5 guest$PEER"
+    done
+    modprobe -r refuse
+    spread "flows of TCP afterwards" "$flows" "0 1"
+else
+    skip "changes that fail" "this kernel has no module for it: $(tail -n 1 refuse.log)"
+fi
+
+# All of it while frames come, and the RDMA function goes on.
+gid=$(gid_index "$RDMA0" 4)
+if [ "$GUEST" = 1 ]; then
+    iperf3 -s -1 >iperf.log 2>&1 &
+    load=$!
+    ibv_rc_pingpong -d "$RDMA0" -g "$gid" -n 5000 >pingpong.log 2>&1 &
+    rdma=$!
+    wait_for_port 5201 && wait_for_port 18515
+    barrier traffic
+    sleep 1
+    status=0
+    for i in 1 2 3 4 5; do
+        { ethtool -L "$NIC0" combined 1 && ethtool -L "$NIC0" combined 2 && ethtool -X "$NIC0" weight 1 3 &&
+            ethtool -G "$NIC0" rx $((256 << (i & 1))) && ethtool -X "$NIC0" default && ethtool -N "$NIC0" rx-flow-hash udp4 sd &&
+            ip link set "$NIC0" promisc on && ip link set "$NIC0" promisc off && sleep 0.5; } >>change.log 2>&1 || status=1
+    done
+    [ $status = 0 ] || show change.log
+else
+    barrier traffic
+    status=0
+    iperf3 -c guest1 -P 4 -t 8 >iperf.log 2>&1 &
+    load=$!
+    ibv_rc_pingpong -d "$RDMA0" -g "$gid" -n 5000 guest1 >pingpong.log 2>&1 &
+    rdma=$!
+fi
+together $status "rings, table and filter change while frames come"
+bounded $((60 * TIME_FACTOR)) wait_until $((60 * TIME_FACTOR)) process_ended $load
+wait $load || { status=$?; show iperf.log; }
+together $status "TCP goes on"
+wait_until $((60 * TIME_FACTOR)) process_ended $rdma
+wait $rdma || { status=$?; show pingpong.log; }
+together $status "RDMA goes on"
+both "ping afterwards" "ping -c 3 -i 0.2 -W 5 guest$PEER && ping -6 -c 3 -i 0.2 -W 5 guest${PEER}v6"
+spread "flows of TCP afterwards, too" "$flows" "0 1"
+try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
+    [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"
+
+# The device is reset, and the module goes, while flows come to both rings.
+if [ "$GUEST" = 1 ]; then
+    iperf3 -s >iperf.log 2>&1 &
+    load=$!
+    wait_for_port 5201
+    barrier unload
+    sleep 2
+else
+    barrier unload
+    iperf3 -c guest1 -P 8 -t 60 >iperf.log 2>&1 &
+    load=$!
+    sleep 2
+fi
+status=0
+# shellcheck disable=SC2317  # called through wait_until
+works() { ping -c 1 -W 2 "guest$PEER" >/dev/null; }
+# shellcheck disable=SC2317
+recovered() { dmesg | grep -q 'qrnic.*: recovered'; }
+if [ "$GUEST" = 1 ]; then
+    # Without bus mastering the next command cannot be read, which is fatal.
+    setpci -s "$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")" COMMAND=0002
+    ethtool -S "$NIC0" >/dev/null 2>&1
+    wait_until 30 recovered && wait_until 30 works && [ "$(channels)" = 2 ] || status=1
+fi
+together $status "a reset of the device under load"
+status=0
+[ "$GUEST" = 2 ] || { bounded 30 modprobe -r qrnic_ib && bounded 30 modprobe -r qrnic; } || status=$?
+together $status "the modules leave under load"
+kill -KILL $load
+wait $load 2>/dev/null
+status=0
+[ "$GUEST" = 2 ] || { bounded 60 modprobe qrnic && bounded 60 modprobe qrnic_ib && nic_setup && nic_export && wait_until 30 works; } || status=$?
+together $status "they are back"
+spread "flows of TCP with the module loaded again" "$flows" "0 1"
+kernel_clean "the kernel logs are clean"
+finish
