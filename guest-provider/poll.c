@@ -305,10 +305,29 @@ static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
 	return cq_find_srq(cq, srqn);
 }
 
+/*
+ * The QP that a CQE names. Completions often come from the same one, so it is
+ * remembered, if it is one that will make this CQ forget it: the device need not be
+ * trusted to name no other. The caller holds the lock.
+ */
+static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
+{
+	struct ibv_cq *ibcq = &cq->vcq.cq;
+	struct qrnic_qp *qp;
+
+	if (likely(cq->last_qp && cq->last_qpn == qpn))
+		return cq->last_qp;
+	qp = qrnic_qp_find(to_qrnic_context(ibcq->context), qpn);
+	if (qp && (qp->vqp.qp.send_cq == ibcq || qp->vqp.qp.recv_cq == ibcq)) {
+		cq->last_qp = qp;
+		cq->last_qpn = qpn;
+	}
+	return qp;
+}
+
 /* Takes the next CQE; NULL if there is none */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 {
-	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
 	struct qrnic_cqe *cqe;
 	struct qrnic_srq *srq;
 	struct qrnic_qp *qp;
@@ -325,13 +344,13 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 			*wr_id = qrnic_srq_take_back(srq, le32toh(cqe->index));
 			return cqe;
 		}
-		qp = qrnic_qp_find(ctx, le32toh(cqe->qpn));
+		qp = cq_find_qp(cq, le32toh(cqe->qpn));
 		if (likely(qp && cqe_has_queue(qp, cqe))) {
 			*wr_id = cqe_retire(qp, cqe);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
-		verbs_err(&ctx->vctx,
+		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
 			  "CQ %u: completion of QP %u, which has no such queue\n",
 			  cq->cqn, le32toh(cqe->qpn));
 	}
@@ -623,6 +642,15 @@ void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
 {
 	qrnic_cq_lock(cq);
 	cq_clean(cq, qp, NULL);
+	qrnic_cq_unlock(cq);
+}
+
+/* Of a QP that cannot be found any more: its memory will be freed */
+void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp)
+{
+	qrnic_cq_lock(cq);
+	if (cq->last_qp == qp)
+		cq->last_qp = NULL;
 	qrnic_cq_unlock(cq);
 }
 

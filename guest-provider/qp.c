@@ -47,8 +47,8 @@ struct qp_layout {
 /*
  * Lock-free: the caller holds the lock of a CQ that has a CQE of this QP, and a
  * QP leaves the table only after it has been cleaned out of its CQs under their
- * locks. Who changes the table holds qp_mutex. Second-level tables live as long as
- * the context.
+ * locks. Then they forget it, under their locks, too. Who changes the table holds
+ * qp_mutex. Second-level tables live as long as the context.
  */
 struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn)
 {
@@ -84,8 +84,9 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* Called when the device has destroyed or reset the QP, so that no more CQEs can come */
-void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
+/* For each CQ that completions of the QP may be in */
+static void for_cqs(struct qrnic_qp *qp,
+		    void (*what)(struct qrnic_cq *cq, struct qrnic_qp *qp))
 {
 	struct ibv_qp *ibqp = &qp->vqp.qp;
 
@@ -93,9 +94,15 @@ void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 	if (!qp->has_sq && !qp->has_rq)
 		return;
 	if (qp->has_sq)
-		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), qp);
+		what(to_qrnic_cq(ibqp->send_cq), qp);
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
-		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), qp);
+		what(to_qrnic_cq(ibqp->recv_cq), qp);
+}
+
+/* Called when the device has destroyed or reset the QP, so that no more CQEs can come */
+void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
+{
+	for_cqs(qp, qrnic_cq_clean);
 }
 
 /*
@@ -114,6 +121,9 @@ int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	if (former)
 		qrnic_qp_clean_cqs(former);
 	err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
+	/* Only now, when no lookup finds it: a CQE could bring it back before */
+	if (former)
+		for_cqs(former, qrnic_cq_forget);
 	pthread_mutex_unlock(&ctx->qp_mutex);
 	return err;
 }
@@ -125,6 +135,8 @@ void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	if (qrnic_qp_find(ctx, qp->vqp.qp.qp_num) == qp) {
 		qrnic_qp_clean_cqs(qp);
 		qp_table_set(ctx, qp->vqp.qp.qp_num, NULL);
+		/* Last, as in qrnic_qp_table_add() */
+		for_cqs(qp, qrnic_cq_forget);
 	}
 	pthread_mutex_unlock(&ctx->qp_mutex);
 }

@@ -173,6 +173,9 @@ struct qrnic_cq {
 	struct list_head xrc_srqs;
 	/* The CQE that the extended interface stands on */
 	const struct qrnic_cqe *current;
+	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
+	struct qrnic_qp *last_qp;
+	uint32_t last_qpn;
 	/* For timestamps of the wall clock; read_ns: when it was read last */
 	bool wallclock;
 	struct qrnic_clocks clocks;
@@ -476,6 +479,7 @@ void qrnic_cq_unlock(struct qrnic_cq *cq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
+void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp);
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 

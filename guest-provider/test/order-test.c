@@ -32,6 +32,7 @@ static void mmio(const void *address, uint64_t value);
 #include "../post_ex.c"
 #include "../poll.c"
 #include "../cq.c"
+#include "../qp.c"
 
 #define CHECK(condition)                                                       \
 	((condition) ? (void)0 : check_failed(__func__, __LINE__, #condition))
@@ -44,16 +45,17 @@ static void (*on_mmio)(size_t offset, uint64_t value);
 static int (*on_resize)(void *ring);
 static int clock_reads, slow_clock_reads;
 
+static struct ibv_device device;
 static struct qrnic_context ctx;
 static struct qrnic_cq cq;
-static struct qrnic_qp qp;
+static struct qrnic_qp qp, successor;
 static struct qrnic_cqe ring[RING], new_ring[2 * RING];
 static struct qrnic_cq_record cq_record;
 static struct qrnic_queue_record sq_record, rq_record;
 static uint8_t sq_ring[8 * QRNIC_WQEBB_SIZE], sq_blocks[8];
 static uint32_t sq_number[8];
 static uint8_t rq_ring[8 * QRNIC_WQEBB_SIZE], page[QRNIC_DB_PAGE_SIZE];
-static uint64_t wr_ids[8];
+static uint64_t wr_ids[8], successor_wr_ids[8];
 
 static void __attribute__((noreturn))
 check_failed(const char *function, int line, const char *condition)
@@ -81,9 +83,24 @@ void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 	mmio((uint8_t *)db->page + offset, number | (uint64_t)index << 32);
 }
 
-struct qrnic_qp *qrnic_qp_find(struct qrnic_context *context, uint32_t qpn)
+struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
+				struct ibv_qp_init_attr_ex *attr)
 {
-	return qpn == qp.vqp.qp.qp_num ? &qp : NULL;
+	return NULL;
+}
+
+struct ibv_qp *qrnic_create_target(struct ibv_context *context,
+				   struct ibv_qp_init_attr_ex *attr)
+{
+	return NULL;
+}
+
+static int complaints;
+
+void __verbs_log(struct verbs_context *context, uint32_t level,
+		 const char *format, ...)
+{
+	complaints++;
 }
 
 static bool is_locked(struct qrnic_lock *lock)
@@ -160,6 +177,7 @@ static void start(void)
 {
 	on_barrier = NULL;
 	on_mmio = NULL;
+	free(ctx.qp_table[0]);
 	memset(&ctx, 0, sizeof(ctx));
 	memset(&cq, 0, sizeof(cq));
 	memset(&qp, 0, sizeof(qp));
@@ -172,6 +190,8 @@ static void start(void)
 	ctx.db.page = page;
 	ctx.db.direct_wqe = true;
 	qrnic_lock_init(&ctx.db.window_lock, true);
+	pthread_mutex_init(&ctx.qp_mutex, NULL);
+	ctx.vctx.context.device = &device;
 	cq.vcq.cq.context = &ctx.vctx.context;
 	cq.ring = ring;
 	cq.log_size = 5;
@@ -185,6 +205,8 @@ static void start(void)
 	qp.vqp.qp.qp_num = 7;
 	qp.vqp.qp.qp_type = IBV_QPT_RC;
 	qp.vqp.qp.state = IBV_QPS_RTS;
+	qp.vqp.qp.send_cq = &cq.vcq.cq;
+	qp.vqp.qp.recv_cq = &cq.vcq.cq;
 	qp.has_sq = true;
 	qp.has_rq = true;
 	qp.max_inline = 64;
@@ -194,6 +216,9 @@ static void start(void)
 	qp.max_send_wr = 8;
 	wq_init(&qp.sq, sq_ring, &sq_record);
 	wq_init(&qp.rq, rq_ring, &rq_record);
+	successor = qp;
+	successor.sq.wr_id = successor_wr_ids;
+	CHECK(!qrnic_qp_table_add(&ctx, &qp));
 }
 
 static void put_cqe(struct qrnic_cqe *to, uint32_t qpn, uint8_t opcode,
@@ -425,14 +450,84 @@ static void test_payload(void)
 	CHECK(qp.sq.producer == 1 + 2);
 }
 
+static struct ibv_wc take_one(void)
+{
+	struct ibv_wc wc;
+
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, 1, &wc) == 1);
+	return wc;
+}
+
+static void test_last_qp(void)
+{
+	int i;
+
+	wr_ids[0] = 1;
+	successor_wr_ids[0] = 2;
+	for (i = 0; i < 4; i++)
+		put_cqe(&ring[i], 7, QRNIC_CQE_SEND, 0);
+	CHECK(take_one().wr_id == 1);
+	/* As no program can: who looks it up again finds the other one */
+	CHECK(!qp_table_set(&ctx, 7, &successor));
+	CHECK(take_one().wr_id == 1);
+	qrnic_cq_forget(&cq, &successor);
+	CHECK(take_one().wr_id == 1);
+	qrnic_cq_forget(&cq, &qp);
+	CHECK(take_one().wr_id == 2);
+}
+
+/* The device need not be trusted: this one will not make the CQ forget it */
+static void test_last_qp_of_other_cq(void)
+{
+	int i;
+
+	wr_ids[0] = 1;
+	successor_wr_ids[0] = 2;
+	qp.vqp.qp.send_cq = qp.vqp.qp.recv_cq = NULL;
+	for (i = 0; i < 2; i++)
+		put_cqe(&ring[i], 7, QRNIC_CQE_SEND, 0);
+	CHECK(take_one().wr_id == 1);
+	CHECK(!qp_table_set(&ctx, 7, &successor));
+	CHECK(take_one().wr_id == 2);
+}
+
+/* The kernel has given its number to another before its destruction returned */
+static void test_successor(void)
+{
+	wr_ids[0] = 1;
+	successor_wr_ids[0] = 2;
+	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
+	CHECK(take_one().wr_id == 1);
+	CHECK(!qrnic_qp_table_add(&ctx, &successor));
+	put_cqe(&ring[1], 7, QRNIC_CQE_SEND, 0);
+	CHECK(take_one().wr_id == 2);
+	qrnic_qp_table_remove(&ctx, &qp);
+	put_cqe(&ring[2], 7, QRNIC_CQE_SEND, 0);
+	CHECK(take_one().wr_id == 2);
+}
+
+/* The device need not be trusted: a completion comes after the destruction */
+static void test_destroyed(void)
+{
+	struct ibv_wc wc;
+
+	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
+	take_one();
+	qrnic_qp_table_remove(&ctx, &qp);
+	put_cqe(&ring[1], 7, QRNIC_CQE_SEND, 0);
+	complaints = 0;
+	CHECK(!qrnic_poll_cq(&cq.vcq.cq, 1, &wc) && complaints == 1);
+	CHECK(cq_record.consumer == htole32(2));
+}
+
 static void run(const char *name, void (*test)(void))
 {
-	bool failed;
+	bool failed = setjmp(test_end);
 
-	start();
-	failed = setjmp(test_end);
-	if (!failed)
+	if (!failed) {
+		start();
 		test();
+	}
 	failures += failed;
 	printf("%sok %d - order: %s\n", failed ? "not " : "", ++tests, name);
 	fflush(stdout);
@@ -449,6 +544,10 @@ int main(void)
 	run("nobody spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
 	run("SGEs or inline data", test_payload);
+	run("the QP of the last completion is remembered", test_last_qp);
+	run("a QP of another CQ is not remembered", test_last_qp_of_other_cq);
+	run("a QP is forgotten for its successor", test_successor);
+	run("a QP that is destroyed is forgotten", test_destroyed);
 	printf("1..%d\n", tests);
 	return failures ? 1 : 0;
 }
