@@ -228,6 +228,7 @@ int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 		ring = old;
 		cq->ring = cq->resized.addr;
 		cq->log_size = log_size;
+		cq->ahead = 0;
 		ibcq->cqe = 1 << log_size;
 	}
 	qrnic_unlock(&cq->lock);

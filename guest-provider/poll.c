@@ -17,6 +17,8 @@
 /* Between two looks at the wall clock that take longer, another program ran, too. */
 #define QRNIC_WALLCLOCK_READ_NS 50000u
 #define QRNIC_WALLCLOCK_TRIES 8
+/* CQEs that share a barrier, and for how many those who post to an SRQ may wait */
+#define QRNIC_POLL_BATCH 16u
 
 /*
  * A thread that finds the CQ being resized sleeps until that is done, because it
@@ -166,14 +168,39 @@ static bool cq_has(struct qrnic_cq *cq, uint32_t index)
 	return FIELD_GET(QRNIC_CQE_PHASE_MASK, control) == !odd_pass;
 }
 
+/*
+ * Looks how many CQEs are written, up to most and a batch; false if none is. The
+ * caller holds the lock.
+ */
+static bool cq_look_ahead(struct qrnic_cq *cq, uint32_t most)
+{
+	uint32_t ahead = 0;
+
+	most = min(most, QRNIC_POLL_BATCH);
+	while (ahead < most && cq_has(cq, cq->consumer + ahead))
+		ahead++;
+	if (!ahead)
+		return false;
+	/*
+	 * Stops the reads of these CQEs from moving before the reads of their phases:
+	 * the device writes control last.
+	 */
+	udma_from_device_barrier();
+	cq->ahead = ahead;
+	return true;
+}
+
 /* Lets the device have the slots of the CQEs consumed */
 static void cq_release(struct qrnic_cq *cq)
 {
 	/*
 	 * Stops the reads of those CQEs from moving behind the store: the device
-	 * may write the slots again as soon as it sees the new index.
+	 * may write the slots again as soon as it sees the new index. On x86 no read
+	 * passes a later store, and the barrier below holds the compiler.
 	 */
+#if !defined(__x86_64__) && !defined(__i386__)
 	udma_from_device_barrier();
+#endif
 	/*
 	 * Stops the stores to those CQEs, by cqe_scatter() and cq_clean(), from
 	 * moving behind it: they would overwrite what the device writes.
@@ -218,6 +245,23 @@ static bool cqe_has_data(const struct qrnic_cqe *cqe)
 	       FIELD_GET(QRNIC_CQE_STATUS_MASK, control) == QRNIC_WC_SUCCESS;
 }
 
+/*
+ * Takes the lock of an SRQ in the place of the one held, if any: completions of the
+ * same one often follow each other. NULL: of none. Who holds the lock of a CQ may
+ * wait for that of an SRQ, but not the other way round.
+ */
+static void srq_hold(struct qrnic_srq **held, struct qrnic_srq *srq)
+{
+	if (*held == srq)
+		return;
+	if (*held)
+		qrnic_unlock(&(*held)->lock);
+	if (srq)
+		qrnic_lock(&srq->lock);
+	*held = srq;
+}
+
+/* If the QP has an SRQ, its lock is held: the ring may be changed for another. */
 static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
 	uint32_t index = le32toh(cqe->index);
@@ -228,10 +272,7 @@ static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 				 ((size_t)index << qp->rq_stride_shift));
 		return;
 	}
-	/* Its ring may be changed for another */
-	qrnic_lock(&qp->srq->lock);
 	cqe_scatter(cqe, qrnic_srq_wqe(qp->srq, index));
-	qrnic_unlock(&qp->srq->lock);
 }
 
 /* The device need not be trusted: not every QP has both queues. */
@@ -242,9 +283,10 @@ static bool cqe_has_queue(const struct qrnic_qp *qp, const struct qrnic_cqe *cqe
 
 /*
  * Moves the consumer of the queue over the WQE of the CQE and returns its wr_id. The
- * CQE is the oldest one of the CQ.
+ * CQE is the oldest one of the CQ. held: see srq_hold().
  */
-static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
+static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
+			   struct qrnic_srq **held)
 {
 	uint32_t index = le32toh(cqe->index);
 	struct qrnic_wq *wq;
@@ -253,6 +295,8 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 
 	if (cqe_is_receive(cqe)) {
 		qrnic_tsan_complete(qp->srq ? qp->srq->record : qp->rq.record);
+		if (qp->srq)
+			srq_hold(held, qp->srq);
 		/* Before the slot may be posted again */
 		if (unlikely(cqe_has_data(cqe)))
 			recv_scatter(qp, cqe);
@@ -325,28 +369,36 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 	return qp;
 }
 
-/* Takes the next CQE; NULL if there is none */
-static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
+/*
+ * Takes the next CQE; NULL if there is none. Most: how many the caller wants, at
+ * least 1. held: see srq_hold(); the caller lets go of it before it returns to the
+ * program, which may want to post at once what it has got back.
+ */
+static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
+				       struct qrnic_srq **held, uint64_t *wr_id)
 {
 	struct qrnic_cqe *cqe;
 	struct qrnic_srq *srq;
 	struct qrnic_qp *qp;
 
-	while (cq_has(cq, cq->consumer)) {
-		/*
-		 * Stops the reads of the CQE from moving before the read of its
-		 * phase: the device writes control last.
-		 */
-		udma_from_device_barrier();
+	for (;;) {
+		if (!cq->ahead) {
+			/* Those who post are not kept waiting by a long poll */
+			srq_hold(held, NULL);
+			if (!cq_look_ahead(cq, most))
+				return NULL;
+		}
+		cq->ahead--;
 		cqe = cq_entry(cq, cq->consumer++);
 		srq = cqe_xrc_srq(cq, cqe);
 		if (unlikely(srq)) {
+			srq_hold(held, srq);
 			*wr_id = qrnic_srq_take_back(srq, le32toh(cqe->index));
 			return cqe;
 		}
 		qp = cq_find_qp(cq, le32toh(cqe->qpn));
 		if (likely(qp && cqe_has_queue(qp, cqe))) {
-			*wr_id = cqe_retire(qp, cqe);
+			*wr_id = cqe_retire(qp, cqe, held);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
@@ -354,7 +406,6 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint64_t *wr_id)
 			  "CQ %u: completion of QP %u, which has no such queue\n",
 			  cq->cqn, le32toh(cqe->qpn));
 	}
-	return NULL;
 }
 
 static void cqe_to_wc(const struct qrnic_cqe *cqe, struct ibv_wc *wc)
@@ -377,32 +428,42 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct qrnic_cq *cq = to_qrnic_cq(ibcq);
 	const struct qrnic_cqe *cqe;
+	struct qrnic_srq *held = NULL;
 	uint32_t before;
 	int done = 0;
 
 	qrnic_cq_lock(cq);
 	before = cq->consumer;
+	cq->ahead = 0;
 	while (done < num_entries) {
-		cqe = cq_next(cq, &wc[done].wr_id);
+		cqe = cq_next(cq, num_entries - done, &held, &wc[done].wr_id);
 		if (!cqe)
 			break;
 		cqe_to_wc(cqe, &wc[done++]);
 	}
+	srq_hold(&held, NULL);
 	if (cq->consumer != before)
 		cq_release(cq);
 	qrnic_cq_unlock(cq);
 	return done;
 }
 
-static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
+static int poll_next(struct qrnic_cq *cq, uint32_t most)
 {
-	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+	struct ibv_cq_ex *ibcq = &cq->vcq.cq_ex;
+	struct qrnic_srq *held = NULL;
 
-	cq->current = cq_next(cq, &ibcq->wr_id);
+	cq->current = cq_next(cq, most, &held, &ibcq->wr_id);
+	srq_hold(&held, NULL);
 	if (!cq->current)
 		return ENOENT;
 	ibcq->status = cqe_status(cq->current);
 	return 0;
+}
+
+static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
+{
+	return poll_next(to_qrnic_cq_ex(ibcq), QRNIC_POLL_BATCH);
 }
 
 /*
@@ -458,7 +519,9 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 				      memory_order_relaxed);
 	}
 	before = cq->consumer;
-	err = qrnic_next_poll(ibcq);
+	cq->ahead = 0;
+	/* Many programs take one and end */
+	err = poll_next(cq, 1);
 	if (err) {
 		/* No end_poll() follows */
 		if (cq->consumer != before)
@@ -605,12 +668,14 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 {
 	uint32_t size = 1u << cq->log_size;
 	uint32_t end, from, to;
+	struct qrnic_srq *held = NULL;
 	struct qrnic_cqe *cqe;
 
 	end = cq->consumer;
+	cq->ahead = 0;
 	while (end - cq->consumer < size && cq_has(cq, end))
 		end++;
-	/* As in cq_next(): phases before contents */
+	/* As in cq_look_ahead(): phases before contents */
 	udma_from_device_barrier();
 
 	to = end;
@@ -618,9 +683,11 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		cqe = cq_entry(cq, --from);
 		if (cqe_is_of(cq, cqe, qp, srq)) {
 			/* The slots are the SRQ's, and are free now */
-			if (qp && qp->srq && cqe_is_receive(cqe))
+			if (qp && qp->srq && cqe_is_receive(cqe)) {
+				srq_hold(&held, qp->srq);
 				qrnic_srq_take_back(qp->srq,
 						    le32toh(cqe->index));
+			}
 			continue;
 		}
 		if (--to == from)
@@ -632,6 +699,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		moved.control |= cqe->control & htole32(QRNIC_CQE_PHASE_MASK);
 		*cqe = moved;
 	}
+	srq_hold(&held, NULL);
 	if (to != cq->consumer) {
 		cq->consumer = to;
 		cq_release(cq);

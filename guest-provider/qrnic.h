@@ -176,6 +176,8 @@ struct qrnic_cq {
 	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
 	struct qrnic_qp *last_qp;
 	uint32_t last_qpn;
+	/* CQEs from the consumer on that are known to be written. Under lock. */
+	uint32_t ahead;
 	/* For timestamps of the wall clock; read_ns: when it was read last */
 	bool wallclock;
 	struct qrnic_clocks clocks;

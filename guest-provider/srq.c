@@ -247,18 +247,16 @@ int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num)
 	return 0;
 }
 
-/* A completed slot goes to the end of the free ones; returns its wr_id */
+/*
+ * A completed slot goes to the end of the free ones; returns its wr_id. Under the
+ * lock, which whoever polls takes once for a batch.
+ */
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 {
-	uint64_t wr_id;
-
-	qrnic_lock(&srq->lock);
 	slot &= srq->slots - 1;
-	wr_id = srq->wr_id[slot];
 	srq->next[srq->tail] = slot;
 	srq->tail = slot;
-	qrnic_unlock(&srq->lock);
-	return wr_id;
+	return srq->wr_id[slot];
 }
 
 /* What was posted in a slot that has not been taken back. Under the lock. */

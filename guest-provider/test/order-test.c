@@ -27,12 +27,17 @@ static void mmio(const void *address, uint64_t value);
 #define mmio_write64_le(address, value) mmio(address, le64toh(value))
 #define mmio_write64(address, value) mmio(address, value)
 
+/* Counts how often locks are taken */
+static int counted_lock(pthread_spinlock_t *lock);
+#define pthread_spin_lock(lock) counted_lock(lock)
+
 #include "../wqe.c"
 #include "../post.c"
 #include "../post_ex.c"
 #include "../poll.c"
 #include "../cq.c"
 #include "../qp.c"
+#undef pthread_spin_lock
 
 #define CHECK(condition)                                                       \
 	((condition) ? (void)0 : check_failed(__func__, __LINE__, #condition))
@@ -49,6 +54,8 @@ static struct ibv_device device;
 static struct qrnic_context ctx;
 static struct qrnic_cq cq;
 static struct qrnic_qp qp, successor;
+static struct qrnic_srq srqs[2];
+static int srq_locks, taken_back;
 static struct qrnic_cqe ring[RING], new_ring[2 * RING];
 static struct qrnic_cq_record cq_record;
 static struct qrnic_queue_record sq_record, rq_record;
@@ -95,20 +102,14 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 	return NULL;
 }
 
+static bool is_locked(struct qrnic_lock *lock);
+
 static int complaints;
 
 void __verbs_log(struct verbs_context *context, uint32_t level,
 		 const char *format, ...)
 {
 	complaints++;
-}
-
-static bool is_locked(struct qrnic_lock *lock)
-{
-	if (pthread_spin_trylock(&lock->spin))
-		return true;
-	pthread_spin_unlock(&lock->spin);
-	return false;
 }
 
 /* The first ones, as many as slow_clock_reads, come back 20 ms after they were done. */
@@ -151,15 +152,37 @@ void qrnic_pd_unuse(struct qrnic_pd *pd)
 {
 }
 
+static bool is_locked(struct qrnic_lock *lock)
+{
+	if (pthread_spin_trylock(&lock->spin))
+		return true;
+	pthread_spin_unlock(&lock->spin);
+	return false;
+}
+
+static int counted_lock(pthread_spinlock_t *lock)
+{
+	srq_locks += lock == &srqs[0].lock.spin || lock == &srqs[1].lock.spin;
+	return pthread_spin_lock(lock);
+}
+
+static struct qrnic_srq *other_srq(struct qrnic_srq *srq)
+{
+	return srq == &srqs[0] ? &srqs[1] : &srqs[0];
+}
+
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 {
-	return 0;
+	CHECK(is_locked(&srq->lock) && !is_locked(&other_srq(srq)->lock));
+	taken_back++;
+	return slot;
 }
 
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot)
 {
-	return NULL;
+	CHECK(is_locked((struct qrnic_lock *)&srq->lock));
+	return (const void *)rq_ring;
 }
 
 static void wq_init(struct qrnic_wq *wq, void *wq_ring,
@@ -216,6 +239,8 @@ static void start(void)
 	qp.max_send_wr = 8;
 	wq_init(&qp.sq, sq_ring, &sq_record);
 	wq_init(&qp.rq, rq_ring, &rq_record);
+	qrnic_lock_init(&srqs[0].lock, true);
+	qrnic_lock_init(&srqs[1].lock, true);
 	successor = qp;
 	successor.sq.wr_id = successor_wr_ids;
 	CHECK(!qrnic_qp_table_add(&ctx, &qp));
@@ -520,6 +545,104 @@ static void test_destroyed(void)
 	CHECK(cq_record.consumer == htole32(2));
 }
 
+/* As the processor may do it: what is behind a phase is there after a barrier only */
+static void fill_in(enum barrier kind)
+{
+	int i, there = 0;
+
+	if (kind != LOADS)
+		return;
+	for (i = 0; i < RING && ring[i].control; i++, there++)
+		ring[i].qpn = htole32(7);
+	/* Meanwhile the device writes the next one */
+	if (there < 3)
+		put_cqe(&ring[there], 12345, QRNIC_CQE_SEND, 0);
+}
+
+static void test_phases_first(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+	struct ibv_wc wc[8];
+	int i;
+
+	qrnic_cq_set_poll_ops(&cq, 0);
+	complaints = 0;
+	put_cqe(&ring[0], 12345, QRNIC_CQE_SEND, 0);
+	on_barrier = fill_in;
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, 8, wc) == 3 && !complaints);
+	for (i = 0; i < 3; i++)
+		CHECK(wc[i].qp_num == 7);
+	memset(ring, 0, sizeof(ring));
+	cq.consumer = 0;
+	put_cqe(&ring[0], 12345, QRNIC_CQE_SEND, 0);
+	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
+	CHECK(!ibv_next_poll(&cq.vcq.cq_ex) && !ibv_next_poll(&cq.vcq.cq_ex));
+	CHECK(ibv_next_poll(&cq.vcq.cq_ex) == ENOENT && !complaints);
+	ibv_end_poll(&cq.vcq.cq_ex);
+}
+
+static void put_receives(int number, uint8_t flags)
+{
+	int i;
+
+	for (i = 0; i < number; i++) {
+		put_cqe(&ring[i], 7, QRNIC_CQE_RECV, flags);
+		ring[i].index = htole32(i);
+	}
+	srq_locks = taken_back = 0;
+}
+
+static bool srqs_free(void)
+{
+	return !is_locked(&srqs[0].lock) && !is_locked(&srqs[1].lock);
+}
+
+static void test_srq_batch(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+	struct ibv_wc wc[RING];
+
+	qrnic_cq_set_poll_ops(&cq, 0);
+	qp.srq = &srqs[0];
+	put_receives(RING, QRNIC_CQEF_INLINE);
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, 12, wc) == 12);
+	CHECK(srq_locks == 1 && taken_back == 12 && srqs_free());
+	CHECK(wc[11].wr_id == 11);
+	/* A long poll keeps nobody waiting for all of it */
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, RING, wc) == RING - 12);
+	CHECK(srq_locks == 3 && taken_back == RING && srqs_free());
+	cq.consumer = 0;
+	put_receives(3, 0);
+	put_cqe(&ring[3], 7, QRNIC_CQE_RECV, 0);
+	ring[3].control ^= htole32(QRNIC_CQE_PHASE_MASK);
+	/* It is posted again between two completions of a poll */
+	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr) && srqs_free());
+	CHECK(!ibv_next_poll(&cq.vcq.cq_ex) && srqs_free() && taken_back == 2);
+	CHECK(!ibv_next_poll(&cq.vcq.cq_ex) && srqs_free() && taken_back == 3);
+	CHECK(ibv_next_poll(&cq.vcq.cq_ex) == ENOENT && srqs_free());
+	ibv_end_poll(&cq.vcq.cq_ex);
+}
+
+static void test_two_srqs(void)
+{
+	struct ibv_wc wc[8];
+	int i;
+
+	qp.srq = &srqs[0];
+	successor.srq = &srqs[1];
+	successor.vqp.qp.qp_num = 8;
+	CHECK(!qrnic_qp_table_add(&ctx, &successor));
+	put_receives(8, 0);
+	for (i = 0; i < 8; i++)
+		ring[i].qpn = htole32(7 + i / 2 % 2);
+	CHECK(qrnic_poll_cq(&cq.vcq.cq, 8, wc) == 8);
+	CHECK(srq_locks == 4 && taken_back == 8 && srqs_free());
+	cq.consumer = 0;
+	srq_locks = taken_back = 0;
+	qrnic_cq_clean(&cq, &qp);
+	CHECK(srq_locks == 1 && taken_back == 4 && srqs_free());
+}
+
 static void run(const char *name, void (*test)(void))
 {
 	bool failed = setjmp(test_end);
@@ -548,6 +671,9 @@ int main(void)
 	run("a QP of another CQ is not remembered", test_last_qp_of_other_cq);
 	run("a QP is forgotten for its successor", test_successor);
 	run("a QP that is destroyed is forgotten", test_destroyed);
+	run("CQEs are read after all of their phases", test_phases_first);
+	run("the lock of an SRQ is taken once for a batch", test_srq_batch);
+	run("never the locks of two SRQs", test_two_srqs);
 	printf("1..%d\n", tests);
 	return failures ? 1 : 0;
 }
