@@ -1,8 +1,9 @@
 /*
  * qrnic wire: CRC-32 and the invariant CRC
  *
- * Three implementations that agree: byte by byte (the definition), sixteen
- * bytes a step by tables, and carry-less multiplication where the host has it.
+ * Implementations that agree: byte by byte (the definition), sixteen bytes a
+ * step by tables, and carry-less multiplication, of one or of four pairs in one
+ * instruction, where the host has it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,8 +14,7 @@
 #include "wire/packet.h"
 
 #ifdef HAVE_CLMUL
-#include <smmintrin.h>
-#include <wmmintrin.h>
+#include <immintrin.h>
 #endif
 
 #define CRC32_POLY      0xedb88320u
@@ -69,6 +69,9 @@ uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len)
               crc32_word(ldl_le_p(data + 8), 4) ^
               crc32_word(ldl_le_p(data + 12), 0);
     }
+    for (; len >= 4; data += 4, len -= 4) {
+        crc = crc32_word(crc ^ (uint32_t)ldl_le_p(data), 0);
+    }
     return qrnic_crc32_bytewise(crc, data, len);
 }
 
@@ -81,6 +84,8 @@ bool qrnic_crc32_have_clmul(void)
            __builtin_cpu_supports("sse4.1");
 }
 
+#define CLMUL __attribute__((target("pclmul,sse4.1")))
+
 /*
  * Folding: a 128-bit chunk moved forward by n bits is its low half times
  * x^(n+32) plus its high half times x^(n-32), both modulo the polynomial; in
@@ -91,9 +96,15 @@ bool qrnic_crc32_have_clmul(void)
 #define FOLD_512_HIGH   0x01c6e41596ull         /* x^(512-32) */
 #define FOLD_128_LOW    0x01751997d0ull         /* x^(128+32) */
 #define FOLD_128_HIGH   0x00ccaa009eull         /* x^(128-32) */
+#define FOLD_64         0x0163cd6124ull         /* x^64 */
+/* Below that the tables are as fast. */
+#define CLMUL_MIN       48
 
-__attribute__((target("pclmul,sse4.1")))
-static inline __m128i fold(__m128i chunk, __m128i by, __m128i next)
+/* Barrett's reduction: floor(x^64 / P), and P, both reflected */
+#define QUOTIENT        0x01f7011641ull
+#define POLYNOMIAL      0x01db710641ull
+
+static inline CLMUL __m128i fold(__m128i chunk, __m128i by, __m128i next)
 {
     __m128i low = _mm_clmulepi64_si128(chunk, by, 0x00);
     __m128i high = _mm_clmulepi64_si128(chunk, by, 0x11);
@@ -101,24 +112,54 @@ static inline __m128i fold(__m128i chunk, __m128i by, __m128i next)
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-__attribute__((target("pclmul,sse4.1")))
-static inline __m128i load(const uint8_t *p)
+static inline CLMUL __m128i load(const uint8_t *p)
 {
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-__attribute__((target("pclmul,sse4.1")))
-uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len)
+/* The CRC of 16 bytes: 128 bits to 96, to 64, to the remainder */
+static inline CLMUL uint32_t reduce(__m128i x)
+{
+    const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);
+    const __m128i by_64 = _mm_set_epi64x(0, FOLD_64);
+    const __m128i barrett = _mm_set_epi64x(POLYNOMIAL, QUOTIENT);
+    const __m128i low_32 = _mm_set_epi32(0, 0, 0, -1);
+    __m128i q;
+
+    x = _mm_xor_si128(_mm_clmulepi64_si128(x, by_128, 0x10),
+                      _mm_srli_si128(x, 8));
+    x = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x, low_32), by_64, 0),
+                      _mm_srli_si128(x, 4));
+    q = _mm_clmulepi64_si128(_mm_and_si128(x, low_32), barrett, 0x00);
+    q = _mm_clmulepi64_si128(_mm_and_si128(q, low_32), barrett, 0x10);
+    return _mm_extract_epi32(_mm_xor_si128(x, q), 1);
+}
+
+/* x0 stands for all before data. */
+static inline CLMUL uint32_t fold_rest(__m128i x0, const uint8_t *data,
+                                       size_t len)
+{
+    const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);
+
+    for (; len >= 16; data += 16, len -= 16) {
+        x0 = fold(x0, by_128, load(data));
+    }
+    return qrnic_crc32_slicing(reduce(x0), data, len);
+}
+
+CLMUL uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len)
 {
     const __m128i by_512 = _mm_set_epi64x(FOLD_512_HIGH, FOLD_512_LOW);
     const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);
     __m128i x0, x1, x2, x3;
-    uint8_t rest[16];
 
-    if (len < 64) {
+    if (len < CLMUL_MIN) {
         return qrnic_crc32_slicing(crc, data, len);
     }
     x0 = _mm_xor_si128(load(data), _mm_cvtsi32_si128(crc));
+    if (len < 64) {
+        return fold_rest(x0, data + 16, len - 16);
+    }
     x1 = load(data + 16);
     x2 = load(data + 32);
     x3 = load(data + 48);
@@ -131,13 +172,7 @@ uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len)
     x0 = fold(x0, by_128, x1);
     x0 = fold(x0, by_128, x2);
     x0 = fold(x0, by_128, x3);
-    for (; len >= 16; data += 16, len -= 16) {
-        x0 = fold(x0, by_128, load(data));
-    }
-    /* x0 is 16 bytes with the same remainder as everything before. */
-    _mm_storeu_si128((__m128i *)rest, x0);
-    crc = qrnic_crc32_slicing(0, rest, sizeof(rest));
-    return qrnic_crc32_bytewise(crc, data, len);
+    return fold_rest(x0, data, len);
 }
 
 #else
@@ -154,8 +189,92 @@ uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len)
 
 #endif
 
+#ifdef HAVE_VPCLMUL
+
+bool qrnic_crc32_have_vpclmul(void)
+{
+    return qrnic_crc32_have_clmul() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("vpclmulqdq");
+}
+
+#define VPCLMUL __attribute__((target("vpclmulqdq,avx512f,pclmul,sse4.1")))
+
+#define FOLD_2048_LOW   0x011542778aull         /* x^(2048+32) */
+#define FOLD_2048_HIGH  0x01322d1430ull         /* x^(2048-32) */
+
+/* Four chunks of 128 bits that follow each other */
+static inline VPCLMUL __m512i fold_four(__m512i chunks, __m512i by,
+                                        __m512i next)
+{
+    __m512i low = _mm512_clmulepi64_epi128(chunks, by, 0x00);
+    __m512i high = _mm512_clmulepi64_epi128(chunks, by, 0x11);
+
+    return _mm512_xor_si512(_mm512_xor_si512(low, high), next);
+}
+
+static inline VPCLMUL __m512i load_four(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline VPCLMUL __m512i four_times(uint64_t high, uint64_t low)
+{
+    return _mm512_set_epi64(high, low, high, low, high, low, high, low);
+}
+
+VPCLMUL uint32_t qrnic_crc32_vpclmul(uint32_t crc, const uint8_t *data,
+                                     size_t len)
+{
+    const __m512i by_2048 = four_times(FOLD_2048_HIGH, FOLD_2048_LOW);
+    const __m512i by_512 = four_times(FOLD_512_HIGH, FOLD_512_LOW);
+    const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);
+    __m512i y0, y1, y2, y3;
+    uint8_t four[64];
+    __m128i x0;
+
+    if (len < 256) {
+        return qrnic_crc32_clmul(crc, data, len);
+    }
+    y0 = _mm512_xor_si512(load_four(data), _mm512_zextsi128_si512(
+                                               _mm_cvtsi32_si128(crc)));
+    y1 = load_four(data + 64);
+    y2 = load_four(data + 128);
+    y3 = load_four(data + 192);
+    for (data += 256, len -= 256; len >= 256; data += 256, len -= 256) {
+        y0 = fold_four(y0, by_2048, load_four(data));
+        y1 = fold_four(y1, by_2048, load_four(data + 64));
+        y2 = fold_four(y2, by_2048, load_four(data + 128));
+        y3 = fold_four(y3, by_2048, load_four(data + 192));
+    }
+    y0 = fold_four(y0, by_512, y1);
+    y0 = fold_four(y0, by_512, y2);
+    y0 = fold_four(y0, by_512, y3);
+    for (; len >= 64; data += 64, len -= 64) {
+        y0 = fold_four(y0, by_512, load_four(data));
+    }
+    _mm512_storeu_si512(four, y0);
+    x0 = fold(load(four), by_128, load(four + 16));
+    x0 = fold(x0, by_128, load(four + 32));
+    x0 = fold(x0, by_128, load(four + 48));
+    return fold_rest(x0, data, len);
+}
+
+#else
+
+bool qrnic_crc32_have_vpclmul(void)
+{
+    return false;
+}
+
+uint32_t qrnic_crc32_vpclmul(uint32_t crc, const uint8_t *data, size_t len)
+{
+    return qrnic_crc32_clmul(crc, data, len);
+}
+
+#endif
+
 /* Long enough for each loop of an implementation, and for what follows it */
-#define TRIAL_LEN       (2 * 64 + 16 + 15)
+#define TRIAL_LEN       (2 * 256 + 64 + 16 + 15)
 
 QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast)
 {
@@ -180,8 +299,13 @@ QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast)
 static void __attribute__((constructor)) crc32_init(void)
 {
     crc32_init_tables();
-    crc32_chosen = qrnic_crc32_have_clmul() ?
-                   qrnic_crc32_choose(qrnic_crc32_clmul) : qrnic_crc32_slicing;
+    crc32_chosen = qrnic_crc32_slicing;
+    if (qrnic_crc32_have_vpclmul()) {
+        crc32_chosen = qrnic_crc32_choose(qrnic_crc32_vpclmul);
+    }
+    if (crc32_chosen == qrnic_crc32_slicing && qrnic_crc32_have_clmul()) {
+        crc32_chosen = qrnic_crc32_choose(qrnic_crc32_clmul);
+    }
 }
 
 uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)

@@ -32,6 +32,8 @@ uint32_t qrnic_crc32_bytewise(uint32_t crc, const uint8_t *data, size_t len);
 uint32_t qrnic_crc32_slicing(uint32_t crc, const uint8_t *data, size_t len);
 bool qrnic_crc32_have_clmul(void);
 uint32_t qrnic_crc32_clmul(uint32_t crc, const uint8_t *data, size_t len);
+bool qrnic_crc32_have_vpclmul(void);
+uint32_t qrnic_crc32_vpclmul(uint32_t crc, const uint8_t *data, size_t len);
 
 /* What the ICRC covers; both ends must agree. */
 typedef enum QrnicIcrcCover {

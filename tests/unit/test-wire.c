@@ -468,7 +468,8 @@ static void test_crc_agree(void)
 {
     uint8_t *data = g_malloc(10000);
 
-    g_test_message("clmul: %d", qrnic_crc32_have_clmul());
+    g_test_message("clmul: %d, vpclmul: %d", qrnic_crc32_have_clmul(),
+                   qrnic_crc32_have_vpclmul());
     /* The check value of CRC-32. */
     g_assert_cmphex(~qrnic_crc32(QRNIC_CRC32_INIT,
                                  (const uint8_t *)"123456789", 9), ==,
@@ -476,7 +477,7 @@ static void test_crc_agree(void)
     for (int i = 0; i < 10000; i++) {
         data[i] = g_test_rand_int();
     }
-    for (size_t len = 0; len < 4200; len += len < 300 ? 1 : 37) {
+    for (size_t len = 0; len < 4200; len += len < 900 ? 1 : 37) {
         size_t at = g_test_rand_int_range(0, 64);
         uint32_t start = g_test_rand_int();
         uint32_t crc = qrnic_crc32_bytewise(start, data + at, len);
@@ -485,6 +486,10 @@ static void test_crc_agree(void)
         g_assert_cmphex(qrnic_crc32(start, data + at, len), ==, crc);
         if (qrnic_crc32_have_clmul()) {
             g_assert_cmphex(qrnic_crc32_clmul(start, data + at, len), ==, crc);
+        }
+        if (qrnic_crc32_have_vpclmul()) {
+            g_assert_cmphex(qrnic_crc32_vpclmul(start, data + at, len), ==,
+                            crc);
         }
     }
     g_free(data);
@@ -508,13 +513,17 @@ static uint32_t crc_dead(uint32_t crc, const uint8_t *data, size_t len)
 static void test_crc_tried(void)
 {
     g_assert(qrnic_crc32_choose(crc_dead) == qrnic_crc32_slicing);
-    for (broken_len = 0; broken_len < 160; broken_len++) {
+    for (broken_len = 0; broken_len < 600; broken_len++) {
         g_assert(qrnic_crc32_choose(crc_broken) == qrnic_crc32_slicing);
     }
     broken_len = SIZE_MAX;
     g_assert(qrnic_crc32_choose(crc_broken) == crc_broken);
     if (qrnic_crc32_have_clmul()) {
         g_assert(qrnic_crc32_choose(qrnic_crc32_clmul) == qrnic_crc32_clmul);
+    }
+    if (qrnic_crc32_have_vpclmul()) {
+        g_assert(qrnic_crc32_choose(qrnic_crc32_vpclmul) ==
+                 qrnic_crc32_vpclmul);
     }
 }
 
