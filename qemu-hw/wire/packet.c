@@ -127,26 +127,27 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     }
 }
 
-QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
-                              QrnicIcrcCover icrc)
+static const uint8_t *bth_of(const QrnicHeaders *h)
 {
-    const uint8_t *ip = h->frame + h->ip;
-    bool v1 = h->network == QRNIC_NET_GRH;
-    size_t left = v1 ? v1_length(h) : v2_length(h);
-    size_t icrc_at = h->ip_total - QRNIC_ICRC_LEN;
-    const uint8_t *bth = ip + h->ip_len + (v1 ? 0 : QRNIC_UDP_LEN);
+    return h->frame + h->ip + h->ip_len +
+           (h->network == QRNIC_NET_GRH ? 0 : QRNIC_UDP_LEN);
+}
+
+/* Length from the BTH to the ICRC, or 0 if something does not fit */
+static size_t transport_length(const QrnicHeaders *h)
+{
+    return h->network == QRNIC_NET_GRH ? v1_length(h) : v2_length(h);
+}
+
+/* left: as transport_length() has it */
+static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
+                                  size_t left)
+{
+    const uint8_t *bth = bth_of(h);
     unsigned pad;
 
-    if (!left) {
-        return QRNIC_PARSE_MALFORMED;
-    }
     p->h = h;
     p->frame_len = h->ip + h->ip_total;
-    if ((uint32_t)ldl_le_p(ip + icrc_at) !=
-        qrnic_icrc(icrc, ip, icrc_at, h->network)) {
-        return QRNIC_PARSE_ICRC;
-    }
-
     parse_bth(&p->t, bth);
     p->info = qrnic_opcode_info(p->t.opcode);
     if (!(p->info->flags & QRNIC_OPF_DEFINED)) {
@@ -164,6 +165,30 @@ QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
         return QRNIC_PARSE_MALFORMED;
     }
     return QRNIC_PARSE_OK;
+}
+
+QrnicParse qrnic_packet_parse_unchecked(QrnicPacket *p, const QrnicHeaders *h)
+{
+    size_t left = transport_length(h);
+
+    return left ? parse_transport(p, h, left) : QRNIC_PARSE_MALFORMED;
+}
+
+QrnicParse qrnic_packet_parse(QrnicPacket *p, const QrnicHeaders *h,
+                              QrnicIcrcCover icrc)
+{
+    const uint8_t *ip = h->frame + h->ip;
+    size_t left = transport_length(h);
+    size_t icrc_at = h->ip_total - QRNIC_ICRC_LEN;
+
+    if (!left) {
+        return QRNIC_PARSE_MALFORMED;
+    }
+    if ((uint32_t)ldl_le_p(ip + icrc_at) !=
+        qrnic_icrc(icrc, ip, icrc_at, h->network)) {
+        return QRNIC_PARSE_ICRC;
+    }
+    return parse_transport(p, h, left);
 }
 
 static QrnicNetwork network_of(const QrnicPathSpec *spec)
@@ -318,15 +343,31 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
     return build_extensions(bth + QRNIC_BTH_LEN, info->flags, t);
 }
 
-size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
-                           uint8_t *payload, uint32_t payload_len)
+static uint8_t *pad(uint8_t *payload, uint32_t payload_len)
 {
     uint8_t *end = payload + payload_len;
-    const uint8_t *ip = frame + path->ip_offset;
 
     while ((end - payload) & 3) {
         *end++ = 0;
     }
+    return end;
+}
+
+size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
+                           uint8_t *payload, uint32_t payload_len)
+{
+    uint8_t *end = pad(payload, payload_len);
+    const uint8_t *ip = frame + path->ip_offset;
+
     stl_le_p(end, qrnic_icrc(path->spec.icrc, ip, end - ip, path->network));
+    return end + QRNIC_ICRC_LEN - frame;
+}
+
+size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
+                                     uint32_t payload_len)
+{
+    uint8_t *end = pad(payload, payload_len);
+
+    stl_le_p(end, 0);
     return end + QRNIC_ICRC_LEN - frame;
 }

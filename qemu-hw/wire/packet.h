@@ -19,10 +19,16 @@
 #define QRNIC_ROCE_UDP_PORT     4791
 #define QRNIC_GRH_NEXT_BTH      0x1b    /* next header (8.3.5) */
 #define QRNIC_BTH_LEN           12
+/* With all that may follow it: an XRCETH and an AtomicETH are the longest */
+#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 4 + 28)
 #define QRNIC_ICRC_LEN          4
 
 #define QRNIC_PATH_HEADER_MAX \
     (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + QRNIC_UDP_LEN)
+#define QRNIC_PACKET_HEADER_MAX \
+    (QRNIC_PATH_HEADER_MAX + QRNIC_TRANSPORT_HEADER_MAX)
+/* What a packet has behind its payload, at most */
+#define QRNIC_PACKET_TAIL_MAX   (3 + QRNIC_ICRC_LEN)
 #define QRNIC_PSN_MASK          0xffffffu
 
 /* BTH and extension headers. Which are there, the opcode says. */
@@ -65,6 +71,9 @@ typedef enum QrnicParse {
 /* Parses and checks a frame that goes to UDP port 4791 or has a GRH. */
 QrnicParse qrnic_packet_parse(QrnicPacket *out, const QrnicHeaders *h,
                               QrnicIcrcCover icrc);
+/* The same but for the ICRC */
+QrnicParse qrnic_packet_parse_unchecked(QrnicPacket *out,
+                                        const QrnicHeaders *h);
 
 /* Who talks to whom. */
 typedef struct QrnicPathSpec {
@@ -97,12 +106,15 @@ bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p);
 /*
  * Building takes two steps: the headers, then, when the payload has been put
  * at the place returned, pad and ICRC. frame needs room for
- * QRNIC_PATH_HEADER_MAX + header_len of the opcode + payload + 3 + 4 bytes.
+ * QRNIC_PACKET_HEADER_MAX + payload + QRNIC_PACKET_TAIL_MAX bytes.
  */
 uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
                             const QrnicTransport *t, uint32_t payload_len);
 /* Length of the frame. */
 size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
                            uint8_t *payload, uint32_t payload_len);
+/* The same for a frame that nobody will check, with zeros for the ICRC */
+size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
+                                     uint32_t payload_len);
 
 #endif

@@ -146,6 +146,28 @@ static void test_operations(void)
     }
 }
 
+/* A packet to ourselves whose data cannot be read is left where it is built. */
+static void test_loopback_left(void)
+{
+    SimOptions o = { .loopback = true };
+    Pair *p = pair_new(1, &o, NULL);
+    SimNode *n = p->a.qp->node;
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 3000);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS), ==,
+                     4);
+    n->broken_from = p->a.addr + 8192;
+    n->broken_to = p->a.addr + 8192 + 2048;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 8192 - 1024, 0, 3072);
+    settle(p);
+    expect_status(p->a.qp, QRNIC_WC_LOC_PROT_ERR);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS), ==,
+                     5);
+    pair_free(p);
+}
+
 /* 3072 bytes at MTU 1024 are three packets, with AckReq on the last. */
 typedef struct Seen {
     uint8_t opcode[64];
@@ -767,6 +789,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/rnr", test_rnr);
     g_test_add_func("/rc/credits", test_credits);
     g_test_add_func("/rc/psn-wrap", test_psn_wrap);
+    g_test_add_func("/rc/loopback-left", test_loopback_left);
     g_test_add_func("/rc/backpressure", test_backpressure);
     g_test_add_func("/rc/wire-slow", test_wire_slow);
     g_test_add_func("/rc/fairness", test_fairness);

@@ -389,6 +389,53 @@ static void test_icrc_soft_roce(void)
                     QRNIC_PARSE_OK);
 }
 
+/* The longest headers have room where packets are built. */
+static void test_header_lengths(void)
+{
+    unsigned longest = 0;
+
+    for (unsigned opcode = 0; opcode < 256; opcode++) {
+        longest = MAX(longest, qrnic_opcode_info(opcode)->header_len);
+    }
+    g_assert_cmpuint(longest, ==, QRNIC_TRANSPORT_HEADER_MAX);
+}
+
+/* A packet that nobody will check is all the others are but for its ICRC. */
+static void test_unchecked(void)
+{
+    for (unsigned kind = 0; kind < 6; kind++) {
+        QrnicPathSpec s = spec_make(networks[kind % 3], kind >= 3);
+        QrnicTransport t = {
+            .opcode = QRNIC_OP_RC_WRITE_ONLY, .pkey = 0xffff,
+            .dest_qpn = 0x1234, .dma_len = 5,
+        };
+        uint8_t data[5] = "hello", frame[256], checked[256] = { 0 };
+        uint8_t *payload;
+        QrnicHeaders h;
+        QrnicPath path;
+        QrnicPacket p;
+        size_t len = build(checked, &s, &t, data, sizeof(data));
+
+        qrnic_path_init(&path, &s);
+        memset(frame, 0xee, sizeof(frame));
+        payload = qrnic_packet_begin(&path, frame, &t, sizeof(data));
+        memcpy(payload, data, sizeof(data));
+        g_assert_cmpuint(qrnic_packet_finish_unchecked(frame, payload,
+                                                       sizeof(data)), ==, len);
+        g_assert_cmpmem(frame, len - 4, checked, len - 4);
+        g_assert_cmphex(ldl_le_p(frame + len - 4), ==, 0);
+        g_assert_cmpint(parse(&p, frame, len), ==, QRNIC_PARSE_ICRC);
+        h = qrnic_headers_walk(frame, len);
+        g_assert_cmpint(qrnic_packet_parse_unchecked(&p, &h), ==,
+                        QRNIC_PARSE_OK);
+        g_assert_cmpmem(p.payload, p.payload_len, data, sizeof(data));
+        /* All else is looked at. */
+        h = qrnic_headers_walk(frame, len - 1);
+        g_assert_cmpint(qrnic_packet_parse_unchecked(&p, &h), ==,
+                        QRNIC_PARSE_MALFORMED);
+    }
+}
+
 static void fix_icrc(uint8_t *frame, size_t len, size_t ip,
                      QrnicNetwork network)
 {
@@ -535,6 +582,8 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/icrc-cover", test_icrc_cover);
     g_test_add_func("/wire/icrc-transport", test_icrc_transport);
     g_test_add_func("/wire/icrc-soft-roce", test_icrc_soft_roce);
+    g_test_add_func("/wire/header-lengths", test_header_lengths);
+    g_test_add_func("/wire/unchecked", test_unchecked);
     g_test_add_func("/wire/malformed", test_malformed);
     g_test_add_func("/wire/crc-agree", test_crc_agree);
     g_test_add_func("/wire/crc-tried", test_crc_tried);

@@ -98,7 +98,7 @@ QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number);
  * cleared; by size, in steps, up to the largest.
  */
 #define QRNIC_BUFFER_STEP 64
-#define QRNIC_BUFFER_MAX 1536
+#define QRNIC_BUFFER_MAX 4608
 
 typedef struct QrnicBufferClass {
     void *first;                /* of those that are free */

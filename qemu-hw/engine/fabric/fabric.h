@@ -54,9 +54,27 @@ uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,
 
 /* frame.c */
 typedef struct QrnicLoopbackFrame {
+    QTAILQ_ENTRY(QrnicLoopbackFrame) next;
     QrnicHeaders headers;
+    size_t room;
     uint8_t data[];
 } QrnicLoopbackFrame;
+
+/*
+ * Where a packet of the transport goes. ours: it comes back in; it goes to the
+ * wire, too, if it is for a group (multicast).
+ */
+typedef struct QrnicRoceTo {
+    bool v1, ours, multicast;
+} QrnicRoceTo;
+
+/* A packet of the transport that is being built */
+typedef struct QrnicBuild {
+    QrnicRoceTo to;
+    uint8_t *frame;
+    /* Where it only goes to ourselves; else NULL, in the staging frame */
+    QrnicLoopbackFrame *ours;
+} QrnicBuild;
 
 /* The wire takes no frame now. */
 bool qrnic_wire_busy(QrnicEngine *e);
@@ -69,11 +87,14 @@ bool qrnic_loopback_full(const QrnicEngine *e);
  */
 bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
 /*
- * Sends a packet of the transport. ours: it comes back in; it goes to the
- * wire, too, if it is for a group.
+ * Where the frame of a packet is to be built, of room bytes. One that is not
+ * sent may be left.
  */
-void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len, bool v1,
-                     bool ours);
+uint8_t *qrnic_roce_place(QrnicEngine *e, const QrnicRoceTo *to, size_t room);
+/* Nobody but ourselves will see it. */
+bool qrnic_roce_is_private(const QrnicEngine *e);
+/* Sends it: len bytes. */
+void qrnic_roce_send(QrnicEngine *e, size_t len);
 /* Sends any other frame, which goes to the wire. */
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
 /* There are some that can be delivered now. */
@@ -114,7 +135,9 @@ typedef struct QrnicFabric {
     bool wire_busy;
     uint32_t wire_epoch;        /* how often it became ready */
     /* frames to ourselves, delivered by qrnic_engine_run, never recursively */
-    GQueue loopback;
+    QTAILQ_HEAD(, QrnicLoopbackFrame) loopback;
+    uint32_t loopback_count;
+    QrnicBuild build;
     uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
 } QrnicFabric;
 

@@ -14,7 +14,7 @@ static void fabric_init(QrnicEngine *e)
     f->gids_epoch = 1;
     f->gids = g_new0(QrnicGidEntry, e->config.max_gid);
     f->macs = g_malloc0(e->config.max_gid * sizeof(*f->macs));
-    g_queue_init(&f->loopback);
+    QTAILQ_INIT(&f->loopback);
     qrnic_port_reset(e);
 }
 

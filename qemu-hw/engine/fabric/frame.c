@@ -28,7 +28,7 @@ bool qrnic_wire_busy(QrnicEngine *e)
 
 bool qrnic_loopback_full(const QrnicEngine *e)
 {
-    return e->fabric->loopback.length >= LOOPBACK_ROOM;
+    return e->fabric->loopback_count >= LOOPBACK_ROOM;
 }
 
 void qrnic_engine_wire_ready(QrnicEngine *e)
@@ -96,43 +96,109 @@ static void wire_send(QrnicEngine *e, const uint8_t *frame, size_t len,
     }
 }
 
-static void loopback_send(QrnicEngine *e, const QrnicHeaders *h)
+static QrnicLoopbackFrame *loopback_new(QrnicEngine *e, size_t room)
 {
-    QrnicLoopbackFrame *f = g_malloc(sizeof(*f) + h->len);
+    QrnicLoopbackFrame *f = qrnic_buffer_get(e, sizeof(*f) + room);
 
-    f->headers = *h;
-    f->headers.frame = f->data;
-    memcpy(f->data, h->frame, h->len);
-    g_queue_push_tail(&e->fabric->loopback, f);
+    f->room = room;
+    return f;
+}
+
+static void loopback_free(QrnicEngine *e, QrnicLoopbackFrame *f)
+{
+    qrnic_buffer_put(e, f, sizeof(*f) + f->room);
+}
+
+static void loopback_send(QrnicEngine *e, QrnicLoopbackFrame *f, size_t len)
+{
+    f->headers = qrnic_headers_walk(f->data, len);
+    QTAILQ_INSERT_TAIL(&e->fabric->loopback, f, next);
+    e->fabric->loopback_count++;
     qrnic_add(e, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS, 1);
-    trace_qrnic_frame_loopback(e->config.name, h->len);
+    trace_qrnic_frame_loopback(e->config.name, len);
     qrnic_wake(e);
 }
 
-void qrnic_roce_send(QrnicEngine *e, const uint8_t *frame, size_t len, bool v1,
-                     bool ours)
+static QrnicLoopbackFrame *loopback_pop(QrnicEngine *e)
 {
-    bool multicast = frame[0] & 1;
+    QrnicLoopbackFrame *f = QTAILQ_FIRST(&e->fabric->loopback);
+
+    if (f) {
+        QTAILQ_REMOVE(&e->fabric->loopback, f, next);
+        e->fabric->loopback_count--;
+    }
+    return f;
+}
+
+/* One that was built to ourselves, and not sent */
+static void build_drop(QrnicEngine *e)
+{
+    QrnicBuild *b = &e->fabric->build;
+
+    if (b->ours) {
+        loopback_free(e, b->ours);
+        b->ours = NULL;
+    }
+}
+
+/* What others see, too, is built in the staging frame, and copied. */
+uint8_t *qrnic_roce_place(QrnicEngine *e, const QrnicRoceTo *to, size_t room)
+{
+    QrnicBuild *b = &e->fabric->build;
+
+    build_drop(e);
+    b->to = *to;
+    b->frame = e->fabric->frame;
+    if (to->ours && !to->multicast && !e->fabric->sniffers) {
+        b->ours = loopback_new(e, room);
+        b->frame = b->ours->data;
+    }
+    return b->frame;
+}
+
+bool qrnic_roce_is_private(const QrnicEngine *e)
+{
+    return e->fabric->build.ours;
+}
+
+/* Few packets are looked at by anybody in here. */
+static void staged_send(QrnicEngine *e, size_t len)
+{
+    const QrnicBuild *b = &e->fabric->build;
+
+    if (e->fabric->sniffers) {
+        const QrnicHeaders h = qrnic_headers_walk(b->frame, len);
+
+        sniff(e, &h);
+    }
+    if (b->to.ours) {
+        QrnicLoopbackFrame *f = loopback_new(e, len);
+
+        memcpy(f->data, b->frame, len);
+        loopback_send(e, f, len);
+    }
+    /* A multicast packet goes to others, too. */
+    if (!b->to.ours || b->to.multicast) {
+        wire_send(e, b->frame, len, true);
+    }
+}
+
+void qrnic_roce_send(QrnicEngine *e, size_t len)
+{
+    QrnicBuild *b = &e->fabric->build;
 
     if (!port_takes(e, len)) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_ROCE_TX_PACKETS, 1);
     qrnic_add(e, QRNIC_COUNTER_ROCE_TX_BYTES, len);
-    qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, multicast);
-    qrnic_add(e, QRNIC_COUNTER_ROCE_V1_TX_PACKETS, v1);
-    /* Few packets are looked at by anybody in here. */
-    if (ours || e->fabric->sniffers) {
-        const QrnicHeaders h = qrnic_headers_walk(frame, len);
-
-        sniff(e, &h);
-        if (ours) {
-            loopback_send(e, &h);
-        }
-    }
-    /* A multicast packet goes to others, too. */
-    if (!ours || multicast) {
-        wire_send(e, frame, len, true);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_TX_MULTICAST, b->to.multicast);
+    qrnic_add(e, QRNIC_COUNTER_ROCE_V1_TX_PACKETS, b->to.v1);
+    if (b->ours) {
+        loopback_send(e, b->ours, len);
+        b->ours = NULL;
+    } else {
+        staged_send(e, len);
     }
 }
 
@@ -151,18 +217,18 @@ bool qrnic_loopback_moves(const QrnicEngine *e)
 {
     const QrnicFabric *f = e->fabric;
 
-    return f->loopback.length && !f->delivering && !f->wire_turn;
+    return f->loopback_count && !f->delivering && !f->wire_turn;
 }
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
 {
     while (budget && qrnic_loopback_moves(e)) {
-        g_autofree QrnicLoopbackFrame *f =
-            g_queue_pop_head(&e->fabric->loopback);
+        QrnicLoopbackFrame *f = loopback_pop(e);
         unsigned deliveries;
 
         /* A frame to a group is as much work as it has receivers. */
         deliveries = e->fabric->receivers->roce(e, &f->headers, true);
+        loopback_free(e, f);
         budget -= MIN(budget, MAX(deliveries, 1));
     }
 }
@@ -171,7 +237,8 @@ void qrnic_loopback_drop(QrnicEngine *e)
 {
     QrnicLoopbackFrame *f;
 
-    while ((f = g_queue_pop_head(&e->fabric->loopback))) {
-        g_free(f);
+    build_drop(e);
+    while ((f = loopback_pop(e))) {
+        loopback_free(e, f);
     }
 }

@@ -100,11 +100,30 @@ bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch)
            qrnic_path_wait(e, qp) == QRNIC_TURN_WIRE;
 }
 
+uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
+                           const QrnicTransport *t, uint32_t payload_len)
+{
+    const QrnicRoceTo to = {
+        .v1 = qp->path.spec.v1,
+        .ours = path_is_ours(e, qp),
+        .multicast = qp->path.spec.dmac[0] & 1,
+    };
+
+    return qrnic_packet_begin(&qp->path,
+                              qrnic_roce_place(e, &to, QRNIC_PACKET_HEADER_MAX +
+                                               payload_len +
+                                               QRNIC_PACKET_TAIL_MAX),
+                              t, payload_len);
+}
+
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len)
 {
-    size_t len = qrnic_packet_finish(&qp->path, e->fabric->frame, payload,
-                                     payload_len);
+    uint8_t *frame = e->fabric->build.frame;
+    /* What stays in the device is not computed here, nor checked there. */
+    size_t len = qrnic_roce_is_private(e) ?
+                 qrnic_packet_finish_unchecked(frame, payload, payload_len) :
+                 qrnic_packet_finish(&qp->path, frame, payload, payload_len);
 
     trace_qrnic_roce_tx(e->config.name, qp->number, t->psn,
                         qrnic_opcode_info(t->opcode)->name, payload_len,
@@ -113,6 +132,5 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
         qrnic_pace_charge(e, qp, len);
     }
-    qrnic_roce_send(e, e->fabric->frame, len, qp->path.spec.v1,
-                    path_is_ours(e, qp));
+    qrnic_roce_send(e, len);
 }

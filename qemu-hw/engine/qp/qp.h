@@ -309,7 +309,12 @@ QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp);
 QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
 /* It waits for the wire, which stands still: see qrnic_wire_stands_still() */
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
-/* Sends what qrnic_packet_begin() began in the staging frame. */
+/*
+ * A packet, in two steps: returns where its payload goes, and sends it when
+ * that is there. One that is not sent may be left.
+ */
+uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
+                           const QrnicTransport *t, uint32_t payload_len);
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);
 

@@ -63,7 +63,7 @@ void qrnic_engine_reset(QrnicEngine *e)
 
 static bool engine_has_work(QrnicEngine *e)
 {
-    return !g_queue_is_empty(&e->fabric->loopback) ||
+    return e->fabric->loopback_count ||
            qrnic_multicast_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||

@@ -129,7 +129,7 @@ void qrnic_multicast_process(QrnicEngine *e)
     QrnicPacket p;
 
     /* It was parsed before, and nobody else has it. */
-    if (r && (qrnic_packet_parse(&p, &r->headers, e->config.icrc) !=
+    if (r && (qrnic_packet_parse_unchecked(&p, &r->headers) !=
               QRNIC_PARSE_OK ||
               deliver_some(e, &p, r->loopback, &r->after) <
               MULTICAST_BUDGET)) {

@@ -93,7 +93,7 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     } else if (!first) {
         t.opcode += QRNIC_OP_UC_SEND_MIDDLE - QRNIC_OP_UC_SEND_FIRST;
     }
-    payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    payload = qrnic_packet_open(e, qp, &t, len);
     *syndrome = qrnic_gather_part(e, qp, w, u->sent, payload, len);
     if (*syndrome) {
         return false;

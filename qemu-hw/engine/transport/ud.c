@@ -88,7 +88,7 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
         return true;
     }
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);
-    payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, wqe->length);
+    payload = qrnic_packet_open(e, qp, &t, wqe->length);
     if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
         return true;
     }

@@ -127,9 +127,7 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
                               qp->responder->msn);
 
     qrnic_add(e, QRNIC_COUNTER_TX_ACK, 1);
-    qrnic_packet_send(e, qp, &t,
-                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
-                      0);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
 static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
@@ -148,9 +146,7 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
         r->rnr_until = qrnic_now(e) + qrnic_rnr_time_ns(r->nak &
                                                     QRNIC_AETH_VALUE_MASK);
     }
-    qrnic_packet_send(e, qp, &t,
-                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
-                      0);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
     if (r->dead) {
         qrnic_qp_error(e, qp, r->event, r->event_subtype);
     }
@@ -163,9 +159,7 @@ static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 
     t.original = x->original;
     qrnic_replay_finish(qp->responder, x);
-    qrnic_packet_send(e, qp, &t,
-                      qrnic_packet_begin(&qp->path, e->fabric->frame, &t, 0),
-                      0);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
 static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
@@ -182,7 +176,7 @@ static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
                      last ? QRNIC_OP_RC_READ_RESPONSE_LAST :
                      QRNIC_OP_RC_READ_RESPONSE_MIDDLE;
     QrnicTransport t = answer(qp, opcode, x->next_psn, x->syndrome, x->msn);
-    uint8_t *payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
     QrnicMkey *k;
 
     /* The key may have gone since the request came. */

@@ -278,7 +278,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         .flush_level = i->flush.level,
     };
     uint32_t len = p->opcode == QRNIC_WQE_ATOMIC_WRITE ? 8 : 0;
-    uint8_t *payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
 
     /* Bytes as they are to be in memory, unlike the operands of atomics. */
     if (len) {
@@ -333,7 +333,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         t.opcode += QRNIC_OP_RC_SEND_MIDDLE;
     }
     t.opcode |= qrnic_qp_service(qp);
-    payload = qrnic_packet_begin(&qp->path, e->fabric->frame, &t, len);
+    payload = qrnic_packet_open(e, qp, &t, len);
     if (!requester_gather(e, qp, p, offset, payload, len)) {
         return false;
     }
