@@ -241,6 +241,8 @@ size_t cable_peer_receive(CablePeer *p, uint8_t *frame, size_t room)
     len = ldl_le_p(at + QRNIC_CABLE_SLOT_LENGTH_OFFSET);
     g_assert_cmpuint(len, <=, room);
     memcpy(frame, at + QRNIC_CABLE_SLOT_BYTES, len);
+    /* The device must not believe what it finds where it wrote. */
+    memset(at, 0xee, p->stride);
     qatomic_store_release(INDEX(p->in, CONSUMED), ++p->consumed);
     /* The wish is read after the index is there. */
     smp_mb();

@@ -221,6 +221,107 @@ static void test_lie(const void *data)
     cable_stop(d);
 }
 
+/*
+ * Where the device puts its frames
+ */
+
+#define MESSAGE 3000            /* three packets */
+#define TIMEOUT_NS (4 * (4096ll << 14) + 100000)
+
+typedef struct Spoiler {
+    CablePeer *peer;
+    bool stop;
+} Spoiler;
+
+static void spoil(CablePeer *p)
+{
+    memset(p->in + QRNIC_CABLE_CONTROL_SIZE, 0xee,
+           (size_t)p->slots * p->stride);
+}
+
+static void *spoil_always(void *opaque)
+{
+    Spoiler *s = opaque;
+
+    while (!qatomic_read(&s->stop)) {
+        spoil(s->peer);
+    }
+    return NULL;
+}
+
+/* Whatever the suite's wire is */
+static void rig_start_cable(Rig *r)
+{
+    g_autofree char *before = g_strdup(g_getenv("QRNIC_TEST_WIRE"));
+
+    g_setenv("QRNIC_TEST_WIRE", "cable", true);
+    rig_start(r, "", NULL);
+    if (before) {
+        g_setenv("QRNIC_TEST_WIRE", before, true);
+    } else {
+        g_unsetenv("QRNIC_TEST_WIRE");
+    }
+}
+
+/*
+ * Another end that writes there, while frames are written and before it takes
+ * them, spoils frames and nothing else: they come again as they should be.
+ */
+static void test_spoiled(const void *always)
+{
+    const uint8_t opcode[] = { RC_SEND_FIRST, RC_SEND_MIDDLE, RC_SEND_LAST };
+    uint8_t data[MESSAGE];
+    Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+    Spoiler s = { 0 };
+    GThread *thread = NULL;
+    QrnicCqe cqe;
+    Rig r;
+
+    rig_start_cable(&r);
+    rig_fill(&r, 0, data, sizeof(data), 5);
+    s.peer = r.d->cable;
+    if (always) {
+        thread = g_thread_new("spoiler", spoil_always, &s);
+    }
+    wqe_data(&w, r.mr.start, sizeof(data), r.mr.key);
+    sq_post(r.d, &r.qp, &w);
+    for (unsigned round = 0; round < 2; round++) {
+        settle(r.d);
+        spoil(s.peer);
+        for (unsigned i = 0; i < ARRAY_SIZE(opcode); i++) {
+            uint32_t taken = s.peer->consumed + 1;
+
+            /* Its length is no more to be believed. */
+            g_assert_true(wire_pending(r.d));
+            s.peer->consumed = taken;
+            qatomic_store_release(cable_index(s.peer->in,
+                                      QRNIC_CABLE_CONTROL_CONSUMED_OFFSET),
+                                  taken);
+        }
+        g_assert_false(wire_pending(r.d));
+        if (round == 0) {
+            qtest_clock_step(r.d->qts, TIMEOUT_NS);
+        }
+    }
+    if (thread) {
+        qatomic_set(&s.stop, true);
+        g_thread_join(thread);
+    }
+    qtest_clock_step(r.d->qts, TIMEOUT_NS);
+    for (unsigned i = 0; i < ARRAY_SIZE(opcode); i++) {
+        PeerPacket p = peer_expect(r.d, opcode[i], SQ_PSN + i);
+
+        g_assert_cmpmem(p.payload, p.length, data + 1024 * i,
+                        MIN(1024, MESSAGE - 1024 * i));
+    }
+    peer_ack(r.d, &r.qp, SQ_PSN + 2, AETH_ACK | 31, 1);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    g_assert_true(cable_link(r.d));
+    wire_silent(r.d);
+    rig_stop(&r);
+}
+
 /* Events without reason, as many as the socket holds, do nothing. */
 static void test_wake_flood(void)
 {
@@ -446,6 +547,9 @@ void add_cable_tests(void)
 
         qtest_add_data_func(name, &lies[i], test_lie);
     }
+    qtest_add_data_func("qrnic/cable/spoiled/before-taken", NULL,
+                        test_spoiled);
+    qtest_add_data_func("qrnic/cable/spoiled/always", (void *)1, test_spoiled);
     qtest_add_func("qrnic/cable/wake-flood", test_wake_flood);
     qtest_add_func("qrnic/cable/third", test_third);
     qtest_add_func("qrnic/cable/foreign-file", test_foreign_file);
