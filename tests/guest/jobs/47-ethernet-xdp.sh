@@ -85,6 +85,29 @@ for program in drop tx redirect aborted; do
     esac
     first "$program: and is counted" "[ \$(count $counter) -ge $((before + 50)) ]"
 done
+# A program sees the frame as it was on the wire, its tag too, and sends it on so.
+ip link add link "$NIC0" name tagged type vlan id 7
+ip addr add "10.78.0.$GUEST/24" dev tagged
+ip link set tagged up
+ip neigh replace "10.78.0.$PEER" lladdr "$address" dev tagged nud permanent
+barrier tagged
+both "without a program the device takes tags out" "ethtool -k $NIC0 | grep '^rx-vlan-offload: on'"
+first "tx is attached once more" "attach off && attach tx"
+status=0
+if [ "$GUEST" = 2 ]; then
+    tcpdump -U -n -e -Q in -i "$NIC0" -w tagged.pcap "vlan 7 and icmp" 2>tcpdump.log &
+    wait_until 20 grep -q "listening on" tcpdump.log
+    ping -q -c 50 -i 0.02 -W 1 -s 600 10.78.0.1 >/dev/null
+    sleep 1
+    kill -INT $!
+    wait $!
+    tagged=$(tcpdump -n -e -r tagged.pcap 2>/dev/null | grep -c "vlan 7,.*length 608")
+    echo "# guest2: $tagged came back with their tag"
+    [ "$tagged" = 50 ] || status=1
+fi
+together $status "tx: each frame comes back with its tag"
+ip link del tagged
+
 status=0
 if [ "$GUEST" = 1 ]; then
     for i in 1 2 3 4 5 6 7 8 9 10; do
