@@ -43,8 +43,12 @@ fault_of() {
     esac
 }
 
-# awk ends the last line, too, where a program died in the middle of it.
-show() { tail -n "${2:-15}" "$1" | awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'; }
+# show FILE [LINES]: its end, and its first lines, which are of stderr where stdout was kept until the program
+# ended. awk ends the last line, too, where a program died in the middle of it.
+show() {
+    { head -n -"${2:-15}" "$1" | head -n 6; tail -n "${2:-15}" "$1"; } |
+        awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'
+}
 
 # held PROCESS: what it is, and where the kernel holds it
 held() {
