@@ -200,6 +200,8 @@ static void cq_release(struct qrnic_cq *cq)
 	 */
 #if !defined(__x86_64__) && !defined(__i386__)
 	udma_from_device_barrier();
+	/* Where that barrier orders reads with reads only */
+	atomic_thread_fence(memory_order_release);
 #endif
 	/*
 	 * Stops the stores to those CQEs, by cqe_scatter() and cq_clean(), from
@@ -402,6 +404,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
+		srq_hold(held, NULL);
 		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
 			  "CQ %u: completion of QP %u, which has no such queue\n",
 			  cq->cqn, le32toh(cqe->qpn));
@@ -483,7 +486,7 @@ static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 		return false;
 	for (i = 0; i < QRNIC_WALLCLOCK_TRIES; i++, before = after) {
 		if (qrnic_read_clock(cq->vcq.cq.context, &device))
-			return false;
+			return i > 0;
 		after = realtime_ns();
 		took = after - before;
 		if (!i || took < shortest) {
@@ -680,6 +683,9 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 
 	to = end;
 	for (from = end; from != cq->consumer;) {
+		/* Those who post are not kept waiting by a long ring */
+		if (!(from % QRNIC_POLL_BATCH))
+			srq_hold(&held, NULL);
 		cqe = cq_entry(cq, --from);
 		if (cqe_is_of(cq, cqe, qp, srq)) {
 			/* The slots are the SRQ's, and are free now */

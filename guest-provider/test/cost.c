@@ -90,6 +90,7 @@ int ibv_cmd_create_srq(struct ibv_pd *ibpd, struct ibv_srq *ibsrq,
 		       struct ib_uverbs_create_srq_resp *resp, size_t resp_size)
 {
 	ibsrq->context = ibpd->context;
+	container_of(resp, struct qrnic_create_srq_cmd_resp, ibv_resp)->srqn = 1;
 	return 0;
 }
 
@@ -161,6 +162,7 @@ static void complete(struct qrnic_cq *to, uint32_t at, struct ibv_qp *qp,
 	*cqe = (struct qrnic_cqe){
 		.qpn = htole32(qp->qp_num),
 		.index = htole32(index),
+		.srqn = qp->srq ? htole32(to_qrnic_srq(qp->srq)->srqn) : 0,
 	};
 	__atomic_store_n(&cqe->control,
 			 htole32(FIELD_PREP(QRNIC_CQE_PHASE_MASK, phase) |
@@ -460,6 +462,8 @@ static uint64_t count_instructions(void (*ready)(void), void (*run)(void))
 	while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
 		if (WSTOPSIG(status) == SIGUSR1)
 			marks++;
+		else if (WSTOPSIG(status) != SIGTRAP)
+			kill(child, SIGKILL);	/* A fault, which would come again */
 		else if (marks == 1)
 			count++;
 		ptrace(marks == 1 ? PTRACE_SINGLESTEP : PTRACE_CONT, child, 0, 0);
