@@ -57,6 +57,7 @@ struct qrnic_eq {
 	int irq;
 	u32 consumer;
 	u32 log_size;
+	bool spread;	/* over the processors, once */
 	struct qrnic_ring ring;
 	char name[40];
 };

@@ -189,11 +189,16 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	err = request_irq(eq->irq, qrnic_eq_interrupt, 0, eq->name, eq);
 	if (err)
 		goto err_eq;
-	/* Each completion vector begins on a processor of its own. */
-	if (type == QRNIC_EQ_COMPLETION)
+	/*
+	 * Each completion vector begins on a processor of its own. Where somebody
+	 * has moved it since is kept over a reset of the device.
+	 */
+	if (type == QRNIC_EQ_COMPLETION && !eq->spread) {
 		irq_set_affinity_and_hint(eq->irq,
 					  cpumask_of(cpumask_local_spread(index - 1,
 									  node)));
+		eq->spread = true;
+	}
 	qrnic_eq_doorbell(eq, true);
 	return 0;
 

@@ -5,15 +5,16 @@
  */
 #include "ethernet/ethernet.h"
 
-/* One vector each; RDMA needs most of the queue pairs. */
+/* One vector each; RDMA needs most of the queue pairs and CQs. */
 unsigned int qrnic_eth_max_channels(struct qrnic_core *core)
 {
 	const struct qrnic_caps *caps = &core->dev.caps;
 	unsigned int n = min(qrnic_num_vectors(&core->dev), QRNIC_MAX_CHANNELS);
 
-	if (!qrnic_eth_can_spread(core))
+	/* A table is replaced while the filter leads to it, so there are two. */
+	if (!qrnic_eth_can_spread(core) || caps->max_rss < 2)
 		return 1;
-	return clamp(n, 1, max(caps->max_qp / 8, 1));
+	return clamp(n, 1, max(min(caps->max_qp / 8, caps->max_cq / 16), 1));
 }
 
 static int qrnic_channel_set_xps(struct qrnic_eth *eth, unsigned int index)

@@ -166,8 +166,10 @@ static int qrnic_set_coalesce(struct net_device *netdev,
 		return 0;
 	err = qrnic_moderate_channels(eth);
 	if (err) {
+		/* Some may have changed already. */
 		eth->rx_moderation = rx;
 		eth->tx_moderation = tx;
+		qrnic_moderate_channels(eth);
 	}
 	return err;
 }

@@ -295,30 +295,42 @@ err_napi:
 	return err;
 }
 
-/* It is stopped. */
-static void qrnic_channel_close(struct qrnic_channel *channel)
+/* It is stopped. After this the device touches no buffer of it any more. */
+static void qrnic_channel_destroy(struct qrnic_channel *channel)
 {
 	qrnic_eth_moderation_close(&channel->rx.cq);
 	qrnic_eth_moderation_close(&channel->tx.cq);
-	/* After this the device touches no buffer any more. */
 	qrnic_qp_close(channel);
 	qrnic_eth_cq_close(&channel->rx.cq);
 	qrnic_eth_cq_close(&channel->tx.cq);
-	/* Pages of the receive ring may be in the other one (XDP_TX). */
 	qrnic_tx_release(channel);
+}
+
+static void qrnic_channel_release(struct qrnic_channel *channel)
+{
 	qrnic_rx_release(channel);
 	netif_napi_del(&channel->rx.cq.napi);
 	netif_napi_del(&channel->tx.cq.napi);
 }
 
-/* Since 6.13 the NAPI instance has its number only when it is enabled. */
+/* Pages of a receive ring may be in any transmit ring (XDP_TX, XDP_REDIRECT). */
+static void qrnic_channels_close_first(struct qrnic_eth *eth, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		qrnic_channel_destroy(&eth->channels[i]);
+	for (i = 0; i < n; i++)
+		qrnic_channel_release(&eth->channels[i]);
+}
+
 static int qrnic_rxq_register(struct qrnic_channel *channel)
 {
 	struct qrnic_rx *rx = &channel->rx;
 	int err;
 
 	err = xdp_rxq_info_reg(&rx->xdp_rxq, channel->eth->netdev,
-			       channel->index, rx->cq.napi.napi_id);
+			       channel->index, 0);
 	if (err)
 		return err;
 	err = xdp_rxq_info_reg_mem_model(&rx->xdp_rxq, MEM_TYPE_PAGE_POOL,
@@ -345,14 +357,14 @@ static int qrnic_channel_start(struct qrnic_channel *channel)
 	struct napi_struct *rx = &channel->rx.cq.napi;
 	int err;
 
+	/* The device may lie and let a poll begin as soon as it can. */
+	err = qrnic_rxq_register(channel);
+	if (err)
+		return err;
 	napi_enable(rx);
 	napi_enable(tx);
-	err = qrnic_rxq_register(channel);
-	if (err) {
-		napi_disable(tx);
-		napi_disable(rx);
-		return err;
-	}
+	/* Since 6.13 the instance has its number only now; sockets poll by it. */
+	WRITE_ONCE(channel->rx.xdp_rxq.napi_id, rx->napi_id);
 	qrnic_channel_tell(channel, true);
 	local_bh_disable();
 	napi_schedule(rx);
@@ -377,8 +389,7 @@ static int qrnic_channels_open(struct qrnic_eth *eth)
 	for (i = 0; i < eth->shape.channels; i++) {
 		err = qrnic_channel_open(&eth->channels[i]);
 		if (err) {
-			while (i--)
-				qrnic_channel_close(&eth->channels[i]);
+			qrnic_channels_close_first(eth, i);
 			return err;
 		}
 	}
@@ -387,10 +398,7 @@ static int qrnic_channels_open(struct qrnic_eth *eth)
 
 static void qrnic_channels_close(struct qrnic_eth *eth)
 {
-	unsigned int i;
-
-	for (i = 0; i < eth->shape.channels; i++)
-		qrnic_channel_close(&eth->channels[i]);
+	qrnic_channels_close_first(eth, eth->shape.channels);
 }
 
 /* The first n; they wake the queues, so those are stopped after them. */

@@ -303,4 +303,5 @@ void qrnic_rx_drain(struct qrnic_channel *channel)
 			rx->slots[i].page[j] = NULL;
 		}
 	}
+	rx->consumer = rx->producer;
 }

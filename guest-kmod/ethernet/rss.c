@@ -66,11 +66,19 @@ static void qrnic_rss_destroy(struct qrnic_eth *eth, u32 table)
 		qrnic_report_fatal(dev, "RSS table not destroyed");
 }
 
+/* Programs may have all tables, or the device none after a reset: one ring will do. */
 int qrnic_eth_rss_open(struct qrnic_eth *eth)
 {
+	int err;
+
 	if (eth->shape.channels == 1)
 		return 0;
-	return qrnic_rss_create(eth, &eth->rss, &eth->rss_table);
+	err = qrnic_rss_create(eth, &eth->rss, &eth->rss_table);
+	if (err != -ENOMEM && err != -EOPNOTSUPP)
+		return err;
+	netdev_warn(eth->netdev, "no RSS table (error %d): all frames come to one ring\n",
+		    err);
+	return 0;
 }
 
 void qrnic_eth_rss_close(struct qrnic_eth *eth)

@@ -80,13 +80,15 @@ static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
 	const struct qrnic_channel *channel;
 	struct qrnic_eth_totals totals;
 	unsigned int i;
+	u32 first;
 
 	for (i = 0; i < eth->max_channels; i++) {
 		channel = &eth->channels[i];
-		data[2] += READ_ONCE(channel->tx.producer) -
-			   READ_ONCE(channel->tx.clean);
-		data[3] += READ_ONCE(channel->rx.producer) -
-			   READ_ONCE(channel->rx.consumer);
+		/* The one that follows the other is read before it. */
+		first = READ_ONCE(channel->tx.clean);
+		data[2] += READ_ONCE(channel->tx.producer) - first;
+		first = READ_ONCE(channel->rx.consumer);
+		data[3] += READ_ONCE(channel->rx.producer) - first;
 		data[4] += READ_ONCE(channel->rx.xdp_drop);
 		data[5] += READ_ONCE(channel->rx.xdp_tx);
 		data[6] += READ_ONCE(channel->rx.xdp_redirect);

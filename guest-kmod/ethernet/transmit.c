@@ -283,6 +283,12 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_tx_slot *slot;
 
+	/* Packet sockets and pktgen may choose a queue that there was before. */
+	if (unlikely(!channel->qpn)) {
+		dev_core_stats_tx_dropped_inc(netdev);
+		dev_kfree_skb_any(skb);
+		return NETDEV_TX_OK;
+	}
 	/* features_check() has not seen the headers of what comes from a guest. */
 	if (!qrnic_tx_length_ok(netdev, skb) ||
 	    (skb_is_gso(skb) && !qrnic_tx_can_segment(eth, skb)) ||

@@ -68,6 +68,35 @@ both "two again, while the netdev is down" "ip link set $NIC0 down && ethtool -L
 both "ping" "ping -c 3 -i 0.2 -W 5 guest$PEER && ethtool -X $NIC0 default"
 spread "flows of TCP with two again" "$flows" "0 1"
 
+# pktgen does not ask the stack, and goes on to send through a queue that is gone.
+pktgen() { echo "$2" >"/proc/net/pktgen/$1"; }
+has_sent() { [ "$(count tx1_packets)" -gt "$1" ]; }
+# shellcheck disable=SC2317  # called through wait_until
+has_dropped() { [ "$(cat "/sys/class/net/$NIC0/statistics/tx_dropped")" -gt "$1" ]; }
+gone_queue() {
+    local setting dropped generator status=0
+    modprobe pktgen && pktgen kpktgend_0 "add_device $NIC0" || return
+    for setting in "count 0" "clone_skb 1000000" "delay 100000" "queue_map_min 1" "queue_map_max 1" \
+        "dst_mac 52:54:00:00:00:01" "dst 10.77.0.99"; do
+        pktgen "$NIC0" "$setting" || return
+    done
+    setting=$(count tx1_packets)
+    pktgen pgctrl start &
+    generator=$!
+    wait_until 20 has_sent $((setting + 20)) || status=1
+    dropped=$(cat "/sys/class/net/$NIC0/statistics/tx_dropped")
+    ethtool -L "$NIC0" combined 1 || status=2
+    wait_until 20 has_dropped $((dropped + 200)) || status=3
+    ethtool -L "$NIC0" combined 2 || status=4
+    pktgen pgctrl stop
+    wait $generator
+    modprobe -r pktgen && ping -c 3 -i 0.2 -W 5 "guest$PEER" || status=5
+    return $status
+}
+status=0
+gone_queue >gone.log 2>&1 || { status=$?; show gone.log; }
+together $status "frames for a queue that is gone are dropped"
+
 # What cannot be done leaves what was there. The kernel refuses at the beginning, in the middle and at the end.
 if modprobe refuse symbol=page_pool_create error=-12 times=0 2>refuse.log; then
     for symbol in netif_set_real_num_queues page_pool_create xdp_rxq_info_reg_mem_model; do
