@@ -168,6 +168,41 @@ static void test_loopback_left(void)
     pair_free(p);
 }
 
+/* What comes from the wire is no packet to ourselves, whatever it says. */
+static void test_loopback_forged(void)
+{
+    SimOptions o = { .loopback = true };
+    Pair *p = pair_new(1, &o, NULL);
+    QrnicPathSpec spec = sim_path_to(p->a.qp, p->b.qp);
+    SimNode *n = p->b.qp->node;
+    QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_WRITE_ONLY, .psn = 0x123456,
+        .pkey = QRNIC_PKEY_DEFAULT, .dest_qpn = p->b.qp->number,
+        .va = p->b.addr, .rkey = p->b.key, .dma_len = 64, .ack_req = true,
+    };
+    uint8_t frame[512], before[64], forged[64], *payload;
+    QrnicPath path;
+
+    memcpy(before, p->b.data, sizeof(before));
+    memset(forged, 0x5a, sizeof(forged));
+    g_assert_true(memcmp(before, forged, sizeof(forged)));
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, &t, sizeof(forged));
+    memcpy(payload, forged, sizeof(forged));
+    sim_inject(p->sim, n->id, frame,
+               qrnic_packet_finish_unchecked(frame, payload, sizeof(forged)));
+    settle(p);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_DROP_ICRC), ==, 1);
+    g_assert_cmpmem(p->b.data, sizeof(before), before, sizeof(before));
+    /* Nothing else is wrong with it. */
+    sim_inject(p->sim, n->id, frame,
+               qrnic_packet_finish(&path, frame, payload, sizeof(forged)));
+    settle(p);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_DROP_ICRC), ==, 1);
+    g_assert_cmpmem(p->b.data, sizeof(forged), forged, sizeof(forged));
+    pair_free(p);
+}
+
 /* 3072 bytes at MTU 1024 are three packets, with AckReq on the last. */
 typedef struct Seen {
     uint8_t opcode[64];
@@ -790,6 +825,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/credits", test_credits);
     g_test_add_func("/rc/psn-wrap", test_psn_wrap);
     g_test_add_func("/rc/loopback-left", test_loopback_left);
+    g_test_add_func("/rc/loopback-forged", test_loopback_forged);
     g_test_add_func("/rc/backpressure", test_backpressure);
     g_test_add_func("/rc/wire-slow", test_wire_slow);
     g_test_add_func("/rc/fairness", test_fairness);

@@ -128,9 +128,13 @@ void qrnic_multicast_process(QrnicEngine *e)
     QrnicMulticastRest *r = e->transport->multicast_rest;
     QrnicPacket p;
 
-    /* It was parsed before, and nobody else has it. */
+    /*
+     * It was parsed before, and nobody else has the copy; what it was copied
+     * from may have changed in between.
+     */
     if (r && (qrnic_packet_parse_unchecked(&p, &r->headers) !=
               QRNIC_PARSE_OK ||
+              (p.t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_UD ||
               deliver_some(e, &p, r->loopback, &r->after) <
               MULTICAST_BUDGET)) {
         e->fabric->wire_turn = r->loopback;
