@@ -171,8 +171,10 @@ int qrnic_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh,
 }
 
 /* The ports that a type of flow is hashed by, the same for IPv4 and IPv6 */
-static int qrnic_rss_ports(u32 flow_type, u32 *ports)
+static int qrnic_rss_ports(const struct qrnic_eth *eth, u32 flow_type, u32 *ports)
 {
+	if (!qrnic_eth_can_spread(eth->core))
+		return -EOPNOTSUPP;
 	switch (flow_type) {
 	case TCP_V4_FLOW:
 	case TCP_V6_FLOW:
@@ -202,9 +204,7 @@ int qrnic_get_rxfh_fields(struct net_device *netdev,
 	u32 ports;
 	int err;
 
-	if (!qrnic_eth_can_spread(eth->core))
-		return -EOPNOTSUPP;
-	err = qrnic_rss_ports(fields->flow_type, &ports);
+	err = qrnic_rss_ports(eth, fields->flow_type, &ports);
 	if (err)
 		return err;
 	fields->data = RXH_IP_SRC | RXH_IP_DST;
@@ -222,9 +222,7 @@ int qrnic_set_rxfh_fields(struct net_device *netdev,
 	u32 ports;
 	int err;
 
-	if (!qrnic_eth_can_spread(eth->core))
-		return -EOPNOTSUPP;
-	err = qrnic_rss_ports(fields->flow_type, &ports);
+	err = qrnic_rss_ports(eth, fields->flow_type, &ports);
 	if (err)
 		return err;
 	switch (fields->data) {

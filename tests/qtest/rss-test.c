@@ -167,8 +167,8 @@ static void frame_make(uint8_t *frame, const Example *x, uint8_t protocol)
     stw_be_p(l4 + 2, x->dport);
 }
 
-static void expect_queue(Spread *s, const Example *x, uint8_t protocol,
-                         unsigned queue)
+static QrnicCqe expect_frame(Spread *s, const Example *x, uint8_t protocol,
+                             unsigned queue)
 {
     uint8_t frame[FRAME];
     QrnicCqe cqe;
@@ -178,6 +178,7 @@ static void expect_queue(Spread *s, const Example *x, uint8_t protocol,
     cq_wait(s->r.d, &s->r.recv_cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
     g_assert_cmpuint(cqe.qpn, ==, s->qp[queue].number);
+    return cqe;
 }
 
 /* All examples, by the low and by the high bits of the entry's number */
@@ -198,7 +199,7 @@ static void spread(uint32_t hash, uint8_t protocol, bool ports)
             const Example *x = &example[i];
             uint32_t want = ports ? x->all : x->addresses;
 
-            expect_queue(&s, x, protocol,
+            expect_frame(&s, x, protocol,
                          (want % ENTRIES >> shift) % QUEUES);
         }
         rig_stop(&s.r);
@@ -239,7 +240,7 @@ static void test_nothing_selected(void)
     ctx = table_of(&s, 0, 0);
     rss = rss_create(&s.r, &ctx);
     rule_create(&s.r, rss.result, &to_table);
-    expect_queue(&s, &example[0], IPPROTO_TCP, 0);
+    expect_frame(&s, &example[0], IPPROTO_TCP, 0);
     raw_state(&s.r, &s.qp[0], QRNIC_QPS_RESET);
     frame_make(frame, &example[0], IPPROTO_TCP);
     wire_send(s.r.d, frame, FRAME);
@@ -355,19 +356,6 @@ static QrnicCmdEntry filter_set(Rig *r, uint32_t object, uint8_t flags)
     return command(r->d, QRNIC_CMD_SET_RX_FILTER, 0, raw, sizeof(raw), NULL, 0);
 }
 
-static QrnicCqe expect_frame(Spread *s, const Example *x, unsigned queue)
-{
-    uint8_t frame[FRAME];
-    QrnicCqe cqe;
-
-    frame_make(frame, x, IPPROTO_TCP);
-    wire_send(s->r.d, frame, FRAME);
-    cq_wait(s->r.d, &s->r.recv_cq, &cqe);
-    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
-    g_assert_cmpuint(cqe.qpn, ==, s->qp[queue].number);
-    return cqe;
-}
-
 /* The Ethernet function's own: the filter decides, the table spreads. */
 static void test_filter(void)
 {
@@ -389,7 +377,7 @@ static void test_filter(void)
                             QRNIC_RSS_SRC_IPV6 | QRNIC_RSS_DST_IPV6 :
                             QRNIC_RSS_SRC_IPV4 | QRNIC_RSS_DST_IPV4;
 
-        cqe = expect_frame(&s, x, x->all % QUEUES);
+        cqe = expect_frame(&s, x, IPPROTO_TCP, x->all % QUEUES);
         g_assert_cmphex(cqe.hash, ==, x->all);
         g_assert_cmphex(cqe.hashed, ==, addresses | TCP_PORTS);
     }
@@ -429,17 +417,18 @@ static void test_filter_changes(void)
     ctx = table_of(&s, ADDRESSES | TCP_PORTS, 4);
     high = rss_create(&s.r, &ctx);
     filter_set(&s.r, low.result, to_rss);
-    expect_frame(&s, &example[0], all % QUEUES);
+    expect_frame(&s, &example[0], IPPROTO_TCP, all % QUEUES);
     command_fails(s.r.d, QRNIC_CMD_DESTROY_RSS, low.result, NULL, 0, NULL, 0,
                   QRNIC_ST_BUSY, 0);
     filter_set(&s.r, high.result, to_rss);
     filter_set(&s.r, high.result, to_rss);
-    expect_frame(&s, &example[0], (all >> 4) % QUEUES);
+    expect_frame(&s, &example[0], IPPROTO_TCP, (all >> 4) % QUEUES);
     command_ok(s.r.d, QRNIC_CMD_DESTROY_RSS, low.result, NULL, 0, NULL, 0);
     command_fails(s.r.d, QRNIC_CMD_DESTROY_RSS, high.result, NULL, 0, NULL, 0,
                   QRNIC_ST_BUSY, 0);
     filter_set(&s.r, s.qp[3].number, QRNIC_RXF_PROMISC);
-    g_assert_cmphex(expect_frame(&s, &example[0], 3).hashed, ==, 0);
+    g_assert_cmphex(expect_frame(&s, &example[0], IPPROTO_TCP, 3).hashed, ==,
+                    0);
     command_ok(s.r.d, QRNIC_CMD_DESTROY_RSS, high.result, NULL, 0, NULL, 0);
     rig_stop(&s.r);
 }
