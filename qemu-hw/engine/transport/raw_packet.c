@@ -234,25 +234,29 @@ static QrnicQp *receiver(QrnicEngine *e, const QrnicHeaders *h,
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
 {
     bool strip = e->transport->rx_filter.flags & QRNIC_RXF_VLAN_STRIP;
+    QrnicQp *function, *qp = NULL;
     QrnicRssHash hash;
-    QrnicQp *function = receiver(e, h, &hash);
-    QrnicQp *qp = NULL;
 
     if (h->ethernet) {
         qp = qrnic_flow_normal(e, NULL, h);
-        if (!qp && function &&
-            filter_accepts(&e->transport->rx_filter, h->frame)) {
-            receive_hashed(e, function, h, strip ? RECEIVE_STRIP : 0, &hash);
-            return;
-        }
-        if (!qp) {
-            qp = qrnic_flow_default(e, NULL, h);
-        }
     }
     if (!qp) {
-        drop(e, function ? QRNIC_COUNTER_ETH_RX_FILTERED :
-                           QRNIC_COUNTER_ETH_RX_NO_QUEUE, h->len);
-        return;
+        /* Hashes the frame, so only when no rule has taken it */
+        function = receiver(e, h, &hash);
+        if (h->ethernet) {
+            if (function &&
+                filter_accepts(&e->transport->rx_filter, h->frame)) {
+                receive_hashed(e, function, h, strip ? RECEIVE_STRIP : 0,
+                               &hash);
+                return;
+            }
+            qp = qrnic_flow_default(e, NULL, h);
+        }
+        if (!qp) {
+            drop(e, function ? QRNIC_COUNTER_ETH_RX_FILTERED :
+                               QRNIC_COUNTER_ETH_RX_NO_QUEUE, h->len);
+            return;
+        }
     }
     qrnic_add(e, QRNIC_COUNTER_FLOW_RX_PACKETS, 1);
     qrnic_add(e, QRNIC_COUNTER_FLOW_RX_BYTES, h->len);
