@@ -195,7 +195,7 @@ struct qrnic_eth {
 	struct work_struct filter_work;
 
 	struct qrnic_eth_rss rss;
-	u32 rss_table;		/* while there are several channels; else 0 */
+	u32 rss_table;		/* of several channels; 0: none */
 
 	struct qrnic_eth_drops drops;
 	struct bpf_prog *prog;	/* written under RTNL, read by NAPI */

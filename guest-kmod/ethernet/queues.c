@@ -313,8 +313,8 @@ static void qrnic_channel_release(struct qrnic_channel *channel)
 	netif_napi_del(&channel->tx.cq.napi);
 }
 
-/* Pages of a receive ring may be in any transmit ring (XDP_TX, XDP_REDIRECT). */
-static void qrnic_channels_close_first(struct qrnic_eth *eth, unsigned int n)
+/* The first n. Pages of a receive ring may be in any transmit ring (XDP). */
+static void qrnic_channels_close(struct qrnic_eth *eth, unsigned int n)
 {
 	unsigned int i;
 
@@ -389,16 +389,11 @@ static int qrnic_channels_open(struct qrnic_eth *eth)
 	for (i = 0; i < eth->shape.channels; i++) {
 		err = qrnic_channel_open(&eth->channels[i]);
 		if (err) {
-			qrnic_channels_close_first(eth, i);
+			qrnic_channels_close(eth, i);
 			return err;
 		}
 	}
 	return 0;
-}
-
-static void qrnic_channels_close(struct qrnic_eth *eth)
-{
-	qrnic_channels_close_first(eth, eth->shape.channels);
 }
 
 /* The first n; they wake the queues, so those are stopped after them. */
@@ -454,7 +449,7 @@ int qrnic_eth_queues_open(struct qrnic_eth *eth)
 err_rss:
 	qrnic_eth_rss_close(eth);
 err_channels:
-	qrnic_channels_close(eth);
+	qrnic_channels_close(eth, eth->shape.channels);
 	return err;
 }
 
@@ -472,5 +467,5 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 	qrnic_eth_filter_set(eth, &nothing);
 	qrnic_channels_stop(eth, eth->shape.channels);
 	qrnic_eth_rss_close(eth);
-	qrnic_channels_close(eth);
+	qrnic_channels_close(eth, eth->shape.channels);
 }
