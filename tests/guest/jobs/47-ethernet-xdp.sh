@@ -97,13 +97,16 @@ status=0
 if [ "$GUEST" = 2 ]; then
     tcpdump -U -n -e -Q in -i "$NIC0" -w tagged.pcap "vlan 7 and icmp" 2>tcpdump.log &
     wait_until 20 grep -q "listening on" tcpdump.log
+    capture=$!
+    tagged() { tcpdump -n -e -r tagged.pcap 2>/dev/null | grep -c "vlan 7,.*length 608"; }
+    # shellcheck disable=SC2317  # called through wait_until
+    all_tagged() { [ "$(tagged)" = 50 ]; }
     ping -q -c 50 -i 0.02 -W 1 -s 600 10.78.0.1 >/dev/null
-    sleep 1
-    kill -INT $!
-    wait $!
-    tagged=$(tcpdump -n -e -r tagged.pcap 2>/dev/null | grep -c "vlan 7,.*length 608")
-    echo "# guest2: $tagged came back with their tag"
-    [ "$tagged" = 50 ] || status=1
+    wait_until 10 all_tagged || status=1
+    kill -INT $capture
+    wait $capture
+    echo "# guest2: $(tagged) came back with their tag"
+    all_tagged || status=1
 fi
 together $status "tx: each frame comes back with its tag"
 ip link del tagged
