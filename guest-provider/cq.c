@@ -122,6 +122,9 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = 1u << cq->log_size;
+	/* Where the device may overwrite them, a look is not true for long */
+	cq->batch = kernel_attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN ?
+		    1 : QRNIC_POLL_BATCH;
 	locks = !qrnic_one_thread(ctx, cq->pd) &&
 		!(cq_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
 	qrnic_lock_init(&cq->lock, locks);

@@ -12,13 +12,13 @@
 
 #include "qrnic.h"
 
-/* How old the pair of clocks may be that timestamps are converted with */
+/* How old the pair of clocks may be that timestamps are converted with, at least */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
+/* Polls that read the clocks over and over do little else where that is slow. */
+#define QRNIC_WALLCLOCK_SHARE 10u
 /* Between two looks at the wall clock that take longer, another program ran, too. */
 #define QRNIC_WALLCLOCK_READ_NS 50000u
 #define QRNIC_WALLCLOCK_TRIES 8
-/* CQEs that share a barrier, and for how many those who post to an SRQ may wait */
-#define QRNIC_POLL_BATCH 16u
 
 /*
  * A thread that finds the CQ being resized sleeps until that is done, because it
@@ -176,7 +176,7 @@ static bool cq_look_ahead(struct qrnic_cq *cq, uint32_t most)
 {
 	uint32_t ahead = 0;
 
-	most = min(most, QRNIC_POLL_BATCH);
+	most = min(most, cq->batch);
 	while (ahead < most && cq_has(cq, cq->consumer + ahead))
 		ahead++;
 	if (!ahead)
@@ -277,10 +277,18 @@ static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 	cqe_scatter(cqe, qrnic_srq_wqe(qp->srq, index));
 }
 
-/* The device need not be trusted: not every QP has both queues. */
-static bool cqe_has_queue(const struct qrnic_qp *qp, const struct qrnic_cqe *cqe)
+/*
+ * The device need not be trusted: not every QP has both queues, and a queue that
+ * completes in another CQ belongs to who holds the lock of that one.
+ */
+static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
+			  const struct qrnic_cqe *cqe)
 {
-	return cqe_is_receive(cqe) ? qp->has_rq || qp->srq : qp->has_sq;
+	const struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	return cqe_is_receive(cqe) ?
+	       ibqp->recv_cq == &cq->vcq.cq && (qp->has_rq || qp->srq) :
+	       ibqp->send_cq == &cq->vcq.cq && qp->has_sq;
 }
 
 /*
@@ -399,14 +407,14 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 			return cqe;
 		}
 		qp = cq_find_qp(cq, le32toh(cqe->qpn));
-		if (likely(qp && cqe_has_queue(qp, cqe))) {
+		if (likely(qp && cqe_has_queue(cq, qp, cqe))) {
 			*wr_id = cqe_retire(qp, cqe, held);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
 		srq_hold(held, NULL);
 		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
-			  "CQ %u: completion of QP %u, which has no such queue\n",
+			  "CQ %u: completion of QP %u, which has no such queue here\n",
 			  cq->cqn, le32toh(cqe->qpn));
 	}
 }
@@ -466,7 +474,7 @@ static int poll_next(struct qrnic_cq *cq, uint32_t most)
 
 static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
 {
-	return poll_next(to_qrnic_cq_ex(ibcq), QRNIC_POLL_BATCH);
+	return poll_next(to_qrnic_cq_ex(ibcq), UINT32_MAX);
 }
 
 /*
@@ -477,12 +485,13 @@ static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
  */
 static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
-	uint64_t before = realtime_ns(), after, last, device, took;
-	uint64_t shortest = 0;
+	uint64_t start = realtime_ns(), before = start, after, device, took;
+	uint64_t last, shortest = 0;
 	int i;
 
 	last = atomic_load_explicit(&cq->read_ns, memory_order_relaxed);
-	if (last && before - last < QRNIC_WALLCLOCK_AGE_NS)
+	if (last && start - last <
+	    atomic_load_explicit(&cq->keep_ns, memory_order_relaxed))
 		return false;
 	for (i = 0; i < QRNIC_WALLCLOCK_TRIES; i++, before = after) {
 		if (qrnic_read_clock(cq->vcq.cq.context, &device))
@@ -497,6 +506,9 @@ static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 		if (took <= QRNIC_WALLCLOCK_READ_NS)
 			break;
 	}
+	clocks->read_ns = realtime_ns();
+	clocks->keep_ns = max_t(uint64_t, QRNIC_WALLCLOCK_AGE_NS,
+				QRNIC_WALLCLOCK_SHARE * (clocks->read_ns - start));
 	return true;
 }
 
@@ -518,7 +530,9 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 	if (fresh) {
 		cq->clocks = clocks;
 		/* Only now: a thread that sees the new time uses the pair */
-		atomic_store_explicit(&cq->read_ns, clocks.wall_ns,
+		atomic_store_explicit(&cq->keep_ns, clocks.keep_ns,
+				      memory_order_relaxed);
+		atomic_store_explicit(&cq->read_ns, clocks.read_ns,
 				      memory_order_relaxed);
 	}
 	before = cq->consumer;

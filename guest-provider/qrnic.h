@@ -139,11 +139,16 @@ struct qrnic_ah {
 	struct qrnic_address_vector av;
 };
 
-/* Both clocks at one moment */
+/* Both clocks at one moment; when they had been read, and how long they serve */
 struct qrnic_clocks {
 	uint64_t wall_ns;
 	uint64_t device;
+	uint64_t read_ns;
+	uint64_t keep_ns;
 };
+
+/* CQEs that share a barrier, and for how many those who post to an SRQ may wait */
+#define QRNIC_POLL_BATCH 16u
 
 struct qrnic_cq {
 	struct verbs_cq vcq;
@@ -178,10 +183,13 @@ struct qrnic_cq {
 	uint32_t last_qpn;
 	/* CQEs from the consumer on that are known to be written. Under lock. */
 	uint32_t ahead;
-	/* For timestamps of the wall clock; read_ns: when it was read last */
+	/* How many of them are looked for at once */
+	uint32_t batch;
+	/* For timestamps of the wall clock; the times are those of clocks */
 	bool wallclock;
 	struct qrnic_clocks clocks;
 	atomic_ullong read_ns;
+	atomic_ullong keep_ns;
 };
 
 struct qrnic_wq {

@@ -219,6 +219,7 @@ static void start(void)
 	cq.ring = ring;
 	cq.log_size = 5;
 	cq.record = &cq_record;
+	cq.batch = QRNIC_POLL_BATCH;
 	list_head_init(&cq.xrc_srqs);
 	qrnic_lock_init(&cq.lock, true);
 	qrnic_lock_init(&cq.arm_lock, true);
@@ -354,6 +355,9 @@ static void test_slow_clock(void)
 	slow_clock_reads = INT_MAX;
 	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT);
 	CHECK(clock_reads == 8 && cq.clocks.device <= 8);
+	/* Nor at each poll, and not for most of the time */
+	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT && clock_reads == 8);
+	CHECK(cq.keep_ns >= 8 * 20 * 1000000ull * 9);
 	slow_clock_reads = 0;
 }
 
@@ -501,19 +505,47 @@ static void test_last_qp(void)
 	CHECK(take_one().wr_id == 2);
 }
 
-/* The device need not be trusted: this one will not make the CQ forget it */
-static void test_last_qp_of_other_cq(void)
+static int taken_of(uint8_t opcode)
 {
+	struct ibv_wc wc;
+
+	put_cqe(&ring[cq.consumer], 7, opcode, 0);
+	complaints = 0;
+	return qrnic_poll_cq(&cq.vcq.cq, 1, &wc) - complaints;
+}
+
+/* The device need not be trusted: who polls does not hold the lock of another CQ */
+static void test_queue_of_other_cq(void)
+{
+	static struct qrnic_cq other;
+
+	CHECK(taken_of(QRNIC_CQE_SEND) == 1 && taken_of(QRNIC_CQE_RECV) == 1);
+	qp.vqp.qp.send_cq = &other.vcq.cq;
+	CHECK(taken_of(QRNIC_CQE_SEND) == -1 && taken_of(QRNIC_CQE_RECV) == 1);
+	qp.vqp.qp.send_cq = &cq.vcq.cq;
+	qp.vqp.qp.recv_cq = &other.vcq.cq;
+	CHECK(taken_of(QRNIC_CQE_SEND) == 1 && taken_of(QRNIC_CQE_RECV) == -1);
+	qrnic_cq_forget(&cq, &qp);
+	qp.vqp.qp.send_cq = &other.vcq.cq;
+	CHECK(taken_of(QRNIC_CQE_SEND) == -1 && taken_of(QRNIC_CQE_RECV) == -1);
+	CHECK(!cq.last_qp);
+}
+
+/* With IGNORE_OVERRUN it may have overwritten the next one since */
+static void test_overrun(void)
+{
+	struct ibv_poll_cq_attr attr = {};
 	int i;
 
-	wr_ids[0] = 1;
-	successor_wr_ids[0] = 2;
-	qp.vqp.qp.send_cq = qp.vqp.qp.recv_cq = NULL;
-	for (i = 0; i < 2; i++)
+	qrnic_cq_set_poll_ops(&cq, 0);
+	cq.batch = 1;
+	for (i = 0; i < 3; i++)
 		put_cqe(&ring[i], 7, QRNIC_CQE_SEND, 0);
-	CHECK(take_one().wr_id == 1);
-	CHECK(!qp_table_set(&ctx, 7, &successor));
-	CHECK(take_one().wr_id == 2);
+	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
+	CHECK(!ibv_next_poll(&cq.vcq.cq_ex));
+	ring[2].control ^= htole32(QRNIC_CQE_PHASE_MASK);
+	CHECK(ibv_next_poll(&cq.vcq.cq_ex) == ENOENT);
+	ibv_end_poll(&cq.vcq.cq_ex);
 }
 
 /* The kernel has given its number to another before its destruction returned */
@@ -668,7 +700,8 @@ int main(void)
 	run("doorbells in a write-combining page", test_doorbells);
 	run("SGEs or inline data", test_payload);
 	run("the QP of the last completion is remembered", test_last_qp);
-	run("a QP of another CQ is not remembered", test_last_qp_of_other_cq);
+	run("a queue of another CQ completes nothing", test_queue_of_other_cq);
+	run("of a CQ that may overrun one CQE is taken at a time", test_overrun);
 	run("a QP is forgotten for its successor", test_successor);
 	run("a QP that is destroyed is forgotten", test_destroyed);
 	run("CQEs are read after all of their phases", test_phases_first);
