@@ -36,6 +36,6 @@ rds() {
         bench "$1" "$2" "$3" "$(grep -xE '[0-9.]+' rds.log)"
     fi
     barrier "heard-$turn"
+    # The module stays: to unload it after Soft-RoCE waits for ever, in rds_ib_conn_path_shutdown() for its receives.
     [ -z "$server" ] || { kill $server && wait $server; } 2>/dev/null
-    modprobe -r rds_rdma
 }
