@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 4u
+#define QRNIC_HW_VERSION_MINOR 5u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -418,7 +418,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
-#define QRNIC_CAP_ALL 0xffffffffu
+#define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
+#define QRNIC_CAP_ALL 0x00000001ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -535,7 +536,8 @@ enum qrnic_link_state {
 #define QRNIC_RXF_BROADCAST 0x00000004u
 #define QRNIC_RXF_VLAN_STRIP 0x00000008u
 #define QRNIC_RXF_RSS 0x00000010u
-#define QRNIC_RXF_ALL 0x0000001fu
+#define QRNIC_RXF_COALESCE 0x00000020u
+#define QRNIC_RXF_ALL 0x0000003fu
 
 /* Control registers: offsets in BAR_CONTROL, and masks of their fields */
 #define QRNIC_REG_ID 0x000u
@@ -699,6 +701,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_ETH_RX_NO_QUEUE,
     QRNIC_COUNTER_ETH_RX_TOO_LONG,
     QRNIC_COUNTER_ETH_RX_CSUM_BAD,
+    QRNIC_COUNTER_ETH_RX_CONTINUED,
     QRNIC_COUNTER_FLOW_RX_PACKETS,
     QRNIC_COUNTER_FLOW_RX_BYTES,
     QRNIC_COUNTER_FLOW_LOOPBACK,
@@ -824,6 +827,7 @@ enum qrnic_counter {
     X(eth_rx_no_queue, ethernet) \
     X(eth_rx_too_long, ethernet) \
     X(eth_rx_csum_bad, ethernet) \
+    X(eth_rx_continued, ethernet) \
     X(flow_rx_packets, ethernet) \
     X(flow_rx_bytes, ethernet) \
     X(flow_loopback, ethernet) \
@@ -1453,7 +1457,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffffff00000000ull;
+    bad |= out->capabilities & 0xfffffffe00000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2729,7 +2733,7 @@ static inline bool qrnic_rx_filter_unpack(QrnicRxFilter *out, const void *in)
 
     out->qpn = qrnic_ld_le32(p + 0);
     out->flags = p[4];
-    bad |= out->flags & 0x000000e0u;
+    bad |= out->flags & 0x000000c0u;
     out->unicast_count = p[5];
     out->multicast_count = p[6];
     bad |= p[7];
@@ -3243,7 +3247,8 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
 #define QRNIC_CQE_SRQN_OFFSET 40u
 #define QRNIC_CQE_HASH_OFFSET 44u
 #define QRNIC_CQE_HASHED_OFFSET 48u
-#define QRNIC_CQE_RSVD1_OFFSET 49u
+#define QRNIC_CQE_CONTINUES_OFFSET 49u
+#define QRNIC_CQE_RSVD1_OFFSET 50u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -3269,6 +3274,7 @@ typedef struct QrnicCqe {
     uint32_t srqn;
     uint32_t hash;
     uint8_t hashed;
+    uint8_t continues;
     uint32_t syndrome;
     uint8_t status;
     uint8_t opcode;
@@ -3301,7 +3307,8 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     out->hash = qrnic_ld_le32(p + 44);
     out->hashed = p[48];
     bad |= out->hashed & 0x00000000u;
-    bad |= qrnic_any_byte(p + 49, 7);
+    out->continues = p[49];
+    bad |= qrnic_any_byte(p + 50, 6);
     out->syndrome = qrnic_ld_le32(p + 56);
     v = qrnic_ld_le32(p + 60);
     out->status = (v >> 0) & 0x000000ffu;
@@ -3331,6 +3338,7 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     qrnic_st_le32(p + 40, in->srqn);
     qrnic_st_le32(p + 44, in->hash);
     p[48] = in->hashed;
+    p[49] = in->continues;
     qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;
@@ -4257,6 +4265,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "eth_rx_no_queue",
         "eth_rx_too_long",
         "eth_rx_csum_bad",
+        "eth_rx_continued",
         "flow_rx_packets",
         "flow_rx_bytes",
         "flow_loopback",

@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 4u
+#define QRNIC_HW_VERSION_MINOR 5u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -394,7 +394,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_RATE_LIMIT 0x20000000u
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
-#define QRNIC_CAP_ALL 0xffffffffu
+#define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
+#define QRNIC_CAP_ALL 0x00000001ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -511,7 +512,8 @@ enum qrnic_link_state {
 #define QRNIC_RXF_BROADCAST 0x00000004u
 #define QRNIC_RXF_VLAN_STRIP 0x00000008u
 #define QRNIC_RXF_RSS 0x00000010u
-#define QRNIC_RXF_ALL 0x0000001fu
+#define QRNIC_RXF_COALESCE 0x00000020u
+#define QRNIC_RXF_ALL 0x0000003fu
 
 /* Control registers: offsets in BAR_CONTROL, and masks of their fields */
 #define QRNIC_REG_ID 0x000u
@@ -675,6 +677,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ETH_RX_NO_QUEUE,
 	QRNIC_COUNTER_ETH_RX_TOO_LONG,
 	QRNIC_COUNTER_ETH_RX_CSUM_BAD,
+	QRNIC_COUNTER_ETH_RX_CONTINUED,
 	QRNIC_COUNTER_FLOW_RX_PACKETS,
 	QRNIC_COUNTER_FLOW_RX_BYTES,
 	QRNIC_COUNTER_FLOW_LOOPBACK,
@@ -800,6 +803,7 @@ enum qrnic_counter {
 	X(eth_rx_no_queue, ethernet) \
 	X(eth_rx_too_long, ethernet) \
 	X(eth_rx_csum_bad, ethernet) \
+	X(eth_rx_continued, ethernet) \
 	X(flow_rx_packets, ethernet) \
 	X(flow_rx_bytes, ethernet) \
 	X(flow_loopback, ethernet) \
@@ -2462,7 +2466,8 @@ struct qrnic_cqe {
 	__le32 srqn;
 	__le32 hash;
 	__u8 hashed;
-	__u8 rsvd1[7];
+	__u8 continues;
+	__u8 rsvd1[6];
 	__le32 syndrome;
 	__le32 control;
 };
@@ -2482,7 +2487,8 @@ struct qrnic_cqe {
 #define QRNIC_CQE_SRQN_OFFSET 40u
 #define QRNIC_CQE_HASH_OFFSET 44u
 #define QRNIC_CQE_HASHED_OFFSET 48u
-#define QRNIC_CQE_RSVD1_OFFSET 49u
+#define QRNIC_CQE_CONTINUES_OFFSET 49u
+#define QRNIC_CQE_RSVD1_OFFSET 50u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -2520,6 +2526,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hash) ==
 		QRNIC_CQE_HASH_OFFSET, "cqe.hash");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hashed) ==
 		QRNIC_CQE_HASHED_OFFSET, "cqe.hashed");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, continues) ==
+		QRNIC_CQE_CONTINUES_OFFSET, "cqe.continues");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
 		QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, syndrome) ==

@@ -30,6 +30,22 @@
 #define QRNIC_IP_PROTOCOL_TCP   6
 #define QRNIC_IP_PROTOCOL_UDP   17
 
+/* Offsets of fields in their headers */
+#define QRNIC_IPV4_TOTAL_LENGTH 2
+#define QRNIC_IPV4_IDENTIFICATION 4
+#define QRNIC_IPV4_CHECKSUM     10
+#define QRNIC_IPV6_PAYLOAD_LENGTH 4
+#define QRNIC_TCP_SEQUENCE      4
+#define QRNIC_TCP_DATA_OFFSET   12
+#define QRNIC_TCP_FLAGS         13
+#define QRNIC_TCP_CHECKSUM      16
+#define QRNIC_UDP_CHECKSUM      6
+
+#define QRNIC_TCP_FIN           0x01
+#define QRNIC_TCP_PSH           0x08
+#define QRNIC_TCP_ACK           0x10
+#define QRNIC_TCP_CWR           0x80
+
 typedef enum QrnicNetwork {
     QRNIC_NET_NONE,             /* another, or its header is not complete */
     QRNIC_NET_IPV4,
@@ -76,6 +92,12 @@ typedef struct QrnicHeaders {
 static inline bool qrnic_headers_have_ip(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_IPV4 || h->network == QRNIC_NET_IPV6;
+}
+
+/* Where the header of TCP ends, by what it says itself; all of it is there. */
+static inline size_t qrnic_headers_tcp_end(const QrnicHeaders *h)
+{
+    return h->l4 + (h->frame[h->l4 + QRNIC_TCP_DATA_OFFSET] >> 4) * 4;
 }
 
 /* The frame must live as long as what has been found in it. */

@@ -128,7 +128,7 @@ class Contract:
             keys(flags, where, ("name", "prefix", "doc", "values"))
             check_name(flags["name"], LOWER, where)
             need(flags["name"] not in self.enums, where, "is also the name of an enum")
-            check_values(flags["values"], "bit", 32, where)
+            check_values(flags["values"], "bit", 64, where)
             check_unique(flags["values"], "bit", where)
             flags["all"] = sum(1 << item["bit"] for item in flags["values"])
             self.macro(f"{flags['prefix']}_ALL", where)

@@ -266,6 +266,7 @@ void add_responder_tests(void);
 void add_memory_tests(void);
 void add_ethernet_tests(void);
 void add_segment_tests(void);
+void add_coalesce_tests(void);
 void add_flow_tests(void);
 void add_datagram_tests(void);
 void add_multicast_tests(void);

@@ -18,6 +18,7 @@ int main(int argc, char **argv)
     add_responder_tests();
     add_ethernet_tests();
     add_segment_tests();
+    add_coalesce_tests();
     add_flow_tests();
     add_datagram_tests();
     add_multicast_tests();

@@ -16,6 +16,7 @@ typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicUnreliable QrnicUnreliable;
 typedef struct QrnicSegmentation QrnicSegmentation;
+typedef struct QrnicContinuation QrnicContinuation;
 
 typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
@@ -66,6 +67,7 @@ struct QrnicQp {
     QrnicResponder *responder;  /* RC and XRC only */
     QrnicUnreliable *unreliable;        /* UC only */
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
+    QrnicContinuation *continuation;    /* of the last frame; NULL: none */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
     bool sq_rung;               /* read the record of the SQ when taken up */

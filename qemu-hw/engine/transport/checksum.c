@@ -7,10 +7,6 @@
 #include "qemu/osdep.h"
 #include "engine/transport/transport.h"
 
-#define IPV4_CHECKSUM 10
-#define TCP_CHECKSUM 16
-#define UDP_CHECKSUM 6
-
 static uint16_t sum_fold(uint64_t sum)
 {
     while (sum >> 16) {
@@ -46,8 +42,8 @@ static bool has_ipv4(const QrnicHeaders *h)
 
 static size_t l4_checksum_at(const QrnicHeaders *h)
 {
-    return h->l4 + (h->protocol == QRNIC_IP_PROTOCOL_TCP ? TCP_CHECKSUM :
-                                                           UDP_CHECKSUM);
+    return h->l4 + (h->protocol == QRNIC_IP_PROTOCOL_TCP ? QRNIC_TCP_CHECKSUM :
+                                                           QRNIC_UDP_CHECKSUM);
 }
 
 /*
@@ -101,7 +97,7 @@ void qrnic_checksum_store(uint8_t *at, uint16_t sum)
 void qrnic_checksums_fill(const QrnicHeaders *h, uint8_t *frame)
 {
     if (has_ipv4(h)) {
-        uint8_t *field = frame + h->ip + IPV4_CHECKSUM;
+        uint8_t *field = frame + h->ip + QRNIC_IPV4_CHECKSUM;
 
         qrnic_st_be16(field, 0);
         qrnic_checksum_store(field,

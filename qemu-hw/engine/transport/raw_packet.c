@@ -49,6 +49,14 @@ static bool filter_accepts(const QrnicRxFilter *f, const uint8_t *mac)
 #define RECEIVE_STRIP 1u        /* a tag goes into the CQE */
 #define RECEIVE_COPY 2u         /* a copy for a sniffer */
 #define RECEIVE_FCS 4u          /* the frame check sequence goes with it */
+#define RECEIVE_COALESCE 8u     /* the CQE says whether it continues another */
+
+/* As the filter has it */
+static unsigned how_of_filter(const QrnicRxFilter *filter)
+{
+    return (filter->flags & QRNIC_RXF_VLAN_STRIP ? RECEIVE_STRIP : 0) |
+           (filter->flags & QRNIC_RXF_COALESCE ? RECEIVE_COALESCE : 0);
+}
 
 /* As the queue pair of a flow rule has it */
 static unsigned how_of_flow(const QrnicQp *qp)
@@ -75,6 +83,24 @@ static void count_received(QrnicEngine *e, bool copy, const QrnicHeaders *h,
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_BYTES, h->len);
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_MULTICAST, h->frame[0] & 1);
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_CSUM_BAD, bad);
+}
+
+/* Bytes of its headers in the buffers if it continues the one before; else 0 */
+static unsigned continues(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                          unsigned how, uint8_t flags)
+{
+    unsigned header;
+
+    if (!(how & RECEIVE_COALESCE)) {
+        qrnic_coalesce_drop(e, qp);
+        return 0;
+    }
+    header = qrnic_coalesce(e, qp, h, flags);
+    if (!header) {
+        return 0;
+    }
+    qrnic_add(e, QRNIC_COUNTER_ETH_RX_CONTINUED, 1);
+    return header - (how & RECEIVE_STRIP && h->tagged ? QRNIC_VLAN_LEN : 0);
 }
 
 static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
@@ -119,8 +145,9 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         return;
     }
     count_received(e, how & RECEIVE_COPY, h, bad);
+    cqe.continues = continues(e, qp, h, how, cqe.flags);
     trace_qrnic_ethernet_receive(e->config.name, qp->number, wqe->index,
-                                 h->len, cqe.flags);
+                                 h->len, cqe.flags, cqe.continues);
     qrnic_complete_recv(e, qp, &cqe);
 }
 
@@ -233,7 +260,7 @@ static QrnicQp *receiver(QrnicEngine *e, const QrnicHeaders *h,
 
 void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
 {
-    bool strip = e->transport->rx_filter.flags & QRNIC_RXF_VLAN_STRIP;
+    const QrnicRxFilter *filter = &e->transport->rx_filter;
     QrnicQp *function, *qp = NULL;
     QrnicRssHash hash;
 
@@ -244,10 +271,8 @@ void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
         /* Hashes the frame, so only when no rule has taken it */
         function = receiver(e, h, &hash);
         if (h->ethernet) {
-            if (function &&
-                filter_accepts(&e->transport->rx_filter, h->frame)) {
-                receive_hashed(e, function, h, strip ? RECEIVE_STRIP : 0,
-                               &hash);
+            if (function && filter_accepts(filter, h->frame)) {
+                receive_hashed(e, function, h, how_of_filter(filter), &hash);
                 return;
             }
             qp = qrnic_flow_default(e, NULL, h);
@@ -406,6 +431,12 @@ static bool raw_packet_flush(QrnicEngine *e, QrnicQp *qp)
     return false;
 }
 
+static void raw_packet_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_segmentation_drop(e, qp);
+    qrnic_coalesce_drop(e, qp);
+}
+
 static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 {
     if (e->transport->rx_filter.qpn == qp->number &&
@@ -426,8 +457,8 @@ const QrnicQpOps qrnic_raw_packet_ops = {
     .takes_frames = true,
     .states = &qrnic_raw_packet_states,
     .shape = qrnic_raw_packet_shape,
-    .init = qrnic_segmentation_drop,
-    .cleanup = qrnic_segmentation_drop,
+    .init = raw_packet_drop,
+    .cleanup = raw_packet_drop,
     .flush_send = raw_packet_flush,
     .destroyed = raw_packet_destroyed,
     .transmit = qrnic_transmit,
@@ -480,6 +511,11 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
     }
     if ((in->flags & QRNIC_RXF_VLAN_STRIP) &&
         !(e->config.capabilities & QRNIC_CAP_ETH_VLAN)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_RX_FILTER_FLAGS_OFFSET);
+    }
+    if ((in->flags & QRNIC_RXF_COALESCE) &&
+        !(e->config.capabilities & QRNIC_CAP_ETH_RX_COALESCE)) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
                             QRNIC_RX_FILTER_FLAGS_OFFSET);
     }

@@ -13,16 +13,6 @@
 #include "trace.h"
 #include "engine/transport/transport.h"
 
-#define IPV4_TOTAL_LENGTH 2
-#define IPV4_IDENTIFICATION 4
-#define IPV6_PAYLOAD_LENGTH 4
-#define TCP_SEQUENCE 4
-#define TCP_DATA_OFFSET 12
-#define TCP_FLAGS 13
-#define TCP_FIN 0x01
-#define TCP_PSH 0x08
-#define TCP_CWR 0x80
-
 struct QrnicSegmentation {
     uint32_t length, sent;      /* bytes behind the headers */
     uint16_t frames;
@@ -51,7 +41,7 @@ static bool headers_fit(const QrnicHeaders *h)
     return qrnic_headers_have_ip(h) && h->l4 &&
            h->protocol == QRNIC_IP_PROTOCOL_TCP &&
            h->len >= h->l4 + QRNIC_TCP_LEN &&
-           h->len == h->l4 + (h->frame[h->l4 + TCP_DATA_OFFSET] >> 4) * 4;
+           h->len == qrnic_headers_tcp_end(h);
 }
 
 static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
@@ -91,20 +81,20 @@ static void put_headers(const QrnicSegmentation *s, uint32_t n,
 
     memcpy(frame, h->frame, h->len);
     if (h->network == QRNIC_NET_IPV4) {
-        qrnic_st_be16(ip + IPV4_TOTAL_LENGTH, h->len - h->ip + n);
-        qrnic_st_be16(ip + IPV4_IDENTIFICATION,
-                      qrnic_ld_be16(ip + IPV4_IDENTIFICATION) + s->frames);
+        qrnic_st_be16(ip + QRNIC_IPV4_TOTAL_LENGTH, h->len - h->ip + n);
+        ip += QRNIC_IPV4_IDENTIFICATION;
+        qrnic_st_be16(ip, qrnic_ld_be16(ip) + s->frames);
     } else {
-        qrnic_st_be16(ip + IPV6_PAYLOAD_LENGTH,
+        qrnic_st_be16(ip + QRNIC_IPV6_PAYLOAD_LENGTH,
                       h->len - h->ip - QRNIC_IPV6_LEN + n);
     }
-    qrnic_st_be32(tcp + TCP_SEQUENCE,
-                  qrnic_ld_be32(tcp + TCP_SEQUENCE) + s->sent);
+    qrnic_st_be32(tcp + QRNIC_TCP_SEQUENCE,
+                  qrnic_ld_be32(tcp + QRNIC_TCP_SEQUENCE) + s->sent);
     if (s->sent) {
-        tcp[TCP_FLAGS] &= ~TCP_CWR;
+        tcp[QRNIC_TCP_FLAGS] &= ~QRNIC_TCP_CWR;
     }
     if (s->sent + n < s->length) {
-        tcp[TCP_FLAGS] &= ~(TCP_FIN | TCP_PSH);
+        tcp[QRNIC_TCP_FLAGS] &= ~(QRNIC_TCP_FIN | QRNIC_TCP_PSH);
     }
 }
 

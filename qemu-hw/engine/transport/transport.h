@@ -167,6 +167,16 @@ QrnicSegment qrnic_segmentation_next(QrnicEngine *e, QrnicQp *qp,
 /* What is left of it is not sent. */
 void qrnic_segmentation_drop(QrnicEngine *e, QrnicQp *qp);
 
+/*
+ * coalesce.c: a frame that is about to be completed, with the CQE flags of its
+ * checksums. Returns the bytes of its headers if it continues the one before in
+ * this queue, else 0.
+ */
+unsigned qrnic_coalesce(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                        uint8_t flags);
+/* No frame continues the last one. */
+void qrnic_coalesce_drop(QrnicEngine *e, QrnicQp *qp);
+
 /* rss.c */
 typedef struct QrnicRss QrnicRss;
 
