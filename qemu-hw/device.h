@@ -46,6 +46,8 @@ typedef struct QrnicWire {
     void (*cleanup)(QrnicDevice *d);
 } QrnicWire;
 
+typedef struct QrnicDoorbellEvents QrnicDoorbellEvents;
+
 struct QrnicDevice {
     PCIDevice parent_obj;
 
@@ -63,6 +65,7 @@ struct QrnicDevice {
     bool cap_dm, cap_atomic_write, cap_flush;
     bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
     bool cap_counter_sets, cap_roce_v1, cap_command_event;
+    bool ioeventfd;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */
@@ -97,6 +100,7 @@ struct QrnicDevice {
     VMChangeStateEntry *run_state;
 
     QrnicCommandQueue cmd;
+    QrnicDoorbellEvents *events;        /* NULL: doorbells are written */
 
     /* registers that are nothing but registers */
     uint32_t scratch;
@@ -124,6 +128,8 @@ void qrnic_leave(QrnicDevice *d);
 void qrnic_kick(QrnicDevice *d);
 /* Do it now. It may be gone afterwards. */
 void qrnic_work(QrnicDevice *d);
+/* From the main loop. As in a bottom half: its own messages do not come in. */
+void qrnic_work_guarded(QrnicDevice *d);
 /* A write to a doorbell page. The device was entered. */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value);
@@ -138,6 +144,14 @@ int64_t qrnic_clock_ns(QrnicDevice *d);
 /* mmio.c */
 bool qrnic_mmio_init(QrnicDevice *d, Error **errp);
 void qrnic_mmio_reset(QrnicDevice *d);
+
+/* doorbell_events.c */
+bool qrnic_doorbell_events_init(QrnicDevice *d, Error **errp);
+/* Does what the events ask for that have come. The device was entered. */
+void qrnic_doorbell_events_process(QrnicDevice *d);
+bool qrnic_doorbell_events_pending(QrnicDevice *d);
+void qrnic_doorbell_events_reset(QrnicDevice *d);
+void qrnic_doorbell_events_cleanup(QrnicDevice *d);
 
 /* command.c */
 void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size);

@@ -325,6 +325,7 @@ void qrnic_device_reset(QrnicDevice *d)
     timer_del(d->timer);
     d->timer_due = false;
     qrnic_engine_reset(d->engine);
+    qrnic_doorbell_events_reset(d);
     device_memory_show(d);
     if (d->receive_waits) {
         qrnic_kick(d);
@@ -352,6 +353,7 @@ static bool work_once(QrnicDevice *d)
         d->timer_due = false;
         qrnic_engine_timer(d->engine);
     }
+    qrnic_doorbell_events_process(d);
     d->runs_soon = d->run_now = false;
     /*
      * Doorbells rung before a command come before it: else one for a queue
@@ -412,6 +414,18 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
+void qrnic_work_guarded(QrnicDevice *d)
+{
+    MemReentrancyGuard *guard = &DEVICE(d)->mem_reentrancy_guard;
+    bool was_engaged = guard->engaged_in_io;
+
+    object_ref(OBJECT(d));
+    guard->engaged_in_io = true;
+    qrnic_work(d);
+    guard->engaged_in_io = was_engaged;
+    object_unref(OBJECT(d));
+}
+
 /* All that waits is what the processor is just asking for. */
 static bool nothing_waits(QrnicDevice *d)
 {
@@ -452,8 +466,8 @@ void qrnic_command_rung(QrnicDevice *d)
     bool more = true;
 
     object_ref(OBJECT(d));
-    if (nothing_waits(d) && !qrnic_doorbells_pending(d->engine) &&
-        qrnic_enter(d)) {
+    if (nothing_waits(d) && !qrnic_doorbell_events_pending(d) &&
+        !qrnic_doorbells_pending(d->engine) && qrnic_enter(d)) {
         more = qrnic_command_run(d, 1, true);
         device_memory_show(d);
         qrnic_leave(d);
@@ -713,8 +727,9 @@ static void device_realize(PCIDevice *pci, Error **errp)
               g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
                               pci->devfn);
     fill_config(d);
-    if (!qrnic_mmio_init(d, errp) ||
+    if (!qrnic_mmio_init(d, errp) || !qrnic_doorbell_events_init(d, errp) ||
         (d->cable && !qrnic_cable_plug(d, errp))) {
+        qrnic_doorbell_events_cleanup(d);
         g_free(d->name);
         d->name = NULL;
         qrnic_interrupts_cleanup(d);
@@ -746,6 +761,7 @@ static void device_exit(PCIDevice *pci)
     qemu_del_vm_change_state_handler(d->run_state);
     qemu_bh_delete(d->bh);
     d->bh = NULL;
+    qrnic_doorbell_events_cleanup(d);
     wire_cleanup(d);
     timer_del(d->timer);
     qrnic_interrupts_cleanup(d);
@@ -792,6 +808,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 1024),
     DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
                        256),
+    DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),
     DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),
     DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
     DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),

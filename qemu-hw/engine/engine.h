@@ -69,6 +69,8 @@ bool qrnic_engine_port_active(QrnicEngine *e);
 /* Doorbell pages; values in host order. */
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
                           unsigned size, uint64_t value);
+/* A doorbell of some queue of the page, it is not known which */
+void qrnic_doorbell_event(QrnicEngine *e, uint32_t page);
 /* Some were rung that have not been looked at. */
 bool qrnic_doorbells_pending(QrnicEngine *e);
 

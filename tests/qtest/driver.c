@@ -267,7 +267,7 @@ void settle(Device *d)
     }
 }
 
-QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry)
+uint64_t command_begin(Device *d, QrnicCmdEntry entry)
 {
     uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
     uint64_t slot = d->cmd_ring + QRNIC_CMD_ENTRY_SIZE *
@@ -276,6 +276,14 @@ QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry)
     qrnic_cmd_entry_pack(raw, &entry);
     qtest_memwrite(d->qts, slot, raw, sizeof(raw));
     reg_write(d, QRNIC_REG_CMD_DOORBELL, ++d->cmd_producer);
+    return slot;
+}
+
+QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry)
+{
+    uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
+    uint64_t slot = command_begin(d, entry);
+
     WAIT_UNTIL(!(qtest_readl(d->qts, slot + QRNIC_CMD_ENTRY_CONTROL_OFFSET) >>
                  31),
                "command 0x%x does not complete", entry.opcode);

@@ -83,6 +83,8 @@ bool interrupt_taken(Device *d, unsigned vector);
 /* Waits until the vector has sent one, and takes it. */
 void interrupt_wait(Device *d, unsigned vector);
 
+/* Hands one command over; where its entry is. */
+uint64_t command_begin(Device *d, QrnicCmdEntry entry);
 /* Runs one command; the entry as the device wrote it back. */
 QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry);
 QrnicCmdEntry command(Device *d, unsigned opcode, uint32_t object,
@@ -261,6 +263,7 @@ void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length);
 void add_register_tests(void);
 void add_command_tests(void);
 void add_queue_tests(void);
+void add_doorbell_event_tests(void);
 void add_requester_tests(void);
 void add_responder_tests(void);
 void add_memory_tests(void);

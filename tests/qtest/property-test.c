@@ -22,6 +22,7 @@ static const Refused refused[] = {
     { "doorbell-pages=1", "doorbell-pages" },
     { "doorbell-pages=3", "doorbell-pages" },
     { "doorbell-pages=131072", "doorbell-pages" },
+    { "ioeventfd=on,doorbell-pages=256", "doorbell-pages" },
     { "doorbell-fifo=0", "doorbell-fifo" },
     { "doorbell-fifo=4097", "doorbell-fifo" },
     { "max-qp=0", "max-qp" }, { "max-qp=1048577", "max-qp" },

@@ -13,6 +13,7 @@ int main(int argc, char **argv)
     add_register_tests();
     add_command_tests();
     add_queue_tests();
+    add_doorbell_event_tests();
     add_memory_tests();
     add_requester_tests();
     add_responder_tests();

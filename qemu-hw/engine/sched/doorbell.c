@@ -47,11 +47,8 @@ static bool window_take(QrnicEngine *e, QrnicDbPage *page,
 }
 
 /* As if a doorbell of every queue of the page had been rung */
-static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
+static void look_at_all(QrnicEngine *e, QrnicDbPage *page)
 {
-    page->lost = false;
-    qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
-    trace_qrnic_doorbell_recovery(e->config.name, number);
     if (page->recovering) {
         page->recover_again = true;
         return;
@@ -59,6 +56,14 @@ static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
     page->recovering = true;
     page->recover = QTAILQ_FIRST(&page->queues);
     QTAILQ_INSERT_TAIL(&e->queue->recovering, page, next);
+}
+
+static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
+{
+    page->lost = false;
+    qrnic_add(e, QRNIC_COUNTER_DOORBELL_RECOVERIES, 1);
+    trace_qrnic_doorbell_recovery(e->config.name, number);
+    look_at_all(e, page);
 }
 
 /* Seen to when those of the page that came before have been taken out */
@@ -182,6 +187,24 @@ void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
         return;
     }
     fifo_put(e, page, number, offset, &d);
+}
+
+void qrnic_doorbell_event(QrnicEngine *e, uint32_t number)
+{
+    QrnicDbPage *page = qrnic_db_page_get(e, number);
+
+    if (e->fatal) {
+        return;
+    }
+    if (!page) {
+        qrnic_guest_error(e, QRNIC_GE_DOORBELL_PAGE, "page", number,
+                          "it is not allocated");
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_DOORBELLS, 1);
+    trace_qrnic_doorbell_event(e->config.name, number);
+    qrnic_wake(e);
+    look_at_all(e, page);
 }
 
 static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)

@@ -1,0 +1,36 @@
+# Doorbells that come as events (ioeventfd=on), in the way of a host with KVM: no value, a page at a time. Programs that
+# poll, that sleep, that have many queues in one page, and processes side by side.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:link=cable,ioeventfd=on,doorbell-pages=16,cap-direct-wqe=off
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid=$(gid_index "$RDMA0" 4)
+
+counter() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/$1"; }
+
+perf() {
+    local program=$1
+    shift
+    pair "$program $*" 18515 "$program -d $RDMA0 -x $gid -F $*" "$program -d $RDMA0 -x $gid -F $* guest1"
+}
+
+for options in "" "-e" "-s 65536 -n 50" "-e -s 65536 -n 50"; do
+    pair "ibv_rc_pingpong $options" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid $options" \
+        "ibv_rc_pingpong -d $RDMA0 -c -g $gid $options guest1"
+done
+pair "ibv_srq_pingpong -e" 18515 "ibv_srq_pingpong -d $RDMA0 -c -e -g $gid" "ibv_srq_pingpong -d $RDMA0 -c -e -g $gid guest1"
+perf ib_write_bw -s 8 -n 2000
+perf ib_write_bw -s 8 -q 128 -n 200
+perf ib_write_bw -s 65536 -q 16 -n 50
+perf ib_send_bw -s 8 -q 16 --use-srq -n 200
+perf ib_send_lat -e -s 8 -n 500
+perf ib_read_lat -s 8 -n 500
+perf ib_atomic_bw -n 500
+doorbells=$(counter doorbells) records=$(counter record_reads)
+echo "# guest$GUEST: $doorbells doorbells, $records records read"
+# Guest 2 is the one that sends; by their values doorbells have one record read each.
+try "an event has all queues of its page looked at" "[ $GUEST = 1 ] || [ $records -gt $((10 * doorbells)) ]"
+try "none is lost" "[ $(counter doorbells_dropped) = 0 ]"
+kernel_clean "the kernel logs are clean"
+finish
