@@ -32,6 +32,10 @@
 #define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 /* A receive WQE is one block: its control segment and up to three buffers. */
 #define QRNIC_RX_PAGES (QRNIC_SEGMENTS_PER_WQEBB - 1)
+/* For headers that forwarding, tunnels and XDP put in front */
+#define QRNIC_RX_HEADROOM (XDP_PACKET_HEADROOM + NET_IP_ALIGN)
+#define QRNIC_RX_FIRST (PAGE_SIZE - QRNIC_RX_HEADROOM - \
+			SKB_DATA_ALIGN(sizeof(struct skb_shared_info)))
 
 struct qrnic_eth;
 struct qrnic_channel;
@@ -126,6 +130,18 @@ struct qrnic_rx_slot {
 	struct page *page[QRNIC_RX_PAGES];
 };
 
+/* What the present poll received last, and frames that were joined to it */
+struct qrnic_train {
+	struct sk_buff *skb;	/* NULL: none */
+	u16 frames;
+	/* Of the first frame, once there is a second: */
+	u16 segment;		/* bytes of TCP data */
+	u8 network;		/* bytes of the IP header */
+	u8 header;		/* bytes before the data */
+	bool push;		/* the last one has PSH */
+	bool last;		/* nothing can be joined any more */
+};
+
 struct qrnic_rx {
 	struct qrnic_eth_cq cq;
 	struct qrnic_ring ring;
@@ -139,6 +155,9 @@ struct qrnic_rx {
 	u64 xdp_drop;		/* frames of which a program said so, or that failed */
 	u64 xdp_tx;
 	u64 xdp_redirect;
+	struct qrnic_train train;
+	u64 gro_hw_packets;	/* of several frames each */
+	u64 gro_hw_frames;
 	struct qrnic_eth_stats stats;
 };
 
@@ -166,6 +185,7 @@ struct qrnic_eth_filter {
 	u32 object;		/* QP, or RSS table; 0: no frames */
 	bool rss;
 	bool vlan_strip;
+	bool coalesce;
 };
 
 /* How frames are spread over the channels; as ethtool -x and -n have it */
@@ -302,9 +322,20 @@ void qrnic_tx_drain(struct qrnic_channel *channel);
 /* receive.c */
 unsigned int qrnic_rx_pages(unsigned int mtu);
 unsigned int qrnic_rx_max_mtu(unsigned int pages);
+/* The pages of a frame but the first become fragments: so many bytes. */
+void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
+		       struct sk_buff *skb, u32 length);
 int qrnic_rx_fill(struct qrnic_channel *channel);
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
 void qrnic_rx_drain(struct qrnic_channel *channel);
+
+/* coalesce.c */
+/* Joins the frame to the train, if it may be. */
+bool qrnic_train_join(struct qrnic_channel *channel, struct qrnic_rx_slot *slot,
+		      const struct qrnic_cqe *cqe, u32 length);
+/* The skb goes to the stack when the train ends. There is no other train now. */
+void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb);
+void qrnic_train_end(struct qrnic_rx *rx);
 
 /* xdp.c */
 u32 qrnic_xdp_run(struct qrnic_channel *channel, struct bpf_prog *prog,
@@ -322,6 +353,13 @@ static inline unsigned int qrnic_channel_of_cpu(const struct qrnic_eth *eth,
 						unsigned int cpu)
 {
 	return cpu % READ_ONCE(eth->shape.channels);
+}
+
+/* Buffers that a frame of this length takes */
+static inline unsigned int qrnic_rx_pages_of(u32 length)
+{
+	return length <= QRNIC_RX_FIRST ? 1 :
+	       1 + DIV_ROUND_UP(length - QRNIC_RX_FIRST, PAGE_SIZE);
 }
 
 /* The netdev's queue of the same index */

@@ -63,6 +63,8 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 		/* A program sees, and sends on, the frame as it was. */
 		if (eth->filter.vlan_strip && !READ_ONCE(eth->prog))
 			filter->flags |= QRNIC_RXF_VLAN_STRIP;
+		if (eth->filter.coalesce)
+			filter->flags |= QRNIC_RXF_COALESCE;
 		qrnic_filter_fill(eth->netdev, filter);
 	}
 	err = qrnic_cmd_set(&eth->core->dev, QRNIC_CMD_SET_RX_FILTER, 0, filter,

@@ -197,16 +197,29 @@ static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 	return err;
 }
 
+/* Programs see each frame, and what is not to be joined in software is not here. */
+static netdev_features_t qrnic_eth_fix_features(struct net_device *netdev,
+						netdev_features_t features)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	if (eth->prog || !(features & NETIF_F_GRO))
+		features &= ~NETIF_F_GRO_HW;
+	return features;
+}
+
 static int qrnic_eth_set_features(struct net_device *netdev,
 				  netdev_features_t features)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
 	bool strip = features & NETIF_F_HW_VLAN_CTAG_RX;
+	bool coalesce = features & NETIF_F_GRO_HW;
 	struct qrnic_eth_filter filter = eth->filter;
 
-	if (strip == filter.vlan_strip)
+	if (strip == filter.vlan_strip && coalesce == filter.coalesce)
 		return 0;
 	filter.vlan_strip = strip;
+	filter.coalesce = coalesce;
 	if (eth->open)
 		return qrnic_eth_filter_set(eth, &filter);
 	eth->filter = filter;
@@ -247,6 +260,7 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_set_mac_address = qrnic_eth_set_mac_address,
 	.ndo_validate_addr = eth_validate_addr,
 	.ndo_change_mtu = qrnic_eth_change_mtu,
+	.ndo_fix_features = qrnic_eth_fix_features,
 	.ndo_set_features = qrnic_eth_set_features,
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
 };
@@ -376,11 +390,14 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 				       NETIF_F_HW_VLAN_CTAG_RX;
 	if (qrnic_eth_can_spread(eth->core))
 		netdev->hw_features |= NETIF_F_RXHASH;
+	if (capabilities & QRNIC_CAP_ETH_RX_COALESCE)
+		netdev->hw_features |= NETIF_F_GRO_HW;
 	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 	netdev->xdp_features = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
 			       NETDEV_XDP_ACT_NDO_XMIT;
 	eth->filter.vlan_strip = netdev->features & NETIF_F_HW_VLAN_CTAG_RX;
+	eth->filter.coalesce = netdev->features & NETIF_F_GRO_HW;
 }
 
 static void qrnic_eth_setup(struct qrnic_eth *eth)

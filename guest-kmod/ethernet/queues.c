@@ -455,7 +455,10 @@ err_channels:
 
 void qrnic_eth_queues_close(struct qrnic_eth *eth)
 {
-	struct qrnic_eth_filter nothing = { .vlan_strip = eth->filter.vlan_strip };
+	struct qrnic_eth_filter nothing = {
+		.vlan_strip = eth->filter.vlan_strip,
+		.coalesce = eth->filter.coalesce,
+	};
 
 	if (!eth->open)
 		return;

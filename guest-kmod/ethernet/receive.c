@@ -8,10 +8,6 @@
  */
 #include "ethernet/ethernet.h"
 
-/* For headers that forwarding, tunnels and XDP put in front */
-#define QRNIC_RX_HEADROOM (XDP_PACKET_HEADROOM + NET_IP_ALIGN)
-#define QRNIC_RX_FIRST (PAGE_SIZE - QRNIC_RX_HEADROOM - \
-			SKB_DATA_ALIGN(sizeof(struct skb_shared_info)))
 /* Receive WQEs are posted in batches, a doorbell each. */
 #define QRNIC_RX_BATCH 16
 
@@ -20,11 +16,7 @@ static_assert(QRNIC_RX_FIRST + (QRNIC_RX_PAGES - 1) * PAGE_SIZE >=
 
 unsigned int qrnic_rx_pages(unsigned int mtu)
 {
-	unsigned int length = mtu + ETH_HLEN + 2 * VLAN_HLEN;
-
-	if (length <= QRNIC_RX_FIRST)
-		return 1;
-	return 1 + DIV_ROUND_UP(length - QRNIC_RX_FIRST, PAGE_SIZE);
+	return qrnic_rx_pages_of(mtu + ETH_HLEN + 2 * VLAN_HLEN);
 }
 
 /* The largest MTU that pages buffers of a receive WQE have room for */
@@ -130,13 +122,30 @@ static struct sk_buff *qrnic_rx_xdp(struct qrnic_channel *channel,
 	return action == XDP_PASS ? qrnic_rx_build_xdp(rx, &xdp, page) : NULL;
 }
 
+void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
+		       struct sk_buff *skb, u32 length)
+{
+	struct page *page;
+	unsigned int i;
+	u32 part;
+
+	for (i = 1; length; i++) {
+		part = min_t(u32, length, PAGE_SIZE);
+		page = slot->page[i];
+		slot->page[i] = NULL;
+		page_pool_dma_sync_for_cpu(rx->pool, page, 0, part);
+		skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, 0, part,
+				PAGE_SIZE);
+		length -= part;
+	}
+}
+
 static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 				      struct qrnic_rx_slot *slot, u32 length)
 {
 	u32 part = min_t(u32, length, QRNIC_RX_FIRST);
 	struct page *page = slot->page[0];
 	struct sk_buff *skb;
-	unsigned int i;
 
 	page_pool_dma_sync_for_cpu(rx->pool, page, QRNIC_RX_HEADROOM, part);
 	slot->page[0] = NULL;
@@ -148,16 +157,7 @@ static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 	skb_mark_for_recycle(skb);
 	skb_reserve(skb, QRNIC_RX_HEADROOM);
 	skb_put(skb, part);
-
-	length -= part;
-	for (i = 1; length; i++) {
-		part = min_t(u32, length, PAGE_SIZE);
-		page = slot->page[i];
-		slot->page[i] = NULL;
-		page_pool_dma_sync_for_cpu(rx->pool, page, 0, part);
-		skb_add_rx_frag(skb, i - 1, page, 0, part, PAGE_SIZE);
-		length -= part;
-	}
+	qrnic_rx_add_rest(rx, slot, skb, length - part);
 	return skb;
 }
 
@@ -193,6 +193,7 @@ static int qrnic_rx_frame(struct qrnic_channel *channel,
 {
 	struct bpf_prog *prog = READ_ONCE(channel->eth->prog);
 	struct qrnic_rx *rx = &channel->rx;
+	struct qrnic_rx_slot *slot = qrnic_rx_slot(rx, rx->consumer);
 	u32 taken = *actions;
 	u32 length = le32_to_cpu(cqe->byte_len);
 	u32 room = QRNIC_RX_FIRST + (rx->pages - 1) * PAGE_SIZE;
@@ -203,24 +204,26 @@ static int qrnic_rx_frame(struct qrnic_channel *channel,
 	    rx->producer == rx->consumer || length < ETH_HLEN || length > room)
 		return -EIO;
 
+	if (!prog && qrnic_train_join(channel, slot, cqe, length))
+		return length;
+	/* It goes up before what came after it. */
+	qrnic_train_end(rx);
 	if (prog && rx->pages == 1) {
 		*actions = 0;
-		skb = qrnic_rx_xdp(channel, prog,
-				   qrnic_rx_slot(rx, rx->consumer), length,
-				   actions);
+		skb = qrnic_rx_xdp(channel, prog, slot, length, actions);
 		if (!skb && !(*actions & BIT(XDP_PASS))) {
 			*actions |= taken;
 			return length;
 		}
 		*actions |= taken;
 	} else {
-		skb = qrnic_rx_build(rx, qrnic_rx_slot(rx, rx->consumer), length);
+		skb = qrnic_rx_build(rx, slot, length);
 	}
 	if (!skb)
 		return 0;
 	qrnic_rx_offloads(channel, skb, cqe);
 	*multicast += skb->pkt_type == PACKET_MULTICAST;
-	napi_gro_receive(&rx->cq.napi, skb);
+	qrnic_train_begin(channel, skb);
 	return length;
 }
 
@@ -253,6 +256,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		cq->consumer++;
 		done++;
 	}
+	qrnic_train_end(rx);
 	if (done)
 		qrnic_cq_consume(&cq->ring, cq->consumer);
 	if (actions & (BIT(XDP_TX) | BIT(XDP_REDIRECT)))

@@ -13,6 +13,8 @@ static const char qrnic_own_names[][ETH_GSTRING_LEN] = {
 	"rx_xdp_drop",
 	"rx_xdp_tx",
 	"rx_xdp_redirect",
+	"rx_gro_hw_packets",
+	"rx_gro_hw_frames",
 };
 
 static const char * const qrnic_channel_names[] = {
@@ -92,6 +94,8 @@ static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
 		data[4] += READ_ONCE(channel->rx.xdp_drop);
 		data[5] += READ_ONCE(channel->rx.xdp_tx);
 		data[6] += READ_ONCE(channel->rx.xdp_redirect);
+		data[7] += READ_ONCE(channel->rx.gro_hw_packets);
+		data[8] += READ_ONCE(channel->rx.gro_hw_frames);
 		totals = qrnic_eth_stats_read(&channel->rx.stats);
 		*next++ = totals.packets;
 		*next++ = totals.bytes;

@@ -132,5 +132,7 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	}
 	if (old)
 		bpf_prog_put(old);
+	/* Segments are joined only without a program. */
+	netdev_update_features(netdev);
 	return 0;
 }

@@ -34,7 +34,8 @@ attach() {
         ip link set dev "$NIC0" xdpdrv pinned "/sys/fs/bpf/$1"
     fi
 }
-export -f count attach
+feature() { ethtool -k "$NIC0" | grep "^ *rx-gro-hw: $1"; }
+export -f count attach feature
 first() {
     local status=0 name=$1
     shift
@@ -68,10 +69,14 @@ ping -q -c 1 -W 5 "guest$PEER" >/dev/null
 address=$(ip neigh show "10.77.0.$PEER" | awk '{ for (i = 1; i < NF; i++) if ($i == "lladdr") print $(i + 1) }')
 ip neigh replace "10.77.0.$PEER" lladdr "$address" dev "$NIC0" nud permanent
 first "programs are loaded" "python3 load.py $(cat "/sys/class/net/$NIC0/ifindex") && ls /sys/fs/bpf"
-first "pass is attached to the driver" "attach pass && ip -d link show $NIC0 | grep -q 'xdp.*id'"
+first "frames may be joined" "feature on"
+first "pass is attached to the driver, and frames are not joined any more" "attach pass &&
+    ip -d link show $NIC0 | grep -q 'xdp.*id' && feature off"
+before=$(count eth_rx_continued)
 echoes
 expect "pass: all is answered" 50 0
 pair "pass: TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -n 16M"
+first "and none of its frames is marked" "[ \$(count eth_rx_continued) = $before ]"
 pair "pass: TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -R -n 16M"
 for program in drop tx redirect aborted; do
     counter=rx_xdp_$program
@@ -121,7 +126,7 @@ else
 fi
 together $status "programs and rings change while frames come"
 first "an MTU with more than a page is refused" "! ip link set $NIC0 mtu 9000"
-first "off" "attach off && ip link set $NIC0 mtu 9000 && ! attach pass && ip link set $NIC0 mtu 1500"
+first "off, and frames may be joined again" "attach off && feature on && ip link set $NIC0 mtu 9000 && ! attach pass && ip link set $NIC0 mtu 1500"
 echoes
 expect "off: all is answered" 50 0
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * lie.c: the device says what no honest one does: bytes of the output or the number in
- * the result of a command are others, or the type of the next asynchronous events is.
+ * the result of a command are others, or the type of the next asynchronous events is, or
+ * each received frame continues the one before.
  * The driver under test sees it where it reads what the device has written.
  *
  * modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
  * modprobe lie opcode=0x10 result=0 times=1
  * modprobe lie event=0x0
+ * modprobe lie continues=66
  */
 #include <linux/bitfield.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 
 #include "core/core.h"
+#include "ethernet/ethernet.h"
 
 static uint opcode;
 module_param(opcode, uint, 0444);
@@ -37,6 +40,10 @@ MODULE_PARM_DESC(times, "answers that are others; -1: all of them");
 static int event = -1;
 module_param(event, int, 0444);
 MODULE_PARM_DESC(event, "type of all events of commands; -1: as the device says");
+
+static int continues = -1;
+module_param(continues, int, 0444);
+MODULE_PARM_DESC(continues, "bytes of headers of each received frame; -1: as the device says");
 
 static atomic_t told = ATOMIC_INIT(0);
 
@@ -104,6 +111,23 @@ static struct kprobe interrupts = {
 	.pre_handler = interrupt_begins,
 };
 
+/* The CQE is the driver's own copy by now. */
+static int join_begins(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct qrnic_cqe *cqe = (struct qrnic_cqe *)regs_get_kernel_argument(regs, 2);
+
+	if (continues >= 0) {
+		cqe->continues = continues;
+		atomic_inc(&told);
+	}
+	return 0;
+}
+
+static struct kprobe joins = {
+	.symbol_name = "qrnic_train_join",
+	.pre_handler = join_begins,
+};
+
 static int __init lie_init(void)
 {
 	int err = register_kretprobe(&commands);
@@ -112,12 +136,22 @@ static int __init lie_init(void)
 		return err;
 	err = register_kprobe(&interrupts);
 	if (err)
-		unregister_kretprobe(&commands);
+		goto err_commands;
+	err = register_kprobe(&joins);
+	if (err)
+		goto err_interrupts;
+	return 0;
+
+err_interrupts:
+	unregister_kprobe(&interrupts);
+err_commands:
+	unregister_kretprobe(&commands);
 	return err;
 }
 
 static void __exit lie_exit(void)
 {
+	unregister_kprobe(&joins);
 	unregister_kprobe(&interrupts);
 	unregister_kretprobe(&commands);
 }
