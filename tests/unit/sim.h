@@ -120,7 +120,8 @@ typedef struct SimOptions {
     uint32_t max_rd_atomic;     /* of the device; 0: 16 */
     uint32_t doorbell_fifo;     /* 0: 128 */
     uint64_t memory;            /* bytes; 0: 32 MiB */
-    uint32_t max_qp, max_cq, max_srq, max_mkey; /* 0: not many */
+    /* 0: not many */
+    uint32_t max_qp, max_cq, max_srq, max_mkey, max_flow;
     uint32_t vectors, db_pages; /* 0: 4, 8 */
     uint64_t device_memory;     /* bytes; 0: 16 pages */
 } SimOptions;

@@ -24,6 +24,8 @@
 #define EQ_ENTRY_BYTES 4
 #define COUNTER_SET_BYTES 1024
 #define DB_PAGE_BYTES 512
+#define FLOW_BYTES 256
+#define RSS_BYTES 640
 
 #define RECEIVES 12
 #define WRITES 40
@@ -50,6 +52,7 @@ static void world_init(World *w)
     SimOptions o = {
         .memory = MEMORY, .max_qp = 2 * OBJECTS, .max_cq = 2 * OBJECTS,
         .max_srq = 2 * OBJECTS, .max_mkey = 2 * OBJECTS,
+        .max_flow = 2 * OBJECTS,
         .vectors = 2 * OBJECTS, .db_pages = 2 * OBJECTS,
         .doorbell_fifo = 16 * OBJECTS,
     };
@@ -444,6 +447,40 @@ static void test_db_page(void)
                 DB_PAGE_BYTES);
 }
 
+/* The largest tables, and a rule for each of them */
+static void test_steering(void)
+{
+    g_autofree World *w = g_new0(World, 1);
+    g_autofree uint32_t *rss = g_new(uint32_t, OBJECTS);
+    g_autofree uint32_t *flow = g_new(uint32_t, OBJECTS);
+    QrnicFlowCtx rule = {
+        .type = QRNIC_FLOW_NORMAL, .flags = QRNIC_FLOWF_RSS,
+    };
+    QrnicRssCtx table = { .log_size = QRNIC_RSS_MAX_LOG_SIZE };
+    QrnicEngine *e;
+
+    world_init(w);
+    e = w->sim->node[0].engine;
+    w->a[0] = sim_inline_new(&w->sim->node[0], QRNIC_QPT_RAW_PACKET, NULL, 0);
+    for (unsigned i = 0; i < 1u << table.log_size; i++) {
+        qrnic_st_le32(table.entries + 4 * i, w->a[0]->number);
+    }
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        QrnicResult r = qrnic_rss_create(e, &table);
+
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+        rss[i] = r.value;
+        r = qrnic_flow_create(e, rss[i], &rule);
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+        flow[i] = r.value;
+    }
+    cost_check("flow rule", &w->sim->node[0], flow, qrnic_flow_destroy,
+               FLOW_BYTES);
+    cost_check("RSS table", &w->sim->node[0], rss, qrnic_rss_destroy,
+               RSS_BYTES);
+    world_cleanup(w);
+}
+
 int main(int argc, char **argv)
 {
     /*
@@ -469,5 +506,6 @@ int main(int argc, char **argv)
     g_test_add_func("/host-memory/eq", test_eq);
     g_test_add_func("/host-memory/counter-set", test_counter_set);
     g_test_add_func("/host-memory/db-page", test_db_page);
+    g_test_add_func("/host-memory/steering", test_steering);
     return g_test_run();
 }
