@@ -490,6 +490,61 @@ static void test_destroy(void)
     }
 }
 
+/* To RTS nothing is woken for a queue pair that has nothing to send. */
+static void test_rts(void)
+{
+    Pair *p = pair_new(1, NULL, &unconnected);
+    QrnicQpAttr init = sim_attr_init(), rts = sim_attr_rts(), rtr;
+    SimNode *n = p->a.qp->node;
+    unsigned kicks;
+
+    rtr = sim_attr_rtr(p->b.qp, p->a.qp);
+    accepted(p->b.qp, &init);
+    accepted(p->b.qp, &rtr);
+    accepted(p->b.qp, &rts);
+    rtr = sim_attr_rtr(p->a.qp, p->b.qp);
+    accepted(p->a.qp, &init);
+    accepted(p->a.qp, &rtr);
+    settle(p);
+    kicks = n->kicks;
+    accepted(p->a.qp, &rts);
+    g_assert_cmpuint(n->kicks, ==, kicks);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    pair_free(p);
+}
+
+/* What was posted before, and rung for, is sent in RTS. */
+static void posted_early(bool looked)
+{
+    Pair *p = pair_new(1, NULL, &unconnected);
+    QrnicQpAttr init = sim_attr_init(), rts = sim_attr_rts(), rtr;
+
+    rtr = sim_attr_rtr(p->b.qp, p->a.qp);
+    accepted(p->b.qp, &init);
+    accepted(p->b.qp, &rtr);
+    accepted(p->b.qp, &rts);
+    rtr = sim_attr_rtr(p->a.qp, p->b.qp);
+    accepted(p->a.qp, &init);
+    accepted(p->a.qp, &rtr);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    if (looked) {
+        settle(p);
+        expect_no_cqe(p->a.qp);
+    }
+    accepted(p->a.qp, &rts);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    pair_free(p);
+}
+
+static void test_posted_early(void)
+{
+    posted_early(false);
+    posted_early(true);
+}
+
 /* The first packet in RTR is an event. */
 static void test_comm_est(void)
 {
@@ -529,6 +584,8 @@ int main(int argc, char **argv)
     g_test_add_func("/qp/flush", test_flush);
     g_test_add_func("/qp/reset", test_reset);
     g_test_add_func("/qp/destroy", test_destroy);
+    g_test_add_func("/qp/rts", test_rts);
+    g_test_add_func("/qp/posted-early", test_posted_early);
     g_test_add_func("/qp/comm-est", test_comm_est);
     return g_test_run();
 }

@@ -390,6 +390,19 @@ static void entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
     }
 }
 
+/*
+ * Work may have been posted that waited for this state. Nearly always a new
+ * queue pair has none, and to look in vain takes a turn of the main loop.
+ */
+static bool state_gives_work(const QrnicQp *qp, uint8_t from)
+{
+    if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        return qp->sq_rung || qp->sq.bad_record ||
+               qp->sq.producer != qp->sq.consumer;
+    }
+    return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
+}
+
 QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 {
     QrnicQp *qp = qrnic_qp_get(e, qpn);
@@ -420,8 +433,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         }
         qp->state = to;
         entered(e, qp, from, in);
-        /* Work may have been posted that waited for this state. */
-        if (to == QRNIC_QPS_RTS || to == QRNIC_QPS_SQD) {
+        if (state_gives_work(qp, from)) {
             qrnic_schedule(e, qp);
         }
     }
