@@ -94,6 +94,7 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
+	response->comp_mask = QRNIC_UCONTEXT_SMALL_QUEUES;
 	/* A newer library must not use what this driver does not know of. */
 	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
 	response->db_offset =

@@ -51,13 +51,14 @@ int qrnic_udata_none(struct ib_udata *udata)
 #define QUEUE_BUFFER_SLACK SZ_64K
 
 /*
- * The buffer of a user queue begins at a page, so that rings have offset 0. As it
- * is pinned and searched for the records, it is not much larger than its rings.
+ * The buffer of a user queue begins with a block, so that the buffers of small queues
+ * can share a page. As it is pinned and searched for the records, it is not much
+ * larger than its rings.
  */
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 				     u64 length, u64 rings)
 {
-	if (!IS_ALIGNED(address, PAGE_SIZE) || !length ||
+	if (!IS_ALIGNED(address, QRNIC_WQEBB_SIZE) || !length ||
 	    length > rings + QUEUE_BUFFER_SLACK ||
 	    address != (unsigned long)address || length != (size_t)length)
 		return ERR_PTR(-EINVAL);
@@ -65,23 +66,29 @@ struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 	return ib_umem_get(&dev->ibdev, address, length, IB_ACCESS_LOCAL_WRITE);
 }
 
-/* A table of the smallest pages for a part of the buffer */
+/*
+ * A table of the smallest pages for a part of the buffer. The device takes no offset
+ * in the first of several pages, but the address of a block for what lies in one.
+ */
 int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		      struct ib_umem *umem, u64 offset, u64 length)
 {
 	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
 	struct ib_block_iter iter;
-	u64 first, last, i = 0;
+	u64 start, first, last, i = 0;
 	int err;
 
-	if (!IS_ALIGNED(offset, page) || !length || length > umem->length ||
-	    offset > umem->length - length)
+	if (!length || length > umem->length || offset > umem->length - length)
+		return -EINVAL;
+	start = ib_umem_offset(umem) + offset;
+	first = start / page;
+	last = (start + length - 1) / page;
+	if (!IS_ALIGNED(start, page) &&
+	    (first != last || !IS_ALIGNED(start, QRNIC_WQEBB_SIZE)))
 		return -EINVAL;
 
-	first = offset / page;
-	last = (offset + length - 1) / page;
 	err = qrnic_table_alloc(dev->qdev, table, last - first + 1,
-				QRNIC_PAGE_SHIFT_MIN, 0);
+				QRNIC_PAGE_SHIFT_MIN, start % page);
 	if (err)
 		return err;
 
@@ -98,8 +105,9 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 {
 	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
+	u64 start = (u64)ib_umem_offset(umem) + offset;
 	struct ib_block_iter iter;
-	u64 block = offset / page;
+	u64 block = start / page;
 
 	if (!IS_ALIGNED(offset, QRNIC_RECORD_SIZE) ||
 	    (u64)offset + QRNIC_RECORD_SIZE > umem->length)
@@ -108,7 +116,7 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 	rdma_umem_for_each_dma_block(umem, &iter, page) {
 		if (block-- == 0) {
 			*address = rdma_block_iter_dma_address(&iter) +
-				   offset % page;
+				   start % page;
 			return 0;
 		}
 	}

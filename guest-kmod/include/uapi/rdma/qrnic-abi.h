@@ -19,7 +19,16 @@ struct qrnic_alloc_ucontext_req {
 	__aligned_u64 comp_mask;
 };
 
-/* db_offset is for mmap of db_length bytes: the doorbell page of the context */
+/*
+ * db_offset is for mmap of db_length bytes: the doorbell page of the context.
+ * QRNIC_UCONTEXT_SMALL_QUEUES in comp_mask: what is page aligned below may as well
+ * begin at any multiple of 64 bytes, if the ring lies in one page. So small queues
+ * can share a page.
+ */
+enum qrnic_alloc_ucontext_resp_mask {
+	QRNIC_UCONTEXT_SMALL_QUEUES = 1 << 0,
+};
+
 struct qrnic_alloc_ucontext_resp {
 	__aligned_u64 comp_mask;
 	__aligned_u64 capabilities;
