@@ -200,6 +200,7 @@ static void place_queues(const struct qrnic_context *ctx,
 {
 	const struct ibv_qp_cap *cap = &attr->cap;
 	size_t end = (size_t)QRNIC_WQEBB_SIZE << layout->sq_log_size;
+	size_t rq_bytes;
 
 	if (!has_rq(attr)) {
 		layout->record_offset = end;
@@ -209,11 +210,14 @@ static void place_queues(const struct qrnic_context *ctx,
 	layout->rq_log_stride = ilog32(qrnic_wqebbs(1 + cap->max_recv_sge) - 1);
 	layout->rq_log_size = cap->max_recv_wr ? ilog32(cap->max_recv_wr - 1)
 					       : 0;
-	layout->rq_offset = align(end, ctx->page_size);
-	layout->record_offset =
-		layout->rq_offset +
-		((size_t)QRNIC_WQEBB_SIZE
-		 << (layout->rq_log_size + layout->rq_log_stride));
+	rq_bytes = (size_t)QRNIC_WQEBB_SIZE
+		   << (layout->rq_log_size + layout->rq_log_stride);
+	/* A ring that does not begin at a page must lie in one */
+	layout->rq_offset = end;
+	if (!ctx->small_queues ||
+	    end + rq_bytes + 2 * QRNIC_RECORD_ALIGN > ctx->page_size)
+		layout->rq_offset = align(end, ctx->page_size);
+	layout->record_offset = layout->rq_offset + rq_bytes;
 	layout->rq_record_offset = layout->record_offset + QRNIC_RECORD_ALIGN;
 	layout->length = layout->record_offset + 2 * QRNIC_RECORD_ALIGN;
 }

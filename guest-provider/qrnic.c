@@ -181,6 +181,7 @@ static void qrnic_free_context(struct ibv_context *context)
 		free(atomic_load_explicit(&ctx->qp_table[i],
 					  memory_order_relaxed));
 	munmap(ctx->db.page, ctx->db.length);
+	qrnic_pool_destroy(&ctx->pool);
 	pthread_mutex_destroy(&ctx->qp_mutex);
 	qrnic_lock_destroy(&ctx->db.window_lock);
 	verbs_uninit_context(&ctx->vctx);
@@ -271,6 +272,7 @@ static void set_limits(struct qrnic_context *ctx,
 		       const struct qrnic_alloc_ucontext_resp *resp)
 {
 	ctx->capabilities = resp->capabilities;
+	ctx->small_queues = resp->comp_mask & QRNIC_UCONTEXT_SMALL_QUEUES;
 	ctx->db.number = resp->db_page;
 	ctx->db.length = resp->db_length;
 	ctx->max_wqebb = resp->max_wqebb;
@@ -337,6 +339,7 @@ static int context_start(struct qrnic_context *ctx,
 		return errno;
 
 	pthread_mutex_init(&ctx->qp_mutex, NULL);
+	qrnic_pool_init(&ctx->pool);
 	qrnic_lock_init(&ctx->db.window_lock, !ctx->single_threaded);
 	verbs_set_ops(&ctx->vctx, &qrnic_context_ops);
 	return 0;

@@ -59,6 +59,17 @@ struct qrnic_db {
 	struct qrnic_lock window_lock;
 };
 
+/* Buffers of 512 bytes, 1 KiB, 2 KiB and a page; larger ones are pages of their own */
+#define QRNIC_POOL_SHIFT	9
+#define QRNIC_POOL_SIZES	4
+
+struct qrnic_pool {
+	pthread_mutex_t mutex;
+	/* By size: chunks with room, and those without any */
+	struct list_head room[QRNIC_POOL_SIZES];
+	struct list_head full;
+};
+
 struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
@@ -83,6 +94,10 @@ struct qrnic_context {
 	 * program. Lookups take no lock, see qrnic_qp_find().
 	 */
 	pthread_mutex_t qp_mutex;
+
+	/* Where small buffers come from, if the kernel takes them */
+	bool small_queues;
+	struct qrnic_pool pool;
 
 	_Atomic(struct qrnic_qp_slot *) qp_table[QRNIC_QP_TABLE_SIZE];
 };
@@ -116,13 +131,17 @@ struct qrnic_pd {
 	void *pd_context;
 };
 
-/* Memory of queues: whole pages that a fork does not take away */
+struct qrnic_chunk;
+
+/* Memory of queues: whole pages that a fork does not take away, or a part of such */
 struct qrnic_buffer {
 	void *addr;
 	size_t length;
 	/* The parent domain whose allocator it is from; NULL: mmap() */
 	struct qrnic_pd *pd;
 	uint64_t resource_type;
+	/* The chunk of the context's pool that it is a part of; or NULL */
+	struct qrnic_chunk *chunk;
 };
 
 struct qrnic_dm {
@@ -420,6 +439,8 @@ int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 		       size_t length, struct qrnic_pd *pd,
 		       uint64_t resource_type);
 void qrnic_buffer_free(struct qrnic_buffer *buf);
+void qrnic_pool_init(struct qrnic_pool *pool);
+void qrnic_pool_destroy(struct qrnic_pool *pool);
 
 /* qrnic.c */
 bool qrnic_is_device(struct ibv_device *device);

@@ -920,6 +920,85 @@ static void test_threads(void)
 	CHECK(!pair_free(&shared));
 }
 
+#define SMALL_PAIRS 40
+
+static int small_write(struct pair *p, uint64_t number)
+{
+	struct ibv_sge sge = sge_of(0, 64);
+	struct ibv_wc wc;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		fill(0, 64, number + i);
+		memset(buffer + HALF, 0, 64);
+		if (write_one(p->qp[i], &sge, 1, IBV_SEND_SIGNALED, number) ||
+		    poll_one(p->send_cq, &wc) != 1 || wc.status ||
+		    wc.wr_id != number || memcmp(buffer, buffer + HALF, 64))
+			return -1;
+	}
+	return 0;
+}
+
+/* Where an SQ is, and whether it is as the device wants it: all zeros */
+static uintptr_t small_ring(struct ibv_qp *qp, bool *zero)
+{
+	struct qrnicdv_qp dv;
+	uint32_t i;
+
+	if (qrnicdv_query_qp(qp, &dv, sizeof(dv)))
+		return 0;
+	*zero = !dv.sq.record->producer;
+	for (i = 0; i < dv.sq.size * dv.sq.stride; i++)
+		if (((uint8_t *)dv.sq.ring)[i])
+			*zero = false;
+	return (uintptr_t)dv.sq.ring;
+}
+
+/* Queues of less than a page share pages, which the next ones get zeroed */
+static void test_small_queues(void)
+{
+	struct ibv_qp_cap least = { 1, 1, 1, 1, 0 }, cap;
+	uintptr_t ring, neighbour, again;
+	struct pair p[SMALL_PAIRS];
+	bool zero;
+	int i;
+
+	CHECK(!pair_make(&p[0], &least, 0));
+	ring = small_ring(p[0].qp[0], &zero);
+	CHECK(zero);
+	neighbour = small_ring(p[0].qp[1], &zero);
+	CHECK(zero && ring != neighbour && ring / 4096 == neighbour / 4096);
+	CHECK(!pair_connect(&p[0]));
+	CHECK(!small_write(&p[0], 7));
+	small_ring(p[0].qp[0], &zero);
+	CHECK(!zero);
+	CHECK(!pair_free(&p[0]));
+
+	least = (struct ibv_qp_cap){ 1, 1, 1, 1, 0 };
+	CHECK(!pair_make(&p[0], &least, 0));
+	again = small_ring(p[0].qp[0], &zero);
+	CHECK(again == ring && zero);
+	CHECK(!pair_free(&p[0]));
+
+	/* Of all sizes, more than one chunk of each, and with holes */
+	for (i = 0; i < SMALL_PAIRS; i++) {
+		cap = (struct ibv_qp_cap){ 1 << i % 7, 1 << i / 7, 1, 1, 0 };
+		CHECK(!pair_make(&p[i], &cap, 0));
+		CHECK(!pair_connect(&p[i]));
+	}
+	for (i = 0; i < SMALL_PAIRS; i += 2) {
+		CHECK(!pair_free(&p[i]));
+		cap = (struct ibv_qp_cap){ 1 << i / 7, 1 << i % 7, 1, 1, 0 };
+		CHECK(!pair_make(&p[i], &cap, 0));
+		CHECK(small_ring(p[i].qp[1], &zero) && zero);
+		CHECK(!pair_connect(&p[i]));
+	}
+	for (i = 0; i < SMALL_PAIRS; i++)
+		CHECK(!small_write(&p[i], i));
+	for (i = SMALL_PAIRS - 1; i >= 0; i--)
+		CHECK(!pair_free(&p[i]));
+}
+
 int main(int argc, char **argv)
 {
 	if (set_up(argc, argv)) {
@@ -945,6 +1024,7 @@ int main(int argc, char **argv)
 	run("error and flush", test_error);
 	run("direct verbs", test_direct_verbs);
 	run("device memory", test_device_memory);
+	run("small queues", test_small_queues);
 	if (!getenv("QRNIC_SINGLE_THREADED"))
 		run("threads", test_threads);
 	return tear_down();
