@@ -55,10 +55,49 @@ static void net_run(Net *n, const char *option)
     g_assert_no_error(error);
 }
 
+/* One line for each port, each with its newline */
+static char *net_lines(Net *n)
+{
+    GString *text = g_string_new(NULL);
+    unsigned lines = 0;
+
+    kill(n->pid, SIGUSR1);
+    while (lines < PORTS) {
+        struct pollfd p = { .fd = n->out, .events = POLLIN };
+        char byte;
+
+        g_assert_cmpint(poll(&p, 1, PATIENCE_US / 1000), ==, 1);
+        g_assert_cmpint(read(n->out, &byte, 1), ==, 1);
+        g_string_append_c(text, byte);
+        lines += byte == '\n';
+    }
+    return g_string_free(text, false);
+}
+
+static uint64_t net_counter(Net *n, unsigned port, const char *name)
+{
+    g_autofree char *lines = net_lines(n);
+    g_autofree char *key = g_strdup_printf(" %s=", name);
+    const char *at = lines;
+
+    for (unsigned i = 0; i < port; i++) {
+        at = strchr(at, '\n') + 1;
+    }
+    at = strstr(at, key);
+    g_assert_nonnull(at);
+    return g_ascii_strtoull(at + strlen(key), NULL, 10);
+}
+
+/* The switch has it up, too: to a port that is not it sends nothing. */
 static void net_plug(Net *n, unsigned port)
 {
+    g_autofree char *up = g_strdup_printf("port=%u link=up", port + 1);
+
     n->port[port] = cable_peer_connect(cable_path_join(n->path[port]),
                                        port % 2);
+    WAIT_UNTIL(({ g_autofree char *lines = net_lines(n);
+                  strstr(lines, up); }),
+               "the link of port %u does not come up", port + 1);
 }
 
 static void net_unplug(Net *n, unsigned port)
@@ -100,39 +139,6 @@ static void net_stop(Net *n)
     g_assert_cmpint(rmdir(n->dir), ==, 0);
     g_free(n->dir);
     g_free(n);
-}
-
-/* One line for each port, each with its newline */
-static char *net_lines(Net *n)
-{
-    GString *text = g_string_new(NULL);
-    unsigned lines = 0;
-
-    kill(n->pid, SIGUSR1);
-    while (lines < PORTS) {
-        struct pollfd p = { .fd = n->out, .events = POLLIN };
-        char byte;
-
-        g_assert_cmpint(poll(&p, 1, PATIENCE_US / 1000), ==, 1);
-        g_assert_cmpint(read(n->out, &byte, 1), ==, 1);
-        g_string_append_c(text, byte);
-        lines += byte == '\n';
-    }
-    return g_string_free(text, false);
-}
-
-static uint64_t net_counter(Net *n, unsigned port, const char *name)
-{
-    g_autofree char *lines = net_lines(n);
-    g_autofree char *key = g_strdup_printf(" %s=", name);
-    const char *at = lines;
-
-    for (unsigned i = 0; i < port; i++) {
-        at = strchr(at, '\n') + 1;
-    }
-    at = strstr(at, key);
-    g_assert_nonnull(at);
-    return g_ascii_strtoull(at + strlen(key), NULL, 10);
 }
 
 /*
