@@ -16,6 +16,8 @@
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
 /* Polls that read the clocks over and over do little else where that is slow. */
 #define QRNIC_WALLCLOCK_SHARE 10u
+/* But a process that was stopped meanwhile does not keep it for long */
+#define QRNIC_WALLCLOCK_KEEP_NS 10000000000ull
 /* Between two looks at the wall clock that take longer, another program ran, too. */
 #define QRNIC_WALLCLOCK_READ_NS 50000u
 #define QRNIC_WALLCLOCK_TRIES 8
@@ -41,11 +43,11 @@ void qrnic_cq_unlock(struct qrnic_cq *cq)
 	qrnic_unlock(&cq->lock);
 }
 
-static uint64_t realtime_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(clock, &now);
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
@@ -485,31 +487,33 @@ static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
  */
 static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
-	uint64_t start = realtime_ns(), before = start, after, device, took;
-	uint64_t last, shortest = 0;
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	uint64_t before, after, last, keep, device, shortest = UINT64_MAX;
 	int i;
 
 	last = atomic_load_explicit(&cq->read_ns, memory_order_relaxed);
-	if (last && start - last <
+	if (last && clock_ns(CLOCK_REALTIME) - last <
 	    atomic_load_explicit(&cq->keep_ns, memory_order_relaxed))
 		return false;
-	for (i = 0; i < QRNIC_WALLCLOCK_TRIES; i++, before = after) {
+	for (i = 0; i < QRNIC_WALLCLOCK_TRIES; i++) {
+		before = clock_ns(CLOCK_REALTIME);
 		if (qrnic_read_clock(cq->vcq.cq.context, &device))
-			return i > 0;
-		after = realtime_ns();
-		took = after - before;
-		if (!i || took < shortest) {
-			shortest = took;
+			break;
+		after = clock_ns(CLOCK_REALTIME);
+		/* Not if it was set back meanwhile */
+		if (after >= before && after - before < shortest) {
+			shortest = after - before;
 			clocks->device = device;
-			clocks->wall_ns = before + took / 2;
+			clocks->wall_ns = before + shortest / 2;
 		}
-		if (took <= QRNIC_WALLCLOCK_READ_NS)
+		if (shortest <= QRNIC_WALLCLOCK_READ_NS)
 			break;
 	}
-	clocks->read_ns = realtime_ns();
-	clocks->keep_ns = max_t(uint64_t, QRNIC_WALLCLOCK_AGE_NS,
-				QRNIC_WALLCLOCK_SHARE * (clocks->read_ns - start));
-	return true;
+	keep = QRNIC_WALLCLOCK_SHARE * (clock_ns(CLOCK_MONOTONIC) - start);
+	keep = max_t(uint64_t, keep, QRNIC_WALLCLOCK_AGE_NS);
+	clocks->keep_ns = min_t(uint64_t, keep, QRNIC_WALLCLOCK_KEEP_NS);
+	clocks->read_ns = clock_ns(CLOCK_REALTIME);
+	return shortest < UINT64_MAX;
 }
 
 static int qrnic_start_poll(struct ibv_cq_ex *ibcq,

@@ -48,7 +48,7 @@ static int tests, failures;
 static void (*on_barrier)(enum barrier kind);
 static void (*on_mmio)(size_t offset, uint64_t value);
 static int (*on_resize)(void *ring);
-static int clock_reads, slow_clock_reads;
+static int clock_reads, slow_clock_reads, failing_clock_read;
 
 static struct ibv_device device;
 static struct qrnic_context ctx;
@@ -112,13 +112,18 @@ void __verbs_log(struct verbs_context *context, uint32_t level,
 	complaints++;
 }
 
-/* The first ones, as many as slow_clock_reads, come back 20 ms after they were done. */
+/*
+ * The first ones, as many as slow_clock_reads, come back 20 ms after they were done;
+ * from failing_clock_read on, if that is not 0, they fail.
+ */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
 	struct timespec pause = { .tv_nsec = 20000000 };
 
 	CHECK(!is_locked(&cq.lock));
 	*clock = ++clock_reads;
+	if (failing_clock_read && clock_reads >= failing_clock_read)
+		return EIO;
 	if (clock_reads <= slow_clock_reads)
 		nanosleep(&pause, NULL);
 	return 0;
@@ -357,8 +362,29 @@ static void test_slow_clock(void)
 	CHECK(clock_reads == 8 && cq.clocks.device <= 8);
 	/* Nor at each poll, and not for most of the time */
 	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT && clock_reads == 8);
-	CHECK(cq.keep_ns >= 8 * 20 * 1000000ull * 9);
+	CHECK(cq.keep_ns >= 8 * 20 * 1000000ull * 9 && cq.keep_ns <= 10000000000ull);
 	slow_clock_reads = 0;
+}
+
+/* The device is gone after the first pair, or before it. */
+static void test_failing_clock(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	qrnic_cq_set_poll_ops(&cq,
+			      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	clock_reads = 0;
+	failing_clock_read = 1;
+	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT && !cq.read_ns);
+	clock_reads = 0;
+	failing_clock_read = 2;
+	slow_clock_reads = 1;
+	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT);
+	CHECK(clock_reads == 2 && cq.clocks.device == 1);
+	CHECK(cq.read_ns >= cq.clocks.wall_ns &&
+	      cq.read_ns - cq.clocks.wall_ns < 1000000000);
+	CHECK(cq.keep_ns >= 100000000 && cq.keep_ns < 10000000000ull);
+	failing_clock_read = slow_clock_reads = 0;
 }
 
 static int polled;
@@ -696,6 +722,7 @@ int main(void)
 	    test_arm_in_poll);
 	run("the clock is read without the lock", test_wallclock);
 	run("of slow readings of the clock the closest counts", test_slow_clock);
+	run("a clock that fails leaves the pair that was read", test_failing_clock);
 	run("nobody spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
 	run("SGEs or inline data", test_payload);
