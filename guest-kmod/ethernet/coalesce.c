@@ -144,11 +144,13 @@ static void qrnic_train_headers(const struct qrnic_train *train)
 	skb->csum_offset = offsetof(struct tcphdr, check);
 }
 
-void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb)
+void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb,
+		       const struct bpf_prog *prog)
 {
 	struct qrnic_rx *rx = &channel->rx;
 
-	if (!(channel->eth->netdev->features & NETIF_F_GRO_HW)) {
+	/* What a program has passed may not be what came. */
+	if (prog || !(channel->eth->netdev->features & NETIF_F_GRO_HW)) {
 		napi_gro_receive(&rx->cq.napi, skb);
 		return;
 	}

@@ -267,6 +267,7 @@ int qrnic_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh,
 int qrnic_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
 		    u32 *rules);
 int qrnic_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info);
+u32 qrnic_get_rx_ring_count(struct net_device *netdev);
 int qrnic_get_rxfh_fields(struct net_device *netdev,
 			  struct ethtool_rxfh_fields *fields);
 int qrnic_set_rxfh_fields(struct net_device *netdev,
@@ -334,7 +335,8 @@ void qrnic_rx_drain(struct qrnic_channel *channel);
 bool qrnic_train_join(struct qrnic_channel *channel, struct qrnic_rx_slot *slot,
 		      const struct qrnic_cqe *cqe, u32 length);
 /* The skb goes to the stack when the train ends. There is no other train now. */
-void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb);
+void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb,
+		       const struct bpf_prog *prog);
 void qrnic_train_end(struct qrnic_rx *rx);
 
 /* xdp.c */

@@ -199,4 +199,5 @@ const struct ethtool_ops qrnic_ethtool_ops = {
 	.set_rxnfc = qrnic_set_rxnfc,
 	QRNIC_OP_GET_RXFH_FIELDS(qrnic_get_rxfh_fields)
 	QRNIC_OP_SET_RXFH_FIELDS(qrnic_set_rxfh_fields)
+	QRNIC_OP_GET_RX_RING_COUNT(qrnic_get_rx_ring_count)
 };

@@ -329,8 +329,9 @@ static int qrnic_rxq_register(struct qrnic_channel *channel)
 	struct qrnic_rx *rx = &channel->rx;
 	int err;
 
+	/* Since 6.13 it has its number later, and newer kernels need none. */
 	err = xdp_rxq_info_reg(&rx->xdp_rxq, channel->eth->netdev,
-			       channel->index, 0);
+			       channel->index, rx->cq.napi.napi_id);
 	if (err)
 		return err;
 	err = xdp_rxq_info_reg_mem_model(&rx->xdp_rxq, MEM_TYPE_PAGE_POOL,
@@ -363,8 +364,6 @@ static int qrnic_channel_start(struct qrnic_channel *channel)
 		return err;
 	napi_enable(rx);
 	napi_enable(tx);
-	/* Since 6.13 the instance has its number only now; sockets poll by it. */
-	WRITE_ONCE(channel->rx.xdp_rxq.napi_id, rx->napi_id);
 	qrnic_channel_tell(channel, true);
 	local_bh_disable();
 	napi_schedule(rx);

@@ -223,7 +223,7 @@ static int qrnic_rx_frame(struct qrnic_channel *channel,
 		return 0;
 	qrnic_rx_offloads(channel, skb, cqe);
 	*multicast += skb->pkt_type == PACKET_MULTICAST;
-	qrnic_train_begin(channel, skb);
+	qrnic_train_begin(channel, skb, prog);
 	return length;
 }
 
@@ -252,7 +252,9 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		} else {
 			errors++;
 		}
-		rx->consumer++;
+		/* Not for one that is wrong: it must not pass what was posted. */
+		if (length >= 0)
+			rx->consumer++;
 		cq->consumer++;
 		done++;
 	}

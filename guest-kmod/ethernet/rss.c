@@ -240,16 +240,22 @@ int qrnic_set_rxfh_fields(struct net_device *netdev,
 	return qrnic_rss_change(eth, &rss);
 }
 
+u32 qrnic_get_rx_ring_count(struct net_device *netdev)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	return eth->shape.channels;
+}
+
 int qrnic_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
 		    u32 *rules)
 {
 	struct ethtool_rxfh_fields fields = { .flow_type = info->flow_type };
-	struct qrnic_eth *eth = netdev_priv(netdev);
 	int err;
 
 	switch (info->cmd) {
 	case ETHTOOL_GRXRINGS:
-		info->data = eth->shape.channels;
+		info->data = qrnic_get_rx_ring_count(netdev);
 		return 0;
 	case ETHTOOL_GRXFH:
 		err = qrnic_get_rxfh_fields(netdev, &fields);

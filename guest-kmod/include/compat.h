@@ -108,4 +108,11 @@ struct ethtool_rxfh_fields {
 #define QRNIC_OP_SET_RXFH_FIELDS(...)
 #endif
 
+/* Since 7.0 there is one for the number of rings, which get_rxnfc told before. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define QRNIC_OP_GET_RX_RING_COUNT(function) .get_rx_ring_count = (function),
+#else
+#define QRNIC_OP_GET_RX_RING_COUNT(...)
+#endif
+
 #endif /* QRNIC_COMPAT_H */
