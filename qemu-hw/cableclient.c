@@ -80,9 +80,18 @@ static void link_changed(void *opaque)
     qrnic_kick(d);
 }
 
+/* As from a bottom half of the device: its own messages do not come in. */
 static void work(void *opaque)
 {
-    qrnic_work_guarded(opaque);
+    QrnicDevice *d = opaque;
+    MemReentrancyGuard *guard = &DEVICE(d)->mem_reentrancy_guard;
+    bool was_engaged = guard->engaged_in_io;
+
+    object_ref(OBJECT(d));
+    guard->engaged_in_io = true;
+    qrnic_work(d);
+    guard->engaged_in_io = was_engaged;
+    object_unref(OBJECT(d));
 }
 
 bool qrnic_cable_plug(QrnicDevice *d, Error **errp)

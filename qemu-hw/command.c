@@ -305,12 +305,17 @@ static bool command_held(QrnicDevice *d)
     return command_finish(d, q->held_addr, &entry, &result);
 }
 
+bool qrnic_command_pending(const QrnicDevice *d)
+{
+    return d->cmd.enabled && d->cmd.producer != d->cmd.consumer;
+}
+
 bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
 {
     QrnicCommandQueue *q = &d->cmd;
     g_autofree QrnicCommandData *data = NULL;
 
-    while (q->enabled && q->producer != q->consumer && !d->reset_waits) {
+    while (qrnic_command_pending(d) && !d->reset_waits) {
         if (!budget-- || (qrnic_engine_clearing(d->engine) &&
                           !qrnic_is_fatal(d->engine))) {
             return true;
@@ -330,7 +335,7 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
             return data->long_work && short_only;
         }
         if (data->long_work) {
-            return q->enabled && q->producer != q->consumer;
+            return qrnic_command_pending(d);
         }
     }
     return false;

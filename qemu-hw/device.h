@@ -128,8 +128,6 @@ void qrnic_leave(QrnicDevice *d);
 void qrnic_kick(QrnicDevice *d);
 /* Do it now. It may be gone afterwards. */
 void qrnic_work(QrnicDevice *d);
-/* From the main loop. As in a bottom half: its own messages do not come in. */
-void qrnic_work_guarded(QrnicDevice *d);
 /* A write to a doorbell page. The device was entered. */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value);
@@ -147,9 +145,10 @@ void qrnic_mmio_reset(QrnicDevice *d);
 
 /* doorbell_events.c */
 bool qrnic_doorbell_events_init(QrnicDevice *d, Error **errp);
-/* Does what the events ask for that have come. The device was entered. */
+/* Takes events that the main loop has not come to yet. True: there are some. */
+bool qrnic_doorbell_events_collect(QrnicDevice *d);
+/* Does what the events ask for that were taken. The device was entered. */
 void qrnic_doorbell_events_process(QrnicDevice *d);
-bool qrnic_doorbell_events_pending(QrnicDevice *d);
 void qrnic_doorbell_events_reset(QrnicDevice *d);
 void qrnic_doorbell_events_cleanup(QrnicDevice *d);
 
@@ -160,6 +159,8 @@ void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer);
 /* A write to CMD_EVENT; NULL, or what is wrong with it. */
 const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
                                 enum qrnic_guest_error *rule);
+/* Some may wait. */
+bool qrnic_command_pending(const QrnicDevice *d);
 /* Runs commands that wait, up to a long one; returns true if more do. */
 bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only);
 

@@ -15,7 +15,7 @@
 #include "trace.h"
 #include "device.h"
 
-/* KVM has 1000 places for all devices of a guest; a page takes two of them. */
+/* A descriptor each, and to map or unmap the BAR takes a while for each. */
 #define MAX_PAGES 128
 
 /* The others say more than "look": a value that counts, or a whole WQE */
@@ -39,14 +39,15 @@ static void page_rung(EventNotifier *notifier)
     PageEvent *event = container_of(notifier, PageEvent, notifier);
     QrnicDevice *d = event->device;
 
+    /* One turn of the device for all that this pass of the main loop finds */
     if (event_notifier_test_and_clear(notifier)) {
         set_bit(event - d->events->page, d->events->rung);
-        qrnic_work_guarded(d);
+        qrnic_kick(d);
     }
 }
 
-/* Also one that the main loop has not come to */
-bool qrnic_doorbell_events_pending(QrnicDevice *d)
+/* Also those that the main loop has not come to */
+bool qrnic_doorbell_events_collect(QrnicDevice *d)
 {
     QrnicDoorbellEvents *events = d->events;
 
@@ -66,13 +67,11 @@ bool qrnic_doorbell_events_pending(QrnicDevice *d)
 
 void qrnic_doorbell_events_process(QrnicDevice *d)
 {
-    QrnicDoorbellEvents *events = d->events;
+    QrnicDoorbellEvents *events;
 
-    if (!qrnic_doorbell_events_pending(d)) {
-        return;
-    }
     /* What is told of a wrong one may unplug the device. */
-    while (d->events && !bitmap_empty(events->rung, events->pages)) {
+    while ((events = d->events) &&
+           !bitmap_empty(events->rung, events->pages)) {
         unsigned page = find_first_bit(events->rung, events->pages);
 
         clear_bit(page, events->rung);
@@ -83,7 +82,7 @@ void qrnic_doorbell_events_process(QrnicDevice *d)
 /* Those of a device that was reset are nobody's. */
 void qrnic_doorbell_events_reset(QrnicDevice *d)
 {
-    if (qrnic_doorbell_events_pending(d)) {
+    if (qrnic_doorbell_events_collect(d)) {
         bitmap_zero(d->events->rung, d->events->pages);
     }
 }

@@ -353,6 +353,9 @@ static bool work_once(QrnicDevice *d)
         d->timer_due = false;
         qrnic_engine_timer(d->engine);
     }
+    if (qrnic_command_pending(d)) {
+        qrnic_doorbell_events_collect(d);
+    }
     qrnic_doorbell_events_process(d);
     d->runs_soon = d->run_now = false;
     /*
@@ -414,18 +417,6 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
-void qrnic_work_guarded(QrnicDevice *d)
-{
-    MemReentrancyGuard *guard = &DEVICE(d)->mem_reentrancy_guard;
-    bool was_engaged = guard->engaged_in_io;
-
-    object_ref(OBJECT(d));
-    guard->engaged_in_io = true;
-    qrnic_work(d);
-    guard->engaged_in_io = was_engaged;
-    object_unref(OBJECT(d));
-}
-
 /* All that waits is what the processor is just asking for. */
 static bool nothing_waits(QrnicDevice *d)
 {
@@ -466,7 +457,7 @@ void qrnic_command_rung(QrnicDevice *d)
     bool more = true;
 
     object_ref(OBJECT(d));
-    if (nothing_waits(d) && !qrnic_doorbell_events_pending(d) &&
+    if (nothing_waits(d) && !qrnic_doorbell_events_collect(d) &&
         !qrnic_doorbells_pending(d->engine) && qrnic_enter(d)) {
         more = qrnic_command_run(d, 1, true);
         device_memory_show(d);

@@ -122,19 +122,33 @@ static void test_no_page(void)
     rig_stop(&r);
 }
 
-/* The device that goes on finds both, and the doorbell was first. */
+/*
+ * The device that goes on finds both, and the doorbells were first: those of
+ * more pages than it has rounds.
+ */
 static void test_before_command(void)
 {
     QrnicCmdEntry entry = {
         .owner = 1, .opcode = QRNIC_CMD_DESTROY_QP,
     };
+    Qp last;
     Rig r;
 
     rig_start(&r, EVENTS, NULL);
-    entry.object = r.qp.number;
-    post_unrung(r.d, &r.qp, &r.mr);
+    for (int i = 0; i < 8; i++) {
+        uint32_t page = command_ok(r.d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0,
+                                   NULL, 0);
+
+        qp_create(r.d, &last, QRNIC_QPT_RC, r.pd, page, &r.send_cq, &r.recv_cq,
+                  4, 4, 0);
+        qp_connect(r.d, &last, NULL);
+    }
+    entry.object = last.number;
+    post_unrung(r.d, &last, &r.mr);
     vm_stop(r.d);
-    ring(r.d, r.page, QRNIC_DB_SQ);
+    for (uint32_t page = 0; page <= last.page; page++) {
+        ring(r.d, page, QRNIC_DB_SQ);
+    }
     command_begin(r.d, entry);
     vm_continue(r.d);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);

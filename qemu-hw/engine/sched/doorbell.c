@@ -9,7 +9,7 @@
 #include "trace.h"
 #include "engine/sched/sched.h"
 
-/* Queues of a page looked at in one go of its recovery */
+/* Queues looked at in one go, of the pages that are recovered */
 #define RECOVERY_QUEUES 64
 
 static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
@@ -315,22 +315,18 @@ static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
 }
 
 /*
- * Goes through the queues of a page in pieces, and the pages have turns. After
- * another loss it goes through them once more, but first to the end: who rings
- * all the time must not keep it at the beginning.
+ * Looks at queues of a page, as many as are left in this go. After another loss
+ * it goes through them once more, but first to the end: who rings all the time
+ * must not keep it at the beginning.
  */
-static void recover(QrnicEngine *e)
+static unsigned recover_page(QrnicEngine *e, QrnicDbPage *page, unsigned left)
 {
-    QrnicDbPage *page = QTAILQ_FIRST(&e->queue->recovering);
-
-    if (!page) {
-        return;
-    }
-    for (unsigned i = 0; i < RECOVERY_QUEUES && page->recover; i++) {
+    while (left && page->recover) {
         QrnicDbQueue *q = page->recover;
 
         page->recover = QTAILQ_NEXT(q, next);
         recover_queue(e, q);
+        left--;
     }
     QTAILQ_REMOVE(&e->queue->recovering, page, next);
     if (!page->recover && page->recover_again) {
@@ -340,6 +336,18 @@ static void recover(QrnicEngine *e)
     page->recovering = page->recover;
     if (page->recovering) {
         QTAILQ_INSERT_TAIL(&e->queue->recovering, page, next);
+    }
+    return left;
+}
+
+/* The pages have turns; those with few queues share one. */
+static void recover(QrnicEngine *e)
+{
+    unsigned left = RECOVERY_QUEUES;
+    QrnicDbPage *page;
+
+    while (left && (page = QTAILQ_FIRST(&e->queue->recovering))) {
+        left = recover_page(e, page, left);
     }
 }
 
