@@ -42,6 +42,9 @@ pingpong() {
     together $? "all frames were of RoCE $version"
 }
 
+# The peer's link-local address, which the launcher's hosts file has not
+barrier link-local "$(ip -6 -o addr show dev "$NIC0" scope link | awk '{ sub("/.*", "", $4); print $4 }')"
+[ "$GUEST" = 1 ] || known_peers "${BARRIER_VALUES% *}%$NIC0"
 for gid in "$gid4" "$gid6" "$link"; do
     pingpong v1 ibv_rc_pingpong "$gid" -n 100
     pingpong v1 ibv_rc_pingpong "$gid" -s 65537 -n 20 -e
