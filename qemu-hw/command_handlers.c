@@ -123,6 +123,12 @@ INPUT(create_mkey, qrnic_mkey_create, QrnicMkeyCtx, mkey_ctx)
 PLAIN_OBJECT(destroy_mkey, qrnic_mkey_destroy)
 OUTPUT_OBJECT(query_mkey, qrnic_mkey_query, QrnicMkeyCtx, mkey_ctx)
 INPUT_OBJECT(modify_mkey, qrnic_mkey_modify, QrnicMkeyCtx, mkey_ctx)
+INPUT_OBJECT(invalidate_pages, qrnic_mkey_invalidate_pages, QrnicPageRange,
+             page_range)
+OUTPUT_OBJECT(query_page_fault, qrnic_page_fault_query, QrnicPageFault,
+              page_fault)
+PLAIN_OBJECT(resume_page_fault, qrnic_page_fault_resume)
+PLAIN_OBJECT(refuse_page_fault, qrnic_page_fault_refuse)
 INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
 INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
 OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)

@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 5u
+#define QRNIC_HW_VERSION_MINOR 6u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -76,6 +76,7 @@
 #define QRNIC_MAX_CQE 1048576u
 #define QRNIC_MAX_EQE 65536u
 #define QRNIC_MAX_MR_SIZE 0x400000000000ull
+#define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
 #define QRNIC_MAX_MULTICAST 1024u
 #define QRNIC_MAX_XRCD 4096u
 
@@ -147,6 +148,10 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_DESTROY_MKEY = 0x41,
     QRNIC_CMD_QUERY_MKEY = 0x42,
     QRNIC_CMD_MODIFY_MKEY = 0x43,
+    QRNIC_CMD_INVALIDATE_PAGES = 0x44,
+    QRNIC_CMD_QUERY_PAGE_FAULT = 0x48,
+    QRNIC_CMD_RESUME_PAGE_FAULT = 0x49,
+    QRNIC_CMD_REFUSE_PAGE_FAULT = 0x4a,
     QRNIC_CMD_CREATE_QP = 0x50,
     QRNIC_CMD_MODIFY_QP = 0x51,
     QRNIC_CMD_QUERY_QP = 0x52,
@@ -241,6 +246,7 @@ enum qrnic_mkey_type {
 enum qrnic_eq_type {
     QRNIC_EQ_ASYNC = 0x1,
     QRNIC_EQ_COMPLETION = 0x2,
+    QRNIC_EQ_PAGE_FAULT = 0x3,
 };
 
 /* Types of EQEs */
@@ -258,6 +264,7 @@ enum qrnic_event {
     QRNIC_EVENT_SRQ_ERROR = 0x19,
     QRNIC_EVENT_PORT_UP = 0x20,
     QRNIC_EVENT_PORT_DOWN = 0x21,
+    QRNIC_EVENT_PAGE_FAULT = 0x28,
     QRNIC_EVENT_DEVICE_FATAL = 0x30,
 };
 
@@ -366,6 +373,7 @@ enum qrnic_syndrome {
     QRNIC_SYN_KEY_TYPE = 0x12,
     QRNIC_SYN_KEY_QP = 0x13,
     QRNIC_SYN_ADDRESS = 0x14,
+    QRNIC_SYN_PAGE_FAULT = 0x15,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -419,7 +427,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
-#define QRNIC_CAP_ALL 0x00000001ffffffffull
+#define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
+#define QRNIC_CAP_ALL 0x00000003ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -432,6 +441,22 @@ enum qrnic_link_state {
 #define QRNIC_ACCESS_MW_BIND 0x00000010u
 #define QRNIC_ACCESS_FLUSH_GLOBAL 0x00000040u
 #define QRNIC_ACCESS_ALL 0x0000005fu
+
+/* Flags of mkey_ctx */
+#define QRNIC_MKEYF_ON_DEMAND 0x00000001u
+#define QRNIC_MKEYF_ALL 0x00000001u
+
+/*
+ * Low bits of the addresses in the translation table of a region with
+ * MKEYF_ON_DEMAND
+ */
+#define QRNIC_PAGE_PRESENT 0x00000001u
+#define QRNIC_PAGE_WRITABLE 0x00000002u
+#define QRNIC_PAGE_ALL 0x00000003u
+
+/* Flags of page_fault */
+#define QRNIC_PAGE_FAULT_WRITE 0x00000001u
+#define QRNIC_PAGE_FAULT_ALL 0x00000001u
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
@@ -638,6 +663,9 @@ enum qrnic_counter {
     QRNIC_COUNTER_DM_READS,
     QRNIC_COUNTER_DM_WRITES,
     QRNIC_COUNTER_MTT_READS,
+    QRNIC_COUNTER_PAGE_FAULTS,
+    QRNIC_COUNTER_PAGE_REFUSALS,
+    QRNIC_COUNTER_PAGE_INVALIDATIONS,
     QRNIC_COUNTER_ROCE_TX_PACKETS,
     QRNIC_COUNTER_ROCE_TX_BYTES,
     QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -687,6 +715,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_NO_WQE,
     QRNIC_COUNTER_RX_DROP_LENGTH,
     QRNIC_COUNTER_RX_DROP_ACCESS,
+    QRNIC_COUNTER_RX_DROP_PAGE_FAULT,
     QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_TX_DROP_LINK,
@@ -764,6 +793,9 @@ enum qrnic_counter {
     X(dm_reads, memory) \
     X(dm_writes, memory) \
     X(mtt_reads, memory) \
+    X(page_faults, memory) \
+    X(page_refusals, memory) \
+    X(page_invalidations, memory) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
     X(roce_rx_packets, roce) \
@@ -813,6 +845,7 @@ enum qrnic_counter {
     X(rx_drop_no_wqe, drop) \
     X(rx_drop_length, drop) \
     X(rx_drop_access, drop) \
+    X(rx_drop_page_fault, drop) \
     X(rx_drop_uc_sequence, drop) \
     X(rx_drop_psn, drop) \
     X(tx_drop_link, drop) \
@@ -903,6 +936,10 @@ enum qrnic_counter {
     X(DESTROY_MKEY, destroy_mkey, 0, 0, true) \
     X(QUERY_MKEY, query_mkey, 0, QRNIC_MKEY_CTX_BYTES, true) \
     X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0, true) \
+    X(INVALIDATE_PAGES, invalidate_pages, QRNIC_PAGE_RANGE_BYTES, 0, true) \
+    X(QUERY_PAGE_FAULT, query_page_fault, 0, QRNIC_PAGE_FAULT_BYTES, true) \
+    X(RESUME_PAGE_FAULT, resume_page_fault, 0, 0, true) \
+    X(REFUSE_PAGE_FAULT, refuse_page_fault, 0, 0, true) \
     X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0, false) \
     X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0, true) \
     X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES, true) \
@@ -1457,7 +1494,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffe00000000ull;
+    bad |= out->capabilities & 0xfffffffc00000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2225,7 +2262,7 @@ static inline void qrnic_rss_ctx_pack(void *out, const QrnicRssCtx *in)
 #define QRNIC_MKEY_CTX_TYPE_OFFSET 0u
 #define QRNIC_MKEY_CTX_ACCESS_OFFSET 1u
 #define QRNIC_MKEY_CTX_VARIANT_OFFSET 2u
-#define QRNIC_MKEY_CTX_RSVD0_OFFSET 3u
+#define QRNIC_MKEY_CTX_FLAGS_OFFSET 3u
 #define QRNIC_MKEY_CTX_PD_OFFSET 4u
 #define QRNIC_MKEY_CTX_START_OFFSET 8u
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
@@ -2242,6 +2279,7 @@ typedef struct QrnicMkeyCtx {
     uint8_t type;
     uint8_t access;
     uint8_t variant;
+    uint8_t flags;
     uint32_t pd;
     uint64_t start;
     uint64_t length;
@@ -2263,7 +2301,8 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
     out->access = p[1];
     bad |= out->access & 0x000000a0u;
     out->variant = p[2];
-    bad |= p[3];
+    out->flags = p[3];
+    bad |= out->flags & 0x000000feu;
     out->pd = qrnic_ld_le32(p + 4);
     out->start = qrnic_ld_le64(p + 8);
     out->length = qrnic_ld_le64(p + 16);
@@ -2282,12 +2321,90 @@ static inline void qrnic_mkey_ctx_pack(void *out, const QrnicMkeyCtx *in)
     p[0] = in->type;
     p[1] = in->access;
     p[2] = in->variant;
+    p[3] = in->flags;
     qrnic_st_le32(p + 4, in->pd);
     qrnic_st_le64(p + 8, in->start);
     qrnic_st_le64(p + 16, in->length);
     qrnic_translation_pack(p + 24, &in->table);
     qrnic_st_le32(p + 40, in->dm);
     qrnic_st_le32(p + 44, in->address_space);
+}
+
+#define QRNIC_PAGE_RANGE_BYTES 16u
+#define QRNIC_PAGE_RANGE_START_OFFSET 0u
+#define QRNIC_PAGE_RANGE_LENGTH_OFFSET 8u
+
+/* Input of INVALIDATE_PAGES */
+typedef struct QrnicPageRange {
+    uint64_t start;
+    uint64_t length;
+} QrnicPageRange;
+
+_Static_assert(QRNIC_PAGE_RANGE_LENGTH_OFFSET + 8 ==
+               QRNIC_PAGE_RANGE_BYTES, "size of page_range");
+
+/* False if a reserved bit of page_range is set; out is filled in any case. */
+static inline bool qrnic_page_range_unpack(QrnicPageRange *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->start = qrnic_ld_le64(p + 0);
+    out->length = qrnic_ld_le64(p + 8);
+    return !bad;
+}
+
+static inline void qrnic_page_range_pack(void *out, const QrnicPageRange *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_PAGE_RANGE_BYTES);
+    qrnic_st_le64(p + 0, in->start);
+    qrnic_st_le64(p + 8, in->length);
+}
+
+#define QRNIC_PAGE_FAULT_BYTES 32u
+#define QRNIC_PAGE_FAULT_KEY_OFFSET 0u
+#define QRNIC_PAGE_FAULT_FLAGS_OFFSET 4u
+#define QRNIC_PAGE_FAULT_ADDRESS_OFFSET 8u
+#define QRNIC_PAGE_FAULT_LENGTH_OFFSET 16u
+#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 24u
+
+/* Output of QUERY_PAGE_FAULT */
+typedef struct QrnicPageFault {
+    uint32_t key;
+    uint32_t flags;
+    uint64_t address;
+    uint64_t length;
+} QrnicPageFault;
+
+_Static_assert(QRNIC_PAGE_FAULT_RSVD0_OFFSET + 8 ==
+               QRNIC_PAGE_FAULT_BYTES, "size of page_fault");
+
+/* False if a reserved bit of page_fault is set; out is filled in any case. */
+static inline bool qrnic_page_fault_unpack(QrnicPageFault *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->key = qrnic_ld_le32(p + 0);
+    out->flags = qrnic_ld_le32(p + 4);
+    bad |= out->flags & 0xfffffffeu;
+    out->address = qrnic_ld_le64(p + 8);
+    out->length = qrnic_ld_le64(p + 16);
+    bad |= qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_page_fault_pack(void *out, const QrnicPageFault *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_PAGE_FAULT_BYTES);
+    qrnic_st_le32(p + 0, in->key);
+    qrnic_st_le32(p + 4, in->flags);
+    qrnic_st_le64(p + 8, in->address);
+    qrnic_st_le64(p + 16, in->length);
 }
 
 #define QRNIC_DM_CTX_BYTES 32u
@@ -3714,6 +3831,14 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "QUERY_MKEY";
     case QRNIC_CMD_MODIFY_MKEY:
         return "MODIFY_MKEY";
+    case QRNIC_CMD_INVALIDATE_PAGES:
+        return "INVALIDATE_PAGES";
+    case QRNIC_CMD_QUERY_PAGE_FAULT:
+        return "QUERY_PAGE_FAULT";
+    case QRNIC_CMD_RESUME_PAGE_FAULT:
+        return "RESUME_PAGE_FAULT";
+    case QRNIC_CMD_REFUSE_PAGE_FAULT:
+        return "REFUSE_PAGE_FAULT";
     case QRNIC_CMD_CREATE_QP:
         return "CREATE_QP";
     case QRNIC_CMD_MODIFY_QP:
@@ -3902,6 +4027,8 @@ static inline const char *qrnic_eq_type_name(unsigned v)
         return "ASYNC";
     case QRNIC_EQ_COMPLETION:
         return "COMPLETION";
+    case QRNIC_EQ_PAGE_FAULT:
+        return "PAGE_FAULT";
     default:
         return "unknown";
     }
@@ -3936,6 +4063,8 @@ static inline const char *qrnic_event_name(unsigned v)
         return "PORT_UP";
     case QRNIC_EVENT_PORT_DOWN:
         return "PORT_DOWN";
+    case QRNIC_EVENT_PAGE_FAULT:
+        return "PAGE_FAULT";
     case QRNIC_EVENT_DEVICE_FATAL:
         return "DEVICE_FATAL";
     default:
@@ -4134,6 +4263,8 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "KEY_QP";
     case QRNIC_SYN_ADDRESS:
         return "ADDRESS";
+    case QRNIC_SYN_PAGE_FAULT:
+        return "PAGE_FAULT";
     default:
         return "unknown";
     }
@@ -4202,6 +4333,9 @@ static inline const char *qrnic_counter_name(unsigned v)
         "dm_reads",
         "dm_writes",
         "mtt_reads",
+        "page_faults",
+        "page_refusals",
+        "page_invalidations",
         "roce_tx_packets",
         "roce_tx_bytes",
         "roce_rx_packets",
@@ -4251,6 +4385,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_no_wqe",
         "rx_drop_length",
         "rx_drop_access",
+        "rx_drop_page_fault",
         "rx_drop_uc_sequence",
         "rx_drop_psn",
         "tx_drop_link",

@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 5u
+#define QRNIC_HW_VERSION_MINOR 6u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -74,6 +74,7 @@
 #define QRNIC_MAX_CQE 1048576u
 #define QRNIC_MAX_EQE 65536u
 #define QRNIC_MAX_MR_SIZE 0x400000000000ull
+#define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
 #define QRNIC_MAX_MULTICAST 1024u
 #define QRNIC_MAX_XRCD 4096u
 
@@ -123,6 +124,10 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_DESTROY_MKEY = 0x41,
 	QRNIC_CMD_QUERY_MKEY = 0x42,
 	QRNIC_CMD_MODIFY_MKEY = 0x43,
+	QRNIC_CMD_INVALIDATE_PAGES = 0x44,
+	QRNIC_CMD_QUERY_PAGE_FAULT = 0x48,
+	QRNIC_CMD_RESUME_PAGE_FAULT = 0x49,
+	QRNIC_CMD_REFUSE_PAGE_FAULT = 0x4a,
 	QRNIC_CMD_CREATE_QP = 0x50,
 	QRNIC_CMD_MODIFY_QP = 0x51,
 	QRNIC_CMD_QUERY_QP = 0x52,
@@ -217,6 +222,7 @@ enum qrnic_mkey_type {
 enum qrnic_eq_type {
 	QRNIC_EQ_ASYNC = 0x1,
 	QRNIC_EQ_COMPLETION = 0x2,
+	QRNIC_EQ_PAGE_FAULT = 0x3,
 };
 
 /* Types of EQEs */
@@ -234,6 +240,7 @@ enum qrnic_event {
 	QRNIC_EVENT_SRQ_ERROR = 0x19,
 	QRNIC_EVENT_PORT_UP = 0x20,
 	QRNIC_EVENT_PORT_DOWN = 0x21,
+	QRNIC_EVENT_PAGE_FAULT = 0x28,
 	QRNIC_EVENT_DEVICE_FATAL = 0x30,
 };
 
@@ -342,6 +349,7 @@ enum qrnic_syndrome {
 	QRNIC_SYN_KEY_TYPE = 0x12,
 	QRNIC_SYN_KEY_QP = 0x13,
 	QRNIC_SYN_ADDRESS = 0x14,
+	QRNIC_SYN_PAGE_FAULT = 0x15,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -395,7 +403,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ATOMIC_GLOB 0x40000000u
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
-#define QRNIC_CAP_ALL 0x00000001ffffffffull
+#define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
+#define QRNIC_CAP_ALL 0x00000003ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -408,6 +417,22 @@ enum qrnic_link_state {
 #define QRNIC_ACCESS_MW_BIND 0x00000010u
 #define QRNIC_ACCESS_FLUSH_GLOBAL 0x00000040u
 #define QRNIC_ACCESS_ALL 0x0000005fu
+
+/* Flags of mkey_ctx */
+#define QRNIC_MKEYF_ON_DEMAND 0x00000001u
+#define QRNIC_MKEYF_ALL 0x00000001u
+
+/*
+ * Low bits of the addresses in the translation table of a region with
+ * MKEYF_ON_DEMAND
+ */
+#define QRNIC_PAGE_PRESENT 0x00000001u
+#define QRNIC_PAGE_WRITABLE 0x00000002u
+#define QRNIC_PAGE_ALL 0x00000003u
+
+/* Flags of page_fault */
+#define QRNIC_PAGE_FAULT_WRITE 0x00000001u
+#define QRNIC_PAGE_FAULT_ALL 0x00000001u
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
@@ -614,6 +639,9 @@ enum qrnic_counter {
 	QRNIC_COUNTER_DM_READS,
 	QRNIC_COUNTER_DM_WRITES,
 	QRNIC_COUNTER_MTT_READS,
+	QRNIC_COUNTER_PAGE_FAULTS,
+	QRNIC_COUNTER_PAGE_REFUSALS,
+	QRNIC_COUNTER_PAGE_INVALIDATIONS,
 	QRNIC_COUNTER_ROCE_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_BYTES,
 	QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -663,6 +691,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_NO_WQE,
 	QRNIC_COUNTER_RX_DROP_LENGTH,
 	QRNIC_COUNTER_RX_DROP_ACCESS,
+	QRNIC_COUNTER_RX_DROP_PAGE_FAULT,
 	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_TX_DROP_LINK,
@@ -740,6 +769,9 @@ enum qrnic_counter {
 	X(dm_reads, memory) \
 	X(dm_writes, memory) \
 	X(mtt_reads, memory) \
+	X(page_faults, memory) \
+	X(page_refusals, memory) \
+	X(page_invalidations, memory) \
 	X(roce_tx_packets, roce) \
 	X(roce_tx_bytes, roce) \
 	X(roce_rx_packets, roce) \
@@ -789,6 +821,7 @@ enum qrnic_counter {
 	X(rx_drop_no_wqe, drop) \
 	X(rx_drop_length, drop) \
 	X(rx_drop_access, drop) \
+	X(rx_drop_page_fault, drop) \
 	X(rx_drop_uc_sequence, drop) \
 	X(rx_drop_psn, drop) \
 	X(tx_drop_link, drop) \
@@ -895,6 +928,10 @@ enum qrnic_counter {
 	X(DESTROY_MKEY) \
 	X(QUERY_MKEY) \
 	X(MODIFY_MKEY) \
+	X(INVALIDATE_PAGES) \
+	X(QUERY_PAGE_FAULT) \
+	X(RESUME_PAGE_FAULT) \
+	X(REFUSE_PAGE_FAULT) \
 	X(CREATE_QP) \
 	X(MODIFY_QP) \
 	X(QUERY_QP) \
@@ -1742,7 +1779,7 @@ struct qrnic_mkey_ctx {
 	__u8 type;
 	__u8 access;
 	__u8 variant;
-	__u8 rsvd0;
+	__u8 flags;
 	__le32 pd;
 	__le64 start;
 	__le64 length;
@@ -1756,7 +1793,7 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_TYPE_OFFSET 0u
 #define QRNIC_MKEY_CTX_ACCESS_OFFSET 1u
 #define QRNIC_MKEY_CTX_VARIANT_OFFSET 2u
-#define QRNIC_MKEY_CTX_RSVD0_OFFSET 3u
+#define QRNIC_MKEY_CTX_FLAGS_OFFSET 3u
 #define QRNIC_MKEY_CTX_PD_OFFSET 4u
 #define QRNIC_MKEY_CTX_START_OFFSET 8u
 #define QRNIC_MKEY_CTX_LENGTH_OFFSET 16u
@@ -1773,8 +1810,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, access) ==
 		QRNIC_MKEY_CTX_ACCESS_OFFSET, "mkey_ctx.access");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, variant) ==
 		QRNIC_MKEY_CTX_VARIANT_OFFSET, "mkey_ctx.variant");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd0) ==
-		QRNIC_MKEY_CTX_RSVD0_OFFSET, "mkey_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, flags) ==
+		QRNIC_MKEY_CTX_FLAGS_OFFSET, "mkey_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, pd) ==
 		QRNIC_MKEY_CTX_PD_OFFSET, "mkey_ctx.pd");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, start) ==
@@ -1789,6 +1826,52 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
 		QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 		QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
+
+/* Input of INVALIDATE_PAGES */
+struct qrnic_page_range {
+	__le64 start;
+	__le64 length;
+};
+
+#define QRNIC_PAGE_RANGE_BYTES 16u
+#define QRNIC_PAGE_RANGE_START_OFFSET 0u
+#define QRNIC_PAGE_RANGE_LENGTH_OFFSET 8u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_page_range) == QRNIC_PAGE_RANGE_BYTES,
+		"size of page_range");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_range, start) ==
+		QRNIC_PAGE_RANGE_START_OFFSET, "page_range.start");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_range, length) ==
+		QRNIC_PAGE_RANGE_LENGTH_OFFSET, "page_range.length");
+
+/* Output of QUERY_PAGE_FAULT */
+struct qrnic_page_fault {
+	__le32 key;
+	__le32 flags;
+	__le64 address;
+	__le64 length;
+	__le64 rsvd0;
+};
+
+#define QRNIC_PAGE_FAULT_BYTES 32u
+#define QRNIC_PAGE_FAULT_KEY_OFFSET 0u
+#define QRNIC_PAGE_FAULT_FLAGS_OFFSET 4u
+#define QRNIC_PAGE_FAULT_ADDRESS_OFFSET 8u
+#define QRNIC_PAGE_FAULT_LENGTH_OFFSET 16u
+#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_page_fault) == QRNIC_PAGE_FAULT_BYTES,
+		"size of page_fault");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, key) ==
+		QRNIC_PAGE_FAULT_KEY_OFFSET, "page_fault.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, flags) ==
+		QRNIC_PAGE_FAULT_FLAGS_OFFSET, "page_fault.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, address) ==
+		QRNIC_PAGE_FAULT_ADDRESS_OFFSET, "page_fault.address");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, length) ==
+		QRNIC_PAGE_FAULT_LENGTH_OFFSET, "page_fault.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, rsvd0) ==
+		QRNIC_PAGE_FAULT_RSVD0_OFFSET, "page_fault.rsvd0");
 
 /* Input of ALLOC_DM; output of QUERY_DM */
 struct qrnic_dm_ctx {

@@ -106,6 +106,13 @@ QrnicResult qrnic_mkey_modify(QrnicEngine *e, uint32_t index,
 QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index);
 QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index,
                              QrnicMkeyCtx *out);
+QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
+                                        const QrnicPageRange *in);
+/* A page fault: number of the queue pair << 1, plus 1 where it receives */
+QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
+                                   QrnicPageFault *out);
+QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number);
+QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number);
 QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in);
 QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);

@@ -464,7 +464,7 @@ static void test_query_device(void)
                              "cap-cq-ignore-overrun=off,cap-scatter-fcs=off,"
                              "cap-source-qpn=off,cap-counter-sets=off,"
                              "cap-eth-tso=off,cap-eth-rss=off,"
-                             "cap-eth-rx-coalesce=off,"
+                             "cap-eth-rx-coalesce=off,cap-on-demand=off,"
                              "cap-roce-v1=off,cap-command-event=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
@@ -638,7 +638,7 @@ static void test_eq_params(void)
     QrnicEqCtx out;
     Eq eq;
 
-    bad = good, bad.type = 3;
+    bad = good, bad.type = 4;
     eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_TYPE_OFFSET);
     bad = good, bad.log_size = 3;
     eq_refused(d, bad, QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_LOG_SIZE_OFFSET);

@@ -45,7 +45,7 @@ static Tables *tables_new(unsigned count)
 
         stq_le_p(t->node->memory + desc.root, page_of(i));
         g_assert_true(qrnic_pages_init(t->node->engine, &t->table[i], &desc,
-                                       PAGE, &bad));
+                                       PAGE, false, &bad));
     }
     return t;
 }

@@ -71,92 +71,150 @@ static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
     return k;
 }
 
-bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                       void *buf, size_t len)
+/* Of an absent page: keeps what who brings pages needs to know. */
+static enum qrnic_syndrome note_fault(QrnicEngine *e, const QrnicMkey *k,
+                                      uint64_t addr, size_t len, bool write,
+                                      enum qrnic_syndrome result)
+{
+    if (result == QRNIC_SYN_PAGE_FAULT) {
+        e->memory->fault = (QrnicPageFault) {
+            .key = k->index,
+            .flags = write ? QRNIC_PAGE_FAULT_WRITE : 0,
+            .address = addr,
+            .length = len,
+        };
+    }
+    return result;
+}
+
+static enum qrnic_syndrome dma_result(bool ok)
+{
+    return ok ? QRNIC_SYN_NONE : QRNIC_SYN_DMA;
+}
+
+enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
+                                      uint64_t addr, void *buf, size_t len)
 {
     k = region_of(e, k, &addr);
     if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
         memset(buf, 0, len);
-        return true;
+        return QRNIC_SYN_NONE;
     }
     if (k->ctx.type == QRNIC_MKEY_DMA) {
-        return qrnic_dma_read(e, addr, buf, len);
+        return dma_result(qrnic_dma_read(e, addr, buf, len));
     }
     if (k->ctx.type == QRNIC_MKEY_DM) {
         qrnic_dm_read(e, k, addr, buf, len);
-        return true;
+        return QRNIC_SYN_NONE;
     }
-    return qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf, len);
+    return note_fault(e, k, addr, len, false,
+                      qrnic_pages_get(e, &k->pages, addr - k->ctx.start, buf,
+                                      len));
 }
 
-bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                        const void *buf, size_t len)
+enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
+                                       uint64_t addr, const void *buf,
+                                       size_t len)
 {
     k = region_of(e, k, &addr);
     if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
-        return true;
+        return QRNIC_SYN_NONE;
     }
     if (k->ctx.type == QRNIC_MKEY_DMA) {
-        return qrnic_dma_write(e, addr, buf, len);
+        return dma_result(qrnic_dma_write(e, addr, buf, len));
     }
     if (k->ctx.type == QRNIC_MKEY_DM) {
         qrnic_dm_write(e, k, addr, buf, len);
-        return true;
+        return QRNIC_SYN_NONE;
     }
-    return qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf, len);
+    return note_fault(e, k, addr, len, true,
+                      qrnic_pages_put(e, &k->pages, addr - k->ctx.start, buf,
+                                      len));
 }
 
-/* True if the host did it as one access. */
-static bool atomic_at_once(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                           QrnicAtomic *op)
+enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
+                                       uint64_t addr, size_t len, bool write)
 {
-    uint64_t contiguous;
+    const uint64_t page = 1ull << QRNIC_PAGE_SHIFT_MIN;
+    enum qrnic_syndrome result = QRNIC_SYN_NONE;
 
-    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
-        return false;
-    }
     k = region_of(e, k, &addr);
+    if (!k->pages.on_demand) {
+        return QRNIC_SYN_NONE;
+    }
+    for (uint64_t at = addr; !result && at < addr + len;
+         at = (at & ~(page - 1)) + page) {
+        uint64_t found;
+
+        result = qrnic_pages_find(e, &k->pages, at - k->ctx.start, write,
+                                  &found);
+    }
+    return note_fault(e, k, addr, len, write, result);
+}
+
+/*
+ * *done: the host did it as one access. Else it cannot, or the page is absent.
+ */
+static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, QrnicMkey *k,
+                                          uint64_t addr, QrnicAtomic *op,
+                                          bool *done)
+{
+    uint64_t at = addr;
+    enum qrnic_syndrome why;
+
+    *done = false;
+    if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
+        return QRNIC_SYN_NONE;
+    }
+    k = region_of(e, k, &at);
     switch (k->ctx.type) {
     case QRNIC_MKEY_NULL_MR:
-        return false;
+        return QRNIC_SYN_NONE;
     case QRNIC_MKEY_DM:
-        return qrnic_dm_atomic(e, k, addr, op);
+        *done = qrnic_dm_atomic(e, k, at, op);
+        return QRNIC_SYN_NONE;
     case QRNIC_MKEY_DMA:
         break;
     default:
-        if (!qrnic_pages_translate(e, &k->pages, addr - k->ctx.start, &addr,
-                                   &contiguous)) {
-            return false;
+        why = qrnic_pages_find(e, &k->pages, at - k->ctx.start, true, &addr);
+        if (why) {
+            return note_fault(e, k, at, 8, true, why);
         }
+        at = addr;
     }
     /* The address is a multiple of 8, so the 8 bytes lie in one page. */
-    if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
-        return false;
+    if (at % 8 || !e->env.dma_atomic(e->env.opaque, at, op)) {
+        return QRNIC_SYN_NONE;
     }
     qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, 8);
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, 8);
-    trace_qrnic_dma_atomic(e->config.name, addr, op->compare_swap,
+    trace_qrnic_dma_atomic(e->config.name, at, op->compare_swap,
                            op->original);
-    return true;
+    *done = true;
+    return QRNIC_SYN_NONE;
 }
 
 /*
  * With two accesses a CPU may store between them. So a compare and swap that
  * fails writes nothing: it must not undo the store of the CPU.
  */
-bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                         QrnicAtomic *op)
+enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
+                                        uint64_t addr, QrnicAtomic *op)
 {
+    enum qrnic_syndrome why;
     uint8_t bytes[8];
     uint64_t result;
+    bool done;
 
-    if (atomic_at_once(e, k, addr, op)) {
-        return true;
+    why = atomic_at_once(e, k, addr, op, &done);
+    if (done || why) {
+        return why;
     }
-    if (!qrnic_memory_read(e, k, addr, bytes, sizeof(bytes))) {
-        return false;
+    why = qrnic_memory_read(e, k, addr, bytes, sizeof(bytes));
+    if (why) {
+        return why;
     }
     op->original = qrnic_ld_le64(bytes);
     if (op->compare_swap) {
@@ -165,7 +223,7 @@ bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
         result = op->original + op->swap_add;
     }
     if (result == op->original) {
-        return true;
+        return QRNIC_SYN_NONE;
     }
     qrnic_st_le64(bytes, result);
     return qrnic_memory_write(e, k, addr, bytes, sizeof(bytes));

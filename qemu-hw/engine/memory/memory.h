@@ -28,6 +28,7 @@ bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
  */
 typedef struct QrnicPages {
     QrnicTranslation desc;
+    bool on_demand;             /* its entries have the flags page_entry */
     uint64_t length;            /* bytes that the table describes */
     uint64_t pages;             /* the same in pages; 0 for levels 0 */
     uint64_t id;                /* tag of its lists in the cache */
@@ -36,7 +37,7 @@ typedef struct QrnicPages {
 /* Checks the descriptor for length bytes; on error the offending offset. */
 bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
                       const QrnicTranslation *desc, uint64_t length,
-                      uint32_t *bad_offset);
+                      bool on_demand, uint32_t *bad_offset);
 /* The same for a ring, which begins with a page, and may be read at once. */
 bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
                      const QrnicTranslation *desc, uint64_t length,
@@ -51,6 +52,21 @@ bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                       void *buf, size_t len);
 bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                        const void *buf, size_t len);
+/*
+ * The same for tables whose pages may be absent: SYN_DMA, or SYN_PAGE_FAULT,
+ * when a part may have been accessed.
+ */
+enum qrnic_syndrome qrnic_pages_get(QrnicEngine *e, QrnicPages *p,
+                                    uint64_t offset, void *buf, size_t len);
+enum qrnic_syndrome qrnic_pages_put(QrnicEngine *e, QrnicPages *p,
+                                    uint64_t offset, const void *buf,
+                                    size_t len);
+/* Where this byte is, if its page is there for such an access */
+enum qrnic_syndrome qrnic_pages_find(QrnicEngine *e, QrnicPages *p,
+                                     uint64_t offset, bool write,
+                                     uint64_t *addr);
+/* What was read of the table is not used again. */
+void qrnic_pages_forget(QrnicEngine *e, QrnicPages *p);
 void qrnic_page_lists_drop(QrnicEngine *e);
 
 /* One page list of a translation table, or the used part of it */
@@ -111,14 +127,24 @@ qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
 {
     return qrnic_memory_check_qp(e, key, pd, 0, addr, len, access, mkey);
 }
-/* After a check; false: DMA failed. addr is the key user's address. */
-bool qrnic_memory_read(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                       void *buf, size_t len);
-bool qrnic_memory_write(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                        const void *buf, size_t len);
+/*
+ * After a check. addr is the key user's address. SYN_DMA: DMA failed;
+ * SYN_PAGE_FAULT: a page is absent, and memory->fault says which.
+ */
+enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
+                                      uint64_t addr, void *buf, size_t len);
+enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
+                                       uint64_t addr, const void *buf,
+                                       size_t len);
 /* Fills in op->original; addr is a multiple of 8. */
-bool qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
-                         QrnicAtomic *op);
+enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
+                                        uint64_t addr, QrnicAtomic *op);
+/*
+ * As an access of this many bytes, at least 1, would answer. Nothing is
+ * accessed.
+ */
+enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
+                                       uint64_t addr, size_t len, bool write);
 
 /* device_memory.c: what a key of its type says, and accesses by such a key */
 QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
@@ -165,6 +191,7 @@ typedef struct QrnicMemory {
     QrnicPageList *page_lists;  /* sets, by id and index */
     uint64_t lookups;
     uint64_t next_pages_id;
+    QrnicPageFault fault;       /* of the last access that met one */
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;

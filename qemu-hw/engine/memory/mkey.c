@@ -28,6 +28,18 @@ static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult flags_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
+    if (in->flags && !(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_MKEY_CTX_FLAGS_OFFSET);
+    }
+    if (in->flags && in->type != QRNIC_MKEY_MR) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_FLAGS_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 static bool table_is_zero(const QrnicTranslation *t)
 {
     return !t->root && !t->levels && !t->page_shift && !t->offset;
@@ -63,15 +75,19 @@ static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     uint64_t addr, contiguous;
     uint32_t bad_offset;
 
-    if (in->length > QRNIC_MAX_MR_SIZE ||
+    bool on_demand = in->flags & QRNIC_MKEYF_ON_DEMAND;
+    uint64_t most = on_demand ? QRNIC_MAX_ON_DEMAND_SIZE : QRNIC_MAX_MR_SIZE;
+
+    if (in->length > most ||
         (in->length && in->start + (in->length - 1) < in->start)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
     }
-    if (!qrnic_pages_init(e, pages, &in->table, in->length, &bad_offset)) {
+    if (!qrnic_pages_init(e, pages, &in->table, in->length, on_demand,
+                          &bad_offset)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
     }
-    if (in->length &&
+    if (in->length && !on_demand &&
         !qrnic_pages_translate(e, pages, 0, &addr, &contiguous)) {
         return qrnic_refuse(QRNIC_ST_DMA, 0);
     }
@@ -138,6 +154,10 @@ static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_MKEY_CTX_PD_OFFSET);
     }
     result = cpu_address_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    result = flags_check(e, in);
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
@@ -246,6 +266,35 @@ QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
         k->dm->users--;
     }
     g_free(k);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
+                                        const QrnicPageRange *in)
+{
+    QrnicMkey *k = qrnic_mkey_get(e, index);
+
+    if (!k) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (!k->pages.on_demand) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (in->start < k->ctx.start ||
+        in->start - k->ctx.start >= k->ctx.length) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_PAGE_RANGE_START_OFFSET);
+    }
+    if (!in->length ||
+        in->length > k->ctx.length - (in->start - k->ctx.start)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_PAGE_RANGE_LENGTH_OFFSET);
+    }
+    /* Every access ends before the engine does anything else. */
+    qrnic_pages_forget(e, &k->pages);
+    qrnic_add(e, QRNIC_COUNTER_PAGE_INVALIDATIONS, 1);
+    trace_qrnic_mkey_invalidate_pages(e->config.name, index, in->start,
+                                      in->length);
     return qrnic_ok(0);
 }
 

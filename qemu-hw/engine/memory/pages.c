@@ -10,11 +10,11 @@
 
 bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
                       const QrnicTranslation *desc, uint64_t length,
-                      uint32_t *bad_offset)
+                      bool on_demand, uint32_t *bad_offset)
 {
     uint64_t pages = 0;
 
-    if (desc->levels > 3) {
+    if (desc->levels > (on_demand ? 4 : 3) || desc->levels < on_demand) {
         *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
         return false;
     }
@@ -48,7 +48,7 @@ bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
             *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
             return false;
         }
-        /* No wrap: length is at most QRNIC_MAX_MR_SIZE here. */
+        /* No wrap: length is at most QRNIC_MAX_ON_DEMAND_SIZE here. */
         pages = (desc->offset + length + (1ull << desc->page_shift) - 1) >>
                 desc->page_shift;
         if (pages > 1ull << (9 * desc->levels)) {
@@ -57,6 +57,7 @@ bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
         }
     }
     p->desc = *desc;
+    p->on_demand = on_demand;
     p->length = length;
     p->pages = pages;
     p->id = ++e->memory->next_pages_id;
@@ -70,7 +71,7 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
     uint64_t addr, contiguous;
     uint32_t bad_offset;
 
-    if (!qrnic_pages_init(e, p, desc, length, &bad_offset)) {
+    if (!qrnic_pages_init(e, p, desc, length, false, &bad_offset)) {
         *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset + bad_offset);
         return false;
     }
@@ -90,6 +91,11 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
         return false;
     }
     return true;
+}
+
+void qrnic_pages_forget(QrnicEngine *e, QrnicPages *p)
+{
+    p->id = ++e->memory->next_pages_id;
 }
 
 void qrnic_page_lists_drop(QrnicEngine *e)
@@ -125,11 +131,42 @@ static QrnicPageList *page_list_oldest(QrnicPageList *set)
 }
 
 /*
+ * The address in an entry of a list, which is that of a page or of a list.
+ * False: there is none, *why says so.
+ */
+static bool entry_address(QrnicEngine *e, const QrnicPages *p, uint64_t entry,
+                          bool list, uint64_t *addr, enum qrnic_syndrome *why)
+{
+    unsigned shift = list ? QRNIC_PAGE_LIST_SHIFT : p->desc.page_shift;
+    uint64_t flags = 0;
+
+    if (p->on_demand) {
+        flags = QRNIC_PAGE_PRESENT | (list ? 0 : QRNIC_PAGE_WRITABLE);
+        if (!entry) {
+            *why = QRNIC_SYN_PAGE_FAULT;
+            return false;
+        }
+    }
+    *addr = entry & ~flags;
+    if (!(*addr & ((1ull << shift) - 1)) &&
+        (!p->on_demand || (entry & QRNIC_PAGE_PRESENT))) {
+        return true;
+    }
+    *why = QRNIC_SYN_DMA;
+    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                      list ? "page list at 0x%" PRIx64 " is not aligned" :
+                             "page address 0x%" PRIx64
+                             " is not a multiple of the page size", entry);
+    return false;
+}
+
+/*
  * The list of a table with this index: its height (0: addresses of pages) is
  * in the high half, its number among those of that height in the low half.
  */
 static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
-                                     unsigned height, uint32_t number)
+                                     unsigned height, uint32_t number,
+                                     enum qrnic_syndrome *why)
 {
     uint64_t index = (uint64_t)height << 32 | number;
     QrnicPageList *set = page_list_set(e, p->id, index), *list;
@@ -145,16 +182,12 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     if (height + 1 == p->desc.levels) {
         addr = p->desc.root;
     } else {
-        const uint64_t *upper = page_list_get(e, p, height + 1, number >> 9);
+        const uint64_t *upper = page_list_get(e, p, height + 1, number >> 9,
+                                              why);
 
-        if (!upper) {
-            return NULL;
-        }
-        addr = upper[number % QRNIC_PAGE_LIST_ENTRIES];
-        if (addr % (1u << QRNIC_PAGE_LIST_SHIFT)) {
-            qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
-                              "page list at 0x%" PRIx64 " is not aligned",
-                              addr);
+        if (!upper || !entry_address(e, p,
+                                     upper[number % QRNIC_PAGE_LIST_ENTRIES],
+                                     true, &addr, why)) {
             return NULL;
         }
     }
@@ -170,6 +203,7 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     trace_qrnic_page_list_read(e->config.name, p->id, height, number, addr,
                                count);
     if (!qrnic_dma_read(e, addr, list->entry, count * 8)) {
+        *why = QRNIC_SYN_DMA;
         return NULL;
     }
     for (uint64_t i = 0; i < count; i++) {
@@ -181,95 +215,137 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     return list->entry;
 }
 
-/* As qrnic_pages_translate, but joins neighbouring pages up to wanted bytes. */
-static bool pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                            uint64_t wanted, uint64_t *addr,
-                            uint64_t *contiguous)
+/* Joins neighbouring pages up to wanted bytes. */
+static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                                uint64_t wanted, bool write, uint64_t *addr,
+                                uint64_t *contiguous)
 {
-    uint64_t page_size, page, first, got;
+    uint64_t page_size = 1ull << p->desc.page_shift, page, entry, got;
+    enum qrnic_syndrome why;
     const uint64_t *list;
     unsigned i;
 
+    offset += p->desc.offset;
+    page = offset >> p->desc.page_shift;
+    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES, &why);
+    if (!list) {
+        return why;
+    }
+    i = page % QRNIC_PAGE_LIST_ENTRIES;
+    entry = list[i];
+    if (!entry_address(e, p, entry, false, addr, &why)) {
+        return why;
+    }
+    if (write && p->on_demand && !(entry & QRNIC_PAGE_WRITABLE)) {
+        return QRNIC_SYN_PAGE_FAULT;
+    }
+    *addr += offset & (page_size - 1);
+    got = page_size - (offset & (page_size - 1));
+    while (got < wanted && ++i < QRNIC_PAGE_LIST_ENTRIES &&
+           ++page < p->pages && list[i] == entry + page_size) {
+        entry = list[i];
+        got += page_size;
+    }
+    *contiguous = MIN(got, p->length - (offset - p->desc.offset));
+    return QRNIC_SYN_NONE;
+}
+
+/* An entry that is absent is not believed before it is read again. */
+static enum qrnic_syndrome translate(QrnicEngine *e, QrnicPages *p,
+                                     uint64_t offset, uint64_t wanted,
+                                     bool write, uint64_t *addr,
+                                     uint64_t *contiguous)
+{
+    enum qrnic_syndrome result;
+
     if (offset >= p->length) {
-        return false;
+        return QRNIC_SYN_DMA;
     }
     if (p->desc.levels == 0) {
         *addr = p->desc.root + offset;
         *contiguous = p->length - offset;
-        return true;
+        return QRNIC_SYN_NONE;
     }
-    page_size = 1ull << p->desc.page_shift;
-    offset += p->desc.offset;
-    page = offset >> p->desc.page_shift;
-    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES);
-    if (!list) {
-        return false;
+    result = walk(e, p, offset, wanted, write, addr, contiguous);
+    if (result == QRNIC_SYN_PAGE_FAULT) {
+        qrnic_pages_forget(e, p);
+        result = walk(e, p, offset, wanted, write, addr, contiguous);
     }
-    i = page % QRNIC_PAGE_LIST_ENTRIES;
-    first = list[i];
-    if (first & (page_size - 1)) {
-        qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
-                          "page address 0x%" PRIx64
-                          " is not a multiple of the page size", first);
-        return false;
-    }
-    *addr = first + (offset & (page_size - 1));
-    got = page_size - (offset & (page_size - 1));
-    while (got < wanted && ++i < QRNIC_PAGE_LIST_ENTRIES &&
-           ++page < p->pages && list[i] == first + page_size) {
-        first = list[i];
-        got += page_size;
-    }
-    *contiguous = MIN(got, p->length - (offset - p->desc.offset));
-    return true;
+    return result;
 }
 
 bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                            uint64_t *addr, uint64_t *contiguous)
 {
-    return pages_translate(e, p, offset, 1, addr, contiguous);
+    return !translate(e, p, offset, 1, false, addr, contiguous);
 }
 
-bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                      void *buf, size_t len)
+enum qrnic_syndrome qrnic_pages_find(QrnicEngine *e, QrnicPages *p,
+                                     uint64_t offset, bool write,
+                                     uint64_t *addr)
+{
+    uint64_t contiguous;
+
+    return translate(e, p, offset, 1, write, addr, &contiguous);
+}
+
+enum qrnic_syndrome qrnic_pages_get(QrnicEngine *e, QrnicPages *p,
+                                    uint64_t offset, void *buf, size_t len)
 {
     uint8_t *to = buf;
 
     while (len) {
         uint64_t addr, n;
+        enum qrnic_syndrome why = translate(e, p, offset, len, false, &addr,
+                                            &n);
 
-        if (!pages_translate(e, p, offset, len, &addr, &n)) {
-            return false;
+        if (why) {
+            return why;
         }
         n = MIN(n, len);
         if (!qrnic_dma_read(e, addr, to, n)) {
-            return false;
+            return QRNIC_SYN_DMA;
         }
         to += n;
         offset += n;
         len -= n;
     }
-    return true;
+    return QRNIC_SYN_NONE;
 }
 
-bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                       const void *buf, size_t len)
+enum qrnic_syndrome qrnic_pages_put(QrnicEngine *e, QrnicPages *p,
+                                    uint64_t offset, const void *buf,
+                                    size_t len)
 {
     const uint8_t *from = buf;
 
     while (len) {
         uint64_t addr, n;
+        enum qrnic_syndrome why = translate(e, p, offset, len, true, &addr,
+                                            &n);
 
-        if (!pages_translate(e, p, offset, len, &addr, &n)) {
-            return false;
+        if (why) {
+            return why;
         }
         n = MIN(n, len);
         if (!qrnic_dma_write(e, addr, from, n)) {
-            return false;
+            return QRNIC_SYN_DMA;
         }
         from += n;
         offset += n;
         len -= n;
     }
-    return true;
+    return QRNIC_SYN_NONE;
+}
+
+bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                      void *buf, size_t len)
+{
+    return !qrnic_pages_get(e, p, offset, buf, len);
+}
+
+bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
+                       const void *buf, size_t len)
+{
+    return !qrnic_pages_put(e, p, offset, buf, len);
 }

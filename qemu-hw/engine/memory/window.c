@@ -185,7 +185,8 @@ enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
     }
     /* Levels 1 have FAST_REG_MAX_PAGES pages at most. */
     if (r->table.levels > 1 ||
-        !qrnic_pages_init(e, &pages, &r->table, r->length, &bad_offset)) {
+        !qrnic_pages_init(e, &pages, &r->table, r->length, false,
+                          &bad_offset)) {
         return QRNIC_SYN_KEY_RANGE;
     }
     if (!qrnic_pages_translate(e, &pages, 0, &addr, &contiguous)) {

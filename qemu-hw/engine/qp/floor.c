@@ -14,6 +14,7 @@
 static void table_init(QrnicEngine *e)
 {
     qrnic_table_init(&e->pairs->qps, 2, e->config.max_qp + 2);
+    QTAILQ_INIT(&e->pairs->faults_owed);
     e->pairs->errors_at = e->pairs->errors_left = 0;
 }
 

@@ -41,8 +41,9 @@ enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
             key_refused(e, qp, "SQ", sge, syndrome);
             return syndrome;
         }
-        if (!qrnic_memory_read(e, k, sge->addr + offset, to, n)) {
-            return QRNIC_SYN_DMA;
+        syndrome = qrnic_memory_read(e, k, sge->addr + offset, to, n);
+        if (syndrome) {
+            return syndrome;
         }
         to += n;
         len -= n;
@@ -72,8 +73,9 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
             key_refused(e, qp, "RQ", sge, syndrome);
             return syndrome;
         }
-        if (!qrnic_memory_write(e, k, sge->addr + offset, from, n)) {
-            return QRNIC_SYN_DMA;
+        syndrome = qrnic_memory_write(e, k, sge->addr + offset, from, n);
+        if (syndrome) {
+            return syndrome;
         }
         from += n;
         len -= n;
@@ -159,9 +161,10 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                 key_refused(e, qp, "RQ", sge, cqe->syndrome);
                 return false;
             }
-            if (!qrnic_memory_write(e, k, sge->addr + used,
-                                    (uint8_t *)piece[p].iov_base + done, n)) {
-                cqe->syndrome = QRNIC_SYN_DMA;
+            cqe->syndrome = qrnic_memory_write(e, k, sge->addr + used,
+                                               (uint8_t *)piece[p].iov_base +
+                                               done, n);
+            if (cqe->syndrome != QRNIC_SYN_NONE) {
                 return false;
             }
             used += n;

@@ -321,6 +321,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
     qrnic_pace_restart(e, qp);
+    qrnic_page_faults_drop(e, qp);
     if (qp->ops->cleanup) {
         qp->ops->cleanup(e, qp);
     }

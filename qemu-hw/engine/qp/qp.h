@@ -18,6 +18,8 @@ typedef struct QrnicUnreliable QrnicUnreliable;
 typedef struct QrnicSegmentation QrnicSegmentation;
 typedef struct QrnicContinuation QrnicContinuation;
 
+typedef struct QrnicWait QrnicWait;
+
 typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
 
@@ -32,6 +34,13 @@ typedef enum QrnicTurn {
     QRNIC_TURN_LOOPBACK,        /* when frames to ourselves have been taken */
     QRNIC_TURNS
 } QrnicTurn;
+
+/* Where it can wait for a page; the low bit of a page fault's number */
+typedef enum QrnicSide {
+    QRNIC_SIDE_SEND,
+    QRNIC_SIDE_RECV,
+    QRNIC_SIDES
+} QrnicSide;
 
 struct QrnicQp {
     uint32_t number;
@@ -68,6 +77,7 @@ struct QrnicQp {
     QrnicUnreliable *unreliable;        /* UC only */
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
+    QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
     bool sq_rung;               /* read the record of the SQ when taken up */
@@ -131,6 +141,8 @@ struct QrnicQpOps {
                  uint8_t *status, uint8_t *syndrome);
     bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is under way */
     void (*timer)(QrnicEngine *e, QrnicQp *qp);
+    /* A page that was waited for is there, or will never be. */
+    void (*resume)(QrnicEngine *e, QrnicQp *qp, QrnicSide side);
     void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
     /* A packet that it can receive now */
     void (*receive)(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
@@ -215,6 +227,21 @@ bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
 /* It waits no more, and begins as if it had not sent anything. */
 void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
+
+/* page_fault.c */
+/*
+ * An access of this side has met an absent page, memory->fault, and wants so
+ * many bytes from there in all. True: the side waits, and is scheduled when
+ * software has answered. False: software has refused it, or is not asked.
+ */
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                      uint64_t wanted);
+bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side);
+/* It waits for nothing any more. */
+void qrnic_page_faults_drop(QrnicEngine *e, QrnicQp *qp);
+/* Events that the EQ has room for now, and had not before */
+bool qrnic_page_faults_pending(const QrnicEngine *e);
+void qrnic_page_faults_process(QrnicEngine *e);
 
 /* qp.c */
 /* Frees it with all it holds, but leaves the counts of other objects alone. */
@@ -351,6 +378,7 @@ typedef struct QrnicPairs {
     QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS];   /* by enum QrnicTurn */
     uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
+    QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

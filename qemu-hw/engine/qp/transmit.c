@@ -68,6 +68,9 @@ QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             }
             continue;
         }
+        if (qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
+            return QRNIC_TURN_DONE;
+        }
         wqe = qp->under_way;
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && wqe)) {

@@ -121,6 +121,25 @@ bool qrnic_async_has_room(QrnicEngine *e)
     return !eq || eq->producer - eq->consumer < eq_size(eq) / 2;
 }
 
+bool qrnic_fault_eq_exists(const QrnicEngine *e)
+{
+    return e->queue->fault_eq && !e->queue->fault_eq->failed;
+}
+
+bool qrnic_fault_eq_has_room(const QrnicEngine *e)
+{
+    const QrnicEq *eq = e->queue->fault_eq;
+
+    return eq && !eq->failed && eq->producer - eq->consumer < eq_size(eq);
+}
+
+void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number)
+{
+    QrnicEqe eqe = { .type = QRNIC_EVENT_PAGE_FAULT, .object = number };
+
+    qrnic_eq_push(e, e->queue->fault_eq, &eqe);
+}
+
 void qrnic_eq_init(QrnicEngine *e)
 {
     e->event = async_push;
@@ -145,8 +164,8 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
         return;
     }
     eq->consumer = in->index;
-    if (eq == e->queue->async_eq) {
-        /* No CQ has an event in it. */
+    if (eq == e->queue->async_eq || eq == e->queue->fault_eq) {
+        /* No CQ has an event in it, and who waits for room may have it now. */
         eq->taken = eq->consumer;
         qrnic_wake(e);
     }
@@ -184,14 +203,26 @@ void qrnic_eqs_process(QrnicEngine *e)
     }
 }
 
+/* Where the EQ of this type is kept, of which there is at most one; or NULL */
+static QrnicEq **only_one(QrnicEngine *e, uint8_t type)
+{
+    return type == QRNIC_EQ_ASYNC ? &e->queue->async_eq :
+           type == QRNIC_EQ_PAGE_FAULT ? &e->queue->fault_eq : NULL;
+}
+
 QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in)
 {
     QrnicResult error;
     QrnicPages ring;
     QrnicEq *eq;
 
-    if (in->type != QRNIC_EQ_ASYNC && in->type != QRNIC_EQ_COMPLETION) {
+    if (in->type != QRNIC_EQ_ASYNC && in->type != QRNIC_EQ_COMPLETION &&
+        in->type != QRNIC_EQ_PAGE_FAULT) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_TYPE_OFFSET);
+    }
+    if (in->type == QRNIC_EQ_PAGE_FAULT &&
+        !(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, QRNIC_EQ_CTX_TYPE_OFFSET);
     }
     if (in->log_size < EQ_MIN_LOG_SIZE || in->log_size > EQ_MAX_LOG_SIZE) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_EQ_CTX_LOG_SIZE_OFFSET);
@@ -210,7 +241,7 @@ QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in)
                          QRNIC_EQ_CTX_RING_OFFSET, &error)) {
         return error;
     }
-    if (in->type == QRNIC_EQ_ASYNC && e->queue->async_eq) {
+    if (only_one(e, in->type) && *only_one(e, in->type)) {
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     eq = g_malloc0(sizeof(*eq) + (sizeof(eq->cqn[0]) << in->log_size));
@@ -220,8 +251,8 @@ QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in)
         g_free(eq);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
-    if (in->type == QRNIC_EQ_ASYNC) {
-        e->queue->async_eq = eq;
+    if (only_one(e, in->type)) {
+        *only_one(e, in->type) = eq;
     }
     trace_qrnic_eq_create(e->config.name, eq->number,
                           qrnic_eq_type_name(in->type), in->log_size,
@@ -244,8 +275,8 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
     eq->taken = eq->consumer;
     untaken_update(e, eq);
     qrnic_table_remove(&e->queue->eqs, eqn);
-    if (e->queue->async_eq == eq) {
-        e->queue->async_eq = NULL;
+    if (only_one(e, eq->ctx.type)) {
+        *only_one(e, eq->ctx.type) = NULL;
         /* The EQ is gone, so nothing waits for room in it any more. */
         qrnic_wake(e);
     }

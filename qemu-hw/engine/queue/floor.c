@@ -11,7 +11,7 @@ static void tables_init(QrnicEngine *e)
 {
     QrnicQueues *q = e->queue;
 
-    qrnic_table_init(&q->eqs, 1, e->config.vectors + 1);
+    qrnic_table_init(&q->eqs, 1, qrnic_max_eq(e) + 1);
     qrnic_table_init(&q->cqs, 1, e->config.max_cq + 1);
     qrnic_table_init(&q->srqs, 1, e->config.max_srq + 1);
     qrnic_table_init(&q->xrcds, 1, QRNIC_MAX_XRCD + 1);
@@ -36,7 +36,7 @@ static void tables_cleanup(QrnicEngine *e)
     qrnic_table_cleanup(&q->srqs);
     qrnic_table_free_objects(&q->xrcds);
     qrnic_table_free_objects(&q->cqs);
-    q->async_eq = NULL;
+    q->async_eq = q->fault_eq = NULL;
     qrnic_table_free_objects(&q->eqs);
     qrnic_table_free_objects(&q->db_pages);
 }

@@ -60,6 +60,17 @@ void qrnic_eq_init(QrnicEngine *e);
  * that cannot wait. Whoever waits is kicked when software has consumed some.
  */
 bool qrnic_async_has_room(QrnicEngine *e);
+/* One for each vector, and one for page faults, which can share a vector */
+static inline uint32_t qrnic_max_eq(const QrnicEngine *e)
+{
+    return e->config.vectors +
+           !!(e->config.capabilities & QRNIC_CAP_ON_DEMAND);
+}
+/* There is an EQ for page faults; it has room for one more. */
+bool qrnic_fault_eq_exists(const QrnicEngine *e);
+bool qrnic_fault_eq_has_room(const QrnicEngine *e);
+/* Writes EVENT_PAGE_FAULT: there must be room. */
+void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number);
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
 /*
  * EQ doorbell. The index counts at once; CQs that owe an event because of it
@@ -248,7 +259,7 @@ typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
     QTAILQ_HEAD(, QrnicFetch) fetches;  /* the oldest first */
     uint32_t fetch_count;
-    QrnicEq *async_eq;
+    QrnicEq *async_eq, *fault_eq;       /* NULL: there is none */
     QTAILQ_HEAD(, QrnicDbPage) recovering;
     QTAILQ_HEAD(, QrnicEq) untaken;
     QTAILQ_HEAD(, QrnicCq) late;

@@ -66,6 +66,7 @@ static bool engine_has_work(QrnicEngine *e)
     return e->fabric->loopback_count ||
            qrnic_multicast_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
+           qrnic_page_faults_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
            qrnic_scheduler_pending(e);
 }
@@ -90,6 +91,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
         qrnic_multicast_process(e);
         qrnic_loopback_deliver(e, RUN_LOOPBACK);
         qrnic_qp_errors_process(e);
+        qrnic_page_faults_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);
     }
     run_back(e);
@@ -117,7 +119,7 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     out->max_cq = c->max_cq;
     out->max_mkey = c->max_mkey;
     out->max_pd = c->max_pd;
-    out->max_eq = c->vectors;
+    out->max_eq = qrnic_max_eq(e);
     out->max_gid = c->max_gid;
     out->max_qp_wqebb = QRNIC_MAX_QP_WQEBB;
     out->max_qp_recv = QRNIC_MAX_QP_RECV;

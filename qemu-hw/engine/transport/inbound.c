@@ -124,6 +124,9 @@ QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     }
     syndrome = qrnic_scatter_packet(e, qp, in->recv, in->received, pkt,
                                     &in->inlined);
+    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
+        return QRNIC_PLACED_ABSENT;
+    }
     if (syndrome) {
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
                            syndrome);
@@ -207,9 +210,12 @@ enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
     if (syndrome) {
         return syndrome;
     }
-    if (pkt->payload_len &&
-        !qrnic_memory_write(e, k, at, pkt->payload, pkt->payload_len)) {
-        return QRNIC_SYN_DMA;
+    if (pkt->payload_len) {
+        syndrome = qrnic_memory_write(e, k, at, pkt->payload,
+                                      pkt->payload_len);
+        if (syndrome) {
+            return syndrome;
+        }
     }
     in->received += pkt->payload_len;
     return QRNIC_SYN_NONE;

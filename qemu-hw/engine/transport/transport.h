@@ -48,7 +48,14 @@ typedef enum QrnicPlaced {
     QRNIC_PLACED_OK,
     QRNIC_PLACED_TOO_LONG,      /* for the receive WQE, which is still held */
     QRNIC_PLACED_FAILED,        /* its memory: completed so */
+    QRNIC_PLACED_ABSENT,        /* a page is; the receive WQE is still held */
 } QrnicPlaced;
+
+/*
+ * Bytes that a receiver asks for at most when a page is absent: more would be
+ * a guess, as the buffers may be far longer than the message.
+ */
+#define QRNIC_FAULT_AHEAD 65536
 
 /* A request, the first one: the other end has reached RTS (9.9.1.1). */
 void qrnic_inbound_arrived(QrnicEngine *e, QrnicQp *qp);

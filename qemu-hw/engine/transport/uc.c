@@ -123,7 +123,8 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     }
     if (!send_packet(e, qp, w, syndrome)) {
         *status = QRNIC_WC_LOC_PROT_ERR;
-        return true;
+        return *syndrome != QRNIC_SYN_PAGE_FAULT ||
+               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, w->length - u->sent);
     }
     return u->sent == w->length;
 }
@@ -152,6 +153,14 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                  enum qrnic_counter why)
 {
     drop_message(e, qp, p->t.psn, why);
+}
+
+/* The pages that the rest of the message wants serve a later one. */
+static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
+                        uint64_t wanted)
+{
+    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, MIN(wanted, QRNIC_FAULT_AHEAD));
+    drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
 }
 
 /* False: there is none, or it is bad; the message is dropped. */
@@ -193,6 +202,9 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         /* Anybody can send such a packet: it must not cost the WQE. */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
+    case QRNIC_PLACED_ABSENT:
+        drop_absent(e, qp, p, in->recv->length - in->received);
+        return;
     case QRNIC_PLACED_FAILED:
         qrnic_qp_error(e, qp, 0, 0);
         return;
@@ -208,6 +220,7 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicInbound *in = &qp->unreliable->in;
     uint32_t flags = p->info->flags, pd = qp->pd->number;
+    enum qrnic_syndrome syndrome;
 
     if (flags & QRNIC_OPF_START) {
         if (p->t.dma_len > QRNIC_MAX_MSG_SIZE) {
@@ -226,7 +239,12 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, p)) {
         return;
     }
-    if (qrnic_inbound_write(e, qp, in, p, pd)) {
+    syndrome = qrnic_inbound_write(e, qp, in, p, pd);
+    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
+        drop_absent(e, qp, p, in->dma_len - in->received);
+        return;
+    }
+    if (syndrome) {
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_ACCESS);
         return;
     }

@@ -59,7 +59,7 @@ static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
     return NULL;
 }
 
-/* The message of a WQE is one packet, so the WQE is always done with. */
+/* The message of a WQE is one packet. False: it waits for a page. */
 static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                     uint8_t *status, uint8_t *syndrome)
 {
@@ -90,7 +90,8 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);
     payload = qrnic_packet_open(e, qp, &t, wqe->length);
     if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
-        return true;
+        return *syndrome != QRNIC_SYN_PAGE_FAULT ||
+               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, wqe->length);
     }
     qp->datagram_psn = (qp->datagram_psn + 1) & QRNIC_PSN_MASK;
     qrnic_add(e, QRNIC_COUNTER_TX_DATAGRAM, 1);
@@ -159,7 +160,14 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         cqe.byte_len = sizeof(grh) + p->payload_len;
         fill_cqe(&cqe, p);
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
+    } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
+        /* The page serves a later one; this one is lost. */
+        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, p->payload_len);
+        qrnic_rq_give_back(e, qp, wqe);
+        drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
+        return;
     }
+    qrnic_rq_taken(e, qp);
     qrnic_complete_recv(e, qp, &cqe);
     if (cqe.status != QRNIC_WC_SUCCESS) {
         qrnic_qp_error(e, qp, 0, 0);
@@ -201,7 +209,6 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }
-    qrnic_rq_taken(e, qp);
     deliver(e, qp, &wqe, p);
 }
 

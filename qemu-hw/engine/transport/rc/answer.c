@@ -90,6 +90,14 @@ bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp)
                                 QRNIC_EVENT_QP_FATAL, QRNIC_WC_REM_OP_ERR);
 }
 
+bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp)
+{
+    trace_qrnic_responder_rnr(e->config.name, qp->number, qp->responder->epsn,
+                              qp->attr.min_rnr_timer);
+    qrnic_owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
+    return false;
+}
+
 uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
 {
     uint32_t posted;
@@ -162,7 +170,8 @@ static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
-static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
+/* False: it waits for a page. */
+static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 {
     QrnicResponder *r = qp->responder;
     uint32_t mtu = qrnic_qp_mtu(qp);
@@ -177,16 +186,26 @@ static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
                      QRNIC_OP_RC_READ_RESPONSE_MIDDLE;
     QrnicTransport t = answer(qp, opcode, x->next_psn, x->syndrome, x->msn);
     uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
+    enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
     QrnicMkey *k;
 
     /* The key may have gone since the request came. */
-    if (len && (qrnic_remote_check(e, qp, x->srqn, x->rkey, x->va + offset, len,
-                                   QRNIC_ACCESS_REMOTE_READ, &k) ||
-                !qrnic_memory_read(e, k, x->va + offset, payload, len))) {
+    if (len) {
+        syndrome = qrnic_remote_check(e, qp, x->srqn, x->rkey, x->va + offset,
+                                      len, QRNIC_ACCESS_REMOTE_READ, &k);
+    }
+    if (len && !syndrome) {
+        syndrome = qrnic_memory_read(e, k, x->va + offset, payload, len);
+    }
+    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
+        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, x->length - offset)) {
+        return false;
+    }
+    if (syndrome) {
         /* It was answered once: a repetition that fails is dropped. */
         if (x->repeated) {
             qrnic_replay_finish(r, x);
-            return;
+            return true;
         }
         /* What comes after this response will not be answered. */
         r->replay_pending = 0;
@@ -195,13 +214,14 @@ static void send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
         r->event_subtype = QRNIC_WC_REM_ACCESS_ERR;
         r->nak = QRNIC_NAK_ACCESS;
         send_nak(e, qp, x->next_psn);
-        return;
+        return true;
     }
     x->next_psn = qrnic_psn_add(x->next_psn, 1);
     if (last) {
         qrnic_replay_finish(r, x);
     }
     qrnic_packet_send(e, qp, &t, payload, len);
+    return true;
 }
 
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
@@ -212,11 +232,10 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
     if (r->replay_pending) {
         QrnicReplay *x = qrnic_replay_first(r);
 
-        if (x->atomic) {
-            send_atomic_response(e, qp, x);
-        } else {
-            send_read_response(e, qp, x);
+        if (!x->atomic) {
+            return send_read_response(e, qp, x);
         }
+        send_atomic_response(e, qp, x);
         return true;
     }
     if (r->nak_owed) {

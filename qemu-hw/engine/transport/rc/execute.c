@@ -16,14 +16,15 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
+    /* Taken when the packet came before, and its memory was absent */
+    if (r->in.recv) {
+        return true;
+    }
     switch (qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
-        trace_qrnic_responder_rnr(e->config.name, qp->number, r->epsn,
-                                  qp->attr.min_rnr_timer);
         /* That there are none is what the NAK says. */
         r->low_credit = qrnic_qp_has_rq(qp);
-        qrnic_owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
-        return false;
+        return qrnic_refuse_now(e, qp);
     case QRNIC_TAKE_ERROR:
         return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
     case QRNIC_TAKE_BROKEN:
@@ -51,6 +52,24 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     return !syndrome;
 }
 
+/*
+ * True: the packet has met an absent page, and comes again, also where it
+ * begins a message. What of it is written already is written again.
+ */
+static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                          uint64_t wanted)
+{
+    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV,
+                          MIN(wanted, QRNIC_FAULT_AHEAD))) {
+        return false;
+    }
+    if (pkt->info->flags & QRNIC_OPF_START) {
+        qp->responder->in.message = QRNIC_IDLE;
+    }
+    qrnic_refuse_now(e, qp);
+    return true;
+}
+
 static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicInbound *in = &qp->responder->in;
@@ -70,6 +89,13 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
                            QRNIC_SYN_NONE);
         return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
+    case QRNIC_PLACED_ABSENT:
+        if (wait_for_page(e, qp, pkt, in->recv->length - in->received)) {
+            return false;
+        }
+        qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
+                           QRNIC_SYN_PAGE_FAULT);
+        return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
     case QRNIC_PLACED_FAILED:
         return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
     case QRNIC_PLACED_OK:
@@ -127,6 +153,10 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     if (!syndrome) {
         syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
+        if (syndrome == QRNIC_SYN_PAGE_FAULT &&
+            wait_for_page(e, qp, pkt, in->dma_len - in->received)) {
+            return false;
+        }
         qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
                            pkt->payload_len, syndrome);
     }
@@ -137,6 +167,25 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         qrnic_inbound_write_end(e, qp, in, pkt);
     }
     return true;
+}
+
+/*
+ * Whether the pages of a request that is kept are there: it must not take an
+ * entry each time it comes. False: they are not, an answer is owed.
+ */
+static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                        QrnicMkey *k, uint64_t len, bool write)
+{
+    uint64_t first = MIN(len, qrnic_qp_mtu(qp));
+
+    if (qrnic_memory_probe(e, k, pkt->t.va, first, write) !=
+        QRNIC_SYN_PAGE_FAULT) {
+        return true;
+    }
+    if (!wait_for_page(e, qp, pkt, len)) {
+        qrnic_refuse_access(e, qp);
+    }
+    return false;
 }
 
 /* An entry for a new read or atomic; NULL: the requester has too many. */
@@ -197,6 +246,9 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                             pkt->t.dma_len, QRNIC_ACCESS_REMOTE_READ, &k))) {
         return qrnic_refuse_access(e, qp);
     }
+    if (pkt->t.dma_len && !pages_there(e, qp, pkt, k, pkt->t.dma_len, false)) {
+        return false;
+    }
     *psns = qrnic_psn_count(pkt->t.dma_len, qrnic_qp_mtu(qp));
     x = replay_new(e, qp, pkt, *psns);
     if (!x) {
@@ -228,11 +280,14 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
         return qrnic_refuse_access(e, qp);
     }
+    if (!pages_there(e, qp, pkt, k, 8, true)) {
+        return false;
+    }
     x = replay_new(e, qp, pkt, 1);
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (!qrnic_memory_atomic(e, k, t->va, &op)) {
+    if (qrnic_memory_atomic(e, k, t->va, &op)) {
         x->valid = x->pending = false;
         r->replay_pending--;
         return qrnic_refuse_operation(e, qp);
@@ -261,11 +316,14 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                            QRNIC_ACCESS_REMOTE_WRITE, &k)) {
         return qrnic_refuse_access(e, qp);
     }
+    if (!pages_there(e, qp, pkt, k, 8, true)) {
+        return false;
+    }
     x = replay_new(e, qp, pkt, 1);
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (!qrnic_memory_write(e, k, t->va, pkt->payload, 8)) {
+    if (qrnic_memory_write(e, k, t->va, pkt->payload, 8)) {
         x->valid = x->pending = false;
         r->replay_pending--;
         return qrnic_refuse_operation(e, qp);

@@ -57,6 +57,13 @@ static void rc_timer(QrnicEngine *e, QrnicQp *qp)
     qrnic_requester_timer(e, qp);
 }
 
+static void rc_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+{
+    if (side == QRNIC_SIDE_SEND && qp->requester) {
+        qrnic_requester_resume(e, qp);
+    }
+}
+
 static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                        const QrnicQpAttr *in)
 {
@@ -100,6 +107,7 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     .transmit = rc_transmit, \
     .is_idle = qrnic_requester_idle, \
     .timer = rc_timer, \
+    .resume = rc_resume, \
     .receive_doorbell = qrnic_responder_doorbell, \
     .receive = rc_receive, \
     .flush_send = qrnic_requester_flush_one, \

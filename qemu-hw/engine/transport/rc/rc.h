@@ -73,6 +73,7 @@ struct QrnicRequester {
     bool stalled;               /* an answer must come before sending */
     bool recovering;            /* an implied NAK has been acted upon */
     bool rnr_wait;
+    bool response_dropped;      /* its memory is absent: ask for it again */
     uint8_t retries, rnr_retries;       /* left */
     int64_t deadline;           /* of retransmission or RNR wait */
     uint32_t wire_epoch;        /* when it expired and the wire was busy */
@@ -195,6 +196,8 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
 /* The receiver is not ready: it is sent to again in so many ns. */
 void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns);
+/* A page that it waited for is there, or will never be. */
+void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp);
 /* A response shows that those of an earlier read were lost (9.7.5.1.3). */
 void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
@@ -244,6 +247,8 @@ void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
 bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                           uint8_t event, uint8_t event_subtype);
 bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp);
+/* RNR NAK: the requester shall come again. Always false. */
+bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
 /* The syndrome of an ACK that goes now */

@@ -258,8 +258,9 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
         if (syndrome) {
             return syndrome;
         }
-        if (!qrnic_memory_write(e, k, s->addr + offset, from, part)) {
-            return QRNIC_SYN_DMA;
+        syndrome = qrnic_memory_write(e, k, s->addr + offset, from, part);
+        if (syndrome) {
+            return syndrome;
         }
         from += part;
         len -= part;
@@ -300,7 +301,8 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     QrnicPending *p;
     uint64_t offset;
 
-    if (!psn_outstanding(r, pkt->t.psn)) {
+    /* Those behind the one that met an absent page come again with it. */
+    if (r->response_dropped || !psn_outstanding(r, pkt->t.psn)) {
         drop_psn(e, qp, pkt);
         return;
     }
@@ -325,6 +327,11 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         }
         syndrome = requester_scatter(e, qp, p, offset, pkt->payload,
                                      pkt->payload_len);
+    }
+    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
+        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, p->length - offset)) {
+        r->response_dropped = true;
+        return;
     }
     if (syndrome) {
         qrnic_requester_fail(e, qp, QRNIC_WC_LOC_PROT_ERR, syndrome);

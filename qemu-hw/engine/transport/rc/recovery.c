@@ -50,6 +50,19 @@ static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
+void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp)
+{
+    if (!qrnic_requester_may_run(qp)) {
+        return;
+    }
+    if (qp->requester->response_dropped) {
+        qp->requester->response_dropped = false;
+        requester_rewind(e, qp);
+    } else {
+        qrnic_requester_deadline(e, qp);
+    }
+}
+
 void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns)
 {
     qp->requester->rnr_wait = true;
@@ -77,7 +90,7 @@ void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
 
     /* The rest of the same burst tells nothing new. */
-    if (r->recovering || r->cursor_psn == r->una) {
+    if (r->recovering || r->cursor_psn == r->una || r->response_dropped) {
         return;
     }
     r->recovering = true;
@@ -108,6 +121,10 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * What a slow wire has not taken yet, nobody can have answered; sending it
      * again would only make the queue before the wire longer.
      */
+    /* Nothing could be sent again before the page is there. */
+    if (qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
+        return;
+    }
     waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE;
     if (waits && !qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         qrnic_requester_deadline(e, qp);

@@ -166,16 +166,25 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     return true;
 }
 
-/* Gathers len bytes of the message from offset into the packet. */
+/*
+ * Gathers len bytes of the message from offset into the packet. False: it
+ * failed, or it waits for a page.
+ */
 static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
 {
-    p->syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
-                                    len);
-    if (p->syndrome) {
+    uint8_t syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
+                                         len);
+
+    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
+        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, p->length - offset)) {
+        return false;
+    }
+    p->syndrome = syndrome;
+    if (syndrome) {
         p->status = QRNIC_WC_LOC_PROT_ERR;
     }
-    return !p->syndrome;
+    return !syndrome;
 }
 
 static void count_request(QrnicEngine *e, const QrnicPending *p)
@@ -416,7 +425,8 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     bool probe = false;
     QrnicPending *p;
 
-    if (!qrnic_requester_may_run(qp) || r->rnr_wait) {
+    if (!qrnic_requester_may_run(qp) || r->rnr_wait ||
+        qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
         return false;
     }
     if (r->cursor == r->head && !requester_take(e, qp)) {
@@ -446,6 +456,10 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         r->probing = true;
     }
     if (!send_data(e, qp, p, probe)) {
+        if (!p->status) {       /* it waits for a page */
+            r->probing &= !probe;
+            return false;
+        }
         r->stopped = true;
         qrnic_requester_retire(e, qp);
         return false;

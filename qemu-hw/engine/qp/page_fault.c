@@ -1,0 +1,164 @@
+/*
+ * qrnic engine: queue pairs that wait for pages, and what software answers
+ *
+ * A queue pair waits for one page at a time where it sends, and for one where
+ * it receives, so there is never more to tell than queue pairs can keep.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+struct QrnicWait {
+    uint32_t number;            /* of the page fault */
+    QrnicPageFault at;
+    bool refused;               /* it waits no more */
+    bool owed;                  /* software has not been told */
+    QTAILQ_ENTRY(QrnicWait) next;       /* if owed */
+};
+
+static void owed_remove(QrnicEngine *e, QrnicWait *w)
+{
+    if (w->owed) {
+        QTAILQ_REMOVE(&e->pairs->faults_owed, w, next);
+        w->owed = false;
+    }
+}
+
+static void drop(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+{
+    if (qp->wait[side]) {
+        owed_remove(e, qp->wait[side]);
+        g_free(qp->wait[side]);
+        qp->wait[side] = NULL;
+    }
+}
+
+void qrnic_page_faults_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    drop(e, qp, QRNIC_SIDE_SEND);
+    drop(e, qp, QRNIC_SIDE_RECV);
+}
+
+bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side)
+{
+    return qp->wait[side] && !qp->wait[side]->refused;
+}
+
+static void tell(QrnicEngine *e, QrnicWait *w)
+{
+    owed_remove(e, w);
+    qrnic_fault_eq_push(e, w->number);
+}
+
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                      uint64_t wanted)
+{
+    const QrnicPageFault *at = &e->memory->fault;
+    QrnicWait *w = qp->wait[side];
+
+    if (w && !w->refused) {
+        return true;
+    }
+    if (!qrnic_fault_eq_exists(e) ||
+        (w && w->at.key == at->key && w->at.address == at->address)) {
+        drop(e, qp, side);
+        return false;
+    }
+    drop(e, qp, side);
+    w = g_new0(QrnicWait, 1);
+    w->number = qp->number << 1 | side;
+    w->at = *at;
+    w->at.length = MAX(at->length, wanted);
+    w->owed = true;
+    qp->wait[side] = w;
+    QTAILQ_INSERT_TAIL(&e->pairs->faults_owed, w, next);
+    qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
+    trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
+                           at->address, w->at.length, at->flags);
+    if (qrnic_fault_eq_has_room(e)) {
+        tell(e, w);
+    }
+    return true;
+}
+
+bool qrnic_page_faults_pending(const QrnicEngine *e)
+{
+    return !QTAILQ_EMPTY(&e->pairs->faults_owed) && qrnic_fault_eq_has_room(e);
+}
+
+/* No more than the EQ has room for */
+void qrnic_page_faults_process(QrnicEngine *e)
+{
+    while (!e->fatal && qrnic_page_faults_pending(e)) {
+        tell(e, QTAILQ_FIRST(&e->pairs->faults_owed));
+    }
+}
+
+/* What waits by this number; else *error */
+static QrnicQp *waiting(QrnicEngine *e, uint32_t number, QrnicResult *error)
+{
+    QrnicQp *qp = qrnic_qp_get(e, number >> 1);
+
+    *error = qrnic_ok(0);
+    if (!qp) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    } else if (!qrnic_page_fault_waits(qp, number & 1)) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+        qp = NULL;
+    }
+    return qp;
+}
+
+QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
+                                   QrnicPageFault *out)
+{
+    QrnicResult error;
+    QrnicQp *qp = waiting(e, number, &error);
+
+    if (qp) {
+        *out = qp->wait[number & 1]->at;
+    }
+    return error;
+}
+
+static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+{
+    if (qp->ops->resume) {
+        qp->ops->resume(e, qp, side);
+    }
+    qrnic_schedule(e, qp);
+}
+
+QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number)
+{
+    QrnicResult error;
+    QrnicQp *qp = waiting(e, number, &error);
+
+    if (qp) {
+        trace_qrnic_page_fault_resume(e->config.name, qp->number, number & 1);
+        drop(e, qp, number & 1);
+        go_on(e, qp, number & 1);
+    }
+    return error;
+}
+
+/* Whoever wants the same again is refused at once, once. */
+QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number)
+{
+    QrnicResult error;
+    QrnicQp *qp = waiting(e, number, &error);
+
+    if (qp) {
+        QrnicWait *w = qp->wait[number & 1];
+
+        trace_qrnic_page_fault_refuse(e->config.name, qp->number, number & 1);
+        qrnic_add(e, QRNIC_COUNTER_PAGE_REFUSALS, 1);
+        owed_remove(e, w);
+        w->refused = true;
+        go_on(e, qp, number & 1);
+    }
+    return error;
+}

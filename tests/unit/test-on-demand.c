@@ -1,0 +1,795 @@
+/*
+ * Paging on demand: a little operating system that brings pages when the
+ * device asks, and takes them away when it likes. What it takes away it keeps
+ * elsewhere and overwrites, so whoever uses a page too long is found out.
+ *
+ * QRNIC_SEED=n runs only that seed of the random traffic.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "pair.h"
+
+#define PAGE 4096u
+#define PAGES 64u
+#define BYTES (PAGES * PAGE)
+#define LISTS 40u
+#define FAULT_LOG_SIZE 4
+#define GARBAGE 0xdb
+
+/* A region, and what is known of its pages */
+typedef struct Region {
+    SimNode *node;
+    uint64_t start;             /* as users of the key say it */
+    unsigned levels;
+    uint64_t root, list[LISTS], lists;
+    uint64_t memory;            /* where its pages are when they are there */
+    uint8_t elsewhere[BYTES];   /* and when they are not */
+    bool present[PAGES], writable[PAGES];
+    uint32_t key;
+    bool read_only, gone;       /* nobody may write; nothing is there */
+} Region;
+
+typedef struct World {
+    Sim *sim;
+    SimQp *qp[2];
+    Region *region[2];
+    uint32_t eq[2], consumer[2];
+    uint64_t ring[2];
+    unsigned faults[2];
+} World;
+
+static QrnicEngine *engine(const Region *r)
+{
+    return r->node->engine;
+}
+
+/*
+ * The table
+ */
+
+static uint64_t list_new(Region *r)
+{
+    g_assert_cmpuint(r->lists, <, LISTS);
+    memset(r->node->memory + r->list[r->lists], 0, PAGE);
+    return r->list[r->lists++];
+}
+
+/* Where the entry of this page is; makes the lists on the way there. */
+static uint8_t *entry_of(Region *r, unsigned page)
+{
+    uint64_t number = page, list = r->root;
+    uint8_t *e;
+
+    for (unsigned height = r->levels - 1; ; height--) {
+        unsigned i = number >> (9 * height) & 511;
+
+        e = r->node->memory + list + 8 * i;
+        if (!height) {
+            return e;
+        }
+        if (!ldq_le_p(e)) {
+            stq_le_p(e, list_new(r) | QRNIC_PAGE_PRESENT);
+        }
+        list = ldq_le_p(e) & ~(uint64_t)(PAGE - 1);
+    }
+}
+
+static uint8_t *page_in_memory(const Region *r, unsigned page)
+{
+    return r->node->memory + r->memory + page * PAGE;
+}
+
+static void bring(Region *r, unsigned page, bool write)
+{
+    if (!r->present[page]) {
+        memcpy(page_in_memory(r, page), r->elsewhere + page * PAGE, PAGE);
+    }
+    r->present[page] = true;
+    r->writable[page] |= write;
+    stq_le_p(entry_of(r, page), (r->memory + page * PAGE) | QRNIC_PAGE_PRESENT |
+             (r->writable[page] ? QRNIC_PAGE_WRITABLE : 0));
+}
+
+static void take_away(Region *r, unsigned page, unsigned count)
+{
+    const QrnicPageRange range = {
+        .start = r->start + page * PAGE, .length = count * PAGE,
+    };
+
+    for (unsigned i = page; i < page + count; i++) {
+        stq_le_p(entry_of(r, i), 0);
+    }
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), r->key >> 8,
+                                                &range).status, ==,
+                    QRNIC_ST_OK);
+    for (unsigned i = page; i < page + count; i++) {
+        if (r->present[i]) {
+            memcpy(r->elsewhere + i * PAGE, page_in_memory(r, i), PAGE);
+        }
+        memset(page_in_memory(r, i), GARBAGE, PAGE);
+        r->present[i] = r->writable[i] = false;
+    }
+}
+
+/* All that is in the region now */
+static const uint8_t *content(Region *r)
+{
+    take_away(r, 0, PAGES);
+    return r->elsewhere;
+}
+
+static QrnicMkeyCtx region_ctx(const Region *r)
+{
+    return (QrnicMkeyCtx) {
+        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .access = ACCESS_ALL, .variant = 3, .pd = r->node->pd,
+        .start = r->start, .length = BYTES,
+        .table = { .root = r->root, .levels = r->levels, .page_shift = 12 },
+    };
+}
+
+static Region *region_new(Sim *s, SimNode *n, unsigned levels)
+{
+    Region *r = g_new0(Region, 1);
+    QrnicMkeyCtx ctx;
+
+    r->node = n;
+    r->levels = levels;
+    r->start = 0x7f0000000000;
+    r->memory = sim_alloc(n, BYTES);
+    for (unsigned i = 0; i < LISTS; i++) {
+        r->list[i] = sim_alloc(n, PAGE);
+    }
+    r->root = list_new(r);
+    for (unsigned i = 0; i < BYTES; i++) {
+        r->elsewhere[i] = g_rand_int(s->rand);
+    }
+    memset(n->memory + r->memory, GARBAGE, BYTES);
+    ctx = region_ctx(r);
+    r->key = sim_mkey_ctx(n, &ctx);
+    return r;
+}
+
+/*
+ * Who brings pages
+ */
+
+static void fault_eq_new(World *w, unsigned id)
+{
+    SimNode *n = &w->sim->node[id];
+    QrnicEqCtx ctx = {
+        .type = QRNIC_EQ_PAGE_FAULT, .log_size = FAULT_LOG_SIZE, .vector = 2,
+        .ring.root = sim_alloc(n, QRNIC_EQE_SIZE << FAULT_LOG_SIZE),
+    };
+    QrnicResult result = qrnic_eq_create(n->engine, &ctx);
+
+    g_assert_cmpint(result.status, ==, QRNIC_ST_OK);
+    w->eq[id] = result.value;
+    w->ring[id] = ctx.ring.root;
+}
+
+static bool fault_next(World *w, unsigned id, uint32_t *number)
+{
+    SimNode *n = &w->sim->node[id];
+    uint32_t at = w->consumer[id];
+    QrnicEqDoorbell d = { .number = w->eq[id] };
+    uint8_t raw[8];
+    QrnicEqe e;
+
+    qrnic_eqe_unpack(&e, n->memory + w->ring[id] +
+                     (at & ((1 << FAULT_LOG_SIZE) - 1)) * QRNIC_EQE_SIZE);
+    if (!w->eq[id] || e.phase == (at >> FAULT_LOG_SIZE & 1)) {
+        return false;
+    }
+    g_assert_cmpint(e.type, ==, QRNIC_EVENT_PAGE_FAULT);
+    *number = e.object;
+    d.index = ++w->consumer[id];
+    qrnic_eq_doorbell_pack(raw, &d);
+    qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
+    w->faults[id]++;
+    return true;
+}
+
+static bool answer(World *w, unsigned id, uint32_t number)
+{
+    QrnicEngine *e = w->sim->node[id].engine;
+    Region *r = w->region[id];
+    uint64_t first, last;
+    QrnicPageFault f;
+    bool write;
+
+    if (qrnic_page_fault_query(e, number, &f).status != QRNIC_ST_OK) {
+        return false;
+    }
+    write = f.flags & QRNIC_PAGE_FAULT_WRITE;
+    g_assert_cmphex(f.key, ==, r->key >> 8);
+    g_assert_cmphex(f.address, >=, r->start);
+    g_assert_cmpuint(f.length, >, 0);
+    if (r->gone || (write && r->read_only)) {
+        qrnic_page_fault_refuse(e, number);
+        return true;
+    }
+    first = (f.address - r->start) / PAGE;
+    last = MIN((f.address - r->start + f.length - 1) / PAGE, PAGES - 1);
+    for (uint64_t i = first; i <= last; i++) {
+        bring(r, i, write);
+    }
+    g_assert_cmpint(qrnic_page_fault_resume(e, number).status, ==,
+                    QRNIC_ST_OK);
+    return true;
+}
+
+/* Until nothing happens any more: 50 us at a time, then who brings pages */
+static void run(World *w, void (*meanwhile)(World *w))
+{
+    for (unsigned idle = 0, turns = 0; idle < 100; turns++) {
+        bool quiet = sim_run(w->sim, w->sim->now + 50 * SIM_US);
+        uint32_t number;
+
+        g_assert_cmpuint(turns, <, 4000000);
+        for (unsigned id = 0; id < SIM_NODES; id++) {
+            while (fault_next(w, id, &number)) {
+                answer(w, id, number);
+                quiet = false;
+            }
+        }
+        if (meanwhile && !quiet) {
+            meanwhile(w);
+        }
+        idle = quiet ? idle + 1 : 0;
+    }
+}
+
+static World *world_new(uint32_t seed, unsigned levels, const SimConnect *c)
+{
+    World *w = g_new0(World, 1);
+
+    w->sim = sim_new(seed, NULL);
+    for (unsigned id = 0; id < SIM_NODES; id++) {
+        w->qp[id] = sim_qp_new(&w->sim->node[id], 8, 8, 3, 10);
+        w->region[id] = region_new(w->sim, &w->sim->node[id], levels);
+        fault_eq_new(w, id);
+    }
+    sim_connect(w->qp[0], w->qp[1], c);
+    return w;
+}
+
+static void world_free(World *w)
+{
+    for (unsigned id = 0; id < SIM_NODES; id++) {
+        sim_qp_free(w->qp[id]);
+        g_free(w->region[id]);
+    }
+    sim_free(w->sim);
+    g_free(w);
+}
+
+static void request(World *w, uint8_t opcode, uint64_t offset,
+                    uint64_t remote_offset, uint32_t len)
+{
+    SimSge sge = { w->region[0]->start + offset, len, w->region[0]->key };
+    SimWr wr = {
+        .opcode = opcode, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
+        .num_sge = 1, .remote = w->region[1]->start + remote_offset,
+        .rkey = w->region[1]->key, .swap_add = 1,
+    };
+
+    sim_post_send(w->qp[0], &wr);
+}
+
+static void receive_at(World *w, uint64_t offset, uint32_t len)
+{
+    SimSge sge = { w->region[1]->start + offset, len, w->region[1]->key };
+
+    sim_post_recv(w->qp[1], &sge, 1);
+}
+
+/* Each operation with nothing there at either end; tables of 1 to 4 levels */
+static void test_first_touch(void)
+{
+    const uint32_t len = 3 * PAGE + 100, at = 5 * PAGE + 50;
+
+    for (unsigned levels = 1; levels <= 4; levels++) {
+        World *w = world_new(levels, levels, NULL);
+        g_autofree uint8_t *a = g_memdup2(w->region[0]->elsewhere, BYTES);
+        g_autofree uint8_t *b = g_memdup2(w->region[1]->elsewhere, BYTES);
+
+        receive_at(w, at, len);
+        request(w, QRNIC_WQE_SEND, 0, 0, len);
+        run(w, NULL);
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        expect_cqe(w->qp[1], QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+        memcpy(b + at, a, len);
+        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+        content(w->region[0]);
+        g_assert_cmpuint(w->faults[0], ==, 1);
+        g_assert_cmpuint(w->faults[1], ==, 1);
+
+        request(w, QRNIC_WQE_RDMA_WRITE, PAGE, 20 * PAGE - 1, len);
+        run(w, NULL);
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        memcpy(b + 20 * PAGE - 1, a + PAGE, len);
+        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+        content(w->region[0]);
+
+        request(w, QRNIC_WQE_RDMA_READ, 30 * PAGE + 7, 40 * PAGE + 9, len);
+        run(w, NULL);
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+        memcpy(a + 30 * PAGE + 7, b + 40 * PAGE + 9, len);
+        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+
+        request(w, QRNIC_WQE_ATOMIC_FETCH_ADD, 8, 50 * PAGE, 8);
+        run(w, NULL);
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
+        memcpy(a + 8, b + 50 * PAGE, 8);
+        stq_le_p(b + 50 * PAGE, ldq_le_p(b + 50 * PAGE) + 1);
+        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+
+        g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 8);
+        for (unsigned id = 0; id < SIM_NODES; id++) {
+            SimNode *n = &w->sim->node[id];
+
+            g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PAGE_FAULTS), ==, 4);
+            g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RETRY_EXCEEDED), ==,
+                             0);
+        }
+        world_free(w);
+    }
+}
+
+/* A page that may be read only is no page fault for a reader. */
+static void test_read_only(void)
+{
+    World *w = world_new(1, 2, NULL);
+    uint32_t number;
+    QrnicPageFault f;
+
+    bring(w->region[0], 0, false);
+    bring(w->region[1], 0, false);
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    g_assert_false(fault_next(w, 0, &number));
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_true(fault_next(w, 1, &number));
+    g_assert_cmphex(number, ==, w->qp[1]->number << 1 | 1);
+    g_assert_cmpint(qrnic_page_fault_query(engine(w->region[1]), number,
+                                           &f).status, ==, QRNIC_ST_OK);
+    g_assert_cmphex(f.flags, ==, QRNIC_PAGE_FAULT_WRITE);
+    g_assert_cmphex(f.address, ==, w->region[1]->start);
+    g_assert_cmpuint(f.length, ==, 100);
+    g_assert_true(answer(w, 1, number));
+    run(w, NULL);
+    expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(w->faults[0], ==, 0);
+    g_assert_cmpuint(w->faults[1], ==, 1);
+    world_free(w);
+}
+
+/* A page that is brought without being asked for costs no page fault. */
+static void test_prefetch(void)
+{
+    World *w = world_new(1, 3, NULL);
+
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 2);
+    /* The device has read the list that these are absent in. */
+    for (unsigned i = 1; i < 9; i++) {
+        bring(w->region[0], i, false);
+        bring(w->region[1], i, true);
+    }
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 9 * PAGE);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 2);
+    g_assert_cmpmem(content(w->region[0]), 9 * PAGE, content(w->region[1]),
+                    9 * PAGE);
+    world_free(w);
+}
+
+/* What software refuses fails as the manual says, at both ends. */
+static void refused(bool local, uint8_t opcode, uint8_t status,
+                    uint8_t syndrome, int event)
+{
+    World *w = world_new(1, 1, NULL);
+    QrnicCqe c;
+
+    w->region[!local]->gone = true;
+    receive_at(w, 0, PAGE);
+    request(w, opcode, 0, 0, opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? 8 : 100);
+    run(w, NULL);
+    c = expect_status(w->qp[0], status);
+    g_assert_cmpuint(c.syndrome, ==, syndrome);
+    expect_state(w->qp[0], QRNIC_QPS_ERR);
+    if (!local) {
+        expect_state(w->qp[1], QRNIC_QPS_ERR);
+        g_assert_cmpuint(w->faults[1], ==, 1);
+        g_assert_cmpuint(sim_counter(w->region[1]->node,
+                                     QRNIC_COUNTER_PAGE_REFUSALS), ==, 1);
+        if (event) {
+            expect_event(&w->sim->node[1], event, w->qp[1]->number);
+        } else {
+            c = expect_status(w->qp[1], QRNIC_WC_LOC_PROT_ERR);
+            g_assert_cmpuint(c.syndrome, ==, QRNIC_SYN_PAGE_FAULT);
+        }
+    }
+    world_free(w);
+}
+
+static void test_refused(void)
+{
+    const uint8_t atomic = QRNIC_WQE_ATOMIC_FETCH_ADD;
+
+    refused(true, QRNIC_WQE_SEND, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_PAGE_FAULT,
+            0);
+    refused(true, QRNIC_WQE_RDMA_READ, QRNIC_WC_LOC_PROT_ERR,
+            QRNIC_SYN_PAGE_FAULT, 0);
+    refused(true, atomic, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_PAGE_FAULT, 0);
+    refused(false, QRNIC_WQE_SEND, QRNIC_WC_REM_OP_ERR, 0, 0);
+    refused(false, QRNIC_WQE_RDMA_WRITE, QRNIC_WC_REM_ACCESS_ERR, 0,
+            QRNIC_EVENT_QP_ACCESS_ERROR);
+    refused(false, QRNIC_WQE_RDMA_READ, QRNIC_WC_REM_ACCESS_ERR, 0,
+            QRNIC_EVENT_QP_ACCESS_ERROR);
+    refused(false, atomic, QRNIC_WC_REM_ACCESS_ERR, 0,
+            QRNIC_EVENT_QP_ACCESS_ERROR);
+}
+
+/* Software takes far longer than all retries of the requester would. */
+static void patience(uint8_t opcode)
+{
+    SimConnect c = sim_connect_default();
+    uint32_t number;
+    World *w;
+
+    c.timeout = 8;              /* 1 ms */
+    c.retry_cnt = 0;
+    w = world_new(1, 1, &c);
+    for (unsigned i = 0; i < PAGES; i++) {
+        bring(w->region[1], i, true);
+    }
+    receive_at(w, 0, PAGE);
+    bring(w->region[0], 0, true);
+    request(w, opcode, 0, 0, PAGE + 100);
+    sim_run(w->sim, w->sim->now + 100 * SIM_MS);
+    g_assert_true(fault_next(w, 0, &number));
+    g_assert_true(answer(w, 0, number));
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(w->faults[0], ==, 1);
+    world_free(w);
+}
+
+static void test_patience(void)
+{
+    patience(QRNIC_WQE_RDMA_READ);
+    patience(QRNIC_WQE_RDMA_WRITE);
+}
+
+/* Nobody brings pages. */
+static void test_nobody(void)
+{
+    World *w = world_new(1, 1, NULL);
+
+    g_assert_cmpint(qrnic_eq_destroy(engine(w->region[0]), w->eq[0]).status,
+                    ==, QRNIC_ST_OK);
+    w->eq[0] = 0;
+    request(w, QRNIC_WQE_SEND, 0, 0, 100);
+    run(w, NULL);
+    g_assert_cmpuint(expect_status(w->qp[0], QRNIC_WC_LOC_PROT_ERR).syndrome,
+                     ==, QRNIC_SYN_PAGE_FAULT);
+    world_free(w);
+}
+
+/* Entries that no driver may write */
+static void test_bad_entry(void)
+{
+    static const uint64_t bad[] = {
+        PAGE, PAGE | QRNIC_PAGE_WRITABLE, PAGE | QRNIC_PAGE_PRESENT | 4,
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+        World *w = world_new(1, 2, NULL);
+
+        stq_le_p(entry_of(w->region[0], 0), bad[i]);
+        request(w, QRNIC_WQE_SEND, 0, 0, 100);
+        run(w, NULL);
+        g_assert_cmpuint(expect_status(w->qp[0],
+                                       QRNIC_WC_LOC_PROT_ERR).syndrome, ==,
+                         QRNIC_SYN_DMA);
+        g_assert_cmpuint(sim_counter(w->region[0]->node,
+                                     QRNIC_COUNTER_GE_DMA_FAILED), ==,
+                         1);
+        world_free(w);
+    }
+}
+
+/* Commands that have nothing to be about, or the wrong thing */
+static void test_commands(void)
+{
+    World *w = world_new(1, 1, NULL);
+    Region *r = w->region[0];
+    QrnicEngine *e = engine(r);
+    QrnicMkeyCtx ctx = region_ctx(r);
+    uint32_t plain = sim_mkey(r->node, PAGE, PAGE, 0);
+    QrnicPageRange range = { r->start, PAGE };
+    QrnicPageFault f;
+    uint32_t number;
+
+    g_assert_cmpint(qrnic_page_fault_query(e, 0xffff, &f).status, ==,
+                    QRNIC_ST_BAD_OBJECT);
+    g_assert_cmpint(qrnic_page_fault_resume(e, w->qp[0]->number << 1).status,
+                    ==, QRNIC_ST_BAD_STATE);
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(e, 0xffff, &range).status, ==,
+                    QRNIC_ST_BAD_OBJECT);
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(e, plain >> 8, &range).status,
+                    ==, QRNIC_ST_BAD_STATE);
+    range.length = 0;
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(e, r->key >> 8, &range).status,
+                    ==, QRNIC_ST_BAD_PARAM);
+    range = (QrnicPageRange) { r->start + PAGE, BYTES };
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(e, r->key >> 8, &range).status,
+                    ==, QRNIC_ST_BAD_PARAM);
+    range = (QrnicPageRange) { r->start - PAGE, PAGE };
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(e, r->key >> 8, &range).status,
+                    ==, QRNIC_ST_BAD_PARAM);
+
+    ctx.table.levels = 5;
+    g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
+    ctx.table.levels = 0;
+    ctx.table.page_shift = 0;
+    g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
+    ctx = region_ctx(r);
+    ctx.table.levels = 4;
+    ctx.start = 0;
+    ctx.length = QRNIC_MAX_ON_DEMAND_SIZE + 1;
+    g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
+    ctx.length--;
+    g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_OK);
+    ctx = (QrnicMkeyCtx) {
+        .type = QRNIC_MKEY_NULL_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .pd = r->node->pd,
+    };
+    g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
+
+    /* A queue pair in ERR waits for nothing. */
+    request(w, QRNIC_WQE_SEND, 0, 0, 100);
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_true(fault_next(w, 0, &number));
+    sim_modify(w->qp[0], &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
+    g_assert_cmpint(qrnic_page_fault_resume(e, number).status, ==,
+                    QRNIC_ST_BAD_STATE);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_WR_FLUSH_ERR);
+    world_free(w);
+}
+
+/* More wait than the EQ has room for. */
+static void test_full_eq(void)
+{
+    World *w = world_new(1, 1, NULL);
+    const unsigned count = 5 << FAULT_LOG_SIZE;
+    SimNode *a = &w->sim->node[0];
+    SimQp *qp[5 << FAULT_LOG_SIZE][2];
+    SimSge to = { sim_alloc(&w->sim->node[1], PAGE), PAGE };
+
+    to.key = sim_mkey(&w->sim->node[1], to.addr, PAGE,
+                      QRNIC_ACCESS_LOCAL_WRITE);
+    for (unsigned i = 0; i < count; i++) {
+        SimSge sge = {
+            w->region[0]->start + i % PAGES * PAGE, 100, w->region[0]->key,
+        };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
+            .num_sge = 1,
+        };
+
+        qp[i][0] = sim_qp_new(a, 3, 3, 3, 4);
+        qp[i][1] = sim_qp_new(&w->sim->node[1], 3, 3, 3, 4);
+        sim_connect(qp[i][0], qp[i][1], NULL);
+        sim_post_recv(qp[i][1], &to, 1);
+        sim_post_send(qp[i][0], &wr);
+    }
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_cmpuint(sim_counter(a, QRNIC_COUNTER_PAGE_FAULTS), ==, count);
+    /* Two of those that were not told of are gone before. */
+    sim_modify(qp[count - 1][0], &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
+    sim_qp_free(qp[count - 2][0]);
+    run(w, NULL);
+    g_assert_cmpuint(w->faults[0], ==, count - 2);
+    for (unsigned i = 0; i < count; i++) {
+        if (i != count - 2) {
+            sim_qp_free(qp[i][0]);
+        }
+        sim_qp_free(qp[i][1]);
+    }
+    world_free(w);
+}
+
+/*
+ * Datagrams and unreliable connections: what finds no page is lost, and the
+ * next one finds it; the receive WQE is still there. A sender waits.
+ */
+static void unreliable(bool uc)
+{
+    World *w = world_new(1, 2, NULL);
+    SimNode *a = &w->sim->node[0], *b = &w->sim->node[1];
+    SimQp *from = uc ? sim_uc_new(a, NULL) :
+                       sim_datagram_new(a, QRNIC_QPT_UD, NULL, 5);
+    SimQp *to = uc ? sim_uc_new(b, NULL) :
+                     sim_datagram_new(b, QRNIC_QPT_UD, NULL, 5);
+    QrnicDatagramSeg seg;
+    SimSge sge = { w->region[0]->start + 10, 300, w->region[0]->key };
+    SimSge recv = { w->region[1]->start + PAGE - 50, 340, w->region[1]->key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
+        .num_sge = 1,
+    };
+    const uint32_t skip = uc ? 0 : 40;
+
+    if (uc) {
+        sim_uc_connect(from, to);
+    } else {
+        seg = sim_datagram_to(to, 5);
+        wr.datagram = &seg;
+    }
+    sim_post_recv(to, &recv, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        sim_post_send(from, &wr);
+        run(w, NULL);
+        expect_cqe(from, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        g_assert_cmpuint(sim_counter(b, QRNIC_COUNTER_RX_DROP_PAGE_FAULT), ==,
+                         1);
+        if (!i) {
+            expect_no_cqe(to);
+        }
+    }
+    g_assert_cmpuint(expect_cqe(to, QRNIC_WC_SUCCESS,
+                                QRNIC_CQE_RECV).byte_len, ==, 300 + skip);
+    g_assert_cmpuint(w->faults[0], ==, 1);
+    g_assert_cmpuint(w->faults[1], ==, 1);
+    g_assert_cmpmem(content(w->region[1]) + PAGE - 50 + skip, 300,
+                    content(w->region[0]) + 10, 300);
+
+    /* A sender whose page is refused */
+    w->region[0]->gone = true;
+    sim_post_send(from, &wr);
+    run(w, NULL);
+    g_assert_cmpuint(expect_status(from, QRNIC_WC_LOC_PROT_ERR).syndrome, ==,
+                     QRNIC_SYN_PAGE_FAULT);
+    sim_qp_free(from);
+    sim_qp_free(to);
+    world_free(w);
+}
+
+static void test_unreliable(void)
+{
+    unreliable(true);
+    unreliable(false);
+}
+
+/*
+ * Random traffic, over a wire that loses and reorders, while the operating
+ * system takes pages away at random.
+ */
+#define OPS 120
+#define SLOT (BYTES / 16)
+
+static void take_some(World *w)
+{
+    GRand *r = w->sim->rand;
+
+    if (!g_rand_int_range(r, 0, 3)) {
+        unsigned first = g_rand_int_range(r, 0, PAGES);
+
+        take_away(w->region[g_rand_int_range(r, 0, 2)], first,
+                  g_rand_int_range(r, 1, PAGES - first + 1));
+    }
+}
+
+/* Each operation has a slot of its own at both ends while it is under way. */
+static void random_traffic(uint32_t seed)
+{
+    static const uint8_t opcodes[] = {
+        QRNIC_WQE_SEND, QRNIC_WQE_RDMA_WRITE, QRNIC_WQE_RDMA_READ,
+        QRNIC_WQE_ATOMIC_FETCH_ADD, QRNIC_WQE_ATOMIC_WRITE,
+    };
+    SimConnect c = sim_connect_default();
+    g_autofree uint8_t *a = NULL, *b = NULL;
+    GRand *r;
+    World *w;
+
+    c.timeout = 10;
+    c.rnr_retry = 7;
+    c.min_rnr_timer = 1 + seed % 5;
+    w = world_new(seed, 1 + seed % 4, &c);
+    r = w->sim->rand;
+    w->sim->loss = seed % 2 * 10;
+    w->sim->reorder = seed % 2 * 30;
+    a = g_memdup2(w->region[0]->elsewhere, BYTES);
+    b = g_memdup2(w->region[1]->elsewhere, BYTES);
+    for (unsigned done = 0; done < OPS; done += 16) {
+        for (unsigned i = 0; i < 16; i++) {
+            uint8_t opcode = opcodes[g_rand_int_range(r, 0, 5)];
+            uint32_t len = g_rand_int_range(r, 1, SLOT / 2);
+            uint64_t from = i * SLOT + g_rand_int_range(r, 0, SLOT / 2);
+            uint64_t to = i * SLOT + g_rand_int_range(r, 0, SLOT / 2);
+
+            if (opcode == QRNIC_WQE_SEND) {
+                receive_at(w, to, len);
+                memcpy(b + to, a + from, len);
+            } else if (opcode == QRNIC_WQE_RDMA_WRITE) {
+                memcpy(b + to, a + from, len);
+            } else if (opcode == QRNIC_WQE_RDMA_READ) {
+                memcpy(a + from, b + to, len);
+            } else {
+                to &= ~7ull;
+                len = 8;
+            }
+            if (opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
+                memcpy(a + from, b + to, 8);
+                stq_le_p(b + to, ldq_le_p(b + to) + 1);
+            } else if (opcode == QRNIC_WQE_ATOMIC_WRITE) {
+                SimWr wr = {
+                    .opcode = opcode, .flags = QRNIC_WQEF_SIGNALED,
+                    .remote = w->region[1]->start + to,
+                    .rkey = w->region[1]->key, .swap_add = seed + done + i,
+                };
+
+                stq_le_p(b + to, wr.swap_add);
+                sim_post_send(w->qp[0], &wr);
+                continue;
+            }
+            request(w, opcode, from, to, len);
+        }
+        run(w, take_some);
+        for (unsigned i = 0; i < 16; i++) {
+            expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+        }
+        for (QrnicCqe cqe; sim_poll(w->qp[1], &cqe); ) {
+            g_assert_cmpint(cqe.status, ==, QRNIC_WC_SUCCESS);
+        }
+        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+    }
+    g_assert_cmpuint(w->faults[0], >, 10);
+    g_assert_cmpuint(w->faults[1], >, 10);
+    world_free(w);
+}
+
+static void test_random(void)
+{
+    const char *seed = getenv("QRNIC_SEED");
+
+    if (seed) {
+        random_traffic(atoi(seed));
+        return;
+    }
+    for (uint32_t i = 1; i <= 40; i++) {
+        g_test_message("seed %u", i);
+        random_traffic(i);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/on-demand/first-touch", test_first_touch);
+    g_test_add_func("/on-demand/read-only", test_read_only);
+    g_test_add_func("/on-demand/prefetch", test_prefetch);
+    g_test_add_func("/on-demand/refused", test_refused);
+    g_test_add_func("/on-demand/patience", test_patience);
+    g_test_add_func("/on-demand/nobody", test_nobody);
+    g_test_add_func("/on-demand/bad-entry", test_bad_entry);
+    g_test_add_func("/on-demand/commands", test_commands);
+    g_test_add_func("/on-demand/full-eq", test_full_eq);
+    g_test_add_func("/on-demand/unreliable", test_unreliable);
+    g_test_add_func("/on-demand/random", test_random);
+    return g_test_run();
+}
