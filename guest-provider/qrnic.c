@@ -189,6 +189,7 @@ static void qrnic_free_context(struct ibv_context *context)
 }
 
 static const struct verbs_context_ops qrnic_context_ops = {
+	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = qrnic_alloc_dm,
 	.alloc_mw = qrnic_alloc_mw,
 	.alloc_null_mr = qrnic_alloc_null_mr,

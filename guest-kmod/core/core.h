@@ -123,6 +123,9 @@ struct qrnic_core {
 	struct qrnic_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int num_irqs;
+	/* Page faults; on the vector of the asynchronous EQ. eqn 0: there is none */
+	struct qrnic_eq fault_eq;
+	struct work_struct fault_work;
 	struct xarray cqs;	/* cqn to struct qrnic_cq; read in interrupts */
 
 	/* written by the interrupt of the async EQ, read by event_work alone */

@@ -143,12 +143,59 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
+/* The work item takes the EQEs, and arms the EQ when there are no more. */
+static irqreturn_t qrnic_fault_interrupt(int irq, void *data)
+{
+	struct qrnic_eq *eq = data;
+
+	if (!qrnic_eq_written(eq, READ_ONCE(eq->consumer)))
+		return IRQ_NONE;
+	queue_work(eq->core->dev.wq, &eq->core->fault_work);
+	return IRQ_HANDLED;
+}
+
+static void qrnic_fault_deliver(struct qrnic_core *core, const struct qrnic_eqe *eqe)
+{
+	u32 control = le32_to_cpu(eqe->control);
+
+	if (FIELD_GET(QRNIC_EQE_TYPE_MASK, control) != QRNIC_EVENT_PAGE_FAULT) {
+		dev_err_ratelimited(&core->dev.pdev->dev,
+				    "event 0x%x in the queue of page faults\n",
+				    (u32)FIELD_GET(QRNIC_EQE_TYPE_MASK, control));
+		return;
+	}
+	mutex_lock(&core->handler_lock);
+	if (core->handler && core->handler->page_fault)
+		core->handler->page_fault(core->handler_context,
+					  le32_to_cpu(eqe->object));
+	mutex_unlock(&core->handler_lock);
+}
+
+static void qrnic_fault_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(work, struct qrnic_core, fault_work);
+	struct qrnic_eq *eq = &core->fault_eq;
+	u32 budget = QRNIC_EQ_BUDGET;
+	struct qrnic_eqe eqe;
+
+	while (budget-- && qrnic_eqe_take(eq, &eqe)) {
+		qrnic_fault_deliver(core, &eqe);
+		WRITE_ONCE(eq->consumer, eq->consumer + 1);
+	}
+	/* As at the end of qrnic_eq_interrupt() */
+	if (qrnic_healthy(&core->dev))
+		qrnic_eq_doorbell(eq, true);
+}
+
 static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 {
 	const struct qrnic_caps *caps = &core->dev.caps;
 	u64 entries = 2 * (u64)caps->max_cq;
 	u32 log_size;
 
+	/* It may be full: the device keeps what it has to tell. */
+	if (type == QRNIC_EQ_PAGE_FAULT)
+		return QRNIC_EQ_LOG_MIN;
 	if (type == QRNIC_EQ_ASYNC)
 		entries += 2 * (u64)caps->max_qp + caps->max_srq +
 			   QRNIC_CMD_ENTRIES + QRNIC_EQ_OTHERS;
@@ -186,7 +233,8 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 		goto err_ring;
 
 	/* Not armed yet, so no interrupt was missed. */
-	err = request_irq(eq->irq, qrnic_eq_interrupt, 0, eq->name, eq);
+	err = request_irq(eq->irq, qrnic_eq_interrupt,
+			  type == QRNIC_EQ_ASYNC ? IRQF_SHARED : 0, eq->name, eq);
 	if (err)
 		goto err_eq;
 	/*
@@ -207,6 +255,61 @@ err_eq:
 err_ring:
 	qrnic_ring_free(&core->dev, &eq->ring);
 	return err;
+}
+
+/* On the vector of EQ 0, which has few interrupts of its own */
+static int qrnic_fault_eq_create(struct qrnic_core *core)
+{
+	struct qrnic_eq_ctx ctx = { .type = QRNIC_EQ_PAGE_FAULT };
+	struct qrnic_eq *eq = &core->fault_eq;
+	int err;
+
+	eq->core = core;
+	eq->consumer = 0;
+	eq->eqn = 0;
+	if (!(core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND))
+		return 0;
+	eq->log_size = qrnic_eq_log_size(core, QRNIC_EQ_PAGE_FAULT);
+	eq->irq = core->eqs[0].irq;
+	snprintf(eq->name, sizeof(eq->name), "qrnic-fault-%s",
+		 pci_name(core->dev.pdev));
+	err = qrnic_ring_alloc(&core->dev, &eq->ring,
+			       (size_t)QRNIC_EQE_SIZE << eq->log_size);
+	if (err)
+		return err;
+
+	ctx.log_size = eq->log_size;
+	ctx.ring = eq->ring.hw;
+	err = qrnic_cmd_create(&core->dev, QRNIC_CMD_CREATE_EQ, &ctx, sizeof(ctx),
+			       &eq->eqn);
+	if (err)
+		goto err_ring;
+	err = request_irq(eq->irq, qrnic_fault_interrupt, IRQF_SHARED, eq->name,
+			  eq);
+	if (err)
+		goto err_eq;
+	qrnic_eq_doorbell(eq, true);
+	return 0;
+
+err_eq:
+	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
+err_ring:
+	qrnic_ring_free(&core->dev, &eq->ring);
+	eq->eqn = 0;
+	return err;
+}
+
+static void qrnic_fault_eq_destroy(struct qrnic_core *core)
+{
+	struct qrnic_eq *eq = &core->fault_eq;
+
+	if (!eq->eqn)
+		return;
+	free_irq(eq->irq, eq);
+	cancel_work_sync(&core->fault_work);
+	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
+	qrnic_ring_free(&core->dev, &eq->ring);
+	eq->eqn = 0;
 }
 
 static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
@@ -270,6 +373,12 @@ int qrnic_eqs_create(struct qrnic_core *core)
 		if (i == 0)
 			qrnic_cmd_use_events(core, true);
 	}
+	err = qrnic_fault_eq_create(core);
+	if (err) {
+		dev_err(&core->dev.pdev->dev,
+			"event queue of page faults: error %d\n", err);
+		goto err_destroy;
+	}
 	return 0;
 
 err_destroy:
@@ -280,6 +389,7 @@ err_destroy:
 
 void qrnic_eqs_destroy(struct qrnic_core *core)
 {
+	qrnic_fault_eq_destroy(core);
 	while (core->num_eqs) {
 		core->num_eqs--;
 		/* EQ 0 goes last, because it carries the events of commands. */
@@ -470,6 +580,7 @@ static void qrnic_event_work(struct work_struct *work)
 void qrnic_events_init(struct qrnic_core *core)
 {
 	INIT_WORK(&core->event_work, qrnic_event_work);
+	INIT_WORK(&core->fault_work, qrnic_fault_work);
 	mutex_init(&core->handler_lock);
 	mutex_init(&core->port_mutex);
 	spin_lock_init(&core->port_lock);

@@ -151,6 +151,11 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	return NOTIFY_DONE;
 }
 
+static void page_fault(void *context, u32 number)
+{
+	qrnic_odp_event(context, number);
+}
+
 static void fatal(void *context)
 {
 	qrnic_flush_schedule(context);
@@ -165,6 +170,7 @@ static const struct qrnic_event_ops event_ops = {
 	.srq_event = srq_event,
 	.port_event = port_event,
 	.fatal = fatal,
+	.page_fault = page_fault,
 };
 
 /* Before the device is registered: from then on there may be QPs. */

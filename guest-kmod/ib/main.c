@@ -67,6 +67,9 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
 		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+		attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	qrnic_odp_caps(dev, &attr->odp_caps);
 	if (qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
 		attr->max_dm_size = caps->max_dm_size;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FAST_REG)) {
@@ -147,6 +150,7 @@ static const struct ib_device_ops device_ops = {
 	.uverbs_abi_ver = QRNIC_ABI_VERSION,
 
 	.add_gid = qrnic_ib_add_gid,
+	.advise_mr = qrnic_ib_advise_mr,
 	.alloc_dm = qrnic_ib_alloc_dm,
 	.alloc_mr = qrnic_ib_alloc_mr,
 	.alloc_mw = qrnic_ib_alloc_mw,
@@ -193,6 +197,7 @@ static const struct ib_device_ops device_ops = {
 	.fill_res_qp_entry_raw = qrnic_ib_fill_res_qp_raw,
 	.fill_res_srq_entry = qrnic_ib_fill_res_srq,
 	.fill_res_srq_entry_raw = qrnic_ib_fill_res_srq_raw,
+	.fill_stat_mr_entry = qrnic_ib_fill_stat_mr,
 	.get_dev_fw_str = get_dev_fw_str,
 	.get_dma_mr = qrnic_ib_get_dma_mr,
 	.get_link_layer = qrnic_ib_get_link_layer,
@@ -287,13 +292,16 @@ static int device_start(struct auxiliary_device *adev)
 		return -ENOMEM;
 
 	device_init(dev, qdev);
-	err = ib_device_set_netdev(&dev->ibdev, qdev->netdev, QRNIC_IB_PORT);
+	err = qrnic_odp_init(dev);
 	if (err)
 		goto err_dealloc;
+	err = ib_device_set_netdev(&dev->ibdev, qdev->netdev, QRNIC_IB_PORT);
+	if (err)
+		goto err_odp;
 
 	err = qrnic_ib_events_start(dev);
 	if (err)
-		goto err_dealloc;
+		goto err_odp;
 
 	/* A segment of any length: pages are joined as far as they are contiguous. */
 	dma_set_max_seg_size(qrnic_dma_device(qdev), UINT_MAX);
@@ -312,6 +320,8 @@ err_unregister:
 err_events:
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
+err_odp:
+	qrnic_odp_cleanup(dev);
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
 	return err;
@@ -338,6 +348,7 @@ static void remove(struct auxiliary_device *adev)
 	ib_unregister_device(&dev->ibdev);
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
+	qrnic_odp_cleanup(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
 	WARN_ON(!xa_empty(&dev->address_spaces));

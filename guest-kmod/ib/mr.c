@@ -3,65 +3,11 @@
  * mr.c: memory regions: a memory key with the rights and, but for DMA regions,
  * the translation table (manual, Memory keys).
  */
-#include <linux/random.h>
 #include <linux/sched.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
 #include "qrnic_ib.h"
-
-static_assert(IB_ACCESS_LOCAL_WRITE == QRNIC_ACCESS_LOCAL_WRITE);
-static_assert(IB_ACCESS_REMOTE_WRITE == QRNIC_ACCESS_REMOTE_WRITE);
-static_assert(IB_ACCESS_REMOTE_READ == QRNIC_ACCESS_REMOTE_READ);
-static_assert(IB_ACCESS_REMOTE_ATOMIC == QRNIC_ACCESS_REMOTE_ATOMIC);
-static_assert(IB_ACCESS_MW_BIND == QRNIC_ACCESS_MW_BIND);
-
-/* The device's rights for those of verbs, or an error */
-static int access_rights(struct qrnic_ib_dev *dev, int access)
-{
-	u8 rights;
-
-	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB | IB_ZERO_BASED);
-	rights = qrnic_rights_of_access(access);
-	if (qrnic_access_of_rights(rights) != access)
-		return -EOPNOTSUPP;
-	if (access & IB_ACCESS_MW_BIND && !qrnic_ib_cap(dev, QRNIC_CAP_MW))
-		return -EOPNOTSUPP;
-	if (access & IB_ACCESS_FLUSH_GLOBAL && !qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
-		return -EOPNOTSUPP;
-	return rights;
-}
-
-/*
- * The variant of a new key. It differs from that of the last key, which may have had
- * the same index, and nobody can guess it.
- */
-static u8 next_variant(struct qrnic_ib_dev *dev)
-{
-	return atomic_add_return(get_random_u32_inclusive(1, U8_MAX),
-				 &dev->next_variant);
-}
-
-/* Makes the key of an MR whose members and context are otherwise complete */
-static int mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
-		       struct qrnic_mkey_ctx *context)
-{
-	int err;
-
-	context->variant = next_variant(dev);
-	context->access = mr->access;
-	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
-
-	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
-				   QRNIC_CMD_DESTROY_MKEY, context,
-				   sizeof(*context), &mr->index);
-	if (err)
-		return err;
-
-	mr->ibmr.lkey = mr->index << 8 | context->variant;
-	mr->ibmr.rkey = mr->ibmr.lkey;
-	return 0;
-}
 
 struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 {
@@ -70,7 +16,7 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 	struct qrnic_ib_mr *mr;
 	int err;
 
-	access = access_rights(dev, access);
+	access = qrnic_access_rights(dev, access);
 	if (access < 0)
 		return ERR_PTR(access);
 
@@ -83,7 +29,7 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 	context.type = QRNIC_MKEY_DMA;
 	context.length = cpu_to_le64(U64_MAX);
 
-	err = mkey_create(dev, mr, &context);
+	err = qrnic_mkey_create(dev, mr, &context);
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
@@ -163,7 +109,7 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 
 	mr->umem = umem;
 	mr->ibmr.pd = ibpd;
-	mr->access = access_rights(dev, access);
+	mr->access = qrnic_access_rights(dev, access);
 	mr->zero_based = access & IB_ZERO_BASED;
 	mr->start = mr->zero_based ? 0 : virt;
 	err = mr_table(dev, mr, mr->zero_based ? start : virt);
@@ -174,7 +120,7 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	if (err)
 		goto err_table;
 	mr_context(mr, &context);
-	err = mkey_create(dev, mr, &context);
+	err = qrnic_mkey_create(dev, mr, &context);
 	if (err)
 		goto err_address_space;
 
@@ -196,7 +142,7 @@ err_release:
 
 static int mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
 {
-	int rights = access_rights(dev, access);
+	int rights = qrnic_access_rights(dev, access);
 
 	if (rights < 0)
 		return rights;
@@ -218,6 +164,8 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		return ERR_PTR(err);
 	if (QRNIC_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
+	if (access & IB_ACCESS_ON_DEMAND)
+		return qrnic_odp_reg_user_mr(ibpd, start, length, virt, access);
 	err = mr_check(dev, length, access);
 	if (err)
 		return ERR_PTR(err);
@@ -261,7 +209,7 @@ struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	struct qrnic_ib_mr *mr;
 	int err;
 
-	err = access_rights(dev, attr->access_flags);
+	err = qrnic_access_rights(dev, attr->access_flags);
 	if (err < 0)
 		return ERR_PTR(err);
 
@@ -276,7 +224,7 @@ struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	context.length = cpu_to_le64(attr->length);
 	context.table.root = cpu_to_le64(attr->offset);
 	context.dm = cpu_to_le32(to_qrnic_dm(ibdm)->number);
-	err = mkey_create(dev, mr, &context);
+	err = qrnic_mkey_create(dev, mr, &context);
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
@@ -309,6 +257,8 @@ static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int fla
 
 	if (err)
 		return err;
+	if (mr->odp)
+		return -EOPNOTSUPP;
 	/* A dma-buf is not given by an address. */
 	if (mr->umem->is_dmabuf && flags & IB_MR_REREG_TRANS)
 		return -EOPNOTSUPP;
@@ -345,7 +295,7 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		next.zero_based = access & IB_ZERO_BASED;
 		next.start = next.zero_based ? 0 : virt;
 	}
-	next.access = access_rights(dev, access);
+	next.access = qrnic_access_rights(dev, access);
 	next.umem = rereg_umem(dev, mr, flags, start, length, access);
 	if (IS_ERR(next.umem))
 		return ERR_CAST(next.umem);
@@ -365,7 +315,7 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	context.variant = ibmr->lkey;
 	while (flags & IB_MR_REREG_TRANS && context.variant == (u8)ibmr->lkey)
-		context.variant = next_variant(dev);
+		context.variant = qrnic_mkey_variant(dev);
 	context.access = next.access;
 	context.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn);
 	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_MKEY, mr->index,
@@ -433,7 +383,7 @@ struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	mr->ibmr.pd = ibpd;
 	context.type = QRNIC_MKEY_FAST_REG;
 	context.length = cpu_to_le64(dev->qdev->caps.max_mr_size);
-	err = mkey_create(dev, mr, &context);
+	err = qrnic_mkey_create(dev, mr, &context);
 	if (err)
 		goto err_pages;
 	return &mr->ibmr;
@@ -490,6 +440,12 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
 	int err;
 
+	if (mr->odp) {
+		err = qrnic_odp_dereg(dev, mr);
+		if (!err)
+			kfree(mr);
+		return err;
+	}
 	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
 	/* Windows are bound to the region: the process must deallocate these first. */
 	if (err == -EBUSY && (mr->umem || ibmr->type == IB_MR_TYPE_DM))
@@ -527,7 +483,7 @@ int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 
 	context.type = ibmw->type == IB_MW_TYPE_1 ? QRNIC_MKEY_MW_1 :
 						    QRNIC_MKEY_MW_2;
-	context.variant = next_variant(dev);
+	context.variant = qrnic_mkey_variant(dev);
 	context.pd = cpu_to_le32(to_qrnic_pd(ibmw->pd)->pdn);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
 				   QRNIC_CMD_DESTROY_MKEY, &context,
@@ -559,7 +515,7 @@ int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 
 	mutex_lock(&pd->null_mutex);
 	if (!pd->has_null) {
-		context.variant = next_variant(dev);
+		context.variant = qrnic_mkey_variant(dev);
 		err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
 					   QRNIC_CMD_DESTROY_MKEY, &context,
 					   sizeof(context), &index);

@@ -75,6 +75,10 @@ struct qrnic_ib_dev {
 	struct mutex pma_mutex;	/* protects it */
 	u64 pma_base[2][QRNIC_PMA_COUNTERS];
 
+	/* Regions on demand by the index of their key, and who brings their pages */
+	struct xarray odps;
+	struct workqueue_struct *odp_wq;
+
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
@@ -137,6 +141,7 @@ struct qrnic_ib_mr {
 	/* user */
 	struct ib_umem *umem;
 	struct qrnic_table table;
+	struct qrnic_ib_odp *odp;	/* on demand; then these two are not used */
 
 	/* fast registration; the device reads pages while the key is valid */
 	__le64 *pages;
@@ -381,10 +386,29 @@ static inline int qrnic_access_of_rights(u8 rights)
 	return access;
 }
 
-static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u32 capability)
+static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u64 capability)
 {
 	return dev->qdev->caps.capabilities & capability;
 }
+
+/* mkey.c */
+u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev);
+int qrnic_access_rights(struct qrnic_ib_dev *dev, int access);
+int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
+		      struct qrnic_mkey_ctx *context);
+
+/* odp.c */
+int qrnic_odp_init(struct qrnic_ib_dev *dev);
+void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
+void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
+void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number);
+struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 virt,
+				    int access);
+int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr);
+int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
+		       u32 flags, struct ib_sge *sges, u32 count,
+		       struct uverbs_attr_bundle *attrs);
+int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 
 /* object.c */
 void qrnic_object_init(struct qrnic_ib_object *object);

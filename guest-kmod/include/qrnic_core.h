@@ -237,6 +237,9 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
 
 /*
+ * page_fault: a queue pair waits for a page (manual, Paging on demand); in a work item
+ * of its own, which goes on to the next one when it returns.
+ *
  * Asynchronous events for the RDMA part, delivered one after the other in a work
  * item; the callbacks may sleep and issue commands, but not take RTNL (whose
  * holder may wait for this work item), and not call qrnic_cq_destroy(),
@@ -251,6 +254,7 @@ struct qrnic_event_ops {
 	void (*srq_event)(void *context, u32 srqn, enum qrnic_event type, u8 subtype);
 	void (*port_event)(void *context);
 	void (*fatal)(void *context);
+	void (*page_fault)(void *context, u32 number);
 };
 
 int qrnic_register_event_handler(struct qrnic_dev *dev,
@@ -316,6 +320,37 @@ struct qrnic_ring {
 	};
 	dma_addr_t record_dma;
 };
+
+/*
+ * Tables of regions with MKEYF_ON_DEMAND, whose page lists are made when they are
+ * wanted. At first all is absent. hw is for the context of the key.
+ */
+struct qrnic_sparse_list {
+	__le64 *entries;
+	dma_addr_t dma;
+	struct qrnic_sparse_list **lower;	/* NULL: the entries are pages */
+};
+
+struct qrnic_sparse_table {
+	struct qrnic_translation hw;
+	unsigned int levels;
+	struct mutex mutex;	/* making lists */
+	struct qrnic_sparse_list *root;
+	u32 num_lists;
+};
+
+int qrnic_sparse_alloc(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
+		       u64 pages, unsigned int page_shift, u32 offset);
+/* Makes the lists that have the entries of these pages. Sleeps, may reclaim memory. */
+int qrnic_sparse_reserve(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
+			 u64 first, u64 count);
+/*
+ * Writes the entry of a page; one whose list was never made is absent, and stays so.
+ * Who writes entries of the same page takes care of their order.
+ */
+void qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry);
+/* Only after the key that uses the table has been destroyed. */
+void qrnic_sparse_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table);
 
 static inline void *qrnic_ring_at(const struct qrnic_ring *ring, size_t offset)
 {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * mkey.c: memory keys, whatever memory they are of: rights, variant, the command
+ * (manual, Memory keys).
+ */
+#include <linux/random.h>
+
+#include "qrnic_ib.h"
+
+static_assert(IB_ACCESS_LOCAL_WRITE == QRNIC_ACCESS_LOCAL_WRITE);
+static_assert(IB_ACCESS_REMOTE_WRITE == QRNIC_ACCESS_REMOTE_WRITE);
+static_assert(IB_ACCESS_REMOTE_READ == QRNIC_ACCESS_REMOTE_READ);
+static_assert(IB_ACCESS_REMOTE_ATOMIC == QRNIC_ACCESS_REMOTE_ATOMIC);
+static_assert(IB_ACCESS_MW_BIND == QRNIC_ACCESS_MW_BIND);
+
+/* The device's rights for those of verbs, or an error */
+int qrnic_access_rights(struct qrnic_ib_dev *dev, int access)
+{
+	u8 rights;
+
+	access &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB | IB_ZERO_BASED);
+	rights = qrnic_rights_of_access(access);
+	if (qrnic_access_of_rights(rights) != access)
+		return -EOPNOTSUPP;
+	if (access & IB_ACCESS_MW_BIND && !qrnic_ib_cap(dev, QRNIC_CAP_MW))
+		return -EOPNOTSUPP;
+	if (access & IB_ACCESS_FLUSH_GLOBAL && !qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
+		return -EOPNOTSUPP;
+	return rights;
+}
+
+/*
+ * The variant of a new key. It differs from that of the last key, which may have had
+ * the same index, and nobody can guess it.
+ */
+u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev)
+{
+	return atomic_add_return(get_random_u32_inclusive(1, U8_MAX),
+				 &dev->next_variant);
+}
+
+/* Makes the key of an MR whose members and context are otherwise complete */
+int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
+		      struct qrnic_mkey_ctx *context)
+{
+	int err;
+
+	context->variant = qrnic_mkey_variant(dev);
+	context->access = mr->access;
+	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
+
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
+				   QRNIC_CMD_DESTROY_MKEY, context,
+				   sizeof(*context), &mr->index);
+	if (err)
+		return err;
+
+	mr->ibmr.lkey = mr->index << 8 | context->variant;
+	mr->ibmr.rkey = mr->ibmr.lkey;
+	return 0;
+}

@@ -1,0 +1,636 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * odp.c: memory regions whose pages are brought when the device wants them, and
+ * given up when the kernel does (manual, Paging on demand).
+ */
+#include <linux/sched/mm.h>
+#include <rdma/uverbs_std_types.h>
+
+#include "qrnic_ib.h"
+
+/*
+ * Bytes that are mapped at once. A region of the whole address space has a part of
+ * its own for each of them that was ever used: as much as one page list describes.
+ */
+#define PART_SHIFT (PAGE_SHIFT + 9)
+#define PART_SIZE BIT(PART_SHIFT)
+
+struct qrnic_ib_odp {
+	struct qrnic_ib_object object;	/* in dev->odps, by the index of the key */
+	struct qrnic_ib_dev *dev;
+	struct qrnic_ib_mr *mr;
+	struct ib_umem_odp *umem;
+	struct qrnic_sparse_table table;
+	u64 length;
+	bool implicit;
+
+	struct mutex parts_mutex;	/* making parts */
+	struct xarray parts;		/* of an implicit region, by address */
+
+	struct mutex key_mutex;		/* dead, and the key while it is not */
+	bool dead;
+
+	atomic64_t faults;
+	atomic64_t invalidations;
+	atomic64_t prefetches;
+};
+
+struct odp_fault {
+	struct work_struct work;
+	struct qrnic_ib_dev *dev;
+	u32 number;
+};
+
+struct odp_range {
+	struct qrnic_ib_odp *odp;
+	u64 address;			/* as the user of the key says it */
+	u64 length;
+};
+
+struct odp_prefetch {
+	struct work_struct work;
+	bool write;
+	bool fault;			/* else only what is in memory */
+	u32 count;
+	struct odp_range ranges[] __counted_by(count);
+};
+
+static struct qrnic_ib_odp *odp_get(struct qrnic_ib_dev *dev, u32 index)
+{
+	struct qrnic_ib_object *object = qrnic_object_get(&dev->odps, index);
+
+	return object ? container_of(object, struct qrnic_ib_odp, object) : NULL;
+}
+
+static void odp_put(struct qrnic_ib_odp *odp)
+{
+	qrnic_object_put(&odp->object);
+}
+
+/* The number that the first page of the memory has in the table */
+static u64 odp_first_page(const struct qrnic_ib_odp *odp, struct ib_umem_odp *umem)
+{
+	return odp->implicit ? ib_umem_start(umem) >> umem->page_shift : 0;
+}
+
+/* The address of the process for one of the users of the key, and back */
+static u64 odp_user_address(const struct qrnic_ib_odp *odp, u64 address)
+{
+	return odp->implicit ? address :
+			       address - odp->mr->start + odp->umem->umem.address;
+}
+
+static u64 odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
+{
+	return odp->implicit ? address :
+			       address - odp->umem->umem.address + odp->mr->start;
+}
+
+/*
+ * Pages go: the device has read no entry of them, and does not access them, when
+ * their mapping ends.
+ */
+static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
+			  u64 start, u64 end)
+{
+	u64 first = odp_first_page(odp, umem), page = start;
+	u64 from = max_t(u64, start, umem->umem.address);
+	u64 to = min_t(u64, end, umem->umem.address + umem->umem.length);
+	struct qrnic_page_range range = {
+		.start = cpu_to_le64(odp_key_address(odp, from)),
+		.length = cpu_to_le64(to - from),
+	};
+	int err = 0;
+
+	lockdep_assert_held(&umem->umem_mutex);
+	for (; page < end; page += BIT(umem->page_shift))
+		qrnic_sparse_set(&odp->table,
+				 first + ((page - ib_umem_start(umem)) >>
+					  umem->page_shift), 0);
+
+	/* A key that is destroyed leads nowhere, and its index may be another's. */
+	mutex_lock(&odp->key_mutex);
+	if (!odp->dead && from < to)
+		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
+				    odp->mr->index, &range, sizeof(range));
+	mutex_unlock(&odp->key_mutex);
+	if (err)
+		qrnic_destroy_failed(odp->dev, QRNIC_CMD_INVALIDATE_PAGES,
+				     odp->mr->index, err);
+	ib_umem_odp_unmap_dma_pages(umem, start, end);
+}
+
+static bool odp_invalidate(struct mmu_interval_notifier *notifier,
+			   const struct mmu_notifier_range *range,
+			   unsigned long sequence)
+{
+	struct ib_umem_odp *umem = container_of(notifier, struct ib_umem_odp,
+						notifier);
+	struct qrnic_ib_odp *odp = umem->private;
+	u64 start, end;
+
+	if (!mmu_notifier_range_blockable(range))
+		return false;
+
+	mutex_lock(&umem->umem_mutex);
+	mmu_interval_set_seq(notifier, sequence);
+	/* Nothing was ever mapped, or the region is not complete yet. */
+	if (umem->npages) {
+		start = max_t(u64, range->start, ib_umem_start(umem));
+		end = min_t(u64, range->end, ib_umem_end(umem));
+		start = round_down(start, BIT(umem->page_shift));
+		end = round_up(end, BIT(umem->page_shift));
+		odp_take_away(odp, umem, start, end);
+		atomic64_inc(&odp->invalidations);
+	}
+	mutex_unlock(&umem->umem_mutex);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops odp_notifier_ops = {
+	.invalidate = odp_invalidate,
+};
+
+/* The memory of an implicit region at this address */
+static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
+{
+	unsigned long index = address >> PART_SHIFT;
+	struct ib_umem_odp *part;
+	int err;
+
+	part = xa_load(&odp->parts, index);
+	if (part)
+		return part;
+
+	mutex_lock(&odp->parts_mutex);
+	part = xa_load(&odp->parts, index);
+	if (part)
+		goto unlock;
+	part = ib_umem_odp_alloc_child(odp->umem, index << PART_SHIFT, PART_SIZE,
+				       &odp_notifier_ops);
+	if (IS_ERR(part))
+		goto unlock;
+	/* Before a page is mapped, so before a notifier looks at it */
+	part->private = odp;
+	err = xa_err(xa_store(&odp->parts, index, part, GFP_KERNEL));
+	if (err) {
+		ib_umem_odp_release(part);
+		part = ERR_PTR(err);
+	}
+unlock:
+	mutex_unlock(&odp->parts_mutex);
+	return part;
+}
+
+/* Brings pages of one part; address is the process's. */
+static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 address,
+		   u64 length, bool write, bool fault)
+{
+	u64 index = (address - ib_umem_start(umem)) >> umem->page_shift;
+	u64 last = (address + length - 1 - ib_umem_start(umem)) >> umem->page_shift;
+	u64 first = odp_first_page(odp, umem), i;
+	int pages, err;
+
+	err = qrnic_sparse_reserve(odp->dev->qdev, &odp->table, first + index,
+				   last - index + 1);
+	if (err)
+		return err;
+	pages = ib_umem_odp_map_dma_and_lock(umem, address, length,
+					     write ? QRNIC_ODP_WRITE :
+						     QRNIC_ODP_READ, fault);
+	if (pages < 0)
+		return pages;
+
+	for (i = index; i < index + pages; i++)
+		qrnic_sparse_set(&odp->table, first + i,
+				 qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev),
+						 umem, i));
+	mutex_unlock(&umem->umem_mutex);
+	return pages;
+}
+
+/*
+ * Brings the pages of a range, or of what the region has of it. How many, or an error
+ * if there was one at the first part.
+ */
+static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
+		     bool fault)
+{
+	u64 start = odp_user_address(odp, address), end, next;
+	struct ib_umem_odp *umem = odp->umem;
+	int err, pages = 0;
+
+	if (write && !odp->umem->umem.writable)
+		return -EPERM;
+	end = start + min(length, odp->mr->start + odp->length - address);
+	for (; start < end; start = next) {
+		next = min(end, round_down(start, PART_SIZE) + PART_SIZE);
+		if (odp->implicit)
+			umem = odp_part(odp, start);
+		err = IS_ERR(umem) ? PTR_ERR(umem) :
+				     odp_map(odp, umem, start, next - start, write,
+					     fault);
+		if (err < 0)
+			return pages ? pages : err;
+		pages += err;
+		cond_resched();
+	}
+	return pages;
+}
+
+/*
+ * Page faults
+ */
+
+static bool odp_in_region(const struct qrnic_ib_odp *odp, u64 address)
+{
+	return address >= odp->mr->start &&
+	       address - odp->mr->start < odp->length;
+}
+
+/* Whether the queue pair may go on. A key that is gone is refused for that. */
+static bool odp_resolve(struct qrnic_ib_dev *dev, const struct qrnic_page_fault *fault)
+{
+	bool write = le32_to_cpu(fault->flags) & QRNIC_PAGE_FAULT_WRITE;
+	u64 address = le64_to_cpu(fault->address);
+	u64 length = le64_to_cpu(fault->length);
+	struct qrnic_ib_odp *odp = odp_get(dev, le32_to_cpu(fault->key));
+	int pages = -EFAULT;
+
+	if (!odp)
+		return false;
+	/* The device need not be trusted. */
+	if (length && odp_in_region(odp, address))
+		pages = odp_bring(odp, address, length, write, true);
+	if (pages > 0)
+		atomic64_inc(&odp->faults);
+	odp_put(odp);
+	/* Memory that changes all the time: the device asks again. */
+	return pages > 0 || pages == -EBUSY;
+}
+
+static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
+{
+	struct qrnic_page_fault fault;
+	enum qrnic_cmd_opcode opcode;
+
+	/* It does not wait any more: it is in ERR, or gone. */
+	if (qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_PAGE_FAULT, number, &fault,
+			    sizeof(fault)))
+		return;
+	opcode = odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
+					    QRNIC_CMD_REFUSE_PAGE_FAULT;
+	/* The same may have happened meanwhile. */
+	qrnic_cmd_set(dev->qdev, opcode, number, NULL, 0);
+}
+
+static void odp_fault_work(struct work_struct *work)
+{
+	struct odp_fault *fault = container_of(work, struct odp_fault, work);
+
+	odp_fault_answer(fault->dev, fault->number);
+	kfree(fault);
+}
+
+/* Each in a work item of its own: a page can be long in coming. */
+void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
+{
+	struct odp_fault *fault = kzalloc(sizeof(*fault), GFP_KERNEL);
+
+	if (!fault) {
+		odp_fault_answer(dev, number);
+		return;
+	}
+	INIT_WORK(&fault->work, odp_fault_work);
+	fault->dev = dev;
+	fault->number = number;
+	queue_work(dev->odp_wq, &fault->work);
+}
+
+/*
+ * Prefetch
+ */
+
+static void odp_prefetch_free(struct odp_prefetch *prefetch)
+{
+	u32 i;
+
+	for (i = 0; i < prefetch->count; i++)
+		odp_put(prefetch->ranges[i].odp);
+	kvfree(prefetch);
+}
+
+static int odp_prefetch_run(struct odp_prefetch *prefetch)
+{
+	struct odp_range *range;
+	int pages;
+	u32 i;
+
+	for (i = 0; i < prefetch->count; i++) {
+		range = &prefetch->ranges[i];
+		if (!range->length)
+			continue;
+		pages = odp_bring(range->odp, range->address, range->length,
+				  prefetch->write, prefetch->fault);
+		if (pages < 0)
+			return pages;
+		atomic64_add(pages, &range->odp->prefetches);
+	}
+	return 0;
+}
+
+static void odp_prefetch_work(struct work_struct *work)
+{
+	struct odp_prefetch *prefetch = container_of(work, struct odp_prefetch, work);
+
+	odp_prefetch_run(prefetch);
+	odp_prefetch_free(prefetch);
+}
+
+static int odp_prefetch_add(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
+			    struct odp_prefetch *prefetch, const struct ib_sge *sge)
+{
+	struct odp_range *range = &prefetch->ranges[prefetch->count];
+	struct qrnic_ib_odp *odp = odp_get(dev, sge->lkey >> 8);
+	int err = 0;
+
+	if (!odp)
+		return -ENOENT;
+	if (odp->mr->ibmr.lkey != sge->lkey)
+		err = -ENOENT;
+	else if (odp->mr->ibmr.pd != ibpd ||
+		 (prefetch->write && !odp->umem->umem.writable))
+		err = -EPERM;
+	else if (!odp_in_region(odp, sge->addr) ||
+		 sge->length > odp->length - (sge->addr - odp->mr->start))
+		err = -EFAULT;
+	if (err) {
+		odp_put(odp);
+		return err;
+	}
+	prefetch->count++;
+	*range = (struct odp_range) {
+		.odp = odp,
+		.address = sge->addr,
+		.length = sge->length,
+	};
+	return 0;
+}
+
+int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
+		       u32 flags, struct ib_sge *sges, u32 count,
+		       struct uverbs_attr_bundle *attrs)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct odp_prefetch *prefetch;
+	int err = 0;
+	u32 i;
+
+	if (advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH &&
+	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
+	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return -EOPNOTSUPP;
+
+	prefetch = kvzalloc(struct_size(prefetch, ranges, count), GFP_KERNEL);
+	if (!prefetch)
+		return -ENOMEM;
+	prefetch->write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	prefetch->fault = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	for (i = 0; !err && i < count; i++)
+		err = odp_prefetch_add(dev, ibpd, prefetch, &sges[i]);
+
+	if (!err && !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH)) {
+		INIT_WORK(&prefetch->work, odp_prefetch_work);
+		queue_work(dev->odp_wq, &prefetch->work);
+		return 0;
+	}
+	if (!err)
+		err = odp_prefetch_run(prefetch);
+	odp_prefetch_free(prefetch);
+	return err;
+}
+
+/*
+ * Regions
+ */
+
+static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64 length,
+					int access)
+{
+	struct ib_device *ibdev = &odp->dev->ibdev;
+	struct ib_umem_odp *umem;
+
+	if (odp->implicit)
+		return ib_umem_odp_alloc_implicit(ibdev, access);
+	umem = ib_umem_odp_get(ibdev, start, length, access, &odp_notifier_ops);
+	if (!IS_ERR(umem))
+		umem->private = odp;
+	return umem;
+}
+
+static int odp_table_alloc(struct qrnic_ib_odp *odp)
+{
+	struct ib_umem_odp *umem = odp->umem;
+	u64 offset;
+
+	if (odp->implicit)
+		return qrnic_sparse_alloc(odp->dev->qdev, &odp->table,
+					  odp->length >> PAGE_SHIFT, PAGE_SHIFT, 0);
+	offset = umem->umem.address - ib_umem_start(umem);
+	return qrnic_sparse_alloc(odp->dev->qdev, &odp->table,
+				  ib_umem_odp_num_pages(umem), umem->page_shift,
+				  offset);
+}
+
+/* Nobody knows the key any more. */
+static void odp_free(struct qrnic_ib_odp *odp)
+{
+	struct ib_umem_odp *part;
+	unsigned long index;
+
+	xa_for_each(&odp->parts, index, part)
+		ib_umem_odp_release(part);
+	xa_destroy(&odp->parts);
+	ib_umem_odp_release(odp->umem);
+	qrnic_sparse_free(odp->dev->qdev, &odp->table);
+	kfree(odp);
+}
+
+static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
+				    u64 start, u64 length, int access)
+{
+	struct qrnic_ib_odp *odp;
+	int err;
+
+	odp = kzalloc(sizeof(*odp), GFP_KERNEL);
+	if (!odp)
+		return ERR_PTR(-ENOMEM);
+
+	odp->dev = dev;
+	odp->mr = mr;
+	odp->implicit = !start && length == U64_MAX;
+	odp->length = odp->implicit ? QRNIC_MAX_ON_DEMAND_SIZE : length;
+	odp->dead = true;
+	qrnic_object_init(&odp->object);
+	mutex_init(&odp->parts_mutex);
+	mutex_init(&odp->key_mutex);
+	xa_init(&odp->parts);
+	odp->umem = odp_umem_get(odp, start, length, access);
+	if (IS_ERR(odp->umem)) {
+		err = PTR_ERR(odp->umem);
+		goto err_free;
+	}
+	err = odp_table_alloc(odp);
+	if (err)
+		goto err_umem;
+	return odp;
+
+err_umem:
+	ib_umem_odp_release(odp->umem);
+err_free:
+	kfree(odp);
+	return ERR_PTR(err);
+}
+
+struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 virt,
+				    int access)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_mkey_ctx context = {
+		.type = QRNIC_MKEY_MR,
+		.flags = QRNIC_MKEYF_ON_DEMAND,
+	};
+	struct qrnic_ib_odp *odp;
+	struct qrnic_ib_mr *mr;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+		return ERR_PTR(-EOPNOTSUPP);
+	err = qrnic_access_rights(dev, access & ~IB_ACCESS_ON_DEMAND);
+	if (err < 0)
+		return ERR_PTR(err);
+	if (!length || (length > QRNIC_MAX_ON_DEMAND_SIZE &&
+			(start || virt || length != U64_MAX)))
+		return ERR_PTR(-EINVAL);
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->ibmr.pd = ibpd;
+	mr->access = err;
+	mr->zero_based = access & IB_ZERO_BASED;
+	mr->start = mr->zero_based ? 0 : virt;
+	odp = odp_new(dev, mr, start, length, access);
+	if (IS_ERR(odp)) {
+		err = PTR_ERR(odp);
+		goto err_free;
+	}
+
+	mr->odp = odp;
+	mr->page_shift = odp->umem->page_shift;
+	context.start = cpu_to_le64(mr->start);
+	context.length = cpu_to_le64(odp->length);
+	context.table = odp->table.hw;
+	err = qrnic_mkey_create(dev, mr, &context);
+	if (err)
+		goto err_odp;
+	odp->dead = false;
+	err = qrnic_object_insert(&dev->odps, &odp->object, mr->index);
+	if (err)
+		goto err_key;
+
+	mr->ibmr.iova = mr->start;
+	mr->ibmr.length = odp->length;
+	mr->ibmr.page_size = BIT(mr->page_shift);
+	return &mr->ibmr;
+
+err_key:
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_MKEY, mr->index);
+err_odp:
+	odp_free(odp);
+err_free:
+	kfree(mr);
+	return ERR_PTR(err);
+}
+
+/* Destroys the key, and then all else of the region; -EBUSY: windows are bound to it. */
+int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
+{
+	struct qrnic_ib_odp *odp = mr->odp;
+	int err;
+
+	mutex_lock(&odp->key_mutex);
+	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
+	if (err != -EBUSY)
+		odp->dead = true;
+	mutex_unlock(&odp->key_mutex);
+	if (err == -EBUSY)
+		return err;
+	if (err)
+		qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_MKEY, mr->index, err);
+
+	qrnic_object_remove(&dev->odps, &odp->object, mr->index);
+	odp_free(odp);
+	return 0;
+}
+
+int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct qrnic_ib_odp *odp = to_qrnic_mr(ibmr)->odp;
+	struct nlattr *table;
+
+	if (!odp)
+		return 0;
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_stat_hwcounter_entry(msg, "page_faults",
+					 atomic64_read(&odp->faults)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_invalidations",
+					 atomic64_read(&odp->invalidations)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_prefetch",
+					 atomic64_read(&odp->prefetches))) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+int qrnic_odp_init(struct qrnic_ib_dev *dev)
+{
+	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
+	/* Many may wait for a disk. */
+	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, 0);
+	return dev->odp_wq ? 0 : -ENOMEM;
+}
+
+/* When the device is no longer registered, and no event comes any more */
+void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
+{
+	destroy_workqueue(dev->odp_wq);
+	WARN_ON(!xa_empty(&dev->odps));
+}
+
+void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)
+{
+	const u32 datagram = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV;
+	u32 connected = datagram | IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ;
+	u32 shared = 0;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+		return;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC))
+		connected |= IB_ODP_SUPPORT_ATOMIC;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_SRQ))
+		shared = IB_ODP_SUPPORT_SRQ_RECV;
+	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = connected | shared;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_UC))
+		caps->per_transport_caps.uc_odp_caps =
+			datagram | IB_ODP_SUPPORT_WRITE | shared;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_UD))
+		caps->per_transport_caps.ud_odp_caps = datagram | shared;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_XRC))
+		caps->per_transport_caps.xrc_odp_caps = connected | shared;
+}
