@@ -390,6 +390,8 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
 	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
 	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return -EOPNOTSUPP;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+		return -EOPNOTSUPP;
 
 	prefetch = kvzalloc(struct_size(prefetch, ranges, count), GFP_KERNEL);
 	if (!prefetch)

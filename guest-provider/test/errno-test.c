@@ -142,8 +142,12 @@ static void test_regions(void)
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, 64,
 				      IBV_ACCESS_REMOTE_ATOMIC)));
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, 64, 1 << 18)));
-	GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64,
-					  IBV_ACCESS_ON_DEMAND)));
+	if (!(capabilities & QRNIC_CAP_ON_DEMAND))
+		GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64,
+						  IBV_ACCESS_ON_DEMAND)));
+	/* All of the address space is to begin with 0 */
+	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, SIZE_MAX,
+				      IBV_ACCESS_ON_DEMAND)));
 	GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64, write |
 					  IBV_ACCESS_FLUSH_PERSISTENT)));
 	GIVES(EFAULT, MADE(ibv_reg_mr(pd, hole, 64, write)));
@@ -188,7 +192,7 @@ static void test_regions(void)
 	end();
 }
 
-/* Advice is for memory that the adapter pages in on demand; here all is pinned */
+/* Advice is for memory that the adapter pages in on demand; here all is pinned. */
 static void test_advice(void)
 {
 	static const enum ibv_advise_mr_advice advice[] = {
@@ -201,12 +205,14 @@ static void test_advice(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(advice) / sizeof(*advice); i++) {
-		GIVES(EOPNOTSUPP, ibv_advise_mr(pd, advice[i], 0, &sge, 1));
-		GIVES(EOPNOTSUPP, ibv_advise_mr(pd, advice[i],
-						IBV_ADVISE_MR_FLAG_FLUSH,
-						&sge, 1));
-		GIVES(EOPNOTSUPP, ibv_advise_mr(pd, advice[i], 0, &bad, 1));
-		GIVES(EOPNOTSUPP, ibv_advise_mr(pd, advice[i], 0, NULL, 0));
+		int no_region = capabilities & QRNIC_CAP_ON_DEMAND &&
+				advice[i] != 77 ? ENOENT : EOPNOTSUPP;
+
+		GIVES(no_region, ibv_advise_mr(pd, advice[i], 0, &sge, 1));
+		GIVES(no_region, ibv_advise_mr(pd, advice[i],
+					       IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+		GIVES(no_region, ibv_advise_mr(pd, advice[i], 0, &bad, 1));
+		GIVES(EINVAL, ibv_advise_mr(pd, advice[i], 0, NULL, 0));
 	}
 	end();
 }

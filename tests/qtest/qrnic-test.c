@@ -27,6 +27,7 @@ int main(int argc, char **argv)
     add_unreliable_tests();
     add_key_tests();
     add_device_memory_tests();
+    add_on_demand_tests();
     add_flush_tests();
     add_completion_tests();
     add_property_tests();

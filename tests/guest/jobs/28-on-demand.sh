@@ -1,0 +1,66 @@
+# Memory regions on demand: the provider's test within each guest, also with less memory than buffers;
+# rdma-core's pingpongs and perftest between two guests; what the kernel counts for each region.
+# rdma-core's own test_odp is in 80-rdma-core-suite.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# guest errors: key-refused
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+
+# Pages go to a disk of memory, as processes and cgroups see it, and huge pages are made wherever they can be.
+try "a swap device" "modprobe brd rd_nr=1 rd_size=262144 && mkswap /dev/ram0 && swapon /dev/ram0"
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+try "verbs report on-demand paging" "ibv_devinfo -v -d $RDMA0 | grep -q ODP_SUPPORT_IMPLICIT"
+provider() { echo "set -o pipefail; qrnic-on-demand-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
+beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
+
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/small
+echo 60M >/sys/fs/cgroup/small/memory.max
+# shellcheck disable=SC2016  # the shell in the cgroup is to expand it
+try "144 MiB in a cgroup of 60" 'echo $$ >/sys/fs/cgroup/small/cgroup.procs;' "$(provider "$gid4 stress")"
+try "the cgroup was full, and swapped" \
+    "cd /sys/fs/cgroup/small && [ \$(cat memory.peak) -ge 60000000 ] && grep -E '^pswpout [1-9]' /proc/vmstat"
+
+pingpong() {
+    local program=$1
+    shift
+    pair "$program $*" 18515 "$program -d $RDMA0 -c -g $gid4 $*" "$program -d $RDMA0 -c -g $gid4 $* guest1"
+}
+for options in "-o" "-o -P" "-o -O" "-o -e"; do
+    pingpong ibv_rc_pingpong "$options" -s 65536 -n 200
+done
+for options in "-o" "-o -e"; do
+    pingpong ibv_srq_pingpong "$options" -s 16384 -n 200 -q 4
+    pair "ibv_xsrq_pingpong $options" 18515 "ibv_xsrq_pingpong -d $RDMA0 -g $gid4 -s 16384 -n 100 $options" \
+        "ibv_xsrq_pingpong -d $RDMA0 -g $gid4 -s 16384 -n 100 $options guest1"
+done
+perf() {
+    local program=$1
+    shift
+    pair "$program --odp $*" 18515 "$program --odp -d $RDMA0 -x $gid4 -F $*" "$program --odp -d $RDMA0 -x $gid4 -F $* guest1"
+}
+perf ib_send_bw -n 300 -s 65536
+perf ib_write_bw -n 300 -s 65536
+perf ib_read_bw -n 300 -s 65536
+perf ib_atomic_bw -n 300
+
+# A program that waits for its peer holds its region meanwhile.
+statistics() {
+    ibv_rc_pingpong -d "$RDMA0" -g "$gid4" -o -P -s 65536 >/dev/null &
+    local process=$!
+    wait_until 20 bash -c "rdma statistic show mr | grep -q 'page_prefetch [1-9]'"
+    rdma statistic show mr | tr -s '\n ' ' ' | grep "page_faults 0 page_invalidations 0 page_prefetch 16"
+    local status=$?
+    kill $process
+    return $status
+}
+export -f statistics
+export gid4
+try "the kernel counts for each region" statistics
+kernel_clean "the kernel logs are clean"
+finish

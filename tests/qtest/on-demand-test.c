@@ -1,0 +1,286 @@
+/*
+ * qrnic qtest: paging on demand, at the bus and on the wire
+ *
+ * Programmer's Reference, chapter Paging on demand.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+
+#define PAGE 4096u
+#define PAGES 4u
+#define START 0x7f0000000000ull
+#define FAULT_VECTOR 2
+#define REMOTE_VA 0x5000ull
+#define REMOTE_KEY 0xabcdef12u
+
+/* The rig, and a region on demand of which nothing is there */
+typedef struct Demand {
+    Rig r;
+    Eq eq;
+    uint64_t list, pages;       /* pages: where software keeps some memory */
+    uint32_t key;
+} Demand;
+
+static QrnicMkeyCtx region(const Demand *x)
+{
+    return (QrnicMkeyCtx) {
+        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .access = ALL_RIGHTS, .variant = 9, .pd = x->r.pd, .start = START,
+        .length = PAGES * PAGE,
+        .table = { .root = x->list, .levels = 1, .page_shift = 12 },
+    };
+}
+
+static void demand_start(Demand *x)
+{
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+    QrnicMkeyCtx ctx;
+
+    rig_start(&x->r, "", NULL);
+    eq_create(x->r.d, &x->eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
+    eq_arm(x->r.d, &x->eq);
+    x->list = memory_alloc(x->r.d, PAGES * 8, PAGE);
+    x->pages = memory_alloc(x->r.d, 2 * PAGES * PAGE, PAGE);
+    ctx = region(x);
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    x->key = command_ok(x->r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
+                        NULL, 0) << 8 | ctx.variant;
+}
+
+static void entry_set(Demand *x, unsigned page, uint64_t entry)
+{
+    qtest_writeq(x->r.d->qts, x->list + 8 * page, entry);
+}
+
+static uint32_t fault_of(const Demand *x, unsigned side)
+{
+    return x->r.qp.number << 1 | side;
+}
+
+/* The device tells of a page fault, and says this of it. */
+static void expect_fault(Demand *x, unsigned side, uint64_t offset,
+                         uint64_t length, uint32_t flags)
+{
+    uint8_t raw[QRNIC_PAGE_FAULT_BYTES];
+    QrnicPageFault f;
+    QrnicEqe e;
+
+    interrupt_wait(x->r.d, FAULT_VECTOR);
+    eq_wait(x->r.d, &x->eq, &e);
+    eq_arm(x->r.d, &x->eq);
+    g_assert_cmpstr(qrnic_event_name(e.type), ==, "PAGE_FAULT");
+    g_assert_cmphex(e.object, ==, fault_of(x, side));
+    command_ok(x->r.d, QRNIC_CMD_QUERY_PAGE_FAULT, e.object, NULL, 0, raw,
+               sizeof(raw));
+    g_assert_true(qrnic_page_fault_unpack(&f, raw));
+    g_assert_cmphex(f.key, ==, x->key >> 8);
+    g_assert_cmphex(f.address, ==, START + offset);
+    g_assert_cmpuint(f.length, ==, length);
+    g_assert_cmphex(f.flags, ==, flags);
+}
+
+static void answer(Demand *x, unsigned opcode, unsigned side)
+{
+    command_ok(x->r.d, opcode, fault_of(x, side), NULL, 0, NULL, 0);
+}
+
+static void invalidate(Demand *x, uint64_t offset, uint64_t length)
+{
+    uint8_t raw[QRNIC_PAGE_RANGE_BYTES];
+
+    qrnic_page_range_pack(raw, &(QrnicPageRange) { START + offset, length });
+    command_ok(x->r.d, QRNIC_CMD_INVALIDATE_PAGES, x->key >> 8, raw,
+               sizeof(raw), NULL, 0);
+}
+
+static void post_write(Demand *x, uint64_t offset, uint32_t length)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
+
+    wqe_remote(&w, REMOTE_VA, REMOTE_KEY);
+    wqe_data(&w, START + offset, length, x->key);
+    sq_post(x->r.d, &x->r.qp, &w);
+}
+
+static void expect_write(Demand *x, uint32_t psn, uint8_t byte, size_t length)
+{
+    PeerPacket p = peer_expect(x->r.d, RC_WRITE_ONLY, psn);
+
+    g_assert_cmpuint(p.length, ==, length);
+    for (size_t i = 0; i < length; i++) {
+        g_assert_cmphex(p.payload[i], ==, byte);
+    }
+}
+
+static void expect_status(Demand *x, Cq *cq, unsigned status, unsigned syndrome)
+{
+    QrnicCqe c;
+
+    cq_wait(x->r.d, cq, &c);
+    g_assert_cmpstr(qrnic_wc_status_name(c.status), ==,
+                    qrnic_wc_status_name(status));
+    g_assert_cmpuint(c.syndrome, ==, syndrome);
+}
+
+/* A send waits for its page; a page that is taken away and comes elsewhere */
+static void test_send(void)
+{
+    Demand x;
+
+    demand_start(&x);
+    qtest_memset(x.r.d->qts, x.pages, 0x11, PAGE);
+    qtest_memset(x.r.d->qts, x.pages + PAGE, 0x22, PAGE);
+    post_write(&x, PAGE + 100, 200);
+    expect_fault(&x, 0, PAGE + 100, 200, 0);
+    wire_silent(x.r.d);
+    entry_set(&x, 1, x.pages | QRNIC_PAGE_PRESENT);
+    settle(x.r.d);
+    wire_silent(x.r.d);
+    answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 0);
+    expect_write(&x, SQ_PSN, 0x11, 200);
+    peer_ack(x.r.d, &x.r.qp, SQ_PSN, AETH_ACK | 31, 1);
+    expect_status(&x, &x.r.send_cq, QRNIC_WC_SUCCESS, 0);
+
+    entry_set(&x, 1, 0);
+    invalidate(&x, PAGE, PAGE);
+    entry_set(&x, 1, (x.pages + PAGE) | QRNIC_PAGE_PRESENT);
+    post_write(&x, PAGE + 100, 200);
+    expect_write(&x, SQ_PSN + 1, 0x22, 200);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_INVALIDATIONS), ==, 1);
+    rig_stop(&x.r);
+}
+
+static PeerPacket write_in(Demand *x, uint32_t psn, uint64_t offset,
+                           const uint8_t *data, size_t length)
+{
+    PeerPacket p = peer_packet(&x->r.qp, RC_WRITE_ONLY, psn);
+
+    p.va = START + offset;
+    p.rkey = x->key;
+    p.dma_length = p.length = length;
+    p.payload = data;
+    p.ack_request = true;
+    return p;
+}
+
+/* A request that finds no page is told to come again, and told of once. */
+static void test_receive(void)
+{
+    uint8_t data[100], got[100];
+    PeerPacket p, nak;
+    Demand x;
+
+    demand_start(&x);
+    memset(data, 0x5a, sizeof(data));
+    p = write_in(&x, RQ_PSN, 2 * PAGE + 8, data, sizeof(data));
+    peer_send(x.r.d, &p);
+    expect_fault(&x, 1, 2 * PAGE + 8, sizeof(data), QRNIC_PAGE_FAULT_WRITE);
+    nak = peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    g_assert_cmphex(nak.syndrome & 0xe0, ==, AETH_RNR_NAK);
+    peer_send(x.r.d, &p);
+    nak = peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    g_assert_cmphex(nak.syndrome & 0xe0, ==, AETH_RNR_NAK);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
+
+    /* A page that may only be read does not help. */
+    entry_set(&x, 2, x.pages | QRNIC_PAGE_PRESENT);
+    answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 1);
+    peer_send(x.r.d, &p);
+    expect_fault(&x, 1, 2 * PAGE + 8, sizeof(data), QRNIC_PAGE_FAULT_WRITE);
+    peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    entry_set(&x, 2, x.pages | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
+    answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 1);
+    peer_send(x.r.d, &p);
+    nak = peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    g_assert_cmphex(nak.syndrome & 0xe0, ==, AETH_ACK);
+    qtest_memread(x.r.d->qts, x.pages + 8, got, sizeof(got));
+    g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
+    rig_stop(&x.r);
+}
+
+/* Refused: the peer's request, and then what waits to be sent */
+static void test_refused(void)
+{
+    uint8_t data[100] = { 0 };
+    PeerPacket p;
+    QrnicEqe e;
+    Demand x;
+
+    demand_start(&x);
+    post_write(&x, 0, 50);
+    expect_fault(&x, 0, 0, 50, 0);
+    answer(&x, QRNIC_CMD_REFUSE_PAGE_FAULT, 0);
+    expect_status(&x, &x.r.send_cq, QRNIC_WC_LOC_PROT_ERR,
+                  QRNIC_SYN_PAGE_FAULT);
+    rig_stop(&x.r);
+
+    demand_start(&x);
+    p = write_in(&x, RQ_PSN, 0, data, sizeof(data));
+    peer_send(x.r.d, &p);
+    expect_fault(&x, 1, 0, sizeof(data), QRNIC_PAGE_FAULT_WRITE);
+    peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    answer(&x, QRNIC_CMD_REFUSE_PAGE_FAULT, 1);
+    peer_send(x.r.d, &p);
+    p = peer_expect(x.r.d, RC_ACK, RQ_PSN);
+    g_assert_cmphex(p.syndrome, ==, AETH_NAK_REMOTE_ACCESS);
+    eq_wait(x.r.d, &x.r.async, &e);
+    g_assert_cmpstr(qrnic_event_name(e.type), ==, "QP_ACCESS_ERROR");
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_REFUSALS), ==, 1);
+    rig_stop(&x.r);
+}
+
+/* Nothing waits in a queue pair that is reset, destroyed or was never so far. */
+static void test_gone(void)
+{
+    QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
+    uint8_t raw[QRNIC_PAGE_FAULT_BYTES];
+    Demand x;
+
+    demand_start(&x);
+    command_fails(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
+                  NULL, 0, QRNIC_ST_BAD_STATE, 0);
+    command_fails(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, UINT32_MAX, NULL, 0,
+                  NULL, 0, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    post_write(&x, 0, 50);
+    expect_fault(&x, 0, 0, 50, 0);
+    qp_modify(x.r.d, &x.r.qp, &reset);
+    command_fails(x.r.d, QRNIC_CMD_QUERY_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
+                  raw, sizeof(raw), QRNIC_ST_BAD_STATE, 0);
+    command_ok(x.r.d, QRNIC_CMD_DESTROY_QP, x.r.qp.number, NULL, 0, NULL, 0);
+    command_fails(x.r.d, QRNIC_CMD_REFUSE_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
+                  NULL, 0, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    rig_stop(&x.r);
+}
+
+static void test_capability(void)
+{
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES], eq[QRNIC_EQ_CTX_BYTES];
+    QrnicEqCtx eq_ctx = { .type = QRNIC_EQ_PAGE_FAULT, .log_size = 4 };
+    QrnicMkeyCtx ctx;
+    Demand x;
+
+    rig_start(&x.r, "cap-on-demand=off", NULL);
+    x.list = memory_alloc(x.r.d, PAGE, PAGE);
+    ctx = region(&x);
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    command_fails(x.r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL, 0,
+                  QRNIC_ST_NOT_SUPPORTED, QRNIC_MKEY_CTX_FLAGS_OFFSET);
+    eq_ctx.ring = contiguous(memory_alloc(x.r.d, PAGE, PAGE));
+    qrnic_eq_ctx_pack(eq, &eq_ctx);
+    command_fails(x.r.d, QRNIC_CMD_CREATE_EQ, 0, eq, sizeof(eq), NULL, 0,
+                  QRNIC_ST_NOT_SUPPORTED, QRNIC_EQ_CTX_TYPE_OFFSET);
+    rig_stop(&x.r);
+}
+
+void add_on_demand_tests(void)
+{
+    qtest_add_func("qrnic/on-demand/send", test_send);
+    qtest_add_func("qrnic/on-demand/receive", test_receive);
+    qtest_add_func("qrnic/on-demand/refused", test_refused);
+    qtest_add_func("qrnic/on-demand/gone", test_gone);
+    qtest_add_func("qrnic/on-demand/capability", test_capability);
+}
