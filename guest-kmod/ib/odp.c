@@ -14,6 +14,10 @@
  */
 #define PART_SHIFT (PAGE_SHIFT + 9)
 #define PART_SIZE BIT(PART_SHIFT)
+/* Of a region: as many as memory has such parts, and some for little use of many */
+#define MAX_PARTS (SZ_4K + (totalram_pages() >> 9))
+/* Page faults in work items at a time; more than that wait in the device. */
+#define MAX_FAULTS 512
 
 struct qrnic_ib_odp {
 	struct qrnic_ib_object object;	/* in dev->odps, by the index of the key */
@@ -24,7 +28,8 @@ struct qrnic_ib_odp {
 	u64 length;
 	bool implicit;
 
-	struct mutex parts_mutex;	/* making parts */
+	struct mutex parts_mutex;	/* making parts; num_parts */
+	unsigned long num_parts;
 	struct xarray parts;		/* of an implicit region, by address */
 
 	struct mutex key_mutex;		/* dead, and the key while it is not */
@@ -114,7 +119,8 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
 				    odp->mr->index, &range, sizeof(range));
 	mutex_unlock(&odp->key_mutex);
-	if (err)
+	/* In the fatal state the reset has done it. */
+	if (err && qrnic_healthy(odp->dev->qdev))
 		qrnic_destroy_failed(odp->dev, QRNIC_CMD_INVALIDATE_PAGES,
 				     odp->mr->index, err);
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
@@ -166,6 +172,10 @@ static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
 	part = xa_load(&odp->parts, index);
 	if (part)
 		goto unlock;
+	if (odp->num_parts >= MAX_PARTS) {
+		part = ERR_PTR(-ENOMEM);
+		goto unlock;
+	}
 	part = ib_umem_odp_alloc_child(odp->umem, index << PART_SHIFT, PART_SIZE,
 				       &odp_notifier_ops);
 	if (IS_ERR(part))
@@ -176,7 +186,9 @@ static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
 	if (err) {
 		ib_umem_odp_release(part);
 		part = ERR_PTR(err);
+		goto unlock;
 	}
+	odp->num_parts++;
 unlock:
 	mutex_unlock(&odp->parts_mutex);
 	return part;
@@ -289,18 +301,22 @@ static void odp_fault_work(struct work_struct *work)
 	struct odp_fault *fault = container_of(work, struct odp_fault, work);
 
 	odp_fault_answer(fault->dev, fault->number);
+	atomic_dec(&fault->dev->odp_faults);
 	kfree(fault);
 }
 
 /* Each in a work item of its own: a page can be long in coming. */
 void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 {
-	struct odp_fault *fault = kzalloc(sizeof(*fault), GFP_KERNEL);
+	struct odp_fault *fault = NULL;
 
+	if (atomic_read(&dev->odp_faults) < MAX_FAULTS)
+		fault = kzalloc(sizeof(*fault), GFP_KERNEL);
 	if (!fault) {
 		odp_fault_answer(dev, number);
 		return;
 	}
+	atomic_inc(&dev->odp_faults);
 	INIT_WORK(&fault->work, odp_fault_work);
 	fault->dev = dev;
 	fault->number = number;

@@ -78,6 +78,7 @@ struct qrnic_ib_dev {
 	/* Regions on demand by the index of their key, and who brings their pages */
 	struct xarray odps;
 	struct workqueue_struct *odp_wq;
+	atomic_t odp_faults;		/* in work items */
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };

@@ -11,6 +11,8 @@
 #include "trace.h"
 #include "engine/qp/qp.h"
 
+#define EVENT_BUDGET 256
+
 struct QrnicWait {
     uint32_t number;            /* of the page fault */
     QrnicPageFault at;
@@ -89,10 +91,11 @@ bool qrnic_page_faults_pending(const QrnicEngine *e)
     return !QTAILQ_EMPTY(&e->pairs->faults_owed) && qrnic_fault_eq_has_room(e);
 }
 
-/* No more than the EQ has room for */
+/* No more than the EQ has room for, and no more than these at a time */
 void qrnic_page_faults_process(QrnicEngine *e)
 {
-    while (!e->fatal && qrnic_page_faults_pending(e)) {
+    for (unsigned budget = EVENT_BUDGET;
+         budget && !e->fatal && qrnic_page_faults_pending(e); budget--) {
         tell(e, QTAILQ_FIRST(&e->pairs->faults_owed));
     }
 }

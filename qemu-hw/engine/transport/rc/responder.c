@@ -29,6 +29,10 @@ static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!qp->ops->of_domain) {
         return true;
     }
+    /* A request that was told to come again comes again as it was. */
+    if (r->in.recv && r->in.recv->srqn != pkt->t.srqn) {
+        return false;
+    }
     if (!qrnic_xrc_srq(e, qp, pkt->t.srqn) ||
         (!(pkt->info->flags & QRNIC_OPF_START) && pkt->t.srqn != r->srqn)) {
         trace_qrnic_responder_xrceth(e->config.name, qp->number, pkt->t.psn,
