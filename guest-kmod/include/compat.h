@@ -99,6 +99,9 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 	address = hmm_dma_map_pfn(device, &umem->map, index, &p2pdma);
 	if (dma_mapping_error(device, address))
 		return 0;
+	/* The RDMA core counts down when a page is unmapped, the driver counts up. */
+	if (!(pfn & HMM_PFN_DMA_MAPPED))
+		umem->npages++;
 	return address | QRNIC_PAGE_PRESENT |
 	       (pfn & HMM_PFN_WRITE ? QRNIC_PAGE_WRITABLE : 0);
 }

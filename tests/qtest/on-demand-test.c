@@ -233,7 +233,7 @@ static void test_refused(void)
     rig_stop(&x.r);
 }
 
-/* Nothing waits in a queue pair that is reset, destroyed or was never so far. */
+/* Nothing waits in a queue pair that is reset, destroyed or was never so far */
 static void test_gone(void)
 {
     QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };

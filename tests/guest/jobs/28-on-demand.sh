@@ -56,7 +56,7 @@ statistics() {
     wait_until 20 bash -c "rdma statistic show mr | grep -q 'page_prefetch [1-9]'"
     rdma statistic show mr | tr -s '\n ' ' ' | grep "page_faults 0 page_invalidations 0 page_prefetch 16"
     local status=$?
-    kill $process
+    kill "$process"
     return $status
 }
 export -f statistics
