@@ -57,7 +57,7 @@ statistics() {
     rdma statistic show mr | tr -s '\n ' ' ' | grep "page_faults 0 page_invalidations 0 page_prefetch 16"
     local status=$?
     kill "$process"
-    return $status
+    return "$status"
 }
 export -f statistics
 export gid4
