@@ -123,7 +123,7 @@ struct qrnic_core {
 	struct qrnic_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int num_irqs;
-	/* Page faults; on the vector of the asynchronous EQ. eqn 0: there is none */
+	/* Page faults; on the vector of the asynchronous EQ. core NULL: there is none */
 	struct qrnic_eq fault_eq;
 	struct work_struct fault_work;
 	struct xarray cqs;	/* cqn to struct qrnic_cq; read in interrupts */

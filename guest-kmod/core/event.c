@@ -195,7 +195,7 @@ static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 
 	/* It may be full: the device keeps what it has to tell. */
 	if (type == QRNIC_EQ_PAGE_FAULT)
-		return QRNIC_EQ_LOG_MIN;
+		entries = BIT(QRNIC_EQ_LOG_MIN);
 	if (type == QRNIC_EQ_ASYNC)
 		entries += 2 * (u64)caps->max_qp + caps->max_srq +
 			   QRNIC_CMD_ENTRIES + QRNIC_EQ_OTHERS;
@@ -264,19 +264,19 @@ static int qrnic_fault_eq_create(struct qrnic_core *core)
 	struct qrnic_eq *eq = &core->fault_eq;
 	int err;
 
-	eq->core = core;
+	eq->core = NULL;
 	eq->consumer = 0;
-	eq->eqn = 0;
 	if (!(core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND))
 		return 0;
 	eq->log_size = qrnic_eq_log_size(core, QRNIC_EQ_PAGE_FAULT);
 	eq->irq = core->eqs[0].irq;
+	eq->core = core;
 	snprintf(eq->name, sizeof(eq->name), "qrnic-fault-%s",
 		 pci_name(core->dev.pdev));
 	err = qrnic_ring_alloc(&core->dev, &eq->ring,
 			       (size_t)QRNIC_EQE_SIZE << eq->log_size);
 	if (err)
-		return err;
+		goto err_none;
 
 	ctx.log_size = eq->log_size;
 	ctx.ring = eq->ring.hw;
@@ -295,7 +295,8 @@ err_eq:
 	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 err_ring:
 	qrnic_ring_free(&core->dev, &eq->ring);
-	eq->eqn = 0;
+err_none:
+	eq->core = NULL;
 	return err;
 }
 
@@ -303,13 +304,13 @@ static void qrnic_fault_eq_destroy(struct qrnic_core *core)
 {
 	struct qrnic_eq *eq = &core->fault_eq;
 
-	if (!eq->eqn)
+	if (!eq->core)
 		return;
 	free_irq(eq->irq, eq);
 	cancel_work_sync(&core->fault_work);
 	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
 	qrnic_ring_free(&core->dev, &eq->ring);
-	eq->eqn = 0;
+	eq->core = NULL;
 }
 
 static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
@@ -350,6 +351,9 @@ int qrnic_eqs_create(struct qrnic_core *core)
 	int err;
 
 	core->num_eqs = min(core->num_irqs, core->dev.caps.max_eq);
+	/* One of them is for page faults. */
+	if (core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND)
+		core->num_eqs = min(core->num_irqs, core->dev.caps.max_eq - 1);
 	if (core->num_eqs < 2) {
 		dev_err(&core->dev.pdev->dev,
 			"the device has %u event queues, 2 are needed\n",

@@ -124,19 +124,23 @@ int qrnic_sparse_reserve(struct qrnic_dev *dev, struct qrnic_sparse_table *table
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_reserve);
 
-void qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry)
+bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry)
 {
 	struct qrnic_sparse_list *list = table->root;
 	unsigned int height;
+	__le64 *at, old;
 
 	for (height = table->levels - 1; list && height; height--) {
 		/* Pairs with the store of qrnic_sparse_make(). */
 		list = smp_load_acquire(&list->lower[qrnic_sparse_index(page,
 									height)]);
 	}
-	if (list)
-		WRITE_ONCE(list->entries[qrnic_sparse_index(page, 0)],
-			   cpu_to_le64(entry));
+	if (!list)
+		return false;
+	at = &list->entries[qrnic_sparse_index(page, 0)];
+	old = *at;
+	WRITE_ONCE(*at, cpu_to_le64(entry));
+	return old;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_set);
 

@@ -12,7 +12,7 @@ void qrnic_object_init(struct qrnic_ib_object *object)
 }
 
 /*
- * Makes the object findable. The caller holds qpn_mutex, so the allocation must not
+ * Makes the object findable. The caller holds qpn_mutex or odp_mutex, so the allocation must not
  * wait for memory that somebody frees by destroying an object.
  */
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
@@ -59,13 +59,25 @@ void qrnic_object_put(struct qrnic_ib_object *object)
 		complete(&object->unused);
 }
 
-/* Removes the object from the table, and waits until all references to it are put. */
+/* From now on nobody finds the object of this number. */
+void qrnic_object_hide(struct xarray *table, u32 number)
+{
+	xa_erase_irq(table, number);
+}
+
+/* Waits until all references to an object that nobody finds are put. */
+void qrnic_object_wait(struct qrnic_ib_object *object)
+{
+	qrnic_object_put(object);
+	wait_for_completion(&object->unused);
+}
+
+/* Both */
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number)
 {
-	xa_erase_irq(table, number);
-	qrnic_object_put(object);
-	wait_for_completion(&object->unused);
+	qrnic_object_hide(table, number);
+	qrnic_object_wait(object);
 }
 
 /*

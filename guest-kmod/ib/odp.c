@@ -16,8 +16,8 @@
 #define PART_SIZE BIT(PART_SHIFT)
 /* Of a region: as many as memory has such parts, and some for little use of many */
 #define MAX_PARTS (SZ_4K + (totalram_pages() >> 9))
-/* Page faults in work items at a time; more than that wait in the device. */
-#define MAX_FAULTS 512
+/* Prefetches that wait at a time; the next ones are done by who asks for them. */
+#define MAX_PREFETCHES 64
 
 struct qrnic_ib_odp {
 	struct qrnic_ib_object object;	/* in dev->odps, by the index of the key */
@@ -34,16 +34,12 @@ struct qrnic_ib_odp {
 
 	struct mutex key_mutex;		/* dead, and the key while it is not */
 	bool dead;
+	bool closing;			/* nobody begins to bring pages any more */
+	struct mm_struct *mm;
 
 	atomic64_t faults;
 	atomic64_t invalidations;
 	atomic64_t prefetches;
-};
-
-struct odp_fault {
-	struct work_struct work;
-	struct qrnic_ib_dev *dev;
-	u32 number;
 };
 
 struct odp_range {
@@ -54,6 +50,7 @@ struct odp_range {
 
 struct odp_prefetch {
 	struct work_struct work;
+	struct qrnic_ib_dev *dev;
 	bool write;
 	bool fault;			/* else only what is in memory */
 	u32 count;
@@ -105,24 +102,24 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 		.start = cpu_to_le64(odp_key_address(odp, from)),
 		.length = cpu_to_le64(to - from),
 	};
+	bool any = false;
 	int err = 0;
 
 	lockdep_assert_held(&umem->umem_mutex);
 	for (; page < end; page += BIT(umem->page_shift))
-		qrnic_sparse_set(&odp->table,
-				 first + ((page - ib_umem_start(umem)) >>
-					  umem->page_shift), 0);
+		any |= qrnic_sparse_set(&odp->table,
+					first + ((page - ib_umem_start(umem)) >>
+						 umem->page_shift), 0);
 
 	/* A key that is destroyed leads nowhere, and its index may be another's. */
 	mutex_lock(&odp->key_mutex);
-	if (!odp->dead && from < to)
+	if (any && !odp->dead)
 		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
 				    odp->mr->index, &range, sizeof(range));
 	mutex_unlock(&odp->key_mutex);
 	/* In the fatal state the reset has done it. */
 	if (err && qrnic_healthy(odp->dev->qdev))
-		qrnic_destroy_failed(odp->dev, QRNIC_CMD_INVALIDATE_PAGES,
-				     odp->mr->index, err);
+		qrnic_report_fatal(odp->dev->qdev, "pages cannot be taken away");
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
 }
 
@@ -200,7 +197,7 @@ static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 addre
 {
 	u64 index = (address - ib_umem_start(umem)) >> umem->page_shift;
 	u64 last = (address + length - 1 - ib_umem_start(umem)) >> umem->page_shift;
-	u64 first = odp_first_page(odp, umem), i;
+	u64 first = odp_first_page(odp, umem), i, entry;
 	int pages, err;
 
 	err = qrnic_sparse_reserve(odp->dev->qdev, &odp->table, first + index,
@@ -213,17 +210,19 @@ static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 addre
 	if (pages < 0)
 		return pages;
 
-	for (i = index; i < index + pages; i++)
-		qrnic_sparse_set(&odp->table, first + i,
-				 qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev),
-						 umem, i));
+	for (i = index; i < index + pages; i++) {
+		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
+		qrnic_sparse_set(&odp->table, first + i, entry);
+		if (fault && !entry)
+			err = -EFAULT;
+	}
 	mutex_unlock(&umem->umem_mutex);
-	return pages;
+	return err ? err : pages;
 }
 
 /*
- * Brings the pages of a range, or of what the region has of it. How many, or an error
- * if there was one at the first part.
+ * Brings the pages of a range, or of what the region has of it. How many, or an error;
+ * then some of them may be there.
  */
 static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
 		     bool fault)
@@ -236,6 +235,8 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 		return -EPERM;
 	end = start + min(length, odp->mr->start + odp->length - address);
 	for (; start < end; start = next) {
+		if (READ_ONCE(odp->closing))
+			return -ENOENT;
 		next = min(end, round_down(start, PART_SIZE) + PART_SIZE);
 		if (odp->implicit)
 			umem = odp_part(odp, start);
@@ -243,7 +244,7 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 				     odp_map(odp, umem, start, next - start, write,
 					     fault);
 		if (err < 0)
-			return pages ? pages : err;
+			return err;
 		pages += err;
 		cond_resched();
 	}
@@ -298,29 +299,38 @@ static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 
 static void odp_fault_work(struct work_struct *work)
 {
-	struct odp_fault *fault = container_of(work, struct odp_fault, work);
+	struct qrnic_ib_fault *fault = container_of(work, struct qrnic_ib_fault, work);
+	struct qrnic_ib_qp *qp = fault->qp;
 
-	odp_fault_answer(fault->dev, fault->number);
-	atomic_dec(&fault->dev->odp_faults);
-	kfree(fault);
+	odp_fault_answer(to_qrnic_dev(qp->ibqp.device),
+			 qp->ibqp.qp_num << 1 | fault->side);
+	qrnic_qp_put(qp);
 }
 
-/* Each in a work item of its own: a page can be long in coming. */
+void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
+{
+	u32 side;
+
+	for (side = 0; side < ARRAY_SIZE(qp->faults); side++) {
+		INIT_WORK(&qp->faults[side].work, odp_fault_work);
+		qp->faults[side].qp = qp;
+		qp->faults[side].side = side;
+	}
+}
+
+/*
+ * Each side of a QP has a work item: a page can be long in coming, and a device that
+ * tells the same again and again makes no more of them.
+ */
 void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 {
-	struct odp_fault *fault = NULL;
+	struct qrnic_ib_qp *qp = qrnic_qp_get(dev, number >> 1);
 
-	if (atomic_read(&dev->odp_faults) < MAX_FAULTS)
-		fault = kzalloc(sizeof(*fault), GFP_KERNEL);
-	if (!fault) {
-		odp_fault_answer(dev, number);
+	/* It is being destroyed, and waits for nothing. */
+	if (!qp)
 		return;
-	}
-	atomic_inc(&dev->odp_faults);
-	INIT_WORK(&fault->work, odp_fault_work);
-	fault->dev = dev;
-	fault->number = number;
-	queue_work(dev->odp_wq, &fault->work);
+	if (!queue_work(dev->odp_wq, &qp->faults[number & 1].work))
+		qrnic_qp_put(qp);
 }
 
 /*
@@ -360,6 +370,7 @@ static void odp_prefetch_work(struct work_struct *work)
 	struct odp_prefetch *prefetch = container_of(work, struct odp_prefetch, work);
 
 	odp_prefetch_run(prefetch);
+	atomic_dec(&prefetch->dev->prefetches);
 	odp_prefetch_free(prefetch);
 }
 
@@ -377,8 +388,9 @@ static int odp_prefetch_add(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	else if (odp->mr->ibmr.pd != ibpd ||
 		 (prefetch->write && !odp->umem->umem.writable))
 		err = -EPERM;
-	else if (!odp_in_region(odp, sge->addr) ||
-		 sge->length > odp->length - (sge->addr - odp->mr->start))
+	else if (sge->length &&
+		 (!odp_in_region(odp, sge->addr) ||
+		  sge->length > odp->length - (sge->addr - odp->mr->start)))
 		err = -EFAULT;
 	if (err) {
 		odp_put(odp);
@@ -412,14 +424,16 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
 	prefetch = kvzalloc(struct_size(prefetch, ranges, count), GFP_KERNEL);
 	if (!prefetch)
 		return -ENOMEM;
+	prefetch->dev = dev;
 	prefetch->write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	prefetch->fault = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
 	for (i = 0; !err && i < count; i++)
 		err = odp_prefetch_add(dev, ibpd, prefetch, &sges[i]);
 
-	if (!err && !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH)) {
+	if (!err && !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH) &&
+	    atomic_add_unless(&dev->prefetches, 1, MAX_PREFETCHES)) {
 		INIT_WORK(&prefetch->work, odp_prefetch_work);
-		queue_work(dev->odp_wq, &prefetch->work);
+		queue_work(dev->prefetch_wq, &prefetch->work);
 		return 0;
 	}
 	if (!err)
@@ -440,7 +454,8 @@ static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64
 
 	if (odp->implicit)
 		return ib_umem_odp_alloc_implicit(ibdev, access);
-	umem = ib_umem_odp_get(ibdev, start, length, access, &odp_notifier_ops);
+	umem = ib_umem_odp_get(ibdev, start, length, access & ~QRNIC_ODP_IGNORED,
+			       &odp_notifier_ops);
 	if (!IS_ERR(umem))
 		umem->private = odp;
 	return umem;
@@ -470,6 +485,7 @@ static void odp_free(struct qrnic_ib_odp *odp)
 		ib_umem_odp_release(part);
 	xa_destroy(&odp->parts);
 	ib_umem_odp_release(odp->umem);
+	mmdrop(odp->mm);
 	qrnic_sparse_free(odp->dev->qdev, &odp->table);
 	kfree(odp);
 }
@@ -498,6 +514,9 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 		err = PTR_ERR(odp->umem);
 		goto err_free;
 	}
+	/* An implicit umem has no notifier, which would hold the mm for its parts. */
+	odp->mm = odp->umem->umem.owning_mm;
+	mmgrab(odp->mm);
 	err = odp_table_alloc(odp);
 	if (err)
 		goto err_umem;
@@ -505,6 +524,7 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 
 err_umem:
 	ib_umem_odp_release(odp->umem);
+	mmdrop(odp->mm);
 err_free:
 	kfree(odp);
 	return ERR_PTR(err);
@@ -549,13 +569,15 @@ struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u
 	context.start = cpu_to_le64(mr->start);
 	context.length = cpu_to_le64(odp->length);
 	context.table = odp->table.hw;
+	mutex_lock(&dev->odp_mutex);
 	err = qrnic_mkey_create(dev, mr, &context);
 	if (err)
-		goto err_odp;
+		goto err_unlock;
 	odp->dead = false;
 	err = qrnic_object_insert(&dev->odps, &odp->object, mr->index);
 	if (err)
 		goto err_key;
+	mutex_unlock(&dev->odp_mutex);
 
 	mr->ibmr.iova = mr->start;
 	mr->ibmr.length = odp->length;
@@ -564,7 +586,8 @@ struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u
 
 err_key:
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_MKEY, mr->index);
-err_odp:
+err_unlock:
+	mutex_unlock(&dev->odp_mutex);
 	odp_free(odp);
 err_free:
 	kfree(mr);
@@ -577,17 +600,22 @@ int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 	struct qrnic_ib_odp *odp = mr->odp;
 	int err;
 
+	mutex_lock(&dev->odp_mutex);
 	mutex_lock(&odp->key_mutex);
 	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
 	if (err != -EBUSY)
 		odp->dead = true;
 	mutex_unlock(&odp->key_mutex);
+	if (err != -EBUSY)
+		qrnic_object_hide(&dev->odps, mr->index);
+	mutex_unlock(&dev->odp_mutex);
 	if (err == -EBUSY)
 		return err;
 	if (err)
 		qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_MKEY, mr->index, err);
 
-	qrnic_object_remove(&dev->odps, &odp->object, mr->index);
+	WRITE_ONCE(odp->closing, true);
+	qrnic_object_wait(&odp->object);
 	odp_free(odp);
 	return 0;
 }
@@ -618,15 +646,24 @@ int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 int qrnic_odp_init(struct qrnic_ib_dev *dev)
 {
 	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
+	mutex_init(&dev->odp_mutex);
 	/* Many may wait for a disk. */
-	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, 0);
-	return dev->odp_wq ? 0 : -ENOMEM;
+	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	if (!dev->odp_wq)
+		return -ENOMEM;
+	dev->prefetch_wq = alloc_workqueue("qrnic_prefetch", WQ_UNBOUND, 4);
+	if (!dev->prefetch_wq) {
+		destroy_workqueue(dev->odp_wq);
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 /* When the device is no longer registered, and no event comes any more */
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
 	destroy_workqueue(dev->odp_wq);
+	destroy_workqueue(dev->prefetch_wq);
 	WARN_ON(!xa_empty(&dev->odps));
 }
 

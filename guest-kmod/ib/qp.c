@@ -411,6 +411,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		return err;
 
 	qrnic_object_init(&qp->object);
+	qrnic_odp_qp_init(qp);
 	mutex_init(&qp->mutex);
 	spin_lock_init(&qp->sq.lock);
 	spin_lock_init(&qp->rq.lock);

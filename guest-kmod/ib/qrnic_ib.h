@@ -75,10 +75,12 @@ struct qrnic_ib_dev {
 	struct mutex pma_mutex;	/* protects it */
 	u64 pma_base[2][QRNIC_PMA_COUNTERS];
 
-	/* Regions on demand by the index of their key, and who brings their pages */
+	/* Regions on demand by the index of their key; who brings pages, and ahead */
 	struct xarray odps;
+	struct mutex odp_mutex;		/* their keys and odps agree, as with qpn_mutex */
 	struct workqueue_struct *odp_wq;
-	atomic_t odp_faults;		/* in work items */
+	struct workqueue_struct *prefetch_wq;
+	atomic_t prefetches;		/* that wait */
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
@@ -264,9 +266,17 @@ struct qrnic_ib_counters {
 	u32 set;			/* counter set of the device */
 };
 
+/* What answers the page faults of one side of a QP; holds the QP while it is queued */
+struct qrnic_ib_fault {
+	struct work_struct work;
+	struct qrnic_ib_qp *qp;
+	u32 side;
+};
+
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
 	struct qrnic_ib_object object;
+	struct qrnic_ib_fault faults[2];
 
 	struct mutex mutex;		/* modify and query, and state */
 	enum ib_qp_state state;		/* written with both queue locks too */
@@ -402,6 +412,7 @@ int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 int qrnic_odp_init(struct qrnic_ib_dev *dev);
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
 void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
+void qrnic_odp_qp_init(struct qrnic_ib_qp *qp);
 void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number);
 struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 virt,
 				    int access);
@@ -419,6 +430,8 @@ struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number);
 struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 					      unsigned long *number);
 void qrnic_object_put(struct qrnic_ib_object *object);
+void qrnic_object_hide(struct xarray *table, u32 number);
+void qrnic_object_wait(struct qrnic_ib_object *object);
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number);
 int qrnic_create_24_bits(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode create,

@@ -85,6 +85,8 @@
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define QRNIC_ODP_READ 0
+/* The RDMA core counts huge pages in two ways. */
+#define QRNIC_ODP_IGNORED IB_ACCESS_HUGETLB
 #define QRNIC_ODP_WRITE HMM_PFN_WRITE
 
 static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *umem,
@@ -107,6 +109,7 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 }
 #else
 #define QRNIC_ODP_READ ODP_READ_ALLOWED_BIT
+#define QRNIC_ODP_IGNORED 0
 #define QRNIC_ODP_WRITE (ODP_READ_ALLOWED_BIT | ODP_WRITE_ALLOWED_BIT)
 
 static_assert(ODP_READ_ALLOWED_BIT == QRNIC_PAGE_PRESENT &&
@@ -115,7 +118,13 @@ static_assert(ODP_READ_ALLOWED_BIT == QRNIC_PAGE_PRESENT &&
 static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *umem,
 				  u64 index)
 {
-	return umem->dma_list[index];
+	u64 pfn = index << (umem->page_shift - PAGE_SHIFT);
+	dma_addr_t *entry = &umem->dma_list[index];
+
+	/* The RDMA core forgets the right to write when a page is only read. */
+	if (*entry && umem->umem.writable && umem->pfn_list[pfn] & HMM_PFN_WRITE)
+		*entry |= ODP_WRITE_ALLOWED_BIT;
+	return *entry;
 }
 #endif
 

@@ -346,9 +346,10 @@ int qrnic_sparse_reserve(struct qrnic_dev *dev, struct qrnic_sparse_table *table
 			 u64 first, u64 count);
 /*
  * Writes the entry of a page; one whose list was never made is absent, and stays so.
- * Who writes entries of the same page takes care of their order.
+ * Whether there was an entry. Who writes entries of the same page takes care of their
+ * order.
  */
-void qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry);
+bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry);
 /* Only after the key that uses the table has been destroyed. */
 void qrnic_sparse_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table);
 

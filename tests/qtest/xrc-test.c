@@ -349,6 +349,69 @@ static void test_srq_destroyed(void)
     rig_stop(&r);
 }
 
+/* A key of 4 KiB of which nothing is there */
+static uint32_t absent_key(Rig *r, uint64_t start)
+{
+    QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .access = ALL_RIGHTS, .pd = r->pd, .start = start, .length = 4096,
+        .table = {
+            .root = memory_alloc(r->d, 4096, 4096), .levels = 1,
+            .page_shift = 12,
+        },
+    };
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    return command_ok(r->d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
+                      0) << 8;
+}
+
+/*
+ * A message that waits for its page holds a receive WQE of its SRQ: what comes
+ * in its place must be for the same SRQ, which may be destroyed meanwhile.
+ */
+static void test_absent(const void *destroyed)
+{
+    uint8_t data[100] = { 0 };
+    uint32_t xrcd;
+    PeerPacket p;
+    Rig r;
+    Srq s[2];
+    Eq faults;
+    Qp qp;
+
+    rig_start(&r, "", NULL);
+    eq_create(r.d, &faults, QRNIC_EQ_PAGE_FAULT, 2, 4);
+    xrcd = domain(&r);
+    for (int i = 0; i < 2; i++) {
+        srq_create(&r, &s[i], r.pd, xrcd, &r.recv_cq);
+    }
+    srq_post(&r, &s[0], absent_key(&r, r.mr.start));
+    srq_post(&r, &s[1], r.mr.key);
+    target_create(&r, &qp, xrcd);
+    half_connect(&r, &qp, true);
+    p = request(&qp, RC_SEND_ONLY, 0, s[0].number, data, sizeof(data));
+    peer_send(r.d, &p);
+    expect_answer(&r, 0, AETH_RNR_NAK | 12);
+    if (destroyed) {
+        command_ok(r.d, QRNIC_CMD_DESTROY_SRQ, s[0].number, NULL, 0, NULL, 0);
+    }
+    p.xrceth = s[1].number;
+    peer_send(r.d, &p);
+    if (destroyed) {
+        expect_answer(&r, 0, AETH_ACK | 31);
+        received(&r, &r.recv_cq, &s[1], &qp, 0, sizeof(data));
+    } else {
+        expect_refused(&r, &qp, 0);
+        command_ok(r.d, QRNIC_CMD_DESTROY_SRQ, s[0].number, NULL, 0, NULL, 0);
+    }
+    command_ok(r.d, QRNIC_CMD_DESTROY_QP, qp.number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_DESTROY_SRQ, s[1].number, NULL, 0, NULL, 0);
+    command_ok(r.d, QRNIC_CMD_FREE_XRCD, xrcd, NULL, 0, NULL, 0);
+    rig_stop(&r);
+}
+
 static void initiator_ack(Rig *r, const Qp *qp, uint32_t psn, uint32_t msn)
 {
     PeerPacket p = peer_packet(qp, XRC(RC_ACK), psn);
@@ -561,6 +624,8 @@ void add_xrc_tests(void)
     qtest_add_func("qrnic/xrc/remote", test_remote);
     qtest_add_func("qrnic/xrc/refused", test_refused);
     qtest_add_func("qrnic/xrc/srq-destroyed", test_srq_destroyed);
+    qtest_add_data_func("qrnic/xrc/absent", NULL, test_absent);
+    qtest_add_data_func("qrnic/xrc/absent-destroyed", "", test_absent);
     qtest_add_func("qrnic/xrc/initiator", test_initiator);
     qtest_add_func("qrnic/xrc/halves", test_halves);
     qtest_add_func("qrnic/xrc/commands", test_commands);

@@ -470,6 +470,45 @@ static void test_patience(void)
     patience(QRNIC_WQE_RDMA_WRITE);
 }
 
+/* Responses that were on their way before the page came count no retry. */
+static void test_late_responses(void)
+{
+    SimConnect c = sim_connect_default();
+    World *w;
+
+    c.timeout = 14;
+    c.retry_cnt = 0;
+    w = world_new(1, 1, &c);
+    w->sim->latency = 200 * SIM_US;
+    for (unsigned i = 0; i < PAGES; i++) {
+        bring(w->region[1], i, false);
+    }
+    request(w, QRNIC_WQE_RDMA_READ, 0, 0, BYTES);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmpmem(content(w->region[0]), BYTES, content(w->region[1]),
+                    BYTES);
+    world_free(w);
+}
+
+/* What waits when the EQ goes fails: nobody brings pages any more. */
+static void test_eq_gone(void)
+{
+    World *w = world_new(1, 1, NULL);
+    uint32_t number;
+
+    request(w, QRNIC_WQE_SEND, 0, 0, 100);
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_true(fault_next(w, 0, &number));
+    g_assert_cmpint(qrnic_eq_destroy(engine(w->region[0]), w->eq[0]).status,
+                    ==, QRNIC_ST_OK);
+    w->eq[0] = 0;
+    run(w, NULL);
+    g_assert_cmpuint(expect_status(w->qp[0], QRNIC_WC_LOC_PROT_ERR).syndrome,
+                     ==, QRNIC_SYN_PAGE_FAULT);
+    world_free(w);
+}
+
 /* Nobody brings pages. */
 static void test_nobody(void)
 {
@@ -785,6 +824,8 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/prefetch", test_prefetch);
     g_test_add_func("/on-demand/refused", test_refused);
     g_test_add_func("/on-demand/patience", test_patience);
+    g_test_add_func("/on-demand/late-responses", test_late_responses);
+    g_test_add_func("/on-demand/eq-gone", test_eq_gone);
     g_test_add_func("/on-demand/nobody", test_nobody);
     g_test_add_func("/on-demand/bad-entry", test_bad_entry);
     g_test_add_func("/on-demand/commands", test_commands);

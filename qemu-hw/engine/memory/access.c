@@ -135,19 +135,19 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, size_t len, bool write)
 {
-    const uint64_t page = 1ull << QRNIC_PAGE_SHIFT_MIN;
     enum qrnic_syndrome result = QRNIC_SYN_NONE;
+    uint64_t page;
 
     k = region_of(e, k, &addr);
     if (!k->pages.on_demand) {
         return QRNIC_SYN_NONE;
     }
-    for (uint64_t at = addr; !result && at < addr + len;
-         at = (at & ~(page - 1)) + page) {
-        uint64_t found;
+    page = 1ull << k->pages.desc.page_shift;
+    for (uint64_t done = 0; !result && done < len; ) {
+        uint64_t at = addr - k->ctx.start + done, found;
 
-        result = qrnic_pages_find(e, &k->pages, at - k->ctx.start, write,
-                                  &found);
+        result = qrnic_pages_find(e, &k->pages, at, write, &found);
+        done += page - ((at + k->pages.desc.offset) & (page - 1));
     }
     return note_fault(e, k, addr, len, write, result);
 }

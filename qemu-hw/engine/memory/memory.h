@@ -140,6 +140,14 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
                                         uint64_t addr, QrnicAtomic *op);
 /*
+ * The access that met an absent page wants so many bytes from there on in all.
+ * More than some would be a guess: buffers may be far longer than messages,
+ * and one request must not have software bring gigabytes at once.
+ */
+#define QRNIC_FAULT_AHEAD (256 * 1024)
+static inline enum qrnic_syndrome
+qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len);
+/*
  * As an access of this many bytes, at least 1, would answer. Nothing is
  * accessed.
  */
@@ -195,6 +203,16 @@ typedef struct QrnicMemory {
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;
+
+static inline enum qrnic_syndrome
+qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
+{
+    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
+        e->memory->fault.length = MAX(e->memory->fault.length,
+                                      MIN(len, QRNIC_FAULT_AHEAD));
+    }
+    return syndrome;
+}
 
 static inline QrnicPd *qrnic_pd_get(QrnicEngine *e, uint32_t number)
 {

@@ -274,6 +274,9 @@ QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
 {
     QrnicMkey *k = qrnic_mkey_get(e, index);
 
+    if (!(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
     if (!k) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }

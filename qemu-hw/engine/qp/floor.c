@@ -36,6 +36,7 @@ static void table_cleanup(QrnicEngine *e)
 static void qp_init(QrnicEngine *e)
 {
     e->pairs = g_new0(QrnicPairs, 1);
+    e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
     for (unsigned i = 0; i < QRNIC_TURNS; i++) {
         QTAILQ_INIT(&e->pairs->list[i]);
     }

@@ -55,8 +55,18 @@ static void tell(QrnicEngine *e, QrnicWait *w)
     qrnic_fault_eq_push(e, w->number);
 }
 
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
-                      uint64_t wanted)
+bool qrnic_page_faults_pending(const QrnicEngine *e)
+{
+    return !QTAILQ_EMPTY(&e->pairs->faults_owed) && qrnic_fault_eq_has_room(e);
+}
+
+static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
+{
+    return a->key == b->key && a->address == b->address &&
+           a->flags == b->flags;
+}
+
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
     const QrnicPageFault *at = &e->memory->fault;
     QrnicWait *w = qp->wait[side];
@@ -65,7 +75,7 @@ bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
         return true;
     }
     if (!qrnic_fault_eq_exists(e) ||
-        (w && w->at.key == at->key && w->at.address == at->address)) {
+        (w && same_access(&w->at, at))) {
         drop(e, qp, side);
         return false;
     }
@@ -73,22 +83,18 @@ bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     w = g_new0(QrnicWait, 1);
     w->number = qp->number << 1 | side;
     w->at = *at;
-    w->at.length = MAX(at->length, wanted);
     w->owed = true;
     qp->wait[side] = w;
     QTAILQ_INSERT_TAIL(&e->pairs->faults_owed, w, next);
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, w->at.length, at->flags);
-    if (qrnic_fault_eq_has_room(e)) {
+    /* Those that are owed longer go first. */
+    if (qrnic_page_faults_pending(e) &&
+        QTAILQ_FIRST(&e->pairs->faults_owed) == w) {
         tell(e, w);
     }
     return true;
-}
-
-bool qrnic_page_faults_pending(const QrnicEngine *e)
-{
-    return !QTAILQ_EMPTY(&e->pairs->faults_owed) && qrnic_fault_eq_has_room(e);
 }
 
 /* No more than the EQ has room for, and no more than these at a time */
@@ -106,7 +112,10 @@ static QrnicQp *waiting(QrnicEngine *e, uint32_t number, QrnicResult *error)
     QrnicQp *qp = qrnic_qp_get(e, number >> 1);
 
     *error = qrnic_ok(0);
-    if (!qp) {
+    if (!(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) {
+        *error = qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+        qp = NULL;
+    } else if (!qp) {
         *error = qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     } else if (!qrnic_page_fault_waits(qp, number & 1)) {
         *error = qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
@@ -148,20 +157,44 @@ QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number)
     return error;
 }
 
-/* Whoever wants the same again is refused at once, once. */
+/*
+ * Whoever wants the same again is refused at once, once. What was dropped does
+ * not come again.
+ */
+static void refuse(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+{
+    trace_qrnic_page_fault_refuse(e->config.name, qp->number, side);
+    if (side == QRNIC_SIDE_RECV && !qp->ops->resume) {
+        drop(e, qp, side);
+        return;
+    }
+    owed_remove(e, qp->wait[side]);
+    qp->wait[side]->refused = true;
+    go_on(e, qp, side);
+}
+
 QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number)
 {
     QrnicResult error;
     QrnicQp *qp = waiting(e, number, &error);
 
     if (qp) {
-        QrnicWait *w = qp->wait[number & 1];
-
-        trace_qrnic_page_fault_refuse(e->config.name, qp->number, number & 1);
         qrnic_add(e, QRNIC_COUNTER_PAGE_REFUSALS, 1);
-        owed_remove(e, w);
-        w->refused = true;
-        go_on(e, qp, number & 1);
+        refuse(e, qp, number & 1);
     }
     return error;
+}
+
+/* The EQ is gone, and with it who was to bring pages. */
+void qrnic_page_faults_orphaned(QrnicEngine *e)
+{
+    for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
+        QrnicQp *qp = e->pairs->qps.slot[n];
+
+        for (unsigned side = 0; qp && side < QRNIC_SIDES; side++) {
+            if (qrnic_page_fault_waits(qp, side)) {
+                refuse(e, qp, side);
+            }
+        }
+    }
 }

@@ -43,7 +43,7 @@ enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
         }
         syndrome = qrnic_memory_read(e, k, sge->addr + offset, to, n);
         if (syndrome) {
-            return syndrome;
+            return qrnic_fault_extend(e, syndrome, sge->length - offset);
         }
         to += n;
         len -= n;
@@ -75,7 +75,7 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
         }
         syndrome = qrnic_memory_write(e, k, sge->addr + offset, from, n);
         if (syndrome) {
-            return syndrome;
+            return qrnic_fault_extend(e, syndrome, sge->length - offset);
         }
         from += n;
         len -= n;
@@ -165,6 +165,7 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                                                (uint8_t *)piece[p].iov_base +
                                                done, n);
             if (cqe->syndrome != QRNIC_SYN_NONE) {
+                qrnic_fault_extend(e, cqe->syndrome, sge->length - used);
                 return false;
             }
             used += n;

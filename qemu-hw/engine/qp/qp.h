@@ -230,13 +230,14 @@ void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
 
 /* page_fault.c */
 /*
- * An access of this side has met an absent page, memory->fault, and wants so
- * many bytes from there in all. True: the side waits, and is scheduled when
- * software has answered. False: software has refused it, or is not asked.
+ * An access of this side has met an absent page, memory->fault. True: the side
+ * waits, and is scheduled when software has answered. False: software has
+ * refused it, or is not asked.
  */
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
-                      uint64_t wanted);
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side);
 bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side);
+/* The hook of floor queue: there is no EQ of page faults any more. */
+void qrnic_page_faults_orphaned(QrnicEngine *e);
 /* It waits for nothing any more. */
 void qrnic_page_faults_drop(QrnicEngine *e, QrnicQp *qp);
 /* Events that the EQ has room for now, and had not before */

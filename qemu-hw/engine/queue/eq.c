@@ -280,6 +280,9 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
         /* The EQ is gone, so nothing waits for room in it any more. */
         qrnic_wake(e);
     }
+    if (eq->ctx.type == QRNIC_EQ_PAGE_FAULT) {
+        e->queue->fault_eq_gone(e);
+    }
     g_free(eq);
     return qrnic_ok(0);
 }

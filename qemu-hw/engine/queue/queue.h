@@ -273,6 +273,7 @@ typedef struct QrnicQueues {
     bool cq_failed;             /* a CQ went into error: see to its QPs */
     /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
     void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);
+    void (*fault_eq_gone)(QrnicEngine *e);
 } QrnicQueues;
 
 extern const QrnicFloor qrnic_queue_floor;

@@ -214,7 +214,7 @@ enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
         syndrome = qrnic_memory_write(e, k, at, pkt->payload,
                                       pkt->payload_len);
         if (syndrome) {
-            return syndrome;
+            return qrnic_fault_extend(e, syndrome, in->dma_len - in->received);
         }
     }
     in->received += pkt->payload_len;

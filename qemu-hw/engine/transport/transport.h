@@ -51,12 +51,6 @@ typedef enum QrnicPlaced {
     QRNIC_PLACED_ABSENT,        /* a page is; the receive WQE is still held */
 } QrnicPlaced;
 
-/*
- * Bytes that a receiver asks for at most when a page is absent: more would be
- * a guess, as the buffers may be far longer than the message.
- */
-#define QRNIC_FAULT_AHEAD 65536
-
 /* A request, the first one: the other end has reached RTS (9.9.1.1). */
 void qrnic_inbound_arrived(QrnicEngine *e, QrnicQp *qp);
 /* Packets but the last carry the path MTU, only an "only" may be empty. */

@@ -124,7 +124,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     if (!send_packet(e, qp, w, syndrome)) {
         *status = QRNIC_WC_LOC_PROT_ERR;
         return *syndrome != QRNIC_SYN_PAGE_FAULT ||
-               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, w->length - u->sent);
+               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND);
     }
     return u->sent == w->length;
 }
@@ -155,11 +155,10 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
     drop_message(e, qp, p->t.psn, why);
 }
 
-/* The pages that the rest of the message wants serve a later one. */
-static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
-                        uint64_t wanted)
+/* The pages serve a later message. */
+static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, MIN(wanted, QRNIC_FAULT_AHEAD));
+    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV);
     drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
 }
 
@@ -203,7 +202,7 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     case QRNIC_PLACED_ABSENT:
-        drop_absent(e, qp, p, in->recv->length - in->received);
+        drop_absent(e, qp, p);
         return;
     case QRNIC_PLACED_FAILED:
         qrnic_qp_error(e, qp, 0, 0);
@@ -241,7 +240,7 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
     syndrome = qrnic_inbound_write(e, qp, in, p, pd);
     if (syndrome == QRNIC_SYN_PAGE_FAULT) {
-        drop_absent(e, qp, p, in->dma_len - in->received);
+        drop_absent(e, qp, p);
         return;
     }
     if (syndrome) {

@@ -67,15 +67,19 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
     for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
         QrnicQp *qp = e->pairs->qps.slot[n];
 
-        if (!qp || !qp->ops->of_domain ||
-            qp->responder->srqn != srq->number) {
+        QrnicInbound *in;
+
+        if (!qp || !qp->ops->of_domain) {
             continue;
         }
-        if (qp->responder->in.recv) {
+        in = &qp->responder->in;
+        if (in->recv && in->recv->srqn == srq->number) {
             trace_qrnic_xrc_cut_short(e->config.name, qp->number, srq->number,
-                                      qp->responder->in.recv->index);
+                                      in->recv->index);
+            qrnic_recv_wqe_drop(e, &in->recv);
         }
-        qrnic_recv_wqe_drop(e, &qp->responder->in.recv);
-        qp->responder->srqn = 0;
+        if (qp->responder->srqn == srq->number) {
+            qp->responder->srqn = 0;
+        }
     }
 }

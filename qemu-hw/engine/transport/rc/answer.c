@@ -196,9 +196,11 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     }
     if (len && !syndrome) {
         syndrome = qrnic_memory_read(e, k, x->va + offset, payload, len);
+        qrnic_fault_extend(e, syndrome, x->length - offset);
     }
     if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, x->length - offset)) {
+        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV)) {
+        r->response_waits = true;
         return false;
     }
     if (syndrome) {
@@ -228,6 +230,9 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
+    if (r->response_waits) {
+        return false;
+    }
     /* Reads and atomics first: what is owed else has a higher PSN. */
     if (r->replay_pending) {
         QrnicReplay *x = qrnic_replay_first(r);

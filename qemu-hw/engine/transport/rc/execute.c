@@ -56,11 +56,9 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * True: the packet has met an absent page, and comes again, also where it
  * begins a message. What of it is written already is written again.
  */
-static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                          uint64_t wanted)
+static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
-    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV,
-                          MIN(wanted, QRNIC_FAULT_AHEAD))) {
+    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV)) {
         return false;
     }
     if (pkt->info->flags & QRNIC_OPF_START) {
@@ -90,7 +88,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_SYN_NONE);
         return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
     case QRNIC_PLACED_ABSENT:
-        if (wait_for_page(e, qp, pkt, in->recv->length - in->received)) {
+        if (wait_for_page(e, qp, pkt)) {
             return false;
         }
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
@@ -114,13 +112,14 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * A write that the memory refuses. One with immediate data has taken its
  * receive WQE by now, and completes it so (11.6.2); else an event tells.
  */
-static bool refuse_write(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                         uint8_t syndrome)
 {
     QrnicInbound *in = &qp->responder->in;
     bool memory = syndrome == QRNIC_SYN_DMA;
     uint8_t nak = memory ? QRNIC_NAK_OPERATION : QRNIC_NAK_ACCESS;
 
-    if (in->recv) {
+    if (pkt->info->flags & QRNIC_HDR_IMM && in->recv) {
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV_RDMA_WITH_IMM,
                            QRNIC_WC_LOC_ACCESS_ERR, syndrome);
         return qrnic_refuse_request(e, qp, nak, 0, 0);
@@ -154,14 +153,14 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!syndrome) {
         syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
         if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-            wait_for_page(e, qp, pkt, in->dma_len - in->received)) {
+            wait_for_page(e, qp, pkt)) {
             return false;
         }
         qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
                            pkt->payload_len, syndrome);
     }
     if (syndrome) {
-        return refuse_write(e, qp, syndrome);
+        return refuse_write(e, qp, pkt, syndrome);
     }
     if (flags & QRNIC_OPF_END) {
         qrnic_inbound_write_end(e, qp, in, pkt);
@@ -178,11 +177,13 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 {
     uint64_t first = MIN(len, qrnic_qp_mtu(qp));
 
-    if (qrnic_memory_probe(e, k, pkt->t.va, first, write) !=
-        QRNIC_SYN_PAGE_FAULT) {
+    enum qrnic_syndrome syndrome = qrnic_memory_probe(e, k, pkt->t.va, first,
+                                                      write);
+
+    if (qrnic_fault_extend(e, syndrome, len) != QRNIC_SYN_PAGE_FAULT) {
         return true;
     }
-    if (!wait_for_page(e, qp, pkt, len)) {
+    if (!wait_for_page(e, qp, pkt)) {
         qrnic_refuse_access(e, qp);
     }
     return false;
@@ -259,8 +260,24 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     return true;
 }
 
+/*
+ * The access failed although the pages were there just now: software has taken
+ * them away, and the entry is free again.
+ */
+static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                        QrnicReplay *x, enum qrnic_syndrome syndrome)
+{
+    x->valid = x->pending = false;
+    qp->responder->replay_pending--;
+    if (syndrome != QRNIC_SYN_PAGE_FAULT) {
+        return qrnic_refuse_operation(e, qp);
+    }
+    return wait_for_page(e, qp, pkt) ? false : qrnic_refuse_access(e, qp);
+}
+
 static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
+    enum qrnic_syndrome syndrome;
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     QrnicAtomic op = {
@@ -287,10 +304,9 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (qrnic_memory_atomic(e, k, t->va, &op)) {
-        x->valid = x->pending = false;
-        r->replay_pending--;
-        return qrnic_refuse_operation(e, qp);
+    syndrome = qrnic_memory_atomic(e, k, t->va, &op);
+    if (syndrome) {
+        return kept_failed(e, qp, pkt, x, syndrome);
     }
     x->atomic = true;
     x->original = op.original;
@@ -302,6 +318,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *pkt)
 {
+    enum qrnic_syndrome syndrome;
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     QrnicReplay *x;
@@ -323,10 +340,9 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (qrnic_memory_write(e, k, t->va, pkt->payload, 8)) {
-        x->valid = x->pending = false;
-        r->replay_pending--;
-        return qrnic_refuse_operation(e, qp);
+    syndrome = qrnic_memory_write(e, k, t->va, pkt->payload, 8);
+    if (syndrome) {
+        return kept_failed(e, qp, pkt, x, syndrome);
     }
     qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC_WRITE, 1);
     return true;

@@ -59,8 +59,10 @@ static void rc_timer(QrnicEngine *e, QrnicQp *qp)
 
 static void rc_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
-    if (side == QRNIC_SIDE_SEND && qp->requester) {
+    if (side == QRNIC_SIDE_SEND) {
         qrnic_requester_resume(e, qp);
+    } else {
+        qp->responder->response_waits = false;
     }
 }
 

@@ -121,6 +121,7 @@ struct QrnicResponder {
     int64_t nak_deadline;       /* of the fatal NAK */
     uint32_t wire_epoch;        /* when it was last looked at */
     bool low_credit;            /* advertised none: tell when there is more */
+    bool response_waits;        /* for a page; all that is owed is behind it */
 
     /* max_dest_rd_atomic of them, from the first read or atomic on */
     QrnicReplay *replay;

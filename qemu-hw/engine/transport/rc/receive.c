@@ -260,7 +260,7 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
         }
         syndrome = qrnic_memory_write(e, k, s->addr + offset, from, part);
         if (syndrome) {
-            return syndrome;
+            return qrnic_fault_extend(e, syndrome, s->length - offset);
         }
         from += part;
         len -= part;
@@ -329,7 +329,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
                                      pkt->payload_len);
     }
     if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, p->length - offset)) {
+        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND)) {
         r->response_dropped = true;
         return;
     }

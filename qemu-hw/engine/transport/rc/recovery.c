@@ -57,6 +57,8 @@ void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp)
     }
     if (qp->requester->response_dropped) {
         qp->requester->response_dropped = false;
+        /* What is still on its way from before tells nothing new. */
+        qp->requester->recovering = true;
         requester_rewind(e, qp);
     } else {
         qrnic_requester_deadline(e, qp);
@@ -117,14 +119,14 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         qrnic_schedule(e, qp);
         return;
     }
-    /*
-     * What a slow wire has not taken yet, nobody can have answered; sending it
-     * again would only make the queue before the wire longer.
-     */
     /* Nothing could be sent again before the page is there. */
     if (qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
         return;
     }
+    /*
+     * What a slow wire has not taken yet, nobody can have answered; sending it
+     * again would only make the queue before the wire longer.
+     */
     waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE;
     if (waits && !qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         qrnic_requester_deadline(e, qp);

@@ -177,7 +177,7 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                                          len);
 
     if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, p->length - offset)) {
+        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND)) {
         return false;
     }
     p->syndrome = syndrome;
