@@ -203,7 +203,15 @@ def test_qp(context, pd, cq):
 def test_mr(context, pd):
     gives("success", "MR: as it should be", context.mr, pd, 15)
     gives("EINVAL", "MR: remote write without local write", context.mr, pd, 2)
-    gives("EOPNOTSUPP", "MR: on demand", context.mr, pd, 1 << 6)
+    demand = 1 << 6
+    gives("success", "MR: on demand, of memory that is not there", context.mr, pd, 1 | demand, start=PAGE)
+    gives("success", "MR: on demand, all of the address space", context.mr, pd, 1 | demand, start=0, length=2**64 - 1)
+    gives("EINVAL", "MR: on demand, no length", context.mr, pd, 1 | demand, length=0)
+    gives("EINVAL|EOVERFLOW", "MR: on demand, around the end of all", context.mr, pd, 1 | demand, start=2**64 - PAGE,
+          length=2 * PAGE)
+    gives("EINVAL", "MR: on demand, more than an address has bits for", context.mr, pd, 1 | demand, length=2**48 + 1)
+    gives("EINVAL", "MR: on demand, all, called otherwise", context.mr, pd, 1 | demand, start=0, length=2**64 - 1,
+          virtual=PAGE)
     gives("EINVAL", "MR: no length", context.mr, pd, 1, length=0)
     gives("EINVAL|EFAULT|ENOMEM", "MR: around the end of all", context.mr, pd, 1, start=2**64 - PAGE, length=2 * PAGE)
     gives("EFAULT|ENOMEM", "MR: memory that is not there", context.mr, pd, 1, start=PAGE)
