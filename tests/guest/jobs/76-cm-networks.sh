@@ -1,6 +1,8 @@
 # Connections through the kernel's connection manager over VLANs, link-local addresses and
-# macvlan, and in network namespaces: with the adapter inside, and with an interface of it.
+# macvlan, and in network namespaces: with the adapter inside, and with an interface of it. It moves from under
+# a program that receives, whose regions may go before its queue pairs.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# guest errors: key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
