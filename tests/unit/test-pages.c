@@ -60,8 +60,9 @@ static void look_up(Tables *t, unsigned i)
 {
     uint64_t addr, contiguous;
 
-    g_assert_true(qrnic_pages_translate(t->node->engine, &t->table[i], 8,
-                                        &addr, &contiguous));
+    g_assert_cmpint(qrnic_pages_translate(t->node->engine, &t->table[i], 8,
+                                          false, &addr, &contiguous), ==,
+                    QRNIC_SYN_NONE);
     g_assert_cmphex(addr, ==, page_of(i) + 8);
     g_assert_cmpuint(contiguous, ==, PAGE - 8);
 }

@@ -108,8 +108,8 @@ enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
         return QRNIC_SYN_NONE;
     }
     return note_fault(e, k, addr, len, false,
-                      qrnic_pages_get(e, &k->pages, addr - k->ctx.start, buf,
-                                      len));
+                      qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf,
+                                       len));
 }
 
 enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
@@ -128,26 +128,24 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
         return QRNIC_SYN_NONE;
     }
     return note_fault(e, k, addr, len, true,
-                      qrnic_pages_put(e, &k->pages, addr - k->ctx.start, buf,
-                                      len));
+                      qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf,
+                                        len));
 }
 
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, size_t len, bool write)
 {
     enum qrnic_syndrome result = QRNIC_SYN_NONE;
-    uint64_t page;
+    uint64_t found, contiguous = 0;
 
     k = region_of(e, k, &addr);
     if (!k->pages.on_demand) {
         return QRNIC_SYN_NONE;
     }
-    page = 1ull << k->pages.desc.page_shift;
-    for (uint64_t done = 0; !result && done < len; ) {
-        uint64_t at = addr - k->ctx.start + done, found;
-
-        result = qrnic_pages_find(e, &k->pages, at, write, &found);
-        done += page - ((at + k->pages.desc.offset) & (page - 1));
+    for (uint64_t done = 0; !result && done < len; done += contiguous) {
+        result = qrnic_pages_translate(e, &k->pages,
+                                       addr - k->ctx.start + done, write,
+                                       &found, &contiguous);
     }
     return note_fault(e, k, addr, len, write, result);
 }
@@ -159,7 +157,7 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, QrnicMkey *k,
                                           uint64_t addr, QrnicAtomic *op,
                                           bool *done)
 {
-    uint64_t at = addr;
+    uint64_t at = addr, contiguous;
     enum qrnic_syndrome why;
 
     *done = false;
@@ -176,7 +174,8 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, QrnicMkey *k,
     case QRNIC_MKEY_DMA:
         break;
     default:
-        why = qrnic_pages_find(e, &k->pages, at - k->ctx.start, true, &addr);
+        why = qrnic_pages_translate(e, &k->pages, at - k->ctx.start, true,
+                                    &addr, &contiguous);
         if (why) {
             return note_fault(e, k, at, 8, true, why);
         }

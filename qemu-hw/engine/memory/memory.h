@@ -44,27 +44,20 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
                      uint32_t struct_offset, QrnicResult *error);
 /*
  * Bus address of byte offset of the described memory, and how many bytes from
- * there are contiguous. False: the table could not be read.
+ * there are contiguous, if its page is there for such an access. SYN_DMA: the
+ * table could not be read, or is wrong; SYN_PAGE_FAULT: the page is absent, in
+ * a table where it may be.
  */
-bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                           uint64_t *addr, uint64_t *contiguous);
-bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                      void *buf, size_t len);
-bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                       const void *buf, size_t len);
-/*
- * The same for tables whose pages may be absent: SYN_DMA, or SYN_PAGE_FAULT,
- * when a part may have been accessed.
- */
-enum qrnic_syndrome qrnic_pages_get(QrnicEngine *e, QrnicPages *p,
-                                    uint64_t offset, void *buf, size_t len);
-enum qrnic_syndrome qrnic_pages_put(QrnicEngine *e, QrnicPages *p,
-                                    uint64_t offset, const void *buf,
-                                    size_t len);
-/* Where this byte is, if its page is there for such an access */
-enum qrnic_syndrome qrnic_pages_find(QrnicEngine *e, QrnicPages *p,
-                                     uint64_t offset, bool write,
-                                     uint64_t *addr);
+enum qrnic_syndrome qrnic_pages_translate(QrnicEngine *e, QrnicPages *p,
+                                          uint64_t offset, bool write,
+                                          uint64_t *addr,
+                                          uint64_t *contiguous);
+/* The same; on an error a part may have been accessed. */
+enum qrnic_syndrome qrnic_pages_read(QrnicEngine *e, QrnicPages *p,
+                                     uint64_t offset, void *buf, size_t len);
+enum qrnic_syndrome qrnic_pages_write(QrnicEngine *e, QrnicPages *p,
+                                      uint64_t offset, const void *buf,
+                                      size_t len);
 /* What was read of the table is not used again. */
 void qrnic_pages_forget(QrnicEngine *e, QrnicPages *p);
 void qrnic_page_lists_drop(QrnicEngine *e);
@@ -140,14 +133,6 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
                                         uint64_t addr, QrnicAtomic *op);
 /*
- * The access that met an absent page wants so many bytes from there on in all.
- * More than some would be a guess: buffers may be far longer than messages,
- * and one request must not have software bring gigabytes at once.
- */
-#define QRNIC_FAULT_AHEAD (256 * 1024)
-static inline enum qrnic_syndrome
-qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len);
-/*
  * As an access of this many bytes, at least 1, would answer. Nothing is
  * accessed.
  */
@@ -204,6 +189,12 @@ typedef struct QrnicMemory {
 
 extern const QrnicFloor qrnic_memory_floor;
 
+/*
+ * The access that met an absent page wants so many bytes from there on in all.
+ * More than some would be a guess: buffers may be far longer than messages,
+ * and one request must not have software bring gigabytes at once.
+ */
+#define QRNIC_FAULT_AHEAD (256 * 1024)
 static inline enum qrnic_syndrome
 qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
 {

@@ -72,11 +72,10 @@ static QrnicResult access_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
                                 QrnicPages *pages)
 {
-    uint64_t addr, contiguous;
-    uint32_t bad_offset;
-
     bool on_demand = in->flags & QRNIC_MKEYF_ON_DEMAND;
     uint64_t most = on_demand ? QRNIC_MAX_ON_DEMAND_SIZE : QRNIC_MAX_MR_SIZE;
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
 
     if (in->length > most ||
         (in->length && in->start + (in->length - 1) < in->start)) {
@@ -88,7 +87,7 @@ static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
                             QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
     }
     if (in->length && !on_demand &&
-        !qrnic_pages_translate(e, pages, 0, &addr, &contiguous)) {
+        qrnic_pages_translate(e, pages, 0, false, &addr, &contiguous)) {
         return qrnic_refuse(QRNIC_ST_DMA, 0);
     }
     return qrnic_ok(0);

@@ -86,7 +86,7 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
                               QRNIC_TRANSLATION_ROOT_OFFSET);
         return false;
     }
-    if (!qrnic_pages_translate(e, p, 0, &addr, &contiguous)) {
+    if (qrnic_pages_translate(e, p, 0, false, &addr, &contiguous)) {
         *error = qrnic_refuse(QRNIC_ST_DMA, 0);
         return false;
     }
@@ -274,23 +274,16 @@ static enum qrnic_syndrome translate(QrnicEngine *e, QrnicPages *p,
     return result;
 }
 
-bool qrnic_pages_translate(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                           uint64_t *addr, uint64_t *contiguous)
+enum qrnic_syndrome qrnic_pages_translate(QrnicEngine *e, QrnicPages *p,
+                                          uint64_t offset, bool write,
+                                          uint64_t *addr,
+                                          uint64_t *contiguous)
 {
-    return !translate(e, p, offset, 1, false, addr, contiguous);
+    return translate(e, p, offset, 1, write, addr, contiguous);
 }
 
-enum qrnic_syndrome qrnic_pages_find(QrnicEngine *e, QrnicPages *p,
-                                     uint64_t offset, bool write,
-                                     uint64_t *addr)
-{
-    uint64_t contiguous;
-
-    return translate(e, p, offset, 1, write, addr, &contiguous);
-}
-
-enum qrnic_syndrome qrnic_pages_get(QrnicEngine *e, QrnicPages *p,
-                                    uint64_t offset, void *buf, size_t len)
+enum qrnic_syndrome qrnic_pages_read(QrnicEngine *e, QrnicPages *p,
+                                     uint64_t offset, void *buf, size_t len)
 {
     uint8_t *to = buf;
 
@@ -313,9 +306,9 @@ enum qrnic_syndrome qrnic_pages_get(QrnicEngine *e, QrnicPages *p,
     return QRNIC_SYN_NONE;
 }
 
-enum qrnic_syndrome qrnic_pages_put(QrnicEngine *e, QrnicPages *p,
-                                    uint64_t offset, const void *buf,
-                                    size_t len)
+enum qrnic_syndrome qrnic_pages_write(QrnicEngine *e, QrnicPages *p,
+                                      uint64_t offset, const void *buf,
+                                      size_t len)
 {
     const uint8_t *from = buf;
 
@@ -336,16 +329,4 @@ enum qrnic_syndrome qrnic_pages_put(QrnicEngine *e, QrnicPages *p,
         len -= n;
     }
     return QRNIC_SYN_NONE;
-}
-
-bool qrnic_pages_read(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                      void *buf, size_t len)
-{
-    return !qrnic_pages_get(e, p, offset, buf, len);
-}
-
-bool qrnic_pages_write(QrnicEngine *e, QrnicPages *p, uint64_t offset,
-                       const void *buf, size_t len)
-{
-    return !qrnic_pages_put(e, p, offset, buf, len);
 }

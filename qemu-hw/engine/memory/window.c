@@ -189,7 +189,7 @@ enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
                           &bad_offset)) {
         return QRNIC_SYN_KEY_RANGE;
     }
-    if (!qrnic_pages_translate(e, &pages, 0, &addr, &contiguous)) {
+    if (qrnic_pages_translate(e, &pages, 0, false, &addr, &contiguous)) {
         return QRNIC_SYN_DMA;
     }
     k->pages = pages;

@@ -66,11 +66,15 @@ static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
            a->flags == b->flags;
 }
 
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                      enum qrnic_syndrome syndrome)
 {
     const QrnicPageFault *at = &e->memory->fault;
     QrnicWait *w = qp->wait[side];
 
+    if (syndrome != QRNIC_SYN_PAGE_FAULT) {
+        return false;
+    }
     if (w && !w->refused) {
         return true;
     }

@@ -230,11 +230,12 @@ void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
 
 /* page_fault.c */
 /*
- * An access of this side has met an absent page, memory->fault. True: the side
- * waits, and is scheduled when software has answered. False: software has
- * refused it, or is not asked.
+ * What an access of this side came to. True: it has met an absent page,
+ * memory->fault; the side waits, and is scheduled when software has answered.
+ * False: something else, or software has refused the page, or is not asked.
  */
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side);
+bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                      enum qrnic_syndrome syndrome);
 bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side);
 /* The hook of floor queue: there is no EQ of page faults any more. */
 void qrnic_page_faults_orphaned(QrnicEngine *e);

@@ -250,8 +250,8 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
         cqe_put_data(e, raw, cqe, data);
     }
     /* Control goes last, by a write of its own: it hands the entry over. */
-    if (!qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
-                               &addr, &contiguous) ||
+    if (qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
+                              true, &addr, &contiguous) ||
         !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
         !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
                          raw + QRNIC_CQE_CONTROL_OFFSET, 4)) {

@@ -36,7 +36,7 @@ static bool cqes_read(QrnicEngine *e, QrnicCq *cq, uint32_t index,
         uint32_t slot = index & (size - 1);
         uint32_t n = MIN(count, size - slot);
 
-        if (!qrnic_pages_read(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
+        if (qrnic_pages_read(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
                               raw, n * QRNIC_CQE_SIZE)) {
             return false;
         }
@@ -72,7 +72,7 @@ static bool cqes_move(QrnicEngine *e, QrnicCq *cq, QrnicPages *ring,
             phase_set(raw + i * QRNIC_CQE_SIZE,
                       phase_of(index + i, log_size) == (i < old));
         }
-        if (!qrnic_pages_write(e, ring, (uint64_t)slot * QRNIC_CQE_SIZE, raw,
+        if (qrnic_pages_write(e, ring, (uint64_t)slot * QRNIC_CQE_SIZE, raw,
                                n * QRNIC_CQE_SIZE)) {
             return false;
         }

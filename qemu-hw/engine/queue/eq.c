@@ -80,8 +80,8 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
     eqe->phase = !((eq->producer >> eq->ctx.log_size) & 1);
     qrnic_eqe_pack(raw, eqe);
     /* Control goes last, by a write of its own: it hands the entry over. */
-    if (!qrnic_pages_translate(e, &eq->ring, (uint64_t)slot * QRNIC_EQE_SIZE,
-                               &addr, &contiguous) ||
+    if (qrnic_pages_translate(e, &eq->ring, (uint64_t)slot * QRNIC_EQE_SIZE,
+                              true, &addr, &contiguous) ||
         !qrnic_dma_write(e, addr, raw, QRNIC_EQE_CONTROL_OFFSET) ||
         !qrnic_dma_write(e, addr + QRNIC_EQE_CONTROL_OFFSET,
                          raw + QRNIC_EQE_CONTROL_OFFSET, 4)) {

@@ -27,7 +27,7 @@ bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
 
         n = MIN(n, QRNIC_WQE_FETCH_WQEBB >> wq->log_stride);
         qrnic_add(e, QRNIC_COUNTER_WQE_FETCHES, 1);
-        if (!qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
+        if (qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
                               buf, n * slot_size(wq))) {
             return false;
         }

@@ -123,8 +123,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     }
     if (!send_packet(e, qp, w, syndrome)) {
         *status = QRNIC_WC_LOC_PROT_ERR;
-        return *syndrome != QRNIC_SYN_PAGE_FAULT ||
-               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND);
+        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome);
     }
     return u->sent == w->length;
 }
@@ -158,7 +157,7 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 /* The pages serve a later message. */
 static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV);
+    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT);
     drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
 }
 

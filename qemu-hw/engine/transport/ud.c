@@ -90,8 +90,7 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);
     payload = qrnic_packet_open(e, qp, &t, wqe->length);
     if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
-        return *syndrome != QRNIC_SYN_PAGE_FAULT ||
-               !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND);
+        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome);
     }
     qp->datagram_psn = (qp->datagram_psn + 1) & QRNIC_PSN_MASK;
     qrnic_add(e, QRNIC_COUNTER_TX_DATAGRAM, 1);
@@ -162,7 +161,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
     } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
         /* The page serves a later one; this one is lost. */
-        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV);
+        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT);
         qrnic_rq_give_back(e, qp, wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
         return;

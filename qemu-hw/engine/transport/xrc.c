@@ -66,7 +66,6 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
 {
     for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
         QrnicQp *qp = e->pairs->qps.slot[n];
-
         QrnicInbound *in;
 
         if (!qp || !qp->ops->of_domain) {

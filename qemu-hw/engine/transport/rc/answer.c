@@ -198,8 +198,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
         syndrome = qrnic_memory_read(e, k, x->va + offset, payload, len);
         qrnic_fault_extend(e, syndrome, x->length - offset);
     }
-    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome)) {
         r->response_waits = true;
         return false;
     }

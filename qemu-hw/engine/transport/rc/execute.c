@@ -56,9 +56,10 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * True: the packet has met an absent page, and comes again, also where it
  * begins a message. What of it is written already is written again.
  */
-static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                          enum qrnic_syndrome syndrome)
 {
-    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV)) {
+    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome)) {
         return false;
     }
     if (pkt->info->flags & QRNIC_OPF_START) {
@@ -88,7 +89,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_SYN_NONE);
         return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
     case QRNIC_PLACED_ABSENT:
-        if (wait_for_page(e, qp, pkt)) {
+        if (wait_for_page(e, qp, pkt, QRNIC_SYN_PAGE_FAULT)) {
             return false;
         }
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
@@ -152,8 +153,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     if (!syndrome) {
         syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
-        if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-            wait_for_page(e, qp, pkt)) {
+        if (wait_for_page(e, qp, pkt, syndrome)) {
             return false;
         }
         qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
@@ -176,14 +176,13 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                         QrnicMkey *k, uint64_t len, bool write)
 {
     uint64_t first = MIN(len, qrnic_qp_mtu(qp));
-
     enum qrnic_syndrome syndrome = qrnic_memory_probe(e, k, pkt->t.va, first,
                                                       write);
 
     if (qrnic_fault_extend(e, syndrome, len) != QRNIC_SYN_PAGE_FAULT) {
         return true;
     }
-    if (!wait_for_page(e, qp, pkt)) {
+    if (!wait_for_page(e, qp, pkt, syndrome)) {
         qrnic_refuse_access(e, qp);
     }
     return false;
@@ -269,15 +268,15 @@ static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 {
     x->valid = x->pending = false;
     qp->responder->replay_pending--;
-    if (syndrome != QRNIC_SYN_PAGE_FAULT) {
-        return qrnic_refuse_operation(e, qp);
+    if (wait_for_page(e, qp, pkt, syndrome)) {
+        return false;
     }
-    return wait_for_page(e, qp, pkt) ? false : qrnic_refuse_access(e, qp);
+    return syndrome == QRNIC_SYN_PAGE_FAULT ? qrnic_refuse_access(e, qp) :
+                                              qrnic_refuse_operation(e, qp);
 }
 
 static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
-    enum qrnic_syndrome syndrome;
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     QrnicAtomic op = {
@@ -286,6 +285,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         .swap_add = t->swap_add,
         .compare = t->compare,
     };
+    enum qrnic_syndrome syndrome;
     QrnicReplay *x;
     QrnicMkey *k;
 
@@ -318,9 +318,9 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *pkt)
 {
-    enum qrnic_syndrome syndrome;
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
+    enum qrnic_syndrome syndrome;
     QrnicReplay *x;
     QrnicMkey *k;
 

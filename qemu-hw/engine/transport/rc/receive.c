@@ -328,8 +328,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         syndrome = requester_scatter(e, qp, p, offset, pkt->payload,
                                      pkt->payload_len);
     }
-    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome)) {
         r->response_dropped = true;
         return;
     }

@@ -176,8 +176,7 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     uint8_t syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
                                          len);
 
-    if (syndrome == QRNIC_SYN_PAGE_FAULT &&
-        qrnic_page_fault(e, qp, QRNIC_SIDE_SEND)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome)) {
         return false;
     }
     p->syndrome = syndrome;
