@@ -187,6 +187,11 @@ static void qrnic_fault_work(struct work_struct *work)
 		qrnic_eq_doorbell(eq, true);
 }
 
+static bool qrnic_has_fault_eq(struct qrnic_core *core)
+{
+	return core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND;
+}
+
 static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 {
 	const struct qrnic_caps *caps = &core->dev.caps;
@@ -203,29 +208,25 @@ static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 	return min_t(u32, log_size, ilog2(caps->max_eqe));
 }
 
-static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
-			   enum qrnic_eq_type type)
+/* With name, handler and flags of its interrupt on this vector. It is armed. */
+static int qrnic_eq_start(struct qrnic_core *core, struct qrnic_eq *eq,
+			  enum qrnic_eq_type type, unsigned int vector,
+			  irq_handler_t handler, unsigned long flags)
 {
-	struct pci_dev *pdev = core->dev.pdev;
-	struct qrnic_eq *eq = &core->eqs[index];
 	struct qrnic_eq_ctx ctx = { .type = type };
-	int node = dev_to_node(&pdev->dev), err;
+	int err;
 
 	eq->core = core;
 	eq->consumer = 0;
 	eq->log_size = qrnic_eq_log_size(core, type);
-	eq->irq = pci_irq_vector(pdev, index);
-	snprintf(eq->name, sizeof(eq->name), "qrnic-%s-%s-%u",
-		 type == QRNIC_EQ_ASYNC ? "async" : "comp", pci_name(pdev),
-		 index);
-
+	eq->irq = pci_irq_vector(core->dev.pdev, vector);
 	err = qrnic_ring_alloc(&core->dev, &eq->ring,
 			       (size_t)QRNIC_EQE_SIZE << eq->log_size);
 	if (err)
 		return err;
 
 	ctx.log_size = eq->log_size;
-	ctx.vector = cpu_to_le16(index);
+	ctx.vector = cpu_to_le16(vector);
 	ctx.ring = eq->ring.hw;
 	err = qrnic_cmd_create(&core->dev, QRNIC_CMD_CREATE_EQ, &ctx,
 			       sizeof(ctx), &eq->eqn);
@@ -233,20 +234,9 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 		goto err_ring;
 
 	/* Not armed yet, so no interrupt was missed. */
-	err = request_irq(eq->irq, qrnic_eq_interrupt,
-			  type == QRNIC_EQ_ASYNC ? IRQF_SHARED : 0, eq->name, eq);
+	err = request_irq(eq->irq, handler, flags, eq->name, eq);
 	if (err)
 		goto err_eq;
-	/*
-	 * Each completion vector begins on a processor of its own. Where somebody
-	 * has moved it since is kept over a reset of the device.
-	 */
-	if (type == QRNIC_EQ_COMPLETION && !eq->spread) {
-		irq_set_affinity_and_hint(eq->irq,
-					  cpumask_of(cpumask_local_spread(index - 1,
-									  node)));
-		eq->spread = true;
-	}
 	qrnic_eq_doorbell(eq, true);
 	return 0;
 
@@ -257,46 +247,61 @@ err_ring:
 	return err;
 }
 
+/* When nothing rings its doorbell any more: it must still exist for that. */
+static void qrnic_eq_free(struct qrnic_core *core, struct qrnic_eq *eq)
+{
+	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
+	qrnic_ring_free(&core->dev, &eq->ring);
+}
+
+static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
+			   enum qrnic_eq_type type)
+{
+	struct pci_dev *pdev = core->dev.pdev;
+	struct qrnic_eq *eq = &core->eqs[index];
+	int node = dev_to_node(&pdev->dev), err;
+
+	snprintf(eq->name, sizeof(eq->name), "qrnic-%s-%s-%u",
+		 type == QRNIC_EQ_ASYNC ? "async" : "comp", pci_name(pdev),
+		 index);
+	err = qrnic_eq_start(core, eq, type, index, qrnic_eq_interrupt,
+			     type == QRNIC_EQ_ASYNC ? IRQF_SHARED : 0);
+	/*
+	 * Each completion vector begins on a processor of its own. Where somebody
+	 * has moved it since is kept over a reset of the device.
+	 */
+	if (!err && type == QRNIC_EQ_COMPLETION && !eq->spread) {
+		irq_set_affinity_and_hint(eq->irq,
+					  cpumask_of(cpumask_local_spread(index - 1,
+									  node)));
+		eq->spread = true;
+	}
+	return err;
+}
+
+static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
+{
+	struct qrnic_eq *eq = &core->eqs[index];
+
+	irq_update_affinity_hint(eq->irq, NULL);
+	free_irq(eq->irq, eq);
+	qrnic_eq_free(core, eq);
+}
+
 /* On the vector of EQ 0, which has few interrupts of its own */
 static int qrnic_fault_eq_create(struct qrnic_core *core)
 {
-	struct qrnic_eq_ctx ctx = { .type = QRNIC_EQ_PAGE_FAULT };
 	struct qrnic_eq *eq = &core->fault_eq;
 	int err;
 
-	eq->core = NULL;
-	eq->consumer = 0;
-	if (!(core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND))
+	if (!qrnic_has_fault_eq(core))
 		return 0;
-	eq->log_size = qrnic_eq_log_size(core, QRNIC_EQ_PAGE_FAULT);
-	eq->irq = core->eqs[0].irq;
-	eq->core = core;
 	snprintf(eq->name, sizeof(eq->name), "qrnic-fault-%s",
 		 pci_name(core->dev.pdev));
-	err = qrnic_ring_alloc(&core->dev, &eq->ring,
-			       (size_t)QRNIC_EQE_SIZE << eq->log_size);
+	err = qrnic_eq_start(core, eq, QRNIC_EQ_PAGE_FAULT, 0,
+			     qrnic_fault_interrupt, IRQF_SHARED);
 	if (err)
-		goto err_none;
-
-	ctx.log_size = eq->log_size;
-	ctx.ring = eq->ring.hw;
-	err = qrnic_cmd_create(&core->dev, QRNIC_CMD_CREATE_EQ, &ctx, sizeof(ctx),
-			       &eq->eqn);
-	if (err)
-		goto err_ring;
-	err = request_irq(eq->irq, qrnic_fault_interrupt, IRQF_SHARED, eq->name,
-			  eq);
-	if (err)
-		goto err_eq;
-	qrnic_eq_doorbell(eq, true);
-	return 0;
-
-err_eq:
-	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
-err_ring:
-	qrnic_ring_free(&core->dev, &eq->ring);
-err_none:
-	eq->core = NULL;
+		eq->core = NULL;
 	return err;
 }
 
@@ -308,23 +313,8 @@ static void qrnic_fault_eq_destroy(struct qrnic_core *core)
 		return;
 	free_irq(eq->irq, eq);
 	cancel_work_sync(&core->fault_work);
-	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
-	qrnic_ring_free(&core->dev, &eq->ring);
+	qrnic_eq_free(core, eq);
 	eq->core = NULL;
-}
-
-static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
-{
-	struct qrnic_eq *eq = &core->eqs[index];
-
-	/*
-	 * The handler goes first: it rings the doorbell of the EQ, which must still
-	 * exist.
-	 */
-	irq_update_affinity_hint(eq->irq, NULL);
-	free_irq(eq->irq, eq);
-	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
-	qrnic_ring_free(&core->dev, &eq->ring);
 }
 
 /*
@@ -350,10 +340,8 @@ int qrnic_eqs_create(struct qrnic_core *core)
 	unsigned int i;
 	int err;
 
-	core->num_eqs = min(core->num_irqs, core->dev.caps.max_eq);
-	/* One of them is for page faults. */
-	if (core->dev.caps.capabilities & QRNIC_CAP_ON_DEMAND)
-		core->num_eqs = min(core->num_irqs, core->dev.caps.max_eq - 1);
+	core->num_eqs = min(core->num_irqs,
+			    core->dev.caps.max_eq - qrnic_has_fault_eq(core));
 	if (core->num_eqs < 2) {
 		dev_err(&core->dev.pdev->dev,
 			"the device has %u event queues, 2 are needed\n",

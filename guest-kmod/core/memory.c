@@ -11,13 +11,6 @@
 			     QRNIC_PAGE_LIST_ENTRIES)
 #define QRNIC_PAGES_LEVEL_3 (QRNIC_PAGES_LEVEL_2 * QRNIC_PAGE_LIST_ENTRIES)
 
-static __le32 qrnic_shape(unsigned int levels, unsigned int page_shift)
-{
-	return cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, levels) |
-			   FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK,
-				      page_shift));
-}
-
 /* Writes the addresses of lists first .. first + count - 1 from list above on. */
 static void qrnic_table_link(struct qrnic_table *table, u32 first, u32 count,
 			     u32 above)
@@ -81,7 +74,7 @@ int qrnic_table_alloc(struct qrnic_dev *dev, struct qrnic_table *table, u64 page
 	if (levels > 2)
 		qrnic_table_link(table, leaves, middle, leaves + middle);
 	table->hw.root = cpu_to_le64(table->lists[total - 1].dma);
-	table->hw.shape = qrnic_shape(levels, page_shift);
+	table->hw.shape = qrnic_table_shape(levels, page_shift);
 	table->hw.offset = cpu_to_le32(offset);
 	return 0;
 }

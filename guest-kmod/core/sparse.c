@@ -68,9 +68,7 @@ int qrnic_sparse_alloc(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
 
 	table->num_lists = 1;
 	table->hw.root = cpu_to_le64(table->root->dma);
-	table->hw.shape =
-		cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, table->levels) |
-			    FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK, page_shift));
+	table->hw.shape = qrnic_table_shape(table->levels, page_shift);
 	table->hw.offset = cpu_to_le32(offset);
 	return 0;
 }
@@ -81,7 +79,7 @@ static u32 qrnic_sparse_index(u64 page, unsigned int height)
 	return page >> (QRNIC_LIST_BITS * height) & (QRNIC_PAGE_LIST_ENTRIES - 1);
 }
 
-/* The list of the lowest level for this page; makes what is missing on the way. */
+/* Makes the lists that are missing on the way to the entry of this page. */
 static int qrnic_sparse_make(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
 			     u64 page)
 {

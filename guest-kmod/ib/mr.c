@@ -427,9 +427,7 @@ struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr)
 {
 	return (struct qrnic_translation) {
 		.root = cpu_to_le64(mr->pages_dma),
-		.shape = cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, 1) |
-				     FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK,
-						mr->page_shift)),
+		.shape = qrnic_table_shape(1, mr->page_shift),
 		.offset = cpu_to_le32(mr->ibmr.iova & (mr->ibmr.page_size - 1)),
 	};
 }

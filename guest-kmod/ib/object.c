@@ -12,8 +12,8 @@ void qrnic_object_init(struct qrnic_ib_object *object)
 }
 
 /*
- * Makes the object findable. The caller holds qpn_mutex or odp_mutex, so the allocation must not
- * wait for memory that somebody frees by destroying an object.
+ * Makes the object findable. The caller holds qpn_mutex or odp_mutex, so the
+ * allocation must not wait for memory that somebody frees by destroying an object.
  */
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 			u32 number)

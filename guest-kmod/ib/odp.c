@@ -33,9 +33,7 @@ struct qrnic_ib_odp {
 	struct xarray parts;		/* of an implicit region, by address */
 
 	struct mutex key_mutex;		/* dead, and the key while it is not */
-	bool dead;
-	bool closing;			/* nobody begins to bring pages any more */
-	struct mm_struct *mm;
+	bool dead;			/* and nobody begins to bring pages */
 
 	atomic64_t faults;
 	atomic64_t invalidations;
@@ -235,7 +233,7 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 		return -EPERM;
 	end = start + min(length, odp->mr->start + odp->length - address);
 	for (; start < end; start = next) {
-		if (READ_ONCE(odp->closing))
+		if (READ_ONCE(odp->dead))
 			return -ENOENT;
 		next = min(end, round_down(start, PART_SIZE) + PART_SIZE);
 		if (odp->implicit)
@@ -453,12 +451,25 @@ static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64
 	struct ib_umem_odp *umem;
 
 	if (odp->implicit)
-		return ib_umem_odp_alloc_implicit(ibdev, access);
-	umem = ib_umem_odp_get(ibdev, start, length, access & ~QRNIC_ODP_IGNORED,
-			       &odp_notifier_ops);
-	if (!IS_ERR(umem))
-		umem->private = odp;
+		umem = ib_umem_odp_alloc_implicit(ibdev, access);
+	else
+		umem = ib_umem_odp_get(ibdev, start, length,
+				       access & ~QRNIC_ODP_IGNORED,
+				       &odp_notifier_ops);
+	if (IS_ERR(umem))
+		return umem;
+	umem->private = odp;
+	/* An implicit umem has no notifier, which would hold the mm for its parts. */
+	mmgrab(umem->umem.owning_mm);
 	return umem;
+}
+
+static void odp_umem_put(struct ib_umem_odp *umem)
+{
+	struct mm_struct *mm = umem->umem.owning_mm;
+
+	ib_umem_odp_release(umem);
+	mmdrop(mm);
 }
 
 static int odp_table_alloc(struct qrnic_ib_odp *odp)
@@ -484,8 +495,7 @@ static void odp_free(struct qrnic_ib_odp *odp)
 	xa_for_each(&odp->parts, index, part)
 		ib_umem_odp_release(part);
 	xa_destroy(&odp->parts);
-	ib_umem_odp_release(odp->umem);
-	mmdrop(odp->mm);
+	odp_umem_put(odp->umem);
 	qrnic_sparse_free(odp->dev->qdev, &odp->table);
 	kfree(odp);
 }
@@ -514,17 +524,13 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 		err = PTR_ERR(odp->umem);
 		goto err_free;
 	}
-	/* An implicit umem has no notifier, which would hold the mm for its parts. */
-	odp->mm = odp->umem->umem.owning_mm;
-	mmgrab(odp->mm);
 	err = odp_table_alloc(odp);
 	if (err)
 		goto err_umem;
 	return odp;
 
 err_umem:
-	ib_umem_odp_release(odp->umem);
-	mmdrop(odp->mm);
+	odp_umem_put(odp->umem);
 err_free:
 	kfree(odp);
 	return ERR_PTR(err);
@@ -604,7 +610,7 @@ int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 	mutex_lock(&odp->key_mutex);
 	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
 	if (err != -EBUSY)
-		odp->dead = true;
+		WRITE_ONCE(odp->dead, true);
 	mutex_unlock(&odp->key_mutex);
 	if (err != -EBUSY)
 		qrnic_object_hide(&dev->odps, mr->index);
@@ -614,7 +620,6 @@ int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 	if (err)
 		qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_MKEY, mr->index, err);
 
-	WRITE_ONCE(odp->closing, true);
 	qrnic_object_wait(&odp->object);
 	odp_free(odp);
 	return 0;

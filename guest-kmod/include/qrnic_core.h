@@ -273,6 +273,13 @@ void qrnic_flush_events(struct qrnic_dev *dev);
  * are 1 << page_shift bytes, offset is of the first byte in the first page. One
  * page becomes a table of level 0.
  */
+static inline __le32 qrnic_table_shape(unsigned int levels, unsigned int page_shift)
+{
+	return cpu_to_le32(FIELD_PREP(QRNIC_TRANSLATION_LEVELS_MASK, levels) |
+			   FIELD_PREP(QRNIC_TRANSLATION_PAGE_SHIFT_MASK,
+				      page_shift));
+}
+
 struct qrnic_table_list {
 	__le64 *entries;
 	dma_addr_t dma;
