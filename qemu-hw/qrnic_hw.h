@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 6u
+#define QRNIC_HW_VERSION_MINOR 7u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -68,6 +68,9 @@
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
+#define QRNIC_MAX_PIECES 1024u
+#define QRNIC_MAX_ALL_PIECES 1048576u
+#define QRNIC_MAX_KEY_DEPTH 4u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -239,6 +242,7 @@ enum qrnic_mkey_type {
     QRNIC_MKEY_MW_1 = 0x4,
     QRNIC_MKEY_MW_2 = 0x5,
     QRNIC_MKEY_NULL_MR = 0x6,
+    QRNIC_MKEY_INDIRECT = 0x7,
     QRNIC_MKEY_DM = 0x10,
 };
 
@@ -290,6 +294,7 @@ enum qrnic_wqe_opcode {
     QRNIC_WQE_BIND_MW = 0x10,
     QRNIC_WQE_LOCAL_INV = 0x11,
     QRNIC_WQE_REG_MR = 0x12,
+    QRNIC_WQE_REG_INDIRECT = 0x13,
 };
 
 /*
@@ -308,6 +313,7 @@ enum qrnic_cqe_opcode {
     QRNIC_CQE_BIND_MW = 0x10,
     QRNIC_CQE_LOCAL_INV = 0x11,
     QRNIC_CQE_REG_MR = 0x12,
+    QRNIC_CQE_REG_INDIRECT = 0x13,
     QRNIC_CQE_RECV = 0x80,
     QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
 };
@@ -374,6 +380,15 @@ enum qrnic_syndrome {
     QRNIC_SYN_KEY_QP = 0x13,
     QRNIC_SYN_ADDRESS = 0x14,
     QRNIC_SYN_PAGE_FAULT = 0x15,
+    QRNIC_SYN_PIECES = 0x20,
+    QRNIC_SYN_CHILD_INVALID = 0x21,
+    QRNIC_SYN_CHILD_PD = 0x22,
+    QRNIC_SYN_CHILD_TYPE = 0x23,
+    QRNIC_SYN_CHILD_RANGE = 0x24,
+    QRNIC_SYN_CHILD_ACCESS = 0x25,
+    QRNIC_SYN_KEY_CYCLE = 0x26,
+    QRNIC_SYN_KEY_DEPTH = 0x27,
+    QRNIC_SYN_KEY_SPLIT = 0x28,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -428,7 +443,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
-#define QRNIC_CAP_ALL 0x00000003ffffffffull
+#define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
+#define QRNIC_CAP_ALL 0x00000007ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -617,6 +633,7 @@ enum qrnic_guest_error {
     QRNIC_GE_RECORD_VALUE,
     QRNIC_GE_WQE_MALFORMED,
     QRNIC_GE_KEY_REFUSED,
+    QRNIC_GE_PIECE_REFUSED,
     QRNIC_GE_DMA_FAILED,
     QRNIC_GE_CQ_OVERRUN,
     QRNIC_GE_EQ_OVERRUN,
@@ -651,6 +668,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_SRQ_WQES,
     QRNIC_COUNTER_MW_BINDS,
     QRNIC_COUNTER_FAST_REGISTRATIONS,
+    QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
     QRNIC_COUNTER_LOCAL_INVALIDATIONS,
     QRNIC_COUNTER_REMOTE_INVALIDATIONS,
     QRNIC_COUNTER_CQES,
@@ -666,6 +684,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_PAGE_FAULTS,
     QRNIC_COUNTER_PAGE_REFUSALS,
     QRNIC_COUNTER_PAGE_INVALIDATIONS,
+    QRNIC_COUNTER_PIECES,
     QRNIC_COUNTER_ROCE_TX_PACKETS,
     QRNIC_COUNTER_ROCE_TX_BYTES,
     QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -751,6 +770,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_GE_RECORD_VALUE,
     QRNIC_COUNTER_GE_WQE_MALFORMED,
     QRNIC_COUNTER_GE_KEY_REFUSED,
+    QRNIC_COUNTER_GE_PIECE_REFUSED,
     QRNIC_COUNTER_GE_DMA_FAILED,
     QRNIC_COUNTER_GE_CQ_OVERRUN,
     QRNIC_COUNTER_GE_EQ_OVERRUN,
@@ -781,6 +801,7 @@ enum qrnic_counter {
     X(srq_wqes, queue) \
     X(mw_binds, memory) \
     X(fast_registrations, memory) \
+    X(indirect_registrations, memory) \
     X(local_invalidations, memory) \
     X(remote_invalidations, memory) \
     X(cqes, queue) \
@@ -796,6 +817,7 @@ enum qrnic_counter {
     X(page_faults, memory) \
     X(page_refusals, memory) \
     X(page_invalidations, memory) \
+    X(pieces, memory) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
     X(roce_rx_packets, roce) \
@@ -881,6 +903,7 @@ enum qrnic_counter {
     X(ge_record_value, guest) \
     X(ge_wqe_malformed, guest) \
     X(ge_key_refused, guest) \
+    X(ge_piece_refused, guest) \
     X(ge_dma_failed, guest) \
     X(ge_cq_overrun, guest) \
     X(ge_eq_overrun, guest) \
@@ -903,6 +926,7 @@ enum qrnic_counter {
     X(RECORD_VALUE, record_value) \
     X(WQE_MALFORMED, wqe_malformed) \
     X(KEY_REFUSED, key_refused) \
+    X(PIECE_REFUSED, piece_refused) \
     X(DMA_FAILED, dma_failed) \
     X(CQ_OVERRUN, cq_overrun) \
     X(EQ_OVERRUN, eq_overrun) \
@@ -1494,7 +1518,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffffc00000000ull;
+    bad |= out->capabilities & 0xfffffff800000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2269,7 +2293,8 @@ static inline void qrnic_rss_ctx_pack(void *out, const QrnicRssCtx *in)
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
 #define QRNIC_MKEY_CTX_DM_OFFSET 40u
 #define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 48u
+#define QRNIC_MKEY_CTX_MAX_PIECES_OFFSET 48u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 52u
 
 /*
  * Input of CREATE_MKEY; output of QUERY_MKEY. An entry of the memory
@@ -2286,9 +2311,10 @@ typedef struct QrnicMkeyCtx {
     QrnicTranslation table;
     uint32_t dm;
     uint32_t address_space;
+    uint32_t max_pieces;
 } QrnicMkeyCtx;
 
-_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 16 ==
+_Static_assert(QRNIC_MKEY_CTX_RSVD1_OFFSET + 12 ==
                QRNIC_MKEY_CTX_BYTES, "size of mkey_ctx");
 
 /* False if a reserved bit of mkey_ctx is set; out is filled in any case. */
@@ -2309,7 +2335,8 @@ static inline bool qrnic_mkey_ctx_unpack(QrnicMkeyCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->table, p + 24);
     out->dm = qrnic_ld_le32(p + 40);
     out->address_space = qrnic_ld_le32(p + 44);
-    bad |= qrnic_any_byte(p + 48, 16);
+    out->max_pieces = qrnic_ld_le32(p + 48);
+    bad |= qrnic_any_byte(p + 52, 12);
     return !bad;
 }
 
@@ -2328,6 +2355,7 @@ static inline void qrnic_mkey_ctx_pack(void *out, const QrnicMkeyCtx *in)
     qrnic_translation_pack(p + 24, &in->table);
     qrnic_st_le32(p + 40, in->dm);
     qrnic_st_le32(p + 44, in->address_space);
+    qrnic_st_le32(p + 48, in->max_pieces);
 }
 
 #define QRNIC_PAGE_RANGE_BYTES 16u
@@ -3258,6 +3286,103 @@ static inline void qrnic_reg_seg_pack(void *out, const QrnicRegSeg *in)
     qrnic_translation_pack(p + 24, &in->table);
 }
 
+#define QRNIC_INDIRECT_SEG_BYTES 32u
+#define QRNIC_INDIRECT_SEG_KEY_OFFSET 0u
+#define QRNIC_INDIRECT_SEG_ACCESS_OFFSET 4u
+#define QRNIC_INDIRECT_SEG_RSVD0_OFFSET 5u
+#define QRNIC_INDIRECT_SEG_START_OFFSET 8u
+#define QRNIC_INDIRECT_SEG_REPEAT_OFFSET 16u
+#define QRNIC_INDIRECT_SEG_RSVD1_OFFSET 20u
+
+/* Segment of an indirect key, second in WQE_REG_INDIRECT */
+typedef struct QrnicIndirectSeg {
+    uint32_t key;
+    uint8_t access;
+    uint64_t start;
+    uint32_t repeat;
+} QrnicIndirectSeg;
+
+_Static_assert(QRNIC_INDIRECT_SEG_RSVD1_OFFSET + 12 ==
+               QRNIC_INDIRECT_SEG_BYTES, "size of indirect_seg");
+
+/*
+ * False if a reserved bit of indirect_seg is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_indirect_seg_unpack(QrnicIndirectSeg *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->key = qrnic_ld_le32(p + 0);
+    out->access = p[4];
+    bad |= out->access & 0x000000a0u;
+    bad |= qrnic_any_byte(p + 5, 3);
+    out->start = qrnic_ld_le64(p + 8);
+    out->repeat = qrnic_ld_le32(p + 16);
+    bad |= qrnic_any_byte(p + 20, 12);
+    return !bad;
+}
+
+static inline void qrnic_indirect_seg_pack(void *out,
+                                           const QrnicIndirectSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_INDIRECT_SEG_BYTES);
+    qrnic_st_le32(p + 0, in->key);
+    p[4] = in->access;
+    qrnic_st_le64(p + 8, in->start);
+    qrnic_st_le32(p + 16, in->repeat);
+}
+
+#define QRNIC_PIECE_BYTES 32u
+#define QRNIC_PIECE_KEY_OFFSET 0u
+#define QRNIC_PIECE_RSVD0_OFFSET 4u
+#define QRNIC_PIECE_ADDRESS_OFFSET 8u
+#define QRNIC_PIECE_LENGTH_OFFSET 16u
+#define QRNIC_PIECE_STRIDE_OFFSET 24u
+
+/*
+ * A piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
+ * them
+ */
+typedef struct QrnicPiece {
+    uint32_t key;
+    uint64_t address;
+    uint64_t length;
+    uint64_t stride;
+} QrnicPiece;
+
+_Static_assert(QRNIC_PIECE_STRIDE_OFFSET + 8 ==
+               QRNIC_PIECE_BYTES, "size of piece");
+
+/* False if a reserved bit of piece is set; out is filled in any case. */
+static inline bool qrnic_piece_unpack(QrnicPiece *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->key = qrnic_ld_le32(p + 0);
+    bad |= qrnic_ld_le32(p + 4);
+    out->address = qrnic_ld_le64(p + 8);
+    out->length = qrnic_ld_le64(p + 16);
+    out->stride = qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_piece_pack(void *out, const QrnicPiece *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_PIECE_BYTES);
+    qrnic_st_le32(p + 0, in->key);
+    qrnic_st_le64(p + 8, in->address);
+    qrnic_st_le64(p + 16, in->length);
+    qrnic_st_le64(p + 24, in->stride);
+}
+
 #define QRNIC_ETH_SEG_BYTES 16u
 #define QRNIC_ETH_SEG_FLAGS_OFFSET 0u
 #define QRNIC_ETH_SEG_CSUM_START_OFFSET 2u
@@ -4013,6 +4138,8 @@ static inline const char *qrnic_mkey_type_name(unsigned v)
         return "MW_2";
     case QRNIC_MKEY_NULL_MR:
         return "NULL_MR";
+    case QRNIC_MKEY_INDIRECT:
+        return "INDIRECT";
     case QRNIC_MKEY_DM:
         return "DM";
     default:
@@ -4115,6 +4242,8 @@ static inline const char *qrnic_wqe_opcode_name(unsigned v)
         return "LOCAL_INV";
     case QRNIC_WQE_REG_MR:
         return "REG_MR";
+    case QRNIC_WQE_REG_INDIRECT:
+        return "REG_INDIRECT";
     default:
         return "unknown";
     }
@@ -4145,6 +4274,8 @@ static inline const char *qrnic_cqe_opcode_name(unsigned v)
         return "LOCAL_INV";
     case QRNIC_CQE_REG_MR:
         return "REG_MR";
+    case QRNIC_CQE_REG_INDIRECT:
+        return "REG_INDIRECT";
     case QRNIC_CQE_RECV:
         return "RECV";
     case QRNIC_CQE_RECV_RDMA_WITH_IMM:
@@ -4265,6 +4396,24 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "ADDRESS";
     case QRNIC_SYN_PAGE_FAULT:
         return "PAGE_FAULT";
+    case QRNIC_SYN_PIECES:
+        return "PIECES";
+    case QRNIC_SYN_CHILD_INVALID:
+        return "CHILD_INVALID";
+    case QRNIC_SYN_CHILD_PD:
+        return "CHILD_PD";
+    case QRNIC_SYN_CHILD_TYPE:
+        return "CHILD_TYPE";
+    case QRNIC_SYN_CHILD_RANGE:
+        return "CHILD_RANGE";
+    case QRNIC_SYN_CHILD_ACCESS:
+        return "CHILD_ACCESS";
+    case QRNIC_SYN_KEY_CYCLE:
+        return "KEY_CYCLE";
+    case QRNIC_SYN_KEY_DEPTH:
+        return "KEY_DEPTH";
+    case QRNIC_SYN_KEY_SPLIT:
+        return "KEY_SPLIT";
     default:
         return "unknown";
     }
@@ -4321,6 +4470,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "srq_wqes",
         "mw_binds",
         "fast_registrations",
+        "indirect_registrations",
         "local_invalidations",
         "remote_invalidations",
         "cqes",
@@ -4336,6 +4486,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "page_faults",
         "page_refusals",
         "page_invalidations",
+        "pieces",
         "roce_tx_packets",
         "roce_tx_bytes",
         "roce_rx_packets",
@@ -4421,6 +4572,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "ge_record_value",
         "ge_wqe_malformed",
         "ge_key_refused",
+        "ge_piece_refused",
         "ge_dma_failed",
         "ge_cq_overrun",
         "ge_eq_overrun",
@@ -4448,6 +4600,7 @@ static inline const char *qrnic_guest_error_name(unsigned v)
         "record-value",
         "wqe-malformed",
         "key-refused",
+        "piece-refused",
         "dma-failed",
         "cq-overrun",
         "eq-overrun",

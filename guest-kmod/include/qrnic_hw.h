@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 6u
+#define QRNIC_HW_VERSION_MINOR 7u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -66,6 +66,9 @@
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
+#define QRNIC_MAX_PIECES 1024u
+#define QRNIC_MAX_ALL_PIECES 1048576u
+#define QRNIC_MAX_KEY_DEPTH 4u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -215,6 +218,7 @@ enum qrnic_mkey_type {
 	QRNIC_MKEY_MW_1 = 0x4,
 	QRNIC_MKEY_MW_2 = 0x5,
 	QRNIC_MKEY_NULL_MR = 0x6,
+	QRNIC_MKEY_INDIRECT = 0x7,
 	QRNIC_MKEY_DM = 0x10,
 };
 
@@ -266,6 +270,7 @@ enum qrnic_wqe_opcode {
 	QRNIC_WQE_BIND_MW = 0x10,
 	QRNIC_WQE_LOCAL_INV = 0x11,
 	QRNIC_WQE_REG_MR = 0x12,
+	QRNIC_WQE_REG_INDIRECT = 0x13,
 };
 
 /*
@@ -284,6 +289,7 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_BIND_MW = 0x10,
 	QRNIC_CQE_LOCAL_INV = 0x11,
 	QRNIC_CQE_REG_MR = 0x12,
+	QRNIC_CQE_REG_INDIRECT = 0x13,
 	QRNIC_CQE_RECV = 0x80,
 	QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
 };
@@ -350,6 +356,15 @@ enum qrnic_syndrome {
 	QRNIC_SYN_KEY_QP = 0x13,
 	QRNIC_SYN_ADDRESS = 0x14,
 	QRNIC_SYN_PAGE_FAULT = 0x15,
+	QRNIC_SYN_PIECES = 0x20,
+	QRNIC_SYN_CHILD_INVALID = 0x21,
+	QRNIC_SYN_CHILD_PD = 0x22,
+	QRNIC_SYN_CHILD_TYPE = 0x23,
+	QRNIC_SYN_CHILD_RANGE = 0x24,
+	QRNIC_SYN_CHILD_ACCESS = 0x25,
+	QRNIC_SYN_KEY_CYCLE = 0x26,
+	QRNIC_SYN_KEY_DEPTH = 0x27,
+	QRNIC_SYN_KEY_SPLIT = 0x28,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -404,7 +419,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_COMMAND_EVENT 0x80000000u
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
-#define QRNIC_CAP_ALL 0x00000003ffffffffull
+#define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
+#define QRNIC_CAP_ALL 0x00000007ffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -593,6 +609,7 @@ enum qrnic_guest_error {
 	QRNIC_GE_RECORD_VALUE,
 	QRNIC_GE_WQE_MALFORMED,
 	QRNIC_GE_KEY_REFUSED,
+	QRNIC_GE_PIECE_REFUSED,
 	QRNIC_GE_DMA_FAILED,
 	QRNIC_GE_CQ_OVERRUN,
 	QRNIC_GE_EQ_OVERRUN,
@@ -627,6 +644,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_SRQ_WQES,
 	QRNIC_COUNTER_MW_BINDS,
 	QRNIC_COUNTER_FAST_REGISTRATIONS,
+	QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
 	QRNIC_COUNTER_LOCAL_INVALIDATIONS,
 	QRNIC_COUNTER_REMOTE_INVALIDATIONS,
 	QRNIC_COUNTER_CQES,
@@ -642,6 +660,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_PAGE_FAULTS,
 	QRNIC_COUNTER_PAGE_REFUSALS,
 	QRNIC_COUNTER_PAGE_INVALIDATIONS,
+	QRNIC_COUNTER_PIECES,
 	QRNIC_COUNTER_ROCE_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_BYTES,
 	QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -727,6 +746,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_GE_RECORD_VALUE,
 	QRNIC_COUNTER_GE_WQE_MALFORMED,
 	QRNIC_COUNTER_GE_KEY_REFUSED,
+	QRNIC_COUNTER_GE_PIECE_REFUSED,
 	QRNIC_COUNTER_GE_DMA_FAILED,
 	QRNIC_COUNTER_GE_CQ_OVERRUN,
 	QRNIC_COUNTER_GE_EQ_OVERRUN,
@@ -757,6 +777,7 @@ enum qrnic_counter {
 	X(srq_wqes, queue) \
 	X(mw_binds, memory) \
 	X(fast_registrations, memory) \
+	X(indirect_registrations, memory) \
 	X(local_invalidations, memory) \
 	X(remote_invalidations, memory) \
 	X(cqes, queue) \
@@ -772,6 +793,7 @@ enum qrnic_counter {
 	X(page_faults, memory) \
 	X(page_refusals, memory) \
 	X(page_invalidations, memory) \
+	X(pieces, memory) \
 	X(roce_tx_packets, roce) \
 	X(roce_tx_bytes, roce) \
 	X(roce_rx_packets, roce) \
@@ -857,6 +879,7 @@ enum qrnic_counter {
 	X(ge_record_value, guest) \
 	X(ge_wqe_malformed, guest) \
 	X(ge_key_refused, guest) \
+	X(ge_piece_refused, guest) \
 	X(ge_dma_failed, guest) \
 	X(ge_cq_overrun, guest) \
 	X(ge_eq_overrun, guest) \
@@ -879,6 +902,7 @@ enum qrnic_counter {
 	X(RECORD_VALUE, record_value) \
 	X(WQE_MALFORMED, wqe_malformed) \
 	X(KEY_REFUSED, key_refused) \
+	X(PIECE_REFUSED, piece_refused) \
 	X(DMA_FAILED, dma_failed) \
 	X(CQ_OVERRUN, cq_overrun) \
 	X(EQ_OVERRUN, eq_overrun) \
@@ -1786,7 +1810,8 @@ struct qrnic_mkey_ctx {
 	struct qrnic_translation table;
 	__le32 dm;
 	__le32 address_space;
-	__u8 rsvd1[16];
+	__le32 max_pieces;
+	__u8 rsvd1[12];
 };
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -1800,7 +1825,8 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_TABLE_OFFSET 24u
 #define QRNIC_MKEY_CTX_DM_OFFSET 40u
 #define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 48u
+#define QRNIC_MKEY_CTX_MAX_PIECES_OFFSET 48u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 52u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
 		"size of mkey_ctx");
@@ -1824,6 +1850,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, dm) ==
 		QRNIC_MKEY_CTX_DM_OFFSET, "mkey_ctx.dm");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
 		QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, max_pieces) ==
+		QRNIC_MKEY_CTX_MAX_PIECES_OFFSET, "mkey_ctx.max_pieces");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 		QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
 
@@ -2467,6 +2495,71 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, table) ==
 		QRNIC_REG_SEG_TABLE_OFFSET, "reg_seg.table");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_reg_seg, rsvd1) ==
 		QRNIC_REG_SEG_RSVD1_OFFSET, "reg_seg.rsvd1");
+
+/* Segment of an indirect key, second in WQE_REG_INDIRECT */
+struct qrnic_indirect_seg {
+	__le32 key;
+	__u8 access;
+	__u8 rsvd0[3];
+	__le64 start;
+	__le32 repeat;
+	__u8 rsvd1[12];
+};
+
+#define QRNIC_INDIRECT_SEG_BYTES 32u
+#define QRNIC_INDIRECT_SEG_KEY_OFFSET 0u
+#define QRNIC_INDIRECT_SEG_ACCESS_OFFSET 4u
+#define QRNIC_INDIRECT_SEG_RSVD0_OFFSET 5u
+#define QRNIC_INDIRECT_SEG_START_OFFSET 8u
+#define QRNIC_INDIRECT_SEG_REPEAT_OFFSET 16u
+#define QRNIC_INDIRECT_SEG_RSVD1_OFFSET 20u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_indirect_seg) == QRNIC_INDIRECT_SEG_BYTES,
+		"size of indirect_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, key) ==
+		QRNIC_INDIRECT_SEG_KEY_OFFSET, "indirect_seg.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, access) ==
+		QRNIC_INDIRECT_SEG_ACCESS_OFFSET, "indirect_seg.access");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, rsvd0) ==
+		QRNIC_INDIRECT_SEG_RSVD0_OFFSET, "indirect_seg.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, start) ==
+		QRNIC_INDIRECT_SEG_START_OFFSET, "indirect_seg.start");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, repeat) ==
+		QRNIC_INDIRECT_SEG_REPEAT_OFFSET, "indirect_seg.repeat");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, rsvd1) ==
+		QRNIC_INDIRECT_SEG_RSVD1_OFFSET, "indirect_seg.rsvd1");
+
+/*
+ * A piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
+ * them
+ */
+struct qrnic_piece {
+	__le32 key;
+	__le32 rsvd0;
+	__le64 address;
+	__le64 length;
+	__le64 stride;
+};
+
+#define QRNIC_PIECE_BYTES 32u
+#define QRNIC_PIECE_KEY_OFFSET 0u
+#define QRNIC_PIECE_RSVD0_OFFSET 4u
+#define QRNIC_PIECE_ADDRESS_OFFSET 8u
+#define QRNIC_PIECE_LENGTH_OFFSET 16u
+#define QRNIC_PIECE_STRIDE_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_piece) == QRNIC_PIECE_BYTES,
+		"size of piece");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_piece, key) ==
+		QRNIC_PIECE_KEY_OFFSET, "piece.key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_piece, rsvd0) ==
+		QRNIC_PIECE_RSVD0_OFFSET, "piece.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_piece, address) ==
+		QRNIC_PIECE_ADDRESS_OFFSET, "piece.address");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_piece, length) ==
+		QRNIC_PIECE_LENGTH_OFFSET, "piece.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_piece, stride) ==
+		QRNIC_PIECE_STRIDE_OFFSET, "piece.stride");
 
 /* Ethernet segment, second in WQE_SEND of raw packet QPs */
 struct qrnic_eth_seg {

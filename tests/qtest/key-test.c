@@ -290,7 +290,8 @@ static void test_off(void)
         QrnicCqe cqe;
         Rig r;
 
-        rig_start(&r, "cap-mw=off,cap-fast-reg=off", NULL);
+        rig_start(&r, "cap-mw=off,cap-fast-reg=off,cap-indirect-mkey=off",
+                  NULL);
         ctx.pd = r.pd;
         qrnic_mkey_ctx_pack(raw, &ctx);
         command_fails(r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL, 0,

@@ -358,7 +358,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INLINE_RECV | QRNIC_CAP_RATE_LIMIT |
                         QRNIC_CAP_COUNTER_SETS |
                         QRNIC_CAP_FLOW | QRNIC_CAP_RSS |
-                        QRNIC_CAP_ON_DEMAND |
+                        QRNIC_CAP_ON_DEMAND | QRNIC_CAP_INDIRECT_MKEY |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,
@@ -789,6 +789,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     if (wr->reg) {
         qrnic_reg_seg_pack(p, wr->reg);
         p += QRNIC_REG_SEG_BYTES;
+    }
+    if (wr->indirect) {
+        qrnic_indirect_seg_pack(p, wr->indirect);
+        p += QRNIC_INDIRECT_SEG_BYTES;
     }
     if (wr->inline_data) {
         ctrl.flags |= QRNIC_WQEF_INLINE;

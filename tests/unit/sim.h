@@ -108,6 +108,7 @@ typedef struct SimWr {
     unsigned num_sge;
     const QrnicBindSeg *bind;
     const QrnicRegSeg *reg;
+    const QrnicIndirectSeg *indirect;
     const QrnicDatagramSeg *datagram;
     const QrnicFlushSeg *flush;
     const void *inline_data;

@@ -882,7 +882,7 @@ static void test_create_refused(void)
     }
     create_refused(&k, (QrnicMkeyCtx) { .type = 0 },
                    QRNIC_MKEY_CTX_TYPE_OFFSET);
-    create_refused(&k, (QrnicMkeyCtx) { .type = QRNIC_MKEY_NULL_MR + 1 },
+    create_refused(&k, (QrnicMkeyCtx) { .type = QRNIC_MKEY_INDIRECT + 1 },
                    QRNIC_MKEY_CTX_TYPE_OFFSET);
     pair_free(k.p);
 }

@@ -71,18 +71,116 @@ static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
     return k;
 }
 
+/* Where an access by key really goes, and how many bytes of it go there */
+typedef struct Place {
+    QrnicMkey *k;               /* neither a window nor indirect */
+    uint64_t addr;              /* as the user of that key says it */
+    uint64_t length;
+    bool in_piece;
+} Place;
+
+/* The key of a piece has its own syndromes for what any key may lack. */
+static enum qrnic_syndrome piece_syndrome(enum qrnic_syndrome of_key)
+{
+    switch (of_key) {
+    case QRNIC_SYN_NONE:
+        return QRNIC_SYN_NONE;
+    case QRNIC_SYN_KEY_PD:
+        return QRNIC_SYN_CHILD_PD;
+    case QRNIC_SYN_KEY_TYPE:
+        return QRNIC_SYN_CHILD_TYPE;
+    case QRNIC_SYN_KEY_RANGE:
+        return QRNIC_SYN_CHILD_RANGE;
+    case QRNIC_SYN_KEY_ACCESS:
+        return QRNIC_SYN_CHILD_ACCESS;
+    default:
+        return QRNIC_SYN_CHILD_INVALID;
+    }
+}
+
+/* The keys on the way from the one that the user named */
+typedef struct Path {
+    const QrnicMkey *k[QRNIC_MAX_KEY_DEPTH];
+    unsigned depth;
+} Path;
+
+static enum qrnic_syndrome path_add(Path *path, const QrnicMkey *k)
+{
+    for (unsigned i = 0; i < path->depth; i++) {
+        if (path->k[i] == k) {
+            return QRNIC_SYN_KEY_CYCLE;
+        }
+    }
+    if (path->depth == QRNIC_MAX_KEY_DEPTH) {
+        return QRNIC_SYN_KEY_DEPTH;
+    }
+    path->k[path->depth++] = k;
+    return QRNIC_SYN_NONE;
+}
+
+/* Goes down by one piece, which the user of key top writes to or reads. */
+static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
+                                       const QrnicMkey *top, bool write)
+{
+    uint64_t left;
+    uint32_t key = qrnic_piece_find(at->k, &at->addr, &left);
+    QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
+    enum qrnic_syndrome why = QRNIC_SYN_CHILD_INVALID;
+
+    at->length = MIN(at->length, left);
+    at->in_piece = true;
+    if (k && k->valid && k->ctx.variant == (key & 0xff)) {
+        why = k->ctx.type == QRNIC_MKEY_INDIRECT ? path_add(path, k) :
+                                                   QRNIC_SYN_NONE;
+        if (!why) {
+            why = piece_syndrome(key_check(k, key, top->ctx.pd, 0, at->addr,
+                                           at->length,
+                                           write ? QRNIC_ACCESS_LOCAL_WRITE :
+                                                   0));
+        }
+    }
+    trace_qrnic_memory_piece(e->config.name, at->k->index, path->depth, key,
+                             at->addr, at->length, qrnic_syndrome_name(why));
+    if (why) {
+        qrnic_guest_error(e, QRNIC_GE_PIECE_REFUSED, "key", at->k->index,
+                          "key 0x%" PRIx32 " for %" PRIu64 " bytes at 0x%"
+                          PRIx64 " of a piece: %s", key, at->length, at->addr,
+                          qrnic_syndrome_name(why));
+    }
+    at->k = k;
+    return why;
+}
+
+/* Where the first bytes of an access go. */
+static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
+                                    uint64_t len, bool write, Place *at)
+{
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    Path path = { { k }, 1 };
+
+    *at = (Place) { .addr = addr, .length = len };
+    at->k = region_of(e, k, &at->addr);
+    while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT) {
+        why = enter_piece(e, at, &path, k, write);
+    }
+    if (at->in_piece) {
+        qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
+    }
+    return why;
+}
+
 /* Of an absent page: keeps what who brings pages needs to know. */
-static enum qrnic_syndrome note_fault(QrnicEngine *e, const QrnicMkey *k,
-                                      uint64_t addr, size_t len, bool write,
-                                      enum qrnic_syndrome result)
+static enum qrnic_syndrome note_fault(QrnicEngine *e, const Place *at,
+                                      bool write, enum qrnic_syndrome result)
 {
     if (result == QRNIC_SYN_PAGE_FAULT) {
         e->memory->fault = (QrnicPageFault) {
-            .key = k->index,
+            .key = at->k->index,
             .flags = write ? QRNIC_PAGE_FAULT_WRITE : 0,
-            .address = addr,
-            .length = len,
+            .address = at->addr,
+            .length = at->length,
         };
+        e->memory->fault_in_piece = at->in_piece;
     }
     return result;
 }
@@ -92,104 +190,153 @@ static enum qrnic_syndrome dma_result(bool ok)
     return ok ? QRNIC_SYN_NONE : QRNIC_SYN_DMA;
 }
 
+static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
+                                      void *buf)
+{
+    QrnicMkey *k = at->k;
+
+    switch (k->ctx.type) {
+    case QRNIC_MKEY_NULL_MR:
+        memset(buf, 0, at->length);
+        return QRNIC_SYN_NONE;
+    case QRNIC_MKEY_DMA:
+        return dma_result(qrnic_dma_read(e, at->addr, buf, at->length));
+    case QRNIC_MKEY_DM:
+        qrnic_dm_read(e, k, at->addr, buf, at->length);
+        return QRNIC_SYN_NONE;
+    default:
+        return note_fault(e, at, false,
+                          qrnic_pages_read(e, &k->pages,
+                                           at->addr - k->ctx.start, buf,
+                                           at->length));
+    }
+}
+
+static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
+                                       const void *buf)
+{
+    QrnicMkey *k = at->k;
+
+    switch (k->ctx.type) {
+    case QRNIC_MKEY_NULL_MR:
+        return QRNIC_SYN_NONE;
+    case QRNIC_MKEY_DMA:
+        return dma_result(qrnic_dma_write(e, at->addr, buf, at->length));
+    case QRNIC_MKEY_DM:
+        qrnic_dm_write(e, k, at->addr, buf, at->length);
+        return QRNIC_SYN_NONE;
+    default:
+        return note_fault(e, at, true,
+                          qrnic_pages_write(e, &k->pages,
+                                            at->addr - k->ctx.start, buf,
+                                            at->length));
+    }
+}
+
 enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
                                       uint64_t addr, void *buf, size_t len)
 {
-    k = region_of(e, k, &addr);
-    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
-        memset(buf, 0, len);
-        return QRNIC_SYN_NONE;
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    Place at;
+
+    for (size_t done = 0; !why && done < len; done += at.length) {
+        why = place_of(e, k, addr + done, len - done, false, &at);
+        if (!why) {
+            why = place_read(e, &at, (uint8_t *)buf + done);
+        }
     }
-    if (k->ctx.type == QRNIC_MKEY_DMA) {
-        return dma_result(qrnic_dma_read(e, addr, buf, len));
-    }
-    if (k->ctx.type == QRNIC_MKEY_DM) {
-        qrnic_dm_read(e, k, addr, buf, len);
-        return QRNIC_SYN_NONE;
-    }
-    return note_fault(e, k, addr, len, false,
-                      qrnic_pages_read(e, &k->pages, addr - k->ctx.start, buf,
-                                       len));
+    return why;
 }
 
 enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, const void *buf,
                                        size_t len)
 {
-    k = region_of(e, k, &addr);
-    if (k->ctx.type == QRNIC_MKEY_NULL_MR) {
-        return QRNIC_SYN_NONE;
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    Place at;
+
+    for (size_t done = 0; !why && done < len; done += at.length) {
+        why = place_of(e, k, addr + done, len - done, true, &at);
+        if (!why) {
+            why = place_write(e, &at, (const uint8_t *)buf + done);
+        }
     }
-    if (k->ctx.type == QRNIC_MKEY_DMA) {
-        return dma_result(qrnic_dma_write(e, addr, buf, len));
+    return why;
+}
+
+/* Whether all pages of the place are there */
+static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
+                                       bool write)
+{
+    QrnicPages *pages = &at->k->pages;
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    uint64_t found, contiguous = 0;
+
+    for (uint64_t done = 0; pages->on_demand && !why && done < at->length;
+         done += contiguous) {
+        why = qrnic_pages_translate(e, pages,
+                                    at->addr - at->k->ctx.start + done, write,
+                                    &found, &contiguous);
     }
-    if (k->ctx.type == QRNIC_MKEY_DM) {
-        qrnic_dm_write(e, k, addr, buf, len);
-        return QRNIC_SYN_NONE;
-    }
-    return note_fault(e, k, addr, len, true,
-                      qrnic_pages_write(e, &k->pages, addr - k->ctx.start, buf,
-                                        len));
+    return note_fault(e, at, write, why);
 }
 
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, size_t len, bool write)
 {
-    enum qrnic_syndrome result = QRNIC_SYN_NONE;
-    uint64_t found, contiguous = 0;
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    Place at;
 
-    k = region_of(e, k, &addr);
-    if (!k->pages.on_demand) {
-        return QRNIC_SYN_NONE;
+    for (size_t done = 0; !why && done < len; done += at.length) {
+        why = place_of(e, k, addr + done, len - done, write, &at);
+        if (!why) {
+            why = place_probe(e, &at, write);
+        }
     }
-    for (uint64_t done = 0; !result && done < len; done += contiguous) {
-        result = qrnic_pages_translate(e, &k->pages,
-                                       addr - k->ctx.start + done, write,
-                                       &found, &contiguous);
-    }
-    return note_fault(e, k, addr, len, write, result);
+    return why;
 }
 
 /*
  * *done: the host did it as one access. Else it cannot, or the page is absent.
  */
-static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, QrnicMkey *k,
-                                          uint64_t addr, QrnicAtomic *op,
-                                          bool *done)
+static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
+                                          QrnicAtomic *op, bool *done)
 {
-    uint64_t at = addr, contiguous;
+    uint64_t addr = at->addr, contiguous;
+    QrnicMkey *k = at->k;
     enum qrnic_syndrome why;
 
     *done = false;
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
         return QRNIC_SYN_NONE;
     }
-    k = region_of(e, k, &at);
     switch (k->ctx.type) {
     case QRNIC_MKEY_NULL_MR:
         return QRNIC_SYN_NONE;
     case QRNIC_MKEY_DM:
-        *done = qrnic_dm_atomic(e, k, at, op);
+        *done = qrnic_dm_atomic(e, k, addr, op);
         return QRNIC_SYN_NONE;
     case QRNIC_MKEY_DMA:
         break;
     default:
-        why = qrnic_pages_translate(e, &k->pages, at - k->ctx.start, true,
-                                    &addr, &contiguous);
+        why = qrnic_pages_translate(e, &k->pages, at->addr - k->ctx.start,
+                                    true, &addr, &contiguous);
         if (why) {
-            return note_fault(e, k, at, 8, true, why);
+            return note_fault(e, at, true, why);
         }
-        at = addr;
+        /* A piece may begin anywhere, so the 8 bytes may lie in two pages. */
+        if (contiguous < 8) {
+            return QRNIC_SYN_NONE;
+        }
     }
-    /* The address is a multiple of 8, so the 8 bytes lie in one page. */
-    if (at % 8 || !e->env.dma_atomic(e->env.opaque, at, op)) {
+    if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;
     }
     qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, 8);
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, 8);
-    trace_qrnic_dma_atomic(e->config.name, at, op->compare_swap,
+    trace_qrnic_dma_atomic(e->config.name, addr, op->compare_swap,
                            op->original);
     *done = true;
     return QRNIC_SYN_NONE;
@@ -206,12 +353,20 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
     uint8_t bytes[8];
     uint64_t result;
     bool done;
+    Place at;
 
-    why = atomic_at_once(e, k, addr, op, &done);
+    why = place_of(e, k, addr, sizeof(bytes), true, &at);
+    if (why) {
+        return why;
+    }
+    if (at.length < sizeof(bytes)) {
+        return QRNIC_SYN_KEY_SPLIT;
+    }
+    why = atomic_at_once(e, &at, op, &done);
     if (done || why) {
         return why;
     }
-    why = qrnic_memory_read(e, k, addr, bytes, sizeof(bytes));
+    why = place_read(e, &at, bytes);
     if (why) {
         return why;
     }
@@ -225,5 +380,5 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
         return QRNIC_SYN_NONE;
     }
     qrnic_st_le64(bytes, result);
-    return qrnic_memory_write(e, k, addr, bytes, sizeof(bytes));
+    return place_write(e, &at, bytes);
 }

@@ -16,6 +16,7 @@ static void tables_init(QrnicEngine *e)
 
 static void tables_cleanup(QrnicEngine *e)
 {
+    qrnic_pieces_cleanup(e);
     qrnic_table_free_objects(&e->memory->mkeys);
     qrnic_dm_cleanup(e);
     qrnic_table_free_objects(&e->memory->pds);

@@ -89,6 +89,7 @@ typedef struct QrnicKeyUser {
 } QrnicKeyUser;
 
 /* mkey.c */
+typedef struct QrnicPieces QrnicPieces;
 typedef struct QrnicMkey {
     uint32_t index;
     QrnicMkeyCtx ctx;           /* of a window, of a fast registration: now */
@@ -100,6 +101,7 @@ typedef struct QrnicMkey {
     QrnicKeyUser *user;         /* window type 2: bound by */
     uint32_t windows;           /* region: windows bound to it */
     QrnicDm *dm;                /* region of device memory: what it lies in */
+    QrnicPieces *pieces;        /* indirect and valid: what it is made of */
 } QrnicMkey;
 
 #define QRNIC_REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | \
@@ -122,7 +124,8 @@ qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
 }
 /*
  * After a check. addr is the key user's address. SYN_DMA: DMA failed;
- * SYN_PAGE_FAULT: a page is absent, and memory->fault says which.
+ * SYN_PAGE_FAULT: a page is absent, and memory->fault says which; else it is an
+ * indirect key, and what is wrong with a piece of it.
  */
 enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
                                       uint64_t addr, void *buf, size_t len);
@@ -133,8 +136,8 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
                                         uint64_t addr, QrnicAtomic *op);
 /*
- * As an access of this many bytes, at least 1, would answer. Nothing is
- * accessed.
+ * As an access of this many bytes, at least 1, would answer, but for what only
+ * DMA finds out. Nothing is accessed.
  */
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, size_t len, bool write);
@@ -176,8 +179,33 @@ void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
 /* A user is about to go: with it the windows that it alone uses. */
 void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user);
 
+/*
+ * indirect.c: keys that are made of pieces of other keys. max_pieces of each is
+ * reserved from when the key is made until it is released.
+ */
+bool qrnic_pieces_reserve(QrnicEngine *e, uint32_t count);
+void qrnic_pieces_release(QrnicEngine *e, QrnicMkey *k);
+void qrnic_pieces_cleanup(QrnicEngine *e);
+/* What can be said before the list is read, which has so many bytes */
+enum qrnic_syndrome qrnic_indirect_check(QrnicEngine *e,
+                                         const QrnicKeyUser *user,
+                                         const QrnicIndirectSeg *s,
+                                         uint64_t bytes);
+/* After such a check. */
+enum qrnic_syndrome qrnic_indirect_register(QrnicEngine *e,
+                                            const QrnicIndirectSeg *s,
+                                            const uint8_t *list,
+                                            uint64_t bytes);
+/*
+ * The piece where an address of a valid indirect key lies. Returns the key of
+ * the piece; *addr becomes that key's address, *length what is left from there.
+ */
+uint32_t qrnic_piece_find(const QrnicMkey *k, uint64_t *addr,
+                          uint64_t *length);
+
 typedef struct QrnicMemory {
     QrnicTable pds, mkeys, dms;
+    uint32_t pieces_reserved;   /* of QRNIC_MAX_ALL_PIECES */
     unsigned long *dm_pages;    /* bitmap of those that are somebody's */
     uint64_t dm_clear, dm_clear_end;    /* pages still to be cleared */
     bool dm_dirty;              /* since a reset; these are all there are */
@@ -185,6 +213,7 @@ typedef struct QrnicMemory {
     uint64_t lookups;
     uint64_t next_pages_id;
     QrnicPageFault fault;       /* of the last access that met one */
+    bool fault_in_piece;        /* it was by an indirect key */
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;
@@ -192,13 +221,14 @@ extern const QrnicFloor qrnic_memory_floor;
 /*
  * The access that met an absent page wants so many bytes from there on in all.
  * More than some would be a guess: buffers may be far longer than messages,
- * and one request must not have software bring gigabytes at once.
+ * and one request must not have software bring gigabytes at once. What follows
+ * in an indirect key lies elsewhere.
  */
 #define QRNIC_FAULT_AHEAD (256 * 1024)
 static inline enum qrnic_syndrome
 qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
 {
-    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
+    if (syndrome == QRNIC_SYN_PAGE_FAULT && !e->memory->fault_in_piece) {
         e->memory->fault.length = MAX(e->memory->fault.length,
                                       MIN(len, QRNIC_FAULT_AHEAD));
     }

@@ -113,6 +113,7 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
         [QRNIC_MKEY_MW_1] = { QRNIC_CAP_MW, 0, 0, 0 },
         [QRNIC_MKEY_MW_2] = { QRNIC_CAP_MW, 0, 0, 0 },
         [QRNIC_MKEY_NULL_MR] = { 0, QRNIC_ACCESS_LOCAL_WRITE, 0, 0 },
+        [QRNIC_MKEY_INDIRECT] = { QRNIC_CAP_INDIRECT_MKEY, 0, 0, 0 },
     };
     const KindRule *rule = &rules[in->type];
 
@@ -141,7 +142,7 @@ static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
 {
     QrnicResult result;
 
-    if ((in->type < QRNIC_MKEY_MR || in->type > QRNIC_MKEY_NULL_MR) &&
+    if ((in->type < QRNIC_MKEY_MR || in->type > QRNIC_MKEY_INDIRECT) &&
         in->type != QRNIC_MKEY_DM) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TYPE_OFFSET);
     }
@@ -159,6 +160,12 @@ static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     result = flags_check(e, in);
     if (result.status != QRNIC_ST_OK) {
         return result;
+    }
+    if (in->type == QRNIC_MKEY_INDIRECT ?
+        !in->max_pieces || in->max_pieces > QRNIC_MAX_PIECES :
+        in->max_pieces) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_MKEY_CTX_MAX_PIECES_OFFSET);
     }
     if (in->type == QRNIC_MKEY_DM) {
         return qrnic_dm_key_check(e, in, dm);
@@ -197,9 +204,13 @@ QrnicResult qrnic_mkey_create(QrnicEngine *e, const QrnicMkeyCtx *in)
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
+    if (!qrnic_pieces_reserve(e, in->max_pieces)) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
     k = g_new0(QrnicMkey, 1);
     mkey_fill(k, in, &pages);
     if (!qrnic_table_insert(&e->memory->mkeys, k, &k->index)) {
+        qrnic_pieces_release(e, k);
         g_free(k);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
@@ -264,6 +275,7 @@ QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
     if (k->dm) {
         k->dm->users--;
     }
+    qrnic_pieces_release(e, k);
     g_free(k);
     return qrnic_ok(0);
 }

@@ -21,10 +21,12 @@ static bool needs_local_write(uint8_t access)
     return access & (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_ATOMIC);
 }
 
-/* Unbinds a window: it is as it was when it was made, but for the variant. */
+/* The key is as it was when it was made, but for the variant. */
 static void invalidate(QrnicEngine *e, QrnicMkey *k)
 {
     qrnic_window_unbind(e, k);
+    g_free(k->pieces);
+    k->pieces = NULL;
     k->valid = false;
     k->ctx.access = 0;
     k->ctx.start = 0;
@@ -214,7 +216,9 @@ static enum qrnic_syndrome invalidate_check(const QrnicKeyUser *user,
     if (k->ctx.pd != pd) {
         return QRNIC_SYN_KEY_PD;
     }
-    if (k->ctx.type != QRNIC_MKEY_MW_2 && k->ctx.type != QRNIC_MKEY_FAST_REG) {
+    if (k->ctx.type != QRNIC_MKEY_MW_2 &&
+        k->ctx.type != QRNIC_MKEY_FAST_REG &&
+        k->ctx.type != QRNIC_MKEY_INDIRECT) {
         return QRNIC_SYN_KEY_TYPE;
     }
     if (!k->valid) {

@@ -300,9 +300,12 @@ static inline QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
 }
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
-/* local_operation.c: what is not SYN_NONE goes with MW_BIND_ERR. */
-enum qrnic_syndrome qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
-                                          const QrnicSendWqe *wqe);
+/*
+ * local_operation.c: what is not SYN_NONE goes with MW_BIND_ERR. False: it
+ * waits for a page, and comes again.
+ */
+bool qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                           const QrnicSendWqe *wqe, uint8_t *syndrome);
 /* Its state lets it take a request, or a response. */
 bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 /* No send WQE is under way. */

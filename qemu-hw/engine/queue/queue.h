@@ -137,6 +137,7 @@ typedef struct QrnicSendWqe {
     QrnicDatagramSeg datagram;
     QrnicBindSeg bind;
     QrnicRegSeg reg;
+    QrnicIndirectSeg indirect;
     uint64_t length;            /* bytes of the message */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
@@ -147,7 +148,7 @@ typedef struct QrnicSendWqe {
 static inline bool qrnic_is_local_operation(uint8_t opcode)
 {
     return opcode == QRNIC_WQE_BIND_MW || opcode == QRNIC_WQE_LOCAL_INV ||
-           opcode == QRNIC_WQE_REG_MR;
+           opcode == QRNIC_WQE_REG_MR || opcode == QRNIC_WQE_REG_INDIRECT;
 }
 
 typedef struct QrnicRecvWqe {
@@ -171,7 +172,7 @@ typedef struct QrnicWqeShape {
     bool known;
     bool xrc;                   /* segments behind the control segment */
     bool remote, atomic, eth;
-    bool bind, reg, datagram, flush;
+    bool bind, reg, indirect, datagram, flush;
     bool imm;
     bool can_inline;
     bool data;                  /* data segments allowed */

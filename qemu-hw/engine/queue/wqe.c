@@ -189,6 +189,12 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         }
         *p += QRNIC_REG_SEG_BYTES;
     }
+    if (shape->indirect) {
+        if (!qrnic_indirect_seg_unpack(&out->indirect, *p)) {
+            return "reserved bits are set in the segment of an indirect key";
+        }
+        *p += QRNIC_INDIRECT_SEG_BYTES;
+    }
     if (shape->eth) {
         const char *rule = decode_eth(e, *p, &out->eth);
 
@@ -238,7 +244,9 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
             (shape->datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
             (shape->bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
-            (shape->reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0);
+            (shape->reg ? QRNIC_REG_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +
+            (shape->indirect ? QRNIC_INDIRECT_SEG_BYTES / QRNIC_SEGMENT_SIZE :
+                               0);
     if (ctrl.segments < fixed) {
         return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
                       syndrome, "segments that the opcode needs are missing");

@@ -113,13 +113,14 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
 {
     QrnicUnreliable *u = qp->unreliable;
 
+    if (qrnic_is_local_operation(w->opcode)) {
+        bool done = qrnic_local_operation(e, qp, w, syndrome);
+
+        *status = *syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
+        return done;
+    }
     if (!qp->under_way) {
         u->sent = 0;
-        if (qrnic_is_local_operation(w->opcode)) {
-            *syndrome = qrnic_local_operation(e, qp, w);
-            *status = *syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
-            return true;
-        }
     }
     if (!send_packet(e, qp, w, syndrome)) {
         *status = QRNIC_WC_LOC_PROT_ERR;

@@ -7,12 +7,16 @@
 #include "qemu/osdep.h"
 #include "engine/transport/transport.h"
 
+/* Of keys that can be made invalid by whoever uses them, there are some. */
+#define CAP_INVALIDATE (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG | \
+                        QRNIC_CAP_INDIRECT_MKEY)
+
 /* Messages and operations on keys that RC, UC and XRC have */
 static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
                                uint8_t opcode)
 {
-    bool windows = e->config.capabilities & QRNIC_CAP_MW;
-    bool fast_reg = e->config.capabilities & QRNIC_CAP_FAST_REG;
+    const uint64_t caps = e->config.capabilities;
+    bool fast_reg = caps & QRNIC_CAP_FAST_REG;
 
     switch (opcode) {
     case QRNIC_WQE_SEND:
@@ -28,13 +32,17 @@ static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
             .imm = opcode == QRNIC_WQE_RDMA_WRITE_IMM,
         };
     case QRNIC_WQE_LOCAL_INV:
-        return (QrnicWqeShape) { .known = windows || fast_reg, .imm = true };
+        return (QrnicWqeShape) { .known = caps & CAP_INVALIDATE, .imm = true };
     case QRNIC_WQE_BIND_MW:
-        return (QrnicWqeShape) { .known = windows, .bind = true };
+        return (QrnicWqeShape) { .known = caps & QRNIC_CAP_MW, .bind = true };
     case QRNIC_WQE_REG_MR:
         /* Its pages are bus addresses: only the kernel may say them. */
         return (QrnicWqeShape) { .known = fast_reg && qp->db_page == 0,
                                  .reg = true };
+    case QRNIC_WQE_REG_INDIRECT:
+        return (QrnicWqeShape) { .known = caps & QRNIC_CAP_INDIRECT_MKEY,
+                                 .indirect = true, .can_inline = true,
+                                 .data = true };
     default:
         return (QrnicWqeShape) { .known = false };
     }
@@ -56,7 +64,7 @@ static QrnicWqeShape reliable(const QrnicEngine *e, const QrnicQp *qp,
                                  .data = true };
     case QRNIC_WQE_SEND_INV:
         return (QrnicWqeShape) {
-            .known = caps & (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG),
+            .known = caps & CAP_INVALIDATE,
             .can_inline = true, .data = true, .imm = true,
         };
     default:

@@ -170,7 +170,8 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 
 /*
  * Whether the pages of a request that is kept are there: it must not take an
- * entry each time it comes. False: they are not, an answer is owed.
+ * entry each time it comes. False: they are not, or a piece of its key is
+ * refused; an answer is owed.
  */
 static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                         QrnicMkey *k, uint64_t len, bool write)
@@ -179,9 +180,10 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     enum qrnic_syndrome syndrome = qrnic_memory_probe(e, k, pkt->t.va, first,
                                                       write);
 
-    if (qrnic_fault_extend(e, syndrome, len) != QRNIC_SYN_PAGE_FAULT) {
-        return true;
+    if (!syndrome || syndrome == QRNIC_SYN_DMA) {
+        return true;            /* who accesses it finds out */
     }
+    qrnic_fault_extend(e, syndrome, len);
     if (!wait_for_page(e, qp, pkt, syndrome)) {
         qrnic_refuse_access(e, qp);
     }
@@ -271,8 +273,8 @@ static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (wait_for_page(e, qp, pkt, syndrome)) {
         return false;
     }
-    return syndrome == QRNIC_SYN_PAGE_FAULT ? qrnic_refuse_access(e, qp) :
-                                              qrnic_refuse_operation(e, qp);
+    return syndrome == QRNIC_SYN_DMA ? qrnic_refuse_operation(e, qp) :
+                                       qrnic_refuse_access(e, qp);
 }
 
 static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)

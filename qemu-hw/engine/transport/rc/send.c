@@ -404,7 +404,12 @@ static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
         if (!requester_load(e, qp, p)) {
             r->stopped = true;
         } else {
-            p->syndrome = qrnic_local_operation(e, qp, r->wqe);
+            uint8_t syndrome;
+
+            if (!qrnic_local_operation(e, qp, r->wqe, &syndrome)) {
+                return false;
+            }
+            p->syndrome = syndrome;
             p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
             r->stopped = p->status != QRNIC_WC_SUCCESS;
         }
