@@ -49,6 +49,7 @@
 #define QRNIC_CMD_MAX_MAILBOX 4096u
 #define QRNIC_RECORD_SIZE 8u
 #define QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE 3u
+#define QRNIC_STREAM_MAX_LOG_ALIGN 12u
 #define QRNIC_PAGE_LIST_SHIFT 12u
 #define QRNIC_PAGE_LIST_ENTRIES 512u
 #define QRNIC_PAGE_SHIFT_MIN 12u
@@ -420,7 +421,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
-#define QRNIC_CAP_ALL 0x00000007ffffffffull
+#define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_ALL 0x0000000fffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -527,6 +529,10 @@ enum qrnic_link_state {
 #define QRNIC_CQEF_VLAN 0x00000040u
 #define QRNIC_CQEF_INLINE 0x00000080u
 #define QRNIC_CQEF_ALL 0x000000ffu
+
+/* Of a CQE of a streaming queue */
+#define QRNIC_CQES_USED 0x00000001u
+#define QRNIC_CQES_ALL 0x00000001u
 
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
@@ -642,6 +648,10 @@ enum qrnic_counter {
 	QRNIC_COUNTER_SEND_WQES,
 	QRNIC_COUNTER_RECV_WQES,
 	QRNIC_COUNTER_SRQ_WQES,
+	QRNIC_COUNTER_STREAM_MESSAGES,
+	QRNIC_COUNTER_STREAM_BUFFERS,
+	QRNIC_COUNTER_STREAM_BYTES,
+	QRNIC_COUNTER_STREAM_UNUSED_BYTES,
 	QRNIC_COUNTER_MW_BINDS,
 	QRNIC_COUNTER_FAST_REGISTRATIONS,
 	QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
@@ -775,6 +785,10 @@ enum qrnic_counter {
 	X(send_wqes, queue) \
 	X(recv_wqes, queue) \
 	X(srq_wqes, queue) \
+	X(stream_messages, queue) \
+	X(stream_buffers, queue) \
+	X(stream_bytes, queue) \
+	X(stream_unused_bytes, queue) \
 	X(mw_binds, memory) \
 	X(fast_registrations, memory) \
 	X(indirect_registrations, memory) \
@@ -1100,6 +1114,31 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, shape) ==
 		QRNIC_TRANSLATION_SHAPE_OFFSET, "translation.shape");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, offset) ==
 		QRNIC_TRANSLATION_OFFSET_OFFSET, "translation.offset");
+
+/* How the buffers of a streaming queue are used; all 0 of another queue */
+struct qrnic_stream_attr {
+	__le32 max_message;
+	__le16 max_messages;
+	__u8 log_align;
+	__u8 rsvd0;
+};
+
+#define QRNIC_STREAM_ATTR_BYTES 8u
+#define QRNIC_STREAM_ATTR_MAX_MESSAGE_OFFSET 0u
+#define QRNIC_STREAM_ATTR_MAX_MESSAGES_OFFSET 4u
+#define QRNIC_STREAM_ATTR_LOG_ALIGN_OFFSET 6u
+#define QRNIC_STREAM_ATTR_RSVD0_OFFSET 7u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_stream_attr) == QRNIC_STREAM_ATTR_BYTES,
+		"size of stream_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_stream_attr, max_message) ==
+		QRNIC_STREAM_ATTR_MAX_MESSAGE_OFFSET, "stream_attr.max_message");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_stream_attr, max_messages) ==
+		QRNIC_STREAM_ATTR_MAX_MESSAGES_OFFSET, "stream_attr.max_messages");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_stream_attr, log_align) ==
+		QRNIC_STREAM_ATTR_LOG_ALIGN_OFFSET, "stream_attr.log_align");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_stream_attr, rsvd0) ==
+		QRNIC_STREAM_ATTR_RSVD0_OFFSET, "stream_attr.rsvd0");
 
 /*
  * Entry of the command queue. Software writes it with owner 1; the device
@@ -1533,7 +1572,7 @@ struct qrnic_srq_ctx {
 	struct qrnic_translation ring;
 	__le32 producer;
 	__le32 consumer;
-	__le64 rsvd1;
+	struct qrnic_stream_attr stream;
 };
 
 #define QRNIC_SRQ_CTX_BYTES 64u
@@ -1549,7 +1588,7 @@ struct qrnic_srq_ctx {
 #define QRNIC_SRQ_CTX_RING_OFFSET 32u
 #define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
 #define QRNIC_SRQ_CTX_CONSUMER_OFFSET 52u
-#define QRNIC_SRQ_CTX_RSVD1_OFFSET 56u
+#define QRNIC_SRQ_CTX_STREAM_OFFSET 56u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_srq_ctx) == QRNIC_SRQ_CTX_BYTES,
 		"size of srq_ctx");
@@ -1577,8 +1616,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, producer) ==
 		QRNIC_SRQ_CTX_PRODUCER_OFFSET, "srq_ctx.producer");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, consumer) ==
 		QRNIC_SRQ_CTX_CONSUMER_OFFSET, "srq_ctx.consumer");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, rsvd1) ==
-		QRNIC_SRQ_CTX_RSVD1_OFFSET, "srq_ctx.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, stream) ==
+		QRNIC_SRQ_CTX_STREAM_OFFSET, "srq_ctx.stream");
 
 /* Input of MODIFY_SRQ */
 struct qrnic_srq_limit {
@@ -1947,7 +1986,8 @@ struct qrnic_qp_ctx {
 	__le32 xrcd;
 	__le32 address_space;
 	__le32 source_qpn;
-	__u8 rsvd2[40];
+	__u8 rsvd2[32];
+	struct qrnic_stream_attr stream;
 };
 
 #define QRNIC_QP_CTX_BYTES 128u
@@ -1971,6 +2011,7 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_RSVD2_OFFSET 88u
+#define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
 		"size of qp_ctx");
@@ -2014,6 +2055,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, source_qpn) ==
 		QRNIC_QP_CTX_SOURCE_QPN_OFFSET, "qp_ctx.source_qpn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, stream) ==
+		QRNIC_QP_CTX_STREAM_OFFSET, "qp_ctx.stream");
 
 /*
  * Address vector (InfiniBand specification, 11.2.2.1). The VLAN and the
@@ -2638,12 +2681,14 @@ struct qrnic_cqe {
 	__u8 sl;
 	__le32 src_qpn;
 	__u8 smac[6];
-	__le16 rsvd0;
+	__le16 messages;
 	__le32 srqn;
 	__le32 hash;
 	__u8 hashed;
 	__u8 continues;
-	__u8 rsvd1[6];
+	__u8 stream;
+	__u8 rsvd1;
+	__le32 offset;
 	__le32 syndrome;
 	__le32 control;
 };
@@ -2659,12 +2704,14 @@ struct qrnic_cqe {
 #define QRNIC_CQE_SL_OFFSET 27u
 #define QRNIC_CQE_SRC_QPN_OFFSET 28u
 #define QRNIC_CQE_SMAC_OFFSET 32u
-#define QRNIC_CQE_RSVD0_OFFSET 38u
+#define QRNIC_CQE_MESSAGES_OFFSET 38u
 #define QRNIC_CQE_SRQN_OFFSET 40u
 #define QRNIC_CQE_HASH_OFFSET 44u
 #define QRNIC_CQE_HASHED_OFFSET 48u
 #define QRNIC_CQE_CONTINUES_OFFSET 49u
-#define QRNIC_CQE_RSVD1_OFFSET 50u
+#define QRNIC_CQE_STREAM_OFFSET 50u
+#define QRNIC_CQE_RSVD1_OFFSET 51u
+#define QRNIC_CQE_OFFSET_OFFSET 52u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -2694,8 +2741,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, src_qpn) ==
 		QRNIC_CQE_SRC_QPN_OFFSET, "cqe.src_qpn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, smac) ==
 		QRNIC_CQE_SMAC_OFFSET, "cqe.smac");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd0) ==
-		QRNIC_CQE_RSVD0_OFFSET, "cqe.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, messages) ==
+		QRNIC_CQE_MESSAGES_OFFSET, "cqe.messages");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, srqn) ==
 		QRNIC_CQE_SRQN_OFFSET, "cqe.srqn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hash) ==
@@ -2704,8 +2751,12 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, hashed) ==
 		QRNIC_CQE_HASHED_OFFSET, "cqe.hashed");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, continues) ==
 		QRNIC_CQE_CONTINUES_OFFSET, "cqe.continues");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, stream) ==
+		QRNIC_CQE_STREAM_OFFSET, "cqe.stream");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
 		QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, offset) ==
+		QRNIC_CQE_OFFSET_OFFSET, "cqe.offset");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
 		QRNIC_CQE_SYNDROME_OFFSET, "cqe.syndrome");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, control) ==

@@ -51,6 +51,7 @@
 #define QRNIC_CMD_MAX_MAILBOX 4096u
 #define QRNIC_RECORD_SIZE 8u
 #define QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE 3u
+#define QRNIC_STREAM_MAX_LOG_ALIGN 12u
 #define QRNIC_PAGE_LIST_SHIFT 12u
 #define QRNIC_PAGE_LIST_ENTRIES 512u
 #define QRNIC_PAGE_SHIFT_MIN 12u
@@ -444,7 +445,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ETH_RX_COALESCE 0x0000000100000000ull
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
-#define QRNIC_CAP_ALL 0x00000007ffffffffull
+#define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_ALL 0x0000000fffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -551,6 +553,10 @@ enum qrnic_link_state {
 #define QRNIC_CQEF_VLAN 0x00000040u
 #define QRNIC_CQEF_INLINE 0x00000080u
 #define QRNIC_CQEF_ALL 0x000000ffu
+
+/* Of a CQE of a streaming queue */
+#define QRNIC_CQES_USED 0x00000001u
+#define QRNIC_CQES_ALL 0x00000001u
 
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
@@ -666,6 +672,10 @@ enum qrnic_counter {
     QRNIC_COUNTER_SEND_WQES,
     QRNIC_COUNTER_RECV_WQES,
     QRNIC_COUNTER_SRQ_WQES,
+    QRNIC_COUNTER_STREAM_MESSAGES,
+    QRNIC_COUNTER_STREAM_BUFFERS,
+    QRNIC_COUNTER_STREAM_BYTES,
+    QRNIC_COUNTER_STREAM_UNUSED_BYTES,
     QRNIC_COUNTER_MW_BINDS,
     QRNIC_COUNTER_FAST_REGISTRATIONS,
     QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
@@ -799,6 +809,10 @@ enum qrnic_counter {
     X(send_wqes, queue) \
     X(recv_wqes, queue) \
     X(srq_wqes, queue) \
+    X(stream_messages, queue) \
+    X(stream_buffers, queue) \
+    X(stream_bytes, queue) \
+    X(stream_unused_bytes, queue) \
     X(mw_binds, memory) \
     X(fast_registrations, memory) \
     X(indirect_registrations, memory) \
@@ -1350,6 +1364,46 @@ static inline void qrnic_translation_pack(void *out,
     qrnic_st_le32(p + 12, in->offset);
 }
 
+#define QRNIC_STREAM_ATTR_BYTES 8u
+#define QRNIC_STREAM_ATTR_MAX_MESSAGE_OFFSET 0u
+#define QRNIC_STREAM_ATTR_MAX_MESSAGES_OFFSET 4u
+#define QRNIC_STREAM_ATTR_LOG_ALIGN_OFFSET 6u
+#define QRNIC_STREAM_ATTR_RSVD0_OFFSET 7u
+
+/* How the buffers of a streaming queue are used; all 0 of another queue */
+typedef struct QrnicStreamAttr {
+    uint32_t max_message;
+    uint16_t max_messages;
+    uint8_t log_align;
+} QrnicStreamAttr;
+
+_Static_assert(QRNIC_STREAM_ATTR_RSVD0_OFFSET + 1 ==
+               QRNIC_STREAM_ATTR_BYTES, "size of stream_attr");
+
+/* False if a reserved bit of stream_attr is set; out is filled in any case. */
+static inline bool qrnic_stream_attr_unpack(QrnicStreamAttr *out,
+                                            const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->max_message = qrnic_ld_le32(p + 0);
+    out->max_messages = qrnic_ld_le16(p + 4);
+    out->log_align = p[6];
+    bad |= p[7];
+    return !bad;
+}
+
+static inline void qrnic_stream_attr_pack(void *out, const QrnicStreamAttr *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_STREAM_ATTR_BYTES);
+    qrnic_st_le32(p + 0, in->max_message);
+    qrnic_st_le16(p + 4, in->max_messages);
+    p[6] = in->log_align;
+}
+
 #define QRNIC_CMD_ENTRY_BYTES 64u
 #define QRNIC_CMD_ENTRY_OPCODE_OFFSET 0u
 #define QRNIC_CMD_ENTRY_TOKEN_OFFSET 2u
@@ -1518,7 +1572,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffff800000000ull;
+    bad |= out->capabilities & 0xfffffff000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1905,7 +1959,7 @@ static inline void qrnic_cq_moderation_pack(void *out,
 #define QRNIC_SRQ_CTX_RING_OFFSET 32u
 #define QRNIC_SRQ_CTX_PRODUCER_OFFSET 48u
 #define QRNIC_SRQ_CTX_CONSUMER_OFFSET 52u
-#define QRNIC_SRQ_CTX_RSVD1_OFFSET 56u
+#define QRNIC_SRQ_CTX_STREAM_OFFSET 56u
 
 /* Input of CREATE_SRQ; output of QUERY_SRQ */
 typedef struct QrnicSrqCtx {
@@ -1920,9 +1974,10 @@ typedef struct QrnicSrqCtx {
     QrnicTranslation ring;
     uint32_t producer;
     uint32_t consumer;
+    QrnicStreamAttr stream;
 } QrnicSrqCtx;
 
-_Static_assert(QRNIC_SRQ_CTX_RSVD1_OFFSET + 8 ==
+_Static_assert(QRNIC_SRQ_CTX_STREAM_OFFSET + 8 ==
                QRNIC_SRQ_CTX_BYTES, "size of srq_ctx");
 
 /* False if a reserved bit of srq_ctx is set; out is filled in any case. */
@@ -1943,7 +1998,7 @@ static inline bool qrnic_srq_ctx_unpack(QrnicSrqCtx *out, const void *in)
     bad |= !qrnic_translation_unpack(&out->ring, p + 32);
     out->producer = qrnic_ld_le32(p + 48);
     out->consumer = qrnic_ld_le32(p + 52);
-    bad |= qrnic_ld_le64(p + 56);
+    bad |= !qrnic_stream_attr_unpack(&out->stream, p + 56);
     return !bad;
 }
 
@@ -1963,6 +2018,7 @@ static inline void qrnic_srq_ctx_pack(void *out, const QrnicSrqCtx *in)
     qrnic_translation_pack(p + 32, &in->ring);
     qrnic_st_le32(p + 48, in->producer);
     qrnic_st_le32(p + 52, in->consumer);
+    qrnic_stream_attr_pack(p + 56, &in->stream);
 }
 
 #define QRNIC_SRQ_LIMIT_BYTES 8u
@@ -2495,6 +2551,7 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_RSVD2_OFFSET 88u
+#define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 /* Input of CREATE_QP */
 typedef struct QrnicQpCtx {
@@ -2516,9 +2573,10 @@ typedef struct QrnicQpCtx {
     uint32_t xrcd;
     uint32_t address_space;
     uint32_t source_qpn;
+    QrnicStreamAttr stream;
 } QrnicQpCtx;
 
-_Static_assert(QRNIC_QP_CTX_RSVD2_OFFSET + 40 ==
+_Static_assert(QRNIC_QP_CTX_STREAM_OFFSET + 8 ==
                QRNIC_QP_CTX_BYTES, "size of qp_ctx");
 
 /* False if a reserved bit of qp_ctx is set; out is filled in any case. */
@@ -2547,7 +2605,8 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     out->xrcd = qrnic_ld_le32(p + 76);
     out->address_space = qrnic_ld_le32(p + 80);
     out->source_qpn = qrnic_ld_le32(p + 84);
-    bad |= qrnic_any_byte(p + 88, 40);
+    bad |= qrnic_any_byte(p + 88, 32);
+    bad |= !qrnic_stream_attr_unpack(&out->stream, p + 120);
     return !bad;
 }
 
@@ -2574,6 +2633,7 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_st_le32(p + 76, in->xrcd);
     qrnic_st_le32(p + 80, in->address_space);
     qrnic_st_le32(p + 84, in->source_qpn);
+    qrnic_stream_attr_pack(p + 120, &in->stream);
 }
 
 #define QRNIC_ADDRESS_VECTOR_BYTES 32u
@@ -3485,12 +3545,14 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
 #define QRNIC_CQE_SL_OFFSET 27u
 #define QRNIC_CQE_SRC_QPN_OFFSET 28u
 #define QRNIC_CQE_SMAC_OFFSET 32u
-#define QRNIC_CQE_RSVD0_OFFSET 38u
+#define QRNIC_CQE_MESSAGES_OFFSET 38u
 #define QRNIC_CQE_SRQN_OFFSET 40u
 #define QRNIC_CQE_HASH_OFFSET 44u
 #define QRNIC_CQE_HASHED_OFFSET 48u
 #define QRNIC_CQE_CONTINUES_OFFSET 49u
-#define QRNIC_CQE_RSVD1_OFFSET 50u
+#define QRNIC_CQE_STREAM_OFFSET 50u
+#define QRNIC_CQE_RSVD1_OFFSET 51u
+#define QRNIC_CQE_OFFSET_OFFSET 52u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
 #define QRNIC_CQE_STATUS_MASK 0x000000ffu
@@ -3513,10 +3575,13 @@ typedef struct QrnicCqe {
     uint8_t sl;
     uint32_t src_qpn;
     uint8_t smac[6];
+    uint16_t messages;
     uint32_t srqn;
     uint32_t hash;
     uint8_t hashed;
     uint8_t continues;
+    uint8_t stream;
+    uint32_t offset;
     uint32_t syndrome;
     uint8_t status;
     uint8_t opcode;
@@ -3544,13 +3609,16 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     out->sl = p[27];
     out->src_qpn = qrnic_ld_le32(p + 28);
     memcpy(out->smac, p + 32, 6);
-    bad |= qrnic_ld_le16(p + 38);
+    out->messages = qrnic_ld_le16(p + 38);
     out->srqn = qrnic_ld_le32(p + 40);
     out->hash = qrnic_ld_le32(p + 44);
     out->hashed = p[48];
     bad |= out->hashed & 0x00000000u;
     out->continues = p[49];
-    bad |= qrnic_any_byte(p + 50, 6);
+    out->stream = p[50];
+    bad |= out->stream & 0x000000feu;
+    bad |= p[51];
+    out->offset = qrnic_ld_le32(p + 52);
     out->syndrome = qrnic_ld_le32(p + 56);
     v = qrnic_ld_le32(p + 60);
     out->status = (v >> 0) & 0x000000ffu;
@@ -3577,10 +3645,13 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     p[27] = in->sl;
     qrnic_st_le32(p + 28, in->src_qpn);
     memcpy(p + 32, in->smac, 6);
+    qrnic_st_le16(p + 38, in->messages);
     qrnic_st_le32(p + 40, in->srqn);
     qrnic_st_le32(p + 44, in->hash);
     p[48] = in->hashed;
     p[49] = in->continues;
+    p[50] = in->stream;
+    qrnic_st_le32(p + 52, in->offset);
     qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;
@@ -4468,6 +4539,10 @@ static inline const char *qrnic_counter_name(unsigned v)
         "send_wqes",
         "recv_wqes",
         "srq_wqes",
+        "stream_messages",
+        "stream_buffers",
+        "stream_bytes",
+        "stream_unused_bytes",
         "mw_binds",
         "fast_registrations",
         "indirect_registrations",

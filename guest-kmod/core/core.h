@@ -24,7 +24,7 @@
  */
 #define QRNIC_CMD_LOG_ENTRIES 5
 #define QRNIC_CMD_ENTRIES BIT(QRNIC_CMD_LOG_ENTRIES)
-#define QRNIC_CMD_MAILBOX 1024u
+#define QRNIC_CMD_MAILBOX 2048u
 
 struct qrnic_cmd_slot {
 	struct completion done;

@@ -359,6 +359,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_COUNTER_SETS |
                         QRNIC_CAP_FLOW | QRNIC_CAP_RSS |
                         QRNIC_CAP_ON_DEMAND | QRNIC_CAP_INDIRECT_MKEY |
+                        QRNIC_CAP_STREAMING_RECV |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,
@@ -479,6 +480,7 @@ static SimQp *qp_new(SimNode *n, QrnicQpCtx *ctx, unsigned cq_log)
         q->rq = ctx->rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
                                             (q->rq_log + q->rq_log_stride));
         q->rq_record = ctx->rq_record = sim_alloc(n, 8);
+        ctx->stream = n->stream;
     }
     ctx->pd = n->pd;
     ctx->send_cq = ctx->recv_cq = q->cq;
@@ -571,6 +573,7 @@ SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride)
     SimSrq *s = g_new0(SimSrq, 1);
     QrnicSrqCtx ctx = {
         .pd = n->pd, .log_size = log_size, .log_stride = log_stride,
+        .stream = n->stream,
     };
     uint32_t slots = 1u << log_size;
 

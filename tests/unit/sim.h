@@ -45,7 +45,8 @@ struct SimNode {
     int64_t deadline, wire_ready;
     unsigned burst;             /* frames since the wire was ready */
     uint32_t pd, cq_eq, cq_eq_consumer;
-    uint32_t db_page;           /* of queues that are made */
+    uint32_t db_page;           /* of queues that are made; so is: */
+    QrnicStreamAttr stream;     /* of RQs and SRQs */
     uint64_t cq_eq_ring;
     struct {
         uint32_t number, consumer, log_size;

@@ -83,6 +83,7 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
         .status = QRNIC_WC_WR_FLUSH_ERR,
         .opcode = QRNIC_CQE_RECV,
     };
+    qrnic_stream_flush(e, &wqe, &cqe);
     qrnic_complete_recv(e, qp, &cqe);
     return true;
 }

@@ -349,6 +349,7 @@ static void work_queue_reset(QrnicEngine *e, QrnicWorkQueue *wq)
 {
     wq->producer = wq->consumer = wq->completed = 0;
     qrnic_fetch_put(e, wq);
+    qrnic_stream_clear(wq->stream);
     wq->bad_record = QRNIC_SYN_NONE;
 }
 

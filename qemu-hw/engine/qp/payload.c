@@ -56,6 +56,7 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,
                                        const uint8_t *from, uint32_t len)
 {
+    offset += wqe->offset;      /* in the buffer */
     for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
         const QrnicSge *sge = &wqe->sge[i];
         enum qrnic_syndrome syndrome;
@@ -136,14 +137,16 @@ bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                    const struct iovec *piece, unsigned pieces, QrnicCqe *cqe)
 {
+    uint32_t skip = wqe->offset;
     unsigned p = 0;
     size_t done = 0;
 
     for (uint32_t i = 0; i < wqe->num_sge && p < pieces; i++) {
         const QrnicSge *sge = &wqe->sge[i];
-        uint32_t used = 0;
+        uint32_t used = MIN(skip, sge->length);
         QrnicMkey *k;
 
+        skip -= used;
         cqe->status = QRNIC_WC_LOC_PROT_ERR;
         while (p < pieces && used < sge->length) {
             size_t n = MIN(sge->length - used, piece[p].iov_len - done);

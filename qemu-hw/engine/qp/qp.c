@@ -106,6 +106,22 @@ static QrnicResult inline_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult stream_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    const QrnicSrq *srq = qrnic_srq_get(e, in->srq);
+    bool stream = qrnic_is_stream(&in->stream);
+
+    if (stream && (!ops_of(e, in)->may_stream || in->srq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_STREAM_OFFSET);
+    }
+    /* A CQE has no room for the data and the offset. */
+    if (in->max_recv_inline && (stream || (srq && srq->rq.stream))) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
+    }
+    return qrnic_stream_check(e, &in->stream, QRNIC_QP_CTX_STREAM_OFFSET);
+}
+
 /* Each flag is for some types, and may need a capability. */
 static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
@@ -163,6 +179,10 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_XRCD_OFFSET);
     }
     result = inline_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    result = stream_check(e, in);
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
@@ -307,6 +327,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
+    qp->rq.stream = qrnic_stream_new(&in->stream, "RQ", qp->number);
     qp->keys.number = qp->number;
     qp->keys.pd = in->pd;
     users_add(e, qp, 1);
@@ -328,6 +349,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     qrnic_transmit_drop(e, qp);
     qrnic_fetch_put(e, &qp->sq);
     qrnic_fetch_put(e, &qp->rq);
+    qrnic_stream_free(qp->rq.stream);
     g_free(qp);
 }
 

@@ -106,6 +106,7 @@ struct QrnicQpOps {
     bool has_sq, has_rq;        /* an SRQ may stand for the RQ: */
     bool may_share;
     bool may_inline;            /* received data in CQEs */
+    bool may_stream;            /* many messages into a buffer of the RQ */
     bool of_domain;             /* an XRC domain */
     bool no_requests, no_responses;     /* that it could receive */
     bool is_datagram;           /* the address is in each WQE */
@@ -292,6 +293,11 @@ static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
 static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 {
     return !qp->srq && qp->ops->has_rq;
+}
+/* Each receive WQE is a message that it can take, and nobody else can. */
+static inline bool qrnic_qp_has_credits(const QrnicQp *qp)
+{
+    return qrnic_qp_has_rq(qp) && !qp->rq.stream;
 }
 /* What it receives from now; NULL: its RQ */
 static inline QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)

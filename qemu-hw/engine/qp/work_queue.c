@@ -233,17 +233,14 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
     return decode(e, qp, raw, MAX(count, blocks), index, out, status, syndrome);
 }
 
-QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
-                        uint8_t *status, uint8_t *syndrome)
+/* The next WQE of the RQ */
+static QrnicTake rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
+                         uint8_t *status, uint8_t *syndrome)
 {
-    QrnicSrq *srq = qrnic_qp_srq(e, qp);
     QrnicWorkQueue *rq = &qp->rq;
     QrnicTake result;
     uint32_t next;
 
-    if (srq) {
-        return qrnic_srq_take(e, srq, out, status, syndrome);
-    }
     out->index = rq->consumer;
     out->length = 0;
     out->num_sge = 0;
@@ -274,6 +271,28 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     return result;
 }
 
+QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
+                        uint8_t *status, uint8_t *syndrome)
+{
+    QrnicSrq *srq = qrnic_qp_srq(e, qp);
+    QrnicStream *stream = srq ? srq->rq.stream : qp->rq.stream;
+    QrnicTake take;
+
+    if (stream && !(srq && srq->error) &&
+        qrnic_stream_begin(e, stream, out)) {
+        return QRNIC_TAKE_OK;
+    }
+    out->stream = stream;
+    out->buffer = NULL;
+    out->offset = 0;
+    take = srq ? qrnic_srq_take(e, srq, out, status, syndrome) :
+                 rq_take(e, qp, out, status, syndrome);
+    if (stream && take == QRNIC_TAKE_OK) {
+        qrnic_stream_open(e, stream, out);
+    }
+    return take;
+}
+
 QrnicTake qrnic_rq_take_kept(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe **wqe,
                              uint8_t *status, uint8_t *syndrome)
 {
@@ -295,9 +314,14 @@ void qrnic_recv_wqe_drop(QrnicEngine *e, QrnicRecvWqe **wqe)
 
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
-    /* Also where nobody's account is in force: a message is cut short. */
-    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+    QrnicCounterSet *before;
 
+    if (wqe->stream) {
+        qrnic_stream_give_back(e, wqe);
+        return;
+    }
+    /* Also where nobody's account is in force: a message is cut short. */
+    before = qrnic_account(e, qp->counters);
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, -1);
     if (wqe->srqn) {
         qrnic_srq_give_back(e, qp->number, wqe);

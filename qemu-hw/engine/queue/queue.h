@@ -151,11 +151,17 @@ static inline bool qrnic_is_local_operation(uint8_t opcode)
            opcode == QRNIC_WQE_REG_MR || opcode == QRNIC_WQE_REG_INDIRECT;
 }
 
+typedef struct QrnicStream QrnicStream;
+typedef struct QrnicStreamBuffer QrnicStreamBuffer;
+
 typedef struct QrnicRecvWqe {
     uint32_t index;             /* SRQ: slot */
     uint32_t pd;                /* of its keys */
     uint32_t srqn;              /* 0: from the RQ */
-    uint64_t length;
+    QrnicStream *stream;        /* of a streaming queue, or NULL: */
+    QrnicStreamBuffer *buffer;  /* NULL: the WQE is bad */
+    uint32_t offset;            /* in the buffer: the message begins here */
+    uint64_t length;            /* that there is for the message */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE];
 } QrnicRecvWqe;
@@ -218,6 +224,7 @@ struct QrnicWorkQueue {
     uint32_t fetched, fetched_count;    /* blocks cached: first, how many */
     QrnicFetch *fetch;          /* they are here; NULL: there are none */
     uint8_t bad_record;         /* enum qrnic_syndrome; the next take says so */
+    QrnicStream *stream;        /* of a streaming RQ or SRQ; else NULL */
 };
 
 /* The buffer of a queue, which gets one if it has none */
@@ -235,6 +242,36 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
 bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
                       uint32_t number, uint32_t index, uint32_t count,
                       uint8_t *buf);
+
+/*
+ * stream.c: the buffers of a streaming queue. A receive WQE that is one's own
+ * is a place in a buffer, which end, fail or give_back gets rid of.
+ */
+static inline bool qrnic_is_stream(const QrnicStreamAttr *attr)
+{
+    return attr->max_message;
+}
+/* offset: of the attributes in the input of the command */
+QrnicResult qrnic_stream_check(QrnicEngine *e, const QrnicStreamAttr *in,
+                               uint32_t offset);
+/* NULL: the queue is not streaming, which the next ones know, too. */
+QrnicStream *qrnic_stream_new(const QrnicStreamAttr *attr, const char *queue,
+                              uint32_t number);
+void qrnic_stream_free(QrnicStream *s);
+/* Forgets all buffers. */
+void qrnic_stream_clear(QrnicStream *s);
+/* A place for a message; false: it needs another WQE. */
+bool qrnic_stream_begin(QrnicEngine *e, QrnicStream *s, QrnicRecvWqe *out);
+/* The WQE that has been taken is the open buffer now, in which it begins. */
+void qrnic_stream_open(QrnicEngine *e, QrnicStream *s, QrnicRecvWqe *wqe);
+/* The next message gets the place. */
+void qrnic_stream_give_back(QrnicEngine *e, const QrnicRecvWqe *wqe);
+/* What the CQE of the message says; nothing if the queue is not streaming */
+void qrnic_stream_end(QrnicEngine *e, const QrnicRecvWqe *wqe, uint64_t bytes,
+                      QrnicCqe *cqe);
+void qrnic_stream_fail(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe);
+/* The same of an RQ, whose buffer is gone by this */
+void qrnic_stream_flush(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe);
 
 /* srq.c */
 typedef struct QrnicSrq {

@@ -232,6 +232,8 @@ static QrnicResult xrc_check(QrnicEngine *e, const QrnicSrqCtx *in)
 
 static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
 {
+    QrnicResult result;
+
     if (!(e->config.capabilities & QRNIC_CAP_SRQ)) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
     }
@@ -260,7 +262,11 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicSrqCtx *in)
     if (in->consumer) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_SRQ_CTX_CONSUMER_OFFSET);
     }
-    return xrc_check(e, in);
+    result = xrc_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    return qrnic_stream_check(e, &in->stream, QRNIC_SRQ_CTX_STREAM_OFFSET);
 }
 
 static void users_add(QrnicEngine *e, const QrnicSrq *srq, int n)
@@ -297,6 +303,7 @@ QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in)
         g_free(srq);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
+    srq->rq.stream = qrnic_stream_new(&in->stream, "SRQ", srq->number);
     users_add(e, srq, 1);
     trace_qrnic_srq_create(e->config.name, srq->number, in->pd, in->db_page,
                            in->log_size, in->log_stride, in->record);
@@ -412,6 +419,7 @@ QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out)
 void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq)
 {
     qrnic_fetch_put(e, &srq->rq);
+    qrnic_stream_free(srq->rq.stream);
     g_clear_pointer(&srq->returned, g_array_unref);
     g_free(srq);
 }

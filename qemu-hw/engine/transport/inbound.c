@@ -41,14 +41,27 @@ void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
 
     cqe.status = status;
     cqe.syndrome = syndrome;
+    qrnic_stream_fail(e, in->recv, &cqe);
     qrnic_recv_wqe_drop(e, &in->recv);
     in->message = QRNIC_IDLE;
     qrnic_complete_recv(e, qp, &cqe);
 }
 
+void qrnic_inbound_give_back(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
+{
+    qrnic_rq_give_back(e, qp, in->recv);
+    qrnic_recv_wqe_drop(e, &in->recv);
+}
+
 bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
 {
     if (!in->recv) {
+        return false;
+    }
+    /* Of a buffer that is not only its own there is nothing to flush. */
+    if (in->recv->stream) {
+        in->message = QRNIC_IDLE;
+        qrnic_inbound_give_back(e, qp, in);
         return false;
     }
     qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_WR_FLUSH_ERR,
@@ -73,7 +86,8 @@ void qrnic_inbound_arrived(QrnicEngine *e, QrnicQp *qp)
 }
 
 static void done(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                 const QrnicPacket *pkt, uint8_t opcode, uint32_t byte_len)
+                 const QrnicPacket *pkt, uint8_t opcode, uint32_t byte_len,
+                 uint64_t placed)
 {
     QrnicCqe cqe = cqe_of(qp, in, opcode);
 
@@ -89,6 +103,7 @@ static void done(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     if (pkt->t.solicited) {
         cqe.flags |= QRNIC_CQEF_SOLICITED;
     }
+    qrnic_stream_end(e, in->recv, placed, &cqe);
     qrnic_recv_wqe_drop(e, &in->recv);
     if (in->inlined) {
         qrnic_complete_recv_inline(e, qp, &cqe, pkt->payload);
@@ -141,7 +156,7 @@ void qrnic_inbound_send_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
 {
     in->message = QRNIC_IDLE;
     qrnic_add(e, QRNIC_COUNTER_RX_SEND, 1);
-    done(e, qp, in, pkt, QRNIC_CQE_RECV, in->received);
+    done(e, qp, in, pkt, QRNIC_CQE_RECV, in->received, in->received);
 }
 
 /* Rights of the queue pair, then key, PD, range and rights of the key. */
@@ -228,6 +243,6 @@ void qrnic_inbound_write_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     qrnic_add(e, QRNIC_COUNTER_RX_WRITE, 1);
     if (pkt->info->flags & QRNIC_HDR_IMM) {
         in->inlined = false;
-        done(e, qp, in, pkt, QRNIC_CQE_RECV_RDMA_WITH_IMM, in->dma_len);
+        done(e, qp, in, pkt, QRNIC_CQE_RECV_RDMA_WITH_IMM, in->dma_len, 0);
     }
 }

@@ -62,6 +62,8 @@ void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                         uint8_t opcode, uint8_t status, uint8_t syndrome);
 /* The one of a message cut short, as flushed; false: there is none. */
 bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
+/* As if the receive WQE, of which there is one, had not been taken */
+void qrnic_inbound_give_back(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
 /* Gives it back to its SRQ, if it is of one. */
 void qrnic_inbound_cleanup(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
 

@@ -142,8 +142,13 @@ static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
                          enum qrnic_counter why)
 {
+    QrnicInbound *in = &qp->unreliable->in;
+
     /* A receive WQE that it had serves the next message (9.8.2.2.1). */
-    qp->unreliable->in.message = QRNIC_IDLE;
+    in->message = QRNIC_IDLE;
+    if (in->recv && in->recv->stream) {
+        qrnic_inbound_give_back(e, qp, in);
+    }
     qrnic_add(e, why, 1);
     trace_qrnic_roce_drop(e->config.name, qp->number, psn,
                           qrnic_counter_name(why));
@@ -289,6 +294,7 @@ const QrnicQpOps qrnic_uc_ops = {
     .has_rq = true,
     .may_share = true,
     .may_inline = true,
+    .may_stream = true,
     .has_sqe = true,
     .states = &qrnic_uc_states,
     .shape = qrnic_uc_shape,

@@ -158,6 +158,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     if (qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
         cqe.byte_len = sizeof(grh) + p->payload_len;
         fill_cqe(&cqe, p);
+        qrnic_stream_end(e, wqe, cqe.byte_len, &cqe);
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
     } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
         /* The page serves a later one; this one is lost. */
@@ -165,6 +166,8 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         qrnic_rq_give_back(e, qp, wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
         return;
+    } else {
+        qrnic_stream_fail(e, wqe, &cqe);
     }
     qrnic_rq_taken(e, qp);
     qrnic_complete_recv(e, qp, &cqe);
@@ -195,6 +198,7 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
             .srqn = wqe.srqn, .status = status, .syndrome = syndrome,
         };
 
+        qrnic_stream_fail(e, &wqe, &cqe);
         qrnic_complete_recv(e, qp, &cqe);
         qrnic_qp_error(e, qp, 0, 0);
         return;
@@ -242,6 +246,7 @@ static void ud_query(const QrnicQp *qp, QrnicQpAttr *out)
 
 const QrnicQpOps qrnic_ud_ops = {
     DATAGRAM,
+    .may_stream = true,
     .flags = QRNIC_QPF_NO_MULTICAST_LOOPBACK | QRNIC_QPF_SOURCE_QPN,
     .states = &qrnic_ud_states,
 };

@@ -103,7 +103,7 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
     uint32_t posted;
 
     /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
-    if (!qrnic_qp_has_rq(qp)) {
+    if (!qrnic_qp_has_credits(qp)) {
         return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
     }
     posted = qrnic_rq_posted(e, qp, false);

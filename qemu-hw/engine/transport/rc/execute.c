@@ -23,7 +23,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp)
     switch (qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
         /* That there are none is what the NAK says. */
-        r->low_credit = qrnic_qp_has_rq(qp);
+        r->low_credit = qrnic_qp_has_credits(qp);
         return qrnic_refuse_now(e, qp);
     case QRNIC_TAKE_ERROR:
         return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);

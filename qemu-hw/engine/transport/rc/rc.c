@@ -123,6 +123,7 @@ const QrnicQpOps qrnic_rc_ops = {
     .has_rq = true,
     .may_share = true,
     .may_inline = true,
+    .may_stream = true,
     .states = &qrnic_rc_states,
     .shape = qrnic_rc_shape,
 };
