@@ -11,6 +11,7 @@
 #include <ccan/minmax.h>
 
 #include "qrnic.h"
+#include "qrnicdv.h"
 
 /* How old the pair of clocks may be that timestamps are converted with, at least */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
@@ -101,6 +102,8 @@ static enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 		return IBV_WC_BIND_MW;
 	case QRNIC_CQE_LOCAL_INV:
 		return IBV_WC_LOCAL_INV;
+	case QRNIC_CQE_REG_INDIRECT:
+		return QRNICDV_WC_REG_MKEY;
 	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	default:

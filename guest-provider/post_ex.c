@@ -28,7 +28,7 @@
 	 IBV_QP_EX_WITH_RDMA_READ | QRNIC_A19_OPS)
 
 /* The first error counts: it is what ibv_wr_complete() returns */
-static void wr_fail(struct qrnic_qp *qp, int err)
+void qrnic_wr_fail(struct qrnic_qp *qp, int err)
 {
 	if (!qp->error)
 		qp->error = err;
@@ -42,12 +42,12 @@ static void wr_finish(struct qrnic_qp *qp)
 		return;
 	qp->building = false;
 	if (qp->need_address)
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 	if (qp->error)
 		return;
 	err = qrnic_sq_push(qp, &qp->wqe, qp->wqe_wr_id);
 	if (err)
-		wr_fail(qp, err);
+		qrnic_wr_fail(qp, err);
 	else
 		qp->posted++;
 }
@@ -57,6 +57,7 @@ static bool has_payload(uint8_t opcode)
 	switch (opcode) {
 	case QRNIC_WQE_BIND_MW:
 	case QRNIC_WQE_LOCAL_INV:
+	case QRNIC_WQE_REG_INDIRECT:
 	case QRNIC_WQE_ATOMIC_WRITE:
 	case QRNIC_WQE_FLUSH:
 		return false;
@@ -65,8 +66,8 @@ static bool has_payload(uint8_t opcode)
 	}
 }
 
-static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
-				 __be32 imm)
+struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
+				__be32 imm)
 {
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 	uint8_t flags = qp->sq_sig_flag;
@@ -92,13 +93,13 @@ static struct qrnic_qp *wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 /* The setter of a datagram's address may come after those of the payload */
 static void wr_begin_send(struct ibv_qp_ex *ibqp, uint8_t opcode, __be32 imm)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, opcode, imm);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, opcode, imm);
 	int err;
 
 	if (qp->vqp.qp.qp_type == IBV_QPT_RAW_PACKET) {
 		err = qrnic_wqe_add_frame(qp, &qp->wqe, ibqp->wr_flags);
 		if (err)
-			wr_fail(qp, err);
+			qrnic_wr_fail(qp, err);
 	}
 	if (qp->vqp.qp.qp_type != IBV_QPT_UD)
 		return;
@@ -123,7 +124,7 @@ static void qrnic_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 	uint32_t segments = qp->wqe.segments;
 
 	if (!qp->building || !ah) {
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	/* Into the room that is kept behind the control segment */
@@ -139,7 +140,7 @@ static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 
 	if (!qp->building || !has_payload(qp->wqe.opcode)) {
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	qp->wqe.segment[1].xrc.srqn = htole32(remote_srqn & QRNIC_QPN_MASK);
@@ -148,32 +149,32 @@ static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 
 static void qrnic_wr_send_inv(struct ibv_qp_ex *ibqp, uint32_t invalidate_rkey)
 {
-	wr_begin(ibqp, QRNIC_WQE_SEND_INV, htobe32(invalidate_rkey));
+	qrnic_wr_begin(ibqp, QRNIC_WQE_SEND_INV, htobe32(invalidate_rkey));
 }
 
 static void qrnic_wr_local_inv(struct ibv_qp_ex *ibqp, uint32_t invalidate_rkey)
 {
-	wr_begin(ibqp, QRNIC_WQE_LOCAL_INV, htobe32(invalidate_rkey));
+	qrnic_wr_begin(ibqp, QRNIC_WQE_LOCAL_INV, htobe32(invalidate_rkey));
 }
 
 static void qrnic_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *mw,
 			     uint32_t rkey,
 			     const struct ibv_mw_bind_info *bind_info)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_BIND_MW, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_BIND_MW, 0);
 	int err = EINVAL;
 
 	/* Windows of type 1 are for ibv_bind_mw() */
 	if (mw->type == IBV_MW_TYPE_2)
 		err = qrnic_wqe_add_bind(&qp->wqe, mw, rkey, bind_info);
 	if (err)
-		wr_fail(qp, err);
+		qrnic_wr_fail(qp, err);
 }
 
 static void qrnic_wr_rdma_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 				uint64_t address)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE, 0);
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 }
@@ -181,7 +182,7 @@ static void qrnic_wr_rdma_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 static void qrnic_wr_rdma_write_imm(struct ibv_qp_ex *ibqp, uint32_t rkey,
 				    uint64_t address, __be32 imm)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE_IMM, imm);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_RDMA_WRITE_IMM, imm);
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 }
@@ -189,7 +190,7 @@ static void qrnic_wr_rdma_write_imm(struct ibv_qp_ex *ibqp, uint32_t rkey,
 static void qrnic_wr_rdma_read(struct ibv_qp_ex *ibqp, uint32_t rkey,
 			       uint64_t address)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_RDMA_READ, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_RDMA_READ, 0);
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 }
@@ -198,7 +199,7 @@ static void qrnic_wr_atomic_cmp_swp(struct ibv_qp_ex *ibqp, uint32_t rkey,
 				    uint64_t address, uint64_t compare,
 				    uint64_t swap)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_CMP_SWAP, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_ATOMIC_CMP_SWAP, 0);
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_atomic(&qp->wqe, swap, compare);
@@ -207,7 +208,7 @@ static void qrnic_wr_atomic_cmp_swp(struct ibv_qp_ex *ibqp, uint32_t rkey,
 static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 				      uint64_t address, uint64_t add)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_FETCH_ADD, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_ATOMIC_FETCH_ADD, 0);
 
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_atomic(&qp->wqe, add, 0);
@@ -216,7 +217,7 @@ static void qrnic_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 static void qrnic_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 				  uint64_t address, const void *data)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_ATOMIC_WRITE, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_ATOMIC_WRITE, 0);
 	uint64_t value;
 
 	/* 8 bytes as they are: the peer's memory gets them in this order */
@@ -229,11 +230,11 @@ static void qrnic_wr_flush(struct ibv_qp_ex *ibqp, uint32_t rkey,
 			   uint64_t address, size_t length, uint8_t type,
 			   uint8_t level)
 {
-	struct qrnic_qp *qp = wr_begin(ibqp, QRNIC_WQE_FLUSH, 0);
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_FLUSH, 0);
 
 	if (!type || type & ~QRNIC_FLUSH_ALL || level > QRNIC_FLUSH_MR ||
 	    length > UINT32_MAX) {
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
@@ -251,7 +252,7 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 	    num_sge > qp->sq.max_sge - qp->wqe.sges ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
 	    qp->wqe.has_inline) {
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	for (i = 0; i < num_sge; i++, sge++)
@@ -284,14 +285,14 @@ static void qrnic_wr_set_inline_data_list(struct ibv_qp_ex *ibqp,
 	    opcode == QRNIC_WQE_RDMA_READ ||
 	    opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
 	    opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
-		wr_fail(qp, EINVAL);
+		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	for (i = 0; i < num_buf; i++) {
 		err = qrnic_wqe_add_inline(&qp->wqe, qp->max_inline,
 					   buf[i].addr, buf[i].length);
 		if (err) {
-			wr_fail(qp, err);
+			qrnic_wr_fail(qp, err);
 			return;
 		}
 	}

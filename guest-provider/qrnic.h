@@ -242,7 +242,8 @@ union qrnic_segment {
 	(sizeof(struct qrnic_datagram_seg) / QRNIC_SEGMENT_SIZE)
 
 /* Invalidation of keys is part of either */
-#define QRNIC_CAP_INVALIDATE (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG)
+#define QRNIC_CAP_INVALIDATE                                                   \
+	(QRNIC_CAP_MW | QRNIC_CAP_FAST_REG | QRNIC_CAP_INDIRECT_MKEY)
 
 #define QRNIC_SEGMENTS_PER_WQEBB (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 #define QRNIC_WQE_MAX_SEGMENTS	 (QRNIC_WQE_MAX_WQEBB * QRNIC_SEGMENTS_PER_WQEBB)
@@ -629,6 +630,9 @@ int qrnic_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 		  struct ibv_mw_bind *bind);
 
 /* post_ex.c */
+struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
+				__be32 imm);
+void qrnic_wr_fail(struct qrnic_qp *qp, int err);
 int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
 			uint64_t ops);
 

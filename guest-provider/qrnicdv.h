@@ -99,6 +99,54 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 struct qrnicdv_qp_init_attr *dv_attr,
 				 size_t dv_attr_size);
 
+/* What qrnicdv_create_mkey() makes a key for */
+struct qrnicdv_mkey_init_attr {
+	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	struct ibv_pd *pd;
+	uint32_t max_pieces;	/* 1 to QRNIC_MAX_PIECES */
+	uint32_t reserved;	/* 0 */
+};
+
+/* An indirect key. Both keys are the same, and change with each registration. */
+struct qrnicdv_mkey {
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+/*
+ * A piece: length bytes at addr of another key; in repetition i at
+ * addr + i * stride, modulo 2^64
+ */
+struct qrnicdv_piece {
+	uint32_t lkey;
+	uint32_t reserved;	/* not looked at */
+	uint64_t addr;
+	uint64_t length;
+	uint64_t stride;
+};
+
+/* What a key is made of: the pieces one behind the other, gone through repeat times */
+struct qrnicdv_mkey_layout {
+	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	uint64_t start;		/* address of the key's first byte */
+	uint32_t access;	/* IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_... */
+	uint32_t repeat;	/* at least 1 */
+	uint32_t num_pieces;	/* 1 to max_pieces */
+	uint32_t reserved;	/* 0 */
+	const struct qrnicdv_piece *pieces;
+};
+
+struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr);
+
+int qrnicdv_destroy_mkey(struct qrnicdv_mkey *mkey);
+
+/* Between ibv_wr_start() and ibv_wr_complete() */
+void qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
+			 const struct qrnicdv_mkey_layout *layout);
+
+/* The opcode of its completion */
+#define QRNICDV_WC_REG_MKEY IBV_WC_DRIVER1
+
 int qrnicdv_query_device(struct ibv_context *context,
 			 struct qrnicdv_device_attr *attr, size_t attr_size);
 

@@ -109,6 +109,12 @@ struct qrnic_ib_ucontext {
 	struct xarray db_pages;		/* by number; that one too */
 };
 
+/* An indirect key, which is no ib_mr */
+struct qrnic_ib_mkey {
+	struct ib_pd *ibpd;
+	u32 index;
+};
+
 struct qrnic_ib_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
@@ -505,6 +511,11 @@ void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netd
 extern const struct uapi_definition qrnic_uapi_definitions[];
 int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 			    struct uverbs_attr_bundle *attrs);
+
+/* indirect.c */
+struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
+					    u32 *key);
+void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
 
 /* ucontext.c */
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext);

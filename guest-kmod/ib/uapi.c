@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * uapi.c: what the driver adds to uverbs: the clock, the context and PD as an
- * importing process asks for them, doorbell pages of thread domains, and how to
- * map device memory.
+ * importing process asks for them, doorbell pages of thread domains, how to map
+ * device memory, and indirect keys.
  */
 #define UVERBS_MODULE_NAME qrnic_ib
 #include <rdma/uverbs_named_ioctl.h>
@@ -190,11 +190,69 @@ DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_DB_PAGE,
 			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_ALLOC),
 			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_FREE));
 
+static int mkey_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
+			struct uverbs_attr_bundle *attrs)
+{
+	qrnic_indirect_destroy(uobject->object);
+	return 0;
+}
+
+static int UVERBS_HANDLER(QRNIC_METHOD_MKEY_CREATE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uobject *uobject =
+		uverbs_attr_get_uobject(attrs, QRNIC_ATTR_MKEY_CREATE_HANDLE);
+	struct ib_pd *ibpd = uverbs_attr_get_obj(attrs, QRNIC_ATTR_MKEY_CREATE_PD);
+	struct qrnic_ib_mkey *mkey;
+	u32 max_pieces, key;
+	int err;
+
+	if (IS_ERR(ibpd))
+		return PTR_ERR(ibpd);
+
+	err = uverbs_copy_from(&max_pieces, attrs, QRNIC_ATTR_MKEY_CREATE_MAX_PIECES);
+	if (err)
+		return err;
+
+	mkey = qrnic_indirect_create(ibpd, max_pieces, &key);
+	if (IS_ERR(mkey))
+		return PTR_ERR(mkey);
+
+	uobject->object = mkey;
+	uverbs_finalize_uobj_create(attrs, QRNIC_ATTR_MKEY_CREATE_HANDLE);
+	return uverbs_copy_to(attrs, QRNIC_ATTR_MKEY_CREATE_KEY, &key, sizeof(key));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_MKEY_CREATE,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_MKEY_CREATE_HANDLE,
+					    QRNIC_OBJECT_MKEY,
+					    UVERBS_ACCESS_NEW, UA_MANDATORY),
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_MKEY_CREATE_PD,
+					    UVERBS_OBJECT_PD, UVERBS_ACCESS_READ,
+					    UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(QRNIC_ATTR_MKEY_CREATE_MAX_PIECES,
+					       UVERBS_ATTR_TYPE(u32),
+					       UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_MKEY_CREATE_KEY,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD_DESTROY(QRNIC_METHOD_MKEY_DESTROY,
+				    UVERBS_ATTR_IDR(QRNIC_ATTR_MKEY_DESTROY_HANDLE,
+						    QRNIC_OBJECT_MKEY,
+						    UVERBS_ACCESS_DESTROY,
+						    UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_MKEY,
+			    UVERBS_TYPE_ALLOC_IDR(mkey_cleanup),
+			    &UVERBS_METHOD(QRNIC_METHOD_MKEY_CREATE),
+			    &UVERBS_METHOD(QRNIC_METHOD_MKEY_DESTROY));
+
 const struct uapi_definition qrnic_uapi_definitions[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &query_context),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &pd_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &dm_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_DB_PAGE),
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_MKEY),
 	{}
 };

@@ -129,6 +129,7 @@ static void test_regions(void)
 	uint8_t *constant = mmap(NULL, 8192, PROT_READ,
 				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *hole = constant + 4096;
+	struct qrnicdv_mkey_init_attr key = { .pd = pd, .max_pieces = 1 };
 
 	CHECK(plain && constant != MAP_FAILED && !munmap(hole, 4096));
 	region = ibv_reg_mr(plain, buffer, 8192, write);
@@ -145,6 +146,10 @@ static void test_regions(void)
 	if (!(capabilities & QRNIC_CAP_ON_DEMAND))
 		GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64,
 						  IBV_ACCESS_ON_DEMAND)));
+	if (!(capabilities & QRNIC_CAP_INDIRECT_MKEY))
+		GIVES(EOPNOTSUPP, MADE(qrnicdv_create_mkey(&key)));
+	else
+		GIVES(ENOENT, FOREIGN(pd, MADE(qrnicdv_create_mkey(&key))));
 	/* All of the address space is to begin with 0 */
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, SIZE_MAX,
 				      IBV_ACCESS_ON_DEMAND)));

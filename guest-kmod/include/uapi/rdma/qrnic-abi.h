@@ -262,6 +262,7 @@ enum qrnic_dm_query_attrs {
 
 enum qrnic_objects {
 	QRNIC_OBJECT_DB_PAGE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_OBJECT_MKEY,
 };
 
 /* More doorbell pages of a context; to be freed after the queues that use them */
@@ -280,6 +281,24 @@ enum qrnic_db_page_alloc_attrs {
 
 enum qrnic_db_page_free_attrs {
 	QRNIC_ATTR_DB_PAGE_FREE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* Indirect keys of a PD, which work requests make valid and invalid */
+enum qrnic_mkey_methods {
+	QRNIC_METHOD_MKEY_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_METHOD_MKEY_DESTROY,
+};
+
+/* MAX_PIECES and KEY are __u32; KEY has the index of the key and its first variant */
+enum qrnic_mkey_create_attrs {
+	QRNIC_ATTR_MKEY_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_MKEY_CREATE_PD,
+	QRNIC_ATTR_MKEY_CREATE_MAX_PIECES,
+	QRNIC_ATTR_MKEY_CREATE_KEY,
+};
+
+enum qrnic_mkey_destroy_attrs {
+	QRNIC_ATTR_MKEY_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 #endif /* QRNIC_ABI_USER_H */

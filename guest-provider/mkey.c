@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * mkey.c: indirect keys (qrnicdv.h; manual, chapter Keys of keys): made by the
+ * kernel, and made of something by work requests.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <infiniband/cmd_ioctl.h>
+
+#include "qrnic.h"
+#include "qrnicdv.h"
+#include "abi.h"
+
+/* Of a key that the kernel has destroyed */
+#define QRNIC_NO_HANDLE UINT32_MAX
+
+struct qrnic_mkey {
+	struct qrnicdv_mkey mkey;
+	struct ibv_context *context;
+	uint32_t handle;
+	uint32_t max_pieces;
+	/* Where a list waits for the device that is too long for a WQE */
+	struct qrnic_piece *list;
+	struct ibv_mr *list_mr;
+};
+
+static_assert(sizeof(struct qrnic_piece) == QRNIC_PIECE_BYTES, "layout");
+
+static struct qrnic_mkey *to_qrnic_mkey(struct qrnicdv_mkey *mkey)
+{
+	return container_of(mkey, struct qrnic_mkey, mkey);
+}
+
+static int cmd_create(struct ibv_pd *pd, struct qrnic_mkey *mkey)
+{
+	DECLARE_COMMAND_BUFFER(cmd, QRNIC_OBJECT_MKEY, QRNIC_METHOD_MKEY_CREATE,
+			       4);
+	struct ib_uverbs_attr *handle;
+	int err;
+
+	handle = fill_attr_out_obj(cmd, QRNIC_ATTR_MKEY_CREATE_HANDLE);
+	fill_attr_in_obj(cmd, QRNIC_ATTR_MKEY_CREATE_PD, pd->handle);
+	fill_attr_in_uint32(cmd, QRNIC_ATTR_MKEY_CREATE_MAX_PIECES,
+			    mkey->max_pieces);
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_MKEY_CREATE_KEY, &mkey->mkey.lkey);
+	err = execute_ioctl(pd->context, cmd);
+	if (err)
+		/* A driver that does not know the object yet */
+		return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+
+	mkey->handle = read_attr_obj(QRNIC_ATTR_MKEY_CREATE_HANDLE, handle);
+	mkey->mkey.rkey = mkey->mkey.lkey;
+	return 0;
+}
+
+static int cmd_destroy(struct qrnic_mkey *mkey)
+{
+	DECLARE_COMMAND_BUFFER(cmd, QRNIC_OBJECT_MKEY, QRNIC_METHOD_MKEY_DESTROY,
+			       1);
+
+	fill_attr_in_obj(cmd, QRNIC_ATTR_MKEY_DESTROY_HANDLE, mkey->handle);
+	return execute_ioctl(mkey->context, cmd);
+}
+
+/* The buffer has pages of its own, which no child of a fork takes away. */
+static int list_alloc(struct ibv_pd *pd, struct qrnic_mkey *mkey)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t length = mkey->max_pieces * sizeof(*mkey->list);
+	void *list;
+	int err;
+
+	length = (length + page - 1) & ~(page - 1);
+	err = posix_memalign(&list, page, length);
+	if (err)
+		return err;
+
+	mkey->list_mr = ibv_reg_mr(pd, list, length, 0);
+	if (!mkey->list_mr) {
+		err = errno;
+		free(list);
+		return err;
+	}
+	mkey->list = list;
+	return 0;
+}
+
+static int list_free(struct qrnic_mkey *mkey)
+{
+	int err;
+
+	if (!mkey->list_mr)
+		return 0;
+	err = ibv_dereg_mr(mkey->list_mr);
+	if (err)
+		return err;
+	free(mkey->list);
+	mkey->list_mr = NULL;
+	return 0;
+}
+
+struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr)
+{
+	struct qrnic_mkey *mkey;
+	int err;
+
+	if (!qrnic_is_device(attr->pd->context->device) || attr->comp_mask ||
+	    attr->reserved) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+
+	mkey = calloc(1, sizeof(*mkey));
+	if (!mkey)
+		return NULL;
+
+	mkey->context = attr->pd->context;
+	mkey->max_pieces = attr->max_pieces;
+	err = cmd_create(attr->pd, mkey);
+	if (err)
+		goto err_free;
+	err = list_alloc(attr->pd, mkey);
+	if (err)
+		goto err_destroy;
+	return &mkey->mkey;
+
+err_destroy:
+	cmd_destroy(mkey);
+err_free:
+	free(mkey);
+	errno = err;
+	return NULL;
+}
+
+int qrnicdv_destroy_mkey(struct qrnicdv_mkey *dv_mkey)
+{
+	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
+	int err;
+
+	/* The key first: while it is there, a WQE may still name the list */
+	if (mkey->handle != QRNIC_NO_HANDLE) {
+		err = cmd_destroy(mkey);
+		if (err)
+			return err;
+		mkey->handle = QRNIC_NO_HANDLE;
+	}
+	err = list_free(mkey);
+	if (err)
+		return err;
+	free(mkey);
+	return 0;
+}
+
+static void piece_fill(struct qrnic_piece *to, const struct qrnicdv_piece *from)
+{
+	*to = (struct qrnic_piece){
+		.key = htole32(from->lkey),
+		.address = htole64(from->addr),
+		.length = htole64(from->length),
+		.stride = htole64(from->stride),
+	};
+}
+
+/* Into the WQE if that has room; else into the buffer, and its place into the WQE */
+static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
+		      const struct qrnicdv_mkey_layout *layout)
+{
+	size_t length = layout->num_pieces * sizeof(struct qrnic_piece);
+	struct qrnic_piece piece;
+	uint32_t i;
+	int err;
+
+	if (length <= qp->max_inline) {
+		for (i = 0; i < layout->num_pieces; i++) {
+			piece_fill(&piece, &layout->pieces[i]);
+			err = qrnic_wqe_add_inline(&qp->wqe, qp->max_inline,
+						   &piece, sizeof(piece));
+			if (err)
+				return err;
+		}
+		return 0;
+	}
+	for (i = 0; i < layout->num_pieces; i++)
+		piece_fill(&mkey->list[i], &layout->pieces[i]);
+	qrnic_wqe_add_data(&qp->wqe, (uintptr_t)mkey->list, length,
+			   mkey->list_mr->lkey);
+	return 0;
+}
+
+static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
+			    const struct qrnicdv_mkey_layout *layout)
+{
+	const unsigned int rights = IBV_ACCESS_LOCAL_WRITE |
+				    IBV_ACCESS_REMOTE_WRITE |
+				    IBV_ACCESS_REMOTE_READ |
+				    IBV_ACCESS_REMOTE_ATOMIC;
+	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
+	struct qrnic_indirect_seg segment = {};
+
+	if (layout->comp_mask || layout->reserved)
+		return EOPNOTSUPP;
+	if (layout->access & ~rights || !layout->num_pieces || !layout->repeat ||
+	    layout->num_pieces > mkey->max_pieces)
+		return EINVAL;
+
+	/* Another variant each time: who kept the key of the last one is refused */
+	dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);
+	dv_mkey->rkey = dv_mkey->lkey;
+	segment.key = htole32(dv_mkey->lkey);
+	segment.access = layout->access;
+	segment.start = htole64(layout->start);
+	segment.repeat = htole32(layout->repeat);
+	memcpy(&qp->wqe.segment[qp->wqe.segments], &segment, sizeof(segment));
+	qp->wqe.segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
+	return add_pieces(qp, mkey, layout);
+}
+
+void qrnicdv_wr_reg_mkey(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
+			 const struct qrnicdv_mkey_layout *layout)
+{
+	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_REG_INDIRECT, 0);
+	enum ibv_qp_type type = qp->vqp.qp.qp_type;
+	int err = EOPNOTSUPP;
+
+	if (qp->ctx->capabilities & QRNIC_CAP_INDIRECT_MKEY &&
+	    (type == IBV_QPT_RC || type == IBV_QPT_UC ||
+	     type == IBV_QPT_XRC_SEND))
+		err = wqe_add_indirect(qp, mkey, layout);
+	if (err)
+		qrnic_wr_fail(qp, err);
+}

@@ -1,0 +1,31 @@
+# Keys of keys: the provider's test within a guest by both versions of IP, and a process that is killed while its
+# keys are valid and in use.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic --timeout 300
+# guest errors: piece-refused
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+provider() { echo "set -o pipefail; qrnic-indirect-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
+try "the provider's test, IPv4" "$(provider "$(gid_index "$RDMA0" 4)")"
+try "the provider's test, IPv6" "$(provider "$(gid_index "$RDMA0" 6)")"
+
+# shellcheck disable=SC2317  # called through try
+killed() {
+    local process
+    for _ in 1 2 3; do
+        qrnic-indirect-test "$RDMA0" "$(gid_index "$RDMA0" 4)" hold >hold.log &
+        process=$!
+        wait_until 20 grep -q holding hold.log || return
+        kill -9 "$process"
+        wait "$process"
+        wait_until 20 nothing_left || { rdma resource show; return 1; }
+    done
+}
+# shellcheck disable=SC2317
+nothing_left() { ! rdma resource show qp | grep -q qrnic-indirect && ! rdma resource show pd | grep -q qrnic-indirect; }
+export -f killed nothing_left
+try "a process is killed in the middle, and all is freed" killed
+try "the provider's test afterwards" "$(provider "$(gid_index "$RDMA0" 4)")"
+kernel_clean "the kernel log is clean"
+finish
