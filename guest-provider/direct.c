@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
 
 #include "qrnic.h"
 #include "qrnicdv.h"
@@ -53,32 +55,103 @@ int qrnicdv_query_device(struct ibv_context *context,
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
+/* Whether a structure of a later version has bits whose meaning is not known here */
+static bool has_more(const void *attr, size_t size, size_t known)
+{
+	const uint8_t *tail = attr;
+	size_t i;
+
+	for (i = known; i < size; i++) {
+		if (tail[i])
+			return true;
+	}
+	return false;
+}
+
+static int stream_of(const struct qrnicdv_stream_attr *attr,
+		     struct qrnic_stream *stream)
+{
+	if (attr->reserved)
+		return EOPNOTSUPP;
+	if (!attr->max_message || !attr->max_messages ||
+	    attr->max_messages > UINT16_MAX ||
+	    attr->align & (attr->align - 1) ||
+	    attr->align > 1u << QRNIC_STREAM_MAX_LOG_ALIGN)
+		return EINVAL;
+	*stream = (struct qrnic_stream){
+		.max_message = attr->max_message,
+		.max_messages = attr->max_messages,
+		.log_align = attr->align ? ilog32(attr->align) - 1 : 0,
+	};
+	return 0;
+}
+
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 struct ibv_qp_init_attr_ex *attr,
 				 struct qrnicdv_qp_init_attr *dv_attr,
 				 size_t dv_attr_size)
 {
-	const uint8_t *tail = (const uint8_t *)dv_attr;
-	size_t i;
+	size_t least = offsetof(struct qrnicdv_qp_init_attr, stream);
+	struct qrnic_stream stream = {};
+	bool streaming;
+	int err = 0;
 
 	if (!qrnic_is_device(context->device)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (dv_attr_size < sizeof(*dv_attr)) {
+	if (dv_attr_size < least) {
 		errno = EINVAL;
 		return NULL;
 	}
-	/* Bits of a later version, whose meaning this one does not know */
-	for (i = sizeof(*dv_attr); i < dv_attr_size; i++) {
-		if (tail[i])
-			break;
-	}
-	if (i < dv_attr_size || dv_attr->comp_mask || dv_attr->reserved) {
-		errno = EOPNOTSUPP;
+	streaming = dv_attr->comp_mask & QRNICDV_QP_INIT_ATTR_STREAM;
+	if (has_more(dv_attr, dv_attr_size, sizeof(*dv_attr)) ||
+	    dv_attr->comp_mask & ~(uint64_t)QRNICDV_QP_INIT_ATTR_STREAM ||
+	    dv_attr->reserved)
+		err = EOPNOTSUPP;
+	else if (streaming)
+		err = dv_attr_size < sizeof(*dv_attr) ?
+		      EINVAL : stream_of(&dv_attr->stream, &stream);
+	else if (has_more(dv_attr, min(dv_attr_size, sizeof(*dv_attr)), least))
+		err = EOPNOTSUPP;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
-	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv);
+	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
+				      streaming ? &stream : NULL);
+}
+
+struct ibv_srq *qrnicdv_create_srq(struct ibv_context *context,
+				   struct ibv_srq_init_attr_ex *attr,
+				   struct qrnicdv_srq_init_attr *dv_attr,
+				   size_t dv_attr_size)
+{
+	struct qrnic_stream stream = {};
+	int err;
+
+	if (!qrnic_is_device(context->device))
+		err = EOPNOTSUPP;
+	else if (dv_attr_size < sizeof(*dv_attr))
+		err = EINVAL;
+	else if (has_more(dv_attr, dv_attr_size, sizeof(*dv_attr)) ||
+		 dv_attr->comp_mask != QRNICDV_SRQ_INIT_ATTR_STREAM)
+		err = EOPNOTSUPP;
+	else
+		err = stream_of(&dv_attr->stream, &stream);
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	return qrnic_create_srq_stream(context, attr, &stream);
+}
+
+uint32_t qrnicdv_wc_read_stream(struct ibv_cq_ex *ibcq, uint32_t *offset)
+{
+	const struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+
+	*offset = le32toh(cq->current->offset);
+	return cq->used_up ? QRNICDV_WC_STREAM_USED : 0;
 }
 
 static void show_wq(struct qrnic_wq *wq, uint32_t stride,

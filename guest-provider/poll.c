@@ -268,6 +268,28 @@ static void srq_hold(struct qrnic_srq **held, struct qrnic_srq *srq)
 	*held = srq;
 }
 
+/*
+ * Takes back the slot of a CQE, unless it is that of a streaming SRQ: this is the
+ * device's until all completions that name it have been seen, which may be in several
+ * CQs. Returns its wr_id. The lock of the SRQ is held.
+ */
+static uint64_t srq_retire(struct qrnic_srq *srq, const struct qrnic_cqe *cqe,
+			   bool *used_up)
+{
+	uint32_t slot = le32toh(cqe->index) & (srq->slots - 1);
+
+	if (unlikely(srq->seen)) {
+		srq->seen[slot]++;
+		if (cqe->stream & QRNIC_CQES_USED)
+			srq->seen[slot] -= le16toh(cqe->messages);
+		if (srq->seen[slot]) {
+			*used_up = false;
+			return srq->wr_id[slot];
+		}
+	}
+	return qrnic_srq_take_back(srq, slot);
+}
+
 /* If the QP has an SRQ, its lock is held: the ring may be changed for another. */
 static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
@@ -297,11 +319,12 @@ static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 }
 
 /*
- * Moves the consumer of the queue over the WQE of the CQE and returns its wr_id. The
- * CQE is the oldest one of the CQ. held: see srq_hold().
+ * Moves the consumer of the queue over the WQE of the CQE, unless its buffer takes
+ * more messages, and returns its wr_id. The CQE is the oldest one of the CQ. held: see
+ * srq_hold().
  */
 static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
-			   struct qrnic_srq **held)
+			   struct qrnic_srq **held, bool *used_up)
 {
 	uint32_t index = le32toh(cqe->index);
 	struct qrnic_wq *wq;
@@ -316,10 +339,15 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 		if (unlikely(cqe_has_data(cqe)))
 			recv_scatter(qp, cqe);
 		if (qp->srq)
-			return qrnic_srq_take_back(qp->srq, index);
+			return srq_retire(qp->srq, cqe, used_up);
 		wq = &qp->rq;
 		slot = index & (wq->size - 1);
 		end = index + 1;
+		if (unlikely(qp->stream.max_message &&
+			     !(cqe->stream & QRNIC_CQES_USED))) {
+			*used_up = false;
+			return wq->wr_id[slot];
+		}
 	} else {
 		/* Unsignaled WQEs before it are done too, and retire with it */
 		wq = &qp->sq;
@@ -390,7 +418,8 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
  * program, which may want to post at once what it has got back.
  */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
-				       struct qrnic_srq **held, uint64_t *wr_id)
+				       struct qrnic_srq **held, uint64_t *wr_id,
+				       bool *used_up)
 {
 	struct qrnic_cqe *cqe;
 	struct qrnic_srq *srq;
@@ -405,15 +434,16 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		}
 		cq->ahead--;
 		cqe = cq_entry(cq, cq->consumer++);
+		*used_up = true;
 		srq = cqe_xrc_srq(cq, cqe);
 		if (unlikely(srq)) {
 			srq_hold(held, srq);
-			*wr_id = qrnic_srq_take_back(srq, le32toh(cqe->index));
+			*wr_id = srq_retire(srq, cqe, used_up);
 			return cqe;
 		}
 		qp = cq_find_qp(cq, le32toh(cqe->qpn));
 		if (likely(qp && cqe_has_queue(cq, qp, cqe))) {
-			*wr_id = cqe_retire(qp, cqe, held);
+			*wr_id = cqe_retire(qp, cqe, held, used_up);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
@@ -446,13 +476,15 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	const struct qrnic_cqe *cqe;
 	struct qrnic_srq *held = NULL;
 	uint32_t before;
+	bool used_up;
 	int done = 0;
 
 	qrnic_cq_lock(cq);
 	before = cq->consumer;
 	cq->ahead = 0;
 	while (done < num_entries) {
-		cqe = cq_next(cq, num_entries - done, &held, &wc[done].wr_id);
+		cqe = cq_next(cq, num_entries - done, &held, &wc[done].wr_id,
+			      &used_up);
 		if (!cqe)
 			break;
 		cqe_to_wc(cqe, &wc[done++]);
@@ -469,7 +501,7 @@ static int poll_next(struct qrnic_cq *cq, uint32_t most)
 	struct ibv_cq_ex *ibcq = &cq->vcq.cq_ex;
 	struct qrnic_srq *held = NULL;
 
-	cq->current = cq_next(cq, most, &held, &ibcq->wr_id);
+	cq->current = cq_next(cq, most, &held, &ibcq->wr_id, &cq->used_up);
 	srq_hold(&held, NULL);
 	if (!cq->current)
 		return ENOENT;
@@ -694,6 +726,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 	uint32_t end, from, to;
 	struct qrnic_srq *held = NULL;
 	struct qrnic_cqe *cqe;
+	bool used_up;
 
 	end = cq->consumer;
 	cq->ahead = 0;
@@ -712,8 +745,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 			/* The slots are the SRQ's, and are free now */
 			if (qp && qp->srq && cqe_is_receive(cqe)) {
 				srq_hold(&held, qp->srq);
-				qrnic_srq_take_back(qp->srq,
-						    le32toh(cqe->index));
+				srq_retire(qp->srq, cqe, &used_up);
 			}
 			continue;
 		}

@@ -424,8 +424,12 @@ static int register_qp(struct qrnic_qp *qp,
 	cmd.rq_log_stride = layout->rq_log_stride;
 	cmd.max_recv_inline = qp->max_recv_inline;
 
+	if (qp->stream.max_message) {
+		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_STREAM;
+		cmd.stream = qp->stream;
+	}
 	if (qp->db != &ctx->db) {
-		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_DB_PAGE;
+		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_DB_PAGE;
 		cmd.db_page = qp->db->number;
 	}
 
@@ -453,10 +457,14 @@ static int register_qp(struct qrnic_qp *qp,
 	return err;
 }
 
-/* Datagrams and frames gain nothing, and what XRC receives is another's */
+/*
+ * Datagrams and frames gain nothing, and what XRC receives is another's. The CQE of a
+ * streaming queue has no room.
+ */
 static bool can_recv_inline(const struct ibv_qp_init_attr_ex *attr)
 {
-	return attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC;
+	return (attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC) &&
+	       !(attr->srq && to_qrnic_srq(attr->srq)->seen);
 }
 
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
@@ -470,13 +478,13 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 		return qrnic_create_rss(context, attr);
 	if (!can_recv_inline(attr))
 		max_recv_inline = 0;
-	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline);
+	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline, NULL);
 	if (qp || !max_recv_inline || errno != EOPNOTSUPP)
 		return qp;
 
 	/* The environment asks for it, if the driver and the device can do it */
 	max_recv_inline = 0;
-	return qrnic_create_qp_inline(context, attr, &max_recv_inline);
+	return qrnic_create_qp_inline(context, attr, &max_recv_inline, NULL);
 }
 
 static int check_recv_inline(const struct qrnic_context *ctx,
@@ -491,10 +499,22 @@ static int check_recv_inline(const struct qrnic_context *ctx,
 	return bytes <= QRNIC_MAX_RECV_INLINE ? 0 : EINVAL;
 }
 
-/* Sets *max_recv_inline to what the QP has. */
+static int check_stream(const struct qrnic_context *ctx,
+			const struct ibv_qp_init_attr_ex *attr,
+			uint32_t max_recv_inline)
+{
+	if (!(ctx->capabilities & QRNIC_CAP_STREAMING_RECV) ||
+	    (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
+	     attr->qp_type != IBV_QPT_UD))
+		return EOPNOTSUPP;
+	return attr->srq || max_recv_inline ? EINVAL : 0;
+}
+
+/* Sets *max_recv_inline to what the QP has; stream: NULL, or the RQ is streaming. */
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
-				      uint32_t *max_recv_inline)
+				      uint32_t *max_recv_inline,
+				      const struct qrnic_stream *stream)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct qp_layout layout;
@@ -504,6 +524,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	err = check_qp_attr(ctx, attr);
 	if (!err)
 		err = check_recv_inline(ctx, attr, *max_recv_inline);
+	if (!err && stream)
+		err = check_stream(ctx, attr, *max_recv_inline);
 	if (!err && attr->qp_type == IBV_QPT_XRC_RECV)
 		return qrnic_create_target(context, attr);
 	if (!err)
@@ -522,6 +544,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 		 &qp->pd->td->db : &ctx->db;
 	qp->has_sq = true;
 	qp->has_rq = has_rq(attr);
+	if (stream)
+		qp->stream = *stream;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;

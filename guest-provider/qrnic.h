@@ -18,6 +18,8 @@
 #include <util/udma_barrier.h>
 #include <util/util.h>
 
+#include <rdma/qrnic-abi.h>
+
 #include "qrnic_hw.h"
 
 /* QP numbers have 24 bits; the table of them has two levels of 12 */
@@ -195,8 +197,9 @@ struct qrnic_cq {
 	atomic_uint events;
 	/* XRC SRQs that complete here, under lock */
 	struct list_head xrc_srqs;
-	/* The CQE that the extended interface stands on */
+	/* The CQE that the extended interface stands on; it frees its WQE */
 	const struct qrnic_cqe *current;
+	bool used_up;
 	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
 	struct qrnic_qp *last_qp;
 	uint32_t last_qpn;
@@ -293,6 +296,11 @@ struct qrnic_srq {
 	/* By slot, as many as there ever were */
 	uint32_t *next;
 	uint64_t *wr_id;
+	/*
+	 * By slot, NULL unless streaming: completions that named it, less those that
+	 * there are in all when that is known
+	 */
+	int32_t *seen;
 	/* NULL, or the CQ of an XRC SRQ, and its place in the list there */
 	struct qrnic_cq *cq;
 	struct list_node in_cq;
@@ -331,6 +339,8 @@ struct qrnic_qp {
 	/* The CQE may bring as many bytes, which the poller copies */
 	uint32_t max_recv_inline;
 	uint32_t rq_stride_shift;
+	/* The RQ is streaming if max_message is not 0 */
+	struct qrnic_stream stream;
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;
@@ -527,6 +537,9 @@ int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
 int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr);
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
+struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
+					struct ibv_srq_init_attr_ex *attr,
+					const struct qrnic_stream *stream);
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot);
 
@@ -540,7 +553,8 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
-				      uint32_t *max_recv_inline);
+				      uint32_t *max_recv_inline,
+				      const struct qrnic_stream *stream);
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
 int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,
 			       struct ibv_qp_rate_limit_attr *limit);

@@ -85,11 +85,44 @@ struct qrnicdv_cq {
 	void *db_page;
 };
 
+/*
+ * A streaming receive queue, whose buffers take many messages each. See
+ * qrnicdv_create_srq(3).
+ */
+struct qrnicdv_stream_attr {
+	uint32_t max_message;	/* bytes of the longest one, of UD with the GRH */
+	uint32_t max_messages;	/* in a buffer, at most 65535 */
+	uint32_t align;		/* of messages in a buffer: a power of two, or 0 */
+	uint32_t reserved;	/* 0 */
+};
+
+/* comp_mask of struct qrnicdv_qp_init_attr */
+enum qrnicdv_qp_init_attr_mask {
+	QRNICDV_QP_INIT_ATTR_STREAM = 1 << 0,
+};
+
 /* In addition to those of ibv_create_qp_ex() */
 struct qrnicdv_qp_init_attr {
-	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	uint64_t comp_mask;	/* later members that are valid */
 	uint32_t max_inl_recv;	/* bytes received into the CQE; set to what it is */
 	uint32_t reserved;	/* 0 */
+	struct qrnicdv_stream_attr stream;
+};
+
+/* comp_mask of struct qrnicdv_srq_init_attr */
+enum qrnicdv_srq_init_attr_mask {
+	QRNICDV_SRQ_INIT_ATTR_STREAM = 1 << 0,
+};
+
+/* In addition to those of ibv_create_srq_ex() */
+struct qrnicdv_srq_init_attr {
+	uint64_t comp_mask;
+	struct qrnicdv_stream_attr stream;
+};
+
+/* What qrnicdv_wc_read_stream() returns */
+enum qrnicdv_wc_stream_flags {
+	QRNICDV_WC_STREAM_USED = 1 << 0,	/* nothing more comes into the buffer */
 };
 
 bool qrnicdv_is_supported(struct ibv_device *device);
@@ -146,6 +179,14 @@ void qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
 
 /* The opcode of its completion */
 #define QRNICDV_WC_REG_MKEY IBV_WC_DRIVER1
+
+struct ibv_srq *qrnicdv_create_srq(struct ibv_context *context,
+				   struct ibv_srq_init_attr_ex *attr,
+				   struct qrnicdv_srq_init_attr *dv_attr,
+				   size_t dv_attr_size);
+
+/* Of the completion that cq stands on, between ibv_start_poll() and ibv_end_poll() */
+uint32_t qrnicdv_wc_read_stream(struct ibv_cq_ex *cq, uint32_t *offset);
 
 int qrnicdv_query_device(struct ibv_context *context,
 			 struct qrnicdv_device_attr *attr, size_t attr_size);

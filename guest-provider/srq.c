@@ -29,7 +29,7 @@ static int plan(const struct qrnic_context *ctx,
 }
 
 static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
-		      uint32_t log_stride)
+		      uint32_t log_stride, bool streaming)
 {
 	struct qrnic_context *ctx = srq->ctx;
 	uint32_t slot, room;
@@ -53,6 +53,11 @@ static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
 	srq->wr_id = calloc(srq->slots, sizeof(*srq->wr_id));
 	if (!srq->next || !srq->wr_id)
 		return ENOMEM;
+	if (streaming) {
+		srq->seen = calloc(srq->slots, sizeof(*srq->seen));
+		if (!srq->seen)
+			return ENOMEM;
+	}
 	/* The device begins at slot 0 (manual, "Shared receive queues") */
 	for (slot = 0; slot < srq->slots; slot++)
 		srq->next[slot] = slot + 1;
@@ -65,6 +70,7 @@ static void srq_free(struct qrnic_srq *srq)
 {
 	pthread_mutex_destroy(&srq->resize_mutex);
 	qrnic_lock_destroy(&srq->lock);
+	free(srq->seen);
 	free(srq->wr_id);
 	free(srq->next);
 	qrnic_buffer_free(&srq->resized);
@@ -75,9 +81,12 @@ static void srq_free(struct qrnic_srq *srq)
 
 static struct qrnic_create_srq_req request(const struct qrnic_srq *srq,
 					   uint32_t log_size,
-					   uint32_t log_stride)
+					   uint32_t log_stride,
+					   const struct qrnic_stream *stream)
 {
 	return (struct qrnic_create_srq_req){
+		.comp_mask = stream ? QRNIC_CREATE_SRQ_STREAM : 0,
+		.stream = stream ? *stream : (struct qrnic_stream){},
 		.buf_addr = (uintptr_t)srq->buf.addr,
 		.buf_length = srq->buf.length,
 		.record_offset = (void *)srq->record - srq->buf.addr,
@@ -96,12 +105,12 @@ static void kernel_sizes(const struct qrnic_srq *srq, struct ibv_srq_attr *attr)
 
 static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
 			const struct ibv_srq_init_attr *attr, uint32_t log_size,
-			uint32_t log_stride)
+			uint32_t log_stride, const struct qrnic_stream *stream)
 {
 	struct ibv_srq_init_attr kernel_attr = *attr;
 	struct qrnic_create_srq_cmd_resp resp = {};
 	struct qrnic_create_srq_cmd cmd = {
-		.drv_payload = request(srq, log_size, log_stride),
+		.drv_payload = request(srq, log_size, log_stride, stream),
 	};
 	int err;
 
@@ -115,12 +124,13 @@ static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
 /* Makes an XRC SRQ, and then findable for the completions in its CQ */
 static int register_xrc_srq(struct qrnic_srq *srq,
 			    const struct ibv_srq_init_attr_ex *attr,
-			    uint32_t log_size, uint32_t log_stride)
+			    uint32_t log_size, uint32_t log_stride,
+			    const struct qrnic_stream *stream)
 {
 	struct ibv_srq_init_attr_ex kernel_attr = *attr;
 	struct qrnic_create_xsrq_cmd_resp resp = {};
 	struct qrnic_create_xsrq_cmd cmd = {
-		.drv_payload = request(srq, log_size, log_stride),
+		.drv_payload = request(srq, log_size, log_stride, stream),
 	};
 	struct qrnic_context *ctx = srq->ctx;
 	int err;
@@ -151,9 +161,13 @@ static int check_xrc(const struct qrnic_context *ctx,
 	       attr->cq ? 0 : EINVAL;
 }
 
-/* With ex an XRC SRQ, else one of the basic kind; err: what is wrong already */
+/*
+ * With ex an XRC SRQ, else one of the basic kind; stream: NULL, or it is streaming;
+ * err: what is wrong already
+ */
 static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic,
-			      struct ibv_srq_init_attr_ex *ex, int err)
+			      struct ibv_srq_init_attr_ex *ex,
+			      const struct qrnic_stream *stream, int err)
 {
 	struct ibv_srq_attr *attr = ex ? &ex->attr : &basic->attr;
 	uint32_t log_size, log_stride;
@@ -176,10 +190,12 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic
 	srq->pd = qrnic_pd_use(pd);
 	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
 	pthread_mutex_init(&srq->resize_mutex, NULL);
-	err = alloc_ring(srq, log_size, log_stride);
+	err = alloc_ring(srq, log_size, log_stride, stream);
 	if (!err)
-		err = ex ? register_xrc_srq(srq, ex, log_size, log_stride) :
-			   register_srq(srq, pd, basic, log_size, log_stride);
+		err = ex ? register_xrc_srq(srq, ex, log_size, log_stride,
+					    stream) :
+			   register_srq(srq, pd, basic, log_size, log_stride,
+					stream);
 	if (err) {
 		srq_free(srq);
 		goto err_out;
@@ -197,7 +213,7 @@ err_out:
 struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
 				    struct ibv_srq_init_attr_ex *attr)
 {
-	return create(attr->pd, NULL, attr,
+	return create(attr->pd, NULL, attr, NULL,
 		      check_xrc(to_qrnic_context(context), attr));
 }
 
@@ -206,8 +222,38 @@ struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
 {
 	struct qrnic_context *ctx = to_qrnic_context(pd->context);
 
-	return create(pd, attr, NULL,
+	return create(pd, attr, NULL, NULL,
 		      ctx->capabilities & QRNIC_CAP_SRQ ? 0 : EOPNOTSUPP);
+}
+
+/* Of either kind, without the capability EOPNOTSUPP */
+struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
+					struct ibv_srq_init_attr_ex *attr,
+					const struct qrnic_stream *stream)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct ibv_srq_init_attr basic = {
+		.srq_context = attr->srq_context,
+		.attr = attr->attr,
+	};
+	bool xrc = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE &&
+		   attr->srq_type != IBV_SRQT_BASIC;
+	struct ibv_srq *srq;
+	int err = 0;
+
+	if (!(ctx->capabilities & QRNIC_CAP_STREAMING_RECV))
+		err = EOPNOTSUPP;
+	else if (xrc)
+		err = check_xrc(ctx, attr);
+	else if (!check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
+				  IBV_SRQ_INIT_ATTR_PD))
+		err = EOPNOTSUPP;
+	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
+		err = EINVAL;
+	srq = create(attr->pd, &basic, xrc ? attr : NULL, stream, err);
+	if (srq && !xrc)
+		attr->attr = basic.attr;
+	return srq;
 }
 
 int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)

@@ -95,6 +95,7 @@ struct plan {
 	/* NULL: those that there are suffice */
 	uint32_t *next;
 	uint64_t *wr_id;
+	int32_t *seen;
 };
 
 /* From now on there are no slots but those that both rings have */
@@ -126,6 +127,11 @@ static int prepare(struct qrnic_srq *srq, struct plan *plan)
 		plan->wr_id = calloc(plan->slots, sizeof(*plan->wr_id));
 		if (!plan->next || !plan->wr_id)
 			return ENOMEM;
+		if (srq->seen) {
+			plan->seen = calloc(plan->slots, sizeof(*plan->seen));
+			if (!plan->seen)
+				return ENOMEM;
+		}
 	}
 	return qrnic_buffer_alloc(srq->ctx, &plan->ring,
 				  (size_t)plan->slots << srq->stride_shift,
@@ -155,13 +161,18 @@ static void tables_grow(struct qrnic_srq *srq, struct plan *plan)
 {
 	uint32_t *next = srq->next;
 	uint64_t *wr_id = srq->wr_id;
+	int32_t *seen = srq->seen;
 
+	if (seen)
+		memcpy(plan->seen, seen, srq->slots * sizeof(*seen));
 	memcpy(plan->next, next, srq->slots * sizeof(*next));
 	memcpy(plan->wr_id, wr_id, srq->slots * sizeof(*wr_id));
 	srq->next = plan->next;
 	srq->wr_id = plan->wr_id;
 	plan->next = next;
 	plan->wr_id = wr_id;
+	srq->seen = plan->seen;
+	plan->seen = seen;
 }
 
 /* What is left in plan afterwards is of no use */
@@ -211,5 +222,6 @@ int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask)
 	qrnic_buffer_free(&plan.ring);
 	free(plan.next);
 	free(plan.wr_id);
+	free(plan.seen);
 	return err;
 }

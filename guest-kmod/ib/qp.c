@@ -233,6 +233,21 @@ static int qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return 0;
 }
 
+/* An RQ whose buffers take many messages, if the request asks for one */
+static int qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+		     const struct qrnic_create_qp_req *request,
+		     struct qrnic_qp_ctx *context)
+{
+	bool wanted = request->comp_mask & QRNIC_CREATE_QP_STREAM;
+	enum ib_qp_type type = qp->ibqp.qp_type;
+
+	if (wanted && type != IB_QPT_RC && type != IB_QPT_UC && type != IB_QPT_UD)
+		return -EOPNOTSUPP;
+	if (wanted && (!qp->has_rq || request->max_recv_inline))
+		return -EINVAL;
+	return qrnic_stream_get(dev, &request->stream, wanted, &context->stream);
+}
+
 /* Request of a user QP, and its memory */
 static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			   struct ib_udata *udata, struct qrnic_qp_ctx *context)
@@ -248,7 +263,8 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 					  max_recv_inline));
 	if (err)
 		return err;
-	if (request.comp_mask & ~QRNIC_CREATE_QP_DB_PAGE || request.reserved2)
+	if (request.comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
+				  QRNIC_CREATE_QP_STREAM) || request.reserved2)
 		return -EOPNOTSUPP;
 	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
 	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
@@ -258,6 +274,9 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!qp->has_rq && (request.rq_log_size || request.rq_log_stride ||
 			    request.rq_offset || request.rq_record_offset))
 		return -EINVAL;
+	err = qp_stream(dev, qp, &request, context);
+	if (err)
+		return err;
 	err = qp_recv_inline(dev, qp, request.max_recv_inline, context);
 	if (err)
 		return err;

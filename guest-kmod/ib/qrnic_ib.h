@@ -636,6 +636,8 @@ int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 			enum ib_srq_attr_mask mask, struct ib_udata *udata);
 int qrnic_ib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream,
+		     bool wanted, struct qrnic_stream_attr *hw);
 bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 			struct qrnic_ib_request *request);
 

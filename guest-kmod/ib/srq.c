@@ -55,6 +55,26 @@ static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *in
 	return 0;
 }
 
+/* What a request says of a streaming queue; wanted: a bit of its comp_mask */
+int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream,
+		     bool wanted, struct qrnic_stream_attr *hw)
+{
+	if (!wanted)
+		return stream->max_message || stream->max_messages ||
+		       stream->log_align || stream->reserved ? -EOPNOTSUPP : 0;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_STREAMING_RECV) || stream->reserved)
+		return -EOPNOTSUPP;
+	if (!stream->max_message || stream->max_message > QRNIC_MAX_MSG_SIZE ||
+	    !stream->max_messages ||
+	    stream->log_align > QRNIC_STREAM_MAX_LOG_ALIGN)
+		return -EINVAL;
+
+	hw->max_message = cpu_to_le32(stream->max_message);
+	hw->max_messages = cpu_to_le16(stream->max_messages);
+	hw->log_align = stream->log_align;
+	return 0;
+}
+
 /* Request of a user SRQ, and its memory */
 static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 			    u32 max_wr, struct ib_udata *udata,
@@ -66,11 +86,17 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	dma_addr_t record;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = qrnic_udata_get(udata, &request, sizeof(request),
+			      offsetofend(struct qrnic_create_srq_req, reserved));
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved)
+	if (request.comp_mask & ~QRNIC_CREATE_SRQ_STREAM || request.reserved)
 		return -EOPNOTSUPP;
+	err = qrnic_stream_get(dev, &request.stream,
+			       request.comp_mask & QRNIC_CREATE_SRQ_STREAM,
+			       &context->stream);
+	if (err)
+		return err;
 	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr) ||
 	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
 		return -EINVAL;

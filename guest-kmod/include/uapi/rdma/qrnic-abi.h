@@ -83,6 +83,17 @@ struct qrnic_resize_cq_req {
 };
 
 /*
+ * How a streaming receive queue uses its buffers, as in the contract: with
+ * QRNIC_CAP_STREAMING_RECV, and the bit of comp_mask of the request.
+ */
+struct qrnic_stream {
+	__u32 max_message;
+	__u16 max_messages;
+	__u8 log_align;
+	__u8 reserved;
+};
+
+/*
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
@@ -96,6 +107,7 @@ struct qrnic_resize_cq_req {
  */
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
+	QRNIC_CREATE_QP_STREAM = 1 << 1,
 };
 
 struct qrnic_create_qp_req {
@@ -111,6 +123,7 @@ struct qrnic_create_qp_req {
 	__u8 max_recv_inline;
 	__u32 db_page;
 	__u32 reserved2;
+	struct qrnic_stream stream;
 };
 
 struct qrnic_create_qp_resp {
@@ -136,6 +149,10 @@ struct qrnic_modify_qp_req {
  * its start, page aligned, and the queue_record at record_offset. One slot less
  * can be posted at once; this is what max_wr of the SRQ says.
  */
+enum qrnic_create_srq_mask {
+	QRNIC_CREATE_SRQ_STREAM = 1 << 0,
+};
+
 struct qrnic_create_srq_req {
 	__aligned_u64 comp_mask;
 	__aligned_u64 buf_addr;
@@ -144,6 +161,7 @@ struct qrnic_create_srq_req {
 	__u8 log_size;
 	__u8 log_stride;
 	__u16 reserved;
+	struct qrnic_stream stream;
 };
 
 struct qrnic_create_srq_resp {
