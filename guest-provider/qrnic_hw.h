@@ -1917,7 +1917,8 @@ struct qrnic_page_fault {
 	__le32 flags;
 	__le64 address;
 	__le64 length;
-	__le64 rsvd0;
+	__le32 sequence;
+	__le32 rsvd0;
 };
 
 #define QRNIC_PAGE_FAULT_BYTES 32u
@@ -1925,7 +1926,8 @@ struct qrnic_page_fault {
 #define QRNIC_PAGE_FAULT_FLAGS_OFFSET 4u
 #define QRNIC_PAGE_FAULT_ADDRESS_OFFSET 8u
 #define QRNIC_PAGE_FAULT_LENGTH_OFFSET 16u
-#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 24u
+#define QRNIC_PAGE_FAULT_SEQUENCE_OFFSET 24u
+#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 28u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_page_fault) == QRNIC_PAGE_FAULT_BYTES,
 		"size of page_fault");
@@ -1937,8 +1939,27 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, address) ==
 		QRNIC_PAGE_FAULT_ADDRESS_OFFSET, "page_fault.address");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, length) ==
 		QRNIC_PAGE_FAULT_LENGTH_OFFSET, "page_fault.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, sequence) ==
+		QRNIC_PAGE_FAULT_SEQUENCE_OFFSET, "page_fault.sequence");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, rsvd0) ==
 		QRNIC_PAGE_FAULT_RSVD0_OFFSET, "page_fault.rsvd0");
+
+/* Input of RESUME_PAGE_FAULT and REFUSE_PAGE_FAULT */
+struct qrnic_page_fault_answer {
+	__le32 sequence;
+	__le32 rsvd0;
+};
+
+#define QRNIC_PAGE_FAULT_ANSWER_BYTES 8u
+#define QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET 0u
+#define QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET 4u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_page_fault_answer) == QRNIC_PAGE_FAULT_ANSWER_BYTES,
+		"size of page_fault_answer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault_answer, sequence) ==
+		QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET, "page_fault_answer.sequence");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault_answer, rsvd0) ==
+		QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET, "page_fault_answer.rsvd0");
 
 /* Input of ALLOC_DM; output of QUERY_DM */
 struct qrnic_dm_ctx {

@@ -976,8 +976,8 @@ enum qrnic_counter {
     X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0, true) \
     X(INVALIDATE_PAGES, invalidate_pages, QRNIC_PAGE_RANGE_BYTES, 0, true) \
     X(QUERY_PAGE_FAULT, query_page_fault, 0, QRNIC_PAGE_FAULT_BYTES, true) \
-    X(RESUME_PAGE_FAULT, resume_page_fault, 0, 0, true) \
-    X(REFUSE_PAGE_FAULT, refuse_page_fault, 0, 0, true) \
+    X(RESUME_PAGE_FAULT, resume_page_fault, QRNIC_PAGE_FAULT_ANSWER_BYTES, 0, true) \
+    X(REFUSE_PAGE_FAULT, refuse_page_fault, QRNIC_PAGE_FAULT_ANSWER_BYTES, 0, true) \
     X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0, false) \
     X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0, true) \
     X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES, true) \
@@ -2452,7 +2452,8 @@ static inline void qrnic_page_range_pack(void *out, const QrnicPageRange *in)
 #define QRNIC_PAGE_FAULT_FLAGS_OFFSET 4u
 #define QRNIC_PAGE_FAULT_ADDRESS_OFFSET 8u
 #define QRNIC_PAGE_FAULT_LENGTH_OFFSET 16u
-#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 24u
+#define QRNIC_PAGE_FAULT_SEQUENCE_OFFSET 24u
+#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 28u
 
 /* Output of QUERY_PAGE_FAULT */
 typedef struct QrnicPageFault {
@@ -2460,9 +2461,10 @@ typedef struct QrnicPageFault {
     uint32_t flags;
     uint64_t address;
     uint64_t length;
+    uint32_t sequence;
 } QrnicPageFault;
 
-_Static_assert(QRNIC_PAGE_FAULT_RSVD0_OFFSET + 8 ==
+_Static_assert(QRNIC_PAGE_FAULT_RSVD0_OFFSET + 4 ==
                QRNIC_PAGE_FAULT_BYTES, "size of page_fault");
 
 /* False if a reserved bit of page_fault is set; out is filled in any case. */
@@ -2476,7 +2478,8 @@ static inline bool qrnic_page_fault_unpack(QrnicPageFault *out, const void *in)
     bad |= out->flags & 0xfffffffeu;
     out->address = qrnic_ld_le64(p + 8);
     out->length = qrnic_ld_le64(p + 16);
-    bad |= qrnic_ld_le64(p + 24);
+    out->sequence = qrnic_ld_le32(p + 24);
+    bad |= qrnic_ld_le32(p + 28);
     return !bad;
 }
 
@@ -2489,6 +2492,43 @@ static inline void qrnic_page_fault_pack(void *out, const QrnicPageFault *in)
     qrnic_st_le32(p + 4, in->flags);
     qrnic_st_le64(p + 8, in->address);
     qrnic_st_le64(p + 16, in->length);
+    qrnic_st_le32(p + 24, in->sequence);
+}
+
+#define QRNIC_PAGE_FAULT_ANSWER_BYTES 8u
+#define QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET 0u
+#define QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET 4u
+
+/* Input of RESUME_PAGE_FAULT and REFUSE_PAGE_FAULT */
+typedef struct QrnicPageFaultAnswer {
+    uint32_t sequence;
+} QrnicPageFaultAnswer;
+
+_Static_assert(QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET + 4 ==
+               QRNIC_PAGE_FAULT_ANSWER_BYTES, "size of page_fault_answer");
+
+/*
+ * False if a reserved bit of page_fault_answer is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_page_fault_answer_unpack(QrnicPageFaultAnswer *out,
+                                                  const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->sequence = qrnic_ld_le32(p + 0);
+    bad |= qrnic_ld_le32(p + 4);
+    return !bad;
+}
+
+static inline void qrnic_page_fault_answer_pack(void *out,
+                                                const QrnicPageFaultAnswer *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_PAGE_FAULT_ANSWER_BYTES);
+    qrnic_st_le32(p + 0, in->sequence);
 }
 
 #define QRNIC_DM_CTX_BYTES 32u

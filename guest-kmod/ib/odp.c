@@ -282,6 +282,7 @@ static bool odp_resolve(struct qrnic_ib_dev *dev, const struct qrnic_page_fault 
 
 static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 {
+	struct qrnic_page_fault_answer answer = {};
 	struct qrnic_page_fault fault;
 	enum qrnic_cmd_opcode opcode;
 
@@ -291,8 +292,9 @@ static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 		return;
 	opcode = odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
 					    QRNIC_CMD_REFUSE_PAGE_FAULT;
-	/* The same may have happened meanwhile. */
-	qrnic_cmd_set(dev->qdev, opcode, number, NULL, 0);
+	answer.sequence = fault.sequence;
+	/* The same may have happened meanwhile, or it waits for something later. */
+	qrnic_cmd_set(dev->qdev, opcode, number, &answer, sizeof(answer));
 }
 
 static void odp_fault_work(struct work_struct *work)

@@ -111,8 +111,10 @@ QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
 /* A page fault: number of the queue pair << 1, plus 1 where it receives */
 QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
                                    QrnicPageFault *out);
-QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number);
-QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number);
+QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
+                                    const QrnicPageFaultAnswer *in);
+QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
+                                    const QrnicPageFaultAnswer *in);
 QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in);
 QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);

@@ -21,7 +21,7 @@ typedef struct Demand {
     Rig r;
     Eq eq;
     uint64_t list, pages;       /* pages: where software keeps some memory */
-    uint32_t key;
+    uint32_t key, sequence;     /* sequence: of the last page fault */
 } Demand;
 
 static QrnicMkeyCtx region(const Demand *x)
@@ -39,6 +39,7 @@ static void demand_start(Demand *x)
     uint8_t raw[QRNIC_MKEY_CTX_BYTES];
     QrnicMkeyCtx ctx;
 
+    x->sequence = 0;
     rig_start(&x->r, "", NULL);
     eq_create(x->r.d, &x->eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
     eq_arm(x->r.d, &x->eq);
@@ -80,11 +81,23 @@ static void expect_fault(Demand *x, unsigned side, uint64_t offset,
     g_assert_cmphex(f.address, ==, START + offset);
     g_assert_cmpuint(f.length, ==, length);
     g_assert_cmphex(f.flags, ==, flags);
+    g_assert_cmpuint(f.sequence, ==, e.data);
+    g_assert_cmpuint(f.sequence, ==, ++x->sequence);
 }
 
 static void answer(Demand *x, unsigned opcode, unsigned side)
 {
-    command_ok(x->r.d, opcode, fault_of(x, side), NULL, 0, NULL, 0);
+    page_fault_answer(x->r.d, opcode, fault_of(x, side), x->sequence);
+}
+
+static void answer_fails(Demand *x, unsigned opcode, uint32_t number,
+                         uint32_t sequence, unsigned status, uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_PAGE_FAULT_ANSWER_BYTES];
+
+    qrnic_page_fault_answer_pack(raw, &(QrnicPageFaultAnswer) { sequence });
+    command_fails(x->r.d, opcode, number, raw, sizeof(raw), NULL, 0, status,
+                  syndrome);
 }
 
 static void invalidate(Demand *x, uint64_t offset, uint64_t length)
@@ -241,18 +254,47 @@ static void test_gone(void)
     Demand x;
 
     demand_start(&x);
-    command_fails(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
-                  NULL, 0, QRNIC_ST_BAD_STATE, 0);
-    command_fails(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, UINT32_MAX, NULL, 0,
-                  NULL, 0, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    answer_fails(&x, QRNIC_CMD_RESUME_PAGE_FAULT, fault_of(&x, 0), 0,
+                 QRNIC_ST_BAD_STATE, 0);
+    answer_fails(&x, QRNIC_CMD_RESUME_PAGE_FAULT, UINT32_MAX, 0,
+                 QRNIC_ST_BAD_OBJECT, UINT32_MAX);
     post_write(&x, 0, 50);
     expect_fault(&x, 0, 0, 50, 0);
     qp_modify(x.r.d, &x.r.qp, &reset);
     command_fails(x.r.d, QRNIC_CMD_QUERY_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
                   raw, sizeof(raw), QRNIC_ST_BAD_STATE, 0);
     command_ok(x.r.d, QRNIC_CMD_DESTROY_QP, x.r.qp.number, NULL, 0, NULL, 0);
-    command_fails(x.r.d, QRNIC_CMD_REFUSE_PAGE_FAULT, fault_of(&x, 0), NULL, 0,
-                  NULL, 0, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    answer_fails(&x, QRNIC_CMD_REFUSE_PAGE_FAULT, fault_of(&x, 0), 1,
+                 QRNIC_ST_BAD_OBJECT, UINT32_MAX);
+    rig_stop(&x.r);
+}
+
+/* An answer to what a queue pair waited for before it was reset */
+static void test_late_answer(void)
+{
+    QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
+    Demand x;
+
+    demand_start(&x);
+    post_write(&x, 0, 50);
+    expect_fault(&x, 0, 0, 50, 0);
+    qp_modify(x.r.d, &x.r.qp, &reset);
+    x.r.qp.sq_producer = 0;
+    qtest_writel(x.r.d->qts, x.r.qp.sq_record, 0);
+    qp_connect(x.r.d, &x.r.qp, NULL);
+    post_write(&x, PAGE, 60);
+    expect_fault(&x, 0, PAGE, 60, 0);
+    answer_fails(&x, QRNIC_CMD_RESUME_PAGE_FAULT, fault_of(&x, 0), 1,
+                 QRNIC_ST_BAD_STATE, 0);
+    answer_fails(&x, QRNIC_CMD_REFUSE_PAGE_FAULT, fault_of(&x, 0), 1,
+                 QRNIC_ST_BAD_STATE, 0);
+    settle(x.r.d);
+    wire_silent(x.r.d);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_REFUSALS), ==, 0);
+    qtest_memset(x.r.d->qts, x.pages, 0x33, PAGE);
+    entry_set(&x, 1, x.pages | QRNIC_PAGE_PRESENT);
+    answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 0);
+    expect_write(&x, SQ_PSN, 0x33, 60);
     rig_stop(&x.r);
 }
 
@@ -282,5 +324,6 @@ void add_on_demand_tests(void)
     qtest_add_func("qrnic/on-demand/receive", test_receive);
     qtest_add_func("qrnic/on-demand/refused", test_refused);
     qtest_add_func("qrnic/on-demand/gone", test_gone);
+    qtest_add_func("qrnic/on-demand/late-answer", test_late_answer);
     qtest_add_func("qrnic/on-demand/capability", test_capability);
 }

@@ -193,6 +193,13 @@ static bool fault_next(World *w, unsigned id, uint32_t *number)
     return true;
 }
 
+static int resume(QrnicEngine *e, uint32_t number, uint32_t sequence)
+{
+    QrnicPageFaultAnswer in = { sequence };
+
+    return qrnic_page_fault_resume(e, number, &in).status;
+}
+
 static bool answer(World *w, unsigned id, uint32_t number)
 {
     QrnicEngine *e = w->sim->node[id].engine;
@@ -209,7 +216,8 @@ static bool answer(World *w, unsigned id, uint32_t number)
     g_assert_cmphex(f.address, >=, r->start);
     g_assert_cmpuint(f.length, >, 0);
     if (r->gone || (write && r->read_only)) {
-        qrnic_page_fault_refuse(e, number);
+        qrnic_page_fault_refuse(e, number,
+                                &(QrnicPageFaultAnswer) { f.sequence });
         return true;
     }
     first = (f.address - r->start) / PAGE;
@@ -217,8 +225,7 @@ static bool answer(World *w, unsigned id, uint32_t number)
     for (uint64_t i = first; i <= last; i++) {
         bring(r, i, write);
     }
-    g_assert_cmpint(qrnic_page_fault_resume(e, number).status, ==,
-                    QRNIC_ST_OK);
+    g_assert_cmpint(resume(e, number, f.sequence), ==, QRNIC_ST_OK);
     return true;
 }
 
@@ -561,8 +568,8 @@ static void test_commands(void)
 
     g_assert_cmpint(qrnic_page_fault_query(e, 0xffff, &f).status, ==,
                     QRNIC_ST_BAD_OBJECT);
-    g_assert_cmpint(qrnic_page_fault_resume(e, w->qp[0]->number << 1).status,
-                    ==, QRNIC_ST_BAD_STATE);
+    g_assert_cmpint(resume(e, w->qp[0]->number << 1, 0), ==,
+                    QRNIC_ST_BAD_STATE);
     g_assert_cmpint(qrnic_mkey_invalidate_pages(e, 0xffff, &range).status, ==,
                     QRNIC_ST_BAD_OBJECT);
     g_assert_cmpint(qrnic_mkey_invalidate_pages(e, plain >> 8, &range).status,
@@ -601,8 +608,7 @@ static void test_commands(void)
     g_assert_true(fault_next(w, 0, &number));
     sim_modify(w->qp[0], &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
-    g_assert_cmpint(qrnic_page_fault_resume(e, number).status, ==,
-                    QRNIC_ST_BAD_STATE);
+    g_assert_cmpint(resume(e, number, 1), ==, QRNIC_ST_BAD_STATE);
     run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_WR_FLUSH_ERR);
     world_free(w);

@@ -52,7 +52,7 @@ bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side)
 static void tell(QrnicEngine *e, QrnicWait *w)
 {
     owed_remove(e, w);
-    qrnic_fault_eq_push(e, w->number);
+    qrnic_fault_eq_push(e, w->number, w->at.sequence);
 }
 
 bool qrnic_page_faults_pending(const QrnicEngine *e)
@@ -87,12 +87,13 @@ bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     w = g_new0(QrnicWait, 1);
     w->number = qp->number << 1 | side;
     w->at = *at;
+    w->at.sequence = ++e->pairs->fault_sequence;
     w->owed = true;
     qp->wait[side] = w;
     QTAILQ_INSERT_TAIL(&e->pairs->faults_owed, w, next);
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
-                           at->address, w->at.length, at->flags);
+                           at->address, at->length, at->flags, w->at.sequence);
     /* Those that are owed longer go first. */
     if (qrnic_page_faults_pending(e) &&
         QTAILQ_FIRST(&e->pairs->faults_owed) == w) {
@@ -148,10 +149,24 @@ static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
     qrnic_schedule(e, qp);
 }
 
-QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number)
+/* The same, and it is the one that software means */
+static QrnicQp *answered(QrnicEngine *e, uint32_t number,
+                         const QrnicPageFaultAnswer *in, QrnicResult *error)
+{
+    QrnicQp *qp = waiting(e, number, error);
+
+    if (qp && qp->wait[number & 1]->at.sequence != in->sequence) {
+        *error = qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+        qp = NULL;
+    }
+    return qp;
+}
+
+QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
+                                    const QrnicPageFaultAnswer *in)
 {
     QrnicResult error;
-    QrnicQp *qp = waiting(e, number, &error);
+    QrnicQp *qp = answered(e, number, in, &error);
 
     if (qp) {
         trace_qrnic_page_fault_resume(e->config.name, qp->number, number & 1);
@@ -177,10 +192,11 @@ static void refuse(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
     go_on(e, qp, side);
 }
 
-QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number)
+QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
+                                    const QrnicPageFaultAnswer *in)
 {
     QrnicResult error;
-    QrnicQp *qp = waiting(e, number, &error);
+    QrnicQp *qp = answered(e, number, in, &error);
 
     if (qp) {
         qrnic_add(e, QRNIC_COUNTER_PAGE_REFUSALS, 1);

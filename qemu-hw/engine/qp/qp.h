@@ -390,6 +390,7 @@ typedef struct QrnicPairs {
     uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
     QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */
+    uint32_t fault_sequence;    /* of the last page fault */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

@@ -133,9 +133,11 @@ bool qrnic_fault_eq_has_room(const QrnicEngine *e)
     return eq && !eq->failed && eq->producer - eq->consumer < eq_size(eq);
 }
 
-void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number)
+void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number, uint32_t sequence)
 {
-    QrnicEqe eqe = { .type = QRNIC_EVENT_PAGE_FAULT, .object = number };
+    QrnicEqe eqe = {
+        .type = QRNIC_EVENT_PAGE_FAULT, .object = number, .data = sequence,
+    };
 
     qrnic_eq_push(e, e->queue->fault_eq, &eqe);
 }

@@ -70,7 +70,7 @@ static inline uint32_t qrnic_max_eq(const QrnicEngine *e)
 bool qrnic_fault_eq_exists(const QrnicEngine *e);
 bool qrnic_fault_eq_has_room(const QrnicEngine *e);
 /* Writes EVENT_PAGE_FAULT: there must be room. */
-void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number);
+void qrnic_fault_eq_push(QrnicEngine *e, uint32_t number, uint32_t sequence);
 void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe);
 /*
  * EQ doorbell. The index counts at once; CQs that owe an event because of it
