@@ -399,6 +399,30 @@ static void test_prefetch(void)
     world_free(w);
 }
 
+/* Of an absent entry that was kept its list is read again, and no other. */
+static void test_read_again(void)
+{
+    for (unsigned levels = 1; levels <= 4; levels++) {
+        World *w = world_new(1, levels, NULL);
+        SimNode *n = w->region[0]->node;
+        uint64_t before = sim_counter(n, QRNIC_COUNTER_MTT_READS);
+
+        for (unsigned i = 0; i < PAGES; i++) {
+            bring(w->region[1], i, true);
+        }
+        for (unsigned i = 0; i < 3; i++) {
+            bring(w->region[0], i, false);
+            request(w, QRNIC_WQE_RDMA_WRITE, i * PAGE, 0, 100);
+            run(w, NULL);
+            expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+            g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_MTT_READS), ==,
+                             before + levels + i);
+        }
+        g_assert_cmpuint(w->faults[0], ==, 0);
+        world_free(w);
+    }
+}
+
 /* What software refuses fails as the manual says, at both ends. */
 static void refused(bool local, uint8_t opcode, uint8_t status,
                     uint8_t syndrome, int event)
@@ -828,6 +852,7 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/first-touch", test_first_touch);
     g_test_add_func("/on-demand/read-only", test_read_only);
     g_test_add_func("/on-demand/prefetch", test_prefetch);
+    g_test_add_func("/on-demand/read-again", test_read_again);
     g_test_add_func("/on-demand/refused", test_refused);
     g_test_add_func("/on-demand/patience", test_patience);
     g_test_add_func("/on-demand/late-responses", test_late_responses);

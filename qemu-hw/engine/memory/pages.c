@@ -164,26 +164,49 @@ static bool entry_address(QrnicEngine *e, const QrnicPages *p, uint64_t entry,
  * The list of a table with this index: its height (0: addresses of pages) is
  * in the high half, its number among those of that height in the low half.
  */
+static uint64_t page_list_index(unsigned height, uint32_t number)
+{
+    return (uint64_t)height << 32 | number;
+}
+
+/* The list if it is kept, or NULL */
+static QrnicPageList *page_list_kept(QrnicEngine *e, const QrnicPages *p,
+                                     uint64_t index)
+{
+    QrnicPageList *set = page_list_set(e, p->id, index);
+
+    for (unsigned i = 0; i < QRNIC_PAGE_LIST_WAYS; i++) {
+        if (set[i].id == p->id && set[i].index == index) {
+            return &set[i];
+        }
+    }
+    return NULL;
+}
+
+/* Which list was looked at last, and whether it had been read before */
+typedef struct LastList {
+    uint64_t index;
+    bool kept;
+} LastList;
+
 static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
                                      unsigned height, uint32_t number,
-                                     enum qrnic_syndrome *why)
+                                     LastList *last, enum qrnic_syndrome *why)
 {
-    uint64_t index = (uint64_t)height << 32 | number;
-    QrnicPageList *set = page_list_set(e, p->id, index), *list;
-    uint64_t count, addr;
+    uint64_t index = page_list_index(height, number), count, addr;
+    QrnicPageList *list = page_list_kept(e, p, index);
     unsigned shift = 9 * height;
 
-    for (list = set; list < set + QRNIC_PAGE_LIST_WAYS; list++) {
-        if (list->id == p->id && list->index == index) {
-            list->used = ++e->memory->lookups;
-            return list->entry;
-        }
+    if (list) {
+        list->used = ++e->memory->lookups;
+        *last = (LastList) { index, true };
+        return list->entry;
     }
     if (height + 1 == p->desc.levels) {
         addr = p->desc.root;
     } else {
         const uint64_t *upper = page_list_get(e, p, height + 1, number >> 9,
-                                              why);
+                                              last, why);
 
         if (!upper || !entry_address(e, p,
                                      upper[number % QRNIC_PAGE_LIST_ENTRIES],
@@ -196,7 +219,7 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
             (uint64_t)number * QRNIC_PAGE_LIST_ENTRIES;
     count = MIN(count, QRNIC_PAGE_LIST_ENTRIES);
 
-    list = page_list_oldest(set);
+    list = page_list_oldest(page_list_set(e, p->id, index));
     list->id = list->used = 0;
     list->entry = g_renew(uint64_t, list->entry, count);
     qrnic_add(e, QRNIC_COUNTER_MTT_READS, 1);
@@ -212,13 +235,14 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     list->id = p->id;
     list->index = index;
     list->used = ++e->memory->lookups;
+    *last = (LastList) { index, false };
     return list->entry;
 }
 
 /* Joins neighbouring pages up to wanted bytes. */
 static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                                 uint64_t wanted, bool write, uint64_t *addr,
-                                uint64_t *contiguous)
+                                uint64_t *contiguous, LastList *last)
 {
     uint64_t page_size = 1ull << p->desc.page_shift, page, entry, got;
     enum qrnic_syndrome why;
@@ -227,7 +251,7 @@ static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
 
     offset += p->desc.offset;
     page = offset >> p->desc.page_shift;
-    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES, &why);
+    list = page_list_get(e, p, 0, page / QRNIC_PAGE_LIST_ENTRIES, last, &why);
     if (!list) {
         return why;
     }
@@ -250,13 +274,18 @@ static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
     return QRNIC_SYN_NONE;
 }
 
-/* An entry that is absent is not believed before it is read again. */
+/*
+ * An entry that is absent in a list that was kept is not believed before that
+ * list is read again. What it leads to then may have been kept, too.
+ */
 static enum qrnic_syndrome translate(QrnicEngine *e, QrnicPages *p,
                                      uint64_t offset, uint64_t wanted,
                                      bool write, uint64_t *addr,
                                      uint64_t *contiguous)
 {
     enum qrnic_syndrome result;
+    LastList last = { 0 };
+    QrnicPageList *list;
 
     if (offset >= p->length) {
         return QRNIC_SYN_DMA;
@@ -266,12 +295,15 @@ static enum qrnic_syndrome translate(QrnicEngine *e, QrnicPages *p,
         *contiguous = p->length - offset;
         return QRNIC_SYN_NONE;
     }
-    result = walk(e, p, offset, wanted, write, addr, contiguous);
-    if (result == QRNIC_SYN_PAGE_FAULT) {
-        qrnic_pages_forget(e, p);
-        result = walk(e, p, offset, wanted, write, addr, contiguous);
+    for (unsigned i = 0; ; i++) {
+        result = walk(e, p, offset, wanted, write, addr, contiguous, &last);
+        if (result != QRNIC_SYN_PAGE_FAULT || !last.kept ||
+            i == p->desc.levels) {
+            return result;
+        }
+        list = page_list_kept(e, p, last.index);
+        list->id = list->used = 0;
     }
-    return result;
 }
 
 enum qrnic_syndrome qrnic_pages_translate(QrnicEngine *e, QrnicPages *p,
