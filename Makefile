@@ -6,12 +6,15 @@ QEMU_VERSION ?= 10.0
 DESTDIR ?=
 PREFIX ?= /usr/local/lib/qrnic
 SUITES ?=
+OUT ?=
+ONLY ?=
 GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell manual check \
-	check-contract check-static check-unit check-qtest check-guest check-newest check-full check-debug \
-	bench install install-guest deps clean distclean
+	check-contract check-static check-unit check-qtest check-guest check-newest check-experiments \
+	check-full check-debug \
+	bench experiments install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # A script's one line is the message; make adds none of its own but "Error 1".
@@ -21,12 +24,13 @@ help:
 	@echo "make demo            two guests with a qrnic each run RDMA programs (builds all it needs)"
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
-	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest"
+	@echo "make check-contract, check-static, check-unit, check-qtest, check-guest, check-experiments"
 	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
 	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
 	@echo "make manual          the hardware manual as one page; prints where it is"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
+	@echo "make experiments     what the device teaches, as figures and pictures; OUT=DIR, ONLY=\"NAME ...\""
 	@echo
 	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0, 10.1 or 10.2)"
 	@echo "make modules         build the kernel modules for the guest"
@@ -70,7 +74,7 @@ manual:
 check:
 	@tools/check $(SUITES)
 
-check-contract check-static check-unit check-qtest check-guest check-newest:
+check-contract check-static check-unit check-qtest check-guest check-newest check-experiments:
 	@tools/check $(@:check-%=%)
 
 check-full:
@@ -81,6 +85,9 @@ check-debug:
 
 bench:
 	@tools/bench
+
+experiments:
+	@tools/experiments $(if $(OUT),--out "$(OUT)") $(ONLY)
 
 install: qemu
 	@tools/install host

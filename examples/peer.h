@@ -278,4 +278,31 @@ static inline void peer_close(struct peer *peer)
 	ibv_close_device(peer->context);
 }
 
+/*
+ * An RC queue pair for the extended interface (ibv_wr_start(3)), connected to itself: what
+ * can be shown by one process alone.
+ */
+static inline struct ibv_qp_ex *peer_itself(struct peer *peer, struct ibv_qp_cap cap,
+					    uint64_t send_ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = cap,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = peer->pd,
+		.send_ops_flags = send_ops,
+	};
+
+	peer->cq = ibv_create_cq(peer->context, cap.max_send_wr + cap.max_recv_wr, NULL,
+				 NULL, 0);
+	check(peer->cq, "cannot make a CQ");
+	attr.send_cq = attr.recv_cq = peer->cq;
+	peer->qp = ibv_create_qp_ex(peer->context, &attr);
+	check(peer->qp, "cannot make a QP");
+	peer->local.qp_num = peer->qp->qp_num;
+	peer->remote = peer->local;
+	peer_connect(peer);
+	return ibv_qp_to_qp_ex(peer->qp);
+}
+
 #endif

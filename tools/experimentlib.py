@@ -1,0 +1,173 @@
+# What experiments share: where they run, and the files that they make.
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An experiment NAME is tests/experiments/NAME.py, a module with
+
+  ASKS             one line: the question
+  WHERE            "guest" or "simulation"
+  measure(run)     the figures, a list of rows, each a dict with the same keys; run is a Run
+  draw(figure, rows)  draws them into a figure of matplotlib
+  conclude(rows)   whether what it teaches holds, and one line that says it with figures
+
+and what that runs: a job for guests beside it, or a program of tests/unit.
+"""
+
+import csv
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent
+FOLDER = TOOLS.parent / "tests" / "experiments"
+MANUAL = TOOLS.parent / "spec"
+
+
+class Failed(Exception):
+    """The experiment did not run to its end; the text says why."""
+
+
+class Experiment:
+    def __init__(self, name, module):
+        self.name, self.asks, self.where = name, module.ASKS, module.WHERE
+        self.measure, self.draw, self.conclude = module.measure, module.draw, module.conclude
+
+
+def names():
+    return sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"experiment_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Experiment(name, module)
+
+
+def cache():
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qrnic"
+    return Path(os.environ.get("QRNIC_CACHE") or default)
+
+
+def directory(wanted):
+    out = Path(wanted) if wanted else cache() / "experiments"
+    out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise OSError(f"cannot write to {out}")
+    return out
+
+
+def command(*words):
+    if subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode:
+        raise OSError(f"{Path(words[0]).name} failed (see above)")
+
+
+def build(experiments):
+    """What they run, and what draws; says how far it is."""
+    command(TOOLS / "deps", "plots")
+    if any(experiment.where == "guest" for experiment in experiments):
+        command(TOOLS / "build-all")
+    if any(experiment.where == "simulation" for experiment in experiments):
+        command(TOOLS / "build-qemu", "--tests=unit")
+
+
+def value(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+class Run:
+    """Where figures come from. short: a form that takes seconds."""
+
+    def __init__(self, short):
+        self.short = short
+        self.start = time.monotonic()
+        self.process = None
+
+    def say(self, text):
+        print(f"experiments: {time.monotonic() - self.start:4.0f} s: {text}", file=sys.stderr, flush=True)
+
+    def guest(self, job, *options, **environment):
+        """Rows that the job tests/experiments/JOB prints in guest 1; options are those of tools/guest."""
+        words = [word for name, content in environment.items() for word in ("--env", f"{name}={content}")]
+        return self._rows([TOOLS / "guest", "--no-refresh", "--accel", os.environ.get("QRNIC_ACCEL", "auto"), "--show", "1",
+                           *options, *words, FOLDER / job], None)
+
+    def simulation(self, program, *arguments):
+        """Rows that a program of tests/unit prints."""
+        done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
+        place = Path(done.stdout.strip())
+        return self._rows([place / "tests" / "unit" / "qrnic" / f"qrnic-{program}", *arguments], place)
+
+    def _rows(self, words, place):
+        """Lines that begin with "csv ", of which the first one has the names, are rows; others are progress."""
+        columns, rows, last = None, [], ""
+        with subprocess.Popen([str(word) for word in words], cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              text=True, errors="replace", start_new_session=True) as self.process:
+            for line in self.process.stdout:
+                if not line.startswith("csv "):
+                    last = line.strip() or last
+                    self.say(line.strip())
+                    continue
+                cells = line[4:].strip().split(",")
+                if columns is None:
+                    columns = cells
+                elif len(cells) == len(columns):
+                    rows.append(dict(zip(columns, map(value, cells))))
+                else:
+                    raise Failed(f"a row with {len(cells)} figures instead of {len(columns)}: {line.strip()}")
+            status = self.process.wait()
+        self.process = None
+        if status:
+            raise Failed(f"{Path(words[0]).name} ended with status {status}: {last[:200]}")
+        if not rows:
+            raise Failed("no figures came")
+        return rows
+
+    def stop(self):
+        """Ends what runs; a launcher of guests takes its guests along."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+
+def in_manual(experiment):
+    """Whether the manual shows its picture, which is there; what is tested; what is wrong"""
+    name = f"experiments/{experiment.name}.svg"
+    shown = f".. figure:: {name}" in (MANUAL / "experiments.rst").read_text(encoding="utf-8")
+    return (shown and (MANUAL / name).is_file(), f"{experiment.name}: the manual shows it",
+            f"chapter Experiments does not show spec/{name}, or it is not there: make experiments OUT=spec/experiments")
+
+
+def write_csv(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_svg(path, experiment, rows):
+    """The same rows always make the same file."""
+    import matplotlib  # pylint: disable=import-outside-toplevel
+    matplotlib.use("svg")  # draws to files, and wants no display
+    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+    matplotlib.rcParams.update({"svg.hashsalt": "qrnic", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    figure = pyplot.figure(figsize=(9, 4.5), layout="constrained")
+    experiment.draw(figure, rows)
+    figure.savefig(path, metadata={"Date": None, "Creator": "qrnic"})
+    pyplot.close(figure)
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
