@@ -1945,21 +1945,21 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, rsvd0) ==
 		QRNIC_PAGE_FAULT_RSVD0_OFFSET, "page_fault.rsvd0");
 
 /* Input of RESUME_PAGE_FAULT and REFUSE_PAGE_FAULT */
-struct qrnic_page_fault_answer {
+struct qrnic_fault_answer {
 	__le32 sequence;
 	__le32 rsvd0;
 };
 
-#define QRNIC_PAGE_FAULT_ANSWER_BYTES 8u
-#define QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET 0u
-#define QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET 4u
+#define QRNIC_FAULT_ANSWER_BYTES 8u
+#define QRNIC_FAULT_ANSWER_SEQUENCE_OFFSET 0u
+#define QRNIC_FAULT_ANSWER_RSVD0_OFFSET 4u
 
-QRNIC_HW_ASSERT(sizeof(struct qrnic_page_fault_answer) == QRNIC_PAGE_FAULT_ANSWER_BYTES,
-		"size of page_fault_answer");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault_answer, sequence) ==
-		QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET, "page_fault_answer.sequence");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault_answer, rsvd0) ==
-		QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET, "page_fault_answer.rsvd0");
+QRNIC_HW_ASSERT(sizeof(struct qrnic_fault_answer) == QRNIC_FAULT_ANSWER_BYTES,
+		"size of fault_answer");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_fault_answer, sequence) ==
+		QRNIC_FAULT_ANSWER_SEQUENCE_OFFSET, "fault_answer.sequence");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_fault_answer, rsvd0) ==
+		QRNIC_FAULT_ANSWER_RSVD0_OFFSET, "fault_answer.rsvd0");
 
 /* Input of ALLOC_DM; output of QUERY_DM */
 struct qrnic_dm_ctx {

@@ -127,10 +127,10 @@ INPUT_OBJECT(invalidate_pages, qrnic_mkey_invalidate_pages, QrnicPageRange,
              page_range)
 OUTPUT_OBJECT(query_page_fault, qrnic_page_fault_query, QrnicPageFault,
               page_fault)
-INPUT_OBJECT(resume_page_fault, qrnic_page_fault_resume, QrnicPageFaultAnswer,
-             page_fault_answer)
-INPUT_OBJECT(refuse_page_fault, qrnic_page_fault_refuse, QrnicPageFaultAnswer,
-             page_fault_answer)
+INPUT_OBJECT(resume_page_fault, qrnic_page_fault_resume, QrnicFaultAnswer,
+             fault_answer)
+INPUT_OBJECT(refuse_page_fault, qrnic_page_fault_refuse, QrnicFaultAnswer,
+             fault_answer)
 INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
 INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
 OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)

@@ -976,8 +976,8 @@ enum qrnic_counter {
     X(MODIFY_MKEY, modify_mkey, QRNIC_MKEY_CTX_BYTES, 0, true) \
     X(INVALIDATE_PAGES, invalidate_pages, QRNIC_PAGE_RANGE_BYTES, 0, true) \
     X(QUERY_PAGE_FAULT, query_page_fault, 0, QRNIC_PAGE_FAULT_BYTES, true) \
-    X(RESUME_PAGE_FAULT, resume_page_fault, QRNIC_PAGE_FAULT_ANSWER_BYTES, 0, true) \
-    X(REFUSE_PAGE_FAULT, refuse_page_fault, QRNIC_PAGE_FAULT_ANSWER_BYTES, 0, true) \
+    X(RESUME_PAGE_FAULT, resume_page_fault, QRNIC_FAULT_ANSWER_BYTES, 0, true) \
+    X(REFUSE_PAGE_FAULT, refuse_page_fault, QRNIC_FAULT_ANSWER_BYTES, 0, true) \
     X(CREATE_QP, create_qp, QRNIC_QP_CTX_BYTES, 0, false) \
     X(MODIFY_QP, modify_qp, QRNIC_QP_ATTR_BYTES, 0, true) \
     X(QUERY_QP, query_qp, 0, QRNIC_QP_ATTR_BYTES, true) \
@@ -2495,24 +2495,24 @@ static inline void qrnic_page_fault_pack(void *out, const QrnicPageFault *in)
     qrnic_st_le32(p + 24, in->sequence);
 }
 
-#define QRNIC_PAGE_FAULT_ANSWER_BYTES 8u
-#define QRNIC_PAGE_FAULT_ANSWER_SEQUENCE_OFFSET 0u
-#define QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET 4u
+#define QRNIC_FAULT_ANSWER_BYTES 8u
+#define QRNIC_FAULT_ANSWER_SEQUENCE_OFFSET 0u
+#define QRNIC_FAULT_ANSWER_RSVD0_OFFSET 4u
 
 /* Input of RESUME_PAGE_FAULT and REFUSE_PAGE_FAULT */
-typedef struct QrnicPageFaultAnswer {
+typedef struct QrnicFaultAnswer {
     uint32_t sequence;
-} QrnicPageFaultAnswer;
+} QrnicFaultAnswer;
 
-_Static_assert(QRNIC_PAGE_FAULT_ANSWER_RSVD0_OFFSET + 4 ==
-               QRNIC_PAGE_FAULT_ANSWER_BYTES, "size of page_fault_answer");
+_Static_assert(QRNIC_FAULT_ANSWER_RSVD0_OFFSET + 4 ==
+               QRNIC_FAULT_ANSWER_BYTES, "size of fault_answer");
 
 /*
- * False if a reserved bit of page_fault_answer is set; out is filled in any
+ * False if a reserved bit of fault_answer is set; out is filled in any
  * case.
  */
-static inline bool qrnic_page_fault_answer_unpack(QrnicPageFaultAnswer *out,
-                                                  const void *in)
+static inline bool qrnic_fault_answer_unpack(QrnicFaultAnswer *out,
+                                             const void *in)
 {
     const uint8_t *p = in;
     uint64_t bad = 0;
@@ -2522,12 +2522,12 @@ static inline bool qrnic_page_fault_answer_unpack(QrnicPageFaultAnswer *out,
     return !bad;
 }
 
-static inline void qrnic_page_fault_answer_pack(void *out,
-                                                const QrnicPageFaultAnswer *in)
+static inline void qrnic_fault_answer_pack(void *out,
+                                           const QrnicFaultAnswer *in)
 {
     uint8_t *p = out;
 
-    memset(p, 0, QRNIC_PAGE_FAULT_ANSWER_BYTES);
+    memset(p, 0, QRNIC_FAULT_ANSWER_BYTES);
     qrnic_st_le32(p + 0, in->sequence);
 }
 

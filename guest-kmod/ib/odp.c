@@ -282,7 +282,7 @@ static bool odp_resolve(struct qrnic_ib_dev *dev, const struct qrnic_page_fault 
 
 static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 {
-	struct qrnic_page_fault_answer answer = {};
+	struct qrnic_fault_answer answer = {};
 	struct qrnic_page_fault fault;
 	enum qrnic_cmd_opcode opcode;
 

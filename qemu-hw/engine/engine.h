@@ -112,9 +112,9 @@ QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
 QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
                                    QrnicPageFault *out);
 QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
-                                    const QrnicPageFaultAnswer *in);
+                                    const QrnicFaultAnswer *in);
 QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
-                                    const QrnicPageFaultAnswer *in);
+                                    const QrnicFaultAnswer *in);
 QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in);
 QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);

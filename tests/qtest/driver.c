@@ -429,13 +429,13 @@ void eq_wait(Device *d, Eq *eq, QrnicEqe *out)
     WAIT_UNTIL(eq_poll(d, eq, out), "no EQE in EQ %u", eq->number);
 }
 
-void page_fault_answer(Device *d, unsigned opcode, uint32_t number,
-                       uint32_t sequence)
+void fault_answer(Device *d, unsigned opcode, uint32_t number,
+                  uint32_t sequence)
 {
-    QrnicPageFaultAnswer answer = { .sequence = sequence };
-    uint8_t raw[QRNIC_PAGE_FAULT_ANSWER_BYTES];
+    QrnicFaultAnswer answer = { .sequence = sequence };
+    uint8_t raw[QRNIC_FAULT_ANSWER_BYTES];
 
-    qrnic_page_fault_answer_pack(raw, &answer);
+    qrnic_fault_answer_pack(raw, &answer);
     command_ok(d, opcode, number, raw, sizeof(raw), NULL, 0);
 }
 

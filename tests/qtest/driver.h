@@ -130,8 +130,8 @@ bool eq_poll(Device *d, Eq *eq, QrnicEqe *out);
 void eq_wait(Device *d, Eq *eq, QrnicEqe *out);
 
 /* RESUME_PAGE_FAULT or REFUSE_PAGE_FAULT; sequence: data of its event */
-void page_fault_answer(Device *d, unsigned opcode, uint32_t number,
-                       uint32_t sequence);
+void fault_answer(Device *d, unsigned opcode, uint32_t number,
+                  uint32_t sequence);
 
 void cq_create(Device *d, Cq *cq, const Eq *eq, uint32_t page,
                unsigned log_size);

@@ -452,7 +452,7 @@ static void demand_serve(Demand *x, uint64_t address, uint64_t length,
     g_assert_cmphex(f.flags, ==, flags);
     qtest_writeq(x->r.d->qts, x->list + 8,
                  x->page | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
-    page_fault_answer(x->r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
+    fault_answer(x->r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
 }
 
 static void demand_take_away(Demand *x)

@@ -87,15 +87,15 @@ static void expect_fault(Demand *x, unsigned side, uint64_t offset,
 
 static void answer(Demand *x, unsigned opcode, unsigned side)
 {
-    page_fault_answer(x->r.d, opcode, fault_of(x, side), x->sequence);
+    fault_answer(x->r.d, opcode, fault_of(x, side), x->sequence);
 }
 
 static void answer_fails(Demand *x, unsigned opcode, uint32_t number,
                          uint32_t sequence, unsigned status, uint32_t syndrome)
 {
-    uint8_t raw[QRNIC_PAGE_FAULT_ANSWER_BYTES];
+    uint8_t raw[QRNIC_FAULT_ANSWER_BYTES];
 
-    qrnic_page_fault_answer_pack(raw, &(QrnicPageFaultAnswer) { sequence });
+    qrnic_fault_answer_pack(raw, &(QrnicFaultAnswer) { sequence });
     command_fails(x->r.d, opcode, number, raw, sizeof(raw), NULL, 0, status,
                   syndrome);
 }

@@ -355,7 +355,7 @@ static void test_absent(void)
     eq_wait(x.r.d, &eq, &e);
     qtest_writeq(x.r.d->qts, list + 8,
                  (pages + BUFFER) | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
-    page_fault_answer(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
+    fault_answer(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
     peer_send(x.r.d, &p);
     expect_ack(&x, 1);
     c = completion(&x, QRNIC_WC_SUCCESS);

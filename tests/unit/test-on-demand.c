@@ -195,7 +195,7 @@ static bool fault_next(World *w, unsigned id, uint32_t *number)
 
 static int resume(QrnicEngine *e, uint32_t number, uint32_t sequence)
 {
-    QrnicPageFaultAnswer in = { sequence };
+    QrnicFaultAnswer in = { sequence };
 
     return qrnic_page_fault_resume(e, number, &in).status;
 }
@@ -217,7 +217,7 @@ static bool answer(World *w, unsigned id, uint32_t number)
     g_assert_cmpuint(f.length, >, 0);
     if (r->gone || (write && r->read_only)) {
         qrnic_page_fault_refuse(e, number,
-                                &(QrnicPageFaultAnswer) { f.sequence });
+                                &(QrnicFaultAnswer) { f.sequence });
         return true;
     }
     first = (f.address - r->start) / PAGE;

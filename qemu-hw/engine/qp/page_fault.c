@@ -151,7 +151,7 @@ static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 
 /* The same, and it is the one that software means */
 static QrnicQp *answered(QrnicEngine *e, uint32_t number,
-                         const QrnicPageFaultAnswer *in, QrnicResult *error)
+                         const QrnicFaultAnswer *in, QrnicResult *error)
 {
     QrnicQp *qp = waiting(e, number, error);
 
@@ -163,7 +163,7 @@ static QrnicQp *answered(QrnicEngine *e, uint32_t number,
 }
 
 QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
-                                    const QrnicPageFaultAnswer *in)
+                                    const QrnicFaultAnswer *in)
 {
     QrnicResult error;
     QrnicQp *qp = answered(e, number, in, &error);
@@ -193,7 +193,7 @@ static void refuse(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 }
 
 QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
-                                    const QrnicPageFaultAnswer *in)
+                                    const QrnicFaultAnswer *in)
 {
     QrnicResult error;
     QrnicQp *qp = answered(e, number, in, &error);
