@@ -64,6 +64,8 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_CONTEXT_IMAGE_SIZE 64u
+#define QRNIC_CONTEXT_FRAMES 256u
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
@@ -143,6 +145,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_RESIZE_SRQ = 0x5e,
 	QRNIC_CMD_ALLOC_XRCD = 0x5c,
 	QRNIC_CMD_FREE_XRCD = 0x5d,
+	QRNIC_CMD_SET_CONTEXTS = 0x68,
+	QRNIC_CMD_QUERY_CONTEXTS = 0x69,
 	QRNIC_CMD_SET_GID = 0x60,
 	QRNIC_CMD_CLEAR_GID = 0x61,
 	QRNIC_CMD_QUERY_GID = 0x62,
@@ -241,6 +245,7 @@ enum qrnic_event {
 	QRNIC_EVENT_COMM_EST = 0x14,
 	QRNIC_EVENT_SQ_DRAINED = 0x15,
 	QRNIC_EVENT_LAST_WQE_REACHED = 0x16,
+	QRNIC_EVENT_QP_CONTEXT_ERROR = 0x17,
 	QRNIC_EVENT_SRQ_LIMIT = 0x18,
 	QRNIC_EVENT_SRQ_ERROR = 0x19,
 	QRNIC_EVENT_PORT_UP = 0x20,
@@ -357,6 +362,7 @@ enum qrnic_syndrome {
 	QRNIC_SYN_KEY_QP = 0x13,
 	QRNIC_SYN_ADDRESS = 0x14,
 	QRNIC_SYN_PAGE_FAULT = 0x15,
+	QRNIC_SYN_CONTEXT = 0x18,
 	QRNIC_SYN_PIECES = 0x20,
 	QRNIC_SYN_CHILD_INVALID = 0x21,
 	QRNIC_SYN_CHILD_PD = 0x22,
@@ -422,7 +428,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
-#define QRNIC_CAP_ALL 0x0000000fffffffffull
+#define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
+#define QRNIC_CAP_ALL 0x0000008fffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -621,6 +628,7 @@ enum qrnic_guest_error {
 	QRNIC_GE_EQ_OVERRUN,
 	QRNIC_GE_EQ_CONSUMER,
 	QRNIC_GE_CQ_CONSUMER,
+	QRNIC_GE_CONTEXT_IMAGE,
 	QRNIC_NUM_GUEST_ERRORS
 };
 
@@ -671,6 +679,9 @@ enum qrnic_counter {
 	QRNIC_COUNTER_PAGE_REFUSALS,
 	QRNIC_COUNTER_PAGE_INVALIDATIONS,
 	QRNIC_COUNTER_PIECES,
+	QRNIC_COUNTER_CONTEXT_HITS,
+	QRNIC_COUNTER_CONTEXT_MISSES,
+	QRNIC_COUNTER_CONTEXT_WRITE_BACKS,
 	QRNIC_COUNTER_ROCE_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_BYTES,
 	QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -722,6 +733,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_ACCESS,
 	QRNIC_COUNTER_RX_DROP_PAGE_FAULT,
 	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
+	QRNIC_COUNTER_RX_DROP_CONTEXT,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_LINK_DOWNS,
@@ -762,6 +774,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_GE_EQ_OVERRUN,
 	QRNIC_COUNTER_GE_EQ_CONSUMER,
 	QRNIC_COUNTER_GE_CQ_CONSUMER,
+	QRNIC_COUNTER_GE_CONTEXT_IMAGE,
 	QRNIC_NUM_COUNTERS
 };
 
@@ -808,6 +821,9 @@ enum qrnic_counter {
 	X(page_refusals, memory) \
 	X(page_invalidations, memory) \
 	X(pieces, memory) \
+	X(context_hits, queue) \
+	X(context_misses, queue) \
+	X(context_write_backs, queue) \
 	X(roce_tx_packets, roce) \
 	X(roce_tx_bytes, roce) \
 	X(roce_rx_packets, roce) \
@@ -859,6 +875,7 @@ enum qrnic_counter {
 	X(rx_drop_access, drop) \
 	X(rx_drop_page_fault, drop) \
 	X(rx_drop_uc_sequence, drop) \
+	X(rx_drop_context, drop) \
 	X(rx_drop_psn, drop) \
 	X(tx_drop_link, drop) \
 	X(link_downs, ethernet) \
@@ -898,7 +915,8 @@ enum qrnic_counter {
 	X(ge_cq_overrun, guest) \
 	X(ge_eq_overrun, guest) \
 	X(ge_eq_consumer, guest) \
-	X(ge_cq_consumer, guest)
+	X(ge_cq_consumer, guest) \
+	X(ge_context_image, guest)
 
 /* X(NAME, name) for every guest error, in order */
 #define QRNIC_GUEST_ERROR_LIST(X) \
@@ -921,7 +939,8 @@ enum qrnic_counter {
 	X(CQ_OVERRUN, cq_overrun) \
 	X(EQ_OVERRUN, eq_overrun) \
 	X(EQ_CONSUMER, eq_consumer) \
-	X(CQ_CONSUMER, cq_consumer)
+	X(CQ_CONSUMER, cq_consumer) \
+	X(CONTEXT_IMAGE, context_image)
 
 /*
  * X(NAME, errno) for every command status; 0 is success, the others are
@@ -981,6 +1000,8 @@ enum qrnic_counter {
 	X(RESIZE_SRQ) \
 	X(ALLOC_XRCD) \
 	X(FREE_XRCD) \
+	X(SET_CONTEXTS) \
+	X(QUERY_CONTEXTS) \
 	X(SET_GID) \
 	X(CLEAR_GID) \
 	X(QUERY_GID) \
@@ -1698,6 +1719,60 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_counter_bind, counter_set) ==
 		QRNIC_COUNTER_BIND_COUNTER_SET_OFFSET, "counter_bind.counter_set");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_counter_bind, rsvd0) ==
 		QRNIC_COUNTER_BIND_RSVD0_OFFSET, "counter_bind.rsvd0");
+
+/* Input of SET_CONTEXTS */
+struct qrnic_context_memory {
+	struct qrnic_translation memory;
+	__le64 length;
+	__le64 rsvd0;
+};
+
+#define QRNIC_CONTEXT_MEMORY_BYTES 32u
+#define QRNIC_CONTEXT_MEMORY_MEMORY_OFFSET 0u
+#define QRNIC_CONTEXT_MEMORY_LENGTH_OFFSET 16u
+#define QRNIC_CONTEXT_MEMORY_RSVD0_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_context_memory) == QRNIC_CONTEXT_MEMORY_BYTES,
+		"size of context_memory");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_memory, memory) ==
+		QRNIC_CONTEXT_MEMORY_MEMORY_OFFSET, "context_memory.memory");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_memory, length) ==
+		QRNIC_CONTEXT_MEMORY_LENGTH_OFFSET, "context_memory.length");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_memory, rsvd0) ==
+		QRNIC_CONTEXT_MEMORY_RSVD0_OFFSET, "context_memory.rsvd0");
+
+/* Output of QUERY_CONTEXTS */
+struct qrnic_context_attr {
+	__le32 image_size;
+	__le32 images;
+	__le32 entries;
+	__le32 stations;
+	__le64 latency;
+	__le64 length;
+};
+
+#define QRNIC_CONTEXT_ATTR_BYTES 32u
+#define QRNIC_CONTEXT_ATTR_IMAGE_SIZE_OFFSET 0u
+#define QRNIC_CONTEXT_ATTR_IMAGES_OFFSET 4u
+#define QRNIC_CONTEXT_ATTR_ENTRIES_OFFSET 8u
+#define QRNIC_CONTEXT_ATTR_STATIONS_OFFSET 12u
+#define QRNIC_CONTEXT_ATTR_LATENCY_OFFSET 16u
+#define QRNIC_CONTEXT_ATTR_LENGTH_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_context_attr) == QRNIC_CONTEXT_ATTR_BYTES,
+		"size of context_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, image_size) ==
+		QRNIC_CONTEXT_ATTR_IMAGE_SIZE_OFFSET, "context_attr.image_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, images) ==
+		QRNIC_CONTEXT_ATTR_IMAGES_OFFSET, "context_attr.images");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, entries) ==
+		QRNIC_CONTEXT_ATTR_ENTRIES_OFFSET, "context_attr.entries");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, stations) ==
+		QRNIC_CONTEXT_ATTR_STATIONS_OFFSET, "context_attr.stations");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, latency) ==
+		QRNIC_CONTEXT_ATTR_LATENCY_OFFSET, "context_attr.latency");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, length) ==
+		QRNIC_CONTEXT_ATTR_LENGTH_OFFSET, "context_attr.length");
 
 /* Values, or masks, of the fields of a frame, network order */
 struct qrnic_flow_match {

@@ -42,7 +42,7 @@ static bool cable_receive(QrnicDevice *d)
         size_t len, copied;
 
         if (!lost && !qrnic_engine_can_receive(d->engine)) {
-            return true;
+            return !qrnic_engine_held(d->engine);
         }
         shared = qrnic_cable_peek(d->cable, &len);
         if (!shared) {

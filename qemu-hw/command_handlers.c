@@ -135,6 +135,10 @@ INPUT(create_qp, qrnic_qp_create, QrnicQpCtx, qp_ctx)
 INPUT_OBJECT(modify_qp, qrnic_qp_modify, QrnicQpAttr, qp_attr)
 OUTPUT_OBJECT(query_qp, qrnic_qp_query, QrnicQpAttr, qp_attr)
 PLAIN_OBJECT(destroy_qp, qrnic_qp_destroy)
+INPUT(set_contexts, qrnic_context_memory_set, QrnicContextMemory,
+      context_memory)
+OUTPUT(query_contexts, qrnic_context_memory_query, QrnicContextAttr,
+       context_attr)
 INPUT(create_srq, qrnic_srq_create, QrnicSrqCtx, srq_ctx)
 INPUT_OBJECT(modify_srq, qrnic_srq_modify, QrnicSrqLimit, srq_limit)
 INPUT_OBJECT(resize_srq, qrnic_srq_resize, QrnicSrqResize, srq_resize)

@@ -296,7 +296,8 @@ void qrnic_leave(QrnicDevice *d)
         d->reset_waits = false;
         qrnic_device_reset(d);
     }
-    if (d->work_waits || d->receive_waits) {
+    if (d->work_waits ||
+        (d->receive_waits && !qrnic_engine_held(d->engine))) {
         d->work_waits = false;
         qrnic_kick(d);
     }
@@ -554,6 +555,9 @@ static bool check_properties(QrnicDevice *d, Error **errp)
         { "max-sge", c->max_sge, 1, QRNIC_MAX_SGE },
         { "max-inline", c->max_inline, 0, QRNIC_MAX_INLINE },
         { "max-rd-atomic", c->max_rd_atomic, 0, 128 },
+        { "context-cache", c->context_cache, 0, 1 << 20 },
+        { "context-stations", c->context_stations, 0, 1024 },
+        { "context-latency", c->context_latency, 0, 1000000000 },
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(range); i++) {
@@ -561,6 +565,12 @@ static bool check_properties(QrnicDevice *d, Error **errp)
                          range[i].max, errp)) {
             return false;
         }
+    }
+    /* The next one must come in without the one that is worked on. */
+    if (c->context_cache == 1) {
+        error_setg(errp, "qrnic: property 'context-cache' is 1, must be 0 or "
+                   "at least 2");
+        return false;
     }
     if (d->icrc && strcmp(d->icrc, "standard") &&
         strcmp(d->icrc, "transport") && strcmp(d->icrc, "soft-roce")) {
@@ -616,6 +626,8 @@ static void fill_config(QrnicDevice *d)
         { d->cap_on_demand, QRNIC_CAP_ON_DEMAND },
         { d->cap_indirect_mkey, QRNIC_CAP_INDIRECT_MKEY },
         { d->cap_streaming_recv, QRNIC_CAP_STREAMING_RECV },
+        { d->cap_context_cache && c->context_cache,
+          QRNIC_CAP_CONTEXT_CACHE },
         { d->cap_ud, QRNIC_CAP_UD },
         { d->cap_uc, QRNIC_CAP_UC },
         { d->cap_srq, QRNIC_CAP_SRQ },
@@ -816,6 +828,11 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
     DEFINE_PROP_SIZE("device-memory-size", QrnicDevice, config.device_memory,
                      1 << 20),
+    DEFINE_PROP_UINT32("context-cache", QrnicDevice, config.context_cache, 0),
+    DEFINE_PROP_UINT32("context-stations", QrnicDevice,
+                       config.context_stations, 16),
+    DEFINE_PROP_UINT32("context-latency", QrnicDevice, config.context_latency,
+                       1000),
     DEFINE_PROP_STRING("icrc", QrnicDevice, icrc),
     DEFINE_PROP_BOOL("cap-atomic", QrnicDevice, cap_atomic, true),
     DEFINE_PROP_BOOL("cap-direct-wqe", QrnicDevice, cap_direct_wqe, true),
@@ -830,6 +847,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("cap-indirect-mkey", QrnicDevice, cap_indirect_mkey,
                      true),
     DEFINE_PROP_BOOL("cap-streaming-recv", QrnicDevice, cap_streaming_recv,
+                     true),
+    DEFINE_PROP_BOOL("cap-context-cache", QrnicDevice, cap_context_cache,
                      true),
     DEFINE_PROP_BOOL("cap-ud", QrnicDevice, cap_ud, true),
     DEFINE_PROP_BOOL("cap-uc", QrnicDevice, cap_uc, true),

@@ -66,6 +66,8 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_CONTEXT_IMAGE_SIZE 64u
+#define QRNIC_CONTEXT_FRAMES 256u
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 #define QRNIC_FAST_REG_MAX_PAGES 512u
@@ -167,6 +169,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_RESIZE_SRQ = 0x5e,
     QRNIC_CMD_ALLOC_XRCD = 0x5c,
     QRNIC_CMD_FREE_XRCD = 0x5d,
+    QRNIC_CMD_SET_CONTEXTS = 0x68,
+    QRNIC_CMD_QUERY_CONTEXTS = 0x69,
     QRNIC_CMD_SET_GID = 0x60,
     QRNIC_CMD_CLEAR_GID = 0x61,
     QRNIC_CMD_QUERY_GID = 0x62,
@@ -265,6 +269,7 @@ enum qrnic_event {
     QRNIC_EVENT_COMM_EST = 0x14,
     QRNIC_EVENT_SQ_DRAINED = 0x15,
     QRNIC_EVENT_LAST_WQE_REACHED = 0x16,
+    QRNIC_EVENT_QP_CONTEXT_ERROR = 0x17,
     QRNIC_EVENT_SRQ_LIMIT = 0x18,
     QRNIC_EVENT_SRQ_ERROR = 0x19,
     QRNIC_EVENT_PORT_UP = 0x20,
@@ -381,6 +386,7 @@ enum qrnic_syndrome {
     QRNIC_SYN_KEY_QP = 0x13,
     QRNIC_SYN_ADDRESS = 0x14,
     QRNIC_SYN_PAGE_FAULT = 0x15,
+    QRNIC_SYN_CONTEXT = 0x18,
     QRNIC_SYN_PIECES = 0x20,
     QRNIC_SYN_CHILD_INVALID = 0x21,
     QRNIC_SYN_CHILD_PD = 0x22,
@@ -446,7 +452,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
-#define QRNIC_CAP_ALL 0x0000000fffffffffull
+#define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
+#define QRNIC_CAP_ALL 0x0000008fffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -645,6 +652,7 @@ enum qrnic_guest_error {
     QRNIC_GE_EQ_OVERRUN,
     QRNIC_GE_EQ_CONSUMER,
     QRNIC_GE_CQ_CONSUMER,
+    QRNIC_GE_CONTEXT_IMAGE,
     QRNIC_NUM_GUEST_ERRORS
 };
 
@@ -695,6 +703,9 @@ enum qrnic_counter {
     QRNIC_COUNTER_PAGE_REFUSALS,
     QRNIC_COUNTER_PAGE_INVALIDATIONS,
     QRNIC_COUNTER_PIECES,
+    QRNIC_COUNTER_CONTEXT_HITS,
+    QRNIC_COUNTER_CONTEXT_MISSES,
+    QRNIC_COUNTER_CONTEXT_WRITE_BACKS,
     QRNIC_COUNTER_ROCE_TX_PACKETS,
     QRNIC_COUNTER_ROCE_TX_BYTES,
     QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -746,6 +757,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_ACCESS,
     QRNIC_COUNTER_RX_DROP_PAGE_FAULT,
     QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
+    QRNIC_COUNTER_RX_DROP_CONTEXT,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_LINK_DOWNS,
@@ -786,6 +798,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_GE_EQ_OVERRUN,
     QRNIC_COUNTER_GE_EQ_CONSUMER,
     QRNIC_COUNTER_GE_CQ_CONSUMER,
+    QRNIC_COUNTER_GE_CONTEXT_IMAGE,
     QRNIC_NUM_COUNTERS
 };
 
@@ -832,6 +845,9 @@ enum qrnic_counter {
     X(page_refusals, memory) \
     X(page_invalidations, memory) \
     X(pieces, memory) \
+    X(context_hits, queue) \
+    X(context_misses, queue) \
+    X(context_write_backs, queue) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
     X(roce_rx_packets, roce) \
@@ -883,6 +899,7 @@ enum qrnic_counter {
     X(rx_drop_access, drop) \
     X(rx_drop_page_fault, drop) \
     X(rx_drop_uc_sequence, drop) \
+    X(rx_drop_context, drop) \
     X(rx_drop_psn, drop) \
     X(tx_drop_link, drop) \
     X(link_downs, ethernet) \
@@ -922,7 +939,8 @@ enum qrnic_counter {
     X(ge_cq_overrun, guest) \
     X(ge_eq_overrun, guest) \
     X(ge_eq_consumer, guest) \
-    X(ge_cq_consumer, guest)
+    X(ge_cq_consumer, guest) \
+    X(ge_context_image, guest)
 
 /* X(NAME, name) for every guest error, in order */
 #define QRNIC_GUEST_ERROR_LIST(X) \
@@ -945,7 +963,8 @@ enum qrnic_counter {
     X(CQ_OVERRUN, cq_overrun) \
     X(EQ_OVERRUN, eq_overrun) \
     X(EQ_CONSUMER, eq_consumer) \
-    X(CQ_CONSUMER, cq_consumer)
+    X(CQ_CONSUMER, cq_consumer) \
+    X(CONTEXT_IMAGE, context_image)
 
 /*
  * X(NAME, name, bytes of input, bytes of output, whether it is about an
@@ -989,6 +1008,8 @@ enum qrnic_counter {
     X(RESIZE_SRQ, resize_srq, QRNIC_SRQ_RESIZE_BYTES, 0, true) \
     X(ALLOC_XRCD, alloc_xrcd, 0, 0, false) \
     X(FREE_XRCD, free_xrcd, 0, 0, true) \
+    X(SET_CONTEXTS, set_contexts, QRNIC_CONTEXT_MEMORY_BYTES, 0, false) \
+    X(QUERY_CONTEXTS, query_contexts, 0, QRNIC_CONTEXT_ATTR_BYTES, false) \
     X(SET_GID, set_gid, QRNIC_GID_ENTRY_BYTES, 0, true) \
     X(CLEAR_GID, clear_gid, 0, 0, true) \
     X(QUERY_GID, query_gid, 0, QRNIC_GID_ENTRY_BYTES, true) \
@@ -1572,7 +1593,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffff000000000ull;
+    bad |= out->capabilities & 0xffffff7000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2161,6 +2182,100 @@ static inline void qrnic_counter_bind_pack(void *out,
 
     memset(p, 0, QRNIC_COUNTER_BIND_BYTES);
     qrnic_st_le32(p + 0, in->counter_set);
+}
+
+#define QRNIC_CONTEXT_MEMORY_BYTES 32u
+#define QRNIC_CONTEXT_MEMORY_MEMORY_OFFSET 0u
+#define QRNIC_CONTEXT_MEMORY_LENGTH_OFFSET 16u
+#define QRNIC_CONTEXT_MEMORY_RSVD0_OFFSET 24u
+
+/* Input of SET_CONTEXTS */
+typedef struct QrnicContextMemory {
+    QrnicTranslation memory;
+    uint64_t length;
+} QrnicContextMemory;
+
+_Static_assert(QRNIC_CONTEXT_MEMORY_RSVD0_OFFSET + 8 ==
+               QRNIC_CONTEXT_MEMORY_BYTES, "size of context_memory");
+
+/*
+ * False if a reserved bit of context_memory is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_context_memory_unpack(QrnicContextMemory *out,
+                                               const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    bad |= !qrnic_translation_unpack(&out->memory, p + 0);
+    out->length = qrnic_ld_le64(p + 16);
+    bad |= qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_context_memory_pack(void *out,
+                                             const QrnicContextMemory *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CONTEXT_MEMORY_BYTES);
+    qrnic_translation_pack(p + 0, &in->memory);
+    qrnic_st_le64(p + 16, in->length);
+}
+
+#define QRNIC_CONTEXT_ATTR_BYTES 32u
+#define QRNIC_CONTEXT_ATTR_IMAGE_SIZE_OFFSET 0u
+#define QRNIC_CONTEXT_ATTR_IMAGES_OFFSET 4u
+#define QRNIC_CONTEXT_ATTR_ENTRIES_OFFSET 8u
+#define QRNIC_CONTEXT_ATTR_STATIONS_OFFSET 12u
+#define QRNIC_CONTEXT_ATTR_LATENCY_OFFSET 16u
+#define QRNIC_CONTEXT_ATTR_LENGTH_OFFSET 24u
+
+/* Output of QUERY_CONTEXTS */
+typedef struct QrnicContextAttr {
+    uint32_t image_size;
+    uint32_t images;
+    uint32_t entries;
+    uint32_t stations;
+    uint64_t latency;
+    uint64_t length;
+} QrnicContextAttr;
+
+_Static_assert(QRNIC_CONTEXT_ATTR_LENGTH_OFFSET + 8 ==
+               QRNIC_CONTEXT_ATTR_BYTES, "size of context_attr");
+
+/*
+ * False if a reserved bit of context_attr is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_context_attr_unpack(QrnicContextAttr *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->image_size = qrnic_ld_le32(p + 0);
+    out->images = qrnic_ld_le32(p + 4);
+    out->entries = qrnic_ld_le32(p + 8);
+    out->stations = qrnic_ld_le32(p + 12);
+    out->latency = qrnic_ld_le64(p + 16);
+    out->length = qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_context_attr_pack(void *out,
+                                           const QrnicContextAttr *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CONTEXT_ATTR_BYTES);
+    qrnic_st_le32(p + 0, in->image_size);
+    qrnic_st_le32(p + 4, in->images);
+    qrnic_st_le32(p + 8, in->entries);
+    qrnic_st_le32(p + 12, in->stations);
+    qrnic_st_le64(p + 16, in->latency);
+    qrnic_st_le64(p + 24, in->length);
 }
 
 #define QRNIC_FLOW_MATCH_BYTES 64u
@@ -4097,6 +4212,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "ALLOC_XRCD";
     case QRNIC_CMD_FREE_XRCD:
         return "FREE_XRCD";
+    case QRNIC_CMD_SET_CONTEXTS:
+        return "SET_CONTEXTS";
+    case QRNIC_CMD_QUERY_CONTEXTS:
+        return "QUERY_CONTEXTS";
     case QRNIC_CMD_SET_GID:
         return "SET_GID";
     case QRNIC_CMD_CLEAR_GID:
@@ -4293,6 +4412,8 @@ static inline const char *qrnic_event_name(unsigned v)
         return "SQ_DRAINED";
     case QRNIC_EVENT_LAST_WQE_REACHED:
         return "LAST_WQE_REACHED";
+    case QRNIC_EVENT_QP_CONTEXT_ERROR:
+        return "QP_CONTEXT_ERROR";
     case QRNIC_EVENT_SRQ_LIMIT:
         return "SRQ_LIMIT";
     case QRNIC_EVENT_SRQ_ERROR:
@@ -4507,6 +4628,8 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "ADDRESS";
     case QRNIC_SYN_PAGE_FAULT:
         return "PAGE_FAULT";
+    case QRNIC_SYN_CONTEXT:
+        return "CONTEXT";
     case QRNIC_SYN_PIECES:
         return "PIECES";
     case QRNIC_SYN_CHILD_INVALID:
@@ -4602,6 +4725,9 @@ static inline const char *qrnic_counter_name(unsigned v)
         "page_refusals",
         "page_invalidations",
         "pieces",
+        "context_hits",
+        "context_misses",
+        "context_write_backs",
         "roce_tx_packets",
         "roce_tx_bytes",
         "roce_rx_packets",
@@ -4653,6 +4779,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_access",
         "rx_drop_page_fault",
         "rx_drop_uc_sequence",
+        "rx_drop_context",
         "rx_drop_psn",
         "tx_drop_link",
         "link_downs",
@@ -4693,6 +4820,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "ge_eq_overrun",
         "ge_eq_consumer",
         "ge_cq_consumer",
+        "ge_context_image",
     };
 
     return v < QRNIC_NUM_COUNTERS ? names[v] : "unknown";
@@ -4721,6 +4849,7 @@ static inline const char *qrnic_guest_error_name(unsigned v)
         "eq-overrun",
         "eq-consumer",
         "cq-consumer",
+        "context-image",
     };
 
     return v < QRNIC_NUM_GUEST_ERRORS ? names[v] : "unknown";

@@ -13,7 +13,6 @@ static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
  * honest device has, whose limits of the contract come first where it has one. The
  * Ethernet part's needs are in qrnic_caps_check().
  */
-#define QRNIC_OBJECTS_MAX BIT(20)
 #define QRNIC_GIDS_MAX 1024u
 #define QRNIC_RD_ATOMIC_MAX 128u
 #define QRNIC_ACK_DELAY_MAX 31u		/* log2 of a time, 5 bits */

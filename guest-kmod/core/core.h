@@ -26,6 +26,9 @@
 #define QRNIC_CMD_ENTRIES BIT(QRNIC_CMD_LOG_ENTRIES)
 #define QRNIC_CMD_MAILBOX 2048u
 
+/* More objects of a kind than an honest device has */
+#define QRNIC_OBJECTS_MAX BIT(20)
+
 struct qrnic_cmd_slot {
 	struct completion done;
 	u16 token;
@@ -126,6 +129,7 @@ struct qrnic_core {
 	/* Page faults; on the vector of the asynchronous EQ. core NULL: there is none */
 	struct qrnic_eq fault_eq;
 	struct work_struct fault_work;
+	struct qrnic_ring contexts;	/* without chunks: the device has none */
 	struct xarray cqs;	/* cqn to struct qrnic_cq; read in interrupts */
 
 	/* written by the interrupt of the async EQ, read by event_work alone */
@@ -195,6 +199,10 @@ void qrnic_events_init(struct qrnic_core *core);
 int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);
+
+/* contexts.c: context memory, from after QUERY_DEVICE until after the reset */
+void qrnic_contexts_start(struct qrnic_core *core);
+void qrnic_contexts_stop(struct qrnic_core *core);
 
 /* health.c: the health registers, reset */
 void qrnic_health_init(struct qrnic_core *core);

@@ -524,6 +524,7 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 	case QRNIC_EVENT_COMM_EST:
 	case QRNIC_EVENT_SQ_DRAINED:
 	case QRNIC_EVENT_LAST_WQE_REACHED:
+	case QRNIC_EVENT_QP_CONTEXT_ERROR:
 		if (core->function->qp_event(core, event->object, event->type))
 			break;
 		mutex_lock(&core->handler_lock);

@@ -99,6 +99,7 @@ static int qrnic_start(struct qrnic_core *core)
 	err = qrnic_caps_check(core);
 	if (err)
 		goto err_cmd;
+	qrnic_contexts_start(core);
 	err = qrnic_eqs_create(core);
 	if (err)
 		goto err_cmd;
@@ -113,6 +114,7 @@ err_eqs:
 err_cmd:
 	qrnic_cmd_stop(core);
 	qrnic_device_reset(core);
+	qrnic_contexts_stop(core);
 	return err;
 }
 
@@ -123,6 +125,7 @@ static void qrnic_stop(struct qrnic_core *core)
 	qrnic_cmd_stop(core);
 	if (READ_ONCE(core->condition) <= QRNIC_FATAL)
 		qrnic_device_reset(core);
+	qrnic_contexts_stop(core);
 }
 
 /* Called with the lock held. Ethernet works without RDMA; recovery tries again. */

@@ -11,6 +11,7 @@ static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 {
 	switch (type) {
 	case QRNIC_EVENT_QP_FATAL:
+	case QRNIC_EVENT_QP_CONTEXT_ERROR:
 		*ib_type = IB_EVENT_QP_FATAL;
 		return true;
 	case QRNIC_EVENT_QP_REQUEST_ERROR:

@@ -32,6 +32,8 @@ typedef struct QrnicConfig {
     uint32_t doorbell_fifo;
     uint32_t max_sge, max_inline, max_rd_atomic;
     uint64_t device_memory;     /* bytes, a multiple of DM_PAGE_SIZE */
+    /* With CAP_CONTEXT_CACHE: entries, 2 at least; 0 stations: in order; ns */
+    uint32_t context_cache, context_stations, context_latency;
     QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;
@@ -61,6 +63,8 @@ void qrnic_engine_timer(QrnicEngine *e);
 void qrnic_engine_wire_ready(QrnicEngine *e);
 /* False: not before it has been run, perhaps several times. */
 bool qrnic_engine_can_receive(const QrnicEngine *e);
+/* No frame is taken before a time has come; then kick() is called. */
+bool qrnic_engine_held(const QrnicEngine *e);
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);
@@ -122,6 +126,9 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
 /* Windows or flow rules may have to be looked for when it is destroyed. */
 bool qrnic_qp_is_entangled(QrnicEngine *e, uint32_t qpn);
+QrnicResult qrnic_context_memory_set(QrnicEngine *e,
+                                     const QrnicContextMemory *in);
+QrnicResult qrnic_context_memory_query(QrnicEngine *e, QrnicContextAttr *out);
 QrnicResult qrnic_srq_create(QrnicEngine *e, const QrnicSrqCtx *in);
 QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqLimit *in);

@@ -224,7 +224,13 @@ static int64_t next_event(Sim *s)
     int64_t next = QRNIC_DEADLINE_NEVER;
 
     if (s->wire->len) {
-        next = ((SimFrame *)s->wire->pdata[0])->time;
+        const SimFrame *f = s->wire->pdata[0];
+
+        /* One that is not taken waits for something else. */
+        if (f->time > s->now ||
+            !qrnic_engine_held(s->node[f->to].engine)) {
+            next = f->time;
+        }
     }
     for (unsigned i = 0; i < SIM_NODES; i++) {
         next = MIN(next, s->node[i].deadline);
@@ -317,6 +323,45 @@ static uint32_t eq_new(SimNode *n, uint8_t type, uint16_t vector,
     return created(qrnic_eq_create(n->engine, &ctx));
 }
 
+static void contexts_give(SimNode *n)
+{
+    QrnicContextMemory memory = { 0 };
+    QrnicContextAttr attr;
+
+    n->contexts = 0;
+    if (n->context_bare ||
+        qrnic_context_memory_query(n->engine, &attr).status) {
+        return;
+    }
+    memory.length = (uint64_t)attr.images * attr.image_size;
+    n->contexts = memory.memory.root = sim_alloc(n, memory.length);
+    created(qrnic_context_memory_set(n->engine, &memory));
+}
+
+/*
+ * QRNIC_TEST_CONTEXTS="entries stations latency": every test with such a cache,
+ * to see that nobody works on a queue pair whose context is out.
+ */
+static void contexts_config(QrnicConfig *c, const SimOptions *o, unsigned id)
+{
+    const char *all = g_getenv("QRNIC_TEST_CONTEXTS");
+
+    if (o->contexts_of_one && id) {
+        return;
+    }
+    c->context_cache = o->context_cache;
+    c->context_stations = o->context_stations;
+    c->context_latency = o->context_latency;
+    if (all && !o->context_cache) {
+        g_assert_cmpint(sscanf(all, "%u %u %u", &c->context_cache,
+                               &c->context_stations, &c->context_latency), ==,
+                        3);
+    }
+    if (c->context_cache) {
+        c->capabilities |= QRNIC_CAP_CONTEXT_CACHE;
+    }
+}
+
 /* What a driver does first with a device that has nothing yet */
 static void node_setup(SimNode *n)
 {
@@ -330,6 +375,7 @@ static void node_setup(SimNode *n)
     n->async.consumer = 0;
     n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, &n->cq_eq_ring);
     n->cq_eq_consumer = 0;
+    contexts_give(n);
     n->pd = created(qrnic_pd_alloc(n->engine));
     created(qrnic_gid_set(n->engine, 3, &n->gid));
     created(qrnic_port_modify(n->engine, &port));
@@ -385,6 +431,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .fatal = env_fatal,
     };
 
+    contexts_config(&config, o, id);
+    n->context_bare = o->context_bare;
     n->sim = s;
     n->id = id;
     n->deadline = QRNIC_DEADLINE_NEVER;

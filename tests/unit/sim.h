@@ -53,6 +53,8 @@ struct SimNode {
         uint64_t ring;
     } async;
     unsigned notified;
+    uint64_t contexts;          /* where their memory is; 0: none was given */
+    bool context_bare;
     QrnicGidEntry gid;
 };
 
@@ -126,6 +128,9 @@ typedef struct SimOptions {
     uint32_t max_qp, max_cq, max_srq, max_mkey, max_flow;
     uint32_t vectors, db_pages; /* 0: 4, 8 */
     uint64_t device_memory;     /* bytes; 0: 16 pages */
+    /* 0: none; of both nodes, or of node 0; bare: without memory for it */
+    uint32_t context_cache, context_stations, context_latency;
+    bool contexts_of_one, context_bare;
 } SimOptions;
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);

@@ -15,6 +15,7 @@
 void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
                     uint8_t subtype)
 {
+    qrnic_context_now(e, qp);
     if (qp->state == QRNIC_QPS_ERR) {
         return;
     }

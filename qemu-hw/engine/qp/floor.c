@@ -15,6 +15,7 @@ static void table_init(QrnicEngine *e)
 {
     qrnic_table_init(&e->pairs->qps, 2, e->config.max_qp + 2);
     QTAILQ_INIT(&e->pairs->faults_owed);
+    qrnic_contexts_init(e);
     e->pairs->errors_at = e->pairs->errors_left = 0;
 }
 
@@ -31,11 +32,18 @@ static void table_cleanup(QrnicEngine *e)
         }
     }
     qrnic_table_cleanup(t);
+    qrnic_contexts_cleanup(e);
 }
+
+static const QrnicContextUsers context_users = {
+    .failed = qrnic_qp_error,
+    .turn = qrnic_schedule_first,
+};
 
 static void qp_init(QrnicEngine *e)
 {
     e->pairs = g_new0(QrnicPairs, 1);
+    e->pairs->context_users = &context_users;
     e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
     for (unsigned i = 0; i < QRNIC_TURNS; i++) {
         QTAILQ_INIT(&e->pairs->list[i]);

@@ -414,6 +414,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
+    qrnic_context_now(e, qp);
     from = qp->state;
     to = in->mask & QRNIC_QP_STATE ? in->state : from;
     result = modify_check(e, qp, in, to);
@@ -426,6 +427,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     if (to == QRNIC_QPS_RESET) {
         qp_reset(e, qp);
         qp->state = to;
+        qrnic_context_turn_done(e, qp);
     } else if (to == QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, 0, 0);
     } else {
@@ -449,6 +451,7 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
+    qrnic_context_now(e, qp);
     *out = qp->attr;
     out->mask = 0;
     out->state = out->cur_state = qp->state;

@@ -143,6 +143,7 @@ QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
 
 static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
+    qrnic_context_now(e, qp);
     if (qp->ops->resume) {
         qp->ops->resume(e, qp, side);
     }

@@ -270,7 +270,7 @@ static void qp_timer(QrnicEngine *e, QrnicTimer *t)
 {
     QrnicQp *qp = container_of(t, QrnicQp, timer);
 
-    if (qp->ops->timer) {
+    if (qp->ops->timer && qrnic_context_timer(e, qp)) {
         QrnicCounterSet *before = qrnic_account(e, qp->counters);
 
         qp->ops->timer(e, qp);
@@ -283,6 +283,10 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     QrnicResult result = create_check(e, in);
     QrnicQp *qp;
 
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    result = qrnic_context_room(e, ops_of(e, in));
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
@@ -331,6 +335,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->keys.number = qp->number;
     qp->keys.pd = in->pd;
     users_add(e, qp, 1);
+    qrnic_context_init(e, qp);
     trace_qrnic_qp_create(e->config.name, qp->number, in->type, in->pd,
                           in->send_cq, in->recv_cq, in->sq_log_size,
                           in->rq_log_size);
@@ -343,6 +348,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     qrnic_timer_cancel(e, &qp->timer);
     qrnic_pace_restart(e, qp);
     qrnic_page_faults_drop(e, qp);
+    qrnic_context_free(e, qp);
     if (qp->ops->cleanup) {
         qp->ops->cleanup(e, qp);
     }
@@ -379,6 +385,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     qrnic_table_remove(&e->pairs->qps, qpn);
     users_add(e, qp, -1);
     qrnic_qp_free(e, qp);
+    qrnic_context_gone(e);
     return qrnic_ok(0);
 }
 

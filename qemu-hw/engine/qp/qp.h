@@ -19,6 +19,8 @@ typedef struct QrnicSegmentation QrnicSegmentation;
 typedef struct QrnicContinuation QrnicContinuation;
 
 typedef struct QrnicWait QrnicWait;
+typedef struct QrnicContext QrnicContext;
+typedef struct QrnicContexts QrnicContexts;
 
 typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
@@ -78,6 +80,7 @@ struct QrnicQp {
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
+    QrnicContext *context;      /* context.c; NULL: always in the device */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
     bool sq_rung;               /* read the record of the SQ when taken up */
@@ -127,6 +130,11 @@ struct QrnicQpOps {
     void (*entered)(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                     const QrnicQpAttr *in);
     void (*query)(const QrnicQp *qp, QrnicQpAttr *out);
+    /*
+     * Of types whose contexts are cached: the numbers that change with each
+     * packet, 8 at most, for the image
+     */
+    void (*context)(const QrnicQp *qp, uint32_t *word);
 
     /*
      * Sends at most budget packets. Where it says that it is done, whatever
@@ -171,6 +179,8 @@ bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp);
 
 /* ready.c: it has something to do, as far as is known. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
+/* The same, before all others */
+void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp);
 void qrnic_ready_init(QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* After its turn, which ended so */
@@ -228,6 +238,40 @@ bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
 /* It waits no more, and begins as if it had not sent anything. */
 void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
+
+/* What context.c tells: an image was wrong; the turn that was wanted may be. */
+typedef struct QrnicContextUsers {
+    void (*failed)(QrnicEngine *e, QrnicQp *qp, uint8_t event, uint8_t subtype);
+    void (*turn)(QrnicEngine *e, QrnicQp *qp);
+} QrnicContextUsers;
+
+/*
+ * context.c: before work on a queue pair, one of these. True: it may be done.
+ * False: it is done when the context is there.
+ */
+bool qrnic_context_turn(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_context_timer(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_context_doorbell(QrnicEngine *e, QrnicQp *qp);
+/* A frame for it; false: it comes again, or is dropped */
+bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                           bool loopback);
+/* For a command, or an error: fetched at once. */
+void qrnic_context_now(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_context_is_in(const QrnicQp *qp);
+/* It gets its turn when its context is there. */
+bool qrnic_context_waits(QrnicQp *qp);
+/* The turn is over: its context may go. */
+void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp);
+/* In order, and one is being fetched: nothing is issued. */
+bool qrnic_contexts_stand_still(const QrnicEngine *e);
+/* One more of this type */
+QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops);
+void qrnic_context_init(QrnicEngine *e, QrnicQp *qp);
+void qrnic_context_free(QrnicEngine *e, QrnicQp *qp);
+/* After that: others may go on. */
+void qrnic_context_gone(QrnicEngine *e);
+void qrnic_contexts_init(QrnicEngine *e);
+void qrnic_contexts_cleanup(QrnicEngine *e);
 
 /* page_fault.c */
 /*
@@ -386,6 +430,8 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
 typedef struct QrnicPairs {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
     QrnicTable qps;
+    QrnicContexts *contexts;    /* NULL: no cache */
+    const QrnicContextUsers *context_users;
     QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS];   /* by enum QrnicTurn */
     uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */

@@ -24,6 +24,15 @@ static bool needs_no_wire(const QrnicQp *qp)
             qrnic_send_idle(qp));
 }
 
+void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_unschedule(e, qp);
+    qp->turn = QRNIC_TURN_MORE;
+    QTAILQ_INSERT_HEAD(&e->pairs->list[QRNIC_TURN_MORE], qp, next);
+    trace_qrnic_schedule(e->config.name, qp->number, QRNIC_TURN_MORE);
+    qrnic_wake(e);
+}
+
 static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
 {
     qp->turn = turn;
@@ -41,7 +50,7 @@ void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->turn == QRNIC_TURN_MORE) {
+    if (qp->turn == QRNIC_TURN_MORE || qrnic_context_waits(qp)) {
         return;
     }
     /* Else it keeps its place among those that wait for the same. */

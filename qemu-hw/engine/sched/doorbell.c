@@ -250,6 +250,14 @@ static QrnicCounterSet *message_account(QrnicEngine *e,
     return qp && qp->db_page == m->page ? qp->counters : NULL;
 }
 
+/* What the queue pair makes of more in its RQ is in its context. */
+static void receive_doorbell(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->ops->receive_doorbell && qrnic_context_doorbell(e, qp)) {
+        qp->ops->receive_doorbell(e, qp);
+    }
+}
+
 static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
 {
     const char *queue = m->offset == QRNIC_DB_RQ ? "RQ" : "SQ";
@@ -280,12 +288,12 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
     if (m->offset == QRNIC_DB_RQ) {
         if (qp->state == QRNIC_QPS_ERR) {
             qrnic_schedule(e, qp);
-        } else if (qp->ops->receive_doorbell) {
-            qp->ops->receive_doorbell(e, qp);
+        } else {
+            receive_doorbell(e, qp);
         }
         return;
     }
-    if (m->wqebbs == 0 ||
+    if (m->wqebbs == 0 || !qrnic_context_is_in(qp) ||
         !qrnic_sq_direct(e, qp, m->wqe, m->wqebbs, m->index)) {
         qp->sq_rung = true;
     }
@@ -307,9 +315,8 @@ static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
     before = qrnic_account(e, qp->counters);
     qp->sq_rung = qrnic_qp_has_sq(qp);
     qrnic_schedule(e, qp);
-    if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp) &&
-        qp->ops->receive_doorbell) {
-        qp->ops->receive_doorbell(e, qp);
+    if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp)) {
+        receive_doorbell(e, qp);
     }
     qrnic_account(e, before);
 }

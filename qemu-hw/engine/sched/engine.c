@@ -63,7 +63,7 @@ void qrnic_engine_reset(QrnicEngine *e)
 
 static bool engine_has_work(QrnicEngine *e)
 {
-    return e->fabric->loopback_count ||
+    return (e->fabric->loopback_count && !e->fabric->held) ||
            qrnic_multicast_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_page_faults_pending(e) ||

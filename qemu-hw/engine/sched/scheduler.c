@@ -17,6 +17,10 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
     QrnicTurn turn;
 
     qrnic_unschedule(e, qp);
+    if (!qrnic_context_turn(e, qp)) {
+        qrnic_account(e, before);
+        return;
+    }
     if (qp->sq_rung) {
         qp->sq_rung = false;
         if (qp->state != QRNIC_QPS_RESET) {
@@ -33,14 +37,16 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
         turn = qp->ops->transmit(e, qp, QP_QUANTUM);
     }
     qrnic_schedule_again(e, qp, turn);
+    qrnic_context_turn_done(e, qp);
     qrnic_account(e, before);
 }
 
 bool qrnic_scheduler_pending(QrnicEngine *e)
 {
-    return qrnic_first_ready(e, QRNIC_TURN_MORE) ||
-           qrnic_first_ready(e, QRNIC_TURN_WIRE) ||
-           qrnic_first_ready(e, QRNIC_TURN_LOOPBACK);
+    return !qrnic_contexts_stand_still(e) &&
+           (qrnic_first_ready(e, QRNIC_TURN_MORE) ||
+            qrnic_first_ready(e, QRNIC_TURN_WIRE) ||
+            qrnic_first_ready(e, QRNIC_TURN_LOOPBACK));
 }
 
 /* The lists have turns, too: who waited for the wire, and who did not. */
@@ -64,7 +70,8 @@ void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
 {
     QrnicQp *qp;
 
-    while (budget-- && !e->fatal && (qp = next_ready(e))) {
+    while (budget-- && !e->fatal && !qrnic_contexts_stand_still(e) &&
+           (qp = next_ready(e))) {
         take_up(e, qp);
     }
 }

@@ -114,7 +114,9 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
         return 1;
     }
     before = qrnic_account(e, qp->counters);
-    receive(e, qp, &p);
+    if (qrnic_context_receive(e, qp, h, loopback)) {
+        receive(e, qp, &p);
+    }
     qrnic_account(e, before);
     return 1;
 }

@@ -287,6 +287,15 @@ static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
+static void uc_context(const QrnicQp *qp, uint32_t *word)
+{
+    const QrnicUnreliable *u = qp->unreliable;
+
+    word[0] = u->next_psn;
+    word[1] = u->epsn;
+    word[2] = u->sent;
+}
+
 const QrnicQpOps qrnic_uc_ops = {
     .capability = QRNIC_CAP_UC,
     .service = QRNIC_SERVICE_UC,
@@ -302,6 +311,7 @@ const QrnicQpOps qrnic_uc_ops = {
     .cleanup = uc_cleanup,
     .entered = uc_entered,
     .query = uc_query,
+    .context = uc_context,
     .transmit = qrnic_transmit,
     .send = uc_send,
     .receive = uc_receive,

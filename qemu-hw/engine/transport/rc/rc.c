@@ -91,6 +91,20 @@ static void rc_query(const QrnicQp *qp, QrnicQpAttr *out)
     }
 }
 
+static void rc_context(const QrnicQp *qp, uint32_t *word)
+{
+    const QrnicRequester *r = qp->requester;
+
+    word[0] = r->una;
+    word[1] = r->next_psn;
+    word[2] = r->sent_psn;
+    word[3] = r->cursor_psn;
+    word[4] = r->ssn;
+    word[5] = r->ssn_done;
+    word[6] = qp->responder->epsn;
+    word[7] = qp->responder->msn;
+}
+
 static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     if (p->info->flags & QRNIC_OPF_RESPONSE) {
@@ -106,6 +120,7 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     .can_keep = qrnic_responder_can_keep, \
     .entered = rc_entered, \
     .query = rc_query, \
+    .context = rc_context, \
     .transmit = rc_transmit, \
     .is_idle = qrnic_requester_idle, \
     .timer = rc_timer, \

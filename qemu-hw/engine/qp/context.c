@@ -1,0 +1,609 @@
+/*
+ * qrnic engine: the cache of the contexts of connections
+ *
+ * A queue pair whose context is not in the cache is not worked on before its
+ * image has been read. What the image has is compared with what the device
+ * knows, so memory that somebody has overwritten leads to an error and to
+ * nothing else; and so does work on a queue pair whose context was out.
+ * Manual, chapter Context cache.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+typedef enum QrnicContextPlace {
+    CONTEXT_OUT,                /* in memory only */
+    CONTEXT_WANTED,             /* waits for a station */
+    CONTEXT_FETCHED,            /* is being read */
+    CONTEXT_IN,                 /* in the cache */
+} QrnicContextPlace;
+
+struct QrnicContext {
+    QrnicQp *qp;
+    QrnicContextPlace place;
+    bool held;                  /* in the cache until the turn it came for */
+    bool wants_turn, wants_timer, wants_doorbell;
+    uint32_t writes;            /* of the image, which has this number */
+    uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */
+    /* in: least recently used first; wanted: in order */
+    QTAILQ_ENTRY(QrnicContext) next;
+    QrnicTimer timer;
+};
+
+/* A frame whose queue pair waits, or in order for whoever waits */
+typedef struct WaitingFrame {
+    QTAILQ_ENTRY(WaitingFrame) next;
+    uint32_t qpn;
+    bool loopback;
+    size_t len;
+    uint8_t data[];
+} WaitingFrame;
+
+struct QrnicContexts {
+    QrnicPages memory;
+    uint64_t length;            /* 0: software has given none */
+    uint32_t count;             /* contexts that there are */
+    uint32_t in, held, fetched;
+    QTAILQ_HEAD(, QrnicContext) cached, wanted;
+    QTAILQ_HEAD(, WaitingFrame) frames;
+    uint32_t frame_count;
+    bool delivering;
+    WaitingFrame *delivered;    /* the frame that is just being delivered */
+};
+
+static bool in_order(const QrnicEngine *e)
+{
+    return !e->config.context_stations;
+}
+
+/* One context is waited for, and so are all. */
+static bool stands_still(const QrnicEngine *e)
+{
+    const QrnicContexts *x = e->pairs->contexts;
+
+    return in_order(e) && (x->fetched || !QTAILQ_EMPTY(&x->wanted));
+}
+
+bool qrnic_contexts_stand_still(const QrnicEngine *e)
+{
+    return e->pairs->contexts && stands_still(e);
+}
+
+/* In order the wire and what we send ourselves wait, too. */
+static void still_changed(QrnicEngine *e)
+{
+    bool still = stands_still(e);
+
+    if (e->fabric->held && !still) {
+        qrnic_wake(e);
+    }
+    e->fabric->held = still;
+}
+
+/*
+ * Images
+ */
+
+static void image_pack(const QrnicContext *c, uint8_t *image)
+{
+    const QrnicQp *qp = c->qp;
+    uint32_t word[QRNIC_CONTEXT_IMAGE_SIZE / 4] = {
+        qp->number, c->writes, qp->type << 8 | qp->state,
+        qp->sq.producer, qp->sq.consumer, qp->sq.completed,
+        qp->rq.producer, qp->rq.consumer,
+    };
+
+    qp->ops->context(qp, word + 8);
+    for (unsigned i = 0; i < ARRAY_SIZE(word); i++) {
+        qrnic_st_le32(image + 4 * i, word[i]);
+    }
+}
+
+static uint64_t image_at(const QrnicContext *c)
+{
+    return (uint64_t)c->qp->number * QRNIC_CONTEXT_IMAGE_SIZE;
+}
+
+static void image_error(QrnicEngine *e, const QrnicContext *c, const char *what)
+{
+    qrnic_guest_error(e, QRNIC_GE_CONTEXT_IMAGE, "QP", c->qp->number,
+                      "the image of its context %s", what);
+}
+
+/* SYN_NONE: it is what the device wrote last. */
+static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
+{
+    uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
+    enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+
+    image_pack(c, c->image);
+    if (qrnic_pages_read(e, &e->pairs->contexts->memory, image_at(c), image,
+                         sizeof(image))) {
+        image_error(e, c, "could not be read");
+        syndrome = QRNIC_SYN_DMA;
+    } else if (memcmp(image, c->image, sizeof(image))) {
+        image_error(e, c, "is not as the device wrote it");
+        syndrome = QRNIC_SYN_CONTEXT;
+    }
+    if (syndrome) {
+        /* Whatever is there, it is not this. */
+        memset(c->image, 0, sizeof(c->image));
+    }
+    return syndrome;
+}
+
+/* What cannot be written is found when it is read. */
+static void image_write(QrnicEngine *e, QrnicContext *c)
+{
+    uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
+
+    image_pack(c, image);
+    if (!memcmp(image, c->image, sizeof(image))) {
+        return;
+    }
+    c->writes++;
+    image_pack(c, image);
+    qrnic_add(e, QRNIC_COUNTER_CONTEXT_WRITE_BACKS, 1);
+    trace_qrnic_context_write_back(e->config.name, c->qp->number, c->writes);
+    if (qrnic_pages_write(e, &e->pairs->contexts->memory, image_at(c), image,
+                          sizeof(image))) {
+        image_error(e, c, "could not be written");
+    }
+}
+
+/*
+ * The cache
+ */
+
+static void unhold(QrnicContexts *x, QrnicContext *c)
+{
+    if (c->held) {
+        c->held = false;
+        x->held--;
+    }
+}
+
+static void take_out(QrnicContexts *x, QrnicContext *c)
+{
+    unhold(x, c);
+    QTAILQ_REMOVE(&x->cached, c, next);
+    x->in--;
+    c->place = CONTEXT_OUT;
+}
+
+static void evict_one(QrnicEngine *e)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c;
+
+    QTAILQ_FOREACH(c, &x->cached, next) {
+        if (!c->held) {
+            break;
+        }
+    }
+    /* A command needs one now. Who has lost it wants it again at its turn. */
+    c = c ? c : QTAILQ_FIRST(&x->cached);
+    image_write(e, c);
+    take_out(x, c);
+}
+
+static void put_in(QrnicEngine *e, QrnicContext *c)
+{
+    QrnicContexts *x = e->pairs->contexts;
+
+    if (x->in == e->config.context_cache) {
+        evict_one(e);
+    }
+    QTAILQ_INSERT_TAIL(&x->cached, c, next);
+    x->in++;
+    c->place = CONTEXT_IN;
+}
+
+/* It is neither wanted nor being read any more. */
+static void fetch_end(QrnicEngine *e, QrnicContext *c)
+{
+    QrnicContexts *x = e->pairs->contexts;
+
+    if (c->place == CONTEXT_WANTED) {
+        QTAILQ_REMOVE(&x->wanted, c, next);
+    } else if (c->place == CONTEXT_FETCHED) {
+        qrnic_timer_cancel(e, &c->timer);
+        x->fetched--;
+    }
+    c->place = CONTEXT_OUT;
+}
+
+/* What waited for the context, but for frames */
+static void go_on(QrnicEngine *e, QrnicContext *c)
+{
+    QrnicQp *qp = c->qp;
+    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+
+    if (c->wants_timer) {
+        c->wants_timer = false;
+        qp->ops->timer(e, qp);
+    }
+    if (c->wants_doorbell) {
+        c->wants_doorbell = false;
+        qp->ops->receive_doorbell(e, qp);
+    }
+    if (c->wants_turn) {
+        c->wants_turn = false;
+        c->held = true;
+        e->pairs->contexts->held++;
+        e->pairs->context_users->turn(e, qp);
+    }
+    qrnic_account(e, before);
+}
+
+static void fetch_done(QrnicEngine *e, QrnicContext *c)
+{
+    enum qrnic_syndrome syndrome;
+
+    fetch_end(e, c);
+    syndrome = image_read(e, c);
+    put_in(e, c);
+    trace_qrnic_context_in(e->config.name, c->qp->number, syndrome);
+    if (syndrome) {
+        e->pairs->context_users->failed(e, c->qp, QRNIC_EVENT_QP_CONTEXT_ERROR,
+                                        syndrome);
+    }
+    go_on(e, c);
+}
+
+static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
+{
+    const QrnicQp *qp = qrnic_qp_get(e, f->qpn);
+
+    return in_order(e) ? !stands_still(e) :
+           !qp || !qp->context || qp->context->place == CONTEXT_IN;
+}
+
+/* Those of a queue pair in order; in order all */
+static void frames_deliver(QrnicEngine *e)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    WaitingFrame *f, *next;
+
+    if (x->delivering) {
+        return;
+    }
+    x->delivering = true;
+    QTAILQ_FOREACH_SAFE(f, &x->frames, next, next) {
+        QrnicHeaders h;
+
+        if (e->fatal || !frame_may_go(e, f)) {
+            continue;
+        }
+        x->delivered = f;
+        h = qrnic_headers_walk(f->data, f->len);
+        e->fabric->receivers->roce(e, &h, f->loopback);
+        /* It is still so if its queue pair has to wait once more. */
+        if (x->delivered) {
+            QTAILQ_REMOVE(&x->frames, f, next);
+            x->frame_count--;
+            g_free(f);
+        }
+        x->delivered = NULL;
+    }
+    x->delivering = false;
+}
+
+/* As many as there are stations, and room for them until their turn */
+static void fetches_begin(QrnicEngine *e)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c;
+
+    while ((c = QTAILQ_FIRST(&x->wanted)) &&
+           x->fetched < MAX(e->config.context_stations, 1) &&
+           x->fetched + x->held < e->config.context_cache) {
+        QTAILQ_REMOVE(&x->wanted, c, next);
+        c->place = CONTEXT_FETCHED;
+        x->fetched++;
+        trace_qrnic_context_fetch(e->config.name, c->qp->number, x->fetched);
+        if (e->config.context_latency) {
+            qrnic_timer_set(e, &c->timer,
+                            qrnic_now(e) + e->config.context_latency);
+        } else {
+            fetch_done(e, c);
+        }
+    }
+}
+
+/* Something has changed for those that wait. */
+static void next_ones(QrnicEngine *e)
+{
+    fetches_begin(e);
+    still_changed(e);
+    if (e->pairs->contexts->frame_count) {
+        frames_deliver(e);
+        still_changed(e);
+    }
+}
+
+static void fetch_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    fetch_done(e, container_of(t, QrnicContext, timer));
+    next_ones(e);
+}
+
+/* True: it is there. */
+static bool want(QrnicEngine *e, QrnicContext *c)
+{
+    QrnicContexts *x = e->pairs->contexts;
+
+    if (c->place == CONTEXT_IN) {
+        qrnic_add(e, QRNIC_COUNTER_CONTEXT_HITS, 1);
+        QTAILQ_REMOVE(&x->cached, c, next);
+        QTAILQ_INSERT_TAIL(&x->cached, c, next);
+        return true;
+    }
+    if (c->place == CONTEXT_OUT) {
+        qrnic_add(e, QRNIC_COUNTER_CONTEXT_MISSES, 1);
+        trace_qrnic_context_miss(e->config.name, c->qp->number, x->fetched);
+        c->place = CONTEXT_WANTED;
+        QTAILQ_INSERT_TAIL(&x->wanted, c, next);
+        fetches_begin(e);
+        still_changed(e);
+    }
+    return c->place == CONTEXT_IN;
+}
+
+/*
+ * What others ask
+ */
+
+bool qrnic_context_waits(QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (!c || c->place == CONTEXT_IN || c->place == CONTEXT_OUT) {
+        return false;
+    }
+    c->wants_turn = true;
+    return true;
+}
+
+bool qrnic_context_turn(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (!c || want(e, c)) {
+        return true;
+    }
+    c->wants_turn = true;
+    return false;
+}
+
+bool qrnic_context_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (!c || want(e, c)) {
+        return true;
+    }
+    c->wants_timer = true;
+    return false;
+}
+
+bool qrnic_context_doorbell(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (!c || want(e, c)) {
+        return true;
+    }
+    c->wants_doorbell = true;
+    return false;
+}
+
+bool qrnic_context_is_in(const QrnicQp *qp)
+{
+    return !qp->context || qp->context->place == CONTEXT_IN;
+}
+
+static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
+                       bool loopback)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    WaitingFrame *f;
+
+    if (x->delivered) {
+        x->delivered = NULL;
+        return;
+    }
+    if (x->frame_count == QRNIC_CONTEXT_FRAMES) {
+        qrnic_add(e, QRNIC_COUNTER_RX_DROP_CONTEXT, 1);
+        trace_qrnic_roce_drop(e->config.name, qp->number, 0, "context");
+        return;
+    }
+    f = g_malloc(sizeof(*f) + h->len);
+    f->qpn = qp->number;
+    f->loopback = loopback;
+    f->len = h->len;
+    memcpy(f->data, h->frame, h->len);
+    QTAILQ_INSERT_TAIL(&x->frames, f, next);
+    x->frame_count++;
+    trace_qrnic_context_frame(e->config.name, qp->number, x->frame_count);
+}
+
+bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
+                           bool loopback)
+{
+    QrnicContexts *x = e->pairs->contexts;
+
+    if (!x || ((!in_order(e) || x->delivered ||
+                (!x->frame_count && !stands_still(e))) &&
+               (!qp->context || want(e, qp->context)))) {
+        return true;
+    }
+    frame_keep(e, qp, h, loopback);
+    return false;
+}
+
+void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (c && c->held) {
+        unhold(e->pairs->contexts, c);
+        next_ones(e);
+    }
+}
+
+void qrnic_context_now(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = qp->context;
+
+    if (c && c->place != CONTEXT_IN) {
+        qrnic_add(e, QRNIC_COUNTER_CONTEXT_MISSES, c->place == CONTEXT_OUT);
+        fetch_done(e, c);
+        next_ones(e);
+    }
+}
+
+/*
+ * Life
+ */
+
+QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops)
+{
+    const QrnicContexts *x = e->pairs->contexts;
+
+    if (x && ops->context && !x->length &&
+        x->count == e->config.context_cache) {
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    return qrnic_ok(0);
+}
+
+void qrnic_context_init(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c;
+
+    if (!x || !qp->ops->context) {
+        return;
+    }
+    c = qp->context = g_new0(QrnicContext, 1);
+    c->qp = qp;
+    qrnic_timer_init(&c->timer, fetch_timer);
+    x->count++;
+    put_in(e, c);
+}
+
+void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c = qp->context;
+
+    if (!c) {
+        return;
+    }
+    if (c->place == CONTEXT_IN) {
+        take_out(x, c);
+    } else {
+        fetch_end(e, c);
+    }
+    x->count--;
+    g_free(c);
+    qp->context = NULL;
+}
+
+void qrnic_context_gone(QrnicEngine *e)
+{
+    if (e->pairs->contexts) {
+        next_ones(e);
+    }
+}
+
+static uint64_t memory_needed(const QrnicEngine *e)
+{
+    return (uint64_t)e->pairs->qps.limit * QRNIC_CONTEXT_IMAGE_SIZE;
+}
+
+QrnicResult qrnic_context_memory_set(QrnicEngine *e,
+                                     const QrnicContextMemory *in)
+{
+    const QrnicTranslation *t = &in->memory;
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicPages memory = { .length = 0 };
+    QrnicResult result;
+
+    if (!x) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (x->count) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    if (in->length && in->length < memory_needed(e)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_CONTEXT_MEMORY_LENGTH_OFFSET);
+    }
+    if (!in->length && (t->root || t->levels || t->page_shift || t->offset)) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_CONTEXT_MEMORY_MEMORY_OFFSET);
+    }
+    if (in->length &&
+        !qrnic_ring_init(e, &memory, t, in->length,
+                         QRNIC_CONTEXT_MEMORY_MEMORY_OFFSET, &result)) {
+        return result;
+    }
+    if (x->length) {
+        qrnic_pages_forget(e, &x->memory);
+    }
+    x->memory = memory;
+    x->length = in->length;
+    trace_qrnic_context_memory(e->config.name, in->length);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_context_memory_query(QrnicEngine *e, QrnicContextAttr *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (!e->pairs->contexts) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    out->image_size = QRNIC_CONTEXT_IMAGE_SIZE;
+    out->images = e->pairs->qps.limit;
+    out->entries = e->config.context_cache;
+    out->stations = e->config.context_stations;
+    out->latency = e->config.context_latency;
+    out->length = e->pairs->contexts->length;
+    return qrnic_ok(0);
+}
+
+void qrnic_contexts_init(QrnicEngine *e)
+{
+    QrnicContexts *x;
+
+    if (!(e->config.capabilities & QRNIC_CAP_CONTEXT_CACHE)) {
+        return;
+    }
+    x = e->pairs->contexts = g_new0(QrnicContexts, 1);
+    QTAILQ_INIT(&x->cached);
+    QTAILQ_INIT(&x->wanted);
+    QTAILQ_INIT(&x->frames);
+}
+
+/* The queue pairs are gone by now. */
+void qrnic_contexts_cleanup(QrnicEngine *e)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    WaitingFrame *f;
+
+    if (!x) {
+        return;
+    }
+    while ((f = QTAILQ_FIRST(&x->frames))) {
+        QTAILQ_REMOVE(&x->frames, f, next);
+        g_free(f);
+    }
+    e->fabric->held = false;
+    g_free(x);
+    e->pairs->contexts = NULL;
+}

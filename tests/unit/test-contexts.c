@@ -1,0 +1,570 @@
+/*
+ * The context cache in virtual time: what waits, for how long, and in which
+ * order; what is read, written and compared; memory that lies.
+ *
+ * The other tests run with a cache of two contexts, too, where somebody wants
+ * to see that nobody works on a queue pair whose context is out: a comparison
+ * would fail. QRNIC_TEST_CONTEXTS, see sim.c.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "pair.h"
+
+#define LATENCY (10 * SIM_US)
+#define MOST 64u
+
+/* Node 0 has the cache; every queue pair is connected to one of node 1. */
+typedef struct World {
+    Sim *sim;
+    unsigned count;
+    SimQp *a[MOST], *b[MOST];
+    PairEnd from, to;           /* memories */
+    int64_t left[MOST];         /* when a request of each left last; 0: never */
+} World;
+
+static bool watch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                  void *opaque)
+{
+    World *w = opaque;
+    QrnicPacket p;
+
+    if (from == 0 && sim_parse(&p, frame, len) == QRNIC_PARSE_OK) {
+        for (unsigned i = 0; i < w->count; i++) {
+            if (w->b[i]->number == p.t.dest_qpn) {
+                w->left[i] = s->now;
+            }
+        }
+    }
+    return true;
+}
+
+static void memory_new(PairEnd *m, SimNode *n)
+{
+    m->addr = sim_alloc(n, PAIR_BYTES);
+    m->data = n->memory + m->addr;
+    m->key = sim_mkey(n, m->addr, PAIR_BYTES, ACCESS_ALL);
+}
+
+static World *world_new(unsigned count, uint32_t entries, uint32_t stations,
+                        uint32_t latency)
+{
+    SimOptions o = {
+        .context_cache = entries, .context_stations = stations,
+        .context_latency = latency, .contexts_of_one = true,
+    };
+    World *w = g_new0(World, 1);
+
+    w->sim = sim_new(1, &o);
+    w->count = count;
+    memory_new(&w->from, &w->sim->node[0]);
+    memory_new(&w->to, &w->sim->node[1]);
+    for (unsigned i = 0; i < count; i++) {
+        w->a[i] = sim_qp_new(&w->sim->node[0], 6, 6, 0, 8);
+        w->b[i] = sim_qp_new(&w->sim->node[1], 6, 6, 0, 8);
+        sim_connect(w->a[i], w->b[i], NULL);
+    }
+    /* What setting up has started is over, and 0 is no time of day. */
+    sim_run(w->sim, SIM_MS);
+    w->sim->now = SIM_MS;
+    w->sim->tap = watch;
+    w->sim->tap_opaque = w;
+    return w;
+}
+
+static void world_free(World *w)
+{
+    for (unsigned i = 0; i < w->count; i++) {
+        sim_qp_free(w->a[i]);
+        sim_qp_free(w->b[i]);
+    }
+    sim_free(w->sim);
+    g_free(w);
+}
+
+static SimNode *node(World *w)
+{
+    return &w->sim->node[0];
+}
+
+static uint64_t hits(World *w)
+{
+    return sim_counter(node(w), QRNIC_COUNTER_CONTEXT_HITS);
+}
+
+static uint64_t misses(World *w)
+{
+    return sim_counter(node(w), QRNIC_COUNTER_CONTEXT_MISSES);
+}
+
+static uint64_t write_backs(World *w)
+{
+    return sim_counter(node(w), QRNIC_COUNTER_CONTEXT_WRITE_BACKS);
+}
+
+static void post_write(World *w, unsigned i, uint64_t at, uint32_t len)
+{
+    SimSge sge = { w->from.addr + at, len, w->from.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->to.addr + at,
+        .rkey = w->to.key,
+    };
+
+    sim_post_send(w->a[i], &wr);
+}
+
+static void run(World *w)
+{
+    g_assert_true(sim_run(w->sim, w->sim->now + 1000 * SIM_MS));
+}
+
+static uint8_t *image(World *w, unsigned i)
+{
+    return node(w)->memory + node(w)->contexts +
+           (uint64_t)w->a[i]->number * QRNIC_CONTEXT_IMAGE_SIZE;
+}
+
+/* Others use the cache, so that this context is not in it any more. */
+static void push_out(World *w, unsigned i)
+{
+    for (unsigned n = 0; n < w->count; n++) {
+        if (n != i) {
+            sim_query(w->a[n]);
+        }
+    }
+}
+
+/* A context that is out is waited for, one that is in is not. */
+static void test_latency(void)
+{
+    World *w = world_new(3, 2, 4, LATENCY);
+    uint64_t before, read;
+
+    push_out(w, 0);
+    before = misses(w);
+    read = w->sim->now;
+    post_write(w, 0, 0, 64);
+    run(w);
+    g_assert_cmpint(w->left[0] - read, ==, LATENCY);
+    expect_cqe(w->a[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(misses(w), ==, before + 1);
+    /* The acknowledgement was a hit, and so is the next message. */
+    before = hits(w);
+    g_assert_cmpuint(before, >, 0);
+    read = w->sim->now;
+    post_write(w, 0, 0, 64);
+    run(w);
+    g_assert_cmpint(w->left[0] - read, ==, 0);
+    g_assert_cmpuint(hits(w), >=, before + 2);
+    world_free(w);
+}
+
+/* In order others wait, out of order they do not. */
+static void test_order(void)
+{
+    for (unsigned stations = 0; stations < 2; stations++) {
+        World *w = world_new(3, 2, stations, LATENCY);
+        int64_t begin;
+
+        push_out(w, 0);
+        begin = w->sim->now;
+        post_write(w, 0, 0, 64);
+        post_write(w, 2, 64, 64);
+        run(w);
+        g_assert_cmpint(w->left[0] - begin, ==, LATENCY);
+        g_assert_cmpint(w->left[2] - begin, ==, stations ? 0 : LATENCY);
+        world_free(w);
+    }
+}
+
+/* So many fetches at a time as there are stations */
+static void test_stations(void)
+{
+    for (unsigned stations = 1; stations <= 4; stations *= 2) {
+        World *w = world_new(16, 8, stations, LATENCY);
+        int64_t begin;
+
+        for (unsigned i = 8; i < 16; i++) {
+            sim_query(w->a[i]);
+        }
+        begin = w->sim->now;
+        for (unsigned i = 0; i < 8; i++) {
+            post_write(w, i, 64 * i, 64);
+        }
+        run(w);
+        for (unsigned i = 0; i < 8; i++) {
+            g_assert_cmpint(w->left[i] - begin, >=,
+                            LATENCY * (1 + i / stations));
+        }
+        g_assert_cmpint(w->left[0] - begin, ==, LATENCY);
+        g_assert_cmpint(w->left[stations - 1] - begin, ==, LATENCY);
+        world_free(w);
+    }
+}
+
+/* What has changed is written, once, and what has not is not. */
+static void test_write_back(void)
+{
+    World *w = world_new(3, 2, 4, 0);
+    uint64_t before;
+
+    /* All of them once: they are new. */
+    push_out(w, 0);
+    sim_query(w->a[0]);
+    push_out(w, 0);
+    before = write_backs(w);
+    sim_query(w->a[0]);
+    push_out(w, 0);
+    sim_query(w->a[0]);
+    push_out(w, 0);
+    g_assert_cmpuint(write_backs(w), ==, before);
+    post_write(w, 0, 0, 64);
+    run(w);
+    push_out(w, 0);
+    g_assert_cmpuint(write_backs(w), ==, before + 1);
+    g_assert_cmpuint(ldl_le_p(image(w, 0)), ==, w->a[0]->number);
+    world_free(w);
+}
+
+/* A cache with room for all misses nothing and writes nothing. */
+static void test_room(void)
+{
+    World *w = world_new(8, 8, 4, LATENCY);
+
+    for (unsigned i = 0; i < 8; i++) {
+        post_write(w, i, 64 * i, 64);
+    }
+    run(w);
+    g_assert_cmpuint(misses(w), ==, 0);
+    g_assert_cmpuint(write_backs(w), ==, 0);
+    g_assert_cmpuint(hits(w), >=, 16);
+    world_free(w);
+}
+
+/* Requests that come while the context is out wait, in order. */
+static void test_inbound(void)
+{
+    for (unsigned stations = 0; stations < 5; stations += 4) {
+        World *w = world_new(3, 2, stations, LATENCY);
+        SimSge sge = { w->to.addr, 10000, w->to.key };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+            .sge = &sge, .num_sge = 1, .remote = w->from.addr,
+            .rkey = w->from.key,
+        };
+        int64_t begin;
+
+        memset(w->to.data, 0x5c, 10000);
+        push_out(w, 0);
+        begin = w->sim->now;
+        sim_post_send(w->b[0], &wr);
+        sim_run(w->sim, begin + w->sim->latency + LATENCY - 1);
+        g_assert_cmphex(w->from.data[0], ==, 0);
+        sim_run(w->sim, begin + w->sim->latency + LATENCY);
+        g_assert_cmpmem(w->from.data, 10000, w->to.data, 10000);
+        run(w);
+        expect_cqe(w->b[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_OUT_OF_SEQUENCE),
+                         ==, 0);
+        g_assert_cmpuint(sim_counter(&w->sim->node[1],
+                                     QRNIC_COUNTER_RETRANSMISSIONS), ==, 0);
+        world_free(w);
+    }
+}
+
+/* More frames than can wait are dropped, and sent again. */
+static void test_full(void)
+{
+    World *w = world_new(4, 2, 1, LATENCY);
+    SimSge sge = { w->to.addr, PAIR_BYTES / 2, w->to.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->from.addr,
+        .rkey = w->from.key,
+    };
+
+    memset(w->to.data, 0x5c, PAIR_BYTES);
+    sim_query(w->a[0]);
+    sim_query(w->a[1]);
+    for (unsigned i = 2; i < 4; i++) {
+        sim_post_send(w->b[i], &wr);
+    }
+    run(w);
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_RX_DROP_CONTEXT), >,
+                     0);
+    for (unsigned i = 2; i < 4; i++) {
+        expect_cqe(w->b[i], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    }
+    g_assert_cmpmem(w->from.data, PAIR_BYTES / 2, w->to.data, PAIR_BYTES / 2);
+    world_free(w);
+}
+
+static void expect_context_error(World *w, unsigned i, uint8_t syndrome)
+{
+    QrnicEqe e;
+
+    g_assert_true(sim_poll_event(node(w), &e));
+    g_assert_cmpstr(qrnic_event_name(e.type), ==, "QP_CONTEXT_ERROR");
+    g_assert_cmpuint(e.object, ==, w->a[i]->number);
+    g_assert_cmpuint(e.subtype, ==, syndrome);
+    expect_no_event(node(w));
+    expect_state(w->a[i], QRNIC_QPS_ERR);
+}
+
+/* Memory that somebody has written to harms this queue pair and nobody else. */
+static void test_overwritten(void)
+{
+    for (unsigned byte = 0; byte < QRNIC_CONTEXT_IMAGE_SIZE; byte++) {
+        World *w = world_new(3, 2, byte % 2, LATENCY);
+
+        push_out(w, 0);
+        image(w, 0)[byte] ^= 1 << byte % 8;
+        post_write(w, 0, 0, 64);
+        post_write(w, 1, 64, 64);
+        run(w);
+        expect_cqe(w->a[0], QRNIC_WC_WR_FLUSH_ERR, QRNIC_CQE_RDMA_WRITE);
+        g_assert_cmpint(w->left[0], ==, 0);
+        expect_cqe(w->a[1], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        expect_context_error(w, 0, QRNIC_SYN_CONTEXT);
+        g_assert_cmpuint(sim_counter(node(w),
+                                     QRNIC_COUNTER_GE_CONTEXT_IMAGE), ==, 1);
+        /* It can be used again from RESET on. */
+        g_assert_cmpint(sim_modify(w->a[0], &(QrnicQpAttr) {
+            .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+        }).status, ==, QRNIC_ST_OK);
+        push_out(w, 0);
+        expect_state(w->a[0], QRNIC_QPS_RESET);
+        expect_no_event(node(w));
+        world_free(w);
+    }
+}
+
+/* An image of before, which the device wrote itself */
+static void test_replayed(void)
+{
+    uint8_t old[QRNIC_CONTEXT_IMAGE_SIZE];
+    World *w = world_new(3, 2, 4, LATENCY);
+
+    push_out(w, 0);
+    memcpy(old, image(w, 0), sizeof(old));
+    post_write(w, 0, 0, 64);
+    run(w);
+    push_out(w, 0);
+    g_assert_cmpint(memcmp(old, image(w, 0), sizeof(old)), !=, 0);
+    memcpy(image(w, 0), old, sizeof(old));
+    post_write(w, 0, 0, 64);
+    run(w);
+    expect_context_error(w, 0, QRNIC_SYN_CONTEXT);
+    world_free(w);
+}
+
+/* Memory that cannot be read; and before that, written */
+static void test_broken(void)
+{
+    for (unsigned writing = 0; writing < 2; writing++) {
+        World *w = world_new(3, 2, 4, LATENCY);
+        uint64_t at = image(w, 0) - node(w)->memory;
+
+        if (!writing) {
+            push_out(w, 0);
+        } else {
+            sim_query(w->a[0]);
+            post_write(w, 0, 0, 64);
+            run(w);
+        }
+        node(w)->broken_from = at;
+        node(w)->broken_to = at + QRNIC_CONTEXT_IMAGE_SIZE;
+        if (writing) {
+            push_out(w, 0);
+            node(w)->broken_from = node(w)->broken_to = 0;
+        }
+        post_write(w, 0, 0, 64);
+        post_write(w, 1, 64, 64);
+        run(w);
+        expect_cqe(w->a[1], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        expect_context_error(w, 0, writing ? QRNIC_SYN_CONTEXT :
+                                             QRNIC_SYN_DMA);
+        g_assert_cmpuint(sim_counter(node(w),
+                                     QRNIC_COUNTER_GE_CONTEXT_IMAGE), >=,
+                         writing ? 2 : 1);
+        node(w)->broken_from = node(w)->broken_to = 0;
+        world_free(w);
+    }
+}
+
+/* What is fetched goes: destroyed, to ERR, to RESET, or the device is reset. */
+static void test_gone(void)
+{
+    for (unsigned what = 0; what < 8; what++) {
+        World *w = world_new(3, 2, what & 1 ? 1 : 0, LATENCY);
+        QrnicQpAttr attr = {
+            .mask = QRNIC_QP_STATE,
+            .state = what / 2 == 1 ? QRNIC_QPS_ERR : QRNIC_QPS_RESET,
+        };
+        int64_t begin = w->sim->now;
+        SimSge sge = { w->to.addr, 64, w->to.key };
+        SimWr wr = {
+            .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+            .sge = &sge, .num_sge = 1, .remote = w->from.addr,
+            .rkey = w->from.key,
+        };
+
+        push_out(w, 0);
+        sim_post_send(w->b[0], &wr);
+        post_write(w, 0, 0, 64);
+        post_write(w, 2, 64, 64);
+        sim_run(w->sim, begin + 2 * SIM_US);
+        g_assert_cmpint(w->left[0], ==, 0);
+        if (what / 2 == 0) {
+            sim_qp_free(w->a[0]);
+            w->a[0] = sim_qp_new(node(w), 6, 6, 0, 8);
+        } else if (what / 2 < 3) {
+            g_assert_cmpint(sim_modify(w->a[0], &attr).status, ==,
+                            QRNIC_ST_OK);
+        } else {
+            sim_reset(node(w));
+            sim_free(w->sim);
+            g_free(w);
+            continue;
+        }
+        sim_run(w->sim, w->sim->now + 10000 * SIM_MS);
+        g_assert_cmpint(w->left[2], >, 0);
+        expect_cqe(w->a[2], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        if (what / 2 == 1) {
+            expect_cqe(w->a[0], QRNIC_WC_WR_FLUSH_ERR, QRNIC_CQE_RDMA_WRITE);
+        }
+        world_free(w);
+    }
+}
+
+/* The device keeps as many as its cache has room for if it got no memory. */
+static void test_commands(void)
+{
+    SimOptions o = { .context_cache = 4, .context_bare = true };
+    Sim *s = sim_new(1, &o);
+    QrnicEngine *e = s->node[0].engine;
+    QrnicContextMemory m = { .length = 1 };
+    QrnicContextAttr attr;
+    SimQp *q[4], *ud;
+    QrnicQpCtx ctx;
+
+    g_assert_cmpint(qrnic_context_memory_query(e, &attr).status, ==,
+                    QRNIC_ST_OK);
+    g_assert_cmpuint(attr.images, ==, 258);
+    g_assert_cmpuint(attr.entries, ==, 4);
+    g_assert_cmpuint(attr.length, ==, 0);
+    g_assert_cmpuint(attr.image_size, ==, QRNIC_CONTEXT_IMAGE_SIZE);
+    for (unsigned i = 0; i < 4; i++) {
+        q[i] = sim_qp_new(&s->node[0], 6, 6, 0, 4);
+    }
+    ctx = (QrnicQpCtx) {
+        .type = QRNIC_QPT_RC, .sq_log_size = 3, .pd = s->node[0].pd,
+        .send_cq = q[0]->cq, .recv_cq = q[0]->cq,
+        .sq.root = q[0]->sq, .rq.root = q[0]->rq,
+    };
+    g_assert_cmpint(qrnic_qp_create(e, &ctx).status, ==, QRNIC_ST_NO_RESOURCE);
+    /* A datagram queue pair has no such context. */
+    ud = sim_datagram_new(&s->node[0], QRNIC_QPT_UD, NULL, 1);
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==, QRNIC_ST_BUSY);
+    for (unsigned i = 0; i < 4; i++) {
+        sim_qp_free(q[i]);
+    }
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    m = (QrnicContextMemory) { .memory.root = 4096 };
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    m.length = 258 * QRNIC_CONTEXT_IMAGE_SIZE;
+    m.memory.root = 8;
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    m.memory.root = sim_alloc(&s->node[0], m.length);
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==, QRNIC_ST_OK);
+    qrnic_context_memory_query(e, &attr);
+    g_assert_cmpuint(attr.length, ==, m.length);
+    m = (QrnicContextMemory) { 0 };
+    g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==, QRNIC_ST_OK);
+    sim_qp_free(ud);
+    sim_free(s);
+
+    s = sim_new(1, NULL);
+    if (!g_getenv("QRNIC_TEST_CONTEXTS")) {
+        e = s->node[0].engine;
+        g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==,
+                        QRNIC_ST_NOT_SUPPORTED);
+        g_assert_cmpint(qrnic_context_memory_query(e, &attr).status, ==,
+                        QRNIC_ST_NOT_SUPPORTED);
+    }
+    sim_free(s);
+}
+
+/* Many at once, over a wire that loses and reorders: every byte arrives. */
+static void test_random(void)
+{
+    for (unsigned mode = 0; mode < 4; mode++) {
+        World *w = world_new(48, 4, mode % 2 * 3, mode < 2 ? 0 : 300);
+        const uint32_t part = PAIR_BYTES / 48;
+
+        w->sim->loss = w->sim->repeat = 10;
+        w->sim->reorder = 20;
+        for (unsigned i = 0; i < PAIR_BYTES; i++) {
+            w->from.data[i] = g_rand_int(w->sim->rand);
+        }
+        for (unsigned round = 0; round < 8; round++) {
+            for (unsigned i = 0; i < w->count; i++) {
+                post_write(w, i, i * part + round * (part / 8), part / 8);
+            }
+            sim_run(w->sim, w->sim->now +
+                    g_rand_int_range(w->sim->rand, 0, 50 * SIM_US));
+        }
+        g_assert_true(sim_run(w->sim, w->sim->now + 100000 * SIM_MS));
+        for (unsigned i = 0; i < w->count; i++) {
+            for (unsigned round = 0; round < 8; round++) {
+                expect_cqe(w->a[i], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+            }
+            g_assert_cmpmem(w->from.data + i * part, part / 8 * 8,
+                            w->to.data + i * part, part / 8 * 8);
+        }
+        g_assert_cmpuint(misses(w), >, 300);
+        world_free(w);
+    }
+}
+
+/* A timer that expires while its context is out */
+static void test_timer(void)
+{
+    World *w = world_new(3, 2, 4, LATENCY);
+
+    w->sim->loss = 1000;
+    post_write(w, 0, 0, 64);
+    sim_run(w->sim, w->sim->now + 100 * SIM_US);
+    push_out(w, 0);
+    w->sim->loss = 0;
+    run(w);
+    expect_cqe(w->a[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_TIMEOUTS), ==, 1);
+    world_free(w);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/contexts/latency", test_latency);
+    g_test_add_func("/contexts/order", test_order);
+    g_test_add_func("/contexts/stations", test_stations);
+    g_test_add_func("/contexts/write-back", test_write_back);
+    g_test_add_func("/contexts/room", test_room);
+    g_test_add_func("/contexts/inbound", test_inbound);
+    g_test_add_func("/contexts/full", test_full);
+    g_test_add_func("/contexts/overwritten", test_overwritten);
+    g_test_add_func("/contexts/replayed", test_replayed);
+    g_test_add_func("/contexts/broken", test_broken);
+    g_test_add_func("/contexts/gone", test_gone);
+    g_test_add_func("/contexts/commands", test_commands);
+    g_test_add_func("/contexts/random", test_random);
+    g_test_add_func("/contexts/timer", test_timer);
+    return g_test_run();
+}
