@@ -1,0 +1,25 @@
+# Many connections in one guest, over a device that keeps the contexts of 64 only: each is made, connected and used, in
+# both modes of the context cache. QRNIC_MANY=65536 is the whole form: --memory 4096, --timeout 1200.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,max-qp=66000,context-cache=64 --nic qrnic,max-qp=66000,context-cache=64,context-stations=0 --timeout 300
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+TRY_TIMEOUT=$((${QRNIC_MANY:+10} * 100 + 100 * TIME_FACTOR))
+count=${QRNIC_MANY:-2048}
+counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
+export -f counter
+
+for device in "$RDMA0" "$RDMA1"; do
+    try "$count queue pairs of $device: connected, and each used" "many_connections $device $count"
+    sed 's/^/# /' try.log
+    try "contexts were fetched and written back" "[ \$(counter $device context_misses) -gt $count ] &&
+        [ \$(counter $device context_write_backs) -gt $count ] && [ \$(counter $device context_hits) -gt 1000 ]"
+    echo "# $device: $(for c in hits misses write_backs; do echo -n "$c $(counter "$device" context_$c) "; done)"
+done
+# A process that is killed in the middle leaves nothing.
+try "killed in the middle" "many_connections $RDMA0 4000 & sleep 3; kill -9 \$! && wait; \
+    wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
+try "and again" "many_connections $RDMA0 64"
+kernel_clean "the kernel log is clean"
+finish
