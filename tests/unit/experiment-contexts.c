@@ -1,0 +1,210 @@
+/*
+ * Experiment: message rate against connections, with context caches of three
+ * sizes and both ways to wait for a context. In virtual time: a frame takes
+ * 100 ns of the wire, a fetch 350 ns, all else nothing.
+ *
+ * Each connection is used once, then some at random. Prints rows for
+ * tools/experiments. Arguments: most connections, messages.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "pair.h"
+
+#define FRAME_NS 100
+#define FETCH_NS 350
+#define STATIONS 16
+#define WINDOW 128u             /* messages under way */
+#define DEPTH 4u                /* of them on one connection */
+#define SQ_LOG 3
+#define CQ_LOG 12
+
+typedef struct Many {
+    Sim *sim;
+    uint32_t count, first;
+    SimQp *a;                   /* connections of node 0 */
+    uint8_t *under_way;
+    SimQp cq[SIM_NODES];        /* only that of it */
+    uint64_t payload, target;
+    uint32_t rkey;
+} Many;
+
+static void cq_make(Many *m, unsigned id)
+{
+    SimNode *n = &m->sim->node[id];
+    QrnicCqCtx ctx = { .eqn = n->cq_eq, .log_size = CQ_LOG };
+    QrnicResult r;
+
+    m->cq[id].node = n;
+    m->cq[id].cq_log = CQ_LOG;
+    m->cq[id].cq_ring = ctx.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << CQ_LOG);
+    m->cq[id].cq_record = ctx.record = sim_alloc(n, 8);
+    r = qrnic_cq_create(n->engine, &ctx);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    m->cq[id].cq = r.value;
+}
+
+/* Rings of the requesters are apart, those of the responders unused. */
+static SimQp qp_make(Many *m, unsigned id, uint64_t sq, uint64_t record,
+                     uint64_t unused)
+{
+    SimNode *n = &m->sim->node[id];
+    QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_RC, .pd = n->pd, .send_cq = m->cq[id].cq,
+        .recv_cq = m->cq[id].cq, .sq_log_size = SQ_LOG, .sq.root = sq,
+        .sq_record = record, .rq.root = unused, .rq_record = unused + 64,
+    };
+    QrnicResult r = qrnic_qp_create(n->engine, &ctx);
+
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    return (SimQp) {
+        .node = n, .number = r.value, .sq = sq, .sq_record = record,
+        .sq_log = SQ_LOG,
+    };
+}
+
+static void connections_make(Many *m)
+{
+    const size_t sq_bytes = QRNIC_WQEBB_SIZE << SQ_LOG;
+    uint64_t sq = sim_alloc(&m->sim->node[0], m->count * sq_bytes);
+    uint64_t record = sim_alloc(&m->sim->node[0], m->count * 8);
+    uint64_t unused[SIM_NODES];
+
+    for (unsigned id = 0; id < SIM_NODES; id++) {
+        unused[id] = sim_alloc(&m->sim->node[id], 4096);
+        cq_make(m, id);
+    }
+    m->a = g_new0(SimQp, m->count);
+    m->under_way = g_new0(uint8_t, m->count);
+    for (uint32_t i = 0; i < m->count; i++) {
+        SimConnect c = sim_connect_default();
+        SimQp b;
+
+        m->a[i] = qp_make(m, 0, sq + i * sq_bytes, record + i * 8, unused[0]);
+        b = qp_make(m, 1, unused[1] + 1024, unused[1] + 128, unused[1]);
+        c.timeout = 16;
+        sim_connect(&m->a[i], &b, &c);
+    }
+    m->first = m->a[0].number;
+}
+
+static Many *many_new(uint32_t count, uint32_t cache, uint32_t stations)
+{
+    SimOptions o = {
+        .context_cache = cache, .context_stations = stations,
+        .context_latency = FETCH_NS, .contexts_of_one = true,
+        .max_qp = count, .doorbell_fifo = 4096,
+        .memory = 16 * MiB + (uint64_t)count * 640,
+    };
+    Many *m = g_new0(Many, 1);
+
+    m->sim = sim_new(1, &o);
+    m->sim->latency = 500;
+    m->count = count;
+    connections_make(m);
+    m->target = sim_alloc(&m->sim->node[1], 4096);
+    m->rkey = sim_mkey(&m->sim->node[1], m->target, 4096, ACCESS_ALL);
+    sim_run(m->sim, SIM_MS);
+    m->sim->wire_room = 1;
+    m->sim->wire_pause = FRAME_NS;
+    return m;
+}
+
+static void many_free(Many *m)
+{
+    sim_free(m->sim);
+    g_free(m->a);
+    g_free(m->under_way);
+    g_free(m);
+}
+
+static void send_one(Many *m, uint32_t i)
+{
+    uint64_t value = i;
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE,
+        .flags = QRNIC_WQEF_SIGNALED | QRNIC_WQEF_INLINE,
+        .remote = m->target, .rkey = m->rkey, .inline_data = &value,
+        .inline_length = sizeof(value),
+    };
+
+    m->under_way[i]++;
+    sim_post_send(&m->a[i], &wr);
+}
+
+static uint32_t completed(Many *m)
+{
+    uint32_t n = 0;
+    QrnicCqe c;
+
+    while (sim_poll(&m->cq[0], &c)) {
+        g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+        m->under_way[c.qpn - m->first]--;
+        n++;
+    }
+    return n;
+}
+
+/* Nanoseconds that so many messages take; random: not each one in turn */
+static int64_t use(Many *m, uint32_t messages, bool random)
+{
+    int64_t begin = m->sim->now;
+    uint32_t posted = 0, done = 0;
+
+    while (done < messages) {
+        while (posted < messages &&
+               posted - done < MIN(WINDOW, m->count * DEPTH)) {
+            uint32_t i = random ? g_rand_int_range(m->sim->rand, 0, m->count) :
+                                  posted % m->count;
+
+            while (m->under_way[i] == DEPTH) {
+                i = (i + 1) % m->count;
+            }
+            send_one(m, i);
+            posted++;
+        }
+        sim_run(m->sim, m->sim->now + FRAME_NS);
+        done += completed(m);
+    }
+    return m->sim->now - begin;
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t cache[] = { 64, 512, 4096 };
+    uint32_t most = argc > 1 ? atoi(argv[1]) : 65536;
+    uint32_t messages = argc > 2 ? atoi(argv[2]) : 20000;
+
+    printf("csv cache,mode,connections,messages_per_second,hits,misses,"
+           "write_backs\n");
+    for (unsigned i = 0; i < ARRAY_SIZE(cache); i++) {
+        for (uint32_t stations = 0; stations <= STATIONS;
+             stations += STATIONS) {
+            for (uint32_t count = 16; count <= most; count *= 4) {
+                Many *m = many_new(count, cache[i], stations);
+                SimNode *n = &m->sim->node[0];
+                uint64_t before[3];
+                int64_t took;
+
+                use(m, count, false);
+                for (unsigned c = 0; c < 3; c++) {
+                    before[c] = sim_counter(n, QRNIC_COUNTER_CONTEXT_HITS + c);
+                }
+                took = use(m, messages, true);
+                printf("csv %u,%s,%u,%.0f", cache[i],
+                       stations ? "stations" : "in order", count,
+                       messages * 1e9 / took);
+                for (unsigned c = 0; c < 3; c++) {
+                    printf(",%" PRIu64, sim_counter(n,
+                           QRNIC_COUNTER_CONTEXT_HITS + c) - before[c]);
+                }
+                printf("\n");
+                fflush(stdout);
+                many_free(m);
+            }
+        }
+    }
+    return 0;
+}
