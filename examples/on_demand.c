@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * on_demand.c: what it costs to register memory, and who pays. A pinned region brings every
+ * page into memory and keeps it there. A region on demand brings none: the adapter asks for
+ * a page when it first wants it. An implicit region is the whole address space of a process,
+ * registered once. This measures how long registration takes and how much memory it pins,
+ * over sizes; then the first access of the adapter to a page, a later one, and the first one
+ * after a prefetch. The queue pair is connected to itself.
+ *
+ *   on_demand [-d DEVICE] [-m LARGEST-MIB] [-n PAGES]
+ */
+#include <getopt.h>
+#include <sys/mman.h>
+
+#include "peer.h"
+
+#define PAGE 4096
+#define MIB (1ul << 20)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+static struct peer peer = { .gid_index = PEER_GID_V2 };
+static struct ibv_qp_ex *qpx;
+static struct ibv_mr *pinned;	/* the other end of each write */
+
+/* Nothing of it is in memory: the first who wants a page makes it. */
+static char *memory_new(size_t length)
+{
+	char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	check(memory != MAP_FAILED, "no memory");
+	/* Huge pages would make one access of 512. */
+	madvise(memory, length, MADV_NOHUGEPAGE);
+	return memory;
+}
+
+/* KiB of this process: VmPin is pinned for adapters, VmRSS is in memory. */
+static long status(const char *name)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = 0;
+
+	check(file, "/proc/self/status");
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			kib = atol(line + strlen(name) + 1);
+	fclose(file);
+	return kib;
+}
+
+static struct ibv_mr *region(char *memory, size_t length, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(peer.pd, memory, length, ACCESS | access);
+
+	check(mr, "cannot register memory");
+	return mr;
+}
+
+enum kind { PINNED, TOUCHED, EXPLICIT, IMPLICIT, KINDS };
+static const char *const kind_name[] = { "pinned", "touched", "explicit", "implicit" };
+
+/* The fastest of a few: what else the machine does only adds */
+static void registration(enum kind kind, size_t mib)
+{
+	double start, time, best = 1e9;
+	long pin = 0, resident = 0;
+	struct ibv_mr *mr;
+	int round;
+
+	for (round = 0; round < 3; round++) {
+		char *memory = memory_new(mib * MIB);
+
+		if (kind == TOUCHED)
+			memset(memory, 1, mib * MIB);
+		pin = status("VmPin");
+		resident = status("VmRSS");
+		start = microseconds();
+		if (kind == IMPLICIT)
+			mr = region(NULL, SIZE_MAX, IBV_ACCESS_ON_DEMAND);
+		else
+			mr = region(memory, mib * MIB, kind == EXPLICIT ? IBV_ACCESS_ON_DEMAND : 0);
+		time = microseconds() - start;
+		best = time < best ? time : best;
+		pin = status("VmPin") - pin;
+		resident = status("VmRSS") - resident;
+		ibv_dereg_mr(mr);
+		munmap(memory, mib * MIB);
+	}
+	printf("csv register,%s,%zu,%.1f,%ld,%ld\n", kind_name[kind], mib, best, pin, resident);
+}
+
+/* How long the adapter takes for 64 bytes of this page, to read or to write them */
+static double access_one(bool read, struct ibv_mr *mr, char *page, int value)
+{
+	struct ibv_mr *from = read ? mr : pinned, *to = read ? pinned : mr;
+	char *other = pinned->addr;
+	double start;
+
+	if (!read)
+		memset(other, value, 64);
+	start = microseconds();
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qpx, to->rkey, (uintptr_t)(read ? other : page));
+	ibv_wr_set_sge(qpx, from->lkey, (uintptr_t)(read ? page : other), 64);
+	check(!ibv_wr_complete(qpx), "cannot post");
+	peer_complete(&peer);
+	return microseconds() - start;
+}
+
+static int earlier(const void *a, const void *b)
+{
+	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+/* The median over the pages, each accessed once */
+static void accesses(const char *kind, bool read, struct ibv_mr *mr, char *memory, int pages)
+{
+	double *times = calloc(pages, sizeof(*times));
+	int i;
+
+	check(times, "no memory");
+	for (i = 0; i < pages; i++)
+		times[i] = access_one(read, mr, memory + (size_t)i * PAGE, i + *kind);
+	/* A look makes the page present for the CPU, so it comes last. */
+	for (i = 0; i < pages && !read; i++)
+		check(memory[(size_t)i * PAGE] == (char)(i + *kind), "a wrong byte");
+	qsort(times, pages, sizeof(*times), earlier);
+	printf("csv %s,%s,0,%.1f,0,0\n", read ? "read" : "write", kind, times[pages / 2]);
+	free(times);
+}
+
+/* Brings all pages at once, and waits for that. */
+static void prefetch(bool read, struct ibv_mr *mr, int pages)
+{
+	struct ibv_sge sge = { (uintptr_t)mr->addr, pages * PAGE, mr->lkey };
+	double start = microseconds();
+
+	errno = ibv_advise_mr(peer.pd, read ? IBV_ADVISE_MR_ADVICE_PREFETCH :
+			      IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+			      IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+	check(!errno, "cannot prefetch");
+	printf("csv %s,prefetch,0,%.2f,0,0\n", read ? "read" : "write",
+	       (microseconds() - start) / pages);
+}
+
+static void touches(bool read, int pages)
+{
+	char *memory = memory_new((size_t)pages * PAGE), *second = memory_new((size_t)pages * PAGE);
+	struct ibv_mr *mr = region(memory, (size_t)pages * PAGE, IBV_ACCESS_ON_DEMAND);
+
+	accesses("first", read, mr, memory, pages);
+	accesses("later", read, mr, memory, pages);
+	ibv_dereg_mr(mr);
+
+	mr = region(second, (size_t)pages * PAGE, IBV_ACCESS_ON_DEMAND);
+	prefetch(read, mr, pages);
+	accesses("prefetched", read, mr, second, pages);
+	ibv_dereg_mr(mr);
+	munmap(memory, (size_t)pages * PAGE);
+	munmap(second, (size_t)pages * PAGE);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_qp_cap cap = { 1, 1, 1, 1, 0 };
+	int option, kind, pages = 256;
+	size_t largest = 64, mib;
+	const char *name = NULL;
+
+	while ((option = getopt(argc, argv, "d:m:n:")) != -1) {
+		if (option == 'd')
+			name = optarg;
+		else if (option == 'm')
+			largest = atoi(optarg);
+		else if (option == 'n')
+			pages = atoi(optarg);
+		else
+			return 2;
+	}
+	peer_open(&peer, name);
+	pinned = peer_memory(&peer, PAGE);
+	qpx = peer_itself(&peer, cap, IBV_QP_EX_WITH_RDMA_WRITE);
+
+	printf("csv what,kind,mib,microseconds,pinned_kib,resident_kib\n");
+	for (mib = 1; mib <= largest; mib *= 4)
+		for (kind = 0; kind < KINDS; kind++)
+			registration(kind, mib);
+	touches(true, pages);
+	touches(false, pages);
+	return 0;
+}

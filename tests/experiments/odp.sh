@@ -1,0 +1,5 @@
+# What registration costs, and who pays, by the program of examples/.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+set -e
+on_demand -d "$RDMA0" -m "$LARGEST" -n "$PAGES"
