@@ -809,6 +809,18 @@ static void test_cycle(void)
     }
 }
 
+/* What has become of an index since is no cycle, but another key. */
+static void test_own_past(void)
+{
+    Keys k = keys_new(31);
+    uint32_t first = key_new(&k, 1);
+    QrnicPiece p = { .key = first, .length = 64 };
+    QrnicIndirectSeg s = segment(first + 1, 0, 1);
+
+    registered(&k, &s, &p, 1);
+    local_fails(&k, s.key, 0, 64, QRNIC_SYN_CHILD_INVALID);
+}
+
 /* What a piece may be of */
 typedef uint32_t (*Child)(Keys *k);
 
@@ -991,6 +1003,7 @@ static void test_atomic(void)
         p[0].key = p[1].key = p[2].key = k.region;
         p[0].address = BASE + 800;
         p[1].address = BASE + 4096 - 5;     /* 8 bytes of two pages */
+        p[2].address = BASE + 5000;
         registered(&k, &s, p, ARRAY_SIZE(p));
         before[0] = ldq_le_p(k.p->b.data + 808);
         before[1] = ldq_le_p(k.p->b.data + 4096 - 5);
@@ -1225,6 +1238,7 @@ int main(int argc, char **argv)
     g_test_add_func("/indirect/create-refused", test_create_refused);
     g_test_add_func("/indirect/depth", test_depth);
     g_test_add_func("/indirect/cycle", test_cycle);
+    g_test_add_func("/indirect/own-past", test_own_past);
     g_test_add_func("/indirect/child", test_child);
     g_test_add_func("/indirect/child-range", test_child_range);
     g_test_add_func("/indirect/child-wrap", test_child_wrap);

@@ -324,11 +324,8 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
         if (why) {
             return note_fault(e, at, true, why);
         }
-        /* A piece may begin anywhere, so the 8 bytes may lie in two pages. */
-        if (contiguous < 8) {
-            return QRNIC_SYN_NONE;
-        }
     }
+    /* 8 bytes at a multiple of 8 lie in one page; a piece may begin anywhere. */
     if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;
     }
