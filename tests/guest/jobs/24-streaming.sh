@@ -29,7 +29,7 @@ killed() {
     kill -KILL "$process" || status=2
     wait "$process" 2>/dev/null
     wait_until 20 none_left || status=3
-    return $status
+    return "$status"
 }
 export -f queue_pairs none_left killed
 export gid4
@@ -37,5 +37,11 @@ for round in 1 2 3; do
     try "killed in the middle, nothing is left, $round" killed
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
+# The example, in both ways: as many buffers as messages, or far fewer
+for way in "" -o; do
+    pair "the example stream_receive $way" 18602 "stream_receive -d $RDMA0 -g $gid4 -n 500 $way | tee example.log" \
+        "stream_receive -d $RDMA0 -g $gid4 -n 500 guest1"
+    [ "$GUEST" != 1 ] || sed 's/^/# /' example.log
+done
 kernel_clean "the kernel logs are clean"
 finish
