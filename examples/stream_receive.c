@@ -4,10 +4,11 @@
  * each; a streaming receive queue puts many messages, one behind the other, into one
  * large buffer. This receives the same mix in both ways and says what it costs.
  *
- *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-o]            receives
- *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] SERVER          sends
+ *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] [-o]   receives
+ *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] SERVER sends
  *
- * -o: an ordinary queue, one buffer for each message. Every byte is checked.
+ * -o: an ordinary queue, one buffer for each message. -m: how many powers of two from 64
+ * bytes on the mix has, up to 10, which is 64 KiB. Every byte is checked.
  */
 #include <endian.h>
 #include <getopt.h>
@@ -31,10 +32,12 @@ struct receiver {
 	unsigned long messages, bytes, buffers;
 };
 
-/* Each power of two between the smallest and the longest is as likely as another. */
+static unsigned int mix = 10;
+
+/* Each power of two is as likely as another. */
 static uint32_t length_of(uint32_t message)
 {
-	uint32_t hash = message * 2654435761u >> 8, least = SMALLEST << hash % 10;
+	uint32_t hash = message * 2654435761u >> 8, least = SMALLEST << hash % mix;
 
 	return least + (hash >> 4) % (least + 1);
 }
@@ -52,7 +55,7 @@ static void post(struct receiver *r, uint64_t number)
 		.length = r->buffer_size,
 		.lkey = r->mr->lkey,
 	};
-	struct ibv_recv_wr *bad, wr = { .wr_id = number, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad, wr = { number, NULL, &sge, 1 };
 
 	errno = ibv_post_recv(r->peer->qp, &wr, &bad);
 	check(!errno, "cannot post a receive");
@@ -88,7 +91,7 @@ static void make_queue(struct receiver *r, bool ordinary)
 	};
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = ordinary ? 0 : QRNICDV_QP_INIT_ATTR_STREAM,
-		.stream = { .max_message = LONGEST, .max_messages = 1000, .align = 64 },
+		.stream = { .max_message = LONGEST, .max_messages = 20000, .align = 64 },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
@@ -179,18 +182,19 @@ int main(int argc, char **argv)
 	bool ordinary = false;
 	int option;
 
-	while ((option = getopt(argc, argv, "d:g:n:o")) != -1) {
+	while ((option = getopt(argc, argv, "d:g:n:m:o")) != -1) {
 		if (option == 'd')
 			name = optarg;
 		else if (option == 'g')
 			peer.gid_index = atoi(optarg);
 		else if (option == 'n')
 			count = strtoul(optarg, NULL, 0);
-		else if (option == 'o')
-			ordinary = true;
+		else if (option == 'm')
+			mix = atoi(optarg);
 		else
-			return 2;
+			ordinary = true;
 	}
+	check(mix >= 1 && mix <= 10, "a mix of 1 to 10 powers of two");
 	peer_open(&peer, name);
 	if (argv[optind])
 		send_all(&peer, count, argv[optind]);

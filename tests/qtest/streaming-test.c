@@ -315,35 +315,58 @@ static void test_flush(void)
     rig_stop(&x.r);
 }
 
+#define LAZY 0x700000ull
+
+/* Memory on demand of which only the first of two pages is there */
+typedef struct Lazy {
+    uint64_t list, pages;
+    uint32_t key;
+    Eq eq;
+} Lazy;
+
+static void lazy_create(Stream *x, Lazy *l)
+{
+    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
+    QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .access = ALL_RIGHTS, .start = LAZY, .length = 2 * BUFFER,
+        .pd = x->r.pd, .table = { .levels = 1, .page_shift = 12 },
+    };
+
+    eq_create(x->r.d, &l->eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
+    l->list = ctx.table.root = memory_alloc(x->r.d, 16, 4096);
+    l->pages = memory_alloc(x->r.d, 2 * BUFFER, 4096);
+    qrnic_mkey_ctx_pack(raw, &ctx);
+    l->key = command_ok(x->r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
+                        NULL, 0) << 8;
+    qtest_writeq(x->r.d->qts, l->list,
+                 l->pages | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
+}
+
+/* The device asks for the second page, and gets it. */
+static void lazy_bring(Stream *x, Lazy *l)
+{
+    QrnicEqe e;
+
+    eq_wait(x->r.d, &l->eq, &e);
+    qtest_writeq(x->r.d->qts, l->list + 8, (l->pages + BUFFER) |
+                 QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
+    fault_answer(x->r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
+}
+
 /* An absent page in the middle: the same packet comes into the same place. */
 static void test_absent(void)
 {
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES], data[1500], got[1500];
-    QrnicMkeyCtx ctx = {
-        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
-        .access = ALL_RIGHTS, .start = 0x700000, .length = 2 * BUFFER,
-        .table = { .levels = 1, .page_shift = 12 },
-    };
-    uint64_t list, pages;
-    uint32_t key;
+    uint8_t data[1500], got[1500];
     PeerPacket p;
-    QrnicEqe e;
     QrnicCqe c;
     Stream x;
-    Eq eq;
+    Lazy l;
 
     start(&x, true);
-    eq_create(x.r.d, &eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
-    ctx.pd = x.r.pd;
-    list = ctx.table.root = memory_alloc(x.r.d, 16, 4096);
-    pages = memory_alloc(x.r.d, 2 * BUFFER, 4096);
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    key = command_ok(x.r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
-                     0) << 8;
-    qtest_writeq(x.r.d->qts, list,
-                 pages | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
-    /* The message goes on in the second page, which is not there. */
-    post_to(&x, 0x700000 + BUFFER - 1100, key);
+    lazy_create(&x, &l);
+    /* The message goes on in the second page. */
+    post_to(&x, LAZY + BUFFER - 1100, l.key);
     fill(data, sizeof(data), 5);
     p = request(&x, RC_SEND_FIRST, 0, data, 1024);
     peer_send(x.r.d, &p);
@@ -352,17 +375,46 @@ static void test_absent(void)
     peer_send(x.r.d, &p);
     g_assert_cmphex(peer_expect(x.r.d, RC_ACK, RQ_PSN + 1).syndrome & 0xe0, ==,
                     AETH_RNR_NAK);
-    eq_wait(x.r.d, &eq, &e);
-    qtest_writeq(x.r.d->qts, list + 8,
-                 (pages + BUFFER) | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
-    fault_answer(x.r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
+    lazy_bring(&x, &l);
     peer_send(x.r.d, &p);
     expect_ack(&x, 1);
     c = completion(&x, QRNIC_WC_SUCCESS);
     g_assert_cmpuint(c.offset, ==, 0);
     g_assert_cmpuint(c.byte_len, ==, sizeof(got));
-    qtest_memread(x.r.d->qts, pages + BUFFER - 1100, got, sizeof(got));
+    qtest_memread(x.r.d->qts, l.pages + BUFFER - 1100, got, sizeof(got));
     g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
+    rig_stop(&x.r);
+}
+
+/* A datagram is dropped, and the next one comes into its place. */
+static void test_absent_datagram(void)
+{
+    uint8_t data[100] = { 0 };
+    Stream x = { 0 };
+    PeerPacket p;
+    QrnicCqe c;
+    Lazy l;
+
+    rig_start(&x.r, "", NULL);
+    x.cq = &x.r.recv_cq;
+    rq_create(&x, QRNIC_QPT_UD);
+    qp_start_datagram(x.r.d, &x.qp, QKEY);
+    lazy_create(&x, &l);
+    post_to(&x, LAZY + BUFFER, l.key);
+    p = peer_packet(&x.qp, UD_SEND_ONLY, 0);
+    p.qkey = QKEY;
+    p.payload = data;
+    p.length = sizeof(data);
+    peer_send(x.r.d, &p);
+    lazy_bring(&x, &l);
+    for (unsigned i = 0; i < 2; i++) {
+        peer_send(x.r.d, &p);
+        c = completion(&x, QRNIC_WC_SUCCESS);
+        g_assert_cmpuint(c.offset, ==, i * 192);
+        g_assert_cmphex(c.stream, ==, 0);
+    }
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_RX_DROP_PAGE_FAULT), ==, 1);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_RECV_WQES), ==, 1);
     rig_stop(&x.r);
 }
 
@@ -476,6 +528,7 @@ void add_streaming_tests(void)
     qtest_add_func("qrnic/streaming/xrc", test_xrc);
     qtest_add_func("qrnic/streaming/flush", test_flush);
     qtest_add_func("qrnic/streaming/absent", test_absent);
+    qtest_add_func("qrnic/streaming/absent-datagram", test_absent_datagram);
     qtest_add_func("qrnic/streaming/refused", test_refused);
     qtest_add_func("qrnic/streaming/capability", test_capability);
     qtest_add_func("qrnic/streaming/bad-wqe", test_bad_wqe);

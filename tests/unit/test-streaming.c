@@ -738,11 +738,25 @@ static void test_limit(void)
     world_free(w);
 }
 
+/* Nobody is told of credits. */
+static bool check_credits(Sim *s, unsigned from, const uint8_t *frame,
+                          size_t len, void *opaque)
+{
+    QrnicPacket p;
+
+    if (from == 1 && sim_parse(&p, frame, len) == QRNIC_PARSE_OK &&
+        p.t.opcode == QRNIC_OP_RC_ACK) {
+        g_assert_cmphex(p.t.syndrome, ==, 0x1f);
+    }
+    return true;
+}
+
 /* Without credits a message that has room does not wait for a WQE. */
 static void test_no_credits(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 100, 1000, 0, 1 << 16);
 
+    w->sim->tap = check_credits;
     post_buffer(w);
     for (unsigned i = 0; i < 100; i++) {
         send_to(w, 0, 10);
