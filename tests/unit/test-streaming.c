@@ -47,6 +47,7 @@ typedef struct World {
     GArray *messages;           /* Message; number: their immediate data */
     uint32_t complete, used;
     uint32_t next[MOST_PEERS];  /* the lowest number that may complete */
+    uint32_t gap;               /* PSN of a packet to lose */
 } World;
 
 static void peer_new(World *w, unsigned i)
@@ -671,6 +672,39 @@ static void test_shared(void)
     world_free(w);
 }
 
+static bool drop_second(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                        void *opaque)
+{
+    World *w = opaque;
+    QrnicPacket p;
+
+    return from != 0 || sim_parse(&p, frame, len) != QRNIC_PARSE_OK ||
+           p.t.opcode != QRNIC_OP_UC_SEND_MIDDLE ||
+           p.t.psn != w->gap;
+}
+
+/* UC: a message that lost a packet gives its place to whoever comes next. */
+static void test_gap(void)
+{
+    static const uint8_t types[] = { QRNIC_QPT_UC, QRNIC_QPT_RC };
+    const QrnicStreamAttr attr = { .max_message = 4000, .max_messages = 9 };
+    World *w = world_new(3, &attr, 16000, true, types, 2);
+
+    post_buffer(w);
+    w->gap = (sim_query(w->from[0]).sq_psn + 1) & 0xffffff;
+    w->sim->tap = drop_second;
+    w->sim->tap_opaque = w;
+    send_to(w, 0, 3000);
+    settle(w);
+    send_to(w, 1, 700);
+    settle(w);
+    expect_message(w, 1, 0, 700, false);
+    send_to(w, 0, 3000);
+    settle(w);
+    expect_message(w, 0, 700, 3000, false);
+    world_free(w);
+}
+
 /* A key that does not reach: the buffer is closed, the next one taken. */
 static void test_bad_key(void)
 {
@@ -978,6 +1012,7 @@ int main(int argc, char **argv)
     g_test_add_func("/streaming/cut-short-reset", test_cut_short_reset);
     g_test_add_func("/streaming/cut-short-destroy", test_cut_short_destroy);
     g_test_add_func("/streaming/shared", test_shared);
+    g_test_add_func("/streaming/gap", test_gap);
     g_test_add_func("/streaming/bad-key", test_bad_key);
     g_test_add_func("/streaming/bad-wqe", test_bad_wqe);
     g_test_add_func("/streaming/limit", test_limit);
