@@ -7,8 +7,7 @@
  *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] [-o]   receives
  *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] SERVER sends
  *
- * -o: an ordinary queue, one buffer for each message. -m: how many powers of two from 64
- * bytes on the mix has, up to 10, which is 64 KiB. Every byte is checked.
+ * -o: one buffer for each message. -m: powers of two in the mix from 64 bytes on, 1 to 10.
  */
 #include <endian.h>
 #include <getopt.h>
@@ -90,22 +89,20 @@ static void make_queue(struct receiver *r, bool ordinary)
 		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM,
 	};
 	struct qrnicdv_qp_init_attr dv = {
-		.comp_mask = ordinary ? 0 : QRNICDV_QP_INIT_ATTR_STREAM,
+		.comp_mask = QRNICDV_QP_INIT_ATTR_STREAM,
 		.stream = { .max_message = LONGEST, .max_messages = 20000, .align = 64 },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
 		.cap = { 1, MEMORY / r->buffer_size, 1, 1, 0 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = r->peer->pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = r->peer->pd,
 	};
 
-	if (ordinary)
-		memset(&dv.stream, 0, sizeof(dv.stream));
 	r->cq = ibv_create_cq_ex(r->peer->context, &cq_attr);
 	check(r->cq, "cannot make a CQ");
 	r->peer->cq = attr.send_cq = attr.recv_cq = ibv_cq_ex_to_cq(r->cq);
-	r->peer->qp = qrnicdv_create_qp(r->peer->context, &attr, &dv, sizeof(dv));
+	r->peer->qp = ordinary ? ibv_create_qp_ex(r->peer->context, &attr) :
+		      qrnicdv_create_qp(r->peer->context, &attr, &dv, sizeof(dv));
 	check(r->peer->qp, "cannot make a QP");
 	r->peer->local.qp_num = r->peer->qp->qp_num;
 }
@@ -132,8 +129,8 @@ static void receive(struct peer *peer, unsigned long count, bool ordinary)
 		} while (!ibv_next_poll(r.cq));
 		ibv_end_poll(r.cq);
 	}
-	printf("%lu messages, %lu bytes, %lu buffers of %u bytes used up\n", r.messages, r.bytes,
-	       r.buffers, r.buffer_size);
+	printf("%lu messages, %lu bytes, %lu buffers of %u bytes used up\n",
+	       r.messages, r.bytes, r.buffers, r.buffer_size);
 	peer_meet(peer);
 	peer_close(peer);
 	peer_free(r.mr);
@@ -143,8 +140,7 @@ static void send_all(struct peer *peer, unsigned long count, const char *server)
 {
 	struct ibv_qp_cap cap = { .max_send_wr = SENDS, .max_send_sge = 1 };
 	struct ibv_mr *mr = peer_memory(peer, SENDS * 2 * LONGEST);
-	unsigned long done = 0, sent = 0;
-	uint32_t at;
+	unsigned long done = 0, sent = 0, at;
 
 	peer_queues(peer, &cap);
 	peer_tcp(peer, server, TCP_PORT);
@@ -194,7 +190,7 @@ int main(int argc, char **argv)
 		else
 			ordinary = true;
 	}
-	check(mix >= 1 && mix <= 10, "a mix of 1 to 10 powers of two");
+	check(mix >= 1 && mix <= 10, "-m");
 	peer_open(&peer, name);
 	if (argv[optind])
 		send_all(&peer, count, argv[optind]);

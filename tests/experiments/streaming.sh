@@ -1,0 +1,28 @@
+# The same messages into one buffer each and one behind the other, by the program of examples/.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+set -e
+counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+# The kernel answers with what it has read in the last 10 ms.
+count_of() { sleep 0.1; cat "$counters/$1"; }
+
+# memory: of buffers used up; unused: of these, bytes of no message
+echo "csv longest,way,messages,bytes,memory,unused,wqes"
+for mix in 1 3 5 7 10; do
+    # A message of the mix has 96 * (2^mix - 1) / mix bytes in the mean.
+    count=$((TOTAL * mix / (96 * ((1 << mix) - 1))))
+    for way in streaming ordinary; do
+        option=
+        [ "$way" = streaming ] || option=-o
+        before=$(count_of recv_wqes) unused=$(count_of stream_unused_bytes)
+        stream_receive -d "$RDMA0" -n "$count" -m "$mix" $option >result &
+        receiver=$!
+        until ss -ltn | grep -q ':18602 '; do sleep 0.1; done
+        stream_receive -d "$RDMA0" -n "$count" -m "$mix" localhost
+        wait "$receiver"
+        read -r messages _ bytes _ buffers _ _ size _ <result
+        wqes=$(($(count_of recv_wqes) - before)) unused=$(($(count_of stream_unused_bytes) - unused))
+        [ "$way" = streaming ] || unused=$((buffers * size - bytes))
+        echo "csv $((64 << mix)),$way,$messages,$bytes,$((buffers * size)),$unused,$wqes"
+    done
+done
