@@ -470,6 +470,168 @@ static void test_refused(void)
             QRNIC_EVENT_QP_ACCESS_ERROR);
 }
 
+/* Larger pages, an offset in the first one, and an end at that of all space */
+static void test_shape(void)
+{
+    const uint32_t big = 4 * PAGE, offset = 100, length = 2 * big - offset;
+    World *w = world_new(1, 1, NULL);
+    Region *r = w->region[0], *to = w->region[1];
+    uint64_t list = sim_alloc(r->node, PAGE), at = -(uint64_t)200;
+    uint64_t memory = sim_alloc(r->node, 2 * big);
+    QrnicPageRange range = { at, 200 };
+    QrnicMkeyCtx ctx = region_ctx(r);
+    SimSge sge = { at, 200 };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = to->start, .rkey = to->key,
+    };
+    QrnicPageFault f;
+    uint32_t number;
+
+    memory = ROUND_UP(memory, big);
+    bring(to, 0, true);
+    memset(r->node->memory + list, 0, 16);
+    ctx.start = -(uint64_t)length;
+    ctx.length = length;
+    ctx.table = (QrnicTranslation) {
+        .root = list, .levels = 1, .page_shift = 14, .offset = offset,
+    };
+    sge.key = sim_mkey_ctx(r->node, &ctx);
+    for (unsigned i = 0; i < 2; i++) {
+        memset(r->node->memory + memory, 0x40 + i, big);
+        sim_post_send(w->qp[0], &wr);
+        sim_run(w->sim, w->sim->now + 50 * SIM_US);
+        g_assert_true(fault_next(w, 0, &number));
+        g_assert_cmpint(qrnic_page_fault_query(engine(r), number, &f).status,
+                        ==, QRNIC_ST_OK);
+        g_assert_cmphex(f.key, ==, sge.key >> 8);
+        g_assert_cmphex(f.address, ==, at);
+        g_assert_cmpuint(f.length, ==, 200);
+        stq_le_p(r->node->memory + list + 8, memory | QRNIC_PAGE_PRESENT);
+        g_assert_cmpint(resume(engine(r), number, f.sequence), ==,
+                        QRNIC_ST_OK);
+        run(w, NULL);
+        expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+        for (unsigned b = 0; b < 200; b++) {
+            g_assert_cmphex(page_in_memory(to, 0)[b], ==, 0x40 + i);
+        }
+        stq_le_p(r->node->memory + list + 8, 0);
+        g_assert_cmpint(qrnic_mkey_invalidate_pages(
+                            engine(r), sge.key >> 8, &range).status, ==,
+                        QRNIC_ST_OK);
+    }
+    range.length++;
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), sge.key >> 8,
+                                                &range).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    world_free(w);
+}
+
+/* Several pieces at both ends, each of which is absent, and an immediate */
+static void test_pieces(void)
+{
+    World *w = world_new(1, 2, NULL);
+    Region *a = w->region[0], *b = w->region[1];
+    SimSge from[3], to[2];
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND_IMM, .flags = QRNIC_WQEF_SIGNALED, .imm = 7,
+        .sge = from, .num_sge = 3, .remote = b->start + 30 * PAGE,
+        .rkey = b->key,
+    };
+    uint8_t want[300];
+
+    for (unsigned i = 0; i < 3; i++) {
+        from[i] = (SimSge) { a->start + 3 * i * PAGE + 9, 100, a->key };
+        memcpy(want + 100 * i, a->elsewhere + 3 * i * PAGE + 9, 100);
+    }
+    to[0] = (SimSge) { b->start + 20 * PAGE, 150, b->key };
+    to[1] = (SimSge) { b->start + 10 * PAGE, 150, b->key };
+    sim_post_recv(w->qp[1], to, 2);
+    sim_post_send(w->qp[0], &wr);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmphex(expect_status(w->qp[1], QRNIC_WC_SUCCESS).imm, ==, 7);
+    g_assert_cmpmem(content(b) + 20 * PAGE, 150, want, 150);
+    g_assert_cmpmem(b->elsewhere + 10 * PAGE, 150, want + 150, 150);
+    g_assert_cmpuint(w->faults[0], ==, 3);
+    g_assert_cmpuint(w->faults[1], ==, 2);
+
+    /* The receive WQE of a write has no memory that could be absent. */
+    wr.opcode = QRNIC_WQE_RDMA_WRITE_IMM;
+    sim_post_recv(w->qp[1], NULL, 0);
+    sim_post_send(w->qp[0], &wr);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmphex(expect_status(w->qp[1], QRNIC_WC_SUCCESS).imm, ==, 7);
+    g_assert_cmpmem(content(b) + 30 * PAGE, 300, want, 300);
+    g_assert_cmpuint(w->faults[1], ==, 3);
+    world_free(w);
+}
+
+/* A requester that counts RNR NAKs gives up before the page is there. */
+static void test_finite_retries(void)
+{
+    SimConnect c = sim_connect_default();
+    uint32_t number;
+    World *w;
+
+    c.rnr_retry = 2;
+    c.min_rnr_timer = 1;
+    w = world_new(1, 1, &c);
+    bring(w->region[0], 0, false);
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(w->sim, w->sim->now + 10 * SIM_MS);
+    expect_status(w->qp[0], QRNIC_WC_RNR_RETRY_EXC_ERR);
+    g_assert_cmpuint(sim_counter(w->region[1]->node,
+                                 QRNIC_COUNTER_TX_RNR_NAK), ==, 3);
+    /* The responder still waits, and may be answered. */
+    g_assert_true(fault_next(w, 1, &number));
+    g_assert_true(answer(w, 1, number));
+    g_assert_false(fault_next(w, 1, &number));
+    expect_state(w->qp[1], QRNIC_QPS_RTS);
+    world_free(w);
+}
+
+/* MODIFY_MKEY takes the flag while a page is waited for, and gives it again. */
+static void test_modify(void)
+{
+    World *w = world_new(1, 2, NULL);
+    Region *r = w->region[0];
+    QrnicMkeyCtx demand = region_ctx(r), plain = demand;
+    QrnicPageRange range = { r->start, PAGE };
+    QrnicPageFault f;
+    uint32_t number;
+
+    plain.flags = 0;
+    plain.table = (QrnicTranslation) { .root = r->memory };
+    memset(page_in_memory(r, 0), 0x77, PAGE);
+    bring(w->region[1], 0, true);
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_true(fault_next(w, 0, &number));
+    g_assert_cmpint(qrnic_mkey_modify(engine(r), r->key >> 8, &plain).status,
+                    ==, QRNIC_ST_OK);
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), r->key >> 8,
+                                                &range).status, ==,
+                    QRNIC_ST_BAD_STATE);
+    g_assert_cmpint(qrnic_page_fault_query(engine(r), number, &f).status, ==,
+                    QRNIC_ST_OK);
+    g_assert_cmpint(resume(engine(r), number, f.sequence), ==, QRNIC_ST_OK);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmphex(page_in_memory(w->region[1], 0)[99], ==, 0x77);
+    g_assert_cmpuint(w->faults[0], ==, 1);
+
+    g_assert_cmpint(qrnic_mkey_modify(engine(r), r->key >> 8, &demand).status,
+                    ==, QRNIC_ST_OK);
+    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    run(w, NULL);
+    expect_status(w->qp[0], QRNIC_WC_SUCCESS);
+    g_assert_cmpuint(w->faults[0], ==, 2);
+    g_assert_cmpmem(page_in_memory(w->region[1], 0), 100, r->elsewhere, 100);
+    world_free(w);
+}
+
 /* Software takes far longer than all retries of the requester would. */
 static void patience(uint8_t opcode)
 {
@@ -854,6 +1016,10 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/prefetch", test_prefetch);
     g_test_add_func("/on-demand/read-again", test_read_again);
     g_test_add_func("/on-demand/refused", test_refused);
+    g_test_add_func("/on-demand/shape", test_shape);
+    g_test_add_func("/on-demand/pieces", test_pieces);
+    g_test_add_func("/on-demand/finite-retries", test_finite_retries);
+    g_test_add_func("/on-demand/modify", test_modify);
     g_test_add_func("/on-demand/patience", test_patience);
     g_test_add_func("/on-demand/late-responses", test_late_responses);
     g_test_add_func("/on-demand/eq-gone", test_eq_gone);
