@@ -7,6 +7,7 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "qrnic_ib.h"
+#include "compat.h"
 
 /*
  * Bytes that are mapped at once. A region of the whole address space has a part of
@@ -189,14 +190,14 @@ unlock:
 	return part;
 }
 
-/* Brings pages of one part; address is the process's. */
+/* Brings pages of one part; address is the process's. How many are there now */
 static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 address,
 		   u64 length, bool write, bool fault)
 {
 	u64 index = (address - ib_umem_start(umem)) >> umem->page_shift;
 	u64 last = (address + length - 1 - ib_umem_start(umem)) >> umem->page_shift;
 	u64 first = odp_first_page(odp, umem), i, entry;
-	int pages, err;
+	int pages, present = 0, err;
 
 	err = qrnic_sparse_reserve(odp->dev->qdev, &odp->table, first + index,
 				   last - index + 1);
@@ -211,11 +212,10 @@ static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 addre
 	for (i = index; i < index + pages; i++) {
 		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
 		qrnic_sparse_set(&odp->table, first + i, entry);
-		if (fault && !entry)
-			err = -EFAULT;
+		present += !!entry;
 	}
 	mutex_unlock(&umem->umem_mutex);
-	return err ? err : pages;
+	return fault && present < pages ? -EFAULT : present;
 }
 
 /*

@@ -415,6 +415,7 @@ int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 		      struct qrnic_mkey_ctx *context);
 
 /* odp.c */
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 int qrnic_odp_init(struct qrnic_ib_dev *dev);
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
 void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
@@ -427,6 +428,52 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
 		       u32 flags, struct ib_sge *sges, u32 count,
 		       struct uverbs_attr_bundle *attrs);
 int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr);
+#else
+static inline int qrnic_odp_init(struct qrnic_ib_dev *dev)
+{
+	return 0;
+}
+
+static inline void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
+{
+}
+
+static inline void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)
+{
+}
+
+static inline void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
+{
+}
+
+static inline void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
+{
+}
+
+static inline struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start,
+						  u64 length, u64 virt, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
+{
+	return 0;
+}
+
+static inline int qrnic_ib_advise_mr(struct ib_pd *ibpd,
+				     enum ib_uverbs_advise_mr_advice advice, u32 flags,
+				     struct ib_sge *sges, u32 count,
+				     struct uverbs_attr_bundle *attrs)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	return 0;
+}
+#endif
 
 /* object.c */
 void qrnic_object_init(struct qrnic_ib_object *object);

@@ -335,6 +335,41 @@ static void test_prefetch(void)
 	end();
 }
 
+/* The pages that were brought by prefetches, as the kernel counts them */
+static long prefetched(void)
+{
+	FILE *statistics = popen("rdma statistic show mr", "r");
+	long sum = 0, pages;
+	char word[64];
+
+	if (!statistics)
+		return -1;
+	while (fscanf(statistics, "%63s", word) == 1)
+		if (!strcmp(word, "page_prefetch") &&
+		    fscanf(statistics, "%ld", &pages) == 1)
+			sum += pages;
+	pclose(statistics);
+	return sum;
+}
+
+/* Where nothing is brought, only what was there counts. */
+static void test_prefetch_present(void)
+{
+	struct ibv_sge sge;
+
+	begin(LENGTH, false);
+	madvise(to.addr, LENGTH, MADV_NOHUGEPAGE);
+	sge = (struct ibv_sge){ (uintptr_t)to.addr, LENGTH, to.mr->lkey };
+	CHECK(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			     IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	CHECK(prefetched() == 0);
+	to.addr[0] = to.addr[LENGTH - 1] = 1;
+	CHECK(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			     IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	CHECK(prefetched() == 2);
+	end();
+}
+
 static volatile bool stop;
 
 /* What takes pages away, and leaves what is in them */
@@ -424,6 +459,7 @@ int main(int argc, char **argv)
 	run("on demand: huge pages", test_huge);
 	run("on demand: memory paged out", test_swap);
 	run("on demand: prefetch", test_prefetch);
+	run("on demand: prefetch of what is there", test_prefetch_present);
 	run("on demand: pages that go at any time", test_stress);
 	return tear_down();
 }
