@@ -64,6 +64,9 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_PRIORITY_LEVELS 16u
+#define QRNIC_PRIORITY_STRICT 8u
+#define QRNIC_STARVATION_TURNS 16u
 #define QRNIC_CONTEXT_IMAGE_SIZE 64u
 #define QRNIC_CONTEXT_FRAMES 256u
 #define QRNIC_TSO_MAX_HEADER 138u
@@ -428,8 +431,9 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x0000008fffffffffull
+#define QRNIC_CAP_ALL 0x000000cfffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -510,7 +514,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_MAX_DEST_RD_ATOMIC 0x00020000u
 #define QRNIC_QP_DEST_QPN 0x00100000u
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
-#define QRNIC_QP_ALL 0x0213bfffu
+#define QRNIC_QP_PRIORITY 0x10000000u
+#define QRNIC_QP_ALL 0x1213bfffu
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -2227,7 +2232,7 @@ struct qrnic_qp_attr {
 	__le32 rq_producer;
 	__le32 rq_consumer;
 	__u8 qp_type;
-	__u8 rsvd2;
+	__u8 priority;
 	__le16 typical_pkt_sz;
 	__le32 rate_limit;
 	__le32 max_burst_sz;
@@ -2262,7 +2267,7 @@ struct qrnic_qp_attr {
 #define QRNIC_QP_ATTR_RQ_PRODUCER_OFFSET 80u
 #define QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET 84u
 #define QRNIC_QP_ATTR_QP_TYPE_OFFSET 88u
-#define QRNIC_QP_ATTR_RSVD2_OFFSET 89u
+#define QRNIC_QP_ATTR_PRIORITY_OFFSET 89u
 #define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
 #define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
 #define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
@@ -2322,8 +2327,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rq_consumer) ==
 		QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET, "qp_attr.rq_consumer");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, qp_type) ==
 		QRNIC_QP_ATTR_QP_TYPE_OFFSET, "qp_attr.qp_type");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd2) ==
-		QRNIC_QP_ATTR_RSVD2_OFFSET, "qp_attr.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, priority) ==
+		QRNIC_QP_ATTR_PRIORITY_OFFSET, "qp_attr.priority");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, typical_pkt_sz) ==
 		QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET, "qp_attr.typical_pkt_sz");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rate_limit) ==

@@ -66,6 +66,9 @@
 #define QRNIC_GRH_SIZE 40u
 #define QRNIC_DM_PAGE_SIZE 0x1000u
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
+#define QRNIC_PRIORITY_LEVELS 16u
+#define QRNIC_PRIORITY_STRICT 8u
+#define QRNIC_STARVATION_TURNS 16u
 #define QRNIC_CONTEXT_IMAGE_SIZE 64u
 #define QRNIC_CONTEXT_FRAMES 256u
 #define QRNIC_TSO_MAX_HEADER 138u
@@ -452,8 +455,9 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x0000008fffffffffull
+#define QRNIC_CAP_ALL 0x000000cfffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -534,7 +538,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_MAX_DEST_RD_ATOMIC 0x00020000u
 #define QRNIC_QP_DEST_QPN 0x00100000u
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
-#define QRNIC_QP_ALL 0x0213bfffu
+#define QRNIC_QP_PRIORITY 0x10000000u
+#define QRNIC_QP_ALL 0x1213bfffu
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -1593,7 +1598,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffff7000000000ull;
+    bad |= out->capabilities & 0xffffff3000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2891,7 +2896,7 @@ static inline void qrnic_address_vector_pack(void *out,
 #define QRNIC_QP_ATTR_RQ_PRODUCER_OFFSET 80u
 #define QRNIC_QP_ATTR_RQ_CONSUMER_OFFSET 84u
 #define QRNIC_QP_ATTR_QP_TYPE_OFFSET 88u
-#define QRNIC_QP_ATTR_RSVD2_OFFSET 89u
+#define QRNIC_QP_ATTR_PRIORITY_OFFSET 89u
 #define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
 #define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
 #define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
@@ -2927,6 +2932,7 @@ typedef struct QrnicQpAttr {
     uint32_t rq_producer;
     uint32_t rq_consumer;
     uint8_t qp_type;
+    uint8_t priority;
     uint16_t typical_pkt_sz;
     uint32_t rate_limit;
     uint32_t max_burst_sz;
@@ -2943,7 +2949,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     uint32_t v;
 
     out->mask = qrnic_ld_le32(p + 0);
-    bad |= out->mask & 0xfdec4000u;
+    bad |= out->mask & 0xedec4000u;
     out->state = p[4];
     out->cur_state = p[5];
     out->path_mtu = p[6];
@@ -2972,7 +2978,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->rq_producer = qrnic_ld_le32(p + 80);
     out->rq_consumer = qrnic_ld_le32(p + 84);
     out->qp_type = p[88];
-    bad |= p[89];
+    out->priority = p[89];
     out->typical_pkt_sz = qrnic_ld_le16(p + 90);
     out->rate_limit = qrnic_ld_le32(p + 92);
     out->max_burst_sz = qrnic_ld_le32(p + 96);
@@ -3013,6 +3019,7 @@ static inline void qrnic_qp_attr_pack(void *out, const QrnicQpAttr *in)
     qrnic_st_le32(p + 80, in->rq_producer);
     qrnic_st_le32(p + 84, in->rq_consumer);
     p[88] = in->qp_type;
+    p[89] = in->priority;
     qrnic_st_le16(p + 90, in->typical_pkt_sz);
     qrnic_st_le32(p + 92, in->rate_limit);
     qrnic_st_le32(p + 96, in->max_burst_sz);

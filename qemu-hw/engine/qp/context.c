@@ -292,7 +292,10 @@ static void frames_deliver(QrnicEngine *e)
     x->delivering = false;
 }
 
-/* As many as there are stations, and room for them until their turn */
+/*
+ * As many as there are stations, and room for them until their turn; in order
+ * nobody would have it before.
+ */
 static void fetches_begin(QrnicEngine *e)
 {
     QrnicContexts *x = e->pairs->contexts;
@@ -300,7 +303,7 @@ static void fetches_begin(QrnicEngine *e)
 
     while ((c = QTAILQ_FIRST(&x->wanted)) &&
            x->fetched < MAX(e->config.context_stations, 1) &&
-           x->fetched + x->held < e->config.context_cache) {
+           (in_order(e) || x->fetched + x->held < e->config.context_cache)) {
         QTAILQ_REMOVE(&x->wanted, c, next);
         c->place = CONTEXT_FETCHED;
         x->fetched++;

@@ -46,7 +46,9 @@ static void qp_init(QrnicEngine *e)
     e->pairs->context_users = &context_users;
     e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
     for (unsigned i = 0; i < QRNIC_TURNS; i++) {
-        QTAILQ_INIT(&e->pairs->list[i]);
+        for (unsigned level = 0; level < QRNIC_PRIORITY_LEVELS; level++) {
+            QTAILQ_INIT(&e->pairs->list[i][level]);
+        }
     }
     table_init(e);
 }

@@ -249,6 +249,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(0, RQ_PRODUCER, rq_producer, 0, 0),
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
+        V(QRNIC_QP_PRIORITY, PRIORITY, priority, 0, QRNIC_PRIORITY_LEVELS),
         V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
         V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
           QRNIC_MAX_RATE_LIMIT),
@@ -299,6 +300,15 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
             given &= ~QRNIC_QP_RATE_LIMIT;
         }
     }
+    if (given & QRNIC_QP_PRIORITY) {
+        if (!(e->config.capabilities & QRNIC_CAP_PRIORITY)) {
+            return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                                QRNIC_QP_ATTR_PRIORITY_OFFSET);
+        }
+        if (to == QRNIC_QPS_RTS && qrnic_qp_has_sq(qp)) {
+            given &= ~QRNIC_QP_PRIORITY;
+        }
+    }
     wrong = t->required & ~given;
     if (!wrong) {
         wrong = given & ~(t->required | t->optional);
@@ -339,6 +349,7 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
     COPY(QRNIC_QP_QKEY, qkey);
     COPY(PKEY, pkey_index);
     COPY(QRNIC_QP_AV, av);
+    COPY(QRNIC_QP_PRIORITY, priority);
     COPY(QRNIC_QP_RATE_LIMIT, rate_limit);
     COPY(QRNIC_QP_RATE_LIMIT, max_burst_sz);
     COPY(QRNIC_QP_RATE_LIMIT, typical_pkt_sz);
@@ -427,6 +438,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
     if (to == QRNIC_QPS_RESET) {
         qp_reset(e, qp);
         qp->state = to;
+        qrnic_level_set(e, qp);
         qrnic_context_turn_done(e, qp);
     } else if (to == QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, 0, 0);
@@ -436,6 +448,9 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
             qrnic_pace_restart(e, qp);
         }
         qp->state = to;
+        if (in->mask & (QRNIC_QP_PRIORITY | QRNIC_QP_AV)) {
+            qrnic_level_set(e, qp);
+        }
         entered(e, qp, from, in);
         if (state_gives_work(qp, from)) {
             qrnic_schedule(e, qp);

@@ -83,6 +83,7 @@ struct QrnicQp {
     QrnicContext *context;      /* context.c; NULL: always in the device */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
+    uint8_t level;              /* of priority */
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
@@ -185,8 +186,12 @@ void qrnic_ready_init(QrnicQp *qp);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* After its turn, which ended so */
 void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn);
-/* Those of this list may have their turn now. NULL: there is none. */
-QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list);
+/* The levels of those of this list that may have their turn now, a bit each */
+uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list);
+/* Of such a level */
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list, unsigned level);
+/* By its priority, or else its service level */
+void qrnic_level_set(QrnicEngine *e, QrnicQp *qp);
 
 /*
  * work_queue.c
@@ -432,7 +437,9 @@ typedef struct QrnicPairs {
     QrnicTable qps;
     QrnicContexts *contexts;    /* NULL: no cache */
     const QrnicContextUsers *context_users;
-    QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS];   /* by enum QrnicTurn */
+    /* by enum QrnicTurn and level; ready: a bit for each that is not empty */
+    QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS][QRNIC_PRIORITY_LEVELS];
+    uint32_t ready[QRNIC_TURNS];
     uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
     QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */

@@ -8,6 +8,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/host-utils.h"
 #include "trace.h"
 #include "engine/qp/qp.h"
 
@@ -28,7 +29,8 @@ void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qp->turn = QRNIC_TURN_MORE;
-    QTAILQ_INSERT_HEAD(&e->pairs->list[QRNIC_TURN_MORE], qp, next);
+    QTAILQ_INSERT_HEAD(&e->pairs->list[QRNIC_TURN_MORE][qp->level], qp, next);
+    e->pairs->ready[QRNIC_TURN_MORE] |= 1u << qp->level;
     trace_qrnic_schedule(e->config.name, qp->number, QRNIC_TURN_MORE);
     qrnic_wake(e);
 }
@@ -36,14 +38,18 @@ void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
 static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
 {
     qp->turn = turn;
-    QTAILQ_INSERT_TAIL(&e->pairs->list[turn], qp, next);
+    QTAILQ_INSERT_TAIL(&e->pairs->list[turn][qp->level], qp, next);
+    e->pairs->ready[turn] |= 1u << qp->level;
     trace_qrnic_schedule(e->config.name, qp->number, turn);
 }
 
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->turn != QRNIC_TURN_DONE) {
-        QTAILQ_REMOVE(&e->pairs->list[qp->turn], qp, next);
+        QTAILQ_REMOVE(&e->pairs->list[qp->turn][qp->level], qp, next);
+        if (QTAILQ_EMPTY(&e->pairs->list[qp->turn][qp->level])) {
+            e->pairs->ready[qp->turn] &= ~(1u << qp->level);
+        }
         qp->turn = QRNIC_TURN_DONE;
     }
 }
@@ -76,13 +82,37 @@ static void look_again(QrnicEngine *e)
     QrnicQp *qp;
 
     e->pairs->gids_epoch = e->fabric->gids_epoch;
-    while ((qp = QTAILQ_FIRST(&e->pairs->list[QRNIC_TURN_WIRE]))) {
+    while (e->pairs->ready[QRNIC_TURN_WIRE]) {
+        qp = qrnic_first_ready(e, QRNIC_TURN_WIRE,
+                               ctz32(e->pairs->ready[QRNIC_TURN_WIRE]));
         qrnic_unschedule(e, qp);
         list_insert(e, qp, QRNIC_TURN_MORE);
     }
 }
 
-QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list)
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list, unsigned level)
+{
+    return QTAILQ_FIRST(&e->pairs->list[list][level]);
+}
+
+void qrnic_level_set(QrnicEngine *e, QrnicQp *qp)
+{
+    uint8_t turn = qp->turn;
+
+    qrnic_unschedule(e, qp);
+    if (!(e->config.capabilities & QRNIC_CAP_PRIORITY)) {
+        qp->level = 0;
+    } else if (qp->attr.priority) {
+        qp->level = qp->attr.priority - 1;
+    } else {
+        qp->level = qp->attr.av.sl;
+    }
+    if (turn != QRNIC_TURN_DONE) {
+        list_insert(e, qp, turn);
+    }
+}
+
+uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list)
 {
     if (e->pairs->gids_epoch != e->fabric->gids_epoch) {
         look_again(e);
@@ -90,9 +120,9 @@ QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list)
 
     if ((list == QRNIC_TURN_WIRE && qrnic_wire_busy(e)) ||
         (list == QRNIC_TURN_LOOPBACK && qrnic_loopback_full(e))) {
-        return NULL;
+        return 0;
     }
-    return QTAILQ_FIRST(&e->pairs->list[list]);
+    return e->pairs->ready[list];
 }
 
 /* The rate limit lets the next frame go. */

@@ -16,6 +16,8 @@ static void sched_init(QrnicEngine *e)
 static void sched_reset(QrnicEngine *e)
 {
     qrnic_doorbells_reset(e);
+    memset(e->sched->turns, 0, sizeof(e->sched->turns));
+    e->sched->passed = e->sched->relieved = 0;
 }
 
 static void sched_cleanup(QrnicEngine *e)

@@ -44,26 +44,30 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
 bool qrnic_scheduler_pending(QrnicEngine *e)
 {
     return !qrnic_contexts_stand_still(e) &&
-           (qrnic_first_ready(e, QRNIC_TURN_MORE) ||
-            qrnic_first_ready(e, QRNIC_TURN_WIRE) ||
-            qrnic_first_ready(e, QRNIC_TURN_LOOPBACK));
+           (qrnic_ready_levels(e, QRNIC_TURN_MORE) ||
+            qrnic_ready_levels(e, QRNIC_TURN_WIRE) ||
+            qrnic_ready_levels(e, QRNIC_TURN_LOOPBACK));
 }
 
 /* The lists have turns, too: who waited for the wire, and who did not. */
 static QrnicQp *next_ready(QrnicEngine *e)
 {
     QrnicSched *s = e->sched;
+    uint32_t levels[QRNIC_TURNS], all = 0;
+    unsigned level;
 
-    for (unsigned i = 0; i < QRNIC_TURNS - 1; i++) {
-        QrnicQp *qp;
-
-        s->list = s->list % (QRNIC_TURNS - 1) + 1;
-        qp = qrnic_first_ready(e, s->list);
-        if (qp) {
-            return qp;
-        }
+    for (unsigned i = 1; i < QRNIC_TURNS; i++) {
+        levels[i] = qrnic_ready_levels(e, i);
+        all |= levels[i];
     }
-    return NULL;
+    if (!all) {
+        return NULL;
+    }
+    level = qrnic_priority_next(e, all);
+    do {
+        s->list = s->list % (QRNIC_TURNS - 1) + 1;
+    } while (!(levels[s->list] >> level & 1));
+    return qrnic_first_ready(e, s->list, level);
 }
 
 void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
