@@ -510,7 +510,7 @@ static void test_on_demand(void)
     peer_request(&x.r, RC_WRITE_ONLY, RQ_PSN, START + 3, s.key, 4, "Hall");
     out = peer_expect(x.r.d, RC_ACK, RQ_PSN);
     g_assert_cmphex(out.syndrome & 0x60, ==, 0x20);     /* RNR NAK */
-    demand_serve(&x, there + 0x800, 3, QRNIC_PAGE_FAULT_WRITE);
+    demand_serve(&x, there + 0x800, 4, QRNIC_PAGE_FAULT_WRITE);
     peer_request(&x.r, RC_WRITE_ONLY, RQ_PSN, START + 3, s.key, 4, "Hall");
     expect_answer(&x.r, RQ_PSN, 0);
     qtest_memread(x.r.d->qts, x.page + 0x800, got, 4);

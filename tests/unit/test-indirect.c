@@ -10,6 +10,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/memory/memory.h"
 #include "pair.h"
 
 #define RIGHTS ACCESS_ALL
@@ -986,7 +987,18 @@ static void post_add(const Keys *k, uint32_t key, uint64_t remote)
     run(k);
 }
 
-/* In a piece, wherever that lies; not in two */
+static void post_atomic_write(const Keys *k, uint32_t key, uint64_t remote)
+{
+    SimWr wr = {
+        .opcode = QRNIC_WQE_ATOMIC_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .remote = remote, .rkey = key, .swap_add = ~0ull,
+    };
+
+    sim_post_send(k->p->a.qp, &wr);
+    run(k);
+}
+
+/* In a piece, wherever that lies; not in two, and then nothing is written */
 static void test_atomic(void)
 {
     for (unsigned hca = 0; hca < 2; hca++) {
@@ -997,6 +1009,7 @@ static void test_atomic(void)
         };
         QrnicIndirectSeg s = segment(key_new(&k, 3), 0, 1);
         uint64_t before[2];
+        uint8_t piece_of_two[4];
 
         k.region = region_new(&k, QRNIC_ACCESS_LOCAL_WRITE);
         pair_fill(k.p);
@@ -1014,10 +1027,54 @@ static void test_atomic(void)
         post_add(&k, s.key, 16);
         expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
         g_assert_cmphex(ldq_le_p(k.p->b.data + 4096 - 5), ==, before[1] + 5);
-        post_add(&k, s.key, 24);
+        memcpy(piece_of_two, k.p->b.data + 5000, 4);
+        if (hca) {
+            post_add(&k, s.key, 24);
+        } else {
+            post_atomic_write(&k, s.key, 24);
+        }
         expect_status(k.p->a.qp, QRNIC_WC_REM_ACCESS_ERR);
+        g_assert_cmpmem(k.p->b.data + 5000, 4, piece_of_two, 4);
+        g_assert_cmpuint(counter(&k, QRNIC_COUNTER_GE_PIECE_REFUSED), ==, 1);
         pair_free(k.p);
     }
+}
+
+/*
+ * Packets that are thousands of accesses each: the engine makes a pause, and
+ * others have their turn.
+ */
+static void test_work(void)
+{
+    const SimOptions o = { .loopback = true };
+    Keys k = { .p = pair_new(40, &o, NULL) };
+    SimNode *n = k.p->b.qp->node;
+    QrnicPiece p = { .length = 1, .stride = 1, .address = BASE };
+    QrnicIndirectSeg s = segment(key_new(&k, 1), 0, 60000);
+    SimSge sge = { 0, 60000, s.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .sge = &sge, .num_sge = 1,
+        .remote = k.p->a.addr, .rkey = k.p->a.key,
+    };
+    uint64_t before;
+
+    p.key = k.region = region_new(&k, 0);
+    pair_fill(k.p);
+    s.access = 0;
+    registered(&k, &s, &p, 1);
+    for (unsigned i = 0; i < 10; i++) {
+        sim_post_send_quiet(k.p->b.qp, &wr);
+    }
+    sim_ring_sq(k.p->b.qp);
+    before = counter(&k, QRNIC_COUNTER_PIECES);
+    qrnic_engine_run(n->engine, 16);
+    before = counter(&k, QRNIC_COUNTER_PIECES) - before;
+    g_assert_cmpuint(before, >=, QRNIC_PIECES_PER_RUN);
+    g_assert_cmpuint(before, <, QRNIC_PIECES_PER_RUN + 1024);
+    run(&k);
+    g_assert_cmpuint(counter(&k, QRNIC_COUNTER_PIECES), >=, 600000);
+    g_assert_cmpmem(k.p->a.data, 60000, k.p->b.data, 60000);
+    pair_free(k.p);
 }
 
 /*
@@ -1246,6 +1303,7 @@ int main(int argc, char **argv)
     g_test_add_func("/indirect/middle-access", test_middle_access);
     g_test_add_func("/indirect/top-access", test_top_access);
     g_test_add_func("/indirect/atomic", test_atomic);
+    g_test_add_func("/indirect/work", test_work);
     g_test_add_func("/indirect/random", test_random);
     return g_test_run();
 }

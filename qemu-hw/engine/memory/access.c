@@ -76,7 +76,7 @@ typedef struct Place {
     QrnicMkey *k;               /* neither a window nor indirect */
     uint64_t addr;              /* as the user of that key says it */
     uint64_t length;
-    bool in_piece;
+    uint64_t room;              /* bytes from there to the end of the piece */
 } Place;
 
 /* The key of a piece has its own syndromes for what any key may lack. */
@@ -127,8 +127,8 @@ static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
     QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
     enum qrnic_syndrome why = QRNIC_SYN_CHILD_INVALID;
 
+    at->room = MIN(at->room, left);
     at->length = MIN(at->length, left);
-    at->in_piece = true;
     if (k && k->valid && k->ctx.variant == (key & 0xff)) {
         why = k->ctx.type == QRNIC_MKEY_INDIRECT ? path_add(path, k) :
                                                    QRNIC_SYN_NONE;
@@ -158,13 +158,14 @@ static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     Path path = { { k }, 1 };
 
-    *at = (Place) { .addr = addr, .length = len };
+    *at = (Place) { .addr = addr, .length = len, .room = UINT64_MAX };
     at->k = region_of(e, k, &at->addr);
+    if (at->k->ctx.type == QRNIC_MKEY_INDIRECT) {
+        e->memory->pieces++;
+        qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
+    }
     while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT) {
         why = enter_piece(e, at, &path, k, write);
-    }
-    if (at->in_piece) {
-        qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
     }
     return why;
 }
@@ -180,7 +181,7 @@ static enum qrnic_syndrome note_fault(QrnicEngine *e, const Place *at,
             .address = at->addr,
             .length = at->length,
         };
-        e->memory->fault_in_piece = at->in_piece;
+        e->memory->fault_room = at->room;
     }
     return result;
 }
@@ -325,7 +326,7 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
             return note_fault(e, at, true, why);
         }
     }
-    /* 8 bytes at a multiple of 8 lie in one page; a piece may begin anywhere. */
+    /* A piece may begin anywhere; 8 bytes at a multiple of 8 lie in a page. */
     if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;
     }
@@ -337,6 +338,30 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
                            op->original);
     *done = true;
     return QRNIC_SYN_NONE;
+}
+
+/* Where all 8 bytes of an atomic go. */
+static enum qrnic_syndrome whole_place(QrnicEngine *e, QrnicMkey *k,
+                                       uint64_t addr, Place *at)
+{
+    enum qrnic_syndrome why = place_of(e, k, addr, 8, true, at);
+
+    if (!why && at->length < 8) {
+        qrnic_guest_error(e, QRNIC_GE_PIECE_REFUSED, "key", k->index,
+                          "an atomic at 0x%" PRIx64 " lies in several pieces",
+                          addr);
+        why = QRNIC_SYN_KEY_SPLIT;
+    }
+    return why;
+}
+
+enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
+                                              uint64_t addr)
+{
+    Place at;
+    enum qrnic_syndrome why = whole_place(e, k, addr, &at);
+
+    return why ? why : place_probe(e, &at, true);
 }
 
 /*
@@ -352,12 +377,9 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
     bool done;
     Place at;
 
-    why = place_of(e, k, addr, sizeof(bytes), true, &at);
+    why = whole_place(e, k, addr, &at);
     if (why) {
         return why;
-    }
-    if (at.length < sizeof(bytes)) {
-        return QRNIC_SYN_KEY_SPLIT;
     }
     why = atomic_at_once(e, &at, op, &done);
     if (done || why) {

@@ -59,24 +59,22 @@ static QrnicPieces *pieces_decode(const QrnicIndirectSeg *s,
 
     p->period = 0;
     p->count = count;
+    *why = QRNIC_SYN_PIECES;
     for (uint32_t i = 0; i < count; i++) {
         QrnicPiece in;
 
-        *why = QRNIC_SYN_PIECES;
         if (!qrnic_piece_unpack(&in, list + i * QRNIC_PIECE_BYTES) ||
             !in.length) {
             return NULL;
         }
-        *why = QRNIC_SYN_KEY_RANGE;
-        if (in.length > QRNIC_MAX_MR_SIZE - p->period) {
-            return NULL;
-        }
-        p->period += in.length;
+        /* Too long is too long, however much further it goes. */
+        p->period += MIN(in.length, QRNIC_MAX_MR_SIZE + 1);
         p->piece[i] = (Piece) {
             .address = in.address, .length = in.length,
             .stride = in.stride, .end = p->period, .key = in.key,
         };
     }
+    *why = QRNIC_SYN_KEY_RANGE;
     if (p->period > QRNIC_MAX_MR_SIZE / s->repeat) {
         return NULL;
     }

@@ -142,6 +142,10 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, size_t len, bool write);
 
+/* The same for 8 bytes that are written as a whole */
+enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
+                                              uint64_t addr);
+
 /* device_memory.c: what a key of its type says, and accesses by such a key */
 QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
                                QrnicDm **dm);
@@ -213,22 +217,40 @@ typedef struct QrnicMemory {
     uint64_t lookups;
     uint64_t next_pages_id;
     QrnicPageFault fault;       /* of the last access that met one */
-    bool fault_in_piece;        /* it was by an indirect key */
+    uint64_t fault_room;        /* from there on what follows follows there */
+    uint64_t pieces;            /* accesses to pieces so far */
+    uint64_t pieces_limit;      /* where this run of the engine ends */
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;
 
 /*
+ * A packet is one unit of work, but may be many accesses to pieces. No run of
+ * the engine begins another packet when there were as many as this.
+ */
+#define QRNIC_PIECES_PER_RUN 8192
+static inline void qrnic_pieces_run(QrnicEngine *e)
+{
+    e->memory->pieces_limit = e->memory->pieces + QRNIC_PIECES_PER_RUN;
+}
+
+static inline bool qrnic_pieces_spent(const QrnicEngine *e)
+{
+    return e->memory->pieces >= e->memory->pieces_limit;
+}
+
+/*
  * The access that met an absent page wants so many bytes from there on in all.
  * More than some would be a guess: buffers may be far longer than messages,
  * and one request must not have software bring gigabytes at once. What follows
- * in an indirect key lies elsewhere.
+ * a piece of an indirect key lies elsewhere.
  */
 #define QRNIC_FAULT_AHEAD (256 * 1024)
 static inline enum qrnic_syndrome
 qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
 {
-    if (syndrome == QRNIC_SYN_PAGE_FAULT && !e->memory->fault_in_piece) {
+    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
+        len = MIN(len, e->memory->fault_room);
         e->memory->fault.length = MAX(e->memory->fault.length,
                                       MIN(len, QRNIC_FAULT_AHEAD));
     }

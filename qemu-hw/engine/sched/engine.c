@@ -71,12 +71,21 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_scheduler_pending(e);
 }
 
+/* In small portions, as each frame may be many accesses to pieces. */
+static void deliver_own(QrnicEngine *e, unsigned budget)
+{
+    for (unsigned done = 0; done < budget && !qrnic_pieces_spent(e);
+         done += RUN_BACK_FRAMES) {
+        qrnic_loopback_deliver(e, RUN_BACK_FRAMES);
+    }
+}
+
 /* Few, so that who rings a doorbell is not held up by the work of others. */
 static void run_back(QrnicEngine *e)
 {
     for (unsigned i = 0; i < RUN_BACK && !e->fatal && qrnic_loopback_moves(e);
          i++) {
-        qrnic_loopback_deliver(e, RUN_BACK_FRAMES);
+        deliver_own(e, RUN_BACK_FRAMES);
         qrnic_scheduler_run(e, RUN_BACK_TURNS);
     }
 }
@@ -84,12 +93,13 @@ static void run_back(QrnicEngine *e)
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
+    qrnic_pieces_run(e);
     for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
         qrnic_multicast_process(e);
-        qrnic_loopback_deliver(e, RUN_LOOPBACK);
+        deliver_own(e, RUN_LOOPBACK);
         qrnic_qp_errors_process(e);
         qrnic_page_faults_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);

@@ -110,6 +110,15 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                           qrnic_counter_name(why));
 }
 
+/* The WQE of a stream stays taken: its buffer is the open one now. */
+static void give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
+{
+    qrnic_rq_give_back(e, qp, wqe);
+    if (wqe->stream) {
+        qrnic_rq_taken(e, qp);
+    }
+}
+
 static void fill_cqe(QrnicCqe *cqe, const QrnicPacket *p)
 {
     static const uint8_t network[] = {
@@ -163,7 +172,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
     } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
         /* The page serves a later one; this one is lost. */
         qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT);
-        qrnic_rq_give_back(e, qp, wqe);
+        give_back(e, qp, wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
         return;
     } else {
@@ -208,7 +217,7 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
     if (wqe.length < QRNIC_GRH_SIZE + p->payload_len) {
         /* Anybody can send such a packet: it must not cost the WQE. */
-        qrnic_rq_give_back(e, qp, &wqe);
+        give_back(e, qp, &wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     }

@@ -174,12 +174,8 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * refused; an answer is owed.
  */
 static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                        QrnicMkey *k, uint64_t len, bool write)
+                        enum qrnic_syndrome syndrome, uint64_t len)
 {
-    uint64_t first = MIN(len, qrnic_qp_mtu(qp));
-    enum qrnic_syndrome syndrome = qrnic_memory_probe(e, k, pkt->t.va, first,
-                                                      write);
-
     if (!syndrome || syndrome == QRNIC_SYN_DMA) {
         return true;            /* who accesses it finds out */
     }
@@ -188,6 +184,24 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         qrnic_refuse_access(e, qp);
     }
     return false;
+}
+
+/* Those of the first packet that a read is answered with */
+static bool read_pages_there(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt, QrnicMkey *k)
+{
+    uint32_t len = pkt->t.dma_len;
+    uint32_t first = MIN(len, qrnic_qp_mtu(qp));
+
+    return pages_there(e, qp, pkt,
+                       qrnic_memory_probe(e, k, pkt->t.va, first, false), len);
+}
+
+static bool atomic_pages_there(QrnicEngine *e, QrnicQp *qp,
+                               const QrnicPacket *pkt, QrnicMkey *k)
+{
+    return pages_there(e, qp, pkt,
+                       qrnic_memory_probe_atomic(e, k, pkt->t.va), 8);
 }
 
 /* An entry for a new read or atomic; NULL: the requester has too many. */
@@ -248,7 +262,7 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                             pkt->t.dma_len, QRNIC_ACCESS_REMOTE_READ, &k))) {
         return qrnic_refuse_access(e, qp);
     }
-    if (pkt->t.dma_len && !pages_there(e, qp, pkt, k, pkt->t.dma_len, false)) {
+    if (pkt->t.dma_len && !read_pages_there(e, qp, pkt, k)) {
         return false;
     }
     *psns = qrnic_psn_count(pkt->t.dma_len, qrnic_qp_mtu(qp));
@@ -299,7 +313,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
         return qrnic_refuse_access(e, qp);
     }
-    if (!pages_there(e, qp, pkt, k, 8, true)) {
+    if (!atomic_pages_there(e, qp, pkt, k)) {
         return false;
     }
     x = replay_new(e, qp, pkt, 1);
@@ -335,7 +349,7 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                            QRNIC_ACCESS_REMOTE_WRITE, &k)) {
         return qrnic_refuse_access(e, qp);
     }
-    if (!pages_there(e, qp, pkt, k, 8, true)) {
+    if (!atomic_pages_there(e, qp, pkt, k)) {
         return false;
     }
     x = replay_new(e, qp, pkt, 1);

@@ -29,7 +29,7 @@ static void rc_init(QrnicEngine *e, QrnicQp *qp)
 static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     /* Responses and requests take turns, so that neither starves the other. */
-    while (budget && qp->state != QRNIC_QPS_ERR) {
+    while (budget && qp->state != QRNIC_QPS_ERR && !qrnic_pieces_spent(e)) {
         unsigned before = budget;
         QrnicTurn wait = qrnic_path_wait(e, qp);
 
