@@ -47,7 +47,7 @@ static uint8_t pattern(uint32_t message, uint32_t at)
 }
 
 /* The wr_id is the number of the buffer. */
-static void post(struct receiver *r, uint64_t number)
+static void post_buffer(struct receiver *r, uint64_t number)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)r->mr->addr + number * r->buffer_size,
@@ -78,7 +78,7 @@ static void received(struct receiver *r)
 	/* Until then more messages come into this buffer. */
 	if (flags & QRNICDV_WC_STREAM_USED) {
 		r->buffers++;
-		post(r, r->cq->wr_id);
+		post_buffer(r, r->cq->wr_id);
 	}
 }
 
@@ -119,7 +119,7 @@ static void receive(struct peer *peer, unsigned long count, bool ordinary)
 	peer_exchange(peer, r.mr);
 	peer_connect(peer);
 	for (number = 0; number < MEMORY / r.buffer_size; number++)
-		post(&r, number);
+		post_buffer(&r, number);
 	peer_meet(peer);
 	while (r.messages < count) {
 		if (ibv_start_poll(r.cq, &poll))
