@@ -548,7 +548,7 @@ static void test_refused(void)
 	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(send_cq));
 }
 
-static void loop(void)
+static void hold(void)
 {
 	make(all_kinds, QPS, true, 2);
 	printf("# loop\n");
@@ -562,7 +562,7 @@ int main(int argc, char **argv)
 	if (set_up(argc, argv))
 		return 1;
 	if (argc > 3 && !strcmp(argv[3], "loop")) {
-		run("traffic until it is killed", loop);
+		run("traffic until it is killed", hold);
 		return 1;
 	}
 	run("streaming: attributes that are refused", test_refused);
