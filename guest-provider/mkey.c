@@ -199,12 +199,16 @@ static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 				    IBV_ACCESS_REMOTE_ATOMIC;
 	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
 	struct qrnic_indirect_seg segment = {};
+	uint32_t i;
 
 	if (layout->comp_mask || layout->reserved)
 		return EOPNOTSUPP;
 	if (layout->access & ~rights || !layout->num_pieces || !layout->repeat ||
 	    layout->num_pieces > mkey->max_pieces)
 		return EINVAL;
+	for (i = 0; i < layout->num_pieces; i++)
+		if (layout->pieces[i].reserved)
+			return EOPNOTSUPP;
 
 	/* Another variant each time: who kept the key of the last one is refused */
 	dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);

@@ -152,7 +152,7 @@ struct qrnicdv_mkey {
  */
 struct qrnicdv_piece {
 	uint32_t lkey;
-	uint32_t reserved;	/* not looked at */
+	uint32_t reserved;	/* 0 */
 	uint64_t addr;
 	uint64_t length;
 	uint64_t stride;

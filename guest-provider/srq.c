@@ -251,8 +251,16 @@ struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
 	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		err = EINVAL;
 	srq = create(attr->pd, &basic, xrc ? attr : NULL, stream, err);
-	if (srq && !xrc)
-		attr->attr = basic.attr;
+	if (!srq || xrc)
+		return srq;
+	/* What libibverbs does behind create_srq, which it does not know of here */
+	srq->context = context;
+	srq->srq_context = attr->srq_context;
+	srq->pd = attr->pd;
+	srq->events_completed = 0;
+	pthread_mutex_init(&srq->mutex, NULL);
+	pthread_cond_init(&srq->cond, NULL);
+	attr->attr = basic.attr;
 	return srq;
 }
 

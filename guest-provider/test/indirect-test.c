@@ -351,7 +351,8 @@ static void test_bad_calls(void)
 	struct qrnicdv_piece p = piece(0, 64, 0);
 	struct qrnicdv_mkey_layout good = {
 		.repeat = 1, .num_pieces = 1, .pieces = &p,
-	}, bad[6];
+	}, bad[7];
+	struct qrnicdv_piece later = p;
 	unsigned int i;
 
 	begin(IBV_QPT_RC, 64);
@@ -362,7 +363,8 @@ static void test_bad_calls(void)
 	attr.max_pieces = 1;
 	attr.comp_mask = 1;
 	CHECK(!qrnicdv_create_mkey(&attr) && errno == EOPNOTSUPP);
-	for (i = 0; i < 6; i++)
+	later.reserved = 1;
+	for (i = 0; i < 7; i++)
 		bad[i] = good;
 	bad[0].repeat = 0;
 	bad[1].num_pieces = 0;
@@ -370,7 +372,8 @@ static void test_bad_calls(void)
 	bad[3].access = IBV_ACCESS_MW_BIND;
 	bad[4].comp_mask = 1;
 	bad[5].reserved = 1;
-	for (i = 0; i < 6; i++) {
+	bad[6].pieces = &later;
+	for (i = 0; i < 7; i++) {
 		ibv_wr_start(qpx[0]);
 		wr(0, 0);
 		qrnicdv_wr_reg_mkey(qpx[0], mkey[1], &bad[i]);
