@@ -336,7 +336,7 @@ void qrnic_device_reset(QrnicDevice *d)
 /* True: frames or commands wait for the next turn. */
 static bool work_once(QrnicDevice *d)
 {
-    bool more = false;
+    bool more = false, held;
 
     d->runs_soon = true;
     if (d->link_changed) {
@@ -346,6 +346,7 @@ static bool work_once(QrnicDevice *d)
     if (d->wire->receive) {
         more |= d->wire->receive(d);
     }
+    held = qrnic_engine_held(d->engine);
     if (d->wire_ready) {
         d->wire_ready = false;
         qrnic_engine_wire_ready(d->engine);
@@ -364,6 +365,8 @@ static bool work_once(QrnicDevice *d)
      * that the command destroys would be taken for a mistake of the guest.
      */
     qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
+    /* What the wire has for us has waited for this, and says nothing more. */
+    more |= held && !qrnic_engine_held(d->engine);
     device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET, false) || more;
 }
