@@ -96,7 +96,9 @@ class Guest:
     def _command(self):
         options = self.options
         name = self.run.accelerator.name
-        append = f"{BOOT_OPTIONS} loglevel={options.loglevel} {' '.join(options.append)}"
+        # The start script adds the other processors when the kernel has found its devices: in QEMU 10.0 a processor's
+        # access to its interrupt controller may go to a device, and be lost, while another one maps devices.
+        append = f"{BOOT_OPTIONS} maxcpus=1 loglevel={options.loglevel} {' '.join(options.append)}"
         # On a busy host the kernel measures its clock wrong, by as much as ten times.
         if name == "tcg" and host.time_stamp_khz():
             append += f" tsc_early_khz={host.time_stamp_khz()}"
