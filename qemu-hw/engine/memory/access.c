@@ -8,11 +8,6 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-static bool is_window(const QrnicMkey *k)
-{
-    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
-}
-
 static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
                                      uint32_t pd, uint32_t qpn, uint64_t addr,
                                      uint64_t len, uint8_t access)
@@ -29,7 +24,7 @@ static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
      * A window is no local key, and a window of type 2 has one user (IB
      * 10.6.7.2).
      */
-    if (is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
+    if (qrnic_mkey_is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
         return QRNIC_SYN_KEY_TYPE;
     }
     if (ctx->type == QRNIC_MKEY_MW_2 &&
@@ -64,7 +59,7 @@ enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
 /* From a window to its region, which lives as long as the window is bound */
 static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
 {
-    if (is_window(k)) {
+    if (qrnic_mkey_is_window(k)) {
         *addr = *addr - k->ctx.start + k->region_addr;
         k = qrnic_mkey_get(e, k->region);
     }
@@ -151,23 +146,29 @@ static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
     return why;
 }
 
+/* From an indirect key down to one that is not. */
+static enum qrnic_syndrome enter_pieces(QrnicEngine *e, Place *at, bool write)
+{
+    const QrnicMkey *top = at->k;
+    Path path = { { top }, 1 };
+    enum qrnic_syndrome why;
+
+    e->memory->pieces++;
+    qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
+    do {
+        why = enter_piece(e, at, &path, top, write);
+    } while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT);
+    return why;
+}
+
 /* Where the first bytes of an access go. */
 static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                                     uint64_t len, bool write, Place *at)
 {
-    enum qrnic_syndrome why = QRNIC_SYN_NONE;
-    Path path = { { k }, 1 };
-
     *at = (Place) { .addr = addr, .length = len, .room = UINT64_MAX };
     at->k = region_of(e, k, &at->addr);
-    if (at->k->ctx.type == QRNIC_MKEY_INDIRECT) {
-        e->memory->pieces++;
-        qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
-    }
-    while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT) {
-        why = enter_piece(e, at, &path, k, write);
-    }
-    return why;
+    return at->k->ctx.type == QRNIC_MKEY_INDIRECT ?
+           enter_pieces(e, at, write) : QRNIC_SYN_NONE;
 }
 
 /* Of an absent page: keeps what who brings pages needs to know. */

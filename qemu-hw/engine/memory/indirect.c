@@ -91,8 +91,6 @@ enum qrnic_syndrome qrnic_indirect_check(QrnicEngine *e,
                                          uint64_t bytes)
 {
     const QrnicMkey *k = qrnic_mkey_get(e, s->key >> 8);
-    const uint8_t writes = QRNIC_ACCESS_REMOTE_WRITE |
-                           QRNIC_ACCESS_REMOTE_ATOMIC;
     const bool atomics = e->config.capabilities & QRNIC_CAP_ATOMIC;
 
     if (!k) {
@@ -109,7 +107,7 @@ enum qrnic_syndrome qrnic_indirect_check(QrnicEngine *e,
     }
     if ((s->access & ~(QRNIC_ACCESS_LOCAL_WRITE | QRNIC_REMOTE_RIGHTS)) ||
         (s->access & QRNIC_ACCESS_REMOTE_ATOMIC && !atomics) ||
-        (s->access & writes && !(s->access & QRNIC_ACCESS_LOCAL_WRITE))) {
+        !qrnic_access_allowed(s->access, s->access)) {
         return QRNIC_SYN_KEY_ACCESS;
     }
     if (!bytes || bytes % QRNIC_PIECE_BYTES || !s->repeat ||

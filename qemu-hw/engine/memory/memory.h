@@ -108,6 +108,19 @@ typedef struct QrnicMkey {
                              QRNIC_ACCESS_REMOTE_READ | \
                              QRNIC_ACCESS_REMOTE_ATOMIC)
 
+/* Who may be written to from afar may be at home (IB 10.6.3.1). */
+static inline bool qrnic_access_allowed(uint8_t asked, uint8_t local)
+{
+    return !(asked & (QRNIC_ACCESS_REMOTE_WRITE |
+                      QRNIC_ACCESS_REMOTE_ATOMIC)) ||
+           local & QRNIC_ACCESS_LOCAL_WRITE;
+}
+
+static inline bool qrnic_mkey_is_window(const QrnicMkey *k)
+{
+    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
+}
+
 /*
  * FEATURES M2: index and variant, PD, range, access; in this order. A right
  * of REMOTE_RIGHTS makes it a remote access, by this queue pair (else 0).

@@ -47,16 +47,13 @@ static bool table_is_zero(const QrnicTranslation *t)
 
 static QrnicResult access_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 {
-    const uint8_t needs_write = QRNIC_ACCESS_REMOTE_WRITE |
-                                QRNIC_ACCESS_REMOTE_ATOMIC;
     const struct { uint8_t right; uint64_t cap; } needs[] = {
         { QRNIC_ACCESS_REMOTE_ATOMIC, QRNIC_CAP_ATOMIC },
         { QRNIC_ACCESS_MW_BIND, QRNIC_CAP_MW },
         { QRNIC_ACCESS_FLUSH_GLOBAL, QRNIC_CAP_FLUSH },
     };
 
-    if ((in->access & needs_write) &&
-        !(in->access & QRNIC_ACCESS_LOCAL_WRITE)) {
+    if (!qrnic_access_allowed(in->access, in->access)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
     }
     for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {

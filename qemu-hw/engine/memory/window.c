@@ -11,16 +11,6 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-static bool is_window(const QrnicMkey *k)
-{
-    return k->ctx.type == QRNIC_MKEY_MW_1 || k->ctx.type == QRNIC_MKEY_MW_2;
-}
-
-static bool needs_local_write(uint8_t access)
-{
-    return access & (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_ATOMIC);
-}
-
 /* The key is as it was when it was made, but for the variant. */
 static void invalidate(QrnicEngine *e, QrnicMkey *k)
 {
@@ -38,7 +28,7 @@ void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k)
 {
     QrnicMkey *region;
 
-    if (!is_window(k) || !k->valid) {
+    if (!qrnic_mkey_is_window(k) || !k->valid) {
         return;
     }
     trace_qrnic_window_unbind(e->config.name, k->index, k->region,
@@ -88,8 +78,7 @@ static enum qrnic_syndrome region_check(const QrnicKeyUser *user,
     }
     if (!(region->ctx.access & QRNIC_ACCESS_MW_BIND) ||
         (b->access & ~QRNIC_REMOTE_RIGHTS) ||
-        (needs_local_write(b->access) &&
-         !(region->ctx.access & QRNIC_ACCESS_LOCAL_WRITE))) {
+        !qrnic_access_allowed(b->access, region->ctx.access)) {
         return QRNIC_SYN_KEY_ACCESS;
     }
     return QRNIC_SYN_NONE;
@@ -109,7 +98,7 @@ enum qrnic_syndrome qrnic_window_bind(QrnicEngine *e, QrnicKeyUser *user,
     if (k->ctx.pd != user->pd) {
         return QRNIC_SYN_KEY_PD;
     }
-    if (!is_window(k)) {
+    if (!qrnic_mkey_is_window(k)) {
         return QRNIC_SYN_KEY_TYPE;
     }
     type_2 = k->ctx.type == QRNIC_MKEY_MW_2;
@@ -165,8 +154,7 @@ static enum qrnic_syndrome reg_check(const QrnicKeyUser *user,
         return QRNIC_SYN_KEY_RANGE;
     }
     if (r->access & QRNIC_ACCESS_MW_BIND ||
-        (needs_local_write(r->access) &&
-         !(r->access & QRNIC_ACCESS_LOCAL_WRITE))) {
+        !qrnic_access_allowed(r->access, r->access)) {
         return QRNIC_SYN_KEY_ACCESS;
     }
     return QRNIC_SYN_NONE;
