@@ -12,8 +12,6 @@ struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
 	struct qrnic_mkey_ctx context = {
 		.type = QRNIC_MKEY_INDIRECT,
-		.variant = qrnic_mkey_variant(dev),
-		.pd = cpu_to_le32(to_qrnic_pd(ibpd)->pdn),
 		.max_pieces = cpu_to_le32(max_pieces),
 	};
 	struct qrnic_ib_mkey *mkey;
@@ -28,16 +26,13 @@ struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 	if (!mkey)
 		return ERR_PTR(-ENOMEM);
 
-	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
-				   QRNIC_CMD_DESTROY_MKEY, &context,
-				   sizeof(context), &mkey->index);
+	err = qrnic_mkey_create(to_qrnic_pd(ibpd), &context, &mkey->index, key);
 	if (err) {
 		kfree(mkey);
 		return ERR_PTR(err);
 	}
 	mkey->ibpd = ibpd;
 	atomic_inc(&ibpd->usecnt);
-	*key = mkey->index << 8 | context.variant;
 	return mkey;
 }
 

@@ -39,23 +39,32 @@ u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev)
 				 &dev->next_variant);
 }
 
-/* Makes the key of an MR whose members and context are otherwise complete */
-int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
-		      struct qrnic_mkey_ctx *context)
+/* Makes a key of a PD; its context is otherwise complete. */
+int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
+		      u32 *index, u32 *key)
 {
+	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);
 	int err;
 
 	context->variant = qrnic_mkey_variant(dev);
-	context->access = mr->access;
-	context->pd = cpu_to_le32(to_qrnic_pd(mr->ibmr.pd)->pdn);
-
+	context->pd = cpu_to_le32(pd->pdn);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
 				   QRNIC_CMD_DESTROY_MKEY, context,
-				   sizeof(*context), &mr->index);
-	if (err)
-		return err;
+				   sizeof(*context), index);
+	if (!err)
+		*key = *index << 8 | context->variant;
+	return err;
+}
 
-	mr->ibmr.lkey = mr->index << 8 | context->variant;
-	mr->ibmr.rkey = mr->ibmr.lkey;
-	return 0;
+/* Makes the key of an MR whose members and context are otherwise complete. */
+int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
+{
+	int err;
+
+	context->access = mr->access;
+	err = qrnic_mkey_create(to_qrnic_pd(mr->ibmr.pd), context, &mr->index,
+				&mr->ibmr.lkey);
+	if (!err)
+		mr->ibmr.rkey = mr->ibmr.lkey;
+	return err;
 }

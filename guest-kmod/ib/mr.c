@@ -29,7 +29,7 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 	context.type = QRNIC_MKEY_DMA;
 	context.length = cpu_to_le64(U64_MAX);
 
-	err = qrnic_mkey_create(dev, mr, &context);
+	err = qrnic_mr_key_create(mr, &context);
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
@@ -120,7 +120,7 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	if (err)
 		goto err_table;
 	mr_context(mr, &context);
-	err = qrnic_mkey_create(dev, mr, &context);
+	err = qrnic_mr_key_create(mr, &context);
 	if (err)
 		goto err_address_space;
 
@@ -224,7 +224,7 @@ struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	context.length = cpu_to_le64(attr->length);
 	context.table.root = cpu_to_le64(attr->offset);
 	context.dm = cpu_to_le32(to_qrnic_dm(ibdm)->number);
-	err = qrnic_mkey_create(dev, mr, &context);
+	err = qrnic_mr_key_create(mr, &context);
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
@@ -383,7 +383,7 @@ struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	mr->ibmr.pd = ibpd;
 	context.type = QRNIC_MKEY_FAST_REG;
 	context.length = cpu_to_le64(dev->qdev->caps.max_mr_size);
-	err = qrnic_mkey_create(dev, mr, &context);
+	err = qrnic_mr_key_create(mr, &context);
 	if (err)
 		goto err_pages;
 	return &mr->ibmr;
@@ -481,14 +481,8 @@ int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 
 	context.type = ibmw->type == IB_MW_TYPE_1 ? QRNIC_MKEY_MW_1 :
 						    QRNIC_MKEY_MW_2;
-	context.variant = qrnic_mkey_variant(dev);
-	context.pd = cpu_to_le32(to_qrnic_pd(ibmw->pd)->pdn);
-	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
-				   QRNIC_CMD_DESTROY_MKEY, &context,
-				   sizeof(context), &mw->index);
-	if (!err)
-		ibmw->rkey = mw->index << 8 | context.variant;
-	return err;
+	return qrnic_mkey_create(to_qrnic_pd(ibmw->pd), &context, &mw->index,
+				 &ibmw->rkey);
 }
 
 int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
@@ -502,25 +496,17 @@ int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
 /* The PD's one key of a null region, made when it is first wanted */
 int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 {
-	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);
 	struct qrnic_mkey_ctx context = {
 		.type = QRNIC_MKEY_NULL_MR,
 		.access = QRNIC_ACCESS_LOCAL_WRITE,
-		.pd = cpu_to_le32(pd->pdn),
 	};
 	u32 index;
 	int err = 0;
 
 	mutex_lock(&pd->null_mutex);
 	if (!pd->has_null) {
-		context.variant = qrnic_mkey_variant(dev);
-		err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_MKEY,
-					   QRNIC_CMD_DESTROY_MKEY, &context,
-					   sizeof(context), &index);
-		if (!err) {
-			pd->null_key = index << 8 | context.variant;
-			pd->has_null = true;
-		}
+		err = qrnic_mkey_create(pd, &context, &index, &pd->null_key);
+		pd->has_null = !err;
 	}
 	*key = pd->null_key;
 	mutex_unlock(&pd->null_mutex);

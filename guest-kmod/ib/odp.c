@@ -578,7 +578,7 @@ struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u
 	context.length = cpu_to_le64(odp->length);
 	context.table = odp->table.hw;
 	mutex_lock(&dev->odp_mutex);
-	err = qrnic_mkey_create(dev, mr, &context);
+	err = qrnic_mr_key_create(mr, &context);
 	if (err)
 		goto err_unlock;
 	odp->dead = false;

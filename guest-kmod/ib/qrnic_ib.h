@@ -411,8 +411,9 @@ static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u64 capability)
 /* mkey.c */
 u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev);
 int qrnic_access_rights(struct qrnic_ib_dev *dev, int access);
-int qrnic_mkey_create(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
-		      struct qrnic_mkey_ctx *context);
+int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
+		      u32 *index, u32 *key);
+int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context);
 
 /* odp.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
