@@ -225,9 +225,14 @@ static Device *device_prepare(Device *d)
     return d;
 }
 
+Device *device_start_on(const char *properties, bool backend, bool port)
+{
+    return device_prepare(device_launch(properties, backend, port));
+}
+
 Device *device_start(const char *properties)
 {
-    return device_prepare(device_launch(properties, true, false));
+    return device_start_on(properties, true, false);
 }
 
 void device_stop(Device *d)
@@ -962,70 +967,4 @@ void gid_set(Device *d, uint32_t index, const uint8_t *gid, int vlan)
     }
     qrnic_gid_entry_pack(raw, &entry);
     command_ok(d, QRNIC_CMD_SET_GID, index, raw, sizeof(raw), NULL, 0);
-}
-
-static void rig_launch(Rig *r, const char *properties, bool port,
-                       const QrnicQpAttr *attr)
-{
-    g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
-                                           properties[0] ? "," : "",
-                                           properties);
-    bool backend = !strstr(properties, "netdev=") &&
-                   !strstr(properties, "cable=");
-    Device *d = r->d = device_prepare(device_launch(all, backend, port));
-    uint8_t gid[16];
-
-    eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);
-    eq_create(d, &r->eq, QRNIC_EQ_COMPLETION, 1, 4);
-    r->pd = command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
-    r->page = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
-    cq_create(d, &r->send_cq, &r->eq, r->page, 6);
-    cq_create(d, &r->recv_cq, &r->eq, r->page, 6);
-    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH,
-              strstr(properties, "cap-atomic=off") ?
-              ALL_RIGHTS & ~QRNIC_ACCESS_REMOTE_ATOMIC : ALL_RIGHTS);
-    gid_of_ip4(gid, OUR_IP4);
-    gid_set(d, 0, gid, -1);
-    qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
-              &r->recv_cq, 5, 3, 0);
-    if (attr && attr->path_mtu > QRNIC_MTU_1024) {
-        const QrnicPortCtx jumbo = {
-            .mtu = QRNIC_MAX_MTU, .flags = QRNIC_PORTF_ADMIN_UP,
-        };
-        uint8_t raw[QRNIC_PORT_CTX_BYTES];
-
-        qrnic_port_ctx_pack(raw, &jumbo);
-        command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, raw, sizeof(raw), NULL, 0);
-    }
-    qp_connect(d, &r->qp, attr);
-}
-
-void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
-{
-    rig_launch(r, properties, false, attr);
-}
-
-void rig_start_behind_port(Rig *r, const char *properties)
-{
-    rig_launch(r, properties, true, NULL);
-}
-
-void rig_stop(Rig *r)
-{
-    device_stop(r->d);
-}
-
-void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
-              uint32_t seed)
-{
-    for (size_t i = 0; i < length; i++) {
-        seed = seed * 1664525 + 1013904223;
-        copy[i] = seed >> 24;
-    }
-    qtest_memwrite(r->d->qts, r->mr.memory + offset, copy, length);
-}
-
-void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length)
-{
-    qtest_memread(r->d->qts, r->mr.memory + offset, out, length);
 }

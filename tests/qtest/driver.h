@@ -63,6 +63,8 @@ uint64_t memory_alloc(Device *d, size_t size, size_t align);
 Device *device_start(const char *properties);
 /* Without command queue, MSI-X and backend options: for the first steps. */
 Device *device_start_bare(const char *properties, bool backend);
+/* backend: with a wire of ours; port: behind a port of PCIe */
+Device *device_start_on(const char *properties, bool backend, bool port);
 void device_stop(Device *d);
 void device_enable_commands(Device *d, unsigned log_size);
 
@@ -238,7 +240,7 @@ void peer_expect_frame(Device *d, const PeerPacket *p);
 void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
               uint32_t msn);
 
-/* Everything of an ordinary test: one RC QP connected to the peer. */
+/* rig.c: everything of an ordinary test, one RC QP connected to the peer. */
 typedef struct Rig {
     Device *d;
     Eq async, eq;
@@ -262,6 +264,10 @@ void rig_stop(Rig *r);
 void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
               uint32_t seed);
 void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length);
+/* Makes a key of the rig's PD, and returns it. */
+uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx);
+/* Waits for the next CQE of the send CQ. opcode: only of a success */
+void rig_sent(Rig *r, unsigned status, unsigned opcode, unsigned syndrome);
 
 /* Registration of the tests by topic. */
 void add_register_tests(void);

@@ -17,16 +17,11 @@
 /* A region of the rig's memory, with all rights */
 static uint32_t key_create(Rig *r)
 {
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
-    QrnicMkeyCtx ctx = {
+    return rig_key_create(r, (QrnicMkeyCtx) {
         .type = QRNIC_MKEY_MR, .variant = 0x11, .access = FLUSH_RIGHTS,
-        .pd = r->pd, .start = RIG_MR_START, .length = RIG_MR_LENGTH,
+        .start = RIG_MR_START, .length = RIG_MR_LENGTH,
         .table = contiguous(r->mr.memory),
-    };
-
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    return command_ok(r->d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
-                      0) << 8 | ctx.variant;
+    });
 }
 
 static void flush_start(Rig *r, const char *properties)
@@ -36,20 +31,6 @@ static void flush_start(Rig *r, const char *properties)
     attr.access = ALL_RIGHTS & ~QRNIC_ACCESS_LOCAL_WRITE;
     attr.access |= QRNIC_ACCESS_FLUSH_GLOBAL;
     rig_start(r, properties, &attr);
-}
-
-static void done(Rig *r, unsigned status, unsigned opcode, unsigned syndrome)
-{
-    QrnicCqe cqe;
-
-    cq_wait(r->d, &r->send_cq, &cqe);
-    g_assert_cmpstr(qrnic_wc_status_name(cqe.status), ==,
-                    qrnic_wc_status_name(status));
-    g_assert_cmpstr(qrnic_syndrome_name(cqe.syndrome), ==,
-                    qrnic_syndrome_name(syndrome));
-    if (status == QRNIC_WC_SUCCESS) {
-        g_assert_cmphex(cqe.opcode, ==, opcode);
-    }
 }
 
 /* The peer's answer to either: a read response of no bytes */
@@ -83,7 +64,7 @@ static void test_write_sent(void)
     p = peer_expect(r.d, RC_ATOMIC_WRITE, SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "8 bytes!", 8);
     peer_done(&r, SQ_PSN, 1);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_WRITE, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_WRITE, QRNIC_SYN_NONE);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_ATOMIC_WRITE), ==, 1);
     rig_stop(&r);
 }
@@ -110,7 +91,7 @@ static void test_flush_sent(void)
     g_assert_true(p.ack_request);
     g_assert_cmpuint(p.length, ==, 0);
     peer_done(&r, SQ_PSN, 1);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_FLUSH, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_FLUSH, QRNIC_SYN_NONE);
 
     w = wqe_begin(QRNIC_WQE_FLUSH, QRNIC_WQEF_SIGNALED);
     seg.type = GLOBAL;
@@ -125,7 +106,7 @@ static void test_flush_sent(void)
     p.payload = (const uint8_t *)"data";
     p.length = 4;
     peer_send(r.d, &p);
-    done(&r, QRNIC_WC_BAD_RESP_ERR, 0, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_BAD_RESP_ERR, 0, QRNIC_SYN_NONE);
     rig_stop(&r);
 }
 
@@ -287,7 +268,7 @@ static void test_malformed(void)
     wqe_remote(&w, 0, 1);
     wqe_atomic(&w, 1, 1);
     sq_post(r.d, &r.qp, &w);
-    done(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_RESERVED);
+    rig_sent(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_RESERVED);
     rig_stop(&r);
 
     flush_start(&r, "");
@@ -296,7 +277,7 @@ static void test_malformed(void)
     wqe_atomic(&w, 1, 0);
     wqe_data(&w, r.mr.start, 8, r.mr.key);
     sq_post(r.d, &r.qp, &w);
-    done(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_SIZE);
+    rig_sent(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_SIZE);
     rig_stop(&r);
 
     for (unsigned i = 0; i < ARRAY_SIZE(flush); i++) {
@@ -305,7 +286,7 @@ static void test_malformed(void)
         wqe_remote(&w, 0, 1);
         wqe_flush(&w, &flush[i]);
         sq_post(r.d, &r.qp, &w);
-        done(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_RESERVED);
+        rig_sent(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_RESERVED);
         rig_stop(&r);
     }
 }
@@ -328,7 +309,7 @@ static void test_off(void)
         flush_start(&r, off);
         wqe_remote(&w, 0, 1);
         sq_post(r.d, &r.qp, &w);
-        done(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_OPCODE);
+        rig_sent(&r, QRNIC_WC_LOC_QP_OP_ERR, 0, QRNIC_SYN_WQE_OPCODE);
         rig_stop(&r);
     }
     flush_start(&r, off);

@@ -14,20 +14,10 @@
 #define REMOTE_VA 0x5000ull
 #define REMOTE_KEY 0xabcdef12u
 
-static uint32_t key_create(const Rig *r, QrnicMkeyCtx ctx)
-{
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
-
-    ctx.pd = r->pd;
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    return command_ok(r->d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
-                      0) << 8 | ctx.variant;
-}
-
 static QrnicIndirectSeg segment(const Rig *r, uint32_t max_pieces)
 {
     return (QrnicIndirectSeg) {
-        .key = key_create(r, (QrnicMkeyCtx) {
+        .key = rig_key_create(r, (QrnicMkeyCtx) {
             .type = QRNIC_MKEY_INDIRECT, .max_pieces = max_pieces,
         }) | VARIANT,
         .access = ALL_RIGHTS, .start = START, .repeat = 1,
@@ -63,25 +53,11 @@ static void post_inline(Rig *r, const QrnicIndirectSeg *s,
     sq_post(r->d, &r->qp, &w);
 }
 
-static void done(Rig *r, unsigned status, unsigned opcode, unsigned syndrome)
-{
-    QrnicCqe cqe;
-
-    cq_wait(r->d, &r->send_cq, &cqe);
-    g_assert_cmpstr(qrnic_wc_status_name(cqe.status), ==,
-                    qrnic_wc_status_name(status));
-    if (status == QRNIC_WC_SUCCESS) {
-        g_assert_cmphex(cqe.opcode, ==, opcode);
-    }
-    g_assert_cmpstr(qrnic_syndrome_name(cqe.syndrome), ==,
-                    qrnic_syndrome_name(syndrome));
-}
-
 static void registered(Rig *r, const QrnicIndirectSeg *s,
                        const QrnicPiece *piece, unsigned count)
 {
     post_inline(r, s, piece, count);
-    done(r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
+    rig_sent(r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
 }
 
 static void post_write(Rig *r, uint64_t address, uint32_t length, uint32_t key)
@@ -148,7 +124,7 @@ static void test_column(void)
     reads = counter(r.d, QRNIC_COUNTER_DMA_READ_BYTES) - reads;
     g_assert_cmpuint(reads, <, 16 * 256);
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
 
     peer_request(&r, RC_WRITE_ONLY, RQ_PSN, START + 4, s.key, 16,
                  "0123456789abcdef");
@@ -184,7 +160,7 @@ static void test_list_in_memory(void)
     wqe_data(&w, RIG_MR_START + 0x4000, 100, r.mr.key);
     wqe_data(&w, RIG_MR_START + 0x8000, sizeof(list) - 100, r.mr.key);
     sq_post(r.d, &r.qp, &w);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
     qtest_memset(r.d->qts, r.mr.memory + 0x4000, 0xff, 100);
     rig_fill(&r, 0, data, sizeof(data), 2);
     post_write(&r, START, 200, s.key);
@@ -255,7 +231,7 @@ static void refused(void (*spoil)(Rig *r, QrnicIndirectSeg *s, Wqe *w),
     wqe_inline(&w, list, sizeof(list));
     spoil(&r, &s, &w);
     sq_post(r.d, &r.qp, &w);
-    done(&r, status, 0, syndrome);
+    rig_sent(&r, status, 0, syndrome);
     g_assert_cmpuint(counter(r.d, report), ==, 1);
     rig_stop(&r);
 }
@@ -352,7 +328,7 @@ static void test_dead_child(void)
     s = segment(&r, 2);
     p[0] = piece(&r, 0, 4);
     p[1] = piece(&r, 100, 4);
-    p[1].key = key_create(&r, region);
+    p[1].key = rig_key_create(&r, region);
     registered(&r, &s, p, 2);
     command_ok(r.d, QRNIC_CMD_DESTROY_MKEY, p[1].key >> 8, NULL, 0, NULL, 0);
     peer_request(&r, RC_WRITE_ONLY, RQ_PSN, START, s.key, 4, "fine");
@@ -364,7 +340,7 @@ static void test_dead_child(void)
     g_assert_cmpint(memcmp(got, "ad", 2), !=, 0);
     /* The index is somebody else's now, with another variant. */
     region.variant++;
-    g_assert_cmpuint(key_create(&r, region) >> 8, !=, 0);
+    g_assert_cmpuint(rig_key_create(&r, region) >> 8, !=, 0);
     {
         PeerPacket w = peer_packet(&other, RC_WRITE_ONLY, RQ_PSN);
 
@@ -424,7 +400,7 @@ static void demand_start(Demand *x)
     eq_arm(x->r.d, &x->eq);
     x->list = memory_alloc(x->r.d, 16, PAGE);
     x->page = memory_alloc(x->r.d, PAGE, PAGE);
-    x->key = key_create(&x->r, (QrnicMkeyCtx) {
+    x->key = rig_key_create(&x->r, (QrnicMkeyCtx) {
         .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
         .access = QRNIC_ACCESS_LOCAL_WRITE, .variant = 9,
         .start = DEMAND_START, .length = 2 * PAGE,
@@ -492,11 +468,11 @@ static void test_on_demand(void)
     sq_write(x.r.d, &x.r.qp, &w);
     post_write(&x.r, START, 8, s.key);
     demand_serve(&x, there, sizeof(list), 0);
-    done(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
+    rig_sent(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT, QRNIC_SYN_NONE);
     out = peer_expect(x.r.d, RC_WRITE_ONLY, SQ_PSN);
     g_assert_cmpmem(out.payload, out.length, "headpage", 8);
     peer_ack(x.r.d, &x.r.qp, SQ_PSN, AETH_ACK | 31, 1);
-    done(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
+    rig_sent(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
 
     demand_take_away(&x);
     post_write(&x.r, START + 2, 6, s.key);
@@ -504,7 +480,7 @@ static void test_on_demand(void)
     out = peer_expect(x.r.d, RC_WRITE_ONLY, SQ_PSN + 1);
     g_assert_cmpmem(out.payload, out.length, "adpage", 6);
     peer_ack(x.r.d, &x.r.qp, SQ_PSN + 1, AETH_ACK | 31, 2);
-    done(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
+    rig_sent(&x.r, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE, QRNIC_SYN_NONE);
 
     demand_take_away(&x);
     peer_request(&x.r, RC_WRITE_ONLY, RQ_PSN, START + 3, s.key, 4, "Hall");

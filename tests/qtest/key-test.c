@@ -13,16 +13,6 @@
 #define WINDOW_START (RIG_MR_START + 0x2000)
 #define REMOTE (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ)
 
-static uint32_t key_create(Rig *r, QrnicMkeyCtx ctx)
-{
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
-
-    ctx.pd = r->pd;
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    return command_ok(r->d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
-                      0) << 8 | ctx.variant;
-}
-
 static void key_modify(Rig *r, uint32_t key, QrnicMkeyCtx ctx)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES];
@@ -42,20 +32,6 @@ static QrnicMkeyCtx region(Rig *r)
         .start = RIG_MR_START, .length = RIG_MR_LENGTH,
         .table = contiguous(r->mr.memory),
     };
-}
-
-static void done(Rig *r, unsigned status, unsigned opcode, unsigned syndrome)
-{
-    QrnicCqe cqe;
-
-    cq_wait(r->d, &r->send_cq, &cqe);
-    g_assert_cmpstr(qrnic_wc_status_name(cqe.status), ==,
-                    qrnic_wc_status_name(status));
-    if (status == QRNIC_WC_SUCCESS) {
-        g_assert_cmphex(cqe.opcode, ==, opcode);
-    }
-    g_assert_cmpstr(qrnic_syndrome_name(cqe.syndrome), ==,
-                    qrnic_syndrome_name(syndrome));
 }
 
 /* A peer's write of 8 bytes; answered by an ACK, or by this NAK. */
@@ -99,12 +75,12 @@ static void test_window(void)
 
     rig_start(&r, "", NULL);
     rq_post(r.d, &r.qp, &(QrnicDataSeg) { RIG_MR_START, 100, r.mr.key }, 1);
-    bind.lkey = key_create(&r, region(&r));
-    bind.key = key_create(&r, (QrnicMkeyCtx) { .type = QRNIC_MKEY_MW_2 }) |
+    bind.lkey = rig_key_create(&r, region(&r));
+    bind.key = rig_key_create(&r, (QrnicMkeyCtx) { .type = QRNIC_MKEY_MW_2 }) |
                0x42;
     wqe_bind(&w, &bind);
     sq_post(r.d, &r.qp, &w);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_BIND_MW, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_BIND_MW, QRNIC_SYN_NONE);
     wire_silent(r.d);
     peer_write(&r, RQ_PSN, 0x20, bind.key, "windowed", 0);
     memory_is(&r, 0x2020, "windowed");
@@ -148,7 +124,7 @@ static void test_fast_reg(void)
     qp_create(r.d, &kernel, QRNIC_QPT_RC, r.pd, 0, &r.send_cq, &r.recv_cq, 4,
               2, 0);
     qp_connect(r.d, &kernel, NULL);
-    reg.key = key_create(&r, (QrnicMkeyCtx) {
+    reg.key = rig_key_create(&r, (QrnicMkeyCtx) {
         .type = QRNIC_MKEY_FAST_REG, .length = 0x10000,
     }) | 0x77;
     reg.table.root = memory_alloc(r.d, 16, 8);
@@ -164,8 +140,8 @@ static void test_fast_reg(void)
     p = peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "leftover", 8);
     peer_ack(r.d, &kernel, SQ_PSN, AETH_ACK | 31, 1);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_MR, QRNIC_SYN_NONE);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_MR, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_FAST_REGISTRATIONS), ==, 1);
 
     w = wqe_begin(QRNIC_WQE_REG_MR, QRNIC_WQEF_SIGNALED);
@@ -203,8 +179,8 @@ static void test_send_inv(void)
     g_assert_cmphex(p.imm, ==, 0x9abcdef0);
     g_assert_cmpmem(p.payload, p.length, data + 1024, 476);
     peer_ack(r.d, &r.qp, SQ_PSN + 2, AETH_ACK | 31, 2);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
-    done(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
+    rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, QRNIC_SYN_NONE);
     rig_stop(&r);
 }
 
@@ -238,7 +214,7 @@ static void test_modify(void)
 
     rig_start(&r, "", NULL);
     ctx = region(&r);
-    key = key_create(&r, ctx);
+    key = rig_key_create(&r, ctx);
     peer_write(&r, RQ_PSN, RIG_MR_START, key, "before..", 0);
     memory_is(&r, 0, "before..");
     ctx.start = 0;
@@ -263,7 +239,7 @@ static void test_null(void)
 
     rig_start(&r, "", NULL);
     rig_fill(&r, 0, data, sizeof(data), 1);
-    key = key_create(&r, (QrnicMkeyCtx) {
+    key = rig_key_create(&r, (QrnicMkeyCtx) {
         .type = QRNIC_MKEY_NULL_MR, .variant = 1,
         .access = QRNIC_ACCESS_LOCAL_WRITE,
     });
