@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+from guestlib.host import cache_dir
+
 TOOLS = Path(__file__).resolve().parent
 FOLDER = TOOLS.parent / "tests" / "experiments"
 MANUAL = TOOLS.parent / "spec"
@@ -46,13 +48,8 @@ def load(name):
     return Experiment(name, module)
 
 
-def cache():
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qrnic"
-    return Path(os.environ.get("QRNIC_CACHE") or default)
-
-
 def directory(wanted):
-    out = Path(wanted) if wanted else cache() / "experiments"
+    out = Path(wanted) if wanted else Path(cache_dir()) / "experiments"
     out.mkdir(parents=True, exist_ok=True)
     if not os.access(out, os.W_OK):
         raise OSError(f"cannot write to {out}")
