@@ -36,19 +36,13 @@ static QrnicMkeyCtx region(const Demand *x)
 
 static void demand_start(Demand *x)
 {
-    uint8_t raw[QRNIC_MKEY_CTX_BYTES];
-    QrnicMkeyCtx ctx;
-
     x->sequence = 0;
     rig_start(&x->r, "", NULL);
     eq_create(x->r.d, &x->eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
     eq_arm(x->r.d, &x->eq);
     x->list = memory_alloc(x->r.d, PAGES * 8, PAGE);
     x->pages = memory_alloc(x->r.d, 2 * PAGES * PAGE, PAGE);
-    ctx = region(x);
-    qrnic_mkey_ctx_pack(raw, &ctx);
-    x->key = command_ok(x->r.d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw),
-                        NULL, 0) << 8 | ctx.variant;
+    x->key = rig_key_create(&x->r, region(x));
 }
 
 static void entry_set(Demand *x, unsigned page, uint64_t entry)
@@ -298,6 +292,51 @@ static void test_late_answer(void)
     rig_stop(&x.r);
 }
 
+static void post_frame(Demand *x, Qp *qp)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+
+    wqe_eth(&w, &(QrnicEthSeg) { 0 });
+    wqe_data(&w, START, 64, x->key);
+    sq_post(x->r.d, qp, &w);
+}
+
+/* Raw packet queue pairs do not wait. */
+static void test_raw_packet(void)
+{
+    QrnicQpAttr attr = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PORT, .state = QRNIC_QPS_INIT,
+        .port = 1,
+    };
+    uint8_t frame[64], got[PEER_FRAME_MAX];
+    Demand x;
+    Qp qp;
+
+    demand_start(&x);
+    qp_create(x.r.d, &qp, QRNIC_QPT_RAW_PACKET, x.r.pd, x.r.page,
+              &x.r.send_cq, &x.r.recv_cq, 4, 3, 0);
+    qp_modify(x.r.d, &qp, &attr);
+    attr = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
+    for (attr.state = QRNIC_QPS_RTR; attr.state <= QRNIC_QPS_RTS;
+         attr.state++) {
+        qp_modify(x.r.d, &qp, &attr);
+    }
+    memset(frame, 0x5a, sizeof(frame));
+    qtest_memwrite(x.r.d->qts, x.pages, frame, sizeof(frame));
+    entry_set(&x, 0, x.pages | QRNIC_PAGE_PRESENT);
+    post_frame(&x, &qp);
+    expect_status(&x, &x.r.send_cq, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
+    g_assert_cmpmem(got, wire_receive(x.r.d, got), frame, sizeof(frame));
+
+    entry_set(&x, 0, 0);
+    invalidate(&x, 0, PAGE);
+    post_frame(&x, &qp);
+    expect_status(&x, &x.r.send_cq, QRNIC_WC_LOC_PROT_ERR,
+                  QRNIC_SYN_PAGE_FAULT);
+    g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_FAULTS), ==, 0);
+    rig_stop(&x.r);
+}
+
 static void test_capability(void)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES], eq[QRNIC_EQ_CTX_BYTES];
@@ -325,5 +364,6 @@ void add_on_demand_tests(void)
     qtest_add_func("qrnic/on-demand/refused", test_refused);
     qtest_add_func("qrnic/on-demand/gone", test_gone);
     qtest_add_func("qrnic/on-demand/late-answer", test_late_answer);
+    qtest_add_func("qrnic/on-demand/raw-packet", test_raw_packet);
     qtest_add_func("qrnic/on-demand/capability", test_capability);
 }

@@ -1,7 +1,5 @@
 /*
- * Paging on demand: a little operating system that brings pages when the
- * device asks, and takes them away when it likes. What it takes away it keeps
- * elsewhere and overwrites, so whoever uses a page too long is found out.
+ * Paging on demand: who waits, for how long, and what comes of it
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -10,289 +8,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "pair.h"
-
-#define PAGE 4096u
-#define PAGES 64u
-#define BYTES (PAGES * PAGE)
-#define LISTS 40u
-#define FAULT_LOG_SIZE 4
-#define GARBAGE 0xdb
-
-/* A region, and what is known of its pages */
-typedef struct Region {
-    SimNode *node;
-    uint64_t start;             /* as users of the key say it */
-    unsigned levels;
-    uint64_t root, list[LISTS], lists;
-    uint64_t memory;            /* where its pages are when they are there */
-    uint8_t elsewhere[BYTES];   /* and when they are not */
-    bool present[PAGES], writable[PAGES];
-    uint32_t key;
-    bool read_only, gone;       /* nobody may write; nothing is there */
-} Region;
-
-typedef struct World {
-    Sim *sim;
-    SimQp *qp[2];
-    Region *region[2];
-    uint32_t eq[2], consumer[2];
-    uint64_t ring[2];
-    unsigned faults[2];
-} World;
-
-static QrnicEngine *engine(const Region *r)
-{
-    return r->node->engine;
-}
-
-/*
- * The table
- */
-
-static uint64_t list_new(Region *r)
-{
-    g_assert_cmpuint(r->lists, <, LISTS);
-    memset(r->node->memory + r->list[r->lists], 0, PAGE);
-    return r->list[r->lists++];
-}
-
-/* Where the entry of this page is; makes the lists on the way there. */
-static uint8_t *entry_of(Region *r, unsigned page)
-{
-    uint64_t number = page, list = r->root;
-    uint8_t *e;
-
-    for (unsigned height = r->levels - 1; ; height--) {
-        unsigned i = number >> (9 * height) & 511;
-
-        e = r->node->memory + list + 8 * i;
-        if (!height) {
-            return e;
-        }
-        if (!ldq_le_p(e)) {
-            stq_le_p(e, list_new(r) | QRNIC_PAGE_PRESENT);
-        }
-        list = ldq_le_p(e) & ~(uint64_t)(PAGE - 1);
-    }
-}
-
-static uint8_t *page_in_memory(const Region *r, unsigned page)
-{
-    return r->node->memory + r->memory + page * PAGE;
-}
-
-static void bring(Region *r, unsigned page, bool write)
-{
-    if (!r->present[page]) {
-        memcpy(page_in_memory(r, page), r->elsewhere + page * PAGE, PAGE);
-    }
-    r->present[page] = true;
-    r->writable[page] |= write;
-    stq_le_p(entry_of(r, page), (r->memory + page * PAGE) | QRNIC_PAGE_PRESENT |
-             (r->writable[page] ? QRNIC_PAGE_WRITABLE : 0));
-}
-
-static void take_away(Region *r, unsigned page, unsigned count)
-{
-    const QrnicPageRange range = {
-        .start = r->start + page * PAGE, .length = count * PAGE,
-    };
-
-    for (unsigned i = page; i < page + count; i++) {
-        stq_le_p(entry_of(r, i), 0);
-    }
-    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), r->key >> 8,
-                                                &range).status, ==,
-                    QRNIC_ST_OK);
-    for (unsigned i = page; i < page + count; i++) {
-        if (r->present[i]) {
-            memcpy(r->elsewhere + i * PAGE, page_in_memory(r, i), PAGE);
-        }
-        memset(page_in_memory(r, i), GARBAGE, PAGE);
-        r->present[i] = r->writable[i] = false;
-    }
-}
-
-/* All that is in the region now */
-static const uint8_t *content(Region *r)
-{
-    take_away(r, 0, PAGES);
-    return r->elsewhere;
-}
-
-static QrnicMkeyCtx region_ctx(const Region *r)
-{
-    return (QrnicMkeyCtx) {
-        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
-        .access = ACCESS_ALL, .variant = 3, .pd = r->node->pd,
-        .start = r->start, .length = BYTES,
-        .table = { .root = r->root, .levels = r->levels, .page_shift = 12 },
-    };
-}
-
-static Region *region_new(Sim *s, SimNode *n, unsigned levels)
-{
-    Region *r = g_new0(Region, 1);
-    QrnicMkeyCtx ctx;
-
-    r->node = n;
-    r->levels = levels;
-    r->start = 0x7f0000000000;
-    r->memory = sim_alloc(n, BYTES);
-    for (unsigned i = 0; i < LISTS; i++) {
-        r->list[i] = sim_alloc(n, PAGE);
-    }
-    r->root = list_new(r);
-    for (unsigned i = 0; i < BYTES; i++) {
-        r->elsewhere[i] = g_rand_int(s->rand);
-    }
-    memset(n->memory + r->memory, GARBAGE, BYTES);
-    ctx = region_ctx(r);
-    r->key = sim_mkey_ctx(n, &ctx);
-    return r;
-}
-
-/*
- * Who brings pages
- */
-
-static void fault_eq_new(World *w, unsigned id)
-{
-    SimNode *n = &w->sim->node[id];
-    QrnicEqCtx ctx = {
-        .type = QRNIC_EQ_PAGE_FAULT, .log_size = FAULT_LOG_SIZE, .vector = 2,
-        .ring.root = sim_alloc(n, QRNIC_EQE_SIZE << FAULT_LOG_SIZE),
-    };
-    QrnicResult result = qrnic_eq_create(n->engine, &ctx);
-
-    g_assert_cmpint(result.status, ==, QRNIC_ST_OK);
-    w->eq[id] = result.value;
-    w->ring[id] = ctx.ring.root;
-}
-
-static bool fault_next(World *w, unsigned id, uint32_t *number)
-{
-    SimNode *n = &w->sim->node[id];
-    uint32_t at = w->consumer[id];
-    QrnicEqDoorbell d = { .number = w->eq[id] };
-    uint8_t raw[8];
-    QrnicEqe e;
-
-    qrnic_eqe_unpack(&e, n->memory + w->ring[id] +
-                     (at & ((1 << FAULT_LOG_SIZE) - 1)) * QRNIC_EQE_SIZE);
-    if (!w->eq[id] || e.phase == (at >> FAULT_LOG_SIZE & 1)) {
-        return false;
-    }
-    g_assert_cmpint(e.type, ==, QRNIC_EVENT_PAGE_FAULT);
-    *number = e.object;
-    d.index = ++w->consumer[id];
-    qrnic_eq_doorbell_pack(raw, &d);
-    qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
-    w->faults[id]++;
-    return true;
-}
-
-static int resume(QrnicEngine *e, uint32_t number, uint32_t sequence)
-{
-    QrnicFaultAnswer in = { sequence };
-
-    return qrnic_page_fault_resume(e, number, &in).status;
-}
-
-static bool answer(World *w, unsigned id, uint32_t number)
-{
-    QrnicEngine *e = w->sim->node[id].engine;
-    Region *r = w->region[id];
-    uint64_t first, last;
-    QrnicPageFault f;
-    bool write;
-
-    if (qrnic_page_fault_query(e, number, &f).status != QRNIC_ST_OK) {
-        return false;
-    }
-    write = f.flags & QRNIC_PAGE_FAULT_WRITE;
-    g_assert_cmphex(f.key, ==, r->key >> 8);
-    g_assert_cmphex(f.address, >=, r->start);
-    g_assert_cmpuint(f.length, >, 0);
-    if (r->gone || (write && r->read_only)) {
-        qrnic_page_fault_refuse(e, number,
-                                &(QrnicFaultAnswer) { f.sequence });
-        return true;
-    }
-    first = (f.address - r->start) / PAGE;
-    last = MIN((f.address - r->start + f.length - 1) / PAGE, PAGES - 1);
-    for (uint64_t i = first; i <= last; i++) {
-        bring(r, i, write);
-    }
-    g_assert_cmpint(resume(e, number, f.sequence), ==, QRNIC_ST_OK);
-    return true;
-}
-
-/* Until nothing happens any more: 50 us at a time, then who brings pages */
-static void run(World *w, void (*meanwhile)(World *w))
-{
-    for (unsigned idle = 0, turns = 0; idle < 100; turns++) {
-        bool quiet = sim_run(w->sim, w->sim->now + 50 * SIM_US);
-        uint32_t number;
-
-        g_assert_cmpuint(turns, <, 4000000);
-        for (unsigned id = 0; id < SIM_NODES; id++) {
-            while (fault_next(w, id, &number)) {
-                answer(w, id, number);
-                quiet = false;
-            }
-        }
-        if (meanwhile && !quiet) {
-            meanwhile(w);
-        }
-        idle = quiet ? idle + 1 : 0;
-    }
-}
-
-static World *world_new(uint32_t seed, unsigned levels, const SimConnect *c)
-{
-    World *w = g_new0(World, 1);
-
-    w->sim = sim_new(seed, NULL);
-    for (unsigned id = 0; id < SIM_NODES; id++) {
-        w->qp[id] = sim_qp_new(&w->sim->node[id], 8, 8, 3, 10);
-        w->region[id] = region_new(w->sim, &w->sim->node[id], levels);
-        fault_eq_new(w, id);
-    }
-    sim_connect(w->qp[0], w->qp[1], c);
-    return w;
-}
-
-static void world_free(World *w)
-{
-    for (unsigned id = 0; id < SIM_NODES; id++) {
-        sim_qp_free(w->qp[id]);
-        g_free(w->region[id]);
-    }
-    sim_free(w->sim);
-    g_free(w);
-}
-
-static void request(World *w, uint8_t opcode, uint64_t offset,
-                    uint64_t remote_offset, uint32_t len)
-{
-    SimSge sge = { w->region[0]->start + offset, len, w->region[0]->key };
-    SimWr wr = {
-        .opcode = opcode, .flags = QRNIC_WQEF_SIGNALED, .sge = &sge,
-        .num_sge = 1, .remote = w->region[1]->start + remote_offset,
-        .rkey = w->region[1]->key, .swap_add = 1,
-    };
-
-    sim_post_send(w->qp[0], &wr);
-}
-
-static void receive_at(World *w, uint64_t offset, uint32_t len)
-{
-    SimSge sge = { w->region[1]->start + offset, len, w->region[1]->key };
-
-    sim_post_recv(w->qp[1], &sge, 1);
-}
+#include "pager.h"
 
 /* Each operation with nothing there at either end; tables of 1 to 4 levels */
 static void test_first_touch(void)
@@ -300,42 +16,42 @@ static void test_first_touch(void)
     const uint32_t len = 3 * PAGE + 100, at = 5 * PAGE + 50;
 
     for (unsigned levels = 1; levels <= 4; levels++) {
-        World *w = world_new(levels, levels, NULL);
+        Pager *w = pager_new(levels, levels, NULL);
         g_autofree uint8_t *a = g_memdup2(w->region[0]->elsewhere, BYTES);
         g_autofree uint8_t *b = g_memdup2(w->region[1]->elsewhere, BYTES);
 
-        receive_at(w, at, len);
-        request(w, QRNIC_WQE_SEND, 0, 0, len);
-        run(w, NULL);
+        pager_receive(w, at, len);
+        pager_post(w, QRNIC_WQE_SEND, 0, 0, len);
+        pager_run(w, NULL);
         expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
         expect_cqe(w->qp[1], QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
         memcpy(b + at, a, len);
-        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
-        content(w->region[0]);
+        g_assert_cmpmem(content_of(w->region[1]), BYTES, b, BYTES);
+        content_of(w->region[0]);
         g_assert_cmpuint(w->faults[0], ==, 1);
         g_assert_cmpuint(w->faults[1], ==, 1);
 
-        request(w, QRNIC_WQE_RDMA_WRITE, PAGE, 20 * PAGE - 1, len);
-        run(w, NULL);
+        pager_post(w, QRNIC_WQE_RDMA_WRITE, PAGE, 20 * PAGE - 1, len);
+        pager_run(w, NULL);
         expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
         memcpy(b + 20 * PAGE - 1, a + PAGE, len);
-        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
-        content(w->region[0]);
+        g_assert_cmpmem(content_of(w->region[1]), BYTES, b, BYTES);
+        content_of(w->region[0]);
 
-        request(w, QRNIC_WQE_RDMA_READ, 30 * PAGE + 7, 40 * PAGE + 9, len);
-        run(w, NULL);
+        pager_post(w, QRNIC_WQE_RDMA_READ, 30 * PAGE + 7, 40 * PAGE + 9, len);
+        pager_run(w, NULL);
         expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
         memcpy(a + 30 * PAGE + 7, b + 40 * PAGE + 9, len);
-        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
-        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+        g_assert_cmpmem(content_of(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content_of(w->region[1]), BYTES, b, BYTES);
 
-        request(w, QRNIC_WQE_ATOMIC_FETCH_ADD, 8, 50 * PAGE, 8);
-        run(w, NULL);
+        pager_post(w, QRNIC_WQE_ATOMIC_FETCH_ADD, 8, 50 * PAGE, 8);
+        pager_run(w, NULL);
         expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
         memcpy(a + 8, b + 50 * PAGE, 8);
         stq_le_p(b + 50 * PAGE, ldq_le_p(b + 50 * PAGE) + 1);
-        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
-        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+        g_assert_cmpmem(content_of(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content_of(w->region[1]), BYTES, b, BYTES);
 
         g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 8);
         for (unsigned id = 0; id < SIM_NODES; id++) {
@@ -345,81 +61,81 @@ static void test_first_touch(void)
             g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RETRY_EXCEEDED), ==,
                              0);
         }
-        world_free(w);
+        pager_free(w);
     }
 }
 
 /* A page that may be read only is no page fault for a reader. */
 static void test_read_only(void)
 {
-    World *w = world_new(1, 2, NULL);
+    Pager *w = pager_new(1, 2, NULL);
     uint32_t number;
     QrnicPageFault f;
 
-    bring(w->region[0], 0, false);
-    bring(w->region[1], 0, false);
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    page_bring(w->region[0], 0, false);
+    page_bring(w->region[1], 0, false);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     g_assert_false(fault_next(w, 0, &number));
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_true(fault_next(w, 1, &number));
     g_assert_cmphex(number, ==, w->qp[1]->number << 1 | 1);
-    g_assert_cmpint(qrnic_page_fault_query(engine(w->region[1]), number,
+    g_assert_cmpint(qrnic_page_fault_query(engine_of(w->region[1]), number,
                                            &f).status, ==, QRNIC_ST_OK);
     g_assert_cmphex(f.flags, ==, QRNIC_PAGE_FAULT_WRITE);
     g_assert_cmphex(f.address, ==, w->region[1]->start);
     g_assert_cmpuint(f.length, ==, 100);
-    g_assert_true(answer(w, 1, number));
-    run(w, NULL);
+    g_assert_true(fault_answer(w, 1, number));
+    pager_run(w, NULL);
     expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpuint(w->faults[0], ==, 0);
     g_assert_cmpuint(w->faults[1], ==, 1);
-    world_free(w);
+    pager_free(w);
 }
 
 /* A page that is brought without being asked for costs no page fault. */
 static void test_prefetch(void)
 {
-    World *w = world_new(1, 3, NULL);
+    Pager *w = pager_new(1, 3, NULL);
 
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
-    run(w, NULL);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 2);
     /* The device has read the list that these are absent in. */
     for (unsigned i = 1; i < 9; i++) {
-        bring(w->region[0], i, false);
-        bring(w->region[1], i, true);
+        page_bring(w->region[0], i, false);
+        page_bring(w->region[1], i, true);
     }
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 9 * PAGE);
-    run(w, NULL);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 9 * PAGE);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 2);
-    g_assert_cmpmem(content(w->region[0]), 9 * PAGE, content(w->region[1]),
-                    9 * PAGE);
-    world_free(w);
+    g_assert_cmpmem(content_of(w->region[0]), 9 * PAGE,
+                    content_of(w->region[1]), 9 * PAGE);
+    pager_free(w);
 }
 
 /* Of an absent entry that was kept its list is read again, and no other. */
 static void test_read_again(void)
 {
     for (unsigned levels = 1; levels <= 4; levels++) {
-        World *w = world_new(1, levels, NULL);
+        Pager *w = pager_new(1, levels, NULL);
         SimNode *n = w->region[0]->node;
         uint64_t before = sim_counter(n, QRNIC_COUNTER_MTT_READS);
 
         for (unsigned i = 0; i < PAGES; i++) {
-            bring(w->region[1], i, true);
+            page_bring(w->region[1], i, true);
         }
         for (unsigned i = 0; i < 3; i++) {
-            bring(w->region[0], i, false);
-            request(w, QRNIC_WQE_RDMA_WRITE, i * PAGE, 0, 100);
-            run(w, NULL);
+            page_bring(w->region[0], i, false);
+            pager_post(w, QRNIC_WQE_RDMA_WRITE, i * PAGE, 0, 100);
+            pager_run(w, NULL);
             expect_status(w->qp[0], QRNIC_WC_SUCCESS);
             g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_MTT_READS), ==,
                              before + levels + i);
         }
         g_assert_cmpuint(w->faults[0], ==, 0);
-        world_free(w);
+        pager_free(w);
     }
 }
 
@@ -427,13 +143,13 @@ static void test_read_again(void)
 static void refused(bool local, uint8_t opcode, uint8_t status,
                     uint8_t syndrome, int event)
 {
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
     QrnicCqe c;
 
     w->region[!local]->gone = true;
-    receive_at(w, 0, PAGE);
-    request(w, opcode, 0, 0, opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? 8 : 100);
-    run(w, NULL);
+    pager_receive(w, 0, PAGE);
+    pager_post(w, opcode, 0, 0, opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? 8 : 100);
+    pager_run(w, NULL);
     c = expect_status(w->qp[0], status);
     g_assert_cmpuint(c.syndrome, ==, syndrome);
     expect_state(w->qp[0], QRNIC_QPS_ERR);
@@ -449,7 +165,7 @@ static void refused(bool local, uint8_t opcode, uint8_t status,
             g_assert_cmpuint(c.syndrome, ==, QRNIC_SYN_PAGE_FAULT);
         }
     }
-    world_free(w);
+    pager_free(w);
 }
 
 static void test_refused(void)
@@ -474,7 +190,7 @@ static void test_refused(void)
 static void test_shape(void)
 {
     const uint32_t big = 4 * PAGE, offset = 100, length = 2 * big - offset;
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
     Region *r = w->region[0], *to = w->region[1];
     uint64_t list = sim_alloc(r->node, PAGE), at = -(uint64_t)200;
     uint64_t memory = sim_alloc(r->node, 2 * big);
@@ -489,7 +205,7 @@ static void test_shape(void)
     uint32_t number;
 
     memory = ROUND_UP(memory, big);
-    bring(to, 0, true);
+    page_bring(to, 0, true);
     memset(r->node->memory + list, 0, 16);
     ctx.start = -(uint64_t)length;
     ctx.length = length;
@@ -502,35 +218,35 @@ static void test_shape(void)
         sim_post_send(w->qp[0], &wr);
         sim_run(w->sim, w->sim->now + 50 * SIM_US);
         g_assert_true(fault_next(w, 0, &number));
-        g_assert_cmpint(qrnic_page_fault_query(engine(r), number, &f).status,
+        g_assert_cmpint(qrnic_page_fault_query(engine_of(r), number, &f).status,
                         ==, QRNIC_ST_OK);
         g_assert_cmphex(f.key, ==, sge.key >> 8);
         g_assert_cmphex(f.address, ==, at);
         g_assert_cmpuint(f.length, ==, 200);
         stq_le_p(r->node->memory + list + 8, memory | QRNIC_PAGE_PRESENT);
-        g_assert_cmpint(resume(engine(r), number, f.sequence), ==,
+        g_assert_cmpint(fault_resume(engine_of(r), number, f.sequence), ==,
                         QRNIC_ST_OK);
-        run(w, NULL);
+        pager_run(w, NULL);
         expect_status(w->qp[0], QRNIC_WC_SUCCESS);
         for (unsigned b = 0; b < 200; b++) {
-            g_assert_cmphex(page_in_memory(to, 0)[b], ==, 0x40 + i);
+            g_assert_cmphex(memory_of(to, 0)[b], ==, 0x40 + i);
         }
         stq_le_p(r->node->memory + list + 8, 0);
         g_assert_cmpint(qrnic_mkey_invalidate_pages(
-                            engine(r), sge.key >> 8, &range).status, ==,
+                            engine_of(r), sge.key >> 8, &range).status, ==,
                         QRNIC_ST_OK);
     }
     range.length++;
-    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), sge.key >> 8,
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine_of(r), sge.key >> 8,
                                                 &range).status, ==,
                     QRNIC_ST_BAD_PARAM);
-    world_free(w);
+    pager_free(w);
 }
 
 /* Several pieces at both ends, each of which is absent, and an immediate */
 static void test_pieces(void)
 {
-    World *w = world_new(1, 2, NULL);
+    Pager *w = pager_new(1, 2, NULL);
     Region *a = w->region[0], *b = w->region[1];
     SimSge from[3], to[2];
     SimWr wr = {
@@ -548,10 +264,10 @@ static void test_pieces(void)
     to[1] = (SimSge) { b->start + 10 * PAGE, 150, b->key };
     sim_post_recv(w->qp[1], to, 2);
     sim_post_send(w->qp[0], &wr);
-    run(w, NULL);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmphex(expect_status(w->qp[1], QRNIC_WC_SUCCESS).imm, ==, 7);
-    g_assert_cmpmem(content(b) + 20 * PAGE, 150, want, 150);
+    g_assert_cmpmem(content_of(b) + 20 * PAGE, 150, want, 150);
     g_assert_cmpmem(b->elsewhere + 10 * PAGE, 150, want + 150, 150);
     g_assert_cmpuint(w->faults[0], ==, 3);
     g_assert_cmpuint(w->faults[1], ==, 2);
@@ -560,12 +276,12 @@ static void test_pieces(void)
     wr.opcode = QRNIC_WQE_RDMA_WRITE_IMM;
     sim_post_recv(w->qp[1], NULL, 0);
     sim_post_send(w->qp[0], &wr);
-    run(w, NULL);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmphex(expect_status(w->qp[1], QRNIC_WC_SUCCESS).imm, ==, 7);
-    g_assert_cmpmem(content(b) + 30 * PAGE, 300, want, 300);
+    g_assert_cmpmem(content_of(b) + 30 * PAGE, 300, want, 300);
     g_assert_cmpuint(w->faults[1], ==, 3);
-    world_free(w);
+    pager_free(w);
 }
 
 /* A requester that counts RNR NAKs gives up before the page is there. */
@@ -573,29 +289,29 @@ static void test_finite_retries(void)
 {
     SimConnect c = sim_connect_default();
     uint32_t number;
-    World *w;
+    Pager *w;
 
     c.rnr_retry = 2;
     c.min_rnr_timer = 1;
-    w = world_new(1, 1, &c);
-    bring(w->region[0], 0, false);
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    w = pager_new(1, 1, &c);
+    page_bring(w->region[0], 0, false);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     sim_run(w->sim, w->sim->now + 10 * SIM_MS);
     expect_status(w->qp[0], QRNIC_WC_RNR_RETRY_EXC_ERR);
     g_assert_cmpuint(sim_counter(w->region[1]->node,
                                  QRNIC_COUNTER_TX_RNR_NAK), ==, 3);
     /* The responder still waits, and may be answered. */
     g_assert_true(fault_next(w, 1, &number));
-    g_assert_true(answer(w, 1, number));
+    g_assert_true(fault_answer(w, 1, number));
     g_assert_false(fault_next(w, 1, &number));
     expect_state(w->qp[1], QRNIC_QPS_RTS);
-    world_free(w);
+    pager_free(w);
 }
 
 /* MODIFY_MKEY takes the flag while a page is waited for, and gives it again. */
 static void test_modify(void)
 {
-    World *w = world_new(1, 2, NULL);
+    Pager *w = pager_new(1, 2, NULL);
     Region *r = w->region[0];
     QrnicMkeyCtx demand = region_ctx(r), plain = demand;
     QrnicPageRange range = { r->start, PAGE };
@@ -604,32 +320,33 @@ static void test_modify(void)
 
     plain.flags = 0;
     plain.table = (QrnicTranslation) { .root = r->memory };
-    memset(page_in_memory(r, 0), 0x77, PAGE);
-    bring(w->region[1], 0, true);
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    memset(memory_of(r, 0), 0x77, PAGE);
+    page_bring(w->region[1], 0, true);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_true(fault_next(w, 0, &number));
-    g_assert_cmpint(qrnic_mkey_modify(engine(r), r->key >> 8, &plain).status,
+    g_assert_cmpint(qrnic_mkey_modify(engine_of(r), r->key >> 8, &plain).status,
                     ==, QRNIC_ST_OK);
-    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine(r), r->key >> 8,
+    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine_of(r), r->key >> 8,
                                                 &range).status, ==,
                     QRNIC_ST_BAD_STATE);
-    g_assert_cmpint(qrnic_page_fault_query(engine(r), number, &f).status, ==,
+    g_assert_cmpint(qrnic_page_fault_query(engine_of(r), number, &f).status, ==,
                     QRNIC_ST_OK);
-    g_assert_cmpint(resume(engine(r), number, f.sequence), ==, QRNIC_ST_OK);
-    run(w, NULL);
+    g_assert_cmpint(fault_resume(engine_of(r), number, f.sequence), ==,
+                    QRNIC_ST_OK);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
-    g_assert_cmphex(page_in_memory(w->region[1], 0)[99], ==, 0x77);
+    g_assert_cmphex(memory_of(w->region[1], 0)[99], ==, 0x77);
     g_assert_cmpuint(w->faults[0], ==, 1);
 
-    g_assert_cmpint(qrnic_mkey_modify(engine(r), r->key >> 8, &demand).status,
-                    ==, QRNIC_ST_OK);
-    request(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
-    run(w, NULL);
+    g_assert_cmpint(qrnic_mkey_modify(engine_of(r), r->key >> 8,
+                                      &demand).status, ==, QRNIC_ST_OK);
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmpuint(w->faults[0], ==, 2);
-    g_assert_cmpmem(page_in_memory(w->region[1], 0), 100, r->elsewhere, 100);
-    world_free(w);
+    g_assert_cmpmem(memory_of(w->region[1], 0), 100, r->elsewhere, 100);
+    pager_free(w);
 }
 
 /* Software takes far longer than all retries of the requester would. */
@@ -637,24 +354,24 @@ static void patience(uint8_t opcode)
 {
     SimConnect c = sim_connect_default();
     uint32_t number;
-    World *w;
+    Pager *w;
 
     c.timeout = 8;              /* 1 ms */
     c.retry_cnt = 0;
-    w = world_new(1, 1, &c);
+    w = pager_new(1, 1, &c);
     for (unsigned i = 0; i < PAGES; i++) {
-        bring(w->region[1], i, true);
+        page_bring(w->region[1], i, true);
     }
-    receive_at(w, 0, PAGE);
-    bring(w->region[0], 0, true);
-    request(w, opcode, 0, 0, PAGE + 100);
+    pager_receive(w, 0, PAGE);
+    page_bring(w->region[0], 0, true);
+    pager_post(w, opcode, 0, 0, PAGE + 100);
     sim_run(w->sim, w->sim->now + 100 * SIM_MS);
     g_assert_true(fault_next(w, 0, &number));
-    g_assert_true(answer(w, 0, number));
-    run(w, NULL);
+    g_assert_true(fault_answer(w, 0, number));
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmpuint(w->faults[0], ==, 1);
-    world_free(w);
+    pager_free(w);
 }
 
 static void test_patience(void)
@@ -667,54 +384,54 @@ static void test_patience(void)
 static void test_late_responses(void)
 {
     SimConnect c = sim_connect_default();
-    World *w;
+    Pager *w;
 
     c.timeout = 14;
     c.retry_cnt = 0;
-    w = world_new(1, 1, &c);
+    w = pager_new(1, 1, &c);
     w->sim->latency = 200 * SIM_US;
     for (unsigned i = 0; i < PAGES; i++) {
-        bring(w->region[1], i, false);
+        page_bring(w->region[1], i, false);
     }
-    request(w, QRNIC_WQE_RDMA_READ, 0, 0, BYTES);
-    run(w, NULL);
+    pager_post(w, QRNIC_WQE_RDMA_READ, 0, 0, BYTES);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
-    g_assert_cmpmem(content(w->region[0]), BYTES, content(w->region[1]),
+    g_assert_cmpmem(content_of(w->region[0]), BYTES, content_of(w->region[1]),
                     BYTES);
-    world_free(w);
+    pager_free(w);
 }
 
 /* What waits when the EQ goes fails: nobody brings pages any more. */
 static void test_eq_gone(void)
 {
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
     uint32_t number;
 
-    request(w, QRNIC_WQE_SEND, 0, 0, 100);
+    pager_post(w, QRNIC_WQE_SEND, 0, 0, 100);
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_true(fault_next(w, 0, &number));
-    g_assert_cmpint(qrnic_eq_destroy(engine(w->region[0]), w->eq[0]).status,
+    g_assert_cmpint(qrnic_eq_destroy(engine_of(w->region[0]), w->eq[0]).status,
                     ==, QRNIC_ST_OK);
     w->eq[0] = 0;
-    run(w, NULL);
+    pager_run(w, NULL);
     g_assert_cmpuint(expect_status(w->qp[0], QRNIC_WC_LOC_PROT_ERR).syndrome,
                      ==, QRNIC_SYN_PAGE_FAULT);
-    world_free(w);
+    pager_free(w);
 }
 
 /* Nobody brings pages. */
 static void test_nobody(void)
 {
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
 
-    g_assert_cmpint(qrnic_eq_destroy(engine(w->region[0]), w->eq[0]).status,
+    g_assert_cmpint(qrnic_eq_destroy(engine_of(w->region[0]), w->eq[0]).status,
                     ==, QRNIC_ST_OK);
     w->eq[0] = 0;
-    request(w, QRNIC_WQE_SEND, 0, 0, 100);
-    run(w, NULL);
+    pager_post(w, QRNIC_WQE_SEND, 0, 0, 100);
+    pager_run(w, NULL);
     g_assert_cmpuint(expect_status(w->qp[0], QRNIC_WC_LOC_PROT_ERR).syndrome,
                      ==, QRNIC_SYN_PAGE_FAULT);
-    world_free(w);
+    pager_free(w);
 }
 
 /* Entries that no driver may write */
@@ -725,27 +442,27 @@ static void test_bad_entry(void)
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
-        World *w = world_new(1, 2, NULL);
+        Pager *w = pager_new(1, 2, NULL);
 
         stq_le_p(entry_of(w->region[0], 0), bad[i]);
-        request(w, QRNIC_WQE_SEND, 0, 0, 100);
-        run(w, NULL);
+        pager_post(w, QRNIC_WQE_SEND, 0, 0, 100);
+        pager_run(w, NULL);
         g_assert_cmpuint(expect_status(w->qp[0],
                                        QRNIC_WC_LOC_PROT_ERR).syndrome, ==,
                          QRNIC_SYN_DMA);
         g_assert_cmpuint(sim_counter(w->region[0]->node,
                                      QRNIC_COUNTER_GE_DMA_FAILED), ==,
                          1);
-        world_free(w);
+        pager_free(w);
     }
 }
 
 /* Commands that have nothing to be about, or the wrong thing */
 static void test_commands(void)
 {
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
     Region *r = w->region[0];
-    QrnicEngine *e = engine(r);
+    QrnicEngine *e = engine_of(r);
     QrnicMkeyCtx ctx = region_ctx(r);
     uint32_t plain = sim_mkey(r->node, PAGE, PAGE, 0);
     QrnicPageRange range = { r->start, PAGE };
@@ -754,7 +471,7 @@ static void test_commands(void)
 
     g_assert_cmpint(qrnic_page_fault_query(e, 0xffff, &f).status, ==,
                     QRNIC_ST_BAD_OBJECT);
-    g_assert_cmpint(resume(e, w->qp[0]->number << 1, 0), ==,
+    g_assert_cmpint(fault_resume(e, w->qp[0]->number << 1, 0), ==,
                     QRNIC_ST_BAD_STATE);
     g_assert_cmpint(qrnic_mkey_invalidate_pages(e, 0xffff, &range).status, ==,
                     QRNIC_ST_BAD_OBJECT);
@@ -789,21 +506,21 @@ static void test_commands(void)
     g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
 
     /* A queue pair in ERR waits for nothing. */
-    request(w, QRNIC_WQE_SEND, 0, 0, 100);
+    pager_post(w, QRNIC_WQE_SEND, 0, 0, 100);
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_true(fault_next(w, 0, &number));
     sim_modify(w->qp[0], &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
-    g_assert_cmpint(resume(e, number, 1), ==, QRNIC_ST_BAD_STATE);
-    run(w, NULL);
+    g_assert_cmpint(fault_resume(e, number, 1), ==, QRNIC_ST_BAD_STATE);
+    pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_WR_FLUSH_ERR);
-    world_free(w);
+    pager_free(w);
 }
 
 /* More wait than the EQ has room for. */
 static void test_full_eq(void)
 {
-    World *w = world_new(1, 1, NULL);
+    Pager *w = pager_new(1, 1, NULL);
     const unsigned count = 5 << FAULT_LOG_SIZE;
     SimNode *a = &w->sim->node[0];
     SimQp *qp[5 << FAULT_LOG_SIZE][2];
@@ -832,7 +549,7 @@ static void test_full_eq(void)
     sim_modify(qp[count - 1][0], &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
     sim_qp_free(qp[count - 2][0]);
-    run(w, NULL);
+    pager_run(w, NULL);
     g_assert_cmpuint(w->faults[0], ==, count - 2);
     for (unsigned i = 0; i < count; i++) {
         if (i != count - 2) {
@@ -840,7 +557,7 @@ static void test_full_eq(void)
         }
         sim_qp_free(qp[i][1]);
     }
-    world_free(w);
+    pager_free(w);
 }
 
 /*
@@ -849,7 +566,7 @@ static void test_full_eq(void)
  */
 static void unreliable(bool uc)
 {
-    World *w = world_new(1, 2, NULL);
+    Pager *w = pager_new(1, 2, NULL);
     SimNode *a = &w->sim->node[0], *b = &w->sim->node[1];
     SimQp *from = uc ? sim_uc_new(a, NULL) :
                        sim_datagram_new(a, QRNIC_QPT_UD, NULL, 5);
@@ -873,7 +590,7 @@ static void unreliable(bool uc)
     sim_post_recv(to, &recv, 1);
     for (unsigned i = 0; i < 2; i++) {
         sim_post_send(from, &wr);
-        run(w, NULL);
+        pager_run(w, NULL);
         expect_cqe(from, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
         g_assert_cmpuint(sim_counter(b, QRNIC_COUNTER_RX_DROP_PAGE_FAULT), ==,
                          1);
@@ -885,18 +602,18 @@ static void unreliable(bool uc)
                                 QRNIC_CQE_RECV).byte_len, ==, 300 + skip);
     g_assert_cmpuint(w->faults[0], ==, 1);
     g_assert_cmpuint(w->faults[1], ==, 1);
-    g_assert_cmpmem(content(w->region[1]) + PAGE - 50 + skip, 300,
-                    content(w->region[0]) + 10, 300);
+    g_assert_cmpmem(content_of(w->region[1]) + PAGE - 50 + skip, 300,
+                    content_of(w->region[0]) + 10, 300);
 
     /* A sender whose page is refused */
     w->region[0]->gone = true;
     sim_post_send(from, &wr);
-    run(w, NULL);
+    pager_run(w, NULL);
     g_assert_cmpuint(expect_status(from, QRNIC_WC_LOC_PROT_ERR).syndrome, ==,
                      QRNIC_SYN_PAGE_FAULT);
     sim_qp_free(from);
     sim_qp_free(to);
-    world_free(w);
+    pager_free(w);
 }
 
 static void test_unreliable(void)
@@ -912,14 +629,14 @@ static void test_unreliable(void)
 #define OPS 120
 #define SLOT (BYTES / 16)
 
-static void take_some(World *w)
+static void take_some(Pager *w)
 {
     GRand *r = w->sim->rand;
 
     if (!g_rand_int_range(r, 0, 3)) {
         unsigned first = g_rand_int_range(r, 0, PAGES);
 
-        take_away(w->region[g_rand_int_range(r, 0, 2)], first,
+        page_take_away(w->region[g_rand_int_range(r, 0, 2)], first,
                   g_rand_int_range(r, 1, PAGES - first + 1));
     }
 }
@@ -934,12 +651,12 @@ static void random_traffic(uint32_t seed)
     SimConnect c = sim_connect_default();
     g_autofree uint8_t *a = NULL, *b = NULL;
     GRand *r;
-    World *w;
+    Pager *w;
 
     c.timeout = 10;
     c.rnr_retry = 7;
     c.min_rnr_timer = 1 + seed % 5;
-    w = world_new(seed, 1 + seed % 4, &c);
+    w = pager_new(seed, 1 + seed % 4, &c);
     r = w->sim->rand;
     w->sim->loss = seed % 2 * 10;
     w->sim->reorder = seed % 2 * 30;
@@ -953,7 +670,7 @@ static void random_traffic(uint32_t seed)
             uint64_t to = i * SLOT + g_rand_int_range(r, 0, SLOT / 2);
 
             if (opcode == QRNIC_WQE_SEND) {
-                receive_at(w, to, len);
+                pager_receive(w, to, len);
                 memcpy(b + to, a + from, len);
             } else if (opcode == QRNIC_WQE_RDMA_WRITE) {
                 memcpy(b + to, a + from, len);
@@ -977,21 +694,21 @@ static void random_traffic(uint32_t seed)
                 sim_post_send(w->qp[0], &wr);
                 continue;
             }
-            request(w, opcode, from, to, len);
+            pager_post(w, opcode, from, to, len);
         }
-        run(w, take_some);
+        pager_run(w, take_some);
         for (unsigned i = 0; i < 16; i++) {
             expect_status(w->qp[0], QRNIC_WC_SUCCESS);
         }
         for (QrnicCqe cqe; sim_poll(w->qp[1], &cqe); ) {
             g_assert_cmpint(cqe.status, ==, QRNIC_WC_SUCCESS);
         }
-        g_assert_cmpmem(content(w->region[0]), BYTES, a, BYTES);
-        g_assert_cmpmem(content(w->region[1]), BYTES, b, BYTES);
+        g_assert_cmpmem(content_of(w->region[0]), BYTES, a, BYTES);
+        g_assert_cmpmem(content_of(w->region[1]), BYTES, b, BYTES);
     }
     g_assert_cmpuint(w->faults[0], >, 10);
     g_assert_cmpuint(w->faults[1], >, 10);
-    world_free(w);
+    pager_free(w);
 }
 
 static void test_random(void)
