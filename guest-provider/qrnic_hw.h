@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 7u
+#define QRNIC_HW_VERSION_MINOR 8u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -661,6 +661,8 @@ enum qrnic_counter {
 	QRNIC_COUNTER_SEND_WQES,
 	QRNIC_COUNTER_RECV_WQES,
 	QRNIC_COUNTER_SRQ_WQES,
+	QRNIC_COUNTER_PRIORITY_TURNS,
+	QRNIC_COUNTER_PRIORITY_RELIEFS,
 	QRNIC_COUNTER_STREAM_MESSAGES,
 	QRNIC_COUNTER_STREAM_BUFFERS,
 	QRNIC_COUNTER_STREAM_BYTES,
@@ -803,6 +805,8 @@ enum qrnic_counter {
 	X(send_wqes, queue) \
 	X(recv_wqes, queue) \
 	X(srq_wqes, queue) \
+	X(priority_turns, queue) \
+	X(priority_reliefs, queue) \
 	X(stream_messages, queue) \
 	X(stream_buffers, queue) \
 	X(stream_bytes, queue) \

@@ -291,6 +291,7 @@ void add_on_demand_tests(void);
 void add_indirect_tests(void);
 void add_streaming_tests(void);
 void add_context_tests(void);
+void add_priority_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);

@@ -31,6 +31,7 @@ int main(int argc, char **argv)
     add_indirect_tests();
     add_streaming_tests();
     add_context_tests();
+    add_priority_tests();
     add_flush_tests();
     add_completion_tests();
     add_property_tests();

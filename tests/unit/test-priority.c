@@ -106,6 +106,16 @@ static void run(World *w)
     g_assert_true(sim_run(w->sim, w->sim->now + 1000 * SIM_MS));
 }
 
+/* Turns while others of another level were ready */
+static void expect_turns(World *w, uint64_t turns, uint64_t reliefs)
+{
+    SimNode *n = &w->sim->node[0];
+
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PRIORITY_TURNS), ==, turns);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PRIORITY_RELIEFS), ==,
+                     reliefs);
+}
+
 /* The manual's worked example, and each turn as it says */
 static void test_strict(void)
 {
@@ -124,6 +134,11 @@ static void test_strict(void)
             g_assert_cmpuint(w->order[t * TURN + n], ==, who);
         }
     }
+    /*
+     * 64 turns of the first, one in which it finds nothing left, 4 between
+     * them; then all that are ready have one level.
+     */
+    expect_turns(w, 64 + 1 + 4, 4);
     world_free(w);
 }
 
@@ -142,6 +157,8 @@ static void test_weighted(void)
             g_assert_cmpuint(w->order[t * TURN + n], ==, who[t % 6]);
         }
     }
+    /* The same of the first, and one after each two of them */
+    expect_turns(w, 64 + 1 + 32, 0);
     world_free(w);
 }
 

@@ -7,6 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/host-utils.h"
+#include "trace.h"
 #include "engine/sched/sched.h"
 
 static unsigned highest_of(uint32_t levels)
@@ -15,7 +16,7 @@ static unsigned highest_of(uint32_t levels)
 }
 
 /* Each 16th turn: the others that wait, from the highest to the lowest. */
-static unsigned strict(QrnicSched *s, uint32_t levels)
+static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
 {
     unsigned highest = highest_of(levels);
     uint32_t others = levels & ~(1u << highest), below;
@@ -26,6 +27,7 @@ static unsigned strict(QrnicSched *s, uint32_t levels)
     s->passed = 0;
     below = others & ((1u << s->relieved) - 1);
     s->relieved = highest_of(below ? below : others);
+    *relief = true;
     return s->relieved;
 }
 
@@ -48,12 +50,18 @@ static unsigned weighted(QrnicSched *s, uint32_t levels)
 unsigned qrnic_priority_next(QrnicEngine *e, uint32_t levels)
 {
     QrnicSched *s = e->sched;
+    bool relief = false;
+    unsigned level;
 
     /* Nobody else waits. */
     if (!(levels & (levels - 1))) {
         s->passed = 0;
         return ctz32(levels);
     }
-    return levels >> QRNIC_PRIORITY_STRICT ? strict(s, levels) :
-                                             weighted(s, levels);
+    level = levels >> QRNIC_PRIORITY_STRICT ? strict(s, levels, &relief) :
+                                              weighted(s, levels);
+    trace_qrnic_priority(e->config.name, levels, level, relief);
+    qrnic_add(e, QRNIC_COUNTER_PRIORITY_TURNS, 1);
+    qrnic_add(e, QRNIC_COUNTER_PRIORITY_RELIEFS, relief);
+    return level;
 }
