@@ -86,40 +86,77 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 	return 0;
 }
 
+/* What dv_attr asks for beside received data in completions */
+static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
+			  struct qrnic_qp_options *options)
+{
+	const uint64_t known = QRNICDV_QP_INIT_ATTR_STREAM |
+			       QRNICDV_QP_INIT_ATTR_PRIORITY;
+	struct qrnicdv_qp_init_attr full = {};
+	int err;
+
+	if (size < offsetof(struct qrnicdv_qp_init_attr, stream))
+		return EINVAL;
+	memcpy(&full, dv_attr, min(size, sizeof(full)));
+	if (has_more(dv_attr, size, sizeof(full)) || full.comp_mask & ~known ||
+	    full.reserved || full.reserved2)
+		return EOPNOTSUPP;
+
+	if (full.comp_mask & QRNICDV_QP_INIT_ATTR_STREAM) {
+		if (size < offsetof(struct qrnicdv_qp_init_attr, priority))
+			return EINVAL;
+		err = stream_of(&full.stream, &options->stream);
+		if (err)
+			return err;
+	} else if (has_more(&full, offsetof(struct qrnicdv_qp_init_attr, priority),
+			    offsetof(struct qrnicdv_qp_init_attr, stream))) {
+		return EOPNOTSUPP;
+	}
+
+	if (!(full.comp_mask & QRNICDV_QP_INIT_ATTR_PRIORITY))
+		return full.priority ? EOPNOTSUPP : 0;
+	if (size < sizeof(full) || full.priority > QRNIC_PRIORITY_LEVELS)
+		return EINVAL;
+	options->has_priority = true;
+	options->priority = full.priority;
+	return 0;
+}
+
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 struct ibv_qp_init_attr_ex *attr,
 				 struct qrnicdv_qp_init_attr *dv_attr,
 				 size_t dv_attr_size)
 {
-	size_t least = offsetof(struct qrnicdv_qp_init_attr, stream);
-	struct qrnic_stream stream = {};
-	bool streaming;
-	int err = 0;
+	struct qrnic_qp_options options = {};
+	int err;
 
-	if (!qrnic_is_device(context->device)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	if (dv_attr_size < least) {
-		errno = EINVAL;
-		return NULL;
-	}
-	streaming = dv_attr->comp_mask & QRNICDV_QP_INIT_ATTR_STREAM;
-	if (has_more(dv_attr, dv_attr_size, sizeof(*dv_attr)) ||
-	    dv_attr->comp_mask & ~(uint64_t)QRNICDV_QP_INIT_ATTR_STREAM ||
-	    dv_attr->reserved)
-		err = EOPNOTSUPP;
-	else if (streaming)
-		err = dv_attr_size < sizeof(*dv_attr) ?
-		      EINVAL : stream_of(&dv_attr->stream, &stream);
-	else if (has_more(dv_attr, min(dv_attr_size, sizeof(*dv_attr)), least))
-		err = EOPNOTSUPP;
+	err = qrnic_is_device(context->device) ?
+	      create_options(dv_attr, dv_attr_size, &options) : EOPNOTSUPP;
 	if (err) {
 		errno = err;
 		return NULL;
 	}
 	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
-				      streaming ? &stream : NULL);
+				      &options);
+}
+
+int qrnicdv_modify_priority(struct ibv_qp *ibqp, uint32_t priority)
+{
+	if (!qrnic_is_device(ibqp->context->device))
+		return EOPNOTSUPP;
+	return qrnic_modify_priority(ibqp, priority);
+}
+
+int qrnicdv_query_priority(struct ibv_qp *ibqp, struct qrnicdv_priority *attr,
+			   size_t attr_size)
+{
+	struct qrnicdv_priority full = {};
+	int err;
+
+	if (!qrnic_is_device(ibqp->context->device))
+		return EOPNOTSUPP;
+	err = qrnic_query_priority(ibqp, &full.priority, &full.level);
+	return err ? err : give(attr, attr_size, &full, sizeof(full));
 }
 
 struct ibv_srq *qrnicdv_create_srq(struct ibv_context *context,

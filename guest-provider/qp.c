@@ -10,6 +10,8 @@
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
 
+#include <infiniband/cmd_ioctl.h>
+
 #include "qrnic.h"
 #include "qrnicdv.h"
 #include "abi.h"
@@ -471,6 +473,7 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr)
 {
 	uint32_t max_recv_inline = to_qrnic_context(context)->recv_inline;
+	const struct qrnic_qp_options none = {};
 	struct ibv_qp *qp;
 
 	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
@@ -478,13 +481,13 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 		return qrnic_create_rss(context, attr);
 	if (!can_recv_inline(attr))
 		max_recv_inline = 0;
-	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline, NULL);
+	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline, &none);
 	if (qp || !max_recv_inline || errno != EOPNOTSUPP)
 		return qp;
 
 	/* The environment asks for it, if the driver and the device can do it */
 	max_recv_inline = 0;
-	return qrnic_create_qp_inline(context, attr, &max_recv_inline, NULL);
+	return qrnic_create_qp_inline(context, attr, &max_recv_inline, &none);
 }
 
 static int check_recv_inline(const struct qrnic_context *ctx,
@@ -510,11 +513,11 @@ static int check_stream(const struct qrnic_context *ctx,
 	return attr->srq || max_recv_inline ? EINVAL : 0;
 }
 
-/* Sets *max_recv_inline to what the QP has; stream: NULL, or the RQ is streaming. */
+/* Sets *max_recv_inline to what the QP has. */
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
 				      uint32_t *max_recv_inline,
-				      const struct qrnic_stream *stream)
+				      const struct qrnic_qp_options *options)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct qp_layout layout;
@@ -524,8 +527,13 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	err = check_qp_attr(ctx, attr);
 	if (!err)
 		err = check_recv_inline(ctx, attr, *max_recv_inline);
-	if (!err && stream)
+	if (!err && options->stream.max_message)
 		err = check_stream(ctx, attr, *max_recv_inline);
+	/* A target sends nothing, and so has no priority */
+	if (!err && options->has_priority &&
+	    (!(ctx->capabilities & QRNIC_CAP_PRIORITY) ||
+	     attr->qp_type == IBV_QPT_XRC_RECV))
+		err = EOPNOTSUPP;
 	if (!err && attr->qp_type == IBV_QPT_XRC_RECV)
 		return qrnic_create_target(context, attr);
 	if (!err)
@@ -544,8 +552,9 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 		 &qp->pd->td->db : &ctx->db;
 	qp->has_sq = true;
 	qp->has_rq = has_rq(attr);
-	if (stream)
-		qp->stream = *stream;
+	qp->stream = options->stream;
+	qp->has_priority = options->has_priority;
+	qp->priority = options->priority;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
@@ -618,10 +627,18 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	struct qrnic_modify_qp_cmd cmd_ex = {};
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct ibv_modify_qp cmd = {};
+	bool priority;
 	int err;
 
+	/* In RESET the device has forgotten it */
+	priority = qp->has_priority && mask & IBV_QP_STATE &&
+		   attr->qp_state == IBV_QPS_RTS;
+	if (priority) {
+		cmd_ex.drv_payload.comp_mask = QRNIC_MODIFY_QP_PRIORITY;
+		cmd_ex.priority = qp->priority;
+	}
 	/* The older command knows only the older attributes */
-	if (mask & IBV_QP_RATE_LIMIT)
+	if (mask & IBV_QP_RATE_LIMIT || priority)
 		err = ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
 					   sizeof(cmd_ex), &resp, sizeof(resp));
 	else
@@ -657,6 +674,43 @@ int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,
 	return ibv_cmd_modify_qp_ex(ibqp, &attr, IBV_QP_RATE_LIMIT,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp,
 				    sizeof(resp));
+}
+
+int qrnic_modify_priority(struct ibv_qp *ibqp, uint32_t priority)
+{
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_modify_qp_cmd cmd = {};
+	struct ibv_qp_attr attr = {};
+	int err;
+
+	if (!(qp->ctx->capabilities & QRNIC_CAP_PRIORITY) || !qp->has_sq)
+		return EOPNOTSUPP;
+	if (priority > QRNIC_PRIORITY_LEVELS)
+		return EINVAL;
+	cmd.drv_payload.comp_mask = QRNIC_MODIFY_QP_PRIORITY;
+	cmd.priority = priority;
+	err = ibv_cmd_modify_qp_ex(ibqp, &attr, 0, &cmd.ibv_cmd, sizeof(cmd),
+				   &resp, sizeof(resp));
+	if (err)
+		return err;
+	qp->has_priority = true;
+	qp->priority = priority;
+	return 0;
+}
+
+int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *level)
+{
+	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_QP,
+			       QRNIC_METHOD_QP_QUERY_PRIORITY, 3);
+	int err;
+
+	fill_attr_in_obj(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE, ibqp->handle);
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY, priority);
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL, level);
+	err = execute_ioctl(ibqp->context, cmd);
+	/* A driver that does not know the method yet */
+	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
 int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,

@@ -341,6 +341,9 @@ struct qrnic_qp {
 	uint32_t rq_stride_shift;
 	/* The RQ is streaming if max_message is not 0 */
 	struct qrnic_stream stream;
+	/* Set at each transition to RTS, if has_priority */
+	bool has_priority;
+	uint8_t priority;
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;
@@ -549,13 +552,22 @@ int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask)
 /* qp.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
 			       struct ibv_qp_init_attr *attr);
+/* What only direct verbs ask for; the RQ is streaming if max_message is not 0 */
+struct qrnic_qp_options {
+	struct qrnic_stream stream;
+	bool has_priority;
+	uint8_t priority;
+};
+
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
 				      uint32_t *max_recv_inline,
-				      const struct qrnic_stream *stream);
+				      const struct qrnic_qp_options *options);
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
+int qrnic_modify_priority(struct ibv_qp *ibqp, uint32_t priority);
+int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *level);
 int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,
 			       struct ibv_qp_rate_limit_attr *limit);
 int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,

@@ -96,9 +96,23 @@ struct qrnicdv_stream_attr {
 	uint32_t reserved;	/* 0 */
 };
 
+/*
+ * The priority of a queue pair: the service level of its address vector, or a level from
+ * 0 to QRNIC_PRIORITY_LEVELS - 1. See qrnicdv_modify_priority(3).
+ */
+#define QRNICDV_PRIORITY_SL 0u
+#define QRNICDV_PRIORITY(level) ((level) + 1u)
+
+struct qrnicdv_priority {
+	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	uint32_t priority;	/* as it was set, if the device has it already */
+	uint32_t level;		/* that follows from it */
+};
+
 /* comp_mask of struct qrnicdv_qp_init_attr */
 enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_STREAM = 1 << 0,
+	QRNICDV_QP_INIT_ATTR_PRIORITY = 1 << 1,
 };
 
 /* In addition to those of ibv_create_qp_ex() */
@@ -107,6 +121,8 @@ struct qrnicdv_qp_init_attr {
 	uint32_t max_inl_recv;	/* bytes received into the CQE; set to what it is */
 	uint32_t reserved;	/* 0 */
 	struct qrnicdv_stream_attr stream;
+	uint32_t priority;	/* from each transition from RTR to RTS on */
+	uint32_t reserved2;	/* 0 */
 };
 
 /* comp_mask of struct qrnicdv_srq_init_attr */
@@ -131,6 +147,12 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 struct ibv_qp_init_attr_ex *attr,
 				 struct qrnicdv_qp_init_attr *dv_attr,
 				 size_t dv_attr_size);
+
+/* Of a queue pair in RTS; it stays when the QP goes to RESET and comes back */
+int qrnicdv_modify_priority(struct ibv_qp *qp, uint32_t priority);
+
+int qrnicdv_query_priority(struct ibv_qp *qp, struct qrnicdv_priority *attr,
+			   size_t attr_size);
 
 /* What qrnicdv_create_mkey() makes a key for */
 struct qrnicdv_mkey_init_attr {

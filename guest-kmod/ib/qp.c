@@ -29,6 +29,10 @@ static_assert(IB_QP_MIN_RNR_TIMER == QRNIC_QP_MIN_RNR_TIMER);
 static_assert(IB_QP_SQ_PSN == QRNIC_QP_SQ_PSN);
 static_assert(IB_QP_MAX_DEST_RD_ATOMIC == QRNIC_QP_MAX_DEST_RD_ATOMIC);
 static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
+static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
+
+/* Of the device's attributes those that verbs know, and by the same bits */
+#define QRNIC_IB_QP_ATTRIBUTES (QRNIC_QP_ALL & ~QRNIC_QP_PRIORITY)
 
 #define QRNIC_QP_ACCESS \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
@@ -531,7 +535,6 @@ static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr
 static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 			int mask)
 {
-	hw->mask = cpu_to_le32(mask);
 	if (mask & IB_QP_STATE)
 		hw->state = attr->qp_state;
 	if (mask & IB_QP_CUR_STATE)
@@ -570,30 +573,47 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	return 0;
 }
 
-/* libqrnic sends the sizes of a rate limit in udata; other callers send none. */
-static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
-			 struct ib_udata *udata, struct qrnic_qp_attr *hw)
+/*
+ * What verbs have no attributes for: libqrnic sends it in udata, other callers send
+ * nothing.
+ */
+static int qp_request_get(struct qrnic_ib_dev *dev, int mask, struct ib_udata *udata,
+			  struct qrnic_modify_qp_req *request)
 {
-	struct qrnic_modify_qp_req request = {};
+	bool limit = mask & IB_QP_RATE_LIMIT;
 	int err;
 
+	if (!udata || !udata->inlen || (!limit && !qrnic_udata_none(udata)))
+		return 0;
+	err = qrnic_udata_get(udata, request, sizeof(*request),
+			      offsetofend(struct qrnic_modify_qp_req, reserved));
+	if (err)
+		return err;
+	if (request->comp_mask & ~QRNIC_MODIFY_QP_PRIORITY ||
+	    request->reserved ||
+	    memchr_inv(request->reserved2, 0, sizeof(request->reserved2)))
+		return -EOPNOTSUPP;
+	if (!limit && (request->max_burst_sz || request->typical_pkt_sz))
+		return -EOPNOTSUPP;
+	if (!(request->comp_mask & QRNIC_MODIFY_QP_PRIORITY))
+		return request->priority ? -EOPNOTSUPP : 0;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_PRIORITY))
+		return -EOPNOTSUPP;
+	return request->priority <= QRNIC_PRIORITY_LEVELS ? 0 : -EINVAL;
+}
+
+static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
+			 const struct qrnic_modify_qp_req *request,
+			 struct qrnic_qp_attr *hw)
+{
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RATE_LIMIT))
 		return -EOPNOTSUPP;
 	if (attr->rate_limit > QRNIC_MAX_RATE_LIMIT)
 		return -EINVAL;
-	if (udata && udata->inlen) {
-		err = qrnic_udata_get(udata, &request, sizeof(request),
-				      offsetofend(struct qrnic_modify_qp_req,
-						  reserved));
-		if (err)
-			return err;
-	}
-	if (request.comp_mask || request.reserved || request.reserved2)
-		return -EOPNOTSUPP;
 
 	hw->rate_limit = cpu_to_le32(attr->rate_limit);
-	hw->max_burst_sz = cpu_to_le32(request.max_burst_sz);
-	hw->typical_pkt_sz = cpu_to_le16(request.typical_pkt_sz);
+	hw->max_burst_sz = cpu_to_le32(request->max_burst_sz);
+	hw->typical_pkt_sz = cpu_to_le16(request->typical_pkt_sz);
 	return 0;
 }
 
@@ -648,17 +668,24 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	enum ib_qp_state current_state, next;
+	struct qrnic_modify_qp_req request = {};
 	struct qrnic_qp_attr hw = {};
+	/* In the words of the device */
+	u32 attributes = mask;
 	int err;
 
-	if (mask & ~QRNIC_QP_ALL || qp->rss)
+	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
 		return -EOPNOTSUPP;
-	if (mask & IB_QP_RATE_LIMIT)
-		err = qp_rate_limit(dev, attr, udata, &hw);
-	else
-		err = qrnic_udata_none(udata);
+	err = qp_request_get(dev, mask, udata, &request);
+	if (!err && mask & IB_QP_RATE_LIMIT)
+		err = qp_rate_limit(dev, attr, &request, &hw);
 	if (err)
 		return err;
+	if (request.comp_mask & QRNIC_MODIFY_QP_PRIORITY) {
+		attributes |= QRNIC_QP_PRIORITY;
+		hw.priority = request.priority;
+	}
+	hw.mask = cpu_to_le32(attributes);
 	err = qp_attr_check(dev, attr, mask);
 	if (err)
 		return err;
@@ -669,8 +696,12 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
-	/* ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only. */
-	if ((mask & IB_QP_RATE_LIMIT && next != IB_QPS_RTS) ||
+	/*
+	 * ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only, and no
+	 * priority.
+	 */
+	if ((attributes & (QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY) &&
+	     next != IB_QPS_RTS) ||
 	    !ib_modify_qp_is_ok(current_state, next, ibqp->qp_type,
 				mask & ~IB_QP_RATE_LIMIT)) {
 		ibdev_dbg(&dev->ibdev,
@@ -762,6 +793,28 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 out:
 	mutex_unlock(&qp->mutex);
 	return err;
+}
+
+int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_qp_attr hw;
+	int err;
+
+	if (qp->rss || !qp->has_sq || !qrnic_ib_cap(dev, QRNIC_CAP_PRIORITY))
+		return -EOPNOTSUPP;
+	err = qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_QP, ibqp->qp_num, &hw,
+			      sizeof(hw));
+	if (err)
+		return err;
+	if (hw.priority > QRNIC_PRIORITY_LEVELS)
+		return -EIO;
+	*priority = hw.priority;
+	*level = hw.priority ? hw.priority - 1 :
+		 FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK,
+			   le32_to_cpu(hw.av.flow));
+	return 0;
 }
 
 /* The core has checked type and GID; RoCE has no LIDs. */

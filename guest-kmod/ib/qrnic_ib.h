@@ -649,6 +649,8 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		       struct ib_udata *udata);
 int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		       struct ib_udata *udata);
+/* priority as in struct qrnic_modify_qp_req; the level that follows from it */
+int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level);
 int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		      struct ib_qp_init_attr *init);
 int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);

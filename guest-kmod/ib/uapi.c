@@ -2,7 +2,7 @@
 /*
  * uapi.c: what the driver adds to uverbs: the clock, the context and PD as an
  * importing process asks for them, doorbell pages of thread domains, how to map
- * device memory, and indirect keys.
+ * device memory, priorities of queue pairs, and indirect keys.
  */
 #define UVERBS_MODULE_NAME qrnic_ib
 #include <rdma/uverbs_named_ioctl.h>
@@ -123,6 +123,41 @@ DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_DM_QUERY,
 
 ADD_UVERBS_METHODS(dm_methods, UVERBS_OBJECT_DM,
 		   &UVERBS_METHOD(QRNIC_METHOD_DM_QUERY));
+
+static int UVERBS_HANDLER(QRNIC_METHOD_QP_QUERY_PRIORITY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp =
+		uverbs_attr_get_obj(attrs, QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE);
+	u32 priority, level;
+	int err;
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+
+	err = qrnic_ib_query_priority(ibqp, &priority, &level);
+	if (err)
+		return err;
+	err = uverbs_copy_to(attrs, QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY,
+			     &priority, sizeof(priority));
+	if (err)
+		return err;
+	return uverbs_copy_to(attrs, QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL, &level,
+			      sizeof(level));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE,
+					    UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+					    UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(qp_methods, UVERBS_OBJECT_QP,
+		   &UVERBS_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY));
 
 static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
 			   struct uverbs_attr_bundle *attrs)
@@ -252,6 +287,7 @@ const struct uapi_definition qrnic_uapi_definitions[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &query_context),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &pd_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &dm_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &qp_methods),
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_DB_PAGE),
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(QRNIC_OBJECT_MKEY),
 	{}

@@ -134,14 +134,21 @@ struct qrnic_create_qp_resp {
 
 /*
  * What modify_qp takes with IB_QP_RATE_LIMIT: bytes of a burst and of a typical
- * packet, or 0. Without that attribute there must be nothing here.
+ * packet, or 0. Without that attribute they must be 0. priority, if comp_mask says that
+ * it is there, is that of the contract: 0, or one more than the level. Only a QP that
+ * is, or comes, in RTS takes it.
  */
+enum qrnic_modify_qp_mask {
+	QRNIC_MODIFY_QP_PRIORITY = 1 << 0,
+};
+
 struct qrnic_modify_qp_req {
 	__u32 comp_mask;
 	__u32 max_burst_sz;
 	__u16 typical_pkt_sz;
 	__u16 reserved;
-	__u32 reserved2;
+	__u8 priority;
+	__u8 reserved2[3];
 };
 
 /*
@@ -276,6 +283,18 @@ enum qrnic_dm_query_attrs {
 	QRNIC_ATTR_DM_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_DM_QUERY_OFFSET,
 	QRNIC_ATTR_DM_QUERY_LENGTH,
+};
+
+/* Of a QP, as the device has them: both are __u32. */
+enum qrnic_qp_methods {
+	QRNIC_METHOD_QP_QUERY_PRIORITY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* PRIORITY as in qrnic_modify_qp_req; LEVEL is what the QP's turns go by. */
+enum qrnic_qp_query_priority_attrs {
+	QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY,
+	QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL,
 };
 
 enum qrnic_objects {
