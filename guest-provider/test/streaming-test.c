@@ -430,7 +430,10 @@ static void test_one_goes(void)
 	unmake();
 }
 
-/* Longer than the longest message: an error that uses the buffer up */
+/*
+ * Longer than the longest message: the peer's mistake does not use the buffer up, but the
+ * queue pair is flushed then, and that does.
+ */
 static void test_too_long(void)
 {
 	const enum ibv_qp_type type = IBV_QPT_RC;
@@ -449,6 +452,11 @@ static void test_too_long(void)
 	while (ibv_start_poll(cq[0], &poll))
 		CHECK(now_ms() < end);
 	CHECK(cq[0]->status == IBV_WC_LOC_LEN_ERR && cq[0]->wr_id == 0);
+	CHECK(!qrnicdv_wc_read_stream(cq[0], &offset));
+	ibv_end_poll(cq[0]);
+	while (ibv_start_poll(cq[0], &poll))
+		CHECK(now_ms() < end);
+	CHECK(cq[0]->status == IBV_WC_WR_FLUSH_ERR && cq[0]->wr_id == 0);
 	CHECK(qrnicdv_wc_read_stream(cq[0], &offset) == QRNICDV_WC_STREAM_USED);
 	ibv_end_poll(cq[0]);
 	CHECK(poll_one(send_cq, &wc) == 1);

@@ -434,7 +434,8 @@ static void test_too_long(void)
     send_to(w, 0, 1001);
     settle(w);
     expect_message(w, 0, 0, 1000, false);
-    expect_failure(w, 0, QRNIC_WC_LOC_LEN_ERR, true);
+    expect_failure(w, 0, QRNIC_WC_LOC_LEN_ERR, false);
+    expect_failure(w, 0, QRNIC_WC_WR_FLUSH_ERR, true);
     expect_failure(w, 0, QRNIC_WC_WR_FLUSH_ERR, true);
     expect_no_cqe(w->to[0]);
     expect_cqe(w->from[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
@@ -669,6 +670,142 @@ static void test_shared(void)
     send_to(w, 1, 11);
     settle(w);
     g_assert_cmpint(expect_message(w, 1, 10, 11, false).index, ==, 1);
+    world_free(w);
+}
+
+/*
+ * Of three peers each makes a mistake of its own: it loses its queue pair, and
+ * the fourth goes on in the same buffer.
+ */
+static void test_mistakes(void)
+{
+    static const uint8_t types[] = {
+        QRNIC_QPT_RC, QRNIC_QPT_RC, QRNIC_QPT_RC, QRNIC_QPT_RC,
+    };
+    static const uint8_t status[] = {
+        QRNIC_WC_LOC_LEN_ERR, QRNIC_WC_LOC_ACCESS_ERR, QRNIC_WC_MW_BIND_ERR,
+    };
+    const QrnicStreamAttr attr = { .max_message = 1000, .max_messages = 7 };
+    World *w = world_new(3, &attr, 4000, true, types, 4);
+    SimSge sge = { w->source, 100, w->source_key };
+    const SimWr wrong[] = {
+        { .opcode = QRNIC_WQE_SEND, .sge = &sge, .num_sge = 1 },
+        { .opcode = QRNIC_WQE_RDMA_WRITE_IMM, .sge = &sge, .num_sge = 1,
+          .remote = w->target, .rkey = w->target_key ^ 1 },
+        { .opcode = QRNIC_WQE_SEND_INV, .sge = &sge, .num_sge = 1,
+          .imm = w->target_key ^ 1 },
+    };
+
+    post_buffer(w);
+    for (unsigned i = 0; i < 3; i++) {
+        send_to(w, 3, 300);
+        settle(w);
+        expect_message(w, 3, 300 * i, 300, false);
+        sge.length = i == 0 ? 1001 : 100;
+        sim_post_send(w->from[i], &wrong[i]);
+        sim_run(w->sim, w->sim->now + SIM_MS);
+        g_assert_cmpint(expect_failure(w, i, status[i], false).offset, ==,
+                        300 * (i + 1));
+        expect_state(w->to[i], QRNIC_QPS_ERR);
+    }
+    /* The seventh, and the last */
+    send_to(w, 3, 300);
+    settle(w);
+    g_assert_cmpint(expect_message(w, 3, 900, 300, true).messages, ==, 7);
+    g_assert_cmpint(counted(w, QRNIC_COUNTER_STREAM_BUFFERS), ==, 1);
+    g_assert_cmpint(counted(w, QRNIC_COUNTER_STREAM_UNUSED_BYTES), ==,
+                    4000 - 4 * 300);
+    world_free(w);
+}
+
+/* The completion of a bad record is of no buffer; what is posted later is. */
+static void test_bad_record(void)
+{
+    World *w = world_one(QRNIC_QPT_RC, false, 1000, 1, 0, 4000);
+    uint8_t *record = w->sim->node[1].memory + w->to[0]->rq_record;
+    QrnicCqe c;
+
+    post_buffer(w);
+    send_to(w, 0, 100);
+    settle(w);
+    expect_message(w, 0, 0, 100, true);
+    stl_le_p(record, w->to[0]->rq_producer + 2 * slots(w));
+    send_to(w, 0, 100);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    c = expect_status(w->to[0], QRNIC_WC_LOC_QP_OP_ERR);
+    g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_PRODUCER);
+    g_assert_cmpint(c.index, ==, 1);
+    g_assert_cmpint(c.stream, ==, 0);
+    g_assert_cmpint(c.messages, ==, 0);
+    expect_no_cqe(w->to[0]);
+    post_buffer(w);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    c = expect_failure(w, 0, QRNIC_WC_WR_FLUSH_ERR, true);
+    g_assert_cmpint(c.index, ==, 1);
+    g_assert_cmpint(c.messages, ==, 1);
+    world_free(w);
+}
+
+/* Moves the ring of the SRQ to one of twice the size; nothing stays behind. */
+static void ring_move(World *w)
+{
+    size_t old = (size_t)QRNIC_WQEBB_SIZE << w->srq->log_size;
+    uint8_t *memory = w->sim->node[1].memory;
+    QrnicSrqResize in = { .log_size = w->srq->log_size + 1 };
+    QrnicResult r;
+
+    in.ring.root = sim_alloc(&w->sim->node[1], 2 * old);
+    memset(memory + in.ring.root, 0xff, 2 * old);
+    memcpy(memory + in.ring.root, memory + w->srq->ring, old);
+    r = qrnic_srq_resize(w->sim->node[1].engine, w->srq->number, &in);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    memset(memory + w->srq->ring, 0xff, old);
+    w->srq->ring = in.ring.root;
+    w->srq->log_size++;
+}
+
+/*
+ * The ring moves while a message is under way in one buffer and another one is
+ * open: both buffers go on, and so does what is posted.
+ */
+static void test_resize(void)
+{
+    static const uint8_t types[] = { QRNIC_QPT_RC, QRNIC_QPT_RC };
+    const QrnicStreamAttr attr = { .max_message = 1000, .max_messages = 9 };
+    World *w = world_new(3, &attr, 2500, true, types, 2);
+
+    for (unsigned i = 0; i < 3; i++) {
+        post_buffer(w);
+    }
+    w->sim->tap = drop_last;
+    w->sim->tap_opaque = w;
+    send_to(w, 0, 900);
+    g_assert_false(sim_run(w->sim, 20 * SIM_US));
+    ring_move(w);
+    send_to(w, 1, 1000);
+    send_to(w, 1, 10);
+    sim_run(w->sim, w->sim->now + 20 * SIM_US);
+    expect_message(w, 1, 1000, 1000, false);
+    expect_message(w, 1, 0, 10, false);
+    ring_move(w);
+    w->sim->tap = NULL;
+    settle(w);
+    g_assert_cmpint(expect_message(w, 0, 0, 900, true).index, ==, 0);
+    send_to(w, 1, 1000);
+    send_to(w, 1, 1000);
+    settle(w);
+    g_assert_cmpint(expect_message(w, 1, 10, 1000, false).index, ==, 1);
+    g_assert_cmpint(expect_message(w, 1, 1010, 1000, true).index, ==, 1);
+    send_to(w, 1, 1000);
+    settle(w);
+    g_assert_cmpint(expect_message(w, 1, 0, 1000, false).index, ==, 2);
+    /* Slots that were free before take buffers again. */
+    post_buffer(w);
+    send_to(w, 1, 1000);
+    send_to(w, 1, 1000);
+    settle(w);
+    expect_message(w, 1, 1000, 1000, true);
+    expect_message(w, 1, 0, 1000, false);
     world_free(w);
 }
 
@@ -1012,6 +1149,9 @@ int main(int argc, char **argv)
     g_test_add_func("/streaming/cut-short-reset", test_cut_short_reset);
     g_test_add_func("/streaming/cut-short-destroy", test_cut_short_destroy);
     g_test_add_func("/streaming/shared", test_shared);
+    g_test_add_func("/streaming/mistakes", test_mistakes);
+    g_test_add_func("/streaming/bad-record", test_bad_record);
+    g_test_add_func("/streaming/resize", test_resize);
     g_test_add_func("/streaming/gap", test_gap);
     g_test_add_func("/streaming/bad-key", test_bad_key);
     g_test_add_func("/streaming/bad-wqe", test_bad_wqe);

@@ -250,6 +250,8 @@ static QrnicTake rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
         record_read(e, qp, rq);
     }
     if (take_bad_record(qp, rq, status, syndrome)) {
+        /* It is of no buffer: what is posted at this index comes later. */
+        out->stream = NULL;
         return QRNIC_TAKE_ERROR;
     }
     if (rq->producer == rq->consumer) {

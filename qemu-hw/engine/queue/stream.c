@@ -230,11 +230,25 @@ void qrnic_stream_end(QrnicEngine *e, const QrnicRecvWqe *wqe, uint64_t bytes,
     ended(e, wqe, cqe);
 }
 
+/* It has used nothing of its place. */
+static void place_free(QrnicStreamBuffer *b, const QrnicRecvWqe *wqe)
+{
+    if (b->tail == wqe->offset + wqe->length) {
+        b->tail = wqe->offset;
+    }
+}
+
 void qrnic_stream_fail(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe)
 {
-    if (wqe->buffer) {
-        wqe->buffer->under_way--;
-        wqe->buffer->closed = true;
+    QrnicStreamBuffer *b = wqe->buffer;
+
+    if (b) {
+        b->under_way--;
+        /* Else it was the peer's mistake, which costs nobody else anything. */
+        if (cqe->status == QRNIC_WC_LOC_PROT_ERR) {
+            b->closed = true;
+        }
+        place_free(b, wqe);
         ended(e, wqe, cqe);
     } else if (wqe->stream) {
         cqe->stream = QRNIC_CQES_USED;
