@@ -121,9 +121,9 @@ static void write_all(unsigned long count, int level)
 		took[n] = write_short();
 	all = microseconds() - begin;
 	qsort(took, count, sizeof(*took), compare);
-	printf("level %u: %u bytes in %.0f us (median), %.0f us (99th percentile), beside %lu MiB/s of %u flows\n",
-	       is.level, SHORT_BYTES, took[count / 2], took[count * 99 / 100],
-	       (unsigned long)(bulk_done / all * 1e6), BULK_FLOWS);
+	printf("level %u: %u bytes in %.0f us (median), %.0f us (99th percentile)\n",
+	       is.level, SHORT_BYTES, took[count / 2], took[count * 99 / 100]);
+	printf("beside them %u flows with %.0f MiB/s\n", BULK_FLOWS, bulk_done / all * 1e6);
 	free(took);
 	/* Nothing is under way when the other side takes its memory away. */
 	for (i = 1; i <= BULK_FLOWS; i++)
