@@ -1146,6 +1146,41 @@ static void test_rnr_resent_lost(void)
     pair_free(p);
 }
 
+/*
+ * What was on its way when the receiver was not ready may take longer than the
+ * RNR NAK told: nobody is to think that it was sent again.
+ */
+static void test_rnr_slow_wire(void)
+{
+    SimConnect c = sim_connect_default();
+    Answers answers = { 0 };
+    QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_SEND_ONLY, .psn = PSN, .ack_req = true,
+    };
+    Pair *p;
+
+    c.min_rnr_timer = 1;        /* 10 us */
+    p = pair_new(1, NULL, &c);
+    p->sim->tap = tap_answers;
+    p->sim->tap_opaque = &answers;
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 1);
+    g_assert_cmphex(answers.t[0].syndrome, ==, QRNIC_AETH_RNR | 1);
+    for (t.psn = PSN + 1; t.psn < PSN + 5; t.psn++) {
+        p->sim->now += SIM_MS;
+        send_crafted_quick(p, t, 10);
+    }
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 1);
+    t.psn = PSN + 3;
+    send_crafted_quick(p, t, 10);
+    settle(p);
+    g_assert_cmpint(answers.n, ==, 2);
+    g_assert_cmphex(answers.t[1].syndrome, ==, QRNIC_NAK_SEQUENCE);
+    pair_free(p);
+}
+
 /* What a CPU stores right behind the device's read of the word */
 static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
 {
@@ -1201,6 +1236,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rc/error/repeated-read-key-gone",
                     test_repeated_read_key_gone);
     g_test_add_func("/rc/error/rnr-resent-lost", test_rnr_resent_lost);
+    g_test_add_func("/rc/error/rnr-slow-wire", test_rnr_slow_wire);
     g_test_add_data_func("/rc/atomic/failed-compare-writes-nothing", NULL,
                          test_failed_compare_writes_nothing);
     g_test_add_data_func("/rc/atomic/one-access", "glob",

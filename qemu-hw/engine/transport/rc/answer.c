@@ -94,6 +94,7 @@ bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp)
 {
     trace_qrnic_responder_rnr(e->config.name, qp->number, qp->responder->epsn,
                               qp->attr.min_rnr_timer);
+    qp->responder->dropped_psn = qp->responder->epsn;
     qrnic_owe_nak(e, qp, QRNIC_AETH_RNR | qp->attr.min_rnr_timer);
     return false;
 }

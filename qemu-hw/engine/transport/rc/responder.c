@@ -103,13 +103,15 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
 
 /*
  * What comes out of sequence behind an RNR NAK was on its way before that had
- * arrived. It is not once the time that the NAK told has passed: then the
- * requester has begun again, and the packet it began with is lost.
+ * arrived, for however long. It was not if such a packet comes once more, and
+ * the time that the NAK told has passed: then the requester has begun again,
+ * and the packet it began with is lost.
  */
-static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r)
+static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r, uint32_t psn)
 {
     return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR && !r->nak_owed &&
-           qrnic_now(e) >= r->rnr_until;
+           qrnic_now(e) >= r->rnr_until &&
+           qrnic_psn_diff(psn, r->dropped_psn) <= 0;
 }
 
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
@@ -117,6 +119,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
 {
     QrnicResponder *r = qp->responder;
     int32_t ahead = qrnic_psn_diff(pkt->t.psn, r->epsn);
+    bool tell;
 
     if (r->dead) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_QP_STATE, 1);
@@ -129,11 +132,12 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         receive_duplicate(e, qp, pkt);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
+        /* One NAK for each gap (9.7.5.2.2). */
+        tell = !r->gap || rnr_is_over(e, r, pkt->t.psn);
         if (!r->gap || qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
             r->dropped_psn = pkt->t.psn;
         }
-        /* One NAK for each gap (9.7.5.2.2). */
-        if (!r->gap || rnr_is_over(e, r)) {
+        if (tell) {
             trace_qrnic_responder_gap(e->config.name, qp->number, r->epsn,
                                       pkt->t.psn);
             qrnic_owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
