@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <infiniband/cmd_ioctl.h>
+#include <infiniband/cmd_write.h>
 
 #include "qrnic.h"
 #include "qrnicdv.h"
@@ -25,6 +26,10 @@ struct qrnic_mkey {
 	/* Where a list waits for the device that is too long for a WQE */
 	struct qrnic_piece *list;
 	struct ibv_mr *list_mr;
+	/* In a batch of work requests: the key that it had before, and the next one */
+	bool in_batch;
+	uint32_t key_before;
+	struct qrnic_mkey *next;
 };
 
 static_assert(sizeof(struct qrnic_piece) == QRNIC_PIECE_BYTES, "layout");
@@ -61,8 +66,12 @@ static int cmd_destroy(struct qrnic_mkey *mkey)
 	DECLARE_COMMAND_BUFFER(cmd, QRNIC_OBJECT_MKEY, QRNIC_METHOD_MKEY_DESTROY,
 			       1);
 
+	int err;
+
 	fill_attr_in_obj(cmd, QRNIC_ATTR_MKEY_DESTROY_HANDLE, mkey->handle);
-	return execute_ioctl(mkey->context, cmd);
+	err = execute_ioctl(mkey->context, cmd);
+	/* An adapter that is gone has no key either */
+	return verbs_is_destroy_err(&err) ? err : 0;
 }
 
 /* The buffer has pages of its own, which no child of a fork takes away. */
@@ -164,6 +173,16 @@ static void piece_fill(struct qrnic_piece *to, const struct qrnicdv_piece *from)
 	};
 }
 
+/* A WQE with the list is no larger than max_send_wr of them may be in the ring */
+static bool fits_wqe(const struct qrnic_qp *qp, size_t length)
+{
+	uint32_t segments = qp->wqe.segments +
+			    DIV_ROUND_UP(length, QRNIC_SEGMENT_SIZE);
+
+	return length <= qp->max_inline &&
+	       qrnic_wqebbs(segments) <= qp->sq.size / qp->max_send_wr;
+}
+
 /* Into the WQE if that has room; else into the buffer, and its place into the WQE */
 static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 		      const struct qrnicdv_mkey_layout *layout)
@@ -173,7 +192,7 @@ static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 	uint32_t i;
 	int err;
 
-	if (length <= qp->max_inline) {
+	if (fits_wqe(qp, length)) {
 		for (i = 0; i < layout->num_pieces; i++) {
 			piece_fill(&piece, &layout->pieces[i]);
 			err = qrnic_wqe_add_inline(&qp->wqe, qp->max_inline,
@@ -190,29 +209,79 @@ static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 	return 0;
 }
 
-static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
-			    const struct qrnicdv_mkey_layout *layout)
+static int check_access(const struct qrnic_context *ctx, unsigned int access)
 {
-	const unsigned int rights = IBV_ACCESS_LOCAL_WRITE |
-				    IBV_ACCESS_REMOTE_WRITE |
-				    IBV_ACCESS_REMOTE_READ |
+	const unsigned int writes = IBV_ACCESS_REMOTE_WRITE |
 				    IBV_ACCESS_REMOTE_ATOMIC;
-	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
-	struct qrnic_indirect_seg segment = {};
+
+	if (access & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | writes))
+		return EINVAL;
+	if (access & writes && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	return access & IBV_ACCESS_REMOTE_ATOMIC &&
+	       !(ctx->capabilities & QRNIC_CAP_ATOMIC) ? EOPNOTSUPP : 0;
+}
+
+static int check_layout(const struct qrnic_context *ctx,
+			const struct qrnic_mkey *mkey,
+			const struct qrnicdv_mkey_layout *layout)
+{
 	uint32_t i;
 
 	if (layout->comp_mask || layout->reserved)
 		return EOPNOTSUPP;
-	if (layout->access & ~rights || !layout->num_pieces || !layout->repeat ||
+	if (!layout->num_pieces || !layout->repeat ||
 	    layout->num_pieces > mkey->max_pieces)
 		return EINVAL;
-	for (i = 0; i < layout->num_pieces; i++)
+	for (i = 0; i < layout->num_pieces; i++) {
 		if (layout->pieces[i].reserved)
 			return EOPNOTSUPP;
+		if (!layout->pieces[i].length)
+			return EINVAL;
+	}
+	return check_access(ctx, layout->access);
+}
 
-	/* Another variant each time: who kept the key of the last one is refused */
-	dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);
-	dv_mkey->rkey = dv_mkey->lkey;
+/* Another variant each time: who kept the key of the last one is refused */
+static void next_variant(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
+{
+	if (!mkey->in_batch) {
+		mkey->in_batch = true;
+		mkey->key_before = mkey->mkey.lkey;
+		mkey->next = qp->batch_keys;
+		qp->batch_keys = mkey;
+	}
+	mkey->mkey.lkey = ibv_inc_rkey(mkey->mkey.lkey);
+	mkey->mkey.rkey = mkey->mkey.lkey;
+}
+
+/* Of a batch that is dropped the device never hears: it has the keys as before */
+void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
+{
+	struct qrnic_mkey *mkey;
+
+	while ((mkey = qp->batch_keys)) {
+		qp->batch_keys = mkey->next;
+		mkey->in_batch = false;
+		if (dropped) {
+			mkey->mkey.lkey = mkey->key_before;
+			mkey->mkey.rkey = mkey->key_before;
+		}
+	}
+}
+
+static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
+			    const struct qrnicdv_mkey_layout *layout)
+{
+	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
+	struct qrnic_indirect_seg segment = {};
+	int err;
+
+	err = check_layout(qp->ctx, mkey, layout);
+	if (err)
+		return err;
+
+	next_variant(qp, mkey);
 	segment.key = htole32(dv_mkey->lkey);
 	segment.access = layout->access;
 	segment.start = htole64(layout->start);

@@ -326,6 +326,7 @@ static int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 
 	wr_finish(qp);
 	err = qp->error;
+	qrnic_mkeys_end_batch(qp, err);
 	/* All WQEs of the batch are dropped: the device has not been told of any */
 	if (err) {
 		qp->sq.producer = qp->start_producer;
@@ -343,6 +344,7 @@ static void qrnic_wr_abort(struct ibv_qp_ex *ibqp)
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 
 	qp->building = false;
+	qrnic_mkeys_end_batch(qp, true);
 	qp->sq.producer = qp->start_producer;
 	qp->sq_posted = qp->start_posted;
 	qrnic_unlock(&qp->sq.lock);

@@ -365,7 +365,11 @@ struct qrnic_qp {
 	bool was_idle;
 	/* The WQE being built still lacks its address, or its SRQ (XRC) */
 	bool need_address;
+	/* Indirect keys that the batch makes into something; see mkey.c */
+	struct qrnic_mkey *batch_keys;
 };
+
+void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped);
 
 #define QRNIC_TO(type, member)                                                 \
 	static inline struct qrnic_##type *to_qrnic_##type(                    \

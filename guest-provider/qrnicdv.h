@@ -19,9 +19,10 @@ extern "C" {
 #endif
 
 /*
- * Each structure begins with comp_mask, which the library sets to the bits of
- * later members that it filled in. A program passes the size of the structure that
- * it was compiled with.
+ * Structures that a call fills in begin with comp_mask, which the library sets to the
+ * bits of later members that it filled in; a program passes the size of the structure
+ * that it was compiled with. In those that a program fills in, comp_mask says which
+ * later members are valid. Structures within others have none, and never grow.
  */
 
 /*

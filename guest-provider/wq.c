@@ -278,6 +278,7 @@ struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
 	}
 	qp->ctx = to_qrnic_context(context);
 	qp->pd = qrnic_pd_use(attr->pd);
+	qp->db = &qp->ctx->db;
 	qrnic_lock_init(&qp->sq.lock, false);
 	qrnic_lock_init(&qp->rq.lock, false);
 

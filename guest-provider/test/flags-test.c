@@ -318,6 +318,7 @@ static void test_spreading(void)
 	struct ibv_rwq_ind_table *table;
 	struct ibv_wq *wq[QUEUES];
 	struct ibv_flow *flow;
+	struct qrnicdv_qp shown;
 	struct ibv_qp *rss;
 	struct ibv_wc wc;
 	struct pair p;
@@ -344,7 +345,9 @@ static void test_spreading(void)
 	table = ibv_create_rwq_ind_table(context, &attr);
 	CHECK(table);
 	rss = spread_over(table);
-	CHECK(rss && ibv_modify_qp(rss, &state, IBV_QP_STATE) == EOPNOTSUPP);
+	CHECK(rss && !qrnicdv_query_qp(rss, &shown, sizeof(shown)));
+	CHECK(shown.qpn == rss->qp_num && !shown.sq.ring && !shown.rq.ring);
+	CHECK(ibv_modify_qp(rss, &state, IBV_QP_STATE) == EOPNOTSUPP);
 	CHECK(listed_qps() >= 1);
 	flow = group_rule(rss);
 	CHECK(flow);

@@ -14,6 +14,7 @@
 #define ELEMENT sizeof(uint64_t)
 #define ROW (MATRIX * ELEMENT)
 #define LIST 1000u
+#define DEPTH 64u
 
 static struct pair pair;
 static struct ibv_qp_ex *qpx[2];
@@ -31,7 +32,7 @@ static struct qrnicdv_mkey *key_make(uint32_t max_pieces)
 /* Queue pairs of this type, and keys; with inline data or without */
 static void begin(enum ibv_qp_type type, uint32_t max_inline)
 {
-	struct ibv_qp_cap cap = { 64, 64, 4, 4, max_inline };
+	struct ibv_qp_cap cap = { DEPTH, DEPTH, 4, 4, max_inline };
 	uint64_t ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE |
 		       IBV_QP_EX_WITH_LOCAL_INV;
 	int i;
@@ -351,8 +352,9 @@ static void test_bad_calls(void)
 	struct qrnicdv_piece p = piece(0, 64, 0);
 	struct qrnicdv_mkey_layout good = {
 		.repeat = 1, .num_pieces = 1, .pieces = &p,
-	}, bad[7];
-	struct qrnicdv_piece later = p;
+	}, bad[9];
+	struct qrnicdv_piece later = p, empty = p;
+	uint32_t key;
 	unsigned int i;
 
 	begin(IBV_QPT_RC, 64);
@@ -364,7 +366,8 @@ static void test_bad_calls(void)
 	attr.comp_mask = 1;
 	CHECK(!qrnicdv_create_mkey(&attr) && errno == EOPNOTSUPP);
 	later.reserved = 1;
-	for (i = 0; i < 7; i++)
+	empty.length = 0;
+	for (i = 0; i < 9; i++)
 		bad[i] = good;
 	bad[0].repeat = 0;
 	bad[1].num_pieces = 0;
@@ -373,15 +376,72 @@ static void test_bad_calls(void)
 	bad[4].comp_mask = 1;
 	bad[5].reserved = 1;
 	bad[6].pieces = &later;
-	for (i = 0; i < 7; i++) {
+	bad[7].pieces = &empty;
+	bad[8].access = IBV_ACCESS_REMOTE_WRITE;
+	key = mkey[2]->rkey;
+	for (i = 0; i < 9; i++) {
 		ibv_wr_start(qpx[0]);
 		wr(0, 0);
+		qrnicdv_wr_reg_mkey(qpx[0], mkey[2], &good);
+		CHECK(mkey[2]->rkey != key);
 		qrnicdv_wr_reg_mkey(qpx[0], mkey[1], &bad[i]);
-		CHECK(ibv_wr_complete(qpx[0]) == (i < 4 ? EINVAL : EOPNOTSUPP));
+		CHECK(ibv_wr_complete(qpx[0]) ==
+		      (i < 4 || i > 6 ? EINVAL : EOPNOTSUPP));
+		CHECK(mkey[2]->rkey == key && mkey[2]->lkey == key);
 	}
 	/* A PD with a key is in use. */
 	registered(0, mkey[1], 0, 1, &p, 1);
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
+	end();
+}
+
+/* A batch that is dropped has changed nothing, and the same one is good later. */
+static void test_dropped(void)
+{
+	struct qrnicdv_piece p = piece(0, 64, 0);
+	struct ibv_wc wc;
+	unsigned int i;
+	uint32_t before;
+
+	begin(IBV_QPT_RC, 0);
+	registered(0, mkey[1], 0, 1, &p, 1);
+	before = mkey[1]->rkey;
+	ibv_wr_start(qpx[0]);
+	wr(0, 0);
+	ibv_wr_local_inv(qpx[0], before);
+	post_register(0, mkey[1], 0, 1, &p, 1);
+	post_register(0, mkey[1], 0, 1, &p, 1);
+	CHECK(mkey[1]->rkey != before);
+	ibv_wr_abort(qpx[0]);
+	CHECK(mkey[1]->rkey == before && mkey[1]->lkey == before);
+
+	/* As many as the queue was asked to take, and then more than it has room for */
+	ibv_wr_start(qpx[0]);
+	for (i = 0; i < DEPTH; i++) {
+		wr(0, i == DEPTH - 1 ? IBV_SEND_SIGNALED : 0);
+		if (i % 2)
+			post_register(0, mkey[1], 0, 1, &p, 1);
+		else
+			ibv_wr_local_inv(qpx[0], mkey[1]->rkey);
+	}
+	CHECK(!ibv_wr_complete(qpx[0]));
+	completes(QRNICDV_WC_REG_MKEY);
+	before = mkey[1]->rkey;
+	ibv_wr_start(qpx[0]);
+	for (i = 0; i < 20 * DEPTH; i++) {
+		wr(0, IBV_SEND_SIGNALED);
+		ibv_wr_local_inv(qpx[0], mkey[1]->rkey);
+		post_register(0, mkey[1], 0, 1, &p, 1);
+	}
+	CHECK(ibv_wr_complete(qpx[0]) == ENOMEM);
+	CHECK(mkey[1]->rkey == before);
+	ibv_wr_start(qpx[0]);
+	wr(0, IBV_SEND_SIGNALED);
+	ibv_wr_local_inv(qpx[0], mkey[1]->rkey);
+	post_register(0, mkey[1], 0, 1, &p, 1);
+	CHECK(!ibv_wr_complete(qpx[0]));
+	CHECK(poll_one(pair.send_cq, &wc) == 1 && !wc.status);
+	CHECK(poll_one(pair.send_cq, &wc) == 1 && !wc.status);
 	end();
 }
 
@@ -475,6 +535,7 @@ int main(int argc, char **argv)
 	run("invalidated from afar", test_remote_invalidate);
 	run("pieces that lead nowhere", test_bad_pieces);
 	run("bad calls", test_bad_calls);
+	run("a batch that is dropped", test_dropped);
 	run("an unreliable connection", test_uc);
 	run("pieces of memory on demand", test_on_demand);
 	return tear_down();

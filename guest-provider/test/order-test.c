@@ -102,6 +102,10 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 	return NULL;
 }
 
+void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
+{
+}
+
 static bool is_locked(struct qrnic_lock *lock);
 
 static int complaints;
