@@ -104,37 +104,50 @@ class Run:
 
     def _rows(self, words, place):
         """Lines that begin with "csv ", of which the first one has the names, are rows; others are progress."""
-        columns, rows, last = None, [], ""
-        with subprocess.Popen([str(word) for word in words], cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              text=True, errors="replace", start_new_session=True) as self.process:
-            for line in self.process.stdout:
-                if not line.startswith("csv "):
-                    last = line.strip() or last
-                    self.say(line.strip())
-                    continue
-                cells = line[4:].strip().split(",")
-                if columns is None:
-                    columns = cells
-                elif len(cells) == len(columns):
-                    rows.append(dict(zip(columns, map(value, cells))))
-                else:
-                    raise Failed(f"a row with {len(cells)} figures instead of {len(columns)}: {line.strip()}")
+        # No "with": its end waits for the process, which hears of no signal in a session of its own.
+        self.process = subprocess.Popen([str(word) for word in words], cwd=place, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+        try:
+            rows, last = self._read(self.process.stdout)
             status = self.process.wait()
-        self.process = None
+        finally:
+            self.stop()
         if status:
             raise Failed(f"{Path(words[0]).name} ended with status {status}: {last[:200]}")
         if not rows:
             raise Failed("no figures came")
         return rows
 
+    def _read(self, lines):
+        """The rows, and the last line that is none."""
+        columns, rows, last = None, [], ""
+        for line in lines:
+            if not line.startswith("csv "):
+                last = line.strip() or last
+                self.say(line.strip())
+                continue
+            cells = line[4:].strip().split(",")
+            if columns is None:
+                columns = cells
+            elif len(cells) == len(columns):
+                rows.append(dict(zip(columns, map(value, cells))))
+            else:
+                raise Failed(f"a row with {len(cells)} figures instead of {len(columns)}: {line.strip()}")
+        return rows, last
+
     def stop(self):
         """Ends what runs; a launcher of guests takes its guests along."""
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        process, self.process = self.process, None
+        if not process:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(timeout=20)
+                process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        process.stdout.close()
 
 
 def in_manual(experiment):

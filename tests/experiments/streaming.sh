@@ -17,7 +17,10 @@ for mix in 1 3 5 7 10; do
         before=$(count_of recv_wqes) unused=$(count_of stream_unused_bytes)
         stream_receive -d "$RDMA0" -n "$count" -m "$mix" $option >result &
         receiver=$!
-        until ss -ltn | grep -q ':18602 '; do sleep 0.1; done
+        until ss -ltn | grep -q ':18602 '; do
+            kill -0 "$receiver" || wait "$receiver"     # with its reason, and its status
+            sleep 0.1
+        done
         stream_receive -d "$RDMA0" -n "$count" -m "$mix" localhost
         wait "$receiver"
         read -r messages _ bytes _ buffers _ _ size _ <result
