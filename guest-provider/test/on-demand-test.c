@@ -120,6 +120,10 @@ static enum ibv_wc_status transfer(enum ibv_wr_opcode opcode, size_t at, size_t 
 		CHECK(poll_one(pair.recv_cq, &received) == 1);
 		CHECK(received.status || received.byte_len == length);
 	}
+	if (wc.status)
+		printf("# %s (syndrome %u), opcode %d, %u bytes at %zu to %zu\n",
+		       ibv_wc_status_str(wc.status), wc.vendor_err, opcode,
+		       length, at, dest);
 	return wc.status;
 }
 
