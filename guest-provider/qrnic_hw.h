@@ -75,6 +75,9 @@
 #define QRNIC_MAX_PIECES 1024u
 #define QRNIC_MAX_ALL_PIECES 1048576u
 #define QRNIC_MAX_KEY_DEPTH 4u
+#define QRNIC_TAG_HEADER_SIZE 16u
+#define QRNIC_RENDEZVOUS_SIZE 32u
+#define QRNIC_MAX_RENDEZVOUS 256u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -86,6 +89,9 @@
 #define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
 #define QRNIC_MAX_MULTICAST 1024u
 #define QRNIC_MAX_XRCD 4096u
+#define QRNIC_MAX_TAGS 16384u
+#define QRNIC_MAX_ALL_TAGS 131072u
+#define QRNIC_MAX_TAG_OPS 4096u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -146,6 +152,7 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_QUERY_SRQ = 0x5a,
 	QRNIC_CMD_DESTROY_SRQ = 0x5b,
 	QRNIC_CMD_RESIZE_SRQ = 0x5e,
+	QRNIC_CMD_CREATE_TAG_LIST = 0x5f,
 	QRNIC_CMD_ALLOC_XRCD = 0x5c,
 	QRNIC_CMD_FREE_XRCD = 0x5d,
 	QRNIC_CMD_SET_CONTEXTS = 0x68,
@@ -280,6 +287,9 @@ enum qrnic_wqe_opcode {
 	QRNIC_WQE_LOCAL_INV = 0x11,
 	QRNIC_WQE_REG_MR = 0x12,
 	QRNIC_WQE_REG_INDIRECT = 0x13,
+	QRNIC_WQE_TAG_ADD = 0x20,
+	QRNIC_WQE_TAG_DEL = 0x21,
+	QRNIC_WQE_TAG_SYNC = 0x22,
 };
 
 /*
@@ -299,8 +309,14 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_LOCAL_INV = 0x11,
 	QRNIC_CQE_REG_MR = 0x12,
 	QRNIC_CQE_REG_INDIRECT = 0x13,
+	QRNIC_CQE_TAG_ADD = 0x20,
+	QRNIC_CQE_TAG_DEL = 0x21,
+	QRNIC_CQE_TAG_SYNC = 0x22,
 	QRNIC_CQE_RECV = 0x80,
 	QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+	QRNIC_CQE_TAG_RECV = 0xa0,
+	QRNIC_CQE_TAG_UNEXPECTED = 0xa1,
+	QRNIC_CQE_TAG_NO_TAG = 0xa2,
 };
 
 /* Selectivity of a flush (InfiniBand specification, annex A19) */
@@ -339,6 +355,8 @@ enum qrnic_wc_status {
 	QRNIC_WC_RETRY_EXC_ERR = 0xc,
 	QRNIC_WC_RNR_RETRY_EXC_ERR = 0xd,
 	QRNIC_WC_GENERAL_ERR = 0x15,
+	QRNIC_WC_TM_ERR = 0x16,
+	QRNIC_WC_TM_RNDV_INCOMPLETE = 0x17,
 };
 
 /* Detail of a CQE with an error */
@@ -375,6 +393,9 @@ enum qrnic_syndrome {
 	QRNIC_SYN_KEY_CYCLE = 0x26,
 	QRNIC_SYN_KEY_DEPTH = 0x27,
 	QRNIC_SYN_KEY_SPLIT = 0x28,
+	QRNIC_SYN_TAG_HANDLE = 0x30,
+	QRNIC_SYN_TAG_COUNT = 0x31,
+	QRNIC_SYN_TAG_LENGTH = 0x32,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -431,9 +452,10 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_TAG_MATCHING 0x0000001000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000cfffffffffull
+#define QRNIC_CAP_ALL 0x000000dfffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -546,6 +568,19 @@ enum qrnic_link_state {
 #define QRNIC_CQES_USED 0x00000001u
 #define QRNIC_CQES_ALL 0x00000001u
 
+/* Of a CQE of an SRQ with a tag list */
+#define QRNIC_CQET_ENTRY 0x00000001u
+#define QRNIC_CQET_OPERATION 0x00000002u
+#define QRNIC_CQET_MATCH 0x00000004u
+#define QRNIC_CQET_DATA_VALID 0x00000008u
+#define QRNIC_CQET_SYNC_REQ 0x00000010u
+#define QRNIC_CQET_ALL 0x0000001fu
+
+/* Flags of tag_op */
+#define QRNIC_TAGF_SIGNALED 0x00000001u
+#define QRNIC_TAGF_SYNC 0x00000002u
+#define QRNIC_TAGF_ALL 0x00000003u
+
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
@@ -628,6 +663,7 @@ enum qrnic_guest_error {
 	QRNIC_GE_WQE_MALFORMED,
 	QRNIC_GE_KEY_REFUSED,
 	QRNIC_GE_PIECE_REFUSED,
+	QRNIC_GE_TAG_OPERATION,
 	QRNIC_GE_DMA_FAILED,
 	QRNIC_GE_CQ_OVERRUN,
 	QRNIC_GE_EQ_OVERRUN,
@@ -667,6 +703,15 @@ enum qrnic_counter {
 	QRNIC_COUNTER_STREAM_BUFFERS,
 	QRNIC_COUNTER_STREAM_BYTES,
 	QRNIC_COUNTER_STREAM_UNUSED_BYTES,
+	QRNIC_COUNTER_TAG_OPS,
+	QRNIC_COUNTER_TAG_MATCHES,
+	QRNIC_COUNTER_TAG_COMPARED,
+	QRNIC_COUNTER_TAG_UNEXPECTED,
+	QRNIC_COUNTER_TAG_UNTAGGED,
+	QRNIC_COUNTER_TAG_MALFORMED,
+	QRNIC_COUNTER_RENDEZVOUS,
+	QRNIC_COUNTER_RENDEZVOUS_BYTES,
+	QRNIC_COUNTER_RENDEZVOUS_REFUSED,
 	QRNIC_COUNTER_MW_BINDS,
 	QRNIC_COUNTER_FAST_REGISTRATIONS,
 	QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
@@ -776,6 +821,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_GE_WQE_MALFORMED,
 	QRNIC_COUNTER_GE_KEY_REFUSED,
 	QRNIC_COUNTER_GE_PIECE_REFUSED,
+	QRNIC_COUNTER_GE_TAG_OPERATION,
 	QRNIC_COUNTER_GE_DMA_FAILED,
 	QRNIC_COUNTER_GE_CQ_OVERRUN,
 	QRNIC_COUNTER_GE_EQ_OVERRUN,
@@ -811,6 +857,15 @@ enum qrnic_counter {
 	X(stream_buffers, queue) \
 	X(stream_bytes, queue) \
 	X(stream_unused_bytes, queue) \
+	X(tag_ops, queue) \
+	X(tag_matches, queue) \
+	X(tag_compared, queue) \
+	X(tag_unexpected, queue) \
+	X(tag_untagged, queue) \
+	X(tag_malformed, queue) \
+	X(rendezvous, roce) \
+	X(rendezvous_bytes, roce) \
+	X(rendezvous_refused, roce) \
 	X(mw_binds, memory) \
 	X(fast_registrations, memory) \
 	X(indirect_registrations, memory) \
@@ -920,6 +975,7 @@ enum qrnic_counter {
 	X(ge_wqe_malformed, guest) \
 	X(ge_key_refused, guest) \
 	X(ge_piece_refused, guest) \
+	X(ge_tag_operation, guest) \
 	X(ge_dma_failed, guest) \
 	X(ge_cq_overrun, guest) \
 	X(ge_eq_overrun, guest) \
@@ -944,6 +1000,7 @@ enum qrnic_counter {
 	X(WQE_MALFORMED, wqe_malformed) \
 	X(KEY_REFUSED, key_refused) \
 	X(PIECE_REFUSED, piece_refused) \
+	X(TAG_OPERATION, tag_operation) \
 	X(DMA_FAILED, dma_failed) \
 	X(CQ_OVERRUN, cq_overrun) \
 	X(EQ_OVERRUN, eq_overrun) \
@@ -1007,6 +1064,7 @@ enum qrnic_counter {
 	X(QUERY_SRQ) \
 	X(DESTROY_SRQ) \
 	X(RESIZE_SRQ) \
+	X(CREATE_TAG_LIST) \
 	X(ALLOC_XRCD) \
 	X(FREE_XRCD) \
 	X(SET_CONTEXTS) \
@@ -1648,6 +1706,47 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, consumer) ==
 		QRNIC_SRQ_CTX_CONSUMER_OFFSET, "srq_ctx.consumer");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_srq_ctx, stream) ==
 		QRNIC_SRQ_CTX_STREAM_OFFSET, "srq_ctx.stream");
+
+/* Input of CREATE_TAG_LIST */
+struct qrnic_tag_list_ctx {
+	__le32 cq;
+	__le32 max_tags;
+	__u8 log_size;
+	__u8 log_stride;
+	__u8 rsvd0[6];
+	__le64 record;
+	struct qrnic_translation ring;
+	__u8 rsvd1[24];
+};
+
+#define QRNIC_TAG_LIST_CTX_BYTES 64u
+#define QRNIC_TAG_LIST_CTX_CQ_OFFSET 0u
+#define QRNIC_TAG_LIST_CTX_MAX_TAGS_OFFSET 4u
+#define QRNIC_TAG_LIST_CTX_LOG_SIZE_OFFSET 8u
+#define QRNIC_TAG_LIST_CTX_LOG_STRIDE_OFFSET 9u
+#define QRNIC_TAG_LIST_CTX_RSVD0_OFFSET 10u
+#define QRNIC_TAG_LIST_CTX_RECORD_OFFSET 16u
+#define QRNIC_TAG_LIST_CTX_RING_OFFSET 24u
+#define QRNIC_TAG_LIST_CTX_RSVD1_OFFSET 40u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_tag_list_ctx) == QRNIC_TAG_LIST_CTX_BYTES,
+		"size of tag_list_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, cq) ==
+		QRNIC_TAG_LIST_CTX_CQ_OFFSET, "tag_list_ctx.cq");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, max_tags) ==
+		QRNIC_TAG_LIST_CTX_MAX_TAGS_OFFSET, "tag_list_ctx.max_tags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, log_size) ==
+		QRNIC_TAG_LIST_CTX_LOG_SIZE_OFFSET, "tag_list_ctx.log_size");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, log_stride) ==
+		QRNIC_TAG_LIST_CTX_LOG_STRIDE_OFFSET, "tag_list_ctx.log_stride");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, rsvd0) ==
+		QRNIC_TAG_LIST_CTX_RSVD0_OFFSET, "tag_list_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, record) ==
+		QRNIC_TAG_LIST_CTX_RECORD_OFFSET, "tag_list_ctx.record");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, ring) ==
+		QRNIC_TAG_LIST_CTX_RING_OFFSET, "tag_list_ctx.ring");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_list_ctx, rsvd1) ==
+		QRNIC_TAG_LIST_CTX_RSVD1_OFFSET, "tag_list_ctx.rsvd1");
 
 /* Input of MODIFY_SRQ */
 struct qrnic_srq_limit {
@@ -2746,6 +2845,47 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, header_length) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
 		QRNIC_ETH_SEG_RSVD0_OFFSET, "eth_seg.rsvd0");
 
+/* An operation of a tag list; data segments follow in WQE_TAG_ADD */
+struct qrnic_tag_op {
+	__u8 opcode;
+	__u8 flags;
+	__le16 data_segments;
+	__le32 index;
+	__le32 handle;
+	__le32 unexpected;
+	__le64 tag;
+	__le64 mask;
+};
+
+#define QRNIC_TAG_OP_BYTES 32u
+#define QRNIC_TAG_OP_OPCODE_OFFSET 0u
+#define QRNIC_TAG_OP_FLAGS_OFFSET 1u
+#define QRNIC_TAG_OP_DATA_SEGMENTS_OFFSET 2u
+#define QRNIC_TAG_OP_INDEX_OFFSET 4u
+#define QRNIC_TAG_OP_HANDLE_OFFSET 8u
+#define QRNIC_TAG_OP_UNEXPECTED_OFFSET 12u
+#define QRNIC_TAG_OP_TAG_OFFSET 16u
+#define QRNIC_TAG_OP_MASK_OFFSET 24u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_tag_op) == QRNIC_TAG_OP_BYTES,
+		"size of tag_op");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, opcode) ==
+		QRNIC_TAG_OP_OPCODE_OFFSET, "tag_op.opcode");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, flags) ==
+		QRNIC_TAG_OP_FLAGS_OFFSET, "tag_op.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, data_segments) ==
+		QRNIC_TAG_OP_DATA_SEGMENTS_OFFSET, "tag_op.data_segments");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, index) ==
+		QRNIC_TAG_OP_INDEX_OFFSET, "tag_op.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, handle) ==
+		QRNIC_TAG_OP_HANDLE_OFFSET, "tag_op.handle");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, unexpected) ==
+		QRNIC_TAG_OP_UNEXPECTED_OFFSET, "tag_op.unexpected");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, tag) ==
+		QRNIC_TAG_OP_TAG_OFFSET, "tag_op.tag");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, mask) ==
+		QRNIC_TAG_OP_MASK_OFFSET, "tag_op.mask");
+
 /* First segment of every receive WQE; data segments follow */
 struct qrnic_recv_ctrl {
 	__le32 data_segments;
@@ -2792,7 +2932,7 @@ struct qrnic_cqe {
 	__u8 hashed;
 	__u8 continues;
 	__u8 stream;
-	__u8 rsvd1;
+	__u8 tagged;
 	__le32 offset;
 	__le32 syndrome;
 	__le32 control;
@@ -2815,7 +2955,7 @@ struct qrnic_cqe {
 #define QRNIC_CQE_HASHED_OFFSET 48u
 #define QRNIC_CQE_CONTINUES_OFFSET 49u
 #define QRNIC_CQE_STREAM_OFFSET 50u
-#define QRNIC_CQE_RSVD1_OFFSET 51u
+#define QRNIC_CQE_TAGGED_OFFSET 51u
 #define QRNIC_CQE_OFFSET_OFFSET 52u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
@@ -2858,8 +2998,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, continues) ==
 		QRNIC_CQE_CONTINUES_OFFSET, "cqe.continues");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, stream) ==
 		QRNIC_CQE_STREAM_OFFSET, "cqe.stream");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, rsvd1) ==
-		QRNIC_CQE_RSVD1_OFFSET, "cqe.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, tagged) ==
+		QRNIC_CQE_TAGGED_OFFSET, "cqe.tagged");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, offset) ==
 		QRNIC_CQE_OFFSET_OFFSET, "cqe.offset");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, syndrome) ==
@@ -2918,6 +3058,75 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, more_data) ==
 		QRNIC_CQE_INLINE_MORE_DATA_OFFSET, "cqe_inline.more_data");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_inline, control) ==
 		QRNIC_CQE_INLINE_CONTROL_OFFSET, "cqe_inline.control");
+
+/* Completion queue entry with CQET_MATCH */
+struct qrnic_cqe_tag {
+	__le32 index;
+	__le32 qpn;
+	__le32 byte_len;
+	__be32 imm;
+	__le64 timestamp;
+	__le64 tag;
+	__le32 app_ctx;
+	__le32 rsvd0;
+	__le32 srqn;
+	__u8 rsvd1[7];
+	__u8 tagged;
+	__le32 rsvd2;
+	__le32 syndrome;
+	__le32 control;
+};
+
+#define QRNIC_CQE_TAG_BYTES 64u
+#define QRNIC_CQE_TAG_INDEX_OFFSET 0u
+#define QRNIC_CQE_TAG_QPN_OFFSET 4u
+#define QRNIC_CQE_TAG_BYTE_LEN_OFFSET 8u
+#define QRNIC_CQE_TAG_IMM_OFFSET 12u
+#define QRNIC_CQE_TAG_TIMESTAMP_OFFSET 16u
+#define QRNIC_CQE_TAG_TAG_OFFSET 24u
+#define QRNIC_CQE_TAG_APP_CTX_OFFSET 32u
+#define QRNIC_CQE_TAG_RSVD0_OFFSET 36u
+#define QRNIC_CQE_TAG_SRQN_OFFSET 40u
+#define QRNIC_CQE_TAG_RSVD1_OFFSET 44u
+#define QRNIC_CQE_TAG_TAGGED_OFFSET 51u
+#define QRNIC_CQE_TAG_RSVD2_OFFSET 52u
+#define QRNIC_CQE_TAG_SYNDROME_OFFSET 56u
+#define QRNIC_CQE_TAG_CONTROL_OFFSET 60u
+#define QRNIC_CQE_TAG_STATUS_MASK 0x000000ffu
+#define QRNIC_CQE_TAG_OPCODE_MASK 0x0000ff00u
+#define QRNIC_CQE_TAG_FLAGS_MASK 0x00ff0000u
+#define QRNIC_CQE_TAG_PHASE_MASK 0x80000000u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_cqe_tag) == QRNIC_CQE_TAG_BYTES,
+		"size of cqe_tag");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, index) ==
+		QRNIC_CQE_TAG_INDEX_OFFSET, "cqe_tag.index");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, qpn) ==
+		QRNIC_CQE_TAG_QPN_OFFSET, "cqe_tag.qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, byte_len) ==
+		QRNIC_CQE_TAG_BYTE_LEN_OFFSET, "cqe_tag.byte_len");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, imm) ==
+		QRNIC_CQE_TAG_IMM_OFFSET, "cqe_tag.imm");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, timestamp) ==
+		QRNIC_CQE_TAG_TIMESTAMP_OFFSET, "cqe_tag.timestamp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, tag) ==
+		QRNIC_CQE_TAG_TAG_OFFSET, "cqe_tag.tag");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, app_ctx) ==
+		QRNIC_CQE_TAG_APP_CTX_OFFSET, "cqe_tag.app_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, rsvd0) ==
+		QRNIC_CQE_TAG_RSVD0_OFFSET, "cqe_tag.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, srqn) ==
+		QRNIC_CQE_TAG_SRQN_OFFSET, "cqe_tag.srqn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, rsvd1) ==
+		QRNIC_CQE_TAG_RSVD1_OFFSET, "cqe_tag.rsvd1");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, tagged) ==
+		QRNIC_CQE_TAG_TAGGED_OFFSET, "cqe_tag.tagged");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, rsvd2) ==
+		QRNIC_CQE_TAG_RSVD2_OFFSET, "cqe_tag.rsvd2");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, syndrome) ==
+		QRNIC_CQE_TAG_SYNDROME_OFFSET, "cqe_tag.syndrome");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, control) ==
+		QRNIC_CQE_TAG_CONTROL_OFFSET, "cqe_tag.control");
 
 /* Event queue entry. The device writes control last, by a write of its own */
 struct qrnic_eqe {

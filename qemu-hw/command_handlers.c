@@ -142,6 +142,8 @@ OUTPUT(query_contexts, qrnic_context_memory_query, QrnicContextAttr,
 INPUT(create_srq, qrnic_srq_create, QrnicSrqCtx, srq_ctx)
 INPUT_OBJECT(modify_srq, qrnic_srq_modify, QrnicSrqLimit, srq_limit)
 INPUT_OBJECT(resize_srq, qrnic_srq_resize, QrnicSrqResize, srq_resize)
+INPUT_OBJECT(create_tag_list, qrnic_tag_list_create, QrnicTagListCtx,
+             tag_list_ctx)
 OUTPUT_OBJECT(query_srq, qrnic_srq_query, QrnicSrqCtx, srq_ctx)
 PLAIN_OBJECT(destroy_srq, qrnic_srq_destroy)
 PLAIN(alloc_xrcd, qrnic_xrcd_alloc)

@@ -77,6 +77,9 @@
 #define QRNIC_MAX_PIECES 1024u
 #define QRNIC_MAX_ALL_PIECES 1048576u
 #define QRNIC_MAX_KEY_DEPTH 4u
+#define QRNIC_TAG_HEADER_SIZE 16u
+#define QRNIC_RENDEZVOUS_SIZE 32u
+#define QRNIC_MAX_RENDEZVOUS 256u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -88,6 +91,9 @@
 #define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
 #define QRNIC_MAX_MULTICAST 1024u
 #define QRNIC_MAX_XRCD 4096u
+#define QRNIC_MAX_TAGS 16384u
+#define QRNIC_MAX_ALL_TAGS 131072u
+#define QRNIC_MAX_TAG_OPS 4096u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -170,6 +176,7 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_QUERY_SRQ = 0x5a,
     QRNIC_CMD_DESTROY_SRQ = 0x5b,
     QRNIC_CMD_RESIZE_SRQ = 0x5e,
+    QRNIC_CMD_CREATE_TAG_LIST = 0x5f,
     QRNIC_CMD_ALLOC_XRCD = 0x5c,
     QRNIC_CMD_FREE_XRCD = 0x5d,
     QRNIC_CMD_SET_CONTEXTS = 0x68,
@@ -304,6 +311,9 @@ enum qrnic_wqe_opcode {
     QRNIC_WQE_LOCAL_INV = 0x11,
     QRNIC_WQE_REG_MR = 0x12,
     QRNIC_WQE_REG_INDIRECT = 0x13,
+    QRNIC_WQE_TAG_ADD = 0x20,
+    QRNIC_WQE_TAG_DEL = 0x21,
+    QRNIC_WQE_TAG_SYNC = 0x22,
 };
 
 /*
@@ -323,8 +333,14 @@ enum qrnic_cqe_opcode {
     QRNIC_CQE_LOCAL_INV = 0x11,
     QRNIC_CQE_REG_MR = 0x12,
     QRNIC_CQE_REG_INDIRECT = 0x13,
+    QRNIC_CQE_TAG_ADD = 0x20,
+    QRNIC_CQE_TAG_DEL = 0x21,
+    QRNIC_CQE_TAG_SYNC = 0x22,
     QRNIC_CQE_RECV = 0x80,
     QRNIC_CQE_RECV_RDMA_WITH_IMM = 0x81,
+    QRNIC_CQE_TAG_RECV = 0xa0,
+    QRNIC_CQE_TAG_UNEXPECTED = 0xa1,
+    QRNIC_CQE_TAG_NO_TAG = 0xa2,
 };
 
 /* Selectivity of a flush (InfiniBand specification, annex A19) */
@@ -363,6 +379,8 @@ enum qrnic_wc_status {
     QRNIC_WC_RETRY_EXC_ERR = 0xc,
     QRNIC_WC_RNR_RETRY_EXC_ERR = 0xd,
     QRNIC_WC_GENERAL_ERR = 0x15,
+    QRNIC_WC_TM_ERR = 0x16,
+    QRNIC_WC_TM_RNDV_INCOMPLETE = 0x17,
 };
 
 /* Detail of a CQE with an error */
@@ -399,6 +417,9 @@ enum qrnic_syndrome {
     QRNIC_SYN_KEY_CYCLE = 0x26,
     QRNIC_SYN_KEY_DEPTH = 0x27,
     QRNIC_SYN_KEY_SPLIT = 0x28,
+    QRNIC_SYN_TAG_HANDLE = 0x30,
+    QRNIC_SYN_TAG_COUNT = 0x31,
+    QRNIC_SYN_TAG_LENGTH = 0x32,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -455,9 +476,10 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ON_DEMAND 0x0000000200000000ull
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
+#define QRNIC_CAP_TAG_MATCHING 0x0000001000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000cfffffffffull
+#define QRNIC_CAP_ALL 0x000000dfffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -570,6 +592,19 @@ enum qrnic_link_state {
 #define QRNIC_CQES_USED 0x00000001u
 #define QRNIC_CQES_ALL 0x00000001u
 
+/* Of a CQE of an SRQ with a tag list */
+#define QRNIC_CQET_ENTRY 0x00000001u
+#define QRNIC_CQET_OPERATION 0x00000002u
+#define QRNIC_CQET_MATCH 0x00000004u
+#define QRNIC_CQET_DATA_VALID 0x00000008u
+#define QRNIC_CQET_SYNC_REQ 0x00000010u
+#define QRNIC_CQET_ALL 0x0000001fu
+
+/* Flags of tag_op */
+#define QRNIC_TAGF_SIGNALED 0x00000001u
+#define QRNIC_TAGF_SYNC 0x00000002u
+#define QRNIC_TAGF_ALL 0x00000003u
+
 /* Flags of bind_seg */
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
@@ -652,6 +687,7 @@ enum qrnic_guest_error {
     QRNIC_GE_WQE_MALFORMED,
     QRNIC_GE_KEY_REFUSED,
     QRNIC_GE_PIECE_REFUSED,
+    QRNIC_GE_TAG_OPERATION,
     QRNIC_GE_DMA_FAILED,
     QRNIC_GE_CQ_OVERRUN,
     QRNIC_GE_EQ_OVERRUN,
@@ -691,6 +727,15 @@ enum qrnic_counter {
     QRNIC_COUNTER_STREAM_BUFFERS,
     QRNIC_COUNTER_STREAM_BYTES,
     QRNIC_COUNTER_STREAM_UNUSED_BYTES,
+    QRNIC_COUNTER_TAG_OPS,
+    QRNIC_COUNTER_TAG_MATCHES,
+    QRNIC_COUNTER_TAG_COMPARED,
+    QRNIC_COUNTER_TAG_UNEXPECTED,
+    QRNIC_COUNTER_TAG_UNTAGGED,
+    QRNIC_COUNTER_TAG_MALFORMED,
+    QRNIC_COUNTER_RENDEZVOUS,
+    QRNIC_COUNTER_RENDEZVOUS_BYTES,
+    QRNIC_COUNTER_RENDEZVOUS_REFUSED,
     QRNIC_COUNTER_MW_BINDS,
     QRNIC_COUNTER_FAST_REGISTRATIONS,
     QRNIC_COUNTER_INDIRECT_REGISTRATIONS,
@@ -800,6 +845,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_GE_WQE_MALFORMED,
     QRNIC_COUNTER_GE_KEY_REFUSED,
     QRNIC_COUNTER_GE_PIECE_REFUSED,
+    QRNIC_COUNTER_GE_TAG_OPERATION,
     QRNIC_COUNTER_GE_DMA_FAILED,
     QRNIC_COUNTER_GE_CQ_OVERRUN,
     QRNIC_COUNTER_GE_EQ_OVERRUN,
@@ -835,6 +881,15 @@ enum qrnic_counter {
     X(stream_buffers, queue) \
     X(stream_bytes, queue) \
     X(stream_unused_bytes, queue) \
+    X(tag_ops, queue) \
+    X(tag_matches, queue) \
+    X(tag_compared, queue) \
+    X(tag_unexpected, queue) \
+    X(tag_untagged, queue) \
+    X(tag_malformed, queue) \
+    X(rendezvous, roce) \
+    X(rendezvous_bytes, roce) \
+    X(rendezvous_refused, roce) \
     X(mw_binds, memory) \
     X(fast_registrations, memory) \
     X(indirect_registrations, memory) \
@@ -944,6 +999,7 @@ enum qrnic_counter {
     X(ge_wqe_malformed, guest) \
     X(ge_key_refused, guest) \
     X(ge_piece_refused, guest) \
+    X(ge_tag_operation, guest) \
     X(ge_dma_failed, guest) \
     X(ge_cq_overrun, guest) \
     X(ge_eq_overrun, guest) \
@@ -968,6 +1024,7 @@ enum qrnic_counter {
     X(WQE_MALFORMED, wqe_malformed) \
     X(KEY_REFUSED, key_refused) \
     X(PIECE_REFUSED, piece_refused) \
+    X(TAG_OPERATION, tag_operation) \
     X(DMA_FAILED, dma_failed) \
     X(CQ_OVERRUN, cq_overrun) \
     X(EQ_OVERRUN, eq_overrun) \
@@ -1015,6 +1072,7 @@ enum qrnic_counter {
     X(QUERY_SRQ, query_srq, 0, QRNIC_SRQ_CTX_BYTES, true) \
     X(DESTROY_SRQ, destroy_srq, 0, 0, true) \
     X(RESIZE_SRQ, resize_srq, QRNIC_SRQ_RESIZE_BYTES, 0, true) \
+    X(CREATE_TAG_LIST, create_tag_list, QRNIC_TAG_LIST_CTX_BYTES, 0, true) \
     X(ALLOC_XRCD, alloc_xrcd, 0, 0, false) \
     X(FREE_XRCD, free_xrcd, 0, 0, true) \
     X(SET_CONTEXTS, set_contexts, QRNIC_CONTEXT_MEMORY_BYTES, 0, false) \
@@ -1602,7 +1660,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffff3000000000ull;
+    bad |= out->capabilities & 0xffffff2000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2049,6 +2107,64 @@ static inline void qrnic_srq_ctx_pack(void *out, const QrnicSrqCtx *in)
     qrnic_st_le32(p + 48, in->producer);
     qrnic_st_le32(p + 52, in->consumer);
     qrnic_stream_attr_pack(p + 56, &in->stream);
+}
+
+#define QRNIC_TAG_LIST_CTX_BYTES 64u
+#define QRNIC_TAG_LIST_CTX_CQ_OFFSET 0u
+#define QRNIC_TAG_LIST_CTX_MAX_TAGS_OFFSET 4u
+#define QRNIC_TAG_LIST_CTX_LOG_SIZE_OFFSET 8u
+#define QRNIC_TAG_LIST_CTX_LOG_STRIDE_OFFSET 9u
+#define QRNIC_TAG_LIST_CTX_RSVD0_OFFSET 10u
+#define QRNIC_TAG_LIST_CTX_RECORD_OFFSET 16u
+#define QRNIC_TAG_LIST_CTX_RING_OFFSET 24u
+#define QRNIC_TAG_LIST_CTX_RSVD1_OFFSET 40u
+
+/* Input of CREATE_TAG_LIST */
+typedef struct QrnicTagListCtx {
+    uint32_t cq;
+    uint32_t max_tags;
+    uint8_t log_size;
+    uint8_t log_stride;
+    uint64_t record;
+    QrnicTranslation ring;
+} QrnicTagListCtx;
+
+_Static_assert(QRNIC_TAG_LIST_CTX_RSVD1_OFFSET + 24 ==
+               QRNIC_TAG_LIST_CTX_BYTES, "size of tag_list_ctx");
+
+/*
+ * False if a reserved bit of tag_list_ctx is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_tag_list_ctx_unpack(QrnicTagListCtx *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->cq = qrnic_ld_le32(p + 0);
+    out->max_tags = qrnic_ld_le32(p + 4);
+    out->log_size = p[8];
+    out->log_stride = p[9];
+    bad |= qrnic_any_byte(p + 10, 6);
+    out->record = qrnic_ld_le64(p + 16);
+    bad |= !qrnic_translation_unpack(&out->ring, p + 24);
+    bad |= qrnic_any_byte(p + 40, 24);
+    return !bad;
+}
+
+static inline void qrnic_tag_list_ctx_pack(void *out,
+                                           const QrnicTagListCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_TAG_LIST_CTX_BYTES);
+    qrnic_st_le32(p + 0, in->cq);
+    qrnic_st_le32(p + 4, in->max_tags);
+    p[8] = in->log_size;
+    p[9] = in->log_stride;
+    qrnic_st_le64(p + 16, in->record);
+    qrnic_translation_pack(p + 24, &in->ring);
 }
 
 #define QRNIC_SRQ_LIMIT_BYTES 8u
@@ -3661,6 +3777,64 @@ static inline void qrnic_eth_seg_pack(void *out, const QrnicEthSeg *in)
     qrnic_st_le16(p + 10, in->header_length);
 }
 
+#define QRNIC_TAG_OP_BYTES 32u
+#define QRNIC_TAG_OP_OPCODE_OFFSET 0u
+#define QRNIC_TAG_OP_FLAGS_OFFSET 1u
+#define QRNIC_TAG_OP_DATA_SEGMENTS_OFFSET 2u
+#define QRNIC_TAG_OP_INDEX_OFFSET 4u
+#define QRNIC_TAG_OP_HANDLE_OFFSET 8u
+#define QRNIC_TAG_OP_UNEXPECTED_OFFSET 12u
+#define QRNIC_TAG_OP_TAG_OFFSET 16u
+#define QRNIC_TAG_OP_MASK_OFFSET 24u
+
+/* An operation of a tag list; data segments follow in WQE_TAG_ADD */
+typedef struct QrnicTagOp {
+    uint8_t opcode;
+    uint8_t flags;
+    uint16_t data_segments;
+    uint32_t index;
+    uint32_t handle;
+    uint32_t unexpected;
+    uint64_t tag;
+    uint64_t mask;
+} QrnicTagOp;
+
+_Static_assert(QRNIC_TAG_OP_MASK_OFFSET + 8 ==
+               QRNIC_TAG_OP_BYTES, "size of tag_op");
+
+/* False if a reserved bit of tag_op is set; out is filled in any case. */
+static inline bool qrnic_tag_op_unpack(QrnicTagOp *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->opcode = p[0];
+    out->flags = p[1];
+    bad |= out->flags & 0x000000fcu;
+    out->data_segments = qrnic_ld_le16(p + 2);
+    out->index = qrnic_ld_le32(p + 4);
+    out->handle = qrnic_ld_le32(p + 8);
+    out->unexpected = qrnic_ld_le32(p + 12);
+    out->tag = qrnic_ld_le64(p + 16);
+    out->mask = qrnic_ld_le64(p + 24);
+    return !bad;
+}
+
+static inline void qrnic_tag_op_pack(void *out, const QrnicTagOp *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_TAG_OP_BYTES);
+    p[0] = in->opcode;
+    p[1] = in->flags;
+    qrnic_st_le16(p + 2, in->data_segments);
+    qrnic_st_le32(p + 4, in->index);
+    qrnic_st_le32(p + 8, in->handle);
+    qrnic_st_le32(p + 12, in->unexpected);
+    qrnic_st_le64(p + 16, in->tag);
+    qrnic_st_le64(p + 24, in->mask);
+}
+
 #define QRNIC_RECV_CTRL_BYTES 16u
 #define QRNIC_RECV_CTRL_DATA_SEGMENTS_OFFSET 0u
 #define QRNIC_RECV_CTRL_INDEX_OFFSET 4u
@@ -3717,7 +3891,7 @@ static inline void qrnic_recv_ctrl_pack(void *out, const QrnicRecvCtrl *in)
 #define QRNIC_CQE_HASHED_OFFSET 48u
 #define QRNIC_CQE_CONTINUES_OFFSET 49u
 #define QRNIC_CQE_STREAM_OFFSET 50u
-#define QRNIC_CQE_RSVD1_OFFSET 51u
+#define QRNIC_CQE_TAGGED_OFFSET 51u
 #define QRNIC_CQE_OFFSET_OFFSET 52u
 #define QRNIC_CQE_SYNDROME_OFFSET 56u
 #define QRNIC_CQE_CONTROL_OFFSET 60u
@@ -3747,6 +3921,7 @@ typedef struct QrnicCqe {
     uint8_t hashed;
     uint8_t continues;
     uint8_t stream;
+    uint8_t tagged;
     uint32_t offset;
     uint32_t syndrome;
     uint8_t status;
@@ -3783,7 +3958,8 @@ static inline bool qrnic_cqe_unpack(QrnicCqe *out, const void *in)
     out->continues = p[49];
     out->stream = p[50];
     bad |= out->stream & 0x000000feu;
-    bad |= p[51];
+    out->tagged = p[51];
+    bad |= out->tagged & 0x000000e0u;
     out->offset = qrnic_ld_le32(p + 52);
     out->syndrome = qrnic_ld_le32(p + 56);
     v = qrnic_ld_le32(p + 60);
@@ -3817,6 +3993,7 @@ static inline void qrnic_cqe_pack(void *out, const QrnicCqe *in)
     p[48] = in->hashed;
     p[49] = in->continues;
     p[50] = in->stream;
+    p[51] = in->tagged;
     qrnic_st_le32(p + 52, in->offset);
     qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
@@ -3902,6 +4079,101 @@ static inline void qrnic_cqe_inline_pack(void *out, const QrnicCqeInline *in)
     memcpy(p + 24, in->data, 16);
     qrnic_st_le32(p + 40, in->srqn);
     memcpy(p + 44, in->more_data, 16);
+    v = 0;
+    v |= (uint32_t)(in->status & 0x000000ffu) << 0;
+    v |= (uint32_t)(in->opcode & 0x000000ffu) << 8;
+    v |= (uint32_t)(in->flags & 0x000000ffu) << 16;
+    v |= (uint32_t)(in->phase & 0x00000001u) << 31;
+    qrnic_st_le32(p + 60, v);
+}
+
+#define QRNIC_CQE_TAG_BYTES 64u
+#define QRNIC_CQE_TAG_INDEX_OFFSET 0u
+#define QRNIC_CQE_TAG_QPN_OFFSET 4u
+#define QRNIC_CQE_TAG_BYTE_LEN_OFFSET 8u
+#define QRNIC_CQE_TAG_IMM_OFFSET 12u
+#define QRNIC_CQE_TAG_TIMESTAMP_OFFSET 16u
+#define QRNIC_CQE_TAG_TAG_OFFSET 24u
+#define QRNIC_CQE_TAG_APP_CTX_OFFSET 32u
+#define QRNIC_CQE_TAG_RSVD0_OFFSET 36u
+#define QRNIC_CQE_TAG_SRQN_OFFSET 40u
+#define QRNIC_CQE_TAG_RSVD1_OFFSET 44u
+#define QRNIC_CQE_TAG_TAGGED_OFFSET 51u
+#define QRNIC_CQE_TAG_RSVD2_OFFSET 52u
+#define QRNIC_CQE_TAG_SYNDROME_OFFSET 56u
+#define QRNIC_CQE_TAG_CONTROL_OFFSET 60u
+#define QRNIC_CQE_TAG_STATUS_MASK 0x000000ffu
+#define QRNIC_CQE_TAG_OPCODE_MASK 0x0000ff00u
+#define QRNIC_CQE_TAG_FLAGS_MASK 0x00ff0000u
+#define QRNIC_CQE_TAG_PHASE_MASK 0x80000000u
+
+/* Completion queue entry with CQET_MATCH */
+typedef struct QrnicCqeTag {
+    uint32_t index;
+    uint32_t qpn;
+    uint32_t byte_len;
+    uint32_t imm;
+    uint64_t timestamp;
+    uint64_t tag;
+    uint32_t app_ctx;
+    uint32_t srqn;
+    uint8_t tagged;
+    uint32_t syndrome;
+    uint8_t status;
+    uint8_t opcode;
+    uint8_t flags;
+    uint8_t phase;
+} QrnicCqeTag;
+
+_Static_assert(QRNIC_CQE_TAG_CONTROL_OFFSET + 4 ==
+               QRNIC_CQE_TAG_BYTES, "size of cqe_tag");
+
+/* False if a reserved bit of cqe_tag is set; out is filled in any case. */
+static inline bool qrnic_cqe_tag_unpack(QrnicCqeTag *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+    uint32_t v;
+
+    out->index = qrnic_ld_le32(p + 0);
+    out->qpn = qrnic_ld_le32(p + 4);
+    out->byte_len = qrnic_ld_le32(p + 8);
+    out->imm = qrnic_ld_be32(p + 12);
+    out->timestamp = qrnic_ld_le64(p + 16);
+    out->tag = qrnic_ld_le64(p + 24);
+    out->app_ctx = qrnic_ld_le32(p + 32);
+    bad |= qrnic_ld_le32(p + 36);
+    out->srqn = qrnic_ld_le32(p + 40);
+    bad |= qrnic_any_byte(p + 44, 7);
+    out->tagged = p[51];
+    bad |= out->tagged & 0x000000e0u;
+    bad |= qrnic_ld_le32(p + 52);
+    out->syndrome = qrnic_ld_le32(p + 56);
+    v = qrnic_ld_le32(p + 60);
+    out->status = (v >> 0) & 0x000000ffu;
+    out->opcode = (v >> 8) & 0x000000ffu;
+    out->flags = (v >> 16) & 0x000000ffu;
+    out->phase = (v >> 31) & 0x00000001u;
+    bad |= v & 0x7f000000u;
+    return !bad;
+}
+
+static inline void qrnic_cqe_tag_pack(void *out, const QrnicCqeTag *in)
+{
+    uint8_t *p = out;
+    uint32_t v;
+
+    memset(p, 0, QRNIC_CQE_TAG_BYTES);
+    qrnic_st_le32(p + 0, in->index);
+    qrnic_st_le32(p + 4, in->qpn);
+    qrnic_st_le32(p + 8, in->byte_len);
+    qrnic_st_be32(p + 12, in->imm);
+    qrnic_st_le64(p + 16, in->timestamp);
+    qrnic_st_le64(p + 24, in->tag);
+    qrnic_st_le32(p + 32, in->app_ctx);
+    qrnic_st_le32(p + 40, in->srqn);
+    p[51] = in->tagged;
+    qrnic_st_le32(p + 56, in->syndrome);
     v = 0;
     v |= (uint32_t)(in->status & 0x000000ffu) << 0;
     v |= (uint32_t)(in->opcode & 0x000000ffu) << 8;
@@ -4219,6 +4491,8 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "DESTROY_SRQ";
     case QRNIC_CMD_RESIZE_SRQ:
         return "RESIZE_SRQ";
+    case QRNIC_CMD_CREATE_TAG_LIST:
+        return "CREATE_TAG_LIST";
     case QRNIC_CMD_ALLOC_XRCD:
         return "ALLOC_XRCD";
     case QRNIC_CMD_FREE_XRCD:
@@ -4487,6 +4761,12 @@ static inline const char *qrnic_wqe_opcode_name(unsigned v)
         return "REG_MR";
     case QRNIC_WQE_REG_INDIRECT:
         return "REG_INDIRECT";
+    case QRNIC_WQE_TAG_ADD:
+        return "TAG_ADD";
+    case QRNIC_WQE_TAG_DEL:
+        return "TAG_DEL";
+    case QRNIC_WQE_TAG_SYNC:
+        return "TAG_SYNC";
     default:
         return "unknown";
     }
@@ -4519,10 +4799,22 @@ static inline const char *qrnic_cqe_opcode_name(unsigned v)
         return "REG_MR";
     case QRNIC_CQE_REG_INDIRECT:
         return "REG_INDIRECT";
+    case QRNIC_CQE_TAG_ADD:
+        return "TAG_ADD";
+    case QRNIC_CQE_TAG_DEL:
+        return "TAG_DEL";
+    case QRNIC_CQE_TAG_SYNC:
+        return "TAG_SYNC";
     case QRNIC_CQE_RECV:
         return "RECV";
     case QRNIC_CQE_RECV_RDMA_WITH_IMM:
         return "RECV_RDMA_WITH_IMM";
+    case QRNIC_CQE_TAG_RECV:
+        return "TAG_RECV";
+    case QRNIC_CQE_TAG_UNEXPECTED:
+        return "TAG_UNEXPECTED";
+    case QRNIC_CQE_TAG_NO_TAG:
+        return "TAG_NO_TAG";
     default:
         return "unknown";
     }
@@ -4587,6 +4879,10 @@ static inline const char *qrnic_wc_status_name(unsigned v)
         return "RNR_RETRY_EXC_ERR";
     case QRNIC_WC_GENERAL_ERR:
         return "GENERAL_ERR";
+    case QRNIC_WC_TM_ERR:
+        return "TM_ERR";
+    case QRNIC_WC_TM_RNDV_INCOMPLETE:
+        return "TM_RNDV_INCOMPLETE";
     default:
         return "unknown";
     }
@@ -4659,6 +4955,12 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "KEY_DEPTH";
     case QRNIC_SYN_KEY_SPLIT:
         return "KEY_SPLIT";
+    case QRNIC_SYN_TAG_HANDLE:
+        return "TAG_HANDLE";
+    case QRNIC_SYN_TAG_COUNT:
+        return "TAG_COUNT";
+    case QRNIC_SYN_TAG_LENGTH:
+        return "TAG_LENGTH";
     default:
         return "unknown";
     }
@@ -4719,6 +5021,15 @@ static inline const char *qrnic_counter_name(unsigned v)
         "stream_buffers",
         "stream_bytes",
         "stream_unused_bytes",
+        "tag_ops",
+        "tag_matches",
+        "tag_compared",
+        "tag_unexpected",
+        "tag_untagged",
+        "tag_malformed",
+        "rendezvous",
+        "rendezvous_bytes",
+        "rendezvous_refused",
         "mw_binds",
         "fast_registrations",
         "indirect_registrations",
@@ -4828,6 +5139,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "ge_wqe_malformed",
         "ge_key_refused",
         "ge_piece_refused",
+        "ge_tag_operation",
         "ge_dma_failed",
         "ge_cq_overrun",
         "ge_eq_overrun",
@@ -4857,6 +5169,7 @@ static inline const char *qrnic_guest_error_name(unsigned v)
         "wqe-malformed",
         "key-refused",
         "piece-refused",
+        "tag-operation",
         "dma-failed",
         "cq-overrun",
         "eq-overrun",

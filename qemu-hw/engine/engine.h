@@ -134,6 +134,8 @@ QrnicResult qrnic_srq_modify(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqLimit *in);
 QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqResize *in);
+QrnicResult qrnic_tag_list_create(QrnicEngine *e, uint32_t srqn,
+                                  const QrnicTagListCtx *in);
 QrnicResult qrnic_srq_query(QrnicEngine *e, uint32_t srqn, QrnicSrqCtx *out);
 QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn);
 QrnicResult qrnic_xrcd_alloc(QrnicEngine *e);

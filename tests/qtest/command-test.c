@@ -467,6 +467,7 @@ static void test_query_device(void)
                              "cap-eth-rx-coalesce=off,cap-on-demand=off,"
                              "cap-indirect-mkey=off,"
                              "cap-streaming-recv=off,"
+                             "cap-tag-matching=off,"
                              "context-cache=64,cap-context-cache=off,"
                              "cap-priority=off,"
                              "cap-roce-v1=off,cap-command-event=off,"

@@ -406,6 +406,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_FLOW | QRNIC_CAP_RSS |
                         QRNIC_CAP_ON_DEMAND | QRNIC_CAP_PRIORITY |
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
+                        QRNIC_CAP_TAG_MATCHING |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,

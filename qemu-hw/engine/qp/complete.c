@@ -58,11 +58,23 @@ void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                       status, syndrome, byte_len);
 }
 
+/* An SRQ may have a CQ of its own (XRC, tag matching). */
+static QrnicCq *recv_cq(QrnicEngine *e, QrnicQp *qp, const QrnicCqe *cqe)
+{
+    QrnicCq *cq = qrnic_srq_cq(e, cqe->srqn);
+
+    return cq ? cq : qp->recv_cq;
+}
+
 void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe)
 {
-    /* What an XRC target receives completes in the CQ of the SRQ. */
-    complete(e, qp, qp->recv_cq ? qp->recv_cq :
-             qrnic_xrc_recv_cq(e, cqe->srqn), cqe, NULL);
+    complete(e, qp, recv_cq(e, qp, cqe), cqe, NULL);
+}
+
+void qrnic_complete_tagged(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
+                           const uint8_t *header)
+{
+    complete(e, qp, recv_cq(e, qp, cqe), cqe, header);
 }
 
 void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,

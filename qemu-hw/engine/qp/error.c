@@ -72,7 +72,9 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
         qp->owed_event = 0;
     }
     if (((qp->send_cq && qp->send_cq->error) ||
-         (qp->recv_cq && qp->recv_cq->error)) &&
+         (qp->recv_cq && qp->recv_cq->error) ||
+         (qp->srq && qp->srq->tags &&
+          qrnic_tag_list_cq(e, qp->srq->tags)->error)) &&
         qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
     }

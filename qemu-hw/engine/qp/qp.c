@@ -58,8 +58,8 @@ static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!srq) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
     }
-    /* Its completions go elsewhere. */
-    if (srq->ctx.xrcd) {
+    /* Its completions go elsewhere; not all types do all that it wants. */
+    if (srq->ctx.xrcd || (srq->tags && !ops_of(e, in)->may_match_tags)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
     }
     return no_rq_check(in);
@@ -114,8 +114,9 @@ static QrnicResult stream_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (stream && (!ops_of(e, in)->may_stream || in->srq)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_STREAM_OFFSET);
     }
-    /* A CQE has no room for the data and the offset. */
-    if (in->max_recv_inline && (stream || (srq && srq->rq.stream))) {
+    /* A CQE has no room for the data and the offset, or the tag. */
+    if (in->max_recv_inline &&
+        (stream || (srq && (srq->rq.stream || srq->tags)))) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
     }

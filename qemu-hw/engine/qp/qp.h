@@ -110,6 +110,7 @@ struct QrnicQpOps {
     bool has_sq, has_rq;        /* an SRQ may stand for the RQ: */
     bool may_share;
     bool may_inline;            /* received data in CQEs */
+    bool may_match_tags;        /* its SRQ may have a tag list */
     bool may_stream;            /* many messages into a buffer of the RQ */
     bool of_domain;             /* an XRC domain */
     bool no_requests, no_responses;     /* that it could receive */
@@ -312,6 +313,9 @@ void qrnic_complete_recv(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe);
 /* The same with the data that software takes to the buffers */
 void qrnic_complete_recv_inline(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
                                 const uint8_t *data);
+/* A match, with what the header says, which begins the message */
+void qrnic_complete_tagged(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
+                           const uint8_t *header);
 /* After CQ errors: their queue pairs to ERR. */
 void qrnic_qp_errors_process(QrnicEngine *e);
 bool qrnic_qp_errors_pending(QrnicEngine *e);

@@ -280,6 +280,8 @@ QrnicTake qrnic_rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     QrnicStream *stream = srq ? srq->rq.stream : qp->rq.stream;
     QrnicTake take;
 
+    out->tag = NULL;
+    out->tag_opcode = 0;
     if (stream && !(srq && srq->error) &&
         qrnic_stream_begin(e, stream, out)) {
         return QRNIC_TAKE_OK;

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "qemu/timer.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
@@ -211,6 +212,13 @@ static void cqe_put_data(QrnicEngine *e, uint8_t *raw, const QrnicCqe *cqe,
     qrnic_add(e, QRNIC_COUNTER_INLINE_CQES, 1);
 }
 
+/* In place of what only datagrams have: what the header of a message says */
+static void cqe_put_tag(uint8_t *raw, const uint8_t *header)
+{
+    qrnic_st_le64(raw + QRNIC_CQE_TAG_TAG_OFFSET, ldq_be_p(header + 8));
+    qrnic_st_le32(raw + QRNIC_CQE_TAG_APP_CTX_OFFSET, ldl_be_p(header + 4));
+}
+
 bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
                    const uint8_t *data)
 {
@@ -246,7 +254,9 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     cqe->timestamp = e->config.capabilities & QRNIC_CAP_TIMESTAMP ?
                      qrnic_now(e) : 0;
     qrnic_cqe_pack(raw, cqe);
-    if (data) {
+    if (data && cqe->tagged) {
+        cqe_put_tag(raw, data);
+    } else if (data) {
         cqe_put_data(e, raw, cqe, data);
     }
     /* Control goes last, by a write of its own: it hands the entry over. */
@@ -337,7 +347,7 @@ QrnicResult qrnic_cq_create(QrnicEngine *e, const QrnicCqCtx *in)
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     qrnic_eq_get(e, in->eqn)->users++;
-    cq->db_queue.is_cq = true;
+    cq->db_queue.kind = QRNIC_DB_QUEUE_CQ;
     qrnic_db_page_join(e, in->db_page, &cq->db_queue);
     trace_qrnic_cq_create(e->config.name, cq->number, in->eqn, in->db_page,
                           in->log_size, in->record);

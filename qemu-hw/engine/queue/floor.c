@@ -20,6 +20,8 @@ static void tables_init(QrnicEngine *e)
     QTAILQ_INIT(&q->recovering);
     QTAILQ_INIT(&q->untaken);
     QTAILQ_INIT(&q->late);
+    QTAILQ_INIT(&q->tag_lists);
+    q->all_tags = 0;
 }
 
 static void tables_cleanup(QrnicEngine *e)

@@ -10,9 +10,9 @@
 
 #include "engine/memory/memory.h"
 
-/* db_page.c: a QP or a CQ that is rung through a page */
+/* db_page.c: what is rung through a page */
 typedef struct QrnicDbQueue {
-    bool is_cq;
+    enum { QRNIC_DB_QUEUE_QP, QRNIC_DB_QUEUE_CQ, QRNIC_DB_QUEUE_TAGS } kind;
     QTAILQ_ENTRY(QrnicDbQueue) next;
 } QrnicDbQueue;
 
@@ -103,8 +103,8 @@ typedef struct QrnicCq {
 
 /*
  * Writes a CQE (phase and timestamp are filled in) and its event; data, unless
- * NULL, are the byte_len bytes that go along. False: the CQ is in error; the
- * caller takes its QP to ERR.
+ * NULL, are the byte_len bytes that go along, or the header of a tagged
+ * message. False: the CQ is in error; the caller takes its QP to ERR.
  */
 bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
                    const uint8_t *data);
@@ -153,6 +153,24 @@ static inline bool qrnic_is_local_operation(uint8_t opcode)
 
 typedef struct QrnicStream QrnicStream;
 typedef struct QrnicStreamBuffer QrnicStreamBuffer;
+typedef struct QrnicTagList QrnicTagList;
+
+/*
+ * tags.c: an entry of a tag list. It is the list's until a message has matched
+ * it, and then the queue pair's that got the message.
+ */
+typedef struct QrnicTag {
+    QrnicTagList *list;         /* NULL: the handle is not its own any more */
+    uint32_t handle;
+    bool posted;                /* in the list, and can be matched */
+    bool solicited;             /* the sender of the rendezvous asked for it */
+    bool rendezvous;            /* with these headers: */
+    uint8_t header[QRNIC_RENDEZVOUS_SIZE];
+    QTAILQ_ENTRY(QrnicTag) next;
+    uint64_t length;
+    uint32_t num_sge;
+    QrnicSge sge[];
+} QrnicTag;
 
 typedef struct QrnicRecvWqe {
     uint32_t index;             /* SRQ: slot */
@@ -161,6 +179,8 @@ typedef struct QrnicRecvWqe {
     QrnicStream *stream;        /* of a streaming queue, or NULL: */
     QrnicStreamBuffer *buffer;  /* NULL: the WQE is bad */
     uint32_t offset;            /* in the buffer: the message begins here */
+    QrnicTag *tag;              /* not a WQE but this entry's; or NULL */
+    uint8_t tag_opcode;         /* SRQ with a tag list: enum qrnic_cqe_opcode */
     uint64_t length;            /* that there is for the message */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE];
@@ -190,6 +210,9 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
                                 uint32_t raw_wqebbs, uint32_t index,
                                 QrnicSendWqe *out, uint8_t *status,
                                 uint8_t *syndrome);
+/* Data segments from p on; empty ones are left out. False: too long. */
+bool qrnic_data_segs_decode(const uint8_t *p, unsigned count, QrnicSge *sge,
+                            uint32_t *num_sge, uint64_t *length);
 /* next: what the WQE says of it, which must be less than next_limit */
 QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
                                 uint32_t number, uint8_t log_stride,
@@ -273,6 +296,28 @@ void qrnic_stream_fail(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe);
 /* The same of an RQ, whose buffer is gone by this */
 void qrnic_stream_flush(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe);
 
+/* tags.c: list operations, of all lists in turn */
+bool qrnic_tags_pending(const QrnicEngine *e);
+void qrnic_tags_process(QrnicEngine *e, unsigned budget);
+void qrnic_tag_list_doorbell(QrnicEngine *e, QrnicTagList *l);
+QrnicTagList *qrnic_tag_list_of(QrnicDbQueue *q);
+/* Of all that completes for the SRQ */
+QrnicCq *qrnic_tag_list_cq(QrnicEngine *e, const QrnicTagList *l);
+/* Takes the first entry that matches out of the list; NULL: none does. */
+QrnicTag *qrnic_tag_match(QrnicEngine *e, QrnicTagList *l, uint64_t tag);
+/* A message that matched none has got a WQE; or was cut short after that. */
+void qrnic_tag_unexpected(QrnicEngine *e, QrnicTagList *l, uint64_t tag);
+void qrnic_tag_expected_after_all(QrnicEngine *e, QrnicTagList *l);
+/* QRNIC_CQET_SYNC_REQ if the CQE of an unexpected message is to ask for it */
+uint8_t qrnic_tag_sync_wanted(const QrnicTagList *l);
+/* Its handle is software's when the CQE that follows is written. */
+void qrnic_tag_done(QrnicEngine *e, QrnicTag *t);
+/* The list completes it as flushed, and frees it. */
+void qrnic_tag_abandon(QrnicEngine *e, QrnicTag *t);
+void qrnic_tag_list_free(QrnicTagList *l);
+/* The SRQ is about to go, and the list with it. */
+void qrnic_tag_list_gone(QrnicEngine *e, QrnicTagList *l);
+
 /* srq.c */
 typedef struct QrnicSrq {
     uint32_t number;
@@ -283,6 +328,7 @@ typedef struct QrnicSrq {
     GArray *returned;           /* uint16_t: slots given back; or NULL */
     uint8_t error;              /* enum qrnic_syndrome: gives no more */
     uint32_t users;
+    QrnicTagList *tags;         /* or NULL */
 } QrnicSrq;
 
 void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe);
@@ -290,8 +336,8 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
                          uint8_t *status, uint8_t *syndrome);
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq);
 void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq);
-/* The CQ of an XRC SRQ that has a WQE under way */
-QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn);
+/* The CQ of an SRQ that has its own; NULL: completions are in the QP's */
+QrnicCq *qrnic_srq_cq(QrnicEngine *e, uint32_t srqn);
 
 typedef struct QrnicQueues {
     QrnicTable db_pages, eqs, cqs, srqs, xrcds;
@@ -308,6 +354,8 @@ typedef struct QrnicQueues {
      */
     void (*event_taken)(QrnicEngine *e, uint32_t cqn, bool late);
     void (*late_event)(QrnicEngine *e);
+    QTAILQ_HEAD(, QrnicTagList) tag_lists;      /* with work to do */
+    uint32_t all_tags;          /* entries that lists may have, in all */
     bool cq_failed;             /* a CQ went into error: see to its QPs */
     /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
     void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);

@@ -204,6 +204,9 @@ void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
         srq->returned = g_array_new(false, false, sizeof(slot));
     }
     g_array_append_val(srq->returned, slot);
+    if (wqe->tag_opcode == QRNIC_CQE_TAG_UNEXPECTED) {
+        qrnic_tag_expected_after_all(e, srq->tags);
+    }
     qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, -1);
 }
 
@@ -420,6 +423,7 @@ void qrnic_srq_free(QrnicEngine *e, QrnicSrq *srq)
 {
     qrnic_fetch_put(e, &srq->rq);
     qrnic_stream_free(srq->rq.stream);
+    qrnic_tag_list_free(srq->tags);
     g_clear_pointer(&srq->returned, g_array_unref);
     g_free(srq);
 }
@@ -439,14 +443,16 @@ QrnicResult qrnic_srq_destroy(QrnicEngine *e, uint32_t srqn)
         e->queue->srq_gone(e, srq);
     }
     qrnic_table_remove(&e->queue->srqs, srqn);
+    qrnic_tag_list_gone(e, srq->tags);
     users_add(e, srq, -1);
     qrnic_srq_free(e, srq);
     return qrnic_ok(0);
 }
 
-QrnicCq *qrnic_xrc_recv_cq(QrnicEngine *e, uint32_t srqn)
+QrnicCq *qrnic_srq_cq(QrnicEngine *e, uint32_t srqn)
 {
-    const QrnicSrq *srq = qrnic_srq_get(e, srqn);
+    const QrnicSrq *srq = srqn ? qrnic_srq_get(e, srqn) : NULL;
 
-    return qrnic_cq_get(e, srq->ctx.cq);
+    return !srq ? NULL : srq->tags ? qrnic_tag_list_cq(e, srq->tags) :
+                                     qrnic_cq_get(e, srq->ctx.cq);
 }

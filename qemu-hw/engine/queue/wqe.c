@@ -22,9 +22,8 @@ static QrnicTake refuse(QrnicEngine *e, uint32_t number,
     return QRNIC_TAKE_ERROR;
 }
 
-/* Data segments from p on; empty ones are left out. False: too long. */
-static bool decode_sges(const uint8_t *p, unsigned count, QrnicSge *sge,
-                        uint32_t *num_sge, uint64_t *length)
+bool qrnic_data_segs_decode(const uint8_t *p, unsigned count, QrnicSge *sge,
+                            uint32_t *num_sge, uint64_t *length)
 {
     *num_sge = 0;
     *length = 0;
@@ -268,7 +267,8 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
     } else if (rest > (shape->data ? e->config.max_sge : 0)) {
         return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_SIZE, status,
                       syndrome, "too many data segments");
-    } else if (!decode_sges(p, rest, out->sge, &out->num_sge, &out->length)) {
+    } else if (!qrnic_data_segs_decode(p, rest, out->sge, &out->num_sge,
+                                       &out->length)) {
         return refuse(e, number, "SQ", index, QRNIC_SYN_WQE_LENGTH, status,
                       syndrome, "the message is too long");
     }
@@ -316,8 +316,8 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
     /* From here on it is known which WQE is wrong, and which one follows. */
     out->index = index;
     *next = ctrl.next;
-    if (!decode_sges(raw + QRNIC_SEGMENT_SIZE, ctrl.data_segments, out->sge,
-                     &out->num_sge, &out->length)) {
+    if (!qrnic_data_segs_decode(raw + QRNIC_SEGMENT_SIZE, ctrl.data_segments,
+                                out->sge, &out->num_sge, &out->length)) {
         return refuse(e, number, queue, index, QRNIC_SYN_WQE_LENGTH,
                              status, syndrome, "the buffer is too long");
     }

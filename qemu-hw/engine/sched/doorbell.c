@@ -226,7 +226,7 @@ static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)
 /*
  * No queue pair waits for a WQE of an SRQ: the other end of a connection asks
  * again, and whatever else came is gone. So the record is read by the next
- * taker.
+ * taker. The operations of a tag list have a record of their own.
  */
 static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
 {
@@ -239,6 +239,8 @@ static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_OWNER, "SRQ", m->number,
                           "rung through page %" PRIu32 ", belongs to %" PRIu32,
                           m->page, srq->ctx.db_page);
+    } else if (srq->tags) {
+        qrnic_tag_list_doorbell(e, srq->tags);
     }
 }
 
@@ -302,13 +304,18 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
 
 static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
 {
-    QrnicQp *qp = container_of(q, QrnicQp, db_queue);
     QrnicCounterSet *before;
+    QrnicQp *qp;
 
-    if (q->is_cq) {
+    if (q->kind == QRNIC_DB_QUEUE_CQ) {
         qrnic_cq_arm(e, container_of(q, QrnicCq, db_queue));
         return;
     }
+    if (q->kind == QRNIC_DB_QUEUE_TAGS) {
+        qrnic_tag_list_doorbell(e, qrnic_tag_list_of(q));
+        return;
+    }
+    qp = container_of(q, QrnicQp, db_queue);
     if (qp->state == QRNIC_QPS_RESET) {
         return;
     }

@@ -12,6 +12,7 @@
 #define RUN_LOOPBACK 64
 #define RUN_DOORBELLS 64
 #define RUN_TURNS 4
+#define RUN_TAG_OPS 64
 /* Then for frames to ourselves: the request, and its answer */
 #define RUN_BACK 3
 #define RUN_BACK_FRAMES 16
@@ -64,7 +65,7 @@ void qrnic_engine_reset(QrnicEngine *e)
 static bool engine_has_work(QrnicEngine *e)
 {
     return (e->fabric->loopback_count && !e->fabric->held) ||
-           qrnic_multicast_pending(e) ||
+           qrnic_multicast_pending(e) || qrnic_tags_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_page_faults_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
@@ -96,6 +97,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
     qrnic_pieces_run(e);
     for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
+        qrnic_tags_process(e, RUN_TAG_OPS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
         qrnic_multicast_process(e);

@@ -26,12 +26,35 @@ QrnicTake qrnic_inbound_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
 static QrnicCqe cqe_of(const QrnicQp *qp, const QrnicInbound *in,
                        uint8_t opcode)
 {
+    const QrnicRecvWqe *recv = in->recv;
+
     return (QrnicCqe) {
-        .index = in->recv->index,
-        .srqn = in->recv->srqn,
+        .index = recv->index,
+        .srqn = recv->srqn,
         .qpn = qp->number,
-        .opcode = opcode,
+        .opcode = opcode == QRNIC_CQE_RECV && recv->tag_opcode ?
+                  recv->tag_opcode : opcode,
+        .tagged = recv->tag ? QRNIC_CQET_ENTRY : 0,
     };
+}
+
+QrnicCqe qrnic_inbound_cqe(const QrnicQp *qp, const QrnicInbound *in,
+                           const QrnicPacket *pkt, uint8_t opcode)
+{
+    QrnicCqe cqe = cqe_of(qp, in, opcode);
+
+    if (pkt->info->flags & QRNIC_HDR_IMM) {
+        cqe.flags |= QRNIC_CQEF_IMM;
+        cqe.imm = pkt->t.imm;
+    }
+    if (pkt->info->flags & QRNIC_HDR_IETH) {
+        cqe.flags |= QRNIC_CQEF_INV;
+        cqe.imm = pkt->t.inv_key;
+    }
+    if (pkt->t.solicited) {
+        cqe.flags |= QRNIC_CQEF_SOLICITED;
+    }
+    return cqe;
 }
 
 void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
@@ -42,6 +65,12 @@ void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     cqe.status = status;
     cqe.syndrome = syndrome;
     qrnic_stream_fail(e, in->recv, &cqe);
+    if (in->recv->tag) {
+        qrnic_tag_done(e, in->recv->tag);
+        g_free(in->recv->tag);
+    } else if (in->recv->tag_opcode == QRNIC_CQE_TAG_UNEXPECTED) {
+        qrnic_tag_expected_after_all(e, qp->srq->tags);
+    }
     qrnic_recv_wqe_drop(e, &in->recv);
     in->message = QRNIC_IDLE;
     qrnic_complete_recv(e, qp, &cqe);
@@ -71,7 +100,7 @@ bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
 
 void qrnic_inbound_cleanup(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
 {
-    if (in->recv && in->recv->srqn) {
+    if (in->recv && in->recv->srqn && !in->recv->tag) {
         qrnic_rq_give_back(e, qp, in->recv);
     }
     qrnic_recv_wqe_drop(e, &in->recv);
@@ -89,19 +118,11 @@ static void done(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                  const QrnicPacket *pkt, uint8_t opcode, uint32_t byte_len,
                  uint64_t placed)
 {
-    QrnicCqe cqe = cqe_of(qp, in, opcode);
+    QrnicCqe cqe = qrnic_inbound_cqe(qp, in, pkt, opcode);
 
     cqe.byte_len = byte_len;
-    if (pkt->info->flags & QRNIC_HDR_IMM) {
-        cqe.flags |= QRNIC_CQEF_IMM;
-        cqe.imm = pkt->t.imm;
-    }
-    if (pkt->info->flags & QRNIC_HDR_IETH) {
-        cqe.flags |= QRNIC_CQEF_INV;
-        cqe.imm = pkt->t.inv_key;
-    }
-    if (pkt->t.solicited) {
-        cqe.flags |= QRNIC_CQEF_SOLICITED;
+    if (cqe.opcode == QRNIC_CQE_TAG_UNEXPECTED) {
+        cqe.tagged = qrnic_tag_sync_wanted(qp->srq->tags);
     }
     qrnic_stream_end(e, in->recv, placed, &cqe);
     qrnic_recv_wqe_drop(e, &in->recv);

@@ -67,6 +67,10 @@ void qrnic_inbound_give_back(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
 /* Gives it back to its SRQ, if it is of one. */
 void qrnic_inbound_cleanup(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
 
+/* The CQE of the message that this packet ends */
+QrnicCqe qrnic_inbound_cqe(const QrnicQp *qp, const QrnicInbound *in,
+                           const QrnicPacket *pkt, uint8_t opcode);
+
 /* A send: the WQE is taken, begin, the data of each packet, end completes. */
 void qrnic_inbound_send_begin(QrnicInbound *in);
 QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,

@@ -11,16 +11,22 @@
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
-/* False: RNR, or the WQE is bad; the answer is owed. */
-static bool recv_take(QrnicEngine *e, QrnicQp *qp)
+/*
+ * A WQE, or an entry of a tag list for a send. False: RNR, or the WQE is bad;
+ * the answer is owed.
+ */
+static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
+    bool tagged = qp->srq && qp->srq->tags &&
+                  pkt->info->flags & QRNIC_OPF_SEND;
 
     /* Taken when the packet came before, and its memory was absent */
     if (r->in.recv) {
         return true;
     }
-    switch (qrnic_inbound_take(e, qp, &r->in)) {
+    switch (tagged ? qrnic_tagged_take(e, qp, &r->in, pkt) :
+                     qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
         /* That there are none is what the NAK says. */
         r->low_credit = qrnic_qp_has_credits(qp);
@@ -78,12 +84,13 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return qrnic_refuse_invalid(e, qp);
     }
     if (flags & QRNIC_OPF_START) {
-        if (!recv_take(e, qp)) {
+        if (!recv_take(e, qp, pkt)) {
             return false;
         }
         qrnic_inbound_send_begin(in);
     }
-    switch (qrnic_inbound_send(e, qp, in, pkt)) {
+    switch (in->recv->tag ? qrnic_tagged_place(e, qp, in, pkt) :
+                            qrnic_inbound_send(e, qp, in, pkt)) {
     case QRNIC_PLACED_TOO_LONG:
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
                            QRNIC_SYN_NONE);
@@ -103,7 +110,9 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (flags & QRNIC_HDR_IETH && !invalidate(e, qp, pkt)) {
         return false;
     }
-    if (flags & QRNIC_OPF_END) {
+    if (in->recv->tag) {
+        qrnic_tagged_placed(e, qp, in, pkt);
+    } else if (flags & QRNIC_OPF_END) {
         qrnic_inbound_send_end(e, qp, in, pkt);
     }
     return true;
@@ -136,7 +145,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
 
     /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
-    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp)) {
+    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
         return false;
     }
     if (flags & QRNIC_OPF_START) {

@@ -19,8 +19,18 @@ static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
     qp->responder = NULL;
 }
 
+/* What matched its messages is completed by the tag list. */
+static void rc_tags_abandon(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->requester) {
+        qrnic_tagged_abandon(e, &qp->responder->in);
+        qrnic_rendezvous_abandon(e, qp);
+    }
+}
+
 static void rc_init(QrnicEngine *e, QrnicQp *qp)
 {
+    rc_tags_abandon(e, qp);
     rc_cleanup(e, qp);
     qrnic_requester_init(e, qp);
     qp->responder = g_new0(QrnicResponder, 1);
@@ -73,6 +83,9 @@ static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
         qrnic_rc_start_receive(e, qp);
     } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
         qrnic_rc_start_send(e, qp);
+        if (qrnic_rendezvous_waits(qp->requester)) {
+            qrnic_schedule(e, qp);
+        }
     } else if (from == QRNIC_QPS_SQD && qp->state == QRNIC_QPS_SQD &&
                !qp->sq_draining) {
         qrnic_requester_attr_changed(e, qp);
@@ -133,6 +146,8 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 const QrnicQpOps qrnic_rc_ops = {
     RELIABLE,
     .capability = QRNIC_CAP_RC,
+    .destroyed = rc_tags_abandon,
+    .may_match_tags = true,
     .service = QRNIC_SERVICE_RC,
     .has_sq = true,
     .has_rq = true,

@@ -23,6 +23,7 @@
 /* What a read, atomic or flush needs until its response has come. */
 typedef struct QrnicInitiated {
     uint64_t va, swap_add, compare;
+    uint32_t pd;                /* of its data segments */
     uint32_t rkey;
     QrnicFlushSeg flush;
     uint32_t srqn;              /* XRC */
@@ -44,6 +45,7 @@ typedef struct QrnicPending {
     uint32_t receives;          /* messages that take a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
     QrnicInitiated *initiated;  /* of these; else NULL */
+    QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
 } QrnicPending;
 
 struct QrnicRequester {
@@ -58,6 +60,8 @@ struct QrnicRequester {
     /* One above the last PSN sent that asks for an answer; una: none is due */
     uint32_t asked_psn;
 
+    /* rendezvous.c: to be read, and to be told; not in the ring yet */
+    QTAILQ_HEAD(, QrnicTag) reads, fins;
     QrnicSendWqe *wqe;          /* NULL, or that of: */
     uint32_t wqe_message;       /* the message with this number in the ring */
 
@@ -169,6 +173,30 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
     return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
 }
 
+/*
+ * rendezvous.c: the entry is one whose data is to be read as long as it has
+ * its list, and then one whose sender is to be told.
+ */
+void qrnic_rendezvous_init(QrnicRequester *r);
+void qrnic_rendezvous_cleanup(QrnicRequester *r);
+uint32_t qrnic_rendezvous_length(const QrnicTag *t);
+void qrnic_rendezvous_trace(QrnicEngine *e, const QrnicQp *qp,
+                            const QrnicTag *t, const char *what);
+/* It has matched: read its data. */
+void qrnic_rendezvous_ask(QrnicEngine *e, QrnicQp *qp, QrnicTag *t);
+bool qrnic_rendezvous_waits(const QrnicRequester *r);
+/* The next one, which is the caller's; NULL: there is none */
+QrnicTag *qrnic_rendezvous_next(QrnicRequester *r);
+/* What is to be sent for it, as if software had posted it */
+void qrnic_rendezvous_wqe(const QrnicTag *t, QrnicSendWqe *w);
+/* That has been acknowledged, or failed. */
+void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
+                           uint8_t status, uint8_t syndrome);
+/* One that is not in the ring, as flushed; false: there is none. */
+bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
+/* Their queue pair goes: the list completes them. */
+void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
+
 /* requester.c */
 void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
@@ -257,6 +285,20 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
 /* At most one packet; false: nothing to do. */
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * tags.c: a send to an SRQ with a tag list. What it takes is a WQE, and all is
+ * as without a list, or an entry: recv->tag.
+ */
+QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                            const QrnicPacket *pkt);
+QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                               const QrnicPacket *pkt);
+/* Its data is placed: completes, where there is something to tell. */
+void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                         const QrnicPacket *pkt);
+/* The queue pair goes: the list completes the entry under way. */
+void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
 
 /*
  * execute.c: the expected request, which may follow the one before. *psns: how

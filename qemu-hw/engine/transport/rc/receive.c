@@ -252,7 +252,7 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
             continue;
         }
         part = MIN(len, s->length - offset);
-        syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number,
+        syndrome = qrnic_memory_check(e, s->lkey, i->pd,
                                       s->addr + offset, part,
                                       QRNIC_ACCESS_LOCAL_WRITE, &k);
         if (syndrome) {

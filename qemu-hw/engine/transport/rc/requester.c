@@ -39,6 +39,10 @@ static void pending_drop(QrnicEngine *e, QrnicRequester *r)
     QrnicPending **chunk = &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK];
 
     qrnic_buffer_put(e, p->initiated, sizeof(*p->initiated));
+    /* A fin is nobody else's; an entry that has its handle is the list's. */
+    if (p->tag && !p->tag->list) {
+        g_free(p->tag);
+    }
     if (r->wqe_message == n) {
         qrnic_requester_wqe_drop(e, r);
     }
@@ -51,18 +55,36 @@ static void pending_drop(QrnicEngine *e, QrnicRequester *r)
     }
 }
 
+/* The message at the tail, which is dropped then */
+static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+                             uint8_t status, uint8_t syndrome)
+{
+    bool ok = status == QRNIC_WC_SUCCESS;
+    QrnicTag *t = p->tag;
+
+    p->tag = NULL;
+    if (t) {
+        qrnic_rendezvous_done(e, qp, t, status, syndrome);
+    } else {
+        qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
+                          status, syndrome,
+                          ok && qrnic_wqe_is_rd(p->opcode) ? p->length : 0);
+    }
+}
+
 void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
                           uint8_t syndrome)
 {
     QrnicRequester *r = qp->requester;
     QrnicPending *p = qrnic_pending_at(r, r->tail);
+    bool fin = p->tag && !p->tag->list;
 
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
                                 qrnic_wc_status_name(status), syndrome);
-    qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags, status,
-                      syndrome, 0);
+    message_complete(e, qp, p, status, syndrome);
     pending_drop(e, r);
-    qrnic_qp_error(e, qp, 0, 0);
+    /* No completion tells of a fin. */
+    qrnic_qp_error(e, qp, fin ? QRNIC_EVENT_QP_FATAL : 0, fin ? status : 0);
 }
 
 void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
@@ -90,9 +112,7 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
         r->ssn_done = p->ssn;
         r->receives_done = p->receives;
         r->rd_done += rd;
-        qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
-                          QRNIC_WC_SUCCESS, QRNIC_SYN_NONE,
-                          rd ? p->length : 0);
+        message_complete(e, qp, p, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
         pending_drop(e, r);
     }
     if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
@@ -106,11 +126,10 @@ bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp)
     QrnicPending *p;
 
     if (r->tail == r->head) {
-        return false;
+        return qrnic_rendezvous_flush_one(e, qp);
     }
     p = qrnic_pending_at(r, r->tail);
-    qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
-                      QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE, 0);
+    message_complete(e, qp, p, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE);
     pending_drop(e, r);
     return true;
 }
@@ -129,6 +148,7 @@ void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp)
 {
     qp->requester = g_new0(QrnicRequester, 1);
     qp->requester->deadline = QRNIC_DEADLINE_NEVER;
+    qrnic_rendezvous_init(qp->requester);
     /* The first look at the wire is no second one. */
     qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
 }
@@ -141,6 +161,7 @@ void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
         pending_drop(e, r);
     }
     qrnic_requester_wqe_drop(e, r);
+    qrnic_rendezvous_cleanup(r);
     g_free(r);
     qp->requester = NULL;
 }

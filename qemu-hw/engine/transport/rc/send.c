@@ -23,6 +23,12 @@ static bool takes_receive(uint8_t opcode)
     return is_send(opcode) || opcode == QRNIC_WQE_RDMA_WRITE_IMM;
 }
 
+/* The keys of an entry of a tag list are those of its SRQ. */
+static uint32_t pd_of(const QrnicQp *qp, const QrnicPending *p)
+{
+    return p->tag ? qp->srq->ctx.pd : qp->pd->number;
+}
+
 static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                        QrnicPending *p)
 {
@@ -36,7 +42,7 @@ static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
         if (!s->length) {
             continue;
         }
-        syndrome = qrnic_memory_check(e, s->lkey, qp->pd->number, s->addr,
+        syndrome = qrnic_memory_check(e, s->lkey, pd_of(qp, p), s->addr,
                                       s->length, access, &k);
         if (syndrome) {
             qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
@@ -50,10 +56,12 @@ static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     return true;
 }
 
-static QrnicInitiated *initiated_new(QrnicEngine *e, const QrnicSendWqe *w)
+static QrnicInitiated *initiated_new(QrnicEngine *e, const QrnicSendWqe *w,
+                                     uint32_t pd)
 {
     QrnicInitiated *i = qrnic_buffer_get(e, sizeof(*i));
 
+    i->pd = pd;
     i->va = w->remote_addr;
     i->rkey = w->rkey;
     i->srqn = w->srqn;
@@ -79,12 +87,13 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     uint8_t status, syndrome;
+    QrnicTake take = QRNIC_TAKE_OK;
     QrnicSendWqe *w;
     QrnicPending *p;
-    QrnicTake take;
+    QrnicTag *t;
 
     if (r->stopped || qp->state != QRNIC_QPS_RTS ||
-        !qrnic_sq_pending(e, qp, false)) {
+        (!qrnic_rendezvous_waits(r) && !qrnic_sq_pending(e, qp, false))) {
         return false;
     }
     if (r->head - r->tail == QRNIC_PENDING) {
@@ -92,12 +101,18 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     w = wqe_buffer(e, r);
-    take = qrnic_sq_take(e, qp, w, &status, &syndrome);
+    t = qrnic_rendezvous_next(r);
+    if (t) {
+        qrnic_rendezvous_wqe(t, w);
+    } else {
+        take = qrnic_sq_take(e, qp, w, &status, &syndrome);
+    }
     if (take == QRNIC_TAKE_EMPTY || take == QRNIC_TAKE_BROKEN) {
         qrnic_requester_wqe_drop(e, r);
         return false;
     }
     p = qrnic_pending_new(e, r);
+    p->tag = t;
     p->index = w->index;
     p->wqebbs = w->wqebbs;
     if (take == QRNIC_TAKE_ERROR) {
@@ -127,7 +142,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     p->receives = r->receives_taken;
     p->rd_number = r->rd_taken;
     if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
-        p->initiated = initiated_new(e, w);
+        p->initiated = initiated_new(e, w, pd_of(qp, p));
     }
     r->stopped = p->status != 0;
     r->next_psn = qrnic_pending_end(p);
@@ -149,6 +164,10 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     }
     w = wqe_buffer(e, r);
     r->wqe_message = r->cursor;
+    if (p->tag) {
+        qrnic_rendezvous_wqe(p->tag, w);
+        return true;
+    }
     if (qrnic_sq_refetch(e, qp, p->index, w, &p->status, &p->syndrome) !=
         QRNIC_TAKE_OK) {
         qrnic_requester_wqe_drop(e, r);
