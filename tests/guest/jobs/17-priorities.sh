@@ -1,5 +1,5 @@
-# Priorities of queue pairs: the provider's test within each guest, bulk flows and a short one between the two, the
-# counters, and a process that is killed in the middle.
+# Priorities of queue pairs: the provider's test within each guest, bulk flows and a short one between the two, and the
+# counters.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
 # guest: --guests 2 --nic qrnic --timeout 600
