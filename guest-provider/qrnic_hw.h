@@ -78,6 +78,11 @@
 #define QRNIC_TAG_HEADER_SIZE 16u
 #define QRNIC_RENDEZVOUS_SIZE 32u
 #define QRNIC_MAX_RENDEZVOUS 256u
+#define QRNIC_DYNAMIC_MAX_IDLE 18u
+#define QRNIC_DYNAMIC_CONNECT_TIME 1000u
+#define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
+#define QRNIC_DYNAMIC_ENDED 256u
+#define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -92,6 +97,7 @@
 #define QRNIC_MAX_TAGS 16384u
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
+#define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -203,6 +209,8 @@ enum qrnic_qp_type {
 	QRNIC_QPT_RAW_PACKET = 0x8,
 	QRNIC_QPT_XRC_INI = 0x9,
 	QRNIC_QPT_XRC_TGT = 0xa,
+	QRNIC_QPT_DC_INI = 0xb,
+	QRNIC_QPT_DC_TGT = 0xc,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -396,6 +404,10 @@ enum qrnic_syndrome {
 	QRNIC_SYN_TAG_HANDLE = 0x30,
 	QRNIC_SYN_TAG_COUNT = 0x31,
 	QRNIC_SYN_TAG_LENGTH = 0x32,
+	QRNIC_SYN_DYNAMIC_BUSY = 0x38,
+	QRNIC_SYN_DYNAMIC_KEY = 0x39,
+	QRNIC_SYN_DYNAMIC_PARAMETERS = 0x3a,
+	QRNIC_SYN_DYNAMIC_LATE = 0x3b,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -453,9 +465,10 @@ enum qrnic_link_state {
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
 #define QRNIC_CAP_TAG_MATCHING 0x0000001000000000ull
+#define QRNIC_CAP_DYNAMIC 0x0000002000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000dfffffffffull
+#define QRNIC_CAP_ALL 0x000000ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -492,6 +505,10 @@ enum qrnic_link_state {
 #define QRNIC_QPF_SOURCE_QPN 0x00000008u
 #define QRNIC_QPF_RECEIVE_ONLY 0x00000010u
 #define QRNIC_QPF_ALL 0x0000001fu
+
+/* Flags of dynamic_attr */
+#define QRNIC_DYNAMICF_FULL 0x00000001u
+#define QRNIC_DYNAMICF_ALL 0x00000001u
 
 /* What of a frame goes into the hash; the bits are those of the verbs */
 #define QRNIC_RSS_SRC_IPV4 0x00000001u
@@ -772,6 +789,12 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RETRANSMISSIONS,
 	QRNIC_COUNTER_TIMEOUTS,
 	QRNIC_COUNTER_RETRY_EXCEEDED,
+	QRNIC_COUNTER_DYNAMIC_CONNECTS,
+	QRNIC_COUNTER_DYNAMIC_ACCEPTS,
+	QRNIC_COUNTER_DYNAMIC_DISCONNECTS,
+	QRNIC_COUNTER_DYNAMIC_EXPIRED,
+	QRNIC_COUNTER_TX_CNAK,
+	QRNIC_COUNTER_RX_CNAK,
 	QRNIC_COUNTER_RX_DROP_ICRC,
 	QRNIC_COUNTER_RX_DROP_MALFORMED,
 	QRNIC_COUNTER_RX_DROP_OPCODE,
@@ -787,6 +810,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
 	QRNIC_COUNTER_RX_DROP_CONTEXT,
 	QRNIC_COUNTER_RX_DROP_PSN,
+	QRNIC_COUNTER_RX_DROP_CONNECTION,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_LINK_DOWNS,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -926,6 +950,12 @@ enum qrnic_counter {
 	X(retransmissions, roce) \
 	X(timeouts, roce) \
 	X(retry_exceeded, roce) \
+	X(dynamic_connects, roce) \
+	X(dynamic_accepts, roce) \
+	X(dynamic_disconnects, roce) \
+	X(dynamic_expired, roce) \
+	X(tx_cnak, roce) \
+	X(rx_cnak, roce) \
 	X(rx_drop_icrc, drop) \
 	X(rx_drop_malformed, drop) \
 	X(rx_drop_opcode, drop) \
@@ -941,6 +971,7 @@ enum qrnic_counter {
 	X(rx_drop_uc_sequence, drop) \
 	X(rx_drop_context, drop) \
 	X(rx_drop_psn, drop) \
+	X(rx_drop_connection, drop) \
 	X(tx_drop_link, drop) \
 	X(link_downs, ethernet) \
 	X(eth_tx_packets, ethernet) \
@@ -2169,6 +2200,38 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, log_alignment) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, rsvd0) ==
 		QRNIC_DM_CTX_RSVD0_OFFSET, "dm_ctx.rsvd0");
 
+/*
+ * What an end of dynamic connections is created with; all 0 of another
+ * queue pair
+ */
+struct qrnic_dynamic_attr {
+	__le64 access_key;
+	__le16 responders;
+	__u8 idle;
+	__u8 flags;
+	__le32 rsvd0;
+};
+
+#define QRNIC_DYNAMIC_ATTR_BYTES 16u
+#define QRNIC_DYNAMIC_ATTR_ACCESS_KEY_OFFSET 0u
+#define QRNIC_DYNAMIC_ATTR_RESPONDERS_OFFSET 8u
+#define QRNIC_DYNAMIC_ATTR_IDLE_OFFSET 10u
+#define QRNIC_DYNAMIC_ATTR_FLAGS_OFFSET 11u
+#define QRNIC_DYNAMIC_ATTR_RSVD0_OFFSET 12u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_dynamic_attr) == QRNIC_DYNAMIC_ATTR_BYTES,
+		"size of dynamic_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_attr, access_key) ==
+		QRNIC_DYNAMIC_ATTR_ACCESS_KEY_OFFSET, "dynamic_attr.access_key");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_attr, responders) ==
+		QRNIC_DYNAMIC_ATTR_RESPONDERS_OFFSET, "dynamic_attr.responders");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_attr, idle) ==
+		QRNIC_DYNAMIC_ATTR_IDLE_OFFSET, "dynamic_attr.idle");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_attr, flags) ==
+		QRNIC_DYNAMIC_ATTR_FLAGS_OFFSET, "dynamic_attr.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_attr, rsvd0) ==
+		QRNIC_DYNAMIC_ATTR_RSVD0_OFFSET, "dynamic_attr.rsvd0");
+
 /* Input of CREATE_QP */
 struct qrnic_qp_ctx {
 	__u8 type;
@@ -2190,7 +2253,8 @@ struct qrnic_qp_ctx {
 	__le32 xrcd;
 	__le32 address_space;
 	__le32 source_qpn;
-	__u8 rsvd2[32];
+	struct qrnic_dynamic_attr dynamic;
+	__u8 rsvd2[16];
 	struct qrnic_stream_attr stream;
 };
 
@@ -2214,7 +2278,8 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 88u
+#define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
@@ -2257,6 +2322,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, address_space) ==
 		QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET, "qp_ctx.address_space");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, source_qpn) ==
 		QRNIC_QP_CTX_SOURCE_QPN_OFFSET, "qp_ctx.source_qpn");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, dynamic) ==
+		QRNIC_QP_CTX_DYNAMIC_OFFSET, "qp_ctx.dynamic");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, stream) ==
@@ -2535,8 +2602,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_sq_ctrl, inline_length) ==
 		QRNIC_SQ_CTRL_INLINE_LENGTH_OFFSET, "sq_ctrl.inline_length");
 
 /*
- * Remote address segment, second (XRC: third) in RDMA, atomic and flush
- * WQEs
+ * Remote address segment, second (XRC: third; DC: fifth) in RDMA, atomic
+ * and flush WQEs
  */
 struct qrnic_remote_seg {
 	__le64 address;
@@ -2559,7 +2626,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_remote_seg, rsvd0) ==
 		QRNIC_REMOTE_SEG_RSVD0_OFFSET, "remote_seg.rsvd0");
 
 /*
- * Atomic segment, third (XRC: fourth) in atomic WQEs, third in
+ * Atomic segment, behind the remote address segment in atomic WQEs and in
  * WQE_ATOMIC_WRITE
  */
 struct qrnic_atomic_seg {
@@ -2578,7 +2645,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_atomic_seg, swap_add) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_atomic_seg, compare) ==
 		QRNIC_ATOMIC_SEG_COMPARE_OFFSET, "atomic_seg.compare");
 
-/* Flush segment, third in WQE_FLUSH */
+/* Flush segment, behind the remote address segment in WQE_FLUSH */
 struct qrnic_flush_seg {
 	__le32 length;
 	__u8 type;
@@ -2668,6 +2735,34 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_xrc_seg, srqn) ==
 		QRNIC_XRC_SEG_SRQN_OFFSET, "xrc_seg.srqn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_xrc_seg, rsvd0) ==
 		QRNIC_XRC_SEG_RSVD0_OFFSET, "xrc_seg.rsvd0");
+
+/*
+ * Address segment, second in every WQE of initiators of dynamic connections
+ * that sends something
+ */
+struct qrnic_dynamic_seg {
+	struct qrnic_address_vector av;
+	__le32 target;
+	__le32 rsvd0;
+	__le64 access_key;
+};
+
+#define QRNIC_DYNAMIC_SEG_BYTES 48u
+#define QRNIC_DYNAMIC_SEG_AV_OFFSET 0u
+#define QRNIC_DYNAMIC_SEG_TARGET_OFFSET 32u
+#define QRNIC_DYNAMIC_SEG_RSVD0_OFFSET 36u
+#define QRNIC_DYNAMIC_SEG_ACCESS_KEY_OFFSET 40u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_dynamic_seg) == QRNIC_DYNAMIC_SEG_BYTES,
+		"size of dynamic_seg");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_seg, av) ==
+		QRNIC_DYNAMIC_SEG_AV_OFFSET, "dynamic_seg.av");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_seg, target) ==
+		QRNIC_DYNAMIC_SEG_TARGET_OFFSET, "dynamic_seg.target");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_seg, rsvd0) ==
+		QRNIC_DYNAMIC_SEG_RSVD0_OFFSET, "dynamic_seg.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dynamic_seg, access_key) ==
+		QRNIC_DYNAMIC_SEG_ACCESS_KEY_OFFSET, "dynamic_seg.access_key");
 
 /* Bind segment, second in WQE_BIND_MW */
 struct qrnic_bind_seg {

@@ -80,6 +80,11 @@
 #define QRNIC_TAG_HEADER_SIZE 16u
 #define QRNIC_RENDEZVOUS_SIZE 32u
 #define QRNIC_MAX_RENDEZVOUS 256u
+#define QRNIC_DYNAMIC_MAX_IDLE 18u
+#define QRNIC_DYNAMIC_CONNECT_TIME 1000u
+#define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
+#define QRNIC_DYNAMIC_ENDED 256u
+#define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
 #define QRNIC_MAX_QP_WQEBB 524288u
@@ -94,6 +99,7 @@
 #define QRNIC_MAX_TAGS 16384u
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
+#define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -227,6 +233,8 @@ enum qrnic_qp_type {
     QRNIC_QPT_RAW_PACKET = 0x8,
     QRNIC_QPT_XRC_INI = 0x9,
     QRNIC_QPT_XRC_TGT = 0xa,
+    QRNIC_QPT_DC_INI = 0xb,
+    QRNIC_QPT_DC_TGT = 0xc,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -420,6 +428,10 @@ enum qrnic_syndrome {
     QRNIC_SYN_TAG_HANDLE = 0x30,
     QRNIC_SYN_TAG_COUNT = 0x31,
     QRNIC_SYN_TAG_LENGTH = 0x32,
+    QRNIC_SYN_DYNAMIC_BUSY = 0x38,
+    QRNIC_SYN_DYNAMIC_KEY = 0x39,
+    QRNIC_SYN_DYNAMIC_PARAMETERS = 0x3a,
+    QRNIC_SYN_DYNAMIC_LATE = 0x3b,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */
@@ -477,9 +489,10 @@ enum qrnic_link_state {
 #define QRNIC_CAP_INDIRECT_MKEY 0x0000000400000000ull
 #define QRNIC_CAP_STREAMING_RECV 0x0000000800000000ull
 #define QRNIC_CAP_TAG_MATCHING 0x0000001000000000ull
+#define QRNIC_CAP_DYNAMIC 0x0000002000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000dfffffffffull
+#define QRNIC_CAP_ALL 0x000000ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -516,6 +529,10 @@ enum qrnic_link_state {
 #define QRNIC_QPF_SOURCE_QPN 0x00000008u
 #define QRNIC_QPF_RECEIVE_ONLY 0x00000010u
 #define QRNIC_QPF_ALL 0x0000001fu
+
+/* Flags of dynamic_attr */
+#define QRNIC_DYNAMICF_FULL 0x00000001u
+#define QRNIC_DYNAMICF_ALL 0x00000001u
 
 /* What of a frame goes into the hash; the bits are those of the verbs */
 #define QRNIC_RSS_SRC_IPV4 0x00000001u
@@ -796,6 +813,12 @@ enum qrnic_counter {
     QRNIC_COUNTER_RETRANSMISSIONS,
     QRNIC_COUNTER_TIMEOUTS,
     QRNIC_COUNTER_RETRY_EXCEEDED,
+    QRNIC_COUNTER_DYNAMIC_CONNECTS,
+    QRNIC_COUNTER_DYNAMIC_ACCEPTS,
+    QRNIC_COUNTER_DYNAMIC_DISCONNECTS,
+    QRNIC_COUNTER_DYNAMIC_EXPIRED,
+    QRNIC_COUNTER_TX_CNAK,
+    QRNIC_COUNTER_RX_CNAK,
     QRNIC_COUNTER_RX_DROP_ICRC,
     QRNIC_COUNTER_RX_DROP_MALFORMED,
     QRNIC_COUNTER_RX_DROP_OPCODE,
@@ -811,6 +834,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_UC_SEQUENCE,
     QRNIC_COUNTER_RX_DROP_CONTEXT,
     QRNIC_COUNTER_RX_DROP_PSN,
+    QRNIC_COUNTER_RX_DROP_CONNECTION,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_LINK_DOWNS,
     QRNIC_COUNTER_ETH_TX_PACKETS,
@@ -950,6 +974,12 @@ enum qrnic_counter {
     X(retransmissions, roce) \
     X(timeouts, roce) \
     X(retry_exceeded, roce) \
+    X(dynamic_connects, roce) \
+    X(dynamic_accepts, roce) \
+    X(dynamic_disconnects, roce) \
+    X(dynamic_expired, roce) \
+    X(tx_cnak, roce) \
+    X(rx_cnak, roce) \
     X(rx_drop_icrc, drop) \
     X(rx_drop_malformed, drop) \
     X(rx_drop_opcode, drop) \
@@ -965,6 +995,7 @@ enum qrnic_counter {
     X(rx_drop_uc_sequence, drop) \
     X(rx_drop_context, drop) \
     X(rx_drop_psn, drop) \
+    X(rx_drop_connection, drop) \
     X(tx_drop_link, drop) \
     X(link_downs, ethernet) \
     X(eth_tx_packets, ethernet) \
@@ -1660,7 +1691,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffff2000000000ull;
+    bad |= out->capabilities & 0xffffff0000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -2810,6 +2841,58 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
     p[16] = in->log_alignment;
 }
 
+#define QRNIC_DYNAMIC_ATTR_BYTES 16u
+#define QRNIC_DYNAMIC_ATTR_ACCESS_KEY_OFFSET 0u
+#define QRNIC_DYNAMIC_ATTR_RESPONDERS_OFFSET 8u
+#define QRNIC_DYNAMIC_ATTR_IDLE_OFFSET 10u
+#define QRNIC_DYNAMIC_ATTR_FLAGS_OFFSET 11u
+#define QRNIC_DYNAMIC_ATTR_RSVD0_OFFSET 12u
+
+/*
+ * What an end of dynamic connections is created with; all 0 of another
+ * queue pair
+ */
+typedef struct QrnicDynamicAttr {
+    uint64_t access_key;
+    uint16_t responders;
+    uint8_t idle;
+    uint8_t flags;
+} QrnicDynamicAttr;
+
+_Static_assert(QRNIC_DYNAMIC_ATTR_RSVD0_OFFSET + 4 ==
+               QRNIC_DYNAMIC_ATTR_BYTES, "size of dynamic_attr");
+
+/*
+ * False if a reserved bit of dynamic_attr is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_dynamic_attr_unpack(QrnicDynamicAttr *out,
+                                             const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->access_key = qrnic_ld_le64(p + 0);
+    out->responders = qrnic_ld_le16(p + 8);
+    out->idle = p[10];
+    out->flags = p[11];
+    bad |= out->flags & 0x000000feu;
+    bad |= qrnic_ld_le32(p + 12);
+    return !bad;
+}
+
+static inline void qrnic_dynamic_attr_pack(void *out,
+                                           const QrnicDynamicAttr *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_DYNAMIC_ATTR_BYTES);
+    qrnic_st_le64(p + 0, in->access_key);
+    qrnic_st_le16(p + 8, in->responders);
+    p[10] = in->idle;
+    p[11] = in->flags;
+}
+
 #define QRNIC_QP_CTX_BYTES 128u
 #define QRNIC_QP_CTX_TYPE_OFFSET 0u
 #define QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET 1u
@@ -2830,7 +2913,8 @@ static inline void qrnic_dm_ctx_pack(void *out, const QrnicDmCtx *in)
 #define QRNIC_QP_CTX_XRCD_OFFSET 76u
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 88u
+#define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 /* Input of CREATE_QP */
@@ -2853,6 +2937,7 @@ typedef struct QrnicQpCtx {
     uint32_t xrcd;
     uint32_t address_space;
     uint32_t source_qpn;
+    QrnicDynamicAttr dynamic;
     QrnicStreamAttr stream;
 } QrnicQpCtx;
 
@@ -2885,7 +2970,8 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     out->xrcd = qrnic_ld_le32(p + 76);
     out->address_space = qrnic_ld_le32(p + 80);
     out->source_qpn = qrnic_ld_le32(p + 84);
-    bad |= qrnic_any_byte(p + 88, 32);
+    bad |= !qrnic_dynamic_attr_unpack(&out->dynamic, p + 88);
+    bad |= qrnic_any_byte(p + 104, 16);
     bad |= !qrnic_stream_attr_unpack(&out->stream, p + 120);
     return !bad;
 }
@@ -2913,6 +2999,7 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_st_le32(p + 76, in->xrcd);
     qrnic_st_le32(p + 80, in->address_space);
     qrnic_st_le32(p + 84, in->source_qpn);
+    qrnic_dynamic_attr_pack(p + 88, &in->dynamic);
     qrnic_stream_attr_pack(p + 120, &in->stream);
 }
 
@@ -3302,8 +3389,8 @@ static inline void qrnic_sq_ctrl_pack(void *out, const QrnicSqCtrl *in)
 #define QRNIC_REMOTE_SEG_RSVD0_OFFSET 12u
 
 /*
- * Remote address segment, second (XRC: third) in RDMA, atomic and flush
- * WQEs
+ * Remote address segment, second (XRC: third; DC: fifth) in RDMA, atomic
+ * and flush WQEs
  */
 typedef struct QrnicRemoteSeg {
     uint64_t address;
@@ -3339,7 +3426,7 @@ static inline void qrnic_remote_seg_pack(void *out, const QrnicRemoteSeg *in)
 #define QRNIC_ATOMIC_SEG_COMPARE_OFFSET 8u
 
 /*
- * Atomic segment, third (XRC: fourth) in atomic WQEs, third in
+ * Atomic segment, behind the remote address segment in atomic WQEs and in
  * WQE_ATOMIC_WRITE
  */
 typedef struct QrnicAtomicSeg {
@@ -3376,7 +3463,7 @@ static inline void qrnic_atomic_seg_pack(void *out, const QrnicAtomicSeg *in)
 #define QRNIC_FLUSH_SEG_LEVEL_OFFSET 5u
 #define QRNIC_FLUSH_SEG_RSVD0_OFFSET 6u
 
-/* Flush segment, third in WQE_FLUSH */
+/* Flush segment, behind the remote address segment in WQE_FLUSH */
 typedef struct QrnicFlushSeg {
     uint32_t length;
     uint8_t type;
@@ -3523,6 +3610,49 @@ static inline void qrnic_xrc_seg_pack(void *out, const QrnicXrcSeg *in)
 
     memset(p, 0, QRNIC_XRC_SEG_BYTES);
     qrnic_st_le32(p + 0, in->srqn);
+}
+
+#define QRNIC_DYNAMIC_SEG_BYTES 48u
+#define QRNIC_DYNAMIC_SEG_AV_OFFSET 0u
+#define QRNIC_DYNAMIC_SEG_TARGET_OFFSET 32u
+#define QRNIC_DYNAMIC_SEG_RSVD0_OFFSET 36u
+#define QRNIC_DYNAMIC_SEG_ACCESS_KEY_OFFSET 40u
+
+/*
+ * Address segment, second in every WQE of initiators of dynamic connections
+ * that sends something
+ */
+typedef struct QrnicDynamicSeg {
+    QrnicAddressVector av;
+    uint32_t target;
+    uint64_t access_key;
+} QrnicDynamicSeg;
+
+_Static_assert(QRNIC_DYNAMIC_SEG_ACCESS_KEY_OFFSET + 8 ==
+               QRNIC_DYNAMIC_SEG_BYTES, "size of dynamic_seg");
+
+/* False if a reserved bit of dynamic_seg is set; out is filled in any case. */
+static inline bool qrnic_dynamic_seg_unpack(QrnicDynamicSeg *out,
+                                            const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    bad |= !qrnic_address_vector_unpack(&out->av, p + 0);
+    out->target = qrnic_ld_le32(p + 32);
+    bad |= qrnic_ld_le32(p + 36);
+    out->access_key = qrnic_ld_le64(p + 40);
+    return !bad;
+}
+
+static inline void qrnic_dynamic_seg_pack(void *out, const QrnicDynamicSeg *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_DYNAMIC_SEG_BYTES);
+    qrnic_address_vector_pack(p + 0, &in->av);
+    qrnic_st_le32(p + 32, in->target);
+    qrnic_st_le64(p + 40, in->access_key);
 }
 
 #define QRNIC_BIND_SEG_BYTES 32u
@@ -4593,6 +4723,10 @@ static inline const char *qrnic_qp_type_name(unsigned v)
         return "XRC_INI";
     case QRNIC_QPT_XRC_TGT:
         return "XRC_TGT";
+    case QRNIC_QPT_DC_INI:
+        return "DC_INI";
+    case QRNIC_QPT_DC_TGT:
+        return "DC_TGT";
     default:
         return "unknown";
     }
@@ -4961,6 +5095,14 @@ static inline const char *qrnic_syndrome_name(unsigned v)
         return "TAG_COUNT";
     case QRNIC_SYN_TAG_LENGTH:
         return "TAG_LENGTH";
+    case QRNIC_SYN_DYNAMIC_BUSY:
+        return "DYNAMIC_BUSY";
+    case QRNIC_SYN_DYNAMIC_KEY:
+        return "DYNAMIC_KEY";
+    case QRNIC_SYN_DYNAMIC_PARAMETERS:
+        return "DYNAMIC_PARAMETERS";
+    case QRNIC_SYN_DYNAMIC_LATE:
+        return "DYNAMIC_LATE";
     default:
         return "unknown";
     }
@@ -5090,6 +5232,12 @@ static inline const char *qrnic_counter_name(unsigned v)
         "retransmissions",
         "timeouts",
         "retry_exceeded",
+        "dynamic_connects",
+        "dynamic_accepts",
+        "dynamic_disconnects",
+        "dynamic_expired",
+        "tx_cnak",
+        "rx_cnak",
         "rx_drop_icrc",
         "rx_drop_malformed",
         "rx_drop_opcode",
@@ -5105,6 +5253,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_uc_sequence",
         "rx_drop_context",
         "rx_drop_psn",
+        "rx_drop_connection",
         "tx_drop_link",
         "link_downs",
         "eth_tx_packets",

@@ -1,7 +1,7 @@
 /*
  * qrnic wire: table of the BTH opcodes
  *
- * InfiniBand specification, table 38; A14 (XRC).
+ * InfiniBand specification, table 38; A14 (XRC). DC: as the manual says.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,9 +19,15 @@
 #define DETH_LEN        8
 #define FETH_LEN        4
 #define XRCETH_LEN      4
+#define DCETH_LEN       8
+#define CONNECT_LEN     12
+#define CNAK_LEN        4
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_XRCETH ? XRCETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_DCETH ? DCETH_LEN : 0) + \
+                       ((f) & QRNIC_HDR_CONNECT ? CONNECT_LEN : 0) + \
+                       ((f) & QRNIC_HDR_CNAK ? CNAK_LEN : 0) + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
@@ -37,6 +43,7 @@
 }
 
 #define XRC     QRNIC_HDR_XRCETH
+#define DC      QRNIC_HDR_DCETH
 #define DETH    QRNIC_HDR_DETH
 #define RETH    QRNIC_HDR_RETH
 #define AETH    QRNIC_HDR_AETH
@@ -47,6 +54,7 @@
 #define SEND    (QRNIC_OPF_SEND | QRNIC_OPF_PAYLOAD)
 #define WRITE   (QRNIC_OPF_WRITE | QRNIC_OPF_PAYLOAD)
 #define ANSWER  (QRNIC_OPF_READ | QRNIC_OPF_RESPONSE | QRNIC_OPF_PAYLOAD)
+#define CONTROL (QRNIC_OPF_CONTROL | QRNIC_OPF_START | QRNIC_OPF_END)
 #define ATOMIC  (QRNIC_OPF_ATOMIC | QRNIC_HDR_ATOMIC_ETH | ONLY)
 
 static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
@@ -118,6 +126,38 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
     OP(XRC_FETCH_ADD, XRC | ATOMIC),
     OP(XRC_SEND_LAST_INV, XRC | SEND | END | QRNIC_HDR_IETH),
     OP(XRC_SEND_ONLY_INV, XRC | SEND | ONLY | QRNIC_HDR_IETH),
+
+    OP(DC_SEND_FIRST, DC | SEND | START),
+    OP(DC_SEND_MIDDLE, DC | SEND),
+    OP(DC_SEND_LAST, DC | SEND | END),
+    OP(DC_SEND_LAST_IMM, DC | SEND | END | IMM),
+    OP(DC_SEND_ONLY, DC | SEND | ONLY),
+    OP(DC_SEND_ONLY_IMM, DC | SEND | ONLY | IMM),
+    OP(DC_WRITE_FIRST, DC | WRITE | START | RETH),
+    OP(DC_WRITE_MIDDLE, DC | WRITE),
+    OP(DC_WRITE_LAST, DC | WRITE | END),
+    OP(DC_WRITE_LAST_IMM, DC | WRITE | END | IMM),
+    OP(DC_WRITE_ONLY, DC | WRITE | ONLY | RETH),
+    OP(DC_WRITE_ONLY_IMM, DC | WRITE | ONLY | RETH | IMM),
+    OP(DC_READ_REQUEST, DC | QRNIC_OPF_READ | ONLY | RETH),
+    OP(DC_READ_RESPONSE_FIRST, DC | ANSWER | START | AETH),
+    OP(DC_READ_RESPONSE_MIDDLE, DC | ANSWER),
+    OP(DC_READ_RESPONSE_LAST, DC | ANSWER | END | AETH),
+    OP(DC_READ_RESPONSE_ONLY, DC | ANSWER | ONLY | AETH),
+    OP(DC_ACK, DC | QRNIC_OPF_RESPONSE | ONLY | AETH),
+    OP(DC_ATOMIC_ACK, DC | QRNIC_OPF_ATOMIC | QRNIC_OPF_RESPONSE | ONLY |
+       AETH | QRNIC_HDR_ATOMIC_ACK),
+    OP(DC_COMPARE_SWAP, DC | ATOMIC),
+    OP(DC_FETCH_ADD, DC | ATOMIC),
+    OP(DC_SEND_LAST_INV, DC | SEND | END | QRNIC_HDR_IETH),
+    OP(DC_SEND_ONLY_INV, DC | SEND | ONLY | QRNIC_HDR_IETH),
+    OP(DC_FLUSH, DC | QRNIC_OPF_FLUSH | ONLY | QRNIC_HDR_FETH | RETH),
+    OP(DC_ATOMIC_WRITE, DC | QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_PAYLOAD |
+       ONLY | RETH),
+    OP(DC_CONNECT, DC | CONTROL | QRNIC_HDR_CONNECT),
+    OP(DC_ACCEPT, DC | CONTROL | QRNIC_OPF_RESPONSE),
+    OP(DC_CNAK, DC | CONTROL | QRNIC_OPF_RESPONSE | QRNIC_HDR_CNAK),
+    OP(DC_DISCONNECT, DC | CONTROL),
 };
 
 static const QrnicOpcodeInfo undefined = {

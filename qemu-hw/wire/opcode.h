@@ -2,7 +2,8 @@
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
  * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A19 for
- * flush and atomic write.
+ * flush and atomic write. Dynamic connections are of this device; see the
+ * manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -77,6 +78,37 @@ enum qrnic_bth_opcode {
     QRNIC_OP_XRC_FETCH_ADD = 0xb4,
     QRNIC_OP_XRC_SEND_LAST_INV = 0xb6,
     QRNIC_OP_XRC_SEND_ONLY_INV = 0xb7,
+
+    /* Dynamic connections: as those of RC, and what makes and ends them */
+    QRNIC_OP_DC_SEND_FIRST = 0xc0,
+    QRNIC_OP_DC_SEND_MIDDLE = 0xc1,
+    QRNIC_OP_DC_SEND_LAST = 0xc2,
+    QRNIC_OP_DC_SEND_LAST_IMM = 0xc3,
+    QRNIC_OP_DC_SEND_ONLY = 0xc4,
+    QRNIC_OP_DC_SEND_ONLY_IMM = 0xc5,
+    QRNIC_OP_DC_WRITE_FIRST = 0xc6,
+    QRNIC_OP_DC_WRITE_MIDDLE = 0xc7,
+    QRNIC_OP_DC_WRITE_LAST = 0xc8,
+    QRNIC_OP_DC_WRITE_LAST_IMM = 0xc9,
+    QRNIC_OP_DC_WRITE_ONLY = 0xca,
+    QRNIC_OP_DC_WRITE_ONLY_IMM = 0xcb,
+    QRNIC_OP_DC_READ_REQUEST = 0xcc,
+    QRNIC_OP_DC_READ_RESPONSE_FIRST = 0xcd,
+    QRNIC_OP_DC_READ_RESPONSE_MIDDLE = 0xce,
+    QRNIC_OP_DC_READ_RESPONSE_LAST = 0xcf,
+    QRNIC_OP_DC_READ_RESPONSE_ONLY = 0xd0,
+    QRNIC_OP_DC_ACK = 0xd1,
+    QRNIC_OP_DC_ATOMIC_ACK = 0xd2,
+    QRNIC_OP_DC_COMPARE_SWAP = 0xd3,
+    QRNIC_OP_DC_FETCH_ADD = 0xd4,
+    QRNIC_OP_DC_SEND_LAST_INV = 0xd6,
+    QRNIC_OP_DC_SEND_ONLY_INV = 0xd7,
+    QRNIC_OP_DC_FLUSH = 0xdc,
+    QRNIC_OP_DC_ATOMIC_WRITE = 0xdd,
+    QRNIC_OP_DC_CONNECT = 0xe0,
+    QRNIC_OP_DC_ACCEPT = 0xe1,
+    QRNIC_OP_DC_CNAK = 0xe2,
+    QRNIC_OP_DC_DISCONNECT = 0xe3,
     QRNIC_OP_COUNT,
 };
 
@@ -86,7 +118,8 @@ enum qrnic_bth_opcode {
 #define QRNIC_SERVICE_UC        0x20
 #define QRNIC_SERVICE_UD        0x60
 #define QRNIC_SERVICE_XRC       0xa0
-/* RC and XRC have the same operations: of XRC_x this is RC_x. */
+#define QRNIC_SERVICE_DC        0xc0    /* and 0xe0, of QRNIC_OPF_CONTROL */
+/* RC, XRC and DC have the same operations: of XRC_x this is RC_x. */
 #define QRNIC_OPERATION_MASK    0x1f
 
 /* Extension headers, in the order in which they follow the BTH. */
@@ -99,6 +132,9 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_DETH          (1u << 6)
 #define QRNIC_HDR_FETH          (1u << 7)       /* comes before the RETH */
 #define QRNIC_HDR_XRCETH        (1u << 8)       /* before all the others */
+#define QRNIC_HDR_DCETH         (1u << 9)       /* the same, of DC */
+#define QRNIC_HDR_CONNECT       (1u << 10)      /* what DC_CONNECT says */
+#define QRNIC_HDR_CNAK          (1u << 11)
 
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 16)
@@ -112,6 +148,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_OPF_ATOMIC        (1u << 24)
 #define QRNIC_OPF_ATOMIC_WRITE  (1u << 25)
 #define QRNIC_OPF_FLUSH         (1u << 26)
+#define QRNIC_OPF_CONTROL       (1u << 27)      /* of a connection, not data */
 /* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)

@@ -86,6 +86,21 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
         t->srqn = ldl_be_p(h) & 0xffffff;
         h += 4;
     }
+    if (flags & QRNIC_HDR_DCETH) {
+        t->src_qpn = ldl_be_p(h) & 0xffffff;
+        t->connection = ldl_be_p(h + 4) & 0xffffff;
+        h += 8;
+    }
+    if (flags & QRNIC_HDR_CONNECT) {
+        t->access_key = ldq_be_p(h);
+        t->path_mtu = h[8];
+        t->rd_atomic = h[9];
+        h += 12;
+    }
+    if (flags & QRNIC_HDR_CNAK) {
+        t->reason = h[0];
+        h += 4;
+    }
     if (flags & QRNIC_HDR_DETH) {
         t->qkey = ldl_be_p(h);
         t->src_qpn = ldl_be_p(h + 4) & 0xffffff;
@@ -267,6 +282,20 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
 {
     if (flags & QRNIC_HDR_XRCETH) {
         stl_be_p(h, t->srqn & 0xffffff);
+        h += 4;
+    }
+    if (flags & QRNIC_HDR_DCETH) {
+        stl_be_p(h, t->src_qpn & 0xffffff);
+        stl_be_p(h + 4, t->connection & 0xffffff);
+        h += 8;
+    }
+    if (flags & QRNIC_HDR_CONNECT) {
+        stq_be_p(h, t->access_key);
+        stl_be_p(h + 8, (uint32_t)t->path_mtu << 24 | t->rd_atomic << 16);
+        h += 12;
+    }
+    if (flags & QRNIC_HDR_CNAK) {
+        stl_be_p(h, (uint32_t)t->reason << 24);
         h += 4;
     }
     if (flags & QRNIC_HDR_DETH) {

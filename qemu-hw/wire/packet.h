@@ -19,8 +19,8 @@
 #define QRNIC_ROCE_UDP_PORT     4791
 #define QRNIC_GRH_NEXT_BTH      0x1b    /* next header (8.3.5) */
 #define QRNIC_BTH_LEN           12
-/* With all that may follow it: an XRCETH and an AtomicETH are the longest */
-#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 4 + 28)
+/* With all that may follow it: a DCETH and an AtomicETH are the longest */
+#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 8 + 28)
 #define QRNIC_ICRC_LEN          4
 
 #define QRNIC_PATH_HEADER_MAX \
@@ -31,14 +31,25 @@
 #define QRNIC_PACKET_TAIL_MAX   (3 + QRNIC_ICRC_LEN)
 #define QRNIC_PSN_MASK          0xffffffu
 
+/* Why a target takes no connection */
+typedef enum QrnicCnak {
+    QRNIC_CNAK_BUSY = 1,
+    QRNIC_CNAK_KEY = 2,
+    QRNIC_CNAK_PARAMETERS = 3,
+} QrnicCnak;
+
 /* BTH and extension headers. Which are there, the opcode says. */
 typedef struct QrnicTransport {
     uint8_t opcode;
     bool solicited, ack_req;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
-    uint32_t qkey, src_qpn;     /* DETH */
+    uint32_t qkey, src_qpn;     /* DETH; DCETH uses src_qpn too */
     uint32_t srqn;              /* XRCETH */
+    uint32_t connection;        /* DCETH */
+    uint64_t access_key;        /* DC_CONNECT */
+    uint8_t path_mtu, rd_atomic;
+    uint8_t reason;             /* DC_CNAK, enum QrnicCnak */
     /* RETH; AtomicETH uses va and rkey too */
     uint64_t va;
     uint32_t rkey, dma_len;

@@ -745,6 +745,13 @@ void wqe_datagram(Wqe *w, const QrnicDatagramSeg *datagram)
     w->segments += QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE;
 }
 
+void wqe_dynamic(Wqe *w, const QrnicDynamicSeg *dynamic)
+{
+    qrnic_dynamic_seg_pack(w->bytes + w->segments * QRNIC_SEGMENT_SIZE,
+                           dynamic);
+    w->segments += QRNIC_DYNAMIC_SEG_BYTES / QRNIC_SEGMENT_SIZE;
+}
+
 void wqe_bind(Wqe *w, const QrnicBindSeg *bind)
 {
     qrnic_bind_seg_pack(w->bytes + w->segments * QRNIC_SEGMENT_SIZE, bind);

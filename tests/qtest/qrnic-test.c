@@ -36,6 +36,7 @@ int main(int argc, char **argv)
     add_completion_tests();
     add_property_tests();
     add_xrc_tests();
+    add_dynamic_tests();
     add_flags_tests();
     add_rss_tests();
     add_reentry_tests();

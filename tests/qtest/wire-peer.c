@@ -46,9 +46,16 @@ bool peer_has_xrceth(uint8_t opcode)
            !(opcode >= XRC(RC_READ_FIRST) && opcode <= XRC(RC_ATOMIC_ACK));
 }
 
+bool peer_has_dceth(uint8_t opcode)
+{
+    return opcode >= DC(0);
+}
+
+/* What XRC and dynamic connections have of RC */
 static uint8_t without_xrc(uint8_t opcode)
 {
-    return opcode >> 5 == XRC(0) >> 5 ? opcode & 0x1f : opcode;
+    return opcode >> 5 == XRC(0) >> 5 || opcode >> 5 == DC(0) >> 5 ?
+           opcode & 0x1f : opcode;
 }
 
 bool peer_has_reth(uint8_t opcode)
@@ -160,6 +167,16 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     w = put(w, (uint32_t)p->ack_request << 31 | p->psn, 4);
     if (peer_has_xrceth(p->opcode)) {
         w = put(w, p->xrceth, 4);
+    }
+    if (peer_has_dceth(p->opcode)) {
+        w = put(w, p->dceth[0], 4);
+        w = put(w, p->dceth[1], 4);
+    }
+    if (p->opcode == DC_CONNECT) {
+        w = put(w, p->access_key, 8);
+        w = put(w, p->parameters, 4);
+    } else if (p->opcode == DC_CNAK) {
+        w = put(w, p->reason, 4);
     }
     if (peer_has_deth(p->opcode)) {
         w = put(w, p->qkey, 4);
@@ -288,6 +305,16 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->psn = word & 0xffffff;
     if (peer_has_xrceth(p->opcode)) {
         p->xrceth = get(&r, 4);
+    }
+    if (peer_has_dceth(p->opcode)) {
+        p->dceth[0] = get(&r, 4);
+        p->dceth[1] = get(&r, 4);
+    }
+    if (p->opcode == DC_CONNECT) {
+        p->access_key = get(&r, 8);
+        p->parameters = get(&r, 4);
+    } else if (p->opcode == DC_CNAK) {
+        p->reason = get(&r, 4);
     }
     if (peer_has_deth(p->opcode)) {
         p->qkey = get(&r, 4);

@@ -60,6 +60,15 @@ enum {
 /* XRC: the same operations with other high bits (annex A14) */
 #define XRC(rc) (0xa0 | (rc))
 
+/* Dynamic connections: the same, and what makes and ends them (manual) */
+#define DC(rc) (0xc0 | (rc))
+enum {
+    DC_CONNECT = 0xe0,
+    DC_ACCEPT = 0xe1,
+    DC_CNAK = 0xe2,
+    DC_DISCONNECT = 0xe3,
+};
+
 /* and of UD */
 enum {
     UD_SEND_ONLY = 0x64,
@@ -92,6 +101,10 @@ typedef struct PeerPacket {
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
     uint32_t xrceth;            /* all four bytes */
+    uint32_t dceth[2];          /* all four bytes of each half */
+    uint64_t access_key;        /* DC_CONNECT */
+    uint32_t parameters;        /* the same: all four bytes */
+    uint32_t reason;            /* DC_CNAK: all four bytes */
     uint64_t va;                /* RETH, AtomicETH */
     uint32_t rkey, dma_length;
     uint32_t feth;              /* selectivity << 4 | placement */
@@ -114,6 +127,7 @@ void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
 /* Bytes of headers between BTH and payload that an opcode carries. */
 bool peer_has_deth(uint8_t opcode);
 bool peer_has_xrceth(uint8_t opcode);
+bool peer_has_dceth(uint8_t opcode);
 bool peer_has_reth(uint8_t opcode);
 bool peer_has_aeth(uint8_t opcode);
 bool peer_has_imm(uint8_t opcode);

@@ -407,6 +407,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_ON_DEMAND | QRNIC_CAP_PRIORITY |
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
                         QRNIC_CAP_TAG_MATCHING |
+                        QRNIC_CAP_DYNAMIC |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,
@@ -523,16 +524,23 @@ static SimQp *qp_new(SimNode *n, QrnicQpCtx *ctx, unsigned cq_log)
     q->sq_log = ctx->sq_log_size;
     q->rq_log = ctx->rq_log_size;
     q->rq_log_stride = ctx->rq_log_stride;
-    q->sq = ctx->sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << q->sq_log);
-    q->sq_record = ctx->sq_record = sim_alloc(n, 8);
-    if (!ctx->srq) {
+    if (ctx->type != QRNIC_QPT_DC_TGT) {
+        q->sq = ctx->sq.root = sim_alloc(n, QRNIC_WQEBB_SIZE << q->sq_log);
+        q->sq_record = ctx->sq_record = sim_alloc(n, 8);
+        ctx->send_cq = q->cq;
+    } else {
+        ctx->db_page = 0;
+    }
+    if (ctx->type != QRNIC_QPT_DC_INI) {
+        ctx->recv_cq = q->cq;
+    }
+    if (!ctx->srq && ctx->recv_cq) {
         q->rq = ctx->rq.root = sim_alloc(n, QRNIC_WQEBB_SIZE <<
                                             (q->rq_log + q->rq_log_stride));
         q->rq_record = ctx->rq_record = sim_alloc(n, 8);
         ctx->stream = n->stream;
     }
     ctx->pd = n->pd;
-    ctx->send_cq = ctx->recv_cq = q->cq;
     q->number = created(qrnic_qp_create(n->engine, ctx));
     return q;
 }
@@ -608,6 +616,59 @@ SimQp *sim_datagram_new(SimNode *n, uint8_t type, SimSrq *srq, uint32_t qkey)
     attr.state = QRNIC_QPS_RTS;
     created(sim_modify(q, &attr));
     return q;
+}
+
+SimQp *sim_dynamic_new(SimNode *n, SimSrq *srq, const QrnicDynamicAttr *attr)
+{
+    QrnicQpCtx ctx = {
+        .type = srq ? QRNIC_QPT_DC_TGT : QRNIC_QPT_DC_INI,
+        .sq_log_size = srq ? 0 : 8, .srq = srq ? srq->number : 0,
+        .dynamic = *attr,
+    };
+    SimQp *q = qp_new(n, &ctx, 10);
+
+    q->srq = srq;
+    return q;
+}
+
+void sim_dynamic_start(SimQp *q, const SimConnect *c)
+{
+    SimConnect d = sim_connect_default();
+    QrnicQpAttr a = sim_attr_init();
+
+    c = c ? c : &d;
+    if (!q->srq) {
+        a.mask &= ~QRNIC_QP_ACCESS_FLAGS;
+        a.access = 0;
+    }
+    created(sim_modify(q, &a));
+    a = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PATH_MTU, .state = QRNIC_QPS_RTR,
+        .path_mtu = c->path_mtu,
+    };
+    if (q->srq) {
+        a.mask |= QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER;
+        a.max_dest_rd_atomic = c->max_dest_rd_atomic;
+        a.min_rnr_timer = c->min_rnr_timer;
+    }
+    created(sim_modify(q, &a));
+    if (!q->srq) {
+        a = sim_attr_rts();
+        a.timeout = c->timeout;
+        a.retry_cnt = c->retry_cnt;
+        a.rnr_retry = c->rnr_retry;
+        a.sq_psn = c->psn_a;
+        a.max_rd_atomic = c->rd_atomic;
+        created(sim_modify(q, &a));
+    }
+}
+
+QrnicDynamicSeg sim_dynamic_to(SimQp *target, uint64_t access_key)
+{
+    return (QrnicDynamicSeg) {
+        .av = sim_attr_rtr(target, target).av, .target = target->number,
+        .access_key = access_key,
+    };
 }
 
 QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey)
@@ -810,6 +871,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     uint8_t *p = raw + QRNIC_SEGMENT_SIZE;
     uint32_t blocks;
 
+    if (wr->dynamic) {
+        qrnic_dynamic_seg_pack(p, wr->dynamic);
+        p += QRNIC_DYNAMIC_SEG_BYTES;
+    }
     if (atomic || wr->flush || wr->opcode == QRNIC_WQE_RDMA_WRITE ||
         wr->opcode == QRNIC_WQE_RDMA_WRITE_IMM ||
         wr->opcode == QRNIC_WQE_RDMA_READ) {

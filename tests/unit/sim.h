@@ -113,10 +113,17 @@ typedef struct SimWr {
     const QrnicRegSeg *reg;
     const QrnicIndirectSeg *indirect;
     const QrnicDatagramSeg *datagram;
+    const QrnicDynamicSeg *dynamic;
     const QrnicFlushSeg *flush;
     const void *inline_data;
     uint32_t inline_length;
 } SimWr;
+
+typedef struct SimConnect {
+    uint8_t path_mtu, timeout, retry_cnt, rnr_retry, min_rnr_timer;
+    uint8_t rd_atomic, max_dest_rd_atomic;
+    uint32_t psn_a, psn_b;
+} SimConnect;
 
 typedef struct SimOptions {
     bool ipv6, vlan, loopback;
@@ -161,6 +168,11 @@ SimQp *sim_inline_new(SimNode *n, uint8_t type, SimSrq *srq,
                       uint8_t max_recv_inline);
 /* UD and GSI, in RTS; srq or NULL */
 SimQp *sim_datagram_new(SimNode *n, uint8_t type, SimSrq *srq, uint32_t qkey);
+/* Dynamic connections: a target, or without SRQ an initiator; in RESET */
+SimQp *sim_dynamic_new(SimNode *n, SimSrq *srq, const QrnicDynamicAttr *attr);
+/* To RTR or RTS, with what of these its type has */
+void sim_dynamic_start(SimQp *q, const SimConnect *c);
+QrnicDynamicSeg sim_dynamic_to(SimQp *target, uint64_t access_key);
 /* The datagram segment that reaches a queue pair */
 QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey);
 void sim_uc_connect(SimQp *a, SimQp *b);
@@ -176,11 +188,6 @@ QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr);
 QrnicQpAttr sim_attr_init(void);
 QrnicQpAttr sim_attr_rtr(SimQp *q, SimQp *peer);
 QrnicQpAttr sim_attr_rts(void);
-typedef struct SimConnect {
-    uint8_t path_mtu, timeout, retry_cnt, rnr_retry, min_rnr_timer;
-    uint8_t rd_atomic, max_dest_rd_atomic;
-    uint32_t psn_a, psn_b;
-} SimConnect;
 SimConnect sim_connect_default(void);
 void sim_connect(SimQp *a, SimQp *b, const SimConnect *c);
 QrnicQpAttr sim_query(SimQp *q);

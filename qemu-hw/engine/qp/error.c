@@ -19,6 +19,10 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     if (qp->state == QRNIC_QPS_ERR) {
         return;
     }
+    if (qp->ops->failed) {
+        qp->ops->failed(e, qp);
+        return;
+    }
     trace_qrnic_qp_error(e->config.name, qp->number,
                          qrnic_qp_state_name(qp->state), event, subtype);
     qp->state = QRNIC_QPS_ERR;

@@ -81,6 +81,27 @@ static const Transition target_transitions[] = {
       QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
 };
 
+/* The other end is in each WQE, and in each CONNECT. */
+static const Transition dynamic_initiator_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, 0 },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_MAX_RD_ATOMIC },
+};
+
+static const Transition dynamic_target_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_PATH_MTU | QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER, ACCESS },
+};
+
 static const Transition uc_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
@@ -141,6 +162,8 @@ struct QrnicStates {
 STATES(rc, NULL);
 STATES(initiator, NULL);
 STATES(target, NULL);
+STATES(dynamic_initiator, NULL);
+STATES(dynamic_target, NULL);
 STATES(uc, NULL);
 static STATES(datagram, NULL);
 STATES(ud, &qrnic_datagram_states);
@@ -188,7 +211,7 @@ static QrnicResult bad_av(uint32_t offset)
     return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_AV_OFFSET + offset);
 }
 
-static QrnicResult av_check(QrnicEngine *e, const QrnicAddressVector *av)
+QrnicResult qrnic_av_check(QrnicEngine *e, const QrnicAddressVector *av)
 {
     static const uint8_t zero[16];
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
@@ -267,7 +290,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         }
     }
     if (in->mask & QRNIC_QP_AV) {
-        return av_check(e, &in->av);
+        return qrnic_av_check(e, &in->av);
     }
     return av_is_zero(&in->av) ? qrnic_ok(0) : bad_av(0);
 }
@@ -364,7 +387,7 @@ static void work_queue_reset(QrnicEngine *e, QrnicWorkQueue *wq)
     wq->bad_record = QRNIC_SYN_NONE;
 }
 
-static void qp_reset(QrnicEngine *e, QrnicQp *qp)
+void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
@@ -418,7 +441,7 @@ static bool state_gives_work(const QrnicQp *qp, uint8_t from)
 
 QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 {
-    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicQp *qp = qrnic_qp_find(e, qpn);
     QrnicResult result;
     uint8_t from, to;
 
@@ -436,7 +459,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         return result;
     }
     if (to == QRNIC_QPS_RESET) {
-        qp_reset(e, qp);
+        qrnic_qp_reset(e, qp);
         qp->state = to;
         qrnic_level_set(e, qp);
         qrnic_context_turn_done(e, qp);
@@ -461,7 +484,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
 
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
 {
-    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicQp *qp = qrnic_qp_find(e, qpn);
 
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);

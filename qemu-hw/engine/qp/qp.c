@@ -157,6 +157,18 @@ static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
+static QrnicResult dynamic_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    const QrnicDynamicAttr *a = &in->dynamic;
+    const QrnicQpOps *ops = ops_of(e, in);
+
+    if (ops->dynamic_check ? !ops->dynamic_check(a) :
+        a->access_key || a->responders || a->idle || a->flags) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_DYNAMIC_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
 static bool speaks_of_ring(const QrnicTranslation *t)
 {
     return t->root || t->levels || t->page_shift || t->offset;
@@ -184,6 +196,10 @@ static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
         return result;
     }
     result = stream_check(e, in);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
+    }
+    result = dynamic_check(e, in);
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
@@ -272,7 +288,8 @@ static void qp_timer(QrnicEngine *e, QrnicTimer *t)
     QrnicQp *qp = container_of(t, QrnicQp, timer);
 
     if (qp->ops->timer && qrnic_context_timer(e, qp)) {
-        QrnicCounterSet *before = qrnic_account(e, qp->counters);
+        QrnicCounterSet *before =
+            qrnic_account(e, qrnic_qp_known(qp)->counters);
 
         qp->ops->timer(e, qp);
         qrnic_account(e, before);
@@ -332,6 +349,11 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
+    if (qp->ops->created && !qp->ops->created(e, qp)) {
+        qrnic_table_remove(&e->pairs->qps, qp->number);
+        qrnic_qp_free(e, qp);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
     qp->rq.stream = qrnic_stream_new(&in->stream, "RQ", qp->number);
     qp->keys.number = qp->number;
     qp->keys.pd = in->pd;
@@ -360,16 +382,50 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     g_free(qp);
 }
 
+/*
+ * It holds nothing: whatever it uses is held by the target, which goes after
+ * it.
+ */
+QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
+                                const QrnicQpOps *ops)
+{
+    QrnicQp *qp = g_new0(QrnicQp, 1);
+
+    if (!qrnic_table_insert(&e->pairs->qps, qp, &qp->number)) {
+        g_free(qp);
+        return NULL;
+    }
+    qp->type = target->type;
+    qp->ops = ops;
+    qp->target = target;
+    qp->state = QRNIC_QPS_RESET;
+    qp->pd = target->pd;
+    qp->recv_cq = target->recv_cq;
+    qp->srq = target->srq;
+    qp->keys.number = qp->number;
+    qp->keys.pd = target->ctx.pd;
+    qrnic_timer_init(&qp->timer, qp_timer);
+    qrnic_ready_init(qp);
+    return qp;
+}
+
+void qrnic_responder_qp_free(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_key_user_gone(e, &qp->keys);
+    qrnic_table_remove(&e->pairs->qps, qp->number);
+    qrnic_qp_free(e, qp);
+}
+
 bool qrnic_qp_is_entangled(QrnicEngine *e, uint32_t qpn)
 {
-    const QrnicQp *qp = qrnic_qp_get(e, qpn);
+    const QrnicQp *qp = qrnic_qp_find(e, qpn);
 
     return qp && (qp->keys.windows || qp->ops->takes_frames);
 }
 
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
 {
-    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicQp *qp = qrnic_qp_find(e, qpn);
 
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
@@ -393,7 +449,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
 QrnicResult qrnic_counter_set_bind(QrnicEngine *e, uint32_t qpn,
                                    const QrnicCounterBind *in)
 {
-    QrnicQp *qp = qrnic_qp_get(e, qpn);
+    QrnicQp *qp = qrnic_qp_find(e, qpn);
     QrnicCounterSet *set = qrnic_counter_set_get(e, in->counter_set);
 
     if (!(e->config.capabilities & QRNIC_CAP_COUNTER_SETS)) {

@@ -17,6 +17,8 @@ typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicUnreliable QrnicUnreliable;
 typedef struct QrnicSegmentation QrnicSegmentation;
 typedef struct QrnicContinuation QrnicContinuation;
+typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
+typedef struct QrnicDynamicTarget QrnicDynamicTarget;
 
 typedef struct QrnicWait QrnicWait;
 typedef struct QrnicContext QrnicContext;
@@ -79,6 +81,11 @@ struct QrnicQp {
     QrnicUnreliable *unreliable;        /* UC only */
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
+    QrnicDynamicInitiator *initiator;   /* of its type only */
+    QrnicDynamicTarget *pool;   /* the same */
+    QrnicQp *target;            /* whose responder it is; else NULL */
+    QLIST_ENTRY(QrnicQp) next_peer;     /* of them, in state RTS */
+    uint32_t connection;        /* dynamic connections: number of this one */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
     /* scheduler.c */
@@ -95,8 +102,9 @@ struct QrnicQp {
 /* modify.c: which transitions a type has; see QP states in the manual */
 typedef struct QrnicStates QrnicStates;
 extern const QrnicStates qrnic_rc_states, qrnic_initiator_states,
-    qrnic_target_states, qrnic_uc_states, qrnic_ud_states, qrnic_gsi_states,
-    qrnic_raw_packet_states;
+    qrnic_target_states, qrnic_dynamic_initiator_states,
+    qrnic_dynamic_target_states, qrnic_uc_states, qrnic_ud_states,
+    qrnic_gsi_states, qrnic_raw_packet_states;
 
 /*
  * What a type of queue pair is and does; a function that is NULL does nothing.
@@ -116,6 +124,7 @@ struct QrnicQpOps {
     bool no_requests, no_responses;     /* that it could receive */
     bool is_datagram;           /* the address is in each WQE */
     bool takes_frames;          /* whole ones, by the filter and flow rules */
+    bool answers_any;           /* its packets come from anywhere */
     bool has_sqe;               /* a failed send leads there, not to ERR */
     const QrnicStates *states;
     QrnicWqeShape (*shape)(const QrnicEngine *e, const QrnicQp *qp,
@@ -123,7 +132,11 @@ struct QrnicQpOps {
 
     /* CREATE_QP: in place of what is checked of all types */
     QrnicResult (*create_check)(QrnicEngine *e, const QrnicQpCtx *in);
+    /* CREATE_QP of who may have dynamic_attr */
+    bool (*dynamic_check)(const QrnicDynamicAttr *in);
     void (*init)(QrnicEngine *e, QrnicQp *qp);  /* created, and to RESET */
+    /* It has its number; false: not enough is there for what it needs. */
+    bool (*created)(QrnicEngine *e, QrnicQp *qp);
     void (*cleanup)(QrnicEngine *e, QrnicQp *qp);
     void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* it is about to go */
     /* So many reads and atomics can be kept without losing one not answered. */
@@ -150,6 +163,11 @@ struct QrnicQpOps {
      */
     bool (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                  uint8_t *status, uint8_t *syndrome);
+    /*
+     * Of types whose WQEs have an address: a connection leads there, or will.
+     * False: not before others are done; the WQE comes again.
+     */
+    bool (*reach)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe);
     bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is under way */
     void (*timer)(QrnicEngine *e, QrnicQp *qp);
     /* A page that was waited for is there, or will never be. */
@@ -158,6 +176,8 @@ struct QrnicQpOps {
     /* A packet that it can receive now */
     void (*receive)(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
+    /* In place of going to ERR */
+    void (*failed)(QrnicEngine *e, QrnicQp *qp);
 
     /*
      * In ERR: completes as flushed what was under way, before what was only
@@ -297,6 +317,14 @@ bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
 
 /* qp.c */
+/* A queue pair that no command finds, of a target. NULL: no number is left. */
+QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
+                                const QrnicQpOps *ops);
+void qrnic_responder_qp_free(QrnicEngine *e, QrnicQp *qp);
+/* modify.c: nothing of what it did is left. */
+void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp);
+/* An address vector of one other end; its first wrong member */
+QrnicResult qrnic_av_check(QrnicEngine *e, const QrnicAddressVector *av);
 /* Frees it with all it holds, but leaves the counts of other objects alone. */
 void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp);
 /* To ERR: stop, report (event 0: none), flush both queues as they fill. */
@@ -338,6 +366,11 @@ static inline uint32_t qrnic_qp_source(const QrnicQp *qp)
 {
     return qp->ctx.flags & QRNIC_QPF_SOURCE_QPN ? qp->ctx.source_qpn :
                                                   qp->number;
+}
+/* The one that software knows, and that counts for it */
+static inline QrnicQp *qrnic_qp_known(QrnicQp *qp)
+{
+    return qp->target ? qp->target : qp;
 }
 static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
 {
@@ -455,6 +488,14 @@ extern const QrnicFloor qrnic_qp_floor;
 static inline QrnicQp *qrnic_qp_get(QrnicEngine *e, uint32_t number)
 {
     return qrnic_table_get(&e->pairs->qps, number);
+}
+
+/* For who names one from outside: responders of targets have no name there. */
+static inline QrnicQp *qrnic_qp_find(QrnicEngine *e, uint32_t number)
+{
+    QrnicQp *qp = qrnic_qp_get(e, number);
+
+    return qp && !qp->target ? qp : NULL;
 }
 
 #endif

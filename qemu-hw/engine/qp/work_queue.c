@@ -325,7 +325,7 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
         return;
     }
     /* Also where nobody's account is in force: a message is cut short. */
-    before = qrnic_account(e, qp->counters);
+    before = qrnic_account(e, qrnic_qp_known(qp)->counters);
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, -1);
     if (wqe->srqn) {
         qrnic_srq_give_back(e, qp->number, wqe);

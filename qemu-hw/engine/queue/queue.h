@@ -135,6 +135,7 @@ typedef struct QrnicSendWqe {
     uint32_t srqn;              /* XRC; else 0 */
     QrnicEthSeg eth;
     QrnicDatagramSeg datagram;
+    QrnicDynamicSeg dynamic;
     QrnicBindSeg bind;
     QrnicRegSeg reg;
     QrnicIndirectSeg indirect;
@@ -196,7 +197,7 @@ typedef enum QrnicTake {
 /* What an opcode asks for, of a send WQE */
 typedef struct QrnicWqeShape {
     bool known;
-    bool xrc;                   /* segments behind the control segment */
+    bool xrc, dynamic;          /* segments behind the control segment */
     bool remote, atomic, eth;
     bool bind, reg, indirect, datagram, flush;
     bool imm;

@@ -142,6 +142,13 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         out->srqn = seg.srqn;
         *p += QRNIC_SEGMENT_SIZE;
     }
+    if (shape->dynamic) {
+        if (!qrnic_dynamic_seg_unpack(&out->dynamic, *p) ||
+            out->dynamic.target > 0xffffff) {
+            return "reserved bits are set in the address segment";
+        }
+        *p += QRNIC_DYNAMIC_SEG_BYTES;
+    }
     if (shape->remote) {
         QrnicRemoteSeg seg;
 
@@ -240,6 +247,8 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
 
     fixed = 1 + shape->xrc + shape->remote + shape->atomic + shape->flush +
             shape->eth +
+            (shape->dynamic ? QRNIC_DYNAMIC_SEG_BYTES / QRNIC_SEGMENT_SIZE :
+                              0) +
             (shape->datagram ? QRNIC_DATAGRAM_SEG_BYTES / QRNIC_SEGMENT_SIZE :
                               0) +
             (shape->bind ? QRNIC_BIND_SEG_BYTES / QRNIC_SEGMENT_SIZE : 0) +

@@ -13,7 +13,7 @@
 
 static void take_up(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+    QrnicCounterSet *before = qrnic_account(e, qrnic_qp_known(qp)->counters);
     QrnicTurn turn;
 
     qrnic_unschedule(e, qp);

@@ -32,12 +32,19 @@ static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
               p->h->network == QRNIC_NET_GRH);
 }
 
+/* What makes connections is of the service of what goes through them. */
+static uint8_t service_of(const QrnicPacket *p)
+{
+    return p->info->flags & QRNIC_OPF_CONTROL ? QRNIC_SERVICE_DC :
+           p->t.opcode & QRNIC_SERVICE_MASK;
+}
+
 /* A packet that names this queue pair */
 static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     bool response = p->info->flags & QRNIC_OPF_RESPONSE;
 
-    if (qp->ops->service != (p->t.opcode & QRNIC_SERVICE_MASK)) {
+    if (qp->ops->service != service_of(p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "type of QP", p->t.dest_qpn,
              p->t.psn);
         return;
@@ -58,8 +65,9 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         return;
     }
     /* A group is addressed by MULTICAST_QPN only (10.5.1). */
-    if (qp->ops->is_datagram ? qrnic_gid_is_multicast(p->h->dgid) :
-                               !qrnic_path_matches(&qp->path, p)) {
+    if (qp->ops->is_datagram || qp->ops->answers_any ?
+        qrnic_gid_is_multicast(p->h->dgid) :
+        !qrnic_path_matches(&qp->path, p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_ADDRESS, "addresses", p->t.dest_qpn,
              p->t.psn);
         return;
@@ -108,7 +116,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
         qrnic_add(e, QRNIC_COUNTER_ROCE_RX_MULTICAST, 1);
         return qrnic_multicast_receive(e, &p, loopback);
     }
-    qp = qrnic_qp_get(e, p.t.dest_qpn);
+    qp = qrnic_qp_find(e, p.t.dest_qpn);
     if (!qp) {
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return 1;

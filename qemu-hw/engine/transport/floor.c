@@ -22,6 +22,8 @@ static void transport_init(QrnicEngine *e)
     qrnic_qp_type_register(e, QRNIC_QPT_GSI, &qrnic_gsi_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_XRC_INI, &qrnic_xrc_initiator_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_XRC_TGT, &qrnic_xrc_target_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_DC_INI, &qrnic_dynamic_initiator_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_DC_TGT, &qrnic_dynamic_target_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_RAW_PACKET, &qrnic_raw_packet_ops);
     e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
@@ -37,6 +39,7 @@ static void transport_reset(QrnicEngine *e)
     qrnic_multicast_drop_rest(e);
     memset(&t->rx_filter, 0, sizeof(t->rx_filter));
     t->num_flows = e->fabric->sniffers = 0;
+    t->connection = qrnic_now(e) >> 10;
     qrnic_table_free_objects(&t->flows);
     qrnic_table_init(&t->flows, 1, e->config.max_flow + 1);
     qrnic_table_free_objects(&t->rss);

@@ -27,8 +27,7 @@ static QrnicCqe cqe_of(const QrnicQp *qp, const QrnicInbound *in,
                        uint8_t opcode)
 {
     const QrnicRecvWqe *recv = in->recv;
-
-    return (QrnicCqe) {
+    QrnicCqe cqe = {
         .index = recv->index,
         .srqn = recv->srqn,
         .qpn = qp->number,
@@ -36,6 +35,13 @@ static QrnicCqe cqe_of(const QrnicQp *qp, const QrnicInbound *in,
                   recv->tag_opcode : opcode,
         .tagged = recv->tag ? QRNIC_CQET_ENTRY : 0,
     };
+
+    if (qp->target) {
+        cqe.qpn = qp->target->number;
+        cqe.src_qpn = qp->attr.dest_qpn;
+        memcpy(cqe.smac, qp->path.spec.dmac, sizeof(cqe.smac));
+    }
+    return cqe;
 }
 
 QrnicCqe qrnic_inbound_cqe(const QrnicQp *qp, const QrnicInbound *in,

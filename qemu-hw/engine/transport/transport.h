@@ -17,7 +17,8 @@ static inline uint8_t qrnic_qp_service(const QrnicQp *qp)
 }
 
 extern const QrnicQpOps qrnic_rc_ops, qrnic_xrc_initiator_ops,
-    qrnic_xrc_target_ops, qrnic_uc_ops, qrnic_ud_ops, qrnic_gsi_ops,
+    qrnic_xrc_target_ops, qrnic_dynamic_initiator_ops,
+    qrnic_dynamic_target_ops, qrnic_uc_ops, qrnic_ud_ops, qrnic_gsi_ops,
     qrnic_raw_packet_ops;
 
 /* wqe_shape.c */
@@ -25,6 +26,8 @@ QrnicWqeShape qrnic_rc_shape(const QrnicEngine *e, const QrnicQp *qp,
                              uint8_t opcode);
 QrnicWqeShape qrnic_xrc_shape(const QrnicEngine *e, const QrnicQp *qp,
                               uint8_t opcode);
+QrnicWqeShape qrnic_dynamic_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                  uint8_t opcode);
 QrnicWqeShape qrnic_uc_shape(const QrnicEngine *e, const QrnicQp *qp,
                              uint8_t opcode);
 QrnicWqeShape qrnic_ud_shape(const QrnicEngine *e, const QrnicQp *qp,
@@ -212,6 +215,7 @@ typedef struct QrnicTransports {
     QrnicTable flows, rss;
     struct QrnicFlow **flow;            /* in the order in which they match */
     uint32_t num_flows;
+    uint32_t connection;        /* number of the last dynamic one */
 } QrnicTransports;
 
 extern const QrnicFloor qrnic_transport_floor;

@@ -98,6 +98,15 @@ QrnicWqeShape qrnic_xrc_shape(const QrnicEngine *e, const QrnicQp *qp,
     return shape;
 }
 
+QrnicWqeShape qrnic_dynamic_shape(const QrnicEngine *e, const QrnicQp *qp,
+                                  uint8_t opcode)
+{
+    QrnicWqeShape shape = qrnic_rc_shape(e, qp, opcode);
+
+    shape.dynamic = !qrnic_is_local_operation(opcode);
+    return shape;
+}
+
 QrnicWqeShape qrnic_uc_shape(const QrnicEngine *e, const QrnicQp *qp,
                              uint8_t opcode)
 {

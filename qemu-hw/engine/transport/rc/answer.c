@@ -119,14 +119,11 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
 static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
                              uint8_t syndrome, uint32_t msn)
 {
-    return (QrnicTransport) {
-        .opcode = opcode | qrnic_qp_service(qp),
-        .pkey = QRNIC_PKEY_DEFAULT,
-        .dest_qpn = qp->attr.dest_qpn,
-        .psn = psn,
-        .syndrome = syndrome,
-        .msn = msn,
-    };
+    QrnicTransport t = qrnic_connection_transport(qp, opcode, psn);
+
+    t.syndrome = syndrome;
+    t.msn = msn;
+    return t;
 }
 
 static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
@@ -147,6 +144,8 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     r->nak_owed = false;
     r->ack_owed = false;
     if (r->dead) {
+        r->nak_gone = true;
+        r->nak_psn = psn;
         qrnic_add(e, QRNIC_COUNTER_TX_NAK_ERROR, 1);
     } else if (r->nak == QRNIC_NAK_SEQUENCE) {
         qrnic_add(e, QRNIC_COUNTER_TX_NAK_SEQUENCE, 1);
@@ -244,7 +243,7 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
         return true;
     }
     if (r->nak_owed) {
-        send_nak(e, qp, r->epsn);
+        send_nak(e, qp, r->nak_gone ? r->nak_psn : r->epsn);
         return true;
     }
     if (r->ack_owed) {

@@ -8,15 +8,17 @@
 #include "qemu/osdep.h"
 #include "engine/transport/rc/rc.h"
 
-static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
+void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
-        qrnic_inbound_cleanup(e, qp, &qp->responder->in);
         qrnic_requester_cleanup(e, qp);
-        g_free(qp->responder->replay);
     }
-    g_free(qp->responder);
-    qp->responder = NULL;
+    if (qp->responder) {
+        qrnic_inbound_cleanup(e, qp, &qp->responder->in);
+        g_free(qp->responder->replay);
+        g_free(qp->responder);
+        qp->responder = NULL;
+    }
 }
 
 /* What matched its messages is completed by the tag list. */
@@ -31,12 +33,13 @@ static void rc_tags_abandon(QrnicEngine *e, QrnicQp *qp)
 static void rc_init(QrnicEngine *e, QrnicQp *qp)
 {
     rc_tags_abandon(e, qp);
-    rc_cleanup(e, qp);
+    qrnic_reliable_cleanup(e, qp);
     qrnic_requester_init(e, qp);
     qp->responder = g_new0(QrnicResponder, 1);
 }
 
-static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
+                                  QrnicStep *respond, QrnicStep *request)
 {
     /* Responses and requests take turns, so that neither starves the other. */
     while (budget && qp->state != QRNIC_QPS_ERR && !qrnic_pieces_spent(e)) {
@@ -47,10 +50,10 @@ static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             qrnic_qp_check_drained(e, qp);
             return wait;
         }
-        budget -= qrnic_responder_step(e, qp);
-        if (budget && qp->state != QRNIC_QPS_ERR &&
+        budget -= respond && respond(e, qp);
+        if (request && budget && qp->state != QRNIC_QPS_ERR &&
             qrnic_path_wait(e, qp) == QRNIC_TURN_MORE) {
-            budget -= qrnic_requester_step(e, qp);
+            budget -= request(e, qp);
         }
         if (budget == before && qp->state != QRNIC_QPS_ERR) {
             qrnic_qp_check_drained(e, qp);
@@ -59,6 +62,12 @@ static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     }
     /* What has gone to ERR is flushed in its next turn. */
     return QRNIC_TURN_MORE;
+}
+
+static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    return qrnic_reliable_transmit(e, qp, budget, qrnic_responder_step,
+                                   qrnic_requester_step);
 }
 
 static void rc_timer(QrnicEngine *e, QrnicQp *qp)
@@ -129,7 +138,7 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 #define RELIABLE \
     .init = rc_init, \
-    .cleanup = rc_cleanup, \
+    .cleanup = qrnic_reliable_cleanup, \
     .can_keep = qrnic_responder_can_keep, \
     .entered = rc_entered, \
     .query = rc_query, \

@@ -77,6 +77,11 @@ struct QrnicRequester {
     bool stalled;               /* an answer must come before sending */
     bool recovering;            /* an implied NAK has been acted upon */
     bool rnr_wait;
+    /*
+     * Dynamic connections: nothing may go; CONNECT has no answer yet; it goes
+     * before anything else
+     */
+    bool held, connecting, connect_due;
     bool response_dropped;      /* its memory is absent: ask for it again */
     uint8_t retries, rnr_retries;       /* left */
     int64_t deadline;           /* of retransmission or RNR wait */
@@ -122,9 +127,12 @@ struct QrnicResponder {
     uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
     bool dead;                  /* fatal NAK owed: nothing is taken now */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
+    bool nak_gone;              /* the fatal NAK, of: */
+    uint32_t nak_psn;
     int64_t nak_deadline;       /* of the fatal NAK */
     uint32_t wire_epoch;        /* when it was last looked at */
     bool low_credit;            /* advertised none: tell when there is more */
+    int64_t used;               /* dynamic connections: last packet came */
     bool response_waits;        /* for a page; all that is owed is behind it */
 
     /* max_dest_rd_atomic of them, from the first read or atomic on */
@@ -133,6 +141,21 @@ struct QrnicResponder {
     uint32_t replay_next;       /* entry for the next read or atomic */
     uint32_t replay_pending;
 };
+
+/* What all packets of a connection say of it */
+static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
+                                                        uint8_t opcode,
+                                                        uint32_t psn)
+{
+    return (QrnicTransport) {
+        .opcode = opcode | qrnic_qp_service(qp),
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = qp->attr.dest_qpn,
+        .psn = psn,
+        .src_qpn = qp->target ? qp->target->number : qp->number,
+        .connection = qp->connection,
+    };
+}
 
 /*
  * The requester
@@ -196,6 +219,15 @@ void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
 bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
 /* Their queue pair goes: the list completes them. */
 void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * rc.c: responses and requests by turns, or what else these functions send,
+ * at most one packet each; NULL: there are none.
+ */
+typedef bool QrnicStep(QrnicEngine *e, QrnicQp *qp);
+QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
+                                  QrnicStep *respond, QrnicStep *request);
+void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp);
 
 /* requester.c */
 void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp);

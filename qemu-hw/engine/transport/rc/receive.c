@@ -276,8 +276,8 @@ static bool read_response_fits(const QrnicQp *qp, const QrnicPending *p,
     uint32_t mtu = qrnic_qp_mtu(qp);
 
     if (qrnic_wqe_is_write_or_flush(p->opcode)) {
-        return pkt->t.opcode == QRNIC_OP_RC_READ_RESPONSE_ONLY &&
-               !pkt->payload_len;
+        return (pkt->t.opcode & QRNIC_OPERATION_MASK) ==
+               QRNIC_OP_RC_READ_RESPONSE_ONLY && !pkt->payload_len;
     }
     if (p->opcode != QRNIC_WQE_RDMA_READ) {
         return false;

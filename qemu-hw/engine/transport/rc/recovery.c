@@ -24,7 +24,7 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
-    bool waits = r->una != r->cursor_psn ||
+    bool waits = r->connecting || r->una != r->cursor_psn ||
                  (r->una != r->sent_psn &&
                   qrnic_path_wait(e, qp) != QRNIC_TURN_MORE);
 
@@ -44,6 +44,7 @@ static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
     r->cursor_psn = r->asked_psn = r->una;
     r->probing = false;
     r->stalled = false;
+    r->connect_due = r->connecting;
     if (!r->rnr_wait) {
         qrnic_requester_deadline(e, qp);
         qrnic_schedule(e, qp);
@@ -133,7 +134,8 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
-    if (qp->attr.rate_limit && r->asked_psn == r->una && !waits) {
+    if (qp->attr.rate_limit && r->asked_psn == r->una && !waits &&
+        !r->connecting) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);

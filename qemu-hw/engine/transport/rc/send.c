@@ -82,6 +82,13 @@ static QrnicSendWqe *wqe_buffer(QrnicEngine *e, QrnicRequester *r)
     return r->wqe;
 }
 
+/* Which must be one that the queue pair is connected to */
+static bool has_address(const QrnicQp *qp, const QrnicSendWqe *w)
+{
+    return qp->ops->reach && w->opcode != QRNIC_WQE_NOP &&
+           !qrnic_is_local_operation(w->opcode);
+}
+
 /* The next WQE of the queue becomes the message at the cursor. */
 static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 {
@@ -109,6 +116,13 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     }
     if (take == QRNIC_TAKE_EMPTY || take == QRNIC_TAKE_BROKEN) {
         qrnic_requester_wqe_drop(e, r);
+        return false;
+    }
+    if (take == QRNIC_TAKE_OK && has_address(qp, w) &&
+        !qp->ops->reach(e, qp, w)) {
+        qrnic_sq_give_back(e, qp, w);
+        qrnic_requester_wqe_drop(e, r);
+        r->stalled = true;
         return false;
     }
     p = qrnic_pending_new(e, r);
@@ -288,25 +302,22 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     /* A repeated read asks only for what has not come (9.7.5.1.6). */
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
-    QrnicTransport t = {
-        .opcode = rd_opcode(p->opcode) | qrnic_qp_service(qp),
-        .srqn = i->srqn,
-        .ack_req = true,
-        .pkey = QRNIC_PKEY_DEFAULT,
-        .dest_qpn = qp->attr.dest_qpn,
-        .psn = r->cursor_psn,
-        .va = i->va + offset,
-        .rkey = i->rkey,
-        .dma_len = p->opcode == QRNIC_WQE_FLUSH ? i->flush.length :
-                                                  p->length - offset,
-        .swap_add = i->swap_add,
-        .compare = i->compare,
-        .flush_type = i->flush.type,
-        .flush_level = i->flush.level,
-    };
+    QrnicTransport t = qrnic_connection_transport(qp, rd_opcode(p->opcode),
+                                                  r->cursor_psn);
     uint32_t len = p->opcode == QRNIC_WQE_ATOMIC_WRITE ? 8 : 0;
-    uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
+    uint8_t *payload;
 
+    t.srqn = i->srqn;
+    t.ack_req = true;
+    t.va = i->va + offset;
+    t.rkey = i->rkey;
+    t.dma_len = p->opcode == QRNIC_WQE_FLUSH ? i->flush.length :
+                                               p->length - offset;
+    t.swap_add = i->swap_add;
+    t.compare = i->compare;
+    t.flush_type = i->flush.type;
+    t.flush_level = i->flush.level;
+    payload = qrnic_packet_open(e, qp, &t, len);
     /* Bytes as they are to be in memory, unlike the operands of atomics. */
     if (len) {
         stq_le_p(payload, i->swap_add);
@@ -332,22 +343,16 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     if (!requester_load(e, qp, p)) {
         return false;
     }
-    t = (QrnicTransport) {
-        .opcode = send ? QRNIC_OP_RC_SEND_FIRST : QRNIC_OP_RC_WRITE_FIRST,
-        .solicited = last && p->flags & QRNIC_WQEF_SOLICITED &&
-                     takes_receive(p->opcode),
-        .ack_req = last || probe ||
-                   r->cursor_psn % QRNIC_ACK_INTERVAL == 0,
-        .pkey = QRNIC_PKEY_DEFAULT,
-        .dest_qpn = qp->attr.dest_qpn,
-        .psn = r->cursor_psn,
-        .srqn = r->wqe->srqn,
-        .va = r->wqe->remote_addr,
-        .rkey = r->wqe->rkey,
-        .dma_len = p->length,
-        .imm = r->wqe->imm,
-        .inv_key = r->wqe->imm,
-    };
+    t = qrnic_connection_transport(qp, 0, r->cursor_psn);
+    t.solicited = last && p->flags & QRNIC_WQEF_SOLICITED &&
+                  takes_receive(p->opcode);
+    t.ack_req = last || probe || r->cursor_psn % QRNIC_ACK_INTERVAL == 0;
+    t.srqn = r->wqe->srqn;
+    t.va = r->wqe->remote_addr;
+    t.rkey = r->wqe->rkey;
+    t.dma_len = p->length;
+    t.imm = t.inv_key = r->wqe->imm;
+    t.opcode = send ? QRNIC_OP_RC_SEND_FIRST : QRNIC_OP_RC_WRITE_FIRST;
     /* SEND_x and WRITE_x follow each other in the same order. */
     if (last && inv) {
         t.opcode = first ? QRNIC_OP_RC_SEND_ONLY_INV :
@@ -448,12 +453,15 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     bool probe = false;
     QrnicPending *p;
 
-    if (!qrnic_requester_may_run(qp) || r->rnr_wait ||
+    if (!qrnic_requester_may_run(qp) || r->rnr_wait || r->held ||
         qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
         return false;
     }
     if (r->cursor == r->head && !requester_take(e, qp)) {
         return false;
+    }
+    if (r->held) {
+        return false;           /* it needs another connection */
     }
     p = qrnic_pending_at(r, r->cursor);
     if (p->status) {

@@ -1,0 +1,359 @@
+/*
+ * qrnic engine: dynamic connections: the initiator
+ *
+ * It has one connection at a time: to where the WQE leads that the requester
+ * has taken last.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "engine/transport/dynamic/dynamic.h"
+
+/* The longest wait after a CNAK, in doublings of the first one */
+#define MAX_BACK_OFF 10
+
+struct QrnicDynamicInitiator {
+    QrnicDynamicSeg to;         /* if there is: */
+    bool wanted;                /* a connection, or one that is to be made */
+    /* Path and number are its own; else still those of the one before. */
+    bool begun;
+    bool disconnect_due;        /* from where the path leads */
+    bool followed;              /* requests went behind the first CONNECT: */
+    int64_t followed_at;
+    uint32_t psn;               /* of CONNECT */
+    unsigned refusals;          /* for want of a responder */
+    int64_t idle_at;            /* there is nothing to do since a while */
+};
+
+static void initiator_init(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_reliable_cleanup(e, qp);
+    qrnic_requester_init(e, qp);
+    g_free(qp->initiator);
+    qp->initiator = g_new0(QrnicDynamicInitiator, 1);
+    qp->initiator->idle_at = QRNIC_DEADLINE_NEVER;
+}
+
+static void initiator_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_reliable_cleanup(e, qp);
+    g_free(qp->initiator);
+    qp->initiator = NULL;
+}
+
+static bool same_address(const QrnicDynamicSeg *a, const QrnicDynamicSeg *b)
+{
+    return a->target == b->target && a->access_key == b->access_key &&
+           !memcmp(a->av.dgid, b->av.dgid, sizeof(a->av.dgid)) &&
+           !memcmp(a->av.dmac, b->av.dmac, sizeof(a->av.dmac)) &&
+           a->av.sgid_index == b->av.sgid_index &&
+           a->av.udp_sport == b->av.udp_sport &&
+           a->av.traffic_class == b->av.traffic_class &&
+           a->av.hop_limit == b->av.hop_limit &&
+           a->av.flow_label == b->av.flow_label && a->av.sl == b->av.sl;
+}
+
+static bool initiator_reach(QrnicEngine *e, QrnicQp *qp,
+                            const QrnicSendWqe *wqe)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+    QrnicRequester *r = qp->requester;
+
+    if (d->wanted && same_address(&d->to, &wqe->dynamic)) {
+        return true;
+    }
+    if (!qrnic_requester_idle(qp)) {
+        return false;
+    }
+    d->disconnect_due |= d->wanted;
+    d->to = wqe->dynamic;
+    d->wanted = true;
+    d->begun = d->followed = false;
+    d->refusals = 0;
+    d->psn = r->next_psn;
+    d->idle_at = QRNIC_DEADLINE_NEVER;
+    r->held = r->connecting = r->connect_due = true;
+    r->recovering = r->credit_limited = false;
+    qrnic_requester_attr_changed(e, qp);
+    return true;
+}
+
+static void send_control(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
+                         uint32_t psn)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+    QrnicTransport t = qrnic_connection_transport(qp, 0, psn);
+
+    t.opcode = opcode;
+    t.access_key = d->to.access_key;
+    t.path_mtu = qp->attr.path_mtu;
+    t.rd_atomic = qp->attr.max_rd_atomic;
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
+}
+
+static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->initiator->disconnect_due = false;
+    trace_qrnic_dynamic_disconnect(e->config.name, qp->number,
+                                   qp->attr.dest_qpn, qp->connection);
+    qrnic_add(e, QRNIC_COUNTER_DYNAMIC_DISCONNECTS, 1);
+    send_control(e, qp, QRNIC_OP_DC_DISCONNECT, qp->requester->next_psn);
+}
+
+/* From now on path and number are those of the new connection. */
+static void connection_begin(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+
+    if (qrnic_av_check(e, &d->to.av).status != QRNIC_ST_OK) {
+        qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
+                          "the address vector to target %" PRIu32 " cannot be "
+                          "used", d->to.target);
+        qrnic_requester_fail(e, qp, QRNIC_WC_LOC_QP_OP_ERR, QRNIC_SYN_ADDRESS);
+        return;
+    }
+    e->transport->connection = (e->transport->connection + 1) & 0xffffff;
+    qp->connection = e->transport->connection;
+    qp->attr.dest_qpn = d->to.target;
+    qrnic_path_set(e, qp, &d->to.av, d->to.target);
+    d->begun = true;
+    qrnic_add(e, QRNIC_COUNTER_DYNAMIC_CONNECTS, 1);
+    trace_qrnic_dynamic_connect(e->config.name, qp->number, d->to.target,
+                                qp->connection, d->psn);
+}
+
+static void send_connect(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+    QrnicRequester *r = qp->requester;
+    bool full = qp->ctx.dynamic.flags & QRNIC_DYNAMICF_FULL || d->refusals;
+
+    /*
+     * The target may have executed what followed the first one, and may have
+     * forgotten that when this one comes.
+     */
+    if (d->followed && qrnic_now(e) - d->followed_at >
+                       QRNIC_DYNAMIC_CONNECT_TIME * SCALE_MS) {
+        qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR,
+                             QRNIC_SYN_DYNAMIC_LATE);
+        return;
+    }
+    send_control(e, qp, QRNIC_OP_DC_CONNECT, d->psn);
+    r->connect_due = false;
+    r->held = full;
+    if (!full && !d->followed) {
+        d->followed = true;
+        d->followed_at = qrnic_now(e);
+    }
+    qrnic_requester_deadline(e, qp);
+}
+
+/* What makes or ends a connection goes before requests. */
+static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+    QrnicRequester *r = qp->requester;
+
+    if (!qrnic_requester_may_run(qp)) {
+        return false;
+    }
+    if (d->disconnect_due) {
+        send_disconnect(e, qp);
+        return true;
+    }
+    if (!r->connect_due || r->rnr_wait) {
+        /* The WQE that it takes may need another connection. */
+        return qrnic_requester_step(e, qp) ||
+               (qrnic_requester_may_run(qp) && r->connect_due && !r->rnr_wait);
+    }
+    if (d->begun) {
+        send_connect(e, qp);
+    } else {
+        connection_begin(e, qp);
+    }
+    return true;
+}
+
+static QrnicTurn initiator_transmit(QrnicEngine *e, QrnicQp *qp,
+                                    unsigned budget)
+{
+    return qrnic_reliable_transmit(e, qp, budget, NULL, initiator_step);
+}
+
+static void accepted(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (!r->connecting) {
+        return;
+    }
+    trace_qrnic_dynamic_connected(e->config.name, qp->number,
+                                  qp->attr.dest_qpn, qp->connection);
+    r->connecting = r->connect_due = r->held = false;
+    qrnic_requester_attr_changed(e, qp);
+    qrnic_requester_deadline(e, qp);
+    qrnic_schedule(e, qp);
+}
+
+static void busy(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+    QrnicRequester *r = qp->requester;
+    unsigned doublings = MIN(d->refusals, MAX_BACK_OFF);
+
+    if (r->rnr_wait) {
+        return;                 /* the same CNAK again */
+    }
+    if (qp->attr.rnr_retry != 7 && !r->rnr_retries--) {
+        qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR,
+                             QRNIC_SYN_DYNAMIC_BUSY);
+        return;
+    }
+    d->refusals++;
+    d->followed = false;        /* nobody was there to execute it */
+    r->held = true;
+    qrnic_requester_rnr_wait(e, qp, QRNIC_DYNAMIC_BACK_OFF * SCALE_US <<
+                                    doublings);
+}
+
+static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    qrnic_add(e, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
+    trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn, "connection");
+}
+
+static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+
+    /* One that comes behind another answer is old. */
+    if (!qp->requester->connecting || p->t.psn != d->psn) {
+        drop(e, qp, p);
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_CNAK, 1);
+    trace_qrnic_dynamic_refused(e->config.name, qp->number, qp->attr.dest_qpn,
+                                qp->connection, p->t.reason, d->refusals);
+    switch (p->t.reason) {
+    case QRNIC_CNAK_BUSY:
+        busy(e, qp);
+        break;
+    case QRNIC_CNAK_KEY:
+        qrnic_requester_fail(e, qp, QRNIC_WC_REM_ACCESS_ERR,
+                             QRNIC_SYN_DYNAMIC_KEY);
+        break;
+    case QRNIC_CNAK_PARAMETERS:
+        qrnic_requester_fail(e, qp, QRNIC_WC_REM_INV_REQ_ERR,
+                             QRNIC_SYN_DYNAMIC_PARAMETERS);
+        break;
+    }
+}
+
+static bool is_connected(const QrnicQp *qp)
+{
+    return qp->initiator->wanted && !qp->requester->connecting;
+}
+
+static void idle_from_now(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+
+    if (is_connected(qp) && qrnic_requester_may_run(qp) &&
+        qrnic_requester_idle(qp)) {
+        d->idle_at = qrnic_now(e) + qrnic_ack_timeout_ns(qp->ctx.dynamic.idle);
+        qrnic_timer_advance(e, &qp->timer, d->idle_at);
+    }
+}
+
+static void initiator_receive(QrnicEngine *e, QrnicQp *qp,
+                              const QrnicPacket *p)
+{
+    if (!qp->initiator->begun || p->t.connection != qp->connection ||
+        p->t.src_qpn != qp->attr.dest_qpn) {
+        drop(e, qp, p);
+        return;
+    }
+    if (p->t.opcode == QRNIC_OP_DC_CNAK) {
+        refused(e, qp, p);
+        return;
+    }
+    accepted(e, qp);
+    if (!(p->info->flags & QRNIC_OPF_CONTROL)) {
+        qrnic_requester_receive(e, qp, p);
+        idle_from_now(e, qp);
+    }
+}
+
+static void initiator_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicInitiator *d = qp->initiator;
+
+    qrnic_requester_timer(e, qp);
+    if (d->idle_at == QRNIC_DEADLINE_NEVER || !qrnic_requester_may_run(qp)) {
+        return;
+    }
+    if (!is_connected(qp) || !qrnic_requester_idle(qp)) {
+        d->idle_at = QRNIC_DEADLINE_NEVER;
+    } else if (qrnic_now(e) < d->idle_at) {
+        qrnic_timer_advance(e, &qp->timer, d->idle_at);
+    } else {
+        d->idle_at = QRNIC_DEADLINE_NEVER;
+        d->wanted = d->begun = false;
+        d->disconnect_due = true;
+        qrnic_schedule(e, qp);
+    }
+}
+
+static void initiator_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
+{
+    qrnic_requester_resume(e, qp);
+}
+
+static void initiator_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                              const QrnicQpAttr *in)
+{
+    if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qrnic_rc_start_send(e, qp);
+    } else if (from == QRNIC_QPS_SQD && qp->state == QRNIC_QPS_SQD &&
+               !qp->sq_draining) {
+        qrnic_requester_attr_changed(e, qp);
+    }
+}
+
+static void initiator_query(const QrnicQp *qp, QrnicQpAttr *out)
+{
+    if (qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD ||
+        qp->state == QRNIC_QPS_ERR) {
+        out->sq_psn = qrnic_requester_next_psn(qp);
+    }
+}
+
+static bool initiator_check(const QrnicDynamicAttr *in)
+{
+    return !in->access_key && !in->responders && in->idle &&
+           in->idle <= QRNIC_DYNAMIC_MAX_IDLE;
+}
+
+const QrnicQpOps qrnic_dynamic_initiator_ops = {
+    .capability = QRNIC_CAP_DYNAMIC,
+    .service = QRNIC_SERVICE_DC,
+    .has_sq = true,
+    .no_requests = true,
+    .states = &qrnic_dynamic_initiator_states,
+    .shape = qrnic_dynamic_shape,
+    .dynamic_check = initiator_check,
+    .init = initiator_init,
+    .cleanup = initiator_cleanup,
+    .entered = initiator_entered,
+    .query = initiator_query,
+    .transmit = initiator_transmit,
+    .reach = initiator_reach,
+    .is_idle = qrnic_requester_idle,
+    .timer = initiator_timer,
+    .resume = initiator_resume,
+    .receive = initiator_receive,
+    .flush_send = qrnic_requester_flush_one,
+};

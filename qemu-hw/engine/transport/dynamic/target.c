@@ -1,0 +1,399 @@
+/*
+ * qrnic engine: dynamic connections: the target
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "qemu/host-utils.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "engine/transport/dynamic/dynamic.h"
+
+/* Answers that wait for their turn; a power of two */
+#define ANSWERS 64
+
+/* reason 0: ACCEPT */
+typedef struct Answer {
+    QrnicAddressVector av;
+    uint32_t initiator, connection, psn;
+    uint8_t reason;
+} Answer;
+
+/* A connection that was given up: what repeats its packets comes too late. */
+typedef struct Ended {
+    uint8_t gid[16];
+    uint32_t initiator, connection;
+    int64_t until;              /* it is remembered; 0: there is none */
+} Ended;
+
+QLIST_HEAD(PeerList, QrnicQp);
+
+struct QrnicDynamicTarget {
+    uint32_t *responder;        /* their numbers */
+    uint32_t count;
+    /* Those that have a connection, by who is at the other end of it */
+    struct PeerList *bucket;
+    uint32_t buckets;           /* a power of two */
+    Answer answer[ANSWERS];
+    uint32_t head, tail;
+    bool path_set;              /* the path is that of the answer at the tail */
+    Ended ended[QRNIC_DYNAMIC_ENDED];
+    uint32_t ended_next;
+};
+
+static uint32_t bucket_of(const QrnicDynamicTarget *t, const uint8_t *gid,
+                          uint32_t qpn)
+{
+    uint32_t hash = (qpn + ldl_be_p(gid + 12)) * 0x9e3779b1u;
+
+    return hash >> 16 & (t->buckets - 1);
+}
+
+static QrnicQp *responder_of(const QrnicQp *qp, const QrnicPacket *p)
+{
+    const QrnicDynamicTarget *t = qp->pool;
+    const uint8_t *gid = p->h->sgid;
+    QrnicQp *r;
+
+    QLIST_FOREACH(r, &t->bucket[bucket_of(t, gid, p->t.src_qpn)], next_peer) {
+        if (r->attr.dest_qpn == p->t.src_qpn &&
+            !memcmp(r->attr.av.dgid, gid, sizeof(r->attr.av.dgid))) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static QrnicQp *responder_free(QrnicEngine *e, const QrnicQp *qp)
+{
+    const QrnicDynamicTarget *t = qp->pool;
+
+    for (uint32_t i = 0; i < t->count; i++) {
+        QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
+
+        if (r->state == QRNIC_QPS_RESET) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static void drop(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
+{
+    qrnic_add(e, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
+    trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn, "connection");
+}
+
+/* Back to where the packet came from. False: the GID is not ours any more. */
+static bool address_of(QrnicEngine *e, const QrnicPacket *p,
+                       QrnicAddressVector *av)
+{
+    const QrnicHeaders *h = p->h;
+    bool v1 = h->network == QRNIC_NET_GRH;
+
+    *av = (QrnicAddressVector) {
+        .traffic_class = h->traffic_class,
+        .flow_label = h->flow_label,
+        .sl = h->tagged ? h->tci >> 13 : 0,
+    };
+    memcpy(av->dgid, h->sgid, sizeof(av->dgid));
+    memcpy(av->dmac, h->frame + 6, sizeof(av->dmac));
+    for (uint32_t i = 0; i < e->fabric->gids_end; i++) {
+        const QrnicGidEntry *g = qrnic_gid_get(e, i);
+
+        if (g && !memcmp(g->gid, h->dgid, sizeof(g->gid)) &&
+            !(g->flags & QRNIC_GID_ROCE_V1) == !v1 &&
+            !memcmp(g->mac, h->frame, sizeof(g->mac)) &&
+            (g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1) == h->vlan) {
+            av->sgid_index = i;
+            return qrnic_av_check(e, av).status == QRNIC_ST_OK;
+        }
+    }
+    return false;
+}
+
+static void owe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
+                const QrnicAddressVector *av, uint8_t reason)
+{
+    QrnicDynamicTarget *t = qp->pool;
+
+    if (t->head - t->tail == ANSWERS) {
+        trace_qrnic_dynamic_answer_lost(e->config.name, qp->number,
+                                        p->t.src_qpn, p->t.connection);
+        return;
+    }
+    t->answer[t->head++ % ANSWERS] = (Answer) {
+        .av = *av,
+        .initiator = p->t.src_qpn,
+        .connection = p->t.connection,
+        .psn = p->t.psn,
+        .reason = reason,
+    };
+    qrnic_schedule(e, qp);
+}
+
+static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
+{
+    QrnicDynamicTarget *t = qp->pool;
+    Ended *x = &t->ended[t->ended_next++ % QRNIC_DYNAMIC_ENDED];
+
+    memcpy(x->gid, r->attr.av.dgid, sizeof(x->gid));
+    x->initiator = r->attr.dest_qpn;
+    x->connection = r->connection;
+    x->until = qrnic_now(e) + QRNIC_DYNAMIC_RESPONDER_IDLE * SCALE_MS;
+}
+
+static bool has_ended(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
+{
+    const QrnicDynamicTarget *t = qp->pool;
+
+    for (unsigned i = 0; i < QRNIC_DYNAMIC_ENDED; i++) {
+        const Ended *x = &t->ended[i];
+
+        if (x->initiator == p->t.src_qpn && x->until > qrnic_now(e) &&
+            !memcmp(x->gid, p->h->sgid, sizeof(x->gid)) &&
+            !qrnic_connection_newer(p->t.connection, x->connection)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Why not, or 0 */
+static uint8_t refusal(const QrnicQp *qp, const QrnicTransport *t)
+{
+    if (t->access_key != qp->ctx.dynamic.access_key) {
+        return QRNIC_CNAK_KEY;
+    }
+    if (t->path_mtu < QRNIC_MTU_256 || t->path_mtu > qp->attr.path_mtu ||
+        t->rd_atomic > qp->attr.max_dest_rd_atomic) {
+        return QRNIC_CNAK_PARAMETERS;
+    }
+    return 0;
+}
+
+static void receive_connect(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    QrnicQp *r = responder_of(qp, p);
+    uint8_t reason = refusal(qp, &p->t);
+    QrnicAddressVector av;
+
+    if (!address_of(e, p, &av) ||
+        (r ? qrnic_connection_newer(r->connection, p->t.connection) :
+             has_ended(e, qp, p))) {
+        drop(e, qp, p);
+        return;
+    }
+    if (!reason && (!r || r->connection != p->t.connection)) {
+        if (r) {
+            qrnic_dynamic_responder_stop(e, r, "a newer one");
+        } else {
+            r = responder_free(e, qp);
+        }
+        if (r) {
+            QrnicDynamicTarget *t = qp->pool;
+
+            qrnic_dynamic_responder_start(e, r, &av, &p->t);
+            QLIST_INSERT_HEAD(&t->bucket[bucket_of(t, av.dgid, p->t.src_qpn)],
+                              r, next_peer);
+        } else {
+            reason = QRNIC_CNAK_BUSY;
+        }
+    }
+    owe(e, qp, p, &av, reason);
+}
+
+static void target_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    QrnicQp *r;
+
+    if (p->t.opcode == QRNIC_OP_DC_CONNECT) {
+        receive_connect(e, qp, p);
+        return;
+    }
+    r = responder_of(qp, p);
+    if (!r || r->connection != p->t.connection ||
+        !qrnic_path_matches(&r->path, p)) {
+        drop(e, qp, p);
+    } else if (p->t.opcode == QRNIC_OP_DC_DISCONNECT) {
+        remember(e, qp, r);
+        qrnic_dynamic_responder_stop(e, r, "disconnected");
+    } else {
+        qrnic_dynamic_responder_receive(e, r, p);
+    }
+}
+
+/* The oldest answer: first its path, for which it may have to wait */
+static bool answer_step(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicTarget *d = qp->pool;
+    const Answer *a = &d->answer[d->tail % ANSWERS];
+    QrnicTransport t = {
+        .opcode = a->reason ? QRNIC_OP_DC_CNAK : QRNIC_OP_DC_ACCEPT,
+        .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = a->initiator,
+        .psn = a->psn,
+        .src_qpn = qp->number,
+        .connection = a->connection,
+        .reason = a->reason,
+    };
+
+    if (d->head == d->tail) {
+        return false;
+    }
+    if (!d->path_set) {
+        d->path_set = qrnic_av_check(e, &a->av).status == QRNIC_ST_OK;
+        if (d->path_set) {
+            qrnic_path_set(e, qp, &a->av, a->initiator);
+        } else {
+            d->tail++;
+        }
+        return true;
+    }
+    d->path_set = false;
+    d->tail++;
+    trace_qrnic_dynamic_answer(e->config.name, qp->number, a->initiator,
+                               a->connection, a->reason);
+    qrnic_add(e, QRNIC_COUNTER_TX_CNAK, a->reason != 0);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
+    return true;
+}
+
+static QrnicTurn target_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+{
+    return qrnic_reliable_transmit(e, qp, budget, NULL, answer_step);
+}
+
+/* None has a connection, and nobody gets an answer. */
+static void target_init(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicTarget *t = qp->pool;
+
+    for (uint32_t i = 0; t && i < t->count; i++) {
+        QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
+
+        if (r->state != QRNIC_QPS_RESET) {
+            qrnic_dynamic_responder_stop(e, r, "the target stops");
+        }
+    }
+    if (t) {
+        memset(t->ended, 0, sizeof(t->ended));
+        t->head = t->tail = 0;
+        t->path_set = false;
+    }
+}
+
+static bool target_flush(QrnicEngine *e, QrnicQp *qp)
+{
+    target_init(e, qp);
+    return false;
+}
+
+static bool target_created(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicTarget *t = g_new0(QrnicDynamicTarget, 1);
+    uint32_t count = qp->ctx.dynamic.responders;
+
+    qp->pool = t;
+    t->responder = g_new(uint32_t, count);
+    t->buckets = pow2ceil(count);
+    t->bucket = g_malloc0_n(t->buckets, sizeof(*t->bucket));
+    while (t->count < count) {
+        QrnicQp *r = qrnic_responder_qp_new(e, qp,
+                                            &qrnic_dynamic_responder_ops);
+
+        if (!r) {
+            return false;
+        }
+        t->responder[t->count++] = r->number;
+    }
+    return true;
+}
+
+/* Where all queue pairs go, some of them are gone already. */
+static void target_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicDynamicTarget *t = qp->pool;
+
+    if (!t) {
+        return;
+    }
+    for (uint32_t i = 0; i < t->count; i++) {
+        QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
+
+        if (r && r->target == qp) {
+            qrnic_responder_qp_free(e, r);
+        }
+    }
+    g_free(t->responder);
+    g_free(t->bucket);
+    g_free(t);
+    qp->pool = NULL;
+}
+
+static bool is_zero(const QrnicTranslation *t)
+{
+    return !t->root && !t->levels && !t->page_shift && !t->offset;
+}
+
+static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
+{
+    const QrnicSrq *srq = qrnic_srq_get(e, in->srq);
+    /* It has no queue of its own, and is rung by nobody. */
+    const struct { bool zero; uint32_t offset; } rules[] = {
+        { !in->sq_log_size, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET },
+        { !in->rq_log_size, QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET },
+        { !in->rq_log_stride, QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET },
+        { !in->send_cq, QRNIC_QP_CTX_SEND_CQ_OFFSET },
+        { !in->db_page, QRNIC_QP_CTX_DB_PAGE_OFFSET },
+        { !in->sq_record, QRNIC_QP_CTX_SQ_RECORD_OFFSET },
+        { !in->rq_record, QRNIC_QP_CTX_RQ_RECORD_OFFSET },
+        { is_zero(&in->sq), QRNIC_QP_CTX_SQ_OFFSET },
+        { is_zero(&in->rq), QRNIC_QP_CTX_RQ_OFFSET },
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(rules); i++) {
+        if (!rules[i].zero) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, rules[i].offset);
+        }
+    }
+    if (!qrnic_pd_get(e, in->pd)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_PD_OFFSET);
+    }
+    if (!qrnic_cq_get(e, in->recv_cq)) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_RECV_CQ_OFFSET);
+    }
+    if (!srq) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    /* Its completions go elsewhere. */
+    if (srq->ctx.xrcd) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
+    }
+    return qrnic_ok(0);
+}
+
+static bool attr_check(const QrnicDynamicAttr *in)
+{
+    return in->responders &&
+           in->responders <= QRNIC_MAX_DYNAMIC_RESPONDERS && !in->idle &&
+           !in->flags;
+}
+
+const QrnicQpOps qrnic_dynamic_target_ops = {
+    .capability = QRNIC_CAP_DYNAMIC,
+    .service = QRNIC_SERVICE_DC,
+    .no_responses = true,
+    .answers_any = true,
+    .states = &qrnic_dynamic_target_states,
+    .create_check = target_check,
+    .dynamic_check = attr_check,
+    .created = target_created,
+    .init = target_init,
+    .cleanup = target_cleanup,
+    .transmit = target_transmit,
+    .receive = target_receive,
+    .flush_receive = target_flush,
+};

@@ -1,0 +1,1400 @@
+/*
+ * Dynamic connections: who connects to whom, what becomes of it when packets
+ * are lost, repeated and reordered, and who gets an error.
+ *
+ * QRNIC_SEED=n runs only that seed of the random traffic.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "pair.h"
+
+#define KEY 0x1122334455667788ull
+#define BYTES (1u << 18)
+#define SLOTS 64
+#define SLOT 2048
+#define COUNTER (BYTES - 64)
+#define IDLE 10                 /* 4.2 ms */
+
+/* Memory of a node, with its key; receive buffers are at its beginning. */
+typedef struct Memory {
+    uint64_t addr;
+    uint8_t *data;
+    uint32_t key;
+} Memory;
+
+typedef struct Target {
+    SimSrq *srq;
+    SimQp *qp;
+    Memory m;
+} Target;
+
+typedef struct World {
+    Sim *sim;
+    SimConnect c;
+    Target target[3];
+    SimQp *initiator[4];
+    Memory m[4];                /* of the initiators */
+    unsigned targets, initiators;
+    uint8_t flags;              /* of the initiators */
+    uint16_t responders;
+    uint32_t context_cache;
+} World;
+
+static Memory memory_new(SimNode *n)
+{
+    Memory m = { .addr = sim_alloc(n, BYTES) };
+
+    m.data = n->memory + m.addr;
+    m.key = sim_mkey(n, m.addr, BYTES, ACCESS_ALL);
+    return m;
+}
+
+/* Each slot of the SRQ has its buffer. */
+static void post_slot(Target *t)
+{
+    SimSge sge = { t->m.addr + t->srq->head * SLOT, SLOT, t->m.key };
+
+    sim_post_srq(t->srq, &sge, 1);
+}
+
+static void target_new(World *w, Target *t)
+{
+    QrnicDynamicAttr attr = {
+        .access_key = KEY, .responders = w->responders,
+    };
+    SimNode *n = &w->sim->node[1];
+
+    t->m = memory_new(n);
+    t->srq = sim_srq_new(n, 6, 0);
+    t->qp = sim_dynamic_new(n, t->srq, &attr);
+    sim_dynamic_start(t->qp, &w->c);
+    for (unsigned i = 0; i < SLOTS - 1; i++) {
+        post_slot(t);
+    }
+}
+
+static SimQp *initiator_new(World *w, unsigned node, uint8_t idle)
+{
+    QrnicDynamicAttr attr = { .idle = idle, .flags = w->flags };
+    SimQp *q = sim_dynamic_new(&w->sim->node[node], NULL, &attr);
+
+    sim_dynamic_start(q, &w->c);
+    return q;
+}
+
+static World world_defaults(void)
+{
+    return (World) {
+        .c = sim_connect_default(), .targets = 1, .initiators = 1,
+        .responders = 4,
+    };
+}
+
+static World *world_new(World with)
+{
+    World *w = g_memdup2(&with, sizeof(with));
+    SimOptions o = {
+        .memory = 64 << 20, .context_cache = with.context_cache,
+        .context_latency = 1000,
+    };
+
+    w->sim = sim_new(7, &o);
+    for (unsigned i = 0; i < w->targets; i++) {
+        target_new(w, &w->target[i]);
+    }
+    for (unsigned i = 0; i < w->initiators; i++) {
+        w->m[i] = memory_new(&w->sim->node[0]);
+        w->initiator[i] = initiator_new(w, 0, IDLE);
+    }
+    return w;
+}
+
+static void world_free(World *w)
+{
+    for (unsigned i = 0; i < w->initiators; i++) {
+        sim_qp_free(w->initiator[i]);
+    }
+    for (unsigned i = 0; i < w->targets; i++) {
+        if (w->target[i].qp) {
+            sim_qp_free(w->target[i].qp);
+        }
+        sim_srq_free(w->target[i].srq);
+    }
+    sim_free(w->sim);
+    g_free(w);
+}
+
+static void send_with(World *w, unsigned i, Target *t, SimWr *wr,
+                      uint64_t local, uint32_t len, uint64_t remote,
+                      uint64_t key)
+{
+    SimSge sge = { w->m[i].addr + local, len, w->m[i].key };
+    QrnicDynamicSeg to = sim_dynamic_to(t->qp, key);
+
+    wr->flags |= QRNIC_WQEF_SIGNALED;
+    wr->dynamic = &to;
+    wr->sge = &sge;
+    wr->num_sge = len != 0 && wr->opcode != QRNIC_WQE_ATOMIC_WRITE;
+    wr->remote = t->m.addr + remote;
+    wr->rkey = t->m.key;
+    sim_post_send(w->initiator[i], wr);
+}
+
+static void send_op(World *w, unsigned i, unsigned t, uint8_t opcode,
+                    uint64_t local, uint32_t len, uint64_t remote)
+{
+    SimWr wr = { .opcode = opcode, .swap_add = 1 };
+
+    send_with(w, i, &w->target[t], &wr, local, len, remote, KEY);
+}
+
+static void run(World *w)
+{
+    sim_run(w->sim, w->sim->now + 60000 * SIM_MS);
+}
+
+static void fill(World *w, Memory *m)
+{
+    for (unsigned i = 0; i < BYTES; i++) {
+        m->data[i] = g_rand_int(w->sim->rand);
+    }
+}
+
+static uint64_t count(World *w, unsigned node, enum qrnic_counter c)
+{
+    return sim_counter(&w->sim->node[node], c);
+}
+
+static void expect_recv(World *w, unsigned t, unsigned i, uint64_t local,
+                        uint32_t len)
+{
+    Target *to = &w->target[t];
+    QrnicCqe c = expect_cqe(to->qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+
+    g_assert_cmpint(c.src_qpn, ==, w->initiator[i]->number);
+    g_assert_cmpmem(c.smac, 6, w->initiator[i]->node->gid.mac, 6);
+    g_assert_cmpint(c.srqn, ==, to->srq->number);
+    g_assert_cmpint(c.byte_len, ==, len);
+    g_assert_cmpmem(to->m.data + c.index * SLOT, len, w->m[i].data + local,
+                    len);
+    sim_srq_slot_free(to->srq, c.index);
+}
+
+static QrnicCqe expect_error(SimQp *q, uint8_t status, uint8_t syndrome)
+{
+    QrnicCqe c = expect_status(q, status);
+
+    g_assert_cmpstr(qrnic_syndrome_name(c.syndrome), ==,
+                    qrnic_syndrome_name(syndrome));
+    expect_state(q, QRNIC_QPS_ERR);
+    return c;
+}
+
+/*
+ * Operations
+ */
+
+static void all_operations(World *w)
+{
+    const uint32_t lengths[] = { 0, 1, 1024, 1025, 2000 };
+    uint8_t *a = w->m[0].data, *b = w->target[0].m.data;
+    QrnicFlushSeg flush = { .length = 8, .type = QRNIC_FLUSH_GLOBAL };
+    SimWr wr = { .opcode = QRNIC_WQE_SEND_IMM, .imm = 0x12345678 };
+    uint64_t before;
+    QrnicCqe c;
+
+    fill(w, &w->m[0]);
+    fill(w, &w->target[0].m);
+    for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
+        send_op(w, 0, 0, QRNIC_WQE_SEND, i * 4096, lengths[i], 0);
+    }
+    run(w);
+    for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
+        expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        expect_recv(w, 0, 0, i * 4096, lengths[i]);
+    }
+    send_with(w, 0, &w->target[0], &wr, 0, 64, 0, KEY);
+    run(w);
+    c = expect_cqe(w->target[0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+    g_assert_cmphex(c.imm, ==, 0x12345678);
+    g_assert_cmphex(c.flags, ==, QRNIC_CQEF_IMM);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+
+    send_op(w, 0, 0, QRNIC_WQE_RDMA_WRITE, 100, 60001, 140000);
+    wr = (SimWr) { .opcode = QRNIC_WQE_RDMA_WRITE_IMM, .imm = 9 };
+    send_with(w, 0, &w->target[0], &wr, 70000, 3000, 210000, KEY);
+    run(w);
+    g_assert_cmpmem(a + 100, 60001, b + 140000, 60001);
+    g_assert_cmpmem(a + 70000, 3000, b + 210000, 3000);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    c = expect_cqe(w->target[0].qp, QRNIC_WC_SUCCESS,
+                   QRNIC_CQE_RECV_RDMA_WITH_IMM);
+    g_assert_cmpint(c.byte_len, ==, 3000);
+    g_assert_cmpint(c.src_qpn, ==, w->initiator[0]->number);
+
+    send_op(w, 0, 0, QRNIC_WQE_RDMA_READ, 130000, 50000, 140001);
+    before = ldq_le_p(b + COUNTER);
+    send_op(w, 0, 0, QRNIC_WQE_ATOMIC_FETCH_ADD, 200000, 8, COUNTER);
+    wr = (SimWr) {
+        .opcode = QRNIC_WQE_ATOMIC_CMP_SWAP, .compare = before + 1,
+        .swap_add = 77,
+    };
+    send_with(w, 0, &w->target[0], &wr, 200008, 8, COUNTER, KEY);
+    wr = (SimWr) { .opcode = QRNIC_WQE_ATOMIC_WRITE, .swap_add = 0x4711 };
+    send_with(w, 0, &w->target[0], &wr, 0, 8, COUNTER + 8, KEY);
+    run(w);
+    g_assert_cmpmem(a + 130000, 50000, b + 140001, 50000);
+    g_assert_cmphex(ldq_le_p(a + 200000), ==, before);
+    g_assert_cmphex(ldq_le_p(a + 200008), ==, before + 1);
+    g_assert_cmphex(ldq_le_p(b + COUNTER), ==, 77);
+    g_assert_cmphex(ldq_le_p(b + COUNTER + 8), ==, 0x4711);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_FETCH_ADD);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_CMP_SWAP);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_WRITE);
+
+    /* The region does not have the right to be flushed. */
+    wr = (SimWr) { .opcode = QRNIC_WQE_FLUSH, .flush = &flush };
+    send_with(w, 0, &w->target[0], &wr, 0, 0, 0, KEY);
+    run(w);
+    expect_error(w->initiator[0], QRNIC_WC_REM_ACCESS_ERR, QRNIC_SYN_NONE);
+}
+
+static void test_operations(void)
+{
+    for (unsigned full = 0; full < 2; full++) {
+        World with = world_defaults(), *w;
+
+        with.flags = full ? QRNIC_DYNAMICF_FULL : 0;
+        w = world_new(with);
+        all_operations(w);
+        world_free(w);
+    }
+}
+
+/* What goes over the wire until nothing is left to do, as text */
+static bool log_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                    void *opaque)
+{
+    GString *log = opaque;
+    QrnicPacket p;
+
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    g_string_append_printf(log, "%s ", strchr(p.info->name, '_') + 1);
+    return true;
+}
+
+static void expect_log(GString *log, const char *what)
+{
+    g_assert_cmpstr(g_strchomp(log->str), ==, what);
+    g_string_truncate(log, 0);
+}
+
+static void test_handshake(void)
+{
+    for (unsigned full = 0; full < 2; full++) {
+        World with = world_defaults(), *w;
+        g_autoptr(GString) log = g_string_new(NULL);
+
+        with.flags = full ? QRNIC_DYNAMICF_FULL : 0;
+        w = world_new(with);
+        w->sim->tap = log_tap;
+        w->sim->tap_opaque = log;
+        send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+        sim_run(w->sim, w->sim->now + SIM_MS);
+        expect_log(log, full ? "CONNECT ACCEPT SEND_ONLY ACK" :
+                               "CONNECT SEND_ONLY ACCEPT ACK");
+        /* It stays connected, and then it does not. */
+        send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+        sim_run(w->sim, w->sim->now + SIM_MS);
+        expect_log(log, "SEND_ONLY ACK");
+        run(w);
+        expect_log(log, "DISCONNECT");
+        g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_CONNECTS), ==, 1);
+        g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_DISCONNECTS), ==, 1);
+        g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+        g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 0);
+        world_free(w);
+    }
+}
+
+/* Each message to another target: the order is that of the WQEs. */
+static void test_addresses(void)
+{
+    World with = world_defaults(), *w;
+    g_autoptr(GString) log = g_string_new(NULL);
+
+    with.targets = 2;
+    w = world_new(with);
+    fill(w, &w->m[0]);
+    for (unsigned i = 0; i < 12; i++) {
+        send_op(w, 0, i / 2 % 2, QRNIC_WQE_SEND, i * 2048, 1500 + i, 0);
+    }
+    run(w);
+    for (unsigned i = 0; i < 12; i++) {
+        QrnicCqe c = expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS,
+                                QRNIC_CQE_SEND);
+
+        g_assert_cmpint(c.index, ==, 2 * i);
+        expect_recv(w, i / 2 % 2, 0, i * 2048, 1500 + i);
+    }
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_CONNECTS), ==, 6);
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_DISCONNECTS), ==, 6);
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_RETRANSMISSIONS), ==, 0);
+
+    w->sim->tap = log_tap;
+    w->sim->tap_opaque = log;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 1, 0);
+    send_op(w, 0, 1, QRNIC_WQE_SEND, 0, 1, 0);
+    run(w);
+    expect_log(log, "CONNECT SEND_ONLY ACCEPT ACK DISCONNECT "
+                    "CONNECT SEND_ONLY ACCEPT ACK DISCONNECT");
+    world_free(w);
+}
+
+/* The bytes behind the BTH, and what the BTH says */
+static bool bytes_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                      void *opaque)
+{
+    World *w = opaque;
+    const uint8_t *bth = frame + 14 + 20 + 8;
+    uint32_t connection = ldl_be_p(bth + 16);
+    uint32_t i = w->initiator[0]->number, t = w->target[0].qp->number;
+
+    g_assert_cmphex(connection >> 24, ==, 0);
+    g_assert_cmphex(ldl_be_p(bth + 4), ==, from ? i : t);
+    g_assert_cmphex(ldl_be_p(bth + 12), ==, from ? t : i);
+    switch (bth[0]) {
+    case 0xe0:
+        g_assert_cmphex(ldq_be_p(bth + 20), ==, KEY);
+        g_assert_cmphex(ldl_be_p(bth + 28), ==, 0x03040000);
+        g_assert_cmphex(ldl_be_p(bth + 8), ==, w->c.psn_a);
+        g_assert_cmpint(frame + len - bth, ==, 12 + 8 + 12 + 4);
+        break;
+    case 0xe1:
+        g_assert_cmphex(ldl_be_p(bth + 8), ==, w->c.psn_a);
+        /* fall through */
+    case 0xe3:
+        g_assert_cmpint(frame + len - bth, ==, 12 + 8 + 4);
+        break;
+    case 0xc4:
+        g_assert_cmpint(bth[20], ==, 'x');
+        g_assert_cmpint(frame + len - bth, ==, 12 + 8 + 4 + 4);
+        break;
+    case 0xd1:
+        g_assert_cmphex(bth[20], ==, 0x1f);
+        g_assert_cmpint(frame + len - bth, ==, 12 + 8 + 4 + 4);
+        break;
+    default:
+        g_assert_not_reached();
+    }
+    w->sim->seed |= 1u << (bth[0] & 0x1f);
+    return true;
+}
+
+static void test_bytes(void)
+{
+    World *w = world_new(world_defaults());
+
+    memset(w->m[0].data, 'x', 4);
+    w->sim->seed = 0;
+    w->sim->tap = bytes_tap;
+    w->sim->tap_opaque = w;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 4, 0);
+    run(w);
+    g_assert_cmphex(w->sim->seed, ==, 0x2001b);
+    world_free(w);
+}
+
+/*
+ * Loss: each packet once, in both handshakes; twice; all with much luck
+ */
+
+typedef struct Fault {
+    unsigned at, seen;
+    bool twice;                 /* else it is lost */
+} Fault;
+
+static bool fault_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                      void *opaque)
+{
+    Fault *f = opaque;
+
+    if (f->seen++ != f->at) {
+        return true;
+    }
+    if (f->twice) {
+        s->tap = NULL;
+        s->repeat = 1000;       /* this one, by who asks behind us */
+        return true;
+    }
+    return false;
+}
+
+static unsigned one_fault(unsigned at, bool twice, bool full)
+{
+    World with = world_defaults(), *w;
+    Fault f = { .at = at, .twice = twice };
+    uint64_t sum = 0;
+
+    with.targets = 2;
+    with.c.timeout = 5;
+    with.c.min_rnr_timer = 3;
+    with.flags = full ? QRNIC_DYNAMICF_FULL : 0;
+    w = world_new(with);
+    fill(w, &w->m[0]);
+    memset(w->target[0].m.data + COUNTER, 0, 8);
+    memset(w->target[1].m.data + COUNTER, 0, 8);
+    w->sim->tap = fault_tap;
+    w->sim->tap_opaque = &f;
+    for (unsigned i = 0; i < 6; i++) {
+        send_op(w, 0, i / 3, QRNIC_WQE_ATOMIC_FETCH_ADD, 100000 + 8 * i, 8,
+                COUNTER);
+        send_op(w, 0, i / 3, QRNIC_WQE_SEND, i * 2048, 1030 + i, 0);
+    }
+    run(w);
+    for (unsigned i = 0; i < 6; i++) {
+        expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS,
+                   QRNIC_CQE_ATOMIC_FETCH_ADD);
+        expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        g_assert_cmpint(ldq_le_p(w->m[0].data + 100000 + 8 * i), ==, i % 3);
+        expect_recv(w, i / 3, 0, i * 2048, 1030 + i);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        expect_no_cqe(w->target[i].qp);
+        sum += ldq_le_p(w->target[i].m.data + COUNTER);
+    }
+    g_assert_cmpint(sum, ==, 6);
+    world_free(w);
+    return f.seen;
+}
+
+static void test_each_loss(void)
+{
+    for (unsigned full = 0; full < 2; full++) {
+        unsigned all = one_fault(UINT_MAX, false, full);
+
+        g_assert_cmpint(all, >, 20);
+        for (unsigned i = 0; i < all; i++) {
+            one_fault(i, false, full);
+            one_fault(i, true, full);
+        }
+    }
+}
+
+typedef struct Op {
+    uint8_t opcode;
+    unsigned target;
+    uint64_t local;
+    uint32_t len;
+} Op;
+
+typedef struct Weather {
+    const char *name;
+    unsigned loss, repeat, reorder, corrupt, wire_room;
+    uint16_t responders;
+    uint8_t flags;
+} Weather;
+
+static const Weather weathers[] = {
+    { "calm", 0, 0, 0, 0, 0, 4, 0 },
+    { "few-responders", 0, 0, 0, 0, 0, 1, 0 },
+    { "full-few-responders", 10, 0, 0, 0, 0, 2, QRNIC_DYNAMICF_FULL },
+    { "loss", 40, 0, 0, 0, 0, 4, 0 },
+    { "repeat", 0, 150, 0, 0, 0, 4, 0 },
+    { "reorder", 0, 0, 50, 0, 0, 4, 0 },
+    { "corrupt", 0, 0, 0, 30, 0, 4, 0 },
+    { "backpressure", 10, 0, 0, 0, 3, 4, 0 },
+    { "all", 15, 50, 15, 10, 5, 3, 0 },
+    { "all-full", 15, 50, 15, 10, 5, 3, QRNIC_DYNAMICF_FULL },
+};
+
+#define OPS 60
+#define AREA 2048u
+
+/*
+ * 4 initiators send to 3 targets. Writes go to a place of their own, adds to
+ * the same counter; sends are told apart by what is in them.
+ */
+typedef struct Random {
+    World *w;
+    Op op[4][OPS];
+    unsigned posted[4], done[4], taken[4][3];
+    uint64_t added[3];
+    bool failed[4];
+} Random;
+
+static void random_post(Random *x, unsigned i)
+{
+    static const uint8_t opcodes[] = {
+        QRNIC_WQE_SEND, QRNIC_WQE_RDMA_WRITE, QRNIC_WQE_RDMA_READ,
+        QRNIC_WQE_ATOMIC_FETCH_ADD,
+    };
+    GRand *r = x->w->sim->rand;
+    unsigned n = x->posted[i]++;
+    Op *o = &x->op[i][n];
+    /* Behind the receive buffers, an area for each initiator */
+    uint64_t remote = SLOTS * SLOT + i * 32768 + (n % 15) * AREA;
+
+    o->opcode = opcodes[g_rand_int_range(r, 0, ARRAY_SIZE(opcodes))];
+    o->target = g_rand_int_range(r, 0, 3) && n ? x->op[i][n - 1].target :
+                g_rand_int_range(r, 0, 3);
+    o->local = n * AREA;
+    o->len = o->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? 8 :
+             g_rand_int_range(r, 8, AREA + 1);
+    if (o->opcode != QRNIC_WQE_RDMA_READ) {
+        stl_le_p(x->w->m[i].data + o->local, i << 16 | n);
+    }
+    send_op(x->w, i, o->target, o->opcode, o->local, o->len,
+            o->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? COUNTER : remote);
+}
+
+static void random_poll(Random *x)
+{
+    QrnicCqe c;
+
+    for (unsigned i = 0; i < 4; i++) {
+        while (sim_poll(x->w->initiator[i], &c)) {
+            Op *o = &x->op[i][x->done[i]++];
+
+            if (c.status != QRNIC_WC_SUCCESS) {
+                g_assert_cmpstr(qrnic_wc_status_name(c.status), ==,
+                                qrnic_wc_status_name(x->failed[i] ?
+                                                     QRNIC_WC_WR_FLUSH_ERR :
+                                                     QRNIC_WC_RETRY_EXC_ERR));
+                x->failed[i] = true;
+                continue;
+            }
+            g_assert_false(x->failed[i]);
+            x->added[o->target] += o->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
+        }
+    }
+    for (unsigned t = 0; t < 3; t++) {
+        Target *to = &x->w->target[t];
+
+        while (sim_poll(to->qp, &c)) {
+            const uint8_t *data = to->m.data + c.index * SLOT;
+            unsigned i = ldl_le_p(data) >> 16, n = ldl_le_p(data) & 0xffff;
+            Op *o = &x->op[i][n];
+
+            g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+            g_assert_cmpint(c.src_qpn, ==, x->w->initiator[i]->number);
+            g_assert_cmpint(o->opcode, ==, QRNIC_WQE_SEND);
+            g_assert_cmpint(o->target, ==, t);
+            g_assert_cmpmem(data, c.byte_len, x->w->m[i].data + o->local,
+                            o->len);
+            /* Once, and in order */
+            g_assert_cmpint(n, >=, x->taken[i][t]);
+            x->taken[i][t] = n + 1;
+            sim_srq_slot_free(to->srq, c.index);
+            post_slot(to);
+        }
+    }
+}
+
+static void random_run(const Weather *k, uint32_t seed)
+{
+    World with = world_defaults(), *w;
+    Random *x = g_new0(Random, 1);
+    unsigned open = 4;
+
+    g_test_message("%s: seed %u", k->name, seed);
+    with.targets = 3;
+    with.initiators = 4;
+    with.responders = k->responders;
+    with.flags = k->flags;
+    with.c.timeout = k->wire_room ? 10 : 5;
+    with.c.min_rnr_timer = 3;
+    w = x->w = world_new(with);
+    g_rand_set_seed(w->sim->rand, seed);
+    w->sim->loss = k->loss;
+    w->sim->repeat = k->repeat;
+    w->sim->reorder = k->reorder;
+    w->sim->corrupt = k->corrupt;
+    w->sim->wire_room = k->wire_room;
+    w->sim->wire_pause = 7 * SIM_US;
+    for (unsigned i = 0; i < 4; i++) {
+        fill(w, &w->m[i]);
+    }
+    for (unsigned t = 0; t < 3; t++) {
+        memset(w->target[t].m.data + COUNTER, 0, 8);
+    }
+    while (open) {
+        g_assert_cmpint(w->sim->now, <, 20000 * SIM_MS);
+        open = 0;
+        for (unsigned i = 0; i < 4; i++) {
+            for (unsigned n = g_rand_int_range(w->sim->rand, 0, 8);
+                 n && x->posted[i] < OPS && x->posted[i] - x->done[i] < 60;
+                 n--) {
+                random_post(x, i);
+            }
+            open += x->done[i] < OPS;
+        }
+        sim_run(w->sim, w->sim->now +
+                        g_rand_int_range(w->sim->rand, 1, 60) * SIM_US);
+        random_poll(x);
+    }
+    for (unsigned t = 0; t < 3; t++) {
+        bool failed = false;
+
+        for (unsigned i = 0; i < 4; i++) {
+            failed |= x->failed[i];
+        }
+        /* What an initiator in ERR did last is in doubt, for it alone. */
+        g_assert_cmpint(ldq_le_p(w->target[t].m.data + COUNTER) -
+                        x->added[t], <=, failed ? OPS : 0);
+    }
+    world_free(w);
+    g_free(x);
+}
+
+static void test_weather(gconstpointer opaque)
+{
+    const char *seed = g_getenv("QRNIC_SEED");
+
+    if (seed) {
+        random_run(opaque, g_ascii_strtoull(seed, NULL, 0));
+        return;
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        random_run(opaque, 100 + i);
+    }
+}
+
+/*
+ * Refusals
+ */
+
+static void test_busy(void)
+{
+    World with = world_defaults(), *w;
+
+    with.responders = 1;
+    with.initiators = 2;
+    w = world_new(with);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + 100 * SIM_US);
+    expect_recv(w, 0, 0, 0, 10);
+    /* The other one has to wait until the first has idled. */
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_no_cqe(w->initiator[1]);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_CNAK), >, 3);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_CNAK), <, 10);
+    run(w);
+    expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 1, 0, 10);
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_RX_CNAK), ==,
+                    count(w, 1, QRNIC_COUNTER_TX_CNAK));
+    world_free(w);
+}
+
+static void test_busy_exceeded(void)
+{
+    World with = world_defaults(), *w;
+    QrnicQpAttr a;
+
+    with.responders = 1;
+    with.initiators = 2;
+    with.c.rnr_retry = 3;
+    w = world_new(with);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + 100 * SIM_US);
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_error(w->initiator[1], QRNIC_WC_RNR_RETRY_EXC_ERR,
+                 QRNIC_SYN_DYNAMIC_BUSY);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_CNAK), ==, 4);
+    run(w);
+    /* From the beginning, now that the responder is free */
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
+    g_assert_cmpint(sim_modify(w->initiator[1], &a).status, ==, QRNIC_ST_OK);
+    w->initiator[1]->sq_producer = 0;
+    stl_le_p(w->sim->node[0].memory + w->initiator[1]->sq_record, 0);
+    sim_dynamic_start(w->initiator[1], &w->c);
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    run(w);
+    expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    world_free(w);
+}
+
+static void test_key(void)
+{
+    World *w = world_new(world_defaults());
+    SimWr wr = { .opcode = QRNIC_WQE_RDMA_WRITE };
+
+    memset(w->target[0].m.data, 0, 64);
+    memset(w->m[0].data, 1, 64);
+    send_with(w, 0, &w->target[0], &wr, 0, 64, 0, KEY + 1);
+    run(w);
+    expect_error(w->initiator[0], QRNIC_WC_REM_ACCESS_ERR,
+                 QRNIC_SYN_DYNAMIC_KEY);
+    g_assert_cmpint(w->target[0].m.data[0], ==, 0);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 0);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_RX_DROP_CONNECTION), ==, 1);
+    world_free(w);
+}
+
+static void test_parameters(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        World *w = world_new(world_defaults());
+        QrnicDynamicAttr attr = { .idle = IDLE };
+
+        sim_qp_free(w->initiator[0]);
+        w->c.path_mtu += i == 0;
+        w->c.rd_atomic += i == 1;
+        w->initiator[0] = sim_dynamic_new(&w->sim->node[0], NULL, &attr);
+        sim_dynamic_start(w->initiator[0], &w->c);
+        send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+        run(w);
+        expect_error(w->initiator[0], QRNIC_WC_REM_INV_REQ_ERR,
+                     QRNIC_SYN_DYNAMIC_PARAMETERS);
+        world_free(w);
+    }
+}
+
+static void test_address(void)
+{
+    World *w = world_new(world_defaults());
+    SimWr wr = { .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED };
+    QrnicDynamicSeg to = sim_dynamic_to(w->target[0].qp, KEY);
+
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    to.av.sgid_index = 5;
+    wr.dynamic = &to;
+    sim_post_send(w->initiator[0], &wr);
+    run(w);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_error(w->initiator[0], QRNIC_WC_LOC_QP_OP_ERR, QRNIC_SYN_ADDRESS);
+    world_free(w);
+}
+
+static void target_stop(World *w, bool destroy)
+{
+    QrnicQpAttr a = { .mask = QRNIC_QP_STATE };
+
+    if (destroy) {
+        sim_qp_free(w->target[0].qp);
+        w->target[0].qp = NULL;
+    } else {
+        g_assert_cmpint(sim_modify(w->target[0].qp, &a).status, ==,
+                        QRNIC_ST_OK);
+    }
+}
+
+/* With a connection, without, and in the middle of a message */
+static void test_dead_target(void)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        World with = world_defaults(), *w;
+        uint32_t number;
+        SimWr wr = {
+            .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED,
+        };
+        QrnicDynamicSeg to;
+
+        with.c.retry_cnt = 2;
+        w = world_new(with);
+        to = sim_dynamic_to(w->target[0].qp, KEY);
+        number = w->target[0].qp->number;
+        if (i / 2 == 1) {
+            send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+            sim_run(w->sim, w->sim->now + SIM_MS);
+            expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        } else if (i / 2 == 2) {
+            send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+            w->sim->loss = 1000;
+            sim_run(w->sim, w->sim->now + 500);
+            w->sim->loss = 0;
+        }
+        target_stop(w, i % 2);
+        if (i / 2 != 2) {
+            wr.dynamic = &to;
+            sim_post_send(w->initiator[0], &wr);
+        }
+        run(w);
+        expect_error(w->initiator[0], QRNIC_WC_RETRY_EXC_ERR,
+                     QRNIC_SYN_TIMEOUT);
+        if (i % 2) {
+            QrnicQpAttr a;
+
+            g_assert_cmpint(qrnic_qp_query(w->sim->node[1].engine, number,
+                                           &a).status, ==,
+                            QRNIC_ST_BAD_OBJECT);
+        }
+        world_free(w);
+    }
+}
+
+static bool lose_answers(Sim *s, unsigned from, const uint8_t *frame,
+                         size_t len, void *opaque)
+{
+    return !from;
+}
+
+/* Executed, and no answer arrives while the target remembers */
+static void test_late(void)
+{
+    World with = world_defaults(), *w;
+
+    with.c.timeout = 17;        /* 0.54 s */
+    w = world_new(with);
+    memset(w->target[0].m.data + COUNTER, 0, 8);
+    w->sim->tap = lose_answers;
+    send_op(w, 0, 0, QRNIC_WQE_ATOMIC_FETCH_ADD, 0, 8, COUNTER);
+    run(w);
+    expect_error(w->initiator[0], QRNIC_WC_RETRY_EXC_ERR,
+                 QRNIC_SYN_DYNAMIC_LATE);
+    g_assert_cmpint(ldq_le_p(w->target[0].m.data + COUNTER), ==, 1);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
+    world_free(w);
+}
+
+/* A send of two packets, of which the second never comes */
+static bool lose_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                      void *opaque)
+{
+    QrnicPacket p;
+
+    sim_parse(&p, frame, len);
+    return p.t.opcode != QRNIC_OP_DC_SEND_LAST;
+}
+
+static void test_dead_initiator(void)
+{
+    World with = world_defaults(), *w;
+    int64_t began;
+
+    with.responders = 1;
+    with.initiators = 2;
+    w = world_new(with);
+    w->sim->tap = lose_last;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    sim_run(w->sim, w->sim->now + 20 * SIM_US);
+    sim_qp_free(w->initiator[0]);
+    w->sim->tap = NULL;
+    began = w->sim->now;
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    sim_run(w->sim, began + 3900 * SIM_MS);
+    expect_no_cqe(w->initiator[1]);
+    run(w);
+    expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
+    /* The WQE that the first one had taken */
+    expect_recv(w, 0, 1, 0, 2000);
+    w->initiator[0] = w->initiator[1];
+    w->initiators = 1;
+    world_free(w);
+}
+
+static bool lose_first_nak(Sim *s, unsigned from, const uint8_t *frame,
+                           size_t len, void *opaque)
+{
+    unsigned *lost = opaque;
+    QrnicPacket p;
+
+    sim_parse(&p, frame, len);
+    return !(p.t.opcode == QRNIC_OP_DC_ACK && p.t.syndrome >= 0x60 &&
+             !(*lost)++);
+}
+
+/* What one may not do the other one does not suffer from. */
+static void test_refused(void)
+{
+    World with = world_defaults(), *w;
+    unsigned lost = 0;
+
+    with.initiators = 2;
+    w = world_new(with);
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 100, 0);
+    run(w);
+    expect_recv(w, 0, 1, 0, 100);
+    w->sim->tap = lose_first_nak;
+    w->sim->tap_opaque = &lost;
+    send_op(w, 0, 0, QRNIC_WQE_RDMA_WRITE, 0, 100, BYTES);
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 200, 0);
+    run(w);
+    expect_error(w->initiator[0], QRNIC_WC_REM_ACCESS_ERR, QRNIC_SYN_NONE);
+    g_assert_cmpint(lost, ==, 2);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_NAK_ERROR), ==, 2);
+    expect_recv(w, 0, 1, 0, 200);
+    expect_state(w->target[0].qp, QRNIC_QPS_RTR);
+    expect_no_event(&w->sim->node[1]);
+    world_free(w);
+}
+
+/* A read whose key goes before it is answered: the NAK has its PSN. */
+static void test_refused_read(void)
+{
+    World *w = world_new(world_defaults());
+    unsigned lost = 0;
+
+    w->sim->tap = lose_first_nak;
+    w->sim->tap_opaque = &lost;
+    /* What the wire does not take is not read yet. */
+    w->sim->wire_room = 6;
+    w->sim->wire_pause = 20 * SIM_US;
+    send_op(w, 0, 0, QRNIC_WQE_RDMA_READ, 0, 60000, 0);
+    sim_run(w->sim, w->sim->now + 10 * SIM_US);
+    g_assert_cmpint(qrnic_mkey_destroy(w->sim->node[1].engine,
+                                       w->target[0].m.key >> 8).status, ==,
+                    QRNIC_ST_OK);
+    run(w);
+    expect_status(w->initiator[0], QRNIC_WC_REM_ACCESS_ERR);
+    g_assert_cmpint(lost, ==, 2);
+    world_free(w);
+}
+
+/*
+ * A peer that lies
+ */
+
+static void inject(World *w, unsigned to, const QrnicTransport *t)
+{
+    QrnicPathSpec spec = sim_path_to(to ? w->target[0].qp : w->initiator[0],
+                                     to ? w->initiator[0] : w->target[0].qp);
+    uint8_t frame[512], *payload;
+    QrnicPath path;
+
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, t, 0);
+    sim_inject(w->sim, to, frame, qrnic_packet_finish(&path, frame, payload,
+                                                      0));
+}
+
+static QrnicTransport of(World *w, unsigned to, uint8_t opcode, uint32_t psn)
+{
+    uint32_t i = w->initiator[0]->number, t = w->target[0].qp->number;
+
+    return (QrnicTransport) {
+        .opcode = opcode, .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = to ? t : i, .src_qpn = to ? i : t, .psn = psn,
+        .access_key = KEY, .path_mtu = QRNIC_MTU_1024, .rd_atomic = 1,
+    };
+}
+
+static uint32_t seen_connection;
+
+static bool see_connection(Sim *s, unsigned from, const uint8_t *frame,
+                           size_t len, void *opaque)
+{
+    QrnicPacket p;
+
+    sim_parse(&p, frame, len);
+    seen_connection = p.t.connection;
+    return true;
+}
+
+static void drops(World *w, unsigned node, const QrnicTransport *t,
+                  enum qrnic_counter c)
+{
+    uint64_t before = count(w, node, c);
+
+    inject(w, node, t);
+    g_assert_cmpint(count(w, node, c), ==, before + 1);
+}
+
+static void test_lies(void)
+{
+    World *w = world_new(world_defaults());
+    uint32_t psn = w->c.psn_a;
+    QrnicTransport t;
+
+    w->sim->tap = see_connection;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_recv(w, 0, 0, 0, 10);
+
+    /* Requests and what ends a connection, of another one */
+    t = of(w, 1, QRNIC_OP_DC_SEND_ONLY, psn + 1);
+    t.connection = seen_connection + 1;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    t.connection = seen_connection;
+    t.src_qpn++;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    t = of(w, 1, QRNIC_OP_DC_DISCONNECT, psn + 1);
+    t.connection = seen_connection - 1;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    /* An old CONNECT that the network had kept */
+    t = of(w, 1, QRNIC_OP_DC_CONNECT, psn);
+    t.connection = seen_connection - 1;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    /* The halves, and other services */
+    t = of(w, 1, QRNIC_OP_DC_ACCEPT, psn);
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    t = of(w, 1, QRNIC_OP_DC_ACK, psn);
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    t = of(w, 1, QRNIC_OP_RC_SEND_ONLY, psn);
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    t = of(w, 0, QRNIC_OP_DC_CONNECT, psn);
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    t = of(w, 0, QRNIC_OP_DC_SEND_ONLY, psn);
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    t = of(w, 0, QRNIC_OP_RC_ACK, psn);
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
+    /* To a responder by its own number, which nobody has to know */
+    t = of(w, 1, QRNIC_OP_DC_SEND_ONLY, psn + 1);
+    t.connection = seen_connection;
+    t.dest_qpn++;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_NO_QP);
+    /* Answers of another connection, another target; a CNAK that is late */
+    t = of(w, 0, QRNIC_OP_DC_ACK, psn);
+    t.connection = seen_connection + 1;
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    t.connection = seen_connection;
+    t.src_qpn++;
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    t = of(w, 0, QRNIC_OP_DC_CNAK, psn);
+    t.connection = seen_connection;
+    t.reason = QRNIC_CNAK_KEY;
+    drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 20, 0);
+    run(w);
+    expect_recv(w, 0, 0, 0, 20);
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_CONNECTS), ==, 1);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    world_free(w);
+}
+
+/* A newer connection of the same initiator takes the responder over. */
+static void test_newer(void)
+{
+    World with = world_defaults(), *w;
+    QrnicTransport t;
+
+    with.responders = 1;
+    w = world_new(with);
+    w->sim->tap = see_connection;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    t = of(w, 1, QRNIC_OP_DC_CONNECT, 0x77);
+    t.connection = (seen_connection + 1) & 0xffffff;
+    inject(w, 1, &t);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
+    /* The same again is accepted again. */
+    inject(w, 1, &t);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
+    run(w);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
+    world_free(w);
+}
+
+/* More of them than a target keeps answers, and than it has responders */
+static void test_flood(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicTransport t = of(w, 1, QRNIC_OP_DC_CONNECT, 1);
+
+    for (unsigned i = 0; i < 1000; i++) {
+        t.src_qpn = 1000 + i;
+        t.connection = i;
+        inject(w, 1, &t);
+    }
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 4);
+    run(w);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_CNAK), ==, 60);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 4);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    run(w);
+    expect_recv(w, 0, 0, 0, 10);
+    world_free(w);
+}
+
+/*
+ * Objects
+ */
+
+static void refused_ctx(World *w, QrnicQpCtx ctx, uint8_t status,
+                        uint32_t syndrome)
+{
+    QrnicResult r = qrnic_qp_create(w->sim->node[1].engine, &ctx);
+
+    g_assert_cmpint(r.status, ==, status);
+    g_assert_cmphex(r.syndrome, ==, syndrome);
+}
+
+static void test_objects(void)
+{
+    World *w = world_new(world_defaults());
+    SimNode *n = &w->sim->node[1];
+    const QrnicQpCtx good = {
+        .type = QRNIC_QPT_DC_TGT, .pd = n->pd,
+        .recv_cq = w->target[0].qp->cq, .srq = w->target[0].srq->number,
+        .dynamic = { .access_key = 1, .responders = 2 },
+    };
+    QrnicQpCtx c;
+    QrnicQpAttr a;
+
+#define BAD(status, NAME, ...) \
+    do { \
+        c = good; \
+        __VA_ARGS__; \
+        refused_ctx(w, c, QRNIC_ST_##status, QRNIC_QP_CTX_##NAME##_OFFSET); \
+    } while (0)
+    BAD(BAD_PARAM, SQ_LOG_SIZE, c.sq_log_size = 3);
+    BAD(BAD_PARAM, RQ_LOG_SIZE, c.rq_log_size = 3);
+    BAD(BAD_PARAM, SEND_CQ, c.send_cq = good.recv_cq);
+    BAD(BAD_PARAM, SQ_RECORD, c.sq_record = 8);
+    BAD(BAD_PARAM, RQ, c.rq.root = 4096);
+    BAD(BAD_OBJECT, PD, c.pd = 63);
+    BAD(BAD_OBJECT, RECV_CQ, c.recv_cq = 200);
+    BAD(BAD_OBJECT, SRQ, c.srq = 0);
+    BAD(BAD_PARAM, DYNAMIC, c.dynamic.responders = 0);
+    BAD(BAD_PARAM, DYNAMIC,
+        c.dynamic.responders = QRNIC_MAX_DYNAMIC_RESPONDERS + 1);
+    BAD(BAD_PARAM, DYNAMIC, c.dynamic.idle = 1);
+    BAD(BAD_PARAM, DYNAMIC, c.dynamic.flags = QRNIC_DYNAMICF_FULL);
+    BAD(BAD_PARAM, DYNAMIC, c.type = QRNIC_QPT_DC_INI);
+    BAD(BAD_PARAM, DYNAMIC, c.type = QRNIC_QPT_DC_INI;
+        c.dynamic = (QrnicDynamicAttr) { 0 });
+    BAD(BAD_PARAM, DYNAMIC, c.type = QRNIC_QPT_DC_INI;
+        c.dynamic = (QrnicDynamicAttr) { .idle = 19 });
+    BAD(BAD_PARAM, DYNAMIC, c.type = QRNIC_QPT_RC);
+#undef BAD
+    /* More than there are numbers: none of them is kept. */
+    c = good;
+    c.dynamic.responders = 300;
+    refused_ctx(w, c, QRNIC_ST_NO_RESOURCE, 0);
+    c.dynamic.responders = 250;
+    refused_ctx(w, c, QRNIC_ST_OK, 0);
+
+    /* The responders are nobody's. */
+    for (uint32_t i = 1; i <= 4; i++) {
+        uint32_t number = w->target[0].qp->number + i;
+
+        g_assert_cmpint(qrnic_qp_query(n->engine, number, &a).status, ==,
+                        QRNIC_ST_BAD_OBJECT);
+        g_assert_cmpint(qrnic_qp_destroy(n->engine, number).status, ==,
+                        QRNIC_ST_BAD_OBJECT);
+        a = sim_attr_init();
+        g_assert_cmpint(qrnic_qp_modify(n->engine, number, &a).status, ==,
+                        QRNIC_ST_BAD_OBJECT);
+    }
+    g_assert_cmpint(qrnic_srq_destroy(n->engine,
+                                      w->target[0].srq->number).status, ==,
+                    QRNIC_ST_BUSY);
+    /* No target sends. */
+    a = sim_attr_rts();
+    g_assert_cmpint(sim_modify(w->target[0].qp, &a).status, ==,
+                    QRNIC_ST_BAD_STATE);
+    a = sim_query(w->initiator[0]);
+    g_assert_cmpint(a.qp_type, ==, QRNIC_QPT_DC_INI);
+    /* The 251 others go with the node, as if it were reset. */
+    sim_qp_free(w->initiator[0]);
+    sim_free(w->sim);
+    g_free(w->target[0].srq->next);
+    g_free(w->target[0].srq);
+    g_free(w->target[0].qp);
+    g_free(w);
+}
+
+/* In the middle of messages and answers, at both ends */
+static void test_reset(void)
+{
+    for (unsigned node = 0; node < 2; node++) {
+        World with = world_defaults(), *w;
+
+        with.initiators = 4;
+        w = world_new(with);
+        for (unsigned i = 0; i < 4; i++) {
+            send_op(w, i, 0, QRNIC_WQE_RDMA_READ, 0, 100000, 0);
+            send_op(w, i, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+        }
+        sim_run(w->sim, w->sim->now + 5 * SIM_US);
+        sim_reset(&w->sim->node[node]);
+        sim_run(w->sim, w->sim->now + 10000 * SIM_MS);
+        sim_free(w->sim);
+        for (unsigned i = 0; i < 4; i++) {
+            g_free(w->initiator[i]);
+        }
+        g_free(w->target[0].srq->next);
+        g_free(w->target[0].srq);
+        g_free(w->target[0].qp);
+        g_free(w);
+    }
+}
+
+static void test_error(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicQpAttr a = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
+
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    g_assert_cmpint(sim_modify(w->target[0].qp, &a).status, ==, QRNIC_ST_OK);
+    sim_run(w->sim, w->sim->now + SIM_US);
+    expect_event(&w->sim->node[1], QRNIC_EVENT_LAST_WQE_REACHED,
+                 w->target[0].qp->number);
+    /* The responder is free, so that nothing has to expire. */
+    run(w);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 0);
+    /* An initiator flushes what has not gone. */
+    w->sim->loss = 1000;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_US);
+    g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
+    run(w);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_status(w->initiator[0], QRNIC_WC_WR_FLUSH_ERR);
+    world_free(w);
+}
+
+/* Between queue pairs of one device, whatever the wire does */
+static void test_loopback(void)
+{
+    World *w = world_new(world_defaults());
+
+    w->sim->loss = 1000;
+    w->m[1] = memory_new(&w->sim->node[1]);
+    w->initiator[1] = initiator_new(w, 1, IDLE);
+    w->initiators = 2;
+    fill(w, &w->m[1]);
+    send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    run(w);
+    expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 1, 0, 2000);
+    world_free(w);
+}
+
+/* They count where their target does. */
+static void test_counter_set(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicEngine *e = w->sim->node[1].engine;
+    uint64_t counter[QRNIC_NUM_COUNTERS];
+    QrnicResult set = qrnic_counter_set_alloc(e);
+    QrnicCounterBind in = { .counter_set = set.value };
+
+    g_assert_cmpint(qrnic_counter_set_bind(e, w->target[0].qp->number,
+                                           &in).status, ==, QRNIC_ST_OK);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    qrnic_counter_set_query(e, set.value, counter);
+    g_assert_cmpint(counter[QRNIC_COUNTER_RX_SEND], ==, 1);
+    g_assert_cmpint(counter[QRNIC_COUNTER_TX_ACK], ==, 1);
+    in.counter_set = 0;
+    qrnic_counter_set_bind(e, w->target[0].qp->number, &in);
+    g_assert_cmpint(qrnic_counter_set_free(e, set.value).status, ==,
+                    QRNIC_ST_OK);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    run(w);
+    expect_recv(w, 0, 0, 0, 2000);
+    expect_recv(w, 0, 0, 0, 2000);
+    world_free(w);
+}
+
+/*
+ * A process that is killed: all its queue pairs go in the middle of what they
+ * do, in any order, and receive WQEs are given back to SRQs that go last.
+ */
+static void destroyed(uint32_t seed, unsigned node)
+{
+    World with = world_defaults(), *w;
+    unsigned left = 7;
+
+    with.targets = 3;
+    with.responders = 2;
+    w = world_new(with);
+    g_rand_set_seed(w->sim->rand, seed);
+    sim_qp_free(w->initiator[0]);
+    w->initiators = 4;
+    for (unsigned i = 0; i < 4; i++) {
+        w->m[i] = memory_new(&w->sim->node[node]);
+        w->initiator[i] = initiator_new(w, node, IDLE);
+    }
+    for (unsigned n = 0; n < 12; n++) {
+        for (unsigned i = 0; i < 4; i++) {
+            send_op(w, i, (n / 3 + i) % 3, n % 4 == 3 ? QRNIC_WQE_RDMA_READ :
+                    QRNIC_WQE_SEND, n * 2048, 2000, 0);
+        }
+    }
+    sim_run(w->sim, w->sim->now + g_rand_int_range(w->sim->rand, 1, 60000));
+    while (left) {
+        unsigned k = g_rand_int_range(w->sim->rand, 0, 7);
+        SimQp **q = k < 4 ? &w->initiator[k] : &w->target[k - 4].qp;
+
+        if (*q) {
+            sim_qp_free(*q);
+            *q = NULL;
+            left--;
+            sim_run(w->sim, w->sim->now +
+                            g_rand_int_range(w->sim->rand, 0, 3000));
+        }
+    }
+    w->initiators = 0;
+    run(w);
+    world_free(w);
+}
+
+static void test_destroyed(void)
+{
+    for (uint32_t seed = 0; seed < 200; seed++) {
+        destroyed(seed, seed % 2);
+    }
+}
+
+/* With a cache of contexts none of them has one. */
+static void test_contexts(void)
+{
+    World with = world_defaults(), *w;
+
+    with.context_cache = 2;
+    with.initiators = 4;
+    w = world_new(with);
+    for (unsigned i = 0; i < 4; i++) {
+        send_op(w, i, 0, QRNIC_WQE_SEND, 0, 2000, 0);
+    }
+    run(w);
+    for (unsigned i = 0; i < 4; i++) {
+        expect_cqe(w->initiator[i], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    }
+    for (unsigned node = 0; node < 2; node++) {
+        g_assert_cmpint(count(w, node, QRNIC_COUNTER_CONTEXT_MISSES), ==, 0);
+        g_assert_cmpint(count(w, node, QRNIC_COUNTER_CONTEXT_HITS), ==, 0);
+    }
+    world_free(w);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/dynamic/operations", test_operations);
+    g_test_add_func("/dynamic/handshake", test_handshake);
+    g_test_add_func("/dynamic/addresses", test_addresses);
+    g_test_add_func("/dynamic/bytes", test_bytes);
+    g_test_add_func("/dynamic/each-loss", test_each_loss);
+    for (unsigned i = 0; i < ARRAY_SIZE(weathers); i++) {
+        g_autofree char *path = g_strdup_printf("/dynamic/random/%s",
+                                                weathers[i].name);
+
+        g_test_add_data_func(path, &weathers[i], test_weather);
+    }
+    g_test_add_func("/dynamic/busy", test_busy);
+    g_test_add_func("/dynamic/busy-exceeded", test_busy_exceeded);
+    g_test_add_func("/dynamic/key", test_key);
+    g_test_add_func("/dynamic/parameters", test_parameters);
+    g_test_add_func("/dynamic/address", test_address);
+    g_test_add_func("/dynamic/dead-target", test_dead_target);
+    g_test_add_func("/dynamic/late", test_late);
+    g_test_add_func("/dynamic/dead-initiator", test_dead_initiator);
+    g_test_add_func("/dynamic/refused", test_refused);
+    g_test_add_func("/dynamic/refused-read", test_refused_read);
+    g_test_add_func("/dynamic/lies", test_lies);
+    g_test_add_func("/dynamic/newer", test_newer);
+    g_test_add_func("/dynamic/flood", test_flood);
+    g_test_add_func("/dynamic/objects", test_objects);
+    g_test_add_func("/dynamic/reset", test_reset);
+    g_test_add_func("/dynamic/error", test_error);
+    g_test_add_func("/dynamic/loopback", test_loopback);
+    g_test_add_func("/dynamic/counter-set", test_counter_set);
+    g_test_add_func("/dynamic/contexts", test_contexts);
+    g_test_add_func("/dynamic/destroyed", test_destroyed);
+    return g_test_run();
+}
