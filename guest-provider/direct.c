@@ -86,12 +86,36 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 	return 0;
 }
 
+static int dynamic_of(const struct qrnicdv_dc_attr *attr,
+		      struct qrnic_dynamic *dynamic)
+{
+	bool target = attr->dc_type == QRNICDV_DC_TARGET;
+
+	if (attr->flags & ~(uint32_t)QRNICDV_DC_FULL_HANDSHAKE)
+		return EOPNOTSUPP;
+	if (target ? attr->flags || attr->idle || !attr->responders ||
+		     attr->responders > QRNIC_MAX_DYNAMIC_RESPONDERS :
+		     attr->dc_type != QRNICDV_DC_INITIATOR ||
+		     attr->access_key || attr->responders || !attr->idle ||
+		     attr->idle > QRNIC_DYNAMIC_MAX_IDLE)
+		return EINVAL;
+	*dynamic = (struct qrnic_dynamic){
+		.access_key = attr->access_key,
+		.responders = attr->responders,
+		.idle = attr->idle,
+		.flags = attr->flags ? QRNIC_DYNAMICF_FULL : 0,
+		.end = target ? QRNIC_DYNAMIC_TARGET : QRNIC_DYNAMIC_INITIATOR,
+	};
+	return 0;
+}
+
 /* What dv_attr asks for beside received data in completions */
 static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
 			  struct qrnic_qp_options *options)
 {
 	const uint64_t known = QRNICDV_QP_INIT_ATTR_STREAM |
-			       QRNICDV_QP_INIT_ATTR_PRIORITY;
+			       QRNICDV_QP_INIT_ATTR_PRIORITY |
+			       QRNICDV_QP_INIT_ATTR_DC;
 	struct qrnicdv_qp_init_attr full = {};
 	int err;
 
@@ -113,13 +137,25 @@ static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t siz
 		return EOPNOTSUPP;
 	}
 
-	if (!(full.comp_mask & QRNICDV_QP_INIT_ATTR_PRIORITY))
-		return full.priority ? EOPNOTSUPP : 0;
-	if (size < sizeof(full) || full.priority > QRNIC_PRIORITY_LEVELS)
+	if (full.comp_mask & QRNICDV_QP_INIT_ATTR_PRIORITY) {
+		if (size < offsetof(struct qrnicdv_qp_init_attr, dc) ||
+		    full.priority > QRNIC_PRIORITY_LEVELS)
+			return EINVAL;
+		options->has_priority = true;
+		options->priority = full.priority;
+	} else if (full.priority) {
+		return EOPNOTSUPP;
+	}
+
+	if (!(full.comp_mask & QRNICDV_QP_INIT_ATTR_DC))
+		return has_more(&full.dc, sizeof(full.dc), 0) ? EOPNOTSUPP : 0;
+	if (size < sizeof(full))
 		return EINVAL;
-	options->has_priority = true;
-	options->priority = full.priority;
-	return 0;
+	err = dynamic_of(&full.dc, &options->dynamic);
+	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
+	    full.max_inl_recv)
+		err = EOPNOTSUPP;
+	return err;
 }
 
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
@@ -136,6 +172,9 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		errno = err;
 		return NULL;
 	}
+	if (options.dynamic.end == QRNIC_DYNAMIC_TARGET)
+		return qrnic_create_dynamic_target(context, attr,
+						   &options.dynamic);
 	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
 				      &options);
 }

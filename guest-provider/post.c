@@ -150,7 +150,8 @@ static int build_bind(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe,
 static int check_send(const struct qrnic_qp *qp, const struct send_op *op,
 		      const struct ibv_send_wr *wr)
 {
-	if (unlikely(!op))
+	/* A work request has no room for the address (qrnicdv_wr_set_dc_addr(3)) */
+	if (unlikely(!op || qp->vqp.qp.qp_type == IBV_QPT_DRIVER))
 		return EOPNOTSUPP;
 	if (unlikely(!(op->types & BIT(qp->vqp.qp.qp_type))))
 		return EINVAL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "qrnic.h"
+#include "qrnicdv.h"
 
 #define QRNIC_DATAGRAM_OPS                                                     \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
@@ -66,6 +67,13 @@ static bool has_payload(uint8_t opcode)
 	}
 }
 
+/* What is sent has an address, of the types that connect by it */
+static bool is_sent(uint8_t opcode)
+{
+	return has_payload(opcode) || opcode == QRNIC_WQE_ATOMIC_WRITE ||
+	       opcode == QRNIC_WQE_FLUSH;
+}
+
 struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 				__be32 imm)
 {
@@ -82,10 +90,13 @@ struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
 	qp->wqe_wr_id = ibqp->wr_id;
 	qp->building = true;
-	qp->need_address = qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND &&
-			   has_payload(opcode);
+	qp->need_address = (qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND ||
+			    qp->vqp.qp.qp_type == IBV_QPT_DRIVER) &&
+			   is_sent(opcode);
 	/* The setter of the address fills this segment in, before or after the payload */
-	if (qp->need_address)
+	if (qp->need_address && qp->vqp.qp.qp_type == IBV_QPT_DRIVER)
+		qp->wqe.segments += QRNIC_DYNAMIC_LENGTH;
+	else if (qp->need_address)
 		qrnic_wqe_add_xrc(&qp->wqe, 0);
 	return qp;
 }
@@ -144,6 +155,24 @@ static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 		return;
 	}
 	qp->wqe.segment[1].xrc.srqn = htole32(remote_srqn & QRNIC_QPN_MASK);
+	qp->need_address = false;
+}
+
+void qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
+			    uint32_t target, uint64_t access_key)
+{
+	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
+	struct qrnic_dynamic_seg segment = {};
+
+	if (!qp->building || !ah || qp->vqp.qp.qp_type != IBV_QPT_DRIVER ||
+	    !is_sent(qp->wqe.opcode)) {
+		qrnic_wr_fail(qp, EINVAL);
+		return;
+	}
+	segment.av = to_qrnic_ah(ah)->av;
+	segment.target = htole32(target & QRNIC_QPN_MASK);
+	segment.access_key = htole64(access_key);
+	memcpy(&qp->wqe.segment[1], &segment, sizeof(segment));
 	qp->need_address = false;
 }
 
@@ -358,6 +387,7 @@ static uint64_t possible_ops(const struct qrnic_context *ctx,
 
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_DRIVER:
 		ops = QRNIC_RC_OPS;
 		break;
 	case IBV_QPT_XRC_SEND:

@@ -27,6 +27,9 @@
 /* What every WQE of an XRC initiator has besides */
 #define QRNIC_XRC_SEGMENTS 1
 
+/* And what one of a dynamic initiator has */
+#define QRNIC_DYNAMIC_SEGMENTS QRNIC_DYNAMIC_LENGTH
+
 /* Control and datagram segment */
 #define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
 
@@ -93,7 +96,7 @@ static void for_cqs(struct qrnic_qp *qp,
 	struct ibv_qp *ibqp = &qp->vqp.qp;
 
 	/* Not of an XRC target, whose completions are those of SRQs */
-	if (!qp->has_sq && !qp->has_rq)
+	if (!qp->has_sq && !qp->has_rq && !qp->srq)
 		return;
 	if (qp->has_sq)
 		what(to_qrnic_cq(ibqp->send_cq), qp);
@@ -143,10 +146,24 @@ void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	pthread_mutex_unlock(&ctx->qp_mutex);
 }
 
-/* An XRC initiator has none, and may come with a CQ or SRQ for it */
+/* An initiator has none, and may come with a CQ or, of XRC, SRQ for it */
 static bool has_rq(const struct ibv_qp_init_attr_ex *attr)
 {
-	return attr->qp_type != IBV_QPT_XRC_SEND && !attr->srq;
+	return attr->qp_type != IBV_QPT_XRC_SEND &&
+	       attr->qp_type != IBV_QPT_DRIVER && !attr->srq;
+}
+
+/* What each WQE has besides that says where it leads; UD is different */
+static uint32_t address_segments(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return QRNIC_XRC_SEGMENTS;
+	case IBV_QPT_DRIVER:
+		return QRNIC_DYNAMIC_SEGMENTS;
+	default:
+		return 0;
+	}
 }
 
 /*
@@ -160,8 +177,7 @@ static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 			       IBV_QP_EX_WITH_SEND_WITH_IMM |
 			       IBV_QP_EX_WITH_SEND_WITH_INV;
 
-	uint32_t xrc = attr->qp_type == IBV_QPT_XRC_SEND ? QRNIC_XRC_SEGMENTS :
-							   0;
+	uint32_t address = address_segments(attr->qp_type);
 
 	if (attr->qp_type == IBV_QPT_UD) {
 		layout->sq_header = QRNIC_DATAGRAM_SEGMENTS;
@@ -169,10 +185,10 @@ static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 		layout->sq_header = QRNIC_RAW_SEGMENTS;
 	} else if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
 		   !(attr->send_ops_flags & ~plain)) {
-		layout->sq_header = 1 + xrc;
+		layout->sq_header = 1 + address;
 	} else {
-		layout->sq_header = QRNIC_HEADER_SEGMENTS + xrc;
-		layout->sq_least_segments = QRNIC_ATOMIC_SEGMENTS + xrc;
+		layout->sq_header = QRNIC_HEADER_SEGMENTS + address;
+		layout->sq_least_segments = QRNIC_ATOMIC_SEGMENTS + address;
 	}
 }
 
@@ -344,6 +360,8 @@ static bool type_supported(const struct qrnic_context *ctx,
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
 		return ctx->capabilities & QRNIC_CAP_XRC;
+	case IBV_QPT_DRIVER:
+		return ctx->capabilities & QRNIC_CAP_DYNAMIC;
 	default:
 		return false;
 	}
@@ -400,7 +418,12 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && attr->srq)
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
-	    (attr->qp_type != IBV_QPT_XRC_SEND && !attr->recv_cq))
+	    (attr->qp_type != IBV_QPT_XRC_SEND &&
+	     attr->qp_type != IBV_QPT_DRIVER && !attr->recv_cq))
+		return EINVAL;
+	/* There is no other way to say where a WQE leads */
+	if (attr->qp_type == IBV_QPT_DRIVER &&
+	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || attr->srq))
 		return EINVAL;
 	return 0;
 }
@@ -408,7 +431,8 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 /* Makes the QP in the kernel, and then findable for its completions */
 static int register_qp(struct qrnic_qp *qp,
 		       const struct ibv_qp_init_attr_ex *attr,
-		       const struct qp_layout *layout)
+		       const struct qp_layout *layout,
+		       const struct qrnic_dynamic *dynamic)
 {
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
 	struct qrnic_create_qp_cmd_resp resp = {};
@@ -430,6 +454,10 @@ static int register_qp(struct qrnic_qp *qp,
 		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_STREAM;
 		cmd.stream = qp->stream;
 	}
+	if (dynamic->end) {
+		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_DYNAMIC;
+		cmd.dynamic = *dynamic;
+	}
 	if (qp->db != &ctx->db) {
 		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_DB_PAGE;
 		cmd.db_page = qp->db->number;
@@ -445,6 +473,9 @@ static int register_qp(struct qrnic_qp *qp,
 	if (kernel_attr.qp_type == IBV_QPT_XRC_SEND) {
 		kernel_attr.recv_cq = NULL;
 		kernel_attr.srq = NULL;
+	} else if (dynamic->end) {
+		/* The kernel wants one, and does not use it */
+		kernel_attr.recv_cq = kernel_attr.send_cq;
 	}
 
 	/* Of the library's two functions for this the one that takes flags along */
@@ -525,6 +556,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	int err;
 
 	err = check_qp_attr(ctx, attr);
+	if (!options->dynamic.end != (attr->qp_type != IBV_QPT_DRIVER))
+		err = EOPNOTSUPP;
 	if (!err)
 		err = check_recv_inline(ctx, attr, *max_recv_inline);
 	if (!err && options->stream.max_message)
@@ -572,7 +605,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	err = alloc_queues(qp, &layout);
 	if (err)
 		goto err_free;
-	err = register_qp(qp, attr, &layout);
+	err = register_qp(qp, attr, &layout, &options->dynamic);
 	if (err)
 		goto err_free;
 
@@ -733,7 +766,7 @@ int qrnic_destroy_qp(struct ibv_qp *ibqp)
 	err = ibv_cmd_destroy_qp(ibqp);
 	if (err)
 		return err;
-	if (qp->has_sq)
+	if (qp->has_sq || qp->srq)
 		qrnic_qp_table_remove(qp->ctx, qp);
 	qrnic_qp_free(qp);
 	return 0;

@@ -244,6 +244,10 @@ union qrnic_segment {
 #define QRNIC_DATAGRAM_LENGTH                                                  \
 	(sizeof(struct qrnic_datagram_seg) / QRNIC_SEGMENT_SIZE)
 
+/* The address of what goes by a dynamic connection, the same */
+#define QRNIC_DYNAMIC_LENGTH                                                   \
+	(sizeof(struct qrnic_dynamic_seg) / QRNIC_SEGMENT_SIZE)
+
 /* Invalidation of keys is part of either */
 #define QRNIC_CAP_INVALIDATE                                                   \
 	(QRNIC_CAP_MW | QRNIC_CAP_FAST_REG | QRNIC_CAP_INDIRECT_MKEY)
@@ -329,7 +333,7 @@ struct qrnic_qp {
 	struct qrnic_pd *pd;
 	struct qrnic_db *db;
 	struct qrnic_srq *srq;
-	/* An XRC target has no queue, an initiator only an SQ */
+	/* An XRC or dynamic target has no queue, an initiator only an SQ */
 	bool has_sq;
 	bool has_rq;
 	struct qrnic_buffer buf;
@@ -363,7 +367,7 @@ struct qrnic_qp {
 	int error;
 	bool building;
 	bool was_idle;
-	/* The WQE being built still lacks its address, or its SRQ (XRC) */
+	/* The WQE being built still lacks its address (UD, DC), or its SRQ (XRC) */
 	bool need_address;
 	/* Indirect keys that the batch makes into something; see mkey.c */
 	struct qrnic_mkey *batch_keys;
@@ -561,6 +565,8 @@ struct qrnic_qp_options {
 	struct qrnic_stream stream;
 	bool has_priority;
 	uint8_t priority;
+	/* An end of dynamic connections, if end is not 0 */
+	struct qrnic_dynamic dynamic;
 };
 
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
@@ -614,6 +620,11 @@ int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
 struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,
 				   struct ibv_flow_attr *attr);
 int qrnic_destroy_flow(struct ibv_flow *flow);
+
+/* dynamic.c */
+struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
+					   struct ibv_qp_init_attr_ex *attr,
+					   const struct qrnic_dynamic *dynamic);
 
 /* xrc.c */
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,

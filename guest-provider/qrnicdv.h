@@ -110,10 +110,32 @@ struct qrnicdv_priority {
 	uint32_t level;		/* that follows from it */
 };
 
+/*
+ * An end of dynamic connections: a queue pair of type IBV_QPT_DRIVER. See
+ * qrnicdv_wr_set_dc_addr(3).
+ */
+enum qrnicdv_dc_type {
+	QRNICDV_DC_INITIATOR = 1,
+	QRNICDV_DC_TARGET = 2,
+};
+
+enum qrnicdv_dc_flags {
+	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,	/* initiator */
+};
+
+struct qrnicdv_dc_attr {
+	uint32_t dc_type;	/* enum qrnicdv_dc_type */
+	uint32_t flags;		/* enum qrnicdv_dc_flags */
+	uint32_t idle;		/* initiator: disconnects after 4.096 us * 2^idle */
+	uint32_t responders;	/* target: connections at a time */
+	uint64_t access_key;	/* target */
+};
+
 /* comp_mask of struct qrnicdv_qp_init_attr */
 enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_STREAM = 1 << 0,
 	QRNICDV_QP_INIT_ATTR_PRIORITY = 1 << 1,
+	QRNICDV_QP_INIT_ATTR_DC = 1 << 2,
 };
 
 /* In addition to those of ibv_create_qp_ex() */
@@ -124,6 +146,7 @@ struct qrnicdv_qp_init_attr {
 	struct qrnicdv_stream_attr stream;
 	uint32_t priority;	/* from each transition from RTR to RTS on */
 	uint32_t reserved2;	/* 0 */
+	struct qrnicdv_dc_attr dc;
 };
 
 /* comp_mask of struct qrnicdv_srq_init_attr */
@@ -154,6 +177,10 @@ int qrnicdv_modify_priority(struct ibv_qp *qp, uint32_t priority);
 
 int qrnicdv_query_priority(struct ibv_qp *qp, struct qrnicdv_priority *attr,
 			   size_t attr_size);
+
+/* Between ibv_wr_start() and ibv_wr_complete(): where the work request leads */
+void qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
+			    uint32_t target, uint64_t access_key);
 
 /* What qrnicdv_create_mkey() makes a key for */
 struct qrnicdv_mkey_init_attr {

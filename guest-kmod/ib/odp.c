@@ -319,6 +319,50 @@ void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
 }
 
 /*
+ * A responder of a dynamic target is no QP here. It has no work item of its own, so
+ * there is a limit to how many of them are answered at a time: to a device that need not
+ * be trusted, nothing is owed.
+ */
+#define QRNIC_MAX_RESPONDER_FAULTS 4096
+
+struct odp_responder_fault {
+	struct work_struct work;
+	struct qrnic_ib_dev *dev;
+	u32 number;
+};
+
+static void odp_responder_work(struct work_struct *work)
+{
+	struct odp_responder_fault *fault =
+		container_of(work, struct odp_responder_fault, work);
+
+	odp_fault_answer(fault->dev, fault->number);
+	atomic_dec(&fault->dev->responder_faults);
+	kfree(fault);
+}
+
+static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
+{
+	struct odp_responder_fault *fault;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC))
+		return;
+	if (atomic_inc_return(&dev->responder_faults) > QRNIC_MAX_RESPONDER_FAULTS)
+		goto out;
+	fault = kzalloc(sizeof(*fault), GFP_ATOMIC);
+	if (!fault)
+		goto out;
+
+	fault->dev = dev;
+	fault->number = number;
+	INIT_WORK(&fault->work, odp_responder_work);
+	queue_work(dev->odp_wq, &fault->work);
+	return;
+out:
+	atomic_dec(&dev->responder_faults);
+}
+
+/*
  * Each side of a QP has a work item: a page can be long in coming, and a device that
  * tells the same again and again makes no more of them.
  */
@@ -326,9 +370,11 @@ void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_ib_qp *qp = qrnic_qp_get(dev, number >> 1);
 
-	/* It is being destroyed, and waits for nothing. */
-	if (!qp)
+	/* One that is being destroyed waits for nothing. */
+	if (!qp) {
+		odp_responder_event(dev, number);
 		return;
+	}
 	if (!queue_work(dev->odp_wq, &qp->faults[number & 1].work))
 		qrnic_qp_put(qp);
 }

@@ -40,9 +40,9 @@ static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 
 /* The device's word for the type, or an error */
 static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init,
-		      bool user)
+		      bool user, const struct qrnic_create_qp_req *request)
 {
-	u32 capability;
+	u64 capability;
 	int type;
 
 	switch (init->qp_type) {
@@ -88,6 +88,15 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		type = QRNIC_QPT_XRC_TGT;
 		capability = QRNIC_CAP_XRC;
 		break;
+	case IB_QPT_DRIVER:
+		if (request->dynamic.end == QRNIC_DYNAMIC_INITIATOR)
+			type = QRNIC_QPT_DC_INI;
+		else if (request->dynamic.end == QRNIC_DYNAMIC_TARGET)
+			type = QRNIC_QPT_DC_TGT;
+		else
+			return -EOPNOTSUPP;
+		capability = QRNIC_CAP_DYNAMIC;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -131,6 +140,7 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	const struct ib_qp_cap *cap = &init->cap;
+	bool receives = init->recv_cq && init->qp_type != IB_QPT_DRIVER;
 	u32 max_inline = 0;
 
 	if (init->create_flags & ~qp_create_flags(dev, init->qp_type))
@@ -147,7 +157,7 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 		return -EINVAL;
 	if (init->srq && init->qp_type == IB_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
-	if (init->recv_cq && !init->srq &&
+	if (receives && !init->srq &&
 	    (cap->max_recv_wr > caps->max_qp_recv ||
 	     cap->max_recv_sge > caps->max_sge))
 		return -EINVAL;
@@ -252,60 +262,106 @@ static int qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return qrnic_stream_get(dev, &request->stream, wanted, &context->stream);
 }
 
-/* Request of a user QP, and its memory */
-static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			   struct ib_udata *udata, struct qrnic_qp_ctx *context)
+/* An end of dynamic connections; the device checks the values. */
+static int qp_dynamic(const struct ib_qp_init_attr *init,
+		      const struct qrnic_create_qp_req *request,
+		      struct qrnic_qp_ctx *context)
 {
-	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
-			struct qrnic_ib_ucontext, ibucontext);
-	const struct qrnic_caps *caps = &dev->qdev->caps;
-	struct qrnic_create_qp_req request;
+	const struct qrnic_dynamic *dynamic = &request->dynamic;
+
+	if (init->qp_type != IB_QPT_DRIVER)
+		return 0;
+	if (dynamic->end == QRNIC_DYNAMIC_TARGET &&
+	    (!init->srq || request->comp_mask != QRNIC_CREATE_QP_DYNAMIC))
+		return -EINVAL;
+	if (dynamic->end == QRNIC_DYNAMIC_INITIATOR && init->srq)
+		return -EINVAL;
+
+	context->dynamic.access_key = cpu_to_le64(dynamic->access_key);
+	context->dynamic.responders = cpu_to_le16(dynamic->responders);
+	context->dynamic.idle = dynamic->idle;
+	context->dynamic.flags = dynamic->flags;
+	return 0;
+}
+
+/* Read once, as the process can change it at any time */
+static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *udata,
+			  struct qrnic_create_qp_req *request)
+{
+	bool dynamic;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request),
+	memset(request, 0, sizeof(*request));
+	if (!udata || init->qp_type == IB_QPT_XRC_TGT)
+		return 0;
+	err = qrnic_udata_get(udata, request, sizeof(*request),
 			      offsetofend(struct qrnic_create_qp_req,
 					  max_recv_inline));
 	if (err)
 		return err;
-	if (request.comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
-				  QRNIC_CREATE_QP_STREAM) || request.reserved2)
+	if (request->comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
+				   QRNIC_CREATE_QP_STREAM |
+				   QRNIC_CREATE_QP_DYNAMIC) ||
+	    request->reserved2)
 		return -EOPNOTSUPP;
-	if (request.sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
-	    request.sq_log_size > ilog2(caps->max_qp_wqebb) ||
-	    request.rq_log_size > ilog2(caps->max_qp_recv) ||
-	    request.rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
+	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
+	if (dynamic != (init->qp_type == IB_QPT_DRIVER))
+		return -EOPNOTSUPP;
+	if (memchr_inv(request->dynamic.reserved, 0,
+		       sizeof(request->dynamic.reserved)) ||
+	    (!dynamic && memchr_inv(&request->dynamic, 0,
+				    sizeof(request->dynamic))))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* The memory of a user QP */
+static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			   struct ib_udata *udata,
+			   const struct qrnic_create_qp_req *request,
+			   struct qrnic_qp_ctx *context)
+{
+	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
+			struct qrnic_ib_ucontext, ibucontext);
+	const struct qrnic_caps *caps = &dev->qdev->caps;
+	int err;
+
+	if (request->sq_log_size < QRNIC_SQ_LOG_SIZE_MIN ||
+	    request->sq_log_size > ilog2(caps->max_qp_wqebb) ||
+	    request->rq_log_size > ilog2(caps->max_qp_recv) ||
+	    request->rq_log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
 		return -EINVAL;
-	if (!qp->has_rq && (request.rq_log_size || request.rq_log_stride ||
-			    request.rq_offset || request.rq_record_offset))
+	if (!qp->has_rq && (request->rq_log_size || request->rq_log_stride ||
+			    request->rq_offset || request->rq_record_offset))
 		return -EINVAL;
-	err = qp_stream(dev, qp, &request, context);
+	err = qp_stream(dev, qp, request, context);
 	if (err)
 		return err;
-	err = qp_recv_inline(dev, qp, request.max_recv_inline, context);
+	err = qp_recv_inline(dev, qp, request->max_recv_inline, context);
 	if (err)
 		return err;
 
-	qp->sq_log_size = request.sq_log_size;
-	qp->rq_log_size = request.rq_log_size;
-	qp->rq_log_stride = request.rq_log_stride;
+	qp->sq_log_size = request->sq_log_size;
+	qp->rq_log_size = request->rq_log_size;
+	qp->rq_log_stride = request->rq_log_stride;
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
-	if (request.comp_mask & QRNIC_CREATE_QP_DB_PAGE) {
-		qp->db_page = qrnic_db_page_get(ucontext, request.db_page);
+	if (request->comp_mask & QRNIC_CREATE_QP_DB_PAGE) {
+		qp->db_page = qrnic_db_page_get(ucontext, request->db_page);
 		if (!qp->db_page) {
 			err = -EINVAL;
 			goto err_address_space;
 		}
-		context->db_page = cpu_to_le32(request.db_page);
+		context->db_page = cpu_to_le32(request->db_page);
 	}
 
-	qp->umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length,
+	qp->umem = qrnic_queue_umem_get(dev, request->buf_addr, request->buf_length,
 					qp_user_rings(qp));
 	if (IS_ERR(qp->umem)) {
 		err = PTR_ERR(qp->umem);
 		goto err_page;
 	}
 
-	err = qp_user_tables(dev, qp, &request, context);
+	err = qp_user_tables(dev, qp, request, context);
 	if (err)
 		goto err_umem;
 	return 0;
@@ -421,15 +477,22 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_create_qp_resp response = {};
+	struct qrnic_create_qp_req request;
 	struct qrnic_qp_ctx context = {};
 	int err = 0, type;
 
 	if (init->rwq_ind_tbl)
 		return qrnic_rss_create(dev, qp, init, udata);
-	type = qp_hw_type(dev, init, udata);
+	err = qp_request_get(init, udata, &request);
+	if (err)
+		return err;
+	type = qp_hw_type(dev, init, udata, &request);
 	if (type < 0)
 		return type;
 	err = qp_check(dev, init);
+	if (err)
+		return err;
+	err = qp_dynamic(init, &request, &context);
 	if (err)
 		return err;
 
@@ -440,11 +503,11 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	spin_lock_init(&qp->rq.lock);
 	qp->state = IB_QPS_RESET;
 	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	qp->has_sq = type != QRNIC_QPT_XRC_TGT;
-	qp->has_rq = init->recv_cq && !init->srq;
+	qp->has_sq = type != QRNIC_QPT_XRC_TGT && type != QRNIC_QPT_DC_TGT;
+	qp->has_rq = init->recv_cq && !init->srq && type != QRNIC_QPT_DC_INI;
 
 	if (udata && qp->has_sq)
-		err = qp_user_prepare(dev, qp, udata, &context);
+		err = qp_user_prepare(dev, qp, udata, &request, &context);
 	else if (qp->has_sq)
 		err = qp_kernel_prepare(dev, qp, init, &context);
 	if (err)
@@ -461,10 +524,13 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
 		context.send_cq =
 			cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
+	} else if (type == QRNIC_QPT_DC_TGT) {
+		context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
 	} else {
 		context.xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
 	}
-	if (init->recv_cq)
+	/* uverbs gives an initiator one, too. */
+	if (init->recv_cq && type != QRNIC_QPT_DC_INI)
 		context.recv_cq =
 			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
 	qp_flags_fill(init, &context);
@@ -577,8 +643,9 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
  * What verbs have no attributes for: libqrnic sends it in udata, other callers send
  * nothing.
  */
-static int qp_request_get(struct qrnic_ib_dev *dev, int mask, struct ib_udata *udata,
-			  struct qrnic_modify_qp_req *request)
+static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
+			      struct ib_udata *udata,
+			      struct qrnic_modify_qp_req *request)
 {
 	bool limit = mask & IB_QP_RATE_LIMIT;
 	int err;
@@ -662,6 +729,13 @@ static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	qrnic_flush_schedule(dev);
 }
 
+/* The core knows no attributes of types that are ours; the device checks them. */
+static bool qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
+			    enum ib_qp_state to, int mask)
+{
+	return type == IB_QPT_DRIVER || ib_modify_qp_is_ok(from, to, type, mask);
+}
+
 int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		       struct ib_udata *udata)
 {
@@ -676,7 +750,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
 		return -EOPNOTSUPP;
-	err = qp_request_get(dev, mask, udata, &request);
+	err = modify_request_get(dev, mask, udata, &request);
 	if (!err && mask & IB_QP_RATE_LIMIT)
 		err = qp_rate_limit(dev, attr, &request, &hw);
 	if (err)
@@ -702,8 +776,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	 */
 	if ((attributes & (QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY) &&
 	     next != IB_QPS_RTS) ||
-	    !ib_modify_qp_is_ok(current_state, next, ibqp->qp_type,
-				mask & ~IB_QP_RATE_LIMIT)) {
+	    !qp_modify_is_ok(ibqp->qp_type, current_state, next,
+			     mask & ~IB_QP_RATE_LIMIT)) {
 		ibdev_dbg(&dev->ibdev,
 			  "QP %u: no transition %u to %u with attributes 0x%x\n",
 			  ibqp->qp_num, current_state, next, mask);

@@ -81,6 +81,7 @@ struct qrnic_ib_dev {
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
 	atomic_t prefetches;		/* that wait */
+	atomic_t responder_faults;	/* of dynamic targets, under way */
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };

@@ -94,11 +94,31 @@ struct qrnic_stream {
 };
 
 /*
+ * What a QP of type IB_QPT_DRIVER is: an initiator or a target of dynamic
+ * connections. The other members are as in the contract: with QRNIC_CAP_DYNAMIC, and the
+ * bit of comp_mask of the request.
+ */
+enum qrnic_dynamic_end {
+	QRNIC_DYNAMIC_INITIATOR = 1,
+	QRNIC_DYNAMIC_TARGET = 2,
+};
+
+struct qrnic_dynamic {
+	__aligned_u64 access_key;
+	__u16 responders;
+	__u8 idle;
+	__u8 flags;
+	__u8 end;
+	__u8 reserved[3];
+};
+
+/*
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
- * initiator, there is no RQ and the four members that begin with rq_ are 0. An XRC
- * target has no queue, and nothing of this is looked at. db_page, if comp_mask says that
+ * or dynamic initiator, there is no RQ and the four members that begin with rq_ are 0. An
+ * XRC target has no queue, and nothing of this is looked at; of a dynamic target all but
+ * comp_mask and dynamic is 0. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
  * max_recv_inline is the length of messages that come in the CQE, whose poller, a
@@ -108,6 +128,7 @@ struct qrnic_stream {
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
 	QRNIC_CREATE_QP_STREAM = 1 << 1,
+	QRNIC_CREATE_QP_DYNAMIC = 1 << 2,
 };
 
 struct qrnic_create_qp_req {
@@ -124,6 +145,7 @@ struct qrnic_create_qp_req {
 	__u32 db_page;
 	__u32 reserved2;
 	struct qrnic_stream stream;
+	struct qrnic_dynamic dynamic;
 };
 
 struct qrnic_create_qp_resp {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * dynamic.c: targets of dynamic connections, which have no queue: what they receive is in
+ * their SRQ. Initiators are in qp.c, their addresses in post_ex.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "qrnic.h"
+#include "abi.h"
+#include "compat.h"
+
+static int check_target(const struct qrnic_context *ctx,
+			const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!(ctx->capabilities & QRNIC_CAP_DYNAMIC) ||
+	    attr->qp_type != IBV_QPT_DRIVER ||
+	    !check_comp_mask(attr->comp_mask, IBV_QP_INIT_ATTR_PD))
+		return EOPNOTSUPP;
+	return attr->comp_mask && attr->recv_cq && attr->srq ? 0 : EINVAL;
+}
+
+struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
+					   struct ibv_qp_init_attr_ex *attr,
+					   const struct qrnic_dynamic *dynamic)
+{
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	struct ibv_qp_init_attr_ex kernel_attr = *attr;
+	struct qrnic_create_qp_cmd_resp resp = {};
+	struct qrnic_create_qp_cmd cmd = {};
+	struct qrnic_qp *qp;
+	int err;
+
+	err = check_target(ctx, attr);
+	if (err)
+		goto err_out;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp) {
+		err = ENOMEM;
+		goto err_out;
+	}
+	qp->ctx = ctx;
+	qp->db = &ctx->db;
+	qp->pd = qrnic_pd_use(attr->pd);
+	qp->srq = to_qrnic_srq(attr->srq);
+	qrnic_lock_init(&qp->sq.lock, true);
+	qrnic_lock_init(&qp->rq.lock, true);
+
+	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_DYNAMIC;
+	cmd.dynamic = *dynamic;
+	kernel_attr.cap = (struct ibv_qp_cap){};
+	/* The kernel wants one, and does not use it */
+	kernel_attr.send_cq = attr->recv_cq;
+	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
+				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+				    sizeof(resp));
+	if (err)
+		goto err_free;
+	err = qrnic_qp_table_add(ctx, qp);
+	if (err) {
+		ibv_cmd_destroy_qp(&qp->vqp.qp);
+		goto err_free;
+	}
+	attr->cap = kernel_attr.cap;
+	return &qp->vqp.qp;
+
+err_free:
+	qrnic_qp_free(qp);
+err_out:
+	errno = err;
+	return NULL;
+}
