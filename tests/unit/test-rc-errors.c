@@ -1181,6 +1181,43 @@ static void test_rnr_slow_wire(void)
     pair_free(p);
 }
 
+/* Each second packet of the requester is lost. */
+static bool tap_every_second(Sim *s, unsigned from, const uint8_t *frame,
+                             size_t len, void *opaque)
+{
+    unsigned *count = opaque;
+
+    return from || (*count)++ % 2 == 0;
+}
+
+/*
+ * A receiver that is not ready for long, and a wire that loses: each RNR NAK
+ * says that the packet has come, so losses do not add up.
+ */
+static void test_rnr_and_loss(void)
+{
+    SimConnect c = sim_connect_default();
+    unsigned count = 0;
+    Pair *p;
+
+    c.min_rnr_timer = 1;        /* 10 us */
+    c.timeout = 4;              /* 66 us */
+    c.retry_cnt = 1;
+    p = pair_new(1, NULL, &c);
+    p->sim->tap = tap_every_second;
+    p->sim->tap_opaque = &count;
+    pair_fill(p);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    sim_run(p->sim, 10 * SIM_MS);
+    expect_no_cqe(p->a.qp);
+    g_assert_cmpuint(sim_counter(p->a.qp->node, QRNIC_COUNTER_TIMEOUTS), >, 20);
+    post_recv(&p->b, 0, 100);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_cqe(p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+    pair_free(p);
+}
+
 /* What a CPU stores right behind the device's read of the word */
 static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
 {
@@ -1237,6 +1274,7 @@ int main(int argc, char **argv)
                     test_repeated_read_key_gone);
     g_test_add_func("/rc/error/rnr-resent-lost", test_rnr_resent_lost);
     g_test_add_func("/rc/error/rnr-slow-wire", test_rnr_slow_wire);
+    g_test_add_func("/rc/error/rnr-and-loss", test_rnr_and_loss);
     g_test_add_data_func("/rc/atomic/failed-compare-writes-nothing", NULL,
                          test_failed_compare_writes_nothing);
     g_test_add_data_func("/rc/atomic/one-access", "glob",

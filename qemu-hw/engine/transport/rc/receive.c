@@ -170,6 +170,8 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!acknowledge_before(e, qp, pkt->t.psn) || r->rnr_wait) {
         return;
     }
+    /* The packet that was sent again has come, though nobody wants it yet. */
+    r->retries = qp->attr.retry_cnt;
     if (qp->attr.rnr_retry != 7) {
         if (r->rnr_retries == 0) {
             qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR,
