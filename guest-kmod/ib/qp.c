@@ -305,7 +305,7 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 	    request->reserved2)
 		return -EOPNOTSUPP;
 	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
-	if (dynamic != (init->qp_type == IB_QPT_DRIVER))
+	if (init->qp_type == IB_QPT_DRIVER ? !dynamic : dynamic)
 		return -EOPNOTSUPP;
 	if (memchr_inv(request->dynamic.reserved, 0,
 		       sizeof(request->dynamic.reserved)) ||

@@ -8,6 +8,7 @@
 
 #define KEY 0x0123456789abcdefull
 #define SLOT 4096u
+#define LENGTHS 6
 #define SLOTS 32u
 #define INITIATORS 4
 #define TARGETS 3
@@ -225,7 +226,7 @@ static void atomics(struct end *a, struct end *t, uint64_t remote)
 
 static void operations(uint32_t flags)
 {
-	static const uint32_t lengths[] = { 0, 1, 63, 1024, 1025, 4096 };
+	static const uint32_t lengths[LENGTHS] = { 0, 1, 63, 1024, 1025, 4096 };
 	size_t remote = HALF + SLOTS * SLOT;
 	struct ibv_wc wc;
 	struct end a, t;
@@ -234,7 +235,7 @@ static void operations(uint32_t flags)
 	initiator_make(&a, flags, 7, IBV_MTU_1024);
 	target_make(&t, HALF, 2);
 	fill(0, HALF, 1);
-	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (i = 0; i < LENGTHS; i++) {
 		CHECK(!send_one(&a, &t, KEY, i * SLOT, lengths[i], i));
 		CHECK(completed(&a, IBV_WC_SUCCESS).wr_id == i);
 		received(&t, &a, i * SLOT, lengths[i]);

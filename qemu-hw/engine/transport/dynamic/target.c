@@ -28,13 +28,13 @@ typedef struct Ended {
     int64_t until;              /* it is remembered; 0: there is none */
 } Ended;
 
-QLIST_HEAD(PeerList, QrnicQp);
+typedef QLIST_HEAD(, QrnicQp) PeerList;
 
 struct QrnicDynamicTarget {
     uint32_t *responder;        /* their numbers */
     uint32_t count;
     /* Those that have a connection, by who is at the other end of it */
-    struct PeerList *bucket;
+    PeerList *bucket;
     uint32_t buckets;           /* a power of two */
     Answer answer[ANSWERS];
     uint32_t head, tail;
