@@ -272,6 +272,49 @@ static void test_attribute(void)
     }
 }
 
+/* Frames of each queue pair of a world, counted as they leave */
+typedef struct Leaving {
+    World *w;
+    unsigned frames[2];
+} Leaving;
+
+static bool count_leaving(Sim *s, unsigned from, const uint8_t *frame,
+                          size_t len, void *opaque)
+{
+    Leaving *x = opaque;
+    QrnicPacket p;
+
+    if (!from && sim_parse(&p, frame, len) == QRNIC_PARSE_OK) {
+        x->frames[p.t.dest_qpn == x->w->b[1]->number]++;
+    }
+    return true;
+}
+
+/*
+ * While all others wait for a busy wire, one is alone: that must not make it
+ * forget whose turn is near. Wires that block after few frames and many.
+ */
+static void test_busy_wire(void)
+{
+    static const unsigned rooms[] = { 1, 5, 16, 17, 40 };
+    static const uint8_t level[] = { 15, 0 };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(rooms); i++) {
+        Leaving x = { world_new(2, level) };
+
+        x.w->sim->tap = count_leaving;
+        x.w->sim->tap_opaque = &x;
+        x.w->sim->wire_room = rooms[i];
+        x.w->sim->wire_pause = 10 * SIM_US;
+        bulk(x.w, 0, 16);
+        bulk(x.w, 1, 16);
+        sim_run(x.w->sim, x.w->sim->now + 5 * SIM_MS);
+        g_assert_cmpuint(x.frames[0], >, 100);
+        g_assert_cmpuint(x.frames[1] * 200, >, x.frames[0]);
+        world_free(x.w);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -280,5 +323,6 @@ int main(int argc, char **argv)
     g_test_add_func("/priority/starvation", test_starvation);
     g_test_add_func("/priority/change", test_change);
     g_test_add_func("/priority/attribute", test_attribute);
+    g_test_add_func("/priority/busy-wire", test_busy_wire);
     return g_test_run();
 }

@@ -1765,6 +1765,96 @@ static void test_each_loss(void)
     }
 }
 
+/* No entry is lost to a target, whose responders have no requester. */
+static void test_dynamic_target(void)
+{
+    World *w = world_new(1, 1);
+    const QrnicQpCtx ctx = {
+        .type = QRNIC_QPT_DC_TGT, .pd = w->b->pd, .recv_cq = w->to[0]->cq,
+        .srq = w->srq->number, .dynamic = { .access_key = 1, .responders = 1 },
+    };
+    QrnicResult r = qrnic_qp_create(w->b->engine, &ctx);
+
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_QP_CTX_SRQ_OFFSET);
+    world_free(w);
+}
+
+static bool first_of_sender(Sim *s, unsigned from, const uint8_t *frame,
+                            size_t len, void *opaque)
+{
+    unsigned *left = opaque;
+
+    return from || (*left && (*left)--);
+}
+
+/*
+ * A message that has found its entry waits for a page; what comes in its place
+ * is a write. That is refused, and the entry is not lost.
+ */
+static void test_other_message(void)
+{
+    World *w = world_new(1, 1);
+    SimNode *n = w->b;
+    QrnicEqCtx eq = {
+        .type = QRNIC_EQ_PAGE_FAULT, .log_size = 4, .vector = 2,
+        .ring.root = sim_alloc(n, QRNIC_EQE_SIZE << 4),
+    };
+    const QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
+        .access = ACCESS_ALL, .variant = 3, .pd = n->pd,
+        .start = 0x7f0000000000, .length = 4096,
+        .table = { .root = sim_alloc(n, 4096), .levels = 1, .page_shift = 12 },
+    };
+    SimSge sge = { ctx.start, 256, sim_mkey_ctx(n, &ctx) };
+    QrnicPathSpec spec = sim_path_to(w->to[0], w->from[0]);
+    QrnicTagOp op = add_op(5, 0x77, ~0ull);
+    uint8_t frame[200], *payload;
+    QrnicTransport t;
+    unsigned left = 1;
+    bool told = false;
+    QrnicPath path;
+    QrnicCqe c;
+
+    g_assert_cmpint(qrnic_eq_create(n->engine, &eq).status, ==, QRNIC_ST_OK);
+    op.data_segments = 1;
+    op_post(w, op, &sge, 1);
+    settle(w);
+    while (sim_poll(w->cq, &c)) {
+        g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+    }
+    t = (QrnicTransport) {
+        .opcode = QRNIC_OP_RC_WRITE_ONLY_IMM, .ack_req = true,
+        .psn = sim_query(w->to[0]).rq_psn, .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = w->to[0]->number,
+    };
+    w->sim->tap = first_of_sender;
+    w->sim->tap_opaque = &left;
+    send_eager(w, 0, 0x77, 100);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    g_assert_cmpint(counted(w, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, &t, 0);
+    sim_inject(w->sim, 1, frame, qrnic_packet_finish(&path, frame, payload, 0));
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_state(w->to[0], QRNIC_QPS_ERR);
+    while (sim_poll(w->cq, &c)) {
+        told |= c.tagged & QRNIC_CQET_ENTRY && c.index == 5;
+    }
+    while (sim_poll(w->to[0], &c)) {
+        g_assert_cmpint(c.status, !=, QRNIC_WC_SUCCESS);
+        told |= c.tagged & QRNIC_CQET_ENTRY && c.index == 5;
+    }
+    g_assert_true(told);
+    /* So its handle is software's again. */
+    op.flags = QRNIC_TAGF_SIGNALED;
+    op_post(w, op, &sge, 1);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    g_assert_true(sim_poll(w->cq, &c));
+    g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+    world_free(w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1794,5 +1884,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tags/all-tags", test_all_tags);
     g_test_add_func("/tags/random", test_random);
     g_test_add_func("/tags/each-loss", test_each_loss);
+    g_test_add_func("/tags/dynamic-target", test_dynamic_target);
+    g_test_add_func("/tags/other-message", test_other_message);
     return g_test_run();
 }

@@ -26,6 +26,7 @@ struct QrnicContext {
     QrnicContextPlace place;
     bool held;                  /* in the cache until the turn it came for */
     bool wants_turn, wants_timer, wants_doorbell;
+    bool had_turn;              /* a miss has cost it the turn that it wants */
     uint32_t writes;            /* of the image, which has this number */
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */
     /* in: least recently used first; wanted: in order */
@@ -234,7 +235,13 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
         c->wants_turn = false;
         c->held = true;
         e->pairs->contexts->held++;
-        e->pairs->context_users->turn(e, qp);
+        /* Who never had its turn is not to come before those who wait. */
+        if (c->had_turn) {
+            e->pairs->context_users->turn(e, qp);
+        } else {
+            e->pairs->context_users->schedule(e, qp);
+        }
+        c->had_turn = false;
     }
     qrnic_account(e, before);
 }
@@ -378,7 +385,7 @@ bool qrnic_context_turn(QrnicEngine *e, QrnicQp *qp)
     if (!c || want(e, c)) {
         return true;
     }
-    c->wants_turn = true;
+    c->wants_turn = c->had_turn = true;
     return false;
 }
 

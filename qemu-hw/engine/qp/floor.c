@@ -38,6 +38,7 @@ static void table_cleanup(QrnicEngine *e)
 static const QrnicContextUsers context_users = {
     .failed = qrnic_qp_error,
     .turn = qrnic_schedule_first,
+    .schedule = qrnic_schedule,
 };
 
 static void qp_init(QrnicEngine *e)

@@ -265,10 +265,14 @@ void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
 /* It waits no more, and begins as if it had not sent anything. */
 void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
 
-/* What context.c tells: an image was wrong; the turn that was wanted may be. */
+/*
+ * What context.c tells: an image was wrong; the turn that a miss has cost may
+ * be; somebody wants a turn, as others do.
+ */
 typedef struct QrnicContextUsers {
     void (*failed)(QrnicEngine *e, QrnicQp *qp, uint8_t event, uint8_t subtype);
     void (*turn)(QrnicEngine *e, QrnicQp *qp);
+    void (*schedule)(QrnicEngine *e, QrnicQp *qp);
 } QrnicContextUsers;
 
 /*

@@ -53,9 +53,11 @@ unsigned qrnic_priority_next(QrnicEngine *e, uint32_t levels)
     bool relief = false;
     unsigned level;
 
-    /* Nobody else waits. */
+    /*
+     * Alone, perhaps for a moment: others may wait for the wire. So their turns
+     * are still counted.
+     */
     if (!(levels & (levels - 1))) {
-        s->passed = 0;
         return ctz32(levels);
     }
     level = levels >> QRNIC_PRIORITY_STRICT ? strict(s, levels, &relief) :

@@ -368,8 +368,8 @@ static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!srq) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
     }
-    /* Its completions go elsewhere. */
-    if (srq->ctx.xrcd) {
+    /* Its completions go elsewhere; a responder has no rendezvous. */
+    if (srq->ctx.xrcd || srq->tags) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
     }
     return qrnic_ok(0);

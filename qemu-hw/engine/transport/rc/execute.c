@@ -144,6 +144,10 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     uint32_t flags = pkt->info->flags;
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
 
+    /* What was told to come again comes as it was: a send, for its entry. */
+    if (in->recv && (in->recv->tag || in->recv->tag_opcode)) {
+        return qrnic_refuse_invalid(e, qp);
+    }
     /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
     if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
         return false;
