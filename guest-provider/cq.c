@@ -28,7 +28,8 @@
 
 /* Members of a completion that the extended interface can read */
 #define QRNIC_WC_FLAGS                                                         \
-	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | QRNIC_WC_TIME_FLAGS)
+	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | QRNIC_WC_TIME_FLAGS |  \
+	 IBV_WC_EX_WITH_TM_INFO)
 
 static uint32_t cq_flags(const struct ibv_cq_init_attr_ex *attr)
 {
@@ -49,6 +50,9 @@ static int check_cq_attr(const struct qrnic_context *ctx,
 		return EOPNOTSUPP;
 	if ((attr->wc_flags & QRNIC_WC_TIME_FLAGS) &&
 	    !(ctx->capabilities & QRNIC_CAP_TIMESTAMP))
+		return EOPNOTSUPP;
+	if ((attr->wc_flags & IBV_WC_EX_WITH_TM_INFO) &&
+	    !(ctx->capabilities & QRNIC_CAP_TAG_MATCHING))
 		return EOPNOTSUPP;
 	/* Only a parent domain has a meaning for a CQ */
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&

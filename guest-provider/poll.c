@@ -70,6 +70,9 @@ static enum ibv_wc_status cqe_status(const struct qrnic_cqe *cqe)
 		[QRNIC_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
 		[QRNIC_WC_RETRY_EXC_ERR] = IBV_WC_RETRY_EXC_ERR,
 		[QRNIC_WC_RNR_RETRY_EXC_ERR] = IBV_WC_RNR_RETRY_EXC_ERR,
+		[14 ... QRNIC_WC_TM_ERR - 1] = IBV_WC_GENERAL_ERR,
+		[QRNIC_WC_TM_ERR] = IBV_WC_TM_ERR,
+		[QRNIC_WC_TM_RNDV_INCOMPLETE] = IBV_WC_TM_RNDV_INCOMPLETE,
 	};
 	uint32_t value = FIELD_GET(QRNIC_CQE_STATUS_MASK, le32toh(cqe->control));
 
@@ -104,6 +107,18 @@ static enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 		return IBV_WC_LOCAL_INV;
 	case QRNIC_CQE_REG_INDIRECT:
 		return QRNICDV_WC_REG_MKEY;
+	case QRNIC_CQE_TAG_ADD:
+		return IBV_WC_TM_ADD;
+	case QRNIC_CQE_TAG_DEL:
+		return IBV_WC_TM_DEL;
+	case QRNIC_CQE_TAG_SYNC:
+		return IBV_WC_TM_SYNC;
+	case QRNIC_CQE_TAG_RECV:
+	case QRNIC_CQE_TAG_UNEXPECTED:
+		/* Which of them, the flags tell */
+		return IBV_WC_TM_RECV;
+	case QRNIC_CQE_TAG_NO_TAG:
+		return IBV_WC_TM_NO_TAG;
 	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	default:
@@ -125,6 +140,12 @@ static unsigned int cqe_wc_flags(const struct qrnic_cqe *cqe)
 		wc_flags |= IBV_WC_GRH;
 	if ((flags & checked) == checked)
 		wc_flags |= IBV_WC_IP_CSUM_OK;
+	if (cqe->tagged & QRNIC_CQET_MATCH)
+		wc_flags |= IBV_WC_TM_MATCH;
+	if (cqe->tagged & QRNIC_CQET_DATA_VALID)
+		wc_flags |= IBV_WC_TM_DATA_VALID;
+	if (cqe->tagged & QRNIC_CQET_SYNC_REQ)
+		wc_flags |= IBV_WC_TM_SYNC_REQ;
 	return wc_flags;
 }
 
@@ -144,6 +165,9 @@ static __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
  */
 static uint8_t cqe_sl(const struct qrnic_cqe *cqe)
 {
+	/* That of a match has the tag there */
+	if (cqe->tagged & QRNIC_CQET_MATCH)
+		return 0;
 	switch (cqe->network) {
 	case QRNIC_NETWORK_IPV4:
 		return 8 | 2;
@@ -152,6 +176,11 @@ static uint8_t cqe_sl(const struct qrnic_cqe *cqe)
 	default:
 		return 0;
 	}
+}
+
+static uint32_t cqe_src_qp(const struct qrnic_cqe *cqe)
+{
+	return cqe->tagged & QRNIC_CQET_MATCH ? 0 : le32toh(cqe->src_qpn);
 }
 
 static struct qrnic_cqe *cq_entry(struct qrnic_cq *cq, uint32_t index)
@@ -387,7 +416,8 @@ static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
 {
 	uint32_t srqn = le32toh(cqe->srqn);
 
-	if (!srqn || !cqe_is_receive(cqe))
+	if (!srqn || !(cqe_is_receive(cqe) ||
+		       cqe->tagged & QRNIC_CQET_OPERATION))
 		return NULL;
 	return cq_find_srq(cq, srqn);
 }
@@ -421,6 +451,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 				       struct qrnic_srq **held, uint64_t *wr_id,
 				       bool *used_up)
 {
+	const uint8_t of_tags = QRNIC_CQET_ENTRY | QRNIC_CQET_OPERATION;
 	struct qrnic_cqe *cqe;
 	struct qrnic_srq *srq;
 	struct qrnic_qp *qp;
@@ -438,6 +469,11 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		srq = cqe_xrc_srq(cq, cqe);
 		if (unlikely(srq)) {
 			srq_hold(held, srq);
+			if (srq->tags && cqe->tagged & of_tags) {
+				if (!qrnic_tags_retire(srq->tags, cqe, wr_id))
+					continue;
+				return cqe;
+			}
 			*wr_id = srq_retire(srq, cqe, used_up);
 			return cqe;
 		}
@@ -462,7 +498,7 @@ static void cqe_to_wc(const struct qrnic_cqe *cqe, struct ibv_wc *wc)
 	wc->byte_len = le32toh(cqe->byte_len);
 	wc->imm_data = cqe_imm_or_key(cqe);
 	wc->qp_num = le32toh(cqe->qpn);
-	wc->src_qp = le32toh(cqe->src_qpn);
+	wc->src_qp = cqe_src_qp(cqe);
 	wc->wc_flags = cqe_wc_flags(cqe);
 	wc->pkey_index = 0;
 	wc->slid = 0;
@@ -644,7 +680,7 @@ static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
 
 static uint32_t qrnic_read_src_qp(struct ibv_cq_ex *ibcq)
 {
-	return le32toh(to_qrnic_cq_ex(ibcq)->current->src_qpn);
+	return cqe_src_qp(to_qrnic_cq_ex(ibcq)->current);
 }
 
 static uint8_t qrnic_read_sl(struct ibv_cq_ex *ibcq)
@@ -655,6 +691,18 @@ static uint8_t qrnic_read_sl(struct ibv_cq_ex *ibcq)
 static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
 {
 	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
+}
+
+/* Of a match; of all else 0 */
+static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
+			       struct ibv_wc_tm_info *info)
+{
+	const struct qrnic_cqe *cqe = to_qrnic_cq_ex(ibcq)->current;
+	const struct qrnic_cqe_tag *tag = (const void *)cqe;
+	bool match = cqe->tagged & QRNIC_CQET_MATCH;
+
+	info->tag = match ? le64toh(tag->tag) : 0;
+	info->priv = match ? le32toh(tag->app_ctx) : 0;
 }
 
 /* Ethernet has no LIDs */
@@ -694,6 +742,8 @@ void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
 		cq->read_dlid_path_bits = qrnic_read_dlid_path_bits;
 	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
 		cq->read_cvlan = qrnic_read_cvlan;
+	if (wc_flags & IBV_WC_EX_WITH_TM_INFO)
+		cq->read_tm_info = qrnic_read_tm_info;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		cq->read_completion_ts = qrnic_read_completion_ts;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {

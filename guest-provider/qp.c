@@ -492,12 +492,13 @@ static int register_qp(struct qrnic_qp *qp,
 
 /*
  * Datagrams and frames gain nothing, and what XRC receives is another's. The CQE of a
- * streaming queue has no room.
+ * streaming queue has no room, nor has one with tags.
  */
 static bool can_recv_inline(const struct ibv_qp_init_attr_ex *attr)
 {
 	return (attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC) &&
-	       !(attr->srq && to_qrnic_srq(attr->srq)->seen);
+	       !(attr->srq && (to_qrnic_srq(attr->srq)->seen ||
+			       to_qrnic_srq(attr->srq)->tags));
 }
 
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,

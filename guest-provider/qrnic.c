@@ -241,6 +241,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.poll_cq = qrnic_poll_cq,
 	.post_recv = qrnic_post_recv,
 	.post_send = qrnic_post_send,
+	.post_srq_ops = qrnic_post_srq_ops,
 	.post_srq_recv = qrnic_post_srq_recv,
 	.query_device_ex = qrnic_query_device_ex,
 	.query_port = qrnic_query_port,

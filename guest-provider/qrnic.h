@@ -240,6 +240,10 @@ union qrnic_segment {
 	uint8_t bytes[QRNIC_SEGMENT_SIZE];
 };
 
+/* Segments of an operation of a tag list before the data segments */
+#define QRNIC_TAG_OP_SEGMENTS                                                  \
+	((uint32_t)sizeof(struct qrnic_tag_op) / QRNIC_SEGMENT_SIZE)
+
 /* Segments that a datagram segment takes */
 #define QRNIC_DATAGRAM_LENGTH                                                  \
 	(sizeof(struct qrnic_datagram_seg) / QRNIC_SEGMENT_SIZE)
@@ -269,6 +273,8 @@ struct qrnic_wqe {
 	uint8_t opcode;
 	uint8_t flags;
 };
+
+struct qrnic_tags;
 
 /*
  * Its slots form a list by their numbers: from head on the free ones, in the
@@ -305,7 +311,9 @@ struct qrnic_srq {
 	 * there are in all when that is known
 	 */
 	int32_t *seen;
-	/* NULL, or the CQ of an XRC SRQ, and its place in the list there */
+	/* NULL, or it is of type IBV_SRQT_TM */
+	struct qrnic_tags *tags;
+	/* NULL, or the CQ of an XRC SRQ or one with tags, and its place in the list there */
 	struct qrnic_cq *cq;
 	struct list_node in_cq;
 	bool listed;
@@ -535,6 +543,16 @@ void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
 void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp);
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+
+/* tags.c */
+int qrnic_tags_alloc(struct qrnic_srq *srq,
+		     const struct ibv_srq_init_attr_ex *attr);
+void qrnic_tags_free(struct qrnic_tags *tags);
+struct qrnic_tag_ring qrnic_tags_request(const struct qrnic_tags *tags);
+int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
+		       struct ibv_ops_wr **bad_wr);
+bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
+		       uint64_t *wr_id);
 
 /* srq.c */
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,

@@ -70,6 +70,7 @@ static void srq_free(struct qrnic_srq *srq)
 {
 	pthread_mutex_destroy(&srq->resize_mutex);
 	qrnic_lock_destroy(&srq->lock);
+	qrnic_tags_free(srq->tags);
 	free(srq->seen);
 	free(srq->wr_id);
 	free(srq->next);
@@ -85,7 +86,10 @@ static struct qrnic_create_srq_req request(const struct qrnic_srq *srq,
 					   const struct qrnic_stream *stream)
 {
 	return (struct qrnic_create_srq_req){
-		.comp_mask = stream ? QRNIC_CREATE_SRQ_STREAM : 0,
+		.comp_mask = (stream ? QRNIC_CREATE_SRQ_STREAM : 0) |
+			     (srq->tags ? QRNIC_CREATE_SRQ_TAGS : 0),
+		.tags = srq->tags ? qrnic_tags_request(srq->tags) :
+				    (struct qrnic_tag_ring){},
 		.stream = stream ? *stream : (struct qrnic_stream){},
 		.buf_addr = (uintptr_t)srq->buf.addr,
 		.buf_length = srq->buf.length,
@@ -121,7 +125,7 @@ static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
 	return err;
 }
 
-/* Makes an XRC SRQ, and then findable for the completions in its CQ */
+/* Makes one that has a CQ, and then findable for the completions there */
 static int register_xrc_srq(struct qrnic_srq *srq,
 			    const struct ibv_srq_init_attr_ex *attr,
 			    uint32_t log_size, uint32_t log_stride,
@@ -161,9 +165,22 @@ static int check_xrc(const struct qrnic_context *ctx,
 	       attr->cq ? 0 : EINVAL;
 }
 
+static int check_tags(const struct qrnic_context *ctx,
+		      const struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t needed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+				IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+
+	if (!check_comp_mask(attr->comp_mask, needed) ||
+	    !(ctx->capabilities & QRNIC_CAP_TAG_MATCHING))
+		return EOPNOTSUPP;
+	return (attr->comp_mask & needed) == needed && attr->pd && attr->cq ?
+		       0 : EINVAL;
+}
+
 /*
- * With ex an XRC SRQ, else one of the basic kind; stream: NULL, or it is streaming;
- * err: what is wrong already
+ * With ex an XRC SRQ or one with tags, else one of the basic kind; stream: NULL, or it
+ * is streaming; err: what is wrong already
  */
 static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic,
 			      struct ibv_srq_init_attr_ex *ex,
@@ -191,6 +208,8 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic
 	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
 	pthread_mutex_init(&srq->resize_mutex, NULL);
 	err = alloc_ring(srq, log_size, log_stride, stream);
+	if (!err && ex && ex->srq_type == IBV_SRQT_TM)
+		err = qrnic_tags_alloc(srq, ex);
 	if (!err)
 		err = ex ? register_xrc_srq(srq, ex, log_size, log_stride,
 					    stream) :
@@ -213,8 +232,12 @@ err_out:
 struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
 				    struct ibv_srq_init_attr_ex *attr)
 {
-	return create(attr->pd, NULL, attr, NULL,
-		      check_xrc(to_qrnic_context(context), attr));
+	struct qrnic_context *ctx = to_qrnic_context(context);
+	bool tags = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE &&
+		    attr->srq_type == IBV_SRQT_TM;
+
+	return create(attr->pd, NULL, attr, NULL, tags ? check_tags(ctx, attr) :
+							 check_xrc(ctx, attr));
 }
 
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
@@ -288,7 +311,7 @@ int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 	err = ibv_cmd_destroy_srq(ibsrq);
 	if (err)
 		return err;
-	/* Only an XRC SRQ has completions of its own */
+	/* Only one that has a CQ has completions of its own */
 	if (srq->cq)
 		qrnic_cq_remove_srq(srq->cq, srq);
 	srq_free(srq);

@@ -35,6 +35,14 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_XRC))
 		attr->device_cap_flags |= IB_DEVICE_XRC;
+	if (qrnic_ib_cap(dev, QRNIC_CAP_TAG_MATCHING)) {
+		attr->tm_caps.max_rndv_hdr_size = QRNIC_MAX_RENDEZVOUS;
+		/* One handle is never used, see qrnic_tag_list_create(). */
+		attr->tm_caps.max_num_tags = QRNIC_MAX_TAGS - 1;
+		attr->tm_caps.max_ops = QRNIC_MAX_TAG_OPS;
+		attr->tm_caps.max_sge = caps->max_sge;
+		attr->tm_caps.flags = IB_TM_CAP_RNDV_RC;
+	}
 	if (qrnic_ib_cap(dev, QRNIC_CAP_MW)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW |
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B;

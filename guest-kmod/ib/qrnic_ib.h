@@ -252,6 +252,9 @@ struct qrnic_ib_srq {
 	struct ib_umem *umem;
 	struct ib_umem *ring_umem;
 	struct qrnic_table table;
+	/* user: operations of the tag list, or NULL */
+	struct ib_umem *tags_umem;
+	struct qrnic_table tags_table;
 
 	/* kernel; lock covers all below, and nests inside that of a CQ */
 	spinlock_t lock; /* of posters and pollers */
@@ -537,6 +540,17 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);
 struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
 				u64 ring, u32 record_offset,
 				struct qrnic_table *table, dma_addr_t *record);
+
+/* tags.c */
+int qrnic_tag_list_check(struct qrnic_ib_dev *dev,
+			 const struct ib_srq_init_attr *init);
+int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			   const struct ib_srq_init_attr *init,
+			   const struct qrnic_tag_ring *request, bool wanted,
+			   struct qrnic_tag_list_ctx *context);
+int qrnic_tag_list_create(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			  const struct qrnic_tag_list_ctx *context);
+void qrnic_tag_list_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq);
 
 /* port.c */
 int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,

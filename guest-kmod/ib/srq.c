@@ -44,8 +44,13 @@ static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *in
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ))
 		return -EOPNOTSUPP;
-	/* XRC is for processes, as in qp_hw_type(). */
-	if (init->srq_type != IB_SRQT_BASIC &&
+	/* XRC is for processes, as in qp_hw_type(), and so is tag matching. */
+	if (init->srq_type == IB_SRQT_TM && user) {
+		int err = qrnic_tag_list_check(dev, init);
+
+		if (err)
+			return err;
+	} else if (init->srq_type != IB_SRQT_BASIC &&
 	    !(init->srq_type == IB_SRQT_XRC && user &&
 	      qrnic_ib_cap(dev, QRNIC_CAP_XRC)))
 		return -EOPNOTSUPP;
@@ -77,8 +82,10 @@ int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream
 
 /* Request of a user SRQ, and its memory */
 static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			    u32 max_wr, struct ib_udata *udata,
-			    struct qrnic_srq_ctx *context)
+			    const struct ib_srq_init_attr *init,
+			    struct ib_udata *udata,
+			    struct qrnic_srq_ctx *context,
+			    struct qrnic_tag_list_ctx *tags)
 {
 	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
 			struct qrnic_ib_ucontext, ibucontext);
@@ -90,14 +97,16 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 			      offsetofend(struct qrnic_create_srq_req, reserved));
 	if (err)
 		return err;
-	if (request.comp_mask & ~QRNIC_CREATE_SRQ_STREAM || request.reserved)
+	if (request.comp_mask &
+	    ~(QRNIC_CREATE_SRQ_STREAM | QRNIC_CREATE_SRQ_TAGS) ||
+	    request.reserved)
 		return -EOPNOTSUPP;
 	err = qrnic_stream_get(dev, &request.stream,
 			       request.comp_mask & QRNIC_CREATE_SRQ_STREAM,
 			       &context->stream);
 	if (err)
 		return err;
-	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr) ||
+	if (!qrnic_srq_size_ok(dev, request.log_size, init->attr.max_wr) ||
 	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE)
 		return -EINVAL;
 
@@ -114,7 +123,14 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 
 	context->record = cpu_to_le64(record);
 	context->ring = srq->table.hw;
-	return 0;
+	err = qrnic_tag_list_prepare(dev, srq, init, &request.tags,
+				     request.comp_mask & QRNIC_CREATE_SRQ_TAGS,
+				     tags);
+	if (err) {
+		qrnic_table_free(dev->qdev, &srq->table);
+		ib_umem_release(srq->umem);
+	}
+	return err;
 }
 
 static int srq_slots_alloc(struct qrnic_ib_srq *srq)
@@ -161,6 +177,7 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
 	if (srq->umem) {
+		qrnic_tag_list_free(dev, srq);
 		qrnic_table_free(dev->qdev, &srq->table);
 		ib_umem_release(srq->ring_umem);
 		ib_umem_release(srq->umem);
@@ -210,6 +227,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
 	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
 	struct qrnic_create_srq_resp response = {};
+	struct qrnic_tag_list_ctx tags = {};
 	struct qrnic_srq_ctx context = {};
 	int err;
 
@@ -222,8 +240,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	mutex_init(&srq->resize_mutex);
 	srq->max_sge = init->attr.max_sge;
 	if (udata)
-		err = srq_user_prepare(dev, srq, init->attr.max_wr, udata,
-				       &context);
+		err = srq_user_prepare(dev, srq, init, udata, &context, &tags);
 	else
 		err = srq_kernel_prepare(dev, srq, &init->attr, &context);
 	if (err)
@@ -240,6 +257,9 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	err = srq_insert(dev, srq, &context);
 	if (err)
 		goto err_memory;
+	err = qrnic_tag_list_create(dev, srq, &tags);
+	if (err)
+		goto err_remove;
 
 	init->attr.max_wr = BIT(srq->log_size) - 1;
 	if (init->srq_type == IB_SRQT_XRC)

@@ -329,6 +329,42 @@ static int srq_made(struct ibv_srq_init_attr_ex attr)
 			.comp_mask = IBV_SRQ_INIT_ATTR_PD, __VA_ARGS__ })
 #define TYPED (IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE)
 
+/* One with a list of so many tags, and room for so many operations */
+#define TAGS(tags, ops, ...) SRQ(.srq_type = IBV_SRQT_TM, .cq = cq,            \
+				 .comp_mask = TYPED | IBV_SRQ_INIT_ATTR_CQ |   \
+					      IBV_SRQ_INIT_ATTR_TM,            \
+				 .tm_cap = { tags, ops }, __VA_ARGS__)
+
+static void test_tag_lists(void)
+{
+	const struct ibv_tm_caps *caps = &limits.tm_caps;
+	const bool can = capabilities & QRNIC_CAP_TAG_MATCHING;
+
+	GIVES(can ? EINVAL : EOPNOTSUPP,
+	      SRQ(.comp_mask = TYPED, .srq_type = IBV_SRQT_TM));
+	if (!can) {
+		CHECK(!caps->max_num_tags && !caps->max_ops && !caps->flags);
+		GIVES(EOPNOTSUPP, TAGS(4, 4));
+		end();
+		return;
+	}
+	CHECK(caps->max_num_tags && caps->max_ops && caps->max_sge);
+	CHECK(caps->flags == IBV_TM_CAP_RC && caps->max_rndv_hdr_size);
+	GIVES(0, TAGS(1, 1));
+	GIVES(0, TAGS(caps->max_num_tags, caps->max_ops));
+	GIVES(EINVAL, TAGS(0, 4));
+	GIVES(EINVAL, TAGS(4, 0));
+	GIVES(EINVAL, TAGS(caps->max_num_tags + 1, 4));
+	GIVES(EINVAL, TAGS(4, caps->max_ops + 1));
+	GIVES(EINVAL, TAGS(4, 4, .cq = NULL));
+	GIVES(ENOENT, FOREIGN(cq, TAGS(4, 4)));
+	GIVES(EOPNOTSUPP, SRQ(.comp_mask = TYPED | IBV_SRQ_INIT_ATTR_TM |
+					   IBV_SRQ_INIT_ATTR_CQ | 1u << 31,
+			      .srq_type = IBV_SRQT_TM, .cq = cq,
+			      .tm_cap = { 4, 4 }));
+	end();
+}
+
 static void test_srqs(void)
 {
 	struct ibv_srq_init_attr init = { .attr = { 3, 1, 0 } };
@@ -346,7 +382,6 @@ static void test_srqs(void)
 	GIVES(EINVAL, SRQ(.attr.max_wr = 0));
 	GIVES(EINVAL, SRQ(.attr.max_wr = limits.orig_attr.max_srq_wr + 1));
 	GIVES(EINVAL, SRQ(.attr.max_sge = limits.orig_attr.max_srq_sge + 1));
-	GIVES(EOPNOTSUPP, SRQ(.comp_mask = TYPED, .srq_type = IBV_SRQT_TM));
 	GIVES(EOPNOTSUPP, SRQ(.comp_mask = TYPED, .srq_type = 9));
 	GIVES(EOPNOTSUPP, SRQ(.comp_mask = IBV_SRQ_INIT_ATTR_PD | 1u << 31));
 	if (capabilities & QRNIC_CAP_XRC)
@@ -1031,6 +1066,7 @@ int main(int argc, char **argv)
 	run("errnos of device memory", test_device_memory);
 	run("errnos of completion queues", test_cqs);
 	run("errnos of shared receive queues", test_srqs);
+	run("errnos of tag lists", test_tag_lists);
 	run("errnos of creating queue pairs", test_qps);
 	run("errnos of states", test_states);
 	run("errnos of posting", test_posting);

@@ -106,6 +106,12 @@ void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
 {
 }
 
+bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
+		       uint64_t *wr_id)
+{
+	return true;
+}
+
 static bool is_locked(struct qrnic_lock *lock);
 
 static int complaints;

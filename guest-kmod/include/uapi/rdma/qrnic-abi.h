@@ -180,6 +180,20 @@ struct qrnic_modify_qp_req {
  */
 enum qrnic_create_srq_mask {
 	QRNIC_CREATE_SRQ_STREAM = 1 << 0,
+	QRNIC_CREATE_SRQ_TAGS = 1 << 1,
+};
+
+/*
+ * The operations of a tag list have a buffer of their own, laid out as that of an SRQ:
+ * with IB_SRQT_TM, and the bit of comp_mask.
+ */
+struct qrnic_tag_ring {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_length;
+	__u32 record_offset;
+	__u8 log_size;
+	__u8 log_stride;
+	__u16 reserved;
 };
 
 struct qrnic_create_srq_req {
@@ -191,6 +205,7 @@ struct qrnic_create_srq_req {
 	__u8 log_stride;
 	__u16 reserved;
 	struct qrnic_stream stream;
+	struct qrnic_tag_ring tags;
 };
 
 struct qrnic_create_srq_resp {

@@ -23,7 +23,7 @@ static uint8_t message_kind(QrnicEngine *e, const QrnicPacket *pkt)
     const uint8_t *p = pkt->payload;
     bool one = pkt->info->flags & QRNIC_OPF_END;
     bool known = pkt->payload_len >= QRNIC_TAG_HEADER_SIZE &&
-                 p[0] <= TMH_EAGER && !p[1] && !p[2] && !p[3];
+                 p[0] <= TMH_EAGER;
 
     if (known && p[0] == TMH_EAGER) {
         return TMH_EAGER;
