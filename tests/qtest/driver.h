@@ -260,6 +260,8 @@ typedef struct Rig {
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr);
 /* Behind a port, from which it can be unplugged; the device's id is qrnic. */
 void rig_start_behind_port(Rig *r, const char *properties);
+/* Its objects once more, after a reset; the device takes commands. */
+void rig_start_again(Rig *r);
 void rig_stop(Rig *r);
 /* Fills memory of the MR with a pattern and returns a copy; or reads it. */
 void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
@@ -291,6 +293,8 @@ void add_device_memory_tests(void);
 void add_on_demand_tests(void);
 void add_indirect_tests(void);
 void add_streaming_tests(void);
+void add_tag_tests(void);
+void add_tag_error_tests(void);
 void add_context_tests(void);
 void add_priority_tests(void);
 void add_flush_tests(void);

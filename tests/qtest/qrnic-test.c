@@ -30,6 +30,8 @@ int main(int argc, char **argv)
     add_on_demand_tests();
     add_indirect_tests();
     add_streaming_tests();
+    add_tag_tests();
+    add_tag_error_tests();
     add_context_tests();
     add_priority_tests();
     add_flush_tests();

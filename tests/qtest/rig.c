@@ -8,15 +8,9 @@
 #include "qemu/osdep.h"
 #include "driver.h"
 
-static void rig_launch(Rig *r, const char *properties, bool port,
-                       const QrnicQpAttr *attr)
+static void objects_create(Rig *r, uint8_t access, const QrnicQpAttr *attr)
 {
-    g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
-                                           properties[0] ? "," : "",
-                                           properties);
-    bool backend = !strstr(properties, "netdev=") &&
-                   !strstr(properties, "cable=");
-    Device *d = r->d = device_start_on(all, backend, port);
+    Device *d = r->d;
     uint8_t gid[16];
 
     eq_create(d, &r->async, QRNIC_EQ_ASYNC, 0, 4);
@@ -25,9 +19,7 @@ static void rig_launch(Rig *r, const char *properties, bool port,
     r->page = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
     cq_create(d, &r->send_cq, &r->eq, r->page, 6);
     cq_create(d, &r->recv_cq, &r->eq, r->page, 6);
-    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH,
-              strstr(properties, "cap-atomic=off") ?
-              ALL_RIGHTS & ~QRNIC_ACCESS_REMOTE_ATOMIC : ALL_RIGHTS);
+    mr_create(d, &r->mr, r->pd, RIG_MR_START, RIG_MR_LENGTH, access);
     gid_of_ip4(gid, OUR_IP4);
     gid_set(d, 0, gid, -1);
     qp_create(d, &r->qp, QRNIC_QPT_RC, r->pd, r->page, &r->send_cq,
@@ -42,6 +34,25 @@ static void rig_launch(Rig *r, const char *properties, bool port,
         command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, raw, sizeof(raw), NULL, 0);
     }
     qp_connect(d, &r->qp, attr);
+}
+
+static void rig_launch(Rig *r, const char *properties, bool port,
+                       const QrnicQpAttr *attr)
+{
+    g_autofree char *all = g_strdup_printf("mac=52:54:00:12:34:56%s%s",
+                                           properties[0] ? "," : "",
+                                           properties);
+    bool backend = !strstr(properties, "netdev=") &&
+                   !strstr(properties, "cable=");
+
+    r->d = device_start_on(all, backend, port);
+    objects_create(r, strstr(properties, "cap-atomic=off") ?
+                   ALL_RIGHTS & ~QRNIC_ACCESS_REMOTE_ATOMIC : ALL_RIGHTS, attr);
+}
+
+void rig_start_again(Rig *r)
+{
+    objects_create(r, ALL_RIGHTS, NULL);
 }
 
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr)
