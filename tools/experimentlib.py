@@ -3,7 +3,7 @@
 """An experiment NAME is tests/experiments/NAME.py, a module with
 
   ASKS             one line: the question
-  WHERE            "guest" or "simulation"
+  WHERE            "guest", "simulation", or "guest and simulation"
   measure(run)     the figures, a list of rows, each a dict with the same keys; run is a Run
   draw(figure, rows)  draws them into a figure of matplotlib
   conclude(rows)   whether what it teaches holds, and one line that says it with figures
@@ -64,9 +64,9 @@ def command(*words):
 def build(experiments):
     """What they run, and what draws; says how far it is."""
     command(TOOLS / "deps", "plots")
-    if any(experiment.where == "guest" for experiment in experiments):
+    if any("guest" in experiment.where for experiment in experiments):
         command(TOOLS / "build-all")
-    if any(experiment.where == "simulation" for experiment in experiments):
+    if any("simulation" in experiment.where for experiment in experiments):
         command(TOOLS / "build-qemu", "--tests=unit")
 
 
