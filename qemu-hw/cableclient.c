@@ -37,7 +37,9 @@ static bool cable_receive(QrnicDevice *d)
     if (!lost && !qrnic_pci_bus_master(d)) {
         return false;
     }
-    for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d); i++) {
+    qrnic_engine_take_frames(d->engine);
+    for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d) &&
+         !qrnic_engine_frames_taken(d->engine); i++) {
         const uint8_t *shared;
         size_t len, copied;
 

@@ -43,6 +43,13 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         d->receive_waits = true;
         return 0;
     }
+    /* A backend comes with few frames, a queue that is emptied with all. */
+    if (d->flushing && qrnic_engine_frames_taken(d->engine)) {
+        d->receive_waits = true;
+        qrnic_leave(d);
+        qrnic_kick(d);
+        return 0;
+    }
     qrnic_engine_receive(d->engine, frame, len);
     qrnic_leave(d);
     return len;

@@ -380,6 +380,7 @@ static void wire_flush(QrnicDevice *d)
         return;
     }
     d->flushing = true;
+    qrnic_engine_take_frames(d->engine);
     d->wire->flush(d);
     d->flushing = outer;
     if (d->unplug_waits) {

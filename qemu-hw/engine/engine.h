@@ -63,6 +63,12 @@ void qrnic_engine_timer(QrnicEngine *e);
 void qrnic_engine_wire_ready(QrnicEngine *e);
 /* False: not before it has been run, perhaps several times. */
 bool qrnic_engine_can_receive(const QrnicEngine *e);
+/*
+ * Who has many frames begins with the first, and ends with the second: a frame
+ * may be so much work that the others have to wait for the next turn.
+ */
+void qrnic_engine_take_frames(QrnicEngine *e);
+bool qrnic_engine_frames_taken(const QrnicEngine *e);
 /* No frame is taken before a time has come; then kick() is called. */
 bool qrnic_engine_held(const QrnicEngine *e);
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);

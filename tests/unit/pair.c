@@ -111,3 +111,29 @@ void expect_state(SimQp *q, uint8_t state)
     g_assert_cmpstr(qrnic_qp_state_name(sim_query(q).state), ==,
                     qrnic_qp_state_name(state));
 }
+
+uint32_t key_of_bytes(SimQp *q, const PairEnd *end, uint32_t length)
+{
+    const QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_INDIRECT, .variant = 7, .max_pieces = 1,
+        .pd = q->node->pd,
+    };
+    const QrnicPiece piece = {
+        .key = end->key, .address = end->addr, .length = 1, .stride = 1,
+    };
+    uint8_t list[QRNIC_PIECE_BYTES];
+    QrnicIndirectSeg s = {
+        .key = sim_mkey_ctx(q->node, &ctx), .repeat = length,
+        .access = ACCESS_ALL,
+    };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_REG_INDIRECT, .flags = QRNIC_WQEF_SIGNALED,
+        .indirect = &s, .inline_data = list, .inline_length = sizeof(list),
+    };
+
+    qrnic_piece_pack(list, &piece);
+    sim_post_send(q, &wr);
+    sim_run(q->node->sim, q->node->sim->now + SIM_MS);
+    expect_cqe(q, QRNIC_WC_SUCCESS, QRNIC_CQE_REG_INDIRECT);
+    return s.key;
+}

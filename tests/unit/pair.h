@@ -35,6 +35,12 @@ void post(PairEnd *from, PairEnd *to, uint8_t opcode, uint64_t offset,
           uint64_t remote_offset, uint32_t len);
 void post_recv(PairEnd *e, uint64_t offset, uint32_t len);
 
+/*
+ * A key of length pieces, each one byte of end's memory: as much work as a
+ * packet can be. q: posts it, and belongs to end's node
+ */
+uint32_t key_of_bytes(SimQp *q, const PairEnd *end, uint32_t length);
+
 QrnicCqe expect_cqe(SimQp *q, uint8_t status, uint8_t opcode);
 QrnicCqe expect_status(SimQp *q, uint8_t status);
 void expect_no_cqe(SimQp *q);

@@ -8,6 +8,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "engine/sched/sched.h"
+#include "engine/memory/memory.h"
 #include "pair.h"
 
 #define MANY 60
@@ -335,10 +336,10 @@ static void member_recv(SimQp *q, PairEnd *end)
     sim_post_recv_quiet(q, &sge, 1);
 }
 
-static void group_post(SimQp *q, PairEnd *end, uint32_t imm)
+static void group_post(SimQp *q, PairEnd *end, uint32_t imm, uint32_t len)
 {
     QrnicDatagramSeg seg = sim_datagram_to(q, QKEY);
-    SimSge sge = { end->addr, 100, end->key };
+    SimSge sge = { end->addr, len, end->key };
     SimWr wr = {
         .opcode = QRNIC_WQE_SEND_IMM, .imm = imm, .sge = &sge, .num_sge = 1,
         .datagram = &seg,
@@ -386,7 +387,7 @@ static void test_group(const void *opaque)
         }
     }
     for (unsigned k = 0; k < 3; k++) {
-        group_post(sender, &p->a, k);
+        group_post(sender, &p->a, k, 100);
     }
     while (!members_done(q)) {
         if (from->kicked) {
@@ -425,6 +426,59 @@ static void test_group(const void *opaque)
     pair_free(p);
 }
 
+/* Each of a group may be as much work as a packet can be. */
+static void test_group_work(void)
+{
+    enum { BYTES = 40 + 4096, ALL = 20 };
+    const QrnicPortCtx port = { .mtu = 9000, .flags = QRNIC_PORTF_ADMIN_UP };
+    Pair *p = pair_new(3, NULL, NULL);
+    SimNode *n = p->sim->node + 1;
+    SimSge sge = { 0, BYTES, key_of_bytes(p->b.qp, &p->b, BYTES) };
+    QrnicMulticast in;
+    SimQp *q[ALL], *sender;
+    uint64_t before, work;
+
+    memcpy(in.gid, group, 16);
+    for (unsigned i = 0; i < 2; i++) {
+        qrnic_port_modify(p->sim->node[i].engine, &port);
+    }
+    for (unsigned i = 0; i < ALL; i++) {
+        q[i] = sim_datagram_new(n, QRNIC_QPT_UD, NULL, QKEY);
+        g_assert_cmpint(qrnic_multicast_attach(n->engine, q[i]->number,
+                                               &in).status, ==, QRNIC_ST_OK);
+        sim_post_recv_quiet(q[i], &sge, 1);
+    }
+    sender = sim_datagram_new(&p->sim->node[0], QRNIC_QPT_UD, NULL, QKEY);
+    group_post(sender, &p->a, 7, 4096);
+    before = sim_counter(n, QRNIC_COUNTER_PIECES);
+    while (sim_counter(n, QRNIC_COUNTER_PIECES) == before) {
+        if (p->sim->node[0].kicked) {
+            p->sim->node[0].kicked = false;
+            qrnic_engine_run(p->sim->node[0].engine, QRNIC_RUN_ROUNDS);
+        } else {
+            const SimFrame *f = p->sim->wire->pdata[0];
+
+            sim_inject(p->sim, f->to, f->data, f->len);
+            g_ptr_array_remove_index(p->sim->wire, 0);
+        }
+    }
+    while (!qrnic_engine_can_receive(n->engine)) {
+        work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
+        g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
+        before += work;
+        g_assert_true(n->kicked);
+        n->kicked = false;
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+    }
+    for (unsigned i = 0; i < ALL; i++) {
+        expect_cqe(q[i], QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+        sim_qp_free(q[i]);
+    }
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PIECES), >=, ALL * BYTES);
+    sim_qp_free(sender);
+    pair_free(p);
+}
+
 /* However much a device sends to a group of its own, the wire has its turn. */
 static void test_group_wire_turn(void)
 {
@@ -441,7 +495,7 @@ static void test_group_wire_turn(void)
                                                &in).status, ==, QRNIC_ST_OK);
     }
     for (unsigned k = 0; k < 8; k++) {
-        group_post(sender, &p->a, k);
+        group_post(sender, &p->a, k, 100);
     }
     while (n->kicked) {
         n->kicked = false;
@@ -478,7 +532,7 @@ static void test_group_reset(void)
             member_recv(q, &p->b);
             g_free(q);
         }
-        group_post(sender, &p->a, 0);
+        group_post(sender, &p->a, 0, 100);
         qrnic_engine_run(p->sim->node[0].engine, QRNIC_RUN_ROUNDS);
         f = p->sim->wire->pdata[0];
         sim_inject(p->sim, f->to, f->data, f->len);
@@ -794,6 +848,7 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/back-at-once", test_back_at_once);
     g_test_add_data_func("/budget/group/wire", NULL, test_group);
     g_test_add_data_func("/budget/group/loopback", "", test_group);
+    g_test_add_func("/budget/group/work", test_group_work);
     g_test_add_func("/budget/group/wire-turn", test_group_wire_turn);
     g_test_add_func("/budget/group/reset", test_group_reset);
     g_test_add_func("/budget/doorbell/flood", test_flood);

@@ -11,6 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/memory/memory.h"
 #include "pair.h"
 
 #define LATENCY (10 * SIM_US)
@@ -549,6 +550,205 @@ static void test_timer(void)
     world_free(w);
 }
 
+static void mtu_set(World *w)
+{
+    const QrnicPortCtx port = { .mtu = 9000, .flags = QRNIC_PORTF_ADMIN_UP };
+
+    for (unsigned i = 0; i < 2; i++) {
+        qrnic_port_modify(w->sim->node[i].engine, &port);
+    }
+}
+
+static uint64_t pieces(World *w)
+{
+    return sim_counter(node(w), QRNIC_COUNTER_PIECES);
+}
+
+/*
+ * Frames that waited, each of them thousands of accesses: the engine makes a
+ * pause, and what comes in that pause overtakes none of them. Another needs
+ * the place in the cache meanwhile.
+ */
+static void test_work(const void *opaque)
+{
+    enum { BYTES = 4096 };
+    /* Four packets, or one */
+    const unsigned writes = opaque ? 30 : 60;
+    World *w = world_new(2, 1, 1, LATENCY);
+    SimConnect c = sim_connect_default();
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .num_sge = 1,
+    };
+    SimSge sge = { w->to.addr, BYTES, w->to.key };
+    SimQp *a, *b;
+    uint64_t before;
+
+    mtu_set(w);
+    c.path_mtu = QRNIC_MTU_4096;
+    if (opaque) {
+        /* No answer brings the context back, only the frames do. */
+        a = sim_uc_new(&w->sim->node[0], NULL);
+        b = sim_uc_new(&w->sim->node[1], NULL);
+        sim_uc_connect(a, b);
+    } else {
+        a = sim_qp_new(&w->sim->node[0], 6, 6, 0, 8);
+        b = sim_qp_new(&w->sim->node[1], 6, 6, 0, 8);
+        sim_connect(a, b, &c);
+    }
+    wr.rkey = key_of_bytes(a, &w->from, BYTES);
+    wr.sge = &sge;
+    memset(w->to.data, 0x11, BYTES);
+    memset(w->to.data + BYTES, 0x22, BYTES);
+    sim_query(w->a[0]);
+    for (unsigned i = 0; i < writes; i++) {
+        sge.addr = w->to.addr + (i % 2) * BYTES;
+        sim_post_send(b, &wr);
+    }
+    sim_run(w->sim, w->sim->now + LATENCY / 2);
+    before = pieces(w);
+    w->sim->now += LATENCY;
+    qrnic_engine_timer(node(w)->engine);
+    g_assert_cmpuint(pieces(w) - before, >=, QRNIC_PIECES_PER_RUN);
+    for (unsigned i = 0; i < 4; i++) {
+        g_assert_cmpuint(pieces(w) - before, <, QRNIC_PIECES_PER_RUN + BYTES);
+        g_assert_true(node(w)->kicked);
+        if (i == 1) {
+            sim_post_send(b, &wr);
+        }
+        if (i == 3) {
+            sim_query(w->a[0]);
+        }
+        before = pieces(w);
+        node(w)->kicked = false;
+        qrnic_engine_run(node(w)->engine, QRNIC_RUN_ROUNDS);
+    }
+    run(w);
+    for (unsigned i = 0; i < writes + 1; i++) {
+        expect_cqe(b, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    }
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_RX_DROP_CONTEXT), ==,
+                     0);
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_OUT_OF_SEQUENCE), ==,
+                     0);
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_PIECES), ==,
+                     (writes + 1) * BYTES);
+    g_assert_cmpmem(w->from.data, BYTES, w->to.data + BYTES, BYTES);
+    sim_qp_free(a);
+    sim_qp_free(b);
+    world_free(w);
+}
+
+/* Frames of one leave room for those of others. */
+static void test_share(void)
+{
+    World *w = world_new(4, 2, 1, LATENCY);
+    SimSge sge = { w->to.addr, PAIR_BYTES / 2, w->to.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->from.addr,
+        .rkey = w->from.key,
+    };
+    uint64_t dropped;
+
+    sim_query(w->a[0]);
+    sim_query(w->a[1]);
+    sim_post_send(w->b[2], &wr);
+    sim_run(w->sim, w->sim->now + LATENCY / 2);
+    dropped = sim_counter(node(w), QRNIC_COUNTER_RX_DROP_CONTEXT);
+    g_assert_cmpuint(dropped, >, 0);
+    sge.length = 1024;
+    sim_post_send(w->b[3], &wr);
+    sim_run(w->sim, w->sim->now + LATENCY / 4);
+    g_assert_cmpuint(sim_counter(node(w), QRNIC_COUNTER_RX_DROP_CONTEXT), ==,
+                     dropped);
+    run(w);
+    expect_cqe(w->b[2], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_cqe(w->b[3], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    world_free(w);
+}
+
+/* Frames wait for a queue pair that goes, and for one that has its number. */
+static void test_number_again(void)
+{
+    World *w = world_new(3, 1, 1, LATENCY);
+    SimSge sge = { w->to.addr, 4096, w->to.key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->from.addr,
+        .rkey = w->from.key,
+    };
+    uint32_t number = w->a[2]->number;
+    SimQp *q;
+
+    sim_query(w->a[0]);
+    sim_post_send(w->b[2], &wr);
+    post_write(w, 1, 0, 64);
+    sim_run(w->sim, w->sim->now + LATENCY / 2);
+    sim_qp_free(w->a[2]);
+    while ((q = sim_qp_new(node(w), 6, 6, 0, 8))->number != number) {
+        sim_qp_free(q);
+    }
+    w->a[2] = q;
+    run(w);
+    expect_cqe(w->b[2], QRNIC_WC_RETRY_EXC_ERR, QRNIC_CQE_RDMA_WRITE);
+    expect_cqe(w->a[1], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    world_free(w);
+}
+
+/* A turn of the device, and what the other end answers */
+static void step(World *w)
+{
+    w->sim->now += 2 * SIM_US;
+    qrnic_engine_timer(node(w)->engine);
+    node(w)->kicked = false;
+    qrnic_engine_run(node(w)->engine, QRNIC_RUN_ROUNDS);
+    while (w->sim->wire->len) {
+        SimNode *other = &w->sim->node[1];
+        SimFrame *f = g_ptr_array_steal_index(w->sim->wire, 0);
+
+        sim_inject(w->sim, f->to, f->data, f->len);
+        g_free(f);
+        if (other->kicked) {
+            other->kicked = false;
+            qrnic_engine_run(other->engine, QRNIC_RUN_ROUNDS);
+        }
+    }
+}
+
+/*
+ * Who is only rung, and has not lost a turn to a miss, does not come before
+ * one that waits for its turn: that one gets on at much the same pace.
+ */
+static void test_rung(void)
+{
+    enum { OTHERS = 60, ROUNDS = 400 };
+    uint64_t sent[2];
+
+    for (unsigned rung = 0; rung < 2; rung++) {
+        World *w = world_new(OTHERS + 1, 24, 20, SIM_US);
+        SimWr nop = { .opcode = QRNIC_WQE_NOP };
+        unsigned next = 0;
+
+        for (unsigned i = 0; i < 60; i++) {
+            post_write(w, OTHERS, 0, PAIR_BYTES);
+        }
+        for (unsigned i = 0; i < ROUNDS; i++) {
+            for (unsigned k = 0; k < 18; k++, next = (next + 1) % OTHERS) {
+                if (rung) {
+                    sim_ring(node(w), 0, QRNIC_DB_RQ, w->a[next]->number, 0);
+                }
+                sim_post_send(w->a[next], &nop);
+            }
+            step(w);
+        }
+        sent[rung] = sim_counter(node(w), QRNIC_COUNTER_ROCE_TX_PACKETS);
+        world_free(w);
+    }
+    g_assert_cmpuint(sent[0], >, 0);
+    g_assert_cmpuint(sent[1] * 2, >, sent[0]);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -566,5 +766,10 @@ int main(int argc, char **argv)
     g_test_add_func("/contexts/commands", test_commands);
     g_test_add_func("/contexts/random", test_random);
     g_test_add_func("/contexts/timer", test_timer);
+    g_test_add_data_func("/contexts/work/rc", NULL, test_work);
+    g_test_add_data_func("/contexts/work/uc", "", test_work);
+    g_test_add_func("/contexts/share", test_share);
+    g_test_add_func("/contexts/number-again", test_number_again);
+    g_test_add_func("/contexts/rung", test_rung);
     return g_test_run();
 }

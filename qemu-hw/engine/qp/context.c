@@ -27,6 +27,7 @@ struct QrnicContext {
     bool held;                  /* in the cache until the turn it came for */
     bool wants_turn, wants_timer, wants_doorbell;
     bool had_turn;              /* a miss has cost it the turn that it wants */
+    uint32_t frames;            /* that wait for it */
     uint32_t writes;            /* of the image, which has this number */
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */
     /* in: least recently used first; wanted: in order */
@@ -37,6 +38,7 @@ struct QrnicContext {
 /* A frame whose queue pair waits, or in order for whoever waits */
 typedef struct WaitingFrame {
     QTAILQ_ENTRY(WaitingFrame) next;
+    QrnicContext *context;      /* that it is counted for, or NULL */
     uint32_t qpn;
     bool loopback;
     size_t len;
@@ -52,6 +54,7 @@ struct QrnicContexts {
     QTAILQ_HEAD(, WaitingFrame) frames;
     uint32_t frame_count;
     bool delivering;
+    bool more;                  /* frames that may go, but not in this run */
     WaitingFrame *delivered;    /* the frame that is just being delivered */
 };
 
@@ -73,10 +76,11 @@ bool qrnic_contexts_stand_still(const QrnicEngine *e)
     return e->pairs->contexts && stands_still(e);
 }
 
-/* In order the wire and what we send ourselves wait, too. */
+/* In order the wire and what we send ourselves wait, too, and come behind. */
 static void still_changed(QrnicEngine *e)
 {
-    bool still = stands_still(e);
+    bool still = in_order(e) &&
+                 (stands_still(e) || e->pairs->contexts->frame_count);
 
     if (e->fabric->held && !still) {
         qrnic_wake(e);
@@ -140,11 +144,13 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
 static void image_write(QrnicEngine *e, QrnicContext *c)
 {
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
+    QrnicCounterSet *before;
 
     image_pack(c, image);
     if (!memcmp(image, c->image, sizeof(image))) {
         return;
     }
+    before = qrnic_account(e, c->qp->counters);
     c->writes++;
     image_pack(c, image);
     qrnic_add(e, QRNIC_COUNTER_CONTEXT_WRITE_BACKS, 1);
@@ -153,6 +159,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
                           sizeof(image))) {
         image_error(e, c, "could not be written");
     }
+    qrnic_account(e, before);
 }
 
 /*
@@ -221,7 +228,6 @@ static void fetch_end(QrnicEngine *e, QrnicContext *c)
 static void go_on(QrnicEngine *e, QrnicContext *c)
 {
     QrnicQp *qp = c->qp;
-    QrnicCounterSet *before = qrnic_account(e, qp->counters);
 
     if (c->wants_timer) {
         c->wants_timer = false;
@@ -243,11 +249,11 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
         }
         c->had_turn = false;
     }
-    qrnic_account(e, before);
 }
 
 static void fetch_done(QrnicEngine *e, QrnicContext *c)
 {
+    QrnicCounterSet *before = qrnic_account(e, c->qp->counters);
     enum qrnic_syndrome syndrome;
 
     fetch_end(e, c);
@@ -259,44 +265,7 @@ static void fetch_done(QrnicEngine *e, QrnicContext *c)
                                         syndrome);
     }
     go_on(e, c);
-}
-
-static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
-{
-    const QrnicQp *qp = qrnic_qp_get(e, f->qpn);
-
-    return in_order(e) ? !stands_still(e) :
-           !qp || !qp->context || qp->context->place == CONTEXT_IN;
-}
-
-/* Those of a queue pair in order; in order all */
-static void frames_deliver(QrnicEngine *e)
-{
-    QrnicContexts *x = e->pairs->contexts;
-    WaitingFrame *f, *next;
-
-    if (x->delivering) {
-        return;
-    }
-    x->delivering = true;
-    QTAILQ_FOREACH_SAFE(f, &x->frames, next, next) {
-        QrnicHeaders h;
-
-        if (e->fatal || !frame_may_go(e, f)) {
-            continue;
-        }
-        x->delivered = f;
-        h = qrnic_headers_walk(f->data, f->len);
-        e->fabric->receivers->roce(e, &h, f->loopback);
-        /* It is still so if its queue pair has to wait once more. */
-        if (x->delivered) {
-            QTAILQ_REMOVE(&x->frames, f, next);
-            x->frame_count--;
-            g_free(f);
-        }
-        x->delivered = NULL;
-    }
-    x->delivering = false;
+    qrnic_account(e, before);
 }
 
 /*
@@ -324,23 +293,6 @@ static void fetches_begin(QrnicEngine *e)
     }
 }
 
-/* Something has changed for those that wait. */
-static void next_ones(QrnicEngine *e)
-{
-    fetches_begin(e);
-    still_changed(e);
-    if (e->pairs->contexts->frame_count) {
-        frames_deliver(e);
-        still_changed(e);
-    }
-}
-
-static void fetch_timer(QrnicEngine *e, QrnicTimer *t)
-{
-    fetch_done(e, container_of(t, QrnicContext, timer));
-    next_ones(e);
-}
-
 /* True: it is there. */
 static bool want(QrnicEngine *e, QrnicContext *c)
 {
@@ -361,6 +313,87 @@ static bool want(QrnicEngine *e, QrnicContext *c)
         still_changed(e);
     }
     return c->place == CONTEXT_IN;
+}
+
+static void frame_free(QrnicContexts *x, WaitingFrame *f)
+{
+    QTAILQ_REMOVE(&x->frames, f, next);
+    x->frame_count--;
+    if (f->context) {
+        f->context->frames--;
+    }
+    g_free(f);
+}
+
+/* A context that came for frames may have been put out before they had gone. */
+static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
+{
+    QrnicQp *qp = qrnic_qp_get(e, f->qpn);
+    QrnicContext *c = qp ? qp->context : NULL;
+
+    if (in_order(e)) {
+        return !stands_still(e);
+    }
+    return !c || c->place == CONTEXT_IN ||
+           (c->place == CONTEXT_OUT && want(e, c));
+}
+
+/* Those of a queue pair in order; in order all */
+static void frames_deliver(QrnicEngine *e)
+{
+    QrnicContexts *x = e->pairs->contexts;
+    QrnicCounterSet *before;
+    WaitingFrame *f, *next;
+
+    if (x->delivering) {
+        x->more = true;
+        return;
+    }
+    /* They are not for whom we work just now. */
+    before = qrnic_account(e, NULL);
+    x->delivering = true;
+    x->more = false;
+    QTAILQ_FOREACH_SAFE(f, &x->frames, next, next) {
+        QrnicHeaders h;
+
+        if (e->fatal || !frame_may_go(e, f)) {
+            continue;
+        }
+        if (qrnic_pieces_spent(e)) {
+            x->more = true;
+            break;
+        }
+        x->delivered = f;
+        h = qrnic_headers_walk(f->data, f->len);
+        e->fabric->receivers->roce(e, &h, f->loopback);
+        /* It is still so if its queue pair has to wait once more. */
+        if (x->delivered) {
+            frame_free(x, f);
+        }
+        x->delivered = NULL;
+    }
+    x->delivering = false;
+    qrnic_account(e, before);
+    if (x->more) {
+        qrnic_wake(e);
+    }
+}
+
+/* Something has changed for those that wait. */
+static void next_ones(QrnicEngine *e)
+{
+    fetches_begin(e);
+    still_changed(e);
+    if (e->pairs->contexts->frame_count) {
+        frames_deliver(e);
+        still_changed(e);
+    }
+}
+
+static void fetch_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    fetch_done(e, container_of(t, QrnicContext, timer));
+    next_ones(e);
 }
 
 /*
@@ -420,13 +453,17 @@ static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
                        bool loopback)
 {
     QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c = qp->context;
     WaitingFrame *f;
 
     if (x->delivered) {
         x->delivered = NULL;
         return;
     }
-    if (x->frame_count == QRNIC_CONTEXT_FRAMES) {
+    /* Of what room there is, others have as much as who has the most. */
+    if (x->frame_count == QRNIC_CONTEXT_FRAMES ||
+        (c && !in_order(e) &&
+         c->frames >= QRNIC_CONTEXT_FRAMES - x->frame_count)) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_CONTEXT, 1);
         trace_qrnic_roce_drop(e->config.name, qp->number, 0, "context");
         return;
@@ -436,8 +473,12 @@ static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
     f->loopback = loopback;
     f->len = h->len;
     memcpy(f->data, h->frame, h->len);
+    f->context = c;
     QTAILQ_INSERT_TAIL(&x->frames, f, next);
     x->frame_count++;
+    if (c) {
+        c->frames++;
+    }
     trace_qrnic_context_frame(e->config.name, qp->number, x->frame_count);
 }
 
@@ -445,10 +486,16 @@ bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            bool loopback)
 {
     QrnicContexts *x = e->pairs->contexts;
+    QrnicContext *c = qp->context;
+    bool overtakes;
 
-    if (!x || ((!in_order(e) || x->delivered ||
-                (!x->frame_count && !stands_still(e))) &&
-               (!qp->context || want(e, qp->context)))) {
+    if (!x) {
+        return true;
+    }
+    overtakes = !x->delivered &&
+                (in_order(e) ? x->frame_count || stands_still(e) :
+                 c && c->frames);
+    if (!overtakes && (!c || want(e, c))) {
         return true;
     }
     frame_keep(e, qp, h, loopback);
@@ -510,6 +557,7 @@ void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicContexts *x = e->pairs->contexts;
     QrnicContext *c = qp->context;
+    WaitingFrame *f;
 
     if (!c) {
         return;
@@ -519,9 +567,26 @@ void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
     } else {
         fetch_end(e, c);
     }
+    if (c->frames) {
+        QTAILQ_FOREACH(f, &x->frames, next) {
+            f->context = f->context == c ? NULL : f->context;
+        }
+    }
     x->count--;
     g_free(c);
     qp->context = NULL;
+}
+
+bool qrnic_contexts_pending(const QrnicEngine *e)
+{
+    return e->pairs->contexts && e->pairs->contexts->more;
+}
+
+void qrnic_contexts_process(QrnicEngine *e)
+{
+    if (qrnic_contexts_pending(e) && !qrnic_pieces_spent(e)) {
+        next_ones(e);
+    }
 }
 
 void qrnic_context_gone(QrnicEngine *e)

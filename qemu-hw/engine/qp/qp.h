@@ -294,6 +294,9 @@ bool qrnic_context_waits(QrnicQp *qp);
 void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp);
 /* In order, and one is being fetched: nothing is issued. */
 bool qrnic_contexts_stand_still(const QrnicEngine *e);
+/* Frames may go for which the last run of the engine had no time. */
+bool qrnic_contexts_pending(const QrnicEngine *e);
+void qrnic_contexts_process(QrnicEngine *e);
 /* One more of this type */
 QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops);
 void qrnic_context_init(QrnicEngine *e, QrnicQp *qp);

@@ -65,7 +65,8 @@ void qrnic_engine_reset(QrnicEngine *e)
 static bool engine_has_work(QrnicEngine *e)
 {
     return (e->fabric->loopback_count && !e->fabric->held) ||
-           qrnic_multicast_pending(e) || qrnic_tags_pending(e) ||
+           qrnic_multicast_pending(e) || qrnic_contexts_pending(e) ||
+           qrnic_tags_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_page_faults_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
@@ -91,6 +92,16 @@ static void run_back(QrnicEngine *e)
     }
 }
 
+void qrnic_engine_take_frames(QrnicEngine *e)
+{
+    qrnic_pieces_run(e);
+}
+
+bool qrnic_engine_frames_taken(const QrnicEngine *e)
+{
+    return qrnic_pieces_spent(e);
+}
+
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
@@ -101,6 +112,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
         qrnic_multicast_process(e);
+        qrnic_contexts_process(e);
         deliver_own(e, RUN_LOOPBACK);
         qrnic_qp_errors_process(e);
         qrnic_page_faults_process(e);

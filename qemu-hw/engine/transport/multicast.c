@@ -61,18 +61,30 @@ QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
     return result;
 }
 
-/* Returns how many it was delivered to; *after: the last one looked at */
-static unsigned deliver_some(QrnicEngine *e, const QrnicPacket *p,
-                             bool loopback, uint64_t *after)
+/*
+ * To one at least. True: there may be more; *after: the last one looked at;
+ * *delivered: how many it was delivered to
+ */
+static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
+                         uint64_t *after, unsigned *delivered)
 {
-    uint32_t qpn, at = qrnic_group_behind(e, *after);
-    unsigned delivered = 0;
+    uint32_t at = qrnic_group_behind(e, *after);
 
-    while (!e->fatal && delivered < MULTICAST_BUDGET &&
-           (qpn = qrnic_group_next(e, p->h->dgid, &at))) {
-        QrnicQp *qp = qrnic_qp_get(e, qpn);
+    *delivered = 0;
+    while (!e->fatal) {
         QrnicCounterSet *before;
+        uint32_t qpn;
+        QrnicQp *qp;
 
+        if (*delivered == MULTICAST_BUDGET ||
+            (*delivered && qrnic_pieces_spent(e))) {
+            return true;
+        }
+        qpn = qrnic_group_next(e, p->h->dgid, &at);
+        if (!qpn) {
+            break;
+        }
+        qp = qrnic_qp_get(e, qpn);
         *after = e->fabric->attachment[at - 1].serial;
         if (!qrnic_qp_receives(qp, false) ||
             (loopback && p->t.src_qpn == qrnic_qp_source(qp) &&
@@ -83,9 +95,9 @@ static unsigned deliver_some(QrnicEngine *e, const QrnicPacket *p,
         qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
         qrnic_datagram_receive(e, qp, p);
         qrnic_account(e, before);
-        delivered++;
+        (*delivered)++;
     }
-    return delivered;
+    return false;
 }
 
 /* There may be more: no other frame overtakes this one. */
@@ -94,9 +106,9 @@ unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
 {
     const QrnicHeaders *h = p->h;
     uint64_t after = 0;
-    unsigned delivered = deliver_some(e, p, loopback, &after);
+    unsigned delivered;
 
-    if (delivered == MULTICAST_BUDGET) {
+    if (deliver_some(e, p, loopback, &after, &delivered)) {
         QrnicMulticastRest *r = g_malloc(sizeof(*r) + h->len);
 
         r->loopback = loopback;
@@ -126,17 +138,18 @@ bool qrnic_multicast_pending(const QrnicEngine *e)
 void qrnic_multicast_process(QrnicEngine *e)
 {
     QrnicMulticastRest *r = e->transport->multicast_rest;
+    unsigned delivered;
     QrnicPacket p;
 
     /*
      * It was parsed before, and nobody else has the copy; what it was copied
      * from may have changed in between.
      */
-    if (r && (qrnic_packet_parse_unchecked(&p, &r->headers) !=
+    if (r && !qrnic_pieces_spent(e) &&
+        (qrnic_packet_parse_unchecked(&p, &r->headers) !=
               QRNIC_PARSE_OK ||
               (p.t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_UD ||
-              deliver_some(e, &p, r->loopback, &r->after) <
-              MULTICAST_BUDGET)) {
+              !deliver_some(e, &p, r->loopback, &r->after, &delivered))) {
         e->fabric->wire_turn = r->loopback;
         qrnic_multicast_drop_rest(e);
         e->fabric->delivering = false;
