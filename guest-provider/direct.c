@@ -152,8 +152,9 @@ static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t siz
 	if (size < sizeof(full))
 		return EINVAL;
 	err = dynamic_of(&full.dc, &options->dynamic);
+	/* It has no receive queue, and sends nothing */
 	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
-	    full.max_inl_recv)
+	    (full.max_inl_recv || full.comp_mask != QRNICDV_QP_INIT_ATTR_DC))
 		err = EOPNOTSUPP;
 	return err;
 }

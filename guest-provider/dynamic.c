@@ -17,7 +17,8 @@ static int check_target(const struct qrnic_context *ctx,
 	    attr->qp_type != IBV_QPT_DRIVER ||
 	    !check_comp_mask(attr->comp_mask, IBV_QP_INIT_ATTR_PD))
 		return EOPNOTSUPP;
-	return attr->comp_mask && attr->recv_cq && attr->srq ? 0 : EINVAL;
+	return attr->comp_mask && attr->pd && attr->recv_cq && attr->srq ?
+		       0 : EINVAL;
 }
 
 struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,

@@ -165,12 +165,12 @@ void qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 	struct qrnic_dynamic_seg segment = {};
 
 	if (!qp->building || !ah || qp->vqp.qp.qp_type != IBV_QPT_DRIVER ||
-	    !is_sent(qp->wqe.opcode)) {
+	    !is_sent(qp->wqe.opcode) || target & ~QRNIC_QPN_MASK) {
 		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
 	segment.av = to_qrnic_ah(ah)->av;
-	segment.target = htole32(target & QRNIC_QPN_MASK);
+	segment.target = htole32(target);
 	segment.access_key = htole64(access_key);
 	memcpy(&qp->wqe.segment[1], &segment, sizeof(segment));
 	qp->need_address = false;

@@ -252,8 +252,10 @@ int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
 		/* Operations, then record, then doorbell (manual, "Doorbells") */
 		udma_to_device_barrier();
 		qrnic_store_record(&tags->record->producer, tags->producer);
+		mmio_wc_start();
 		qrnic_ring_doorbell(&srq->ctx->db, QRNIC_DB_SRQ, srq->srqn,
 				    tags->producer);
+		mmio_flush_writes();
 	}
 	qrnic_unlock(&srq->lock);
 	return err;

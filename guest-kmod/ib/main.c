@@ -37,7 +37,7 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TAG_MATCHING)) {
 		attr->tm_caps.max_rndv_hdr_size = QRNIC_MAX_RENDEZVOUS;
-		/* One handle is never used, see qrnic_tag_list_create(). */
+		/* One handle is never used, see qrnic_tag_list_prepare(). */
 		attr->tm_caps.max_num_tags = QRNIC_MAX_TAGS - 1;
 		attr->tm_caps.max_ops = QRNIC_MAX_TAG_OPS;
 		attr->tm_caps.max_sge = caps->max_sge;

@@ -349,7 +349,7 @@ static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 		return;
 	if (atomic_inc_return(&dev->responder_faults) > QRNIC_MAX_RESPONDER_FAULTS)
 		goto out;
-	fault = kzalloc(sizeof(*fault), GFP_ATOMIC);
+	fault = kzalloc(sizeof(*fault), GFP_NOIO);
 	if (!fault)
 		goto out;
 

@@ -272,7 +272,10 @@ static int qp_dynamic(const struct ib_qp_init_attr *init,
 	if (init->qp_type != IB_QPT_DRIVER)
 		return 0;
 	if (dynamic->end == QRNIC_DYNAMIC_TARGET &&
-	    (!init->srq || request->comp_mask != QRNIC_CREATE_QP_DYNAMIC))
+	    (!init->srq || request->comp_mask != QRNIC_CREATE_QP_DYNAMIC ||
+	     memchr_inv(&request->buf_addr, 0,
+			offsetof(struct qrnic_create_qp_req, dynamic) -
+			offsetof(struct qrnic_create_qp_req, buf_addr))))
 		return -EINVAL;
 	if (dynamic->end == QRNIC_DYNAMIC_INITIATOR && init->srq)
 		return -EINVAL;
@@ -302,7 +305,9 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 	if (request->comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
 				   QRNIC_CREATE_QP_STREAM |
 				   QRNIC_CREATE_QP_DYNAMIC) ||
-	    request->reserved2)
+	    request->reserved2 ||
+	    (request->db_page &&
+	     !(request->comp_mask & QRNIC_CREATE_QP_DB_PAGE)))
 		return -EOPNOTSUPP;
 	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
 	if (init->qp_type == IB_QPT_DRIVER ? !dynamic : dynamic)

@@ -521,10 +521,20 @@ static void test_objects(void)
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EINVAL);
-	/* No address, and no room for one */
+	/* It has no queue of either kind. */
+	dv.comp_mask |= QRNICDV_QP_INIT_ATTR_PRIORITY;
+	dv.priority = 1;
+	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
+	      errno == EOPNOTSUPP);
+	/* No address, and no room for one; a number that is none */
 	CHECK(ibv_post_send(a.qp, &wr, &bad) == EOPNOTSUPP && bad == &wr);
 	ibv_wr_start(a.ex);
 	ibv_wr_send(a.ex);
+	ibv_wr_set_sge(a.ex, mr->lkey, (uintptr_t)buffer, 10);
+	CHECK(ibv_wr_complete(a.ex) == EINVAL);
+	ibv_wr_start(a.ex);
+	ibv_wr_send(a.ex);
+	qrnicdv_wr_set_dc_addr(a.ex, ah, 1u << 24, KEY);
 	ibv_wr_set_sge(a.ex, mr->lkey, (uintptr_t)buffer, 10);
 	CHECK(ibv_wr_complete(a.ex) == EINVAL);
 	/* A transition that its type does not have */
