@@ -1,0 +1,43 @@
+# Tag matching: the provider's test within each guest; a process with a list at work is killed, and leaves nothing.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic --timeout 600
+# guest errors: command-failed tag-operation key-refused
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+gid6=$(gid_index "$RDMA0" 6)
+counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+
+# It always skips one test: that of an adapter without.
+provider() { echo "set -o pipefail; $1 qrnic-tag-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log | grep -v 'an adapter without'"; }
+beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"
+# The environment asks for what a queue pair of such an SRQ cannot have.
+try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
+sleep 0.1
+try "messages were matched, unexpected, without a tag, and malformed" \
+    "[ \$(cat $counters/tag_matches) -gt 10000 ] && [ \$(cat $counters/tag_unexpected) -gt 200 ] && [ \$(cat $counters/tag_untagged) -ge 7 ] && [ \$(cat $counters/tag_malformed) -ge 5 ]"
+
+# shellcheck disable=SC2317  # called through wait_until
+queue_pairs() { rdma resource show qp link "$RDMA0" | grep -c 'pid'; }
+# shellcheck disable=SC2317
+none_left() { [ "$(queue_pairs)" = 0 ] && ! rdma resource show srq link "$RDMA0" | grep -q pid; }
+killed() {
+    local process status=0
+    qrnic-tag-test "$RDMA0" "$gid4" loop >loop.log &
+    process=$!
+    wait_until 20 grep -q '# loop' loop.log || status=1
+    sleep 1
+    kill -KILL "$process" || status=2
+    wait "$process" 2>/dev/null
+    wait_until 20 none_left || status=3
+    return "$status"
+}
+export -f queue_pairs none_left killed
+export gid4
+for round in 1 2 3; do
+    try "killed in the middle, nothing is left, $round" killed
+done
+try "the provider's test afterwards" "$(provider "" "$gid4")"
+kernel_clean "the kernel logs are clean"
+finish
