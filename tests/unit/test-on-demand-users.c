@@ -206,6 +206,11 @@ static void test_response_waits(void)
     g_assert_cmpmem(memory_of(w->region[0], 0), there * PAGE,
                     memory_of(w->region[1], 0), there * PAGE);
     expect_no_cqe(w->qp[0]);
+    /* Far longer than all of its retries */
+    sim_run(w->sim, w->sim->now + 3000 * SIM_MS);
+    expect_no_cqe(w->qp[0]);
+    g_assert_cmpuint(sim_counter(w->region[1]->node,
+                                 QRNIC_COUNTER_TX_RNR_NAK), >, 2);
     g_assert_true(fault_next(w, 1, &number));
     g_assert_cmpint(qrnic_page_fault_query(engine_of(w->region[1]), number,
                                            &f).status, ==, QRNIC_ST_OK);

@@ -111,7 +111,7 @@ static QrnicTurn responder_transmit(QrnicEngine *e, QrnicQp *qp,
 
 static void responder_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
-    qp->responder->response_waits = false;
+    qrnic_responder_resume(qp->responder);
 }
 
 const QrnicQpOps qrnic_dynamic_responder_ops = {

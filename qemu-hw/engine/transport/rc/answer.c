@@ -160,6 +160,23 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     }
 }
 
+/*
+ * The page is long in coming, and the requester has lost patience. It would in
+ * the end give up; so it waits as before the first packet of a response.
+ */
+static void send_patience(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
+{
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, x->next_psn,
+                              QRNIC_AETH_RNR | qp->attr.min_rnr_timer,
+                              (x->msn - 1) & 0xffffff);
+
+    qp->responder->patience_owed = false;
+    trace_qrnic_responder_rnr(e->config.name, qp->number, x->next_psn,
+                              qp->attr.min_rnr_timer);
+    qrnic_add(e, QRNIC_COUNTER_TX_RNR_NAK, 1);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
+}
+
 static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 {
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn,
@@ -225,12 +242,21 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     return true;
 }
 
+void qrnic_responder_resume(QrnicResponder *r)
+{
+    r->response_waits = r->patience_owed = false;
+}
+
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
     if (r->response_waits) {
-        return false;
+        if (!r->patience_owed || !r->replay_pending) {
+            return false;
+        }
+        send_patience(e, qp, qrnic_replay_first(r));
+        return true;
     }
     /* Reads and atomics first: what is owed else has a higher PSN. */
     if (r->replay_pending) {

@@ -81,7 +81,7 @@ static void rc_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
     if (side == QRNIC_SIDE_SEND) {
         qrnic_requester_resume(e, qp);
     } else {
-        qp->responder->response_waits = false;
+        qrnic_responder_resume(qp->responder);
     }
 }
 

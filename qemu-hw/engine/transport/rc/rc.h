@@ -134,6 +134,7 @@ struct QrnicResponder {
     bool low_credit;            /* advertised none: tell when there is more */
     int64_t used;               /* dynamic connections: last packet came */
     bool response_waits;        /* for a page; all that is owed is behind it */
+    bool patience_owed;         /* but this: it was asked for once more */
 
     /* max_dest_rd_atomic of them, from the first read or atomic on */
     QrnicReplay *replay;
@@ -316,6 +317,8 @@ bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
 uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
 /* At most one packet; false: nothing to do. */
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
+/* The page that the response waits for has come, or never will. */
+void qrnic_responder_resume(QrnicResponder *r);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 
 /*

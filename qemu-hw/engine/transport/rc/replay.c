@@ -54,6 +54,9 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         if (!x->atomic) {
             x->next_psn = x->start_psn = pkt->t.psn;
         }
+        if (r->response_waits && x->pending && x == qrnic_replay_first(r)) {
+            r->patience_owed = true;
+        }
         if (!x->pending) {
             x->pending = true;
             x->repeated = true;
