@@ -1,0 +1,122 @@
+/*
+ * An SRQ with a tag list and up to three peers that send to it: what the tests
+ * of tag matching have in common
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_TEST_TAGS_WORLD_H
+#define QRNIC_TEST_TAGS_WORLD_H
+
+#include "pair.h"
+
+#define MOST_PEERS 3
+#define LOG_SLOTS 5
+#define LOG_OPS 6
+#define TAGS 64
+#define BUFFER 4096u            /* of an entry, a WQE and a message */
+#define WQES (1u << LOG_SLOTS)
+#define MESSAGES 256u           /* places for them at the sender */
+#define FIN_WQES 32u
+#define HEADER QRNIC_TAG_HEADER_SIZE
+#define HEADERS QRNIC_RENDEZVOUS_SIZE
+#define ALL (~0ull)
+
+#define ENTRY QRNIC_CQET_ENTRY
+#define MATCH QRNIC_CQET_MATCH
+#define VALID QRNIC_CQET_DATA_VALID
+#define SYNC QRNIC_CQET_SYNC_REQ
+
+enum { NO_TAG, RNDV, FIN, EAGER };
+
+typedef struct World {
+    Sim *sim;
+    SimNode *a, *b;             /* sender, receiver */
+    SimSrq *srq;
+    SimQp *cq;                  /* of the list; only that of it is there */
+    uint64_t ring, record;
+    uint32_t producer;          /* of operations */
+    unsigned peers;
+    SimQp *from[MOST_PEERS], *to[MOST_PEERS];
+    uint64_t source, data, fins, entries, wqes;
+    uint32_t source_key, data_key, fin_key, entry_key, wqe_key;
+    uint32_t sent;
+    unsigned gap, seen;         /* packets: to lose, so far */
+    uint8_t mtu;
+} World;
+
+World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o);
+/* Connected, with WQEs for messages and for fins */
+World *world_new(uint32_t seed, unsigned peers);
+void world_free(World *w);
+/* Until nothing happens any more */
+void settle(World *w);
+/* At the receiver */
+uint64_t counted(World *w, enum qrnic_counter c);
+void peer_connect(World *w, unsigned i);
+QrnicTagListCtx list_ctx(World *w);
+void post_wqe(World *w);
+void post_fin(World *w, unsigned i);
+/* Where the WQE with this index of the sender's RQ has its buffer */
+uint64_t fin_at(const World *w, unsigned i, uint32_t index);
+
+/*
+ * What software does
+ */
+
+/* Into ring and record; list_ring rings the doorbell. */
+void op_write(World *w, const QrnicTagOp *op, const SimSge *sge,
+              unsigned num_sge);
+void list_ring(World *w);
+/* Both. Returns the index. */
+uint32_t op_post(World *w, QrnicTagOp op, const SimSge *sge,
+                 unsigned num_sge);
+QrnicTagOp add_op(uint32_t handle, uint64_t tag, uint64_t mask);
+QrnicTagOp del_op(uint32_t handle);
+QrnicTagOp sync_op(uint32_t unexpected);
+QrnicTagOp with_count(QrnicTagOp op, uint32_t unexpected);
+uint64_t entry_at(const World *w, uint32_t handle);
+/* An entry of two segments, of which the first is odd */
+void entry_post(World *w, QrnicTagOp op, uint32_t len);
+void add(World *w, uint32_t handle, uint64_t tag, uint64_t mask);
+uint8_t *source_of(const World *w, uint32_t number);
+uint8_t *data_of(const World *w, uint32_t number);
+/* What is at the place of the next message is sent. Returns its number. */
+uint32_t send_raw(World *w, unsigned i, uint32_t len, uint8_t flags);
+/* len: of what is behind the header */
+uint32_t send_eager(World *w, unsigned i, uint64_t tag, uint32_t len);
+/* The headers, at the place of the next message */
+void rndv_put(World *w, uint64_t tag, uint32_t key, uint32_t len);
+uint32_t send_rndv(World *w, unsigned i, uint64_t tag, uint32_t len);
+
+/*
+ * What it sees
+ */
+
+QrnicCqe next_cqe(World *w);
+void expect_nothing(World *w);
+void expect_op(World *w, uint8_t opcode, uint8_t status,
+               uint8_t syndrome, uint8_t sync);
+/* The tag and the number of a message that a CQE with MATCH tells */
+void polled_tag(World *w, uint64_t *tag, uint32_t *number);
+QrnicCqe expect_entry(World *w, uint32_t handle, uint8_t tagged,
+                      uint8_t status, uint32_t len);
+void expect_match(World *w, uint32_t handle, uint8_t tagged,
+                  uint8_t status, uint32_t len, uint32_t number);
+void expect_eager_data(World *w, uint32_t handle, uint32_t number,
+                       uint32_t len);
+/* One packet */
+void expect_eager(World *w, uint32_t handle, uint32_t number,
+                  uint32_t len);
+void expect_rndv(World *w, uint32_t handle, uint32_t number,
+                 uint32_t len);
+/* The sender's completion of the message, and the fin */
+void expect_sent(World *w, unsigned i);
+void expect_fin(World *w, unsigned i, uint32_t number);
+/* A message that went to a WQE, whole; the slot is posted again. */
+void expect_wqe(World *w, uint8_t opcode, uint8_t tagged,
+                uint32_t number, uint32_t len);
+void expect_unexpected(World *w, uint8_t tagged, uint32_t number,
+                       uint32_t len);
+
+#endif
