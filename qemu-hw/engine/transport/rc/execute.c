@@ -71,7 +71,7 @@ static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (pkt->info->flags & QRNIC_OPF_START) {
         qp->responder->in.message = QRNIC_IDLE;
     }
-    qrnic_refuse_now(e, qp);
+    qrnic_refuse_until_page(e, qp);
     return true;
 }
 

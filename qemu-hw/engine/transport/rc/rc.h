@@ -311,6 +311,7 @@ bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
 bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp);
 /* RNR NAK: the requester shall come again. Always false. */
 bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_until_page(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
 /* The syndrome of an ACK that goes now */
