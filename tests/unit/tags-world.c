@@ -108,10 +108,14 @@ World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o)
     return w;
 }
 
-/* Connected, with WQEs for messages and for fins */
 World *world_new(uint32_t seed, unsigned peers)
 {
-    World *w = world_bare(seed, peers, NULL);
+    return world_of(seed, peers, NULL);
+}
+
+World *world_of(uint32_t seed, unsigned peers, const SimOptions *o)
+{
+    World *w = world_bare(seed, peers, o);
 
     for (unsigned i = 0; i < peers; i++) {
         peer_connect(w, i);

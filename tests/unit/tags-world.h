@@ -48,6 +48,7 @@ typedef struct World {
 World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o);
 /* Connected, with WQEs for messages and for fins */
 World *world_new(uint32_t seed, unsigned peers);
+World *world_of(uint32_t seed, unsigned peers, const SimOptions *o);
 void world_free(World *w);
 /* Until nothing happens any more */
 void settle(World *w);

@@ -260,10 +260,10 @@ static void nobody_overtook(Library *l)
     }
 }
 
-static void random_traffic(uint32_t seed)
+static void random_traffic(uint32_t seed, const SimOptions *o)
 {
     Library *l = g_new0(Library, 1);
-    World *w = l->w = world_new(seed, MOST_PEERS);
+    World *w = l->w = world_of(seed, MOST_PEERS, o);
     GRand *rand = w->sim->rand;
     bool quiet;
 
@@ -308,6 +308,7 @@ static void random_traffic(uint32_t seed)
                       l->message[i].fin != l->message[i].here);
     }
     g_assert_cmpint(l->done, >, MESSAGES / 2);
+    g_assert_true(!o || counted(w, QRNIC_COUNTER_CONTEXT_MISSES));
     g_test_message("seed %u: %u done, %u unexpected, %u taken back, %u fins, "
                    "%u asked for", seed, l->done, l->count, l->taken_back,
                    l->fins, l->sync_wanted);
@@ -321,11 +322,24 @@ static void test_random(void)
     const char *only = g_getenv("QRNIC_SEED");
 
     if (only) {
-        random_traffic(atoi(only));
+        random_traffic(atoi(only), NULL);
         return;
     }
     for (uint32_t seed = 1; seed <= 60; seed++) {
-        random_traffic(seed);
+        random_traffic(seed, NULL);
+    }
+}
+
+/* Of three queue pairs one is in the device, while the others match, too. */
+static void test_contexts(void)
+{
+    for (uint32_t seed = 1; seed <= 16; seed++) {
+        const SimOptions o = {
+            .context_cache = 1 + seed % 2, .context_stations = seed / 2 % 2 * 4,
+            .context_latency = 300,
+        };
+
+        random_traffic(seed, &o);
     }
 }
 
@@ -333,5 +347,6 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/tags/random", test_random);
+    g_test_add_func("/tags/contexts", test_contexts);
     return g_test_run();
 }

@@ -220,6 +220,168 @@ static void test_put_by_removed(void)
 }
 
 /*
+ * Messages that bring more than data
+ */
+
+/* A key of the receiver that its peer may invalidate */
+static uint32_t key_registered(World *w, uint32_t key)
+{
+    uint64_t list = sim_alloc(w->b, 64);
+    const QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_FAST_REG, .variant = 7, .pd = w->b->pd,
+        .length = 4096,
+    };
+    QrnicRegSeg reg = {
+        .key = key ? key + 1 : sim_mkey_ctx(w->b, &ctx), .access = ACCESS_ALL,
+        .start = 0x5000, .length = 4096,
+        .table = { .root = list, .levels = 1, .page_shift = 12 },
+    };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_REG_MR, .flags = QRNIC_WQEF_SIGNALED, .reg = &reg,
+    };
+
+    stq_le_p(w->b->memory + list, sim_alloc(w->b, 4096));
+    sim_post_send(w->to[0], &wr);
+    settle(w);
+    expect_cqe(w->to[0], QRNIC_WC_SUCCESS, QRNIC_CQE_REG_MR);
+    return reg.key;
+}
+
+static uint32_t send_with(World *w, uint8_t opcode, uint32_t imm, uint64_t tag,
+                          uint32_t len)
+{
+    uint32_t number = w->sent++;
+    SimSge sge = {
+        w->source + number % MESSAGES * BUFFER, HEADER + len, w->source_key
+    };
+    SimWr wr = {
+        .opcode = opcode, .flags = QRNIC_WQEF_SIGNALED, .imm = imm,
+        .sge = &sge, .num_sge = 1,
+    };
+
+    memset(source_of(w, number), 0, HEADER);
+    source_of(w, number)[0] = EAGER;
+    stl_be_p(source_of(w, number) + 4, number);
+    stq_be_p(source_of(w, number) + 8, tag);
+    sim_post_send(w->from[0], &wr);
+    settle(w);
+    return number;
+}
+
+/* In the CQE by which all the data is there */
+static void more(uint8_t opcode, uint8_t flag, uint32_t len, bool matched)
+{
+    World *w = world_new(1, 1);
+    uint32_t key = flag == QRNIC_CQEF_INV ? key_registered(w, 0) : 0x1a2b3c4d;
+    QrnicCqe c;
+    uint32_t n;
+
+    if (matched) {
+        add(w, 3, 1, ALL);
+        settle(w);
+    }
+    n = send_with(w, opcode, key, 1, len);
+    c = next_cqe(w);
+    if (matched && HEADER + len > 256) {
+        g_assert_cmphex(c.tagged, ==, ENTRY | MATCH);
+        g_assert_cmphex(c.flags, ==, 0);
+        c = next_cqe(w);
+        g_assert_cmphex(c.tagged, ==, ENTRY | VALID);
+    } else {
+        g_assert_cmphex(c.tagged, ==, matched ? ENTRY | MATCH | VALID : 0);
+    }
+    g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+    g_assert_cmphex(c.opcode, ==, matched ? QRNIC_CQE_TAG_RECV :
+                                            QRNIC_CQE_TAG_UNEXPECTED);
+    g_assert_cmphex(c.flags, ==, flag);
+    g_assert_cmphex(c.imm, ==, key);
+    g_assert_cmpint(c.byte_len, ==, matched ? len : HEADER + len);
+    if (matched) {
+        expect_eager_data(w, 3, n, len);
+    }
+    expect_nothing(w);
+    expect_sent(w, 0);
+    if (flag == QRNIC_CQEF_INV) {
+        g_assert_cmpint(counted(w, QRNIC_COUNTER_REMOTE_INVALIDATIONS), ==, 1);
+        /* It is gone, so it can be registered again. */
+        key_registered(w, key);
+    }
+    world_free(w);
+}
+
+static void test_immediate(void)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        more(QRNIC_WQE_SEND_IMM, QRNIC_CQEF_IMM, i % 2 ? 1000 : 10, i / 2);
+    }
+}
+
+static void test_invalidate(void)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        more(QRNIC_WQE_SEND_INV, QRNIC_CQEF_INV, i % 2 ? 1000 : 10, i / 2);
+    }
+}
+
+/* A key that may not go: no NAK, but the completion of the entry tells. */
+static void test_invalidate_refused(void)
+{
+    for (unsigned matched = 0; matched < 2; matched++) {
+        World *w = world_new(1, 1);
+        QrnicCqe c;
+
+        if (matched) {
+            add(w, 3, 1, ALL);
+            settle(w);
+        }
+        send_with(w, QRNIC_WQE_SEND_INV, w->entry_key, 1, 10);
+        c = next_cqe(w);
+        g_assert_cmpint(c.status, ==, QRNIC_WC_MW_BIND_ERR);
+        g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_KEY_TYPE);
+        g_assert_cmphex(c.tagged, ==, matched ? ENTRY : 0);
+        g_assert_cmphex(c.opcode & QRNIC_CQE_RECV, !=, 0);
+        expect_nothing(w);
+        expect_state(w->to[0], QRNIC_QPS_ERR);
+        /* The handle is free, and nothing unexpected is left to tell of. */
+        add(w, 3, 1, ALL);
+        op_post(w, sync_op(0), NULL, 0);
+        settle(w);
+        expect_op(w, QRNIC_CQE_TAG_SYNC, QRNIC_WC_SUCCESS, 0, 0);
+        world_free(w);
+    }
+}
+
+/* A write with immediate data is no message of the list's, whatever it has. */
+static void test_write_immediate(void)
+{
+    World *w = world_new(1, 1);
+    SimSge sge = { w->source, HEADER + 10, w->source_key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE_IMM, .flags = QRNIC_WQEF_SIGNALED,
+        .imm = 0x55667788, .remote = w->wqes + BUFFER, .rkey = w->wqe_key,
+        .sge = &sge, .num_sge = 1,
+    };
+    QrnicCqe c;
+    uint32_t n;
+
+    add(w, 0, 0, 0);
+    settle(w);
+    w->a->memory[w->source] = EAGER;
+    sim_post_send(w->from[0], &wr);
+    settle(w);
+    c = next_cqe(w);
+    g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+    g_assert_cmphex(c.opcode, ==, QRNIC_CQE_RECV_RDMA_WITH_IMM);
+    g_assert_cmphex(c.tagged, ==, 0);
+    g_assert_cmphex(c.imm, ==, 0x55667788);
+    g_assert_cmpint(counted(w, QRNIC_COUNTER_TAG_UNTAGGED), ==, 0);
+    n = send_eager(w, 0, 9, 10);
+    settle(w);
+    expect_eager(w, 0, n, 10);
+    world_free(w);
+}
+
+/*
  * Operations
  */
 
@@ -525,6 +687,10 @@ int main(int argc, char **argv)
     g_test_add_func("/tags/rnr", test_rnr);
     g_test_add_func("/tags/sync", test_sync);
     g_test_add_func("/tags/put-by-removed", test_put_by_removed);
+    g_test_add_func("/tags/immediate", test_immediate);
+    g_test_add_func("/tags/invalidate", test_invalidate);
+    g_test_add_func("/tags/invalidate-refused", test_invalidate_refused);
+    g_test_add_func("/tags/write-immediate", test_write_immediate);
     g_test_add_func("/tags/operations", test_operations);
     g_test_add_func("/tags/bad-operations", test_bad_operations);
     g_test_add_func("/tags/broken", test_broken);
