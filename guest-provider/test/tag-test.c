@@ -87,7 +87,8 @@ static void entry_completion(const struct completion *c)
 	}
 	if (!(c->flags & IBV_WC_TM_DATA_VALID))
 		return;
-	CHECK(c->length == message[entry[i].message].length);
+	m = entry[i].message;
+	CHECK(c->length == message[m].length && c->tag == message[m].tag);
 	data_came(i);
 	listed--;
 }
