@@ -39,7 +39,7 @@ struct command {
 struct answer {
 	struct ibv_wc wc;
 	uint32_t qpn, rkey, indirect;
-	uint64_t address;
+	uint64_t address, dropped;
 	union ibv_gid gid;
 };
 
@@ -92,6 +92,21 @@ static void send_bytes(const void *bytes, size_t length)
 static void recv_bytes(void *bytes, size_t length)
 {
 	CHECK(fread(bytes, 1, length, tcp) == length);
+}
+
+static unsigned long long counter(const char *name)
+{
+	unsigned long long value;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", device,
+		 name);
+	file = fopen(path, "r");
+	CHECK(file && fscanf(file, "%llu", &value) == 1);
+	fclose(file);
+	return value;
 }
 
 /*
@@ -195,7 +210,8 @@ static void receive(const struct command *c, struct answer *a)
 static void obey(const struct command *c)
 {
 	struct answer a = { .rkey = mr->rkey, .address = (uintptr_t)buffer,
-			    .gid = gid };
+			    .gid = gid,
+			    .dropped = counter("rx_drop_connection") };
 
 	CHECK(c->target < TARGETS && c->argument <= HALF && c->offset <= HALF);
 	switch (c->what) {
@@ -297,7 +313,7 @@ static void initiator_make(struct end *e, uint32_t flags, uint8_t rnr_retry,
 		.dc = { QRNICDV_DC_INITIATOR, flags, .idle = idle },
 	};
 	struct ibv_qp_init_attr_ex attr = {
-		.cap = { .max_send_wr = 64, .max_send_sge = 2,
+		.cap = { .max_send_wr = 2 * SLOTS, .max_send_sge = 2,
 			 .max_inline_data = 64 },
 		.qp_type = IBV_QPT_DRIVER,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
@@ -394,21 +410,6 @@ static void received_from(uint32_t t, struct end *from, size_t offset,
 	CHECK(!memcmp(data, buffer + offset, length));
 }
 
-static unsigned long long counter(const char *name)
-{
-	unsigned long long value;
-	char path[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", device,
-		 name);
-	file = fopen(path, "r");
-	CHECK(file && fscanf(file, "%llu", &value) == 1);
-	fclose(file);
-	return value;
-}
-
 /* The kernel asks the device only now and then. */
 static void counter_wait(const char *name, unsigned long long least)
 {
@@ -439,6 +440,33 @@ static void messages(struct end *a)
 	wc = received(0, a, 33);
 	CHECK(wc.opcode == IBV_WC_RECV && wc.wc_flags & IBV_WC_WITH_IMM);
 	CHECK(be32toh(wc.imm_data) == 0x4711 && !memcmp(data, buffer, 33));
+}
+
+/* As many data and segments as were asked for, in as many requests */
+static void whole_queue(struct end *a)
+{
+	struct ibv_sge sge[2];
+	uint32_t i;
+
+	for (i = 0; i < 2 * SLOTS; i++) {
+		size_t offset = i % SLOTS * SLOT;
+
+		wr_begin(a, i);
+		ibv_wr_send(a->ex);
+		qrnicdv_wr_set_dc_addr(a->ex, ah, qpn[0], KEY);
+		if (i % 2) {
+			sge[0] = sge_of(offset, 700);
+			sge[1] = sge_of(offset + 700, 800 + i);
+			ibv_wr_set_sge_list(a->ex, 2, sge);
+		} else {
+			ibv_wr_set_inline_data(a->ex, buffer + offset, 64);
+		}
+		CHECK(!ibv_wr_complete(a->ex));
+	}
+	for (i = 0; i < 2 * SLOTS; i++) {
+		CHECK(completed(a, IBV_WC_SUCCESS).wr_id == i);
+		received_from(0, a, i % SLOTS * SLOT, i % 2 ? 1500 + i : 64);
+	}
 }
 
 static void remote_memory(struct end *a)
@@ -529,6 +557,7 @@ static void operations(uint32_t flags)
 	make_target(0, 2, SLOTS, IBV_MTU_1024);
 	fill(0, HALF, 1 + flags);
 	messages(&a);
+	whole_queue(&a);
 	remote_memory(&a);
 	atomics(&a);
 	invalidated(&a);
@@ -650,6 +679,35 @@ static void test_refused(void)
 	destroy_target(1);
 }
 
+static uint64_t dropped_there(void)
+{
+	return ask((struct command){ .what = POST }, NULL).dropped;
+}
+
+/*
+ * What follows a CONNECT that is refused is dropped, and nothing follows it in a full
+ * handshake. That comes first: a drop of it would be seen with the other one.
+ */
+static void test_handshakes(void)
+{
+	uint64_t before = dropped_there(), end = now_ms() + SECONDS * 1000;
+	struct end a[2];
+	uint32_t i;
+
+	make_target(0, 4, SLOTS, IBV_MTU_512);
+	for (i = 0; i < 2; i++) {
+		initiator_make(&a[i], i ? 0 : QRNICDV_DC_FULL_HANDSHAKE,
+			       RNR_ENDLESS, 10);
+		send_one(&a[i], 0, 0, 10, 1);
+		completed(&a[i], IBV_WC_REM_INV_REQ_ERR);
+		initiator_free(&a[i]);
+	}
+	while (dropped_there() == before)
+		CHECK(now_ms() < end);
+	CHECK(dropped_there() == before + 1);
+	destroy_target(0);
+}
+
 /*
  * The target goes in the middle of a row of messages: a quarter of them found a buffer. It
  * comes again, and the rest does.
@@ -709,6 +767,39 @@ static void test_idle(void)
 	destroy_target(0);
 }
 
+/* Each has its own time: one that rests for a second keeps what one of a ms gave back. */
+static void test_idle_each(void)
+{
+	unsigned long long before = counter("dynamic_disconnects");
+	struct end slow, quick, other[2];
+	uint64_t begin = now_ms();
+	struct ibv_wc wc;
+	uint32_t i;
+
+	initiator_make(&slow, 0, 0, 18);
+	initiator_make(&quick, 0, 0, 8);
+	for (i = 0; i < 2; i++) {
+		initiator_make(&other[i], 0, 0, 18);
+		make_target(i, 1, SLOTS, IBV_MTU_1024);
+	}
+	send_one(&slow, 0, 0, 100, 1);
+	completed(&slow, IBV_WC_SUCCESS);
+	send_one(&quick, 1, 0, 100, 1);
+	completed(&quick, IBV_WC_SUCCESS);
+	counter_wait("dynamic_disconnects", before + 1);
+	send_one(&other[0], 0, 0, 100, 1);
+	CHECK(poll_one(other[0].cq, &wc) == 1);
+	CHECK(wc.status == IBV_WC_RNR_RETRY_EXC_ERR || now_ms() > begin + 1000);
+	send_one(&other[1], 1, 0, 100, 1);
+	completed(&other[1], IBV_WC_SUCCESS);
+	initiator_free(&slow);
+	initiator_free(&quick);
+	for (i = 0; i < 2; i++) {
+		initiator_free(&other[i]);
+		destroy_target(i);
+	}
+}
+
 static void addressed(void)
 {
 	struct ibv_ah_attr attr = {
@@ -737,8 +828,10 @@ static void judge(void)
 		{ "between hosts: many to many", test_many },
 		{ "between hosts: an empty pool", test_empty_pool },
 		{ "between hosts: refused", test_refused },
+		{ "between hosts: what follows CONNECT", test_handshakes },
 		{ "between hosts: a target that is made anew", test_target_anew },
 		{ "between hosts: idle initiators disconnect", test_idle },
+		{ "between hosts: to each its time to rest", test_idle_each },
 		{}
 	};
 	unsigned int i;

@@ -19,7 +19,7 @@ export LD_LIBRARY_PATH=$newest/lib
 PATH=$newest/bin:$PATH
 try "the libraries are those of ${newest#/opt/}" "ldd \$(command -v ibv_rc_pingpong) | tee /dev/stderr | grep -q 'libibverbs.*$newest'"
 try "ibv_devinfo" "LD_DEBUG=files ibv_devinfo -v 2>&1 | grep -q 'calling init: $newest/lib/libqrnic' && ibv_devinfo -v"
-for test in provider transport packet errno inline xrc; do
+for test in provider transport packet errno inline xrc priority dynamic streaming indirect on-demand; do
     try "the provider's $test test" "qrnic-$test-test $RDMA0"
 done
 for program in ibv_rc_pingpong ibv_srq_pingpong "ibv_ud_pingpong -s 1024"; do
