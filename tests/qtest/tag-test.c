@@ -472,6 +472,81 @@ static void test_rendezvous_left(void)
     tags_stop(&x);
 }
 
+/* Solicited by the sender, the data is so for software, too. */
+static void test_rendezvous_solicited(void)
+{
+    uint8_t raw[QRNIC_CQE_SIZE];
+    PeerPacket p;
+    QrnicCqe c;
+    Tags x;
+
+    tags_start(&x, "");
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t flags = i ? 0 : QRNIC_CQEF_SOLICITED;
+
+        tags_add(&x, i, TAG, ALL_BITS, 100);
+        tags_rendezvous(&x, TAG, VA, RKEY, 8);
+        p = peer_packet(&x.qp, RC_SEND_ONLY, x.psn++);
+        p.payload = x.message;
+        p.length = HEADERS;
+        p.ack_request = true;
+        p.solicited = !i;
+        peer_send(x.r.d, &p);
+        tags_expect_ack(&x);
+        tags_expect_match(&x, i, 0, QRNIC_WC_SUCCESS, 8, raw);
+        g_assert_cmphex(raw[62], ==, flags);
+        expect_read(&x, SQ_PSN + 2 * i, 8);
+        answer_read(&x, SQ_PSN + 2 * i, 8);
+        c = tags_cqe(&x, QRNIC_WC_SUCCESS, QRNIC_CQE_TAG_RECV, ENTRY | VALID);
+        g_assert_cmphex(c.flags, ==, flags);
+        expect_fin(&x, SQ_PSN + 2 * i + 1, x.message);
+        peer_ack(x.r.d, &x.qp, SQ_PSN + 2 * i + 1, AETH_ACK | 31, 2);
+    }
+    tags_stop(&x);
+}
+
+/* The keys of an entry are those of the SRQ's domain, not of the receiver's. */
+static void test_domain(void)
+{
+    QrnicDataSeg seg;
+    uint32_t pd;
+    Tags x;
+    Mr mr;
+
+    tags_start(&x, "");
+    pd = command_ok(x.r.d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+    mr_create(x.r.d, &mr, pd, 0x40000000, 4096, ALL_RIGHTS);
+    qp_create_srq(x.r.d, &x.qp, QRNIC_QPT_RC, pd, x.r.page, &x.r.send_cq,
+                  &x.r.recv_cq, 4, x.srqn);
+    qp_connect(x.r.d, &x.qp, NULL);
+    tags_add(&x, 0, TAG, ALL_BITS, 100);
+    tags_eager(&x, TAG, 100);
+    tags_expect_match(&x, 0, VALID, QRNIC_WC_SUCCESS, 100, NULL);
+    tags_expect_data(&x, 0, 100);
+    tags_add(&x, 1, TAG, ALL_BITS, 100);
+    tags_rendezvous(&x, TAG, VA, RKEY, 100);
+    tags_send(&x, HEADERS);
+    tags_expect_ack(&x);
+    tags_expect_match(&x, 1, 0, QRNIC_WC_SUCCESS, 100, NULL);
+    expect_read(&x, SQ_PSN, 100);
+    tags_message(&x, EAGER, 0, 100);
+    answer_read(&x, SQ_PSN, 100);
+    tags_expect_entry(&x, 1, VALID, QRNIC_WC_SUCCESS, 0, 100);
+    tags_expect_data(&x, 1, 100);
+    peer_expect(x.r.d, RC_SEND_ONLY, SQ_PSN + 1);
+    peer_ack(x.r.d, &x.qp, SQ_PSN + 1, AETH_ACK | 31, 2);
+    seg = (QrnicDataSeg) {
+        .address = 0x40000000, .length = 100, .lkey = mr.key,
+    };
+    tags_post(&x, tag_add(2, TAG, ALL_BITS), &seg, 1);
+    tags_expect_op(&x, QRNIC_CQE_TAG_ADD, 0);
+    tags_message(&x, EAGER, TAG, 10);
+    tags_send(&x, HEADER + 10);
+    tags_expect_nak(&x, AETH_NAK_REMOTE_OP);
+    tags_expect_entry(&x, 2, 0, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_KEY_PD, 0);
+    tags_stop(&x);
+}
+
 /* One doorbell for several operations; without one, nobody looks. */
 static void test_doorbell(void)
 {
@@ -622,6 +697,8 @@ void add_tag_tests(void)
     qtest_add_func("qrnic/tag/rendezvous-busy", test_rendezvous_busy);
     qtest_add_func("qrnic/tag/rendezvous-again", test_rendezvous_again);
     qtest_add_func("qrnic/tag/rendezvous-left", test_rendezvous_left);
+    qtest_add_func("qrnic/tag/rendezvous-solicited", test_rendezvous_solicited);
+    qtest_add_func("qrnic/tag/domain", test_domain);
     qtest_add_func("qrnic/tag/doorbell", test_doorbell);
     qtest_add_func("qrnic/tag/write-immediate", test_write_immediate);
     qtest_add_func("qrnic/tag/reset", test_reset);

@@ -205,6 +205,29 @@ static void test_cut_short(void)
     }
 }
 
+/* The list goes before it has told of entries that were under way. */
+static void test_gone(void)
+{
+    World *w = world_new(1, 1);
+    uint32_t n;
+
+    add(w, 0, 1, ALL);
+    settle(w);
+    w->gap = 1;
+    w->sim->tap = lose_rest;
+    w->sim->tap_opaque = w;
+    n = send_rndv(w, 0, 1, 3000);
+    g_assert_false(sim_run(w->sim, w->sim->now + 20 * SIM_US));
+    expect_match(w, 0, 0, QRNIC_WC_SUCCESS, 3000, n);
+    sim_qp_free(w->to[0]);
+    w->to[0] = NULL;
+    sim_srq_free(w->srq);
+    w->srq = sim_srq_new(w->b, LOG_SLOTS, 0);
+    sim_run(w->sim, w->sim->now + 20 * SIM_US);
+    expect_nothing(w);
+    world_free(w);
+}
+
 /* A reset of the device in the middle of all: nothing is left. */
 static void test_reset(void)
 {
@@ -317,6 +340,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tags/too-long", test_too_long);
     g_test_add_func("/tags/bad-key", test_bad_key);
     g_test_add_func("/tags/cut-short", test_cut_short);
+    g_test_add_func("/tags/gone", test_gone);
     g_test_add_func("/tags/reset", test_reset);
     g_test_add_func("/tags/other-message", test_other_message);
     return g_test_run();
