@@ -39,5 +39,10 @@ for round in 1 2 3; do
     try "killed in the middle, nothing is left, $round" killed
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
+# The example, in all ways
+for way in "" -r -o "-o -r"; do
+    # shellcheck disable=SC2086
+    try "the example tag_matching $way" "tag_matching -d $RDMA0 -g $gid4 -n 5 -l 500 -s 3000 $way"
+done
 kernel_clean "the kernel logs are clean"
 finish
