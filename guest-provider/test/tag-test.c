@@ -988,16 +988,35 @@ static void test_refused(void)
 	CHECK(attr.tm_caps.max_sge < 64 && !post_ops(&wr));
 	wr.tm.add.num_sge++;
 	CHECK(post_ops(&wr) == EINVAL);
-	/* An SRQ without a list, and one that has nothing but a bad tag of its own */
+	/* An SRQ without a list */
 	other = ibv_create_srq(pd, &plain);
 	CHECK(other);
 	wr = (struct ibv_ops_wr){ .opcode = IBV_WR_TAG_SYNC };
 	CHECK(ibv_post_srq_ops(other, &wr, &bad) == EOPNOTSUPP && bad == &wr);
 	CHECK(!ibv_destroy_srq(other));
-	/* All lists together have a bound, too; what goes gives its entries back. */
-	CHECK(srq_error(srq_attr(QRNIC_MAX_TAGS, 4)) == EINVAL);
-	for (i = 0; i < 20; i++)
-		CHECK(!srq_error(srq_attr(QRNIC_MAX_TAGS - 1, 4)));
+	unmake();
+}
+
+/* All lists together have a bound, too; those that go give their entries back. */
+static void test_many_lists(void)
+{
+	const int most = QRNIC_MAX_ALL_TAGS / QRNIC_MAX_TAGS;
+	struct ibv_srq_init_attr_ex attr;
+	struct ibv_srq *list[most];
+	int round, i;
+
+	make(1, 1);
+	attr = srq_attr(QRNIC_MAX_TAGS - 1, 1);
+	attr.attr.max_wr = 1;
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < most - 1; i++) {
+			list[i] = ibv_create_srq_ex(context, &attr);
+			CHECK(list[i]);
+		}
+		CHECK(srq_error(attr) == ENOMEM);
+		for (i = 0; i < most - 1; i++)
+			CHECK(!ibv_destroy_srq(list[i]));
+	}
 	unmake();
 }
 
@@ -1095,6 +1114,7 @@ int main(int argc, char **argv)
 	}
 	run("tags: an adapter without", test_lesser);
 	run("tags: limits, and what is refused", test_refused);
+	run("tags: many lists", test_many_lists);
 	run("tags: unexpected messages, step by step", test_unexpected);
 	run("tags: messages without a tag", test_untagged);
 	run("tags: entries are taken out", test_deleted);
