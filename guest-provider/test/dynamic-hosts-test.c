@@ -767,6 +767,32 @@ static void test_idle(void)
 	destroy_target(0);
 }
 
+/* A target has as many responders as it asked for; who rests for a second keeps one. */
+static void test_pool_size(void)
+{
+	uint64_t begin = now_ms();
+	struct end a[4];
+	struct ibv_wc wc;
+	uint32_t i;
+
+	make_target(0, 3, SLOTS, IBV_MTU_1024);
+	for (i = 0; i < 4; i++) {
+		initiator_make(&a[i], 0, 0, 18);
+		send_one(&a[i], 0, i * SLOT, 100, i);
+		if (i < 3) {
+			completed(&a[i], IBV_WC_SUCCESS);
+			received_from(0, &a[i], i * SLOT, 100);
+			continue;
+		}
+		CHECK(poll_one(a[i].cq, &wc) == 1);
+		CHECK(wc.status == IBV_WC_RNR_RETRY_EXC_ERR ||
+		      now_ms() > begin + 1000);
+	}
+	for (i = 0; i < 4; i++)
+		initiator_free(&a[i]);
+	destroy_target(0);
+}
+
 /* Each has its own time: one that rests for a second keeps what one of a ms gave back. */
 static void test_idle_each(void)
 {
@@ -827,6 +853,7 @@ static void judge(void)
 		{ "between hosts: operations, full handshake", test_full },
 		{ "between hosts: many to many", test_many },
 		{ "between hosts: an empty pool", test_empty_pool },
+		{ "between hosts: the size of a pool", test_pool_size },
 		{ "between hosts: refused", test_refused },
 		{ "between hosts: what follows CONNECT", test_handshakes },
 		{ "between hosts: a target that is made anew", test_target_anew },

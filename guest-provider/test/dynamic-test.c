@@ -13,6 +13,7 @@
 #define INITIATORS 4
 #define TARGETS 3
 #define MESSAGES 600
+#define MOST_SGE 32
 
 struct end {
 	struct ibv_cq *cq;
@@ -57,7 +58,7 @@ static int initiator_start(struct ibv_qp *qp, uint8_t rnr_retry,
 }
 
 static struct ibv_qp *initiator_create(struct ibv_cq *cq, uint32_t flags,
-				       uint64_t ops)
+				       uint64_t ops, struct ibv_qp_cap cap)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
@@ -65,8 +66,7 @@ static struct ibv_qp *initiator_create(struct ibv_cq *cq, uint32_t flags,
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = cq,
-		.cap = { .max_send_wr = 64, .max_send_sge = 2,
-			 .max_inline_data = 64 },
+		.cap = cap,
 		.qp_type = IBV_QPT_DRIVER,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -77,8 +77,9 @@ static struct ibv_qp *initiator_create(struct ibv_cq *cq, uint32_t flags,
 	return qrnicdv_create_qp(context, &attr, &dv, sizeof(dv));
 }
 
-static void initiator_make(struct end *e, uint32_t flags, uint8_t rnr_retry,
-			   enum ibv_mtu mtu)
+static void initiator_make_cap(struct end *e, uint32_t flags,
+			       uint8_t rnr_retry, enum ibv_mtu mtu,
+			       struct ibv_qp_cap cap)
 {
 	uint64_t ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 		       IBV_QP_EX_WITH_RDMA_WRITE |
@@ -89,11 +90,18 @@ static void initiator_make(struct end *e, uint32_t flags, uint8_t rnr_retry,
 		ops |= IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 	memset(e, 0, sizeof(*e));
-	e->cq = ibv_create_cq(context, 128, NULL, NULL, 0);
+	e->cq = ibv_create_cq(context, 512, NULL, NULL, 0);
 	CHECK(e->cq);
-	e->qp = initiator_create(e->cq, flags, ops);
+	e->qp = initiator_create(e->cq, flags, ops, cap);
 	CHECK(e->qp && !initiator_start(e->qp, rnr_retry, mtu));
 	e->ex = ibv_qp_to_qp_ex(e->qp);
+}
+
+static void initiator_make(struct end *e, uint32_t flags, uint8_t rnr_retry,
+			   enum ibv_mtu mtu)
+{
+	initiator_make_cap(e, flags, rnr_retry, mtu, (struct ibv_qp_cap){
+		.max_send_wr = 64, .max_send_sge = 2, .max_inline_data = 64 });
 }
 
 static int slot_post(struct end *e, uint64_t slot)
@@ -476,6 +484,74 @@ static void test_on_demand(void)
 	free(memory);
 }
 
+/* One write for each request that there is room for, of as much as it may have */
+static void all_granted(struct end *a, struct end *t, struct ibv_qp_cap *cap,
+			bool inlined)
+{
+	uint32_t length = inlined ? cap->max_inline_data :
+				    8 * cap->max_send_sge;
+	struct ibv_sge sge[MOST_SGE];
+	size_t to = HALF;
+	uint32_t i, j;
+
+	CHECK(cap->max_send_sge <= MOST_SGE && length <= 1024);
+	CHECK(cap->max_send_wr <= 256);
+	fill(0, 2 * 256 * 1024, 5 + inlined);
+	ibv_wr_start(a->ex);
+	for (i = 0; i < cap->max_send_wr; i++) {
+		a->ex->wr_id = i;
+		a->ex->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_rdma_write(a->ex, mr->rkey,
+				  (uintptr_t)buffer + to + i * 1024);
+		qrnicdv_wr_set_dc_addr(a->ex, ah, t->qp->qp_num, KEY);
+		for (j = 0; j < cap->max_send_sge; j++)
+			sge[j] = sge_of(i * 1024 + 16 * j, 8);
+		if (inlined)
+			ibv_wr_set_inline_data(a->ex, buffer + i * 1024,
+					       length);
+		else
+			ibv_wr_set_sge_list(a->ex, cap->max_send_sge, sge);
+	}
+	CHECK(!ibv_wr_complete(a->ex));
+	for (i = 0; i < cap->max_send_wr; i++) {
+		CHECK(completed(a, IBV_WC_SUCCESS).wr_id == i);
+		for (j = 0; j < length; j += 8)
+			CHECK(!memcmp(buffer + to + i * 1024 + j, buffer +
+				      i * 1024 + (inlined ? j : 2 * j), 8));
+	}
+}
+
+/* What a queue pair says that it has room for, it has: the address takes some of it. */
+static void test_granted(void)
+{
+	static const uint32_t asked[] = { 1, 2, 3, 4, 5, 6, 7, 8, 13, 30 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct end a, t;
+	unsigned int i;
+
+	NEED(ah);
+	target_make(&t, HALF - SLOTS * SLOT, 4);
+	for (i = 0; i < 10; i++) {
+		initiator_make_cap(&a, 0, 7, IBV_MTU_1024, (struct ibv_qp_cap){
+			.max_send_wr = 1 + i, .max_send_sge = asked[i],
+			.max_inline_data = 8 * asked[i] });
+		CHECK(!ibv_query_qp(a.qp, &attr, IBV_QP_CAP, &init));
+		CHECK(init.cap.max_send_wr >= 1 + i);
+		CHECK(init.cap.max_send_sge >= asked[i]);
+		all_granted(&a, &t, &init.cap, false);
+		all_granted(&a, &t, &init.cap, true);
+		end_free(&a);
+	}
+	a.cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(a.cq);
+	CHECK(!initiator_create(a.cq, 0, IBV_QP_EX_WITH_RDMA_WRITE,
+				(struct ibv_qp_cap){ .max_send_wr = 1,
+						     .max_send_sge = 31 }));
+	CHECK(errno == EINVAL && !ibv_destroy_cq(a.cq));
+	end_free(&t);
+}
+
 /* What is not there, or must not be asked for */
 static void test_objects(void)
 {
@@ -554,6 +630,7 @@ int main(int argc, char **argv)
 	}
 	run("dynamic connections: addresses", address_make);
 	run("dynamic connections: objects", test_objects);
+	run("dynamic connections: room for the address", test_granted);
 	run("dynamic connections: operations, half handshake", test_half);
 	run("dynamic connections: operations, full handshake", test_full);
 	run("dynamic connections: many to many", test_many);
