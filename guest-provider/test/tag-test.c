@@ -15,6 +15,7 @@
 #define MOVING 3000u
 #define MOVING_TAGS 64u
 #define CANCELS 500u
+#define BAD_HEADERS 7
 /* wr_id of what receivers send themselves */
 #define OF_READ (1ull << 32)
 #define OF_FIN (2ull << 32)
@@ -584,13 +585,12 @@ static void test_untagged(void)
 	static const struct {
 		uint8_t opcode;
 		uint32_t length;
-	} bad[] = {
+	} bad[BAD_HEADERS] = {
 		{ IBV_TMH_NO_TAG, 32 }, { IBV_TMH_FIN, 32 }, { 4, 32 },
 		{ IBV_TMH_EAGER, 15 }, { IBV_TMH_EAGER, 0 },
 		{ IBV_TMH_RNDV, 31 },
 		{ IBV_TMH_RNDV, QRNIC_MAX_RENDEZVOUS + 1 },
 	};
-	const unsigned int number = sizeof(bad) / sizeof(bad[0]);
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = {
 		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
@@ -600,7 +600,7 @@ static void test_untagged(void)
 	make(4, 4);
 	entry_make(0, 0, 0, 1000, 1);
 	CHECK(!add(0, 0));
-	for (i = 0; i < number; i++) {
+	for (i = 0; i < BAD_HEADERS; i++) {
 		memset(area->slot[0], 0, SLOT_SIZE);
 		area->slot[0][0] = bad[i].opcode;
 		sge = of_area(area->slot[0], bad[i].length);
