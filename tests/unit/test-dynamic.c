@@ -722,6 +722,42 @@ static void test_busy_exceeded(void)
     world_free(w);
 }
 
+/*
+ * Whatever of its address differs, it is another connection; and the key is
+ * looked at, although the target is the one that it is connected to.
+ */
+static void test_address_differs(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicDynamicSeg to = sim_dynamic_to(w->target[0].qp, KEY);
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED,
+        .dynamic = &to,
+    };
+
+    for (unsigned i = 0; i < 6; i++) {
+        to.av.sl = i >= 1;
+        to.av.flow_label = i >= 2;
+        to.av.traffic_class = i >= 3 ? 8 : 0;
+        to.av.hop_limit = i >= 4 ? 9 : 64;
+        to.av.udp_sport = i >= 5 ? 0xc123 : 0xc000;
+        for (unsigned same = 0; same < 2; same++) {
+            sim_post_send(w->initiator[0], &wr);
+            sim_run(w->sim, w->sim->now + SIM_MS);
+            expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+            g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_CONNECTS), ==,
+                            i + 1);
+        }
+    }
+    to.access_key ^= 1;
+    sim_post_send(w->initiator[0], &wr);
+    run(w);
+    expect_error(w->initiator[0], QRNIC_WC_REM_ACCESS_ERR,
+                 QRNIC_SYN_DYNAMIC_KEY);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 6);
+    world_free(w);
+}
+
 static void test_key(void)
 {
     World *w = world_new(world_defaults());
@@ -1387,6 +1423,7 @@ int main(int argc, char **argv)
     add("/dynamic/random/all-full", &weathers[9]);
     g_test_add_func("/dynamic/busy", test_busy);
     g_test_add_func("/dynamic/busy-exceeded", test_busy_exceeded);
+    g_test_add_func("/dynamic/address-differs", test_address_differs);
     g_test_add_func("/dynamic/key", test_key);
     g_test_add_func("/dynamic/parameters", test_parameters);
     g_test_add_func("/dynamic/address", test_address);
