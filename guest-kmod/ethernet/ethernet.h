@@ -37,6 +37,7 @@
 #define QRNIC_RX_FIRST (PAGE_SIZE - QRNIC_RX_HEADROOM - \
 			SKB_DATA_ALIGN(sizeof(struct skb_shared_info)))
 
+struct ethtool_rxfh_fields;
 struct qrnic_eth;
 struct qrnic_channel;
 

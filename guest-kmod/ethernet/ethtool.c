@@ -2,6 +2,7 @@
 /*
  * ethtool.c: ethtool operations: identity, link, rings, moderation.
  */
+#include "ethernet/compat.h"
 #include "ethernet/ethernet.h"
 
 static void qrnic_get_drvinfo(struct net_device *netdev,

@@ -2,6 +2,7 @@
 /*
  * rss.c: the table by which the device spreads received frames over the channels.
  */
+#include "ethernet/compat.h"
 #include "ethernet/ethernet.h"
 
 #define QRNIC_RSS_IPV4 (QRNIC_RSS_SRC_IPV4 | QRNIC_RSS_DST_IPV4)

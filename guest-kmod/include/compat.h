@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * compat.h: the one place for differences between kernel versions, from the
- * baseline 6.12 to the newest; ib/compat.h has those of memory on demand.
+ * baseline 6.12 to the newest; ib/compat.h has those of memory on demand, and
+ * ethernet/compat.h those that stable kernels are given later.
  */
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
@@ -89,30 +90,6 @@
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 #define netif_napi_add_config(netdev, napi, poll, ...) \
 	netif_napi_add(netdev, napi, poll)
-#endif
-
-/*
- * Since 6.17 there are operations for what goes into the hash of RSS, before it was
- * get_rxnfc and set_rxnfc.
- */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
-#define QRNIC_OP_GET_RXFH_FIELDS(function) .get_rxfh_fields = (function),
-#define QRNIC_OP_SET_RXFH_FIELDS(function) .set_rxfh_fields = (function),
-#else
-struct ethtool_rxfh_fields {
-	u32 data;
-	u32 flow_type;
-};
-
-#define QRNIC_OP_GET_RXFH_FIELDS(...)
-#define QRNIC_OP_SET_RXFH_FIELDS(...)
-#endif
-
-/* Since 7.0 there is one for the number of rings, which get_rxnfc told before. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
-#define QRNIC_OP_GET_RX_RING_COUNT(function) .get_rx_ring_count = (function),
-#else
-#define QRNIC_OP_GET_RX_RING_COUNT(...)
 #endif
 
 #endif /* QRNIC_COMPAT_H */
