@@ -227,6 +227,36 @@ static void test_response_waits(void)
     pager_free(w);
 }
 
+/* How long it is told to wait: as the queue pair says, but 0.96 ms at least */
+static void test_wait(void)
+{
+    /* Software needs more than one wait, or less. */
+    static const struct {
+        uint8_t timer;          /* table 45 */
+        int64_t least, most;
+    } want[] = {
+        { 1, 960 * SIM_US, 3 * SIM_MS }, { 13, 960 * SIM_US, 3 * SIM_MS },
+        { 0, 655360 * SIM_US, 660 * SIM_MS },
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(want); i++) {
+        SimConnect c = sim_connect_default();
+        int64_t begin;
+        Pager *w;
+
+        c.min_rnr_timer = want[i].timer;
+        w = pager_new(1, 2, &c);
+        page_bring(w->region[0], 0, true);
+        begin = w->sim->now;
+        pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+        pager_run(w, NULL);
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        g_assert_cmpint(w->sim->now - begin, >=, want[i].least);
+        g_assert_cmpint(w->sim->now - begin, <, want[i].most);
+        pager_free(w);
+    }
+}
+
 /* Refused there: a NAK, behind the packets that have gone */
 static void test_response_refused(void)
 {
@@ -253,6 +283,7 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/window-goes", test_window_goes);
     g_test_add_func("/on-demand/send-invalidate", test_send_invalidate);
     g_test_add_func("/on-demand/inline-receive", test_inline_receive);
+    g_test_add_func("/on-demand/wait", test_wait);
     g_test_add_func("/on-demand/response-waits", test_response_waits);
     g_test_add_func("/on-demand/response-refused", test_response_refused);
     return g_test_run();
