@@ -470,8 +470,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		if (unlikely(srq)) {
 			srq_hold(held, srq);
 			if (srq->tags && cqe->tagged & of_tags) {
-				if (!qrnic_tags_retire(srq->tags, cqe, wr_id,
-						       &cq->tag_info))
+				if (!qrnic_tags_retire(srq->tags, cqe, wr_id))
 					continue;
 				return cqe;
 			}
@@ -694,14 +693,16 @@ static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
 	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
 }
 
-/* Of what an entry has received; of all else 0 */
+/* Of a match; of all else 0 */
 static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
 			       struct ibv_wc_tm_info *info)
 {
-	const struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
+	const struct qrnic_cqe *cqe = to_qrnic_cq_ex(ibcq)->current;
+	const struct qrnic_cqe_tag *tag = (const void *)cqe;
+	bool match = cqe->tagged & QRNIC_CQET_MATCH;
 
-	*info = cq->current->tagged & QRNIC_CQET_ENTRY ?
-			cq->tag_info : (struct ibv_wc_tm_info){};
+	info->tag = match ? le64toh(tag->tag) : 0;
+	info->priv = match ? le32toh(tag->app_ctx) : 0;
 }
 
 /* Ethernet has no LIDs */

@@ -200,8 +200,6 @@ struct qrnic_cq {
 	/* The CQE that the extended interface stands on; it frees its WQE */
 	const struct qrnic_cqe *current;
 	bool used_up;
-	/* Of the last completion that names an entry of a tag list */
-	struct ibv_wc_tm_info tag_info;
 	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
 	struct qrnic_qp *last_qp;
 	uint32_t last_qpn;
@@ -554,7 +552,7 @@ struct qrnic_tag_ring qrnic_tags_request(const struct qrnic_tags *tags);
 int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
 		       struct ibv_ops_wr **bad_wr);
 bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
-		       uint64_t *wr_id, struct ibv_wc_tm_info *info);
+		       uint64_t *wr_id);
 
 /* srq.c */
 struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,

@@ -19,8 +19,6 @@
 
 struct tag_entry {
 	uint64_t wr_id;
-	/* Of the message, whose data may come later */
-	struct ibv_wc_tm_info info;
 	/* Of a free one: the next */
 	uint32_t next;
 	uint32_t uses;
@@ -155,7 +153,6 @@ static void take_entry(struct qrnic_tags *tags, struct ibv_ops_wr *wr,
 	tags->free = entry->next;
 	entry->uses = (entry->uses + 1) & (UINT32_MAX >> HANDLE_BITS);
 	entry->wr_id = wr->tm.add.recv_wr_id;
-	entry->info = (struct ibv_wc_tm_info){};
 	entry->posted = true;
 	wr->tm.handle = entry->uses << HANDLE_BITS | number;
 }
@@ -269,25 +266,16 @@ int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
  * the program. The device need not be trusted. Under the lock of the SRQ.
  */
 bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
-		       uint64_t *wr_id, struct ibv_wc_tm_info *info)
+		       uint64_t *wr_id)
 {
-	const struct qrnic_cqe_tag *tag = (const void *)cqe;
 	bool ok = !FIELD_GET(QRNIC_CQE_STATUS_MASK, le32toh(cqe->control));
 	uint32_t index = le32toh(cqe->index);
-	struct tag_entry *entry;
 	struct tag_op *op;
 
 	if (cqe->tagged & QRNIC_CQET_ENTRY) {
 		if (index >= tags->max_tags || !tags->entry[index].posted)
 			return false;
-		entry = &tags->entry[index];
-		*wr_id = entry->wr_id;
-		if (cqe->tagged & QRNIC_CQET_MATCH)
-			entry->info = (struct ibv_wc_tm_info){
-				.tag = le64toh(tag->tag),
-				.priv = le32toh(tag->app_ctx),
-			};
-		*info = entry->info;
+		*wr_id = tags->entry[index].wr_id;
 		/* A match whose data is still to come keeps its handle */
 		if (!ok || cqe->tagged & QRNIC_CQET_DATA_VALID)
 			give_entry(tags, index);

@@ -107,7 +107,7 @@ void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
 }
 
 bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
-		       uint64_t *wr_id, struct ibv_wc_tm_info *info)
+		       uint64_t *wr_id)
 {
 	return true;
 }
