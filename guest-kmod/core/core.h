@@ -98,6 +98,8 @@ struct qrnic_function_ops {
 	/* The device goes down for a while, and is up again. */
 	void (*suspend)(struct qrnic_core *core);
 	int (*resume)(struct qrnic_core *core);
+	/* Of the fatal state, before suspend(), which may wait long for RDMA's users */
+	void (*fatal)(struct qrnic_core *core);
 	/* core->port has been queried; under port_mutex, without RTNL */
 	void (*port_update)(struct qrnic_core *core);
 	/* False if the QP is not the function's */

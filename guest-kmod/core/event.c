@@ -564,6 +564,7 @@ static void qrnic_event_work(struct work_struct *work)
 
 	if (qrnic_healthy(&core->dev))
 		return;
+	core->function->fatal(core);
 	mutex_lock(&core->handler_lock);
 	if (core->handler && core->handler->fatal)
 		core->handler->fatal(core->handler_context);

@@ -93,8 +93,10 @@ static void qrnic_eth_reopen(struct qrnic_eth *eth)
 
 /*
  * Makes new queues after an error of the queue pair, a transmit timeout, or a failure
- * to allocate them. If the device is down or in the fatal state, qrnic_eth_resume()
- * makes the queues later.
+ * to allocate them. If the device is down, qrnic_eth_resume() makes the queues later.
+ *
+ * In the fatal state nothing is transmitted any more, but users of RDMA may keep the
+ * recovery waiting. The stack must not take the waiting frames for a timeout meanwhile.
  */
 static void qrnic_eth_reset_work(struct work_struct *work)
 {
@@ -103,8 +105,9 @@ static void qrnic_eth_reset_work(struct work_struct *work)
 	struct net_device *netdev = eth->netdev;
 
 	rtnl_lock();
-	if (!netif_running(netdev) || !netif_device_present(netdev) ||
-	    !qrnic_healthy(&eth->core->dev))
+	if (!qrnic_healthy(&eth->core->dev))
+		netif_device_detach(netdev);
+	if (!netif_running(netdev) || !netif_device_present(netdev))
 		goto unlock;
 	if (!eth->open) {
 		if (qrnic_eth_open(netdev))
@@ -348,6 +351,18 @@ static void qrnic_eth_suspend(struct qrnic_core *core)
 	rtnl_unlock();
 }
 
+/* Must not take RTNL either. */
+static void qrnic_eth_fatal(struct qrnic_core *core)
+{
+	struct net_device *netdev = READ_ONCE(core->dev.netdev);
+	struct qrnic_eth *eth;
+
+	if (!netdev)
+		return;
+	eth = netdev_priv(netdev);
+	mod_delayed_work(core->dev.wq, &eth->reset_work, 0);
+}
+
 static int qrnic_eth_resume(struct qrnic_core *core)
 {
 	struct net_device *netdev = core->dev.netdev;
@@ -472,6 +487,7 @@ static int qrnic_eth_create(struct qrnic_core *core)
 err_published:
 	WRITE_ONCE(core->dev.netdev, NULL);
 	flush_work(&core->event_work);
+	cancel_delayed_work_sync(&eth->reset_work);
 err_memory:
 	qrnic_eth_memory_close(eth);
 err_netdev:
@@ -501,6 +517,7 @@ const struct qrnic_function_ops qrnic_eth_function = {
 	.destroy = qrnic_eth_destroy,
 	.suspend = qrnic_eth_suspend,
 	.resume = qrnic_eth_resume,
+	.fatal = qrnic_eth_fatal,
 	.port_update = qrnic_eth_port_update,
 	.qp_event = qrnic_eth_qp_event,
 };
