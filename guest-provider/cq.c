@@ -103,7 +103,7 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 		goto err_free;
 	cq->ring = cq->buf.addr;
 	cq->record = cq->buf.addr + record_offset;
-	list_head_init(&cq->xrc_srqs);
+	list_head_init(&cq->srqs);
 
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_length = cq->buf.length;

@@ -400,7 +400,7 @@ static struct qrnic_srq *cq_find_srq(struct qrnic_cq *cq, uint32_t srqn)
 {
 	struct qrnic_srq *srq;
 
-	list_for_each(&cq->xrc_srqs, srq, in_cq) {
+	list_for_each(&cq->srqs, srq, in_cq) {
 		if (srq->srqn == srqn)
 			return srq;
 	}
@@ -408,11 +408,11 @@ static struct qrnic_srq *cq_find_srq(struct qrnic_cq *cq, uint32_t srqn)
 }
 
 /*
- * The XRC SRQ that a CQE is of: its CQE names a target, which may be another
- * process's.
+ * The SRQ that a CQE is of, if it has a CQ of its own. If it is one of XRC, the CQE
+ * names a target, which may be another process's; if it has tags, an operation and
+ * what the list flushes have no QP.
  */
-static struct qrnic_srq *cqe_xrc_srq(struct qrnic_cq *cq,
-				     const struct qrnic_cqe *cqe)
+static struct qrnic_srq *cqe_srq(struct qrnic_cq *cq, const struct qrnic_cqe *cqe)
 {
 	uint32_t srqn = le32toh(cqe->srqn);
 
@@ -466,7 +466,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		cq->ahead--;
 		cqe = cq_entry(cq, cq->consumer++);
 		*used_up = true;
-		srq = cqe_xrc_srq(cq, cqe);
+		srq = cqe_srq(cq, cqe);
 		if (unlikely(srq)) {
 			srq_hold(held, srq);
 			if (srq->tags && cqe->tagged & of_tags) {
@@ -753,21 +753,22 @@ void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
 }
 
 /*
- * Whether a CQE is to be removed, because its QP is destroyed or reset, or its XRC
- * SRQ is destroyed. The CQEs of an XRC SRQ stay when a target is destroyed.
+ * Whether a CQE is to be removed, because its QP is destroyed or reset, or its SRQ is
+ * destroyed. The CQEs of an SRQ with a CQ of its own stay when a QP goes: they have
+ * entries and slots of the SRQ, which the program has to hear of.
  */
 static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
 		      const struct qrnic_qp *qp, const struct qrnic_srq *srq)
 {
-	struct qrnic_srq *of = cqe_xrc_srq(cq, cqe);
+	struct qrnic_srq *of = cqe_srq(cq, cqe);
 
 	return of ? of == srq : qp && le32toh(cqe->qpn) == qp->vqp.qp.qp_num;
 }
 
 /*
- * Takes the completions of a QP or an XRC SRQ out of the CQ, and moves the younger
- * ones of others down. The device may append meanwhile, so slots keep the phase of
- * their pass. Neither completes any more. Called with the lock.
+ * Takes the completions of a QP, or of an SRQ with this CQ, out of the CQ, and moves the
+ * younger ones of others down. The device may append meanwhile, so slots keep the phase
+ * of their pass. Neither completes any more. Called with the lock.
  */
 static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		     struct qrnic_srq *srq)
@@ -840,8 +841,8 @@ static void cq_drop_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 }
 
 /*
- * As with QPs (see qp.c), the number may be that of an XRC SRQ whose destruction
- * still waits for the program.
+ * As with QPs (see qp.c), the number may be that of an SRQ whose destruction still waits
+ * for the program.
  */
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 {
@@ -851,7 +852,7 @@ void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 	former = cq_find_srq(cq, srq->srqn);
 	if (former)
 		cq_drop_srq(cq, former);
-	list_add(&cq->xrc_srqs, &srq->in_cq);
+	list_add(&cq->srqs, &srq->in_cq);
 	srq->listed = true;
 	qrnic_cq_unlock(cq);
 }

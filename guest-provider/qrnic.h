@@ -195,8 +195,8 @@ struct qrnic_cq {
 	uint32_t any_request;
 	/* Counts events that the program has taken */
 	atomic_uint events;
-	/* XRC SRQs that complete here, under lock */
-	struct list_head xrc_srqs;
+	/* SRQs with a CQ of their own, this one: XRC, tag matching. Under lock. */
+	struct list_head srqs;
 	/* The CQE that the extended interface stands on; it frees its WQE */
 	const struct qrnic_cqe *current;
 	bool used_up;

@@ -235,7 +235,7 @@ static void start(void)
 	cq.log_size = 5;
 	cq.record = &cq_record;
 	cq.batch = QRNIC_POLL_BATCH;
-	list_head_init(&cq.xrc_srqs);
+	list_head_init(&cq.srqs);
 	qrnic_lock_init(&cq.lock, true);
 	qrnic_lock_init(&cq.arm_lock, true);
 	pthread_mutex_init(&cq.resize_mutex, NULL);
