@@ -319,47 +319,88 @@ void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
 }
 
 /*
- * A responder of a dynamic target is no QP here. It has no work item of its own, so
- * there is a limit to how many of them are answered at a time: to a device that need not
- * be trusted, nothing is owed.
+ * A responder of a dynamic target is no QP here, so it has no work item of its own.
+ * Its page fault is owed until somebody takes it to answer it; workers take what is
+ * owed, and there is a limit to how many of them there are. One more is part of the
+ * device, so that nothing waits for memory or for a worker that is never made.
  */
-#define QRNIC_MAX_RESPONDER_FAULTS 4096
+#define MAX_RESPONDER_WORKERS 4096
 
-struct odp_responder_fault {
+struct odp_responder_worker {
 	struct work_struct work;
 	struct qrnic_ib_dev *dev;
-	u32 number;
 };
+
+static void odp_responders_answer(struct qrnic_ib_dev *dev)
+{
+	unsigned long number;
+	void *owed;
+
+	while (!xa_empty(&dev->responder_faults))
+		xa_for_each(&dev->responder_faults, number, owed) {
+			/* Else another worker has taken it. */
+			if (!xa_erase(&dev->responder_faults, number))
+				continue;
+			atomic_dec(&dev->num_responder_faults);
+			odp_fault_answer(dev, number);
+		}
+}
 
 static void odp_responder_work(struct work_struct *work)
 {
-	struct odp_responder_fault *fault =
-		container_of(work, struct odp_responder_fault, work);
+	struct odp_responder_worker *worker =
+		container_of(work, struct odp_responder_worker, work);
 
-	odp_fault_answer(fault->dev, fault->number);
-	atomic_dec(&fault->dev->responder_faults);
-	kfree(fault);
+	odp_responders_answer(worker->dev);
+	atomic_dec(&worker->dev->responder_workers);
+	kfree(worker);
+}
+
+static void odp_last_responder_work(struct work_struct *work)
+{
+	odp_responders_answer(container_of(work, struct qrnic_ib_dev,
+					   responder_work));
+}
+
+static struct odp_responder_worker *odp_responder_worker_new(struct qrnic_ib_dev *dev)
+{
+	struct odp_responder_worker *worker = NULL;
+
+	if (atomic_add_unless(&dev->responder_workers, 1, MAX_RESPONDER_WORKERS)) {
+		worker = kzalloc(sizeof(*worker), GFP_NOIO | __GFP_NOWARN);
+		if (!worker)
+			atomic_dec(&dev->responder_workers);
+	}
+	return worker;
 }
 
 static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 {
-	struct odp_responder_fault *fault;
+	/* A device that can be trusted has no more; workers may be about to count. */
+	u64 limit = 2 * (u64)dev->qdev->caps.max_qp + MAX_RESPONDER_WORKERS + 1;
+	struct odp_responder_worker *worker;
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC))
 		return;
-	if (atomic_inc_return(&dev->responder_faults) > QRNIC_MAX_RESPONDER_FAULTS)
-		goto out;
-	fault = kzalloc(sizeof(*fault), GFP_NOIO);
-	if (!fault)
-		goto out;
+	if (atomic_inc_return(&dev->num_responder_faults) > limit) {
+		atomic_dec(&dev->num_responder_faults);
+		return;
+	}
+	/* Who takes one that is owed already asks the device what it wants now. */
+	if (xa_insert(&dev->responder_faults, number, xa_mk_value(0),
+		      GFP_NOIO | __GFP_NOFAIL)) {
+		atomic_dec(&dev->num_responder_faults);
+		return;
+	}
 
-	fault->dev = dev;
-	fault->number = number;
-	INIT_WORK(&fault->work, odp_responder_work);
-	queue_work(dev->odp_wq, &fault->work);
-	return;
-out:
-	atomic_dec(&dev->responder_faults);
+	worker = odp_responder_worker_new(dev);
+	if (!worker) {
+		queue_work(dev->odp_wq, &dev->responder_work);
+		return;
+	}
+	worker->dev = dev;
+	INIT_WORK(&worker->work, odp_responder_work);
+	queue_work(dev->odp_wq, &worker->work);
 }
 
 /*
@@ -700,11 +741,15 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 {
 	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->odp_mutex);
+	xa_init(&dev->responder_faults);
+	INIT_WORK(&dev->responder_work, odp_last_responder_work);
 	/* Many may wait for a disk. */
 	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!dev->odp_wq)
 		return -ENOMEM;
-	dev->prefetch_wq = alloc_workqueue("qrnic_prefetch", WQ_UNBOUND, 4);
+	/* None waits behind another's, which may be long in coming. */
+	dev->prefetch_wq = alloc_workqueue("qrnic_prefetch", WQ_UNBOUND,
+					   MAX_PREFETCHES);
 	if (!dev->prefetch_wq) {
 		destroy_workqueue(dev->odp_wq);
 		return -ENOMEM;
@@ -717,7 +762,7 @@ void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
 	destroy_workqueue(dev->odp_wq);
 	destroy_workqueue(dev->prefetch_wq);
-	WARN_ON(!xa_empty(&dev->odps));
+	WARN_ON(!xa_empty(&dev->odps) || !xa_empty(&dev->responder_faults));
 }
 
 void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)

@@ -81,7 +81,10 @@ struct qrnic_ib_dev {
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
 	atomic_t prefetches;		/* that wait */
-	atomic_t responder_faults;	/* of dynamic targets, under way */
+	struct xarray responder_faults;	/* of dynamic targets, that nobody took yet */
+	atomic_t num_responder_faults;
+	atomic_t responder_workers;
+	struct work_struct responder_work;
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
