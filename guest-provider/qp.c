@@ -334,6 +334,8 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 
 void qrnic_qp_free(struct qrnic_qp *qp)
 {
+	if (qp->has_sq)
+		pthread_mutex_destroy(&qp->priority_mutex);
 	qrnic_lock_destroy(&qp->rq.lock);
 	qrnic_lock_destroy(&qp->sq.lock);
 	free(qp->rq.wr_id);
@@ -585,6 +587,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->db = qp->pd && qp->pd->td && qp->pd->td->own_db ?
 		 &qp->pd->td->db : &ctx->db;
 	qp->has_sq = true;
+	pthread_mutex_init(&qp->priority_mutex, NULL);
 	qp->has_rq = has_rq(attr);
 	qp->stream = options->stream;
 	qp->has_priority = options->has_priority;
@@ -655,14 +658,14 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	qrnic_unlock(&wq->lock);
 }
 
-int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
+			  int mask)
 {
-	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct ibv_qp *ibqp = &qp->vqp.qp;
 	struct qrnic_modify_qp_cmd cmd_ex = {};
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct ibv_modify_qp cmd = {};
 	bool priority;
-	int err;
 
 	/* In RESET the device has forgotten it */
 	priority = qp->has_priority && mask & IBV_QP_STATE &&
@@ -673,10 +676,23 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	}
 	/* The older command knows only the older attributes */
 	if (mask & IBV_QP_RATE_LIMIT || priority)
-		err = ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
-					   sizeof(cmd_ex), &resp, sizeof(resp));
-	else
-		err = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
+		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
+					    sizeof(cmd_ex), &resp,
+					    sizeof(resp));
+	return ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
+}
+
+int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	int err;
+
+	/* A transition to RTS must not bring back what another thread replaces */
+	if (qp->has_sq)
+		pthread_mutex_lock(&qp->priority_mutex);
+	err = modify_command(qp, attr, mask);
+	if (qp->has_sq)
+		pthread_mutex_unlock(&qp->priority_mutex);
 	if (err)
 		return err;
 
@@ -724,13 +740,15 @@ int qrnic_modify_priority(struct ibv_qp *ibqp, uint32_t priority)
 		return EINVAL;
 	cmd.drv_payload.comp_mask = QRNIC_MODIFY_QP_PRIORITY;
 	cmd.priority = priority;
+	pthread_mutex_lock(&qp->priority_mutex);
 	err = ibv_cmd_modify_qp_ex(ibqp, &attr, 0, &cmd.ibv_cmd, sizeof(cmd),
 				   &resp, sizeof(resp));
-	if (err)
-		return err;
-	qp->has_priority = true;
-	qp->priority = priority;
-	return 0;
+	if (!err) {
+		qp->has_priority = true;
+		qp->priority = priority;
+	}
+	pthread_mutex_unlock(&qp->priority_mutex);
+	return err;
 }
 
 int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *level)

@@ -354,6 +354,7 @@ struct qrnic_qp {
 	/* The RQ is streaming if max_message is not 0 */
 	struct qrnic_stream stream;
 	/* Set at each transition to RTS, if has_priority */
+	pthread_mutex_t priority_mutex;	/* of one with an SQ; with the kernel's */
 	bool has_priority;
 	uint8_t priority;
 	uint8_t sq_sig_flag;
