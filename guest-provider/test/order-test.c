@@ -37,6 +37,7 @@ static int counted_lock(pthread_spinlock_t *lock);
 #include "../poll.c"
 #include "../cq.c"
 #include "../qp.c"
+#include "../tags.c"
 #undef pthread_spin_lock
 
 #define CHECK(condition)                                                       \
@@ -104,12 +105,6 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 
 void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
 {
-}
-
-bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
-		       uint64_t *wr_id)
-{
-	return true;
 }
 
 static bool is_locked(struct qrnic_lock *lock);
@@ -484,6 +479,59 @@ static void test_doorbells(void)
 	CHECK(!strcmp(trace, "S"));
 }
 
+/* Operations of a tag list, as they are at barriers */
+static struct qrnic_tag_op tag_ring[4 * QRNIC_WQEBB_SIZE /
+				    sizeof(struct qrnic_tag_op)];
+static struct qrnic_queue_record tag_record;
+static uint32_t tag_records[2];
+
+static void look_at_operation(enum barrier kind)
+{
+	trace_barrier(kind);
+	CHECK(is_locked(&srqs[0].lock));
+	CHECK(tag_ring[0].opcode == QRNIC_WQE_TAG_ADD);
+	if (kind == STORES)
+		tag_records[0] = le32toh(tag_record.producer);
+	if (kind == WC_START)
+		tag_records[1] = le32toh(tag_record.producer);
+}
+
+/* The operation, its record, the doorbell; and completions give back what they name */
+static void test_tags(void)
+{
+	static struct tag_entry entries[2];
+	static struct tag_op ops[4];
+	struct qrnic_tags list = {
+		.buf = { .addr = tag_ring, .length = sizeof(tag_ring) },
+		.record = &tag_record, .slots = 4, .max_tags = 2,
+		.entry = entries, .op = ops,
+	};
+	struct ibv_ops_wr wr = {
+		.wr_id = 5, .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED,
+		.tm.add = { .recv_wr_id = 6, .tag = 1, .mask = 1 },
+	}, *bad;
+	struct qrnic_cqe cqe = { .tagged = QRNIC_CQET_OPERATION };
+	uint64_t wr_id = 0;
+
+	entries[0].next = 1;
+	entries[1].next = 2;
+	srqs[0].ctx = &ctx;
+	srqs[0].tags = &list;
+	on_barrier = look_at_operation;
+	on_mmio = trace_mmio;
+	*trace = 0;
+	CHECK(!qrnic_post_srq_ops(&srqs[0].vsrq.srq, &wr, &bad));
+	srqs[0].tags = NULL;
+	CHECK(!strcmp(trace, "bfSf") && !is_locked(&srqs[0].lock));
+	CHECK(tag_records[0] == 0 && tag_records[1] == 1);
+
+	CHECK(qrnic_tags_retire(&list, &cqe, &wr_id) && wr_id == 5);
+	CHECK(!qrnic_tags_retire(&list, &cqe, &wr_id) && list.free == 1);
+	cqe.tagged = QRNIC_CQET_ENTRY | QRNIC_CQET_DATA_VALID;
+	CHECK(qrnic_tags_retire(&list, &cqe, &wr_id) && wr_id == 6);
+	CHECK(!qrnic_tags_retire(&list, &cqe, &wr_id) && list.free == 0);
+}
+
 static int payload(int first, int second)
 {
 	struct ibv_qp_ex *ex = &qp.vqp.qp_ex;
@@ -735,6 +783,8 @@ int main(void)
 	run("a clock that fails leaves the pair that was read", test_failing_clock);
 	run("nobody spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
+	run("operations of a tag list, and what their completions give back",
+	    test_tags);
 	run("SGEs or inline data", test_payload);
 	run("the QP of the last completion is remembered", test_last_qp);
 	run("a queue of another CQ completes nothing", test_queue_of_other_cq);
