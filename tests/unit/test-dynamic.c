@@ -669,13 +669,34 @@ static void test_weather(gconstpointer opaque)
  * Refusals
  */
 
+typedef struct Sends {
+    const SimQp *of;
+    unsigned count;
+} Sends;
+
+static bool count_sends(Sim *s, unsigned from, const uint8_t *frame,
+                        size_t len, void *opaque)
+{
+    Sends *sends = opaque;
+    QrnicPacket p;
+
+    sim_parse(&p, frame, len);
+    sends->count += p.t.opcode == QRNIC_OP_DC_SEND_ONLY &&
+                    p.t.src_qpn == sends->of->number;
+    return true;
+}
+
 static void test_busy(void)
 {
     World with = world_defaults(), *w;
+    Sends sends = { 0 };
 
     with.responders = 1;
     with.initiators = 2;
     w = world_new(with);
+    sends.of = w->initiator[1];
+    w->sim->tap = count_sends;
+    w->sim->tap_opaque = &sends;
     send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
     sim_run(w->sim, w->sim->now + 100 * SIM_US);
     expect_recv(w, 0, 0, 0, 10);
@@ -690,6 +711,8 @@ static void test_busy(void)
     expect_recv(w, 0, 1, 0, 10);
     g_assert_cmpint(count(w, 0, QRNIC_COUNTER_RX_CNAK), ==,
                     count(w, 1, QRNIC_COUNTER_TX_CNAK));
+    /* Behind the first CONNECT, and when it was accepted */
+    g_assert_cmpint(sends.count, ==, 2);
     world_free(w);
 }
 
@@ -991,17 +1014,27 @@ static void test_refused_read(void)
  * A peer that lies
  */
 
-static void inject(World *w, unsigned to, const QrnicTransport *t)
+/* gid NULL: the one that all use */
+static void inject_at(World *w, unsigned to, const QrnicTransport *t,
+                      const uint8_t *gid)
 {
     QrnicPathSpec spec = sim_path_to(to ? w->target[0].qp : w->initiator[0],
                                      to ? w->initiator[0] : w->target[0].qp);
     uint8_t frame[512], *payload;
     QrnicPath path;
 
+    if (gid) {
+        memcpy(spec.dgid, gid, 16);
+    }
     qrnic_path_init(&path, &spec);
     payload = qrnic_packet_begin(&path, frame, t, 0);
     sim_inject(w->sim, to, frame, qrnic_packet_finish(&path, frame, payload,
                                                       0));
+}
+
+static void inject(World *w, unsigned to, const QrnicTransport *t)
+{
+    inject_at(w, to, t, NULL);
 }
 
 static QrnicTransport of(World *w, unsigned to, uint8_t opcode, uint32_t psn)
@@ -1039,6 +1072,7 @@ static void drops(World *w, unsigned node, const QrnicTransport *t,
 static void test_lies(void)
 {
     World *w = world_new(world_defaults());
+    QrnicGidEntry other = w->sim->node[1].gid;
     uint32_t psn = w->c.psn_a;
     QrnicTransport t;
 
@@ -1054,6 +1088,13 @@ static void test_lies(void)
     t.connection = seen_connection;
     t.src_qpn++;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    /* And of this one, to another GID than it has come to so far */
+    t.src_qpn--;
+    other.gid[15] ^= 1;
+    g_assert_cmpint(qrnic_gid_set(w->sim->node[1].engine, 4, &other).status,
+                    ==, QRNIC_ST_OK);
+    inject_at(w, 1, &t, other.gid);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_RX_DROP_CONNECTION), ==, 3);
     t = of(w, 1, QRNIC_OP_DC_DISCONNECT, psn + 1);
     t.connection = seen_connection - 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
@@ -1119,6 +1160,44 @@ static void test_newer(void)
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
     run(w);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
+    world_free(w);
+}
+
+/* What the network had kept is not executed again, for some time. */
+static void test_ended(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicTransport t;
+
+    w->sim->tap = see_connection;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + 100 * SIM_MS);
+    g_assert_cmpint(count(w, 0, QRNIC_COUNTER_DYNAMIC_DISCONNECTS), ==, 1);
+    t = of(w, 1, QRNIC_OP_DC_CONNECT, w->c.psn_a);
+    t.connection = seen_connection;
+    drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    w->sim->now += QRNIC_DYNAMIC_RESPONDER_IDLE * SIM_MS;
+    inject(w, 1, &t);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
+    run(w);
+    world_free(w);
+}
+
+/* A responder that has something to say still is not idle. */
+static void test_owing(void)
+{
+    World with = world_defaults(), *w;
+
+    with.c.timeout = 21;        /* 8.6 s: nothing is asked again */
+    w = world_new(with);
+    w->sim->wire_room = 6;
+    w->sim->wire_pause = 5000 * SIM_MS;
+    send_op(w, 0, 0, QRNIC_WQE_RDMA_READ, 0, 12000, 0);
+    run(w);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 0);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
     world_free(w);
 }
 
@@ -1434,6 +1513,8 @@ int main(int argc, char **argv)
     g_test_add_func("/dynamic/refused-read", test_refused_read);
     g_test_add_func("/dynamic/lies", test_lies);
     g_test_add_func("/dynamic/newer", test_newer);
+    g_test_add_func("/dynamic/ended", test_ended);
+    g_test_add_func("/dynamic/owing", test_owing);
     g_test_add_func("/dynamic/flood", test_flood);
     g_test_add_func("/dynamic/objects", test_objects);
     g_test_add_func("/dynamic/reset", test_reset);
