@@ -66,9 +66,17 @@ static inline uint64_t now_ms(void)
 	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
 }
 
+/* How long a test waits; guests that are slow have a factor (tests/guest/tap.sh). */
+static inline int patience_ms(void)
+{
+	const char *factor = getenv("TIME_FACTOR");
+
+	return SECONDS * 1000 * (factor ? atoi(factor) : 1);
+}
+
 static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 {
-	uint64_t end = now_ms() + SECONDS * 1000;
+	uint64_t end = now_ms() + patience_ms();
 	int n;
 
 	do {
@@ -80,7 +88,7 @@ static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 /* Waits until the device has written completions, and does not take them */
 static inline void completions_wait(struct ibv_cq *cq, uint32_t number)
 {
-	uint64_t end = now_ms() + SECONDS * 1000;
+	uint64_t end = now_ms() + patience_ms();
 	struct qrnicdv_cq dv;
 	uint32_t last, phase;
 
@@ -279,7 +287,7 @@ static inline struct ibv_cq *next_cq_event(struct ibv_comp_channel *channel)
 	struct ibv_cq *cq;
 	void *user;
 
-	if (poll(&pfd, 1, SECONDS * 1000) != 1 ||
+	if (poll(&pfd, 1, patience_ms()) != 1 ||
 	    ibv_get_cq_event(channel, &cq, &user))
 		return NULL;
 	ibv_ack_cq_events(cq, 1);
