@@ -1336,6 +1336,28 @@ static void test_reset(void)
     }
 }
 
+/* The number of a connection after a reset is newer than those before. */
+static void test_after_reset(void)
+{
+    World *w = world_new(world_defaults());
+    SimNode *n = &w->sim->node[0];
+
+    /* Here 24 bits of the clock are not newer than those of the beginning. */
+    w->sim->now += 12000 * SIM_MS;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + 100 * SIM_MS);
+    expect_recv(w, 0, 0, 0, 10);
+    g_free(w->initiator[0]);
+    sim_reset(n);
+    w->m[0] = memory_new(n);
+    w->initiator[0] = initiator_new(w, 0, IDLE);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 20, 0);
+    run(w);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 0, 0, 20);
+    world_free(w);
+}
+
 static void test_error(void)
 {
     World *w = world_new(world_defaults());
@@ -1518,6 +1540,7 @@ int main(int argc, char **argv)
     g_test_add_func("/dynamic/flood", test_flood);
     g_test_add_func("/dynamic/objects", test_objects);
     g_test_add_func("/dynamic/reset", test_reset);
+    g_test_add_func("/dynamic/after-reset", test_after_reset);
     g_test_add_func("/dynamic/error", test_error);
     g_test_add_func("/dynamic/loopback", test_loopback);
     g_test_add_func("/dynamic/counter-set", test_counter_set);
