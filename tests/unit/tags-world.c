@@ -26,7 +26,7 @@ static void cq_new(World *w, unsigned log_size)
 QrnicTagListCtx list_ctx(World *w)
 {
     return (QrnicTagListCtx) {
-        .cq = w->cq->cq, .max_tags = TAGS, .log_size = LOG_OPS,
+        .cq = w->cq->cq, .max_tags = w->max_tags, .log_size = LOG_OPS,
         .log_stride = 1, .record = w->record, .ring.root = w->ring,
     };
 }
@@ -70,14 +70,16 @@ static void peer_new(World *w, unsigned i)
     w->to[i] = sim_qp_new_srq(w->b, 6, w->srq, 4);
 }
 
-World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o)
+static World *world_make(uint32_t seed, unsigned peers, const SimOptions *o,
+                         uint32_t max_tags)
 {
     World *w = g_new0(World, 1);
     QrnicTagListCtx ctx;
 
     w->sim = sim_new(seed, o);
     w->a = &w->sim->node[0];
-    w->b = &w->sim->node[1];
+    w->b = &w->sim->node[o && o->loopback ? 0 : 1];
+    w->max_tags = max_tags;
     w->mtu = QRNIC_MTU_256;
     w->srq = sim_srq_new(w->b, LOG_SLOTS, 0);
     cq_new(w, 9);
@@ -108,16 +110,14 @@ World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o)
     return w;
 }
 
-World *world_new(uint32_t seed, unsigned peers)
+World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o)
 {
-    return world_of(seed, peers, NULL);
+    return world_make(seed, peers, o, TAGS);
 }
 
-World *world_of(uint32_t seed, unsigned peers, const SimOptions *o)
+static World *world_ready(World *w)
 {
-    World *w = world_bare(seed, peers, o);
-
-    for (unsigned i = 0; i < peers; i++) {
+    for (unsigned i = 0; i < w->peers; i++) {
         peer_connect(w, i);
         for (unsigned n = 0; n < FIN_WQES; n++) {
             post_fin(w, i);
@@ -127,6 +127,23 @@ World *world_of(uint32_t seed, unsigned peers, const SimOptions *o)
         post_wqe(w);
     }
     return w;
+}
+
+World *world_of(uint32_t seed, unsigned peers, const SimOptions *o)
+{
+    return world_ready(world_bare(seed, peers, o));
+}
+
+World *world_new(uint32_t seed, unsigned peers)
+{
+    return world_of(seed, peers, NULL);
+}
+
+World *world_local(uint32_t seed, uint32_t max_tags)
+{
+    SimOptions o = { .loopback = true };
+
+    return world_ready(world_make(seed, 1, &o, max_tags));
 }
 
 void world_free(World *w)

@@ -35,6 +35,7 @@ typedef struct World {
     SimSrq *srq;
     SimQp *cq;                  /* of the list; only that of it is there */
     uint64_t ring, record;
+    uint32_t max_tags;
     uint32_t producer;          /* of operations */
     unsigned peers;
     SimQp *from[MOST_PEERS], *to[MOST_PEERS];
@@ -49,6 +50,8 @@ World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o);
 /* Connected, with WQEs for messages and for fins */
 World *world_new(uint32_t seed, unsigned peers);
 World *world_of(uint32_t seed, unsigned peers, const SimOptions *o);
+/* One peer, on the same node */
+World *world_local(uint32_t seed, uint32_t max_tags);
 void world_free(World *w);
 /* Until nothing happens any more */
 void settle(World *w);

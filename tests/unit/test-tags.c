@@ -8,6 +8,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/memory/memory.h"
 #include "tags-world.h"
 
 /*
@@ -677,6 +678,43 @@ static void test_dynamic_target(void)
     world_free(w);
 }
 
+/*
+ * To find that a message matches nothing is work, of which a run does so much;
+ * it looks at that after some frames.
+ */
+static void test_work(void)
+{
+    enum { MANY = QRNIC_MAX_TAGS, SENT = WQES - 1, FRAMES = 16 };
+    World *w = world_local(7, MANY);
+    uint64_t before, work, all = 0;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        QrnicTagOp op = add_op(i, i, ALL);
+
+        op.data_segments = 0;
+        op_post(w, op, NULL, 0);
+        if (i % 32 == 31) {
+            settle(w);
+        }
+    }
+    for (uint32_t i = 0; i < SENT; i++) {
+        send_eager(w, 0, MANY, 8);
+    }
+    while (counted(w, QRNIC_COUNTER_TAG_UNEXPECTED) < SENT) {
+        before = counted(w, QRNIC_COUNTER_TAG_COMPARED);
+        g_assert_true(w->a->kicked);
+        w->a->kicked = false;
+        qrnic_engine_run(w->a->engine, QRNIC_RUN_ROUNDS);
+        work = counted(w, QRNIC_COUNTER_TAG_COMPARED) - before;
+        g_assert_cmpuint(work, <=,
+                         8 * QRNIC_PIECES_PER_RUN + FRAMES * MANY);
+        all += work;
+    }
+    g_assert_cmpuint(all, ==, SENT * MANY);
+    settle(w);
+    world_free(w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -699,5 +737,6 @@ int main(int argc, char **argv)
     g_test_add_func("/tags/refused", test_refused);
     g_test_add_func("/tags/all-tags", test_all_tags);
     g_test_add_func("/tags/dynamic-target", test_dynamic_target);
+    g_test_add_func("/tags/work", test_work);
     return g_test_run();
 }

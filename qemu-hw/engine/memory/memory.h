@@ -231,7 +231,7 @@ typedef struct QrnicMemory {
     uint64_t next_pages_id;
     QrnicPageFault fault;       /* of the last access that met one */
     uint64_t fault_room;        /* from there on what follows follows there */
-    uint64_t pieces;            /* accesses to pieces so far */
+    uint64_t pieces;            /* accesses to pieces so far, and the like */
     uint64_t pieces_limit;      /* where this run of the engine ends */
 } QrnicMemory;
 
@@ -250,6 +250,12 @@ static inline void qrnic_pieces_run(QrnicEngine *e)
 static inline bool qrnic_pieces_spent(const QrnicEngine *e)
 {
     return e->memory->pieces >= e->memory->pieces_limit;
+}
+
+/* What else one packet can be much of, as so many accesses to pieces */
+static inline void qrnic_pieces_charge(QrnicEngine *e, uint32_t work)
+{
+    e->memory->pieces += work;
 }
 
 /*

@@ -13,6 +13,9 @@
 #include "trace.h"
 #include "engine/queue/queue.h"
 
+/* As much work as an access to a piece of an indirect key */
+#define COMPARED_PER_PIECE 8
+
 /* By handle; the one behind the last is the head of the list. */
 typedef struct QrnicTagSlot {
     uint64_t tag, mask;
@@ -121,6 +124,7 @@ QrnicTag *qrnic_tag_match(QrnicEngine *e, QrnicTagList *l, uint64_t tag)
         n = s->next;
     }
     qrnic_add(e, QRNIC_COUNTER_TAG_COMPARED, compared);
+    qrnic_pieces_charge(e, compared / COMPARED_PER_PIECE);
     if (n == l->put_by) {
         return NULL;
     }
