@@ -161,7 +161,7 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
     }
 }
 
-static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+static bool wire_send(void *opaque, const uint8_t *frame, size_t len)
 {
     SimNode *n = opaque;
     Sim *s = n->sim;
@@ -186,6 +186,91 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
     return true;
 }
 
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!n->link) {
+        return wire_send(n, frame, len);
+    }
+    g_queue_push_tail(&n->link_under_way, g_bytes_new(frame, len));
+    return qrnic_link_send(n->link, frame, len);
+}
+
+/*
+ * The environment of the link
+ */
+
+/* Each once, in order, and as it was sent */
+static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque, *from = &n->sim->node[!n->id];
+    GBytes *sent = g_queue_pop_head(&from->link_under_way);
+
+    g_assert_nonnull(sent);
+    g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
+                    g_bytes_get_size(sent));
+    g_bytes_unref(sent);
+    qrnic_engine_receive(n->engine, frame, len);
+}
+
+static bool link_takes(void *opaque)
+{
+    return qrnic_engine_can_receive(((SimNode *)opaque)->engine);
+}
+
+static void link_ready(void *opaque)
+{
+    qrnic_engine_wire_ready(((SimNode *)opaque)->engine);
+}
+
+static void link_changed(void *opaque, bool agreed)
+{
+}
+
+static void link_kick(void *opaque)
+{
+    ((SimNode *)opaque)->link_kicked = true;
+}
+
+static void link_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    ((SimNode *)opaque)->link_deadline = deadline_ns;
+}
+
+static uint32_t link_random(void *opaque)
+{
+    return g_rand_int(((SimNode *)opaque)->sim->rand);
+}
+
+static void link_count(void *opaque, enum qrnic_link_count which, uint64_t n)
+{
+    ((SimNode *)opaque)->link_count[which] += n;
+}
+
+static void link_init(SimNode *n, const QrnicConfig *c)
+{
+    QrnicLinkConfig config = qrnic_link_config_default();
+    const QrnicLinkEnv env = {
+        .opaque = n, .send = wire_send, .deliver = link_deliver,
+        .takes = link_takes, .ready = link_ready, .changed = link_changed,
+        .kick = link_kick, .clock_ns = env_clock_ns,
+        .timer_arm = link_timer_arm, .random = link_random,
+        .count = link_count,
+    };
+
+    config.name = c->name;
+    memcpy(config.mac, c->mac, sizeof(config.mac));
+    n->link = qrnic_link_new(&config, &env);
+    qrnic_link_set_up(n->link, true);
+}
+
+static bool node_takes(SimNode *n)
+{
+    return n->link ? qrnic_link_takes(n->link) :
+                     qrnic_engine_can_receive(n->engine);
+}
+
 QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
 {
     const QrnicHeaders h = qrnic_headers_walk(frame, len);
@@ -197,7 +282,13 @@ QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
 
 void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
 {
-    qrnic_engine_receive(s->node[to].engine, frame, len);
+    SimNode *n = &s->node[to];
+
+    if (n->link) {
+        qrnic_link_receive(n->link, frame, len);
+    } else {
+        qrnic_engine_receive(n->engine, frame, len);
+    }
 }
 
 /*
@@ -214,6 +305,15 @@ static bool run_kicked(Sim *s)
             s->node[i].runs++;
             qrnic_engine_run(s->node[i].engine, QRNIC_RUN_ROUNDS);
             any = true;
+        }
+        if (s->node[i].link_kicked) {
+            s->node[i].link_kicked = false;
+            qrnic_link_run(s->node[i].link);
+            any = true;
+        }
+        /* What waited for the engine, which may take it now */
+        if (s->node[i].link && any) {
+            qrnic_link_takes(s->node[i].link);
         }
     }
     return any;
@@ -233,7 +333,7 @@ static int64_t next_event(Sim *s)
         }
     }
     for (unsigned i = 0; i < SIM_NODES; i++) {
-        next = MIN(next, s->node[i].deadline);
+        next = MIN(next, MIN(s->node[i].deadline, s->node[i].link_deadline));
         if (s->node[i].blocked) {
             next = MIN(next, s->node[i].wire_ready);
         }
@@ -249,7 +349,15 @@ static void events_of_now(Sim *s)
         if (n->blocked && n->wire_ready <= s->now) {
             n->blocked = false;
             n->burst = 0;
-            qrnic_engine_wire_ready(n->engine);
+            if (n->link) {
+                qrnic_link_wire_ready(n->link);
+            } else {
+                qrnic_engine_wire_ready(n->engine);
+            }
+        }
+        if (n->link_deadline <= s->now) {
+            n->link_deadline = QRNIC_LINK_NEVER;
+            qrnic_link_timer(n->link);
         }
         if (n->deadline <= s->now) {
             n->deadline = QRNIC_DEADLINE_NEVER;
@@ -259,7 +367,7 @@ static void events_of_now(Sim *s)
     while (s->wire->len && ((SimFrame *)s->wire->pdata[0])->time <= s->now) {
         SimFrame *f = s->wire->pdata[0];
 
-        if (!qrnic_engine_can_receive(s->node[f->to].engine)) {
+        if (!node_takes(&s->node[f->to])) {
             break;
         }
         g_ptr_array_steal_index(s->wire, 0);
@@ -438,6 +546,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     n->sim = s;
     n->id = id;
     n->deadline = QRNIC_DEADLINE_NEVER;
+    n->link_deadline = QRNIC_LINK_NEVER;
     n->memory_size = o->memory ? o->memory : MEMORY_DEFAULT;
     n->memory = g_malloc(n->memory_size);
     n->device_memory_size = config.device_memory;
@@ -459,6 +568,9 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         n->gid.vlan_id = 42;
     }
     node_setup(n);
+    if (o->link_retransmission) {
+        link_init(n, &config);
+    }
 }
 
 Sim *sim_new(uint32_t seed, const SimOptions *options)
@@ -473,12 +585,21 @@ Sim *sim_new(uint32_t seed, const SimOptions *options)
     for (unsigned i = 0; i < SIM_NODES; i++) {
         node_init(s, i, options ? options : &none);
     }
+    if (options && options->link_retransmission) {
+        sim_run(s, 100 * SIM_MS);
+        g_assert_true(qrnic_link_agreed(s->node[0].link));
+        g_assert_true(qrnic_link_agreed(s->node[1].link));
+    }
     return s;
 }
 
 void sim_free(Sim *s)
 {
     for (unsigned i = 0; i < SIM_NODES; i++) {
+        qrnic_link_free(s->node[i].link);
+        while (!g_queue_is_empty(&s->node[i].link_under_way)) {
+            g_bytes_unref(g_queue_pop_head(&s->node[i].link_under_way));
+        }
         qrnic_engine_free(s->node[i].engine);
         g_free(s->node[i].memory);
         g_free(s->node[i].device_memory);

@@ -11,6 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "engine/engine.h"
+#include "link/link.h"
 #include "wire/packet.h"
 
 #define SIM_NODES 2
@@ -56,6 +57,12 @@ struct SimNode {
     uint64_t contexts;          /* where their memory is; 0: none was given */
     bool context_bare;
     QrnicGidEntry gid;
+    /* Between the engine and the wire; NULL: nothing is */
+    QrnicLink *link;
+    bool link_kicked;
+    int64_t link_deadline;
+    GQueue link_under_way;      /* GBytes, to the other end's engine */
+    uint64_t link_count[QRNIC_LINK_NUM_COUNTS];
 };
 
 struct Sim {
@@ -138,6 +145,7 @@ typedef struct SimOptions {
     /* 0: none; of both nodes, or of node 0; bare: without memory for it */
     uint32_t context_cache, context_stations, context_latency;
     bool contexts_of_one, context_bare;
+    bool link_retransmission;
 } SimOptions;
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);
