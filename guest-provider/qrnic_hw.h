@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 8u
+#define QRNIC_HW_VERSION_MINOR 9u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -82,6 +82,7 @@
 #define QRNIC_DYNAMIC_CONNECT_TIME 1000u
 #define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
 #define QRNIC_DYNAMIC_ENDED 256u
+#define QRNIC_SELECTIVE_WINDOW 256u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -97,6 +98,7 @@
 #define QRNIC_MAX_TAGS 16384u
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
+#define QRNIC_MAX_HELD 0x4000000u
 #define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
@@ -468,7 +470,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DYNAMIC 0x0000002000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000ffffffffffull
+#define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
+#define QRNIC_CAP_ALL 0x000001ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -554,7 +557,12 @@ enum qrnic_link_state {
 #define QRNIC_QP_DEST_QPN 0x00100000u
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
 #define QRNIC_QP_PRIORITY 0x10000000u
-#define QRNIC_QP_ALL 0x1213bfffu
+#define QRNIC_QP_OPTIONS 0x20000000u
+#define QRNIC_QP_ALL 0x3213bfffu
+
+/* Options of a connection, in force where both ends have them */
+#define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
+#define QRNIC_QPO_ALL 0x00000001u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -777,6 +785,9 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_MULTICAST,
 	QRNIC_COUNTER_TX_ACK,
 	QRNIC_COUNTER_RX_ACK,
+	QRNIC_COUNTER_TX_SACK,
+	QRNIC_COUNTER_RX_SACK,
+	QRNIC_COUNTER_HELD_PACKETS,
 	QRNIC_COUNTER_TX_RNR_NAK,
 	QRNIC_COUNTER_RX_RNR_NAK,
 	QRNIC_COUNTER_TX_NAK_SEQUENCE,
@@ -795,6 +806,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_DYNAMIC_EXPIRED,
 	QRNIC_COUNTER_TX_CNAK,
 	QRNIC_COUNTER_RX_CNAK,
+	QRNIC_COUNTER_RX_DROP_HELD,
 	QRNIC_COUNTER_RX_DROP_ICRC,
 	QRNIC_COUNTER_RX_DROP_MALFORMED,
 	QRNIC_COUNTER_RX_DROP_OPCODE,
@@ -938,6 +950,9 @@ enum qrnic_counter {
 	X(rx_multicast, roce) \
 	X(tx_ack, roce) \
 	X(rx_ack, roce) \
+	X(tx_sack, roce) \
+	X(rx_sack, roce) \
+	X(held_packets, roce) \
 	X(tx_rnr_nak, roce) \
 	X(rx_rnr_nak, roce) \
 	X(tx_nak_sequence, roce) \
@@ -956,6 +971,7 @@ enum qrnic_counter {
 	X(dynamic_expired, roce) \
 	X(tx_cnak, roce) \
 	X(rx_cnak, roce) \
+	X(rx_drop_held, drop) \
 	X(rx_drop_icrc, drop) \
 	X(rx_drop_malformed, drop) \
 	X(rx_drop_opcode, drop) \
@@ -2406,7 +2422,9 @@ struct qrnic_qp_attr {
 	__le16 typical_pkt_sz;
 	__le32 rate_limit;
 	__le32 max_burst_sz;
-	__u8 rsvd3[28];
+	__u8 options;
+	__u8 options_in_force;
+	__u8 rsvd3[26];
 };
 
 #define QRNIC_QP_ATTR_BYTES 128u
@@ -2441,7 +2459,9 @@ struct qrnic_qp_attr {
 #define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
 #define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
 #define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
-#define QRNIC_QP_ATTR_RSVD3_OFFSET 100u
+#define QRNIC_QP_ATTR_OPTIONS_OFFSET 100u
+#define QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET 101u
+#define QRNIC_QP_ATTR_RSVD3_OFFSET 102u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_attr) == QRNIC_QP_ATTR_BYTES,
 		"size of qp_attr");
@@ -2505,6 +2525,10 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rate_limit) ==
 		QRNIC_QP_ATTR_RATE_LIMIT_OFFSET, "qp_attr.rate_limit");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, max_burst_sz) ==
 		QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET, "qp_attr.max_burst_sz");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, options) ==
+		QRNIC_QP_ATTR_OPTIONS_OFFSET, "qp_attr.options");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, options_in_force) ==
+		QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET, "qp_attr.options_in_force");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd3) ==
 		QRNIC_QP_ATTR_RSVD3_OFFSET, "qp_attr.rsvd3");
 

@@ -14,7 +14,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 8u
+#define QRNIC_HW_VERSION_MINOR 9u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -84,6 +84,7 @@
 #define QRNIC_DYNAMIC_CONNECT_TIME 1000u
 #define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
 #define QRNIC_DYNAMIC_ENDED 256u
+#define QRNIC_SELECTIVE_WINDOW 256u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -99,6 +100,7 @@
 #define QRNIC_MAX_TAGS 16384u
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
+#define QRNIC_MAX_HELD 0x4000000u
 #define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
@@ -492,7 +494,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_DYNAMIC 0x0000002000000000ull
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
-#define QRNIC_CAP_ALL 0x000000ffffffffffull
+#define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
+#define QRNIC_CAP_ALL 0x000001ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -578,7 +581,12 @@ enum qrnic_link_state {
 #define QRNIC_QP_DEST_QPN 0x00100000u
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
 #define QRNIC_QP_PRIORITY 0x10000000u
-#define QRNIC_QP_ALL 0x1213bfffu
+#define QRNIC_QP_OPTIONS 0x20000000u
+#define QRNIC_QP_ALL 0x3213bfffu
+
+/* Options of a connection, in force where both ends have them */
+#define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
+#define QRNIC_QPO_ALL 0x00000001u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -801,6 +809,9 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_MULTICAST,
     QRNIC_COUNTER_TX_ACK,
     QRNIC_COUNTER_RX_ACK,
+    QRNIC_COUNTER_TX_SACK,
+    QRNIC_COUNTER_RX_SACK,
+    QRNIC_COUNTER_HELD_PACKETS,
     QRNIC_COUNTER_TX_RNR_NAK,
     QRNIC_COUNTER_RX_RNR_NAK,
     QRNIC_COUNTER_TX_NAK_SEQUENCE,
@@ -819,6 +830,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_DYNAMIC_EXPIRED,
     QRNIC_COUNTER_TX_CNAK,
     QRNIC_COUNTER_RX_CNAK,
+    QRNIC_COUNTER_RX_DROP_HELD,
     QRNIC_COUNTER_RX_DROP_ICRC,
     QRNIC_COUNTER_RX_DROP_MALFORMED,
     QRNIC_COUNTER_RX_DROP_OPCODE,
@@ -962,6 +974,9 @@ enum qrnic_counter {
     X(rx_multicast, roce) \
     X(tx_ack, roce) \
     X(rx_ack, roce) \
+    X(tx_sack, roce) \
+    X(rx_sack, roce) \
+    X(held_packets, roce) \
     X(tx_rnr_nak, roce) \
     X(rx_rnr_nak, roce) \
     X(tx_nak_sequence, roce) \
@@ -980,6 +995,7 @@ enum qrnic_counter {
     X(dynamic_expired, roce) \
     X(tx_cnak, roce) \
     X(rx_cnak, roce) \
+    X(rx_drop_held, drop) \
     X(rx_drop_icrc, drop) \
     X(rx_drop_malformed, drop) \
     X(rx_drop_opcode, drop) \
@@ -1691,7 +1707,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xffffff0000000000ull;
+    bad |= out->capabilities & 0xfffffe0000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -3107,7 +3123,9 @@ static inline void qrnic_address_vector_pack(void *out,
 #define QRNIC_QP_ATTR_TYPICAL_PKT_SZ_OFFSET 90u
 #define QRNIC_QP_ATTR_RATE_LIMIT_OFFSET 92u
 #define QRNIC_QP_ATTR_MAX_BURST_SZ_OFFSET 96u
-#define QRNIC_QP_ATTR_RSVD3_OFFSET 100u
+#define QRNIC_QP_ATTR_OPTIONS_OFFSET 100u
+#define QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET 101u
+#define QRNIC_QP_ATTR_RSVD3_OFFSET 102u
 
 /*
  * Input of MODIFY_QP (only the attributes in mask are read, the others must
@@ -3143,9 +3161,11 @@ typedef struct QrnicQpAttr {
     uint16_t typical_pkt_sz;
     uint32_t rate_limit;
     uint32_t max_burst_sz;
+    uint8_t options;
+    uint8_t options_in_force;
 } QrnicQpAttr;
 
-_Static_assert(QRNIC_QP_ATTR_RSVD3_OFFSET + 28 ==
+_Static_assert(QRNIC_QP_ATTR_RSVD3_OFFSET + 26 ==
                QRNIC_QP_ATTR_BYTES, "size of qp_attr");
 
 /* False if a reserved bit of qp_attr is set; out is filled in any case. */
@@ -3156,7 +3176,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     uint32_t v;
 
     out->mask = qrnic_ld_le32(p + 0);
-    bad |= out->mask & 0xedec4000u;
+    bad |= out->mask & 0xcdec4000u;
     out->state = p[4];
     out->cur_state = p[5];
     out->path_mtu = p[6];
@@ -3189,7 +3209,11 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->typical_pkt_sz = qrnic_ld_le16(p + 90);
     out->rate_limit = qrnic_ld_le32(p + 92);
     out->max_burst_sz = qrnic_ld_le32(p + 96);
-    bad |= qrnic_any_byte(p + 100, 28);
+    out->options = p[100];
+    bad |= out->options & 0x000000feu;
+    out->options_in_force = p[101];
+    bad |= out->options_in_force & 0x000000feu;
+    bad |= qrnic_any_byte(p + 102, 26);
     return !bad;
 }
 
@@ -3230,6 +3254,8 @@ static inline void qrnic_qp_attr_pack(void *out, const QrnicQpAttr *in)
     qrnic_st_le16(p + 90, in->typical_pkt_sz);
     qrnic_st_le32(p + 92, in->rate_limit);
     qrnic_st_le32(p + 96, in->max_burst_sz);
+    p[100] = in->options;
+    p[101] = in->options_in_force;
 }
 
 #define QRNIC_GID_ENTRY_BYTES 32u
@@ -5220,6 +5246,9 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_multicast",
         "tx_ack",
         "rx_ack",
+        "tx_sack",
+        "rx_sack",
+        "held_packets",
         "tx_rnr_nak",
         "rx_rnr_nak",
         "tx_nak_sequence",
@@ -5238,6 +5267,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "dynamic_expired",
         "tx_cnak",
         "rx_cnak",
+        "rx_drop_held",
         "rx_drop_icrc",
         "rx_drop_malformed",
         "rx_drop_opcode",

@@ -22,12 +22,14 @@
 #define DCETH_LEN       8
 #define CONNECT_LEN     12
 #define CNAK_LEN        4
+#define SACK_LEN        (4 + QRNIC_SACK_BYTES)
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_XRCETH ? XRCETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_DCETH ? DCETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_CONNECT ? CONNECT_LEN : 0) + \
                        ((f) & QRNIC_HDR_CNAK ? CNAK_LEN : 0) + \
+                       ((f) & QRNIC_HDR_SACK ? SACK_LEN : 0) + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
@@ -76,6 +78,7 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
     OP(RC_READ_RESPONSE_LAST, ANSWER | END | AETH),
     OP(RC_READ_RESPONSE_ONLY, ANSWER | ONLY | AETH),
     OP(RC_ACK, QRNIC_OPF_RESPONSE | ONLY | AETH),
+    OP(RC_SACK, QRNIC_OPF_RESPONSE | ONLY | AETH | QRNIC_HDR_SACK),
     OP(RC_ATOMIC_ACK, QRNIC_OPF_ATOMIC | QRNIC_OPF_RESPONSE | ONLY | AETH |
                       QRNIC_HDR_ATOMIC_ACK),
     OP(RC_COMPARE_SWAP, ATOMIC),

@@ -37,6 +37,8 @@ enum qrnic_bth_opcode {
     QRNIC_OP_RC_SEND_ONLY_INV = 0x17,
     QRNIC_OP_RC_FLUSH = 0x1c,
     QRNIC_OP_RC_ATOMIC_WRITE = 0x1d,
+    /* Of this device, between ends that have agreed on it */
+    QRNIC_OP_RC_SACK = 0x1f,
 
     QRNIC_OP_UC_SEND_FIRST = 0x20,
     QRNIC_OP_UC_SEND_MIDDLE = 0x21,
@@ -135,6 +137,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_DCETH         (1u << 9)       /* the same, of DC */
 #define QRNIC_HDR_CONNECT       (1u << 10)      /* what DC_CONNECT says */
 #define QRNIC_HDR_CNAK          (1u << 11)
+#define QRNIC_HDR_SACK          (1u << 12)      /* what SACK says */
 
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 16)

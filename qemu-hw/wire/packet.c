@@ -75,6 +75,7 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
     t->pkey = lduw_be_p(bth + 2);
     t->dest_qpn = ldl_be_p(bth + 4) & 0xffffff;
     t->ack_req = bth[8] >> 7;
+    t->mark = bth[8] & QRNIC_MARKS;
     t->psn = ldl_be_p(bth + 8) & QRNIC_PSN_MASK;
 }
 
@@ -128,6 +129,11 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
         t->syndrome = h[0];
         t->msn = ldl_be_p(h) & 0xffffff;
         h += 4;
+    }
+    if (flags & QRNIC_HDR_SACK) {
+        t->missing_psn = ldl_be_p(h) & QRNIC_PSN_MASK;
+        t->arrived = h + 4;
+        h += 4 + QRNIC_SACK_BYTES;
     }
     if (flags & QRNIC_HDR_ATOMIC_ACK) {
         t->original = ldq_be_p(h);
@@ -324,6 +330,11 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
         stl_be_p(h, (uint32_t)t->syndrome << 24 | (t->msn & 0xffffff));
         h += 4;
     }
+    if (flags & QRNIC_HDR_SACK) {
+        stl_be_p(h, t->missing_psn & QRNIC_PSN_MASK);
+        memcpy(h + 4, t->arrived, QRNIC_SACK_BYTES);
+        h += 4 + QRNIC_SACK_BYTES;
+    }
     if (flags & QRNIC_HDR_ATOMIC_ACK) {
         stq_be_p(h, t->original);
         h += 8;
@@ -368,7 +379,8 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
     bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
     stw_be_p(bth + 2, t->pkey);
     stl_be_p(bth + 4, t->dest_qpn & 0xffffff);
-    stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | (t->psn & QRNIC_PSN_MASK));
+    stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | t->mark << 24 |
+                      (t->psn & QRNIC_PSN_MASK));
     return build_extensions(bth + QRNIC_BTH_LEN, info->flags, t);
 }
 

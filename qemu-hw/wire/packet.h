@@ -19,8 +19,10 @@
 #define QRNIC_ROCE_UDP_PORT     4791
 #define QRNIC_GRH_NEXT_BTH      0x1b    /* next header (8.3.5) */
 #define QRNIC_BTH_LEN           12
-/* With all that may follow it: a DCETH and an AtomicETH are the longest */
-#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 8 + 28)
+/* A bit for each PSN of a window */
+#define QRNIC_SACK_BYTES        32
+/* With all that may follow it: an AETH and what a SACK says are the longest */
+#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 4 + 4 + QRNIC_SACK_BYTES)
 #define QRNIC_ICRC_LEN          4
 
 #define QRNIC_PATH_HEADER_MAX \
@@ -38,10 +40,18 @@ typedef enum QrnicCnak {
     QRNIC_CNAK_PARAMETERS = 3,
 } QrnicCnak;
 
+/*
+ * Seven bits of the BTH that the specification reserves (9.2.7): sent as 0 and
+ * not looked at, but by queue pairs with options.
+ */
+#define QRNIC_MARK_SELECTIVE    0x01    /* who sends it repeats selectively */
+#define QRNIC_MARKS             0x7f
+
 /* BTH and extension headers. Which are there, the opcode says. */
 typedef struct QrnicTransport {
     uint8_t opcode;
     bool solicited, ack_req;
+    uint8_t mark;               /* QRNIC_MARK_* */
     uint16_t pkey;
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH; DCETH uses src_qpn too */
@@ -60,6 +70,9 @@ typedef struct QrnicTransport {
     uint32_t imm;               /* ImmDt, as the number on the wire */
     uint32_t inv_key;           /* IETH */
     uint8_t flush_type, flush_level;    /* FETH: placement, selectivity */
+    /* SACK: first PSN missing; bytes whose bits, the highest first, tell */
+    uint32_t missing_psn;
+    const uint8_t *arrived;     /* which came, from that one on; in the frame */
 } QrnicTransport;
 
 /* A received packet. The pointers lead into the frame. */

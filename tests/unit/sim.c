@@ -515,7 +515,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_ON_DEMAND | QRNIC_CAP_PRIORITY |
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
                         QRNIC_CAP_TAG_MATCHING |
-                        QRNIC_CAP_DYNAMIC |
+                        QRNIC_CAP_DYNAMIC | QRNIC_CAP_SELECTIVE_REPEAT |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,
@@ -889,7 +889,8 @@ SimConnect sim_connect_default(void)
     };
 }
 
-static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn)
+static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn,
+                   bool options)
 {
     QrnicQpAttr a = sim_attr_init();
 
@@ -899,6 +900,10 @@ static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn)
     a.rq_psn = rq_psn;
     a.max_dest_rd_atomic = c->max_dest_rd_atomic;
     a.min_rnr_timer = c->min_rnr_timer;
+    if (options && c->options) {
+        a.mask |= QRNIC_QP_OPTIONS;
+        a.options = c->options;
+    }
     created(sim_modify(q, &a));
 }
 
@@ -919,8 +924,8 @@ void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)
     SimConnect d = sim_connect_default();
 
     c = c ? c : &d;
-    to_rtr(a, b, c, c->psn_b);
-    to_rtr(b, a, c, c->psn_a);
+    to_rtr(a, b, c, c->psn_b, !c->only_b);
+    to_rtr(b, a, c, c->psn_a, !c->only_a);
     to_rts(a, c, c->psn_a);
     to_rts(b, c, c->psn_b);
 }

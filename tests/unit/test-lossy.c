@@ -3,6 +3,8 @@
  * corrupts: every message is executed once and in order, or the queue ends in
  * the error that the InfiniBand specification asks for.
  *
+ * With go-back-N, and with the options of connections.
+ *
  * QRNIC_SEED=n runs only that seed; QRNIC_ROUNDS=n runs that many of each.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -310,8 +312,14 @@ static const Weather weathers[] = {
     { "all", 30, 30, 20, 20, 5, true, true, 16, true },
 };
 
-static void random_run(const Weather *k, uint32_t seed)
+typedef struct Case {
+    const Weather *weather;
+    uint8_t options;            /* QRNIC_QPO_* */
+} Case;
+
+static void random_run(const Case *x, uint32_t seed)
 {
+    const Weather *k = x->weather;
     SimOptions o = { .ipv6 = k->ipv6, .vlan = k->vlan, .memory = 32 << 20 };
     SimConnect c = sim_connect_default();
     World *w = g_new0(World, 1);
@@ -331,6 +339,7 @@ static void random_run(const Weather *k, uint32_t seed)
     }
     flow_init(w, &w->flow[0], w->qp[0], w->qp[1]);
     flow_init(w, &w->flow[1], w->qp[1], w->qp[0]);
+    c.options = x->options;
     c.path_mtu = g_rand_int_range(r, QRNIC_MTU_256, QRNIC_MTU_4096 + 1);
     c.psn_a = g_rand_boolean(r) ? 0xffffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
     c.psn_b = g_rand_boolean(r) ? 0x7fffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
@@ -368,10 +377,10 @@ static void random_run(const Weather *k, uint32_t seed)
 
 static void test_weather(gconstpointer opaque)
 {
-    const Weather *k = opaque;
+    const Case *k = opaque;
     const char *seed = g_getenv("QRNIC_SEED");
     const char *rounds = g_getenv("QRNIC_ROUNDS");
-    unsigned n = rounds ? atoi(rounds) : k->rounds;
+    unsigned n = rounds ? atoi(rounds) : k->weather->rounds;
 
     if (seed) {
         random_run(k, g_ascii_strtoull(seed, NULL, 0));
@@ -382,14 +391,29 @@ static void test_weather(gconstpointer opaque)
     }
 }
 
+static const struct {
+    const char *name;
+    uint8_t value;
+} options[] = {
+    { "rc", 0 },
+    { "selective", QRNIC_QPO_SELECTIVE_REPEAT },
+};
+
+static Case cases[ARRAY_SIZE(options) * ARRAY_SIZE(weathers)];
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    for (unsigned i = 0; i < ARRAY_SIZE(weathers); i++) {
-        g_autofree char *path = g_strdup_printf("/rc/random/%s",
-                                                weathers[i].name);
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        Case *c = &cases[i];
+        g_autofree char *path = NULL;
 
-        g_test_add_data_func(path, &weathers[i], test_weather);
+        c->weather = &weathers[i % ARRAY_SIZE(weathers)];
+        c->options = options[i / ARRAY_SIZE(weathers)].value;
+        path = g_strdup_printf("/%s/random/%s",
+                               options[i / ARRAY_SIZE(weathers)].name,
+                               c->weather->name);
+        g_test_add_data_func(path, c, test_weather);
     }
     return g_test_run();
 }

@@ -211,6 +211,7 @@ static void test_round_trip(void)
                     .imm = 0xd1d2d3d4, .inv_key = 0xe1e2e3e4,
                     .qkey = 0xf1f2f3f4, .src_qpn = 0x818283,
                     .flush_type = 0xa, .flush_level = 1,
+                    .mark = 0x55, .missing_psn = 0xa0b0c0, .arrived = data + 1,
                 };
                 size_t n = build(frame, &s, &t, data, len);
 
@@ -220,6 +221,13 @@ static void test_round_trip(void)
                 g_assert_cmpint(p.t.solicited, ==, t.solicited);
                 g_assert_cmpint(p.t.ack_req, ==, t.ack_req);
                 g_assert_cmphex(p.t.pkey, ==, t.pkey);
+                g_assert_cmphex(p.t.psn, ==, t.psn);
+                g_assert_cmphex(p.t.mark, ==, t.mark);
+                if (flags & QRNIC_HDR_SACK) {
+                    g_assert_cmphex(p.t.missing_psn, ==, t.missing_psn);
+                    g_assert_cmpmem(p.t.arrived, QRNIC_SACK_BYTES, t.arrived,
+                                    QRNIC_SACK_BYTES);
+                }
                 if (flags & QRNIC_HDR_DETH) {
                     g_assert_cmphex(p.t.qkey, ==, t.qkey);
                     g_assert_cmphex(p.t.src_qpn, ==, t.src_qpn);

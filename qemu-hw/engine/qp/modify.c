@@ -31,7 +31,7 @@ static const Transition rc_transitions[] = {
     { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
       QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
       QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
-      PKEY | ACCESS },
+      PKEY | ACCESS | QRNIC_QP_OPTIONS },
     { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
       QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
       QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
@@ -239,6 +239,13 @@ typedef struct Value {
     uint32_t value, min, max;
 } Value;
 
+/* Those that the device has, of which a connection may agree to any */
+static uint8_t options_known(const QrnicEngine *e)
+{
+    return e->config.capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
+           QRNIC_QPO_SELECTIVE_REPEAT : 0;
+}
+
 static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
 {
     const uint32_t rd = e->config.max_rd_atomic;
@@ -273,6 +280,9 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
         V(QRNIC_QP_PRIORITY, PRIORITY, priority, 0, QRNIC_PRIORITY_LEVELS),
+        V(QRNIC_QP_OPTIONS, OPTIONS, options & options_known(e), in->options,
+          in->options),
+        V(0, OPTIONS_IN_FORCE, options_in_force, 0, 0),
         V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
         V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
           QRNIC_MAX_RATE_LIMIT),
@@ -373,6 +383,7 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
     COPY(PKEY, pkey_index);
     COPY(QRNIC_QP_AV, av);
     COPY(QRNIC_QP_PRIORITY, priority);
+    COPY(QRNIC_QP_OPTIONS, options);
     COPY(QRNIC_QP_RATE_LIMIT, rate_limit);
     COPY(QRNIC_QP_RATE_LIMIT, max_burst_sz);
     COPY(QRNIC_QP_RATE_LIMIT, typical_pkt_sz);
@@ -402,6 +413,7 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->sq_rung = false;
     qp->sq_flush_owed = false;
     qp->comm_established = false;
+    qp->peer_options = 0;
     qp->last_wqe_reported = false;
     qp->owed_event = 0;
     if (qp->ops->init) {
@@ -499,6 +511,7 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     out->rq_producer = qp->rq.producer;
     out->rq_consumer = qp->rq.consumer;
     out->qp_type = qp->type;
+    out->options_in_force = qp->attr.options & qp->peer_options;
     if (qp->ops->query && qp->state != QRNIC_QPS_RESET) {
         qp->ops->query(qp, out);
     }

@@ -71,6 +71,7 @@ struct QrnicQp {
     bool path_ours;             /* it leads back, as of this GID table: */
     uint64_t path_epoch;
     bool comm_established;
+    uint8_t peer_options;       /* QRNIC_QPO_*: which its packets have shown */
     /* SQE was left before all was flushed that was posted: up to here. */
     bool sq_flush_owed;
     uint32_t sq_flush_end;

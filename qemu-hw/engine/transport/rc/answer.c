@@ -158,6 +158,33 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
+/*
+ * An ACK of what has been answered, and behind it what is missing, and what has
+ * come. Credits are told by ACKs and responses in their order.
+ */
+static void send_sack(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+    const QrnicReplay *x = r->replay_pending ? qrnic_replay_first(r) : NULL;
+    uint32_t next = x ? x->next_psn : r->epsn;
+    QrnicTransport t = answer(qp, QRNIC_OP_RC_SACK, qrnic_psn_add(next, -1),
+                              QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID, r->msn);
+    uint8_t arrived[QRNIC_SACK_BYTES];
+
+    r->sack_owed = false;
+    qrnic_hold_tell(r->hold, r->epsn, arrived);
+    t.missing_psn = r->epsn;
+    t.arrived = arrived;
+    if (!x) {
+        t.syndrome = qrnic_credits_now(e, qp);
+        r->ack_owed = false;
+    }
+    trace_qrnic_responder_sack(e->config.name, qp->number, t.psn, r->epsn,
+                               r->hold ? r->hold->count : 0);
+    qrnic_add(e, QRNIC_COUNTER_TX_SACK, 1);
+    qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
+}
+
 static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
     QrnicResponder *r = qp->responder;
@@ -273,6 +300,11 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
+    /* It says nothing of what is answered by others, but tells of gaps. */
+    if (r->sack_owed && !r->nak_owed) {
+        send_sack(e, qp);
+        return true;
+    }
     if (r->response_waits) {
         if (!r->patience_owed || !r->replay_pending) {
             return false;

@@ -15,6 +15,7 @@ void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
     }
     if (qp->responder) {
         qrnic_inbound_cleanup(e, qp, &qp->responder->in);
+        qrnic_hold_cleanup(e, &qp->responder->hold);
         g_free(qp->responder->replay);
         g_free(qp->responder);
         qp->responder = NULL;
@@ -64,9 +65,14 @@ QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
     return QRNIC_TURN_MORE;
 }
 
+static bool rc_respond(QrnicEngine *e, QrnicQp *qp)
+{
+    return qrnic_responder_go_on(e, qp) || qrnic_responder_step(e, qp);
+}
+
 static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
-    return qrnic_reliable_transmit(e, qp, budget, qrnic_responder_step,
+    return qrnic_reliable_transmit(e, qp, budget, rc_respond,
                                    qrnic_requester_step);
 }
 
@@ -129,6 +135,9 @@ static void rc_context(const QrnicQp *qp, uint32_t *word)
 
 static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
+    if (p->t.mark & QRNIC_MARK_SELECTIVE) {
+        qp->peer_options |= QRNIC_QPO_SELECTIVE_REPEAT;
+    }
     if (p->info->flags & QRNIC_OPF_RESPONSE) {
         qrnic_requester_receive(e, qp, p);
     } else {

@@ -48,6 +48,35 @@ typedef struct QrnicPending {
     QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
 } QrnicPending;
 
+/*
+ * hold.c: packets that have come ahead of their turn, in the window that begins
+ * with the PSN whose turn it is
+ */
+typedef struct QrnicHeld {
+    QrnicTransport t;
+    const QrnicOpcodeInfo *info;
+    uint32_t payload_len;
+    uint8_t payload[];
+} QrnicHeld;
+
+typedef struct QrnicHold {
+    uint32_t count;             /* one at least: else there is no such thing */
+    QrnicHeld *at[QRNIC_WINDOW];        /* by PSN */
+} QrnicHold;
+
+/* selective.c: what is known of the PSNs from una on, as many as a window has */
+typedef struct QrnicSelective {
+    uint32_t order;             /* running number of transmissions */
+    uint32_t newest;            /* the last one that is known to have come */
+    uint32_t sent[QRNIC_WINDOW];        /* that of each PSN, by PSN */
+    enum {
+        QRNIC_PSN_UNDER_WAY,
+        QRNIC_PSN_LOST,         /* to be sent again */
+        QRNIC_PSN_ARRIVED,      /* not to be: the other end keeps it */
+    } state[QRNIC_WINDOW];
+    bool beyond;                /* what is beyond the window is lost, too */
+} QrnicSelective;
+
 struct QrnicRequester {
     /* A ring of messages in pieces; NULL: no message is there */
     QrnicPending *chunk[QRNIC_PENDING / QRNIC_PENDING_CHUNK];
@@ -84,6 +113,7 @@ struct QrnicRequester {
     bool held, connecting, connect_due;
     bool response_dropped;      /* its memory is absent: ask for it again */
     uint8_t retries, rnr_retries;       /* left */
+    QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
     int64_t deadline;           /* of retransmission or RNR wait */
     uint32_t wire_epoch;        /* when it expired and the wire was busy */
 };
@@ -117,6 +147,9 @@ struct QrnicResponder {
     uint32_t msn;
     QrnicInbound in;
     uint32_t srqn;              /* XRC target: of the message; else 0 */
+
+    QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
+    bool sack_owed;
 
     bool ack_owed;
     uint32_t ack_psn;
@@ -153,6 +186,8 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = psn,
+        .mark = qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT ?
+                QRNIC_MARK_SELECTIVE : 0,
         .src_qpn = qp->target ? qp->target->number : qp->number,
         .connection = qp->connection,
     };
@@ -196,6 +231,24 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 {
     return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
 }
+
+/*
+ * hold.c. expected: the PSN whose turn it is. False: it is not kept, as it is
+ * not of the window, or as there is no room.
+ */
+bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
+                    const QrnicPacket *pkt);
+bool qrnic_hold_has(const QrnicHold *h, uint32_t psn);
+/* It is the caller's, who gives it back; NULL: it is not there. */
+QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn);
+void qrnic_held_free(QrnicEngine *e, QrnicHeld *p);
+/* So many from this PSN on are not wanted any more. */
+void qrnic_hold_drop(QrnicEngine *e, QrnicHold **h, uint32_t psn,
+                     uint32_t count);
+void qrnic_hold_cleanup(QrnicEngine *e, QrnicHold **h);
+/* What a SACK says of the window */
+void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,
+                     uint8_t arrived[QRNIC_SACK_BYTES]);
 
 /*
  * rendezvous.c: the entry is one whose data is to be read as long as it has
@@ -263,6 +316,26 @@ void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp);
 /* A response shows that those of an earlier read were lost (9.7.5.1.3). */
 void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * selective.c: of a requester that has it; what is sent again is found by the
+ * cursor, which goes back, and then over what need not be
+ */
+void qrnic_selective_start(QrnicQp *qp);
+/* The packet at the cursor has been sent. */
+void qrnic_selective_sent(QrnicRequester *r);
+/* una goes on to there. */
+void qrnic_selective_acknowledged(QrnicRequester *r, uint32_t una);
+/* All that has not arrived is to be sent again: the cursor is at una. */
+void qrnic_selective_lose_all(QrnicRequester *r);
+/* Moves the cursor to what is to be sent next. */
+void qrnic_selective_skip(QrnicRequester *r);
+/*
+ * What a SACK says: from missing on these have arrived. True: it says that
+ * something is lost, and the cursor is at the first such PSN.
+ */
+bool qrnic_selective_arrived(QrnicRequester *r, uint32_t missing,
+                             const uint8_t *arrived);
 
 /* send.c: at most one packet; false: nothing to do, or it must wait. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
@@ -348,6 +421,8 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
 void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
 /* A request, parsed and checked */
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+/* Executes one request that came ahead and was kept; false: there is none. */
+bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp);
 /* Completes with flush status the receive WQE of a message cut short. */
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);

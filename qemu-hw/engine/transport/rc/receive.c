@@ -44,6 +44,7 @@ static void una_set(QrnicRequester *r, uint32_t psn)
         qrnic_psn_distance(r->una, psn)) {
         r->asked_psn = psn;
     }
+    qrnic_selective_acknowledged(r, psn);
     r->una = psn;
 }
 
@@ -236,6 +237,64 @@ static void receive_ack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
 }
 
+/*
+ * The oldest packet was lost once more, though others arrive: so often as it may
+ * be sent again without progress. False: that was too often.
+ */
+static bool oldest_lost(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (r->retries == 0) {
+        qrnic_add(e, QRNIC_COUNTER_RETRY_EXCEEDED, 1);
+        qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, QRNIC_SYN_SEQUENCE);
+        return false;
+    }
+    r->retries--;
+    return true;
+}
+
+/*
+ * An ACK of all before, and what has come behind a gap, which is what the
+ * other end of a selective connection sends in place of a NAK.
+ */
+static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicRequester *r = qp->requester;
+    uint32_t missing = pkt->t.missing_psn;
+    bool was_lost;
+
+    trace_qrnic_requester_sack(e->config.name, qp->number, pkt->t.psn, missing,
+                               r->una);
+    if (!r->selective ||
+        (pkt->t.syndrome & QRNIC_AETH_TYPE_MASK) != QRNIC_AETH_ACK ||
+        (qrnic_psn_add(pkt->t.psn, 1) != r->una &&
+         !psn_outstanding(r, pkt->t.psn))) {
+        drop_psn(e, qp, pkt);
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_SACK, 1);
+    receive_positive_ack(e, qp, pkt);
+    if (!qrnic_requester_may_run(qp)) {
+        return;
+    }
+    /* One that is late says nothing of what was sent since. */
+    if (!psn_outstanding(r, missing)) {
+        drop_psn(e, qp, pkt);
+        return;
+    }
+    was_lost = r->selective->state[r->una % QRNIC_WINDOW] == QRNIC_PSN_LOST;
+    if (qrnic_selective_arrived(r, missing, pkt->t.arrived)) {
+        if (!was_lost && r->selective->state[r->una % QRNIC_WINDOW] ==
+            QRNIC_PSN_LOST && !oldest_lost(e, qp)) {
+            return;
+        }
+        r->stalled = false;
+        qrnic_schedule(e, qp);
+    }
+    qrnic_requester_deadline(e, qp);
+}
+
 /* Scatters len bytes of a response to the place of offset in the message. */
 static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                                  uint64_t offset, const uint8_t *from,
@@ -348,9 +407,15 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
-    if ((pkt->t.opcode & QRNIC_OPERATION_MASK) == QRNIC_OP_RC_ACK) {
+    switch (pkt->t.opcode & QRNIC_OPERATION_MASK) {
+    case QRNIC_OP_RC_ACK:
         receive_ack(e, qp, pkt);
-    } else {
+        break;
+    case QRNIC_OP_RC_SACK:
+        receive_sack(e, qp, pkt);
+        break;
+    default:
         receive_response(e, qp, pkt);
+        break;
     }
 }

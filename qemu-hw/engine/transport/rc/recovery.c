@@ -35,13 +35,17 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
                                            QRNIC_DEADLINE_NEVER);
 }
 
-/* Go-back-N: sending goes on at the oldest packet without an answer. */
+/*
+ * Go-back-N: sending goes on at the oldest packet without an answer, and leaves
+ * out what is known to have arrived.
+ */
 static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
     r->cursor = r->tail;
     r->cursor_psn = r->asked_psn = r->una;
+    qrnic_selective_lose_all(r);
     r->probing = false;
     r->stalled = false;
     r->connect_due = r->connecting;

@@ -162,6 +162,7 @@ void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
     }
     qrnic_requester_wqe_drop(e, r);
     qrnic_rendezvous_cleanup(r);
+    g_free(r->selective);
     g_free(r);
     qp->requester = NULL;
 }
@@ -182,5 +183,6 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp)
     r->cursor_psn = r->next_psn = r->sent_psn = r->una = qp->attr.sq_psn;
     r->asked_psn = r->una;
     r->deadline = QRNIC_DEADLINE_NEVER;
+    qrnic_selective_start(qp);
     qrnic_requester_attr_changed(e, qp);
 }

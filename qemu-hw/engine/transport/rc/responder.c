@@ -86,6 +86,62 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
     }
 }
 
+/*
+ * The request whose turn it is. PSNs inside of a read are nobody's. Who sent
+ * what is still missing is told that it is.
+ */
+static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    uint32_t psn = r->epsn;
+
+    receive_expected(e, qp, pkt);
+    if (r->hold) {
+        qrnic_hold_drop(e, &r->hold, psn, qrnic_psn_distance(psn, r->epsn));
+    }
+    if (r->hold && !r->dead) {
+        r->sack_owed |= !qrnic_hold_has(r->hold, r->epsn);
+        qrnic_schedule(e, qp);
+    }
+}
+
+bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+    QrnicHeld *held;
+    QrnicPacket pkt;
+
+    if (!r->hold || r->dead) {
+        return false;
+    }
+    held = qrnic_hold_take(e, &r->hold, r->epsn);
+    if (!held) {
+        return false;
+    }
+    pkt = (QrnicPacket) {
+        .t = held->t, .info = held->info, .payload = held->payload,
+        .payload_len = held->payload_len,
+    };
+    receive_in_turn(e, qp, &pkt);
+    qrnic_held_free(e, held);
+    return true;
+}
+
+/* Of a requester that repeats selectively, as this end does: it is kept. */
+static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!(qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT) ||
+        !(pkt->t.mark & QRNIC_MARK_SELECTIVE) ||
+        !qrnic_hold_put(e, &r->hold, r->epsn, pkt)) {
+        return false;
+    }
+    r->sack_owed = true;
+    qrnic_schedule(e, qp);
+    return true;
+}
+
 static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
                               const QrnicPacket *pkt)
 {
@@ -126,12 +182,17 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         return;
     }
     qrnic_inbound_arrived(e, qp);
-    if (ahead == 0) {
-        receive_expected(e, qp, pkt);
+    if (ahead == 0 && !qrnic_hold_has(r->hold, r->epsn)) {
+        receive_in_turn(e, qp, pkt);
     } else if (ahead < 0) {
         receive_duplicate(e, qp, pkt);
+    } else if (ahead == 0) {
+        qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
+        if (keep_ahead(e, qp, pkt)) {
+            return;
+        }
         /* One NAK for each gap (9.7.5.2.2). */
         tell = !r->gap || rnr_is_over(e, r, pkt->t.psn);
         if (!r->gap || qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {

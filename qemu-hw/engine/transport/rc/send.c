@@ -262,6 +262,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     } else {
         qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
     }
+    qrnic_selective_sent(r);
     if (qrnic_psn_distance(r->una, next) >
         qrnic_psn_distance(r->una, r->sent_psn)) {
         r->sent_psn = next;
@@ -270,7 +271,8 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     if (next == qrnic_pending_end(p)) {
         r->cursor++;
     }
-    if (asks) {
+    if (asks && qrnic_psn_distance(r->una, next) >
+        qrnic_psn_distance(r->una, r->asked_psn)) {
         r->asked_psn = next;
     }
     /* With a rate limit, who asks may go long after the oldest. */
@@ -346,7 +348,8 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     t = qrnic_connection_transport(qp, 0, r->cursor_psn);
     t.solicited = last && p->flags & QRNIC_WQEF_SOLICITED &&
                   takes_receive(p->opcode);
-    t.ack_req = last || probe || r->cursor_psn % QRNIC_ACK_INTERVAL == 0;
+    t.ack_req = last || probe || r->cursor_psn % QRNIC_ACK_INTERVAL == 0 ||
+                (r->selective && r->cursor_psn != r->sent_psn);
     t.srqn = r->wqe->srqn;
     t.va = r->wqe->remote_addr;
     t.rkey = r->wqe->rkey;
@@ -456,6 +459,13 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     if (!qrnic_requester_may_run(qp) || r->rnr_wait || r->held ||
         qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
         return false;
+    }
+    if (r->selective) {
+        qrnic_selective_skip(r);
+        /* What was skipped waits for an answer, as what is sent does. */
+        if (r->deadline == QRNIC_DEADLINE_NEVER && r->una != r->cursor_psn) {
+            qrnic_requester_deadline(e, qp);
+        }
     }
     if (r->cursor == r->head && !requester_take(e, qp)) {
         return false;

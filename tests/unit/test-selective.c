@@ -1,0 +1,700 @@
+/*
+ * Selective repeat: what was lost is sent again and nothing else, what comes
+ * ahead is kept and executed in its turn, and what a peer may say of it.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "engine/transport/rc/reliability.h"
+#include "pair.h"
+
+#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define PSN_B 0xabcdef
+#define MTU 1024u
+
+/* Which transmissions of packets of node 0 are lost, and what the wire saw */
+typedef struct Loss {
+    uint32_t psn;               /* from PSN_A on */
+    unsigned times;
+} Loss;
+
+typedef struct Wire {
+    Loss loss[8];
+    unsigned sacks, naks, acks, marked, unmarked;
+    uint32_t sack_missing;      /* of the last one, from PSN_A on */
+    uint8_t arrived[QRNIC_SACK_BYTES];
+    bool responses_lost;
+} Wire;
+
+static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                void *opaque)
+{
+    Wire *w = opaque;
+    QrnicPacket p;
+
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    *(p.t.mark ? &w->marked : &w->unmarked) += 1;
+    if (p.t.opcode == QRNIC_OP_RC_SACK) {
+        w->sacks++;
+        w->sack_missing = p.t.missing_psn - PSN_A;
+        memcpy(w->arrived, p.t.arrived, sizeof(w->arrived));
+    } else if (p.t.opcode == QRNIC_OP_RC_ACK) {
+        *((p.t.syndrome & 0xe0) == QRNIC_AETH_ACK ? &w->acks : &w->naks) += 1;
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(w->loss) && !from; i++) {
+        Loss *l = &w->loss[i];
+
+        if (l->times && p.t.psn == PSN_A + l->psn) {
+            l->times--;
+            return false;
+        }
+    }
+    return !from || !w->responses_lost;
+}
+
+static SimConnect connect_with(uint8_t options)
+{
+    SimConnect c = sim_connect_default();
+
+    c.options = options;
+    return c;
+}
+
+static Pair *pair_with(Wire *w, const SimConnect *c)
+{
+    Pair *p = pair_new(5, NULL, c);
+
+    pair_fill(p);
+    p->sim->tap = tap;
+    p->sim->tap_opaque = w;
+    return p;
+}
+
+static Pair *selective_pair(Wire *w)
+{
+    const SimConnect c = connect_with(QRNIC_QPO_SELECTIVE_REPEAT);
+
+    return pair_with(w, &c);
+}
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
+}
+
+static uint64_t counter_a(Pair *p, enum qrnic_counter c)
+{
+    return sim_counter(&p->sim->node[0], c);
+}
+
+static uint64_t counter_b(Pair *p, enum qrnic_counter c)
+{
+    return sim_counter(&p->sim->node[1], c);
+}
+
+static void expect_equal(Pair *p, uint64_t from, uint64_t to, size_t len)
+{
+    g_assert_cmpmem(p->a.data + from, len, p->b.data + to, len);
+}
+
+static void writes_post(Pair *p, unsigned count, uint32_t len)
+{
+    for (unsigned i = 0; i < count; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, i * len, i * len, len);
+    }
+}
+
+static void writes_expect(Pair *p, unsigned count, uint32_t len)
+{
+    for (unsigned i = 0; i < count; i++) {
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    }
+    expect_no_cqe(p->a.qp);
+    expect_equal(p, 0, 0, (size_t)count * len);
+}
+
+/* Of forty packets some are lost: these go once more, and no other. */
+static void test_only_lost(void)
+{
+    static const unsigned lost[] = { 3, 4, 17, 30 };
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+
+    for (unsigned i = 0; i < ARRAY_SIZE(lost); i++) {
+        w.loss[i] = (Loss) { lost[i], 1 };
+    }
+    writes_post(p, 4, 10 * MTU);
+    settle(p);
+    writes_expect(p, 4, 10 * MTU);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 4);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), >=, 36 - 3);
+    g_assert_cmpuint(w.naks, ==, 0);
+    g_assert_cmpuint(w.sacks, >, 0);
+    g_assert_cmpuint(w.unmarked, ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_TX_SACK), ==, w.sacks);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_SACK), ==, w.sacks);
+    pair_free(p);
+}
+
+/* A repetition is lost, too: that is known without a timer. */
+static void test_lost_again(void)
+{
+    Wire w = { .loss = { { 2, 4 } } };
+    Pair *p = selective_pair(&w);
+    int64_t start = p->sim->now;
+
+    writes_post(p, 100, MTU);
+    while (counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS) < 4) {
+        /* Something must be sent behind a repetition to tell that it is lost */
+        g_assert_cmpint(p->sim->now, <, start + SIM_MS);
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 8);
+        sim_run(p->sim, p->sim->now + SIM_US);
+    }
+    settle(p);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 4);
+    pair_free(p);
+}
+
+/* The last packet of all is lost: nothing tells of it but the timer. */
+static void test_tail(void)
+{
+    Wire w = { .loss = { { 9, 1 } } };
+    Pair *p = selective_pair(&w);
+
+    writes_post(p, 1, 10 * MTU);
+    settle(p);
+    writes_expect(p, 1, 10 * MTU);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 1);
+    pair_free(p);
+}
+
+/* What the SACK says, bit by bit */
+static void test_sack_bits(void)
+{
+    Wire w = { .loss = { { 1, 1 }, { 4, 1 } } };
+    Pair *p = selective_pair(&w);
+
+    writes_post(p, 1, 8 * MTU);
+    /* One way, so that the SACK is on the wire */
+    sim_run(p->sim, p->sim->now + SIM_US);
+    g_assert_cmpuint(w.sacks, ==, 1);
+    g_assert_cmpuint(w.sack_missing, ==, 1);
+    /* 2, 3, 5, 6, 7 from 1 on */
+    g_assert_cmphex(w.arrived[0], ==, 0x6e);
+    for (unsigned i = 1; i < sizeof(w.arrived); i++) {
+        g_assert_cmphex(w.arrived[i], ==, 0);
+    }
+    settle(p);
+    writes_expect(p, 1, 8 * MTU);
+    pair_free(p);
+}
+
+/* Only one end has the option: go-back-N, and no frame that it does not know */
+static void test_one_end(void)
+{
+    for (int end = 0; end < 2; end++) {
+        Wire w = { .loss = { { 3, 1 } } };
+        SimConnect c = connect_with(QRNIC_QPO_SELECTIVE_REPEAT);
+        Pair *p;
+
+        c.only_a = end == 0;
+        c.only_b = end == 1;
+        p = pair_with(&w, &c);
+        writes_post(p, 2, 10 * MTU);
+        settle(p);
+        writes_expect(p, 2, 10 * MTU);
+        g_assert_cmpuint(w.sacks, ==, 0);
+        g_assert_cmpuint(w.naks, ==, 1);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 17);
+        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+        g_assert_cmpuint(sim_query(p->a.qp).options_in_force, ==, 0);
+        g_assert_cmpuint(sim_query(p->b.qp).options_in_force, ==, 0);
+        g_assert_cmpuint(w.marked, >, 0);
+        pair_free(p);
+    }
+}
+
+static void test_in_force(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+
+    g_assert_cmpuint(sim_query(p->a.qp).options, ==,
+                     QRNIC_QPO_SELECTIVE_REPEAT);
+    g_assert_cmpuint(sim_query(p->a.qp).options_in_force, ==, 0);
+    writes_post(p, 1, 8);
+    settle(p);
+    g_assert_cmpuint(sim_query(p->a.qp).options_in_force, ==,
+                     QRNIC_QPO_SELECTIVE_REPEAT);
+    g_assert_cmpuint(sim_query(p->b.qp).options_in_force, ==,
+                     QRNIC_QPO_SELECTIVE_REPEAT);
+    pair_free(p);
+}
+
+/* An option is given on the way to RTR, of a device that has it, and of RC. */
+static void test_modify(void)
+{
+    const SimConnect none = { 0 };
+    Pair *p = pair_new(1, NULL, &none);
+    QrnicQpAttr a = sim_attr_init();
+    SimQp *uc = sim_uc_new(p->a.qp->node, NULL);
+    QrnicResult r;
+
+    sim_modify(p->a.qp, &a);
+    a = sim_attr_rtr(p->a.qp, p->b.qp);
+    a.options = QRNIC_QPO_SELECTIVE_REPEAT;
+    r = sim_modify(p->a.qp, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_QP_ATTR_OPTIONS_OFFSET);
+    a.mask |= QRNIC_QP_OPTIONS;
+    a.options_in_force = 1;
+    r = sim_modify(p->a.qp, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET);
+    a.options_in_force = 0;
+    a.options = 0x80;
+    r = sim_modify(p->a.qp, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    a.options = QRNIC_QPO_SELECTIVE_REPEAT;
+    r = sim_modify(p->a.qp, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    a = sim_attr_rts();
+    a.mask |= QRNIC_QP_OPTIONS;
+    r = sim_modify(p->a.qp, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_ATTR);
+    g_assert_cmphex(r.syndrome, ==, QRNIC_QP_OPTIONS);
+    a = sim_attr_init();
+    a.access = QRNIC_ACCESS_REMOTE_WRITE;
+    sim_modify(uc, &a);
+    a = sim_attr_rtr(uc, p->b.qp);
+    a.mask &= ~(QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER);
+    a.max_dest_rd_atomic = a.min_rnr_timer = 0;
+    a.mask |= QRNIC_QP_OPTIONS;
+    r = sim_modify(uc, &a);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_ATTR);
+    sim_qp_free(uc);
+    pair_free(p);
+}
+
+/* A send finds no receive WQE while what is behind it is kept. */
+static void test_not_ready(void)
+{
+    Wire w = { .loss = { { 0, 1 } } };
+    Pair *p = selective_pair(&w);
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, MTU);
+    for (unsigned i = 1; i < 5; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_SEND, i * MTU, 0, MTU);
+    }
+    sim_run(p->sim, p->sim->now + 100 * SIM_US);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_TX_RNR_NAK), ==, 1);
+    for (unsigned i = 1; i < 5; i++) {
+        post_recv(&p->b, i * MTU, MTU);
+    }
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    for (unsigned i = 1; i < 5; i++) {
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+        expect_cqe(p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
+    }
+    expect_equal(p, 0, 0, 5 * MTU);
+    pair_free(p);
+}
+
+/* The key of a packet that is kept is looked at when it is its turn. */
+static void test_key_gone(void)
+{
+    Wire w = { .loss = { { 0, 1 } } };
+    Pair *p = selective_pair(&w);
+    SimNode *b = p->b.qp->node;
+    PairEnd other = p->b;
+
+    other.key = sim_mkey(b, p->b.addr, PAIR_BYTES, ACCESS_ALL);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, MTU);
+    post(&p->a, &other, QRNIC_WQE_RDMA_WRITE, MTU, MTU, MTU);
+    sim_run(p->sim, p->sim->now + SIM_US);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpint(qrnic_mkey_destroy(b->engine, other.key >> 8).status, ==,
+                    QRNIC_ST_OK);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_status(p->a.qp, QRNIC_WC_REM_ACCESS_ERR);
+    expect_equal(p, 0, 0, MTU);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    pair_free(p);
+}
+
+/* Writes to one place: the last one is what stays, though it came first. */
+static void test_order(void)
+{
+    Wire w = { .loss = { { 0, 1 } } };
+    Pair *p = selective_pair(&w);
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, MTU);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, MTU, 0, MTU);
+    settle(p);
+    expect_equal(p, MTU, 0, MTU);
+    pair_free(p);
+}
+
+/*
+ * Crafted requests
+ */
+
+static void inject(Pair *p, PairEnd *to, const QrnicTransport *t,
+                   const uint8_t *data, uint32_t len)
+{
+    PairEnd *from = to == &p->a ? &p->b : &p->a;
+    const QrnicPathSpec spec = sim_path_to(to->qp, from->qp);
+    uint8_t frame[8192], *payload;
+    QrnicPath path;
+
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, t, len);
+    memset(payload, 0x5a, len);
+    if (data) {
+        memcpy(payload, data, len);
+    }
+    sim_inject(p->sim, to->qp->node->id, frame,
+               qrnic_packet_finish(&path, frame, payload, len));
+}
+
+static QrnicTransport crafted(PairEnd *to, uint8_t opcode, uint32_t psn)
+{
+    return (QrnicTransport) {
+        .opcode = opcode, .pkey = 0xffff, .dest_qpn = to->qp->number,
+        .psn = psn & QRNIC_PSN_MASK, .mark = QRNIC_MARK_SELECTIVE,
+    };
+}
+
+static QrnicTransport crafted_write(Pair *p, uint32_t ahead, uint64_t offset)
+{
+    QrnicTransport t = crafted(&p->b, QRNIC_OP_RC_WRITE_ONLY, PSN_A + ahead);
+
+    t.va = p->b.addr + offset;
+    t.rkey = p->b.key;
+    t.dma_len = MTU;
+    return t;
+}
+
+/* The window has 256 PSNs: the last of them is kept, the next is not. */
+static void test_window(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, QRNIC_SELECTIVE_WINDOW - 1, 0);
+
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(w.sacks, ==, 1);
+    g_assert_cmphex(w.arrived[QRNIC_SACK_BYTES - 1], ==, 0x01);
+    t = crafted_write(p, QRNIC_SELECTIVE_WINDOW, 0);
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(w.naks, ==, 1);
+    pair_free(p);
+}
+
+/* The same packet ahead twice is kept once; the first one counts. */
+static void test_ahead_twice(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, 1, 0);
+    uint8_t expect[MTU];
+
+    memset(expect, 0x5a, sizeof(expect));
+    inject(p, &p->b, &t, NULL, MTU);
+    t.va += MTU;
+    inject(p, &p->b, &t, p->a.data, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    t = crafted_write(p, 0, 4 * MTU);
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpmem(p->b.data, MTU, expect, MTU);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 2);
+    g_assert_cmpuint(sim_query(p->b.qp).rq_psn, ==, PSN_A + 2);
+    pair_free(p);
+}
+
+/* Without the mark nothing is kept, whatever this end would do. */
+static void test_unmarked(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, 1, 0);
+
+    t.mark = 0;
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+    g_assert_cmpuint(w.naks, ==, 1);
+    g_assert_cmpuint(w.sacks, ==, 0);
+    pair_free(p);
+}
+
+/* Marks of which this device knows nothing do nothing. */
+static void test_other_marks(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, 0, 0);
+
+    t.mark = 0x78;
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 1);
+    g_assert_cmpuint(sim_query(p->b.qp).options_in_force, ==, 0);
+    pair_free(p);
+}
+
+/* A packet with a PSN inside of a read is nobody's, and goes with the read. */
+static void test_inside_of_read(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, 2, 0);
+    QrnicTransport read = crafted(&p->b, QRNIC_OP_RC_READ_REQUEST, PSN_A);
+
+    inject(p, &p->b, &t, NULL, MTU);
+    t = crafted_write(p, 4, 0);
+    inject(p, &p->b, &t, NULL, MTU);
+    read.va = p->b.addr;
+    read.rkey = p->b.key;
+    read.dma_len = 4 * MTU;
+    inject(p, &p->b, &read, NULL, 0);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 2);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 1);
+    g_assert_cmpuint(sim_query(p->b.qp).rq_psn, ==, PSN_A + 5);
+    pair_free(p);
+}
+
+/* Behind what is refused for good nothing is executed. */
+static void test_behind_refusal(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted_write(p, 1, 0);
+
+    inject(p, &p->b, &t, NULL, MTU);
+    t = crafted_write(p, 0, 0);
+    t.rkey ^= 0x100000;
+    inject(p, &p->b, &t, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 0);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    pair_free(p);
+}
+
+/* One end of a connection, that expects PSN 0 */
+static void receiver_start(SimQp *q, SimQp *peer)
+{
+    QrnicQpAttr a = sim_attr_init();
+
+    g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
+    a = sim_attr_rtr(q, peer);
+    a.mask |= QRNIC_QP_OPTIONS;
+    a.options = QRNIC_QPO_SELECTIVE_REPEAT;
+    a.path_mtu = QRNIC_MTU_4096;
+    g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
+}
+
+/* All connections together keep no more than MAX_HELD, and give it back. */
+static void test_room(void)
+{
+    enum {
+        LONG = 4096,
+        QPS = QRNIC_MAX_HELD / (QRNIC_SELECTIVE_WINDOW - 1) / LONG + 1,
+    };
+    const SimOptions o = { .max_qp = 512, .max_cq = 512 };
+    Pair *p = pair_new(5, &o, NULL);
+    uint64_t held[2];
+
+
+    for (unsigned round = 0; round < 2; round++) {
+        const uint64_t before = counter_b(p, QRNIC_COUNTER_HELD_PACKETS);
+        SimQp *q[QPS];
+
+        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_HELD) > 0, ==,
+                         round);
+        for (unsigned n = 0; n < QPS; n++) {
+            PairEnd to = { .qp = sim_qp_new(p->b.qp->node, 4, 4, 0, 4) };
+
+            q[n] = to.qp;
+            receiver_start(to.qp, p->a.qp);
+            for (uint32_t i = 1; i < QRNIC_SELECTIVE_WINDOW; i++) {
+                QrnicTransport t = crafted_write(p, i, 0);
+
+                t.dest_qpn = to.qp->number;
+                t.psn = i;
+                inject(p, &to, &t, NULL, LONG);
+            }
+        }
+        held[round] = counter_b(p, QRNIC_COUNTER_HELD_PACKETS) - before;
+        g_assert_cmpuint(held[round] * LONG, <, QRNIC_MAX_HELD);
+        g_assert_cmpuint(held[round] * LONG, >, QRNIC_MAX_HELD / 10 * 9);
+        for (unsigned n = 0; n < QPS; n++) {
+            sim_qp_free(q[n]);
+        }
+    }
+    g_assert_cmpuint(held[0], ==, held[1]);
+    pair_free(p);
+}
+
+/*
+ * Crafted SACKs
+ */
+
+typedef struct Sack {
+    const char *name;
+    int32_t psn, missing;       /* from PSN_A on; PSNs 0 to 9 are sent */
+    uint8_t syndrome;
+    uint8_t arrived[2];
+    /* What comes of it */
+    bool dropped;               /* rx_drop_psn */
+    uint32_t again;             /* packets sent again */
+    unsigned completed;         /* writes of two packets each */
+} Sack;
+
+static const Sack sacks[] = {
+    { "acknowledges-what-was-not-sent", 10, 11, 0x1f, { 0 }, true, 0, 0 },
+    { "misses-what-was-not-sent", -1, 10, 0x1f, { 0x40 }, true, 0, 0 },
+    { "misses-what-is-acknowledged", 5, 3, 0x1f, { 0x7f }, true, 0, 3 },
+    { "far-ahead", 0x500000, 0x500001, 0x1f, { 0x7f }, true, 0, 0 },
+    { "long-ago", -100, -99, 0x1f, { 0x7f }, true, 0, 0 },
+    { "is-no-ack", 1, 2, 0x60, { 0x40 }, true, 0, 0 },
+    { "is-rnr", 1, 2, 0x21, { 0x40 }, true, 0, 0 },
+    { "reserved-syndrome", 1, 2, 0xe0, { 0x40 }, true, 0, 0 },
+    { "nothing-arrived", -1, 0, 0x1f, { 0 }, false, 0, 0 },
+    { "oldest-missing", -1, 0, 0x1f, { 0x7f, 0xc0 }, false, 1, 0 },
+    { "missing-has-arrived", -1, 0, 0x1f, { 0xff, 0xc0 }, false, 0, 0 },
+    { "all-and-more-arrived", -1, 0, 0x1f, { 0xff, 0xff }, false, 0, 0 },
+    { "more-than-was-sent", -1, 0, 0x1f, { 0x00, 0x3f }, false, 0, 0 },
+    { "behind-the-acknowledged", 3, 6, 0x1f, { 0x20 }, false, 2, 2 },
+    { "every-other", -1, 0, 0x1f, { 0x55, 0x40 }, false, 5, 0 },
+};
+
+/* Ten packets are under way, and this comes from the other end. */
+static void test_sack(gconstpointer opaque)
+{
+    const Sack *k = opaque;
+    uint8_t arrived[QRNIC_SACK_BYTES] = { k->arrived[0], k->arrived[1] };
+    Wire w = { .responses_lost = true };
+    Pair *p = selective_pair(&w);
+    QrnicTransport t = crafted(&p->a, QRNIC_OP_RC_SACK, PSN_A + k->psn);
+    unsigned completed = 0;
+    QrnicCqe c;
+
+    writes_post(p, 5, 2 * MTU);
+    sim_run(p->sim, p->sim->now + 10 * SIM_US);
+    t.syndrome = k->syndrome;
+    t.missing_psn = (PSN_A + k->missing) & QRNIC_PSN_MASK;
+    t.arrived = arrived;
+    inject(p, &p->a, &t, NULL, 0);
+    sim_run(p->sim, p->sim->now + 10 * SIM_US);
+    while (sim_poll(p->a.qp, &c)) {
+        g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+        completed++;
+    }
+    g_assert_cmpuint(completed, ==, k->completed);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, k->again);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_DROP_PSN), ==, k->dropped);
+    /* It does no lasting harm. */
+    w.responses_lost = false;
+    settle(p);
+    while (sim_poll(p->a.qp, &c)) {
+        g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
+        completed++;
+    }
+    g_assert_cmpuint(completed, ==, 5);
+    expect_equal(p, 0, 0, 10 * MTU);
+    pair_free(p);
+}
+
+/* To a requester without the option it is no answer. */
+static void test_sack_unasked(void)
+{
+    static const uint8_t arrived[QRNIC_SACK_BYTES] = { 0x40 };
+    Wire w = { .responses_lost = true };
+    const SimConnect none = connect_with(0);
+    Pair *p = pair_with(&w, &none);
+    QrnicTransport t = crafted(&p->a, QRNIC_OP_RC_SACK, PSN_A + 1);
+
+    writes_post(p, 5, 2 * MTU);
+    sim_run(p->sim, p->sim->now + 10 * SIM_US);
+    t.missing_psn = PSN_A + 2;
+    t.arrived = arrived;
+    inject(p, &p->a, &t, NULL, 0);
+    sim_run(p->sim, p->sim->now + 10 * SIM_US);
+    expect_no_cqe(p->a.qp);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_DROP_PSN), ==, 1);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_SACK), ==, 0);
+    pair_free(p);
+}
+
+/* One that says the same each time costs retries, and then the connection. */
+static void test_sack_endless(void)
+{
+    static const uint8_t arrived[QRNIC_SACK_BYTES] = { 0x7f, 0xff };
+    Wire w = { .responses_lost = true };
+    Pair *p = selective_pair(&w);
+    unsigned n;
+
+    writes_post(p, 1, 2 * MTU);
+    for (n = 0; n < 20; n++) {
+        QrnicTransport t = crafted(&p->a, QRNIC_OP_RC_SACK, PSN_A - 1);
+
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 8);
+        sim_run(p->sim, p->sim->now + 3 * SIM_US);
+        t.syndrome = 0x1f;
+        t.missing_psn = PSN_A;
+        t.arrived = arrived;
+        inject(p, &p->a, &t, NULL, 0);
+        if (sim_query(p->a.qp).state == QRNIC_QPS_ERR) {
+            break;
+        }
+    }
+    g_assert_cmpuint(n, ==, 7);
+    expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/selective/only-lost", test_only_lost);
+    g_test_add_func("/selective/lost-again", test_lost_again);
+    g_test_add_func("/selective/tail", test_tail);
+    g_test_add_func("/selective/sack-bits", test_sack_bits);
+    g_test_add_func("/selective/one-end", test_one_end);
+    g_test_add_func("/selective/in-force", test_in_force);
+    g_test_add_func("/selective/modify", test_modify);
+    g_test_add_func("/selective/not-ready", test_not_ready);
+    g_test_add_func("/selective/key-gone", test_key_gone);
+    g_test_add_func("/selective/order", test_order);
+    g_test_add_func("/selective/window", test_window);
+    g_test_add_func("/selective/ahead-twice", test_ahead_twice);
+    g_test_add_func("/selective/unmarked", test_unmarked);
+    g_test_add_func("/selective/other-marks", test_other_marks);
+    g_test_add_func("/selective/inside-of-read", test_inside_of_read);
+    g_test_add_func("/selective/behind-refusal", test_behind_refusal);
+    g_test_add_func("/selective/room", test_room);
+    for (unsigned i = 0; i < ARRAY_SIZE(sacks); i++) {
+        g_autofree char *path = g_strdup_printf("/selective/sack/%s",
+                                                sacks[i].name);
+
+        g_test_add_data_func(path, &sacks[i], test_sack);
+    }
+    g_test_add_func("/selective/sack/unasked", test_sack_unasked);
+    g_test_add_func("/selective/sack/endless", test_sack_endless);
+    return g_test_run();
+}
