@@ -630,7 +630,9 @@ void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr)
         .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
         .max_dest_rd_atomic = all.max_dest_rd_atomic,
         .min_rnr_timer = all.min_rnr_timer,
+        .options = all.options,
     };
+    step.mask |= all.options ? QRNIC_QP_OPTIONS : 0;
     qp_modify(d, qp, &step);
 }
 
@@ -919,7 +921,8 @@ void peer_send(Device *d, const PeerPacket *p)
     wire_send(d, frame, peer_encode(p, frame));
 }
 
-PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn)
+PeerPacket peer_expect_marked(Device *d, uint8_t opcode, uint32_t psn,
+                              uint8_t mark)
 {
     static uint8_t frame[PEER_FRAME_MAX];
     size_t len = wire_receive(d, frame);
@@ -930,7 +933,13 @@ PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn)
     g_assert_cmphex(p.psn, ==, psn & 0xffffff);
     g_assert_cmphex(p.pkey, ==, 0xffff);
     g_assert_cmpuint(p.tver, ==, 0);
+    g_assert_cmphex(p.mark, ==, mark);
     return p;
+}
+
+PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn)
+{
+    return peer_expect_marked(d, opcode, psn, 0);
 }
 
 void peer_expect_frame(Device *d, const PeerPacket *p)

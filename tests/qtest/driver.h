@@ -236,6 +236,9 @@ PeerPacket peer_packet(const Qp *qp, uint8_t opcode, uint32_t psn);
 void peer_send(Device *d, const PeerPacket *p);
 /* Next packet of the device, with this opcode and PSN; payload is static. */
 PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn);
+/* The same of a queue pair with options, whose packets have this mark */
+PeerPacket peer_expect_marked(Device *d, uint8_t opcode, uint32_t psn,
+                              uint8_t mark);
 /* Asserts that the device's next frame is this packet, in each byte. */
 void peer_expect_frame(Device *d, const PeerPacket *p);
 void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
@@ -297,6 +300,7 @@ void add_tag_tests(void);
 void add_tag_error_tests(void);
 void add_context_tests(void);
 void add_priority_tests(void);
+void add_selective_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);

@@ -34,6 +34,7 @@ int main(int argc, char **argv)
     add_tag_error_tests();
     add_context_tests();
     add_priority_tests();
+    add_selective_tests();
     add_flush_tests();
     add_completion_tests();
     add_property_tests();

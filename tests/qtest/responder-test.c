@@ -603,7 +603,7 @@ static void spoil_qpn(PeerPacket *p)
 
 static void spoil_opcode(PeerPacket *p)
 {
-    p->opcode = 0x1f;
+    p->opcode = 0x1e;
 }
 
 static void spoil_service(PeerPacket *p)

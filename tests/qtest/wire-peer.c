@@ -73,7 +73,7 @@ bool peer_has_aeth(uint8_t opcode)
     opcode = without_xrc(opcode);
     return opcode == RC_READ_FIRST || opcode == RC_READ_LAST ||
            opcode == RC_READ_ONLY || opcode == RC_ACK ||
-           opcode == RC_ATOMIC_ACK;
+           opcode == RC_ATOMIC_ACK || opcode == RC_SACK;
 }
 
 bool peer_has_imm(uint8_t opcode)
@@ -164,7 +164,7 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     w = put(w, p->solicited << 7 | 1 << 6 | pad << 4 | p->tver, 1);
     w = put(w, p->pkey ? p->pkey : 0xffff, 2);
     w = put(w, p->dest_qpn, 4);
-    w = put(w, (uint32_t)p->ack_request << 31 | p->psn, 4);
+    w = put(w, (uint32_t)p->ack_request << 31 | p->mark << 24 | p->psn, 4);
     if (peer_has_xrceth(p->opcode)) {
         w = put(w, p->xrceth, 4);
     }
@@ -301,7 +301,7 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     g_assert_cmphex(p->dest_qpn >> 24, ==, 0);
     word = get(&r, 4);
     p->ack_request = word >> 31;
-    g_assert_cmphex(word >> 24 & 0x7f, ==, 0);
+    p->mark = word >> 24 & 0x7f;
     p->psn = word & 0xffffff;
     if (peer_has_xrceth(p->opcode)) {
         p->xrceth = get(&r, 4);

@@ -39,6 +39,7 @@ enum {
     RC_SEND_ONLY_INV = 0x17,
     RC_FLUSH = 0x1c,
     RC_ATOMIC_WRITE = 0x1d,
+    RC_SACK = 0x1f,             /* manual; behind the AETH all is payload */
 };
 
 /* of UC: as those of RC, in the same order */
@@ -97,6 +98,7 @@ typedef struct PeerPacket {
     uint16_t sport;             /* not with v1 */
     uint8_t opcode, pad, tver;
     bool solicited, ack_request;
+    uint8_t mark;               /* the seven bits behind AckReq */
     uint16_t pkey;
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
