@@ -22,7 +22,7 @@
 #define MKEY_BYTES 256
 #define EQ_BYTES 256            /* and for each entry: */
 #define EQ_ENTRY_BYTES 4
-#define COUNTER_SET_BYTES 1280
+#define COUNTER_SET_BYTES 1536
 #define DB_PAGE_BYTES 512
 #define FLOW_BYTES 256
 #define RSS_BYTES 640
