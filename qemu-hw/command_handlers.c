@@ -107,6 +107,9 @@ static QrnicResult handle_query_counter_set(QrnicEngine *e,
 OUTPUT(query_device, qrnic_device_query, QrnicDeviceAttr, device_attr)
 OUTPUT(query_port, qrnic_port_query, QrnicPortAttr, port_attr)
 INPUT(modify_port, qrnic_port_modify, QrnicPortCtx, port_ctx)
+INPUT(set_congestion, qrnic_congestion_set, QrnicCongestionCtx, congestion_ctx)
+OUTPUT(query_congestion, qrnic_congestion_query, QrnicCongestionCtx,
+       congestion_ctx)
 PLAIN(alloc_db_page, qrnic_db_page_alloc)
 PLAIN_OBJECT(free_db_page, qrnic_db_page_free)
 PLAIN(alloc_pd, qrnic_pd_alloc)

@@ -155,6 +155,8 @@ enum qrnic_cmd_opcode {
     QRNIC_CMD_QUERY_PORT = 0x3,
     QRNIC_CMD_MODIFY_PORT = 0x4,
     QRNIC_CMD_QUERY_COUNTERS = 0x5,
+    QRNIC_CMD_SET_CONGESTION = 0x6,
+    QRNIC_CMD_QUERY_CONGESTION = 0x7,
     QRNIC_CMD_ALLOC_DB_PAGE = 0x10,
     QRNIC_CMD_FREE_DB_PAGE = 0x11,
     QRNIC_CMD_ALLOC_PD = 0x12,
@@ -495,7 +497,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
-#define QRNIC_CAP_ALL 0x000001ffffffffffull
+#define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
+#define QRNIC_CAP_ALL 0x000003ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -649,6 +652,15 @@ enum qrnic_link_state {
 #define QRNIC_PORTF_ADMIN_UP 0x00000001u
 #define QRNIC_PORTF_ALL 0x00000001u
 
+/* Flags of congestion_ctx */
+#define QRNIC_CONGESTION_NP 0x00000001u
+#define QRNIC_CONGESTION_RP 0x00000002u
+#define QRNIC_CONGESTION_ECT 0x00000004u
+#define QRNIC_CONGESTION_CLAMP_TGT_RATE 0x00000008u
+#define QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI 0x00000010u
+#define QRNIC_CONGESTION_CNP_PRIO_FLOW 0x00000020u
+#define QRNIC_CONGESTION_ALL 0x0000003fu
+
 /* Flags of rx_filter */
 #define QRNIC_RXF_PROMISC 0x00000001u
 #define QRNIC_RXF_ALLMULTI 0x00000002u
@@ -792,6 +804,10 @@ enum qrnic_counter {
     QRNIC_COUNTER_ROCE_RX_MULTICAST,
     QRNIC_COUNTER_ROCE_V1_TX_PACKETS,
     QRNIC_COUNTER_ROCE_V1_RX_PACKETS,
+    QRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS,
+    QRNIC_COUNTER_NP_CNP_SENT,
+    QRNIC_COUNTER_RP_CNP_HANDLED,
+    QRNIC_COUNTER_RP_CNP_IGNORED,
     QRNIC_COUNTER_TX_SEND,
     QRNIC_COUNTER_TX_WRITE,
     QRNIC_COUNTER_TX_READ,
@@ -957,6 +973,10 @@ enum qrnic_counter {
     X(roce_rx_multicast, roce) \
     X(roce_v1_tx_packets, roce) \
     X(roce_v1_rx_packets, roce) \
+    X(np_ecn_marked_roce_packets, roce) \
+    X(np_cnp_sent, roce) \
+    X(rp_cnp_handled, roce) \
+    X(rp_cnp_ignored, roce) \
     X(tx_send, roce) \
     X(tx_write, roce) \
     X(tx_read, roce) \
@@ -1090,6 +1110,9 @@ enum qrnic_counter {
     X(QUERY_PORT, query_port, 0, QRNIC_PORT_ATTR_BYTES, false) \
     X(MODIFY_PORT, modify_port, QRNIC_PORT_CTX_BYTES, 0, false) \
     X(QUERY_COUNTERS, query_counters, 0, 8 * QRNIC_NUM_COUNTERS, false) \
+    X(SET_CONGESTION, set_congestion, QRNIC_CONGESTION_CTX_BYTES, 0, false) \
+    X(QUERY_CONGESTION, query_congestion, 0, QRNIC_CONGESTION_CTX_BYTES, \
+      false) \
     X(ALLOC_DB_PAGE, alloc_db_page, 0, 0, false) \
     X(FREE_DB_PAGE, free_db_page, 0, 0, true) \
     X(ALLOC_PD, alloc_pd, 0, 0, false) \
@@ -1707,7 +1730,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffe0000000000ull;
+    bad |= out->capabilities & 0xfffffc0000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1883,6 +1906,111 @@ static inline void qrnic_port_ctx_pack(void *out, const QrnicPortCtx *in)
     memset(p, 0, QRNIC_PORT_CTX_BYTES);
     qrnic_st_le32(p + 0, in->mtu);
     p[4] = in->flags;
+}
+
+#define QRNIC_CONGESTION_CTX_BYTES 80u
+#define QRNIC_CONGESTION_CTX_FLAGS_OFFSET 0u
+#define QRNIC_CONGESTION_CTX_NP_CNP_DSCP_OFFSET 1u
+#define QRNIC_CONGESTION_CTX_NP_CNP_PRIO_OFFSET 2u
+#define QRNIC_CONGESTION_CTX_RP_THRESHOLD_OFFSET 3u
+#define QRNIC_CONGESTION_CTX_NP_MIN_TIME_BETWEEN_CNPS_OFFSET 4u
+#define QRNIC_CONGESTION_CTX_RP_MIN_DEC_FAC_OFFSET 6u
+#define QRNIC_CONGESTION_CTX_RP_GD_OFFSET 7u
+#define QRNIC_CONGESTION_CTX_RP_DCE_TCP_G_OFFSET 8u
+#define QRNIC_CONGESTION_CTX_RP_INITIAL_ALPHA_VALUE_OFFSET 10u
+#define QRNIC_CONGESTION_CTX_RP_DCE_TCP_RTT_OFFSET 12u
+#define QRNIC_CONGESTION_CTX_RP_TIME_RESET_OFFSET 16u
+#define QRNIC_CONGESTION_CTX_RP_BYTE_RESET_OFFSET 20u
+#define QRNIC_CONGESTION_CTX_RP_RATE_REDUCE_MONITOR_PERIOD_OFFSET 24u
+#define QRNIC_CONGESTION_CTX_RP_AI_RATE_OFFSET 28u
+#define QRNIC_CONGESTION_CTX_RP_HAI_RATE_OFFSET 32u
+#define QRNIC_CONGESTION_CTX_RP_MIN_RATE_OFFSET 36u
+#define QRNIC_CONGESTION_CTX_RP_MAX_RATE_OFFSET 40u
+#define QRNIC_CONGESTION_CTX_RP_RATE_TO_SET_ON_FIRST_CNP_OFFSET 44u
+#define QRNIC_CONGESTION_CTX_RSVD0_OFFSET 48u
+
+/* Input of SET_CONGESTION, output of QUERY_CONGESTION */
+typedef struct QrnicCongestionCtx {
+    uint8_t flags;
+    uint8_t np_cnp_dscp;
+    uint8_t np_cnp_prio;
+    uint8_t rp_threshold;
+    uint16_t np_min_time_between_cnps;
+    uint8_t rp_min_dec_fac;
+    uint8_t rp_gd;
+    uint16_t rp_dce_tcp_g;
+    uint16_t rp_initial_alpha_value;
+    uint32_t rp_dce_tcp_rtt;
+    uint32_t rp_time_reset;
+    uint32_t rp_byte_reset;
+    uint32_t rp_rate_reduce_monitor_period;
+    uint32_t rp_ai_rate;
+    uint32_t rp_hai_rate;
+    uint32_t rp_min_rate;
+    uint32_t rp_max_rate;
+    uint32_t rp_rate_to_set_on_first_cnp;
+} QrnicCongestionCtx;
+
+_Static_assert(QRNIC_CONGESTION_CTX_RSVD0_OFFSET + 32 ==
+               QRNIC_CONGESTION_CTX_BYTES, "size of congestion_ctx");
+
+/*
+ * False if a reserved bit of congestion_ctx is set; out is filled in any
+ * case.
+ */
+static inline bool qrnic_congestion_ctx_unpack(QrnicCongestionCtx *out,
+                                               const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+
+    out->flags = p[0];
+    bad |= out->flags & 0x000000c0u;
+    out->np_cnp_dscp = p[1];
+    out->np_cnp_prio = p[2];
+    out->rp_threshold = p[3];
+    out->np_min_time_between_cnps = qrnic_ld_le16(p + 4);
+    out->rp_min_dec_fac = p[6];
+    out->rp_gd = p[7];
+    out->rp_dce_tcp_g = qrnic_ld_le16(p + 8);
+    out->rp_initial_alpha_value = qrnic_ld_le16(p + 10);
+    out->rp_dce_tcp_rtt = qrnic_ld_le32(p + 12);
+    out->rp_time_reset = qrnic_ld_le32(p + 16);
+    out->rp_byte_reset = qrnic_ld_le32(p + 20);
+    out->rp_rate_reduce_monitor_period = qrnic_ld_le32(p + 24);
+    out->rp_ai_rate = qrnic_ld_le32(p + 28);
+    out->rp_hai_rate = qrnic_ld_le32(p + 32);
+    out->rp_min_rate = qrnic_ld_le32(p + 36);
+    out->rp_max_rate = qrnic_ld_le32(p + 40);
+    out->rp_rate_to_set_on_first_cnp = qrnic_ld_le32(p + 44);
+    bad |= qrnic_any_byte(p + 48, 32);
+    return !bad;
+}
+
+static inline void qrnic_congestion_ctx_pack(void *out,
+                                             const QrnicCongestionCtx *in)
+{
+    uint8_t *p = out;
+
+    memset(p, 0, QRNIC_CONGESTION_CTX_BYTES);
+    p[0] = in->flags;
+    p[1] = in->np_cnp_dscp;
+    p[2] = in->np_cnp_prio;
+    p[3] = in->rp_threshold;
+    qrnic_st_le16(p + 4, in->np_min_time_between_cnps);
+    p[6] = in->rp_min_dec_fac;
+    p[7] = in->rp_gd;
+    qrnic_st_le16(p + 8, in->rp_dce_tcp_g);
+    qrnic_st_le16(p + 10, in->rp_initial_alpha_value);
+    qrnic_st_le32(p + 12, in->rp_dce_tcp_rtt);
+    qrnic_st_le32(p + 16, in->rp_time_reset);
+    qrnic_st_le32(p + 20, in->rp_byte_reset);
+    qrnic_st_le32(p + 24, in->rp_rate_reduce_monitor_period);
+    qrnic_st_le32(p + 28, in->rp_ai_rate);
+    qrnic_st_le32(p + 32, in->rp_hai_rate);
+    qrnic_st_le32(p + 36, in->rp_min_rate);
+    qrnic_st_le32(p + 40, in->rp_max_rate);
+    qrnic_st_le32(p + 44, in->rp_rate_to_set_on_first_cnp);
 }
 
 #define QRNIC_EQ_CTX_BYTES 64u
@@ -4589,6 +4717,10 @@ static inline const char *qrnic_cmd_opcode_name(unsigned v)
         return "MODIFY_PORT";
     case QRNIC_CMD_QUERY_COUNTERS:
         return "QUERY_COUNTERS";
+    case QRNIC_CMD_SET_CONGESTION:
+        return "SET_CONGESTION";
+    case QRNIC_CMD_QUERY_CONGESTION:
+        return "QUERY_CONGESTION";
     case QRNIC_CMD_ALLOC_DB_PAGE:
         return "ALLOC_DB_PAGE";
     case QRNIC_CMD_FREE_DB_PAGE:
@@ -5229,6 +5361,10 @@ static inline const char *qrnic_counter_name(unsigned v)
         "roce_rx_multicast",
         "roce_v1_tx_packets",
         "roce_v1_rx_packets",
+        "np_ecn_marked_roce_packets",
+        "np_cnp_sent",
+        "rp_cnp_handled",
+        "rp_cnp_ignored",
         "tx_send",
         "tx_write",
         "tx_read",

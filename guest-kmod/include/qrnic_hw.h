@@ -131,6 +131,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_QUERY_PORT = 0x3,
 	QRNIC_CMD_MODIFY_PORT = 0x4,
 	QRNIC_CMD_QUERY_COUNTERS = 0x5,
+	QRNIC_CMD_SET_CONGESTION = 0x6,
+	QRNIC_CMD_QUERY_CONGESTION = 0x7,
 	QRNIC_CMD_ALLOC_DB_PAGE = 0x10,
 	QRNIC_CMD_FREE_DB_PAGE = 0x11,
 	QRNIC_CMD_ALLOC_PD = 0x12,
@@ -471,7 +473,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_PRIORITY 0x0000004000000000ull
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
-#define QRNIC_CAP_ALL 0x000001ffffffffffull
+#define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
+#define QRNIC_CAP_ALL 0x000003ffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -625,6 +628,15 @@ enum qrnic_link_state {
 #define QRNIC_PORTF_ADMIN_UP 0x00000001u
 #define QRNIC_PORTF_ALL 0x00000001u
 
+/* Flags of congestion_ctx */
+#define QRNIC_CONGESTION_NP 0x00000001u
+#define QRNIC_CONGESTION_RP 0x00000002u
+#define QRNIC_CONGESTION_ECT 0x00000004u
+#define QRNIC_CONGESTION_CLAMP_TGT_RATE 0x00000008u
+#define QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI 0x00000010u
+#define QRNIC_CONGESTION_CNP_PRIO_FLOW 0x00000020u
+#define QRNIC_CONGESTION_ALL 0x0000003fu
+
 /* Flags of rx_filter */
 #define QRNIC_RXF_PROMISC 0x00000001u
 #define QRNIC_RXF_ALLMULTI 0x00000002u
@@ -768,6 +780,10 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ROCE_RX_MULTICAST,
 	QRNIC_COUNTER_ROCE_V1_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_V1_RX_PACKETS,
+	QRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS,
+	QRNIC_COUNTER_NP_CNP_SENT,
+	QRNIC_COUNTER_RP_CNP_HANDLED,
+	QRNIC_COUNTER_RP_CNP_IGNORED,
 	QRNIC_COUNTER_TX_SEND,
 	QRNIC_COUNTER_TX_WRITE,
 	QRNIC_COUNTER_TX_READ,
@@ -933,6 +949,10 @@ enum qrnic_counter {
 	X(roce_rx_multicast, roce) \
 	X(roce_v1_tx_packets, roce) \
 	X(roce_v1_rx_packets, roce) \
+	X(np_ecn_marked_roce_packets, roce) \
+	X(np_cnp_sent, roce) \
+	X(rp_cnp_handled, roce) \
+	X(rp_cnp_ignored, roce) \
 	X(tx_send, roce) \
 	X(tx_write, roce) \
 	X(tx_read, roce) \
@@ -1082,6 +1102,8 @@ enum qrnic_counter {
 	X(QUERY_PORT) \
 	X(MODIFY_PORT) \
 	X(QUERY_COUNTERS) \
+	X(SET_CONGESTION) \
+	X(QUERY_CONGESTION) \
 	X(ALLOC_DB_PAGE) \
 	X(FREE_DB_PAGE) \
 	X(ALLOC_PD) \
@@ -1552,6 +1574,95 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, flags) ==
 		QRNIC_PORT_CTX_FLAGS_OFFSET, "port_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, rsvd0) ==
 		QRNIC_PORT_CTX_RSVD0_OFFSET, "port_ctx.rsvd0");
+
+/* Input of SET_CONGESTION, output of QUERY_CONGESTION */
+struct qrnic_congestion_ctx {
+	__u8 flags;
+	__u8 np_cnp_dscp;
+	__u8 np_cnp_prio;
+	__u8 rp_threshold;
+	__le16 np_min_time_between_cnps;
+	__u8 rp_min_dec_fac;
+	__u8 rp_gd;
+	__le16 rp_dce_tcp_g;
+	__le16 rp_initial_alpha_value;
+	__le32 rp_dce_tcp_rtt;
+	__le32 rp_time_reset;
+	__le32 rp_byte_reset;
+	__le32 rp_rate_reduce_monitor_period;
+	__le32 rp_ai_rate;
+	__le32 rp_hai_rate;
+	__le32 rp_min_rate;
+	__le32 rp_max_rate;
+	__le32 rp_rate_to_set_on_first_cnp;
+	__u8 rsvd0[32];
+};
+
+#define QRNIC_CONGESTION_CTX_BYTES 80u
+#define QRNIC_CONGESTION_CTX_FLAGS_OFFSET 0u
+#define QRNIC_CONGESTION_CTX_NP_CNP_DSCP_OFFSET 1u
+#define QRNIC_CONGESTION_CTX_NP_CNP_PRIO_OFFSET 2u
+#define QRNIC_CONGESTION_CTX_RP_THRESHOLD_OFFSET 3u
+#define QRNIC_CONGESTION_CTX_NP_MIN_TIME_BETWEEN_CNPS_OFFSET 4u
+#define QRNIC_CONGESTION_CTX_RP_MIN_DEC_FAC_OFFSET 6u
+#define QRNIC_CONGESTION_CTX_RP_GD_OFFSET 7u
+#define QRNIC_CONGESTION_CTX_RP_DCE_TCP_G_OFFSET 8u
+#define QRNIC_CONGESTION_CTX_RP_INITIAL_ALPHA_VALUE_OFFSET 10u
+#define QRNIC_CONGESTION_CTX_RP_DCE_TCP_RTT_OFFSET 12u
+#define QRNIC_CONGESTION_CTX_RP_TIME_RESET_OFFSET 16u
+#define QRNIC_CONGESTION_CTX_RP_BYTE_RESET_OFFSET 20u
+#define QRNIC_CONGESTION_CTX_RP_RATE_REDUCE_MONITOR_PERIOD_OFFSET 24u
+#define QRNIC_CONGESTION_CTX_RP_AI_RATE_OFFSET 28u
+#define QRNIC_CONGESTION_CTX_RP_HAI_RATE_OFFSET 32u
+#define QRNIC_CONGESTION_CTX_RP_MIN_RATE_OFFSET 36u
+#define QRNIC_CONGESTION_CTX_RP_MAX_RATE_OFFSET 40u
+#define QRNIC_CONGESTION_CTX_RP_RATE_TO_SET_ON_FIRST_CNP_OFFSET 44u
+#define QRNIC_CONGESTION_CTX_RSVD0_OFFSET 48u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_congestion_ctx) == QRNIC_CONGESTION_CTX_BYTES,
+		"size of congestion_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, flags) ==
+		QRNIC_CONGESTION_CTX_FLAGS_OFFSET, "congestion_ctx.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, np_cnp_dscp) ==
+		QRNIC_CONGESTION_CTX_NP_CNP_DSCP_OFFSET, "congestion_ctx.np_cnp_dscp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, np_cnp_prio) ==
+		QRNIC_CONGESTION_CTX_NP_CNP_PRIO_OFFSET, "congestion_ctx.np_cnp_prio");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_threshold) ==
+		QRNIC_CONGESTION_CTX_RP_THRESHOLD_OFFSET, "congestion_ctx.rp_threshold");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, np_min_time_between_cnps) ==
+		QRNIC_CONGESTION_CTX_NP_MIN_TIME_BETWEEN_CNPS_OFFSET,
+		"congestion_ctx.np_min_time_between_cnps");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_min_dec_fac) ==
+		QRNIC_CONGESTION_CTX_RP_MIN_DEC_FAC_OFFSET, "congestion_ctx.rp_min_dec_fac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_gd) ==
+		QRNIC_CONGESTION_CTX_RP_GD_OFFSET, "congestion_ctx.rp_gd");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_dce_tcp_g) ==
+		QRNIC_CONGESTION_CTX_RP_DCE_TCP_G_OFFSET, "congestion_ctx.rp_dce_tcp_g");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_initial_alpha_value) ==
+		QRNIC_CONGESTION_CTX_RP_INITIAL_ALPHA_VALUE_OFFSET,
+		"congestion_ctx.rp_initial_alpha_value");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_dce_tcp_rtt) ==
+		QRNIC_CONGESTION_CTX_RP_DCE_TCP_RTT_OFFSET, "congestion_ctx.rp_dce_tcp_rtt");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_time_reset) ==
+		QRNIC_CONGESTION_CTX_RP_TIME_RESET_OFFSET, "congestion_ctx.rp_time_reset");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_byte_reset) ==
+		QRNIC_CONGESTION_CTX_RP_BYTE_RESET_OFFSET, "congestion_ctx.rp_byte_reset");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_rate_reduce_monitor_period) ==
+		QRNIC_CONGESTION_CTX_RP_RATE_REDUCE_MONITOR_PERIOD_OFFSET,
+		"congestion_ctx.rp_rate_reduce_monitor_period");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_ai_rate) ==
+		QRNIC_CONGESTION_CTX_RP_AI_RATE_OFFSET, "congestion_ctx.rp_ai_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_hai_rate) ==
+		QRNIC_CONGESTION_CTX_RP_HAI_RATE_OFFSET, "congestion_ctx.rp_hai_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_min_rate) ==
+		QRNIC_CONGESTION_CTX_RP_MIN_RATE_OFFSET, "congestion_ctx.rp_min_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_max_rate) ==
+		QRNIC_CONGESTION_CTX_RP_MAX_RATE_OFFSET, "congestion_ctx.rp_max_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rp_rate_to_set_on_first_cnp) ==
+		QRNIC_CONGESTION_CTX_RP_RATE_TO_SET_ON_FIRST_CNP_OFFSET,
+		"congestion_ctx.rp_rate_to_set_on_first_cnp");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_congestion_ctx, rsvd0) ==
+		QRNIC_CONGESTION_CTX_RSVD0_OFFSET, "congestion_ctx.rsvd0");
 
 /* Input of CREATE_EQ; output of QUERY_EQ */
 struct qrnic_eq_ctx {

@@ -96,6 +96,8 @@ bool qrnic_engine_ready(const QrnicEngine *e);
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);
 QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out);
 QrnicResult qrnic_port_modify(QrnicEngine *e, const QrnicPortCtx *in);
+QrnicResult qrnic_congestion_set(QrnicEngine *e, const QrnicCongestionCtx *in);
+QrnicResult qrnic_congestion_query(QrnicEngine *e, QrnicCongestionCtx *out);
 QrnicResult qrnic_db_page_alloc(QrnicEngine *e);
 QrnicResult qrnic_db_page_free(QrnicEngine *e, uint32_t page);
 QrnicResult qrnic_pd_alloc(QrnicEngine *e);

@@ -23,6 +23,7 @@
 #define CONNECT_LEN     12
 #define CNAK_LEN        4
 #define SACK_LEN        (4 + QRNIC_SACK_BYTES)
+#define CNP_LEN         16
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_XRCETH ? XRCETH_LEN : 0) + \
@@ -30,6 +31,7 @@
                        ((f) & QRNIC_HDR_CONNECT ? CONNECT_LEN : 0) + \
                        ((f) & QRNIC_HDR_CNAK ? CNAK_LEN : 0) + \
                        ((f) & QRNIC_HDR_SACK ? SACK_LEN : 0) + \
+                       ((f) & QRNIC_HDR_CNP ? CNP_LEN : 0) + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
@@ -104,6 +106,8 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
 
     OP(UD_SEND_ONLY, SEND | ONLY | DETH),
     OP(UD_SEND_ONLY_IMM, SEND | ONLY | DETH | IMM),
+
+    OP(CNP, QRNIC_OPF_NOTIFICATION | ONLY | QRNIC_HDR_CNP),
 
     OP(XRC_SEND_FIRST, XRC | SEND | START),
     OP(XRC_SEND_MIDDLE, XRC | SEND),

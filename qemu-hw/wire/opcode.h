@@ -1,9 +1,9 @@
 /*
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
- * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A19 for
- * flush and atomic write. Dynamic connections are of this device; see the
- * manual.
+ * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A17 for
+ * congestion notification, A19 for flush and atomic write. Dynamic
+ * connections are of this device; see the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -55,6 +55,8 @@ enum qrnic_bth_opcode {
 
     QRNIC_OP_UD_SEND_ONLY = 0x64,
     QRNIC_OP_UD_SEND_ONLY_IMM = 0x65,
+
+    QRNIC_OP_CNP = 0x81,        /* of no transport service; A17.9.3 */
 
     /* As those of RC; annex A14 */
     QRNIC_OP_XRC_SEND_FIRST = 0xa0,
@@ -138,6 +140,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_CONNECT       (1u << 10)      /* what DC_CONNECT says */
 #define QRNIC_HDR_CNAK          (1u << 11)
 #define QRNIC_HDR_SACK          (1u << 12)      /* what SACK says */
+#define QRNIC_HDR_CNP           (1u << 13)      /* reserved bytes of a CNP */
 
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 16)
@@ -152,6 +155,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_OPF_ATOMIC_WRITE  (1u << 25)
 #define QRNIC_OPF_FLUSH         (1u << 26)
 #define QRNIC_OPF_CONTROL       (1u << 27)      /* of a connection, not data */
+#define QRNIC_OPF_NOTIFICATION  (1u << 28)      /* of congestion */
 /* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)

@@ -73,6 +73,8 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
     t->opcode = bth[0];
     t->solicited = bth[1] >> 7;
     t->pkey = lduw_be_p(bth + 2);
+    t->fecn = bth[4] >> 7;
+    t->becn = bth[4] >> 6 & 1;
     t->dest_qpn = ldl_be_p(bth + 4) & 0xffffff;
     t->ack_req = bth[8] >> 7;
     t->mark = bth[8] & QRNIC_MARKS;
@@ -101,6 +103,10 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     if (flags & QRNIC_HDR_CNAK) {
         t->reason = h[0];
         h += 4;
+    }
+    if (flags & QRNIC_HDR_CNP) {
+        t->cnp_reserved = ldq_be_p(h) | ldq_be_p(h + 8);
+        h += 16;
     }
     if (flags & QRNIC_HDR_DETH) {
         t->qkey = ldl_be_p(h);
@@ -304,6 +310,10 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
         stl_be_p(h, (uint32_t)t->reason << 24);
         h += 4;
     }
+    if (flags & QRNIC_HDR_CNP) {
+        memset(h, 0, 16);
+        h += 16;
+    }
     if (flags & QRNIC_HDR_DETH) {
         stl_be_p(h, t->qkey);
         stl_be_p(h + 4, t->src_qpn & 0xffffff);
@@ -378,7 +388,8 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
     /* MigReq is set, as the path is never in another state (17.2.8). */
     bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
     stw_be_p(bth + 2, t->pkey);
-    stl_be_p(bth + 4, t->dest_qpn & 0xffffff);
+    stl_be_p(bth + 4, (t->fecn ? 1u << 31 : 0) | (t->becn ? 1u << 30 : 0) |
+                      (t->dest_qpn & 0xffffff));
     stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | t->mark << 24 |
                       (t->psn & QRNIC_PSN_MASK));
     return build_extensions(bth + QRNIC_BTH_LEN, info->flags, t);

@@ -52,6 +52,7 @@ typedef struct QrnicTransport {
     uint8_t opcode;
     bool solicited, ack_req;
     uint8_t mark;               /* QRNIC_MARK_* */
+    bool fecn, becn;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH; DCETH uses src_qpn too */
@@ -73,6 +74,7 @@ typedef struct QrnicTransport {
     /* SACK: first PSN missing; bytes whose bits, the highest first, tell */
     uint32_t missing_psn;
     const uint8_t *arrived;     /* which came, from that one on; in the frame */
+    bool cnp_reserved;          /* CNP: some of its reserved bytes are not 0 */
 } QrnicTransport;
 
 /* A received packet. The pointers lead into the frame. */
@@ -84,6 +86,11 @@ typedef struct QrnicPacket {
     uint32_t payload_len;       /* without pad and ICRC */
     uint32_t frame_len;         /* without padding behind the ICRC */
 } QrnicPacket;
+
+/* The low bits of ToS or traffic class (RFC 3168, 5) */
+#define QRNIC_ECN_MASK          3
+#define QRNIC_ECN_ECT0          2
+#define QRNIC_ECN_CE            3
 
 typedef enum QrnicParse {
     QRNIC_PARSE_OK,

@@ -94,7 +94,12 @@ def layout(struct):
 
 
 def x_macro(name, lines, tab):
-    return f"#define QRNIC_{name}(X) \\\n" + " \\\n".join(f"{tab}X({line})" for line in lines) + "\n\n"
+    def entry(line):
+        if len(f"{tab}X({line}) \\") <= 80:
+            return f"{tab}X({line})"
+        first, last = line.rsplit(", ", 1)
+        return f"{tab}X({first}, \\\n{tab}  {last})"
+    return f"#define QRNIC_{name}(X) \\\n" + " \\\n".join(map(entry, lines)) + "\n\n"
 
 
 def counters(spec, tab):
@@ -321,7 +326,8 @@ def linux_struct(struct):
     text += f"QRNIC_HW_ASSERT(sizeof(struct qrnic_{name}) == QRNIC_{upper}_BYTES,\n\t\t\"size of {name}\");\n"
     for member in struct["members"]:
         text += f"QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_{name}, {member['name']}) ==\n"
-        text += f"\t\tQRNIC_{upper}_{member['name'].upper()}_OFFSET, \"{name}.{member['name']}\");\n"
+        end = f"\t\tQRNIC_{upper}_{member['name'].upper()}_OFFSET, \"{name}.{member['name']}\");\n"
+        text += end if len(end.expandtabs()) <= 101 else end.replace(", ", ",\n\t\t")
     return text + "\n"
 
 

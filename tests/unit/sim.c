@@ -138,6 +138,29 @@ static gint frame_compare(gconstpointer a, gconstpointer b)
     return f->order < g->order ? -1 : 1;
 }
 
+/* As a switch does: IPv4 has a checksum that covers the field. */
+static void mark(uint8_t *frame, size_t len)
+{
+    const QrnicHeaders h = qrnic_headers_walk(frame, len);
+    uint8_t *ip = frame + h.ip;
+    uint32_t sum = 0;
+
+    if (!qrnic_headers_have_ip(&h) || !(h.traffic_class & QRNIC_ECN_MASK)) {
+        return;
+    }
+    if (h.network == QRNIC_NET_IPV6) {
+        ip[1] |= QRNIC_ECN_CE << 4;
+        return;
+    }
+    ip[1] |= QRNIC_ECN_CE;
+    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, 0);
+    for (unsigned i = 0; i < QRNIC_IPV4_LEN; i += 2) {
+        sum += lduw_be_p(ip + i);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, ~(sum + (sum >> 16)));
+}
+
 static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
                      int64_t delay)
 {
@@ -149,6 +172,9 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
     f->to = to;
     f->len = len;
     memcpy(f->data, frame, len);
+    if (s->marks && s->marks(s, !to, frame, len)) {
+        mark(f->data, len);
+    }
     if (chance(s, s->corrupt)) {
         f->data[g_rand_int_range(s->rand, 0, len)] ^=
             1 << g_rand_int_range(s->rand, 0, 8);
@@ -516,6 +542,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
                         QRNIC_CAP_TAG_MATCHING |
                         QRNIC_CAP_DYNAMIC | QRNIC_CAP_SELECTIVE_REPEAT |
+                        QRNIC_CAP_CONGESTION_CONTROL |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,

@@ -81,6 +81,8 @@ struct Sim {
     bool (*tap)(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                 void *opaque);
     void *tap_opaque;
+    /* True: a switch on the way marks it (CE), if it has ECT. */
+    bool (*marks)(Sim *s, unsigned from, const uint8_t *frame, size_t len);
 };
 
 /* Software keeps the free slots in a chain: posts at its head. */

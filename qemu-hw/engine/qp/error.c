@@ -29,6 +29,8 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qp->sq_draining = false;
     qrnic_timer_cancel(e, &qp->timer);
     qrnic_pace_restart(e, qp);
+    qrnic_congestion_drop(e, qp);
+    qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     if (event && qrnic_async_has_room(e)) {
         qrnic_event_async(e, event, subtype, qp->number, 0);

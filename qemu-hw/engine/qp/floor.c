@@ -16,6 +16,7 @@ static void table_init(QrnicEngine *e)
     qrnic_table_init(&e->pairs->qps, 2, e->config.max_qp + 2);
     QTAILQ_INIT(&e->pairs->faults_owed);
     qrnic_contexts_init(e);
+    qrnic_congestion_init(e);
     e->pairs->errors_at = e->pairs->errors_left = 0;
 }
 

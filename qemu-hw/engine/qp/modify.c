@@ -405,10 +405,13 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     work_queue_reset(e, &qp->sq);
     work_queue_reset(e, &qp->rq);
     qrnic_pace_restart(e, qp);
+    qrnic_congestion_drop(e, qp);
+    qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     qrnic_transmit_drop(e, qp);
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));
+    qp->cnp_next = 0;
     qp->sq_draining = false;
     qp->sq_rung = false;
     qp->sq_flush_owed = false;

@@ -1,5 +1,5 @@
 /*
- * qrnic engine: rate limits of queue pairs
+ * qrnic engine: rates of queue pairs: their limits, and what congestion leaves
  *
  * A token bucket, kept as the time at which it will be full again: each frame
  * moves that on by what it takes at the rate, and may go as long as it is not
@@ -20,30 +20,51 @@ static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)
                         qp->attr.rate_limit);
 }
 
-bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
+/* When its rate limit lets it send again */
+static int64_t limit_until(const QrnicQp *qp)
 {
-    int64_t burst, now;
-
     if (!qp->attr.rate_limit) {
-        return false;
+        return INT64_MIN;
     }
-    burst = qp->attr.max_burst_sz ? bytes_ns(qp, qp->attr.max_burst_sz) :
-                                    SCALE_MS;
-    now = qrnic_now(e);
-    if (qp->pace_full - burst <= now) {
+    return qp->pace_full - (qp->attr.max_burst_sz ?
+                            bytes_ns(qp, qp->attr.max_burst_sz) : SCALE_MS);
+}
+
+static bool wait_until(QrnicEngine *e, QrnicQp *qp, int64_t until)
+{
+    int64_t now = qrnic_now(e);
+
+    if (until <= now) {
         return false;
     }
     if (qp->pace_timer.deadline == QRNIC_DEADLINE_NEVER) {
-        trace_qrnic_pace_wait(e->config.name, qp->number,
-                              qp->pace_full - burst - now);
+        trace_qrnic_pace_wait(e->config.name, qp->number, until - now);
         qrnic_add(e, QRNIC_COUNTER_RATE_WAITS, 1);
     }
-    qrnic_timer_set(e, &qp->pace_timer, qp->pace_full - burst);
+    /* Requests and responses may wait for different times. */
+    qrnic_timer_advance(e, &qp->pace_timer, until);
     return true;
+}
+
+bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qrnic_pace_is_limited(qp) &&
+        wait_until(e, qp, MAX(limit_until(qp), qrnic_congestion_until(qp)))) {
+        return true;
+    }
+    /* The rate may have become higher meanwhile. */
+    qrnic_timer_cancel(e, &qp->pace_timer);
+    return false;
+}
+
+bool qrnic_pace_response_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    return qp->congestion && wait_until(e, qp, qrnic_congestion_until(qp));
 }
 
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len)
 {
+    qrnic_congestion_charge(e, qp, len);
     if (qp->attr.rate_limit) {
         qp->pace_full = MAX(qp->pace_full, qrnic_now(e)) + bytes_ns(qp, len);
     }

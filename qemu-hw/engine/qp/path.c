@@ -26,6 +26,16 @@ static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,
     return QRNIC_UDP_SPORT_MIN | ((hash & 0x3fff) ^ (hash >> 14 & 0x3fff));
 }
 
+/* RoCE v1 has no ECN, and no datagram has a rate that could follow it. */
+static uint8_t traffic_class(QrnicEngine *e, const QrnicQp *qp, bool v1)
+{
+    uint8_t class = qp->traffic_class;
+
+    return v1 || qp->ops->is_datagram ||
+           !qrnic_congestion_has(e, QRNIC_CONGESTION_ECT) ? class :
+           (class & ~QRNIC_ECN_MASK) | QRNIC_ECN_ECT0;
+}
+
 void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
                     uint32_t dest_qpn)
 {
@@ -35,13 +45,15 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
         .v1 = v1,
         .vlan = g->flags & QRNIC_GID_VLAN ? g->vlan_id : -1,
         .priority = av->sl & 7,
-        .traffic_class = av->traffic_class,
         .hop_limit = av->hop_limit,
         .flow_label = av->flow_label,
         .udp_sport = v1 ? 0 : udp_sport(qp, av, dest_qpn),
         .icrc = e->config.icrc,
     };
 
+    qp->traffic_class = av->traffic_class;
+    qp->congestion_epoch = e->pairs->congestion_epoch;
+    spec.traffic_class = traffic_class(e, qp, v1);
     memcpy(spec.dmac, av->dmac, 6);
     memcpy(spec.smac, g->mac, 6);
     memcpy(spec.sgid, g->gid, 16);
@@ -100,8 +112,18 @@ bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch)
            qrnic_path_wait(e, qp) == QRNIC_TURN_WIRE;
 }
 
-uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
-                           const QrnicTransport *t, uint32_t payload_len)
+/* Congestion control may have been set since the path was. */
+static void path_refresh(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicPathSpec spec = qp->path.spec;
+
+    qp->congestion_epoch = e->pairs->congestion_epoch;
+    spec.traffic_class = traffic_class(e, qp, spec.v1);
+    qrnic_path_init(&qp->path, &spec);
+}
+
+/* Where the frame of a packet to the end of its path goes */
+static uint8_t *place(QrnicEngine *e, QrnicQp *qp, uint32_t payload_len)
 {
     const QrnicRoceTo to = {
         .v1 = qp->path.spec.v1,
@@ -109,28 +131,66 @@ uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
         .multicast = qp->path.spec.dmac[0] & 1,
     };
 
-    return qrnic_packet_begin(&qp->path,
-                              qrnic_roce_place(e, &to, QRNIC_PACKET_HEADER_MAX +
-                                               payload_len +
-                                               QRNIC_PACKET_TAIL_MAX),
-                              t, payload_len);
+    return qrnic_roce_place(e, &to, QRNIC_PACKET_HEADER_MAX + payload_len +
+                                    QRNIC_PACKET_TAIL_MAX);
 }
 
-void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
-                       uint8_t *payload, uint32_t payload_len)
+uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
+                           const QrnicTransport *t, uint32_t payload_len)
+{
+    if (qp->congestion_epoch != e->pairs->congestion_epoch) {
+        path_refresh(e, qp);
+    }
+    return qrnic_packet_begin(&qp->path, place(e, qp, payload_len), t,
+                              payload_len);
+}
+
+static size_t finish(QrnicEngine *e, const QrnicQp *qp, const QrnicPath *path,
+                     const QrnicTransport *t, uint8_t *payload,
+                     uint32_t payload_len)
 {
     uint8_t *frame = e->fabric->build.frame;
     /* What stays in the device is not computed here, nor checked there. */
     size_t len = qrnic_roce_is_private(e) ?
                  qrnic_packet_finish_unchecked(frame, payload, payload_len) :
-                 qrnic_packet_finish(&qp->path, frame, payload, payload_len);
+                 qrnic_packet_finish(path, frame, payload, payload_len);
 
     trace_qrnic_roce_tx(e->config.name, qp->number, t->psn,
                         qrnic_opcode_info(t->opcode)->name, payload_len,
                         t->ack_req);
+    return len;
+}
+
+void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                       uint8_t *payload, uint32_t payload_len)
+{
+    size_t len = finish(e, qp, &qp->path, t, payload, payload_len);
+
     /* The limit is that of requests: who asked for an answer has a right. */
     if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
         qrnic_pace_charge(e, qp, len);
+    } else if (payload_len) {
+        qrnic_congestion_charge(e, qp, len);
     }
     qrnic_roce_send(e, len);
+}
+
+void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicCongestionCtx *c = &e->pairs->congestion;
+    const QrnicTransport t = {
+        .opcode = QRNIC_OP_CNP, .becn = true, .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = qp->attr.dest_qpn,
+    };
+    QrnicPathSpec spec = qp->path.spec;
+    QrnicPath path;
+    uint8_t *end;
+
+    spec.traffic_class = c->np_cnp_dscp << 2;
+    if (!(c->flags & QRNIC_CONGESTION_CNP_PRIO_FLOW)) {
+        spec.priority = c->np_cnp_prio;
+    }
+    qrnic_path_init(&path, &spec);
+    end = qrnic_packet_begin(&path, place(e, qp, 0), &t, 0);
+    qrnic_roce_send(e, finish(e, qp, &path, &t, end, 0));
 }

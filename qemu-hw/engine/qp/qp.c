@@ -370,6 +370,8 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
     qrnic_pace_restart(e, qp);
+    qrnic_congestion_drop(e, qp);
+    qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     qrnic_context_free(e, qp);
     if (qp->ops->cleanup) {

@@ -20,6 +20,7 @@ typedef struct QrnicContinuation QrnicContinuation;
 typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
 typedef struct QrnicDynamicTarget QrnicDynamicTarget;
 
+typedef struct QrnicCongestion QrnicCongestion;
 typedef struct QrnicWait QrnicWait;
 typedef struct QrnicContext QrnicContext;
 typedef struct QrnicContexts QrnicContexts;
@@ -68,6 +69,8 @@ struct QrnicQp {
     QrnicQpAttr attr;           /* as last set by MODIFY_QP */
     QrnicWorkQueue sq, rq;
     QrnicPath path;             /* headers that every packet of it shares */
+    uint8_t traffic_class;      /* as the address vector has it */
+    uint32_t congestion_epoch;  /* when the path got its ECN bits */
     bool path_ours;             /* it leads back, as of this GID table: */
     uint64_t path_epoch;
     bool comm_established;
@@ -98,6 +101,13 @@ struct QrnicQp {
     /* pace.c */
     QrnicTimer pace_timer;
     int64_t pace_full;          /* when all that was sent is paid for */
+    /* congestion.c */
+    QrnicCongestion *congestion;        /* NULL: it has the highest rate */
+    QrnicTimer congestion_timer;
+    /* notification.c */
+    bool cnp_owed;
+    int64_t cnp_next;           /* none is sent before */
+    QTAILQ_ENTRY(QrnicQp) next_cnp;
 };
 
 /* modify.c: which transitions a type has; see QP states in the manual */
@@ -255,12 +265,47 @@ uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 /* As if the WQE taken last had not been; the next taker gets it. */
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 
+/*
+ * congestion.c: the rate that CNPs leave a queue pair. A CNP for it has come,
+ * and the port is a reaction point.
+ */
+void qrnic_congestion_notified(QrnicEngine *e, QrnicQp *qp);
+/* The timer of it; afterwards it may be able to send. */
+void qrnic_congestion_expired(QrnicEngine *e, QrnicQp *qp);
+/* It may send at that time; INT64_MIN: always */
+int64_t qrnic_congestion_until(const QrnicQp *qp);
+/* It has sent a frame. */
+void qrnic_congestion_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
+/* It has the highest rate. */
+void qrnic_congestion_drop(QrnicEngine *e, QrnicQp *qp);
+/* One of QRNIC_CONGESTION_* is on. */
+bool qrnic_congestion_has(const QrnicEngine *e, uint8_t flag);
+/* congestion_parameters.c: to the reset values */
+void qrnic_congestion_init(QrnicEngine *e);
+
+/*
+ * notification.c: congestion was experienced on its way, and the port is a
+ * notification point
+ */
+bool qrnic_packet_is_marked(const QrnicEngine *e, const QrnicPacket *p);
+/* Such a packet has come for it. */
+void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp);
+void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_notifications_pending(QrnicEngine *e);
+void qrnic_notifications_process(QrnicEngine *e);
+
 /* pace.c */
 /*
- * True: it may not send now because of its rate limit, and is scheduled
- * again when it may.
+ * True: it may not send now because of its rate limit, or of congestion, and
+ * is scheduled again when it may.
  */
 bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
+/* The same for responses to reads, which have no limit but congestion */
+bool qrnic_pace_response_wait(QrnicEngine *e, QrnicQp *qp);
+static inline bool qrnic_pace_is_limited(const QrnicQp *qp)
+{
+    return qp->attr.rate_limit || qp->congestion;
+}
 /* Its SQ has sent a frame. */
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);
 /* It waits no more, and begins as if it had not sent anything. */
@@ -451,6 +496,8 @@ uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                            const QrnicTransport *t, uint32_t payload_len);
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);
+/* A CNP to the other end of its connection */
+void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp);
 
 /* payload.c: len bytes of a message from offset on, which are there */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
@@ -489,6 +536,9 @@ typedef struct QrnicPairs {
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
     QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */
     uint32_t fault_sequence;    /* of the last page fault */
+    QrnicCongestionCtx congestion;
+    uint32_t congestion_epoch;  /* how often that was set; not 0 */
+    QTAILQ_HEAD(, QrnicQp) cnps_owed;
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

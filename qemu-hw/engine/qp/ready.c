@@ -131,7 +131,19 @@ static void pace_timer(QrnicEngine *e, QrnicTimer *t)
     qrnic_schedule(e, container_of(t, QrnicQp, pace_timer));
 }
 
+/* So may the rate that congestion leaves it. */
+static void congestion_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    QrnicQp *qp = container_of(t, QrnicQp, congestion_timer);
+
+    qrnic_congestion_expired(e, qp);
+    if (qp->pace_timer.deadline != QRNIC_DEADLINE_NEVER) {
+        qrnic_schedule(e, qp);
+    }
+}
+
 void qrnic_ready_init(QrnicQp *qp)
 {
     qrnic_timer_init(&qp->pace_timer, pace_timer);
+    qrnic_timer_init(&qp->congestion_timer, congestion_timer);
 }

@@ -68,7 +68,7 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_multicast_pending(e) || qrnic_contexts_pending(e) ||
            qrnic_tags_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
-           qrnic_page_faults_pending(e) ||
+           qrnic_page_faults_pending(e) || qrnic_notifications_pending(e) ||
            qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
            qrnic_scheduler_pending(e);
 }
@@ -116,6 +116,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
         deliver_own(e, RUN_LOOPBACK);
         qrnic_qp_errors_process(e);
         qrnic_page_faults_process(e);
+        qrnic_notifications_process(e);
         qrnic_scheduler_run(e, RUN_TURNS);
     }
     run_back(e);

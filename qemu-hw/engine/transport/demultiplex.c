@@ -39,6 +39,62 @@ static uint8_t service_of(const QrnicPacket *p)
            p->t.opcode & QRNIC_SERVICE_MASK;
 }
 
+/* Its rate can follow a CNP: a connection with one other end */
+static bool has_rate(const QrnicQp *qp)
+{
+    return qp->ops->service >= 0 && !qp->ops->is_datagram &&
+           !qp->ops->answers_any;
+}
+
+/*
+ * The other end has seen marks (A17.9). What is forged or not as it should be
+ * must not slow anybody down.
+ */
+static void receive_notification(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *p)
+{
+    bool reacts = qrnic_congestion_has(e, QRNIC_CONGESTION_RP);
+    enum qrnic_counter why = QRNIC_COUNTER_RP_CNP_HANDLED;
+
+    if (!has_rate(qp) || p->h->network == QRNIC_NET_GRH) {
+        why = QRNIC_COUNTER_RX_DROP_OPCODE;
+    } else if (!qrnic_qp_receives(qp, false)) {
+        why = QRNIC_COUNTER_RX_DROP_QP_STATE;
+    } else if (!pkey_matches(p)) {
+        why = QRNIC_COUNTER_RX_DROP_PKEY;
+    } else if (!qrnic_path_matches(&qp->path, p)) {
+        why = QRNIC_COUNTER_RX_DROP_ADDRESS;
+    } else if (!p->t.becn || p->t.psn || p->t.cnp_reserved) {
+        why = QRNIC_COUNTER_RX_DROP_MALFORMED;
+    }
+    if (why != QRNIC_COUNTER_RP_CNP_HANDLED) {
+        qrnic_add(e, QRNIC_COUNTER_RP_CNP_IGNORED, 1);
+        drop(e, why, "CNP", p->t.dest_qpn, p->t.psn);
+        return;
+    }
+    count_accepted(e, p);
+    trace_qrnic_cnp_rx(e->config.name, qp->number, reacts);
+    qrnic_add(e, reacts ? QRNIC_COUNTER_RP_CNP_HANDLED :
+                          QRNIC_COUNTER_RP_CNP_IGNORED, 1);
+    if (reacts) {
+        qrnic_congestion_notified(e, qp);
+    }
+}
+
+/*
+ * A dynamic target finds out itself who is at the other end. Which of its
+ * connections an initiator means a CNP could not tell.
+ */
+static void look_at_mark(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    if (qrnic_packet_is_marked(e, p)) {
+        qrnic_add(e, QRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS, 1);
+        if (has_rate(qp) && !qp->initiator) {
+            qrnic_notification_owe(e, qp);
+        }
+    }
+}
+
 /* A packet that names this queue pair */
 static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
@@ -73,6 +129,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         return;
     }
     count_accepted(e, p);
+    look_at_mark(e, qp, p);
     qp->ops->receive(e, qp, p);
 }
 
@@ -82,6 +139,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
     QrnicPacket p;
     QrnicQp *qp;
     QrnicCounterSet *before;
+    bool notification;
 
     /* In the fatal state what is under way inside the device stops, too. */
     if (e->fatal) {
@@ -116,14 +174,25 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
         qrnic_add(e, QRNIC_COUNTER_ROCE_RX_MULTICAST, 1);
         return qrnic_multicast_receive(e, &p, loopback);
     }
+    notification = p.info->flags & QRNIC_OPF_NOTIFICATION;
+    if (notification &&
+        !(e->config.capabilities & QRNIC_CAP_CONGESTION_CONTROL)) {
+        drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "opcode", p.t.dest_qpn, p.t.psn);
+        return 1;
+    }
     qp = qrnic_qp_find(e, p.t.dest_qpn);
     if (!qp) {
+        qrnic_add(e, QRNIC_COUNTER_RP_CNP_IGNORED, notification);
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return 1;
     }
     before = qrnic_account(e, qp->counters);
     if (qrnic_context_receive(e, qp, h, loopback)) {
-        receive(e, qp, &p);
+        if (notification) {
+            receive_notification(e, qp, &p);
+        } else {
+            receive(e, qp, &p);
+        }
     }
     qrnic_account(e, before);
     return 1;

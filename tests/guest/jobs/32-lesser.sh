@@ -2,7 +2,7 @@
 # all the time. Everything must still work, only slower.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
-# guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-eth-tso=off,cap-eth-rx-coalesce=off,cap-timestamp=off,cap-ud=off,cap-uc=off,cap-srq=off,cap-xrc=off,cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,cap-cq-moderation=off,cap-flow=off,cap-dm=off,cap-atomic-write=off,cap-flush=off,cap-inline-recv=off,cap-rate-limit=off,cap-atomic-glob=off,cap-cq-ignore-overrun=off,cap-scatter-fcs=off,cap-source-qpn=off,cap-rss=off,cap-eth-rss=off,cap-roce-v1=off,cap-command-event=off,cap-on-demand=off,cap-streaming-recv=off,cap-tag-matching=off,cap-indirect-mkey=off,context-cache=64,cap-context-cache=off,cap-priority=off,cap-dynamic=off,cap-selective-repeat=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
+# guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-eth-tso=off,cap-eth-rx-coalesce=off,cap-timestamp=off,cap-ud=off,cap-uc=off,cap-srq=off,cap-xrc=off,cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,cap-cq-moderation=off,cap-flow=off,cap-dm=off,cap-atomic-write=off,cap-flush=off,cap-inline-recv=off,cap-rate-limit=off,cap-atomic-glob=off,cap-cq-ignore-overrun=off,cap-scatter-fcs=off,cap-source-qpn=off,cap-rss=off,cap-eth-rss=off,cap-roce-v1=off,cap-command-event=off,cap-on-demand=off,cap-streaming-recv=off,cap-tag-matching=off,cap-indirect-mkey=off,context-cache=64,cap-context-cache=off,cap-priority=off,cap-dynamic=off,cap-selective-repeat=off,cap-congestion-control=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

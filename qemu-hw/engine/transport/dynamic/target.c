@@ -221,6 +221,9 @@ static void target_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         remember(e, qp, r);
         qrnic_dynamic_responder_stop(e, r, "disconnected");
     } else {
+        if (qrnic_packet_is_marked(e, p)) {
+            qrnic_notification_owe(e, r);
+        }
         qrnic_dynamic_responder_receive(e, r, p);
     }
 }

@@ -317,7 +317,8 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
         QrnicReplay *x = qrnic_replay_first(r);
 
         if (!x->atomic) {
-            return send_read_response(e, qp, x);
+            return !qrnic_pace_response_wait(e, qp) &&
+                   send_read_response(e, qp, x);
         }
         send_atomic_response(e, qp, x);
         return true;

@@ -138,7 +138,7 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
-    if (qp->attr.rate_limit && r->asked_psn == r->una && !waits &&
+    if (qrnic_pace_is_limited(qp) && r->asked_psn == r->una && !waits &&
         !r->connecting) {
         return;
     }

@@ -1,0 +1,264 @@
+/*
+ * qrnic engine: the reaction point: rates of queue pairs that follow CNPs
+ *
+ * DCQCN (Zhu et al., Congestion Control for Large-Scale RDMA Deployments,
+ * SIGCOMM 2015); the equations are in the manual. A queue pair has a state
+ * only from its first CNP until its rate is the highest again.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+#define MEGABIT 1000000ull
+#define ALPHA_SHIFT 20
+#define ALPHA_ONE (1u << ALPHA_SHIFT)
+#define FRACTION_BITS 10        /* of alpha and g in the parameters */
+/* What may go ahead of its time: a timer is late, and that is made good. */
+#define BURST_NS (10 * SCALE_US)
+/* Increases by time that a late timer makes good at once */
+#define LATE_INCREASES 64
+
+struct QrnicCongestion {
+    uint64_t current, target;   /* bit/s */
+    uint32_t alpha;             /* in parts of ALPHA_ONE */
+    int64_t alpha_at;           /* when its period began */
+    bool notified;              /* a CNP in that period */
+    bool owed;                  /* a decrease at monitor_end */
+    int64_t monitor_end;
+    int64_t increase_at;        /* the next one by time */
+    uint32_t bytes;             /* since the last one by bytes */
+    uint32_t time_stage, byte_stage;
+    /* As pace_full of pace.c; behind it so many parts of current of a ns */
+    int64_t full;
+    uint64_t part;
+};
+
+bool qrnic_congestion_has(const QrnicEngine *e, uint8_t flag)
+{
+    return e->pairs->congestion.flags & flag;
+}
+
+static uint64_t highest_rate(const QrnicEngine *e)
+{
+    uint32_t max = e->pairs->congestion.rp_max_rate;
+
+    return max ? max * MEGABIT : QRNIC_MAX_RATE_LIMIT * 1000ull;
+}
+
+/* What waits longer for the old rate waits less for a higher one. */
+static void rate_set(QrnicEngine *e, QrnicQp *qp, uint64_t rate,
+                     const char *why)
+{
+    QrnicCongestion *c = qp->congestion;
+    int64_t ahead = c->full - qrnic_now(e);
+
+    if (ahead > 0) {
+        uint64_t bits = ahead * c->current + c->part;
+
+        c->full += (int64_t)(bits / rate) - ahead;
+        c->part = bits % rate;
+    } else {
+        c->part = 0;
+    }
+    c->current = rate;
+    trace_qrnic_congestion_rate(e->config.name, qp->number, why, c->current,
+                                c->target, c->alpha);
+}
+
+/* x of 2^32, to the n-th power */
+static uint64_t power(uint64_t x, uint64_t n)
+{
+    uint64_t result = 1ull << 32;
+
+    for (; n && result; n >>= 1) {
+        if (n & 1) {
+            result = result * x >> 32;
+        }
+        x = x * x >> 32;
+    }
+    return result;
+}
+
+/*
+ * Alpha changes at the end of each period. Nobody looks at it before the next
+ * decrease, so that it needs no timer.
+ */
+static void alpha_settle(QrnicEngine *e, QrnicCongestion *c)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    int64_t period = p->rp_dce_tcp_rtt * (int64_t)SCALE_US;
+    uint64_t periods = (qrnic_now(e) - c->alpha_at) / period;
+    uint64_t g = p->rp_dce_tcp_g;
+
+    if (!periods) {
+        return;
+    }
+    c->alpha = c->alpha * g >> FRACTION_BITS;
+    if (c->notified) {
+        c->alpha += ALPHA_ONE - (g << (ALPHA_SHIFT - FRACTION_BITS));
+    }
+    c->alpha = c->alpha * power(g << (32 - FRACTION_BITS), periods - 1) >> 32;
+    c->notified = false;
+    c->alpha_at += periods * period;
+}
+
+static void decrease(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    QrnicCongestion *c = qp->congestion;
+    uint64_t rate, least;
+
+    alpha_settle(e, c);
+    if (c->byte_stage || p->flags & QRNIC_CONGESTION_CLAMP_TGT_RATE ||
+        (c->time_stage && p->flags & QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI)) {
+        c->target = c->current;
+    }
+    rate = c->current - (c->current * c->alpha >>
+                         (ALPHA_SHIFT - FRACTION_BITS + p->rp_gd));
+    least = c->current * p->rp_min_dec_fac / 100;
+    rate = MAX(rate, MAX(least, p->rp_min_rate * MEGABIT));
+    rate_set(e, qp, MIN(rate, c->current), "decrease");
+}
+
+/* After a CNP has been followed: all stages begin anew. */
+static void stages_restart(QrnicEngine *e, QrnicCongestion *c)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    int64_t now = qrnic_now(e);
+
+    c->bytes = c->time_stage = c->byte_stage = 0;
+    c->owed = false;
+    c->monitor_end = now + p->rp_rate_reduce_monitor_period *
+                           (int64_t)SCALE_US;
+    c->increase_at = now + p->rp_time_reset * (int64_t)SCALE_US;
+}
+
+/* False: its rate is the highest, and the state is gone. */
+static bool increase(QrnicEngine *e, QrnicQp *qp, uint32_t *stage)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    QrnicCongestion *c = qp->congestion;
+    uint64_t highest = highest_rate(e);
+    const char *why = "fast recovery";
+
+    if (MIN(c->time_stage, c->byte_stage) > p->rp_threshold) {
+        c->target += p->rp_hai_rate * MEGABIT;
+        why = "hyper increase";
+    } else if (MAX(c->time_stage, c->byte_stage) >= p->rp_threshold) {
+        c->target += p->rp_ai_rate * MEGABIT;
+        why = "additive increase";
+    }
+    *stage += *stage < UINT32_MAX;
+    c->target = MIN(c->target, highest);
+    rate_set(e, qp, (c->current + c->target + 1) / 2, why);
+    if (c->current + MEGABIT > highest) {
+        qrnic_congestion_drop(e, qp);
+        return false;
+    }
+    return true;
+}
+
+static void timer_restart(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicCongestion *c = qp->congestion;
+
+    qrnic_timer_set(e, &qp->congestion_timer,
+                    c->owed ? MIN(c->monitor_end, c->increase_at) :
+                              c->increase_at);
+}
+
+/* The first CNP. */
+static void begin(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    uint64_t first = p->rp_rate_to_set_on_first_cnp * MEGABIT;
+    QrnicCongestion *c = g_new0(QrnicCongestion, 1);
+
+    qp->congestion = c;
+    c->current = c->target = highest_rate(e);
+    c->alpha = p->rp_initial_alpha_value << (ALPHA_SHIFT - FRACTION_BITS);
+    c->alpha_at = qrnic_now(e);
+    if (first) {
+        c->target = MIN(first, c->current);
+        rate_set(e, qp, c->target, "first CNP");
+    } else {
+        decrease(e, qp);
+    }
+    stages_restart(e, c);
+}
+
+void qrnic_congestion_notified(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicCongestion *c = qp->congestion;
+
+    if (!c) {
+        begin(e, qp);
+    } else {
+        alpha_settle(e, c);
+        c->notified = true;
+        if (qrnic_now(e) < c->monitor_end) {
+            c->owed = true;
+        } else {
+            decrease(e, qp);
+            stages_restart(e, c);
+        }
+    }
+    timer_restart(e, qp);
+}
+
+void qrnic_congestion_expired(QrnicEngine *e, QrnicQp *qp)
+{
+    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    QrnicCongestion *c = qp->congestion;
+    int64_t now = qrnic_now(e);
+
+    if (!qrnic_congestion_has(e, QRNIC_CONGESTION_RP)) {
+        qrnic_congestion_drop(e, qp);
+        return;
+    }
+    if (c->owed && c->monitor_end <= now) {
+        decrease(e, qp);
+        stages_restart(e, c);
+    }
+    for (unsigned i = 0; i < LATE_INCREASES && c->increase_at <= now; i++) {
+        c->increase_at += p->rp_time_reset * (int64_t)SCALE_US;
+        if (!increase(e, qp, &c->time_stage)) {
+            return;
+        }
+    }
+    c->increase_at = MAX(c->increase_at, now + 1);
+    timer_restart(e, qp);
+}
+
+int64_t qrnic_congestion_until(const QrnicQp *qp)
+{
+    return qp->congestion ? qp->congestion->full - BURST_NS : INT64_MIN;
+}
+
+void qrnic_congestion_charge(QrnicEngine *e, QrnicQp *qp, size_t len)
+{
+    QrnicCongestion *c = qp->congestion;
+    uint64_t cost;
+
+    if (!c) {
+        return;
+    }
+    cost = len * 8 * NANOSECONDS_PER_SECOND + c->part;
+    c->full = MAX(c->full, qrnic_now(e)) + cost / c->current;
+    c->part = cost % c->current;
+    c->bytes += len;
+    if (c->bytes >= e->pairs->congestion.rp_byte_reset) {
+        c->bytes %= e->pairs->congestion.rp_byte_reset;
+        increase(e, qp, &c->byte_stage);
+    }
+}
+
+void qrnic_congestion_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_timer_cancel(e, &qp->congestion_timer);
+    g_clear_pointer(&qp->congestion, g_free);
+}

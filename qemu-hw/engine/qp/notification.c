@@ -1,0 +1,66 @@
+/*
+ * qrnic engine: the notification point: CNPs in answer to CE marks
+ *
+ * InfiniBand specification, A17.9.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "engine/qp/qp.h"
+
+/* CNPs in one go */
+#define NOTIFICATIONS 64
+
+bool qrnic_packet_is_marked(const QrnicEngine *e, const QrnicPacket *p)
+{
+    return qrnic_congestion_has(e, QRNIC_CONGESTION_NP) &&
+           p->h->network != QRNIC_NET_GRH &&
+           (p->h->traffic_class & QRNIC_ECN_MASK) == QRNIC_ECN_CE;
+}
+
+void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->cnp_owed || qrnic_now(e) < qp->cnp_next) {
+        return;
+    }
+    qp->cnp_owed = true;
+    QTAILQ_INSERT_TAIL(&e->pairs->cnps_owed, qp, next_cnp);
+    qrnic_wake(e);
+}
+
+void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->cnp_owed) {
+        qp->cnp_owed = false;
+        QTAILQ_REMOVE(&e->pairs->cnps_owed, qp, next_cnp);
+    }
+}
+
+/* Who waits for the wire is not asked again before that is ready. */
+bool qrnic_notifications_pending(QrnicEngine *e)
+{
+    const QrnicQp *qp = QTAILQ_FIRST(&e->pairs->cnps_owed);
+
+    return qp && !qrnic_wire_busy(e) && !qrnic_loopback_full(e);
+}
+
+void qrnic_notifications_process(QrnicEngine *e)
+{
+    for (unsigned i = 0; i < NOTIFICATIONS && qrnic_notifications_pending(e);
+         i++) {
+        QrnicQp *qp = QTAILQ_FIRST(&e->pairs->cnps_owed);
+        QrnicCounterSet *before;
+
+        before = qrnic_account(e, qrnic_qp_known(qp)->counters);
+        qrnic_notification_drop(e, qp);
+        qp->cnp_next = qrnic_now(e) + e->pairs->congestion.
+                       np_min_time_between_cnps * (int64_t)SCALE_US;
+        qrnic_add(e, QRNIC_COUNTER_NP_CNP_SENT, 1);
+        trace_qrnic_cnp_tx(e->config.name, qp->number, qp->attr.dest_qpn);
+        qrnic_notification_send(e, qp);
+        qrnic_account(e, before);
+    }
+}
