@@ -301,6 +301,7 @@ void add_tag_error_tests(void);
 void add_context_tests(void);
 void add_priority_tests(void);
 void add_selective_tests(void);
+void add_congestion_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);
 void add_property_tests(void);

@@ -163,7 +163,7 @@ static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
     w = put(w, p->opcode, 1);
     w = put(w, p->solicited << 7 | 1 << 6 | pad << 4 | p->tver, 1);
     w = put(w, p->pkey ? p->pkey : 0xffff, 2);
-    w = put(w, p->dest_qpn, 4);
+    w = put(w, p->dest_qpn | (uint32_t)p->notify << 24, 4);
     w = put(w, (uint32_t)p->ack_request << 31 | p->mark << 24 | p->psn, 4);
     if (peer_has_xrceth(p->opcode)) {
         w = put(w, p->xrceth, 4);
@@ -297,8 +297,9 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->pad = flags >> 4 & 3;
     p->tver = flags & 15;
     p->pkey = get(&r, 2);
-    p->dest_qpn = get(&r, 4);
-    g_assert_cmphex(p->dest_qpn >> 24, ==, 0);
+    p->notify = get(&r, 1);
+    g_assert_cmphex(p->notify & 0x3f, ==, 0);
+    p->dest_qpn = get(&r, 3);
     word = get(&r, 4);
     p->ack_request = word >> 31;
     p->mark = word >> 24 & 0x7f;

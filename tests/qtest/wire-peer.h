@@ -100,6 +100,7 @@ typedef struct PeerPacket {
     bool solicited, ack_request;
     uint8_t mark;               /* the seven bits behind AckReq */
     uint16_t pkey;
+    uint8_t notify;             /* FECN 0x80, BECN 0x40 */
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
     uint32_t xrceth;            /* all four bytes */
