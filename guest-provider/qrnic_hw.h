@@ -29,6 +29,7 @@
 #define QRNIC_MSIX_MAX_VECTORS 64u
 
 /* Values of identification registers */
+#define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_ID_MAGIC 0x434e5251u
 
 /* Fixed sizes */
@@ -814,6 +815,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_OUT_OF_SEQUENCE,
 	QRNIC_COUNTER_IMPLIED_NAK,
 	QRNIC_COUNTER_RETRANSMISSIONS,
+	QRNIC_COUNTER_PROBES,
 	QRNIC_COUNTER_TIMEOUTS,
 	QRNIC_COUNTER_RETRY_EXCEEDED,
 	QRNIC_COUNTER_DYNAMIC_CONNECTS,
@@ -983,6 +985,7 @@ enum qrnic_counter {
 	X(out_of_sequence, roce) \
 	X(implied_nak, roce) \
 	X(retransmissions, roce) \
+	X(probes, roce) \
 	X(timeouts, roce) \
 	X(retry_exceeded, roce) \
 	X(dynamic_connects, roce) \

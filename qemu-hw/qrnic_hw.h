@@ -31,6 +31,7 @@
 #define QRNIC_MSIX_MAX_VECTORS 64u
 
 /* Values of identification registers */
+#define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_ID_MAGIC 0x434e5251u
 
 /* Fixed sizes */
@@ -838,6 +839,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_OUT_OF_SEQUENCE,
     QRNIC_COUNTER_IMPLIED_NAK,
     QRNIC_COUNTER_RETRANSMISSIONS,
+    QRNIC_COUNTER_PROBES,
     QRNIC_COUNTER_TIMEOUTS,
     QRNIC_COUNTER_RETRY_EXCEEDED,
     QRNIC_COUNTER_DYNAMIC_CONNECTS,
@@ -1007,6 +1009,7 @@ enum qrnic_counter {
     X(out_of_sequence, roce) \
     X(implied_nak, roce) \
     X(retransmissions, roce) \
+    X(probes, roce) \
     X(timeouts, roce) \
     X(retry_exceeded, roce) \
     X(dynamic_connects, roce) \
@@ -5395,6 +5398,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "out_of_sequence",
         "implied_nak",
         "retransmissions",
+        "probes",
         "timeouts",
         "retry_exceeded",
         "dynamic_connects",

@@ -26,6 +26,7 @@ typedef struct Wire {
     uint32_t sack_missing;      /* of the last one, from PSN_A on */
     uint8_t arrived[QRNIC_SACK_BYTES];
     bool responses_lost;
+    uint32_t response_psn;      /* one with this PSN is lost, once; 0: none */
 } Wire;
 
 static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -50,6 +51,10 @@ static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
             l->times--;
             return false;
         }
+    }
+    if (from && w->response_psn && p.t.psn == w->response_psn) {
+        w->response_psn = 0;
+        return false;
     }
     return !from || !w->responses_lost;
 }
@@ -160,8 +165,36 @@ static void test_lost_again(void)
     pair_free(p);
 }
 
-/* The last packet of all is lost: nothing tells of it but the timer. */
+/*
+ * The last packet of all is lost. A round trip was measured: a probe finds it,
+ * two where the first one is lost, too. Without that the timer does.
+ */
 static void test_tail(void)
+{
+    for (unsigned times = 1; times <= 3; times++) {
+        Wire w = { .loss = { { 1 + 9, times } } };
+        Pair *p = selective_pair(&w);
+        int64_t start;
+
+        writes_post(p, 1, MTU);
+        settle(p);
+        writes_expect(p, 1, MTU);
+        start = p->sim->now;
+        writes_post(p, 1, 10 * MTU);
+        settle(p);
+        writes_expect(p, 1, 10 * MTU);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, times);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==,
+                         times);
+        /* 2 us of round trip, twice that and a deviation, doubled each time */
+        g_assert_cmpint(p->sim->now - start, <, 100 * SIM_US);
+        pair_free(p);
+    }
+}
+
+/* No round trip is known yet: the timer finds it. */
+static void test_first_tail(void)
 {
     Wire w = { .loss = { { 9, 1 } } };
     Pair *p = selective_pair(&w);
@@ -170,7 +203,59 @@ static void test_tail(void)
     settle(p);
     writes_expect(p, 1, 10 * MTU);
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 1);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, 0);
     pair_free(p);
+}
+
+/* Probes do not hold up the end: nobody answers any more. */
+static void test_no_answer(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    const int64_t timeout = 4096 << 8;
+    QrnicCqe c;
+    int64_t start;
+
+    writes_post(p, 1, MTU);
+    settle(p);
+    writes_expect(p, 1, MTU);
+    w.responses_lost = true;
+    start = p->sim->now;
+    writes_post(p, 1, 10 * MTU);
+    settle(p);
+    c = expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    g_assert_cmpint(c.timestamp, >=, start + 8 * timeout);
+    g_assert_cmpint(c.timestamp, <, start + 9 * timeout);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 8);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), <, 100);
+    pair_free(p);
+}
+
+/* The response to a read, the last of it or all of it, is lost. */
+static void test_read_tail(void)
+{
+    for (unsigned part = 0; part < 2; part++) {
+        Wire w = { 0 };
+        Pair *p = selective_pair(&w);
+
+        writes_post(p, 1, MTU);
+        settle(p);
+        writes_expect(p, 1, MTU);
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 4 * MTU);
+        if (!part) {
+            w.responses_lost = true;
+            sim_run(p->sim, p->sim->now + 3 * SIM_US);
+            w.responses_lost = false;
+        } else {
+            w.response_psn = PSN_A + 1 + 3;
+        }
+        settle(p);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+        expect_equal(p, 0, 0, 4 * MTU);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, 1);
+        pair_free(p);
+    }
 }
 
 /* What the SACK says, bit by bit */
@@ -576,8 +661,8 @@ static const Sack sacks[] = {
     { "reserved-syndrome", 1, 2, 0xe0, { 0x40 }, true, 0, 0 },
     { "nothing-arrived", -1, 0, 0x1f, { 0 }, false, 0, 0 },
     { "oldest-missing", -1, 0, 0x1f, { 0x7f, 0xc0 }, false, 1, 0 },
-    { "missing-has-arrived", -1, 0, 0x1f, { 0xff, 0xc0 }, false, 0, 0 },
-    { "all-and-more-arrived", -1, 0, 0x1f, { 0xff, 0xff }, false, 0, 0 },
+    { "missing-has-arrived", -1, 0, 0x1f, { 0xff, 0xc0 }, false, 1, 0 },
+    { "all-and-more-arrived", -1, 0, 0x1f, { 0xff, 0xff }, false, 1, 0 },
     { "more-than-was-sent", -1, 0, 0x1f, { 0x00, 0x3f }, false, 0, 0 },
     { "behind-the-acknowledged", 3, 6, 0x1f, { 0x20 }, false, 2, 2 },
     { "every-other", -1, 0, 0x1f, { 0x55, 0x40 }, false, 5, 0 },
@@ -674,6 +759,9 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/only-lost", test_only_lost);
     g_test_add_func("/selective/lost-again", test_lost_again);
     g_test_add_func("/selective/tail", test_tail);
+    g_test_add_func("/selective/first-tail", test_first_tail);
+    g_test_add_func("/selective/no-answer", test_no_answer);
+    g_test_add_func("/selective/read-tail", test_read_tail);
     g_test_add_func("/selective/sack-bits", test_sack_bits);
     g_test_add_func("/selective/one-end", test_one_end);
     g_test_add_func("/selective/in-force", test_in_force);

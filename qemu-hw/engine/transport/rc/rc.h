@@ -64,17 +64,29 @@ typedef struct QrnicHold {
     QrnicHeld *at[QRNIC_WINDOW];        /* by PSN */
 } QrnicHold;
 
-/* selective.c: what is known of the PSNs from una on, as many as a window has */
+/* selective.c: what is known of the PSNs from una on, of one window */
 typedef struct QrnicSelective {
     uint32_t order;             /* running number of transmissions */
     uint32_t newest;            /* the last one that is known to have come */
     uint32_t sent[QRNIC_WINDOW];        /* that of each PSN, by PSN */
+    uint32_t first[QRNIC_WINDOW];       /* the same, when it was new */
+    int64_t at[QRNIC_WINDOW];           /* when it was sent last */
     enum {
         QRNIC_PSN_UNDER_WAY,
         QRNIC_PSN_LOST,         /* to be sent again */
         QRNIC_PSN_ARRIVED,      /* not to be: the other end keeps it */
     } state[QRNIC_WINDOW];
     bool beyond;                /* what is beyond the window is lost, too */
+
+    /* Nothing behind the tail tells that it is lost, so it is tried again */
+    bool timed;                 /* a round trip is: what was sent at: */
+    uint32_t timed_psn;         /* is answered when una is beyond this */
+    int64_t timed_at;
+    int64_t round_trip, deviation;      /* smoothed, ns; 0: not known */
+    int64_t least;              /* the shortest one seen */
+    int64_t retried_at;         /* the oldest was lost again, which counted */
+    uint32_t probes;            /* since there was news */
+    int64_t expires;            /* the transport timer */
 } QrnicSelective;
 
 struct QrnicRequester {
@@ -322,20 +334,28 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
  * cursor, which goes back, and then over what need not be
  */
 void qrnic_selective_start(QrnicQp *qp);
-/* The packet at the cursor has been sent. */
-void qrnic_selective_sent(QrnicRequester *r);
+/* The packet at the cursor has been sent, and asks for an answer or not. */
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, bool asks);
 /* una goes on to there. */
-void qrnic_selective_acknowledged(QrnicRequester *r, uint32_t una);
+void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
+                                  uint32_t una);
 /* All that has not arrived is to be sent again: the cursor is at una. */
 void qrnic_selective_lose_all(QrnicRequester *r);
 /* Moves the cursor to what is to be sent next. */
 void qrnic_selective_skip(QrnicRequester *r);
+/* It waits for an answer until then: when to look before that */
+int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r,
+                             int64_t expires);
+/* How long it is worth while to wait for an answer; 0: not known */
+int64_t qrnic_selective_patience(const QrnicSelective *s);
+/* Before it expired: sends the last packet again. */
+void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp);
 /*
  * What a SACK says: from missing on these have arrived. True: it says that
  * something is lost, and the cursor is at the first such PSN.
  */
-bool qrnic_selective_arrived(QrnicRequester *r, uint32_t missing,
-                             const uint8_t *arrived);
+bool qrnic_selective_arrived(QrnicEngine *e, QrnicRequester *r,
+                             uint32_t missing, const uint8_t *arrived);
 
 /* send.c: at most one packet; false: nothing to do, or it must wait. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);

@@ -38,13 +38,13 @@ static void requester_progress(QrnicEngine *e, QrnicQp *qp)
 }
 
 /* Seen from the old una both are ahead, by no more than half of all PSNs. */
-static void una_set(QrnicRequester *r, uint32_t psn)
+static void una_set(QrnicEngine *e, QrnicRequester *r, uint32_t psn)
 {
     if (qrnic_psn_distance(r->una, r->asked_psn) <
         qrnic_psn_distance(r->una, psn)) {
         r->asked_psn = psn;
     }
-    qrnic_selective_acknowledged(r, psn);
+    qrnic_selective_acknowledged(e, r, psn);
     r->una = psn;
 }
 
@@ -52,7 +52,8 @@ static void una_set(QrnicRequester *r, uint32_t psn)
  * Moves una towards target, over what needs no more than an ACK. False: a read
  * or atomic without its response is in the way.
  */
-static bool requester_acknowledge(QrnicRequester *r, uint32_t target)
+static bool requester_acknowledge(QrnicEngine *e, QrnicRequester *r,
+                                  uint32_t target)
 {
     for (uint32_t n = r->tail; r->una != target; n++) {
         QrnicPending *p = qrnic_pending_at(r, n);
@@ -63,9 +64,9 @@ static bool requester_acknowledge(QrnicRequester *r, uint32_t target)
         }
         if (qrnic_psn_distance(r->una, target) <
             qrnic_psn_distance(r->una, end)) {
-            una_set(r, target);
+            una_set(e, r, target);
         } else {
-            una_set(r, end);
+            una_set(e, r, end);
         }
     }
     return true;
@@ -130,7 +131,7 @@ static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
     QrnicRequester *r = qp->requester;
     uint32_t una = r->una;
-    bool all = requester_acknowledge(r, psn);
+    bool all = requester_acknowledge(e, r, psn);
 
     if (r->una != una) {
         requester_progress(e, qp);
@@ -238,13 +239,20 @@ static void receive_ack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /*
- * The oldest packet was lost once more, though others arrive: so often as it may
+ * The oldest packet was lost once more, though others come: as often as it may
  * be sent again without progress. False: that was too often.
  */
 static bool oldest_lost(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
+    QrnicSelective *s = r->selective;
 
+    /* SACKs that were on their way when it was sent again say it once more. */
+    if (s->retried_at && qrnic_now(e) - s->retried_at <
+        qrnic_selective_patience(s)) {
+        return true;
+    }
+    s->retried_at = qrnic_now(e);
     if (r->retries == 0) {
         qrnic_add(e, QRNIC_COUNTER_RETRY_EXCEEDED, 1);
         qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, QRNIC_SYN_SEQUENCE);
@@ -284,7 +292,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     was_lost = r->selective->state[r->una % QRNIC_WINDOW] == QRNIC_PSN_LOST;
-    if (qrnic_selective_arrived(r, missing, pkt->t.arrived)) {
+    if (qrnic_selective_arrived(e, r, missing, pkt->t.arrived)) {
         if (!was_lost && r->selective->state[r->una % QRNIC_WINDOW] ==
             QRNIC_PSN_LOST && !oldest_lost(e, qp)) {
             return;
@@ -292,7 +300,6 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         r->stalled = false;
         qrnic_schedule(e, qp);
     }
-    qrnic_requester_deadline(e, qp);
 }
 
 /* Scatters len bytes of a response to the place of offset in the message. */
@@ -397,7 +404,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         qrnic_requester_fail(e, qp, QRNIC_WC_LOC_PROT_ERR, syndrome);
         return;
     }
-    una_set(r, qrnic_psn_add(pkt->t.psn, 1));
+    una_set(e, r, qrnic_psn_add(pkt->t.psn, 1));
     requester_progress(e, qp);
     if (pkt->info->flags & QRNIC_HDR_AETH && qrnic_requester_may_run(qp)) {
         requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);

@@ -31,8 +31,24 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
     if (r->rnr_wait) {
         return;
     }
-    deadline_set(e, qp, timeout && waits ? qrnic_now(e) + timeout :
-                                           QRNIC_DEADLINE_NEVER);
+    deadline_set(e, qp, timeout && waits ?
+                        qrnic_selective_wait(e, r, qrnic_now(e) + timeout) :
+                        QRNIC_DEADLINE_NEVER);
+}
+
+/* The timer is not that of the transport yet. True: that was for it. */
+static bool looked(QrnicEngine *e, QrnicQp *qp, bool waits)
+{
+    QrnicRequester *r = qp->requester;
+
+    if (!r->selective || qrnic_now(e) >= r->selective->expires) {
+        return false;
+    }
+    if (!waits && r->una != r->sent_psn && !r->connecting) {
+        qrnic_selective_probe(e, qp);
+    }
+    deadline_set(e, qp, qrnic_selective_wait(e, r, r->selective->expires));
+    return true;
 }
 
 /*
@@ -133,6 +149,9 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * again would only make the queue before the wire longer.
      */
     waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE;
+    if (looked(e, qp, waits)) {
+        return;
+    }
     if (waits && !qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         qrnic_requester_deadline(e, qp);
         return;

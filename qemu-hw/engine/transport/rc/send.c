@@ -262,7 +262,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     } else {
         qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
     }
-    qrnic_selective_sent(r);
+    qrnic_selective_sent(e, r, asks);
     if (qrnic_psn_distance(r->una, next) >
         qrnic_psn_distance(r->una, r->sent_psn)) {
         r->sent_psn = next;
@@ -276,6 +276,9 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
         r->asked_psn = next;
     }
     /* With a rate limit, who asks may go long after the oldest. */
+    if (r->selective && r->selective->probes) {
+        oldest = first_asks = false;    /* a probe does not put off the end */
+    }
     if (oldest || first_asks || r->deadline == QRNIC_DEADLINE_NEVER) {
         qrnic_requester_deadline(e, qp);
     }
