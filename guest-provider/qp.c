@@ -592,6 +592,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->stream = options->stream;
 	qp->has_priority = options->has_priority;
 	qp->priority = options->priority;
+	if (attr->qp_type == IBV_QPT_RC)
+		qp->options = ctx->qp_options;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
@@ -665,7 +667,7 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	struct qrnic_modify_qp_cmd cmd_ex = {};
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct ibv_modify_qp cmd = {};
-	bool priority;
+	bool priority, options;
 
 	/* In RESET the device has forgotten it */
 	priority = qp->has_priority && mask & IBV_QP_STATE &&
@@ -674,8 +676,14 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.drv_payload.comp_mask = QRNIC_MODIFY_QP_PRIORITY;
 		cmd_ex.priority = qp->priority;
 	}
+	options = qp->options && ibqp->qp_type == IBV_QPT_RC &&
+		  mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
+	if (options) {
+		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_OPTIONS;
+		cmd_ex.options = qp->options;
+	}
 	/* The older command knows only the older attributes */
-	if (mask & IBV_QP_RATE_LIMIT || priority)
+	if (mask & IBV_QP_RATE_LIMIT || priority || options)
 		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
 					    sizeof(cmd_ex), &resp,
 					    sizeof(resp));

@@ -244,6 +244,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.post_srq_ops = qrnic_post_srq_ops,
 	.post_srq_recv = qrnic_post_srq_recv,
 	.query_device_ex = qrnic_query_device_ex,
+	.query_ece = qrnic_query_ece,
 	.query_port = qrnic_query_port,
 #ifdef QRNIC_HAVE_PORT_SPEED
 	.query_port_speed = qrnic_query_port_speed,
@@ -258,6 +259,7 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.req_notify_cq = qrnic_req_notify_cq,
 	.rereg_mr = qrnic_rereg_mr,
 	.resize_cq = qrnic_resize_cq,
+	.set_ece = qrnic_set_ece,
 	.unimport_dm = qrnic_unimport_dm,
 	.unimport_mr = qrnic_unimport_mr,
 	.unimport_pd = qrnic_unimport_pd,
@@ -331,6 +333,8 @@ static int context_start(struct qrnic_context *ctx,
 	if ((ctx->capabilities & QRNIC_CAP_INLINE_RECV) &&
 	    environment_is("QRNIC_INLINE_RECV", "1"))
 		ctx->recv_inline = QRNIC_MAX_RECV_INLINE;
+	if (environment_is("QRNIC_SELECTIVE_REPEAT", "1"))
+		ctx->qp_options = QRNIC_QPO_SELECTIVE_REPEAT & qrnic_options_known(ctx);
 
 	ctx->db.direct_wqe = ctx->direct_wqe && !imported;
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)

@@ -75,6 +75,7 @@ struct qrnic_pool {
 struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
+	uint8_t qp_options;		/* QRNIC_QPO_*, of RC QPs from the beginning */
 	size_t page_size;
 	struct qrnic_db db;
 	uint32_t max_wqebb;
@@ -357,6 +358,7 @@ struct qrnic_qp {
 	pthread_mutex_t priority_mutex;	/* of one with an SQ; with the kernel's */
 	bool has_priority;
 	uint8_t priority;
+	uint8_t options;		/* QRNIC_QPO_*: given on the way to RTR */
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;
@@ -595,6 +597,12 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      uint32_t *max_recv_inline,
 				      const struct qrnic_qp_options *options);
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
+
+/* The options (QRNIC_QPO_*) that RC queue pairs of this device may have */
+uint8_t qrnic_options_known(const struct qrnic_context *ctx);
+int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
+int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
+
 int qrnic_modify_priority(struct ibv_qp *ibqp, uint32_t priority);
 int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *level);
 int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,

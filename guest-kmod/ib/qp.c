@@ -32,7 +32,8 @@ static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 
 /* Of the device's attributes those that verbs know, and by the same bits */
-#define QRNIC_IB_QP_ATTRIBUTES (QRNIC_QP_ALL & ~QRNIC_QP_PRIORITY)
+#define QRNIC_IB_QP_ATTRIBUTES \
+	(QRNIC_QP_ALL & ~(QRNIC_QP_PRIORITY | QRNIC_QP_OPTIONS))
 
 #define QRNIC_QP_ACCESS \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
@@ -644,6 +645,13 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	return 0;
 }
 
+/* The options that a connection of this device may have */
+static u8 qrnic_qp_options(struct qrnic_ib_dev *dev)
+{
+	return qrnic_ib_cap(dev, QRNIC_CAP_SELECTIVE_REPEAT) ?
+		       QRNIC_QPO_SELECTIVE_REPEAT : 0;
+}
+
 /*
  * What verbs have no attributes for: libqrnic sends it in udata, other callers send
  * nothing.
@@ -661,11 +669,16 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 			      offsetofend(struct qrnic_modify_qp_req, reserved));
 	if (err)
 		return err;
-	if (request->comp_mask & ~QRNIC_MODIFY_QP_PRIORITY ||
+	if (request->comp_mask &
+		    ~(QRNIC_MODIFY_QP_PRIORITY | QRNIC_MODIFY_QP_OPTIONS) ||
 	    request->reserved ||
 	    memchr_inv(request->reserved2, 0, sizeof(request->reserved2)))
 		return -EOPNOTSUPP;
 	if (!limit && (request->max_burst_sz || request->typical_pkt_sz))
+		return -EOPNOTSUPP;
+	if (request->options &&
+	    (!(request->comp_mask & QRNIC_MODIFY_QP_OPTIONS) ||
+	     request->options & ~qrnic_qp_options(dev)))
 		return -EOPNOTSUPP;
 	if (!(request->comp_mask & QRNIC_MODIFY_QP_PRIORITY))
 		return request->priority ? -EOPNOTSUPP : 0;
@@ -764,6 +777,11 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		attributes |= QRNIC_QP_PRIORITY;
 		hw.priority = request.priority;
 	}
+	/* None is what a QP has anyway, whatever its type */
+	if (request.options) {
+		attributes |= QRNIC_QP_OPTIONS;
+		hw.options = request.options;
+	}
 	hw.mask = cpu_to_le32(attributes);
 	err = qp_attr_check(dev, attr, mask);
 	if (err)
@@ -781,6 +799,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	 */
 	if ((attributes & (QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY) &&
 	     next != IB_QPS_RTS) ||
+	    (attributes & QRNIC_QP_OPTIONS &&
+	     (current_state != IB_QPS_INIT || next != IB_QPS_RTR)) ||
 	    !qp_modify_is_ok(ibqp->qp_type, current_state, next,
 			     mask & ~IB_QP_RATE_LIMIT)) {
 		ibdev_dbg(&dev->ibdev,
@@ -794,6 +814,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 			    sizeof(hw));
 	if (!err) {
 		qp_state_changed(qp, next);
+		if (next == IB_QPS_RTR || next == IB_QPS_RESET)
+			WRITE_ONCE(qp->options, request.options);
 	} else if (!qrnic_healthy(dev->qdev) && mask & IB_QP_STATE &&
 		   (next == IB_QPS_ERR || next == IB_QPS_RESET)) {
 		qp_state_lost(dev, qp, next);

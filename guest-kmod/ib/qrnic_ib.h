@@ -297,6 +297,7 @@ struct qrnic_ib_qp {
 	bool signal_all;
 	bool has_sq;			/* it is no XRC target */
 	bool has_rq;			/* it receives, and from no SRQ */
+	u8 options;			/* QRNIC_QPO_*, which this end agreed to */
 	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 

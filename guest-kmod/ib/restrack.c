@@ -52,11 +52,29 @@ int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	return fill_end(msg, table, cq_fill(msg, to_qrnic_cq(ibcq)));
 }
 
+/* What this end agreed to, and of that, what the other end is known to do */
+static int options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+{
+	u8 options = READ_ONCE(qp->options);
+	struct qrnic_qp_attr hw;
+
+	if (!options ||
+	    qrnic_cmd_query(to_qrnic_dev(qp->ibqp.device)->qdev,
+			    QRNIC_CMD_QUERY_QP, qp->ibqp.qp_num, &hw, sizeof(hw)))
+		return 0;
+	if (rdma_nl_put_driver_u32_hex(msg, "options", options) ||
+	    rdma_nl_put_driver_u32_hex(msg, "options_in_force",
+				       hw.options_in_force))
+		return -EMSGSIZE;
+	return 0;
+}
+
 static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	if (rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
-	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride))
+	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride) ||
+	    options_fill(msg, qp))
 		return -EMSGSIZE;
 	if (!qrnic_qp_is_kernel(qp))
 		return 0;

@@ -158,10 +158,12 @@ struct qrnic_create_qp_resp {
  * What modify_qp takes with IB_QP_RATE_LIMIT: bytes of a burst and of a typical
  * packet, or 0. Without that attribute they must be 0. priority, if comp_mask says that
  * it is there, is that of the contract: 0, or one more than the level. Only a QP that
- * is, or comes, in RTS takes it.
+ * is, or comes, in RTS takes it. options, likewise, are those of the connection, of the
+ * contract; only an RC QP on its way to RTR takes them.
  */
 enum qrnic_modify_qp_mask {
 	QRNIC_MODIFY_QP_PRIORITY = 1 << 0,
+	QRNIC_MODIFY_QP_OPTIONS = 1 << 1,
 };
 
 struct qrnic_modify_qp_req {
@@ -170,7 +172,8 @@ struct qrnic_modify_qp_req {
 	__u16 typical_pkt_sz;
 	__u16 reserved;
 	__u8 priority;
-	__u8 reserved2[3];
+	__u8 options;
+	__u8 reserved2[2];
 };
 
 /*

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * ece-test.c: the options of connections, as enhanced connection establishment carries
+ * them: what is offered, what is taken of an offer, who has none.
+ */
+#include "test.h"
+
+static struct ibv_qp_cap cap = { 64, 64, 1, 1, 0 };
+
+static void expect(struct ibv_qp *qp, uint32_t options)
+{
+	struct ibv_ece ece = { .comp_mask = ~0u };
+
+	CHECK(!ibv_query_ece(qp, &ece));
+	CHECK(ece.vendor_id == QRNIC_ECE_VENDOR_ID);
+	CHECK(ece.options == options);
+	CHECK(!ece.comp_mask);
+}
+
+static void set(struct ibv_qp *qp, uint32_t vendor, uint32_t options)
+{
+	struct ibv_ece ece = { .vendor_id = vendor, .options = options };
+
+	CHECK(!ibv_set_ece(qp, &ece));
+}
+
+/* Of an offer what this end knows is taken; of another vendor's, nothing. */
+static void test_offer(void)
+{
+	struct ibv_ece odd = {
+		.vendor_id = QRNIC_ECE_VENDOR_ID,
+		.comp_mask = 1,
+	};
+	struct pair p = {};
+
+	NEED(capabilities & QRNIC_CAP_SELECTIVE_REPEAT);
+	CHECK(!pair_make(&p, &cap, 0));
+	expect(p.qp[0], 0);
+	set(p.qp[0], QRNIC_ECE_VENDOR_ID, ~0u);
+	expect(p.qp[0], QRNIC_QPO_SELECTIVE_REPEAT);
+	CHECK(ibv_set_ece(p.qp[0], &odd) == EINVAL);
+	expect(p.qp[0], QRNIC_QPO_SELECTIVE_REPEAT);
+	set(p.qp[0], 0x15b3, ~0u);
+	expect(p.qp[0], 0);
+	set(p.qp[0], QRNIC_ECE_VENDOR_ID, ~0u);
+	set(p.qp[0], 1, 0);
+	expect(p.qp[0], 0);
+	CHECK(!pair_free(&p));
+}
+
+/* Who has no options: other types, and adapters without them */
+static void test_none(void)
+{
+	struct ibv_ece ece = { .vendor_id = QRNIC_ECE_VENDOR_ID };
+	struct pair p = {};
+
+	if (capabilities & QRNIC_CAP_SELECTIVE_REPEAT)
+		p.type = IBV_QPT_UC;
+	NEED(!p.type || capabilities & QRNIC_CAP_UC);
+	CHECK(!pair_make_as(&p, &cap, 0));
+	CHECK(ibv_query_ece(p.qp[0], &ece) == EOPNOTSUPP);
+	CHECK(ibv_set_ece(p.qp[0], &ece) == EOPNOTSUPP);
+	CHECK(!pair_free(&p));
+}
+
+/* Connections with the option at both ends, at one, and at none carry data. */
+static void test_connections(void)
+{
+	struct ibv_sge sge = sge_of(0, 8192);
+	struct pair p;
+	struct ibv_wc wc;
+
+	NEED(capabilities & QRNIC_CAP_SELECTIVE_REPEAT);
+	for (unsigned int ends = 0; ends < 4; ends++) {
+		memset(&p, 0, sizeof(p));
+		fill(0, HALF, ends);
+		memset(buffer + HALF, 0, 8192);
+		CHECK(!pair_make(&p, &cap, 0));
+		for (unsigned int i = 0; i < 2; i++)
+			if (ends & 1 << i)
+				set(p.qp[i], QRNIC_ECE_VENDOR_ID,
+				    QRNIC_QPO_SELECTIVE_REPEAT);
+		CHECK(!pair_connect(&p));
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 0));
+		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+		CHECK(!memcmp(buffer, buffer + HALF, 8192));
+		for (unsigned int i = 0; i < 2; i++)
+			expect(p.qp[i], ends & 1 << i ?
+					QRNIC_QPO_SELECTIVE_REPEAT : 0);
+		CHECK(!pair_free(&p));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (set_up(argc, argv)) {
+		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
+		return 2;
+	}
+	run("what is offered, and what of it is taken", test_offer);
+	run("queue pairs without options", test_none);
+	run("connections with the option at both ends, one, and none",
+	    test_connections);
+	return tear_down();
+}
