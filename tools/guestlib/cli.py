@@ -65,6 +65,9 @@ def build_parser():
     add("--interactive", action="store_true", help="a shell on this terminal instead of a job (one guest)")
     add("--guests", type=int, default=1, metavar="N", help="number of guests, 1 to 8 (default 1)")
     add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
+    add("--wire", metavar="FAULTS",
+        help="the wires (link=dgram, two guests) lose, repeat, reorder and spoil frames: "
+             "loss=P[,repeat=P][,reorder=P][,corrupt=P][,seed=N], P in percent of the frames, each way")
     add("--no-nic", action="store_true", help="no network card at all")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")

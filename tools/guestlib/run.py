@@ -16,6 +16,7 @@ from . import accel, host, strict, switch, topology
 from .errors import EXIT_LAUNCH, EXIT_STRICT, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
+from .wire import Faults
 
 
 # So long a path may be that a socket is bound to (sockaddr_un), and so long the names are that we put there.
@@ -36,7 +37,8 @@ class Run:
         self.options = options
         self.job = job
         self.files = files
-        self.nics = topology.parse(options.nic, options.guests, options.mtu, options.device_prop)
+        self.nics = topology.parse(options.nic, options.guests, options.mtu, options.device_prop,
+                                   Faults(options.wire) if options.wire else None)
         self.qemu = host.find_qemu()
         self.image = host.Image(options.kernel)
         self.image.check()
@@ -118,7 +120,7 @@ class Run:
         for file in self._output_files.values():
             file.close()
         for nic in self.nics:
-            nic.close_wire()
+            nic.end_wire()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
         self.guests, self._output_files, self._line_rests = [], {}, {}
@@ -126,6 +128,8 @@ class Run:
         os.mkdir(self.scratch, 0o700)
 
     def cleanup(self, failed):
+        for nic in self.nics:
+            nic.end_wire()
         shutil.rmtree(self.scratch, ignore_errors=True)
         if failed:
             self.say(f"logs are in {self.logs}")

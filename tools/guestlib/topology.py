@@ -9,6 +9,7 @@ import socket
 
 from . import hosts
 from .errors import EXIT_USAGE, LaunchError
+from .wire import FaultyWire
 
 KINDS = ("qrnic", "virtio", "rxe")
 NETS = ("link", "hub", "user", "hosts", "none", "tap")
@@ -20,8 +21,9 @@ WIRES = (*SOCKETS, "cable")
 class Nic:
     """One --nic option: KIND[/KIND...][:NET[=ARG]][,KEY=VALUE...]."""
 
-    def __init__(self, index, spec, guests, mtu, device_props):
+    def __init__(self, index, spec, guests, mtu, device_props, faults=None):
         self.index = index
+        self.faults, self._faulty = faults, None
         head, *settings = spec.split(",")
         kinds, _, net = head.partition(":")
         self.kinds = kinds.split("/")
@@ -43,6 +45,8 @@ class Nic:
                 raise LaunchError(f"--nic {spec}: a cable joins cards of kind qrnic only", EXIT_USAGE)
             if guests == 1:
                 self.net = "hub"
+        if faults and (self.net, self.net_arg, guests) != ("link", "dgram", 2):
+            raise LaunchError(f"--nic {spec}: --wire is for link=dgram between two guests", EXIT_USAGE)
         if self.net == "hosts" and guests != 2:
             raise LaunchError(f"--nic {spec}: there are two hosts, for two guests", EXIT_USAGE)
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
@@ -94,6 +98,9 @@ class Nic:
         datagrams for a socket (net.unix.max_dgram_qlen) unless two are connected with
         each other, and calls an unconnected one writable when its partner is full.
         """
+        if not self._wire and self.faults:
+            self._faulty = FaultyWire(self.faults)
+            self._wire = tuple(self._faulty.ends)
         if not self._wire:
             self._wire = socket.socketpair(socket.AF_UNIX, SOCKETS[self.net_arg])
             for end in self._wire:
@@ -103,7 +110,15 @@ class Nic:
     def wire_fds(self, guest, guests):
         return [self.wire(guest).fileno()] if self.net == "link" and self.net_arg in SOCKETS and guests == 2 else []
 
+    def end_wire(self):
+        """The guests have gone, or go."""
+        self.close_wire()
+        if self._faulty:
+            self._faulty.close()
+            self._faulty = None
+
     def close_wire(self):
+        """The guests have their ends."""
         for end in self._wire:
             end.close()
         self._wire = ()
@@ -174,8 +189,8 @@ class Nic:
         return ["-device", port, "-device", device]
 
 
-def parse(specs, guests, mtu, device_props):
-    return [Nic(index, spec, guests, mtu, device_props) for index, spec in enumerate(specs)]
+def parse(specs, guests, mtu, device_props, faults=None):
+    return [Nic(index, spec, guests, mtu, device_props, faults) for index, spec in enumerate(specs)]
 
 
 def lone_hub_options(nics):

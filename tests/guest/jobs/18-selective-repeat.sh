@@ -1,0 +1,34 @@
+# Selective repeat between two guests whose wire loses, reorders, repeats and spoils frames: agreed on by the
+# communication manager, as guest 2 offers it; what tools of librdmacm bring is verified by them.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 900
+# files: cm.sh
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+# shellcheck source=tests/guest/cm.sh
+. /etc/qrnic/cm.sh
+
+gid=$(gid_index "$RDMA0" 4)
+counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+count() { cat "$counters/$1"; }
+seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack held_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
+
+# Through the loopback of the device, which loses nothing
+both "the provider's test of options" "set -o pipefail; qrnic-ece-test $RDMA0 $gid | tee test.log && ! grep -E '^not ok' test.log"
+
+verified() {
+    tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 30 -V -S 60000" "rping -c -a 10.77.0.1 -C 30 -V -S 60000"
+    tool "riostream, $1" listening "riostream -f ip -b 10.77.0.1 -S 65536 -C 50 -I 4 -T v" \
+        "riostream -f ip -s 10.77.0.1 -S 65536 -C 50 -I 4 -T v"
+}
+
+verified "go-back-N"
+seen "go-back-N"
+both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count held_packets) = 0 ]"
+
+# The end that connects offers, the other one takes it.
+[ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
+verified "selective repeat"
+seen "selective repeat"
+both "what came ahead was kept and told" "[ \$(cat $counters/held_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
+finish

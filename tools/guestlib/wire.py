@@ -1,0 +1,103 @@
+"""A wire between two guests that loses, repeats, delays and spoils frames, by chance and with a seed.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import random
+import selectors
+import socket
+import threading
+
+from .errors import EXIT_USAGE, LaunchError
+
+FAULTS = ("loss", "repeat", "reorder", "corrupt")
+FRAME_MAX = 1 << 16
+SEED = 1
+
+
+class Faults:
+    """loss=P[,repeat=P][,reorder=P][,corrupt=P][,seed=N], P in percent of the frames, each way."""
+
+    def __init__(self, text):
+        self.percent = dict.fromkeys(FAULTS, 0.0)
+        self.seed = SEED
+        for setting in text.split(","):
+            key, _, value = setting.partition("=")
+            try:
+                if key == "seed":
+                    self.seed = int(value)
+                    continue
+                number = float(value)
+            except ValueError:
+                number = -1
+            if key not in FAULTS or not 0 <= number <= 100:
+                raise LaunchError(f"--wire {text}: '{setting}' is neither seed=N nor one of {', '.join(FAULTS)} in percent", EXIT_USAGE)
+            self.percent[key] = number
+
+
+class FaultyWire:
+    """Two pairs of datagram sockets, and a thread that carries frames between them."""
+
+    def __init__(self, faults):
+        self.faults = faults
+        self.random = random.Random(faults.seed)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
+        self.ends = [pair[0] for pair in pairs]
+        self.inner = [pair[1] for pair in pairs]
+        for end in self.ends + self.inner:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        self.held = [None, None]
+        self.stop, self.stopped = socket.socketpair()
+        self.thread = threading.Thread(target=self.carry, daemon=True)
+        self.thread.start()
+
+    def happens(self, fault):
+        return self.random.random() * 100 < self.faults.percent[fault]
+
+    def spoiled(self, frame):
+        copy = bytearray(frame)
+        copy[self.random.randrange(len(copy))] ^= 1 << self.random.randrange(8)
+        return bytes(copy)
+
+    def frame(self, way, frame):
+        """One that came; what goes on because of it."""
+        held, self.held[way] = self.held[way], None
+        if self.happens("loss"):
+            out = []
+        elif self.happens("reorder") and held is None:
+            self.held[way] = frame
+            out = []
+        else:
+            out = [self.spoiled(frame) if self.happens("corrupt") else frame]
+            if self.happens("repeat"):
+                out.append(frame)
+        return out + ([held] if held else [])
+
+    def carry(self):
+        selector = selectors.DefaultSelector()
+        for way, sock in enumerate(self.inner):
+            selector.register(sock, selectors.EVENT_READ, way)
+        selector.register(self.stopped, selectors.EVENT_READ, None)
+        try:
+            while True:
+                for key, _ in selector.select():
+                    if key.data is None:
+                        return
+                    for frame in self.frame(key.data, key.fileobj.recv(FRAME_MAX)):
+                        self.inner[1 - key.data].send(frame)
+        except OSError:
+            return              # an end has gone
+        finally:
+            selector.close()
+
+    def close(self):
+        # A thread that waits for a full socket is woken by the end of it
+        for sock in self.inner:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self.stop.close()
+        self.thread.join(10)
+        for sock in (*self.inner, self.stopped):
+            sock.close()
