@@ -629,6 +629,40 @@ static void test_arm(void)
     rig_stop(&r);
 }
 
+/*
+ * An event stands for all CQEs before it: armed again before software has
+ * consumed one of them, there is none, until the next CQE.
+ */
+static void test_arm_once(void)
+{
+    Rig r;
+    QrnicCqe cqe;
+    QrnicEqe eqe;
+
+    rig_start(&r, "", NULL);
+    cq_arm(r.d, &r.send_cq, false);
+    post_nop(&r);
+    eq_wait(r.d, &r.eq, &eqe);
+    cq_arm(r.d, &r.send_cq, false);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    g_assert_true(cq_poll(r.d, &r.send_cq, &cqe));
+    post_nop(&r);
+    eq_wait(r.d, &r.eq, &eqe);
+    /* one that came after the event is new, whatever is consumed */
+    post_nop(&r);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    cq_arm(r.d, &r.send_cq, true);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    cq_arm(r.d, &r.send_cq, false);
+    eq_wait(r.d, &r.eq, &eqe);
+    settle(r.d);
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));
+    rig_stop(&r);
+}
+
 /* Solicited only: a plain completion makes no event, an error does. */
 static void test_arm_solicited(void)
 {
@@ -761,13 +795,15 @@ static void test_eq_overrun(void)
  */
 static void test_eq_one_event(void)
 {
+    QrnicCqe cqe;
     QrnicEqe eqe;
     Rig r;
 
     rig_start(&r, "", NULL);
-    post_nop(&r);
     for (int i = 0; i < 40; i++) {
         cq_arm(r.d, &r.send_cq, false);
+        post_nop(&r);
+        cq_wait(r.d, &r.send_cq, &cqe);
         settle(r.d);
     }
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
@@ -808,6 +844,7 @@ void add_queue_tests(void)
     qtest_add_func("qrnic/queue/bad-wqe-long", test_bad_wqe_long);
     qtest_add_func("qrnic/queue/flush", test_flush);
     qtest_add_func("qrnic/queue/arm", test_arm);
+    qtest_add_func("qrnic/queue/arm-once", test_arm_once);
     qtest_add_func("qrnic/queue/arm-solicited", test_arm_solicited);
     qtest_add_func("qrnic/queue/cq-overrun", test_cq_overrun);
     qtest_add_func("qrnic/queue/cq-consumer", test_cq_consumer);

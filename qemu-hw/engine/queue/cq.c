@@ -37,11 +37,14 @@ static void consumer_set(QrnicCq *cq, uint32_t consumer)
 {
     cq->consumer = consumer;
     /*
-     * Keeps solicited_producer close: 2^31 entries later it would compare as
+     * Keeps the other two close: 2^31 entries later they would compare as
      * ahead.
      */
     if ((int32_t)(cq->solicited_producer - consumer) < 0) {
         cq->solicited_producer = consumer;
+    }
+    if ((int32_t)(cq->reported_producer - consumer) < 0) {
+        cq->reported_producer = consumer;
     }
 }
 
@@ -105,6 +108,7 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
     };
 
     reported(e, cq);
+    cq->reported_producer = cq->producer;
     cq->arm = QRNIC_CQ_IDLE;
     cq->event_owed = cq->event_waits;
     late_remove(e, cq);
@@ -164,7 +168,7 @@ void qrnic_cq_init(QrnicEngine *e)
 void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
 {
     QrnicCqRecord record;
-    uint32_t pending;
+    uint32_t producer, pending = 0;
 
     if (cq->error || !cq_read_record(e, cq, &record) ||
         record.sequence == cq->arm_sequence) {
@@ -182,11 +186,15 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
     }
     /*
      * CQEs that software had not consumed when it asked: it may have seen
-     * the queue empty before they came, so they count as new. Which of them
-     * are solicited is known of the last one only: all up to it count.
+     * the queue empty before they came, so they count as new, but for those
+     * that an event was there for already. Which of them are solicited is
+     * known of the last one only: all up to it count.
      */
-    pending = (cq->arm == QRNIC_CQ_ARMED ? cq->producer :
-               cq->solicited_producer) - cq->consumer;
+    producer = cq->arm == QRNIC_CQ_ARMED ? cq->producer :
+               cq->solicited_producer;
+    if ((int32_t)(producer - cq->reported_producer) > 0) {
+        pending = producer - cq->reported_producer;
+    }
     trace_qrnic_cq_arm(e->config.name, cq->number, record.sequence,
                        record.solicited, pending);
     if (pending) {

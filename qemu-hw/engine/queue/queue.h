@@ -87,6 +87,7 @@ typedef struct QrnicCq {
     QrnicPages ring;
     uint32_t producer, consumer;        /* consumer: as last read */
     uint32_t solicited_producer;        /* producer after the last solicited */
+    uint32_t reported_producer; /* producer at the last event, or consumer */
     uint32_t arm_sequence;              /* last one taken */
     enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
     /* An EQE is in the EQ; another one is owed when that one is consumed */
