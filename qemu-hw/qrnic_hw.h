@@ -738,7 +738,12 @@ enum qrnic_guest_error {
 /*
  * Counters, 64 bits each, in this order in the output of QUERY_COUNTERS;
  * cleared by reset. Behind them comes one counter for each guest error, in
- * the order of their table.
+ * the order of their table. The group says whose they are: of the bus
+ * (pcie), of a queue pair's queues (queue), of what queue pairs share
+ * (shared: doorbells, commands, events, contexts, buffers of streaming
+ * queues and tag lists), of memory, of the transport (roce, drop), of
+ * Ethernet, or of guest errors. It has no meaning for the device; a driver
+ * may order them by it.
  */
 enum qrnic_counter {
     QRNIC_COUNTER_DMA_READS,
@@ -917,9 +922,9 @@ enum qrnic_counter {
     X(dma_write_bytes, pcie) \
     X(dma_errors, pcie) \
     X(interrupts, pcie) \
-    X(doorbells, queue) \
-    X(doorbells_dropped, queue) \
-    X(doorbell_recoveries, queue) \
+    X(doorbells, shared) \
+    X(doorbells_dropped, shared) \
+    X(doorbell_recoveries, shared) \
     X(record_reads, queue) \
     X(wqe_fetches, queue) \
     X(wqebb_fetched, queue) \
@@ -931,19 +936,19 @@ enum qrnic_counter {
     X(srq_wqes, queue) \
     X(priority_turns, queue) \
     X(priority_reliefs, queue) \
-    X(stream_messages, queue) \
-    X(stream_buffers, queue) \
-    X(stream_bytes, queue) \
-    X(stream_unused_bytes, queue) \
-    X(tag_ops, queue) \
-    X(tag_matches, queue) \
-    X(tag_compared, queue) \
-    X(tag_unexpected, queue) \
-    X(tag_untagged, queue) \
-    X(tag_malformed, queue) \
-    X(rendezvous, roce) \
-    X(rendezvous_bytes, roce) \
-    X(rendezvous_refused, roce) \
+    X(stream_messages, shared) \
+    X(stream_buffers, shared) \
+    X(stream_bytes, shared) \
+    X(stream_unused_bytes, shared) \
+    X(tag_ops, shared) \
+    X(tag_matches, shared) \
+    X(tag_compared, shared) \
+    X(tag_unexpected, shared) \
+    X(tag_untagged, shared) \
+    X(tag_malformed, shared) \
+    X(rendezvous, shared) \
+    X(rendezvous_bytes, shared) \
+    X(rendezvous_refused, shared) \
     X(mw_binds, memory) \
     X(fast_registrations, memory) \
     X(indirect_registrations, memory) \
@@ -953,9 +958,9 @@ enum qrnic_counter {
     X(rate_waits, queue) \
     X(inline_cqes, queue) \
     X(cq_overruns, queue) \
-    X(eqes, queue) \
-    X(commands, queue) \
-    X(commands_failed, queue) \
+    X(eqes, shared) \
+    X(commands, shared) \
+    X(commands_failed, shared) \
     X(dm_reads, memory) \
     X(dm_writes, memory) \
     X(mtt_reads, memory) \
@@ -963,9 +968,9 @@ enum qrnic_counter {
     X(page_refusals, memory) \
     X(page_invalidations, memory) \
     X(pieces, memory) \
-    X(context_hits, queue) \
-    X(context_misses, queue) \
-    X(context_write_backs, queue) \
+    X(context_hits, shared) \
+    X(context_misses, shared) \
+    X(context_write_backs, shared) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
     X(roce_rx_packets, roce) \

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * statistics.c: the device's counters where Linux looks for them. Those of the
- * transport and its queues belong to the port; those of the bus, of memory
- * translation and of guest errors to the device. ethtool has the Ethernet ones.
+ * transport and of a queue pair's queues belong to the port; those of the bus, of
+ * memory translation, of what queue pairs share and of guest errors to the
+ * device. ethtool has the Ethernet ones.
  */
+#include <linux/stringify.h>
 #include "qrnic_ib.h"
 
 /* Index of each counter in the output of QUERY_COUNTERS */
@@ -21,25 +23,28 @@ static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 		.name = #counter, \
 		.priv = (const void *)(uintptr_t)INDEX_##group##_##counter, \
 	},
-#define NONE(...)
+#define TAKE(X, ...) X(__VA_ARGS__)
+#define LEAVE(...)
 
-#define PORT_pcie NONE
-#define PORT_queue STATISTIC
-#define PORT_memory NONE
-#define PORT_roce STATISTIC
-#define PORT_drop STATISTIC
-#define PORT_ethernet NONE
-#define PORT_guest NONE
-#define PORT_STATISTIC(name, group) PORT_##group(name, group)
+#define PORT_pcie LEAVE
+#define PORT_queue TAKE
+#define PORT_shared LEAVE
+#define PORT_memory LEAVE
+#define PORT_roce TAKE
+#define PORT_drop TAKE
+#define PORT_ethernet LEAVE
+#define PORT_guest LEAVE
+#define PORT_STATISTIC(name, group) PORT_##group(STATISTIC, name, group)
 
-#define DEVICE_pcie STATISTIC
-#define DEVICE_queue NONE
-#define DEVICE_memory STATISTIC
-#define DEVICE_roce NONE
-#define DEVICE_drop NONE
-#define DEVICE_ethernet NONE
-#define DEVICE_guest STATISTIC
-#define DEVICE_STATISTIC(name, group) DEVICE_##group(name, group)
+#define DEVICE_pcie TAKE
+#define DEVICE_queue LEAVE
+#define DEVICE_shared TAKE
+#define DEVICE_memory TAKE
+#define DEVICE_roce LEAVE
+#define DEVICE_drop LEAVE
+#define DEVICE_ethernet LEAVE
+#define DEVICE_guest TAKE
+#define DEVICE_STATISTIC(name, group) DEVICE_##group(STATISTIC, name, group)
 
 static const struct rdma_stat_desc port_statistics[] = {
 	QRNIC_COUNTER_LIST(PORT_STATISTIC)
@@ -48,6 +53,19 @@ static const struct rdma_stat_desc port_statistics[] = {
 static const struct rdma_stat_desc device_statistics[] = {
 	QRNIC_COUNTER_LIST(DEVICE_STATISTIC)
 };
+
+/*
+ * "rdma statistic show link" is answered with one netlink message, which must
+ * hold all counters of the port. Each takes its name, the padding of that, the
+ * headers of three attributes, the value and its padding: one string for all
+ * has their length. Before them come some attributes of the port.
+ */
+#define ANSWER_ENTRY(name) "0123456789012345678901234567" __stringify(name)
+#define ANSWER(name, group) PORT_##group(ANSWER_ENTRY, name)
+#define ANSWER_PORT_BYTES 128
+
+static_assert(ANSWER_PORT_BYTES + sizeof(QRNIC_COUNTER_LIST(ANSWER)) <=
+	      NLMSG_DEFAULT_SIZE);
 
 struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev)
 {

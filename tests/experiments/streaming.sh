@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 set -e
-counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+counters=/sys/class/infiniband/$RDMA0/hw_counters
 # The kernel answers with what it has read in the last 10 ms.
 count_of() { sleep 0.1; cat "$counters/$1"; }
 

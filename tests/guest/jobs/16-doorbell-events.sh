@@ -7,7 +7,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 
-counter() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/$1"; }
+counter() { cat "/sys/class/infiniband/$RDMA0/$1"; }
 
 perf() {
     local program=$1
@@ -27,10 +27,10 @@ perf ib_send_bw -s 8 -q 16 --use-srq -n 200
 perf ib_send_lat -e -s 8 -n 500
 perf ib_read_lat -s 8 -n 500
 perf ib_atomic_bw -n 500
-doorbells=$(counter doorbells) records=$(counter record_reads)
+doorbells=$(counter hw_counters/doorbells) records=$(counter ports/1/hw_counters/record_reads)
 echo "# guest$GUEST: $doorbells doorbells, $records records read"
 # Guest 2 is the one that sends; by their values doorbells have one record read each.
 try "an event has all queues of its page looked at" "[ $GUEST = 1 ] || [ $records -gt $((10 * doorbells)) ]"
-try "none is lost" "[ $(counter doorbells_dropped) = 0 ]"
+try "none is lost" "[ $(counter hw_counters/doorbells_dropped) = 0 ]"
 kernel_clean "the kernel logs are clean"
 finish

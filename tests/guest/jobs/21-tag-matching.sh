@@ -7,7 +7,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+counters=/sys/class/infiniband/$RDMA0/hw_counters
 
 # It always skips one test: that of an adapter without.
 provider() { echo "set -o pipefail; $1 qrnic-tag-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log | grep -v 'an adapter without'"; }

@@ -7,7 +7,7 @@
 
 TRY_TIMEOUT=$((100 * TIME_FACTOR))
 count=2048
-counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
+counter() { cat "/sys/class/infiniband/$1/hw_counters/$2"; }
 export -f counter
 
 for device in "$RDMA0" "$RDMA1"; do

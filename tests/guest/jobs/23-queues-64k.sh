@@ -7,7 +7,7 @@
 
 TRY_TIMEOUT=$((300 * TIME_FACTOR))
 count=65536
-counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+counters=/sys/class/infiniband/$RDMA0/hw_counters
 
 try "$count queue pairs: connected, and each used" "many_connections $RDMA0 $count"
 sed 's/^/# /' try.log

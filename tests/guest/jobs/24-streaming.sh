@@ -6,7 +6,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+counters=/sys/class/infiniband/$RDMA0/hw_counters
 
 provider() { echo "set -o pipefail; $1 qrnic-streaming-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"

@@ -40,7 +40,7 @@ perf ib_send_lat -s 8 -n 200
 perf ib_read_bw -o 1
 perf ib_atomic_bw -o 1
 try "doorbells were dropped and nothing was lost" \
-    "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/doorbells_dropped) -gt 0 ]"
+    "[ \$(cat /sys/class/infiniband/$RDMA0/hw_counters/doorbells_dropped) -gt 0 ]"
 try "no direct WQE" "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used) = 0 ]"
 kernel_clean "the kernel log is clean"
 finish
