@@ -114,6 +114,20 @@ struct qrnic_crash {
 	u32 info;
 };
 
+/* congestion.c: what users have set of congestion control, and a file for each */
+#define QRNIC_CC_PARAMS 23
+
+struct qrnic_cc_file {
+	struct qrnic_core *core;
+	unsigned int index;
+};
+
+struct qrnic_congestion {
+	u32 wanted;		/* a bit for each of values that a user has set */
+	u32 values[QRNIC_CC_PARAMS];
+	struct qrnic_cc_file files[QRNIC_CC_PARAMS];
+};
+
 /* A recovery that was not done, because the user wants to order it. */
 #define QRNIC_RECOVERY_MANUAL 1
 
@@ -147,9 +161,11 @@ struct qrnic_core {
 	struct qrnic_port port;
 	spinlock_t clock_lock;	/* a read of TIME_LO latches TIME_HI */
 
-	struct mutex lock;	/* going up and down: level, auxdev, netdev */
+	struct mutex lock;	/* going up and down: level, auxdev, netdev, congestion */
 	enum qrnic_level level;
 	struct qrnic_auxdev *auxdev;
+	struct qrnic_congestion congestion;
+	struct dentry *debugfs;
 
 	spinlock_t fatal_lock;	/* the reset that a fatal error causes; these two */
 	enum qrnic_condition condition;
@@ -205,6 +221,13 @@ int qrnic_port_update(struct qrnic_core *core);
 /* contexts.c: context memory, from after QUERY_DEVICE until after the reset */
 void qrnic_contexts_start(struct qrnic_core *core);
 void qrnic_contexts_stop(struct qrnic_core *core);
+
+/* congestion.c: what was set before the reset; and debugfs, which has the parameters */
+void qrnic_congestion_restore(struct qrnic_core *core);
+void qrnic_debugfs_add(struct qrnic_core *core);
+void qrnic_debugfs_del(struct qrnic_core *core);
+void qrnic_debugfs_init(void);
+void qrnic_debugfs_exit(void);
 
 /* health.c: the health registers, reset */
 void qrnic_health_init(struct qrnic_core *core);

@@ -225,6 +225,7 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = qrnic_bring_up(core);
 	if (err)
 		goto err_resources;
+	qrnic_debugfs_add(core);
 	qrnic_devlink_register(core);
 	qrnic_recovery_enable(core);
 	return 0;
@@ -250,6 +251,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
 
+	qrnic_debugfs_del(core);
 	qrnic_take_down(core);
 	qrnic_resources_free(core);
 	qrnic_unmap(core);
@@ -375,11 +377,18 @@ static struct pci_driver qrnic_driver = {
 
 int qrnic_register(const struct qrnic_function_ops *function)
 {
+	int err;
+
 	qrnic_function = function;
-	return pci_register_driver(&qrnic_driver);
+	qrnic_debugfs_init();
+	err = pci_register_driver(&qrnic_driver);
+	if (err)
+		qrnic_debugfs_exit();
+	return err;
 }
 
 void qrnic_unregister(void)
 {
 	pci_unregister_driver(&qrnic_driver);
+	qrnic_debugfs_exit();
 }

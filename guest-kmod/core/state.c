@@ -106,6 +106,7 @@ static int qrnic_start(struct qrnic_core *core)
 	err = qrnic_port_update(core);
 	if (err)
 		goto err_eqs;
+	qrnic_congestion_restore(core);
 	qrnic_health_start(core);
 	return 0;
 

@@ -8,6 +8,7 @@
 
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 device=pci/$address
+cc=/sys/kernel/debug/qrnic/$address/cc_params
 
 # shellcheck disable=SC2317  # called through wait_until
 working() { ibv_devinfo -d "$RDMA0" 2>/dev/null | grep -q PORT_ACTIVE && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
@@ -28,6 +29,12 @@ try "a dump of a device that works has its counters" "devlink health dump show $
     devlink health dump clear $device reporter fw_fatal"
 try "and a diagnosis says that it is up" "devlink health diagnose $device reporter fw_fatal | tee /dev/stderr | grep -q 'up: true'"
 
+# A reset of the device takes congestion control back to its beginning: all but rp_gd is another value there.
+congestion() { (cd "$cc" && cat np_enable ect_enable rp_clamp_tgt_rate_ati rp_time_reset np_cnp_dscp rp_dce_tcp_g rp_gd) | xargs; }
+try "congestion control is set" "cd $cc && echo 1 >np_enable && echo 1 >ect_enable && echo 0 >rp_clamp_tgt_rate_ati &&
+    echo 77 >rp_time_reset && echo 5 >np_cnp_dscp && echo 1000 >rp_dce_tcp_g"
+[ "$(congestion)" = "1 1 0 77 5 1000 11" ]
+result $? "and has what was set"
 for round in 1 2 3; do
     devlink dev reload "$device" >step.log 2>&1
     status=$?
@@ -36,6 +43,8 @@ for round in 1 2 3; do
     [ $status = 0 ] || show step.log
     result $status "reload $round"
 done
+[ "$(congestion)" = "1 1 0 77 5 1000 11" ]
+result $? "congestion control is as before the reloads"
 dma_errors 0
 try "verbs work after it" "qrnic-provider-test"
 dma_errors 1
@@ -47,6 +56,8 @@ result $? "a failure is reported and recovered from"
 nic_export
 wait_until 20 working
 result $? "the adapter works after it"
+[ "$(congestion)" = "1 1 0 77 5 1000 11" ]
+result $? "congestion control is as before the failure"
 try "the dump says what was wrong" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr >dump.log &&
     grep -q 'DMA to the command queue failed' dump.log && devlink health dump clear $device reporter fw_fatal"
 
@@ -63,6 +74,7 @@ result $? "and says so"
 detached() { ip link set "$NIC0" mtu 1400 2>&1 | grep 'No such device'; }
 wait_until 10 detached
 result $? "the network device is detached meanwhile"
+try "congestion control can be neither read nor set meanwhile" "! cat $cc/np_enable && ! echo 3 >$cc/rp_threshold"
 try "until the administrator orders it" "devlink health recover $device reporter fw_fatal"
 nic_export
 wait_until 20 working
@@ -80,5 +92,12 @@ try "who resets the function" "echo 1 >/sys/bus/pci/devices/$address/reset"
 nic_export
 wait_until 20 working && [ "$(health state)" = healthy ]
 result $? "which mends the device, and the reporter says so"
+[ "$(congestion)" = "1 1 0 77 5 1000 11" ] && [ "$(cat "$cc/rp_threshold")" = 1 ]
+result $? "congestion control is as it was set, and nothing that was refused is in it"
+try "the parameters go with the driver" "modprobe -r qrnic_ib qrnic && [ ! -e /sys/kernel/debug/qrnic ] && modprobe qrnic_ib"
+nic_setup
+nic_export
+wait_until 20 working && [ "$(congestion)" = "0 0 1 300 48 1019 11" ]
+result $? "and come with it as after a reset"
 kernel_clean "the kernel log is clean"
 finish
