@@ -446,6 +446,39 @@ MODULE_DESCRIPTION("a test of examples/ci");
         problems = [f"exit status {done.returncode}"] if done.returncode else []
         self.report.result(not problems, name, details=problems + (done.stdout + done.stderr).splitlines()[-12:])
 
+    def marks(self):
+        """A wire that marks changes ECN of RoCE v2 frames that have ECT, and the checksum, and nothing else."""
+        from guestlib import wire  # pylint: disable=import-outside-toplevel
+
+        def ipv4(tos, port=4791, protocol=17, fragment=0, vlan=b"", options=0):
+            header = bytearray(struct.pack(">BBHHHBBHII", 0x45 + options, tos, 48 + 4 * options, 1, fragment, 64, protocol, 0,
+                                           0x0a4d0001, 0x0a4d0002) + b"\1" * 4 * options)
+            header[10:12] = struct.pack(">H", checksum(header) ^ 0xffff)
+            return bytes(12) + vlan + b"\x08\0" + header + struct.pack(">HHHH", 50000, port, 28, 0) + bytes(20)
+
+        def checksum(header):
+            total = sum(struct.unpack(f">{len(header) // 2}H", header))
+            return total % 0xffff or 0xffff
+
+        def ipv6(traffic_class, port=4791):
+            return (bytes(12) + b"\x86\xdd" + struct.pack(">IHBB", 6 << 28 | traffic_class << 20 | 0xfffff, 28, 17, 64) +
+                    bytes(32) + struct.pack(">HHHH", 50000, port, 28, 7) + bytes(20))
+
+        wrong = []
+        for shape in ({}, {"vlan": b"\x81\0\0\7"}, {"options": 2}):
+            at = 14 + len(shape.get("vlan", b""))
+            for tos in (0x02, 0x01, 0xba, 0x03):
+                if wire.marked(ipv4(tos, **shape)) != ipv4(tos | 3, **shape):
+                    wrong.append(f"IPv4, ToS {tos:#x}, {shape}")
+                if checksum(ipv4(tos, **shape)[at:at + 20 + 4 * shape.get("options", 0)]) != 0xffff:
+                    wrong.append("this test's own checksum")
+        wrong += [f"IPv6, class {value:#x}" for value in (0x02, 0x01, 0xba, 0x03) if wire.marked(ipv6(value)) != ipv6(value | 3)]
+        others = {"no ECT": ipv4(0x60), "no ECT, IPv6": ipv6(0x60), "another port": ipv4(2, port=4790), "IPv6, another port": ipv6(2, 53),
+                  "TCP": ipv4(2, protocol=6), "a later fragment": ipv4(2, fragment=5), "ARP": bytes(12) + b"\x08\x06" + bytes(46),
+                  **{f"{length} bytes": ipv4(2)[:length] for length in range(36)}}
+        wrong += [f"{name} is marked" for name, frame in others.items() if wire.marked(frame) is not None]
+        self.report.result(not wrong, "launcher: marks on the wire", details=wrong)
+
     def wires(self):
         """Each kind of wire carries RDMA, and --pcap records all of it."""
         job = """
@@ -588,7 +621,7 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.wires, tests.switch,
+                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.marks, tests.wires, tests.switch,
                       tests.pinned, tests.interrupted):
             if not stopped():
                 group()

@@ -1,4 +1,4 @@
-"""A wire between two guests that loses, repeats, delays and spoils frames, by chance and with a seed.
+"""A wire between two guests that loses, repeats, delays, marks and spoils frames, by chance and with a seed.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -10,13 +10,18 @@ import threading
 
 from .errors import EXIT_USAGE, LaunchError
 
-FAULTS = ("loss", "repeat", "reorder", "corrupt")
+FAULTS = ("loss", "repeat", "reorder", "corrupt", "mark")
+ETHERTYPE_VLAN, ETHERTYPE_IPV4, ETHERTYPE_IPV6 = b"\x81\x00", b"\x08\x00", b"\x86\xdd"
+PROTOCOL_UDP, ROCE_PORT = 17, (4791).to_bytes(2, "big")
+CE = 3                          # RFC 3168; 0: the ends know nothing of marks
 FRAME_MAX = 1 << 16
 SEED = 1
 
 
 class Faults:
-    """loss=P[,repeat=P][,reorder=P][,corrupt=P][,seed=N], P in percent of the frames, each way."""
+    """loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,seed=N], P in percent of the frames, each way.
+
+    Marked are RoCE v2 frames that say that their ends know of marks."""
 
     def __init__(self, text):
         self.percent = dict.fromkeys(FAULTS, 0.0)
@@ -33,6 +38,34 @@ class Faults:
             if key not in FAULTS or not 0 <= number <= 100:
                 raise LaunchError(f"--wire {text}: '{setting}' is neither seed=N nor one of {', '.join(FAULTS)} in percent", EXIT_USAGE)
             self.percent[key] = number
+
+
+def marked(frame):
+    """The frame with CE in its IP header; None if it is not of RoCE v2 and ECN-capable.
+
+    Nothing else changes but the checksum of IPv4: the ICRC does not cover ECN."""
+    ip = 18 if frame[12:14] == ETHERTYPE_VLAN else 14
+    kind = frame[ip - 2:ip]
+    out = bytearray(frame)
+    if kind == ETHERTYPE_IPV4 and len(frame) >= ip + 20:
+        udp = ip + 4 * (frame[ip] & 15)
+        first_fragment = not int.from_bytes(frame[ip + 6:ip + 8], "big") & 0x1fff
+        if udp < ip + 20 or len(frame) < udp or not first_fragment or frame[ip + 9] != PROTOCOL_UDP:
+            return None
+        ecn = frame[ip + 1] & CE
+        out[ip + 1] |= CE
+        out[ip + 10:ip + 12] = bytes(2)
+        total = sum(int.from_bytes(out[at:at + 2], "big") for at in range(ip, udp, 2))
+        while total >> 16:
+            total = (total & 0xffff) + (total >> 16)
+        out[ip + 10:ip + 12] = (total ^ 0xffff).to_bytes(2, "big")
+    elif kind == ETHERTYPE_IPV6 and len(frame) >= ip + 40 and frame[ip + 6] == PROTOCOL_UDP:
+        udp = ip + 40
+        ecn = frame[ip + 1] >> 4 & CE
+        out[ip + 1] |= CE << 4
+    else:
+        return None
+    return bytes(out) if ecn and frame[udp + 2:udp + 4] == ROCE_PORT else None
 
 
 class FaultyWire:
@@ -61,6 +94,10 @@ class FaultyWire:
 
     def frame(self, way, frame):
         """One that came; what goes on because of it."""
+        if self.faults.percent["mark"]:
+            ours = marked(frame)
+            if ours and self.happens("mark"):
+                frame = ours
         held, self.held[way] = self.held[way], None
         if self.happens("loss"):
             out = []
