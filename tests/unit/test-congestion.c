@@ -193,26 +193,32 @@ static void test_no_np(void)
     pair_free(p);
 }
 
-/* It comes and goes with the flag, and leaves the DSCP alone. */
-static void one_ect(const SimOptions *o)
+/* From RESET to RTS, with this traffic class and this priority */
+static void connect_with(Pair *p, uint8_t traffic_class, uint8_t sl)
 {
-    Pair *p = pair_new(1, o, &(SimConnect) { 0 });
-    QrnicQpAttr a = sim_attr_init();
-    Seen seen;
-
-    p->sim->tap = watch;
-    p->sim->tap_opaque = &seen;
     for (unsigned i = 0; i < 2; i++) {
         SimQp *q = i ? p->b.qp : p->a.qp, *to = i ? p->a.qp : p->b.qp;
+        QrnicQpAttr a = sim_attr_init();
 
-        a = sim_attr_init();
         g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
         a = sim_attr_rtr(q, to);
-        a.av.traffic_class = 26 << 2 | 1;
+        a.av.traffic_class = traffic_class;
+        a.av.sl = sl;
         g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
         a = sim_attr_rts();
         g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
     }
+}
+
+/* It comes and goes with the flag, and leaves the DSCP alone. */
+static void one_ect(const SimOptions *o)
+{
+    Pair *p = pair_new(1, o, &(SimConnect) { 0 });
+    Seen seen;
+
+    p->sim->tap = watch;
+    p->sim->tap_opaque = &seen;
+    connect_with(p, 26 << 2 | 1, 0);
     for (unsigned round = 0; round < 4; round++) {
         QrnicCongestionCtx c = parameters(p->a.qp->node);
 
@@ -353,6 +359,61 @@ static void test_wire_busy(void)
     g_assert_cmpuint(seen.cnps, >, 10);
     g_assert_cmpuint(seen.cnps, ==,
                      counted(p->b.qp, QRNIC_COUNTER_NP_CNP_SENT));
+    pair_free(p);
+}
+
+/* A connection that begins anew has sent no CNP yet. */
+static void test_interval_reset(void)
+{
+    Pair *p = pair_new(5, NULL, &(SimConnect) { 0 });
+    QrnicCongestionCtx c = parameters(p->b.qp->node);
+    QrnicQpAttr reset = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    };
+    int64_t before = p->sim->now;
+    Seen seen;
+
+    watch_begin(p->sim, &seen);
+    flags_set(p->a.qp->node, QRNIC_CONGESTION_ECT);
+    c.flags |= QRNIC_CONGESTION_NP;
+    c.np_min_time_between_cnps = 4095;
+    set(p->b.qp->node, &c);
+    for (unsigned i = 1; i <= 2; i++) {
+        connect_with(p, 0, 0);
+        write_all(p, 2, 1024);
+        settle(p->sim);
+        g_assert_cmpuint(seen.cnps, ==, i);
+        g_assert_cmpint(sim_modify(p->a.qp, &reset).status, ==, QRNIC_ST_OK);
+        g_assert_cmpint(sim_modify(p->b.qp, &reset).status, ==, QRNIC_ST_OK);
+    }
+    g_assert_cmpint(p->sim->now - before, <, 4095 * SIM_US);
+    pair_free(p);
+}
+
+/* In a VLAN: that of the parameters, or that of the connection */
+static void test_priority(void)
+{
+    const SimOptions vlan = { .vlan = true };
+    Pair *p = pair_new(5, &vlan, &(SimConnect) { 0 });
+    Seen seen;
+
+    watch_begin(p->sim, &seen);
+    connect_with(p, 0, 5);
+    flags_set(p->a.qp->node, QRNIC_CONGESTION_ECT);
+    for (unsigned i = 0; i < 2; i++) {
+        QrnicCongestionCtx c = parameters(p->b.qp->node);
+
+        c.flags |= QRNIC_CONGESTION_NP;
+        c.flags |= i ? QRNIC_CONGESTION_CNP_PRIO_FLOW : 0;
+        c.np_cnp_prio = 3;
+        c.np_min_time_between_cnps = 0;
+        set(p->b.qp->node, &c);
+        write_all(p, 1, 1024);
+        settle(p->sim);
+        g_assert_cmpuint(seen.cnps, ==, i + 1);
+        g_assert_cmphex(lduw_be_p(seen.cnp + 12), ==, 0x8100);
+        g_assert_cmphex(lduw_be_p(seen.cnp + 14), ==, (i ? 5 : 3) << 13 | 42);
+    }
     pair_free(p);
 }
 
@@ -705,6 +766,26 @@ static void test_decrease(void)
     c.lowest = 0;
     c.fast = true;
     run_course(&c);
+    c.p.rp_initial_alpha_value = 300;
+    c.p.rp_gd = 10;
+    c.until = 3 * SIM_MS;       /* each decrease rounds alpha */
+    run_course(&c);
+}
+
+/* The first CNP has set a rate below the lowest: no later one raises it. */
+static void test_below_lowest(void)
+{
+    Course c = course_paper();
+
+    c.p.rp_rate_to_set_on_first_cnp = 20;
+    c.p.rp_min_rate = 50;
+    c.p.rp_time_reset = 131071;
+    c.p.rp_byte_reset = UINT32_MAX;
+    c.until = 20 * SIM_MS;
+    c.count = 2;
+    c.cnp[1] = 100123;
+    c.lowest = 20e6;
+    run_course(&c);
 }
 
 /* Alpha has decayed for longer and longer when the next CNP comes. */
@@ -743,6 +824,9 @@ static void test_monitor(void)
     c.cnp[3] = 49123;
     c.cnp[4] = 300123;
     c.cnp[5] = 310123;
+    run_course(&c);
+    c.p.rp_rate_reduce_monitor_period = 200;    /* increases come before */
+    c.until = 900 * SIM_US;
     run_course(&c);
 }
 
@@ -883,6 +967,32 @@ static void test_lower(void)
     g_assert_cmpint(both(200000), <, bits / 100e6 * 1e9 * 1.02);
     g_assert_cmpint(both(0), >, bits / 100e6 * 1e9 * 0.99);
     g_assert_cmpint(both(0), <, bits / 100e6 * 1e9 * 1.02);
+}
+
+/* Nobody looked at the clock for 12 increases: they are made good. */
+static void test_late(void)
+{
+    Pair *p = uc_pair_new();
+    QrnicCongestionCtx c = parameters(p->a.qp->node);
+    int64_t before, last = 0;
+
+    p->sim->tap = last_frame;
+    p->sim->tap_opaque = &last;
+    c.flags |= QRNIC_CONGESTION_RP;
+    c.rp_max_rate = 1000;
+    c.rp_rate_to_set_on_first_cnp = 100;
+    c.rp_ai_rate = 100;
+    c.rp_time_reset = 100000;
+    c.rp_byte_reset = UINT32_MAX;
+    set(p->a.qp->node, &c);
+    cnp_inject(p->a.qp, p->b.qp);
+    p->sim->now += 1250 * SIM_MS;
+    before = p->sim->now;
+    write_all(p, 1, 256 * 1024);
+    run(p->sim);
+    /* 256 frames of 1,082 bytes at 1 Gbit/s, and not at 150 Mbit/s */
+    g_assert_cmpint(last - before, <, 3 * SIM_MS);
+    pair_free(p);
 }
 
 /* What waits for a rate is let go, or goes, and its timers with it. */
@@ -1055,17 +1165,21 @@ int main(int argc, char **argv)
     g_test_add_func("/congestion/datagram", test_datagram);
     g_test_add_func("/congestion/interval", test_interval);
     g_test_add_func("/congestion/interval-each", test_interval_each);
+    g_test_add_func("/congestion/interval-reset", test_interval_reset);
+    g_test_add_func("/congestion/priority", test_priority);
     g_test_add_func("/congestion/wire-busy", test_wire_busy);
     g_test_add_func("/congestion/format", test_format);
     g_test_add_func("/congestion/recovery", test_recovery);
     g_test_add_func("/congestion/increase", test_increase);
     g_test_add_func("/congestion/decrease", test_decrease);
+    g_test_add_func("/congestion/below-lowest", test_below_lowest);
     g_test_add_func("/congestion/alpha", test_alpha);
     g_test_add_func("/congestion/monitor", test_monitor);
     g_test_add_func("/congestion/clamp", test_clamp);
     g_test_add_func("/congestion/reliable", test_reliable);
     g_test_add_func("/congestion/read", test_read);
     g_test_add_func("/congestion/lower", test_lower);
+    g_test_add_func("/congestion/late", test_late);
     g_test_add_func("/congestion/end", test_end);
     g_test_add_func("/congestion/owed", test_owed);
     g_test_add_func("/congestion/parameters", test_parameters);
