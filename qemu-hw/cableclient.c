@@ -43,7 +43,7 @@ static bool cable_receive(QrnicDevice *d)
         const uint8_t *shared;
         size_t len, copied;
 
-        if (!lost && !qrnic_engine_can_receive(d->engine)) {
+        if (!lost && !qrnic_linkport_can_receive(d)) {
             return !qrnic_engine_held(d->engine);
         }
         shared = qrnic_cable_peek(d->cable, &len);
@@ -55,7 +55,7 @@ static bool cable_receive(QrnicDevice *d)
         qrnic_cable_take(d->cable, frame, copied);
         /* What is longer than the device takes is lost, not cut. */
         if (copied == len && !lost) {
-            qrnic_engine_receive(d->engine, frame, len);
+            qrnic_linkport_receive(d, frame, len);
         }
     }
     return true;

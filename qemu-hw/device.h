@@ -70,6 +70,7 @@ struct QrnicDevice {
     bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
     bool cap_counter_sets, cap_roce_v1, cap_command_event;
     bool ioeventfd;
+    bool link_retransmission;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* in log lines and trace events */
@@ -79,6 +80,8 @@ struct QrnicDevice {
     QrnicEngine *engine;
     QEMUBH *bh;
     QEMUTimer *timer;
+    struct QrnicLink *link;     /* or NULL */
+    QEMUTimer *link_timer;
 
     /*
      * Someone is in the engine or the command queue. A message of MSI-X may
@@ -99,6 +102,7 @@ struct QrnicDevice {
     bool timer_due;
     bool link_changed;
     bool wire_ready;
+    bool link_timer_due, link_kicked;
 
     bool running;               /* of the virtual machine */
     VMChangeStateEntry *run_state;
@@ -191,6 +195,26 @@ const QrnicCommand *qrnic_command_find(uint16_t opcode);
 bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp);
 void qrnic_interrupts_cleanup(QrnicDevice *d);
 void qrnic_notify(QrnicDevice *d, unsigned vector);
+
+/*
+ * linkport.c: between the engine and d->wire. All but can_receive are for
+ * who has entered the device.
+ */
+void qrnic_linkport_init(QrnicDevice *d);
+bool qrnic_linkport_can_receive(const QrnicDevice *d);
+/* No timer any more; later, when nobody uses it, all of it */
+void qrnic_linkport_stop(QrnicDevice *d);
+void qrnic_linkport_cleanup(QrnicDevice *d);
+void qrnic_linkport_set_link(QrnicDevice *d, bool up);
+void qrnic_linkport_reset(QrnicDevice *d);
+/* As QrnicEnv's */
+bool qrnic_linkport_send(QrnicDevice *d, const uint8_t *frame, size_t len);
+void qrnic_linkport_wire_ready(QrnicDevice *d);
+void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len);
+/* What waited for the engine, as far as that takes it now */
+void qrnic_linkport_deliver(QrnicDevice *d);
+bool qrnic_linkport_idle(const QrnicDevice *d);
+void qrnic_linkport_work(QrnicDevice *d);
 
 /* netclient.c: sets d->wire */
 void qrnic_net_init(QrnicDevice *d);

@@ -17,7 +17,7 @@ static bool net_can_receive(NetClientState *nc)
     if (qrnic_takes_no_frame(d)) {
         return true;
     }
-    if (!qrnic_engine_can_receive(d->engine)) {
+    if (!qrnic_linkport_can_receive(d)) {
         d->receive_waits = true;
         return false;
     }
@@ -38,7 +38,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
      * is the answer to a frame that is being sent just now, say.
      */
     if (!d->running || !qrnic_pci_bus_master(d) ||
-        !qrnic_engine_can_receive(d->engine) || !qrnic_enter(d)) {
+        !qrnic_linkport_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         d->receive_waits = true;
         return 0;
@@ -50,7 +50,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         qrnic_kick(d);
         return 0;
     }
-    qrnic_engine_receive(d->engine, frame, len);
+    qrnic_linkport_receive(d, frame, len);
     qrnic_leave(d);
     return len;
 }

@@ -194,7 +194,7 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 {
     QrnicDevice *d = opaque;
 
-    return !qrnic_on_bus(d) || d->wire->send(d, frame, len);
+    return !qrnic_on_bus(d) || qrnic_linkport_send(d, frame, len);
 }
 
 static void env_notify(void *opaque, unsigned vector)
@@ -325,6 +325,7 @@ void qrnic_device_reset(QrnicDevice *d)
     qrnic_mmio_reset(d);
     timer_del(d->timer);
     d->timer_due = false;
+    qrnic_linkport_reset(d);
     qrnic_engine_reset(d->engine);
     qrnic_doorbell_events_reset(d);
     device_memory_show(d);
@@ -341,15 +342,16 @@ static bool work_once(QrnicDevice *d)
     d->runs_soon = true;
     if (d->link_changed) {
         d->link_changed = false;
-        qrnic_engine_set_link(d->engine, d->wire->link(d));
+        qrnic_linkport_set_link(d, d->wire->link(d));
     }
+    qrnic_linkport_deliver(d);
     if (d->wire->receive) {
         more |= d->wire->receive(d);
     }
     held = qrnic_engine_held(d->engine);
     if (d->wire_ready) {
         d->wire_ready = false;
-        qrnic_engine_wire_ready(d->engine);
+        qrnic_linkport_wire_ready(d);
     }
     if (d->timer_due) {
         d->timer_due = false;
@@ -365,6 +367,8 @@ static bool work_once(QrnicDevice *d)
      * that the command destroys would be taken for a mistake of the guest.
      */
     qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
+    /* Frames that it sent acknowledge those that came. */
+    qrnic_linkport_work(d);
     /* What the wire has for us has waited for this, and says nothing more. */
     more |= held && !qrnic_engine_held(d->engine);
     device_memory_show(d);
@@ -426,7 +430,8 @@ void qrnic_work(QrnicDevice *d)
 static bool nothing_waits(QrnicDevice *d)
 {
     return d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
-           !d->link_changed && !d->wire_ready && !d->timer_due;
+           !d->link_changed && !d->wire_ready && !d->timer_due &&
+           qrnic_linkport_idle(d);
 }
 
 /*
@@ -660,6 +665,7 @@ static void fill_config(QrnicDevice *d)
         { d->cap_counter_sets, QRNIC_CAP_COUNTER_SETS },
         { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
         { d->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
+        { d->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
 #ifdef CONFIG_ATOMIC64
         { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
@@ -757,10 +763,11 @@ static void device_realize(PCIDevice *pci, Error **errp)
     d->bh = qemu_bh_new_guarded(device_bh, d, &dev->mem_reentrancy_guard);
     mine.opaque = d;
     d->engine = qrnic_engine_new(&d->config, &mine);
+    qrnic_linkport_init(d);
     if (!d->wire) {
         qrnic_net_init(d);
     }
-    qrnic_engine_set_link(d->engine, d->wire->link(d));
+    qrnic_linkport_set_link(d, d->wire->link(d));
     d->running = runstate_is_live(runstate_get());
     d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
@@ -779,6 +786,7 @@ static void device_exit(PCIDevice *pci)
     qrnic_doorbell_events_cleanup(d);
     wire_cleanup(d);
     timer_del(d->timer);
+    qrnic_linkport_stop(d);
     qrnic_interrupts_cleanup(d);
     pcie_aer_exit(pci);
     pcie_cap_exit(pci);
@@ -788,6 +796,7 @@ static void device_finalize(Object *obj)
 {
     QrnicDevice *d = QRNIC(obj);
 
+    qrnic_linkport_cleanup(d);
     qrnic_engine_free(d->engine);
     timer_free(d->timer);
     g_free(d->name);
@@ -824,6 +833,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
                        256),
     DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),
+    DEFINE_PROP_BOOL("link-retransmission", QrnicDevice, link_retransmission,
+                     false),
     DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),
     DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
     DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),

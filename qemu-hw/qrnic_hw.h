@@ -499,7 +499,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
-#define QRNIC_CAP_ALL 0x000003ffffffffffull
+#define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
+#define QRNIC_CAP_ALL 0x00000bffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -661,6 +662,10 @@ enum qrnic_link_state {
 #define QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI 0x00000010u
 #define QRNIC_CONGESTION_CNP_PRIO_FLOW 0x00000020u
 #define QRNIC_CONGESTION_ALL 0x0000003fu
+
+/* What the two ends of the wire have agreed upon */
+#define QRNIC_PORTL_RETRANSMISSION 0x00000001u
+#define QRNIC_PORTL_ALL 0x00000001u
 
 /* Flags of rx_filter */
 #define QRNIC_RXF_PROMISC 0x00000001u
@@ -872,6 +877,19 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_CONNECTION,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_LINK_DOWNS,
+    QRNIC_COUNTER_LINK_TX_FRAMES,
+    QRNIC_COUNTER_LINK_TX_RETRANSMISSIONS,
+    QRNIC_COUNTER_LINK_TX_TIMEOUTS,
+    QRNIC_COUNTER_LINK_TX_LOST,
+    QRNIC_COUNTER_LINK_TX_REFUSED,
+    QRNIC_COUNTER_LINK_TX_HELLOS,
+    QRNIC_COUNTER_LINK_RX_FRAMES,
+    QRNIC_COUNTER_LINK_RX_GAPS,
+    QRNIC_COUNTER_LINK_RX_DUPLICATES,
+    QRNIC_COUNTER_LINK_RX_CRC_ERRORS,
+    QRNIC_COUNTER_LINK_RX_MALFORMED,
+    QRNIC_COUNTER_LINK_RX_STALE,
+    QRNIC_COUNTER_LINK_ESTABLISHED,
     QRNIC_COUNTER_ETH_TX_PACKETS,
     QRNIC_COUNTER_ETH_TX_BYTES,
     QRNIC_COUNTER_ETH_TX_SEGMENTED,
@@ -1042,6 +1060,19 @@ enum qrnic_counter {
     X(rx_drop_connection, drop) \
     X(tx_drop_link, drop) \
     X(link_downs, ethernet) \
+    X(link_tx_frames, ethernet) \
+    X(link_tx_retransmissions, ethernet) \
+    X(link_tx_timeouts, ethernet) \
+    X(link_tx_lost, ethernet) \
+    X(link_tx_refused, ethernet) \
+    X(link_tx_hellos, ethernet) \
+    X(link_rx_frames, ethernet) \
+    X(link_rx_gaps, ethernet) \
+    X(link_rx_duplicates, ethernet) \
+    X(link_rx_crc_errors, ethernet) \
+    X(link_rx_malformed, ethernet) \
+    X(link_rx_stale, ethernet) \
+    X(link_established, ethernet) \
     X(eth_tx_packets, ethernet) \
     X(eth_tx_bytes, ethernet) \
     X(eth_tx_segmented, ethernet) \
@@ -1738,7 +1769,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffffc0000000000ull;
+    bad |= out->capabilities & 0xfffff40000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -1822,7 +1853,8 @@ static inline void qrnic_device_attr_pack(void *out, const QrnicDeviceAttr *in)
 #define QRNIC_PORT_ATTR_RSVD0_OFFSET 22u
 #define QRNIC_PORT_ATTR_GID_ENTRIES_OFFSET 24u
 #define QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET 28u
-#define QRNIC_PORT_ATTR_RSVD1_OFFSET 32u
+#define QRNIC_PORT_ATTR_LINK_OFFSET 32u
+#define QRNIC_PORT_ATTR_RSVD1_OFFSET 33u
 
 /* Output of QUERY_PORT */
 typedef struct QrnicPortAttr {
@@ -1836,9 +1868,10 @@ typedef struct QrnicPortAttr {
     uint8_t mac[6];
     uint32_t gid_entries;
     uint32_t pkey_entries;
+    uint8_t link;
 } QrnicPortAttr;
 
-_Static_assert(QRNIC_PORT_ATTR_RSVD1_OFFSET + 32 ==
+_Static_assert(QRNIC_PORT_ATTR_RSVD1_OFFSET + 31 ==
                QRNIC_PORT_ATTR_BYTES, "size of port_attr");
 
 /* False if a reserved bit of port_attr is set; out is filled in any case. */
@@ -1859,7 +1892,9 @@ static inline bool qrnic_port_attr_unpack(QrnicPortAttr *out, const void *in)
     bad |= qrnic_ld_le16(p + 22);
     out->gid_entries = qrnic_ld_le32(p + 24);
     out->pkey_entries = qrnic_ld_le32(p + 28);
-    bad |= qrnic_any_byte(p + 32, 32);
+    out->link = p[32];
+    bad |= out->link & 0x000000feu;
+    bad |= qrnic_any_byte(p + 33, 31);
     return !bad;
 }
 
@@ -1878,6 +1913,7 @@ static inline void qrnic_port_attr_pack(void *out, const QrnicPortAttr *in)
     memcpy(p + 16, in->mac, 6);
     qrnic_st_le32(p + 24, in->gid_entries);
     qrnic_st_le32(p + 28, in->pkey_entries);
+    p[32] = in->link;
 }
 
 #define QRNIC_PORT_CTX_BYTES 16u
@@ -5431,6 +5467,19 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_connection",
         "tx_drop_link",
         "link_downs",
+        "link_tx_frames",
+        "link_tx_retransmissions",
+        "link_tx_timeouts",
+        "link_tx_lost",
+        "link_tx_refused",
+        "link_tx_hellos",
+        "link_rx_frames",
+        "link_rx_gaps",
+        "link_rx_duplicates",
+        "link_rx_crc_errors",
+        "link_rx_malformed",
+        "link_rx_stale",
+        "link_established",
         "eth_tx_packets",
         "eth_tx_bytes",
         "eth_tx_segmented",

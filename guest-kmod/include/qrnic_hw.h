@@ -475,7 +475,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
-#define QRNIC_CAP_ALL 0x000003ffffffffffull
+#define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
+#define QRNIC_CAP_ALL 0x00000bffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -637,6 +638,10 @@ enum qrnic_link_state {
 #define QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI 0x00000010u
 #define QRNIC_CONGESTION_CNP_PRIO_FLOW 0x00000020u
 #define QRNIC_CONGESTION_ALL 0x0000003fu
+
+/* What the two ends of the wire have agreed upon */
+#define QRNIC_PORTL_RETRANSMISSION 0x00000001u
+#define QRNIC_PORTL_ALL 0x00000001u
 
 /* Flags of rx_filter */
 #define QRNIC_RXF_PROMISC 0x00000001u
@@ -848,6 +853,19 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_CONNECTION,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_LINK_DOWNS,
+	QRNIC_COUNTER_LINK_TX_FRAMES,
+	QRNIC_COUNTER_LINK_TX_RETRANSMISSIONS,
+	QRNIC_COUNTER_LINK_TX_TIMEOUTS,
+	QRNIC_COUNTER_LINK_TX_LOST,
+	QRNIC_COUNTER_LINK_TX_REFUSED,
+	QRNIC_COUNTER_LINK_TX_HELLOS,
+	QRNIC_COUNTER_LINK_RX_FRAMES,
+	QRNIC_COUNTER_LINK_RX_GAPS,
+	QRNIC_COUNTER_LINK_RX_DUPLICATES,
+	QRNIC_COUNTER_LINK_RX_CRC_ERRORS,
+	QRNIC_COUNTER_LINK_RX_MALFORMED,
+	QRNIC_COUNTER_LINK_RX_STALE,
+	QRNIC_COUNTER_LINK_ESTABLISHED,
 	QRNIC_COUNTER_ETH_TX_PACKETS,
 	QRNIC_COUNTER_ETH_TX_BYTES,
 	QRNIC_COUNTER_ETH_TX_SEGMENTED,
@@ -1018,6 +1036,19 @@ enum qrnic_counter {
 	X(rx_drop_connection, drop) \
 	X(tx_drop_link, drop) \
 	X(link_downs, ethernet) \
+	X(link_tx_frames, ethernet) \
+	X(link_tx_retransmissions, ethernet) \
+	X(link_tx_timeouts, ethernet) \
+	X(link_tx_lost, ethernet) \
+	X(link_tx_refused, ethernet) \
+	X(link_tx_hellos, ethernet) \
+	X(link_rx_frames, ethernet) \
+	X(link_rx_gaps, ethernet) \
+	X(link_rx_duplicates, ethernet) \
+	X(link_rx_crc_errors, ethernet) \
+	X(link_rx_malformed, ethernet) \
+	X(link_rx_stale, ethernet) \
+	X(link_established, ethernet) \
 	X(eth_tx_packets, ethernet) \
 	X(eth_tx_bytes, ethernet) \
 	X(eth_tx_segmented, ethernet) \
@@ -1518,7 +1549,8 @@ struct qrnic_port_attr {
 	__le16 rsvd0;
 	__le32 gid_entries;
 	__le32 pkey_entries;
-	__u8 rsvd1[32];
+	__u8 link;
+	__u8 rsvd1[31];
 };
 
 #define QRNIC_PORT_ATTR_BYTES 64u
@@ -1533,7 +1565,8 @@ struct qrnic_port_attr {
 #define QRNIC_PORT_ATTR_RSVD0_OFFSET 22u
 #define QRNIC_PORT_ATTR_GID_ENTRIES_OFFSET 24u
 #define QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET 28u
-#define QRNIC_PORT_ATTR_RSVD1_OFFSET 32u
+#define QRNIC_PORT_ATTR_LINK_OFFSET 32u
+#define QRNIC_PORT_ATTR_RSVD1_OFFSET 33u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_port_attr) == QRNIC_PORT_ATTR_BYTES,
 		"size of port_attr");
@@ -1559,6 +1592,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, gid_entries) ==
 		QRNIC_PORT_ATTR_GID_ENTRIES_OFFSET, "port_attr.gid_entries");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, pkey_entries) ==
 		QRNIC_PORT_ATTR_PKEY_ENTRIES_OFFSET, "port_attr.pkey_entries");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, link) ==
+		QRNIC_PORT_ATTR_LINK_OFFSET, "port_attr.link");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_attr, rsvd1) ==
 		QRNIC_PORT_ATTR_RSVD1_OFFSET, "port_attr.rsvd1");
 

@@ -74,6 +74,8 @@ bool qrnic_engine_held(const QrnicEngine *e);
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);
+/* Below, frames are sent again that were lost: what QUERY_PORT tells of it. */
+void qrnic_engine_set_link_agreed(QrnicEngine *e, bool agreed);
 bool qrnic_engine_port_active(QrnicEngine *e);
 
 /* Doorbell pages; values in host order. */

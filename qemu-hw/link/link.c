@@ -425,6 +425,11 @@ static void deliver(QrnicLink *l, const uint8_t *frame, size_t len)
     l->env.deliver(l->env.opaque, frame, len);
 }
 
+bool qrnic_link_holds(const QrnicLink *l)
+{
+    return qrnic_link_arrival_waits(&l->arrival);
+}
+
 bool qrnic_link_takes(QrnicLink *l)
 {
     while (l->env.takes(l->env.opaque)) {

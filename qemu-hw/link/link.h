@@ -103,6 +103,8 @@ bool qrnic_link_send(QrnicLink *l, const uint8_t *frame, size_t len);
  * up what waited for the port above.
  */
 bool qrnic_link_takes(QrnicLink *l);
+/* Some wait for the port above. */
+bool qrnic_link_holds(const QrnicLink *l);
 void qrnic_link_receive(QrnicLink *l, const uint8_t *frame, size_t len);
 
 void qrnic_link_wire_ready(QrnicLink *l);

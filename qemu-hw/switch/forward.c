@@ -106,6 +106,14 @@ static void flood(QrnicSwitch *s, Port *from)
     }
 }
 
+/* Of one hop only, for no other port (IEEE 802.1Q, table 8-1) */
+static bool of_this_hop(const uint8_t *address)
+{
+    static const uint8_t group[] = { 0x01, 0x80, 0xc2, 0x00, 0x00 };
+
+    return !memcmp(address, group, sizeof(group)) && address[5] < 0x10;
+}
+
 /* False: it has to wait. */
 static bool forward(QrnicSwitch *s, Port *from)
 {
@@ -113,7 +121,9 @@ static bool forward(QrnicSwitch *s, Port *from)
                  qrnic_stations_find(s->stations, from->frame, s->now_ms);
     Port *to = number < 0 ? NULL : &s->ports[number];
 
-    if (!to) {
+    if (of_this_hop(from->frame)) {
+        from->counters.own++;
+    } else if (!to) {
         flood(s, from);
     } else if (to == from) {
         from->counters.own++;

@@ -314,5 +314,6 @@ void add_rss_tests(void);
 void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
 void add_cable_tests(void);
+void add_link_tests(void);
 
 #endif

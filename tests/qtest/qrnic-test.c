@@ -48,5 +48,6 @@ int main(int argc, char **argv)
     add_counter_set_tests();
     add_roce_v1_tests();
     add_cable_tests();
+    add_link_tests();
     return g_test_run();
 }

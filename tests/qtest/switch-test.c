@@ -249,6 +249,28 @@ static void test_no_hairpin(void)
     net_stop(n);
 }
 
+/* What is said to the next hop is for nobody behind it. */
+static void test_one_hop(void)
+{
+    Net *n = net_start(NULL);
+    uint8_t frame[FRAME];
+
+    net_introduce(n);
+    for (unsigned i = 0; i < 16; i++) {
+        size_t len = frame_make(frame, EVERYBODY, 0, i);
+
+        memcpy(frame, "\x01\x80\xc2\x00\x00", 5);
+        frame[5] = i;
+        cable_peer_send(n->port[0], frame, len);
+    }
+    /* The next one that others get is this one. */
+    net_send(n, 0, EVERYBODY, 0, 3);
+    net_expect(n, 1, EVERYBODY, 0, 3);
+    net_expect(n, 2, EVERYBODY, 0, 3);
+    g_assert_cmpuint(net_counter(n, 0, "own"), ==, 16);
+    net_stop(n);
+}
+
 /* What is behind another port is unknown again when its end goes. */
 static void test_unplug(void)
 {
@@ -735,6 +757,7 @@ int main(int argc, char **argv)
     }
     g_test_add_func("/switch/learn", test_learn);
     g_test_add_func("/switch/no-hairpin", test_no_hairpin);
+    g_test_add_func("/switch/one-hop", test_one_hop);
     g_test_add_func("/switch/unplug", test_unplug);
     g_test_add_func("/switch/contested", test_contested);
     g_test_add_func("/switch/inventions", test_inventions);

@@ -120,7 +120,7 @@ typedef struct QrnicReceivers {
 typedef struct QrnicFabric {
     const QrnicReceivers *receivers;
     uint32_t sniffers;          /* as the receivers count them */
-    bool link_up;
+    bool link_up, link_agreed;
     QrnicPortCtx port;
     QrnicGidEntry *gids;
     uint64_t gids_epoch;        /* how often the table changed; not 0 */

@@ -53,6 +53,11 @@ void qrnic_engine_set_link(QrnicEngine *e, bool up)
     port_changed(e, was_active);
 }
 
+void qrnic_engine_set_link_agreed(QrnicEngine *e, bool agreed)
+{
+    e->fabric->link_agreed = agreed;
+}
+
 uint8_t qrnic_port_path_mtu(const QrnicEngine *e)
 {
     uint8_t mtu = QRNIC_MTU_4096;
@@ -78,6 +83,7 @@ QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out)
     memcpy(out->mac, e->config.mac, sizeof(out->mac));
     out->gid_entries = e->config.max_gid;
     out->pkey_entries = 1;
+    out->link = e->fabric->link_agreed ? QRNIC_PORTL_RETRANSMISSION : 0;
     return qrnic_ok(0);
 }
 

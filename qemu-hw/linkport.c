@@ -1,0 +1,207 @@
+/*
+ * qrnic: between the engine and what the port is plugged into
+ *
+ * With link-retransmission=on the state machine of qemu-hw/link/ is there, the
+ * same for a backend of QEMU's and for a cable; otherwise nothing is.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/guest-random.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "device.h"
+#include "link/frame.h"
+#include "link/link.h"
+
+/* Carried frames are whole, and fit into what a cable carries. */
+QEMU_BUILD_BUG_ON(QRNIC_LINK_CARRIED_MAX < QRNIC_MAX_MTU + 18);
+QEMU_BUILD_BUG_ON(QRNIC_LINK_FRAME_MAX > QRNIC_FRAME_MAX);
+
+/* The counters are in the order of the link's. */
+QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_ESTABLISHED -
+                  QRNIC_COUNTER_LINK_TX_FRAMES != QRNIC_LINK_ESTABLISHED);
+QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_RX_GAPS -
+                  QRNIC_COUNTER_LINK_TX_FRAMES != QRNIC_LINK_RX_GAPS);
+
+/*
+ * The operations of the link
+ */
+
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    return !qrnic_on_bus(d) || d->wire->send(d, frame, len);
+}
+
+static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
+{
+    qrnic_engine_receive(((QrnicDevice *)opaque)->engine, frame, len);
+}
+
+static bool env_takes(void *opaque)
+{
+    return qrnic_engine_can_receive(((QrnicDevice *)opaque)->engine);
+}
+
+static void env_ready(void *opaque)
+{
+    qrnic_engine_wire_ready(((QrnicDevice *)opaque)->engine);
+}
+
+static void env_changed(void *opaque, bool agreed)
+{
+    qrnic_engine_set_link_agreed(((QrnicDevice *)opaque)->engine, agreed);
+}
+
+static void env_kick(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    d->link_kicked = true;
+    qrnic_kick(d);
+}
+
+static int64_t env_clock_ns(void *opaque)
+{
+    return qrnic_clock_ns(opaque);
+}
+
+static void env_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    QrnicDevice *d = opaque;
+
+    if (deadline_ns == QRNIC_LINK_NEVER) {
+        timer_del(d->link_timer);
+    } else {
+        timer_mod(d->link_timer, deadline_ns);
+    }
+}
+
+static uint32_t env_random(void *opaque)
+{
+    uint32_t number;
+
+    qemu_guest_getrandom_nofail(&number, sizeof(number));
+    return number;
+}
+
+static void env_count(void *opaque, enum qrnic_link_count which, uint64_t n)
+{
+    qrnic_count(((QrnicDevice *)opaque)->engine,
+                QRNIC_COUNTER_LINK_TX_FRAMES + which, n);
+}
+
+static void timer_fired(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    d->link_timer_due = true;
+    qrnic_kick(d);
+}
+
+/*
+ * What the device does with it
+ */
+
+void qrnic_linkport_init(QrnicDevice *d)
+{
+    QrnicLinkConfig config = qrnic_link_config_default();
+    const QrnicLinkEnv env = {
+        .opaque = d, .send = env_send, .deliver = env_deliver,
+        .takes = env_takes, .ready = env_ready, .changed = env_changed,
+        .kick = env_kick, .clock_ns = env_clock_ns,
+        .timer_arm = env_timer_arm, .random = env_random, .count = env_count,
+    };
+
+    if (d->link_retransmission) {
+        config.name = d->name;
+        memcpy(config.mac, d->conf.macaddr.a, sizeof(config.mac));
+        d->link_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, timer_fired, d);
+        d->link = qrnic_link_new(&config, &env);
+    }
+}
+
+void qrnic_linkport_stop(QrnicDevice *d)
+{
+    if (d->link) {
+        timer_del(d->link_timer);
+    }
+}
+
+void qrnic_linkport_cleanup(QrnicDevice *d)
+{
+    qrnic_link_free(d->link);
+    timer_free(d->link_timer);
+}
+
+void qrnic_linkport_set_link(QrnicDevice *d, bool up)
+{
+    qrnic_engine_set_link(d->engine, up);
+    if (d->link) {
+        qrnic_link_set_up(d->link, up);
+    }
+}
+
+void qrnic_linkport_reset(QrnicDevice *d)
+{
+    if (d->link) {
+        qrnic_link_reset(d->link);
+    }
+}
+
+bool qrnic_linkport_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    return d->link ? qrnic_link_send(d->link, frame, len) :
+                     d->wire->send(d, frame, len);
+}
+
+void qrnic_linkport_wire_ready(QrnicDevice *d)
+{
+    if (d->link) {
+        qrnic_link_wire_ready(d->link);
+    } else {
+        qrnic_engine_wire_ready(d->engine);
+    }
+}
+
+bool qrnic_linkport_can_receive(const QrnicDevice *d)
+{
+    return qrnic_engine_can_receive(d->engine) &&
+           (!d->link || !qrnic_link_holds(d->link));
+}
+
+void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    if (d->link) {
+        qrnic_link_receive(d->link, frame, len);
+    } else {
+        qrnic_engine_receive(d->engine, frame, len);
+    }
+}
+
+void qrnic_linkport_deliver(QrnicDevice *d)
+{
+    if (d->link) {
+        qrnic_link_takes(d->link);
+    }
+}
+
+bool qrnic_linkport_idle(const QrnicDevice *d)
+{
+    return !d->link_timer_due && !d->link_kicked;
+}
+
+void qrnic_linkport_work(QrnicDevice *d)
+{
+    if (d->link_timer_due) {
+        d->link_timer_due = false;
+        qrnic_link_timer(d->link);
+    }
+    if (d->link_kicked) {
+        d->link_kicked = false;
+        qrnic_link_run(d->link);
+    }
+}
