@@ -1,0 +1,33 @@
+# Link retransmission between two guests, on a wire that loses, spoils, repeats and reorders frames: the ends agree,
+# everything goes numbered, and neither the transport nor TCP sees a loss.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:link=dgram,link-retransmission=on --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=11 --mtu 9000 --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid=$(gid_index "$RDMA0" 4)
+# count COUNTER: the device's counter
+count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
+agreed() { [ "$(count link_established)" -ge 1 ]; }
+
+wait_until 30 agreed
+result $? "both ends of the link agree"
+before=$(count link_tx_frames)
+pair "ibv_rc_pingpong" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s 65537 -n 200" \
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s 65537 -n 200 guest1"
+pair "ib_write_bw" 18516 "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 200" \
+    "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 200 guest1"
+[ $(($(count link_tx_frames) - before)) -ge 3400 ]
+result $? "all of it went numbered"
+[ "$(count link_tx_lost)" = 0 ] && [ "$(count link_tx_refused)" = 0 ]
+result $? "nothing was given up or refused"
+[ "$(count link_rx_gaps)" -gt 0 ] && [ "$(count link_rx_crc_errors)" -gt 0 ]
+result $? "the wire has lost and spoiled frames"
+[ "$(count link_tx_retransmissions)" -gt 0 ]
+result $? "the link has sent frames again"
+[ "$(count retransmissions)" = 0 ] && [ "$(count out_of_sequence)" = 0 ]
+result $? "the transport has sent nothing again, and has missed nothing"
+ethtool -S "$NIC0" | grep -E 'link_|retransmissions|timeouts|out_of_sequence' >link.log
+show link.log
+kernel_clean "the kernel logs are clean"
+finish
