@@ -599,10 +599,7 @@ static void test_eq_doorbell(void)
     for_a_while(p);
     g_assert_cmpuint(sim_cq_events(n), ==, 0);
     /* Each is armed, and reports, as before. */
-    for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
-        sim_cq_arm(q[i]);
-    }
-    for_a_while(p);
+    eq_arm_all(p, q, ARRAY_SIZE(q));
     g_assert_cmpuint(sim_cq_events(n), ==, 120);
     for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
         sim_qp_free(q[i]);

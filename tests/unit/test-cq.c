@@ -161,11 +161,12 @@ static void test_moderation_count(void)
     nop(q, 5);
     settle(p);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* not armed */
-    sim_cq_arm(q);              /* eight wait already */
+    sim_cq_arm(q);              /* five wait that no event was there for */
     settle(p);
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
     /* Without moderation at once; and when it is taken away. */
     moderate(q, 20, 0);
+    nop(q, 1);
     sim_cq_arm(q);
     settle(p);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
@@ -194,13 +195,14 @@ static void test_moderation_period(void)
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
     /* The count is reached before the time, and the time is forgotten. */
     sim_cq_arm(q);
-    nop(q, 8);
+    nop(q, 10);
     after(p, 5);
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
     after(p, 200);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
     /* A CQ that goes takes its deadline with it. */
     sim_cq_arm(q);
+    nop(q, 1);
     after(p, 5);
     moderate(q, 20, 50);
     pair_free(p);
