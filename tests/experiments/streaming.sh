@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 set -e
-counters=/sys/class/infiniband/$RDMA0/hw_counters
+device=/sys/class/infiniband/$RDMA0
 # The kernel answers with what it has read in the last 10 ms.
-count_of() { sleep 0.1; cat "$counters/$1"; }
+count_of() { sleep 0.1; cat "$device/$1"; }
 
 # memory: of buffers used up; unused: of these, bytes of no message
 echo "csv longest,way,messages,bytes,memory,unused,wqes"
@@ -14,7 +14,7 @@ for mix in 1 3 5 7 10; do
     for way in streaming ordinary; do
         option=
         [ "$way" = streaming ] || option=-o
-        before=$(count_of recv_wqes) unused=$(count_of stream_unused_bytes)
+        before=$(count_of ports/1/hw_counters/recv_wqes) unused=$(count_of hw_counters/stream_unused_bytes)
         stream_receive -d "$RDMA0" -n "$count" -m "$mix" $option >result &
         receiver=$!
         until ss -ltn | grep -q ':18602 '; do
@@ -24,7 +24,7 @@ for mix in 1 3 5 7 10; do
         stream_receive -d "$RDMA0" -n "$count" -m "$mix" localhost
         wait "$receiver"
         read -r messages _ bytes _ buffers _ _ size _ <result
-        wqes=$(($(count_of recv_wqes) - before)) unused=$(($(count_of stream_unused_bytes) - unused))
+        wqes=$(($(count_of ports/1/hw_counters/recv_wqes) - before)) unused=$(($(count_of hw_counters/stream_unused_bytes) - unused))
         [ "$way" = streaming ] || unused=$((buffers * size - bytes))
         echo "csv $((64 << mix)),$way,$messages,$bytes,$((buffers * size)),$unused,$wqes"
     done
