@@ -22,7 +22,7 @@
 #define DCETH_LEN       8
 #define CONNECT_LEN     12
 #define CNAK_LEN        4
-#define SACK_LEN        (4 + QRNIC_SACK_BYTES)
+#define SACK_LEN        (8 + QRNIC_SACK_BYTES)
 #define CNP_LEN         16
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \

@@ -138,8 +138,10 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
     }
     if (flags & QRNIC_HDR_SACK) {
         t->missing_psn = ldl_be_p(h) & QRNIC_PSN_MASK;
-        t->arrived = h + 4;
-        h += 4 + QRNIC_SACK_BYTES;
+        t->latest_transmission = h[4] & 7;
+        t->latest_psn = ldl_be_p(h + 4) & QRNIC_PSN_MASK;
+        t->arrived = h + 8;
+        h += 8 + QRNIC_SACK_BYTES;
     }
     if (flags & QRNIC_HDR_ATOMIC_ACK) {
         t->original = ldq_be_p(h);
@@ -342,8 +344,10 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
     }
     if (flags & QRNIC_HDR_SACK) {
         stl_be_p(h, t->missing_psn & QRNIC_PSN_MASK);
-        memcpy(h + 4, t->arrived, QRNIC_SACK_BYTES);
-        h += 4 + QRNIC_SACK_BYTES;
+        stl_be_p(h + 4, t->latest_transmission << 24 |
+                        (t->latest_psn & QRNIC_PSN_MASK));
+        memcpy(h + 8, t->arrived, QRNIC_SACK_BYTES);
+        h += 8 + QRNIC_SACK_BYTES;
     }
     if (flags & QRNIC_HDR_ATOMIC_ACK) {
         stq_be_p(h, t->original);

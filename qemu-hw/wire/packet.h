@@ -22,7 +22,7 @@
 /* A bit for each PSN of a window */
 #define QRNIC_SACK_BYTES        32
 /* With all that may follow it: an AETH and what a SACK says are the longest */
-#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 4 + 4 + QRNIC_SACK_BYTES)
+#define QRNIC_TRANSPORT_HEADER_MAX (QRNIC_BTH_LEN + 4 + 8 + QRNIC_SACK_BYTES)
 #define QRNIC_ICRC_LEN          4
 
 #define QRNIC_PATH_HEADER_MAX \
@@ -45,6 +45,12 @@ typedef enum QrnicCnak {
  * not looked at, but by queue pairs with options.
  */
 #define QRNIC_MARK_SELECTIVE    0x01    /* who sends it repeats selectively */
+/*
+ * The number of this transmission of a request, from 0 on, modulo 8; of a
+ * response: of the request that it answers
+ */
+#define QRNIC_MARK_TRANSMISSION(n)  (((n) & 7) << 4)
+#define QRNIC_MARKED_TRANSMISSION(mark) ((mark) >> 4 & 7)
 #define QRNIC_MARKS             0x7f
 
 /* BTH and extension headers. Which are there, the opcode says. */
@@ -74,6 +80,8 @@ typedef struct QrnicTransport {
     /* SACK: first PSN missing; bytes whose bits, the highest first, tell */
     uint32_t missing_psn;
     const uint8_t *arrived;     /* which came, from that one on; in the frame */
+    uint32_t latest_psn;        /* of what came last, and which transmission */
+    uint8_t latest_transmission;
     bool cnp_reserved;          /* CNP: some of its reserved bytes are not 0 */
 } QrnicTransport;
 

@@ -10,8 +10,9 @@
 #include "driver.h"
 
 #define MARK 0x01
+#define MARK_AGAIN(n) (MARK | (n) << 4)    /* of the transmission so many */
 #define MTU 1024u
-#define TOLD 36                 /* bytes of a SACK behind its AETH */
+#define TOLD 40                 /* bytes of a SACK behind its AETH */
 
 static void start(Rig *r, const char *properties)
 {
@@ -21,15 +22,18 @@ static void start(Rig *r, const char *properties)
     rig_start(r, properties, &attr);
 }
 
-/* What the other end sends: a write of one packet, with this byte all over */
+/*
+ * What the other end sends: a write of one packet, with this byte all over; it
+ * is the transmission of this number
+ */
 static void write_only(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
-                       bool ack_request)
+                       bool ack_request, uint8_t transmission)
 {
     PeerPacket p = peer_packet(&r->qp, RC_WRITE_ONLY, psn);
     uint8_t data[MTU];
 
     memset(data, byte, sizeof(data));
-    p.mark = MARK;
+    p.mark = MARK | transmission << 4;
     p.va = r->mr.start + offset;
     p.rkey = r->mr.key;
     p.dma_length = p.length = sizeof(data);
@@ -48,11 +52,13 @@ static void expect_byte(Rig *r, uint64_t offset, uint8_t byte)
 }
 
 /* The bits of the first PSNs; all others are 0. */
-static void expect_sack(Rig *r, uint32_t psn, uint32_t missing, uint8_t bits)
+static void expect_sack(Rig *r, uint32_t psn, uint32_t missing, uint8_t bits,
+                        uint32_t latest, uint8_t transmission)
 {
     PeerPacket p = peer_expect_marked(r->d, RC_SACK, psn, MARK);
     uint8_t want[TOLD] = {
-        0, missing >> 16, missing >> 8, missing, bits,
+        0, missing >> 16, missing >> 8, missing,
+        transmission, latest >> 16, latest >> 8, latest, bits,
     };
 
     g_assert_cmphex(p.dest_qpn, ==, PEER_QPN);
@@ -67,17 +73,20 @@ static void test_responder(void)
 
     start(&r, "");
     qtest_memset(r.d->qts, r.mr.memory, 0, 4 * MTU);
-    write_only(&r, RQ_PSN + 1, MTU, 0x11, false);
-    expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x40);
-    write_only(&r, RQ_PSN + 3, 3 * MTU, 0x33, true);
-    expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x50);
+    write_only(&r, RQ_PSN + 1, MTU, 0x11, false, 0);
+    expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x40,
+                (RQ_PSN + 1) & 0xffffff, 0);
+    write_only(&r, RQ_PSN + 3, 3 * MTU, 0x33, true, 0);
+    expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x50,
+                (RQ_PSN + 3) & 0xffffff, 0);
     expect_byte(&r, MTU, 0);
-    write_only(&r, RQ_PSN, 0, 0x10, false);
-    expect_sack(&r, RQ_PSN + 1, (RQ_PSN + 2) & 0xffffff, 0x40);
+    write_only(&r, RQ_PSN, 0, 0x10, false, 5);
+    expect_sack(&r, RQ_PSN + 1, (RQ_PSN + 2) & 0xffffff, 0x40,
+                RQ_PSN & 0xffffff, 5);
     expect_byte(&r, 0, 0x10);
     expect_byte(&r, MTU, 0x11);
     expect_byte(&r, 3 * MTU, 0);
-    write_only(&r, RQ_PSN + 2, 2 * MTU, 0x22, true);
+    write_only(&r, RQ_PSN + 2, 2 * MTU, 0x22, true, 0);
     peer_expect_marked(r.d, RC_ACK, RQ_PSN + 3, MARK);
     expect_byte(&r, 2 * MTU, 0x22);
     expect_byte(&r, 3 * MTU, 0x33);
@@ -113,20 +122,30 @@ static void test_requester(void)
     told[1] = (SQ_PSN + 1) >> 16 & 0xff;
     told[2] = (SQ_PSN + 1) >> 8 & 0xff;
     told[3] = (SQ_PSN + 1) & 0xff;
-    told[4] = 0x50;             /* the third and the fifth packet */
+    told[5] = (SQ_PSN + 4) >> 16 & 0xff;
+    told[6] = (SQ_PSN + 4) >> 8 & 0xff;
+    told[7] = (SQ_PSN + 4) & 0xff;
+    told[8] = 0x50;             /* the third and the fifth packet */
     sack.payload = told;
     sack.length = sizeof(told);
     peer_send(r.d, &sack);
     g_assert_true(peer_expect_marked(r.d, RC_WRITE_MIDDLE, SQ_PSN + 1,
-                                     MARK).ack_request);
-    peer_expect_marked(r.d, RC_WRITE_MIDDLE, SQ_PSN + 3, MARK);
+                                     MARK_AGAIN(1)).ack_request);
+    peer_expect_marked(r.d, RC_WRITE_MIDDLE, SQ_PSN + 3, MARK_AGAIN(1));
+    wire_silent(r.d);
+    /* The second one has come, the first has not. */
+    told[7] = (SQ_PSN + 3) & 0xff;
+    told[4] = 1;
+    told[8] = 0x70;
+    peer_send(r.d, &sack);
+    peer_expect_marked(r.d, RC_WRITE_MIDDLE, SQ_PSN + 1, MARK_AGAIN(2));
     wire_silent(r.d);
     qp_query(r.d, &r.qp, &a);
     g_assert_cmphex(a.options_in_force, ==, QRNIC_QPO_SELECTIVE_REPEAT);
     peer_ack(r.d, &r.qp, SQ_PSN + 4, AETH_ACK | 31, 1);
     rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE, QRNIC_SYN_NONE);
-    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_SACK), ==, 1);
-    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_SACK), ==, 2);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RETRANSMISSIONS), ==, 3);
     rig_stop(&r);
 }
 

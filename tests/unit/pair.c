@@ -64,6 +64,25 @@ void post_recv(PairEnd *e, uint64_t offset, uint32_t len)
     sim_post_recv(e->qp, &sge, 1);
 }
 
+void pair_inject(Pair *p, PairEnd *to, const QrnicTransport *t,
+                 const uint8_t *data, uint32_t len)
+{
+    PairEnd *from = to == &p->a ? &p->b : &p->a;
+    const QrnicPathSpec spec = sim_path_to(to->qp, from->qp);
+    uint8_t frame[8192], *payload;
+    QrnicPath path;
+
+    g_assert_cmpuint(len, <=, 4096);
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, t, len);
+    memset(payload, 0x5a, len);
+    if (data) {
+        memcpy(payload, data, len);
+    }
+    sim_inject(p->sim, to->qp->node->id, frame,
+               qrnic_packet_finish(&path, frame, payload, len));
+}
+
 QrnicCqe expect_status(SimQp *q, uint8_t status)
 {
     QrnicCqe c;

@@ -41,6 +41,10 @@ void post_recv(PairEnd *e, uint64_t offset, uint32_t len);
  */
 uint32_t key_of_bytes(SimQp *q, const PairEnd *end, uint32_t length);
 
+/* A packet to this end as from the other one; data NULL: bytes 0x5a */
+void pair_inject(Pair *p, PairEnd *to, const QrnicTransport *t,
+                 const uint8_t *data, uint32_t len);
+
 QrnicCqe expect_cqe(SimQp *q, uint8_t status, uint8_t opcode);
 QrnicCqe expect_status(SimQp *q, uint8_t status);
 void expect_no_cqe(SimQp *q);

@@ -26,7 +26,8 @@ typedef struct Wire {
     uint32_t sack_missing;      /* of the last one, from PSN_A on */
     uint8_t arrived[QRNIC_SACK_BYTES];
     bool responses_lost;
-    uint32_t response_psn;      /* one with this PSN is lost, once; 0: none */
+    uint32_t response_psn;      /* those with this PSN are lost so often */
+    unsigned response_times;
 } Wire;
 
 static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -52,8 +53,8 @@ static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
             return false;
         }
     }
-    if (from && w->response_psn && p.t.psn == w->response_psn) {
-        w->response_psn = 0;
+    if (from && w->response_times && p.t.psn == w->response_psn) {
+        w->response_times--;
         return false;
     }
     return !from || !w->responses_lost;
@@ -248,6 +249,7 @@ static void test_read_tail(void)
             w.responses_lost = false;
         } else {
             w.response_psn = PSN_A + 1 + 3;
+            w.response_times = 1;
         }
         settle(p);
         expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
@@ -256,6 +258,31 @@ static void test_read_tail(void)
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, 1);
         pair_free(p);
     }
+}
+
+/*
+ * A response to the first of two reads is lost, and three times more: each time
+ * those behind tell, and both are asked for again.
+ */
+static void test_read_lost_again(void)
+{
+    Wire w = { .response_psn = PSN_A + 1, .response_times = 4 };
+    Pair *p = selective_pair(&w);
+
+    for (unsigned i = 0; i < 2; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, i * 4 * MTU, i * 4 * MTU,
+             4 * MTU);
+    }
+    settle(p);
+    for (unsigned i = 0; i < 2; i++) {
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    }
+    expect_equal(p, 0, 0, 8 * MTU);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, 0);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_IMPLIED_NAK), ==, 4);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 8);
+    pair_free(p);
 }
 
 /* What the SACK says, bit by bit */
@@ -431,24 +458,6 @@ static void test_order(void)
  * Crafted requests
  */
 
-static void inject(Pair *p, PairEnd *to, const QrnicTransport *t,
-                   const uint8_t *data, uint32_t len)
-{
-    PairEnd *from = to == &p->a ? &p->b : &p->a;
-    const QrnicPathSpec spec = sim_path_to(to->qp, from->qp);
-    uint8_t frame[8192], *payload;
-    QrnicPath path;
-
-    qrnic_path_init(&path, &spec);
-    payload = qrnic_packet_begin(&path, frame, t, len);
-    memset(payload, 0x5a, len);
-    if (data) {
-        memcpy(payload, data, len);
-    }
-    sim_inject(p->sim, to->qp->node->id, frame,
-               qrnic_packet_finish(&path, frame, payload, len));
-}
-
 static QrnicTransport crafted(PairEnd *to, uint8_t opcode, uint32_t psn)
 {
     return (QrnicTransport) {
@@ -474,13 +483,13 @@ static void test_window(void)
     Pair *p = selective_pair(&w);
     QrnicTransport t = crafted_write(p, QRNIC_SELECTIVE_WINDOW - 1, 0);
 
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
     g_assert_cmpuint(w.sacks, ==, 1);
     g_assert_cmphex(w.arrived[QRNIC_SACK_BYTES - 1], ==, 0x01);
     t = crafted_write(p, QRNIC_SELECTIVE_WINDOW, 0);
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
     g_assert_cmpuint(w.naks, ==, 1);
@@ -496,13 +505,13 @@ static void test_ahead_twice(void)
     uint8_t expect[MTU];
 
     memset(expect, 0x5a, sizeof(expect));
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     t.va += MTU;
-    inject(p, &p->b, &t, p->a.data, MTU);
+    pair_inject(p, &p->b, &t, p->a.data, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
     t = crafted_write(p, 0, 4 * MTU);
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpmem(p->b.data, MTU, expect, MTU);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 2);
@@ -518,7 +527,7 @@ static void test_unmarked(void)
     QrnicTransport t = crafted_write(p, 1, 0);
 
     t.mark = 0;
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
     g_assert_cmpuint(w.naks, ==, 1);
@@ -534,7 +543,7 @@ static void test_other_marks(void)
     QrnicTransport t = crafted_write(p, 0, 0);
 
     t.mark = 0x78;
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 1);
     g_assert_cmpuint(sim_query(p->b.qp).options_in_force, ==, 0);
@@ -549,13 +558,13 @@ static void test_inside_of_read(void)
     QrnicTransport t = crafted_write(p, 2, 0);
     QrnicTransport read = crafted(&p->b, QRNIC_OP_RC_READ_REQUEST, PSN_A);
 
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     t = crafted_write(p, 4, 0);
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     read.va = p->b.addr;
     read.rkey = p->b.key;
     read.dma_len = 4 * MTU;
-    inject(p, &p->b, &read, NULL, 0);
+    pair_inject(p, &p->b, &read, NULL, 0);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 2);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 1);
@@ -570,10 +579,10 @@ static void test_behind_refusal(void)
     Pair *p = selective_pair(&w);
     QrnicTransport t = crafted_write(p, 1, 0);
 
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     t = crafted_write(p, 0, 0);
     t.rkey ^= 0x100000;
-    inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 0);
     expect_state(p->b.qp, QRNIC_QPS_ERR);
@@ -621,7 +630,7 @@ static void test_room(void)
 
                 t.dest_qpn = to.qp->number;
                 t.psn = i;
-                inject(p, &to, &t, NULL, LONG);
+                pair_inject(p, &to, &t, NULL, LONG);
             }
         }
         held[round] = counter_b(p, QRNIC_COUNTER_HELD_PACKETS) - before;
@@ -684,7 +693,7 @@ static void test_sack(gconstpointer opaque)
     t.syndrome = k->syndrome;
     t.missing_psn = (PSN_A + k->missing) & QRNIC_PSN_MASK;
     t.arrived = arrived;
-    inject(p, &p->a, &t, NULL, 0);
+    pair_inject(p, &p->a, &t, NULL, 0);
     sim_run(p->sim, p->sim->now + 10 * SIM_US);
     while (sim_poll(p->a.qp, &c)) {
         g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
@@ -705,6 +714,51 @@ static void test_sack(gconstpointer opaque)
     pair_free(p);
 }
 
+static void sack(Pair *p, uint16_t arrived, uint32_t latest, uint8_t times)
+{
+    uint8_t bytes[QRNIC_SACK_BYTES] = { arrived >> 8, arrived };
+    QrnicTransport t = crafted(&p->a, QRNIC_OP_RC_SACK, PSN_A - 1);
+
+    t.syndrome = 0x1f;
+    t.missing_psn = PSN_A;
+    t.arrived = bytes;
+    t.latest_psn = PSN_A + latest;
+    t.latest_transmission = times;
+    pair_inject(p, &p->a, &t, NULL, 0);
+    sim_run(p->sim, p->sim->now + 100 * SIM_US);
+}
+
+/*
+ * Of ten packets the first and the third are sent again. The third comes, late:
+ * its first transmission tells nothing of the repetitions, its second does.
+ */
+static void test_sack_names(void)
+{
+    static const struct {
+        uint32_t latest;
+        uint8_t times;
+        unsigned again;
+    } step[] = {
+        { 2, 0, 0 }, { 9, 0, 0 }, { 0, 0, 0 }, { 0, 1, 0 }, { 2, 2, 0 },
+        { 2, 7, 0 }, { 10, 0, 0 }, { -1, 0, 0 }, { 2, 1, 1 }, { 2, 1, 1 },
+        { 0, 2, 1 },
+    };
+    Wire w = { .responses_lost = true };
+    Pair *p = selective_pair(&w);
+
+    writes_post(p, 5, 2 * MTU);
+    sim_run(p->sim, p->sim->now + 10 * SIM_US);
+    sack(p, 0x5fc0, 9, 0);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
+    for (unsigned i = 0; i < ARRAY_SIZE(step); i++) {
+        sack(p, 0x7fc0, step[i].latest, step[i].times);
+        g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==,
+                         2 + step[i].again);
+    }
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    pair_free(p);
+}
+
 /* To a requester without the option it is no answer. */
 static void test_sack_unasked(void)
 {
@@ -718,7 +772,7 @@ static void test_sack_unasked(void)
     sim_run(p->sim, p->sim->now + 10 * SIM_US);
     t.missing_psn = PSN_A + 2;
     t.arrived = arrived;
-    inject(p, &p->a, &t, NULL, 0);
+    pair_inject(p, &p->a, &t, NULL, 0);
     sim_run(p->sim, p->sim->now + 10 * SIM_US);
     expect_no_cqe(p->a.qp);
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_DROP_PSN), ==, 1);
@@ -726,29 +780,31 @@ static void test_sack_unasked(void)
     pair_free(p);
 }
 
-/* One that says the same each time costs retries, and then the connection. */
+/*
+ * SACKs that say the same for ever keep the connection no longer than silence
+ * would, and no shorter: who sends them may be slow.
+ */
 static void test_sack_endless(void)
 {
     static const uint8_t arrived[QRNIC_SACK_BYTES] = { 0x7f, 0xff };
+    const int64_t timeout = 4096 << 8;
     Wire w = { .responses_lost = true };
     Pair *p = selective_pair(&w);
-    unsigned n;
+    int64_t start = p->sim->now;
 
-    writes_post(p, 1, 2 * MTU);
-    for (n = 0; n < 20; n++) {
+    writes_post(p, 8, 2 * MTU);
+    while (sim_query(p->a.qp).state != QRNIC_QPS_ERR) {
         QrnicTransport t = crafted(&p->a, QRNIC_OP_RC_SACK, PSN_A - 1);
 
-        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 8);
-        sim_run(p->sim, p->sim->now + 3 * SIM_US);
+        sim_run(p->sim, p->sim->now + 20 * SIM_US);
         t.syndrome = 0x1f;
         t.missing_psn = PSN_A;
         t.arrived = arrived;
-        inject(p, &p->a, &t, NULL, 0);
-        if (sim_query(p->a.qp).state == QRNIC_QPS_ERR) {
-            break;
-        }
+        pair_inject(p, &p->a, &t, NULL, 0);
+        g_assert_cmpint(p->sim->now, <, start + 9 * timeout);
     }
-    g_assert_cmpuint(n, ==, 7);
+    g_assert_cmpint(p->sim->now, >=, start + 7 * timeout);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_SACK), >, 100);
     expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
     pair_free(p);
 }
@@ -762,6 +818,7 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/first-tail", test_first_tail);
     g_test_add_func("/selective/no-answer", test_no_answer);
     g_test_add_func("/selective/read-tail", test_read_tail);
+    g_test_add_func("/selective/read-lost-again", test_read_lost_again);
     g_test_add_func("/selective/sack-bits", test_sack_bits);
     g_test_add_func("/selective/one-end", test_one_end);
     g_test_add_func("/selective/in-force", test_in_force);
@@ -782,6 +839,7 @@ int main(int argc, char **argv)
 
         g_test_add_data_func(path, &sacks[i], test_sack);
     }
+    g_test_add_func("/selective/sack/names", test_sack_names);
     g_test_add_func("/selective/sack/unasked", test_sack_unasked);
     g_test_add_func("/selective/sack/endless", test_sack_endless);
     return g_test_run();

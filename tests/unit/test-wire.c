@@ -212,6 +212,7 @@ static void test_round_trip(void)
                     .qkey = 0xf1f2f3f4, .src_qpn = 0x818283,
                     .flush_type = 0xa, .flush_level = 1,
                     .mark = 0x55, .missing_psn = 0xa0b0c0, .arrived = data + 1,
+                    .latest_psn = 0xb0c0d0, .latest_transmission = 5,
                 };
                 size_t n = build(frame, &s, &t, data, len);
 
@@ -225,6 +226,9 @@ static void test_round_trip(void)
                 g_assert_cmphex(p.t.mark, ==, t.mark);
                 if (flags & QRNIC_HDR_SACK) {
                     g_assert_cmphex(p.t.missing_psn, ==, t.missing_psn);
+                    g_assert_cmphex(p.t.latest_psn, ==, t.latest_psn);
+                    g_assert_cmphex(p.t.latest_transmission, ==,
+                                    t.latest_transmission);
                     g_assert_cmpmem(p.t.arrived, QRNIC_SACK_BYTES, t.arrived,
                                     QRNIC_SACK_BYTES);
                 }

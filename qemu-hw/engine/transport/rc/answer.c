@@ -148,6 +148,18 @@ static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
     return t;
 }
 
+/* It names the transmission of the request, if this end repeats selectively. */
+static QrnicTransport response(QrnicQp *qp, const QrnicReplay *x,
+                               uint8_t opcode, uint32_t psn)
+{
+    QrnicTransport t = answer(qp, opcode, psn, x->syndrome, x->msn);
+
+    if (t.mark & QRNIC_MARK_SELECTIVE) {
+        t.mark |= QRNIC_MARK_TRANSMISSION(x->transmission);
+    }
+    return t;
+}
+
 static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, qrnic_credits_now(e,
@@ -174,6 +186,8 @@ static void send_sack(QrnicEngine *e, QrnicQp *qp)
     r->sack_owed = false;
     qrnic_hold_tell(r->hold, r->epsn, arrived);
     t.missing_psn = r->epsn;
+    t.latest_psn = r->latest_psn;
+    t.latest_transmission = r->latest_transmission;
     t.arrived = arrived;
     if (!x) {
         t.syndrome = qrnic_credits_now(e, qp);
@@ -228,8 +242,7 @@ static void send_patience(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
 
 static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 {
-    QrnicTransport t = answer(qp, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn,
-                              x->syndrome, x->msn);
+    QrnicTransport t = response(qp, x, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn);
 
     t.original = x->original;
     qrnic_replay_finish(qp->responder, x);
@@ -250,7 +263,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
                      first ? QRNIC_OP_RC_READ_RESPONSE_FIRST :
                      last ? QRNIC_OP_RC_READ_RESPONSE_LAST :
                      QRNIC_OP_RC_READ_RESPONSE_MIDDLE;
-    QrnicTransport t = answer(qp, opcode, x->next_psn, x->syndrome, x->msn);
+    QrnicTransport t = response(qp, x, opcode, x->next_psn);
     uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
     QrnicMkey *k;

@@ -239,6 +239,7 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
     *x = (QrnicReplay) {
         .valid = true,
         .opcode = pkt->t.opcode,
+        .transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark),
         .pending = true,
         .first_psn = pkt->t.psn,
         .next_psn = pkt->t.psn,

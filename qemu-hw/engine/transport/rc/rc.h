@@ -45,6 +45,8 @@ typedef struct QrnicPending {
     uint32_t receives;          /* messages that take a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
     QrnicInitiated *initiated;  /* of these; else NULL */
+    uint32_t asked;             /* selective: when last, in transmissions */
+    uint8_t asked_transmission; /* and which one that was */
     QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
 } QrnicPending;
 
@@ -70,7 +72,7 @@ typedef struct QrnicSelective {
     uint32_t newest;            /* the last one that is known to have come */
     uint32_t sent[QRNIC_WINDOW];        /* that of each PSN, by PSN */
     uint32_t first[QRNIC_WINDOW];       /* the same, when it was new */
-    int64_t at[QRNIC_WINDOW];           /* when it was sent last */
+    uint8_t times[QRNIC_WINDOW];        /* which transmission that was */
     enum {
         QRNIC_PSN_UNDER_WAY,
         QRNIC_PSN_LOST,         /* to be sent again */
@@ -83,8 +85,8 @@ typedef struct QrnicSelective {
     uint32_t timed_psn;         /* is answered when una is beyond this */
     int64_t timed_at;
     int64_t round_trip, deviation;      /* smoothed, ns; 0: not known */
-    int64_t least;              /* the shortest one seen */
-    int64_t retried_at;         /* the oldest was lost again, which counted */
+    bool counted;               /* of retry_cnt one was taken: */
+    int64_t counted_at;
     uint32_t probes;            /* since there was news */
     int64_t expires;            /* the transport timer */
 } QrnicSelective;
@@ -137,6 +139,7 @@ struct QrnicRequester {
 typedef struct QrnicReplay {
     bool valid, atomic;
     uint8_t opcode;
+    uint8_t transmission;       /* of the request answered now */
     bool pending;               /* responses are still to be sent */
     bool repeated;              /* they have been sent once before */
     uint8_t syndrome;           /* AETH: credits and MSN, as the request */
@@ -162,6 +165,8 @@ struct QrnicResponder {
 
     QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
     bool sack_owed;
+    uint32_t latest_psn;        /* of the request that came last, and which */
+    uint8_t latest_transmission;        /* transmission */
 
     bool ack_owed;
     uint32_t ack_psn;
@@ -321,12 +326,15 @@ bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
  */
 void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/* Without going back. False: that was once too often, the queue pair fails. */
+bool qrnic_requester_retry_count(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
 /* The receiver is not ready: it is sent to again in so many ns. */
 void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns);
 /* A page that it waited for is there, or will never be. */
 void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp);
-/* A response shows that those of an earlier read were lost (9.7.5.1.3). */
-void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp);
+/* An answer shows that those to an earlier read were lost (9.7.5.1.3). */
+void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt);
 void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
 
 /*
@@ -334,8 +342,12 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
  * cursor, which goes back, and then over what need not be
  */
 void qrnic_selective_start(QrnicQp *qp);
-/* The packet at the cursor has been sent, and asks for an answer or not. */
-void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, bool asks);
+/* Which transmission of what is at the cursor the next one is, modulo 256 */
+uint8_t qrnic_selective_transmission(const QrnicRequester *r,
+                                     const QrnicPending *p);
+/* It, of this message, has been sent, and asks for an answer or not. */
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
+                          bool asks);
 /* una goes on to there. */
 void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
                                   uint32_t una);
@@ -350,12 +362,20 @@ int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r,
 int64_t qrnic_selective_patience(const QrnicSelective *s);
 /* Before it expired: sends the last packet again. */
 void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp);
+/* A SACK names the transmission that came last; una is as before it. */
+void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t);
 /*
- * What a SACK says: from missing on these have arrived. True: it says that
+ * What a SACK says, whose missing PSN has been sent. True: it says that
  * something is lost, and the cursor is at the first such PSN.
  */
-bool qrnic_selective_arrived(QrnicEngine *e, QrnicRequester *r,
-                             uint32_t missing, const uint8_t *arrived);
+bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
+/*
+ * The oldest request without an answer is a read. Its response is lost, if this
+ * answer is to what was sent after it was asked for last.
+ */
+bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt);
+/* It is asked for again, and with it all reads behind. */
+void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
 
 /* send.c: at most one packet; false: nothing to do, or it must wait. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);

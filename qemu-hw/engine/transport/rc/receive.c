@@ -127,7 +127,8 @@ static bool psn_outstanding(const QrnicRequester *r, uint32_t psn)
  * All before psn is acknowledged by the response. True: psn is now the oldest
  * one that is not.
  */
-static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp,
+                               const QrnicPacket *pkt, uint32_t psn)
 {
     QrnicRequester *r = qp->requester;
     uint32_t una = r->una;
@@ -140,7 +141,7 @@ static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
         }
     }
     if (!all) {
-        qrnic_requester_implied_nak(e, qp);
+        qrnic_requester_implied_nak(e, qp, pkt);
     }
     return all;
 }
@@ -159,7 +160,7 @@ static void receive_positive_ack(QrnicEngine *e, QrnicQp *qp,
         drop_psn(e, qp, pkt);
         return;
     }
-    if (acknowledge_before(e, qp, qrnic_psn_add(pkt->t.psn, 1)) &&
+    if (acknowledge_before(e, qp, pkt, qrnic_psn_add(pkt->t.psn, 1)) &&
         qrnic_requester_may_run(qp)) {
         requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
     }
@@ -169,7 +170,7 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicRequester *r = qp->requester;
 
-    if (!acknowledge_before(e, qp, pkt->t.psn) || r->rnr_wait) {
+    if (!acknowledge_before(e, qp, pkt, pkt->t.psn) || r->rnr_wait) {
         return;
     }
     /* The packet that was sent again has come, though nobody wants it yet. */
@@ -199,7 +200,8 @@ static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (code == 0) {
         qrnic_add(e, QRNIC_COUNTER_RX_NAK_SEQUENCE, 1);
         /* No news if all is already to be sent again from there. */
-        if (acknowledge_before(e, qp, pkt->t.psn) && r->cursor_psn != r->una) {
+        if (acknowledge_before(e, qp, pkt, pkt->t.psn) &&
+            r->cursor_psn != r->una) {
             qrnic_requester_retry(e, qp, QRNIC_SYN_SEQUENCE);
         }
         return;
@@ -209,7 +211,7 @@ static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RX_NAK_ERROR, 1);
-    if (acknowledge_before(e, qp, pkt->t.psn)) {
+    if (acknowledge_before(e, qp, pkt, pkt->t.psn)) {
         qrnic_requester_fail(e, qp, status[code], QRNIC_SYN_NONE);
     }
 }
@@ -239,30 +241,6 @@ static void receive_ack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /*
- * The oldest packet was lost once more, though others come: as often as it may
- * be sent again without progress. False: that was too often.
- */
-static bool oldest_lost(QrnicEngine *e, QrnicQp *qp)
-{
-    QrnicRequester *r = qp->requester;
-    QrnicSelective *s = r->selective;
-
-    /* SACKs that were on their way when it was sent again say it once more. */
-    if (s->retried_at && qrnic_now(e) - s->retried_at <
-        qrnic_selective_patience(s)) {
-        return true;
-    }
-    s->retried_at = qrnic_now(e);
-    if (r->retries == 0) {
-        qrnic_add(e, QRNIC_COUNTER_RETRY_EXCEEDED, 1);
-        qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, QRNIC_SYN_SEQUENCE);
-        return false;
-    }
-    r->retries--;
-    return true;
-}
-
-/*
  * An ACK of all before, and what has come behind a gap, which is what the
  * other end of a selective connection sends in place of a NAK.
  */
@@ -282,6 +260,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RX_SACK, 1);
+    qrnic_selective_named(r, &pkt->t);
     receive_positive_ack(e, qp, pkt);
     if (!qrnic_requester_may_run(qp)) {
         return;
@@ -292,9 +271,10 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     was_lost = r->selective->state[r->una % QRNIC_WINDOW] == QRNIC_PSN_LOST;
-    if (qrnic_selective_arrived(e, r, missing, pkt->t.arrived)) {
+    if (qrnic_selective_arrived(r, &pkt->t)) {
         if (!was_lost && r->selective->state[r->una % QRNIC_WINDOW] ==
-            QRNIC_PSN_LOST && !oldest_lost(e, qp)) {
+            QRNIC_PSN_LOST &&
+            !qrnic_requester_retry_count(e, qp, QRNIC_SYN_SEQUENCE)) {
             return;
         }
         r->stalled = false;
@@ -374,7 +354,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         drop_psn(e, qp, pkt);
         return;
     }
-    if (!acknowledge_before(e, qp, pkt->t.psn)) {
+    if (!acknowledge_before(e, qp, pkt, pkt->t.psn)) {
         return;
     }
     p = qrnic_pending_at(r, r->tail);

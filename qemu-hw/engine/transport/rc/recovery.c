@@ -93,27 +93,69 @@ void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns)
     deadline_set(e, qp, qrnic_now(e) + ns);
 }
 
-void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+/*
+ * Go-back-N asks once for a gap, and that counts. Selective repeat may send
+ * again many times before the other end, which answers, has come to that: it
+ * counts once in the time in which the timer would expire.
+ */
+static bool counts(QrnicEngine *e, const QrnicQp *qp, uint8_t syndrome)
+{
+    const QrnicSelective *s = qp->requester->selective;
+
+    return !s || syndrome == QRNIC_SYN_TIMEOUT || !s->counted ||
+           qrnic_now(e) - s->counted_at >=
+           MAX(qrnic_ack_timeout_ns(qp->attr.timeout),
+               qrnic_selective_patience(s));
+}
+
+bool qrnic_requester_retry_count(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
 {
     QrnicRequester *r = qp->requester;
 
     trace_qrnic_requester_retry(e->config.name, qp->number, r->una, r->retries,
                                 qrnic_syndrome_name(syndrome));
+    if (!counts(e, qp, syndrome)) {
+        return true;
+    }
     if (r->retries == 0) {
         qrnic_add(e, QRNIC_COUNTER_RETRY_EXCEEDED, 1);
         qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, syndrome);
-        return;
+        return false;
     }
     r->retries--;
-    requester_rewind(e, qp);
+    if (r->selective) {
+        r->selective->counted = true;
+        r->selective->counted_at = qrnic_now(e);
+    }
+    return true;
 }
 
-void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp)
+void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    if (qrnic_requester_retry_count(e, qp, syndrome)) {
+        requester_rewind(e, qp);
+    }
+}
+
+void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt)
 {
     QrnicRequester *r = qp->requester;
 
+    if (r->cursor_psn == r->una || r->response_dropped) {
+        return;
+    }
+    if (r->selective) {
+        if (qrnic_selective_is_passed(r, pkt)) {
+            qrnic_add(e, QRNIC_COUNTER_IMPLIED_NAK, 1);
+            if (qrnic_requester_retry_count(e, qp, QRNIC_SYN_SEQUENCE)) {
+                qrnic_selective_ask(e, qp);
+            }
+        }
+        return;
+    }
     /* The rest of the same burst tells nothing new. */
-    if (r->recovering || r->cursor_psn == r->una || r->response_dropped) {
+    if (r->recovering) {
         return;
     }
     r->recovering = true;

@@ -51,6 +51,7 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             (read && pkt->t.dma_len != x->length - offset)) {
             return;
         }
+        x->transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
         if (!x->atomic) {
             x->next_psn = x->start_psn = pkt->t.psn;
         }

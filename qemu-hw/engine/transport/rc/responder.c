@@ -182,6 +182,8 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         return;
     }
     qrnic_inbound_arrived(e, qp);
+    r->latest_psn = pkt->t.psn;
+    r->latest_transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
     if (ahead == 0 && !qrnic_hold_has(r->hold, r->epsn)) {
         receive_in_turn(e, qp, pkt);
     } else if (ahead < 0) {

@@ -5,7 +5,8 @@
  * Transmissions have running numbers. Whatever was sent before something that
  * has arrived, and has not arrived itself, is lost; so a packet that is lost
  * once more is known to be when what was sent after it has arrived. The other
- * end tells what has arrived by SACKs. See "Selective repeat" in the manual.
+ * end tells what has arrived by SACKs, and names the transmission that came
+ * last. See "Selective repeat" in the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,14 +28,41 @@ static uint32_t in_window(const QrnicRequester *r)
     return MIN(qrnic_psn_distance(r->una, r->sent_psn), QRNIC_WINDOW);
 }
 
-void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, bool asks)
+/* The message that has this PSN, which has been sent */
+static QrnicPending *pending_with(QrnicRequester *r, uint32_t psn)
+{
+    uint32_t n = r->tail;
+
+    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
+           qrnic_pending_at(r, n)->packets) {
+        n++;
+    }
+    return qrnic_pending_at(r, n);
+}
+
+uint8_t qrnic_selective_transmission(const QrnicRequester *r,
+                                     const QrnicPending *p)
+{
+    if (!r->selective || r->cursor_psn == r->sent_psn) {
+        return 0;
+    }
+    return 1 + (qrnic_wqe_is_rd(p->opcode) ? p->asked_transmission :
+                r->selective->times[r->cursor_psn % QRNIC_WINDOW]);
+}
+
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
+                          bool asks)
 {
     QrnicSelective *s = r->selective;
     uint32_t place = r->cursor_psn % QRNIC_WINDOW;
+    uint8_t transmission = qrnic_selective_transmission(r, p);
 
     if (!s) {
         return;
     }
+    s->order++;
+    p->asked = s->order;
+    p->asked_transmission = transmission;
     if (r->cursor_psn != r->sent_psn) {
         s->timed = false;       /* the answer may be to either transmission */
     } else if (asks && !s->timed) {
@@ -43,8 +71,8 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, bool asks)
         s->timed_at = qrnic_now(e);
     }
     if (qrnic_psn_distance(r->una, r->cursor_psn) < QRNIC_WINDOW) {
-        s->sent[place] = ++s->order;
-        s->at[place] = qrnic_now(e);
+        s->sent[place] = s->order;
+        s->times[place] = transmission;
         if (r->cursor_psn == r->sent_psn) {
             s->first[place] = s->order;
         }
@@ -52,19 +80,31 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, bool asks)
     }
 }
 
-/*
- * This PSN has arrived. Which transmission of it, is not said; but one that was
- * sent less than a round trip ago cannot be what is told of now.
- */
-static void note(QrnicEngine *e, QrnicSelective *s, uint32_t psn)
+/* The transmission with this running number has arrived. */
+static void note(QrnicSelective *s, uint32_t order)
 {
-    uint32_t place = psn % QRNIC_WINDOW;
-    bool last = s->least && qrnic_now(e) - s->at[place] >= s->least;
-    uint32_t sent = last ? s->sent[place] : s->first[place];
-
-    if ((int32_t)(sent - s->newest) > 0) {
-        s->newest = sent;
+    if ((int32_t)(order - s->newest) > 0) {
+        s->newest = order;
     }
+}
+
+/* Which transmission of it came, is not said: not one before the first. */
+static void note_psn(QrnicSelective *s, uint32_t psn)
+{
+    note(s, s->first[psn % QRNIC_WINDOW]);
+}
+
+void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t)
+{
+    QrnicSelective *s = r->selective;
+    uint32_t place = t->latest_psn % QRNIC_WINDOW;
+
+    if (qrnic_psn_distance(r->una, t->latest_psn) >= in_window(r)) {
+        return;
+    }
+    /* One between the first and the last is not told from the first. */
+    note(s, (s->times[place] & 7) == t->latest_transmission ? s->sent[place] :
+                                                             s->first[place]);
 }
 
 /* As TCP does it (RFC 6298) */
@@ -72,7 +112,6 @@ static void measured(QrnicSelective *s, int64_t ns)
 {
     s->timed = false;
     ns = MAX(ns, 1);
-    s->least = s->least ? MIN(s->least, ns) : ns;
     if (!s->round_trip) {
         s->round_trip = ns;
         s->deviation = ns / 2;
@@ -92,18 +131,35 @@ void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
         return;
     }
     s->probes = 0;
+    s->counted = false;
     if (s->timed && qrnic_psn_distance(r->una, s->timed_psn) < count) {
         measured(s, qrnic_now(e) - s->timed_at);
     }
     for (uint32_t i = 0; i < MIN(count, QRNIC_WINDOW); i++) {
         uint32_t psn = qrnic_psn_add(r->una, i);
 
-        note(e, s, psn);
+        note_psn(s, psn);
         s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_UNDER_WAY;
         /* Inside of a read nothing was sent at this PSN. */
         s->sent[psn % QRNIC_WINDOW] = s->newest;
         s->first[psn % QRNIC_WINDOW] = s->newest;
     }
+}
+
+/* Responses may be what was lost, not the requests. */
+static void lose_reads(QrnicRequester *r)
+{
+    QrnicSelective *s = r->selective;
+
+    for (uint32_t n = r->tail; n != r->head; n++) {
+        const QrnicPending *p = qrnic_pending_at(r, n);
+
+        if (qrnic_wqe_is_rd(p->opcode) && p->packets &&
+            qrnic_psn_distance(r->una, p->first_psn) < in_window(r)) {
+            s->state[p->first_psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
+        }
+    }
+    s->beyond = true;
 }
 
 void qrnic_selective_lose_all(QrnicRequester *r)
@@ -123,16 +179,7 @@ void qrnic_selective_lose_all(QrnicRequester *r)
             s->state[place] = QRNIC_PSN_LOST;
         }
     }
-    /* A response may be what was lost, not the request. */
-    for (uint32_t n = r->tail; n != r->head; n++) {
-        const QrnicPending *p = qrnic_pending_at(r, n);
-
-        if (qrnic_wqe_is_rd(p->opcode) && p->packets &&
-            qrnic_psn_distance(r->una, p->first_psn) < in_window(r)) {
-            s->state[p->first_psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
-        }
-    }
-    s->beyond = true;
+    lose_reads(r);
 }
 
 /* The packet at the cursor, which was sent before, is not to be sent again. */
@@ -223,10 +270,51 @@ static bool lose_passed(QrnicRequester *r, const QrnicPending *p)
     return any;
 }
 
-bool qrnic_selective_arrived(QrnicEngine *e, QrnicRequester *r,
-                             uint32_t missing, const uint8_t *arrived)
+bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
+{
+    const QrnicSelective *s = r->selective;
+    uint32_t psn = pkt->t.psn, asked = pending_with(r, r->una)->asked;
+    const QrnicPending *p;
+
+    if (s->state[r->una % QRNIC_WINDOW] == QRNIC_PSN_LOST ||
+        qrnic_psn_distance(r->una, psn) >=
+        qrnic_psn_distance(r->una, r->sent_psn)) {
+        return false;
+    }
+    p = pending_with(r, psn);
+    if (!qrnic_wqe_is_rd(p->opcode)) {
+        return qrnic_psn_distance(r->una, psn) < QRNIC_WINDOW &&
+               (int32_t)(s->first[psn % QRNIC_WINDOW] - asked) > 0;
+    }
+    /* A response: of the same request, or of one that went later? */
+    return pkt->info->flags & QRNIC_OPF_RESPONSE &&
+           QRNIC_MARKED_TRANSMISSION(pkt->t.mark) ==
+           (p->asked_transmission & 7) && (int32_t)(p->asked - asked) >= 0;
+}
+
+void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicSelective *s = r->selective;
+    uint32_t last = qrnic_psn_add(r->sent_psn, -1);
+
+    lose_reads(r);
+    s->state[r->una % QRNIC_WINDOW] = QRNIC_PSN_LOST;
+    /* What came behind the read has been acknowledged to nobody. */
+    if (qrnic_psn_distance(r->una, last) < QRNIC_WINDOW &&
+        !qrnic_wqe_is_rd(pending_with(r, last)->opcode)) {
+        s->state[last % QRNIC_WINDOW] = QRNIC_PSN_LOST;
+    }
+    s->timed = false;
+    cursor_set(r, r->una);
+    r->stalled = false;
+    qrnic_schedule(e, qp);
+}
+
+bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
 {
     QrnicSelective *s = r->selective;
+    uint32_t missing = t->missing_psn;
     uint32_t before = qrnic_psn_distance(r->una, missing);
     uint32_t psn;
     bool any = false;
@@ -234,12 +322,12 @@ bool qrnic_selective_arrived(QrnicEngine *e, QrnicRequester *r,
     for (uint32_t i = 0; i < in_window(r); i++) {
         uint32_t bit = i - before;
         bool there = i < before || (bit > 0 && bit < QRNIC_WINDOW &&
-                                    arrived[bit / 8] & 0x80 >> bit % 8);
+                                    t->arrived[bit / 8] & 0x80 >> bit % 8);
 
         psn = qrnic_psn_add(r->una, i);
         if (there && s->state[psn % QRNIC_WINDOW] != QRNIC_PSN_ARRIVED) {
             s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_ARRIVED;
-            note(e, s, psn);
+            note_psn(s, psn);
         }
     }
     /* It may have been kept, and been dropped when it was its turn. */
@@ -283,22 +371,17 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     QrnicSelective *s = r->selective;
-    uint32_t psn = qrnic_psn_add(r->sent_psn, -1), n = r->tail;
+    uint32_t psn = qrnic_psn_add(r->sent_psn, -1);
 
+    if (qrnic_wqe_is_rd(pending_with(r, r->una)->opcode)) {
+        psn = r->una;           /* what is missing of its response */
+    } else if (qrnic_wqe_is_rd(pending_with(r, psn)->opcode)) {
+        psn = pending_with(r, psn)->first_psn;
+    }
     s->probes++;
     trace_qrnic_requester_probe(e->config.name, qp->number, r->una, psn,
                                 s->probes);
     qrnic_add(e, QRNIC_COUNTER_PROBES, 1);
-    /* Of a read that is the request, or one for the rest of it. */
-    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
-           qrnic_pending_at(r, n)->packets) {
-        n++;
-    }
-    if (qrnic_wqe_is_rd(qrnic_pending_at(r, n)->opcode)) {
-        psn = n == r->tail && qrnic_psn_diff(
-                  r->una, qrnic_pending_at(r, n)->first_psn) > 0 ?
-              r->una : qrnic_pending_at(r, n)->first_psn;
-    }
     if (qrnic_psn_distance(r->una, psn) < QRNIC_WINDOW) {
         s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     }

@@ -246,8 +246,19 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
     }
 }
 
+/* What all requests of a connection say of it */
+static QrnicTransport request(const QrnicQp *qp, const QrnicPending *p,
+                              uint8_t opcode)
+{
+    const QrnicRequester *r = qp->requester;
+    QrnicTransport t = qrnic_connection_transport(qp, opcode, r->cursor_psn);
+
+    t.mark |= QRNIC_MARK_TRANSMISSION(qrnic_selective_transmission(r, p));
+    return t;
+}
+
 /* Counts, and moves the cursor over the PSNs that the packet took. */
-static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
+static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                            uint32_t psns, bool asks)
 {
     QrnicRequester *r = qp->requester;
@@ -262,7 +273,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, const QrnicPending *p,
     } else {
         qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
     }
-    qrnic_selective_sent(e, r, asks);
+    qrnic_selective_sent(e, r, p, asks);
     if (qrnic_psn_distance(r->una, next) >
         qrnic_psn_distance(r->una, r->sent_psn)) {
         r->sent_psn = next;
@@ -307,8 +318,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     /* A repeated read asks only for what has not come (9.7.5.1.6). */
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
-    QrnicTransport t = qrnic_connection_transport(qp, rd_opcode(p->opcode),
-                                                  r->cursor_psn);
+    QrnicTransport t = request(qp, p, rd_opcode(p->opcode));
     uint32_t len = p->opcode == QRNIC_WQE_ATOMIC_WRITE ? 8 : 0;
     uint8_t *payload;
 
@@ -348,7 +358,7 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
     if (!requester_load(e, qp, p)) {
         return false;
     }
-    t = qrnic_connection_transport(qp, 0, r->cursor_psn);
+    t = request(qp, p, 0);
     t.solicited = last && p->flags & QRNIC_WQEF_SOLICITED &&
                   takes_receive(p->opcode);
     t.ack_req = last || probe || r->cursor_psn % QRNIC_ACK_INTERVAL == 0 ||
