@@ -7,422 +7,10 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "sim.h"
+#include "sim-world.h"
 
 #define MEMORY_DEFAULT (32ull << 20)
 #define ASYNC_LOG_SIZE 8
-#define RUNS_MAX 50000000
-
-/*
- * The environment of the engine
- */
-
-static bool in_memory(SimNode *n, uint64_t addr, size_t len)
-{
-    if (addr > n->memory_size || len > n->memory_size - addr) {
-        return false;
-    }
-    return addr >= n->broken_to || addr + len <= n->broken_from;
-}
-
-static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
-{
-    SimNode *n = opaque;
-
-    if (!in_memory(n, addr, len)) {
-        return false;
-    }
-    memcpy(buf, n->memory + addr, len);
-    if (n->after_read) {
-        n->after_read(n, addr, len);
-    }
-    return true;
-}
-
-static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
-                          size_t len)
-{
-    SimNode *n = opaque;
-
-    if (!in_memory(n, addr, len)) {
-        return false;
-    }
-    memcpy(n->memory + addr, buf, len);
-    return true;
-}
-
-static bool apply(uint8_t *at, QrnicAtomic *op)
-{
-    op->original = ldq_le_p(at);
-    if (!op->compare_swap) {
-        stq_le_p(at, op->original + op->swap_add);
-    } else if (op->original == op->compare) {
-        stq_le_p(at, op->swap_add);
-    }
-    return true;
-}
-
-static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
-{
-    SimNode *n = opaque;
-
-    g_assert_cmpuint(addr % 8, ==, 0);
-    return in_memory(n, addr, 8) && apply(n->memory + addr, op);
-}
-
-static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
-{
-    SimNode *n = opaque;
-
-    g_assert_cmpuint(offset % 8, ==, 0);
-    g_assert_cmpuint(offset + 8, <=, n->device_memory_size);
-    return apply(n->device_memory + offset, op);
-}
-
-static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
-{
-    SimNode *n = opaque;
-
-    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
-    memcpy(buf, n->device_memory + offset, len);
-}
-
-static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
-                         size_t len)
-{
-    SimNode *n = opaque;
-
-    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
-    memcpy(n->device_memory + offset, buf, len);
-}
-
-static void env_notify(void *opaque, unsigned vector)
-{
-    ((SimNode *)opaque)->notified++;
-}
-
-static int64_t env_clock_ns(void *opaque)
-{
-    return ((SimNode *)opaque)->sim->now;
-}
-
-static void env_timer_arm(void *opaque, int64_t deadline_ns)
-{
-    ((SimNode *)opaque)->deadline = deadline_ns;
-}
-
-static void env_kick(void *opaque)
-{
-    ((SimNode *)opaque)->kicked = true;
-    ((SimNode *)opaque)->kicks++;
-}
-
-static void env_fatal(void *opaque, unsigned cause, uint32_t info)
-{
-    if (!((SimNode *)opaque)->may_fail) {
-        g_error("fatal state: cause %u info %u", cause, info);
-    }
-}
-
-static bool chance(Sim *s, unsigned thousandths)
-{
-    return thousandths && g_rand_int_range(s->rand, 0, 1000) < thousandths;
-}
-
-static gint frame_compare(gconstpointer a, gconstpointer b)
-{
-    const SimFrame *f = *(SimFrame * const *)a, *g = *(SimFrame * const *)b;
-
-    if (f->time != g->time) {
-        return f->time < g->time ? -1 : 1;
-    }
-    return f->order < g->order ? -1 : 1;
-}
-
-/* As a switch does: IPv4 has a checksum that covers the field. */
-static void mark(uint8_t *frame, size_t len)
-{
-    const QrnicHeaders h = qrnic_headers_walk(frame, len);
-    uint8_t *ip = frame + h.ip;
-    uint32_t sum = 0;
-
-    if (!qrnic_headers_have_ip(&h) || !(h.traffic_class & QRNIC_ECN_MASK)) {
-        return;
-    }
-    if (h.network == QRNIC_NET_IPV6) {
-        ip[1] |= QRNIC_ECN_CE << 4;
-        return;
-    }
-    ip[1] |= QRNIC_ECN_CE;
-    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, 0);
-    for (unsigned i = 0; i < QRNIC_IPV4_LEN; i += 2) {
-        sum += lduw_be_p(ip + i);
-    }
-    sum = (sum & 0xffff) + (sum >> 16);
-    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, ~(sum + (sum >> 16)));
-}
-
-static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
-                     int64_t delay)
-{
-    SimFrame *f = g_malloc(sizeof(*f) + len);
-    bool last;
-
-    f->time = s->now + delay;
-    f->order = s->frames++;
-    f->to = to;
-    f->len = len;
-    memcpy(f->data, frame, len);
-    if (s->marks && s->marks(s, !to, frame, len)) {
-        mark(f->data, len);
-    }
-    if (chance(s, s->corrupt)) {
-        f->data[g_rand_int_range(s->rand, 0, len)] ^=
-            1 << g_rand_int_range(s->rand, 0, 8);
-    }
-    last = !s->wire->len ||
-           ((SimFrame *)s->wire->pdata[s->wire->len - 1])->time <= f->time;
-    g_ptr_array_add(s->wire, f);
-    if (!last) {
-        g_ptr_array_sort(s->wire, frame_compare);
-    }
-}
-
-static bool wire_send(void *opaque, const uint8_t *frame, size_t len)
-{
-    SimNode *n = opaque;
-    Sim *s = n->sim;
-
-    g_assert_false(n->blocked);
-    if ((!s->tap || s->tap(s, n->id, frame, len, s->tap_opaque)) &&
-        !chance(s, s->loss)) {
-        int64_t extra = chance(s, s->reorder) ?
-                        g_rand_int_range(s->rand, 1, 20 * SIM_US) : 0;
-
-        wire_put(s, !n->id, frame, len, s->latency + extra);
-        if (chance(s, s->repeat)) {
-            wire_put(s, !n->id, frame, len, s->latency +
-                     g_rand_int_range(s->rand, 0, 20 * SIM_US));
-        }
-    }
-    if (s->wire_room && ++n->burst == s->wire_room) {
-        n->blocked = true;
-        n->wire_ready = s->now + s->wire_pause;
-        return false;
-    }
-    return true;
-}
-
-static bool env_send(void *opaque, const uint8_t *frame, size_t len)
-{
-    SimNode *n = opaque;
-
-    if (!n->link) {
-        return wire_send(n, frame, len);
-    }
-    g_queue_push_tail(&n->link_under_way, g_bytes_new(frame, len));
-    return qrnic_link_send(n->link, frame, len);
-}
-
-/*
- * The environment of the link
- */
-
-/* Each once, in order, and as it was sent */
-static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
-{
-    SimNode *n = opaque, *from = &n->sim->node[!n->id];
-    GBytes *sent = g_queue_pop_head(&from->link_under_way);
-
-    g_assert_nonnull(sent);
-    g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
-                    g_bytes_get_size(sent));
-    g_bytes_unref(sent);
-    qrnic_engine_receive(n->engine, frame, len);
-}
-
-static bool link_takes(void *opaque)
-{
-    return qrnic_engine_can_receive(((SimNode *)opaque)->engine);
-}
-
-static void link_ready(void *opaque)
-{
-    qrnic_engine_wire_ready(((SimNode *)opaque)->engine);
-}
-
-static void link_changed(void *opaque, bool agreed)
-{
-}
-
-static void link_kick(void *opaque)
-{
-    ((SimNode *)opaque)->link_kicked = true;
-}
-
-static void link_timer_arm(void *opaque, int64_t deadline_ns)
-{
-    ((SimNode *)opaque)->link_deadline = deadline_ns;
-}
-
-static uint32_t link_random(void *opaque)
-{
-    return g_rand_int(((SimNode *)opaque)->sim->rand);
-}
-
-static void link_count(void *opaque, enum qrnic_link_count which, uint64_t n)
-{
-    ((SimNode *)opaque)->link_count[which] += n;
-}
-
-static void link_init(SimNode *n, const QrnicConfig *c)
-{
-    QrnicLinkConfig config = qrnic_link_config_default();
-    const QrnicLinkEnv env = {
-        .opaque = n, .send = wire_send, .deliver = link_deliver,
-        .takes = link_takes, .ready = link_ready, .changed = link_changed,
-        .kick = link_kick, .clock_ns = env_clock_ns,
-        .timer_arm = link_timer_arm, .random = link_random,
-        .count = link_count,
-    };
-
-    config.name = c->name;
-    memcpy(config.mac, c->mac, sizeof(config.mac));
-    n->link = qrnic_link_new(&config, &env);
-    qrnic_link_set_up(n->link, true);
-}
-
-static bool node_takes(SimNode *n)
-{
-    return n->link ? qrnic_link_takes(n->link) :
-                     qrnic_engine_can_receive(n->engine);
-}
-
-QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
-{
-    const QrnicHeaders h = qrnic_headers_walk(frame, len);
-    QrnicParse result = qrnic_packet_parse(p, &h, QRNIC_ICRC_STANDARD);
-
-    p->h = NULL;
-    return result;
-}
-
-void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
-{
-    SimNode *n = &s->node[to];
-
-    if (n->link) {
-        qrnic_link_receive(n->link, frame, len);
-    } else {
-        qrnic_engine_receive(n->engine, frame, len);
-    }
-}
-
-/*
- * Time
- */
-
-static bool run_kicked(Sim *s)
-{
-    bool any = false;
-
-    for (unsigned i = 0; i < SIM_NODES; i++) {
-        if (s->node[i].kicked) {
-            s->node[i].kicked = false;
-            s->node[i].runs++;
-            qrnic_engine_run(s->node[i].engine, QRNIC_RUN_ROUNDS);
-            any = true;
-        }
-        if (s->node[i].link_kicked) {
-            s->node[i].link_kicked = false;
-            qrnic_link_run(s->node[i].link);
-            any = true;
-        }
-        /* What waited for the engine, which may take it now */
-        if (s->node[i].link && any) {
-            qrnic_link_takes(s->node[i].link);
-        }
-    }
-    return any;
-}
-
-static int64_t next_event(Sim *s)
-{
-    int64_t next = QRNIC_DEADLINE_NEVER;
-
-    if (s->wire->len) {
-        const SimFrame *f = s->wire->pdata[0];
-
-        /* One that is not taken waits for something else. */
-        if (f->time > s->now ||
-            !qrnic_engine_held(s->node[f->to].engine)) {
-            next = f->time;
-        }
-    }
-    for (unsigned i = 0; i < SIM_NODES; i++) {
-        next = MIN(next, MIN(s->node[i].deadline, s->node[i].link_deadline));
-        if (s->node[i].blocked) {
-            next = MIN(next, s->node[i].wire_ready);
-        }
-    }
-    return next;
-}
-
-static void events_of_now(Sim *s)
-{
-    for (unsigned i = 0; i < SIM_NODES; i++) {
-        SimNode *n = &s->node[i];
-
-        if (n->blocked && n->wire_ready <= s->now) {
-            n->blocked = false;
-            n->burst = 0;
-            if (n->link) {
-                qrnic_link_wire_ready(n->link);
-            } else {
-                qrnic_engine_wire_ready(n->engine);
-            }
-        }
-        if (n->link_deadline <= s->now) {
-            n->link_deadline = QRNIC_LINK_NEVER;
-            qrnic_link_timer(n->link);
-        }
-        if (n->deadline <= s->now) {
-            n->deadline = QRNIC_DEADLINE_NEVER;
-            qrnic_engine_timer(n->engine);
-        }
-    }
-    while (s->wire->len && ((SimFrame *)s->wire->pdata[0])->time <= s->now) {
-        SimFrame *f = s->wire->pdata[0];
-
-        if (!node_takes(&s->node[f->to])) {
-            break;
-        }
-        g_ptr_array_steal_index(s->wire, 0);
-        sim_inject(s, f->to, f->data, f->len);
-        g_free(f);
-    }
-}
-
-bool sim_run(Sim *s, int64_t until)
-{
-    for (unsigned runs = 0; runs < RUNS_MAX; runs++) {
-        int64_t next;
-
-        while (run_kicked(s)) {
-            g_assert_cmpuint(++runs, <, RUNS_MAX);
-        }
-        next = next_event(s);
-        if (next == QRNIC_DEADLINE_NEVER) {
-            return true;
-        }
-        if (next > until) {
-            s->now = until;
-            return false;
-        }
-        s->now = MAX(s->now, next);
-        events_of_now(s);
-    }
-    g_assert_not_reached();
-}
 
 /*
  * The driver
@@ -504,7 +92,7 @@ static void node_setup(SimNode *n)
     };
 
     n->allocated = 4096;
-    memset(n->memory, 0, n->memory_size);
+    sim_memory_clear(n->memory, n->memory_size);
     n->async.number = eq_new(n, QRNIC_EQ_ASYNC, 0, &n->async.ring);
     n->async.consumer = 0;
     n->cq_eq = eq_new(n, QRNIC_EQ_COMPLETION, 1, &n->cq_eq_ring);
@@ -526,7 +114,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
 {
     SimNode *n = &s->node[id];
     QrnicConfig config = {
-        .name = id ? "B" : "A",
+        .name = n->name,
         .capabilities = QRNIC_CAP_RC | QRNIC_CAP_ATOMIC | QRNIC_CAP_DIRECT_WQE |
                         QRNIC_CAP_INLINE_SEND | QRNIC_CAP_TIMESTAMP |
                         QRNIC_CAP_UC | QRNIC_CAP_UD | QRNIC_CAP_SRQ |
@@ -557,27 +145,27 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
         .device_memory = o->device_memory ? o->device_memory :
                          16 * QRNIC_DM_PAGE_SIZE,
-        .mac = { 2, 0, 0, 0, 0, 1 + id },
+        .mac = { 2, 0, 0, 0, (1 + id) >> 8, 1 + id },
     };
-    QrnicEnv env = {
-        .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
-        .dma_atomic = env_dma_atomic, .dm_atomic = env_dm_atomic,
-        .dm_read = env_dm_read, .dm_write = env_dm_write,
-        .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
-        .timer_arm = env_timer_arm, .kick = env_kick,
-        .fatal = env_fatal,
-    };
+    QrnicEnv env = sim_env(n);
 
+    g_assert_cmpuint(id, <, UINT16_MAX);
+    if (id < 26) {
+        snprintf(n->name, sizeof(n->name), "%c", 'A' + id);
+    } else {
+        snprintf(n->name, sizeof(n->name), "N%u", id);
+    }
     contexts_config(&config, o, id);
     n->context_bare = o->context_bare;
     n->sim = s;
     n->id = id;
-    n->deadline = QRNIC_DEADLINE_NEVER;
+    n->deadline = n->queued = QRNIC_DEADLINE_NEVER;
+    g_queue_init(&n->inbox);
     n->link_deadline = QRNIC_LINK_NEVER;
     n->memory_size = o->memory ? o->memory : MEMORY_DEFAULT;
-    n->memory = g_malloc(n->memory_size);
+    n->memory = sim_memory_new(n->memory_size);
     n->device_memory_size = config.device_memory;
-    n->device_memory = g_malloc0(n->device_memory_size);
+    n->device_memory = sim_memory_new(n->device_memory_size);
     n->engine = qrnic_engine_new(&config, &env);
     qrnic_engine_set_link(n->engine, true);
 
@@ -589,6 +177,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         n->gid.gid[10] = n->gid.gid[11] = 0xff;
         n->gid.gid[12] = 10;
     }
+    n->gid.gid[14] = (1 + id) >> 8;
     n->gid.gid[15] = 1 + id;
     if (o->vlan) {
         n->gid.flags |= QRNIC_GID_VLAN;
@@ -596,7 +185,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     }
     node_setup(n);
     if (o->link_retransmission) {
-        link_init(n, &config);
+        sim_link_new(n, &config);
     }
 }
 
@@ -607,10 +196,14 @@ Sim *sim_new(uint32_t seed, const SimOptions *options)
 
     s->seed = seed;
     s->rand = g_rand_new_with_seed(seed);
-    s->wire = g_ptr_array_new_with_free_func(g_free);
+    s->kicked = g_ptr_array_new();
+    s->waiting = g_ptr_array_new();
     s->latency = SIM_US;
-    for (unsigned i = 0; i < SIM_NODES; i++) {
-        node_init(s, i, options ? options : &none);
+    options = options ? options : &none;
+    s->nodes = options->nodes ? options->nodes : SIM_NODES;
+    s->node = g_new0(SimNode, s->nodes);
+    for (unsigned i = 0; i < s->nodes; i++) {
+        node_init(s, i, options);
     }
     if (options && options->link_retransmission) {
         sim_run(s, 100 * SIM_MS);
@@ -622,16 +215,27 @@ Sim *sim_new(uint32_t seed, const SimOptions *options)
 
 void sim_free(Sim *s)
 {
-    for (unsigned i = 0; i < SIM_NODES; i++) {
-        qrnic_link_free(s->node[i].link);
-        while (!g_queue_is_empty(&s->node[i].link_under_way)) {
-            g_bytes_unref(g_queue_pop_head(&s->node[i].link_under_way));
-        }
-        qrnic_engine_free(s->node[i].engine);
-        g_free(s->node[i].memory);
-        g_free(s->node[i].device_memory);
+    SimFrame *f;
+
+    while ((f = sim_wire_take(s))) {
+        g_free(f);
     }
-    g_ptr_array_free(s->wire, true);
+    for (unsigned i = 0; i < s->nodes; i++) {
+        SimNode *n = &s->node[i];
+
+        qrnic_link_free(n->link);
+        while (!g_queue_is_empty(&n->link_under_way)) {
+            g_bytes_unref(g_queue_pop_head(&n->link_under_way));
+        }
+        qrnic_engine_free(n->engine);
+        sim_memory_free(n->memory, n->memory_size);
+        sim_memory_free(n->device_memory, n->device_memory_size);
+    }
+    heap_free(&s->wire);
+    heap_free(&s->due);
+    g_ptr_array_free(s->kicked, true);
+    g_ptr_array_free(s->waiting, true);
+    g_free(s->node);
     g_rand_free(s->rand);
     g_free(s);
 }

@@ -13,8 +13,9 @@
 #include "engine/engine.h"
 #include "link/link.h"
 #include "wire/packet.h"
+#include "heap.h"
 
-#define SIM_NODES 2
+#define SIM_NODES 2             /* where nobody says otherwise */
 #define SIM_US 1000ll
 #define SIM_MS 1000000ll
 
@@ -40,10 +41,12 @@ struct SimNode {
     uint64_t broken_from, broken_to;    /* DMA to here fails */
     /* What a CPU does right behind a read of the device; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
-    bool kicked, blocked;
+    char name[16];
+    bool kicked, blocked, listed;
     unsigned kicks, runs;       /* of the engine */
     bool may_fail;              /* the fatal state is no failure of the test */
-    int64_t deadline, wire_ready;
+    int64_t deadline, wire_ready, queued;
+    GQueue inbox;               /* SimFrame; those that it does not take yet */
     unsigned burst;             /* frames since the wire was ready */
     uint32_t pd, cq_eq, cq_eq_consumer;
     uint32_t db_page;           /* of queues that are made; so is: */
@@ -69,8 +72,11 @@ struct Sim {
     int64_t now;
     GRand *rand;
     uint32_t seed;
-    SimNode node[SIM_NODES];
-    GPtrArray *wire;            /* SimFrame, sorted by delivery */
+    unsigned nodes;
+    SimNode *node;
+    GPtrArray *kicked, *waiting;    /* SimNode; waiting: with an inbox */
+    /* SimFrame by delivery; SimNode by what it waits for */
+    Heap wire, due;
     uint64_t frames;
     /* the wire; probabilities in parts of a thousand */
     unsigned loss, repeat, reorder, corrupt;
@@ -137,6 +143,7 @@ typedef struct SimConnect {
 } SimConnect;
 
 typedef struct SimOptions {
+    unsigned nodes;             /* 0: 2; the wire is between 0 and 1, 2 and 3 */
     bool ipv6, vlan, loopback;
     bool atomic_hca;            /* without CAP_ATOMIC_GLOB */
     uint32_t max_rd_atomic;     /* of the device; 0: 16 */
@@ -160,6 +167,10 @@ void sim_reset(SimNode *n);
 bool sim_run(Sim *s, int64_t until);
 /* What a tap sees; without the headers below the transport's (p->h) */
 QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len);
+/* No frame is taken from the node before that time. */
+void sim_block(SimNode *n, int64_t until);
+/* Takes the next frame off the wire, NULL if it is empty; to be freed */
+SimFrame *sim_wire_take(Sim *s);
 /* Delivers to a node what a peer might have sent. */
 void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len);
 

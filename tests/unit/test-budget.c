@@ -47,7 +47,9 @@ static void wire_stop(Pair *p)
 static void wire_go(Pair *p)
 {
     p->sim->wire_room = 0;
-    p->sim->node[0].wire_ready = p->sim->now;
+    if (p->sim->node[0].blocked) {
+        sim_block(&p->sim->node[0], p->sim->now);
+    }
 }
 
 /*
@@ -394,10 +396,9 @@ static void test_group(const void *opaque)
             from->kicked = false;
             qrnic_engine_run(from->engine, QRNIC_RUN_ROUNDS);
         } else {
-            const SimFrame *f = p->sim->wire->pdata[0];
+            g_autofree SimFrame *f = sim_wire_take(p->sim);
 
             sim_inject(p->sim, f->to, f->data, f->len);
-            g_ptr_array_remove_index(p->sim->wire, 0);
         }
     }
     if (!loopback) {
@@ -456,10 +457,9 @@ static void test_group_work(void)
             p->sim->node[0].kicked = false;
             qrnic_engine_run(p->sim->node[0].engine, QRNIC_RUN_ROUNDS);
         } else {
-            const SimFrame *f = p->sim->wire->pdata[0];
+            g_autofree SimFrame *f = sim_wire_take(p->sim);
 
             sim_inject(p->sim, f->to, f->data, f->len);
-            g_ptr_array_remove_index(p->sim->wire, 0);
         }
     }
     while (!qrnic_engine_can_receive(n->engine)) {
@@ -521,7 +521,7 @@ static void test_group_reset(void)
         SimNode *n = &p->sim->node[1];
         SimQp *sender = sim_datagram_new(&p->sim->node[0], QRNIC_QPT_UD, NULL,
                                          QKEY);
-        const SimFrame *f;
+        g_autofree SimFrame *f = NULL;
         QrnicMulticast in;
 
         memcpy(in.gid, group, 16);
@@ -534,7 +534,7 @@ static void test_group_reset(void)
         }
         group_post(sender, &p->a, 0, 100);
         qrnic_engine_run(p->sim->node[0].engine, QRNIC_RUN_ROUNDS);
-        f = p->sim->wire->pdata[0];
+        f = sim_wire_take(p->sim);
         sim_inject(p->sim, f->to, f->data, f->len);
         g_assert_false(qrnic_engine_can_receive(n->engine));
         if (i) {

@@ -699,13 +699,14 @@ static void test_number_again(void)
 /* A turn of the device, and what the other end answers */
 static void step(World *w)
 {
+    SimFrame *f;
+
     w->sim->now += 2 * SIM_US;
     qrnic_engine_timer(node(w)->engine);
     node(w)->kicked = false;
     qrnic_engine_run(node(w)->engine, QRNIC_RUN_ROUNDS);
-    while (w->sim->wire->len) {
+    while ((f = sim_wire_take(w->sim))) {
         SimNode *other = &w->sim->node[1];
-        SimFrame *f = g_ptr_array_steal_index(w->sim->wire, 0);
 
         sim_inject(w->sim, f->to, f->data, f->len);
         g_free(f);

@@ -372,12 +372,11 @@ static bool tap_last_packet(Sim *s, unsigned from, const uint8_t *frame,
     g_assert_cmpint(sim_parse(&packet, frame, len), ==, QRNIC_PARSE_OK);
     if (packet.t.opcode == QRNIC_OP_RC_WRITE_LAST_IMM) {
         QrnicQpAttr a = { .mask = QRNIC_QP_ACCESS_FLAGS };
+        SimFrame *f;
 
         /* What is on its way is there before. */
         s->tap = NULL;
-        while (s->wire->len) {
-            SimFrame *f = g_ptr_array_steal_index(s->wire, 0);
-
+        while ((f = sim_wire_take(s))) {
             sim_inject(s, f->to, f->data, f->len);
             g_free(f);
         }

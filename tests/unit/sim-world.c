@@ -1,0 +1,562 @@
+/*
+ * The world around the engines: their memories, the wire, and time; see
+ * sim-world.h.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include <sys/mman.h>
+#include "sim.h"
+#include "sim-world.h"
+
+#define RUNS_MAX 25000000ull    /* of each node */
+
+/*
+ * Memory; what nobody touches costs nothing.
+ */
+
+uint8_t *sim_memory_new(uint64_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    g_assert_true(p != MAP_FAILED);
+    return p;
+}
+
+void sim_memory_clear(uint8_t *p, uint64_t size)
+{
+    g_assert_cmpint(madvise(p, size, MADV_DONTNEED), ==, 0);
+}
+
+void sim_memory_free(uint8_t *p, uint64_t size)
+{
+    g_assert_cmpint(munmap(p, size), ==, 0);
+}
+
+/*
+ * The environment of the engine
+ */
+
+static bool in_memory(SimNode *n, uint64_t addr, size_t len)
+{
+    if (addr > n->memory_size || len > n->memory_size - addr) {
+        return false;
+    }
+    return addr >= n->broken_to || addr + len <= n->broken_from;
+}
+
+static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!in_memory(n, addr, len)) {
+        return false;
+    }
+    memcpy(buf, n->memory + addr, len);
+    if (n->after_read) {
+        n->after_read(n, addr, len);
+    }
+    return true;
+}
+
+static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
+                          size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!in_memory(n, addr, len)) {
+        return false;
+    }
+    memcpy(n->memory + addr, buf, len);
+    return true;
+}
+
+static bool apply(uint8_t *at, QrnicAtomic *op)
+{
+    op->original = ldq_le_p(at);
+    if (!op->compare_swap) {
+        stq_le_p(at, op->original + op->swap_add);
+    } else if (op->original == op->compare) {
+        stq_le_p(at, op->swap_add);
+    }
+    return true;
+}
+
+static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(addr % 8, ==, 0);
+    return in_memory(n, addr, 8) && apply(n->memory + addr, op);
+}
+
+static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset % 8, ==, 0);
+    g_assert_cmpuint(offset + 8, <=, n->device_memory_size);
+    return apply(n->device_memory + offset, op);
+}
+
+static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
+    memcpy(buf, n->device_memory + offset, len);
+}
+
+static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
+                         size_t len)
+{
+    SimNode *n = opaque;
+
+    g_assert_cmpuint(offset + len, <=, n->device_memory_size);
+    memcpy(n->device_memory + offset, buf, len);
+}
+
+static void env_notify(void *opaque, unsigned vector)
+{
+    ((SimNode *)opaque)->notified++;
+}
+
+static int64_t env_clock_ns(void *opaque)
+{
+    return ((SimNode *)opaque)->sim->now;
+}
+
+static int64_t node_time(const SimNode *n)
+{
+    return MIN(MIN(n->deadline, n->link_deadline),
+               n->blocked ? n->wire_ready : QRNIC_DEADLINE_NEVER);
+}
+
+/* Its first time is in the queue; one that is later now stays there. */
+static void node_queue(SimNode *n)
+{
+    int64_t time = node_time(n);
+
+    if (time < n->queued) {
+        n->queued = time;
+        heap_push(&n->sim->due, (HeapItem) {
+            .time = time, .order = n->id, .data = n,
+        });
+    }
+}
+
+static void env_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    SimNode *n = opaque;
+
+    n->deadline = deadline_ns;
+    node_queue(n);
+}
+
+static void node_list(SimNode *n)
+{
+    if (!n->listed) {
+        n->listed = true;
+        g_ptr_array_add(n->sim->kicked, n);
+    }
+}
+
+static void env_kick(void *opaque)
+{
+    SimNode *n = opaque;
+
+    n->kicked = true;
+    n->kicks++;
+    node_list(n);
+}
+
+static void env_fatal(void *opaque, unsigned cause, uint32_t info)
+{
+    if (!((SimNode *)opaque)->may_fail) {
+        g_error("fatal state: cause %u info %u", cause, info);
+    }
+}
+
+static bool chance(Sim *s, unsigned thousandths)
+{
+    return thousandths && g_rand_int_range(s->rand, 0, 1000) < thousandths;
+}
+
+/* As a switch does: IPv4 has a checksum that covers the field. */
+static void mark(uint8_t *frame, size_t len)
+{
+    const QrnicHeaders h = qrnic_headers_walk(frame, len);
+    uint8_t *ip = frame + h.ip;
+    uint32_t sum = 0;
+
+    if (!qrnic_headers_have_ip(&h) || !(h.traffic_class & QRNIC_ECN_MASK)) {
+        return;
+    }
+    if (h.network == QRNIC_NET_IPV6) {
+        ip[1] |= QRNIC_ECN_CE << 4;
+        return;
+    }
+    ip[1] |= QRNIC_ECN_CE;
+    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, 0);
+    for (unsigned i = 0; i < QRNIC_IPV4_LEN; i += 2) {
+        sum += lduw_be_p(ip + i);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    stw_be_p(ip + QRNIC_IPV4_CHECKSUM, ~(sum + (sum >> 16)));
+}
+
+static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
+                     int64_t delay)
+{
+    SimFrame *f = g_malloc(sizeof(*f) + len);
+
+    f->time = s->now + delay;
+    f->order = s->frames++;
+    f->to = to;
+    f->len = len;
+    memcpy(f->data, frame, len);
+    if (s->marks && s->marks(s, to ^ 1, frame, len)) {
+        mark(f->data, len);
+    }
+    if (chance(s, s->corrupt)) {
+        f->data[g_rand_int_range(s->rand, 0, len)] ^=
+            1 << g_rand_int_range(s->rand, 0, 8);
+    }
+    heap_push(&s->wire, (HeapItem) {
+        .time = f->time, .order = f->order, .data = f,
+    });
+}
+
+void sim_block(SimNode *n, int64_t until)
+{
+    n->blocked = true;
+    n->wire_ready = until;
+    node_queue(n);
+}
+
+static bool wire_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque;
+    Sim *s = n->sim;
+    unsigned to = n->id ^ 1;
+
+    g_assert_false(n->blocked);
+    g_assert_cmpuint(to, <, s->nodes);
+    if ((!s->tap || s->tap(s, n->id, frame, len, s->tap_opaque)) &&
+        !chance(s, s->loss)) {
+        int64_t extra = chance(s, s->reorder) ?
+                        g_rand_int_range(s->rand, 1, 20 * SIM_US) : 0;
+
+        wire_put(s, to, frame, len, s->latency + extra);
+        if (chance(s, s->repeat)) {
+            wire_put(s, to, frame, len, s->latency +
+                     g_rand_int_range(s->rand, 0, 20 * SIM_US));
+        }
+    }
+    if (s->wire_room && ++n->burst == s->wire_room) {
+        sim_block(n, s->now + s->wire_pause);
+        return false;
+    }
+    return true;
+}
+
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque;
+
+    if (!n->link) {
+        return wire_send(n, frame, len);
+    }
+    g_queue_push_tail(&n->link_under_way, g_bytes_new(frame, len));
+    return qrnic_link_send(n->link, frame, len);
+}
+
+/*
+ * The environment of the link
+ */
+
+/* Each once, in order, and as it was sent */
+static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
+{
+    SimNode *n = opaque, *from = &n->sim->node[n->id ^ 1];
+    GBytes *sent = g_queue_pop_head(&from->link_under_way);
+
+    g_assert_nonnull(sent);
+    g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
+                    g_bytes_get_size(sent));
+    g_bytes_unref(sent);
+    qrnic_engine_receive(n->engine, frame, len);
+}
+
+static bool link_takes(void *opaque)
+{
+    return qrnic_engine_can_receive(((SimNode *)opaque)->engine);
+}
+
+static void link_ready(void *opaque)
+{
+    qrnic_engine_wire_ready(((SimNode *)opaque)->engine);
+}
+
+static void link_changed(void *opaque, bool agreed)
+{
+}
+
+static void link_kick(void *opaque)
+{
+    SimNode *n = opaque;
+
+    n->link_kicked = true;
+    node_list(n);
+}
+
+static void link_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    SimNode *n = opaque;
+
+    n->link_deadline = deadline_ns;
+    node_queue(n);
+}
+
+static uint32_t link_random(void *opaque)
+{
+    return g_rand_int(((SimNode *)opaque)->sim->rand);
+}
+
+static void link_count(void *opaque, enum qrnic_link_count which, uint64_t n)
+{
+    ((SimNode *)opaque)->link_count[which] += n;
+}
+
+void sim_link_new(SimNode *n, const QrnicConfig *c)
+{
+    QrnicLinkConfig config = qrnic_link_config_default();
+    const QrnicLinkEnv env = {
+        .opaque = n, .send = wire_send, .deliver = link_deliver,
+        .takes = link_takes, .ready = link_ready, .changed = link_changed,
+        .kick = link_kick, .clock_ns = env_clock_ns,
+        .timer_arm = link_timer_arm, .random = link_random,
+        .count = link_count,
+    };
+
+    config.name = c->name;
+    memcpy(config.mac, c->mac, sizeof(config.mac));
+    n->link = qrnic_link_new(&config, &env);
+    qrnic_link_set_up(n->link, true);
+}
+
+static bool node_takes(SimNode *n)
+{
+    return n->link ? qrnic_link_takes(n->link) :
+                     qrnic_engine_can_receive(n->engine);
+}
+
+QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
+{
+    const QrnicHeaders h = qrnic_headers_walk(frame, len);
+    QrnicParse result = qrnic_packet_parse(p, &h, QRNIC_ICRC_STANDARD);
+
+    p->h = NULL;
+    return result;
+}
+
+void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
+{
+    SimNode *n = &s->node[to];
+
+    if (n->link) {
+        qrnic_link_receive(n->link, frame, len);
+    } else {
+        qrnic_engine_receive(n->engine, frame, len);
+    }
+}
+
+QrnicEnv sim_env(SimNode *n)
+{
+    return (QrnicEnv) {
+        .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
+        .dma_atomic = env_dma_atomic, .dm_atomic = env_dm_atomic,
+        .dm_read = env_dm_read, .dm_write = env_dm_write,
+        .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
+        .timer_arm = env_timer_arm, .kick = env_kick,
+        .fatal = env_fatal,
+    };
+}
+
+/*
+ * Time
+ */
+
+/* In the order of their kicks; who is kicked meanwhile, too. */
+static uint64_t run_kicked(Sim *s)
+{
+    uint64_t runs = 0;
+
+    for (unsigned i = 0; i < s->kicked->len; i++) {
+        SimNode *n = s->kicked->pdata[i];
+
+        n->listed = false;
+        g_assert_cmpuint(runs++, <, RUNS_MAX);
+        if (n->kicked) {
+            n->kicked = false;
+            n->runs++;
+            qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+        }
+        if (n->link_kicked) {
+            n->link_kicked = false;
+            qrnic_link_run(n->link);
+        }
+        /* What waited for the engine, which may take it now */
+        if (n->link) {
+            qrnic_link_takes(n->link);
+        }
+    }
+    g_ptr_array_set_size(s->kicked, 0);
+    return runs;
+}
+
+/* The first time of a node; those that are later now, or never, go there. */
+static int64_t due_time(Sim *s)
+{
+    while (s->due.len) {
+        HeapItem first = s->due.item[0];
+        SimNode *n = first.data;
+
+        if (first.time == n->queued && first.time == node_time(n)) {
+            return first.time;
+        }
+        heap_pop(&s->due);
+        if (first.time == n->queued) {
+            n->queued = QRNIC_DEADLINE_NEVER;
+            node_queue(n);
+        }
+    }
+    return QRNIC_DEADLINE_NEVER;
+}
+
+static int64_t next_event(Sim *s)
+{
+    /* A frame that is held waits for something else. */
+    for (unsigned i = 0; i < s->waiting->len; i++) {
+        if (!qrnic_engine_held(((SimNode *)s->waiting->pdata[i])->engine)) {
+            return s->now;
+        }
+    }
+    return MIN(due_time(s), heap_time(&s->wire));
+}
+
+/* Those that are due when it begins */
+static void nodes_of_now(Sim *s)
+{
+    g_autoptr(GPtrArray) due = g_ptr_array_new();
+
+    while (heap_time(&s->due) <= s->now) {
+        HeapItem item = heap_pop(&s->due);
+        SimNode *n = item.data;
+
+        if (item.time == n->queued) {
+            n->queued = QRNIC_DEADLINE_NEVER;
+            g_ptr_array_add(due, n);
+        }
+    }
+    for (unsigned i = 0; i < due->len; i++) {
+        SimNode *n = due->pdata[i];
+
+        if (n->blocked && n->wire_ready <= s->now) {
+            n->blocked = false;
+            n->burst = 0;
+            if (n->link) {
+                qrnic_link_wire_ready(n->link);
+            } else {
+                qrnic_engine_wire_ready(n->engine);
+            }
+        }
+        if (n->link_deadline <= s->now) {
+            n->link_deadline = QRNIC_LINK_NEVER;
+            qrnic_link_timer(n->link);
+        }
+        if (n->deadline <= s->now) {
+            n->deadline = QRNIC_DEADLINE_NEVER;
+            qrnic_engine_timer(n->engine);
+        }
+        node_queue(n);
+    }
+}
+
+static void deliver(Sim *s, SimFrame *f)
+{
+    SimNode *n = &s->node[f->to];
+
+    if (n->inbox.length || !node_takes(n)) {
+        if (!n->inbox.length) {
+            g_ptr_array_add(s->waiting, n);
+        }
+        g_queue_push_tail(&n->inbox, f);
+        return;
+    }
+    sim_inject(s, f->to, f->data, f->len);
+    g_free(f);
+}
+
+static void inboxes_of_now(Sim *s)
+{
+    for (unsigned i = 0; i < s->waiting->len; ) {
+        SimNode *n = s->waiting->pdata[i];
+
+        while (n->inbox.length && node_takes(n)) {
+            SimFrame *f = g_queue_pop_head(&n->inbox);
+
+            sim_inject(s, n->id, f->data, f->len);
+            g_free(f);
+        }
+        if (n->inbox.length) {
+            i++;
+        } else {
+            g_ptr_array_remove_index(s->waiting, i);
+        }
+    }
+}
+
+SimFrame *sim_wire_take(Sim *s)
+{
+    SimFrame *f = NULL;
+
+    if (s->waiting->len) {
+        SimNode *n = s->waiting->pdata[0];
+
+        f = g_queue_pop_head(&n->inbox);
+        if (!n->inbox.length) {
+            g_ptr_array_remove_index(s->waiting, 0);
+        }
+    } else if (s->wire.len) {
+        f = heap_pop(&s->wire).data;
+    }
+    return f;
+}
+
+bool sim_run(Sim *s, int64_t until)
+{
+    for (uint64_t runs = 0; runs < RUNS_MAX * s->nodes; runs++) {
+        int64_t next;
+
+        runs += run_kicked(s);
+        next = next_event(s);
+        if (next == QRNIC_DEADLINE_NEVER) {
+            return true;
+        }
+        if (next > until) {
+            s->now = until;
+            return false;
+        }
+        s->now = MAX(s->now, next);
+        nodes_of_now(s);
+        inboxes_of_now(s);
+        while (heap_time(&s->wire) <= s->now) {
+            deliver(s, heap_pop(&s->wire).data);
+        }
+    }
+    g_assert_not_reached();
+}
