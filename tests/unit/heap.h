@@ -11,6 +11,7 @@
 typedef struct HeapItem {
     int64_t time;
     uint64_t order;
+    void (*run)(void *data);    /* or NULL, where all are of one kind */
     void *data;
 } HeapItem;
 

@@ -244,6 +244,9 @@ static bool wire_send(void *opaque, const uint8_t *frame, size_t len)
     unsigned to = n->id ^ 1;
 
     g_assert_false(n->blocked);
+    if (s->send) {
+        return s->send(s, n, frame, len);
+    }
     g_assert_cmpuint(to, <, s->nodes);
     if ((!s->tap || s->tap(s, n->id, frame, len, s->tap_opaque)) &&
         !chance(s, s->loss)) {
@@ -390,6 +393,13 @@ QrnicEnv sim_env(SimNode *n)
  * Time
  */
 
+void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data)
+{
+    heap_push(&s->later, (HeapItem) {
+        .time = time, .order = s->events++, .run = run, .data = data,
+    });
+}
+
 /* In the order of their kicks; who is kicked meanwhile, too. */
 static uint64_t run_kicked(Sim *s)
 {
@@ -445,7 +455,7 @@ static int64_t next_event(Sim *s)
             return s->now;
         }
     }
-    return MIN(due_time(s), heap_time(&s->wire));
+    return MIN(due_time(s), MIN(heap_time(&s->later), heap_time(&s->wire)));
 }
 
 /* Those that are due when it begins */
@@ -486,7 +496,7 @@ static void nodes_of_now(Sim *s)
     }
 }
 
-static void deliver(Sim *s, SimFrame *f)
+void sim_deliver(Sim *s, SimFrame *f)
 {
     SimNode *n = &s->node[f->to];
 
@@ -553,9 +563,14 @@ bool sim_run(Sim *s, int64_t until)
         }
         s->now = MAX(s->now, next);
         nodes_of_now(s);
+        while (heap_time(&s->later) <= s->now) {
+            HeapItem item = heap_pop(&s->later);
+
+            item.run(item.data);
+        }
         inboxes_of_now(s);
         while (heap_time(&s->wire) <= s->now) {
-            deliver(s, heap_pop(&s->wire).data);
+            sim_deliver(s, heap_pop(&s->wire).data);
         }
     }
     g_assert_not_reached();

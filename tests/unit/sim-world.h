@@ -19,5 +19,9 @@ void sim_memory_free(uint8_t *p, uint64_t size);
 QrnicEnv sim_env(SimNode *n);
 /* Retransmission by the link, between the engine and the wire */
 void sim_link_new(SimNode *n, const QrnicConfig *c);
+/* Of one time, who comes first is run first; after what nodes do then. */
+void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data);
+/* A frame is there; it is freed when it has been received. */
+void sim_deliver(Sim *s, SimFrame *f);
 
 #endif

@@ -233,6 +233,7 @@ void sim_free(Sim *s)
     }
     heap_free(&s->wire);
     heap_free(&s->due);
+    heap_free(&s->later);
     g_ptr_array_free(s->kicked, true);
     g_ptr_array_free(s->waiting, true);
     g_free(s->node);

@@ -26,6 +26,12 @@ typedef struct SimFrame {
     uint64_t order;             /* among frames of one time */
     unsigned to;
     size_t len;
+    /* In a network: what is behind it, where it came from; see net.h */
+    struct SimFrame *next;
+    void *at, *came;
+    uint32_t hash, wire_bytes;
+    uint8_t priority, ip, bth;  /* ip, bth: offsets; 0: none */
+    bool adaptive;
     uint8_t data[];
 } SimFrame;
 
@@ -75,9 +81,9 @@ struct Sim {
     unsigned nodes;
     SimNode *node;
     GPtrArray *kicked, *waiting;    /* SimNode; waiting: with an inbox */
-    /* SimFrame by delivery; SimNode by what it waits for */
-    Heap wire, due;
-    uint64_t frames;
+    /* SimFrame by delivery; SimNode by what it waits for; others */
+    Heap wire, due, later;
+    uint64_t frames, events;
     /* the wire; probabilities in parts of a thousand */
     unsigned loss, repeat, reorder, corrupt;
     int64_t latency;
@@ -89,6 +95,9 @@ struct Sim {
     void *tap_opaque;
     /* True: a switch on the way marks it (CE), if it has ECT. */
     bool (*marks)(Sim *s, unsigned from, const uint8_t *frame, size_t len);
+    /* In place of the wire; as the engine's. False: then comes sim_block(). */
+    bool (*send)(Sim *s, SimNode *from, const uint8_t *frame, size_t len);
+    void *network;
 };
 
 /* Software keeps the free slots in a chain: posts at its head. */
