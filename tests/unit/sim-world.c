@@ -208,16 +208,26 @@ static void mark(uint8_t *frame, size_t len)
     stw_be_p(ip + QRNIC_IPV4_CHECKSUM, ~(sum + (sum >> 16)));
 }
 
-static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
-                     int64_t delay)
+static SimFrame *frame_new(Sim *s, unsigned to, const uint8_t *frame,
+                           size_t len, int64_t delay)
 {
     SimFrame *f = g_malloc(sizeof(*f) + len);
 
-    f->time = s->now + delay;
-    f->order = s->frames++;
-    f->to = to;
-    f->len = len;
+    *f = (SimFrame) {
+        .time = s->now + delay, .order = s->frames++, .to = to, .len = len,
+    };
     memcpy(f->data, frame, len);
+    heap_push(&s->wire, (HeapItem) {
+        .time = f->time, .order = f->order, .data = f,
+    });
+    return f;
+}
+
+static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
+                     int64_t delay)
+{
+    SimFrame *f = frame_new(s, to, frame, len, delay);
+
     if (s->marks && s->marks(s, to ^ 1, frame, len)) {
         mark(f->data, len);
     }
@@ -225,9 +235,6 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
         f->data[g_rand_int_range(s->rand, 0, len)] ^=
             1 << g_rand_int_range(s->rand, 0, 8);
     }
-    heap_push(&s->wire, (HeapItem) {
-        .time = f->time, .order = f->order, .data = f,
-    });
 }
 
 void sim_block(SimNode *n, int64_t until)
@@ -291,7 +298,11 @@ static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
     g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
                     g_bytes_get_size(sent));
     g_bytes_unref(sent);
-    qrnic_engine_receive(n->engine, frame, len);
+    if (n->sim->behind) {
+        frame_new(n->sim, n->id, frame, len, n->sim->behind)->beyond = true;
+    } else {
+        qrnic_engine_receive(n->engine, frame, len);
+    }
 }
 
 static bool link_takes(void *opaque)
@@ -351,10 +362,10 @@ void sim_link_new(SimNode *n, const QrnicConfig *c)
     qrnic_link_set_up(n->link, true);
 }
 
-static bool node_takes(SimNode *n)
+static bool node_takes(SimNode *n, const SimFrame *f)
 {
-    return n->link ? qrnic_link_takes(n->link) :
-                     qrnic_engine_can_receive(n->engine);
+    return n->link && !f->beyond ? qrnic_link_takes(n->link) :
+                                   qrnic_engine_can_receive(n->engine);
 }
 
 QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
@@ -496,19 +507,29 @@ static void nodes_of_now(Sim *s)
     }
 }
 
+/* And frees it */
+static void node_give(SimNode *n, SimFrame *f)
+{
+    if (f->beyond) {
+        qrnic_engine_receive(n->engine, f->data, f->len);
+    } else {
+        sim_inject(n->sim, n->id, f->data, f->len);
+    }
+    g_free(f);
+}
+
 void sim_deliver(Sim *s, SimFrame *f)
 {
     SimNode *n = &s->node[f->to];
 
-    if (n->inbox.length || !node_takes(n)) {
+    if (n->inbox.length || !node_takes(n, f)) {
         if (!n->inbox.length) {
             g_ptr_array_add(s->waiting, n);
         }
         g_queue_push_tail(&n->inbox, f);
         return;
     }
-    sim_inject(s, f->to, f->data, f->len);
-    g_free(f);
+    node_give(n, f);
 }
 
 static void inboxes_of_now(Sim *s)
@@ -516,11 +537,9 @@ static void inboxes_of_now(Sim *s)
     for (unsigned i = 0; i < s->waiting->len; ) {
         SimNode *n = s->waiting->pdata[i];
 
-        while (n->inbox.length && node_takes(n)) {
-            SimFrame *f = g_queue_pop_head(&n->inbox);
-
-            sim_inject(s, n->id, f->data, f->len);
-            g_free(f);
+        while (n->inbox.length &&
+               node_takes(n, g_queue_peek_head(&n->inbox))) {
+            node_give(n, g_queue_pop_head(&n->inbox));
         }
         if (n->inbox.length) {
             i++;

@@ -25,6 +25,7 @@ typedef struct SimFrame {
     int64_t time;
     uint64_t order;             /* among frames of one time */
     unsigned to;
+    bool beyond;                /* it left the link, and goes on behind it */
     size_t len;
     /* In a network: what is behind it, where it came from; see net.h */
     struct SimFrame *next;
@@ -87,6 +88,7 @@ struct Sim {
     /* the wire; probabilities in parts of a thousand */
     unsigned loss, repeat, reorder, corrupt;
     int64_t latency;
+    int64_t behind;             /* of the way from the link on; link only */
     unsigned wire_room;         /* frames before it blocks; 0: endless */
     int64_t wire_pause;         /* how long */
     /* Sees each frame as sent; false: it is lost. */
