@@ -84,6 +84,7 @@
 #define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
 #define QRNIC_DYNAMIC_ENDED 256u
 #define QRNIC_SELECTIVE_WINDOW 256u
+#define QRNIC_ADAPTIVE_GAP_TIME 32u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -475,8 +476,9 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
+#define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
-#define QRNIC_CAP_ALL 0x00000bffffffffffull
+#define QRNIC_CAP_ALL 0x00000fffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -567,7 +569,8 @@ enum qrnic_link_state {
 
 /* Options of a connection, in force where both ends have them */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
-#define QRNIC_QPO_ALL 0x00000001u
+#define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
+#define QRNIC_QPO_ALL 0x00000003u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -815,6 +818,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_TX_SACK,
 	QRNIC_COUNTER_RX_SACK,
 	QRNIC_COUNTER_HELD_PACKETS,
+	QRNIC_COUNTER_PLACED_PACKETS,
 	QRNIC_COUNTER_TX_RNR_NAK,
 	QRNIC_COUNTER_RX_RNR_NAK,
 	QRNIC_COUNTER_TX_NAK_SEQUENCE,
@@ -998,6 +1002,7 @@ enum qrnic_counter {
 	X(tx_sack, roce) \
 	X(rx_sack, roce) \
 	X(held_packets, roce) \
+	X(placed_packets, roce) \
 	X(tx_rnr_nak, roce) \
 	X(rx_rnr_nak, roce) \
 	X(tx_nak_sequence, roce) \

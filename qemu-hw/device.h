@@ -60,7 +60,8 @@ struct QrnicDevice {
     bool cap_eth_csum, cap_eth_vlan, cap_eth_tso, cap_eth_rx_coalesce;
     bool cap_on_demand, cap_indirect_mkey, cap_streaming_recv;
     bool cap_tag_matching;
-    bool cap_context_cache, cap_priority, cap_dynamic, cap_selective_repeat;
+    bool cap_context_cache, cap_priority, cap_dynamic;
+    bool cap_selective_repeat, cap_adaptive_routing;
     bool cap_congestion_control;
     bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_srq_resize, cap_flow;

@@ -86,6 +86,7 @@
 #define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
 #define QRNIC_DYNAMIC_ENDED 256u
 #define QRNIC_SELECTIVE_WINDOW 256u
+#define QRNIC_ADAPTIVE_GAP_TIME 32u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -499,8 +500,9 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONTEXT_CACHE 0x0000008000000000ull
 #define QRNIC_CAP_SELECTIVE_REPEAT 0x0000010000000000ull
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
+#define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
-#define QRNIC_CAP_ALL 0x00000bffffffffffull
+#define QRNIC_CAP_ALL 0x00000fffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -591,7 +593,8 @@ enum qrnic_link_state {
 
 /* Options of a connection, in force where both ends have them */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
-#define QRNIC_QPO_ALL 0x00000001u
+#define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
+#define QRNIC_QPO_ALL 0x00000003u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -839,6 +842,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_TX_SACK,
     QRNIC_COUNTER_RX_SACK,
     QRNIC_COUNTER_HELD_PACKETS,
+    QRNIC_COUNTER_PLACED_PACKETS,
     QRNIC_COUNTER_TX_RNR_NAK,
     QRNIC_COUNTER_RX_RNR_NAK,
     QRNIC_COUNTER_TX_NAK_SEQUENCE,
@@ -1022,6 +1026,7 @@ enum qrnic_counter {
     X(tx_sack, roce) \
     X(rx_sack, roce) \
     X(held_packets, roce) \
+    X(placed_packets, roce) \
     X(tx_rnr_nak, roce) \
     X(rx_rnr_nak, roce) \
     X(tx_nak_sequence, roce) \
@@ -1769,7 +1774,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffff40000000000ull;
+    bad |= out->capabilities & 0xfffff00000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -3382,9 +3387,9 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->rate_limit = qrnic_ld_le32(p + 92);
     out->max_burst_sz = qrnic_ld_le32(p + 96);
     out->options = p[100];
-    bad |= out->options & 0x000000feu;
+    bad |= out->options & 0x000000fcu;
     out->options_in_force = p[101];
-    bad |= out->options_in_force & 0x000000feu;
+    bad |= out->options_in_force & 0x000000fcu;
     bad |= qrnic_any_byte(p + 102, 26);
     return !bad;
 }
@@ -5429,6 +5434,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "tx_sack",
         "rx_sack",
         "held_packets",
+        "placed_packets",
         "tx_rnr_nak",
         "rx_rnr_nak",
         "tx_nak_sequence",

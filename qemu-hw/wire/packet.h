@@ -51,6 +51,9 @@ typedef enum QrnicCnak {
  */
 #define QRNIC_MARK_TRANSMISSION(n)  (((n) & 7) << 4)
 #define QRNIC_MARKED_TRANSMISSION(mark) ((mark) >> 4 & 7)
+#define QRNIC_MARK_ADAPTIVE     0x02    /* this packet may take any path */
+#define QRNIC_MARK_MORE         0x04    /* the same: more of its write follow */
+#define QRNIC_MARK_PLACES       0x08    /* who sends it places in any order */
 #define QRNIC_MARKS             0x7f
 
 /* BTH and extension headers. Which are there, the opcode says. */

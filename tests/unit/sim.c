@@ -130,6 +130,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
                         QRNIC_CAP_TAG_MATCHING |
                         QRNIC_CAP_DYNAMIC | QRNIC_CAP_SELECTIVE_REPEAT |
+                        QRNIC_CAP_ADAPTIVE_ROUTING |
                         QRNIC_CAP_CONGESTION_CONTROL |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,

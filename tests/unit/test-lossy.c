@@ -397,6 +397,8 @@ static const struct {
 } options[] = {
     { "rc", 0 },
     { "selective", QRNIC_QPO_SELECTIVE_REPEAT },
+    { "adaptive", QRNIC_QPO_ADAPTIVE_ROUTING },
+    { "both", QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING },
 };
 
 static Case cases[ARRAY_SIZE(options) * ARRAY_SIZE(weathers)];

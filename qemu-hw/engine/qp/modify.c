@@ -242,8 +242,10 @@ typedef struct Value {
 /* Those that the device has, of which a connection may agree to any */
 static uint8_t options_known(const QrnicEngine *e)
 {
-    return e->config.capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
-           QRNIC_QPO_SELECTIVE_REPEAT : 0;
+    uint64_t has = e->config.capabilities;
+
+    return (has & QRNIC_CAP_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT : 0) |
+           (has & QRNIC_CAP_ADAPTIVE_ROUTING ? QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
 static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)

@@ -137,6 +137,78 @@ static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     return memory ? qrnic_refuse_operation(e, qp) : qrnic_refuse_access(e, qp);
 }
 
+/* It stands alone: all of it is in this packet. */
+static enum qrnic_syndrome place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                                 const QrnicPacket *pkt)
+{
+    uint32_t pd = qrnic_remote_pd(e, qp, qp->responder->srqn);
+    enum qrnic_syndrome syndrome = qrnic_inbound_write_begin(e, qp, in, pkt,
+                                                             pd);
+
+    return syndrome ? syndrome : qrnic_inbound_write(e, qp, in, pkt, pd);
+}
+
+static bool is_whole(const QrnicQp *qp, const QrnicPacket *pkt)
+{
+    const uint32_t only = QRNIC_OPF_START | QRNIC_OPF_END;
+
+    return (pkt->info->flags & only) == only &&
+           pkt->t.dma_len == pkt->payload_len &&
+           pkt->payload_len <= qrnic_qp_mtu(qp);
+}
+
+bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+{
+    QrnicInbound alone = { 0 };
+
+    /* What is wrong with it is told when it is its turn. */
+    return is_whole(qp, pkt) && !place(e, qp, &alone, pkt);
+}
+
+/*
+ * A packet of a write in packets that stand alone: placed now, or when it came.
+ * The write is complete with the one that has no more behind it.
+ */
+static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt)
+{
+    QrnicResponder *r = qp->responder;
+    bool more = pkt->t.mark & QRNIC_MARK_MORE;
+    enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+
+    if (r->in.recv && (r->in.recv->tag || r->in.recv->tag_opcode)) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if ((!r->placed && !is_whole(qp, pkt)) ||
+        r->adaptive_len + pkt->t.dma_len > QRNIC_MAX_MSG_SIZE ||
+        (more && pkt->info->flags & QRNIC_HDR_IMM)) {
+        return qrnic_refuse_invalid(e, qp);
+    }
+    if (pkt->info->flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
+        return false;
+    }
+    if (!r->placed) {
+        syndrome = place(e, qp, &r->in, pkt);
+        if (wait_for_page(e, qp, pkt, syndrome)) {
+            return false;
+        }
+        qrnic_remote_trace(e, qp, pkt->t.rkey, pkt->t.va, pkt->payload_len,
+                           syndrome);
+    }
+    if (syndrome) {
+        return refuse_write(e, qp, pkt, syndrome);
+    }
+    r->adaptive_len += pkt->t.dma_len;
+    r->in.message = QRNIC_IDLE;
+    r->more = more;
+    if (!more) {
+        r->in.dma_len = r->adaptive_len;
+        r->adaptive_len = 0;
+        qrnic_inbound_write_end(e, qp, &r->in, pkt);
+    }
+    return true;
+}
+
 static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicInbound *in = &qp->responder->in;
@@ -416,6 +488,9 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
 
     if (flags & QRNIC_OPF_SEND) {
         return receive_send(e, qp, pkt);
+    }
+    if (qrnic_is_adaptive(qp, pkt)) {
+        return receive_adaptive(e, qp, pkt);
     }
     if (flags & QRNIC_OPF_WRITE) {
         return receive_write(e, qp, pkt);

@@ -23,10 +23,11 @@ static size_t held_size(uint32_t payload_len)
 }
 
 bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
-                    const QrnicPacket *pkt)
+                    const QrnicPacket *pkt, bool placed)
 {
     uint32_t psn = pkt->t.psn, place = psn % QRNIC_WINDOW;
-    size_t size = held_size(pkt->payload_len);
+    uint32_t len = placed ? 0 : pkt->payload_len;
+    size_t size = held_size(len);
     QrnicHeld *p;
 
     if (qrnic_psn_distance(expected, psn) >= QRNIC_WINDOW) {
@@ -46,12 +47,14 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
     p = qrnic_buffer_get(e, size);
     p->t = pkt->t;
     p->info = pkt->info;
-    p->payload_len = pkt->payload_len;
-    memcpy(p->payload, pkt->payload, pkt->payload_len);
+    p->placed = placed;
+    p->payload_len = len;
+    memcpy(p->payload, pkt->payload, len);
     e->transport->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
-    qrnic_add(e, QRNIC_COUNTER_HELD_PACKETS, 1);
+    qrnic_add(e, placed ? QRNIC_COUNTER_PLACED_PACKETS :
+                          QRNIC_COUNTER_HELD_PACKETS, 1);
     return true;
 }
 

@@ -78,6 +78,7 @@ static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 
 static void rc_timer(QrnicEngine *e, QrnicQp *qp)
 {
+    qrnic_responder_gap_timer(e, qp);
     qrnic_responder_timer(e, qp);
     qrnic_requester_timer(e, qp);
 }
@@ -137,6 +138,9 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     if (p->t.mark & QRNIC_MARK_SELECTIVE) {
         qp->peer_options |= QRNIC_QPO_SELECTIVE_REPEAT;
+    }
+    if (p->t.mark & QRNIC_MARK_PLACES) {
+        qp->peer_options |= QRNIC_QPO_ADAPTIVE_ROUTING;
     }
     if (p->info->flags & QRNIC_OPF_RESPONSE) {
         qrnic_requester_receive(e, qp, p);

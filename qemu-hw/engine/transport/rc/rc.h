@@ -37,6 +37,7 @@ typedef struct QrnicPending {
     uint8_t opcode, flags;
     uint8_t status, syndrome;   /* status: it failed here, complete it so */
     bool executed;              /* a local operation, which has no PSN */
+    bool adaptive;              /* a write whose packets take any path */
     uint32_t first_psn;
     uint32_t packets;           /* PSNs that it takes */
     uint32_t length;
@@ -57,6 +58,7 @@ typedef struct QrnicPending {
 typedef struct QrnicHeld {
     QrnicTransport t;
     const QrnicOpcodeInfo *info;
+    bool placed;                /* its payload is in memory, and not here */
     uint32_t payload_len;
     uint8_t payload[];
 } QrnicHeld;
@@ -167,6 +169,10 @@ struct QrnicResponder {
     bool sack_owed;
     uint32_t latest_psn;        /* of the request that came last, and which */
     uint8_t latest_transmission;        /* transmission */
+    int64_t gap_deadline;       /* adaptive: when a gap is told of; 0: none */
+    bool placed;                /* the packet whose turn it is came ahead */
+    bool more;                  /* of a write in packets that stand alone: */
+    uint64_t adaptive_len;      /* bytes of it so far */
 
     bool ack_owed;
     uint32_t ack_psn;
@@ -203,8 +209,10 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
         .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,
         .psn = psn,
-        .mark = qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT ?
-                QRNIC_MARK_SELECTIVE : 0,
+        .mark = (qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT ?
+                 QRNIC_MARK_SELECTIVE : 0) |
+                (qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING ?
+                 QRNIC_MARK_PLACES : 0),
         .src_qpn = qp->target ? qp->target->number : qp->number,
         .connection = qp->connection,
     };
@@ -254,7 +262,7 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
  * not of the window, or as there is no room.
  */
 bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
-                    const QrnicPacket *pkt);
+                    const QrnicPacket *pkt, bool placed);
 bool qrnic_hold_has(const QrnicHold *h, uint32_t psn);
 /* It is the caller's, who gives it back; NULL: it is not there. */
 QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn);
@@ -456,11 +464,22 @@ void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
  */
 bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, uint32_t *psns);
+/* A packet of a write that stands alone, for a connection that takes such */
+static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
+{
+    return qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING &&
+           pkt->t.mark & QRNIC_MARK_ADAPTIVE &&
+           pkt->info->flags & QRNIC_OPF_WRITE;
+}
+/* One that came ahead: true if its payload is where it belongs now. */
+bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
 
 /* responder.c */
 void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
 /* A request, parsed and checked */
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+/* A gap that has not filled by itself is told of. */
+void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp);
 /* Executes one request that came ahead and was kept; false: there is none. */
 bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp);
 /* Completes with flush status the receive WQE of a message cut short. */

@@ -8,12 +8,19 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/timer.h"
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
 /* Is the opcode one that may follow (9.7.4.1.2)? */
-static bool sequence_ok(const QrnicResponder *r, uint32_t flags)
+static bool sequence_ok(const QrnicQp *qp, const QrnicPacket *pkt)
 {
+    const QrnicResponder *r = qp->responder;
+    uint32_t flags = pkt->info->flags;
+
+    if (r->more && !qrnic_is_adaptive(qp, pkt)) {
+        return false;
+    }
     if (flags & QRNIC_OPF_START) {
         return r->in.message == QRNIC_IDLE;
     }
@@ -59,7 +66,7 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
     if (r->nak != QRNIC_NAK_SEQUENCE) {
         r->nak_owed = false;
     }
-    if (!sequence_ok(r, flags) || !xrceth_ok(e, qp, pkt)) {
+    if (!sequence_ok(qp, pkt) || !xrceth_ok(e, qp, pkt)) {
         qrnic_refuse_invalid(e, qp);
         return;
     }
@@ -72,7 +79,7 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         r->nak_owed = false;    /* it was sent again before */
     }
     r->gap = r->nak_owed;
-    if (flags & QRNIC_OPF_END) {
+    if (flags & QRNIC_OPF_END && !r->more) {
         r->msn = (r->msn + 1) & 0xffffff;
     }
     if (flags & QRNIC_OPF_KEPT) {
@@ -83,6 +90,47 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         qrnic_owe_ack(e, qp, pkt->t.psn);
     } else if (r->ack_owed) {
         r->ack_psn = pkt->t.psn;
+    }
+}
+
+/*
+ * Something has come behind a gap. Where packets take any path it may fill by
+ * itself, and is told of when it has not in some time.
+ */
+static void gap_tell(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!(qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING)) {
+        r->sack_owed = true;
+        qrnic_schedule(e, qp);
+    } else if (!r->gap_deadline) {
+        r->gap_deadline = qrnic_now(e) + QRNIC_ADAPTIVE_GAP_TIME * SCALE_US;
+        qrnic_timer_advance(e, &qp->timer, r->gap_deadline);
+    }
+}
+
+void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!r->gap_deadline || r->dead) {
+        return;
+    }
+    if (qrnic_now(e) < r->gap_deadline) {
+        qrnic_timer_advance(e, &qp->timer, r->gap_deadline);
+        return;
+    }
+    r->gap_deadline = 0;
+    if (!r->hold || qrnic_hold_has(r->hold, r->epsn)) {
+        return;
+    }
+    if (qp->attr.options & qp->peer_options & QRNIC_QPO_SELECTIVE_REPEAT) {
+        r->sack_owed = true;
+        qrnic_schedule(e, qp);
+    } else if (!r->gap) {
+        /* One NAK for each gap (9.7.5.2.2) */
+        qrnic_owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
     }
 }
 
@@ -99,8 +147,13 @@ static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (r->hold) {
         qrnic_hold_drop(e, &r->hold, psn, qrnic_psn_distance(psn, r->epsn));
     }
+    if (r->epsn != psn) {
+        r->gap_deadline = 0;
+    }
     if (r->hold && !r->dead) {
-        r->sack_owed |= !qrnic_hold_has(r->hold, r->epsn);
+        if (!qrnic_hold_has(r->hold, r->epsn)) {
+            gap_tell(e, qp);
+        }
         qrnic_schedule(e, qp);
     }
 }
@@ -122,23 +175,37 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
         .t = held->t, .info = held->info, .payload = held->payload,
         .payload_len = held->payload_len,
     };
+    r->placed = held->placed;
     receive_in_turn(e, qp, &pkt);
+    r->placed = false;
     qrnic_held_free(e, held);
     return true;
 }
 
-/* Of a requester that repeats selectively, as this end does: it is kept. */
-static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+/* Both ends repeat selectively, or place in any order: what comes is kept. */
+static bool keeps(const QrnicQp *qp, const QrnicPacket *pkt)
+{
+    return (qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT &&
+            pkt->t.mark & QRNIC_MARK_SELECTIVE) ||
+           (qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING &&
+            pkt->t.mark & QRNIC_MARK_PLACES);
+}
+
+static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                       uint32_t ahead)
 {
     QrnicResponder *r = qp->responder;
+    bool there = qrnic_hold_has(r->hold, pkt->t.psn), placed;
 
-    if (!(qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT) ||
-        !(pkt->t.mark & QRNIC_MARK_SELECTIVE) ||
-        !qrnic_hold_put(e, &r->hold, r->epsn, pkt)) {
+    if (!keeps(qp, pkt) || ahead >= QRNIC_WINDOW) {
         return false;
     }
-    r->sack_owed = true;
-    qrnic_schedule(e, qp);
+    placed = !there && qrnic_is_adaptive(qp, pkt) &&
+             qrnic_responder_place(e, qp, pkt);
+    if (!qrnic_hold_put(e, &r->hold, r->epsn, pkt, placed)) {
+        return false;
+    }
+    gap_tell(e, qp);
     return true;
 }
 
@@ -192,7 +259,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
-        if (keep_ahead(e, qp, pkt)) {
+        if (keep_ahead(e, qp, pkt, ahead)) {
             return;
         }
         /* One NAK for each gap (9.7.5.2.2). */

@@ -146,6 +146,11 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
                    !qrnic_is_local_operation(w->opcode) &&
                    sges_check(e, qp, w, p)) {
             p->packets = qrnic_psn_count(w->length, qrnic_qp_mtu(qp));
+            /* A message goes one way, whatever its packets tell since then. */
+            p->adaptive = qp->attr.options & qp->peer_options &
+                          QRNIC_QPO_ADAPTIVE_ROUTING &&
+                          (w->opcode == QRNIC_WQE_RDMA_WRITE ||
+                           w->opcode == QRNIC_WQE_RDMA_WRITE_IMM);
             r->ssn++;
             r->receives_taken += takes_receive(w->opcode);
             r->rd_taken += qrnic_wqe_is_rd(w->opcode);
@@ -379,6 +384,12 @@ static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
         t.opcode += QRNIC_OP_RC_SEND_LAST + imm;
     } else if (!first) {
         t.opcode += QRNIC_OP_RC_SEND_MIDDLE;
+    }
+    if (p->adaptive) {
+        t.opcode = QRNIC_OP_RC_WRITE_ONLY + (last && imm);
+        t.va += offset;
+        t.dma_len = len;
+        t.mark |= QRNIC_MARK_ADAPTIVE | (last ? 0 : QRNIC_MARK_MORE);
     }
     t.opcode |= qrnic_qp_service(qp);
     payload = qrnic_packet_open(e, qp, &t, len);
