@@ -9,8 +9,10 @@
 
 uint8_t qrnic_options_known(const struct qrnic_context *ctx)
 {
-	return ctx->capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
-	       QRNIC_QPO_SELECTIVE_REPEAT : 0;
+	return (ctx->capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
+			QRNIC_QPO_SELECTIVE_REPEAT : 0) |
+	       (ctx->capabilities & QRNIC_CAP_ADAPTIVE_ROUTING ?
+			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
 static bool has_options(const struct qrnic_qp *qp)

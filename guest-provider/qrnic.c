@@ -334,7 +334,10 @@ static int context_start(struct qrnic_context *ctx,
 	    environment_is("QRNIC_INLINE_RECV", "1"))
 		ctx->recv_inline = QRNIC_MAX_RECV_INLINE;
 	if (environment_is("QRNIC_SELECTIVE_REPEAT", "1"))
-		ctx->qp_options = QRNIC_QPO_SELECTIVE_REPEAT & qrnic_options_known(ctx);
+		ctx->qp_options |= QRNIC_QPO_SELECTIVE_REPEAT;
+	if (environment_is("QRNIC_ADAPTIVE_ROUTING", "1"))
+		ctx->qp_options |= QRNIC_QPO_ADAPTIVE_ROUTING;
+	ctx->qp_options &= qrnic_options_known(ctx);
 
 	ctx->db.direct_wqe = ctx->direct_wqe && !imported;
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)

@@ -648,8 +648,10 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 /* The options that a connection of this device may have */
 static u8 qrnic_qp_options(struct qrnic_ib_dev *dev)
 {
-	return qrnic_ib_cap(dev, QRNIC_CAP_SELECTIVE_REPEAT) ?
-		       QRNIC_QPO_SELECTIVE_REPEAT : 0;
+	return (qrnic_ib_cap(dev, QRNIC_CAP_SELECTIVE_REPEAT) ?
+			QRNIC_QPO_SELECTIVE_REPEAT : 0) |
+	       (qrnic_ib_cap(dev, QRNIC_CAP_ADAPTIVE_ROUTING) ?
+			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
 /*

@@ -1045,7 +1045,7 @@ static void test_lacking(void)
 		GIVES(EOPNOTSUPP,
 		      MADE(ibv_create_counters(context, &counters_attr)));
 	GIVES(EOPNOTSUPP, MADE(ibv_create_flow_action_esp(context, &esp)));
-	if (!(capabilities & QRNIC_CAP_SELECTIVE_REPEAT))
+	if (!(capabilities & (QRNIC_CAP_SELECTIVE_REPEAT | QRNIC_CAP_ADAPTIVE_ROUTING)))
 		GIVES(EOPNOTSUPP, ibv_set_ece(p.qp[0], &ece));
 	CHECK(!pair_free(&p));
 	end();

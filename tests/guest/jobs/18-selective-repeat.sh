@@ -1,4 +1,4 @@
-# Selective repeat between two guests whose wire loses, reorders, repeats and spoils frames: agreed on by the
+# Selective repeat and adaptive routing between two guests whose wire loses, reorders, repeats and spoils frames: agreed on by the
 # communication manager, as guest 2 offers it; what tools of librdmacm bring is verified by them.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 900
@@ -11,24 +11,35 @@
 gid=$(gid_index "$RDMA0" 4)
 counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 count() { cat "$counters/$1"; }
-seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack held_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
+seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack held_packets placed_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
 
 # Through the loopback of the device, which loses nothing
 both "the provider's test of options" "set -o pipefail; qrnic-ece-test $RDMA0 $gid | tee test.log && ! grep -E '^not ok' test.log"
 
+# verified NAME STREAM: STREAM is rstream, or riostream, which looks at the memory for what its last write brings
 verified() {
     tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 30 -V -S 60000" "rping -c -a 10.77.0.1 -C 30 -V -S 60000"
-    tool "riostream, $1" listening "riostream -f ip -b 10.77.0.1 -S 65536 -C 50 -I 4 -T v" \
-        "riostream -f ip -s 10.77.0.1 -S 65536 -C 50 -I 4 -T v"
+    tool "$2, $1" listening "$2 -f ip -b 10.77.0.1 -S 65536 -C 50 -I 4 -T v" \
+        "$2 -f ip -s 10.77.0.1 -S 65536 -C 50 -I 4 -T v"
 }
 
-verified "go-back-N"
+verified "go-back-N" riostream
 seen "go-back-N"
 both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count held_packets) = 0 ]"
 
 # The end that connects offers, the other one takes it.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
-verified "selective repeat"
+verified "selective repeat" riostream
 seen "selective repeat"
 both "what came ahead was kept and told" "[ \$(cat $counters/held_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
+
+# Writes of one place may reach it in any order: only tools that wait for completions
+[ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=0 QRNIC_ADAPTIVE_ROUTING=1
+both "nothing was placed ahead so far" "[ \$(cat $counters/placed_packets) = 0 ]"
+verified "adaptive routing" rstream
+seen "adaptive routing"
+both "what came ahead of its turn was placed" "[ \$(cat $counters/placed_packets) -gt 0 ]"
+[ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
+verified "both" rstream
+seen "both"
 finish
