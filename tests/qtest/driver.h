@@ -270,6 +270,15 @@ void rig_stop(Rig *r);
 void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
               uint32_t seed);
 void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length);
+/*
+ * The other end writes a packet of the path MTU with this byte all over to the
+ * MR: the message, which it is as a whole, and the marks of the packet
+ */
+#define RIG_PACKET 1024u
+void rig_write_from_peer(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
+                         uint8_t mark, bool ack_request);
+/* So many bytes of the MR are this one. */
+void rig_expect_byte(Rig *r, uint64_t offset, uint8_t byte);
 /* Makes a key of the rig's PD, and returns it. */
 uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx);
 /* Waits for the next CQE of the send CQ. opcode: only of a success */
@@ -301,6 +310,7 @@ void add_tag_error_tests(void);
 void add_context_tests(void);
 void add_priority_tests(void);
 void add_selective_tests(void);
+void add_adaptive_tests(void);
 void add_congestion_tests(void);
 void add_flush_tests(void);
 void add_completion_tests(void);

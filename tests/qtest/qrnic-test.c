@@ -35,6 +35,7 @@ int main(int argc, char **argv)
     add_context_tests();
     add_priority_tests();
     add_selective_tests();
+    add_adaptive_tests();
     add_congestion_tests();
     add_flush_tests();
     add_completion_tests();

@@ -85,6 +85,31 @@ void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length)
     qtest_memread(r->d->qts, r->mr.memory + offset, out, length);
 }
 
+void rig_write_from_peer(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
+                         uint8_t mark, bool ack_request)
+{
+    PeerPacket p = peer_packet(&r->qp, RC_WRITE_ONLY, psn);
+    uint8_t data[RIG_PACKET];
+
+    memset(data, byte, sizeof(data));
+    p.mark = mark;
+    p.va = r->mr.start + offset;
+    p.rkey = r->mr.key;
+    p.dma_length = p.length = sizeof(data);
+    p.payload = data;
+    p.ack_request = ack_request;
+    peer_send(r->d, &p);
+}
+
+void rig_expect_byte(Rig *r, uint64_t offset, uint8_t byte)
+{
+    uint8_t got[RIG_PACKET], want[RIG_PACKET];
+
+    rig_read(r, offset, got, sizeof(got));
+    memset(want, byte, sizeof(want));
+    g_assert_cmpmem(got, sizeof(got), want, sizeof(want));
+}
+
 uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES];

@@ -11,7 +11,7 @@
 
 #define MARK 0x01
 #define MARK_AGAIN(n) (MARK | (n) << 4)    /* of the transmission so many */
-#define MTU 1024u
+#define MTU RIG_PACKET
 #define TOLD 40                 /* bytes of a SACK behind its AETH */
 
 static void start(Rig *r, const char *properties)
@@ -20,35 +20,6 @@ static void start(Rig *r, const char *properties)
 
     attr.options = QRNIC_QPO_SELECTIVE_REPEAT;
     rig_start(r, properties, &attr);
-}
-
-/*
- * What the other end sends: a write of one packet, with this byte all over; it
- * is the transmission of this number
- */
-static void write_only(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
-                       bool ack_request, uint8_t transmission)
-{
-    PeerPacket p = peer_packet(&r->qp, RC_WRITE_ONLY, psn);
-    uint8_t data[MTU];
-
-    memset(data, byte, sizeof(data));
-    p.mark = MARK | transmission << 4;
-    p.va = r->mr.start + offset;
-    p.rkey = r->mr.key;
-    p.dma_length = p.length = sizeof(data);
-    p.payload = data;
-    p.ack_request = ack_request;
-    peer_send(r->d, &p);
-}
-
-static void expect_byte(Rig *r, uint64_t offset, uint8_t byte)
-{
-    uint8_t got[MTU], want[MTU];
-
-    rig_read(r, offset, got, sizeof(got));
-    memset(want, byte, sizeof(want));
-    g_assert_cmpmem(got, sizeof(got), want, sizeof(want));
 }
 
 /* The bits of the first PSNs; all others are 0. */
@@ -73,23 +44,23 @@ static void test_responder(void)
 
     start(&r, "");
     qtest_memset(r.d->qts, r.mr.memory, 0, 4 * MTU);
-    write_only(&r, RQ_PSN + 1, MTU, 0x11, false, 0);
+    rig_write_from_peer(&r, RQ_PSN + 1, MTU, 0x11, MARK, false);
     expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x40,
                 (RQ_PSN + 1) & 0xffffff, 0);
-    write_only(&r, RQ_PSN + 3, 3 * MTU, 0x33, true, 0);
+    rig_write_from_peer(&r, RQ_PSN + 3, 3 * MTU, 0x33, MARK, true);
     expect_sack(&r, RQ_PSN - 1, RQ_PSN & 0xffffff, 0x50,
                 (RQ_PSN + 3) & 0xffffff, 0);
-    expect_byte(&r, MTU, 0);
-    write_only(&r, RQ_PSN, 0, 0x10, false, 5);
+    rig_expect_byte(&r, MTU, 0);
+    rig_write_from_peer(&r, RQ_PSN, 0, 0x10, MARK_AGAIN(5), false);
     expect_sack(&r, RQ_PSN + 1, (RQ_PSN + 2) & 0xffffff, 0x40,
                 RQ_PSN & 0xffffff, 5);
-    expect_byte(&r, 0, 0x10);
-    expect_byte(&r, MTU, 0x11);
-    expect_byte(&r, 3 * MTU, 0);
-    write_only(&r, RQ_PSN + 2, 2 * MTU, 0x22, true, 0);
+    rig_expect_byte(&r, 0, 0x10);
+    rig_expect_byte(&r, MTU, 0x11);
+    rig_expect_byte(&r, 3 * MTU, 0);
+    rig_write_from_peer(&r, RQ_PSN + 2, 2 * MTU, 0x22, MARK, true);
     peer_expect_marked(r.d, RC_ACK, RQ_PSN + 3, MARK);
-    expect_byte(&r, 2 * MTU, 0x22);
-    expect_byte(&r, 3 * MTU, 0x33);
+    rig_expect_byte(&r, 2 * MTU, 0x22);
+    rig_expect_byte(&r, 3 * MTU, 0x33);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SACK), ==, 3);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_HELD_PACKETS), ==, 2);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 2);
