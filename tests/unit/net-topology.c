@@ -40,13 +40,13 @@ static void route_to(Net *net, unsigned node, unsigned *distance,
     for (unsigned id = net->sim->nodes; id < net->device->len; id++) {
         NetDevice *d = device_at(net, id);
 
-        d->route[node] = 0;
+        d->route[node] = (NetWays) { 0 };
         for (unsigned i = 0; i < d->ports; i++) {
             unsigned other = d->port[i]->to;
 
             if (other == node || (other >= net->sim->nodes &&
                                   distance[other] < distance[id])) {
-                d->route[node] |= 1ull << i;
+                d->route[node].word[i / 64] |= 1ull << i % 64;
             }
         }
     }
@@ -58,7 +58,7 @@ void net_route(Net *net)
     g_autofree unsigned *list = g_new(unsigned, net->device->len);
 
     for (unsigned id = net->sim->nodes; id < net->device->len; id++) {
-        device_at(net, id)->route = g_renew(uint64_t,
+        device_at(net, id)->route = g_renew(NetWays,
                                             device_at(net, id)->route,
                                             net->sim->nodes);
     }
@@ -98,6 +98,24 @@ NetPort *net_dumbbell(Net *net, const NetLink *edge, const NetLink *middle)
     return p;
 }
 
+void net_leaf_spine(Net *net, unsigned spines, const NetLink *edge,
+                    const NetLink *middle)
+{
+    unsigned half = net->sim->nodes / 2;
+    unsigned leaf[] = { net_switch_add(net), net_switch_add(net) };
+
+    for (unsigned i = 0; i < spines; i++) {
+        unsigned spine = net_switch_add(net);
+
+        net_link(net, leaf[0], spine, middle);
+        net_link(net, leaf[1], spine, middle);
+    }
+    for (unsigned i = 0; i < net->sim->nodes; i++) {
+        net_link(net, i, leaf[i >= half], edge);
+    }
+    net_route(net);
+}
+
 void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
               const NetLink *middle)
 {
@@ -121,7 +139,7 @@ void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
         for (unsigned node = 0; node < nodes; node++) {
             if (node % switches != i) {
                 /* Switch 0 made its link first; others got one before. */
-                d->route[node] = i ? 2 : 1;
+                d->route[node] = (NetWays) { { i ? 2 : 1 } };
             }
         }
     }

@@ -280,11 +280,36 @@ static void port_put(NetPort *p, SimFrame *f, NetPort *came)
  * Devices
  */
 
+static unsigned ways_count(const NetWays *w)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(w->word); i++) {
+        count += ctpop64(w->word[i]);
+    }
+    return count;
+}
+
+/* The port of the which-th way; there are more. */
+static unsigned ways_at(const NetWays *w, unsigned which)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(w->word); i++) {
+        uint64_t word = w->word[i];
+
+        for (; word; word &= word - 1) {
+            if (!which--) {
+                return i * 64 + ctz64(word);
+            }
+        }
+    }
+    g_assert_not_reached();
+}
+
 static NetPort *path_choose(Net *net, unsigned id, const SimFrame *f)
 {
     NetDevice *d = device_at(net, id);
-    uint64_t ways = f->to < net->sim->nodes ? d->route[f->to] : 0;
-    unsigned count = ctpop64(ways), which;
+    const NetWays *ways = f->to < net->sim->nodes ? &d->route[f->to] : NULL;
+    unsigned count = ways ? ways_count(ways) : 0, which;
 
     if (!count) {
         return NULL;
@@ -298,10 +323,7 @@ static NetPort *path_choose(Net *net, unsigned id, const SimFrame *f)
 
         which = (hash >> 32) % count;
     }
-    while (which--) {
-        ways &= ways - 1;
-    }
-    return d->port[ctz64(ways)];
+    return d->port[ways_at(ways, which)];
 }
 
 static void frame_arrives(void *opaque)
@@ -345,38 +367,50 @@ static void frame_late(void *opaque)
     port_put(f->at, f, NULL);
 }
 
+static bool is_meant(NetFault *a, const SimFrame *f)
+{
+    return a->to == f->to &&
+           a->dest_qpn == (ldl_be_p(f->data + f->bth + 4) & 0xffffff) &&
+           a->psn == (ldl_be_p(f->data + f->bth + 8) & 0xffffff) &&
+           ++a->seen == a->transmission;
+}
+
+/* All of them count what they see. NULL: none is for this one */
+static NetFault *fault_find(Net *net, const SimFrame *f)
+{
+    NetFault *found = NULL;
+
+    for (unsigned i = 0; f->bth && i < net->fault->len; i++) {
+        NetFault *a = &g_array_index(net->fault, NetFault, i);
+
+        found = is_meant(a, f) ? a : found;
+    }
+    return found;
+}
+
 /* False: the frame is gone, or comes later. */
 static bool fault_apply(Net *net, SimFrame *f)
 {
-    uint32_t qpn = f->bth ? ldl_be_p(f->data + f->bth + 4) & 0xffffff : 0;
-    uint32_t psn = f->bth ? ldl_be_p(f->data + f->bth + 8) & 0xffffff : 0;
-    bool goes = true;
+    const NetFault *a = fault_find(net, f);
 
-    for (unsigned i = 0; f->bth && goes && i < net->fault->len; i++) {
-        NetFault *a = &g_array_index(net->fault, NetFault, i);
-
-        if (a->dest_qpn != qpn || a->psn != psn ||
-            ++a->seen != a->transmission) {
-            continue;
-        }
-        switch (a->fate) {
-        case NET_FATE_LOST:
-            g_free(f);
-            goes = false;
-            break;
-        case NET_FATE_MARKED:
-            net->gone.marked += net_mark(f);
-            break;
-        case NET_FATE_CORRUPTED:
-            f->data[f->len - 1] ^= 1;
-            break;
-        case NET_FATE_LATE:
-            sim_at(net->sim, net->sim->now + a->late, frame_late, f);
-            goes = false;
-            break;
-        }
+    if (!a) {
+        return true;
     }
-    return goes;
+    switch (a->fate) {
+    case NET_FATE_LOST:
+        g_free(f);
+        return false;
+    case NET_FATE_MARKED:
+        net->gone.marked += net_mark(f);
+        break;
+    case NET_FATE_CORRUPTED:
+        f->data[f->len - 1] ^= 1;
+        break;
+    case NET_FATE_LATE:
+        sim_at(net->sim, net->sim->now + a->late, frame_late, f);
+        return false;
+    }
+    return true;
 }
 
 bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len)

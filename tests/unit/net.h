@@ -20,7 +20,7 @@
 #define NET_OVERHEAD 24
 #define NET_FRAME_MIN 60
 #define NET_MILLION 1000000u
-#define NET_SWITCH_PORTS 64
+#define NET_SWITCH_PORTS 256
 #define NET_NODE_QUEUE 16384    /* bytes that a node may send ahead */
 #define NET_BTH_ADAPTIVE 0x02   /* in byte 8 of the BTH */
 
@@ -65,6 +65,7 @@ typedef enum NetFate {
 
 /* What befalls one packet as it leaves its node */
 typedef struct NetFault {
+    unsigned to;                /* node */
     uint32_t dest_qpn, psn;
     unsigned transmission;      /* 1: the first */
     NetFate fate;
@@ -101,10 +102,15 @@ struct NetPort {
     NetCounters count;
 };
 
+/* Ports of a switch: a bit each */
+typedef struct NetWays {
+    uint64_t word[NET_SWITCH_PORTS / 64];
+} NetWays;
+
 typedef struct NetDevice {
     NetPort *port[NET_SWITCH_PORTS];
     unsigned ports;
-    uint64_t *route;            /* of a switch: ports by node */
+    NetWays *route;             /* of a switch: by node */
 } NetDevice;
 
 struct Net {
@@ -139,6 +145,13 @@ void net_pair(Net *net, const NetLink *edge);
 unsigned net_star(Net *net, const NetLink *edge);
 /* The first half of the nodes at one end; returns the port to the other. */
 NetPort *net_dumbbell(Net *net, const NetLink *edge, const NetLink *middle);
+/*
+ * As many ways as there are spines: the first half of the nodes at the first
+ * switch, the others at the second; each spine, which come next, has a link to
+ * both.
+ */
+void net_leaf_spine(Net *net, unsigned spines, const NetLink *edge,
+                    const NetLink *middle);
 /*
  * Node i at switch i modulo the number of switches. One way: clockwise,
  * whatever is shorter

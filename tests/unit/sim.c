@@ -530,6 +530,7 @@ static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn,
     created(sim_modify(q, &a));
     a = sim_attr_rtr(q, peer);
     a.path_mtu = c->path_mtu;
+    a.av.traffic_class = c->traffic_class;
     a.rq_psn = rq_psn;
     a.max_dest_rd_atomic = c->max_dest_rd_atomic;
     a.min_rnr_timer = c->min_rnr_timer;

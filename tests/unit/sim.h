@@ -149,6 +149,7 @@ typedef struct SimConnect {
     uint8_t path_mtu, timeout, retry_cnt, rnr_retry, min_rnr_timer;
     uint8_t rd_atomic, max_dest_rd_atomic;
     uint32_t psn_a, psn_b;
+    uint8_t traffic_class;
     uint8_t options;            /* of both ends, but for: */
     bool only_a, only_b;
 } SimConnect;

@@ -378,25 +378,31 @@ static void test_faults(void)
     static const uint8_t expect[] = { 0, 3, 5, 9 };
 
     for (unsigned fate = 0; fate < ARRAY_SIZE(expect); fate++) {
-        const NetFault fault = {
-            .dest_qpn = 7, .psn = 5, .transmission = 2, .fate = fate,
-            .late = 10 * SIM_US,
+        /* Two of one packet, and one of another node's */
+        const NetFault faults[] = {
+            { .to = 1, .dest_qpn = 7, .psn = 5, .transmission = 1,
+              .fate = NET_FATE_LOST },
+            { .to = 1, .dest_qpn = 7, .psn = 5, .transmission = 2, .fate = fate,
+              .late = 10 * SIM_US },
+            { .to = 0, .dest_qpn = 7, .psn = 5, .transmission = 3 },
         };
         Rig *r = rig_new(1, 2, NULL);
 
         r->traffic_class = 2;
         net_pair(r->net, &link_fast);
-        net_fault_add(r->net, &fault);
+        for (unsigned i = 0; i < ARRAY_SIZE(faults); i++) {
+            net_fault_add(r->net, &faults[i]);
+        }
         r->net->sink = fault_sink;
         for (unsigned n = 0; n < 3; n++) {
             for (uint32_t psn = 4; psn < 7; psn++) {
-                bool befalls = n == 1 && psn == 5;
+                const uint8_t fifth[] = { 0, expect[fate], 1 };
 
                 r->arrived = 0;
                 r->first = r->sim->now;
                 frame_send(r, 0, 1, 0, psn);
                 sim_run(r->sim, r->sim->now + SIM_MS);
-                g_assert_cmphex(r->arrived, ==, befalls ? expect[fate] : 1);
+                g_assert_cmphex(r->arrived, ==, psn == 5 ? fifth[n] : 1);
             }
         }
         rig_free(r);

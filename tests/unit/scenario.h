@@ -1,0 +1,76 @@
+/*
+ * A scenario for the simulated network (net.h): lines of words, as
+ * tools/simulate makes them of its YAML. The first word says what a line is;
+ * others are NAME=NUMBER. Numbers are plain: bytes, bits per second,
+ * nanoseconds, parts of a million.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
+ *   seed N | until NS | sample NS | poll NS | drain NS | trace 1
+ *   nodes N
+ *   topology pair | star | dumbbell | leaf-spine N | ring N | ring-one-way N |
+ *            fat-tree N
+ *   edge, middle    rate= delay= queue= loss= to_bad= to_good= loss_bad=
+ *                   down_from= down_to= period=
+ *   link A B        the same of one link, both ways, A and B being devices
+ *   watch A B       tells of the queue from A to B, at each sample
+ *   network         paths= (NetPaths) kmin= kmax= pmax= pfc= xoff= xon=
+ *                   headroom=
+ *   congestion      members of congestion_ctx
+ *   flow NAME       from= to= operation= size= depth= start= stop= pause=
+ *                   messages= class= priority= options= timeout= mtu=
+ *   fault FLOW      psn= transmission= fate= (NetFate) late= answers=
+ */
+
+#ifndef QRNIC_TEST_SCENARIO_H
+#define QRNIC_TEST_SCENARIO_H
+
+#include "net.h"
+
+typedef enum ScenarioOperation {
+    SCENARIO_WRITE, SCENARIO_SEND, SCENARIO_READ,
+} ScenarioOperation;
+
+typedef struct ScenarioFlow {
+    char name[32];
+    uint32_t from, to, operation;
+    uint32_t size, depth;       /* of a message; messages under way */
+    int64_t start, stop;
+    int64_t pause;              /* before a message, at random up to that */
+    uint64_t messages;          /* 0: as many as there is time for */
+    uint8_t traffic_class, priority, options, timeout, mtu;
+} ScenarioFlow;
+
+typedef struct ScenarioLink {
+    uint32_t a, b;
+    NetLink link;
+} ScenarioLink;
+
+typedef struct ScenarioFault {
+    uint32_t flow;
+    bool answers;               /* of the flow's receiver */
+    NetFault fault;             /* psn: 0 is the first of the flow */
+} ScenarioFault;
+
+typedef struct Scenario {
+    uint32_t seed, nodes;
+    int64_t until, sample, poll, drain;
+    bool trace;
+    char topology[16];
+    uint32_t size;              /* of the topology */
+    NetLink edge, middle;
+    NetOptions network;
+    bool congested;             /* there is a line "congestion" */
+    QrnicCongestionCtx congestion;
+    GArray *flow;               /* ScenarioFlow */
+    GArray *link, *watch;       /* ScenarioLink */
+    GArray *fault;              /* ScenarioFault */
+} Scenario;
+
+/* NULL: error is what is wrong, with the number of the line. */
+Scenario *scenario_parse(const char *text, char **error);
+void scenario_free(Scenario *s);
+
+#endif
