@@ -20,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+import simulatelib
 from guestlib.host import cache_dir
 
 TOOLS = Path(__file__).resolve().parent
@@ -101,6 +102,14 @@ class Run:
         done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
         place = Path(done.stdout.strip())
         return self._rows([place / "tests" / "unit" / "qrnic" / f"qrnic-{program}", *arguments], place)
+
+    def scenario(self, what, scenario):
+        """What the simulated network makes of it (tools/simulatelib.py)"""
+        self.say(what)
+        try:
+            return simulatelib.simulate(scenario)
+        except (simulatelib.Wrong, simulatelib.Failed) as error:
+            raise Failed(f"{what}: {error}") from error
 
     def _rows(self, words, place):
         """Lines that begin with "csv ", of which the first one has the names, are rows; others are progress."""

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Many senders and one receiver, by what keeps the queue short (manual, Congestion control; The network simulator)."""
+
+ASKS = "what do many senders to one receiver do to each other and to others, and what helps?"
+WHERE = "simulation"
+
+MODES = {"none": ("nothing", "C7"), "pfc": ("priority flow control", "C3"), "dcqcn": ("DCQCN", "C0"), "both": ("both", "C2")}
+QUEUE = "1 MiB"
+CLASS = 3 << 5  # of priority 3, on which flow control is
+PFC = {"priorities": 3, "xoff": "256 KiB", "xon": "200 KiB"}
+SMALL = {"priorities": 3, "xoff": "64 KiB", "xon": "32 KiB", "headroom": "100 KiB"}
+ECN = {"kmin": "20 KiB", "kmax": "200 KiB", "pmax": "10 %"}
+# Those of the SIGCOMM paper, with increases for 100 in place of 40 Gb/s
+PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_threshold": 5, "rp_time_reset": 55, "rp_byte_reset": 10000000,
+              "rp_ai_rate": 100, "rp_hai_rate": 1000, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55, "rp_rate_reduce_monitor_period": 50,
+              "np_min_time_between_cnps": 50, "rp_clamp_tgt_rate": True}
+RING = 4
+
+
+def network(mode, half):
+    """The headroom has what the link between the switches brings in two of its delays of 1 us, and two frames."""
+    made = {"paths": "hash"}
+    if mode in ("pfc", "both"):
+        made["pfc"] = {**PFC, "headroom": 100 * half * 250 + 10000}
+    if mode in ("dcqcn", "both"):
+        made["ecn"] = ECN
+    return made
+
+
+def incast(senders, mode, milliseconds):
+    """Two switches. All senders are at the first one, and the receiver at the second, beside the node to which the victim, who
+    sits between them, sends: its way is theirs, but for the last link."""
+    half = senders + 1
+    receiver, other = half, half + 1
+    flows = [{"name": "incast", "from": f"0-{senders - 1}", "to": receiver, "size": "64 KiB", "depth": 4, "timeout": 9, "class": CLASS},
+             {"name": "victim", "from": senders, "to": other, "size": "64 KiB", "depth": 4, "timeout": 9, "class": CLASS}]
+    return {"nodes": 2 * half, "topology": "dumbbell", "edge": {"rate": "100 Gb/s", "delay": "500 ns", "queue": QUEUE},
+            "middle": {"rate": f"{100 * half} Gb/s", "delay": "1 us", "queue": QUEUE}, "network": network(mode, half),
+            "congestion": PARAMETERS if mode in ("dcqcn", "both") else False, "flows": flows, "watch": [[2 * half + 1, receiver]],
+            "until": f"{milliseconds} ms", "sample": "20 us"}
+
+
+def ring():
+    """Four switches in a circle, all flows two links on: with the last one, which comes later, each link waits for the next."""
+    flows = [{"name": f"flow-{node}", "from": node, "to": (node + 2) % RING, "size": "64 KiB", "depth": 8, "class": CLASS,
+              "start": 500000 * (node == RING - 1)} for node in range(RING)]
+    return {"nodes": RING, "topology": {"ring-one-way": RING}, "edge": {"rate": "100 Gb/s", "delay": "500 ns", "queue": QUEUE},
+            "middle": {"rate": "100 Gb/s", "delay": "500 ns", "queue": QUEUE}, "network": {"pfc": SMALL}, "flows": flows,
+            "watch": [[RING + node, RING + (node + 1) % RING] for node in range(RING)],
+            "until": "2 ms", "sample": "20 us", "drain": "1 ms"}
+
+
+def gigabits(result, names, from_ns, until_ns):
+    done = sum(row["bytes"] for row in result.rows["rate"] if row["flow"] in names and from_ns < row["ns"] <= until_ns)
+    return done * 8 / (until_ns - from_ns)
+
+
+def jain(values):
+    """1: all have the same; 1/n: one has all"""
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values)) if any(values) else 0
+
+
+def row(**given):
+    return {name: given.get(name, "") for name in ("view", "mode", "senders", "us", "goodput_gbps", "victim_gbps", "fairness",
+                                                   "queue_kib", "dropped", "pauses", "paused_links")}
+
+
+def measure(run):
+    rows, milliseconds = [], 10 if run.short else 40
+    until = milliseconds * 10**6
+    for senders in (2, 8, 32) if run.short else (2, 4, 8, 16, 32, 64, 128):
+        for mode, (name, _) in MODES.items():
+            result = run.scenario(f"{senders} senders, {name}", incast(senders, mode, milliseconds))
+            names = [flow["flow"] for flow in result.rows["flow"] if flow["flow"] != "victim"]
+            each = [gigabits(result, [flow], until / 2, until) for flow in names]
+            rows.append(row(view="senders", mode=mode, senders=senders, goodput_gbps=round(sum(each), 2),
+                            victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(jain(each), 3),
+                            queue_kib=max(port["deepest"] for port in result.rows["port"] if port["to"] == senders + 1) >> 10,
+                            dropped=result.total["dropped"], pauses=sum(port["paused"] for port in result.rows["port"])))
+            if senders == 32:
+                rows += [row(view="queue", mode=mode, senders=senders, us=queue["ns"] // 1000, queue_kib=queue["bytes"] >> 10)
+                         for queue in result.rows["queue"] if queue["ns"] <= 10**7]
+    result = run.scenario("a circle of switches with priority flow control", ring())
+    for at in sorted({queue["ns"] for queue in result.rows["queue"]}):
+        done = sum(rate["bytes"] for rate in result.rows["rate"] if rate["ns"] == at)
+        queues = [queue for queue in result.rows["queue"] if queue["ns"] == at]
+        rows.append(row(view="ring", mode="pfc", us=at // 1000, goodput_gbps=round(done * 8 / 20000, 2),
+                        paused_links=sum(bool(queue["paused"]) for queue in queues), queue_kib=max(q["bytes"] for q in queues) >> 10))
+    return rows
+
+
+def draw(figure, rows):
+    views = (("senders", "victim_gbps", "senders", "goodput of the victim, Gb/s"), ("queue", "queue_kib", "us", "queue of 32 senders, KiB"))
+    for place, (view, column, axis, label) in enumerate(views, 1):
+        axes = figure.add_subplot(1, 3, place)
+        for mode, (name, color) in MODES.items():
+            points = [(each[axis], each[column]) for each in rows if (each["view"], each["mode"]) == (view, mode)]
+            axes.plot(*zip(*points), marker="o" if view == "senders" else "", color=color, label=name)
+        if view == "senders":
+            ticks = sorted({each["senders"] for each in rows if each["view"] == "senders"})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_ylim(0)
+        axes.set_xlabel({"senders": "senders", "us": "us"}[axis])
+        axes.set_ylabel(label)
+        axes.legend()
+    axes = figure.add_subplot(1, 3, 3)
+    axes.plot(*zip(*((each["us"], each["goodput_gbps"]) for each in rows if each["view"] == "ring")), color="C3",
+              label="goodput of four flows, Gb/s")
+    axes.plot(*zip(*((each["us"], 100 * each["paused_links"]) for each in rows if each["view"] == "ring")), "--", color="C7",
+              label="100 x paused links of the circle")
+    axes.set_xlabel("us")
+    axes.legend()
+
+
+def conclude(rows):
+    most = max(each["senders"] for each in rows if each["view"] == "senders")
+    at = {each["mode"]: each for each in rows if each["view"] == "senders" and each["senders"] == most}
+    circle = [each for each in rows if each["view"] == "ring"]
+    stands = next((each["us"] for each in circle if all(not later["goodput_gbps"] for later in circle if later["us"] > each["us"])), None)
+    return (at["pfc"]["dropped"] == at["both"]["dropped"] == 0 < at["none"]["dropped"] and at["pfc"]["pauses"] > 0 and
+            at["both"]["victim_gbps"] > 2 * at["pfc"]["victim_gbps"] and stands is not None and circle[-1]["paused_links"] == RING,
+            f"of {most} senders to one the queue drops {at['none']['dropped']} packets; with priority flow control none, but the victim, "
+            f"whose way is free, gets {at['pfc']['victim_gbps']:.1f} Gb/s of 100; with DCQCN above it {at['both']['victim_gbps']:.1f}; fairness is "
+            f"{at['none']['fairness']:.2f}, {at['pfc']['fairness']:.2f} and {at['both']['fairness']:.2f}; in a circle of {RING} switches flow "
+            f"control stands still for good after {stands} us, all {RING} links paused")
