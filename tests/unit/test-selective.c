@@ -285,6 +285,32 @@ static void test_read_lost_again(void)
     pair_free(p);
 }
 
+/*
+ * The response to a read is lost, and the packet behind: the SACK of what came
+ * then tells of both, and both are sent for at once.
+ */
+static void test_read_and_more_lost(void)
+{
+    Wire w = {
+        .loss = { { 1, 1 } }, .response_psn = PSN_A, .response_times = 1,
+    };
+    Pair *p = selective_pair(&w);
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, MTU);
+    /* The response goes before the packets behind come. */
+    sim_run(p->sim, p->sim->now + 100);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, MTU, MTU, 2 * MTU);
+    settle(p);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_equal(p, 0, 0, 3 * MTU);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_IMPLIED_NAK), ==, 1);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
+    g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, 0);
+    pair_free(p);
+}
+
 /* What the SACK says, bit by bit */
 static void test_sack_bits(void)
 {
@@ -819,6 +845,7 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/no-answer", test_no_answer);
     g_test_add_func("/selective/read-tail", test_read_tail);
     g_test_add_func("/selective/read-lost-again", test_read_lost_again);
+    g_test_add_func("/selective/read-and-more-lost", test_read_and_more_lost);
     g_test_add_func("/selective/sack-bits", test_sack_bits);
     g_test_add_func("/selective/one-end", test_one_end);
     g_test_add_func("/selective/in-force", test_in_force);

@@ -316,18 +316,29 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
     QrnicSelective *s = r->selective;
     uint32_t missing = t->missing_psn;
     uint32_t before = qrnic_psn_distance(r->una, missing);
-    uint32_t psn;
+    uint32_t psn, n = r->tail;
     bool any = false;
 
     for (uint32_t i = 0; i < in_window(r); i++) {
         uint32_t bit = i - before;
         bool there = i < before || (bit > 0 && bit < QRNIC_WINDOW &&
                                     t->arrived[bit / 8] & 0x80 >> bit % 8);
+        uint32_t place;
 
         psn = qrnic_psn_add(r->una, i);
-        if (there && s->state[psn % QRNIC_WINDOW] != QRNIC_PSN_ARRIVED) {
-            s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_ARRIVED;
-            note_psn(s, psn);
+        place = psn % QRNIC_WINDOW;
+        while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
+               qrnic_pending_at(r, n)->packets) {
+            n++;
+        }
+        if (!there || s->state[place] == QRNIC_PSN_ARRIVED) {
+            continue;
+        }
+        note_psn(s, psn);
+        /* A read has come: its response may be what is lost. */
+        if (s->state[place] != QRNIC_PSN_LOST ||
+            !qrnic_wqe_is_rd(qrnic_pending_at(r, n)->opcode)) {
+            s->state[place] = QRNIC_PSN_ARRIVED;
         }
     }
     /* It may have been kept, and been dropped when it was its turn. */
@@ -335,7 +346,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
         s->state[missing % QRNIC_WINDOW] == QRNIC_PSN_ARRIVED) {
         s->state[missing % QRNIC_WINDOW] = QRNIC_PSN_UNDER_WAY;
     }
-    for (uint32_t n = r->tail; n != r->head; n++) {
+    for (n = r->tail; n != r->head; n++) {
         any |= lose_passed(r, qrnic_pending_at(r, n));
     }
     if (any && first_lost(r, &psn)) {
