@@ -325,5 +325,10 @@ void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
 void add_cable_tests(void);
 void add_link_tests(void);
+void add_crafted_ahead_tests(void);
+void add_crafted_replay_tests(void);
+void add_crafted_sack_tests(void);
+void add_crafted_cnp_tests(void);
+void add_crafted_link_tests(void);
 
 #endif

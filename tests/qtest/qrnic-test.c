@@ -50,5 +50,10 @@ int main(int argc, char **argv)
     add_roce_v1_tests();
     add_cable_tests();
     add_link_tests();
+    add_crafted_ahead_tests();
+    add_crafted_replay_tests();
+    add_crafted_sack_tests();
+    add_crafted_cnp_tests();
+    add_crafted_link_tests();
     return g_test_run();
 }
