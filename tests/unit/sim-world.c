@@ -228,7 +228,7 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
 {
     SimFrame *f = frame_new(s, to, frame, len, delay);
 
-    if (s->marks && s->marks(s, to ^ 1, frame, len)) {
+    if (!s->node[to].link && s->marks && s->marks(s, to ^ 1, frame, len)) {
         mark(f->data, len);
     }
     if (chance(s, s->corrupt)) {
@@ -293,11 +293,17 @@ static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
 {
     SimNode *n = opaque, *from = &n->sim->node[n->id ^ 1];
     GBytes *sent = g_queue_pop_head(&from->link_under_way);
+    g_autofree uint8_t *marked = NULL;
 
     g_assert_nonnull(sent);
     g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
                     g_bytes_get_size(sent));
     g_bytes_unref(sent);
+    /* The switch is at the end of the link: it marks what was carried. */
+    if (n->sim->marks && n->sim->marks(n->sim, from->id, frame, len)) {
+        frame = marked = g_memdup2(frame, len);
+        mark(marked, len);
+    }
     if (n->sim->behind) {
         frame_new(n->sim, n->id, frame, len, n->sim->behind)->beyond = true;
     } else {

@@ -3,7 +3,8 @@
  * corrupts: every message is executed once and in order, or the queue ends in
  * the error that the InfiniBand specification asks for.
  *
- * With go-back-N, and with the options of connections.
+ * Every weather with every combination of the options of connections, of
+ * congestion control and of retransmission by the link.
  *
  * QRNIC_SEED=n runs only that seed; QRNIC_ROUNDS=n runs that many of each.
  *
@@ -295,32 +296,95 @@ typedef struct Weather {
     const char *name;
     unsigned loss, repeat, reorder, corrupt, wire_room;
     bool ipv6, vlan;
-    unsigned rounds;
+    unsigned rounds;            /* without congestion control and link */
     bool may_fail;              /* retries can run out by chance */
 } Weather;
 
 static const Weather weathers[] = {
-    { "calm", 0, 0, 0, 0, 0, false, false, 8, false },
-    { "loss-1", 10, 0, 0, 0, 0, true, false, 12, false },
-    { "loss-5", 50, 0, 0, 0, 0, false, true, 12, false },
-    { "loss-10", 100, 0, 0, 0, 0, true, true, 12, true },
-    { "loss-20", 200, 0, 0, 0, 0, false, false, 12, true },
-    { "repeat", 0, 100, 0, 0, 0, false, false, 12, false },
-    { "reorder", 0, 0, 30, 0, 0, false, false, 12, true },
-    { "corrupt", 0, 0, 0, 30, 0, true, false, 12, false },
-    { "backpressure", 10, 0, 0, 0, 3, false, false, 8, false },
-    { "all", 30, 30, 20, 20, 5, true, true, 16, true },
+    { "calm", 0, 0, 0, 0, 0, false, false, 4, false },
+    { "loss-1", 10, 0, 0, 0, 0, true, false, 8, false },
+    { "loss-5", 50, 0, 0, 0, 0, false, true, 8, false },
+    { "loss-10", 100, 0, 0, 0, 0, true, true, 8, true },
+    { "loss-20", 200, 0, 0, 0, 0, false, false, 8, true },
+    { "repeat", 0, 100, 0, 0, 0, false, false, 6, false },
+    { "repeat-20", 0, 200, 0, 0, 0, true, false, 6, false },
+    { "reorder", 0, 0, 30, 0, 0, false, false, 8, true },
+    { "reorder-20", 0, 0, 200, 0, 0, true, true, 4, true },
+    { "corrupt", 0, 0, 0, 30, 0, true, false, 8, false },
+    { "corrupt-20", 0, 0, 0, 200, 0, false, false, 4, true },
+    { "backpressure", 10, 0, 0, 0, 3, false, false, 6, false },
+    { "all", 30, 30, 20, 20, 5, true, true, 10, true },
+    { "all-20", 200, 200, 200, 200, 0, false, true, 2, true },
 };
 
 typedef struct Case {
     const Weather *weather;
     uint8_t options;            /* QRNIC_QPO_* */
+    bool congestion, link;
+    unsigned rounds;
+    uint32_t seed;              /* of the first */
 } Case;
+
+/* Of the packets that say that they may be */
+static bool mark_some(Sim *s, unsigned from, const uint8_t *frame, size_t len)
+{
+    return g_rand_int_range(s->rand, 0, 16) == 0;
+}
+
+/* Rates that hold back what these queue pairs send */
+static void congestion_start(Sim *s)
+{
+    for (unsigned i = 0; i < SIM_NODES; i++) {
+        QrnicEngine *e = s->node[i].engine;
+        QrnicCongestionCtx c;
+
+        g_assert_cmpint(qrnic_congestion_query(e, &c).status, ==, QRNIC_ST_OK);
+        c.flags |= QRNIC_CONGESTION_NP | QRNIC_CONGESTION_RP |
+                   QRNIC_CONGESTION_ECT;
+        c.rp_rate_to_set_on_first_cnp = 1000;
+        c.rp_min_rate = 500;
+        g_assert_cmpint(qrnic_congestion_set(e, &c).status, ==, QRNIC_ST_OK);
+    }
+    s->marks = mark_some;
+}
+
+static uint64_t of_both(const World *w, enum qrnic_counter c)
+{
+    return sim_counter(&w->sim->node[0], c) + sim_counter(&w->sim->node[1], c);
+}
+
+/* What was to be tried has been. */
+static void check_features(const World *w, const Case *x)
+{
+    const Weather *k = x->weather;
+
+    if (x->congestion) {
+        g_assert_cmpuint(of_both(w, QRNIC_COUNTER_NP_CNP_SENT), >, 0);
+        g_assert_cmpuint(of_both(w, QRNIC_COUNTER_RP_CNP_HANDLED), >, 0);
+        g_assert_cmpuint(of_both(w, QRNIC_COUNTER_RATE_WAITS), >, 0);
+    }
+    if (x->link) {
+        uint64_t again = w->sim->node[0].link_count
+                         [QRNIC_LINK_TX_RETRANSMISSIONS];
+
+        /* The transport sees a wire in order, and without loss. */
+        g_assert_cmpuint(of_both(w, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
+        g_assert_cmpint(again > 0, ==, k->loss || k->reorder || k->corrupt);
+    } else if (k->loss + k->corrupt >= 100 && !x->congestion) {
+        bool kept = of_both(w, QRNIC_COUNTER_HELD_PACKETS) +
+                    of_both(w, QRNIC_COUNTER_PLACED_PACKETS);
+
+        g_assert_cmpint(kept, ==, x->options != 0);
+    }
+}
 
 static void random_run(const Case *x, uint32_t seed)
 {
     const Weather *k = x->weather;
-    SimOptions o = { .ipv6 = k->ipv6, .vlan = k->vlan, .memory = 32 << 20 };
+    SimOptions o = {
+        .ipv6 = k->ipv6, .vlan = k->vlan, .memory = 32 << 20,
+        .link_retransmission = x->link,
+    };
     SimConnect c = sim_connect_default();
     World *w = g_new0(World, 1);
     GRand *r;
@@ -343,12 +407,15 @@ static void random_run(const Case *x, uint32_t seed)
     c.path_mtu = g_rand_int_range(r, QRNIC_MTU_256, QRNIC_MTU_4096 + 1);
     c.psn_a = g_rand_boolean(r) ? 0xffffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
     c.psn_b = g_rand_boolean(r) ? 0x7fffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
-    /* A slow wire holds back the answers too. */
-    c.timeout = k->wire_room ? 10 : 5;
+    /* A slow wire holds back the answers, and so do rates and the link. */
+    c.timeout = x->link ? 14 : k->wire_room || x->congestion ? 10 : 5;
     c.min_rnr_timer = 3;
     c.max_dest_rd_atomic = g_rand_int_range(r, 1, 9);
     c.rd_atomic = g_rand_int_range(r, 1, c.max_dest_rd_atomic + 1);
     sim_connect(w->qp[0], w->qp[1], &c);
+    if (x->congestion) {
+        congestion_start(w->sim);
+    }
 
     while (!flow_done(&w->flow[0]) || !flow_done(&w->flow[1])) {
         g_assert_cmpint(w->sim->now, <, 20000 * SIM_MS);
@@ -362,13 +429,14 @@ static void random_run(const Case *x, uint32_t seed)
         Flow *f = &w->flow[i];
 
         if (f->failed) {
-            g_assert_true(k->may_fail);
+            g_assert_true(k->may_fail && !x->link);
             g_test_message("%s: seed %u: flow %d gave up", k->name, seed, i);
         } else if (!w->flow[!i].failed) {
             g_assert_cmpuint(f->received, ==, f->num_takers);
             g_assert_cmphex(ldq_le_p(at(f->to, f->counter)), ==, f->model);
         }
     }
+    check_features(w, x);
     sim_qp_free(w->qp[0]);
     sim_qp_free(w->qp[1]);
     sim_free(w->sim);
@@ -380,14 +448,14 @@ static void test_weather(gconstpointer opaque)
     const Case *k = opaque;
     const char *seed = g_getenv("QRNIC_SEED");
     const char *rounds = g_getenv("QRNIC_ROUNDS");
-    unsigned n = rounds ? atoi(rounds) : k->weather->rounds;
+    unsigned n = rounds ? atoi(rounds) : k->rounds;
 
     if (seed) {
         random_run(k, g_ascii_strtoull(seed, NULL, 0));
         return;
     }
     for (unsigned i = 0; i < n; i++) {
-        random_run(k, 1000 + i);
+        random_run(k, k->seed + i);
     }
 }
 
@@ -401,21 +469,46 @@ static const struct {
     { "both", QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING },
 };
 
-static Case cases[ARRAY_SIZE(options) * ARRAY_SIZE(weathers)];
+/* What is beside the transport */
+static const struct {
+    const char *name;
+    bool congestion, link;
+} besides[] = {
+    { "", false, false },
+    { "-congestion", true, false },
+    { "-link", false, true },
+    { "-congestion-link", true, true },
+};
+
+static Case cases[ARRAY_SIZE(besides)][ARRAY_SIZE(options)]
+                 [ARRAY_SIZE(weathers)];
+
+static void add(unsigned beside, unsigned option, unsigned weather)
+{
+    Case *c = &cases[beside][option][weather];
+    g_autofree char *path = g_strdup_printf("/%s%s/random/%s",
+                                            options[option].name,
+                                            besides[beside].name,
+                                            weathers[weather].name);
+
+    *c = (Case) {
+        .weather = &weathers[weather], .options = options[option].value,
+        .congestion = besides[beside].congestion, .link = besides[beside].link,
+        .rounds = beside ? 1 : weathers[weather].rounds,
+        .seed = 1000 + 100 * beside + 10 * option,
+    };
+    g_test_add_data_func(path, c, test_weather);
+}
 
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-        Case *c = &cases[i];
-        g_autofree char *path = NULL;
-
-        c->weather = &weathers[i % ARRAY_SIZE(weathers)];
-        c->options = options[i / ARRAY_SIZE(weathers)].value;
-        path = g_strdup_printf("/%s/random/%s",
-                               options[i / ARRAY_SIZE(weathers)].name,
-                               c->weather->name);
-        g_test_add_data_func(path, c, test_weather);
+    for (unsigned b = 0; b < ARRAY_SIZE(besides); b++) {
+        for (unsigned o = 0; o < ARRAY_SIZE(options); o++) {
+            for (unsigned k = 0; k < ARRAY_SIZE(weathers); k++) {
+                add(b, o, k);
+            }
+        }
     }
     return g_test_run();
 }
