@@ -22,17 +22,14 @@ static size_t held_size(uint32_t payload_len)
     return sizeof(QrnicHeld) + payload_len;
 }
 
-bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
-                    const QrnicPacket *pkt, bool placed)
+bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
+                    bool placed)
 {
     uint32_t psn = pkt->t.psn, place = psn % QRNIC_WINDOW;
     uint32_t len = placed ? 0 : pkt->payload_len;
     size_t size = held_size(len);
     QrnicHeld *p;
 
-    if (qrnic_psn_distance(expected, psn) >= QRNIC_WINDOW) {
-        return false;
-    }
     if (qrnic_hold_has(*h, psn)) {
         return true;
     }

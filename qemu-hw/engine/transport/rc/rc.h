@@ -257,12 +257,9 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
     return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
 }
 
-/*
- * hold.c. expected: the PSN whose turn it is. False: it is not kept, as it is
- * not of the window, or as there is no room.
- */
-bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, uint32_t expected,
-                    const QrnicPacket *pkt, bool placed);
+/* hold.c. One of the window. False: it is not kept, as there is no room. */
+bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
+                    bool placed);
 bool qrnic_hold_has(const QrnicHold *h, uint32_t psn);
 /* It is the caller's, who gives it back; NULL: it is not there. */
 QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn);

@@ -114,7 +114,7 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
-    if (!r->gap_deadline || r->dead) {
+    if (!r->gap_deadline) {
         return;
     }
     if (qrnic_now(e) < r->gap_deadline) {
@@ -122,9 +122,6 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     r->gap_deadline = 0;
-    if (!r->hold || qrnic_hold_has(r->hold, r->epsn)) {
-        return;
-    }
     if (qp->attr.options & qp->peer_options & QRNIC_QPO_SELECTIVE_REPEAT) {
         r->sack_owed = true;
         qrnic_schedule(e, qp);
@@ -150,7 +147,7 @@ static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (r->epsn != psn) {
         r->gap_deadline = 0;
     }
-    if (r->hold && !r->dead) {
+    if (r->hold) {
         if (!qrnic_hold_has(r->hold, r->epsn)) {
             gap_tell(e, qp);
         }
@@ -164,9 +161,6 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
     QrnicHeld *held;
     QrnicPacket pkt;
 
-    if (!r->hold || r->dead) {
-        return false;
-    }
     held = qrnic_hold_take(e, &r->hold, r->epsn);
     if (!held) {
         return false;
@@ -202,7 +196,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     }
     placed = !there && qrnic_is_adaptive(qp, pkt) &&
              qrnic_responder_place(e, qp, pkt);
-    if (!qrnic_hold_put(e, &r->hold, r->epsn, pkt, placed)) {
+    if (!qrnic_hold_put(e, &r->hold, pkt, placed)) {
         return false;
     }
     gap_tell(e, qp);

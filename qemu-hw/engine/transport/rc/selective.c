@@ -169,7 +169,6 @@ void qrnic_selective_lose_all(QrnicRequester *r)
     if (!s) {
         return;
     }
-    s->timed = false;
     s->probes = 0;
     for (uint32_t i = 0; i < in_window(r); i++) {
         uint32_t place = qrnic_psn_add(r->una, i) % QRNIC_WINDOW;
@@ -276,8 +275,7 @@ bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
     uint32_t psn = pkt->t.psn, asked = pending_with(r, r->una)->asked;
     const QrnicPending *p;
 
-    if (s->state[r->una % QRNIC_WINDOW] == QRNIC_PSN_LOST ||
-        qrnic_psn_distance(r->una, psn) >=
+    if (qrnic_psn_distance(r->una, psn) >=
         qrnic_psn_distance(r->una, r->sent_psn)) {
         return false;
     }
@@ -305,7 +303,6 @@ void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)
         !qrnic_wqe_is_rd(pending_with(r, last)->opcode)) {
         s->state[last % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     }
-    s->timed = false;
     cursor_set(r, r->una);
     r->stalled = false;
     qrnic_schedule(e, qp);
@@ -321,8 +318,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
 
     for (uint32_t i = 0; i < in_window(r); i++) {
         uint32_t bit = i - before;
-        bool there = i < before || (bit > 0 && bit < QRNIC_WINDOW &&
-                                    t->arrived[bit / 8] & 0x80 >> bit % 8);
+        bool there = i < before || t->arrived[bit / 8] & 0x80 >> bit % 8;
         uint32_t place;
 
         psn = qrnic_psn_add(r->una, i);

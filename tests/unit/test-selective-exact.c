@@ -1,0 +1,969 @@
+/*
+ * Selective repeat and adaptive routing, to the packet: what is sent again and
+ * what is not, when a probe goes, and in which order answers do.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "engine/transport/rc/rc.h"
+#include "pair.h"
+
+#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define MTU 1024u
+#define GAP_NS (QRNIC_ADAPTIVE_GAP_TIME * SIM_US)
+#define ALONE (QRNIC_MARK_PLACES | QRNIC_MARK_ADAPTIVE)
+
+typedef struct Seen {
+    QrnicTransport t;
+    int64_t time;
+} Seen;
+
+/* What both ends sent, and what the wire loses of it */
+typedef struct Wire {
+    Seen seen[2][1000];
+    unsigned count[2];
+    struct {
+        uint8_t from, times;
+        uint32_t psn;           /* from PSN_A on */
+    } loss[4];
+    bool silent;                /* all that node 1 sends is lost */
+} Wire;
+
+static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                void *opaque)
+{
+    Wire *w = opaque;
+    QrnicPacket p;
+
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    g_assert_cmpuint(w->count[from], <, ARRAY_SIZE(w->seen[0]));
+    w->seen[from][w->count[from]++] = (Seen) { .t = p.t, .time = s->now };
+    for (unsigned i = 0; i < ARRAY_SIZE(w->loss); i++) {
+        if (w->loss[i].times && w->loss[i].from == from &&
+            p.t.psn == PSN_A + w->loss[i].psn) {
+            w->loss[i].times--;
+            return false;
+        }
+    }
+    return !from || !w->silent;
+}
+
+static Pair *pair_with(Wire *w, uint8_t options, uint8_t mtu)
+{
+    SimConnect c = sim_connect_default();
+    Pair *p;
+
+    c.options = options;
+    c.path_mtu = mtu;
+    p = pair_new(5, NULL, &c);
+    pair_fill(p);
+    p->sim->tap = tap;
+    p->sim->tap_opaque = w;
+    return p;
+}
+
+static Pair *selective(Wire *w)
+{
+    return pair_with(w, QRNIC_QPO_SELECTIVE_REPEAT, QRNIC_MTU_1024);
+}
+
+static Pair *adaptive(Wire *w)
+{
+    return pair_with(w, QRNIC_QPO_ADAPTIVE_ROUTING, QRNIC_MTU_1024);
+}
+
+static void settle(Pair *p)
+{
+    g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
+}
+
+static void pass(Pair *p, int64_t ns)
+{
+    sim_run(p->sim, p->sim->now + ns);
+}
+
+static uint64_t count_a(Pair *p, enum qrnic_counter c)
+{
+    return sim_counter(&p->sim->node[0], c);
+}
+
+static uint64_t count_b(Pair *p, enum qrnic_counter c)
+{
+    return sim_counter(&p->sim->node[1], c);
+}
+
+static void post_write(Pair *p, uint32_t packets)
+{
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, packets * MTU);
+}
+
+static void post_read(Pair *p, uint32_t packets)
+{
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, packets * MTU);
+}
+
+static void completed(Pair *p, unsigned count)
+{
+    while (count--) {
+        expect_status(p->a.qp, QRNIC_WC_SUCCESS);
+    }
+    expect_no_cqe(p->a.qp);
+}
+
+static void expect_counts(Pair *p, unsigned again, unsigned probes,
+                          unsigned timeouts)
+{
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, again);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_PROBES), ==, probes);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_TIMEOUTS), ==, timeouts);
+}
+
+static QrnicTransport to_b(Pair *p, uint8_t opcode, uint32_t psn, uint8_t mark)
+{
+    return (QrnicTransport) {
+        .opcode = opcode, .pkey = 0xffff, .dest_qpn = p->b.qp->number,
+        .psn = PSN_A + psn, .mark = mark, .ack_req = true,
+        .va = p->b.addr, .rkey = p->b.key, .dma_len = MTU,
+    };
+}
+
+static void write_inject(Pair *p, uint32_t psn, uint8_t mark, uint8_t byte)
+{
+    const QrnicTransport t = to_b(p, QRNIC_OP_RC_WRITE_ONLY, psn, mark);
+    uint8_t data[MTU];
+
+    memset(data, byte, sizeof(data));
+    pair_inject(p, &p->b, &t, data, MTU);
+}
+
+/* Node 1 acknowledges a write, and then its wire takes nothing for a time. */
+static void block(Pair *p, Wire *w, uint32_t psn, uint8_t mark, int64_t ns)
+{
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = ns;
+    write_inject(p, psn, mark, 0);
+    pass(p, 100);
+    p->sim->wire_room = 0;
+    g_assert_cmpuint(w->count[1], ==, 1);
+    w->count[1] = 0;
+}
+
+/*
+ * Probes
+ */
+
+/* From the last packet of a write, which is lost, to its repetition */
+static int64_t probe_time(Pair *p, Wire *w)
+{
+    uint64_t probes = count_a(p, QRNIC_COUNTER_PROBES);
+    int64_t start;
+
+    w->count[0] = w->count[1] = 0;
+    w->loss[0].from = 0;
+    w->loss[0].psn = sim_query(p->a.qp).sq_psn - PSN_A;
+    w->loss[0].times = 1;
+    start = p->sim->now;
+    post_write(p, 1);
+    settle(p);
+    completed(p, 1);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_PROBES), ==, probes + 1);
+    g_assert_cmpuint(w->count[0], ==, 2);
+    return w->seen[0][1].time - start;
+}
+
+/* 2 us of round trip, and of one sample a deviation of half of it */
+static void test_first_probe(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    post_write(p, 1);
+    settle(p);
+    completed(p, 1);
+    g_assert_cmpint(probe_time(p, &w), ==, 2000 + 4 * 1000);
+    pair_free(p);
+}
+
+/* Twice the round trip, when it is always the same */
+static void steady(Pair *p)
+{
+    for (unsigned i = 0; i < 40; i++) {
+        post_write(p, 1);
+        settle(p);
+        completed(p, 1);
+    }
+}
+
+static void test_steady_probe(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    steady(p);
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    pair_free(p);
+}
+
+/* What is sent twice tells nothing of the round trip. */
+static void test_probe_behind_loss(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    steady(p);
+    w.count[0] = w.count[1] = 0;
+    w.loss[0].psn = 40 + 3;
+    w.loss[0].times = 2;
+    post_write(p, 10);
+    settle(p);
+    completed(p, 1);
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    pair_free(p);
+}
+
+/* Nor does what asks for no answer: that comes when others do. */
+static void test_probe_behind_slow_wire(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    steady(p);
+    w.count[0] = w.count[1] = 0;
+    p->sim->wire_room = 1;
+    p->sim->wire_pause = 300;
+    post_write(p, 8);
+    settle(p);
+    completed(p, 1);
+    expect_counts(p, 0, 0, 0);
+    p->sim->wire_room = 0;
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    pair_free(p);
+}
+
+/* An answer to what was sent before is none to what is measured. */
+static void test_probe_behind_many(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    steady(p);
+    post_write(p, 1);           /* it is measured, and acknowledged at 2 us */
+    pass(p, SIM_US);
+    post_write(p, 1);           /* it is not */
+    pass(p, 1500);
+    post_write(p, 1);           /* this one is */
+    settle(p);
+    completed(p, 3);
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    pair_free(p);
+}
+
+/* Two probes are lost, too; the next time the first one is as soon as ever. */
+static void test_probes_begin_anew(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    steady(p);
+    w.count[0] = w.count[1] = 0;
+    w.loss[1].psn = 40;
+    w.loss[1].times = 3;
+    post_write(p, 1);
+    settle(p);
+    completed(p, 1);
+    expect_counts(p, 3, 3, 0);
+    g_assert_cmpint(w.seen[0][3].time - w.seen[0][0].time, ==,
+                    4000 + 8000 + 16000);
+    g_assert_cmpint(probe_time(p, &w), ==, 4000);
+    pair_free(p);
+}
+
+/* The timer has expired, and what it repeated is lost, too. */
+static void test_probe_behind_timeout(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+    int64_t start;
+
+    steady(p);
+    w.silent = true;
+    post_write(p, 1);
+    while (!count_a(p, QRNIC_COUNTER_TIMEOUTS)) {
+        pass(p, SIM_US);
+    }
+    pass(p, 3 * SIM_US);
+    w.silent = false;
+    start = p->sim->now;
+    settle(p);
+    g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_SUCCESS).timestamp, <,
+                    start + 10 * SIM_US);
+    pair_free(p);
+}
+
+/* A read waits, and a write behind it: the probe asks for the read. */
+static void test_probe_of_read(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    post_write(p, 1);
+    settle(p);
+    w.silent = true;
+    post_read(p, 1);
+    post_write(p, 1);
+    pass(p, 3 * SIM_US);
+    w.silent = false;
+    settle(p);
+    completed(p, 3);
+    expect_counts(p, 2, 2, 0);
+    pair_free(p);
+}
+
+/* A write waits, and a read behind it: the read is asked for, all of it. */
+static void test_probe_of_last_read(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    post_write(p, 1);
+    settle(p);
+    w.silent = true;
+    post_write(p, 1);
+    post_read(p, 4);
+    pass(p, 3 * SIM_US);
+    w.silent = false;
+    settle(p);
+    completed(p, 3);
+    expect_counts(p, 1, 1, 0);
+    pair_free(p);
+}
+
+/*
+ * Reads
+ */
+
+/* Two reads, of which the second is beyond the window, are asked for again. */
+static void test_long_reads(void)
+{
+    Wire w = { .loss = { { 1, 1, 0 } } };
+    Pair *p = pair_with(&w, QRNIC_QPO_SELECTIVE_REPEAT, QRNIC_MTU_256);
+    const QrnicSelective *s = qrnic_qp_get(p->a.qp->node->engine,
+                                           p->a.qp->number)
+                              ->requester->selective;
+
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 300 * 256);
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0x40000, 0x40000, 10 * 256);
+    /* Of PSN 300 there is no place: that is the one of 44, inside of a read. */
+    pass(p, 100);
+    g_assert_cmpuint(s->first[(PSN_A + 300) % QRNIC_WINDOW], ==, 0);
+    pass(p, 2 * SIM_US);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_IMPLIED_NAK), ==, 1);
+    g_assert_cmpint(s->state[(PSN_A + 300) % QRNIC_WINDOW], ==,
+                    QRNIC_PSN_UNDER_WAY);
+    settle(p);
+    completed(p, 2);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 2);
+    expect_counts(p, 2, 0, 0);
+    pair_free(p);
+}
+
+/* A packet before a read and one behind are lost; the read is not asked for. */
+static void test_around_read(void)
+{
+    Wire w = { .loss = { { 0, 1, 0 }, { 0, 1, 5 } } };
+    Pair *p = selective(&w);
+
+    post_write(p, 1);
+    post_read(p, 4);
+    post_write(p, 4);
+    settle(p);
+    completed(p, 3);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
+    expect_counts(p, 2, 0, 0);
+    pair_free(p);
+}
+
+/* What is behind a read is acknowledged with it, and by a repetition. */
+static void test_behind_read(void)
+{
+    Wire w = { .loss = { { 1, 1, 0 } } };
+    Pair *p = selective(&w);
+
+    post_read(p, 1);
+    pass(p, 100);
+    post_write(p, 2);
+    settle(p);
+    completed(p, 2);
+    expect_counts(p, 2, 0, 0);
+    pair_free(p);
+}
+
+/* One response is lost, and then another: each request is a new one. */
+static void test_read_transmissions(void)
+{
+    Wire w = { .loss = { { 1, 1, 1 }, { 1, 2, 2 } } };
+    Pair *p = selective(&w);
+    unsigned asked = 0;
+
+    post_read(p, 4);
+    settle(p);
+    completed(p, 1);
+    for (unsigned i = 0; i < w.count[0]; i++) {
+        g_assert_cmpuint(QRNIC_MARKED_TRANSMISSION(w.seen[0][i].t.mark), ==,
+                         asked++);
+    }
+    g_assert_cmpuint(asked, ==, 3);
+    expect_counts(p, 2, 0, 0);
+    pair_free(p);
+}
+
+static void response_inject(Pair *p, uint32_t psn, unsigned transmission)
+{
+    const QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_READ_RESPONSE_MIDDLE, .pkey = 0xffff,
+        .dest_qpn = p->a.qp->number, .psn = PSN_A + psn,
+        .mark = QRNIC_MARK_SELECTIVE | QRNIC_MARK_TRANSMISSION(transmission),
+    };
+
+    pair_inject(p, &p->a, &t, NULL, MTU);
+    pass(p, 100);
+}
+
+static void ack_inject(Pair *p, uint32_t psn)
+{
+    const QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_ACK, .pkey = 0xffff, .syndrome = 0x1f,
+        .dest_qpn = p->a.qp->number, .psn = PSN_A + psn,
+        .mark = QRNIC_MARK_SELECTIVE,
+    };
+
+    pair_inject(p, &p->a, &t, NULL, 0);
+    pass(p, 100);
+}
+
+/*
+ * The first response of a read is lost, and it was asked for again, with the
+ * write behind. What is late of before tells nothing; of the new one it does.
+ */
+static void test_late_answers(void)
+{
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+
+    post_read(p, 4);
+    post_write(p, 1);
+    pass(p, 3 * SIM_US);
+    response_inject(p, 1, 0);
+    expect_counts(p, 2, 0, 0);
+    response_inject(p, 2, 0);
+    expect_counts(p, 2, 0, 0);
+    ack_inject(p, 4);
+    expect_counts(p, 2, 0, 0);
+    response_inject(p, 2, 1);
+    expect_counts(p, 4, 0, 0);
+    pair_free(p);
+}
+
+/*
+ * SACKs
+ */
+
+static void sack_inject(Pair *p, int32_t psn, uint32_t missing, uint16_t bits,
+                        uint32_t latest)
+{
+    uint8_t bytes[QRNIC_SACK_BYTES] = { bits >> 8, bits };
+    const QrnicTransport t = {
+        .opcode = QRNIC_OP_RC_SACK, .pkey = 0xffff, .syndrome = 0x1f,
+        .dest_qpn = p->a.qp->number, .psn = PSN_A + psn,
+        .mark = QRNIC_MARK_SELECTIVE, .missing_psn = PSN_A + missing,
+        .arrived = bytes, .latest_psn = PSN_A + latest,
+        .latest_transmission = latest >= 256,
+    };
+
+    pair_inject(p, &p->a, &t, NULL, 0);
+    pass(p, 100);
+}
+
+/* It was kept, and dropped when it was its turn: now it is missing again. */
+static void test_kept_no_more(void)
+{
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+
+    post_write(p, 10);
+    pass(p, 3 * SIM_US);
+    sack_inject(p, -1, 0, 0x2000, 2);
+    expect_counts(p, 2, 0, 0);
+    sack_inject(p, 1, 2, 0x7f80, 9);
+    expect_counts(p, 3, 0, 0);
+    g_assert_cmpuint(w.seen[0][w.count[0] - 1].t.psn, ==, PSN_A + 2);
+    pair_free(p);
+}
+
+/*
+ * Two reads have come, as a SACK has told, and a write behind has not. When the
+ * timer expires, the reads are asked for again, too: their responses are lost.
+ */
+static void test_timeout_of_reads(void)
+{
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+
+    post_read(p, 1);
+    post_read(p, 1);
+    post_write(p, 2);
+    pass(p, 3 * SIM_US);
+    sack_inject(p, -1, 2, 0x4000, 3);
+    expect_counts(p, 1, 0, 0);
+    while (!count_a(p, QRNIC_COUNTER_TIMEOUTS)) {
+        pass(p, SIM_US);
+    }
+    pass(p, SIM_US);
+    expect_counts(p, 1 + 3, 0, 1);
+    w.silent = false;
+    settle(p);
+    completed(p, 3);
+    pair_free(p);
+}
+
+/*
+ * The oldest packet is lost again and again, as what goes behind it shows, and
+ * all else arrives: that ends when the timer would have ended it.
+ */
+static void test_lost_for_ever(void)
+{
+    const int64_t timeout = 4096 << 8;
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+    uint8_t bytes[QRNIC_SACK_BYTES] = { 0 };
+    int64_t start = p->sim->now;
+
+    post_write(p, 1);
+    for (unsigned i = 1; sim_query(p->a.qp).state != QRNIC_QPS_ERR; i++) {
+        const QrnicTransport t = {
+            .opcode = QRNIC_OP_RC_SACK, .pkey = 0xffff, .syndrome = 0x1f,
+            .dest_qpn = p->a.qp->number, .psn = PSN_A - 1,
+            .mark = QRNIC_MARK_SELECTIVE, .missing_psn = PSN_A,
+            .arrived = bytes, .latest_psn = PSN_A + i,
+        };
+
+        g_assert_cmpuint(i, <, QRNIC_SELECTIVE_WINDOW);
+        post_write(p, 1);
+        pass(p, 100 * SIM_US);
+        bytes[i / 8] |= 0x80 >> i % 8;
+        pair_inject(p, &p->a, &t, NULL, 0);
+        pass(p, 100);
+        g_assert_cmpint(p->sim->now, <, start + 9 * timeout);
+    }
+    g_assert_cmpint(p->sim->now, >=, start + 6 * timeout);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_RETRANSMISSIONS), >, 50);
+    expect_status(p->a.qp, QRNIC_WC_RETRY_EXC_ERR);
+    pair_free(p);
+}
+
+/* Progress begins the count of retries anew, and nothing is left of before. */
+static void test_progress(void)
+{
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+    const QrnicRequester *r = qrnic_qp_get(p->a.qp->node->engine,
+                                           p->a.qp->number)->requester;
+
+    post_write(p, 10);
+    pass(p, 3 * SIM_US);
+    g_assert_cmpuint(r->retries, ==, 7);
+    sack_inject(p, -1, 0, 0x1000, 3);
+    g_assert_cmpuint(r->retries, ==, 6);
+    sack_inject(p, 3, 4, 0, 9);
+    g_assert_cmpuint(r->retries, ==, 6);
+    ack_inject(p, 9);
+    g_assert_cmpuint(r->retries, ==, 7);
+    for (unsigned i = 0; i < QRNIC_WINDOW; i++) {
+        g_assert_cmpint(r->selective->state[i], ==, QRNIC_PSN_UNDER_WAY);
+    }
+    pair_free(p);
+}
+
+/* A PSN that has the place of another one in the window is not that one. */
+static void test_names_of_no_window(void)
+{
+    Wire w = { .silent = true };
+    Pair *p = selective(&w);
+
+    post_write(p, 10);
+    pass(p, 3 * SIM_US);
+    sack_inject(p, -1, 0, 0x5fc0, 9);
+    expect_counts(p, 2, 0, 0);
+    sack_inject(p, -1, 0, 0x5fc0, 256 + 2);
+    expect_counts(p, 2, 0, 0);
+    pair_free(p);
+}
+
+/*
+ * The responder
+ */
+
+/* No SACK where what is next is there */
+static void test_sacks_of_gaps_only(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    for (unsigned psn = 3; psn; psn--) {
+        write_inject(p, psn, QRNIC_MARK_SELECTIVE, psn);
+        pass(p, 100);
+    }
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_SACK), ==, 3);
+    write_inject(p, 0, QRNIC_MARK_SELECTIVE, 0);
+    settle(p);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_SACK), ==, 3);
+    g_assert_cmpuint(sim_query(p->b.qp).rq_psn, ==, PSN_A + 4);
+    g_assert_cmphex(p->b.data[0], ==, 3);
+    pair_free(p);
+}
+
+static void test_sack_names_latest(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    write_inject(p, 5, QRNIC_MARK_SELECTIVE, 0);
+    pass(p, 100);
+    write_inject(p, 3, QRNIC_MARK_SELECTIVE | QRNIC_MARK_TRANSMISSION(6), 0);
+    pass(p, 100);
+    g_assert_cmpuint(w.count[1], ==, 2);
+    g_assert_cmpuint(w.seen[1][0].t.latest_psn, ==, PSN_A + 5);
+    g_assert_cmpuint(w.seen[1][0].t.latest_transmission, ==, 0);
+    g_assert_cmpuint(w.seen[1][1].t.latest_psn, ==, PSN_A + 3);
+    g_assert_cmpuint(w.seen[1][1].t.latest_transmission, ==, 6);
+    pair_free(p);
+}
+
+/* What is next is kept, and not executed yet: it is what came first. */
+static void test_next_again(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    write_inject(p, 1, QRNIC_MARK_SELECTIVE, 0x11);
+    write_inject(p, 0, QRNIC_MARK_SELECTIVE, 0x10);
+    write_inject(p, 1, QRNIC_MARK_SELECTIVE, 0x99);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 1);
+    settle(p);
+    g_assert_cmphex(p->b.data[0], ==, 0x11);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_WRITE), ==, 2);
+    pair_free(p);
+}
+
+/* What was kept with a PSN of a read is not there a window later. */
+static void test_window_behind_read(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+    QrnicTransport read = to_b(p, QRNIC_OP_RC_READ_REQUEST, 0,
+                               QRNIC_MARK_SELECTIVE);
+    const uint32_t last = 2 + QRNIC_SELECTIVE_WINDOW;
+
+    write_inject(p, 2, QRNIC_MARK_SELECTIVE, 0x99);
+    read.dma_len = 4 * MTU;
+    pair_inject(p, &p->b, &read, NULL, 0);
+    settle(p);
+    for (uint32_t psn = 4; psn <= last; psn++) {
+        write_inject(p, psn, QRNIC_MARK_SELECTIVE, psn);
+        pass(p, 100);
+    }
+    g_assert_cmphex(p->b.data[0], ==, last & 0xff);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_WRITE), ==, last - 3);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
+    pair_free(p);
+}
+
+/*
+ * A SACK waits with an ACK: it says what that would, and credits. With a read
+ * not answered yet it says nothing of that one.
+ */
+static void test_sack_for_ack(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+    QrnicTransport read;
+
+    post_recv(&p->b, 0, 64);
+    block(p, &w, 0, QRNIC_MARK_SELECTIVE, 50 * SIM_US);
+    write_inject(p, 1, QRNIC_MARK_SELECTIVE, 0);
+    write_inject(p, 3, QRNIC_MARK_SELECTIVE, 0);
+    settle(p);
+    g_assert_cmpuint(w.count[1], ==, 1);
+    g_assert_cmphex(w.seen[1][0].t.opcode, ==, QRNIC_OP_RC_SACK);
+    g_assert_cmphex(w.seen[1][0].t.psn, ==, PSN_A + 1);
+    g_assert_cmphex(w.seen[1][0].t.syndrome, <, 0x1f);
+    w.count[1] = 0;
+    block(p, &w, 2, QRNIC_MARK_SELECTIVE, 50 * SIM_US);
+    read = to_b(p, QRNIC_OP_RC_READ_REQUEST, 4, QRNIC_MARK_SELECTIVE);
+    pair_inject(p, &p->b, &read, NULL, 0);
+    write_inject(p, 6, QRNIC_MARK_SELECTIVE, 0);
+    settle(p);
+    g_assert_cmpuint(w.count[1], ==, 2);
+    g_assert_cmphex(w.seen[1][0].t.opcode, ==, QRNIC_OP_RC_SACK);
+    g_assert_cmphex(w.seen[1][0].t.psn, ==, PSN_A + 3);
+    g_assert_cmphex(w.seen[1][0].t.syndrome, ==, 0x1f);
+    g_assert_cmphex(w.seen[1][1].t.opcode, ==,
+                    QRNIC_OP_RC_READ_RESPONSE_ONLY);
+    pair_free(p);
+}
+
+/* A NAK goes before a SACK. */
+static void test_nak_before_sack(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+    QrnicTransport send = to_b(p, QRNIC_OP_RC_SEND_ONLY, 1,
+                               QRNIC_MARK_SELECTIVE);
+
+    block(p, &w, 0, QRNIC_MARK_SELECTIVE, 50 * SIM_US);
+    write_inject(p, 3, QRNIC_MARK_SELECTIVE, 0);
+    pair_inject(p, &p->b, &send, NULL, 8);
+    settle(p);
+    g_assert_cmpuint(w.count[1], ==, 2);
+    g_assert_cmphex(w.seen[1][0].t.opcode, ==, QRNIC_OP_RC_ACK);
+    g_assert_cmphex(w.seen[1][0].t.syndrome >> 5, ==, 1);
+    g_assert_cmphex(w.seen[1][1].t.opcode, ==, QRNIC_OP_RC_SACK);
+    pair_free(p);
+}
+
+/*
+ * Adaptive routing
+ */
+
+/* A gap is filled, and there is another: its time begins with it. */
+static void test_time_of_next_gap(void)
+{
+    Wire w = { 0 };
+    Pair *p = adaptive(&w);
+    int64_t start = p->sim->now;
+
+    write_inject(p, 1, ALONE, 0);
+    pass(p, GAP_NS / 2);
+    write_inject(p, 3, ALONE, 0);
+    write_inject(p, 0, ALONE, 0);
+    settle(p);
+    g_assert_cmphex(w.seen[1][w.count[1] - 1].t.syndrome, ==,
+                    QRNIC_NAK_SEQUENCE);
+    g_assert_cmpint(w.seen[1][w.count[1] - 1].time, ==,
+                    start + GAP_NS / 2 + GAP_NS);
+    pair_free(p);
+}
+
+/* Of one gap one NAK tells, whatever comes behind it later. */
+static void test_gap_told_once(void)
+{
+    Wire w = { 0 };
+    Pair *p = adaptive(&w);
+
+    write_inject(p, 1, ALONE, 0);
+    settle(p);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 1);
+    write_inject(p, 2, ALONE, 0);
+    settle(p);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 1);
+    pair_free(p);
+}
+
+/* The other end is not known to repeat selectively: it gets a NAK. */
+static void test_gap_by_nak(void)
+{
+    Wire w = { 0 };
+    Pair *p = pair_with(&w, QRNIC_QPO_SELECTIVE_REPEAT |
+                        QRNIC_QPO_ADAPTIVE_ROUTING, QRNIC_MTU_1024);
+
+    write_inject(p, 1, ALONE, 0);
+    settle(p);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_SACK), ==, 0);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 1);
+    pair_free(p);
+}
+
+/* The time of a gap ends while a fatal NAK waits for the wire. */
+static void test_gap_of_dead(void)
+{
+    Wire w = { 0 };
+    Pair *p = adaptive(&w);
+    QrnicTransport bad = to_b(p, QRNIC_OP_RC_WRITE_ONLY, 1, ALONE);
+
+    block(p, &w, 0, ALONE, 2 * GAP_NS);
+    write_inject(p, 2, ALONE, 0);
+    bad.rkey ^= 0x100000;
+    pair_inject(p, &p->b, &bad, NULL, MTU);
+    settle(p);
+    g_assert_cmpuint(w.count[1], ==, 1);
+    g_assert_cmphex(w.seen[1][0].t.syndrome, ==, QRNIC_NAK_ACCESS);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    pair_free(p);
+}
+
+/* What was placed is complete in its turn, though its key is gone by then. */
+static void test_placed_key_gone(void)
+{
+    Wire w = { 0 };
+    Pair *p = adaptive(&w);
+    SimNode *b = p->b.qp->node;
+    uint32_t key = sim_mkey(b, p->b.addr, PAIR_BYTES, ACCESS_ALL);
+    QrnicTransport t = to_b(p, QRNIC_OP_RC_WRITE_ONLY, 1, ALONE);
+
+    t.rkey = key;
+    pair_inject(p, &p->b, &t, NULL, MTU);
+    g_assert_cmphex(p->b.data[0], ==, 0x5a);
+    g_assert_cmpint(qrnic_mkey_destroy(b->engine, key >> 8).status, ==,
+                    QRNIC_ST_OK);
+    write_inject(p, 0, ALONE, 0x5a);
+    settle(p);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_WRITE), ==, 2);
+    g_assert_cmpuint(w.seen[1][0].t.msn, ==, 2);
+    pair_free(p);
+}
+
+/* Only the last packet of a write makes a message; that of it is no longer. */
+static void test_message_of_packets(void)
+{
+    Wire w = { 0 };
+    Pair *p = adaptive(&w);
+    QrnicQp *qp = qrnic_qp_get(p->b.qp->node->engine, p->b.qp->number);
+
+    write_inject(p, 0, ALONE | QRNIC_MARK_MORE, 0);
+    settle(p);
+    g_assert_cmpuint(w.seen[1][0].t.msn, ==, 0);
+    /* As if two million of these had come */
+    qp->responder->adaptive_len = QRNIC_MAX_MSG_SIZE - MTU;
+    write_inject(p, 1, ALONE | QRNIC_MARK_MORE, 0);
+    settle(p);
+    g_assert_cmpuint(w.count[1], ==, 2);
+    g_assert_cmphex(w.seen[1][1].t.syndrome >> 5, ==, 0);
+    write_inject(p, 2, ALONE, 0);
+    settle(p);
+    g_assert_cmphex(w.seen[1][2].t.syndrome, ==, QRNIC_NAK_INVALID);
+    expect_state(p->b.qp, QRNIC_QPS_ERR);
+    pair_free(p);
+}
+
+/*
+ * Bounds
+ */
+
+/* One end of a connection, that expects PSN 0 */
+static SimQp *receiver_new(Pair *p, uint8_t options)
+{
+    SimQp *q = sim_qp_new(p->b.qp->node, 4, 4, 0, 4);
+    QrnicQpAttr a = sim_attr_init();
+
+    g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
+    a = sim_attr_rtr(q, p->a.qp);
+    a.mask |= QRNIC_QP_OPTIONS;
+    a.options = options;
+    a.path_mtu = QRNIC_MTU_4096;
+    g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
+    return q;
+}
+
+/* What is right and would be placed, what is wrong, and what is beyond */
+static void flood(Pair *p, SimQp *q, uint8_t mark)
+{
+    PairEnd to = { .qp = q };
+
+    for (uint32_t psn = 1; psn < QRNIC_SELECTIVE_WINDOW + 20; psn++) {
+        QrnicTransport t = to_b(p, QRNIC_OP_RC_WRITE_ONLY, 0, mark);
+
+        t.dest_qpn = q->number;
+        t.psn = psn;
+        t.rkey ^= psn & 1 ? 0x100000 : 0;
+        t.dma_len = 4096;
+        pair_inject(p, &to, &t, NULL, 4096);
+    }
+}
+
+/*
+ * Many connections, each with all that its window has: together they keep no
+ * more than MAX_HELD, to the byte, and give all of it back.
+ */
+static void test_bounded(void)
+{
+    enum {
+        BYTES = 4096 + sizeof(QrnicHeld),
+        QPS = QRNIC_MAX_HELD / (QRNIC_SELECTIVE_WINDOW - 1) / BYTES * 3 / 2,
+    };
+    const SimOptions o = { .max_qp = 512, .max_cq = 512 };
+    Pair *p = pair_new(5, &o, NULL);
+    QrnicEngine *e = p->b.qp->node->engine;
+    SimQp *q[QPS];
+
+    for (unsigned n = 0; n < QPS; n++) {
+        const QrnicQp *qp;
+
+        q[n] = receiver_new(p, n & 1 ? QRNIC_QPO_ADAPTIVE_ROUTING :
+                                       QRNIC_QPO_SELECTIVE_REPEAT);
+        flood(p, q[n], n & 1 ? ALONE : QRNIC_MARK_SELECTIVE);
+        qp = qrnic_qp_get(e, q[n]->number);
+        g_assert_cmpuint(e->transport->held_bytes, <=, QRNIC_MAX_HELD);
+        if (qp->responder->hold) {
+            g_assert_cmpuint(qp->responder->hold->count, <,
+                             QRNIC_SELECTIVE_WINDOW);
+        }
+    }
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_PLACED_PACKETS), >, 0);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_DROP_HELD), >, 0);
+    /* Not one more fits, but the headers of some that are placed may. */
+    g_assert_cmpuint(e->transport->held_bytes, >, QRNIC_MAX_HELD - BYTES);
+    /* Who keeps the order needs no room. */
+    pair_fill(p);
+    post_write(p, 100);
+    settle(p);
+    completed(p, 1);
+    g_assert_cmpmem(p->a.data, 100 * MTU, p->b.data, 100 * MTU);
+    for (unsigned n = 0; n < QPS; n++) {
+        sim_qp_free(q[n]);
+    }
+    g_assert_cmpuint(e->transport->held_bytes, ==, 0);
+    pair_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/selective/probe/first", test_first_probe);
+    g_test_add_func("/selective/probe/steady", test_steady_probe);
+    g_test_add_func("/selective/probe/behind-loss", test_probe_behind_loss);
+    g_test_add_func("/selective/probe/behind-slow-wire",
+                    test_probe_behind_slow_wire);
+    g_test_add_func("/selective/probe/behind-many", test_probe_behind_many);
+    g_test_add_func("/selective/probe/begin-anew", test_probes_begin_anew);
+    g_test_add_func("/selective/probe/behind-timeout",
+                    test_probe_behind_timeout);
+    g_test_add_func("/selective/probe/of-read", test_probe_of_read);
+    g_test_add_func("/selective/probe/of-last-read", test_probe_of_last_read);
+    g_test_add_func("/selective/read/long", test_long_reads);
+    g_test_add_func("/selective/read/around", test_around_read);
+    g_test_add_func("/selective/read/behind", test_behind_read);
+    g_test_add_func("/selective/read/transmissions", test_read_transmissions);
+    g_test_add_func("/selective/read/late-answers", test_late_answers);
+    g_test_add_func("/selective/read/timeout", test_timeout_of_reads);
+    g_test_add_func("/selective/sack/kept-no-more", test_kept_no_more);
+    g_test_add_func("/selective/sack/lost-for-ever", test_lost_for_ever);
+    g_test_add_func("/selective/progress", test_progress);
+    g_test_add_func("/selective/sack/names-of-no-window",
+                    test_names_of_no_window);
+    g_test_add_func("/selective/sack/of-gaps-only", test_sacks_of_gaps_only);
+    g_test_add_func("/selective/sack/names-latest", test_sack_names_latest);
+    g_test_add_func("/selective/sack/for-ack", test_sack_for_ack);
+    g_test_add_func("/selective/sack/behind-nak", test_nak_before_sack);
+    g_test_add_func("/selective/bounded", test_bounded);
+    g_test_add_func("/selective/next-again", test_next_again);
+    g_test_add_func("/selective/window-behind-read", test_window_behind_read);
+    g_test_add_func("/adaptive/gap/time-of-next", test_time_of_next_gap);
+    g_test_add_func("/adaptive/gap/told-once", test_gap_told_once);
+    g_test_add_func("/adaptive/gap/by-nak", test_gap_by_nak);
+    g_test_add_func("/adaptive/gap/of-dead", test_gap_of_dead);
+    g_test_add_func("/adaptive/placed-key-gone", test_placed_key_gone);
+    g_test_add_func("/adaptive/message-of-packets", test_message_of_packets);
+    return g_test_run();
+}
