@@ -7,6 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/qp/qp.h"
 #include "tags-world.h"
 
 static void expect_sender_failed(World *w, uint8_t status)
@@ -273,7 +274,7 @@ static bool first_of_sender(Sim *s, unsigned from, const uint8_t *frame,
  * A message that has found its entry waits for a page; what comes in its place
  * is a write. That is refused, and the entry is not lost.
  */
-static void test_other_message(void)
+static void other_message(bool adaptive)
 {
     World *w = world_new(1, 1);
     SimNode *n = w->b;
@@ -308,7 +309,12 @@ static void test_other_message(void)
         .opcode = QRNIC_OP_RC_WRITE_ONLY_IMM, .ack_req = true,
         .psn = sim_query(w->to[0]).rq_psn, .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = w->to[0]->number,
+        .mark = adaptive ? QRNIC_MARK_PLACES | QRNIC_MARK_ADAPTIVE : 0,
     };
+    if (adaptive) {
+        qrnic_qp_get(n->engine, w->to[0]->number)->attr.options =
+            QRNIC_QPO_ADAPTIVE_ROUTING;
+    }
     w->sim->tap = first_of_sender;
     w->sim->tap_opaque = &left;
     send_eager(w, 0, 0x77, 100);
@@ -336,6 +342,17 @@ static void test_other_message(void)
     world_free(w);
 }
 
+static void test_other_message(void)
+{
+    other_message(false);
+}
+
+/* It says that it may take any path, and the connection is one of such. */
+static void test_other_adaptive(void)
+{
+    other_message(true);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -345,5 +362,6 @@ int main(int argc, char **argv)
     g_test_add_func("/tags/gone", test_gone);
     g_test_add_func("/tags/reset", test_reset);
     g_test_add_func("/tags/other-message", test_other_message);
+    g_test_add_func("/tags/other-adaptive", test_other_adaptive);
     return g_test_run();
 }
