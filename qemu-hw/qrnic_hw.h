@@ -87,6 +87,8 @@
 #define QRNIC_DYNAMIC_ENDED 256u
 #define QRNIC_SELECTIVE_WINDOW 256u
 #define QRNIC_ADAPTIVE_GAP_TIME 32u
+#define QRNIC_CARRIER_QUEUE 64u
+#define QRNIC_CARRIED_OVERHEAD 104u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -103,6 +105,7 @@
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
 #define QRNIC_MAX_HELD 0x4000000u
+#define QRNIC_MAX_CARRIED 0x4000000u
 #define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
@@ -241,6 +244,7 @@ enum qrnic_qp_type {
     QRNIC_QPT_XRC_TGT = 0xa,
     QRNIC_QPT_DC_INI = 0xb,
     QRNIC_QPT_DC_TGT = 0xc,
+    QRNIC_QPT_CARRIER = 0xd,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -502,7 +506,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
 #define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
-#define QRNIC_CAP_ALL 0x00000fffffffffffull
+#define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
+#define QRNIC_CAP_ALL 0x00001fffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -860,6 +865,10 @@ enum qrnic_counter {
     QRNIC_COUNTER_DYNAMIC_ACCEPTS,
     QRNIC_COUNTER_DYNAMIC_DISCONNECTS,
     QRNIC_COUNTER_DYNAMIC_EXPIRED,
+    QRNIC_COUNTER_TX_CARRIED,
+    QRNIC_COUNTER_RX_CARRIED,
+    QRNIC_COUNTER_RX_CARRIED_EARLY,
+    QRNIC_COUNTER_MEMBERS_FAILED,
     QRNIC_COUNTER_TX_CNAK,
     QRNIC_COUNTER_RX_CNAK,
     QRNIC_COUNTER_RX_DROP_HELD,
@@ -879,6 +888,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_CONTEXT,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_RX_DROP_CONNECTION,
+    QRNIC_COUNTER_RX_DROP_CARRIED,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_LINK_DOWNS,
     QRNIC_COUNTER_LINK_TX_FRAMES,
@@ -1044,6 +1054,10 @@ enum qrnic_counter {
     X(dynamic_accepts, roce) \
     X(dynamic_disconnects, roce) \
     X(dynamic_expired, roce) \
+    X(tx_carried, roce) \
+    X(rx_carried, roce) \
+    X(rx_carried_early, roce) \
+    X(members_failed, roce) \
     X(tx_cnak, roce) \
     X(rx_cnak, roce) \
     X(rx_drop_held, drop) \
@@ -1063,6 +1077,7 @@ enum qrnic_counter {
     X(rx_drop_context, drop) \
     X(rx_drop_psn, drop) \
     X(rx_drop_connection, drop) \
+    X(rx_drop_carried, drop) \
     X(tx_drop_link, drop) \
     X(link_downs, ethernet) \
     X(link_tx_frames, ethernet) \
@@ -1774,7 +1789,7 @@ static inline bool qrnic_device_attr_unpack(QrnicDeviceAttr *out,
     uint64_t bad = 0;
 
     out->capabilities = qrnic_ld_le64(p + 0);
-    bad |= out->capabilities & 0xfffff00000000000ull;
+    bad |= out->capabilities & 0xffffe00000000000ull;
     out->max_qp = qrnic_ld_le32(p + 8);
     out->max_cq = qrnic_ld_le32(p + 12);
     out->max_mkey = qrnic_ld_le32(p + 16);
@@ -3107,7 +3122,8 @@ static inline void qrnic_dynamic_attr_pack(void *out,
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
+#define QRNIC_QP_CTX_CARRIER_OFFSET 104u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 108u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 /* Input of CREATE_QP */
@@ -3131,6 +3147,7 @@ typedef struct QrnicQpCtx {
     uint32_t address_space;
     uint32_t source_qpn;
     QrnicDynamicAttr dynamic;
+    uint32_t carrier;
     QrnicStreamAttr stream;
 } QrnicQpCtx;
 
@@ -3164,7 +3181,8 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     out->address_space = qrnic_ld_le32(p + 80);
     out->source_qpn = qrnic_ld_le32(p + 84);
     bad |= !qrnic_dynamic_attr_unpack(&out->dynamic, p + 88);
-    bad |= qrnic_any_byte(p + 104, 16);
+    out->carrier = qrnic_ld_le32(p + 104);
+    bad |= qrnic_any_byte(p + 108, 12);
     bad |= !qrnic_stream_attr_unpack(&out->stream, p + 120);
     return !bad;
 }
@@ -3193,6 +3211,7 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_st_le32(p + 80, in->address_space);
     qrnic_st_le32(p + 84, in->source_qpn);
     qrnic_dynamic_attr_pack(p + 88, &in->dynamic);
+    qrnic_st_le32(p + 104, in->carrier);
     qrnic_stream_attr_pack(p + 120, &in->stream);
 }
 
@@ -4934,6 +4953,8 @@ static inline const char *qrnic_qp_type_name(unsigned v)
         return "DC_INI";
     case QRNIC_QPT_DC_TGT:
         return "DC_TGT";
+    case QRNIC_QPT_CARRIER:
+        return "CARRIER";
     default:
         return "unknown";
     }
@@ -5452,6 +5473,10 @@ static inline const char *qrnic_counter_name(unsigned v)
         "dynamic_accepts",
         "dynamic_disconnects",
         "dynamic_expired",
+        "tx_carried",
+        "rx_carried",
+        "rx_carried_early",
+        "members_failed",
         "tx_cnak",
         "rx_cnak",
         "rx_drop_held",
@@ -5471,6 +5496,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_context",
         "rx_drop_psn",
         "rx_drop_connection",
+        "rx_drop_carried",
         "tx_drop_link",
         "link_downs",
         "link_tx_frames",

@@ -85,6 +85,8 @@
 #define QRNIC_DYNAMIC_ENDED 256u
 #define QRNIC_SELECTIVE_WINDOW 256u
 #define QRNIC_ADAPTIVE_GAP_TIME 32u
+#define QRNIC_CARRIER_QUEUE 64u
+#define QRNIC_CARRIED_OVERHEAD 104u
 #define QRNIC_DYNAMIC_BACK_OFF 16u
 
 /* Limits that no property changes */
@@ -101,6 +103,7 @@
 #define QRNIC_MAX_ALL_TAGS 131072u
 #define QRNIC_MAX_TAG_OPS 4096u
 #define QRNIC_MAX_HELD 0x4000000u
+#define QRNIC_MAX_CARRIED 0x4000000u
 #define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
@@ -217,6 +220,7 @@ enum qrnic_qp_type {
 	QRNIC_QPT_XRC_TGT = 0xa,
 	QRNIC_QPT_DC_INI = 0xb,
 	QRNIC_QPT_DC_TGT = 0xc,
+	QRNIC_QPT_CARRIER = 0xd,
 };
 
 /* States of a queue pair (InfiniBand specification, 10.3.1) */
@@ -478,7 +482,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_CONGESTION_CONTROL 0x0000020000000000ull
 #define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
-#define QRNIC_CAP_ALL 0x00000fffffffffffull
+#define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
+#define QRNIC_CAP_ALL 0x00001fffffffffffull
 
 /*
  * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
@@ -836,6 +841,10 @@ enum qrnic_counter {
 	QRNIC_COUNTER_DYNAMIC_ACCEPTS,
 	QRNIC_COUNTER_DYNAMIC_DISCONNECTS,
 	QRNIC_COUNTER_DYNAMIC_EXPIRED,
+	QRNIC_COUNTER_TX_CARRIED,
+	QRNIC_COUNTER_RX_CARRIED,
+	QRNIC_COUNTER_RX_CARRIED_EARLY,
+	QRNIC_COUNTER_MEMBERS_FAILED,
 	QRNIC_COUNTER_TX_CNAK,
 	QRNIC_COUNTER_RX_CNAK,
 	QRNIC_COUNTER_RX_DROP_HELD,
@@ -855,6 +864,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_DROP_CONTEXT,
 	QRNIC_COUNTER_RX_DROP_PSN,
 	QRNIC_COUNTER_RX_DROP_CONNECTION,
+	QRNIC_COUNTER_RX_DROP_CARRIED,
 	QRNIC_COUNTER_TX_DROP_LINK,
 	QRNIC_COUNTER_LINK_DOWNS,
 	QRNIC_COUNTER_LINK_TX_FRAMES,
@@ -1020,6 +1030,10 @@ enum qrnic_counter {
 	X(dynamic_accepts, roce) \
 	X(dynamic_disconnects, roce) \
 	X(dynamic_expired, roce) \
+	X(tx_carried, roce) \
+	X(rx_carried, roce) \
+	X(rx_carried_early, roce) \
+	X(members_failed, roce) \
 	X(tx_cnak, roce) \
 	X(rx_cnak, roce) \
 	X(rx_drop_held, drop) \
@@ -1039,6 +1053,7 @@ enum qrnic_counter {
 	X(rx_drop_context, drop) \
 	X(rx_drop_psn, drop) \
 	X(rx_drop_connection, drop) \
+	X(rx_drop_carried, drop) \
 	X(tx_drop_link, drop) \
 	X(link_downs, ethernet) \
 	X(link_tx_frames, ethernet) \
@@ -2429,7 +2444,8 @@ struct qrnic_qp_ctx {
 	__le32 address_space;
 	__le32 source_qpn;
 	struct qrnic_dynamic_attr dynamic;
-	__u8 rsvd2[16];
+	__le32 carrier;
+	__u8 rsvd2[12];
 	struct qrnic_stream_attr stream;
 };
 
@@ -2454,7 +2470,8 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
+#define QRNIC_QP_CTX_CARRIER_OFFSET 104u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 108u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
@@ -2499,6 +2516,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, source_qpn) ==
 		QRNIC_QP_CTX_SOURCE_QPN_OFFSET, "qp_ctx.source_qpn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, dynamic) ==
 		QRNIC_QP_CTX_DYNAMIC_OFFSET, "qp_ctx.dynamic");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, carrier) ==
+		QRNIC_QP_CTX_CARRIER_OFFSET, "qp_ctx.carrier");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, stream) ==
