@@ -594,7 +594,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
 #define QRNIC_QP_PRIORITY 0x10000000u
 #define QRNIC_QP_OPTIONS 0x20000000u
-#define QRNIC_QP_ALL 0x3213bfffu
+#define QRNIC_QP_CARRIER 0x40000000u
+#define QRNIC_QP_ALL 0x7213bfffu
 
 /* Options of a connection, in force where both ends have them */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
@@ -3122,8 +3123,7 @@ static inline void qrnic_dynamic_attr_pack(void *out,
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
-#define QRNIC_QP_CTX_CARRIER_OFFSET 104u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 108u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 /* Input of CREATE_QP */
@@ -3147,7 +3147,6 @@ typedef struct QrnicQpCtx {
     uint32_t address_space;
     uint32_t source_qpn;
     QrnicDynamicAttr dynamic;
-    uint32_t carrier;
     QrnicStreamAttr stream;
 } QrnicQpCtx;
 
@@ -3181,8 +3180,7 @@ static inline bool qrnic_qp_ctx_unpack(QrnicQpCtx *out, const void *in)
     out->address_space = qrnic_ld_le32(p + 80);
     out->source_qpn = qrnic_ld_le32(p + 84);
     bad |= !qrnic_dynamic_attr_unpack(&out->dynamic, p + 88);
-    out->carrier = qrnic_ld_le32(p + 104);
-    bad |= qrnic_any_byte(p + 108, 12);
+    bad |= qrnic_any_byte(p + 104, 16);
     bad |= !qrnic_stream_attr_unpack(&out->stream, p + 120);
     return !bad;
 }
@@ -3211,7 +3209,6 @@ static inline void qrnic_qp_ctx_pack(void *out, const QrnicQpCtx *in)
     qrnic_st_le32(p + 80, in->address_space);
     qrnic_st_le32(p + 84, in->source_qpn);
     qrnic_dynamic_attr_pack(p + 88, &in->dynamic);
-    qrnic_st_le32(p + 104, in->carrier);
     qrnic_stream_attr_pack(p + 120, &in->stream);
 }
 
@@ -3322,6 +3319,8 @@ static inline void qrnic_address_vector_pack(void *out,
 #define QRNIC_QP_ATTR_OPTIONS_OFFSET 100u
 #define QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET 101u
 #define QRNIC_QP_ATTR_RSVD3_OFFSET 102u
+#define QRNIC_QP_ATTR_CARRIER_OFFSET 104u
+#define QRNIC_QP_ATTR_RSVD4_OFFSET 108u
 
 /*
  * Input of MODIFY_QP (only the attributes in mask are read, the others must
@@ -3359,9 +3358,10 @@ typedef struct QrnicQpAttr {
     uint32_t max_burst_sz;
     uint8_t options;
     uint8_t options_in_force;
+    uint32_t carrier;
 } QrnicQpAttr;
 
-_Static_assert(QRNIC_QP_ATTR_RSVD3_OFFSET + 26 ==
+_Static_assert(QRNIC_QP_ATTR_RSVD4_OFFSET + 20 ==
                QRNIC_QP_ATTR_BYTES, "size of qp_attr");
 
 /* False if a reserved bit of qp_attr is set; out is filled in any case. */
@@ -3372,7 +3372,7 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     uint32_t v;
 
     out->mask = qrnic_ld_le32(p + 0);
-    bad |= out->mask & 0xcdec4000u;
+    bad |= out->mask & 0x8dec4000u;
     out->state = p[4];
     out->cur_state = p[5];
     out->path_mtu = p[6];
@@ -3409,7 +3409,9 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     bad |= out->options & 0x000000fcu;
     out->options_in_force = p[101];
     bad |= out->options_in_force & 0x000000fcu;
-    bad |= qrnic_any_byte(p + 102, 26);
+    bad |= qrnic_ld_le16(p + 102);
+    out->carrier = qrnic_ld_le32(p + 104);
+    bad |= qrnic_any_byte(p + 108, 20);
     return !bad;
 }
 
@@ -3452,6 +3454,7 @@ static inline void qrnic_qp_attr_pack(void *out, const QrnicQpAttr *in)
     qrnic_st_le32(p + 96, in->max_burst_sz);
     p[100] = in->options;
     p[101] = in->options_in_force;
+    qrnic_st_le32(p + 104, in->carrier);
 }
 
 #define QRNIC_GID_ENTRY_BYTES 32u

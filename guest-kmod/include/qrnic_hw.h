@@ -570,7 +570,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_RATE_LIMIT 0x02000000u
 #define QRNIC_QP_PRIORITY 0x10000000u
 #define QRNIC_QP_OPTIONS 0x20000000u
-#define QRNIC_QP_ALL 0x3213bfffu
+#define QRNIC_QP_CARRIER 0x40000000u
+#define QRNIC_QP_ALL 0x7213bfffu
 
 /* Options of a connection, in force where both ends have them */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
@@ -2444,8 +2445,7 @@ struct qrnic_qp_ctx {
 	__le32 address_space;
 	__le32 source_qpn;
 	struct qrnic_dynamic_attr dynamic;
-	__le32 carrier;
-	__u8 rsvd2[12];
+	__u8 rsvd2[16];
 	struct qrnic_stream_attr stream;
 };
 
@@ -2470,8 +2470,7 @@ struct qrnic_qp_ctx {
 #define QRNIC_QP_CTX_ADDRESS_SPACE_OFFSET 80u
 #define QRNIC_QP_CTX_SOURCE_QPN_OFFSET 84u
 #define QRNIC_QP_CTX_DYNAMIC_OFFSET 88u
-#define QRNIC_QP_CTX_CARRIER_OFFSET 104u
-#define QRNIC_QP_CTX_RSVD2_OFFSET 108u
+#define QRNIC_QP_CTX_RSVD2_OFFSET 104u
 #define QRNIC_QP_CTX_STREAM_OFFSET 120u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_ctx) == QRNIC_QP_CTX_BYTES,
@@ -2516,8 +2515,6 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, source_qpn) ==
 		QRNIC_QP_CTX_SOURCE_QPN_OFFSET, "qp_ctx.source_qpn");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, dynamic) ==
 		QRNIC_QP_CTX_DYNAMIC_OFFSET, "qp_ctx.dynamic");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, carrier) ==
-		QRNIC_QP_CTX_CARRIER_OFFSET, "qp_ctx.carrier");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, rsvd2) ==
 		QRNIC_QP_CTX_RSVD2_OFFSET, "qp_ctx.rsvd2");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_ctx, stream) ==
@@ -2602,7 +2599,9 @@ struct qrnic_qp_attr {
 	__le32 max_burst_sz;
 	__u8 options;
 	__u8 options_in_force;
-	__u8 rsvd3[26];
+	__le16 rsvd3;
+	__le32 carrier;
+	__u8 rsvd4[20];
 };
 
 #define QRNIC_QP_ATTR_BYTES 128u
@@ -2640,6 +2639,8 @@ struct qrnic_qp_attr {
 #define QRNIC_QP_ATTR_OPTIONS_OFFSET 100u
 #define QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET 101u
 #define QRNIC_QP_ATTR_RSVD3_OFFSET 102u
+#define QRNIC_QP_ATTR_CARRIER_OFFSET 104u
+#define QRNIC_QP_ATTR_RSVD4_OFFSET 108u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_qp_attr) == QRNIC_QP_ATTR_BYTES,
 		"size of qp_attr");
@@ -2709,6 +2710,10 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, options_in_force) ==
 		QRNIC_QP_ATTR_OPTIONS_IN_FORCE_OFFSET, "qp_attr.options_in_force");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd3) ==
 		QRNIC_QP_ATTR_RSVD3_OFFSET, "qp_attr.rsvd3");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, carrier) ==
+		QRNIC_QP_ATTR_CARRIER_OFFSET, "qp_attr.carrier");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_qp_attr, rsvd4) ==
+		QRNIC_QP_ATTR_RSVD4_OFFSET, "qp_attr.rsvd4");
 
 /* Input of SET_GID; output of QUERY_GID */
 struct qrnic_gid_entry {
