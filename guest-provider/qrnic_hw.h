@@ -418,6 +418,7 @@ enum qrnic_syndrome {
 	QRNIC_SYN_DYNAMIC_KEY = 0x39,
 	QRNIC_SYN_DYNAMIC_PARAMETERS = 0x3a,
 	QRNIC_SYN_DYNAMIC_LATE = 0x3b,
+	QRNIC_SYN_CARRIER = 0x3c,
 };
 
 /* Kinds of flow rules; the values are those of the verbs */

@@ -1,7 +1,8 @@
 /*
  * qrnic wire: table of the BTH opcodes
  *
- * InfiniBand specification, table 38; A14 (XRC). DC: as the manual says.
+ * InfiniBand specification, table 38; A14 (XRC). DC and carriers: as the manual
+ * says.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,6 +25,7 @@
 #define CNAK_LEN        4
 #define SACK_LEN        (8 + QRNIC_SACK_BYTES)
 #define CNP_LEN         16
+#define CARRIER_LEN     4
 
 #define HEADER_LEN(f) (QRNIC_BTH_LEN + \
                        ((f) & QRNIC_HDR_XRCETH ? XRCETH_LEN : 0) + \
@@ -32,6 +34,7 @@
                        ((f) & QRNIC_HDR_CNAK ? CNAK_LEN : 0) + \
                        ((f) & QRNIC_HDR_SACK ? SACK_LEN : 0) + \
                        ((f) & QRNIC_HDR_CNP ? CNP_LEN : 0) + \
+                       ((f) & QRNIC_HDR_CARRIER ? CARRIER_LEN : 0) + \
                        ((f) & QRNIC_HDR_DETH ? DETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_FETH ? FETH_LEN : 0) + \
                        ((f) & QRNIC_HDR_RETH ? RETH_LEN : 0) + \
@@ -165,6 +168,11 @@ static const QrnicOpcodeInfo opcodes[QRNIC_OP_COUNT] = {
     OP(DC_ACCEPT, DC | CONTROL | QRNIC_OPF_RESPONSE),
     OP(DC_CNAK, DC | CONTROL | QRNIC_OPF_RESPONSE | QRNIC_HDR_CNAK),
     OP(DC_DISCONNECT, DC | CONTROL),
+
+    OP(CARRIED, QRNIC_OPF_CARRIED | QRNIC_OPF_PAYLOAD | ONLY |
+                QRNIC_HDR_CARRIER),
+    OP(CARRIER_ACK, QRNIC_OPF_RESPONSE | ONLY | AETH),
+    OP(CARRIER_SACK, QRNIC_OPF_RESPONSE | ONLY | AETH | QRNIC_HDR_SACK),
 };
 
 static const QrnicOpcodeInfo undefined = {
@@ -172,8 +180,9 @@ static const QrnicOpcodeInfo undefined = {
     .header_len = QRNIC_BTH_LEN,
 };
 
+QEMU_BUILD_BUG_ON(QRNIC_OP_COUNT != UINT8_MAX + 1);
+
 const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode)
 {
-    return opcode < QRNIC_OP_COUNT && opcodes[opcode].flags ?
-           &opcodes[opcode] : &undefined;
+    return opcodes[opcode].flags ? &opcodes[opcode] : &undefined;
 }

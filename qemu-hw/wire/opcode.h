@@ -2,8 +2,8 @@
  * qrnic wire: BTH opcodes and what follows the BTH for each of them
  *
  * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A17 for
- * congestion notification, A19 for flush and atomic write. Dynamic
- * connections are of this device; see the manual.
+ * congestion notification, A19 for flush and atomic write. Dynamic and
+ * shared connections are of this device; see the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -113,6 +113,11 @@ enum qrnic_bth_opcode {
     QRNIC_OP_DC_ACCEPT = 0xe1,
     QRNIC_OP_DC_CNAK = 0xe2,
     QRNIC_OP_DC_DISCONNECT = 0xe3,
+
+    /* Shared connections: as those of RC, of messages of one packet */
+    QRNIC_OP_CARRIED = 0xe4,
+    QRNIC_OP_CARRIER_ACK = 0xf1,
+    QRNIC_OP_CARRIER_SACK = 0xff,
     QRNIC_OP_COUNT,
 };
 
@@ -123,7 +128,8 @@ enum qrnic_bth_opcode {
 #define QRNIC_SERVICE_UD        0x60
 #define QRNIC_SERVICE_XRC       0xa0
 #define QRNIC_SERVICE_DC        0xc0    /* and 0xe0, of QRNIC_OPF_CONTROL */
-/* RC, XRC and DC have the same operations: of XRC_x this is RC_x. */
+#define QRNIC_SERVICE_CARRIER   0xe0
+/* RC, XRC, DC and carriers have the same: of XRC_x this is RC_x. */
 #define QRNIC_OPERATION_MASK    0x1f
 
 /* Extension headers, in the order in which they follow the BTH. */
@@ -141,6 +147,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_CNAK          (1u << 11)
 #define QRNIC_HDR_SACK          (1u << 12)      /* what SACK says */
 #define QRNIC_HDR_CNP           (1u << 13)      /* reserved bytes of a CNP */
+#define QRNIC_HDR_CARRIER       (1u << 14)      /* who carries */
 
 /* Properties. */
 #define QRNIC_OPF_DEFINED       (1u << 16)
@@ -156,6 +163,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_OPF_FLUSH         (1u << 26)
 #define QRNIC_OPF_CONTROL       (1u << 27)      /* of a connection, not data */
 #define QRNIC_OPF_NOTIFICATION  (1u << 28)      /* of congestion */
+#define QRNIC_OPF_CARRIED       (1u << 29)      /* its payload is a packet */
 /* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)

@@ -94,6 +94,10 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
         t->connection = ldl_be_p(h + 4) & 0xffffff;
         h += 8;
     }
+    if (flags & QRNIC_HDR_CARRIER) {
+        t->src_qpn = ldl_be_p(h) & 0xffffff;
+        h += 4;
+    }
     if (flags & QRNIC_HDR_CONNECT) {
         t->access_key = ldq_be_p(h);
         t->path_mtu = h[8];
@@ -168,21 +172,17 @@ static size_t transport_length(const QrnicHeaders *h)
     return h->network == QRNIC_NET_GRH ? v1_length(h) : v2_length(h);
 }
 
-/* left: as transport_length() has it */
-static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
-                                  size_t left)
+/* So many bytes, from the BTH on to before the ICRC */
+static QrnicParse parse_from_bth(QrnicPacket *p, const uint8_t *bth,
+                                 size_t left)
 {
-    const uint8_t *bth = bth_of(h);
     unsigned pad;
 
-    p->h = h;
-    p->frame_len = h->ip + h->ip_total;
     parse_bth(&p->t, bth);
     p->info = qrnic_opcode_info(p->t.opcode);
     if (!(p->info->flags & QRNIC_OPF_DEFINED)) {
         return QRNIC_PARSE_OPCODE;
     }
-    left -= QRNIC_ICRC_LEN;
     pad = bth[1] >> 4 & 3;
     if (bth[1] & 0xf || left < p->info->header_len + pad || left % 4) {
         return QRNIC_PARSE_MALFORMED;
@@ -194,6 +194,25 @@ static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
         return QRNIC_PARSE_MALFORMED;
     }
     return QRNIC_PARSE_OK;
+}
+
+/* left: as transport_length() has it */
+static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
+                                  size_t left)
+{
+    p->h = h;
+    p->frame_len = h->ip + h->ip_total;
+    return parse_from_bth(p, bth_of(h), left - QRNIC_ICRC_LEN);
+}
+
+QrnicParse qrnic_packet_parse_carried(QrnicPacket *p, const QrnicPacket *outer)
+{
+    if (outer->payload_len < QRNIC_BTH_LEN) {
+        return QRNIC_PARSE_MALFORMED;
+    }
+    p->h = outer->h;
+    p->frame_len = outer->payload_len;
+    return parse_from_bth(p, outer->payload, outer->payload_len);
 }
 
 QrnicParse qrnic_packet_parse_unchecked(QrnicPacket *p, const QrnicHeaders *h)
@@ -303,6 +322,10 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
         stl_be_p(h + 4, t->connection & 0xffffff);
         h += 8;
     }
+    if (flags & QRNIC_HDR_CARRIER) {
+        stl_be_p(h, t->src_qpn & 0xffffff);
+        h += 4;
+    }
     if (flags & QRNIC_HDR_CONNECT) {
         stq_be_p(h, t->access_key);
         stl_be_p(h + 8, (uint32_t)t->path_mtu << 24 | t->rd_atomic << 16);
@@ -364,6 +387,21 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
     return h;
 }
 
+/* Returns where the payload goes. */
+static uint8_t *build_transport(uint8_t *bth, const QrnicTransport *t,
+                                uint32_t flags, unsigned pad)
+{
+    bth[0] = t->opcode;
+    /* MigReq is set, as the path is never in another state (17.2.8). */
+    bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
+    stw_be_p(bth + 2, t->pkey);
+    stl_be_p(bth + 4, (t->fecn ? 1u << 31 : 0) | (t->becn ? 1u << 30 : 0) |
+                      (t->dest_qpn & 0xffffff));
+    stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | t->mark << 24 |
+                      (t->psn & QRNIC_PSN_MASK));
+    return build_extensions(bth + QRNIC_BTH_LEN, flags, t);
+}
+
 uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
                             const QrnicTransport *t, uint32_t payload_len)
 {
@@ -387,16 +425,7 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
         stw_be_p(ip + 2, total);
         stw_be_p(ip + 10, ~ipv4_fold(path->ip_sum + total));
     }
-
-    bth[0] = t->opcode;
-    /* MigReq is set, as the path is never in another state (17.2.8). */
-    bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
-    stw_be_p(bth + 2, t->pkey);
-    stl_be_p(bth + 4, (t->fecn ? 1u << 31 : 0) | (t->becn ? 1u << 30 : 0) |
-                      (t->dest_qpn & 0xffffff));
-    stl_be_p(bth + 8, (t->ack_req ? 1u << 31 : 0) | t->mark << 24 |
-                      (t->psn & QRNIC_PSN_MASK));
-    return build_extensions(bth + QRNIC_BTH_LEN, info->flags, t);
+    return build_transport(bth, t, info->flags, pad);
 }
 
 static uint8_t *pad(uint8_t *payload, uint32_t payload_len)
@@ -426,4 +455,17 @@ size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
 
     stl_le_p(end, 0);
     return end + QRNIC_ICRC_LEN - frame;
+}
+
+uint8_t *qrnic_packet_begin_carried(uint8_t *inner, const QrnicTransport *t,
+                                    uint32_t payload_len)
+{
+    return build_transport(inner, t, qrnic_opcode_info(t->opcode)->flags,
+                           -payload_len & 3);
+}
+
+size_t qrnic_packet_finish_carried(const uint8_t *inner, uint8_t *payload,
+                                   uint32_t payload_len)
+{
+    return pad(payload, payload_len) - inner;
 }

@@ -64,7 +64,7 @@ typedef struct QrnicTransport {
     bool fecn, becn;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
-    uint32_t qkey, src_qpn;     /* DETH; DCETH uses src_qpn too */
+    uint32_t qkey, src_qpn;     /* DETH; DCETH and CARRIED use src_qpn too */
     uint32_t srqn;              /* XRCETH */
     uint32_t connection;        /* DCETH */
     uint64_t access_key;        /* DC_CONNECT */
@@ -117,6 +117,13 @@ QrnicParse qrnic_packet_parse(QrnicPacket *out, const QrnicHeaders *h,
 QrnicParse qrnic_packet_parse_unchecked(QrnicPacket *out,
                                         const QrnicHeaders *h);
 
+/*
+ * The packet that a carried one has in its payload; *out keeps the headers of
+ * the outer one. Of which connections it may be, the caller knows.
+ */
+QrnicParse qrnic_packet_parse_carried(QrnicPacket *out,
+                                      const QrnicPacket *outer);
+
 /* Who talks to whom. */
 typedef struct QrnicPathSpec {
     uint8_t dmac[6], smac[6];
@@ -158,5 +165,13 @@ size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
 /* The same for a frame that nobody will check, with zeros for the ICRC */
 size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
                                      uint32_t payload_len);
+/*
+ * The same for a packet to be carried: from its BTH on, and without an ICRC.
+ * inner needs room for QRNIC_TRANSPORT_HEADER_MAX + payload + 3 bytes.
+ */
+uint8_t *qrnic_packet_begin_carried(uint8_t *inner, const QrnicTransport *t,
+                                    uint32_t payload_len);
+size_t qrnic_packet_finish_carried(const uint8_t *inner, uint8_t *payload,
+                                   uint32_t payload_len);
 
 #endif

@@ -472,6 +472,7 @@ static void test_query_device(void)
                              "cap-priority=off,cap-dynamic=off,"
                              "cap-selective-repeat=off,"
                              "cap-adaptive-routing=off,"
+                             "cap-shared-connection=off,"
                              "cap-congestion-control=off,"
                              "cap-roce-v1=off,cap-command-event=off,"
                              "mac=52:54:00:12:34:56");

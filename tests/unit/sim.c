@@ -131,6 +131,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_TAG_MATCHING |
                         QRNIC_CAP_DYNAMIC | QRNIC_CAP_SELECTIVE_REPEAT |
                         QRNIC_CAP_ADAPTIVE_ROUTING |
+                        QRNIC_CAP_SHARED_CONNECTION |
                         QRNIC_CAP_CONGESTION_CONTROL |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
@@ -522,13 +523,11 @@ SimConnect sim_connect_default(void)
     };
 }
 
-static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn,
-                   bool options)
+static QrnicQpAttr attr_rtr(SimQp *q, SimQp *peer, const SimConnect *c,
+                            uint32_t rq_psn, bool options)
 {
-    QrnicQpAttr a = sim_attr_init();
+    QrnicQpAttr a = sim_attr_rtr(q, peer);
 
-    created(sim_modify(q, &a));
-    a = sim_attr_rtr(q, peer);
     a.path_mtu = c->path_mtu;
     a.av.traffic_class = c->traffic_class;
     a.rq_psn = rq_psn;
@@ -538,10 +537,24 @@ static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn,
         a.mask |= QRNIC_QP_OPTIONS;
         a.options = c->options;
     }
+    return a;
+}
+
+static void to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, uint32_t rq_psn,
+                   bool options, SimQp *carrier)
+{
+    QrnicQpAttr a = sim_attr_init();
+
+    created(sim_modify(q, &a));
+    a = attr_rtr(q, peer, c, rq_psn, options);
+    if (carrier) {
+        a.mask |= QRNIC_QP_CARRIER;
+        a.carrier = carrier->number;
+    }
     created(sim_modify(q, &a));
 }
 
-static void to_rts(SimQp *q, const SimConnect *c, uint32_t sq_psn)
+static QrnicQpAttr attr_rts(const SimConnect *c, uint32_t sq_psn)
 {
     QrnicQpAttr a = sim_attr_rts();
 
@@ -550,7 +563,58 @@ static void to_rts(SimQp *q, const SimConnect *c, uint32_t sq_psn)
     a.rnr_retry = c->rnr_retry;
     a.sq_psn = sq_psn;
     a.max_rd_atomic = c->rd_atomic;
+    return a;
+}
+
+static void to_rts(SimQp *q, const SimConnect *c, uint32_t sq_psn)
+{
+    QrnicQpAttr a = attr_rts(c, sq_psn);
+
     created(sim_modify(q, &a));
+}
+
+SimQp *sim_carrier_new(SimNode *n)
+{
+    const QrnicQpCtx ctx = { .type = QRNIC_QPT_CARRIER };
+    SimQp *q = g_new0(SimQp, 1);
+
+    q->node = n;
+    q->number = created(qrnic_qp_create(n->engine, &ctx));
+    return q;
+}
+
+void sim_carrier_free(SimQp *q)
+{
+    created(qrnic_qp_destroy(q->node->engine, q->number));
+    g_free(q);
+}
+
+static void carrier_start(SimQp *q, SimQp *peer, const SimConnect *c,
+                          uint32_t sq_psn, uint32_t rq_psn, bool options)
+{
+    QrnicQpAttr a = {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT,
+        .state = QRNIC_QPS_INIT, .port = 1,
+    };
+
+    created(sim_modify(q, &a));
+    a = attr_rtr(q, peer, c, rq_psn, options);
+    a.mask &= ~(QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER);
+    a.max_dest_rd_atomic = a.min_rnr_timer = 0;
+    created(sim_modify(q, &a));
+    a = attr_rts(c, sq_psn);
+    a.mask &= ~(QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC);
+    a.rnr_retry = a.max_rd_atomic = 0;
+    created(sim_modify(q, &a));
+}
+
+void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c)
+{
+    SimConnect d = sim_connect_default();
+
+    c = c ? c : &d;
+    carrier_start(a, b, c, c->psn_a, c->psn_b, !c->only_b);
+    carrier_start(b, a, c, c->psn_b, c->psn_a, !c->only_a);
 }
 
 void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)
@@ -558,8 +622,8 @@ void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)
     SimConnect d = sim_connect_default();
 
     c = c ? c : &d;
-    to_rtr(a, b, c, c->psn_b, !c->only_b);
-    to_rtr(b, a, c, c->psn_a, !c->only_a);
+    to_rtr(a, b, c, c->psn_b, !c->only_b, c->carrier_a);
+    to_rtr(b, a, c, c->psn_a, !c->only_a, c->carrier_b);
     to_rts(a, c, c->psn_a);
     to_rts(b, c, c->psn_b);
 }

@@ -152,6 +152,7 @@ typedef struct SimConnect {
     uint8_t traffic_class;
     uint8_t options;            /* of both ends, but for: */
     bool only_a, only_b;
+    SimQp *carrier_a, *carrier_b;       /* of members; else NULL */
 } SimConnect;
 
 typedef struct SimOptions {
@@ -211,6 +212,10 @@ QrnicDynamicSeg sim_dynamic_to(SimQp *target, uint64_t access_key);
 /* The datagram segment that reaches a queue pair */
 QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey);
 void sim_uc_connect(SimQp *a, SimQp *b);
+/* The ends of shared connections; what of *c members have, they have not. */
+SimQp *sim_carrier_new(SimNode *n);
+void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c);
+void sim_carrier_free(SimQp *q);
 void sim_qp_free(SimQp *q);
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride);
 void sim_srq_free(SimSrq *s);

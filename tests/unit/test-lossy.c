@@ -46,6 +46,7 @@ typedef struct World {
     Sim *sim;
     Flow flow[2];
     SimQp *qp[2];
+    bool shared;
 } World;
 
 static uint8_t *at(SimQp *q, uint64_t addr)
@@ -198,9 +199,12 @@ static void check_send_cqe(World *w, Flow *f, const QrnicCqe *c)
     g_assert_cmpuint(c->index, ==, o->index);
     f->completed++;
     if (c->status != QRNIC_WC_SUCCESS) {
+        /* A member goes with its carrier, also with nothing under way. */
         g_assert_cmpstr(qrnic_wc_status_name(c->status), ==,
-                        f->failed ? qrnic_wc_status_name(QRNIC_WC_WR_FLUSH_ERR)
-                        : qrnic_wc_status_name(QRNIC_WC_RETRY_EXC_ERR));
+                        f->failed || (w->shared &&
+                                      c->status == QRNIC_WC_WR_FLUSH_ERR) ?
+                        qrnic_wc_status_name(QRNIC_WC_WR_FLUSH_ERR) :
+                        qrnic_wc_status_name(QRNIC_WC_RETRY_EXC_ERR));
         f->failed = true;
         return;
     }
@@ -323,6 +327,7 @@ typedef struct Case {
     bool congestion, link;
     unsigned rounds;
     uint32_t seed;              /* of the first */
+    bool shared;                /* of a carrier, whose packets are carried */
 } Case;
 
 /* Of the packets that say that they may be */
@@ -386,10 +391,12 @@ static void random_run(const Case *x, uint32_t seed)
         .link_retransmission = x->link,
     };
     SimConnect c = sim_connect_default();
+    SimQp *carrier[2] = { NULL, NULL };
     World *w = g_new0(World, 1);
     GRand *r;
 
     g_test_message("%s: seed %u", k->name, seed);
+    w->shared = x->shared;
     w->sim = sim_new(seed, &o);
     r = w->sim->rand;
     w->sim->loss = k->loss;
@@ -412,6 +419,15 @@ static void random_run(const Case *x, uint32_t seed)
     c.min_rnr_timer = 3;
     c.max_dest_rd_atomic = g_rand_int_range(r, 1, 9);
     c.rd_atomic = g_rand_int_range(r, 1, c.max_dest_rd_atomic + 1);
+    if (x->shared) {
+        for (int i = 0; i < 2; i++) {
+            carrier[i] = sim_carrier_new(&w->sim->node[i]);
+        }
+        sim_carrier_connect(carrier[0], carrier[1], &c);
+        c.options = 0;
+        c.carrier_a = carrier[0];
+        c.carrier_b = carrier[1];
+    }
     sim_connect(w->qp[0], w->qp[1], &c);
     if (x->congestion) {
         congestion_start(w->sim);
@@ -437,8 +453,12 @@ static void random_run(const Case *x, uint32_t seed)
         }
     }
     check_features(w, x);
-    sim_qp_free(w->qp[0]);
-    sim_qp_free(w->qp[1]);
+    for (int i = 0; i < 2; i++) {
+        sim_qp_free(w->qp[i]);
+        if (carrier[i]) {
+            sim_carrier_free(carrier[i]);
+        }
+    }
     sim_free(w->sim);
     g_free(w);
 }
@@ -462,11 +482,16 @@ static void test_weather(gconstpointer opaque)
 static const struct {
     const char *name;
     uint8_t value;
+    bool shared;
 } options[] = {
     { "rc", 0 },
     { "selective", QRNIC_QPO_SELECTIVE_REPEAT },
     { "adaptive", QRNIC_QPO_ADAPTIVE_ROUTING },
     { "both", QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING },
+    { "shared", 0, true },
+    { "shared-selective", QRNIC_QPO_SELECTIVE_REPEAT, true },
+    { "shared-both",
+      QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING, true },
 };
 
 /* What is beside the transport */
@@ -493,6 +518,7 @@ static void add(unsigned beside, unsigned option, unsigned weather)
 
     *c = (Case) {
         .weather = &weathers[weather], .options = options[option].value,
+        .shared = options[option].shared,
         .congestion = besides[beside].congestion, .link = besides[beside].link,
         .rounds = beside ? 1 : weathers[weather].rounds,
         .seed = 1000 + 100 * beside + 10 * option,

@@ -32,6 +32,9 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qrnic_congestion_drop(e, qp);
     qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
+    if (qp->carriage) {
+        qrnic_carriage_fail(e, qp);
+    }
     if (event && qrnic_async_has_room(e)) {
         qrnic_event_async(e, event, subtype, qp->number, 0);
     } else if (event) {
@@ -86,7 +89,7 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
     }
     /* Its flush ended without telling of the last WQE. */
     if (qp->state == QRNIC_QPS_ERR && !qp->last_wqe_reported &&
-        !qp->ops->no_requests && !qrnic_qp_has_rq(qp)) {
+        qrnic_qp_takes_wqes(qp) && !qrnic_qp_has_rq(qp)) {
         qrnic_schedule(e, qp);
     }
 }

@@ -60,7 +60,7 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
     QrnicRecvWqe wqe;
     QrnicCqe cqe;
 
-    if (qp->ops->no_requests) {
+    if (!qrnic_qp_takes_wqes(qp)) {
         return false;
     }
     if (!qrnic_qp_has_rq(qp)) {

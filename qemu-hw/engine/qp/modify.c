@@ -31,7 +31,7 @@ static const Transition rc_transitions[] = {
     { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
       QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
       QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
-      PKEY | ACCESS | QRNIC_QP_OPTIONS },
+      PKEY | ACCESS | QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER },
     { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
       QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
       QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
@@ -43,6 +43,17 @@ static const Transition rc_transitions[] = {
       PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
       QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC |
       QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
+};
+
+/* It holds no memory, and so has no rights, and answers nothing but packets. */
+static const Transition carrier_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      PKEY | QRNIC_QP_OPTIONS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_SQ_PSN, 0 },
 };
 
 /* A14: each end has the attributes of its half. */
@@ -160,6 +171,7 @@ struct QrnicStates {
     }
 
 STATES(rc, NULL);
+STATES(carrier, NULL);
 STATES(initiator, NULL);
 STATES(target, NULL);
 STATES(dynamic_initiator, NULL);
@@ -285,6 +297,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(QRNIC_QP_OPTIONS, OPTIONS, options & options_known(e), in->options,
           in->options),
         V(0, OPTIONS_IN_FORCE, options_in_force, 0, 0),
+        V(QRNIC_QP_CARRIER, CARRIER, carrier, 1, 0xffffff),
         V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
         V(QRNIC_QP_RATE_LIMIT, RATE_LIMIT, rate_limit, 0,
           QRNIC_MAX_RATE_LIMIT),
@@ -344,6 +357,11 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
             given &= ~QRNIC_QP_PRIORITY;
         }
     }
+    if (given & QRNIC_QP_CARRIER &&
+        !(e->config.capabilities & QRNIC_CAP_SHARED_CONNECTION)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
+                            QRNIC_QP_ATTR_CARRIER_OFFSET);
+    }
     wrong = t->required & ~given;
     if (!wrong) {
         wrong = given & ~(t->required | t->optional);
@@ -352,6 +370,9 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
         return qrnic_refuse(QRNIC_ST_BAD_ATTR, wrong);
     }
     result = values_check(e, in);
+    if (result.status == QRNIC_ST_OK && qp->ops->modify_check) {
+        result = qp->ops->modify_check(e, qp, in, to);
+    }
     if (result.status == QRNIC_ST_OK && qp->state == QRNIC_QPS_SQD &&
         given & QRNIC_QP_MAX_DEST_RD_ATOMIC &&
         !qp->ops->can_keep(qp, in->max_dest_rd_atomic)) {
@@ -386,6 +407,7 @@ static void attr_copy(QrnicQpAttr *a, const QrnicQpAttr *in)
     COPY(QRNIC_QP_AV, av);
     COPY(QRNIC_QP_PRIORITY, priority);
     COPY(QRNIC_QP_OPTIONS, options);
+    COPY(QRNIC_QP_CARRIER, carrier);
     COPY(QRNIC_QP_RATE_LIMIT, rate_limit);
     COPY(QRNIC_QP_RATE_LIMIT, max_burst_sz);
     COPY(QRNIC_QP_RATE_LIMIT, typical_pkt_sz);
@@ -411,6 +433,10 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     qrnic_transmit_drop(e, qp);
+    if (qp->carrier) {
+        qrnic_member_leave(qp);
+        qrnic_context_init(e, qp);
+    }
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));
     qp->cnp_next = 0;

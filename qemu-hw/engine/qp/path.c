@@ -86,6 +86,9 @@ static QrnicTurn wait_for(QrnicEngine *e, bool ours, bool multicast)
 
 QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
 {
+    if (qp->carrier) {
+        return qrnic_member_wait(e, qp);
+    }
     if (!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) {
         return QRNIC_TURN_MORE;
     }
@@ -138,6 +141,9 @@ static uint8_t *place(QrnicEngine *e, QrnicQp *qp, uint32_t payload_len)
 uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                            const QrnicTransport *t, uint32_t payload_len)
 {
+    if (qp->carrier) {
+        return qrnic_member_open(e, qp, t, payload_len);
+    }
     if (qp->congestion_epoch != e->pairs->congestion_epoch) {
         path_refresh(e, qp);
     }
@@ -164,10 +170,19 @@ static size_t finish(QrnicEngine *e, const QrnicQp *qp, const QrnicPath *path,
 void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len)
 {
-    size_t len = finish(e, qp, &qp->path, t, payload, payload_len);
+    bool response = qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE;
+    size_t len;
 
+    if (qp->carrier) {
+        if (!response) {
+            qrnic_pace_charge(e, qp, payload_len);
+        }
+        qrnic_member_send(e, qp, t, payload, payload_len);
+        return;
+    }
+    len = finish(e, qp, &qp->path, t, payload, payload_len);
     /* The limit is that of requests: who asked for an answer has a right. */
-    if (!(qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE)) {
+    if (!response) {
         qrnic_pace_charge(e, qp, len);
     } else if (payload_len) {
         qrnic_congestion_charge(e, qp, len);

@@ -174,6 +174,31 @@ static bool speaks_of_ring(const QrnicTranslation *t)
     return t->root || t->levels || t->page_shift || t->offset;
 }
 
+QrnicResult qrnic_qp_no_queues_check(const QrnicQpCtx *in)
+{
+    const struct { bool given; uint32_t offset; } members[] = {
+        { in->sq_log_size, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET },
+        { in->rq_log_size, QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET },
+        { in->rq_log_stride, QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET },
+        { in->pd, QRNIC_QP_CTX_PD_OFFSET },
+        { in->send_cq, QRNIC_QP_CTX_SEND_CQ_OFFSET },
+        { in->recv_cq, QRNIC_QP_CTX_RECV_CQ_OFFSET },
+        { in->db_page, QRNIC_QP_CTX_DB_PAGE_OFFSET },
+        { in->srq, QRNIC_QP_CTX_SRQ_OFFSET },
+        { in->sq_record, QRNIC_QP_CTX_SQ_RECORD_OFFSET },
+        { in->rq_record, QRNIC_QP_CTX_RQ_RECORD_OFFSET },
+        { speaks_of_ring(&in->sq), QRNIC_QP_CTX_SQ_OFFSET },
+        { speaks_of_ring(&in->rq), QRNIC_QP_CTX_RQ_OFFSET },
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+        if (members[i].given) {
+            return qrnic_refuse(QRNIC_ST_BAD_PARAM, members[i].offset);
+        }
+    }
+    return qrnic_ok(0);
+}
+
 /* Sizes and places of the rings; objects that must exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
@@ -377,6 +402,8 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     if (qp->ops->cleanup) {
         qp->ops->cleanup(e, qp);
     }
+    qrnic_member_leave(qp);
+    qrnic_carriage_free(e, qp);
     qrnic_transmit_drop(e, qp);
     qrnic_fetch_put(e, &qp->sq);
     qrnic_fetch_put(e, &qp->rq);
@@ -432,7 +459,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp->rss_entries) {
+    if (qp->rss_entries || qrnic_carriage_has_members(qp)) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_qp_destroy(e->config.name, qpn);

@@ -21,6 +21,8 @@ typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
 typedef struct QrnicDynamicTarget QrnicDynamicTarget;
 
 typedef struct QrnicCongestion QrnicCongestion;
+typedef struct QrnicCarriage QrnicCarriage;
+typedef struct QrnicCarried QrnicCarried;
 typedef struct QrnicWait QrnicWait;
 typedef struct QrnicContext QrnicContext;
 typedef struct QrnicContexts QrnicContexts;
@@ -90,6 +92,12 @@ struct QrnicQp {
     QrnicQp *target;            /* whose responder it is; else NULL */
     QLIST_ENTRY(QrnicQp) next_peer;     /* of them, in state RTS */
     uint32_t connection;        /* dynamic connections: number of this one */
+    /* carriage.c: shared connections */
+    QrnicQp *carrier;           /* of a member; else NULL */
+    QrnicCarriage *carriage;    /* of a carrier; else NULL */
+    QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
+    bool waits_for_carrier;
+    QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
     /* scheduler.c */
@@ -113,7 +121,7 @@ struct QrnicQp {
 /* modify.c: which transitions a type has; see QP states in the manual */
 typedef struct QrnicStates QrnicStates;
 extern const QrnicStates qrnic_rc_states, qrnic_initiator_states,
-    qrnic_target_states, qrnic_dynamic_initiator_states,
+    qrnic_target_states, qrnic_carrier_states, qrnic_dynamic_initiator_states,
     qrnic_dynamic_target_states, qrnic_uc_states, qrnic_ud_states,
     qrnic_gsi_states, qrnic_raw_packet_states;
 
@@ -152,6 +160,9 @@ struct QrnicQpOps {
     void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* it is about to go */
     /* So many reads and atomics can be kept without losing one not answered. */
     bool (*can_keep)(const QrnicQp *qp, uint32_t count);
+    /* A transition, in addition to what is checked of all types */
+    QrnicResult (*modify_check)(QrnicEngine *e, const QrnicQp *qp,
+                                const QrnicQpAttr *in, uint8_t to);
     /* A transition from this state, or attributes set */
     void (*entered)(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                     const QrnicQpAttr *in);
@@ -189,6 +200,8 @@ struct QrnicQpOps {
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
     /* In place of going to ERR */
     void (*failed)(QrnicEngine *e, QrnicQp *qp);
+    /* Of who may be a member: its carrier is in ERR, for this reason. */
+    void (*carrier_failed)(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
 
     /*
      * In ERR: completes as flushed what was under way, before what was only
@@ -370,6 +383,8 @@ bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
 
 /* qp.c */
+/* CREATE_QP of a type that has no queue, and so nothing that belongs to one */
+QrnicResult qrnic_qp_no_queues_check(const QrnicQpCtx *in);
 /* A queue pair that no command finds, of a target. NULL: no number is left. */
 QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
                                 const QrnicQpOps *ops);
@@ -433,6 +448,11 @@ static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 {
     return !qp->srq && qp->ops->has_rq;
 }
+/* Requests that it receives take receive WQEs, whoever posted them. */
+static inline bool qrnic_qp_takes_wqes(const QrnicQp *qp)
+{
+    return !qp->ops->no_requests && !qp->carriage;
+}
 /* Each receive WQE is a message that it can take, and nobody else can. */
 static inline bool qrnic_qp_has_credits(const QrnicQp *qp)
 {
@@ -490,7 +510,8 @@ QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
 /*
  * A packet, in two steps: returns where its payload goes, and sends it when
- * that is there. One that is not sent may be left.
+ * that is there. One that is not sent may be left. A member's goes into its
+ * carrier.
  */
 uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                            const QrnicTransport *t, uint32_t payload_len);
@@ -498,6 +519,46 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                        uint8_t *payload, uint32_t payload_len);
 /* A CNP to the other end of its connection */
 void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * carriage.c: a packet of a member on its way, of which the carrier knows
+ * nothing but its length
+ */
+struct QrnicCarried {
+    QTAILQ_ENTRY(QrnicCarried) next;
+    QLIST_ENTRY(QrnicCarried) of_member;
+    QrnicCarriage *carriage;
+    QrnicQp *member;            /* NULL: it does not wait for it any more */
+    uint32_t len, room;
+    uint8_t data[];             /* from the BTH on, without an ICRC */
+};
+
+void qrnic_carriage_init(QrnicEngine *e, QrnicQp *carrier,
+                         void (*schedule)(QrnicEngine *e, QrnicQp *qp));
+void qrnic_carriage_free(QrnicEngine *e, QrnicQp *carrier);
+/* What waits is forgotten. */
+void qrnic_carriage_drop(QrnicEngine *e, QrnicQp *carrier);
+bool qrnic_carriage_has_members(const QrnicQp *qp);
+void qrnic_member_join(QrnicQp *member, QrnicQp *carrier);
+/* If it is one */
+void qrnic_member_leave(QrnicQp *member);
+/* TURN_MORE: a packet of it may be opened. Else it is scheduled when one may. */
+QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member);
+uint8_t *qrnic_member_open(QrnicEngine *e, QrnicQp *member,
+                           const QrnicTransport *t, uint32_t payload_len);
+void qrnic_member_send(QrnicEngine *e, QrnicQp *member,
+                       const QrnicTransport *t, uint8_t *payload,
+                       uint32_t payload_len);
+/* Members for which there is room now may go on. */
+void qrnic_carriage_wake(QrnicEngine *e, QrnicQp *carrier);
+bool qrnic_carriage_waits(const QrnicQp *carrier);
+/* The packet that has waited longest; it is the caller's. NULL: none */
+QrnicCarried *qrnic_carriage_next(QrnicQp *carrier);
+void qrnic_carried_free(QrnicEngine *e, QrnicCarried *p);
+/* The carrier is in ERR: all its members are to be told, in its turns. */
+void qrnic_carriage_fail(QrnicEngine *e, QrnicQp *carrier);
+/* The next one of them; NULL: that were all */
+QrnicQp *qrnic_carriage_failing(QrnicQp *carrier);
 
 /* payload.c: len bytes of a message from offset on, which are there */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
@@ -539,6 +600,7 @@ typedef struct QrnicPairs {
     QrnicCongestionCtx congestion;
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
+    size_t carried_bytes;       /* of packets in carriers; MAX_CARRIED */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

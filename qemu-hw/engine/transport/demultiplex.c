@@ -18,12 +18,6 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,
     trace_qrnic_roce_drop(e->config.name, qpn, psn, reason);
 }
 
-/* The top bit tells full from limited membership (10.9.3). */
-static bool pkey_matches(const QrnicPacket *p)
-{
-    return !((p->t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff);
-}
-
 static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
 {
     qrnic_add(e, QRNIC_COUNTER_ROCE_RX_PACKETS, 1);
@@ -43,7 +37,7 @@ static uint8_t service_of(const QrnicPacket *p)
 static bool has_rate(const QrnicQp *qp)
 {
     return qp->ops->service >= 0 && !qp->ops->is_datagram &&
-           !qp->ops->answers_any;
+           !qp->ops->answers_any && !qp->carrier;
 }
 
 /*
@@ -60,7 +54,7 @@ static void receive_notification(QrnicEngine *e, QrnicQp *qp,
         why = QRNIC_COUNTER_RX_DROP_OPCODE;
     } else if (!qrnic_qp_receives(qp, false)) {
         why = QRNIC_COUNTER_RX_DROP_QP_STATE;
-    } else if (!pkey_matches(p)) {
+    } else if (!qrnic_pkey_matches(p)) {
         why = QRNIC_COUNTER_RX_DROP_PKEY;
     } else if (!qrnic_path_matches(&qp->path, p)) {
         why = QRNIC_COUNTER_RX_DROP_ADDRESS;
@@ -116,8 +110,13 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
              p->t.psn);
         return;
     }
-    if (!pkey_matches(p)) {
+    if (!qrnic_pkey_matches(p)) {
         drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p->t.dest_qpn, p->t.psn);
+        return;
+    }
+    if (qp->carrier) {
+        drop(e, QRNIC_COUNTER_RX_DROP_CONNECTION, "not by its carrier",
+             p->t.dest_qpn, p->t.psn);
         return;
     }
     /* A group is addressed by MULTICAST_QPN only (10.5.1). */
@@ -166,7 +165,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
     if (p.t.dest_qpn == QRNIC_MULTICAST_QPN &&
         (p.t.opcode & QRNIC_SERVICE_MASK) == QRNIC_SERVICE_UD &&
         qrnic_gid_is_multicast(h->dgid)) {
-        if (!pkey_matches(&p)) {
+        if (!qrnic_pkey_matches(&p)) {
             drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p.t.dest_qpn, p.t.psn);
             return 1;
         }

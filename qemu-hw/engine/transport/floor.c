@@ -17,6 +17,7 @@ static void transport_init(QrnicEngine *e)
 {
     e->fabric->receivers = &receivers;
     qrnic_qp_type_register(e, QRNIC_QPT_RC, &qrnic_rc_ops);
+    qrnic_qp_type_register(e, QRNIC_QPT_CARRIER, &qrnic_carrier_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_UC, &qrnic_uc_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_UD, &qrnic_ud_ops);
     qrnic_qp_type_register(e, QRNIC_QPT_GSI, &qrnic_gsi_ops);

@@ -16,10 +16,16 @@ static inline uint8_t qrnic_qp_service(const QrnicQp *qp)
     return qp->ops->service;
 }
 
-extern const QrnicQpOps qrnic_rc_ops, qrnic_xrc_initiator_ops,
-    qrnic_xrc_target_ops, qrnic_dynamic_initiator_ops,
-    qrnic_dynamic_target_ops, qrnic_uc_ops, qrnic_ud_ops, qrnic_gsi_ops,
-    qrnic_raw_packet_ops;
+/* The top bit tells full from limited membership (10.9.3). */
+static inline bool qrnic_pkey_matches(const QrnicPacket *p)
+{
+    return !((p->t.pkey ^ QRNIC_PKEY_DEFAULT) & 0x7fff);
+}
+
+extern const QrnicQpOps qrnic_rc_ops, qrnic_carrier_ops,
+    qrnic_xrc_initiator_ops, qrnic_xrc_target_ops,
+    qrnic_dynamic_initiator_ops, qrnic_dynamic_target_ops, qrnic_uc_ops,
+    qrnic_ud_ops, qrnic_gsi_ops, qrnic_raw_packet_ops;
 
 /* wqe_shape.c */
 QrnicWqeShape qrnic_rc_shape(const QrnicEngine *e, const QrnicQp *qp,

@@ -11,33 +11,12 @@
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
-static bool is_zero(const QrnicTranslation *t)
-{
-    return !t->root && !t->levels && !t->page_shift && !t->offset;
-}
-
 QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
-    /* It has no queue, and so nothing that belongs to one. */
-    const struct { bool zero; uint32_t offset; } rules[] = {
-        { !in->sq_log_size, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET },
-        { !in->rq_log_size, QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET },
-        { !in->rq_log_stride, QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET },
-        { !in->pd, QRNIC_QP_CTX_PD_OFFSET },
-        { !in->send_cq, QRNIC_QP_CTX_SEND_CQ_OFFSET },
-        { !in->recv_cq, QRNIC_QP_CTX_RECV_CQ_OFFSET },
-        { !in->db_page, QRNIC_QP_CTX_DB_PAGE_OFFSET },
-        { !in->srq, QRNIC_QP_CTX_SRQ_OFFSET },
-        { !in->sq_record, QRNIC_QP_CTX_SQ_RECORD_OFFSET },
-        { !in->rq_record, QRNIC_QP_CTX_RQ_RECORD_OFFSET },
-        { is_zero(&in->sq), QRNIC_QP_CTX_SQ_OFFSET },
-        { is_zero(&in->rq), QRNIC_QP_CTX_RQ_OFFSET },
-    };
+    QrnicResult result = qrnic_qp_no_queues_check(in);
 
-    for (unsigned i = 0; i < ARRAY_SIZE(rules); i++) {
-        if (!rules[i].zero) {
-            return qrnic_refuse(QRNIC_ST_BAD_PARAM, rules[i].offset);
-        }
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if (!qrnic_xrcd_get(e, in->xrcd)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_XRCD_OFFSET);

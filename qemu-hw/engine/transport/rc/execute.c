@@ -486,6 +486,12 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
 {
     uint32_t flags = pkt->info->flags;
 
+    if (flags & QRNIC_OPF_CARRIED) {
+        if (!qp->responder->placed) {
+            qrnic_carried_receive(e, qp, pkt);
+        }
+        return true;
+    }
     if (flags & QRNIC_OPF_SEND) {
         return receive_send(e, qp, pkt);
     }

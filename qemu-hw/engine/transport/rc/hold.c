@@ -50,8 +50,8 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     e->transport->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
-    qrnic_add(e, placed ? QRNIC_COUNTER_PLACED_PACKETS :
-                          QRNIC_COUNTER_HELD_PACKETS, 1);
+    qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
+                 QRNIC_COUNTER_PLACED_PACKETS : QRNIC_COUNTER_HELD_PACKETS, 1);
     return true;
 }
 

@@ -97,6 +97,7 @@ static void rc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
 {
     if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
         qrnic_rc_start_receive(e, qp);
+        qrnic_member_entered(e, qp);
     } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
         qrnic_rc_start_send(e, qp);
         if (qrnic_rendezvous_waits(qp->requester)) {
@@ -149,16 +150,43 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
-#define RELIABLE \
-    .init = rc_init, \
+static void carrier_init(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_carrier_init(e, qp);
+    rc_init(e, qp);
+}
+
+static void carrier_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
+                            const QrnicQpAttr *in)
+{
+    rc_entered(e, qp, from, in);
+    if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
+        qrnic_carrier_start_send(e, qp);
+    }
+}
+
+static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+{
+    if (p->info->flags & QRNIC_OPF_RESPONSE ||
+        qrnic_carrier_accepts(e, qp, p)) {
+        rc_receive(e, qp, p);
+    }
+}
+
+/* What all connections do, whatever goes through them */
+#define CONNECTION \
     .cleanup = qrnic_reliable_cleanup, \
-    .can_keep = qrnic_responder_can_keep, \
-    .entered = rc_entered, \
     .query = rc_query, \
     .context = rc_context, \
     .transmit = rc_transmit, \
     .is_idle = qrnic_requester_idle, \
-    .timer = rc_timer, \
+    .timer = rc_timer
+
+#define RELIABLE \
+    CONNECTION, \
+    .init = rc_init, \
+    .can_keep = qrnic_responder_can_keep, \
+    .entered = rc_entered, \
     .resume = rc_resume, \
     .receive_doorbell = qrnic_responder_doorbell, \
     .receive = rc_receive, \
@@ -178,6 +206,21 @@ const QrnicQpOps qrnic_rc_ops = {
     .may_stream = true,
     .states = &qrnic_rc_states,
     .shape = qrnic_rc_shape,
+    .modify_check = qrnic_member_modify_check,
+    .carrier_failed = qrnic_member_carrier_failed,
+};
+
+const QrnicQpOps qrnic_carrier_ops = {
+    CONNECTION,
+    .capability = QRNIC_CAP_SHARED_CONNECTION,
+    .service = QRNIC_SERVICE_CARRIER,
+    .states = &qrnic_carrier_states,
+    .create_check = qrnic_carrier_create_check,
+    .modify_check = qrnic_carrier_modify_check,
+    .init = carrier_init,
+    .entered = carrier_entered,
+    .receive = carrier_receive,
+    .flush_send = qrnic_carrier_flush_one,
 };
 
 const QrnicQpOps qrnic_xrc_initiator_ops = {

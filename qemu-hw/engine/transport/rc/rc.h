@@ -49,6 +49,7 @@ typedef struct QrnicPending {
     uint32_t asked;             /* selective: when last, in transmissions */
     uint8_t asked_transmission; /* and which one that was */
     QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
+    QrnicCarried *carried;      /* of a carrier, which has nothing else */
 } QrnicPending;
 
 /*
@@ -381,6 +382,39 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
 bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt);
 /* It is asked for again, and with it all reads behind. */
 void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * carrier.c: a carrier is a connection whose messages are packets of its
+ * members, which are connections without a path of their own
+ */
+QrnicResult qrnic_carrier_create_check(QrnicEngine *e, const QrnicQpCtx *in);
+QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
+                                       const QrnicQpAttr *in, uint8_t to);
+QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
+                                      const QrnicQpAttr *in, uint8_t to);
+/* To RTR: it becomes one, if it has a carrier. */
+void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
+void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp,
+                                 uint8_t syndrome);
+/* Before that of the connection */
+void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp);
+/* After it */
+void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp);
+/* A carried packet comes from the carrier that this one is connected to. */
+bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+/* The next packet that waits becomes the message at the cursor. */
+bool qrnic_carried_take(QrnicEngine *e, QrnicQp *qp);
+/* In ERR: a packet, then a member; false: none is left. */
+bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp);
+/*
+ * What this packet carries may be handed over although an earlier one is
+ * missing, which may be of the same member, or not.
+ */
+bool qrnic_carried_is_next(QrnicEngine *e, QrnicQp *carrier,
+                           const QrnicPacket *outer);
+/* It is, to the member. What is wrong with it is nobody else's matter. */
+void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,
+                           const QrnicPacket *outer);
 
 /* send.c: at most one packet; false: nothing to do, or it must wait. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);

@@ -190,7 +190,8 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * What a slow wire has not taken yet, nobody can have answered; sending it
      * again would only make the queue before the wire longer.
      */
-    waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE;
+    waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE ||
+            !QLIST_EMPTY(&qp->carried);
     if (looked(e, qp, waits)) {
         return;
     }

@@ -43,6 +43,9 @@ static void pending_drop(QrnicEngine *e, QrnicRequester *r)
     if (p->tag && !p->tag->list) {
         g_free(p->tag);
     }
+    if (p->carried) {
+        qrnic_carried_free(e, p->carried);
+    }
     if (r->wqe_message == n) {
         qrnic_requester_wqe_drop(e, r);
     }
@@ -65,7 +68,7 @@ static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     p->tag = NULL;
     if (t) {
         qrnic_rendezvous_done(e, qp, t, status, syndrome);
-    } else {
+    } else if (!p->carried) {
         qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
                           status, syndrome,
                           ok && qrnic_wqe_is_rd(p->opcode) ? p->length : 0);
@@ -77,14 +80,15 @@ void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
 {
     QrnicRequester *r = qp->requester;
     QrnicPending *p = qrnic_pending_at(r, r->tail);
-    bool fin = p->tag && !p->tag->list;
+    bool silent = p->carried || (p->tag && !p->tag->list);
 
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
                                 qrnic_wc_status_name(status), syndrome);
     message_complete(e, qp, p, status, syndrome);
     pending_drop(e, r);
-    /* No completion tells of a fin. */
-    qrnic_qp_error(e, qp, fin ? QRNIC_EVENT_QP_FATAL : 0, fin ? status : 0);
+    /* No completion tells of a fin, nor of what is carried. */
+    qrnic_qp_error(e, qp, silent ? QRNIC_EVENT_QP_FATAL : 0,
+                   silent ? status : 0);
 }
 
 void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
@@ -117,6 +121,9 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
     }
     if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
         r->cursor_psn = r->una;
+    }
+    if (qp->carriage) {
+        qrnic_carriage_wake(e, qp);
     }
 }
 

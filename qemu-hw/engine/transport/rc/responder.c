@@ -189,15 +189,22 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                        uint32_t ahead)
 {
     QrnicResponder *r = qp->responder;
-    bool there = qrnic_hold_has(r->hold, pkt->t.psn), placed;
+    bool there = qrnic_hold_has(r->hold, pkt->t.psn), placed, early;
 
     if (!keeps(qp, pkt) || ahead >= QRNIC_WINDOW) {
         return false;
     }
     placed = !there && qrnic_is_adaptive(qp, pkt) &&
              qrnic_responder_place(e, qp, pkt);
-    if (!qrnic_hold_put(e, &r->hold, pkt, placed)) {
+    early = !there && pkt->info->flags & QRNIC_OPF_CARRIED &&
+            qrnic_carried_is_next(e, qp, pkt);
+    if (!qrnic_hold_put(e, &r->hold, pkt, placed || early)) {
         return false;
+    }
+    /* Once it is known to have come, as it must not be handed over twice */
+    if (early) {
+        qrnic_add(e, QRNIC_COUNTER_RX_CARRIED_EARLY, 1);
+        qrnic_carried_receive(e, qp, pkt);
     }
     gap_tell(e, qp);
     return true;

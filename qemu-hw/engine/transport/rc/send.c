@@ -226,6 +226,10 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
 
 static void count_request(QrnicEngine *e, const QrnicPending *p)
 {
+    if (p->carried) {
+        qrnic_add(e, QRNIC_COUNTER_TX_CARRIED, 1);
+        return;
+    }
     switch (p->opcode) {
     case QRNIC_WQE_SEND:
     case QRNIC_WQE_SEND_IMM:
@@ -344,6 +348,21 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     }
     qrnic_packet_send(e, qp, &t, payload, len);
     requester_sent(e, qp, p, p->packets - done, true);
+}
+
+/* A burst asks for an answer at its end, and what is sent again does. */
+static void send_carried(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicTransport t = request(qp, p, QRNIC_OP_CARRIED);
+    uint8_t *payload;
+
+    t.ack_req = !qrnic_carriage_waits(qp) || r->cursor_psn != r->sent_psn ||
+                r->cursor_psn % QRNIC_ACK_INTERVAL == 0;
+    payload = qrnic_packet_open(e, qp, &t, p->carried->len);
+    memcpy(payload, p->carried->data, p->carried->len);
+    qrnic_packet_send(e, qp, &t, payload, p->carried->len);
+    requester_sent(e, qp, p, 1, t.ack_req);
 }
 
 static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
@@ -491,7 +510,8 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
             qrnic_requester_deadline(e, qp);
         }
     }
-    if (r->cursor == r->head && !requester_take(e, qp)) {
+    if (r->cursor == r->head &&
+        !(qp->carriage ? qrnic_carried_take(e, qp) : requester_take(e, qp))) {
         return false;
     }
     if (r->held) {
@@ -515,6 +535,10 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     }
     if (qrnic_wqe_is_rd(p->opcode)) {
         send_rd(e, qp, p);
+        return true;
+    }
+    if (p->carried) {
+        send_carried(e, qp, p);
         return true;
     }
     if (probe) {
