@@ -18,6 +18,7 @@ struct QrnicCarriage {
     QTAILQ_HEAD(, QrnicQp) members;
     /* Of these, who found no room: the one that has waited longest is first */
     QTAILQ_HEAD(, QrnicQp) waiting;
+    uint64_t waits;             /* how often one began to */
     QrnicQp *failing;           /* in ERR: the next member to tell; or NULL */
     QTAILQ_HEAD(, QrnicCarried) queue;
     uint32_t queued;            /* in the queue */
@@ -102,6 +103,7 @@ void qrnic_member_leave(QrnicQp *member)
         disown(QLIST_FIRST(&member->carried));
     }
     wait_end(member);
+    member->waits_since = 0;
     QTAILQ_REMOVE(&c->members, member, next_member);
     member->carrier = NULL;
 }
@@ -144,6 +146,41 @@ static bool has_room(const QrnicEngine *e, const QrnicCarriage *c)
                         e->pairs->carried_bytes < QRNIC_MAX_CARRIED);
 }
 
+/* Who has much to send must not take the room before those that wait for it. */
+static bool is_its_turn(const QrnicCarriage *c, const QrnicQp *member)
+{
+    const QrnicQp *first = QTAILQ_FIRST(&c->waiting);
+
+    return !first || first == member ||
+           (member->waits_since && member->waits_since < first->waits_since);
+}
+
+/* Who was woken in vain is one of the first again. */
+static void wait_begin(QrnicCarriage *c, QrnicQp *member)
+{
+    QrnicQp *other;
+
+    if (!member->waits_since) {
+        member->waits_since = ++c->waits;
+    }
+    member->waits_for_carrier = true;
+    if (is_its_turn(c, member)) {
+        QTAILQ_INSERT_HEAD(&c->waiting, member, next_waiting);
+        return;
+    }
+    if (member->waits_since == c->waits) {
+        QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
+        return;
+    }
+    QTAILQ_FOREACH(other, &c->waiting, next_waiting) {
+        if (member->waits_since < other->waits_since) {
+            QTAILQ_INSERT_BEFORE(other, member, next_waiting);
+            return;
+        }
+    }
+    QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
+}
+
 QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member)
 {
     QrnicQp *carrier = member->carrier;
@@ -151,12 +188,12 @@ QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member)
 
     if (carrier->state == QRNIC_QPS_ERR) {
         qrnic_carriage_fail(e, carrier);
-    } else if (carrier->state == QRNIC_QPS_RTS && has_room(e, c)) {
+    } else if (carrier->state == QRNIC_QPS_RTS && has_room(e, c) &&
+               is_its_turn(c, member)) {
         return QRNIC_TURN_MORE;
     }
     if (!member->waits_for_carrier) {
-        member->waits_for_carrier = true;
-        QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
+        wait_begin(c, member);
     }
     return QRNIC_TURN_DONE;
 }
@@ -169,12 +206,15 @@ void qrnic_carriage_wake(QrnicEngine *e, QrnicQp *carrier)
     if (carrier->state != QRNIC_QPS_RTS || !has_room(e, c)) {
         return;
     }
-    /* Who finds the room taken when it has its turn waits again, at the end. */
     while (room-- && !QTAILQ_EMPTY(&c->waiting)) {
         QrnicQp *member = QTAILQ_FIRST(&c->waiting);
 
         wait_end(member);
         c->schedule(e, member);
+    }
+    /* They may have nothing to send any more; then others have their turn. */
+    if (!QTAILQ_EMPTY(&c->waiting)) {
+        c->schedule(e, carrier);
     }
 }
 
@@ -221,6 +261,8 @@ void qrnic_member_send(QrnicEngine *e, QrnicQp *member,
     c->built = NULL;
     p->len = qrnic_packet_finish_carried(p->data, payload, payload_len);
     p->member = member;
+    wait_end(member);
+    member->waits_since = 0;
     QLIST_INSERT_HEAD(&member->carried, p, of_member);
     QTAILQ_INSERT_TAIL(&c->queue, p, next);
     c->queued++;

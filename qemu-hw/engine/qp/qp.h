@@ -97,6 +97,7 @@ struct QrnicQp {
     QrnicCarriage *carriage;    /* of a carrier; else NULL */
     QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
     bool waits_for_carrier;
+    uint64_t waits_since;       /* its place among those that do; 0: none */
     QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */

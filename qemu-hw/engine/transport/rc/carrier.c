@@ -113,7 +113,11 @@ bool qrnic_carried_take(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
     QrnicPending *p;
 
-    if (qp->state != QRNIC_QPS_RTS || !qrnic_carriage_waits(qp)) {
+    if (qp->state != QRNIC_QPS_RTS) {
+        return false;
+    }
+    if (!qrnic_carriage_waits(qp)) {
+        qrnic_carriage_wake(e, qp);
         return false;
     }
     if (r->head - r->tail == QRNIC_PENDING) {
