@@ -645,15 +645,6 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	return 0;
 }
 
-/* The options that a connection of this device may have */
-static u8 qrnic_qp_options(struct qrnic_ib_dev *dev)
-{
-	return (qrnic_ib_cap(dev, QRNIC_CAP_SELECTIVE_REPEAT) ?
-			QRNIC_QPO_SELECTIVE_REPEAT : 0) |
-	       (qrnic_ib_cap(dev, QRNIC_CAP_ADAPTIVE_ROUTING) ?
-			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
-}
-
 /*
  * What verbs have no attributes for: libqrnic sends it in udata, other callers send
  * nothing.
@@ -680,13 +671,27 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 		return -EOPNOTSUPP;
 	if (request->options &&
 	    (!(request->comp_mask & QRNIC_MODIFY_QP_OPTIONS) ||
-	     request->options & ~qrnic_qp_options(dev)))
+	     request->options & ~qrnic_qp_options(&dev->qdev->caps)))
 		return -EOPNOTSUPP;
 	if (!(request->comp_mask & QRNIC_MODIFY_QP_PRIORITY))
 		return request->priority ? -EOPNOTSUPP : 0;
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_PRIORITY))
 		return -EOPNOTSUPP;
 	return request->priority <= QRNIC_PRIORITY_LEVELS ? 0 : -EINVAL;
+}
+
+/*
+ * Kernel users cannot ask for options: the administrator has done it for them. One
+ * that the other end does not have is not in force, so nobody need ask it.
+ */
+static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *qp,
+			    const struct ib_qp_attr *attr, int mask)
+{
+	if (!qrnic_qp_is_kernel(qp) || qp->ibqp.qp_type != IB_QPT_RC ||
+	    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
+		return 0;
+	return READ_ONCE(dev->qdev->kernel_options) &
+	       qrnic_qp_options(&dev->qdev->caps);
 }
 
 static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
@@ -779,6 +784,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		attributes |= QRNIC_QP_PRIORITY;
 		hw.priority = request.priority;
 	}
+	request.options |= qp_kernel_options(dev, qp, attr, mask);
 	/* None is what a QP has anyway, whatever its type */
 	if (request.options) {
 		attributes |= QRNIC_QP_OPTIONS;

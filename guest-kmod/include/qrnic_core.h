@@ -82,7 +82,17 @@ struct qrnic_dev {
 	 */
 	struct workqueue_struct *wq;
 	struct qrnic_caps caps;
+	u8 kernel_options;	/* QRNIC_QPO_*, which kernel QPs ask for; no lock */
 };
+
+/* The options that a connection of this device may have */
+static inline u8 qrnic_qp_options(const struct qrnic_caps *caps)
+{
+	return (caps->capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
+			QRNIC_QPO_SELECTIVE_REPEAT : 0) |
+	       (caps->capabilities & QRNIC_CAP_ADAPTIVE_ROUTING ?
+			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
+}
 
 struct qrnic_auxdev {
 	struct auxiliary_device adev;
