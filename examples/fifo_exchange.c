@@ -6,8 +6,8 @@
  * address, and then writes nothing more, but with immediate data: that consumes a receive
  * request of the other side and so tells it that the payload, written before, is there.
  *
- *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES]            receives
- *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES] SERVER     sends
+ *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES]                         receives
+ *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES] [--adaptive] SERVER     sends
  *
  *   receiver                                     sender
  *      | -- RDMA write {address, rkey, serial} --> | FIFO entry, polled
@@ -17,19 +17,28 @@
  *
  * Neither side ever waits for a message of the other before it may use the adapter, and
  * up to DEPTH messages are under way. The receiver checks every byte.
+ *
+ * With --adaptive the sender asks for adaptive routing, which the connection then has if
+ * both adapters know it: packets of writes may overtake each other, and so may whole
+ * writes, but the completion of the notice still comes when all before it is there.
+ * Messages up to THRESHOLD bytes go as one write with immediate data then, as NCCL does
+ * it: what takes several paths is worth a notice of its own, what is short is not.
  */
 #include <getopt.h>
 #include <stdatomic.h>
+
+#include <infiniband/qrnicdv.h>
 
 #include "peer.h"
 
 #define TCP_PORT "18602"
 #define DEPTH 8
 #define LARGEST (1 << 20)
+#define THRESHOLD 8192
 
 /*
  * What the receiver writes. The serial number is last: adapters place the bytes of one
- * write in ascending order, on which NCCL relies too. It starts at 1, memory at 0.
+ * packet in ascending order, on which NCCL relies too. It starts at 1, memory at 0.
  */
 struct announcement {
 	uint64_t address;
@@ -42,8 +51,9 @@ struct announcement {
 struct exchange {
 	struct peer peer;
 	int messages;
+	bool adaptive;
 	uint64_t sent;			/* serial numbers, over all sizes */
-	uint64_t announced, received;
+	uint64_t announced, written, received;	/* written: announcements that are complete */
 	struct ibv_mr *fifo;		/* sender: polled; receiver: what it writes */
 	struct ibv_mr *buffers;		/* DEPTH messages of LARGEST bytes */
 	uint32_t max_inline;
@@ -124,14 +134,19 @@ static void announce(struct exchange *ex, uint32_t size)
 	check(!errno, "cannot announce a buffer");
 }
 
-/* Takes completions until the next message is there, and checks it. */
+/*
+ * Takes one completion, and checks the message if it is that of one. A slot of the FIFO
+ * may be written again when the write before is complete; until then that one, where it
+ * has to be repeated, could come behind its successor.
+ */
 static void take(struct exchange *ex, uint32_t size)
 {
-	struct ibv_wc wc;
+	struct ibv_wc wc = peer_complete(&ex->peer);
 
-	do {
-		wc = peer_complete(&ex->peer);
-	} while (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM);
+	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
+		ex->written = wc.wr_id;
+		return;
+	}
 	ex->received++;
 	check(wc.wc_flags & IBV_WC_WITH_IMM, "a notice without immediate data");
 	if (be32toh(wc.imm_data) != size || !right(buffer_of(ex, ex->received), ex->received, size)) {
@@ -147,7 +162,8 @@ static void receive_all(struct exchange *ex, uint32_t size)
 	uint64_t end = ex->received + ex->messages;
 
 	while (ex->received < end) {
-		while (ex->announced < end && ex->announced - ex->received < DEPTH)
+		while (ex->announced < end && ex->announced - ex->received < DEPTH &&
+		       ex->announced - ex->written < DEPTH)
 			announce(ex, size);
 		take(ex, size);
 	}
@@ -164,8 +180,11 @@ static void send_one(struct exchange *ex, uint32_t size)
 		.length = size,
 		.lkey = ex->buffers->lkey,
 	};
+	bool alone = ex->adaptive && size <= THRESHOLD;
 	struct ibv_send_wr *bad, notice = {
 		.wr_id = serial,
+		.sg_list = &sge,
+		.num_sge = alone,
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 		.send_flags = IBV_SEND_SIGNALED,
 		.imm_data = htobe32(size),
@@ -184,7 +203,7 @@ static void send_one(struct exchange *ex, uint32_t size)
 	payload.wr.rdma.remote_addr = entry->address;
 	payload.wr.rdma.rkey = entry->rkey;
 	notice.wr.rdma = payload.wr.rdma;
-	errno = ibv_post_send(ex->peer.qp, &payload, &bad);
+	errno = ibv_post_send(ex->peer.qp, alone ? &notice : &payload, &bad);
 	check(!errno, "cannot post the writes");
 }
 
@@ -208,6 +227,58 @@ static void send_all(struct exchange *ex, uint32_t size)
 	       (double)size * ex->messages / time);
 }
 
+/* The options of this end; none, where the adapter has no word for them */
+static struct ibv_ece options_of(struct exchange *ex)
+{
+	struct ibv_ece ece = {};
+
+	if (ibv_query_ece(ex->peer.qp, &ece))
+		memset(&ece, 0, sizeof(ece));
+	return ece;
+}
+
+static void send_options(struct exchange *ex, struct ibv_ece ece)
+{
+	check(fprintf(ex->peer.tcp, "%x %x\n", ece.vendor_id, ece.options) > 0,
+	      "cannot send to the other side");
+}
+
+static void take_options(struct exchange *ex)
+{
+	struct ibv_ece ece = {};
+	char line[32];
+
+	check(fgets(line, sizeof(line), ex->peer.tcp), "the other side has gone");
+	check(sscanf(line, "%x %x", &ece.vendor_id, &ece.options) == 2,
+	      "the other side speaks another language");
+	/* It has none; libibverbs takes that only as none of a vendor's. */
+	if (!ece.vendor_id)
+		ece.vendor_id = options_of(ex).vendor_id;
+	ibv_set_ece(ex->peer.qp, &ece);
+}
+
+/*
+ * Enhanced connection establishment: the sender offers, the receiver takes of it what
+ * its adapter knows, and answers with that. Before the queue pairs are connected.
+ */
+static void agree(struct exchange *ex, bool sender)
+{
+	struct ibv_ece ece = options_of(ex);
+
+	if (sender && ex->adaptive && ece.vendor_id == QRNIC_ECE_VENDOR_ID) {
+		ece.options |= QRNIC_QPO_ADAPTIVE_ROUTING;
+		ibv_set_ece(ex->peer.qp, &ece);
+	}
+	if (sender)
+		send_options(ex, options_of(ex));
+	take_options(ex);
+	if (!sender)
+		send_options(ex, options_of(ex));
+	ece = options_of(ex);
+	printf("adaptive routing: %s\n", ece.vendor_id == QRNIC_ECE_VENDOR_ID &&
+	       ece.options & QRNIC_QPO_ADAPTIVE_ROUTING ? "yes" : "no");
+}
+
 static void run(struct exchange *ex, const char *name, const char *server)
 {
 	struct ibv_qp_cap cap = {
@@ -225,6 +296,7 @@ static void run(struct exchange *ex, const char *name, const char *server)
 	ex->max_inline = cap.max_inline_data;
 	peer_tcp(peer, server, TCP_PORT);
 	peer_exchange(peer, ex->fifo);
+	agree(ex, server);
 	peer_connect(peer);
 	for (i = 0; !server && i < DEPTH; i++)
 		post_receive(ex);
@@ -249,22 +321,25 @@ static void run(struct exchange *ex, const char *name, const char *server)
 
 int main(int argc, char **argv)
 {
+	static const struct option words[] = { { "adaptive", no_argument, NULL, 'a' }, {} };
 	struct exchange ex = { .messages = 20, .peer.gid_index = PEER_GID_V2 };
 	const char *name = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "d:g:n:")) != -1) {
+	while ((option = getopt_long(argc, argv, "d:g:n:", words, NULL)) != -1) {
 		if (option == 'd')
 			name = optarg;
 		else if (option == 'g')
 			ex.peer.gid_index = atoi(optarg);
 		else if (option == 'n')
 			ex.messages = atoi(optarg);
+		else if (option == 'a')
+			ex.adaptive = true;
 		else
 			ex.messages = 0;
 	}
 	if (ex.messages < 1) {
-		fprintf(stderr, "usage: fifo_exchange [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [SERVER]\n");
+		fprintf(stderr, "usage: fifo_exchange [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [--adaptive] [SERVER]\n");
 		return 2;
 	}
 	run(&ex, name, argv[optind]);
