@@ -511,6 +511,41 @@ done"""
                 self.report.result(not problems, f"launcher: --pcap records the frames of the wire of kind {wire}",
                                    details=problems)
 
+    def tshark(self):
+        """What others see of a wire that loses and marks: tshark knows CNPs and marks, and shows the rest of a SACK."""
+        name = "launcher: tshark reads marks, CNPs and SACKs"
+        if not shutil.which("tshark"):
+            self.report.result(True, name, " # SKIP no tshark: tools/deps more")
+            return
+        job = """
+gid=$(gid_index $RDMA0 4)
+cd /sys/kernel/debug/qrnic/*/cc_params && echo 1 >ect_enable && echo 1 >np_enable && echo 1 >rp_enable && cd - || exit 2
+export QRNIC_SELECTIVE_REPEAT=1
+if [ $GUEST = 1 ]; then
+    timeout 60 ib_write_bw -d $RDMA0 -F -x $gid -n 50 >server.log 2>&1 & server=$!
+    wait_for_port 18515; barrier up; wait $server
+else
+    barrier up; timeout 60 ib_write_bw -d $RDMA0 -F -x $gid -n 50 guest1
+fi"""
+        fields = ("infiniband.bth.opcode", "ip.src", "ip.dsfield.ecn", "ip.dsfield.dscp")
+        with tempfile.TemporaryDirectory(prefix="qt-pcap-") as directory:
+            done = subprocess.run([self.guest, "--no-refresh", "--guests", "2", "--boot-timeout", "240", "--nic", "qrnic:link=dgram",
+                                   "--wire", "loss=2,mark=5,seed=3", "--pcap", directory, "-c", job], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=600, check=False, env=self.env)
+            read = subprocess.run(["tshark", "-n", "-r", os.path.join(directory, "guest1-net0.pcap"), "-Y", "infiniband",
+                                   "-T", "fields", *(word for field in fields for word in ("-e", field))],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+        frames = [(int(opcode, 0), source, int(ecn, 0), int(dscp, 0)) for opcode, source, ecn, dscp
+                  in (line.split("\t") for line in read.stdout.splitlines()) if opcode]
+        first, second = "10.77.0.1", "10.77.0.2"
+        # RDMA WRITE First, Middle and Last from guest 2, all with ECT or marked; from guest 1 what answers them
+        writes = [ecn for opcode, source, ecn, _ in frames if source == second and opcode in (6, 7, 8)]
+        answers = {opcode: [frame for frame in frames if frame[0] == opcode and frame[1] == first] for opcode in (0x11, 0x1f, 0x81)}
+        problems = [f"exit status {done.returncode}"] if done.returncode else []
+        problems += [] if len(writes) >= 3000 and set(writes) == {2, 3} else [f"{len(writes)} writes, ECN {sorted(set(writes))}"]
+        problems += [f"no frame of opcode {opcode:#x}" for opcode, found in answers.items() if not found]
+        problems += ["a CNP with another DSCP, or with ECT"] if any(frame[2:] != (0, 48) for frame in answers[0x81]) else []
+        self.report.result(not problems, name, details=problems and [*problems, *(done.stderr + read.stderr).splitlines()[-8:]])
 
     def switch(self):
         """Three guests by cable: each reaches each, the job can read the counters, and no process is left."""
@@ -621,8 +656,8 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.marks, tests.wires, tests.switch,
-                      tests.pinned, tests.interrupted):
+                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
+                      tests.switch, tests.pinned, tests.interrupted):
             if not stopped():
                 group()
     finally:
