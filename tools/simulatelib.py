@@ -47,7 +47,7 @@ COLUMNS = {
     "port": ("from", "to", "frames", "bytes", "dropped", "lost", "marked", "paused", "resumed", "paused_ns", "deepest", "left"),
     "node": ("node", "retransmissions", "timeouts", "probes", "naks", "sacks", "held", "out_of_sequence", "ecn_marked",
              "cnp_sent", "cnp_handled"),
-    "total": ("frames", "hops", "dropped", "lost", "marked", "unrouted", "ns", "trace"),
+    "total": ("frames", "hops", "delivered", "dropped", "lost", "marked", "unrouted", "under_way", "ns", "trace"),
 }
 
 
@@ -222,6 +222,12 @@ class Result:
         return next(row for row in self.rows["flow"] if row["flow"] == name)
 
 
+def accounts(total):
+    """What is wrong where packets of a run are gone that nobody lost, or are there twice; None: nothing"""
+    known = sum(total[name] for name in ("delivered", "dropped", "lost", "unrouted", "under_way"))
+    return None if known == total["frames"] else f"of {total['frames']} packets that were sent {known} are accounted for"
+
+
 def program():
     done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
     return Path(done.stdout.strip()) / "tests" / "unit" / "qrnic" / "qrnic-simulate"
@@ -249,5 +255,8 @@ def simulate(scenario, progress=None):
             raise
     if process.returncode or not rows["total"]:
         raise (Wrong if process.returncode == 2 else Failed)(said.splitlines()[-1] if said else f"status {process.returncode}")
+    wrong = accounts(rows["total"][0])
+    if wrong:
+        raise Failed(wrong)
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     return Result(rows, time.monotonic() - start, memory)

@@ -64,7 +64,9 @@ bool net_mark(SimFrame *f)
         return false;
     }
     if (ip[0] >> 4 == 6) {
-        if (!(ip[1] >> 4 & ECN_MASK)) {
+        unsigned was = ip[1] >> 4 & ECN_MASK;
+
+        if (!was || was == ECN_CE) {
             return false;
         }
         ip[1] |= ECN_CE << 4;
@@ -72,7 +74,7 @@ bool net_mark(SimFrame *f)
         uint8_t was = ip[1];
         uint32_t sum;
 
-        if (!(was & ECN_MASK)) {
+        if (!(was & ECN_MASK) || (was & ECN_MASK) == ECN_CE) {
             return false;
         }
         ip[1] |= ECN_CE;

@@ -334,6 +334,7 @@ static void frame_arrives(void *opaque)
 
     net->hops++;
     if (came->to < net->sim->nodes) {
+        net->delivered++;
         trace(net, (uint64_t)came->id << 32 | f->order);
         if (net->sink && !net->sink(net, f, net->sink_opaque)) {
             g_free(f);
@@ -398,6 +399,7 @@ static bool fault_apply(Net *net, SimFrame *f)
     }
     switch (a->fate) {
     case NET_FATE_LOST:
+        net->gone.lost++;
         g_free(f);
         return false;
     case NET_FATE_MARKED:
@@ -422,6 +424,7 @@ bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len)
     if (s->tap && !s->tap(s, from->id, frame, len, s->tap_opaque)) {
         return true;
     }
+    net->sent++;
     f = g_malloc(sizeof(*f) + len);
     f->time = s->now;
     f->order = s->frames++;
@@ -443,6 +446,83 @@ bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len)
 void net_fault_add(Net *net, const NetFault *fault)
 {
     g_array_append_val(net->fault, *fault);
+}
+
+/*
+ * Accounts
+ */
+
+uint64_t net_under_way(Net *net)
+{
+    const Heap *later = &net->sim->later;
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < later->len; i++) {
+        count += later->item[i].run == frame_arrives ||
+                 later->item[i].run == frame_late;
+    }
+    for (unsigned i = 0; i < net->port->len; i++) {
+        const NetPort *p = net->port->pdata[i];
+
+        for (unsigned k = 0; k < NET_PRIORITIES; k++) {
+            for (SimFrame *f = p->queue[k].first; f; f = f->next) {
+                count++;
+            }
+        }
+    }
+    return count;
+}
+
+/* held: by port and priority; what is in this one's queues is added. */
+static void queues_check(const NetPort *p, uint64_t *held)
+{
+    uint64_t all = 0;
+
+    for (unsigned k = 0; k < NET_PRIORITIES; k++) {
+        uint64_t bytes = 0;
+
+        for (SimFrame *f = p->queue[k].first; f; f = f->next) {
+            bytes += f->wire_bytes;
+            if (f->came && is_lossless(p->net, k)) {
+                const NetPort *came = f->came;
+
+                held[came->id * NET_PRIORITIES + k] += f->wire_bytes;
+            }
+        }
+        g_assert_cmpuint(p->queue[k].bytes, ==, bytes);
+        all += bytes;
+    }
+    g_assert_cmpuint(p->queued, ==, all);
+}
+
+void net_check(Net *net)
+{
+    g_autofree uint64_t *held = g_new0(uint64_t,
+                                       net->port->len * NET_PRIORITIES);
+
+    g_assert_cmpuint(net->sent, ==, net->delivered + net->gone.dropped +
+                     net->gone.lost + net->unrouted + net_under_way(net));
+    for (unsigned i = 0; i < net->port->len; i++) {
+        queues_check(net->port->pdata[i], held);
+    }
+    for (unsigned i = 0; i < net->port->len; i++) {
+        const NetPort *p = net->port->pdata[i];
+
+        for (unsigned k = 0; k < NET_PRIORITIES; k++) {
+            g_assert_cmpuint(p->queue[k].held, ==,
+                             held[i * NET_PRIORITIES + k]);
+        }
+    }
+}
+
+int64_t net_paused_ns(const NetPort *p)
+{
+    int64_t ns = p->count.paused_ns;
+
+    for (unsigned k = 0; k < NET_PRIORITIES; k++) {
+        ns += p->queue[k].paused ? p->net->sim->now - p->queue[k].since : 0;
+    }
+    return ns;
 }
 
 /*
@@ -469,6 +549,7 @@ void net_free(Net *net)
 {
     Heap *later = &net->sim->later;
 
+    net_check(net);
     /* What is under way: frames and pauses */
     for (size_t i = 0; i < later->len; i++) {
         if (later->item[i].run != port_free) {

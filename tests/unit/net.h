@@ -77,9 +77,9 @@ typedef struct NetCounters {
     uint64_t frames, bytes;     /* sent; bytes with NET_OVERHEAD */
     uint64_t dropped;           /* the queue was full */
     uint64_t lost;              /* by the link */
-    uint64_t marked;
+    uint64_t marked;            /* that had no mark before */
     uint64_t paused, resumed;   /* this port was told to */
-    int64_t paused_ns;          /* of all priorities; of pauses that ended */
+    int64_t paused_ns;          /* of pauses that ended; net_paused_ns() */
     uint64_t deepest;           /* bytes of all its queues */
 } NetCounters;
 
@@ -120,21 +120,32 @@ struct Net {
     GPtrArray *port;            /* NetPort */
     GArray *fault;              /* NetFault */
     uint64_t random, trace;     /* trace: the same for the same run */
-    uint64_t unrouted, hops;
-    NetCounters gone;           /* of all ports: dropped, lost, marked */
+    uint64_t sent, delivered, unrouted, hops;
+    /* Of all ports: dropped, marked; lost, also by faults */
+    NetCounters gone;
     /* Sees what arrives; false: the node does not get it. */
     bool (*sink)(Net *net, const SimFrame *f, void *opaque);
     void *sink_opaque;
 };
 
 Net *net_new(Sim *s, const NetOptions *o);
-void net_free(Net *net);        /* before sim_free() */
+/* Before sim_free(); each frame and byte must be somewhere: net_check() */
+void net_free(Net *net);
 unsigned net_switch_add(Net *net);
 /* Returns the port from a to b. */
 NetPort *net_link(Net *net, unsigned a, unsigned b, const NetLink *link);
 /* After all links */
 void net_route(Net *net);
 void net_fault_add(Net *net, const NetFault *fault);
+/* In queues, on links, or late */
+uint64_t net_under_way(Net *net);
+/*
+ * What was sent is delivered, gone, or under way; queues, and what counts
+ * against inputs, have the bytes of their frames.
+ */
+void net_check(Net *net);
+/* Of all priorities; with pauses that last */
+int64_t net_paused_ns(const NetPort *p);
 /* As a node sends */
 bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len);
 
@@ -164,7 +175,7 @@ void net_fat_tree(Net *net, unsigned k, const NetLink *edge,
 
 /* Where headers are, and what of them the network looks at */
 void net_classify(SimFrame *f);
-/* False: it is not capable of ECN. */
+/* False: it is not capable of ECN, or has the mark. */
 bool net_mark(SimFrame *f);
 
 #endif

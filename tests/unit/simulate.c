@@ -19,7 +19,8 @@
  *          DEEPEST LEFT
  *   node NUMBER RETRANSMISSIONS TIMEOUTS PROBES NAKS SACKS HELD
  *          OUT_OF_SEQUENCE MARKED CNPS_SENT CNPS_HANDLED
- *   total FRAMES HOPS DROPPED LOST MARKED UNROUTED NS TRACE
+ *   total FRAMES HOPS DELIVERED DROPPED LOST MARKED UNROUTED UNDER_WAY NS
+ *          TRACE
  */
 
 #include "qemu/osdep.h"
@@ -379,7 +380,7 @@ static void port_tell(const NetPort *p)
     printf("port %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
            " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRIu64 " %" PRIu64 "\n",
            p->from, p->to, c->frames, c->bytes, c->dropped, c->lost, c->marked,
-           c->paused, c->resumed, c->paused_ns, c->deepest, p->queued);
+           c->paused, c->resumed, net_paused_ns(p), c->deepest, p->queued);
 }
 
 static void node_tell(SimNode *n)
@@ -402,7 +403,7 @@ static void node_tell(SimNode *n)
 
 static void tell(World *w)
 {
-    const Net *net = w->net;
+    Net *net = w->net;
 
     for (unsigned i = 0; i < w->s->flow->len; i++) {
         flow_tell(&w->flow[i]);
@@ -414,8 +415,9 @@ static void tell(World *w)
         node_tell(&w->sim->node[i]);
     }
     printf("total %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-           " %" PRIu64 " %" PRId64 " %016" PRIx64 "\n", w->frames, net->hops,
-           net->gone.dropped, net->gone.lost, net->gone.marked, net->unrouted,
+           " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %016" PRIx64 "\n",
+           w->frames, net->hops, net->delivered, net->gone.dropped,
+           net->gone.lost, net->gone.marked, net->unrouted, net_under_way(net),
            w->sim->now, net->trace);
 }
 

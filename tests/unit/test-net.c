@@ -285,6 +285,45 @@ static void test_pfc_priority(void)
     rig_free(r);
 }
 
+/* Each link of a circle waits for the next one. */
+static void test_deadlock(void)
+{
+    enum { SWITCHES = 4 };
+    const NetOptions o = {
+        .pfc = 1, .xoff = 20000, .xon = 10000, .headroom = 20000,
+    };
+    Rig *r = rig_new(1, SWITCHES, &o);
+    NetLink edge = link_fast;
+    uint64_t arrived;
+    int64_t paused;
+
+    edge.queue = 1 << 20;
+    net_ring(r->net, SWITCHES, true, &edge, &link_fast);
+    for (uint32_t n = 0; n < 1000; n++) {
+        for (unsigned i = 0; i < SWITCHES; i++) {
+            frame_send(r, i, (i + 2) % SWITCHES, i, n);
+        }
+    }
+    g_assert_true(sim_run(r->sim, 10 * SIM_MS));
+    arrived = r->arrived;
+    g_assert_cmpuint(arrived, <, r->sent);
+    g_assert_cmpuint(r->net->gone.dropped, ==, 0);
+    g_assert_cmpuint(net_under_way(r->net), ==, r->sent - arrived);
+    for (unsigned i = 0; i < SWITCHES; i++) {
+        const NetPort *p = r->net->port->pdata[2 * i];
+
+        g_assert_cmpuint(p->to, ==, SWITCHES + (i + 1) % SWITCHES);
+        g_assert_true(p->queue[0].paused);
+        g_assert_cmpuint(p->count.paused, ==, p->count.resumed + 1);
+    }
+    /* And stays so: the pause counts on. */
+    paused = net_paused_ns(r->net->port->pdata[0]);
+    r->sim->now += SIM_MS;
+    g_assert_cmpint(net_paused_ns(r->net->port->pdata[0]), ==,
+                    paused + SIM_MS);
+    rig_free(r);
+}
+
 static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
                       uint32_t max_mark)
 {
@@ -304,6 +343,25 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
     return marked;
 }
 
+/* A packet that two switches would mark has one mark, and counts once. */
+static void marks_twice(void)
+{
+    const NetOptions o = { .kmin = 0, .kmax = 1 };
+    const NetLink slow = { .rate = 50 * GBIT, .queue = 1000000 };
+    const NetLink slower = { .rate = 25 * GBIT, .queue = 1000000 };
+    Rig *r = rig_new(1, 4, &o);
+
+    r->traffic_class = 2;
+    net_dumbbell(r->net, &link_fast, &slow);
+    ((NetPort *)r->net->port->pdata[7])->link = slower;
+    g_assert_cmpuint(((NetPort *)r->net->port->pdata[7])->to, ==, 2);
+    pump(r, 1, 2, 100);
+    g_assert_cmpuint(r->marked, >, 90);
+    g_assert_cmpuint(r->net->gone.marked, ==, r->marked);
+    g_assert_cmpuint(r->bad_checksum, ==, 0);
+    rig_free(r);
+}
+
 static void test_marks(void)
 {
     uint64_t all = marks(2, 10240, 10240, 0);
@@ -316,6 +374,7 @@ static void test_marks(void)
     /* From 0 to a half on the way from empty to 80 frames */
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), >, 20);
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), <, 60);
+    marks_twice();
 }
 
 static uint64_t lost(const NetLoss *loss, uint32_t count)
@@ -487,6 +546,7 @@ int main(int argc, char **argv)
     g_test_add_func("/net/tail-drop", test_tail_drop);
     g_test_add_func("/net/pfc", test_pfc);
     g_test_add_func("/net/pfc-priority", test_pfc_priority);
+    g_test_add_func("/net/deadlock", test_deadlock);
     g_test_add_func("/net/marks", test_marks);
     g_test_add_func("/net/loss", test_loss);
     g_test_add_func("/net/faults", test_faults);
