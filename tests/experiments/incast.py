@@ -61,8 +61,24 @@ def jain(values):
 
 
 def row(**given):
-    return {name: given.get(name, "") for name in ("view", "mode", "senders", "us", "goodput_gbps", "victim_gbps", "fairness",
-                                                   "queue_kib", "dropped", "pauses", "paused_links")}
+    """view: senders, for each number; queue and ring, over time; link: the counters of the ring's links at its end"""
+    return {name: given.get(name, "") for name in ("view", "mode", "senders", "us", "link", "goodput_gbps", "victim_gbps", "fairness",
+                                                   "queue_kib", "dropped", "marked", "pauses", "resumed", "paused_us", "paused_links")}
+
+
+def ring_rows(result):
+    rows = []
+    for at in sorted({queue["ns"] for queue in result.rows["queue"]}):
+        done = sum(rate["bytes"] for rate in result.rows["rate"] if rate["ns"] == at)
+        queues = [queue for queue in result.rows["queue"] if queue["ns"] == at]
+        rows.append(row(view="ring", mode="pfc", us=at // 1000, goodput_gbps=round(done * 8 / 20000, 2),
+                        paused_links=sum(bool(queue["paused"]) for queue in queues), queue_kib=max(q["bytes"] for q in queues) >> 10))
+    for port in result.rows["port"]:
+        if min(port["from"], port["to"]) >= RING and (port["to"] - port["from"]) % RING == 1:
+            rows.append(row(view="link", mode="pfc", us=result.total["ns"] // 1000, link=f"{port['from']}-{port['to']}",
+                            queue_kib=port["left"] >> 10, dropped=port["dropped"], pauses=port["paused"], resumed=port["resumed"],
+                            paused_us=port["paused_ns"] // 1000))
+    return rows
 
 
 def measure(run):
@@ -76,51 +92,75 @@ def measure(run):
             rows.append(row(view="senders", mode=mode, senders=senders, goodput_gbps=round(sum(each), 2),
                             victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(jain(each), 3),
                             queue_kib=max(port["deepest"] for port in result.rows["port"] if port["to"] == senders + 1) >> 10,
-                            dropped=result.total["dropped"], pauses=sum(port["paused"] for port in result.rows["port"])))
+                            dropped=result.total["dropped"], marked=result.total["marked"],
+                            pauses=sum(port["paused"] for port in result.rows["port"])))
             if senders == 32:
                 rows += [row(view="queue", mode=mode, senders=senders, us=queue["ns"] // 1000, queue_kib=queue["bytes"] >> 10)
                          for queue in result.rows["queue"] if queue["ns"] <= 10**7]
-    result = run.scenario("a circle of switches with priority flow control", ring())
-    for at in sorted({queue["ns"] for queue in result.rows["queue"]}):
-        done = sum(rate["bytes"] for rate in result.rows["rate"] if rate["ns"] == at)
-        queues = [queue for queue in result.rows["queue"] if queue["ns"] == at]
-        rows.append(row(view="ring", mode="pfc", us=at // 1000, goodput_gbps=round(done * 8 / 20000, 2),
-                        paused_links=sum(bool(queue["paused"]) for queue in queues), queue_kib=max(q["bytes"] for q in queues) >> 10))
-    return rows
+    return rows + ring_rows(run.scenario("a circle of switches with priority flow control", ring()))
+
+
+def draw_senders(axes, rows, column, label):
+    for mode, (name, color) in MODES.items():
+        points = [(each["senders"], each[column]) for each in rows if (each["view"], each["mode"]) == ("senders", mode)]
+        axes.plot(*zip(*points), marker="o", color=color, label=name)
+    ticks = sorted({each["senders"] for each in rows if each["view"] == "senders"})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    if column in ("pauses", "dropped"):
+        axes.set_yscale("symlog")
+    axes.set_ylim(0)
+    axes.set_xlabel("senders")
+    axes.set_title(label, fontsize=10)
+
+
+def draw_queue(axes, rows, modes):
+    for mode in modes:
+        name, color = MODES[mode]
+        points = [(each["us"] / 1000, each["queue_kib"]) for each in rows if (each["view"], each["mode"]) == ("queue", mode)]
+        axes.plot(*zip(*points), color=color, label=name, linewidth=0.8)
+    axes.set_ylim(0, 1100)
+    axes.set_xlabel("ms")
+    axes.set_title("queue of 32 senders, KiB", fontsize=10)
+    axes.legend(loc="upper right")
 
 
 def draw(figure, rows):
-    views = (("senders", "victim_gbps", "senders", "goodput of the victim, Gb/s"), ("queue", "queue_kib", "us", "queue of 32 senders, KiB"))
-    for place, (view, column, axis, label) in enumerate(views, 1):
-        axes = figure.add_subplot(1, 3, place)
-        for mode, (name, color) in MODES.items():
-            points = [(each[axis], each[column]) for each in rows if (each["view"], each["mode"]) == (view, mode)]
-            axes.plot(*zip(*points), marker="o" if view == "senders" else "", color=color, label=name)
-        if view == "senders":
-            ticks = sorted({each["senders"] for each in rows if each["view"] == "senders"})
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.set_ylim(0)
-        axes.set_xlabel({"senders": "senders", "us": "us"}[axis])
-        axes.set_ylabel(label)
-        axes.legend()
-    axes = figure.add_subplot(1, 3, 3)
+    figure.set_size_inches(13, 7)
+    views = (("goodput_gbps", "goodput of all senders, Gb/s"), ("victim_gbps", "goodput of the victim, Gb/s"),
+             ("fairness", "fairness (Jain)"), ("pauses", "pauses"))
+    for place, (column, label) in enumerate(views, 1):
+        axes = figure.add_subplot(2, 4, place)
+        draw_senders(axes, rows, column, label)
+        if place == 1:
+            axes.legend()
+    draw_queue(figure.add_subplot(2, 4, 5), rows, ("pfc", "none"))
+    draw_queue(figure.add_subplot(2, 4, 6), rows, ("dcqcn", "both"))
+    axes = figure.add_subplot(2, 4, 7)
     axes.plot(*zip(*((each["us"], each["goodput_gbps"]) for each in rows if each["view"] == "ring")), color="C3",
               label="goodput of four flows, Gb/s")
     axes.plot(*zip(*((each["us"], 100 * each["paused_links"]) for each in rows if each["view"] == "ring")), "--", color="C7",
-              label="100 x paused links of the circle")
+              label="100 x paused links")
     axes.set_xlabel("us")
+    axes.set_title("circle of switches", fontsize=10)
     axes.legend()
+    axes = figure.add_subplot(2, 4, 8)
+    links = [each for each in rows if each["view"] == "link"]
+    axes.bar(range(len(links)), [each["paused_us"] for each in links], 0.5, color="C7")
+    axes.set_xticks(range(len(links)), [each["link"] for each in links])
+    axes.set_title(f"its links were paused, of {links[0]['us']} us", fontsize=10)
 
 
 def conclude(rows):
     most = max(each["senders"] for each in rows if each["view"] == "senders")
     at = {each["mode"]: each for each in rows if each["view"] == "senders" and each["senders"] == most}
     circle = [each for each in rows if each["view"] == "ring"]
+    links = [each for each in rows if each["view"] == "link"]
     stands = next((each["us"] for each in circle if all(not later["goodput_gbps"] for later in circle if later["us"] > each["us"])), None)
     return (at["pfc"]["dropped"] == at["both"]["dropped"] == 0 < at["none"]["dropped"] and at["pfc"]["pauses"] > 0 and
-            at["both"]["victim_gbps"] > 2 * at["pfc"]["victim_gbps"] and stands is not None and circle[-1]["paused_links"] == RING,
+            at["both"]["victim_gbps"] > 2 * at["pfc"]["victim_gbps"] and stands is not None and circle[-1]["paused_links"] == RING and
+            len(links) == RING and all(each["pauses"] == each["resumed"] + 1 and not each["dropped"] for each in links),
             f"of {most} senders to one the queue drops {at['none']['dropped']} packets; with priority flow control none, but the victim, "
             f"whose way is free, gets {at['pfc']['victim_gbps']:.1f} Gb/s of 100; with DCQCN above it {at['both']['victim_gbps']:.1f}; fairness is "
             f"{at['none']['fairness']:.2f}, {at['pfc']['fairness']:.2f} and {at['both']['fairness']:.2f}; in a circle of {RING} switches flow "
-            f"control stands still for good after {stands} us, all {RING} links paused")
+            f"control stands still for good after {stands} us: each of {RING} links was told to pause once more than to go on")
