@@ -11,6 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/units.h"
+#include "many.h"
 #include "pair.h"
 
 #define FRAME_NS 100
@@ -18,7 +19,6 @@
 #define STATIONS 16
 #define WINDOW 128u             /* messages under way */
 #define DEPTH 4u                /* of them on one connection */
-#define SQ_LOG 3
 #define CQ_LOG 12
 
 typedef struct Many {
@@ -26,64 +26,22 @@ typedef struct Many {
     uint32_t count, first;
     SimQp *a;                   /* connections of node 0 */
     uint8_t *under_way;
-    SimQp cq[SIM_NODES];        /* only that of it */
+    ManyEnd end[SIM_NODES];
     uint64_t payload, target;
     uint32_t rkey;
 } Many;
 
-static void cq_make(Many *m, unsigned id)
-{
-    SimNode *n = &m->sim->node[id];
-    QrnicCqCtx ctx = { .eqn = n->cq_eq, .log_size = CQ_LOG };
-    QrnicResult r;
-
-    m->cq[id].node = n;
-    m->cq[id].cq_log = CQ_LOG;
-    m->cq[id].cq_ring = ctx.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << CQ_LOG);
-    m->cq[id].cq_record = ctx.record = sim_alloc(n, 8);
-    r = qrnic_cq_create(n->engine, &ctx);
-    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
-    m->cq[id].cq = r.value;
-}
-
-/* Rings of the requesters are apart, those of the responders unused. */
-static SimQp qp_make(Many *m, unsigned id, uint64_t sq, uint64_t record,
-                     uint64_t unused)
-{
-    SimNode *n = &m->sim->node[id];
-    QrnicQpCtx ctx = {
-        .type = QRNIC_QPT_RC, .pd = n->pd, .send_cq = m->cq[id].cq,
-        .recv_cq = m->cq[id].cq, .sq_log_size = SQ_LOG, .sq.root = sq,
-        .sq_record = record, .rq.root = unused, .rq_record = unused + 64,
-    };
-    QrnicResult r = qrnic_qp_create(n->engine, &ctx);
-
-    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
-    return (SimQp) {
-        .node = n, .number = r.value, .sq = sq, .sq_record = record,
-        .sq_log = SQ_LOG,
-    };
-}
-
 static void connections_make(Many *m)
 {
-    const size_t sq_bytes = QRNIC_WQEBB_SIZE << SQ_LOG;
-    uint64_t sq = sim_alloc(&m->sim->node[0], m->count * sq_bytes);
-    uint64_t record = sim_alloc(&m->sim->node[0], m->count * 8);
-    uint64_t unused[SIM_NODES];
-
-    for (unsigned id = 0; id < SIM_NODES; id++) {
-        unused[id] = sim_alloc(&m->sim->node[id], 4096);
-        cq_make(m, id);
-    }
+    many_end_init(&m->end[0], &m->sim->node[0], CQ_LOG, m->count);
+    many_end_init(&m->end[1], &m->sim->node[1], CQ_LOG, 0);
     m->a = g_new0(SimQp, m->count);
     m->under_way = g_new0(uint8_t, m->count);
     for (uint32_t i = 0; i < m->count; i++) {
         SimConnect c = sim_connect_default();
-        SimQp b;
+        SimQp b = many_qp(&m->end[1], QRNIC_QPT_RC, 0, false);
 
-        m->a[i] = qp_make(m, 0, sq + i * sq_bytes, record + i * 8, unused[0]);
-        b = qp_make(m, 1, unused[1] + 1024, unused[1] + 128, unused[1]);
+        m->a[i] = many_qp(&m->end[0], QRNIC_QPT_RC, 0, true);
         c.timeout = 16;
         sim_connect(&m->a[i], &b, &c);
     }
@@ -139,7 +97,7 @@ static uint32_t completed(Many *m)
     uint32_t n = 0;
     QrnicCqe c;
 
-    while (sim_poll(&m->cq[0], &c)) {
+    while (sim_poll(&m->end[0].cq, &c)) {
         g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
         m->under_way[c.qpn - m->first]--;
         n++;

@@ -129,7 +129,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_ON_DEMAND | QRNIC_CAP_PRIORITY |
                         QRNIC_CAP_INDIRECT_MKEY | QRNIC_CAP_STREAMING_RECV |
                         QRNIC_CAP_TAG_MATCHING |
-                        QRNIC_CAP_DYNAMIC | QRNIC_CAP_SELECTIVE_REPEAT |
+                        QRNIC_CAP_DYNAMIC | QRNIC_CAP_XRC |
+                        QRNIC_CAP_SELECTIVE_REPEAT |
                         QRNIC_CAP_ADAPTIVE_ROUTING |
                         QRNIC_CAP_SHARED_CONNECTION |
                         QRNIC_CAP_CONGESTION_CONTROL |
@@ -698,6 +699,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     if (wr->dynamic) {
         qrnic_dynamic_seg_pack(p, wr->dynamic);
         p += QRNIC_DYNAMIC_SEG_BYTES;
+    }
+    if (wr->xrc) {
+        qrnic_xrc_seg_pack(p, wr->xrc);
+        p += QRNIC_SEGMENT_SIZE;
     }
     if (atomic || wr->flush || wr->opcode == QRNIC_WQE_RDMA_WRITE ||
         wr->opcode == QRNIC_WQE_RDMA_WRITE_IMM ||

@@ -140,6 +140,7 @@ typedef struct SimWr {
     const QrnicIndirectSeg *indirect;
     const QrnicDatagramSeg *datagram;
     const QrnicDynamicSeg *dynamic;
+    const QrnicXrcSeg *xrc;
     const QrnicFlushSeg *flush;
     const void *inline_data;
     uint32_t inline_length;

@@ -1,0 +1,453 @@
+/*
+ * Experiment: contexts and message rate where each process of a node writes
+ * to each process of all nodes, by the kinds of connections that there are
+ * for it, with a context cache. In virtual time: a frame takes 100 ns of the
+ * wire, a fetch 350 ns, all else nothing.
+ *
+ * Node 0 has the cache, and is what is measured. Node 1 is all the others, and
+ * sends to node 0 as much as that sends, as each node does.
+ *
+ * Prints rows for tools/experiments. Arguments: messages, and how much the
+ * number of nodes and processes grows.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "many.h"
+#include "pair.h"
+
+#define FRAME_NS 100
+#define WAY_NS 500
+#define FETCH_NS 350
+#define CACHE 512
+#define STATIONS 16
+#define WINDOW 128u             /* messages under way from each side */
+#define DEPTH 4u                /* of them on one queue pair */
+#define CQ_LOG 12
+#define KEY 0x616c6c746f616c6cull
+#define INITIATORS 4u           /* of a process, and of its target: */
+#define RESPONDERS 16u
+#define REST 5                  /* of initiators: 131 us */
+#define PROCESSES 8u            /* over nodes */
+#define NODES 16u               /* over processes */
+#define NODES_MAX 64u
+#define PROCESSES_MAX 16u
+
+typedef struct World World;
+
+/* What sends to the other side */
+typedef struct Side {
+    ManyEnd end;
+    SimQp *q;                   /* those of connections */
+    uint32_t count, first;
+    uint8_t *under_way;         /* by queue pair */
+    SimQp **initiator, **target;        /* dynamic */
+    uint32_t initiators, targets;
+    uint32_t *leads, *used;     /* by initiator */
+    uint32_t wants[PROCESSES_MAX];      /* a target */
+    bool waits[PROCESSES_MAX];  /* it has not been sent */
+    SimSrq *srq;                /* of targets */
+    uint32_t xrcd, xrc_srq[PROCESSES_MAX];
+    uint64_t memory;
+    uint32_t rkey;
+    uint32_t posted, done;
+} Side;
+
+typedef struct Way {
+    const char *name;
+    void (*build)(World *w);
+    uint32_t (*contexts)(const World *w);   /* of node 0 */
+    /* A message for somebody; false: who should send it has no room. */
+    bool (*send)(World *w, Side *s, Side *to);
+} Way;
+
+struct World {
+    Sim *sim;
+    const Way *way;
+    uint32_t nodes, processes;
+    Side side[2];
+};
+
+static uint32_t random_below(World *w, uint32_t n)
+{
+    return g_rand_int_range(w->sim->rand, 0, n);
+}
+
+static void post_one(Side *s, Side *to, SimQp *q, uint32_t i,
+                     const QrnicDynamicSeg *dynamic, const QrnicXrcSeg *xrc)
+{
+    uint64_t value = i;
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE,
+        .flags = QRNIC_WQEF_SIGNALED | QRNIC_WQEF_INLINE,
+        .remote = to->memory, .rkey = to->rkey, .dynamic = dynamic, .xrc = xrc,
+        .inline_data = &value, .inline_length = sizeof(value),
+    };
+
+    s->under_way[i]++;
+    s->posted++;
+    sim_post_send(q, &wr);
+}
+
+/*
+ * RC: a connection between any two processes
+ */
+
+static uint32_t rc_contexts(const World *w)
+{
+    return w->nodes * w->processes * w->processes;
+}
+
+static void side_room(World *w, unsigned id, uint32_t count)
+{
+    Side *s = &w->side[id];
+
+    s->count = count;
+    s->q = g_new0(SimQp, MAX(count, 1));
+    s->under_way = g_new0(uint8_t, MAX(count, w->nodes * w->processes *
+                                              INITIATORS));
+    many_end_init(&s->end, &w->sim->node[id], CQ_LOG, count);
+}
+
+static void rc_build(World *w)
+{
+    SimConnect c = sim_connect_default();
+
+    c.timeout = 16;
+    for (unsigned id = 0; id < 2; id++) {
+        side_room(w, id, rc_contexts(w));
+    }
+    for (uint32_t i = 0; i < rc_contexts(w); i++) {
+        for (unsigned id = 0; id < 2; id++) {
+            w->side[id].q[i] = many_qp(&w->side[id].end, QRNIC_QPT_RC, 0, true);
+        }
+        sim_connect(&w->side[0].q[i], &w->side[1].q[i], &c);
+    }
+}
+
+static bool rc_send(World *w, Side *s, Side *to)
+{
+    uint32_t i = random_below(w, s->count);
+
+    if (s->under_way[i] == DEPTH) {
+        return false;
+    }
+    post_one(s, to, &s->q[i], i, NULL, NULL);
+    return true;
+}
+
+/*
+ * XRC: one between a process and a node, and a target for the other way
+ */
+
+static uint32_t xrc_contexts(const World *w)
+{
+    return 2 * w->nodes * w->processes;
+}
+
+static void xrc_srqs(World *w, unsigned id)
+{
+    Side *s = &w->side[id];
+    SimNode *n = &w->sim->node[id];
+    uint64_t ring = sim_alloc(n, 4096), record = sim_alloc(n, 8);
+    QrnicResult domain = qrnic_xrcd_alloc(n->engine);
+
+    g_assert_cmpint(domain.status, ==, QRNIC_ST_OK);
+    s->xrcd = domain.value;
+    for (uint32_t p = 0; p < w->processes; p++) {
+        /* Nothing is received there: it says whose keys hold. */
+        const QrnicSrqCtx ctx = {
+            .pd = n->pd, .log_size = 2, .xrcd = s->xrcd, .cq = s->end.cq.cq,
+            .ring.root = ring, .record = record,
+        };
+        QrnicResult r = qrnic_srq_create(n->engine, &ctx);
+
+        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+        s->xrc_srq[p] = r.value;
+    }
+}
+
+static void xrc_build(World *w)
+{
+    uint32_t count = w->nodes * w->processes;
+
+    for (unsigned id = 0; id < 2; id++) {
+        side_room(w, id, count);
+        xrc_srqs(w, id);
+        for (uint32_t i = 0; i < count; i++) {
+            w->side[id].q[i] = many_qp(&w->side[id].end, QRNIC_QPT_XRC_INI, 0,
+                                       true);
+        }
+    }
+    for (unsigned id = 0; id < 2; id++) {
+        Side *to = &w->side[!id];
+
+        for (uint32_t i = 0; i < count; i++) {
+            SimQp target = many_qp(&to->end, QRNIC_QPT_XRC_TGT, to->xrcd,
+                                   false);
+
+            many_xrc_connect(&w->side[id].q[i], &target);
+        }
+    }
+}
+
+static bool xrc_send(World *w, Side *s, Side *to)
+{
+    const QrnicXrcSeg xrc = {
+        .srqn = to->xrc_srq[random_below(w, w->processes)],
+    };
+    uint32_t i = random_below(w, s->count);
+
+    if (s->under_way[i] == DEPTH) {
+        return false;
+    }
+    post_one(s, to, &s->q[i], i, NULL, &xrc);
+    return true;
+}
+
+/*
+ * DC: a few initiators of each process, which lead where it wants to send
+ */
+
+static uint32_t dc_contexts(const World *w)
+{
+    return w->processes * (INITIATORS + 1 + RESPONDERS);
+}
+
+static void dc_build(World *w)
+{
+    QrnicDynamicAttr target = {
+        .access_key = KEY, .responders = RESPONDERS,
+    };
+    QrnicDynamicAttr initiator = { .idle = REST };
+    SimConnect c = sim_connect_default();
+
+    c.timeout = 16;
+    for (unsigned id = 0; id < 2; id++) {
+        Side *s = &w->side[id];
+        SimNode *n = &w->sim->node[id];
+
+        side_room(w, id, 0);
+        /* As many send to a node as send from it. */
+        s->initiators = w->processes * INITIATORS;
+        s->targets = (id ? w->nodes : 1) * w->processes;
+        s->srq = sim_srq_new(n, 2, 0);
+        s->initiator = g_new0(SimQp *, s->initiators);
+        s->target = g_new0(SimQp *, s->targets);
+        s->leads = g_new(uint32_t, s->initiators);
+        s->used = g_new0(uint32_t, s->initiators);
+        for (uint32_t i = 0; i < s->initiators; i++) {
+            s->leads[i] = UINT32_MAX;
+            s->initiator[i] = sim_dynamic_new(n, NULL, &initiator);
+            sim_dynamic_start(s->initiator[i], &c);
+        }
+        for (uint32_t i = 0; i < s->targets; i++) {
+            s->target[i] = sim_dynamic_new(n, s->srq, &target);
+            sim_dynamic_start(s->target[i], &c);
+        }
+    }
+}
+
+/*
+ * The one that leads there, or else the one that was used the longest ago.
+ * What a process wants to send it sends before anything else.
+ */
+static bool dc_send(World *w, Side *s, Side *to)
+{
+    uint32_t process = random_below(w, w->processes);
+    uint32_t first = process * INITIATORS, best = UINT32_MAX;
+    QrnicDynamicSeg seg;
+
+    if (!s->waits[process]) {
+        s->wants[process] = random_below(w, to->targets);
+        s->waits[process] = true;
+    }
+    for (uint32_t i = first; i < first + INITIATORS; i++) {
+        if (s->under_way[i] == DEPTH) {
+            continue;
+        }
+        if (s->leads[i] == s->wants[process]) {
+            best = i;
+            break;
+        }
+        if (best == UINT32_MAX || s->used[i] < s->used[best]) {
+            best = i;
+        }
+    }
+    if (best == UINT32_MAX) {
+        return false;
+    }
+    s->waits[process] = false;
+    s->leads[best] = s->wants[process];
+    s->used[best] = s->posted + 1;
+    seg = sim_dynamic_to(to->target[s->leads[best]], KEY);
+    post_one(s, to, s->initiator[best], best, &seg, NULL);
+    return true;
+}
+
+/*
+ * All of them
+ */
+
+static const Way ways[] = {
+    { "rc", rc_build, rc_contexts, rc_send },
+    { "xrc", xrc_build, xrc_contexts, xrc_send },
+    { "dc", dc_build, dc_contexts, dc_send },
+};
+
+static World *world_new(const Way *way, uint32_t nodes, uint32_t processes,
+                        uint32_t stations)
+{
+    uint32_t most = 2 * nodes * processes * MAX(processes, RESPONDERS + 1);
+    SimOptions o = {
+        .context_cache = CACHE, .context_stations = stations,
+        .context_latency = FETCH_NS, .contexts_of_one = true,
+        .max_qp = most + 256, .max_cq = nodes * processes + 256,
+        .max_srq = PROCESSES_MAX + 8, .doorbell_fifo = 65536,
+        .memory = 64 * MiB + (uint64_t)most * 4 * KiB +
+                  (uint64_t)nodes * processes * 256 * KiB,
+    };
+    World *w = g_new0(World, 1);
+
+    w->sim = sim_new(1, &o);
+    w->sim->latency = WAY_NS;
+    w->way = way;
+    w->nodes = nodes;
+    w->processes = processes;
+    for (unsigned id = 0; id < 2; id++) {
+        SimNode *n = &w->sim->node[id];
+
+        w->side[id].memory = sim_alloc(n, 4096);
+        w->side[id].rkey = sim_mkey(n, w->side[id].memory, 4096, ACCESS_ALL);
+    }
+    way->build(w);
+    w->side[0].first = w->side[0].q[0].number;
+    w->side[1].first = w->side[1].q[0].number;
+    sim_run(w->sim, SIM_MS);
+    w->sim->wire_room = 1;
+    w->sim->wire_pause = FRAME_NS;
+    return w;
+}
+
+static void world_free(World *w)
+{
+    for (unsigned id = 0; id < 2; id++) {
+        Side *s = &w->side[id];
+
+        for (uint32_t i = 0; i < s->initiators; i++) {
+            sim_qp_free(s->initiator[i]);
+        }
+        for (uint32_t i = 0; i < s->targets; i++) {
+            sim_qp_free(s->target[i]);
+        }
+        if (s->srq) {
+            sim_srq_free(s->srq);
+        }
+        g_free(s->q);
+        g_free(s->under_way);
+        g_free(s->initiator);
+        g_free(s->target);
+        g_free(s->leads);
+        g_free(s->used);
+    }
+    sim_free(w->sim);
+    g_free(w);
+}
+
+static void completed(Side *s, const QrnicCqe *c, uint32_t i)
+{
+    g_assert_cmpint(c->status, ==, QRNIC_WC_SUCCESS);
+    s->under_way[i]--;
+    s->done++;
+}
+
+static void side_poll(Side *s)
+{
+    QrnicCqe c;
+
+    while (sim_poll(&s->end.cq, &c)) {
+        /* Numbers are given in order. */
+        g_assert_cmpuint(c.qpn - s->first, <, s->count);
+        completed(s, &c, c.qpn - s->first);
+    }
+    for (uint32_t i = 0; i < s->initiators; i++) {
+        while (sim_poll(s->initiator[i], &c)) {
+            completed(s, &c, i);
+        }
+    }
+}
+
+/* Nanoseconds that so many messages of node 0 take */
+static int64_t use(World *w, uint32_t messages)
+{
+    int64_t begin = w->sim->now;
+    uint32_t end = w->side[0].done + messages;
+
+    while (w->side[0].done < end) {
+        for (unsigned id = 0; id < 2; id++) {
+            Side *s = &w->side[id];
+
+            /* Who has no room now is not waited for. */
+            for (unsigned n = 0; n < 2 * WINDOW &&
+                                 s->posted - s->done < WINDOW; n++) {
+                w->way->send(w, s, &w->side[!id]);
+            }
+        }
+        sim_run(w->sim, w->sim->now + FRAME_NS);
+        side_poll(&w->side[0]);
+        side_poll(&w->side[1]);
+    }
+    return w->sim->now - begin;
+}
+
+static void measure(const Way *way, uint32_t nodes, uint32_t processes,
+                    uint32_t stations, uint32_t messages)
+{
+    static const enum qrnic_counter counters[] = {
+        QRNIC_COUNTER_CONTEXT_HITS, QRNIC_COUNTER_CONTEXT_MISSES,
+        QRNIC_COUNTER_DYNAMIC_CONNECTS, QRNIC_COUNTER_RX_DROP_CONTEXT,
+        QRNIC_COUNTER_TIMEOUTS,
+    };
+    World *w = world_new(way, nodes, processes, stations);
+    SimNode *n = &w->sim->node[0];
+    uint64_t before[ARRAY_SIZE(counters)];
+    int64_t took;
+
+    use(w, messages / 2);
+    for (unsigned i = 0; i < ARRAY_SIZE(counters); i++) {
+        before[i] = sim_counter(n, counters[i]);
+    }
+    took = use(w, messages);
+    printf("csv %s,%s,%u,%u,%u,%.0f", way->name,
+           stations ? "stations" : "in order", nodes, processes,
+           way->contexts(w), messages * 1e9 / took);
+    for (unsigned i = 0; i < ARRAY_SIZE(counters); i++) {
+        printf(",%" PRIu64, sim_counter(n, counters[i]) - before[i]);
+    }
+    printf("\n");
+    fflush(stdout);
+    world_free(w);
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t messages = argc > 1 ? atoi(argv[1]) : 20000;
+    uint32_t growth = argc > 2 ? atoi(argv[2]) : 2;
+
+    printf("csv way,mode,nodes,processes,contexts,messages_per_second,hits,"
+           "misses,connects,dropped,timeouts\n");
+    for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
+        for (uint32_t stations = 0; stations <= STATIONS;
+             stations += STATIONS) {
+            for (uint32_t n = 1; n <= NODES_MAX; n *= growth) {
+                measure(&ways[i], n, PROCESSES, stations, messages);
+            }
+            for (uint32_t p = 1; p <= PROCESSES_MAX; p *= growth) {
+                measure(&ways[i], NODES, p, stations, messages);
+            }
+        }
+    }
+    return 0;
+}
