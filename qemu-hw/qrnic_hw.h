@@ -816,6 +816,11 @@ enum qrnic_counter {
     QRNIC_COUNTER_CONTEXT_HITS,
     QRNIC_COUNTER_CONTEXT_MISSES,
     QRNIC_COUNTER_CONTEXT_WRITE_BACKS,
+    QRNIC_COUNTER_TX_CARRIED,
+    QRNIC_COUNTER_RX_CARRIED,
+    QRNIC_COUNTER_RX_CARRIED_EARLY,
+    QRNIC_COUNTER_MEMBERS_FAILED,
+    QRNIC_COUNTER_RX_DROP_CARRIED,
     QRNIC_COUNTER_ROCE_TX_PACKETS,
     QRNIC_COUNTER_ROCE_TX_BYTES,
     QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -867,10 +872,6 @@ enum qrnic_counter {
     QRNIC_COUNTER_DYNAMIC_ACCEPTS,
     QRNIC_COUNTER_DYNAMIC_DISCONNECTS,
     QRNIC_COUNTER_DYNAMIC_EXPIRED,
-    QRNIC_COUNTER_TX_CARRIED,
-    QRNIC_COUNTER_RX_CARRIED,
-    QRNIC_COUNTER_RX_CARRIED_EARLY,
-    QRNIC_COUNTER_MEMBERS_FAILED,
     QRNIC_COUNTER_TX_CNAK,
     QRNIC_COUNTER_RX_CNAK,
     QRNIC_COUNTER_RX_DROP_HELD,
@@ -890,7 +891,6 @@ enum qrnic_counter {
     QRNIC_COUNTER_RX_DROP_CONTEXT,
     QRNIC_COUNTER_RX_DROP_PSN,
     QRNIC_COUNTER_RX_DROP_CONNECTION,
-    QRNIC_COUNTER_RX_DROP_CARRIED,
     QRNIC_COUNTER_TX_DROP_LINK,
     QRNIC_COUNTER_LINK_DOWNS,
     QRNIC_COUNTER_LINK_TX_FRAMES,
@@ -1005,6 +1005,11 @@ enum qrnic_counter {
     X(context_hits, shared) \
     X(context_misses, shared) \
     X(context_write_backs, shared) \
+    X(tx_carried, shared) \
+    X(rx_carried, shared) \
+    X(rx_carried_early, shared) \
+    X(members_failed, shared) \
+    X(rx_drop_carried, shared) \
     X(roce_tx_packets, roce) \
     X(roce_tx_bytes, roce) \
     X(roce_rx_packets, roce) \
@@ -1056,10 +1061,6 @@ enum qrnic_counter {
     X(dynamic_accepts, roce) \
     X(dynamic_disconnects, roce) \
     X(dynamic_expired, roce) \
-    X(tx_carried, roce) \
-    X(rx_carried, roce) \
-    X(rx_carried_early, roce) \
-    X(members_failed, roce) \
     X(tx_cnak, roce) \
     X(rx_cnak, roce) \
     X(rx_drop_held, drop) \
@@ -1079,7 +1080,6 @@ enum qrnic_counter {
     X(rx_drop_context, drop) \
     X(rx_drop_psn, drop) \
     X(rx_drop_connection, drop) \
-    X(rx_drop_carried, drop) \
     X(tx_drop_link, drop) \
     X(link_downs, ethernet) \
     X(link_tx_frames, ethernet) \
@@ -5428,6 +5428,11 @@ static inline const char *qrnic_counter_name(unsigned v)
         "context_hits",
         "context_misses",
         "context_write_backs",
+        "tx_carried",
+        "rx_carried",
+        "rx_carried_early",
+        "members_failed",
+        "rx_drop_carried",
         "roce_tx_packets",
         "roce_tx_bytes",
         "roce_rx_packets",
@@ -5479,10 +5484,6 @@ static inline const char *qrnic_counter_name(unsigned v)
         "dynamic_accepts",
         "dynamic_disconnects",
         "dynamic_expired",
-        "tx_carried",
-        "rx_carried",
-        "rx_carried_early",
-        "members_failed",
         "tx_cnak",
         "rx_cnak",
         "rx_drop_held",
@@ -5502,7 +5503,6 @@ static inline const char *qrnic_counter_name(unsigned v)
         "rx_drop_context",
         "rx_drop_psn",
         "rx_drop_connection",
-        "rx_drop_carried",
         "tx_drop_link",
         "link_downs",
         "link_tx_frames",

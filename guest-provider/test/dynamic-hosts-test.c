@@ -685,12 +685,14 @@ static uint64_t dropped_there(void)
 }
 
 /*
- * What follows a CONNECT that is refused is dropped, and nothing follows it in a full
- * handshake. That comes first: a drop of it would be seen with the other one.
+ * What follows a CONNECT that is refused is dropped, each time that it is sent, and nothing
+ * follows it in a full handshake. That comes first: a drop of it would be seen with the
+ * other one.
  */
 static void test_handshakes(void)
 {
 	uint64_t before = dropped_there(), end = now_ms() + SECONDS * 1000;
+	uint64_t again = counter("timeouts");
 	struct end a[2];
 	uint32_t i;
 
@@ -704,7 +706,8 @@ static void test_handshakes(void)
 	}
 	while (dropped_there() == before)
 		CHECK(now_ms() < end);
-	CHECK(dropped_there() == before + 1);
+	/* A slow target has the initiator send both again. */
+	CHECK(dropped_there() <= before + 1 + counter("timeouts") - again);
 	destroy_target(0);
 }
 
