@@ -219,6 +219,7 @@ struct qrnic_eth {
 	u32 rss_table;		/* of several channels; 0: none */
 
 	struct qrnic_eth_drops drops;
+	struct notifier_block dcb_notifier;
 	struct bpf_prog *prog;	/* written under RTNL, read by NAPI */
 	unsigned int max_channels;
 	struct qrnic_channel channels[] __counted_by(max_channels);
@@ -347,6 +348,21 @@ void qrnic_xdp_flush(struct qrnic_channel *channel, bool tx, bool redirect);
 int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 		   u32 flags);
 int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
+
+/* dcb.c: around the time that the netdev is registered, and not under RTNL */
+#if IS_ENABLED(CONFIG_DCB)
+int qrnic_dcb_init(struct qrnic_eth *eth);
+void qrnic_dcb_exit(struct qrnic_eth *eth);
+#else
+static inline int qrnic_dcb_init(struct qrnic_eth *eth)
+{
+	return 0;
+}
+
+static inline void qrnic_dcb_exit(struct qrnic_eth *eth)
+{
+}
+#endif
 
 /* ethtool.c */
 extern const struct ethtool_ops qrnic_ethtool_ops;

@@ -472,6 +472,9 @@ static int qrnic_eth_create(struct qrnic_core *core)
 	err = qrnic_eth_port(eth, netdev->mtu, false);
 	if (err)
 		goto err_memory;
+	err = qrnic_dcb_init(eth);
+	if (err)
+		goto err_memory;
 	netif_carrier_off(netdev);
 	/* Once it is registered it can be opened, and events are for it. */
 	WRITE_ONCE(core->dev.netdev, netdev);
@@ -488,6 +491,7 @@ err_published:
 	WRITE_ONCE(core->dev.netdev, NULL);
 	flush_work(&core->event_work);
 	cancel_delayed_work_sync(&eth->reset_work);
+	qrnic_dcb_exit(eth);
 err_memory:
 	qrnic_eth_memory_close(eth);
 err_netdev:
@@ -501,6 +505,7 @@ static void qrnic_eth_destroy(struct qrnic_core *core)
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	unregister_netdev(netdev);
+	qrnic_dcb_exit(eth);
 	WRITE_ONCE(core->dev.netdev, NULL);
 	/* Events and works that still have the netdev */
 	flush_work(&core->event_work);

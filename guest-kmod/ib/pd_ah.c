@@ -51,11 +51,26 @@ int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 }
 
 /*
+ * The caller's, or else what the administrator wants for the DSCP, which packets of
+ * RoCE v1 do not have.
+ */
+static u8 av_service_level(struct qrnic_ib_dev *dev, const struct rdma_ah_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	u8 sl = rdma_ah_get_sl(attr) & 0xf;
+
+	if (sl || grh->sgid_attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
+		return sl;
+	return qrnic_dscp_priority(dev->qdev, grh->traffic_class);
+}
+
+/*
  * The core has resolved the destination's MAC address. Version of RoCE, VLAN and
  * source MAC are the GID entry's, and the UDP source port the device takes from
  * flow label and QP numbers, as software does in rdma_get_udp_sport().
  */
-int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *attr)
+int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
+		  const struct rdma_ah_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
 
@@ -72,17 +87,18 @@ int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *at
 	av->flow = cpu_to_le32(FIELD_PREP(QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK,
 					  grh->flow_label & 0xfffff) |
 			       FIELD_PREP(QRNIC_ADDRESS_VECTOR_SL_MASK,
-					  rdma_ah_get_sl(attr) & 0xf));
+					  av_service_level(dev, attr)));
 	return 0;
 }
 
+/* sl is the caller's, which that of the device need not be. */
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
-		   struct rdma_ah_attr *attr)
+		   u8 sl, struct rdma_ah_attr *attr)
 {
 	u32 flow = le32_to_cpu(av->flow);
 
 	attr->type = rdma_ah_find_type(ibdev, QRNIC_IB_PORT);
-	rdma_ah_set_sl(attr, FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK, flow));
+	rdma_ah_set_sl(attr, sl);
 	rdma_ah_set_port_num(attr, QRNIC_IB_PORT);
 	rdma_ah_set_ah_flags(attr, IB_AH_GRH);
 	rdma_ah_set_grh(attr, NULL,
@@ -107,9 +123,12 @@ int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 	err = qrnic_udata_none(udata);
 	if (err)
 		return err;
-	err = qrnic_av_fill(&ah->av, init->ah_attr);
-	if (err || !udata)
+	err = qrnic_av_fill(to_qrnic_dev(ibah->device), &ah->av, init->ah_attr);
+	if (err)
 		return err;
+	ah->sl = rdma_ah_get_sl(init->ah_attr) & 0xf;
+	if (!udata)
+		return 0;
 
 	memcpy(response.av, &ah->av, sizeof(response.av));
 	return qrnic_udata_put(udata, &response, sizeof(response), 0);
@@ -117,8 +136,10 @@ int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 
 int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
 {
+	struct qrnic_ib_ah *ah = to_qrnic_ah(ibah);
+
 	memset(attr, 0, sizeof(*attr));
-	qrnic_av_read(ibah->device, &to_qrnic_ah(ibah)->av, attr);
+	qrnic_av_read(ibah->device, &ah->av, ah->sl, attr);
 	return 0;
 }
 

@@ -604,8 +604,8 @@ static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr
 }
 
 /* Fills what mask names; the device refuses other members that are not 0. */
-static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
-			int mask)
+static int qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
+			const struct ib_qp_attr *attr, int mask)
 {
 	if (mask & IB_QP_STATE)
 		hw->state = attr->qp_state;
@@ -641,7 +641,7 @@ static int qp_attr_fill(struct qrnic_qp_attr *hw, const struct ib_qp_attr *attr,
 	if (mask & IB_QP_DEST_QPN)
 		hw->dest_qpn = cpu_to_le32(attr->dest_qp_num);
 	if (mask & IB_QP_AV)
-		return qrnic_av_fill(&hw->av, &attr->ah_attr);
+		return qrnic_av_fill(dev, &hw->av, &attr->ah_attr);
 	return 0;
 }
 
@@ -737,6 +737,32 @@ static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 	qp_state_set(qp, state);
 }
 
+static u8 av_sl(const struct qrnic_address_vector *av)
+{
+	return FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK, le32_to_cpu(av->flow));
+}
+
+/*
+ * What the device now has the level by. The caller may have given another service
+ * level than the address vector has: it is asked for with the others of the caller.
+ */
+static void qp_level_changed(struct qrnic_ib_qp *qp, const struct ib_qp_attr *attr,
+			     const struct qrnic_qp_attr *hw, u32 attributes,
+			     enum ib_qp_state state)
+{
+	if (state == IB_QPS_RESET) {
+		qp->sl = 0;
+		WRITE_ONCE(qp->av_level, 0);
+		WRITE_ONCE(qp->priority, 0);
+	}
+	if (attributes & QRNIC_QP_AV) {
+		qp->sl = rdma_ah_get_sl(&attr->ah_attr) & 0xf;
+		WRITE_ONCE(qp->av_level, av_sl(&hw->av));
+	}
+	if (attributes & QRNIC_QP_PRIORITY)
+		WRITE_ONCE(qp->priority, hw->priority);
+}
+
 /*
  * In the fatal state the device has no QPs any more, so a change to ERR or RESET
  * succeeds. A QP with an SRQ that goes to ERR owes its consumer the event that the
@@ -794,7 +820,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	err = qp_attr_check(dev, attr, mask);
 	if (err)
 		return err;
-	err = qp_attr_fill(&hw, attr, mask);
+	err = qp_attr_fill(dev, &hw, attr, mask);
 	if (err)
 		return err;
 
@@ -822,6 +848,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 			    sizeof(hw));
 	if (!err) {
 		qp_state_changed(qp, next);
+		qp_level_changed(qp, attr, &hw, attributes, next);
 		if (next == IB_QPS_RTR || next == IB_QPS_RESET)
 			WRITE_ONCE(qp->options, request.options);
 	} else if (!qrnic_healthy(dev->qdev) && mask & IB_QP_STATE &&
@@ -858,7 +885,7 @@ static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
 	attr->retry_cnt = hw->retry_cnt;
 	attr->rnr_retry = hw->rnr_retry;
 	attr->rate_limit = le32_to_cpu(hw->rate_limit);
-	qrnic_av_read(qp->ibqp.device, &hw->av, &attr->ah_attr);
+	qrnic_av_read(qp->ibqp.device, &hw->av, qp->sl, &attr->ah_attr);
 }
 
 int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -920,9 +947,7 @@ int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level)
 	if (hw.priority > QRNIC_PRIORITY_LEVELS)
 		return -EIO;
 	*priority = hw.priority;
-	*level = hw.priority ? hw.priority - 1 :
-		 FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK,
-			   le32_to_cpu(hw.av.flow));
+	*level = hw.priority ? hw.priority - 1 : av_sl(&hw.av);
 	return 0;
 }
 

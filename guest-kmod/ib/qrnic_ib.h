@@ -140,6 +140,7 @@ struct qrnic_ib_counter {
 struct qrnic_ib_ah {
 	struct ib_ah ibah;
 	struct qrnic_address_vector av;
+	u8 sl;				/* the caller's */
 };
 
 struct qrnic_ib_mr {
@@ -298,6 +299,9 @@ struct qrnic_ib_qp {
 	bool has_sq;			/* it is no XRC target */
 	bool has_rq;			/* it receives, and from no SRQ */
 	u8 options;			/* QRNIC_QPO_*, which this end agreed to */
+	u8 sl;				/* the caller's; under mutex */
+	u8 av_level;			/* the level by the address vector */
+	u8 priority;			/* one more than another level; or 0 */
 	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
@@ -606,9 +610,10 @@ int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		       struct ib_udata *udata);
 int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
 int qrnic_ib_destroy_ah(struct ib_ah *ibah, u32 flags);
-int qrnic_av_fill(struct qrnic_address_vector *av, const struct rdma_ah_attr *attr);
+int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
+		  const struct rdma_ah_attr *attr);
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
-		   struct rdma_ah_attr *attr);
+		   u8 sl, struct rdma_ah_attr *attr);
 
 /* address_space.c */
 int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);

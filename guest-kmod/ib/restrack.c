@@ -69,12 +69,23 @@ static int options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return 0;
 }
 
+/* By which its turns go */
+static int level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+{
+	u8 priority = READ_ONCE(qp->priority);
+
+	if (!qrnic_ib_cap(to_qrnic_dev(qp->ibqp.device), QRNIC_CAP_PRIORITY))
+		return 0;
+	return rdma_nl_put_driver_u32(msg, "level", priority ? priority - 1 :
+						    READ_ONCE(qp->av_level));
+}
+
 static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	if (rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride) ||
-	    options_fill(msg, qp))
+	    level_fill(msg, qp) || options_fill(msg, qp))
 		return -EMSGSIZE;
 	if (!qrnic_qp_is_kernel(qp))
 		return 0;

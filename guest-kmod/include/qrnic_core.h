@@ -66,6 +66,8 @@ struct qrnic_port {
 	u8 mac[ETH_ALEN];
 };
 
+#define QRNIC_DSCPS 64
+
 /* The public part of the adapter; the core embeds it in its own structure. */
 struct qrnic_dev {
 	struct pci_dev *pdev;
@@ -83,6 +85,8 @@ struct qrnic_dev {
 	struct workqueue_struct *wq;
 	struct qrnic_caps caps;
 	u8 kernel_options;	/* QRNIC_QPO_*, which kernel QPs ask for; no lock */
+	/* The administrator's map, 0 where it has nothing; written under RTNL */
+	u8 priority_of_dscp[QRNIC_DSCPS];
 };
 
 /* The options that a connection of this device may have */
@@ -108,6 +112,12 @@ static inline struct qrnic_dev *qrnic_dev_of_aux(struct auxiliary_device *adev)
 static inline void qrnic_aux_probed(struct auxiliary_device *adev, int error)
 {
 	container_of(adev, struct qrnic_auxdev, adev)->error = error;
+}
+
+/* What the administrator wants for packets of this traffic class; any context */
+static inline u8 qrnic_dscp_priority(const struct qrnic_dev *dev, u8 traffic_class)
+{
+	return READ_ONCE(dev->priority_of_dscp[traffic_class >> 2]);
 }
 
 static inline struct device *qrnic_dma_device(struct qrnic_dev *dev)
