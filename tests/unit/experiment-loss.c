@@ -4,8 +4,8 @@
  * short one, loses frames, each for itself, of both directions. By the ways in
  * which they are recovered, and the limit: a lost frame costs its own time.
  *
- * Prints rows for tools/experiments. Argument: milliseconds of each
- * measurement, in virtual time.
+ * Prints rows for tools/experiments. Arguments: milliseconds of each
+ * measurement, in virtual time, and nanoseconds of the way.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,8 +16,8 @@
 #define MESSAGE 4096u
 #define MESSAGES 200u           /* posted at a time */
 #define GIGABITS 100
-#define WAY_NS 22000            /* from one end to the other; of that: */
-#define LINK_NS 1000            /* the link, 200 m of it */
+#define WAY_NS 22000            /* from one end to the other, usually */
+#define LINK_NS 1000            /* of that the link, 200 m of it */
 #define TIMEOUT 9               /* 2.1 ms */
 /* Ethernet, IP, UDP, BTH, RETH, ICRC; preamble, FCS, the gap behind */
 #define FRAME_BYTES (14 + 20 + 8 + 12 + 16 + MESSAGE + 4 + 24)
@@ -66,7 +66,7 @@ static uint64_t run(Pair *p, int64_t ns)
 }
 
 /* Gigabits per second */
-static double measure(const Recovery *r, double loss, int64_t ns)
+static double measure(const Recovery *r, double loss, int64_t ns, int64_t way)
 {
     const SimOptions o = { .link_retransmission = r->link };
     SimConnect c = sim_connect_default();
@@ -77,8 +77,8 @@ static double measure(const Recovery *r, double loss, int64_t ns)
     c.timeout = TIMEOUT;
     c.options = r->options;
     p = pair_new(1, &o, &c);
-    p->sim->latency = r->link ? LINK_NS : WAY_NS;
-    p->sim->behind = WAY_NS - LINK_NS;
+    p->sim->latency = r->link ? LINK_NS : way;
+    p->sim->behind = way - LINK_NS;
     p->sim->wire_room = 1;
     p->sim->wire_pause = FRAME_BYTES * 8 / GIGABITS;
     /* The two ends of the link agree before anything is lost. */
@@ -100,6 +100,7 @@ int main(int argc, char **argv)
         0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5,
     };
     int64_t ns = (argc > 1 ? MAX(atoi(argv[1]), 1) : 40) * SIM_MS;
+    int64_t way = argc > 2 ? MAX(atoi(argv[2]), LINK_NS) : WAY_NS;
     double whole = 0;
 
     printf("csv loss_percent,recovery,goodput_gbps\n");
@@ -107,7 +108,7 @@ int main(int argc, char **argv)
         double loss = percents[i] / 100;
 
         for (unsigned n = 0; n < ARRAY_SIZE(recoveries); n++) {
-            double rate = measure(&recoveries[n], loss, ns);
+            double rate = measure(&recoveries[n], loss, ns, way);
 
             whole = MAX(whole, rate);
             printf("csv %g,%s,%.2f\n", percents[i], recoveries[n].name, rate);
