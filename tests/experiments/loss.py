@@ -9,7 +9,7 @@ NAMES = {"limit": ("what is left", "C7", "--"), "link": ("link retransmission", 
 
 
 def measure(run):
-    return run.simulation("experiment-loss", *(("6",) if run.short else ()))
+    return run.simulation("experiment-loss", *(("20",) if run.short else ()))
 
 
 def draw(figure, rows):
