@@ -249,7 +249,7 @@ static void test_many(gconstpointer options)
         settle(w);
         for (unsigned m = 0; m < MEMBERS; m++) {
             PairEnd *a = &w->end[m][0], *b = &w->end[m][1];
-            uint32_t len;
+            uint32_t len = 0;
 
             expect_cqe(a->qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
             for (unsigned i = 0; i < 2; i++) {

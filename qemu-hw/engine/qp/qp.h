@@ -543,7 +543,7 @@ bool qrnic_carriage_has_members(const QrnicQp *qp);
 void qrnic_member_join(QrnicQp *member, QrnicQp *carrier);
 /* If it is one */
 void qrnic_member_leave(QrnicQp *member);
-/* TURN_MORE: a packet of it may be opened. Else it is scheduled when one may. */
+/* TURN_MORE: a packet of it may be opened; else it is scheduled then. */
 QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member);
 uint8_t *qrnic_member_open(QrnicEngine *e, QrnicQp *member,
                            const QrnicTransport *t, uint32_t payload_len);
