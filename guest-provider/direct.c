@@ -109,13 +109,57 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 	return 0;
 }
 
+/* Neither sends anything of its own, nor receives it */
+static bool is_more_than(const struct qrnicdv_qp_init_attr *attr, uint64_t bit)
+{
+	return attr->max_inl_recv || attr->comp_mask != bit;
+}
+
+static int dc_options(const struct qrnicdv_qp_init_attr *full, size_t size,
+		      struct qrnic_qp_options *options)
+{
+	int err;
+
+	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_DC))
+		return has_more(&full->dc, sizeof(full->dc), 0) ? EOPNOTSUPP : 0;
+	if (size < offsetof(struct qrnicdv_qp_init_attr, carrier))
+		return EINVAL;
+	err = dynamic_of(&full->dc, &options->dynamic);
+	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
+	    is_more_than(full, QRNICDV_QP_INIT_ATTR_DC))
+		err = EOPNOTSUPP;
+	return err;
+}
+
+static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
+			   enum ibv_qp_type type, struct qrnic_qp_options *options)
+{
+	const struct qrnicdv_carrier_attr *attr = &full->carrier;
+	bool carrier = type == IBV_QPT_DRIVER;
+
+	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_CARRIER))
+		return has_more(attr, sizeof(*attr), 0) ? EOPNOTSUPP : 0;
+	if (size < sizeof(*full))
+		return EINVAL;
+	if (attr->reserved || (!carrier && type != IBV_QPT_RC) ||
+	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER)))
+		return EOPNOTSUPP;
+	if (!attr->key || !attr->number != carrier ||
+	    attr->number & ~QRNIC_QPN_MASK)
+		return EINVAL;
+	options->carrier_key = attr->key;
+	options->carrier = attr->number;
+	return 0;
+}
+
 /* What dv_attr asks for beside received data in completions */
 static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
-			  struct qrnic_qp_options *options)
+			  enum ibv_qp_type type, struct qrnic_qp_options *options)
 {
 	const uint64_t known = QRNICDV_QP_INIT_ATTR_STREAM |
 			       QRNICDV_QP_INIT_ATTR_PRIORITY |
-			       QRNICDV_QP_INIT_ATTR_DC;
+			       QRNICDV_QP_INIT_ATTR_DC |
+			       QRNICDV_QP_INIT_ATTR_CARRIER;
 	struct qrnicdv_qp_init_attr full = {};
 	int err;
 
@@ -147,16 +191,8 @@ static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t siz
 		return EOPNOTSUPP;
 	}
 
-	if (!(full.comp_mask & QRNICDV_QP_INIT_ATTR_DC))
-		return has_more(&full.dc, sizeof(full.dc), 0) ? EOPNOTSUPP : 0;
-	if (size < sizeof(full))
-		return EINVAL;
-	err = dynamic_of(&full.dc, &options->dynamic);
-	/* It has no receive queue, and sends nothing */
-	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
-	    (full.max_inl_recv || full.comp_mask != QRNICDV_QP_INIT_ATTR_DC))
-		err = EOPNOTSUPP;
-	return err;
+	err = dc_options(&full, size, options);
+	return err ? err : carrier_options(&full, size, type, options);
 }
 
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
@@ -168,7 +204,8 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 	int err;
 
 	err = qrnic_is_device(context->device) ?
-	      create_options(dv_attr, dv_attr_size, &options) : EOPNOTSUPP;
+	      create_options(dv_attr, dv_attr_size, attr->qp_type, &options) :
+	      EOPNOTSUPP;
 	if (err) {
 		errno = err;
 		return NULL;
@@ -176,6 +213,8 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 	if (options.dynamic.end == QRNIC_DYNAMIC_TARGET)
 		return qrnic_create_dynamic_target(context, attr,
 						   &options.dynamic);
+	if (options.carrier_key && !options.carrier)
+		return qrnic_create_carrier(context, attr, options.carrier_key);
 	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
 				      &options);
 }

@@ -15,16 +15,21 @@ uint8_t qrnic_options_known(const struct qrnic_context *ctx)
 			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
-static bool has_options(const struct qrnic_qp *qp)
+/* Of a member none: its packets are in its carrier's, which are no writes */
+static uint8_t options_of(const struct qrnic_qp *qp)
 {
-	return qrnic_options_known(qp->ctx) && qp->vqp.qp.qp_type == IBV_QPT_RC;
+	uint8_t known = qrnic_options_known(qp->ctx);
+
+	if (qp->is_carrier)
+		return known & QRNIC_QPO_SELECTIVE_REPEAT;
+	return qp->vqp.qp.qp_type == IBV_QPT_RC && !qp->carrier ? known : 0;
 }
 
 int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	const struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 
-	if (!has_options(qp))
+	if (!options_of(qp))
 		return EOPNOTSUPP;
 	*ece = (struct ibv_ece){
 		.vendor_id = QRNIC_ECE_VENDOR_ID,
@@ -37,12 +42,12 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 
-	if (!has_options(qp))
+	if (!options_of(qp))
 		return EOPNOTSUPP;
 	if (ece->comp_mask)
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
 	qp->options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ?
-		      ece->options & qrnic_options_known(qp->ctx) : 0;
+		      ece->options & options_of(qp) : 0;
 	return 0;
 }

@@ -570,6 +570,9 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	    (!(ctx->capabilities & QRNIC_CAP_PRIORITY) ||
 	     attr->qp_type == IBV_QPT_XRC_RECV))
 		err = EOPNOTSUPP;
+	if (!err && options->carrier &&
+	    !(ctx->capabilities & QRNIC_CAP_SHARED_CONNECTION))
+		err = EOPNOTSUPP;
 	if (!err && attr->qp_type == IBV_QPT_XRC_RECV)
 		return qrnic_create_target(context, attr);
 	if (!err)
@@ -592,7 +595,10 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->stream = options->stream;
 	qp->has_priority = options->has_priority;
 	qp->priority = options->priority;
-	if (attr->qp_type == IBV_QPT_RC)
+	qp->carrier = options->carrier;
+	qp->carrier_key = options->carrier_key;
+	/* A member's packets are in its carrier's */
+	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
 		qp->options = ctx->qp_options;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
@@ -667,7 +673,7 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	struct qrnic_modify_qp_cmd cmd_ex = {};
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct ibv_modify_qp cmd = {};
-	bool priority, options;
+	bool priority, to_rtr;
 
 	/* In RESET the device has forgotten it */
 	priority = qp->has_priority && mask & IBV_QP_STATE &&
@@ -676,14 +682,18 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.drv_payload.comp_mask = QRNIC_MODIFY_QP_PRIORITY;
 		cmd_ex.priority = qp->priority;
 	}
-	options = qp->options && ibqp->qp_type == IBV_QPT_RC &&
-		  mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
-	if (options) {
+	to_rtr = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
+	if (to_rtr && qp->options) {
 		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_OPTIONS;
 		cmd_ex.options = qp->options;
 	}
+	if (to_rtr && qp->carrier) {
+		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_CARRIER;
+		cmd_ex.carrier = qp->carrier;
+		cmd_ex.carrier_key = qp->carrier_key;
+	}
 	/* The older command knows only the older attributes */
-	if (mask & IBV_QP_RATE_LIMIT || priority || options)
+	if (mask & IBV_QP_RATE_LIMIT || cmd_ex.drv_payload.comp_mask)
 		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
 					    sizeof(cmd_ex), &resp,
 					    sizeof(resp));

@@ -359,6 +359,10 @@ struct qrnic_qp {
 	bool has_priority;
 	uint8_t priority;
 	uint8_t options;		/* QRNIC_QPO_*: given on the way to RTR */
+	bool is_carrier;
+	/* Of a member: given likewise. number: 0 of others */
+	uint32_t carrier;
+	uint64_t carrier_key;
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;
@@ -588,6 +592,9 @@ struct qrnic_qp_options {
 	uint8_t priority;
 	/* An end of dynamic connections, if end is not 0 */
 	struct qrnic_dynamic dynamic;
+	/* A carrier if carrier_key is not 0; a member of one if carrier is neither */
+	uint64_t carrier_key;
+	uint32_t carrier;
 };
 
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
@@ -652,6 +659,11 @@ int qrnic_destroy_flow(struct ibv_flow *flow);
 struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *attr,
 					   const struct qrnic_dynamic *dynamic);
+
+/* carrier.c */
+struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
+				    struct ibv_qp_init_attr_ex *attr,
+				    uint64_t key);
 
 /* xrc.c */
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,

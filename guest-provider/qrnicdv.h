@@ -131,11 +131,22 @@ struct qrnicdv_dc_attr {
 	uint64_t access_key;	/* target */
 };
 
+/*
+ * Shared connections: a carrier, which is a queue pair of type IBV_QPT_DRIVER, or what an
+ * RC queue pair is a member of. See qrnicdv_create_qp(3).
+ */
+struct qrnicdv_carrier_attr {
+	uint64_t key;		/* of the carrier, not 0: who knows it may have members */
+	uint32_t number;	/* member: the carrier's queue pair number; else 0 */
+	uint32_t reserved;	/* 0 */
+};
+
 /* comp_mask of struct qrnicdv_qp_init_attr */
 enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_STREAM = 1 << 0,
 	QRNICDV_QP_INIT_ATTR_PRIORITY = 1 << 1,
 	QRNICDV_QP_INIT_ATTR_DC = 1 << 2,
+	QRNICDV_QP_INIT_ATTR_CARRIER = 1 << 3,
 };
 
 /* In addition to those of ibv_create_qp_ex() */
@@ -147,6 +158,7 @@ struct qrnicdv_qp_init_attr {
 	uint32_t priority;	/* from each transition from RTR to RTS on */
 	uint32_t reserved2;	/* 0 */
 	struct qrnicdv_dc_attr dc;
+	struct qrnicdv_carrier_attr carrier;
 };
 
 /* comp_mask of struct qrnicdv_srq_init_attr */

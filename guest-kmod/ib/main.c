@@ -12,6 +12,7 @@ static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_qp_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_srq_req) % 8 == 0);
+static_assert(sizeof(struct qrnic_modify_qp_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_srq_req) % 8 == 0);
 

@@ -33,7 +33,7 @@ static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 
 /* Of the device's attributes those that verbs know, and by the same bits */
 #define QRNIC_IB_QP_ATTRIBUTES \
-	(QRNIC_QP_ALL & ~(QRNIC_QP_PRIORITY | QRNIC_QP_OPTIONS))
+	(QRNIC_QP_ALL & ~(QRNIC_QP_PRIORITY | QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER))
 
 #define QRNIC_QP_ACCESS \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
@@ -90,13 +90,17 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		capability = QRNIC_CAP_XRC;
 		break;
 	case IB_QPT_DRIVER:
-		if (request->dynamic.end == QRNIC_DYNAMIC_INITIATOR)
-			type = QRNIC_QPT_DC_INI;
-		else if (request->dynamic.end == QRNIC_DYNAMIC_TARGET)
-			type = QRNIC_QPT_DC_TGT;
-		else
-			return -EOPNOTSUPP;
 		capability = QRNIC_CAP_DYNAMIC;
+		if (request->dynamic.end == QRNIC_DYNAMIC_INITIATOR) {
+			type = QRNIC_QPT_DC_INI;
+		} else if (request->dynamic.end == QRNIC_DYNAMIC_TARGET) {
+			type = QRNIC_QPT_DC_TGT;
+		} else if (request->comp_mask & QRNIC_CREATE_QP_CARRIER) {
+			type = QRNIC_QPT_CARRIER;
+			capability = QRNIC_CAP_SHARED_CONNECTION;
+		} else {
+			return -EOPNOTSUPP;
+		}
 		break;
 	default:
 		return -EOPNOTSUPP;
@@ -292,6 +296,7 @@ static int qp_dynamic(const struct ib_qp_init_attr *init,
 static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *udata,
 			  struct qrnic_create_qp_req *request)
 {
+	const u64 ours = QRNIC_CREATE_QP_DYNAMIC | QRNIC_CREATE_QP_CARRIER;
 	bool dynamic;
 	int err;
 
@@ -304,15 +309,19 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 	if (err)
 		return err;
 	if (request->comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
-				   QRNIC_CREATE_QP_STREAM |
-				   QRNIC_CREATE_QP_DYNAMIC) ||
+				   QRNIC_CREATE_QP_STREAM | ours) ||
 	    request->reserved2 ||
 	    (request->db_page &&
 	     !(request->comp_mask & QRNIC_CREATE_QP_DB_PAGE)))
 		return -EOPNOTSUPP;
-	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
-	if (init->qp_type == IB_QPT_DRIVER ? !dynamic : dynamic)
+	if (init->qp_type == IB_QPT_DRIVER ?
+	    hweight64(request->comp_mask & ours) != 1 :
+	    request->comp_mask & ours)
 		return -EOPNOTSUPP;
+	if (request->carrier_key &&
+	    !(request->comp_mask & QRNIC_CREATE_QP_CARRIER))
+		return -EOPNOTSUPP;
+	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
 	if (memchr_inv(request->dynamic.reserved, 0,
 		       sizeof(request->dynamic.reserved)) ||
 	    (!dynamic && memchr_inv(&request->dynamic, 0,
@@ -440,6 +449,10 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_detach(qp);
 	qrnic_object_remove(&dev->qps, &qp->object, qpn);
+	if (qp->is_carrier) {
+		qrnic_carrier_drop(qp);
+		return;
+	}
 
 	mutex_lock(&dev->qpn_mutex);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
@@ -450,6 +463,7 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	 */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
+	qrnic_carrier_drop(qp);
 }
 
 /* Makes the QP in the device and then findable. */
@@ -467,6 +481,8 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		goto out;
 
 	qp->ibqp.qp_num = qpn;
+	if (qp->is_carrier)
+		rcu_dereference_protected(qp->carrier, true)->number = qpn;
 	err = qrnic_object_insert(&dev->qps, &qp->object, qpn);
 	if (err)
 		qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
@@ -475,6 +491,30 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 out:
 	mutex_unlock(&dev->qpn_mutex);
 	return err;
+}
+
+/* The objects that a QP of the type speaks of; a carrier is nobody's. */
+static void qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
+			    const struct ib_qp_init_attr *init,
+			    struct qrnic_qp_ctx *context)
+{
+	if (type == QRNIC_QPT_CARRIER)
+		return;
+	if (init->srq)
+		context->srq = cpu_to_le32(to_qrnic_srq(init->srq)->srqn);
+	if (qp->has_sq) {
+		context->pd = cpu_to_le32(to_qrnic_pd(qp->ibqp.pd)->pdn);
+		context->send_cq =
+			cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
+	} else if (type == QRNIC_QPT_DC_TGT) {
+		context->pd = cpu_to_le32(to_qrnic_pd(qp->ibqp.pd)->pdn);
+	} else {
+		context->xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
+	}
+	/* uverbs gives an initiator one, too. */
+	if (init->recv_cq && type != QRNIC_QPT_DC_INI)
+		context->recv_cq =
+			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
 }
 
 int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
@@ -509,10 +549,14 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	spin_lock_init(&qp->rq.lock);
 	qp->state = IB_QPS_RESET;
 	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	qp->has_sq = type != QRNIC_QPT_XRC_TGT && type != QRNIC_QPT_DC_TGT;
-	qp->has_rq = init->recv_cq && !init->srq && type != QRNIC_QPT_DC_INI;
+	qp->has_sq = type != QRNIC_QPT_XRC_TGT && type != QRNIC_QPT_DC_TGT &&
+		     type != QRNIC_QPT_CARRIER;
+	qp->has_rq = init->recv_cq && !init->srq && type != QRNIC_QPT_DC_INI &&
+		     type != QRNIC_QPT_CARRIER;
 
-	if (udata && qp->has_sq)
+	if (type == QRNIC_QPT_CARRIER)
+		err = qrnic_carrier_prepare(qp, init, &request);
+	else if (udata && qp->has_sq)
 		err = qp_user_prepare(dev, qp, udata, &request, &context);
 	else if (qp->has_sq)
 		err = qp_kernel_prepare(dev, qp, init, &context);
@@ -521,29 +565,15 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 	qp->cap = init->cap;
 	context.type = type;
-	if (init->srq)
-		context.srq = cpu_to_le32(to_qrnic_srq(init->srq)->srqn);
 	context.sq_log_size = qp->sq_log_size;
 	context.rq_log_size = qp->rq_log_size;
 	context.rq_log_stride = qp->rq_log_stride;
-	if (qp->has_sq) {
-		context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
-		context.send_cq =
-			cpu_to_le32(to_qrnic_cq(init->send_cq)->core.cqn);
-	} else if (type == QRNIC_QPT_DC_TGT) {
-		context.pd = cpu_to_le32(to_qrnic_pd(ibqp->pd)->pdn);
-	} else {
-		context.xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
-	}
-	/* uverbs gives an initiator one, too. */
-	if (init->recv_cq && type != QRNIC_QPT_DC_INI)
-		context.recv_cq =
-			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
+	qp_objects_fill(qp, type, init, &context);
 	qp_flags_fill(init, &context);
 
 	err = qp_insert(dev, qp, &context);
 	if (err)
-		goto err_memory;
+		goto err_carrier;
 
 	if (udata) {
 		response.qpn = ibqp->qp_num;
@@ -557,7 +587,11 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 err_remove:
 	qp_remove(dev, qp);
-err_memory:
+	qp_memory_free(dev, qp);
+	return err;
+err_carrier:
+	/* The device has not got it, and nobody else has found it. */
+	kfree(rcu_dereference_protected(qp->carrier, true));
 	qp_memory_free(dev, qp);
 	return err;
 }
@@ -663,8 +697,9 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 	if (err)
 		return err;
 	if (request->comp_mask &
-		    ~(QRNIC_MODIFY_QP_PRIORITY | QRNIC_MODIFY_QP_OPTIONS) ||
-	    request->reserved ||
+		    ~(QRNIC_MODIFY_QP_PRIORITY | QRNIC_MODIFY_QP_OPTIONS |
+		      QRNIC_MODIFY_QP_CARRIER) ||
+	    request->reserved || request->reserved3 ||
 	    memchr_inv(request->reserved2, 0, sizeof(request->reserved2)))
 		return -EOPNOTSUPP;
 	if (!limit && (request->max_burst_sz || request->typical_pkt_sz))
@@ -672,6 +707,10 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 	if (request->options &&
 	    (!(request->comp_mask & QRNIC_MODIFY_QP_OPTIONS) ||
 	     request->options & ~qrnic_qp_options(&dev->qdev->caps)))
+		return -EOPNOTSUPP;
+	if (request->comp_mask & QRNIC_MODIFY_QP_CARRIER ?
+	    !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION) :
+	    request->carrier || request->carrier_key)
 		return -EOPNOTSUPP;
 	if (!(request->comp_mask & QRNIC_MODIFY_QP_PRIORITY))
 		return request->priority ? -EOPNOTSUPP : 0;
@@ -787,6 +826,27 @@ static bool qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 	return type == IB_QPT_DRIVER || ib_modify_qp_is_ok(from, to, type, mask);
 }
 
+/*
+ * ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only, and nothing of
+ * what verbs have no attributes for.
+ */
+static bool qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
+				enum ib_qp_state to, u32 attributes)
+{
+	const u32 ours = QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY |
+			 QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER;
+
+	if (attributes & (QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY) &&
+	    to != IB_QPS_RTS)
+		return false;
+	if (attributes & (QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER) &&
+	    (from != IB_QPS_INIT || to != IB_QPS_RTR))
+		return false;
+	if (attributes & QRNIC_QP_CARRIER && type != IB_QPT_RC)
+		return false;
+	return qp_modify_is_ok(type, from, to, attributes & ~ours);
+}
+
 int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		       struct ib_udata *udata)
 {
@@ -794,6 +854,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	enum ib_qp_state current_state, next;
 	struct qrnic_modify_qp_req request = {};
+	struct qrnic_ib_carrier *carrier = NULL;
 	struct qrnic_qp_attr hw = {};
 	/* In the words of the device */
 	u32 attributes = mask;
@@ -816,8 +877,14 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		attributes |= QRNIC_QP_OPTIONS;
 		hw.options = request.options;
 	}
+	if (request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
+		attributes |= QRNIC_QP_CARRIER;
+		hw.carrier = cpu_to_le32(request.carrier);
+	}
 	hw.mask = cpu_to_le32(attributes);
 	err = qp_attr_check(dev, attr, mask);
+	if (!err && mask & IB_QP_AV && qp->is_carrier)
+		err = qrnic_carrier_resolve(qp, &attr->ah_attr);
 	if (err)
 		return err;
 	err = qp_attr_fill(dev, &hw, attr, mask);
@@ -827,21 +894,21 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
-	/*
-	 * ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only, and no
-	 * priority.
-	 */
-	if ((attributes & (QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY) &&
-	     next != IB_QPS_RTS) ||
-	    (attributes & QRNIC_QP_OPTIONS &&
-	     (current_state != IB_QPS_INIT || next != IB_QPS_RTR)) ||
-	    !qp_modify_is_ok(ibqp->qp_type, current_state, next,
-			     mask & ~IB_QP_RATE_LIMIT)) {
+	if (!qp_transition_is_ok(ibqp->qp_type, current_state, next, attributes)) {
 		ibdev_dbg(&dev->ibdev,
 			  "QP %u: no transition %u to %u with attributes 0x%x\n",
 			  ibqp->qp_num, current_state, next, mask);
 		err = -EINVAL;
 		goto out;
+	}
+	if (attributes & QRNIC_QP_CARRIER) {
+		carrier = qrnic_carrier_join(dev, request.carrier,
+					     request.carrier_key);
+		if (IS_ERR(carrier)) {
+			err = PTR_ERR(carrier);
+			carrier = NULL;
+			goto out;
+		}
 	}
 
 	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, ibqp->qp_num, &hw,
@@ -856,8 +923,13 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		qp_state_lost(dev, qp, next);
 		err = 0;
 	}
+	/* Else the device has not let it in. */
+	if (!err)
+		carrier = qrnic_carrier_changed(qp, carrier, attr, mask, next);
 out:
 	mutex_unlock(&qp->mutex);
+	if (carrier)
+		qrnic_carrier_leave(carrier);
 	return err;
 }
 

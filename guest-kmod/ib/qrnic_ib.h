@@ -287,6 +287,20 @@ struct qrnic_ib_fault {
 	u32 side;
 };
 
+/*
+ * A carrier in the device, where it stays as long as its queue pair is there, or a
+ * member, which may be another process's
+ */
+struct qrnic_ib_carrier {
+	struct qrnic_ib_dev *dev;
+	struct kref users;		/* the queue pair, and members */
+	atomic_t members;
+	u32 number;
+	u64 key;			/* whoever knows it may have members here */
+	const struct ib_gid_attr *sgid;	/* of its path; under the mutex of the QP */
+	struct rcu_head rcu;
+};
+
 struct qrnic_ib_qp {
 	struct ib_qp ibqp;
 	struct qrnic_ib_object object;
@@ -302,6 +316,9 @@ struct qrnic_ib_qp {
 	u8 sl;				/* the caller's; under mutex */
 	u8 av_level;			/* the level by the address vector */
 	u8 priority;			/* one more than another level; or 0 */
+	bool is_carrier;
+	/* It itself, or whose member it is; or NULL. Written under the mutex */
+	struct qrnic_ib_carrier __rcu *carrier;
 	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
@@ -680,6 +697,19 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+
+/* carrier.c */
+int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
+			  const struct qrnic_create_qp_req *request);
+struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
+					    u64 key);
+void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier);
+int qrnic_carrier_resolve(struct qrnic_ib_qp *qp, struct rdma_ah_attr *attr);
+struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
+					       struct qrnic_ib_carrier *joined,
+					       const struct ib_qp_attr *attr, int mask,
+					       enum ib_qp_state state);
+void qrnic_carrier_drop(struct qrnic_ib_qp *qp);
 
 /* wq.c */
 struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,

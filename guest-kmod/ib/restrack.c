@@ -80,12 +80,34 @@ static int level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 						    READ_ONCE(qp->av_level));
 }
 
+/*
+ * How many members a carrier has, of all processes; and which carrier a member has. It
+ * can go at any time: the dump holds only the queue pair's memory.
+ */
+static int carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+{
+	const struct qrnic_ib_carrier *carrier;
+	u32 members = 0, number = 0;
+
+	rcu_read_lock();
+	carrier = rcu_dereference(qp->carrier);
+	if (carrier) {
+		members = atomic_read(&carrier->members);
+		number = carrier->number;
+	}
+	rcu_read_unlock();
+	if (qp->is_carrier)
+		return rdma_nl_put_driver_u32(msg, "members", members);
+	return number ? rdma_nl_put_driver_u32(msg, "carrier", number) : 0;
+}
+
 static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	if (rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride) ||
-	    level_fill(msg, qp) || options_fill(msg, qp))
+	    level_fill(msg, qp) || options_fill(msg, qp) ||
+	    carrier_fill(msg, qp))
 		return -EMSGSIZE;
 	if (!qrnic_qp_is_kernel(qp))
 		return 0;

@@ -39,6 +39,7 @@ class Context:
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.memory = mmap.mmap(-1, 64 * PAGE)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.out = ctypes.create_string_buffer(8)
 
     def close(self):
         os.close(self.fd)
@@ -80,8 +81,22 @@ class Context:
         value.update(change)
         return struct.pack("<QQQIIIBBBB", *value.values())
 
-    def qp(self, pd, cq, driver=None, wr=16, kind=2, out=16):
-        core = struct.pack("<QIIIIIIIIIBBBB", 0, pd, cq, cq, 0, wr, wr, 1, 1, 0, 0, kind, 0, 0)
+    def carrier_request(self, key=17, comp_mask=8, address=0, stream=0, end=0):
+        return struct.pack("<QQQIIIIIIQQHBBIQ", comp_mask, address, 0, 0, 0, 0, 0, 0, 0, stream, 0, 0, 0, 0, end, key)
+
+    def modify_qp(self, handle, mask, state, driver):
+        """The extended command, whose core part is of 120 bytes"""
+        core = bytearray(120)
+        struct.pack_into("<II", core, 64, handle, mask)
+        core[96] = state
+        header = struct.pack("<IHHQHHI", 1 << 31 | MODIFY_QP, len(core) // 8, 1, ctypes.addressof(self.out), len(driver) // 8, 0, 0)
+        try:
+            os.write(self.fd, header + bytes(core) + driver)
+        except OSError as error:
+            raise Refused(errno.errorcode[error.errno].replace("ENOTSUP", "EOPNOTSUPP")) from None
+
+    def qp(self, pd, cq, driver=None, wr=16, kind=2, out=16, sge=1):
+        core = struct.pack("<QIIIIIIIIIBBBB", 0, pd, cq, cq, 0, wr, wr, sge, sge, 0, 0, kind, 0, 0)
         return self.command(CREATE_QP, core + (self.qp_request() if driver is None else driver), 32 + out)
 
     def destroy_qp(self, handle):
@@ -200,6 +215,38 @@ def test_qp(context, pd, cq):
     bad("EINVAL", "a response that is too short", out=0)
 
 
+def test_carrier(context, pd, cq):
+    request = context.carrier_request
+
+    def bad(wanted, name, driver, **named):
+        gives(wanted, f"carrier: {name}", context.qp, pd, cq, driver, **{"wr": 0, "sge": 0, "kind": 255, **named})
+    bad("success", "as it should be", request())
+    bad("success", "a longer request with zeros", request() + bytes(8))
+    bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
+    bad("EINVAL", "a request of an older library", request()[:72])
+    bad("EINVAL", "no key", request(key=0))
+    bad("EOPNOTSUPP", "a key and nothing that says so", request(comp_mask=0))
+    bad("EOPNOTSUPP", "of dynamic connections as well", request(comp_mask=12, end=1))
+    bad("EOPNOTSUPP", "an end of dynamic connections", request(end=1))
+    bad("EINVAL", "with a buffer", request(address=4096))
+    bad("EOPNOTSUPP", "of another type", request(), kind=2)
+    bad("EINVAL", "with work requests", request(), wr=1)
+    bad("EINVAL", "with a streaming queue", request(stream=1))
+
+    handle = struct.unpack("<I", context.qp(pd, cq)[:4])[0]
+    driver = {"comp_mask": 4, "burst": 0, "packet": 0, "priority": 0, "key": 17, "carrier": 5, "reserved": 0}
+
+    def modify(wanted, name, **change):
+        gives(wanted, f"member: {name}", context.modify_qp, handle, 1, 2,
+              struct.pack("<IIIIQII", *{**driver, **change}.values()))
+    # It is in RESET, so what is well formed is refused for that.
+    modify("EINVAL", "as it should be, but for its state")
+    modify("EOPNOTSUPP", "unknown bit of comp_mask", comp_mask=12)
+    modify("EOPNOTSUPP", "a key and nothing that says so", comp_mask=0, carrier=0)
+    modify("EOPNOTSUPP", "a carrier and nothing that says so", comp_mask=0, key=0)
+    modify("EOPNOTSUPP", "reserved bits", reserved=1)
+
+
 def test_mr(context, pd):
     gives("success", "MR: as it should be", context.mr, pd, 15)
     gives("EINVAL", "MR: remote write without local write", context.mr, pd, 2)
@@ -240,7 +287,11 @@ def test_random(context, pd, cq, rounds):
 
     for _ in range(rounds):
         try:
-            if dice.random() < 0.5:
+            which = dice.random()
+            if which < 0.2:
+                answer = context.qp(pd, cq, change(context.carrier_request()), wr=0, kind=255, sge=0)
+                context.destroy_qp(struct.unpack("<I", answer[:4])[0])
+            elif which < 0.6:
                 answer = context.cq(change(context.cq_request()), cqe=1)
                 context.destroy_cq(struct.unpack("<I", answer[:4])[0])
             else:
@@ -281,6 +332,7 @@ def main():
     test_cq(context)
     cq = struct.unpack("<I", context.cq()[:4])[0]
     test_qp(context, pd, cq)
+    test_carrier(context, pd, cq)
     test_mr(context, pd)
     answer = context.qp(pd, cq)
     test_doorbell(path, device, struct.unpack("<II", answer[:8])[1])

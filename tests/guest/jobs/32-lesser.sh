@@ -34,6 +34,7 @@ try "the provider's test of receiving into the completion on a lesser device" qr
 try "the provider's test of rate limits on a lesser device" qrnic-pace-test
 try "the provider's test of priorities on a lesser device" qrnic-priority-test
 try "the provider's test of tag matching on a lesser device" qrnic-tag-test
+try "the provider's test of shared connections on a lesser device" qrnic-shared-test
 # So much at a time that doorbells come while the device is at work: some 1,400 of them are dropped.
 perf ib_write_bw -q 16 -n 100 -s 65536
 perf ib_send_lat -s 8 -n 200

@@ -113,6 +113,10 @@ struct qrnic_dynamic {
 };
 
 /*
+ * carrier_key, with QRNIC_CAP_SHARED_CONNECTION, makes a QP of type IB_QPT_DRIVER the
+ * carrier of a shared connection, and is what its members have to know. It is not 0, and
+ * with it all else is 0.
+ *
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
@@ -129,6 +133,7 @@ enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
 	QRNIC_CREATE_QP_STREAM = 1 << 1,
 	QRNIC_CREATE_QP_DYNAMIC = 1 << 2,
+	QRNIC_CREATE_QP_CARRIER = 1 << 3,
 };
 
 struct qrnic_create_qp_req {
@@ -146,6 +151,7 @@ struct qrnic_create_qp_req {
 	__u32 reserved2;
 	struct qrnic_stream stream;
 	struct qrnic_dynamic dynamic;
+	__aligned_u64 carrier_key;
 };
 
 struct qrnic_create_qp_resp {
@@ -159,11 +165,14 @@ struct qrnic_create_qp_resp {
  * packet, or 0. Without that attribute they must be 0. priority, if comp_mask says that
  * it is there, is that of the contract: 0, or one more than the level. Only a QP that
  * is, or comes, in RTS takes it. options, likewise, are those of the connection, of the
- * contract; only an RC QP on its way to RTR takes them.
+ * contract; only an RC QP or a carrier on its way to RTR takes them. carrier is the number
+ * of a carrier of any process, whose member an RC QP becomes on its way to RTR, and
+ * carrier_key the key that it was made with; -EACCES if there is none of these two.
  */
 enum qrnic_modify_qp_mask {
 	QRNIC_MODIFY_QP_PRIORITY = 1 << 0,
 	QRNIC_MODIFY_QP_OPTIONS = 1 << 1,
+	QRNIC_MODIFY_QP_CARRIER = 1 << 2,
 };
 
 struct qrnic_modify_qp_req {
@@ -174,6 +183,9 @@ struct qrnic_modify_qp_req {
 	__u8 priority;
 	__u8 options;
 	__u8 reserved2[2];
+	__aligned_u64 carrier_key;
+	__u32 carrier;
+	__u32 reserved3;
 };
 
 /*

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * carrier.c: carriers of shared connections (manual, Shared connections): who may
+ * become a member, and how long a carrier stays. The queue pair of a carrier can be
+ * destroyed, and its process can end, when queue pairs of other processes are members:
+ * then nobody finds it any more, and the last member takes it along.
+ */
+#include <rdma/ib_cache.h>
+
+#include "qrnic_ib.h"
+
+/*
+ * Of a queue pair that is being created. A carrier is nothing but its key: uverbs wants a
+ * PD and CQs, and they are not used.
+ */
+int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
+			  const struct qrnic_create_qp_req *request)
+{
+	struct qrnic_ib_carrier *carrier;
+
+	if (!request->carrier_key || init->srq ||
+	    request->comp_mask != QRNIC_CREATE_QP_CARRIER ||
+	    memchr_inv(&init->cap, 0, sizeof(init->cap)) ||
+	    memchr_inv(&request->buf_addr, 0,
+		       offsetof(struct qrnic_create_qp_req, carrier_key) -
+		       offsetof(struct qrnic_create_qp_req, buf_addr)))
+		return -EINVAL;
+
+	carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
+	if (!carrier)
+		return -ENOMEM;
+	kref_init(&carrier->users);
+	carrier->dev = to_qrnic_dev(qp->ibqp.device);
+	carrier->key = request->carrier_key;
+	qp->is_carrier = true;
+	RCU_INIT_POINTER(qp->carrier, carrier);
+	return 0;
+}
+
+/* The address that it sends from, or NULL, which nobody else gets meanwhile */
+static void carrier_path(struct qrnic_ib_carrier *carrier,
+			 const struct ib_gid_attr *sgid)
+{
+	if (sgid)
+		rdma_hold_gid_attr(sgid);
+	if (carrier->sgid)
+		rdma_put_gid_attr(carrier->sgid);
+	carrier->sgid = sgid;
+}
+
+/* Nobody finds it: its queue pair was the first to go. */
+static void carrier_release(struct kref *users)
+{
+	struct qrnic_ib_carrier *carrier =
+		container_of(users, struct qrnic_ib_carrier, users);
+	struct qrnic_ib_dev *dev = carrier->dev;
+
+	mutex_lock(&dev->qpn_mutex);
+	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, carrier->number);
+	/* For the next owner of the number, as of any queue pair */
+	qrnic_flush_events(dev->qdev);
+	mutex_unlock(&dev->qpn_mutex);
+	carrier_path(carrier, NULL);
+	kfree_rcu(carrier, rcu);
+}
+
+/* In a time that tells nothing of the key */
+static bool key_is(const struct qrnic_ib_carrier *carrier, u64 key)
+{
+	u64 other = carrier->key ^ key;
+
+	return !(u32)(other | other >> 32);
+}
+
+/*
+ * The carrier of this number and key, for a member, which leaves it. Who has not got
+ * the right learns nothing, not even which numbers are those of carriers.
+ */
+struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
+					    u64 key)
+{
+	struct qrnic_ib_carrier *carrier, *joined = ERR_PTR(-EACCES);
+	struct qrnic_ib_qp *qp = qrnic_qp_get(dev, number);
+
+	if (!qp)
+		return joined;
+	if (qp->is_carrier) {
+		/* Whoever destroys the queue pair waits for the reference. */
+		carrier = rcu_dereference_protected(qp->carrier, true);
+		if (key_is(carrier, key)) {
+			kref_get(&carrier->users);
+			atomic_inc(&carrier->members);
+			joined = carrier;
+		}
+	}
+	qrnic_qp_put(qp);
+	return joined;
+}
+
+/*
+ * When the device has let the member go, or never had it. Not under qpn_mutex, nor under
+ * the mutex of a queue pair
+ */
+void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
+{
+	atomic_dec(&carrier->members);
+	kref_put(&carrier->users, carrier_release);
+}
+
+static struct qrnic_ib_carrier *carrier_replace(struct qrnic_ib_qp *qp,
+						struct qrnic_ib_carrier *carrier)
+{
+	return rcu_replace_pointer(qp->carrier, carrier,
+				   lockdep_is_held(&qp->mutex));
+}
+
+/*
+ * After the queue pair was modified: gives back the carrier that it is to leave, if any.
+ * joined is the one that it has become a member of, or NULL.
+ */
+struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
+					       struct qrnic_ib_carrier *joined,
+					       const struct ib_qp_attr *attr, int mask,
+					       enum ib_qp_state state)
+{
+	struct qrnic_ib_carrier *carrier =
+		rcu_dereference_protected(qp->carrier,
+					  lockdep_is_held(&qp->mutex));
+
+	if (!qp->is_carrier)
+		return joined || state == IB_QPS_RESET ?
+			       carrier_replace(qp, joined) : NULL;
+	if (mask & IB_QP_AV)
+		carrier_path(carrier, attr->ah_attr.grh.sgid_attr);
+	else if (state == IB_QPS_RESET)
+		carrier_path(carrier, NULL);
+	return NULL;
+}
+
+/* The last step of a queue pair's destruction: a carrier stays, if it has members. */
+void qrnic_carrier_drop(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_carrier *carrier;
+
+	mutex_lock(&qp->mutex);
+	carrier = carrier_replace(qp, NULL);
+	mutex_unlock(&qp->mutex);
+	if (!carrier)
+		return;
+	if (qp->is_carrier)
+		kref_put(&carrier->users, carrier_release);
+	else
+		qrnic_carrier_leave(carrier);
+}
+
+/*
+ * The core finds the MAC address and the hop limit of a destination only for the types
+ * that it knows to be connected, and for whoever makes an address handle.
+ */
+int qrnic_carrier_resolve(struct qrnic_ib_qp *qp, struct rdma_ah_attr *attr)
+{
+	struct ib_ah *ah = rdma_create_user_ah(qp->ibqp.pd, attr, NULL);
+
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	rdma_destroy_ah(ah, 0);
+	return 0;
+}

@@ -1,0 +1,49 @@
+# Shared connections: the provider's test within a guest by both versions of IP, with and without selective repeat and direct
+# WQEs, and a process that is killed while its members are at work. The device has few queue pairs, so that one that is not
+# given back is missed.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,max-qp=128 --timeout 300
+# guest errors: command-failed
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+gid4=$(gid_index "$RDMA0" 4)
+provider() { echo "set -o pipefail; $2 qrnic-shared-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
+counters=/sys/class/infiniband/$RDMA0/hw_counters
+
+try "the provider's test, IPv4" "$(provider "$gid4")"
+try "the provider's test, IPv6" "$(provider "$(gid_index "$RDMA0" 6)")"
+try "the provider's test, selective repeat" "$(provider "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
+try "the provider's test, direct WQEs" "$(provider "$gid4" QRNIC_DIRECT_WQE=1)"
+try "the provider's test, received into the completion" "$(provider "$gid4" QRNIC_INLINE_RECV=1)"
+sleep 0.1
+try "packets were carried, members went with their carriers" \
+    "[ \$(cat $counters/tx_carried) -gt 1000 ] && [ \$(cat $counters/members_failed) -ge 5 ]"
+
+# The number of queue pairs of qrnic-shared-test whose details have this; without -dd there are no carriers.
+# shellcheck disable=SC2317  # called through try and wait_until
+detailed() { rdma -j -dd resource show qp | grep qrnic-shared | grep -c "$1" || :; }
+# shellcheck disable=SC2317
+nothing_left() { [ "$(detailed .)" = 0 ]; }
+# shellcheck disable=SC2317
+killed() {
+    local process
+    for _ in 1 2 3; do
+        QRNIC_SELECTIVE_REPEAT=1 qrnic-shared-test "$RDMA0" "$gid4" loop >loop.log &
+        process=$!
+        wait_until 60 grep -q '# loop' loop.log || return
+        # Of each carrier the members' number, of each member its carrier; the options are the carriers' alone.
+        rdma -dd resource show qp
+        [ "$(detailed '"drv_members":8')" = 2 ] || return
+        [ "$(detailed '"drv_carrier":')" = 16 ] || return
+        [ "$(detailed '"drv_options_in_force":1')" = 2 ] || return
+        kill -9 "$process"
+        wait "$process"
+        wait_until 20 nothing_left || { rdma resource show; return 1; }
+    done
+}
+export -f detailed killed nothing_left
+try "a process is killed in the middle, and all is freed" killed
+try "the provider's test afterwards" "$(provider "$gid4")"
+kernel_clean "the kernel log is clean"
+finish
