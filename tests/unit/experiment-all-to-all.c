@@ -2,10 +2,8 @@
  * Experiment: contexts and message rate where each process of a node writes
  * to each process of all nodes, by the kinds of connections that there are
  * for it, with a context cache. In virtual time: a frame takes 100 ns of the
- * wire, a fetch 350 ns, all else nothing.
- *
- * Node 0 has the cache, and is what is measured. Node 1 is all the others, and
- * sends to node 0 as much as that sends, as each node does.
+ * wire, a fetch 350 ns, all else nothing. Node 0 has the cache, and is
+ * what is measured. Node 1 is all the others, and sends to node 0 as much.
  *
  * Prints rows for tools/experiments. Arguments: messages, and how much the
  * number of nodes and processes grows.

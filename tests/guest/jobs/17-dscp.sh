@@ -58,7 +58,9 @@ gid6=$(tagged_gid "$gid6")
 known_peers "10.78.0.$((3 - GUEST))" "fd78::$((3 - GUEST))"
 
 # Tag, EtherType, destination port and the byte with the DSCP, as they lie in a frame
+# shellcheck disable=SC2034  # by its name, in marked()
 filter4="ether[12:2] = 0x8100 and ether[16:2] = 0x0800 and ether[40:2] = 4791"
+# shellcheck disable=SC2034  # by its name, in marked()
 filter6="ether[12:2] = 0x8100 and ether[16:2] = 0x86dd and ether[60:2] = 4791"
 frames() { tcpdump -n -r wire.pcap "$*" 2>/dev/null | wc -l; }
 
