@@ -72,7 +72,7 @@ void pair_inject(Pair *p, PairEnd *to, const QrnicTransport *t,
     uint8_t frame[8192], *payload;
     QrnicPath path;
 
-    g_assert_cmpuint(len, <=, 4096);
+    g_assert_cmpuint(len, <=, 8000);
     qrnic_path_init(&path, &spec);
     payload = qrnic_packet_begin(&path, frame, t, len);
     memset(payload, 0x5a, len);

@@ -14,9 +14,9 @@
 #define OBJECTS 1000
 #define MEMORY (128ull << 20)
 
-#define RC_BYTES 2304
-#define UC_BYTES 1216
-#define UD_BYTES 1216
+#define RC_BYTES 2400
+#define UC_BYTES 1312
+#define UD_BYTES 1312
 #define SRQ_BYTES 384
 #define CQ_BYTES 256
 #define MKEY_BYTES 256

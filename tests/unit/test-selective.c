@@ -502,6 +502,24 @@ static QrnicTransport crafted_write(Pair *p, uint32_t ahead, uint64_t offset)
     return t;
 }
 
+/* The longest that a port takes, and longer than any path MTU: not kept */
+static void test_too_long(void)
+{
+    SimConnect c = sim_connect_default();
+    QrnicTransport t;
+    Pair *p;
+
+    c.options = QRNIC_QPO_SELECTIVE_REPEAT;
+    p = pair_new(1, NULL, &c);
+    t = crafted(&p->b, QRNIC_OP_RC_SEND_ONLY, PSN_A + 1);
+    pair_inject(p, &p->b, &t, NULL, 8000);
+    sim_run(p->sim, p->sim->now + SIM_MS);
+    g_assert_cmpuint(sim_counter(&p->sim->node[1],
+                                 QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+    expect_state(p->b.qp, QRNIC_QPS_RTS);
+    pair_free(p);
+}
+
 /* The window has 256 PSNs: the last of them is kept, the next is not. */
 static void test_window(void)
 {
@@ -853,6 +871,7 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/not-ready", test_not_ready);
     g_test_add_func("/selective/key-gone", test_key_gone);
     g_test_add_func("/selective/order", test_order);
+    g_test_add_func("/selective/too-long", test_too_long);
     g_test_add_func("/selective/window", test_window);
     g_test_add_func("/selective/ahead-twice", test_ahead_twice);
     g_test_add_func("/selective/unmarked", test_unmarked);

@@ -854,6 +854,7 @@ static void test_loopback(void)
         carrier[i] = sim_carrier_new(n);
         q[i] = sim_qp_new(n, 8, 8, 3, 10);
     }
+    c.path_mtu = QRNIC_MTU_4096;
     sim_carrier_connect(carrier[0], carrier[1], &c);
     c.carrier_a = carrier[0];
     c.carrier_b = carrier[1];

@@ -33,6 +33,10 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     if (qrnic_hold_has(*h, psn)) {
         return true;
     }
+    /* Longer than any path MTU allows: no honest end sends it. */
+    if (size > QRNIC_BUFFER_MAX) {
+        return false;
+    }
     if (e->transport->held_bytes + size > QRNIC_MAX_HELD) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
         return false;
