@@ -171,6 +171,9 @@ def connected(*args):
 def moved(qp, *args):
     attr = QPAttr(qp_state=e.IBV_QPS_SQD)
     qp.modify(attr, e.IBV_QP_STATE)
+    # The address is in use until the send queue is drained.
+    while qp.query(e.IBV_QP_STATE)[0].sq_draining:
+        pass
     attr.ah_attr = address(*args)
     qp.modify(attr, e.IBV_QP_STATE | e.IBV_QP_AV)
     return qp
