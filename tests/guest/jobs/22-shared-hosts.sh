@@ -1,0 +1,37 @@
+# Shared connections between two guests whose wire loses, reorders, repeats and spoils frames: all processes of one talk to
+# all of the other through one shared connection for each process of the first, and compare each byte. With and without
+# selective repeat, by both versions of IP. 22-shared is within one guest.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 400
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
+PROCESSES=4
+port=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+device=/sys/class/infiniband/$RDMA0/hw_counters
+program() { echo "set -o pipefail; $2 qrnic-shared-hosts-test $RDMA0 $1 $PROCESSES $3 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
+seen() {
+    sed 's/^/# /' pair.log
+    echo "# guest$GUEST $1: $(grep -H . "$port"/{retransmissions,timeouts,tx_nak_sequence,tx_sack,rx_sack} \
+        "$device"/{tx_carried,rx_carried,rx_carried_early,rx_drop_carried} | sed 's|.*/||' | tr '\n' ' ')"
+}
+
+for version in 4 6; do
+    gid=$(gid_index "$RDMA0" $version)
+    pair "all to all, go-back-N, IPv$version" 18612 "$(program "$gid")" "$(program "$gid" "" guest1)"
+    seen "go-back-N, IPv$version"
+done
+both "nobody spoke of selective repeat, and nothing went ahead" \
+    "sleep 0.1; [ \$(cat $port/tx_sack) = 0 ] && [ \$(cat $device/rx_carried_early) = 0 ] && [ \$(cat $device/rx_carried) -gt 1000 ]"
+for version in 4 6; do
+    gid=$(gid_index "$RDMA0" $version)
+    pair "all to all, selective repeat, IPv$version" 18612 "$(program "$gid" QRNIC_SELECTIVE_REPEAT=1)" \
+        "$(program "$gid" QRNIC_SELECTIVE_REPEAT=1 guest1)"
+    seen "selective repeat, IPv$version"
+done
+both "what was of other members went ahead, and none failed" \
+    "sleep 0.1; [ \$(cat $device/rx_carried_early) -gt 0 ] && [ \$(cat $port/rx_sack) -gt 0 ] && [ \$(cat $device/members_failed) = 0 ]"
+both "nothing is left" "! rdma -dd resource show qp | grep qrnic-shared"
+kernel_clean "the kernel logs are clean"
+finish
