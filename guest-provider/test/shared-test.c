@@ -5,6 +5,8 @@
  * for whoever kills it.
  */
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -718,29 +720,45 @@ static void test_order(void)
 	shared_free();
 }
 
-/* Of another process: makes the carriers, tells their numbers, and is killed. */
-static void __attribute__((noreturn)) owner(const char *name, int tell)
+/* What another process of the test has of its own */
+static struct ibv_pd *own_pd;
+static struct ibv_cq *own_cq;
+
+static int own_make(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *own = NULL;
-	struct ibv_qp *made[2];
-	uint32_t numbers[2];
-	struct ibv_pd *domain;
-	struct ibv_cq *cq;
 	int i;
 
 	for (i = 0; list && list[i]; i++)
 		if (!strcmp(name, ibv_get_device_name(list[i])))
 			own = ibv_open_device(list[i]);
-	domain = own ? ibv_alloc_pd(own) : NULL;
-	cq = own ? ibv_create_cq(own, 1, NULL, NULL, 0) : NULL;
-	for (i = 0; domain && cq && i < 2; i++) {
-		made[i] = carrier_new(own, domain, cq, KEY + i);
+	own_pd = own ? ibv_alloc_pd(own) : NULL;
+	own_cq = own ? ibv_create_cq(own, 1, NULL, NULL, 0) : NULL;
+	return own_pd && own_cq ? 0 : -1;
+}
+
+static struct ibv_qp *own_carrier(uint64_t key)
+{
+	return carrier_new(own_pd->context, own_pd, own_cq, key);
+}
+
+/* Makes the carriers, tells their numbers, and is killed. */
+static void __attribute__((noreturn)) owner(const char *name, int tell)
+{
+	struct ibv_qp *made[2];
+	uint32_t numbers[2];
+	int i;
+
+	if (own_make(name))
+		_exit(1);
+	for (i = 0; i < 2; i++) {
+		made[i] = own_carrier(KEY + i);
 		if (!made[i])
 			_exit(1);
 		numbers[i] = made[i]->qp_num;
 	}
-	if (i != 2 || carrier_connect(made[0], numbers[1], 14, 7) ||
+	if (carrier_connect(made[0], numbers[1], 14, 7) ||
 	    carrier_connect(made[1], numbers[0], 14, 7) ||
 	    write(tell, numbers, sizeof(numbers)) != sizeof(numbers))
 		_exit(1);
@@ -785,6 +803,73 @@ static void test_owner_killed(void)
 	members_free();
 }
 
+/*
+ * Makes carriers and destroys them when somebody is on the way to them: at once, or so
+ * late that he is there.
+ */
+static void __attribute__((noreturn)) owner_in_haste(const char *name,
+						     atomic_uint *number)
+{
+	struct ibv_qp *qp;
+	uint32_t turn;
+
+	if (own_make(name))
+		_exit(1);
+	for (turn = 0;; turn++) {
+		qp = own_carrier(KEY);
+		if (!qp || carrier_connect(qp, 0, 14, 7))
+			_exit(1);
+		*number = qp->qp_num;
+		while (*number)
+			;
+		for (volatile uint32_t i = turn % 32 * (turn % 32) * 1000; i; i--)
+			;
+		if (ibv_destroy_qp(qp))
+			_exit(1);
+	}
+}
+
+static void test_haste(void)
+{
+	const char *name = ibv_get_device_name(context->device);
+	unsigned int got = 0, refused = 0;
+	atomic_uint *number;
+	struct ibv_qp *qp;
+	pid_t process;
+	int status, err;
+
+	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
+	shared_make(1);
+	number = mmap(NULL, sizeof(*number), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(number != MAP_FAILED);
+	process = fork();
+	CHECK(process >= 0);
+	if (!process)
+		owner_in_haste(name, number);
+	while (got + refused < ROUNDS) {
+		while (!*number)
+			CHECK(!waitpid(process, &status, WNOHANG));
+		qp = member_new(&members[0], *number, KEY,
+				(struct qrnicdv_qp_init_attr){}, 0);
+		CHECK(qp && !to_init(qp));
+		*number = 0;
+		/* The same number may be a new carrier's, which is not in RTR yet. */
+		err = to_rtr(qp, 1);
+		CHECK(!err || err == EACCES || err == EINVAL);
+		got += !err;
+		refused += !!err;
+		CHECK(!ibv_destroy_qp(qp));
+	}
+	printf("# %u joined, %u did not\n", got, refused);
+	CHECK(got);
+	CHECK(!kill(process, SIGKILL));
+	CHECK(waitpid(process, &status, 0) == process && WIFSIGNALED(status));
+	munmap(number, sizeof(*number));
+	work(31);
+	shared_free();
+}
+
 static void endless(void)
 {
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
@@ -819,5 +904,6 @@ int main(int argc, char **argv)
 	run("a carrier that gives up", test_carrier_fails);
 	run("carriers are destroyed before their members", test_order);
 	run("the owner of carriers is killed", test_owner_killed);
+	run("carriers are destroyed while others join", test_haste);
 	return tear_down();
 }

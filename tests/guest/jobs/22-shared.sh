@@ -1,9 +1,10 @@
 # Shared connections: the provider's test within a guest by both versions of IP, with and without selective repeat and direct
-# WQEs, and a process that is killed while its members are at work. The device has few queue pairs, so that one that is not
-# given back is missed.
+# WQEs, and a process that is killed, or whose device is taken away, while its members are at work. The device has few queue
+# pairs, so that one that is not given back is missed.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=128 --timeout 300
-# guest errors: command-failed
+# What is refused is asked for on purpose; a process rings on for a while after the device was reset under it.
+# guest errors: command-failed dma-failed doorbell-queue
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -26,12 +27,16 @@ detailed() { rdma -j -dd resource show qp | grep qrnic-shared | grep -c "$1" || 
 # shellcheck disable=SC2317
 nothing_left() { [ "$(detailed .)" = 0 ]; }
 # shellcheck disable=SC2317
+loop() {
+    QRNIC_SELECTIVE_REPEAT=1 qrnic-shared-test "$RDMA0" "$gid4" loop >loop.log &
+    process=$!
+    wait_until 60 grep -q '# loop' loop.log
+}
+# shellcheck disable=SC2317
 killed() {
     local process
     for _ in 1 2 3; do
-        QRNIC_SELECTIVE_REPEAT=1 qrnic-shared-test "$RDMA0" "$gid4" loop >loop.log &
-        process=$!
-        wait_until 60 grep -q '# loop' loop.log || return
+        loop || return
         # Of each carrier the members' number, of each member its carrier; the options are the carriers' alone.
         rdma -dd resource show qp
         [ "$(detailed '"drv_members":8')" = 2 ] || return
@@ -42,8 +47,28 @@ killed() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-export -f detailed killed nothing_left
+export -f detailed killed nothing_left loop
+export gid4
 try "a process is killed in the middle, and all is freed" killed
 try "the provider's test afterwards" "$(provider "$gid4")"
+
+address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
+# The driver leaves, and comes back.
+unbound() { echo "$address" >/sys/bus/pci/drivers/qrnic/unbind && echo "$address" >/sys/bus/pci/drivers/qrnic/bind; }
+# shellcheck disable=SC2317  # called through wait_until
+recovered() { dmesg | grep -q "qrnic $address: recovered"; }
+# The device cannot reach memory any more, and is reset.
+lost() { setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; } && wait_until 60 recovered; }
+
+for how in unbound lost; do
+    status=0
+    loop && $how || status=$?
+    kill -9 "$process"
+    wait "$process" 2>/dev/null
+    nic_setup && nic_export && wait_until 20 nothing_left || status=9
+    result $status "the device is $how in the middle, and all is freed"
+    gid4=$(gid_index "$RDMA0" 4)
+    try "the provider's test, after the device was $how" "$(provider "$gid4")"
+done
 kernel_clean "the kernel log is clean"
 finish
