@@ -705,22 +705,26 @@ typedef struct Line {
     "/tmp/0123456789012345678901234567890123456789012345678901234567890123" \
     "4567890123456789012345678901234567890123456789"
 
+/* Where nothing is */
+#define PATH_A "/tmp/qrnic-switch-test-a"
+#define PATH_B "/tmp/qrnic-switch-test-b"
+
 static const Line lines[] = {
     { "help", { "--help" }, "usage: qrnic-switch", 0 },
     { "version", { "--version" }, "version 1 of the cable", 0 },
     { "no-path", { NULL }, "2 to 64 paths", 1 },
-    { "one-path", { "/tmp/a" }, "2 to 64 paths", 1 },
-    { "twice", { "/tmp/a", "/tmp/a" }, "twice", 1 },
-    { "long", { "/tmp/a", LONG_PATH }, "longer than the 107 bytes", 1 },
-    { "no-directory", { "/tmp/a", "/nonexistent/b" }, "/nonexistent", 1 },
-    { "file", { "/tmp/a", "/etc/passwd" }, "no socket", 1 },
+    { "one-path", { PATH_A }, "2 to 64 paths", 1 },
+    { "twice", { PATH_A, PATH_A }, "twice", 1 },
+    { "long", { PATH_A, LONG_PATH }, "longer than the 107 bytes", 1 },
+    { "no-directory", { PATH_A, "/nonexistent/b" }, "/nonexistent", 1 },
+    { "file", { PATH_A, "/etc/passwd" }, "no socket", 1 },
     { "option", { "--frobnicate" }, "frobnicate", 1 },
-    { "slots", { "--slots=17", "/tmp/a", "/tmp/b" }, "power of two", 1 },
-    { "slots-word", { "--slots=x", "/tmp/a", "/tmp/b" }, "slots", 1 },
-    { "age", { "--age=0", "/tmp/a", "/tmp/b" }, "--age 0", 1 },
-    { "stats", { "--stats=often", "/tmp/a", "/tmp/b" }, "--stats often", 1 },
-    { "patience", { "--patience=-1", "/tmp/a", "/tmp/b" }, "--patience", 1 },
-    { "capture", { "--capture=/nonexistent/c", "/tmp/a", "/tmp/b" },
+    { "slots", { "--slots=17", PATH_A, PATH_B }, "power of two", 1 },
+    { "slots-word", { "--slots=x", PATH_A, PATH_B }, "slots", 1 },
+    { "age", { "--age=0", PATH_A, PATH_B }, "--age 0", 1 },
+    { "stats", { "--stats=often", PATH_A, PATH_B }, "--stats often", 1 },
+    { "patience", { "--patience=-1", PATH_A, PATH_B }, "--patience", 1 },
+    { "capture", { "--capture=/nonexistent/c", PATH_A, PATH_B },
       "/nonexistent/c", 1 },
 };
 

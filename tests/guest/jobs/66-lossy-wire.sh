@@ -32,8 +32,8 @@ each() {
     eval "$condition" || { status=1; (cd "$counters" && grep -E 'retrans|timeouts|sack|held|placed|cnp|marked' -- *) >each.log; show each.log 20; }
     together $status "$1"
 }
-# shows OPTIONS: a queue pair has them, and they are in force.
-shows() { rdma resource show qp -dd | tr -d '\n' | grep -q "drv_options 0x$1 drv_options_in_force 0x$1 "; }
+# shows OPTIONS: a queue pair has them, and they are in force. Where rdma breaks the lines depends on what is before them.
+shows() { rdma resource show qp -dd | tr -s '[:space:]' ' ' | grep -q "drv_options 0x$1 drv_options_in_force 0x$1 "; }
 export -f shows
 
 # perf MODE PROGRAM: guest 2 measures. Its goodput, and the packets that were sent again for it, are known to both.
