@@ -64,9 +64,15 @@ expect() {
 }
 
 mount -t bpf bpf /sys/fs/bpf 2>/dev/null
-ping -q -c 1 -W 5 "guest$PEER" >/dev/null
-# A program that answers nobody answers no ARP either.
-address=$(ip neigh show "10.77.0.$PEER" | awk '{ for (i = 1; i < NF; i++) if ($i == "lladdr") print $(i + 1) }')
+# A program that answers nobody answers no ARP either. The peer may be up later than this guest.
+# shellcheck disable=SC2317  # called through wait_until
+peer_known() {
+    known_peers "10.77.0.$PEER"
+    address=$(ip neigh show "10.77.0.$PEER" | awk '{ for (i = 1; i < NF; i++) if ($i == "lladdr") print $(i + 1) }')
+    [ "$address" ]
+}
+wait_until 20 peer_known
+together $? "the peer's MAC address is known"
 ip neigh replace "10.77.0.$PEER" lladdr "$address" dev "$NIC0" nud permanent
 first "programs are loaded" "python3 load.py $(cat "/sys/class/net/$NIC0/ifindex") && ls /sys/fs/bpf"
 first "frames may be joined" "feature on"
