@@ -26,7 +26,6 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
-	struct qrnic_create_qp_cmd_resp resp = {};
 	struct qrnic_create_qp_cmd cmd = {};
 	struct qrnic_qp *qp;
 	int err;
@@ -34,27 +33,19 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 	err = check_carrier(ctx, attr);
 	if (err)
 		goto err_out;
-	qp = calloc(1, sizeof(*qp));
+	qp = qrnic_qp_new_bare(context, attr->pd);
 	if (!qp) {
 		err = ENOMEM;
 		goto err_out;
 	}
-	qp->ctx = ctx;
-	qp->db = &ctx->db;
-	qp->pd = qrnic_pd_use(attr->pd);
 	qp->is_carrier = true;
 	qp->options = ctx->qp_options & QRNIC_QPO_SELECTIVE_REPEAT;
-	qrnic_lock_init(&qp->sq.lock, true);
-	qrnic_lock_init(&qp->rq.lock, true);
 
 	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_CARRIER;
 	cmd.carrier_key = key;
-	kernel_attr.cap = (struct ibv_qp_cap){};
 	/* The kernel wants one, and does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
-	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
-				      &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
-				      sizeof(resp));
+	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err)
 		goto err_free;
 	attr->cap = kernel_attr.cap;

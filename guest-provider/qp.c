@@ -332,6 +332,33 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 			     layout->rq_log_size, layout->rq_log_stride);
 }
 
+struct qrnic_qp *qrnic_qp_new_bare(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct qrnic_qp *qp = calloc(1, sizeof(*qp));
+
+	if (!qp)
+		return NULL;
+	qp->ctx = to_qrnic_context(context);
+	qp->db = &qp->ctx->db;
+	if (pd)
+		qp->pd = qrnic_pd_use(pd);
+	qrnic_lock_init(&qp->sq.lock, true);
+	qrnic_lock_init(&qp->rq.lock, true);
+	return qp;
+}
+
+int qrnic_qp_create_bare(struct qrnic_qp *qp, struct ibv_context *context,
+			 struct ibv_qp_init_attr_ex *kernel_attr,
+			 struct qrnic_create_qp_cmd *cmd)
+{
+	struct qrnic_create_qp_cmd_resp resp = {};
+
+	kernel_attr->cap = (struct ibv_qp_cap){};
+	return qrnic_cmd_create_qp_ex2(context, &qp->vqp, kernel_attr,
+				       &cmd->ibv_cmd, sizeof(*cmd), &resp.ibv_resp,
+				       sizeof(resp));
+}
+
 void qrnic_qp_free(struct qrnic_qp *qp)
 {
 	if (qp->has_sq)

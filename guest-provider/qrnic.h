@@ -621,6 +621,15 @@ struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
 int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp);
+/*
+ * Targets and carriers, which have no queues; pd or NULL. Then the kernel's part, which has
+ * no capacities either
+ */
+struct qrnic_create_qp_cmd;
+struct qrnic_qp *qrnic_qp_new_bare(struct ibv_context *context, struct ibv_pd *pd);
+int qrnic_qp_create_bare(struct qrnic_qp *qp, struct ibv_context *context,
+			 struct ibv_qp_init_attr_ex *kernel_attr,
+			 struct qrnic_create_qp_cmd *cmd);
 void qrnic_qp_free(struct qrnic_qp *qp);
 int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_size,
 		  uint32_t log_stride);

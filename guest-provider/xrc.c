@@ -45,46 +45,22 @@ int qrnic_close_xrcd(struct ibv_xrcd *ibxrcd)
 	return err;
 }
 
-static struct qrnic_qp *target_new(struct ibv_context *context)
-{
-	struct qrnic_qp *qp = calloc(1, sizeof(*qp));
-
-	if (!qp)
-		return NULL;
-	qp->ctx = to_qrnic_context(context);
-	qp->db = &qp->ctx->db;
-	qrnic_lock_init(&qp->sq.lock, true);
-	qrnic_lock_init(&qp->rq.lock, true);
-	return qp;
-}
-
-static void target_discard(struct qrnic_qp *qp, int err)
-{
-	qrnic_lock_destroy(&qp->rq.lock);
-	qrnic_lock_destroy(&qp->sq.lock);
-	free(qp);
-	errno = err;
-}
-
 struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 				   struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
-	struct qrnic_create_qp_cmd_resp resp = {};
 	struct qrnic_create_qp_cmd cmd = {};
 	struct qrnic_qp *qp;
 	int err;
 
-	qp = target_new(context);
+	qp = qrnic_qp_new_bare(context, NULL);
 	if (!qp)
 		return NULL;
 	kernel_attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
-	kernel_attr.cap = (struct ibv_qp_cap){};
-	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, &kernel_attr,
-				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
-				    sizeof(resp));
+	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err) {
-		target_discard(qp, err);
+		qrnic_qp_free(qp);
+		errno = err;
 		return NULL;
 	}
 	attr->cap = kernel_attr.cap;
@@ -100,13 +76,14 @@ struct ibv_qp *qrnic_open_qp(struct ibv_context *context,
 	struct qrnic_qp *qp;
 	int err;
 
-	qp = target_new(context);
+	qp = qrnic_qp_new_bare(context, NULL);
 	if (!qp)
 		return NULL;
 	err = ibv_cmd_open_qp(context, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
 			      sizeof(cmd), &resp, sizeof(resp));
 	if (err) {
-		target_discard(qp, err);
+		qrnic_qp_free(qp);
+		errno = err;
 		return NULL;
 	}
 	return &qp->vqp.qp;

@@ -75,10 +75,9 @@ static void built_drop(QrnicEngine *e, QrnicCarriage *c)
 
 static void wait_end(QrnicQp *member)
 {
-    if (member->waits_for_carrier) {
+    if (QTAILQ_IN_USE(member, next_waiting)) {
         QTAILQ_REMOVE(&member->carrier->carriage->waiting, member,
                       next_waiting);
-        member->waits_for_carrier = false;
     }
 }
 
@@ -158,27 +157,22 @@ static bool is_its_turn(const QrnicCarriage *c, const QrnicQp *member)
 /* Who was woken in vain is one of the first again. */
 static void wait_begin(QrnicCarriage *c, QrnicQp *member)
 {
-    QrnicQp *other;
+    QrnicQp *later = NULL;
 
     if (!member->waits_since) {
         member->waits_since = ++c->waits;
-    }
-    member->waits_for_carrier = true;
-    if (is_its_turn(c, member)) {
-        QTAILQ_INSERT_HEAD(&c->waiting, member, next_waiting);
-        return;
-    }
-    if (member->waits_since == c->waits) {
-        QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
-        return;
-    }
-    QTAILQ_FOREACH(other, &c->waiting, next_waiting) {
-        if (member->waits_since < other->waits_since) {
-            QTAILQ_INSERT_BEFORE(other, member, next_waiting);
-            return;
+    } else {
+        QTAILQ_FOREACH(later, &c->waiting, next_waiting) {
+            if (later->waits_since > member->waits_since) {
+                break;
+            }
         }
     }
-    QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
+    if (later) {
+        QTAILQ_INSERT_BEFORE(later, member, next_waiting);
+    } else {
+        QTAILQ_INSERT_TAIL(&c->waiting, member, next_waiting);
+    }
 }
 
 QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member)
@@ -192,7 +186,7 @@ QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member)
                is_its_turn(c, member)) {
         return QRNIC_TURN_MORE;
     }
-    if (!member->waits_for_carrier) {
+    if (!QTAILQ_IN_USE(member, next_waiting)) {
         wait_begin(c, member);
     }
     return QRNIC_TURN_DONE;

@@ -174,7 +174,7 @@ static bool speaks_of_ring(const QrnicTranslation *t)
     return t->root || t->levels || t->page_shift || t->offset;
 }
 
-QrnicResult qrnic_qp_no_queues_check(const QrnicQpCtx *in)
+QrnicResult qrnic_qp_no_queues_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
     const struct { bool given; uint32_t offset; } members[] = {
         { in->sq_log_size, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET },

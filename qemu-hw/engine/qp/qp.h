@@ -96,8 +96,7 @@ struct QrnicQp {
     QrnicQp *carrier;           /* of a member; else NULL */
     QrnicCarriage *carriage;    /* of a carrier; else NULL */
     QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
-    bool waits_for_carrier;
-    uint64_t waits_since;       /* its place among those that do; 0: none */
+    uint64_t waits_since;       /* its place among those that wait; 0: none */
     QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
@@ -384,8 +383,8 @@ bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
 
 /* qp.c */
-/* CREATE_QP of a type that has no queue, and so nothing that belongs to one */
-QrnicResult qrnic_qp_no_queues_check(const QrnicQpCtx *in);
+/* create_check of a type without queues and all that belongs to them */
+QrnicResult qrnic_qp_no_queues_check(QrnicEngine *e, const QrnicQpCtx *in);
 /* A queue pair that no command finds, of a target. NULL: no number is left. */
 QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
                                 const QrnicQpOps *ops);

@@ -13,7 +13,7 @@
 
 QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
-    QrnicResult result = qrnic_qp_no_queues_check(in);
+    QrnicResult result = qrnic_qp_no_queues_check(e, in);
 
     if (result.status != QRNIC_ST_OK) {
         return result;

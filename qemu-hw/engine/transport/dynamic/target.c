@@ -336,31 +336,17 @@ static void target_cleanup(QrnicEngine *e, QrnicQp *qp)
     qp->pool = NULL;
 }
 
-static bool is_zero(const QrnicTranslation *t)
-{
-    return !t->root && !t->levels && !t->page_shift && !t->offset;
-}
-
 static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
     const QrnicSrq *srq = qrnic_srq_get(e, in->srq);
-    /* It has no queue of its own, and is rung by nobody. */
-    const struct { bool zero; uint32_t offset; } rules[] = {
-        { !in->sq_log_size, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET },
-        { !in->rq_log_size, QRNIC_QP_CTX_RQ_LOG_SIZE_OFFSET },
-        { !in->rq_log_stride, QRNIC_QP_CTX_RQ_LOG_STRIDE_OFFSET },
-        { !in->send_cq, QRNIC_QP_CTX_SEND_CQ_OFFSET },
-        { !in->db_page, QRNIC_QP_CTX_DB_PAGE_OFFSET },
-        { !in->sq_record, QRNIC_QP_CTX_SQ_RECORD_OFFSET },
-        { !in->rq_record, QRNIC_QP_CTX_RQ_RECORD_OFFSET },
-        { is_zero(&in->sq), QRNIC_QP_CTX_SQ_OFFSET },
-        { is_zero(&in->rq), QRNIC_QP_CTX_RQ_OFFSET },
-    };
+    QrnicQpCtx queues = *in;
+    QrnicResult result;
 
-    for (unsigned i = 0; i < ARRAY_SIZE(rules); i++) {
-        if (!rules[i].zero) {
-            return qrnic_refuse(QRNIC_ST_BAD_PARAM, rules[i].offset);
-        }
+    /* It has no queue of its own, and is rung by nobody, but has these. */
+    queues.pd = queues.recv_cq = queues.srq = 0;
+    result = qrnic_qp_no_queues_check(e, &queues);
+    if (result.status != QRNIC_ST_OK) {
+        return result;
     }
     if (!qrnic_pd_get(e, in->pd)) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_PD_OFFSET);

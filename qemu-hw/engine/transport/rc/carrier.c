@@ -11,11 +11,6 @@
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
-QrnicResult qrnic_carrier_create_check(QrnicEngine *e, const QrnicQpCtx *in)
-{
-    return qrnic_qp_no_queues_check(in);
-}
-
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to)
 {

@@ -387,7 +387,6 @@ void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
  * carrier.c: a carrier is a connection whose messages are packets of its
  * members, which are connections without a path of their own
  */
-QrnicResult qrnic_carrier_create_check(QrnicEngine *e, const QrnicQpCtx *in);
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
