@@ -574,10 +574,22 @@ enum qrnic_link_state {
 #define QRNIC_QP_CARRIER 0x40000000u
 #define QRNIC_QP_ALL 0x7213bfffu
 
-/* Options of a connection, in force where both ends have them */
+/*
+ * Options of a connection; of those with a capability, in force where both
+ * ends have them
+ */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
 #define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
-#define QRNIC_QPO_ALL 0x00000003u
+#define QRNIC_QPO_INTRODUCE 0x00000020u
+#define QRNIC_QPO_ALL 0x00000023u
+
+/*
+ * What the options that enhanced connection establishment carries say,
+ * beside the qp_option flags
+ */
+#define QRNIC_ECE_SHARE_OFFER 0x00000040u
+#define QRNIC_ECE_SHARE_ANSWER 0x00000080u
+#define QRNIC_ECE_ALL 0x000000c0u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u

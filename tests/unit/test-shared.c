@@ -735,7 +735,14 @@ static void test_modify(void)
     rtr.mask |= QRNIC_QP_OPTIONS;
     rtr.options = QRNIC_QPO_SELECTIVE_REPEAT;
     expect_modify(q, &rtr, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_OPTIONS_OFFSET);
+    /* Only carriers introduce themselves. */
+    rtr.mask &= ~QRNIC_QP_CARRIER;
+    rtr.carrier = 0;
+    rtr.options = QRNIC_QPO_INTRODUCE;
+    expect_modify(q, &rtr, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_OPTIONS_OFFSET);
+    rtr.mask |= QRNIC_QP_CARRIER;
     rtr.mask &= ~QRNIC_QP_OPTIONS;
+    rtr.carrier = w->carrier[0]->number;
     rtr.options = 0;
     expect_modify(q, &rtr, QRNIC_ST_OK, 0);
     /* Only on the way to RTR, and only of RC */
@@ -783,7 +790,8 @@ static void test_port_mtu(void)
  * The passive carrier learns who is at the other end
  */
 
-static void test_learns(void)
+/* Node 0 has the options, and is connected to node 1, which does not know it. */
+static Shared *learning_new(uint8_t options)
 {
     SimConnect c = sim_connect_default();
     SimQp nobody = { 0 };
@@ -798,7 +806,9 @@ static void test_learns(void)
     }
     nobody = *w->carrier[0];
     nobody.number = 0;
-    /* Node 1 is connected to nobody, node 0 to it. */
+    w->cut = true;
+    c.options = options;
+    c.only_a = true;
     sim_carrier_connect(w->carrier[0], w->carrier[1], &c);
     g_assert_cmpuint(sim_modify(w->carrier[1], &reset).status, ==,
                      QRNIC_ST_OK);
@@ -819,8 +829,16 @@ static void test_learns(void)
         a.sq_psn = c.psn_b;
         expect_modify(w->carrier[1], &a, QRNIC_ST_OK, 0);
     }
+    w->cut = false;
     member_init(w, w->members++, NULL);
-    /* Who is learned of sends nothing before. */
+    return w;
+}
+
+static void test_learns(void)
+{
+    Shared *w = learning_new(0);
+
+    /* Who is to learn sends nothing before. */
     post(&w->end[0][1], &w->end[0][0], QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
     run_us(w, 100);
     g_assert_cmpuint(w->frames[1], ==, 0);
@@ -831,6 +849,53 @@ static void test_learns(void)
     expect_cqe(w->end[0][1].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpuint(sim_query(w->carrier[1]).dest_qpn, ==,
                      w->carrier[0]->number);
+    expect_works(w, 0);
+    shared_free(w);
+}
+
+/* Who has nothing to send is known to the other end, which sends first. */
+static void test_introduces(void)
+{
+    Shared *w = learning_new(QRNIC_QPO_INTRODUCE);
+
+    settle(w);
+    g_assert_cmpuint(sim_query(w->carrier[1]).dest_qpn, ==,
+                     w->carrier[0]->number);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_CARRIED), ==, 1);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED), ==, 1);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_DROP_CARRIED), ==, 0);
+    post(&w->end[0][1], &w->end[0][0], QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+    settle(w);
+    expect_cqe(w->end[0][1].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_works(w, 0);
+    shared_free(w);
+}
+
+/* It is lost, and comes again; who is reset and comes back begins with it anew. */
+static void test_introduced_late(void)
+{
+    Shared *w = learning_new(QRNIC_QPO_INTRODUCE);
+    SimConnect c = sim_connect_default();
+
+    w->cut = true;
+    run_us(w, 10);
+    w->cut = false;
+    settle(w);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RETRANSMISSIONS), ==, 1);
+    expect_works(w, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        sim_qp_free(w->end[0][i].qp);
+        g_assert_cmpuint(sim_modify(w->carrier[i], &(QrnicQpAttr) {
+            .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+        }).status, ==, QRNIC_ST_OK);
+    }
+    c.options = QRNIC_QPO_INTRODUCE;
+    sim_carrier_connect(w->carrier[0], w->carrier[1], &c);
+    member_init(w, 0, NULL);
+    settle(w);
+    /* Each of them knows the other, and introduces itself all the same. */
+    g_assert_cmpuint(sim_query(w->carrier[0]).sq_psn, ==, c.psn_a + 1);
+    g_assert_cmpuint(sim_query(w->carrier[1]).sq_psn, ==, c.psn_b + 1);
     expect_works(w, 0);
     shared_free(w);
 }
@@ -897,6 +962,8 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/modify", test_modify);
     g_test_add_func("/shared/port-mtu", test_port_mtu);
     g_test_add_func("/shared/learns", test_learns);
+    g_test_add_func("/shared/introduces", test_introduces);
+    g_test_add_func("/shared/introduced-late", test_introduced_late);
     g_test_add_func("/shared/loopback", test_loopback);
     return g_test_run();
 }

@@ -230,6 +230,27 @@ QrnicQp *qrnic_carriage_failing(QrnicQp *carrier)
     return member;
 }
 
+static void enqueue(QrnicEngine *e, QrnicQp *carrier, QrnicCarried *p)
+{
+    QrnicCarriage *c = carrier->carriage;
+
+    QTAILQ_INSERT_TAIL(&c->queue, p, next);
+    c->queued++;
+    c->kept++;
+    e->pairs->carried_bytes += carried_size(p);
+    c->schedule(e, carrier);
+}
+
+void qrnic_carriage_introduce(QrnicEngine *e, QrnicQp *carrier)
+{
+    QrnicCarried *p = qrnic_buffer_get(e, sizeof(*p));
+
+    p->carriage = carrier->carriage;
+    p->room = p->len = 0;
+    p->member = NULL;
+    enqueue(e, carrier, p);
+}
+
 uint8_t *qrnic_member_open(QrnicEngine *e, QrnicQp *member,
                            const QrnicTransport *t, uint32_t payload_len)
 {
@@ -258,14 +279,10 @@ void qrnic_member_send(QrnicEngine *e, QrnicQp *member,
     wait_end(member);
     member->waits_since = 0;
     QLIST_INSERT_HEAD(&member->carried, p, of_member);
-    QTAILQ_INSERT_TAIL(&c->queue, p, next);
-    c->queued++;
-    c->kept++;
-    e->pairs->carried_bytes += carried_size(p);
     trace_qrnic_carriage_put(e->config.name, carrier->number, member->number,
                              t->psn, qrnic_opcode_info(t->opcode)->name,
                              payload_len, c->queued);
-    c->schedule(e, carrier);
+    enqueue(e, carrier, p);
 }
 
 bool qrnic_carriage_waits(const QrnicQp *carrier)

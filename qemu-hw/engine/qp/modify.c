@@ -252,15 +252,17 @@ typedef struct Value {
 } Value;
 
 /* Those that the device has, of which a connection may agree to any */
-static uint8_t options_known(const QrnicEngine *e)
+static uint8_t options_known(const QrnicEngine *e, const QrnicQp *qp)
 {
     uint64_t has = e->config.capabilities;
 
-    return (has & QRNIC_CAP_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT : 0) |
+    return (qp->carriage ? QRNIC_QPO_INTRODUCE : 0) |
+           (has & QRNIC_CAP_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT : 0) |
            (has & QRNIC_CAP_ADAPTIVE_ROUTING ? QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
-static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
+static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
+                                const QrnicQpAttr *in)
 {
     const uint32_t rd = e->config.max_rd_atomic;
     const Value values[] = {
@@ -294,8 +296,8 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQpAttr *in)
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
         V(QRNIC_QP_PRIORITY, PRIORITY, priority, 0, QRNIC_PRIORITY_LEVELS),
-        V(QRNIC_QP_OPTIONS, OPTIONS, options & options_known(e), in->options,
-          in->options),
+        V(QRNIC_QP_OPTIONS, OPTIONS, options & options_known(e, qp),
+          in->options, in->options),
         V(0, OPTIONS_IN_FORCE, options_in_force, 0, 0),
         V(QRNIC_QP_CARRIER, CARRIER, carrier, 1, 0xffffff),
         V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
@@ -369,7 +371,7 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
     if (wrong) {
         return qrnic_refuse(QRNIC_ST_BAD_ATTR, wrong);
     }
-    result = values_check(e, in);
+    result = values_check(e, qp, in);
     if (result.status == QRNIC_ST_OK && qp->ops->modify_check) {
         result = qp->ops->modify_check(e, qp, in, to);
     }

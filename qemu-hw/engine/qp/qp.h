@@ -538,6 +538,8 @@ void qrnic_carriage_init(QrnicEngine *e, QrnicQp *carrier,
 void qrnic_carriage_free(QrnicEngine *e, QrnicQp *carrier);
 /* What waits is forgotten. */
 void qrnic_carriage_drop(QrnicEngine *e, QrnicQp *carrier);
+/* The first packet carries nothing: the other end learns by it who this is. */
+void qrnic_carriage_introduce(QrnicEngine *e, QrnicQp *carrier);
 bool qrnic_carriage_has_members(const QrnicQp *qp);
 void qrnic_member_join(QrnicQp *member, QrnicQp *carrier);
 /* If it is one */

@@ -85,6 +85,9 @@ void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp)
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 {
     qp->requester->held = !qp->attr.dest_qpn;
+    if (qp->attr.dest_qpn && qp->attr.options & QRNIC_QPO_INTRODUCE) {
+        qrnic_carriage_introduce(e, qp);
+    }
     qrnic_carriage_wake(e, qp);
 }
 
@@ -196,6 +199,11 @@ void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,
     QrnicQp *member = carried_parse(e, carrier, outer, &p);
     QrnicCounterSet *before;
 
+    /* An introduction, which qrnic_carrier_accepts() has seen */
+    if (!outer->payload_len) {
+        qrnic_add(e, QRNIC_COUNTER_RX_CARRIED, 1);
+        return;
+    }
     if (!member) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_CARRIED, 1);
         trace_qrnic_roce_drop(e->config.name, carrier->number, outer->t.psn,
