@@ -479,6 +479,17 @@ MODULE_DESCRIPTION("a test of examples/ci");
         wrong += [f"{name} is marked" for name, frame in others.items() if wire.marked(frame) is not None]
         self.report.result(not wrong, "launcher: marks on the wire", details=wrong)
 
+        def to(number, frame):
+            return frame[:-20] + bytes(5) + number.to_bytes(3, "big") + bytes(12)
+
+        lossy = wire.FaultyWire(wire.Faults("loss=100,spare=mads"))
+        shapes = (ipv4(2), ipv4(0, vlan=b"\x81\0\0\7", options=2), ipv6(0))
+        wrong = [frame.hex() for frame in shapes if lossy.frame(0, to(1, frame)) != [to(1, frame)]]
+        wrong += [frame.hex() for frame in (*(to(0x10001, shape) for shape in shapes), *(to(0x100, shape) for shape in shapes),
+                                            *(to(1, others[name]) for name in others if "ECT" not in name)) if lossy.frame(0, frame)]
+        lossy.close()
+        self.report.result(not wrong, "launcher: spared management datagrams", details=wrong)
+
     def wires(self):
         """Each kind of wire carries RDMA, and --pcap records all of it."""
         job = """

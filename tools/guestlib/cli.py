@@ -67,8 +67,8 @@ def build_parser():
     add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
     add("--wire", metavar="FAULTS",
         help="the wires (link=dgram, two guests) lose, repeat, reorder, spoil and mark frames: "
-             "loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,seed=N], P in percent of the frames, each way; "
-             "a mark is CE in a RoCE v2 frame with ECT")
+             "loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way; "
+             "a mark is CE in a RoCE v2 frame with ECT; spare=mads: nothing befalls management datagrams")
     add("--no-nic", action="store_true", help="no network card at all")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")

@@ -14,20 +14,27 @@ FAULTS = ("loss", "repeat", "reorder", "corrupt", "mark")
 ETHERTYPE_VLAN, ETHERTYPE_IPV4, ETHERTYPE_IPV6 = b"\x81\x00", b"\x08\x00", b"\x86\xdd"
 PROTOCOL_UDP, ROCE_PORT = 17, (4791).to_bytes(2, "big")
 CE = 3                          # RFC 3168; 0: the ends know nothing of marks
+GSI = (1).to_bytes(3, "big")    # the queue pair of management datagrams
 FRAME_MAX = 1 << 16
 SEED = 1
 
 
 class Faults:
-    """loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,seed=N], P in percent of the frames, each way.
+    """loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way.
 
-    Marked are RoCE v2 frames that say that their ends know of marks."""
+    Marked are RoCE v2 frames that say that their ends know of marks. Spared are management datagrams: where a program
+    destroys its end of a connection at once, as many do, Linux repeats no request to disconnect that is lost, and the
+    other end waits for ever."""
 
     def __init__(self, text):
         self.percent = dict.fromkeys(FAULTS, 0.0)
         self.seed = SEED
+        self.spare_mads = False
         for setting in text.split(","):
             key, _, value = setting.partition("=")
+            if setting == "spare=mads":
+                self.spare_mads = True
+                continue
             try:
                 if key == "seed":
                     self.seed = int(value)
@@ -36,36 +43,52 @@ class Faults:
             except ValueError:
                 number = -1
             if key not in FAULTS or not 0 <= number <= 100:
-                raise LaunchError(f"--wire {text}: '{setting}' is neither seed=N nor one of {', '.join(FAULTS)} in percent", EXIT_USAGE)
+                raise LaunchError(f"--wire {text}: '{setting}' is neither seed=N, nor spare=mads, nor one of {', '.join(FAULTS)} in percent", EXIT_USAGE)
             self.percent[key] = number
+
+
+def roce(frame):
+    """Where the IP header of a RoCE v2 frame begins, and where its BTH does; or None."""
+    ip = 18 if frame[12:14] == ETHERTYPE_VLAN else 14
+    kind = frame[ip - 2:ip]
+    if kind == ETHERTYPE_IPV4 and len(frame) >= ip + 20:
+        udp = ip + 4 * (frame[ip] & 15)
+        first_fragment = not int.from_bytes(frame[ip + 6:ip + 8], "big") & 0x1fff
+        if udp < ip + 20 or not first_fragment or frame[ip + 9] != PROTOCOL_UDP:
+            return None
+    elif kind == ETHERTYPE_IPV6 and len(frame) >= ip + 40 and frame[ip + 6] == PROTOCOL_UDP:
+        udp = ip + 40
+    else:
+        return None
+    return (ip, udp + 8) if frame[udp + 2:udp + 4] == ROCE_PORT else None
+
+
+def is_mad(frame):
+    found = roce(frame)
+    return bool(found) and frame[found[1] + 5:found[1] + 8] == GSI
 
 
 def marked(frame):
     """The frame with CE in its IP header; None if it is not of RoCE v2 and ECN-capable.
 
     Nothing else changes but the checksum of IPv4: the ICRC does not cover ECN."""
-    ip = 18 if frame[12:14] == ETHERTYPE_VLAN else 14
-    kind = frame[ip - 2:ip]
+    found = roce(frame)
+    if not found:
+        return None
+    ip, bth = found
     out = bytearray(frame)
-    if kind == ETHERTYPE_IPV4 and len(frame) >= ip + 20:
-        udp = ip + 4 * (frame[ip] & 15)
-        first_fragment = not int.from_bytes(frame[ip + 6:ip + 8], "big") & 0x1fff
-        if udp < ip + 20 or len(frame) < udp or not first_fragment or frame[ip + 9] != PROTOCOL_UDP:
-            return None
+    if frame[ip] >> 4 == 4:
         ecn = frame[ip + 1] & CE
         out[ip + 1] |= CE
         out[ip + 10:ip + 12] = bytes(2)
-        total = sum(int.from_bytes(out[at:at + 2], "big") for at in range(ip, udp, 2))
+        total = sum(int.from_bytes(out[at:at + 2], "big") for at in range(ip, bth - 8, 2))
         while total >> 16:
             total = (total & 0xffff) + (total >> 16)
         out[ip + 10:ip + 12] = (total ^ 0xffff).to_bytes(2, "big")
-    elif kind == ETHERTYPE_IPV6 and len(frame) >= ip + 40 and frame[ip + 6] == PROTOCOL_UDP:
-        udp = ip + 40
+    else:
         ecn = frame[ip + 1] >> 4 & CE
         out[ip + 1] |= CE << 4
-    else:
-        return None
-    return bytes(out) if ecn and frame[udp + 2:udp + 4] == ROCE_PORT else None
+    return bytes(out) if ecn else None
 
 
 class FaultyWire:
@@ -94,6 +117,8 @@ class FaultyWire:
 
     def frame(self, way, frame):
         """One that came; what goes on because of it."""
+        if self.faults.spare_mads and is_mad(frame):
+            return [frame]
         if self.faults.percent["mark"]:
             ours = marked(frame)
             if ours and self.happens("mark"):

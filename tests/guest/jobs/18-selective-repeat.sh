@@ -1,7 +1,7 @@
 # Selective repeat and adaptive routing between two guests whose wire loses, reorders, repeats and spoils frames: agreed on by the
 # communication manager, as guest 2 offers it; what tools of librdmacm bring is verified by them.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 900
+# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=7 --timeout 900
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -2,7 +2,7 @@
 # frames: go-back-N, selective repeat, adaptive routing and both, with DCQCN and without. At the other end of card 1 is Soft-RoCE,
 # of which our end demands all that all the same.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram --nic rxe/qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,mark=2,seed=5 --memory 1536 --timeout 900
+# guest: --guests 2 --nic qrnic:link=dgram --nic rxe/qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,mark=2,spare=mads,seed=5 --memory 1536 --timeout 900
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
