@@ -790,7 +790,7 @@ static void test_port_mtu(void)
  * The passive carrier learns who is at the other end
  */
 
-/* Node 0 has the options, and is connected to node 1, which does not know it. */
+/* Node 0 has the options, and is connected to node 1, which is to learn it. */
 static Shared *learning_new(uint8_t options)
 {
     SimConnect c = sim_connect_default();
@@ -871,7 +871,7 @@ static void test_introduces(void)
     shared_free(w);
 }
 
-/* It is lost, and comes again; who is reset and comes back begins with it anew. */
+/* It is lost, and comes again; who was reset begins with it anew. */
 static void test_introduced_late(void)
 {
     Shared *w = learning_new(QRNIC_QPO_INTRODUCE);
