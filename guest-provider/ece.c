@@ -2,6 +2,8 @@
 /*
  * ece.c: enhanced connection establishment (IB, 12.6): the end that begins offers its
  * options, the other one answers with those of them that it takes, and both have these.
+ * The driver makes the numbers by which connections are shared (manual, Shared
+ * connections).
  */
 #include <errno.h>
 
@@ -25,15 +27,58 @@ static uint8_t options_of(const struct qrnic_qp *qp)
 	return qp->vqp.qp.qp_type == IBV_QPT_RC && !qp->carrier ? known : 0;
 }
 
+static bool may_share(const struct qrnic_qp *qp)
+{
+	return qp->ctx->shares && qp->vqp.qp.qp_type == IBV_QPT_RC && !qp->carrier;
+}
+
+/*
+ * What this end offers, or answers to an offer, of a connection that would have these
+ * options. Where the driver cannot, or it is too late, the connection is not shared.
+ */
+static uint32_t share_agree(struct qrnic_qp *qp, uint32_t wanted)
+{
+	struct ibv_qp *ibqp = &qp->vqp.qp;
+	uint32_t agreed;
+	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_QP, QRNIC_METHOD_QP_SHARE, 3);
+
+	fill_attr_in_obj(cmd, QRNIC_ATTR_QP_SHARE_HANDLE, ibqp->handle);
+	fill_attr_in_uint32(cmd, QRNIC_ATTR_QP_SHARE_WANTED, wanted);
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_SHARE_AGREED, &agreed);
+	return execute_ioctl(ibqp->context, cmd) ? 0 : agreed;
+}
+
+/* It has not been agreed on: this is the end that begins. */
+static void share_offer(struct qrnic_qp *qp)
+{
+	if (may_share(qp) && !qp->share && !qp->agreed)
+		qp->share = share_agree(qp, qp->options & QRNIC_QPO_SELECTIVE_REPEAT);
+}
+
+static void share_set(struct qrnic_qp *qp, uint32_t options)
+{
+	bool offered = qp->share & QRNIC_ECE_SHARE_OFFER;
+
+	qp->share = 0;
+	if (!may_share(qp))
+		return;
+	if (options & QRNIC_ECE_SHARE_OFFER)
+		qp->share = share_agree(qp, options & ~(uint32_t)QRNIC_QPO_ADAPTIVE_ROUTING);
+	else if (options & QRNIC_ECE_SHARE_ANSWER && offered)
+		qp->share = options;
+}
+
 int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
-	const struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 
-	if (!options_of(qp))
+	if (!options_of(qp) && !may_share(qp))
 		return EOPNOTSUPP;
+	share_offer(qp);
 	*ece = (struct ibv_ece){
 		.vendor_id = QRNIC_ECE_VENDOR_ID,
-		.options = qp->options,
+		.options = qp->share & QRNIC_ECE_SHARE_ANSWER ?
+			   qp->share : qp->share | qp->options,
 	};
 	return 0;
 }
@@ -42,12 +87,16 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 
-	if (!options_of(qp))
+	uint32_t options;
+
+	if (!options_of(qp) && !may_share(qp))
 		return EOPNOTSUPP;
 	if (ece->comp_mask)
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
-	qp->options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ?
-		      ece->options & options_of(qp) : 0;
+	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;
+	qp->options = options & options_of(qp);
+	qp->agreed = true;
+	share_set(qp, options);
 	return 0;
 }

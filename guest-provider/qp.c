@@ -710,7 +710,10 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.priority = qp->priority;
 	}
 	to_rtr = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
-	if (to_rtr && qp->options) {
+	if (to_rtr && qp->share & QRNIC_ECE_SHARE_ANSWER) {
+		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_SHARE;
+		cmd_ex.carrier = qp->share;
+	} else if (to_rtr && qp->options) {
 		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_OPTIONS;
 		cmd_ex.options = qp->options;
 	}
@@ -743,6 +746,8 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		qrnic_qp_clean_cqs(qp);
+		qp->share = 0;
+		qp->agreed = false;
 		if (qp->has_sq) {
 			qrnic_wq_reset(&qp->sq);
 			qp->sq_posted = 0;

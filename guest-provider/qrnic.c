@@ -338,6 +338,8 @@ static int context_start(struct qrnic_context *ctx,
 	if (environment_is("QRNIC_ADAPTIVE_ROUTING", "1"))
 		ctx->qp_options |= QRNIC_QPO_ADAPTIVE_ROUTING;
 	ctx->qp_options &= qrnic_options_known(ctx);
+	ctx->shares = ctx->capabilities & QRNIC_CAP_SHARED_CONNECTION &&
+		      environment_is("QRNIC_SHARED_CONNECTION", "1");
 
 	ctx->db.direct_wqe = ctx->direct_wqe && !imported;
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)

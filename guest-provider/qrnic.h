@@ -76,6 +76,7 @@ struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
 	uint8_t qp_options;		/* QRNIC_QPO_*, of RC QPs from the beginning */
+	bool shares;			/* RC QPs offer to share connections, and agree */
 	size_t page_size;
 	struct qrnic_db db;
 	uint32_t max_wqebb;
@@ -363,6 +364,9 @@ struct qrnic_qp {
 	/* Of a member: given likewise. number: 0 of others */
 	uint32_t carrier;
 	uint64_t carrier_key;
+	/* Options of ECE by which it shares a connection, offered or agreed on; or 0 */
+	uint32_t share;
+	bool agreed;			/* options of ECE were set */
 	uint8_t sq_sig_flag;
 	/* By index & (size - 1): basic blocks of the WQE that begins there */
 	uint8_t *sq_blocks;

@@ -3,7 +3,8 @@
  * carrier.c: carriers of shared connections (manual, Shared connections): who may
  * become a member, and how long a carrier stays. The queue pair of a carrier can be
  * destroyed, and its process can end, when queue pairs of other processes are members:
- * then nobody finds it any more, and the last member takes it along.
+ * then nobody finds it any more, and the last member takes it along. Those of sharing.c
+ * have no queue pair.
  */
 #include <rdma/ib_cache.h>
 
@@ -38,8 +39,8 @@ int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *
 }
 
 /* The address that it sends from, or NULL, which nobody else gets meanwhile */
-static void carrier_path(struct qrnic_ib_carrier *carrier,
-			 const struct ib_gid_attr *sgid)
+void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
+			const struct ib_gid_attr *sgid)
 {
 	if (sgid)
 		rdma_hold_gid_attr(sgid);
@@ -48,7 +49,7 @@ static void carrier_path(struct qrnic_ib_carrier *carrier,
 	carrier->sgid = sgid;
 }
 
-/* Nobody finds it: its queue pair was the first to go. */
+/* Nobody finds it: its queue pair, or the share that made it, was the first to go. */
 static void carrier_release(struct kref *users)
 {
 	struct qrnic_ib_carrier *carrier =
@@ -60,8 +61,42 @@ static void carrier_release(struct kref *users)
 	/* For the next owner of the number, as of any queue pair */
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
-	carrier_path(carrier, NULL);
+	qrnic_carrier_path(carrier, NULL);
 	kfree_rcu(carrier, rcu);
+}
+
+/* Without a queue pair and a key: only sharing.c knows it, and puts it. */
+struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
+{
+	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
+	const struct qrnic_qp_ctx context = { .type = QRNIC_QPT_CARRIER };
+	int err;
+
+	if (!carrier)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&carrier->users);
+	carrier->dev = dev;
+	mutex_lock(&dev->qpn_mutex);
+	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP, QRNIC_CMD_DESTROY_QP,
+				   &context, sizeof(context), &carrier->number);
+	mutex_unlock(&dev->qpn_mutex);
+	if (err) {
+		kfree(carrier);
+		return ERR_PTR(err);
+	}
+	return carrier;
+}
+
+void qrnic_carrier_put(struct qrnic_ib_carrier *carrier)
+{
+	kref_put(&carrier->users, carrier_release);
+}
+
+/* For a member, which leaves it */
+void qrnic_carrier_enter(struct qrnic_ib_carrier *carrier)
+{
+	kref_get(&carrier->users);
+	atomic_inc(&carrier->members);
 }
 
 /* In a time that tells nothing of the key */
@@ -88,8 +123,7 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 		/* Whoever destroys the queue pair waits for the reference. */
 		carrier = rcu_dereference_protected(qp->carrier, true);
 		if (key_is(carrier, key)) {
-			kref_get(&carrier->users);
-			atomic_inc(&carrier->members);
+			qrnic_carrier_enter(carrier);
 			joined = carrier;
 		}
 	}
@@ -104,7 +138,7 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
 {
 	atomic_dec(&carrier->members);
-	kref_put(&carrier->users, carrier_release);
+	qrnic_carrier_put(carrier);
 }
 
 static struct qrnic_ib_carrier *carrier_replace(struct qrnic_ib_qp *qp,
@@ -131,9 +165,9 @@ struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
 		return joined || state == IB_QPS_RESET ?
 			       carrier_replace(qp, joined) : NULL;
 	if (mask & IB_QP_AV)
-		carrier_path(carrier, attr->ah_attr.grh.sgid_attr);
+		qrnic_carrier_path(carrier, attr->ah_attr.grh.sgid_attr);
 	else if (state == IB_QPS_RESET)
-		carrier_path(carrier, NULL);
+		qrnic_carrier_path(carrier, NULL);
 	return NULL;
 }
 
@@ -148,7 +182,7 @@ void qrnic_carrier_drop(struct qrnic_ib_qp *qp)
 	if (!carrier)
 		return;
 	if (qp->is_carrier)
-		kref_put(&carrier->users, carrier_release);
+		qrnic_carrier_put(carrier);
 	else
 		qrnic_carrier_leave(carrier);
 }

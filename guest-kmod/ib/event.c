@@ -47,10 +47,13 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 		return;
 	}
 
-	/* No QP: it is being destroyed, and its events are dropped. */
+	/* No QP: a carrier without one, or it is being destroyed, which drops its events. */
 	qp = qrnic_qp_get(dev, qpn);
-	if (!qp)
+	if (!qp) {
+		if (event.event == IB_EVENT_QP_FATAL)
+			qrnic_share_event(dev, qpn);
 		return;
+	}
 
 	event.element.qp = &qp->ibqp;
 	if (qp->ibqp.event_handler)

@@ -464,6 +464,7 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 	qrnic_carrier_drop(qp);
+	qrnic_share_leave(qp);
 }
 
 /* Makes the QP in the device and then findable. */
@@ -687,6 +688,7 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 			      struct ib_udata *udata,
 			      struct qrnic_modify_qp_req *request)
 {
+	const u32 shared = QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE;
 	bool limit = mask & IB_QP_RATE_LIMIT;
 	int err;
 
@@ -698,7 +700,7 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 		return err;
 	if (request->comp_mask &
 		    ~(QRNIC_MODIFY_QP_PRIORITY | QRNIC_MODIFY_QP_OPTIONS |
-		      QRNIC_MODIFY_QP_CARRIER) ||
+		      QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE) ||
 	    request->reserved || request->reserved3 ||
 	    memchr_inv(request->reserved2, 0, sizeof(request->reserved2)))
 		return -EOPNOTSUPP;
@@ -708,9 +710,12 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 	    (!(request->comp_mask & QRNIC_MODIFY_QP_OPTIONS) ||
 	     request->options & ~qrnic_qp_options(&dev->qdev->caps)))
 		return -EOPNOTSUPP;
-	if (request->comp_mask & QRNIC_MODIFY_QP_CARRIER ?
-	    !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION) :
-	    request->carrier || request->carrier_key)
+	if (hweight32(request->comp_mask & shared) > 1 ||
+	    (request->carrier && !(request->comp_mask & shared)) ||
+	    (request->carrier_key &&
+	     !(request->comp_mask & QRNIC_MODIFY_QP_CARRIER)) ||
+	    (request->comp_mask & shared &&
+	     !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION)))
 		return -EOPNOTSUPP;
 	if (!(request->comp_mask & QRNIC_MODIFY_QP_PRIORITY))
 		return request->priority ? -EOPNOTSUPP : 0;
@@ -881,7 +886,6 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		attributes |= QRNIC_QP_CARRIER;
 		hw.carrier = cpu_to_le32(request.carrier);
 	}
-	hw.mask = cpu_to_le32(attributes);
 	err = qp_attr_check(dev, attr, mask);
 	if (!err && mask & IB_QP_AV && qp->is_carrier)
 		err = qrnic_carrier_resolve(qp, &attr->ah_attr);
@@ -890,6 +894,16 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	err = qp_attr_fill(dev, &hw, attr, mask);
 	if (err)
 		return err;
+	if (request.comp_mask & QRNIC_MODIFY_QP_SHARE) {
+		if (!(mask & IB_QP_AV))
+			return -EINVAL;
+		carrier = qrnic_share_join(qp, request.carrier, attr, &hw);
+		if (IS_ERR(carrier))
+			return PTR_ERR(carrier);
+		attributes |= QRNIC_QP_CARRIER;
+		hw.carrier = cpu_to_le32(carrier->number);
+	}
+	hw.mask = cpu_to_le32(attributes);
 
 	mutex_lock(&qp->mutex);
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
@@ -901,7 +915,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		err = -EINVAL;
 		goto out;
 	}
-	if (attributes & QRNIC_QP_CARRIER) {
+	if (request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
 		carrier = qrnic_carrier_join(dev, request.carrier,
 					     request.carrier_key);
 		if (IS_ERR(carrier)) {

@@ -58,6 +58,11 @@ struct qrnic_ib_dev {
 	 */
 	struct mutex qpn_mutex;
 
+	/* Made by the driver (sharing.c): shares, and by number the links of their carriers */
+	struct mutex sharing_mutex;	/* before qpn_mutex; under no QP's mutex */
+	struct list_head shares;
+	struct xarray share_links;
+
 	/* Numbers of address spaces (address_space.c) */
 	struct mutex address_space_mutex;	/* protects these three */
 	DECLARE_HASHTABLE(address_space_mms, 6);
@@ -319,6 +324,7 @@ struct qrnic_ib_qp {
 	bool is_carrier;
 	/* It itself, or whose member it is; or NULL. Written under the mutex */
 	struct qrnic_ib_carrier __rcu *carrier;
+	struct qrnic_ib_share *share;	/* that it has offered, or answered; or NULL */
 	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
@@ -699,6 +705,11 @@ int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
 /* carrier.c */
+struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev);
+void qrnic_carrier_put(struct qrnic_ib_carrier *carrier);
+void qrnic_carrier_enter(struct qrnic_ib_carrier *carrier);
+void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
+			const struct ib_gid_attr *sgid);
 int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
 			  const struct qrnic_create_qp_req *request);
 struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
@@ -710,6 +721,15 @@ struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
 					       const struct ib_qp_attr *attr, int mask,
 					       enum ib_qp_state state);
 void qrnic_carrier_drop(struct qrnic_ib_qp *qp);
+
+/* sharing.c */
+void qrnic_sharing_init(struct qrnic_ib_dev *dev);
+int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u32 *ece);
+struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
+					  const struct ib_qp_attr *attr,
+					  const struct qrnic_qp_attr *hw);
+void qrnic_share_leave(struct qrnic_ib_qp *qp);
+void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number);
 
 /* wq.c */
 struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,

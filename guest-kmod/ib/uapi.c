@@ -156,8 +156,38 @@ DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY,
 						UVERBS_ATTR_TYPE(u32),
 						UA_MANDATORY));
 
+static int UVERBS_HANDLER(QRNIC_METHOD_QP_SHARE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, QRNIC_ATTR_QP_SHARE_HANDLE);
+	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
+	u32 ece;
+	int err;
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+	if (IS_ERR(ibucontext))
+		return PTR_ERR(ibucontext);
+	err = uverbs_copy_from(&ece, attrs, QRNIC_ATTR_QP_SHARE_WANTED);
+	if (!err)
+		err = qrnic_share_agree(to_qrnic_ucontext(ibucontext), ibqp, &ece);
+	if (err)
+		return err;
+	return uverbs_copy_to(attrs, QRNIC_ATTR_QP_SHARE_AGREED, &ece, sizeof(ece));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_QP_SHARE,
+			    UVERBS_ATTR_IDR(QRNIC_ATTR_QP_SHARE_HANDLE,
+					    UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+					    UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(QRNIC_ATTR_QP_SHARE_WANTED,
+					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_QP_SHARE_AGREED,
+						UVERBS_ATTR_TYPE(u32),
+						UA_MANDATORY));
+
 ADD_UVERBS_METHODS(qp_methods, UVERBS_OBJECT_QP,
-		   &UVERBS_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY));
+		   &UVERBS_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY),
+		   &UVERBS_METHOD(QRNIC_METHOD_QP_SHARE));
 
 static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
 			   struct uverbs_attr_bundle *attrs)

@@ -167,12 +167,16 @@ struct qrnic_create_qp_resp {
  * is, or comes, in RTS takes it. options, likewise, are those of the connection, of the
  * contract; only an RC QP or a carrier on its way to RTR takes them. carrier is the number
  * of a carrier of any process, whose member an RC QP becomes on its way to RTR, and
- * carrier_key the key that it was made with; -EACCES if there is none of these two.
+ * carrier_key the key that it was made with; -EACCES if there is none of these two. With
+ * SHARE in place of CARRIER it becomes a member of a carrier of the driver, and carrier is
+ * what the accepting end has answered (QRNIC_METHOD_QP_SHARE), at both ends: -EADDRNOTAVAIL
+ * if the carrier leads elsewhere, and -ENOTCONN if it has failed.
  */
 enum qrnic_modify_qp_mask {
 	QRNIC_MODIFY_QP_PRIORITY = 1 << 0,
 	QRNIC_MODIFY_QP_OPTIONS = 1 << 1,
 	QRNIC_MODIFY_QP_CARRIER = 1 << 2,
+	QRNIC_MODIFY_QP_SHARE = 1 << 3,
 };
 
 struct qrnic_modify_qp_req {
@@ -337,16 +341,29 @@ enum qrnic_dm_query_attrs {
 	QRNIC_ATTR_DM_QUERY_LENGTH,
 };
 
-/* Of a QP, as the device has them: both are __u32. */
 enum qrnic_qp_methods {
 	QRNIC_METHOD_QP_QUERY_PRIORITY = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_METHOD_QP_SHARE,
 };
+
+/* Of a QP, as the device has them: both are __u32. */
 
 /* PRIORITY as in qrnic_modify_qp_req; LEVEL is what the QP's turns go by. */
 enum qrnic_qp_query_priority_attrs {
 	QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY,
 	QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL,
+};
+
+/*
+ * Of an RC QP in RESET or INIT: options of ECE, __u32. WANTED are those of QRNIC_QPO_ that
+ * the connection would have, or the offer of the other end, with QRNIC_ECE_SHARE_OFFER;
+ * AGREED is what this end then offers, or answers.
+ */
+enum qrnic_qp_share_attrs {
+	QRNIC_ATTR_QP_SHARE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	QRNIC_ATTR_QP_SHARE_WANTED,
+	QRNIC_ATTR_QP_SHARE_AGREED,
 };
 
 enum qrnic_objects {

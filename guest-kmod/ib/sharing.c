@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * sharing.c: shared connections that the driver makes for programs which connect by the
+ * communication manager and know nothing of them (manual, Shared connections). The
+ * library asks for the options of a connection, and takes them to the other end by ECE.
+ */
+#include <linux/random.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+
+#include "qrnic_ib.h"
+
+/* 268 ms, eight times: all members fail with their carrier */
+#define SHARE_TIMEOUT 16
+#define SHARE_RETRIES 7
+
+#define ECE_NUMBER GENMASK(31, 8)
+
+/*
+ * A carrier that the driver has made. It cannot be destroyed while its share is there,
+ * whatever becomes of its members.
+ */
+struct qrnic_ib_share_link {
+	struct list_head entry;
+	struct qrnic_ib_carrier *carrier;
+	u32 told;			/* number of the other end's, or 0 */
+	u8 options;			/* QRNIC_QPO_* */
+	bool connected;
+	bool failed;			/* for good; by events, too */
+	u8 dgid[16];
+	__le16 sgid_index;
+};
+
+/*
+ * What the connections of a process that asks for it share, by one carrier to each node
+ * that they lead to; or what those of all processes here share that one of another node
+ * asks for: one carrier, which was made with the share. All is under sharing_mutex.
+ */
+struct qrnic_ib_share {
+	struct list_head entry;
+	struct list_head links;
+	struct qrnic_ib_ucontext *asks;	/* or NULL: it is asked for by another node */
+	u32 number;			/* of who asks: 24 bits, and not 0 */
+	u32 users;			/* queue pairs that have offered it or answered so */
+	u8 options;			/* QRNIC_QPO_*, of carriers as far as both have them */
+};
+
+static void link_free(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
+{
+	list_del(&link->entry);
+	xa_erase_irq(&dev->share_links, link->carrier->number);
+	qrnic_carrier_put(link->carrier);
+	kfree(link);
+}
+
+static struct qrnic_ib_share_link *link_new(struct qrnic_ib_dev *dev,
+					    struct qrnic_ib_share *share, u32 told,
+					    u8 options)
+{
+	struct qrnic_ib_share_link *link = kzalloc(sizeof(*link), GFP_KERNEL);
+	int err;
+
+	if (!link)
+		return ERR_PTR(-ENOMEM);
+	link->told = told;
+	link->options = options;
+	link->carrier = qrnic_carrier_create(dev);
+	if (IS_ERR(link->carrier)) {
+		err = PTR_ERR(link->carrier);
+		goto err_link;
+	}
+	err = xa_insert_irq(&dev->share_links, link->carrier->number, link,
+			    GFP_KERNEL);
+	if (err)
+		goto err_carrier;
+	list_add(&link->entry, &share->links);
+	return link;
+
+err_carrier:
+	qrnic_carrier_put(link->carrier);
+err_link:
+	kfree(link);
+	return ERR_PTR(err);
+}
+
+/*
+ * Where both ends begin: nobody else's packets of a moment ago are taken for theirs. The
+ * number of one end alone would be near to that of the carrier before.
+ */
+static u32 link_psn(const struct qrnic_ib_share *share,
+		    const struct qrnic_ib_share_link *link)
+{
+	u32 answer = link->told ? : link->carrier->number;
+
+	return (share->number << 8 ^ answer) * 0x9e3779b1u >> 8;
+}
+
+static int link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link,
+		       enum qrnic_qp_state state, u32 mask, struct qrnic_qp_attr *hw)
+{
+	hw->state = state;
+	hw->mask = cpu_to_le32(mask | QRNIC_QP_STATE);
+	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, link->carrier->number,
+			     hw, sizeof(*hw));
+}
+
+/* By the path of its first member */
+static int link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
+			struct qrnic_ib_share_link *link, const struct ib_qp_attr *attr,
+			const struct qrnic_qp_attr *member)
+{
+	struct qrnic_qp_attr init = { .port = QRNIC_IB_PORT };
+	struct qrnic_qp_attr rtr = {
+		.av = member->av,
+		.path_mtu = iboe_get_mtu(READ_ONCE(dev->qdev->netdev->mtu)),
+		.dest_qpn = cpu_to_le32(link->told),
+		.rq_psn = cpu_to_le32(link_psn(share, link)),
+		.options = link->options | (link->told ? QRNIC_QPO_INTRODUCE : 0),
+	};
+	struct qrnic_qp_attr rts = {
+		.sq_psn = rtr.rq_psn,
+		.timeout = SHARE_TIMEOUT,
+		.retry_cnt = SHARE_RETRIES,
+	};
+	int err;
+
+	qrnic_carrier_path(link->carrier, attr->ah_attr.grh.sgid_attr);
+	memcpy(link->dgid, member->av.dgid, sizeof(link->dgid));
+	link->sgid_index = member->av.sgid_index;
+	err = link_modify(dev, link, QRNIC_QPS_INIT,
+			  QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, &init);
+	if (!err)
+		err = link_modify(dev, link, QRNIC_QPS_RTR,
+				  QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+				  QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+				  (rtr.options ? QRNIC_QP_OPTIONS : 0), &rtr);
+	if (!err)
+		err = link_modify(dev, link, QRNIC_QPS_RTS,
+				  QRNIC_QP_SQ_PSN | QRNIC_QP_TIMEOUT |
+				  QRNIC_QP_RETRY_CNT, &rts);
+	link->connected = !err;
+	return err;
+}
+
+static bool link_leads(const struct qrnic_ib_share_link *link,
+		       const struct qrnic_address_vector *av)
+{
+	return link->sgid_index == av->sgid_index &&
+	       !memcmp(link->dgid, av->dgid, sizeof(link->dgid));
+}
+
+static struct qrnic_ib_share *share_new(struct qrnic_ib_dev *dev,
+					struct qrnic_ib_ucontext *asks, u32 number,
+					u8 options)
+{
+	struct qrnic_ib_share *share = kzalloc(sizeof(*share), GFP_KERNEL);
+
+	if (!share)
+		return NULL;
+	share->asks = asks;
+	share->number = number;
+	share->options = options;
+	INIT_LIST_HEAD(&share->links);
+	list_add(&share->entry, &dev->shares);
+	return share;
+}
+
+static void share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
+{
+	struct qrnic_ib_share_link *link, *next;
+
+	if (--share->users)
+		return;
+	list_for_each_entry_safe(link, next, &share->links, entry)
+		link_free(dev, link);
+	list_del(&share->entry);
+	kfree(share);
+}
+
+/* No new connection is to rely on what the other end may have lost. */
+static bool share_has_failed(const struct qrnic_ib_share *share)
+{
+	const struct qrnic_ib_share_link *link;
+
+	list_for_each_entry(link, &share->links, entry)
+		if (READ_ONCE(link->failed))
+			return true;
+	return false;
+}
+
+static bool number_is_free(struct qrnic_ib_dev *dev, u32 number)
+{
+	const struct qrnic_ib_share *share;
+
+	list_for_each_entry(share, &dev->shares, entry)
+		if (share->asks && share->number == number)
+			return false;
+	return number;
+}
+
+/* What this process offers to whomever it connects to */
+static struct qrnic_ib_share *offer(struct qrnic_ib_dev *dev,
+				    struct qrnic_ib_ucontext *ucontext, u8 options)
+{
+	struct qrnic_ib_share *share;
+	u32 number;
+
+	list_for_each_entry(share, &dev->shares, entry)
+		if (share->asks == ucontext && share->options == options &&
+		    !share_has_failed(share))
+			return share;
+	do
+		number = get_random_u32() >> 8;
+	while (!number_is_free(dev, number));
+	share = share_new(dev, ucontext, number, options);
+	return share ? : ERR_PTR(-ENOMEM);
+}
+
+/* What this node answers to whoever has offered such a number */
+static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev, u32 number, u8 options)
+{
+	struct qrnic_ib_share_link *link;
+	struct qrnic_ib_share *share;
+
+	list_for_each_entry(share, &dev->shares, entry)
+		if (!share->asks && share->number == number &&
+		    !share_has_failed(share))
+			return share;
+	share = share_new(dev, NULL, number, options);
+	if (!share)
+		return ERR_PTR(-ENOMEM);
+	link = link_new(dev, share, 0, options);
+	if (IS_ERR(link)) {
+		list_del(&share->entry);
+		kfree(share);
+		return ERR_CAST(link);
+	}
+	return share;
+}
+
+/* A carrier puts its headers around as much as a member sends without one. */
+static bool port_has_room(struct qrnic_ib_dev *dev)
+{
+	unsigned int mtu = READ_ONCE(dev->qdev->netdev->mtu);
+
+	return ib_mtu_enum_to_int(iboe_get_mtu(mtu)) + QRNIC_CARRIED_OVERHEAD <= mtu;
+}
+
+static struct qrnic_ib_share_link *answering_link(struct qrnic_ib_share *share)
+{
+	return list_first_entry(&share->links, struct qrnic_ib_share_link, entry);
+}
+
+/*
+ * Of a queue pair that is not connected yet: what it offers, or where ece is an offer, what
+ * it answers. In ece are the options that it has besides.
+ */
+int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u32 *ece)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	bool answers = *ece & QRNIC_ECE_SHARE_OFFER;
+	u32 number = FIELD_GET(ECE_NUMBER, *ece);
+	struct qrnic_ib_share *share;
+	u8 options;
+
+	if (ibqp->qp_type != IB_QPT_RC || qp->rss ||
+	    !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION) || !port_has_room(dev))
+		return -EOPNOTSUPP;
+	if (*ece & QRNIC_ECE_SHARE_ANSWER || answers != !!number ||
+	    READ_ONCE(qp->state) > IB_QPS_INIT)
+		return -EINVAL;
+	options = *ece & QRNIC_QPO_SELECTIVE_REPEAT &
+		  qrnic_qp_options(&dev->qdev->caps);
+
+	mutex_lock(&dev->sharing_mutex);
+	share = answers ? answer(dev, number, options) :
+			  offer(dev, ucontext, options);
+	if (!IS_ERR(share)) {
+		share->users++;
+		if (qp->share)
+			share_put(dev, qp->share);
+		qp->share = share;
+		number = answers ? answering_link(share)->carrier->number :
+				   share->number;
+		*ece = FIELD_PREP(ECE_NUMBER, number) | share->options |
+		       (answers ? QRNIC_ECE_SHARE_ANSWER : QRNIC_ECE_SHARE_OFFER);
+	}
+	mutex_unlock(&dev->sharing_mutex);
+	return PTR_ERR_OR_ZERO(share);
+}
+
+/* The carrier to who has told its number; what led there before serves nobody any more */
+static struct qrnic_ib_share_link *link_to(struct qrnic_ib_dev *dev,
+					   struct qrnic_ib_share *share, u32 ece,
+					   const struct qrnic_address_vector *av)
+{
+	u32 told = FIELD_GET(ECE_NUMBER, ece);
+	struct qrnic_ib_share_link *link, *next;
+
+	list_for_each_entry_safe(link, next, &share->links, entry) {
+		if (!link_leads(link, av))
+			continue;
+		if (link->told == told)
+			return link;
+		if (!atomic_read(&link->carrier->members))
+			link_free(dev, link);
+	}
+	return link_new(dev, share, told, share->options & ece);
+}
+
+static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
+					   struct qrnic_ib_share *share, u32 ece,
+					   const struct qrnic_address_vector *av)
+{
+	struct qrnic_ib_share_link *link;
+
+	if (share->asks)
+		return link_to(dev, share, ece, av);
+	link = answering_link(share);
+	if (link->carrier->number != FIELD_GET(ECE_NUMBER, ece))
+		return ERR_PTR(-EINVAL);
+	if (link->connected && !link_leads(link, av))
+		return ERR_PTR(-EADDRNOTAVAIL);
+	return link;
+}
+
+/*
+ * The carrier that both ends of a connection have agreed on in ece, for a queue pair on
+ * its way to RTR, which leaves it as that of qrnic_carrier_join()
+ */
+struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
+					  const struct ib_qp_attr *attr,
+					  const struct qrnic_qp_attr *hw)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+	struct qrnic_ib_carrier *carrier;
+	struct qrnic_ib_share_link *link;
+	int err = 0;
+
+	if (!(ece & QRNIC_ECE_SHARE_ANSWER) || !(ece & ECE_NUMBER))
+		return ERR_PTR(-EINVAL);
+
+	mutex_lock(&dev->sharing_mutex);
+	link = qp->share ? link_of(dev, qp->share, ece, &hw->av) : ERR_PTR(-EINVAL);
+	if (IS_ERR(link)) {
+		carrier = ERR_CAST(link);
+		goto out;
+	}
+	if (READ_ONCE(link->failed))
+		err = -ENOTCONN;
+	else if (!link->connected)
+		err = link_connect(dev, qp->share, link, attr, hw);
+	if (err) {
+		WRITE_ONCE(link->failed, true);
+		carrier = ERR_PTR(err);
+		goto out;
+	}
+	carrier = link->carrier;
+	qrnic_carrier_enter(carrier);
+out:
+	mutex_unlock(&dev->sharing_mutex);
+	return carrier;
+}
+
+/* The last step of a queue pair's destruction, when it has left its carrier */
+void qrnic_share_leave(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+
+	if (!qp->share)
+		return;
+	mutex_lock(&dev->sharing_mutex);
+	share_put(dev, qp->share);
+	mutex_unlock(&dev->sharing_mutex);
+	qp->share = NULL;
+}
+
+/* The device says of a carrier that is no queue pair's that it is in ERR. */
+void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number)
+{
+	struct qrnic_ib_share_link *link;
+	unsigned long flags;
+
+	xa_lock_irqsave(&dev->share_links, flags);
+	link = xa_load(&dev->share_links, number);
+	if (link)
+		WRITE_ONCE(link->failed, true);
+	xa_unlock_irqrestore(&dev->share_links, flags);
+}
+
+void qrnic_sharing_init(struct qrnic_ib_dev *dev)
+{
+	mutex_init(&dev->sharing_mutex);
+	INIT_LIST_HEAD(&dev->shares);
+	xa_init_flags(&dev->share_links, XA_FLAGS_LOCK_IRQ);
+}

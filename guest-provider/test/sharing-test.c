@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * sharing-test.c: connections that share another without knowing of it, as the options of
+ * enhanced connection establishment agree on it: who offers which number, who answers
+ * which, and what becomes of connections that do, or should not have. Two contexts are two
+ * processes. Behind the adapter and the GID there may be the index of a GID of another
+ * address, or "loop": traffic without end, for whoever takes the process or the device away.
+ */
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define NUMBER(ece) ((ece) >> 8)
+#define OFFER QRNIC_ECE_SHARE_OFFER
+#define ANSWER QRNIC_ECE_SHARE_ANSWER
+
+static struct ibv_context *other;	/* process */
+static int other_gid_index = -1;
+
+/* A queue pair of a process, and all that it needs of it */
+struct end {
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	size_t at;			/* its half of the buffer */
+};
+
+static struct end end_in(struct ibv_context *process, size_t at)
+{
+	struct end e = { .at = at };
+	struct ibv_qp_init_attr attr = {
+		.cap = { 16, 16, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+
+	e.pd = ibv_alloc_pd(process);
+	e.cq = ibv_create_cq(process, 64, NULL, NULL, 0);
+	CHECK(e.pd && e.cq);
+	e.mr = ibv_reg_mr(e.pd, buffer, BUFFER_SIZE,
+			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			  IBV_ACCESS_REMOTE_READ);
+	attr.send_cq = attr.recv_cq = e.cq;
+	e.qp = ibv_create_qp(e.pd, &attr);
+	CHECK(e.mr && e.qp);
+	return e;
+}
+
+static void end_free(struct end *e)
+{
+	CHECK(!ibv_destroy_qp(e->qp) && !ibv_destroy_cq(e->cq) &&
+	      !ibv_dereg_mr(e->mr) && !ibv_dealloc_pd(e->pd));
+}
+
+static uint32_t query(struct end *e)
+{
+	struct ibv_ece ece = { .comp_mask = ~0u };
+
+	CHECK(!ibv_query_ece(e->qp, &ece));
+	CHECK(ece.vendor_id == QRNIC_ECE_VENDOR_ID && !ece.comp_mask);
+	return ece.options;
+}
+
+static void set(struct end *e, uint32_t options)
+{
+	struct ibv_ece ece = { .vendor_id = QRNIC_ECE_VENDOR_ID,
+			       .options = options };
+
+	CHECK(!ibv_set_ece(e->qp, &ece));
+}
+
+static uint32_t offered_by(struct end *e)
+{
+	uint32_t options = query(e);
+
+	CHECK(options & OFFER && !(options & ANSWER) && NUMBER(options));
+	CHECK(query(e) == options);
+	return options;
+}
+
+static uint32_t answered_by(struct end *e, uint32_t offer)
+{
+	uint32_t options;
+
+	set(e, offer);
+	options = query(e);
+	CHECK(options & ANSWER && !(options & OFFER) && NUMBER(options));
+	CHECK(query(e) == options);
+	return options;
+}
+
+static void counters(const char *name, uint64_t *value)
+{
+	char path[256];
+	FILE *file;
+
+	/* The kernel answers with what it has read in the last 10 ms */
+	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters/%s",
+		 ibv_get_device_name(context->device), name);
+	file = fopen(path, "r");
+	CHECK(file && fscanf(file, "%" SCNu64, value) == 1);
+	fclose(file);
+}
+
+/* As the connection manager does: the asking end, and then the answering one, agree. */
+static uint32_t agree(struct end *asks, struct end *answers)
+{
+	uint32_t answer = answered_by(answers, offered_by(asks));
+
+	CHECK(!to_init(asks->qp) && !to_init(answers->qp));
+	CHECK(!to_rtr(answers->qp, asks->qp->qp_num) && !to_rts(answers->qp));
+	set(asks, answer);
+	CHECK(query(asks) == answer);
+	return answer;
+}
+
+static uint32_t connect_ends(struct end *asks, struct end *answers)
+{
+	uint32_t answer = agree(asks, answers);
+
+	CHECK(!to_rtr(asks->qp, answers->qp->qp_num) && !to_rts(asks->qp));
+	return answer;
+}
+
+static enum ibv_wc_status write_to(struct end *from, struct end *to, uint32_t length)
+{
+	struct ibv_sge sge = { (uintptr_t)buffer + from->at, length, from->mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { (uintptr_t)buffer + to->at, to->mr->rkey },
+	}, *bad;
+	static uint32_t seed;
+	struct ibv_wc wc;
+
+	fill(from->at, length, ++seed);
+	CHECK(!ibv_post_send(from->qp, &wr, &bad));
+	CHECK(poll_one(from->cq, &wc) == 1);
+	CHECK(wc.status ||
+	      !memcmp(buffer + from->at, buffer + to->at, length));
+	return wc.status;
+}
+
+/* Both write; the answering end, which does not know the other, first */
+static void works(struct end *asks, struct end *answers)
+{
+	CHECK(!write_to(answers, asks, 9000));
+	CHECK(!write_to(asks, answers, 9000));
+}
+
+static void test_offers(void)
+{
+	struct end one = end_in(context, 0), two = end_in(context, 0);
+	struct end alien = end_in(other, 0);
+
+	CHECK(offered_by(&one) == offered_by(&two));
+	CHECK(NUMBER(offered_by(&one)) != NUMBER(offered_by(&alien)));
+	end_free(&one);
+	end_free(&two);
+	end_free(&alien);
+}
+
+static void test_options(void)
+{
+	struct end one = end_in(context, 0), two = end_in(context, 0);
+	struct end answers = end_in(other, HALF);
+	uint32_t selective;
+
+	NEED(capabilities & QRNIC_CAP_SELECTIVE_REPEAT);
+	selective = answered_by(&answers, 0x12345600 | OFFER |
+				QRNIC_QPO_SELECTIVE_REPEAT |
+				QRNIC_QPO_ADAPTIVE_ROUTING);
+	CHECK((selective & 0xff) == (ANSWER | QRNIC_QPO_SELECTIVE_REPEAT));
+	CHECK(!(answered_by(&two, 0x65432100 | OFFER) & QRNIC_QPO_SELECTIVE_REPEAT));
+	/* Who has it offers another number: the carriers are others. */
+	set(&one, QRNIC_QPO_SELECTIVE_REPEAT);
+	CHECK(query(&one) == QRNIC_QPO_SELECTIVE_REPEAT);
+	end_free(&one);
+	end_free(&two);
+	end_free(&answers);
+}
+
+static void test_answers(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, 0), three;
+	uint32_t answer = answered_by(&one, 0xabcdef00 | OFFER);
+
+	CHECK(answered_by(&two, 0xabcdef00 | OFFER) == answer);
+	end_free(&one);
+	three = end_in(context, 0);
+	CHECK(answered_by(&three, 0xabcdef00 | OFFER) == answer);
+	CHECK(NUMBER(answered_by(&three, 0xabcdee00 | OFFER)) != NUMBER(answer));
+	end_free(&three);
+	end_free(&two);
+	/* Nobody has it any more: the other end's carrier must not take it for the old one */
+	one = end_in(context, 0);
+	CHECK(NUMBER(answered_by(&one, 0xabcdef00 | OFFER)) != NUMBER(answer));
+	end_free(&one);
+}
+
+/* Many connections of one process to two others: one carrier at each end */
+static void test_connections(void)
+{
+	struct end asks[8], answers[8];
+	uint64_t before, after;
+	uint32_t answer = 0;
+
+	counters("tx_carried", &before);
+	for (unsigned int i = 0; i < 8; i++) {
+		asks[i] = end_in(context, 0);
+		answers[i] = end_in(i % 2 ? context : other, HALF);
+		if (!i)
+			answer = connect_ends(&asks[i], &answers[i]);
+		else
+			CHECK(connect_ends(&asks[i], &answers[i]) == answer);
+		works(&asks[i], &answers[i]);
+	}
+	counters("tx_carried", &after);
+	/* 9 packets of each write, an ACK at least; one introduction */
+	CHECK(after - before >= 8 * 2 * 10 + 1);
+	for (unsigned int i = 0; i < 4; i++)
+		end_free(&asks[i]);
+	for (unsigned int i = 4; i < 8; i++)
+		works(&asks[i], &answers[i]);
+	for (unsigned int i = 0; i < 8; i++)
+		end_free(&answers[i]);
+	for (unsigned int i = 4; i < 8; i++)
+		end_free(&asks[i]);
+}
+
+/* Only one end wants to: the connection has a path of its own. */
+static void test_declined(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+	uint64_t before, after;
+
+	counters("tx_carried", &before);
+	offered_by(&one);
+	set(&two, 0);
+	set(&one, 0);
+	CHECK(!query(&one) && !query(&two));
+	CHECK(!to_init(one.qp) && !to_init(two.qp));
+	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
+	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
+	works(&one, &two);
+	counters("tx_carried", &after);
+	CHECK(before == after);
+	end_free(&one);
+	end_free(&two);
+}
+
+/* What nobody asked for is not believed, and what is no number is none. */
+static void test_unasked(void)
+{
+	struct end one = end_in(context, 0);
+	struct ibv_ece alien = { .vendor_id = 0x15b3, .options = 0x12345600 | OFFER };
+
+	set(&one, 0x12345600 | ANSWER);
+	CHECK(!query(&one));
+	set(&one, OFFER);
+	CHECK(!query(&one));
+	set(&one, 0x12345600 | OFFER | ANSWER);
+	CHECK(!query(&one));
+	CHECK(!ibv_set_ece(one.qp, &alien));
+	CHECK(!query(&one));
+	end_free(&one);
+}
+
+/*
+ * The other end has told the number of a carrier that is none, or is not for this one: the
+ * connection fails, and what is offered from then on is another number.
+ */
+static void test_forged(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF), three;
+	uint32_t offer = offered_by(&one);
+
+	CHECK(!to_init(one.qp) && !to_init(two.qp));
+	set(&two, 0);
+	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
+	set(&one, two.qp->qp_num << 8 | ANSWER);
+	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
+	CHECK(write_to(&one, &two, 10) == IBV_WC_RETRY_EXC_ERR);
+	three = end_in(context, 0);
+	CHECK(NUMBER(offered_by(&three)) != NUMBER(offer));
+	end_free(&three);
+	end_free(&one);
+	end_free(&two);
+}
+
+/*
+ * The answering process has gone, and with it the carrier; the asking one notices when it
+ * sends. What it connects then works, before and after.
+ */
+static void test_gone(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF), three, four;
+	struct end five, six;
+	uint32_t offer = offered_by(&one), answer = connect_ends(&one, &two);
+
+	works(&one, &two);
+	end_free(&two);
+	/* Not yet noticed: the same offer, another answer */
+	three = end_in(context, 0);
+	four = end_in(other, HALF);
+	CHECK(offered_by(&three) == offer);
+	CHECK(NUMBER(connect_ends(&three, &four)) != NUMBER(answer));
+	works(&three, &four);
+	CHECK(write_to(&one, &four, 10) == IBV_WC_RETRY_EXC_ERR);
+	works(&three, &four);
+	five = end_in(context, 0);
+	six = end_in(other, HALF);
+	CHECK(NUMBER(offered_by(&five)) != NUMBER(offer));
+	connect_ends(&five, &six);
+	works(&five, &six);
+	works(&three, &four);
+	end_free(&one);
+	end_free(&three);
+	end_free(&four);
+	end_free(&five);
+	end_free(&six);
+}
+
+/* A queue pair comes back from RESET, with a connection of its own. */
+static void test_reset(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+
+	connect_ends(&one, &two);
+	works(&one, &two);
+	for (unsigned int i = 0; i < 2; i++)
+		CHECK(!to_state(i ? two.qp : one.qp, IBV_QPS_RESET));
+	connect_ends(&one, &two);
+	works(&one, &two);
+	for (unsigned int i = 0; i < 2; i++)
+		CHECK(!to_state(i ? two.qp : one.qp, IBV_QPS_RESET));
+	CHECK(!to_init(one.qp) && !to_init(two.qp));
+	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
+	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
+	works(&one, &two);
+	end_free(&one);
+	end_free(&two);
+}
+
+/* The carrier of the answering end leads to one address. */
+static void test_other_path(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+	struct end three = end_in(context, 0), four = end_in(other, HALF);
+	int own = gid_index;
+	union ibv_gid own_gid = gid;
+
+	NEED(other_gid_index >= 0);
+	connect_ends(&one, &two);
+	answered_by(&four, offered_by(&three));
+	CHECK(!to_init(four.qp));
+	gid_index = other_gid_index;
+	CHECK(!ibv_query_gid(context, 1, gid_index, &gid));
+	errno = 0;
+	CHECK(to_rtr(four.qp, three.qp->qp_num) == EADDRNOTAVAIL);
+	gid_index = own;
+	gid = own_gid;
+	works(&one, &two);
+	end_free(&three);
+	end_free(&four);
+	end_free(&one);
+	end_free(&two);
+}
+
+/* Others than reliable connections offer nothing, and answer nothing. */
+static void test_types(void)
+{
+	struct ibv_ece ece = { .vendor_id = QRNIC_ECE_VENDOR_ID };
+	struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
+	struct pair p = { .type = IBV_QPT_UC };
+
+	NEED(capabilities & QRNIC_CAP_UC);
+	CHECK(!pair_make_as(&p, &cap, 0));
+	CHECK(ibv_query_ece(p.qp[0], &ece) == EOPNOTSUPP);
+	CHECK(!pair_free(&p));
+}
+
+/* Until the device has gone; then it waits to be killed. */
+static void endless(void)
+{
+	struct end asks[4], answers[4];
+
+	for (unsigned int i = 0; i < 4; i++) {
+		asks[i] = end_in(context, 0);
+		answers[i] = end_in(i % 2 ? context : other, HALF);
+		connect_ends(&asks[i], &answers[i]);
+	}
+	printf("# loop\n");
+	fflush(stdout);
+	for (unsigned int i = 0; !write_to(&asks[i], &answers[i], 9000) &&
+				 !write_to(&answers[i], &asks[i], 9000);)
+		i = (i + 1) % 4;
+}
+
+int main(int argc, char **argv)
+{
+	setenv("QRNIC_SHARED_CONNECTION", "1", 1);
+	if (set_up(argc, argv)) {
+		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
+		return 2;
+	}
+	if (argc > 3 && strcmp(argv[3], "loop"))
+		other_gid_index = atoi(argv[3]);
+	other = ibv_open_device(context->device);
+	if (!other) {
+		printf("Bail out! the adapter cannot be opened twice\n");
+		return 2;
+	}
+	if (argc > 3 && other_gid_index < 0) {
+		if (!setjmp(test_end))
+			endless();
+		fflush(stdout);
+		for (;;)
+			pause();
+	}
+	if (capabilities & QRNIC_CAP_SHARED_CONNECTION) {
+		run("a process offers its number", test_offers);
+		run("options of the carriers", test_options);
+		run("a node answers a number with one carrier", test_answers);
+		run("connections of three processes share one", test_connections);
+		run("an offer that is declined", test_declined);
+		run("what was not asked for", test_unasked);
+		run("an answer that is not true", test_forged);
+		run("a carrier that has gone", test_gone);
+		run("connected again", test_reset);
+		run("another path", test_other_path);
+		run("other types", test_types);
+	}
+	if (ibv_close_device(other))
+		return 1;
+	return tear_down();
+}

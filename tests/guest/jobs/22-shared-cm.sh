@@ -1,0 +1,110 @@
+# Programs that nobody here wrote share connections, and do not know it: with one environment variable at both ends
+# their queue pairs to a node are members of one carrier, which the drivers agree on by the connection manager. Over a wire
+# that loses, reorders, repeats and spoils frames. At the other end of card 1 is Soft-RoCE, which knows nothing of it. The
+# devices have few queue pairs, so that a carrier that is not given back is missed.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 2 --nic qrnic:link=dgram,max-qp=48 --nic rxe/qrnic:link=dgram --wire loss=0.5,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=11 --timeout 500
+# files: cm.sh
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+# shellcheck source=tests/guest/cm.sh
+. /etc/qrnic/cm.sh
+
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
+port=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
+device=/sys/class/infiniband/$RDMA0/hw_counters
+QPS=8
+
+# value NAME: of a counter, which may be 10 ms old
+value() { sleep 0.05; cat "$device/$1" "$port/$1" 2>/dev/null; }
+# carriers PROGRAM: which ones its queue pairs are members of, a line for each of these
+# shellcheck disable=SC2317  # called through wait_until
+carriers() { rdma -j -dd resource show qp | tr '{' '\n' | grep "\"$1\"" | grep -o '"drv_carrier":[0-9]*' || :; }
+# shellcheck disable=SC2317
+one_for_all() {
+    carriers "$1" >members.log
+    [ "$(wc -l <members.log)" -ge "$2" ] && [ "$(sort -u members.log | wc -l)" = 1 ]
+}
+# shared NAME: what runs since "carried" was set went by carriers, at this end
+shared() {
+    local status=0
+    [ "$(value tx_carried)" -gt "$carried" ] && [ "$(value members_failed)" = "$failed" ] || status=1
+    together $status "$1"
+}
+note() { carried=$(value tx_carried) failed=$(value members_failed); }
+show_counters() {
+    echo "# guest$GUEST $1: $(grep -H . "$port"/{retransmissions,timeouts,tx_sack,rx_sack} \
+        "$device"/{tx_carried,rx_carried,rx_carried_early,rx_drop_carried,members_failed} | sed 's|.*/||' | tr '\n' ' ')"
+}
+
+programs() {
+    note
+    tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 20 -V -S 60000" "rping -c -a 10.77.0.1 -C 20 -V -S 60000"
+    shared "rping's packets were carried, $1"
+    note
+    tool "ucmatose, $QPS connections, $1" listening "ucmatose -b 10.77.0.1 -c $QPS -C 50 -S 5000" \
+        "ucmatose -s 10.77.0.1 -b 10.77.0.2 -c $QPS -C 50 -S 5000"
+    shared "ucmatose's packets were carried, $1"
+    for program in ib_write_bw ib_send_bw ib_read_bw; do
+        note
+        command="$program -R -d $RDMA0 -F -q $QPS -s 65536 -n 20"
+        # While the program runs: all its queue pairs have one carrier
+        tool "$program, $QPS queue pairs have one carrier, $1" listening \
+            "$command & wait_until 30 one_for_all $program $QPS && wait \$!" \
+            "$command 10.77.0.1 & wait_until 30 one_for_all $program $QPS && wait \$!"
+        sed 's/^/# /' tool.log | grep -E '^# +65536' || :
+        shared "$program's packets were carried, $1"
+    done
+    show_counters "$1"
+}
+export -f carriers one_for_all
+
+export QRNIC_SHARED_CONNECTION=1
+programs "go-back-N"
+[ "$(value tx_sack | head -1)" = 0 ] && [ "$(value rx_carried_early)" = 0 ]
+together $? "nobody spoke of selective repeat, and nothing went ahead"
+QRNIC_SELECTIVE_REPEAT=1 programs "selective repeat"
+[ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_carried_early)" -gt 0 ]
+together $? "what was of other members went ahead"
+
+# A server that stays, and clients that come, die and come again
+note
+tool "rping to a server that stays" listening "rping -s -P -a 10.77.0.1 -S 30000" "
+    for round in 1 2 3 4 5 6; do
+        rping -c -a 10.77.0.1 -C 100000000 -S 30000 >/dev/null & client=\$!
+        wait_until 30 one_for_all rping 1
+        kill -9 \$client; wait \$client
+        rping -c -a 10.77.0.1 -C 5 -V -S 30000 || exit
+    done" endless
+shared "its packets were carried"
+
+# Only one end wants to
+for who in 1 2; do
+    [ "$GUEST" = $who ] || unset QRNIC_SHARED_CONNECTION
+    note
+    tool "rping, only guest $who would share" listening "rping -s -a 10.77.0.1 -C 20 -V" "rping -c -a 10.77.0.1 -C 20 -V"
+    [ "$(value tx_carried)" = "$carried" ]
+    together $? "nothing was carried, as only guest $who would share"
+    export QRNIC_SHARED_CONNECTION=1
+done
+
+# Soft-RoCE is guest 1; the first of these it connects to, the second it connects from.
+note
+tool "rping to Soft-RoCE" listening "rping -s -a 10.77.1.1 -C 20 -V -S 20000" "rping -c -a 10.77.1.1 -C 20 -V -S 20000"
+status=0
+if [ "$GUEST" = 2 ]; then
+    timeout "$TRY_TIMEOUT" rping -s -a 10.77.1.2 -C 20 -V -S 20000 >tool.log 2>&1 &
+    wait_until 20 listening || status=98
+    barrier soft-roce
+    wait $! || status=$?
+else
+    barrier soft-roce
+    timeout "$TRY_TIMEOUT" rping -c -a 10.77.1.2 -C 20 -V -S 20000 >tool.log 2>&1 || status=$?
+fi
+[ $status = 0 ] || show tool.log
+together $status "rping from Soft-RoCE"
+[ "$(value tx_carried)" = "$carried" ]
+together $? "Soft-RoCE sees nothing of it"
+both "nothing is left" "! rdma -dd resource show qp | grep -E 'comm (rping|ib_.*_bw|ucmatose)'"
+kernel_clean "the kernel logs are clean"
+finish
