@@ -18,8 +18,8 @@
  * Neither side ever waits for a message of the other before it may use the adapter, and
  * up to DEPTH messages are under way. The receiver checks every byte.
  *
- * With --adaptive the sender asks for adaptive routing, which the connection then has if
- * both adapters know it: packets of writes may overtake each other, and so may whole
+ * With --adaptive the sender asks for adaptive routing, to which the receiver agrees, and
+ * which the connection then has if both adapters know it: packets of writes may overtake each other, and so may whole
  * writes, but the completion of the notice still comes when all before it is there.
  * Messages up to THRESHOLD bytes go as one write with immediate data then, as NCCL does
  * it: what takes several paths is worth a notice of its own, what is short is not.
@@ -258,17 +258,39 @@ static void take_options(struct exchange *ex)
 }
 
 /*
+ * A queue pair whose program does not mind in which order writes reach its memory; an
+ * ordinary one, if the adapter has no word for that. The receiver looks at what is complete.
+ */
+static struct ibv_qp *make_adaptive(struct peer *peer, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex attr_ex = {
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = peer->pd,
+	};
+	struct qrnicdv_qp_init_attr dv = {
+		.comp_mask = QRNICDV_QP_INIT_ATTR_OPTIONS,
+		.options = QRNIC_QPO_ADAPTIVE_ROUTING,
+	};
+	struct ibv_qp *qp = qrnicdv_create_qp(peer->context, &attr_ex, &dv, sizeof(dv));
+
+	if (!qp)
+		return errno == EOPNOTSUPP ? ibv_create_qp(peer->pd, attr) : NULL;
+	attr->cap = attr_ex.cap;
+	return qp;
+}
+
+/*
  * Enhanced connection establishment: the sender offers, the receiver takes of it what
  * its adapter knows, and answers with that. Before the queue pairs are connected.
  */
 static void agree(struct exchange *ex, bool sender)
 {
-	struct ibv_ece ece = options_of(ex);
+	struct ibv_ece ece;
 
-	if (sender && ex->adaptive && ece.vendor_id == QRNIC_ECE_VENDOR_ID) {
-		ece.options |= QRNIC_QPO_ADAPTIVE_ROUTING;
-		ibv_set_ece(ex->peer.qp, &ece);
-	}
 	if (sender)
 		send_options(ex, options_of(ex));
 	take_options(ex);
@@ -292,6 +314,9 @@ static void run(struct exchange *ex, const char *name, const char *server)
 	peer_open(peer, name);
 	ex->fifo = peer_memory(peer, DEPTH * sizeof(struct announcement));
 	ex->buffers = peer_memory(peer, (size_t)DEPTH * LARGEST);
+	/* The receiver agrees to what the sender asks for. */
+	if (ex->adaptive || !server)
+		peer->make_qp = make_adaptive;
 	peer_queues(peer, &cap);
 	ex->max_inline = cap.max_inline_data;
 	peer_tcp(peer, server, TCP_PORT);

@@ -40,6 +40,8 @@ struct peer {
 	int gid_index;		/* PEER_GID_V2, or the index */
 	FILE *tcp;
 	struct endpoint local, remote;
+	/* Or NULL: ibv_create_qp() will do */
+	struct ibv_qp *(*make_qp)(struct peer *peer, struct ibv_qp_init_attr *attr);
 };
 
 static inline void check(bool good, const char *what)
@@ -133,7 +135,8 @@ static inline void peer_queues(struct peer *peer, struct ibv_qp_cap *cap)
 	check(peer->cq, "cannot make a CQ");
 	attr.send_cq = peer->cq;
 	attr.recv_cq = peer->cq;
-	peer->qp = ibv_create_qp(peer->pd, &attr);
+	peer->qp = peer->make_qp ? peer->make_qp(peer, &attr) :
+				   ibv_create_qp(peer->pd, &attr);
 	check(peer->qp, "cannot make a QP");
 	*cap = attr.cap;
 	peer->local.qp_num = peer->qp->qp_num;

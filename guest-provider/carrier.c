@@ -22,7 +22,7 @@ static int check_carrier(const struct qrnic_context *ctx,
 
 struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 				    struct ibv_qp_init_attr_ex *attr,
-				    uint64_t key)
+				    const struct qrnic_qp_options *options)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
@@ -39,10 +39,12 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 		goto err_out;
 	}
 	qp->is_carrier = true;
-	qp->options = ctx->qp_options & QRNIC_QPO_SELECTIVE_REPEAT;
+	qp->wanted = options->connection |
+		     (ctx->qp_options & QRNIC_QPO_SELECTIVE_REPEAT);
+	qp->options = qp->wanted;
 
 	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_CARRIER;
-	cmd.carrier_key = key;
+	cmd.carrier_key = options->carrier_key;
 	/* The kernel wants one, and does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);

@@ -110,9 +110,9 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 }
 
 /* Neither sends anything of its own, nor receives it */
-static bool is_more_than(const struct qrnicdv_qp_init_attr *attr, uint64_t bit)
+static bool is_more_than(const struct qrnicdv_qp_init_attr *attr, uint64_t bits)
 {
-	return attr->max_inl_recv || attr->comp_mask != bit;
+	return attr->max_inl_recv || attr->comp_mask & ~bits;
 }
 
 static int dc_options(const struct qrnicdv_qp_init_attr *full, size_t size,
@@ -139,10 +139,11 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 
 	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_CARRIER))
 		return has_more(attr, sizeof(*attr), 0) ? EOPNOTSUPP : 0;
-	if (size < sizeof(*full))
+	if (size < offsetof(struct qrnicdv_qp_init_attr, options))
 		return EINVAL;
 	if (attr->reserved || (!carrier && type != IBV_QPT_RC) ||
-	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER)))
+	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER |
+					   QRNICDV_QP_INIT_ATTR_OPTIONS)))
 		return EOPNOTSUPP;
 	if (!attr->key || !attr->number != carrier ||
 	    attr->number & ~QRNIC_QPN_MASK)
@@ -152,14 +153,36 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	return 0;
 }
 
+/* Of a connection of its own: a member has its carrier's. */
+static int connection_options(const struct qrnicdv_qp_init_attr *full, size_t size,
+			      enum ibv_qp_type type, uint8_t known,
+			      struct qrnic_qp_options *options)
+{
+	bool carrier = options->carrier_key && !options->carrier;
+
+	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_OPTIONS))
+		return full->options ? EOPNOTSUPP : 0;
+	if (size < offsetof(struct qrnicdv_qp_init_attr, reserved3))
+		return EINVAL;
+	if (carrier)
+		known &= QRNIC_QPO_SELECTIVE_REPEAT;
+	if ((!carrier && type != IBV_QPT_RC) || options->carrier ||
+	    full->options & ~(uint32_t)known)
+		return EOPNOTSUPP;
+	options->connection = full->options;
+	return 0;
+}
+
 /* What dv_attr asks for beside received data in completions */
-static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
+static int create_options(struct ibv_context *context,
+			  const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
 			  enum ibv_qp_type type, struct qrnic_qp_options *options)
 {
 	const uint64_t known = QRNICDV_QP_INIT_ATTR_STREAM |
 			       QRNICDV_QP_INIT_ATTR_PRIORITY |
 			       QRNICDV_QP_INIT_ATTR_DC |
-			       QRNICDV_QP_INIT_ATTR_CARRIER;
+			       QRNICDV_QP_INIT_ATTR_CARRIER |
+			       QRNICDV_QP_INIT_ATTR_OPTIONS;
 	struct qrnicdv_qp_init_attr full = {};
 	int err;
 
@@ -167,7 +190,7 @@ static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t siz
 		return EINVAL;
 	memcpy(&full, dv_attr, min(size, sizeof(full)));
 	if (has_more(dv_attr, size, sizeof(full)) || full.comp_mask & ~known ||
-	    full.reserved || full.reserved2)
+	    full.reserved || full.reserved2 || full.reserved3)
 		return EOPNOTSUPP;
 
 	if (full.comp_mask & QRNICDV_QP_INIT_ATTR_STREAM) {
@@ -192,7 +215,13 @@ static int create_options(const struct qrnicdv_qp_init_attr *dv_attr, size_t siz
 	}
 
 	err = dc_options(&full, size, options);
-	return err ? err : carrier_options(&full, size, type, options);
+	if (!err)
+		err = carrier_options(&full, size, type, options);
+	if (!err)
+		err = connection_options(&full, size, type,
+					 qrnic_options_known(to_qrnic_context(context)),
+					 options);
+	return err;
 }
 
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
@@ -204,7 +233,8 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 	int err;
 
 	err = qrnic_is_device(context->device) ?
-	      create_options(dv_attr, dv_attr_size, attr->qp_type, &options) :
+	      create_options(context, dv_attr, dv_attr_size, attr->qp_type,
+			     &options) :
 	      EOPNOTSUPP;
 	if (err) {
 		errno = err;
@@ -214,7 +244,7 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		return qrnic_create_dynamic_target(context, attr,
 						   &options.dynamic);
 	if (options.carrier_key && !options.carrier)
-		return qrnic_create_carrier(context, attr, options.carrier_key);
+		return qrnic_create_carrier(context, attr, &options);
 	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
 				      &options);
 }

@@ -83,6 +83,15 @@ int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 	return 0;
 }
 
+/*
+ * Selective repeat changes nothing for a program, and is taken from whoever offers it. To
+ * writes in any order this end's program must have agreed: its peer cannot for it.
+ */
+static uint8_t options_accepted(const struct qrnic_qp *qp)
+{
+	return options_of(qp) & (QRNIC_QPO_SELECTIVE_REPEAT | qp->wanted);
+}
+
 int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
@@ -95,7 +104,7 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
 	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;
-	qp->options = options & options_of(qp);
+	qp->options = options & options_accepted(qp);
 	qp->agreed = true;
 	share_set(qp, options);
 	return 0;

@@ -626,7 +626,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->carrier_key = options->carrier_key;
 	/* A member's packets are in its carrier's */
 	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
-		qp->options = ctx->qp_options;
+		qp->wanted = options->connection | ctx->qp_options;
+	qp->options = qp->wanted;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
@@ -746,6 +747,7 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		qrnic_qp_clean_cqs(qp);
+		qp->options = qp->wanted;
 		qp->share = 0;
 		qp->agreed = false;
 		if (qp->has_sq) {

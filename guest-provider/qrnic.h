@@ -360,6 +360,7 @@ struct qrnic_qp {
 	bool has_priority;
 	uint8_t priority;
 	uint8_t options;		/* QRNIC_QPO_*: given on the way to RTR */
+	uint8_t wanted;			/* those that it has until others are agreed on */
 	bool is_carrier;
 	/* Of a member: given likewise. number: 0 of others */
 	uint32_t carrier;
@@ -599,6 +600,8 @@ struct qrnic_qp_options {
 	/* A carrier if carrier_key is not 0; a member of one if carrier is neither */
 	uint64_t carrier_key;
 	uint32_t carrier;
+	/* QRNIC_QPO_*, of the connection, besides those of the context */
+	uint8_t connection;
 };
 
 struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
@@ -676,7 +679,7 @@ struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 /* carrier.c */
 struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 				    struct ibv_qp_init_attr_ex *attr,
-				    uint64_t key);
+				    const struct qrnic_qp_options *options);
 
 /* xrc.c */
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,

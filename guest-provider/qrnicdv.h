@@ -147,6 +147,7 @@ enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_PRIORITY = 1 << 1,
 	QRNICDV_QP_INIT_ATTR_DC = 1 << 2,
 	QRNICDV_QP_INIT_ATTR_CARRIER = 1 << 3,
+	QRNICDV_QP_INIT_ATTR_OPTIONS = 1 << 4,
 };
 
 /* In addition to those of ibv_create_qp_ex() */
@@ -159,6 +160,8 @@ struct qrnicdv_qp_init_attr {
 	uint32_t reserved2;	/* 0 */
 	struct qrnicdv_dc_attr dc;
 	struct qrnicdv_carrier_attr carrier;
+	uint32_t options;	/* QRNIC_QPO_* of the connection, from the beginning */
+	uint32_t reserved3;	/* 0 */
 };
 
 /* comp_mask of struct qrnicdv_srq_init_attr */

@@ -16,6 +16,38 @@ static uint32_t known(void)
 			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
+/* To which the program must have agreed; the others are taken from whoever offers them */
+static uint32_t agreed_only(void)
+{
+	return known() & QRNIC_QPO_ADAPTIVE_ROUTING;
+}
+
+/* A queue pair with these options from the beginning, in place of the pair's */
+static struct ibv_qp *make_with(struct pair *p, uint32_t options)
+{
+	struct qrnicdv_qp_init_attr dv = {
+		.comp_mask = QRNICDV_QP_INIT_ATTR_OPTIONS,
+		.options = options,
+	};
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = p->send_cq,
+		.recv_cq = p->recv_cq,
+		.cap = cap,
+		.qp_type = p->type ? p->type : IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+
+	return qrnicdv_create_qp(context, &attr, &dv, sizeof(dv));
+}
+
+static void replace(struct pair *p, unsigned int i, uint32_t options)
+{
+	CHECK(!ibv_destroy_qp(p->qp[i]));
+	p->qp[i] = make_with(p, options);
+	CHECK(p->qp[i]);
+}
+
 static void expect(struct ibv_qp *qp, uint32_t options)
 {
 	struct ibv_ece ece = { .comp_mask = ~0u };
@@ -33,7 +65,7 @@ static void set(struct ibv_qp *qp, uint32_t vendor, uint32_t options)
 	CHECK(!ibv_set_ece(qp, &ece));
 }
 
-/* Of an offer what this end knows is taken; of another vendor's, nothing. */
+/* Of an offer what this end agrees to is taken; of another vendor's, nothing. */
 static void test_offer(void)
 {
 	struct ibv_ece odd = {
@@ -46,6 +78,12 @@ static void test_offer(void)
 	CHECK(!pair_make(&p, &cap, 0));
 	expect(p.qp[0], 0);
 	set(p.qp[0], QRNIC_ECE_VENDOR_ID, ~0u);
+	expect(p.qp[0], known() & ~agreed_only());
+	replace(&p, 0, known());
+	expect(p.qp[0], known());
+	set(p.qp[0], QRNIC_ECE_VENDOR_ID, 0);
+	expect(p.qp[0], 0);
+	set(p.qp[0], QRNIC_ECE_VENDOR_ID, ~0u);
 	expect(p.qp[0], known());
 	CHECK(ibv_set_ece(p.qp[0], &odd) == EINVAL);
 	expect(p.qp[0], known());
@@ -54,6 +92,49 @@ static void test_offer(void)
 	set(p.qp[0], QRNIC_ECE_VENDOR_ID, ~0u);
 	set(p.qp[0], 1, 0);
 	expect(p.qp[0], 0);
+	CHECK(!pair_free(&p));
+}
+
+/* What was agreed on ends with the connection. */
+static void test_reset(void)
+{
+	struct pair p = {};
+
+	NEED(known());
+	CHECK(!pair_make(&p, &cap, 0));
+	replace(&p, 0, known());
+	set(p.qp[0], QRNIC_ECE_VENDOR_ID, 0);
+	set(p.qp[1], QRNIC_ECE_VENDOR_ID, known());
+	CHECK(!pair_connect(&p));
+	expect(p.qp[0], 0);
+	expect(p.qp[1], known() & ~agreed_only());
+	for (unsigned int i = 0; i < 2; i++)
+		CHECK(!to_state(p.qp[i], IBV_QPS_RESET));
+	expect(p.qp[0], known());
+	expect(p.qp[1], 0);
+	CHECK(!pair_free(&p));
+}
+
+/* Attributes of creation: both programs say it, and no options are exchanged. */
+static void test_attributes(void)
+{
+	struct ibv_sge sge = sge_of(0, 8192);
+	struct pair p = {};
+	struct ibv_wc wc;
+
+	NEED(known());
+	CHECK(!pair_make(&p, &cap, 0));
+	replace(&p, 0, known());
+	replace(&p, 1, known());
+	fill(0, HALF, 99);
+	CHECK(!pair_connect(&p));
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 0));
+	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
+	CHECK(!memcmp(buffer, buffer + HALF, 8192));
+	CHECK(!make_with(&p, ~known()) && errno == EOPNOTSUPP);
+	CHECK(!make_with(&p, QRNIC_QPO_INTRODUCE) && errno == EOPNOTSUPP);
+	p.type = IBV_QPT_UC;
+	CHECK(!make_with(&p, known()) && errno == EOPNOTSUPP);
 	CHECK(!pair_free(&p));
 }
 
@@ -83,8 +164,10 @@ static void connection(uint32_t first, uint32_t second)
 	fill(0, HALF, first << 4 | second);
 	memset(buffer + HALF, 0, 8192);
 	CHECK(!pair_make(&p, &cap, 0));
-	for (unsigned int i = 0; i < 2; i++)
+	for (unsigned int i = 0; i < 2; i++) {
+		replace(&p, i, agreed_only());
 		set(p.qp[i], QRNIC_ECE_VENDOR_ID, options[i]);
+	}
 	CHECK(!pair_connect(&p));
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 0));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
@@ -110,6 +193,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	run("what is offered, and what of it is taken", test_offer);
+	run("what was agreed on, after RESET", test_reset);
+	run("options as attributes of creation", test_attributes);
 	run("queue pairs without options", test_none);
 	run("connections with any options at each end",
 	    test_connections);
