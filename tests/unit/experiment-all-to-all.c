@@ -385,12 +385,17 @@ static int64_t use(World *w, uint32_t messages)
 
     while (w->side[0].done < end) {
         for (unsigned id = 0; id < 2; id++) {
-            Side *s = &w->side[id];
+            Side *s = &w->side[id], *to = &w->side[!id];
 
-            /* Who has no room now is not waited for. */
+            /*
+             * Who has no room now is not waited for. But no side gets far
+             * ahead: the wire carries the other one's acknowledgements, and
+             * a side that has more of it has it at the cost of the other.
+             */
             for (unsigned n = 0; n < 2 * WINDOW &&
-                                 s->posted - s->done < WINDOW; n++) {
-                w->way->send(w, s, &w->side[!id]);
+                                 s->posted - MIN(s->done, to->posted) < WINDOW;
+                 n++) {
+                w->way->send(w, s, to);
             }
         }
         sim_run(w->sim, w->sim->now + FRAME_NS);
