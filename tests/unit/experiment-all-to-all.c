@@ -30,7 +30,7 @@
 #define REST 5                  /* of initiators: 131 us */
 #define PROCESSES 8u            /* over nodes */
 #define NODES 16u               /* over processes */
-#define NODES_MAX 64u
+#define NODES_MAX 128u
 #define PROCESSES_MAX 16u
 
 typedef struct World World;
@@ -48,6 +48,8 @@ typedef struct Side {
     bool waits[PROCESSES_MAX];  /* it has not been sent */
     SimSrq *srq;                /* of targets */
     uint32_t xrcd, xrc_srq[PROCESSES_MAX];
+    SimQp **carrier;            /* of shared connections; so many: */
+    uint32_t carriers;
     uint64_t memory;
     uint32_t rkey;
     uint32_t posted, done;
@@ -286,6 +288,47 @@ static bool dc_send(World *w, Side *s, Side *to)
 }
 
 /*
+ * Shared connections: as by RC, but those between a process and a node are
+ * members of one carrier, and it has the context. Of two nodes one has the
+ * carriers of its own processes, and the other one their other ends.
+ */
+
+static uint32_t shared_contexts(const World *w)
+{
+    return w->nodes * w->processes;
+}
+
+static void shared_build(World *w)
+{
+    uint32_t count = rc_contexts(w);
+    SimConnect c = sim_connect_default();
+
+    c.timeout = 16;
+    for (unsigned id = 0; id < 2; id++) {
+        Side *s = &w->side[id];
+
+        side_room(w, id, count);
+        s->carriers = shared_contexts(w);
+        s->carrier = g_new0(SimQp *, s->carriers);
+        /* Before any member: numbers of members are in a row. */
+        for (uint32_t i = 0; i < s->carriers; i++) {
+            s->carrier[i] = sim_carrier_new(s->end.node);
+        }
+    }
+    for (uint32_t i = 0; i < w->side[0].carriers; i++) {
+        sim_carrier_connect(w->side[0].carrier[i], w->side[1].carrier[i], &c);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        c.carrier_a = w->side[0].carrier[i / w->processes];
+        c.carrier_b = w->side[1].carrier[i / w->processes];
+        for (unsigned id = 0; id < 2; id++) {
+            w->side[id].q[i] = many_qp(&w->side[id].end, QRNIC_QPT_RC, 0, true);
+        }
+        sim_connect(&w->side[0].q[i], &w->side[1].q[i], &c);
+    }
+}
+
+/*
  * All of them
  */
 
@@ -293,6 +336,7 @@ static const Way ways[] = {
     { "rc", rc_build, rc_contexts, rc_send },
     { "xrc", xrc_build, xrc_contexts, xrc_send },
     { "dc", dc_build, dc_contexts, dc_send },
+    { "shared", shared_build, shared_contexts, rc_send },
 };
 
 static World *world_new(const Way *way, uint32_t nodes, uint32_t processes,
@@ -343,6 +387,11 @@ static void world_free(World *w)
         if (s->srq) {
             sim_srq_free(s->srq);
         }
+        /* The engine's carriers go with it, as do their members. */
+        for (uint32_t i = 0; i < s->carriers; i++) {
+            g_free(s->carrier[i]);
+        }
+        g_free(s->carrier);
         g_free(s->q);
         g_free(s->under_way);
         g_free(s->initiator);
