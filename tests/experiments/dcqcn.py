@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Flows that come and go on one link, the rates that DCQCN gives them, and those that it should (manual, Congestion control)."""
 
+from collections import deque
+
 ASKS = "how fast do DCQCN's flows find their shares when flows come and go, and are these those of the publications?"
 WHERE = "simulation"
 
@@ -8,6 +10,7 @@ FLOWS, LINK, MESSAGE, FRAME = 4, 40e9, 4096, 4182
 KMIN, KMAX, PMAX = 5 << 10, 200 << 10, 0.01
 INCREASE, TIMER, BYTES, RECOVERY, GAIN = 40e6, 55e-6, 10e6, 5, 1 / 256
 CNP, ALPHA = 50e-6, 55e-6       # distance of CNPs, and so of decreases; period of alpha
+DELAY = 5e-6                    # of the control loop, here; model only
 # Of the SIGCOMM paper: 40 Gb/s, and its table of parameters
 PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_max_rate": 40000, "rp_threshold": RECOVERY, "rp_time_reset": 55,
               "rp_byte_reset": 10000000, "rp_ai_rate": 40, "rp_hai_rate": 400, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55,
@@ -39,7 +42,7 @@ def burst():
     flows += [{"name": f"burst-{way}", "from": f"{HALF + 2}-{2 * HALF - 1}", "to": HALF + 1, "size": "4 KiB", "depth": 2, **common,
                "start": f"{BURST_MS} ms", "stop": f"{BURST_MS + 1} ms"} for way in range(32)]
     return {"nodes": 2 * HALF, "topology": "dumbbell", "edge": link, "middle": link, "flows": flows, "congestion": {**PARAMETERS, "rp_time_reset": 50},
-            "network": {"ecn": {"kmin": "10 KiB", "kmax": "100 KiB", "pmax": PMAX}}, "until": f"{SEEN_MS} ms", "sample": "500 us",
+            "network": {"ecn": {"kmin": "5 KiB", "kmax": "100 KiB", "pmax": PMAX}}, "until": f"{SEEN_MS} ms", "sample": "500 us",
             "poll": "2 us"}
 
 
@@ -63,15 +66,16 @@ def model(step, each=5e-6):
     """The fluid model of the paper, equations 5 to 9, from step to step: (seconds, bits a second of each flow, bytes of the queue)"""
     queue, now = 0.0, 0.0
     rate, target, alpha = [0.0] * FLOWS, [0.0] * FLOWS, [1.0] * FLOWS
+    past = deque([(0.0, rate[:])], 1 + round(DELAY / each))
     while now < 2 * FLOWS * step:
-        probability = marked(queue)
+        probability, before = past[0]
         for flow in range(FLOWS):
             if not flow * step <= now < (flow + FLOWS) * step:
                 rate[flow] = 0.0
                 continue
             if not rate[flow]:
                 rate[flow], target[flow], alpha[flow] = LINK, LINK, 1.0
-            packets, ahead = rate[flow] / (8 * FRAME), target[flow] - rate[flow]
+            packets, ahead = (before[flow] or rate[flow]) / (8 * FRAME), target[flow] - rate[flow]
             by_bytes, by_time, more_bytes, more_time = events(packets, probability)
             decreases = (1 - (1 - probability) ** (CNP * packets)) / CNP
             alpha[flow] += each * GAIN / ALPHA * (1 - (1 - probability) ** (ALPHA * packets) - alpha[flow])
@@ -79,6 +83,7 @@ def model(step, each=5e-6):
             rate[flow] = min(LINK, rate[flow] + each * (ahead / 2 * (by_bytes + by_time) - rate[flow] * alpha[flow] / 2 * decreases))
         whole = sum(rate)
         queue = max(0.0, queue + (whole - LINK) * each / 8)
+        past.append((marked(queue), rate[:]))
         now += each
         yield now, [one * min(1, LINK / whole) if whole else 0 for one in rate], queue
 
