@@ -162,17 +162,17 @@ int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 			     u32 object, u64 *values)
 {
-	__le64 raw[QRNIC_NUM_COUNTERS];
 	unsigned int i;
 	int err;
 
 	if (!qrnic_counters_known(dev))
 		return -EOPNOTSUPP;
-	err = qrnic_cmd_query(dev, opcode, object, raw, sizeof(raw));
+	err = qrnic_cmd_query(dev, opcode, object, values,
+			      QRNIC_NUM_COUNTERS * sizeof(*values));
 	if (err)
 		return err;
 	for (i = 0; i < QRNIC_NUM_COUNTERS; i++)
-		values[i] = le64_to_cpu(raw[i]);
+		values[i] = le64_to_cpu((__force __le64)values[i]);
 	return 0;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);

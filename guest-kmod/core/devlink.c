@@ -127,24 +127,29 @@ static int qrnic_param_set(struct devlink *devlink, u32 id,
 {
 	struct qrnic_core *core = devlink_priv(devlink);
 	u8 option = qrnic_param_option(id);
-	u8 options = core->dev.kernel_options & ~option;
+	u8 others = core->dev.kernel_options & ~option;
 
-	if (ctx->val.vbool) {
-		if (!(qrnic_qp_options(&core->dev.caps) & option)) {
-			NL_SET_ERR_MSG_MOD(extack,
-					   "the adapter is without this option");
-			return -EOPNOTSUPP;
-		}
-		options |= option;
-	}
-	WRITE_ONCE(core->dev.kernel_options, options);
+	WRITE_ONCE(core->dev.kernel_options,
+		   others | (ctx->val.vbool ? option : 0));
 	return 0;
+}
+
+static int qrnic_param_validate(struct devlink *devlink, u32 id,
+				union devlink_param_value val,
+				struct netlink_ext_ack *extack)
+{
+	struct qrnic_core *core = devlink_priv(devlink);
+
+	if (!val.vbool || qrnic_qp_options(&core->dev.caps) & qrnic_param_option(id))
+		return 0;
+	NL_SET_ERR_MSG_MOD(extack, "the adapter is without this option");
+	return -EOPNOTSUPP;
 }
 
 #define QRNIC_PARAM(id, name) \
 	DEVLINK_PARAM_DRIVER(id, name, DEVLINK_PARAM_TYPE_BOOL, \
 			     BIT(DEVLINK_PARAM_CMODE_RUNTIME), qrnic_param_get, \
-			     qrnic_param_set, NULL)
+			     qrnic_param_set, qrnic_param_validate)
 
 static const struct devlink_param qrnic_params[] = {
 	QRNIC_PARAM(QRNIC_PARAM_SELECTIVE_REPEAT, "kernel_selective_repeat"),

@@ -87,8 +87,15 @@ static int qrnic_dcb_getapptrust(struct net_device *netdev, u8 *selectors, int *
 	return 0;
 }
 
+/* The core would take the want of this for success. */
+static int qrnic_dcb_setets(struct net_device *netdev, struct ieee_ets *ets)
+{
+	return -EOPNOTSUPP;
+}
+
 static const struct dcbnl_rtnl_ops qrnic_dcb_ops = {
 	.ieee_getets = qrnic_dcb_getets,
+	.ieee_setets = qrnic_dcb_setets,
 	.ieee_setapp = qrnic_dcb_setapp,
 	.ieee_delapp = qrnic_dcb_delapp,
 	.getdcbx = qrnic_dcb_getdcbx,

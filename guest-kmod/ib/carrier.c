@@ -99,17 +99,9 @@ void qrnic_carrier_enter(struct qrnic_ib_carrier *carrier)
 	atomic_inc(&carrier->members);
 }
 
-/* In a time that tells nothing of the key */
-static bool key_is(const struct qrnic_ib_carrier *carrier, u64 key)
-{
-	u64 other = carrier->key ^ key;
-
-	return !(u32)(other | other >> 32);
-}
-
 /*
- * The carrier of this number and key, for a member, which leaves it. Who has not got
- * the right learns nothing, not even which numbers are those of carriers.
+ * The carrier of this number and key, for a member, which leaves it. The key is all
+ * that protects it: which numbers are those of carriers, rdma tells everybody.
  */
 struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
 					    u64 key)
@@ -122,7 +114,7 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 	if (qp->is_carrier) {
 		/* Whoever destroys the queue pair waits for the reference. */
 		carrier = rcu_dereference_protected(qp->carrier, true);
-		if (key_is(carrier, key)) {
+		if (carrier->key == key) {
 			qrnic_carrier_enter(carrier);
 			joined = carrier;
 		}
@@ -197,6 +189,6 @@ int qrnic_carrier_resolve(struct qrnic_ib_qp *qp, struct rdma_ah_attr *attr)
 
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
-	rdma_destroy_ah(ah, 0);
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
 	return 0;
 }

@@ -878,6 +878,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 	request.options |= qp_kernel_options(dev, qp, attr, mask);
 	/* None is what a QP has anyway, whatever its type */
+	if (request.options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
+		return -EOPNOTSUPP;
 	if (request.options) {
 		attributes |= QRNIC_QP_OPTIONS;
 		hw.options = request.options;
@@ -1002,6 +1004,7 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (hw.state == QRNIC_QPS_ERR || hw.state == QRNIC_QPS_SQE)
 		qp_state_set(qp, hw.state);
 	qp_attr_read(qp, &hw, attr);
+	WRITE_ONCE(qp->options_in_force, hw.options_in_force);
 	init->qp_context = ibqp->qp_context;
 	init->event_handler = ibqp->event_handler;
 	init->send_cq = ibqp->send_cq;

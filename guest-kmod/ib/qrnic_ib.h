@@ -318,6 +318,7 @@ struct qrnic_ib_qp {
 	bool has_sq;			/* it is no XRC target */
 	bool has_rq;			/* it receives, and from no SRQ */
 	u8 options;			/* QRNIC_QPO_*, which this end agreed to */
+	u8 options_in_force;		/* as the device last said */
 	u8 sl;				/* the caller's; under mutex */
 	u8 av_level;			/* the level by the address vector */
 	u8 priority;			/* one more than another level; or 0 */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * restrack.c: what "rdma resource show -dd" prints beyond the common attributes,
- * which does not ask the device: that dump must not wait for commands. The raw
+ * restrack.c: what "rdma resource show -dd" prints beyond the common attributes. For
+ * those the core has asked the device; here nobody does so again. The raw
  * dump ("-r") is what the device itself says: the output of the object's query
  * command, as the contract lays it out.
  */
@@ -56,15 +56,12 @@ int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 static int options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 options = READ_ONCE(qp->options);
-	struct qrnic_qp_attr hw;
 
-	if (!options ||
-	    qrnic_cmd_query(to_qrnic_dev(qp->ibqp.device)->qdev,
-			    QRNIC_CMD_QUERY_QP, qp->ibqp.qp_num, &hw, sizeof(hw)))
+	if (!options)
 		return 0;
 	if (rdma_nl_put_driver_u32_hex(msg, "options", options) ||
 	    rdma_nl_put_driver_u32_hex(msg, "options_in_force",
-				       hw.options_in_force))
+				       READ_ONCE(qp->options_in_force)))
 		return -EMSGSIZE;
 	return 0;
 }

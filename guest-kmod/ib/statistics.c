@@ -56,16 +56,26 @@ static const struct rdma_stat_desc device_statistics[] = {
 
 /*
  * "rdma statistic show link" is answered with one netlink message, which must
- * hold all counters of the port. Each takes its name, the padding of that, the
- * headers of three attributes, the value and its padding: one string for all
- * has their length. Before them come some attributes of the port.
+ * hold all counters of the port. Each takes an attribute with those of its name and
+ * of its value, which is aligned where the processor wants that. Before them come
+ * some attributes of the port. How much a message holds depends on the configuration.
  */
-#define ANSWER_ENTRY(name) "0123456789012345678901234567" __stringify(name)
+#ifdef CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS
+#define ANSWER_PAD 0
+#else
+#define ANSWER_PAD NLA_HDRLEN
+#endif
+#define ANSWER_ENTRY(name) \
+	+ 2 * NLA_HDRLEN + NLA_ALIGN(sizeof(__stringify(name))) + \
+	NLA_HDRLEN + ANSWER_PAD + sizeof(u64)
 #define ANSWER(name, group) PORT_##group(ANSWER_ENTRY, name)
 #define ANSWER_PORT_BYTES 128
+#define ANSWER_BYTES (ANSWER_PORT_BYTES QRNIC_COUNTER_LIST(ANSWER))
+/* Of a page of 4 KiB with CONFIG_MAX_SKB_FRAGS at its default, and at its most */
+#define ANSWER_USUAL 3760
+#define ANSWER_LEAST 3312
 
-static_assert(ANSWER_PORT_BYTES + sizeof(QRNIC_COUNTER_LIST(ANSWER)) <=
-	      NLMSG_DEFAULT_SIZE);
+static_assert(ANSWER_BYTES <= (ANSWER_PAD ? ANSWER_USUAL : ANSWER_LEAST));
 
 struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev)
 {

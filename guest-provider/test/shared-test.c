@@ -346,6 +346,7 @@ static void test_refused(void)
 	};
 	struct qrnicdv_qp_init_attr dv;
 	const size_t size = sizeof(dv);
+	struct ibv_qp *qp;
 
 	CHECK(cq);
 	if (!(capabilities & QRNIC_CAP_SHARED_CONNECTION)) {
@@ -385,7 +386,13 @@ static void test_refused(void)
 #undef BAD
 	refuses(EINVAL, carrier, &of_carrier,
 		offsetof(struct qrnicdv_qp_init_attr, carrier));
-	refuses(EINVAL, carrier, &of_carrier, size - 1);
+	refuses(EINVAL, carrier, &of_carrier,
+		offsetof(struct qrnicdv_qp_init_attr, options) - 1);
+	/* A program that was compiled before there were options */
+	dv = of_carrier;
+	qp = qrnicdv_create_qp(context, &carrier, &dv,
+			       offsetof(struct qrnicdv_qp_init_attr, options));
+	CHECK(qp && !ibv_destroy_qp(qp));
 	CHECK(!ibv_destroy_cq(cq));
 }
 

@@ -32,6 +32,9 @@ ets() { dcb ets show dev "$NIC0" >ets.log && cat ets.log && grep -q 'ets-cap 8 '
     grep -q 'tc-tsa 0:ets 1:ets 2:ets 3:ets 4:ets 5:ets 6:ets 7:ets' ets.log &&
     grep -q 'prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7' ets.log; }
 step "eight priorities, whose turns are weighted" ets
+# shellcheck disable=SC2317  # called through step
+ets_refused() { ! dcb ets set dev "$NIC0" tc-tsa all:strict >dcb.log 2>&1 && cat dcb.log && grep -q "not supported" dcb.log && ets; }
+step "turns cannot be set" ets_refused
 trusted() { dcb apptrust show dev "$NIC0" | grep -x 'order: dscp *' && [ -z "$(entries)" ]; }
 step "DSCPs count, and the map is empty" trusted
 step "a default priority is refused" refused default-prio 3

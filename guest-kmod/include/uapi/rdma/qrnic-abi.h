@@ -115,7 +115,7 @@ struct qrnic_dynamic {
 /*
  * carrier_key, with QRNIC_CAP_SHARED_CONNECTION, makes a QP of type IB_QPT_DRIVER the
  * carrier of a shared connection, and is what its members have to know. It is not 0, and
- * with it all else is 0.
+ * with it all else but comp_mask is 0.
  *
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
