@@ -93,7 +93,7 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 
 	if (attr->flags & ~(uint32_t)QRNICDV_DC_FULL_HANDSHAKE)
 		return EOPNOTSUPP;
-	if (target ? attr->flags || attr->idle || !attr->responders ||
+	if (target ? attr->idle || !attr->responders ||
 		     attr->responders > QRNIC_MAX_DYNAMIC_RESPONDERS :
 		     attr->dc_type != QRNICDV_DC_INITIATOR ||
 		     attr->access_key || attr->responders || !attr->idle ||
@@ -103,7 +103,8 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 		.access_key = attr->access_key,
 		.responders = attr->responders,
 		.idle = attr->idle,
-		.flags = attr->flags ? QRNIC_DYNAMICF_FULL : 0,
+		/* A target's flag is for who asks for its options. */
+		.flags = attr->flags && !target ? QRNIC_DYNAMICF_FULL : 0,
 		.end = target ? QRNIC_DYNAMIC_TARGET : QRNIC_DYNAMIC_INITIATOR,
 	};
 	return 0;
@@ -125,6 +126,7 @@ static int dc_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	if (size < offsetof(struct qrnicdv_qp_init_attr, carrier))
 		return EINVAL;
 	err = dynamic_of(&full->dc, &options->dynamic);
+	options->wants_half = !full->dc.flags;
 	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
 	    is_more_than(full, QRNICDV_QP_INIT_ATTR_DC))
 		err = EOPNOTSUPP;
@@ -241,8 +243,7 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		return NULL;
 	}
 	if (options.dynamic.end == QRNIC_DYNAMIC_TARGET)
-		return qrnic_create_dynamic_target(context, attr,
-						   &options.dynamic);
+		return qrnic_create_dynamic_target(context, attr, &options);
 	if (options.carrier_key && !options.carrier)
 		return qrnic_create_carrier(context, attr, &options);
 	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,

@@ -23,7 +23,7 @@ static int check_target(const struct qrnic_context *ctx,
 
 struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *attr,
-					   const struct qrnic_dynamic *dynamic)
+					   const struct qrnic_qp_options *options)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
@@ -40,9 +40,12 @@ struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 		goto err_out;
 	}
 	qp->srq = to_qrnic_srq(attr->srq);
+	qp->is_dynamic = true;
+	qp->wants_half = options->wants_half;
+	qp->half_handshake = qp->wants_half;
 
 	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_DYNAMIC;
-	cmd.dynamic = *dynamic;
+	cmd.dynamic = options->dynamic;
 	/* The kernel wants one, and does not use it */
 	kernel_attr.send_cq = attr->recv_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);

@@ -32,6 +32,11 @@ static bool may_share(const struct qrnic_qp *qp)
 	return qp->ctx->shares && qp->vqp.qp.qp_type == IBV_QPT_RC && !qp->carrier;
 }
 
+static bool has_options(const struct qrnic_qp *qp)
+{
+	return options_of(qp) || may_share(qp) || qp->is_dynamic;
+}
+
 /*
  * What this end offers, or answers to an offer, of a connection that would have these
  * options. Where the driver cannot, or it is too late, the connection is not shared.
@@ -72,7 +77,7 @@ int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 
-	if (!options_of(qp) && !may_share(qp))
+	if (!has_options(qp))
 		return EOPNOTSUPP;
 	share_offer(qp);
 	*ece = (struct ibv_ece){
@@ -80,6 +85,8 @@ int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 		.options = qp->share & QRNIC_ECE_SHARE_ANSWER ?
 			   qp->share : qp->share | qp->options,
 	};
+	if (qp->half_handshake)
+		ece->options |= QRNIC_ECE_HALF_HANDSHAKE;
 	return 0;
 }
 
@@ -98,13 +105,14 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 
 	uint32_t options;
 
-	if (!options_of(qp) && !may_share(qp))
+	if (!has_options(qp))
 		return EOPNOTSUPP;
 	if (ece->comp_mask)
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
 	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;
 	qp->options = options & options_accepted(qp);
+	qp->half_handshake = qp->wants_half && options & QRNIC_ECE_HALF_HANDSHAKE;
 	qp->agreed = true;
 	share_set(qp, options);
 	return 0;

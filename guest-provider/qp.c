@@ -628,6 +628,9 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
 		qp->wanted = options->connection | ctx->qp_options;
 	qp->options = qp->wanted;
+	qp->is_dynamic = options->dynamic.end;
+	qp->wants_half = options->wants_half;
+	qp->half_handshake = qp->wants_half;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
@@ -694,6 +697,13 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	qrnic_unlock(&wq->lock);
 }
 
+/* On the way to RTR; an initiator that wants the half handshake may not have it */
+static uint8_t options_given(const struct qrnic_qp *qp)
+{
+	return qp->has_sq && qp->wants_half && !qp->half_handshake ?
+	       QRNIC_QPO_FULL_HANDSHAKE : qp->options;
+}
+
 static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 			  int mask)
 {
@@ -714,9 +724,9 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	if (to_rtr && qp->share & QRNIC_ECE_SHARE_ANSWER) {
 		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_SHARE;
 		cmd_ex.carrier = qp->share;
-	} else if (to_rtr && qp->options) {
+	} else if (to_rtr && options_given(qp)) {
 		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_OPTIONS;
-		cmd_ex.options = qp->options;
+		cmd_ex.options = options_given(qp);
 	}
 	if (to_rtr && qp->carrier) {
 		cmd_ex.drv_payload.comp_mask |= QRNIC_MODIFY_QP_CARRIER;
@@ -748,6 +758,7 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		qrnic_qp_clean_cqs(qp);
 		qp->options = qp->wanted;
+		qp->half_handshake = qp->wants_half;
 		qp->share = 0;
 		qp->agreed = false;
 		if (qp->has_sq) {

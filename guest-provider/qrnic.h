@@ -362,6 +362,8 @@ struct qrnic_qp {
 	uint8_t options;		/* QRNIC_QPO_*: given on the way to RTR */
 	uint8_t wanted;			/* those that it has until others are agreed on */
 	bool is_carrier;
+	/* Of an end of dynamic connections: the half handshake, now and from the beginning */
+	bool is_dynamic, half_handshake, wants_half;
 	/* Of a member: given likewise. number: 0 of others */
 	uint32_t carrier;
 	uint64_t carrier_key;
@@ -597,6 +599,7 @@ struct qrnic_qp_options {
 	uint8_t priority;
 	/* An end of dynamic connections, if end is not 0 */
 	struct qrnic_dynamic dynamic;
+	bool wants_half;
 	/* A carrier if carrier_key is not 0; a member of one if carrier is neither */
 	uint64_t carrier_key;
 	uint32_t carrier;
@@ -674,7 +677,7 @@ int qrnic_destroy_flow(struct ibv_flow *flow);
 /* dynamic.c */
 struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *attr,
-					   const struct qrnic_dynamic *dynamic);
+					   const struct qrnic_qp_options *options);
 
 /* carrier.c */
 struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,

@@ -120,7 +120,7 @@ enum qrnicdv_dc_type {
 };
 
 enum qrnicdv_dc_flags {
-	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,	/* initiator */
+	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,	/* target: of whoever takes its options */
 };
 
 struct qrnicdv_dc_attr {

@@ -604,16 +604,18 @@ enum qrnic_link_state {
  */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
 #define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
+#define QRNIC_QPO_FULL_HANDSHAKE 0x00000010u
 #define QRNIC_QPO_INTRODUCE 0x00000020u
-#define QRNIC_QPO_ALL 0x00000023u
+#define QRNIC_QPO_ALL 0x00000033u
 
 /*
  * What the options that enhanced connection establishment carries say,
  * beside the qp_option flags
  */
+#define QRNIC_ECE_HALF_HANDSHAKE 0x00000004u
 #define QRNIC_ECE_SHARE_OFFER 0x00000040u
 #define QRNIC_ECE_SHARE_ANSWER 0x00000080u
-#define QRNIC_ECE_ALL 0x000000c0u
+#define QRNIC_ECE_ALL 0x000000c4u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u
@@ -3419,9 +3421,9 @@ static inline bool qrnic_qp_attr_unpack(QrnicQpAttr *out, const void *in)
     out->rate_limit = qrnic_ld_le32(p + 92);
     out->max_burst_sz = qrnic_ld_le32(p + 96);
     out->options = p[100];
-    bad |= out->options & 0x000000dcu;
+    bad |= out->options & 0x000000ccu;
     out->options_in_force = p[101];
-    bad |= out->options_in_force & 0x000000dcu;
+    bad |= out->options_in_force & 0x000000ccu;
     bad |= qrnic_ld_le16(p + 102);
     out->carrier = qrnic_ld_le32(p + 104);
     bad |= qrnic_any_byte(p + 108, 20);

@@ -689,6 +689,9 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 			      struct qrnic_modify_qp_req *request)
 {
 	const u32 shared = QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE;
+	/* Only an initiator has it, which the device checks. */
+	const u8 handshake = qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC) ?
+			     QRNIC_QPO_FULL_HANDSHAKE : 0;
 	bool limit = mask & IB_QP_RATE_LIMIT;
 	int err;
 
@@ -708,7 +711,7 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 		return -EOPNOTSUPP;
 	if (request->options &&
 	    (!(request->comp_mask & QRNIC_MODIFY_QP_OPTIONS) ||
-	     request->options & ~qrnic_qp_options(&dev->qdev->caps)))
+	     request->options & ~(qrnic_qp_options(&dev->qdev->caps) | handshake)))
 		return -EOPNOTSUPP;
 	if (hweight32(request->comp_mask & shared) > 1 ||
 	    (request->carrier && !(request->comp_mask & shared)) ||

@@ -580,16 +580,18 @@ enum qrnic_link_state {
  */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
 #define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
+#define QRNIC_QPO_FULL_HANDSHAKE 0x00000010u
 #define QRNIC_QPO_INTRODUCE 0x00000020u
-#define QRNIC_QPO_ALL 0x00000023u
+#define QRNIC_QPO_ALL 0x00000033u
 
 /*
  * What the options that enhanced connection establishment carries say,
  * beside the qp_option flags
  */
+#define QRNIC_ECE_HALF_HANDSHAKE 0x00000004u
 #define QRNIC_ECE_SHARE_OFFER 0x00000040u
 #define QRNIC_ECE_SHARE_ANSWER 0x00000080u
-#define QRNIC_ECE_ALL 0x000000c0u
+#define QRNIC_ECE_ALL 0x000000c4u
 
 /* Flags of send WQEs */
 #define QRNIC_WQEF_SIGNALED 0x00000001u

@@ -116,12 +116,14 @@ static int slot_post(struct end *e, uint64_t slot)
 	return ibv_post_srq_recv(e->srq, &wr, &bad);
 }
 
+static uint32_t target_flags;
+
 static void target_make(struct end *e, size_t offset, uint32_t responders)
 {
 	struct ibv_srq_init_attr srq = { .attr = { SLOTS, 1, 0 } };
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_TARGET, .responders = responders,
+		.dc = { QRNICDV_DC_TARGET, target_flags, .responders = responders,
 			.access_key = KEY },
 	};
 	struct ibv_qp_init_attr_ex attr = {
@@ -299,6 +301,60 @@ static void test_full(void)
 {
 	NEED(ah);
 	operations(QRNICDV_DC_FULL_HANDSHAKE);
+}
+
+static void expect_ece(struct ibv_qp *qp, bool half)
+{
+	struct ibv_ece ece = {};
+
+	CHECK(!ibv_query_ece(qp, &ece));
+	CHECK(ece.vendor_id == QRNIC_ECE_VENDOR_ID);
+	CHECK(ece.options == (half ? QRNIC_ECE_HALF_HANDSHAKE : 0));
+}
+
+static void take_ece(struct ibv_qp *qp, struct ibv_qp *from)
+{
+	struct ibv_ece ece = {};
+
+	CHECK(!ibv_query_ece(from, &ece) && !ibv_set_ece(qp, &ece));
+}
+
+/* The half handshake needs both ends, once they take each other's options. */
+static void agreed_handshake(bool initiator_full, bool target_full)
+{
+	bool half = !initiator_full && !target_full;
+	struct end a = {}, t;
+
+	a.cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(a.cq);
+	a.qp = initiator_create(a.cq, initiator_full ? QRNICDV_DC_FULL_HANDSHAKE : 0,
+				IBV_QP_EX_WITH_SEND,
+				(struct ibv_qp_cap){ .max_send_wr = 4,
+						     .max_send_sge = 1 });
+	CHECK(a.qp);
+	a.ex = ibv_qp_to_qp_ex(a.qp);
+	target_flags = target_full ? QRNICDV_DC_FULL_HANDSHAKE : 0;
+	target_make(&t, HALF, 1);
+	target_flags = 0;
+	expect_ece(a.qp, !initiator_full);
+	expect_ece(t.qp, !target_full);
+	take_ece(t.qp, a.qp);
+	expect_ece(t.qp, half);
+	take_ece(a.qp, t.qp);
+	expect_ece(a.qp, half);
+	CHECK(!initiator_start(a.qp, 7, IBV_MTU_1024));
+	CHECK(!send_one(&a, &t, KEY, 0, 100, 1));
+	completed(&a, IBV_WC_SUCCESS);
+	received(&t, &a, 0, 100);
+	end_free(&a);
+	end_free(&t);
+}
+
+static void test_agreed_handshake(void)
+{
+	NEED(ah);
+	for (unsigned int i = 0; i < 4; i++)
+		agreed_handshake(i & 1, i & 2);
 }
 
 /*
@@ -649,6 +705,8 @@ int main(int argc, char **argv)
 	run("dynamic connections: room for the address", test_granted);
 	run("dynamic connections: operations, half handshake", test_half);
 	run("dynamic connections: operations, full handshake", test_full);
+	run("dynamic connections: the handshake that both ends agree on",
+	    test_agreed_handshake);
 	run("dynamic connections: many to many", test_many);
 	run("dynamic connections: many to few responders", test_few_responders);
 	run("dynamic connections: an empty pool", test_empty_pool);

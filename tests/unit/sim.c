@@ -406,6 +406,9 @@ void sim_dynamic_start(SimQp *q, const SimConnect *c)
         a.mask |= QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER;
         a.max_dest_rd_atomic = c->max_dest_rd_atomic;
         a.min_rnr_timer = c->min_rnr_timer;
+    } else if (c->options) {
+        a.mask |= QRNIC_QP_OPTIONS;
+        a.options = c->options;
     }
     created(sim_modify(q, &a));
     if (!q->srq) {

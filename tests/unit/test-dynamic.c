@@ -294,13 +294,15 @@ static void expect_log(GString *log, const char *what)
     g_string_truncate(log, 0);
 }
 
+/* 0: half; 1: full by CREATE_QP; 2: by an option on the way to RTR */
 static void test_handshake(void)
 {
-    for (unsigned full = 0; full < 2; full++) {
+    for (unsigned full = 0; full < 3; full++) {
         World with = world_defaults(), *w;
         g_autoptr(GString) log = g_string_new(NULL);
 
-        with.flags = full ? QRNIC_DYNAMICF_FULL : 0;
+        with.flags = full == 1 ? QRNIC_DYNAMICF_FULL : 0;
+        with.c.options = full == 2 ? QRNIC_QPO_FULL_HANDSHAKE : 0;
         w = world_new(with);
         w->sim->tap = log_tap;
         w->sim->tap_opaque = log;
@@ -1301,6 +1303,23 @@ static void test_objects(void)
                     QRNIC_ST_BAD_STATE);
     a = sim_query(w->initiator[0]);
     g_assert_cmpint(a.qp_type, ==, QRNIC_QPT_DC_INI);
+    /* Of the options it has one. */
+    a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
+    g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
+    a = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT,
+        .state = QRNIC_QPS_INIT, .port = 1,
+    };
+    g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
+    a = (QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE | QRNIC_QP_PATH_MTU | QRNIC_QP_OPTIONS,
+        .state = QRNIC_QPS_RTR, .path_mtu = QRNIC_MTU_1024,
+        .options = QRNIC_QPO_SELECTIVE_REPEAT,
+    };
+    g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==,
+                    QRNIC_ST_BAD_PARAM);
+    a.options = QRNIC_QPO_FULL_HANDSHAKE;
+    g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
     /* The 251 others go with the node, as if it were reset. */
     sim_qp_free(w->initiator[0]);
     sim_free(w->sim);

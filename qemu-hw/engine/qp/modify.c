@@ -95,7 +95,7 @@ static const Transition target_transitions[] = {
 /* The other end is in each WQE, and in each CONNECT. */
 static const Transition dynamic_initiator_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, QRNIC_QP_OPTIONS },
     { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
       QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
       QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC, 0 },
@@ -256,6 +256,9 @@ static uint8_t options_known(const QrnicEngine *e, const QrnicQp *qp)
 {
     uint64_t has = e->config.capabilities;
 
+    if (qp->ctx.type == QRNIC_QPT_DC_INI) {
+        return QRNIC_QPO_FULL_HANDSHAKE;
+    }
     return (qp->carriage ? QRNIC_QPO_INTRODUCE : 0) |
            (has & QRNIC_CAP_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT : 0) |
            (has & QRNIC_CAP_ADAPTIVE_ROUTING ? QRNIC_QPO_ADAPTIVE_ROUTING : 0);

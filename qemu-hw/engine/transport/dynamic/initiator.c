@@ -129,7 +129,8 @@ static void send_connect(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicDynamicInitiator *d = qp->initiator;
     QrnicRequester *r = qp->requester;
-    bool full = qp->ctx.dynamic.flags & QRNIC_DYNAMICF_FULL || d->refusals;
+    bool full = qp->ctx.dynamic.flags & QRNIC_DYNAMICF_FULL ||
+                qp->attr.options & QRNIC_QPO_FULL_HANDSHAKE || d->refusals;
 
     /*
      * The target may have executed what followed the first one, and may have
