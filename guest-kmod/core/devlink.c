@@ -135,12 +135,12 @@ static int qrnic_param_set(struct devlink *devlink, u32 id,
 }
 
 static int qrnic_param_validate(struct devlink *devlink, u32 id,
-				union devlink_param_value val,
+				QRNIC_PARAM_VALUE(val),
 				struct netlink_ext_ack *extack)
 {
 	struct qrnic_core *core = devlink_priv(devlink);
 
-	if (!val.vbool || qrnic_qp_options(&core->dev.caps) & qrnic_param_option(id))
+	if (!QRNIC_PARAM_VBOOL(val) || qrnic_qp_options(&core->dev.caps) & qrnic_param_option(id))
 		return 0;
 	NL_SET_ERR_MSG_MOD(extack, "the adapter is without this option");
 	return -EOPNOTSUPP;
