@@ -23,7 +23,7 @@ typedef struct Loss {
 typedef struct Wire {
     Loss loss[8];
     unsigned sacks, naks, acks, marked, unmarked;
-    uint32_t sack_missing;      /* of the last one, from PSN_A on */
+    uint32_t sack_psn, sack_missing;    /* of the last one, from PSN_A on */
     uint8_t arrived[QRNIC_SACK_BYTES];
     bool responses_lost;
     uint32_t response_psn;      /* those with this PSN are lost so often */
@@ -40,6 +40,7 @@ static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     *(p.t.mark ? &w->marked : &w->unmarked) += 1;
     if (p.t.opcode == QRNIC_OP_RC_SACK) {
         w->sacks++;
+        w->sack_psn = p.t.psn - PSN_A;
         w->sack_missing = p.t.missing_psn - PSN_A;
         memcpy(w->arrived, p.t.arrived, sizeof(w->arrived));
     } else if (p.t.opcode == QRNIC_OP_RC_ACK) {
@@ -706,7 +707,8 @@ typedef struct Sack {
 static const Sack sacks[] = {
     { "acknowledges-what-was-not-sent", 10, 11, 0x1f, { 0 }, true, 0, 0 },
     { "misses-what-was-not-sent", -1, 10, 0x1f, { 0x40 }, true, 0, 0 },
-    { "misses-what-is-acknowledged", 5, 3, 0x1f, { 0x7f }, true, 0, 3 },
+    { "misses-what-is-acknowledged", 5, 3, 0x1f, { 0x7f }, true, 0, 0 },
+    { "misses-the-acknowledged", 5, 5, 0x1f, { 0x7f }, true, 0, 0 },
     { "far-ahead", 0x500000, 0x500001, 0x1f, { 0x7f }, true, 0, 0 },
     { "long-ago", -100, -99, 0x1f, { 0x7f }, true, 0, 0 },
     { "is-no-ack", 1, 2, 0x60, { 0x40 }, true, 0, 0 },
@@ -825,6 +827,31 @@ static void test_sack_unasked(void)
 }
 
 /*
+ * An atomic is to be answered once more, behind a SACK: that acknowledges what
+ * is before the atomic, and not the value of the answer.
+ */
+static void test_sack_before_atomic(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    QrnicTransport atomic = crafted(&p->b, QRNIC_OP_RC_FETCH_ADD, PSN_A);
+    QrnicTransport t = crafted_write(p, 2, 4096);
+
+    atomic.va = p->b.addr;
+    atomic.rkey = p->b.key;
+    stq_le_p(p->b.data, PSN_A + 10);
+    pair_inject(p, &p->b, &atomic, NULL, 0);
+    settle(p);
+    pair_inject(p, &p->b, &t, NULL, MTU);
+    pair_inject(p, &p->b, &atomic, NULL, 0);
+    settle(p);
+    g_assert_cmpuint(w.sacks, ==, 1);
+    g_assert_cmpuint(w.sack_psn, ==, UINT32_MAX);
+    g_assert_cmpuint(w.sack_missing, ==, 1);
+    pair_free(p);
+}
+
+/*
  * SACKs that say the same for ever keep the connection no longer than silence
  * would, and no shorter: who sends them may be slow.
  */
@@ -887,6 +914,7 @@ int main(int argc, char **argv)
     }
     g_test_add_func("/selective/sack/names", test_sack_names);
     g_test_add_func("/selective/sack/unasked", test_sack_unasked);
+    g_test_add_func("/selective/sack/before-atomic", test_sack_before_atomic);
     g_test_add_func("/selective/sack/endless", test_sack_endless);
     return g_test_run();
 }

@@ -151,13 +151,9 @@ typedef struct QrnicReplay {
     uint32_t srqn;              /* XRC */
     uint32_t rkey, length;
     uint64_t va;
-    union {
-        uint64_t original;      /* atomic: the answer */
-        struct {
-            uint32_t next_psn;  /* of the next response */
-            uint32_t start_psn; /* of the request answered now */
-        };
-    };
+    uint64_t original;          /* atomic: the answer */
+    uint32_t next_psn;          /* of the next response */
+    uint32_t start_psn;         /* of the request answered now */
 } QrnicReplay;
 
 struct QrnicResponder {

@@ -255,7 +255,9 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!r->selective ||
         (pkt->t.syndrome & QRNIC_AETH_TYPE_MASK) != QRNIC_AETH_ACK ||
         (qrnic_psn_add(pkt->t.psn, 1) != r->una &&
-         !psn_outstanding(r, pkt->t.psn))) {
+         !psn_outstanding(r, pkt->t.psn)) ||
+        /* What it says is missing it does not acknowledge. */
+        qrnic_psn_diff(pkt->t.psn, missing) >= 0) {
         drop_psn(e, qp, pkt);
         return;
     }
