@@ -904,7 +904,7 @@ static void test_bounded(void)
                                        QRNIC_QPO_SELECTIVE_REPEAT);
         flood(p, q[n], n & 1 ? ALONE : QRNIC_MARK_SELECTIVE);
         qp = qrnic_qp_get(e, q[n]->number);
-        g_assert_cmpuint(e->transport->held_bytes, <=, QRNIC_MAX_HELD);
+        g_assert_cmpuint(e->pairs->held_bytes, <=, QRNIC_MAX_HELD);
         if (qp->responder->hold) {
             g_assert_cmpuint(qp->responder->hold->count, <,
                              QRNIC_SELECTIVE_WINDOW);
@@ -913,7 +913,7 @@ static void test_bounded(void)
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_PLACED_PACKETS), >, 0);
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_DROP_HELD), >, 0);
     /* Not one more fits, but the headers of some that are placed may. */
-    g_assert_cmpuint(e->transport->held_bytes, >, QRNIC_MAX_HELD - BYTES);
+    g_assert_cmpuint(e->pairs->held_bytes, >, QRNIC_MAX_HELD - BYTES);
     /* Who keeps the order needs no room. */
     pair_fill(p);
     post_write(p, 100);
@@ -923,7 +923,7 @@ static void test_bounded(void)
     for (unsigned n = 0; n < QPS; n++) {
         sim_qp_free(q[n]);
     }
-    g_assert_cmpuint(e->transport->held_bytes, ==, 0);
+    g_assert_cmpuint(e->pairs->held_bytes, ==, 0);
     pair_free(p);
 }
 

@@ -689,6 +689,21 @@ static void test_room(void)
     pair_free(p);
 }
 
+/* The device goes, as when it is unplugged, with what it keeps. */
+static void test_kept_at_end(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    const QrnicTransport t = crafted_write(p, 3, 0);
+
+    pair_inject(p, &p->b, &t, NULL, MTU);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    sim_free(p->sim);
+    g_free(p->a.qp);
+    g_free(p->b.qp);
+    g_free(p);
+}
+
 /*
  * Crafted SACKs
  */
@@ -906,6 +921,7 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/inside-of-read", test_inside_of_read);
     g_test_add_func("/selective/behind-refusal", test_behind_refusal);
     g_test_add_func("/selective/room", test_room);
+    g_test_add_func("/selective/kept-at-end", test_kept_at_end);
     for (unsigned i = 0; i < ARRAY_SIZE(sacks); i++) {
         g_autofree char *path = g_strdup_printf("/selective/sack/%s",
                                                 sacks[i].name);

@@ -603,6 +603,7 @@ typedef struct QrnicPairs {
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
     size_t carried_bytes;       /* of packets in carriers; MAX_CARRIED */
+    size_t held_bytes;          /* of packets that came ahead; MAX_HELD */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

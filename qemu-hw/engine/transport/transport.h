@@ -222,7 +222,6 @@ typedef struct QrnicTransports {
     struct QrnicFlow **flow;            /* in the order in which they match */
     uint32_t num_flows;
     uint32_t connection;        /* number of the last dynamic one */
-    uint32_t held_bytes;        /* of packets that came ahead; MAX_HELD */
 } QrnicTransports;
 
 extern const QrnicFloor qrnic_transport_floor;

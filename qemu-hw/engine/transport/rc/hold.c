@@ -37,7 +37,7 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }
-    if (e->transport->held_bytes + size > QRNIC_MAX_HELD) {
+    if (e->pairs->held_bytes + size > QRNIC_MAX_HELD) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
         return false;
     }
@@ -51,7 +51,7 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     p->placed = placed;
     p->payload_len = len;
     memcpy(p->payload, pkt->payload, len);
-    e->transport->held_bytes += size;
+    e->pairs->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
     qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
@@ -84,7 +84,7 @@ void qrnic_held_free(QrnicEngine *e, QrnicHeld *p)
 {
     size_t size = held_size(p->payload_len);
 
-    e->transport->held_bytes -= size;
+    e->pairs->held_bytes -= size;
     qrnic_buffer_put(e, p, size);
 }
 
