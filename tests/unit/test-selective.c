@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/rc/reliability.h"
+#include "engine/transport/rc/rc.h"
 #include "pair.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */
@@ -689,6 +689,25 @@ static void test_room(void)
     pair_free(p);
 }
 
+/* In ERR nothing has its turn any more: others have the room. */
+static void test_kept_in_error(void)
+{
+    const QrnicQpAttr error = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
+    };
+    Wire w = { 0 };
+    Pair *p = selective_pair(&w);
+    const QrnicPairs *pairs = p->b.qp->node->engine->pairs;
+    const QrnicTransport t = crafted_write(p, 3, 0);
+
+    pair_inject(p, &p->b, &t, NULL, MTU);
+    g_assert_cmpuint(pairs->held_bytes, >, MTU);
+    g_assert_cmpuint(sim_modify(p->b.qp, &error).status, ==, QRNIC_ST_OK);
+    settle(p);
+    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    pair_free(p);
+}
+
 /* The device goes, as when it is unplugged, with what it keeps. */
 static void test_kept_at_end(void)
 {
@@ -921,6 +940,7 @@ int main(int argc, char **argv)
     g_test_add_func("/selective/inside-of-read", test_inside_of_read);
     g_test_add_func("/selective/behind-refusal", test_behind_refusal);
     g_test_add_func("/selective/room", test_room);
+    g_test_add_func("/selective/kept-in-error", test_kept_in_error);
     g_test_add_func("/selective/kept-at-end", test_kept_at_end);
     for (unsigned i = 0; i < ARRAY_SIZE(sacks); i++) {
         g_autofree char *path = g_strdup_printf("/selective/sack/%s",

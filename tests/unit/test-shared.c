@@ -545,6 +545,28 @@ static void test_carrier_has_failed(void)
     shared_free(w);
 }
 
+/* What came ahead of its turn has none any more, and gives back its room. */
+static void test_kept_in_error(void)
+{
+    const QrnicQpAttr error = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
+    };
+    Shared *w = shared_new(1, QRNIC_QPO_SELECTIVE_REPEAT, NULL);
+    const QrnicPairs *pairs = w->sim->node[1].engine->pairs;
+
+    w->lost_psn = PSN_A;
+    send_to(w, 0, QRNIC_WQE_RDMA_WRITE, 4 * MTU);
+    while (!count(w, 1, QRNIC_COUNTER_HELD_PACKETS)) {
+        sim_run(w->sim, w->sim->now + 10);
+    }
+    g_assert_cmpuint(pairs->held_bytes, >, MTU);
+    g_assert_cmpuint(sim_modify(w->carrier[1], &error).status, ==,
+                     QRNIC_ST_OK);
+    settle(w);
+    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    shared_free(w);
+}
+
 /* It forgets what it has; who is at the other end knows nothing of that. */
 static void test_carrier_reset(void)
 {
@@ -954,6 +976,7 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/woken-in-vain", test_woken_in_vain);
     g_test_add_func("/shared/carrier-fails", test_carrier_fails);
     g_test_add_func("/shared/carrier-has-failed", test_carrier_has_failed);
+    g_test_add_func("/shared/kept-in-error", test_kept_in_error);
     g_test_add_func("/shared/carrier-reset", test_carrier_reset);
     g_test_add_func("/shared/member-goes", test_member_goes);
     g_test_add_func("/shared/device-reset", test_device_reset);

@@ -221,6 +221,7 @@ const QrnicQpOps qrnic_carrier_ops = {
     .entered = carrier_entered,
     .receive = carrier_receive,
     .flush_send = qrnic_carrier_flush_one,
+    .flush_receive = qrnic_responder_flush_one,
 };
 
 const QrnicQpOps qrnic_xrc_initiator_ops = {

@@ -508,7 +508,10 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp);
 /* Executes one request that came ahead and was kept; false: there is none. */
 bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp);
-/* Completes with flush status the receive WQE of a message cut short. */
+/*
+ * In ERR: completes with flush status the receive WQE of a message cut short,
+ * and forgets what came ahead.
+ */
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
 /* The receive queue has more; in ERR: to flush. */

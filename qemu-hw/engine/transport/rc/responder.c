@@ -291,6 +291,8 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
+    /* Nothing that came ahead has its turn any more. */
+    qrnic_hold_cleanup(e, &qp->responder->hold);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }
 
