@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/rc/reliability.h"
+#include "engine/transport/rc/rc.h"
 #include "pair.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */
@@ -856,6 +856,23 @@ static Shared *learning_new(uint8_t options)
     return w;
 }
 
+/* A CARRIED packet to node 1, as if its other end had this number */
+static void inject_from(Shared *w, uint32_t qpn)
+{
+    const QrnicPathSpec spec = sim_path_to(w->carrier[1], w->carrier[0]);
+    const QrnicTransport t = {
+        .opcode = QRNIC_OP_CARRIED, .pkey = QRNIC_PKEY_DEFAULT,
+        .dest_qpn = w->carrier[1]->number, .psn = PSN_A, .src_qpn = qpn,
+    };
+    uint8_t frame[256], *payload;
+    QrnicPath path;
+
+    qrnic_path_init(&path, &spec);
+    payload = qrnic_packet_begin(&path, frame, &t, 0);
+    sim_inject(w->sim, 1, frame,
+               qrnic_packet_finish(&path, frame, payload, 0));
+}
+
 static void test_learns(void)
 {
     Shared *w = learning_new(0);
@@ -865,6 +882,11 @@ static void test_learns(void)
     run_us(w, 100);
     g_assert_cmpuint(w->frames[1], ==, 0);
     expect_no_cqe(w->end[0][1].qp);
+    /* Nobody has the number 0. */
+    inject_from(w, 0);
+    run_us(w, 100);
+    g_assert_cmpuint(w->frames[1], ==, 0);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_DROP_CONNECTION), ==, 1);
     send_to(w, 0, QRNIC_WQE_RDMA_WRITE, MTU);
     settle(w);
     expect_cqe(w->end[0][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);

@@ -93,7 +93,8 @@ void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    if (!qp->attr.dest_qpn && p->t.psn == qp->responder->epsn) {
+    if (!qp->attr.dest_qpn && p->t.src_qpn &&
+        p->t.psn == qp->responder->epsn) {
         qp->attr.dest_qpn = p->t.src_qpn;
         qp->requester->held = false;
         qrnic_schedule(e, qp);
