@@ -321,6 +321,28 @@ static void test_probe_of_read(void)
     pair_free(p);
 }
 
+/* What went without credit, alone, and was lost, goes again as all else. */
+static void test_probe_without_credit(void)
+{
+    Wire w = { .loss = { { .psn = 2, .times = 1 } } };
+    Pair *p = selective(&w);
+
+    post_recv(&p->b, 0, MTU);
+    post_write(p, 1);
+    settle(p);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    settle(p);
+    completed(p, 2);
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    pass(p, 20 * SIM_US);
+    expect_counts(p, 1, 1, 0);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_TX_RNR_NAK), ==, 1);
+    post_recv(&p->b, 0, MTU);
+    settle(p);
+    completed(p, 1);
+    pair_free(p);
+}
+
 /* A write waits, and a read behind it: the read is asked for, all of it. */
 static void test_probe_of_last_read(void)
 {
@@ -941,6 +963,8 @@ int main(int argc, char **argv)
                     test_probe_behind_timeout);
     g_test_add_func("/selective/probe/of-read", test_probe_of_read);
     g_test_add_func("/selective/probe/of-last-read", test_probe_of_last_read);
+    g_test_add_func("/selective/probe/without-credit",
+                    test_probe_without_credit);
     g_test_add_func("/selective/read/long", test_long_reads);
     g_test_add_func("/selective/read/around", test_around_read);
     g_test_add_func("/selective/read/behind", test_behind_read);

@@ -385,6 +385,7 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
     } else if (qrnic_wqe_is_rd(pending_with(r, psn)->opcode)) {
         psn = pending_with(r, psn)->first_psn;
     }
+    r->probing = false;         /* it may be what went without credit */
     s->probes++;
     trace_qrnic_requester_probe(e->config.name, qp->number, r->una, psn,
                                 s->probes);
