@@ -507,6 +507,36 @@ static void test_carrier_fails(void)
     shared_free(w);
 }
 
+/* All are told once, though others have turns meanwhile. */
+static void test_members_told_once(void)
+{
+    const QrnicQpAttr error = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
+    };
+    Shared *w = shared_new(3, 0, NULL);
+    QrnicEngine *e = w->sim->node[0].engine;
+    QrnicQp *carrier = qrnic_qp_get(e, w->carrier[0]->number), *qp[3];
+
+    for (unsigned m = 0; m < 3; m++) {
+        qp[m] = qrnic_qp_get(e, w->end[m][0].qp->number);
+    }
+    g_assert_cmpuint(sim_modify(w->carrier[0], &error).status, ==,
+                     QRNIC_ST_OK);
+    g_assert_true(qrnic_carriage_failing(carrier) == qp[0]);
+    g_assert_cmpint(qrnic_member_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_true(qrnic_carriage_failing(carrier) == qp[1]);
+    g_assert_true(qrnic_carriage_failing(carrier) == qp[2]);
+    g_assert_null(qrnic_carriage_failing(carrier));
+    /* It was not told here, and is when it has something to send. */
+    send_to(w, 1, QRNIC_WQE_RDMA_WRITE, MTU);
+    settle(w);
+    for (unsigned m = 0; m < 3; m++) {
+        expect_state(w->end[m][0].qp, QRNIC_QPS_ERR);
+    }
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_MEMBERS_FAILED), ==, 3);
+    shared_free(w);
+}
+
 /* Who comes to it afterwards, and has something to send, fails, too. */
 static void test_carrier_has_failed(void)
 {
@@ -997,6 +1027,7 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/turns", test_turns);
     g_test_add_func("/shared/woken-in-vain", test_woken_in_vain);
     g_test_add_func("/shared/carrier-fails", test_carrier_fails);
+    g_test_add_func("/shared/members-told-once", test_members_told_once);
     g_test_add_func("/shared/carrier-has-failed", test_carrier_has_failed);
     g_test_add_func("/shared/kept-in-error", test_kept_in_error);
     g_test_add_func("/shared/carrier-reset", test_carrier_reset);

@@ -181,7 +181,10 @@ QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member)
     QrnicCarriage *c = carrier->carriage;
 
     if (carrier->state == QRNIC_QPS_ERR) {
-        qrnic_carriage_fail(e, carrier);
+        /* Those who are told already, are not told from the first one on. */
+        if (!c->failing) {
+            qrnic_carriage_fail(e, carrier);
+        }
     } else if (carrier->state == QRNIC_QPS_RTS && has_room(e, c) &&
                is_its_turn(c, member)) {
         return QRNIC_TURN_MORE;
