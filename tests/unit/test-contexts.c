@@ -502,6 +502,60 @@ static void test_commands(void)
     sim_free(s);
 }
 
+/*
+ * Without context memory: a member has no context, but one again in RESET, for
+ * which there is room. Who is destroyed needs none.
+ */
+static void test_members(void)
+{
+    const QrnicQpAttr reset = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    };
+    SimOptions o = {
+        .context_cache = 3, .context_bare = true, .contexts_of_one = true,
+    };
+    Sim *s = sim_new(1, &o);
+    SimNode *n = &s->node[0];
+    SimQp *carrier[2], *member[2], *peer[2], *last;
+    SimConnect c = sim_connect_default();
+    QrnicQpCtx ctx;
+
+    for (unsigned i = 0; i < 2; i++) {
+        carrier[i] = sim_carrier_new(&s->node[i]);
+    }
+    sim_carrier_connect(carrier[0], carrier[1], &c);
+    c.carrier_a = carrier[0];
+    c.carrier_b = carrier[1];
+    for (unsigned i = 0; i < 2; i++) {
+        member[i] = sim_qp_new(n, 6, 6, 0, 4);
+        peer[i] = sim_qp_new(&s->node[1], 6, 6, 0, 4);
+        sim_connect(member[i], peer[i], &c);
+    }
+    ctx = (QrnicQpCtx) {
+        .type = QRNIC_QPT_RC, .sq_log_size = 3, .pd = n->pd,
+        .send_cq = member[0]->cq, .recv_cq = member[0]->cq,
+        .sq.root = member[0]->sq, .rq.root = member[0]->rq,
+    };
+    g_assert_cmpint(qrnic_qp_create(n->engine, &ctx).status, ==,
+                    QRNIC_ST_NO_RESOURCE);
+    g_assert_cmpint(sim_modify(member[0], &reset).status, ==, QRNIC_ST_OK);
+    sim_qp_free(member[1]);
+    last = sim_qp_new(n, 6, 6, 0, 4);
+    g_assert_cmpint(qrnic_qp_create(n->engine, &ctx).status, ==,
+                    QRNIC_ST_NO_RESOURCE);
+    sim_run(s, SIM_MS);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_CONTEXT_WRITE_BACKS), ==, 0);
+    sim_qp_free(member[0]);
+    sim_qp_free(last);
+    sim_carrier_free(carrier[0]);
+    g_assert_cmpint(qrnic_context_memory_set(n->engine, &(QrnicContextMemory) {
+    }).status, ==, QRNIC_ST_OK);
+    sim_qp_free(peer[0]);
+    sim_qp_free(peer[1]);
+    sim_carrier_free(carrier[1]);
+    sim_free(s);
+}
+
 /* Many at once, over a wire that loses and reorders: every byte arrives. */
 static void test_random(void)
 {
@@ -765,6 +819,7 @@ int main(int argc, char **argv)
     g_test_add_func("/contexts/broken", test_broken);
     g_test_add_func("/contexts/gone", test_gone);
     g_test_add_func("/contexts/commands", test_commands);
+    g_test_add_func("/contexts/members", test_members);
     g_test_add_func("/contexts/random", test_random);
     g_test_add_func("/contexts/timer", test_timer);
     g_test_add_data_func("/contexts/work/rc", NULL, test_work);

@@ -48,7 +48,7 @@ typedef struct WaitingFrame {
 struct QrnicContexts {
     QrnicPages memory;
     uint64_t length;            /* 0: software has given none */
-    uint32_t count;             /* contexts that there are */
+    uint32_t count;             /* queue pairs with contexts, and members */
     uint32_t in, held, fetched;
     QTAILQ_HEAD(, QrnicContext) cached, wanted;
     QTAILQ_HEAD(, WaitingFrame) frames;
@@ -538,22 +538,37 @@ QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops)
     return qrnic_ok(0);
 }
 
-void qrnic_context_init(QrnicEngine *e, QrnicQp *qp)
+static bool may_have_one(QrnicEngine *e, const QrnicQp *qp)
 {
-    QrnicContexts *x = e->pairs->contexts;
-    QrnicContext *c;
+    return e->pairs->contexts && qp->ops->context;
+}
 
-    if (!x || !qp->ops->context) {
-        return;
-    }
-    c = qp->context = g_new0(QrnicContext, 1);
+static void context_new(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicContext *c = g_new0(QrnicContext, 1);
+
+    qp->context = c;
     c->qp = qp;
     qrnic_timer_init(&c->timer, fetch_timer);
-    x->count++;
     put_in(e, c);
 }
 
-void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
+void qrnic_context_init(QrnicEngine *e, QrnicQp *qp)
+{
+    if (may_have_one(e, qp)) {
+        e->pairs->contexts->count++;
+        context_new(e, qp);
+    }
+}
+
+void qrnic_context_again(QrnicEngine *e, QrnicQp *qp)
+{
+    if (may_have_one(e, qp)) {
+        context_new(e, qp);
+    }
+}
+
+void qrnic_context_away(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicContexts *x = e->pairs->contexts;
     QrnicContext *c = qp->context;
@@ -572,9 +587,16 @@ void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
             f->context = f->context == c ? NULL : f->context;
         }
     }
-    x->count--;
     g_free(c);
     qp->context = NULL;
+}
+
+void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qp->context || (qp->carrier && may_have_one(e, qp))) {
+        e->pairs->contexts->count--;
+    }
+    qrnic_context_away(e, qp);
 }
 
 bool qrnic_contexts_pending(const QrnicEngine *e)

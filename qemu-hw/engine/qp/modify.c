@@ -440,7 +440,7 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     qrnic_transmit_drop(e, qp);
     if (qp->carrier) {
         qrnic_member_leave(qp);
-        qrnic_context_init(e, qp);
+        qrnic_context_again(e, qp);
     }
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));

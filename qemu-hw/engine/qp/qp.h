@@ -360,7 +360,10 @@ void qrnic_contexts_process(QrnicEngine *e);
 QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops);
 void qrnic_context_init(QrnicEngine *e, QrnicQp *qp);
 void qrnic_context_free(QrnicEngine *e, QrnicQp *qp);
-/* After that: others may go on. */
+/* That of a member, which has none; there is room for it until it leaves. */
+void qrnic_context_away(QrnicEngine *e, QrnicQp *qp);
+void qrnic_context_again(QrnicEngine *e, QrnicQp *qp);
+/* After it is free or away: others may go on. */
 void qrnic_context_gone(QrnicEngine *e);
 void qrnic_contexts_init(QrnicEngine *e);
 void qrnic_contexts_cleanup(QrnicEngine *e);

@@ -53,7 +53,7 @@ void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp)
     }
     qrnic_member_join(qp, qrnic_qp_find(e, qp->attr.carrier));
     /* What is left of its context is not cached. */
-    qrnic_context_free(e, qp);
+    qrnic_context_away(e, qp);
     qrnic_context_gone(e);
     trace_qrnic_member_join(e->config.name, qp->attr.carrier, qp->number);
 }
