@@ -212,8 +212,9 @@ void qrnic_linkport_reset(QrnicDevice *d);
 bool qrnic_linkport_send(QrnicDevice *d, const uint8_t *frame, size_t len);
 void qrnic_linkport_wire_ready(QrnicDevice *d);
 void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len);
-/* What waited for the engine, as far as that takes it now */
+/* What waited for the engine, as far as that takes it now; is there more? */
 void qrnic_linkport_deliver(QrnicDevice *d);
+bool qrnic_linkport_more(QrnicDevice *d);
 bool qrnic_linkport_idle(const QrnicDevice *d);
 void qrnic_linkport_work(QrnicDevice *d);
 

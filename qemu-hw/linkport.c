@@ -41,9 +41,19 @@ static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
     qrnic_engine_receive(((QrnicDevice *)opaque)->engine, frame, len);
 }
 
+/* As what is on the wire: not in a reset, nor where DMA reaches nothing */
+static bool may_deliver(QrnicDevice *d)
+{
+    return qrnic_on_bus(d) && qrnic_pci_bus_master(d) &&
+           qrnic_engine_can_receive(d->engine);
+}
+
+/* When a gap is filled there are many, and each may be much work. */
 static bool env_takes(void *opaque)
 {
-    return qrnic_engine_can_receive(((QrnicDevice *)opaque)->engine);
+    QrnicDevice *d = opaque;
+
+    return may_deliver(d) && !qrnic_engine_frames_taken(d->engine);
 }
 
 static void env_ready(void *opaque)
@@ -177,6 +187,9 @@ void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     if (d->link) {
         qrnic_link_receive(d->link, frame, len);
+        if (qrnic_linkport_more(d)) {
+            qrnic_kick(d);
+        }
     } else {
         qrnic_engine_receive(d->engine, frame, len);
     }
@@ -185,8 +198,14 @@ void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 void qrnic_linkport_deliver(QrnicDevice *d)
 {
     if (d->link) {
+        qrnic_engine_take_frames(d->engine);
         qrnic_link_takes(d->link);
     }
+}
+
+bool qrnic_linkport_more(QrnicDevice *d)
+{
+    return d->link && qrnic_link_holds(d->link) && may_deliver(d);
 }
 
 bool qrnic_linkport_idle(const QrnicDevice *d)

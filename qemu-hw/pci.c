@@ -371,6 +371,7 @@ static bool work_once(QrnicDevice *d)
     qrnic_linkport_work(d);
     /* What the wire has for us has waited for this, and says nothing more. */
     more |= held && !qrnic_engine_held(d->engine);
+    more |= qrnic_linkport_more(d);
     device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET, false) || more;
 }
