@@ -465,11 +465,15 @@ static void test_states(void)
 	joins(early->qp_num, KEY, EINVAL);
 	CHECK(!ibv_destroy_qp(early));
 	work(1);
+	/* A carrier keeps its path as long as it has members. */
+	CHECK(to_state(carriers[0], IBV_QPS_RESET) == EBUSY);
+	CHECK(state_of(carriers[0]) == IBV_QPS_RTS);
+	work(2);
 	/* It leaves in RESET, and comes back. */
 	for (unsigned int i = 0; i < 2; i++)
 		CHECK(!to_state(members[0].qp[i], IBV_QPS_RESET));
 	CHECK(!pair_connect(&members[0]));
-	work(2);
+	work(3);
 	shared_free();
 }
 

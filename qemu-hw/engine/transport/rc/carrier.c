@@ -14,6 +14,10 @@
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to)
 {
+    /* They rely on its path: its MTU, and where it leads. */
+    if (to == QRNIC_QPS_RESET && qrnic_carriage_has_members(qp)) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
     if (in->mask & QRNIC_QP_PATH_MTU &&
         (128u << in->path_mtu) + QRNIC_CARRIED_OVERHEAD >
         e->fabric->port.mtu) {
