@@ -7,6 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/qp/qp.h"
 #include "pair.h"
 
 #define CNP_FRAME (QRNIC_ETH_LEN + QRNIC_IPV4_LEN + QRNIC_UDP_LEN + \
@@ -1086,6 +1087,31 @@ static void test_owed(void)
     }
 }
 
+/* The most bytes between increases: they are counted beyond 32 bits. */
+static void test_most_bytes(void)
+{
+    Pair *p = uc_pair_new();
+    SimNode *n = p->a.qp->node;
+    QrnicQp *qp = qrnic_qp_get(n->engine, p->a.qp->number);
+    QrnicCongestionCtx c = parameters(n);
+
+    c.flags |= QRNIC_CONGESTION_RP;
+    c.rp_max_rate = 1000;
+    c.rp_rate_to_set_on_first_cnp = 999;
+    c.rp_threshold = 1;
+    c.rp_byte_reset = UINT32_MAX;
+    c.rp_time_reset = 131071;
+    set(n, &c);
+    cnp_inject(p->a.qp, p->b.qp);
+    /* Two increases, of which the second is an additive one */
+    for (unsigned i = 0; i < 8; i++) {
+        g_assert_nonnull(qp->congestion);
+        qrnic_congestion_charge(n->engine, qp, 1u << 30);
+    }
+    g_assert_null(qp->congestion);
+    pair_free(p);
+}
+
 /* Each member, one below and one above what it may be */
 static void test_parameters(void)
 {
@@ -1182,6 +1208,7 @@ int main(int argc, char **argv)
     g_test_add_func("/congestion/late", test_late);
     g_test_add_func("/congestion/end", test_end);
     g_test_add_func("/congestion/owed", test_owed);
+    g_test_add_func("/congestion/most-bytes", test_most_bytes);
     g_test_add_func("/congestion/parameters", test_parameters);
     return g_test_run();
 }

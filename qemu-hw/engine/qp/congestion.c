@@ -30,7 +30,7 @@ struct QrnicCongestion {
     bool owed;                  /* a decrease at monitor_end */
     int64_t monitor_end;
     int64_t increase_at;        /* the next one by time */
-    uint32_t bytes;             /* since the last one by bytes */
+    uint64_t bytes;             /* since the last one by bytes */
     uint32_t time_stage, byte_stage;
     /* As pace_full of pace.c; behind it so many parts of current of a ns */
     int64_t full;
