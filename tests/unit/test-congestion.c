@@ -1056,11 +1056,12 @@ static void test_end(void)
     }
 }
 
-/* A CNP that is owed when its queue pair goes */
+/* A CNP is owed when its queue pair goes, or what sends it, or the port */
 static void test_owed(void)
 {
-    for (int what = 0; what < 3; what++) {
+    for (int what = 0; what < 5; what++) {
         Pair *p = uc_pair_new();
+        QrnicCongestionCtx off = parameters(p->b.qp->node);
         QrnicQpAttr attr = {
             .mask = QRNIC_QP_STATE,
             .state = what ? QRNIC_QPS_ERR : QRNIC_QPS_RESET,
@@ -1079,10 +1080,14 @@ static void test_owed(void)
         if (what < 2) {
             g_assert_cmpint(sim_modify(p->b.qp, &attr).status, ==,
                             QRNIC_ST_OK);
+        } else if (what == 2) {
+            set(p->b.qp->node, &off);
+        } else if (what == 3) {
+            qrnic_engine_set_link(p->b.qp->node->engine, false);
         }
         settle(p->sim);
         g_assert_cmpuint(counted(p->b.qp, QRNIC_COUNTER_NP_CNP_SENT), ==,
-                         what == 2);
+                         what == 4);
         pair_free(p);
     }
 }

@@ -96,6 +96,9 @@ QrnicResult qrnic_congestion_set(QrnicEngine *e, const QrnicCongestionCtx *in)
     if (reacted && !qrnic_congestion_has(e, QRNIC_CONGESTION_RP)) {
         reaction_stop(e);
     }
+    if (!qrnic_congestion_has(e, QRNIC_CONGESTION_NP)) {
+        qrnic_notifications_forget(e);
+    }
     return result;
 }
 

@@ -39,6 +39,15 @@ void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
+void qrnic_notifications_forget(QrnicEngine *e)
+{
+    QrnicQp *qp;
+
+    while ((qp = QTAILQ_FIRST(&e->pairs->cnps_owed))) {
+        qrnic_notification_drop(e, qp);
+    }
+}
+
 /* Who waits for the wire is not asked again before that is ready. */
 bool qrnic_notifications_pending(QrnicEngine *e)
 {
@@ -58,7 +67,7 @@ void qrnic_notifications_process(QrnicEngine *e)
         qrnic_notification_drop(e, qp);
         qp->cnp_next = qrnic_now(e) + e->pairs->congestion.
                        np_min_time_between_cnps * (int64_t)SCALE_US;
-        qrnic_add(e, QRNIC_COUNTER_NP_CNP_SENT, 1);
+        qrnic_add(e, QRNIC_COUNTER_NP_CNP_SENT, qrnic_engine_port_active(e));
         trace_qrnic_cnp_tx(e->config.name, qp->number, qp->attr.dest_qpn);
         qrnic_notification_send(e, qp);
         qrnic_account(e, before);

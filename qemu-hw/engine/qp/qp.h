@@ -304,6 +304,8 @@ bool qrnic_packet_is_marked(const QrnicEngine *e, const QrnicPacket *p);
 /* Such a packet has come for it. */
 void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp);
 void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp);
+/* None is owed any more. */
+void qrnic_notifications_forget(QrnicEngine *e);
 bool qrnic_notifications_pending(QrnicEngine *e);
 void qrnic_notifications_process(QrnicEngine *e);
 
