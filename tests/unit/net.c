@@ -425,7 +425,7 @@ bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len)
         return true;
     }
     net->sent++;
-    f = g_malloc(sizeof(*f) + len);
+    f = g_malloc0(sizeof(*f) + len);
     f->time = s->now;
     f->order = s->frames++;
     f->len = len;
