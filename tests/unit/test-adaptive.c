@@ -249,6 +249,14 @@ static const Crafted cases[] = {
       false, 0, 1, 0, false, 0 },
     { "ahead-unmarked", QRNIC_OP_RC_WRITE_ONLY, 0, 3, MTU, MTU, 0,
       false, 0, 0, 1, false, 0 },
+    { "ahead-more", QRNIC_OP_RC_WRITE_ONLY, MORE, 3, MTU, MTU, 0,
+      true, 1, 0, 0, false, 0 },
+    { "ahead-more-shorter", QRNIC_OP_RC_WRITE_ONLY, MORE, 3, 8, 8, 0,
+      false, 0, 1, 0, false, 0 },
+    /* Kept for bit 0, and placed for bit 3 only */
+    { "ahead-without-places", QRNIC_OP_RC_WRITE_ONLY,
+      QRNIC_MARK_SELECTIVE | QRNIC_MARK_ADAPTIVE, 3, MTU, MTU, 0,
+      false, 0, 1, 0, false, 0 },
     { "ahead-last-of-window", QRNIC_OP_RC_WRITE_ONLY, ALONE, 255, MTU, MTU, 0,
       true, 1, 0, 0, false, 0 },
     { "ahead-beyond-window", QRNIC_OP_RC_WRITE_ONLY, ALONE, 256, MTU, MTU, 0,
@@ -261,6 +269,11 @@ static const Crafted cases[] = {
       true, 0, 0, 0, false, 1 },
     { "in-turn-more", QRNIC_OP_RC_WRITE_ONLY, MORE, 0, MTU, MTU, 0,
       true, 0, 0, 0, false, 0 },
+    { "in-turn-more-shorter", QRNIC_OP_RC_WRITE_ONLY, MORE, 0, MTU - 1,
+      MTU - 1, 0, false, 0, 0, 1, true, 0 },
+    { "in-turn-more-without-places", QRNIC_OP_RC_WRITE_ONLY,
+      QRNIC_MARK_MORE | QRNIC_MARK_ADAPTIVE, 0, 8, 8, 0,
+      true, 0, 0, 0, false, 1 },
     { "in-turn-more-without-alone", QRNIC_OP_RC_WRITE_ONLY,
       QRNIC_MARK_MORE | PLACES, 0, MTU, MTU, 0, true, 0, 0, 0, false, 1 },
     { "in-turn-wrong-key", QRNIC_OP_RC_WRITE_ONLY, ALONE, 0, MTU, MTU, 0x100000,
@@ -289,7 +302,9 @@ static void test_crafted(gconstpointer opaque)
 {
     const Crafted *k = opaque;
     Wire w = { 0 };
-    Pair *p = adaptive_pair(&w, QRNIC_QPO_ADAPTIVE_ROUTING, false);
+    Pair *p = adaptive_pair(&w, QRNIC_QPO_ADAPTIVE_ROUTING |
+                            (k->mark & QRNIC_MARK_SELECTIVE ?
+                             QRNIC_QPO_SELECTIVE_REPEAT : 0), false);
     uint8_t sent[2 * MTU];
     QrnicTransport t;
     uint64_t writes;

@@ -151,10 +151,10 @@ static enum qrnic_syndrome place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
 static bool is_whole(const QrnicQp *qp, const QrnicPacket *pkt)
 {
     const uint32_t only = QRNIC_OPF_START | QRNIC_OPF_END;
+    uint32_t mtu = qrnic_qp_mtu(qp), len = pkt->payload_len;
 
-    return (pkt->info->flags & only) == only &&
-           pkt->t.dma_len == pkt->payload_len &&
-           pkt->payload_len <= qrnic_qp_mtu(qp);
+    return (pkt->info->flags & only) == only && pkt->t.dma_len == len &&
+           (pkt->t.mark & QRNIC_MARK_MORE ? len == mtu : len <= mtu);
 }
 
 bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)

@@ -490,10 +490,11 @@ void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
  */
 bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, uint32_t *psns);
-/* A packet of a write that stands alone, for a connection that takes such */
+/* A packet of a write that stands alone, where both ends have the option */
 static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
 {
     return qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING &&
+           pkt->t.mark & QRNIC_MARK_PLACES &&
            pkt->t.mark & QRNIC_MARK_ADAPTIVE &&
            pkt->info->flags & QRNIC_OPF_WRITE;
 }
