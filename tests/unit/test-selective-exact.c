@@ -362,6 +362,29 @@ static void test_probe_of_last_read(void)
     pair_free(p);
 }
 
+/* The last read begins beyond the window: the oldest packet is the probe. */
+static void test_probe_of_distant_read(void)
+{
+    Wire w = { 0 };
+    Pair *p = selective(&w);
+
+    post_write(p, 1);
+    settle(p);
+    w.silent = true;
+    post_write(p, 1);
+    post_read(p, QRNIC_SELECTIVE_WINDOW + 1);
+    post_read(p, 1);
+    w.count[0] = 0;
+    pass(p, 20 * SIM_US);
+    g_assert_cmpuint(w.seen[0][w.count[0] - 1].t.psn, ==, PSN_A + 1);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_PROBES), ==, 2);
+    g_assert_cmpuint(count_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
+    w.silent = false;
+    settle(p);
+    completed(p, 4);
+    pair_free(p);
+}
+
 /*
  * Reads
  */
@@ -963,6 +986,8 @@ int main(int argc, char **argv)
                     test_probe_behind_timeout);
     g_test_add_func("/selective/probe/of-read", test_probe_of_read);
     g_test_add_func("/selective/probe/of-last-read", test_probe_of_last_read);
+    g_test_add_func("/selective/probe/of-distant-read",
+                    test_probe_of_distant_read);
     g_test_add_func("/selective/probe/without-credit",
                     test_probe_without_credit);
     g_test_add_func("/selective/read/long", test_long_reads);

@@ -385,14 +385,16 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
     } else if (qrnic_wqe_is_rd(pending_with(r, psn)->opcode)) {
         psn = pending_with(r, psn)->first_psn;
     }
+    /* Of a read that begins beyond the window it is not known what is lost. */
+    if (qrnic_psn_distance(r->una, psn) >= QRNIC_WINDOW) {
+        psn = r->una;
+    }
     r->probing = false;         /* it may be what went without credit */
     s->probes++;
     trace_qrnic_requester_probe(e->config.name, qp->number, r->una, psn,
                                 s->probes);
     qrnic_add(e, QRNIC_COUNTER_PROBES, 1);
-    if (qrnic_psn_distance(r->una, psn) < QRNIC_WINDOW) {
-        s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
-    }
+    s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     cursor_set(r, psn);
     r->stalled = false;
     qrnic_schedule(e, qp);
