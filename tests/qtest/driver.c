@@ -630,9 +630,10 @@ void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr)
         .dest_qpn = all.dest_qpn, .rq_psn = all.rq_psn,
         .max_dest_rd_atomic = all.max_dest_rd_atomic,
         .min_rnr_timer = all.min_rnr_timer,
-        .options = all.options,
+        .options = all.options, .carrier = all.carrier,
     };
     step.mask |= all.options ? QRNIC_QP_OPTIONS : 0;
+    step.mask |= all.carrier ? QRNIC_QP_CARRIER : 0;
     qp_modify(d, qp, &step);
 }
 

@@ -329,6 +329,9 @@ void add_crafted_ahead_tests(void);
 void add_crafted_replay_tests(void);
 void add_crafted_sack_tests(void);
 void add_crafted_cnp_tests(void);
+void add_crafted_shared_tests(void);
+void add_crafted_carrier_tests(void);
+void add_crafted_learn_tests(void);
 void add_crafted_link_tests(void);
 
 #endif

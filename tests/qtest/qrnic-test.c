@@ -54,6 +54,9 @@ int main(int argc, char **argv)
     add_crafted_replay_tests();
     add_crafted_sack_tests();
     add_crafted_cnp_tests();
+    add_crafted_shared_tests();
+    add_crafted_carrier_tests();
+    add_crafted_learn_tests();
     add_crafted_link_tests();
     return g_test_run();
 }

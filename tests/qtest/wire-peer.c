@@ -48,14 +48,14 @@ bool peer_has_xrceth(uint8_t opcode)
 
 bool peer_has_dceth(uint8_t opcode)
 {
-    return opcode >= DC(0);
+    return opcode >= DC(0) && opcode <= DC_DISCONNECT;
 }
 
-/* What XRC and dynamic connections have of RC */
+/* What XRC, dynamic connections and the answers of carriers have of RC */
 static uint8_t without_xrc(uint8_t opcode)
 {
-    return opcode >> 5 == XRC(0) >> 5 || opcode >> 5 == DC(0) >> 5 ?
-           opcode & 0x1f : opcode;
+    return opcode >> 5 == XRC(0) >> 5 || opcode >> 5 == DC(0) >> 5 ||
+           opcode > CARRIED ? opcode & 0x1f : opcode;
 }
 
 bool peer_has_reth(uint8_t opcode)
@@ -158,8 +158,10 @@ static uint16_t ip_checksum(const uint8_t *p)
     return ~sum;
 }
 
-static uint8_t *put_transport(uint8_t *w, const PeerPacket *p, unsigned pad)
+static uint8_t *put_transport(uint8_t *w, const PeerPacket *p)
 {
+    unsigned pad = p->pad ? p->pad : -p->length & 3;
+
     w = put(w, p->opcode, 1);
     w = put(w, p->solicited << 7 | 1 << 6 | pad << 4 | p->tver, 1);
     w = put(w, p->pkey ? p->pkey : 0xffff, 2);
@@ -249,11 +251,15 @@ static uint8_t *put_grh(uint8_t *w, const PeerPacket *p, size_t payload_len)
     return w + 32;
 }
 
+size_t peer_encode_carried(const PeerPacket *p, uint8_t *bytes)
+{
+    return put_transport(bytes, p) - bytes;
+}
+
 size_t peer_encode(const PeerPacket *p, uint8_t *frame)
 {
     uint8_t transport[PEER_FRAME_MAX];
-    unsigned pad = p->pad ? p->pad : -p->length & 3;
-    size_t transport_len = put_transport(transport, p, pad) - transport;
+    size_t transport_len = put_transport(transport, p) - transport;
     size_t udp_len = 8 + transport_len + 4;
     uint8_t *w = frame, *ip;
     uint32_t crc;
@@ -349,6 +355,14 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     g_assert(r + p->pad <= end);
     p->payload = r;
     p->length = end - r - p->pad;
+}
+
+void peer_decode_carried(const uint8_t *bytes, size_t len, PeerPacket *p)
+{
+    memset(p, 0, sizeof(*p));
+    g_assert_cmpuint(len, >=, 12);
+    g_assert_cmpuint(len % 4, ==, 0);
+    get_transport(bytes, bytes + len, p);
 }
 
 static uint32_t get_crc(const uint8_t *p)
