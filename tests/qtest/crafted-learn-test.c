@@ -79,6 +79,11 @@ static void ahead(Shared *s, PeerPacket *p)
     p->psn = AT(s->psn, 1);
 }
 
+static void carrier_0(Shared *s, PeerPacket *p)
+{
+    stl_be_p(s->bytes, 0);
+}
+
 static void no_carrier(Shared *s, PeerPacket *p)
 {
     p->length = 0;
@@ -101,6 +106,7 @@ static const Lesson lessons[] = {
       DROPPED("connection") },
     { "learns-not-from-another-source", 0, wrong_source, DROPPED("address") },
     { "learns-not-from-vlan-0", 0, wrong_vlan, DROPPED("address") },
+    { "learns-not-from-carrier-0", 0, carrier_0, DROPPED("connection") },
     { "learns-not-from-who-is-not-named", 0, no_carrier,
       DROPPED("malformed") },
     { "learns-not-from-wrong-icrc", 0, wrong_icrc, DROPPED("icrc") },

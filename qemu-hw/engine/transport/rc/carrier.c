@@ -97,6 +97,7 @@ void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
+    /* 0 is nobody's number. */
     if (!qp->attr.dest_qpn && p->t.src_qpn &&
         p->t.psn == qp->responder->epsn) {
         qp->attr.dest_qpn = p->t.src_qpn;
