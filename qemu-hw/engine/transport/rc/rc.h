@@ -149,11 +149,16 @@ typedef struct QrnicReplay {
     uint32_t msn;               /* left them (9.7.7.1) */
     uint32_t first_psn, last_psn;
     uint32_t srqn;              /* XRC */
-    uint32_t rkey, length;
+    uint32_t rkey;
+    uint32_t next_psn;          /* of the next response, whichever it is */
     uint64_t va;
-    uint64_t original;          /* atomic: the answer */
-    uint32_t next_psn;          /* of the next response */
-    uint32_t start_psn;         /* of the request answered now */
+    union {
+        uint64_t original;      /* atomic: the answer */
+        struct {
+            uint32_t length;
+            uint32_t start_psn; /* of the request answered now */
+        };
+    };
 } QrnicReplay;
 
 struct QrnicResponder {

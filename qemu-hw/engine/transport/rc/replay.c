@@ -52,7 +52,10 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             return;
         }
         x->transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
-        x->next_psn = x->start_psn = pkt->t.psn;
+        x->next_psn = pkt->t.psn;
+        if (!x->atomic) {
+            x->start_psn = pkt->t.psn;
+        }
         if (r->response_waits && x->pending && x == qrnic_replay_first(r)) {
             r->patience_owed = true;
         }
