@@ -59,7 +59,7 @@ typedef struct World {
 } World;
 
 typedef struct Case {
-    const char *name;
+    const char *path;
     uint8_t options;
     bool shared;
 } Case;
@@ -423,22 +423,20 @@ static void test_case(gconstpointer opaque)
 }
 
 static const Case cases[] = {
-    { "go-back-n", 0, false },
-    { "selective", QRNIC_QPO_SELECTIVE_REPEAT, false },
-    { "adaptive", QRNIC_QPO_ADAPTIVE_ROUTING, false },
-    { "both", QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING, false },
-    { "shared", 0, true },
-    { "shared-selective", QRNIC_QPO_SELECTIVE_REPEAT, true },
+    { "/exactly-once/go-back-n", 0, false },
+    { "/exactly-once/selective", QRNIC_QPO_SELECTIVE_REPEAT, false },
+    { "/exactly-once/adaptive", QRNIC_QPO_ADAPTIVE_ROUTING, false },
+    { "/exactly-once/both",
+      QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING, false },
+    { "/exactly-once/shared", 0, true },
+    { "/exactly-once/shared-selective", QRNIC_QPO_SELECTIVE_REPEAT, true },
 };
 
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-        g_autofree char *path = g_strdup_printf("/exactly-once/%s",
-                                                cases[i].name);
-
-        g_test_add_data_func(path, &cases[i], test_case);
+        g_test_add_data_func(cases[i].path, &cases[i], test_case);
     }
     return g_test_run();
 }

@@ -294,9 +294,11 @@ static void time_passes(World *w)
     sim_run(w->sim, w->sim->now + below(w, 300) * SIM_US);
     for (unsigned i = 0; i < 2; i++) {
         while (sim_poll_event(&w->sim->node[i], &event)) {
+            continue;
         }
         for (unsigned n = 0; n < QPS; n++) {
             while (sim_poll(w->end[n][i].qp, &cqe)) {
+                continue;
             }
         }
     }
