@@ -59,7 +59,6 @@ typedef struct World {
 } World;
 
 typedef struct Case {
-    const char *path;
     uint8_t options;
     bool shared;
 } Case;
@@ -422,21 +421,25 @@ static void test_case(gconstpointer opaque)
     g_assert_cmpuint(done, >, 100 * seeds);
 }
 
-static const Case cases[] = {
-    { "/exactly-once/go-back-n", 0, false },
-    { "/exactly-once/selective", QRNIC_QPO_SELECTIVE_REPEAT, false },
-    { "/exactly-once/adaptive", QRNIC_QPO_ADAPTIVE_ROUTING, false },
-    { "/exactly-once/both",
-      QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING, false },
-    { "/exactly-once/shared", 0, true },
-    { "/exactly-once/shared-selective", QRNIC_QPO_SELECTIVE_REPEAT, true },
-};
+static void add(const char *path, uint8_t options, bool shared)
+{
+    Case *k = g_new(Case, 1);
+
+    *k = (Case) { .options = options, .shared = shared };
+    g_test_add_data_func_full(path, k, test_case, g_free);
+}
 
 int main(int argc, char **argv)
 {
+    const uint8_t selective = QRNIC_QPO_SELECTIVE_REPEAT;
+    const uint8_t adaptive = QRNIC_QPO_ADAPTIVE_ROUTING;
+
     g_test_init(&argc, &argv, NULL);
-    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-        g_test_add_data_func(cases[i].path, &cases[i], test_case);
-    }
+    add("/exactly-once/go-back-n", 0, false);
+    add("/exactly-once/selective", selective, false);
+    add("/exactly-once/adaptive", adaptive, false);
+    add("/exactly-once/both", selective | adaptive, false);
+    add("/exactly-once/shared", 0, true);
+    add("/exactly-once/shared-selective", selective, true);
     return g_test_run();
 }
