@@ -23,9 +23,8 @@ struct qrnic_cc_param {
 	u32 most;
 };
 
-#define QRNIC_CC_MEMBER(member, least, most) \
-	{ #member, offsetof(struct qrnic_congestion_ctx, member), \
-	  sizeof_field(struct qrnic_congestion_ctx, member), 0, least, most }
+#define QRNIC_CC_MEMBER(member, bytes, least, most) \
+	{ #member, offsetof(struct qrnic_congestion_ctx, member), bytes, 0, least, most }
 #define QRNIC_CC_FLAG(name, flag) \
 	{ name, offsetof(struct qrnic_congestion_ctx, flags), 1, \
 	  QRNIC_CONGESTION_##flag, 0, 1 }
@@ -37,23 +36,23 @@ static const struct qrnic_cc_param qrnic_cc_params[] = {
 	QRNIC_CC_FLAG("rp_clamp_tgt_rate", CLAMP_TGT_RATE),
 	QRNIC_CC_FLAG("rp_clamp_tgt_rate_ati", CLAMP_TGT_RATE_ATI),
 	QRNIC_CC_FLAG("np_cnp_prio_mode", CNP_PRIO_FLOW),
-	QRNIC_CC_MEMBER(np_cnp_dscp, 0, 63),
-	QRNIC_CC_MEMBER(np_cnp_prio, 0, 7),
-	QRNIC_CC_MEMBER(np_min_time_between_cnps, 0, 4095),
-	QRNIC_CC_MEMBER(rp_threshold, 1, 31),
-	QRNIC_CC_MEMBER(rp_min_dec_fac, 0, 100),
-	QRNIC_CC_MEMBER(rp_gd, 10, 11),
-	QRNIC_CC_MEMBER(rp_dce_tcp_g, 0, 1023),
-	QRNIC_CC_MEMBER(rp_initial_alpha_value, 1, 1023),
-	QRNIC_CC_MEMBER(rp_dce_tcp_rtt, 1, QRNIC_CC_PERIOD_MAX),
-	QRNIC_CC_MEMBER(rp_time_reset, 1, QRNIC_CC_PERIOD_MAX),
-	QRNIC_CC_MEMBER(rp_byte_reset, 1, U32_MAX),
-	QRNIC_CC_MEMBER(rp_rate_reduce_monitor_period, 1, QRNIC_CC_PERIOD_MAX),
-	QRNIC_CC_MEMBER(rp_ai_rate, 1, QRNIC_CC_RATE_MAX),
-	QRNIC_CC_MEMBER(rp_hai_rate, 1, QRNIC_CC_RATE_MAX),
-	QRNIC_CC_MEMBER(rp_min_rate, 1, QRNIC_CC_RATE_MAX),
-	QRNIC_CC_MEMBER(rp_max_rate, 0, QRNIC_CC_RATE_MAX),
-	QRNIC_CC_MEMBER(rp_rate_to_set_on_first_cnp, 0, QRNIC_CC_RATE_MAX),
+	QRNIC_CC_MEMBER(np_cnp_dscp, 1, 0, 63),
+	QRNIC_CC_MEMBER(np_cnp_prio, 1, 0, 7),
+	QRNIC_CC_MEMBER(np_min_time_between_cnps, 2, 0, 4095),
+	QRNIC_CC_MEMBER(rp_threshold, 1, 1, 31),
+	QRNIC_CC_MEMBER(rp_min_dec_fac, 1, 0, 100),
+	QRNIC_CC_MEMBER(rp_gd, 1, 10, 11),
+	QRNIC_CC_MEMBER(rp_dce_tcp_g, 2, 0, 1023),
+	QRNIC_CC_MEMBER(rp_initial_alpha_value, 2, 1, 1023),
+	QRNIC_CC_MEMBER(rp_dce_tcp_rtt, 4, 1, QRNIC_CC_PERIOD_MAX),
+	QRNIC_CC_MEMBER(rp_time_reset, 4, 1, QRNIC_CC_PERIOD_MAX),
+	QRNIC_CC_MEMBER(rp_byte_reset, 4, 1, U32_MAX),
+	QRNIC_CC_MEMBER(rp_rate_reduce_monitor_period, 4, 1, QRNIC_CC_PERIOD_MAX),
+	QRNIC_CC_MEMBER(rp_ai_rate, 4, 1, QRNIC_CC_RATE_MAX),
+	QRNIC_CC_MEMBER(rp_hai_rate, 4, 1, QRNIC_CC_RATE_MAX),
+	QRNIC_CC_MEMBER(rp_min_rate, 4, 1, QRNIC_CC_RATE_MAX),
+	QRNIC_CC_MEMBER(rp_max_rate, 4, 0, QRNIC_CC_RATE_MAX),
+	QRNIC_CC_MEMBER(rp_rate_to_set_on_first_cnp, 4, 0, QRNIC_CC_RATE_MAX),
 };
 
 static_assert(ARRAY_SIZE(qrnic_cc_params) == QRNIC_CC_PARAMS);

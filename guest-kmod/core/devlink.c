@@ -135,7 +135,7 @@ static int qrnic_param_set(struct devlink *devlink, u32 id,
 }
 
 static int qrnic_param_validate(struct devlink *devlink, u32 id,
-				QRNIC_PARAM_VALUE(val),
+				QRNIC_PARAM_VALUE,
 				struct netlink_ext_ack *extack)
 {
 	struct qrnic_core *core = devlink_priv(devlink);

@@ -84,10 +84,10 @@
 
 /* In 7.2, and perhaps in kernels before, the value to be checked comes by its address. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
-#define QRNIC_PARAM_VALUE(val) union devlink_param_value *val
+#define QRNIC_PARAM_VALUE union devlink_param_value *val
 #define QRNIC_PARAM_VBOOL(val) ((val)->vbool)
 #else
-#define QRNIC_PARAM_VALUE(val) union devlink_param_value val
+#define QRNIC_PARAM_VALUE union devlink_param_value val
 #define QRNIC_PARAM_VBOOL(val) ((val).vbool)
 #endif
 

@@ -198,9 +198,17 @@ static void test_learns_anew(void)
     shared_expect_ack(&s, s.psn);
     shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_quiet(&s, "tx_carried rx_carried tx_ack");
+    /* As long as it has members it stays. */
+    for (unsigned m = 0; m < ELSEWHERE; m++) {
+        member_enter(&s, m, QRNIC_QPS_RESET);
+    }
     qp_modify(s.c.r.d, &s.carrier, &reset);
     carrier_to_rtr(&s, &s.carrier, &attr);
     carrier_to_rts(&s, &s.carrier, &attr);
+    for (unsigned m = 0; m < ELSEWHERE; m++) {
+        member_enter(&s, m, QRNIC_QPS_RTS);
+        s.written[m] = 0;
+    }
     expect_dest(&s, 0);
     p = shared_introduction(&s, AT(s.psn, 1));
     peer_send(s.c.r.d, &p);

@@ -386,7 +386,7 @@ static void test_lies(void)
     p.opcode = RC_SEND_ONLY;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 3);
-    p = from_initiator(&t, 0xe4, 0);
+    p = from_initiator(&t, 0xe5, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 4);
     /* To the responder by its number, which is no name */

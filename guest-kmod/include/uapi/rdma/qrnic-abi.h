@@ -165,9 +165,9 @@ struct qrnic_create_qp_resp {
  * packet, or 0. Without that attribute they must be 0. priority, if comp_mask says that
  * it is there, is that of the contract: 0, or one more than the level. Only a QP that
  * is, or comes, in RTS takes it. options, likewise, are those of the connection, of the
- * contract; only an RC QP, a carrier or a dynamic initiator on its way to RTR takes them. carrier is the number
- * of a carrier of any process, whose member an RC QP becomes on its way to RTR, and
- * carrier_key the key that it was made with; -EACCES if there is none of these two. With
+ * contract; only an RC QP, a carrier or a dynamic initiator on its way to RTR takes them.
+ * carrier is the number of a carrier of any process, whose member an RC QP becomes on its
+ * way to RTR, and carrier_key the key that it was made with; -EACCES if there is none. With
  * SHARE in place of CARRIER it becomes a member of a carrier of the driver, and carrier is
  * what the accepting end has answered (QRNIC_METHOD_QP_SHARE), at both ends: -EADDRNOTAVAIL
  * if the carrier leads elsewhere, and -ENOTCONN if it has failed.
