@@ -60,6 +60,10 @@ static void share_offer(struct qrnic_qp *qp)
 		qp->share = share_agree(qp, qp->options & QRNIC_QPO_SELECTIVE_REPEAT);
 }
 
+/*
+ * An answer comes when the queue pair of who asked is in INIT. That of who accepts, of which
+ * librdmacm asks for an offer, too, is in RESET when it gets what the other end says.
+ */
 static void share_set(struct qrnic_qp *qp, uint32_t options)
 {
 	bool offered = qp->share & QRNIC_ECE_SHARE_OFFER;
@@ -69,7 +73,8 @@ static void share_set(struct qrnic_qp *qp, uint32_t options)
 		return;
 	if (options & QRNIC_ECE_SHARE_OFFER)
 		qp->share = share_agree(qp, options & ~(uint32_t)QRNIC_QPO_ADAPTIVE_ROUTING);
-	else if (options & QRNIC_ECE_SHARE_ANSWER && offered)
+	else if (options & QRNIC_ECE_SHARE_ANSWER && offered &&
+		 qp->vqp.qp.state != IBV_QPS_RESET)
 		qp->share = options;
 }
 

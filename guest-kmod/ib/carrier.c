@@ -68,7 +68,8 @@ static void carrier_release(struct kref *users)
 /* Without a queue pair and a key: only sharing.c knows it, and puts it. */
 struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 {
-	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
+	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier),
+						   GFP_KERNEL_ACCOUNT);
 	const struct qrnic_qp_ctx context = { .type = QRNIC_QPT_CARRIER };
 	int err;
 

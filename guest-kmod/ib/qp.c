@@ -866,6 +866,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct qrnic_qp_attr hw = {};
 	/* In the words of the device */
 	u32 attributes = mask;
+	bool refused;
 	int err;
 
 	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
@@ -900,17 +901,24 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (err)
 		return err;
 	if (request.comp_mask & QRNIC_MODIFY_QP_SHARE) {
-		if (!(mask & IB_QP_AV))
+		/* What makes a carrier is checked before. */
+		if (!(mask & IB_QP_AV) || !(mask & IB_QP_STATE) ||
+		    attr->qp_state != IB_QPS_RTR || request.options ||
+		    READ_ONCE(qp->state) != IB_QPS_INIT)
 			return -EINVAL;
 		carrier = qrnic_share_join(qp, request.carrier, attr, &hw);
-		if (IS_ERR(carrier))
+		if (IS_ERR(carrier)) {
+			qrnic_share_refused(qp);
 			return PTR_ERR(carrier);
+		}
 		attributes |= QRNIC_QP_CARRIER;
 		hw.carrier = cpu_to_le32(carrier->number);
 	}
 	hw.mask = cpu_to_le32(attributes);
 
 	mutex_lock(&qp->mutex);
+	/* The connection manager takes one whose connection was refused to ERR. */
+	refused = qp->state <= IB_QPS_INIT;
 	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
 	if (!qp_transition_is_ok(ibqp->qp_type, current_state, next, attributes)) {
@@ -947,6 +955,9 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		carrier = qrnic_carrier_changed(qp, carrier, attr, mask, next);
 out:
 	mutex_unlock(&qp->mutex);
+	if (err ? request.comp_mask & QRNIC_MODIFY_QP_SHARE :
+		  refused && next == IB_QPS_ERR)
+		qrnic_share_refused(qp);
 	if (carrier)
 		qrnic_carrier_leave(carrier);
 	return err;

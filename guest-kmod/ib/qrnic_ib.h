@@ -298,11 +298,12 @@ struct qrnic_ib_fault {
  */
 struct qrnic_ib_carrier {
 	struct qrnic_ib_dev *dev;
-	struct kref users;		/* the queue pair, and members */
+	struct kref users;		/* the queue pair or share, and members */
 	atomic_t members;
 	u32 number;
 	u64 key;			/* whoever knows it may have members here */
-	const struct ib_gid_attr *sgid;	/* of its path; under the mutex of the QP */
+	/* Of its path; under the mutex of the QP, or sharing_mutex */
+	const struct ib_gid_attr *sgid;
 	struct rcu_head rcu;
 };
 
@@ -729,6 +730,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,
 					  const struct qrnic_qp_attr *hw);
+void qrnic_share_refused(struct qrnic_ib_qp *qp);
 void qrnic_share_leave(struct qrnic_ib_qp *qp);
 void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number);
 

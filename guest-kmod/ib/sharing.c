@@ -10,8 +10,8 @@
 
 #include "qrnic_ib.h"
 
-/* 268 ms, eight times: all members fail with their carrier */
-#define SHARE_TIMEOUT 16
+/* 0.54 s, eight times: all members fail with their carrier */
+#define SHARE_TIMEOUT 17
 #define SHARE_RETRIES 7
 
 #define ECE_NUMBER GENMASK(31, 8)
@@ -43,6 +43,7 @@ struct qrnic_ib_share {
 	u32 number;			/* of who asks: 24 bits, and not 0 */
 	u32 users;			/* queue pairs that have offered it or answered so */
 	u8 options;			/* QRNIC_QPO_*, of carriers as far as both have them */
+	bool retired;			/* it is not offered any more */
 };
 
 static void link_free(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
@@ -57,7 +58,7 @@ static struct qrnic_ib_share_link *link_new(struct qrnic_ib_dev *dev,
 					    struct qrnic_ib_share *share, u32 told,
 					    u8 options)
 {
-	struct qrnic_ib_share_link *link = kzalloc(sizeof(*link), GFP_KERNEL);
+	struct qrnic_ib_share_link *link = kzalloc(sizeof(*link), GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!link)
@@ -153,7 +154,7 @@ static struct qrnic_ib_share *share_new(struct qrnic_ib_dev *dev,
 					struct qrnic_ib_ucontext *asks, u32 number,
 					u8 options)
 {
-	struct qrnic_ib_share *share = kzalloc(sizeof(*share), GFP_KERNEL);
+	struct qrnic_ib_share *share = kzalloc(sizeof(*share), GFP_KERNEL_ACCOUNT);
 
 	if (!share)
 		return NULL;
@@ -207,7 +208,7 @@ static struct qrnic_ib_share *offer(struct qrnic_ib_dev *dev,
 
 	list_for_each_entry(share, &dev->shares, entry)
 		if (share->asks == ucontext && share->options == options &&
-		    !share_has_failed(share))
+		    !share->retired && !share_has_failed(share))
 			return share;
 	do
 		number = get_random_u32() >> 8;
@@ -290,22 +291,42 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	return PTR_ERR_OR_ZERO(share);
 }
 
-/* The carrier to who has told its number; what led there before serves nobody any more */
+/* What no member needs; the other end may still have what it led to. */
+static void links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
+{
+	struct qrnic_ib_share_link *link, *next;
+
+	share->retired = true;
+	list_for_each_entry_safe(link, next, &share->links, entry)
+		if (!atomic_read(&link->carrier->members))
+			link_free(dev, link);
+}
+
+/*
+ * The carrier to who has told its number. What led there before with another number serves
+ * nobody any more. Each user needs one carrier at most, and has no more.
+ */
 static struct qrnic_ib_share_link *link_to(struct qrnic_ib_dev *dev,
 					   struct qrnic_ib_share *share, u32 ece,
 					   const struct qrnic_address_vector *av)
 {
-	u32 told = FIELD_GET(ECE_NUMBER, ece);
+	u32 told = FIELD_GET(ECE_NUMBER, ece), links = 0;
 	struct qrnic_ib_share_link *link, *next;
 
 	list_for_each_entry_safe(link, next, &share->links, entry) {
-		if (!link_leads(link, av))
-			continue;
-		if (link->told == told)
+		if (link->told == told && link_leads(link, av))
 			return link;
-		if (!atomic_read(&link->carrier->members))
+		/* The other end has learned this one, which has another source. */
+		if (link->told == told &&
+		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))
+			return ERR_PTR(-EADDRNOTAVAIL);
+		if (link_leads(link, av) && !atomic_read(&link->carrier->members))
 			link_free(dev, link);
+		else
+			links++;
 	}
+	if (links >= share->users)
+		links_prune(dev, share);
 	return link_new(dev, share, told, share->options & ece);
 }
 
@@ -361,6 +382,20 @@ struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 out:
 	mutex_unlock(&dev->sharing_mutex);
 	return carrier;
+}
+
+/*
+ * The queue pair has been refused a connection that it offered to share, here or by the
+ * other end: what else is offered by the same number might be, too.
+ */
+void qrnic_share_refused(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+
+	mutex_lock(&dev->sharing_mutex);
+	if (qp->share && qp->share->asks)
+		qp->share->retired = true;
+	mutex_unlock(&dev->sharing_mutex);
 }
 
 /* The last step of a queue pair's destruction, when it has left its carrier */

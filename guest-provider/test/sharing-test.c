@@ -268,6 +268,39 @@ static void test_unasked(void)
 	CHECK(!ibv_set_ece(one.qp, &alien));
 	CHECK(!query(&one));
 	end_free(&one);
+	/* As the end that accepts does, which is in RESET, and has asked what it has */
+	one = end_in(context, 0);
+	offered_by(&one);
+	set(&one, 0x12345600 | ANSWER);
+	CHECK(!query(&one));
+	end_free(&one);
+}
+
+/* No second carrier is made for who is connected. */
+static void test_twice(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+
+	connect_ends(&one, &two);
+	CHECK(to_rtr(one.qp, two.qp->qp_num) == EINVAL);
+	works(&one, &two);
+	end_free(&one);
+	end_free(&two);
+}
+
+/* Who was refused offers another number from then on. */
+static void test_refused(void)
+{
+	struct end one = end_in(context, 0), two = end_in(context, 0), three;
+	uint32_t offer = offered_by(&one);
+
+	CHECK(offered_by(&two) == offer);
+	CHECK(!to_init(one.qp) && !to_state(one.qp, IBV_QPS_ERR));
+	three = end_in(context, 0);
+	CHECK(NUMBER(offered_by(&three)) != NUMBER(offer));
+	end_free(&one);
+	end_free(&two);
+	end_free(&three);
 }
 
 /*
@@ -362,6 +395,14 @@ static void test_other_path(void)
 	CHECK(!ibv_query_gid(context, 1, gid_index, &gid));
 	errno = 0;
 	CHECK(to_rtr(four.qp, three.qp->qp_num) == EADDRNOTAVAIL);
+	works(&one, &two);
+	CHECK(!to_init(three.qp) && !to_state(three.qp, IBV_QPS_ERR));
+	end_free(&three);
+	end_free(&four);
+	three = end_in(context, 0);
+	four = end_in(other, HALF);
+	connect_ends(&three, &four);
+	works(&three, &four);
 	gid_index = own;
 	gid = own_gid;
 	works(&one, &two);
@@ -429,6 +470,8 @@ int main(int argc, char **argv)
 		run("connections of three processes share one", test_connections);
 		run("an offer that is declined", test_declined);
 		run("what was not asked for", test_unasked);
+		run("a second carrier", test_twice);
+		run("a connection that is refused", test_refused);
 		run("an answer that is not true", test_forged);
 		run("a carrier that has gone", test_gone);
 		run("connected again", test_reset);

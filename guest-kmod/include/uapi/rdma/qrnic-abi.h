@@ -346,9 +346,10 @@ enum qrnic_qp_methods {
 	QRNIC_METHOD_QP_SHARE,
 };
 
-/* Of a QP, as the device has them: both are __u32. */
-
-/* PRIORITY as in qrnic_modify_qp_req; LEVEL is what the QP's turns go by. */
+/*
+ * Of a QP, as the device has them, __u32 both: PRIORITY as in qrnic_modify_qp_req; LEVEL is
+ * what the QP's turns go by.
+ */
 enum qrnic_qp_query_priority_attrs {
 	QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY,
