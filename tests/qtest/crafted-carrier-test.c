@@ -354,6 +354,22 @@ static void test_response_ahead(void)
     shared_stop(&s);
 }
 
+/* Nobody asked for it: early is the ACK of a write, and no response else. */
+static void test_response_to_nothing(void)
+{
+    PeerPacket p;
+    Shared s;
+
+    shared_start(&s, SELECTIVE);
+    p = read_response(&s, MEMBER_SQ_PSN(0));
+    shared_send(&s, &p, AT(s.psn, 1));
+    shared_expect_sack(&s);
+    shared_quiet(&s, "tx_sack held_packets out_of_sequence");
+    fill(&s, "tx_carried rx_carried=2 rx_write tx_ack=2 rx_ack rx_drop_psn");
+    shared_works(&s, 1);
+    shared_stop(&s);
+}
+
 /* Before its response an ACK behind it would have the read sent again. */
 static void test_ack_behind_read(void)
 {
@@ -639,6 +655,19 @@ static void test_failure(const void *opaque)
     shared_stop(&s);
 }
 
+/* Who was in ERR before is not told once more. */
+static void test_failed_before(void)
+{
+    Shared s;
+
+    shared_start(&s, 0);
+    member_enter(&s, 1, QRNIC_QPS_ERR);
+    error_command(&s);
+    shared_expect_event(&s, QRNIC_EVENT_QP_FATAL, &s.member[0]);
+    shared_quiet(&s, "members_failed");
+    shared_stop(&s);
+}
+
 static void test_busy(void)
 {
     Shared s;
@@ -695,5 +724,9 @@ void add_crafted_carrier_tests(void)
                    test_window);
     qtest_add_func("qrnic/crafted/shared/member-timer-waits-for-its-carrier",
                    test_member_timer);
+    qtest_add_func("qrnic/crafted/shared/response-to-nothing-has-its-turn",
+                   test_response_to_nothing);
+    qtest_add_func("qrnic/crafted/shared/failed-before-is-not-told-again",
+                   test_failed_before);
     qtest_add_func("qrnic/crafted/shared/busy-while-it-has-members", test_busy);
 }

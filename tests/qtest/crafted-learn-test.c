@@ -156,6 +156,65 @@ static void test_learns_and_introduces(void)
     learns(&s, "tx_carried rx_carried tx_ack rx_ack");
 }
 
+/* Nothing is to be acknowledged, and members go on all the same. */
+static void test_learns_without_ack(void)
+{
+    PeerPacket p;
+    Shared s;
+
+    learning(&s, 0);
+    p = shared_introduction(&s, s.psn);
+    p.ack_request = false;
+    peer_send(s.c.r.d, &p);
+    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_ack(&s);
+    s.psn = AT(s.psn, 1);
+    shared_quiet(&s, "tx_carried rx_carried rx_ack");
+    stays(&s);
+}
+
+/* As many packets as may wait do, and the members keep the rest. */
+static void test_waiting_is_bounded(void)
+{
+    Rig *r;
+    Shared s;
+
+    learning(&s, 0);
+    r = &s.c.r;
+    for (unsigned i = 0; i < 20; i++) {
+        Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, 0);
+
+        wqe_remote(&w, 0x5000, 0x77);
+        wqe_data(&w, r->mr.start, 5 * CRAFTED_MTU, r->mr.key);
+        sq_post(r->d, &s.member[0], &w);
+    }
+    /* CARRIER_QUEUE is 64: one of before, 12 of 5 packets, and 3 of one more */
+    shared_quiet(&s, "tx_write=13");
+    shared_stop(&s);
+}
+
+/* What members left in a carrier goes nowhere when it is connected anew. */
+static void test_reset_forgets(void)
+{
+    const QrnicQpAttr attr = carrier_attr(PEER_CARRIER, 0);
+    const QrnicQpAttr reset = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    };
+    Shared s;
+
+    learning(&s, 0);
+    for (unsigned m = 0; m < ELSEWHERE; m++) {
+        member_enter(&s, m, QRNIC_QPS_RESET);
+    }
+    qp_modify(s.c.r.d, &s.carrier, &reset);
+    carrier_to_rtr(&s, &s.carrier, &attr);
+    carrier_to_rts(&s, &s.carrier, &attr);
+    shared_join(&s);
+    shared_quiet(&s, "");
+    shared_works(&s, 0);
+    shared_stop(&s);
+}
+
 /* In RTR it learns, and answers, and sends when it may. */
 static void test_learns_in_rtr(void)
 {
@@ -319,6 +378,12 @@ void add_crafted_learn_tests(void)
                    test_learns);
     qtest_add_func("qrnic/crafted/shared/learns-before-it-introduces-itself",
                    test_learns_and_introduces);
+    qtest_add_func("qrnic/crafted/shared/learns-where-no-ack-is-due",
+                   test_learns_without_ack);
+    qtest_add_func("qrnic/crafted/shared/waiting-is-bounded",
+                   test_waiting_is_bounded);
+    qtest_add_func("qrnic/crafted/shared/reset-forgets-what-waits",
+                   test_reset_forgets);
     qtest_add_func("qrnic/crafted/shared/learns-in-rtr", test_learns_in_rtr);
     qtest_add_func("qrnic/crafted/shared/learns-anew-behind-a-reset",
                    test_learns_anew);

@@ -537,6 +537,35 @@ static void test_members_told_once(void)
     shared_free(w);
 }
 
+/*
+ * A member is destroyed before it was its turn to be told. Of what waits in the
+ * carrier nothing is left.
+ */
+static void test_goes_before_it_is_told(void)
+{
+    const QrnicQpAttr error = {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
+    };
+
+    for (unsigned gone = 0; gone < 3; gone++) {
+        Shared *w = shared_new(3, 0, NULL);
+
+        w->cut = true;
+        for (unsigned i = 0; i < 30; i++) {
+            send_to(w, i % 3, QRNIC_WQE_RDMA_WRITE, SLICE / 2);
+        }
+        run_us(w, 200);
+        g_assert_cmpuint(sim_modify(w->carrier[0], &error).status, ==,
+                         QRNIC_ST_OK);
+        sim_qp_free(w->end[gone][0].qp);
+        w->end[gone][0].qp = NULL;
+        settle(w);
+        g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_MEMBERS_FAILED), ==, 2);
+        g_assert_cmpuint(w->sim->node[0].engine->pairs->carried_bytes, ==, 0);
+        shared_free(w);
+    }
+}
+
 /* Who comes to it afterwards, and has something to send, fails, too. */
 static void test_carrier_has_failed(void)
 {
@@ -716,6 +745,32 @@ static void test_bound(void)
         }
         expect_same(w, m, SLICE / 2);
     }
+    shared_free(w);
+}
+
+/*
+ * Others have all the room that there is: each carrier has one packet under
+ * way, and what has come makes room for the next one.
+ */
+static void test_bound_of_all(void)
+{
+    Shared *w = shared_new(2, 0, NULL);
+    QrnicPairs *p = w->sim->node[0].engine->pairs;
+
+    p->carried_bytes += QRNIC_MAX_CARRIED;
+    w->cut = true;
+    for (unsigned m = 0; m < 2; m++) {
+        send_to(w, m, QRNIC_WQE_RDMA_WRITE, 10 * MTU);
+    }
+    run_us(w, 200);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_CARRIED), ==, 1);
+    w->cut = false;
+    settle(w);
+    for (unsigned m = 0; m < 2; m++) {
+        expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        expect_same(w, m, 10 * MTU);
+    }
+    g_assert_cmpuint(p->carried_bytes, ==, QRNIC_MAX_CARRIED);
     shared_free(w);
 }
 
@@ -1039,12 +1094,15 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/woken-in-vain", test_woken_in_vain);
     g_test_add_func("/shared/carrier-fails", test_carrier_fails);
     g_test_add_func("/shared/members-told-once", test_members_told_once);
+    g_test_add_func("/shared/goes-before-it-is-told",
+                    test_goes_before_it_is_told);
     g_test_add_func("/shared/carrier-has-failed", test_carrier_has_failed);
     g_test_add_func("/shared/kept-in-error", test_kept_in_error);
     g_test_add_func("/shared/carrier-reset", test_carrier_reset);
     g_test_add_func("/shared/member-goes", test_member_goes);
     g_test_add_func("/shared/device-reset", test_device_reset);
     g_test_add_func("/shared/bound", test_bound);
+    g_test_add_func("/shared/bound-of-all", test_bound_of_all);
     g_test_add_func("/shared/create", test_create);
     g_test_add_func("/shared/modify", test_modify);
     g_test_add_func("/shared/port-mtu", test_port_mtu);
