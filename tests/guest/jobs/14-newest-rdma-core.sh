@@ -2,7 +2,7 @@
 # supported: the provider's tests, which were linked with that, pingpongs of the newest, and its
 # own test suite, as in 80-rdma-core-suite.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: command-failed key-refused
+# guest errors: command-failed key-refused piece-refused
 # guest: --guests 1 --nic qrnic --cpus 2 --timeout 1000
 # files: rdma-core-suite/suite.py rdma-core-suite/agreed
 # shellcheck shell=bash source=tests/guest/tap.sh
