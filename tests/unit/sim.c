@@ -593,22 +593,31 @@ void sim_carrier_free(SimQp *q)
     g_free(q);
 }
 
-static void carrier_start(SimQp *q, SimQp *peer, const SimConnect *c,
-                          uint32_t sq_psn, uint32_t rq_psn, bool options)
+QrnicQpAttr sim_attr_of_carrier(QrnicQpAttr a)
 {
-    QrnicQpAttr a = {
-        .mask = QRNIC_QP_STATE | QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT,
-        .state = QRNIC_QPS_INIT, .port = 1,
-    };
+    a.mask &= ~(QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MAX_DEST_RD_ATOMIC |
+                QRNIC_QP_MIN_RNR_TIMER | QRNIC_QP_RNR_RETRY |
+                QRNIC_QP_MAX_RD_ATOMIC);
+    a.access = a.max_dest_rd_atomic = a.min_rnr_timer = 0;
+    a.rnr_retry = a.max_rd_atomic = 0;
+    return a;
+}
+
+void sim_carrier_to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, bool first)
+{
+    QrnicQpAttr a = sim_attr_of_carrier(sim_attr_init());
 
     created(sim_modify(q, &a));
-    a = attr_rtr(q, peer, c, rq_psn, options);
-    a.mask &= ~(QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER);
-    a.max_dest_rd_atomic = a.min_rnr_timer = 0;
+    a = sim_attr_of_carrier(attr_rtr(q, peer, c, first ? c->psn_b : c->psn_a,
+                                     first ? !c->only_b : !c->only_a));
     created(sim_modify(q, &a));
-    a = attr_rts(c, sq_psn);
-    a.mask &= ~(QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC);
-    a.rnr_retry = a.max_rd_atomic = 0;
+}
+
+void sim_carrier_to_rts(SimQp *q, const SimConnect *c, bool first)
+{
+    QrnicQpAttr a = sim_attr_of_carrier(attr_rts(c, first ? c->psn_a :
+                                                            c->psn_b));
+
     created(sim_modify(q, &a));
 }
 
@@ -617,8 +626,10 @@ void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c)
     SimConnect d = sim_connect_default();
 
     c = c ? c : &d;
-    carrier_start(a, b, c, c->psn_a, c->psn_b, !c->only_b);
-    carrier_start(b, a, c, c->psn_b, c->psn_a, !c->only_a);
+    sim_carrier_to_rtr(a, b, c, true);
+    sim_carrier_to_rts(a, c, true);
+    sim_carrier_to_rtr(b, a, c, false);
+    sim_carrier_to_rts(b, c, false);
 }
 
 void sim_connect(SimQp *a, SimQp *b, const SimConnect *c)

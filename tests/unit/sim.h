@@ -216,6 +216,9 @@ void sim_uc_connect(SimQp *a, SimQp *b);
 /* The ends of shared connections; what of *c members have, they have not. */
 SimQp *sim_carrier_new(SimNode *n);
 void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c);
+/* The steps of it for one end, which is a (first) or b */
+void sim_carrier_to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, bool first);
+void sim_carrier_to_rts(SimQp *q, const SimConnect *c, bool first);
 void sim_carrier_free(SimQp *q);
 void sim_qp_free(SimQp *q);
 SimSrq *sim_srq_new(SimNode *n, unsigned log_size, unsigned log_stride);
@@ -229,6 +232,8 @@ QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr);
 QrnicQpAttr sim_attr_init(void);
 QrnicQpAttr sim_attr_rtr(SimQp *q, SimQp *peer);
 QrnicQpAttr sim_attr_rts(void);
+/* The same without what carriers do not have */
+QrnicQpAttr sim_attr_of_carrier(QrnicQpAttr a);
 SimConnect sim_connect_default(void);
 void sim_connect(SimQp *a, SimQp *b, const SimConnect *c);
 QrnicQpAttr sim_query(SimQp *q);
