@@ -313,6 +313,9 @@ uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)
     return crc32_chosen(crc, data, len);
 }
 
+/* Behind the BTH: what is shorter is copied, for beginning anew costs more. */
+#define SHORT           64
+
 uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
                     QrnicNetwork network)
 {
@@ -321,14 +324,15 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
     const size_t udp_len = network == QRNIC_NET_GRH ? 0 : QRNIC_UDP_LEN;
     const size_t bth_at = ip_len + udp_len;
     const size_t head = bth_at + QRNIC_BTH_LEN;
+    const size_t copied = len - head <= SHORT ? len : head;
     /* In place of the LRH stand eight bytes of ones. */
-    uint8_t masked[8 + QRNIC_IPV6_LEN + QRNIC_UDP_LEN + QRNIC_BTH_LEN];
+    uint8_t masked[8 + QRNIC_IPV6_LEN + QRNIC_UDP_LEN + QRNIC_BTH_LEN + SHORT];
     uint8_t *h = masked + 8;
     size_t skip = 0;
     uint32_t crc;
 
     memset(masked, 0xff, 8);
-    memcpy(h, ip, head);
+    memcpy(h, ip, copied);
     if (network != QRNIC_NET_IPV4) {
         h[0] |= 0x0f;           /* traffic class, flow label */
         memset(h + 1, 0xff, 3);
@@ -345,8 +349,10 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
     if (cover == QRNIC_ICRC_TRANSPORT) {
         skip = 8 + bth_at;
     }
-    crc = qrnic_crc32(QRNIC_CRC32_INIT, masked + skip, 8 + head - skip);
-    crc = qrnic_crc32(crc, ip + head, len - head);
+    crc = qrnic_crc32(QRNIC_CRC32_INIT, masked + skip, 8 + copied - skip);
+    if (copied < len) {
+        crc = qrnic_crc32(crc, ip + copied, len - copied);
+    }
     if (cover == QRNIC_ICRC_SOFT_ROCE) {
         const uint8_t *bth = ip + bth_at;
 

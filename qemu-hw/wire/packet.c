@@ -81,10 +81,14 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
     t->psn = ldl_be_p(bth + 8) & QRNIC_PSN_MASK;
 }
 
-static void parse_extensions(QrnicTransport *t, uint32_t flags,
-                             const uint8_t *h)
+/* What stands before a RETH: few packets have any of it. */
+#define HDR_LEADING (QRNIC_HDR_XRCETH | QRNIC_HDR_DCETH | QRNIC_HDR_CARRIER | \
+                     QRNIC_HDR_CONNECT | QRNIC_HDR_CNAK | QRNIC_HDR_CNP | \
+                     QRNIC_HDR_DETH | QRNIC_HDR_FETH)
+
+static const uint8_t *parse_leading(QrnicTransport *t, uint32_t flags,
+                                    const uint8_t *h)
 {
-    t->srqn = 0;
     if (flags & QRNIC_HDR_XRCETH) {
         t->srqn = ldl_be_p(h) & 0xffffff;
         h += 4;
@@ -121,6 +125,16 @@ static void parse_extensions(QrnicTransport *t, uint32_t flags,
         t->flush_type = h[3] & 0xf;
         t->flush_level = h[3] >> 4 & 3;
         h += 4;
+    }
+    return h;
+}
+
+static void parse_extensions(QrnicTransport *t, uint32_t flags,
+                             const uint8_t *h)
+{
+    t->srqn = 0;
+    if (flags & HDR_LEADING) {
+        h = parse_leading(t, flags, h);
     }
     if (flags & QRNIC_HDR_RETH) {
         t->va = ldq_be_p(h);
@@ -173,8 +187,8 @@ static size_t transport_length(const QrnicHeaders *h)
 }
 
 /* So many bytes, from the BTH on to before the ICRC */
-static QrnicParse parse_from_bth(QrnicPacket *p, const uint8_t *bth,
-                                 size_t left)
+static inline QrnicParse parse_from_bth(QrnicPacket *p, const uint8_t *bth,
+                                        size_t left)
 {
     unsigned pad;
 
@@ -310,8 +324,8 @@ bool qrnic_path_matches(const QrnicPath *path, const QrnicPacket *p)
            memcmp(path->spec.smac, h->frame, 6) == 0;
 }
 
-static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
-                                 const QrnicTransport *t)
+static uint8_t *build_leading(uint8_t *h, uint32_t flags,
+                              const QrnicTransport *t)
 {
     if (flags & QRNIC_HDR_XRCETH) {
         stl_be_p(h, t->srqn & 0xffffff);
@@ -347,6 +361,15 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
     if (flags & QRNIC_HDR_FETH) {
         stl_be_p(h, (t->flush_level & 3) << 4 | (t->flush_type & 0xf));
         h += 4;
+    }
+    return h;
+}
+
+static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
+                                 const QrnicTransport *t)
+{
+    if (flags & HDR_LEADING) {
+        h = build_leading(h, flags, t);
     }
     if (flags & QRNIC_HDR_RETH) {
         stq_be_p(h, t->va);
@@ -388,8 +411,8 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
 }
 
 /* Returns where the payload goes. */
-static uint8_t *build_transport(uint8_t *bth, const QrnicTransport *t,
-                                uint32_t flags, unsigned pad)
+static inline uint8_t *build_transport(uint8_t *bth, const QrnicTransport *t,
+                                       uint32_t flags, unsigned pad)
 {
     bth[0] = t->opcode;
     /* MigReq is set, as the path is never in another state (17.2.8). */

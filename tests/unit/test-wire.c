@@ -401,6 +401,54 @@ static void test_icrc_soft_roce(void)
                     QRNIC_PARSE_OK);
 }
 
+/* As A16.4 and A17.3.3 have it, byte by byte */
+static uint32_t icrc_by_definition(QrnicIcrcCover cover, const uint8_t *ip,
+                                   size_t len, QrnicNetwork network)
+{
+    static const uint8_t variant4[] = { 1, 8, 10, 11 };
+    static const uint8_t variant6[] = { 1, 2, 3, 7 };
+    const bool v4 = network == QRNIC_NET_IPV4;
+    const size_t udp = v4 ? 20 : 40;
+    const size_t bth = udp + (network == QRNIC_NET_GRH ? 0 : 8);
+    g_autofree uint8_t *whole = g_malloc(8 + len);
+    uint8_t *copy = whole + 8;
+
+    memset(whole, 0xff, 8);
+    memcpy(copy, ip, len);
+    for (unsigned i = 0; i < ARRAY_SIZE(variant4); i++) {
+        copy[v4 ? variant4[i] : variant6[i]] = 0xff;
+    }
+    copy[0] |= v4 ? 0 : 0xf;
+    if (bth != udp) {
+        copy[udp + 6] = copy[udp + 7] = 0xff;
+    }
+    copy[bth + 4] = 0xff;
+    return cover == QRNIC_ICRC_TRANSPORT ?
+           ~qrnic_crc32_bytewise(QRNIC_CRC32_INIT, copy + bth, len - bth) :
+           ~qrnic_crc32_bytewise(QRNIC_CRC32_INIT, whole, 8 + len);
+}
+
+static void test_icrc_lengths(void)
+{
+    uint8_t ip[400];
+
+    for (unsigned i = 0; i < sizeof(ip); i++) {
+        ip[i] = i * 37 + 11;
+    }
+    for (unsigned kind = 0; kind < 6; kind++) {
+        const QrnicNetwork network = networks[kind % 3];
+        const QrnicIcrcCover cover = kind < 3 ? QRNIC_ICRC_STANDARD :
+                                                QRNIC_ICRC_TRANSPORT;
+        const size_t head = (network == QRNIC_NET_IPV4 ? 20 : 40) +
+                            (network == QRNIC_NET_GRH ? 0 : 8) + 12;
+
+        for (size_t len = head; len <= sizeof(ip); len++) {
+            g_assert_cmphex(qrnic_icrc(cover, ip, len, network), ==,
+                            icrc_by_definition(cover, ip, len, network));
+        }
+    }
+}
+
 /* The longest headers have room where packets are built. */
 static void test_header_lengths(void)
 {
@@ -594,6 +642,7 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/icrc-cover", test_icrc_cover);
     g_test_add_func("/wire/icrc-transport", test_icrc_transport);
     g_test_add_func("/wire/icrc-soft-roce", test_icrc_soft_roce);
+    g_test_add_func("/wire/icrc-lengths", test_icrc_lengths);
     g_test_add_func("/wire/header-lengths", test_header_lengths);
     g_test_add_func("/wire/unchecked", test_unchecked);
     g_test_add_func("/wire/malformed", test_malformed);

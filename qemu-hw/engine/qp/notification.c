@@ -14,11 +14,10 @@
 /* CNPs in one go */
 #define NOTIFICATIONS 64
 
-bool qrnic_packet_is_marked(const QrnicEngine *e, const QrnicPacket *p)
+bool qrnic_mark_counts(const QrnicEngine *e, const QrnicPacket *p)
 {
     return qrnic_congestion_has(e, QRNIC_CONGESTION_NP) &&
-           p->h->network != QRNIC_NET_GRH &&
-           (p->h->traffic_class & QRNIC_ECN_MASK) == QRNIC_ECN_CE;
+           p->h->network != QRNIC_NET_GRH;
 }
 
 void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp)

@@ -46,7 +46,7 @@ static bool wait_until(QrnicEngine *e, QrnicQp *qp, int64_t until)
     return true;
 }
 
-bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
+bool qrnic_pace_ask(QrnicEngine *e, QrnicQp *qp)
 {
     if (qrnic_pace_is_limited(qp) &&
         wait_until(e, qp, MAX(limit_until(qp), qrnic_congestion_until(qp)))) {

@@ -151,9 +151,9 @@ uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                               payload_len);
 }
 
-static size_t finish(QrnicEngine *e, const QrnicQp *qp, const QrnicPath *path,
-                     const QrnicTransport *t, uint8_t *payload,
-                     uint32_t payload_len)
+static inline size_t finish(QrnicEngine *e, const QrnicQp *qp,
+                            const QrnicPath *path, const QrnicTransport *t,
+                            uint8_t *payload, uint32_t payload_len)
 {
     uint8_t *frame = e->fabric->build.frame;
     /* What stays in the device is not computed here, nor checked there. */
@@ -182,10 +182,12 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     }
     len = finish(e, qp, &qp->path, t, payload, payload_len);
     /* The limit is that of requests: who asked for an answer has a right. */
-    if (!response) {
-        qrnic_pace_charge(e, qp, len);
-    } else if (payload_len) {
-        qrnic_congestion_charge(e, qp, len);
+    if (qrnic_pace_is_limited(qp)) {
+        if (!response) {
+            qrnic_pace_charge(e, qp, len);
+        } else if (payload_len) {
+            qrnic_congestion_charge(e, qp, len);
+        }
     }
     qrnic_roce_send(e, len);
 }

@@ -84,20 +84,17 @@ struct QrnicQp {
     QrnicSendWqe *under_way;    /* transmit.c: not all sent; else NULL */
     QrnicRequester *requester;  /* RC and XRC only */
     QrnicResponder *responder;  /* RC and XRC only */
-    QrnicUnreliable *unreliable;        /* UC only */
-    QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
-    QrnicContinuation *continuation;    /* of the last frame; NULL: none */
-    QrnicDynamicInitiator *initiator;   /* of its type only */
-    QrnicDynamicTarget *pool;   /* the same */
+
+    /*
+     * What each packet looks at, in two cache lines, and behind it what few
+     * do: what thousands of queue pairs have is in no cache.
+     */
     QrnicQp *target;            /* whose responder it is; else NULL */
-    QLIST_ENTRY(QrnicQp) next_peer;     /* of them, in state RTS */
     uint32_t connection;        /* dynamic connections: number of this one */
-    /* carriage.c: shared connections */
     QrnicQp *carrier;           /* of a member; else NULL */
     QrnicCarriage *carriage;    /* of a carrier; else NULL */
-    QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
-    uint64_t waits_since;       /* its place among those that wait; 0: none */
-    QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
+    QrnicCongestion *congestion;        /* NULL: it has the highest rate */
+    QrnicDynamicInitiator *initiator;   /* of its type only */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
     /* scheduler.c */
@@ -109,8 +106,17 @@ struct QrnicQp {
     /* pace.c */
     QrnicTimer pace_timer;
     int64_t pace_full;          /* when all that was sent is paid for */
+
+    QrnicUnreliable *unreliable;        /* UC only */
+    QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
+    QrnicContinuation *continuation;    /* of the last frame; NULL: none */
+    QrnicDynamicTarget *pool;   /* of its type only */
+    QLIST_ENTRY(QrnicQp) next_peer;     /* of those of a target, in RTS */
+    /* carriage.c */
+    QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
+    uint64_t waits_since;       /* its place among those that wait; 0: none */
+    QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
     /* congestion.c */
-    QrnicCongestion *congestion;        /* NULL: it has the highest rate */
     QrnicTimer congestion_timer;
     /* notification.c */
     bool cnp_owed;
@@ -300,7 +306,13 @@ void qrnic_congestion_init(QrnicEngine *e);
  * notification.c: congestion was experienced on its way, and the port is a
  * notification point
  */
-bool qrnic_packet_is_marked(const QrnicEngine *e, const QrnicPacket *p);
+bool qrnic_mark_counts(const QrnicEngine *e, const QrnicPacket *p);
+static inline bool qrnic_packet_is_marked(const QrnicEngine *e,
+                                          const QrnicPacket *p)
+{
+    return (p->h->traffic_class & QRNIC_ECN_MASK) == QRNIC_ECN_CE &&
+           qrnic_mark_counts(e, p);
+}
 /* Such a packet has come for it. */
 void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp);
 void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp);
@@ -314,12 +326,19 @@ void qrnic_notifications_process(QrnicEngine *e);
  * True: it may not send now because of its rate limit, or of congestion, and
  * is scheduled again when it may.
  */
-bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_pace_ask(QrnicEngine *e, QrnicQp *qp);
 /* The same for responses to reads, which have no limit but congestion */
 bool qrnic_pace_response_wait(QrnicEngine *e, QrnicQp *qp);
 static inline bool qrnic_pace_is_limited(const QrnicQp *qp)
 {
     return qp->attr.rate_limit || qp->congestion;
+}
+/* qrnic_pace_ask(), whose answer is nearly always known */
+static inline bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    return (qrnic_pace_is_limited(qp) ||
+            qp->pace_timer.deadline != QRNIC_DEADLINE_NEVER) &&
+           qrnic_pace_ask(e, qp);
 }
 /* Its SQ has sent a frame. */
 void qrnic_pace_charge(QrnicEngine *e, QrnicQp *qp, size_t len);

@@ -59,11 +59,6 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     return true;
 }
 
-bool qrnic_hold_has(const QrnicHold *h, uint32_t psn)
-{
-    return h && h->at[psn % QRNIC_WINDOW];
-}
-
 QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn)
 {
     QrnicHeld *p;

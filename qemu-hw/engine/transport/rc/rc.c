@@ -67,7 +67,8 @@ QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
 
 static bool rc_respond(QrnicEngine *e, QrnicQp *qp)
 {
-    return qrnic_responder_go_on(e, qp) || qrnic_responder_step(e, qp);
+    return (qp->responder->hold && qrnic_responder_go_on(e, qp)) ||
+           qrnic_responder_step(e, qp);
 }
 
 static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)

@@ -27,11 +27,16 @@ typedef struct QrnicInitiated {
     uint32_t rkey;
     QrnicFlushSeg flush;
     uint32_t srqn;              /* XRC */
+    uint32_t asked;             /* selective: when last, in transmissions */
+    uint8_t asked_transmission; /* and which one that was */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
 } QrnicInitiated;
 
-/* A message of the send queue from when it is taken to when it is complete. */
+/*
+ * A message of the send queue from when it is taken to when it is complete. It
+ * is no longer than a cache line: many queue pairs have many of them.
+ */
 typedef struct QrnicPending {
     uint32_t index, wqebbs;
     uint8_t opcode, flags;
@@ -46,11 +51,10 @@ typedef struct QrnicPending {
     uint32_t receives;          /* messages that take a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
     QrnicInitiated *initiated;  /* of these; else NULL */
-    uint32_t asked;             /* selective: when last, in transmissions */
-    uint8_t asked_transmission; /* and which one that was */
     QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
     QrnicCarried *carried;      /* of a carrier, which has nothing else */
 } QrnicPending;
+QEMU_BUILD_BUG_ON(sizeof(QrnicPending) > 64);
 
 /*
  * hold.c: packets that have come ahead of their turn, in the window that begins
@@ -106,8 +110,6 @@ struct QrnicRequester {
     /* One above the last PSN sent that asks for an answer; una: none is due */
     uint32_t asked_psn;
 
-    /* rendezvous.c: to be read, and to be told; not in the ring yet */
-    QTAILQ_HEAD(, QrnicTag) reads, fins;
     QrnicSendWqe *wqe;          /* NULL, or that of: */
     uint32_t wqe_message;       /* the message with this number in the ring */
 
@@ -133,6 +135,8 @@ struct QrnicRequester {
     QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
     int64_t deadline;           /* of retransmission or RNR wait */
     uint32_t wire_epoch;        /* when it expired and the wire was busy */
+    /* rendezvous.c: to be read, and to be told; not in the ring yet */
+    QTAILQ_HEAD(, QrnicTag) reads, fins;
 };
 
 /*
@@ -161,6 +165,7 @@ typedef struct QrnicReplay {
     };
 } QrnicReplay;
 
+/* What each packet looks at comes first; see QrnicQp. */
 struct QrnicResponder {
     uint32_t epsn;              /* PSN expected */
     uint32_t msn;
@@ -169,36 +174,37 @@ struct QrnicResponder {
 
     QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
     bool sack_owed;
-    uint32_t latest_psn;        /* of the request that came last, and which */
-    uint8_t latest_transmission;        /* transmission */
+    uint8_t latest_transmission;        /* of the request that came last: */
+    uint32_t latest_psn;
     int64_t gap_deadline;       /* adaptive: when a gap is told of; 0: none */
     bool placed;                /* the packet whose turn it is came ahead */
-    bool more;                  /* of a write in packets that stand alone: */
-    uint64_t adaptive_len;      /* bytes of it so far */
+    bool more;                  /* of a write in packets that stand alone */
 
     bool ack_owed;
-    uint32_t ack_psn;
     bool nak_owed;
     uint8_t nak;                /* syndrome */
-    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
     bool gap;                   /* NAKed, and the packet has not come yet */
-    uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
     bool dead;                  /* fatal NAK owed: nothing is taken now */
+    bool low_credit;            /* advertised none: tell when there is more */
+    bool response_waits;        /* for a page; all that is owed is behind it */
+    bool patience_owed;         /* but this: it was asked for once more */
+    uint32_t ack_psn;
+    uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
+
+    /* max_dest_rd_atomic of them, from the first read or atomic on */
+    uint32_t replay_pending;
+    QrnicReplay *replay;
+    uint32_t replay_count;
+    uint32_t replay_next;       /* entry for the next read or atomic */
+
+    uint64_t adaptive_len;      /* bytes so far, where there are more */
+    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
     bool nak_gone;              /* the fatal NAK, of: */
     uint32_t nak_psn;
     int64_t nak_deadline;       /* of the fatal NAK */
     uint32_t wire_epoch;        /* when it was last looked at */
-    bool low_credit;            /* advertised none: tell when there is more */
     int64_t used;               /* dynamic connections: last packet came */
-    bool response_waits;        /* for a page; all that is owed is behind it */
-    bool patience_owed;         /* but this: it was asked for once more */
-
-    /* max_dest_rd_atomic of them, from the first read or atomic on */
-    QrnicReplay *replay;
-    uint32_t replay_count;
-    uint32_t replay_next;       /* entry for the next read or atomic */
-    uint32_t replay_pending;
 };
 
 /* What all packets of a connection say of it */
@@ -262,7 +268,10 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 /* hold.c. One of the window. False: it is not kept, as there is no room. */
 bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
                     bool placed);
-bool qrnic_hold_has(const QrnicHold *h, uint32_t psn);
+static inline bool qrnic_hold_has(const QrnicHold *h, uint32_t psn)
+{
+    return h && h->at[psn % QRNIC_WINDOW];
+}
 /* It is the caller's, who gives it back; NULL: it is not there. */
 QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn);
 void qrnic_held_free(QrnicEngine *e, QrnicHeld *p);

@@ -44,7 +44,9 @@ static void una_set(QrnicEngine *e, QrnicRequester *r, uint32_t psn)
         qrnic_psn_distance(r->una, psn)) {
         r->asked_psn = psn;
     }
-    qrnic_selective_acknowledged(e, r, psn);
+    if (r->selective) {
+        qrnic_selective_acknowledged(e, r, psn);
+    }
     r->una = psn;
 }
 

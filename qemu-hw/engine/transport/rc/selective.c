@@ -43,10 +43,10 @@ static QrnicPending *pending_with(QrnicRequester *r, uint32_t psn)
 uint8_t qrnic_selective_transmission(const QrnicRequester *r,
                                      const QrnicPending *p)
 {
-    if (!r->selective || r->cursor_psn == r->sent_psn) {
+    if (r->cursor_psn == r->sent_psn) {
         return 0;
     }
-    return 1 + (qrnic_wqe_is_rd(p->opcode) ? p->asked_transmission :
+    return 1 + (qrnic_wqe_is_rd(p->opcode) ? p->initiated->asked_transmission :
                 r->selective->times[r->cursor_psn % QRNIC_WINDOW]);
 }
 
@@ -57,12 +57,11 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
     uint32_t place = r->cursor_psn % QRNIC_WINDOW;
     uint8_t transmission = qrnic_selective_transmission(r, p);
 
-    if (!s) {
-        return;
-    }
     s->order++;
-    p->asked = s->order;
-    p->asked_transmission = transmission;
+    if (p->initiated) {
+        p->initiated->asked = s->order;
+        p->initiated->asked_transmission = transmission;
+    }
     if (r->cursor_psn != r->sent_psn) {
         s->timed = false;       /* the answer may be to either transmission */
     } else if (asks && !s->timed) {
@@ -127,9 +126,6 @@ void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
     QrnicSelective *s = r->selective;
     uint32_t count = qrnic_psn_distance(r->una, una);
 
-    if (!s) {
-        return;
-    }
     s->probes = 0;
     s->counted = false;
     if (s->timed && qrnic_psn_distance(r->una, s->timed_psn) < count) {
@@ -272,7 +268,8 @@ static bool lose_passed(QrnicRequester *r, const QrnicPending *p)
 bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
 {
     const QrnicSelective *s = r->selective;
-    uint32_t psn = pkt->t.psn, asked = pending_with(r, r->una)->asked;
+    uint32_t psn = pkt->t.psn;
+    uint32_t asked = pending_with(r, r->una)->initiated->asked;
     const QrnicPending *p;
 
     if (qrnic_psn_distance(r->una, psn) >=
@@ -287,7 +284,8 @@ bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
     /* A response: of the same request, or of one that went later? */
     return pkt->info->flags & QRNIC_OPF_RESPONSE &&
            QRNIC_MARKED_TRANSMISSION(pkt->t.mark) ==
-           (p->asked_transmission & 7) && (int32_t)(p->asked - asked) >= 0;
+           (p->initiated->asked_transmission & 7) &&
+           (int32_t)(p->initiated->asked - asked) >= 0;
 }
 
 void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)

@@ -256,13 +256,15 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
 }
 
 /* What all requests of a connection say of it */
-static QrnicTransport request(const QrnicQp *qp, const QrnicPending *p,
-                              uint8_t opcode)
+static inline QrnicTransport request(const QrnicQp *qp, const QrnicPending *p,
+                                     uint8_t opcode)
 {
     const QrnicRequester *r = qp->requester;
     QrnicTransport t = qrnic_connection_transport(qp, opcode, r->cursor_psn);
 
-    t.mark |= QRNIC_MARK_TRANSMISSION(qrnic_selective_transmission(r, p));
+    if (r->selective) {
+        t.mark |= QRNIC_MARK_TRANSMISSION(qrnic_selective_transmission(r, p));
+    }
     return t;
 }
 
@@ -274,25 +276,28 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     bool first_asks = asks && r->asked_psn == r->una;
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
     bool oldest = r->cursor_psn == r->una;
+    bool fresh = r->cursor_psn == r->sent_psn;
 
-    if (r->cursor_psn == r->sent_psn) {
+    if (fresh) {
         if (r->cursor_psn == p->first_psn) {
             count_request(e, p);
         }
     } else {
         qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
     }
-    qrnic_selective_sent(e, r, p, asks);
-    if (qrnic_psn_distance(r->una, next) >
-        qrnic_psn_distance(r->una, r->sent_psn)) {
+    if (r->selective) {
+        qrnic_selective_sent(e, r, p, asks);
+    }
+    if (fresh || qrnic_psn_distance(r->una, next) >
+                 qrnic_psn_distance(r->una, r->sent_psn)) {
         r->sent_psn = next;
     }
     r->cursor_psn = next;
     if (next == qrnic_pending_end(p)) {
         r->cursor++;
     }
-    if (asks && qrnic_psn_distance(r->una, next) >
-        qrnic_psn_distance(r->una, r->asked_psn)) {
+    if (asks && (fresh || qrnic_psn_distance(r->una, next) >
+                          qrnic_psn_distance(r->una, r->asked_psn))) {
         r->asked_psn = next;
     }
     /* With a rate limit, who asks may go long after the oldest. */
