@@ -66,7 +66,7 @@ def build_parser():
     add("--guests", type=int, default=1, metavar="N", help="number of guests, 1 to 8 (default 1)")
     add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
     add("--wire", metavar="FAULTS",
-        help="the wires (link=dgram, two guests) lose, repeat, reorder, spoil and mark frames: "
+        help="the wires (of two guests, link=dgram only) lose, repeat, reorder, spoil and mark frames: "
              "loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way; "
              "a mark is CE in a RoCE v2 frame with ECT; spare=mads: nothing befalls management datagrams")
     add("--no-nic", action="store_true", help="no network card at all")
