@@ -274,6 +274,8 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	options = *ece & QRNIC_QPO_SELECTIVE_REPEAT &
 		  qrnic_qp_options(&dev->qdev->caps);
 
+	/* The program may have seen the members of a carrier fail before we its event. */
+	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
 	share = answers ? answer(dev, number, options) :
 			  offer(dev, ucontext, options);

@@ -28,6 +28,8 @@ for round in 1 2; do
     try "connections that share and do not know it, round $round" "$(unknowing "$gid4" "$gid6")"
 done
 try "connections that share and do not know it, selective repeat" "$(unknowing "$gid6" "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
+# The one processor is this program's until it sleeps: it sees its connections fail before the driver hears of their carrier.
+try "connections that share and do not know it, and let nobody else run" "$(unknowing "$gid4" "$gid6" "chrt -f 50")"
 
 # The number of queue pairs of the test programs whose details have this; without -dd there are no carriers.
 # shellcheck disable=SC2317  # called through try and wait_until
