@@ -145,6 +145,7 @@ static const char *flow_parse(Scenario *s, char **word)
     if (f.operation > SCENARIO_READ || !f.size || f.size > 1 << 24 ||
         !f.depth || f.depth > 1024 || f.mtu < QRNIC_MTU_256 ||
         f.mtu > QRNIC_MTU_4096 || f.timeout > 31 ||
+        f.priority > QRNIC_PRIORITY_LEVELS ||
         s->flow->len == FLOWS_MAX || flow_find(s, f.name) >= 0) {
         return "flow: out of range, or its name is not its own";
     }
@@ -189,8 +190,14 @@ static const char *link_parse(GArray *links, const NetLink *usual, char **word)
 
 static const char *topology_parse(Scenario *s, char **word)
 {
+    uint64_t size = 0;
+
     g_strlcpy(s->topology, word[0], sizeof(s->topology));
-    s->size = word[1] ? atoi(word[1]) : 0;
+    if (word[1] && !g_ascii_string_to_unsigned(word[1], 10, 0, UINT32_MAX,
+                                               &size, NULL)) {
+        return word[1];
+    }
+    s->size = size;
     return NULL;
 }
 
@@ -224,10 +231,41 @@ static const char *line_parse(Scenario *s, char **word)
     return set(s, of_scenario, what, word[1]) && !word[2] ? NULL : what;
 }
 
+/* What it cannot be built of; NULL: nothing */
+static const char *topology_check(const Scenario *s)
+{
+    const char *t = s->topology;
+    uint64_t nodes = s->nodes, size = s->size, half = nodes - nodes / 2;
+
+    if (!strcmp(t, "pair")) {
+        return nodes == 2 ? NULL : "topology: a pair has 2 nodes";
+    } else if (!strcmp(t, "star")) {
+        return nodes <= NET_SWITCH_PORTS ? NULL :
+               "topology: the switch of a star has 256 ports";
+    } else if (!strcmp(t, "dumbbell")) {
+        return half + 1 <= NET_SWITCH_PORTS ? NULL :
+               "topology: each switch of a dumbbell has 256 ports";
+    } else if (!strcmp(t, "leaf-spine")) {
+        return size && half + size <= NET_SWITCH_PORTS ? NULL :
+               "topology: leaf-spine: 1 or more, and with half of the nodes "
+               "no more than the 256 ports of a switch";
+    } else if (!strcmp(t, "ring") || !strcmp(t, "ring-one-way")) {
+        return size >= 3 && size <= NODES_MAX &&
+               DIV_ROUND_UP(nodes, size) + 2 <= NET_SWITCH_PORTS ? NULL :
+               "topology: a ring has 3 or more switches of 256 ports each";
+    } else if (!strcmp(t, "fat-tree")) {
+        return size && size % 2 == 0 && size <= NET_SWITCH_PORTS &&
+               nodes <= size * size * size / 4 ? NULL :
+               "topology: fat-tree: K is even, no more than 256, and K^3/4 "
+               "no less than the nodes";
+    }
+    return "no such topology";
+}
+
 static const char *whole_check(const Scenario *s)
 {
     return s->nodes < 2 || s->nodes > NODES_MAX ? "nodes: 2 to 4096" :
-           !s->topology[0] ? "no topology" :
+           topology_check(s) ? topology_check(s) :
            !s->flow->len ? "no flow" :
            s->until <= 0 || s->sample <= 0 || s->poll <= 0 ?
            "until, sample, poll: more than 0" :

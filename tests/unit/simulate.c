@@ -57,6 +57,19 @@ typedef struct World {
  * Building
  */
 
+/* What only the network, or the device, can say of the scenario */
+static void G_NORETURN G_GNUC_PRINTF(1, 2) wrong(const char *format, ...)
+{
+    va_list ap;
+
+    fputs("qrnic-simulate: ", stderr);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    exit(2);
+}
+
 static void parameters_set(World *w)
 {
     for (unsigned i = 0; w->s->congested && i < w->sim->nodes; i++) {
@@ -64,8 +77,8 @@ static void parameters_set(World *w)
                                              &w->s->congestion);
 
         if (r.status != QRNIC_ST_OK) {
-            g_error("congestion: the device refuses the member at %u",
-                    (unsigned)r.value);
+            wrong("congestion: the device refuses the member at %u",
+                  (unsigned)r.value);
         }
     }
 }
@@ -79,7 +92,7 @@ static NetPort *port_find(World *w, const ScenarioLink *l)
             return p;
         }
     }
-    g_error("there is no link between %u and %u", l->a, l->b);
+    wrong("there is no link between %u and %u", l->a, l->b);
 }
 
 static void network_build(World *w)
@@ -98,10 +111,8 @@ static void network_build(World *w)
         net_ring(w->net, s->size, t[4], &s->edge, &s->middle);
     } else if (!strcmp(t, "leaf-spine")) {
         net_leaf_spine(w->net, s->size, &s->edge, &s->middle);
-    } else if (!strcmp(t, "fat-tree")) {
-        net_fat_tree(w->net, s->size, &s->edge, &s->middle);
     } else {
-        g_error("no topology '%s'", t);
+        net_fat_tree(w->net, s->size, &s->edge, &s->middle);
     }
     for (unsigned i = 0; i < s->link->len; i++) {
         const ScenarioLink *l = &g_array_index(s->link, ScenarioLink, i);
@@ -525,8 +536,7 @@ int main(int argc, char **argv)
     World *w;
 
     if (!s) {
-        fprintf(stderr, "qrnic-simulate: %s\n", error);
-        return 2;
+        wrong("%s", error);
     }
     w = world_new(s);
     run(w);
