@@ -274,7 +274,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	options = *ece & QRNIC_QPO_SELECTIVE_REPEAT &
 		  qrnic_qp_options(&dev->qdev->caps);
 
-	/* The program may have seen the members of a carrier fail before we its event. */
+	/* A program may know that members have failed before we know it of their carrier. */
 	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
 	share = answers ? answer(dev, number, options) :

@@ -264,8 +264,10 @@ static const char *topology_check(const Scenario *s)
 
 static const char *whole_check(const Scenario *s)
 {
+    const char *topology = topology_check(s);
+
     return s->nodes < 2 || s->nodes > NODES_MAX ? "nodes: 2 to 4096" :
-           topology_check(s) ? topology_check(s) :
+           topology ? topology :
            !s->flow->len ? "no flow" :
            s->until <= 0 || s->sample <= 0 || s->poll <= 0 ?
            "until, sample, poll: more than 0" :
