@@ -340,11 +340,8 @@ static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 			  const struct qrnic_cqe *cqe)
 {
-	const struct ibv_qp *ibqp = &qp->vqp.qp;
-
-	return cqe_is_receive(cqe) ?
-	       ibqp->recv_cq == &cq->vcq.cq && (qp->has_rq || qp->srq) :
-	       ibqp->send_cq == &cq->vcq.cq && qp->has_sq;
+	return (cqe_is_receive(cqe) ? qrnic_qp_recv_cq(qp) :
+				      qrnic_qp_send_cq(qp)) == &cq->vcq.cq;
 }
 
 /*
@@ -435,7 +432,7 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 	if (likely(cq->last_qp && cq->last_qpn == qpn))
 		return cq->last_qp;
 	qp = qrnic_qp_find(to_qrnic_context(ibcq->context), qpn);
-	if (qp && (qp->vqp.qp.send_cq == ibcq || qp->vqp.qp.recv_cq == ibcq)) {
+	if (qp && (qrnic_qp_send_cq(qp) == ibcq || qrnic_qp_recv_cq(qp) == ibcq)) {
 		cq->last_qp = qp;
 		cq->last_qpn = qpn;
 	}

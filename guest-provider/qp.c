@@ -89,19 +89,17 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* For each CQ that completions of the QP may be in */
+/* Calls visit for each CQ that may have completions of the QP, once */
 static void for_cqs(struct qrnic_qp *qp,
-		    void (*what)(struct qrnic_cq *cq, struct qrnic_qp *qp))
+		    void (*visit)(struct qrnic_cq *cq, struct qrnic_qp *qp))
 {
-	struct ibv_qp *ibqp = &qp->vqp.qp;
+	struct ibv_cq *send_cq = qrnic_qp_send_cq(qp);
+	struct ibv_cq *recv_cq = qrnic_qp_recv_cq(qp);
 
-	/* Not of an XRC target, whose completions are those of SRQs */
-	if (!qp->has_sq && !qp->has_rq && !qp->srq)
-		return;
-	if (qp->has_sq)
-		what(to_qrnic_cq(ibqp->send_cq), qp);
-	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
-		what(to_qrnic_cq(ibqp->recv_cq), qp);
+	if (send_cq)
+		visit(to_qrnic_cq(send_cq), qp);
+	if (recv_cq && recv_cq != send_cq)
+		visit(to_qrnic_cq(recv_cq), qp);
 }
 
 /* Called when the device has destroyed or reset the QP, so that no more CQEs can come */

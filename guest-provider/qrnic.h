@@ -424,6 +424,21 @@ static inline struct qrnic_qp *to_qrnic_qp_ex(struct ibv_qp_ex *object)
 	return container_of(object, struct qrnic_qp, vqp.qp_ex);
 }
 
+/*
+ * The CQs that completions of the QP may be in, or NULL. The members of ibv_qp do not tell:
+ * the kernel requires both CQs of a QP that lacks a queue, so a dynamic target names its
+ * receive CQ twice.
+ */
+static inline struct ibv_cq *qrnic_qp_send_cq(const struct qrnic_qp *qp)
+{
+	return qp->has_sq ? qp->vqp.qp.send_cq : NULL;
+}
+
+static inline struct ibv_cq *qrnic_qp_recv_cq(const struct qrnic_qp *qp)
+{
+	return qp->has_rq || qp->srq ? qp->vqp.qp.recv_cq : NULL;
+}
+
 static inline void qrnic_lock_init(struct qrnic_lock *lock, bool needed)
 {
 	pthread_spin_init(&lock->spin, PTHREAD_PROCESS_PRIVATE);

@@ -1,5 +1,5 @@
-# What the threads of a program do to each other's objects, on an adapter of so few queue
-# pairs that their numbers are soon used again.
+# What the threads of a program do to each other's objects, and queue pairs that go while their completions are unpolled,
+# on an adapter of so few queue pairs that their numbers are soon used again.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=64 --cpus 2
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -10,6 +10,10 @@ try "the provider's test of threads under ThreadSanitizer" \
     "set -o pipefail; qrnic-thread-tsan-test $RDMA0 2>&1 | tee thread.log && ! grep SKIP thread.log"
 try "the provider's test of threads, receiving into the completion" \
     "set -o pipefail; QRNIC_INLINE_RECV=1 qrnic-thread-test $RDMA0 | tee thread.log && ! grep SKIP thread.log"
+try "the provider's test of unpolled completions" \
+    "set -o pipefail; qrnic-unpolled-test $RDMA0 | tee unpolled.log && ! grep SKIP unpolled.log"
+try "the provider's test of unpolled completions under AddressSanitizer" \
+    "set -o pipefail; ASAN_OPTIONS=detect_leaks=0 qrnic-unpolled-asan-test $RDMA0 2>&1 | tee unpolled.log && ! grep SKIP unpolled.log"
 try "the order of the provider's stores, and its locks" qrnic-order-test
 kernel_clean "the kernel log is clean"
 finish
