@@ -219,6 +219,17 @@ class Tests:
             f"status {done.returncode}": done.returncode == 5, "it is not measured": done.stdout == "built with --cost\n",
             "guests are measured, too": refused.returncode == 2 and "--provider" in refused.stderr}, done.stdout + done.stderr)
 
+    def engine(self):
+        """Counts of two functions from callgrind's text: calls are left out, names may be compressed."""
+        from benchlib import engine
+        text = ("fn=(1) send_one\n10 40\ncfn=(2) qrnic_crc.part.0\ncalls=3 20\n11 900\n12 5\n"
+                "fn=(2)\n20 300\n+1 600\nfn=(1)\n* 7\n")
+        counted = engine.costs(text)
+        refused = self.bench("--engine", "--provider")
+        self.result("instructions of the engine alone", {
+            f"counts: {counted}": counted == {"send_one": 52, "qrnic_crc": 900},
+            "two kinds of measurement at once": refused.returncode == 2 and "--engine" in refused.stderr}, refused.stderr)
+
     def bad_guests(self):
         self.says("guest2: BENCH 1500 qrnic rate 200\n", 125)
         done = self.bench(*OPTIONS, "--rounds", "1", "--json", self.path("c.json"))
@@ -286,8 +297,8 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report)
     try:
-        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.provider, tests.bad_guests, tests.interrupted,
-                      tests.idle, tests.consistent):
+        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.provider, tests.engine, tests.bad_guests,
+                      tests.interrupted, tests.idle, tests.consistent):
             if not stopped():
                 group()
     finally:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from . import measure, metrics, plots, results, table
+from . import engine, measure, metrics, plots, results, table
 from .results import BadFile
 
 DESCRIPTION = """\
@@ -27,6 +27,9 @@ within is one guest that talks to itself.
 With --provider instead: what each post and poll costs in the library libqrnic itself, on this machine without guest,
 device and kernel. For each work request or completion that is the least and the median of the cycles of the
 processor's time stamp counter, and the instructions, which say more when other programs run.
+
+With --engine instead: the instructions that the device's engine executes for each message, counted by callgrind on a
+simulated wire. The counts do not depend on the load of the machine.
 
 """
 
@@ -66,6 +69,7 @@ def parser():
     add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
         "unless --metric or --all says otherwise they are measured, too (installs python3-matplotlib as tools/deps does)")
     add("--provider", action="store_true", help="measure posts and polls in the library itself (15 s), nothing else")
+    add("--engine", action="store_true", help="count the engine's instructions for each message (20 s), nothing else")
     add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
         "of both (which takes several rounds)")
     add("--read", metavar="FILE", help="measure nothing: the figures are those of an earlier --json")
@@ -77,8 +81,9 @@ def check(args, made):
         made.error("--rounds must be from 1 to 100")
     if args.read and (args.metric or args.scope or args.all):
         made.error("--read measures nothing: --metric, --scope and --all have no meaning with it")
-    if args.provider and any((args.metric, args.scope, args.all, args.read, args.json, args.csv, args.plots, args.compare)):
-        made.error("--provider goes with no option that chooses what guests measure or where it is written")
+    if (args.provider or args.engine) and any((args.metric, args.scope, args.all, args.read, args.json, args.csv, args.plots,
+                                               args.compare, args.provider and args.engine)):
+        made.error("--provider and --engine go with no option that chooses what guests measure or where it is written")
     for option in ("json", "csv"):
         path = getattr(args, option)
         if path and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
@@ -157,6 +162,8 @@ def main(arguments):
     check(args, made)
     if args.provider:
         return subprocess.run([measure.TOOLS / "guest-build-provider", "--cost"], stdin=subprocess.DEVNULL, check=False).returncode
+    if args.engine:
+        return engine.main()
     measure.heed_signals()
     try:
         return run(args, made)
