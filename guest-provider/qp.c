@@ -190,6 +190,13 @@ static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 	}
 }
 
+/* The WQEs that an SQ may have, as the kernel advertises and checks it (max_qp_wr) */
+static uint32_t max_send_wr(const struct qrnic_context *ctx)
+{
+	return min_t(uint32_t, ctx->max_recv,
+		     ctx->max_wqebb / QRNIC_WQE_MAX_WQEBB);
+}
+
 static int check_cap(const struct qrnic_context *ctx,
 		     const struct ibv_qp_init_attr_ex *attr,
 		     const struct qp_layout *layout)
@@ -199,8 +206,7 @@ static int check_cap(const struct qrnic_context *ctx,
 	if (cap->max_send_sge > ctx->max_send_sge ||
 	    cap->max_send_sge > QRNIC_WQE_MAX_SEGMENTS - layout->sq_header ||
 	    cap->max_inline_data > ctx->max_inline ||
-	    cap->max_send_wr > min_t(uint32_t, ctx->max_recv,
-				     ctx->max_wqebb / QRNIC_WQE_MAX_WQEBB))
+	    cap->max_send_wr > max_send_wr(ctx))
 		return EINVAL;
 	/* Without a receive queue its sizes do not matter */
 	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
@@ -322,7 +328,9 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	qp->sq_number = calloc(qp->sq.size, sizeof(*qp->sq_number));
 	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->sq_number)
 		return ENOMEM;
-	qp->max_send_wr = qp->sq.size / layout->sq_wqe_blocks;
+	/* The size of the ring is rounded up, and may hold more than is allowed */
+	qp->max_send_wr = min_t(uint32_t, qp->sq.size / layout->sq_wqe_blocks,
+				max_send_wr(ctx));
 	if (!qp->has_rq)
 		return 0;
 

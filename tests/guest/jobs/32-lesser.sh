@@ -28,6 +28,7 @@ done
 try "the provider's test of transports on a lesser device" "QRNIC_DIRECT_WQE=1 qrnic-transport-test"
 try "the provider's test of raw packets on a lesser device" qrnic-packet-test
 try "the provider's test of flags on a lesser device" qrnic-flags-test
+try "the provider's test of limits on a lesser device" qrnic-limits-test
 try "the provider's test of XRC on a lesser device" qrnic-xrc-test
 try "the provider's test of errnos on a lesser device" qrnic-errno-test
 try "the provider's test of receiving into the completion on a lesser device" qrnic-inline-test
