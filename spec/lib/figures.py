@@ -85,13 +85,27 @@ def upright(name, count):
     return len(name) * 5 > count * BIT
 
 
+def blocks(parts):
+    """The parts of a piece as boxes [(first row, rows, lowest bit, bits)]: whole rows that follow each other are one box,
+    so that the name of a long member is not taken for a member of its own row."""
+    out = []
+    for row, at, count in parts:
+        if out and count == 32 and out[-1][3] == 32:
+            out[-1] = (out[-1][0], out[-1][1] + 1, at, count)
+        else:
+            out.append((row, 1, at, count))
+    return out
+
+
 def place(svg, tops, heights, parts, name, is_reserved):
-    """One piece: a box in each row that it is in; the name stands in the middle one."""
-    named = len(parts) // 2 if len(parts) > 2 else 0
-    for n, (row, at, count) in enumerate(parts):
-        x, y, w, h = LEFT + (32 - at - count) * BIT, tops[row], count * BIT, heights[row]
+    """One piece: its boxes; the name stands in the largest one."""
+    boxes = blocks(parts)
+    named = max(boxes, key=lambda box: box[1] * box[3])
+    for box in boxes:
+        row, rows, at, count = box
+        x, y, w, h = LEFT + (32 - at - count) * BIT, tops[row], count * BIT, sum(heights[row:row + rows])
         svg.rect(x, y, w, h, GREY if is_reserved else PALE)
-        if n != named or is_reserved:
+        if box != named or is_reserved:
             continue
         if upright(name, count):
             middle = f"{x + w / 2:g} {y + h / 2:g}"
@@ -104,7 +118,7 @@ def layout(svg, rows, named):
     """Rows of bits, each high enough for the names that stand upright in it. named: [(parts, name, is reserved)]."""
     heights = [ROW] * rows
     for parts, name, is_reserved in named:
-        row, _, count = parts[len(parts) // 2 if len(parts) > 2 else 0]
+        row, _, _, count = max(blocks(parts), key=lambda box: box[1] * box[3])
         if not is_reserved and upright(name, count):
             heights[row] = max(heights[row], 8 * len(name) + 8)
     tops = [TOP + sum(heights[:n]) for n in range(rows)]
