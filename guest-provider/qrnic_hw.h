@@ -29,10 +29,9 @@
 #define QRNIC_MSIX_MAX_VECTORS 64u
 
 /* Values of identification registers */
-#define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_ID_MAGIC 0x434e5251u
 
-/* Fixed sizes */
+/* Work queues and WQEs: constants */
 #define QRNIC_WQEBB_SIZE 64u
 #define QRNIC_WQEBB_SHIFT 6u
 #define QRNIC_WQE_MAX_WQEBB 9u
@@ -40,77 +39,119 @@
 #define QRNIC_SEGMENT_SIZE 16u
 #define QRNIC_MAX_SGE 30u
 #define QRNIC_MAX_INLINE 256u
-#define QRNIC_MIN_RATE_LIMIT 1u
-#define QRNIC_MAX_RATE_LIMIT 100000000u
-#define QRNIC_MAX_RECV_INLINE 32u
-#define QRNIC_CQE_SIZE 64u
-#define QRNIC_EQE_SIZE 16u
+#define QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE 3u
+#define QRNIC_MAX_QP_WQEBB 524288u
+#define QRNIC_MAX_QP_RECV 32768u
+#define QRNIC_MAX_MSG_SIZE 0x80000000u
+
+/* Command queue: constants */
 #define QRNIC_CMD_ENTRY_SIZE 64u
 #define QRNIC_CMD_MAX_LOG_SIZE 8u
 #define QRNIC_CMD_MAX_MAILBOX 4096u
-#define QRNIC_RECORD_SIZE 8u
-#define QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE 3u
-#define QRNIC_STREAM_MAX_LOG_ALIGN 12u
-#define QRNIC_PAGE_LIST_SHIFT 12u
-#define QRNIC_PAGE_LIST_ENTRIES 512u
-#define QRNIC_PAGE_SHIFT_MIN 12u
-#define QRNIC_PAGE_SHIFT_MAX 31u
-#define QRNIC_MAX_MSG_SIZE 0x80000000u
-#define QRNIC_MAX_MTU 9000u
-#define QRNIC_MIN_MTU 68u
+
+/* Completion and event queues: constants */
+#define QRNIC_CQE_SIZE 64u
+#define QRNIC_EQE_SIZE 16u
+#define QRNIC_MAX_RECV_INLINE 32u
+#define QRNIC_MAX_CQE 1048576u
+#define QRNIC_MAX_EQE 65536u
+
+/* Shared receive queues: constants */
+#define QRNIC_MAX_SRQ_WR 32767u
+
+/* Extended reliable connections: constants */
+#define QRNIC_MAX_XRCD 4096u
+
+/* Queue pairs: constants */
+#define QRNIC_MIN_RATE_LIMIT 1u
+#define QRNIC_MAX_RATE_LIMIT 100000000u
+
+/* Wire format: constants */
 #define QRNIC_PKEY_DEFAULT 0xffffu
+
+/* Datagrams: constants */
 #define QRNIC_GSI_QPN 1u
 #define QRNIC_GSI_QKEY 0x80010000u
 #define QRNIC_MULTICAST_QPN 0xffffffu
 #define QRNIC_GRH_SIZE 40u
-#define QRNIC_DM_PAGE_SIZE 0x1000u
-#define QRNIC_RSS_MAX_LOG_SIZE 7u
-#define QRNIC_PRIORITY_LEVELS 16u
-#define QRNIC_PRIORITY_STRICT 8u
-#define QRNIC_STARVATION_TURNS 16u
-#define QRNIC_CONTEXT_IMAGE_SIZE 64u
-#define QRNIC_CONTEXT_FRAMES 256u
-#define QRNIC_TSO_MAX_HEADER 138u
-#define QRNIC_TSO_MAX_LENGTH 65536u
+#define QRNIC_MAX_MULTICAST 1024u
+
+/* Memory regions and translation tables: constants */
+#define QRNIC_PAGE_LIST_SHIFT 12u
+#define QRNIC_PAGE_LIST_ENTRIES 512u
+#define QRNIC_PAGE_SHIFT_MIN 12u
+#define QRNIC_PAGE_SHIFT_MAX 31u
+#define QRNIC_MAX_MR_SIZE 0x400000000000ull
 #define QRNIC_FAST_REG_MAX_PAGES 512u
+
+/* Paging on demand: constants */
+#define QRNIC_PAGE_FAULT_AHEAD 262144u
+#define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
+
+/* Keys of keys: constants */
 #define QRNIC_MAX_PIECES 1024u
 #define QRNIC_MAX_ALL_PIECES 1048576u
 #define QRNIC_MAX_KEY_DEPTH 4u
+
+/* Device memory: constants */
+#define QRNIC_DM_PAGE_SIZE 0x1000u
+
+/* Streaming receive: constants */
+#define QRNIC_STREAM_MAX_LOG_ALIGN 12u
+
+/* Tag matching: constants */
 #define QRNIC_TAG_HEADER_SIZE 16u
 #define QRNIC_RENDEZVOUS_SIZE 32u
 #define QRNIC_MAX_RENDEZVOUS 256u
+#define QRNIC_MAX_TAGS 16384u
+#define QRNIC_MAX_ALL_TAGS 131072u
+#define QRNIC_MAX_TAG_OPS 4096u
+
+/* Dynamic connections: constants */
 #define QRNIC_DYNAMIC_MAX_IDLE 18u
 #define QRNIC_DYNAMIC_CONNECT_TIME 1000u
 #define QRNIC_DYNAMIC_RESPONDER_IDLE 4000u
 #define QRNIC_DYNAMIC_ENDED 256u
+#define QRNIC_DYNAMIC_BACK_OFF 16u
+#define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
+
+/* Context cache: constants */
+#define QRNIC_CONTEXT_IMAGE_SIZE 64u
+#define QRNIC_CONTEXT_FRAMES 256u
+
+/* Priorities: constants */
+#define QRNIC_PRIORITY_LEVELS 16u
+#define QRNIC_PRIORITY_STRICT 8u
+#define QRNIC_STARVATION_TURNS 16u
+
+/* Ethernet function: constants */
+#define QRNIC_MAX_MTU 9000u
+#define QRNIC_MIN_MTU 68u
+#define QRNIC_TSO_MAX_HEADER 138u
+#define QRNIC_TSO_MAX_LENGTH 65536u
+
+/* Spreading of frames: constants */
+#define QRNIC_RSS_MAX_LOG_SIZE 7u
+
+/* Selective repeat: constants */
 #define QRNIC_SELECTIVE_WINDOW 256u
+#define QRNIC_MAX_HELD 0x4000000u
+
+/* Adaptive routing: constants */
 #define QRNIC_ADAPTIVE_GAP_TIME 32u
+
+/* Shared connections: constants */
+#define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_CARRIER_QUEUE 64u
 #define QRNIC_CARRIED_OVERHEAD 104u
-#define QRNIC_DYNAMIC_BACK_OFF 16u
-
-/* Limits that no property changes */
-#define QRNIC_MAX_QP_WQEBB 524288u
-#define QRNIC_MAX_QP_RECV 32768u
-#define QRNIC_MAX_SRQ_WR 32767u
-#define QRNIC_MAX_CQE 1048576u
-#define QRNIC_MAX_EQE 65536u
-#define QRNIC_MAX_MR_SIZE 0x400000000000ull
-#define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
-#define QRNIC_MAX_MULTICAST 1024u
-#define QRNIC_MAX_XRCD 4096u
-#define QRNIC_MAX_TAGS 16384u
-#define QRNIC_MAX_ALL_TAGS 131072u
-#define QRNIC_MAX_TAG_OPS 4096u
-#define QRNIC_MAX_HELD 0x4000000u
 #define QRNIC_MAX_CARRIED 0x4000000u
-#define QRNIC_MAX_DYNAMIC_RESPONDERS 1024u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
  * is the kernel's.
  */
 #define QRNIC_DB_PAGE_SIZE 0x1000u
+#define QRNIC_RECORD_SIZE 8u
 #define QRNIC_DB_SQ 0x0u
 #define QRNIC_DB_RQ 0x8u
 #define QRNIC_DB_SRQ 0x10u
@@ -166,15 +207,15 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_MODIFY_SRQ = 0x59,
 	QRNIC_CMD_QUERY_SRQ = 0x5a,
 	QRNIC_CMD_DESTROY_SRQ = 0x5b,
-	QRNIC_CMD_RESIZE_SRQ = 0x5e,
-	QRNIC_CMD_CREATE_TAG_LIST = 0x5f,
 	QRNIC_CMD_ALLOC_XRCD = 0x5c,
 	QRNIC_CMD_FREE_XRCD = 0x5d,
-	QRNIC_CMD_SET_CONTEXTS = 0x68,
-	QRNIC_CMD_QUERY_CONTEXTS = 0x69,
+	QRNIC_CMD_RESIZE_SRQ = 0x5e,
+	QRNIC_CMD_CREATE_TAG_LIST = 0x5f,
 	QRNIC_CMD_SET_GID = 0x60,
 	QRNIC_CMD_CLEAR_GID = 0x61,
 	QRNIC_CMD_QUERY_GID = 0x62,
+	QRNIC_CMD_SET_CONTEXTS = 0x68,
+	QRNIC_CMD_QUERY_CONTEXTS = 0x69,
 	QRNIC_CMD_SET_RX_FILTER = 0x70,
 	QRNIC_CMD_ATTACH_MULTICAST = 0x71,
 	QRNIC_CMD_DETACH_MULTICAST = 0x72,
@@ -1207,15 +1248,15 @@ enum qrnic_counter {
 	X(MODIFY_SRQ) \
 	X(QUERY_SRQ) \
 	X(DESTROY_SRQ) \
-	X(RESIZE_SRQ) \
-	X(CREATE_TAG_LIST) \
 	X(ALLOC_XRCD) \
 	X(FREE_XRCD) \
-	X(SET_CONTEXTS) \
-	X(QUERY_CONTEXTS) \
+	X(RESIZE_SRQ) \
+	X(CREATE_TAG_LIST) \
 	X(SET_GID) \
 	X(CLEAR_GID) \
 	X(QUERY_GID) \
+	X(SET_CONTEXTS) \
+	X(QUERY_CONTEXTS) \
 	X(SET_RX_FILTER) \
 	X(ATTACH_MULTICAST) \
 	X(DETACH_MULTICAST) \

@@ -242,6 +242,8 @@ class Contract:
         return [f["name"] for f in member["fields"]]
 
     def check_commands(self):
+        opcodes = [item["value"] for item in self.enums["cmd_opcode"]["values"]]
+        need(opcodes == sorted(opcodes), "enums.cmd_opcode", "not in the order of the opcodes")
         for item in self.enums["cmd_opcode"]["values"]:
             for key in ("input", "output"):
                 name = item.get(key)

@@ -358,6 +358,100 @@ static void test_addresses(void)
     world_free(w);
 }
 
+/*
+ * The worked example of the chapter Dynamic connections. tests/contract
+ * compares these lines with the manual.
+ */
+static const char worked_example[] =
+    "5 to 9    CONNECT     connection 77, PSN 100\n"
+    "5 to 9    SEND Only   connection 77, PSN 100, AckReq\n"
+    "5 to 9    SEND Only   connection 77, PSN 101, AckReq\n"
+    "9 to 5    ACCEPT      connection 77, PSN 100\n"
+    "9 to 5    ACK         connection 77, PSN 101\n"
+    "5 to 9    DISCONNECT  connection 77, PSN 103\n"
+    "5 to 10   CONNECT     connection 78, PSN 102\n"
+    "5 to 10   SEND Only   connection 78, PSN 102, AckReq\n"
+    "10 to 5   ACCEPT      connection 78, PSN 102\n"
+    "10 to 5   ACK         connection 78, PSN 102\n";
+
+typedef struct Conversation {
+    World *w;
+    GString *log;
+    uint32_t connection;        /* number of the first connection */
+} Conversation;
+
+static bool conversation_tap(Sim *s, unsigned from, const uint8_t *frame,
+                             size_t len, void *opaque)
+{
+    Conversation *c = opaque;
+    g_autofree char *ends = NULL;
+    const char *name;
+    unsigned target;
+    QrnicPacket p;
+
+    g_assert_cmpint(sim_parse(&p, frame, len), ==, QRNIC_PARSE_OK);
+    name = strchr(p.info->name, '_') + 1;
+    target = (from ? p.t.src_qpn : p.t.dest_qpn) ==
+             c->w->target[0].qp->number ? 9 : 10;
+    if (!c->log->len) {
+        c->connection = p.t.connection;
+    }
+    ends = g_strdup_printf("%u to %u", from ? target : 5, from ? 5 : target);
+    g_string_append_printf(c->log, "%-9s %-11s connection %u, PSN %u%s\n", ends,
+                           g_str_equal(name, "SEND_ONLY") ? "SEND Only" : name,
+                           77 + p.t.connection - c->connection,
+                           100 + p.t.psn - c->w->c.psn_a,
+                           p.t.ack_req ? ", AckReq" : "");
+    return true;
+}
+
+static void test_worked_example(void)
+{
+    World with = world_defaults(), *w;
+    g_autoptr(GString) log = g_string_new(NULL);
+    Conversation c = { .log = log };
+
+    with.targets = 2;
+    c.w = w = world_new(with);
+    w->sim->tap = conversation_tap;
+    w->sim->tap_opaque = &c;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    send_op(w, 0, 1, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    g_assert_cmpstr(log->str, ==, worked_example);
+    world_free(w);
+}
+
+/* The longest WQE that there is: 35 segments */
+static void test_longest_wqe(void)
+{
+    World *w = world_new(world_defaults());
+    QrnicDynamicSeg to = sim_dynamic_to(w->target[0].qp, KEY);
+    SimSge sge[QRNIC_MAX_SGE];
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .dynamic = &to, .sge = sge, .num_sge = QRNIC_MAX_SGE,
+        .remote = w->target[0].m.addr + SLOTS * SLOT,
+        .rkey = w->target[0].m.key,
+    };
+
+    fill(w, &w->m[0]);
+    for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
+        sge[i] = (SimSge) { w->m[0].addr + 3 * i, 3, w->m[0].key };
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        sim_post_send(w->initiator[0], &wr);
+        run(w);
+        g_assert_cmpint(expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS,
+                                   QRNIC_CQE_RDMA_WRITE).index, ==,
+                        QRNIC_WQE_MAX_WQEBB * i);
+    }
+    g_assert_cmpmem(w->target[0].m.data + SLOTS * SLOT, 3 * QRNIC_MAX_SGE,
+                    w->m[0].data, 3 * QRNIC_MAX_SGE);
+    world_free(w);
+}
+
 /* The bytes behind the BTH, and what the BTH says */
 static bool bytes_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                       void *opaque)
@@ -1529,6 +1623,8 @@ int main(int argc, char **argv)
     g_test_add_func("/dynamic/operations", test_operations);
     g_test_add_func("/dynamic/handshake", test_handshake);
     g_test_add_func("/dynamic/addresses", test_addresses);
+    g_test_add_func("/dynamic/worked-example", test_worked_example);
+    g_test_add_func("/dynamic/longest-wqe", test_longest_wqe);
     g_test_add_func("/dynamic/bytes", test_bytes);
     g_test_add_func("/dynamic/each-loss", test_each_loss);
     add("/dynamic/random/calm", &weathers[0]);

@@ -264,14 +264,13 @@ static inline void qrnic_pieces_charge(QrnicEngine *e, uint32_t work)
  * and one request must not have software bring gigabytes at once. What follows
  * a piece of an indirect key lies elsewhere.
  */
-#define QRNIC_FAULT_AHEAD (256 * 1024)
 static inline enum qrnic_syndrome
 qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
 {
     if (syndrome == QRNIC_SYN_PAGE_FAULT) {
         len = MIN(len, e->memory->fault_room);
         e->memory->fault.length = MAX(e->memory->fault.length,
-                                      MIN(len, QRNIC_FAULT_AHEAD));
+                                      MIN(len, QRNIC_PAGE_FAULT_AHEAD));
     }
     return syndrome;
 }
