@@ -238,6 +238,9 @@ static const MemoryRegionOps doorbell_ops = {
 
 bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
 {
+    const uint8_t prefetchable = PCI_BASE_ADDRESS_SPACE_MEMORY |
+                                 PCI_BASE_ADDRESS_MEM_TYPE_64 |
+                                 PCI_BASE_ADDRESS_MEM_PREFETCH;
     PCIDevice *pci = PCI_DEVICE(d);
 
     if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
@@ -247,8 +250,7 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
                                               d->config.device_memory, errp)) {
             return false;
         }
-        pci_register_bar(pci, QRNIC_BAR_MEMORY, PCI_BASE_ADDRESS_SPACE_MEMORY,
-                         &d->bar_memory);
+        pci_register_bar(pci, QRNIC_BAR_MEMORY, prefetchable, &d->bar_memory);
     }
     memory_region_init_io(&d->bar_control, OBJECT(d), &control_ops, d,
                           "qrnic-control", QRNIC_BAR_CONTROL_SIZE);
@@ -257,9 +259,7 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
     memory_region_init_io(&d->bar_doorbell, OBJECT(d), &doorbell_ops, d,
                           "qrnic-doorbell",
                           (uint64_t)d->config.db_pages * QRNIC_DB_PAGE_SIZE);
-    pci_register_bar(pci, QRNIC_BAR_DOORBELL, PCI_BASE_ADDRESS_SPACE_MEMORY |
-                     PCI_BASE_ADDRESS_MEM_TYPE_64 |
-                     PCI_BASE_ADDRESS_MEM_PREFETCH, &d->bar_doorbell);
+    pci_register_bar(pci, QRNIC_BAR_DOORBELL, prefetchable, &d->bar_doorbell);
     return true;
 }
 

@@ -5,12 +5,15 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
+#include "qemu/units.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
 #include "hw/pci/pci.h"
+#include "hw/pci/pci_bridge.h"
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pcie.h"
 #include "migration/vmstate.h"
@@ -29,7 +32,6 @@
 /* Commands in one go of the bottom half */
 #define COMMAND_BUDGET 16
 
-/* Its BAR is below 4 GiB, where there is little room. */
 #define DEVICE_MEMORY_MAX (256u << 20)
 
 /*
@@ -714,6 +716,42 @@ static bool express_init(PCIDevice *pci, Error **errp)
     return true;
 }
 
+/*
+ * Warns if the device is plugged into a machine whose guest has already set the
+ * window of the port above, and its prefetchable BARs do not fit into this
+ * window. An empty port has a window of 2 MiB, in which the defaults fit. A
+ * device that is there from the start needs no warning, because the firmware
+ * makes the window as large as the device needs.
+ */
+static void check_window(QrnicDevice *d)
+{
+    const uint8_t type = PCI_BASE_ADDRESS_MEM_PREFETCH;
+    PCIDevice *pci = PCI_DEVICE(d);
+    PCIDevice *port = pci_bridge_get_device(pci_get_bus(pci));
+    uint64_t base, limit, window, needed = 0;
+
+    if (!DEVICE(d)->hotplugged || !port ||
+        !(pci_get_word(port->config + PCI_COMMAND) & PCI_COMMAND_MEMORY)) {
+        return;
+    }
+    for (unsigned i = 0; i < PCI_NUM_REGIONS; i++) {
+        if (pci->io_regions[i].type & type) {
+            needed += pci->io_regions[i].size;
+        }
+    }
+    base = pci_bridge_get_base(port, type);
+    limit = pci_bridge_get_limit(port, type);
+    window = limit > base ? limit - base + 1 : 0;
+    if (window < needed) {
+        warn_report("qrnic '%s': properties 'doorbell-pages' and "
+                    "'device-memory-size' ask for %" PRIu64 " KiB of "
+                    "prefetchable address space, but its port has a window of "
+                    "%" PRIu64 " KiB: set pref64-reserve=%" PRIu64 "M of the "
+                    "pcie-root-port", d->name, needed / KiB, window / KiB,
+                    pow2ceil(DIV_ROUND_UP(needed, MiB)));
+    }
+}
+
 static void device_realize(PCIDevice *pci, Error **errp)
 {
     static const QrnicEnv env = {
@@ -775,6 +813,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
     d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
                         d->config.db_pages, d->config.doorbell_fifo);
+    check_window(d);
 }
 
 /* The engine itself goes last of all, as this may be its own doing. */
@@ -832,7 +871,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
                      QrnicCable *),
     DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors, 8),
-    DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 1024),
+    DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 256),
     DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
                        256),
     DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),

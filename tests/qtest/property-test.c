@@ -1,7 +1,8 @@
 /*
- * qrnic qtest: the bounds of the device's properties
+ * qrnic qtest: the device's properties and the forms of QEMU's command line
  *
- * Beyond them QEMU ends with one line that names the property.
+ * Beyond the bounds of a property QEMU ends with one line that names the
+ * property. Programmer's Reference, chapters Properties and PCI.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,6 +12,8 @@
 #include "qobject/qnum.h"
 #include "qemu/cutils.h"
 #include "driver.h"
+#include "hw/pci/pci_regs.h"
+#include "qemu/units.h"
 
 typedef struct Refused {
     const char *properties, *names;
@@ -92,6 +95,143 @@ static void test_accepted(const void *data)
     qtest_quit(qts);
 }
 
+/*
+ * Sizes and kinds of all BARs, as a guest's software finds them out
+ */
+
+typedef struct Bar {
+    uint64_t size;
+    bool wide, prefetchable;
+} Bar;
+
+static Bar bar_of(Device *d, unsigned number)
+{
+    unsigned at = PCI_BASE_ADDRESS_0 + 4 * number;
+    uint32_t low, high = UINT32_MAX;
+    Bar bar;
+
+    qpci_config_writel(d->pci, at, UINT32_MAX);
+    low = qpci_config_readl(d->pci, at);
+    g_assert_false(low & PCI_BASE_ADDRESS_SPACE_IO);
+    bar.wide = (low & PCI_BASE_ADDRESS_MEM_TYPE_MASK) ==
+               PCI_BASE_ADDRESS_MEM_TYPE_64;
+    bar.prefetchable = low & PCI_BASE_ADDRESS_MEM_PREFETCH;
+    if (bar.wide) {
+        qpci_config_writel(d->pci, at + 4, UINT32_MAX);
+        high = qpci_config_readl(d->pci, at + 4);
+    }
+    low &= PCI_BASE_ADDRESS_MEM_MASK;
+    bar.size = low ? -((uint64_t)high << 32 | low) : 0;
+    return bar;
+}
+
+static void check_bars(const char *properties, uint64_t doorbells,
+                       uint64_t memory)
+{
+    const struct { unsigned number; Bar bar; } expected[] = {
+        { QRNIC_BAR_CONTROL, { QRNIC_BAR_CONTROL_SIZE } },
+        { QRNIC_BAR_MSIX, { QRNIC_BAR_MSIX_SIZE } },
+        { QRNIC_BAR_DOORBELL, { doorbells, true, true } },
+        { QRNIC_BAR_MEMORY, { memory, memory > 0, memory > 0 } },
+    };
+    Device *d = device_start_bare(properties, false);
+    uint64_t total[2] = { };
+    unsigned slots = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(expected); i++) {
+        Bar bar = bar_of(d, expected[i].number);
+
+        g_assert_cmphex(bar.size, ==, expected[i].bar.size);
+        g_assert_cmpint(bar.wide, ==, expected[i].bar.wide);
+        g_assert_cmpint(bar.prefetchable, ==, expected[i].bar.prefetchable);
+        total[bar.prefetchable] += bar.size;
+        slots += bar.size ? 1 + bar.wide : 0;
+    }
+    /* These are all that there are. */
+    g_assert_cmpuint(slots, ==, memory ? 6 : 4);
+    if (!properties[0]) {
+        /* The space that firmware and Linux reserve for an empty root port */
+        g_assert_cmphex(total[0], <=, 2 * MiB);
+        g_assert_cmphex(total[1], <=, 2 * MiB);
+    }
+    device_stop(d);
+}
+
+static void test_bars(void)
+{
+    check_bars("", MiB, MiB);
+    check_bars("device-memory-size=256M,doorbell-pages=1024", 4 * MiB,
+               256 * MiB);
+    check_bars("cap-dm=off", MiB, 0);
+}
+
+#define SPARE_DEVFN QPCI_DEVFN(7, 0)
+
+typedef struct HotPlug {
+    const char *name;
+    uint32_t window;            /* of prefetchable space, in MiB */
+    bool enabled;               /* the window, by the guest */
+    uint32_t doorbell_pages;    /* 0: the default */
+    const char *advice;         /* or NULL: no warning */
+} HotPlug;
+
+static const HotPlug hot_plugs[] = {
+    { "default", 2, true, 0, NULL },
+    { "too-many-pages", 2, true, 512, "pref64-reserve=4M" },
+    { "enough-reserved", 4, true, 512, NULL },
+    { "no-window", 0, true, 0, "pref64-reserve=2M" },
+    { "before-firmware", 2, false, 512, NULL },
+};
+
+/* A port whose window is too small for a device that is plugged in */
+static void test_hot_plug(const void *data)
+{
+    const HotPlug *c = data;
+    g_autofree char *file = NULL, *said = NULL;
+    QTestState *qts;
+    QPCIBus *bus;
+    QPCIDevice *port;
+    int fd = g_file_open_tmp("qrnic-warning-XXXXXX", &file, NULL);
+
+    g_assert_cmpint(fd, >=, 0);
+    close(fd);
+    qts = qtest_initf("-machine q35 -nodefaults -display none -device "
+                      "pcie-root-port,id=spare,bus=pcie.0,addr=07.0,chassis=9 "
+                      "2>%s", file);
+    bus = qpci_new_pc(qts, NULL);
+    port = qpci_device_find(bus, SPARE_DEVFN);
+    g_assert_nonnull(port);
+    if (c->enabled) {
+        qpci_device_enable(port);
+    }
+    /* At 0xe0000000; without a window the base is above the limit. */
+    qpci_config_writew(port, PCI_PREF_MEMORY_BASE, c->window ? 0xe000 : 0xfff0);
+    qpci_config_writew(port, PCI_PREF_MEMORY_LIMIT,
+                       c->window ? 0xe000 + (c->window - 1) * 16 : 0);
+    if (c->doorbell_pages) {
+        qtest_qmp_assert_success(qts, "{'execute': 'device_add', 'arguments': "
+                                 "{'driver': 'qrnic', 'id': 'late', 'bus': "
+                                 "'spare', 'doorbell-pages': %u}}",
+                                 c->doorbell_pages);
+    } else {
+        qtest_qmp_assert_success(qts, "{'execute': 'device_add', 'arguments': "
+                                 "{'driver': 'qrnic', 'id': 'late', 'bus': "
+                                 "'spare'}}");
+    }
+    g_free(port);
+    qpci_free_pc(bus);
+    qtest_quit(qts);
+    g_assert_true(g_file_get_contents(file, &said, NULL, NULL));
+    unlink(file);
+    if (c->advice) {
+        g_assert_nonnull(strstr(said, "warning: qrnic 'late': "));
+        g_assert_nonnull(strstr(said, c->advice));
+        g_assert_true(strchr(said, '\n') == said + strlen(said) - 1);
+    } else {
+        g_assert_cmpstr(said, ==, "");
+    }
+}
+
 /* Everything the device keeps state of is in one process: no migration yet. */
 static void test_not_migratable(void)
 {
@@ -118,5 +258,12 @@ void add_property_tests(void)
 
         qtest_add_data_func(path, accepted[i], test_accepted);
     }
+    for (unsigned i = 0; i < ARRAY_SIZE(hot_plugs); i++) {
+        g_autofree char *path = g_strdup_printf("qrnic/property/hot-plug/%s",
+                                                hot_plugs[i].name);
+
+        qtest_add_data_func(path, &hot_plugs[i], test_hot_plug);
+    }
+    qtest_add_func("qrnic/property/bars", test_bars);
     qtest_add_func("qrnic/property/not-migratable", test_not_migratable);
 }

@@ -1,8 +1,9 @@
-# The adapter is unplugged under load, and another one plugged in.
+# The adapter is unplugged under load, and another one plugged in. Adapters are plugged into ports that were empty when
+# the guest started, with the default properties and with more memory. Two adapters with the largest device memory start.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-queue
 # One processor: in QEMU 10.0 an access of one to a register goes to another device while a second changes the memory map
-# guest: --guests 1 --nic qrnic --nic qrnic --timeout 300
+# guest: --guests 1 --nic qrnic,device-memory-size=256M --nic qrnic,device-memory-size=256M --timeout 300 --qemu-arg=-device --qemu-arg=pcie-root-port,id=spare,chassis=91 --qemu-arg=-device --qemu-arg=pcie-root-port,id=large,chassis=92,pref64-reserve=512M
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -34,6 +35,38 @@ end_load() {
     done
     wait
 }
+
+# memory_is DEVICE BYTES: of device memory
+memory_is() { ibv_devinfo -v -d "$1" | grep "available device memory:.*[[:space:]]$2Bytes"; }
+
+# plug PORT MAC HOST [PROPERTY]: an adapter on the hub of the others, with address 10.77.0.HOST
+plug() {
+    local netdev
+    host_qmp "{\"execute\":\"netdev_add\",\"arguments\":{\"type\":\"hubport\",\"id\":\"net-$1\",\"hubid\":0}}" &&
+        host_qmp "{\"execute\":\"device_add\",\"arguments\":{\"driver\":\"qrnic\",\"id\":\"nic-$1\",\"bus\":\"$1\",\"netdev\":\"net-$1\",\"mac\":\"$2\"${4:+,$4}}}" &&
+        wait_until 30 netdev_of "$2" || return 1
+    netdev=$(netdev_of "$2")
+    nic_up "$netdev" "10.77.0.$3/24" "fd77::$3/64" 1500
+    wait_until 20 nic_has_gid "$netdev"
+}
+
+# plugged PORT MAC HOST BYTES [PROPERTY]: the adapter comes up, with all of its device memory, and talks.
+plugged() {
+    local rdma gid
+    plug "$1" "$2" "$3" "${5:-}" >plug.log 2>&1
+    result $? "an adapter is plugged into the empty port '$1'"
+    rdma=$(rdma_of "$(netdev_of "$2")")
+    gid=$(gid_index "$rdma" 4)
+    try "it has $4 bytes of device memory" "$(declare -f memory_is); memory_is $rdma $4"
+    alone "it works" 18515 "ibv_rc_pingpong -d $rdma -g $gid -n 200 -c -e" \
+        "ibv_rc_pingpong -d $rdma -g $gid -n 200 -c -e localhost"
+}
+
+for device in "$RDMA0" "$RDMA1"; do
+    try "$device has its device memory" "$(declare -f memory_is); memory_is $device $((256 << 20))"
+done
+plugged spare 52:54:00:77:01:aa 90 $((1 << 20))
+plugged large 52:54:00:77:01:bb 91 $((256 << 20)) "\"device-memory-size\":$((256 << 20))"
 
 for round in 1 2; do
     load
