@@ -34,6 +34,8 @@
 
 #define DEVICE_MEMORY_MAX (256u << 20)
 
+#define DEFAULT_VECTORS 8
+
 /*
  * Bus
  */
@@ -549,6 +551,14 @@ static bool check_range(const char *name, uint32_t value, uint32_t min,
     return true;
 }
 
+/* QEMU's options -nic and -net nic set "vectors" to 0 unless told otherwise. */
+static void set_defaults(QrnicDevice *d)
+{
+    if (!d->config.vectors) {
+        d->config.vectors = DEFAULT_VECTORS;
+    }
+}
+
 static bool check_properties(QrnicDevice *d, Error **errp)
 {
     const QrnicConfig *c = &d->config;
@@ -772,6 +782,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
     DeviceState *dev = DEVICE(pci);
     QrnicEnv mine = env;
 
+    set_defaults(d);
     if (!check_properties(d, errp)) {
         return;
     }
@@ -870,7 +881,8 @@ static const Property device_properties[] = {
     DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
     DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
                      QrnicCable *),
-    DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors, 8),
+    DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors,
+                       DEFAULT_VECTORS),
     DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 256),
     DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
                        256),

@@ -95,6 +95,90 @@ static void test_accepted(const void *data)
     qtest_quit(qts);
 }
 
+/* Without a PCI Express bus the message names the remedy. */
+static void test_no_express(const void *data)
+{
+    const char *option = data;
+    g_autofree char *command = NULL, *err = NULL;
+    int status;
+
+    command = g_strdup_printf("sh -c \"%s -machine pc,accel=qtest -nodefaults "
+                              "-display none %s\"",
+                              getenv("QTEST_QEMU_BINARY"), option);
+    g_assert_true(g_spawn_command_line_sync(command, NULL, &err, &status,
+                                            NULL));
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 1);
+    g_assert_nonnull(strstr(err, "-machine q35"));
+}
+
+typedef struct ShortForm {
+    const char *options;
+    unsigned adapters, vectors;
+    bool has_link;
+    const char *mac;            /* or NULL */
+} ShortForm;
+
+static const ShortForm short_forms[] = {
+    { "-device qrnic", 1, 8, false },
+    { "-device qrnic,vectors=0", 1, 8, false },
+    { "-netdev user,id=n -device qrnic,netdev=n", 1, 8, true },
+    { "-nic user,model=qrnic", 1, 8, true },
+    { "-nic user,model=qrnic,mac=52:54:00:aa:bb:cc", 1, 8, true,
+      "\x52\x54\x00\xaa\xbb\xcc" },
+    { "-nic hubport,hubid=1,model=qrnic", 1, 8, true },
+    { "-nic socket,udp=127.0.0.1:9,localaddr=127.0.0.1:0,model=qrnic",
+      1, 8, true },
+    { "-nic user,model=qrnic -nic user,model=qrnic", 2, 8, true },
+    { "-net nic,model=qrnic -net user", 1, 8, true },
+    { "-net nic,model=qrnic,vectors=0 -net user", 1, 8, true },
+    { "-net nic,model=qrnic,vectors=5,macaddr=52:54:00:aa:bb:cc -net user",
+      1, 5, true, "\x52\x54\x00\xaa\xbb\xcc" },
+};
+
+static void check_adapter(QPCIDevice *pci, const ShortForm *form)
+{
+    QPCIBar bar;
+    uint8_t mac[8];
+
+    qpci_device_enable(pci);
+    bar = qpci_iomap(pci, QRNIC_BAR_CONTROL, NULL);
+    g_assert_cmphex(qpci_io_readl(pci, bar, QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
+    g_assert_cmpuint(qpci_io_readl(pci, bar, QRNIC_REG_VECTORS), ==,
+                     form->vectors);
+    g_assert_cmpuint(!!(qpci_io_readl(pci, bar, QRNIC_REG_STATUS) &
+                        QRNIC_REG_STATUS_LINK_MASK), ==, form->has_link);
+    stl_le_p(mac, qpci_io_readl(pci, bar, QRNIC_REG_MAC_LO));
+    stl_le_p(mac + 4, qpci_io_readl(pci, bar, QRNIC_REG_MAC_HI));
+    if (form->mac) {
+        g_assert_cmpmem(mac, 6, form->mac, 6);
+    }
+}
+
+/* Every form of the command line that QEMU's other adapters can be had by */
+static void test_short_form(const void *data)
+{
+    const ShortForm *form = data;
+    QTestState *qts = qtest_initf("-machine q35 -nodefaults -display none %s",
+                                  form->options);
+    QPCIBus *bus = qpci_new_pc(qts, NULL);
+    unsigned found = 0;
+
+    for (unsigned slot = 0; slot < 32; slot++) {
+        QPCIDevice *pci = qpci_device_find(bus, QPCI_DEVFN(slot, 0));
+
+        if (pci && qpci_config_readl(pci, PCI_VENDOR_ID) ==
+                   (QRNIC_PCI_DEVICE_ID << 16 | QRNIC_PCI_VENDOR_ID)) {
+            check_adapter(pci, form);
+            found++;
+        }
+        g_free(pci);
+    }
+    g_assert_cmpuint(found, ==, form->adapters);
+    qpci_free_pc(bus);
+    qtest_quit(qts);
+}
+
 /*
  * Sizes and kinds of all BARs, as a guest's software finds them out
  */
@@ -258,6 +342,18 @@ void add_property_tests(void)
 
         qtest_add_data_func(path, accepted[i], test_accepted);
     }
+    for (unsigned i = 0; i < ARRAY_SIZE(short_forms); i++) {
+        g_autofree char *path = g_strdup_printf("qrnic/property/form/%s",
+                                                short_forms[i].options);
+
+        /* Slashes and blanks would make other tests of it. */
+        g_strdelimit(path + strlen("qrnic/property/form/"), "/ :", '_');
+        qtest_add_data_func(path, &short_forms[i], test_short_form);
+    }
+    qtest_add_data_func("qrnic/property/no-express/device", "-device qrnic",
+                        test_no_express);
+    qtest_add_data_func("qrnic/property/no-express/nic",
+                        "-nic user,model=qrnic", test_no_express);
     for (unsigned i = 0; i < ARRAY_SIZE(hot_plugs); i++) {
         g_autofree char *path = g_strdup_printf("qrnic/property/hot-plug/%s",
                                                 hot_plugs[i].name);
