@@ -275,6 +275,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	mutex_init(&dev->pma_mutex);
 	INIT_WORK(&dev->flush_work, qrnic_flush_work);
 	dev->stopping = true;
+	qrnic_user_memory_init(dev);
 
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	if (qrnic_counters_known(qdev))

@@ -170,7 +170,7 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	if (err)
 		return ERR_PTR(err);
 
-	umem = ib_umem_get(&dev->ibdev, start, length, access);
+	umem = qrnic_umem_get(dev, start, length, access);
 	if (IS_ERR(umem))
 		return ERR_CAST(umem);
 	return mr_of_umem(dev, ibpd, umem, start, virt, access);
@@ -196,6 +196,11 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 					   access);
 	if (IS_ERR(dmabuf))
 		return ERR_CAST(dmabuf);
+	err = qrnic_umem_check(dev, &dmabuf->umem);
+	if (err) {
+		ib_umem_release(&dmabuf->umem);
+		return ERR_PTR(err);
+	}
 	return mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
 }
 
@@ -240,14 +245,14 @@ static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *
 	struct ib_umem *old = mr->umem;
 
 	if (flags & IB_MR_REREG_TRANS)
-		return ib_umem_get(&dev->ibdev, start, length, access);
+		return qrnic_umem_get(dev, start, length, access);
 	if (!(flags & IB_MR_REREG_ACCESS) || !ib_access_writable(access) ||
 	    old->writable || old->is_dmabuf)
 		return NULL;
 	/* The address is one of the process that registered the region. */
 	if (old->owning_mm != current->mm)
 		return ERR_PTR(-EPERM);
-	return ib_umem_get(&dev->ibdev, old->address, old->length, access);
+	return qrnic_umem_get(dev, old->address, old->length, access);
 }
 
 static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int flags,

@@ -20,6 +20,8 @@
 /* Prefetches that wait at a time; the next ones are done by who asks for them. */
 #define MAX_PREFETCHES 64
 
+#define ODP_ENTRY_FLAGS ((u64)(QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE))
+
 struct qrnic_ib_odp {
 	struct qrnic_ib_object object;	/* in dev->odps, by the index of the key */
 	struct qrnic_ib_dev *dev;
@@ -197,6 +199,7 @@ static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 addre
 	u64 index = (address - ib_umem_start(umem)) >> umem->page_shift;
 	u64 last = (address + length - 1 - ib_umem_start(umem)) >> umem->page_shift;
 	u64 first = odp_first_page(odp, umem), i, entry;
+	bool copied = false;
 	int pages, present = 0, err;
 
 	err = qrnic_sparse_reserve(odp->dev->qdev, &odp->table, first + index,
@@ -211,10 +214,16 @@ static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 addre
 
 	for (i = index; i < index + pages; i++) {
 		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
+		if (entry && qrnic_dma_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
+			copied = true;
+			entry = 0;
+		}
 		qrnic_sparse_set(&odp->table, first + i, entry);
 		present += !!entry;
 	}
 	mutex_unlock(&umem->umem_mutex);
+	if (copied)
+		return qrnic_copied_error(odp->dev);
 	return fault && present < pages ? -EFAULT : present;
 }
 
@@ -639,6 +648,9 @@ struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
 		return ERR_PTR(-EOPNOTSUPP);
+	err = qrnic_user_memory_check(dev);
+	if (err)
+		return ERR_PTR(err);
 	err = qrnic_access_rights(dev, access & ~IB_ACCESS_ON_DEMAND);
 	if (err < 0)
 		return ERR_PTR(err);

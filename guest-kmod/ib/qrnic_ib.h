@@ -48,6 +48,8 @@ struct qrnic_ib_dev {
 	struct ib_device ibdev;
 	struct qrnic_dev *qdev;
 
+	bool dma_copied;	/* bounce buffers: no memory of processes (user_memory.c) */
+
 	/* Number to the qrnic_ib_object in a QP or an SRQ */
 	struct xarray qps;
 	struct xarray srqs;
@@ -573,6 +575,20 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address);
 struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
 				u64 ring, u32 record_offset,
 				struct qrnic_table *table, dma_addr_t *record);
+
+/* user_memory.c */
+void qrnic_user_memory_init(struct qrnic_ib_dev *dev);
+/* -EOPNOTSUPP, with a message, if the kernel copies all DMA */
+int qrnic_user_memory_check(struct qrnic_ib_dev *dev);
+/* As ib_umem_get(), and -EOPNOTSUPP if the device would access a copy */
+struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
+			       int access);
+/* -EOPNOTSUPP, with a message, if the device would access a copy of this memory */
+int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
+/* Returns true if the device accesses a copy of the page that is mapped here. */
+bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
+/* The message, and -EOPNOTSUPP */
+int qrnic_copied_error(struct qrnic_ib_dev *dev);
 
 /* tags.c */
 int qrnic_tag_list_check(struct qrnic_ib_dev *dev,

@@ -63,7 +63,7 @@ struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 	    address != (unsigned long)address || length != (size_t)length)
 		return ERR_PTR(-EINVAL);
 
-	return ib_umem_get(&dev->ibdev, address, length, IB_ACCESS_LOCAL_WRITE);
+	return qrnic_umem_get(dev, address, length, IB_ACCESS_LOCAL_WRITE);
 }
 
 /*

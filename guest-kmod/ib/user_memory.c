@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * user_memory.c: pins memory of processes, and rejects it where the kernel copies DMA.
+ *
+ * A process and the device use the same pages at the same time: nobody calls
+ * dma_sync_*() in between. Where the kernel puts a bounce buffer between memory and
+ * device (swiotlb=force, encrypted guests, a mask of DMA that does not reach all
+ * memory), the device would read a copy as old as the registration, and the process
+ * would wait forever. So registrations and queues of processes fail there. Kernel
+ * consumers map memory for each request, and the driver's own rings are coherent
+ * memory, which is never copied: both work.
+ *
+ * qrnic_user_memory_init() is called once, before the device is registered; the
+ * others by every verb that pins memory.
+ */
+#include <linux/iommu.h>
+#include <rdma/ib_umem.h>
+
+#include "qrnic_ib.h"
+
+bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
+{
+	struct device *device = qrnic_dma_device(dev->qdev);
+	struct iommu_domain *domain = iommu_get_domain_for_dev(device);
+
+	/*
+	 * An IOMMU maps whole pages where they are. It must be asked first, because
+	 * behind it dma_need_sync() returns true for all addresses once a part of a
+	 * page, for example an Ethernet frame, has been copied.
+	 */
+	if (domain && domain->type & __IOMMU_DOMAIN_PAGING &&
+	    __ffs(domain->pgsize_bitmap) <= PAGE_SHIFT)
+		return false;
+	return dma_need_sync(device, address);
+}
+
+int qrnic_copied_error(struct qrnic_ib_dev *dev)
+{
+	ibdev_err_ratelimited(&dev->ibdev,
+			      "%s[%d]: memory of a process cannot be used, because the kernel copies all DMA to bounce buffers (swiotlb)\n",
+			      current->comm, task_pid_nr(current));
+	return -EOPNOTSUPP;
+}
+
+int qrnic_user_memory_check(struct qrnic_ib_dev *dev)
+{
+	return dev->dma_copied ? qrnic_copied_error(dev) : 0;
+}
+
+/* Also with an address mask that reaches a part of memory only */
+int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem)
+{
+	const struct sg_table *table = &umem->sgt_append.sgt;
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(table->sgl, sg, table->nents, i)
+		if (qrnic_dma_is_copied(dev, sg_dma_address(sg)))
+			return qrnic_copied_error(dev);
+	return 0;
+}
+
+struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
+			       int access)
+{
+	struct ib_umem *umem;
+	int err;
+
+	/* Before the memory is pinned: there are not bounce buffers for much of it. */
+	err = qrnic_user_memory_check(dev);
+	if (err)
+		return ERR_PTR(err);
+	umem = ib_umem_get(&dev->ibdev, address, length, access);
+	if (IS_ERR(umem))
+		return umem;
+	err = qrnic_umem_check(dev, umem);
+	if (err) {
+		ib_umem_release(umem);
+		return ERR_PTR(err);
+	}
+	return umem;
+}
+
+/* Maps a page for trial: if the kernel copies it, it copies every page. */
+void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
+{
+	struct device *device = qrnic_dma_device(dev->qdev);
+	struct page *page = alloc_page(GFP_KERNEL);
+	dma_addr_t address;
+
+	if (!page)
+		return;
+	address = dma_map_page(device, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	if (!dma_mapping_error(device, address)) {
+		dev->dma_copied = qrnic_dma_is_copied(dev, address);
+		dma_unmap_page(device, address, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	}
+	__free_page(page);
+	if (dev->dma_copied)
+		dev_warn(device,
+			 "the kernel copies all DMA to bounce buffers: RDMA from user space is not possible\n");
+}
