@@ -26,6 +26,13 @@ struct qrnic_mkey {
 	/* Where a list waits for the device that is too long for a WQE */
 	struct qrnic_piece *list;
 	struct ibv_mr *list_mr;
+	/*
+	 * The last registration that uses the list: its queue pair, which is only compared,
+	 * as it may be gone, and its number there. NULL: none
+	 */
+	const struct qrnic_qp *list_qp;
+	uint64_t list_sq_life;
+	uint32_t list_number;
 	/* In a batch of work requests: the key that it had before, and the next one */
 	bool in_batch;
 	uint32_t key_before;
@@ -183,6 +190,19 @@ static bool fits_wqe(const struct qrnic_qp *qp, size_t length)
 	       qrnic_wqebbs(segments) <= qp->sq.size / qp->max_send_wr;
 }
 
+/*
+ * Returns true if the device may still have to read the list of an earlier registration.
+ * Only registrations by the same queue pair are known: the caller holds its lock.
+ */
+static bool list_is_busy(const struct qrnic_qp *qp, const struct qrnic_mkey *mkey)
+{
+	uint32_t retired = atomic_load_explicit(&qp->sq_retired,
+						memory_order_relaxed);
+
+	return mkey->list_qp == qp && mkey->list_sq_life == qp->sq_life &&
+	       (int32_t)(mkey->list_number - retired) > 0;
+}
+
 /* Into the WQE if that has room; else into the buffer, and its place into the WQE */
 static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 		      const struct qrnicdv_mkey_layout *layout)
@@ -202,6 +222,11 @@ static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 		}
 		return 0;
 	}
+	if (list_is_busy(qp, mkey))
+		return EBUSY;
+	mkey->list_qp = qp;
+	mkey->list_sq_life = qp->sq_life;
+	mkey->list_number = qp->sq_posted + 1;
 	for (i = 0; i < layout->num_pieces; i++)
 		piece_fill(&mkey->list[i], &layout->pieces[i]);
 	qrnic_wqe_add_data(&qp->wqe, (uintptr_t)mkey->list, length,
@@ -228,7 +253,8 @@ static int check_layout(const struct qrnic_context *ctx,
 {
 	uint32_t i;
 
-	if (layout->comp_mask || layout->reserved)
+	if (layout->comp_mask ||
+	    layout->flags & ~(uint32_t)QRNICDV_MKEY_NEW_VARIANT)
 		return EOPNOTSUPP;
 	if (!layout->num_pieces || !layout->repeat ||
 	    layout->num_pieces > mkey->max_pieces)
@@ -242,17 +268,15 @@ static int check_layout(const struct qrnic_context *ctx,
 	return check_access(ctx, layout->access);
 }
 
-/* Another variant each time: who kept the key of the last one is refused */
-static void next_variant(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
+/* Remembers the key as it is before the batch */
+static void batch_add(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
 {
-	if (!mkey->in_batch) {
-		mkey->in_batch = true;
-		mkey->key_before = mkey->mkey.lkey;
-		mkey->next = qp->batch_keys;
-		qp->batch_keys = mkey;
-	}
-	mkey->mkey.lkey = ibv_inc_rkey(mkey->mkey.lkey);
-	mkey->mkey.rkey = mkey->mkey.lkey;
+	if (mkey->in_batch)
+		return;
+	mkey->in_batch = true;
+	mkey->key_before = mkey->mkey.lkey;
+	mkey->next = qp->batch_keys;
+	qp->batch_keys = mkey;
 }
 
 /* Of a batch that is dropped the device never hears: it has the keys as before */
@@ -266,6 +290,10 @@ void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
 		if (dropped) {
 			mkey->mkey.lkey = mkey->key_before;
 			mkey->mkey.rkey = mkey->key_before;
+			/* The batch could use the list only if nobody else did */
+			if (mkey->list_qp == qp &&
+			    (int32_t)(mkey->list_number - qp->start_posted) > 0)
+				mkey->list_qp = NULL;
 		}
 	}
 }
@@ -281,7 +309,11 @@ static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 	if (err)
 		return err;
 
-	next_variant(qp, mkey);
+	batch_add(qp, mkey);
+	if (layout->flags & QRNICDV_MKEY_NEW_VARIANT) {
+		dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);
+		dv_mkey->rkey = dv_mkey->lkey;
+	}
 	segment.key = htole32(dv_mkey->lkey);
 	segment.access = layout->access;
 	segment.start = htole64(layout->start);

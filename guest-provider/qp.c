@@ -338,6 +338,14 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 			     layout->rq_log_size, layout->rq_log_stride);
 }
 
+/* A number that no send queue of this process has had, from its creation to a reset */
+static uint64_t next_sq_life(void)
+{
+	static atomic_ullong lives;
+
+	return atomic_fetch_add_explicit(&lives, 1, memory_order_relaxed) + 1;
+}
+
 struct qrnic_qp *qrnic_qp_new_bare(struct ibv_context *context, struct ibv_pd *pd)
 {
 	struct qrnic_qp *qp = calloc(1, sizeof(*qp));
@@ -623,6 +631,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->db = qp->pd && qp->pd->td && qp->pd->td->own_db ?
 		 &qp->pd->td->db : &ctx->db;
 	qp->has_sq = true;
+	qp->sq_life = next_sq_life();
 	pthread_mutex_init(&qp->priority_mutex, NULL);
 	qp->has_rq = has_rq(attr);
 	qp->stream = options->stream;
@@ -769,6 +778,7 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		qp->agreed = false;
 		if (qp->has_sq) {
 			qrnic_wq_reset(&qp->sq);
+			qp->sq_life = next_sq_life();
 			qp->sq_posted = 0;
 			atomic_store_explicit(&qp->sq_retired, 0,
 					      memory_order_relaxed);

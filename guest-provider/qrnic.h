@@ -378,6 +378,8 @@ struct qrnic_qp {
 	/* The number of the newest one; of the newest one that is done */
 	uint32_t sq_posted;
 	atomic_uint sq_retired;
+	/* Another number after each reset, which no other queue pair of the process has */
+	uint64_t sq_life;
 	uint32_t max_send_wr;
 
 	/* ibv_wr_start() to ibv_wr_complete(), under sq.lock */
@@ -395,6 +397,7 @@ struct qrnic_qp {
 	struct qrnic_mkey *batch_keys;
 };
 
+/* mkey.c */
 void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped);
 
 #define QRNIC_TO(type, member)                                                 \

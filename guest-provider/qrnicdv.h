@@ -205,7 +205,7 @@ struct qrnicdv_mkey_init_attr {
 	uint32_t reserved;	/* 0 */
 };
 
-/* An indirect key. Both keys are the same, and change with each registration. */
+/* An indirect key. Both keys are the same. */
 struct qrnicdv_mkey {
 	uint32_t lkey;
 	uint32_t rkey;
@@ -223,6 +223,10 @@ struct qrnicdv_piece {
 	uint64_t stride;
 };
 
+enum qrnicdv_mkey_flags {
+	QRNICDV_MKEY_NEW_VARIANT = 1 << 0,	/* earlier values of the key become invalid */
+};
+
 /* What a key is made of: the pieces one behind the other, gone through repeat times */
 struct qrnicdv_mkey_layout {
 	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
@@ -230,7 +234,7 @@ struct qrnicdv_mkey_layout {
 	uint32_t access;	/* IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_... */
 	uint32_t repeat;	/* at least 1 */
 	uint32_t num_pieces;	/* 1 to max_pieces */
-	uint32_t reserved;	/* 0 */
+	uint32_t flags;		/* enum qrnicdv_mkey_flags */
 	const struct qrnicdv_piece *pieces;
 };
 

@@ -19,6 +19,8 @@
 static struct pair pair;
 static struct ibv_qp_ex *qpx[2];
 static struct qrnicdv_mkey *mkey[KEYS];
+/* Of the next registrations */
+static uint32_t flags;
 
 static struct qrnicdv_mkey *key_make(uint32_t max_pieces)
 {
@@ -75,10 +77,10 @@ static struct qrnicdv_piece piece(size_t offset, uint64_t length,
 	};
 }
 
-static void wr(int end, unsigned int flags)
+static void wr(int end, unsigned int send_flags)
 {
 	qpx[end]->wr_id = 77;
-	qpx[end]->wr_flags = flags;
+	qpx[end]->wr_flags = send_flags;
 }
 
 /* Posts the registration, and more work requests of the same start behind it */
@@ -91,6 +93,7 @@ static void post_register(int end, struct qrnicdv_mkey *key, uint64_t start,
 		.access = IBV_ACCESS_LOCAL_WRITE | remote_rights(),
 		.repeat = repeat,
 		.num_pieces = count,
+		.flags = flags,
 		.pieces = pieces,
 	};
 
@@ -115,8 +118,8 @@ static void registered(int end, struct qrnicdv_mkey *key, uint64_t start,
 	wr(end, IBV_SEND_SIGNALED);
 	post_register(end, key, start, repeat, pieces, count);
 	CHECK(!ibv_wr_complete(qpx[end]));
-	CHECK(key->rkey != before && key->lkey == key->rkey);
-	CHECK(key->rkey >> 8 == before >> 8);
+	CHECK(key->lkey == key->rkey && key->rkey >> 8 == before >> 8);
+	CHECK((key->rkey != before) == (flags == QRNICDV_MKEY_NEW_VARIANT));
 	completes(QRNICDV_WC_REG_MKEY);
 }
 
@@ -158,6 +161,11 @@ static void test_columns(void)
 	begin(IBV_QPT_RC, 0);
 	columns();
 	end();
+	flags = QRNICDV_MKEY_NEW_VARIANT;
+	begin(IBV_QPT_RC, 0);
+	columns();
+	end();
+	flags = 0;
 	begin(IBV_QPT_RC, 64);
 	columns();
 	end();
@@ -253,12 +261,106 @@ static void test_long_list(void)
 	end();
 }
 
+/* The list of a key: written to the second half, and not overwritten by another list */
+static void list_written(struct qrnicdv_piece *list, uint32_t length)
+{
+	uint32_t i;
+
+	ibv_wr_start(qpx[0]);
+	wr(0, IBV_SEND_SIGNALED);
+	ibv_wr_rdma_write(qpx[0], mr->rkey, (uintptr_t)buffer + HALF);
+	ibv_wr_set_sge(qpx[0], mkey[0]->lkey, 0, LIST * length);
+	CHECK(!ibv_wr_complete(qpx[0]));
+	completes(IBV_WC_RDMA_WRITE);
+	for (i = 0; i < LIST; i++)
+		CHECK(!memcmp(buffer + HALF + i * length,
+			      (void *)(uintptr_t)list[i].addr, length));
+}
+
+/*
+ * There is one buffer for long lists: while the device may read it, a second long list is
+ * refused, in the same batch and in a later one; a short one is not.
+ */
+static void test_long_lists(void)
+{
+	static struct qrnicdv_piece first[LIST], second[LIST];
+	uint32_t i;
+
+	begin(IBV_QPT_RC, 64);
+	for (i = 0; i < LIST; i++) {
+		first[i] = piece(16 * i, 8, 0);
+		second[i] = piece(200000 + 16 * i, 8, 0);
+	}
+	ibv_wr_start(qpx[0]);
+	wr(0, 0);
+	post_register(0, mkey[0], 0, 1, first, LIST);
+	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
+	post_register(0, mkey[0], 0, 1, second, LIST);
+	CHECK(ibv_wr_complete(qpx[0]) == EBUSY);
+
+	/* That batch is dropped, and with it the claim to the buffer. */
+	ibv_wr_start(qpx[0]);
+	wr(0, IBV_SEND_SIGNALED);
+	post_register(0, mkey[0], 0, 1, first, LIST);
+	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
+	post_register(0, mkey[0], 0, 1, second, 1);
+	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
+	CHECK(!ibv_wr_complete(qpx[0]));
+	ibv_wr_start(qpx[0]);
+	wr(0, IBV_SEND_SIGNALED);
+	post_register(0, mkey[0], 0, 1, second, LIST);
+	CHECK(ibv_wr_complete(qpx[0]) == EBUSY);
+	completes(QRNICDV_WC_REG_MKEY);
+	completes(IBV_WC_LOCAL_INV);
+	completes(QRNICDV_WC_REG_MKEY);
+	completes(IBV_WC_LOCAL_INV);
+	registered(0, mkey[0], 0, 1, second, LIST);
+	list_written(second, 8);
+
+	/* What a queue pair had posted before a reset uses no buffer after it. */
+	ibv_wr_start(qpx[0]);
+	wr(0, IBV_SEND_SIGNALED);
+	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
+	post_register(0, mkey[0], 0, 1, first, LIST);
+	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
+	CHECK(!ibv_wr_complete(qpx[0]));
+	completions_wait(pair.send_cq, 3);
+	CHECK(!to_state(pair.qp[0], IBV_QPS_RESET));
+	CHECK(!to_state(pair.qp[1], IBV_QPS_RESET) && !pair_connect(&pair));
+	registered(0, mkey[0], 0, 1, first, LIST);
+	list_written(first, 8);
+	end();
+}
+
+/* Without the flag the key is the same after each registration, with it none is like it. */
+static void test_variants(void)
+{
+	struct qrnicdv_piece p = piece(0, 64, 0);
+	uint32_t key, i;
+
+	begin(IBV_QPT_RC, 64);
+	key = mkey[1]->rkey;
+	for (i = 0; i < 20; i++) {
+		flags = i < 10 ? 0 : QRNICDV_MKEY_NEW_VARIANT;
+		registered(0, mkey[1], 0, 1, &p, 1);
+		CHECK(mkey[1]->rkey == (i < 10 ? key : key + i - 9));
+		ibv_wr_start(qpx[0]);
+		wr(0, IBV_SEND_SIGNALED);
+		ibv_wr_local_inv(qpx[0], mkey[1]->rkey);
+		CHECK(!ibv_wr_complete(qpx[0]));
+		completes(IBV_WC_LOCAL_INV);
+	}
+	flags = 0;
+	end();
+}
+
 /* Made, used, unmade and made again in one go, many times */
 static void test_pipelined(void)
 {
 	uint32_t i;
 
 	begin(IBV_QPT_RC, 64);
+	flags = QRNICDV_MKEY_NEW_VARIANT;
 	for (i = 0; i < 300; i++) {
 		struct qrnicdv_piece p = piece(8 * i, 8, 4096);
 
@@ -272,7 +374,9 @@ static void test_pipelined(void)
 		ibv_wr_local_inv(qpx[0], mkey[1]->rkey);
 		CHECK(!ibv_wr_complete(qpx[0]));
 		completes(IBV_WC_LOCAL_INV);
+		flags ^= QRNICDV_MKEY_NEW_VARIANT;
 	}
+	flags = 0;
 	for (i = 0; i < 300 * 16; i++)
 		CHECK(!memcmp(buffer + HALF + 8 * i,
 			      buffer + i / 16 * 8 + i % 16 * 4096, 8));
@@ -339,7 +443,7 @@ static void test_bad_pieces(void)
 
 	begin(IBV_QPT_RC, 64);
 	p = (struct qrnicdv_piece){ .length = 64 };
-	p.lkey = ibv_inc_rkey(mkey[1]->lkey);
+	p.lkey = mkey[1]->lkey;
 	registered(0, mkey[1], 0, 1, &p, 1);
 	send_fails(mkey[1]->lkey, QRNIC_SYN_KEY_CYCLE);
 	end();
@@ -352,6 +456,7 @@ static void test_bad_calls(void)
 	struct qrnicdv_piece p = piece(0, 64, 0);
 	struct qrnicdv_mkey_layout good = {
 		.repeat = 1, .num_pieces = 1, .pieces = &p,
+		.flags = QRNICDV_MKEY_NEW_VARIANT,
 	}, bad[9];
 	struct qrnicdv_piece later = p, empty = p;
 	uint32_t key;
@@ -374,7 +479,7 @@ static void test_bad_calls(void)
 	bad[2].num_pieces = MATRIX + 1;
 	bad[3].access = IBV_ACCESS_MW_BIND;
 	bad[4].comp_mask = 1;
-	bad[5].reserved = 1;
+	bad[5].flags = 2;
 	bad[6].pieces = &later;
 	bad[7].pieces = &empty;
 	bad[8].access = IBV_ACCESS_REMOTE_WRITE;
@@ -404,6 +509,7 @@ static void test_dropped(void)
 	uint32_t before;
 
 	begin(IBV_QPT_RC, 0);
+	flags = QRNICDV_MKEY_NEW_VARIANT;
 	registered(0, mkey[1], 0, 1, &p, 1);
 	before = mkey[1]->rkey;
 	ibv_wr_start(qpx[0]);
@@ -442,6 +548,7 @@ static void test_dropped(void)
 	CHECK(!ibv_wr_complete(qpx[0]));
 	CHECK(poll_one(pair.send_cq, &wc) == 1 && !wc.status);
 	CHECK(poll_one(pair.send_cq, &wc) == 1 && !wc.status);
+	flags = 0;
 	end();
 }
 
@@ -531,6 +638,8 @@ int main(int argc, char **argv)
 	run("a transposition in one write", test_transposition);
 	run("interleaved fields, read", test_interleaved);
 	run("a list of 1000 pieces", test_long_list);
+	run("two lists of 1000 pieces", test_long_lists);
+	run("the value of a key", test_variants);
 	run("keys made, used and unmade in one go", test_pipelined);
 	run("invalidated from afar", test_remote_invalidate);
 	run("pieces that lead nowhere", test_bad_pieces);
