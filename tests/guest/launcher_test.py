@@ -19,8 +19,6 @@ import threading
 import time
 import zlib
 
-import yaml
-
 
 def qemus_of(pid):
     """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
@@ -252,40 +250,6 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                                              "--allow-guest-error", "register-access"], {})
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
 
-    def ci(self):
-        """examples/ci, as somebody has copied it: the workflow's own command, and a module that is at fault"""
-        root = os.path.dirname(os.path.dirname(self.guest))
-        with open(os.path.join(root, "examples", "ci", "workflow.yml"), encoding="utf-8") as file:
-            steps = yaml.safe_load(file)["jobs"]["boot"]["steps"]
-        command = next(step["run"] for step in steps if step.get("name") == "boot")
-        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
-            os.symlink(root, os.path.join(directory, "qrnic"))
-            driver = os.path.join(directory, "driver")
-            os.mkdir(driver)
-            for name, text in (("Kbuild", "obj-m := mine.o\n"), ("mine.c", """
-#include <linux/module.h>
-static bool bad;
-module_param(bad, bool, 0);
-static int __init mine_init(void) { WARN_ON(bad); pr_info("here I am\\n"); return 0; }
-module_init(mine_init);
-static void __exit mine_exit(void) { }
-module_exit(mine_exit);
-MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("a test of examples/ci");
-"""), ("job", "dmesg | grep -q 'here I am' && rmmod mine\n"), ("bad", "rmmod mine; insmod /root/module.ko bad=1\n")):
-                with open(os.path.join(driver, name), "w", encoding="ascii") as file:
-                    file.write(text)
-            for name, words, status, text in (("works", f"{command} driver/job", 0, ""),
-                                              ("fails on a report of the kernel", f"{command} driver/bad", 123, "mine_init")):
-                if self.stopped():
-                    return
-                done = subprocess.run(["bash", "-ec", words], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True,
-                                      text=True, timeout=900, check=False, env={**self.env, "QRNIC_ACCEL": "tcg"})
-                problems = [f"exit status {done.returncode}"] if done.returncode != status else []
-                problems += [f"'{text}' was not said"] if text not in done.stderr else []
-                self.report.result(not problems, f"launcher: the example for CI {name}",
-                                   details=problems + (done.stdout + done.stderr).splitlines()[-12:])
-
     def broken(self):
         """What the host has and what does not work: namespaces, a tap device, a time stamp counter"""
         from guestlib import host  # pylint: disable=import-outside-toplevel
@@ -349,10 +313,18 @@ MODULE_DESCRIPTION("a test of examples/ci");
         clean = ["[ 0.0] RCU lockdep checking is enabled.", "[ 0.0] DMA-API: preallocated 65536 debug entries"]
         cases = ((clean, [], 0), (warning, [], 1), (warning + oops, [], 2), (warning + oops, ["known"], 1),
                  (warning[:3] + oops + warning[3:], ["known"], 1), (warning[:3], [], 1),
-                 (["[ 3.0] qrnic 0000:01:00.0: command timed out"], [], 1))
+                 (["[ 3.0] qrnic 0000:01:00.0: command timed out"], [], 1),
+                 (["[ 3.0] qrnic 0000:01:00.0: probe with driver qrnic failed with error -12"], [], 1),
+                 (["[ 3.0] qrnic: probe of 0000:01:00.0 failed with error -12"], [], 1))
         wrong = [f"{len(strict.kernel_reports(log, allowed))} instead of {count} in {log}"
                  for log, allowed, count in cases if len(strict.kernel_reports(log, allowed)) != count]
         self.report.result(not wrong, "launcher: reports in a kernel's log", details=wrong)
+        report, error = ["guest1: kernel report: Oops"], ["guest1: guest error: rule"]
+        cases = ((0, [], 0), (0, report, 123), (0, error, 123), (7, report, 7), (137, report, 123), (139, report, 123),
+                 (137, error, 137), (137, [], 137))
+        wrong = [f"a job's status {job} with {lines} is {strict.status(job, lines)}, not {expected}"
+                 for job, lines, expected in cases if strict.status(job, lines) != expected]
+        self.report.result(not wrong, "launcher: the status of a run with reports", details=wrong)
 
     def interrupted(self):
         """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
@@ -667,7 +639,7 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.ci, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
+                      tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
                       tests.switch, tests.pinned, tests.interrupted):
             if not stopped():
                 group()

@@ -17,7 +17,7 @@ from .run import Run
 DESCRIPTION = """\
 Boots guests, runs a job in each, and returns the job's exit status (0 only when
 the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not be run;
-with --strict 123 when only a kernel or a device complained).
+with --strict 123 when only a kernel or a device complained, or an oops killed the job).
 
   tools/guest -c 'ibv_devinfo -v'                    one guest with one qrnic
   tools/guest --guests 2 JOB.sh                      two guests joined by a wire
@@ -123,7 +123,7 @@ def read_job(options):
 def read_files(specs):
     files = {}
     for spec in specs:
-        source, colon, target = spec.partition(":")
+        source, colon, target = spec.rpartition(":")
         if not colon or not target.startswith("/"):
             raise LaunchError(f"--file {spec}: give it as SRC:/DEST", EXIT_USAGE)
         try:

@@ -13,7 +13,7 @@ import termios
 import time
 
 from . import accel, host, strict, switch, topology
-from .errors import EXIT_LAUNCH, EXIT_STRICT, EXIT_TIMEOUT, LaunchError
+from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
 from .wire import Faults
@@ -76,6 +76,11 @@ class Run:
                 self._begin_again()
                 self._attempt()
             return self._verdict()
+        except LaunchError:
+            # A job that waits for what an oops has ended comes to its end by a timeout.
+            if self.options.strict:
+                self._complaints()
+            raise
         finally:
             self._stop()
             if terminal:
@@ -84,15 +89,18 @@ class Run:
     def _verdict(self):
         """The first job's status that is not 0; with --strict, what the jobs did not see counts as well."""
         status = next((guest.status for guest in self.guests if guest.status), 0)
-        if not self.options.strict:
-            return status
+        return strict.status(status, self._complaints()) if self.options.strict else status
+
+    def _complaints(self):
+        """Says and returns what the guests' kernels and devices have complained of. A guest that never came up is
+        the error of another message."""
         self._stop()
-        wrong = [line for guest in self.guests
+        wrong = [line for guest in self.guests if guest.boots
                  for line in strict.verdict(guest.number, guest.serial_log, guest.qemu_log, self.options.allow_report,
                                             self.options.allow_guest_error)]
         for line in wrong:
             self.say(line)
-        return status or (EXIT_STRICT if wrong else 0)
+        return wrong
 
     def _attempt(self):
         for number in range(1, self.options.guests + 1):

@@ -5,12 +5,15 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import re
 
+from .errors import EXIT_STRICT
+
 # What a kernel says on its console when something is wrong. (A debugging kernel also says
 # at its start which of its checks are on.)
 HEADLINE = re.compile(
     r"WARNING: |BUG: |Oops|KASAN: |KFENCE: |UBSAN: |refcount_t: |possible [a-z -]*deadlock|"
     r"DMA-API: (?!preallocated|debugging|dma_debug|Mapped at)|general protection fault|unable to handle |"
-    r"INFO: task .* blocked|detected stall|self-detected stall|soft lockup|NETDEV WATCHDOG|command timed out|Call Trace:")
+    r"INFO: task .* blocked|detected stall|self-detected stall|soft lockup|NETDEV WATCHDOG|command timed out|Call Trace:|"
+    r"probe (with driver|of) \S+ failed with error")
 CUT_HERE = "[ cut here ]"
 END_TRACE = "---[ end trace"
 
@@ -18,6 +21,8 @@ END_TRACE = "---[ end trace"
 GUEST_ERROR = re.compile(r"^qrnic \S+: .*?: ([a-z][a-z-]+): ")
 
 SHOWN = 10
+
+REPORT, ERROR = "kernel report", "guest error"
 
 
 def kernel_reports(lines, allowed):
@@ -74,8 +79,8 @@ def qemu_arguments(arguments):
 def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
     """What one guest did wrong, a line each."""
     out = []
-    for path, what, find, allowed in ((serial_log, "kernel report", kernel_reports, allowed_reports),
-                                      (qemu_log, "guest error", guest_errors, allowed_errors)):
+    for path, what, find, allowed in ((serial_log, REPORT, kernel_reports, allowed_reports),
+                                      (qemu_log, ERROR, guest_errors, allowed_errors)):
         try:
             with open(path, encoding="utf-8", errors="replace") as log:
                 found = find(log, allowed)
@@ -85,3 +90,12 @@ def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
         if len(found) > SHOWN:
             out.append(f"guest{number}: {what}s: {len(found) - SHOWN} more in {path}")
     return out
+
+
+def status(job_status, lines):
+    """The exit status of a run whose jobs ended with job_status and of which verdict() says these lines.
+
+    An oops kills the process in which it happens: a job's status of a signal is then the kernel's doing.
+    """
+    killed = job_status > 128 and any(f": {REPORT}" in line for line in lines)
+    return EXIT_STRICT if lines and (killed or not job_status) else job_status

@@ -2,7 +2,7 @@
 # until RDMA is there again, and does not say before that all is well.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
-# guest: --guests 1 --nic qrnic
+# guest: --guests 1 --nic qrnic --allow-report "probe with driver"
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Numbers that cannot be have the device reset, and the Ethernet function may ring just then.
 # guest errors: command-failed doorbell-queue
-# guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 400
+# guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 400 --allow-report "probe with driver"
 # files: verbs/commands.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

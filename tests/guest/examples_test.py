@@ -1,0 +1,128 @@
+"""Tests of examples/: boot-driver and the workflow that runs it, as a project that copied them uses them.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import os
+import subprocess
+import tempfile
+
+import yaml
+
+DRIVER = """
+#include <linux/module.h>
+#include <linux/pci.h>
+
+static int mine_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	pr_info("here I am\\n");
+	%s
+}
+
+static void mine_remove(struct pci_dev *pdev)
+{
+}
+
+static const struct pci_device_id mine_ids[] = { { PCI_DEVICE(0x1234, %s) }, { } };
+MODULE_DEVICE_TABLE(pci, mine_ids);
+
+static struct pci_driver mine = {
+	.name = "mine", .id_table = mine_ids, .probe = mine_probe, .remove = mine_remove,
+};
+module_pci_driver(mine);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("a test of examples/ci");
+"""
+QRNIC, OTHER = "0x5152", "0x5153"
+
+# What is wrong with a driver: its probe, the device that it is for, the exit status of boot-driver, what that says
+BROKEN = (
+    ("works", "return 0;", QRNIC, 0, ()),
+    ("fails on a report of the kernel", "WARN_ON(1);\n\treturn 0;", QRNIC, 123, ("kernel report: ", "mine_probe")),
+    ("fails on a probe that fails", "return -EINVAL;", QRNIC, 122,
+     ("mine is not bound to ", "kernel report: ", "probe with driver mine failed with error -22")),
+    ("fails on a module that binds to nothing", "return 0;", OTHER, 122, ("mine is not bound to ",)),
+    ("fails on an oops in a probe", "*(volatile int *)8 = 1;\n\treturn 0;", QRNIC, 123,
+     ("kernel report: ", "NULL pointer dereference")),
+)
+
+
+def write(directory, files):
+    os.makedirs(directory, exist_ok=True)
+    for name, text in files.items():
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+class Tests:
+    def __init__(self, root, report, stopped):
+        self.root, self.report, self.stopped = root, report, stopped
+        self.boot_driver = os.path.join(root, "examples", "ci", "boot-driver")
+        self.env = {**os.environ, "QRNIC_ACCEL": "tcg"}
+
+    def run(self, name, words, directory, status, said, env=None, unsaid=()):
+        """The command must end with this status, and say each of `said`."""
+        if self.stopped():
+            return
+        done = subprocess.run(words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900,
+                              check=False, env={**self.env, **(env or {})})
+        output = done.stdout + done.stderr
+        problems = [f"exit status {done.returncode} instead of {status}"] if done.returncode != status else []
+        problems += [f"'{text}' was not said" for text in said if text not in output]
+        problems += [f"'{text}' was said" for text in unsaid if text in output]
+        self.report.result(not problems, f"examples: {name}", details=problems and [*problems, *output.splitlines()[-12:]])
+
+    def workflow(self):
+        """The workflow's own command, in a directory like that of a runner, on drivers that are at fault in one thing."""
+        with open(os.path.join(self.root, "examples", "ci", "workflow.yml"), encoding="utf-8") as file:
+            steps = yaml.safe_load(file)["jobs"]["boot"]["steps"]
+        command = next(step["run"] for step in steps if step.get("name") == "boot")
+        for name, probe, device, status, said in BROKEN:
+            with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+                os.symlink(self.root, os.path.join(directory, "qrnic"))
+                write(os.path.join(directory, "driver"),
+                      {"Kbuild": "obj-m := mine.o\n", "mine.c": DRIVER % (probe, device),
+                       # What a build elsewhere has left must not be booted.
+                       "old.ko": "", "job": "dmesg | grep -q 'here I am' && rmmod mine\n"})
+                self.run(f"boot-driver {name}", ["bash", "-ec", f"{command} driver/job"], directory, status, said)
+
+    def several(self):
+        """Which of two modules is meant, boot-driver does not guess."""
+        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+            source = DRIVER % ("return 0;", QRNIC)
+            write(directory, {"Kbuild": "obj-m := one.o two.o\n", "one.c": source, "two.c": source})
+            self.run("boot-driver refuses a directory of two modules", [self.boot_driver, directory], directory, 121,
+                     ("builds 2 modules (one.ko two.ko)",))
+            write(directory, {"Kbuild": "obj-m := one.o\n", "one.c": "#error no driver\n"})
+            self.run("boot-driver says that a module does not build", [self.boot_driver, directory], directory, 121,
+                     ("does not build",))
+
+    def arguments(self):
+        """Wrong arguments are found before anything is built: this checkout can build nothing."""
+        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+            checkout = os.path.join(directory, "qrnic", "tools")
+            write(checkout, {name: "#!/bin/sh\necho building\n" for name in ("build-all", "guest", "guest-root")})
+            for name in os.listdir(checkout):
+                os.chmod(os.path.join(checkout, name), 0o755)
+            write(os.path.join(directory, "driver"), {"Kbuild": "obj-m := mine.o\n"})
+            write(directory, {"mine.ko": "", "mine.c": ""})
+            os.mkdir(os.path.join(directory, "empty"))
+            for words, text, env in (((), "give MODULE", {}), (("driver", "driver/none"), "driver/none cannot be read", {}),
+                                     (("driver", "mine.ko", "more"), "give MODULE", {}), (("none",), "none is neither", {}),
+                                     (("empty",), "neither a Kbuild nor a Makefile", {}), (("mine.c",), "mine.c is neither", {}),
+                                     (("driver", "driver"), "the job driver cannot be read", {}),
+                                     (("driver",), "with KERNEL give a .ko", {"KERNEL": "mine.ko"}),
+                                     (("mine.ko",), "KERNEL=none cannot be read", {"KERNEL": "none"}),
+                                     (("mine.ko",), "is no checkout of qrnic", {"QRNIC": directory})):
+                given = " ".join([*(f"{key}={os.path.basename(value)}" for key, value in env.items()), "boot-driver", *words])
+                self.run(f"refused with one line: {given}", [self.boot_driver, *words], directory, 2, (text,),
+                         {"QRNIC": os.path.dirname(checkout), **env}, unsaid=("building",))
+
+
+def run(root, report, stopped):
+    """Until stopped() is true"""
+    tests = Tests(str(root), report, stopped)
+    for group in (tests.arguments, tests.workflow, tests.several):
+        if not stopped():
+            group()
