@@ -8,10 +8,11 @@ PREFIX ?= /usr/local/lib/qrnic
 SUITES ?=
 OUT ?=
 ONLY ?=
+OP ?=
 GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
-TARGETS := help qemu modules provider guest demo shell manual check \
+TARGETS := help qemu modules provider guest demo shell watch manual check \
 	check-contract check-static check-unit check-qtest check-scenarios check-guest check-newest \
 	check-experiments \
 	check-full check-debug \
@@ -24,6 +25,7 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo "make demo            two guests with a qrnic each run RDMA programs (builds all it needs)"
 	@echo "make shell           an interactive guest with the whole RDMA user space"
+	@echo "make watch           one message from doorbell to completion, step by step; OP=\"read\" for another operation"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-scenarios, check-guest, check-experiments"
 	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
@@ -68,6 +70,9 @@ demo:
 
 shell:
 	@tools/guest-shell
+
+watch:
+	@tools/watch $(OP)
 
 manual:
 	@tools/manual
