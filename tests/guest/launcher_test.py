@@ -58,6 +58,12 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def host_cache():
+    """The cache of tools/, which the launcher's modules name"""
+    from guestlib import host  # pylint: disable=import-outside-toplevel
+    return host.cache_dir()
+
+
 class Tests:
     def __init__(self, root, report, stopped):
         self.stopped = stopped
@@ -143,6 +149,23 @@ class Tests:
         self.refused("a backend that does not exist", [*run, "--nic", "qrnic:none,netdev=nothere"], 125, "nothere")
         self.refused("a device property out of its range", [*run, "--device-prop", "max-sge=0"], 125, "max-sge")
         self.refused("a bad option of a backend", [*run, "--nic", "qrnic:user=frobnicate=1"], 125, "frobnicate")
+
+    def drivers(self):
+        """Without a driver for its qrnic a guest runs no job, unless that is what the job expects."""
+        image = os.path.join(host_cache(), "guest", "image")
+        with tempfile.TemporaryDirectory(prefix="qt-cache-") as cache:
+            os.makedirs(os.path.join(cache, "guest", "image-7.2"))
+            for name in ("vmlinux", "base.cpio", "overlay.cpio", "root.erofs"):
+                os.symlink(os.path.join(image, name), os.path.join(cache, "guest", "image-7.2", name))
+            self.refused("an image without modules", ["--no-refresh", "--accel", "tcg", "-c", "true"], 125,
+                         "has no driver for qrnic: run QRNIC_LINUX=7.2 tools/guest-build-modules",
+                         env={"QRNIC_CACHE": cache, "QRNIC_LINUX": "7.2", "QRNIC_QEMU": "/bin/true"})
+        run = ["--no-refresh", "--accel", "tcg", "--boot-timeout", "240", "--append"]
+        for module, missing in (("qrnic", "network interface"), ("qrnic_ib", "RDMA device")):
+            self.refused(f"a kernel that does not load {module}", [*run, f"module_blacklist={module}", "-c", "echo here"], 125,
+                         f"guest1 has no {missing} for its qrnic, card 0")
+        self.launched("--no-driver lets a job run without", [*run[1:], "module_blacklist=qrnic", "--no-driver", "-c", "echo here"],
+                      {}, printed=["here"])
 
     def endings(self):
         run = ["--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240"]
@@ -638,7 +661,7 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.endings, tests.kvm, tests.reports,
+        for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
                       tests.switch, tests.pinned, tests.interrupted):
             if not stopped():

@@ -55,11 +55,13 @@ nic_setup() {
     local index kind mac ip4 ip6 mtu netdev
     while read -r index kind mac ip4 ip6 mtu; do
         [ -n "$index" ] || continue
-        if ! wait_until 20 netdev_of "$mac"; then
+        # Without the driver there is nothing to wait for.
+        if [ "$kind" != qrnic ] || [ -d /sys/bus/pci/drivers/qrnic ]; then wait_until 20 netdev_of "$mac"; fi
+        netdev=$(netdev_of "$mac")
+        if [ -z "$netdev" ]; then
             echo "qrnic guest$GUEST: no network interface for the $kind device ($mac)" >/dev/console
             continue
         fi
-        netdev=$(netdev_of "$mac")
         nic_up "$netdev" "$ip4" "$ip6" "$mtu"
         if [ "$kind" = rxe ]; then
             modprobe -q rdma_rxe
@@ -68,6 +70,17 @@ nic_setup() {
         if [ "$kind" != virtio ] && [ "$RDMA" = yes ] && [ "$ip4" != none ]; then
             wait_until 20 nic_has_gid "$netdev"
         fi
+    done </etc/qrnic/nics
+}
+
+# nic_missing: names a qrnic that lacks its network interface or its RDMA device, if there is one.
+nic_missing() {
+    local index kind mac rest netdev
+    # shellcheck disable=SC2034
+    while read -r index kind mac rest; do
+        [ "$kind" = qrnic ] || continue
+        netdev=$(netdev_of "$mac") || { echo "network interface for its qrnic, card $index"; return; }
+        [ "$RDMA" != yes ] || rdma_of "$netdev" >/dev/null || { echo "RDMA device for its qrnic, card $index"; return; }
     done </etc/qrnic/nics
 }
 

@@ -97,6 +97,9 @@ def build_parser():
     add("--allow-guest-error", action="append", default=[], metavar="RULE",
         help="--strict lets guest errors of this kind pass, e.g. key-refused, or any (repeat)")
     add("--kernel", metavar="FILE", help="another kernel image")
+    add("--no-driver", action="store_true",
+        help="run the job also when a qrnic has no driver, for a job that loads one (implied by --kernel); otherwise that "
+             "is an error")
     add("--append", action="append", default=[], metavar="WORDS", help="more for the kernel command line (repeat)")
     add("--loglevel", type=int, default=5, help="kernel messages on the serial console (default 5)")
     add("--qemu-arg", action="append", default=[], metavar="ARG", help="one more argument for QEMU (repeat)")

@@ -70,6 +70,7 @@ class Guest:
             "INTERACTIVE": "yes" if options.interactive else "no",
             "DMESG": "no" if options.no_dmesg else "yes",
             "RDMA": "no" if options.no_rdma else "yes",
+            "DRIVER": "yes" if self.run.needs_driver else "no",
             "TERMINAL": "{1} {0}".format(*shutil.get_terminal_size()),
         }
         for setting in options.env:

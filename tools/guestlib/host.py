@@ -5,6 +5,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import ctypes
 import functools
+import glob
 import mmap
 import os
 import platform
@@ -89,6 +90,13 @@ class Image:
         done = subprocess.run([os.path.join(TOOLS, "guest-image")], stdout=2, check=False)
         if done.returncode:
             raise LaunchError("the guest image could not be made (see above)")
+
+    def check_driver(self):
+        """The kernel of QRNIC_LINUX has modules only after somebody has built them."""
+        if not glob.glob(os.path.join(self.directory, "overlay", "overlay", "usr", "lib", "modules", "*", "updates", "qrnic.ko")):
+            linux = os.environ.get("QRNIC_LINUX")
+            raise LaunchError(f"the guest's image has no driver for qrnic: run {f'QRNIC_LINUX={linux} ' if linux else ''}"
+                              "tools/guest-build-modules, or give --no-driver")
 
     def check(self):
         for path in (self.kernel, self.base, self.overlay, self.root):

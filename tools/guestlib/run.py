@@ -42,6 +42,9 @@ class Run:
         self.qemu = host.find_qemu()
         self.image = host.Image(options.kernel)
         self.image.check()
+        self.needs_driver = not options.no_driver and not options.kernel
+        if self.needs_driver and any("qrnic" in nic.kinds for nic in self.nics):
+            self.image.check_driver()
         self.accelerator = accel.Accelerator(options.accel, self.qemu, self.image.kernel, options.cpu, host.cache_dir(),
                                              self.say)
         self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
@@ -242,6 +245,9 @@ class Run:
             guest.is_ready = True
             if self.options.verbose:
                 self.say(f"guest{guest.number} ready after {time.monotonic() - guest.started_at:.2f} s")
+        elif word == "missing":
+            raise LaunchError(f"guest{guest.number} has no {rest}: its driver is missing or failed, see {guest.serial_log}; "
+                              "for a job without it, give --no-driver")
         elif word == "barrier":
             name, _, value = rest.partition(" ")
             self._on_barrier(guest, name, value)
