@@ -15,6 +15,9 @@ case $QRNIC_LINUX in
 esac
 guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
 
+# What the roots, builds and images of guests take, and something to spare
+GUEST_MIB=1800
+
 # Builds happen inside the build root: a new root starts with clean builds.
 guest_work=$build_root/work
 guest_modules=$guest_work/out/modules

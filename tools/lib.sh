@@ -17,7 +17,10 @@ QRNIC_LOGS=$QRNIC_CACHE/log
 # shellcheck disable=SC2034  # for the scripts that include this file
 QRNIC_JOBS=${QRNIC_JOBS:-$(nproc 2>/dev/null || echo 2)}
 QRNIC_SUITE=${QRNIC_SUITE:-trixie}
-mkdir -p "$QRNIC_SRC" "$QRNIC_BUILD" "$QRNIC_LOGS" 2>/dev/null ||
+# What QEMU's source and build take, and something to spare
+# shellcheck disable=SC2034  # for the scripts that include this file
+QEMU_MIB=1000
+{ mkdir -p "$QRNIC_SRC" "$QRNIC_BUILD" "$QRNIC_LOGS" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||
     { echo "${0##*/}: cannot write to $QRNIC_CACHE: set XDG_CACHE_HOME to a writable directory" >&2; exit 1; }
 
 qrnic_name=${0##*/}
@@ -97,6 +100,14 @@ scratch_dir() {
     qrnic_dir=$(mktemp -d "$qrnic_parent/.$qrnic_name.XXXXXX") || die "cannot make a directory in $qrnic_parent"
     at_exit "chmod -R u+w '$qrnic_dir' 2>/dev/null; rm -rf '$qrnic_dir'"
     printf -v "$1" '%s' "$qrnic_dir"
+}
+
+# need_space MIB WHAT: ends unless the cache's file system has that much space for what is to be made.
+need_space() {
+    local free
+    free=$(df -P -BM "$QRNIC_CACHE" 2>/dev/null | awk 'END { sub(/M$/, "", $4); print $4 }') || true
+    [[ $free = *[!0-9]* || -z $free || $free -ge $1 ]] ||
+        die "$2 needs $1 MiB, but $QRNIC_CACHE has $free MiB: free some, or set XDG_CACHE_HOME to a directory with more"
 }
 
 # lock NAME: hold the lock of that name until the script ends; says so when it waits.

@@ -116,6 +116,10 @@ class Tests:
         self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
         self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",
                      env={"QRNIC_QEMU": "/nonexistent/qemu"})
+        self.refused("an accelerator that is none", ["--no-refresh", "-c", "true"], 2, "QRNIC_ACCEL=foo must be one of",
+                     env={"QRNIC_ACCEL": "foo"})
+        self.refused("a variable without a value", [*run, "--env", "FOO", "-c", "true"], 2, "--env FOO: give it as NAME=VALUE")
+        self.refused("an abbreviated option", [*run, "--guest", "2", "-c", "true"], 2, "unrecognized arguments: --guest", lines=0)
         self.refused("no image", [*run, "-c", "true"], 125, "run tools/guest-image",
                      env={"QRNIC_CACHE": self.scratch.name + "-none", "QRNIC_QEMU": "/bin/true"})
 
@@ -167,6 +171,31 @@ class Tests:
         self.launched("--no-driver lets a job run without", [*run[1:], "module_blacklist=qrnic", "--no-driver", "-c", "echo here"],
                       {}, printed=["here"])
 
+    def read_only(self):
+        """A cache that cannot be written is one line, of the launcher and of the scripts."""
+        name = "launcher: a read-only cache"
+        image = os.path.join(host_cache(), "guest", "image")
+        user = [] if os.getuid() == 0 else ["--map-root-user"]
+        script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" || exit 98; QRNIC_CACHE=$0; export QRNIC_CACHE; exec "$@"'
+        with tempfile.TemporaryDirectory(prefix="qt-cache-") as cache:
+            for directory in ("guest/image", "src", "build", "log", "tmp", "lock"):
+                os.makedirs(os.path.join(cache, directory))
+            for part in ("vmlinux", "base.cpio", "overlay.cpio", "root.erofs"):
+                os.symlink(os.path.join(image, part), os.path.join(cache, "guest", "image", part))
+            for command, text in (([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "true"], "Read-only file system"),
+                                  ([os.path.join(self.root, "tools", "fetch-qemu")], "cannot write to"),
+                                  ([os.path.join(self.root, "tools", "check"), "contract"], "Read-only file system")):
+                done = subprocess.run(["unshare", *user, "--mount", "sh", "-c", script, cache, *command], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=100, check=False,
+                                      env={**self.env, "QRNIC_QEMU": "/bin/true"})
+                if done.returncode == 98:
+                    self.report.result(True, name, " # SKIP this machine lets nobody try")
+                    return
+                lines = done.stderr.splitlines()
+                good = done.returncode not in (0, 127) and len(lines) == 1 and text in lines[0] and not self.left_behind()
+                self.report.result(good, f"{name}: {os.path.basename(command[0])}",
+                                   details=[f"exit status {done.returncode}", f"left behind: {self.left_behind()}", *lines[-8:]])
+
     def endings(self):
         run = ["--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240"]
         self.refused("a guest that does not come up in its time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
@@ -174,6 +203,9 @@ class Tests:
         self.refused("a job that does not end in its time", [*run, "--timeout", "15", "-c", "sleep 1000"], 124,
                      "did not end within 15")
         self.refused("a job's status is the launcher's", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
+        self.refused("the guest whose job fails is named",
+                     [*run, "--no-dmesg", "--guests", "2", "-c", "[ $GUEST = 1 ] || exit 7; sleep 1000"], 7,
+                     "the job in guest2 ended with status 7")
         self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
         self.refused("a barrier nobody else comes to",
                      [*run, "--guests", "2", "-c", "[ $GUEST = 2 ] || barrier alone"], 125, "waits at barrier 'alone'")
@@ -353,20 +385,70 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
         """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
         for number, name in ((signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGKILL, "SIGKILL")):
             with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "sleep 1000"],
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  env=self.env, preexec_fn=heed_interrupts) as process:
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  env=self.env, text=True, preexec_fn=heed_interrupts) as process:
                 qemus = wait_until(lambda: qemus_of(process.pid), 20)  # pylint: disable=cell-var-from-loop
                 process.send_signal(number)
                 ended = wait_until(lambda: process.poll() is not None, 20)  # pylint: disable=cell-var-from-loop
                 process.kill()
+                said = process.stderr.read()
             # Who is killed gives its memory back first, which takes a moment.
             wait_until(lambda: not any(map(runs, qemus)), 20)  # pylint: disable=cell-var-from-loop
             problems = [] if qemus else ["QEMU never started"]
             problems += [] if ended else [f"{name} did not end it"]
             problems += [f"QEMU {pid} still runs" for pid in qemus if runs(pid)]
+            problems += [f"it said: {line}" for line in said.splitlines()]
             if number != signal.SIGKILL and self.left_behind():
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
+
+    def interrupted_checks(self):
+        """Ctrl-C reaches all processes of a terminal: a tool says nothing of its own about it."""
+        for words in (["check-static", "scripts"], ["check-scenarios"], ["check-unit", "--no-build"], ["lint-layers"], ["watch"],
+                      ["check", "contract"]):
+            command = [os.path.join(self.root, "tools", words[0]), *words[1:]]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=self.env, start_new_session=True, preexec_fn=heed_interrupts) as process:
+                # Python itself answers an interruption that comes before it has read the tool.
+                time.sleep(0.5)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGINT)
+                try:
+                    _, said = process.communicate(timeout=60)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    said = "it did not end"
+            # One that was quicker has ended with a status of its own.
+            good = process.returncode in (130, -signal.SIGINT, 0, 1) and "Traceback" not in said and "did not end" not in said
+            self.report.result(good, f"launcher: SIGINT ends {' '.join(words)} without a traceback",
+                               details=[f"exit status {process.returncode}", *said.splitlines()[-12:]])
+
+    def progress(self):
+        """check-qtest prints a result when it comes: this program's second test waits until somebody has read the first."""
+        with tempfile.TemporaryDirectory(prefix="qt-") as directory:
+            seen = os.path.join(directory, "seen")
+            program = f"echo 1..2; echo ok 1 first; until [ -e {seen} ]; do sleep 0.05; done; echo not ok 2 second; exit 1"
+            script = f"""
+import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader("check_device", {os.path.join(self.root, 'tools', 'check-device')!r})
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_device", loader))
+loader.exec_module(module)
+out = module.Output()
+module.Programs(out, 20).run(["sh", "-c", sys.argv[1]], "program")
+module.Programs(out, 1).run(["sleep", "1000"], "late")
+sys.exit(out.finish())
+"""
+            with subprocess.Popen([sys.executable, "-c", script, program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, env=self.env) as process:
+                lines = []
+                for line in process.stdout:
+                    lines.append(line.rstrip())
+                    if "first" in line:
+                        with open(seen, "w", encoding="ascii"):
+                            pass
+        said = [line for line in lines if not line.startswith("#")]
+        expected = ["TAP version 13", "ok 1 - program: first", "not ok 2 - program: second", "not ok 3 - late did not end in 1 s", "1..3"]
+        self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest shows results as they come", details=lines)
 
     def pinned(self):
         """With --pin each guest has processors of the host of its own, as far as there are any."""
@@ -661,9 +743,10 @@ def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(root, report, stopped)
     try:
-        for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.endings, tests.kvm, tests.reports,
+        for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
-                      tests.switch, tests.pinned, tests.interrupted):
+                      tests.switch, tests.pinned, tests.interrupted,
+                      tests.interrupted_checks, tests.progress):
             if not stopped():
                 group()
     finally:

@@ -40,6 +40,7 @@ A goal that is missed is no failure.
 """
 
 INCOMPLETE = 3
+ACCELERATORS = ("auto", "tcg", "kvm")
 
 
 def metric_help():
@@ -53,7 +54,7 @@ def metric_help():
 
 def parser():
     names = [one.name for one in metrics.MEASUREMENTS]
-    made = argparse.ArgumentParser(prog="tools/bench", description=DESCRIPTION, epilog=metric_help() + EPILOG,
+    made = argparse.ArgumentParser(prog="tools/bench", description=DESCRIPTION, epilog=metric_help() + EPILOG, allow_abbrev=False,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     add = made.add_argument
     add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
@@ -61,7 +62,7 @@ def parser():
     add("--metric", action="append", choices=names, metavar="NAME", help="measure only this (repeat), see below")
     add("--all", action="store_true", help="also what takes long (two hours with three rounds)")
     add("--no-boot", action="store_true", help="leave out the time to boot")
-    add("--accel", default=measure.accel_default(), choices=("auto", "tcg", "kvm"),
+    add("--accel", default=measure.accel_default(), choices=ACCELERATORS,
         help="default auto: KVM where it boots the guest's kernel")
     add("--no-build", action="store_true", help="measure what is in the cache")
     add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
@@ -77,6 +78,8 @@ def parser():
 
 
 def check(args, made):
+    if args.accel not in ACCELERATORS:
+        made.error(f"QRNIC_ACCEL={args.accel} must be one of {', '.join(ACCELERATORS)}")
     if not 1 <= args.rounds <= 100:
         made.error("--rounds must be from 1 to 100")
     if args.read and (args.metric or args.scope or args.all):

@@ -211,4 +211,5 @@ def heed_signals():
 
 
 def accel_default():
+    """For --accel, whose parser does not check a default"""
     return os.environ.get("QRNIC_ACCEL", "auto")

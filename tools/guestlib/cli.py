@@ -55,8 +55,12 @@ Environment: QRNIC_QEMU   the QEMU binary to use
 """
 
 
+ACCELERATORS = ("auto", "tcg", "kvm")
+
+
 def build_parser():
-    parser = argparse.ArgumentParser(prog="tools/guest", description=DESCRIPTION, epilog=EPILOG,
+    # An abbreviation would take --guest for --guests.
+    parser = argparse.ArgumentParser(prog="tools/guest", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("job", nargs="?", help="the job: a bash script")
@@ -79,7 +83,7 @@ def build_parser():
              "guest 2 on the next ones, and so on; when there are too few, guests share. Slower than the host's "
              "scheduler at its best, but the same each time: for measurements")
     add("--cpu", default="max", help="processor model (default max)")
-    add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=("auto", "tcg", "kvm"),
+    add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=ACCELERATORS,
         help="default auto: KVM where it has booted this kernel (tried once each time the host starts), else TCG; "
              "kvm: try it again")
     add("--file", action="append", default=[], metavar="SRC:DEST", help="put a file into the guests")
@@ -140,6 +144,12 @@ def read_files(specs):
 def check(options):
     if (options.job is None) + (options.command is None) + (not options.interactive) != 2:
         raise LaunchError("give one of: a job file, -c COMMAND, --interactive (see --help)", EXIT_USAGE)
+    # argparse does not check defaults.
+    if options.accel not in ACCELERATORS:
+        raise LaunchError(f"QRNIC_ACCEL={options.accel} must be one of {', '.join(ACCELERATORS)}", EXIT_USAGE)
+    for setting in options.env:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=.*", setting, re.DOTALL):
+            raise LaunchError(f"--env {setting}: give it as NAME=VALUE", EXIT_USAGE)
     if not 1 <= options.guests <= 8:
         raise LaunchError("--guests must be from 1 to 8", EXIT_USAGE)
     if options.interactive and options.guests != 1:
@@ -190,6 +200,9 @@ def main(arguments):
     except LaunchError as error:
         print(f"guest: {error}", file=sys.stderr)
         status = error.status
+    except OSError as error:
+        # A cache or a directory of the user's that cannot be read or written
+        print(f"guest: {error.filename or 'the host'}: {error.strerror}", file=sys.stderr)
     except KeyboardInterrupt:
         status = 130
     finally:

@@ -47,8 +47,6 @@ class Run:
             self.image.check_driver()
         self.accelerator = accel.Accelerator(options.accel, self.qemu, self.image.kernel, options.cpu, host.cache_dir(),
                                              self.say)
-        self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
-        self.scratch = scratch_directory()
         if options.logs:
             self.logs = os.path.abspath(options.logs)
             os.makedirs(self.logs, exist_ok=True)
@@ -59,6 +57,9 @@ class Run:
         if options.pcap:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
+        # Last, because only a run that is complete is cleaned up.
+        self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
+        self.scratch = scratch_directory()
         self.guests = []
         self.switches = {}
         self._selector = selectors.DefaultSelector()
@@ -263,6 +264,8 @@ class Run:
         elif word == "exit":
             guest.status = int(rest) if rest.isdigit() else EXIT_LAUNCH
             self._drain(guest)
+            if guest.status and self.options.guests > 1:
+                self.say(f"the job in guest{guest.number} ended with status {guest.status}")
             if guest.status == 0:
                 self._check_stuck()
             else:
