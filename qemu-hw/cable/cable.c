@@ -5,9 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include <sys/mman.h>
-#include <sys/vfs.h>
-#include <linux/magic.h>
+#include <sys/epoll.h>
 #include "qemu/cutils.h"
 #include "qemu/error-report.h"
 #include "qemu/host-utils.h"
@@ -26,6 +24,7 @@
 #include "compat.h"
 #include "cable/cable.h"
 #include "cable/capture.h"
+#include "cable/reader.h"
 #include "cable/ring.h"
 #include "cable/socket.h"
 #include "cable/tempo.h"
@@ -39,9 +38,13 @@
 #define AGAIN_MS 50             /* another end listens in a moment */
 #define REFUSED_MS 1000
 #define COMPLAINT_MS 1000       /* no two complaints within this time */
+#define REASON_MS 100           /* a peer that hung up may have said why */
 
-/* Messages in one turn */
-#define MESSAGE_BUDGET 64
+/*
+ * Connections of which the threads still run, of all peers together. A peer can
+ * keep the thread of a connection busy after the connection was given up.
+ */
+#define MAX_READERS 16
 
 typedef enum CableState {
     CABLE_OFF,                  /* no device */
@@ -65,15 +68,17 @@ struct QrnicCable {
 
     CableState state;
     QrnicMeeting meeting;       /* with path */
-    int fd;                     /* the connection, or -1 */
+    QrnicReader *reader;        /* of the connection, or NULL */
+    QrnicReader *spare;         /* for the next connection, or NULL */
+    QrnicReader *former[MAX_READERS]; /* ended; their threads may still run */
+    int edge;                   /* epoll: something came, while up; or -1 */
     QEMUTimer *timer;           /* to give up, or to try again */
+    QEMUTimer *accept_timer;    /* to accept again */
     char *said;                 /* the last complaint, not to be repeated */
     int64_t said_ms;
     uint64_t nonce;
     Notifier exit;              /* the process ends */
 
-    void *memory;
-    size_t bytes;
     QrnicCableRing sender, receiver;
     QrnicTempo tempo;
     /* What the device is not told from within: a bottom half does it. */
@@ -88,7 +93,8 @@ OBJECT_DEFINE_SIMPLE_TYPE_WITH_INTERFACES(QrnicCable, qrnic_cable, QRNIC_CABLE,
                                           OBJECT, { TYPE_USER_CREATABLE }, { })
 
 static void cable_go(QrnicCable *c);
-static void read_messages(QrnicCable *c, bool all);
+static void cable_news(void *opaque);
+static void await_peers(void *opaque);
 
 /* Once for each reason, and not often: the other end may go on for ever. */
 static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
@@ -119,24 +125,70 @@ static int64_t now_ns(void)
  * Down
  */
 
+/* Forgets those of the former readers whose threads are gone. */
+static unsigned count_former(QrnicCable *c)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < MAX_READERS; i++) {
+        if (c->former[i] && qrnic_reader_done(c->former[i])) {
+            c->former[i] = NULL;
+        }
+        count += !!c->former[i];
+    }
+    return count;
+}
+
+/* Ends a reader, which keeps its place until its thread is gone. */
+static void end_reader(QrnicCable *c, QrnicReader *r)
+{
+    qrnic_reader_end(r);
+    for (unsigned i = 0; i < MAX_READERS; i++) {
+        if (!c->former[i]) {
+            c->former[i] = r;
+            return;
+        }
+    }
+    /* have_spare() has left a place for each. */
+    g_assert_not_reached();
+}
+
+/*
+ * Provides the reader of the next connection. Returns false if there are too
+ * many already: then no connection may be made now.
+ */
+static bool have_spare(QrnicCable *c)
+{
+    if (!c->spare && count_former(c) + !!c->reader < MAX_READERS) {
+        c->spare = qrnic_reader_new(cable_news, c);
+    }
+    return c->spare;
+}
+
+static void stop_edge(QrnicCable *c)
+{
+    if (c->edge >= 0) {
+        qemu_set_fd_handler(c->edge, NULL, NULL, NULL);
+        close(c->edge);
+        c->edge = -1;
+    }
+}
+
 /* As it was before the other end came. */
 static void disconnect(QrnicCable *c)
 {
     bool was_up = c->state == CABLE_UP;
 
-    if (c->fd >= 0) {
-        qemu_set_fd_handler(c->fd, NULL, NULL, NULL);
-        close(c->fd);
-        c->fd = -1;
-    }
+    stop_edge(c);
     timer_del(c->timer);
     c->tempo = (QrnicTempo) { 0 };
     c->state = CABLE_ALONE;
     c->failed = c->gone = c->taken = false;
-    if (c->memory) {
-        munmap(c->memory, c->bytes);
-        c->memory = NULL;
+    if (c->reader) {
+        end_reader(c, c->reader);
+        c->reader = NULL;
     }
+    await_peers(c);
     if (was_up) {
         trace_qrnic_cable_link(c->name, false);
         c->client->link(c->opaque);
@@ -173,22 +225,28 @@ static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
     va_start(ap, format);
     vsnprintf((char *)m.text, sizeof(m.text), format, ap);
     va_end(ap);
-    qrnic_cable_message_send(c->fd, &m, -1);
+    qrnic_cable_message_send(qrnic_reader_fd(c->reader), &m, -1);
     complain(c, "refuses the other end: %s", (char *)m.text);
     disconnect_for(c, REFUSED_MS);
+}
+
+/*
+ * The peer has hung up. The reader reports the reason if there is one, and then
+ * the end; if the peer blocks the reader, the timer ends the connection.
+ */
+static void hung_up(QrnicCable *c)
+{
+    if (!c->gone) {
+        c->gone = true;
+        timer_after(c, REASON_MS);
+    }
 }
 
 static void cable_bh(void *opaque)
 {
     QrnicCable *c = opaque;
 
-    if (c->state == CABLE_UP && c->gone) {
-        /* Perhaps it said why. */
-        read_messages(c, true);
-    }
-    if (c->state == CABLE_UP && c->gone) {
-        disconnect_for(c, AGAIN_MS);
-    } else if (c->state == CABLE_UP && c->failed) {
+    if (c->state == CABLE_UP && c->failed) {
         refuse(c, "a ring of the cable is broken");
     }
 }
@@ -202,49 +260,68 @@ static bool send_message(QrnicCable *c, QrnicCableMessage *m, int descriptor)
     m->magic = QRNIC_CABLE_MAGIC;
     trace_qrnic_cable_message(c->name, "sent",
                               qrnic_cable_message_type_name(m->type));
-    return qrnic_cable_message_send(c->fd, m, descriptor);
+    return qrnic_cable_message_send(qrnic_reader_fd(c->reader), m, descriptor);
 }
 
-static void set_up(QrnicCable *c, const QrnicRingShape *shape, bool first)
+static void set_up(QrnicCable *c, uint8_t *memory, const QrnicRingShape *shape,
+                   bool first)
 {
-    size_t half = c->bytes / 2;
-    uint8_t *memory = c->memory;
+    size_t half = qrnic_cable_ring_bytes(shape);
 
     qrnic_cable_ring_init(&c->sender, memory + (first ? 0 : half), shape);
     qrnic_cable_ring_init(&c->receiver, memory + (first ? half : 0), shape);
 }
 
+/*
+ * Something came while the cable is up, most likely a WAKE. The reader reads it
+ * later; until then the main loop does not wait for another thread. The edge
+ * may be missed if the reader is faster, but then the reader reports the WAKE.
+ */
+static void cable_edge(void *opaque)
+{
+    QrnicCable *c = opaque;
+    struct epoll_event event;
+
+    if (RETRY_ON_EINTR(epoll_wait(c->edge, &event, 1, 0)) != 1) {
+        return;
+    }
+    object_ref(OBJECT(c));
+    qrnic_tempo_woken(&c->tempo, now_ns());
+    c->client->work(c->opaque);
+    /* Because of its work the device may have been unplugged. */
+    if (c->state == CABLE_UP && (event.events & EPOLLHUP)) {
+        hung_up(c);
+    }
+    object_unref(OBJECT(c));
+}
+
+/* Without it, if the process has no descriptor left, the reader does it all. */
+static void start_edge(QrnicCable *c)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+    c->edge = epoll_create1(EPOLL_CLOEXEC);
+    if (c->edge < 0 ||
+        epoll_ctl(c->edge, EPOLL_CTL_ADD, qrnic_reader_fd(c->reader), &event)) {
+        stop_edge(c);
+        return;
+    }
+    qemu_set_fd_handler(c->edge, cable_edge, NULL, c);
+    qrnic_reader_relax(c->reader);
+}
+
 static void now_up(QrnicCable *c)
 {
-    timer_del(c->timer);
+    if (!c->gone) {
+        timer_del(c->timer);
+    }
     c->state = CABLE_UP;
     g_free(c->said);
     c->said = NULL;
+    qrnic_reader_refuse_descriptors(c->reader);
+    start_edge(c);
     trace_qrnic_cable_link(c->name, true);
     c->client->link(c->opaque);
-}
-
-/*
- * Memory that cannot be taken away from under us. A hole that is punched into
- * it is filled again when it is touched, but not where pages are huge and few.
- */
-static bool map(QrnicCable *c, int fd, size_t bytes)
-{
-    struct stat st;
-    struct statfs fs;
-    int seals = fcntl(fd, F_GET_SEALS);
-
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
-        st.st_size != bytes || fstatfs(fd, &fs) < 0 ||
-        fs.f_type != TMPFS_MAGIC) {
-        return false;
-    }
-    c->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (c->memory == MAP_FAILED) {
-        c->memory = NULL;
-    }
-    c->bytes = bytes;
-    return c->memory;
 }
 
 /* Ours is the greater nonce: we make the memory. */
@@ -260,15 +337,21 @@ static void offer(QrnicCable *c, const QrnicCableMessage *hello)
         .slots = shape.slots, .max_frame = shape.max_frame,
         .stride = shape.stride,
     };
+    size_t bytes = 2 * qrnic_cable_ring_bytes(&shape);
+    void *memory = NULL;
     Error *err = NULL;
     bool sent;
     int fd;
 
-    c->bytes = 2 * qrnic_cable_ring_bytes(&shape);
+    /* The peer has no descriptor to send. */
+    qrnic_reader_refuse_descriptors(c->reader);
     /* No other memory will do: the other end could take it away again. */
-    fd = qemu_memfd_create("qrnic-cable", c->bytes, false, 0,
+    fd = qemu_memfd_create("qrnic-cable", bytes, false, 0,
                            F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL, &err);
-    if (fd < 0 || !map(c, fd, c->bytes)) {
+    if (fd >= 0) {
+        memory = qrnic_cable_memory_map(fd, bytes);
+    }
+    if (!memory) {
         refuse(c, "no memory: %s", err ? error_get_pretty(err) :
                strerror(errno));
         error_free(err);
@@ -277,7 +360,8 @@ static void offer(QrnicCable *c, const QrnicCableMessage *hello)
         }
         return;
     }
-    set_up(c, &shape, true);
+    qrnic_reader_own_memory(c->reader, memory, bytes);
+    set_up(c, memory, &shape, true);
     sent = send_message(c, &m, fd);
     close(fd);
     if (!sent) {
@@ -308,7 +392,7 @@ static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
     }
 }
 
-static void got_memory(QrnicCable *c, const QrnicCableMessage *m, int fd)
+static void got_memory(QrnicCable *c, const QrnicCableMessage *m, void *memory)
 {
     const QrnicRingShape shape = {
         .slots = m->slots, .max_frame = m->max_frame, .stride = m->stride,
@@ -320,10 +404,10 @@ static void got_memory(QrnicCable *c, const QrnicCableMessage *m, int fd)
         m->slots > c->slots || m->max_frame < MAX_FRAME) {
         refuse(c, "version %u, %u slots of %u bytes, frames of %u were not "
                "asked for", m->version, m->slots, m->stride, m->max_frame);
-    } else if (!map(c, fd, bytes)) {
+    } else if (!memory) {
         refuse(c, "its memory is not a sealed file of %zu bytes", bytes);
     } else {
-        set_up(c, &shape, false);
+        set_up(c, memory, &shape, false);
         if (send_message(c, &ready, -1)) {
             now_up(c);
         } else {
@@ -344,7 +428,7 @@ static void got_refusal(QrnicCable *c, QrnicCableMessage *m)
     disconnect_for(c, REFUSED_MS);
 }
 
-static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
+static void got_message(QrnicCable *c, QrnicCableMessage *m, void *memory)
 {
     trace_qrnic_cable_message(c->name, "received",
                               qrnic_cable_message_type_name(m->type));
@@ -353,7 +437,7 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
     } else if (m->type == QRNIC_CABLE_HELLO && c->state == CABLE_GREETING) {
         got_hello(c, m);
     } else if (m->type == QRNIC_CABLE_MEMORY && c->state == CABLE_WAITING) {
-        got_memory(c, m, fd);
+        got_memory(c, m, memory);
     } else if (m->type == QRNIC_CABLE_READY && c->state == CABLE_OFFERED) {
         now_up(c);
     } else {
@@ -361,62 +445,49 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, int fd)
     }
 }
 
-/* One message. False: there is none. *woken: it was a WAKE. */
-static bool read_message(QrnicCable *c, bool *woken)
+static void got_wake(QrnicCable *c)
 {
-    /* What is not wanted is not taken: to close it may take very long. */
-    bool wanted = c->state == CABLE_WAITING, was_up = c->state == CABLE_UP;
-    QrnicCableMessage m;
-    int fd = -1;
+    if (c->state != CABLE_UP) {
+        refuse(c, "message %u is out of turn", QRNIC_CABLE_WAKE);
+        return;
+    }
+    if (c->edge < 0) {
+        qrnic_tempo_woken(&c->tempo, now_ns());
+    }
+    c->client->work(c->opaque);
+}
 
-    switch (qrnic_cable_message_receive(c->fd, &m, wanted ? &fd : NULL)) {
+/* The reader has received something. */
+static void cable_news(void *opaque)
+{
+    QrnicCable *c = opaque;
+    QrnicReader *r = c->reader;
+    QrnicNews news;
+
+    object_ref(OBJECT(c));
+    qrnic_reader_take(r, &news);
+    switch (news.received) {
     case QRNIC_RECEIVED_NOTHING:
-        return false;
+        break;
     case QRNIC_RECEIVED_MESSAGE:
-        if (m.type == QRNIC_CABLE_WAKE && was_up) {
-            *woken = true;
-        } else {
-            got_message(c, &m, fd);
-        }
+        got_message(c, &news.message, news.memory);
         break;
     case QRNIC_RECEIVED_WRONG:
         refuse(c, "this is no message of a cable");
         break;
     case QRNIC_RECEIVED_END:
         /* Where the other end listened, it is our turn now. */
-        disconnect_for(c, was_up ? AGAIN_MS : REFUSED_MS);
+        disconnect_for(c, c->state == CABLE_UP ? AGAIN_MS : REFUSED_MS);
         break;
     }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return true;
-}
-
-/* all: also those behind a WAKE, of which there seldom are any */
-static void read_messages(QrnicCable *c, bool all)
-{
-    bool woken = false;
-
-    object_ref(OBJECT(c));
-    for (unsigned i = 0; i < MESSAGE_BUDGET && c->fd >= 0; i++) {
-        if ((woken && !all) || !read_message(c, &woken)) {
-            break;
-        }
-    }
-    if (woken && c->state == CABLE_UP) {
-        qrnic_tempo_woken(&c->tempo, now_ns());
-        c->client->work(c->opaque);
+    /* The message, or the device because of it, may have ended it. */
+    if (news.woken && c->reader == r) {
+        got_wake(c);
     }
     object_unref(OBJECT(c));
 }
 
-/* The main loop calls again if there is more. */
-static void cable_readable(void *opaque)
-{
-    read_messages(opaque, false);
-}
-
+/* Uses the spare reader for the connection. */
 static void connected(QrnicCable *c, int fd)
 {
     QrnicCableMessage hello = {
@@ -429,50 +500,82 @@ static void connected(QrnicCable *c, int fd)
     qcrypto_random_bytes(&c->nonce, sizeof(c->nonce), &error_abort);
     hello.nonce = c->nonce;
     pstrcpy((char *)hello.text, sizeof(hello.text), c->name);
-    c->fd = fd;
+    c->reader = c->spare;
+    c->spare = NULL;
+    qrnic_reader_start(c->reader, fd, c->slots);
     c->state = CABLE_GREETING;
     /* A socket that was handed over has another end that may not run yet. */
     if (c->path) {
         timer_after(c, AGREE_MS);
     }
-    if (send_message(c, &hello, -1)) {
-        qemu_set_fd_handler(fd, cable_readable, NULL, c);
-    } else {
+    if (!send_message(c, &hello, -1)) {
         disconnect_for(c, AGAIN_MS);
     }
+}
+
+static void refuse_third(QrnicCable *c, int fd)
+{
+    const QrnicCableMessage m = {
+        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_REFUSE,
+        .text = "this cable has two ends already",
+    };
+
+    qrnic_cable_message_send(fd, &m, -1);
+    qrnic_reader_start(c->spare, fd, 0);
+    end_reader(c, c->spare);
+    c->spare = NULL;
+    trace_qrnic_cable_third(c->name);
+}
+
+/* Until the connection ends, but for no longer than a second */
+static void pause_accepting(QrnicCable *c)
+{
+    qemu_set_fd_handler(c->meeting.listener, NULL, NULL, NULL);
+    timer_mod(c->accept_timer,
+              qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + REFUSED_MS);
 }
 
 static void cable_accept(void *opaque)
 {
     QrnicCable *c = opaque;
-    int fd = qrnic_meeting_accept(&c->meeting);
-    QrnicCableMessage m = {
-        .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_REFUSE,
-        .text = "this cable has two ends already",
-    };
+    int fd;
 
-    if (fd < 0) {
+    /* The end before is gone, but its last messages may not be read yet. */
+    if (c->reader && qrnic_reader_hung_up(c->reader)) {
+        hung_up(c);
+        pause_accepting(c);
         return;
     }
-    /* The end before may be gone, which was not looked at yet. */
-    if (c->fd >= 0) {
-        read_messages(c, true);
+    if (!have_spare(c)) {
+        trace_qrnic_cable_busy(c->name);
+        pause_accepting(c);
+        return;
     }
-    /* What the device did then may have unplugged it. */
-    if (c->fd < 0 && c->client) {
+    fd = qrnic_meeting_accept(&c->meeting);
+    if (fd >= 0 && c->reader) {
+        refuse_third(c, fd);
+    } else if (fd >= 0) {
         connected(c, fd);
-        return;
     }
-    qrnic_cable_message_send(fd, &m, -1);
-    close(fd);
-    trace_qrnic_cable_third(c->name);
+}
+
+static void await_peers(void *opaque)
+{
+    QrnicCable *c = opaque;
+
+    timer_del(c->accept_timer);
+    if (c->meeting.listener >= 0) {
+        qemu_set_fd_handler(c->meeting.listener, cable_accept, NULL, c);
+    }
 }
 
 static void cable_timer(void *opaque)
 {
     QrnicCable *c = opaque;
 
-    if (c->fd >= 0) {
+    if (c->reader && c->gone) {
+        disconnect_for(c, AGAIN_MS);
+    } else if (c->reader) {
         refuse(c, "it says nothing more");
     } else {
         cable_go(c);
@@ -485,10 +588,15 @@ static void cable_go(QrnicCable *c)
     Error *err = NULL;
     int fd = -1;
 
+    if (!have_spare(c)) {
+        trace_qrnic_cable_busy(c->name);
+        again_after(c, REFUSED_MS);
+        return;
+    }
     switch (qrnic_meeting_go(&c->meeting, &fd, &err)) {
     case QRNIC_MEET_LISTENING:
         trace_qrnic_cable_listen(c->name, c->path);
-        qemu_set_fd_handler(c->meeting.listener, cable_accept, NULL, c);
+        await_peers(c);
         break;
     case QRNIC_MEET_CONNECTED:
         connected(c, fd);
@@ -539,10 +647,14 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
         if (fd < 0) {
             return false;
         }
-        if (!qrnic_cable_socket_check(fd, errp)) {
+        if (qrnic_cable_socket_check(fd, errp) && !have_spare(c)) {
+            error_setg(errp, "cable '%s': no thread can be started",
+                       object_get_canonical_path_component(OBJECT(c)));
+        }
+        if (!c->spare) {
             /* A name is ours now, a number may be anything's. */
             if (!g_ascii_isdigit(c->fd_name[0])) {
-                close(fd);
+                qrnic_cable_close_elsewhere(fd);
             }
             return false;
         }
@@ -560,6 +672,7 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
      */
     c->bh = aio_bh_new(iohandler_get_aio_context(), cable_bh, c);
     c->timer = timer_new_ms(QEMU_CLOCK_REALTIME, cable_timer, c);
+    c->accept_timer = timer_new_ms(QEMU_CLOCK_REALTIME, await_peers, c);
     c->exit.notify = cable_exit;
     qemu_add_exit_notifier(&c->exit);
     if (c->path) {
@@ -578,6 +691,16 @@ void qrnic_cable_detach(QrnicCable *c)
     if (c->meeting.listener >= 0) {
         qemu_set_fd_handler(c->meeting.listener, NULL, NULL, NULL);
     }
+    if (c->spare) {
+        end_reader(c, c->spare);
+        c->spare = NULL;
+    }
+    for (unsigned i = 0; i < MAX_READERS; i++) {
+        if (c->former[i]) {
+            qrnic_reader_abandon(c->former[i]);
+            c->former[i] = NULL;
+        }
+    }
     if (c->path) {
         qrnic_meeting_leave(&c->meeting);
         g_free(c->meeting.path);
@@ -585,6 +708,7 @@ void qrnic_cable_detach(QrnicCable *c)
     qemu_remove_exit_notifier(&c->exit);
     qemu_bh_delete(c->bh);
     timer_free(c->timer);
+    timer_free(c->accept_timer);
     g_free(c->name);
     c->name = NULL;
     c->client = NULL;
@@ -678,9 +802,8 @@ void qrnic_cable_settle(QrnicCable *c)
     room = qrnic_cable_ring_wants_room(&c->receiver);
     if (wake || room) {
         trace_qrnic_cable_wake(c->name, wake, room);
-        if (!qrnic_cable_wake_send(c->fd)) {
-            c->gone = true;
-            qemu_bh_schedule(c->bh);
+        if (!qrnic_cable_wake_send(qrnic_reader_fd(c->reader))) {
+            hung_up(c);
         }
     }
 }
@@ -828,7 +951,7 @@ static void qrnic_cable_init(Object *obj)
     QrnicCable *c = QRNIC_CABLE(obj);
 
     c->slots = DEFAULT_SLOTS;
-    c->fd = c->capture.fd = -1;
+    c->edge = c->capture.fd = -1;
     c->meeting.lock = c->meeting.listener = -1;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "qapi/error.h"
+#include "qemu/error-report.h"
 #include "cable/socket.h"
 
 /* magic and type */
@@ -20,6 +21,47 @@
 
 /* Each time an end that is just leaving has removed the file under the lock. */
 #define LOCK_TRIES 8
+
+/* Bytes. Memory that is locked has all of it. */
+#define THREAD_STACK (256 * 1024)
+
+/*
+ * Threads for calls that a peer can block
+ */
+
+bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    pthread_t thread;
+    int error;
+
+    /* Signals are the main loop's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    /* qemu_thread_create() ends the process where this returns an error. */
+    error = pthread_create(&thread, &attr, run, opaque);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !error;
+}
+
+static void *close_thread(void *opaque)
+{
+    close(GPOINTER_TO_INT(opaque));
+    return NULL;
+}
+
+void qrnic_cable_close_elsewhere(int fd)
+{
+    if (!qrnic_cable_thread(close_thread, GINT_TO_POINTER(fd))) {
+        warn_report_once("qrnic-cable: a socket stays open, as no thread can "
+                         "be started to close it");
+    }
+}
 
 /*
  * The meeting
@@ -156,7 +198,11 @@ void qrnic_meeting_leave(QrnicMeeting *m)
         unlink(m->path);
     }
     m->bound = false;
-    close_fd(&m->listener);
+    /* Closing it drops the messages of peers that were not accepted yet. */
+    if (m->listener >= 0) {
+        qrnic_cable_close_elsewhere(m->listener);
+    }
+    m->listener = -1;
     if (m->lock >= 0) {
         unlink(name);
     }
@@ -247,11 +293,9 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
     struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1,
-        .msg_control = descriptor ? control.buf : NULL,
-        .msg_controllen = descriptor ? sizeof(control.buf) : 0,
+        .msg_control = control.buf, .msg_controllen = sizeof(control.buf),
     };
     ssize_t len;
-    int unwanted = -1;
 
     len = RETRY_ON_EINTR(recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
     /* An end that closed without reading all: what it said last comes next. */
@@ -259,7 +303,6 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
         len = RETRY_ON_EINTR(recvmsg(fd, &msg,
                                      MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
     }
-    descriptor = descriptor ?: &unwanted;
     *descriptor = -1;
     if (len < 0) {
         return errno == EAGAIN ? QRNIC_RECEIVED_NOTHING : QRNIC_RECEIVED_END;

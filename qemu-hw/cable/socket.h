@@ -27,6 +27,17 @@ typedef enum QrnicMeet {
     QRNIC_MEET_FAILED,          /* *errp */
 } QrnicMeet;
 
+/*
+ * Runs a function in a thread that nobody waits for. Returns false if none can
+ * be started.
+ */
+bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque);
+/*
+ * Closes a socket with messages of a peer, of which nobody knows how long that
+ * takes. If no thread can be started, the socket stays open.
+ */
+void qrnic_cable_close_elsewhere(int fd);
+
 void qrnic_meeting_init(QrnicMeeting *m, const char *path);
 bool qrnic_meeting_path_check(const char *path, Error **errp);
 QrnicMeet qrnic_meeting_go(QrnicMeeting *m, int *fd, Error **errp);
@@ -48,7 +59,12 @@ typedef enum QrnicReceived {
     QRNIC_RECEIVED_WRONG,       /* this is no message */
 } QrnicReceived;
 
-/* *descriptor: -1, or what came with the message; NULL: it is to be dropped. */
+/*
+ * Receives one message. A peer can make this call, and closing the descriptor,
+ * last as long as it likes: only for threads that nobody waits for.
+ *
+ * @descriptor: -1, or the descriptor that came with the message
+ */
 QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
                                           int *descriptor);
 

@@ -41,6 +41,26 @@ pid_t cable_victim_start(const char *path, const uint8_t *frames, size_t len,
                          unsigned count);
 void cable_victim_kill(pid_t pid);
 
+/*
+ * Descriptors that take longer to close than any test: TCP sockets that linger
+ * over data which nobody receives. They can be closed when the attack is freed.
+ */
+typedef struct CableAttack CableAttack;
+
+/* pid: of the receiver, a child of this process */
+CableAttack *cable_attack_new(pid_t pid);
+void cable_attack_free(CableAttack *a);
+/*
+ * Sends bytes with `count` descriptors, at most 253, of which nobody else has a
+ * copy. Returns false if the kernel refuses to send descriptors.
+ */
+bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
+                       unsigned count);
+bool cable_attack_message(CableAttack *a, int fd, const QrnicCableMessage *m,
+                          unsigned count);
+/* Returns true if all that was sent here has been received or dropped. */
+bool cable_all_read(int fd);
+
 /* What a process has that an end which came and went could have left */
 typedef struct Possessions {
     unsigned descriptors, mappings;

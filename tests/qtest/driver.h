@@ -324,6 +324,7 @@ void add_rss_tests(void);
 void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
 void add_cable_tests(void);
+void add_cable_attack_tests(void);
 void add_link_tests(void);
 void add_crafted_ahead_tests(void);
 void add_crafted_replay_tests(void);

@@ -10,6 +10,8 @@
 #include "qemu/bswap.h"
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include "cable-peer.h"
 #include "driver.h"
 
@@ -570,6 +572,56 @@ static void test_deaths(void)
 }
 
 /*
+ * Descriptors that take very long to close, at port 3: with a first message, as
+ * a third end, and in the queue of a listener. Ports 1 and 2 go on, and the
+ * switch ends at once.
+ */
+#define BOUND_US (5 * G_USEC_PER_SEC)
+#define ATTACKERS 24
+
+static void test_descriptors(void)
+{
+    Net *n = net_start(PATIENT);
+    CableAttack *attack = cable_attack_new(n->pid);
+    QrnicCableMessage hello = cable_hello(1);
+    int fd[ATTACKERS];
+    int64_t longest = 0, start;
+    uint32_t number = 0;
+
+    net_introduce(n);
+    net_unplug(n, 2);
+    fd[0] = cable_path_join(n->path[2]);
+    g_assert_true(cable_attack_message(attack, fd[0], &hello, 4));
+    for (unsigned i = 1; i < ATTACKERS; i++) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+        strcpy(address.sun_path, n->path[2]);
+        fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                       0);
+        /* The queue of those that are not accepted is short. */
+        if (!connect(fd[i], (struct sockaddr *)&address, sizeof(address))) {
+            cable_attack_message(attack, fd[i], &hello, i % 2 ? 253 : 1);
+        }
+        start = g_get_monotonic_time();
+        for (unsigned k = 0; k < 100; k++) {
+            talk(n, 0, 1, number++);
+            talk(n, 1, 0, number++);
+        }
+        longest = MAX(longest, g_get_monotonic_time() - start);
+    }
+    WAIT_UNTIL(cable_all_read(fd[0]), "the message was not read");
+    g_test_message("longest time of 200 frames: %" PRId64 " us", longest);
+    g_assert_cmpint(longest, <, BOUND_US);
+    start = g_get_monotonic_time();
+    net_stop(n);
+    g_assert_cmpint(g_get_monotonic_time() - start, <, BOUND_US);
+    cable_attack_free(attack);
+    for (unsigned i = 0; i < ATTACKERS; i++) {
+        close(fd[i]);
+    }
+}
+
+/*
  * One whose frames never end, as it gives back each slot at once, has its turn,
  * and the others have theirs.
  */
@@ -771,6 +823,7 @@ int main(int argc, char **argv)
     g_test_add_func("/switch/liar", test_liar);
     g_test_add_func("/switch/too-long", test_too_long);
     g_test_add_func("/switch/deaths", test_deaths);
+    g_test_add_func("/switch/descriptors", test_descriptors);
     g_test_add_func("/switch/endless", test_endless);
     g_test_add_func("/switch/idle", test_idle);
     g_test_add_func("/switch/killed", test_killed);
