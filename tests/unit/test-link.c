@@ -1092,6 +1092,17 @@ static const Crafted crafted[] = {
       { AS_DATA, .number = PEER, .ack = OURS + SENT + 1, .length = 60 } },
     { "number-beyond-the-window", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER + WINDOW, .ack = OURS, .length = 60 } },
+    /* The order of the checks: the first rule that is broken counts. */
+    { "length-before-crc", QRNIC_LINK_RX_MALFORMED,
+      { AS_DATA, .number = PEER, .ack = OURS, .length = 100 },
+      .patch = 43, .cut = 1 },
+    { "crc-before-version", QRNIC_LINK_RX_CRC_ERRORS,
+      { AS_DATA, .number = PEER, .ack = OURS, .length = 60 }, .patch = 15 },
+    { "fields-before-session", QRNIC_LINK_RX_MALFORMED,
+      { .type = QRNIC_LINK_ACK, .session = PEER + 1, .heard = OURS,
+        .ack = OURS, .number = 1 } },
+    { "acknowledgement-before-number", QRNIC_LINK_RX_MALFORMED,
+      { AS_DATA, .number = PEER - 1, .ack = OURS + SENT + 1, .length = 60 } },
     { "number-of-half-the-numbers", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER + 0x7fffffff, .ack = OURS, .length = 60 } },
 };
@@ -1255,6 +1266,23 @@ static void test_held_frames_are_bounded(void)
     rig_free(r);
 }
 
+/* What the header acknowledges is not checked of another session. */
+static void test_session_before_acknowledgement(void)
+{
+    Rig *r = agreed();
+    const QrnicLinkHeader h = {
+        .type = QRNIC_LINK_ACK, .session = PEER + 1, .heard = OURS,
+        .ack = OURS + SENT + 1,
+    };
+
+    send_many(r, SENT);
+    receive(r, &h, 0);
+    g_assert_cmpuint(r->count[QRNIC_LINK_RX_STALE], ==, 1);
+    g_assert_cmpuint(r->count[QRNIC_LINK_RX_MALFORMED], ==, 0);
+    g_assert_true(r->agreed);
+    rig_free(r);
+}
+
 static void test_reset_begins_anew(void)
 {
     Rig *r = agreed();
@@ -1399,6 +1427,8 @@ int main(int argc, char **argv)
                     test_forged_hello_ends_nothing);
     g_test_add_func("/link/lies/held-frames-are-bounded",
                     test_held_frames_are_bounded);
+    g_test_add_func("/link/session-before-acknowledgement",
+                    test_session_before_acknowledgement);
     g_test_add_func("/link/reset-begins-anew", test_reset_begins_anew);
     g_test_add_func("/link/noise", test_noise);
     return g_test_run();
