@@ -130,7 +130,7 @@
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 
-/* Spreading of frames: constants */
+/* Receive side scaling: constants */
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
 
 /* Selective repeat: constants */

@@ -132,7 +132,7 @@
 #define QRNIC_TSO_MAX_HEADER 138u
 #define QRNIC_TSO_MAX_LENGTH 65536u
 
-/* Spreading of frames: constants */
+/* Receive side scaling: constants */
 #define QRNIC_RSS_MAX_LOG_SIZE 7u
 
 /* Selective repeat: constants */
@@ -1412,6 +1412,61 @@ static inline uint8_t qrnic_any_byte(const uint8_t *p, unsigned n)
         any |= *p++;
     }
     return any;
+}
+
+#define QRNIC_BTH_MARKS_BYTES 1u
+#define QRNIC_BTH_MARKS_MARKS_OFFSET 0u
+#define QRNIC_BTH_MARKS_SELECTIVE_MASK 0x00000001u
+#define QRNIC_BTH_MARKS_ANY_PATH_MASK 0x00000002u
+#define QRNIC_BTH_MARKS_MORE_MASK 0x00000004u
+#define QRNIC_BTH_MARKS_ANY_ORDER_MASK 0x00000008u
+#define QRNIC_BTH_MARKS_TRANSMISSION_MASK 0x00000070u
+#define QRNIC_BTH_MARKS_ACK_REQ_MASK 0x00000080u
+
+/* Byte 8 of the BTH (chapter Wire format) */
+typedef struct QrnicBthMarks {
+    uint8_t selective;
+    uint8_t any_path;
+    uint8_t more;
+    uint8_t any_order;
+    uint8_t transmission;
+    uint8_t ack_req;
+} QrnicBthMarks;
+
+_Static_assert(QRNIC_BTH_MARKS_MARKS_OFFSET + 1 ==
+               QRNIC_BTH_MARKS_BYTES, "size of bth_marks");
+
+/* False if a reserved bit of bth_marks is set; out is filled in any case. */
+static inline bool qrnic_bth_marks_unpack(QrnicBthMarks *out, const void *in)
+{
+    const uint8_t *p = in;
+    uint64_t bad = 0;
+    uint32_t v;
+
+    v = p[0];
+    out->selective = (v >> 0) & 0x00000001u;
+    out->any_path = (v >> 1) & 0x00000001u;
+    out->more = (v >> 2) & 0x00000001u;
+    out->any_order = (v >> 3) & 0x00000001u;
+    out->transmission = (v >> 4) & 0x00000007u;
+    out->ack_req = (v >> 7) & 0x00000001u;
+    return !bad;
+}
+
+static inline void qrnic_bth_marks_pack(void *out, const QrnicBthMarks *in)
+{
+    uint8_t *p = out;
+    uint32_t v;
+
+    memset(p, 0, QRNIC_BTH_MARKS_BYTES);
+    v = 0;
+    v |= (uint32_t)(in->selective & 0x00000001u) << 0;
+    v |= (uint32_t)(in->any_path & 0x00000001u) << 1;
+    v |= (uint32_t)(in->more & 0x00000001u) << 2;
+    v |= (uint32_t)(in->any_order & 0x00000001u) << 3;
+    v |= (uint32_t)(in->transmission & 0x00000007u) << 4;
+    v |= (uint32_t)(in->ack_req & 0x00000001u) << 7;
+    p[0] = v;
 }
 
 #define QRNIC_DOORBELL_BYTES 8u

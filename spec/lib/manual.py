@@ -110,7 +110,7 @@ def struct(spec, name):
         rows.append([f"0x{member['offset']:02x}", kind, "", f"``{member['name']}``", meaning])
         for field in member.get("fields", []):
             rows.append(["", "", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
-    title = f"``{name}``, {body['size']} bytes: {text(body)}"
+    title = f"``{name}``, {body['size']} byte{'' if body['size'] == 1 else 's'}: {text(body)}"
     return picture(f"struct-{name}", f"Layout of {name}") + table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
 
 

@@ -178,6 +178,48 @@ static void test_reversed(void)
     pair_free(p);
 }
 
+/* That of the manual: 2500 bytes, and the last packet arrives first. */
+static void test_worked_example(void)
+{
+    static const struct {
+        uint32_t at, len;
+        uint8_t mark;
+    } want[] = {
+        { 0, MTU, 0x0e }, { MTU, MTU, 0x0e }, { 2 * MTU, 452, 0x0a },
+    };
+    Wire w = { 0 };
+    Pair *p = adaptive_pair(&w, QRNIC_QPO_ADAPTIVE_ROUTING, false);
+    QrnicCqe c;
+
+    post_recv(&p->b, 0, 16);
+    acquaint(p, &w);
+    w.reverse = 3;
+    post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE_IMM, 0, 0, 2500);
+    sim_run(p->sim, p->sim->now + SIM_US);
+    g_assert_cmpuint(w.held, ==, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        g_assert_cmphex(w.seen[0][i].opcode, ==,
+                        i < 2 ? QRNIC_OP_RC_WRITE_ONLY :
+                                QRNIC_OP_RC_WRITE_ONLY_IMM);
+        g_assert_cmphex(w.seen[0][i].va, ==, p->b.addr + want[i].at);
+        g_assert_cmpuint(w.seen[0][i].dma_len, ==, want[i].len);
+        g_assert_cmphex(w.seen[0][i].mark, ==, want[i].mark);
+    }
+    sim_inject(p->sim, 1, w.frame[2].data, w.frame[2].len);
+    g_assert_cmpmem(p->a.data + 2 * MTU, 452, p->b.data + 2 * MTU, 452);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_PLACED_PACKETS), ==, 1);
+    sim_inject(p->sim, 1, w.frame[0].data, w.frame[0].len);
+    expect_no_cqe(p->b.qp);
+    sim_inject(p->sim, 1, w.frame[1].data, w.frame[1].len);
+    settle(p);
+    c = expect_cqe(p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV_RDMA_WITH_IMM);
+    g_assert_cmpuint(c.byte_len, ==, 2500);
+    expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_PLACED_PACKETS), ==, 1);
+    g_assert_cmpuint(w.count[1], ==, 1);        /* one ACK for all */
+    pair_free(p);
+}
+
 /* A gap that stays is told of after a time: by a SACK, or by a NAK. */
 static void test_gap(void)
 {
@@ -403,6 +445,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adaptive/packets", test_packets);
     g_test_add_func("/adaptive/one-end", test_one_end);
     g_test_add_func("/adaptive/reversed", test_reversed);
+    g_test_add_func("/adaptive/worked-example", test_worked_example);
     g_test_add_func("/adaptive/gap", test_gap);
     g_test_add_func("/adaptive/marks-without-option",
                     test_marks_without_option);
