@@ -337,6 +337,33 @@ static void test_raw_packet(void)
     rig_stop(&x.r);
 }
 
+static void check_length(uint64_t region_length, uint64_t offset,
+                         uint32_t length, uint64_t expected)
+{
+    QrnicMkeyCtx ctx;
+    Demand x;
+
+    demand_start(&x);
+    x.list = memory_alloc(x.r.d, region_length / PAGE * 8, PAGE);
+    ctx = region(&x);
+    ctx.length = region_length;
+    x.key = rig_key_create(&x.r, ctx);
+    post_write(&x, offset, length);
+    expect_fault(&x, 0, offset, expected, 0);
+    rig_stop(&x.r);
+}
+
+/* The page fault names all of the data segment, and not only one packet. */
+static void test_length(void)
+{
+    const uint64_t ahead = QRNIC_PAGE_FAULT_AHEAD;
+
+    check_length(PAGES * PAGE, 100, 3 * PAGE, 3 * PAGE);
+    check_length(2 * ahead, 8, ahead, ahead);
+    check_length(2 * ahead, 8, ahead + 1, ahead);
+    check_length(2 * ahead, 0, 2 * ahead, ahead);
+}
+
 static void test_capability(void)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES], eq[QRNIC_EQ_CTX_BYTES];
@@ -365,5 +392,6 @@ void add_on_demand_tests(void)
     qtest_add_func("qrnic/on-demand/gone", test_gone);
     qtest_add_func("qrnic/on-demand/late-answer", test_late_answer);
     qtest_add_func("qrnic/on-demand/raw-packet", test_raw_packet);
+    qtest_add_func("qrnic/on-demand/length", test_length);
     qtest_add_func("qrnic/on-demand/capability", test_capability);
 }
