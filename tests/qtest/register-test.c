@@ -198,6 +198,66 @@ static void test_reset_flr(void)
     check_reset(reset_by_flr);
 }
 
+static void vector_mask(Device *d, unsigned vector, bool mask)
+{
+    qpci_io_writel(d->pci, d->pci->msix_table_bar,
+                   d->pci->msix_table_off + vector * PCI_MSIX_ENTRY_SIZE +
+                   PCI_MSIX_ENTRY_VECTOR_CTRL,
+                   mask ? PCI_MSIX_ENTRY_CTRL_MASKBIT : 0);
+}
+
+static bool vector_pending(Device *d, unsigned vector)
+{
+    return qpci_io_readl(d->pci, d->pci->msix_pba_bar,
+                         d->pci->msix_pba_off) >> vector & 1;
+}
+
+static uint64_t time_read(Device *d)
+{
+    uint64_t low = reg_read(d, QRNIC_REG_TIME_LO);
+
+    return low | (uint64_t)reg_read(d, QRNIC_REG_TIME_HI) << 32;
+}
+
+/*
+ * The register resets neither configuration space nor the MSI-X table with its
+ * pending bits, and the clock goes on. FLR resets the first two.
+ */
+static void check_reset_keeps(void (*reset)(Device *d), bool keeps)
+{
+    uint64_t before;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    qtest_clock_step(r.d->qts, NANOSECONDS_PER_SECOND);
+    before = time_read(r.d);
+    eq_arm(r.d, &r.async);
+    vector_mask(r.d, 0, true);
+    reg_write(r.d, QRNIC_REG_CMD_EVENT, 0x5aa5u << 16);
+    settle(r.d);
+    g_assert_false(interrupt_taken(r.d, 0));
+    g_assert_true(vector_pending(r.d, 0));
+    reg_write(r.d, QRNIC_REG_SCRATCH, 1);
+    reset(r.d);
+    g_assert_cmphex(reg_read(r.d, QRNIC_REG_SCRATCH), ==, 0);
+    g_assert_cmpuint(time_read(r.d), >=, before);
+    g_assert_true(vector_pending(r.d, 0) == keeps);
+    vector_mask(r.d, 0, false);
+    g_assert_true(interrupt_taken(r.d, 0) == keeps);
+    g_assert_false(vector_pending(r.d, 0));
+    rig_stop(&r);
+}
+
+static void test_reset_keeps(void)
+{
+    check_reset_keeps(reset_by_register, true);
+}
+
+static void test_flr_keeps(void)
+{
+    check_reset_keeps(reset_by_flr, false);
+}
+
 void add_register_tests(void)
 {
     qtest_add_func("qrnic/register/identity", test_identity);
@@ -209,4 +269,6 @@ void add_register_tests(void)
     qtest_add_func("qrnic/register/bad-value", test_bad_value);
     qtest_add_func("qrnic/register/reset", test_reset_register);
     qtest_add_func("qrnic/register/flr", test_reset_flr);
+    qtest_add_func("qrnic/register/reset-keeps", test_reset_keeps);
+    qtest_add_func("qrnic/register/flr-keeps", test_flr_keeps);
 }
