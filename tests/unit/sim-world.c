@@ -295,10 +295,14 @@ static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
     GBytes *sent = g_queue_pop_head(&from->link_under_way);
     g_autofree uint8_t *marked = NULL;
 
-    g_assert_nonnull(sent);
-    g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
-                    g_bytes_get_size(sent));
-    g_bytes_unref(sent);
+    if (!n->sim->forged) {
+        g_assert_nonnull(sent);
+        g_assert_cmpmem(frame, len, g_bytes_get_data(sent, NULL),
+                        g_bytes_get_size(sent));
+    }
+    if (sent) {
+        g_bytes_unref(sent);
+    }
     /* The switch is at the end of the link: it marks what was carried. */
     if (n->sim->marks && n->sim->marks(n->sim, from->id, frame, len)) {
         frame = marked = g_memdup2(frame, len);

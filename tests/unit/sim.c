@@ -158,7 +158,11 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     } else {
         snprintf(n->name, sizeof(n->name), "N%u", id);
     }
+    if (o->capabilities) {
+        config.capabilities = o->capabilities;
+    }
     contexts_config(&config, o, id);
+    n->may_fail = o->may_fail;
     n->context_bare = o->context_bare;
     n->sim = s;
     n->id = id;
@@ -737,6 +741,10 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
     if (wr->datagram) {
         qrnic_datagram_seg_pack(p, wr->datagram);
         p += QRNIC_DATAGRAM_SEG_BYTES;
+    }
+    if (wr->eth) {
+        qrnic_eth_seg_pack(p, wr->eth);
+        p += QRNIC_SEGMENT_SIZE;
     }
     if (wr->flush) {
         qrnic_flush_seg_pack(p, wr->flush);

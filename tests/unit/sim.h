@@ -90,6 +90,7 @@ struct Sim {
     int64_t latency;
     int64_t behind;             /* of the way from the link on; link only */
     unsigned wire_room;         /* frames before it blocks; 0: endless */
+    bool forged;                /* a link may get frames that no node sent */
     int64_t wire_pause;         /* how long */
     /* Sees each frame as sent; false: it is lost. */
     bool (*tap)(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -142,6 +143,7 @@ typedef struct SimWr {
     const QrnicDynamicSeg *dynamic;
     const QrnicXrcSeg *xrc;
     const QrnicFlushSeg *flush;
+    const QrnicEthSeg *eth;
     const void *inline_data;
     uint32_t inline_length;
 } SimWr;
@@ -171,6 +173,8 @@ typedef struct SimOptions {
     uint32_t context_cache, context_stations, context_latency;
     bool contexts_of_one, context_bare;
     bool link_retransmission;
+    uint64_t capabilities;      /* 0: those that the unit tests use */
+    bool may_fail;              /* of all nodes */
 } SimOptions;
 
 Sim *sim_new(uint32_t seed, const SimOptions *options);
