@@ -1,0 +1,206 @@
+/*
+ * A fuzzer of the engine without QEMU: two engines on a simulated wire (sim.h)
+ *
+ * main.c is the libFuzzer target. An input is a header, from which world.c
+ * builds two devices with connected queue pairs of every type, and a sequence
+ * of records of FUZZ_RECORD bytes: an operation and its parameters. Each
+ * operation of the tables in work.c, control.c and frames.c is valid by
+ * default; part of its parameters says what is broken. An input of random
+ * bytes therefore reaches connected queue pairs, and every mutation of a
+ * record leaves the records behind it in place.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_FUZZ_H
+#define QRNIC_FUZZ_H
+
+#include "qemu/osdep.h"
+#include "sim.h"
+
+#define FUZZ_HEADER 32
+#define FUZZ_RECORD 24
+#define FUZZ_DATA (256u << 10)  /* bytes of the memory that messages use */
+#define FUZZ_PAGE 4096u
+#define FUZZ_PAGES 16u          /* of regions with a table */
+#define FUZZ_LOG_SRQ 6
+#define FUZZ_KEPT 64u           /* frames that are remembered */
+#define FUZZ_FRAME_MAX 9600u
+#define FUZZ_ACCESS_KEY 0x1122334455667788ull
+
+/* Parameters; behind the last byte all are 0. */
+typedef struct Bytes {
+    const uint8_t *at, *end;
+} Bytes;
+
+static inline uint8_t take8(Bytes *b)
+{
+    return b->at < b->end ? *b->at++ : 0;
+}
+
+static inline uint16_t take16(Bytes *b)
+{
+    uint8_t low = take8(b);
+
+    return low | take8(b) << 8;
+}
+
+static inline uint32_t take32(Bytes *b)
+{
+    uint32_t low = take16(b);
+
+    return low | (uint32_t)take16(b) << 16;
+}
+
+/* How the receive side of a queue pair gets its WQEs */
+typedef enum Receives {
+    RECEIVES_NOT, RECEIVES_RQ, RECEIVES_SRQ, RECEIVES_TAGS, RECEIVES_STREAM,
+    RECEIVES_INLINE,
+} Receives;
+
+/* A queue pair at each of the two nodes, connected to the other one */
+typedef struct FuzzKind {
+    const char *name;
+    uint8_t type[2];
+    Receives receives;
+    uint8_t flags;              /* of qp_ctx */
+    bool member;                /* of the carrier queue pair */
+    bool kernel;                /* uses doorbell page 0 */
+} FuzzKind;
+
+extern const FuzzKind fuzz_kinds[];
+extern const unsigned fuzz_num_kinds;
+
+typedef enum FuzzKey {
+    KEY_ALL, KEY_DMA, KEY_TABLE, KEY_ON_DEMAND, KEY_READ_ONLY, KEY_FAST_REG,
+    KEY_WINDOW_1, KEY_WINDOW_2, KEY_NULL, KEY_INDIRECT, KEY_INDIRECT_2,
+    KEY_DEVICE, KEY_OTHER_PD, FUZZ_KEYS,
+} FuzzKey;
+
+typedef enum FuzzSrq {
+    SRQ_PLAIN, SRQ_TAGS, SRQ_XRC, SRQ_STREAM, FUZZ_SRQS,
+} FuzzSrq;
+
+typedef struct FuzzWorld FuzzWorld;
+
+typedef struct FuzzQp {
+    SimQp q;
+    const FuzzKind *kind;
+    QrnicQpCtx ctx;
+    bool exists;
+    uint32_t psn;               /* of the frame to it that was seen last */
+} FuzzQp;
+
+typedef struct FuzzNode {
+    FuzzWorld *world;
+    SimNode *n;
+    uint32_t xrcd, other_pd, page, dm, counter_set, page_fault_eq, flow, rss;
+    uint64_t data;              /* messages are in this memory */
+    uint64_t table, demand, pages;      /* translation tables; their pages */
+    uint64_t list;              /* of keys for REG_MR */
+    uint32_t key[FUZZ_KEYS];
+    SimSrq srq[FUZZ_SRQS];
+    uint16_t srq_next[FUZZ_SRQS][1 << FUZZ_LOG_SRQ];
+    struct {
+        uint64_t ring, record;
+        uint32_t producer;
+        SimQp cq;
+    } tags;
+    FuzzQp *qp;                 /* fuzz_num_kinds of them */
+} FuzzNode;
+
+struct FuzzWorld {
+    Sim *sim;
+    SimOptions options;
+    SimConnect connect;         /* what the connections agree on */
+    QrnicStreamAttr stream;
+    uint8_t recv_inline, dynamic_idle, dynamic_responders, dynamic_flags;
+    uint32_t rate_limit;
+    uint8_t priority, qp_options;
+    bool roce_v1, verified, coalesces;
+    uint32_t made;              /* bit of each kind that is set up */
+    FuzzNode node[2];
+    struct {
+        size_t len;
+        uint8_t data[FUZZ_FRAME_MAX];
+        uint8_t to;
+    } kept[FUZZ_KEPT];
+    unsigned kept_next, kept_count;
+    uint8_t marks;              /* one frame of so many is marked (CE) */
+    unsigned marked;
+    unsigned cut;               /* this many frames are lost next */
+};
+
+typedef struct FuzzOp {
+    const char *name;
+    void (*run)(FuzzNode *f, Bytes *b);
+    uint8_t share;              /* how often, beside the shares of the others */
+} FuzzOp;
+
+/* The operations of each file; the tables end with a NULL name. */
+extern const FuzzOp fuzz_work_ops[], fuzz_control_ops[], fuzz_frame_ops[];
+
+/* main.c: what libFuzzer calls; the last one is its own. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
+                               unsigned int seed);
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size,
+                                 const uint8_t *b, size_t b_size,
+                                 uint8_t *out, size_t max_out,
+                                 unsigned int seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+
+/* main.c: true if each operation is to be printed */
+bool fuzz_shows(void);
+
+/* work.c: posts receive WQEs of a new queue pair; of SRQs and the tag list */
+void fuzz_receives_post(FuzzNode *f, unsigned kind);
+void fuzz_shared_post(FuzzNode *f);
+
+/* world.c */
+FuzzWorld *fuzz_world_new(Bytes *header);
+void fuzz_world_free(FuzzWorld *w);
+/* Resets the device of a node and makes its objects again. */
+void fuzz_node_reset(FuzzNode *f);
+/*
+ * Executes a command as command.c does: with the lengths of the contract, not
+ * in the fatal state, and device memory is cleared before this returns.
+ */
+QrnicResult fuzz_command(SimNode *n, uint16_t opcode, uint32_t object,
+                         const uint8_t *in, uint8_t *out);
+uint32_t fuzz_value(QrnicResult r);
+/* Waits until the device memory is cleared that a command or reset left. */
+void fuzz_clear(SimNode *n);
+/* GID and MAC address of a multicast group of the network that nodes use */
+void fuzz_group(const FuzzNode *f, uint8_t number, uint8_t gid[16],
+                uint8_t mac[6]);
+/* Creates a queue pair, and brings it to RTS, or as far as its type goes. */
+void fuzz_qp_create(FuzzNode *f, unsigned kind);
+void fuzz_qp_connect(FuzzNode *f, unsigned kind);
+/* The attributes of a mask, with values that are valid for the queue pair */
+QrnicQpAttr fuzz_attr(FuzzNode *f, unsigned kind, uint32_t mask,
+                      uint8_t state);
+/* The masks of its three steps; 0: its type has no such step */
+uint32_t fuzz_step_mask(const FuzzQp *q, uint8_t state);
+/* The other end, a NULL-free answer: of itself where there is none */
+FuzzQp *fuzz_peer(FuzzNode *f, unsigned kind);
+/* A queue pair of the node that exists; NULL: none does */
+FuzzQp *fuzz_qp_any(FuzzNode *f, Bytes *b, unsigned *kind);
+
+/* run.c: sees the frames of the world, and may lose or mark them */
+void fuzz_wire_begin(FuzzWorld *w);
+/* Runs the simulation for this time, and consumes completions and events. */
+void fuzz_run(FuzzWorld *w, int64_t ns);
+void fuzz_consume(FuzzNode *f, bool arm);
+/*
+ * Resets both devices. A new connection must work then, because a reset leaves
+ * nothing of what was before; afterwards the world can only be freed.
+ */
+void fuzz_world_verify(FuzzWorld *w);
+
+/* control.c: changes of up to 3 members that a valid structure gets */
+void fuzz_break(uint8_t *raw, size_t len, Bytes *b);
+/* A number that is interesting: small, a limit, or any */
+uint32_t fuzz_number(Bytes *b);
+
+#endif
