@@ -66,7 +66,7 @@ static void make_key(void)
 	};
 
 	begin();
-	qrnicdv_wr_reg_mkey(qpx, mkey, &layout);
+	qrnicdv_wr_reg_mkey(qpx, mkey, &layout, sizeof(layout));
 	finish();
 }
 
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	qpx = peer_itself(&peer, cap, IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
 			  IBV_QP_EX_WITH_LOCAL_INV);
 	key.pd = peer.pd;
-	mkey = qrnicdv_create_mkey(&key);
+	mkey = qrnicdv_create_mkey(&key, sizeof(key));
 	check(mkey, "cannot make a key");
 	printf("csv direction,way,block,message,microseconds\n");
 	for (block = 8; block <= 4096; block *= 8)

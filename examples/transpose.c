@@ -30,7 +30,7 @@ static double *element(struct ibv_mr *matrix, int row, int col)
 static struct qrnicdv_mkey *key_new(int max_pieces)
 {
 	struct qrnicdv_mkey_init_attr attr = { .pd = peer.pd, .max_pieces = max_pieces };
-	struct qrnicdv_mkey *mkey = qrnicdv_create_mkey(&attr);
+	struct qrnicdv_mkey *mkey = qrnicdv_create_mkey(&attr, sizeof(attr));
 
 	check(mkey, "cannot make a key");
 	return mkey;
@@ -59,7 +59,7 @@ static void make_of(struct qrnicdv_mkey *mkey, struct qrnicdv_piece *pieces, int
 	};
 
 	begin();
-	qrnicdv_wr_reg_mkey(qpx, mkey, &layout);
+	qrnicdv_wr_reg_mkey(qpx, mkey, &layout, sizeof(layout));
 	finish();
 }
 

@@ -55,18 +55,12 @@ int qrnicdv_query_device(struct ibv_context *context,
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
-/* Whether a structure of a later version has bits whose meaning is not known here */
-static bool has_more(const void *attr, size_t size, size_t known)
-{
-	const uint8_t *tail = attr;
-	size_t i;
+/* What a bit of comp_mask stands for must be in the structure as a whole */
+#define COVERS(size, type, member) ((size) >= offsetofend(type, member))
 
-	for (i = known; i < size; i++) {
-		if (tail[i])
-			return true;
-	}
-	return false;
-}
+/* True if a member is set whose bit of comp_mask is not */
+#define IS_SET(full, member)                                                   \
+	qrnic_has_more(&(full)->member, sizeof((full)->member), 0)
 
 static int stream_of(const struct qrnicdv_stream_attr *attr,
 		     struct qrnic_stream *stream)
@@ -122,8 +116,8 @@ static int dc_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	int err;
 
 	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_DC))
-		return has_more(&full->dc, sizeof(full->dc), 0) ? EOPNOTSUPP : 0;
-	if (size < offsetof(struct qrnicdv_qp_init_attr, carrier))
+		return IS_SET(full, dc) ? EOPNOTSUPP : 0;
+	if (!COVERS(size, struct qrnicdv_qp_init_attr, dc))
 		return EINVAL;
 	err = dynamic_of(&full->dc, &options->dynamic);
 	options->wants_half = !full->dc.flags;
@@ -140,8 +134,8 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	bool carrier = type == IBV_QPT_DRIVER;
 
 	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_CARRIER))
-		return has_more(attr, sizeof(*attr), 0) ? EOPNOTSUPP : 0;
-	if (size < offsetof(struct qrnicdv_qp_init_attr, options))
+		return IS_SET(full, carrier) ? EOPNOTSUPP : 0;
+	if (!COVERS(size, struct qrnicdv_qp_init_attr, carrier))
 		return EINVAL;
 	if (attr->reserved || (!carrier && type != IBV_QPT_RC) ||
 	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER |
@@ -163,8 +157,8 @@ static int connection_options(const struct qrnicdv_qp_init_attr *full, size_t si
 	bool carrier = options->carrier_key && !options->carrier;
 
 	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_OPTIONS))
-		return full->options ? EOPNOTSUPP : 0;
-	if (size < offsetof(struct qrnicdv_qp_init_attr, reserved3))
+		return IS_SET(full, options) ? EOPNOTSUPP : 0;
+	if (!COVERS(size, struct qrnicdv_qp_init_attr, options))
 		return EINVAL;
 	if (carrier)
 		known &= QRNIC_QPO_SELECTIVE_REPEAT;
@@ -175,10 +169,10 @@ static int connection_options(const struct qrnicdv_qp_init_attr *full, size_t si
 	return 0;
 }
 
-/* What dv_attr asks for beside received data in completions */
 static int create_options(struct ibv_context *context,
 			  const struct qrnicdv_qp_init_attr *dv_attr, size_t size,
-			  enum ibv_qp_type type, struct qrnic_qp_options *options)
+			  enum ibv_qp_type type, struct qrnic_qp_options *options,
+			  uint32_t *max_recv_inline)
 {
 	const uint64_t known = QRNICDV_QP_INIT_ATTR_STREAM |
 			       QRNICDV_QP_INIT_ATTR_PRIORITY |
@@ -188,31 +182,31 @@ static int create_options(struct ibv_context *context,
 	struct qrnicdv_qp_init_attr full = {};
 	int err;
 
-	if (size < offsetof(struct qrnicdv_qp_init_attr, stream))
-		return EINVAL;
-	memcpy(&full, dv_attr, min(size, sizeof(full)));
-	if (has_more(dv_attr, size, sizeof(full)) || full.comp_mask & ~known ||
-	    full.reserved || full.reserved2 || full.reserved3)
+	err = qrnic_read_attr(&full, sizeof(full), dv_attr, size);
+	if (err)
+		return err;
+	if (full.comp_mask & ~known || full.reserved || full.reserved2 ||
+	    full.reserved3)
 		return EOPNOTSUPP;
+	*max_recv_inline = full.max_inl_recv;
 
 	if (full.comp_mask & QRNICDV_QP_INIT_ATTR_STREAM) {
-		if (size < offsetof(struct qrnicdv_qp_init_attr, priority))
+		if (!COVERS(size, struct qrnicdv_qp_init_attr, stream))
 			return EINVAL;
 		err = stream_of(&full.stream, &options->stream);
 		if (err)
 			return err;
-	} else if (has_more(&full, offsetof(struct qrnicdv_qp_init_attr, priority),
-			    offsetof(struct qrnicdv_qp_init_attr, stream))) {
+	} else if (IS_SET(&full, stream)) {
 		return EOPNOTSUPP;
 	}
 
 	if (full.comp_mask & QRNICDV_QP_INIT_ATTR_PRIORITY) {
-		if (size < offsetof(struct qrnicdv_qp_init_attr, dc) ||
+		if (!COVERS(size, struct qrnicdv_qp_init_attr, priority) ||
 		    full.priority > QRNIC_PRIORITY_LEVELS)
 			return EINVAL;
 		options->has_priority = true;
 		options->priority = full.priority;
-	} else if (full.priority) {
+	} else if (IS_SET(&full, priority)) {
 		return EOPNOTSUPP;
 	}
 
@@ -232,11 +226,13 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 size_t dv_attr_size)
 {
 	struct qrnic_qp_options options = {};
+	uint32_t max_recv_inline = 0;
+	struct ibv_qp *qp;
 	int err;
 
 	err = qrnic_is_device(context->device) ?
 	      create_options(context, dv_attr, dv_attr_size, attr->qp_type,
-			     &options) :
+			     &options, &max_recv_inline) :
 	      EOPNOTSUPP;
 	if (err) {
 		errno = err;
@@ -246,8 +242,10 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		return qrnic_create_dynamic_target(context, attr, &options);
 	if (options.carrier_key && !options.carrier)
 		return qrnic_create_carrier(context, attr, &options);
-	return qrnic_create_qp_inline(context, attr, &dv_attr->max_inl_recv,
-				      &options);
+	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline, &options);
+	if (qp && COVERS(dv_attr_size, struct qrnicdv_qp_init_attr, max_inl_recv))
+		dv_attr->max_inl_recv = max_recv_inline;
+	return qp;
 }
 
 int qrnicdv_modify_priority(struct ibv_qp *ibqp, uint32_t priority)
@@ -274,18 +272,24 @@ struct ibv_srq *qrnicdv_create_srq(struct ibv_context *context,
 				   struct qrnicdv_srq_init_attr *dv_attr,
 				   size_t dv_attr_size)
 {
+	struct qrnicdv_srq_init_attr full = {};
 	struct qrnic_stream stream = {};
 	int err;
 
-	if (!qrnic_is_device(context->device))
+	err = qrnic_is_device(context->device) ?
+	      qrnic_read_attr(&full, sizeof(full), dv_attr, dv_attr_size) :
+	      EOPNOTSUPP;
+	if (!err && full.comp_mask & ~(uint64_t)QRNICDV_SRQ_INIT_ATTR_STREAM)
 		err = EOPNOTSUPP;
-	else if (dv_attr_size < sizeof(*dv_attr))
+	if (!err && !full.comp_mask) {
+		if (!IS_SET(&full, stream))
+			return ibv_create_srq_ex(context, attr);
+		err = EOPNOTSUPP;
+	}
+	if (!err && !COVERS(dv_attr_size, struct qrnicdv_srq_init_attr, stream))
 		err = EINVAL;
-	else if (has_more(dv_attr, dv_attr_size, sizeof(*dv_attr)) ||
-		 dv_attr->comp_mask != QRNICDV_SRQ_INIT_ATTR_STREAM)
-		err = EOPNOTSUPP;
-	else
-		err = stream_of(&dv_attr->stream, &stream);
+	if (!err)
+		err = stream_of(&full.stream, &stream);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -297,6 +301,9 @@ uint32_t qrnicdv_wc_read_stream(struct ibv_cq_ex *ibcq, uint32_t *offset)
 {
 	const struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
 
+	*offset = 0;
+	if (!qrnic_is_device(ibcq->context->device))
+		return 0;
 	*offset = le32toh(cq->current->offset);
 	return cq->used_up ? QRNICDV_WC_STREAM_USED : 0;
 }

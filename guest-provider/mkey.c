@@ -118,14 +118,21 @@ static int list_free(struct qrnic_mkey *mkey)
 	return 0;
 }
 
-struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr)
+struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
+					 size_t attr_size)
 {
+	struct qrnicdv_mkey_init_attr full = {};
 	struct qrnic_mkey *mkey;
 	int err;
 
-	if (!qrnic_is_device(attr->pd->context->device) || attr->comp_mask ||
-	    attr->reserved) {
-		errno = EOPNOTSUPP;
+	err = qrnic_read_attr(&full, sizeof(full), attr, attr_size);
+	if (!err && !full.pd)
+		err = EINVAL;
+	if (!err && (!qrnic_is_device(full.pd->context->device) ||
+		     full.comp_mask || full.reserved))
+		err = EOPNOTSUPP;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 
@@ -133,12 +140,12 @@ struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr)
 	if (!mkey)
 		return NULL;
 
-	mkey->context = attr->pd->context;
-	mkey->max_pieces = attr->max_pieces;
-	err = cmd_create(attr->pd, mkey);
+	mkey->context = full.pd->context;
+	mkey->max_pieces = full.max_pieces;
+	err = cmd_create(full.pd, mkey);
 	if (err)
 		goto err_free;
-	err = list_alloc(attr->pd, mkey);
+	err = list_alloc(full.pd, mkey);
 	if (err)
 		goto err_destroy;
 	return &mkey->mkey;
@@ -323,17 +330,30 @@ static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 	return add_pieces(qp, mkey, layout);
 }
 
-void qrnicdv_wr_reg_mkey(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
-			 const struct qrnicdv_mkey_layout *layout)
+int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
+			const struct qrnicdv_mkey_layout *layout,
+			size_t layout_size)
 {
-	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_REG_INDIRECT, 0);
-	enum ibv_qp_type type = qp->vqp.qp.qp_type;
-	int err = EOPNOTSUPP;
+	struct qrnicdv_mkey_layout full = {};
+	enum ibv_qp_type type;
+	struct qrnic_qp *qp;
+	int err;
 
-	if (qp->ctx->capabilities & QRNIC_CAP_INDIRECT_MKEY &&
-	    (type == IBV_QPT_RC || type == IBV_QPT_UC ||
-	     type == IBV_QPT_XRC_SEND))
-		err = wqe_add_indirect(qp, mkey, layout);
+	if (!qrnic_is_device(ibqp->qp_base.context->device))
+		return EOPNOTSUPP;
+
+	qp = qrnic_wr_begin(ibqp, QRNIC_WQE_REG_INDIRECT, 0);
+	type = qp->vqp.qp.qp_type;
+	err = qrnic_read_attr(&full, sizeof(full), layout, layout_size);
+	if (!err && (!(qp->ctx->capabilities & QRNIC_CAP_INDIRECT_MKEY) ||
+		     (type != IBV_QPT_RC && type != IBV_QPT_UC &&
+		      type != IBV_QPT_XRC_SEND)))
+		err = EOPNOTSUPP;
+	if (!err && to_qrnic_mkey(mkey)->context != ibqp->qp_base.context)
+		err = EINVAL;
+	if (!err)
+		err = wqe_add_indirect(qp, mkey, &full);
 	if (err)
 		qrnic_wr_fail(qp, err);
+	return err;
 }

@@ -158,22 +158,26 @@ static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 	qp->need_address = false;
 }
 
-void qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
-			    uint32_t target, uint64_t access_key)
+int qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
+			   uint32_t target, uint64_t access_key)
 {
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 	struct qrnic_dynamic_seg segment = {};
 
-	if (!qp->building || !ah || qp->vqp.qp.qp_type != IBV_QPT_DRIVER ||
+	if (!qrnic_is_device(ibqp->qp_base.context->device))
+		return EOPNOTSUPP;
+	if (!qp->building || !ah || ah->context != ibqp->qp_base.context ||
+	    qp->vqp.qp.qp_type != IBV_QPT_DRIVER ||
 	    !is_sent(qp->wqe.opcode) || target & ~QRNIC_QPN_MASK) {
 		qrnic_wr_fail(qp, EINVAL);
-		return;
+		return EINVAL;
 	}
 	segment.av = to_qrnic_ah(ah)->av;
 	segment.target = htole32(target);
 	segment.access_key = htole64(access_key);
 	memcpy(&qp->wqe.segment[1], &segment, sizeof(segment));
 	qp->need_address = false;
+	return 0;
 }
 
 static void qrnic_wr_send_inv(struct ibv_qp_ex *ibqp, uint32_t invalidate_rkey)

@@ -6,11 +6,13 @@
 #ifndef QRNIC_PROVIDER_H
 #define QRNIC_PROVIDER_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <ccan/list.h>
 #include <infiniband/driver.h>
@@ -482,6 +484,33 @@ static inline void qrnic_unlock(struct qrnic_lock *lock)
 static inline void qrnic_store_record(__le32 *member, uint32_t value)
 {
 	__atomic_store_n(member, htole32(value), __ATOMIC_RELAXED);
+}
+
+/* True if a structure of a program has bytes other than 0 behind those that are known */
+static inline bool qrnic_has_more(const void *attr, size_t size, size_t known)
+{
+	const uint8_t *tail = attr;
+	size_t i;
+
+	for (i = known; i < size; i++) {
+		if (tail[i])
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Reads a structure of a program, of which both sides know a beginning; to is all 0
+ * before. The one rule for all direct verbs, see qrnicdv(7).
+ */
+static inline int qrnic_read_attr(void *to, size_t known, const void *attr,
+				  size_t size)
+{
+	/* Every version of every structure has comp_mask */
+	if (size < sizeof(uint64_t))
+		return EINVAL;
+	memcpy(to, attr, size < known ? size : known);
+	return qrnic_has_more(attr, size, known) ? EOPNOTSUPP : 0;
 }
 
 static inline uint32_t qrnic_wqebbs(uint32_t segments)

@@ -2,7 +2,7 @@
 /*
  * qrnicdv.h: direct verbs of qrnic: where the rings, records and doorbells of
  * verbs objects are, for programs that drive the hardware themselves. See
- * qrnicdv(7); the layouts are in qrnic_hw.h and in the Programmer's Reference.
+ * qrnicdv(7); the layouts are in qrnicdv_hw.h and in the Programmer's Reference.
  */
 #ifndef QRNICDV_H
 #define QRNICDV_H
@@ -12,17 +12,18 @@
 #include <stdint.h>
 
 #include <infiniband/verbs.h>
-#include <infiniband/qrnic_hw.h>
+#include <infiniband/qrnicdv_hw.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /*
- * Structures that a call fills in begin with comp_mask, which the library sets to the
- * bits of later members that it filled in; a program passes the size of the structure
- * that it was compiled with. In those that a program fills in, comp_mask says which
- * later members are valid. Structures within others have none, and never grow.
+ * Every structure that may grow begins with comp_mask, and its size is an argument of the
+ * call. A program passes the size of the structure that it was compiled with, and 0 in
+ * what it does not use. A call that fills one in writes no more than this size. In one
+ * that a program fills in, comp_mask names the optional members that are valid; what is
+ * behind the size counts as 0. Structures within others never grow. See qrnicdv(7).
  */
 
 /*
@@ -194,8 +195,8 @@ int qrnicdv_query_priority(struct ibv_qp *qp, struct qrnicdv_priority *attr,
 			   size_t attr_size);
 
 /* Between ibv_wr_start() and ibv_wr_complete(): where the work request leads */
-void qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
-			    uint32_t target, uint64_t access_key);
+int qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
+			   uint32_t target, uint64_t access_key);
 
 /* What qrnicdv_create_mkey() makes a key for */
 struct qrnicdv_mkey_init_attr {
@@ -238,13 +239,15 @@ struct qrnicdv_mkey_layout {
 	const struct qrnicdv_piece *pieces;
 };
 
-struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr);
+struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
+					 size_t attr_size);
 
 int qrnicdv_destroy_mkey(struct qrnicdv_mkey *mkey);
 
 /* Between ibv_wr_start() and ibv_wr_complete() */
-void qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
-			 const struct qrnicdv_mkey_layout *layout);
+int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
+			const struct qrnicdv_mkey_layout *layout,
+			size_t layout_size);
 
 /* The opcode of its completion */
 #define QRNICDV_WC_REG_MKEY IBV_WC_DRIVER1

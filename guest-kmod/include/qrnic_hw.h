@@ -1272,18 +1272,8 @@ enum qrnic_counter {
 	X(QUERY_COUNTER_SET) \
 	X(BIND_COUNTER_SET)
 
-/*
- * Checks of the layouts. The header is published, so C++ must understand
- * it; before C++11 that language has no such check.
- */
-#ifndef __cplusplus
+/* Checks of the layouts */
 #define QRNIC_HW_ASSERT(condition, what) _Static_assert(condition, what)
-#elif __cplusplus >= 201103L
-#define QRNIC_HW_ASSERT(condition, what) static_assert(condition, what)
-#else
-#define QRNIC_HW_ASSERT(condition, what) \
-	extern const char qrnic_hw_check[(condition) && sizeof(what) ? 1 : -1]
-#endif
 
 /*
  * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that

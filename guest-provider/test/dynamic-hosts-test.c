@@ -183,7 +183,7 @@ static void key_register(void)
 	struct ibv_wc wc;
 
 	if (!indirect) {
-		indirect = qrnicdv_create_mkey(&attr);
+		indirect = qrnicdv_create_mkey(&attr, sizeof(attr));
 		CHECK(indirect);
 		CHECK(!pair_make(&maker, &cap, IBV_QP_EX_WITH_SEND));
 		CHECK(!pair_connect(&maker));
@@ -192,7 +192,7 @@ static void key_register(void)
 	ibv_wr_start(ex);
 	ex->wr_id = 1;
 	ex->wr_flags = IBV_SEND_SIGNALED;
-	qrnicdv_wr_reg_mkey(ex, indirect, &layout);
+	qrnicdv_wr_reg_mkey(ex, indirect, &layout, sizeof(layout));
 	CHECK(!ibv_wr_complete(ex));
 	CHECK(poll_one(maker.send_cq, &wc) == 1 && !wc.status);
 }

@@ -147,9 +147,9 @@ static void test_regions(void)
 		GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64,
 						  IBV_ACCESS_ON_DEMAND)));
 	if (!(capabilities & QRNIC_CAP_INDIRECT_MKEY))
-		GIVES(EOPNOTSUPP, MADE(qrnicdv_create_mkey(&key)));
+		GIVES(EOPNOTSUPP, MADE(qrnicdv_create_mkey(&key, sizeof(key))));
 	else
-		GIVES(ENOENT, FOREIGN(pd, MADE(qrnicdv_create_mkey(&key))));
+		GIVES(ENOENT, FOREIGN(pd, MADE(qrnicdv_create_mkey(&key, sizeof(key)))));
 	/* All of the address space is to begin with 0 */
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, SIZE_MAX,
 				      IBV_ACCESS_ON_DEMAND)));

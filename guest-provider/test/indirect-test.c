@@ -28,7 +28,7 @@ static struct qrnicdv_mkey *key_make(uint32_t max_pieces)
 		.pd = pd, .max_pieces = max_pieces,
 	};
 
-	return qrnicdv_create_mkey(&attr);
+	return qrnicdv_create_mkey(&attr, sizeof(attr));
 }
 
 /* Queue pairs of this type, and keys; with inline data or without */
@@ -97,7 +97,7 @@ static void post_register(int end, struct qrnicdv_mkey *key, uint64_t start,
 		.pieces = pieces,
 	};
 
-	qrnicdv_wr_reg_mkey(qpx[end], key, &layout);
+	qrnicdv_wr_reg_mkey(qpx[end], key, &layout, sizeof(layout));
 }
 
 static void completes(enum ibv_wc_opcode opcode)
@@ -464,12 +464,12 @@ static void test_bad_calls(void)
 
 	begin(IBV_QPT_RC, 64);
 	attr.max_pieces = 0;
-	CHECK(!qrnicdv_create_mkey(&attr) && errno == EINVAL);
+	CHECK(!qrnicdv_create_mkey(&attr, sizeof(attr)) && errno == EINVAL);
 	attr.max_pieces = QRNIC_MAX_PIECES + 1;
-	CHECK(!qrnicdv_create_mkey(&attr) && errno == EINVAL);
+	CHECK(!qrnicdv_create_mkey(&attr, sizeof(attr)) && errno == EINVAL);
 	attr.max_pieces = 1;
 	attr.comp_mask = 1;
-	CHECK(!qrnicdv_create_mkey(&attr) && errno == EOPNOTSUPP);
+	CHECK(!qrnicdv_create_mkey(&attr, sizeof(attr)) && errno == EOPNOTSUPP);
 	later.reserved = 1;
 	empty.length = 0;
 	for (i = 0; i < 9; i++)
@@ -487,9 +487,9 @@ static void test_bad_calls(void)
 	for (i = 0; i < 9; i++) {
 		ibv_wr_start(qpx[0]);
 		wr(0, 0);
-		qrnicdv_wr_reg_mkey(qpx[0], mkey[2], &good);
+		qrnicdv_wr_reg_mkey(qpx[0], mkey[2], &good, sizeof(good));
 		CHECK(mkey[2]->rkey != key);
-		qrnicdv_wr_reg_mkey(qpx[0], mkey[1], &bad[i]);
+		qrnicdv_wr_reg_mkey(qpx[0], mkey[1], &bad[i], sizeof(bad[i]));
 		CHECK(ibv_wr_complete(qpx[0]) ==
 		      (i < 4 || i > 6 ? EINVAL : EOPNOTSUPP));
 		CHECK(mkey[2]->rkey == key && mkey[2]->lkey == key);

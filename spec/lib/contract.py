@@ -34,8 +34,10 @@ def keys(item, where, required, optional=()):
 
 
 def check_side(item, where):
-    """What only the device's side knows is not in the headers of driver and provider."""
+    """What only the device's side knows is not in the headers of driver and provider, and so not in that of programs."""
     need(item.get("side", "host") == "host", where, f"bad side {item.get('side')}")
+    need(item.get("programs", True) is True, where, f"bad programs {item.get('programs')}")
+    need(not ("side" in item and "programs" in item), where, "has both side and programs")
 
 
 def check_name(name, pattern, where):
@@ -102,7 +104,7 @@ class Contract:
 
     def check_constants(self):
         for group, body in self.constants.items():
-            keys(body, f"constants.{group}", ("doc", "values"), ("side",))
+            keys(body, f"constants.{group}", ("doc", "values"), ("side", "programs"))
             check_side(body, f"constants.{group}")
             check_values(body["values"], "value", 1 << 64, f"constants.{group}")
             for item in body["values"]:
@@ -111,7 +113,7 @@ class Contract:
     def check_enums(self):
         for enum in self.enums.values():
             where = f"enums.{enum['name']}"
-            keys(enum, where, ("name", "prefix", "doc", "values"), ("side",))
+            keys(enum, where, ("name", "prefix", "doc", "values"), ("side", "programs"))
             check_side(enum, where)
             check_name(enum["name"], LOWER, where)
             optional = {"cmd_opcode": ("object", "input", "output"), "cmd_status": ("errno",)}.get(enum["name"], ())
@@ -125,7 +127,7 @@ class Contract:
     def check_flags(self):
         for flags in self.flags.values():
             where = f"flags.{flags['name']}"
-            keys(flags, where, ("name", "prefix", "doc", "values"))
+            keys(flags, where, ("name", "prefix", "doc", "values"), ("programs",))
             check_name(flags["name"], LOWER, where)
             need(flags["name"] not in self.enums, where, "is also the name of an enum")
             check_values(flags["values"], "bit", 64, where)
@@ -190,7 +192,7 @@ class Contract:
 
     def check_struct(self, struct):
         where = f"structs.{struct.get('name')}"
-        keys(struct, where, ("name", "kind", "size", "doc", "members"), ("side",))
+        keys(struct, where, ("name", "kind", "size", "doc", "members"), ("side", "programs"))
         check_side(struct, where)
         check_name(struct["name"], LOWER, where)
         need(struct["kind"] in KINDS, where, f"bad kind {struct['kind']}")

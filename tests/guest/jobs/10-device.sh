@@ -33,6 +33,7 @@ try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=1 qrnic-provi
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used
 try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr | grep -qx 0"
 try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=1 qrnic-provider-test"
+try "structures of direct verbs, and other providers" "qrnic-direct-test $RDMA0"
 try "all sizes within the limits" "set -o pipefail; qrnic-limits-test $RDMA0 | tee limits.log && ! grep SKIP limits.log"
 dma_errors 1
 try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
