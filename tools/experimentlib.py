@@ -62,10 +62,18 @@ def command(*words):
         raise OSError(f"{Path(words[0]).name} failed (see above)")
 
 
+def need(*parts):
+    """Ends, with a line for each part of tools/deps whose packages are missing: nobody asked for an installation."""
+    if any([subprocess.run([TOOLS / "deps", "--check", part], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+            for part in parts]):
+        sys.exit(1)
+
+
 def build(experiments):
-    """What they run, and what draws; says how far it is."""
-    command(TOOLS / "deps", "plots")
-    if any("guest" in experiment.where for experiment in experiments):
+    """Builds the programs that the experiments run; shows the progress."""
+    guests = any("guest" in experiment.where for experiment in experiments)
+    need("plots", "qemu", *(["guest"] if guests else []))
+    if guests:
         command(TOOLS / "build-all")
     if any("simulation" in experiment.where for experiment in experiments):
         command(TOOLS / "build-qemu", "--tests=unit")

@@ -423,6 +423,43 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             self.report.result(good, f"launcher: SIGINT ends {' '.join(words)} without a traceback",
                                details=[f"exit status {process.returncode}", *said.splitlines()[-12:]])
 
+    def packages(self):
+        """Tools that only need packages name those that are missing; what installs them is not interrupted half-way."""
+        with tempfile.TemporaryDirectory(prefix="qt-") as directory:
+            for module in ("yaml", "docutils", "matplotlib"):
+                with open(os.path.join(directory, f"{module}.py"), "w", encoding="ascii") as file:
+                    file.write("raise ImportError('none here')\n")
+            os.mkdir(os.path.join(directory, "bin"))
+            calls = os.path.join(directory, "calls")
+            with open(os.path.join(directory, "bin", "apt-get"), "w", encoding="ascii") as file:
+                file.write(f"""#!/bin/sh
+case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{calls} ;; *) echo "$@" >>{calls} ;; esac
+""")
+            os.chmod(os.path.join(directory, "bin", "apt-get"), 0o755)
+            with open(os.path.join(directory, "none.json"), "w", encoding="ascii") as file:
+                file.write("[]")
+            env = {**self.env, "PYTHONPATH": directory, "PATH": f"{directory}/bin:{os.environ['PATH']}", "QRNIC_CACHE": directory}
+            for words, package in ((["manual"], "python3-docutils"), (["simulate", "none.yaml"], "python3-yaml"),
+                                   (["simulate", "none.yaml"], "python3-matplotlib"), (["experiments"], "python3-matplotlib"),
+                                   (["bench", "--read", f"{directory}/none.json", "--plots", f"{directory}/plots"], "python3-matplotlib")):
+                done = subprocess.run([os.path.join(self.root, "tools", words[0]), *words[1:]], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=60, check=False, env=env)
+                lines = done.stderr.splitlines()
+                good = (done.returncode not in (0, 2, 127) and any(package in line and "tools/deps" in line for line in lines) and
+                        all(line.startswith("deps: missing packages: ") for line in lines) and not os.path.exists(calls))
+                self.report.result(good, f"launcher: {words[0]} names {package} and installs nothing",
+                                   details=[f"exit status {done.returncode}", *lines[-8:]])
+            with subprocess.Popen([os.path.join(self.root, "tools", "deps"), "plots"], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True,
+                                  preexec_fn=heed_interrupts) as process:
+                wait_until(lambda: b"begun" in contents(calls), 20)
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    os.killpg(process.pid, number)
+                process.wait(20)
+            made = contents(calls).decode().splitlines()
+            self.report.result(os.getuid() != 0 or made[-2:] == ["begun", "installed"], "launcher: an installation is not cut off",
+                               "" if os.getuid() == 0 else " # SKIP for root only", details=made)
+
     def progress(self):
         """check-qtest prints a result when it comes: this program's second test waits until somebody has read the first."""
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
@@ -746,7 +783,7 @@ def run(root, report, stopped):
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
                       tests.switch, tests.pinned, tests.interrupted,
-                      tests.interrupted_checks, tests.progress):
+                      tests.interrupted_checks, tests.progress, tests.packages):
             if not stopped():
                 group()
     finally:

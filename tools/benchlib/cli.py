@@ -68,7 +68,7 @@ def parser():
     add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
     add("--csv", metavar="FILE", help="write them with the same columns")
     add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
-        "unless --metric or --all says otherwise they are measured, too (installs python3-matplotlib as tools/deps does)")
+        "unless --metric or --all says otherwise they are measured, too (needs python3-matplotlib: tools/deps plots)")
     add("--provider", action="store_true", help="measure posts and polls in the library itself (15 s), nothing else")
     add("--engine", action="store_true", help="count the engine's instructions for each message (20 s), nothing else")
     add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "

@@ -197,9 +197,9 @@ def build():
 
 
 def need(part):
-    """What tools/deps installs, or names."""
-    if subprocess.run([TOOLS / "deps", part], check=False).returncode:
-        sys.exit("bench: host packages are missing (see above)")
+    """Ends when packages of this part of tools/deps are missing, which names them."""
+    if subprocess.run([TOOLS / "deps", "--check", part], check=False).returncode:
+        sys.exit(1)
 
 
 def heed_signals():
