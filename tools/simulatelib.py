@@ -228,6 +228,48 @@ def accounts(total):
     return None if known == total["frames"] else f"of {total['frames']} packets that were sent {known} are accounted for"
 
 
+STARVED = 10  # a flow that has less than this part of what flows have on average
+
+
+def fairness(rates):
+    """Jain's index: 1 when all have the same, 1/n when one has everything"""
+    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates)) if any(rates) else 0
+
+
+def summary(scenario, result):
+    """What a run came to, as sentences: rates until "until", who got little, the longest standstill, and what came later."""
+    until, drain = (quantity("time", scenario.get(key, "100 ms"), key) for key in ("until", "drain"))
+    known = dict(flows(scenario))
+    rates, silent = {}, {}
+    for name, flow in known.items():
+        start = quantity("time", flow.get("start", 0), "start")
+        stop = min(quantity("time", flow.get("stop", until), "stop"), until)
+        done = sum(row["bytes"] for row in result.rows["rate"] if row["flow"] == name and row["ns"] <= until)
+        rates[name] = done * 8 / max(stop - start, 1)
+        row = result.flow(name)
+        # A flow that has sent all it had to, or rests between messages, does not stand still.
+        if not flow.get("messages") and not flow.get("pause"):
+            silent[name] = max(row["gap_ns"], stop - max(row["last_ns"], start))
+    total = sum(row["bytes"] for row in result.rows["rate"] if row["ns"] <= until) * 8 / until
+    said = [f"{total:.1f} Gb/s of {len(known)} flows in {until / 1e6:.1f} ms"]
+    if len(known) > 1:
+        said[0] += (f", each {min(rates.values()):.1f} to {max(rates.values()):.1f} Gb/s (fairness {fairness(list(rates.values())):.2f})")
+    endless = {name: rates[name] for name in silent}
+    starved = [name for name, rate in endless.items() if len(endless) > 1 and rate * len(endless) * STARVED < sum(endless.values())]
+    if starved:
+        said.append("STARVED: " + ", ".join(f"{name} ({endless[name]:.2f} Gb/s)" for name in starved[:5]) +
+                    (f" and {len(starved) - 5} more" if len(starved) > 5 else ""))
+    if silent:
+        name = max(silent, key=silent.get)
+        said.append(f"the longest standstill is {silent[name] / 1e6:.2f} ms, of flow {name}")
+    late = result.total["ns"] - until
+    if late >= drain:
+        said.append(f"NOT DRAINED: {late / 1e6:.1f} ms later messages are still in flight")
+    elif late > 0:
+        said.append(f"the messages in flight then took {late / 1e6:.2f} ms more")
+    return said
+
+
 def program():
     done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
     return Path(done.stdout.strip()) / "tests" / "unit" / "qrnic" / "qrnic-simulate"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Many senders and one receiver, by what keeps the queue short (manual, Congestion control; The network simulator)."""
 
+import simulatelib
+
 ASKS = "what do many senders to one receiver do to each other and to others, and what helps?"
 WHERE = "simulation"
 
@@ -55,11 +57,6 @@ def gigabits(result, names, from_ns, until_ns):
     return done * 8 / (until_ns - from_ns)
 
 
-def jain(values):
-    """1: all have the same; 1/n: one has all"""
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values)) if any(values) else 0
-
-
 def row(**given):
     """view: senders, for each number; queue and ring, over time; link: the counters of the ring's links at its end"""
     return {name: given.get(name, "") for name in ("view", "mode", "senders", "us", "link", "goodput_gbps", "victim_gbps", "fairness",
@@ -90,7 +87,7 @@ def measure(run):
             names = [flow["flow"] for flow in result.rows["flow"] if flow["flow"] != "victim"]
             each = [gigabits(result, [flow], until / 2, until) for flow in names]
             rows.append(row(view="senders", mode=mode, senders=senders, goodput_gbps=round(sum(each), 2),
-                            victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(jain(each), 3),
+                            victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(simulatelib.fairness(each), 3),
                             queue_kib=max(port["deepest"] for port in result.rows["port"] if port["to"] == senders + 1) >> 10,
                             dropped=result.total["dropped"], marked=result.total["marked"],
                             pauses=sum(port["paused"] for port in result.rows["port"])))
