@@ -72,7 +72,7 @@ def need(*parts):
 def build(experiments):
     """Builds the programs that the experiments run; shows the progress."""
     guests = any("guest" in experiment.where for experiment in experiments)
-    need("plots", "qemu", *(["guest"] if guests else []))
+    need("qemu", *(["guest"] if guests else []))
     if guests:
         command(TOOLS / "build-all")
     if any("simulation" in experiment.where for experiment in experiments):

@@ -440,7 +440,7 @@ case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{c
                 file.write("[]")
             env = {**self.env, "PYTHONPATH": directory, "PATH": f"{directory}/bin:{os.environ['PATH']}", "QRNIC_CACHE": directory}
             for words, package in ((["manual"], "python3-docutils"), (["simulate", "none.yaml"], "python3-yaml"),
-                                   (["simulate", "none.yaml"], "python3-matplotlib"), (["experiments"], "python3-matplotlib"),
+                                   (["experiments", "--no-build"], "python3-matplotlib"), (["experiments"], "python3-matplotlib"),
                                    (["bench", "--read", f"{directory}/none.json", "--plots", f"{directory}/plots"], "python3-matplotlib")):
                 done = subprocess.run([os.path.join(self.root, "tools", words[0]), *words[1:]], stdin=subprocess.DEVNULL,
                                       capture_output=True, text=True, timeout=60, check=False, env=env)
@@ -448,6 +448,16 @@ case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{c
                 good = (done.returncode not in (0, 2, 127) and any(package in line and "tools/deps" in line for line in lines) and
                         all(line.startswith("deps: missing packages: ") for line in lines) and not os.path.exists(calls))
                 self.report.result(good, f"launcher: {words[0]} names {package} and installs nothing",
+                                   details=[f"exit status {done.returncode}", *lines[-8:]])
+            os.unlink(os.path.join(directory, "yaml.py"))
+            os.unlink(os.path.join(directory, "docutils.py"))
+            scenario = os.path.join(self.root, "tests", "scenarios", "incast.yaml")
+            for words in ([scenario], ["--no-build", scenario]):
+                done = subprocess.run([os.path.join(self.root, "tools", "simulate"), *words], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=60, check=False, env=env)
+                lines = done.stderr.splitlines()
+                self.report.result(done.returncode == 1 and len(lines) == 1 and "python3-matplotlib" in lines[0],
+                                   "launcher: simulate names what its pictures need before it runs",
                                    details=[f"exit status {done.returncode}", *lines[-8:]])
             with subprocess.Popen([os.path.join(self.root, "tools", "deps"), "plots"], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True,
