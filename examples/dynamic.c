@@ -5,8 +5,10 @@
  * arrived. An initiator connects where a message leads; so the pool picks the one that is
  * connected there already, or else the one that has rested longest.
  *
- *     dynamic [DEVICE [INITIATORS [TARGETS [GID-INDEX]]]]     (4 and 16 if not given)
+ *   dynamic [-d DEVICE] [-g GID-INDEX] [-i INITIATORS] [-t TARGETS]     (4 and 16 if not given)
  */
+#include <getopt.h>
+
 #include <infiniband/qrnicdv.h>
 
 #include "peer.h"
@@ -154,12 +156,26 @@ int main(int argc, char **argv)
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = SLOTS, .max_sge = 1 } };
 	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = PORT_NUM };
 	unsigned int i, sent = 0, received = 0, hits = 0, to = 0;
+	const char *name = NULL;
 	double begin;
+	int option;
 
-	initiators = argc > 2 ? strtoul(argv[2], NULL, 0) : initiators;
-	num_targets = argc > 3 ? strtoul(argv[3], NULL, 0) : num_targets;
-	peer.gid_index = argc > 4 ? atoi(argv[4]) : PEER_GID_V2;
-	peer_open(&peer, argc > 1 ? argv[1] : NULL);
+	peer.gid_index = PEER_GID_V2;
+	while ((option = getopt(argc, argv, "d:g:i:t:")) != -1) {
+		if (option == 'd')
+			name = optarg;
+		else if (option == 'g')
+			peer.gid_index = atoi(optarg);
+		else if (option == 'i')
+			initiators = strtoul(optarg, NULL, 0);
+		else if (option == 't')
+			num_targets = strtoul(optarg, NULL, 0);
+		else
+			initiators = 0;
+	}
+	if (!initiators || !num_targets || optind < argc)
+		return usage("dynamic [-d DEVICE] [-g GID-INDEX] [-i INITIATORS] [-t TARGETS]");
+	peer_open(&peer, name);
 	mr = peer_memory(&peer, (SLOTS + initiators) * SIZE);
 	memory = mr->addr;
 	peer.cq = ibv_create_cq(peer.context, SLOTS + initiators, NULL, NULL, 0);

@@ -173,6 +173,7 @@ static FILE *connect_tcp(const char *server)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 		check(!bind(fd, info->ai_addr, info->ai_addrlen), "bind");
 		check(!listen(fd, 1), "listen");
+		fprintf(stderr, "waits for the other side at TCP port %s\n", TCP_PORT);
 		accepted = accept(fd, NULL, NULL);
 		check(accepted >= 0, "accept");
 		close(fd);

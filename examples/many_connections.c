@@ -4,11 +4,13 @@
  * queue pairs of one adapter, sends over each of them, checks what has arrived, and says
  * how many messages a second that were, over few of the connections and over all.
  *
- *     many_connections [DEVICE [N [GID-INDEX]]]     (N: queue pairs, 1024 if not given)
+ *   many_connections [-d DEVICE] [-g GID-INDEX] [-n N]     (N: queue pairs, 1024 if not given)
  *
  * An adapter that keeps the contexts of some connections only (property context-cache
  * of qrnic) has to fetch a context for nearly each message as soon as there are more.
  */
+#include <getopt.h>
+
 #include "peer.h"
 
 #define BURST 64u	/* messages under way */
@@ -116,11 +118,25 @@ static void use_all(void)
 int main(int argc, char **argv)
 {
 	double begin, few, all;
+	const char *name = NULL;
 	unsigned int i;
+	int option;
 
-	count = argc > 2 ? strtoul(argv[2], NULL, 0) & ~1u : 1024;
-	peer.gid_index = argc > 3 ? atoi(argv[3]) : PEER_GID_V2;
-	peer_open(&peer, argc > 1 ? argv[1] : NULL);
+	count = 1024;
+	peer.gid_index = PEER_GID_V2;
+	while ((option = getopt(argc, argv, "d:g:n:")) != -1) {
+		if (option == 'd')
+			name = optarg;
+		else if (option == 'g')
+			peer.gid_index = atoi(optarg);
+		else if (option == 'n')
+			count = strtoul(optarg, NULL, 0) & ~1u;
+		else
+			count = 0;
+	}
+	if (!count || optind < argc)
+		return usage("many_connections [-d DEVICE] [-g GID-INDEX] [-n N]");
+	peer_open(&peer, name);
 	peer.cq = ibv_create_cq(peer.context, 1024, NULL, NULL, 0);
 	check(peer.cq, "cannot create a CQ");
 	qps = calloc(count, sizeof(*qps));

@@ -168,13 +168,16 @@ int main(int argc, char **argv)
 	int tell[2], stay[2], option;
 
 	while ((option = getopt(argc, argv, "d:n:p:i:r:")) != -1) {
-		if (option == 'd')
+		if (option == '?')
+			optind = argc;
+		else if (option == 'd')
 			device = optarg;
 		else
 			*(option == 'n' ? &nodes : option == 'p' ? &processes :
 			  option == 'i' ? &initiators : &responders) = strtoul(optarg, NULL, 0);
 	}
-	check(optind < argc, "which way: rc, xrc, dc?");
+	if (optind >= argc)
+		return usage("node_contexts -d DEVICE -n NODES -p PROCESSES [-i INITIATORS] [-r RESPONDERS] rc|xrc|dc");
 	before = room_now(device);
 	check(!pipe(tell) && !pipe(stay), "pipe");
 	for (i = 0; i < processes; i++) {

@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 		else if (option == 'n')
 			pages = atoi(optarg);
 		else
-			return 2;
+			return usage("on_demand [-d DEVICE] [-m LARGEST-MIB] [-n PAGES]");
 	}
 	peer_open(&peer, name);
 	pinned = peer_memory(&peer, PAGE);

@@ -52,6 +52,13 @@ static inline void check(bool good, const char *what)
 	exit(1);
 }
 
+/* Wrong arguments: the exit status of all examples is then 2. */
+static inline int usage(const char *arguments)
+{
+	fprintf(stderr, "usage: %s\n", arguments);
+	return 2;
+}
+
 static inline double microseconds(void)
 {
 	struct timespec now;
@@ -162,6 +169,7 @@ static inline void peer_tcp(struct peer *peer, const char *server, const char *p
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 		check(!bind(fd, info->ai_addr, info->ai_addrlen), "bind");
 		check(!listen(fd, 1), "listen");
+		fprintf(stderr, "waits for the other side at TCP port %s\n", port);
 		accepted = accept(fd, NULL, NULL);
 		check(accepted >= 0, "accept");
 		close(fd);

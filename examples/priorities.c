@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 		else if (option == 'p')
 			level = atoi(optarg);
 		else
-			return 2;
+			return usage("priorities [-d DEVICE] [-g GID-INDEX] [-n WRITES] [-p LEVEL] [SERVER]");
 	}
 	check(count && level <= 15, "-n or -p");
 	peer_open(&base, name);

@@ -116,10 +116,12 @@ int main(int argc, char *argv[])
 			mib = atoi(optarg);
 		else if (option == 'q')
 			count = atoi(optarg);
+		else
+			mib = count = -1;
 	}
 	if (mib <= 0 && count <= 0) {
-		fprintf(stderr, "usage: %s [-d DEVICE] -m MIB | -q COUNT\n", argv[0]);
-		return 1;
+		fprintf(stderr, "usage: resource_costs [-d DEVICE] -m MIB | -q COUNT\n");
+		return 2;
 	}
 	context = open_device(device);
 	pd = ibv_alloc_pd(context);

@@ -176,8 +176,7 @@ int main(int argc, char **argv)
 		} else if (option == 'n') {
 			capture.wanted = strtoul(optarg, NULL, 0);
 		} else {
-			fprintf(stderr, "usage: %s -d DEVICE [-n FRAMES]\n", argv[0]);
-			return 2;
+			return usage("roce_capture [-d DEVICE] [-n FRAMES]");
 		}
 	}
 	peer_open(&peer, name);

@@ -187,10 +187,13 @@ int main(int argc, char **argv)
 			count = strtoul(optarg, NULL, 0);
 		else if (option == 'm')
 			mix = atoi(optarg);
-		else
+		else if (option == 'o')
 			ordinary = true;
+		else
+			mix = 0;
 	}
-	check(mix >= 1 && mix <= 10, "-m");
+	if (mix < 1 || mix > 10)
+		return usage("stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX (1-10)] [-o] [SERVER]");
 	peer_open(&peer, name);
 	if (argv[optind])
 		send_all(&peer, count, argv[optind]);

@@ -170,7 +170,7 @@ int main(int argc, char **argv)
 		else if (option == 'm')
 			largest = atoi(optarg);
 		else
-			return 2;
+			return usage("strided_keys [-d DEVICE] [-n ROUNDS] [-m LARGEST-MESSAGE]");
 	}
 	peer_open(&peer, name);
 	strewn = peer_memory(&peer, 2 * largest);

@@ -162,10 +162,13 @@ int main(int argc, char **argv)
 			others = atoi(optarg);
 		else if (option == 'r')
 			rendezvous = true;
-		else
+		else if (option == 'o')
 			software = true;
+		else
+			rounds = 0;
 	}
-	check(size && rounds && others <= TAGS - MESSAGES, "options");
+	if (!size || !rounds || others > TAGS - MESSAGES)
+		return usage("tag_matching [-d DEVICE] [-g GID-INDEX] [-n ROUNDS] [-s SIZE] [-r] [-l OTHERS] [-o]");
 	peer_open(&to, name);
 	make_queues();
 	data = peer_memory(&to, MESSAGES * size);

@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 		else if (option == 'm')
 			largest = atoi(optarg);
 		else
-			return 2;
+			return usage("transpose [-d DEVICE] [-n ROUNDS] [-m LARGEST-MATRIX]");
 	}
 	check(rounds > 0 && largest <= MOST, "rounds or size");
 	peer_open(&peer, name);

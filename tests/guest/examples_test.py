@@ -98,6 +98,37 @@ class Tests:
             self.run("boot-driver says that a module does not build", [self.boot_driver, directory], directory, 121,
                      ("does not build",))
 
+    def first_driver(self):
+        """The first driver builds, binds, and takes each of its steps, alone and together."""
+        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+            folder = os.path.join(self.root, "examples", "first-driver")
+            self.run("first-driver takes its three steps", [self.boot_driver, folder, os.path.join(folder, "job")], directory, 0,
+                     ("step 1: version ", "step 2: at most ", "step 3: EQ 1 reported the end of command 2 by an interrupt"))
+
+    def two_guests(self):
+        """The job for two guests runs an example, whose server says that it waits, and a program of others."""
+        job = os.path.join(self.root, "examples", "two-guests.sh")
+        guest = [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "--guests", "2", "--"]
+        self.run("two-guests.sh runs hello_verbs", [*guest, job, "hello_verbs"], self.root, 0,
+                 ("guest1: waits for the other side at TCP port 18600", 'guest1: in my memory: "Hello, verbs!'))
+        self.run("two-guests.sh passes arguments on", [*guest, job, "fifo_exchange", "-n", "7"], self.root, 0,
+                 ("guest1: waits for the other side at TCP port",))
+        self.run("two-guests.sh ends with the status of its program", [*guest, job, "hello_verbs", "-x"], self.root, 2,
+                 ("usage: hello_verbs", "guest1 ended with status 2"))
+
+    def usages(self):
+        """All examples take a wrong option with their usage and status 2."""
+        names = sorted(name[:-2] for name in os.listdir(os.path.join(self.root, "examples")) if name.endswith(".c"))
+        job = f"""
+for name in {' '.join(names)}; do
+    timeout 20 $name -Z >said 2>&1; status=$?
+    grep -q "^usage: $name " said && [ $status = 2 ] || {{ echo "$name: status $status"; cat said; failed=1; }}
+    echo "tried $name"
+done
+[ -z "$failed" ]"""
+        self.run("each names its arguments", [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "-c", job],
+                 self.root, 0, [f"tried {name}" for name in names])
+
     def arguments(self):
         """Wrong arguments are found before anything is built: this checkout can build nothing."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
@@ -123,6 +154,6 @@ class Tests:
 def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(str(root), report, stopped)
-    for group in (tests.arguments, tests.workflow, tests.several):
+    for group in (tests.arguments, tests.workflow, tests.several, tests.first_driver, tests.two_guests, tests.usages):
         if not stopped():
             group()

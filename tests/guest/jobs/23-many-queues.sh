@@ -11,15 +11,15 @@ counter() { cat "/sys/class/infiniband/$1/hw_counters/$2"; }
 export -f counter
 
 for device in "$RDMA0" "$RDMA1"; do
-    try "$count queue pairs of $device: connected, and each used" "many_connections $device $count"
+    try "$count queue pairs of $device: connected, and each used" "many_connections -d $device -n $count"
     sed 's/^/# /' try.log
     try "contexts were fetched and written back" "[ \$(counter $device context_misses) -gt $count ] &&
         [ \$(counter $device context_write_backs) -gt $count ] && [ \$(counter $device context_hits) -gt 1000 ]"
     echo "# $device: $(for c in hits misses write_backs; do echo -n "$c $(counter "$device" context_$c) "; done)"
 done
 # A process that is killed in the middle leaves nothing.
-try "killed in the middle" "many_connections $RDMA0 4000 & sleep 3; kill -9 \$! && wait; \
+try "killed in the middle" "many_connections -d $RDMA0 -n 4000 & sleep 3; kill -9 \$! && wait; \
     wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
-try "and again" "many_connections $RDMA0 64"
+try "and again" "many_connections -d $RDMA0 -n 64"
 kernel_clean "the kernel log is clean"
 finish
