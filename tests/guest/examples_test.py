@@ -3,6 +3,7 @@
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import glob
 import os
 import subprocess
 import tempfile
@@ -98,6 +99,17 @@ class Tests:
             self.run("boot-driver says that a module does not build", [self.boot_driver, directory], directory, 121,
                      ("does not build",))
 
+    def built(self):
+        """A module that is built already, with a kernel that is given: here those of the guests."""
+        modules, kernel = (subprocess.run([os.path.join(self.root, "tools", tool), "--print", *words], check=True, text=True,
+                                          stdout=subprocess.PIPE).stdout.strip()
+                           for tool, words in (("guest-build-modules", ()), ("guest-root", ("build",))))
+        image = os.path.join(os.path.dirname(kernel), "image", "vmlinux")
+        found = glob.glob(os.path.join(modules, "usr", "lib", "modules", "*", "updates", "qrnic.ko"))
+        with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
+            self.run("boot-driver takes a module and a kernel that are built", [self.boot_driver, *found], directory, 0, (),
+                     {"KERNEL": image})
+
     def first_driver(self):
         """The first driver builds, binds, and takes each of its steps, alone and together."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
@@ -154,6 +166,6 @@ done
 def run(root, report, stopped):
     """Until stopped() is true"""
     tests = Tests(str(root), report, stopped)
-    for group in (tests.arguments, tests.workflow, tests.several, tests.first_driver, tests.two_guests, tests.usages):
+    for group in (tests.arguments, tests.workflow, tests.several, tests.built, tests.first_driver, tests.two_guests, tests.usages):
         if not stopped():
             group()
