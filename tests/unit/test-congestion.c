@@ -489,6 +489,13 @@ static void model_restart(Model *m)
     m->increase_at = m->now + m->p->rp_time_reset * MICRO;
 }
 
+/* What may go at once stays the same number of bits. */
+static void model_rate(Model *m, double rate)
+{
+    m->level = MAX(0, m->level + (rate - m->current) * BURST);
+    m->current = rate;
+}
+
 static void model_decrease(Model *m)
 {
     uint8_t flags = m->p->flags;
@@ -502,7 +509,7 @@ static void model_decrease(Model *m)
     rate = m->current * (1 - m->alpha * 1024 / (1 << m->p->rp_gd));
     rate = MAX(rate, m->current * m->p->rp_min_dec_fac / 100);
     rate = MAX(rate, m->p->rp_min_rate * 1e6);
-    m->current = MIN(rate, m->current);
+    model_rate(m, MIN(rate, m->current));
     m->lowest = MIN(m->lowest, m->current);
     m->decreases++;
     model_restart(m);
@@ -522,7 +529,7 @@ static void model_increase(Model *m, unsigned *stage)
         m->additive++;
     }
     m->target = MIN(m->target, highest(m));
-    m->current = (m->current + m->target) / 2;
+    model_rate(m, (m->current + m->target) / 2);
     ++*stage;
     m->limited = m->current <= highest(m) - 1e6;
 }
@@ -579,7 +586,6 @@ static void model_cnp(Model *m, double now)
         m->current = m->target = highest(m);
         m->alpha = m->p->rp_initial_alpha_value / 1024.0;
         m->alpha_at = now;
-        m->level = 0;
         m->marked = false;
         m->t = m->b = 0;
         if (m->p->rp_rate_to_set_on_first_cnp) {
@@ -588,6 +594,7 @@ static void model_cnp(Model *m, double now)
         } else {
             model_decrease(m);
         }
+        m->level = m->current * BURST;          /* nothing of it is left */
         return;
     }
     model_alpha(m, now);
@@ -698,6 +705,50 @@ static Course course_default(void)
     c.p.rp_max_rate = 1000;
     sim_free(s);
     return c;
+}
+
+/* The example of the manual: when the bytes of each increase have gone */
+typedef struct Example {
+    int64_t start, reached[4];
+    uint64_t bytes;
+    unsigned count;
+} Example;
+
+static bool example_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
+                        void *opaque)
+{
+    Example *x = opaque;
+
+    x->bytes += from ? 0 : len;
+    while (x->count < ARRAY_SIZE(x->reached) &&
+           x->bytes >= 32767 * (x->count + 1ull)) {
+        x->reached[x->count++] = s->now - x->start;
+    }
+    return true;
+}
+
+static void test_worked_example(void)
+{
+    static const double rate[] = { 50.05e9, 75.02e9, 87.51e9, 93.76e9 };
+    const double frame = 1100 * 8 / rate[0];
+    Pair *p = uc_pair_new();
+    Sim *s = p->sim;
+    Example x = { .start = s->now };
+    double expected = 0;
+
+    flags_set(p->a.qp->node, QRNIC_CONGESTION_RP);
+    s->tap = example_tap;
+    s->tap_opaque = &x;
+    cnp_inject(p->a.qp, p->b.qp);
+    write_all(p, 40, PAIR_BYTES / 2);
+    sim_run(s, s->now + 30 * SIM_US);
+    g_assert_cmpuint(x.count, ==, ARRAY_SIZE(x.reached));
+    for (unsigned i = 0; i < x.count; i++) {
+        expected += 32767 * 8 / rate[i];
+        g_assert_cmpfloat(x.reached[i] * NANO, >, expected - 2 * frame);
+        g_assert_cmpfloat(x.reached[i] * NANO, <, expected + 2 * frame);
+    }
+    pair_free(p);
 }
 
 static void test_recovery(void)
@@ -1200,6 +1251,7 @@ int main(int argc, char **argv)
     g_test_add_func("/congestion/priority", test_priority);
     g_test_add_func("/congestion/wire-busy", test_wire_busy);
     g_test_add_func("/congestion/format", test_format);
+    g_test_add_func("/congestion/worked-example", test_worked_example);
     g_test_add_func("/congestion/recovery", test_recovery);
     g_test_add_func("/congestion/increase", test_increase);
     g_test_add_func("/congestion/decrease", test_decrease);

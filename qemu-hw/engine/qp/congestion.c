@@ -49,21 +49,21 @@ static uint64_t highest_rate(const QrnicEngine *e)
     return max ? max * MEGABIT : QRNIC_MAX_RATE_LIMIT * 1000ull;
 }
 
-/* What waits longer for the old rate waits less for a higher one. */
+/*
+ * What is left of the burst, or what is missing of it, stays in bits: otherwise
+ * each increase would let the queue pair send a burst.
+ */
 static void rate_set(QrnicEngine *e, QrnicQp *qp, uint64_t rate,
                      const char *why)
 {
     QrnicCongestion *c = qp->congestion;
-    int64_t ahead = c->full - qrnic_now(e);
+    int64_t now = qrnic_now(e), ahead = c->full - now;
+    int64_t bits = ahead > 0 ? ahead * c->current + c->part : 0;
 
-    if (ahead > 0) {
-        uint64_t bits = ahead * c->current + c->part;
-
-        c->full += (int64_t)(bits / rate) - ahead;
-        c->part = bits % rate;
-    } else {
-        c->part = 0;
-    }
+    bits += BURST_NS * ((int64_t)rate - (int64_t)c->current);
+    bits = MAX(bits, 0);
+    c->full = now + bits / (int64_t)rate;
+    c->part = bits % (int64_t)rate;
     c->current = rate;
     trace_qrnic_congestion_rate(e->config.name, qp->number, why, c->current,
                                 c->target, c->alpha);
@@ -188,6 +188,11 @@ static void begin(QrnicEngine *e, QrnicQp *qp)
     } else {
         decrease(e, qp);
     }
+    /*
+     * The bucket begins empty: the wire is congested, so a burst at the speed
+     * of the port is just what the CNP asks not to send.
+     */
+    c->full = qrnic_now(e) + BURST_NS;
     stages_restart(e, c);
 }
 
