@@ -280,17 +280,20 @@ void qrnic_cq_event(struct ibv_cq *ibcq)
 				  memory_order_relaxed);
 }
 
+/* Events that the program has taken */
+static uint32_t events_taken(struct qrnic_cq *cq)
+{
+	return atomic_load_explicit(&cq->events, memory_order_relaxed);
+}
+
 /*
- * Whether the device may not have seen the last request for any CQE: its record
- * holds the newest request only. There is one event at most for each request, so
- * as many events as requests up to that one say that it was seen.
+ * Returns true if a request for any CQE may be pending that the device has not seen: its
+ * record holds the newest request only. An event answers all requests before it, however
+ * many there were, so only requests since the last event count.
  */
 static bool any_requested(struct qrnic_cq *cq)
 {
-	uint32_t events = atomic_load_explicit(&cq->events,
-					       memory_order_relaxed);
-
-	return (int32_t)(cq->any_request - events) > 0;
+	return cq->any_pending && cq->any_events == events_taken(cq);
 }
 
 /*
@@ -308,10 +311,12 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	/* The device is armed by a sequence number that it has not seen */
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK, cq->arm_sequence);
-	if (!solicited_only)
-		cq->any_request = cq->arm_sequence;
-	else if (!any_requested(cq))
+	if (!solicited_only) {
+		cq->any_pending = true;
+		cq->any_events = events_taken(cq);
+	} else if (!any_requested(cq)) {
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
+	}
 	qrnic_store_record(&cq->record->arm, arm);
 	/*
 	 * Stops the doorbell from passing the store to the record: the device

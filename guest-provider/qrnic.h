@@ -194,9 +194,11 @@ struct qrnic_cq {
 	uint32_t consumer;
 	/* For requests for events, which come while a thread polls */
 	struct qrnic_lock arm_lock;
-	/* Counts requests for events; any_request: the last one for any CQE */
+	/* Number of requests for events */
 	uint32_t arm_sequence;
-	uint32_t any_request;
+	/* The last request for any CQE: if there was one, and the value of events then */
+	bool any_pending;
+	uint32_t any_events;
 	/* Counts events that the program has taken */
 	atomic_uint events;
 	/* SRQs with a CQ of their own, this one: XRC, tag matching. Under lock. */

@@ -613,6 +613,19 @@ static void test_arm_any_then_solicited(void)
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
 	CHECK(poll_one(p.send_cq, &wc) == 1);
 	no_event(&marker);
+
+	/* So are many requests that one event answered. */
+	for (i = 0; i < 100; i++)
+		CHECK(!ibv_req_notify_cq(p.send_cq, i % 2));
+	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+	CHECK(next_cq_event(p.channel) == p.send_cq);
+	CHECK(poll_one(p.send_cq, &wc) == 1);
+	for (i = 0; i < 3; i++) {
+		CHECK(!ibv_req_notify_cq(p.send_cq, 1));
+		CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
+		CHECK(poll_one(p.send_cq, &wc) == 1);
+		no_event(&marker);
+	}
 	CHECK(!marker_free(&marker) && !pair_free(&p));
 }
 
