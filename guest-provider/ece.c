@@ -107,12 +107,13 @@ static uint8_t options_accepted(const struct qrnic_qp *qp)
 int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
-
 	uint32_t options;
 
 	if (!has_options(qp))
 		return EOPNOTSUPP;
-	if (ece->comp_mask)
+	/* From RTR on the device has the options, and RESET takes back what is set here */
+	if (ece->comp_mask ||
+	    (ibqp->state != IBV_QPS_RESET && ibqp->state != IBV_QPS_INIT))
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
 	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;

@@ -98,14 +98,23 @@ static void test_offer(void)
 /* What was agreed on ends with the connection. */
 static void test_reset(void)
 {
+	struct ibv_ece late = { .vendor_id = QRNIC_ECE_VENDOR_ID };
 	struct pair p = {};
 
 	NEED(known());
 	CHECK(!pair_make(&p, &cap, 0));
 	replace(&p, 0, known());
 	set(p.qp[0], QRNIC_ECE_VENDOR_ID, 0);
+	CHECK(!to_init(p.qp[1]));
 	set(p.qp[1], QRNIC_ECE_VENDOR_ID, known());
-	CHECK(!pair_connect(&p));
+	CHECK(!to_init(p.qp[0]) && !to_rtr(p.qp[0], p.qp[1]->qp_num));
+	/* The connection has its options now, and these are too late. */
+	CHECK(ibv_set_ece(p.qp[0], &late) == EINVAL);
+	CHECK(!to_rtr(p.qp[1], p.qp[0]->qp_num));
+	CHECK(!to_rts(p.qp[0]) && !to_rts(p.qp[1]));
+	CHECK(ibv_set_ece(p.qp[1], &late) == EINVAL);
+	CHECK(!to_state(p.qp[0], IBV_QPS_ERR));
+	CHECK(ibv_set_ece(p.qp[0], &late) == EINVAL);
 	expect(p.qp[0], 0);
 	expect(p.qp[1], known() & ~agreed_only());
 	for (unsigned int i = 0; i < 2; i++)
