@@ -39,9 +39,17 @@ void qrnic_cq_lock(struct qrnic_cq *cq)
 	}
 }
 
+/* Reports what the holder of the lock has found: writing a log takes long */
 void qrnic_cq_unlock(struct qrnic_cq *cq)
 {
+	uint32_t strays = cq->strays, qpn = cq->stray_qpn;
+
+	cq->strays = 0;
 	qrnic_unlock(&cq->lock);
+	if (unlikely(strays))
+		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
+			  "CQ %u: %u completions of QPs that have no such queue here, the last one of QP %u\n",
+			  cq->cqn, strays, qpn);
 }
 
 static uint64_t clock_ns(clockid_t clock)
@@ -480,10 +488,8 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
-		srq_hold(held, NULL);
-		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
-			  "CQ %u: completion of QP %u, which has no such queue here\n",
-			  cq->cqn, le32toh(cqe->qpn));
+		cq->strays++;
+		cq->stray_qpn = le32toh(cqe->qpn);
 	}
 }
 

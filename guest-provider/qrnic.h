@@ -209,6 +209,8 @@ struct qrnic_cq {
 	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
 	struct qrnic_qp *last_qp;
 	uint32_t last_qpn;
+	/* CQEs without a queue since the lock was taken, and the QP of the last one */
+	uint32_t strays, stray_qpn;
 	/* CQEs from the consumer on that are known to be written. Under lock. */
 	uint32_t ahead;
 	/* How many of them are looked for at once */
