@@ -41,8 +41,6 @@ int qrnicdv_query_device(struct ibv_context *context,
 		return EOPNOTSUPP;
 
 	full.capabilities = ctx->capabilities;
-	full.hw_major = QRNIC_HW_VERSION_MAJOR;
-	full.hw_minor = QRNIC_HW_VERSION_MINOR;
 	full.max_wqebb = ctx->max_wqebb;
 	full.max_recv = ctx->max_recv;
 	full.max_cqe = ctx->max_cqe;

@@ -31,18 +31,19 @@ struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context)
 		errno = err;
 		return NULL;
 	}
-	pd->pdn = resp.pdn;
 	return &pd->pd;
 }
 
-static int pd_query(struct ibv_context *context, uint32_t handle, uint32_t *pdn,
+static int pd_query(struct ibv_context *context, uint32_t handle,
 		    uint32_t *null_key)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_PD, QRNIC_METHOD_PD_QUERY, 3);
+	uint32_t pdn;
 	int err;
 
 	fill_attr_in_obj(cmd, QRNIC_ATTR_PD_QUERY_HANDLE, handle);
-	fill_attr_out_ptr(cmd, QRNIC_ATTR_PD_QUERY_PDN, pdn);
+	/* The method requires it */
+	fill_attr_out_ptr(cmd, QRNIC_ATTR_PD_QUERY_PDN, &pdn);
 	if (null_key)
 		fill_attr_out_ptr(cmd, QRNIC_ATTR_PD_QUERY_NULL_KEY, null_key);
 	err = execute_ioctl(context, cmd);
@@ -53,9 +54,7 @@ static int pd_query(struct ibv_context *context, uint32_t handle, uint32_t *pdn,
 /* The key of the PD's null region */
 int qrnic_pd_null_key(struct ibv_pd *pd, uint32_t *key)
 {
-	uint32_t pdn;
-
-	return pd_query(pd->context, pd->handle, &pdn, key);
+	return pd_query(pd->context, pd->handle, key);
 }
 
 struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle)
@@ -67,7 +66,8 @@ struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle)
 	if (!pd)
 		return NULL;
 
-	err = pd_query(context, handle, &pd->pdn, NULL);
+	/* Fails if the handle is of no PD */
+	err = pd_query(context, handle, NULL);
 	if (err) {
 		free(pd);
 		errno = err;
@@ -109,7 +109,6 @@ qrnic_alloc_parent_domain(struct ibv_context *context,
 	if (base->base)
 		base = base->base;
 	ibv_initialize_parent_domain(&parent->pd, &base->pd);
-	parent->pdn = base->pdn;
 	parent->base = base;
 	atomic_fetch_add(&base->users, 1);
 	if (attr->td) {

@@ -124,7 +124,6 @@ struct qrnic_td {
  */
 struct qrnic_pd {
 	struct ibv_pd pd;
-	uint32_t pdn;
 	/* Parent domains of it, and, of a parent domain, queues made with it */
 	atomic_uint users;
 

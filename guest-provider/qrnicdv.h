@@ -39,8 +39,6 @@ enum qrnicdv_res_type {
 struct qrnicdv_device_attr {
 	uint64_t comp_mask;
 	uint64_t capabilities;	/* QRNIC_CAP_... */
-	uint32_t hw_major;	/* version of the hardware interface */
-	uint32_t hw_minor;
 	uint32_t max_wqebb;	/* basic blocks of an SQ */
 	uint32_t max_recv;	/* WQEs of an RQ */
 	uint32_t max_cqe;	/* CQEs of a CQ */
