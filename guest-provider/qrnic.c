@@ -265,11 +265,27 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.unimport_pd = qrnic_unimport_pd,
 };
 
-static bool environment_is(const char *name, const char *value)
+/* Returns true if a variable of the environment is set and means yes */
+static bool environment_is_on(const struct qrnic_context *ctx, const char *name)
 {
+	static const char *const words[][2] = {
+		{ "1", "0" }, { "yes", "no" }, { "true", "false" }, { "on", "off" },
+	};
 	const char *set = getenv(name);
+	unsigned int i;
 
-	return set && !strcmp(set, value);
+	if (!set || !*set)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(words); i++) {
+		if (!strcasecmp(set, words[i][0]))
+			return true;
+		if (!strcasecmp(set, words[i][1]))
+			return false;
+	}
+	verbs_err((struct verbs_context *)&ctx->vctx,
+		  "%s=%s: expected 1, yes, true or on; or 0, no, false or off\n",
+		  name, set);
+	return false;
 }
 
 static void set_limits(struct qrnic_context *ctx,
@@ -322,24 +338,24 @@ static int context_start(struct qrnic_context *ctx,
 {
 	set_limits(ctx, resp);
 	ctx->page_size = sysconf(_SC_PAGESIZE);
-	ctx->single_threaded = environment_is("QRNIC_SINGLE_THREADED", "1");
+	ctx->single_threaded = environment_is_on(ctx, "QRNIC_SINGLE_THREADED");
 	/*
 	 * Direct WQEs are used only on request. They save the device two reads, which
 	 * are cheap for an emulated one, and cost eight more stores for each basic
 	 * block, each of which leaves the guest.
 	 */
 	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
-			  environment_is("QRNIC_DIRECT_WQE", "1");
+			  environment_is_on(ctx, "QRNIC_DIRECT_WQE");
 	if ((ctx->capabilities & QRNIC_CAP_INLINE_RECV) &&
-	    environment_is("QRNIC_INLINE_RECV", "1"))
+	    environment_is_on(ctx, "QRNIC_INLINE_RECV"))
 		ctx->recv_inline = QRNIC_MAX_RECV_INLINE;
-	if (environment_is("QRNIC_SELECTIVE_REPEAT", "1"))
+	if (environment_is_on(ctx, "QRNIC_SELECTIVE_REPEAT"))
 		ctx->qp_options |= QRNIC_QPO_SELECTIVE_REPEAT;
-	if (environment_is("QRNIC_ADAPTIVE_ROUTING", "1"))
+	if (environment_is_on(ctx, "QRNIC_ADAPTIVE_ROUTING"))
 		ctx->qp_options |= QRNIC_QPO_ADAPTIVE_ROUTING;
 	ctx->qp_options &= qrnic_options_known(ctx);
 	ctx->shares = ctx->capabilities & QRNIC_CAP_SHARED_CONNECTION &&
-		      environment_is("QRNIC_SHARED_CONNECTION", "1");
+		      environment_is_on(ctx, "QRNIC_SHARED_CONNECTION");
 
 	ctx->db.direct_wqe = ctx->direct_wqe && !imported;
 	if (ctx->db.length < QRNIC_DB_PAGE_SIZE)

@@ -29,10 +29,10 @@ try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on
 try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
 dma_errors 0
 try "the provider's own test" qrnic-provider-test
-try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=1 qrnic-provider-test"
+try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=true QRNIC_DIRECT_WQE=no qrnic-provider-test"
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used
 try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr | grep -qx 0"
-try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=1 qrnic-provider-test"
+try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=Yes qrnic-provider-test"
 try "structures of direct verbs, and other providers" "qrnic-direct-test $RDMA0"
 try "all sizes within the limits" "set -o pipefail; qrnic-limits-test $RDMA0 | tee limits.log && ! grep SKIP limits.log"
 dma_errors 1
