@@ -44,7 +44,6 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 	qp->options = qp->wanted;
 
 	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_CARRIER;
-	cmd.carrier_key = options->carrier_key;
 	/* The kernel wants one, and does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);

@@ -139,9 +139,11 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER |
 					   QRNICDV_QP_INIT_ATTR_OPTIONS)))
 		return EOPNOTSUPP;
-	if (!attr->key || !attr->number != carrier ||
+	/* The kernel chooses the key of a carrier. */
+	if (!attr->key != carrier || !attr->number != carrier ||
 	    attr->number & ~QRNIC_QPN_MASK)
 		return EINVAL;
+	options->is_carrier = carrier;
 	options->carrier_key = attr->key;
 	options->carrier = attr->number;
 	return 0;
@@ -152,7 +154,7 @@ static int connection_options(const struct qrnicdv_qp_init_attr *full, size_t si
 			      enum ibv_qp_type type, uint8_t known,
 			      struct qrnic_qp_options *options)
 {
-	bool carrier = options->carrier_key && !options->carrier;
+	bool carrier = options->is_carrier;
 
 	if (!(full->comp_mask & QRNICDV_QP_INIT_ATTR_OPTIONS))
 		return IS_SET(full, options) ? EOPNOTSUPP : 0;
@@ -238,8 +240,12 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 	}
 	if (options.dynamic.end == QRNIC_DYNAMIC_TARGET)
 		return qrnic_create_dynamic_target(context, attr, &options);
-	if (options.carrier_key && !options.carrier)
-		return qrnic_create_carrier(context, attr, &options);
+	if (options.is_carrier) {
+		qp = qrnic_create_carrier(context, attr, &options);
+		if (qp)
+			dv_attr->carrier.key = to_qrnic_qp(qp)->carrier_key;
+		return qp;
+	}
 	qp = qrnic_create_qp_inline(context, attr, &max_recv_inline, &options);
 	if (qp && COVERS(dv_attr_size, struct qrnicdv_qp_init_attr, max_inl_recv))
 		dv_attr->max_inl_recv = max_recv_inline;

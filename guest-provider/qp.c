@@ -367,10 +367,15 @@ int qrnic_qp_create_bare(struct qrnic_qp *qp, struct ibv_context *context,
 {
 	struct qrnic_create_qp_cmd_resp resp = {};
 
+	int err;
+
 	kernel_attr->cap = (struct ibv_qp_cap){};
-	return qrnic_cmd_create_qp_ex2(context, &qp->vqp, kernel_attr,
-				       &cmd->ibv_cmd, sizeof(*cmd), &resp.ibv_resp,
-				       sizeof(resp));
+	err = qrnic_cmd_create_qp_ex2(context, &qp->vqp, kernel_attr,
+				      &cmd->ibv_cmd, sizeof(*cmd), &resp.ibv_resp,
+				      sizeof(resp));
+	if (!err)
+		qp->carrier_key = resp.carrier_key;
+	return err;
 }
 
 void qrnic_qp_free(struct qrnic_qp *qp)

@@ -650,9 +650,10 @@ struct qrnic_qp_options {
 	/* An end of dynamic connections, if end is not 0 */
 	struct qrnic_dynamic dynamic;
 	bool wants_half;
-	/* A carrier if carrier_key is not 0; a member of one if carrier is neither */
-	uint64_t carrier_key;
+	bool is_carrier;
+	/* Member: number and key of its carrier */
 	uint32_t carrier;
+	uint64_t carrier_key;
 	/* QRNIC_QPO_*, of the connection, besides those of the context */
 	uint8_t connection;
 };

@@ -135,7 +135,7 @@ struct qrnicdv_dc_attr {
  * RC queue pair is a member of. See qrnicdv_create_qp(3).
  */
 struct qrnicdv_carrier_attr {
-	uint64_t key;		/* of the carrier, not 0: who knows it may have members */
+	uint64_t key;		/* of the carrier; 0 to create one, and then set to its key */
 	uint32_t number;	/* member: the carrier's queue pair number; else 0 */
 	uint32_t reserved;	/* 0 */
 };

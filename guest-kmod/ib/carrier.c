@@ -6,36 +6,94 @@
  * then nobody finds it any more, and the last member takes it along. Those of sharing.c
  * have no queue pair.
  */
+#include <linux/cgroup_rdma.h>
+#include <linux/random.h>
 #include <rdma/ib_cache.h>
 
 #include "qrnic_ib.h"
 
+#ifdef CONFIG_CGROUP_RDMA
 /*
- * Of a queue pair that is being created. A carrier is nothing but its key: uverbs wants a
- * PD and CQs, and they are not used.
+ * Charges the process for a queue pair of the device. uverbs charges for objects of
+ * processes, but a carrier can outlive its object, and those of sharing.c have none.
+ */
+static int carrier_charge(struct qrnic_ib_carrier *carrier)
+{
+	return rdmacg_try_charge(&carrier->cgroup, &carrier->dev->ibdev.cg_device,
+				 RDMACG_RESOURCE_HCA_OBJECT);
+}
+
+static void carrier_uncharge(struct qrnic_ib_carrier *carrier)
+{
+	rdmacg_uncharge(carrier->cgroup, &carrier->dev->ibdev.cg_device,
+			RDMACG_RESOURCE_HCA_OBJECT);
+}
+#else
+static int carrier_charge(struct qrnic_ib_carrier *carrier)
+{
+	return 0;
+}
+
+static void carrier_uncharge(struct qrnic_ib_carrier *carrier)
+{
+}
+#endif
+
+static struct qrnic_ib_carrier *carrier_alloc(struct qrnic_ib_dev *dev)
+{
+	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier),
+						   GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!carrier)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&carrier->users);
+	carrier->dev = dev;
+	err = carrier_charge(carrier);
+	if (err) {
+		kfree(carrier);
+		return ERR_PTR(err);
+	}
+	return carrier;
+}
+
+/*
+ * Makes the carrier of a queue pair that is being created. The queue pair is nothing but a
+ * handle of it: uverbs requires a PD and CQs, and they are not used. The key is random, so
+ * that no process can guess that of another's carrier.
  */
 int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
 			  const struct qrnic_create_qp_req *request)
 {
 	struct qrnic_ib_carrier *carrier;
 
-	if (!request->carrier_key || init->srq ||
-	    request->comp_mask != QRNIC_CREATE_QP_CARRIER ||
+	if (init->srq || request->comp_mask != QRNIC_CREATE_QP_CARRIER ||
 	    memchr_inv(&init->cap, 0, sizeof(init->cap)) ||
 	    memchr_inv(&request->buf_addr, 0,
-		       offsetof(struct qrnic_create_qp_req, carrier_key) -
+		       sizeof(*request) -
 		       offsetof(struct qrnic_create_qp_req, buf_addr)))
 		return -EINVAL;
 
-	carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
-	if (!carrier)
-		return -ENOMEM;
-	kref_init(&carrier->users);
-	carrier->dev = to_qrnic_dev(qp->ibqp.device);
-	carrier->key = request->carrier_key;
+	carrier = carrier_alloc(to_qrnic_dev(qp->ibqp.device));
+	if (IS_ERR(carrier))
+		return PTR_ERR(carrier);
+	do
+		carrier->key = get_random_u64();
+	while (!carrier->key);
 	qp->is_carrier = true;
 	RCU_INIT_POINTER(qp->carrier, carrier);
 	return 0;
+}
+
+/* Frees the carrier of a queue pair that the device has not made. */
+void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp)
+{
+	struct qrnic_ib_carrier *carrier = rcu_dereference_protected(qp->carrier, true);
+
+	if (!carrier)
+		return;
+	carrier_uncharge(carrier);
+	kfree(carrier);
 }
 
 /* The address that it sends from, or NULL, which nobody else gets meanwhile */
@@ -62,26 +120,25 @@ static void carrier_release(struct kref *users)
 	qrnic_flush_events(dev->qdev);
 	mutex_unlock(&dev->qpn_mutex);
 	qrnic_carrier_path(carrier, NULL);
+	carrier_uncharge(carrier);
 	kfree_rcu(carrier, rcu);
 }
 
 /* Without a queue pair and a key: only sharing.c knows it, and puts it. */
 struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 {
-	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier),
-						   GFP_KERNEL_ACCOUNT);
 	const struct qrnic_qp_ctx context = { .type = QRNIC_QPT_CARRIER };
+	struct qrnic_ib_carrier *carrier = carrier_alloc(dev);
 	int err;
 
-	if (!carrier)
-		return ERR_PTR(-ENOMEM);
-	kref_init(&carrier->users);
-	carrier->dev = dev;
+	if (IS_ERR(carrier))
+		return carrier;
 	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP, QRNIC_CMD_DESTROY_QP,
 				   &context, sizeof(context), &carrier->number);
 	mutex_unlock(&dev->qpn_mutex);
 	if (err) {
+		carrier_uncharge(carrier);
 		kfree(carrier);
 		return ERR_PTR(err);
 	}

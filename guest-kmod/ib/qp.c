@@ -318,9 +318,6 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 	    hweight64(request->comp_mask & ours) != 1 :
 	    request->comp_mask & ours)
 		return -EOPNOTSUPP;
-	if (request->carrier_key &&
-	    !(request->comp_mask & QRNIC_CREATE_QP_CARRIER))
-		return -EOPNOTSUPP;
 	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
 	if (memchr_inv(request->dynamic.reserved, 0,
 		       sizeof(request->dynamic.reserved)) ||
@@ -578,7 +575,11 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 	if (udata) {
 		response.qpn = ibqp->qp_num;
+		if (qp->is_carrier)
+			response.carrier_key =
+				rcu_dereference_protected(qp->carrier, true)->key;
 		err = qrnic_udata_put(udata, &response, sizeof(response),
+				      qp->is_carrier ? sizeof(response) :
 				      offsetofend(struct qrnic_create_qp_resp,
 						  qpn));
 		if (err)
@@ -592,7 +593,7 @@ err_remove:
 	return err;
 err_carrier:
 	/* The device has not got it, and nobody else has found it. */
-	kfree(rcu_dereference_protected(qp->carrier, true));
+	qrnic_carrier_unprepare(qp);
 	qp_memory_free(dev, qp);
 	return err;
 }
@@ -855,109 +856,188 @@ static bool qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 	return qp_modify_is_ok(type, from, to, attributes & ~ours);
 }
 
-int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
-		       struct ib_udata *udata)
-{
-	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
-	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
-	enum ib_qp_state current_state, next;
-	struct qrnic_modify_qp_req request = {};
-	struct qrnic_ib_carrier *carrier = NULL;
-	struct qrnic_qp_attr hw = {};
-	/* In the words of the device */
-	u32 attributes = mask;
-	bool refused;
-	int err;
+/* One call of modify_qp, in the words of the caller and in those of the device */
+struct qp_change {
+	struct ib_qp_attr *attr;
+	int mask;			/* IB_QP_* */
+	u32 attributes;			/* QRNIC_QP_* */
+	enum ib_qp_state next;
+	struct qrnic_modify_qp_req request;
+	struct qrnic_qp_attr hw;
+};
 
-	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
-		return -EOPNOTSUPP;
-	err = modify_request_get(dev, mask, udata, &request);
+/* Checks and translates everything that does not depend on the state. */
+static int qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
+			     struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+	struct qrnic_modify_qp_req *request = &change->request;
+	struct qrnic_qp_attr *hw = &change->hw;
+	struct ib_qp_attr *attr = change->attr;
+	int mask = change->mask, err;
+
+	err = modify_request_get(dev, mask, udata, request);
 	if (!err && mask & IB_QP_RATE_LIMIT)
-		err = qp_rate_limit(dev, attr, &request, &hw);
+		err = qp_rate_limit(dev, attr, request, hw);
 	if (err)
 		return err;
-	if (request.comp_mask & QRNIC_MODIFY_QP_PRIORITY) {
-		attributes |= QRNIC_QP_PRIORITY;
-		hw.priority = request.priority;
+	change->attributes = mask;
+	if (request->comp_mask & QRNIC_MODIFY_QP_PRIORITY) {
+		change->attributes |= QRNIC_QP_PRIORITY;
+		hw->priority = request->priority;
 	}
-	request.options |= qp_kernel_options(dev, qp, attr, mask);
+	request->options |= qp_kernel_options(dev, qp, attr, mask);
 	/* None is what a QP has anyway, whatever its type */
-	if (request.options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
+	if (request->options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
 		return -EOPNOTSUPP;
-	if (request.options) {
-		attributes |= QRNIC_QP_OPTIONS;
-		hw.options = request.options;
+	if (request->options) {
+		change->attributes |= QRNIC_QP_OPTIONS;
+		hw->options = request->options;
 	}
-	if (request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
-		attributes |= QRNIC_QP_CARRIER;
-		hw.carrier = cpu_to_le32(request.carrier);
-	}
+	if (request->comp_mask & (QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE))
+		change->attributes |= QRNIC_QP_CARRIER;
 	err = qp_attr_check(dev, attr, mask);
 	if (!err && mask & IB_QP_AV && qp->is_carrier)
 		err = qrnic_carrier_resolve(qp, &attr->ah_attr);
 	if (err)
 		return err;
-	err = qp_attr_fill(dev, &hw, attr, mask);
-	if (err)
-		return err;
-	if (request.comp_mask & QRNIC_MODIFY_QP_SHARE) {
-		/* What makes a carrier is checked before. */
-		if (!(mask & IB_QP_AV) || !(mask & IB_QP_STATE) ||
-		    attr->qp_state != IB_QPS_RTR || request.options ||
-		    READ_ONCE(qp->state) != IB_QPS_INIT)
-			return -EINVAL;
-		carrier = qrnic_share_join(qp, request.carrier, attr, &hw);
-		if (IS_ERR(carrier)) {
-			qrnic_share_refused(qp);
-			return PTR_ERR(carrier);
-		}
-		attributes |= QRNIC_QP_CARRIER;
-		hw.carrier = cpu_to_le32(carrier->number);
-	}
-	hw.mask = cpu_to_le32(attributes);
+	return qp_attr_fill(dev, hw, attr, mask);
+}
 
-	mutex_lock(&qp->mutex);
-	/* The connection manager takes one whose connection was refused to ERR. */
-	refused = qp->state <= IB_QPS_INIT;
-	current_state = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
-	next = mask & IB_QP_STATE ? attr->qp_state : current_state;
-	if (!qp_transition_is_ok(ibqp->qp_type, current_state, next, attributes)) {
-		ibdev_dbg(&dev->ibdev,
-			  "QP %u: no transition %u to %u with attributes 0x%x\n",
-			  ibqp->qp_num, current_state, next, mask);
-		err = -EINVAL;
-		goto out;
-	}
-	if (request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
-		carrier = qrnic_carrier_join(dev, request.carrier,
-					     request.carrier_key);
-		if (IS_ERR(carrier)) {
-			err = PTR_ERR(carrier);
-			carrier = NULL;
-			goto out;
-		}
-	}
+/* Checks the transition. The caller holds the mutex of the QP. */
+static int qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
+{
+	enum ib_qp_state current_state = change->mask & IB_QP_CUR_STATE ?
+					 change->attr->cur_qp_state : qp->state;
 
-	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, ibqp->qp_num, &hw,
-			    sizeof(hw));
+	change->next = change->mask & IB_QP_STATE ? change->attr->qp_state :
+						    current_state;
+	if (qp_transition_is_ok(qp->ibqp.qp_type, current_state, change->next,
+				change->attributes))
+		return 0;
+	ibdev_dbg(qp->ibqp.device,
+		  "QP %u: no transition %u to %u with attributes 0x%x\n",
+		  qp->ibqp.qp_num, current_state, change->next, change->mask);
+	return -EINVAL;
+}
+
+/*
+ * Has the device make the change, after qp_change_check(). The caller holds the mutex of
+ * the QP. *carrier is the one that the QP becomes a member of, or NULL. It becomes the one
+ * that the caller must leave once it has released the mutex. On an error that is the same
+ * one, because the device has not let the QP in.
+ */
+static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
+			  struct qrnic_ib_carrier **carrier)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+	enum ib_qp_state next = change->next;
+	struct qrnic_qp_attr *hw = &change->hw;
+	int err;
+
+	if (*carrier)
+		hw->carrier = cpu_to_le32((*carrier)->number);
+	hw->mask = cpu_to_le32(change->attributes);
+	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, qp->ibqp.qp_num, hw,
+			    sizeof(*hw));
 	if (!err) {
 		qp_state_changed(qp, next);
-		qp_level_changed(qp, attr, &hw, attributes, next);
+		qp_level_changed(qp, change->attr, hw, change->attributes, next);
 		if (next == IB_QPS_RTR || next == IB_QPS_RESET)
-			WRITE_ONCE(qp->options, request.options);
-	} else if (!qrnic_healthy(dev->qdev) && mask & IB_QP_STATE &&
+			WRITE_ONCE(qp->options, change->request.options);
+	} else if (!qrnic_healthy(dev->qdev) && change->mask & IB_QP_STATE &&
 		   (next == IB_QPS_ERR || next == IB_QPS_RESET)) {
 		qp_state_lost(dev, qp, next);
 		err = 0;
 	}
-	/* Else the device has not let it in. */
 	if (!err)
-		carrier = qrnic_carrier_changed(qp, carrier, attr, mask, next);
-out:
+		*carrier = qrnic_carrier_changed(qp, *carrier, change->attr,
+						 change->mask, next);
+	return err;
+}
+
+/*
+ * Makes the QP a member of a carrier of the driver. The carrier is connected only after
+ * every check of the driver, because its path then holds for other processes, too; if the
+ * device rejects the member, the carrier is as it was.
+ */
+static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+	struct qrnic_ib_carrier *carrier, *left;
+	int err;
+
+	if (change->request.options)
+		return -EINVAL;
+	mutex_lock(&dev->sharing_mutex);
+	mutex_lock(&qp->mutex);
+	err = qp->state == IB_QPS_INIT ? qp_change_check(qp, change) : -EINVAL;
 	mutex_unlock(&qp->mutex);
-	if (err ? request.comp_mask & QRNIC_MODIFY_QP_SHARE :
-		  refused && next == IB_QPS_ERR)
+	if (err)
+		goto out;
+
+	/* Without the mutex of the QP: a carrier of the share may have to go. */
+	carrier = qrnic_share_join(qp, change->request.carrier, change->attr,
+				   &change->hw);
+	if (IS_ERR(carrier)) {
+		err = PTR_ERR(carrier);
+		goto out_refused;
+	}
+	mutex_lock(&qp->mutex);
+	left = carrier;
+	err = qp->state == IB_QPS_INIT ? qp_change_make(qp, change, &left) : -EINVAL;
+	mutex_unlock(&qp->mutex);
+	if (err)
+		qrnic_share_abandon(qp, carrier);
+	else if (left)
+		qrnic_carrier_leave(left);
+out_refused:
+	if (err)
 		qrnic_share_refused(qp);
+out:
+	mutex_unlock(&dev->sharing_mutex);
+	return err;
+}
+
+int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		       struct ib_udata *udata)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
+	struct qp_change change = { .attr = attr, .mask = mask };
+	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
+	struct qrnic_ib_carrier *carrier = NULL;
+	bool refused;
+	int err;
+
+	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
+		return -EOPNOTSUPP;
+	err = qp_change_prepare(qp, &change, udata);
+	if (err)
+		return err;
+	if (change.request.comp_mask & QRNIC_MODIFY_QP_SHARE)
+		return qp_modify_shared(qp, &change);
+
+	mutex_lock(&qp->mutex);
+	/* The connection manager takes one whose connection was refused to ERR. */
+	refused = qp->state <= IB_QPS_INIT;
+	err = qp_change_check(qp, &change);
+	if (!err && change.request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
+		carrier = qrnic_carrier_join(dev, change.request.carrier,
+					     change.request.carrier_key);
+		if (IS_ERR(carrier)) {
+			err = PTR_ERR(carrier);
+			carrier = NULL;
+		}
+	}
+	if (!err)
+		err = qp_change_make(qp, &change, &carrier);
+	mutex_unlock(&qp->mutex);
+
+	if (!err && refused && change.next == IB_QPS_ERR) {
+		mutex_lock(&dev->sharing_mutex);
+		qrnic_share_refused(qp);
+		mutex_unlock(&dev->sharing_mutex);
+	}
 	if (carrier)
 		qrnic_carrier_leave(carrier);
 	return err;

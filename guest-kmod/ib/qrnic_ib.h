@@ -61,7 +61,7 @@ struct qrnic_ib_dev {
 	struct mutex qpn_mutex;
 
 	/* Made by the driver (sharing.c): shares, and by number the links of their carriers */
-	struct mutex sharing_mutex;	/* before qpn_mutex; under no QP's mutex */
+	struct mutex sharing_mutex;	/* before that of a QP, and before qpn_mutex */
 	struct list_head shares;
 	struct xarray share_links;
 
@@ -114,8 +114,15 @@ struct qrnic_ib_db_page {
 	struct kref users;		/* the object, and QPs */
 };
 
+/* The processes that may choose the path of each other's shared connections */
+struct qrnic_ib_owner {
+	kuid_t user;
+	u64 net_cookie;			/* of the network namespace */
+};
+
 struct qrnic_ib_ucontext {
 	struct ib_ucontext ibucontext;
+	struct qrnic_ib_owner owner;	/* of the process that opened the context */
 	struct qrnic_ib_db_page *db_page;
 	struct xarray db_pages;		/* by number; that one too */
 };
@@ -303,7 +310,10 @@ struct qrnic_ib_carrier {
 	struct kref users;		/* the queue pair or share, and members */
 	atomic_t members;
 	u32 number;
-	u64 key;			/* whoever knows it may have members here */
+	u64 key;			/* random; a process that knows it may have members */
+#ifdef CONFIG_CGROUP_RDMA
+	struct rdma_cgroup *cgroup;	/* that is charged for it */
+#endif
 	/* Of its path; under the mutex of the QP, or sharing_mutex */
 	const struct ib_gid_attr *sgid;
 	struct rcu_head rcu;
@@ -730,6 +740,7 @@ void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
 			const struct ib_gid_attr *sgid);
 int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
 			  const struct qrnic_create_qp_req *request);
+void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp);
 struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
 					    u64 key);
 void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier);
@@ -746,6 +757,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,
 					  const struct qrnic_qp_attr *hw);
+void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrier);
 void qrnic_share_refused(struct qrnic_ib_qp *qp);
 void qrnic_share_leave(struct qrnic_ib_qp *qp);
 void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number);

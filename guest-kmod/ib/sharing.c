@@ -32,18 +32,23 @@ struct qrnic_ib_share_link {
 };
 
 /*
- * What the connections of a process that asks for it share, by one carrier to each node
- * that they lead to; or what those of all processes here share that one of another node
- * asks for: one carrier, which was made with the share. All is under sharing_mutex.
+ * One of two kinds. An offering share belongs to one process here, and has one carrier to
+ * each node that connections of the process lead to. An answering share belongs to the
+ * processes of one user in one network namespace here, whose connections come from one
+ * process of another node; it has one carrier, which is made with the share. Processes of
+ * other users and namespaces have answering shares of their own for the same number,
+ * because the first member of a carrier chooses its path for all. sharing_mutex protects
+ * all members.
  */
 struct qrnic_ib_share {
 	struct list_head entry;
 	struct list_head links;
-	struct qrnic_ib_ucontext *asks;	/* or NULL: it is asked for by another node */
-	u32 number;			/* of who asks: 24 bits, and not 0 */
+	struct qrnic_ib_ucontext *asks;	/* offering share: its process; else NULL */
+	struct qrnic_ib_owner owner;	/* answering share */
+	u32 number;			/* of the offering process: 24 bits, and not 0 */
 	u32 users;			/* queue pairs that have offered it or answered so */
 	u8 options;			/* QRNIC_QPO_*, of carriers as far as both have them */
-	bool retired;			/* it is not offered any more */
+	bool retired;			/* neither offered nor answered any more */
 };
 
 static void link_free(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
@@ -105,6 +110,20 @@ static int link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *lin
 			     hw, sizeof(*hw));
 }
 
+/*
+ * Takes a carrier without members back to where link_connect() found it. If that fails, no
+ * connection uses the carrier any more.
+ */
+static void link_disconnect(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
+{
+	struct qrnic_qp_attr reset = {};
+
+	if (link_modify(dev, link, QRNIC_QPS_RESET, 0, &reset))
+		WRITE_ONCE(link->failed, true);
+	link->connected = false;
+	qrnic_carrier_path(link->carrier, NULL);
+}
+
 /* By the path of its first member */
 static int link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 			struct qrnic_ib_share_link *link, const struct ib_qp_attr *attr,
@@ -139,7 +158,10 @@ static int link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 		err = link_modify(dev, link, QRNIC_QPS_RTS,
 				  QRNIC_QP_SQ_PSN | QRNIC_QP_TIMEOUT |
 				  QRNIC_QP_RETRY_CNT, &rts);
-	link->connected = !err;
+	if (err)
+		link_disconnect(dev, link);
+	else
+		link->connected = true;
 	return err;
 }
 
@@ -217,19 +239,27 @@ static struct qrnic_ib_share *offer(struct qrnic_ib_dev *dev,
 	return share ? : ERR_PTR(-ENOMEM);
 }
 
-/* What this node answers to whoever has offered such a number */
-static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev, u32 number, u8 options)
+static bool owner_is(const struct qrnic_ib_owner *one, const struct qrnic_ib_owner *other)
+{
+	return uid_eq(one->user, other->user) && one->net_cookie == other->net_cookie;
+}
+
+/* The share by which processes of this owner answer an offer of the number */
+static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev,
+				     const struct qrnic_ib_owner *owner, u32 number,
+				     u8 options)
 {
 	struct qrnic_ib_share_link *link;
 	struct qrnic_ib_share *share;
 
 	list_for_each_entry(share, &dev->shares, entry)
-		if (!share->asks && share->number == number &&
-		    !share_has_failed(share))
+		if (!share->asks && share->number == number && !share->retired &&
+		    owner_is(&share->owner, owner) && !share_has_failed(share))
 			return share;
 	share = share_new(dev, NULL, number, options);
 	if (!share)
 		return ERR_PTR(-ENOMEM);
+	share->owner = *owner;
 	link = link_new(dev, share, 0, options);
 	if (IS_ERR(link)) {
 		list_del(&share->entry);
@@ -277,7 +307,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	/* A program may know that members have failed before we know it of their carrier. */
 	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
-	share = answers ? answer(dev, number, options) :
+	share = answers ? answer(dev, &ucontext->owner, number, options) :
 			  offer(dev, ucontext, options);
 	if (!IS_ERR(share)) {
 		share->users++;
@@ -343,61 +373,90 @@ static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
 	link = answering_link(share);
 	if (link->carrier->number != FIELD_GET(ECE_NUMBER, ece))
 		return ERR_PTR(-EINVAL);
-	if (link->connected && !link_leads(link, av))
+	if (link->connected && !link_leads(link, av)) {
+		/*
+		 * Two processes of other nodes have the same number. The path of an
+		 * answer is not known when the answer is given, so the next answers name
+		 * another carrier: one of the two processes will fit it.
+		 */
+		share->retired = true;
 		return ERR_PTR(-EADDRNOTAVAIL);
+	}
 	return link;
 }
 
+/* Frees what was made for a member that did not become one. */
+static void link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
+		      struct qrnic_ib_share_link *link)
+{
+	if (share->asks)
+		link_free(dev, link);
+	else if (link->connected)
+		link_disconnect(dev, link);
+}
+
 /*
- * The carrier that both ends of a connection have agreed on in ece, for a queue pair on
- * its way to RTR, which leaves it as that of qrnic_carrier_join()
+ * Finds the carrier that both ends of a connection have agreed on in ece, and connects it
+ * if this is its first member. For a queue pair on its way to RTR, whose transition the
+ * caller has checked. The caller holds sharing_mutex, and calls qrnic_share_abandon() if
+ * the queue pair does not become a member after all.
  */
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,
 					  const struct qrnic_qp_attr *hw)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
-	struct qrnic_ib_carrier *carrier;
 	struct qrnic_ib_share_link *link;
-	int err = 0;
+	int err;
 
-	if (!(ece & QRNIC_ECE_SHARE_ANSWER) || !(ece & ECE_NUMBER))
+	if (!(ece & QRNIC_ECE_SHARE_ANSWER) || !(ece & ECE_NUMBER) || !qp->share)
 		return ERR_PTR(-EINVAL);
 
-	mutex_lock(&dev->sharing_mutex);
-	link = qp->share ? link_of(dev, qp->share, ece, &hw->av) : ERR_PTR(-EINVAL);
-	if (IS_ERR(link)) {
-		carrier = ERR_CAST(link);
-		goto out;
-	}
+	link = link_of(dev, qp->share, ece, &hw->av);
+	if (IS_ERR(link))
+		return ERR_CAST(link);
 	if (READ_ONCE(link->failed))
-		err = -ENOTCONN;
-	else if (!link->connected)
+		return ERR_PTR(-ENOTCONN);
+	if (!link->connected) {
 		err = link_connect(dev, qp->share, link, attr, hw);
-	if (err) {
-		WRITE_ONCE(link->failed, true);
-		carrier = ERR_PTR(err);
-		goto out;
+		if (err) {
+			link_undo(dev, qp->share, link);
+			return ERR_PTR(err);
+		}
 	}
-	carrier = link->carrier;
-	qrnic_carrier_enter(carrier);
-out:
-	mutex_unlock(&dev->sharing_mutex);
-	return carrier;
+	qrnic_carrier_enter(link->carrier);
+	return link->carrier;
 }
 
 /*
- * The queue pair has been refused a connection that it offered to share, here or by the
- * other end: what else is offered by the same number might be, too.
+ * Leaves the carrier that qrnic_share_join() returned. If it has no other member, nobody
+ * relies on its path, and the next member may choose another. The caller holds
+ * sharing_mutex.
+ */
+void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrier)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
+	struct qrnic_ib_share_link *link;
+
+	list_for_each_entry(link, &qp->share->links, entry)
+		if (link->carrier == carrier)
+			break;
+	/* The link keeps the carrier, so this call does not free it. */
+	qrnic_carrier_leave(carrier);
+	if (!WARN_ON(list_entry_is_head(link, &qp->share->links, entry)) &&
+	    !atomic_read(&carrier->members))
+		link_undo(dev, qp->share, link);
+}
+
+/*
+ * Retires the number that a queue pair has offered. Its connection was rejected, here or by
+ * the peer, so other connections that offer the number may be rejected, too. The caller
+ * holds sharing_mutex.
  */
 void qrnic_share_refused(struct qrnic_ib_qp *qp)
 {
-	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
-
-	mutex_lock(&dev->sharing_mutex);
 	if (qp->share && qp->share->asks)
 		qp->share->retired = true;
-	mutex_unlock(&dev->sharing_mutex);
 }
 
 /* The last step of a queue pair's destruction, when it has left its carrier */

@@ -3,6 +3,10 @@
  * ucontext.c: a process's context, its doorbell pages, and what it maps. The device accepts a
  * doorbell only through the page of the queue.
  */
+#include <linux/cred.h>
+#include <linux/nsproxy.h>
+#include <net/net_namespace.h>
+
 #include "qrnic_ib.h"
 
 /*
@@ -130,6 +134,8 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	if (request.comp_mask)
 		return -EOPNOTSUPP;
 
+	ucontext->owner.user = current_euid();
+	ucontext->owner.net_cookie = current->nsproxy->net_ns->net_cookie;
 	xa_init(&ucontext->db_pages);
 	ucontext->db_page = qrnic_db_page_create(ucontext);
 	if (IS_ERR(ucontext->db_page))

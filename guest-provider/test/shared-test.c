@@ -12,7 +12,6 @@
 
 #include "test.h"
 
-#define KEY 0x0123456789abcdefull
 #define MEMBERS 8u
 #define SLOT 16384u
 #define SHORT 20u
@@ -32,15 +31,15 @@ static struct ibv_qp_cap cap = { 64, 64, 1, 1, 64 };
 /* Two carriers, connected to each other, and pairs of members */
 static struct ibv_cq *carrier_cq;
 static struct ibv_qp *carriers[2];
+static uint64_t keys[2];
 static struct pair members[MEMBERS];
 static unsigned int num_members;
 
 static struct ibv_qp *carrier_new(struct ibv_context *with, struct ibv_pd *of,
-				  struct ibv_cq *cq, uint64_t key)
+				  struct ibv_cq *cq, uint64_t *key)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_CARRIER,
-		.carrier = { .key = key },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = cq,
@@ -48,8 +47,10 @@ static struct ibv_qp *carrier_new(struct ibv_context *with, struct ibv_pd *of,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = of,
 	};
+	struct ibv_qp *qp = qrnicdv_create_qp(with, &attr, &dv, sizeof(dv));
 
-	return qrnicdv_create_qp(with, &attr, &dv, sizeof(dv));
+	*key = dv.carrier.key;
+	return qp && *key ? qp : NULL;
 }
 
 static int carrier_connect(struct ibv_qp *qp, uint32_t peer, uint8_t timeout,
@@ -94,9 +95,10 @@ static void carriers_make(void)
 	carrier_cq = ibv_create_cq(context, 1, NULL, NULL, 0);
 	CHECK(carrier_cq);
 	for (i = 0; i < 2; i++) {
-		carriers[i] = carrier_new(context, pd, carrier_cq, KEY + i);
+		carriers[i] = carrier_new(context, pd, carrier_cq, &keys[i]);
 		CHECK(carriers[i]);
 	}
+	CHECK(keys[0] != keys[1]);
 	for (i = 0; i < 2; i++)
 		CHECK(!carrier_connect(carriers[i], carriers[!i]->qp_num, 14, 7));
 }
@@ -146,7 +148,7 @@ static void member_make(struct pair *p, const uint32_t *numbers,
 	p->recv_cq = ibv_create_cq(context, 64, NULL, p->channel, 0);
 	CHECK(p->send_cq && p->recv_cq);
 	for (i = 0; i < 2; i++) {
-		p->qp[i] = member_new(p, numbers[i], KEY + i, dv, ops);
+		p->qp[i] = member_new(p, numbers[i], keys[i], dv, ops);
 		CHECK(p->qp[i]);
 	}
 }
@@ -339,10 +341,9 @@ static void test_refused(void)
 	}, other;
 	const struct qrnicdv_qp_init_attr of_carrier = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_CARRIER,
-		.carrier = { .key = KEY },
 	}, of_member = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_CARRIER,
-		.carrier = { .key = KEY, .number = 17 },
+		.carrier = { .key = 1, .number = 17 },
 	};
 	struct qrnicdv_qp_init_attr dv;
 	const size_t size = sizeof(dv);
@@ -362,7 +363,7 @@ static void test_refused(void)
 		__VA_ARGS__; \
 		refuses(error, other, &dv, size); \
 	} while (0)
-	BAD(EINVAL, carrier, of_carrier, dv.carrier.key = 0);
+	BAD(EINVAL, carrier, of_carrier, dv.carrier.key = 1);
 	BAD(EINVAL, carrier, of_carrier, dv.carrier.number = 17);
 	BAD(EOPNOTSUPP, carrier, of_carrier, dv.carrier.reserved = 1);
 	BAD(EOPNOTSUPP, carrier, of_carrier, dv.comp_mask = 0);
@@ -428,14 +429,14 @@ static void test_right(void)
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
 	shared_make(1);
 	number = carriers[0]->qp_num;
-	joins(number, KEY, 0);
+	joins(number, keys[0], 0);
 	for (unsigned int bit = 0; bit < 64; bit++)
-		joins(number, KEY ^ 1ull << bit, EACCES);
-	joins(carriers[1]->qp_num, KEY, EACCES);
+		joins(number, keys[0] ^ 1ull << bit, EACCES);
+	joins(carriers[1]->qp_num, keys[0], EACCES);
 	/* A member's own, that of the kernel's GSI queue pair, and nobody's */
-	joins(members[0].qp[0]->qp_num, KEY, EACCES);
-	joins(1, KEY, EACCES);
-	joins(0xfffffe, KEY, EACCES);
+	joins(members[0].qp[0]->qp_num, keys[0], EACCES);
+	joins(1, keys[0], EACCES);
+	joins(0xfffffe, keys[0], EACCES);
 	work(1);
 	shared_free();
 }
@@ -446,23 +447,24 @@ static void test_states(void)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
 	struct ibv_qp_init_attr init;
 	struct ibv_qp *early;
+	uint64_t key;
 
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
 	shared_make(1);
-	early = carrier_new(context, pd, carrier_cq, KEY);
+	early = carrier_new(context, pd, carrier_cq, &key);
 	CHECK(early);
-	joins(early->qp_num, KEY, EINVAL);
+	joins(early->qp_num, key, EINVAL);
 	CHECK(!carrier_connect(early, carriers[1]->qp_num, 14, 1));
-	joins(early->qp_num, KEY, 0);
+	joins(early->qp_num, key, 0);
 	CHECK(!ibv_query_qp(early, &attr, IBV_QP_STATE | IBV_QP_AV, &init));
 	CHECK(attr.qp_state == IBV_QPS_RTS && attr.path_mtu == IBV_MTU_1024);
 	CHECK(attr.dest_qp_num == carriers[1]->qp_num && attr.retry_cnt == 1);
 	CHECK(init.qp_type == IBV_QPT_DRIVER);
 	CHECK(!memcmp(&attr.ah_attr.grh.dgid, &gid, sizeof(gid)));
 	CHECK(!to_state(early, IBV_QPS_ERR));
-	joins(early->qp_num, KEY, EINVAL);
+	joins(early->qp_num, key, EINVAL);
 	CHECK(!to_state(early, IBV_QPS_RESET));
-	joins(early->qp_num, KEY, EINVAL);
+	joins(early->qp_num, key, EINVAL);
 	CHECK(!ibv_destroy_qp(early));
 	work(1);
 	/* A carrier keeps its path as long as it has members. */
@@ -712,7 +714,7 @@ static void test_order(void)
 		number = carriers[0]->qp_num;
 		carriers_free();
 		if (!i) {
-			joins(number, KEY, EACCES);
+			joins(number, keys[0], EACCES);
 			work(12);
 		}
 		members_free();
@@ -749,29 +751,34 @@ static int own_make(const char *name)
 	return own_pd && own_cq ? 0 : -1;
 }
 
-static struct ibv_qp *own_carrier(uint64_t key)
+static struct ibv_qp *own_carrier(uint64_t *key)
 {
 	return carrier_new(own_pd->context, own_pd, own_cq, key);
 }
 
-/* Makes the carriers, tells their numbers, and is killed. */
+struct owned {
+	uint32_t numbers[2];
+	uint64_t keys[2];
+};
+
+/* Makes the carriers, sends their numbers and keys, and is killed. */
 static void __attribute__((noreturn)) owner(const char *name, int tell)
 {
+	struct owned owned = {};
 	struct ibv_qp *made[2];
-	uint32_t numbers[2];
 	int i;
 
 	if (own_make(name))
 		_exit(1);
 	for (i = 0; i < 2; i++) {
-		made[i] = own_carrier(KEY + i);
+		made[i] = own_carrier(&owned.keys[i]);
 		if (!made[i])
 			_exit(1);
-		numbers[i] = made[i]->qp_num;
+		owned.numbers[i] = made[i]->qp_num;
 	}
-	if (carrier_connect(made[0], numbers[1], 14, 7) ||
-	    carrier_connect(made[1], numbers[0], 14, 7) ||
-	    write(tell, numbers, sizeof(numbers)) != sizeof(numbers))
+	if (carrier_connect(made[0], owned.numbers[1], 14, 7) ||
+	    carrier_connect(made[1], owned.numbers[0], 14, 7) ||
+	    write(tell, &owned, sizeof(owned)) != sizeof(owned))
 		_exit(1);
 	for (;;)
 		pause();
@@ -780,7 +787,7 @@ static void __attribute__((noreturn)) owner(const char *name, int tell)
 static void test_owner_killed(void)
 {
 	const char *name = ibv_get_device_name(context->device);
-	uint32_t numbers[2];
+	struct owned owned;
 	int ends[2], status;
 	pid_t process;
 
@@ -791,11 +798,12 @@ static void test_owner_killed(void)
 	if (!process)
 		owner(name, ends[1]);
 	close(ends[1]);
-	CHECK(read(ends[0], numbers, sizeof(numbers)) == sizeof(numbers));
+	CHECK(read(ends[0], &owned, sizeof(owned)) == sizeof(owned));
 	close(ends[0]);
+	memcpy(keys, owned.keys, sizeof(keys));
 	memset(members, 0, sizeof(members));
 	for (unsigned int i = 0; i < 2; i++) {
-		member_make(&members[i], numbers,
+		member_make(&members[i], owned.numbers,
 			    (struct qrnicdv_qp_init_attr){}, 0);
 		num_members = i + 1;
 		CHECK(!pair_connect(&members[i]));
@@ -810,16 +818,21 @@ static void test_owner_killed(void)
 	for (unsigned int m = 0; m < num_members; m++)
 		end_of(m, 22);
 	work(23);
-	joins(numbers[0], KEY, EACCES);
+	joins(owned.numbers[0], keys[0], EACCES);
 	members_free();
 }
+
+struct haste {
+	atomic_uint number;
+	uint64_t key;			/* written before the number */
+};
 
 /*
  * Makes carriers and destroys them when somebody is on the way to them: at once, or so
  * late that he is there.
  */
 static void __attribute__((noreturn)) owner_in_haste(const char *name,
-						     atomic_uint *number)
+						     struct haste *haste)
 {
 	struct ibv_qp *qp;
 	uint32_t turn;
@@ -827,11 +840,11 @@ static void __attribute__((noreturn)) owner_in_haste(const char *name,
 	if (own_make(name))
 		_exit(1);
 	for (turn = 0;; turn++) {
-		qp = own_carrier(KEY);
+		qp = own_carrier(&haste->key);
 		if (!qp || carrier_connect(qp, 0, 14, 7))
 			_exit(1);
-		*number = qp->qp_num;
-		while (*number)
+		haste->number = qp->qp_num;
+		while (haste->number)
 			;
 		for (volatile uint32_t i = turn % 32 * (turn % 32) * 1000; i; i--)
 			;
@@ -844,27 +857,27 @@ static void test_haste(void)
 {
 	const char *name = ibv_get_device_name(context->device);
 	unsigned int got = 0, refused = 0;
-	atomic_uint *number;
+	struct haste *haste;
 	struct ibv_qp *qp;
 	pid_t process;
 	int status, err;
 
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
 	shared_make(1);
-	number = mmap(NULL, sizeof(*number), PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(number != MAP_FAILED);
+	haste = mmap(NULL, sizeof(*haste), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(haste != MAP_FAILED);
 	process = fork();
 	CHECK(process >= 0);
 	if (!process)
-		owner_in_haste(name, number);
+		owner_in_haste(name, haste);
 	while (got + refused < ROUNDS) {
-		while (!*number)
+		while (!haste->number)
 			CHECK(!waitpid(process, &status, WNOHANG));
-		qp = member_new(&members[0], *number, KEY,
+		qp = member_new(&members[0], haste->number, haste->key,
 				(struct qrnicdv_qp_init_attr){}, 0);
 		CHECK(qp && !to_init(qp));
-		*number = 0;
+		haste->number = 0;
 		/* The same number may be a new carrier's, which is not in RTR yet. */
 		err = to_rtr(qp, 1);
 		CHECK(!err || err == EACCES || err == EINVAL);
@@ -876,7 +889,7 @@ static void test_haste(void)
 	CHECK(got);
 	CHECK(!kill(process, SIGKILL));
 	CHECK(waitpid(process, &status, 0) == process && WIFSIGNALED(status));
-	munmap(number, sizeof(*number));
+	munmap(haste, sizeof(*haste));
 	work(31);
 	shared_free();
 }

@@ -6,7 +6,13 @@
  * processes. Behind the adapter and the GID there may be the index of a GID of another
  * address, or "loop": traffic without end, for whoever takes the process or the device away.
  */
+#define _GNU_SOURCE
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -412,6 +418,199 @@ static void test_other_path(void)
 	end_free(&two);
 }
 
+/* Answers the offer of another process; that connects over the path of gid_index then. */
+static uint32_t answer_other_path(struct end *e, uint32_t offer, int path)
+{
+	int own = gid_index;
+	union ibv_gid own_gid = gid;
+	uint32_t answer = answered_by(e, offer);
+	int err;
+
+	gid_index = path;
+	CHECK(!ibv_query_gid(context, 1, gid_index, &gid));
+	CHECK(!to_init(e->qp));
+	err = to_rtr(e->qp, 1);
+	gid_index = own;
+	gid = own_gid;
+	CHECK(!err);
+	return answer;
+}
+
+static void become_other_user(void)
+{
+	CHECK(!setresuid(65534, 65534, 65534));
+}
+
+static void become_other_network(void)
+{
+	CHECK(!unshare(CLONE_NEWNET));
+}
+
+/*
+ * A process that knows the number of an offer answers it first, and connects its carrier to
+ * another address. Processes of another user, or in another network namespace, must not
+ * notice: their connections fit, and have another carrier.
+ */
+static void test_stranger(void (*become_stranger)(void))
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+	uint32_t offer = offered_by(&one), answer, foreign = 0;
+	int there[2], here[2], status;
+	struct end stranger;
+	pid_t process;
+
+	/* The victim has its answer already. */
+	answer = answered_by(&two, offer);
+	CHECK(!pipe(there) && !pipe(here));
+	fflush(stdout);
+	process = fork();
+	CHECK(process >= 0);
+	if (!process) {
+		if (!setjmp(test_end)) {
+			close(here[1]);
+			close(there[0]);
+			become_stranger();
+			CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+			context = ibv_open_device(context->device);
+			CHECK(context);
+			stranger = end_in(context, 0);
+			foreign = answer_other_path(&stranger, offer, other_gid_index);
+			CHECK(write(there[1], &foreign, sizeof(foreign)) ==
+			      sizeof(foreign));
+			CHECK(read(here[0], &foreign, 1) == 0);
+			end_free(&stranger);
+			exit(0);
+		}
+		exit(1);
+	}
+	close(there[1]);
+	close(here[0]);
+	CHECK(read(there[0], &foreign, sizeof(foreign)) == sizeof(foreign));
+	CHECK(NUMBER(foreign) != NUMBER(answer));
+	CHECK(!to_init(one.qp) && !to_init(two.qp));
+	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
+	set(&one, answer);
+	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
+	works(&one, &two);
+	close(here[1]);
+	close(there[0]);
+	CHECK(waitpid(process, &status, 0) == process && !status);
+	end_free(&one);
+	end_free(&two);
+}
+
+static void test_other_user(void)
+{
+	test_stranger(become_other_user);
+}
+
+static void test_other_network(void)
+{
+	test_stranger(become_other_network);
+}
+
+/* On the way to RTR over the path of gid_index, with something wrong */
+static int to_rtr_wrong(struct ibv_qp *qp, enum ibv_mtu mtu, int without)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = mtu,
+		.dest_qp_num = 1,
+		.max_dest_rd_atomic = rd_atomic,
+		.min_rnr_timer = 1,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = 1,
+			.grh = { .sgid_index = other_gid_index, .hop_limit = 1 },
+		},
+	};
+
+	CHECK(!ibv_query_gid(context, 1, other_gid_index, &attr.ah_attr.grh.dgid));
+	return ibv_modify_qp(qp, &attr, (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					 IBV_QP_MAX_DEST_RD_ATOMIC |
+					 IBV_QP_MIN_RNR_TIMER) & ~without);
+}
+
+/* A modify call that fails leaves the carrier of the answer without a path. */
+static void test_failed_modify(void)
+{
+	struct end one = end_in(context, 0), two = end_in(other, HALF);
+	uint32_t answer = answered_by(&two, offered_by(&one));
+
+	CHECK(!to_init(one.qp) && !to_init(two.qp));
+	/* The driver rejects it: an attribute is missing */
+	CHECK(to_rtr_wrong(two.qp, IBV_MTU_1024, IBV_QP_RQ_PSN) == EINVAL);
+	/* The device rejects it: the carrier has a smaller path MTU */
+	CHECK(to_rtr_wrong(two.qp, IBV_MTU_4096, 0) == EINVAL);
+	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
+	set(&one, answer);
+	/* Nor does the end that offered keep a carrier that has no member. */
+	CHECK(to_rtr_wrong(one.qp, IBV_MTU_4096, 0) == EINVAL);
+	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
+	works(&one, &two);
+	end_free(&one);
+	end_free(&two);
+}
+
+static void *query_always(void *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	for (;;) {
+		ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+/*
+ * An answer changes the queue pair, so it is not given while another thread uses the queue
+ * pair: that connection has a path of its own.
+ */
+static void test_exclusive(void)
+{
+	struct end one = end_in(context, 0);
+	uint64_t end = now_ms() + patience_ms();
+	struct ibv_ece ece;
+	pthread_t thread;
+
+	/* In real time the two threads do not preempt each other. */
+	if (sched_getscheduler(0) != SCHED_OTHER) {
+		end_free(&one);
+		return;
+	}
+	CHECK(!pthread_create(&thread, NULL, query_always, one.qp));
+	do {
+		set(&one, 0x12345600 | OFFER);
+		ece = (struct ibv_ece){};
+		CHECK(!ibv_query_ece(one.qp, &ece));
+	} while (ece.options & ANSWER && now_ms() < end);
+	CHECK(!pthread_cancel(thread) && !pthread_join(thread, NULL));
+	CHECK(!(ece.options & ANSWER));
+	answered_by(&one, 0x12345600 | OFFER);
+	end_free(&one);
+}
+
+/* Two processes that offer the same number from two addresses are both answered. */
+static void test_same_number(void)
+{
+	struct end one = end_in(other, HALF), two = end_in(context, 0), three;
+	const uint32_t offer = 0x77777700 | OFFER;
+	uint32_t answer = answer_other_path(&one, offer, other_gid_index);
+
+	CHECK(answered_by(&two, offer) == answer);
+	CHECK(!to_init(two.qp));
+	CHECK(to_rtr(two.qp, 1) == EADDRNOTAVAIL);
+	three = end_in(context, 0);
+	CHECK(NUMBER(answered_by(&three, offer)) != NUMBER(answer));
+	CHECK(!to_init(three.qp) && !to_rtr(three.qp, 1));
+	end_free(&one);
+	end_free(&two);
+	end_free(&three);
+}
+
 /* Others than reliable connections offer nothing, and answer nothing. */
 static void test_types(void)
 {
@@ -472,10 +671,18 @@ int main(int argc, char **argv)
 		run("what was not asked for", test_unasked);
 		run("a second carrier", test_twice);
 		run("a connection that is refused", test_refused);
+		run("a queue pair in use gives no answer", test_exclusive);
 		run("an answer that is not true", test_forged);
 		run("a carrier that has gone", test_gone);
 		run("connected again", test_reset);
 		run("another path", test_other_path);
+		if (other_gid_index >= 0) {
+			run("another user answers first", test_other_user);
+			run("another network namespace answers first",
+			    test_other_network);
+			run("a modify call that fails", test_failed_modify);
+			run("the same number from two addresses", test_same_number);
+		}
 		run("other types", test_types);
 	}
 	if (ibv_close_device(other))

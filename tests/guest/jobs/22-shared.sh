@@ -70,11 +70,42 @@ killed_unknowing() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-export -f killed_unknowing
+# The RDMA cgroup is charged for what a process has: 8 ends of PD, CQ, MR and QP, a PD and an MR; and for the two carriers
+# that the driver makes for it.
+# shellcheck disable=SC2317
+charged() { grep -q "^$RDMA0 .*hca_object=$1 *\$" cgroup/sharing/rdma.current; }
+# shellcheck disable=SC2317
+uncharged() { ! grep -q "^$RDMA0 .*hca_object=[1-9]" cgroup/sharing/rdma.current; }
+# shellcheck disable=SC2317
+loop_in_cgroup() {
+    bash -c "echo \$\$ >cgroup/sharing/cgroup.procs && exec qrnic-sharing-test $RDMA0 $gid4 loop" >loop.log &
+    process=$!
+    wait_until 60 grep -q '^#' loop.log
+    cat loop.log cgroup/sharing/rdma.current
+}
+# shellcheck disable=SC2317
+cgroup_counts() {
+    local process
+    mkdir -p cgroup && mount -t cgroup2 none cgroup && echo +rdma >cgroup/cgroup.subtree_control && mkdir cgroup/sharing || return
+    loop_in_cgroup
+    charged $((8 * 4 + 2 + 2)) || return
+    kill -9 "$process"
+    wait "$process"
+    wait_until 20 uncharged || return
+    # Two ends and one carrier: the connecting end cannot have its own.
+    echo "$RDMA0 hca_object=$((2 * 4 + 2 + 1))" >cgroup/sharing/rdma.max
+    loop_in_cgroup
+    grep -q '^# connect_ends:.*to_rtr.*errno 11' loop.log && charged $((2 * 4 + 2 + 1)) || return
+    kill -9 "$process"
+    wait "$process"
+    wait_until 20 uncharged && umount cgroup
+}
+export -f killed_unknowing cgroup_counts loop_in_cgroup charged uncharged
 export -f detailed killed nothing_left loop
 export gid4
 try "a process is killed in the middle, and all is freed" killed
 try "a process that does not know is killed in the middle, and all is freed" killed_unknowing
+try "the RDMA cgroup is charged for the driver's carriers" cgroup_counts
 try "the provider's test afterwards" "$(provider "$gid4")"
 
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")

@@ -113,9 +113,9 @@ struct qrnic_dynamic {
 };
 
 /*
- * carrier_key, with QRNIC_CAP_SHARED_CONNECTION, makes a QP of type IB_QPT_DRIVER the
- * carrier of a shared connection, and is what its members have to know. It is not 0, and
- * with it all else but comp_mask is 0.
+ * QRNIC_CREATE_QP_CARRIER in comp_mask, with QRNIC_CAP_SHARED_CONNECTION, makes a QP of type
+ * IB_QPT_DRIVER the carrier of a shared connection. All other members are 0 then. The
+ * response has the carrier's key, which the kernel chooses and its members have to know.
  *
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
@@ -151,13 +151,13 @@ struct qrnic_create_qp_req {
 	__u32 reserved2;
 	struct qrnic_stream stream;
 	struct qrnic_dynamic dynamic;
-	__aligned_u64 carrier_key;
 };
 
 struct qrnic_create_qp_resp {
 	__aligned_u64 comp_mask;
 	__u32 qpn;
 	__u32 reserved;
+	__aligned_u64 carrier_key;	/* of a carrier: not 0; else 0 */
 };
 
 /*
