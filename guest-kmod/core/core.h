@@ -152,7 +152,13 @@ struct qrnic_core {
 	DECLARE_KFIFO_PTR(async, struct qrnic_async_event);
 	void *async_buffer;
 	struct work_struct event_work;
-	struct mutex handler_lock;	/* handler, handler_context */
+	/*
+	 * Either lock allows reading handler and handler_context; writing needs both. The
+	 * page faults have a lock of their own because their handler allocates memory, and
+	 * event_work must not wait for that.
+	 */
+	struct mutex fault_lock;	/* before handler_lock */
+	struct mutex handler_lock;
 	const struct qrnic_event_ops *handler;
 	void *handler_context;
 

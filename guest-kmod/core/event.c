@@ -65,7 +65,7 @@ static void qrnic_async_event(struct qrnic_core *core, u8 type, u8 subtype,
 		dev_err_ratelimited(&core->dev.pdev->dev,
 				    "asynchronous event 0x%x of object %u lost\n",
 				    type, object);
-	queue_work(core->dev.wq, &core->event_work);
+	queue_work(core->dev.event_wq, &core->event_work);
 }
 
 static struct qrnic_eqe *qrnic_eq_entry(struct qrnic_eq *eq, u32 index)
@@ -164,11 +164,11 @@ static void qrnic_fault_deliver(struct qrnic_core *core, const struct qrnic_eqe 
 				    (u32)FIELD_GET(QRNIC_EQE_TYPE_MASK, control));
 		return;
 	}
-	mutex_lock(&core->handler_lock);
+	mutex_lock(&core->fault_lock);
 	if (core->handler && core->handler->page_fault)
 		core->handler->page_fault(core->handler_context,
 					  le32_to_cpu(eqe->object));
-	mutex_unlock(&core->handler_lock);
+	mutex_unlock(&core->fault_lock);
 }
 
 static void qrnic_fault_work(struct work_struct *work)
@@ -576,6 +576,7 @@ void qrnic_events_init(struct qrnic_core *core)
 	INIT_WORK(&core->event_work, qrnic_event_work);
 	INIT_WORK(&core->fault_work, qrnic_fault_work);
 	mutex_init(&core->handler_lock);
+	mutex_init(&core->fault_lock);
 	mutex_init(&core->port_mutex);
 	spin_lock_init(&core->port_lock);
 	xa_init(&core->cqs);
@@ -587,6 +588,7 @@ int qrnic_register_event_handler(struct qrnic_dev *dev,
 	struct qrnic_core *core = to_qrnic_core(dev);
 	int err = 0;
 
+	mutex_lock(&core->fault_lock);
 	mutex_lock(&core->handler_lock);
 	if (core->handler) {
 		err = -EBUSY;
@@ -595,6 +597,7 @@ int qrnic_register_event_handler(struct qrnic_dev *dev,
 		core->handler_context = context;
 	}
 	mutex_unlock(&core->handler_lock);
+	mutex_unlock(&core->fault_lock);
 	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_register_event_handler);
@@ -603,10 +606,12 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 {
 	struct qrnic_core *core = to_qrnic_core(dev);
 
+	mutex_lock(&core->fault_lock);
 	mutex_lock(&core->handler_lock);
 	core->handler = NULL;
 	core->handler_context = NULL;
 	mutex_unlock(&core->handler_lock);
+	mutex_unlock(&core->fault_lock);
 }
 EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
 

@@ -70,7 +70,11 @@ void qrnic_health_init(struct qrnic_core *core)
 
 void qrnic_health_start(struct qrnic_core *core)
 {
-	queue_delayed_work(core->dev.wq, &core->health_work,
+	/*
+	 * With the events, because only this work item finds a device that has died while
+	 * no memory is left. It takes no lock of others and allocates nothing.
+	 */
+	queue_delayed_work(core->dev.event_wq, &core->health_work,
 			   QRNIC_HEALTH_INTERVAL);
 }
 

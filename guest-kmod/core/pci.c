@@ -152,17 +152,25 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 		return NULL;
 	core->dev.pdev = pdev;
 	core->function = qrnic_function;
-	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
-				       0, pci_name(pdev));
-	if (!core->dev.wq) {
-		qrnic_devlink_free(core);
-		return NULL;
-	}
+	core->dev.event_wq = alloc_workqueue("qrnic-events-%s",
+					     WQ_MEM_RECLAIM | WQ_UNBOUND, 0,
+					     pci_name(pdev));
+	if (!core->dev.event_wq)
+		goto err_devlink;
+	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_UNBOUND, 0, pci_name(pdev));
+	if (!core->dev.wq)
+		goto err_event_wq;
 	qrnic_state_init(core);
 	spin_lock_init(&core->clock_lock);
 	qrnic_events_init(core);
 	qrnic_health_init(core);
 	return core;
+
+err_event_wq:
+	destroy_workqueue(core->dev.event_wq);
+err_devlink:
+	qrnic_devlink_free(core);
+	return NULL;
 }
 
 static void qrnic_core_free(struct qrnic_core *core)
@@ -170,6 +178,7 @@ static void qrnic_core_free(struct qrnic_core *core)
 	/* A fatal error in the last command may have scheduled event_work. */
 	cancel_work_sync(&core->event_work);
 	destroy_workqueue(core->dev.wq);
+	destroy_workqueue(core->dev.event_wq);
 	kfree(core->saved_state);
 	kvfree(core->async_buffer);
 	xa_destroy(&core->cqs);

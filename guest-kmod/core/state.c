@@ -61,13 +61,13 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		pci_clear_master(core->dev.pdev);
 		WRITE_ONCE(core->condition, condition);
 		qrnic_cmd_abort(core);
-		queue_work(core->dev.wq, &core->event_work);
+		queue_work(core->dev.event_wq, &core->event_work);
 		if (condition == QRNIC_GONE ||
 		    time_before(jiffies, core->last_recovery +
 				QRNIC_RECOVERY_INTERVAL))
 			delay = QRNIC_RECOVERY_INTERVAL;
 		if (core->may_recover)
-			queue_delayed_work(system_unbound_wq, &core->recovery_work,
+			queue_delayed_work(core->dev.wq, &core->recovery_work,
 					   delay);
 	}
 	spin_unlock_irqrestore(&core->fatal_lock, flags);
@@ -265,10 +265,6 @@ int qrnic_recover_ordered(struct qrnic_core *core)
 	return err;
 }
 
-/*
- * Not on the driver's own workqueue, which gives memory back: this unregisters the
- * RDMA device, for which the RDMA core waits for workqueues of its own.
- */
 static void qrnic_recovery_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(to_delayed_work(work),
@@ -291,7 +287,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 
 	spin_lock_irq(&core->fatal_lock);
 	if (core->may_recover)
-		mod_delayed_work(system_unbound_wq, &core->recovery_work,
+		mod_delayed_work(core->dev.wq, &core->recovery_work,
 				 core->recovery_delay);
 	spin_unlock_irq(&core->fatal_lock);
 	core->recovery_delay = min(2 * core->recovery_delay,

@@ -69,5 +69,5 @@ void qrnic_flush_work(struct work_struct *work)
 /* Schedules the work that completes requests in the fatal state. Any context */
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
 {
-	queue_work(dev->qdev->wq, &dev->flush_work);
+	queue_work(dev->qdev->event_wq, &dev->flush_work);
 }

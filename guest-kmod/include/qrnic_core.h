@@ -78,10 +78,13 @@ struct qrnic_dev {
 	phys_addr_t dm_phys;		/* device memory, if caps say that it has any */
 	u64 dm_bytes;			/* of its BAR */
 	/*
-	 * For all work items of the adapter. Whoever writes back memory over RDMA
-	 * destroys queue pairs and waits for events, so there is a worker for
-	 * these also when no memory is left for another.
+	 * Events only. Memory is written back over RDMA (NVMe over Fabrics, NFS), for which
+	 * queue pairs are destroyed and events awaited. So this workqueue has a worker also
+	 * when no memory is left, and its work items neither allocate memory with
+	 * GFP_KERNEL nor take a lock whose holder may do so, as that of RTNL.
 	 */
+	struct workqueue_struct *event_wq;
+	/* All other work items of the adapter */
 	struct workqueue_struct *wq;
 	struct qrnic_caps caps;
 	u8 kernel_options;	/* QRNIC_QPO_*, which kernel QPs ask for; no lock */

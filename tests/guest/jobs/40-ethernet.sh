@@ -4,6 +4,11 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
+# Every work item that the driver queues from here on
+mkdir tracing && mount -t tracefs none tracing
+queued=tracing/events/workqueue/workqueue_queue_work
+echo 'workqueue ~ "qrnic*"' >$queued/filter && echo 1 >$queued/enable
+
 both "ping" "ping -c 5 -i 0.2 -W 5 guest$PEER"
 both "ping over IPv6" "ping -6 -c 5 -i 0.2 -W 5 guest${PEER}v6"
 both "ping by link-local address and neighbour discovery" \
@@ -70,5 +75,14 @@ export -f too_long
 status=0
 [ "$GUEST" = 2 ] || wait_until 10 too_long || { status=1; ip -s -s link show "$NIC0" | sed 's/^/# /'; }
 together $status "frames that the device drops are counted for the netdev"
+# Memory may be written back over RDMA, so the workqueue of events must not wait for RTNL or for memory.
+ip link set "$NIC0" down
+ip link set "$NIC0" up
+echo 0 >$queued/enable
+sed -n 's/.*function=\([a-z_]*\).* workqueue=\(qrnic[a-z-]*\)-.*/\2 \1/p' tracing/trace | sort | uniq -c >work.log
+umount tracing
+both "events have a workqueue of their own" "cat work.log; grep -q ' qrnic-events qrnic_event_work$' work.log &&
+    ! grep ' qrnic-events ' work.log | grep -vE ' (qrnic_event_work|qrnic_health_work|qrnic_flush_work)$' &&
+    grep -q ' qrnic qrnic_filter_work$' work.log && grep -q ' qrnic qrnic_eth_drops_work$' work.log"
 kernel_clean "the kernel logs are clean"
 finish
