@@ -47,10 +47,14 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 		return;
 	}
 
-	/* No QP: a carrier without one, or it is being destroyed, which drops its events. */
+	/*
+	 * The number may be that of a receive work queue, of a carrier without QP, or of a
+	 * QP that is being destroyed, whose events are dropped.
+	 */
 	qp = qrnic_qp_get(dev, qpn);
 	if (!qp) {
-		if (event.event == IB_EVENT_QP_FATAL)
+		if (!qrnic_wq_event(dev, qpn, event.event) &&
+		    event.event == IB_EVENT_QP_FATAL)
 			qrnic_share_event(dev, qpn);
 		return;
 	}

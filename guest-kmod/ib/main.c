@@ -266,6 +266,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	dev->qdev = qdev;
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->wqs, XA_FLAGS_LOCK_IRQ);
 	qrnic_sharing_init(dev);
 	mutex_init(&dev->qpn_mutex);
 	mutex_init(&dev->address_space_mutex);
@@ -362,6 +363,7 @@ static void remove(struct auxiliary_device *adev)
 	qrnic_odp_cleanup(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
+	WARN_ON(!xa_empty(&dev->wqs));
 	WARN_ON(!list_empty(&dev->shares));
 	WARN_ON(!xa_empty(&dev->address_spaces));
 	ib_dealloc_device(&dev->ibdev);

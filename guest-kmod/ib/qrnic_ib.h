@@ -50,9 +50,10 @@ struct qrnic_ib_dev {
 
 	bool dma_copied;	/* bounce buffers: no memory of processes (user_memory.c) */
 
-	/* Number to the qrnic_ib_object in a QP or an SRQ */
+	/* Number to the qrnic_ib_object in a QP, an SRQ or a WQ, whose numbers are a QP's */
 	struct xarray qps;
 	struct xarray srqs;
+	struct xarray wqs;
 	/*
 	 * Held while the device makes or destroys a QP or an SRQ, until the tables
 	 * and the CQs agree with it: a completion that the former owner of a number
@@ -765,6 +766,7 @@ void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number);
 /* wq.c */
 struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
 				 struct ib_udata *udata);
+bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type type);
 int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
 int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		       struct ib_udata *udata);

@@ -13,6 +13,7 @@ static_assert(sizeof(struct qrnic_create_rss_req) % 8 == 0);
 
 struct qrnic_ib_wq {
 	struct ib_wq ibwq;
+	struct qrnic_ib_object object;
 	struct mutex mutex;		/* changes of state */
 	struct ib_umem *umem;
 	struct qrnic_table table;
@@ -105,7 +106,10 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	wq = kzalloc(sizeof(*wq), GFP_KERNEL);
 	if (!wq)
 		return ERR_PTR(-ENOMEM);
+	qrnic_object_init(&wq->object);
 	mutex_init(&wq->mutex);
+	wq->ibwq.event_handler = init->event_handler;
+	wq->ibwq.wq_context = init->wq_context;
 	err = wq_prepare(dev, wq, init, udata, &context);
 	if (err)
 		goto err_free;
@@ -121,6 +125,12 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP,
 				   QRNIC_CMD_DESTROY_QP, &context,
 				   sizeof(context), &wq->ibwq.wq_num);
+	if (!err) {
+		err = qrnic_object_insert(&dev->wqs, &wq->object,
+					  wq->ibwq.wq_num);
+		if (err)
+			qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, wq->ibwq.wq_num);
+	}
 	mutex_unlock(&dev->qpn_mutex);
 	if (err)
 		goto err_memory;
@@ -138,6 +148,7 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
 	struct qrnic_ib_wq *wq = to_qrnic_wq(ibwq);
 
+	qrnic_object_remove(&dev->wqs, &wq->object, ibwq->wq_num);
 	mutex_lock(&dev->qpn_mutex);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, ibwq->wq_num);
 	/*
@@ -149,6 +160,29 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	wq_memory_free(dev, wq);
 	kfree(wq);
 	return 0;
+}
+
+/*
+ * Delivers an event of the device to the receive work queue of this number, for which verbs
+ * have only one. Returns false if no receive work queue has the number.
+ */
+bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type type)
+{
+	struct qrnic_ib_object *object = qrnic_object_get(&dev->wqs, number);
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_WQ_FATAL,
+	};
+	struct qrnic_ib_wq *wq;
+
+	if (!object)
+		return false;
+	wq = container_of(object, struct qrnic_ib_wq, object);
+	event.element.wq = &wq->ibwq;
+	if (type == IB_EVENT_QP_FATAL && wq->ibwq.event_handler)
+		wq->ibwq.event_handler(&event, wq->ibwq.wq_context);
+	qrnic_object_put(object);
+	return true;
 }
 
 static int wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)

@@ -380,6 +380,52 @@ static void test_spreading(void)
 	CHECK(!ibv_poll_cq(p.recv_cq, 1, &wc) && !pair_free(&p));
 }
 
+/* The CQ of two receive work queues overruns: one is flushed, the other has the event. */
+static void test_fatal(void)
+{
+	struct ibv_wq_attr step = {
+		.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY,
+	};
+	struct ibv_wq_init_attr init = {
+		.wq_type = IBV_WQT_RQ, .max_wr = FRAMES, .max_sge = 1, .pd = pd,
+	};
+	struct pollfd pfd = { .fd = context->async_fd, .events = POLLIN };
+	struct ibv_sge to = sge_of(HALF, FRAME);
+	struct ibv_recv_wr recv = { .sg_list = &to, .num_sge = 1 }, *bad_recv;
+	bool cq_error = false, wq_fatal = false;
+	struct ibv_async_event event;
+	struct ibv_wq *wq[2];
+	int i;
+
+	NEED(capabilities & QRNIC_CAP_RSS);
+	init.cq = ibv_create_cq(context, FRAMES / 4, NULL, NULL, 0);
+	CHECK(init.cq && init.cq->cqe < FRAMES);
+	for (i = 0; i < 2; i++) {
+		wq[i] = ibv_create_wq(context, &init);
+		CHECK(wq[i] && !ibv_modify_wq(wq[i], &step));
+	}
+	for (i = 0; i < FRAMES; i++)
+		CHECK(!ibv_post_wq_recv(wq[0], &recv, &bad_recv));
+	step.wq_state = IBV_WQS_ERR;
+	CHECK(!ibv_modify_wq(wq[0], &step));
+	while (!cq_error || !wq_fatal) {
+		CHECK(poll(&pfd, 1, patience_ms()) == 1);
+		CHECK(!ibv_get_async_event(context, &event));
+		ibv_ack_async_event(&event);
+		if (event.event_type == IBV_EVENT_CQ_ERR) {
+			CHECK(!cq_error && event.element.cq == init.cq);
+			cq_error = true;
+		} else {
+			CHECK(event.event_type == IBV_EVENT_WQ_FATAL);
+			CHECK(!wq_fatal && event.element.wq == wq[1]);
+			wq_fatal = true;
+		}
+	}
+	for (i = 0; i < 2; i++)
+		CHECK(!ibv_destroy_wq(wq[i]));
+	CHECK(!ibv_destroy_cq(init.cq));
+}
+
 int main(int argc, char **argv)
 {
 	if (set_up(argc, argv)) {
@@ -391,5 +437,6 @@ int main(int argc, char **argv)
 	run("tags of frames in the completion", test_cvlan_stripping);
 	run("frames with their check sequence", test_scatter_fcs);
 	run("frames spread over receive work queues", test_spreading);
+	run("the event of a receive work queue", test_fatal);
 	return tear_down();
 }

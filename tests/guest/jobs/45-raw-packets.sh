@@ -1,7 +1,7 @@
 # Raw packet queue pairs and flow rules: perftest between two guests, the network beside
 # them, and what a sniffer sees of RoCEv2, shown by tcpdump.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest errors: command-failed
+# guest errors: command-failed cq-overrun
 # guest: --guests 2 --nic qrnic --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
