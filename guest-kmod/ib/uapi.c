@@ -41,6 +41,9 @@ int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 {
 	struct qrnic_alloc_ucontext_resp response = {};
 
+	/* Only a process that imports the context asks for it. */
+	if (!uverbs_attr_is_valid(attrs, QRNIC_ATTR_QUERY_CONTEXT_RESP))
+		return 0;
 	qrnic_ucontext_response(to_qrnic_ucontext(ibucontext), &response);
 	return uverbs_copy_to_struct_or_zero(attrs, QRNIC_ATTR_QUERY_CONTEXT_RESP,
 					     &response, sizeof(response));
