@@ -54,7 +54,8 @@ int qrnic_auxdev_add(struct qrnic_core *core)
 	}
 	/*
 	 * auxiliary_device_add() succeeds also when the probe of a loaded driver has
-	 * failed.
+	 * failed. The probe has returned, because the driver does not let the bus probe
+	 * asynchronously, whatever the user sets (driver_async_probe=, async_probe).
 	 */
 	err = auxdev->error;
 	if (err) {

@@ -375,8 +375,10 @@ static const struct auxiliary_device_id id_table[] = {
 };
 MODULE_DEVICE_TABLE(auxiliary, id_table);
 
+/* Synchronous, because qrnic_auxdev_add() checks the result when the device is added. */
 static struct auxiliary_driver qrnic_ib_driver = {
 	.name = "rdma",
+	.driver.probe_type = PROBE_FORCE_SYNCHRONOUS,
 	.probe = probe,
 	.remove = remove,
 	.id_table = id_table,

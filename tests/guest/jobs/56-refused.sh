@@ -6,28 +6,38 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-if ! modprobe refuse symbol=ib_register_device error=-12 times=1 2>refuse.log; then
+if ! modprobe refuse symbol=ib_register_device error=-12 times=0 2>refuse.log; then
     skip "a probe that fails" "this kernel has no module for it: $(tail -n 1 refuse.log)"
     finish
 fi
+modprobe -r refuse
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 # shellcheck disable=SC2317  # these are called through wait_until
 refused() { [ "$(cat /sys/module/refuse/parameters/times)" = 0 ]; }
 # shellcheck disable=SC2317
 working() { nic_has_gid "$NIC0" && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
 
-# Without bus mastering the next command cannot be read, which is fatal.
-setpci -s "$address" COMMAND=0002
-ethtool -S "$NIC0" >/dev/null 2>&1
-wait_until 20 refused
-result $? "the RDMA part fails to start after a fatal error"
-wait_until 30 working
-result $? "and is there again after the next attempt"
-dmesg | grep "qrnic $address:" >driver.log
-status=0
-awk '/recovery failed: -12/ { failed = 1 } /recovered/ { if (!failed) early = 1; well = 1 }
-    END { exit !(failed && well && !early) }' driver.log || { status=1; show driver.log; }
-result $status "the log says that recovery failed, and then that it is done"
+# The user may ask for asynchronous probing, for which nobody would wait.
+for options in "" async_probe; do
+    bounded 60 rmmod qrnic_ib && bounded 60 modprobe qrnic_ib $options && wait_until 30 working
+    result $? "the RDMA part is loaded${options:+ with $options}"
+    modprobe refuse symbol=ib_register_device error=-12 times=1
+    echo "refused: begin" >/dev/kmsg
+    # Without bus mastering the next command cannot be read, which is fatal.
+    setpci -s "$address" COMMAND=0002
+    ethtool -S "$NIC0" >/dev/null 2>&1
+    wait_until 20 refused
+    result $? "the RDMA part fails to start after a fatal error"
+    wait_until 30 working
+    result $? "and is there again after the next attempt"
+    dmesg | awk -v nic="qrnic $address:" '/refused: begin/ { text = "" } index($0, nic) { text = text $0 "\n" }
+        END { printf "%s", text }' >driver.log
+    status=0
+    awk '/recovery failed: -12/ { failed = 1 } /recovered/ { if (!failed) early = 1; well = 1 }
+        END { exit !(failed && well && !early) }' driver.log || { status=1; show driver.log; }
+    result $status "the log says that recovery failed, and then that it is done"
+    modprobe -r refuse
+done
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong afterwards" 18515 \
