@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: differences between kernel versions in the RDMA core's memory on demand,
- * whose headers nobody else wants.
+ * compat.h: differences between kernel versions in the RDMA core's memory on demand and in
+ * its requests and responses of a driver, whose headers only the files of ib/ need.
  */
 #ifndef QRNIC_IB_COMPAT_H
 #define QRNIC_IB_COMPAT_H
@@ -11,8 +11,87 @@
 #include <linux/pci-p2pdma.h>
 #include <linux/version.h>
 #include <rdma/ib_umem_odp.h>
+#include <rdma/ib_verbs.h>
 
 #include "qrnic_hw.h"
+
+/*
+ * Since 7.1 the RDMA core has helpers for what drivers and libraries exchange, and tells
+ * libraries if a driver uses them everywhere. For older kernels these do the same.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+#define QRNIC_ROBUST_UDATA .uverbs_robust_udata = 1,
+#else
+#define QRNIC_ROBUST_UDATA
+
+/*
+ * An older library sends less than size, but at least the first version's least bytes. A
+ * newer one sends more, which must be zero, because this kernel does not know its meaning.
+ */
+static inline int qrnic_udata_copy_in(struct ib_udata *udata, void *request,
+				      size_t size, size_t least)
+{
+	size_t known = min(size, udata->inlen);
+
+	if (udata->inlen < least)
+		return -EINVAL;
+	if (udata->inlen > known &&
+	    !ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return -EOPNOTSUPP;
+	if (!size)
+		return 0;
+	memset(request, 0, size);
+	return ib_copy_from_udata(request, udata, known);
+}
+
+/* An older library gets the beginning, a newer one zeros behind the end. */
+static inline int qrnic_udata_copy_out(struct ib_udata *udata, void *response,
+				       size_t size)
+{
+	size_t known = min(size, udata->outlen);
+
+	if (udata->outlen > known &&
+	    clear_user(udata->outbuf + known, udata->outlen - known))
+		return -EFAULT;
+	return ib_copy_to_udata(udata, response, known);
+}
+
+#define ib_copy_validate_udata_in(udata, request, least) \
+	({ \
+		__auto_type _request = &(request); \
+		\
+		qrnic_udata_copy_in(udata, _request, sizeof(*_request), \
+				    offsetofend(typeof(*_request), least)); \
+	})
+#define ib_copy_validate_udata_in_cm(udata, request, least, known) \
+	({ \
+		__auto_type __request = &(request); \
+		int __err = ib_copy_validate_udata_in(udata, *__request, least); \
+		\
+		if (!__err && __request->comp_mask & ~(u64)(known)) \
+			__err = -EOPNOTSUPP; \
+		__err; \
+	})
+#define ib_respond_udata(udata, response) \
+	({ \
+		__auto_type _response = &(response); \
+		\
+		qrnic_udata_copy_out(udata, _response, sizeof(*_response)); \
+	})
+
+static inline int ib_is_udata_in_empty(struct ib_udata *udata)
+{
+	return udata ? qrnic_udata_copy_in(udata, NULL, 0, 0) : 0;
+}
+#endif
+
+/* In 7.1, and perhaps in kernels after it, the RDMA core has no helper for this. */
+static inline int qrnic_udata_no_response(struct ib_udata *udata)
+{
+	if (udata && udata->outlen && clear_user(udata->outbuf, udata->outlen))
+		return -EFAULT;
+	return 0;
+}
 
 /*
  * Since 6.16 the RDMA core keeps flags of its own with the pages of memory on demand,

@@ -93,12 +93,9 @@ static int cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	struct qrnic_create_cq_req request;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request),
-			      offsetofend(struct qrnic_create_cq_req, log_size));
+	err = ib_copy_validate_udata_in_cm(udata, request, log_size, 0);
 	if (err)
 		return err;
-	if (request.comp_mask)
-		return -EOPNOTSUPP;
 	if (request.log_size > ilog2(dev->qdev->caps.max_cqe) ||
 	    attr->cqe > BIT(request.log_size))
 		return -EINVAL;
@@ -192,9 +189,7 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	if (udata) {
 		response.cqn = cq->core.cqn;
-		err = qrnic_udata_put(udata, &response, sizeof(response),
-				      offsetofend(struct qrnic_create_cq_resp,
-						  cqn));
+		err = ib_respond_udata(udata, response);
 		if (err)
 			goto err_destroy;
 	}
@@ -270,10 +265,12 @@ int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
 	if (cqe < 1 || cqe > caps->max_cqe)
 		return -EINVAL;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = ib_copy_validate_udata_in_cm(udata, request, reserved, 0);
+	if (!err)
+		err = qrnic_udata_no_response(udata);
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved)
+	if (request.reserved)
 		return -EOPNOTSUPP;
 	if (request.log_size > ilog2(caps->max_cqe) ||
 	    cqe > BIT(request.log_size))

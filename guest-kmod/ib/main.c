@@ -157,6 +157,7 @@ static const struct ib_device_ops device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = (enum rdma_driver_id)QRNIC_DRIVER_ID,
 	.uverbs_abi_ver = QRNIC_ABI_VERSION,
+	QRNIC_ROBUST_UDATA
 
 	.add_gid = qrnic_ib_add_gid,
 	.advise_mr = qrnic_ib_advise_mr,

@@ -7,7 +7,6 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "qrnic_ib.h"
-#include "compat.h"
 
 /*
  * Bytes that are mapped at once. A region of the whole address space has a part of

@@ -17,7 +17,7 @@ int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	struct qrnic_ib_pd *pd = to_qrnic_pd(ibpd);
 	int err;
 
-	err = qrnic_udata_none(udata);
+	err = ib_is_udata_in_empty(udata);
 	if (err)
 		return err;
 
@@ -29,7 +29,7 @@ int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 	if (udata) {
 		response.pdn = pd->pdn;
-		err = qrnic_udata_put(udata, &response, sizeof(response), 0);
+		err = ib_respond_udata(udata, response);
 		if (err)
 			goto err_free;
 	}
@@ -120,7 +120,7 @@ int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 	struct qrnic_create_ah_resp response = {};
 	int err;
 
-	err = qrnic_udata_none(udata);
+	err = ib_is_udata_in_empty(udata);
 	if (err)
 		return err;
 	err = qrnic_av_fill(to_qrnic_dev(ibah->device), &ah->av, init->ah_attr);
@@ -131,7 +131,7 @@ int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		return 0;
 
 	memcpy(response.av, &ah->av, sizeof(response.av));
-	return qrnic_udata_put(udata, &response, sizeof(response), 0);
+	return ib_respond_udata(udata, response);
 }
 
 int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)

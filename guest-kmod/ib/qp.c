@@ -302,15 +302,13 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 
 	memset(request, 0, sizeof(*request));
 	if (!udata || init->qp_type == IB_QPT_XRC_TGT)
-		return 0;
-	err = qrnic_udata_get(udata, request, sizeof(*request),
-			      offsetofend(struct qrnic_create_qp_req,
-					  max_recv_inline));
+		return ib_is_udata_in_empty(udata);
+	err = ib_copy_validate_udata_in_cm(udata, *request, max_recv_inline,
+					   QRNIC_CREATE_QP_DB_PAGE |
+					   QRNIC_CREATE_QP_STREAM | ours);
 	if (err)
 		return err;
-	if (request->comp_mask & ~(QRNIC_CREATE_QP_DB_PAGE |
-				   QRNIC_CREATE_QP_STREAM | ours) ||
-	    request->reserved2 ||
+	if (request->reserved2 ||
 	    (request->db_page &&
 	     !(request->comp_mask & QRNIC_CREATE_QP_DB_PAGE)))
 		return -EOPNOTSUPP;
@@ -578,10 +576,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		if (qp->is_carrier)
 			response.carrier_key =
 				rcu_dereference_protected(qp->carrier, true)->key;
-		err = qrnic_udata_put(udata, &response, sizeof(response),
-				      qp->is_carrier ? sizeof(response) :
-				      offsetofend(struct qrnic_create_qp_resp,
-						  qpn));
+		err = ib_respond_udata(udata, response);
 		if (err)
 			goto err_remove;
 	}
@@ -696,16 +691,19 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 	bool limit = mask & IB_QP_RATE_LIMIT;
 	int err;
 
-	if (!udata || !udata->inlen || (!limit && !qrnic_udata_none(udata)))
-		return 0;
-	err = qrnic_udata_get(udata, request, sizeof(*request),
-			      offsetofend(struct qrnic_modify_qp_req, reserved));
+	err = qrnic_udata_no_response(udata);
 	if (err)
 		return err;
-	if (request->comp_mask &
-		    ~(QRNIC_MODIFY_QP_PRIORITY | QRNIC_MODIFY_QP_OPTIONS |
-		      QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE) ||
-	    request->reserved || request->reserved3 ||
+	if (!udata || !udata->inlen || (!limit && !ib_is_udata_in_empty(udata)))
+		return 0;
+	err = ib_copy_validate_udata_in_cm(udata, *request, reserved,
+					   QRNIC_MODIFY_QP_PRIORITY |
+					   QRNIC_MODIFY_QP_OPTIONS |
+					   QRNIC_MODIFY_QP_CARRIER |
+					   QRNIC_MODIFY_QP_SHARE);
+	if (err)
+		return err;
+	if (request->reserved || request->reserved3 ||
 	    memchr_inv(request->reserved2, 0, sizeof(request->reserved2)))
 		return -EOPNOTSUPP;
 	if (!limit && (request->max_burst_sz || request->typical_pkt_sz))

@@ -24,6 +24,7 @@
 #include <rdma/rdma_counter.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "compat.h"
 #include "qrnic_core.h"
 
 #define QRNIC_IB_PORT 1
@@ -573,10 +574,6 @@ static inline void qrnic_srq_put(struct qrnic_ib_srq *srq)
 }
 
 /* udata.c */
-int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
-		    size_t least);
-int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
-		    size_t least);
 int qrnic_udata_none(struct ib_udata *udata);
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 				     u64 length, u64 rings);

@@ -93,13 +93,12 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	dma_addr_t record;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request),
-			      offsetofend(struct qrnic_create_srq_req, reserved));
+	err = ib_copy_validate_udata_in_cm(udata, request, reserved,
+					   QRNIC_CREATE_SRQ_STREAM |
+					   QRNIC_CREATE_SRQ_TAGS);
 	if (err)
 		return err;
-	if (request.comp_mask &
-	    ~(QRNIC_CREATE_SRQ_STREAM | QRNIC_CREATE_SRQ_TAGS) ||
-	    request.reserved)
+	if (request.reserved)
 		return -EOPNOTSUPP;
 	err = qrnic_stream_get(dev, &request.stream,
 			       request.comp_mask & QRNIC_CREATE_SRQ_STREAM,
@@ -266,9 +265,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		ibsrq->ext.xrc.srq_num = srq->srqn;
 	if (udata) {
 		response.srqn = srq->srqn;
-		err = qrnic_udata_put(udata, &response, sizeof(response),
-				      offsetofend(struct qrnic_create_srq_resp,
-						  srqn));
+		err = ib_respond_udata(udata, response);
 		if (err)
 			goto err_remove;
 	}

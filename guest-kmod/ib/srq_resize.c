@@ -190,10 +190,12 @@ static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	/* A library that cannot resize yet */
 	if (!udata->inlen)
 		return -EOPNOTSUPP;
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = ib_copy_validate_udata_in_cm(udata, request, reserved, 0);
+	if (!err)
+		err = qrnic_udata_no_response(udata);
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved)
+	if (request.reserved)
 		return -EOPNOTSUPP;
 	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr))
 		return -EINVAL;

@@ -128,11 +128,12 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	if (PAGE_SIZE != QRNIC_DB_PAGE_SIZE)
 		return -EOPNOTSUPP;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request), 0);
-	if (err)
-		return err;
-	if (request.comp_mask)
-		return -EOPNOTSUPP;
+	/* A library need not send a request. */
+	if (udata->inlen) {
+		err = ib_copy_validate_udata_in_cm(udata, request, comp_mask, 0);
+		if (err)
+			return err;
+	}
 
 	ucontext->owner.user = current_euid();
 	ucontext->owner.net_cookie = current->nsproxy->net_ns->net_cookie;
@@ -142,9 +143,7 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 		return PTR_ERR(ucontext->db_page);
 
 	qrnic_ucontext_response(ucontext, &response);
-	err = qrnic_udata_put(udata, &response, sizeof(response),
-			      offsetofend(struct qrnic_alloc_ucontext_resp,
-					  db_page));
+	err = ib_respond_udata(udata, response);
 	if (err)
 		qrnic_db_page_destroy(ucontext->db_page);
 	return err;

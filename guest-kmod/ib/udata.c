@@ -9,42 +9,12 @@
 
 #include "qrnic_ib.h"
 
-/*
- * An older user sends less than size, at least the first version's least bytes;
- * a newer one more, and means nothing by it as long as it is zero.
- */
-int qrnic_udata_get(struct ib_udata *udata, void *request, size_t size,
-		    size_t least)
-{
-	if (udata->inlen < least)
-		return -EINVAL;
-	if (udata->inlen > size &&
-	    !ib_is_udata_cleared(udata, size, udata->inlen - size))
-		return -EOPNOTSUPP;
-
-	memset(request, 0, size);
-	return ib_copy_from_udata(request, udata, min(size, udata->inlen));
-}
-
-/* A newer user finds zeros in members that this kernel does not know. */
-int qrnic_udata_put(struct ib_udata *udata, void *response, size_t size,
-		    size_t least)
-{
-	if (udata->outlen < least)
-		return -EINVAL;
-	if (udata->outlen > size &&
-	    clear_user(udata->outbuf + size, udata->outlen - size))
-		return -EFAULT;
-
-	return ib_copy_to_udata(udata, response, min(size, udata->outlen));
-}
-
-/* For verbs that have no request of ours */
+/* For operations that have neither a request nor a response of ours */
 int qrnic_udata_none(struct ib_udata *udata)
 {
-	if (udata && udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
-		return -EOPNOTSUPP;
-	return 0;
+	int err = ib_is_udata_in_empty(udata);
+
+	return err ? err : qrnic_udata_no_response(udata);
 }
 
 /* Of a queue's buffer beside its rings: records, and what aligns them */

@@ -54,10 +54,12 @@ static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 	dma_addr_t record;
 	int err;
 
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = ib_copy_validate_udata_in_cm(udata, request, reserved, 0);
+	if (!err)
+		err = qrnic_udata_no_response(udata);
 	if (err)
 		return err;
-	if (request.comp_mask || request.reserved)
+	if (request.reserved)
 		return -EOPNOTSUPP;
 	if (request.log_size > ilog2(dev->qdev->caps.max_qp_recv) ||
 	    request.log_stride > QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE ||
@@ -280,8 +282,7 @@ static int rss_fill(const struct qrnic_create_rss_req *request,
 	__le32 *entry = (__le32 *)context->entries;
 	u32 i;
 
-	if (request->comp_mask ||
-	    memchr_inv(request->reserved, 0, sizeof(request->reserved)) ||
+	if (memchr_inv(request->reserved, 0, sizeof(request->reserved)) ||
 	    request->function != QRNIC_RSS_TOEPLITZ ||
 	    request->key_length != sizeof(request->key) ||
 	    request->fields & ~(u64)QRNIC_RSS_ALL)
@@ -311,7 +312,9 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || !udata ||
 	    init->qp_type != IB_QPT_RAW_PACKET || init->create_flags)
 		return -EOPNOTSUPP;
-	err = qrnic_udata_get(udata, &request, sizeof(request), sizeof(request));
+	err = ib_copy_validate_udata_in_cm(udata, request, reserved, 0);
+	if (!err)
+		err = qrnic_udata_no_response(udata);
 	if (err)
 		return err;
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -830,8 +831,8 @@ static void test_rules(void)
 }
 
 /* What the driver adds to uverbs, asked for past the library */
-static int ask(int object, int method, int driver, int count,
-	       const struct ib_uverbs_attr *attrs)
+static int ioctl_on(int fd, int object, int method, int driver, int count,
+		    const struct ib_uverbs_attr *attrs)
 {
 	struct {
 		struct ib_uverbs_ioctl_hdr hdr;
@@ -847,7 +848,13 @@ static int ask(int object, int method, int driver, int count,
 	};
 
 	memcpy(cmd.attrs, attrs, count * sizeof(*attrs));
-	return ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+	return ioctl(fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+}
+
+static int ask(int object, int method, int driver, int count,
+	       const struct ib_uverbs_attr *attrs)
+{
+	return ioctl_on(context->cmd_fd, object, method, driver, count, attrs);
 }
 #define ASK_AS(driver, object, method, ...)                                    \
 	ask(object, method, driver,                                            \
@@ -873,8 +880,12 @@ static int ask(int object, int method, int driver, int count,
 static void test_methods(void)
 {
 	uint64_t out[4], *none = (uint64_t *)4096;
-	int i;
+	struct utsname kernel;
+	unsigned int major, minor;
+	char path[96];
+	int i, fd;
 
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", context->device->dev_name);
 	GIVES(0, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, pd->handle),
 			  OUT(QRNIC_ATTR_PD_QUERY_PDN, 4, out)));
 	GIVES(ENOENT, PD_QUERY(HANDLE(QRNIC_ATTR_PD_QUERY_HANDLE, 0x7ffffff0),
@@ -913,6 +924,17 @@ static void test_methods(void)
 		  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 8, none)));
 	GIVES(EINVAL, ASK(UVERBS_OBJECT_DEVICE, QRNIC_METHOD_QUERY_CLOCK,
 			  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 4, out)));
+	/* Since 7.1 the kernel tells if the driver checks all that it is sent. */
+	CHECK(!uname(&kernel));
+	CHECK(sscanf(kernel.release, "%u.%u", &major, &minor) == 2);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(!ioctl_on(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT,
+			QRNIC_DRIVER_ID, 2, (struct ib_uverbs_attr[]){
+			OUT(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, out),
+			OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, out + 1) }));
+	GIVES(major > 7 || (major == 7 && minor >= 1), !!(out[1] & 1 << 1));
+	close(fd);
 	/* The part of the driver is optional. */
 	GIVES(0, ASK(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
 		     OUT(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, out)));

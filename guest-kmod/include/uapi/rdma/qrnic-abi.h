@@ -121,7 +121,7 @@ struct qrnic_dynamic {
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
  * or dynamic initiator, there is no RQ and the four members that begin with rq_ are 0. An
- * XRC target has no queue, and nothing of this is looked at; of a dynamic target all but
+ * XRC target has no queue, and all of this is 0; of a dynamic target all but
  * comp_mask and dynamic is 0. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
