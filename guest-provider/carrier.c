@@ -43,7 +43,7 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 		     (ctx->qp_options & QRNIC_QPO_SELECTIVE_REPEAT);
 	qp->options = qp->wanted;
 
-	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_CARRIER;
+	cmd.driver_type = QRNIC_DRIVER_TYPE_CARRIER;
 	/* The kernel wants one, and does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);

@@ -79,7 +79,7 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 }
 
 static int dynamic_of(const struct qrnicdv_dc_attr *attr,
-		      struct qrnic_dynamic *dynamic)
+		      struct qrnic_qp_options *options)
 {
 	bool target = attr->dc_type == QRNICDV_DC_TARGET;
 
@@ -91,13 +91,14 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 		     attr->access_key || attr->responders || !attr->idle ||
 		     attr->idle > QRNIC_DYNAMIC_MAX_IDLE)
 		return EINVAL;
-	*dynamic = (struct qrnic_dynamic){
+	options->driver_type = target ? QRNIC_DRIVER_TYPE_DC_TARGET :
+					QRNIC_DRIVER_TYPE_DC_INITIATOR;
+	options->dynamic = (struct qrnic_dynamic){
 		.access_key = attr->access_key,
 		.responders = attr->responders,
 		.idle = attr->idle,
 		/* A target's flag is for who asks for its options. */
 		.flags = attr->flags && !target ? QRNIC_DYNAMICF_FULL : 0,
-		.end = target ? QRNIC_DYNAMIC_TARGET : QRNIC_DYNAMIC_INITIATOR,
 	};
 	return 0;
 }
@@ -117,9 +118,9 @@ static int dc_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 		return IS_SET(full, dc) ? EOPNOTSUPP : 0;
 	if (!COVERS(size, struct qrnicdv_qp_init_attr, dc))
 		return EINVAL;
-	err = dynamic_of(&full->dc, &options->dynamic);
+	err = dynamic_of(&full->dc, options);
 	options->wants_half = !full->dc.flags;
-	if (!err && options->dynamic.end == QRNIC_DYNAMIC_TARGET &&
+	if (!err && options->driver_type == QRNIC_DRIVER_TYPE_DC_TARGET &&
 	    is_more_than(full, QRNICDV_QP_INIT_ATTR_DC))
 		err = EOPNOTSUPP;
 	return err;
@@ -238,7 +239,7 @@ struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 		errno = err;
 		return NULL;
 	}
-	if (options.dynamic.end == QRNIC_DYNAMIC_TARGET)
+	if (options.driver_type == QRNIC_DRIVER_TYPE_DC_TARGET)
 		return qrnic_create_dynamic_target(context, attr, &options);
 	if (options.is_carrier) {
 		qp = qrnic_create_carrier(context, attr, &options);

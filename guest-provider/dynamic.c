@@ -44,7 +44,7 @@ struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 	qp->wants_half = options->wants_half;
 	qp->half_handshake = qp->wants_half;
 
-	cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_DYNAMIC;
+	cmd.driver_type = QRNIC_DRIVER_TYPE_DC_TARGET;
 	cmd.dynamic = options->dynamic;
 	/* The kernel wants one, and does not use it */
 	kernel_attr.send_cq = attr->recv_cq;

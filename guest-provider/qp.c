@@ -480,8 +480,9 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 static int register_qp(struct qrnic_qp *qp,
 		       const struct ibv_qp_init_attr_ex *attr,
 		       const struct qp_layout *layout,
-		       const struct qrnic_dynamic *dynamic)
+		       const struct qrnic_qp_options *options)
 {
+	bool dynamic = options->driver_type;
 	struct ibv_qp_init_attr_ex kernel_attr = *attr;
 	struct qrnic_create_qp_cmd_resp resp = {};
 	struct qrnic_create_qp_cmd cmd = {};
@@ -502,10 +503,8 @@ static int register_qp(struct qrnic_qp *qp,
 		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_STREAM;
 		cmd.stream = qp->stream;
 	}
-	if (dynamic->end) {
-		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_DYNAMIC;
-		cmd.dynamic = *dynamic;
-	}
+	cmd.driver_type = options->driver_type;
+	cmd.dynamic = options->dynamic;
 	if (qp->db != &ctx->db) {
 		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_DB_PAGE;
 		cmd.db_page = qp->db->number;
@@ -521,7 +520,7 @@ static int register_qp(struct qrnic_qp *qp,
 	if (kernel_attr.qp_type == IBV_QPT_XRC_SEND) {
 		kernel_attr.recv_cq = NULL;
 		kernel_attr.srq = NULL;
-	} else if (dynamic->end) {
+	} else if (dynamic) {
 		/* The kernel wants one, and does not use it */
 		kernel_attr.recv_cq = kernel_attr.send_cq;
 	}
@@ -605,7 +604,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	int err;
 
 	err = check_qp_attr(ctx, attr);
-	if (!options->dynamic.end != (attr->qp_type != IBV_QPT_DRIVER))
+	if (!options->driver_type != (attr->qp_type != IBV_QPT_DRIVER))
 		err = EOPNOTSUPP;
 	if (!err)
 		err = check_recv_inline(ctx, attr, *max_recv_inline);
@@ -648,7 +647,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
 		qp->wanted = options->connection | ctx->qp_options;
 	qp->options = qp->wanted;
-	qp->is_dynamic = options->dynamic.end;
+	qp->is_dynamic = options->driver_type;
 	qp->wants_half = options->wants_half;
 	qp->half_handshake = qp->wants_half;
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
@@ -668,7 +667,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	err = alloc_queues(qp, &layout);
 	if (err)
 		goto err_free;
-	err = register_qp(qp, attr, &layout, &options->dynamic);
+	err = register_qp(qp, attr, &layout, options);
 	if (err)
 		goto err_free;
 

@@ -648,6 +648,7 @@ struct qrnic_qp_options {
 	bool has_priority;
 	uint8_t priority;
 	/* An end of dynamic connections, if end is not 0 */
+	uint32_t driver_type;	/* of an end of dynamic connections; else 0 */
 	struct qrnic_dynamic dynamic;
 	bool wants_half;
 	bool is_carrier;

@@ -67,7 +67,7 @@ int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *
 {
 	struct qrnic_ib_carrier *carrier;
 
-	if (init->srq || request->comp_mask != QRNIC_CREATE_QP_CARRIER ||
+	if (init->srq || request->comp_mask ||
 	    memchr_inv(&init->cap, 0, sizeof(init->cap)) ||
 	    memchr_inv(&request->buf_addr, 0,
 		       sizeof(*request) -

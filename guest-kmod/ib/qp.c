@@ -91,11 +91,11 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 		break;
 	case IB_QPT_DRIVER:
 		capability = QRNIC_CAP_DYNAMIC;
-		if (request->dynamic.end == QRNIC_DYNAMIC_INITIATOR) {
+		if (request->driver_type == QRNIC_DRIVER_TYPE_DC_INITIATOR) {
 			type = QRNIC_QPT_DC_INI;
-		} else if (request->dynamic.end == QRNIC_DYNAMIC_TARGET) {
+		} else if (request->driver_type == QRNIC_DRIVER_TYPE_DC_TARGET) {
 			type = QRNIC_QPT_DC_TGT;
-		} else if (request->comp_mask & QRNIC_CREATE_QP_CARRIER) {
+		} else if (request->driver_type == QRNIC_DRIVER_TYPE_CARRIER) {
 			type = QRNIC_QPT_CARRIER;
 			capability = QRNIC_CAP_SHARED_CONNECTION;
 		} else {
@@ -274,15 +274,13 @@ static int qp_dynamic(const struct ib_qp_init_attr *init,
 {
 	const struct qrnic_dynamic *dynamic = &request->dynamic;
 
-	if (init->qp_type != IB_QPT_DRIVER)
-		return 0;
-	if (dynamic->end == QRNIC_DYNAMIC_TARGET &&
-	    (!init->srq || request->comp_mask != QRNIC_CREATE_QP_DYNAMIC ||
+	if (request->driver_type == QRNIC_DRIVER_TYPE_DC_TARGET &&
+	    (!init->srq || request->comp_mask ||
 	     memchr_inv(&request->buf_addr, 0,
 			offsetof(struct qrnic_create_qp_req, dynamic) -
 			offsetof(struct qrnic_create_qp_req, buf_addr))))
 		return -EINVAL;
-	if (dynamic->end == QRNIC_DYNAMIC_INITIATOR && init->srq)
+	if (request->driver_type == QRNIC_DRIVER_TYPE_DC_INITIATOR && init->srq)
 		return -EINVAL;
 
 	context->dynamic.access_key = cpu_to_le64(dynamic->access_key);
@@ -296,7 +294,7 @@ static int qp_dynamic(const struct ib_qp_init_attr *init,
 static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *udata,
 			  struct qrnic_create_qp_req *request)
 {
-	const u64 ours = QRNIC_CREATE_QP_DYNAMIC | QRNIC_CREATE_QP_CARRIER;
+	bool ours = init->qp_type == IB_QPT_DRIVER;
 	bool dynamic;
 	int err;
 
@@ -305,20 +303,18 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 		return ib_is_udata_in_empty(udata);
 	err = ib_copy_validate_udata_in_cm(udata, *request, max_recv_inline,
 					   QRNIC_CREATE_QP_DB_PAGE |
-					   QRNIC_CREATE_QP_STREAM | ours);
+					   QRNIC_CREATE_QP_STREAM);
 	if (err)
 		return err;
-	if (request->reserved2 ||
+	if (request->reserved || request->reserved2 ||
 	    (request->db_page &&
 	     !(request->comp_mask & QRNIC_CREATE_QP_DB_PAGE)))
 		return -EOPNOTSUPP;
-	if (init->qp_type == IB_QPT_DRIVER ?
-	    hweight64(request->comp_mask & ours) != 1 :
-	    request->comp_mask & ours)
+	if (ours == !request->driver_type)
 		return -EOPNOTSUPP;
-	dynamic = request->comp_mask & QRNIC_CREATE_QP_DYNAMIC;
-	if (memchr_inv(request->dynamic.reserved, 0,
-		       sizeof(request->dynamic.reserved)) ||
+	dynamic = request->driver_type == QRNIC_DRIVER_TYPE_DC_INITIATOR ||
+		  request->driver_type == QRNIC_DRIVER_TYPE_DC_TARGET;
+	if (request->dynamic.reserved ||
 	    (!dynamic && memchr_inv(&request->dynamic, 0,
 				    sizeof(request->dynamic))))
 		return -EOPNOTSUPP;
@@ -544,6 +540,7 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	spin_lock_init(&qp->sq.lock);
 	spin_lock_init(&qp->rq.lock);
 	qp->state = IB_QPS_RESET;
+	qp->driver_type = request.driver_type;
 	qp->signal_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->has_sq = type != QRNIC_QPT_XRC_TGT && type != QRNIC_QPT_DC_TGT &&
 		     type != QRNIC_QPT_CARRIER;

@@ -332,6 +332,7 @@ struct qrnic_ib_qp {
 	bool signal_all;
 	bool has_sq;			/* it is no XRC target */
 	bool has_rq;			/* it receives, and from no SRQ */
+	u8 driver_type;			/* QRNIC_DRIVER_TYPE_*, if it is IB_QPT_DRIVER */
 	u8 options;			/* QRNIC_QPO_*, which this end agreed to */
 	u8 options_in_force;		/* as the device last said */
 	u8 sl;				/* the caller's; under mutex */

@@ -98,9 +98,24 @@ static int carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return number ? rdma_nl_put_driver_u32(msg, "carrier", number) : 0;
 }
 
+/* The tool shows all of these as type DRIVER. */
+static int driver_type_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+{
+	static const char *const names[] = {
+		[QRNIC_DRIVER_TYPE_DC_INITIATOR] = "dc_initiator",
+		[QRNIC_DRIVER_TYPE_DC_TARGET] = "dc_target",
+		[QRNIC_DRIVER_TYPE_CARRIER] = "carrier",
+	};
+
+	if (!qp->driver_type)
+		return 0;
+	return rdma_nl_put_driver_string(msg, "driver_type", names[qp->driver_type]);
+}
+
 static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
-	if (rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
+	if (driver_type_fill(msg, qp) ||
+	    rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride) ||
 	    level_fill(msg, qp) || options_fill(msg, qp) ||

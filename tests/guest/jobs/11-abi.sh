@@ -76,13 +76,13 @@ class Context:
         self.command(DESTROY_CQ, struct.pack("<II", handle, 0), 8)
 
     def qp_request(self, **change):
-        value = {"comp_mask": 0, "address": self.address, "length": 8 * PAGE, "rq": 4 * PAGE, "sq_record": 7 * PAGE,
-                 "rq_record": 7 * PAGE + 8, "sq_log": 6, "rq_log": 4, "stride": 1, "recv_inline": 0}
+        value = {"comp_mask": 0, "type": 0, "reserved": 0, "address": self.address, "length": 8 * PAGE, "rq": 4 * PAGE,
+                 "sq_record": 7 * PAGE, "rq_record": 7 * PAGE + 8, "sq_log": 6, "rq_log": 4, "stride": 1, "recv_inline": 0}
         value.update(change)
-        return struct.pack("<QQQIIIBBBB", *value.values())
+        return struct.pack("<QIIQQIIIBBBB", *value.values())
 
-    def carrier_request(self, comp_mask=8, address=0, stream=0, end=0):
-        return struct.pack("<QQQIIIIIIQQHBBI", comp_mask, address, 0, 0, 0, 0, 0, 0, 0, stream, 0, 0, 0, 0, end)
+    def carrier_request(self, kind=3, comp_mask=0, address=0, stream=0, idle=0, reserved=0):
+        return struct.pack("<QIIQQIIIIIIQQHBBI", comp_mask, kind, reserved, address, 0, 0, 0, 0, 0, 0, 0, stream, 0, 0, idle, 0, 0)
 
     def carrier(self, pd, cq):
         """Handle, number and key"""
@@ -190,8 +190,10 @@ def test_qp(context, pd, cq):
     bad("success", "as it should be")
     bad("success", "a longer request with zeros", request() + bytes(8))
     bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
-    bad("EINVAL", "a short request", request()[:36])
+    bad("EINVAL", "a short request", request()[:44])
     bad("EOPNOTSUPP", "unknown bit of comp_mask", request(comp_mask=2**63))
+    bad("EOPNOTSUPP", "with the driver type of a carrier", request(type=3))
+    bad("EOPNOTSUPP", "reserved bits", request(reserved=1))
     bad("success", "receiving into the CQE", request(recv_inline=32))
     bad("EINVAL", "receiving more into the CQE than there is room", request(recv_inline=33))
     bad("success", "RQ of half a page, not at its start", request(rq=4 * PAGE + 64))
@@ -230,9 +232,12 @@ def test_carrier(context, pd, cq):
     bad("success", "a longer request with zeros", request() + bytes(8))
     bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
     bad("success", "a response without room for the key", request(), out=16)
-    bad("EOPNOTSUPP", "no bit in comp_mask", request(comp_mask=0))
-    bad("EOPNOTSUPP", "of dynamic connections as well", request(comp_mask=12, end=1))
-    bad("EOPNOTSUPP", "an end of dynamic connections", request(end=1))
+    bad("EOPNOTSUPP", "no driver type", request(kind=0))
+    bad("EOPNOTSUPP", "an unknown driver type", request(kind=4))
+    bad("EOPNOTSUPP", "reserved bits", request(reserved=1))
+    bad("EINVAL", "a doorbell page", request(comp_mask=1))
+    bad("EOPNOTSUPP", "with what an end of dynamic connections has", request(idle=1))
+    bad("EINVAL", "a dynamic target without an SRQ", request(kind=2))
     bad("EINVAL", "with a buffer", request(address=4096))
     bad("EOPNOTSUPP", "of another type", request(), kind=2)
     bad("EINVAL", "with work requests", request(), wr=1)

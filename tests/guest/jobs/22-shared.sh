@@ -50,6 +50,7 @@ killed() {
         # Of each carrier the members' number, of each member its carrier; the options are the carriers' alone.
         rdma -dd resource show qp
         [ "$(detailed '"drv_members":8')" = 2 ] || return
+        [ "$(detailed '"drv_driver_type":"carrier"')" = 2 ] || return
         [ "$(detailed '"drv_carrier":')" = 16 ] || return
         [ "$(detailed '"drv_options_in_force":1')" = 2 ] || return
         kill -9 "$process"

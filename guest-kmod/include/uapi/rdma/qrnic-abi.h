@@ -94,35 +94,35 @@ struct qrnic_stream {
 };
 
 /*
- * What a QP of type IB_QPT_DRIVER is: an initiator or a target of dynamic
- * connections. The other members are as in the contract: with QRNIC_CAP_DYNAMIC, and the
- * bit of comp_mask of the request.
+ * driver_type says what a QP of type IB_QPT_DRIVER is, and is 0 for other types: an initiator
+ * or a target of dynamic connections, with QRNIC_CAP_DYNAMIC, or the carrier of a shared
+ * connection, with QRNIC_CAP_SHARED_CONNECTION.
  */
-enum qrnic_dynamic_end {
-	QRNIC_DYNAMIC_INITIATOR = 1,
-	QRNIC_DYNAMIC_TARGET = 2,
+enum qrnic_driver_type {
+	QRNIC_DRIVER_TYPE_DC_INITIATOR = 1,
+	QRNIC_DRIVER_TYPE_DC_TARGET = 2,
+	QRNIC_DRIVER_TYPE_CARRIER = 3,
 };
 
+/* As in the contract; all 0 unless driver_type is one of the first two */
 struct qrnic_dynamic {
 	__aligned_u64 access_key;
 	__u16 responders;
 	__u8 idle;
 	__u8 flags;
-	__u8 end;
-	__u8 reserved[3];
+	__u32 reserved;
 };
 
 /*
- * QRNIC_CREATE_QP_CARRIER in comp_mask, with QRNIC_CAP_SHARED_CONNECTION, makes a QP of type
- * IB_QPT_DRIVER the carrier of a shared connection. All other members are 0 then. The
- * response has the carrier's key, which the kernel chooses and its members have to know.
+ * Of a carrier all but driver_type is 0. The response has the carrier's key, which the
+ * kernel chooses and its members have to know.
  *
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
  * or dynamic initiator, there is no RQ and the four members that begin with rq_ are 0. An
  * XRC target has no queue, and all of this is 0; of a dynamic target all but
- * comp_mask and dynamic is 0. db_page, if comp_mask says that
+ * driver_type and dynamic is 0. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
  * max_recv_inline is the length of messages that come in the CQE, whose poller, a
@@ -132,12 +132,12 @@ struct qrnic_dynamic {
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
 	QRNIC_CREATE_QP_STREAM = 1 << 1,
-	QRNIC_CREATE_QP_DYNAMIC = 1 << 2,
-	QRNIC_CREATE_QP_CARRIER = 1 << 3,
 };
 
 struct qrnic_create_qp_req {
 	__aligned_u64 comp_mask;
+	__u32 driver_type;
+	__u32 reserved;
 	__aligned_u64 buf_addr;
 	__aligned_u64 buf_length;
 	__u32 rq_offset;
