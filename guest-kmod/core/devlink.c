@@ -47,8 +47,9 @@ static int qrnic_devlink_info_get(struct devlink *devlink,
 	snprintf(text, sizeof(text), "%u.%u",
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
+	/* There is no firmware, but a version of the interface that one would have. */
 	return devlink_info_version_running_put(req,
-						DEVLINK_INFO_VERSION_GENERIC_FW,
+						DEVLINK_INFO_VERSION_GENERIC_FW_MGMT_API,
 						text);
 }
 

@@ -9,14 +9,10 @@ static void qrnic_get_drvinfo(struct net_device *netdev,
 			      struct ethtool_drvinfo *info)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
-	u32 version = eth->core->dev.caps.hw_version;
 
 	strscpy(info->driver, KBUILD_MODNAME, sizeof(info->driver));
 	strscpy(info->bus_info, pci_name(eth->core->dev.pdev),
 		sizeof(info->bus_info));
-	snprintf(info->fw_version, sizeof(info->fw_version), "%u.%u",
-		 FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
-		 FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
 }
 
 static int qrnic_get_link_ksettings(struct net_device *netdev,

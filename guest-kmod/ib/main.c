@@ -100,9 +100,6 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		return err;
 
 	memset(attr, 0, sizeof(*attr));
-	attr->fw_ver =
-		(u64)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, caps->hw_version) << 32 |
-		FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, caps->hw_version);
 	attr->sys_image_guid = caps->node_guid;
 	attr->vendor_id = pdev->vendor;
 	attr->vendor_part_id = pdev->device;
@@ -142,15 +139,6 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		attr->timestamp_mask = U64_MAX;
 	}
 	return 0;
-}
-
-static void get_dev_fw_str(struct ib_device *ibdev, char *str)
-{
-	u32 version = to_qrnic_dev(ibdev)->qdev->caps.hw_version;
-
-	snprintf(str, IB_FW_VERSION_NAME_MAX, "%u.%u",
-		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
-		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
 }
 
 static const struct ib_device_ops device_ops = {
@@ -208,7 +196,6 @@ static const struct ib_device_ops device_ops = {
 	.fill_res_srq_entry = qrnic_ib_fill_res_srq,
 	.fill_res_srq_entry_raw = qrnic_ib_fill_res_srq_raw,
 	.fill_stat_mr_entry = qrnic_ib_fill_stat_mr,
-	.get_dev_fw_str = get_dev_fw_str,
 	.get_dma_mr = qrnic_ib_get_dma_mr,
 	.get_link_layer = qrnic_ib_get_link_layer,
 	.get_port_immutable = qrnic_ib_get_port_immutable,

@@ -22,7 +22,7 @@ break_it() {
 }
 
 try "devlink knows driver, serial number and version" "devlink dev info $device | tee /dev/stderr >info.log &&
-    grep -q 'driver qrnic' info.log && grep -q 'fw ' info.log &&
+    grep -q 'driver qrnic' info.log && grep -Eq 'fw.mgmt.api [0-9]+\.[0-9]+' info.log && ! grep -q 'fw ' info.log &&
     grep -q \"serial_number \$(lspci -vv -s $address | sed -n 's/.*Device Serial Number //p' | tr -d -)\" info.log"
 try "its health is good" "devlink health show $device reporter fw_fatal | tee /dev/stderr | grep -q 'state healthy error 0'"
 try "a dump of a device that works has its counters" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr | grep -q commands &&
