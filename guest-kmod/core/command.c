@@ -3,8 +3,6 @@
  * command.c: the command queue: entries, mailboxes, completion by event or by
  * polling, timeout, and the one translation of a status into an errno.
  */
-#include <linux/moduleparam.h>
-
 #include "core/core.h"
 
 #define QRNIC_CMD_TIMEOUT (10 * HZ)
@@ -12,10 +10,7 @@
  * Nearly every command is done while its doorbell is written, or soon after; an
  * interrupt and a process that is woken take longer.
  */
-static unsigned int qrnic_cmd_poll_us = 20;
-module_param_named(command_poll_us, qrnic_cmd_poll_us, uint, 0644);
-MODULE_PARM_DESC(command_poll_us, "how long to look for the end of a command before waiting for its event");
-
+#define QRNIC_CMD_POLL_US 20u
 #define QRNIC_CMD_POLL_MAX 1000u
 /* The event of a command may get lost, so the driver looks at the entry this often. */
 #define QRNIC_CMD_LOOK (HZ / 2)
@@ -142,7 +137,7 @@ static bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *co
 
 static bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 {
-	u32 poll = min(READ_ONCE(qrnic_cmd_poll_us), QRNIC_CMD_POLL_MAX);
+	u32 poll = min(READ_ONCE(queue->poll_us), QRNIC_CMD_POLL_MAX);
 	u64 end;
 
 	if (qrnic_cmd_answered(queue, index, control))
@@ -333,6 +328,7 @@ int qrnic_cmd_alloc(struct qrnic_core *core)
 
 	spin_lock_init(&queue->lock);
 	init_waitqueue_head(&queue->wait);
+	queue->poll_us = QRNIC_CMD_POLL_US;
 	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
 		init_completion(&queue->slots[i].done);
 	/* A random start, so that events of commands of an earlier probe do not match. */

@@ -219,6 +219,7 @@ void qrnic_debugfs_add(struct qrnic_core *core)
 	unsigned int i;
 
 	core->debugfs = debugfs_create_dir(pci_name(core->dev.pdev), qrnic_debugfs);
+	debugfs_create_u32("command_poll_us", 0600, core->debugfs, &core->cmd.poll_us);
 	if (!(core->dev.caps.capabilities & QRNIC_CAP_CONGESTION_CONTROL))
 		return;
 	params = debugfs_create_dir("cc_params", core->debugfs);

@@ -46,6 +46,7 @@ struct qrnic_cmd_queue {
 	u32 producer;
 	u32 in_flight;
 	u16 token;
+	u32 poll_us;		/* spent polling for a completion before waiting; debugfs */
 	bool enabled;
 	bool events;		/* completion by event; before the async EQ: polled */
 	bool ask;		/* for the event, once the command is late; else always */
@@ -228,7 +229,7 @@ int qrnic_port_update(struct qrnic_core *core);
 void qrnic_contexts_start(struct qrnic_core *core);
 void qrnic_contexts_stop(struct qrnic_core *core);
 
-/* congestion.c: what was set before the reset; and debugfs, which has the parameters */
+/* congestion.c: what was set before the reset; and the files of debugfs */
 void qrnic_congestion_restore(struct qrnic_core *core);
 void qrnic_debugfs_add(struct qrnic_core *core);
 void qrnic_debugfs_del(struct qrnic_core *core);

@@ -26,9 +26,11 @@ export -f events late issue few many some
 
 try "500 commands: hardly one is waited for" "few $NIC0 $RDMA0 short 250"
 # Most are done when the guest's processor gets back from QEMU, whose lock it waits for.
-echo 0 >/sys/module/qrnic/parameters/command_poll_us
+poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
+[ "$(cat "$poll")" = 20 ] && echo 0 >"$poll"
+result $? "the driver polls for 20 microseconds, unless it is told not to"
 try "commands that take their time: their events come" "some $NIC0 $RDMA0 long 30"
-echo 20 >/sys/module/qrnic/parameters/command_poll_us
+echo 20 >"$poll"
 try "without the register: an event for each command" "many $NIC1 $RDMA1 short 250"
 kernel_clean "the kernel log is clean"
 finish

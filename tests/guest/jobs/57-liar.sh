@@ -100,7 +100,8 @@ liar opcode=0x82 offset=8 length=1 byte=0x10
 try "or begins within a page" "! python3 -c \"$memory\" 2>/dev/null && told"
 
 # Only commands that are late have events.
-echo 0 >/sys/module/qrnic/parameters/command_poll_us
+poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
+echo 0 >"$poll"
 liar event=0x1
 try "completions in the queue of asynchronous events: not believed" \
     "python3 /etc/qrnic/commands.py $RDMA0 long 20 && told && dmesg | grep 'event 0x1 of object .* in the wrong queue'"
@@ -108,7 +109,7 @@ liar event=0xee
 try "events of no known type: not believed" \
     "python3 /etc/qrnic/commands.py $RDMA0 long 20 && told && dmesg | grep 'unknown event 0xee'"
 modprobe -r lie
-echo 20 >/sys/module/qrnic/parameters/command_poll_us
+echo 20 >"$poll"
 gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong with an honest device" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
