@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * devlink.c: the adapter for "devlink dev info", "devlink dev reload", "devlink
- * dev param" and "devlink health": who it is, down and up again, what connections
- * of the kernel's own users ask for, and what was wrong when it failed.
+ * devlink.c: the adapter for "devlink dev info", "devlink dev reload" and "devlink
+ * health": its identity, down and up again, and the cause when it failed.
  *
  * Every recovery holds the lock of the devlink instance, so none begins while
  * a reload is under way.
@@ -94,67 +93,6 @@ static const struct devlink_ops qrnic_devlink_ops = {
 	.reload_actions = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT),
 	.reload_down = qrnic_devlink_reload_down,
 	.reload_up = qrnic_devlink_reload_up,
-};
-
-/*
- * The options that connections of NVMe over Fabrics, NFS and other users in the
- * kernel ask for, as they have no words for them. Each connection takes what holds
- * when it is made. What was set lives as long as the devlink instance.
- */
-enum qrnic_param {
-	QRNIC_PARAM_SELECTIVE_REPEAT = DEVLINK_PARAM_GENERIC_ID_MAX + 1,
-	QRNIC_PARAM_ADAPTIVE_ROUTING,
-};
-
-static u8 qrnic_param_option(u32 id)
-{
-	return id == QRNIC_PARAM_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT :
-						    QRNIC_QPO_ADAPTIVE_ROUTING;
-}
-
-static int qrnic_param_get(struct devlink *devlink, u32 id,
-			   QRNIC_PARAM_GET_CONTEXT)
-{
-	struct qrnic_core *core = devlink_priv(devlink);
-
-	ctx->val.vbool = core->dev.kernel_options & qrnic_param_option(id);
-	return 0;
-}
-
-/* The lock of the devlink instance is held; who connects reads without it. */
-static int qrnic_param_set(struct devlink *devlink, u32 id,
-			   struct devlink_param_gset_ctx *ctx,
-			   struct netlink_ext_ack *extack)
-{
-	struct qrnic_core *core = devlink_priv(devlink);
-	u8 option = qrnic_param_option(id);
-	u8 others = core->dev.kernel_options & ~option;
-
-	WRITE_ONCE(core->dev.kernel_options,
-		   others | (ctx->val.vbool ? option : 0));
-	return 0;
-}
-
-static int qrnic_param_validate(struct devlink *devlink, u32 id,
-				QRNIC_PARAM_VALUE,
-				struct netlink_ext_ack *extack)
-{
-	struct qrnic_core *core = devlink_priv(devlink);
-
-	if (!QRNIC_PARAM_VBOOL(val) || qrnic_qp_options(&core->dev.caps) & qrnic_param_option(id))
-		return 0;
-	NL_SET_ERR_MSG_MOD(extack, "the adapter is without this option");
-	return -EOPNOTSUPP;
-}
-
-#define QRNIC_PARAM(id, name) \
-	DEVLINK_PARAM_DRIVER(id, name, DEVLINK_PARAM_TYPE_BOOL, \
-			     BIT(DEVLINK_PARAM_CMODE_RUNTIME), qrnic_param_get, \
-			     qrnic_param_set, qrnic_param_validate)
-
-static const struct devlink_param qrnic_params[] = {
-	QRNIC_PARAM(QRNIC_PARAM_SELECTIVE_REPEAT, "kernel_selective_repeat"),
-	QRNIC_PARAM(QRNIC_PARAM_ADAPTIVE_ROUTING, "kernel_adaptive_routing"),
 };
 
 static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
@@ -304,24 +242,17 @@ struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev)
 	core = devlink_priv(devlink);
 	core->reporter = QRNIC_HEALTH_REPORTER_CREATE(devlink, &qrnic_health_ops,
 						      core);
-	if (IS_ERR(core->reporter))
-		goto err_devlink;
-	if (devlink_params_register(devlink, qrnic_params, ARRAY_SIZE(qrnic_params)))
-		goto err_reporter;
+	if (IS_ERR(core->reporter)) {
+		devlink_free(devlink);
+		return NULL;
+	}
 	return core;
-
-err_reporter:
-	devlink_health_reporter_destroy(core->reporter);
-err_devlink:
-	devlink_free(devlink);
-	return NULL;
 }
 
 void qrnic_devlink_free(struct qrnic_core *core)
 {
 	struct devlink *devlink = priv_to_devlink(core);
 
-	devlink_params_unregister(devlink, qrnic_params, ARRAY_SIZE(qrnic_params));
 	devlink_health_reporter_destroy(core->reporter);
 	devlink_free(devlink);
 }

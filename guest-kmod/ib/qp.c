@@ -724,8 +724,9 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 }
 
 /*
- * Kernel users cannot ask for options: the administrator has done it for them. One
- * that the other end does not have is not in force, so nobody need ask it.
+ * Kernel users have no words for options. Selective repeat changes nothing for a user, and
+ * is in force only if the peer has it, too, so each RC QP of the kernel has it. Adaptive
+ * routing is for users that have agreed to writes in any order.
  */
 static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *qp,
 			    const struct ib_qp_attr *attr, int mask)
@@ -733,8 +734,7 @@ static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *
 	if (!qrnic_qp_is_kernel(qp) || qp->ibqp.qp_type != IB_QPT_RC ||
 	    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
 		return 0;
-	return READ_ONCE(dev->qdev->kernel_options) &
-	       qrnic_qp_options(&dev->qdev->caps);
+	return qrnic_qp_options(&dev->qdev->caps) & QRNIC_QPO_SELECTIVE_REPEAT;
 }
 
 static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,

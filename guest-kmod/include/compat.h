@@ -74,23 +74,6 @@
 	devlink_health_reporter_create(devlink, ops, 0, priv)
 #endif
 
-/* Since 6.19 who reads a parameter can be told why not. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
-#define QRNIC_PARAM_GET_CONTEXT \
-	struct devlink_param_gset_ctx *ctx, struct netlink_ext_ack *extack
-#else
-#define QRNIC_PARAM_GET_CONTEXT struct devlink_param_gset_ctx *ctx
-#endif
-
-/* In 7.2, and perhaps in kernels before, the value to be checked comes by its address. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
-#define QRNIC_PARAM_VALUE union devlink_param_value *val
-#define QRNIC_PARAM_VBOOL(val) ((val)->vbool)
-#else
-#define QRNIC_PARAM_VALUE union devlink_param_value val
-#define QRNIC_PARAM_VBOOL(val) ((val).vbool)
-#endif
-
 /* Since 7.2 the name says that the memory is given by its address. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 #define ib_umem_get ib_umem_get_va

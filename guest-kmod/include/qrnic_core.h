@@ -87,7 +87,6 @@ struct qrnic_dev {
 	/* All other work items of the adapter */
 	struct workqueue_struct *wq;
 	struct qrnic_caps caps;
-	u8 kernel_options;	/* QRNIC_QPO_*, which kernel QPs ask for; no lock */
 	/* The administrator's map, 0 where it has nothing; written under RTNL */
 	u8 priority_of_dscp[QRNIC_DSCPS];
 };

@@ -44,8 +44,6 @@ perf ib_atomic_bw -o 1
 try "doorbells were dropped and nothing was lost" \
     "[ \$(cat /sys/class/infiniband/$RDMA0/hw_counters/doorbells_dropped) -gt 0 ]"
 try "no parameters of congestion control" "ls -d /sys/kernel/debug/qrnic/* && ! ls -d /sys/kernel/debug/qrnic/*/cc_params"
-try "no options for kernel users" "! devlink dev param set pci/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")") \
-    name kernel_selective_repeat value true cmode runtime 2>refused.log && grep 'without this option' refused.log"
 try "no direct WQE" "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used) = 0 ]"
 kernel_clean "the kernel log is clean"
 finish

@@ -35,14 +35,6 @@ try "congestion control is set" "cd $cc && echo 1 >np_enable && echo 1 >ect_enab
     echo 77 >rp_time_reset && echo 5 >np_cnp_dscp && echo 1000 >rp_dce_tcp_g"
 [ "$(congestion)" = "1 1 0 77 5 1000 11" ]
 result $? "and has what was set"
-# What connections of the kernel's own users have; 66-lossy-wire has such connections.
-params() { devlink -j dev param show "$device" | python3 -c "import json, sys
-print(*(f\"{param['name']}={param['values'][0]['value']}\" for param in next(iter(json.load(sys.stdin)['param'].values()))))"; }
-[ "$(params)" = "kernel_selective_repeat=False kernel_adaptive_routing=False" ]
-result $? "kernel users have no options"
-try "until the administrator says so" "devlink dev param set $device name kernel_adaptive_routing value true cmode runtime"
-[ "$(params)" = "kernel_selective_repeat=False kernel_adaptive_routing=True" ]
-result $? "each by itself"
 for round in 1 2 3; do
     devlink dev reload "$device" >step.log 2>&1
     status=$?
@@ -66,8 +58,6 @@ wait_until 20 working
 result $? "the adapter works after it"
 [ "$(congestion)" = "1 1 0 77 5 1000 11" ]
 result $? "congestion control is as before the failure"
-[ "$(params)" = "kernel_selective_repeat=False kernel_adaptive_routing=True" ]
-result $? "so are the options of kernel users"
 try "the dump says what was wrong" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr >dump.log &&
     grep -q 'DMA to the command queue failed' dump.log && devlink health dump clear $device reporter fw_fatal"
 
@@ -107,8 +97,7 @@ result $? "congestion control is as it was set, and nothing that was refused is 
 try "the parameters go with the driver" "modprobe -r qrnic_ib qrnic && [ ! -e /sys/kernel/debug/qrnic ] && modprobe qrnic_ib"
 nic_setup
 nic_export
-wait_until 20 working && [ "$(congestion)" = "0 0 1 300 48 1019 11" ] &&
-    [ "$(params)" = "kernel_selective_repeat=False kernel_adaptive_routing=False" ]
+wait_until 20 working && [ "$(congestion)" = "0 0 1 300 48 1019 11" ]
 result $? "and come with it as after a reset"
 kernel_clean "the kernel log is clean"
 finish
