@@ -113,12 +113,12 @@ static void carrier_release(struct kref *users)
 	struct qrnic_ib_carrier *carrier =
 		container_of(users, struct qrnic_ib_carrier, users);
 	struct qrnic_ib_dev *dev = carrier->dev;
+	struct qrnic_ib_number retired;
 
-	mutex_lock(&dev->qpn_mutex);
+	qrnic_number_retire(dev, &retired, &dev->qps, carrier->number);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, carrier->number);
-	/* For the next owner of the number, as of any queue pair */
 	qrnic_flush_events(dev->qdev);
-	mutex_unlock(&dev->qpn_mutex);
+	qrnic_number_release(dev, &retired);
 	qrnic_carrier_path(carrier, NULL);
 	carrier_uncharge(carrier);
 	kfree_rcu(carrier, rcu);
@@ -133,15 +133,14 @@ struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 
 	if (IS_ERR(carrier))
 		return carrier;
-	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP, QRNIC_CMD_DESTROY_QP,
 				   &context, sizeof(context), &carrier->number);
-	mutex_unlock(&dev->qpn_mutex);
 	if (err) {
 		carrier_uncharge(carrier);
 		kfree(carrier);
 		return ERR_PTR(err);
 	}
+	qrnic_number_await(dev, &dev->qps, carrier->number);
 	return carrier;
 }
 
@@ -182,8 +181,8 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 }
 
 /*
- * When the device has let the member go, or never had it. Not under qpn_mutex, nor under
- * the mutex of a queue pair
+ * When the device has let the member go, or never had it. Not under the mutex of a
+ * queue pair, because the last member destroys the carrier
  */
 void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
 {

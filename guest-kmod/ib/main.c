@@ -256,7 +256,9 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&dev->wqs, XA_FLAGS_LOCK_IRQ);
 	qrnic_sharing_init(dev);
-	mutex_init(&dev->qpn_mutex);
+	spin_lock_init(&dev->numbers_lock);
+	INIT_LIST_HEAD(&dev->retired_numbers);
+	init_waitqueue_head(&dev->number_released);
 	mutex_init(&dev->address_space_mutex);
 	hash_init(dev->address_space_mms);
 	xa_init_flags(&dev->address_spaces, XA_FLAGS_ALLOC1);

@@ -12,8 +12,8 @@ void qrnic_object_init(struct qrnic_ib_object *object)
 }
 
 /*
- * Makes the object findable. The caller holds qpn_mutex or odp_mutex, so the
- * allocation must not wait for memory that somebody frees by destroying an object.
+ * Makes the object findable. The caller may hold odp_mutex, so the allocation must not
+ * wait for memory that somebody frees by destroying an object.
  */
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 			u32 number)
@@ -78,6 +78,54 @@ void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 {
 	qrnic_object_hide(table, number);
 	qrnic_object_wait(object);
+}
+
+/*
+ * Before the device destroys a QP or an SRQ: from then on it may give the number to a new
+ * one, while completions in CQs and events on their way still mean the old one. The caller
+ * cleans and flushes these, and then calls qrnic_number_release(). Whoever creates an
+ * object waits for that, and only if the device has given it this number: neither
+ * creation nor destruction waits for the events of other objects.
+ */
+void qrnic_number_retire(struct qrnic_ib_dev *dev, struct qrnic_ib_number *retired,
+			 const struct xarray *table, u32 number)
+{
+	retired->table = table;
+	retired->number = number;
+	spin_lock(&dev->numbers_lock);
+	list_add(&retired->entry, &dev->retired_numbers);
+	spin_unlock(&dev->numbers_lock);
+}
+
+void qrnic_number_release(struct qrnic_ib_dev *dev, struct qrnic_ib_number *retired)
+{
+	spin_lock(&dev->numbers_lock);
+	list_del(&retired->entry);
+	spin_unlock(&dev->numbers_lock);
+	wake_up_all(&dev->number_released);
+}
+
+static bool number_is_retired(struct qrnic_ib_dev *dev, const struct xarray *table,
+			      u32 number)
+{
+	const struct qrnic_ib_number *retired;
+	bool found = false;
+
+	spin_lock(&dev->numbers_lock);
+	list_for_each_entry(retired, &dev->retired_numbers, entry)
+		found |= retired->table == table && retired->number == number;
+	spin_unlock(&dev->numbers_lock);
+	return found;
+}
+
+/*
+ * After the device has created an object, and before it is findable. Sleeps until nothing
+ * is left of the last owner of the number.
+ */
+void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
+			u32 number)
+{
+	wait_event(dev->number_released, !number_is_retired(dev, table, number));
 }
 
 /*

@@ -435,6 +435,7 @@ static void qp_clean(struct qrnic_ib_qp *qp)
 
 static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
+	struct qrnic_ib_number retired;
 	u32 qpn = qp->ibqp.qp_num;
 
 	if (qrnic_qp_is_kernel(qp))
@@ -445,15 +446,11 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 		return;
 	}
 
-	mutex_lock(&dev->qpn_mutex);
+	qrnic_number_retire(dev, &retired, &dev->qps, qpn);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
 	qp_clean(qp);
-	/*
-	 * An event that is not delivered yet must not be taken for one of the next
-	 * owner of the number.
-	 */
 	qrnic_flush_events(dev->qdev);
-	mutex_unlock(&dev->qpn_mutex);
+	qrnic_number_release(dev, &retired);
 	qrnic_carrier_drop(qp);
 	qrnic_share_leave(qp);
 }
@@ -465,13 +462,13 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	u32 qpn;
 	int err;
 
-	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP,
 				   QRNIC_CMD_DESTROY_QP, context,
 				   sizeof(*context), &qpn);
 	if (err)
-		goto out;
+		return err;
 
+	qrnic_number_await(dev, &dev->qps, qpn);
 	qp->ibqp.qp_num = qpn;
 	if (qp->is_carrier)
 		rcu_dereference_protected(qp->carrier, true)->number = qpn;
@@ -480,8 +477,6 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
 	else if (qrnic_qp_is_kernel(qp))
 		qrnic_flush_attach(qp);
-out:
-	mutex_unlock(&dev->qpn_mutex);
 	return err;
 }
 
@@ -959,7 +954,7 @@ static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
 static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
-	struct qrnic_ib_carrier *carrier, *left;
+	struct qrnic_ib_carrier *carrier, *left = NULL;
 	int err;
 
 	if (change->request.options)
@@ -967,30 +962,27 @@ static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 	mutex_lock(&dev->sharing_mutex);
 	mutex_lock(&qp->mutex);
 	err = qp->state == IB_QPS_INIT ? qp_change_check(qp, change) : -EINVAL;
-	mutex_unlock(&qp->mutex);
 	if (err)
 		goto out;
-
-	/* Without the mutex of the QP: a carrier of the share may have to go. */
 	carrier = qrnic_share_join(qp, change->request.carrier, change->attr,
 				   &change->hw);
 	if (IS_ERR(carrier)) {
 		err = PTR_ERR(carrier);
-		goto out_refused;
+	} else {
+		left = carrier;
+		err = qp_change_make(qp, change, &left);
+		if (err) {
+			qrnic_share_abandon(qp, carrier);
+			left = NULL;
+		}
 	}
-	mutex_lock(&qp->mutex);
-	left = carrier;
-	err = qp->state == IB_QPS_INIT ? qp_change_make(qp, change, &left) : -EINVAL;
-	mutex_unlock(&qp->mutex);
-	if (err)
-		qrnic_share_abandon(qp, carrier);
-	else if (left)
-		qrnic_carrier_leave(left);
-out_refused:
 	if (err)
 		qrnic_share_refused(qp);
 out:
-	mutex_unlock(&dev->sharing_mutex);
+	mutex_unlock(&qp->mutex);
+	qrnic_sharing_unlock(dev);
+	if (left)
+		qrnic_carrier_leave(left);
 	return err;
 }
 
@@ -1031,7 +1023,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (!err && refused && change.next == IB_QPS_ERR) {
 		mutex_lock(&dev->sharing_mutex);
 		qrnic_share_refused(qp);
-		mutex_unlock(&dev->sharing_mutex);
+		qrnic_sharing_unlock(dev);
 	}
 	if (carrier)
 		qrnic_carrier_leave(carrier);

@@ -56,15 +56,17 @@ struct qrnic_ib_dev {
 	struct xarray srqs;
 	struct xarray wqs;
 	/*
-	 * Held while the device makes or destroys a QP or an SRQ, until the tables
-	 * and the CQs agree with it: a completion that the former owner of a number
-	 * has left must not be taken for one of the new owner.
+	 * Numbers of QPs and SRQs that the device may give out again already, while
+	 * completions and events of their last owners remain (object.c)
 	 */
-	struct mutex qpn_mutex;
+	spinlock_t numbers_lock;	/* protects the list */
+	struct list_head retired_numbers;
+	wait_queue_head_t number_released;
 
 	/* Made by the driver (sharing.c): shares, and by number the links of their carriers */
-	struct mutex sharing_mutex;	/* before that of a QP, and before qpn_mutex */
+	struct mutex sharing_mutex;	/* before that of a QP */
 	struct list_head shares;
+	struct list_head dead_links;	/* until sharing_mutex is released */
 	struct xarray share_links;
 
 	/* Numbers of address spaces (address_space.c) */
@@ -86,7 +88,7 @@ struct qrnic_ib_dev {
 
 	/* Regions on demand by the index of their key; who brings pages, and ahead */
 	struct xarray odps;
-	struct mutex odp_mutex;		/* their keys and odps agree, as with qpn_mutex */
+	struct mutex odp_mutex;		/* held until the device and odps agree on a key */
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
 	atomic_t prefetches;		/* that wait */
@@ -229,6 +231,13 @@ struct qrnic_ib_slot {
 	u64 wr_id;
 	u32 link;			/* to the next free one; or POSTED */
 	u32 bytes;
+};
+
+/* The number of a QP or an SRQ that is being destroyed; table is that of its kind. */
+struct qrnic_ib_number {
+	struct list_head entry;
+	const struct xarray *table;
+	u32 number;
 };
 
 /* What can be found by number: completions and events name it so. */
@@ -540,6 +549,11 @@ void qrnic_object_hide(struct xarray *table, u32 number);
 void qrnic_object_wait(struct qrnic_ib_object *object);
 void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 			 u32 number);
+void qrnic_number_retire(struct qrnic_ib_dev *dev, struct qrnic_ib_number *retired,
+			 const struct xarray *table, u32 number);
+void qrnic_number_release(struct qrnic_ib_dev *dev, struct qrnic_ib_number *retired);
+void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
+			u32 number);
 int qrnic_create_24_bits(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode create,
 			 enum qrnic_cmd_opcode destroy, const void *context,
 			 size_t size, u32 *number);
@@ -752,6 +766,7 @@ void qrnic_carrier_drop(struct qrnic_ib_qp *qp);
 
 /* sharing.c */
 void qrnic_sharing_init(struct qrnic_ib_dev *dev);
+void qrnic_sharing_unlock(struct qrnic_ib_dev *dev);
 int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u32 *ece);
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,

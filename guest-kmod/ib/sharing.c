@@ -51,12 +51,28 @@ struct qrnic_ib_share {
 	bool retired;			/* neither offered nor answered any more */
 };
 
-static void link_free(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
+/* Nobody finds the link any more; qrnic_sharing_unlock() destroys its carrier. */
+static void link_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
 {
-	list_del(&link->entry);
 	xa_erase_irq(&dev->share_links, link->carrier->number);
-	qrnic_carrier_put(link->carrier);
-	kfree(link);
+	list_move(&link->entry, &dev->dead_links);
+}
+
+/*
+ * Releases sharing_mutex, and then frees the links that were removed meanwhile: their
+ * carriers have events to flush, for which no other connection should wait.
+ */
+void qrnic_sharing_unlock(struct qrnic_ib_dev *dev)
+{
+	struct qrnic_ib_share_link *link, *next;
+	LIST_HEAD(dead);
+
+	list_splice_init(&dev->dead_links, &dead);
+	mutex_unlock(&dev->sharing_mutex);
+	list_for_each_entry_safe(link, next, &dead, entry) {
+		qrnic_carrier_put(link->carrier);
+		kfree(link);
+	}
 }
 
 static struct qrnic_ib_share_link *link_new(struct qrnic_ib_dev *dev,
@@ -195,7 +211,7 @@ static void share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 	if (--share->users)
 		return;
 	list_for_each_entry_safe(link, next, &share->links, entry)
-		link_free(dev, link);
+		link_remove(dev, link);
 	list_del(&share->entry);
 	kfree(share);
 }
@@ -319,7 +335,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 		*ece = FIELD_PREP(ECE_NUMBER, number) | share->options |
 		       (answers ? QRNIC_ECE_SHARE_ANSWER : QRNIC_ECE_SHARE_OFFER);
 	}
-	mutex_unlock(&dev->sharing_mutex);
+	qrnic_sharing_unlock(dev);
 	return PTR_ERR_OR_ZERO(share);
 }
 
@@ -331,7 +347,7 @@ static void links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 	share->retired = true;
 	list_for_each_entry_safe(link, next, &share->links, entry)
 		if (!atomic_read(&link->carrier->members))
-			link_free(dev, link);
+			link_remove(dev, link);
 }
 
 /*
@@ -353,7 +369,7 @@ static struct qrnic_ib_share_link *link_to(struct qrnic_ib_dev *dev,
 		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))
 			return ERR_PTR(-EADDRNOTAVAIL);
 		if (link_leads(link, av) && !atomic_read(&link->carrier->members))
-			link_free(dev, link);
+			link_remove(dev, link);
 		else
 			links++;
 	}
@@ -390,7 +406,7 @@ static void link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 		      struct qrnic_ib_share_link *link)
 {
 	if (share->asks)
-		link_free(dev, link);
+		link_remove(dev, link);
 	else if (link->connected)
 		link_disconnect(dev, link);
 }
@@ -468,7 +484,7 @@ void qrnic_share_leave(struct qrnic_ib_qp *qp)
 		return;
 	mutex_lock(&dev->sharing_mutex);
 	share_put(dev, qp->share);
-	mutex_unlock(&dev->sharing_mutex);
+	qrnic_sharing_unlock(dev);
 	qp->share = NULL;
 }
 
@@ -489,5 +505,6 @@ void qrnic_sharing_init(struct qrnic_ib_dev *dev)
 {
 	mutex_init(&dev->sharing_mutex);
 	INIT_LIST_HEAD(&dev->shares);
+	INIT_LIST_HEAD(&dev->dead_links);
 	xa_init_flags(&dev->share_links, XA_FLAGS_LOCK_IRQ);
 }

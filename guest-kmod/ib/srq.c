@@ -192,32 +192,28 @@ static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 {
 	int err;
 
-	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_SRQ, context,
 			       sizeof(*context), &srq->srqn);
 	if (err)
-		goto out;
+		return err;
 
+	qrnic_number_await(dev, &dev->srqs, srq->srqn);
 	err = qrnic_object_insert(&dev->srqs, &srq->object, srq->srqn);
 	if (err)
 		qrnic_destroy(dev, QRNIC_CMD_DESTROY_SRQ, srq->srqn);
-out:
-	mutex_unlock(&dev->qpn_mutex);
 	return err;
 }
 
 static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
+	struct qrnic_ib_number retired;
+
 	qrnic_object_remove(&dev->srqs, &srq->object, srq->srqn);
 
-	mutex_lock(&dev->qpn_mutex);
+	qrnic_number_retire(dev, &retired, &dev->srqs, srq->srqn);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_SRQ, srq->srqn);
-	/*
-	 * An event that is not delivered yet must not be taken for one of the next
-	 * owner of the number.
-	 */
 	qrnic_flush_events(dev->qdev);
-	mutex_unlock(&dev->qpn_mutex);
+	qrnic_number_release(dev, &retired);
 }
 
 int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,

@@ -123,19 +123,18 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	if (init->create_flags & IB_WQ_FLAGS_SCATTER_FCS)
 		context.flags |= QRNIC_QPF_SCATTER_FCS;
 
-	mutex_lock(&dev->qpn_mutex);
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP,
 				   QRNIC_CMD_DESTROY_QP, &context,
 				   sizeof(context), &wq->ibwq.wq_num);
-	if (!err) {
-		err = qrnic_object_insert(&dev->wqs, &wq->object,
-					  wq->ibwq.wq_num);
-		if (err)
-			qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, wq->ibwq.wq_num);
-	}
-	mutex_unlock(&dev->qpn_mutex);
 	if (err)
 		goto err_memory;
+	/* Its numbers are those of QPs. */
+	qrnic_number_await(dev, &dev->qps, wq->ibwq.wq_num);
+	err = qrnic_object_insert(&dev->wqs, &wq->object, wq->ibwq.wq_num);
+	if (err) {
+		qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, wq->ibwq.wq_num);
+		goto err_memory;
+	}
 	return &wq->ibwq;
 
 err_memory:
@@ -149,16 +148,13 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibwq->device);
 	struct qrnic_ib_wq *wq = to_qrnic_wq(ibwq);
+	struct qrnic_ib_number retired;
 
 	qrnic_object_remove(&dev->wqs, &wq->object, ibwq->wq_num);
-	mutex_lock(&dev->qpn_mutex);
+	qrnic_number_retire(dev, &retired, &dev->qps, ibwq->wq_num);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, ibwq->wq_num);
-	/*
-	 * An event that is not delivered yet must not be taken for one of the next
-	 * owner of the number.
-	 */
 	qrnic_flush_events(dev->qdev);
-	mutex_unlock(&dev->qpn_mutex);
+	qrnic_number_release(dev, &retired);
 	wq_memory_free(dev, wq);
 	kfree(wq);
 	return 0;
