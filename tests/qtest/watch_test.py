@@ -5,11 +5,14 @@ Runs what tools/build-qemu --tests=qtest has built; prints TAP.
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import importlib.machinery
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent.parent
 STEP = re.compile(r"^ *(\d+)  (sender|receiver) +(\S.*?)  +(\S.*) \[([\w-]+)\.rst\]$")
 
@@ -72,7 +75,24 @@ def problems_of(operation, length):
     return problems and problems + done.stdout.splitlines()
 
 
+def times():
+    """The two forms in which versions of QEMU write a trace event"""
+    loader = importlib.machinery.SourceFileLoader("watch", str(ROOT / "tools" / "watch"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("watch", loader))
+    loader.exec_module(module)
+    problems = []
+    for text, expected in (("77@1795662099.038685:qrnic_doorbell qrnic: page 1", 1795662099038685),
+                           ("2026-11-26T03:01:39.038685Z qrnic_doorbell qrnic: page 1", 1795662099038685),
+                           ("2026-11-26T03:01:39.5Z qrnic_doorbell qrnic: page 1", 1795662099500000),
+                           ("2026-11-26T03:01:39Z qrnic_doorbell qrnic: page 1", 1795662099000000)):
+        line = module.traced(text, "sender")
+        if not line or (line.time, line.name, line.text) != (expected, "doorbell", "page 1"):
+            problems.append(f"{text}: {vars(line) if line else None}")
+    return problems + [text for text in ("qemu-system-x86_64: warning", "2026-11-26T03:01:39Z other_event x") if module.traced(text, "sender")]
+
+
 def tests():
+    yield "trace events of all versions of QEMU are read", times()
     for operation in OPERATIONS:
         yield f"{operation}: every step is shown in order", problems_of(operation, 256)
     yield "send: of a long message every packet is shown", problems_of("send", 2500)
@@ -98,4 +118,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
