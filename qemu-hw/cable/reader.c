@@ -2,8 +2,8 @@
  * qrnic cable: a thread that reads the socket of one connection
  *
  * A peer can send any descriptor with any message. The kernel closes those that
- * recvmsg() or close() drops in the calling thread, and some take long to close:
- * a TCP socket with SO_LINGER and unsent data, a file of FUSE. So each
+ * recvmsg() or close() drops in the calling thread, and some take long to
+ * close: a TCP socket with SO_LINGER and unsent data, a file of FUSE. So each
  * connection has a thread for these calls, which holds no lock meanwhile. If a
  * peer blocks the thread, the connection gets no further message and is given
  * up by the main loop's timer; nothing waits for the thread.
@@ -26,8 +26,8 @@
 #include "cable/reader.h"
 #include "cable/ring.h"
 
-/* Of Linux 6.16; the number is the same on all hosts of QEMU but SPARC */
-#if !defined(SO_PASSRIGHTS) && !defined(__sparc__)
+/* Of Linux 6.16, and not in older headers */
+#ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
 
@@ -270,12 +270,10 @@ bool qrnic_reader_hung_up(const QrnicReader *r)
 
 void qrnic_reader_refuse_descriptors(QrnicReader *r)
 {
-#ifdef SO_PASSRIGHTS
     int pass = 0;
 
     /* Older kernels do not know the option; the thread protects them. */
     setsockopt(r->fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
-#endif
 }
 
 void qrnic_reader_relax(QrnicReader *r)

@@ -3,8 +3,8 @@
  * close, with each message and at each time
  *
  * Programmer's Reference, chapter Cable: no peer can make the main loop wait.
- * Each test attacks, and then checks that QEMU answers, that an honest peer gets
- * the cable, and that the device can be unplugged and QEMU ended at once, all
+ * Each test attacks, and then checks that QEMU answers, that an honest peer
+ * gets the cable, and that the device can be unplugged and QEMU ended at once, all
  * while nothing of the attack can be closed yet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
