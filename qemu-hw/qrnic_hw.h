@@ -138,6 +138,7 @@
 /* Selective repeat: constants */
 #define QRNIC_SELECTIVE_WINDOW 256u
 #define QRNIC_MAX_HELD 0x4000000u
+#define QRNIC_HELD_TIME 4000u
 
 /* Adaptive routing: constants */
 #define QRNIC_ADAPTIVE_GAP_TIME 32u
@@ -909,6 +910,7 @@ enum qrnic_counter {
     QRNIC_COUNTER_TX_SACK,
     QRNIC_COUNTER_RX_SACK,
     QRNIC_COUNTER_HELD_PACKETS,
+    QRNIC_COUNTER_RX_HELD_CONFLICTS,
     QRNIC_COUNTER_PLACED_PACKETS,
     QRNIC_COUNTER_TX_RNR_NAK,
     QRNIC_COUNTER_RX_RNR_NAK,
@@ -1098,6 +1100,7 @@ enum qrnic_counter {
     X(tx_sack, roce) \
     X(rx_sack, roce) \
     X(held_packets, roce) \
+    X(rx_held_conflicts, roce) \
     X(placed_packets, roce) \
     X(tx_rnr_nak, roce) \
     X(rx_rnr_nak, roce) \
@@ -5576,6 +5579,7 @@ static inline const char *qrnic_counter_name(unsigned v)
         "tx_sack",
         "rx_sack",
         "held_packets",
+        "rx_held_conflicts",
         "placed_packets",
         "tx_rnr_nak",
         "rx_rnr_nak",

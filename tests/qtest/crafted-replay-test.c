@@ -121,7 +121,7 @@ static void test_kept_first_counts(void)
     start_selective(&c);
     keep(&c);
     send_write(&c, RQ_PSN + 1, 0xbd, MARK_SELECTIVE);
-    crafted_counted(&c, "tx_sack out_of_sequence");
+    crafted_counted(&c, "tx_sack rx_held_conflicts out_of_sequence");
     expect(&c, RC_SACK, RQ_PSN - 1);
     turn(&c);
     goes_on(&c, RQ_PSN + 2);
@@ -142,7 +142,7 @@ static void test_kept_not_displaced(void)
     p = crafted_packet(&c, RC_SEND_MIDDLE, RQ_PSN + 1);
     peer_send(c.r.d, &p);
     expect(&c, RC_SACK, RQ_PSN - 1);
-    crafted_counted(&c, "tx_sack=2 out_of_sequence=2");
+    crafted_counted(&c, "tx_sack=2 rx_held_conflicts=2 out_of_sequence=2");
     turn(&c);
     goes_on(&c, RQ_PSN + 2);
 }

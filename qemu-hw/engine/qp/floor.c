@@ -52,6 +52,9 @@ static void qp_init(QrnicEngine *e)
             QTAILQ_INIT(&e->pairs->list[i][level]);
         }
     }
+    for (unsigned i = 0; i < QRNIC_HOLD_LISTS; i++) {
+        QTAILQ_INIT(&e->pairs->holds[i]);
+    }
     table_init(e);
 }
 

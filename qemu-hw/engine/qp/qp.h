@@ -610,6 +610,7 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                    const struct iovec *piece, unsigned pieces, QrnicCqe *cqe);
 
 #define QRNIC_QP_TYPES 16
+#define QRNIC_HOLD_LISTS 32
 
 typedef struct QrnicPairs {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
@@ -627,7 +628,10 @@ typedef struct QrnicPairs {
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
     size_t carried_bytes;       /* of packets in carriers; MAX_CARRIED */
-    size_t held_bytes;          /* of packets that came ahead; MAX_HELD */
+    size_t held_bytes;          /* buffered out of order; MAX_HELD */
+    /* Connections, by the power of two of the bytes that each buffers */
+    QTAILQ_HEAD(, QrnicHold) holds[QRNIC_HOLD_LISTS];
+    uint32_t num_holds;         /* connections in these lists */
 } QrnicPairs;
 
 extern const QrnicFloor qrnic_qp_floor;

@@ -357,7 +357,8 @@ void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     if (qrnic_now(e) < r->nak_deadline) {
-        qrnic_timer_set(e, &qp->timer, r->nak_deadline);
+        /* The timer may be armed for a deadline of buffered packets. */
+        qrnic_timer_advance(e, &qp->timer, r->nak_deadline);
     } else if (qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         r->nak_owed = false;
         qrnic_qp_error(e, qp, r->event, r->event_subtype);

@@ -1,14 +1,31 @@
 /*
- * qrnic engine: packets of a connection that came ahead of their turn, and are
- * kept until what is before them has come
+ * qrnic engine: the out-of-order packets of a connection, which are buffered
+ * until the packets before them have arrived
  *
- * What they say is looked at when it is their turn, as if they came then. All
- * connections together keep no more than QRNIC_MAX_HELD bytes.
+ * A buffered packet is validated when it is executed, as if it arrived then.
+ * All connections together buffer QRNIC_MAX_HELD bytes at most. A peer must not
+ * be able to occupy them for ever, with one connection or with many:
+ *
+ * - The share of a connection is half of QRNIC_MAX_HELD, divided by the number
+ *   of connections that buffer something. A connection that buffers less than
+ *   its share always finds room: the connection that buffers most loses what it
+ *   buffers. (That one buffers more than a share, because lists are by powers
+ *   of two and half of an average is the share.)
+ * - A connection that makes no progress for QRNIC_HELD_TIME loses what it
+ *   buffers. An honest requester retransmits it, because the responder reports
+ *   it missing again.
+ *
+ * Packets of members that a carrier has executed out of order stay, because a
+ * retransmission must not be executed a second time; they have no payload.
+ *
+ * "Selective repeat" in the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
+#include "qemu/host-utils.h"
+#include "qemu/timer.h"
 #include "trace.h"
 #include "engine/transport/rc/rc.h"
 
@@ -16,34 +33,150 @@ QEMU_BUILD_BUG_ON(QRNIC_SELECTIVE_WINDOW != QRNIC_WINDOW);
 QEMU_BUILD_BUG_ON(QRNIC_SACK_BYTES * 8 != QRNIC_WINDOW);
 /* PSNs are indices modulo the window. */
 QEMU_BUILD_BUG_ON((QRNIC_PSN_MASK + 1) % QRNIC_WINDOW);
+/* One list for each power of two of buffered bytes, and one for none */
+QEMU_BUILD_BUG_ON(QRNIC_MAX_HELD >= 1ull << (QRNIC_HOLD_LISTS - 1));
 
 static size_t held_size(uint32_t payload_len)
 {
     return sizeof(QrnicHeld) + payload_len;
 }
 
-bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
+static bool is_executed(const QrnicHeld *p)
+{
+    return p->placed && p->info->flags & QRNIC_OPF_CARRIED;
+}
+
+static unsigned list_of(const QrnicHold *h)
+{
+    return 64 - clz64(h->bytes);
+}
+
+/* Counts bytes that an eviction would free. Keeps the hold in its list. */
+static void hold_bytes(QrnicEngine *e, QrnicHold *h, int64_t difference)
+{
+    unsigned before = list_of(h), after;
+
+    h->bytes += difference;
+    after = list_of(h);
+    if (before != after) {
+        QTAILQ_REMOVE(&e->pairs->holds[before], h, next);
+        QTAILQ_INSERT_TAIL(&e->pairs->holds[after], h, next);
+    }
+}
+
+static void hold_new(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicHold *h = qrnic_buffer_get(e, sizeof(*h));
+
+    memset(h, 0, sizeof(*h));
+    h->qp = qp;
+    h->progress_at = qrnic_now(e);
+    QTAILQ_INSERT_TAIL(&e->pairs->holds[list_of(h)], h, next);
+    e->pairs->num_holds++;
+    qp->responder->hold = h;
+    qrnic_timer_advance(e, &qp->timer,
+                        h->progress_at + QRNIC_HELD_TIME * SCALE_MS);
+}
+
+static void hold_free(QrnicEngine *e, QrnicHold *h)
+{
+    QTAILQ_REMOVE(&e->pairs->holds[list_of(h)], h, next);
+    e->pairs->num_holds--;
+    h->qp->responder->hold = NULL;
+    qrnic_buffer_put(e, h, sizeof(*h));
+}
+
+/* Drops all packets of a connection that have not been executed. */
+static void evict(QrnicEngine *e, QrnicQp *qp, const char *why)
+{
+    QrnicHold *h = qp->responder->hold;
+    uint32_t before = h->count, left;
+
+    for (uint32_t i = 0; qp->responder->hold && i < QRNIC_WINDOW; i++) {
+        if (h->at[i] && !is_executed(h->at[i])) {
+            qrnic_held_free(e, qrnic_hold_take(e, qp, i));
+        }
+    }
+    left = qp->responder->hold ? h->count : 0;
+    qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, before - left);
+    trace_qrnic_hold_evict(e->config.name, qp->number, before - left, why);
+}
+
+/*
+ * Makes room for a packet of a connection that buffers less than its share.
+ * Returns false if there is none.
+ */
+static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
+{
+    uint32_t holds = e->pairs->num_holds + !own;
+    size_t wanted = (own ? own->bytes : 0) + size;
+
+    if (wanted > QRNIC_MAX_HELD / 2 / holds) {
+        return false;
+    }
+    for (int i = QRNIC_HOLD_LISTS - 1; i >= 0; i--) {
+        QrnicHold *most = QTAILQ_FIRST(&e->pairs->holds[i]);
+
+        if (most && (most == own || most->bytes <= wanted)) {
+            return false;
+        }
+        if (most) {
+            evict(e, most->qp, "others buffer less");
+            return e->pairs->held_bytes + size <= QRNIC_MAX_HELD;
+        }
+    }
+    return false;
+}
+
+/*
+ * Counts a packet that differs from the one that is buffered with its PSN: one
+ * of them is forged, or the peer is faulty. Which one is not known.
+ */
+void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
+                        const QrnicPacket *pkt)
+{
+    const QrnicHold *h = qp->responder->hold;
+    const QrnicHeld *p = h->at[pkt->t.psn % QRNIC_WINDOW];
+    const QrnicTransport *a = &p->t, *b = &pkt->t;
+
+    if (a->opcode == b->opcode && a->va == b->va && a->rkey == b->rkey &&
+        a->dma_len == b->dma_len && a->imm == b->imm &&
+        a->inv_key == b->inv_key && a->swap_add == b->swap_add &&
+        a->compare == b->compare && a->srqn == b->srqn &&
+        a->src_qpn == b->src_qpn &&
+        (p->placed || (p->payload_len == pkt->payload_len &&
+                       !memcmp(p->payload, pkt->payload, p->payload_len)))) {
+        return;
+    }
+    qrnic_add(e, QRNIC_COUNTER_RX_HELD_CONFLICTS, 1);
+    trace_qrnic_hold_conflict(e->config.name, qp->number, b->psn, a->opcode,
+                              b->opcode);
+}
+
+bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                     bool placed)
 {
+    QrnicHold **h = &qp->responder->hold;
     uint32_t psn = pkt->t.psn, place = psn % QRNIC_WINDOW;
     uint32_t len = placed ? 0 : pkt->payload_len;
     size_t size = held_size(len);
     QrnicHeld *p;
 
     if (qrnic_hold_has(*h, psn)) {
+        qrnic_hold_compare(e, qp, pkt);
         return true;
     }
     /* Longer than any path MTU allows: no honest end sends it. */
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }
-    if (e->pairs->held_bytes + size > QRNIC_MAX_HELD) {
+    if (e->pairs->held_bytes + size > QRNIC_MAX_HELD &&
+        !make_room(e, *h, size)) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
         return false;
     }
     if (!*h) {
-        *h = qrnic_buffer_get(e, sizeof(**h));
-        memset(*h, 0, sizeof(**h));
+        hold_new(e, qp);
     }
     p = qrnic_buffer_get(e, size);
     p->t = pkt->t;
@@ -54,23 +187,29 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
     e->pairs->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
+    if (!is_executed(p)) {
+        hold_bytes(e, *h, size);
+    }
     qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
                  QRNIC_COUNTER_PLACED_PACKETS : QRNIC_COUNTER_HELD_PACKETS, 1);
     return true;
 }
 
-QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn)
+QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
+    QrnicHold *h = qp->responder->hold;
     QrnicHeld *p;
 
-    if (!qrnic_hold_has(*h, psn)) {
+    if (!qrnic_hold_has(h, psn)) {
         return NULL;
     }
-    p = (*h)->at[psn % QRNIC_WINDOW];
-    (*h)->at[psn % QRNIC_WINDOW] = NULL;
-    if (!--(*h)->count) {
-        qrnic_buffer_put(e, *h, sizeof(**h));
-        *h = NULL;
+    p = h->at[psn % QRNIC_WINDOW];
+    h->at[psn % QRNIC_WINDOW] = NULL;
+    if (!is_executed(p)) {
+        hold_bytes(e, h, -(int64_t)held_size(p->payload_len));
+    }
+    if (!--h->count) {
+        hold_free(e, h);
     }
     return p;
 }
@@ -83,11 +222,11 @@ void qrnic_held_free(QrnicEngine *e, QrnicHeld *p)
     qrnic_buffer_put(e, p, size);
 }
 
-void qrnic_hold_drop(QrnicEngine *e, QrnicHold **h, uint32_t psn,
-                     uint32_t count)
+void qrnic_hold_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn, uint32_t count)
 {
-    for (uint32_t i = 0; *h && i < MIN(count, QRNIC_WINDOW); i++) {
-        QrnicHeld *p = qrnic_hold_take(e, h, qrnic_psn_add(psn, i));
+    for (uint32_t i = 0; qp->responder->hold && i < MIN(count, QRNIC_WINDOW);
+         i++) {
+        QrnicHeld *p = qrnic_hold_take(e, qp, qrnic_psn_add(psn, i));
 
         if (p) {
             qrnic_held_free(e, p);
@@ -95,9 +234,30 @@ void qrnic_hold_drop(QrnicEngine *e, QrnicHold **h, uint32_t psn,
     }
 }
 
-void qrnic_hold_cleanup(QrnicEngine *e, QrnicHold **h)
+void qrnic_hold_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
-    qrnic_hold_drop(e, h, 0, QRNIC_WINDOW);
+    qrnic_hold_drop(e, qp, 0, QRNIC_WINDOW);
+}
+
+void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicHold *h = qp->responder->hold;
+    int64_t until;
+
+    if (!h) {
+        return;
+    }
+    until = h->progress_at + QRNIC_HELD_TIME * SCALE_MS;
+    if (qrnic_now(e) >= until) {
+        evict(e, qp, "no progress");
+        h = qp->responder->hold;
+        if (!h) {
+            return;
+        }
+        h->progress_at = qrnic_now(e);
+        until = h->progress_at + QRNIC_HELD_TIME * SCALE_MS;
+    }
+    qrnic_timer_advance(e, &qp->timer, until);
 }
 
 void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,

@@ -15,7 +15,7 @@ void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
     }
     if (qp->responder) {
         qrnic_inbound_cleanup(e, qp, &qp->responder->in);
-        qrnic_hold_cleanup(e, &qp->responder->hold);
+        qrnic_hold_cleanup(e, qp);
         g_free(qp->responder->replay);
         g_free(qp->responder);
         qp->responder = NULL;

@@ -69,6 +69,10 @@ typedef struct QrnicHeld {
 } QrnicHeld;
 
 typedef struct QrnicHold {
+    QrnicQp *qp;
+    QTAILQ_ENTRY(QrnicHold) next;       /* by the power of two of bytes */
+    size_t bytes;               /* buffered, of packets not yet executed */
+    int64_t progress_at;        /* when the expected PSN changed last */
     uint32_t count;             /* one at least: else there is no such thing */
     QrnicHeld *at[QRNIC_WINDOW];        /* by PSN */
 } QrnicHold;
@@ -205,6 +209,7 @@ struct QrnicResponder {
     int64_t nak_deadline;       /* of the fatal NAK */
     uint32_t wire_epoch;        /* when it was last looked at */
     int64_t used;               /* dynamic connections: last packet came */
+    int64_t made_at;            /* dynamic connections: CONNECT was accepted */
 };
 
 /* What all packets of a connection say of it */
@@ -266,19 +271,23 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 }
 
 /* hold.c. One of the window. False: it is not kept, as there is no room. */
-bool qrnic_hold_put(QrnicEngine *e, QrnicHold **h, const QrnicPacket *pkt,
+bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                     bool placed);
+/* Compares a packet with the buffered one, which must be there. */
+void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
+                        const QrnicPacket *pkt);
 static inline bool qrnic_hold_has(const QrnicHold *h, uint32_t psn)
 {
     return h && h->at[psn % QRNIC_WINDOW];
 }
 /* It is the caller's, who gives it back; NULL: it is not there. */
-QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicHold **h, uint32_t psn);
+QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
 void qrnic_held_free(QrnicEngine *e, QrnicHeld *p);
 /* So many from this PSN on are not wanted any more. */
-void qrnic_hold_drop(QrnicEngine *e, QrnicHold **h, uint32_t psn,
-                     uint32_t count);
-void qrnic_hold_cleanup(QrnicEngine *e, QrnicHold **h);
+void qrnic_hold_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn, uint32_t count);
+void qrnic_hold_cleanup(QrnicEngine *e, QrnicQp *qp);
+/* Drops the packets of a connection that has made no progress for too long. */
+void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp);
 /* What a SACK says of the window */
 void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,
                      uint8_t arrived[QRNIC_SACK_BYTES]);

@@ -114,6 +114,7 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
+    qrnic_hold_timer(e, qp);
     if (!r->gap_deadline) {
         return;
     }
@@ -142,12 +143,15 @@ static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 
     receive_expected(e, qp, pkt);
     if (r->hold) {
-        qrnic_hold_drop(e, &r->hold, psn, qrnic_psn_distance(psn, r->epsn));
+        qrnic_hold_drop(e, qp, psn, qrnic_psn_distance(psn, r->epsn));
     }
     if (r->epsn != psn) {
         r->gap_deadline = 0;
     }
     if (r->hold) {
+        if (r->epsn != psn) {
+            r->hold->progress_at = qrnic_now(e);
+        }
         if (!qrnic_hold_has(r->hold, r->epsn)) {
             gap_tell(e, qp);
         }
@@ -161,7 +165,7 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
     QrnicHeld *held;
     QrnicPacket pkt;
 
-    held = qrnic_hold_take(e, &r->hold, r->epsn);
+    held = qrnic_hold_take(e, qp, r->epsn);
     if (!held) {
         return false;
     }
@@ -198,7 +202,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
              qrnic_responder_place(e, qp, pkt);
     early = !there && pkt->info->flags & QRNIC_OPF_CARRIED &&
             qrnic_carried_is_next(e, qp, pkt);
-    if (!qrnic_hold_put(e, &r->hold, pkt, placed || early)) {
+    if (!qrnic_hold_put(e, qp, pkt, placed || early)) {
         return false;
     }
     /* Once it is known to have come, as it must not be handed over twice */
@@ -258,6 +262,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         receive_duplicate(e, qp, pkt);
     } else if (ahead == 0) {
         qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
+        qrnic_hold_compare(e, qp, pkt);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
         if (keep_ahead(e, qp, pkt, ahead)) {
@@ -292,7 +297,7 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
     /* Nothing that came ahead has its turn any more. */
-    qrnic_hold_cleanup(e, &qp->responder->hold);
+    qrnic_hold_cleanup(e, qp);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }
 
