@@ -216,6 +216,11 @@ static int64_t env_clock_ns(void *opaque)
     return qrnic_clock_ns(opaque);
 }
 
+static int64_t env_real_time_ns(void *opaque)
+{
+    return g_get_real_time() * SCALE_US;
+}
+
 static void env_timer_arm(void *opaque, int64_t deadline_ns)
 {
     QrnicDevice *d = opaque;
@@ -773,7 +778,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
         .dm_atomic = env_dm_atomic,
         .send = env_send,
         .notify = env_notify,
-        .clock_ns = env_clock_ns,
+        .clock_ns = env_clock_ns, .real_time_ns = env_real_time_ns,
         .timer_arm = env_timer_arm,
         .kick = env_kick,
         .fatal = env_fatal,

@@ -55,6 +55,12 @@ typedef struct QrnicEnv {
     int64_t (*clock_ns)(void *opaque);
 
     /*
+     * Real time in ns since 1970, which goes on from one process to the next.
+     * NULL: clock_ns is used.
+     */
+    int64_t (*real_time_ns)(void *opaque);
+
+    /*
      * Call qrnic_engine_timer() at this time or soon after; replaces the
      * deadline before, QRNIC_DEADLINE_NEVER cancels it.
      */

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/transport/transport.h"
 #include "pair.h"
 
 #define KEY 0x1122334455667788ull
@@ -17,6 +18,7 @@
 #define SLOT 2048
 #define COUNTER (BYTES - 64)
 #define IDLE 10                 /* 4.2 ms */
+#define LONG_IDLE 18            /* 1.07 s */
 
 /* Memory of a node, with its key; receive buffers are at its beginning. */
 typedef struct Memory {
@@ -377,7 +379,8 @@ static const char worked_example[] =
 typedef struct Conversation {
     World *w;
     GString *log;
-    uint32_t connection;        /* number of the first connection */
+    uint32_t connection;        /* number of the last connection */
+    unsigned number;            /* that the example has in place of it */
 } Conversation;
 
 static bool conversation_tap(Sim *s, unsigned from, const uint8_t *frame,
@@ -393,13 +396,14 @@ static bool conversation_tap(Sim *s, unsigned from, const uint8_t *frame,
     name = strchr(p.info->name, '_') + 1;
     target = (from ? p.t.src_qpn : p.t.dest_qpn) ==
              c->w->target[0].qp->number ? 9 : 10;
-    if (!c->log->len) {
+    if (p.t.connection != c->connection) {
         c->connection = p.t.connection;
+        c->number++;
     }
     ends = g_strdup_printf("%u to %u", from ? target : 5, from ? 5 : target);
     g_string_append_printf(c->log, "%-9s %-11s connection %u, PSN %u%s\n", ends,
                            g_str_equal(name, "SEND_ONLY") ? "SEND Only" : name,
-                           77 + p.t.connection - c->connection,
+                           76 + c->number,
                            100 + p.t.psn - c->w->c.psn_a,
                            p.t.ack_req ? ", AckReq" : "");
     return true;
@@ -1471,6 +1475,88 @@ static void test_after_reset(void)
     world_free(w);
 }
 
+/* A process that is started again knows nothing of the one before. */
+static void initiator_restart(World *w)
+{
+    SimNode *n = &w->sim->node[0];
+
+    g_free(w->initiator[0]);
+    sim_reset(n);
+    n->engine->transport->connection = 0;
+    w->m[0] = memory_new(n);
+    w->initiator[0] = initiator_new(w, 0, LONG_IDLE);
+}
+
+/*
+ * An initiator that is started again connects to a target that still has a
+ * responder for it, although the target has seen higher numbers.
+ */
+static void test_restart(void)
+{
+    World *w = world_new(world_defaults());
+
+    for (unsigned i = 0; i < 5; i++) {
+        send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+        sim_run(w->sim, w->sim->now + 100 * SIM_MS);
+        expect_recv(w, 0, 0, 0, 10);
+    }
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_recv(w, 0, 0, 0, 10);
+    initiator_restart(w);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 20, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 0, 0, 20);
+    world_free(w);
+}
+
+/* The same when the numbers have wrapped: the target's one looks newer. */
+static void test_restart_wrapped(void)
+{
+    World *w = world_new(world_defaults());
+
+    initiator_restart(w);
+    for (unsigned i = 0; i < 20; i++) {
+        send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+        sim_run(w->sim, w->sim->now + 500 * SIM_MS);
+        expect_recv(w, 0, 0, 0, 10);
+        expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    }
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    initiator_restart(w);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 20, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 0, 0, 20);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
+    world_free(w);
+}
+
+/*
+ * A target that is started again has no responder of the connections before.
+ * An initiator that has rested connects anew.
+ */
+static void test_target_restart(void)
+{
+    World *w = world_new(world_defaults());
+
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + 100 * SIM_MS);
+    expect_recv(w, 0, 0, 0, 10);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    g_free(w->target[0].qp);
+    g_free(w->target[0].srq->next);
+    g_free(w->target[0].srq);
+    sim_reset(&w->sim->node[1]);
+    target_new(w, &w->target[0]);
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 20, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
+    expect_recv(w, 0, 0, 0, 20);
+    world_free(w);
+}
+
 static void test_error(void)
 {
     World *w = world_new(world_defaults());
@@ -1656,6 +1742,9 @@ int main(int argc, char **argv)
     g_test_add_func("/dynamic/objects", test_objects);
     g_test_add_func("/dynamic/reset", test_reset);
     g_test_add_func("/dynamic/after-reset", test_after_reset);
+    g_test_add_func("/dynamic/restart", test_restart);
+    g_test_add_func("/dynamic/restart-wrapped", test_restart_wrapped);
+    g_test_add_func("/dynamic/target-restart", test_target_restart);
     g_test_add_func("/dynamic/error", test_error);
     g_test_add_func("/dynamic/loopback", test_loopback);
     g_test_add_func("/dynamic/counter-set", test_counter_set);

@@ -28,8 +28,6 @@ static void transport_init(QrnicEngine *e)
     qrnic_qp_type_register(e, QRNIC_QPT_RAW_PACKET, &qrnic_raw_packet_ops);
     e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
-    /* A reset goes on from there: peers may remember the connections before. */
-    e->transport->connection = qrnic_now(e) >> 10;
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);
     qrnic_table_init(&e->transport->flows, 1, e->config.max_flow + 1);
     qrnic_table_init(&e->transport->rss, 1, e->config.max_flow + 1);

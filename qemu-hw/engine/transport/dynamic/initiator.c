@@ -103,6 +103,21 @@ static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
     send_control(e, qp, QRNIC_OP_DC_DISCONNECT, qp->requester->next_psn);
 }
 
+/*
+ * Returns the number of a new connection: real time in units of 1,024 ns, so
+ * that a peer that remembers a connection of an earlier process or before a
+ * reset finds the number newer; but more than the last one.
+ */
+static uint32_t connection_number(QrnicEngine *e)
+{
+    QrnicTransports *t = e->transport;
+    uint64_t now = e->env.real_time_ns ?
+                   e->env.real_time_ns(e->env.opaque) : qrnic_now(e);
+
+    t->connection = MAX(t->connection + 1, now >> 10);
+    return t->connection & 0xffffff;
+}
+
 /* From now on path and number are those of the new connection. */
 static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 {
@@ -115,8 +130,7 @@ static void connection_begin(QrnicEngine *e, QrnicQp *qp)
         qrnic_requester_fail(e, qp, QRNIC_WC_LOC_QP_OP_ERR, QRNIC_SYN_ADDRESS);
         return;
     }
-    e->transport->connection = (e->transport->connection + 1) & 0xffffff;
-    qp->connection = e->transport->connection;
+    qp->connection = connection_number(e);
     qp->attr.dest_qpn = d->to.target;
     qrnic_path_set(e, qp, &d->to.av, d->to.target);
     d->begun = true;

@@ -28,7 +28,7 @@ void qrnic_dynamic_responder_start(QrnicEngine *e, QrnicQp *qp,
     };
     qp->connection = connect->connection;
     qp->responder = g_new0(QrnicResponder, 1);
-    qp->responder->used = qrnic_now(e);
+    qp->responder->made_at = qp->responder->used = qrnic_now(e);
     qrnic_path_set(e, qp, av, connect->src_qpn);
     qrnic_rc_start_receive(e, qp);
     qp->state = QRNIC_QPS_RTS;

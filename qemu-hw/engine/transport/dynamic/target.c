@@ -25,6 +25,7 @@ typedef struct Answer {
 typedef struct Ended {
     uint8_t gid[16];
     uint32_t initiator, connection;
+    int64_t made_at;
     int64_t until;              /* it is remembered; 0: there is none */
 } Ended;
 
@@ -142,7 +143,21 @@ static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
     memcpy(x->gid, r->attr.av.dgid, sizeof(x->gid));
     x->initiator = r->attr.dest_qpn;
     x->connection = r->connection;
+    x->made_at = r->responder->made_at;
     x->until = qrnic_now(e) + QRNIC_DYNAMIC_RESPONDER_IDLE * SCALE_MS;
+}
+
+/*
+ * Returns true if a CONNECT with the number may have been sent before the
+ * connection. Packets are in the network for QRNIC_DYNAMIC_RESPONDER_IDLE at
+ * most, so afterwards any other number is that of a new connection: the numbers
+ * of an initiator that rested, or restarted, may have wrapped around.
+ */
+static bool is_older(QrnicEngine *e, uint32_t number, uint32_t connection,
+                     int64_t made_at)
+{
+    return qrnic_connection_newer(connection, number) &&
+           qrnic_now(e) < made_at + QRNIC_DYNAMIC_RESPONDER_IDLE * SCALE_MS;
 }
 
 static bool has_ended(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
@@ -154,7 +169,8 @@ static bool has_ended(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
 
         if (x->initiator == p->t.src_qpn && x->until > qrnic_now(e) &&
             !memcmp(x->gid, p->h->sgid, sizeof(x->gid)) &&
-            !qrnic_connection_newer(p->t.connection, x->connection)) {
+            (x->connection == p->t.connection ||
+             is_older(e, p->t.connection, x->connection, x->made_at))) {
             return true;
         }
     }
@@ -181,8 +197,8 @@ static void receive_connect(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     QrnicAddressVector av;
 
     if (!address_of(e, p, &av) ||
-        (r ? qrnic_connection_newer(r->connection, p->t.connection) :
-             has_ended(e, qp, p))) {
+        (r ? is_older(e, p->t.connection, r->connection,
+                      r->responder->made_at) : has_ended(e, qp, p))) {
         drop(e, qp, p);
         return;
     }
