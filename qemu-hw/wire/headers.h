@@ -11,7 +11,6 @@
 #ifndef QRNIC_WIRE_HEADERS_H
 #define QRNIC_WIRE_HEADERS_H
 
-#include "qemu/osdep.h"
 
 #define QRNIC_ETH_LEN           14
 #define QRNIC_VLAN_LEN          4

@@ -11,7 +11,6 @@
 #ifndef QRNIC_WIRE_ICRC_H
 #define QRNIC_WIRE_ICRC_H
 
-#include "qemu/osdep.h"
 #include "wire/headers.h"
 
 #define QRNIC_CRC32_INIT        0xffffffffu

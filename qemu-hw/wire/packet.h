@@ -11,7 +11,6 @@
 #ifndef QRNIC_WIRE_PACKET_H
 #define QRNIC_WIRE_PACKET_H
 
-#include "qemu/osdep.h"
 #include "wire/headers.h"
 #include "wire/icrc.h"
 #include "wire/opcode.h"
