@@ -9,6 +9,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/atomic.h"
 #include "qemu/bswap.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
@@ -22,8 +23,10 @@
 /* table[n][b]: the CRC of byte b followed by n zero bytes. */
 static uint32_t table[16][256];
 
-/* The fastest implementation that works here */
-static QrnicCrc32 *crc32_chosen;
+static QrnicCrc32 crc32_first;
+
+/* The fastest implementation that works here, from the first call on */
+static QrnicCrc32 *crc32_chosen = crc32_first;
 
 static void crc32_init_tables(void)
 {
@@ -299,18 +302,34 @@ QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast)
 static void __attribute__((constructor)) crc32_init(void)
 {
     crc32_init_tables();
-    crc32_chosen = qrnic_crc32_slicing;
+}
+
+/*
+ * Chooses at the first call, because the trial takes half a millisecond, and
+ * most processes that contain this code have no device.
+ */
+static uint32_t crc32_first(uint32_t crc, const uint8_t *data, size_t len)
+{
+    QrnicCrc32 *chosen = qrnic_crc32_slicing;
+
     if (qrnic_crc32_have_vpclmul()) {
-        crc32_chosen = qrnic_crc32_choose(qrnic_crc32_vpclmul);
+        chosen = qrnic_crc32_choose(qrnic_crc32_vpclmul);
     }
-    if (crc32_chosen == qrnic_crc32_slicing && qrnic_crc32_have_clmul()) {
-        crc32_chosen = qrnic_crc32_choose(qrnic_crc32_clmul);
+    if (chosen == qrnic_crc32_slicing && qrnic_crc32_have_clmul()) {
+        chosen = qrnic_crc32_choose(qrnic_crc32_clmul);
     }
+    qatomic_set(&crc32_chosen, chosen);
+    return chosen(crc, data, len);
 }
 
 uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len)
 {
-    return crc32_chosen(crc, data, len);
+    return qatomic_read(&crc32_chosen)(crc, data, len);
+}
+
+bool qrnic_crc32_is_chosen(void)
+{
+    return qatomic_read(&crc32_chosen) != crc32_first;
 }
 
 /* Behind the BTH: what is shorter is copied, for beginning anew costs more. */

@@ -634,9 +634,21 @@ static void test_crc_tried(void)
     }
 }
 
+static bool chosen_before_main;
+
+/* A process that has no device does not try the implementations. */
+static void test_crc_first(void)
+{
+    g_assert_false(chosen_before_main);
+    g_assert_cmphex(qrnic_crc32(1, NULL, 0), ==, 1);
+    g_assert_true(qrnic_crc32_is_chosen());
+}
+
 int main(int argc, char **argv)
 {
+    chosen_before_main = qrnic_crc32_is_chosen();
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/wire/crc-first", test_crc_first);
     g_test_add_func("/wire/vectors", test_vectors);
     g_test_add_func("/wire/round-trip", test_round_trip);
     g_test_add_func("/wire/icrc-cover", test_icrc_cover);
