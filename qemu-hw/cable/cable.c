@@ -620,6 +620,7 @@ static void cable_exit(Notifier *notifier, void *data)
     if (c->path) {
         qrnic_meeting_leave(&c->meeting);
     }
+    qrnic_capture_close(&c->capture);
 }
 
 /*

@@ -11,10 +11,15 @@
 #include <sys/uio.h>
 #include "qapi/error.h"
 #include "qemu/error-report.h"
+#include "qemu/lockable.h"
+#include "qemu/queue.h"
+#include "qemu/thread.h"
 #include "cable/capture.h"
+#include "cable/socket.h"
 
 #define BLOCK_SECTION 0x0a0d0d0au
 #define BLOCK_INTERFACE 1u
+#define BLOCK_STATISTICS 5u
 #define BLOCK_PACKET 6u
 #define ORDER 0x1a2b3c4du
 #define LINK_ETHERNET 1
@@ -22,7 +27,12 @@
 #define OPTION_FLAGS 2          /* of a packet */
 #define FLAG_INBOUND 1u
 #define FLAG_OUTBOUND 2u
+#define OPTION_DROPPED 5        /* of statistics */
 #define NAME_MAX_BYTES 64
+
+/* Bytes that wait to be written, at most */
+#define QUEUE_BYTES (64u << 20)
+#define CLOSE_MS 2000
 
 typedef struct Option {
     uint16_t code, length;
@@ -60,6 +70,17 @@ typedef struct PacketTail {
     uint32_t length_again;
 } PacketTail;
 
+typedef struct StatisticsBlock {
+    uint32_t type, length;
+    uint32_t interface;
+    uint32_t time_high, time_low;
+    Option dropped;
+    uint32_t count[2];          /* 64 bits, which need not be aligned here */
+    Option end;
+    uint32_t length_again;
+} StatisticsBlock;
+
+QEMU_BUILD_BUG_ON(sizeof(StatisticsBlock) != 40);
 QEMU_BUILD_BUG_ON(sizeof(SectionBlock) != 28);
 QEMU_BUILD_BUG_ON(sizeof(InterfaceBlock) != 28 + NAME_MAX_BYTES);
 QEMU_BUILD_BUG_ON(sizeof(PacketHead) != 28);
@@ -117,6 +138,142 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
     return qrnic_capture_interface(c, name, errp);
 }
 
+/*
+ * The writer
+ */
+
+typedef struct Block {
+    QSIMPLEQ_ENTRY(Block) next;
+    uint32_t length;
+    uint8_t bytes[];
+} Block;
+
+struct QrnicCaptureWriter {
+    QemuMutex lock;
+    QemuCond changed;
+    int fd;
+    QSIMPLEQ_HEAD(, Block) queue;
+    size_t queued;              /* bytes of the queue */
+    uint64_t lost;              /* frames that found no room */
+    bool failed;                /* the file cannot be written */
+    bool closing, done;
+    bool abandoned;             /* the thread frees the writer */
+};
+
+static void writer_free(QrnicCaptureWriter *w)
+{
+    qemu_cond_destroy(&w->changed);
+    qemu_mutex_destroy(&w->lock);
+    g_free(w);
+}
+
+static bool write_bytes(QrnicCaptureWriter *w, const void *bytes, size_t len)
+{
+    for (const uint8_t *at = bytes; len; ) {
+        ssize_t written = RETRY_ON_EINTR(write(w->fd, at, len));
+
+        if (written <= 0) {
+            return false;
+        }
+        at += written;
+        len -= written;
+    }
+    return true;
+}
+
+/* Called with the lock, which it releases while it writes. */
+static void write_block(QrnicCaptureWriter *w)
+{
+    Block *block = QSIMPLEQ_FIRST(&w->queue);
+    bool failed = w->failed;
+
+    QSIMPLEQ_REMOVE_HEAD(&w->queue, next);
+    qemu_mutex_unlock(&w->lock);
+    if (!failed && !write_bytes(w, block->bytes, block->length)) {
+        error_report("qrnic-cable: a frame could not be written; the capture "
+                     "ends here");
+        failed = true;
+    }
+    qemu_mutex_lock(&w->lock);
+    w->failed = failed;
+    w->queued -= block->length;
+    g_free(block);
+}
+
+static void write_statistics(QrnicCaptureWriter *w)
+{
+    uint64_t now = g_get_real_time();
+    StatisticsBlock statistics = {
+        .type = BLOCK_STATISTICS, .length = sizeof(statistics),
+        .time_high = now >> 32, .time_low = now,
+        .dropped = { OPTION_DROPPED, sizeof(statistics.count) },
+        .length_again = sizeof(statistics),
+    };
+
+    memcpy(statistics.count, &w->lost, sizeof(statistics.count));
+    if (w->lost && !w->failed) {
+        write_bytes(w, &statistics, sizeof(statistics));
+    }
+}
+
+static void *writer_thread(void *opaque)
+{
+    QrnicCaptureWriter *w = opaque;
+    bool abandoned;
+
+    qemu_mutex_lock(&w->lock);
+    while (!w->closing || !QSIMPLEQ_EMPTY(&w->queue)) {
+        if (QSIMPLEQ_EMPTY(&w->queue)) {
+            qemu_cond_wait(&w->changed, &w->lock);
+        } else {
+            write_block(w);
+        }
+    }
+    qemu_mutex_unlock(&w->lock);
+    write_statistics(w);
+    close(w->fd);
+    qemu_mutex_lock(&w->lock);
+    w->done = true;
+    abandoned = w->abandoned;
+    qemu_cond_signal(&w->changed);
+    qemu_mutex_unlock(&w->lock);
+    if (abandoned) {
+        writer_free(w);
+    }
+    return NULL;
+}
+
+static bool writer_start(QrnicCapture *c)
+{
+    QrnicCaptureWriter *w = g_new0(QrnicCaptureWriter, 1);
+
+    qemu_mutex_init(&w->lock);
+    qemu_cond_init(&w->changed);
+    QSIMPLEQ_INIT(&w->queue);
+    w->fd = c->fd;
+    if (!qrnic_cable_thread(writer_thread, w)) {
+        writer_free(w);
+        error_report("qrnic-cable: no thread can be started; the capture ends "
+                     "here");
+        return false;
+    }
+    c->writer = w;
+    return true;
+}
+
+static void enqueue(QrnicCaptureWriter *w, Block *block)
+{
+    QEMU_LOCK_GUARD(&w->lock);
+    if (w->failed || w->queued + block->length > QUEUE_BYTES) {
+        w->lost++;
+        g_free(block);
+        return;
+    }
+    w->queued += block->length;
+    QSIMPLEQ_INSERT_TAIL(&w->queue, block, next);
+    qemu_cond_signal(&w->changed);
+}
+
 void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
                          bool sent)
 {
@@ -134,22 +291,49 @@ void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
         .value = sent ? FLAG_OUTBOUND : FLAG_INBOUND,
         .length_again = bytes,
     };
-    struct iovec iov[] = {
-        { &head, sizeof(head) }, { (void *)frame, len },
-        { (void *)zeros, fill }, { &tail, sizeof(tail) },
-    };
+    Block *block;
+    uint8_t *at;
 
-    if (c->fd >= 0 && !write_whole(c, iov, ARRAY_SIZE(iov))) {
-        error_report("qrnic-cable: a frame could not be written; the capture "
-                     "ends here");
-        qrnic_capture_close(c);
+    if (c->fd < 0) {
+        return;
     }
+    if (!c->writer && !writer_start(c)) {
+        qrnic_capture_close(c);
+        return;
+    }
+    block = g_malloc(sizeof(*block) + bytes);
+    block->length = bytes;
+    at = mempcpy(block->bytes, &head, sizeof(head));
+    at = mempcpy(at, frame, len);
+    at = mempcpy(at, zeros, fill);
+    memcpy(at, &tail, sizeof(tail));
+    enqueue(c->writer, block);
 }
 
 void qrnic_capture_close(QrnicCapture *c)
 {
-    if (c->fd >= 0) {
+    QrnicCaptureWriter *w = c->writer;
+    int64_t end = g_get_monotonic_time() + CLOSE_MS * 1000;
+    bool done;
+
+    if (!w && c->fd >= 0) {
         close(c->fd);
     }
     c->fd = -1;
+    c->writer = NULL;
+    if (!w) {
+        return;
+    }
+    qemu_mutex_lock(&w->lock);
+    w->closing = true;
+    qemu_cond_signal(&w->changed);
+    while (!w->done && g_get_monotonic_time() < end) {
+        qemu_cond_timedwait(&w->changed, &w->lock, CLOSE_MS);
+    }
+    done = w->done;
+    w->abandoned = true;
+    qemu_mutex_unlock(&w->lock);
+    if (done) {
+        writer_free(w);
+    }
 }

@@ -7,9 +7,16 @@
 #ifndef QRNIC_CABLE_CAPTURE_H
 #define QRNIC_CABLE_CAPTURE_H
 
+/*
+ * A file may be a pipe, or on a file system that answers late. So frames are
+ * queued, and a thread writes them; the main loop never waits for the file.
+ */
+typedef struct QrnicCaptureWriter QrnicCaptureWriter;
+
 typedef struct QrnicCapture {
     int fd;                     /* -1: there is none */
     unsigned interface;         /* of the frames that come next, from 0 */
+    QrnicCaptureWriter *writer; /* from the first frame on; owns the file */
 } QrnicCapture;
 
 /* Makes the file, or empties it. name: of the interface, in the file */
@@ -18,9 +25,13 @@ bool qrnic_capture_open(QrnicCapture *capture, const char *path,
 /* One more interface in the same file; the first is there from the start. */
 bool qrnic_capture_interface(QrnicCapture *capture, const char *name,
                              Error **errp);
-/* One frame, with the time of day; a file that cannot be written is closed. */
+/*
+ * One frame, with the time of day. A frame that finds 64 MiB queued is not
+ * written; the file has the number of these at its end.
+ */
 void qrnic_capture_frame(QrnicCapture *capture, const uint8_t *frame,
                          size_t len, bool sent);
+/* Waits for the last frames to be written, but for two seconds at most. */
 void qrnic_capture_close(QrnicCapture *capture);
 
 #endif

@@ -744,6 +744,40 @@ static void test_capture(void)
     rmdir(dir);
 }
 
+/* A reader of the capture that stops reads nothing, and stops nobody. */
+static void test_capture_blocked(void)
+{
+    g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);
+    g_autofree char *path = g_strconcat(dir, "/fifo", NULL);
+    g_autofree char *option = g_strconcat("--capture=", path, NULL);
+    int64_t start, longest = 0;
+    uint32_t number = 0;
+    Net *n;
+    int fd;
+
+    g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    g_assert_cmpint(fd, >=, 0);
+    n = net_start(option);
+    net_introduce(n);
+    for (unsigned i = 0; i < 20; i++) {
+        start = g_get_monotonic_time();
+        for (unsigned k = 0; k < 50; k++) {
+            talk(n, 0, 1, number++);
+            talk(n, 1, 0, number++);
+        }
+        longest = MAX(longest, g_get_monotonic_time() - start);
+    }
+    g_test_message("longest time of 100 frames: %" PRId64 " us", longest);
+    g_assert_cmpint(longest, <, BOUND_US);
+    start = g_get_monotonic_time();
+    net_stop(n);
+    g_assert_cmpint(g_get_monotonic_time() - start, <, BOUND_US);
+    close(fd);
+    unlink(path);
+    rmdir(dir);
+}
+
 /*
  * The command line: each mistake is said in one line.
  */
@@ -828,5 +862,6 @@ int main(int argc, char **argv)
     g_test_add_func("/switch/idle", test_idle);
     g_test_add_func("/switch/killed", test_killed);
     g_test_add_func("/switch/capture", test_capture);
+    g_test_add_func("/switch/capture-blocked", test_capture_blocked);
     return g_test_run();
 }
