@@ -160,7 +160,7 @@ static void report(QrnicReader *r, const QrnicNews *news, bool woken)
  */
 static void read_all(QrnicReader *r)
 {
-    QrnicNews news;
+    QrnicNews news = { 0 };
     bool woken = false, was_woken = true;
 
     for (unsigned i = 0; i < MESSAGE_BUDGET && was_woken && !r->ended; i++) {
