@@ -1,6 +1,10 @@
 /*
  * qrnic cable: a thread that reads the socket of one connection
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * A peer can send any descriptor with any message. The kernel closes those that
  * recvmsg() or close() drops in the calling thread, and some take long to
  * close: a TCP socket with SO_LINGER and unsent data, a file of FUSE. So each
@@ -10,8 +14,6 @@
  *
  * One message at a time goes to the main loop; the thread waits until it was
  * taken. WAKEs are merged.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

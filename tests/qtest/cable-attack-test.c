@@ -4,8 +4,8 @@
  *
  * Programmer's Reference, chapter Cable: no peer can make the main loop wait.
  * Each test attacks, and then checks that QEMU answers, that an honest peer
- * gets the cable, and that the device can be unplugged and QEMU ended at once, all
- * while nothing of the attack can be closed yet.
+ * gets the cable, and that the device can be unplugged and QEMU ended at once,
+ * all while nothing of the attack can be closed yet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

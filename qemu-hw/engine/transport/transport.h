@@ -221,7 +221,7 @@ typedef struct QrnicTransports {
     QrnicTable flows, rss;
     struct QrnicFlow **flow;            /* in the order in which they match */
     uint32_t num_flows;
-    uint64_t connection;        /* the last dynamic one; its number is mod 2^24 */
+    uint64_t connection;        /* the last dynamic one; number mod 2^24 */
 } QrnicTransports;
 
 extern const QrnicFloor qrnic_transport_floor;

@@ -2,6 +2,10 @@
  * qrnic engine: the out-of-order packets of a connection, which are buffered
  * until the packets before them have arrived
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * A buffered packet is validated when it is executed, as if it arrived then.
  * All connections together buffer QRNIC_MAX_HELD bytes at most. A peer must not
  * be able to occupy them for ever, with one connection or with many:
@@ -19,8 +23,6 @@
  * retransmission must not be executed a second time; they have no payload.
  *
  * "Selective repeat" in the manual.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
