@@ -1,68 +1,91 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sparse.c: translation tables of which only those lists exist that are used
- * (manual, Paging on demand).
+ * sparse.c: translation tables of which only those page lists exist that are used
+ * (manual, Paging on demand). qrnic_core.h says who calls what in which order, and
+ * what the locks protect.
  */
 #include "core/core.h"
 
 #define QRNIC_LIST_BITS 9
 #define QRNIC_SPARSE_LEVELS 4
 
-static struct qrnic_sparse_list *qrnic_sparse_list_new(struct qrnic_dev *dev,
-						       bool upper)
+bool qrnic_sparse_charge(struct qrnic_sparse_budget *budget, int lists)
 {
-	struct qrnic_sparse_list *list = kzalloc(sizeof(*list), GFP_KERNEL);
+	if (atomic_add_return(lists, &budget->used) <= budget->limit)
+		return true;
+	atomic_sub(lists, &budget->used);
+	return false;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_charge);
 
-	if (!list)
+void qrnic_sparse_uncharge(struct qrnic_sparse_budget *budget, int lists)
+{
+	atomic_sub(lists, &budget->used);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_uncharge);
+
+static struct qrnic_sparse_list *
+qrnic_sparse_list_new(struct qrnic_dev *dev, struct qrnic_sparse_budget *budget,
+		      bool upper)
+{
+	struct qrnic_sparse_list *list;
+
+	if (!qrnic_sparse_charge(budget, 1))
 		return NULL;
+	list = kzalloc(sizeof(*list), GFP_KERNEL_ACCOUNT);
+	if (!list)
+		goto err_charge;
 	if (upper) {
 		list->lower = kvcalloc(QRNIC_PAGE_LIST_ENTRIES,
-				       sizeof(struct qrnic_sparse_list *), GFP_KERNEL);
+				       sizeof(struct qrnic_sparse_list *),
+				       GFP_KERNEL_ACCOUNT);
 		if (!list->lower)
 			goto err_free;
 	}
 	list->entries = dma_alloc_coherent(qrnic_dma_device(dev),
 					   BIT(QRNIC_PAGE_LIST_SHIFT), &list->dma,
-					   GFP_KERNEL);
+					   GFP_KERNEL_ACCOUNT);
 	if (!list->entries)
 		goto err_lower;
+	INIT_LIST_HEAD(&list->link);
 	return list;
 
 err_lower:
 	kvfree(list->lower);
 err_free:
 	kfree(list);
+err_charge:
+	qrnic_sparse_uncharge(budget, 1);
 	return NULL;
 }
 
-/* No deeper than a table has levels */
 static void qrnic_sparse_list_free(struct qrnic_dev *dev,
+				   struct qrnic_sparse_budget *budget,
 				   struct qrnic_sparse_list *list)
 {
-	u32 i;
-
-	for (i = 0; list->lower && i < QRNIC_PAGE_LIST_ENTRIES; i++) {
-		if (list->lower[i])
-			qrnic_sparse_list_free(dev, list->lower[i]);
-	}
 	dma_free_coherent(qrnic_dma_device(dev), BIT(QRNIC_PAGE_LIST_SHIFT),
 			  list->entries, list->dma);
 	kvfree(list->lower);
 	kfree(list);
+	qrnic_sparse_uncharge(budget, 1);
 	cond_resched();
 }
 
 int qrnic_sparse_alloc(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
-		       u64 pages, unsigned int page_shift, u32 offset)
+		       struct qrnic_sparse_budget *budget, u64 pages,
+		       unsigned int page_shift, u32 offset)
 {
 	memset(table, 0, sizeof(*table));
 	mutex_init(&table->mutex);
+	spin_lock_init(&table->lock);
+	INIT_LIST_HEAD(&table->empty);
+	table->budget = budget;
 	table->levels = 1;
 	while (pages > 1ull << (QRNIC_LIST_BITS * table->levels)) {
 		if (++table->levels > QRNIC_SPARSE_LEVELS)
 			return -EINVAL;
 	}
-	table->root = qrnic_sparse_list_new(dev, table->levels > 1);
+	table->root = qrnic_sparse_list_new(dev, budget, table->levels > 1);
 	if (!table->root)
 		return -ENOMEM;
 
@@ -79,9 +102,34 @@ static u32 qrnic_sparse_index(u64 page, unsigned int height)
 	return page >> (QRNIC_LIST_BITS * height) & (QRNIC_PAGE_LIST_ENTRIES - 1);
 }
 
-/* Makes the lists that are missing on the way to the entry of this page. */
-static int qrnic_sparse_make(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
-			     u64 page)
+static void qrnic_sparse_link(struct qrnic_sparse_list *upper,
+			      struct qrnic_sparse_list *lower, u32 index)
+{
+	lower->upper = upper;
+	upper->present++;
+	/* Pairs with the loads of qrnic_sparse_find(). */
+	smp_store_release(&upper->lower[index], lower);
+	/* The list is zero before the device can find it. */
+	dma_wmb();
+	WRITE_ONCE(upper->entries[index], cpu_to_le64(lower->dma | QRNIC_PAGE_PRESENT));
+}
+
+/*
+ * Returns true if qrnic_sparse_unlink() can take the list, once it has no users. The
+ * root stays, because the context of the key has its address. The spinlock is held.
+ */
+static bool qrnic_sparse_is_empty(struct qrnic_sparse_table *table,
+				  struct qrnic_sparse_list *list)
+{
+	if (list->present || list == table->root)
+		return false;
+	if (list_empty(&list->link))
+		list_add_tail(&list->link, &table->empty);
+	return true;
+}
+
+struct qrnic_sparse_list *qrnic_sparse_get(struct qrnic_dev *dev,
+					   struct qrnic_sparse_table *table, u64 page)
 {
 	struct qrnic_sparse_list *list = table->root, *lower;
 	unsigned int height;
@@ -92,60 +140,178 @@ static int qrnic_sparse_make(struct qrnic_dev *dev, struct qrnic_sparse_table *t
 		i = qrnic_sparse_index(page, height);
 		lower = list->lower[i];
 		if (!lower) {
-			lower = qrnic_sparse_list_new(dev, height > 1);
+			lower = qrnic_sparse_list_new(dev, table->budget, height > 1);
 			if (!lower)
-				return -ENOMEM;
+				goto err;
+			lower->first = round_down(page, 1ull << QRNIC_LIST_BITS * height);
 			table->num_lists++;
-			/* Pairs with the loads of qrnic_sparse_set(). */
-			smp_store_release(&list->lower[i], lower);
-			/* The list is zero before the device can find it. */
-			dma_wmb();
-			WRITE_ONCE(list->entries[i],
-				   cpu_to_le64(lower->dma | QRNIC_PAGE_PRESENT));
+			qrnic_sparse_link(list, lower, i);
 		}
 		list = lower;
 	}
-	return 0;
-}
+	list->users++;
+	return list;
 
-int qrnic_sparse_reserve(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
-			 u64 first, u64 count)
+err:
+	/* An upper list that was made for this page alone is freed as empty ones are. */
+	spin_lock(&table->lock);
+	qrnic_sparse_is_empty(table, list);
+	spin_unlock(&table->lock);
+	return NULL;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_get);
+
+bool qrnic_sparse_put(struct qrnic_sparse_table *table, struct qrnic_sparse_list *list)
 {
-	u64 page = round_down(first, QRNIC_PAGE_LIST_ENTRIES), end = first + count;
-	int err = 0;
+	bool empty = false;
 
-	mutex_lock(&table->mutex);
-	for (; !err && page < end; page += QRNIC_PAGE_LIST_ENTRIES)
-		err = qrnic_sparse_make(dev, table, page);
-	mutex_unlock(&table->mutex);
-	return err;
+	lockdep_assert_held(&table->mutex);
+	if (--list->users)
+		return false;
+	spin_lock(&table->lock);
+	empty = qrnic_sparse_is_empty(table, list);
+	spin_unlock(&table->lock);
+	return empty;
 }
-EXPORT_SYMBOL_QRNIC(qrnic_sparse_reserve);
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_put);
 
-bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry)
+/* The list that has the entry of this page; under RCU */
+static struct qrnic_sparse_list *qrnic_sparse_find(struct qrnic_sparse_table *table,
+						   u64 page)
 {
 	struct qrnic_sparse_list *list = table->root;
 	unsigned int height;
-	__le64 *at, old;
 
 	for (height = table->levels - 1; list && height; height--) {
-		/* Pairs with the store of qrnic_sparse_make(). */
-		list = smp_load_acquire(&list->lower[qrnic_sparse_index(page,
-									height)]);
+		/* Pairs with the store of qrnic_sparse_link(). */
+		list = smp_load_acquire(&list->lower[qrnic_sparse_index(page, height)]);
 	}
-	if (!list)
-		return false;
+	return list;
+}
+
+bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry,
+		      bool *emptied)
+{
+	struct qrnic_sparse_list *list;
+	__le64 *at, old = 0;
+
+	rcu_read_lock();
+	list = qrnic_sparse_find(table, page);
+	/* Without entries and users its memory may be about to be freed. */
+	if (!list || (!entry && !list->present))
+		goto unlock;
 	at = &list->entries[qrnic_sparse_index(page, 0)];
 	old = *at;
 	WRITE_ONCE(*at, cpu_to_le64(entry));
+	if (!old == !entry)
+		goto unlock;
+	if (entry) {
+		list->present++;
+	} else if (list->present > 1) {
+		list->present--;
+	} else {
+		/* From the unlock on qrnic_sparse_unlink() may take the list. */
+		spin_lock(&table->lock);
+		list->present = 0;
+		*emptied |= qrnic_sparse_is_empty(table, list);
+		spin_unlock(&table->lock);
+	}
+unlock:
+	rcu_read_unlock();
 	return old;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_set);
 
+/* Takes the next list from those that were empty; NULL if none still is. */
+static struct qrnic_sparse_list *qrnic_sparse_next_empty(struct qrnic_sparse_table *table)
+{
+	struct qrnic_sparse_list *list, *found = NULL;
+
+	spin_lock(&table->lock);
+	while (!found && !list_empty(&table->empty)) {
+		list = list_first_entry(&table->empty, struct qrnic_sparse_list, link);
+		list_del_init(&list->link);
+		if (!list->present && !list->users)
+			found = list;
+	}
+	spin_unlock(&table->lock);
+	return found;
+}
+
+/* The index of the list in its upper list */
+static u32 qrnic_sparse_place(const struct qrnic_sparse_table *table,
+			      const struct qrnic_sparse_list *list)
+{
+	const struct qrnic_sparse_list *above = list;
+	unsigned int height = table->levels;
+
+	for (; above->upper; above = above->upper)
+		height--;
+	return qrnic_sparse_index(list->first, height);
+}
+
+static void qrnic_sparse_unlink_one(struct qrnic_sparse_table *table,
+				    struct qrnic_sparse_list *list,
+				    struct list_head *unlinked)
+{
+	struct qrnic_sparse_list *upper = list->upper;
+	u32 i = qrnic_sparse_place(table, list);
+
+	WRITE_ONCE(upper->entries[i], 0);
+	WRITE_ONCE(upper->lower[i], NULL);
+	upper->present--;
+	table->num_lists--;
+	spin_lock(&table->lock);
+	list_move_tail(&list->link, unlinked);
+	spin_unlock(&table->lock);
+}
+
+void qrnic_sparse_unlink(struct qrnic_sparse_table *table, struct list_head *unlinked)
+{
+	struct qrnic_sparse_list *list, *upper;
+
+	lockdep_assert_held(&table->mutex);
+	while ((list = qrnic_sparse_next_empty(table))) {
+		/* With its last list an upper list becomes empty, too. */
+		for (; list != table->root && !list->present; list = upper) {
+			upper = list->upper;
+			qrnic_sparse_unlink_one(table, list, unlinked);
+		}
+	}
+}
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_unlink);
+
+void qrnic_sparse_lists_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
+			     struct list_head *unlinked)
+{
+	struct qrnic_sparse_list *list, *next;
+
+	if (list_empty(unlinked))
+		return;
+	synchronize_rcu();
+	list_for_each_entry_safe(list, next, unlinked, link)
+		qrnic_sparse_list_free(dev, table->budget, list);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_sparse_lists_free);
+
+/* No deeper than a table has levels */
+static void qrnic_sparse_tree_free(struct qrnic_dev *dev,
+				   struct qrnic_sparse_table *table,
+				   struct qrnic_sparse_list *list)
+{
+	u32 i;
+
+	for (i = 0; list->lower && i < QRNIC_PAGE_LIST_ENTRIES; i++) {
+		if (list->lower[i])
+			qrnic_sparse_tree_free(dev, table, list->lower[i]);
+	}
+	qrnic_sparse_list_free(dev, table->budget, list);
+}
+
 void qrnic_sparse_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table)
 {
 	if (table->root)
-		qrnic_sparse_list_free(dev, table->root);
+		qrnic_sparse_tree_free(dev, table, table->root);
 	table->root = NULL;
 	table->num_lists = 0;
 }

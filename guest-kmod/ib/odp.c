@@ -3,19 +3,25 @@
  * odp.c: memory regions whose pages are brought when the device wants them, and
  * given up when the kernel does (manual, Paging on demand).
  */
+#include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <rdma/uverbs_std_types.h>
 
 #include "qrnic_ib.h"
 
 /*
- * Bytes that are mapped at once. A region of the whole address space has a part of
- * its own for each of them that was ever used: as much as one page list describes.
+ * Bytes that are mapped at once: as much as one page list describes. A region of the
+ * whole address space has a part for each of them in which a page is mapped.
  */
 #define PART_SHIFT (PAGE_SHIFT + 9)
 #define PART_SIZE BIT(PART_SHIFT)
-/* Of a region: as many as memory has such parts, and some for little use of many */
-#define MAX_PARTS (SZ_4K + (totalram_pages() >> 9))
+/*
+ * Page lists that the arrays of the RDMA core for a part weigh: a page frame number
+ * and a DMA address for each page. They are in no memory cgroup.
+ */
+#define PART_WEIGHT DIV_ROUND_UP(512 * (sizeof(unsigned long) + sizeof(dma_addr_t)), \
+				 BIT(QRNIC_PAGE_LIST_SHIFT))
 /* Prefetches that wait at a time; the next ones are done by who asks for them. */
 #define MAX_PREFETCHES 64
 
@@ -27,12 +33,14 @@ struct qrnic_ib_odp {
 	struct qrnic_ib_mr *mr;
 	struct ib_umem_odp *umem;
 	struct qrnic_sparse_table table;
+	struct qrnic_sparse_budget *budget;	/* of the context */
 	u64 length;
 	bool implicit;
-
-	struct mutex parts_mutex;	/* making parts; num_parts */
-	unsigned long num_parts;
-	struct xarray parts;		/* of an implicit region, by address */
+	int weight;			/* of an explicit region's arrays, in lists */
+	struct xarray parts;		/* of an implicit region, by address; under
+					 * table.mutex, as the lists are
+					 */
+	struct work_struct shrink_work;
 
 	struct mutex key_mutex;		/* dead, and the key while it is not */
 	bool dead;			/* and nobody begins to bring pages */
@@ -88,6 +96,26 @@ static u64 odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
 			       address - odp->umem->umem.address + odp->mr->start;
 }
 
+/* When it returns, the device reads the entries and lists of these pages anew. */
+static void odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
+{
+	struct qrnic_page_range range = {
+		.start = cpu_to_le64(odp_key_address(odp, from)),
+		.length = cpu_to_le64(to - from),
+	};
+	int err = 0;
+
+	/* A key that is destroyed leads nowhere, and its index may be another's. */
+	mutex_lock(&odp->key_mutex);
+	if (!odp->dead)
+		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
+				    odp->mr->index, &range, sizeof(range));
+	mutex_unlock(&odp->key_mutex);
+	/* In the fatal state the reset has done it. */
+	if (err && qrnic_healthy(odp->dev->qdev))
+		qrnic_report_fatal(odp->dev->qdev, "pages cannot be taken away");
+}
+
 /*
  * Pages go: the device has read no entry of them, and does not access them, when
  * their mapping ends.
@@ -96,31 +124,21 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 			  u64 start, u64 end)
 {
 	u64 first = odp_first_page(odp, umem), page = start;
-	u64 from = max_t(u64, start, umem->umem.address);
-	u64 to = min_t(u64, end, umem->umem.address + umem->umem.length);
-	struct qrnic_page_range range = {
-		.start = cpu_to_le64(odp_key_address(odp, from)),
-		.length = cpu_to_le64(to - from),
-	};
-	bool any = false;
-	int err = 0;
+	bool any = false, emptied = false;
 
 	lockdep_assert_held(&umem->umem_mutex);
 	for (; page < end; page += BIT(umem->page_shift))
 		any |= qrnic_sparse_set(&odp->table,
 					first + ((page - ib_umem_start(umem)) >>
-						 umem->page_shift), 0);
-
-	/* A key that is destroyed leads nowhere, and its index may be another's. */
-	mutex_lock(&odp->key_mutex);
-	if (any && !odp->dead)
-		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
-				    odp->mr->index, &range, sizeof(range));
-	mutex_unlock(&odp->key_mutex);
-	/* In the fatal state the reset has done it. */
-	if (err && qrnic_healthy(odp->dev->qdev))
-		qrnic_report_fatal(odp->dev->qdev, "pages cannot be taken away");
+						 umem->page_shift), 0, &emptied);
+	if (any)
+		odp_device_forget(odp, max_t(u64, start, umem->umem.address),
+				  min_t(u64, end, umem->umem.address +
+						  umem->umem.length));
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
+	/* Not here: what frees pages must not wait for those who allocate memory. */
+	if (emptied)
+		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
 }
 
 static bool odp_invalidate(struct mmu_interval_notifier *notifier,
@@ -154,76 +172,179 @@ static const struct mmu_interval_notifier_ops odp_notifier_ops = {
 	.invalidate = odp_invalidate,
 };
 
-/* The memory of an implicit region at this address */
+/*
+ * Frees the lists without entries, and the parts of an implicit region that they are
+ * of. A part that is unlinked has no page, so its notifier does nothing any more.
+ */
+static void odp_shrink_work(struct work_struct *work)
+{
+	struct qrnic_ib_odp *odp = container_of(work, struct qrnic_ib_odp, shrink_work);
+	u64 start = odp->implicit ? 0 : ib_umem_start(odp->umem), from, to;
+	unsigned int shift = odp->umem->page_shift;
+	struct qrnic_sparse_list *list;
+	LIST_HEAD(unlinked);
+
+	mutex_lock(&odp->table.mutex);
+	qrnic_sparse_unlink(&odp->table, &unlinked);
+	if (odp->implicit)
+		list_for_each_entry(list, &unlinked, link)
+			if (!list->lower)
+				list->owner = xa_erase(&odp->parts, list->first >> 9);
+	mutex_unlock(&odp->table.mutex);
+
+	/* The range of a list includes those of the lists that were below it. */
+	list_for_each_entry(list, &unlinked, link) {
+		if (list->lower)
+			continue;
+		from = start + (list->first << shift);
+		to = from + (512ull << shift);
+		if (!odp->implicit) {
+			from = max_t(u64, from, odp->umem->umem.address);
+			to = min_t(u64, to, odp->umem->umem.address +
+					    odp->umem->umem.length);
+		}
+		odp_device_forget(odp, from, to);
+		if (list->owner) {
+			ib_umem_odp_release(list->owner);
+			qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
+		}
+	}
+	qrnic_sparse_lists_free(odp->dev->qdev, &odp->table, &unlinked);
+}
+
+/* The memory of an implicit region at this address, whose list somebody keeps */
 static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
 {
 	unsigned long index = address >> PART_SHIFT;
 	struct ib_umem_odp *part;
 	int err;
 
+	lockdep_assert_held(&odp->table.mutex);
 	part = xa_load(&odp->parts, index);
 	if (part)
 		return part;
-
-	mutex_lock(&odp->parts_mutex);
-	part = xa_load(&odp->parts, index);
-	if (part)
-		goto unlock;
-	if (odp->num_parts >= MAX_PARTS) {
-		part = ERR_PTR(-ENOMEM);
-		goto unlock;
-	}
+	if (!qrnic_sparse_charge(odp->budget, PART_WEIGHT))
+		return ERR_PTR(-ENOMEM);
 	part = ib_umem_odp_alloc_child(odp->umem, index << PART_SHIFT, PART_SIZE,
 				       &odp_notifier_ops);
 	if (IS_ERR(part))
-		goto unlock;
+		goto err_charge;
 	/* Before a page is mapped, so before a notifier looks at it */
 	part->private = odp;
-	err = xa_err(xa_store(&odp->parts, index, part, GFP_KERNEL));
-	if (err) {
-		ib_umem_odp_release(part);
-		part = ERR_PTR(err);
-		goto unlock;
-	}
-	odp->num_parts++;
-unlock:
-	mutex_unlock(&odp->parts_mutex);
+	err = xa_err(xa_store(&odp->parts, index, part, GFP_KERNEL_ACCOUNT));
+	if (!err)
+		return part;
+	ib_umem_odp_release(part);
+	part = ERR_PTR(err);
+err_charge:
+	qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
 	return part;
 }
 
-/* Brings pages of one part; address is the process's. How many are there now */
-static int odp_map(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 address,
-		   u64 length, bool write, bool fault)
+/* What odp_map() keeps: at most two lists, as it maps at most as much as one describes. */
+struct odp_lists {
+	struct qrnic_sparse_list *list[2];
+	u32 count;
+};
+
+static void odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *lists)
 {
-	u64 index = (address - ib_umem_start(umem)) >> umem->page_shift;
-	u64 last = (address + length - 1 - ib_umem_start(umem)) >> umem->page_shift;
+	bool empty = false;
+
+	mutex_lock(&odp->table.mutex);
+	while (lists->count)
+		empty |= qrnic_sparse_put(&odp->table, lists->list[--lists->count]);
+	mutex_unlock(&odp->table.mutex);
+	if (empty)
+		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
+}
+
+/*
+ * Makes and keeps the lists for pages from first to last, and the part of an implicit
+ * region. The memory is charged to the cgroup of the process, whoever runs here.
+ */
+static struct ib_umem_odp *odp_lists_get(struct qrnic_ib_odp *odp, u64 address, u64 first,
+					 u64 last, struct odp_lists *lists)
+{
+	struct mem_cgroup *cgroup = get_mem_cgroup_from_mm(odp->umem->umem.owning_mm);
+	struct mem_cgroup *former = set_active_memcg(cgroup);
+	struct ib_umem_odp *umem = odp->umem;
+	u64 page;
+
+	lists->count = 0;
+	mutex_lock(&odp->table.mutex);
+	for (page = round_down(first, 512); page <= last; page += 512) {
+		lists->list[lists->count] = qrnic_sparse_get(odp->dev->qdev,
+							     &odp->table, page);
+		if (!lists->list[lists->count]) {
+			umem = ERR_PTR(-ENOMEM);
+			break;
+		}
+		lists->count++;
+	}
+	if (odp->implicit && !IS_ERR(umem))
+		umem = odp_part(odp, address);
+	mutex_unlock(&odp->table.mutex);
+	set_active_memcg(former);
+	mem_cgroup_put(cgroup);
+	if (IS_ERR(umem)) {
+		odp_lists_put(odp, lists);
+		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
+	}
+	return umem;
+}
+
+/* Writes the entries of pages that are mapped now. How many there are */
+static int odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 index,
+		     int pages)
+{
 	u64 first = odp_first_page(odp, umem), i, entry;
-	bool copied = false;
-	int pages, present = 0, err;
+	bool copied = false, emptied = false;
+	int present = 0;
 
-	err = qrnic_sparse_reserve(odp->dev->qdev, &odp->table, first + index,
-				   last - index + 1);
-	if (err)
-		return err;
-	pages = ib_umem_odp_map_dma_and_lock(umem, address, length,
-					     write ? QRNIC_ODP_WRITE :
-						     QRNIC_ODP_READ, fault);
-	if (pages < 0)
-		return pages;
-
+	lockdep_assert_held(&umem->umem_mutex);
 	for (i = index; i < index + pages; i++) {
 		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
 		if (entry && qrnic_dma_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
 			copied = true;
 			entry = 0;
 		}
-		qrnic_sparse_set(&odp->table, first + i, entry);
+		qrnic_sparse_set(&odp->table, first + i, entry, &emptied);
 		present += !!entry;
 	}
-	mutex_unlock(&umem->umem_mutex);
-	if (copied)
-		return qrnic_copied_error(odp->dev);
-	return fault && present < pages ? -EFAULT : present;
+	return copied ? qrnic_copied_error(odp->dev) : present;
+}
+
+/* Brings pages of one part; address is the process's. How many are there now */
+static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
+		   bool fault)
+{
+	u64 start = odp->implicit ? 0 : ib_umem_start(odp->umem);
+	unsigned int shift = odp->umem->page_shift;
+	u64 index = (address - start) >> shift;
+	u64 last = (address + length - 1 - start) >> shift;
+	struct ib_umem_odp *umem;
+	struct odp_lists lists;
+	int pages, present;
+
+	umem = odp_lists_get(odp, address, index, last, &lists);
+	/* Lists whose pages have gone count until they are freed. */
+	if (umem == ERR_PTR(-ENOMEM)) {
+		flush_workqueue(odp->dev->shrink_wq);
+		umem = odp_lists_get(odp, address, index, last, &lists);
+	}
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	pages = ib_umem_odp_map_dma_and_lock(umem, address, length,
+					     write ? QRNIC_ODP_WRITE :
+						     QRNIC_ODP_READ, fault);
+	present = pages;
+	if (pages >= 0) {
+		present = odp_enter(odp, umem, index - odp_first_page(odp, umem), pages);
+		mutex_unlock(&umem->umem_mutex);
+	}
+	odp_lists_put(odp, &lists);
+	return fault && present >= 0 && present < pages ? -EFAULT : present;
 }
 
 /*
@@ -234,7 +355,6 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 		     bool fault)
 {
 	u64 start = odp_user_address(odp, address), end, next;
-	struct ib_umem_odp *umem = odp->umem;
 	int err, pages = 0;
 
 	if (write && !odp->umem->umem.writable)
@@ -243,12 +363,11 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 	for (; start < end; start = next) {
 		if (READ_ONCE(odp->dead))
 			return -ENOENT;
+		/* A prefetch can be as long as the address space. */
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		next = min(end, round_down(start, PART_SIZE) + PART_SIZE);
-		if (odp->implicit)
-			umem = odp_part(odp, start);
-		err = IS_ERR(umem) ? PTR_ERR(umem) :
-				     odp_map(odp, umem, start, next - start, write,
-					     fault);
+		err = odp_map(odp, start, next - start, write, fault);
 		if (err < 0)
 			return err;
 		pages += err;
@@ -575,10 +694,10 @@ static int odp_table_alloc(struct qrnic_ib_odp *odp)
 	u64 offset;
 
 	if (odp->implicit)
-		return qrnic_sparse_alloc(odp->dev->qdev, &odp->table,
+		return qrnic_sparse_alloc(odp->dev->qdev, &odp->table, odp->budget,
 					  odp->length >> PAGE_SHIFT, PAGE_SHIFT, 0);
 	offset = umem->umem.address - ib_umem_start(umem);
-	return qrnic_sparse_alloc(odp->dev->qdev, &odp->table,
+	return qrnic_sparse_alloc(odp->dev->qdev, &odp->table, odp->budget,
 				  ib_umem_odp_num_pages(umem), umem->page_shift,
 				  offset);
 }
@@ -589,21 +708,43 @@ static void odp_free(struct qrnic_ib_odp *odp)
 	struct ib_umem_odp *part;
 	unsigned long index;
 
-	xa_for_each(&odp->parts, index, part)
+	/* Notifiers may queue it until the last umem is released. */
+	disable_work_sync(&odp->shrink_work);
+	xa_for_each(&odp->parts, index, part) {
 		ib_umem_odp_release(part);
+		qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
+	}
 	xa_destroy(&odp->parts);
 	odp_umem_put(odp->umem);
 	qrnic_sparse_free(odp->dev->qdev, &odp->table);
+	qrnic_sparse_uncharge(odp->budget, odp->weight);
 	kfree(odp);
+}
+
+/*
+ * Charges the arrays that the RDMA core allocates at once for all pages of an explicit
+ * region, as for a child of an implicit one (PART_WEIGHT).
+ */
+static int odp_weigh(struct qrnic_ib_odp *odp, u64 length)
+{
+	u64 weight = (length >> PAGE_SHIFT) * PART_WEIGHT >> 9;
+
+	if (odp->implicit)
+		return 0;
+	if (weight > odp->budget->limit || !qrnic_sparse_charge(odp->budget, weight))
+		return -ENOMEM;
+	odp->weight = weight;
+	return 0;
 }
 
 static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 				    u64 start, u64 length, int access)
 {
+	struct ib_uobject *uobject = mr->ibmr.pd->uobject;
 	struct qrnic_ib_odp *odp;
 	int err;
 
-	odp = kzalloc(sizeof(*odp), GFP_KERNEL);
+	odp = kzalloc(sizeof(*odp), GFP_KERNEL_ACCOUNT);
 	if (!odp)
 		return ERR_PTR(-ENOMEM);
 
@@ -613,13 +754,18 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 	odp->length = odp->implicit ? QRNIC_MAX_ON_DEMAND_SIZE : length;
 	odp->dead = true;
 	qrnic_object_init(&odp->object);
-	mutex_init(&odp->parts_mutex);
 	mutex_init(&odp->key_mutex);
 	xa_init(&odp->parts);
+	INIT_WORK(&odp->shrink_work, odp_shrink_work);
+	odp->budget = uobject ? &to_qrnic_ucontext(uobject->context)->odp_budget :
+				&dev->odp_budget;
+	err = odp_weigh(odp, length);
+	if (err)
+		goto err_free;
 	odp->umem = odp_umem_get(odp, start, length, access);
 	if (IS_ERR(odp->umem)) {
 		err = PTR_ERR(odp->umem);
-		goto err_free;
+		goto err_weight;
 	}
 	err = odp_table_alloc(odp);
 	if (err)
@@ -628,6 +774,8 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 
 err_umem:
 	odp_umem_put(odp->umem);
+err_weight:
+	qrnic_sparse_uncharge(odp->budget, odp->weight);
 err_free:
 	kfree(odp);
 	return ERR_PTR(err);
@@ -725,6 +873,11 @@ int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 	return 0;
 }
 
+u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp)
+{
+	return READ_ONCE(odp->table.num_lists);
+}
+
 int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	struct qrnic_ib_odp *odp = to_qrnic_mr(ibmr)->odp;
@@ -752,6 +905,7 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 {
 	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->odp_mutex);
+	qrnic_odp_budget_init(&dev->odp_budget);
 	xa_init(&dev->responder_faults);
 	INIT_WORK(&dev->responder_work, odp_last_responder_work);
 	/* Many may wait for a disk. */
@@ -761,11 +915,30 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 	/* None waits behind another's, which may be long in coming. */
 	dev->prefetch_wq = alloc_workqueue("qrnic_prefetch", WQ_UNBOUND,
 					   MAX_PREFETCHES);
-	if (!dev->prefetch_wq) {
-		destroy_workqueue(dev->odp_wq);
-		return -ENOMEM;
-	}
+	if (!dev->prefetch_wq)
+		goto err_odp;
+	/* Both others wait for this one when a context has as many lists as it may. */
+	dev->shrink_wq = alloc_workqueue("qrnic_page_lists", WQ_UNBOUND, 0);
+	if (!dev->shrink_wq)
+		goto err_prefetch;
 	return 0;
+
+err_prefetch:
+	destroy_workqueue(dev->prefetch_wq);
+err_odp:
+	destroy_workqueue(dev->odp_wq);
+	return -ENOMEM;
+}
+
+/*
+ * What a context may have in page lists, and in the RDMA core's arrays: as much as
+ * there is for all of memory, and some for programs that use little of many parts.
+ */
+void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
+{
+	atomic_set(&budget->used, 0);
+	budget->limit = min_t(u64, INT_MAX / 2, (1 + PART_WEIGHT) *
+			      (SZ_4K + ((u64)totalram_pages() >> 9)));
 }
 
 /* When the device is no longer registered, and no event comes any more */
@@ -773,6 +946,7 @@ void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
 	destroy_workqueue(dev->odp_wq);
 	destroy_workqueue(dev->prefetch_wq);
+	destroy_workqueue(dev->shrink_wq);
 	WARN_ON(!xa_empty(&dev->odps) || !xa_empty(&dev->responder_faults));
 }
 

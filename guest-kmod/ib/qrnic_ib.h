@@ -91,6 +91,8 @@ struct qrnic_ib_dev {
 	struct mutex odp_mutex;		/* held until the device and odps agree on a key */
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
+	struct qrnic_sparse_budget odp_budget;	/* of those without a context (RDS) */
+	struct workqueue_struct *shrink_wq;	/* frees page lists without entries */
 	atomic_t prefetches;		/* that wait */
 	struct xarray responder_faults;	/* of dynamic targets, that nobody took yet */
 	atomic_t num_responder_faults;
@@ -129,6 +131,7 @@ struct qrnic_ib_ucontext {
 	struct qrnic_ib_owner owner;	/* of the process that opened the context */
 	struct qrnic_ib_db_page *db_page;
 	struct xarray db_pages;		/* by number; that one too */
+	struct qrnic_sparse_budget odp_budget;	/* of its regions on demand */
 };
 
 /* An indirect key, which is no ib_mr */
@@ -480,6 +483,8 @@ int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context);
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 int qrnic_odp_init(struct qrnic_ib_dev *dev);
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
+void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget);
+u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp);
 void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
 void qrnic_odp_qp_init(struct qrnic_ib_qp *qp);
 void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number);
@@ -498,6 +503,15 @@ static inline int qrnic_odp_init(struct qrnic_ib_dev *dev)
 
 static inline void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
+}
+
+static inline void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
+{
+}
+
+static inline u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp)
+{
+	return 0;
 }
 
 static inline void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)

@@ -164,6 +164,9 @@ static int mr_fill(struct sk_buff *msg, const struct qrnic_ib_mr *mr)
 	if (rdma_nl_put_driver_u32_hex(msg, "key_index", mr->index) ||
 	    rdma_nl_put_driver_u32_hex(msg, "access", mr->access))
 		return -EMSGSIZE;
+	if (mr->odp)
+		return rdma_nl_put_driver_u32(msg, "page_lists",
+					      qrnic_odp_lists(mr->odp));
 	if (!mr->umem)
 		return 0;
 	if (rdma_nl_put_driver_u64_hex(msg, "start", mr->start) ||

@@ -138,6 +138,7 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	ucontext->owner.user = current_euid();
 	ucontext->owner.net_cookie = current->nsproxy->net_ns->net_cookie;
 	xa_init(&ucontext->db_pages);
+	qrnic_odp_budget_init(&ucontext->odp_budget);
 	ucontext->db_page = qrnic_db_page_create(ucontext);
 	if (IS_ERR(ucontext->db_page))
 		return PTR_ERR(ucontext->db_page);

@@ -351,34 +351,78 @@ struct qrnic_ring {
 };
 
 /*
- * Tables of regions with MKEYF_ON_DEMAND, whose page lists are made when they are
- * wanted. At first all is absent. hw is for the context of the key.
+ * Tables of regions with MKEYF_ON_DEMAND. Page lists exist only where they have
+ * entries or users; the root always does. hw is for the context of the key.
+ *
+ * Callers, in this order: qrnic_sparse_get() keeps the lists of some pages,
+ * qrnic_sparse_set() writes entries, qrnic_sparse_put() lets the lists go. Later
+ * qrnic_sparse_unlink() takes the lists that are empty out of the table; when the
+ * device has executed INVALIDATE_PAGES for their pages, qrnic_sparse_lists_free()
+ * frees them.
+ *
+ * Locks: mutex protects the structure and users; memory is allocated under it, so it
+ * must not be taken by notifiers that free pages. Those only call qrnic_sparse_set(),
+ * which finds lists by RCU. The caller serialises calls of qrnic_sparse_set() for
+ * pages of the same list. A list with entries or users is never freed.
  */
 struct qrnic_sparse_list {
 	__le64 *entries;
 	dma_addr_t dma;
 	struct qrnic_sparse_list **lower;	/* NULL: the entries are pages */
+	struct qrnic_sparse_list *upper;	/* NULL: the root */
+	u64 first;		/* number of its first page */
+	u32 present;		/* entries that are not 0 */
+	u32 users;
+	struct list_head link;	/* in table->empty, or in the result of unlink() */
+	void *owner;		/* for the caller, between unlink() and free() */
+};
+
+/* What one user of the device may have in lists, over all of his tables */
+struct qrnic_sparse_budget {
+	atomic_t used;
+	int limit;
 };
 
 struct qrnic_sparse_table {
 	struct qrnic_translation hw;
 	unsigned int levels;
-	struct mutex mutex;	/* making lists */
+	struct mutex mutex;	/* of the structure and of users */
 	struct qrnic_sparse_list *root;
+	struct qrnic_sparse_budget *budget;
 	u32 num_lists;
+	spinlock_t lock;	/* of empty, and of present where that becomes 0 */
+	struct list_head empty;	/* lists of pages that had no entry at some time */
 };
 
+/* Takes lists from the budget; false if there are not that many left. */
+bool qrnic_sparse_charge(struct qrnic_sparse_budget *budget, int lists);
+void qrnic_sparse_uncharge(struct qrnic_sparse_budget *budget, int lists);
+
+/* Makes the root. All lists are charged to the budget and to the memory cgroup. */
 int qrnic_sparse_alloc(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
-		       u64 pages, unsigned int page_shift, u32 offset);
-/* Makes the lists that have the entries of these pages. Sleeps, may reclaim memory. */
-int qrnic_sparse_reserve(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
-			 u64 first, u64 count);
+		       struct qrnic_sparse_budget *budget, u64 pages,
+		       unsigned int page_shift, u32 offset);
 /*
- * Writes the entry of a page; one whose list was never made is absent, and stays so.
- * Whether there was an entry. Who writes entries of the same page takes care of their
- * order.
+ * Makes the list that has the entry of this page, if it does not exist, and keeps it.
+ * Under the mutex. Sleeps, and may reclaim memory. -ENOMEM also beyond the budget.
  */
-bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry);
+struct qrnic_sparse_list *qrnic_sparse_get(struct qrnic_dev *dev,
+					   struct qrnic_sparse_table *table, u64 page);
+/* Under the mutex. True if a list is empty now: unlink() has something to do. */
+bool qrnic_sparse_put(struct qrnic_sparse_table *table,
+		      struct qrnic_sparse_list *list);
+/*
+ * Writes the entry of a page. Without a list the page is absent, and stays so. Sets
+ * *emptied if the list has no entry any more. Returns true if there was an entry.
+ */
+bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry,
+		      bool *emptied);
+/* Under the mutex. Adds the lists to unlinked, those of pages first. */
+void qrnic_sparse_unlink(struct qrnic_sparse_table *table,
+			 struct list_head *unlinked);
+/* Sleeps, because it waits for callers of qrnic_sparse_set(). */
+void qrnic_sparse_lists_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
+			     struct list_head *unlinked);
 /* Only after the key that uses the table has been destroyed. */
 void qrnic_sparse_free(struct qrnic_dev *dev, struct qrnic_sparse_table *table);
 

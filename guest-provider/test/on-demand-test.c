@@ -3,13 +3,15 @@
  * on-demand-test.c: memory regions on demand, while a process does with its memory what
  * processes do: gives it back, moves it, forks, has it swapped out. Every byte is
  * compared. An argument "stress" after the index of the GID: only that, with memory for
- * a cgroup that is smaller.
+ * a cgroup that is smaller; "lists": only what the cgroup "lists" is charged for.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -340,21 +342,26 @@ static void test_prefetch(void)
 	end();
 }
 
+/* The sum of the numbers that follow this word in the output of a command */
+static long sum_of(const char *command, const char *name)
+{
+	FILE *output = popen(command, "r");
+	long sum = 0, number;
+	char word[64];
+
+	if (!output)
+		return -1;
+	while (fscanf(output, "%63s", word) == 1)
+		if (!strcmp(word, name) && fscanf(output, "%ld", &number) == 1)
+			sum += number;
+	pclose(output);
+	return sum;
+}
+
 /* The pages that were brought by prefetches, as the kernel counts them */
 static long prefetched(void)
 {
-	FILE *statistics = popen("rdma statistic show mr", "r");
-	long sum = 0, pages;
-	char word[64];
-
-	if (!statistics)
-		return -1;
-	while (fscanf(statistics, "%63s", word) == 1)
-		if (!strcmp(word, "page_prefetch") &&
-		    fscanf(statistics, "%ld", &pages) == 1)
-			sum += pages;
-	pclose(statistics);
-	return sum;
+	return sum_of("rdma statistic show mr", "page_prefetch");
 }
 
 /* Where nothing is brought, only what was there counts. */
@@ -373,6 +380,252 @@ static void test_prefetch_present(void)
 			     IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
 	CHECK(prefetched() == 2);
 	end();
+}
+
+/*
+ * Page lists. PARTS pieces of the address space with a page list each, of which nothing
+ * costs memory but what the kernel keeps for the region: all pages are the zero page.
+ */
+#define PART_LENGTH (512 * PAGE)
+#define PARTS 64u
+
+static long page_lists(void)
+{
+	return sum_of("rdma -dd resource show mr", "drv_page_lists");
+}
+
+/* Lists are freed behind the back of what empties them. */
+static bool page_lists_fall_to(long limit)
+{
+	int tries;
+
+	for (tries = 0; tries < 600; tries++) {
+		if (page_lists() <= limit)
+			return true;
+		usleep(50000);
+	}
+	printf("# %ld page lists, and at most %ld expected\n", page_lists(), limit);
+	return false;
+}
+
+static uint8_t *parts_map(size_t parts)
+{
+	uint8_t *at = mmap(NULL, (parts + 1) * PART_LENGTH, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	CHECK(!madvise(at, (parts + 1) * PART_LENGTH, MADV_NOHUGEPAGE));
+	return at;
+}
+
+static uint8_t *parts_begin(uint8_t *map)
+{
+	return (uint8_t *)(((uintptr_t)map + PART_LENGTH - 1) & ~(PART_LENGTH - 1ul));
+}
+
+static struct ibv_mr *whole_address_space(void)
+{
+	struct ibv_mr *whole = ibv_reg_mr(pd, NULL, SIZE_MAX,
+					  IBV_ACCESS_LOCAL_WRITE |
+					  IBV_ACCESS_ON_DEMAND);
+
+	CHECK(whole);
+	return whole;
+}
+
+static int bring(const struct ibv_mr *region, enum ib_uverbs_advise_mr_advice advice,
+		 const uint8_t *at, uint32_t length)
+{
+	struct ibv_sge sge = { (uintptr_t)at, length, region->lkey };
+
+	return ibv_advise_mr(pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+}
+
+/* Page lists go when the last of their pages has gone, and come again. */
+static void lists_go(bool implicit)
+{
+	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
+	unsigned int round, i;
+	struct ibv_mr *region;
+	long before;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	region = implicit ? whole_address_space() :
+			    ibv_reg_mr(pd, at, PARTS * PART_LENGTH,
+				       IBV_ACCESS_LOCAL_WRITE |
+				       IBV_ACCESS_ON_DEMAND);
+	CHECK(region);
+	before = page_lists();
+	CHECK(before > 0);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < PARTS; i++)
+			CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+				     at + i * PART_LENGTH + i * PAGE, 3 * PAGE));
+		CHECK(page_lists() >= before + (long)PARTS);
+		/* All pages but one of each part */
+		for (i = 0; i < PARTS; i++)
+			CHECK(!madvise(at + i * PART_LENGTH + i * PAGE, 2 * PAGE,
+				       MADV_DONTNEED));
+		CHECK(page_lists() >= before + (long)PARTS);
+		CHECK(!madvise(at, PARTS * PART_LENGTH, MADV_DONTNEED));
+		CHECK(page_lists_fall_to(before));
+	}
+	CHECK(!ibv_dereg_mr(region));
+	munmap(map, (PARTS + 1) * PART_LENGTH);
+}
+
+static void test_lists_go(void)
+{
+	lists_go(false);
+	lists_go(true);
+}
+
+/* Where there is no page, no page list stays. */
+static void test_lists_of_nothing(void)
+{
+	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
+	struct ibv_mr *region;
+	unsigned int i;
+	long before;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	region = whole_address_space();
+	before = page_lists();
+	CHECK(before > 0);
+	for (i = 0; i < PARTS; i++)
+		CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			     at + i * PART_LENGTH, PAGE));
+	CHECK(page_lists_fall_to(before));
+	CHECK(!mprotect(at, PARTS * PART_LENGTH, PROT_NONE));
+	for (i = 0; i < PARTS; i++)
+		CHECK(bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			    at + i * PART_LENGTH, PAGE) == EFAULT);
+	CHECK(page_lists_fall_to(before));
+	CHECK(!ibv_dereg_mr(region));
+	munmap(map, (PARTS + 1) * PART_LENGTH);
+}
+
+/* The limit of a context, which what has gone does not count for */
+static void test_limit(void)
+{
+	/* As many as memory has, 4096, and as many again, which are too many */
+	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / PART_LENGTH;
+	size_t most = 2 * (memory + 4096), i, again;
+	uint8_t *map, *at;
+	struct ibv_mr *region, *too_large;
+	int err = 0;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	map = parts_map(most);
+	at = parts_begin(map);
+	region = whole_address_space();
+	for (i = 0; i < most && !err; i++)
+		err = bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			    at + i * PART_LENGTH, PAGE);
+	printf("# %zu parts of %zu, then %s\n", i - 1, most, strerror(err));
+	CHECK(err == ENOMEM && i > memory + 1024);
+	errno = 0;
+	too_large = ibv_reg_mr(pd, at, PARTS * PART_LENGTH,
+			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	CHECK(!too_large && errno == ENOMEM);
+
+	/* At once: it must not depend on how fast the kernel frees lists. */
+	CHECK(!madvise(at, most * PART_LENGTH, MADV_DONTNEED));
+	for (again = 0; again < i - 1; again++)
+		CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			     at + (most - 1 - again) * PART_LENGTH, PAGE));
+	CHECK(!ibv_dereg_mr(region));
+	too_large = ibv_reg_mr(pd, at, PARTS * PART_LENGTH,
+			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	CHECK(too_large && !ibv_dereg_mr(too_large));
+	munmap(map, (most + 1) * PART_LENGTH);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* A process in a long prefetch ends when it is killed, not when the prefetch ends. */
+static void test_killed(void)
+{
+	uint8_t *map = parts_map(1024), *at = parts_begin(map);
+	double part, killed;
+	int go[2], status;
+	struct ibv_mr *region;
+	uint8_t byte = 0;
+	pid_t child;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	CHECK(!pipe(go));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		/* A context of its own, whose end is the end of its objects */
+		struct ibv_context *own = ibv_open_device(context->device);
+		struct ibv_pd *own_pd = own ? ibv_alloc_pd(own) : NULL;
+
+		region = own_pd ? ibv_reg_mr(own_pd, NULL, SIZE_MAX,
+					     IBV_ACCESS_ON_DEMAND) : NULL;
+		if (!region)
+			_exit(1);
+		pd = own_pd;
+		part = seconds();
+		if (bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH, at, 16 * PART_LENGTH))
+			_exit(1);
+		part = seconds() - part;
+		if (write(go[1], &part, sizeof(part)) != sizeof(part))
+			_exit(1);
+		bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH, at + 16 * PART_LENGTH,
+		      1000u * PART_LENGTH);
+		(void)!write(go[1], &byte, 1);
+		_exit(2);
+	}
+	close(go[1]);
+	CHECK(read(go[0], &part, sizeof(part)) == sizeof(part));
+	usleep(part * 2e6);
+	killed = seconds();
+	kill(child, SIGKILL);
+	CHECK(waitpid(child, &status, 0) == child);
+	killed = seconds() - killed;
+	printf("# 16 parts in %.3f s; killed in 1000 parts, it ended after %.3f s\n",
+	       part, killed);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	CHECK(read(go[0], &byte, 1) == 0);
+	/* All the rest would take more than 50 times as long. */
+	CHECK(killed < 15 * part);
+	close(go[0]);
+	munmap(map, 1025 * PART_LENGTH);
+}
+
+/* What page lists take is charged to the cgroup of the process. */
+static long charged(const char *name)
+{
+	return sum_of("cat /sys/fs/cgroup/lists/memory.stat", name);
+}
+
+static void test_charged(void)
+{
+	uint8_t *map = parts_map(8 * PARTS), *at = parts_begin(map);
+	struct ibv_mr *region;
+	unsigned int i;
+	long grown;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	region = whole_address_space();
+	grown = charged("pagetables") + charged("slab") - charged("kernel");
+	for (i = 0; i < 8 * PARTS; i++)
+		CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			     at + i * PART_LENGTH, PAGE));
+	grown += charged("kernel") - charged("pagetables") - charged("slab");
+	printf("# %ld bytes for %u lists\n", grown, 8 * PARTS);
+	/* The kernel counts in batches, so a little is not counted yet. */
+	CHECK(grown >= 7l * PARTS * PAGE);
+	CHECK(!ibv_dereg_mr(region));
+	munmap(map, (8 * PARTS + 1) * PART_LENGTH);
 }
 
 /*
@@ -466,6 +719,10 @@ int main(int argc, char **argv)
 		run("more memory on demand than there is", test_small_cgroup);
 		return tear_down();
 	}
+	if (argc > 3 && !strcmp(argv[3], "lists")) {
+		run("page lists are charged to the cgroup", test_charged);
+		return tear_down();
+	}
 	run("on demand: first touch", test_explicit);
 	run("on demand: all of the address space", test_implicit);
 	run("on demand: memory given back", test_dontneed);
@@ -476,6 +733,10 @@ int main(int argc, char **argv)
 	run("on demand: memory paged out", test_swap);
 	run("on demand: prefetch", test_prefetch);
 	run("on demand: prefetch of what is there", test_prefetch_present);
+	run("on demand: page lists go with their pages", test_lists_go);
+	run("on demand: no page list stays without a page", test_lists_of_nothing);
+	run("on demand: the limit of page lists", test_limit);
+	run("on demand: a long prefetch is killed", test_killed);
 	run("on demand: pages that go at any time", test_stress);
 	return tear_down();
 }

@@ -26,6 +26,10 @@ try "144 MiB in a cgroup of 60" 'echo $$ >/sys/fs/cgroup/small/cgroup.procs;' "$
 try "the cgroup was full, and swapped" \
     "cd /sys/fs/cgroup/small && [ \$(cat memory.peak) -ge 60000000 ] && grep -E '^pswpout [1-9]' /proc/vmstat"
 
+mkdir /sys/fs/cgroup/lists
+# shellcheck disable=SC2016  # the shell in the cgroup is to expand it
+try "page lists are charged to the cgroup of the process" 'echo $$ >/sys/fs/cgroup/lists/cgroup.procs;' "$(provider "$gid4 lists")"
+
 pingpong() {
     local program=$1
     shift
