@@ -19,6 +19,8 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
 	struct qrnic_dm_ctx context = {};
+	u32 alignment = attr->alignment;
+	u64 length = attr->length;
 	struct qrnic_ib_dm *dm;
 	int err;
 
@@ -32,8 +34,13 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 	if (!dm)
 		return ERR_PTR(-ENOMEM);
 
-	context.length = cpu_to_le64(attr->length);
-	context.log_alignment = attr->alignment;
+	/* A page of the CPU can be mapped only as a whole: it must be all of this DM. */
+	if (PAGE_SIZE > QRNIC_DM_PAGE_SIZE) {
+		length = PAGE_ALIGN(length);
+		alignment = max_t(u32, alignment, PAGE_SHIFT);
+	}
+	context.length = cpu_to_le64(length);
+	context.log_alignment = alignment;
 	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_DM, &context,
 			       sizeof(context), &dm->number);
 	if (err)

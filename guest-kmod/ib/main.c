@@ -267,6 +267,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	INIT_WORK(&dev->flush_work, qrnic_flush_work);
 	dev->stopping = true;
 	qrnic_user_memory_init(dev);
+	qrnic_db_pages_init(dev);
 
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	if (qrnic_counters_known(qdev))
@@ -322,6 +323,7 @@ err_unregister:
 err_events:
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
+	qrnic_db_pages_cleanup(dev);
 err_odp:
 	qrnic_odp_cleanup(dev);
 err_dealloc:
@@ -350,6 +352,7 @@ static void remove(struct auxiliary_device *adev)
 	ib_unregister_device(&dev->ibdev);
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
+	qrnic_db_pages_cleanup(dev);
 	qrnic_odp_cleanup(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));

@@ -99,6 +99,11 @@ struct qrnic_ib_dev {
 	atomic_t responder_workers;
 	struct work_struct responder_work;
 
+	/* Doorbell pages of the device in a page of the CPU (ucontext.c) */
+	u32 db_group;
+	struct mutex db_mutex;		/* protects db_spare */
+	struct xarray db_spare;		/* by number; allocated, and in no complete group */
+
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
@@ -116,9 +121,15 @@ struct qrnic_ib_map {
 struct qrnic_ib_db_page {
 	struct qrnic_ib_map map;
 	struct qrnic_ib_ucontext *ucontext;
-	u32 number;
+	u32 number;			/* the first one of the CPU's page */
+	u32 count;			/* doorbell pages in it */
 	struct kref users;		/* the object, and QPs */
 };
+
+static inline u32 qrnic_db_page_bytes(const struct qrnic_ib_db_page *page)
+{
+	return page->count * QRNIC_DB_PAGE_SIZE;
+}
 
 /* The processes that may choose the path of each other's shared connections */
 struct qrnic_ib_owner {
@@ -667,6 +678,8 @@ struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
 
 /* ucontext.c */
+void qrnic_db_pages_init(struct qrnic_ib_dev *dev);
+void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev);
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext);
 void qrnic_db_page_destroy(struct qrnic_ib_db_page *page);
 struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,

@@ -204,7 +204,7 @@ static int UVERBS_HANDLER(QRNIC_METHOD_DB_PAGE_ALLOC)(struct uverbs_attr_bundle 
 	struct ib_uobject *uobject =
 		uverbs_attr_get_uobject(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE);
 	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
-	u32 length = QRNIC_DB_PAGE_SIZE, number;
+	u32 length, number;
 	struct qrnic_ib_db_page *page;
 	u64 offset;
 	int err;
@@ -217,6 +217,7 @@ static int UVERBS_HANDLER(QRNIC_METHOD_DB_PAGE_ALLOC)(struct uverbs_attr_bundle 
 		return PTR_ERR(page);
 
 	offset = rdma_user_mmap_get_offset(&page->map.entry);
+	length = qrnic_db_page_bytes(page);
 	number = page->number;
 	uobject->object = page;
 	uverbs_finalize_uobj_create(attrs, QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE);

@@ -10,6 +10,78 @@
 #include "qrnic_ib.h"
 
 /*
+ * A process can map no less than a page of the CPU. Where that is larger than a
+ * doorbell page of the device, a context gets all doorbell pages in it, so that it
+ * does not ring the doorbells of another one. The device gives out single pages: those
+ * whose neighbours are not there yet are kept in db_spare until they are, or until the
+ * driver goes. (Of the first group the kernel has page 0, so the others stay there.)
+ */
+
+/* Returns true, and takes the pages out of db_spare, if the whole group is there. */
+static bool db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		if (!xa_load(&dev->db_spare, first + i))
+			return false;
+	for (i = 0; i < count; i++)
+		xa_erase(&dev->db_spare, first + i);
+	return true;
+}
+
+/* *first is the number of the first of count doorbell pages, and a multiple of count. */
+static int db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
+{
+	u32 number;
+	int err;
+
+	mutex_lock(&dev->db_mutex);
+	do {
+		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_DB_PAGE, NULL, 0,
+				       &number);
+		if (err)
+			break;
+		/* Beyond the BAR lies somebody else's memory, and page 0 is the kernel's. */
+		err = -EIO;
+		if (number && number < dev->qdev->db_pages)
+			err = xa_insert(&dev->db_spare, number, xa_mk_value(0),
+					GFP_KERNEL);
+		if (err) {
+			qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_DB_PAGE, number);
+			break;
+		}
+		*first = round_down(number, count);
+	} while (!db_group_take(dev, *first, count));
+	mutex_unlock(&dev->db_mutex);
+	return err;
+}
+
+static void db_group_free(struct qrnic_ib_dev *dev, u32 first, u32 count)
+{
+	while (count--)
+		qrnic_destroy(dev, QRNIC_CMD_FREE_DB_PAGE, first + count);
+}
+
+void qrnic_db_pages_init(struct qrnic_ib_dev *dev)
+{
+	dev->db_group = max_t(u32, PAGE_SIZE / QRNIC_DB_PAGE_SIZE, 1);
+	mutex_init(&dev->db_mutex);
+	xa_init(&dev->db_spare);
+}
+
+/* When no process has a page any more */
+void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
+{
+	unsigned long number;
+	void *page;
+
+	xa_for_each(&dev->db_spare, number, page)
+		qrnic_destroy(dev, QRNIC_CMD_FREE_DB_PAGE, number);
+	xa_destroy(&dev->db_spare);
+}
+
+/*
  * A doorbell page, to be mapped by the processes of the context. It stays while its
  * object or a queue pair uses it, and goes back to the device when its last mapping
  * has gone, too: until then somebody can ring in it.
@@ -27,16 +99,12 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	kref_init(&page->users);
 	page->ucontext = ucontext;
 	page->map.kind = QRNIC_MAP_DB_PAGE;
-	err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_ALLOC_DB_PAGE, NULL, 0,
-			       &page->number);
+	page->count = READ_ONCE(dev->db_group);
+	err = db_group_alloc(dev, page->count, &page->number);
 	if (err)
 		goto err_page;
-	/* Beyond the BAR lies somebody else's memory, and page 0 is the kernel's. */
-	err = -EIO;
-	if (!page->number || page->number >= dev->qdev->db_pages)
-		goto err_device;
-	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext,
-					  &page->map.entry, QRNIC_DB_PAGE_SIZE);
+	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &page->map.entry,
+					  qrnic_db_page_bytes(page));
 	if (err)
 		goto err_device;
 
@@ -52,7 +120,7 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	return page;
 
 err_device:
-	qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_DB_PAGE, page->number);
+	db_group_free(dev, page->number, page->count);
 err_page:
 	kfree(page);
 	return ERR_PTR(err);
@@ -103,7 +171,7 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
 	response->db_offset =
 		rdma_user_mmap_get_offset(&ucontext->db_page->map.entry);
-	response->db_length = QRNIC_DB_PAGE_SIZE;
+	response->db_length = qrnic_db_page_bytes(ucontext->db_page);
 	response->db_page = ucontext->db_page->number;
 	response->max_wqebb = caps->max_qp_wqebb;
 	response->max_recv = caps->max_qp_recv;
@@ -123,10 +191,6 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	struct qrnic_alloc_ucontext_resp response = {};
 	struct qrnic_alloc_ucontext_req request;
 	int err;
-
-	/* A larger page would hold the doorbells of other processes, too. */
-	if (PAGE_SIZE != QRNIC_DB_PAGE_SIZE)
-		return -EOPNOTSUPP;
 
 	/* A library need not send a request. */
 	if (udata->inlen) {
@@ -180,7 +244,7 @@ static int db_page_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *v
 	phys_addr_t address = qrnic_db_page_phys(dev->qdev, page->number);
 
 	return rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
-				 QRNIC_DB_PAGE_SIZE,
+				 qrnic_db_page_bytes(page),
 				 pgprot_writecombine(vma->vm_page_prot), &map->entry);
 }
 
@@ -209,7 +273,7 @@ static void db_page_mmap_free(struct qrnic_ib_map *map)
 	struct qrnic_ib_db_page *page =
 		container_of(map, struct qrnic_ib_db_page, map);
 
-	qrnic_destroy(dev, QRNIC_CMD_FREE_DB_PAGE, page->number);
+	db_group_free(dev, page->number, page->count);
 	kfree(page);
 }
 

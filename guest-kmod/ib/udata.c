@@ -50,7 +50,8 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 
 	if (!length || length > umem->length || offset > umem->length - length)
 		return -EINVAL;
-	start = ib_umem_offset(umem) + offset;
+	/* Blocks are counted from that of the first byte on, wherever the CPU's page begins. */
+	start = (umem->address & (page - 1)) + offset;
 	first = start / page;
 	last = (start + length - 1) / page;
 	if (!IS_ALIGNED(start, page) &&
@@ -75,7 +76,7 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 {
 	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
-	u64 start = (u64)ib_umem_offset(umem) + offset;
+	u64 start = (umem->address & (page - 1)) + offset;
 	struct ib_block_iter iter;
 	u64 block = start / page;
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun key-refused
 # guest: --guests 1 --nic qrnic
+# files: verbs/contexts.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -45,6 +46,26 @@ if modinfo kernel_verbs >/dev/null 2>&1; then
     try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
         { dmesg | grep kernel_verbs; false; }"
     kill $process
+    # As in a kernel with pages of 64 KiB: 16 doorbell pages are in each, and those of the first page stay unused.
+    # shellcheck disable=SC2317  # called through try
+    doorbell_groups() {
+        local pages status=0
+        pages=$(($(stat -c %s "/sys/class/infiniband/$RDMA0/device/resource2") / 4096))
+        modprobe -r kernel_verbs && modprobe kernel_verbs "device=$RDMA0" db_group=16 && modprobe -r kernel_verbs || return 1
+        # Twice, so that what the first one frees is found again
+        for _ in 1 2; do
+            python3 /etc/qrnic/contexts.py "$RDMA0" 65536 $((pages / 16 - 1)) || status=2
+        done
+        ibv_rc_pingpong -d "$RDMA0" -c -g "$gid" -n 10 >server.log & wait_for_port 18515
+        ibv_rc_pingpong -d "$RDMA0" -c -g "$gid" -n 10 localhost || status=3
+        wait $! || status=4
+        modprobe kernel_verbs "device=$RDMA0" db_group=1 || return 5
+        python3 /etc/qrnic/contexts.py "$RDMA0" 4096 100 || status=6
+        return "$status"
+    }
+    export -f doorbell_groups
+    export gid
+    try "a context has all doorbell pages in a page of the CPU" doorbell_groups
 else
     skip "kernel verbs" "the test's module is not built for this kernel"
 fi

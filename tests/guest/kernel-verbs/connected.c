@@ -5,6 +5,8 @@
  * log says which did not.
  *
  * modprobe kernel_verbs device=qrnic0 gid_index=1
+ *
+ * With db_group=16 the driver maps doorbells as in a kernel with pages of 64 KiB.
  */
 #include "kernel_verbs.h"
 
@@ -22,6 +24,10 @@ MODULE_PARM_DESC(gid_index, "entry of the GID table");
 static int rounds = 2000;
 module_param(rounds, int, 0444);
 MODULE_PARM_DESC(rounds, "rounds of the tests that go around the rings");
+
+static uint db_group;
+module_param(db_group, uint, 0444);
+MODULE_PARM_DESC(db_group, "no tests: from now on a context has this many doorbell pages in one mapping");
 
 static void cq_completion(struct ib_cq *cq, void *context)
 {
@@ -863,6 +869,12 @@ static int __init kernel_verbs_init(void)
 		goto out;
 	}
 
+	if (db_group) {
+		doorbell_group(test, db_group);
+		err = 0;
+		goto put;
+	}
+
 	err = setup(test);
 	if (err) {
 		pr_err("setting up: %d\n", err);
@@ -872,6 +884,7 @@ static int __init kernel_verbs_init(void)
 		err = failed ? -EIO : 0;
 	}
 	teardown(test);
+put:
 	ib_device_put(test->dev);
 out:
 	kfree(test);

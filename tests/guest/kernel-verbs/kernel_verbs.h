@@ -86,5 +86,6 @@ void test_unreliable(struct test *test);
 
 /* untrusted.c */
 void test_untrusted(struct test *test);
+void doorbell_group(struct test *test, u32 count);
 
 #endif /* KERNEL_VERBS_H */

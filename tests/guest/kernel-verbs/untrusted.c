@@ -279,3 +279,9 @@ void test_untrusted(struct test *test)
 	if (!IS_ERR_OR_NULL(forged.cq))
 		ib_destroy_cq(forged.cq);
 }
+
+/* Doorbell pages that a context has, as if the CPU's pages were that large */
+void doorbell_group(struct test *test, u32 count)
+{
+	WRITE_ONCE(to_qrnic_dev(test->dev)->db_group, count);
+}
