@@ -24,6 +24,7 @@ gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 10" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 10 localhost"
 try "rdma statistic has counted it" "rdma statistic show link $RDMA0/1 | tee /dev/stderr | grep -Eq ' roce_tx_packets [1-9]'"
 try "rdma resource lists objects" "rdma resource show | tee /dev/stderr | grep -q '$RDMA0: pd'"
+try "udev sees that it is RoCE hardware" "udevadm test --action=add /sys/class/infiniband/$RDMA0 2>&1 | tee /dev/stderr | grep -q 'ID_RDMA_ROCE=1'"
 try "ethtool knows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^driver: qrnic'"
 try "ethtool -S has counted frames" "ethtool -S $NIC0 | tee /dev/stderr | grep -Eq ' eth_tx_packets: [1-9]'"
 try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on'"
