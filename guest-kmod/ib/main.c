@@ -76,7 +76,7 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_FLUSH))
 		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
-	if (qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+	if (qrnic_on_demand(dev))
 		attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
 	qrnic_odp_caps(dev, &attr->odp_caps);
 	if (qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))

@@ -632,7 +632,7 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
 	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
 	    advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return -EOPNOTSUPP;
-	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+	if (!qrnic_on_demand(dev))
 		return -EOPNOTSUPP;
 
 	prefetch = kvzalloc(struct_size(prefetch, ranges, count), GFP_KERNEL);
@@ -956,7 +956,7 @@ void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)
 	u32 connected = datagram | IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ;
 	u32 shared = 0;
 
-	if (!qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND))
+	if (!qrnic_on_demand(dev))
 		return;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC))
 		connected |= IB_ODP_SUPPORT_ATOMIC;

@@ -483,6 +483,13 @@ static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u64 capability)
 	return dev->qdev->caps.capabilities & capability;
 }
 
+/* Regions on demand; the RDMA core's part of them is optional. */
+static inline bool qrnic_on_demand(struct qrnic_ib_dev *dev)
+{
+	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
+	       qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND) && !dev->dma_copied;
+}
+
 /* mkey.c */
 u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev);
 int qrnic_access_rights(struct qrnic_ib_dev *dev, int access);

@@ -169,6 +169,8 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	response->comp_mask = QRNIC_UCONTEXT_SMALL_QUEUES;
 	/* A newer library must not use what this driver does not know of. */
 	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
+	if (!qrnic_on_demand(dev))
+		response->capabilities &= ~QRNIC_CAP_ON_DEMAND;
 	response->db_offset =
 		rdma_user_mmap_get_offset(&ucontext->db_page->map.entry);
 	response->db_length = qrnic_db_page_bytes(ucontext->db_page);
