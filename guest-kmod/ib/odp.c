@@ -96,7 +96,7 @@ static u64 odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
 			       address - odp->umem->umem.address + odp->mr->start;
 }
 
-/* When it returns, the device reads the entries and lists of these pages anew. */
+/* Makes the device read the entries and the lists of these pages anew. */
 static void odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
 {
 	struct qrnic_page_range range = {
@@ -212,7 +212,7 @@ static void odp_shrink_work(struct work_struct *work)
 	qrnic_sparse_lists_free(odp->dev->qdev, &odp->table, &unlinked);
 }
 
-/* The memory of an implicit region at this address, whose list somebody keeps */
+/* Returns the part of an implicit region at this address. The caller keeps its list. */
 static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
 {
 	unsigned long index = address >> PART_SHIFT;
@@ -241,7 +241,7 @@ err_charge:
 	return part;
 }
 
-/* What odp_map() keeps: at most two lists, as it maps at most as much as one describes. */
+/* Lists that odp_map() keeps: it maps at most as much as one list describes. */
 struct odp_lists {
 	struct qrnic_sparse_list *list[2];
 	u32 count;
@@ -294,7 +294,7 @@ static struct ib_umem_odp *odp_lists_get(struct qrnic_ib_odp *odp, u64 address, 
 	return umem;
 }
 
-/* Writes the entries of pages that are mapped now. How many there are */
+/* Writes the entries of pages that are mapped now. Returns how many there are. */
 static int odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 index,
 		     int pages)
 {
@@ -501,11 +501,31 @@ static struct odp_responder_worker *odp_responder_worker_new(struct qrnic_ib_dev
 	return worker;
 }
 
+/*
+ * Has the device report a page fault again, because there is no memory to note it. The
+ * event handler must not wait for memory: a process may free some when it gets an event
+ * that is behind this one. The device checks a page before it uses it, so it is enough
+ * to answer that the page is there.
+ */
+static void odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
+{
+	struct qrnic_fault_answer answer = {};
+	struct qrnic_page_fault fault;
+
+	if (qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_PAGE_FAULT, number, &fault,
+			    sizeof(fault)))
+		return;
+	answer.sequence = fault.sequence;
+	qrnic_cmd_set(dev->qdev, QRNIC_CMD_RESUME_PAGE_FAULT, number, &answer,
+		      sizeof(answer));
+}
+
 static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	/* A device that can be trusted has no more; workers may be about to count. */
 	u64 limit = 2 * (u64)dev->qdev->caps.max_qp + MAX_RESPONDER_WORKERS + 1;
 	struct odp_responder_worker *worker;
+	int err;
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC))
 		return;
@@ -513,10 +533,13 @@ static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 		atomic_dec(&dev->num_responder_faults);
 		return;
 	}
-	/* Who takes one that is owed already asks the device what it wants now. */
-	if (xa_insert(&dev->responder_faults, number, xa_mk_value(0),
-		      GFP_NOIO | __GFP_NOFAIL)) {
+	err = xa_insert(&dev->responder_faults, number, xa_mk_value(0),
+			GFP_NOIO | __GFP_NOWARN);
+	if (err) {
 		atomic_dec(&dev->num_responder_faults);
+		/* -EBUSY: the worker that handles it will query the latest address. */
+		if (err == -ENOMEM)
+			odp_fault_repeat(dev, number);
 		return;
 	}
 
@@ -931,8 +954,8 @@ err_odp:
 }
 
 /*
- * What a context may have in page lists, and in the RDMA core's arrays: as much as
- * there is for all of memory, and some for programs that use little of many parts.
+ * Limits page lists and the RDMA core's arrays to what all of memory needs, and some for
+ * programs that use little of many parts.
  */
 void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
 {

@@ -633,16 +633,16 @@ struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 lengt
 
 /* user_memory.c */
 void qrnic_user_memory_init(struct qrnic_ib_dev *dev);
-/* -EOPNOTSUPP, with a message, if the kernel copies all DMA */
+/* Returns -EOPNOTSUPP, with a message, if the kernel copies all DMA. */
 int qrnic_user_memory_check(struct qrnic_ib_dev *dev);
-/* As ib_umem_get(), and -EOPNOTSUPP if the device would access a copy */
+/* Pins memory as ib_umem_get() does; -EOPNOTSUPP if the device would access a copy. */
 struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
 			       int access);
-/* -EOPNOTSUPP, with a message, if the device would access a copy of this memory */
+/* Returns -EOPNOTSUPP, with a message, if the device would access a copy. */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
 /* Returns true if the device accesses a copy of the page that is mapped here. */
 bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
-/* The message, and -EOPNOTSUPP */
+/* Logs the reason, at a limited rate. Returns -EOPNOTSUPP. */
 int qrnic_copied_error(struct qrnic_ib_dev *dev);
 
 /* tags.c */

@@ -47,7 +47,7 @@ int qrnic_user_memory_check(struct qrnic_ib_dev *dev)
 	return dev->dma_copied ? qrnic_copied_error(dev) : 0;
 }
 
-/* Also with an address mask that reaches a part of memory only */
+/* Checks each mapping, because an address mask can reach a part of memory only. */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem)
 {
 	const struct sg_table *table = &umem->sgt_append.sgt;

@@ -11,6 +11,13 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 
 try "the provider's test, IPv4" "$(provider "$(gid_index "$RDMA0" 4)")"
 try "the provider's test, IPv6" "$(provider "$(gid_index "$RDMA0" 6)")"
+# A page fault that the driver has no memory to note is reported again.
+if modprobe refuse symbol=__xa_insert caller=_event error=-12 times=20 2>refuse.log; then
+    try "the provider's test, without memory for page faults" "$(provider "$(gid_index "$RDMA0" 4)")"
+    try "the driver had none" "grep -x 0 /sys/module/refuse/parameters/times && modprobe -r refuse"
+else
+    skip "page faults without memory" "this kernel has no module for it: $(tail -n 1 refuse.log)"
+fi
 sleep 0.1
 try "connections were made, given up and refused" \
     "[ \$(cat $counters/dynamic_connects) -gt 100 ] && [ \$(cat $counters/dynamic_disconnects) -gt 100 ] && [ \$(cat $counters/rx_cnak) -gt 3 ]"

@@ -4,6 +4,8 @@
  * work, as often as is ordered: for what no property of the device can make fail.
  *
  * modprobe refuse symbol=ib_register_device error=-12 times=1
+ *
+ * With caller=TEXT only calls from functions with this text in their names fail.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -29,9 +31,22 @@ static noinline notrace void refuse_return(void)
 	asm volatile("");
 }
 
+static char *caller = "";
+module_param(caller, charp, 0444);
+MODULE_PARM_DESC(caller, "text in the name of the function whose calls fail");
+
+/* The return address is on top of the stack, as the probe is at the function's entry. */
+static bool from_caller(const struct pt_regs *regs)
+{
+	char name[KSYM_SYMBOL_LEN];
+
+	snprintf(name, sizeof(name), "%ps", (void *)*(unsigned long *)regs->sp);
+	return strstr(name, caller);
+}
+
 static int refuse_call(struct kprobe *probe, struct pt_regs *regs)
 {
-	if (times <= 0)
+	if (times <= 0 || !from_caller(regs))
 		return 0;
 	times--;
 	regs_set_return_value(regs, error);
