@@ -74,6 +74,19 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
+/*
+ * Ends all DMA before memory is freed that the device has addresses of: by a reset, or,
+ * if that fails, by the bus.
+ */
+static void qrnic_quiesce(struct qrnic_core *core)
+{
+	if (qrnic_device_reset(core)) {
+		dev_err(&core->dev.pdev->dev,
+			"the reset failed, bus mastering is switched off\n");
+		pci_clear_master(core->dev.pdev);
+	}
+}
+
 /* From reset to a device that takes commands and reports events. */
 static int qrnic_start(struct qrnic_core *core)
 {
@@ -114,7 +127,7 @@ err_eqs:
 	qrnic_eqs_destroy(core);
 err_cmd:
 	qrnic_cmd_stop(core);
-	qrnic_device_reset(core);
+	qrnic_quiesce(core);
 	qrnic_contexts_stop(core);
 	return err;
 }
@@ -125,7 +138,7 @@ static void qrnic_stop(struct qrnic_core *core)
 	qrnic_eqs_destroy(core);
 	qrnic_cmd_stop(core);
 	if (READ_ONCE(core->condition) <= QRNIC_FATAL)
-		qrnic_device_reset(core);
+		qrnic_quiesce(core);
 	qrnic_contexts_stop(core);
 }
 

@@ -1,5 +1,5 @@
 # After a fatal error the RDMA part of the driver fails to start, once: recovery goes on
-# until RDMA is there again, and does not say before that all is well.
+# until RDMA is there again, and does not say before that all is well. And a reset that fails.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
 # guest: --guests 1 --nic qrnic --allow-report "probe with driver"
@@ -41,6 +41,32 @@ done
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong afterwards" 18515 \
+    "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
+
+# A reset that fails does not end the device's DMA, and memory is freed behind it: bus mastering goes off between.
+# shellcheck disable=SC2317  # called through try
+reset_fails() {
+    local tracing=/sys/kernel/tracing status=0
+    mountpoint -q "$tracing" || mount -t tracefs none "$tracing" || return 1
+    printf 'p:master pci_clear_master\np:memory qrnic_contexts_stop\n' >"$tracing/kprobe_events" || return 2
+    modprobe -r refuse && modprobe refuse symbol=qrnic_device_reset error=-5 times=1 || return 3
+    echo 1 >"$tracing/events/kprobes/enable"
+    echo 1 >"/sys/bus/pci/devices/$address/reset" || status=4
+    echo 0 >"$tracing/events/kprobes/enable"
+    refused || status=5
+    grep -Eo ' (master|memory): ' "$tracing/trace" | head -n 2 | tr -d ' \n' | grep -x master:memory: || status=6
+    dmesg | grep "qrnic $address: the reset failed, bus mastering is switched off" || status=7
+    [ "$status" = 0 ] || tail -n 5 "$tracing/trace"
+    echo >"$tracing/kprobe_events"
+    wait_until 20 working || status=8
+    return "$status"
+}
+export -f reset_fails refused working nic_has_gid gid_index gid_find
+export address
+try "the device does no DMA after a reset that fails" reset_fails
+nic_export
+gid=$(gid_index "$RDMA0" 4)
+alone "ibv_rc_pingpong after that" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
 kernel_clean "the kernel log is clean"
 finish
