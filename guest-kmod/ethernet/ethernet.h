@@ -279,7 +279,7 @@ int qrnic_set_rxfh_fields(struct net_device *netdev,
 /* queues.c; under RTNL */
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
-void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq);
+void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done);
 
 /* moderation.c */
 bool qrnic_eth_can_moderate(const struct qrnic_eth *eth);

@@ -5,16 +5,26 @@
 #include "ethernet/ethernet.h"
 
 /*
- * Asks for an event at the next CQE. CQEs beyond the published consumer index
- * make one at once, so none that came after the last look is missed.
+ * Ends a poll and requests an event at the next CQE. CQEs beyond the published
+ * consumer index cause one at once, so none that came after the last poll is missed.
+ *
+ * The sequence number and the consumer index are read while this processor still owns
+ * the NAPI instance: behind napi_complete_done() a busy poll on another processor may
+ * advance both. A number that two requests share would make the device ignore the
+ * second one.
  */
-void qrnic_eth_cq_arm(struct qrnic_eth_cq *cq)
+void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done)
 {
-	cq->sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
-	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(cq->sequence));
+	u32 sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
+	u32 consumer = cq->consumer;
+
+	cq->sequence = sequence;
+	if (!napi_complete_done(&cq->napi, done))
+		return;
+	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(sequence));
 	/* writeq() in it orders the record before the doorbell. */
 	qrnic_ring_doorbell(&cq->channel->eth->core->dev, QRNIC_DB_CQ_ARM,
-			    cq->cq.cqn, cq->consumer);
+			    cq->cq.cqn, consumer);
 }
 
 static void qrnic_eth_cq_comp(struct qrnic_cq *cq)
@@ -266,6 +276,7 @@ static int qrnic_channel_open(struct qrnic_channel *channel)
 {
 	struct net_device *netdev = channel->eth->netdev;
 	int err;
+
 
 	netif_napi_add_tx(netdev, &channel->tx.cq.napi, qrnic_tx_poll);
 	netif_napi_add_config(netdev, &channel->rx.cq.napi, qrnic_rx_poll,

@@ -288,9 +288,9 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	if (unlikely(err && rx->producer == rx->consumer))
 		return budget;
 
-	if (done < budget && napi_complete_done(napi, done)) {
+	if (done < budget) {
 		qrnic_eth_moderation_sample(cq, &rx->stats);
-		qrnic_eth_cq_arm(cq);
+		qrnic_eth_cq_complete(cq, done);
 	}
 	return done;
 }

@@ -477,9 +477,9 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	if (unlikely(errors))
 		qrnic_eth_fail(channel->eth);
 
-	if (done < limit && budget && napi_complete_done(napi, done)) {
+	if (done < limit && budget) {
 		qrnic_eth_moderation_sample(cq, &tx->stats);
-		qrnic_eth_cq_arm(cq);
+		qrnic_eth_cq_complete(cq, done);
 	}
 	return min(done, budget);
 }
