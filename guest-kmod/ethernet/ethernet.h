@@ -328,7 +328,7 @@ unsigned int qrnic_rx_max_mtu(unsigned int pages);
 /* The pages of a frame but the first become fragments: so many bytes. */
 void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
 		       struct sk_buff *skb, u32 length);
-int qrnic_rx_fill(struct qrnic_channel *channel);
+int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp);
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
 void qrnic_rx_drain(struct qrnic_channel *channel);
 

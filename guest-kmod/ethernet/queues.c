@@ -258,7 +258,7 @@ static int qrnic_channel_create(struct qrnic_channel *channel)
 	err = qrnic_qp_open(channel);
 	if (err)
 		goto err_rx_cq;
-	err = qrnic_rx_fill(channel);
+	err = qrnic_rx_fill(channel, GFP_KERNEL);
 	if (err)
 		goto err_qp;
 	return 0;

@@ -32,7 +32,7 @@ static struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
 	return &rx->slots[index & ((1u << rx->log_size) - 1)];
 }
 
-static int qrnic_rx_post(struct qrnic_channel *channel)
+static int qrnic_rx_post(struct qrnic_channel *channel, gfp_t gfp)
 {
 	struct qrnic_rx *rx = &channel->rx;
 	struct qrnic_rx_slot *slot = qrnic_rx_slot(rx, rx->producer);
@@ -45,7 +45,7 @@ static int qrnic_rx_post(struct qrnic_channel *channel)
 	data = (struct qrnic_data_seg *)(ctrl + 1);
 	for (i = 0; i < rx->pages; i++) {
 		if (!slot->page[i])
-			slot->page[i] = page_pool_dev_alloc_pages(rx->pool);
+			slot->page[i] = page_pool_alloc_pages(rx->pool, gfp);
 		if (!slot->page[i])
 			return -ENOMEM;
 		data[i].address =
@@ -63,7 +63,7 @@ static int qrnic_rx_post(struct qrnic_channel *channel)
 }
 
 /* Posts what there is room for; -ENOMEM if there was not memory for all. */
-int qrnic_rx_fill(struct qrnic_channel *channel)
+int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp)
 {
 	struct qrnic_rx *rx = &channel->rx;
 	u32 room = (1u << rx->log_size) - (rx->producer - rx->consumer);
@@ -73,7 +73,7 @@ int qrnic_rx_fill(struct qrnic_channel *channel)
 	if (room < QRNIC_RX_BATCH)
 		return 0;
 	while (room-- && !err)
-		err = qrnic_rx_post(channel);
+		err = qrnic_rx_post(channel, gfp);
 	if (rx->producer != begin) {
 		qrnic_record_publish(&rx->ring.queue_record->producer, rx->producer);
 		qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_RQ,
@@ -280,7 +280,7 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		return min(done, budget - 1);
 	}
 
-	err = qrnic_rx_fill(channel);
+	err = qrnic_rx_fill(channel, GFP_ATOMIC | __GFP_NOWARN);
 	/*
 	 * Without a posted buffer no frame and so no event would come: poll again
 	 * until there is memory.

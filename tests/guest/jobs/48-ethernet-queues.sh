@@ -101,6 +101,30 @@ status=0
 gone_queue >gone.log 2>&1 || { status=$?; show gone.log; }
 together $status "frames for a queue that is gone are dropped"
 
+# Receive buffers of an interface that comes up: its process can wait for memory.
+# shellcheck disable=SC2317  # called through both
+fill_waits() {
+    local tracing=/sys/kernel/tracing status=0
+    mountpoint -q "$tracing" || mount -t tracefs none "$tracing" || return 1
+    echo 'p:fill page_pool_alloc_pages gfp=%si' >"$tracing"/kprobe_events || return 2
+    echo 1 >"/proc/sys/net/ipv6/conf/$NIC0/keep_addr_on_down"
+    ip link set "$NIC0" down
+    echo 1 >"$tracing"/events/kprobes/fill/enable
+    ip link set "$NIC0" up
+    echo 0 >"$tracing"/events/kprobes/fill/enable
+    grep -E '^ +ip-[0-9]+ .*gfp=' "$tracing"/trace >fill.log
+    [ "$(grep -c . fill.log)" -ge 64 ] || status=3
+    # Bit 10 is __GFP_DIRECT_RECLAIM.
+    grep -vE 'gfp=0x[0-9a-f]*[4-7c-f][0-9a-f]{2}$' fill.log && status=4
+    [ "$status" = 0 ] || head -n 5 fill.log
+    echo >"$tracing"/kprobe_events
+    echo >"$tracing"/trace
+    wait_until 20 nic_has_gid "$NIC0"
+    return "$status"
+}
+export -f fill_waits nic_has_gid
+both "the first receive buffers may wait for memory" fill_waits
+
 # What cannot be done leaves what was there. The kernel refuses at the beginning, in the middle and at the end.
 if modprobe refuse symbol=page_pool_create error=-12 times=0 2>refuse.log; then
     for symbol in netif_set_real_num_queues page_pool_create xdp_rxq_info_reg_mem_model; do
