@@ -298,6 +298,7 @@ int qrnic_eth_filter_set(struct qrnic_eth *eth,
 			 const struct qrnic_eth_filter *filter);
 
 /* statistics.c */
+extern const struct netdev_stat_ops qrnic_stat_ops;
 struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats);
 int qrnic_get_sset_count(struct net_device *netdev, int set);
 void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data);

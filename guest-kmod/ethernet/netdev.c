@@ -429,6 +429,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 		eth_hw_addr_random(netdev);
 	netdev->netdev_ops = &qrnic_netdev_ops;
 	netdev->ethtool_ops = &qrnic_ethtool_ops;
+	netdev->stat_ops = &qrnic_stat_ops;
 	netdev->min_mtu = QRNIC_MIN_MTU;
 	netdev->max_mtu = min3(port.max_mtu, QRNIC_MAX_MTU,
 			       qrnic_rx_max_mtu(caps->max_sge));

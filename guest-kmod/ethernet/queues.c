@@ -275,12 +275,16 @@ err_tx_cq:
 static int qrnic_channel_open(struct qrnic_channel *channel)
 {
 	struct net_device *netdev = channel->eth->netdev;
-	int err;
+	struct qrnic_core *core = channel->eth->core;
+	int irq, err;
 
+	irq = core->eqs[1 + channel->index % qrnic_num_vectors(&core->dev)].irq;
 
 	netif_napi_add_tx(netdev, &channel->tx.cq.napi, qrnic_tx_poll);
 	netif_napi_add_config(netdev, &channel->rx.cq.napi, qrnic_rx_poll,
 			      channel->index);
+	netif_napi_set_irq(&channel->tx.cq.napi, irq);
+	netif_napi_set_irq(&channel->rx.cq.napi, irq);
 	err = qrnic_tx_alloc(channel);
 	if (err)
 		goto err_napi;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * statistics.c: ethtool -S: first the driver's own, then those of each channel that
- * there can be, then every counter of the device.
+ * there can be, then every counter of the device; and the statistics of queues by
+ * netlink (qstats).
  */
+#include <net/netdev_queues.h>
+
 #include "ethernet/ethernet.h"
 
 static const char qrnic_own_names[][ETH_GSTRING_LEN] = {
@@ -120,3 +123,60 @@ void qrnic_get_ethtool_stats(struct net_device *netdev,
 				     0, data))
 		memset(data, 0, QRNIC_NUM_COUNTERS * sizeof(*data));
 }
+
+/* Reads the counters of a channel, which outlive a change of the number of channels. */
+static void qrnic_queue_stats_rx(struct net_device *netdev, int index,
+				 struct netdev_queue_stats_rx *stats)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_rx *rx = &eth->channels[index].rx;
+	struct qrnic_eth_totals totals = qrnic_eth_stats_read(&rx->stats);
+
+	stats->packets = totals.packets;
+	stats->bytes = totals.bytes;
+	stats->alloc_fail = totals.dropped;
+}
+
+static void qrnic_queue_stats_tx(struct net_device *netdev, int index,
+				 struct netdev_queue_stats_tx *stats)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	const struct qrnic_tx *tx = &eth->channels[index].tx;
+	struct qrnic_eth_totals totals = qrnic_eth_stats_read(&tx->stats);
+
+	stats->packets = totals.packets;
+	stats->bytes = totals.bytes;
+}
+
+/* Adds up the channels that are not in use now. */
+static void qrnic_base_stats(struct net_device *netdev,
+			     struct netdev_queue_stats_rx *rx,
+			     struct netdev_queue_stats_tx *tx)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct qrnic_eth_totals totals;
+	unsigned int i;
+
+	rx->packets = 0;
+	rx->bytes = 0;
+	rx->alloc_fail = 0;
+	tx->packets = 0;
+	tx->bytes = 0;
+	for (i = netdev->real_num_rx_queues; i < eth->max_channels; i++) {
+		totals = qrnic_eth_stats_read(&eth->channels[i].rx.stats);
+		rx->packets += totals.packets;
+		rx->bytes += totals.bytes;
+		rx->alloc_fail += totals.dropped;
+	}
+	for (i = netdev->real_num_tx_queues; i < eth->max_channels; i++) {
+		totals = qrnic_eth_stats_read(&eth->channels[i].tx.stats);
+		tx->packets += totals.packets;
+		tx->bytes += totals.bytes;
+	}
+}
+
+const struct netdev_stat_ops qrnic_stat_ops = {
+	.get_queue_stats_rx = qrnic_queue_stats_rx,
+	.get_queue_stats_tx = qrnic_queue_stats_tx,
+	.get_base_stats = qrnic_base_stats,
+};

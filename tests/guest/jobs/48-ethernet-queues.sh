@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
 # guest: --guests 2 --nic qrnic --cpus 2 --timeout 400
+# files: verbs/queue_stats.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -124,6 +125,7 @@ fill_waits() {
 }
 export -f fill_waits nic_has_gid
 both "the first receive buffers may wait for memory" fill_waits
+both "netlink has the statistics and the interrupts of queues" "wait_until 20 ping -c 1 -W 1 guest$PEER && python3 /etc/qrnic/queue_stats.py $NIC0"
 
 # What cannot be done leaves what was there. The kernel refuses at the beginning, in the middle and at the end.
 if modprobe refuse symbol=page_pool_create error=-12 times=0 2>refuse.log; then
