@@ -519,54 +519,57 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/*
- * Removes what a QP that is gone, or in RESET, left in a kernel CQ: from the
- * newest entry to the oldest, the others move over the gaps. Phase belongs to
- * the place, not to the completion.
- */
-void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
+/* CQEs that are checked without letting pollers in between */
+#define CLEAN_AT_ONCE 64
+/* No QP has this number, so polling drops the CQE. */
+#define NO_QPN U32_MAX
+
+/* Under the lock */
+static void cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(cq->ibcq.device);
 	struct qrnic_ib_request request;
-	struct qrnic_cqe *from, *to;
-	unsigned long flags;
-	u32 index, freed = 0, size = BIT(cq->log_size);
-	__le32 phase;
+
+	if (cqe->srqn)
+		qrnic_srq_complete(dev, le32_to_cpu(cqe->srqn),
+				   le32_to_cpu(cqe->index), &request);
+	cqe->srqn = 0;
+	cqe->qpn = cpu_to_le32(NO_QPN);
+}
+
+/*
+ * Marks what a QP that is gone, or in RESET, left in a kernel CQ. The slots of an SRQ
+ * are free at once; the CQEs stay until they are polled, because a walk that moves the
+ * others over the gaps would have to be made with interrupts off as a whole.
+ */
+void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
+{
+	u32 left = BIT(cq->log_size), at_once, index = 0;
+	struct qrnic_cqe *cqe;
+	bool begun = false;
 
 	if (cq->umem)
 		return;
 
-	spin_lock_irqsave(&cq->lock, flags);
-	index = cq->consumer;
-	while (index - cq->consumer < size &&
-	       qrnic_cqe_written(&cq->ring, index, cq->log_size))
-		index++;
-	/* As in poll: the phases of all these CQEs before the rest of them */
-	dma_rmb();
-
-	while (index-- != cq->consumer) {
-		from = qrnic_cqe_at(&cq->ring, index, cq->log_size);
-		if (le32_to_cpu(from->qpn) == qpn) {
-			if (from->srqn)
-				qrnic_srq_complete(dev, le32_to_cpu(from->srqn),
-						   le32_to_cpu(from->index),
-						   &request);
-			freed++;
-			continue;
+	/* All CQEs of the QP are in the ring, so those that come meanwhile are others'. */
+	while (left) {
+		spin_lock_irq(&cq->lock);
+		/* Pollers may have been faster. */
+		if (!begun || (s32)(cq->consumer - index) > 0)
+			index = cq->consumer;
+		begun = true;
+		at_once = min(left, CLEAN_AT_ONCE);
+		for (left -= at_once; at_once; at_once--, index++) {
+			if (!qrnic_cqe_written(&cq->ring, index, cq->log_size)) {
+				left = 0;
+				break;
+			}
+			/* As in poll: the phase before the rest of the CQE */
+			dma_rmb();
+			cqe = qrnic_cqe_at(&cq->ring, index, cq->log_size);
+			if (le32_to_cpu(cqe->qpn) == qpn)
+				cq_clean_entry(cq, cqe);
 		}
-		if (!freed)
-			continue;
-		to = qrnic_cqe_at(&cq->ring, index + freed, cq->log_size);
-		phase = to->control & cpu_to_le32(QRNIC_CQE_PHASE_MASK);
-		*to = *from;
-		to->control &= ~cpu_to_le32(QRNIC_CQE_PHASE_MASK);
-		to->control |= phase;
+		spin_unlock_irq(&cq->lock);
 	}
-
-	if (freed) {
-		cq->consumer += freed;
-		/* The barrier in it is for the moves, too. */
-		qrnic_cq_consume(&cq->ring, cq->consumer);
-	}
-	spin_unlock_irqrestore(&cq->lock, flags);
 }
