@@ -5,6 +5,24 @@
  */
 #include "qrnic_ib.h"
 
+/*
+ * Locks that order the taking of references and the removal from a table, by number: pollers on
+ * several processors, whose completions are of different queue pairs, do not wait for
+ * each other. No other lock is taken under one of them but that of the table.
+ */
+#define OBJECT_LOCKS 64
+
+static struct object_lock {
+	spinlock_t lock; /* of objects whose number has these low bits */
+} ____cacheline_aligned_in_smp object_locks[OBJECT_LOCKS] = {
+	[0 ... OBJECT_LOCKS - 1] = { __SPIN_LOCK_UNLOCKED(object_locks) },
+};
+
+static spinlock_t *object_lock(u32 number)
+{
+	return &object_locks[number % OBJECT_LOCKS].lock;
+}
+
 void qrnic_object_init(struct qrnic_ib_object *object)
 {
 	refcount_set(&object->refs, 1);
@@ -30,11 +48,11 @@ struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number)
 	struct qrnic_ib_object *object;
 	unsigned long flags;
 
-	xa_lock_irqsave(table, flags);
+	spin_lock_irqsave(object_lock(number), flags);
 	object = xa_load(table, number);
 	if (object)
 		refcount_inc(&object->refs);
-	xa_unlock_irqrestore(table, flags);
+	spin_unlock_irqrestore(object_lock(number), flags);
 	return object;
 }
 
@@ -43,14 +61,14 @@ struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 					      unsigned long *number)
 {
 	struct qrnic_ib_object *object;
-	unsigned long flags;
 
-	xa_lock_irqsave(table, flags);
-	object = xa_find(table, number, ULONG_MAX, XA_PRESENT);
-	if (object)
-		refcount_inc(&object->refs);
-	xa_unlock_irqrestore(table, flags);
-	return object;
+	for (; xa_find(table, number, ULONG_MAX, XA_PRESENT); ++*number) {
+		object = qrnic_object_get(table, *number);
+		/* It may have gone since. */
+		if (object)
+			return object;
+	}
+	return NULL;
 }
 
 void qrnic_object_put(struct qrnic_ib_object *object)
@@ -62,7 +80,10 @@ void qrnic_object_put(struct qrnic_ib_object *object)
 /* From now on nobody finds the object of this number. */
 void qrnic_object_hide(struct xarray *table, u32 number)
 {
-	xa_erase_irq(table, number);
+	/* What others have found before, they have a reference to. */
+	spin_lock_irq(object_lock(number));
+	xa_erase(table, number);
+	spin_unlock_irq(object_lock(number));
 }
 
 /* Waits until all references to an object that nobody finds are put. */
