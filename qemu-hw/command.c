@@ -102,7 +102,7 @@ const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
 static bool command_is_long(QrnicDevice *d, const QrnicCmdEntry *entry)
 {
     switch (entry->opcode) {
-    /* 64 MiB to move, or 1 MiB to clear: enough for a turn of the main loop */
+    /* 16 KiB to move, or 1 MiB to clear: enough for a turn of the main loop */
     case QRNIC_CMD_RESIZE_CQ:
     case QRNIC_CMD_ALLOC_DM:
     case QRNIC_CMD_FREE_DM:
@@ -281,7 +281,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
         qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
         return true;
     }
-    if (qrnic_engine_clearing(d->engine)) {
+    if (qrnic_command_unfinished(d->engine)) {
         q->held = true;
         q->held_addr = addr;
         q->held_entry = entry;
@@ -291,7 +291,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
     return command_finish(d, addr, &entry, &result);
 }
 
-/* The command that waited until all is clear; false: nothing more now. */
+/* The command whose work the engine has ended; false: nothing more now. */
 static bool command_held(QrnicDevice *d)
 {
     QrnicCommandQueue *q = &d->cmd;
@@ -300,6 +300,8 @@ static bool command_held(QrnicDevice *d)
 
     if (qrnic_is_fatal(d->engine)) {
         result = (QrnicResult) { QRNIC_ST_FATAL };
+    } else if (entry.opcode == QRNIC_CMD_RESIZE_CQ) {
+        result = qrnic_cq_resize_result(d->engine);
     }
     q->held = false;
     return command_finish(d, q->held_addr, &entry, &result);
@@ -316,7 +318,7 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
     g_autofree QrnicCommandData *data = NULL;
 
     while (qrnic_command_pending(d) && !d->reset_waits) {
-        if (!budget-- || (qrnic_engine_clearing(d->engine) &&
+        if (!budget-- || (qrnic_command_unfinished(d->engine) &&
                           !qrnic_is_fatal(d->engine))) {
             return true;
         }

@@ -23,7 +23,7 @@ typedef struct QrnicCommandQueue {
     uint32_t generation;        /* how often it was enabled */
     /* Slots whose events were asked for by CMD_EVENT */
     DECLARE_BITMAP(wanted, 1 << QRNIC_CMD_MAX_LOG_SIZE);
-    bool held;                  /* done but for what the engine has to clear: */
+    bool held;                  /* the engine has not ended its work: */
     uint64_t held_addr;
     QrnicCmdEntry held_entry;
     QrnicResult held_result;

@@ -87,12 +87,15 @@ void qrnic_doorbell_event(QrnicEngine *e, uint32_t page);
 bool qrnic_doorbells_pending(QrnicEngine *e);
 
 /*
- * Device memory is still being cleared for the last command: it is not done,
- * and no other may be executed. Not ready: the same, for a reset, and nobody
- * may look at the device memory.
+ * Returns true while device memory is being cleared or a CQ is being resized
+ * for the last command: its completion is pending, and no other command may be
+ * executed. Not ready: device memory is being cleared for a reset, and the CPU
+ * must not see it.
  */
-bool qrnic_engine_clearing(const QrnicEngine *e);
+bool qrnic_command_unfinished(const QrnicEngine *e);
 bool qrnic_engine_ready(const QrnicEngine *e);
+/* Returns the result of the last RESIZE_CQ when that is no longer unfinished */
+QrnicResult qrnic_cq_resize_result(const QrnicEngine *e);
 
 /* Commands, one function each; the contract names the fields. */
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);

@@ -8,6 +8,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include <sys/mman.h>
+#include "engine/memory/memory.h"
 #include "sim.h"
 #include "sim-world.h"
 
@@ -42,6 +43,7 @@ void sim_memory_free(uint8_t *p, uint64_t size)
 
 static bool in_memory(SimNode *n, uint64_t addr, size_t len)
 {
+    n->accesses += 1 + len / 4096;
     if (addr > n->memory_size || len > n->memory_size - addr) {
         return false;
     }
@@ -106,6 +108,7 @@ static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
 {
     SimNode *n = opaque;
 
+    n->accesses += 1 + len / 4096;
     g_assert_cmpuint(offset + len, <=, n->device_memory_size);
     memcpy(buf, n->device_memory + offset, len);
 }
@@ -115,6 +118,7 @@ static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
 {
     SimNode *n = opaque;
 
+    n->accesses += 1 + len / 4096;
     g_assert_cmpuint(offset + len, <=, n->device_memory_size);
     memcpy(n->device_memory + offset, buf, len);
 }
@@ -387,15 +391,29 @@ QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
     return result;
 }
 
+uint64_t sim_work(const SimNode *n)
+{
+    return n->accesses + n->engine->memory->pieces;
+}
+
+/* before: sim_work() when the turn began */
+static void turn_ended(SimNode *n, uint64_t before)
+{
+    n->longest = MAX(n->longest, sim_work(n) - before);
+    g_assert_cmpuint(n->longest, <=, SIM_TURN_WORK);
+}
+
 void sim_inject(Sim *s, unsigned to, const uint8_t *frame, size_t len)
 {
     SimNode *n = &s->node[to];
+    uint64_t before = sim_work(n);
 
     if (n->link) {
         qrnic_link_receive(n->link, frame, len);
     } else {
         qrnic_engine_receive(n->engine, frame, len);
     }
+    turn_ended(n, before);
 }
 
 QrnicEnv sim_env(SimNode *n)
@@ -424,7 +442,7 @@ void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data)
 /* In the order of their kicks; who is kicked meanwhile, too. */
 static uint64_t run_kicked(Sim *s)
 {
-    uint64_t runs = 0;
+    uint64_t runs = 0, before;
 
     for (unsigned i = 0; i < s->kicked->len; i++) {
         SimNode *n = s->kicked->pdata[i];
@@ -434,7 +452,9 @@ static uint64_t run_kicked(Sim *s)
         if (n->kicked) {
             n->kicked = false;
             n->runs++;
+            before = sim_work(n);
             qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+            turn_ended(n, before);
         }
         if (n->link_kicked) {
             n->link_kicked = false;
@@ -510,8 +530,11 @@ static void nodes_of_now(Sim *s)
             qrnic_link_timer(n->link);
         }
         if (n->deadline <= s->now) {
+            uint64_t before = sim_work(n);
+
             n->deadline = QRNIC_DEADLINE_NEVER;
             qrnic_engine_timer(n->engine);
+            turn_ended(n, before);
         }
         node_queue(n);
     }

@@ -51,6 +51,8 @@ struct SimNode {
     char name[16];
     bool kicked, blocked, listed;
     unsigned kicks, runs;       /* of the engine */
+    uint64_t accesses;          /* to memory, so far; one for each 4 KiB */
+    uint64_t longest;           /* turn of the engine: most of sim_work() */
     bool may_fail;              /* the fatal state is no failure of the test */
     int64_t deadline, wire_ready, queued;
     GQueue inbox;               /* SimFrame; those that it does not take yet */
@@ -187,6 +189,13 @@ bool sim_run(Sim *s, int64_t until);
 QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len);
 /* No frame is taken from the node before that time. */
 void sim_block(SimNode *n, int64_t until);
+/*
+ * Memory accesses and keys entered by the device so far. No turn, that is no
+ * call into the engine, may do more than SIM_TURN_WORK of them: the main loop
+ * of QEMU waits for each turn. sim_run() checks that of every turn.
+ */
+#define SIM_TURN_WORK 32768
+uint64_t sim_work(const SimNode *n);
 /* Takes the next frame off the wire, NULL if it is empty; to be freed */
 SimFrame *sim_wire_take(Sim *s);
 /* Delivers to a node what a peer might have sent. */

@@ -102,6 +102,143 @@ static void test_resize(void)
     }
 }
 
+/* Posts as many as the send queue holds at a time, and does not poll. */
+static void nops(Pair *p, SimQp *q, unsigned count)
+{
+    for (unsigned n; count; count -= n) {
+        n = MIN(count, 32);
+        nop(q, n);
+        settle(p);
+    }
+}
+
+/*
+ * A resize that takes several turns. CQEs come in every turn. Returns its
+ * result; *count: CQEs that came.
+ */
+static QrnicResult resize_in_turns(Pair *p, SimQp *q, uint8_t log_size,
+                                   unsigned each_turn, unsigned *count)
+{
+    QrnicCqResize in = { .log_size = log_size };
+    SimNode *n = q->node;
+    QrnicResult r;
+    unsigned turns = 0;
+
+    in.ring.root = sim_alloc(n, QRNIC_CQE_SIZE << log_size);
+    r = qrnic_cq_resize(n->engine, q->cq, &in);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    for (*count = 0; qrnic_command_unfinished(n->engine); turns++) {
+        uint64_t before = sim_work(n);
+
+        nop(q, each_turn);
+        *count += each_turn;
+        g_assert_true(n->kicked);
+        n->kicked = false;
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+        /* 64 KiB are moved, in 4 KiB each, and some CQEs are written. */
+        g_assert_cmpuint(sim_work(n) - before, <=, 64 + 16 * each_turn);
+    }
+    settle(p);
+    r = qrnic_cq_resize_result(n->engine);
+    if (r.status == QRNIC_ST_OK) {
+        g_assert_cmpuint(turns, >=, (1u << log_size) / 1024);
+        q->cq_ring = in.ring.root;
+        q->cq_log = log_size;
+    }
+    return r;
+}
+
+static void check_in_turns(unsigned from, unsigned to, unsigned skip,
+                           unsigned fill, unsigned each_turn)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = sim_qp_new(p->sim->node, 6, 0, 0, from);
+    SimQp *other = sim_qp_new(p->sim->node + 1, 6, 0, 0, 2);
+    unsigned more, size = 1u << to;
+    uint32_t index = 0;
+
+    sim_connect(q, other, NULL);
+    for (unsigned done = 0; done < skip; done += 32) {
+        nops(p, q, 32);
+        consume(q, 32, &index);
+    }
+    nops(p, q, fill);
+    g_assert_cmpint(resize_in_turns(p, q, to, each_turn, &more).status, ==,
+                    QRNIC_ST_OK);
+    consume(q, fill + more, &index);
+    expect_no_cqe(q);
+    for (unsigned done = 0; done < 2 * size + 64; done += 32) {
+        nops(p, q, 32);
+        consume(q, 32, &index);
+        expect_no_cqe(q);
+    }
+    sim_qp_free(q);
+    sim_qp_free(other);
+    pair_free(p);
+}
+
+static void test_resize_turns(void)
+{
+    check_in_turns(12, 13, 0, 1000, 7);
+    check_in_turns(12, 13, 4096, 3000, 7);
+    check_in_turns(13, 12, 0, 3000, 20);
+    check_in_turns(13, 12, 8192 + 4000, 100, 32);
+    check_in_turns(11, 12, 2000, 0, 32);
+}
+
+/* What does not succeed leaves the CQ where it was. */
+static void test_resize_turns_refused(void)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = sim_qp_new(p->sim->node, 6, 0, 0, 12);
+    SimQp *other = sim_qp_new(p->sim->node + 1, 6, 0, 0, 2);
+    SimNode *n = q->node;
+    unsigned more;
+    uint32_t index = 0;
+    QrnicResult r;
+
+    sim_connect(q, other, NULL);
+    nops(p, q, 1020);
+    /* More than 1024 CQEs when it ends */
+    r = resize_in_turns(p, q, 10, 32, &more);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
+    g_assert_cmpint(r.syndrome, ==, QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);
+    consume(q, 1020 + more, &index);
+    expect_no_cqe(q);
+    /* The end of the new ring is no memory. */
+    n->broken_from = n->allocated + (QRNIC_CQE_SIZE << 11);
+    n->broken_to = n->broken_from + 4096;
+    r = resize_in_turns(p, q, 12, 7, &more);
+    g_assert_cmpint(r.status, ==, QRNIC_ST_DMA);
+    n->broken_from = n->broken_to = 0;
+    consume(q, more, &index);
+    nops(p, q, 100);
+    consume(q, 100, &index);
+    expect_no_cqe(q);
+    sim_qp_free(q);
+    sim_qp_free(other);
+    pair_free(p);
+}
+
+static void test_resize_turns_reset(void)
+{
+    Pair *p = pair_new(3, NULL, NULL);
+    SimQp *q = p->a.qp;
+    QrnicEngine *e = q->node->engine;
+    QrnicCqResize in = { .log_size = 13 };
+
+    in.ring.root = sim_alloc(q->node, QRNIC_CQE_SIZE << 13);
+    g_assert_cmpint(qrnic_cq_resize(e, q->cq, &in).status, ==, QRNIC_ST_OK);
+    g_assert_true(qrnic_command_unfinished(e));
+    sim_reset(q->node);
+    g_assert_false(qrnic_command_unfinished(e));
+    qrnic_engine_run(e, QRNIC_RUN_ROUNDS);
+    g_free(p->a.qp);
+    g_free(p->b.qp);
+    sim_free(p->sim);
+    g_free(p);
+}
+
 static void test_resize_refused(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -292,6 +429,9 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/cq/resize", test_resize);
+    g_test_add_func("/cq/resize/turns", test_resize_turns);
+    g_test_add_func("/cq/resize/turns-refused", test_resize_turns_refused);
+    g_test_add_func("/cq/resize/turns-reset", test_resize_turns_reset);
     g_test_add_func("/cq/resize-refused", test_resize_refused);
     g_test_add_func("/cq/moderation-count", test_moderation_count);
     g_test_add_func("/cq/moderation-period", test_moderation_period);

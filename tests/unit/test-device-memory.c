@@ -231,7 +231,7 @@ static unsigned runs_to_clear(SimNode *n)
 {
     unsigned runs = 0;
 
-    for (; qrnic_engine_clearing(n->engine); runs++) {
+    for (; qrnic_command_unfinished(n->engine); runs++) {
         g_assert_true(n->kicked);
         n->kicked = false;
         qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);

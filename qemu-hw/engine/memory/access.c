@@ -153,9 +153,9 @@ static enum qrnic_syndrome enter_pieces(QrnicEngine *e, Place *at, bool write)
     Path path = { { top }, 1 };
     enum qrnic_syndrome why;
 
-    e->memory->pieces++;
     qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
     do {
+        e->memory->pieces++;
         why = enter_piece(e, at, &path, top, write);
     } while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT);
     return why;

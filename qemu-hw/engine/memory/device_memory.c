@@ -70,7 +70,7 @@ void qrnic_dm_process(QrnicEngine *e)
     clear_some(e, CLEAR_BUDGET);
 }
 
-bool qrnic_engine_clearing(const QrnicEngine *e)
+bool qrnic_dm_clearing(const QrnicEngine *e)
 {
     return e->memory->dm_clear != e->memory->dm_clear_end;
 }

@@ -172,6 +172,7 @@ bool qrnic_dm_atomic(QrnicEngine *e, const QrnicMkey *k, uint64_t addr,
 void qrnic_dm_init(QrnicEngine *e);
 void qrnic_dm_cleanup(QrnicEngine *e);
 void qrnic_dm_reset(QrnicEngine *e);
+bool qrnic_dm_clearing(const QrnicEngine *e);
 /* Clears more of what is to be cleared. */
 void qrnic_dm_process(QrnicEngine *e);
 
@@ -231,15 +232,16 @@ typedef struct QrnicMemory {
     uint64_t next_pages_id;
     QrnicPageFault fault;       /* of the last access that met one */
     uint64_t fault_room;        /* from there on what follows follows there */
-    uint64_t pieces;            /* accesses to pieces so far, and the like */
+    uint64_t pieces;            /* keys entered by pieces, and the like */
     uint64_t pieces_limit;      /* where this run of the engine ends */
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;
 
 /*
- * A packet is one unit of work, but may be many accesses to pieces. No run of
- * the engine begins another packet when there were as many as this.
+ * A packet is one unit of work, but may be many accesses to pieces, each of
+ * which enters up to MAX_KEY_DEPTH keys. No run of the engine begins another
+ * packet when as many keys as this were entered.
  */
 #define QRNIC_PIECES_PER_RUN 8192
 static inline void qrnic_pieces_run(QrnicEngine *e)

@@ -32,6 +32,7 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qrnic_congestion_drop(e, qp);
     qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
+    qrnic_piece_list_drop(qp);
     if (qp->carriage) {
         qrnic_carriage_fail(e, qp);
     }

@@ -11,6 +11,7 @@ void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_buffer_put(e, qp->under_way, sizeof(*qp->under_way));
     qp->under_way = NULL;
+    qrnic_piece_list_drop(qp);
 }
 
 bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp)

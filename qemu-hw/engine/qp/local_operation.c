@@ -8,31 +8,72 @@
 #include "trace.h"
 #include "engine/qp/qp.h"
 
-/*
- * The list of pieces is the data of the WQE. *reported: it cannot be read, and
- * who tried has said so.
- */
-static enum qrnic_syndrome register_indirect(QrnicEngine *e, QrnicQp *qp,
-                                             const QrnicSendWqe *wqe,
-                                             bool *reported)
-{
-    enum qrnic_syndrome syndrome = qrnic_indirect_check(e, &qp->keys,
-                                                        &wqe->indirect,
-                                                        wqe->length);
-    g_autofree uint8_t *list = NULL;
+/* Bytes of a list that are read in one go: each may lie in its own piece */
+#define LIST_PART 512
 
-    if (syndrome) {
-        return syndrome;
-    }
-    list = g_malloc(wqe->length);
-    syndrome = qrnic_gather_part(e, qp, wqe, 0, list, wqe->length);
-    *reported = syndrome && syndrome != QRNIC_SYN_PAGE_FAULT;
-    return syndrome ?: qrnic_indirect_register(e, &wqe->indirect, list,
-                                               wqe->length);
+/* The list of pieces of the WQE with this index, as far as it has been read */
+struct QrnicPieceList {
+    uint32_t index, length, done;
+    uint8_t data[];
+};
+
+void qrnic_piece_list_drop(QrnicQp *qp)
+{
+    g_clear_pointer(&qp->piece_list, g_free);
 }
 
-bool qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
-                           const QrnicSendWqe *wqe, uint8_t *syndrome)
+static QrnicPieceList *piece_list_of(QrnicQp *qp, const QrnicSendWqe *wqe)
+{
+    QrnicPieceList *list = qp->piece_list;
+
+    if (!list || list->index != wqe->index || list->length != wqe->length) {
+        qrnic_piece_list_drop(qp);
+        list = g_malloc(sizeof(*list) + wqe->length);
+        list->index = wqe->index;
+        list->length = wqe->length;
+        list->done = 0;
+        qp->piece_list = list;
+    }
+    return list;
+}
+
+/*
+ * The list of pieces is the data of the WQE. A list that lies in many pieces
+ * itself is read in several turns. *reported: it cannot be read, and
+ * qrnic_gather_part() has reported that.
+ */
+static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
+                                    const QrnicSendWqe *wqe,
+                                    uint8_t *syndrome, bool *reported)
+{
+    QrnicPieceList *list;
+
+    *syndrome = qrnic_indirect_check(e, &qp->keys, &wqe->indirect, wqe->length);
+    if (*syndrome) {
+        return QRNIC_LOCAL_DONE;
+    }
+    list = piece_list_of(qp, wqe);
+    while (list->done < list->length) {
+        uint32_t n = MIN(LIST_PART, list->length - list->done);
+
+        if (qrnic_pieces_spent(e)) {
+            return QRNIC_LOCAL_MORE;
+        }
+        *syndrome = qrnic_gather_part(e, qp, wqe, list->done,
+                                      list->data + list->done, n);
+        if (*syndrome) {
+            *reported = *syndrome != QRNIC_SYN_PAGE_FAULT;
+            return QRNIC_LOCAL_DONE;
+        }
+        list->done += n;
+    }
+    *syndrome = qrnic_indirect_register(e, &wqe->indirect, list->data,
+                                        list->length);
+    return QRNIC_LOCAL_DONE;
+}
+
+QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicSendWqe *wqe, uint8_t *syndrome)
 {
     bool reported = false;
     uint32_t key;
@@ -48,7 +89,10 @@ bool qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
         break;
     case QRNIC_WQE_REG_INDIRECT:
         key = wqe->indirect.key;
-        *syndrome = register_indirect(e, qp, wqe, &reported);
+        if (register_indirect(e, qp, wqe, syndrome, &reported) ==
+            QRNIC_LOCAL_MORE) {
+            return QRNIC_LOCAL_MORE;
+        }
         break;
     default:
         key = wqe->imm;
@@ -59,13 +103,14 @@ bool qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                 qrnic_wqe_opcode_name(wqe->opcode), key,
                                 qrnic_syndrome_name(*syndrome));
     if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome)) {
-        return false;
+        return QRNIC_LOCAL_WAITS;
     }
+    qrnic_piece_list_drop(qp);
     if (*syndrome && !reported) {
         qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
                           "index %" PRIu32 ": %s of key 0x%" PRIx32 ": %s",
                           wqe->index, qrnic_wqe_opcode_name(wqe->opcode), key,
                           qrnic_syndrome_name(*syndrome));
     }
-    return true;
+    return QRNIC_LOCAL_DONE;
 }

@@ -15,6 +15,7 @@
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicUnreliable QrnicUnreliable;
+typedef struct QrnicPieceList QrnicPieceList;
 typedef struct QrnicSegmentation QrnicSegmentation;
 typedef struct QrnicContinuation QrnicContinuation;
 typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
@@ -108,6 +109,7 @@ struct QrnicQp {
     int64_t pace_full;          /* when all that was sent is paid for */
 
     QrnicUnreliable *unreliable;        /* UC only */
+    QrnicPieceList *piece_list; /* local_operation.c; else NULL */
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
     QrnicDynamicTarget *pool;   /* of its type only */
@@ -490,11 +492,18 @@ static inline QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
 /* Called by a scheduled QP in ERR: flushes what is posted. False: all done. */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 /*
- * local_operation.c: what is not SYN_NONE goes with MW_BIND_ERR. False: it
- * waits for a page, and comes again.
+ * local_operation.c: what is not SYN_NONE goes with MW_BIND_ERR. Unless it is
+ * done, the caller calls again with the same WQE: when the page is there, or in
+ * the next turn, because the work of this one is spent.
  */
-bool qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
-                           const QrnicSendWqe *wqe, uint8_t *syndrome);
+typedef enum QrnicLocal {
+    QRNIC_LOCAL_DONE, QRNIC_LOCAL_WAITS, QRNIC_LOCAL_MORE,
+} QrnicLocal;
+
+QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicSendWqe *wqe, uint8_t *syndrome);
+/* Frees the list of pieces that was read in part, if there is one */
+void qrnic_piece_list_drop(QrnicQp *qp);
 /* Its state lets it take a request, or a response. */
 bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 /* No send WQE is under way. */

@@ -11,6 +11,13 @@
 #define CQES_AT_ONCE 64
 
 /*
+ * Slots of the new ring that are written by the command itself, and in one
+ * round of the run loop: 16 KiB
+ */
+#define MOVE_AT_ONCE 256
+#define MOVE_BUDGET 256
+
+/*
  * Resizing
  */
 
@@ -48,42 +55,121 @@ static bool cqes_read(QrnicEngine *e, QrnicCq *cq, uint32_t index,
 }
 
 /*
- * Every slot of the new ring is written: those that are not used yet must have
- * the phase of the pass before, which zeros have in every other pass only.
+ * Writes the next slots of the new ring, at most limit. A live slot gets its
+ * CQE; of a CQE that software has consumed and the old ring has overwritten
+ * only the phase counts. Any other slot gets the phase of the pass before,
+ * because zeros have that phase in every other pass only. Returns how many
+ * slots were written; 0 if DMA failed.
  */
-static bool cqes_move(QrnicEngine *e, QrnicCq *cq, QrnicPages *ring,
-                      unsigned log_size)
+static uint32_t slots_write(QrnicEngine *e, QrnicCqMove *m, uint32_t limit,
+                            bool live)
 {
     uint8_t raw[CQES_AT_ONCE * QRNIC_CQE_SIZE];
-    uint32_t size = 1u << log_size, index = cq->consumer;
-    uint32_t end = index + size;
+    QrnicCq *cq = m->cq;
+    uint32_t size = 1u << m->log_size, slot = m->index & (size - 1);
+    uint32_t n = MIN(MIN(limit, size - slot), CQES_AT_ONCE), gone = 0;
 
-    while (index != end) {
-        uint32_t slot = index & (size - 1);
-        uint32_t n = MIN(MIN(end - index, size - slot), CQES_AT_ONCE);
-        uint32_t old = MIN(n, cq->producer - cq->consumer >
-                              index - cq->consumer ? cq->producer - index : 0);
-
-        memset(raw, 0, sizeof(raw));
-        if (!cqes_read(e, cq, index, old, raw)) {
-            return false;
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            phase_set(raw + i * QRNIC_CQE_SIZE,
-                      phase_of(index + i, log_size) == (i < old));
-        }
-        if (qrnic_pages_write(e, ring, (uint64_t)slot * QRNIC_CQE_SIZE, raw,
-                               n * QRNIC_CQE_SIZE)) {
-            return false;
-        }
-        index += n;
+    memset(raw, 0, sizeof(raw));
+    if (live && cq->producer - m->index > 1u << cq->ctx.log_size) {
+        gone = MIN(n, cq->producer - m->index - (1u << cq->ctx.log_size));
     }
-    return true;
+    if (live && !cqes_read(e, cq, m->index + gone, n - gone,
+                           raw + gone * QRNIC_CQE_SIZE)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        phase_set(raw + i * QRNIC_CQE_SIZE,
+                  phase_of(m->index + i, m->log_size) == live);
+    }
+    if (qrnic_pages_write(e, &m->ring, (uint64_t)slot * QRNIC_CQE_SIZE, raw,
+                          n * QRNIC_CQE_SIZE)) {
+        return 0;
+    }
+    m->index += n;
+    return n;
+}
+
+static QrnicResult move_commit(QrnicEngine *e, QrnicCqMove *m)
+{
+    QrnicCq *cq = m->cq;
+
+    if (cq->producer - cq->consumer > 1u << m->log_size) {
+        qrnic_cq_read_consumer(e, cq);
+    }
+    if (cq->error) {
+        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
+    }
+    if (cq->producer - cq->consumer > 1u << m->log_size) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM,
+                            QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);
+    }
+    trace_qrnic_cq_resize(e->config.name, cq->number, cq->ctx.log_size,
+                          m->log_size, cq->consumer, cq->producer);
+    cq->ring = m->ring;
+    cq->ctx.ring = m->table;
+    cq->ctx.log_size = m->log_size;
+    return qrnic_ok(0);
+}
+
+static void move_end(QrnicCqMove *m, QrnicResult result)
+{
+    m->cq = NULL;
+    m->result = result;
+}
+
+/*
+ * Goes on with a resize, for as many slots. The CQ works on in the old ring
+ * meanwhile; the CQEs are copied last, so that those are copied, too.
+ */
+static void move_some(QrnicEngine *e, uint32_t budget)
+{
+    QrnicCqMove *m = &e->queue->move;
+    QrnicCq *cq = m->cq;
+    uint32_t n;
+
+    for (;;) {
+        if (!m->live && m->index == m->end) {
+            m->live = true;
+            m->index = m->start;
+        }
+        if (m->live) {
+            m->end = cq->producer;
+        }
+        if (cq->error || (m->live && m->index == m->end)) {
+            break;
+        }
+        if (!budget) {
+            trace_qrnic_cq_move(e->config.name, cq->number, m->live, m->index,
+                                m->end);
+            qrnic_wake(e);
+            return;
+        }
+        n = slots_write(e, m, MIN(budget, m->end - m->index), m->live);
+        if (!n) {
+            move_end(m, qrnic_refuse(QRNIC_ST_DMA, 0));
+            return;
+        }
+        budget -= n;
+    }
+    move_end(m, move_commit(e, m));
+}
+
+void qrnic_cq_move_process(QrnicEngine *e)
+{
+    if (e->queue->move.cq) {
+        move_some(e, MOVE_BUDGET);
+    }
+}
+
+QrnicResult qrnic_cq_resize_result(const QrnicEngine *e)
+{
+    return e->queue->move.result;
 }
 
 QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
                             const QrnicCqResize *in)
 {
+    QrnicCqMove *m = &e->queue->move;
     QrnicCq *cq = qrnic_cq_get(e, cqn);
     QrnicResult result;
     QrnicPages ring;
@@ -113,15 +199,13 @@ QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);
     }
-    if (!cqes_move(e, cq, &ring, in->log_size)) {
-        return qrnic_refuse(QRNIC_ST_DMA, 0);
-    }
-    trace_qrnic_cq_resize(e->config.name, cqn, cq->ctx.log_size, in->log_size,
-                          cq->consumer, cq->producer);
-    cq->ring = ring;
-    cq->ctx.ring = in->ring;
-    cq->ctx.log_size = in->log_size;
-    return qrnic_ok(0);
+    *m = (QrnicCqMove) {
+        .cq = cq, .ring = ring, .table = in->ring, .log_size = in->log_size,
+        .start = cq->consumer, .index = cq->producer,
+        .end = cq->consumer + (1u << in->log_size),
+    };
+    move_some(e, MOVE_AT_ONCE);
+    return m->cq ? qrnic_ok(0) : m->result;
 }
 
 /*

@@ -57,6 +57,7 @@ static void queue_reset(QrnicEngine *e)
     tables_cleanup(e);
     tables_init(e);
     e->queue->cq_failed = false;
+    e->queue->move = (QrnicCqMove) { 0 };
 }
 
 static void queue_cleanup(QrnicEngine *e)

@@ -116,6 +116,24 @@ void qrnic_cq_read_consumer(QrnicEngine *e, QrnicCq *cq);
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count);
 void qrnic_cq_init(QrnicEngine *e);
 
+/*
+ * cq_modify.c: the resize in progress. All slots of the new ring but those of
+ * CQEs are written first (live is false), then the CQEs. Nothing else of the
+ * device depends on it before its end.
+ */
+typedef struct QrnicCqMove {
+    QrnicCq *cq;                /* NULL: no resize is in progress */
+    QrnicTranslation table;     /* of the new ring */
+    QrnicPages ring;
+    uint32_t log_size;
+    uint32_t start;             /* index of the oldest CQE */
+    uint32_t index, end;        /* next slot to write, and the one behind */
+    bool live;
+    QrnicResult result;         /* of the last resize */
+} QrnicCqMove;
+
+void qrnic_cq_move_process(QrnicEngine *e);
+
 /* Data segments of a work request, decoded. */
 typedef struct QrnicSge {
     uint64_t addr;
@@ -358,6 +376,7 @@ typedef struct QrnicQueues {
     void (*late_event)(QrnicEngine *e);
     QTAILQ_HEAD(, QrnicTagList) tag_lists;      /* with work to do */
     uint32_t all_tags;          /* entries that lists may have, in all */
+    QrnicCqMove move;
     bool cq_failed;             /* a CQ went into error: see to its QPs */
     /* An XRC SRQ is about to go: what was received into it goes nowhere now. */
     void (*srq_gone)(QrnicEngine *e, const QrnicSrq *srq);

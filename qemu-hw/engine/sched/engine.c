@@ -62,6 +62,11 @@ void qrnic_engine_reset(QrnicEngine *e)
     }
 }
 
+bool qrnic_command_unfinished(const QrnicEngine *e)
+{
+    return qrnic_dm_clearing(e) || e->queue->move.cq;
+}
+
 static bool engine_has_work(QrnicEngine *e)
 {
     return (e->fabric->loopback_count && !e->fabric->held) ||
@@ -69,7 +74,7 @@ static bool engine_has_work(QrnicEngine *e)
            qrnic_tags_pending(e) ||
            qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
            qrnic_page_faults_pending(e) || qrnic_notifications_pending(e) ||
-           qrnic_eqs_pending(e) || qrnic_engine_clearing(e) ||
+           qrnic_eqs_pending(e) || qrnic_command_unfinished(e) ||
            qrnic_scheduler_pending(e);
 }
 
@@ -111,6 +116,7 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
         qrnic_tags_process(e, RUN_TAG_OPS);
         qrnic_eqs_process(e);
         qrnic_dm_process(e);
+        qrnic_cq_move_process(e);
         qrnic_multicast_process(e);
         qrnic_contexts_process(e);
         deliver_own(e, RUN_LOOPBACK);

@@ -114,7 +114,8 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     QrnicUnreliable *u = qp->unreliable;
 
     if (qrnic_is_local_operation(w->opcode)) {
-        bool done = qrnic_local_operation(e, qp, w, syndrome);
+        bool done = qrnic_local_operation(e, qp, w, syndrome) ==
+                    QRNIC_LOCAL_DONE;
 
         *status = *syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
         return done;

@@ -464,7 +464,8 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
 
 /*
  * A message without PSNs at the cursor: all before it is sent. What it does,
- * it does once, although the cursor may come back to it. False: it waits.
+ * it does once, although the cursor may come back to it. Returns false if it
+ * waits, and true if it is done or goes on in the next turn.
  */
 static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
@@ -480,9 +481,10 @@ static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
             r->stopped = true;
         } else {
             uint8_t syndrome;
+            QrnicLocal local = qrnic_local_operation(e, qp, r->wqe, &syndrome);
 
-            if (!qrnic_local_operation(e, qp, r->wqe, &syndrome)) {
-                return false;
+            if (local != QRNIC_LOCAL_DONE) {
+                return local == QRNIC_LOCAL_MORE;
             }
             p->syndrome = syndrome;
             p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
