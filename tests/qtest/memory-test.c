@@ -159,7 +159,7 @@ typedef struct KeyCase {
 static const KeyCase key_cases[] = {
     { "index", QRNIC_SYN_KEY_INVALID, AETH_NAK_REMOTE_ACCESS },
     { "variant", QRNIC_SYN_KEY_INVALID, AETH_NAK_REMOTE_ACCESS },
-    { "pd", QRNIC_SYN_KEY_PD, AETH_NAK_REMOTE_ACCESS },
+    { "pd", QRNIC_SYN_KEY_INVALID, AETH_NAK_REMOTE_ACCESS },
     { "before", QRNIC_SYN_KEY_RANGE, AETH_NAK_REMOTE_ACCESS },
     { "beyond", QRNIC_SYN_KEY_RANGE, AETH_NAK_REMOTE_ACCESS },
     { "wraps", QRNIC_SYN_KEY_RANGE, AETH_NAK_REMOTE_ACCESS },

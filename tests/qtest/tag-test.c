@@ -543,7 +543,8 @@ static void test_domain(void)
     tags_message(&x, EAGER, TAG, 10);
     tags_send(&x, HEADER + 10);
     tags_expect_nak(&x, AETH_NAK_REMOTE_OP);
-    tags_expect_entry(&x, 2, 0, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_KEY_PD, 0);
+    tags_expect_entry(&x, 2, 0, QRNIC_WC_LOC_PROT_ERR, QRNIC_SYN_KEY_INVALID,
+                      0);
     tags_stop(&x);
 }
 

@@ -708,7 +708,7 @@ static void spoil_wrap(Keys *k, Spoiled *t)
 static void test_rules(void)
 {
     registration_fails(spoil_index, QRNIC_SYN_KEY_INVALID);
-    registration_fails(spoil_pd, QRNIC_SYN_KEY_PD);
+    registration_fails(spoil_pd, QRNIC_SYN_KEY_INVALID);
     registration_fails(spoil_type, QRNIC_SYN_KEY_TYPE);
     registration_fails(spoil_valid, QRNIC_SYN_KEY_BOUND);
     registration_fails(spoil_bind, QRNIC_SYN_KEY_ACCESS);
@@ -794,6 +794,21 @@ static void test_depth(void)
     writes(&k, top, 0, 64);
     g_assert_cmpmem(k.p->a.data, 64, k.p->b.data, 64);
     local_fails(&k, tower(&k, top, 0, 1), 0, 64, QRNIC_SYN_KEY_DEPTH);
+}
+
+/*
+ * A key of another PD that is indirect, and would be too deep: the CQE tells no
+ * more of it than of a key that does not exist.
+ */
+static void test_depth_other_pd(void)
+{
+    Keys k = keys_new(30);
+    QrnicEngine *e = k.p->b.qp->node->engine;
+    uint32_t deepest = tower(&k, k.region, BASE, 1);
+    uint32_t top = tower(&k, deepest, 0, QRNIC_MAX_KEY_DEPTH);
+
+    qrnic_mkey_get(e, deepest >> 8)->ctx.pd = qrnic_pd_alloc(e).value;
+    local_fails(&k, top, 0, 64, QRNIC_SYN_CHILD_INVALID);
 }
 
 static void test_cycle(void)
@@ -901,7 +916,7 @@ static void test_child(void)
     child_fails(child_gone, QRNIC_SYN_CHILD_INVALID);
     child_fails(child_variant, QRNIC_SYN_CHILD_INVALID);
     child_fails(child_unregistered, QRNIC_SYN_CHILD_INVALID);
-    child_fails(child_pd, QRNIC_SYN_CHILD_PD);
+    child_fails(child_pd, QRNIC_SYN_CHILD_INVALID);
     child_fails(child_window, QRNIC_SYN_CHILD_TYPE);
 }
 
@@ -1294,6 +1309,7 @@ int main(int argc, char **argv)
     g_test_add_func("/indirect/limits", test_limits);
     g_test_add_func("/indirect/create-refused", test_create_refused);
     g_test_add_func("/indirect/depth", test_depth);
+    g_test_add_func("/indirect/depth-other-pd", test_depth_other_pd);
     g_test_add_func("/indirect/cycle", test_cycle);
     g_test_add_func("/indirect/own-past", test_own_past);
     g_test_add_func("/indirect/child", test_child);

@@ -461,7 +461,7 @@ static void test_pd(void)
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_cqe(x->to[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
     c = expect_status(x->to[1], QRNIC_WC_LOC_PROT_ERR);
-    g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_KEY_PD);
+    g_assert_cmpint(c.syndrome, ==, QRNIC_SYN_KEY_INVALID);
     g_assert_cmpint(c.index, ==, 1);
     g_assert_cmpint(c.srqn, ==, x->srq->number);
     b->pd = own;

@@ -391,7 +391,7 @@ static void test_bind_refused(void)
     bind_fails(spoil_key_type, QRNIC_SYN_KEY_TYPE);
     bind_fails(spoil_region, QRNIC_SYN_KEY_INVALID);
     bind_fails(spoil_region_type, QRNIC_SYN_KEY_TYPE);
-    bind_fails(spoil_pd, QRNIC_SYN_KEY_PD);
+    bind_fails(spoil_pd, QRNIC_SYN_KEY_INVALID);
     bind_fails(spoil_range, QRNIC_SYN_KEY_RANGE);
     bind_fails(spoil_empty, QRNIC_SYN_KEY_RANGE);
     bind_fails(spoil_no_bind, QRNIC_SYN_KEY_ACCESS);

@@ -125,7 +125,9 @@ static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
     at->room = MIN(at->room, left);
     at->length = MIN(at->length, left);
     if (k && k->valid && k->ctx.variant == (key & 0xff)) {
-        why = k->ctx.type == QRNIC_MKEY_INDIRECT ? path_add(path, k) :
+        /* First the PD: what a key of another PD is, no syndrome may tell. */
+        why = k->ctx.pd != top->ctx.pd ? QRNIC_SYN_CHILD_PD :
+              k->ctx.type == QRNIC_MKEY_INDIRECT ? path_add(path, k) :
                                                    QRNIC_SYN_NONE;
         if (!why) {
             why = piece_syndrome(key_check(k, key, top->ctx.pd, 0, at->addr,

@@ -227,6 +227,23 @@ static void cqe_put_tag(uint8_t *raw, const uint8_t *header)
     qrnic_st_le32(raw + QRNIC_CQE_TAG_APP_CTX_OFFSET, ldl_be_p(header + 4));
 }
 
+/*
+ * Returns the syndrome that a CQE may have. A process that tries keys must not
+ * find out which ones exist in other protection domains, so a CQE does not tell
+ * these from keys that do not exist. Traces and guest errors do.
+ */
+static uint8_t visible_syndrome(uint8_t syndrome)
+{
+    switch (syndrome) {
+    case QRNIC_SYN_KEY_PD:
+        return QRNIC_SYN_KEY_INVALID;
+    case QRNIC_SYN_CHILD_PD:
+        return QRNIC_SYN_CHILD_INVALID;
+    default:
+        return syndrome;
+    }
+}
+
 bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
                    const uint8_t *data)
 {
@@ -258,6 +275,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
             return false;
         }
     }
+    cqe->syndrome = visible_syndrome(cqe->syndrome);
     cqe->phase = !((cq->producer >> cq->ctx.log_size) & 1);
     cqe->timestamp = e->config.capabilities & QRNIC_CAP_TIMESTAMP ?
                      qrnic_now(e) : 0;
