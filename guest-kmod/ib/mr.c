@@ -146,9 +146,38 @@ static int mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
 
 	if (rights < 0)
 		return rights;
-	if (!length || length > dev->qdev->caps.max_mr_size)
+	if (length > dev->qdev->caps.max_mr_size)
 		return -EINVAL;
 	return 0;
+}
+
+/*
+ * A region of no bytes, which mlx5 accepts, too. The core pins no memory of
+ * length 0, so the region has no umem and no table.
+ */
+static struct ib_mr *mr_empty(struct ib_pd *ibpd, u64 virt, int access)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_mkey_ctx context = { .type = QRNIC_MKEY_MR };
+	struct qrnic_ib_mr *mr;
+	int err;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	mr->ibmr.pd = ibpd;
+	mr->access = qrnic_access_rights(dev, access);
+	mr->zero_based = access & IB_ZERO_BASED;
+	mr->start = mr->zero_based ? 0 : virt;
+	context.start = cpu_to_le64(mr->start);
+	err = qrnic_mr_key_create(mr, &context);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	mr->ibmr.iova = mr->start;
+	return &mr->ibmr;
 }
 
 struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
@@ -169,6 +198,8 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	err = mr_check(dev, length, access);
 	if (err)
 		return ERR_PTR(err);
+	if (!length)
+		return mr_empty(ibpd, virt, access);
 
 	umem = qrnic_umem_get(dev, start, length, access);
 	if (IS_ERR(umem))
@@ -188,6 +219,8 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 
 	if (QRNIC_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
+	if (!length)
+		return ERR_PTR(-EINVAL);
 	err = mr_check(dev, length, access);
 	if (err)
 		return ERR_PTR(err);
@@ -262,8 +295,10 @@ static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int fla
 
 	if (err)
 		return err;
-	if (mr->odp)
+	if (mr->odp || !mr->umem)
 		return -EOPNOTSUPP;
+	if (flags & IB_MR_REREG_TRANS && !length)
+		return -EINVAL;
 	/* A dma-buf is not given by an address. */
 	if (mr->umem->is_dmabuf && flags & IB_MR_REREG_TRANS)
 		return -EOPNOTSUPP;

@@ -126,7 +126,7 @@ static void test_regions(void)
 {
 	const int write = IBV_ACCESS_LOCAL_WRITE;
 	struct ibv_pd *plain = ibv_alloc_pd(context);
-	struct ibv_mr *region, *null = ibv_alloc_null_mr(pd);
+	struct ibv_mr *region, *empty, *null = ibv_alloc_null_mr(pd);
 	uint8_t *constant = mmap(NULL, 8192, PROT_READ,
 				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *hole = constant + 4096;
@@ -136,7 +136,18 @@ static void test_regions(void)
 	region = ibv_reg_mr(plain, buffer, 8192, write);
 	CHECK(region);
 	GIVES(EBUSY, ibv_dealloc_pd(plain));
-	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, 0, write)));
+	/* A region of no bytes stays one. */
+	empty = ibv_reg_mr(pd, buffer, 0, write);
+	CHECK(empty && !empty->length && empty->lkey != region->lkey);
+	GIVES(IBV_REREG_MR_ERR_CMD,
+	      ibv_rereg_mr(empty, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			   write | IBV_ACCESS_REMOTE_WRITE));
+	GIVES(EOPNOTSUPP, errno);
+	GIVES(0, ibv_dereg_mr(empty));
+	GIVES(IBV_REREG_MR_ERR_INPUT,
+	      ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			   buffer, 0, 0));
+	GIVES(EINVAL, errno);
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, limits.orig_attr.max_mr_size +
 				      1, write)));
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, 64,

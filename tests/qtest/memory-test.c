@@ -244,18 +244,15 @@ static void test_local_key(const void *data)
     wqe_remote(&w, 0x1000, 0x1234);
     wqe_data(&w, addr, sizeof(payload), key);
     sq_post(r.d, &r.qp, &w);
-    /* whether the key is looked at before or after the request is sent */
-    settle(r.d);
-    if (wire_pending(r.d)) {
-        peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
-        p = peer_packet(&r.qp, RC_READ_ONLY, SQ_PSN);
-        memset(payload, 1, sizeof(payload));
-        p.payload = payload;
-        p.length = sizeof(payload);
-        p.syndrome = AETH_ACK | 31;
-        p.msn = 1;
-        peer_send(r.d, &p);
-    }
+    /* The key is checked when the response arrives. */
+    peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
+    p = peer_packet(&r.qp, RC_READ_ONLY, SQ_PSN);
+    memset(payload, 1, sizeof(payload));
+    p.payload = payload;
+    p.length = sizeof(payload);
+    p.syndrome = AETH_ACK | 31;
+    p.msn = 1;
+    peer_send(r.d, &p);
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmpstr(qrnic_wc_status_name(cqe.status), ==,
                     qrnic_wc_status_name(QRNIC_WC_LOC_PROT_ERR));

@@ -486,9 +486,24 @@ static void test_too_long(void)
     too_long(1999, 2000);
 }
 
-/* A key that is refused; what was there before is not changed. */
+/* The answer to the read of a rendezvous, in one packet */
+static void read_answer(Tags *x, const void *data, uint32_t len)
+{
+    PeerPacket p = peer_packet(&x->qp, RC_READ_ONLY, SQ_PSN);
+
+    p.payload = data;
+    p.length = len;
+    p.syndrome = AETH_ACK | 31;
+    peer_send(x->r.d, &p);
+}
+
+/*
+ * A key that is refused; what was there before is not changed. That of a
+ * rendezvous is refused when the answer to the read comes.
+ */
 static void bad_key(bool rendezvous)
 {
+    const uint8_t data[100] = { 0 };
     QrnicDataSeg seg;
     Tags x;
 
@@ -503,6 +518,8 @@ static void bad_key(bool rendezvous)
         tags_send(&x, HEADERS);
         tags_expect_ack(&x);
         tags_expect_match(&x, 0, 0, QRNIC_WC_SUCCESS, 100, NULL);
+        peer_expect(x.r.d, RC_READ_REQUEST, SQ_PSN);
+        read_answer(&x, data, sizeof(data));
     } else {
         tags_message(&x, EAGER, TAG, 100);
         tags_send(&x, HEADER + 100);
@@ -567,15 +584,10 @@ static void test_read_unanswered(void)
 
 static void test_fin_refused(void)
 {
-    PeerPacket p;
     Tags x;
 
     rendezvous_begin(&x);
-    p = peer_packet(&x.qp, RC_READ_ONLY, SQ_PSN);
-    p.payload = (const uint8_t *)"the data";
-    p.length = 8;
-    p.syndrome = AETH_ACK | 31;
-    peer_send(x.r.d, &p);
+    read_answer(&x, "the data", 8);
     tags_expect_entry(&x, 0, VALID, QRNIC_WC_SUCCESS, 0, 8);
     peer_expect(x.r.d, RC_SEND_ONLY, SQ_PSN + 1);
     peer_ack(x.r.d, &x.qp, SQ_PSN + 1, AETH_NAK_REMOTE_OP, 0);

@@ -423,6 +423,58 @@ static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
     p->a.qp->node->broken_to = p->a.addr + PAIR_BYTES;
 }
 
+/*
+ * The destination of a read or an atomic counts when the response arrives: a
+ * key may get its rights, or lose them, after the WQE was fetched.
+ */
+static void test_late_destination(gconstpointer opaque)
+{
+    const bool atomic = opaque != NULL;
+    Pair *p = pair_new(1, NULL, NULL);
+    SimNode *n = p->a.qp->node;
+    QrnicMkeyCtx ctx = {
+        .type = QRNIC_MKEY_MR, .variant = 5, .pd = n->pd, .start = p->a.addr,
+        .length = PAIR_BYTES, .table.root = p->a.addr,
+    };
+    uint32_t key = sim_mkey_ctx(n, &ctx);
+    SimSge sge = { p->a.addr, 8, key };
+    SimWr wr = {
+        .opcode = atomic ? QRNIC_WQE_ATOMIC_FETCH_ADD : QRNIC_WQE_RDMA_READ,
+        .flags = QRNIC_WQEF_SIGNALED, .sge = &sge, .num_sge = 1,
+        .rkey = p->b.key, .remote = p->b.addr, .swap_add = 1,
+    };
+
+    for (unsigned good = 2; good-- > 0; ) {
+        g_autofree SimFrame *request = NULL;
+
+        stq_le_p(p->b.data, 77);
+        stq_le_p(p->a.data, 0);
+        ctx.access = good ? 0 : QRNIC_ACCESS_LOCAL_WRITE;
+        g_assert_cmpint(qrnic_mkey_modify(n->engine, key >> 8, &ctx).status,
+                        ==, QRNIC_ST_OK);
+        sim_post_send(p->a.qp, &wr);
+        n->kicked = false;
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+        request = sim_wire_take(p->sim);
+        g_assert_nonnull(request);
+        ctx.access = good ? QRNIC_ACCESS_LOCAL_WRITE : 0;
+        g_assert_cmpint(qrnic_mkey_modify(n->engine, key >> 8, &ctx).status,
+                        ==, QRNIC_ST_OK);
+        sim_inject(p->sim, request->to, request->data, request->len);
+        settle(p);
+        if (good) {
+            expect_status(p->a.qp, QRNIC_WC_SUCCESS);
+        } else {
+            g_assert_cmpint(expect_status(p->a.qp,
+                                          QRNIC_WC_LOC_PROT_ERR).syndrome,
+                            ==, QRNIC_SYN_KEY_ACCESS);
+        }
+        g_assert_cmpuint(ldq_le_p(p->a.data), ==, good ? 77 : 0);
+        g_assert_cmpuint(ldq_le_p(p->b.data), ==, 77 + atomic);
+    }
+    pair_free(p);
+}
+
 #define WRITE QRNIC_WQE_RDMA_WRITE
 #define WRITE_IMM QRNIC_WQE_RDMA_WRITE_IMM
 #define READ QRNIC_WQE_RDMA_READ
@@ -1269,6 +1321,10 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/rc/error/msn-of-request", test_msn_of_request);
+    g_test_add_data_func("/rc/late-destination/read", NULL,
+                         test_late_destination);
+    g_test_add_data_func("/rc/late-destination/atomic", "atomic",
+                         test_late_destination);
     g_test_add_func("/rc/error/repeated-read-key-gone",
                     test_repeated_read_key_gone);
     g_test_add_func("/rc/error/rnr-resent-lost", test_rnr_resent_lost);

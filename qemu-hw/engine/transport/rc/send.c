@@ -29,11 +29,16 @@ static uint32_t pd_of(const QrnicQp *qp, const QrnicPending *p)
     return p->tag ? qp->srq->ctx.pd : qp->pd->number;
 }
 
+/*
+ * Where reads and atomics write to is checked when the response arrives, as by
+ * other adapters: programs may change the key until then.
+ */
 static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                        QrnicPending *p)
 {
-    uint8_t access = qrnic_wqe_is_rd(w->opcode) ? QRNIC_ACCESS_LOCAL_WRITE : 0;
-
+    if (qrnic_wqe_is_rd(w->opcode)) {
+        return true;
+    }
     for (uint32_t i = 0; i < w->num_sge; i++) {
         const QrnicSge *s = &w->sge[i];
         enum qrnic_syndrome syndrome;
@@ -43,7 +48,7 @@ static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
             continue;
         }
         syndrome = qrnic_memory_check(e, s->lkey, pd_of(qp, p), s->addr,
-                                      s->length, access, &k);
+                                      s->length, 0, &k);
         if (syndrome) {
             qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
                               "index %" PRIu32 ": lkey 0x%" PRIx32 " %s",
