@@ -157,17 +157,35 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
     }
 }
 
+static void bad_read(QrnicDevice *d, hwaddr offset, unsigned size)
+{
+    qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register", offset,
+                      "read of %u bytes", size);
+}
+
+/*
+ * A read of 8 bytes is two reads, the lower register first, because tools that
+ * dump a BAR and drivers that read a clock do so.
+ */
 static uint64_t control_mem_read(void *opaque, hwaddr offset, unsigned size)
 {
     QrnicDevice *d = opaque;
-    uint32_t value = 0;
+    uint64_t value = 0;
 
-    if (size != 4 || offset % 4 || !reg_read(d, offset, &value)) {
-        qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
-                          offset, "read of %u bytes", size);
+    if ((size != 4 && size != 8) || offset % size) {
+        bad_read(d, offset, size);
         return 0;
     }
-    trace_qrnic_register_read(d->name, offset, value);
+    for (unsigned i = 0; i < size; i += 4) {
+        uint32_t reg;
+
+        if (reg_read(d, offset + i, &reg)) {
+            trace_qrnic_register_read(d->name, offset + i, reg);
+            value |= (uint64_t)reg << 8 * i;
+        } else {
+            bad_read(d, offset + i, size);
+        }
+    }
     return value;
 }
 

@@ -898,7 +898,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
     DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),
     DEFINE_PROP_UINT32("max-pd", QrnicDevice, config.max_pd, 4096),
-    DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 128),
+    DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 256),
     DEFINE_PROP_UINT32("max-srq", QrnicDevice, config.max_srq, 8192),
     DEFINE_PROP_UINT32("max-flow", QrnicDevice, config.max_flow, 1024),
     DEFINE_PROP_UINT32("max-sge", QrnicDevice, config.max_sge, QRNIC_MAX_SGE),

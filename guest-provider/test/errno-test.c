@@ -27,6 +27,8 @@
 static struct ibv_device_attr_ex limits;
 static struct ibv_cq *cq;
 static int wrong, cases;
+/* What the largest index of a GID that fits the ABI gives: beyond the table, or empty */
+static int last_gid;
 
 static void gives(int wanted, int got, const char *call, int line)
 {
@@ -74,6 +76,7 @@ static void test_queries(void)
 	GIVES(EINVAL, ibv_query_port(context, 0, &port));
 	GIVES(EINVAL, ibv_query_port(context, 2, &port));
 	GIVES(0, ibv_query_port(context, 1, &port));
+	last_gid = port.gid_tbl_len > 255 ? ENODATA : EINVAL;
 	GIVES(0, ibv_query_device_ex(context, NULL, &attr));
 	GIVES(EINVAL, ibv_query_device_ex(context, &input, &attr));
 	GIVES(EINVAL, ibv_query_rt_values_ex(context, &values));
@@ -612,8 +615,8 @@ static void test_states(void)
 	GIVES(EINVAL, RTR(RTR_MASK, .max_dest_rd_atomic = 255));
 	GIVES(EINVAL, RTR(RTR_MASK, .ah_attr = { ADDRESS, .is_global = 0 }));
 	GIVES(EINVAL, RTR(RTR_MASK, .ah_attr = { ADDRESS, .port_num = 2 }));
-	GIVES(EINVAL, RTR(RTR_MASK, .ah_attr = { ADDRESS,
-						 .grh.sgid_index = 255 }));
+	GIVES(last_gid, RTR(RTR_MASK, .ah_attr = { ADDRESS,
+						   .grh.sgid_index = 255 }));
 	GIVES(ENODATA, RTR(RTR_MASK, .ah_attr = { ADDRESS,
 						  .grh.sgid_index = 127 }));
 	/* The core has alternative paths for InfiniBand only */
@@ -724,7 +727,7 @@ static void test_datagrams(void)
 	attr = (struct ibv_ah_attr){ ADDRESS, .is_global = 0 };
 	GIVES(EINVAL, MADE(ibv_create_ah(pd, &attr)));
 	attr = (struct ibv_ah_attr){ ADDRESS, .grh.sgid_index = 255 };
-	GIVES(EINVAL, MADE(ibv_create_ah(pd, &attr)));
+	GIVES(last_gid, MADE(ibv_create_ah(pd, &attr)));
 	attr = (struct ibv_ah_attr){ ADDRESS, .grh.sgid_index = 127 };
 	GIVES(ENODATA, MADE(ibv_create_ah(pd, &attr)));
 	attr = (struct ibv_ah_attr){ ADDRESS };

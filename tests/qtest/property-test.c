@@ -179,6 +179,22 @@ static void test_short_form(const void *data)
     qtest_quit(qts);
 }
 
+/* What software counts on without any property */
+static void test_defaults(void)
+{
+    Device *d = device_start("");
+    uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
+    QrnicDeviceAttr attr;
+
+    command_ok(d, QRNIC_CMD_QUERY_DEVICE, 0, NULL, 0, raw, sizeof(raw));
+    qrnic_device_attr_unpack(&attr, raw);
+    g_assert_cmpuint(attr.max_gid, ==, 256);
+    g_assert_cmpuint(attr.max_dm_size, ==, MiB);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_DB_PAGES), ==, 256);
+    g_assert_cmpuint(reg_read(d, QRNIC_REG_VECTORS), ==, 8);
+    device_stop(d);
+}
+
 /*
  * Sizes and kinds of all BARs, as a guest's software finds them out
  */
@@ -361,5 +377,6 @@ void add_property_tests(void)
         qtest_add_data_func(path, &hot_plugs[i], test_hot_plug);
     }
     qtest_add_func("qrnic/property/bars", test_bars);
+    qtest_add_func("qrnic/property/defaults", test_defaults);
     qtest_add_func("qrnic/property/not-migratable", test_not_migratable);
 }

@@ -88,6 +88,32 @@ static void test_time(void)
     device_stop(d);
 }
 
+/* A read of 8 bytes is one of the lower register and one of the upper one. */
+static void test_read_64(void)
+{
+    Device *d = device_start("");
+    uint64_t base = d->control.addr, now, errors;
+    const uint64_t pair = base + QRNIC_REG_CMD_CONSUMER;
+
+    reg_write(d, QRNIC_REG_SCRATCH, 0x11223344);
+    errors = counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS);
+    g_assert_cmphex(qtest_readq(d->qts, pair), ==,
+                    0x11223344ull << 32 | qtest_readl(d->qts, pair));
+    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    now = qtest_readq(d->qts, base + QRNIC_REG_TIME_LO);
+    g_assert_cmpuint(now, >=, 5 * NANOSECONDS_PER_SECOND);
+    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    g_assert_cmpuint(qtest_readq(d->qts, base + QRNIC_REG_TIME_LO) - now, ==,
+                     5 * NANOSECONDS_PER_SECOND);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, errors);
+    /* The upper one is write only: it reads as 0, and the lower one counts. */
+    g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_CMD_DOORBELL - 4), ==,
+                    qtest_readl(d->qts, base + QRNIC_REG_CMD_DOORBELL - 4));
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==,
+                     errors + 1);
+    device_stop(d);
+}
+
 /* Each bad access: it reads as 0, changes nothing, and is counted. */
 static void test_bad_access(void)
 {
@@ -98,7 +124,8 @@ static void test_bad_access(void)
     /* size */
     g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     g_assert_cmphex(qtest_readw(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
-    g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH - 4), ==, 0);
+    /* 8 bytes that are no two registers of an aligned pair */
+    g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     qtest_writeb(d->qts, base + QRNIC_REG_SCRATCH, 0xff);
     qtest_writew(d->qts, base + QRNIC_REG_SCRATCH, 0xffff);
     qtest_writeq(d->qts, base + QRNIC_REG_SCRATCH - 4, UINT64_MAX);
@@ -266,6 +293,7 @@ void add_register_tests(void)
     qtest_add_func("qrnic/register/scratch", test_scratch);
     qtest_add_func("qrnic/register/time", test_time);
     qtest_add_func("qrnic/register/bad-access", test_bad_access);
+    qtest_add_func("qrnic/register/read-64", test_read_64);
     qtest_add_func("qrnic/register/bad-value", test_bad_value);
     qtest_add_func("qrnic/register/reset", test_reset_register);
     qtest_add_func("qrnic/register/flr", test_reset_flr);
