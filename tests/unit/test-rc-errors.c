@@ -475,6 +475,30 @@ static void test_late_destination(gconstpointer opaque)
     pair_free(p);
 }
 
+/*
+ * A bad record of an RQ is read for the credits of every ACK, and reported
+ * once; the message that needs a receive WQE completes with it.
+ */
+static void test_bad_record_once(void)
+{
+    Pair *p = pair_new(1, NULL, NULL);
+    SimQp *q = p->b.qp;
+
+    stl_le_p(q->node->memory + q->rq_record, q->rq_producer + 100000);
+    for (unsigned i = 0; i < 5; i++) {
+        post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
+        settle(p);
+        expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+        g_assert_cmpuint(sim_counter(q->node, QRNIC_COUNTER_GE_RECORD_VALUE),
+                         ==, 1);
+    }
+    post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
+    settle(p);
+    g_assert_cmpint(expect_status(q, QRNIC_WC_LOC_QP_OP_ERR).syndrome, ==,
+                    QRNIC_SYN_PRODUCER);
+    pair_free(p);
+}
+
 #define WRITE QRNIC_WQE_RDMA_WRITE
 #define WRITE_IMM QRNIC_WQE_RDMA_WRITE_IMM
 #define READ QRNIC_WQE_RDMA_READ
@@ -1321,6 +1345,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/rc/error/msn-of-request", test_msn_of_request);
+    g_test_add_func("/rc/error/bad-record-once", test_bad_record_once);
     g_test_add_data_func("/rc/late-destination/read", NULL,
                          test_late_destination);
     g_test_add_data_func("/rc/late-destination/atomic", "atomic",

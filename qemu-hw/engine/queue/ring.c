@@ -44,6 +44,10 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
     uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
     QrnicQueueRecord record;
 
+    /* A bad record has been reported, and the next take is due to tell it. */
+    if (wq->bad_record) {
+        return;
+    }
     qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
     if (!qrnic_dma_read(e, wq->record, raw, sizeof(raw))) {
         wq->bad_record = QRNIC_SYN_WQE_FETCH;
