@@ -153,10 +153,16 @@ static bool entry_address(QrnicEngine *e, const QrnicPages *p, uint64_t entry,
         return true;
     }
     *why = QRNIC_SYN_DMA;
-    qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
-                      list ? "page list at 0x%" PRIx64 " is not aligned" :
-                             "page address 0x%" PRIx64
-                             " is not a multiple of the page size", entry);
+    if (p->on_demand && !(entry & QRNIC_PAGE_PRESENT)) {
+        qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                          "entry 0x%" PRIx64 " of a page list is not 0, and "
+                          "PAGE_PRESENT is not set", entry);
+    } else {
+        qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
+                          list ? "page list at 0x%" PRIx64 " is not aligned" :
+                                 "page address 0x%" PRIx64
+                                 " is not a multiple of the page size", entry);
+    }
     return false;
 }
 
