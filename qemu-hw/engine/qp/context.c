@@ -166,6 +166,17 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
  * The cache
  */
 
+/* Keeps a context in the cache until the turn of its queue pair. */
+static void hold(QrnicContexts *x, QrnicContext *c)
+{
+    if (c->place == CONTEXT_IN && !c->held) {
+        c->held = true;
+        x->held++;
+    }
+    /* fetches_begin() would wait for ever for one that is not in the cache. */
+    assert(x->held <= x->in);
+}
+
 static void unhold(QrnicContexts *x, QrnicContext *c)
 {
     if (c->held) {
@@ -229,6 +240,10 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
 {
     QrnicQp *qp = c->qp;
 
+    /* Before the calls below, which may make room by evicting a context */
+    if (c->wants_turn) {
+        hold(e->pairs->contexts, c);
+    }
     if (c->wants_timer) {
         c->wants_timer = false;
         qp->ops->timer(e, qp);
@@ -239,8 +254,6 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
     }
     if (c->wants_turn) {
         c->wants_turn = false;
-        c->held = true;
-        e->pairs->contexts->held++;
         /* Who never had its turn is not to come before those who wait. */
         if (c->had_turn) {
             e->pairs->context_users->turn(e, qp);
