@@ -95,23 +95,6 @@ static void test_accepted(const void *data)
     qtest_quit(qts);
 }
 
-/* Without a PCI Express bus the message names the remedy. */
-static void test_no_express(const void *data)
-{
-    const char *option = data;
-    g_autofree char *command = NULL, *err = NULL;
-    int status;
-
-    command = g_strdup_printf("sh -c \"%s -machine pc,accel=qtest -nodefaults "
-                              "-display none %s\"",
-                              getenv("QTEST_QEMU_BINARY"), option);
-    g_assert_true(g_spawn_command_line_sync(command, NULL, &err, &status,
-                                            NULL));
-    g_assert_true(WIFEXITED(status));
-    g_assert_cmpint(WEXITSTATUS(status), ==, 1);
-    g_assert_nonnull(strstr(err, "-machine q35"));
-}
-
 typedef struct ShortForm {
     const char *options;
     unsigned adapters, vectors;
@@ -366,10 +349,6 @@ void add_property_tests(void)
         g_strdelimit(path + strlen("qrnic/property/form/"), "/ :", '_');
         qtest_add_data_func(path, &short_forms[i], test_short_form);
     }
-    qtest_add_data_func("qrnic/property/no-express/device", "-device qrnic",
-                        test_no_express);
-    qtest_add_data_func("qrnic/property/no-express/nic",
-                        "-nic user,model=qrnic", test_no_express);
     for (unsigned i = 0; i < ARRAY_SIZE(hot_plugs); i++) {
         g_autofree char *path = g_strdup_printf("qrnic/property/hot-plug/%s",
                                                 hot_plugs[i].name);
