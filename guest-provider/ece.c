@@ -111,9 +111,13 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 
 	if (!has_options(qp))
 		return EOPNOTSUPP;
-	/* From RTR on the device has the options, and RESET takes back what is set here */
+	/*
+	 * From RTR on the device has the options, and RESET takes back what is set here. A
+	 * dynamic target works in RTR, and only reports its options to initiators.
+	 */
 	if (ece->comp_mask ||
-	    (ibqp->state != IBV_QPS_RESET && ibqp->state != IBV_QPS_INIT))
+	    (ibqp->state != IBV_QPS_RESET && ibqp->state != IBV_QPS_INIT &&
+	     !(qp->is_dynamic && !qp->has_sq)))
 		return EINVAL;
 	/* What another vendor's options mean, nobody here knows */
 	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;
