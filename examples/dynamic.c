@@ -52,7 +52,7 @@ static struct ibv_qp *target(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { .dc_type = QRNICDV_DC_TARGET, .responders = 4, .access_key = KEY },
+		.dc = { .dc_type = QRNICDV_DCTYPE_DCT, .responders = 4, .dct_access_key = KEY },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.recv_cq = peer.cq, .srq = srq, .qp_type = IBV_QPT_DRIVER,
@@ -72,7 +72,7 @@ static struct initiator initiator(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { .dc_type = QRNICDV_DC_INITIATOR, .idle = 12 },
+		.dc = { .dc_type = QRNICDV_DCTYPE_DCI, .idle = 12 },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = peer.cq, .qp_type = IBV_QPT_DRIVER, .pd = peer.pd,

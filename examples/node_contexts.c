@@ -61,7 +61,7 @@ static bool make(enum ibv_qp_type type, struct qrnicdv_qp_init_attr *dv)
 	} else if (type == IBV_QPT_XRC_RECV) {
 		attr = (struct ibv_qp_init_attr_ex){ .qp_type = type, .xrcd = xrcd,
 			.comp_mask = IBV_QP_INIT_ATTR_XRCD };
-	} else if (dv && dv->dc.dc_type == QRNICDV_DC_TARGET) {
+	} else if (dv && dv->dc.dc_type == QRNICDV_DCTYPE_DCT) {
 		attr = (struct ibv_qp_init_attr_ex){ .qp_type = type, .pd = peer.pd,
 			.comp_mask = IBV_QP_INIT_ATTR_PD, .recv_cq = peer.cq, .srq = srq };
 	} else if (dv) {
@@ -85,7 +85,7 @@ static void make_way(const char *way)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { .dc_type = QRNICDV_DC_INITIATOR, .idle = 12 },
+		.dc = { .dc_type = QRNICDV_DCTYPE_DCI, .idle = 12 },
 	};
 
 	if (!strcmp(way, "rc")) {
@@ -96,8 +96,8 @@ static void make_way(const char *way)
 		make_all(nodes, IBV_QPT_XRC_RECV, NULL);
 	} else {
 		make_all(initiators, IBV_QPT_DRIVER, &dv);
-		dv.dc = (struct qrnicdv_dc_attr){ .dc_type = QRNICDV_DC_TARGET,
-			.responders = responders, .access_key = 1 };
+		dv.dc = (struct qrnicdv_dc_attr){ .dc_type = QRNICDV_DCTYPE_DCT,
+			.responders = responders, .dct_access_key = 1 };
 		make_all(1, IBV_QPT_DRIVER, &dv);
 	}
 }

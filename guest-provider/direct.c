@@ -78,25 +78,30 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 	return 0;
 }
 
+/* For programs that do not say: 16.8 ms, and as many connections as a small node has */
+#define DEFAULT_IDLE		12u
+#define DEFAULT_RESPONDERS	16u
+
 static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 		      struct qrnic_qp_options *options)
 {
-	bool target = attr->dc_type == QRNICDV_DC_TARGET;
+	bool target = attr->dc_type == QRNICDV_DCTYPE_DCT;
 
 	if (attr->flags & ~(uint32_t)QRNICDV_DC_FULL_HANDSHAKE)
 		return EOPNOTSUPP;
-	if (target ? attr->idle || !attr->responders ||
+	if (target ? attr->idle ||
 		     attr->responders > QRNIC_MAX_DYNAMIC_RESPONDERS :
-		     attr->dc_type != QRNICDV_DC_INITIATOR ||
-		     attr->access_key || attr->responders || !attr->idle ||
+		     attr->dc_type != QRNICDV_DCTYPE_DCI ||
+		     attr->dct_access_key || attr->responders ||
 		     attr->idle > QRNIC_DYNAMIC_MAX_IDLE)
 		return EINVAL;
 	options->driver_type = target ? QRNIC_DRIVER_TYPE_DC_TARGET :
 					QRNIC_DRIVER_TYPE_DC_INITIATOR;
 	options->dynamic = (struct qrnic_dynamic){
-		.access_key = attr->access_key,
-		.responders = attr->responders,
-		.idle = attr->idle,
+		.access_key = attr->dct_access_key,
+		.responders = !target || attr->responders ?
+			      attr->responders : DEFAULT_RESPONDERS,
+		.idle = target || attr->idle ? attr->idle : DEFAULT_IDLE,
 		/* A target's flag is for who asks for its options. */
 		.flags = attr->flags && !target ? QRNIC_DYNAMICF_FULL : 0,
 	};

@@ -760,11 +760,43 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	return ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
 }
 
+/*
+ * Accepts the attributes with which mlx5's dynamic connections go to RTR. Their address
+ * vector is ignored, because an initiator has one in each work request, and a target answers
+ * to the address of each connection. Without MAX_DEST_RD_ATOMIC a target accepts as many
+ * reads and atomics as the adapter can.
+ */
+static int dynamic_to_rtr(struct qrnic_qp *qp, struct ibv_qp_attr *attr, int *mask)
+{
+	struct ibv_device_attr device;
+	int err;
+
+	*mask &= ~IBV_QP_AV;
+	if (qp->has_sq || *mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		return 0;
+	err = ibv_query_device(qp->vqp.qp.context, &device);
+	if (err)
+		return err;
+	attr->max_dest_rd_atomic = device.max_qp_rd_atom;
+	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC;
+	return 0;
+}
+
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
+	struct ibv_qp_attr own = {};
 	int err;
 
+	if (qp->is_dynamic && mask & IBV_QP_STATE &&
+	    attr->qp_state == IBV_QPS_RTR) {
+		/* The program's may be const, and of a version without rate_limit */
+		memcpy(&own, attr, offsetof(struct ibv_qp_attr, rate_limit));
+		err = dynamic_to_rtr(qp, &own, &mask);
+		if (err)
+			return err;
+		attr = &own;
+	}
 	/* A transition to RTS must not bring back what another thread replaces */
 	if (qp->has_sq)
 		pthread_mutex_lock(&qp->priority_mutex);

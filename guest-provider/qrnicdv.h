@@ -114,8 +114,8 @@ struct qrnicdv_priority {
  * qrnicdv_wr_set_dc_addr(3).
  */
 enum qrnicdv_dc_type {
-	QRNICDV_DC_INITIATOR = 1,
-	QRNICDV_DC_TARGET = 2,
+	QRNICDV_DCTYPE_DCT = 1,		/* target */
+	QRNICDV_DCTYPE_DCI,		/* initiator */
 };
 
 enum qrnicdv_dc_flags {
@@ -125,9 +125,9 @@ enum qrnicdv_dc_flags {
 struct qrnicdv_dc_attr {
 	uint32_t dc_type;	/* enum qrnicdv_dc_type */
 	uint32_t flags;		/* enum qrnicdv_dc_flags */
-	uint32_t idle;		/* initiator: disconnects after 4.096 us * 2^idle */
-	uint32_t responders;	/* target: connections at a time */
-	uint64_t access_key;	/* target */
+	uint32_t idle;		/* DCI: disconnects after 4.096 us * 2^idle; 0: default */
+	uint32_t responders;	/* DCT: connections at a time; 0: default */
+	uint64_t dct_access_key;
 };
 
 /*

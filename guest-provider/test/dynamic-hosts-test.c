@@ -143,8 +143,8 @@ static void target_make(const struct command *c)
 	struct ibv_srq_init_attr srq = { .attr = { SLOTS, 1, 0 } };
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_TARGET, .responders = c->responders,
-			.access_key = KEY },
+		.dc = { QRNICDV_DCTYPE_DCT, .responders = c->responders,
+			.dct_access_key = KEY },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_DRIVER,
@@ -310,7 +310,7 @@ static void initiator_make(struct end *e, uint32_t flags, uint8_t rnr_retry,
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_INITIATOR, flags, .idle = idle },
+		.dc = { QRNICDV_DCTYPE_DCI, flags, .idle = idle },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.cap = { .max_send_wr = 2 * SLOTS, .max_send_sge = 2,

@@ -66,7 +66,7 @@ static struct ibv_qp *initiator_create(struct ibv_cq *cq, uint32_t flags,
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_INITIATOR, flags, .idle = initiator_idle },
+		.dc = { QRNICDV_DCTYPE_DCI, flags, .idle = initiator_idle },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = cq,
@@ -123,8 +123,8 @@ static void target_make(struct end *e, size_t offset, uint32_t responders)
 	struct ibv_srq_init_attr srq = { .attr = { SLOTS, 1, 0 } };
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_TARGET, target_flags, .responders = responders,
-			.access_key = KEY },
+		.dc = { QRNICDV_DCTYPE_DCT, target_flags, .responders = responders,
+			.dct_access_key = KEY },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_DRIVER,
@@ -629,7 +629,7 @@ static void test_objects(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { QRNICDV_DC_INITIATOR, .idle = 0 },
+		.dc = { QRNICDV_DCTYPE_DCI, .idle = QRNIC_DYNAMIC_MAX_IDLE + 1 },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_DRIVER,
@@ -650,10 +650,10 @@ static void test_objects(void)
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EINVAL);
 	dv.dc.idle = 1;
-	dv.dc.access_key = 1;
+	dv.dc.dct_access_key = 1;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EINVAL);
-	dv.dc.access_key = 0;
+	dv.dc.dct_access_key = 0;
 	dv.dc.flags = 2;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EOPNOTSUPP);
@@ -665,7 +665,7 @@ static void test_objects(void)
 	attr.qp_type = IBV_QPT_DRIVER;
 	CHECK(!ibv_create_qp_ex(context, &attr) && errno == EOPNOTSUPP);
 	/* A target needs an SRQ. */
-	dv.dc = (struct qrnicdv_dc_attr){ QRNICDV_DC_TARGET, .responders = 1 };
+	dv.dc = (struct qrnicdv_dc_attr){ QRNICDV_DCTYPE_DCT, .responders = 1 };
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EINVAL);
@@ -690,6 +690,69 @@ static void test_objects(void)
 	end_free(&a);
 }
 
+/* As programs for mlx5 have it: nothing but the key, an address that goes nowhere */
+static void test_as_mlx5(void)
+{
+	struct qrnicdv_qp_init_attr dv = {
+		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
+		.dc = { .dc_type = QRNICDV_DCTYPE_DCT, .dct_access_key = KEY },
+	};
+	struct ibv_srq_init_attr srq = { .attr = { SLOTS, 1, 0 } };
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_DRIVER,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp_attr rtr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.min_rnr_timer = 1,
+		.ah_attr = { .is_global = 1, .port_num = 1,
+			     .grh = { .sgid_index = gid_index, .hop_limit = 1 } },
+	}, got;
+	struct end a = {}, t = { .offset = HALF };
+	struct ibv_qp_init_attr got_init;
+	struct ibv_device_attr limits;
+	uint32_t i;
+
+	NEED(ah);
+	t.cq = init.recv_cq = ibv_create_cq(context, 2 * SLOTS, NULL, NULL, 0);
+	t.srq = init.srq = ibv_create_srq(pd, &srq);
+	CHECK(t.cq && t.srq);
+	for (i = 0; i < SLOTS; i++)
+		CHECK(!slot_post(&t, i));
+	t.qp = qrnicdv_create_qp(context, &init, &dv, sizeof(dv));
+	CHECK(t.qp);
+	CHECK(!modify(t.qp, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		      IBV_QP_ACCESS_FLAGS, 0, 0));
+	CHECK(!ibv_modify_qp(t.qp, &rtr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER |
+			     IBV_QP_AV | IBV_QP_PATH_MTU));
+	CHECK(!ibv_query_qp(t.qp, &got, IBV_QP_MAX_DEST_RD_ATOMIC, &got_init));
+	CHECK(!ibv_query_device(context, &limits));
+	CHECK(got.max_dest_rd_atomic == limits.max_qp_rd_atom);
+
+	a.cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(a.cq);
+	initiator_idle = 0;
+	a.qp = initiator_create(a.cq, 0, IBV_QP_EX_WITH_SEND,
+				(struct ibv_qp_cap){ .max_send_wr = 4,
+						     .max_send_sge = 1 });
+	initiator_idle = 10;
+	CHECK(a.qp);
+	a.ex = ibv_qp_to_qp_ex(a.qp);
+	CHECK(!modify(a.qp, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0, 0));
+	CHECK(!ibv_modify_qp(a.qp, &rtr, IBV_QP_STATE | IBV_QP_AV |
+			     IBV_QP_PATH_MTU));
+	CHECK(!modify(a.qp, IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+		      7, 0));
+	CHECK(!send_one(&a, &t, KEY, 0, 100, 1));
+	completed(&a, IBV_WC_SUCCESS);
+	received(&t, &a, 0, 100);
+	end_free(&a);
+	end_free(&t);
+}
+
 int main(int argc, char **argv)
 {
 	if (set_up(argc, argv)) {
@@ -702,6 +765,7 @@ int main(int argc, char **argv)
 	}
 	run("dynamic connections: addresses", address_make);
 	run("dynamic connections: objects", test_objects);
+	run("dynamic connections: attributes of mlx5", test_as_mlx5);
 	run("dynamic connections: room for the address", test_granted);
 	run("dynamic connections: operations, half handshake", test_half);
 	run("dynamic connections: operations, full handshake", test_full);

@@ -56,7 +56,7 @@ static struct ibv_qp *qp_create(enum ibv_qp_type type, struct ibv_qp_cap *cap)
 {
 	struct qrnicdv_qp_init_attr dv = {
 		.comp_mask = QRNICDV_QP_INIT_ATTR_DC,
-		.dc = { .dc_type = QRNICDV_DC_INITIATOR, .idle = 10 },
+		.dc = { .dc_type = QRNICDV_DCTYPE_DCI, .idle = 10 },
 	};
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = cq,

@@ -372,7 +372,7 @@ static void test_refused(void)
 	    dv.comp_mask |= QRNICDV_QP_INIT_ATTR_PRIORITY);
 	BAD(EOPNOTSUPP, carrier, of_carrier,
 	    dv.comp_mask |= QRNICDV_QP_INIT_ATTR_DC;
-	    dv.dc.dc_type = QRNICDV_DC_INITIATOR; dv.dc.idle = 1);
+	    dv.dc.dc_type = QRNICDV_DCTYPE_DCI; dv.dc.idle = 1);
 	BAD(EINVAL, carrier, of_carrier, other.send_cq = NULL);
 	BAD(EINVAL, carrier, of_carrier, other.comp_mask = 0);
 	BAD(EOPNOTSUPP, carrier, of_carrier,

@@ -93,13 +93,13 @@ static struct ibv_qp *dynamic_create(bool target)
 	};
 
 	if (target) {
-		dv.dc.dc_type = QRNICDV_DC_TARGET;
+		dv.dc.dc_type = QRNICDV_DCTYPE_DCT;
 		dv.dc.responders = 4;
-		dv.dc.access_key = KEY;
+		dv.dc.dct_access_key = KEY;
 		attr.recv_cq = ends.recv_cq;
 		attr.srq = ends.srq;
 	} else {
-		dv.dc.dc_type = QRNICDV_DC_INITIATOR;
+		dv.dc.dc_type = QRNICDV_DCTYPE_DCI;
 		dv.dc.idle = 10;
 		attr.send_cq = ends.send_cq;
 		attr.cap = (struct ibv_qp_cap){ .max_send_wr = RECEIVES,
