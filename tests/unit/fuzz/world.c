@@ -67,7 +67,7 @@ static unsigned kind_of_type(uint8_t type)
 
 void fuzz_clear(SimNode *n)
 {
-    while (qrnic_engine_clearing(n->engine) && !qrnic_is_fatal(n->engine)) {
+    while (qrnic_command_unfinished(n->engine) && !qrnic_is_fatal(n->engine)) {
         qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
     }
 }
