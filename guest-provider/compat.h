@@ -1,21 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: the differences between the versions of rdma-core that libqrnic
- * builds with (56.1 and 65.0), and nothing else.
+ * compat.h: the differences between the versions of rdma-core that libqrnic builds with
+ * (56 to 65), and nothing else. CMakeLists.txt looks each of them up in the headers, and
+ * writes the results to qrnic-features.h.
  */
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
 
 #include <infiniband/driver.h>
+#include <qrnic-features.h>
+
+/* From 57 on a context may be created with file descriptors of the caller */
+#ifdef QRNIC_HAVE_CONTEXT_FDS
+#define QRNIC_COMPAT_FDS NULL,
+#else
+#define QRNIC_COMPAT_FDS
+#endif
+
+/* From 59 on a CQ may be created in memory of the caller */
+#ifdef QRNIC_HAVE_CQ_MEMORY
+#define QRNIC_COMPAT_MEMORY NULL,
+#else
+#define QRNIC_COMPAT_MEMORY
+#endif
+
+/* From 64 on a QP may be created with attributes of the provider's own */
+#ifdef QRNIC_HAVE_QP_ATTRIBUTES
+#define QRNIC_COMPAT_ATTRIBUTES , NULL
+#else
+#define QRNIC_COMPAT_ATTRIBUTES
+#endif
 
 /*
- * The private ABI of 56.1 has number 34. Later ones follow the version of
- * rdma-core; 65 takes memory and file descriptors of the caller along.
+ * From 64 on a parent domain may allow memory outside a confidential guest's protection,
+ * which the library does not need.
  */
-#if IBVERBS_PABI_VERSION > 34
-#define QRNIC_COMPAT_NULL NULL,
+#ifdef QRNIC_HAVE_UNPROTECTED_DOMAINS
+#define QRNIC_COMPAT_DOMAIN_ALLOWS \
+	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC
 #else
-#define QRNIC_COMPAT_NULL
+#define QRNIC_COMPAT_DOMAIN_ALLOWS 0
 #endif
 
 static inline int qrnic_cmd_get_context(struct verbs_context *context,
@@ -24,7 +48,7 @@ static inline int qrnic_cmd_get_context(struct verbs_context *context,
 					struct ib_uverbs_get_context_resp *resp,
 					size_t resp_size)
 {
-	return ibv_cmd_get_context(context, cmd, cmd_size, QRNIC_COMPAT_NULL
+	return ibv_cmd_get_context(context, cmd, cmd_size, QRNIC_COMPAT_FDS
 				   resp, resp_size);
 }
 
@@ -36,23 +60,9 @@ qrnic_cmd_create_cq_ex(struct ibv_context *context,
 		       struct ib_uverbs_ex_create_cq_resp *resp,
 		       size_t resp_size)
 {
-	return ibv_cmd_create_cq_ex(context, attr, QRNIC_COMPAT_NULL
+	return ibv_cmd_create_cq_ex(context, attr, QRNIC_COMPAT_MEMORY
 				    cq, cmd, cmd_size, resp, resp_size, 0);
 }
-
-#undef QRNIC_COMPAT_NULL
-
-/*
- * What 65 has more: the speed of a port; and that a parent domain may allow memory
- * outside a confidential guest's protection, which we have no need of.
- */
-#if IBVERBS_PABI_VERSION > 34
-#define QRNIC_HAVE_PORT_SPEED 1
-#define QRNIC_COMPAT_DOMAIN_ALLOWS \
-	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC
-#else
-#define QRNIC_COMPAT_DOMAIN_ALLOWS 0
-#endif
 
 static inline int
 qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
@@ -61,13 +71,12 @@ qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 			struct ib_uverbs_ex_create_qp_resp *resp,
 			size_t resp_size)
 {
-#if IBVERBS_PABI_VERSION > 34
 	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
-				     resp_size, NULL);
-#else
-	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
-				     resp_size);
-#endif
+				     resp_size QRNIC_COMPAT_ATTRIBUTES);
 }
+
+#undef QRNIC_COMPAT_FDS
+#undef QRNIC_COMPAT_MEMORY
+#undef QRNIC_COMPAT_ATTRIBUTES
 
 #endif /* QRNIC_COMPAT_H */
