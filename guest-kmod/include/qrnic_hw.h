@@ -353,8 +353,8 @@ enum qrnic_wqe_opcode {
 };
 
 /*
- * What a CQE completes. Receive completions have bit 7 set. Undefined in a
- * CQE with an error but for bit 7.
+ * The operation that a CQE completes. Receive completions have bit 7 set.
+ * Undefined in a CQE with an error but for bit 7.
  */
 enum qrnic_cqe_opcode {
 	QRNIC_CQE_NOP = 0x0,
@@ -626,10 +626,7 @@ enum qrnic_link_state {
 #define QRNIC_QPO_INTRODUCE 0x00000020u
 #define QRNIC_QPO_ALL 0x00000033u
 
-/*
- * What the options that enhanced connection establishment carries say,
- * beside the qp_option flags
- */
+/* Options in enhanced connection establishment, besides the qp_option flags */
 #define QRNIC_ECE_HALF_HANDSHAKE 0x00000004u
 #define QRNIC_ECE_SHARE_OFFER 0x00000040u
 #define QRNIC_ECE_SHARE_ANSWER 0x00000080u
