@@ -2,8 +2,9 @@
 /*
  * dynamic.c: dynamic connections and a pool of initiators. Makes some targets and fewer
  * initiators on one adapter, sends to the targets in a random order, and checks what has
- * arrived. An initiator connects where a message leads; so the pool picks the one that is
- * connected there already, or else the one that has rested longest.
+ * arrived. An initiator connects to the target of each message. So the pool
+ * picks the initiator that is connected to this target already, or else the
+ * one that is idle longest.
  *
  *   dynamic [-d DEVICE] [-g GID-INDEX] [-i INITIATORS] [-t TARGETS]     (4 and 16 if not given)
  */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * many_connections.c: what many connections cost. Makes N reliable connections between
- * queue pairs of one adapter, sends over each of them, checks what has arrived, and says
- * how many messages a second that were, over few of the connections and over all.
+ * many_connections.c: measures the cost of many connections. Makes N reliable
+ * connections between queue pairs of one adapter, sends over each of them,
+ * checks the data that has arrived, and prints the messages per second, over
+ * few of the connections and over all.
  *
  *   many_connections [-d DEVICE] [-g GID-INDEX] [-n N]     (N: queue pairs, 1024 if not given)
  *
- * An adapter that keeps the contexts of some connections only (property context-cache
- * of qrnic) has to fetch a context for nearly each message as soon as there are more.
+ * An adapter may cache the contexts of some connections only (property
+ * context-cache of qrnic). With more connections it must fetch a context for
+ * nearly each message.
  */
 #include <getopt.h>
 

@@ -53,7 +53,7 @@ int qrnicdv_query_device(struct ibv_context *context,
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
-/* What a bit of comp_mask stands for must be in the structure as a whole */
+/* The member of each bit of comp_mask must be in the structure as a whole */
 #define COVERS(size, type, member) ((size) >= offsetofend(type, member))
 
 /* True if a member is set whose bit of comp_mask is not */

@@ -27,8 +27,9 @@ struct qrnic_mkey {
 	struct qrnic_piece *list;
 	struct ibv_mr *list_mr;
 	/*
-	 * The last registration that uses the list: its queue pair, which is only compared,
-	 * as it may be gone, and its number there. NULL: none
+	 * The last registration that uses the list: its queue pair, which is
+	 * only compared, because it may be destroyed; and the registration's
+	 * number there. NULL: none
 	 */
 	const struct qrnic_qp *list_qp;
 	uint64_t list_sq_life;
@@ -297,7 +298,10 @@ void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
 		if (dropped) {
 			mkey->mkey.lkey = mkey->key_before;
 			mkey->mkey.rkey = mkey->key_before;
-			/* The batch could use the list only if nobody else did */
+			/*
+			 * The batch could use the list only if no earlier registration
+			 * needed it
+			 */
 			if (mkey->list_qp == qp &&
 			    (int32_t)(mkey->list_number - qp->start_posted) > 0)
 				mkey->list_qp = NULL;

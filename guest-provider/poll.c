@@ -39,7 +39,10 @@ void qrnic_cq_lock(struct qrnic_cq *cq)
 	}
 }
 
-/* Reports what the holder of the lock has found: writing a log takes long */
+/*
+ * Reports what the holder of the lock has found. Called without the lock,
+ * because writing a log takes long
+ */
 void qrnic_cq_unlock(struct qrnic_cq *cq)
 {
 	uint32_t strays = cq->strays, qpn = cq->stray_qpn;

@@ -338,7 +338,7 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 			     layout->rq_log_size, layout->rq_log_stride);
 }
 
-/* A number that no send queue of this process has had, from its creation to a reset */
+/* Returns a new number, which a send queue keeps from its creation to a reset */
 static uint64_t next_sq_life(void)
 {
 	static atomic_ullong lives;

@@ -433,9 +433,9 @@ static inline struct qrnic_qp *to_qrnic_qp_ex(struct ibv_qp_ex *object)
 }
 
 /*
- * The CQs that completions of the QP may be in, or NULL. The members of ibv_qp do not tell:
- * the kernel requires both CQs of a QP that lacks a queue, so a dynamic target names its
- * receive CQ twice.
+ * The CQs that completions of the QP may be in, or NULL. The members of ibv_qp
+ * do not show this: the kernel requires both CQs, also for a QP without a
+ * queue. So a dynamic target names its receive CQ twice.
  */
 static inline struct ibv_cq *qrnic_qp_send_cq(const struct qrnic_qp *qp)
 {
@@ -489,7 +489,10 @@ static inline void qrnic_store_record(__le32 *member, uint32_t value)
 	__atomic_store_n(member, htole32(value), __ATOMIC_RELAXED);
 }
 
-/* True if a structure of a program has bytes other than 0 behind those that are known */
+/*
+ * Returns true if a structure of a program has bytes other than 0 behind the
+ * known ones
+ */
 static inline bool qrnic_has_more(const void *attr, size_t size, size_t known)
 {
 	const uint8_t *tail = attr;
@@ -503,8 +506,8 @@ static inline bool qrnic_has_more(const void *attr, size_t size, size_t known)
 }
 
 /*
- * Reads a structure of a program, of which both sides know a beginning; to is all 0
- * before. The one rule for all direct verbs, see qrnicdv(7).
+ * Reads a structure of a program, which may be of another version; to is all 0
+ * before. All direct verbs follow this rule, see qrnicdv(7).
  */
 static inline int qrnic_read_attr(void *to, size_t known, const void *attr,
 				  size_t size)

@@ -20,10 +20,11 @@ extern "C" {
 
 /*
  * Every structure that may grow begins with comp_mask, and its size is an argument of the
- * call. A program passes the size of the structure that it was compiled with, and 0 in
- * what it does not use. A call that fills one in writes no more than this size. In one
- * that a program fills in, comp_mask names the optional members that are valid; what is
- * behind the size counts as 0. Structures within others never grow. See qrnicdv(7).
+ * call. A program passes the size of the structure that it was compiled with,
+ * and sets unused members to 0. A call that fills a structure in writes no
+ * more than this size. In a structure that a program fills in, comp_mask names
+ * the valid optional members, and bytes behind the size count as 0. Structures
+ * within others never grow. See qrnicdv(7).
  */
 
 /*

@@ -732,11 +732,11 @@ static bool express_init(PCIDevice *pci, Error **errp)
 }
 
 /*
- * Warns if the device is plugged into a machine whose guest has already set the
- * window of the port above, and its prefetchable BARs do not fit into this
- * window. An empty port has a window of 2 MiB, in which the defaults fit. A
- * device that is there from the start needs no warning, because the firmware
- * makes the window as large as the device needs.
+ * Warns if the prefetchable BARs do not fit into the window of the port above,
+ * and the running guest has already set this window. An empty port has a
+ * window of 2 MiB, in which the defaults fit. A device that is present from
+ * the start needs no warning, because the firmware makes the window large
+ * enough.
  */
 static void check_window(QrnicDevice *d)
 {

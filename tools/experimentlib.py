@@ -63,7 +63,7 @@ def command(*words):
 
 
 def need(*parts):
-    """Ends, with a line for each part of tools/deps whose packages are missing: nobody asked for an installation."""
+    """Ends if packages are missing, with a line for each part of tools/deps. It installs nothing without a request."""
     if any([subprocess.run([TOOLS / "deps", "--check", part], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
             for part in parts]):
         sys.exit(1)

@@ -15,7 +15,7 @@ case $QRNIC_LINUX in
 esac
 guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
 
-# What the roots, builds and images of guests take, and something to spare
+# Space for the roots, builds and images of guests, with a reserve
 GUEST_MIB=1800
 
 # Builds happen inside the build root: a new root starts with clean builds.

@@ -17,7 +17,7 @@ QRNIC_LOGS=$QRNIC_CACHE/log
 # shellcheck disable=SC2034  # for the scripts that include this file
 QRNIC_JOBS=${QRNIC_JOBS:-$(nproc 2>/dev/null || echo 2)}
 QRNIC_SUITE=${QRNIC_SUITE:-trixie}
-# What QEMU's source and build take, and something to spare
+# Space for QEMU's source and build, with a reserve
 # shellcheck disable=SC2034  # for the scripts that include this file
 QEMU_MIB=1000
 { mkdir -p "$QRNIC_SRC" "$QRNIC_BUILD" "$QRNIC_LOGS" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||

@@ -228,7 +228,7 @@ def accounts(total):
     return None if known == total["frames"] else f"of {total['frames']} packets that were sent {known} are accounted for"
 
 
-STARVED = 10  # a flow that has less than this part of what flows have on average
+STARVED = 10  # a flow starves if its rate, times this, is below the average
 
 
 def fairness(rates):
@@ -237,7 +237,7 @@ def fairness(rates):
 
 
 def summary(scenario, result):
-    """What a run came to, as sentences: rates until "until", who got little, the longest standstill, and what came later."""
+    """Sums up a run in sentences: rates until "until", starving flows, the longest standstill, the time after "until"."""
     until, drain = (quantity("time", scenario.get(key, "100 ms"), key) for key in ("until", "drain"))
     known = dict(flows(scenario))
     rates, silent = {}, {}

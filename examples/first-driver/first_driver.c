@@ -11,7 +11,7 @@
  *	2  the command ring: hand commands over by DMA, poll the end (spec/commands.rst)
  *	3  MSI-X: an event queue, and commands that end by interrupt (spec/completion.rst)
  *
- * What comes next: spec/initialisation.rst, from its step 8 on.
+ * Continue with spec/initialisation.rst, from its step 8 on.
  */
 #include <linux/completion.h>
 #include <linux/dma-mapping.h>
@@ -50,7 +50,7 @@ struct first_driver {
 	struct completion done;
 };
 
-/* Step 1: what software knows without DMA. */
+/* Step 1: registers, which need no DMA. */
 static int step_registers(struct first_driver *fd)
 {
 	u32 id = readl(fd->registers + QRNIC_REG_ID);
@@ -58,7 +58,10 @@ static int step_registers(struct first_driver *fd)
 	u32 status;
 	int err;
 
-	/* A device that is gone, or does not decode, reads as all ones or as 0. */
+	/*
+	 * If the device is gone or does not decode, registers read as all ones
+	 * or 0.
+	 */
 	if (id != QRNIC_ID_MAGIC || version >> 16 != QRNIC_HW_VERSION_MAJOR)
 		return dev_err_probe(fd->dev, -ENODEV, "not a device of this kind: 0x%x\n", id);
 	/* An earlier owner may have left queues that the device still works on. */
@@ -101,7 +104,10 @@ static int command(struct first_driver *fd, u16 opcode, u32 object, u32 in_len, 
 				PATIENCE_US, false, READ_ONCE(entry->control));
 	if (err)
 		return err;
-	/* The other members are valid only when the owner bit has been seen to be 0. */
+	/*
+	 * The other members are valid only after the owner bit has been read
+	 * as 0.
+	 */
 	dma_rmb();
 	if (control & QRNIC_CMD_ENTRY_STATUS_MASK) {
 		dev_err(fd->dev, "command 0x%x: status %u, syndrome 0x%x\n", opcode,
@@ -119,7 +125,10 @@ static void stop(void *data)
 	struct first_driver *fd = data;
 
 	writel(QRNIC_REG_CONTROL_RESET_MASK, fd->registers + QRNIC_REG_CONTROL);
-	/* A read does not pass the write. */
+	/*
+	 * The read flushes the write, because a read does not pass a posted
+	 * write.
+	 */
 	readl(fd->registers + QRNIC_REG_STATUS);
 }
 
@@ -134,7 +143,10 @@ static int step_commands(struct first_driver *fd)
 	err = dma_set_mask_and_coherent(fd->dev, DMA_BIT_MASK(64));
 	if (err)
 		return err;
-	/* Only now, after the reset: see spec/initialisation.rst, step 3. */
+	/*
+	 * Bus mastering is enabled only after the reset:
+	 * spec/initialisation.rst, step 3.
+	 */
 	pci_set_master(pdev);
 	fd->ring = dmam_alloc_coherent(fd->dev, RING_ENTRIES * QRNIC_CMD_ENTRY_SIZE, &ring, GFP_KERNEL);
 	fd->mailbox = dmam_alloc_coherent(fd->dev, MAILBOX_BYTES, &fd->mailbox_dma, GFP_KERNEL);
@@ -158,7 +170,10 @@ static int step_commands(struct first_driver *fd)
 	return 0;
 }
 
-/* Tells the device how far the events were taken, and asks for an interrupt for the next one. */
+/*
+ * Tells the device how many events were consumed, and requests an interrupt
+ * for the next one.
+ */
 static void arm(struct first_driver *fd)
 {
 	u64 queue = fd->eq | QRNIC_EQ_DOORBELL_ARM_MASK;
@@ -249,7 +264,10 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return err;
 }
 
-/* All that probe() has made is managed (devres), and undone without more. */
+/*
+ * Everything that probe() has made is managed (devres), so the core releases
+ * it.
+ */
 static void remove(struct pci_dev *pdev)
 {
 	dev_info(&pdev->dev, "gone\n");

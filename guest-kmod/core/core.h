@@ -229,7 +229,7 @@ int qrnic_port_update(struct qrnic_core *core);
 void qrnic_contexts_start(struct qrnic_core *core);
 void qrnic_contexts_stop(struct qrnic_core *core);
 
-/* congestion.c: what was set before the reset; and the files of debugfs */
+/* congestion.c: restores the parameters after a reset; files of debugfs */
 void qrnic_congestion_restore(struct qrnic_core *core);
 void qrnic_debugfs_add(struct qrnic_core *core);
 void qrnic_debugfs_del(struct qrnic_core *core);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * devlink.c: the adapter for "devlink dev info", "devlink dev reload" and "devlink
- * health": its identity, down and up again, and the cause when it failed.
+ * devlink.c: "devlink dev info", "devlink dev reload" and "devlink health" of the
+ * adapter: its identity, a reset, and the cause of a failure.
  *
- * Every recovery holds the lock of the devlink instance, so none begins while
- * a reload is under way.
+ * Every recovery holds the lock of the devlink instance, so no recovery begins during a
+ * reload.
  */
 #include <linux/ethtool.h>
 #include <net/devlink.h>
@@ -46,7 +46,7 @@ static int qrnic_devlink_info_get(struct devlink *devlink,
 	snprintf(text, sizeof(text), "%u.%u",
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
-	/* There is no firmware, but a version of the interface that one would have. */
+	/* The device has no firmware: this is the version of its interface. */
 	return devlink_info_version_running_put(req,
 						DEVLINK_INFO_VERSION_GENERIC_FW_MGMT_API,
 						text);

@@ -71,8 +71,9 @@ void qrnic_health_init(struct qrnic_core *core)
 void qrnic_health_start(struct qrnic_core *core)
 {
 	/*
-	 * With the events, because only this work item finds a device that has died while
-	 * no memory is left. It takes no lock of others and allocates nothing.
+	 * Runs on the workqueue of events, because only this work item finds a
+	 * device that has died while no memory is left. The work item allocates
+	 * nothing, and takes no lock of other parts.
 	 */
 	queue_delayed_work(core->dev.event_wq, &core->health_work,
 			   QRNIC_HEALTH_INTERVAL);

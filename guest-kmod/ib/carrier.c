@@ -14,8 +14,9 @@
 
 #ifdef CONFIG_CGROUP_RDMA
 /*
- * Charges the process for a queue pair of the device. uverbs charges for objects of
- * processes, but a carrier can outlive its object, and those of sharing.c have none.
+ * Charges the process for a queue pair of the device. uverbs charges for
+ * objects of processes, but a carrier can outlive its object, and carriers of
+ * sharing.c have no object.
  */
 static int carrier_charge(struct qrnic_ib_carrier *carrier)
 {
@@ -58,9 +59,10 @@ static struct qrnic_ib_carrier *carrier_alloc(struct qrnic_ib_dev *dev)
 }
 
 /*
- * Makes the carrier of a queue pair that is being created. The queue pair is nothing but a
- * handle of it: uverbs requires a PD and CQs, and they are not used. The key is random, so
- * that no process can guess that of another's carrier.
+ * Makes the carrier of a queue pair that is being created. The queue pair is
+ * only a handle of the carrier: uverbs requires a PD and CQs, which are
+ * unused. The key is random, so that no process can guess the key of another
+ * process's carrier.
  */
 int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
 			  const struct qrnic_create_qp_req *request)
@@ -181,8 +183,9 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 }
 
 /*
- * When the device has let the member go, or never had it. Not under the mutex of a
- * queue pair, because the last member destroys the carrier
+ * Releases a member that the device has destroyed or never had. The caller
+ * must not hold the mutex of a queue pair, because the last member destroys
+ * the carrier.
  */
 void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
 {

@@ -16,8 +16,9 @@
 #include "qrnic_hw.h"
 
 /*
- * Since 7.1 the RDMA core has helpers for what drivers and libraries exchange, and tells
- * libraries if a driver uses them everywhere. For older kernels these do the same.
+ * Since 7.1 the RDMA core has helpers for the requests and responses of
+ * drivers, and reports to libraries if a driver always uses them. These
+ * functions do the same in older kernels.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define QRNIC_ROBUST_UDATA .uverbs_robust_udata = 1,
@@ -25,8 +26,9 @@
 #define QRNIC_ROBUST_UDATA
 
 /*
- * An older library sends less than size, but at least the first version's least bytes. A
- * newer one sends more, which must be zero, because this kernel does not know its meaning.
+ * An older library sends less than size, but at least the bytes of the first
+ * version. A newer library sends more. These bytes must be zero, because this
+ * kernel does not know their meaning.
  */
 static inline int qrnic_udata_copy_in(struct ib_udata *udata, void *request,
 				      size_t size, size_t least)
@@ -44,7 +46,10 @@ static inline int qrnic_udata_copy_in(struct ib_udata *udata, void *request,
 	return ib_copy_from_udata(request, udata, known);
 }
 
-/* An older library gets the beginning, a newer one zeros behind the end. */
+/*
+ * An older library gets the beginning; a newer library gets zeros behind the
+ * end.
+ */
 static inline int qrnic_udata_copy_out(struct ib_udata *udata, void *response,
 				       size_t size)
 {
@@ -85,7 +90,10 @@ static inline int ib_is_udata_in_empty(struct ib_udata *udata)
 }
 #endif
 
-/* In 7.1, and perhaps in kernels after it, the RDMA core has no helper for this. */
+/*
+ * The RDMA core of 7.1 has no helper for this; later kernels may not have one
+ * either.
+ */
 static inline int qrnic_udata_no_response(struct ib_udata *udata)
 {
 	if (udata && udata->outlen && clear_user(udata->outbuf, udata->outlen))

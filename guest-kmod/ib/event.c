@@ -48,8 +48,8 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 	}
 
 	/*
-	 * The number may be that of a receive work queue, of a carrier without QP, or of a
-	 * QP that is being destroyed, whose events are dropped.
+	 * The number may be that of a receive work queue or of a carrier without QP.
+	 * Events of a QP that is being destroyed are dropped.
 	 */
 	qp = qrnic_qp_get(dev, qpn);
 	if (!qp) {

@@ -8,7 +8,7 @@
 /*
  * Locks that order the taking of references and the removal from a table, by number: pollers on
  * several processors, whose completions are of different queue pairs, do not wait for
- * each other. No other lock is taken under one of them but that of the table.
+ * each other. The only lock that is taken under these locks is that of the table.
  */
 #define OBJECT_LOCKS 64
 
@@ -30,8 +30,8 @@ void qrnic_object_init(struct qrnic_ib_object *object)
 }
 
 /*
- * Makes the object findable. The caller may hold odp_mutex, so the allocation must not
- * wait for memory that somebody frees by destroying an object.
+ * Inserts the object into the table. The caller may hold odp_mutex, so the allocation
+ * must not wait for memory that the destruction of an object would free.
  */
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 			u32 number)
@@ -64,7 +64,7 @@ struct qrnic_ib_object *qrnic_object_get_from(struct xarray *table,
 
 	for (; xa_find(table, number, ULONG_MAX, XA_PRESENT); ++*number) {
 		object = qrnic_object_get(table, *number);
-		/* It may have gone since. */
+		/* The object may have been removed since xa_find(). */
 		if (object)
 			return object;
 	}
@@ -77,16 +77,19 @@ void qrnic_object_put(struct qrnic_ib_object *object)
 		complete(&object->unused);
 }
 
-/* From now on nobody finds the object of this number. */
+/* Removes the object of this number from the table. */
 void qrnic_object_hide(struct xarray *table, u32 number)
 {
-	/* What others have found before, they have a reference to. */
+	/*
+	 * Under the lock, because whoever finds the object takes a reference
+	 * to it.
+	 */
 	spin_lock_irq(object_lock(number));
 	xa_erase(table, number);
 	spin_unlock_irq(object_lock(number));
 }
 
-/* Waits until all references to an object that nobody finds are put. */
+/* Waits until all references to an object are put. The object is hidden. */
 void qrnic_object_wait(struct qrnic_ib_object *object)
 {
 	qrnic_object_put(object);
@@ -102,11 +105,12 @@ void qrnic_object_remove(struct xarray *table, struct qrnic_ib_object *object,
 }
 
 /*
- * Before the device destroys a QP or an SRQ: from then on it may give the number to a new
- * one, while completions in CQs and events on their way still mean the old one. The caller
- * cleans and flushes these, and then calls qrnic_number_release(). Whoever creates an
- * object waits for that, and only if the device has given it this number: neither
- * creation nor destruction waits for the events of other objects.
+ * Reserves the number of a QP or an SRQ before the device destroys the object.
+ * The device may then assign the number to a new object, while completions and
+ * events still mean the old one. The caller cleans and flushes these, and then
+ * calls qrnic_number_release(). The creation of an object waits for that call,
+ * if the device has assigned this number. Neither creation nor destruction
+ * waits for the events of other objects.
  */
 void qrnic_number_retire(struct qrnic_ib_dev *dev, struct qrnic_ib_number *retired,
 			 const struct xarray *table, u32 number)
@@ -140,8 +144,9 @@ static bool number_is_retired(struct qrnic_ib_dev *dev, const struct xarray *tab
 }
 
 /*
- * After the device has created an object, and before it is findable. Sleeps until nothing
- * is left of the last owner of the number.
+ * Sleeps until no completion or event of the number's last owner is left.
+ * Called after the device has created an object, and before the object can be
+ * found.
  */
 void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
 			u32 number)

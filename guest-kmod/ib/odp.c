@@ -117,8 +117,8 @@ static void odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
 }
 
 /*
- * Pages go: the device has read no entry of them, and does not access them, when
- * their mapping ends.
+ * Removes the entries of pages before their mapping ends. On return the device has no
+ * copy of the entries, and does not access the pages.
  */
 static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 			  u64 start, u64 end)
@@ -136,7 +136,10 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 				  min_t(u64, end, umem->umem.address +
 						  umem->umem.length));
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
-	/* Not here: what frees pages must not wait for those who allocate memory. */
+	/*
+	 * Done by a work item, because a notifier that frees pages must not wait for an
+	 * allocation.
+	 */
 	if (emptied)
 		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
 }
@@ -261,7 +264,7 @@ static void odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *lists)
 
 /*
  * Makes and keeps the lists for pages from first to last, and the part of an implicit
- * region. The memory is charged to the cgroup of the process, whoever runs here.
+ * region. The memory is charged to the cgroup of the process, also in a worker.
  */
 static struct ib_umem_odp *odp_lists_get(struct qrnic_ib_odp *odp, u64 address, u64 first,
 					 u64 last, struct odp_lists *lists)
@@ -315,7 +318,10 @@ static int odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 ind
 	return copied ? qrnic_copied_error(odp->dev) : present;
 }
 
-/* Brings pages of one part; address is the process's. How many are there now */
+/*
+ * Pages in a range of one part, at an address of the process. Returns the number of
+ * pages that are present now, or an error.
+ */
 static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
 		   bool fault)
 {
@@ -502,10 +508,10 @@ static struct odp_responder_worker *odp_responder_worker_new(struct qrnic_ib_dev
 }
 
 /*
- * Has the device report a page fault again, because there is no memory to note it. The
- * event handler must not wait for memory: a process may free some when it gets an event
- * that is behind this one. The device checks a page before it uses it, so it is enough
- * to answer that the page is there.
+ * Makes the device report a page fault again, because no memory is left to record it.
+ * The event handler must not wait for memory, because a process may free some when it
+ * gets a later event. The device checks a page before it uses the page, so the handler
+ * may report that the page is present.
  */
 static void odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
 {
@@ -940,7 +946,10 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 					   MAX_PREFETCHES);
 	if (!dev->prefetch_wq)
 		goto err_odp;
-	/* Both others wait for this one when a context has as many lists as it may. */
+	/*
+	 * Both other workers wait for this one when a context has reached its limit of
+	 * lists.
+	 */
 	dev->shrink_wq = alloc_workqueue("qrnic_page_lists", WQ_UNBOUND, 0);
 	if (!dev->shrink_wq)
 		goto err_prefetch;

@@ -719,9 +719,10 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
 }
 
 /*
- * Kernel users have no words for options. Selective repeat changes nothing for a user, and
- * is in force only if the peer has it, too, so each RC QP of the kernel has it. Adaptive
- * routing is for users that have agreed to writes in any order.
+ * Kernel users cannot request options. Selective repeat changes nothing for a
+ * user, and is in force only if the peer has it, too. So each RC QP of the
+ * kernel has it. Adaptive routing is for users that have agreed to writes in
+ * any order.
  */
 static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *qp,
 			    const struct ib_qp_attr *attr, int mask)
@@ -846,7 +847,7 @@ static bool qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 	return qp_modify_is_ok(type, from, to, attributes & ~ours);
 }
 
-/* One call of modify_qp, in the words of the caller and in those of the device */
+/* One call of modify_qp: attributes of the caller, and those of the device */
 struct qp_change {
 	struct ib_qp_attr *attr;
 	int mask;			/* IB_QP_* */
@@ -912,10 +913,11 @@ static int qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
 }
 
 /*
- * Has the device make the change, after qp_change_check(). The caller holds the mutex of
- * the QP. *carrier is the one that the QP becomes a member of, or NULL. It becomes the one
- * that the caller must leave once it has released the mutex. On an error that is the same
- * one, because the device has not let the QP in.
+ * Makes the device execute the change, after qp_change_check(). The caller
+ * holds the mutex of the QP. *carrier is the carrier that the QP joins, or
+ * NULL. The call sets it to the carrier that the caller must leave after it
+ * has released the mutex. On an error that is the same carrier, because the
+ * device has not admitted the QP.
  */
 static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
 			  struct qrnic_ib_carrier **carrier)
@@ -947,9 +949,10 @@ static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
 }
 
 /*
- * Makes the QP a member of a carrier of the driver. The carrier is connected only after
- * every check of the driver, because its path then holds for other processes, too; if the
- * device rejects the member, the carrier is as it was.
+ * Makes the QP a member of a carrier of the driver. The carrier is connected
+ * after all checks of the driver, because its path then holds for other
+ * processes, too. If the device rejects the member, the carrier returns to its
+ * former state.
  */
 static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 {

@@ -32,13 +32,14 @@ struct qrnic_ib_share_link {
 };
 
 /*
- * One of two kinds. An offering share belongs to one process here, and has one carrier to
- * each node that connections of the process lead to. An answering share belongs to the
- * processes of one user in one network namespace here, whose connections come from one
- * process of another node; it has one carrier, which is made with the share. Processes of
- * other users and namespaces have answering shares of their own for the same number,
- * because the first member of a carrier chooses its path for all. sharing_mutex protects
- * all members.
+ * A share offers or answers. An offering share belongs to one local process,
+ * and has one carrier to each node that the process connects to. An answering
+ * share belongs to the local processes of one user in one network namespace.
+ * Their connections come from one process of another node. It has one carrier,
+ * which is made with the share. For the same number, other users and
+ * namespaces have their own answering shares, because the first member of a
+ * carrier chooses its path for all members. sharing_mutex protects all
+ * members.
  */
 struct qrnic_ib_share {
 	struct list_head entry;
@@ -51,7 +52,7 @@ struct qrnic_ib_share {
 	bool retired;			/* neither offered nor answered any more */
 };
 
-/* Nobody finds the link any more; qrnic_sharing_unlock() destroys its carrier. */
+/* The link is in no list any more; qrnic_sharing_unlock() destroys its carrier. */
 static void link_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
 {
 	xa_erase_irq(&dev->share_links, link->carrier->number);
@@ -260,7 +261,10 @@ static bool owner_is(const struct qrnic_ib_owner *one, const struct qrnic_ib_own
 	return uid_eq(one->user, other->user) && one->net_cookie == other->net_cookie;
 }
 
-/* The share by which processes of this owner answer an offer of the number */
+/*
+ * Returns the share by which processes of this owner answer an offer of the
+ * number.
+ */
 static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev,
 				     const struct qrnic_ib_owner *owner, u32 number,
 				     u8 options)
@@ -391,9 +395,10 @@ static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
 		return ERR_PTR(-EINVAL);
 	if (link->connected && !link_leads(link, av)) {
 		/*
-		 * Two processes of other nodes have the same number. The path of an
-		 * answer is not known when the answer is given, so the next answers name
-		 * another carrier: one of the two processes will fit it.
+		 * Two processes of other nodes have the same number. The path
+		 * is not known when the answer is given, so the next answers
+		 * name another carrier. One of the two processes will fit that
+		 * carrier.
 		 */
 		share->retired = true;
 		return ERR_PTR(-EADDRNOTAVAIL);
@@ -401,7 +406,10 @@ static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
 	return link;
 }
 
-/* Frees what was made for a member that did not become one. */
+/*
+ * Frees the objects that were made for a queue pair that did not become a
+ * member.
+ */
 static void link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 		      struct qrnic_ib_share_link *link)
 {
@@ -413,9 +421,9 @@ static void link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 
 /*
  * Finds the carrier that both ends of a connection have agreed on in ece, and connects it
- * if this is its first member. For a queue pair on its way to RTR, whose transition the
- * caller has checked. The caller holds sharing_mutex, and calls qrnic_share_abandon() if
- * the queue pair does not become a member after all.
+ * if this is its first member. Called for a queue pair that moves to RTR,
+ * after the caller has checked the transition. The caller holds sharing_mutex,
+ * and calls qrnic_share_abandon() if the queue pair does not become a member.
  */
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,
@@ -445,8 +453,8 @@ struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 }
 
 /*
- * Leaves the carrier that qrnic_share_join() returned. If it has no other member, nobody
- * relies on its path, and the next member may choose another. The caller holds
+ * Leaves the carrier that qrnic_share_join() returned. If the carrier has no
+ * other member, the next member may choose another path. The caller holds
  * sharing_mutex.
  */
 void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrier)

@@ -9,7 +9,7 @@
 
 #include "qrnic_ib.h"
 
-/* For operations that have neither a request nor a response of ours */
+/* For operations that have no request and no response of this driver */
 int qrnic_udata_none(struct ib_udata *udata)
 {
 	int err = ib_is_udata_in_empty(udata);

@@ -2,13 +2,13 @@
 /*
  * user_memory.c: pins memory of processes, and rejects it where the kernel copies DMA.
  *
- * A process and the device use the same pages at the same time: nobody calls
- * dma_sync_*() in between. Where the kernel puts a bounce buffer between memory and
- * device (swiotlb=force, encrypted guests, a mask of DMA that does not reach all
- * memory), the device would read a copy as old as the registration, and the process
- * would wait forever. So registrations and queues of processes fail there. Kernel
- * consumers map memory for each request, and the driver's own rings are coherent
- * memory, which is never copied: both work.
+ * A process and the device use the same pages at the same time, without
+ * dma_sync_*() in between. The kernel may put a bounce buffer between memory
+ * and device: swiotlb=force, encrypted guests, a DMA mask that does not reach
+ * all memory. The device would then read a copy as old as the registration,
+ * and the process would wait forever. So registrations and queues of processes
+ * fail there. Kernel consumers map memory for each request, and the driver's
+ * own rings are coherent memory, which is never copied: both work.
  *
  * qrnic_user_memory_init() is called once, before the device is registered; the
  * others by every verb that pins memory.
@@ -24,9 +24,9 @@ bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
 	struct iommu_domain *domain = iommu_get_domain_for_dev(device);
 
 	/*
-	 * An IOMMU maps whole pages where they are. It must be asked first, because
-	 * behind it dma_need_sync() returns true for all addresses once a part of a
-	 * page, for example an Ethernet frame, has been copied.
+	 * An IOMMU maps whole pages in place. The IOMMU must be checked first:
+	 * behind an IOMMU dma_need_sync() returns true for all addresses after
+	 * a part of a page, for example an Ethernet frame, was copied.
 	 */
 	if (domain && domain->type & __IOMMU_DOMAIN_PAGING &&
 	    __ffs(domain->pgsize_bitmap) <= PAGE_SHIFT)
@@ -66,7 +66,10 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 	struct ib_umem *umem;
 	int err;
 
-	/* Before the memory is pinned: there are not bounce buffers for much of it. */
+	/*
+	 * Before the memory is pinned, because much memory would exhaust the
+	 * bounce buffers.
+	 */
 	err = qrnic_user_memory_check(dev);
 	if (err)
 		return ERR_PTR(err);

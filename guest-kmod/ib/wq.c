@@ -128,7 +128,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 				   sizeof(context), &wq->ibwq.wq_num);
 	if (err)
 		goto err_memory;
-	/* Its numbers are those of QPs. */
+	/* WQs and QPs share one range of numbers. */
 	qrnic_number_await(dev, &dev->qps, wq->ibwq.wq_num);
 	err = qrnic_object_insert(&dev->wqs, &wq->object, wq->ibwq.wq_num);
 	if (err) {

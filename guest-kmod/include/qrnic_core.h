@@ -78,10 +78,11 @@ struct qrnic_dev {
 	phys_addr_t dm_phys;		/* device memory, if caps say that it has any */
 	u64 dm_bytes;			/* of its BAR */
 	/*
-	 * Events only. Memory is written back over RDMA (NVMe over Fabrics, NFS), for which
-	 * queue pairs are destroyed and events awaited. So this workqueue has a worker also
-	 * when no memory is left, and its work items neither allocate memory with
-	 * GFP_KERNEL nor take a lock whose holder may do so, as that of RTNL.
+	 * For events only. Memory is written back over RDMA (NVMe over
+	 * Fabrics, NFS), which destroys queue pairs and awaits their events.
+	 * So this workqueue has a worker also when no memory is left. Its work
+	 * items must not allocate memory with GFP_KERNEL, and must not take a
+	 * lock, such as RTNL, whose holder may do so.
 	 */
 	struct workqueue_struct *event_wq;
 	/* All other work items of the adapter */
@@ -360,10 +361,10 @@ struct qrnic_ring {
  * device has executed INVALIDATE_PAGES for their pages, qrnic_sparse_lists_free()
  * frees them.
  *
- * Locks: mutex protects the structure and users; memory is allocated under it, so it
- * must not be taken by notifiers that free pages. Those only call qrnic_sparse_set(),
- * which finds lists by RCU. The caller serialises calls of qrnic_sparse_set() for
- * pages of the same list. A list with entries or users is never freed.
+ * Locks: mutex protects the structure and users; memory is allocated under it, so
+ * notifiers that free pages must not take it. Notifiers only call qrnic_sparse_set(),
+ * which finds lists by RCU. The caller serialises calls of qrnic_sparse_set() for pages
+ * of the same list. A list with entries or users is never freed.
  */
 struct qrnic_sparse_list {
 	__le64 *entries;
@@ -377,7 +378,7 @@ struct qrnic_sparse_list {
 	void *owner;		/* for the caller, between unlink() and free() */
 };
 
-/* What one user of the device may have in lists, over all of his tables */
+/* Limit of the lists of one user of the device, over all tables of this user */
 struct qrnic_sparse_budget {
 	atomic_t used;
 	int limit;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * direct-test.c: what all direct verbs have in common: structures that grow, in programs
- * older and newer than the library, and objects of other providers. Prints TAP.
+ * direct-test.c: tests the rules of all direct verbs: structures that grow, in
+ * programs older and newer than the library, and objects of other providers.
+ * Prints TAP.
  */
 #include "test.h"
 
-/* What a later version of the library might have added */
+/* Members that a later version of the library might have added */
 #define LATER 16u
 #define PATTERN 0xa5
 
@@ -66,8 +67,9 @@ static int reg_mkey(void *attr, size_t size)
 }
 
 /*
- * A structure that a program fills in: of the known size it is good; so is one of a later
- * version, unless it asks for more. Less than comp_mask is none.
+ * A structure that a program fills in is valid with the known size. A
+ * structure of a later version is valid, too, unless it requests more. A
+ * structure shorter than comp_mask is invalid.
  */
 static void reads(int (*call)(void *attr, size_t size), const void *good,
 		  size_t size)
@@ -86,7 +88,7 @@ static void reads(int (*call)(void *attr, size_t size), const void *good,
 	CHECK(call(attr, size) == EOPNOTSUPP);
 }
 
-/* An optional member: needs its bit, and has to be there as a whole */
+/* An optional member needs its bit, and must be inside the size as a whole */
 static void has_member(int (*call)(void *attr, size_t size), const void *good,
 		       size_t size, uint64_t bit, size_t offset, size_t length)
 {
@@ -102,7 +104,7 @@ static void has_member(int (*call)(void *attr, size_t size), const void *good,
 	comp_mask &= ~bit;
 	memcpy(attr, &comp_mask, sizeof(comp_mask));
 	CHECK(call(attr, size) == EOPNOTSUPP);
-	/* What is behind the size is not read. */
+	/* Bytes behind the size are not read. */
 	CHECK(!call(attr, 8));
 }
 
@@ -203,7 +205,9 @@ static int query_priority(void *attr, size_t size)
 	return qrnicdv_query_priority(qp, attr, size);
 }
 
-/* A structure that a call fills in: as much of it as there is room for, and 0 behind it */
+/*
+ * A call fills in a structure as far as there is room, and writes 0 behind it
+ */
 static void writes(int (*call)(void *attr, size_t size), size_t size)
 {
 	uint8_t attr[256], part[256];
@@ -234,7 +238,10 @@ static void test_writes(void)
 		writes(query_priority, sizeof(struct qrnicdv_priority));
 }
 
-/* Objects that look like another provider's; the library must neither read nor write more */
+/*
+ * Objects that look like another provider's; the library must not access them
+ * further
+ */
 static struct {
 	uint8_t before[65536];
 	union {

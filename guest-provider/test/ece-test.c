@@ -108,7 +108,9 @@ static void test_reset(void)
 	CHECK(!to_init(p.qp[1]));
 	set(p.qp[1], QRNIC_ECE_VENDOR_ID, known());
 	CHECK(!to_init(p.qp[0]) && !to_rtr(p.qp[0], p.qp[1]->qp_num));
-	/* The connection has its options now, and these are too late. */
+	/*
+	 * The options of the connection are fixed now, so these are rejected.
+	 */
 	CHECK(ibv_set_ece(p.qp[0], &late) == EINVAL);
 	CHECK(!to_rtr(p.qp[1], p.qp[0]->qp_num));
 	CHECK(!to_rts(p.qp[0]) && !to_rts(p.qp[1]));

@@ -938,7 +938,7 @@ static void test_methods(void)
 		  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 8, none)));
 	GIVES(EINVAL, ASK(UVERBS_OBJECT_DEVICE, QRNIC_METHOD_QUERY_CLOCK,
 			  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 4, out)));
-	/* Since 7.1 the kernel tells if the driver checks all that it is sent. */
+	/* Since 7.1 the kernel reports if the driver checks whole requests. */
 	CHECK(!uname(&kernel));
 	CHECK(sscanf(kernel.release, "%u.%u", &major, &minor) == 2);
 	fd = open(path, O_RDWR | O_CLOEXEC);

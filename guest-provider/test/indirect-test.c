@@ -19,7 +19,7 @@
 static struct pair pair;
 static struct ibv_qp_ex *qpx[2];
 static struct qrnicdv_mkey *mkey[KEYS];
-/* Of the next registrations */
+/* Flags of the next registrations */
 static uint32_t flags;
 
 static struct qrnicdv_mkey *key_make(uint32_t max_pieces)
@@ -261,7 +261,9 @@ static void test_long_list(void)
 	end();
 }
 
-/* The list of a key: written to the second half, and not overwritten by another list */
+/*
+ * The list of a key is written to the second half; no other list overwrites it
+ */
 static void list_written(struct qrnicdv_piece *list, uint32_t length)
 {
 	uint32_t i;
@@ -278,8 +280,9 @@ static void list_written(struct qrnicdv_piece *list, uint32_t length)
 }
 
 /*
- * There is one buffer for long lists: while the device may read it, a second long list is
- * refused, in the same batch and in a later one; a short one is not.
+ * A key has one buffer for long lists. While the device may read it, a second
+ * long list is rejected, in the same batch and in a later one. A short list is
+ * accepted.
  */
 static void test_long_lists(void)
 {
@@ -298,7 +301,7 @@ static void test_long_lists(void)
 	post_register(0, mkey[0], 0, 1, second, LIST);
 	CHECK(ibv_wr_complete(qpx[0]) == EBUSY);
 
-	/* That batch is dropped, and with it the claim to the buffer. */
+	/* The failed batch is dropped, and releases the buffer. */
 	ibv_wr_start(qpx[0]);
 	wr(0, IBV_SEND_SIGNALED);
 	post_register(0, mkey[0], 0, 1, first, LIST);
@@ -317,7 +320,10 @@ static void test_long_lists(void)
 	registered(0, mkey[0], 0, 1, second, LIST);
 	list_written(second, 8);
 
-	/* What a queue pair had posted before a reset uses no buffer after it. */
+	/*
+	 * After a reset of the queue pair no earlier registration uses the
+	 * buffer.
+	 */
 	ibv_wr_start(qpx[0]);
 	wr(0, IBV_SEND_SIGNALED);
 	ibv_wr_local_inv(qpx[0], mkey[0]->rkey);
@@ -332,7 +338,10 @@ static void test_long_lists(void)
 	end();
 }
 
-/* Without the flag the key is the same after each registration, with it none is like it. */
+/*
+ * Without the flag each registration leaves the key as it is; with the flag
+ * each gives a new one.
+ */
 static void test_variants(void)
 {
 	struct qrnicdv_piece p = piece(0, 64, 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * limits-test.c: whatever is within the limits that the adapter advertises can be created,
- * alone and together, and what is granted is within these limits, too. First a grid of sizes
- * for each type of queue pair, then random sizes of all objects. The third argument is the
- * seed of these. Prints TAP.
+ * limits-test.c: objects of any size within the advertised limits can be
+ * created, alone and together. The granted sizes are within these limits, too.
+ * First a grid of sizes for each type of queue pair, then random sizes of all
+ * objects. The third argument is the seed of these. Prints TAP.
  */
 #include "test.h"
 
@@ -99,7 +99,10 @@ static void cap_check(const struct ibv_qp_cap *asked, const struct ibv_qp_cap *c
 	CHECK(cap->max_recv_sge <= (uint32_t)dev->max_sge);
 }
 
-/* What is granted can be asked for in turn, as programs do that make another like it */
+/*
+ * Granted sizes can be requested again, as programs do to create an equal
+ * queue pair
+ */
 static void qp_try(enum ibv_qp_type type, struct ibv_qp_cap asked)
 {
 	bool receives = type != IBV_QPT_XRC_SEND && type != IBV_QPT_DRIVER;

@@ -601,7 +601,7 @@ static void test_killed(void)
 	munmap(map, 1025 * PART_LENGTH);
 }
 
-/* What page lists take is charged to the cgroup of the process. */
+/* The memory of page lists is charged to the cgroup of the process. */
 static long charged(const char *name)
 {
 	return sum_of("cat /sys/fs/cgroup/lists/memory.stat", name);

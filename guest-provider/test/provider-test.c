@@ -614,7 +614,7 @@ static void test_arm_any_then_solicited(void)
 	CHECK(poll_one(p.send_cq, &wc) == 1);
 	no_event(&marker);
 
-	/* So are many requests that one event answered. */
+	/* Many requests that one event answered are forgotten, too. */
 	for (i = 0; i < 100; i++)
 		CHECK(!ibv_req_notify_cq(p.send_cq, i % 2));
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));

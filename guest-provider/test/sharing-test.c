@@ -418,7 +418,10 @@ static void test_other_path(void)
 	end_free(&two);
 }
 
-/* Answers the offer of another process; that connects over the path of gid_index then. */
+/*
+ * Answers the offer of another process, which then connects over the path of
+ * gid_index.
+ */
 static uint32_t answer_other_path(struct end *e, uint32_t offer, int path)
 {
 	int own = gid_index;
@@ -509,7 +512,7 @@ static void test_other_network(void)
 	test_stranger(become_other_network);
 }
 
-/* On the way to RTR over the path of gid_index, with something wrong */
+/* Moves to RTR over the path of gid_index, with a wrong attribute */
 static int to_rtr_wrong(struct ibv_qp *qp, enum ibv_mtu mtu, int without)
 {
 	struct ibv_qp_attr attr = {
@@ -566,8 +569,8 @@ static void *query_always(void *qp)
 }
 
 /*
- * An answer changes the queue pair, so it is not given while another thread uses the queue
- * pair: that connection has a path of its own.
+ * An answer changes the queue pair, so no answer is given while another thread
+ * uses the queue pair. That connection then has its own path.
  */
 static void test_exclusive(void)
 {

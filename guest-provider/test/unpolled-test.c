@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * unpolled-test.c: queue pairs of each type are destroyed or reset while their completions
- * are in the CQ, with one CQ for both queues and with two. Afterwards the CQs must be empty,
- * each receive WQE of those completions must be free, and all of them must work again. The
- * job runs the program twice: as it is, and under AddressSanitizer together with the library.
- * Prints TAP.
+ * unpolled-test.c: destroys or resets queue pairs of each type while their
+ * completions are in the CQ, with one CQ for both queues and with two.
+ * Afterwards the CQs must be empty, and each receive WQE of those completions
+ * must be free. All must work again. The job runs the program twice: as it is,
+ * and under AddressSanitizer together with the library. Prints TAP.
  */
 #include <fcntl.h>
 
@@ -13,7 +13,10 @@
 #define MESSAGES 24u
 #define LENGTH 64u
 #define SLOT 512u
-/* Receive WQEs; the library rounds it up to a power of two, for an SRQ less one */
+/*
+ * Receive WQEs; the library rounds the number up to a power of two, for an SRQ
+ * less one
+ */
 #define RECEIVES 31u
 #define KEY 0x0123456789abcdefull
 
@@ -162,7 +165,7 @@ static void flow_make(void)
 	CHECK(flow);
 }
 
-/* Creates the queue pairs that are not there, and brings both to work */
+/* Creates the missing queue pairs, and moves both to RTS */
 static void ends_start(void)
 {
 	int i;
@@ -406,7 +409,10 @@ static void unpolled(bool one_cq, bool destroy)
 		CHECK(!poll_receive(ends.send_cq));
 
 	ends_stop(destroy);
-	/* An XRC target goes, but its SRQ stays, and so do the completions of that. */
+	/*
+	 * The XRC target is destroyed; its SRQ and the completions of the SRQ
+	 * stay.
+	 */
 	CHECK(receives_poll(&sent) == (xrcd ? MESSAGES - polled : 0));
 	CHECK(!sent && !ibv_poll_cq(ends.send_cq, 1, &wc));
 

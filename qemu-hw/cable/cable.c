@@ -41,8 +41,8 @@
 #define REASON_MS 100           /* a peer that hung up may have said why */
 
 /*
- * Connections of which the threads still run, of all peers together. A peer can
- * keep the thread of a connection busy after the connection was given up.
+ * Limit of ended connections whose threads still run, for all peers together.
+ * A peer can keep the thread of a connection busy after its end.
  */
 #define MAX_READERS 16
 
@@ -125,7 +125,7 @@ static int64_t now_ns(void)
  * Down
  */
 
-/* Forgets those of the former readers whose threads are gone. */
+/* Forgets the former readers whose threads have ended. */
 static unsigned count_former(QrnicCable *c)
 {
     unsigned count = 0;
@@ -139,7 +139,7 @@ static unsigned count_former(QrnicCable *c)
     return count;
 }
 
-/* Ends a reader, which keeps its place until its thread is gone. */
+/* Ends a reader, which keeps its place until its thread has ended. */
 static void end_reader(QrnicCable *c, QrnicReader *r)
 {
     qrnic_reader_end(r);
@@ -149,13 +149,13 @@ static void end_reader(QrnicCable *c, QrnicReader *r)
             return;
         }
     }
-    /* have_spare() has left a place for each. */
+    /* have_spare() has left a place for each reader. */
     g_assert_not_reached();
 }
 
 /*
- * Provides the reader of the next connection. Returns false if there are too
- * many already: then no connection may be made now.
+ * Provides the reader of the next connection. Returns false if too many
+ * readers exist: then no connection may be made now.
  */
 static bool have_spare(QrnicCable *c)
 {
@@ -273,9 +273,10 @@ static void set_up(QrnicCable *c, uint8_t *memory, const QrnicRingShape *shape,
 }
 
 /*
- * Something came while the cable is up, most likely a WAKE. The reader reads it
- * later; until then the main loop does not wait for another thread. The edge
- * may be missed if the reader is faster, but then the reader reports the WAKE.
+ * A message has arrived while the cable is up, most likely a WAKE. The reader
+ * reads it later, so that the main loop does not wait for another thread. If
+ * the reader is faster, this edge is missed, but then the reader reports the
+ * WAKE.
  */
 static void cable_edge(void *opaque)
 {
@@ -288,14 +289,14 @@ static void cable_edge(void *opaque)
     object_ref(OBJECT(c));
     qrnic_tempo_woken(&c->tempo, now_ns());
     c->client->work(c->opaque);
-    /* Because of its work the device may have been unplugged. */
+    /* The device may have been unplugged as a result of this work. */
     if (c->state == CABLE_UP && (event.events & EPOLLHUP)) {
         hung_up(c);
     }
     object_unref(OBJECT(c));
 }
 
-/* Without it, if the process has no descriptor left, the reader does it all. */
+/* If the process has no descriptor left, the reader reports every WAKE. */
 static void start_edge(QrnicCable *c)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -480,7 +481,10 @@ static void cable_news(void *opaque)
         disconnect_for(c, c->state == CABLE_UP ? AGAIN_MS : REFUSED_MS);
         break;
     }
-    /* The message, or the device because of it, may have ended it. */
+    /*
+     * The message, or the device's reaction to it, may have ended the
+     * connection.
+     */
     if (news.woken && c->reader == r) {
         got_wake(c);
     }
@@ -527,7 +531,7 @@ static void refuse_third(QrnicCable *c, int fd)
     trace_qrnic_cable_third(c->name);
 }
 
-/* Until the connection ends, but for no longer than a second */
+/* Waits until the connection ends, for a second at most. */
 static void pause_accepting(QrnicCable *c)
 {
     qemu_set_fd_handler(c->meeting.listener, NULL, NULL, NULL);
@@ -540,7 +544,9 @@ static void cable_accept(void *opaque)
     QrnicCable *c = opaque;
     int fd;
 
-    /* The end before is gone, but its last messages may not be read yet. */
+    /*
+     * The peer before has hung up, but its last messages may still be unread.
+     */
     if (c->reader && qrnic_reader_hung_up(c->reader)) {
         hung_up(c);
         pause_accepting(c);

@@ -8,8 +8,8 @@
 #define QRNIC_CABLE_CAPTURE_H
 
 /*
- * A file may be a pipe, or on a file system that answers late. So frames are
- * queued, and a thread writes them; the main loop never waits for the file.
+ * The file may be a pipe, or on a slow file system. So frames are queued, and
+ * a thread writes them; the main loop never waits for the file.
  */
 typedef struct QrnicCaptureWriter QrnicCaptureWriter;
 
@@ -26,12 +26,12 @@ bool qrnic_capture_open(QrnicCapture *capture, const char *path,
 bool qrnic_capture_interface(QrnicCapture *capture, const char *name,
                              Error **errp);
 /*
- * One frame, with the time of day. A frame that finds 64 MiB queued is not
- * written; the file has the number of these at its end.
+ * Queues one frame, with the time of day. If 64 MiB are queued, the frame is
+ * lost; the end of the file has the number of lost frames.
  */
 void qrnic_capture_frame(QrnicCapture *capture, const uint8_t *frame,
                          size_t len, bool sent);
-/* Waits for the last frames to be written, but for two seconds at most. */
+/* Waits for the last frames to be written, for two seconds at most. */
 void qrnic_capture_close(QrnicCapture *capture);
 
 #endif

@@ -5,15 +5,15 @@
  */
 
 /*
- * A peer can send any descriptor with any message. The kernel closes those that
- * recvmsg() or close() drops in the calling thread, and some take long to
- * close: a TCP socket with SO_LINGER and unsent data, a file of FUSE. So each
- * connection has a thread for these calls, which holds no lock meanwhile. If a
- * peer blocks the thread, the connection gets no further message and is given
- * up by the main loop's timer; nothing waits for the thread.
+ * A peer can send any descriptor with any message. If recvmsg() or close()
+ * drops a descriptor, the kernel closes it in the calling thread. This can
+ * take long: a TCP socket with SO_LINGER and unsent data, a file of FUSE. So
+ * each connection has a thread for these calls, which holds no lock meanwhile.
+ * If a peer blocks the thread, the connection gets no further message, and the
+ * main loop's timer ends it. Nothing waits for the thread.
  *
- * One message at a time goes to the main loop; the thread waits until it was
- * taken. WAKEs are merged.
+ * The thread hands over one message at a time, and waits until the main loop
+ * has consumed it. WAKEs are merged.
  */
 
 #include "qemu/osdep.h"
@@ -28,7 +28,7 @@
 #include "cable/reader.h"
 #include "cable/ring.h"
 
-/* Of Linux 6.16, and not in older headers */
+/* Added in Linux 6.16; missing in older headers */
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
@@ -49,7 +49,7 @@ struct QrnicReader {
     bool abandoned;             /* the thread frees the reader */
     bool done;                  /* the thread does nothing more */
     QrnicNews news;             /* not yet taken */
-    /* Both may be there: a peer may send MEMORY though it should not. */
+    /* Both may be set, because a peer may send MEMORY when it must not. */
     void *own, *received;
     size_t own_bytes, received_bytes;
 };
@@ -62,10 +62,9 @@ void *qrnic_cable_memory_map(int fd, size_t bytes)
     void *memory;
 
     /*
-     * The question for seals fails for files of other file systems; those may
-     * answer the questions below whenever they like. A hole that is punched
-     * into the file is filled again when it is touched, but not where pages are
-     * huge and few.
+     * F_GET_SEALS fails for files of other file systems, which could delay the
+     * calls below. A hole that is punched into the file is filled again by the
+     * next access, unless the pages are huge and none is free.
      */
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
         st.st_size != bytes || fstatfs(fd, &fs) < 0 ||
@@ -128,7 +127,7 @@ static void await_readable(QrnicReader *r)
     qemu_mutex_unlock(&r->lock);
     RETRY_ON_EINTR(poll(&p, 1, -1));
     qemu_mutex_lock(&r->lock);
-    /* A hang-up is read at once, so that the link goes down. */
+    /* A hang-up is read at once, so that the link goes down without delay. */
     if (relaxed && !r->ended && !(p.revents & POLLHUP)) {
         qemu_cond_timedwait(&r->changed, &r->lock, RELAXED_MS);
     }
@@ -156,9 +155,9 @@ static void report(QrnicReader *r, const QrnicNews *news, bool woken)
 }
 
 /*
- * Reads all that is there and reports it. A WAKE is reported even if the main
- * loop has seen it arrive, because a peer that found the socket full has not
- * sent its WAKE. Called with the lock.
+ * Reads and reports all messages. A WAKE is reported even if the main loop has
+ * seen it arrive, because a peer that finds the socket full sends no WAKE.
+ * Called with the lock.
  */
 static void read_all(QrnicReader *r)
 {
@@ -274,7 +273,9 @@ void qrnic_reader_refuse_descriptors(QrnicReader *r)
 {
     int pass = 0;
 
-    /* Older kernels do not know the option; the thread protects them. */
+    /*
+     * Older kernels lack the option; there the thread closes the descriptors.
+     */
     setsockopt(r->fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
 }
 

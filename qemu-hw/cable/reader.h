@@ -23,8 +23,8 @@
 typedef struct QrnicReader QrnicReader;
 
 /*
- * Starts a thread without a connection. A connection may be accepted only when
- * this has succeeded, because nothing else may close it.
+ * Starts a thread without a connection. A connection may be accepted only
+ * after this has succeeded, because only the thread may close it.
  *
  * @news: runs in the main loop when qrnic_reader_take() has a result
  *
@@ -38,7 +38,7 @@ QrnicReader *qrnic_reader_new(void (*news)(void *opaque), void *opaque);
  */
 void qrnic_reader_start(QrnicReader *r, int fd, uint32_t max_slots);
 
-/* Something that a peer sent */
+/* A message of the peer, or its hang-up */
 typedef struct QrnicNews {
     QrnicReceived received;
     bool woken;                 /* the peer has sent WAKE since the last call */
@@ -54,15 +54,15 @@ int qrnic_reader_fd(const QrnicReader *r);
 bool qrnic_reader_hung_up(const QrnicReader *r);
 
 /*
- * Refuses further descriptors, where the kernel can do so (Linux 6.16): a peer
- * then fails to send them. To be called when no MEMORY is expected any more.
+ * Rejects further descriptors, where the kernel can do so (Linux 6.16): a peer
+ * then fails to send them. Called when no MEMORY is expected any more.
  */
 void qrnic_reader_refuse_descriptors(QrnicReader *r);
 
 /*
- * Lets the thread wait for a millisecond before it reads. To be called when the
- * main loop watches the connection itself and a message is most likely a WAKE,
- * because the thread would otherwise run for every one of them.
+ * Lets the thread wait for a millisecond before it reads. Called when the main
+ * loop watches the connection itself and a message is most likely a WAKE.
+ * Otherwise the thread would run for every WAKE.
  */
 void qrnic_reader_relax(QrnicReader *r);
 
@@ -71,16 +71,21 @@ void qrnic_reader_own_memory(QrnicReader *r, void *memory, size_t bytes);
 
 /* Hangs up. The thread closes the connection whenever that is possible. */
 void qrnic_reader_end(QrnicReader *r);
-/* After the end. Returns true, and frees the reader, if its thread is gone. */
+/*
+ * Returns true, and frees the reader, if its thread has ended. Called after
+ * qrnic_reader_end().
+ */
 bool qrnic_reader_done(QrnicReader *r);
-/* After the end. The thread frees the reader. */
+/*
+ * Leaves it to the thread to free the reader. Called after qrnic_reader_end().
+ */
 void qrnic_reader_abandon(QrnicReader *r);
 
 /*
  * Maps a sealed file of a peer, or one of this end.
  *
- * Returns NULL if the file is none that its maker cannot take away again, or
- * is of another size.
+ * Returns NULL if its maker could still shrink the file, or if the size
+ * differs.
  */
 void *qrnic_cable_memory_map(int fd, size_t bytes);
 

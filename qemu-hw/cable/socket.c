@@ -198,7 +198,10 @@ void qrnic_meeting_leave(QrnicMeeting *m)
         unlink(m->path);
     }
     m->bound = false;
-    /* Closing it drops the messages of peers that were not accepted yet. */
+    /*
+     * Closing the listener drops the messages of peers that were not accepted
+     * yet.
+     */
     if (m->listener >= 0) {
         qrnic_cable_close_elsewhere(m->listener);
     }

@@ -28,13 +28,13 @@ typedef enum QrnicMeet {
 } QrnicMeet;
 
 /*
- * Runs a function in a thread that nobody waits for. Returns false if none can
- * be started.
+ * Runs a function in a detached thread. Returns false if no thread can be
+ * started.
  */
 bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque);
 /*
- * Closes a socket with messages of a peer, of which nobody knows how long that
- * takes. If no thread can be started, the socket stays open.
+ * Closes a socket in a thread, because unread messages of a peer can delay
+ * this. If no thread can be started, the socket stays open.
  */
 void qrnic_cable_close_elsewhere(int fd);
 
@@ -60,8 +60,8 @@ typedef enum QrnicReceived {
 } QrnicReceived;
 
 /*
- * Receives one message. A peer can make this call, and closing the descriptor,
- * last as long as it likes: only for threads that nobody waits for.
+ * Receives one message. A peer can delay this call, and the close of the
+ * descriptor, as long as it likes. So only detached threads may call it.
  *
  * @descriptor: -1, or the descriptor that came with the message
  */

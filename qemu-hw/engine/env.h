@@ -55,8 +55,8 @@ typedef struct QrnicEnv {
     int64_t (*clock_ns)(void *opaque);
 
     /*
-     * Real time in ns since 1970, which goes on from one process to the next.
-     * NULL: clock_ns is used.
+     * Real time in ns since 1970, which continues over a restart of the
+     * process. NULL: clock_ns is used.
      */
     int64_t (*real_time_ns)(void *opaque);
 

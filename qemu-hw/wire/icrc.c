@@ -25,7 +25,7 @@ static uint32_t table[16][256];
 
 static QrnicCrc32 crc32_first;
 
-/* The fastest implementation that works here, from the first call on */
+/* The fastest implementation on this processor, from the first call on */
 static QrnicCrc32 *crc32_chosen = crc32_first;
 
 static void crc32_init_tables(void)
@@ -305,8 +305,8 @@ static void __attribute__((constructor)) crc32_init(void)
 }
 
 /*
- * Chooses at the first call, because the trial takes half a millisecond, and
- * most processes that contain this code have no device.
+ * Chooses the implementation at the first call, because the trial takes half a
+ * millisecond and most processes with this code have no device.
  */
 static uint32_t crc32_first(uint32_t crc, const uint8_t *data, size_t len)
 {

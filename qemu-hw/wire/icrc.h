@@ -18,7 +18,10 @@
 /* Continues a CRC-32 (reflected 0xedb88320) without final inversion. */
 uint32_t qrnic_crc32(uint32_t crc, const uint8_t *data, size_t len);
 
-/* Returns true if qrnic_crc32() has been called: it has chosen then. */
+/*
+ * Returns true if qrnic_crc32() has been called and has chosen an
+ * implementation.
+ */
 bool qrnic_crc32_is_chosen(void);
 
 typedef uint32_t QrnicCrc32(uint32_t crc, const uint8_t *data, size_t len);

@@ -37,7 +37,7 @@ MODULE_DESCRIPTION("a test of examples/ci");
 """
 QRNIC, OTHER = "0x5152", "0x5153"
 
-# What is wrong with a driver: its probe, the device that it is for, the exit status of boot-driver, what that says
+# Faulty drivers: the probe, the PCI ID, and the exit status and output of boot-driver
 BROKEN = (
     ("works", "return 0;", QRNIC, 0, ()),
     ("fails on a report of the kernel", "WARN_ON(1);\n\treturn 0;", QRNIC, 123, ("kernel report: ", "mine_probe")),
@@ -63,7 +63,7 @@ class Tests:
         self.env = {**os.environ, "QRNIC_ACCEL": "tcg"}
 
     def run(self, name, words, directory, status, said, env=None, unsaid=()):
-        """The command must end with this status, and say each of `said`."""
+        """The command must end with this status, and print each text of `said`."""
         if self.stopped():
             return
         done = subprocess.run(words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900,
@@ -84,12 +84,12 @@ class Tests:
                 os.symlink(self.root, os.path.join(directory, "qrnic"))
                 write(os.path.join(directory, "driver"),
                       {"Kbuild": "obj-m := mine.o\n", "mine.c": DRIVER % (probe, device),
-                       # What a build elsewhere has left must not be booted.
+                       # boot-driver must not boot the module of an earlier build.
                        "old.ko": "", "job": "dmesg | grep -q 'here I am' && rmmod mine\n"})
                 self.run(f"boot-driver {name}", ["bash", "-ec", f"{command} driver/job"], directory, status, said)
 
     def several(self):
-        """Which of two modules is meant, boot-driver does not guess."""
+        """boot-driver rejects a directory that builds two modules."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             source = DRIVER % ("return 0;", QRNIC)
             write(directory, {"Kbuild": "obj-m := one.o two.o\n", "one.c": source, "two.c": source})
@@ -100,7 +100,7 @@ class Tests:
                      ("does not build",))
 
     def built(self):
-        """A module that is built already, with a kernel that is given: here those of the guests."""
+        """boot-driver accepts a built module and a given kernel: here those of the guests."""
         modules, kernel = (subprocess.run([os.path.join(self.root, "tools", tool), "--print", *words], check=True, text=True,
                                           stdout=subprocess.PIPE).stdout.strip()
                            for tool, words in (("guest-build-modules", ()), ("guest-root", ("build",))))
@@ -118,7 +118,7 @@ class Tests:
                      ("step 1: version ", "step 2: at most ", "step 3: EQ 1 reported the end of command 2 by an interrupt"))
 
     def two_guests(self):
-        """The job for two guests runs an example, whose server says that it waits, and a program of others."""
+        """The job for two guests runs an example, whose server reports that it waits, and a program of others."""
         job = os.path.join(self.root, "examples", "two-guests.sh")
         guest = [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "--guests", "2", "--"]
         self.run("two-guests.sh runs hello_verbs", [*guest, job, "hello_verbs"], self.root, 0,
@@ -142,7 +142,7 @@ done
                  self.root, 0, [f"tried {name}" for name in names])
 
     def arguments(self):
-        """Wrong arguments are found before anything is built: this checkout can build nothing."""
+        """boot-driver rejects wrong arguments before it builds anything: this checkout can build nothing."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             checkout = os.path.join(directory, "qrnic", "tools")
             write(checkout, {name: "#!/bin/sh\necho building\n" for name in ("build-all", "guest", "guest-root")})
@@ -164,7 +164,7 @@ done
 
 
 def run(root, report, stopped):
-    """Until stopped() is true"""
+    """Runs the tests until stopped() is true."""
     tests = Tests(str(root), report, stopped)
     for group in (tests.arguments, tests.workflow, tests.several, tests.built, tests.first_driver, tests.two_guests, tests.usages):
         if not stopped():

@@ -155,7 +155,7 @@ class Tests:
         self.refused("a bad option of a backend", [*run, "--nic", "qrnic:user=frobnicate=1"], 125, "frobnicate")
 
     def drivers(self):
-        """Without a driver for its qrnic a guest runs no job, unless that is what the job expects."""
+        """Without a driver for its qrnic a guest runs no job, unless the job expects this."""
         image = os.path.join(host_cache(), "guest", "image")
         with tempfile.TemporaryDirectory(prefix="qt-cache-") as cache:
             os.makedirs(os.path.join(cache, "guest", "image-7.2"))
@@ -172,7 +172,7 @@ class Tests:
                       {}, printed=["here"])
 
     def read_only(self):
-        """A cache that cannot be written is one line, of the launcher and of the scripts."""
+        """The launcher and the scripts report a cache that cannot be written in one line."""
         name = "launcher: a read-only cache"
         image = os.path.join(host_cache(), "guest", "image")
         user = [] if os.getuid() == 0 else ["--map-root-user"]
@@ -403,7 +403,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
     def interrupted_checks(self):
-        """Ctrl-C reaches all processes of a terminal: a tool says nothing of its own about it."""
+        """Ctrl-C reaches all processes of a terminal: a tool prints no message about it."""
         for words in (["check-static", "scripts"], ["check-scenarios"], ["check-unit", "--no-build"], ["lint-layers"], ["watch"],
                       ["check", "contract"]):
             command = [os.path.join(self.root, "tools", words[0]), *words[1:]]
@@ -418,13 +418,13 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     said = "it did not end"
-            # One that was quicker has ended with a status of its own.
+            # A tool that ended before the interruption has its own exit status.
             good = process.returncode in (130, -signal.SIGINT, 0, 1) and "Traceback" not in said and "did not end" not in said
             self.report.result(good, f"launcher: SIGINT ends {' '.join(words)} without a traceback",
                                details=[f"exit status {process.returncode}", *said.splitlines()[-12:]])
 
     def packages(self):
-        """Tools that only need packages name those that are missing; what installs them is not interrupted half-way."""
+        """Tools name missing packages and do not install them; Ctrl-C does not interrupt an installation half-way."""
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
             for module in ("yaml", "docutils", "matplotlib"):
                 with open(os.path.join(directory, f"{module}.py"), "w", encoding="ascii") as file:
@@ -471,7 +471,7 @@ case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{c
                                "" if os.getuid() == 0 else " # SKIP for root only", details=made)
 
     def progress(self):
-        """check-qtest prints a result when it comes: this program's second test waits until somebody has read the first."""
+        """check-qtest prints each result at once: this program's second test waits until the first result was read."""
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
             seen = os.path.join(directory, "seen")
             program = f"echo 1..2; echo ok 1 first; until [ -e {seen} ]; do sleep 0.05; done; echo not ok 2 second; exit 1"

@@ -1,11 +1,12 @@
 /*
- * qrnic qtest: a peer of a cable that sends descriptors which take very long to
- * close, with each message and at each time
+ * qrnic qtest: a peer of a cable that sends descriptors which take very long
+ * to close
  *
  * Programmer's Reference, chapter Cable: no peer can make the main loop wait.
- * Each test attacks, and then checks that QEMU answers, that an honest peer
- * gets the cable, and that the device can be unplugged and QEMU ended at once,
- * all while nothing of the attack can be closed yet.
+ * The descriptors come with each message and at each time. Each test attacks,
+ * and then checks that QEMU answers and that an honest peer gets the cable.
+ * The device can be unplugged and QEMU ended at once, while the descriptors of
+ * the attack still cannot be closed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,7 +22,7 @@
 /* A loaded machine is late by less than this; a blocked QEMU by minutes. */
 #define BOUND_US (5 * G_USEC_PER_SEC)
 #define ATTACK_US (G_USEC_PER_SEC / 2)
-/* More than a cable keeps threads for */
+/* More connections than a cable has threads */
 #define MANY 24
 
 typedef struct Attacked {
@@ -100,7 +101,7 @@ static QrnicCableMessage message_of(unsigned type)
     return (QrnicCableMessage) { .magic = QRNIC_CABLE_MAGIC, .type = type };
 }
 
-/* MEMORY as the device accepts it, but for its descriptor */
+/* A MEMORY message that is valid except for its descriptor */
 static QrnicCableMessage memory_of(void)
 {
     QrnicCableMessage m = message_of(QRNIC_CABLE_MEMORY);
@@ -240,7 +241,7 @@ static const Case cases[] = {
     { "unknown-type", with_unknown_type, true },
 };
 
-/* One descriptor, more than a receiver has room for, and as many as possible */
+/* One descriptor, more than a receiver has room for, and the maximum */
 static const unsigned counts[] = { 1, 4, 253 };
 
 static void test_case(const void *data)
@@ -270,9 +271,9 @@ static void test_case(const void *data)
 }
 
 /*
- * Third ends, of which the messages are dropped unread; more of them than the
- * cable has threads, so that the last ones are not even accepted when the
- * device is unplugged.
+ * More third ends than the cable has threads. Their messages are dropped
+ * unread, and the last ends are not even accepted when the device is
+ * unplugged.
  */
 static void test_third(const void *unplugged)
 {
@@ -290,7 +291,7 @@ static void test_third(const void *unplugged)
         strcpy(address.sun_path, t.path);
         fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                        0);
-        /* The queue of those that are not accepted is short. */
+        /* The queue of connections that are not accepted is short. */
         if (connect(fd[i], (struct sockaddr *)&address, sizeof(address))) {
             g_assert_cmpint(errno, ==, EAGAIN);
             continue;

@@ -404,7 +404,7 @@ CableAttack *cable_attack_new(pid_t pid)
 
 void cable_attack_free(CableAttack *a)
 {
-    /* Resets all connections, which nobody has accepted. */
+    /* Resets all connections, which were never accepted. */
     close(a->listener);
     g_free(a);
 }
@@ -504,7 +504,7 @@ bool cable_all_read(int fd)
 }
 
 /*
- * What a process has
+ * Resources of a process
  */
 
 Possessions possessions_of(pid_t pid)

@@ -43,7 +43,8 @@ void cable_victim_kill(pid_t pid);
 
 /*
  * Descriptors that take longer to close than any test: TCP sockets that linger
- * over data which nobody receives. They can be closed when the attack is freed.
+ * over data which is never received. They can be closed after the attack is
+ * freed.
  */
 typedef struct CableAttack CableAttack;
 
@@ -58,7 +59,7 @@ bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
                        unsigned count);
 bool cable_attack_message(CableAttack *a, int fd, const QrnicCableMessage *m,
                           unsigned count);
-/* Returns true if all that was sent here has been received or dropped. */
+/* Returns true if all messages of this end have been received or dropped. */
 bool cable_all_read(int fd);
 
 /* What a process has that an end which came and went could have left */

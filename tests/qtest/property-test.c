@@ -138,7 +138,7 @@ static void check_adapter(QPCIDevice *pci, const ShortForm *form)
     }
 }
 
-/* Every form of the command line that QEMU's other adapters can be had by */
+/* Every form of the command line that creates QEMU's other adapters */
 static void test_short_form(const void *data)
 {
     const ShortForm *form = data;
@@ -230,7 +230,7 @@ static void check_bars(const char *properties, uint64_t doorbells,
         total[bar.prefetchable] += bar.size;
         slots += bar.size ? 1 + bar.wide : 0;
     }
-    /* These are all that there are. */
+    /* The device has no other BAR. */
     g_assert_cmpuint(slots, ==, memory ? 6 : 4);
     if (!properties[0]) {
         /* The space that firmware and Linux reserve for an empty root port */

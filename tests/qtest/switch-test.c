@@ -598,7 +598,7 @@ static void test_descriptors(void)
         strcpy(address.sun_path, n->path[2]);
         fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                        0);
-        /* The queue of those that are not accepted is short. */
+        /* The queue of connections that are not accepted is short. */
         if (!connect(fd[i], (struct sockaddr *)&address, sizeof(address))) {
             cable_attack_message(attack, fd[i], &hello, i % 2 ? 253 : 1);
         }
@@ -744,7 +744,7 @@ static void test_capture(void)
     rmdir(dir);
 }
 
-/* A reader of the capture that stops reads nothing, and stops nobody. */
+/* A reader of the capture that stops reading must not stop the switch. */
 static void test_capture_blocked(void)
 {
     g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);

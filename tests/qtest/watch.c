@@ -163,7 +163,7 @@ static void post(End *e, const End *to, const Operation *op, uint32_t length)
     sq_ring(e->d, &e->qp);
 }
 
-/* What a driver does when its interrupt has come. */
+/* The interrupt handler of a driver. */
 static void complete(End *e)
 {
     QrnicEqe eqe;
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     complete(&a);
     step(&a, "end", "length=%u", length);
 
-    /* What has moved */
+    /* The buffer that the operation has changed */
     end = op->opcode == QRNIC_WQE_RDMA_READ ||
           op->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? &a : &b;
     qtest_memread(end->d->qts, end->mr.memory + skip, got, length);

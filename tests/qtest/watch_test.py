@@ -35,7 +35,7 @@ OPERATIONS = {
     "atomic": (POST + OUT + IN + [("receiver", "key check"), ("receiver", "atomic")] + RESPONSE + SENT,),
     "ud-send": (POST + READ + OUT + SENT, OUT + IN + BUFFER + CHECKED + RECEIVED),
 }
-# What the raw mode must have, whatever the steps are made of
+# Trace events that the raw mode must show
 EVENTS = ("qrnic_doorbell ", "qrnic_queue_record ", "qrnic_dma_read ", "qrnic_frame_send ", "qrnic_cq_push ", "qrnic_interrupt ")
 
 

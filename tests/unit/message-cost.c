@@ -1,8 +1,8 @@
 /*
- * Sends messages of one kind between two engines on a simulated wire, so that
- * a profiler can count the instructions of each message. tools/bench --engine
- * runs this program under callgrind with two different counts; the difference
- * is free of setup.
+ * Sends messages of one kind between two engines on a simulated wire. A
+ * profiler counts the instructions of each message. tools/bench --engine runs
+ * this program under callgrind with two different counts; the difference is
+ * free of setup.
  *
  * Arguments: the kind (a name in the table below), the number of messages.
  *

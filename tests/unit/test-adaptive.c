@@ -178,7 +178,9 @@ static void test_reversed(void)
     pair_free(p);
 }
 
-/* That of the manual: 2500 bytes, and the last packet arrives first. */
+/*
+ * The worked example of the manual: 2500 bytes; the last packet arrives first.
+ */
 static void test_worked_example(void)
 {
     static const struct {

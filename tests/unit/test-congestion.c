@@ -489,7 +489,7 @@ static void model_restart(Model *m)
     m->increase_at = m->now + m->p->rp_time_reset * MICRO;
 }
 
-/* What may go at once stays the same number of bits. */
+/* The number of bits that may be sent at once stays the same. */
 static void model_rate(Model *m, double rate)
 {
     m->level = MAX(0, m->level + (rate - m->current) * BURST);

@@ -1475,7 +1475,7 @@ static void test_after_reset(void)
     world_free(w);
 }
 
-/* A process that is started again knows nothing of the one before. */
+/* A restarted process has no state of the earlier process. */
 static void initiator_restart(World *w)
 {
     SimNode *n = &w->sim->node[0];
@@ -1488,8 +1488,8 @@ static void initiator_restart(World *w)
 }
 
 /*
- * An initiator that is started again connects to a target that still has a
- * responder for it, although the target has seen higher numbers.
+ * A restarted initiator connects to a target that still has a responder for
+ * it, although the target has seen higher numbers.
  */
 static void test_restart(void)
 {
@@ -1511,7 +1511,10 @@ static void test_restart(void)
     world_free(w);
 }
 
-/* The same when the numbers have wrapped: the target's one looks newer. */
+/*
+ * A restarted initiator whose numbers have wrapped: the target's number looks
+ * newer.
+ */
 static void test_restart_wrapped(void)
 {
     World *w = world_new(world_defaults());
@@ -1534,8 +1537,8 @@ static void test_restart_wrapped(void)
 }
 
 /*
- * A target that is started again has no responder of the connections before.
- * An initiator that has rested connects anew.
+ * A restarted target has no responder of earlier connections. An idle
+ * initiator connects again.
  */
 static void test_target_restart(void)
 {

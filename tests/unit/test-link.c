@@ -1266,7 +1266,7 @@ static void test_held_frames_are_bounded(void)
     rig_free(r);
 }
 
-/* What the header acknowledges is not checked of another session. */
+/* In a frame of another session the acknowledgement is not checked. */
 static void test_session_before_acknowledgement(void)
 {
     Rig *r = agreed();

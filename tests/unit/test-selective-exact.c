@@ -74,8 +74,8 @@ static Pair *adaptive(Wire *w)
 }
 
 /*
- * Until nothing happens. Buffered packets are dropped after HELD_TIME; as long
- * as there are some, a second ends it before.
+ * Runs until no event is left. With buffered packets it ends after one second,
+ * before they are dropped (HELD_TIME).
  */
 static void settle(Pair *p)
 {
@@ -938,8 +938,8 @@ static void flood(Pair *p, SimQp *q, uint8_t mark)
 }
 
 /*
- * Many connections, each with all that its window has: together they keep no
- * more than MAX_HELD, and give all of it back.
+ * Many connections, each with a full window: together they buffer at most
+ * MAX_HELD, and free all of it.
  */
 static void test_bounded(void)
 {
@@ -967,7 +967,9 @@ static void test_bounded(void)
     }
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_PLACED_PACKETS), >, 0);
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_DROP_HELD), >, 0);
-    /* Nobody but a connection below its share takes the room of another one. */
+    /*
+     * Only a connection below its share takes the room of another connection.
+     */
     g_assert_cmpuint(e->pairs->held_bytes, >,
                      QRNIC_MAX_HELD - QRNIC_SELECTIVE_WINDOW * BYTES);
     /* Who keeps the order needs no room. */

@@ -87,8 +87,8 @@ static Pair *selective_pair(Wire *w)
 }
 
 /*
- * Until nothing happens. Buffered packets are dropped after HELD_TIME; as long
- * as there are some, a second ends it before.
+ * Runs until no event is left. With buffered packets it ends after one second,
+ * before they are dropped (HELD_TIME).
  */
 static void settle(Pair *p)
 {
@@ -552,8 +552,8 @@ static void test_window(void)
 }
 
 /*
- * The same packet ahead twice is kept once; the first one counts. One that
- * differs, in its headers or in its data, is counted as a conflict.
+ * A repeated out-of-order packet is buffered once; the first copy is executed.
+ * A copy that differs, in headers or in data, is counted as a conflict.
  */
 static void test_ahead_twice(void)
 {
@@ -755,7 +755,7 @@ static void test_share(void)
     pair_free(p);
 }
 
-/* Packets behind a gap that never closes are dropped after HELD_TIME. */
+/* If the missing PSN never arrives, packets are dropped after HELD_TIME. */
 static void test_age(void)
 {
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
@@ -767,7 +767,7 @@ static void test_age(void)
     flood(p, q, 200);
     sim_run(p->sim, p->sim->now + (QRNIC_HELD_TIME - 1) * SIM_MS);
     g_assert_cmpuint(e->pairs->num_holds, ==, 1);
-    /* One more packet is no progress. */
+    /* A further packet out of order is no progress. */
     flood(p, q, 199);
     sim_run(p->sim, p->sim->now + 2 * SIM_MS);
     g_assert_cmpuint(e->pairs->num_holds, ==, 0);

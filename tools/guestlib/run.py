@@ -81,7 +81,7 @@ class Run:
                 self._attempt()
             return self._verdict()
         except LaunchError:
-            # A job that waits for what an oops has ended comes to its end by a timeout.
+            # If an oops has ended a process that the job waits for, the job times out.
             if self.options.strict:
                 self._complaints()
             raise
@@ -96,8 +96,7 @@ class Run:
         return strict.status(status, self._complaints()) if self.options.strict else status
 
     def _complaints(self):
-        """Says and returns what the guests' kernels and devices have complained of. A guest that never came up is
-        the error of another message."""
+        """Prints and returns the complaints of kernels and devices. Another message reports a guest that never came up."""
         self._stop()
         wrong = [line for guest in self.guests if guest.boots
                  for line in strict.verdict(guest.number, guest.serial_log, guest.qemu_log, self.options.allow_report,

@@ -50,8 +50,8 @@ static uint64_t highest_rate(const QrnicEngine *e)
 }
 
 /*
- * What is left of the burst, or what is missing of it, stays in bits: otherwise
- * each increase would let the queue pair send a burst.
+ * Changes the rate. The number of bits that may be sent at once stays the
+ * same; otherwise each increase would let the queue pair send a burst.
  */
 static void rate_set(QrnicEngine *e, QrnicQp *qp, uint64_t rate,
                      const char *why)
@@ -189,8 +189,8 @@ static void begin(QrnicEngine *e, QrnicQp *qp)
         decrease(e, qp);
     }
     /*
-     * The bucket begins empty: the wire is congested, so a burst at the speed
-     * of the port is just what the CNP asks not to send.
+     * The bucket begins empty: the wire is congested, and a burst at the speed
+     * of the port would make it worse.
      */
     c->full = qrnic_now(e) + BURST_NS;
     stages_restart(e, c);

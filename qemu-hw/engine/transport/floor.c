@@ -29,7 +29,9 @@ static void transport_init(QrnicEngine *e)
     qrnic_qp_type_register(e, QRNIC_QPT_RAW_PACKET, &qrnic_raw_packet_ops);
     e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
-    /* Its implementation is chosen now, so that no packet waits for it. */
+    /*
+     * Chooses the implementation of the CRC now, so that no packet is delayed.
+     */
     qrnic_crc32(QRNIC_CRC32_INIT, NULL, 0);
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);
     qrnic_table_init(&e->transport->flows, 1, e->config.max_flow + 1);

@@ -1,5 +1,5 @@
-# What the threads of a program do to each other's objects, and queue pairs that go while their completions are unpolled,
-# on an adapter of so few queue pairs that their numbers are soon used again.
+# Threads of a program use and destroy each other's objects, and queue pairs are destroyed while their completions are
+# unpolled. The adapter has few queue pairs, so their numbers are soon used again.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=64 --cpus 2
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -71,8 +71,8 @@ killed_unknowing() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-# The RDMA cgroup is charged for what a process has: 8 ends of PD, CQ, MR and QP, a PD and an MR; and for the two carriers
-# that the driver makes for it.
+# The RDMA cgroup is charged for the objects of a process: 8 ends of PD, CQ, MR and QP, a PD and an MR. The cgroup is also
+# charged for the two carriers that the driver makes for the process.
 # shellcheck disable=SC2317
 charged() { grep -q "^$RDMA0 .*hca_object=$1 *\$" cgroup/sharing/rdma.current; }
 # shellcheck disable=SC2317

@@ -1,4 +1,4 @@
-# Each memory allocation of the driver's start fails once: it must undo what it has done.
+# Each memory allocation of the driver's start fails once: the driver must release everything.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 900 --allow-report "probe with driver"
 # shellcheck shell=bash source=tests/guest/tap.sh

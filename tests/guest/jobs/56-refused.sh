@@ -1,5 +1,5 @@
-# After a fatal error the RDMA part of the driver fails to start, once: recovery goes on
-# until RDMA is there again, and does not say before that all is well. And a reset that fails.
+# After a fatal error the RDMA part of the driver fails to start, once. Recovery is retried until the RDMA device
+# exists again, and reports success only then. Also a reset that fails.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
 # guest: --guests 1 --nic qrnic --allow-report "probe with driver"
@@ -17,7 +17,7 @@ refused() { [ "$(cat /sys/module/refuse/parameters/times)" = 0 ]; }
 # shellcheck disable=SC2317
 working() { nic_has_gid "$NIC0" && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
 
-# The user may ask for asynchronous probing, for which nobody would wait.
+# The user may request asynchronous probing, for which the driver would not wait.
 for options in "" async_probe; do
     bounded 60 rmmod qrnic_ib && bounded 60 modprobe qrnic_ib $options && wait_until 30 working
     result $? "the RDMA part is loaded${options:+ with $options}"

@@ -1,5 +1,5 @@
-# The kernel copies all DMA to bounce buffers, as confidential guests do: verbs of a process fail at once, with a
-# reason; the Ethernet interface and the kernel's own users of RDMA work.
+# The kernel copies all DMA to bounce buffers, as in confidential guests. Verbs of a process fail at once, with a
+# reason. The Ethernet interface and the kernel's own users of RDMA work.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --append=swiotlb=65536,force --timeout 300
 # files: verbs/bounce.py
@@ -27,7 +27,7 @@ export -f pingpong_ends
 export gid
 try "ibv_rc_pingpong ends with an error" pingpong_ends
 
-# The adapter checks the checksums of frames, so only the data itself shows what a copy that is too old has done.
+# The adapter checks the checksums of frames, so only the data itself shows the effect of an old copy.
 python3 -c 'import random, sys; sys.stdout.buffer.write(random.Random(58).randbytes(3000000))' >data
 transfer() {
     pair "$1" 5001 "timeout $((60 * TIME_FACTOR)) python3 -c 'import http.server as h; h.HTTPServer((\"\", 5001), h.SimpleHTTPRequestHandler).handle_request()'" \
@@ -52,7 +52,7 @@ random.seed(5)
 messages = [random.randbytes(random.choice((1, 100, 4000, 4097, 60000))) for _ in range(100)]
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
     rds.bind((f"10.77.0.{guest}", 4000))
-    # No peer retries what it sends to a socket that is not bound.
+    # Messages to a socket that is not bound are not retransmitted.
     open("bound", "w").close()
     if guest == 2:
         for message in messages:

@@ -1,4 +1,4 @@
-# Queue pairs of every type that are connected to each other in the fuzzed device, and what is posted to them.
+# Queue pairs of every type that are connected to each other in the fuzzed device, and their WQEs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Pairs of queue pairs in one device, each the peer of the other: their packets go by loopback.
 

@@ -1,4 +1,4 @@
-# What the fuzzed device's port is plugged into: a datagram socket, a cable, or a switch of cables.
+# The wire of the fuzzed device's port: a datagram socket, a cable, or a switch of cables.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The other ends of the device's wire.
 
@@ -76,7 +76,7 @@ class Socket:
 
 
 class End:
-    """An end of a cable that connects to a path. It follows the rules until it is told to break one."""
+    """An end of a cable that connects to a path. The end follows the rules until lie() makes it break one."""
 
     TIME = 0.3                  # seconds for a message of the other end; then the meeting is given up
 
@@ -132,7 +132,7 @@ class End:
             self.socket = None
 
     def odd_descriptors(self):
-        """Some that are no memory of a cable; the caller closes them."""
+        """Descriptors that are no memory of a cable; the caller closes them."""
         r = self.rand
         read, write = os.pipe()
         one = os.memfd_create("odd", os.MFD_ALLOW_SEALING)

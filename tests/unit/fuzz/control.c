@@ -13,7 +13,7 @@
 #define FLOW_PORT 4791
 
 /*
- * What is broken
+ * Breaking valid input
  */
 
 uint32_t fuzz_number(Bytes *b)
@@ -556,7 +556,7 @@ static void reset_queues(FuzzQp *q)
     q->q.sq_producer = q->q.rq_producer = 0;
 }
 
-/* What a process does to a connection: drain, end, begin again */
+/* Operations of a process on a connection: drain, end, begin again */
 static void op_state(FuzzNode *f, Bytes *b)
 {
     const uint8_t how = take8(b);
@@ -711,7 +711,7 @@ static void op_memory(FuzzNode *f, Bytes *b)
     fuzz_break(f->n->memory + at, FUZZ_PAGE / 2, b);
 }
 
-/* A CPU that changes a WQE as soon as the device has read it */
+/* A CPU changes a WQE as soon as the device has read it. */
 static void after_read(SimNode *n, uint64_t addr, size_t len)
 {
     if (len >= QRNIC_WQEBB_SIZE) {
@@ -780,7 +780,7 @@ static void op_wire(FuzzNode *f, Bytes *b)
     }
 }
 
-/* Rare: all that was reached is gone. */
+/* Rare, because a reset removes every state that the input has reached. */
 static void op_reset(FuzzNode *f, Bytes *b)
 {
     if (take8(b) < 0x20) {

@@ -186,7 +186,7 @@ static void op_alter(FuzzNode *f, Bytes *b)
                                           NULL, len);
 }
 
-/* What a requester, or a responder, of the other end might send next */
+/* A packet that the requester or the responder of the peer might send next */
 static void op_packet(FuzzNode *f, Bytes *b)
 {
     static const uint8_t service[] = {
@@ -235,7 +235,7 @@ static void op_packet(FuzzNode *f, Bytes *b)
     packet_send(f->world, f->n->id, kind, &t, NULL, take16(b) % 1100);
 }
 
-/* A carried packet, of which every part may be wrong */
+/* A CARRIED packet, of which every part may be wrong */
 static void op_carried(FuzzNode *f, Bytes *b)
 {
     FuzzNode *from = &f->world->node[!f->n->id];
@@ -290,7 +290,7 @@ static uint16_t checksum(const uint8_t *p, size_t len, uint32_t sum)
     return ~(sum + (sum >> 16));
 }
 
-/* Of the IPv4 header (RFC 791), and of TCP or UDP (RFC 9293, 768) */
+/* Checksums of the IPv4 header (RFC 791), and of TCP or UDP (RFC 9293, 768) */
 static void checksums_fill(uint8_t *ip, unsigned ip_len, unsigned len,
                            bool tcp)
 {

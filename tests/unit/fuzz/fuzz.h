@@ -1,13 +1,13 @@
 /*
  * A fuzzer of the engine without QEMU: two engines on a simulated wire (sim.h)
  *
- * main.c is the libFuzzer target. An input is a header, from which world.c
- * builds two devices with connected queue pairs of every type, and a sequence
- * of records of FUZZ_RECORD bytes: an operation and its parameters. Each
- * operation of the tables in work.c, control.c and frames.c is valid by
- * default; part of its parameters says what is broken. An input of random
- * bytes therefore reaches connected queue pairs, and every mutation of a
- * record leaves the records behind it in place.
+ * main.c is the libFuzzer target. An input is a header and a sequence of
+ * records. From the header world.c builds two devices with connected queue
+ * pairs of every type. A record of FUZZ_RECORD bytes is an operation and its
+ * parameters. Each operation of the tables in work.c, control.c and frames.c
+ * is valid by default; some of its parameters select members to break. An
+ * input of random bytes therefore reaches connected queue pairs, and every
+ * mutation of a record leaves the records behind it in place.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -182,9 +182,9 @@ QrnicQpAttr fuzz_attr(FuzzNode *f, unsigned kind, uint32_t mask,
                       uint8_t state);
 /* The masks of its three steps; 0: its type has no such step */
 uint32_t fuzz_step_mask(const FuzzQp *q, uint8_t state);
-/* The other end, a NULL-free answer: of itself where there is none */
+/* Returns the queue pair of this kind at the other node; never NULL. */
 FuzzQp *fuzz_peer(FuzzNode *f, unsigned kind);
-/* A queue pair of the node that exists; NULL: none does */
+/* Returns an existing queue pair of the node, or NULL if there is none. */
 FuzzQp *fuzz_qp_any(FuzzNode *f, Bytes *b, unsigned *kind);
 
 /* run.c: sees the frames of the world, and may lose or mark them */
@@ -194,7 +194,7 @@ void fuzz_run(FuzzWorld *w, int64_t ns);
 void fuzz_consume(FuzzNode *f, bool arm);
 /*
  * Resets both devices. A new connection must work then, because a reset leaves
- * nothing of what was before; afterwards the world can only be freed.
+ * no earlier state. Afterwards the world can only be freed.
  */
 void fuzz_world_verify(FuzzWorld *w);
 

@@ -9,7 +9,7 @@
 #include "fuzz-contract.h"
 
 #define SETTLE (50 * SIM_MS)
-/* Of 256 values of a record's first byte so many run the simulation. */
+/* Number of values of a record's first byte that run the simulation */
 #define RUN_SHARE 64
 
 static const FuzzOp *const tables[] = {
@@ -40,7 +40,7 @@ static const FuzzOp *op_find(unsigned which)
     return op_at(which * total / (256 - RUN_SHARE), &total);
 }
 
-/* With FUZZ_SHOW in the environment: what the world has, and what is done */
+/* With FUZZ_SHOW in the environment: prints the world and each operation */
 bool fuzz_shows(void)
 {
     static int show = -1;
@@ -84,7 +84,9 @@ static void record_show(FuzzWorld *w, const FuzzNode *f, const char *name)
     }
 }
 
-/* Executes the records, and gives time to what they began. */
+/*
+ * Executes the records, and runs the simulation for the work that they begin.
+ */
 static void records_run(FuzzWorld *w, Bytes in)
 {
     while (in.end - in.at >= FUZZ_RECORD) {
@@ -127,8 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 /*
- * Mutations keep records where they are: a byte more or less would make
- * others of all that follow.
+ * Mutations keep the offsets of records, because an inserted byte would change
+ * all records behind it.
  */
 
 static uint32_t draw(unsigned int *seed)
@@ -203,7 +205,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
         }
         break;
     case 8:
-        /* The rest again: what is done twice finds other states. */
+        /* Repeats the rest, because a repeated operation finds other states. */
         other = MIN(count - at, most - count);
         memmove(first + count * FUZZ_RECORD, first + at * FUZZ_RECORD,
                 other * FUZZ_RECORD);

@@ -9,7 +9,7 @@
 #include "qemu/bswap.h"
 #include "fuzz.h"
 
-/* An input may send so many frames; then the wire blocks, to save time. */
+/* Limit of the frames of an input; then the wire blocks, to save time. */
 #define FRAMES 4000
 #define BLOCKED (1000 * SIM_MS)
 
@@ -92,7 +92,7 @@ static void eq_consume(SimNode *n, uint32_t number, uint64_t ring,
     qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
 }
 
-/* The slot that a receive completion names is software's again. */
+/* Releases the slot that a receive completion names. */
 static void slot_free(FuzzNode *f, const QrnicCqe *c)
 {
     for (unsigned i = 0; i < FUZZ_SRQS; i++) {
@@ -152,7 +152,7 @@ void fuzz_run(FuzzWorld *w, int64_t ns)
  * The end of an input
  */
 
-/* A wire that does nothing to frames, and is empty */
+/* Empties the wire, which from then on loses, changes and marks no frame. */
 static void wire_clean(Sim *s)
 {
     SimFrame *frame;

@@ -1,5 +1,5 @@
 /*
- * Operations of the fuzzer on work queues: what a process posts and rings
+ * Operations of the fuzzer on work queues: WQEs and doorbells of a process
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,7 +21,7 @@ static const uint8_t opcodes[] = {
     QRNIC_WQE_LOCAL_INV, QRNIC_WQE_REG_MR, QRNIC_WQE_REG_INDIRECT,
 };
 
-/* What a WQE refers to; the structure owns all of it. */
+/* Parts that a WQE refers to; the structure owns all of them. */
 typedef struct Request {
     SimWr wr;
     SimSge sge[MAX_SGES];
@@ -149,7 +149,7 @@ static void ethernet_fill(FuzzNode *f, Request *r, Bytes *b)
         .flags = how >> 4, .csum_start = 14 + ip, .vlan_tci = take8(b),
         .csum_offset = tcp ? 16 : 6,
     };
-    /* There is one way to a checksum in a WQE (wqe.rst). */
+    /* A WQE may request one form of checksum only (wqe.rst). */
     if (r->eth.flags & QRNIC_ETHF_TSO) {
         r->eth.flags &= ~(QRNIC_ETHF_CSUM | QRNIC_ETHF_IP_CSUM);
         r->eth.mss = 1 + take16(b) % 2000;
@@ -230,7 +230,7 @@ static bool has_remote(uint8_t opcode)
     return opcode >= QRNIC_WQE_RDMA_WRITE && opcode <= QRNIC_WQE_FLUSH;
 }
 
-/* Where the WQE itself says who the peer is */
+/* Fills in the peer, for transports whose WQE names it. */
 static void peer_fill(FuzzNode *f, Request *r, unsigned kind, uint8_t how)
 {
     FuzzNode *to = &f->world->node[how & 1 ? f->n->id : !f->n->id];
@@ -398,7 +398,7 @@ static void op_send(FuzzNode *f, Bytes *b)
     }
 }
 
-/* The same for one kind of queue pair, of which each input has few */
+/* Posts WQEs to one kind of queue pair, because each input has few of a kind */
 static void send_of(FuzzNode *f, Bytes *b, bool (*has)(const FuzzQp *q))
 {
     const uint8_t opcode = take8(b);
@@ -479,7 +479,7 @@ static void op_send_tagged(FuzzNode *f, Bytes *b)
     }
 }
 
-/* Several of one kind, which is what fills windows and queues */
+/* Posts several WQEs of one kind, because these fill windows and queues */
 static void op_burst(FuzzNode *f, Bytes *b)
 {
     const Bytes same = *b;
@@ -642,7 +642,7 @@ static void op_doorbell(FuzzNode *f, Bytes *b)
                          where & 0x80 ? (uint32_t)value : value);
 }
 
-/* A producer record says more, or less, than was posted. */
+/* A producer record with more, or fewer, WQEs than were posted */
 static void op_record(FuzzNode *f, Bytes *b)
 {
     unsigned kind;

@@ -2,8 +2,9 @@
  * The world of the fuzzer: two devices, and connected queue pairs of every
  * type; see fuzz.h.
  *
- * Nothing here asserts that the device accepts a command: an input chooses
- * which capabilities it lacks. An object that was refused has the number 0.
+ * No function here asserts that the device accepts a command, because an input
+ * chooses missing capabilities. An object that the device rejected has the
+ * number 0.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -210,7 +211,7 @@ static void memory_make(FuzzNode *f)
         stq_le_p(n->memory + f->table + 8 * i,
                  f->data + (i ^ 1) * FUZZ_PAGE);
         stq_le_p(n->memory + f->list + 8 * i, f->pages + i * FUZZ_PAGE);
-        /* Some pages are there at first, and some of these are writable. */
+        /* Some pages are present at first, and some of these are writable. */
         stq_le_p(n->memory + f->demand + 8 * i, i & 1 ? 0 :
                  f->pages + i * FUZZ_PAGE + QRNIC_PAGE_PRESENT +
                  (i & 2 ? QRNIC_PAGE_WRITABLE : 0));
@@ -399,7 +400,7 @@ void fuzz_qp_create(FuzzNode *f, unsigned kind)
  * Connections
  */
 
-/* Of each type the masks of the steps to INIT, RTR and RTS */
+/* Masks of the steps to INIT, RTR and RTS, for each type */
 static const struct {
     uint8_t type;
     uint32_t mask[3];
@@ -429,7 +430,10 @@ static const struct {
     { QRNIC_QPT_RAW_PACKET, { QRNIC_QP_PORT, 0, 0 } },
 };
 
-/* What else a step may have, where the input chose a value that is not 0 */
+/*
+ * Optional attributes of a step, for which the input chose a value other than
+ * 0
+ */
 static uint32_t optional_mask(const FuzzWorld *w, const FuzzQp *q,
                               uint8_t state)
 {
@@ -729,7 +733,7 @@ static SimOptions options_of_header(FuzzWorld *w, Bytes *b)
         o.context_latency = cache >> 6 ? 1000u << (cache >> 6) : 0;
         o.context_bare = (cache & 0xf0) == 0xf0;
     }
-    /* One input in eight lacks one of the capabilities. */
+    /* In one of eight inputs the device lacks one of the capabilities. */
     if (lacks < 32) {
         o.capabilities &= ~(2ull << take8(b) % 43);
     }

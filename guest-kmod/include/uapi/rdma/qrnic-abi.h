@@ -94,9 +94,9 @@ struct qrnic_stream {
 };
 
 /*
- * driver_type says what a QP of type IB_QPT_DRIVER is, and is 0 for other types: an initiator
- * or a target of dynamic connections, with QRNIC_CAP_DYNAMIC, or the carrier of a shared
- * connection, with QRNIC_CAP_SHARED_CONNECTION.
+ * driver_type of a QP of type IB_QPT_DRIVER; 0 for other types. An initiator
+ * or a target of dynamic connections needs QRNIC_CAP_DYNAMIC. The carrier of a
+ * shared connection needs QRNIC_CAP_SHARED_CONNECTION.
  */
 enum qrnic_driver_type {
 	QRNIC_DRIVER_TYPE_DC_INITIATOR = 1,
@@ -114,20 +114,20 @@ struct qrnic_dynamic {
 };
 
 /*
- * Of a carrier all but driver_type is 0. The response has the carrier's key, which the
- * kernel chooses and its members have to know.
+ * For a carrier all members but driver_type are 0. The response has the
+ * carrier's key, which the kernel chooses and which its members must present.
  *
  * The buffer holds the SQ from its start and the RQ from rq_offset, both page
  * aligned, and the two queue_records. sq_log_size counts basic blocks,
  * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
  * or dynamic initiator, there is no RQ and the four members that begin with rq_ are 0. An
- * XRC target has no queue, and all of this is 0; of a dynamic target all but
- * driver_type and dynamic is 0. db_page, if comp_mask says that
+ * XRC target has no queue, and all members are 0. For a dynamic target all
+ * members but driver_type and dynamic are 0. db_page, if comp_mask says that
  * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
  * that takes the QP's doorbells; else the page of the context does.
- * max_recv_inline is the length of messages that come in the CQE, whose poller, a
- * thread of the process that creates the QP, copies them to the buffers; 0 without
- * QRNIC_CAP_INLINE_RECV.
+ * max_recv_inline is the length of messages that come in the CQE, whose
+ * poller, a thread of the process that creates the QP, copies them to the
+ * buffers; 0 without QRNIC_CAP_INLINE_RECV.
  */
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,

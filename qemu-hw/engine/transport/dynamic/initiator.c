@@ -104,9 +104,9 @@ static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Returns the number of a new connection: real time in units of 1,024 ns, so
- * that a peer that remembers a connection of an earlier process or before a
- * reset finds the number newer; but more than the last one.
+ * Returns the number of a new connection: real time in units of 1,024 ns, but
+ * more than the last number. So the number is newer for a peer that remembers
+ * a connection before a reset or of an earlier process.
  */
 static uint32_t connection_number(QrnicEngine *e)
 {

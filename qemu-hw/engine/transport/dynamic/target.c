@@ -150,8 +150,8 @@ static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
 /*
  * Returns true if a CONNECT with the number may have been sent before the
  * connection. Packets are in the network for QRNIC_DYNAMIC_RESPONDER_IDLE at
- * most, so afterwards any other number is that of a new connection: the numbers
- * of an initiator that rested, or restarted, may have wrapped around.
+ * most. Afterwards any other number is that of a new connection, because the
+ * numbers of an idle or restarted initiator may have wrapped around.
  */
 static bool is_older(QrnicEngine *e, uint32_t number, uint32_t connection,
                      int64_t made_at)

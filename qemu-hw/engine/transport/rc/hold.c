@@ -12,15 +12,16 @@
  *
  * - The share of a connection is half of QRNIC_MAX_HELD, divided by the number
  *   of connections that buffer something. A connection that buffers less than
- *   its share always finds room: the connection that buffers most loses what it
- *   buffers. (That one buffers more than a share, because lists are by powers
+ *   its share always finds room: the connection that buffers most loses its
+ *   packets. (The latter buffers more than a share, because lists are by powers
  *   of two and half of an average is the share.)
- * - A connection that makes no progress for QRNIC_HELD_TIME loses what it
- *   buffers. An honest requester retransmits it, because the responder reports
- *   it missing again.
+ * - A connection that makes no progress for QRNIC_HELD_TIME loses its packets.
+ *   An honest requester retransmits them, because the responder reports them
+ *   missing again.
  *
- * Packets of members that a carrier has executed out of order stay, because a
- * retransmission must not be executed a second time; they have no payload.
+ * A carrier keeps the headers of member packets that it has executed out of
+ * order, because a retransmission must not be executed again. Their payload is
+ * not buffered.
  *
  * "Selective repeat" in the manual.
  */
@@ -53,7 +54,10 @@ static unsigned list_of(const QrnicHold *h)
     return 64 - clz64(h->bytes);
 }
 
-/* Counts bytes that an eviction would free. Keeps the hold in its list. */
+/*
+ * Counts bytes that an eviction would free, and moves the hold to the list of
+ * the new number.
+ */
 static void hold_bytes(QrnicEngine *e, QrnicHold *h, int64_t difference)
 {
     unsigned before = list_of(h), after;
@@ -132,7 +136,7 @@ static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
 
 /*
  * Counts a packet that differs from the one that is buffered with its PSN: one
- * of them is forged, or the peer is faulty. Which one is not known.
+ * of them is forged, or the peer is faulty. The device cannot know which.
  */
 void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
                         const QrnicPacket *pkt)
