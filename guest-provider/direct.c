@@ -78,7 +78,7 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 	return 0;
 }
 
-/* For programs that do not say: 16.8 ms, and as many connections as a small node has */
+/* Defaults: 16.8 ms, and as many connections as a small node has */
 #define DEFAULT_IDLE		12u
 #define DEFAULT_RESPONDERS	16u
 

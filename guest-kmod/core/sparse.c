@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sparse.c: translation tables of which only those page lists exist that are used
- * (manual, Paging on demand). qrnic_core.h says who calls what in which order, and
- * what the locks protect.
+ * sparse.c: translation tables that have only the page lists in use (manual, Paging on
+ * demand). qrnic_core.h describes the callers, their order, and the locks.
  */
 #include "core/core.h"
 
@@ -153,7 +152,7 @@ struct qrnic_sparse_list *qrnic_sparse_get(struct qrnic_dev *dev,
 	return list;
 
 err:
-	/* An upper list that was made for this page alone is freed as empty ones are. */
+	/* An upper list that was made for this page alone is freed as an empty list. */
 	spin_lock(&table->lock);
 	qrnic_sparse_is_empty(table, list);
 	spin_unlock(&table->lock);
@@ -210,7 +209,7 @@ bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry,
 	} else if (list->present > 1) {
 		list->present--;
 	} else {
-		/* From the unlock on qrnic_sparse_unlink() may take the list. */
+		/* After the unlock qrnic_sparse_unlink() may remove the list. */
 		spin_lock(&table->lock);
 		list->present = 0;
 		*emptied |= qrnic_sparse_is_empty(table, list);

@@ -75,8 +75,8 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
 /*
- * Ends all DMA before memory is freed that the device has addresses of: by a reset, or,
- * if that fails, by the bus.
+ * Ends all DMA, by a reset or, if that fails, by the bus. Called before the driver
+ * frees memory that the device uses.
  */
 static void qrnic_quiesce(struct qrnic_core *core)
 {

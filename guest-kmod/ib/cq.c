@@ -538,9 +538,9 @@ static void cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
 }
 
 /*
- * Marks what a QP that is gone, or in RESET, left in a kernel CQ. The slots of an SRQ
- * are free at once; the CQEs stay until they are polled, because a walk that moves the
- * others over the gaps would have to be made with interrupts off as a whole.
+ * Marks the CQEs of a QP that is destroyed, or in RESET, in a kernel CQ. The slots of
+ * an SRQ are free at once. The CQEs stay until they are polled, because to move the
+ * others would need interrupts off for the whole walk.
  */
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 {
@@ -554,7 +554,7 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 	/* All CQEs of the QP are in the ring, so those that come meanwhile are others'. */
 	while (left) {
 		spin_lock_irq(&cq->lock);
-		/* Pollers may have been faster. */
+		/* Pollers may have consumed these CQEs meanwhile. */
 		if (!begun || (s32)(cq->consumer - index) > 0)
 			index = cq->consumer;
 		begun = true;

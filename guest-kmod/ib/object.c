@@ -6,9 +6,9 @@
 #include "qrnic_ib.h"
 
 /*
- * Locks that order the taking of references and the removal from a table, by number: pollers on
- * several processors, whose completions are of different queue pairs, do not wait for
- * each other. The only lock that is taken under these locks is that of the table.
+ * Locks by number, for references and for the removal from a table. Pollers on several
+ * processors do not wait for each other if their completions are of different queue
+ * pairs. The only lock that is taken under these locks is that of the table.
  */
 #define OBJECT_LOCKS 64
 

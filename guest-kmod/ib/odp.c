@@ -17,8 +17,8 @@
 #define PART_SHIFT (PAGE_SHIFT + 9)
 #define PART_SIZE BIT(PART_SHIFT)
 /*
- * Page lists that the arrays of the RDMA core for a part weigh: a page frame number
- * and a DMA address for each page. They are in no memory cgroup.
+ * Weight, in page lists, of the RDMA core's arrays for a part: a page frame number and
+ * a DMA address for each page. No memory cgroup is charged for these arrays.
  */
 #define PART_WEIGHT DIV_ROUND_UP(512 * (sizeof(unsigned long) + sizeof(dma_addr_t)), \
 				 BIT(QRNIC_PAGE_LIST_SHIFT))
@@ -334,7 +334,7 @@ static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write
 	int pages, present;
 
 	umem = odp_lists_get(odp, address, index, last, &lists);
-	/* Lists whose pages have gone count until they are freed. */
+	/* Lists without pages count until they are freed. */
 	if (umem == ERR_PTR(-ENOMEM)) {
 		flush_workqueue(odp->dev->shrink_wq);
 		umem = odp_lists_get(odp, address, index, last, &lists);
@@ -963,8 +963,8 @@ err_odp:
 }
 
 /*
- * Limits page lists and the RDMA core's arrays to what all of memory needs, and some for
- * programs that use little of many parts.
+ * Limits page lists and the RDMA core's arrays to the need of all memory, with a
+ * reserve for programs that use little of many parts.
  */
 void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
 {

@@ -10,14 +10,15 @@
 #include "qrnic_ib.h"
 
 /*
- * A process can map no less than a page of the CPU. Where that is larger than a
- * doorbell page of the device, a context gets all doorbell pages in it, so that it
- * does not ring the doorbells of another one. The device gives out single pages: those
- * whose neighbours are not there yet are kept in db_spare until they are, or until the
- * driver goes. (Of the first group the kernel has page 0, so the others stay there.)
+ * A process can map no less than a page of the CPU. If that is larger than a doorbell
+ * page of the device, a context gets all doorbell pages in it, so that it cannot ring
+ * the doorbells of another context. The device allocates single pages. Pages of an
+ * incomplete group are kept in db_spare until the group is complete or the driver is
+ * removed. (The kernel has page 0, so the other pages of the first group stay in
+ * db_spare.)
  */
 
-/* Returns true, and takes the pages out of db_spare, if the whole group is there. */
+/* Returns true, and removes the pages from db_spare, if the whole group is there. */
 static bool db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
 {
 	u32 i;
@@ -70,7 +71,7 @@ void qrnic_db_pages_init(struct qrnic_ib_dev *dev)
 	xa_init(&dev->db_spare);
 }
 
-/* When no process has a page any more */
+/* Called when no process has a page any more. */
 void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
 {
 	unsigned long number;

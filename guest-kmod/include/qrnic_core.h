@@ -395,7 +395,7 @@ struct qrnic_sparse_table {
 	struct list_head empty;	/* lists of pages that had no entry at some time */
 };
 
-/* Takes lists from the budget; false if there are not that many left. */
+/* Takes lists from the budget. Returns false if too few are left. */
 bool qrnic_sparse_charge(struct qrnic_sparse_budget *budget, int lists);
 void qrnic_sparse_uncharge(struct qrnic_sparse_budget *budget, int lists);
 

@@ -690,7 +690,7 @@ static void test_objects(void)
 	end_free(&a);
 }
 
-/* As programs for mlx5 have it: nothing but the key, an address that goes nowhere */
+/* Attributes of programs for mlx5: only the key, and an address that is ignored */
 static void test_as_mlx5(void)
 {
 	struct qrnicdv_qp_init_attr dv = {

@@ -27,7 +27,7 @@
 static struct ibv_device_attr_ex limits;
 static struct ibv_cq *cq;
 static int wrong, cases;
-/* What the largest index of a GID that fits the ABI gives: beyond the table, or empty */
+/* Error of the largest GID index of the ABI: beyond the table, or an empty entry */
 static int last_gid;
 
 static void gives(int wanted, int got, const char *call, int line)
@@ -139,7 +139,7 @@ static void test_regions(void)
 	region = ibv_reg_mr(plain, buffer, 8192, write);
 	CHECK(region);
 	GIVES(EBUSY, ibv_dealloc_pd(plain));
-	/* A region of no bytes stays one. */
+	/* A region of no bytes remains empty. */
 	empty = ibv_reg_mr(pd, buffer, 0, write);
 	CHECK(empty && !empty->length && empty->lkey != region->lkey);
 	GIVES(IBV_REREG_MR_ERR_CMD,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * on-demand-test.c: memory regions on demand, while a process does with its memory what
- * processes do: gives it back, moves it, forks, has it swapped out. Every byte is
- * compared. An argument "stress" after the index of the GID: only that, with memory for
- * a cgroup that is smaller; "lists": only what the cgroup "lists" is charged for.
+ * on-demand-test.c: memory regions on demand, while a process frees and moves its
+ * memory, forks, or has its memory swapped out. Every byte is compared. An argument
+ * "stress" after the index of the GID: only that, with memory for a cgroup that is
+ * smaller; "lists": only what the cgroup "lists" is charged for.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -394,7 +394,7 @@ static long page_lists(void)
 	return sum_of("rdma -dd resource show mr", "drv_page_lists");
 }
 
-/* Lists are freed behind the back of what empties them. */
+/* Lists are freed by a work item, some time after they become empty. */
 static bool page_lists_fall_to(long limit)
 {
 	int tries;
@@ -480,7 +480,7 @@ static void test_lists_go(void)
 	lists_go(true);
 }
 
-/* Where there is no page, no page list stays. */
+/* A list without pages is freed. */
 static void test_lists_of_nothing(void)
 {
 	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
@@ -505,7 +505,7 @@ static void test_lists_of_nothing(void)
 	munmap(map, (PARTS + 1) * PART_LENGTH);
 }
 
-/* The limit of a context, which what has gone does not count for */
+/* The limit of a context, which freed lists do not count for */
 static void test_limit(void)
 {
 	/* As many as memory has, 4096, and as many again, which are too many */

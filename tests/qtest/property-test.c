@@ -162,7 +162,7 @@ static void test_short_form(const void *data)
     qtest_quit(qts);
 }
 
-/* What software counts on without any property */
+/* Defaults that software relies on, without any property */
 static void test_defaults(void)
 {
     Device *d = device_start("");

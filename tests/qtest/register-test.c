@@ -106,7 +106,10 @@ static void test_read_64(void)
     g_assert_cmpuint(qtest_readq(d->qts, base + QRNIC_REG_TIME_LO) - now, ==,
                      5 * NANOSECONDS_PER_SECOND);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, errors);
-    /* The upper one is write only: it reads as 0, and the lower one counts. */
+    /*
+     * The upper register is write only: it reads as 0; the lower register is
+     * read.
+     */
     g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_CMD_DOORBELL - 4), ==,
                     qtest_readl(d->qts, base + QRNIC_REG_CMD_DOORBELL - 4));
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==,
@@ -124,7 +127,7 @@ static void test_bad_access(void)
     /* size */
     g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     g_assert_cmphex(qtest_readw(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
-    /* 8 bytes that are no two registers of an aligned pair */
+    /* 8 bytes that are not two registers of an aligned pair */
     g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     qtest_writeb(d->qts, base + QRNIC_REG_SCRATCH, 0xff);
     qtest_writew(d->qts, base + QRNIC_REG_SCRATCH, 0xffff);

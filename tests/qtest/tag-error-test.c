@@ -498,8 +498,8 @@ static void read_answer(Tags *x, const void *data, uint32_t len)
 }
 
 /*
- * A key that is refused; what was there before is not changed. That of a
- * rendezvous is refused when the answer to the read comes.
+ * A key is rejected, and the buffer does not change. The key of a rendezvous
+ * is rejected when the response to the read arrives.
  */
 static void bad_key(bool rendezvous)
 {

@@ -190,9 +190,9 @@ QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len);
 /* No frame is taken from the node before that time. */
 void sim_block(SimNode *n, int64_t until);
 /*
- * Memory accesses and keys entered by the device so far. No turn, that is no
- * call into the engine, may do more than SIM_TURN_WORK of them: the main loop
- * of QEMU waits for each turn. sim_run() checks that of every turn.
+ * Returns the memory accesses and keys entered by the device so far. A turn (a
+ * call into the engine) may do at most SIM_TURN_WORK of them, because the main
+ * loop of QEMU waits for each turn. sim_run() checks every turn.
  */
 #define SIM_TURN_WORK 32768
 uint64_t sim_work(const SimNode *n);

@@ -186,7 +186,7 @@ static void test_resize_turns(void)
     check_in_turns(11, 12, 2000, 0, 32);
 }
 
-/* What does not succeed leaves the CQ where it was. */
+/* A resize that fails leaves the CQ in its old ring. */
 static void test_resize_turns_refused(void)
 {
     Pair *p = pair_new(3, NULL, NULL);

@@ -797,8 +797,8 @@ static void test_depth(void)
 }
 
 /*
- * A key of another PD that is indirect, and would be too deep: the CQE tells no
- * more of it than of a key that does not exist.
+ * An indirect key of another PD that would be too deep: the CQE has the same
+ * syndrome as for a key that does not exist.
  */
 static void test_depth_other_pd(void)
 {

@@ -424,8 +424,8 @@ static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
 }
 
 /*
- * The destination of a read or an atomic counts when the response arrives: a
- * key may get its rights, or lose them, after the WQE was fetched.
+ * The destination of a read or an atomic is checked when the response arrives.
+ * A key may get its rights, or lose them, after the WQE was fetched.
  */
 static void test_late_destination(gconstpointer opaque)
 {
@@ -476,8 +476,8 @@ static void test_late_destination(gconstpointer opaque)
 }
 
 /*
- * A bad record of an RQ is read for the credits of every ACK, and reported
- * once; the message that needs a receive WQE completes with it.
+ * A bad record of an RQ is read for the credits of every ACK, but reported
+ * once. The message that needs a receive WQE completes with the error.
  */
 static void test_bad_record_once(void)
 {

@@ -1,8 +1,8 @@
 /*
- * The longest turn of the device, in memory accesses and keys entered: of every
- * command and of every operation of a send queue, each with the parameters that
- * make the most work. QEMU's main loop waits for a turn, and so does every
- * other device of the guest.
+ * Measures the longest turn of the device, in memory accesses and keys
+ * entered. It tries every command and every operation of a send queue, with
+ * the parameters that cause the most work. QEMU's main loop waits for a turn,
+ * and so does every other device of the guest.
  *
  * sim_run() checks the turns of all other tests against the same bound, so the
  * operations of tag lists are covered by test-tags.

@@ -1,4 +1,4 @@
-# What a single guest sees of its adapter, without any traffic to another.
+# A single guest and its adapter, without any traffic to another guest.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun key-refused
 # guest: --guests 1 --nic qrnic

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * refuse.c: a function of the kernel that returns an error instead of doing its
- * work, as often as is ordered: for what no property of the device can make fail.
+ * refuse.c: makes a function of the kernel return an error for a number of
+ * calls, for failures that no property of the device can cause.
  *
  * modprobe refuse symbol=ib_register_device error=-12 times=1
  *

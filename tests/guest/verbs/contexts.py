@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Opens contexts until the adapter has no doorbell page left, and looks at what each has mapped.
+# Opens contexts until the adapter has no doorbell page left, and checks the mappings of each.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """contexts.py DEVICE BYTES COUNT: opens up to COUNT + 1 contexts, with doorbells of BYTES each; status 0 if COUNT were
 opened, and with BYTES above 4096 not one more"""

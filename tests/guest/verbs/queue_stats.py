@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Compares the statistics of queues that netlink (family "netdev") has with those of ethtool -S, and looks whether
-# each NAPI instance names an interrupt of the adapter.
+# Compares the statistics of queues of netlink (family "netdev") with those of ethtool -S, and checks that each NAPI
+# instance names an interrupt of the adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """queue_stats.py INTERFACE"""
 
