@@ -310,10 +310,14 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
     if (len < 0) {
         return errno == EAGAIN ? QRNIC_RECEIVED_NOTHING : QRNIC_RECEIVED_END;
     }
+    /*
+     * An empty message looks like the end but may bring descriptors, which the
+     * caller has to close.
+     */
+    *descriptor = descriptor_of(&msg);
     if (len == 0) {
         return QRNIC_RECEIVED_END;
     }
-    *descriptor = descriptor_of(&msg);
     qrnic_cable_message_unpack(message, bytes);
     if (message->magic == QRNIC_CABLE_MAGIC &&
         len == (message->type == QRNIC_CABLE_WAKE ?

@@ -220,6 +220,14 @@ static int with_nonsense(Attacked *t, unsigned count)
     return fd;
 }
 
+static int with_empty(Attacked *t, unsigned count)
+{
+    int fd = greet(t, UINT64_MAX);
+
+    g_assert_true(cable_attack_send(t->attack, fd, "", 0, count));
+    return fd;
+}
+
 static int with_unknown_type(Attacked *t, unsigned count)
 {
     QrnicCableMessage m = message_of(77);
@@ -238,6 +246,7 @@ static const Case cases[] = {
     { "early-wake", with_early_wake },
     { "refuse", with_refusal, true },
     { "nonsense", with_nonsense, true },
+    { "empty", with_empty, true },
     { "unknown-type", with_unknown_type, true },
 };
 
@@ -307,6 +316,20 @@ static void test_third(const void *unplugged)
     cable_peer_free(honest);
 }
 
+/* Empty messages, which recvmsg() reports like the end of the connection */
+static void test_leak(void)
+{
+    CablePeer *honest;
+    Attacked t;
+
+    attacked_start(&t);
+    cable_empty_attack(qtest_pid(t.d->qts), t.path);
+    honest = cable_peer_connect(cable_path_join(t.path), true);
+    expect_up(&t, true);
+    cable_peer_free(honest);
+    attacked_stop(&t, true);
+}
+
 /* Many messages of one peer, which hangs up before they are read */
 static void test_hangup(void)
 {
@@ -340,4 +363,5 @@ void add_cable_attack_tests(void)
     qtest_add_data_func("qrnic/cable-attack/third-unplug", (void *)1,
                         test_third);
     qtest_add_func("qrnic/cable-attack/hangup", test_hangup);
+    qtest_add_func("qrnic/cable-attack/leak", test_leak);
 }

@@ -548,3 +548,47 @@ void possessions_check(pid_t pid, const Possessions *before)
     g_test_message("memory: %lu KiB, before %lu", now.kib, before->kib);
     g_assert_cmpuint(now.kib, <=, before->kib + NOISE_KIB);
 }
+
+static void send_empty(int fd, unsigned descriptors)
+{
+    char control[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))]
+        __attribute__((aligned(8))) = "";
+    struct iovec iov = { .iov_base = control };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+        .msg_controllen = CMSG_SPACE(descriptors * sizeof(int)),
+    };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    g_assert_cmpint(null, >=, 0);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(descriptors * sizeof(int));
+    for (unsigned i = 0; i < descriptors; i++) {
+        memcpy(CMSG_DATA(head) + i * sizeof(int), &null, sizeof(int));
+    }
+    g_assert_cmpint(sendmsg(fd, &msg, MSG_NOSIGNAL), ==, 0);
+    close(null);
+}
+
+void cable_empty_attack(pid_t pid, const char *path)
+{
+    /* Two fit into the room for one, because that is rounded up. */
+    static const unsigned counts[] = { 1, 2, 3, MAX_DESCRIPTORS };
+    unsigned before = 0, now;
+
+    for (unsigned i = 0; i < 32; i++) {
+        int fd = cable_path_join(path);
+
+        if (i == 0) {
+            before = possessions_of(pid).descriptors;
+        }
+        cable_message_expect(fd, QRNIC_CABLE_HELLO, NULL);
+        send_empty(fd, counts[i % ARRAY_SIZE(counts)]);
+        cable_expect_end(fd);
+        close(fd);
+    }
+    WAIT_UNTIL((now = possessions_of(pid).descriptors) <= before,
+               "the process has %u descriptors, before it had %u", now, before);
+}

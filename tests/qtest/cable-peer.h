@@ -59,6 +59,11 @@ bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
                        unsigned count);
 bool cable_attack_message(CableAttack *a, int fd, const QrnicCableMessage *m,
                           unsigned count);
+/*
+ * Joins the path of process pid many times, each time with one empty message
+ * that brings descriptors. Asserts that the process keeps none of them.
+ */
+void cable_empty_attack(pid_t pid, const char *path);
 /* Returns true if all messages of this end have been received or dropped. */
 bool cable_all_read(int fd);
 

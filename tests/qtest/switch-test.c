@@ -621,6 +621,16 @@ static void test_descriptors(void)
     }
 }
 
+/* Descriptors that come with empty messages are not kept either. */
+static void test_leak(void)
+{
+    Net *n = net_start(PATIENT);
+
+    net_unplug(n, 2);
+    cable_empty_attack(n->pid, n->path[2]);
+    net_stop(n);
+}
+
 /*
  * One whose frames never end, as it gives back each slot at once, has its turn,
  * and the others have theirs.
@@ -858,6 +868,7 @@ int main(int argc, char **argv)
     g_test_add_func("/switch/too-long", test_too_long);
     g_test_add_func("/switch/deaths", test_deaths);
     g_test_add_func("/switch/descriptors", test_descriptors);
+    g_test_add_func("/switch/leak", test_leak);
     g_test_add_func("/switch/endless", test_endless);
     g_test_add_func("/switch/idle", test_idle);
     g_test_add_func("/switch/killed", test_killed);
