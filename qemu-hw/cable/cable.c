@@ -539,6 +539,23 @@ static void pause_accepting(QrnicCable *c)
               qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + REFUSED_MS);
 }
 
+/*
+ * Without a free descriptor, for example, the connection stays in the queue of
+ * the listener, which stays readable: pause, so that the main loop does not
+ * spin.
+ */
+static void accept_failed(QrnicCable *c)
+{
+    int error = errno;
+
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {
+        return;
+    }
+    trace_qrnic_cable_accept_failed(c->name, error);
+    complain(c, "cannot accept another end: %s", strerror(error));
+    pause_accepting(c);
+}
+
 static void cable_accept(void *opaque)
 {
     QrnicCable *c = opaque;
@@ -558,9 +575,11 @@ static void cable_accept(void *opaque)
         return;
     }
     fd = qrnic_meeting_accept(&c->meeting);
-    if (fd >= 0 && c->reader) {
+    if (fd < 0) {
+        accept_failed(c);
+    } else if (c->reader) {
         refuse_third(c, fd);
-    } else if (fd >= 0) {
+    } else {
         connected(c, fd);
     }
 }

@@ -12,6 +12,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "hw/pci/pci_regs.h"
@@ -330,6 +331,88 @@ static void test_leak(void)
     attacked_stop(&t, true);
 }
 
+/* Returns the CPU time that a process has used, in clock ticks. */
+static uint64_t cpu_ticks(pid_t pid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/stat", pid);
+    g_autofree char *text = NULL;
+    unsigned long user, kernel;
+
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    /* The fields behind the name, which may contain spaces */
+    g_assert_cmpint(sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d "
+                           "%*u %*u %*u %*u %*u %lu %lu", &user, &kernel), ==,
+                    2);
+    return user + kernel;
+}
+
+/* Returns the lowest number that is not a descriptor of a process. */
+static unsigned lowest_free_descriptor(pid_t pid)
+{
+    for (unsigned i = 0;; i++) {
+        g_autofree char *path = g_strdup_printf("/proc/%d/fd/%u", pid, i);
+        g_autofree char *target = g_file_read_link(path, NULL);
+
+        if (!target) {
+            return i;
+        }
+    }
+}
+
+/*
+ * A peer connects while QEMU has no free descriptor. QEMU must not spin, and
+ * accepts the peer once there is a descriptor, with and without a connection
+ * that is up.
+ */
+static void test_no_descriptor(void)
+{
+    const uint64_t second = sysconf(_SC_CLK_TCK);
+    CablePeer *honest;
+    Attacked t;
+    pid_t pid;
+
+    attacked_start(&t);
+    pid = qtest_pid(t.d->qts);
+    for (unsigned up = 0; up < 2; up++) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        struct rlimit old, low;
+        uint64_t before, used;
+
+        honest = NULL;
+        if (up) {
+            honest = cable_peer_connect(cable_path_join(t.path), true);
+            expect_up(&t, true);
+        }
+        g_assert_cmpint(prlimit(pid, RLIMIT_NOFILE, NULL, &old), ==, 0);
+        low = old;
+        low.rlim_cur = lowest_free_descriptor(pid);
+        g_assert_cmpint(prlimit(pid, RLIMIT_NOFILE, &low, NULL), ==, 0);
+        strcpy(address.sun_path, t.path);
+        g_assert_cmpint(connect(fd, (struct sockaddr *)&address,
+                                sizeof(address)), ==, 0);
+        before = cpu_ticks(pid);
+        g_usleep(2 * G_USEC_PER_SEC);
+        used = cpu_ticks(pid) - before;
+        g_test_message("%" PRIu64 " of %" PRIu64 " clock ticks", used,
+                       2 * second);
+        g_assert_cmpuint(used, <, second / 5);
+        expect_answers(&t);
+        g_assert_cmpint(prlimit(pid, RLIMIT_NOFILE, &old, NULL), ==, 0);
+        if (up) {
+            cable_message_expect(fd, QRNIC_CABLE_REFUSE, NULL);
+            cable_peer_free(honest);
+        } else {
+            cable_peer_free(cable_peer_connect(fd, true));
+        }
+        expect_up(&t, false);
+        if (up) {
+            close(fd);
+        }
+    }
+    attacked_stop(&t, true);
+}
+
 /* Many messages of one peer, which hangs up before they are read */
 static void test_hangup(void)
 {
@@ -364,4 +447,5 @@ void add_cable_attack_tests(void)
                         test_third);
     qtest_add_func("qrnic/cable-attack/hangup", test_hangup);
     qtest_add_func("qrnic/cable-attack/leak", test_leak);
+    qtest_add_func("qrnic/cable-attack/no-descriptor", test_no_descriptor);
 }
