@@ -182,8 +182,7 @@ static const struct mmu_interval_notifier_ops odp_notifier_ops = {
 static void odp_shrink_work(struct work_struct *work)
 {
 	struct qrnic_ib_odp *odp = container_of(work, struct qrnic_ib_odp, shrink_work);
-	u64 start = odp->implicit ? 0 : ib_umem_start(odp->umem), from, to;
-	unsigned int shift = odp->umem->page_shift;
+	u64 start = odp_user_address(odp, odp->mr->start);
 	struct qrnic_sparse_list *list;
 	LIST_HEAD(unlinked);
 
@@ -194,23 +193,19 @@ static void odp_shrink_work(struct work_struct *work)
 			if (!list->lower)
 				list->owner = xa_erase(&odp->parts, list->first >> 9);
 	mutex_unlock(&odp->table.mutex);
+	if (list_empty(&unlinked))
+		return;
 
-	/* The range of a list includes those of the lists that were below it. */
+	/*
+	 * The whole region: the device may hold the address of an upper list for any page
+	 * below that list, also for pages whose own lists went earlier or never existed.
+	 */
+	odp_device_forget(odp, start, start + odp->length);
 	list_for_each_entry(list, &unlinked, link) {
-		if (list->lower)
+		if (!list->owner)
 			continue;
-		from = start + (list->first << shift);
-		to = from + (512ull << shift);
-		if (!odp->implicit) {
-			from = max_t(u64, from, odp->umem->umem.address);
-			to = min_t(u64, to, odp->umem->umem.address +
-					    odp->umem->umem.length);
-		}
-		odp_device_forget(odp, from, to);
-		if (list->owner) {
-			ib_umem_odp_release(list->owner);
-			qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
-		}
+		ib_umem_odp_release(list->owner);
+		qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
 	}
 	qrnic_sparse_lists_free(odp->dev->qdev, &odp->table, &unlinked);
 }

@@ -358,8 +358,8 @@ struct qrnic_ring {
  * Callers, in this order: qrnic_sparse_get() keeps the lists of some pages,
  * qrnic_sparse_set() writes entries, qrnic_sparse_put() lets the lists go. Later
  * qrnic_sparse_unlink() takes the lists that are empty out of the table; when the
- * device has executed INVALIDATE_PAGES for their pages, qrnic_sparse_lists_free()
- * frees them.
+ * device has executed INVALIDATE_PAGES for all pages below them, also for those that
+ * never had an entry, qrnic_sparse_lists_free() frees them.
  *
  * Locks: mutex protects the structure and users; memory is allocated under it, so
  * notifiers that free pages must not take it. Notifiers only call qrnic_sparse_set(),

@@ -3,7 +3,8 @@
  * on-demand-test.c: memory regions on demand, while a process frees and moves its
  * memory, forks, or has its memory swapped out. Every byte is compared. An argument
  * "stress" after the index of the GID: only that, with memory for a cgroup that is
- * smaller; "lists": only what the cgroup "lists" is charged for.
+ * smaller; "lists": only what the cgroup "lists" is charged for; "unfinished": only an
+ * upper page list below which the kernel fails to make another.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -530,10 +531,15 @@ static void test_limit(void)
 	CHECK(!too_large && errno == ENOMEM);
 
 	/* At once: it must not depend on how fast the kernel frees lists. */
+	err = 0;
 	CHECK(!madvise(at, most * PART_LENGTH, MADV_DONTNEED));
-	for (again = 0; again < i - 1; again++)
-		CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
-			     at + (most - 1 - again) * PART_LENGTH, PAGE));
+	/* One less, as these addresses may need one more upper list than the first. */
+	for (again = 0; !err && again < i - 2; again++)
+		err = bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			    at + (most - 1 - again) * PART_LENGTH, PAGE);
+	printf("# %zu parts again, from %p down, then %s\n", again,
+	       (void *)(at + (most - 1) * PART_LENGTH), strerror(err));
+	CHECK(!err);
 	CHECK(!ibv_dereg_mr(region));
 	too_large = ibv_reg_mr(pd, at, PARTS * PART_LENGTH,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
@@ -626,6 +632,40 @@ static void test_charged(void)
 	CHECK(grown >= 7l * PARTS * PAGE);
 	CHECK(!ibv_dereg_mr(region));
 	munmap(map, (8 * PARTS + 1) * PART_LENGTH);
+}
+
+/* Writes a parameter of the kernel module that fails allocations of page lists. */
+static bool refuse(const char *parameter, int value)
+{
+	char path[64];
+	FILE *file;
+	bool good;
+
+	snprintf(path, sizeof(path), "/sys/module/refuse/parameters/%s", parameter);
+	file = fopen(path, "w");
+	if (!file)
+		return false;
+	good = fprintf(file, "%d\n", value) > 0;
+	return !fclose(file) && good;
+}
+
+/*
+ * The table has four levels, so the first page needs three new lists. The kernel fails
+ * to make the third, frees the two upper ones, and then tries again.
+ */
+static void test_unfinished_list(void)
+{
+	uint8_t *map = parts_map(1);
+	struct ibv_mr *region;
+
+	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
+	region = whole_address_space();
+	CHECK(refuse("skip", 2) && refuse("times", 1));
+	CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH, map, PAGE));
+	CHECK(sum_of("printf 'times '; cat /sys/module/refuse/parameters/times",
+		     "times") == 0);
+	CHECK(!ibv_dereg_mr(region));
+	munmap(map, 2 * PART_LENGTH);
 }
 
 /*
@@ -721,6 +761,10 @@ int main(int argc, char **argv)
 	}
 	if (argc > 3 && !strcmp(argv[3], "lists")) {
 		run("page lists are charged to the cgroup", test_charged);
+		return tear_down();
+	}
+	if (argc > 3 && !strcmp(argv[3], "unfinished")) {
+		run("an upper page list without a lower one", test_unfinished_list);
 		return tear_down();
 	}
 	run("on demand: first touch", test_explicit);

@@ -5,14 +5,16 @@
  *
  * modprobe refuse symbol=ib_register_device error=-12 times=1
  *
- * With caller=TEXT only calls from functions with this text in their names fail.
+ * With caller=TEXT only calls from functions with this text in their names fail. skip=N
+ * lets N such calls succeed first; they are counted while times is above 0.
+ * A function that returns a pointer fails with error=0.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
 
 static char *symbol = "";
 module_param(symbol, charp, 0444);
-MODULE_PARM_DESC(symbol, "function, whose result is an int");
+MODULE_PARM_DESC(symbol, "function, whose result is an int or a pointer");
 
 static int error = -ENOMEM;
 module_param(error, int, 0644);
@@ -21,6 +23,10 @@ MODULE_PARM_DESC(error, "what it returns");
 static int times;
 module_param(times, int, 0644);
 MODULE_PARM_DESC(times, "calls still to fail");
+
+static int skip;
+module_param(skip, int, 0644);
+MODULE_PARM_DESC(skip, "calls that still succeed before the first one fails");
 
 /*
  * Runs in the place of a call that is refused: it leaves alone the result, which is
@@ -48,6 +54,10 @@ static int refuse_call(struct kprobe *probe, struct pt_regs *regs)
 {
 	if (times <= 0 || !from_caller(regs))
 		return 0;
+	if (skip > 0) {
+		skip--;
+		return 0;
+	}
 	times--;
 	regs_set_return_value(regs, error);
 	instruction_pointer_set(regs, (unsigned long)refuse_return);
