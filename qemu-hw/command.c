@@ -41,6 +41,11 @@ void qrnic_command_disable(QrnicDevice *d)
 {
     if (d->cmd.enabled) {
         d->cmd.enabled = false;
+        /*
+         * Software may reuse the new ring, because it gets no answer for which
+         * it would have to wait.
+         */
+        qrnic_cq_resize_cancel(d->engine);
         trace_qrnic_command_queue(d->name, false, d->cmd.base,
                                   d->cmd.log_size);
     }
@@ -273,6 +278,12 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
                               qrnic_cmd_opcode_name(entry.opcode),
                               entry.object, entry.token);
     result = command_execute(d, &entry, reserved_ok, data);
+    if (entry.opcode == QRNIC_CMD_RESIZE_CQ && result.status == QRNIC_ST_OK &&
+        (!q->enabled || q->generation != generation)) {
+        /* The command's own DMA may have disabled the queue, before it ran. */
+        qrnic_cq_resize_cancel(d->engine);
+        result = qrnic_cq_resize_result(d->engine);
+    }
     if (q->generation != generation) {
         /*
          * The command queue was disabled or reset meanwhile: nobody waits for

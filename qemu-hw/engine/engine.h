@@ -96,6 +96,11 @@ bool qrnic_command_unfinished(const QrnicEngine *e);
 bool qrnic_engine_ready(const QrnicEngine *e);
 /* Returns the result of the last RESIZE_CQ when that is no longer unfinished */
 QrnicResult qrnic_cq_resize_result(const QrnicEngine *e);
+/*
+ * Cancels an unfinished RESIZE_CQ, so that nothing more is written to the new
+ * ring: the CQ keeps its old one.
+ */
+void qrnic_cq_resize_cancel(QrnicEngine *e);
 
 /* Commands, one function each; the contract names the fields. */
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);

@@ -191,6 +191,65 @@ static void test_disabled(void)
     device_stop(d);
 }
 
+/*
+ * The command queue is disabled while a CQ is being resized: the new ring is
+ * not written any more, and the CQ works in its old ring.
+ */
+static void test_disabled_resize(void)
+{
+    const unsigned log_size = 18, last = (1u << log_size) - 1;
+    uint8_t raw[QRNIC_CQ_RESIZE_BYTES];
+    QrnicCqResize in = { .log_size = log_size };
+    QrnicCmdEntry entry = {
+        .opcode = QRNIC_CMD_RESIZE_CQ, .in_len = sizeof(raw), .owner = 1,
+    };
+    Wqe w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+    uint64_t ring, end;
+    QrnicCqe cqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    ring = memory_alloc(r.d, (size_t)QRNIC_CQE_SIZE << log_size, 4096);
+    end = ring + (uint64_t)last * QRNIC_CQE_SIZE;
+    qtest_memset(r.d->qts, ring, 0xa5, (size_t)QRNIC_CQE_SIZE << log_size);
+    in.ring = contiguous(ring);
+    qrnic_cq_resize_pack(raw, &in);
+    entry.object = r.send_cq.number;
+    entry.in_addr = memory_alloc(r.d, sizeof(raw), 8);
+    qtest_memwrite(r.d->qts, entry.in_addr, raw, sizeof(raw));
+    command_begin(r.d, entry);
+    reg_write(r.d, QRNIC_REG_CONTROL, 0);
+    g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
+                    QRNIC_REG_STATUS_CMD_ENABLED_MASK, ==, 0);
+    /* Only then the command was in progress, and this test can fail. */
+    g_assert_cmphex(qtest_readb(r.d->qts, ring), !=, 0xa5);
+    g_assert_cmphex(qtest_readb(r.d->qts, end), ==, 0xa5);
+    qtest_memset(r.d->qts, ring, 0xa5, (size_t)QRNIC_CQE_SIZE << log_size);
+    for (unsigned i = 0; i < 64; i++) {
+        settle(r.d);
+    }
+    for (unsigned i = 0; i <= last; i++) {
+        if (i % 61 == 0 || i == last) {
+            g_assert_cmphex(qtest_readb(r.d->qts, ring + (uint64_t)i *
+                                        QRNIC_CQE_SIZE), ==, 0xa5);
+        }
+    }
+    sq_post(r.d, &r.qp, &w);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    /* Commands are executed again, and so is a resize. */
+    device_enable_commands(r.d, 3);
+    in.log_size = 4;
+    qrnic_cq_resize_pack(raw, &in);
+    command_ok(r.d, QRNIC_CMD_RESIZE_CQ, r.send_cq.number, raw, sizeof(raw),
+               NULL, 0);
+    r.send_cq.ring = ring;
+    r.send_cq.log_size = 4;
+    w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+    sq_post(r.d, &r.qp, &w);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    rig_stop(&r);
+}
+
 static void test_event(void)
 {
     Device *d = device_start("");
@@ -962,6 +1021,7 @@ void add_command_tests(void)
     qtest_add_func("qrnic/command/ring-batch", test_ring_batch);
     qtest_add_func("qrnic/command/ring-owner", test_ring_owner);
     qtest_add_func("qrnic/command/disabled", test_disabled);
+    qtest_add_func("qrnic/command/disabled-resize", test_disabled_resize);
     qtest_add_func("qrnic/command/event", test_event);
     qtest_add_func("qrnic/command/event-asked", test_event_asked);
     qtest_add_func("qrnic/command/event-asked-before", test_event_asked_before);

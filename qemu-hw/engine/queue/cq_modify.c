@@ -145,6 +145,10 @@ static void move_some(QrnicEngine *e, uint32_t budget)
             return;
         }
         n = slots_write(e, m, MIN(budget, m->end - m->index), m->live);
+        /* An access may have reached a register and cancelled the resize. */
+        if (!m->cq) {
+            return;
+        }
         if (!n) {
             move_end(m, qrnic_refuse(QRNIC_ST_DMA, 0));
             return;
@@ -158,6 +162,17 @@ void qrnic_cq_move_process(QrnicEngine *e)
 {
     if (e->queue->move.cq) {
         move_some(e, MOVE_BUDGET);
+    }
+}
+
+void qrnic_cq_resize_cancel(QrnicEngine *e)
+{
+    QrnicCqMove *m = &e->queue->move;
+
+    if (m->cq) {
+        trace_qrnic_cq_resize_cancel(e->config.name, m->cq->number, m->index,
+                                     m->end);
+        move_end(m, qrnic_refuse(QRNIC_ST_BAD_STATE, 0));
     }
 }
 
