@@ -16,15 +16,16 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent.parent
 STEP = re.compile(r"^ *(\d+)  (sender|receiver) +(\S.*?)  +(\S.*) \[([\w-]+)\.rst\]$")
 
-POST = [("sender", step) for step in ("WQE", "software doorbell", "doorbell", "software doorbell read", "WQE fetch", "key check")]
-READ = [("sender", "data read")]
+POST = [("sender", step) for step in ("WQE", "software doorbell", "doorbell", "software doorbell read", "WQE fetch")]
+READ = [("sender", "key check"), ("sender", "data read")]
 BUFFER = [("receiver", "receive doorbell read"), ("receiver", "receive WQE fetch")]
 EVENT = ("CQE", "EQE", "MSI-X", "interrupt", "EQE read", "CQE read")
 SENT, RECEIVED = [("sender", step) for step in EVENT], [("receiver", step) for step in EVENT]
 OUT, IN = [("sender", "packet out")], [("receiver", "packet in")]
 CHECKED = [("receiver", "key check"), ("receiver", "data write")]
 ACK = [("receiver", "acknowledgement out"), ("sender", "acknowledgement in")]
-RESPONSE = [("receiver", "response out"), ("sender", "response in"), ("sender", "data write")]
+# The requester checks the key of the destination when the response arrives, because the key may change until then.
+RESPONSE = [("receiver", "response out"), ("sender", "response in"), ("sender", "key check"), ("sender", "data write")]
 
 # The chains of steps of each operation: each chain is in order, and two chains of one may interleave.
 OPERATIONS = {
