@@ -1093,6 +1093,64 @@ static void test_work(void)
 }
 
 /*
+ * The peer reads from a key of which each packet spends the work of a turn. A
+ * registration behind these reads makes progress all the same.
+ */
+static void test_list_not_starved(void)
+{
+    enum { READS = 8, BYTES = 60000, PIECES = 40 };
+    const SimOptions o = { .loopback = true };
+    SimConnect c = sim_connect_default();
+    QrnicPiece p[PIECES] = { { .length = 1, .stride = 1, .address = BASE } };
+    QrnicIndirectSeg s;
+    SimNode *n;
+    SimSge sge;
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_READ, .sge = &sge, .num_sge = 1,
+    };
+    uint64_t before, reads;
+    QrnicCqe cqe;
+    Keys k;
+
+    c.path_mtu = QRNIC_MTU_4096;
+    k.p = pair_new(41, &o, &c);
+    n = k.p->b.qp->node;
+    k.region = p[0].key = region_new(&k, 0);
+    for (unsigned i = 0; i < QRNIC_MAX_KEY_DEPTH; i++) {
+        s = segment(key_new(&k, 1), 0, BYTES);
+        registered(&k, &s, p, 1);
+        p[0].key = s.key;
+        p[0].address = 0;
+    }
+    wr.rkey = s.key;
+    sge = (SimSge) { k.p->a.addr, BYTES, k.p->a.key };
+    for (unsigned i = 0; i < READS; i++) {
+        sim_post_send_quiet(k.p->a.qp, &wr);
+    }
+    sim_ring_sq(k.p->a.qp);
+    before = counter(&k, QRNIC_COUNTER_PIECES);
+    while (counter(&k, QRNIC_COUNTER_PIECES) - before < 8 * 4096) {
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+    }
+    for (unsigned i = 0; i < PIECES; i++) {
+        p[i] = piece(&k, 10 * i, 10, 0);
+    }
+    s = segment(key_new(&k, PIECES), 0, 1);
+    post_register(&k, k.p->b.qp, &s, p, PIECES);
+    for (unsigned i = 0; i < 20; i++) {
+        qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
+    }
+    reads = (counter(&k, QRNIC_COUNTER_PIECES) - before) /
+            QRNIC_MAX_KEY_DEPTH / BYTES;
+    g_assert_cmpuint(reads, <, READS - 1);
+    g_assert_true(sim_poll(k.p->b.qp, &cqe));
+    g_assert_cmpuint(cqe.opcode, ==, QRNIC_CQE_REG_INDIRECT);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    run(&k);
+    pair_free(k.p);
+}
+
+/*
  * Random keys, and random traffic by them
  */
 
@@ -1320,6 +1378,7 @@ int main(int argc, char **argv)
     g_test_add_func("/indirect/top-access", test_top_access);
     g_test_add_func("/indirect/atomic", test_atomic);
     g_test_add_func("/indirect/work", test_work);
+    g_test_add_func("/indirect/list-not-starved", test_list_not_starved);
     g_test_add_func("/indirect/random", test_random);
     return g_test_run();
 }

@@ -47,16 +47,22 @@ static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
                                     uint8_t *syndrome, bool *reported)
 {
     QrnicPieceList *list;
+    uint32_t before;
 
     *syndrome = qrnic_indirect_check(e, &qp->keys, &wqe->indirect, wqe->length);
     if (*syndrome) {
         return QRNIC_LOCAL_DONE;
     }
     list = piece_list_of(qp, wqe);
+    before = list->done;
     while (list->done < list->length) {
         uint32_t n = MIN(LIST_PART, list->length - list->done);
 
-        if (qrnic_pieces_spent(e)) {
+        /*
+         * The first part of a turn is read in any case, because responses of
+         * the same queue pair may spend the pieces of every turn.
+         */
+        if (list->done != before && qrnic_pieces_spent(e)) {
             return QRNIC_LOCAL_MORE;
         }
         *syndrome = qrnic_gather_part(e, qp, wqe, list->done,
