@@ -155,6 +155,49 @@ static void test_lost_of_one(void)
     shared_free(w);
 }
 
+/*
+ * If the packets that were executed out of order occupy all of their room,
+ * further packets are buffered, and executed in order.
+ */
+static void test_no_room_to_execute(void)
+{
+    SimConnect c = sim_connect_default();
+    QrnicPairs *pairs;
+    Shared *w;
+
+    c.timeout = 14;
+    w = shared_new(4, QRNIC_QPO_SELECTIVE_REPEAT, &c);
+    pairs = w->sim->node[1].engine->pairs;
+    w->sim->latency = 100 * SIM_US;
+    expect_works(w, 0);
+    g_assert_cmpuint(pairs->executed_bytes, ==, 0);
+    /* Room for one packet is left. */
+    pairs->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld);
+    w->lost_psn = PSN_A + 2;
+    for (unsigned m = 0; m < 4; m++) {
+        send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
+    }
+    run_us(w, 250);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED_EARLY), ==, 1);
+    g_assert_cmpuint(pairs->executed_bytes, ==, QRNIC_MAX_HELD / 2);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
+    expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    expect_no_cqe(w->end[2][0].qp);
+    settle(w);
+    g_assert_cmpuint(pairs->executed_bytes, ==,
+                     QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld));
+    pairs->executed_bytes = 0;
+    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    for (unsigned m = 0; m < 4; m++) {
+        if (m != 1) {
+            expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS,
+                       QRNIC_CQE_RDMA_WRITE);
+        }
+        expect_same(w, m, MTU);
+    }
+    shared_free(w);
+}
+
 /* What is of the same member waits for what came before it, all of it. */
 static void test_order_of_one(void)
 {
@@ -516,6 +559,7 @@ int main(int argc, char **argv)
                          test_many);
     g_test_add_func("/shared/lost-of-one", test_lost_of_one);
     g_test_add_func("/shared/order-of-one", test_order_of_one);
+    g_test_add_func("/shared/no-room-to-execute", test_no_room_to_execute);
     g_test_add_func("/shared/lost-go-back", test_lost_go_back);
     g_test_add_func("/shared/not-ready", test_not_ready);
     g_test_add_func("/shared/error-of-one", test_error_of_one);

@@ -638,6 +638,7 @@ typedef struct QrnicPairs {
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
     size_t carried_bytes;       /* of packets in carriers; MAX_CARRIED */
     size_t held_bytes;          /* buffered out of order; MAX_HELD */
+    size_t executed_bytes;      /* of these, already executed; MAX_HELD / 2 */
     /* Connections, by the power of two of the bytes that each buffers */
     QTAILQ_HEAD(, QrnicHold) holds[QRNIC_HOLD_LISTS];
     uint32_t num_holds;         /* connections in these lists */

@@ -10,18 +10,19 @@
  * All connections together buffer QRNIC_MAX_HELD bytes at most. A peer must not
  * be able to occupy them for ever, with one connection or with many:
  *
- * - The share of a connection is half of QRNIC_MAX_HELD, divided by the number
- *   of connections that buffer something. A connection that buffers less than
- *   its share always finds room: the connection that buffers most loses its
- *   packets. (The latter buffers more than a share, because lists are by powers
- *   of two and half of an average is the share.)
+ * - A carrier keeps the headers of member packets that it has executed out of
+ *   order, because a retransmission must not be executed again. Neither another
+ *   connection nor time drops them, so all of them together occupy half of
+ *   QRNIC_MAX_HELD at most. When they do, no carrier executes another packet out
+ *   of order.
+ * - The share of a connection is half of the rest of QRNIC_MAX_HELD, divided by
+ *   the number of connections that buffer something. A connection that buffers
+ *   less than its share always finds room: the connection that buffers most
+ *   loses its packets. (The latter buffers more than a share, because lists are
+ *   by powers of two and half of an average is the share.)
  * - A connection that makes no progress for QRNIC_HELD_TIME loses its packets.
  *   An honest requester retransmits them, because the responder reports them
  *   missing again.
- *
- * A carrier keeps the headers of member packets that it has executed out of
- * order, because a retransmission must not be executed again. Their payload is
- * not buffered.
  *
  * "Selective repeat" in the manual.
  */
@@ -117,7 +118,7 @@ static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
     uint32_t holds = e->pairs->num_holds + !own;
     size_t wanted = (own ? own->bytes : 0) + size;
 
-    if (wanted > QRNIC_MAX_HELD / 2 / holds) {
+    if (wanted > (QRNIC_MAX_HELD - e->pairs->executed_bytes) / 2 / holds) {
         return false;
     }
     for (int i = QRNIC_HOLD_LISTS - 1; i >= 0; i--) {
@@ -159,6 +160,11 @@ void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
                               b->opcode);
 }
 
+bool qrnic_hold_may_execute(const QrnicEngine *e)
+{
+    return e->pairs->executed_bytes + held_size(0) <= QRNIC_MAX_HELD / 2;
+}
+
 bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                     bool placed)
 {
@@ -193,7 +199,9 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     e->pairs->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
-    if (!is_executed(p)) {
+    if (is_executed(p)) {
+        e->pairs->executed_bytes += size;
+    } else {
         hold_bytes(e, *h, size);
     }
     qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
@@ -211,7 +219,9 @@ QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     }
     p = h->at[psn % QRNIC_WINDOW];
     h->at[psn % QRNIC_WINDOW] = NULL;
-    if (!is_executed(p)) {
+    if (is_executed(p)) {
+        e->pairs->executed_bytes -= held_size(p->payload_len);
+    } else {
         hold_bytes(e, h, -(int64_t)held_size(p->payload_len));
     }
     if (!--h->count) {

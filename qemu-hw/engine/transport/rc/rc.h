@@ -273,6 +273,11 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 /* hold.c. One of the window. False: it is not kept, as there is no room. */
 bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                     bool placed);
+/*
+ * Returns true if there is room for another packet of a member that is executed
+ * out of order.
+ */
+bool qrnic_hold_may_execute(const QrnicEngine *e);
 /* Compares a packet with the buffered one, which must be there. */
 void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
                         const QrnicPacket *pkt);

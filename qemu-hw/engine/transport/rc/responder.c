@@ -201,6 +201,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     placed = !there && qrnic_is_adaptive(qp, pkt) &&
              qrnic_responder_place(e, qp, pkt);
     early = !there && pkt->info->flags & QRNIC_OPF_CARRIED &&
+            qrnic_hold_may_execute(e) &&
             qrnic_carried_is_next(e, qp, pkt);
     if (!qrnic_hold_put(e, qp, pkt, placed || early)) {
         return false;
