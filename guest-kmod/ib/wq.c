@@ -177,7 +177,12 @@ bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type typ
 		return false;
 	wq = container_of(object, struct qrnic_ib_wq, object);
 	event.element.wq = &wq->ibwq;
-	if (type == IB_EVENT_QP_FATAL && wq->ibwq.event_handler)
+	/*
+	 * uverbs sets uobject after create_wq() and its handler dereferences it. Before that
+	 * the work queue is in RESET, where only a device that cannot be trusted sends events.
+	 */
+	if (type == IB_EVENT_QP_FATAL && wq->ibwq.event_handler &&
+	    READ_ONCE(wq->ibwq.uobject))
 		wq->ibwq.event_handler(&event, wq->ibwq.wq_context);
 	qrnic_object_put(object);
 	return true;

@@ -99,6 +99,14 @@ try "but not if that is beyond the BAR" "! python3 -c \"$memory\" 2>/dev/null &&
 liar opcode=0x82 offset=8 length=1 byte=0x10
 try "or begins within a page" "! python3 -c \"$memory\" 2>/dev/null && told"
 
+work_queue="import pyverbs.cq as c, pyverbs.device as d, pyverbs.enums as e, pyverbs.pd as p, pyverbs.wq as w
+context = d.Context(name='$RDMA0')
+w.WQ(context, w.WQInitAttr(wq_pd=p.PD(context), wq_cq=c.CQ(context, 16), wq_type=e.IBV_WQT_RQ, max_wr=16, max_sge=1))"
+liar
+try "it has receive work queues" "python3 -c \"$work_queue\""
+liar wq_fatal=1
+try "a fatal event of a receive work queue before uverbs knows the queue: dropped" "python3 -c \"$work_queue\" && told"
+
 # Only commands that are late have events.
 poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
 echo 0 >"$poll"

@@ -2,17 +2,20 @@
 /*
  * lie.c: the device says what no honest one does: bytes of the output or the number in
  * the result of a command are others, or the type of the next asynchronous events is, or
- * each received frame continues the one before.
+ * each received frame continues the one before, or a receive work queue has a fatal event
+ * while it is created.
  * The driver under test sees it where it reads what the device has written.
  *
  * modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
  * modprobe lie opcode=0x10 result=0 times=1
  * modprobe lie event=0x0
  * modprobe lie continues=66
+ * modprobe lie wq_fatal=1
  */
 #include <linux/bitfield.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <rdma/ib_verbs.h>
 
 #include "core/core.h"
 #include "ethernet/ethernet.h"
@@ -45,6 +48,10 @@ static int continues = -1;
 module_param(continues, int, 0444);
 MODULE_PARM_DESC(continues, "bytes of headers of each received frame; -1: as the device says");
 
+static bool wq_fatal;
+module_param(wq_fatal, bool, 0444);
+MODULE_PARM_DESC(wq_fatal, "each receive work queue has a fatal event before uverbs knows it");
+
 static atomic_t told = ATOMIC_INIT(0);
 
 static int told_get(char *buffer, const struct kernel_param *parameter)
@@ -56,8 +63,11 @@ static const struct kernel_param_ops told_ops = { .get = told_get };
 module_param_cb(told, &told_ops, NULL, 0444);
 MODULE_PARM_DESC(told, "lies so far");
 
+static struct qrnic_dev *device;	/* of the last command */
+
 static int command_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
+	device = (struct qrnic_dev *)regs_get_kernel_argument(regs, 0);
 	*(struct qrnic_cmd **)instance->data =
 		(struct qrnic_cmd *)regs_get_kernel_argument(regs, 1);
 	return 0;
@@ -128,6 +138,24 @@ static struct kprobe joins = {
 	.pre_handler = join_begins,
 };
 
+/* The driver can find the work queue, and uverbs has not set its uobject yet. */
+static int create_wq_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct ib_wq *wq = (struct ib_wq *)regs_return_value(regs);
+	struct qrnic_core *core = to_qrnic_core(device);
+
+	if (IS_ERR(wq))
+		return 0;
+	atomic_inc(&told);
+	core->handler->qp_event(core->handler_context, wq->wq_num, QRNIC_EVENT_QP_FATAL, 0);
+	return 0;
+}
+
+static struct kretprobe work_queues = {
+	.kp.symbol_name = "qrnic_ib_create_wq",
+	.handler = create_wq_ends,
+};
+
 static int __init lie_init(void)
 {
 	int err = register_kretprobe(&commands);
@@ -140,8 +168,14 @@ static int __init lie_init(void)
 	err = register_kprobe(&joins);
 	if (err)
 		goto err_interrupts;
+	if (wq_fatal)
+		err = register_kretprobe(&work_queues);
+	if (err)
+		goto err_joins;
 	return 0;
 
+err_joins:
+	unregister_kprobe(&joins);
 err_interrupts:
 	unregister_kprobe(&interrupts);
 err_commands:
@@ -151,6 +185,8 @@ err_commands:
 
 static void __exit lie_exit(void)
 {
+	if (wq_fatal)
+		unregister_kretprobe(&work_queues);
 	unregister_kprobe(&joins);
 	unregister_kprobe(&interrupts);
 	unregister_kretprobe(&commands);
