@@ -33,7 +33,7 @@ struct qrnic_ib_odp {
 	struct qrnic_ib_mr *mr;
 	struct ib_umem_odp *umem;
 	struct qrnic_sparse_table table;
-	struct qrnic_sparse_budget *budget;	/* of the context */
+	struct qrnic_sparse_budget *budget;	/* of the user */
 	u64 length;
 	bool implicit;
 	int weight;			/* of an explicit region's arrays, in lists */
@@ -48,6 +48,17 @@ struct qrnic_ib_odp {
 	atomic64_t faults;
 	atomic64_t invalidations;
 	atomic64_t prefetches;
+};
+
+/*
+ * The limit of all contexts of a user. A limit of each context would not limit a process,
+ * which may open as many contexts as it may open files.
+ */
+struct qrnic_ib_odp_budget {
+	struct list_head entry;		/* in dev->odp_budgets */
+	struct qrnic_sparse_budget lists;
+	kuid_t user;
+	u32 contexts;
 };
 
 struct odp_range {
@@ -781,7 +792,7 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 	mutex_init(&odp->key_mutex);
 	xa_init(&odp->parts);
 	INIT_WORK(&odp->shrink_work, odp_shrink_work);
-	odp->budget = uobject ? &to_qrnic_ucontext(uobject->context)->odp_budget :
+	odp->budget = uobject ? &to_qrnic_ucontext(uobject->context)->odp_budget->lists :
 				&dev->odp_budget;
 	err = odp_weigh(odp, length);
 	if (err)
@@ -925,11 +936,69 @@ int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 	return 0;
 }
 
+/*
+ * Limits page lists and the RDMA core's arrays to the need of all memory, with a
+ * reserve for programs that use little of many parts.
+ */
+static void odp_budget_init(struct qrnic_sparse_budget *budget)
+{
+	atomic_set(&budget->used, 0);
+	budget->limit = min_t(u64, INT_MAX / 2, (1 + PART_WEIGHT) *
+			      (SZ_4K + ((u64)totalram_pages() >> 9)));
+}
+
+/* Finds or makes the budget of the context's user. The context puts it at its end. */
+int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_odp_budget *budget, *found;
+
+	/* Before the mutex, because memory must not be reclaimed under it. */
+	budget = kzalloc(sizeof(*budget), GFP_KERNEL_ACCOUNT);
+	if (!budget)
+		return -ENOMEM;
+	odp_budget_init(&budget->lists);
+	budget->user = ucontext->owner.user;
+
+	mutex_lock(&dev->odp_budget_mutex);
+	list_for_each_entry(found, &dev->odp_budgets, entry)
+		if (uid_eq(found->user, budget->user))
+			break;
+	if (list_entry_is_head(found, &dev->odp_budgets, entry)) {
+		list_add(&budget->entry, &dev->odp_budgets);
+		found = budget;
+		budget = NULL;
+	}
+	found->contexts++;
+	ucontext->odp_budget = found;
+	mutex_unlock(&dev->odp_budget_mutex);
+	kfree(budget);
+	return 0;
+}
+
+void qrnic_odp_budget_put(struct qrnic_ib_ucontext *ucontext)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_odp_budget *budget = ucontext->odp_budget;
+
+	mutex_lock(&dev->odp_budget_mutex);
+	if (--budget->contexts) {
+		budget = NULL;
+	} else {
+		list_del(&budget->entry);
+		WARN_ON(atomic_read(&budget->lists.used));
+	}
+	mutex_unlock(&dev->odp_budget_mutex);
+	kfree(budget);
+}
+
 int qrnic_odp_init(struct qrnic_ib_dev *dev)
 {
 	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->odp_mutex);
-	qrnic_odp_budget_init(&dev->odp_budget);
+	odp_budget_init(&dev->odp_budget);
+	INIT_LIST_HEAD(&dev->odp_budgets);
+	mutex_init(&dev->odp_budget_mutex);
 	xa_init(&dev->responder_faults);
 	INIT_WORK(&dev->responder_work, odp_last_responder_work);
 	/* Many may wait for a disk. */
@@ -942,7 +1011,7 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 	if (!dev->prefetch_wq)
 		goto err_odp;
 	/*
-	 * Both other workers wait for this one when a context has reached its limit of
+	 * Both other workers wait for this one when a user has reached its limit of
 	 * lists.
 	 */
 	dev->shrink_wq = alloc_workqueue("qrnic_page_lists", WQ_UNBOUND, 0);
@@ -955,17 +1024,6 @@ err_prefetch:
 err_odp:
 	destroy_workqueue(dev->odp_wq);
 	return -ENOMEM;
-}
-
-/*
- * Limits page lists and the RDMA core's arrays to the need of all memory, with a
- * reserve for programs that use little of many parts.
- */
-void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
-{
-	atomic_set(&budget->used, 0);
-	budget->limit = min_t(u64, INT_MAX / 2, (1 + PART_WEIGHT) *
-			      (SZ_4K + ((u64)totalram_pages() >> 9)));
 }
 
 /* When the device is no longer registered, and no event comes any more */

@@ -92,6 +92,8 @@ struct qrnic_ib_dev {
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
 	struct qrnic_sparse_budget odp_budget;	/* of those without a context (RDS) */
+	struct mutex odp_budget_mutex;	/* protects odp_budgets */
+	struct list_head odp_budgets;	/* one for each user that has a context */
 	struct workqueue_struct *shrink_wq;	/* frees page lists without entries */
 	atomic_t prefetches;		/* that wait */
 	struct xarray responder_faults;	/* of dynamic targets, that nobody took yet */
@@ -142,7 +144,7 @@ struct qrnic_ib_ucontext {
 	struct qrnic_ib_owner owner;	/* of the process that opened the context */
 	struct qrnic_ib_db_page *db_page;
 	struct xarray db_pages;		/* by number; that one too */
-	struct qrnic_sparse_budget odp_budget;	/* of its regions on demand */
+	struct qrnic_ib_odp_budget *odp_budget;	/* of the user's regions on demand */
 };
 
 /* An indirect key, which is no ib_mr */
@@ -501,7 +503,8 @@ int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context);
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 int qrnic_odp_init(struct qrnic_ib_dev *dev);
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
-void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget);
+int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext);
+void qrnic_odp_budget_put(struct qrnic_ib_ucontext *ucontext);
 u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp);
 void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
 void qrnic_odp_qp_init(struct qrnic_ib_qp *qp);
@@ -523,7 +526,12 @@ static inline void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
 }
 
-static inline void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
+static inline int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext)
+{
+	return 0;
+}
+
+static inline void qrnic_odp_budget_put(struct qrnic_ib_ucontext *ucontext)
 {
 }
 

@@ -205,15 +205,25 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	ucontext->owner.user = current_euid();
 	ucontext->owner.net_cookie = current->nsproxy->net_ns->net_cookie;
 	xa_init(&ucontext->db_pages);
-	qrnic_odp_budget_init(&ucontext->odp_budget);
+	err = qrnic_odp_budget_get(ucontext);
+	if (err)
+		return err;
 	ucontext->db_page = qrnic_db_page_create(ucontext);
-	if (IS_ERR(ucontext->db_page))
-		return PTR_ERR(ucontext->db_page);
+	if (IS_ERR(ucontext->db_page)) {
+		err = PTR_ERR(ucontext->db_page);
+		goto err_budget;
+	}
 
 	qrnic_ucontext_response(ucontext, &response);
 	err = ib_respond_udata(udata, response);
 	if (err)
-		qrnic_db_page_destroy(ucontext->db_page);
+		goto err_page;
+	return 0;
+
+err_page:
+	qrnic_db_page_destroy(ucontext->db_page);
+err_budget:
+	qrnic_odp_budget_put(ucontext);
 	return err;
 }
 
@@ -224,6 +234,7 @@ void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 
 	qrnic_db_page_destroy(ucontext->db_page);
 	WARN_ON(!xa_empty(&ucontext->db_pages));
+	qrnic_odp_budget_put(ucontext);
 }
 
 /*

@@ -506,7 +506,33 @@ static void test_lists_of_nothing(void)
 	munmap(map, (PARTS + 1) * PART_LENGTH);
 }
 
-/* The limit of a context, which freed lists do not count for */
+/*
+ * Registers memory on demand in a context that this user has opened. Returns 0 or the
+ * errno.
+ */
+static int register_as(uid_t user, uint8_t *at)
+{
+	struct ibv_context *other;
+	struct ibv_pd *other_pd;
+	struct ibv_mr *region;
+	int err = 0;
+
+	CHECK(!seteuid(user));
+	other = ibv_open_device(context->device);
+	CHECK(!seteuid(0) && other);
+	other_pd = ibv_alloc_pd(other);
+	CHECK(other_pd);
+	region = ibv_reg_mr(other_pd, at, PARTS * PART_LENGTH,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	if (!region)
+		err = errno;
+	else
+		CHECK(!ibv_dereg_mr(region));
+	CHECK(!ibv_dealloc_pd(other_pd) && !ibv_close_device(other));
+	return err;
+}
+
+/* The limit of a user, which freed lists do not count for */
 static void test_limit(void)
 {
 	/* As many as memory has, 4096, and as many again, which are too many */
@@ -529,6 +555,8 @@ static void test_limit(void)
 	too_large = ibv_reg_mr(pd, at, PARTS * PART_LENGTH,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	CHECK(!too_large && errno == ENOMEM);
+	CHECK(register_as(0, at) == ENOMEM);
+	CHECK(register_as(65534, at) == 0);
 
 	/* At once: it must not depend on how fast the kernel frees lists. */
 	err = 0;

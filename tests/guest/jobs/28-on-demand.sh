@@ -14,6 +14,8 @@ gid6=$(gid_index "$RDMA0" 6)
 try "a swap device" "modprobe brd rd_nr=1 rd_size=262144 && mkswap /dev/ram0 && swapon /dev/ram0"
 echo always >/sys/kernel/mm/transparent_hugepage/enabled
 try "verbs report on-demand paging" "ibv_devinfo -v -d $RDMA0 | grep -q ODP_SUPPORT_IMPLICIT"
+# The test of the limit opens a context as another user.
+chmod 0666 /dev/infiniband/uverbs*
 provider() { echo "set -o pipefail; qrnic-on-demand-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
 
