@@ -10,10 +10,14 @@
 
 bool qrnic_sparse_charge(struct qrnic_sparse_budget *budget, int lists)
 {
-	if (atomic_add_return(lists, &budget->used) <= budget->limit)
-		return true;
-	atomic_sub(lists, &budget->used);
-	return false;
+	int used = atomic_read(&budget->used);
+
+	/* Never above the limit, otherwise a failed charge makes smaller ones fail, too. */
+	do {
+		if (lists > budget->limit - used)
+			return false;
+	} while (!atomic_try_cmpxchg(&budget->used, &used, used + lists));
+	return true;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_charge);
 
