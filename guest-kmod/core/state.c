@@ -316,7 +316,7 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	spin_lock_irq(&core->fatal_lock);
 	core->may_recover = true;
 	if (core->condition != QRNIC_GOOD || READ_ONCE(core->level) != QRNIC_UP)
-		queue_delayed_work(system_unbound_wq, &core->recovery_work, 0);
+		queue_delayed_work(core->dev.wq, &core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
 
@@ -370,7 +370,7 @@ void qrnic_await_pci(struct qrnic_core *core)
 	spin_lock_irq(&core->fatal_lock);
 	WRITE_ONCE(core->condition, QRNIC_PCI_ERROR);
 	core->may_recover = true;
-	queue_delayed_work(system_unbound_wq, &core->recovery_work,
+	queue_delayed_work(core->dev.wq, &core->recovery_work,
 			   QRNIC_PCI_ERROR_PATIENCE);
 	spin_unlock_irq(&core->fatal_lock);
 }
