@@ -663,7 +663,7 @@ static void test_charged(void)
 }
 
 /* Writes a parameter of the kernel module that fails allocations of page lists. */
-static bool refuse(const char *parameter, int value)
+static bool set_refuse(const char *parameter, int value)
 {
 	char path[64];
 	FILE *file;
@@ -688,7 +688,7 @@ static void test_unfinished_list(void)
 
 	NEED(capabilities & QRNIC_CAP_ON_DEMAND);
 	region = whole_address_space();
-	CHECK(refuse("skip", 2) && refuse("times", 1));
+	CHECK(set_refuse("skip", 2) && set_refuse("times", 1));
 	CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH, map, PAGE));
 	CHECK(sum_of("printf 'times '; cat /sys/module/refuse/parameters/times",
 		     "times") == 0);
