@@ -1263,6 +1263,39 @@ static void test_newer(void)
     world_free(w);
 }
 
+static int64_t real_time;
+
+static int64_t real_time_ns(void *opaque)
+{
+    return real_time;
+}
+
+/*
+ * The VM of the target is stopped for 10 s, with an old duplicate in its input:
+ * the duplicate is dropped when the VM continues.
+ */
+static void test_old_when_stopped(void)
+{
+    World with = world_defaults(), *w;
+    QrnicTransport t;
+
+    with.responders = 1;
+    w = world_new(with);
+    w->sim->node[1].engine->env.real_time_ns = real_time_ns;
+    w->sim->tap = see_connection;
+    send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
+    sim_run(w->sim, w->sim->now + SIM_MS);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    real_time = 10000 * SIM_MS;
+    t = of(w, 1, QRNIC_OP_DC_CONNECT, 0x77);
+    t.connection = (seen_connection - 1) & 0xffffff;
+    inject(w, 1, &t);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 1);
+    g_assert_cmpint(count(w, 1, QRNIC_COUNTER_RX_DROP_CONNECTION), ==, 1);
+    run(w);
+    world_free(w);
+}
+
 /* What the network had kept is not executed again, for some time. */
 static void test_ended(void)
 {
@@ -1740,6 +1773,7 @@ int main(int argc, char **argv)
     g_test_add_func("/dynamic/lies", test_lies);
     g_test_add_func("/dynamic/newer", test_newer);
     g_test_add_func("/dynamic/ended", test_ended);
+    g_test_add_func("/dynamic/old-when-stopped", test_old_when_stopped);
     g_test_add_func("/dynamic/owing", test_owing);
     g_test_add_func("/dynamic/flood", test_flood);
     g_test_add_func("/dynamic/objects", test_objects);

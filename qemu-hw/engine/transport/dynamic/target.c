@@ -151,7 +151,9 @@ static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
  * Returns true if a CONNECT with the number may have been sent before the
  * connection. Packets are in the network for QRNIC_DYNAMIC_RESPONDER_IDLE at
  * most. Afterwards any other number is that of a new connection, because the
- * numbers of an idle or restarted initiator may have wrapped around.
+ * numbers of an idle or restarted initiator may have wrapped around. The clock
+ * stops with the VM, because packets that arrive meanwhile wait in the input:
+ * by real time an old duplicate among them would pass for a new CONNECT.
  */
 static bool is_older(QrnicEngine *e, uint32_t number, uint32_t connection,
                      int64_t made_at)
