@@ -197,13 +197,20 @@ static int qrnic_qp_state(struct qrnic_channel *channel, enum qrnic_qp_state sta
 			     channel->qpn, &attr, sizeof(attr));
 }
 
+/*
+ * RDMA may get the number next. A QP in RESET sends no events, so the flush leaves none
+ * that a new QP of this number would receive. A failed command means the fatal state.
+ */
 static void qrnic_qp_close(struct qrnic_channel *channel)
 {
 	struct qrnic_dev *dev = &channel->eth->core->dev;
+	u32 qpn = channel->qpn;
 
-	if (qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_QP, channel->qpn))
-		qrnic_report_fatal(dev, "QP not destroyed");
+	qrnic_qp_state(channel, QRNIC_QPS_RESET);
+	qrnic_flush_events(dev);
 	WRITE_ONCE(channel->qpn, 0);
+	if (qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn))
+		qrnic_report_fatal(dev, "QP not destroyed");
 }
 
 static int qrnic_qp_open(struct qrnic_channel *channel)
@@ -229,6 +236,11 @@ static int qrnic_qp_open(struct qrnic_channel *channel)
 			       &ctx, sizeof(ctx), &qpn);
 	if (err)
 		return err;
+	/*
+	 * RDMA may have had the number, so events of the former QP may still be pending.
+	 * They must not be taken for events of this one, which has none in RESET.
+	 */
+	qrnic_flush_events(&channel->eth->core->dev);
 	WRITE_ONCE(channel->qpn, qpn);
 	err = qrnic_qp_state(channel, QRNIC_QPS_INIT);
 	if (!err)
