@@ -13,8 +13,8 @@
  * - A carrier keeps the headers of member packets that it has executed out of
  *   order, because a retransmission must not be executed again. Neither another
  *   connection nor time drops them, so all of them together occupy half of
- *   QRNIC_MAX_HELD at most. When they do, no carrier executes another packet out
- *   of order.
+ *   QRNIC_MAX_HELD at most. When they do, no carrier executes another packet
+ *   out of order.
  * - The share of a connection is half of the rest of QRNIC_MAX_HELD, divided by
  *   the number of connections that buffer something. A connection that buffers
  *   less than its share always finds room: the connection that buffers most
