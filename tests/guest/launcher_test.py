@@ -20,9 +20,9 @@ import time
 import zlib
 
 
-def qemus_of(pid):
-    """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
-    found = []
+def children_of(pid):
+    """The process ids of a process's children, each with its arguments."""
+    found = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             with open(path, encoding="ascii", errors="replace") as file:
@@ -31,9 +31,14 @@ def qemus_of(pid):
                 arguments = file.read().split("\0")
         except OSError:
             continue
-        if int(fields[1]) == pid and "guest1" in arguments:
-            found.append(int(path.split("/")[2]))
+        if int(fields[1]) == pid:
+            found[int(path.split("/")[2])] = arguments
     return found
+
+
+def qemus_of(pid):
+    """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
+    return [child for child, arguments in children_of(pid).items() if "guest1" in arguments]
 
 
 def wait_until(condition, seconds):
@@ -409,8 +414,8 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             command = [os.path.join(self.root, "tools", words[0]), *words[1:]]
             with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env=self.env, start_new_session=True, preexec_fn=heed_interrupts) as process:
-                # Python itself answers an interruption that comes before it has read the tool.
-                time.sleep(0.5)
+                # Python itself prints a traceback while it imports modules, so the tool must have begun its work.
+                wait_until(lambda tool=process: tool.poll() is not None or children_of(tool.pid), 60)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGINT)
                 try:
