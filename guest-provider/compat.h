@@ -24,13 +24,6 @@
 #define QRNIC_COMPAT_MEMORY
 #endif
 
-/* From 64 on a QP may be created with attributes of the provider's own */
-#ifdef QRNIC_HAVE_QP_ATTRIBUTES
-#define QRNIC_COMPAT_ATTRIBUTES , NULL
-#else
-#define QRNIC_COMPAT_ATTRIBUTES
-#endif
-
 /*
  * From 64 on a parent domain may allow memory outside a confidential guest's protection,
  * which the library does not need.
@@ -71,12 +64,17 @@ qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 			struct ib_uverbs_ex_create_qp_resp *resp,
 			size_t resp_size)
 {
+#ifdef QRNIC_HAVE_QP_ATTRIBUTES
+	/* From 64 on a QP may be created with attributes of the provider's own. */
 	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
-				     resp_size QRNIC_COMPAT_ATTRIBUTES);
+				     resp_size, NULL);
+#else
+	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
+				     resp_size);
+#endif
 }
 
 #undef QRNIC_COMPAT_FDS
 #undef QRNIC_COMPAT_MEMORY
-#undef QRNIC_COMPAT_ATTRIBUTES
 
 #endif /* QRNIC_COMPAT_H */
