@@ -35,8 +35,8 @@ struct qrnic_ib_share_link {
  * A share offers or answers. An offering share belongs to one local process,
  * and has one carrier to each node that the process connects to. An answering
  * share belongs to the local processes of one user in one network namespace.
- * Their connections come from one process of another node. It has one carrier,
- * which is made with the share. For the same number, other users and
+ * Their connections come from one process of another node. An answering share has
+ * one carrier, which is made with the share. For the same number, other users and
  * namespaces have their own answering shares, because the first member of a
  * carrier chooses its path for all members. sharing_mutex protects all
  * members.
