@@ -241,6 +241,51 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
     }
 }
 
+/*
+ * The hash of the packets
+ */
+
+void sim_packets_begin(Sim *s)
+{
+    if (g_getenv("QRNIC_SIM_PACKETS")) {
+        s->packets = g_checksum_new(G_CHECKSUM_SHA256);
+    }
+}
+
+void sim_packets_end(Sim *s)
+{
+    static unsigned worlds;
+    g_autofree char *line = NULL;
+    int fd;
+
+    if (!s->packets) {
+        return;
+    }
+    G_GNUC_BEGIN_IGNORE_DEPRECATIONS
+    line = g_strdup_printf("%s %u %" PRIu64 " %s %s\n",
+                           program_invocation_short_name, worlds++,
+                           s->packets_hashed,
+                           g_checksum_get_string(s->packets),
+                           g_test_get_path());
+    G_GNUC_END_IGNORE_DEPRECATIONS
+    fd = g_open(g_getenv("QRNIC_SIM_PACKETS"), O_WRONLY | O_APPEND | O_CREAT,
+                0666);
+    g_assert_cmpint(fd, >=, 0);
+    /* One write, because other programs append at the same time. */
+    g_assert_cmpint(write(fd, line, strlen(line)), ==, strlen(line));
+    close(fd);
+    g_checksum_free(s->packets);
+}
+
+static void packets_add(Sim *s, unsigned from, const uint8_t *frame, size_t len)
+{
+    const uint64_t head[] = { s->now, from, len };
+
+    s->packets_hashed++;
+    g_checksum_update(s->packets, (const uint8_t *)head, sizeof(head));
+    g_checksum_update(s->packets, frame, len);
+}
+
 void sim_block(SimNode *n, int64_t until)
 {
     n->blocked = true;
@@ -255,6 +300,9 @@ static bool wire_send(void *opaque, const uint8_t *frame, size_t len)
     unsigned to = n->id ^ 1;
 
     g_assert_false(n->blocked);
+    if (s->packets) {
+        packets_add(s, n->id, frame, len);
+    }
     if (s->send) {
         return s->send(s, n, frame, len);
     }

@@ -15,6 +15,15 @@ uint8_t *sim_memory_new(uint64_t size);
 void sim_memory_clear(uint8_t *p, uint64_t size);
 void sim_memory_free(uint8_t *p, uint64_t size);
 
+/*
+ * If QRNIC_SIM_PACKETS=FILE is in the environment, hashes each frame that a
+ * node of the world sends, with its time and its node. sim_packets_end()
+ * appends one line to FILE: program, number of the world in the program,
+ * frames, SHA-256, test. tools/compare-commits compares two such files.
+ */
+void sim_packets_begin(Sim *s);
+void sim_packets_end(Sim *s);
+
 /* The environment of a node's engine */
 QrnicEnv sim_env(SimNode *n);
 /* Retransmission by the link, between the engine and the wire */

@@ -202,6 +202,7 @@ Sim *sim_new(uint32_t seed, const SimOptions *options)
     Sim *s = g_new0(Sim, 1);
 
     s->seed = seed;
+    sim_packets_begin(s);
     s->rand = g_rand_new_with_seed(seed);
     s->kicked = g_ptr_array_new();
     s->waiting = g_ptr_array_new();
@@ -224,6 +225,7 @@ void sim_free(Sim *s)
 {
     SimFrame *f;
 
+    sim_packets_end(s);
     while ((f = sim_wire_take(s))) {
         g_free(f);
     }

@@ -103,6 +103,9 @@ struct Sim {
     /* In place of the wire; as the engine's. False: then comes sim_block(). */
     bool (*send)(Sim *s, SimNode *from, const uint8_t *frame, size_t len);
     void *network;
+    /* Of all frames sent, or NULL: see sim_packets_begin() */
+    GChecksum *packets;
+    uint64_t packets_hashed;
 };
 
 /* Software keeps the free slots in a chain: posts at its head. */
