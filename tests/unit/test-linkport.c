@@ -12,7 +12,7 @@
 #include "engine/memory/memory.h"
 #include "link/link.h"
 #include "pair.h"
-#include "device.h"
+#include "device/device.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */
 #define BYTES 4096u
@@ -28,7 +28,7 @@ static struct {
 } world;
 
 /*
- * What linkport.c wants of the device
+ * What device/port.c wants of the device
  */
 
 bool qrnic_on_bus(QrnicDevice *d)

@@ -104,7 +104,7 @@ struct QrnicQp {
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
-    /* pace.c */
+    /* rate/pace.c */
     QrnicTimer pace_timer;
     int64_t pace_full;          /* when all that was sent is paid for */
 
@@ -118,7 +118,7 @@ struct QrnicQp {
     QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
     uint64_t waits_since;       /* its place among those that wait; 0: none */
     QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
-    /* congestion.c */
+    /* rate/reaction.c */
     QrnicTimer congestion_timer;
     /* notification.c */
     bool cnp_owed;
@@ -287,8 +287,8 @@ uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 
 /*
- * congestion.c: the rate that CNPs leave a queue pair. A CNP for it has come,
- * and the port is a reaction point.
+ * rate/reaction.c: reduces the rate of a queue pair, for which a CNP has arrived,
+ * if the port is a reaction point.
  */
 void qrnic_congestion_notified(QrnicEngine *e, QrnicQp *qp);
 /* The timer of it; afterwards it may be able to send. */
@@ -323,7 +323,7 @@ void qrnic_notifications_forget(QrnicEngine *e);
 bool qrnic_notifications_pending(QrnicEngine *e);
 void qrnic_notifications_process(QrnicEngine *e);
 
-/* pace.c */
+/* rate/pace.c */
 /*
  * True: it may not send now because of its rate limit, or of congestion, and
  * is scheduled again when it may.

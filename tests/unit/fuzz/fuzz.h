@@ -163,8 +163,8 @@ void fuzz_world_free(FuzzWorld *w);
 /* Resets the device of a node and makes its objects again. */
 void fuzz_node_reset(FuzzNode *f);
 /*
- * Executes a command as command.c does: with the lengths of the contract, not
- * in the fatal state, and device memory is cleared before this returns.
+ * Executes a command as command_queue.c does: with the lengths of the contract,
+ * not in the fatal state, and device memory is cleared before this returns.
  */
 QrnicResult fuzz_command(SimNode *n, uint16_t opcode, uint32_t object,
                          const uint8_t *in, uint8_t *out);

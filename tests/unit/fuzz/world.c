@@ -11,7 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "device.h"
+#include "device/device.h"
 #include "fuzz.h"
 
 #define LOG_SQ 6

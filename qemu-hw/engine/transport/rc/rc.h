@@ -57,8 +57,8 @@ typedef struct QrnicPending {
 QEMU_BUILD_BUG_ON(sizeof(QrnicPending) > 64);
 
 /*
- * hold.c: packets that have come ahead of their turn, in the window that begins
- * with the PSN whose turn it is
+ * reorder.c: packets that arrived out of order, in the window that begins with
+ * the expected PSN
  */
 typedef struct QrnicHeld {
     QrnicTransport t;
@@ -270,7 +270,7 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
     return qp->state == QRNIC_QPS_RTS || qp->state == QRNIC_QPS_SQD;
 }
 
-/* hold.c. One of the window. False: it is not kept, as there is no room. */
+/* reorder.c. One of the window. False: it is not kept, as there is no room. */
 bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                     bool placed);
 /*
@@ -330,7 +330,7 @@ QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
                                   QrnicStep *respond, QrnicStep *request);
 void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp);
 
-/* requester.c */
+/* ring.c */
 void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
 void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
@@ -442,14 +442,14 @@ void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,
 /* send.c: at most one packet; false: nothing to do, or it must wait. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
 
-/* receive.c: a response, parsed and checked */
+/* responses.c: a response, parsed and checked */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 
 /*
  * The responder: each of these files uses only those before it.
  */
 
-/* access.c */
+/* rkey.c */
 /* The PD that keys must be of; srqn: XRC, of the request */
 uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
 enum qrnic_syndrome qrnic_remote_check(QrnicEngine *e, QrnicQp *qp,
@@ -473,7 +473,7 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
 /* So many reads and atomics can be kept without losing one not answered. */
 bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
 
-/* answer.c */
+/* reply.c */
 void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
 /* A NAK of the expected PSN */
 void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
@@ -498,8 +498,8 @@ void qrnic_responder_resume(QrnicResponder *r);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 
 /*
- * tags.c: a send to an SRQ with a tag list. What it takes is a WQE, and all is
- * as without a list, or an entry: recv->tag.
+ * tagged.c: a send to an SRQ with a tag list. It consumes a receive WQE, as
+ * without a list, or an entry of the list: recv->tag.
  */
 QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                             const QrnicPacket *pkt);
@@ -529,7 +529,7 @@ static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
 /* One that came ahead: true if its payload is where it belongs now. */
 bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
 
-/* responder.c */
+/* sequence.c */
 void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
 /* A request, parsed and checked */
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);

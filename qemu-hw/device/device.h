@@ -148,7 +148,7 @@ bool qrnic_takes_no_frame(QrnicDevice *d);
 void qrnic_device_reset(QrnicDevice *d);
 int64_t qrnic_clock_ns(QrnicDevice *d);
 
-/* mmio.c */
+/* registers.c */
 bool qrnic_mmio_init(QrnicDevice *d, Error **errp);
 void qrnic_mmio_reset(QrnicDevice *d);
 
@@ -161,7 +161,7 @@ void qrnic_doorbell_events_process(QrnicDevice *d);
 void qrnic_doorbell_events_reset(QrnicDevice *d);
 void qrnic_doorbell_events_cleanup(QrnicDevice *d);
 
-/* command.c */
+/* command_queue.c */
 void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size);
 void qrnic_command_disable(QrnicDevice *d);
 void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer);
@@ -173,7 +173,7 @@ bool qrnic_command_pending(const QrnicDevice *d);
 /* Runs commands that wait, up to a long one; returns true if more do. */
 bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only);
 
-/* command_handlers.c */
+/* commands.c */
 typedef struct QrnicCommandData {
     uint32_t object;
     uint8_t in[QRNIC_CMD_MAX_MAILBOX];
@@ -198,7 +198,7 @@ void qrnic_interrupts_cleanup(QrnicDevice *d);
 void qrnic_notify(QrnicDevice *d, unsigned vector);
 
 /*
- * linkport.c: between the engine and d->wire. All but can_receive are for
+ * port.c: between the engine and d->wire. All but can_receive are for
  * who has entered the device.
  */
 void qrnic_linkport_init(QrnicDevice *d);
@@ -218,10 +218,10 @@ bool qrnic_linkport_more(QrnicDevice *d);
 bool qrnic_linkport_idle(const QrnicDevice *d);
 void qrnic_linkport_work(QrnicDevice *d);
 
-/* netclient.c: sets d->wire */
+/* wire_net.c: sets d->wire */
 void qrnic_net_init(QrnicDevice *d);
 
-/* cableclient.c: sets d->wire */
+/* wire_cable.c: sets d->wire */
 bool qrnic_cable_plug(QrnicDevice *d, Error **errp);
 
 #endif

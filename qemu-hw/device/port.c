@@ -11,7 +11,7 @@
 #include "qemu/guest-random.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 #include "link/frame.h"
 #include "link/link.h"
 

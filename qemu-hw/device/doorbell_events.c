@@ -13,7 +13,7 @@
 #include "qemu/event_notifier.h"
 #include "qemu/main-loop.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 
 /* A descriptor each, and to map or unmap the BAR takes a while for each. */
 #define MAX_PAGES 128

@@ -8,7 +8,7 @@
 #include "block/aio.h"
 #include "qemu/main-loop.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 
 static bool net_can_receive(NetClientState *nc)
 {

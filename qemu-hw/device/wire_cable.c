@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 
 QEMU_BUILD_BUG_ON(QRNIC_CABLE_FRAME != QRNIC_FRAME_MAX);
 

@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 
 static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
                         bool write)

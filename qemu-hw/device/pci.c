@@ -20,7 +20,7 @@
 #include "system/runstate.h"
 #include "trace.h"
 #include "compat.h"
-#include "device.h"
+#include "device/device.h"
 
 /* Configuration space */
 #define CAP_PM 0x40

@@ -8,7 +8,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "device.h"
+#include "device/device.h"
 
 #define RESERVED ((QrnicResult) { QRNIC_ST_RESERVED })
 

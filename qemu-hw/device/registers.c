@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device.h"
+#include "device/device.h"
 
 static uint32_t status_read(QrnicDevice *d)
 {
