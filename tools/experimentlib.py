@@ -13,11 +13,14 @@ and what that runs: a job for guests beside it, or a program of tests/unit.
 
 import csv
 import importlib.util
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import simulatelib
@@ -182,16 +185,50 @@ def write_csv(path, rows):
         writer.writerows(rows)
 
 
+SVG = "http://www.w3.org/2000/svg"
+# Points that a reader cannot tell apart are left out, and the font has one name.
+STYLE = {"svg.hashsalt": "qrnic", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"], "axes.grid": True,
+         "grid.alpha": 0.3, "path.simplify_threshold": 0.5}
+
+
 def write_svg(path, experiment, rows):
-    """The same rows always make the same file."""
+    """Draws the picture of an experiment. The same rows always make the same file."""
     import matplotlib  # pylint: disable=import-outside-toplevel
     matplotlib.use("svg")  # draws to files, and wants no display
     from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
-    matplotlib.rcParams.update({"svg.hashsalt": "qrnic", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    matplotlib.rcParams.update(STYLE)
     figure = pyplot.figure(figsize=(9, 4.5), layout="constrained")
     experiment.draw(figure, rows)
-    figure.savefig(path, metadata={"Date": None, "Creator": "qrnic"})
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     pyplot.close(figure)
+    path.write_text(reduced(picture.getvalue()), encoding="utf-8")
+
+
+def reduced(text):
+    """Returns a picture of matplotlib without the names of its groups, with one decimal, and one part of a diagram in each line."""
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    root = ElementTree.fromstring(text)
+    parts = [*root, *(part for group in root.iter(f"{{{SVG}}}g") if group.get("id", "").startswith("axes_") for part in group)]
+    for element in root.iter():
+        element.text, element.tail = (element.text or "").strip(), "\n" if element in parts else ""
+        for name in {"d", "x", "y", "transform"} & set(element.attrib):
+            value = " ".join(element.get(name).split())
+            element.set(name, re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value))
+    without_names(root, parts)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def without_names(element, parts):
+    """Replaces each group below the element that has nothing but a name by what is in it; parts stay groups, without names."""
+    for child in list(element):
+        without_names(child, parts)
+        if child.tag == f"{{{SVG}}}g":
+            child.attrib.pop("id", None)
+            if not child.attrib and child not in parts:
+                place = list(element).index(child)
+                element[place:place + 1] = list(child)
 
 
 def median(values):

@@ -287,7 +287,7 @@ uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread);
 void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe);
 
 /*
- * rate/reaction.c: reduces the rate of a queue pair, for which a CNP has arrived,
+ * rate/reaction.c: reduces the rate of a queue pair when a CNP for it arrives,
  * if the port is a reaction point.
  */
 void qrnic_congestion_notified(QrnicEngine *e, QrnicQp *qp);
