@@ -48,7 +48,7 @@ overflow() {
     while [ "$(dropped)" = 0 ]; do
         "${client[@]}" &
         server=$!
-        server_up 18515 && "${client[@]}" localhost && wait $server || return 1
+        server_up 18515 && "${client[@]}" localhost && wait "$server" || return 1
     done
 }
 status=0
