@@ -34,11 +34,15 @@ def show(value, width=0):
     return f"0x{value:0{width}x}" if isinstance(value, HexInt) or width else str(value)
 
 
+def quoted(cell):
+    """A cell of a csv-table; quotes are for commas and quotes in it."""
+    return '"' + cell.replace('"', '""') + '"' if "," in cell or '"' in cell else cell
+
+
 def table(title, widths, header, rows):
-    lines = [f".. list-table:: {title}", "   :header-rows: 1", "   :widths: " + " ".join(map(str, widths)), ""]
-    for row in [header] + rows:
-        for i, cell in enumerate(row):
-            lines.append(("   * - " if i == 0 else "     - ") + cell)
+    """A table with one row in each line, which is legible as text, too."""
+    lines = [f".. csv-table:: {title}", "   :header-rows: 1", "   :widths: " + " ".join(map(str, widths)), ""]
+    lines += ["   " + ", ".join(map(quoted, row)) for row in [header] + rows]
     return [line.rstrip() for line in lines]
 
 
