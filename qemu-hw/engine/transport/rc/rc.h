@@ -322,7 +322,7 @@ bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
 void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
 
 /*
- * rc.c: responses and requests by turns, or what else these functions send,
+ * connection.c: responses and requests by turns, or what else these functions send,
  * at most one packet each; NULL: there are none.
  */
 typedef bool QrnicStep(QrnicEngine *e, QrnicQp *qp);
