@@ -6,7 +6,8 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
+#include "engine/transport/rc/responder/responder.h"
 #include "pair.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */

@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 #include "pair.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */

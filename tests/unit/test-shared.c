@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 #include "shared-world.h"
 
 /*

@@ -8,7 +8,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "trace.h"
 #include "engine/transport/rc/rc.h"
 
 QrnicResult qrnic_xrc_target_check(QrnicEngine *e, const QrnicQpCtx *in)
@@ -33,7 +32,7 @@ QrnicSrq *qrnic_xrc_srq(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
 
 QrnicSrq *qrnic_xrc_target_srq(QrnicEngine *e, const QrnicQp *qp)
 {
-    return qrnic_xrc_srq(e, qp, qp->responder->srqn);
+    return qrnic_xrc_srq(e, qp, qrnic_responder_srqn(qp));
 }
 
 /*
@@ -45,19 +44,9 @@ void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
 {
     for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
         QrnicQp *qp = e->pairs->qps.slot[n];
-        QrnicInbound *in;
 
-        if (!qp || !qp->ops->of_domain) {
-            continue;
-        }
-        in = &qp->responder->in;
-        if (in->recv && in->recv->srqn == srq->number) {
-            trace_qrnic_xrc_cut_short(e->config.name, qp->number, srq->number,
-                                      in->recv->index);
-            qrnic_recv_wqe_drop(e, &in->recv);
-        }
-        if (qp->responder->srqn == srq->number) {
-            qp->responder->srqn = 0;
+        if (qp && qp->ops->of_domain) {
+            qrnic_responder_srq_destroyed(e, qp, srq->number);
         }
     }
 }

@@ -60,7 +60,6 @@ static bool initiator_reach(QrnicEngine *e, QrnicQp *qp,
                             const QrnicSendWqe *wqe)
 {
     QrnicDynamicInitiator *d = qp->initiator;
-    QrnicRequester *r = qp->requester;
 
     if (d->wanted && same_address(&d->to, &wqe->dynamic)) {
         return true;
@@ -73,11 +72,9 @@ static bool initiator_reach(QrnicEngine *e, QrnicQp *qp,
     d->wanted = true;
     d->begun = d->followed = false;
     d->refusals = 0;
-    d->psn = r->next_psn;
+    d->psn = qrnic_requester_next_psn(qp);
     d->idle_at = QRNIC_DEADLINE_NEVER;
-    r->held = r->connecting = r->connect_due = true;
-    r->recovering = r->credit_limited = false;
-    qrnic_requester_attr_changed(e, qp);
+    qrnic_requester_connect(e, qp);
     return true;
 }
 
@@ -100,7 +97,7 @@ static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
     trace_qrnic_dynamic_disconnect(e->config.name, qp->number,
                                    qp->attr.dest_qpn, qp->connection);
     qrnic_add(e, QRNIC_COUNTER_DYNAMIC_DISCONNECTS, 1);
-    send_control(e, qp, QRNIC_OP_DC_DISCONNECT, qp->requester->next_psn);
+    send_control(e, qp, QRNIC_OP_DC_DISCONNECT, qrnic_requester_next_psn(qp));
 }
 
 /*
@@ -142,7 +139,6 @@ static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 static void send_connect(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicDynamicInitiator *d = qp->initiator;
-    QrnicRequester *r = qp->requester;
     bool full = qp->ctx.dynamic.flags & QRNIC_DYNAMICF_FULL ||
                 qp->attr.options & QRNIC_QPO_FULL_HANDSHAKE || d->refusals;
 
@@ -157,20 +153,17 @@ static void send_connect(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     send_control(e, qp, QRNIC_OP_DC_CONNECT, d->psn);
-    r->connect_due = false;
-    r->held = full;
     if (!full && !d->followed) {
         d->followed = true;
         d->followed_at = qrnic_now(e);
     }
-    qrnic_requester_deadline(e, qp);
+    qrnic_requester_connect_sent(e, qp, full);
 }
 
 /* What makes or ends a connection goes before requests. */
 static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicDynamicInitiator *d = qp->initiator;
-    QrnicRequester *r = qp->requester;
 
     if (!qrnic_requester_may_run(qp)) {
         return false;
@@ -179,10 +172,11 @@ static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
         send_disconnect(e, qp);
         return true;
     }
-    if (!r->connect_due || r->rnr_wait) {
+    if (!qrnic_requester_connect_is_due(qp)) {
         /* The WQE that it takes may need another connection. */
         return qrnic_requester_step(e, qp) ||
-               (qrnic_requester_may_run(qp) && r->connect_due && !r->rnr_wait);
+               (qrnic_requester_may_run(qp) &&
+                qrnic_requester_connect_is_due(qp));
     }
     if (d->begun) {
         send_connect(e, qp);
@@ -200,38 +194,24 @@ static QrnicTurn initiator_transmit(QrnicEngine *e, QrnicQp *qp,
 
 static void accepted(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicRequester *r = qp->requester;
-
-    if (!r->connecting) {
+    if (!qrnic_requester_is_connecting(qp)) {
         return;
     }
     trace_qrnic_dynamic_connected(e->config.name, qp->number,
                                   qp->attr.dest_qpn, qp->connection);
-    r->connecting = r->connect_due = r->held = false;
-    qrnic_requester_attr_changed(e, qp);
-    qrnic_requester_deadline(e, qp);
-    qrnic_schedule(e, qp);
+    qrnic_requester_connected(e, qp);
 }
 
 static void busy(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicDynamicInitiator *d = qp->initiator;
-    QrnicRequester *r = qp->requester;
     unsigned doublings = MIN(d->refusals, MAX_BACK_OFF);
+    int64_t ns = QRNIC_DYNAMIC_BACK_OFF * SCALE_US << doublings;
 
-    if (r->rnr_wait) {
-        return;                 /* the same CNAK again */
+    if (qrnic_requester_connect_again(e, qp, ns, QRNIC_SYN_DYNAMIC_BUSY)) {
+        d->refusals++;
+        d->followed = false;    /* no responder has executed the requests */
     }
-    if (qp->attr.rnr_retry != 7 && !r->rnr_retries--) {
-        qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR,
-                             QRNIC_SYN_DYNAMIC_BUSY);
-        return;
-    }
-    d->refusals++;
-    d->followed = false;        /* nobody was there to execute it */
-    r->held = true;
-    qrnic_requester_rnr_wait(e, qp, QRNIC_DYNAMIC_BACK_OFF * SCALE_US <<
-                                    doublings);
 }
 
 static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
@@ -245,7 +225,7 @@ static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     QrnicDynamicInitiator *d = qp->initiator;
 
     /* One that comes behind another answer is old. */
-    if (!qp->requester->connecting || p->t.psn != d->psn) {
+    if (!qrnic_requester_is_connecting(qp) || p->t.psn != d->psn) {
         drop(e, qp, p);
         return;
     }
@@ -269,7 +249,7 @@ static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static bool is_connected(const QrnicQp *qp)
 {
-    return qp->initiator->wanted && !qp->requester->connecting;
+    return qp->initiator->wanted && !qrnic_requester_is_connecting(qp);
 }
 
 static void idle_from_now(QrnicEngine *e, QrnicQp *qp)

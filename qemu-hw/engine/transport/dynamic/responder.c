@@ -16,6 +16,7 @@ void qrnic_dynamic_responder_start(QrnicEngine *e, QrnicQp *qp,
                                    const QrnicTransport *connect)
 {
     const QrnicQp *target = qp->target;
+    int64_t now = qrnic_now(e);
 
     qp->attr = (QrnicQpAttr) {
         .access = target->attr.access,
@@ -27,13 +28,13 @@ void qrnic_dynamic_responder_start(QrnicEngine *e, QrnicQp *qp,
         .av = *av,
     };
     qp->connection = connect->connection;
-    qp->responder = g_new0(QrnicResponder, 1);
-    qp->responder->made_at = qp->responder->used = qrnic_now(e);
+    qrnic_responder_init(e, qp);
+    *qrnic_responder_times(qp) = (QrnicConnectionTimes) { now, now };
     qrnic_path_set(e, qp, av, connect->src_qpn);
     qrnic_rc_start_receive(e, qp);
     qp->state = QRNIC_QPS_RTS;
     qrnic_level_set(e, qp);
-    qrnic_timer_set(e, &qp->timer, qp->responder->used + IDLE_NS);
+    qrnic_timer_set(e, &qp->timer, now + IDLE_NS);
     qrnic_add(e, QRNIC_COUNTER_DYNAMIC_ACCEPTS, 1);
     trace_qrnic_dynamic_accept(e->config.name, target->number,
                                connect->src_qpn, qp->connection, qp->number);
@@ -51,49 +52,19 @@ void qrnic_dynamic_responder_stop(QrnicEngine *e, QrnicQp *qp, const char *why)
 void qrnic_dynamic_responder_receive(QrnicEngine *e, QrnicQp *qp,
                                      const QrnicPacket *p)
 {
-    QrnicResponder *r = qp->responder;
-
-    r->used = qrnic_now(e);
-    if (!r->nak_gone) {
-        qrnic_responder_receive(e, qp, p);
-    } else if (!r->nak_owed) {
-        /* The NAK may be lost; nothing else is to be said any more. */
-        r->nak_owed = true;
-        qrnic_schedule(e, qp);
-    }
-}
-
-/* It goes on to answer, with the same NAK. */
-static void responder_failed(QrnicEngine *e, QrnicQp *qp)
-{
-    QrnicResponder *r = qp->responder;
-
-    if (!r || r->nak_gone) {
-        return;
-    }
-    r->dead = true;
-    r->nak = QRNIC_NAK_OPERATION;
-    r->nak_owed = true;
-    r->ack_owed = false;
-    qrnic_schedule(e, qp);
-}
-
-static bool owes(const QrnicResponder *r)
-{
-    return r->ack_owed || r->nak_owed || r->replay_pending ||
-           r->response_waits;
+    qrnic_responder_times(qp)->used = qrnic_now(e);
+    qrnic_responder_receive(e, qp, p);
 }
 
 static void responder_timer(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicResponder *r = qp->responder;
     int64_t until;
 
-    if (!r) {
+    if (!qp->responder) {
         return;
     }
-    until = r->used + IDLE_NS;
-    if (qrnic_now(e) < until || (owes(r) && !r->dead)) {
+    until = qrnic_responder_times(qp)->used + IDLE_NS;
+    if (qrnic_now(e) < until || qrnic_responder_is_busy(qp)) {
         qrnic_timer_set(e, &qp->timer, MAX(until, qrnic_now(e) + IDLE_NS / 4));
         return;
     }
@@ -111,7 +82,7 @@ static QrnicTurn responder_transmit(QrnicEngine *e, QrnicQp *qp,
 
 static void responder_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
-    qrnic_responder_resume(qp->responder);
+    qrnic_responder_resume(e, qp);
 }
 
 const QrnicQpOps qrnic_dynamic_responder_ops = {
@@ -122,5 +93,5 @@ const QrnicQpOps qrnic_dynamic_responder_ops = {
     .transmit = responder_transmit,
     .timer = responder_timer,
     .resume = responder_resume,
-    .failed = responder_failed,
+    .failed = qrnic_responder_fail,
 };

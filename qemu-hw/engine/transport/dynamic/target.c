@@ -143,7 +143,7 @@ static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
     memcpy(x->gid, r->attr.av.dgid, sizeof(x->gid));
     x->initiator = r->attr.dest_qpn;
     x->connection = r->connection;
-    x->made_at = r->responder->made_at;
+    x->made_at = qrnic_responder_times(r)->accepted;
     x->until = qrnic_now(e) + QRNIC_DYNAMIC_RESPONDER_IDLE * SCALE_MS;
 }
 
@@ -200,7 +200,8 @@ static void receive_connect(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
     if (!address_of(e, p, &av) ||
         (r ? is_older(e, p->t.connection, r->connection,
-                      r->responder->made_at) : has_ended(e, qp, p))) {
+                      qrnic_responder_times(r)->accepted) :
+             has_ended(e, qp, p))) {
         drop(e, qp, p);
         return;
     }

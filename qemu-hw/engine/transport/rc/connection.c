@@ -6,7 +6,8 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
+#include "engine/transport/rc/responder/responder.h"
 
 void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
@@ -14,11 +15,7 @@ void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
         qrnic_requester_cleanup(e, qp);
     }
     if (qp->responder) {
-        qrnic_inbound_cleanup(e, qp, &qp->responder->in);
-        qrnic_hold_cleanup(e, qp);
-        g_free(qp->responder->replay);
-        g_free(qp->responder);
-        qp->responder = NULL;
+        qrnic_responder_cleanup(e, qp);
     }
 }
 
@@ -36,7 +33,7 @@ static void rc_init(QrnicEngine *e, QrnicQp *qp)
     rc_tags_abandon(e, qp);
     qrnic_reliable_cleanup(e, qp);
     qrnic_requester_init(e, qp);
-    qp->responder = g_new0(QrnicResponder, 1);
+    qrnic_responder_init(e, qp);
 }
 
 QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
@@ -89,7 +86,7 @@ static void rc_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
     if (side == QRNIC_SIDE_SEND) {
         qrnic_requester_resume(e, qp);
     } else {
-        qrnic_responder_resume(qp->responder);
+        qrnic_responder_resume(e, qp);
     }
 }
 

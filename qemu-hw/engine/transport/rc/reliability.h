@@ -1,7 +1,8 @@
 /*
  * qrnic engine: arithmetic of reliable transport
  *
- * PSNs, AETH syndromes, credits and times. Pure functions.
+ * PSNs, AETH syndromes, credits and times. Pure functions, in a file of their
+ * own because requester and responder use them, and neither calls the other.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

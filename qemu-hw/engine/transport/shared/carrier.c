@@ -64,13 +64,11 @@ void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
 {
-    const QrnicRequester *r = qp->requester;
-
     if (qp->state != QRNIC_QPS_RTR && !qrnic_requester_may_run(qp)) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_MEMBERS_FAILED, 1);
-    if (r->tail != r->head) {
+    if (!qrnic_requester_idle(qp)) {
         qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, syndrome);
     } else {
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_RETRY_EXC_ERR);
@@ -88,7 +86,9 @@ void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->requester->held = !qp->attr.dest_qpn;
+    if (!qp->attr.dest_qpn) {
+        qrnic_requester_suspend(e, qp);
+    }
     if (qp->attr.dest_qpn && qp->attr.options & QRNIC_QPO_INTRODUCE) {
         qrnic_carriage_introduce(e, qp);
     }
@@ -99,45 +99,15 @@ bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     /* 0 is nobody's number. */
     if (!qp->attr.dest_qpn && p->t.src_qpn &&
-        p->t.psn == qp->responder->epsn) {
+        p->t.psn == qrnic_responder_expected_psn(qp)) {
         qp->attr.dest_qpn = p->t.src_qpn;
-        qp->requester->held = false;
-        qrnic_schedule(e, qp);
+        qrnic_requester_continue(e, qp);
     }
     if (!qp->attr.dest_qpn || p->t.src_qpn != qp->attr.dest_qpn) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
         trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn, "carrier");
         return false;
     }
-    return true;
-}
-
-bool qrnic_carried_take(QrnicEngine *e, QrnicQp *qp)
-{
-    QrnicRequester *r = qp->requester;
-    QrnicPending *p;
-
-    if (qp->state != QRNIC_QPS_RTS) {
-        return false;
-    }
-    if (!qrnic_carriage_waits(qp)) {
-        qrnic_carriage_wake(e, qp);
-        return false;
-    }
-    if (r->head - r->tail == QRNIC_PENDING) {
-        r->stalled = true;
-        return false;
-    }
-    p = qrnic_pending_new(e, r);
-    p->carried = qrnic_carriage_next(qp);
-    p->opcode = QRNIC_WQE_NOP;
-    p->length = p->carried->len;
-    p->packets = 1;
-    p->first_psn = r->next_psn;
-    p->ssn = ++r->ssn;
-    r->next_psn = qrnic_pending_end(p);
-    r->head++;
-    qrnic_carriage_wake(e, qp);
     return true;
 }
 
@@ -193,9 +163,9 @@ bool qrnic_carried_is_next(QrnicEngine *e, QrnicQp *carrier,
     }
     if (p.info->flags & QRNIC_OPF_RESPONSE) {
         return p.t.opcode == QRNIC_OP_RC_ACK &&
-               member->requester->rd_taken == member->requester->rd_done;
+               qrnic_requester_has_no_read(member);
     }
-    return p.t.psn == member->responder->epsn;
+    return p.t.psn == qrnic_responder_expected_psn(member);
 }
 
 void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,

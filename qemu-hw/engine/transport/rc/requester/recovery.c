@@ -8,7 +8,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
 
 /*
  * The heap is touched only for an earlier deadline: a later one is found when
@@ -86,11 +86,78 @@ void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-void qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns)
+bool qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns,
+                              uint8_t syndrome)
 {
-    qp->requester->rnr_wait = true;
+    QrnicRequester *r = qp->requester;
+
+    if (qp->attr.rnr_retry != 7 && !r->rnr_retries--) {
+        qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR, syndrome);
+        return false;
+    }
+    r->rnr_wait = true;
     requester_rewind(e, qp);
     deadline_set(e, qp, qrnic_now(e) + ns);
+    return true;
+}
+
+void qrnic_requester_suspend(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->requester->held = true;
+}
+
+void qrnic_requester_continue(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->requester->held = false;
+    qrnic_schedule(e, qp);
+}
+
+void qrnic_requester_connect(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    r->held = r->connecting = r->connect_due = true;
+    r->recovering = r->credit_limited = false;
+    qrnic_requester_attr_changed(e, qp);
+}
+
+bool qrnic_requester_connect_is_due(const QrnicQp *qp)
+{
+    return qp->requester->connect_due && !qp->requester->rnr_wait;
+}
+
+bool qrnic_requester_is_connecting(const QrnicQp *qp)
+{
+    return qp->requester->connecting;
+}
+
+void qrnic_requester_connect_sent(QrnicEngine *e, QrnicQp *qp, bool wait)
+{
+    qp->requester->connect_due = false;
+    qp->requester->held = wait;
+    qrnic_requester_deadline(e, qp);
+}
+
+bool qrnic_requester_connect_again(QrnicEngine *e, QrnicQp *qp, int64_t ns,
+                                   uint8_t syndrome)
+{
+    /* While it waits, another CNAK is a duplicate. */
+    if (qp->requester->rnr_wait ||
+        !qrnic_requester_rnr_wait(e, qp, ns, syndrome)) {
+        return false;
+    }
+    qp->requester->held = true;
+    return true;
+}
+
+void qrnic_requester_connected(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    r->connecting = r->connect_due = r->held = false;
+    qrnic_requester_attr_changed(e, qp);
+    qrnic_requester_deadline(e, qp);
+    qrnic_schedule(e, qp);
 }
 
 /*

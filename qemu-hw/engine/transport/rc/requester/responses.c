@@ -9,7 +9,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
 
 static void requester_wake(QrnicEngine *e, QrnicQp *qp)
 {
@@ -177,16 +177,9 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     /* The packet that was sent again has come, though nobody wants it yet. */
     r->retries = qp->attr.retry_cnt;
-    if (qp->attr.rnr_retry != 7) {
-        if (r->rnr_retries == 0) {
-            qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR,
-                                 QRNIC_SYN_NONE);
-            return;
-        }
-        r->rnr_retries--;
-    }
     qrnic_requester_rnr_wait(e, qp, qrnic_rnr_time_ns(pkt->t.syndrome &
-                                                      QRNIC_AETH_VALUE_MASK));
+                                                      QRNIC_AETH_VALUE_MASK),
+                             QRNIC_SYN_NONE);
 }
 
 static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)

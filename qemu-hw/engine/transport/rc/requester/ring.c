@@ -9,7 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
 
 QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r)
 {
@@ -144,6 +144,11 @@ bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp)
 bool qrnic_requester_idle(const QrnicQp *qp)
 {
     return qp->requester->tail == qp->requester->head;
+}
+
+bool qrnic_requester_has_no_read(const QrnicQp *qp)
+{
+    return qp->requester->rd_taken == qp->requester->rd_done;
 }
 
 uint32_t qrnic_requester_next_psn(const QrnicQp *qp)

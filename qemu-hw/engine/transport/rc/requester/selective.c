@@ -13,7 +13,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
 
 void qrnic_selective_start(QrnicQp *qp)
 {

@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/requester/requester.h"
 
 static bool is_send(uint8_t opcode)
 {
@@ -174,6 +174,36 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     trace_qrnic_requester_take(e->config.name, qp->number, p->index,
                                qrnic_wqe_opcode_name(p->opcode), p->length,
                                p->first_psn, p->packets, p->status);
+    return true;
+}
+
+/* A carrier: the next queued packet becomes the message at the cursor. */
+static bool carried_take(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicPending *p;
+
+    if (qp->state != QRNIC_QPS_RTS) {
+        return false;
+    }
+    if (!qrnic_carriage_waits(qp)) {
+        qrnic_carriage_wake(e, qp);
+        return false;
+    }
+    if (r->head - r->tail == QRNIC_PENDING) {
+        r->stalled = true;
+        return false;
+    }
+    p = qrnic_pending_new(e, r);
+    p->carried = qrnic_carriage_next(qp);
+    p->opcode = QRNIC_WQE_NOP;
+    p->length = p->carried->len;
+    p->packets = 1;
+    p->first_psn = r->next_psn;
+    p->ssn = ++r->ssn;
+    r->next_psn = qrnic_pending_end(p);
+    r->head++;
+    qrnic_carriage_wake(e, qp);
     return true;
 }
 
@@ -523,7 +553,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         }
     }
     if (r->cursor == r->head &&
-        !(qp->carriage ? qrnic_carried_take(e, qp) : requester_take(e, qp))) {
+        !(qp->carriage ? carried_take(e, qp) : requester_take(e, qp))) {
         return false;
     }
     if (r->held) {

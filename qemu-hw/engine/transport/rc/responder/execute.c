@@ -9,7 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 /*
  * A WQE, or an entry of a tag list for a send. False: RNR, or the WQE is bad;

@@ -31,7 +31,7 @@
 #include "qemu/host-utils.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 QEMU_BUILD_BUG_ON(QRNIC_SELECTIVE_WINDOW != QRNIC_WINDOW);
 QEMU_BUILD_BUG_ON(QRNIC_SACK_BYTES * 8 != QRNIC_WINDOW);

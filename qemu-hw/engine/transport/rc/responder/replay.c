@@ -1,6 +1,6 @@
 /*
- * qrnic engine: the responder of a reliable connection: requests kept for
- * repetition
+ * qrnic engine: the responder of a reliable connection: its life, and requests
+ * kept for repetition
  *
  * InfiniBand specification, 9.7.5.1.2.
  *
@@ -8,7 +8,8 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/rc/rc.h"
+#include "trace.h"
+#include "engine/transport/rc/responder/responder.h"
 
 /* The oldest of those that are to be answered. */
 QrnicReplay *qrnic_replay_first(QrnicResponder *r)
@@ -114,4 +115,54 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
     r->replay = replay;
     r->replay_count = count;
     r->replay_next = count ? keep % count : 0;
+}
+
+uint32_t qrnic_responder_srqn(const QrnicQp *qp)
+{
+    return qp->responder->srqn;
+}
+
+void qrnic_responder_srq_destroyed(QrnicEngine *e, QrnicQp *qp, uint32_t srqn)
+{
+    QrnicResponder *r = qp->responder;
+    QrnicInbound *in = &r->in;
+
+    if (in->recv && in->recv->srqn == srqn) {
+        trace_qrnic_xrc_cut_short(e->config.name, qp->number, srqn,
+                                  in->recv->index);
+        qrnic_recv_wqe_drop(e, &in->recv);
+    }
+    if (r->srqn == srqn) {
+        r->srqn = 0;
+    }
+}
+
+QrnicConnectionTimes *qrnic_responder_times(const QrnicQp *qp)
+{
+    return &qp->responder->times;
+}
+
+uint32_t qrnic_responder_expected_psn(const QrnicQp *qp)
+{
+    return qp->responder->epsn;
+}
+
+void qrnic_responder_init(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->responder = g_new0(QrnicResponder, 1);
+}
+
+void qrnic_responder_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_inbound_cleanup(e, qp, &qp->responder->in);
+    qrnic_hold_cleanup(e, qp);
+    g_free(qp->responder->replay);
+    g_free(qp->responder);
+    qp->responder = NULL;
+}
+
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->responder->epsn = qp->attr.rq_psn;
+    qrnic_responder_attr_changed(e, qp);
 }

@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 /*
  * How long a fatal NAK waits for a wire that takes nothing. The other end has
@@ -304,9 +304,31 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     return true;
 }
 
-void qrnic_responder_resume(QrnicResponder *r)
+void qrnic_responder_resume(QrnicEngine *e, QrnicQp *qp)
 {
-    r->response_waits = r->patience_owed = false;
+    qp->responder->response_waits = qp->responder->patience_owed = false;
+}
+
+void qrnic_responder_fail(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicResponder *r = qp->responder;
+
+    if (!r || r->nak_gone) {
+        return;
+    }
+    r->dead = true;
+    r->nak = QRNIC_NAK_OPERATION;
+    r->nak_owed = true;
+    r->ack_owed = false;
+    qrnic_schedule(e, qp);
+}
+
+bool qrnic_responder_is_busy(const QrnicQp *qp)
+{
+    const QrnicResponder *r = qp->responder;
+
+    return (r->ack_owed || r->nak_owed || r->replay_pending ||
+            r->response_waits) && !r->dead;
 }
 
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)

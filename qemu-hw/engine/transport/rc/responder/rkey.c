@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 /* The PD that keys must be of; an XRC target uses that of the SRQ (A14). */
 uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)

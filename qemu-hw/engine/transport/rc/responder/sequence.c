@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 /* Is the opcode one that may follow (9.7.4.1.2)? */
 static bool sequence_ok(const QrnicQp *qp, const QrnicPacket *pkt)
@@ -250,6 +250,14 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
     int32_t ahead = qrnic_psn_diff(pkt->t.psn, r->epsn);
     bool tell;
 
+    if (r->nak_gone) {
+        /* The NAK may be lost; no other request is executed any more. */
+        if (!r->nak_owed) {
+            r->nak_owed = true;
+            qrnic_schedule(e, qp);
+        }
+        return;
+    }
     if (r->dead) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_QP_STATE, 1);
         return;
@@ -300,15 +308,4 @@ bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
     /* Nothing that came ahead has its turn any more. */
     qrnic_hold_cleanup(e, qp);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
-}
-
-uint32_t qrnic_responder_expected_psn(const QrnicQp *qp)
-{
-    return qp->responder->epsn;
-}
-
-void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp)
-{
-    qp->responder->epsn = qp->attr.rq_psn;
-    qrnic_responder_attr_changed(e, qp);
 }

@@ -11,7 +11,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/rc/responder/responder.h"
 
 enum {
     TMH_NO_TAG, TMH_RENDEZVOUS, TMH_FIN, TMH_EAGER

@@ -1,0 +1,238 @@
+/*
+ * qrnic engine: the requester of a reliable connection: private to its folder
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_REQUESTER_H
+#define QRNIC_ENGINE_REQUESTER_H
+
+#include "engine/transport/rc/rc.h"
+
+/* Messages under way; a power of two. */
+#define QRNIC_PENDING           256u
+/* So many share a piece of memory, which is there while one is under way. */
+#define QRNIC_PENDING_CHUNK     32u
+/* Within a message every such packet asks for an acknowledgement. */
+#define QRNIC_ACK_INTERVAL      64u
+
+/* What a read, atomic or flush needs until its response has come. */
+typedef struct QrnicInitiated {
+    uint64_t va, swap_add, compare;
+    uint32_t pd;                /* of its data segments */
+    uint32_t rkey;
+    QrnicFlushSeg flush;
+    uint32_t srqn;              /* XRC */
+    uint32_t asked;             /* selective: when last, in transmissions */
+    uint8_t asked_transmission; /* and which one that was */
+    uint32_t num_sge;
+    QrnicSge sge[QRNIC_MAX_SGE + 1];
+} QrnicInitiated;
+
+/*
+ * A message of the send queue from when it is taken to when it is complete. It
+ * is no longer than a cache line: many queue pairs have many of them.
+ */
+typedef struct QrnicPending {
+    uint32_t index, wqebbs;
+    uint8_t opcode, flags;
+    uint8_t status, syndrome;   /* status: it failed here, complete it so */
+    bool executed;              /* a local operation, which has no PSN */
+    bool adaptive;              /* a write whose packets take any path */
+    uint32_t first_psn;
+    uint32_t packets;           /* PSNs that it takes */
+    uint32_t length;
+    uint32_t ssn;               /* send sequence number */
+    /* Running numbers, this message included (9.7.7.2 credits; fences). */
+    uint32_t receives;          /* messages that take a receive WQE */
+    uint32_t rd_number;         /* reads and atomics */
+    QrnicInitiated *initiated;  /* of these; else NULL */
+    QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
+    QrnicCarried *carried;      /* of a carrier, which has nothing else */
+} QrnicPending;
+QEMU_BUILD_BUG_ON(sizeof(QrnicPending) > 64);
+
+/* selective.c: what is known of the PSNs from una on, of one window */
+typedef struct QrnicSelective {
+    uint32_t order;             /* running number of transmissions */
+    uint32_t newest;            /* the last one that is known to have come */
+    uint32_t sent[QRNIC_WINDOW];        /* that of each PSN, by PSN */
+    uint32_t first[QRNIC_WINDOW];       /* the same, when it was new */
+    uint8_t times[QRNIC_WINDOW];        /* which transmission that was */
+    enum {
+        QRNIC_PSN_UNDER_WAY,
+        QRNIC_PSN_LOST,         /* to be sent again */
+        QRNIC_PSN_ARRIVED,      /* not to be: the other end keeps it */
+    } state[QRNIC_WINDOW];
+    bool beyond;                /* what is beyond the window is lost, too */
+
+    /* Nothing behind the tail tells that it is lost, so it is tried again */
+    bool timed;                 /* a round trip is: what was sent at: */
+    uint32_t timed_psn;         /* is answered when una is beyond this */
+    int64_t timed_at;
+    int64_t round_trip, deviation;      /* smoothed, ns; 0: not known */
+    bool counted;               /* of retry_cnt one was taken: */
+    int64_t counted_at;
+    uint32_t probes;            /* since there was news */
+    int64_t expires;            /* the transport timer */
+} QrnicSelective;
+
+struct QrnicRequester {
+    /* A ring of messages in pieces; NULL: no message is there */
+    QrnicPending *chunk[QRNIC_PENDING / QRNIC_PENDING_CHUNK];
+    uint32_t tail, head;        /* oldest incomplete; next free */
+    uint32_t cursor;            /* message to send from */
+    uint32_t cursor_psn;        /* next PSN to send */
+    uint32_t next_psn;          /* first PSN that no message has */
+    uint32_t sent_psn;          /* one above the highest PSN ever sent */
+    uint32_t una;               /* lowest PSN not acknowledged */
+    /* One above the last PSN sent that asks for an answer; una: none is due */
+    uint32_t asked_psn;
+
+    QrnicSendWqe *wqe;          /* NULL, or that of: */
+    uint32_t wqe_message;       /* the message with this number in the ring */
+
+    uint32_t rd_taken, rd_done; /* running numbers */
+
+    uint32_t ssn, ssn_done;
+    uint32_t receives_taken, receives_done;
+    bool credit_limited;
+    uint32_t receives_limit;    /* last receive-consuming message allowed */
+    bool probing;               /* sent without credit, answer awaited */
+
+    bool stopped;               /* no further WQE is taken: a local error */
+    bool stalled;               /* an answer must come before sending */
+    bool recovering;            /* an implied NAK has been acted upon */
+    bool rnr_wait;
+    /*
+     * Dynamic connections: nothing may go; CONNECT has no answer yet; it goes
+     * before anything else
+     */
+    bool held, connecting, connect_due;
+    bool response_dropped;      /* its memory is absent: ask for it again */
+    uint8_t retries, rnr_retries;       /* left */
+    QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
+    int64_t deadline;           /* of retransmission or RNR wait */
+    uint32_t wire_epoch;        /* when it expired and the wire was busy */
+    /* rendezvous.c: to be read, and to be told; not in the ring yet */
+    QTAILQ_HEAD(, QrnicTag) reads, fins;
+};
+
+static inline bool qrnic_wqe_is_atomic(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
+           opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
+}
+
+/* Answered by a read response of no bytes (A19) */
+static inline bool qrnic_wqe_is_write_or_flush(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH;
+}
+
+/* Reads, atomics and the like: answered by more than an ACK. */
+static inline bool qrnic_wqe_is_rd(uint8_t opcode)
+{
+    return opcode == QRNIC_WQE_RDMA_READ || qrnic_wqe_is_atomic(opcode) ||
+           qrnic_wqe_is_write_or_flush(opcode);
+}
+
+static inline QrnicPending *qrnic_pending_at(QrnicRequester *r, uint32_t n)
+{
+    return &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK]
+                    [n % QRNIC_PENDING_CHUNK];
+}
+
+static inline uint32_t qrnic_pending_end(const QrnicPending *p)
+{
+    return qrnic_psn_add(p->first_psn, p->packets);
+}
+
+/*
+ * rendezvous.c: the entry is one whose data is to be read as long as it has
+ * its list, and then one whose sender is to be told.
+ */
+void qrnic_rendezvous_init(QrnicRequester *r);
+void qrnic_rendezvous_cleanup(QrnicRequester *r);
+bool qrnic_rendezvous_waits(const QrnicRequester *r);
+/* The next one, which is the caller's; NULL: there is none */
+QrnicTag *qrnic_rendezvous_next(QrnicRequester *r);
+/* What is to be sent for it, as if software had posted it */
+void qrnic_rendezvous_wqe(const QrnicTag *t, QrnicSendWqe *w);
+/* That has been acknowledged, or failed. */
+void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
+                           uint8_t status, uint8_t syndrome);
+/* One that is not in the ring, as flushed; false: there is none. */
+bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
+/* Their queue pair goes: the list completes them. */
+void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
+
+/* ring.c */
+void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
+/* A message, cleared, at the head of the ring, which has room; not yet there */
+QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r);
+/* Of the WQE that the requester holds nothing more is to be sent. */
+void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r);
+/* Completes what is acknowledged, in order. */
+void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp);
+
+/* recovery.c */
+/*
+ * Restarts the transport timer if packets wait for an answer (9.7.6.1.3), or
+ * to be sent again by a wire that may stand still.
+ */
+void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp);
+void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/* Without going back. False: that was once too often, the queue pair fails. */
+bool qrnic_requester_retry_count(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/*
+ * The responder is not ready: retransmits in ns. Returns false if it has waited
+ * too often: the queue pair has failed with this syndrome.
+ */
+bool qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns,
+                              uint8_t syndrome);
+/* An answer shows that those to an earlier read were lost (9.7.5.1.3). */
+void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
+                                 const QrnicPacket *pkt);
+
+/*
+ * selective.c: of a requester that has it; what is sent again is found by the
+ * cursor, which goes back, and then over what need not be
+ */
+void qrnic_selective_start(QrnicQp *qp);
+/* Which transmission of what is at the cursor the next one is, modulo 256 */
+uint8_t qrnic_selective_transmission(const QrnicRequester *r,
+                                     const QrnicPending *p);
+/* It, of this message, has been sent, and asks for an answer or not. */
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
+                          bool asks);
+/* una goes on to there. */
+void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
+                                  uint32_t una);
+/* All that has not arrived is to be sent again: the cursor is at una. */
+void qrnic_selective_lose_all(QrnicRequester *r);
+/* Moves the cursor to what is to be sent next. */
+void qrnic_selective_skip(QrnicRequester *r);
+/* It waits for an answer until then: when to look before that */
+int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r,
+                             int64_t expires);
+/* How long it is worth while to wait for an answer; 0: not known */
+int64_t qrnic_selective_patience(const QrnicSelective *s);
+/* Before it expired: sends the last packet again. */
+void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp);
+/* A SACK names the transmission that came last; una is as before it. */
+void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t);
+/*
+ * What a SACK says, whose missing PSN has been sent. True: it says that
+ * something is lost, and the cursor is at the first such PSN.
+ */
+bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
+/*
+ * The oldest request without an answer is a read. Its response is lost, if this
+ * answer is to what was sent after it was asked for last.
+ */
+bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt);
+/* It is asked for again, and with it all reads behind. */
+void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
+
+#endif

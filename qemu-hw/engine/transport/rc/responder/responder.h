@@ -1,0 +1,221 @@
+/*
+ * qrnic engine: the responder of a reliable connection: private to its folder
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef QRNIC_ENGINE_RESPONDER_H
+#define QRNIC_ENGINE_RESPONDER_H
+
+#include "engine/transport/rc/rc.h"
+
+/*
+ * reorder.c: packets that arrived out of order, in the window that begins with
+ * the expected PSN
+ */
+typedef struct QrnicHeld {
+    QrnicTransport t;
+    const QrnicOpcodeInfo *info;
+    bool placed;                /* its payload is in memory, and not here */
+    uint32_t payload_len;
+    uint8_t payload[];
+} QrnicHeld;
+
+typedef struct QrnicHold {
+    QrnicQp *qp;
+    QTAILQ_ENTRY(QrnicHold) next;       /* by the power of two of bytes */
+    size_t bytes;               /* buffered, of packets not yet executed */
+    int64_t progress_at;        /* when the expected PSN changed last */
+    uint32_t count;             /* one at least: else there is no such thing */
+    QrnicHeld *at[QRNIC_WINDOW];        /* by PSN */
+} QrnicHold;
+
+/*
+ * A request kept for repetition (9.7.5.1.2). Atomic writes and flushes are
+ * answered as reads of no bytes are (A19).
+ */
+typedef struct QrnicReplay {
+    bool valid, atomic;
+    uint8_t opcode;
+    uint8_t transmission;       /* of the request answered now */
+    bool pending;               /* responses are still to be sent */
+    bool repeated;              /* they have been sent once before */
+    uint8_t syndrome;           /* AETH: credits and MSN, as the request */
+    uint32_t msn;               /* left them (9.7.7.1) */
+    uint32_t first_psn, last_psn;
+    uint32_t srqn;              /* XRC */
+    uint32_t rkey;
+    uint32_t next_psn;          /* of the next response, whichever it is */
+    uint64_t va;
+    union {
+        uint64_t original;      /* atomic: the answer */
+        struct {
+            uint32_t length;
+            uint32_t start_psn; /* of the request answered now */
+        };
+    };
+} QrnicReplay;
+
+/* What each packet looks at comes first; see QrnicQp. */
+struct QrnicResponder {
+    uint32_t epsn;              /* PSN expected */
+    uint32_t msn;
+    QrnicInbound in;
+    uint32_t srqn;              /* XRC target: of the message; else 0 */
+
+    QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
+    bool sack_owed;
+    uint8_t latest_transmission;        /* of the request that came last: */
+    uint32_t latest_psn;
+    int64_t gap_deadline;       /* adaptive: when a gap is told of; 0: none */
+    bool placed;                /* the packet whose turn it is came ahead */
+    bool more;                  /* of a write in packets that stand alone */
+
+    bool ack_owed;
+    bool nak_owed;
+    uint8_t nak;                /* syndrome */
+    bool gap;                   /* NAKed, and the packet has not come yet */
+    bool dead;                  /* fatal NAK owed: nothing is taken now */
+    bool low_credit;            /* advertised none: tell when there is more */
+    bool response_waits;        /* for a page; all that is owed is behind it */
+    bool patience_owed;         /* but this: it was asked for once more */
+    uint32_t ack_psn;
+    uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
+
+    /* max_dest_rd_atomic of them, from the first read or atomic on */
+    uint32_t replay_pending;
+    QrnicReplay *replay;
+    uint32_t replay_count;
+    uint32_t replay_next;       /* entry for the next read or atomic */
+
+    uint64_t adaptive_len;      /* bytes so far, where there are more */
+    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
+    uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
+    bool nak_gone;              /* the fatal NAK, of: */
+    uint32_t nak_psn;
+    int64_t nak_deadline;       /* of the fatal NAK */
+    uint32_t wire_epoch;        /* when it was last looked at */
+    QrnicConnectionTimes times;
+};
+
+/* reorder.c. One of the window. False: it is not kept, as there is no room. */
+bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                    bool placed);
+/*
+ * Returns true if there is room for another packet of a member that is executed
+ * out of order.
+ */
+bool qrnic_hold_may_execute(const QrnicEngine *e);
+/* Compares a packet with the buffered one, which must be there. */
+void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
+                        const QrnicPacket *pkt);
+static inline bool qrnic_hold_has(const QrnicHold *h, uint32_t psn)
+{
+    return h && h->at[psn % QRNIC_WINDOW];
+}
+/* It is the caller's, who gives it back; NULL: it is not there. */
+QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
+void qrnic_held_free(QrnicEngine *e, QrnicHeld *p);
+/* So many from this PSN on are not wanted any more. */
+void qrnic_hold_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn, uint32_t count);
+void qrnic_hold_cleanup(QrnicEngine *e, QrnicQp *qp);
+/* Drops the packets of a connection that has made no progress for too long. */
+void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp);
+/* What a SACK says of the window */
+void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,
+                     uint8_t arrived[QRNIC_SACK_BYTES]);
+
+/*
+ * The responder: each of these files uses only those before it.
+ */
+
+/* rkey.c */
+/* The PD that keys must be of; srqn: XRC, of the request */
+uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn);
+enum qrnic_syndrome qrnic_remote_check(QrnicEngine *e, QrnicQp *qp,
+                                       uint32_t srqn, uint32_t rkey,
+                                       uint64_t va, uint64_t len,
+                                       uint8_t access, QrnicMkey **k);
+/* Nothing if syndrome is none */
+void qrnic_remote_trace(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,
+                        uint64_t va, uint64_t len,
+                        enum qrnic_syndrome syndrome);
+
+/* replay.c */
+/* The oldest of those that are to be answered; there is one. */
+QrnicReplay *qrnic_replay_first(QrnicResponder *r);
+/* It has been answered. */
+void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x);
+/* A request that was answered before comes again. */
+void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+/* max_dest_rd_atomic may have changed: the newest are kept. */
+void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
+/* So many reads and atomics can be kept without losing one not answered. */
+bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
+
+/* reply.c */
+void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
+/* A NAK of the expected PSN */
+void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+/*
+ * The request is refused for good: when the NAK has gone, the queue pair goes
+ * to ERR. event: 0 if a receive completion tells. Always false.
+ */
+bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
+                          uint8_t event, uint8_t event_subtype);
+bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp);
+/* RNR NAK: the requester shall come again. Always false. */
+bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_until_page(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
+/* The syndrome of an ACK that goes now */
+uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
+void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
+
+/*
+ * tagged.c: a send to an SRQ with a tag list. It consumes a receive WQE, as
+ * without a list, or an entry of the list: recv->tag.
+ */
+QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                            const QrnicPacket *pkt);
+QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                               const QrnicPacket *pkt);
+/* Its data is placed: completes, where there is something to tell. */
+void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                         const QrnicPacket *pkt);
+/* The queue pair goes: the list completes the entry under way. */
+void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
+
+/*
+ * execute.c: the expected request, which may follow the one before. *psns: how
+ * many PSNs it takes, if not 1. False: it was not executed, an answer is owed,
+ * and it stays expected.
+ */
+bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt, uint32_t *psns);
+/* A packet of a write that stands alone, where both ends have the option */
+static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
+{
+    return qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING &&
+           pkt->t.mark & QRNIC_MARK_PLACES &&
+           pkt->t.mark & QRNIC_MARK_ADAPTIVE &&
+           pkt->info->flags & QRNIC_OPF_WRITE;
+}
+/* One that came ahead: true if its payload is where it belongs now. */
+bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+
+/* sequence.c */
+/* A gap that has not filled by itself is told of. */
+void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp);
+/* Executes one request that came ahead and was kept; false: there is none. */
+bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp);
+/*
+ * In ERR: completes with flush status the receive WQE of a message cut short,
+ * and forgets what came ahead.
+ */
+bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp);
+/* The receive queue has more; in ERR: to flush. */
+void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp);
+
+#endif
