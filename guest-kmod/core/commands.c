@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * commands.c: the commands that are about the adapter as a whole: what it is, its
- * port, its counters. Those of other objects are where these objects are.
+ * commands.c: the commands that are about the adapter as a whole: its limits, its port,
+ * its counters, its context memory. The commands of other objects are in the files of
+ * these objects.
  */
 #include "core/core.h"
 
@@ -16,6 +17,9 @@ static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
 #define QRNIC_GIDS_MAX 1024u
 #define QRNIC_RD_ATOMIC_MAX 128u
 #define QRNIC_ACK_DELAY_MAX 31u		/* log2 of a time, 5 bits */
+
+/* The most images that a valid device needs, 64 MiB */
+#define QRNIC_CONTEXT_IMAGES_MAX (QRNIC_OBJECTS_MAX + 2)
 
 /* The device need not be trusted: its limits become array sizes and loop bounds. */
 static void qrnic_caps_bound(struct qrnic_caps *caps)
@@ -176,3 +180,65 @@ int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode
 	return 0;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);
+
+/*
+ * Returns the size of the context memory, or 0. The device is not trusted: it gets no
+ * memory if it requests more than the contract allows. Without context memory it supports
+ * as many connections as its cache has entries.
+ */
+static size_t qrnic_contexts_bytes(struct qrnic_core *core)
+{
+	struct qrnic_context_attr attr;
+	u32 images;
+
+	if (qrnic_cmd_query(&core->dev, QRNIC_CMD_QUERY_CONTEXTS, 0, &attr,
+			    sizeof(attr)))
+		return 0;
+	images = le32_to_cpu(attr.images);
+	if (le32_to_cpu(attr.image_size) != QRNIC_CONTEXT_IMAGE_SIZE || !images ||
+	    images > QRNIC_CONTEXT_IMAGES_MAX)
+		return 0;
+	return (size_t)images * QRNIC_CONTEXT_IMAGE_SIZE;
+}
+
+static int qrnic_contexts_give(struct qrnic_core *core, size_t bytes)
+{
+	struct qrnic_context_memory memory = { .length = cpu_to_le64(bytes) };
+	int err;
+
+	err = qrnic_ring_alloc(&core->dev, &core->contexts, bytes);
+	if (err)
+		return err;
+	memory.memory = core->contexts.hw;
+	err = qrnic_cmd_set(&core->dev, QRNIC_CMD_SET_CONTEXTS, 0, &memory,
+			    sizeof(memory));
+	/* After a timeout the device may know the memory: free it only after a reset. */
+	if (err && err != -ETIMEDOUT)
+		qrnic_contexts_stop(core);
+	return err;
+}
+
+/*
+ * Gives the device memory for the images of contexts, if it has a context cache (manual,
+ * Context cache).
+ */
+void qrnic_contexts_start(struct qrnic_core *core)
+{
+	size_t bytes;
+	int err = -EPROTO;
+
+	if (!(core->dev.caps.capabilities & QRNIC_CAP_CONTEXT_CACHE))
+		return;
+	bytes = qrnic_contexts_bytes(core);
+	if (bytes)
+		err = qrnic_contexts_give(core, bytes);
+	if (err)
+		dev_warn(&core->dev.pdev->dev,
+			 "no context memory (error %d): few connections\n", err);
+}
+
+/* Frees the context memory. Called after the reset, when the device does not use it. */
+void qrnic_contexts_stop(struct qrnic_core *core)
+{
+	qrnic_ring_free(&core->dev, &core->contexts);
+}

@@ -129,9 +129,6 @@ struct qrnic_congestion {
 	struct qrnic_cc_file files[QRNIC_CC_PARAMS];
 };
 
-/* A recovery that was not done, because the user wants to order it. */
-#define QRNIC_RECOVERY_MANUAL 1
-
 struct qrnic_core {
 	struct qrnic_dev dev;
 	const struct qrnic_function_ops *function;
@@ -203,31 +200,41 @@ static inline void qrnic_write(struct qrnic_core *core, u32 reg, u32 value)
 	writel(value, core->regs + reg);
 }
 
-/* command.c: transport of commands */
+/* Returns the offset of the input or output mailbox of a slot. */
+static inline size_t qrnic_cmd_mailbox(u32 index, bool out)
+{
+	return (size_t)(2 * index + out) * QRNIC_CMD_MAILBOX;
+}
+
+/* command_ring.c: state.c and pci.c control the ring, event.c passes completions on */
 int qrnic_cmd_alloc(struct qrnic_core *core);
 void qrnic_cmd_free(struct qrnic_core *core);
 void qrnic_cmd_start(struct qrnic_core *core);
 void qrnic_cmd_stop(struct qrnic_core *core);
-/* Fails every command that waits; after a reset of the device. Any context. */
 void qrnic_cmd_abort(struct qrnic_core *core);
 void qrnic_cmd_use_events(struct qrnic_core *core, bool events);
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token);
+/* For command.c, in this order */
+int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd);
+bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *control);
+bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control);
+void qrnic_cmd_request_event(struct qrnic_core *core, u32 index);
+void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold);
 
 /* commands.c: the adapter as a whole */
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps);
 int qrnic_caps_check(struct qrnic_core *core);
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port);
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up);
+/* Context memory: from after QUERY_DEVICE until after the reset */
+void qrnic_contexts_start(struct qrnic_core *core);
+void qrnic_contexts_stop(struct qrnic_core *core);
 
-/* event.c: event queues and who gets the events */
+/* event.c: event queues and the delivery of events */
 void qrnic_events_init(struct qrnic_core *core);
 int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);
-
-/* contexts.c: context memory, from after QUERY_DEVICE until after the reset */
-void qrnic_contexts_start(struct qrnic_core *core);
-void qrnic_contexts_stop(struct qrnic_core *core);
 
 /* congestion.c: restores the parameters after a reset; files of debugfs */
 void qrnic_congestion_restore(struct qrnic_core *core);
@@ -236,40 +243,40 @@ void qrnic_debugfs_del(struct qrnic_core *core);
 void qrnic_debugfs_init(void);
 void qrnic_debugfs_exit(void);
 
-/* health.c: the health registers, reset */
-void qrnic_health_init(struct qrnic_core *core);
+/* fatal.c: the fatal state, and the health registers */
+void qrnic_fatal_init(struct qrnic_core *core);
 const char *qrnic_health_cause(u32 health);
 void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash);
 void qrnic_health_check(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
-int qrnic_device_reset(struct qrnic_core *core);
 
-/* state.c: level and condition, and all that changes them */
-void qrnic_state_init(struct qrnic_core *core);
+/* state.c: brings the adapter up and down */
 int qrnic_bring_up(struct qrnic_core *core);
 void qrnic_take_down(struct qrnic_core *core);
 void qrnic_suspend(struct qrnic_core *core);
 int qrnic_resume(struct qrnic_core *core);
-/* One attempt; nothing if somebody else has done it by now */
+/* With the lock held, for recovery.c */
+void qrnic_suspend_locked(struct qrnic_core *core);
+int qrnic_resume_locked(struct qrnic_core *core);
+
+/* The least time between two recoveries of a device that fails again at once */
+#define QRNIC_RECOVERY_INTERVAL (5 * HZ)
+
+/* recovery.c: recovery, and down and up for resets that others control */
+void qrnic_recovery_init(struct qrnic_core *core);
 int qrnic_recover(struct qrnic_core *core);
 int qrnic_recover_ordered(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
-/* As qrnic_recovery_disable(), but does not wait for a recovery under way. */
 void qrnic_recovery_suspend(struct qrnic_core *core);
 void qrnic_down(struct qrnic_core *core);
 int qrnic_up(struct qrnic_core *core);
 void qrnic_await_pci(struct qrnic_core *core);
-
-/* auxiliary.c: sets and clears core->auxdev */
-int qrnic_auxdev_add(struct qrnic_core *core);
-void qrnic_auxdev_del(struct qrnic_core *core);
-
-/* pci.c: to a device that may have lost it; DMA stays off */
+/* Restores the configuration space as it was in probe; DMA stays off */
 int qrnic_config_restore(struct qrnic_core *core);
 
-/* pci.c: the function registers with the core, which then takes devices */
+/* pci.c: the function registers with the core, which then probes devices */
 int qrnic_register(const struct qrnic_function_ops *function);
 void qrnic_unregister(void);
 
@@ -278,9 +285,5 @@ struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev);
 void qrnic_devlink_free(struct qrnic_core *core);
 void qrnic_devlink_register(struct qrnic_core *core);
 void qrnic_devlink_unregister(struct qrnic_core *core);
-/* An attempt that devlink knows of; or QRNIC_RECOVERY_MANUAL */
-int qrnic_devlink_recover(struct qrnic_core *core);
-/* While the devlink instance is registered */
-void qrnic_devlink_healthy(struct qrnic_core *core);
 
 #endif /* QRNIC_CORE_INTERNAL_H */

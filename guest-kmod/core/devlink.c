@@ -194,42 +194,6 @@ static const struct devlink_health_reporter_ops qrnic_health_ops = {
 	.diagnose = qrnic_health_diagnose,
 };
 
-/*
- * The device works, whoever has seen to it: a recovery, a reload, a function level
- * reset by the user.
- */
-void qrnic_devlink_healthy(struct qrnic_core *core)
-{
-	devlink_health_reporter_state_update(core->reporter,
-					     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
-}
-
-/*
- * The first attempt after a failure is that of the reporter, which dumps before it,
- * unless the user told it to do nothing. Once one has failed the reporter leaves
- * further ones to the driver.
- */
-int qrnic_devlink_recover(struct qrnic_core *core)
-{
-	struct devlink *devlink = priv_to_devlink(core);
-	int err;
-
-	/* A crash is reported once, and not at all if the device works again by now. */
-	if (xchg(&core->crash_unreported, false) &&
-	    !qrnic_healthy(&core->dev)) {
-		err = devlink_health_report(core->reporter, core->crash.why, core);
-		if (err != -ECANCELED)
-			return err || qrnic_healthy(&core->dev) ?
-			       err : QRNIC_RECOVERY_MANUAL;
-	}
-	devl_lock(devlink);
-	err = qrnic_recover(core);
-	if (!err)
-		qrnic_devlink_healthy(core);
-	devl_unlock(devlink);
-	return err;
-}
-
 /* The adapter's structure, as the private part of a devlink instance */
 struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev)
 {

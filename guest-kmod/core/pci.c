@@ -160,10 +160,11 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 	core->dev.wq = alloc_workqueue("qrnic-%s", WQ_UNBOUND, 0, pci_name(pdev));
 	if (!core->dev.wq)
 		goto err_event_wq;
-	qrnic_state_init(core);
+	mutex_init(&core->lock);
 	spin_lock_init(&core->clock_lock);
+	qrnic_fatal_init(core);
 	qrnic_events_init(core);
-	qrnic_health_init(core);
+	qrnic_recovery_init(core);
 	return core;
 
 err_event_wq:
@@ -293,26 +294,6 @@ static int qrnic_pm_resume(struct device *device)
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);
-
-/*
- * Restores the configuration space as it was in probe: a reset of the bus or of the
- * slot clears the BARs and the MSI-X state. Bus mastering stays off until the driver
- * has reset the device, which may not have been reset and may still know addresses of
- * memory that has other owners by now.
- */
-int qrnic_config_restore(struct qrnic_core *core)
-{
-	struct pci_dev *pdev = core->dev.pdev;
-	int err;
-
-	if (!pci_device_is_present(pdev))
-		return -ENODEV;
-	err = pci_load_saved_state(pdev, core->saved_state);
-	if (err)
-		return err;
-	pci_restore_state(pdev);
-	return pci_save_state(pdev);
-}
 
 static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 					     pci_channel_state_t state)

@@ -1,78 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * state.c: how far the adapter is up, what is wrong with the device, and every
- * transition of the two: up, down, into the fatal state and, by recovery, out of it.
+ * state.c: brings the adapter up and down: the device itself, the Ethernet function, and
+ * the auxiliary device by which the RDMA part finds the adapter.
+ *
+ * The order is: reset, command ring, limits, context memory, event queues, port; then the
+ * function; then the auxiliary device. It goes down in the reverse order. core->level says
+ * how far the adapter is up and changes under core->lock.
  */
+#include <linux/idr.h>
+#include <linux/iopoll.h>
+
 #include "core/core.h"
 
-/* The least time between two recoveries of a device that fails again at once */
-#define QRNIC_RECOVERY_INTERVAL (5 * HZ)
-/* The time doubles after each recovery that fails, up to this. */
-#define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
-/* How long the driver waits for the PCI core to reset the device after a PCI error */
-#define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
+/* How often the driver polls for the end of a reset, and how long */
+#define QRNIC_RESET_POLL_US 100
+#define QRNIC_RESET_TIMEOUT_US (10 * USEC_PER_SEC)
 
-bool qrnic_healthy(struct qrnic_dev *dev)
+/* Resets the device and waits until it is ready. All registers have their reset value. */
+static int qrnic_device_reset(struct qrnic_core *core)
 {
-	return READ_ONCE(to_qrnic_core(dev)->condition) == QRNIC_GOOD;
-}
-EXPORT_SYMBOL_QRNIC(qrnic_healthy);
+	u32 status;
 
-static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
-					       const char *why)
-{
-	struct qrnic_crash *crash = &core->crash;
-
-	crash->why = why;
-	qrnic_crash_read(core, crash);
-	core->crash_unreported = true;
-	if (PCI_POSSIBLE_ERROR(crash->health)) {
-		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
-		return QRNIC_GONE;
+	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+	/* It may have much device memory to clear. */
+	read_poll_timeout(qrnic_read, status,
+			  PCI_POSSIBLE_ERROR(status) ||
+			  (status & (QRNIC_REG_STATUS_READY_MASK |
+				     QRNIC_REG_STATUS_FATAL_MASK)),
+			  QRNIC_RESET_POLL_US, QRNIC_RESET_TIMEOUT_US, false,
+			  core, QRNIC_REG_STATUS);
+	if (PCI_POSSIBLE_ERROR(status))
+		return -ENODEV;
+	if (!(status & QRNIC_REG_STATUS_READY_MASK) ||
+	    (status & QRNIC_REG_STATUS_FATAL_MASK)) {
+		dev_err(&core->dev.pdev->dev,
+			"not ready after a reset: status 0x%x, health 0x%x\n",
+			status, qrnic_read(core, QRNIC_REG_HEALTH));
+		return -EIO;
 	}
-	dev_err(&core->dev.pdev->dev,
-		"%s; resetting the device (health: %s, queue %u)\n", why,
-		qrnic_health_cause(crash->health), crash->info);
-	return QRNIC_FATAL;
+	return 0;
 }
-
-/*
- * The reset is done here and under a lock, whatever the context, so that when
- * anybody sees the fatal state or a command that failed for it, the device does
- * no DMA any more. All else is left to recovery_work.
- */
-void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
-{
-	struct qrnic_core *core = to_qrnic_core(dev);
-	enum qrnic_condition condition;
-	unsigned long flags, delay = 0;
-
-	spin_lock_irqsave(&core->fatal_lock, flags);
-	if (core->condition == QRNIC_GOOD) {
-		condition = qrnic_report_cause(core, why);
-		qrnic_write(core, QRNIC_REG_CONTROL,
-			    QRNIC_REG_CONTROL_RESET_MASK);
-		/* The read pushes the write to the device: reset is complete. */
-		qrnic_read(core, QRNIC_REG_STATUS);
-		/*
-		 * The registers may be out of reach while the configuration space is
-		 * not.
-		 */
-		pci_clear_master(core->dev.pdev);
-		WRITE_ONCE(core->condition, condition);
-		qrnic_cmd_abort(core);
-		queue_work(core->dev.event_wq, &core->event_work);
-		if (condition == QRNIC_GONE ||
-		    time_before(jiffies, core->last_recovery +
-				QRNIC_RECOVERY_INTERVAL))
-			delay = QRNIC_RECOVERY_INTERVAL;
-		if (core->may_recover)
-			queue_delayed_work(core->dev.wq, &core->recovery_work,
-					   delay);
-	}
-	spin_unlock_irqrestore(&core->fatal_lock, flags);
-}
-EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
 /*
  * Ends all DMA, by a reset or, if that fails, by the bus. Called before the driver
@@ -87,7 +54,7 @@ static void qrnic_quiesce(struct qrnic_core *core)
 	}
 }
 
-/* From reset to a device that takes commands and reports events. */
+/* Starts the device: after this it executes commands and reports events. */
 static int qrnic_start(struct qrnic_core *core)
 {
 	int err;
@@ -142,7 +109,84 @@ static void qrnic_stop(struct qrnic_core *core)
 	qrnic_contexts_stop(core);
 }
 
-/* Called with the lock held. Ethernet works without RDMA; recovery tries again. */
+/* Numbers of the auxiliary devices of all adapters */
+static DEFINE_IDA(qrnic_ida);
+
+static void qrnic_auxdev_release(struct device *device)
+{
+	struct qrnic_auxdev *auxdev =
+		container_of(device, struct qrnic_auxdev, adev.dev);
+
+	ida_free(&qrnic_ida, auxdev->adev.id);
+	kfree(auxdev);
+}
+
+/* Adds the auxiliary device, and sets core->auxdev. */
+static int qrnic_auxdev_add(struct qrnic_core *core)
+{
+	struct qrnic_auxdev *auxdev;
+	int id, err;
+
+	if (!(core->dev.caps.capabilities & QRNIC_CAP_RC))
+		return 0;
+
+	auxdev = kzalloc(sizeof(*auxdev), GFP_KERNEL);
+	if (!auxdev)
+		return -ENOMEM;
+	id = ida_alloc(&qrnic_ida, GFP_KERNEL);
+	if (id < 0) {
+		kfree(auxdev);
+		return id;
+	}
+
+	auxdev->qdev = &core->dev;
+	auxdev->adev.name = QRNIC_AUX_RDMA;
+	auxdev->adev.id = id;
+	auxdev->adev.dev.parent = &core->dev.pdev->dev;
+	auxdev->adev.dev.release = qrnic_auxdev_release;
+	err = auxiliary_device_init(&auxdev->adev);
+	if (err) {
+		ida_free(&qrnic_ida, id);
+		kfree(auxdev);
+		return err;
+	}
+
+	/* From here on qrnic_auxdev_release() frees the memory and the number. */
+	err = auxiliary_device_add(&auxdev->adev);
+	if (err) {
+		auxiliary_device_uninit(&auxdev->adev);
+		return err;
+	}
+	/*
+	 * auxiliary_device_add() succeeds also when the probe of a loaded driver has
+	 * failed. The probe has returned, because the driver does not let the bus probe
+	 * asynchronously, whatever the user sets (driver_async_probe=, async_probe).
+	 */
+	err = auxdev->error;
+	if (err) {
+		auxiliary_device_delete(&auxdev->adev);
+		auxiliary_device_uninit(&auxdev->adev);
+		return err;
+	}
+	core->auxdev = auxdev;
+	return 0;
+}
+
+static void qrnic_auxdev_del(struct qrnic_core *core)
+{
+	struct qrnic_auxdev *auxdev = core->auxdev;
+
+	if (!auxdev)
+		return;
+	core->auxdev = NULL;
+	auxiliary_device_delete(&auxdev->adev);
+	auxiliary_device_uninit(&auxdev->adev);
+}
+
+/*
+ * Tries to bring RDMA up. Called with the lock held. Ethernet works without RDMA, and
+ * recovery tries again.
+ */
 static int qrnic_rdma_try(struct qrnic_core *core)
 {
 	int err = qrnic_auxdev_add(core);
@@ -154,8 +198,8 @@ static int qrnic_rdma_try(struct qrnic_core *core)
 	return err;
 }
 
-/* All the way down, and up again; both are called with the lock held. */
-static void qrnic_suspend_locked(struct qrnic_core *core)
+/* Takes the whole adapter down. Called with the lock held. */
+void qrnic_suspend_locked(struct qrnic_core *core)
 {
 	if (core->level == QRNIC_DOWN)
 		return;
@@ -165,7 +209,11 @@ static void qrnic_suspend_locked(struct qrnic_core *core)
 	WRITE_ONCE(core->level, QRNIC_DOWN);
 }
 
-static int qrnic_resume_locked(struct qrnic_core *core)
+/*
+ * Brings up the parts of the adapter that are down, after qrnic_bring_up(). Called with
+ * the lock held.
+ */
+int qrnic_resume_locked(struct qrnic_core *core)
 {
 	int err;
 
@@ -200,7 +248,7 @@ int qrnic_resume(struct qrnic_core *core)
 	return err;
 }
 
-/* The first time up; later there is a function to resume. */
+/* Brings the adapter up for the first time, and creates the function. */
 int qrnic_bring_up(struct qrnic_core *core)
 {
 	struct device *device = &core->dev.pdev->dev;
@@ -222,164 +270,11 @@ int qrnic_bring_up(struct qrnic_core *core)
 	return 0;
 }
 
-/* The end of the adapter; recovery is disabled before. */
+/* Takes the adapter down for good. Called with recovery disabled. */
 void qrnic_take_down(struct qrnic_core *core)
 {
 	qrnic_auxdev_del(core);
 	core->function->destroy(core);
 	if (core->level != QRNIC_DOWN)
 		qrnic_stop(core);
-}
-
-static int qrnic_recover_locked(struct qrnic_core *core)
-{
-	int err;
-
-	/* All is well, but perhaps for the auxiliary device. */
-	if (qrnic_healthy(&core->dev) && core->level != QRNIC_DOWN)
-		return qrnic_resume_locked(core);
-
-	qrnic_suspend_locked(core);
-	if (READ_ONCE(core->condition) > QRNIC_FATAL ||
-	    core->recovery_delay > QRNIC_RECOVERY_INTERVAL) {
-		err = qrnic_config_restore(core);
-		if (err)
-			return err;
-	}
-	return qrnic_resume_locked(core);
-}
-
-int qrnic_recover(struct qrnic_core *core)
-{
-	int err;
-
-	mutex_lock(&core->lock);
-	err = qrnic_recover_locked(core);
-	mutex_unlock(&core->lock);
-	return err;
-}
-
-/*
- * The user has ordered the recovery. It is refused while a reset, a removal or a PCI
- * error is under way. Those disable recovery before they take the lock, so what is
- * found under it holds, and the adapter does not come up behind qrnic_down().
- */
-int qrnic_recover_ordered(struct qrnic_core *core)
-{
-	bool allowed;
-	int err;
-
-	mutex_lock(&core->lock);
-	spin_lock_irq(&core->fatal_lock);
-	allowed = core->may_recover && core->condition != QRNIC_PCI_ERROR;
-	spin_unlock_irq(&core->fatal_lock);
-	err = allowed ? qrnic_recover_locked(core) : -EBUSY;
-	mutex_unlock(&core->lock);
-	return err;
-}
-
-static void qrnic_recovery_work(struct work_struct *work)
-{
-	struct qrnic_core *core = container_of(to_delayed_work(work),
-					       struct qrnic_core, recovery_work);
-	int err;
-
-	core->last_recovery = jiffies;
-	err = qrnic_devlink_recover(core);
-	if (err == QRNIC_RECOVERY_MANUAL) {
-		dev_info(&core->dev.pdev->dev,
-			 "recovery is left to \"devlink health recover\"\n");
-		return;
-	}
-	if (!err) {
-		core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
-		dev_info(&core->dev.pdev->dev, "recovered\n");
-		return;
-	}
-	dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
-
-	spin_lock_irq(&core->fatal_lock);
-	if (core->may_recover)
-		mod_delayed_work(core->dev.wq, &core->recovery_work,
-				 core->recovery_delay);
-	spin_unlock_irq(&core->fatal_lock);
-	core->recovery_delay = min(2 * core->recovery_delay,
-				   QRNIC_RECOVERY_INTERVAL_MAX);
-}
-
-/*
- * A fatal error met before is recovered from now, and so is a device that did
- * not come up again as a whole.
- */
-void qrnic_recovery_enable(struct qrnic_core *core)
-{
-	spin_lock_irq(&core->fatal_lock);
-	core->may_recover = true;
-	if (core->condition != QRNIC_GOOD || READ_ONCE(core->level) != QRNIC_UP)
-		queue_delayed_work(core->dev.wq, &core->recovery_work, 0);
-	spin_unlock_irq(&core->fatal_lock);
-}
-
-void qrnic_recovery_suspend(struct qrnic_core *core)
-{
-	/* Under the lock, so that nobody schedules recovery_work after this. */
-	spin_lock_irq(&core->fatal_lock);
-	core->may_recover = false;
-	spin_unlock_irq(&core->fatal_lock);
-	cancel_delayed_work(&core->recovery_work);
-}
-
-void qrnic_recovery_disable(struct qrnic_core *core)
-{
-	qrnic_recovery_suspend(core);
-	cancel_delayed_work_sync(&core->recovery_work);
-}
-
-/*
- * Takes the adapter down for a reset or a suspend. Recovery is disabled, so that it
- * does not bring the adapter up meanwhile.
- */
-void qrnic_down(struct qrnic_core *core)
-{
-	qrnic_recovery_disable(core);
-	qrnic_suspend(core);
-}
-
-/*
- * Brings the adapter up after qrnic_down(). If that fails, recovery tries again. It
- * is a success also without RDMA, for which recovery tries again, too.
- */
-int qrnic_up(struct qrnic_core *core)
-{
-	int err = qrnic_resume(core);
-
-	if (!err)
-		qrnic_devlink_healthy(core);
-	if (READ_ONCE(core->level) != QRNIC_DOWN)
-		err = 0;
-	qrnic_recovery_enable(core);
-	return err;
-}
-
-/*
- * The PCI core has reported that the device is out of reach, and will report when the
- * device is reset. If that report does not come, recovery resets the device.
- */
-void qrnic_await_pci(struct qrnic_core *core)
-{
-	spin_lock_irq(&core->fatal_lock);
-	WRITE_ONCE(core->condition, QRNIC_PCI_ERROR);
-	core->may_recover = true;
-	queue_delayed_work(core->dev.wq, &core->recovery_work,
-			   QRNIC_PCI_ERROR_PATIENCE);
-	spin_unlock_irq(&core->fatal_lock);
-}
-
-void qrnic_state_init(struct qrnic_core *core)
-{
-	mutex_init(&core->lock);
-	spin_lock_init(&core->fatal_lock);
-	core->last_recovery = jiffies - QRNIC_RECOVERY_INTERVAL;
-	core->recovery_delay = QRNIC_RECOVERY_INTERVAL;
-	INIT_DELAYED_WORK(&core->recovery_work, qrnic_recovery_work);
 }

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * command_ring.c: the command ring: its memory, entries, slots and mailboxes.
+ *
+ * command.c submits a command, polls or waits for its entry, and releases its slot.
+ * state.c starts and stops the ring, and fatal.c aborts all commands in flight. The
+ * mailboxes belong to the slots, and a slot is reused only when its command has
+ * released it (manual, Command queue).
+ */
+#include "core/core.h"
+
+/*
+ * Most commands complete while their doorbell is written, or soon after. Polling for
+ * that time avoids an interrupt and a context switch, which take longer.
+ */
+#define QRNIC_CMD_POLL_US 20u
+#define QRNIC_CMD_POLL_MAX 1000u
+
+/* Allocates the ring and its mailboxes, which stay through resets of the device. */
+int qrnic_cmd_alloc(struct qrnic_core *core)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	struct device *device = qrnic_dma_device(&core->dev);
+	unsigned int i;
+
+	spin_lock_init(&queue->lock);
+	init_waitqueue_head(&queue->wait);
+	queue->poll_us = QRNIC_CMD_POLL_US;
+	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
+		init_completion(&queue->slots[i].done);
+	/* A random start, so that events of commands of an earlier probe do not match. */
+	queue->token = get_random_u16();
+
+	queue->ring = dma_alloc_coherent(device, QRNIC_CMD_ENTRIES *
+					 sizeof(*queue->ring),
+					 &queue->ring_dma, GFP_KERNEL);
+	if (!queue->ring)
+		return -ENOMEM;
+	queue->mailboxes = dma_alloc_coherent(device, 2 * QRNIC_CMD_ENTRIES *
+					      QRNIC_CMD_MAILBOX,
+					      &queue->mailboxes_dma, GFP_KERNEL);
+	if (!queue->mailboxes) {
+		dma_free_coherent(device, QRNIC_CMD_ENTRIES *
+				  sizeof(*queue->ring), queue->ring,
+				  queue->ring_dma);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void qrnic_cmd_free(struct qrnic_core *core)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	struct device *device = qrnic_dma_device(&core->dev);
+
+	dma_free_coherent(device, 2 * QRNIC_CMD_ENTRIES * QRNIC_CMD_MAILBOX,
+			  queue->mailboxes, queue->mailboxes_dma);
+	dma_free_coherent(device, QRNIC_CMD_ENTRIES * sizeof(*queue->ring),
+			  queue->ring, queue->ring_dma);
+}
+
+/* Enables the queue. Called after a reset of the device, with no command in flight. */
+void qrnic_cmd_start(struct qrnic_core *core)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	unsigned int i;
+
+	spin_lock_irq(&queue->lock);
+	memset(queue->ring, 0, QRNIC_CMD_ENTRIES * sizeof(*queue->ring));
+	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
+		queue->slots[i].busy = false;
+	queue->producer = 0;
+	queue->events = false;
+
+	qrnic_write(core, QRNIC_REG_CMD_BASE_LO, lower_32_bits(queue->ring_dma));
+	qrnic_write(core, QRNIC_REG_CMD_BASE_HI, upper_32_bits(queue->ring_dma));
+	qrnic_write(core, QRNIC_REG_CMD_SIZE, QRNIC_CMD_LOG_ENTRIES);
+	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_CMD_ENABLE_MASK);
+	queue->enabled = true;
+	spin_unlock_irq(&queue->lock);
+}
+
+/* Fails all commands in flight. Called after a reset of the device, in any context. */
+void qrnic_cmd_abort(struct qrnic_core *core)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	queue->enabled = false;
+	queue->events = false;
+	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
+		if (queue->slots[i].busy)
+			complete(&queue->slots[i].done);
+	spin_unlock_irqrestore(&queue->lock, flags);
+	wake_up_all(&queue->wait);
+}
+
+/* Disables the queue, and waits until the last command has released its slot. */
+void qrnic_cmd_stop(struct qrnic_core *core)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+
+	qrnic_cmd_abort(core);
+	spin_lock_irq(&queue->lock);
+	wait_event_lock_irq(queue->wait, !queue->in_flight, queue->lock);
+	spin_unlock_irq(&queue->lock);
+}
+
+/* Chooses how commands wait: for an event, or, with no asynchronous EQ, by polling. */
+void qrnic_cmd_use_events(struct qrnic_core *core, bool events)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+
+	spin_lock_irq(&queue->lock);
+	queue->events = events;
+	queue->ask = core->dev.caps.capabilities & QRNIC_CAP_COMMAND_EVENT;
+	spin_unlock_irq(&queue->lock);
+}
+
+/*
+ * Writes the command into the next entry of the ring and rings the doorbell. Returns
+ * the index of the entry, or -EIO if the queue is not enabled. Entries are used in the
+ * order of the ring, so a command may wait until an earlier one releases its slot.
+ */
+int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	struct qrnic_cmd_entry *entry;
+	struct qrnic_cmd_slot *slot;
+	dma_addr_t in = 0, out = 0;
+	u32 index, control;
+
+	spin_lock_irq(&queue->lock);
+	wait_event_lock_irq(queue->wait, !queue->enabled ||
+			    !queue->slots[queue->producer %
+					  QRNIC_CMD_ENTRIES].busy,
+			    queue->lock);
+	if (!queue->enabled) {
+		spin_unlock_irq(&queue->lock);
+		return -EIO;
+	}
+
+	index = queue->producer % QRNIC_CMD_ENTRIES;
+	entry = &queue->ring[index];
+	slot = &queue->slots[index];
+	slot->busy = true;
+	slot->token = ++queue->token;
+	reinit_completion(&slot->done);
+	queue->in_flight++;
+
+	if (cmd->in_len) {
+		in = queue->mailboxes_dma + qrnic_cmd_mailbox(index, false);
+		memcpy(queue->mailboxes + qrnic_cmd_mailbox(index, false),
+		       cmd->in, cmd->in_len);
+	}
+	if (cmd->out_len) {
+		out = queue->mailboxes_dma + qrnic_cmd_mailbox(index, true);
+		memset(queue->mailboxes + qrnic_cmd_mailbox(index, true), 0,
+		       cmd->out_len);
+	}
+
+	*entry = (struct qrnic_cmd_entry) {
+		.opcode = cpu_to_le16(cmd->opcode),
+		.token = cpu_to_le16(slot->token),
+		.object = cpu_to_le32(cmd->object),
+		.in_addr = cpu_to_le64(in),
+		.out_addr = cpu_to_le64(out),
+		.in_len = cpu_to_le32(cmd->in_len),
+		.out_len = cpu_to_le32(cmd->out_len),
+	};
+	control = QRNIC_CMD_ENTRY_OWNER_MASK;
+	if (queue->events && !queue->ask)
+		control |= QRNIC_CMD_ENTRY_EVENT_MASK;
+	/* The entry and its mailbox are whole before the device owns them. */
+	dma_wmb();
+	WRITE_ONCE(entry->control, cpu_to_le32(control));
+
+	queue->producer++;
+	/* writel() orders the owner bit before the doorbell. */
+	qrnic_write(core, QRNIC_REG_CMD_DOORBELL, queue->producer);
+	spin_unlock_irq(&queue->lock);
+	return index;
+}
+
+/* Returns true if the device has completed the entry, and sets *control. */
+bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
+{
+	*control = le32_to_cpu(READ_ONCE(queue->ring[index].control));
+	return !(*control & QRNIC_CMD_ENTRY_OWNER_MASK);
+}
+
+/* Polls the entry for a short time. Returns true if the device has completed it. */
+bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
+{
+	u32 poll = min(READ_ONCE(queue->poll_us), QRNIC_CMD_POLL_MAX);
+	u64 end;
+
+	if (qrnic_cmd_answered(queue, index, control))
+		return true;
+	end = ktime_get_ns() + poll * NSEC_PER_USEC;
+	while (ktime_get_ns() < end && !need_resched()) {
+		cpu_relax();
+		if (qrnic_cmd_answered(queue, index, control))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Requests an event for the completion of a command that is late. The device sends it
+ * at once if the command is complete. The lock is held, because the register must not
+ * be written while the queue is disabled.
+ */
+void qrnic_cmd_request_event(struct qrnic_core *core, u32 index)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+
+	spin_lock_irq(&queue->lock);
+	if (queue->enabled && queue->events && queue->ask)
+		qrnic_write(core, QRNIC_REG_CMD_EVENT,
+			    FIELD_PREP(QRNIC_REG_CMD_EVENT_SLOT_MASK, index) |
+			    FIELD_PREP(QRNIC_REG_CMD_EVENT_TOKEN_MASK,
+				       queue->slots[index].token));
+	spin_unlock_irq(&queue->lock);
+}
+
+/*
+ * Wakes the command of a slot. Called from the interrupt of the asynchronous EQ. An
+ * event whose token does not match belongs to an earlier command in this slot.
+ */
+void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	struct qrnic_cmd_slot *slot;
+	unsigned long flags;
+
+	if (entry >= QRNIC_CMD_ENTRIES) {
+		dev_err_ratelimited(&core->dev.pdev->dev,
+				    "completion of command entry %u, which does not exist\n",
+				    entry);
+		return;
+	}
+	slot = &queue->slots[entry];
+	spin_lock_irqsave(&queue->lock, flags);
+	if (slot->busy && slot->token == token)
+		complete(&slot->done);
+	spin_unlock_irqrestore(&queue->lock, flags);
+}
+
+/*
+ * Releases the slot of a command. With withhold no other command gets the slot before
+ * the next start, because the device may still write its mailbox.
+ */
+void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold)
+{
+	struct qrnic_cmd_queue *queue = &core->cmd;
+	unsigned long flags;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	queue->slots[index].busy = withhold;
+	queue->in_flight--;
+	spin_unlock_irqrestore(&queue->lock, flags);
+	wake_up_all(&queue->wait);
+}

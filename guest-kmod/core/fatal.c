@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * fatal.c: the fatal state of the device: how the driver finds it, and its immediate
+ * reaction.
+ *
+ * A fatal state is found by an event, a failed command, a read of the health registers
+ * every two seconds, or the PCI core. qrnic_report_fatal() then resets the device, which
+ * ends its DMA, fails all commands, and schedules the events (event.c) and the recovery
+ * (recovery.c). qrnic_healthy() is false from then until state.c has started the device
+ * again (manual, Fatal state).
+ */
+#include "core/core.h"
+
+/*
+ * The work item finds a fatal state whose event was lost. It does not wake an idle
+ * processor.
+ */
+#define QRNIC_HEALTH_INTERVAL (2 * HZ)
+
+static const char *const qrnic_health_causes[] = {
+	[QRNIC_HEALTH_NONE] = "none",
+	[QRNIC_HEALTH_CMD_DMA] = "DMA to the command queue failed",
+	[QRNIC_HEALTH_EQ_DMA] = "DMA to an event queue failed",
+	[QRNIC_HEALTH_EQ_OVERRUN] = "an event queue overran",
+};
+
+/* Returns the name of the cause in register HEALTH. */
+const char *qrnic_health_cause(u32 health)
+{
+	u32 cause = FIELD_GET(QRNIC_REG_HEALTH_CAUSE_MASK, health);
+
+	if (PCI_POSSIBLE_ERROR(health))
+		return "no answer";
+	if (cause < ARRAY_SIZE(qrnic_health_causes))
+		return qrnic_health_causes[cause];
+	return "unknown";
+}
+
+/* Copies the registers that describe a failure. */
+void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash)
+{
+	crash->status = qrnic_read(core, QRNIC_REG_STATUS);
+	crash->health = qrnic_read(core, QRNIC_REG_HEALTH);
+	crash->info = qrnic_read(core, QRNIC_REG_HEALTH_INFO);
+}
+
+bool qrnic_healthy(struct qrnic_dev *dev)
+{
+	return READ_ONCE(to_qrnic_core(dev)->condition) == QRNIC_GOOD;
+}
+EXPORT_SYMBOL_QRNIC(qrnic_healthy);
+
+static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
+					       const char *why)
+{
+	struct qrnic_crash *crash = &core->crash;
+
+	crash->why = why;
+	qrnic_crash_read(core, crash);
+	core->crash_unreported = true;
+	if (PCI_POSSIBLE_ERROR(crash->health)) {
+		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
+		return QRNIC_GONE;
+	}
+	dev_err(&core->dev.pdev->dev,
+		"%s; resetting the device (health: %s, queue %u)\n", why,
+		qrnic_health_cause(crash->health), crash->info);
+	return QRNIC_FATAL;
+}
+
+/*
+ * Resets the device at once and under a lock, in any context: before any code can see
+ * the fatal state, or a command that failed because of it, the device has stopped all
+ * DMA. recovery_work does the rest.
+ */
+void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
+{
+	struct qrnic_core *core = to_qrnic_core(dev);
+	enum qrnic_condition condition;
+	unsigned long flags, delay = 0;
+
+	spin_lock_irqsave(&core->fatal_lock, flags);
+	if (core->condition == QRNIC_GOOD) {
+		condition = qrnic_report_cause(core, why);
+		qrnic_write(core, QRNIC_REG_CONTROL,
+			    QRNIC_REG_CONTROL_RESET_MASK);
+		/* The read pushes the write to the device: reset is complete. */
+		qrnic_read(core, QRNIC_REG_STATUS);
+		/*
+		 * The registers may be out of reach while the configuration space is
+		 * not.
+		 */
+		pci_clear_master(core->dev.pdev);
+		WRITE_ONCE(core->condition, condition);
+		qrnic_cmd_abort(core);
+		queue_work(core->dev.event_wq, &core->event_work);
+		if (condition == QRNIC_GONE ||
+		    time_before(jiffies, core->last_recovery +
+				QRNIC_RECOVERY_INTERVAL))
+			delay = QRNIC_RECOVERY_INTERVAL;
+		if (core->may_recover)
+			queue_delayed_work(core->dev.wq, &core->recovery_work,
+					   delay);
+	}
+	spin_unlock_irqrestore(&core->fatal_lock, flags);
+}
+EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
+
+/*
+ * Reads the state of the device, and reports a fatal error, a reset or a lost device.
+ * Called while the command queue is in use.
+ */
+void qrnic_health_check(struct qrnic_core *core)
+{
+	u32 status = qrnic_read(core, QRNIC_REG_STATUS);
+
+	if (PCI_POSSIBLE_ERROR(status))
+		qrnic_report_fatal(&core->dev, "no answer");
+	else if (status & QRNIC_REG_STATUS_FATAL_MASK)
+		qrnic_report_fatal(&core->dev, "fatal state");
+	else if (!(status & QRNIC_REG_STATUS_CMD_ENABLED_MASK))
+		qrnic_report_fatal(&core->dev, "the device was reset");
+}
+
+static void qrnic_health_work(struct work_struct *work)
+{
+	struct qrnic_core *core = container_of(to_delayed_work(work),
+					       struct qrnic_core, health_work);
+
+	qrnic_health_check(core);
+	if (qrnic_healthy(&core->dev))
+		qrnic_health_start(core);
+}
+
+void qrnic_fatal_init(struct qrnic_core *core)
+{
+	spin_lock_init(&core->fatal_lock);
+	INIT_DEFERRABLE_WORK(&core->health_work, qrnic_health_work);
+}
+
+void qrnic_health_start(struct qrnic_core *core)
+{
+	/*
+	 * Runs on the workqueue of events, because only this work item finds a
+	 * device that has died while no memory is left. The work item allocates
+	 * nothing, and takes no lock of other parts.
+	 */
+	queue_delayed_work(core->dev.event_wq, &core->health_work,
+			   QRNIC_HEALTH_INTERVAL);
+}
+
+void qrnic_health_stop(struct qrnic_core *core)
+{
+	cancel_delayed_work_sync(&core->health_work);
+}
