@@ -228,30 +228,21 @@ struct qrnic_eth {
 /* netdev.c, for the core */
 extern const struct qrnic_function_ops qrnic_eth_function;
 
-/* netdev.c: new queues, later; any context */
-void qrnic_eth_fail(struct qrnic_eth *eth);
-/* netdev.c; under RTNL */
+/* reopen.c; under RTNL, but for the carrier */
+void qrnic_eth_reopen_init(struct qrnic_eth *eth);
+void qrnic_eth_carrier(struct qrnic_eth *eth);
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
-/* There are no queues: they are made as soon as it can be done. */
-void qrnic_eth_reopen_later(struct qrnic_eth *eth);
+int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up);
+int qrnic_eth_open(struct net_device *netdev);
+int qrnic_eth_stop(struct net_device *netdev);
+int qrnic_eth_change_mtu(struct net_device *netdev, int mtu);
+int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape);
 
 /* The next CQE, if there is one */
 static inline bool qrnic_eth_cq_next(struct qrnic_eth_cq *cq, struct qrnic_cqe *copy)
 {
 	return qrnic_cqe_take(&cq->ring, cq->consumer, cq->log_size, copy);
 }
-
-/* channels.c; under RTNL */
-unsigned int qrnic_eth_max_channels(struct qrnic_core *core);
-int qrnic_eth_channels_init(struct qrnic_eth *eth);
-/* Once the netdev is registered */
-void qrnic_eth_channels_set_xps(struct qrnic_eth *eth);
-/* If it fails all is as it was before. */
-int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape);
-void qrnic_get_channels(struct net_device *netdev,
-			struct ethtool_channels *channels);
-int qrnic_set_channels(struct net_device *netdev,
-		       struct ethtool_channels *channels);
 
 /* rss.c; under RTNL */
 void qrnic_eth_rss_init(struct qrnic_eth *eth);
@@ -277,8 +268,18 @@ int qrnic_set_rxfh_fields(struct net_device *netdev,
 			  struct netlink_ext_ack *extack);
 
 /* queues.c; under RTNL */
+unsigned int qrnic_eth_max_channels(struct qrnic_core *core);
+int qrnic_eth_channels_init(struct qrnic_eth *eth);
+void qrnic_eth_channels_set_xps(struct qrnic_eth *eth);
+int qrnic_eth_shape_set(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape);
 int qrnic_eth_queues_open(struct qrnic_eth *eth);
 void qrnic_eth_queues_close(struct qrnic_eth *eth);
+
+/* cq.c; qrnic_eth_fail() is called in any context */
+void qrnic_eth_fail(struct qrnic_eth *eth);
+int qrnic_eth_cq_open(struct qrnic_channel *channel, struct qrnic_eth_cq *cq,
+		      u32 entries, const struct qrnic_eth_moderation *moderation);
+void qrnic_eth_cq_close(struct qrnic_eth_cq *cq);
 void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done);
 
 /* moderation.c */
@@ -304,14 +305,16 @@ int qrnic_get_sset_count(struct net_device *netdev, int set);
 void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data);
 void qrnic_get_ethtool_stats(struct net_device *netdev,
 			     struct ethtool_stats *stats, u64 *data);
-
-/* drops.c: counters of the device for ip -s link */
+void qrnic_eth_get_stats64(struct net_device *netdev,
+			   struct rtnl_link_stats64 *stats);
+/* The counters of the device for ip -s link */
 void qrnic_eth_drops_init(struct qrnic_eth *eth);
 void qrnic_eth_drops_start(struct qrnic_eth *eth);
 void qrnic_eth_drops_stop(struct qrnic_eth *eth);
-void qrnic_eth_drops_read(struct qrnic_eth *eth, struct rtnl_link_stats64 *stats);
 
 /* transmit.c */
+int qrnic_tx_alloc(struct qrnic_channel *channel);
+void qrnic_tx_release(struct qrnic_channel *channel);
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev);
 netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
 					   struct net_device *netdev,
@@ -321,17 +324,18 @@ bool qrnic_tx_post_frame(struct qrnic_channel *channel, struct xdp_frame *frame)
 /* Hands over what was posted. */
 void qrnic_tx_ring(struct qrnic_channel *channel);
 int qrnic_tx_poll(struct napi_struct *napi, int budget);
-void qrnic_tx_drain(struct qrnic_channel *channel);
 
-/* receive.c */
+/* buffers.c */
+int qrnic_rx_alloc(struct qrnic_channel *channel);
+void qrnic_rx_release(struct qrnic_channel *channel);
 unsigned int qrnic_rx_pages(unsigned int mtu);
 unsigned int qrnic_rx_max_mtu(unsigned int pages);
-/* The pages of a frame but the first become fragments: so many bytes. */
 void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
 		       struct sk_buff *skb, u32 length);
 int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp);
+
+/* receive.c */
 int qrnic_rx_poll(struct napi_struct *napi, int budget);
-void qrnic_rx_drain(struct qrnic_channel *channel);
 
 /* coalesce.c */
 /* Joins the frame to the train, if it may be. */
@@ -373,6 +377,11 @@ static inline unsigned int qrnic_channel_of_cpu(const struct qrnic_eth *eth,
 						unsigned int cpu)
 {
 	return cpu % READ_ONCE(eth->shape.channels);
+}
+
+static inline struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
+{
+	return &rx->slots[index & ((1u << rx->log_size) - 1)];
 }
 
 /* Buffers that a frame of this length takes */

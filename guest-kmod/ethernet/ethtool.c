@@ -1,9 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ethtool.c: ethtool operations: identity, link, rings, moderation.
+ * ethtool.c: ethtool operations: identity, link, rings, channels, moderation.
  */
-#include "ethernet/compat.h"
 #include "ethernet/ethernet.h"
+
+/*
+ * Since 6.17, and 6.12.117, separate operations choose the fields of the hash of RSS;
+ * before it was get_rxnfc and set_rxnfc. Kbuild looks for the operations, because stable
+ * kernels get them later.
+ */
+#ifdef QRNIC_HAS_RXFH_FIELDS
+#define QRNIC_OP_GET_RXFH_FIELDS(function) .get_rxfh_fields = (function),
+#define QRNIC_OP_SET_RXFH_FIELDS(function) .set_rxfh_fields = (function),
+#else
+#define QRNIC_OP_GET_RXFH_FIELDS(...)
+#define QRNIC_OP_SET_RXFH_FIELDS(...)
+#endif
+
+/* Since 7.0 a separate operation returns the number of rings; before it was get_rxnfc. */
+#ifdef QRNIC_HAS_RX_RING_COUNT
+#define QRNIC_OP_GET_RX_RING_COUNT(function) .get_rx_ring_count = (function),
+#else
+#define QRNIC_OP_GET_RX_RING_COUNT(...)
+#endif
 
 static void qrnic_get_drvinfo(struct net_device *netdev,
 			      struct ethtool_drvinfo *info)
@@ -75,6 +94,26 @@ static int qrnic_set_ringparam(struct net_device *netdev,
 
 	shape.rx_wqes = rounddown_pow_of_two(ring->rx_pending);
 	shape.tx_blocks = rounddown_pow_of_two(ring->tx_pending);
+	return qrnic_eth_reshape(eth, &shape);
+}
+
+static void qrnic_get_channels(struct net_device *netdev,
+			       struct ethtool_channels *channels)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+
+	channels->max_combined = eth->max_channels;
+	channels->combined_count = eth->shape.channels;
+}
+
+/* The core has checked the number, and that the table of ethtool -X can stay. */
+static int qrnic_set_channels(struct net_device *netdev,
+			      struct ethtool_channels *channels)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct qrnic_eth_shape shape = eth->shape;
+
+	shape.channels = channels->combined_count;
 	return qrnic_eth_reshape(eth, &shape);
 }
 

@@ -1,134 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * netdev.c: the netdev of the Ethernet function, and its life.
+ * netdev.c: the netdev of the Ethernet function, its features, and its operations for the
+ * network stack and the core.
  */
 #include "ethernet/ethernet.h"
-
-/* Between two attempts to make queues, for which there may be no memory now */
-#define QRNIC_REOPEN_INTERVAL HZ
-
-/* Under the core's port_mutex */
-static void qrnic_eth_carrier(struct qrnic_eth *eth)
-{
-	if (eth->up && eth->core->port.state == QRNIC_PORT_ACTIVE)
-		netif_carrier_on(eth->netdev);
-	else
-		netif_carrier_off(eth->netdev);
-}
-
-/*
- * Sets whether the carrier follows the port. It does while the netdev is up, also
- * while its queues are made anew, so that no event of the port is lost then.
- */
-void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
-{
-	mutex_lock(&eth->core->port_mutex);
-	eth->up = up;
-	qrnic_eth_carrier(eth);
-	mutex_unlock(&eth->core->port_mutex);
-}
-
-/* Sets the MTU and the administrative state of the port, which a reset has cleared. */
-static int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up)
-{
-	int err;
-
-	err = qrnic_cmd_modify_port(&eth->core->dev, mtu, up);
-	if (err)
-		return err;
-	return qrnic_port_update(eth->core);
-}
-
-static int qrnic_eth_open(struct net_device *netdev)
-{
-	struct qrnic_eth *eth = netdev_priv(netdev);
-	int err;
-
-	err = qrnic_eth_queues_open(eth);
-	if (err)
-		return err;
-	err = qrnic_eth_port(eth, netdev->mtu, true);
-	if (err) {
-		qrnic_eth_queues_close(eth);
-		return err;
-	}
-	qrnic_eth_set_up(eth, true);
-	return 0;
-}
-
-static int qrnic_eth_stop(struct net_device *netdev)
-{
-	struct qrnic_eth *eth = netdev_priv(netdev);
-
-	qrnic_eth_set_up(eth, false);
-	qrnic_eth_queues_close(eth);
-	/*
-	 * In the fatal state the command fails; qrnic_eth_resume() sets the port
-	 * again.
-	 */
-	qrnic_eth_port(eth, netdev->mtu, false);
-	return 0;
-}
-
-/* The netdev is up but has no queues: reset_work tries to make them, again and again. */
-void qrnic_eth_reopen_later(struct qrnic_eth *eth)
-{
-	qrnic_eth_set_up(eth, false);
-	queue_delayed_work(eth->core->dev.wq, &eth->reset_work,
-			   QRNIC_REOPEN_INTERVAL);
-}
-
-/* Replaces the queues by ones with the present parameters. */
-static void qrnic_eth_reopen(struct qrnic_eth *eth)
-{
-	int err;
-
-	qrnic_eth_queues_close(eth);
-	err = qrnic_eth_queues_open(eth);
-	if (err) {
-		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
-		qrnic_eth_reopen_later(eth);
-	}
-}
-
-/*
- * Makes new queues after an error of the queue pair, a transmit timeout, or a failure
- * to allocate them. If the device is down, qrnic_eth_resume() makes the queues later.
- *
- * In the fatal state nothing is transmitted any more, but users of RDMA may keep the
- * recovery waiting. The stack must not take the waiting frames for a timeout meanwhile.
- */
-static void qrnic_eth_reset_work(struct work_struct *work)
-{
-	struct qrnic_eth *eth = container_of(to_delayed_work(work),
-					     struct qrnic_eth, reset_work);
-	struct net_device *netdev = eth->netdev;
-
-	rtnl_lock();
-	if (!qrnic_healthy(&eth->core->dev))
-		netif_device_detach(netdev);
-	if (!netif_running(netdev) || !netif_device_present(netdev))
-		goto unlock;
-	if (!eth->open) {
-		if (qrnic_eth_open(netdev))
-			qrnic_eth_reopen_later(eth);
-		else
-			netdev_info(netdev, "queues opened again\n");
-	} else if (test_bit(0, &eth->failed)) {
-		netdev_warn(netdev, "making new queues\n");
-		eth->resets++;
-		qrnic_eth_reopen(eth);
-	}
-unlock:
-	rtnl_unlock();
-}
-
-/* Schedules the work once for these queues, however many completions with errors come. */
-void qrnic_eth_fail(struct qrnic_eth *eth)
-{
-	if (!test_and_set_bit(0, &eth->failed))
-		mod_delayed_work(eth->core->dev.wq, &eth->reset_work, 0);
-}
 
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
 {
@@ -164,42 +39,6 @@ static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
 	return 0;
 }
 
-/*
- * The queues are made anew if a larger MTU needs more receive buffers, or if a
- * smaller one makes frames too long that are already in the transmit ring.
- */
-static int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
-{
-	struct qrnic_eth *eth = netdev_priv(netdev);
-	bool running = eth->open;
-	bool anew = running && (mtu < netdev->mtu ||
-				qrnic_rx_pages(mtu) != eth->channels[0].rx.pages);
-	int old = netdev->mtu, err, undo;
-
-	if (eth->prog && qrnic_rx_pages(mtu) > 1)
-		return -EINVAL;
-	if (anew)
-		qrnic_eth_queues_close(eth);
-	/* The device first: no frame is longer than it allows. */
-	err = qrnic_eth_port(eth, mtu, running);
-	if (!err)
-		WRITE_ONCE(netdev->mtu, mtu);
-	if (!err && anew)
-		err = qrnic_eth_queues_open(eth);
-	if (err) {
-		WRITE_ONCE(netdev->mtu, old);
-		undo = qrnic_eth_port(eth, old, running);
-		if (!undo && anew)
-			undo = qrnic_eth_queues_open(eth);
-		if (undo) {
-			if (running && !eth->open)
-				qrnic_eth_reopen_later(eth);
-			return err;
-		}
-	}
-	return err;
-}
-
 /* Programs see each frame, and what is not to be joined in software is not here. */
 static netdev_features_t qrnic_eth_fix_features(struct net_device *netdev,
 						netdev_features_t features)
@@ -227,28 +66,6 @@ static int qrnic_eth_set_features(struct net_device *netdev,
 		return qrnic_eth_filter_set(eth, &filter);
 	eth->filter = filter;
 	return 0;
-}
-
-static void qrnic_eth_get_stats64(struct net_device *netdev,
-				  struct rtnl_link_stats64 *stats)
-{
-	struct qrnic_eth *eth = netdev_priv(netdev);
-	struct qrnic_eth_totals totals;
-	unsigned int i;
-
-	for (i = 0; i < eth->max_channels; i++) {
-		totals = qrnic_eth_stats_read(&eth->channels[i].rx.stats);
-		stats->rx_packets += totals.packets;
-		stats->rx_bytes += totals.bytes;
-		stats->rx_dropped += totals.dropped;
-		stats->rx_errors += totals.errors;
-		stats->multicast += totals.multicast;
-		totals = qrnic_eth_stats_read(&eth->channels[i].tx.stats);
-		stats->tx_packets += totals.packets;
-		stats->tx_bytes += totals.bytes;
-		stats->tx_errors += totals.errors;
-	}
-	qrnic_eth_drops_read(eth, stats);
 }
 
 static const struct net_device_ops qrnic_netdev_ops = {
@@ -442,7 +259,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	eth->shape.rx_wqes = min3(rounddown_pow_of_two(caps->max_qp_recv),
 				  rounddown_pow_of_two(caps->max_cqe),
 				  QRNIC_RX_DEFAULT);
-	INIT_DELAYED_WORK(&eth->reset_work, qrnic_eth_reset_work);
+	qrnic_eth_reopen_init(eth);
 	qrnic_eth_filter_init(eth);
 	qrnic_eth_drops_init(eth);
 }

@@ -1,185 +1,92 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * queues.c: the queue pairs and the CQs of the netdev, from open to close.
+ * queues.c: the channels of the netdev, and their queue pairs from open to close.
+ *
+ * A channel is opened in this order: NAPI instances, transmit ring, receive ring, CQs,
+ * QP, buffers. Then it is started, and at last the receive filter leads frames to it.
+ * Closing is in the reverse order. All functions are called under RTNL.
  */
 #include "ethernet/ethernet.h"
 
 /*
- * Ends a poll and requests an event at the next CQE. CQEs beyond the published
- * consumer index cause one at once, so none that came after the last poll is missed.
- *
- * The sequence number and the consumer index are read while this processor still owns
- * the NAPI instance: behind napi_complete_done() a busy poll on another processor may
- * advance both. A number that two requests share would make the device ignore the
- * second one.
+ * Returns the highest number of channels. Each has its own vector, and RDMA needs most of
+ * the queue pairs and CQs.
  */
-void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done)
+unsigned int qrnic_eth_max_channels(struct qrnic_core *core)
 {
-	u32 sequence = (cq->sequence + 1) & QRNIC_CQ_RECORD_SEQUENCE_MASK;
-	u32 consumer = cq->consumer;
+	const struct qrnic_caps *caps = &core->dev.caps;
+	unsigned int n = min(qrnic_num_vectors(&core->dev), QRNIC_MAX_CHANNELS);
 
-	cq->sequence = sequence;
-	if (!napi_complete_done(&cq->napi, done))
-		return;
-	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(sequence));
-	/* writeq() in it orders the record before the doorbell. */
-	qrnic_ring_doorbell(&cq->channel->eth->core->dev, QRNIC_DB_CQ_ARM,
-			    cq->cq.cqn, consumer);
+	/* A table is replaced while the filter leads to it, so there are two. */
+	if (!qrnic_eth_can_spread(core) || caps->max_rss < 2)
+		return 1;
+	return clamp(n, 1, max(min(caps->max_qp / 8, caps->max_cq / 16), 1));
 }
 
-static void qrnic_eth_cq_comp(struct qrnic_cq *cq)
+static int qrnic_channel_set_xps(struct qrnic_eth *eth, unsigned int index)
 {
-	struct qrnic_eth_cq *eth_cq = container_of(cq, struct qrnic_eth_cq, cq);
+	cpumask_var_t mask;
+	int cpu, err;
 
-	napi_schedule_irqoff(&eth_cq->napi);
-}
-
-static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
-{
-	struct qrnic_eth_cq *eth_cq = container_of(cq, struct qrnic_eth_cq, cq);
-	struct qrnic_eth *eth = eth_cq->channel->eth;
-
-	netdev_err(eth->netdev, "CQ error %u\n", subtype);
-	qrnic_eth_fail(eth);
-}
-
-static void qrnic_eth_cq_close(struct qrnic_eth_cq *cq)
-{
-	struct qrnic_dev *dev = &cq->channel->eth->core->dev;
-
-	/* The device has no reason to refuse. If it does, a reset destroys the CQ. */
-	if (qrnic_cq_destroy(dev, &cq->cq)) {
-		qrnic_report_fatal(dev, "CQ not destroyed");
-		qrnic_cq_destroy(dev, &cq->cq);
-	}
-	qrnic_ring_free(dev, &cq->ring);
-}
-
-/*
- * The caller has added the NAPI instance: an EQE that a former CQ of the same
- * number left behind schedules it as soon as the CQ exists.
- */
-static int qrnic_eth_cq_open(struct qrnic_channel *channel,
-			     struct qrnic_eth_cq *cq, u32 entries,
-			     const struct qrnic_eth_moderation *moderation)
-{
-	struct qrnic_dev *dev = &channel->eth->core->dev;
-	struct qrnic_cq_ctx ctx = { };
-	int err;
-
-	cq->channel = channel;
-	cq->transmit = cq == &channel->tx.cq;
-	cq->consumer = 0;
-	cq->sequence = 0;
-	cq->log_size = ilog2(entries);
-	err = qrnic_queue_ring_alloc(dev, &cq->ring, (size_t)QRNIC_CQE_SIZE * entries);
-	if (err)
-		return err;
-
-	ctx.log_size = cq->log_size;
-	ctx.record = cpu_to_le64(cq->ring.record_dma);
-	ctx.ring = cq->ring.hw;
-	cq->cq.vector = channel->index % qrnic_num_vectors(dev);
-	cq->cq.comp = qrnic_eth_cq_comp;
-	cq->cq.event = qrnic_eth_cq_error;
-	err = qrnic_cq_create(dev, &cq->cq, &ctx);
-	if (err) {
-		qrnic_ring_free(dev, &cq->ring);
-		return err;
-	}
-	qrnic_eth_moderation_open(cq, moderation);
-	return 0;
-}
-
-static int qrnic_tx_alloc(struct qrnic_channel *channel)
-{
-	struct qrnic_eth *eth = channel->eth;
-	struct qrnic_dev *dev = &eth->core->dev;
-	struct qrnic_tx *tx = &channel->tx;
-	int err;
-
-	tx->log_size = ilog2(eth->shape.tx_blocks);
-	tx->producer = 0;
-	tx->clean = 0;
-	tx->rung = 0;
-	tx->last = 0;
-	tx->operation = 0;
-	tx->unsignaled = 0;
-	err = qrnic_queue_ring_alloc(dev, &tx->ring,
-				     (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
-	if (err)
-		return err;
-	tx->slots = kvcalloc(1u << tx->log_size, sizeof(*tx->slots), GFP_KERNEL);
-	tx->buffers = kvcalloc(QRNIC_SEGMENTS_PER_WQEBB << tx->log_size,
-			       sizeof(*tx->buffers), GFP_KERNEL);
-	if (tx->slots && tx->buffers)
-		return 0;
-
-	kvfree(tx->buffers);
-	kvfree(tx->slots);
-	qrnic_ring_free(dev, &tx->ring);
-	return -ENOMEM;
-}
-
-static void qrnic_tx_release(struct qrnic_channel *channel)
-{
-	struct qrnic_dev *dev = &channel->eth->core->dev;
-	struct qrnic_tx *tx = &channel->tx;
-
-	qrnic_tx_drain(channel);
-	kvfree(tx->buffers);
-	kvfree(tx->slots);
-	qrnic_ring_free(dev, &tx->ring);
-}
-
-static int qrnic_rx_alloc(struct qrnic_channel *channel)
-{
-	struct qrnic_eth *eth = channel->eth;
-	struct qrnic_dev *dev = &eth->core->dev;
-	struct qrnic_rx *rx = &channel->rx;
-	struct page_pool_params params = {
-		.flags = PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV,
-		.dev = qrnic_dma_device(dev),
-		.netdev = eth->netdev,
-		.napi = &rx->cq.napi,
-		.nid = NUMA_NO_NODE,
-		.dma_dir = DMA_FROM_DEVICE,
-		.max_len = PAGE_SIZE,
-	};
-	int err;
-
-	rx->log_size = ilog2(eth->shape.rx_wqes);
-	rx->pages = qrnic_rx_pages(eth->netdev->mtu);
-	rx->producer = 0;
-	rx->consumer = 0;
-	params.pool_size = rx->pages << rx->log_size;
-	rx->pool = page_pool_create(&params);
-	if (IS_ERR(rx->pool))
-		return PTR_ERR(rx->pool);
-	err = qrnic_queue_ring_alloc(dev, &rx->ring,
-				     (size_t)QRNIC_WQEBB_SIZE << rx->log_size);
-	if (err)
-		goto err_pool;
-	rx->slots = kvcalloc(1u << rx->log_size, sizeof(*rx->slots), GFP_KERNEL);
-	if (rx->slots)
-		return 0;
-
-	err = -ENOMEM;
-	qrnic_ring_free(dev, &rx->ring);
-err_pool:
-	page_pool_destroy(rx->pool);
+	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_possible_cpu(cpu)
+		if (qrnic_channel_of_cpu(eth, cpu) == index)
+			cpumask_set_cpu(cpu, mask);
+	err = netif_set_xps_queue(eth->netdev, mask, index);
+	free_cpumask_var(mask);
 	return err;
 }
 
-static void qrnic_rx_release(struct qrnic_channel *channel)
+/*
+ * Sets which processors send through which channel. Called under RTNL, once the netdev is
+ * registered.
+ */
+void qrnic_eth_channels_set_xps(struct qrnic_eth *eth)
 {
-	struct qrnic_dev *dev = &channel->eth->core->dev;
-	struct qrnic_rx *rx = &channel->rx;
+	unsigned int i;
 
-	qrnic_rx_drain(channel);
-	kvfree(rx->slots);
-	qrnic_ring_free(dev, &rx->ring);
-	page_pool_destroy(rx->pool);
+	for (i = 0; i < eth->shape.channels; i++)
+		if (qrnic_channel_set_xps(eth, i))
+			netdev_warn(eth->netdev, "queue %u has no processors\n", i);
+}
+
+/* Sets the shape of the next queues. Called under RTNL, while there are no queues. */
+int qrnic_eth_shape_set(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape)
+{
+	unsigned int old = eth->shape.channels;
+	int err;
+
+	err = netif_set_real_num_queues(eth->netdev, shape->channels,
+					shape->channels);
+	if (err)
+		return err;
+	eth->shape = *shape;
+	if (shape->channels != old) {
+		qrnic_eth_rss_spread(eth);
+		if (eth->netdev->reg_state == NETREG_REGISTERED)
+			qrnic_eth_channels_set_xps(eth);
+	}
+	return 0;
+}
+
+/* Initialises the channels. Called before the netdev is registered. */
+int qrnic_eth_channels_init(struct qrnic_eth *eth)
+{
+	struct qrnic_eth_shape shape = eth->shape;
+	unsigned int i;
+
+	for (i = 0; i < eth->max_channels; i++) {
+		struct qrnic_channel *channel = &eth->channels[i];
+
+		channel->eth = eth;
+		channel->index = i;
+		u64_stats_init(&channel->tx.stats.sync);
+		u64_stats_init(&channel->rx.stats.sync);
+	}
+	qrnic_eth_rss_init(eth);
+	shape.channels = min(eth->max_channels, num_online_cpus());
+	return qrnic_eth_shape_set(eth, &shape);
 }
 
 static int qrnic_qp_state(struct qrnic_channel *channel, enum qrnic_qp_state state)

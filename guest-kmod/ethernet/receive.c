@@ -1,86 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * receive.c: buffers for received frames, and frames to the network stack.
- *
- * A frame begins in a page that leaves room in front and for skb_shared_info
- * behind, so that an skb is built around it in place; what is longer goes on in
- * whole pages. Pages that a short frame leaves unused stay where they are.
+ * receive.c: the poll of the receive CQ: an skb is built for each frame, and passed to
+ * XDP (xdp.c), to the frames of the same TCP stream (coalesce.c), or to the stack.
  */
 #include "ethernet/ethernet.h"
-
-/* Receive WQEs are posted in batches, a doorbell each. */
-#define QRNIC_RX_BATCH 16
-
-static_assert(QRNIC_RX_FIRST + (QRNIC_RX_PAGES - 1) * PAGE_SIZE >=
-	      QRNIC_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN);
-
-unsigned int qrnic_rx_pages(unsigned int mtu)
-{
-	return qrnic_rx_pages_of(mtu + ETH_HLEN + 2 * VLAN_HLEN);
-}
-
-/* The largest MTU that pages buffers of a receive WQE have room for */
-unsigned int qrnic_rx_max_mtu(unsigned int pages)
-{
-	pages = min_t(unsigned int, pages, QRNIC_RX_PAGES);
-	return QRNIC_RX_FIRST + (pages - 1) * PAGE_SIZE - ETH_HLEN -
-	       2 * VLAN_HLEN;
-}
-
-static struct qrnic_rx_slot *qrnic_rx_slot(const struct qrnic_rx *rx, u32 index)
-{
-	return &rx->slots[index & ((1u << rx->log_size) - 1)];
-}
-
-static int qrnic_rx_post(struct qrnic_channel *channel, gfp_t gfp)
-{
-	struct qrnic_rx *rx = &channel->rx;
-	struct qrnic_rx_slot *slot = qrnic_rx_slot(rx, rx->producer);
-	u32 place = rx->producer & ((1u << rx->log_size) - 1);
-	struct qrnic_recv_ctrl *ctrl;
-	struct qrnic_data_seg *data;
-	unsigned int i;
-
-	ctrl = qrnic_ring_at(&rx->ring, (size_t)place << QRNIC_WQEBB_SHIFT);
-	data = (struct qrnic_data_seg *)(ctrl + 1);
-	for (i = 0; i < rx->pages; i++) {
-		if (!slot->page[i])
-			slot->page[i] = page_pool_alloc_pages(rx->pool, gfp);
-		if (!slot->page[i])
-			return -ENOMEM;
-		data[i].address =
-			cpu_to_le64(page_pool_get_dma_addr(slot->page[i]) +
-				    (i ? 0 : QRNIC_RX_HEADROOM));
-		data[i].length = cpu_to_le32(i ? PAGE_SIZE : QRNIC_RX_FIRST);
-		data[i].lkey = channel->eth->lkey;
-	}
-	*ctrl = (struct qrnic_recv_ctrl) {
-		.data_segments = cpu_to_le32(rx->pages),
-		.index = cpu_to_le32(rx->producer),
-	};
-	rx->producer++;
-	return 0;
-}
-
-/* Posts what there is room for; -ENOMEM if there was not memory for all. */
-int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp)
-{
-	struct qrnic_rx *rx = &channel->rx;
-	u32 room = (1u << rx->log_size) - (rx->producer - rx->consumer);
-	u32 begin = rx->producer;
-	int err = 0;
-
-	if (room < QRNIC_RX_BATCH)
-		return 0;
-	while (room-- && !err)
-		err = qrnic_rx_post(channel, gfp);
-	if (rx->producer != begin) {
-		qrnic_record_publish(&rx->ring.queue_record->producer, rx->producer);
-		qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_RQ,
-				    channel->qpn, rx->producer);
-	}
-	return err;
-}
 
 /* What a program has left of a frame of one page */
 static struct sk_buff *qrnic_rx_build_xdp(struct qrnic_rx *rx,
@@ -120,24 +43,6 @@ static struct sk_buff *qrnic_rx_xdp(struct qrnic_channel *channel,
 	action = qrnic_xdp_run(channel, prog, &xdp, page);
 	*actions |= BIT(action);
 	return action == XDP_PASS ? qrnic_rx_build_xdp(rx, &xdp, page) : NULL;
-}
-
-void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
-		       struct sk_buff *skb, u32 length)
-{
-	struct page *page;
-	unsigned int i;
-	u32 part;
-
-	for (i = 1; length; i++) {
-		part = min_t(u32, length, PAGE_SIZE);
-		page = slot->page[i];
-		slot->page[i] = NULL;
-		page_pool_dma_sync_for_cpu(rx->pool, page, 0, part);
-		skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, 0, part,
-				PAGE_SIZE);
-		length -= part;
-	}
 }
 
 static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
@@ -293,21 +198,4 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		qrnic_eth_cq_complete(cq, done);
 	}
 	return done;
-}
-
-void qrnic_rx_drain(struct qrnic_channel *channel)
-{
-	struct qrnic_rx *rx = &channel->rx;
-	unsigned int i, j;
-
-	for (i = 0; i < 1u << rx->log_size; i++) {
-		for (j = 0; j < QRNIC_RX_PAGES; j++) {
-			if (rx->slots[i].page[j])
-				page_pool_put_full_page(rx->pool,
-							rx->slots[i].page[j],
-							false);
-			rx->slots[i].page[j] = NULL;
-		}
-	}
-	rx->consumer = rx->producer;
 }

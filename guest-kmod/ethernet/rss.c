@@ -2,8 +2,15 @@
 /*
  * rss.c: the table by which the device spreads received frames over the channels.
  */
-#include "ethernet/compat.h"
 #include "ethernet/ethernet.h"
+
+/* Older kernels have no structure for the fields of the hash (ethtool.c). */
+#ifndef QRNIC_HAS_RXFH_FIELDS
+struct ethtool_rxfh_fields {
+	u32 data;
+	u32 flow_type;
+};
+#endif
 
 #define QRNIC_RSS_IPV4 (QRNIC_RSS_SRC_IPV4 | QRNIC_RSS_DST_IPV4)
 #define QRNIC_RSS_IPV6 (QRNIC_RSS_SRC_IPV6 | QRNIC_RSS_DST_IPV6)

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * statistics.c: ethtool -S: first the driver's own, then those of each channel that
- * there can be, then every counter of the device; and the statistics of queues by
- * netlink (qstats).
+ * statistics.c: the statistics of the netdev for ip -s link, of its queues for netlink
+ * (qstats), and of both and the device for ethtool -S.
+ *
+ * ethtool -S shows first the counters of the driver, then those of each possible channel,
+ * then every counter of the device. Frames that only the device sees and drops are counted
+ * by the device. A command reads its counters, which ip -s link must not do, because its
+ * caller may not sleep; so a work item reads them once a second.
  */
 #include <net/netdev_queues.h>
+
+/* Interval of the work item, which does not wake an idle processor */
+#define QRNIC_DROPS_INTERVAL HZ
 
 #include "ethernet/ethernet.h"
 
@@ -50,6 +57,90 @@ struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats
 		};
 	} while (u64_stats_fetch_retry(&stats->sync, start));
 	return totals;
+}
+
+static void qrnic_eth_drops_work(struct work_struct *work)
+{
+	struct qrnic_eth *eth = container_of(to_delayed_work(work),
+					     struct qrnic_eth, drops.work);
+	struct qrnic_eth_drops *drops = &eth->drops;
+	u64 no_queue, too_long;
+	u64 *values;
+
+	values = kcalloc(QRNIC_NUM_COUNTERS, sizeof(*values), GFP_KERNEL);
+	if (values &&
+	    !qrnic_cmd_query_counters(&eth->core->dev, QRNIC_CMD_QUERY_COUNTERS,
+				      0, values)) {
+		no_queue = values[QRNIC_COUNTER_ETH_RX_NO_QUEUE];
+		too_long = values[QRNIC_COUNTER_ETH_RX_TOO_LONG];
+		u64_stats_update_begin(&drops->sync);
+		u64_stats_add(&drops->no_queue, no_queue - drops->seen_no_queue);
+		u64_stats_add(&drops->too_long, too_long - drops->seen_too_long);
+		u64_stats_update_end(&drops->sync);
+		drops->seen_no_queue = no_queue;
+		drops->seen_too_long = too_long;
+	}
+	kfree(values);
+	queue_delayed_work(eth->core->dev.wq, &drops->work,
+			   QRNIC_DROPS_INTERVAL);
+}
+
+void qrnic_eth_drops_init(struct qrnic_eth *eth)
+{
+	u64_stats_init(&eth->drops.sync);
+	INIT_DEFERRABLE_WORK(&eth->drops.work, qrnic_eth_drops_work);
+}
+
+/* Starts to read the counters of the device, which a reset has cleared. */
+void qrnic_eth_drops_start(struct qrnic_eth *eth)
+{
+	eth->drops.seen_no_queue = 0;
+	eth->drops.seen_too_long = 0;
+	queue_delayed_work(eth->core->dev.wq, &eth->drops.work,
+			   QRNIC_DROPS_INTERVAL);
+}
+
+void qrnic_eth_drops_stop(struct qrnic_eth *eth)
+{
+	cancel_delayed_work_sync(&eth->drops.work);
+}
+
+static void qrnic_eth_drops_read(struct qrnic_eth *eth, struct rtnl_link_stats64 *stats)
+{
+	const struct qrnic_eth_drops *drops = &eth->drops;
+	unsigned int start;
+	u64 too_long;
+
+	do {
+		start = u64_stats_fetch_begin(&drops->sync);
+		stats->rx_missed_errors = u64_stats_read(&drops->no_queue);
+		too_long = u64_stats_read(&drops->too_long);
+	} while (u64_stats_fetch_retry(&drops->sync, start));
+	stats->rx_length_errors = too_long;
+	stats->rx_errors += too_long;
+}
+
+/* Reads the statistics of the netdev. May be called in any context. */
+void qrnic_eth_get_stats64(struct net_device *netdev,
+			   struct rtnl_link_stats64 *stats)
+{
+	struct qrnic_eth *eth = netdev_priv(netdev);
+	struct qrnic_eth_totals totals;
+	unsigned int i;
+
+	for (i = 0; i < eth->max_channels; i++) {
+		totals = qrnic_eth_stats_read(&eth->channels[i].rx.stats);
+		stats->rx_packets += totals.packets;
+		stats->rx_bytes += totals.bytes;
+		stats->rx_dropped += totals.dropped;
+		stats->rx_errors += totals.errors;
+		stats->multicast += totals.multicast;
+		totals = qrnic_eth_stats_read(&eth->channels[i].tx.stats);
+		stats->tx_packets += totals.packets;
+		stats->tx_bytes += totals.bytes;
+		stats->tx_errors += totals.errors;
+	}
+	qrnic_eth_drops_read(eth, stats);
 }
 
 int qrnic_get_sset_count(struct net_device *netdev, int set)

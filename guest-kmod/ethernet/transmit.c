@@ -484,12 +484,55 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	return min(done, budget);
 }
 
-/* The QP is gone: everything that is still posted was not sent. */
-void qrnic_tx_drain(struct qrnic_channel *channel)
+/* Frees all frames that are still posted. The QP is destroyed, so they were not sent. */
+static void qrnic_tx_drain(struct qrnic_channel *channel)
 {
 	struct qrnic_tx *tx = &channel->tx;
 
 	while (tx->clean != tx->producer)
 		qrnic_tx_free(channel, 0);
 	netdev_tx_reset_queue(qrnic_channel_txq(channel));
+}
+
+/* Allocates the transmit ring. */
+int qrnic_tx_alloc(struct qrnic_channel *channel)
+{
+	struct qrnic_eth *eth = channel->eth;
+	struct qrnic_dev *dev = &eth->core->dev;
+	struct qrnic_tx *tx = &channel->tx;
+	int err;
+
+	tx->log_size = ilog2(eth->shape.tx_blocks);
+	tx->producer = 0;
+	tx->clean = 0;
+	tx->rung = 0;
+	tx->last = 0;
+	tx->operation = 0;
+	tx->unsignaled = 0;
+	err = qrnic_queue_ring_alloc(dev, &tx->ring,
+				     (size_t)QRNIC_WQEBB_SIZE << tx->log_size);
+	if (err)
+		return err;
+	tx->slots = kvcalloc(1u << tx->log_size, sizeof(*tx->slots), GFP_KERNEL);
+	tx->buffers = kvcalloc(QRNIC_SEGMENTS_PER_WQEBB << tx->log_size,
+			       sizeof(*tx->buffers), GFP_KERNEL);
+	if (tx->slots && tx->buffers)
+		return 0;
+
+	kvfree(tx->buffers);
+	kvfree(tx->slots);
+	qrnic_ring_free(dev, &tx->ring);
+	return -ENOMEM;
+}
+
+/* Frees the transmit ring, and the frames in it. Called after the QP is destroyed. */
+void qrnic_tx_release(struct qrnic_channel *channel)
+{
+	struct qrnic_dev *dev = &channel->eth->core->dev;
+	struct qrnic_tx *tx = &channel->tx;
+
+	qrnic_tx_drain(channel);
+	kvfree(tx->buffers);
+	kvfree(tx->slots);
+	qrnic_ring_free(dev, &tx->ring);
 }
