@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/parts.h"
 
 static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
                         bool write)
@@ -17,8 +17,8 @@ static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
                                    QRNIC_COUNTER_DMA_READS, 1);
     qrnic_count(d->engine, write ? QRNIC_COUNTER_DMA_WRITE_BYTES :
                                    QRNIC_COUNTER_DMA_READ_BYTES, len);
-    ok = write ? qrnic_pci_dma_write(d, addr, buf, len) :
-                 qrnic_pci_dma_read(d, addr, buf, len);
+    ok = write ? qrnic_bus_write(d, addr, buf, len) :
+                 qrnic_bus_read(d, addr, buf, len);
     if (!ok) {
         qrnic_count(d->engine, QRNIC_COUNTER_DMA_ERRORS, 1);
         qrnic_guest_error(d->engine, QRNIC_GE_DMA_FAILED, "command",
@@ -51,7 +51,7 @@ void qrnic_command_disable(QrnicDevice *d)
     }
 }
 
-void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
+bool qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
 {
     QrnicCommandQueue *q = &d->cmd;
 
@@ -59,7 +59,7 @@ void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
     if (!q->enabled) {
         qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
                           producer, "the command queue is not enabled");
-        return;
+        return false;
     }
     if (producer - q->consumer > 1u << q->log_size ||
         producer - q->consumer < q->producer - q->consumer) {
@@ -67,18 +67,27 @@ void qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
                           producer, "producer index is not in %" PRIu32
                           " to %" PRIu32, q->producer,
                           q->consumer + (1u << q->log_size));
-        return;
+        return false;
     }
     q->producer = producer;
-    qrnic_command_rung(d);
+    return true;
+}
+
+static uint32_t event_slot(uint32_t value)
+{
+    return value & QRNIC_REG_CMD_EVENT_SLOT_MASK;
+}
+
+static uint16_t event_token(uint32_t value)
+{
+    return value >> ctz32(QRNIC_REG_CMD_EVENT_TOKEN_MASK);
 }
 
 const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
-                                enum qrnic_guest_error *rule)
+                                enum qrnic_guest_error *rule, bool *done)
 {
     QrnicCommandQueue *q = &d->cmd;
-    uint32_t slot = value & QRNIC_REG_CMD_EVENT_SLOT_MASK;
-    uint16_t token = value >> ctz32(QRNIC_REG_CMD_EVENT_TOKEN_MASK);
+    uint32_t slot = event_slot(value);
     uint32_t mask = (1u << q->log_size) - 1;
     bool waits = ((slot - q->consumer) & mask) < q->producer - q->consumer;
 
@@ -93,14 +102,18 @@ const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
     if (slot > mask) {
         return "the ring has no such slot";
     }
-    trace_qrnic_command_event(d->name, slot, token, waits);
+    trace_qrnic_command_event(d->name, slot, event_token(value), waits);
     if (waits) {
         set_bit(slot, q->wanted);
-    } else if (qrnic_enter(d)) {
-        qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, slot, token);
-        qrnic_leave(d);
     }
+    *done = !waits;
     return NULL;
+}
+
+void qrnic_command_event_send(QrnicDevice *d, uint32_t value)
+{
+    qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, event_slot(value),
+                      event_token(value));
 }
 
 /* What may take more than a few microseconds */

@@ -8,7 +8,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "device/device.h"
+#include "device/parts.h"
 
 #define RESERVED ((QrnicResult) { QRNIC_ST_RESERVED })
 

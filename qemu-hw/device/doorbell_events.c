@@ -13,7 +13,7 @@
 #include "qemu/event_notifier.h"
 #include "qemu/main-loop.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/parts.h"
 
 /* A descriptor each, and to map or unmap the BAR takes a while for each. */
 #define MAX_PAGES 128
@@ -26,13 +26,13 @@ typedef struct PageEvent {
     EventNotifier notifier;
 } PageEvent;
 
-struct QrnicDoorbellEvents {
+typedef struct QrnicDoorbellEvents {
     unsigned pages;
     PageEvent page[MAX_PAGES];
     GPollFD poll[MAX_PAGES];
     DECLARE_BITMAP(rung, MAX_PAGES);
     bool plugged;               /* into the doorbells' BAR */
-};
+} QrnicDoorbellEvents;
 
 static void page_rung(EventNotifier *notifier)
 {

@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "hw/pci/msix.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/parts.h"
 
 bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp)
 {

@@ -11,7 +11,7 @@
 #include "qemu/guest-random.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/parts.h"
 #include "link/frame.h"
 #include "link/link.h"
 
@@ -44,7 +44,7 @@ static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
 /* As what is on the wire: not in a reset, nor where DMA reaches nothing */
 static bool may_deliver(QrnicDevice *d)
 {
-    return qrnic_on_bus(d) && qrnic_pci_bus_master(d) &&
+    return qrnic_on_bus(d) && qrnic_bus_master(d) &&
            qrnic_engine_can_receive(d->engine);
 }
 
@@ -116,7 +116,7 @@ static void timer_fired(void *opaque)
  * What the device does with it
  */
 
-void qrnic_linkport_init(QrnicDevice *d)
+void qrnic_port_init(QrnicDevice *d)
 {
     QrnicLinkConfig config = qrnic_link_config_default();
     const QrnicLinkEnv env = {
@@ -134,20 +134,20 @@ void qrnic_linkport_init(QrnicDevice *d)
     }
 }
 
-void qrnic_linkport_stop(QrnicDevice *d)
+void qrnic_port_stop(QrnicDevice *d)
 {
     if (d->link) {
         timer_del(d->link_timer);
     }
 }
 
-void qrnic_linkport_cleanup(QrnicDevice *d)
+void qrnic_port_cleanup(QrnicDevice *d)
 {
     qrnic_link_free(d->link);
     timer_free(d->link_timer);
 }
 
-void qrnic_linkport_set_link(QrnicDevice *d, bool up)
+void qrnic_port_set_link(QrnicDevice *d, bool up)
 {
     qrnic_engine_set_link(d->engine, up);
     if (d->link) {
@@ -155,20 +155,20 @@ void qrnic_linkport_set_link(QrnicDevice *d, bool up)
     }
 }
 
-void qrnic_linkport_reset(QrnicDevice *d)
+void qrnic_port_link_reset(QrnicDevice *d)
 {
     if (d->link) {
         qrnic_link_reset(d->link);
     }
 }
 
-bool qrnic_linkport_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+bool qrnic_port_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     return d->link ? qrnic_link_send(d->link, frame, len) :
                      d->wire->send(d, frame, len);
 }
 
-void qrnic_linkport_wire_ready(QrnicDevice *d)
+void qrnic_port_wire_ready(QrnicDevice *d)
 {
     if (d->link) {
         qrnic_link_wire_ready(d->link);
@@ -177,17 +177,17 @@ void qrnic_linkport_wire_ready(QrnicDevice *d)
     }
 }
 
-bool qrnic_linkport_can_receive(const QrnicDevice *d)
+bool qrnic_port_can_receive(const QrnicDevice *d)
 {
     return qrnic_engine_can_receive(d->engine) &&
            (!d->link || !qrnic_link_holds(d->link));
 }
 
-void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
+void qrnic_port_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     if (d->link) {
         qrnic_link_receive(d->link, frame, len);
-        if (qrnic_linkport_more(d)) {
+        if (qrnic_port_has_frames(d)) {
             qrnic_kick(d);
         }
     } else {
@@ -195,7 +195,7 @@ void qrnic_linkport_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
     }
 }
 
-void qrnic_linkport_deliver(QrnicDevice *d)
+void qrnic_port_deliver(QrnicDevice *d)
 {
     if (d->link) {
         qrnic_engine_take_frames(d->engine);
@@ -203,17 +203,17 @@ void qrnic_linkport_deliver(QrnicDevice *d)
     }
 }
 
-bool qrnic_linkport_more(QrnicDevice *d)
+bool qrnic_port_has_frames(QrnicDevice *d)
 {
     return d->link && qrnic_link_holds(d->link) && may_deliver(d);
 }
 
-bool qrnic_linkport_idle(const QrnicDevice *d)
+bool qrnic_port_idle(const QrnicDevice *d)
 {
     return !d->link_timer_due && !d->link_kicked;
 }
 
-void qrnic_linkport_work(QrnicDevice *d)
+void qrnic_port_work(QrnicDevice *d)
 {
     if (d->link_timer_due) {
         d->link_timer_due = false;

@@ -6,7 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/faces.h"
+#include "device/parts.h"
 
 static uint32_t status_read(QrnicDevice *d)
 {
@@ -45,10 +46,10 @@ static bool reg_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
         *value = d->cmd.enabled ? QRNIC_REG_CONTROL_CMD_ENABLE_MASK : 0;
         return true;
     case QRNIC_REG_HEALTH:
-        *value = d->health;
+        *value = d->regs.health;
         return true;
     case QRNIC_REG_HEALTH_INFO:
-        *value = d->health_info;
+        *value = d->regs.health_info;
         return true;
     case QRNIC_REG_DB_PAGES:
         *value = d->config.db_pages;
@@ -57,29 +58,29 @@ static bool reg_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
         *value = d->config.vectors;
         return true;
     case QRNIC_REG_CMD_BASE_LO:
-        *value = d->cmd_base_lo;
+        *value = d->regs.cmd_base_lo;
         return true;
     case QRNIC_REG_CMD_BASE_HI:
-        *value = d->cmd_base_hi;
+        *value = d->regs.cmd_base_hi;
         return true;
     case QRNIC_REG_CMD_SIZE:
-        *value = d->cmd_size;
+        *value = d->regs.cmd_size;
         return true;
     case QRNIC_REG_CMD_CONSUMER:
         *value = d->cmd.consumer;
         return true;
     case QRNIC_REG_SCRATCH:
-        *value = d->scratch;
+        *value = d->regs.scratch;
         return true;
     case QRNIC_REG_TIME_LO: {
         uint64_t now = qrnic_clock_ns(d);
 
         *value = now;
-        d->time_hi = now >> 32;
+        d->regs.time_hi = now >> 32;
         return has_time;
     }
     case QRNIC_REG_TIME_HI:
-        *value = d->time_hi;
+        *value = d->regs.time_hi;
         return has_time;
     case QRNIC_REG_MAC_LO:
         *value = qrnic_ld_le32(mac);
@@ -99,12 +100,25 @@ static void control_write(QrnicDevice *d, uint32_t value)
     } else if (!(value & QRNIC_REG_CONTROL_CMD_ENABLE_MASK)) {
         qrnic_command_disable(d);
     } else if (!d->cmd.enabled) {
-        qrnic_command_enable(d, (uint64_t)d->cmd_base_hi << 32 |
-                                d->cmd_base_lo, d->cmd_size);
+        qrnic_command_enable(d, (uint64_t)d->regs.cmd_base_hi << 32 |
+                                d->regs.cmd_base_lo, d->regs.cmd_size);
     }
 }
 
-/* NULL: done. Otherwise what is wrong, and *rule is the guest error. */
+static const char *command_event_write(QrnicDevice *d, uint32_t value,
+                                       enum qrnic_guest_error *rule)
+{
+    bool done = false;
+    const char *wrong = qrnic_command_event(d, value, rule, &done);
+
+    if (done && qrnic_enter(d)) {
+        qrnic_command_event_send(d, value);
+        qrnic_leave(d);
+    }
+    return wrong;
+}
+
+/* Returns NULL, or the reason of an error, whose guest error is in *rule. */
 static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
                              enum qrnic_guest_error *rule)
 {
@@ -129,27 +143,29 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
             if (value % QRNIC_CMD_ENTRY_SIZE) {
                 return "not a multiple of the entry size";
             }
-            d->cmd_base_lo = value;
+            d->regs.cmd_base_lo = value;
         } else if (offset == QRNIC_REG_CMD_BASE_HI) {
-            d->cmd_base_hi = value;
+            d->regs.cmd_base_hi = value;
         } else {
             if (value > QRNIC_CMD_MAX_LOG_SIZE) {
                 return "larger than the largest command ring";
             }
-            d->cmd_size = value;
+            d->regs.cmd_size = value;
         }
         return NULL;
     case QRNIC_REG_CMD_DOORBELL:
-        qrnic_command_doorbell(d, value);
+        if (qrnic_command_doorbell(d, value)) {
+            qrnic_command_rung(d);
+        }
         return NULL;
     case QRNIC_REG_CMD_EVENT:
         if (!(d->config.capabilities & QRNIC_CAP_COMMAND_EVENT)) {
             *rule = QRNIC_GE_REGISTER_ACCESS;
             return "no register without CAP_COMMAND_EVENT";
         }
-        return qrnic_command_event(d, value, rule);
+        return command_event_write(d, value, rule);
     case QRNIC_REG_SCRATCH:
-        d->scratch = value;
+        d->regs.scratch = value;
         return NULL;
     default:
         *rule = QRNIC_GE_REGISTER_ACCESS;
@@ -279,12 +295,4 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
                           (uint64_t)d->config.db_pages * QRNIC_DB_PAGE_SIZE);
     pci_register_bar(pci, QRNIC_BAR_DOORBELL, prefetchable, &d->bar_doorbell);
     return true;
-}
-
-void qrnic_mmio_reset(QrnicDevice *d)
-{
-    d->scratch = 0;
-    d->cmd_base_lo = d->cmd_base_hi = d->cmd_size = 0;
-    d->time_hi = 0;
-    d->health = d->health_info = 0;
 }

@@ -6,7 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/faces.h"
+#include "device/parts.h"
 
 QEMU_BUILD_BUG_ON(QRNIC_CABLE_FRAME != QRNIC_FRAME_MAX);
 
@@ -34,7 +35,7 @@ static bool cable_receive(QrnicDevice *d)
         d->wire_ready = true;
     }
     /* Without bus mastering a frame could go nowhere; it waits instead. */
-    if (!lost && !qrnic_pci_bus_master(d)) {
+    if (!lost && !qrnic_bus_master(d)) {
         return false;
     }
     qrnic_engine_take_frames(d->engine);
@@ -43,7 +44,7 @@ static bool cable_receive(QrnicDevice *d)
         const uint8_t *shared;
         size_t len, copied;
 
-        if (!lost && !qrnic_linkport_can_receive(d)) {
+        if (!lost && !qrnic_port_can_receive(d)) {
             return !qrnic_engine_held(d->engine);
         }
         shared = qrnic_cable_peek(d->cable, &len);
@@ -55,7 +56,7 @@ static bool cable_receive(QrnicDevice *d)
         qrnic_cable_take(d->cable, frame, copied);
         /* What is longer than the device takes is lost, not cut. */
         if (copied == len && !lost) {
-            qrnic_linkport_receive(d, frame, len);
+            qrnic_port_receive(d, frame, len);
         }
     }
     return true;

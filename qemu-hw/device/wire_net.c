@@ -8,7 +8,8 @@
 #include "block/aio.h"
 #include "qemu/main-loop.h"
 #include "trace.h"
-#include "device/device.h"
+#include "device/faces.h"
+#include "device/parts.h"
 
 static bool net_can_receive(NetClientState *nc)
 {
@@ -17,12 +18,12 @@ static bool net_can_receive(NetClientState *nc)
     if (qrnic_takes_no_frame(d)) {
         return true;
     }
-    if (!qrnic_linkport_can_receive(d)) {
+    if (!qrnic_port_can_receive(d)) {
         d->receive_waits = true;
         return false;
     }
     /* Without bus mastering a frame could go nowhere; it waits instead. */
-    return qrnic_pci_bus_master(d);
+    return qrnic_bus_master(d);
 }
 
 static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
@@ -37,8 +38,8 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
      * A queue of frames is emptied without asking net_can_receive(). Busy: it
      * is the answer to a frame that is being sent just now, say.
      */
-    if (!d->running || !qrnic_pci_bus_master(d) ||
-        !qrnic_linkport_can_receive(d) || !qrnic_enter(d)) {
+    if (!d->running || !qrnic_bus_master(d) ||
+        !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         d->receive_waits = true;
         return 0;
@@ -50,7 +51,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         qrnic_kick(d);
         return 0;
     }
-    qrnic_linkport_receive(d, frame, len);
+    qrnic_port_receive(d, frame, len);
     qrnic_leave(d);
     return len;
 }

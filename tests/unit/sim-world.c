@@ -6,6 +6,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <glib/gstdio.h>
 #include "qemu/bswap.h"
 #include <sys/mman.h>
 #include "engine/memory/memory.h"

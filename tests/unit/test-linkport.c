@@ -12,7 +12,7 @@
 #include "engine/memory/memory.h"
 #include "link/link.h"
 #include "pair.h"
-#include "device/device.h"
+#include "device/parts.h"
 
 #define PSN_A 0x123456          /* as sim_connect_default() has them */
 #define BYTES 4096u
@@ -28,7 +28,7 @@ static struct {
 } world;
 
 /*
- * What device/port.c wants of the device
+ * The functions of the device that device/port.c calls
  */
 
 bool qrnic_on_bus(QrnicDevice *d)
@@ -36,7 +36,7 @@ bool qrnic_on_bus(QrnicDevice *d)
     return !world.off_bus;
 }
 
-bool qrnic_pci_bus_master(QrnicDevice *d)
+bool qrnic_bus_master(QrnicDevice *d)
 {
     return !world.no_master;
 }
@@ -66,7 +66,7 @@ static bool peer_send(void *opaque, const uint8_t *frame, size_t len)
     if (world.lose) {
         world.lose--;
     } else {
-        qrnic_linkport_receive(world.d, frame, len);
+        qrnic_port_receive(world.d, frame, len);
     }
     return true;
 }
@@ -113,12 +113,12 @@ static void peer_count(void *opaque, enum qrnic_link_count which, uint64_t n)
 
 static void settle(void)
 {
-    while (world.peer_kicked || !qrnic_linkport_idle(world.d)) {
+    while (world.peer_kicked || !qrnic_port_idle(world.d)) {
         if (world.peer_kicked) {
             world.peer_kicked = false;
             qrnic_link_run(world.peer);
         }
-        qrnic_linkport_work(world.d);
+        qrnic_port_work(world.d);
     }
 }
 
@@ -142,8 +142,8 @@ static void ends_new(Pair *p)
     world.d->wire = &wire;
     world.d->engine = p->b.qp->node->engine;
     world.d->link_retransmission = true;
-    qrnic_linkport_init(world.d);
-    qrnic_linkport_set_link(world.d, true);
+    qrnic_port_init(world.d);
+    qrnic_port_set_link(world.d, true);
     qrnic_link_set_up(world.peer, true);
     settle();
     g_assert_true(qrnic_link_agreed(world.peer));
@@ -151,8 +151,8 @@ static void ends_new(Pair *p)
 
 static void ends_free(void)
 {
-    qrnic_linkport_stop(world.d);
-    qrnic_linkport_cleanup(world.d);
+    qrnic_port_stop(world.d);
+    qrnic_port_cleanup(world.d);
     qrnic_link_free(world.peer);
     g_free(world.d);
 }
@@ -193,7 +193,7 @@ static Pair *gap_filled(void)
     writes_send(p, key_of_bytes(p->b.qp, &p->b, BYTES));
     g_assert_cmpuint(sim_counter(&p->sim->node[1], QRNIC_COUNTER_RX_WRITE), ==,
                      0);
-    g_assert_false(world.kicked && qrnic_linkport_more(world.d));
+    g_assert_false(world.kicked && qrnic_port_has_frames(world.d));
     return p;
 }
 
@@ -208,10 +208,10 @@ static void test_portions(void)
     settle();                   /* it is told of, and comes again */
     work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
     g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
-    while (qrnic_linkport_more(world.d)) {
+    while (qrnic_port_has_frames(world.d)) {
         g_assert_true(world.kicked);
         before += work;
-        qrnic_linkport_deliver(world.d);
+        qrnic_port_deliver(world.d);
         work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
         g_assert_cmpuint(work, >, 0);
         g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
@@ -235,13 +235,13 @@ static void test_waits(void)
     for (unsigned i = 0; i < 2; i++) {
         world.off_bus = i;
         world.no_master = !i;
-        g_assert_false(qrnic_linkport_more(world.d));
-        qrnic_linkport_deliver(world.d);
+        g_assert_false(qrnic_port_has_frames(world.d));
+        qrnic_port_deliver(world.d);
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_WRITE), ==, before);
     }
     world.off_bus = false;
-    while (qrnic_linkport_more(world.d)) {
-        qrnic_linkport_deliver(world.d);
+    while (qrnic_port_has_frames(world.d)) {
+        qrnic_port_deliver(world.d);
     }
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_WRITE), ==, FRAMES);
     ends_free();

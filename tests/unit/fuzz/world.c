@@ -11,7 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "device/device.h"
+#include "device/parts.h"
 #include "fuzz.h"
 
 #define LOG_SQ 6

@@ -1,0 +1,145 @@
+/*
+ * qrnic: the bus below the device
+ *
+ * Accesses to the guest's memory, the clock, the bits of the configuration
+ * space that decide what the device may do, and the bottom half in which it
+ * works. Only this file calls pci_dma_*() and dma_memory_*(). Every other file
+ * of the device uses it; it uses none of them.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "hw/pci/pci.h"
+#include "device/device.h"
+
+/*
+ * Accesses memory only, because a register of another device could do
+ * anything: for example wait until a disk is idle while this device is in the
+ * middle of its work. The cast is not checked at run time, because most of the
+ * time goes here.
+ */
+static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
+                    DMADirection direction)
+{
+    const MemTxAttrs attrs = { .memory = 1 };
+
+    return qrnic_on_bus(d) && pci_dma_rw(&d->parent_obj, addr, buf, len,
+                                         direction, attrs) == MEMTX_OK;
+}
+
+bool qrnic_bus_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
+{
+    return bus_dma(d, addr, buf, len, DMA_DIRECTION_TO_DEVICE);
+}
+
+bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
+                     size_t len)
+{
+    return bus_dma(d, addr, (void *)buf, len, DMA_DIRECTION_FROM_DEVICE);
+}
+
+bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op)
+{
+#ifdef CONFIG_ATOMIC64
+    uint64_t seen, next;
+
+    if (op->compare_swap) {
+        seen = qatomic_cmpxchg__nocheck(at, cpu_to_le64(op->compare),
+                                        cpu_to_le64(op->swap_add));
+        op->original = le64_to_cpu(seen);
+        return true;
+    }
+    next = qatomic_read__nocheck(at);
+    do {
+        seen = next;
+        next = qatomic_cmpxchg__nocheck(at, seen,
+                                        cpu_to_le64(le64_to_cpu(seen) +
+                                                    op->swap_add));
+    } while (next != seen);
+    op->original = le64_to_cpu(seen);
+    return true;
+#else
+    return false;
+#endif
+}
+
+/*
+ * Returns the RAM behind 8 bytes, as it is mapped now; NULL if something else
+ * is there or the access is not allowed. As in bus_dma() the access must be to
+ * memory: dma_memory_map() returns a copy of anything that is no RAM, and a
+ * copy belongs to no region.
+ */
+static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
+{
+    const MemTxAttrs attrs = { .memory = 1 };
+    dma_addr_t len = 8;
+    ram_addr_t offset;
+    void *at = dma_memory_map(as, addr, &len, direction, attrs);
+
+    if (at && (len != 8 || (uintptr_t)at % 8 ||
+               !memory_region_from_host(at, &offset))) {
+        dma_memory_unmap(as, at, len, direction, 0);
+        at = NULL;
+    }
+    return at;
+}
+
+/*
+ * Maps the address once for each right. Both mappings must be the same memory,
+ * because an IOMMU may map the address to another place at any time.
+ */
+bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+{
+    AddressSpace *as = pci_get_address_space(&d->parent_obj);
+    void *read, *write;
+    bool done;
+
+    RCU_READ_LOCK_GUARD();
+    if (!qrnic_on_bus(d)) {
+        return false;
+    }
+    write = map_ram(as, addr, DMA_DIRECTION_FROM_DEVICE);
+    if (!write) {
+        return false;
+    }
+    read = map_ram(as, addr, DMA_DIRECTION_TO_DEVICE);
+    done = read == write && qrnic_host_atomic(write, op);
+    if (read) {
+        dma_memory_unmap(as, read, 8, DMA_DIRECTION_TO_DEVICE, 0);
+    }
+    dma_memory_unmap(as, write, 8, DMA_DIRECTION_FROM_DEVICE, done ? 8 : 0);
+    return done;
+}
+
+bool qrnic_on_bus(QrnicDevice *d)
+{
+    return d->bh && !d->reset_waits;
+}
+
+bool qrnic_bus_master(QrnicDevice *d)
+{
+    return pci_get_word(PCI_DEVICE(d)->config + PCI_COMMAND) &
+           PCI_COMMAND_MASTER;
+}
+
+bool qrnic_asleep(QrnicDevice *d)
+{
+    const uint8_t *pm = PCI_DEVICE(d)->config + QRNIC_PCI_PM_OFFSET;
+
+    return pci_get_word(pm + PCI_PM_CTRL) & PCI_PM_CTRL_STATE_MASK;
+}
+
+int64_t qrnic_clock_ns(QrnicDevice *d)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+}
+
+void qrnic_kick(QrnicDevice *d)
+{
+    if (d->bh) {
+        qemu_bh_schedule(d->bh);
+    }
+}

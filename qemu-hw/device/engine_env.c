@@ -1,0 +1,141 @@
+/*
+ * qrnic: the operations of the engine (engine/env.h) in QEMU
+ *
+ * qrnic_engine_plug() makes the engine with this table when the device is
+ * realized. The engine then calls the operations at any time while the device
+ * is entered (work.c), and from nowhere else.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "device/faces.h"
+#include "device/parts.h"
+
+static bool env_dma_read(void *opaque, uint64_t addr, void *buf, size_t len)
+{
+    return qrnic_bus_read(opaque, addr, buf, len);
+}
+
+static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
+                          size_t len)
+{
+    return qrnic_bus_write(opaque, addr, buf, len);
+}
+
+static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    return qrnic_bus_atomic(opaque, addr, op);
+}
+
+static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    memcpy(buf, memory_region_get_ram_ptr(&d->bar_memory) + offset, len);
+}
+
+static void env_dm_write(void *opaque, uint64_t offset, const void *buf,
+                         size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    memcpy(memory_region_get_ram_ptr(&d->bar_memory) + offset, buf, len);
+    memory_region_set_dirty(&d->bar_memory, offset, len);
+}
+
+static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
+{
+    QrnicDevice *d = opaque;
+    uint8_t *ram = memory_region_get_ram_ptr(&d->bar_memory);
+
+    if (!qrnic_host_atomic((uint64_t *)(ram + offset), op)) {
+        return false;
+    }
+    memory_region_set_dirty(&d->bar_memory, offset, sizeof(uint64_t));
+    return true;
+}
+
+static bool env_send(void *opaque, const uint8_t *frame, size_t len)
+{
+    QrnicDevice *d = opaque;
+
+    return !qrnic_on_bus(d) || qrnic_port_send(d, frame, len);
+}
+
+static void env_notify(void *opaque, unsigned vector)
+{
+    qrnic_notify(opaque, vector);
+}
+
+static int64_t env_clock_ns(void *opaque)
+{
+    return qrnic_clock_ns(opaque);
+}
+
+static int64_t env_real_time_ns(void *opaque)
+{
+    return g_get_real_time() * SCALE_US;
+}
+
+static void env_timer_arm(void *opaque, int64_t deadline_ns)
+{
+    QrnicDevice *d = opaque;
+
+    if (deadline_ns == QRNIC_DEADLINE_NEVER) {
+        timer_del(d->timer);
+    } else {
+        timer_mod(d->timer, deadline_ns);
+    }
+}
+
+static void env_kick(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    if (d->runs_soon) {
+        d->run_now = true;
+    } else {
+        qrnic_kick(d);
+    }
+}
+
+static void env_fatal(void *opaque, unsigned cause, uint32_t info)
+{
+    QrnicDevice *d = opaque;
+
+    d->regs.health = cause;
+    d->regs.health_info = info;
+}
+
+static void timer_fired(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    d->timer_due = true;
+    qrnic_kick(d);
+}
+
+void qrnic_engine_plug(QrnicDevice *d)
+{
+    const QrnicEnv env = {
+        .opaque = d,
+        .dma_read = env_dma_read,
+        .dma_write = env_dma_write,
+        .dma_atomic = env_dma_atomic,
+        .dm_read = env_dm_read,
+        .dm_write = env_dm_write,
+        .dm_atomic = env_dm_atomic,
+        .send = env_send,
+        .notify = env_notify,
+        .clock_ns = env_clock_ns,
+        .real_time_ns = env_real_time_ns,
+        .timer_arm = env_timer_arm,
+        .kick = env_kick,
+        .fatal = env_fatal,
+    };
+
+    d->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, timer_fired, d);
+    d->engine = qrnic_engine_new(&d->config, &env);
+}

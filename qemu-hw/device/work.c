@@ -1,0 +1,246 @@
+/*
+ * qrnic: the work of the device: who may enter it, its bottom half, its reset
+ *
+ * Each call that may change the engine or the command queue is between
+ * qrnic_enter() and qrnic_leave(). A message of MSI-X may hit a register of
+ * another device that polls for its own work and so runs this device's bottom
+ * half, gives it a frame, resets it or unplugs it; a frame that is sent may do
+ * the same. Whatever finds the device entered is noted and done when it is
+ * left.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "trace.h"
+#include "device/parts.h"
+#include "device/work.h"
+
+/* Commands in one run of the bottom half */
+#define COMMAND_BUDGET 16
+
+bool qrnic_takes_no_frame(QrnicDevice *d)
+{
+    return !d->bh || qrnic_asleep(d);
+}
+
+bool qrnic_enter(QrnicDevice *d)
+{
+    if (d->busy) {
+        return false;
+    }
+    d->busy = true;
+    /* It may be unplugged before it is left. */
+    object_ref(OBJECT(d));
+    return true;
+}
+
+void qrnic_wire_release(QrnicDevice *d)
+{
+    d->unplug_waits = d->busy || d->flushing;
+    if (!d->unplug_waits) {
+        d->wire->cleanup(d);
+    }
+}
+
+void qrnic_leave(QrnicDevice *d)
+{
+    if (d->wire->settle && !d->unplug_waits) {
+        d->wire->settle(d);
+    }
+    d->busy = false;
+    if (d->unplug_waits) {
+        qrnic_wire_release(d);
+    } else if (d->reset_waits) {
+        d->reset_waits = false;
+        qrnic_device_reset(d);
+    }
+    if (d->work_waits ||
+        (d->receive_waits && !qrnic_engine_held(d->engine))) {
+        d->work_waits = false;
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
+}
+
+/*
+ * Maps device memory when the engine has cleared it, because the CPU must not
+ * see what its last owner left there.
+ */
+static void device_memory_show(QrnicDevice *d)
+{
+    if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
+        memory_region_set_enabled(&d->bar_memory,
+                                  qrnic_engine_ready(d->engine));
+    }
+}
+
+void qrnic_device_reset(QrnicDevice *d)
+{
+    if (d->busy) {
+        trace_qrnic_waits(d->name, "reset");
+        d->reset_waits = true;
+        return;
+    }
+    trace_qrnic_reset(d->name);
+    d->cmd = (QrnicCommandQueue) { 0 };
+    d->regs = (QrnicRegisters) { 0 };
+    timer_del(d->timer);
+    d->timer_due = false;
+    qrnic_port_link_reset(d);
+    qrnic_engine_reset(d->engine);
+    qrnic_doorbell_events_reset(d);
+    device_memory_show(d);
+    if (d->receive_waits) {
+        qrnic_kick(d);
+    }
+}
+
+/* Returns true if frames or commands are left for the next run. */
+static bool work_once(QrnicDevice *d)
+{
+    bool more = false, held;
+
+    d->runs_soon = true;
+    if (d->link_changed) {
+        d->link_changed = false;
+        qrnic_port_set_link(d, d->wire->link(d));
+    }
+    qrnic_port_deliver(d);
+    if (d->wire->receive) {
+        more |= d->wire->receive(d);
+    }
+    held = qrnic_engine_held(d->engine);
+    if (d->wire_ready) {
+        d->wire_ready = false;
+        qrnic_port_wire_ready(d);
+    }
+    if (d->timer_due) {
+        d->timer_due = false;
+        qrnic_engine_timer(d->engine);
+    }
+    if (qrnic_command_pending(d)) {
+        qrnic_doorbell_events_collect(d);
+    }
+    qrnic_doorbell_events_process(d);
+    d->runs_soon = d->run_now = false;
+    /*
+     * Doorbells come before a command that was rung after them. Otherwise a
+     * doorbell for a queue that the command destroys would be reported as a
+     * mistake of the guest.
+     */
+    qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
+    /* Runs the link now, because frames sent carry its acknowledgements. */
+    qrnic_port_work(d);
+    /* The wire kept its frames while the engine took none; poll it again. */
+    more |= held && !qrnic_engine_held(d->engine);
+    more |= qrnic_port_has_frames(d);
+    device_memory_show(d);
+    return qrnic_command_run(d, COMMAND_BUDGET, false) || more;
+}
+
+/* A hub first delivers the frames of others, and this may unplug the device. */
+static void wire_flush(QrnicDevice *d)
+{
+    bool outer = d->flushing;
+
+    if (!d->bh || !d->wire->flush) {
+        return;
+    }
+    d->flushing = true;
+    qrnic_engine_take_frames(d->engine);
+    d->wire->flush(d);
+    d->flushing = outer;
+    if (d->unplug_waits) {
+        qrnic_wire_release(d);
+    }
+}
+
+void qrnic_work(QrnicDevice *d)
+{
+    bool more = false, flush;
+
+    if (!d->running) {
+        return;
+    }
+    if (!qrnic_enter(d)) {
+        trace_qrnic_waits(d->name, "work");
+        d->work_waits = true;
+        return;
+    }
+    object_ref(OBJECT(d));
+    flush = d->receive_waits;
+    d->receive_waits = false;
+    if (!qrnic_asleep(d)) {
+        more = work_once(d);
+        if (flush && !qrnic_engine_can_receive(d->engine)) {
+            d->receive_waits = true;
+            flush = false;
+        }
+    } else if (d->wire->receive) {
+        more = d->wire->receive(d);
+    }
+    qrnic_leave(d);
+    if (flush) {
+        wire_flush(d);
+    }
+    if (more) {
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
+}
+
+/* Returns true if nothing is pending but what the processor requests now. */
+static bool nothing_waits(QrnicDevice *d)
+{
+    return d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
+           !d->link_changed && !d->wire_ready && !d->timer_due &&
+           qrnic_port_idle(d);
+}
+
+/*
+ * Runs an idle engine at once, because waking the thread of the main loop
+ * takes longer than a few packets. More is left to the main loop, because the
+ * processor that rings does nothing else meanwhile. If other work is pending,
+ * all is left to the main loop, so that the order is kept.
+ */
+void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
+                    unsigned size, uint64_t value)
+{
+    d->runs_soon = true;
+    qrnic_doorbell_write(d->engine, page, offset, size, value);
+    d->runs_soon = false;
+    if (!d->run_now) {
+        return;
+    }
+    d->run_now = false;
+    if (nothing_waits(d)) {
+        qrnic_engine_run(d->engine, 1);
+        device_memory_show(d);
+    } else {
+        qrnic_kick(d);
+    }
+}
+
+/*
+ * Executes one short command at once, for the same reason, unless a doorbell
+ * that was rung before it is pending.
+ */
+void qrnic_command_rung(QrnicDevice *d)
+{
+    bool more = true;
+
+    object_ref(OBJECT(d));
+    if (nothing_waits(d) && !qrnic_doorbell_events_collect(d) &&
+        !qrnic_doorbells_pending(d->engine) && qrnic_enter(d)) {
+        more = qrnic_command_run(d, 1, true);
+        device_memory_show(d);
+        qrnic_leave(d);
+    }
+    if (more) {
+        trace_qrnic_command_later(d->name, d->cmd.producer, d->cmd.consumer);
+        qrnic_kick(d);
+    }
+    object_unref(OBJECT(d));
+}
