@@ -1,16 +1,6 @@
 /*
  * qrnic: the PCI device around the engine, and the bus below it
  *
- * The files of the device are in four layers, and a file calls only those of
- * lower layers, or a file of its own layer that calls none of its callers:
- *
- *   pci.c properties.c                                      type, realize
- *   registers.c wire_net.c wire_cable.c engine_env.c        faces.h
- *   work.c                                                  work.h
- *   interrupts.c commands.c command_queue.c
- *   doorbell_events.c port.c                                parts.h
- *   bus.c                                                   this header
- *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -21,6 +11,18 @@
 #include "net/net.h"
 #include "cable/cable.h"
 #include "engine/engine.h"
+
+/*
+ * The files of the device are in layers. A file calls only files of lower
+ * layers, or files of its own layer that call none of its callers:
+ *
+ *   pci.c properties.c                                      type, realize
+ *   registers.c wire_net.c wire_cable.c engine_env.c        faces.h
+ *   work.c                                                  work.h
+ *   interrupts.c commands.c command_queue.c
+ *   doorbell_events.c port.c                                parts.h
+ *   bus.c                                                   this header
+ */
 
 #define TYPE_QRNIC "qrnic"
 OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
