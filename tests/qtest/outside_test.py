@@ -12,6 +12,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+import tap  # noqa: E402
+
 TOOL = ROOT / "tools" / "qtest"
 
 # Uses each of the tools that --help names.
@@ -80,19 +84,15 @@ def tests(folder):
 
 
 def main():
-    print("TAP version 13")
-    count = failed = 0
+    writer = tap.Writer()
     with tempfile.TemporaryDirectory(prefix="qrnic-outside-") as folder:
         for name, problems in tests(Path(folder)):
-            count, failed = count + 1, failed + bool(problems)
-            print(f"{'not ok' if problems else 'ok'} {count} - {name}")
-            print("".join(f"# {line}\n" for line in problems), end="", flush=True)
-    print(f"1..{count}")
-    return 1 if failed else 0
+            writer.result(not problems, name, "\n".join(problems))
+    writer.finish()
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        main()
     except KeyboardInterrupt:
         sys.exit(130)

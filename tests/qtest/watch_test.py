@@ -14,6 +14,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import tap  # noqa: E402
+
 STEP = re.compile(r"^ *(\d+)  (sender|receiver) +(\S.*?)  +(\S.*) \[([\w-]+)\.rst\]$")
 
 POST = [("sender", step) for step in ("WQE", "software doorbell", "doorbell", "software doorbell read", "WQE fetch")]
@@ -108,18 +111,14 @@ def tests():
 
 
 def main():
-    print("TAP version 13")
-    count = failed = 0
+    writer = tap.Writer()
     for name, problems in tests():
-        count, failed = count + 1, failed + bool(problems)
-        print(f"{'not ok' if problems else 'ok'} {count} - {name}")
-        print("".join(f"# {line}\n" for line in problems), end="", flush=True)
-    print(f"1..{count}")
-    return 1 if failed else 0
+        writer.result(not problems, name, "\n".join(problems))
+    writer.finish()
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        main()
     except KeyboardInterrupt:
         sys.exit(130)
