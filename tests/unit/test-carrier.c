@@ -6,7 +6,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/shared/shared_private.h"
 #include "shared-world.h"
 
 /*
@@ -56,18 +56,19 @@ static void test_members_told_once(void)
     };
     Shared *w = shared_new(3, 0, NULL);
     QrnicEngine *e = w->sim->node[0].engine;
-    QrnicQp *carrier = qrnic_qp_get(e, w->carrier[0]->number), *qp[3];
+    QrnicCarrier *carrier = qrnic_qp_get(e, w->carrier[0]->number)->carrier;
+    QrnicQp *qp[3];
 
     for (unsigned m = 0; m < 3; m++) {
         qp[m] = qrnic_qp_get(e, w->end[m][0].qp->number);
     }
     g_assert_cmpuint(sim_modify(w->carrier[0], &error).status, ==,
                      QRNIC_ST_OK);
-    g_assert_true(qrnic_carriage_failing(carrier) == qp[0]);
-    g_assert_cmpint(qrnic_member_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
-    g_assert_true(qrnic_carriage_failing(carrier) == qp[1]);
-    g_assert_true(qrnic_carriage_failing(carrier) == qp[2]);
-    g_assert_null(qrnic_carriage_failing(carrier));
+    g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[0]);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[1]);
+    g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[2]);
+    g_assert_null(qrnic_carrier_next_failing(carrier));
     /* It was not told here, and is when it has something to send. */
     send_to(w, 1, QRNIC_WQE_RDMA_WRITE, MTU);
     settle(w);
@@ -102,7 +103,8 @@ static void test_goes_before_it_is_told(void)
         w->end[gone][0].qp = NULL;
         settle(w);
         g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_MEMBERS_FAILED), ==, 2);
-        g_assert_cmpuint(w->sim->node[0].engine->pairs->carried_bytes, ==, 0);
+        g_assert_cmpuint(w->sim->node[0].engine->pairs->encapsulated_bytes,
+                         ==, 0);
         shared_free(w);
     }
 }
@@ -198,7 +200,8 @@ static void test_carrier_reset(void)
         sim_qp_free(w->end[1][i].qp);
         g_assert_cmpuint(sim_modify(w->carrier[i], &reset).status, ==,
                          QRNIC_ST_OK);
-        g_assert_cmpuint(w->sim->node[i].engine->pairs->carried_bytes, ==, 0);
+        g_assert_cmpuint(w->sim->node[i].engine->pairs->encapsulated_bytes,
+                         ==, 0);
     }
     run_us(w, 100);
     sim_carrier_connect(w->carrier[0], w->carrier[1], &c);

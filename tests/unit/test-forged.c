@@ -420,7 +420,7 @@ static void expect_nothing_kept(World *w)
             expect_state(w->carrier[c][i], QRNIC_QPS_RESET);
         }
         g_assert_cmpuint(pairs->held_bytes, ==, 0);
-        g_assert_cmpuint(pairs->carried_bytes, ==, 0);
+        g_assert_cmpuint(pairs->encapsulated_bytes, ==, 0);
         g_assert_true(QTAILQ_EMPTY(&pairs->cnps_owed));
     }
 }

@@ -8,6 +8,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "engine/transport/rc/responder/responder.h"
+#include "engine/transport/shared/shared_private.h"
 #include "shared-world.h"
 
 /*
@@ -329,7 +330,8 @@ static void test_turn_of_the_first(void)
 {
     Shared *w = shared_new(3, 0, NULL);
     QrnicEngine *e = w->sim->node[0].engine;
-    QrnicQp *carrier = qrnic_qp_get(e, w->carrier[0]->number), *qp[3];
+    QrnicCarrier *carrier = qrnic_qp_get(e, w->carrier[0]->number)->carrier;
+    QrnicQp *qp[3];
 
     for (unsigned m = 0; m < 3; m++) {
         qp[m] = qrnic_qp_get(e, w->end[m][0].qp->number);
@@ -340,17 +342,17 @@ static void test_turn_of_the_first(void)
         send_to(w, 0, QRNIC_WQE_RDMA_WRITE, SLICE / 2);
     }
     run_us(w, 10);
-    g_assert_cmpint(qrnic_member_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_member_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
     /* The one that has filled it waits, too: before them */
-    qrnic_carried_free(e, qrnic_carriage_next(carrier));
-    g_assert_cmpint(qrnic_member_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_member_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_member_wait(e, qp[0]), ==, QRNIC_TURN_MORE);
+    qrnic_encapsulated_free(e, qrnic_carrier_dequeue(carrier));
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[0]), ==, QRNIC_TURN_MORE);
     sim_qp_free(w->end[0][0].qp);
     w->end[0][0].qp = NULL;
-    g_assert_cmpint(qrnic_member_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_member_wait(e, qp[1]), ==, QRNIC_TURN_MORE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_MORE);
     w->sim->wire_room = 0;
     sim_block(&w->sim->node[0], w->sim->now);
     settle(w);
@@ -474,7 +476,7 @@ static void test_bound_of_all(void)
     Shared *w = shared_new(2, 0, NULL);
     QrnicPairs *p = w->sim->node[0].engine->pairs;
 
-    p->carried_bytes += QRNIC_MAX_CARRIED;
+    p->encapsulated_bytes += QRNIC_MAX_CARRIED;
     w->cut = true;
     for (unsigned m = 0; m < 2; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, 10 * MTU);
@@ -487,7 +489,7 @@ static void test_bound_of_all(void)
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
         expect_same(w, m, 10 * MTU);
     }
-    g_assert_cmpuint(p->carried_bytes, ==, QRNIC_MAX_CARRIED);
+    g_assert_cmpuint(p->encapsulated_bytes, ==, QRNIC_MAX_CARRIED);
     shared_free(w);
 }
 

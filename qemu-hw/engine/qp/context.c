@@ -570,6 +570,7 @@ void qrnic_context_init(QrnicEngine *e, QrnicQp *qp)
 {
     if (may_have_one(e, qp)) {
         e->pairs->contexts->count++;
+        qp->context_counted = true;
         context_new(e, qp);
     }
 }
@@ -606,7 +607,7 @@ void qrnic_context_away(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->context || (qp->carrier && may_have_one(e, qp))) {
+    if (qp->context_counted) {
         e->pairs->contexts->count--;
     }
     qrnic_context_away(e, qp);

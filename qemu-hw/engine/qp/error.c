@@ -33,8 +33,8 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     qrnic_piece_list_drop(qp);
-    if (qp->carriage) {
-        qrnic_carriage_fail(e, qp);
+    if (qp->ops->error_entered) {
+        qp->ops->error_entered(e, qp);
     }
     if (event && qrnic_async_has_room(e)) {
         qrnic_event_async(e, event, subtype, qp->number, 0);

@@ -251,17 +251,16 @@ typedef struct Value {
     uint32_t value, min, max;
 } Value;
 
-/* Those that the device has, of which a connection may agree to any */
+/* Returns the options of the type that the device has. */
 static uint8_t options_known(const QrnicEngine *e, const QrnicQp *qp)
 {
     uint64_t has = e->config.capabilities;
 
-    if (qp->ctx.type == QRNIC_QPT_DC_INI) {
-        return QRNIC_QPO_FULL_HANDSHAKE;
-    }
-    return (qp->carriage ? QRNIC_QPO_INTRODUCE : 0) |
-           (has & QRNIC_CAP_SELECTIVE_REPEAT ? QRNIC_QPO_SELECTIVE_REPEAT : 0) |
-           (has & QRNIC_CAP_ADAPTIVE_ROUTING ? QRNIC_QPO_ADAPTIVE_ROUTING : 0);
+    return qp->ops->options &
+           ~((has & QRNIC_CAP_SELECTIVE_REPEAT ? 0 :
+              QRNIC_QPO_SELECTIVE_REPEAT) |
+             (has & QRNIC_CAP_ADAPTIVE_ROUTING ? 0 :
+              QRNIC_QPO_ADAPTIVE_ROUTING));
 }
 
 static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
@@ -299,8 +298,8 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
         V(0, RQ_CONSUMER, rq_consumer, 0, 0),
         V(0, QP_TYPE, qp_type, 0, 0),
         V(QRNIC_QP_PRIORITY, PRIORITY, priority, 0, QRNIC_PRIORITY_LEVELS),
-        V(QRNIC_QP_OPTIONS, OPTIONS, options & options_known(e, qp),
-          in->options, in->options),
+        V(QRNIC_QP_OPTIONS, OPTIONS, options, 0,
+          in->options & options_known(e, qp)),
         V(0, OPTIONS_IN_FORCE, options_in_force, 0, 0),
         V(QRNIC_QP_CARRIER, CARRIER, carrier, 1, 0xffffff),
         V(QRNIC_QP_RATE_LIMIT, TYPICAL_PKT_SZ, typical_pkt_sz, 0, UINT16_MAX),
@@ -438,10 +437,6 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     qrnic_notification_drop(e, qp);
     qrnic_page_faults_drop(e, qp);
     qrnic_transmit_drop(e, qp);
-    if (qp->carrier) {
-        qrnic_member_leave(qp);
-        qrnic_context_again(e, qp);
-    }
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->path, 0, sizeof(qp->path));
     qp->cnp_next = 0;

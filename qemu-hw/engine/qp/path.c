@@ -84,11 +84,8 @@ static QrnicTurn wait_for(QrnicEngine *e, bool ours, bool multicast)
                                             QRNIC_TURN_MORE;
 }
 
-QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
+static QrnicTurn wire_wait(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->carrier) {
-        return qrnic_member_wait(e, qp);
-    }
     if (!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) {
         return QRNIC_TURN_MORE;
     }
@@ -138,12 +135,9 @@ static uint8_t *place(QrnicEngine *e, QrnicQp *qp, uint32_t payload_len)
                                     QRNIC_PACKET_TAIL_MAX);
 }
 
-uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
-                           const QrnicTransport *t, uint32_t payload_len)
+static uint8_t *wire_open(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                          uint32_t payload_len)
 {
-    if (qp->carrier) {
-        return qrnic_member_open(e, qp, t, payload_len);
-    }
     if (qp->congestion_epoch != e->pairs->congestion_epoch) {
         path_refresh(e, qp);
     }
@@ -167,20 +161,12 @@ static inline size_t finish(QrnicEngine *e, const QrnicQp *qp,
     return len;
 }
 
-void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
-                       uint8_t *payload, uint32_t payload_len)
+static void wire_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                      uint8_t *payload, uint32_t payload_len)
 {
     bool response = qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE;
-    size_t len;
+    size_t len = finish(e, qp, &qp->path, t, payload, payload_len);
 
-    if (qp->carrier) {
-        if (!response) {
-            qrnic_pace_charge(e, qp, payload_len);
-        }
-        qrnic_member_send(e, qp, t, payload, payload_len);
-        return;
-    }
-    len = finish(e, qp, &qp->path, t, payload, payload_len);
     /* The limit is that of requests: who asked for an answer has a right. */
     if (qrnic_pace_is_limited(qp)) {
         if (!response) {
@@ -191,6 +177,13 @@ void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     }
     qrnic_roce_send(e, len);
 }
+
+const QrnicOutput qrnic_wire_output = {
+    .is_wire = true,
+    .wait = wire_wait,
+    .open = wire_open,
+    .send = wire_send,
+};
 
 void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp)
 {

@@ -336,6 +336,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp = g_new0(QrnicQp, 1);
     qp->type = in->type;
     qp->ops = ops_of(e, in);
+    qp->out = &qrnic_wire_output;
     qp->ctx = *in;
     qp->srq = in->srq ? qrnic_srq_get(e, in->srq) : NULL;
     if ((qrnic_qp_has_sq(qp) &&
@@ -402,8 +403,6 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
     if (qp->ops->cleanup) {
         qp->ops->cleanup(e, qp);
     }
-    qrnic_member_leave(qp);
-    qrnic_carriage_free(e, qp);
     qrnic_transmit_drop(e, qp);
     qrnic_fetch_put(e, &qp->sq);
     qrnic_fetch_put(e, &qp->rq);
@@ -426,6 +425,7 @@ QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
     }
     qp->type = target->type;
     qp->ops = ops;
+    qp->out = &qrnic_wire_output;
     qp->target = target;
     qp->state = QRNIC_QPS_RESET;
     qp->pd = target->pd;
@@ -459,7 +459,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     if (!qp) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    if (qp->rss_entries || qrnic_carriage_has_members(qp)) {
+    if (qp->rss_entries || (qp->ops->in_use && qp->ops->in_use(qp))) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_qp_destroy(e->config.name, qpn);

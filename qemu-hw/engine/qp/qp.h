@@ -22,8 +22,8 @@ typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
 typedef struct QrnicDynamicTarget QrnicDynamicTarget;
 
 typedef struct QrnicCongestion QrnicCongestion;
-typedef struct QrnicCarriage QrnicCarriage;
-typedef struct QrnicCarried QrnicCarried;
+typedef struct QrnicCarrier QrnicCarrier;
+typedef struct QrnicMember QrnicMember;
 typedef struct QrnicWait QrnicWait;
 typedef struct QrnicContext QrnicContext;
 typedef struct QrnicContexts QrnicContexts;
@@ -49,6 +49,29 @@ typedef enum QrnicSide {
     QRNIC_SIDE_RECV,
     QRNIC_SIDES
 } QrnicSide;
+
+/*
+ * The output of a queue pair: operations by which it sends packets on the wire,
+ * or by way of another queue pair
+ */
+typedef struct QrnicOutput {
+    /*
+     * The port sends and receives the packets, so that they have a path and the
+     * queue pair has a rate.
+     */
+    bool is_wire;
+    /* See qrnic_path_wait(), qrnic_packet_open(), qrnic_packet_send(). */
+    QrnicTurn (*wait)(QrnicEngine *e, QrnicQp *qp);
+    uint8_t *(*open)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                     uint32_t payload_len);
+    void (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
+                 uint8_t *payload, uint32_t payload_len);
+    /* Returns true if a sent packet may not have left; NULL: it never does. */
+    bool (*has_unsent)(const QrnicQp *qp);
+} QrnicOutput;
+
+/* path.c: the output of each queue pair from its creation */
+extern const QrnicOutput qrnic_wire_output;
 
 struct QrnicQp {
     uint32_t number;
@@ -92,12 +115,14 @@ struct QrnicQp {
      */
     QrnicQp *target;            /* whose responder it is; else NULL */
     uint32_t connection;        /* dynamic connections: number of this one */
-    QrnicQp *carrier;           /* of a member; else NULL */
-    QrnicCarriage *carriage;    /* of a carrier; else NULL */
+    const QrnicOutput *out;
+    QrnicCarrier *carrier;      /* shared/: of a carrier QP; else NULL */
+    QrnicMember *member;        /* shared/: of a member; else NULL */
     QrnicCongestion *congestion;        /* NULL: it has the highest rate */
     QrnicDynamicInitiator *initiator;   /* of its type only */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
+    bool context_counted;       /* context.c: there is room for its context */
     /* scheduler.c */
     uint8_t turn;               /* enum QrnicTurn */
     uint8_t level;              /* of priority */
@@ -114,10 +139,6 @@ struct QrnicQp {
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
     QrnicDynamicTarget *pool;   /* of its type only */
     QLIST_ENTRY(QrnicQp) next_peer;     /* of those of a target, in RTS */
-    /* carriage.c */
-    QTAILQ_ENTRY(QrnicQp) next_member, next_waiting;
-    uint64_t waits_since;       /* its place among those that wait; 0: none */
-    QLIST_HEAD(, QrnicCarried) carried;     /* sent, and not acknowledged */
     /* rate/reaction.c */
     QrnicTimer congestion_timer;
     /* notification.c */
@@ -149,11 +170,13 @@ struct QrnicQpOps {
     bool may_stream;            /* many messages into a buffer of the RQ */
     bool of_domain;             /* an XRC domain */
     bool no_requests, no_responses;     /* that it could receive */
+    bool no_recv_wqes;          /* requests consume no receive WQEs */
     bool is_datagram;           /* the address is in each WQE */
     bool takes_frames;          /* whole ones, by the filter and flow rules */
     bool answers_any;           /* its packets come from anywhere */
     bool has_sqe;               /* a failed send leads there, not to ERR */
     const QrnicStates *states;
+    uint8_t options;            /* QRNIC_QPO_* that a connection may request */
     QrnicWqeShape (*shape)(const QrnicEngine *e, const QrnicQp *qp,
                            uint8_t opcode);
 
@@ -166,6 +189,8 @@ struct QrnicQpOps {
     bool (*created)(QrnicEngine *e, QrnicQp *qp);
     void (*cleanup)(QrnicEngine *e, QrnicQp *qp);
     void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* it is about to go */
+    /* Returns true if others need it: it cannot be destroyed now. */
+    bool (*in_use)(const QrnicQp *qp);
     /* So many reads and atomics can be kept without losing one not answered. */
     bool (*can_keep)(const QrnicQp *qp, uint32_t count);
     /* A transition, in addition to what is checked of all types */
@@ -208,8 +233,16 @@ struct QrnicQpOps {
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
     /* In place of going to ERR */
     void (*failed)(QrnicEngine *e, QrnicQp *qp);
-    /* Of who may be a member: its carrier is in ERR, for this reason. */
-    void (*carrier_failed)(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+    /* It is in ERR since now. */
+    void (*error_entered)(QrnicEngine *e, QrnicQp *qp);
+
+    /*
+     * Of types with a requester: appends the next message to its ring. False:
+     * there is none now.
+     */
+    bool (*message_take)(QrnicEngine *e, QrnicQp *qp);
+    /* The requester has completed messages. */
+    void (*messages_done)(QrnicEngine *e, QrnicQp *qp);
 
     /*
      * In ERR: completes as flushed what was under way, before what was only
@@ -477,7 +510,7 @@ static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 /* Requests that it receives take receive WQEs, whoever posted them. */
 static inline bool qrnic_qp_takes_wqes(const QrnicQp *qp)
 {
-    return !qp->ops->no_requests && !qp->carriage;
+    return !qp->ops->no_recv_wqes;
 }
 /* Each receive WQE is a message that it can take, and nobody else can. */
 static inline bool qrnic_qp_has_credits(const QrnicQp *qp)
@@ -537,63 +570,32 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
  * What a packet has to wait for: one of its path, or one to this address.
  * TURN_MORE: nothing.
  */
-QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp);
+static inline QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
+{
+    return qp->out->wait(e, qp);
+}
 QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
 /* It waits for the wire, which stands still: see qrnic_wire_stands_still() */
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
 /*
  * A packet, in two steps: returns where its payload goes, and sends it when
- * that is there. One that is not sent may be left. A member's goes into its
- * carrier.
+ * that is there. One that is not sent may be left.
  */
-uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
-                           const QrnicTransport *t, uint32_t payload_len);
-void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
-                       uint8_t *payload, uint32_t payload_len);
+static inline uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
+                                         const QrnicTransport *t,
+                                         uint32_t payload_len)
+{
+    return qp->out->open(e, qp, t, payload_len);
+}
+
+static inline void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp,
+                                     const QrnicTransport *t, uint8_t *payload,
+                                     uint32_t payload_len)
+{
+    qp->out->send(e, qp, t, payload, payload_len);
+}
 /* A CNP to the other end of its connection */
 void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp);
-
-/*
- * carriage.c: a packet of a member on its way, of which the carrier knows
- * nothing but its length
- */
-struct QrnicCarried {
-    QTAILQ_ENTRY(QrnicCarried) next;
-    QLIST_ENTRY(QrnicCarried) of_member;
-    QrnicCarriage *carriage;
-    QrnicQp *member;            /* NULL: it does not wait for it any more */
-    uint32_t len, room;
-    uint8_t data[];             /* from the BTH on, without an ICRC */
-};
-
-void qrnic_carriage_init(QrnicEngine *e, QrnicQp *carrier,
-                         void (*schedule)(QrnicEngine *e, QrnicQp *qp));
-void qrnic_carriage_free(QrnicEngine *e, QrnicQp *carrier);
-/* What waits is forgotten. */
-void qrnic_carriage_drop(QrnicEngine *e, QrnicQp *carrier);
-/* The first packet carries nothing: the other end learns by it who this is. */
-void qrnic_carriage_introduce(QrnicEngine *e, QrnicQp *carrier);
-bool qrnic_carriage_has_members(const QrnicQp *qp);
-void qrnic_member_join(QrnicQp *member, QrnicQp *carrier);
-/* If it is one */
-void qrnic_member_leave(QrnicQp *member);
-/* TURN_MORE: a packet of it may be opened; else it is scheduled then. */
-QrnicTurn qrnic_member_wait(QrnicEngine *e, QrnicQp *member);
-uint8_t *qrnic_member_open(QrnicEngine *e, QrnicQp *member,
-                           const QrnicTransport *t, uint32_t payload_len);
-void qrnic_member_send(QrnicEngine *e, QrnicQp *member,
-                       const QrnicTransport *t, uint8_t *payload,
-                       uint32_t payload_len);
-/* Members for which there is room now may go on. */
-void qrnic_carriage_wake(QrnicEngine *e, QrnicQp *carrier);
-bool qrnic_carriage_waits(const QrnicQp *carrier);
-/* The packet that has waited longest; it is the caller's. NULL: none */
-QrnicCarried *qrnic_carriage_next(QrnicQp *carrier);
-void qrnic_carried_free(QrnicEngine *e, QrnicCarried *p);
-/* The carrier is in ERR: all its members are to be told, in its turns. */
-void qrnic_carriage_fail(QrnicEngine *e, QrnicQp *carrier);
-/* The next one of them; NULL: that were all */
-QrnicQp *qrnic_carriage_failing(QrnicQp *carrier);
 
 /* payload.c: len bytes of a message from offset on, which are there */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
@@ -636,7 +638,7 @@ typedef struct QrnicPairs {
     QrnicCongestionCtx congestion;
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
-    size_t carried_bytes;       /* of packets in carriers; MAX_CARRIED */
+    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_CARRIED */
     size_t held_bytes;          /* buffered out of order; MAX_HELD */
     size_t executed_bytes;      /* of these, already executed; MAX_HELD / 2 */
     /* Connections, by the power of two of the bytes that each buffers */

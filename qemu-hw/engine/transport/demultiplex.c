@@ -37,7 +37,7 @@ static uint8_t service_of(const QrnicPacket *p)
 static bool has_rate(const QrnicQp *qp)
 {
     return qp->ops->service >= 0 && !qp->ops->is_datagram &&
-           !qp->ops->answers_any && !qp->carrier;
+           !qp->ops->answers_any && qp->out->is_wire;
 }
 
 /*
@@ -114,7 +114,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         drop(e, QRNIC_COUNTER_RX_DROP_PKEY, "pkey", p->t.dest_qpn, p->t.psn);
         return;
     }
-    if (qp->carrier) {
+    if (!qp->out->is_wire) {
         drop(e, QRNIC_COUNTER_RX_DROP_CONNECTION, "not by its carrier",
              p->t.dest_qpn, p->t.psn);
         return;

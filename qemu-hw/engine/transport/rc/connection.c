@@ -8,6 +8,7 @@
 #include "qemu/osdep.h"
 #include "engine/transport/rc/requester/requester.h"
 #include "engine/transport/rc/responder/responder.h"
+#include "engine/transport/shared/shared.h"
 
 void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
@@ -28,12 +29,24 @@ static void rc_tags_abandon(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-static void rc_init(QrnicEngine *e, QrnicQp *qp)
+static void connection_init(QrnicEngine *e, QrnicQp *qp)
 {
     rc_tags_abandon(e, qp);
     qrnic_reliable_cleanup(e, qp);
     qrnic_requester_init(e, qp);
     qrnic_responder_init(e, qp);
+}
+
+static void rc_init(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_member_reset(e, qp);
+    connection_init(e, qp);
+}
+
+static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_reliable_cleanup(e, qp);
+    qrnic_member_leave(qp);
 }
 
 QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
@@ -151,7 +164,13 @@ static void rc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 static void carrier_init(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_carrier_init(e, qp);
-    rc_init(e, qp);
+    connection_init(e, qp);
+}
+
+static void carrier_cleanup(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_reliable_cleanup(e, qp);
+    qrnic_carrier_free(e, qp);
 }
 
 static void carrier_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
@@ -173,7 +192,6 @@ static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 /* What all connections do, whatever goes through them */
 #define CONNECTION \
-    .cleanup = qrnic_reliable_cleanup, \
     .query = rc_query, \
     .context = rc_context, \
     .transmit = rc_transmit, \
@@ -182,7 +200,7 @@ static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 #define RELIABLE \
     CONNECTION, \
-    .init = rc_init, \
+    .message_take = qrnic_requester_take, \
     .can_keep = qrnic_responder_can_keep, \
     .entered = rc_entered, \
     .resume = rc_resume, \
@@ -194,6 +212,9 @@ static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 const QrnicQpOps qrnic_rc_ops = {
     RELIABLE,
     .capability = QRNIC_CAP_RC,
+    .options = QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING,
+    .init = rc_init,
+    .cleanup = rc_cleanup,
     .destroyed = rc_tags_abandon,
     .may_match_tags = true,
     .service = QRNIC_SERVICE_RC,
@@ -205,17 +226,24 @@ const QrnicQpOps qrnic_rc_ops = {
     .states = &qrnic_rc_states,
     .shape = qrnic_rc_shape,
     .modify_check = qrnic_member_modify_check,
-    .carrier_failed = qrnic_member_carrier_failed,
 };
 
 const QrnicQpOps qrnic_carrier_ops = {
     CONNECTION,
     .capability = QRNIC_CAP_SHARED_CONNECTION,
     .service = QRNIC_SERVICE_CARRIER,
+    .no_recv_wqes = true,
     .states = &qrnic_carrier_states,
+    .options = QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING |
+               QRNIC_QPO_INTRODUCE,
     .create_check = qrnic_qp_no_queues_check,
     .modify_check = qrnic_carrier_modify_check,
     .init = carrier_init,
+    .cleanup = carrier_cleanup,
+    .in_use = qrnic_carrier_in_use,
+    .error_entered = qrnic_carrier_error_entered,
+    .message_take = qrnic_carrier_message_take,
+    .messages_done = qrnic_carrier_wake,
     .entered = carrier_entered,
     .receive = carrier_receive,
     .flush_send = qrnic_carrier_flush_one,
@@ -227,7 +255,10 @@ const QrnicQpOps qrnic_xrc_initiator_ops = {
     .capability = QRNIC_CAP_XRC,
     .service = QRNIC_SERVICE_XRC,
     .has_sq = true,
+    .init = connection_init,
+    .cleanup = qrnic_reliable_cleanup,
     .no_requests = true,
+    .no_recv_wqes = true,
     .states = &qrnic_initiator_states,
     .shape = qrnic_xrc_shape,
 };
@@ -237,6 +268,8 @@ const QrnicQpOps qrnic_xrc_target_ops = {
     .capability = QRNIC_CAP_XRC,
     .service = QRNIC_SERVICE_XRC,
     .of_domain = true,
+    .init = connection_init,
+    .cleanup = qrnic_reliable_cleanup,
     .no_responses = true,
     .states = &qrnic_target_states,
     .create_check = qrnic_xrc_target_check,

@@ -77,6 +77,36 @@ void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
 /* Completes the oldest message as flushed. Returns false if there is none. */
 bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
 
+/*
+ * The source of messages that are not in the send queue. A WQE that the source
+ * writes describes the message, or the message is one packet that the source
+ * has built.
+ */
+typedef struct QrnicMessageSource {
+    void (*wqe)(const void *object, QrnicSendWqe *w);
+    uint32_t (*pd)(const QrnicQp *qp);  /* of the keys in the WQE */
+
+    uint8_t opcode;             /* of the packet */
+    uint16_t counter;           /* enum qrnic_counter: packets sent once */
+    void (*copy)(const void *object, uint8_t *to);      /* its payload */
+    bool (*follows)(const QrnicQp *qp); /* another message follows at once */
+
+    /* In place of a CQE of the send queue; releases the object. */
+    void (*complete)(QrnicEngine *e, QrnicQp *qp, void *object, uint8_t status,
+                     uint8_t syndrome);
+    bool (*is_silent)(const void *object);      /* no CQE reports a failure */
+    void (*free)(QrnicEngine *e, void *object);
+} QrnicMessageSource;
+
+/* message_take of queue pairs with a send queue: appends its next WQE. */
+bool qrnic_requester_take(QrnicEngine *e, QrnicQp *qp);
+/* Returns true if the ring has room; else the requester waits for an ACK. */
+bool qrnic_requester_has_room(QrnicQp *qp);
+/* Appends a message of one packet, with a payload of len bytes, to the ring. */
+void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
+                            const QrnicMessageSource *source, void *object,
+                            uint32_t len);
+
 /* A carrier sends nothing until it knows the number of its peer. */
 void qrnic_requester_suspend(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_continue(QrnicEngine *e, QrnicQp *qp);
@@ -138,35 +168,5 @@ bool qrnic_responder_is_busy(const QrnicQp *qp);
 uint32_t qrnic_responder_srqn(const QrnicQp *qp);
 /* XRC: this SRQ is about to be destroyed. */
 void qrnic_responder_srq_destroyed(QrnicEngine *e, QrnicQp *qp, uint32_t srqn);
-
-/*
- * carrier.c: a carrier is a connection whose messages are packets of its
- * members, which are connections without a path of their own
- */
-QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
-                                       const QrnicQpAttr *in, uint8_t to);
-QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
-                                      const QrnicQpAttr *in, uint8_t to);
-/* To RTR: it becomes one, if it has a carrier. */
-void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
-void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp,
-                                 uint8_t syndrome);
-/* Before that of the connection */
-void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp);
-/* After it */
-void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp);
-/* A carried packet comes from the carrier that this one is connected to. */
-bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
-/* In ERR: a packet, then a member; false: none is left. */
-bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp);
-/*
- * What this packet carries may be handed over although an earlier one is
- * missing, which may be of the same member, or not.
- */
-bool qrnic_carried_is_next(QrnicEngine *e, QrnicQp *carrier,
-                           const QrnicPacket *outer);
-/* It is, to the member. What is wrong with it is nobody else's matter. */
-void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,
-                           const QrnicPacket *outer);
 
 #endif

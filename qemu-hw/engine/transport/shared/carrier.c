@@ -1,21 +1,23 @@
 /*
- * qrnic engine: shared connections: a carrier sends and receives packets of its
- * members as a reliable connection does messages of one packet
+ * qrnic engine: shared connections: a carrier QP sends and receives
+ * encapsulated packets as a reliable connection does messages of one packet
  *
- * Manual, chapter Shared connections.
+ * The requester appends the packets that members.c has queued to its ring, and
+ * the responder delivers received ones to their members. Manual, chapter Shared
+ * connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/transport/rc/rc.h"
+#include "engine/transport/shared/shared_private.h"
 
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to)
 {
-    /* They rely on its path: its MTU, and where it leads. */
-    if (to == QRNIC_QPS_RESET && qrnic_carriage_has_members(qp)) {
+    /* Members rely on the path: its MTU, and where it leads. */
+    if (to == QRNIC_QPS_RESET && qrnic_carrier_in_use(qp)) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     if (in->mask & QRNIC_QP_PATH_MTU &&
@@ -26,78 +28,20 @@ QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
     return qrnic_ok(0);
 }
 
-QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
-                                      const QrnicQpAttr *in, uint8_t to)
-{
-    const QrnicQp *carrier;
-
-    if (!(in->mask & QRNIC_QP_CARRIER)) {
-        return qrnic_ok(0);
-    }
-    carrier = qrnic_qp_find(e, in->carrier);
-    if (!carrier || !carrier->carriage) {
-        return qrnic_refuse(QRNIC_ST_BAD_OBJECT,
-                            QRNIC_QP_ATTR_CARRIER_OFFSET);
-    }
-    if (carrier->state != QRNIC_QPS_RTR && carrier->state != QRNIC_QPS_RTS) {
-        return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
-    }
-    if (in->path_mtu > carrier->attr.path_mtu) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PATH_MTU_OFFSET);
-    }
-    return in->options ? qrnic_refuse(QRNIC_ST_BAD_PARAM,
-                                      QRNIC_QP_ATTR_OPTIONS_OFFSET) :
-                         qrnic_ok(0);
-}
-
-void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp)
-{
-    if (!qp->attr.carrier || qp->carrier) {
-        return;
-    }
-    qrnic_member_join(qp, qrnic_qp_find(e, qp->attr.carrier));
-    /* What is left of its context is not cached. */
-    qrnic_context_away(e, qp);
-    qrnic_context_gone(e);
-    trace_qrnic_member_join(e->config.name, qp->attr.carrier, qp->number);
-}
-
-void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
-{
-    if (qp->state != QRNIC_QPS_RTR && !qrnic_requester_may_run(qp)) {
-        return;
-    }
-    qrnic_add(e, QRNIC_COUNTER_MEMBERS_FAILED, 1);
-    if (!qrnic_requester_idle(qp)) {
-        qrnic_requester_fail(e, qp, QRNIC_WC_RETRY_EXC_ERR, syndrome);
-    } else {
-        qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_RETRY_EXC_ERR);
-    }
-}
-
-void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp)
-{
-    if (qp->carriage) {
-        qrnic_carriage_drop(e, qp);
-    } else {
-        qrnic_carriage_init(e, qp, qrnic_schedule);
-    }
-}
-
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 {
     if (!qp->attr.dest_qpn) {
         qrnic_requester_suspend(e, qp);
     }
     if (qp->attr.dest_qpn && qp->attr.options & QRNIC_QPO_INTRODUCE) {
-        qrnic_carriage_introduce(e, qp);
+        qrnic_carrier_introduce(e, qp->carrier);
     }
-    qrnic_carriage_wake(e, qp);
+    qrnic_carrier_wake(e, qp);
 }
 
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    /* 0 is nobody's number. */
+    /* Number 0 names no queue pair. */
     if (!qp->attr.dest_qpn && p->t.src_qpn &&
         p->t.psn == qrnic_responder_expected_psn(qp)) {
         qp->attr.dest_qpn = p->t.src_qpn;
@@ -111,34 +55,93 @@ bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     return true;
 }
 
+static void message_copy(const void *object, uint8_t *to)
+{
+    const QrnicEncapsulated *p = object;
+
+    memcpy(to, p->data, p->len);
+}
+
+static bool message_follows(const QrnicQp *qp)
+{
+    return qp->carrier->queued;
+}
+
+/* No completion reports an encapsulated packet. */
+static bool message_is_silent(const void *object)
+{
+    return true;
+}
+
+static void message_free(QrnicEngine *e, void *object)
+{
+    qrnic_encapsulated_free(e, object);
+}
+
+static void message_complete(QrnicEngine *e, QrnicQp *qp, void *object,
+                             uint8_t status, uint8_t syndrome)
+{
+    message_free(e, object);
+}
+
+static const QrnicMessageSource encapsulated_source = {
+    .opcode = QRNIC_OP_CARRIED,
+    .counter = QRNIC_COUNTER_TX_CARRIED,
+    .copy = message_copy,
+    .follows = message_follows,
+    .complete = message_complete,
+    .is_silent = message_is_silent,
+    .free = message_free,
+};
+
+bool qrnic_carrier_message_take(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicEncapsulated *p;
+
+    if (qp->state != QRNIC_QPS_RTS) {
+        return false;
+    }
+    if (!qp->carrier->queued) {
+        qrnic_carrier_wake(e, qp);
+        return false;
+    }
+    if (!qrnic_requester_has_room(qp)) {
+        return false;
+    }
+    p = qrnic_carrier_dequeue(qp->carrier);
+    qrnic_requester_append(e, qp, &encapsulated_source, p, p->len);
+    qrnic_carrier_wake(e, qp);
+    return true;
+}
+
 bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicQp *member;
-    QrnicCarried *p;
+    QrnicEncapsulated *p;
+    QrnicMember *m;
 
     if (qrnic_requester_flush_one(e, qp)) {
         return true;
     }
-    p = qrnic_carriage_next(qp);
+    p = qrnic_carrier_dequeue(qp->carrier);
     if (p) {
-        qrnic_carried_free(e, p);
+        qrnic_encapsulated_free(e, p);
         return true;
     }
-    member = qrnic_carriage_failing(qp);
-    if (member) {
-        member->ops->carrier_failed(e, member, QRNIC_SYN_CARRIER);
+    m = qrnic_carrier_next_failing(qp->carrier);
+    if (m) {
+        qrnic_member_carrier_failed(e, m->qp, QRNIC_SYN_CARRIER);
     }
-    return member;
+    return m;
 }
 
 /*
- * What was carried is a packet of RC, to a member of this carrier that takes
- * it. NULL: it is not
+ * Parses the encapsulated packet. Returns its member, or NULL unless it is an
+ * RC packet to a member of this carrier QP that can receive it.
  */
-static QrnicQp *carried_parse(QrnicEngine *e, QrnicQp *carrier,
-                              const QrnicPacket *outer, QrnicPacket *p)
+static QrnicQp *encapsulated_parse(QrnicEngine *e, const QrnicQp *carrier,
+                                   const QrnicPacket *outer, QrnicPacket *p)
 {
-    QrnicQp *member;
+    QrnicQp *qp;
 
     if (qrnic_packet_parse_carried(p, outer) != QRNIC_PARSE_OK ||
         (p->t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_RC ||
@@ -146,51 +149,51 @@ static QrnicQp *carried_parse(QrnicEngine *e, QrnicQp *carrier,
         p->payload_len > qrnic_qp_mtu(carrier) || !qrnic_pkey_matches(p)) {
         return NULL;
     }
-    member = qrnic_qp_find(e, p->t.dest_qpn);
-    return member && member->carrier == carrier &&
-           qrnic_qp_receives(member, p->info->flags & QRNIC_OPF_RESPONSE) ?
-           member : NULL;
+    qp = qrnic_qp_find(e, p->t.dest_qpn);
+    return qp && qp->member && qp->member->carrier == carrier->carrier &&
+           qrnic_qp_receives(qp, p->info->flags & QRNIC_OPF_RESPONSE) ?
+           qp : NULL;
 }
 
-bool qrnic_carried_is_next(QrnicEngine *e, QrnicQp *carrier,
-                           const QrnicPacket *outer)
+bool qrnic_encapsulated_is_next(QrnicEngine *e, QrnicQp *carrier,
+                                const QrnicPacket *outer)
 {
     QrnicPacket p;
-    const QrnicQp *member = carried_parse(e, carrier, outer, &p);
+    const QrnicQp *qp = encapsulated_parse(e, carrier, outer, &p);
 
-    if (!member) {
+    if (!qp) {
         return false;
     }
     if (p.info->flags & QRNIC_OPF_RESPONSE) {
         return p.t.opcode == QRNIC_OP_RC_ACK &&
-               qrnic_requester_has_no_read(member);
+               qrnic_requester_has_no_read(qp);
     }
-    return p.t.psn == qrnic_responder_expected_psn(member);
+    return p.t.psn == qrnic_responder_expected_psn(qp);
 }
 
-void qrnic_carried_receive(QrnicEngine *e, QrnicQp *carrier,
-                           const QrnicPacket *outer)
+void qrnic_encapsulated_receive(QrnicEngine *e, QrnicQp *carrier,
+                                const QrnicPacket *outer)
 {
     QrnicPacket p;
-    QrnicQp *member = carried_parse(e, carrier, outer, &p);
+    QrnicQp *qp = encapsulated_parse(e, carrier, outer, &p);
     QrnicCounterSet *before;
 
-    /* An introduction, which qrnic_carrier_accepts() has seen */
+    /* An introduction, which qrnic_carrier_accepts() has handled */
     if (!outer->payload_len) {
         qrnic_add(e, QRNIC_COUNTER_RX_CARRIED, 1);
         return;
     }
-    if (!member) {
+    if (!qp) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_CARRIED, 1);
         trace_qrnic_roce_drop(e->config.name, carrier->number, outer->t.psn,
                               "carried");
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RX_CARRIED, 1);
-    trace_qrnic_carried_rx(e->config.name, carrier->number, outer->t.psn,
-                           member->number, p.t.psn, p.info->name,
-                           p.payload_len);
-    before = qrnic_account(e, member->counters);
-    member->ops->receive(e, member, &p);
+    trace_qrnic_encapsulated_receive(e->config.name, carrier->number,
+                                     outer->t.psn, qp->number, p.t.psn,
+                                     p.info->name, p.payload_len);
+    before = qrnic_account(e, qp->counters);
+    qp->ops->receive(e, qp, &p);
     qrnic_account(e, before);
 }

@@ -258,7 +258,7 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * again would only make the queue before the wire longer.
      */
     waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE ||
-            !QLIST_EMPTY(&qp->carried);
+            (qp->out->has_unsent && qp->out->has_unsent(qp));
     if (looked(e, qp, waits)) {
         return;
     }

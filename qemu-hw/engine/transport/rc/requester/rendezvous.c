@@ -70,8 +70,10 @@ QrnicTag *qrnic_rendezvous_next(QrnicRequester *r)
     return t;
 }
 
-void qrnic_rendezvous_wqe(const QrnicTag *t, QrnicSendWqe *w)
+static void message_wqe(const void *object, QrnicSendWqe *w)
 {
+    const QrnicTag *t = object;
+
     w->index = w->wqebbs = 0;
     w->flags = 0;
     w->imm = w->srqn = 0;
@@ -107,9 +109,10 @@ static void complete_entry(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
     qrnic_complete_recv(e, qp, &cqe);
 }
 
-void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
-                           uint8_t status, uint8_t syndrome)
+static void rendezvous_done(QrnicEngine *e, QrnicQp *qp, void *object,
+                            uint8_t status, uint8_t syndrome)
 {
+    QrnicTag *t = object;
     bool ok = status == QRNIC_WC_SUCCESS;
 
     if (!t->list) {             /* it was the fin */
@@ -131,12 +134,43 @@ void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
     qrnic_schedule(e, qp);
 }
 
+/* The keys of an entry of a tag list are those of its SRQ. */
+static uint32_t message_pd(const QrnicQp *qp)
+{
+    return qp->srq->ctx.pd;
+}
+
+static bool message_is_silent(const void *object)
+{
+    const QrnicTag *t = object;
+
+    return !t->list;
+}
+
+/* The message owns a fin; the list owns an entry that has its handle. */
+static void message_free(QrnicEngine *e, void *object)
+{
+    QrnicTag *t = object;
+
+    if (!t->list) {
+        g_free(t);
+    }
+}
+
+const QrnicMessageSource qrnic_rendezvous_source = {
+    .wqe = message_wqe,
+    .pd = message_pd,
+    .complete = rendezvous_done,
+    .is_silent = message_is_silent,
+    .free = message_free,
+};
+
 bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicTag *t = qrnic_rendezvous_next(qp->requester);
 
     if (t) {
-        qrnic_rendezvous_done(e, qp, t, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE);
+        rendezvous_done(e, qp, t, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE);
     }
     return t;
 }
@@ -153,6 +187,14 @@ void qrnic_rendezvous_cleanup(QrnicRequester *r)
     }
 }
 
+/* Returns true for the read of an entry that matched, and not for a fin. */
+static bool is_read(const QrnicPending *p)
+{
+    const QrnicTag *t = p->object;
+
+    return p->source == &qrnic_rendezvous_source && t->list;
+}
+
 void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
@@ -161,9 +203,9 @@ void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp)
     for (uint32_t n = r->tail; n != r->head; n++) {
         QrnicPending *p = qrnic_pending_at(r, n);
 
-        if (p->tag && p->tag->list) {
-            qrnic_tag_abandon(e, p->tag);
-            p->tag = NULL;
+        if (is_read(p)) {
+            qrnic_tag_abandon(e, p->object);
+            p->source = NULL;
         }
     }
     while ((t = QTAILQ_FIRST(&r->reads))) {

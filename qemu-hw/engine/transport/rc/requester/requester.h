@@ -47,8 +47,8 @@ typedef struct QrnicPending {
     uint32_t receives;          /* messages that take a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
     QrnicInitiated *initiated;  /* of these; else NULL */
-    QrnicTag *tag;              /* of a rendezvous: read or fin; else NULL */
-    QrnicCarried *carried;      /* of a carrier, which has nothing else */
+    const QrnicMessageSource *source;   /* NULL: the send queue */
+    void *object;               /* of the source */
 } QrnicPending;
 QEMU_BUILD_BUG_ON(sizeof(QrnicPending) > 64);
 
@@ -157,11 +157,8 @@ void qrnic_rendezvous_cleanup(QrnicRequester *r);
 bool qrnic_rendezvous_waits(const QrnicRequester *r);
 /* The next one, which is the caller's; NULL: there is none */
 QrnicTag *qrnic_rendezvous_next(QrnicRequester *r);
-/* What is to be sent for it, as if software had posted it */
-void qrnic_rendezvous_wqe(const QrnicTag *t, QrnicSendWqe *w);
-/* That has been acknowledged, or failed. */
-void qrnic_rendezvous_done(QrnicEngine *e, QrnicQp *qp, QrnicTag *t,
-                           uint8_t status, uint8_t syndrome);
+/* The source of their messages; the object is the entry. */
+extern const QrnicMessageSource qrnic_rendezvous_source;
 /* One that is not in the ring, as flushed; false: there is none. */
 bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
 /* Their queue pair goes: the list completes them. */

@@ -25,6 +25,32 @@ QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r)
     return p;
 }
 
+bool qrnic_requester_has_room(QrnicQp *qp)
+{
+    QrnicRequester *r = qp->requester;
+
+    r->stalled |= r->head - r->tail == QRNIC_PENDING;
+    return r->head - r->tail != QRNIC_PENDING;
+}
+
+void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
+                            const QrnicMessageSource *source, void *object,
+                            uint32_t len)
+{
+    QrnicRequester *r = qp->requester;
+    QrnicPending *p = qrnic_pending_new(e, r);
+
+    p->source = source;
+    p->object = object;
+    p->opcode = QRNIC_WQE_NOP;
+    p->length = len;
+    p->packets = 1;
+    p->first_psn = r->next_psn;
+    p->ssn = ++r->ssn;
+    r->next_psn = qrnic_pending_end(p);
+    r->head++;
+}
+
 void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
 {
     qrnic_buffer_put(e, r->wqe, sizeof(*r->wqe));
@@ -39,12 +65,8 @@ static void pending_drop(QrnicEngine *e, QrnicRequester *r)
     QrnicPending **chunk = &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK];
 
     qrnic_buffer_put(e, p->initiated, sizeof(*p->initiated));
-    /* A fin is nobody else's; an entry that has its handle is the list's. */
-    if (p->tag && !p->tag->list) {
-        g_free(p->tag);
-    }
-    if (p->carried) {
-        qrnic_carried_free(e, p->carried);
+    if (p->source) {
+        p->source->free(e, p->object);
     }
     if (r->wqe_message == n) {
         qrnic_requester_wqe_drop(e, r);
@@ -63,12 +85,11 @@ static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                              uint8_t status, uint8_t syndrome)
 {
     bool ok = status == QRNIC_WC_SUCCESS;
-    QrnicTag *t = p->tag;
 
-    p->tag = NULL;
-    if (t) {
-        qrnic_rendezvous_done(e, qp, t, status, syndrome);
-    } else if (!p->carried) {
+    if (p->source) {
+        p->source->complete(e, qp, p->object, status, syndrome);
+        p->source = NULL;
+    } else {
         qrnic_complete_sq(e, qp, p->index, p->wqebbs, p->opcode, p->flags,
                           status, syndrome,
                           ok && qrnic_wqe_is_rd(p->opcode) ? p->length : 0);
@@ -80,13 +101,13 @@ void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
 {
     QrnicRequester *r = qp->requester;
     QrnicPending *p = qrnic_pending_at(r, r->tail);
-    bool silent = p->carried || (p->tag && !p->tag->list);
+    bool silent = p->source && p->source->is_silent(p->object);
 
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
                                 qrnic_wc_status_name(status), syndrome);
     message_complete(e, qp, p, status, syndrome);
     pending_drop(e, r);
-    /* No completion tells of a fin, nor of what is carried. */
+    /* An event reports the failure if no completion does. */
     qrnic_qp_error(e, qp, silent ? QRNIC_EVENT_QP_FATAL : 0,
                    silent ? status : 0);
 }
@@ -122,8 +143,8 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
     if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
         r->cursor_psn = r->una;
     }
-    if (qp->carriage) {
-        qrnic_carriage_wake(e, qp);
+    if (qp->ops->messages_done) {
+        qp->ops->messages_done(e, qp);
     }
 }
 

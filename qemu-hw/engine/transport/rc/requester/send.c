@@ -23,10 +23,9 @@ static bool takes_receive(uint8_t opcode)
     return is_send(opcode) || opcode == QRNIC_WQE_RDMA_WRITE_IMM;
 }
 
-/* The keys of an entry of a tag list are those of its SRQ. */
 static uint32_t pd_of(const QrnicQp *qp, const QrnicPending *p)
 {
-    return p->tag ? qp->srq->ctx.pd : qp->pd->number;
+    return p->source ? p->source->pd(qp) : qp->pd->number;
 }
 
 /*
@@ -94,8 +93,7 @@ static bool has_address(const QrnicQp *qp, const QrnicSendWqe *w)
            !qrnic_is_local_operation(w->opcode);
 }
 
-/* The next WQE of the queue becomes the message at the cursor. */
-static bool requester_take(QrnicEngine *e, QrnicQp *qp)
+bool qrnic_requester_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     uint8_t status, syndrome;
@@ -108,15 +106,12 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         (!qrnic_rendezvous_waits(r) && !qrnic_sq_pending(e, qp, false))) {
         return false;
     }
-    if (r->head - r->tail == QRNIC_PENDING) {
-        r->stalled = true;
+    if (!qrnic_requester_has_room(qp)) {
         return false;
     }
     w = wqe_buffer(e, r);
     t = qrnic_rendezvous_next(r);
-    if (t) {
-        qrnic_rendezvous_wqe(t, w);
-    } else {
+    if (!t) {
         take = qrnic_sq_take(e, qp, w, &status, &syndrome);
     }
     if (take == QRNIC_TAKE_EMPTY || take == QRNIC_TAKE_BROKEN) {
@@ -131,7 +126,11 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     p = qrnic_pending_new(e, r);
-    p->tag = t;
+    if (t) {
+        p->source = &qrnic_rendezvous_source;
+        p->object = t;
+        p->source->wqe(t, w);
+    }
     p->index = w->index;
     p->wqebbs = w->wqebbs;
     if (take == QRNIC_TAKE_ERROR) {
@@ -177,36 +176,6 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-/* A carrier: the next queued packet becomes the message at the cursor. */
-static bool carried_take(QrnicEngine *e, QrnicQp *qp)
-{
-    QrnicRequester *r = qp->requester;
-    QrnicPending *p;
-
-    if (qp->state != QRNIC_QPS_RTS) {
-        return false;
-    }
-    if (!qrnic_carriage_waits(qp)) {
-        qrnic_carriage_wake(e, qp);
-        return false;
-    }
-    if (r->head - r->tail == QRNIC_PENDING) {
-        r->stalled = true;
-        return false;
-    }
-    p = qrnic_pending_new(e, r);
-    p->carried = qrnic_carriage_next(qp);
-    p->opcode = QRNIC_WQE_NOP;
-    p->length = p->carried->len;
-    p->packets = 1;
-    p->first_psn = r->next_psn;
-    p->ssn = ++r->ssn;
-    r->next_psn = qrnic_pending_end(p);
-    r->head++;
-    qrnic_carriage_wake(e, qp);
-    return true;
-}
-
 /* The WQE of the message at the cursor, again from memory if need be. */
 static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
@@ -218,8 +187,8 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     }
     w = wqe_buffer(e, r);
     r->wqe_message = r->cursor;
-    if (p->tag) {
-        qrnic_rendezvous_wqe(p->tag, w);
+    if (p->source) {
+        p->source->wqe(p->object, w);
         return true;
     }
     if (qrnic_sq_refetch(e, qp, p->index, w, &p->status, &p->syndrome) !=
@@ -261,8 +230,8 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
 
 static void count_request(QrnicEngine *e, const QrnicPending *p)
 {
-    if (p->carried) {
-        qrnic_add(e, QRNIC_COUNTER_TX_CARRIED, 1);
+    if (p->source && p->source->copy) {
+        qrnic_add(e, p->source->counter, 1);
         return;
     }
     switch (p->opcode) {
@@ -390,18 +359,21 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     requester_sent(e, qp, p, p->packets - done, true);
 }
 
-/* A burst asks for an answer at its end, and what is sent again does. */
-static void send_carried(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+/*
+ * Sends a message of one packet that its source has built. The last one of a
+ * burst and a retransmitted one request an ACK.
+ */
+static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 {
     QrnicRequester *r = qp->requester;
-    QrnicTransport t = request(qp, p, QRNIC_OP_CARRIED);
+    QrnicTransport t = request(qp, p, p->source->opcode);
     uint8_t *payload;
 
-    t.ack_req = !qrnic_carriage_waits(qp) || r->cursor_psn != r->sent_psn ||
+    t.ack_req = !p->source->follows(qp) || r->cursor_psn != r->sent_psn ||
                 r->cursor_psn % QRNIC_ACK_INTERVAL == 0;
-    payload = qrnic_packet_open(e, qp, &t, p->carried->len);
-    memcpy(payload, p->carried->data, p->carried->len);
-    qrnic_packet_send(e, qp, &t, payload, p->carried->len);
+    payload = qrnic_packet_open(e, qp, &t, p->length);
+    p->source->copy(p->object, payload);
+    qrnic_packet_send(e, qp, &t, payload, p->length);
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
@@ -552,8 +524,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
             qrnic_requester_deadline(e, qp);
         }
     }
-    if (r->cursor == r->head &&
-        !(qp->carriage ? carried_take(e, qp) : requester_take(e, qp))) {
+    if (r->cursor == r->head && !qp->ops->message_take(e, qp)) {
         return false;
     }
     if (r->held) {
@@ -579,8 +550,8 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         send_rd(e, qp, p);
         return true;
     }
-    if (p->carried) {
-        send_carried(e, qp, p);
+    if (p->source && p->source->copy) {
+        send_built(e, qp, p);
         return true;
     }
     if (probe) {

@@ -10,6 +10,7 @@
 #include "qemu/osdep.h"
 #include "trace.h"
 #include "engine/transport/rc/responder/responder.h"
+#include "engine/transport/shared/shared.h"
 
 /*
  * A WQE, or an entry of a tag list for a send. False: RNR, or the WQE is bad;
@@ -488,7 +489,7 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
 
     if (flags & QRNIC_OPF_CARRIED) {
         if (!qp->responder->placed) {
-            qrnic_carried_receive(e, qp, pkt);
+            qrnic_encapsulated_receive(e, qp, pkt);
         }
         return true;
     }

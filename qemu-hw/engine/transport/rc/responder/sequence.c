@@ -11,6 +11,7 @@
 #include "qemu/timer.h"
 #include "trace.h"
 #include "engine/transport/rc/responder/responder.h"
+#include "engine/transport/shared/shared.h"
 
 /* Is the opcode one that may follow (9.7.4.1.2)? */
 static bool sequence_ok(const QrnicQp *qp, const QrnicPacket *pkt)
@@ -202,14 +203,14 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
              qrnic_responder_place(e, qp, pkt);
     early = !there && pkt->info->flags & QRNIC_OPF_CARRIED &&
             qrnic_hold_may_execute(e) &&
-            qrnic_carried_is_next(e, qp, pkt);
+            qrnic_encapsulated_is_next(e, qp, pkt);
     if (!qrnic_hold_put(e, qp, pkt, placed || early)) {
         return false;
     }
     /* Once it is known to have come, as it must not be handed over twice */
     if (early) {
         qrnic_add(e, QRNIC_COUNTER_RX_CARRIED_EARLY, 1);
-        qrnic_carried_receive(e, qp, pkt);
+        qrnic_encapsulated_receive(e, qp, pkt);
     }
     gap_tell(e, qp);
     return true;
