@@ -11,9 +11,7 @@
 #include <ccan/minmax.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-#include "abi.h"
-#include "compat.h"
+#include "commands.h"
 
 /*
  * As many CQEs as share a page with the record. Programs exist that ask for one

@@ -12,7 +12,7 @@
 #include <util/mmio.h>
 
 #include "qrnic.h"
-#include "abi.h"
+#include "commands.h"
 
 /* As other adapters have it; a program that works here works there */
 #define DM_ACCESS_ALIGN 4

@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include <ccan/ilog.h>
-#include <ccan/minmax.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
 
 /* Gives as much of a structure as the program has room for */
 static int give(void *to, size_t to_size, const void *from, size_t from_size)

@@ -10,8 +10,7 @@
 #include <infiniband/cmd_ioctl.h>
 
 #include "qrnic.h"
-#include "abi.h"
-#include "compat.h"
+#include "commands.h"
 
 struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context)
 {

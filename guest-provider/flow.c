@@ -1,12 +1,136 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flow.c: flow rules, by which raw packet queue pairs receive. The kernel makes
- * them; here is only what they are to the program.
+ * flow.c: flow rules, by which raw packet queue pairs receive, and the counters that rules
+ * count in. The kernel makes the rules, and returns all values that the device counts for
+ * the rules of a handle; the library knows which of them the program reads where.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <ccan/array_size.h>
 
 #include "qrnic.h"
+#include "commands.h"
+
+struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
+					   struct ibv_counters_init_attr *attr)
+{
+	struct qrnic_counters *counters;
+	int err;
+
+	counters = calloc(1, sizeof(*counters));
+	if (!counters)
+		return NULL;
+	err = ibv_cmd_create_counters(context, attr, &counters->vcounters,
+				      NULL);
+	if (err) {
+		free(counters);
+		errno = err;
+		return NULL;
+	}
+	pthread_mutex_init(&counters->mutex, NULL);
+	return &counters->vcounters.counters;
+}
+
+/*
+ * The kernel refuses as long as there is a rule that counts in them, but once it has
+ * taken the device away it knows of none, while destroy_flow() still finds them.
+ */
+int qrnic_destroy_counters(struct ibv_counters *ibcounters)
+{
+	struct qrnic_counters *counters = to_qrnic_counters(ibcounters);
+	int err;
+
+	pthread_mutex_lock(&counters->mutex);
+	err = counters->flows ? EBUSY :
+				ibv_cmd_destroy_counters(&counters->vcounters);
+	pthread_mutex_unlock(&counters->mutex);
+	if (err)
+		return err;
+	pthread_mutex_destroy(&counters->mutex);
+	free(counters->points);
+	free(counters);
+	return 0;
+}
+
+/* Under the mutex */
+static int add_point(struct qrnic_counters *counters,
+		     const struct ibv_counter_attach_attr *attr)
+{
+	struct qrnic_counter_point *points;
+
+	if (counters->flows)
+		return EBUSY;
+	points = realloc(counters->points,
+			 (counters->num_points + 1) * sizeof(*points));
+	if (!points)
+		return ENOMEM;
+	points[counters->num_points].index = attr->index;
+	points[counters->num_points].value =
+		attr->counter_desc == IBV_COUNTER_BYTES ? QRNIC_FLOW_BYTES :
+							  QRNIC_FLOW_PACKETS;
+	counters->points = points;
+	counters->num_points++;
+	return 0;
+}
+
+/* Only before there is a rule with them; a rule that there is takes none */
+int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
+				     struct ibv_counter_attach_attr *attr,
+				     struct ibv_flow *flow)
+{
+	struct qrnic_counters *counters = to_qrnic_counters(ibcounters);
+	int err;
+
+	if (flow || attr->comp_mask)
+		return EOPNOTSUPP;
+	if (attr->counter_desc != IBV_COUNTER_PACKETS &&
+	    attr->counter_desc != IBV_COUNTER_BYTES)
+		return EOPNOTSUPP;
+	pthread_mutex_lock(&counters->mutex);
+	err = add_point(counters, attr);
+	pthread_mutex_unlock(&counters->mutex);
+	return err;
+}
+
+/* A rule counts in them, or does no more */
+void qrnic_counters_use(struct ibv_counters *ibcounters, int flows)
+{
+	struct qrnic_counters *counters;
+
+	if (!ibcounters)
+		return;
+	counters = to_qrnic_counters(ibcounters);
+	pthread_mutex_lock(&counters->mutex);
+	counters->flows += flows;
+	pthread_mutex_unlock(&counters->mutex);
+}
+
+/* Values with the same index are added up; those without a point are 0 */
+int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
+			uint32_t ncounters, uint32_t flags)
+{
+	struct qrnic_counters *counters = to_qrnic_counters(ibcounters);
+	uint64_t device[QRNIC_FLOW_BYTES + 1] = {};
+	uint32_t i;
+	int err;
+
+	pthread_mutex_lock(&counters->mutex);
+	err = ibv_cmd_read_counters(&counters->vcounters, device,
+				    ARRAY_SIZE(device), flags, NULL);
+	for (i = 0; !err && i < counters->num_points; i++)
+		if (counters->points[i].index >= ncounters)
+			err = EINVAL;
+	if (!err) {
+		memset(values, 0, ncounters * sizeof(*values));
+		for (i = 0; i < counters->num_points; i++)
+			values[counters->points[i].index] +=
+				device[counters->points[i].value];
+	}
+	pthread_mutex_unlock(&counters->mutex);
+	return err;
+}
 
 struct qrnic_flow {
 	struct ibv_flow flow;

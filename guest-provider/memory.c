@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "qrnic.h"
-#include "abi.h"
+#include "commands.h"
 
 struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    uint64_t iova, int access)

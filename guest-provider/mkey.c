@@ -12,33 +12,9 @@
 #include <infiniband/cmd_write.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-#include "abi.h"
 
 /* Of a key that the kernel has destroyed */
 #define QRNIC_NO_HANDLE UINT32_MAX
-
-struct qrnic_mkey {
-	struct qrnicdv_mkey mkey;
-	struct ibv_context *context;
-	uint32_t handle;
-	uint32_t max_pieces;
-	/* Where a list waits for the device that is too long for a WQE */
-	struct qrnic_piece *list;
-	struct ibv_mr *list_mr;
-	/*
-	 * The last registration that uses the list: its queue pair, which is
-	 * only compared, because it may be destroyed; and the registration's
-	 * number there. NULL: none
-	 */
-	const struct qrnic_qp *list_qp;
-	uint64_t list_sq_life;
-	uint32_t list_number;
-	/* In a batch of work requests: the key that it had before, and the next one */
-	bool in_batch;
-	uint32_t key_before;
-	struct qrnic_mkey *next;
-};
 
 static_assert(sizeof(struct qrnic_piece) == QRNIC_PIECE_BYTES, "layout");
 
@@ -285,28 +261,6 @@ static void batch_add(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
 	mkey->key_before = mkey->mkey.lkey;
 	mkey->next = qp->batch_keys;
 	qp->batch_keys = mkey;
-}
-
-/* Of a batch that is dropped the device never hears: it has the keys as before */
-void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
-{
-	struct qrnic_mkey *mkey;
-
-	while ((mkey = qp->batch_keys)) {
-		qp->batch_keys = mkey->next;
-		mkey->in_batch = false;
-		if (dropped) {
-			mkey->mkey.lkey = mkey->key_before;
-			mkey->mkey.rkey = mkey->key_before;
-			/*
-			 * The batch could use the list only if no earlier registration
-			 * needed it
-			 */
-			if (mkey->list_qp == qp &&
-			    (int32_t)(mkey->list_number - qp->start_posted) > 0)
-				mkey->list_qp = NULL;
-		}
-	}
 }
 
 static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,

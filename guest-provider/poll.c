@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * poll.c: taking completions out of CQs, by ibv_poll_cq() and by the extended
- * interface.
+ * poll.c: consumes completions, by ibv_poll_cq() and by the extended interface: finds out
+ * which CQEs are written, releases the WQEs that they complete, and removes the completions
+ * of queue pairs and SRQs that are destroyed or reset. What a completion tells the program
+ * is in cqe.h and completion.c.
  */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
-#include <ccan/array_size.h>
 #include <ccan/minmax.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-
-/* How old the pair of clocks may be that timestamps are converted with, at least */
-#define QRNIC_WALLCLOCK_AGE_NS 100000000u
-/* Polls that read the clocks over and over do little else where that is slow. */
-#define QRNIC_WALLCLOCK_SHARE 10u
-/* But a process that was stopped meanwhile does not keep it for long */
-#define QRNIC_WALLCLOCK_KEEP_NS 10000000000ull
-/* Between two looks at the wall clock that take longer, another program ran, too. */
-#define QRNIC_WALLCLOCK_READ_NS 50000u
-#define QRNIC_WALLCLOCK_TRIES 8
+#include "cqe.h"
 
 /*
  * A thread that finds the CQ being resized sleeps until that is done, because it
@@ -53,145 +43,6 @@ void qrnic_cq_unlock(struct qrnic_cq *cq)
 		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
 			  "CQ %u: %u completions of QPs that have no such queue here, the last one of QP %u\n",
 			  cq->cqn, strays, qpn);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-/* The one place where statuses of the device become those of the verbs */
-static enum ibv_wc_status cqe_status(const struct qrnic_cqe *cqe)
-{
-	static const uint8_t status[] = {
-		[QRNIC_WC_SUCCESS] = IBV_WC_SUCCESS,
-		[QRNIC_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR,
-		[QRNIC_WC_LOC_QP_OP_ERR] = IBV_WC_LOC_QP_OP_ERR,
-		[3] = IBV_WC_GENERAL_ERR,
-		[QRNIC_WC_LOC_PROT_ERR] = IBV_WC_LOC_PROT_ERR,
-		[QRNIC_WC_WR_FLUSH_ERR] = IBV_WC_WR_FLUSH_ERR,
-		[QRNIC_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR,
-		[QRNIC_WC_BAD_RESP_ERR] = IBV_WC_BAD_RESP_ERR,
-		[QRNIC_WC_LOC_ACCESS_ERR] = IBV_WC_LOC_ACCESS_ERR,
-		[QRNIC_WC_REM_INV_REQ_ERR] = IBV_WC_REM_INV_REQ_ERR,
-		[QRNIC_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR,
-		[QRNIC_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
-		[QRNIC_WC_RETRY_EXC_ERR] = IBV_WC_RETRY_EXC_ERR,
-		[QRNIC_WC_RNR_RETRY_EXC_ERR] = IBV_WC_RNR_RETRY_EXC_ERR,
-		[14 ... QRNIC_WC_TM_ERR - 1] = IBV_WC_GENERAL_ERR,
-		[QRNIC_WC_TM_ERR] = IBV_WC_TM_ERR,
-		[QRNIC_WC_TM_RNDV_INCOMPLETE] = IBV_WC_TM_RNDV_INCOMPLETE,
-	};
-	uint32_t value = FIELD_GET(QRNIC_CQE_STATUS_MASK, le32toh(cqe->control));
-
-	return value < ARRAY_SIZE(status) ? status[value] : IBV_WC_GENERAL_ERR;
-}
-
-static bool cqe_is_receive(const struct qrnic_cqe *cqe)
-{
-	return le32toh(cqe->control) &
-	       FIELD_PREP(QRNIC_CQE_OPCODE_MASK, QRNIC_CQE_RECV);
-}
-
-static enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
-{
-	/* Only bit 7 is defined in a CQE with an error; the rest gives a send */
-	switch (FIELD_GET(QRNIC_CQE_OPCODE_MASK, le32toh(cqe->control))) {
-	case QRNIC_CQE_RDMA_WRITE:
-		return IBV_WC_RDMA_WRITE;
-	case QRNIC_CQE_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case QRNIC_CQE_ATOMIC_CMP_SWAP:
-		return IBV_WC_COMP_SWAP;
-	case QRNIC_CQE_ATOMIC_FETCH_ADD:
-		return IBV_WC_FETCH_ADD;
-	case QRNIC_CQE_ATOMIC_WRITE:
-		return IBV_WC_ATOMIC_WRITE;
-	case QRNIC_CQE_FLUSH:
-		return IBV_WC_FLUSH;
-	case QRNIC_CQE_BIND_MW:
-		return IBV_WC_BIND_MW;
-	case QRNIC_CQE_LOCAL_INV:
-		return IBV_WC_LOCAL_INV;
-	case QRNIC_CQE_REG_INDIRECT:
-		return QRNICDV_WC_REG_MKEY;
-	case QRNIC_CQE_TAG_ADD:
-		return IBV_WC_TM_ADD;
-	case QRNIC_CQE_TAG_DEL:
-		return IBV_WC_TM_DEL;
-	case QRNIC_CQE_TAG_SYNC:
-		return IBV_WC_TM_SYNC;
-	case QRNIC_CQE_TAG_RECV:
-	case QRNIC_CQE_TAG_UNEXPECTED:
-		/* Which of them, the flags tell */
-		return IBV_WC_TM_RECV;
-	case QRNIC_CQE_TAG_NO_TAG:
-		return IBV_WC_TM_NO_TAG;
-	case QRNIC_CQE_RECV_RDMA_WITH_IMM:
-		return IBV_WC_RECV_RDMA_WITH_IMM;
-	default:
-		return cqe_is_receive(cqe) ? IBV_WC_RECV : IBV_WC_SEND;
-	}
-}
-
-static unsigned int cqe_wc_flags(const struct qrnic_cqe *cqe)
-{
-	const uint32_t checked = QRNIC_CQEF_L3_CSUM_OK | QRNIC_CQEF_L4_CSUM_OK;
-	uint32_t flags = FIELD_GET(QRNIC_CQE_FLAGS_MASK, le32toh(cqe->control));
-	unsigned int wc_flags = 0;
-
-	if (flags & QRNIC_CQEF_IMM)
-		wc_flags |= IBV_WC_WITH_IMM;
-	if (flags & QRNIC_CQEF_INV)
-		wc_flags |= IBV_WC_WITH_INV;
-	if (flags & QRNIC_CQEF_GRH)
-		wc_flags |= IBV_WC_GRH;
-	if ((flags & checked) == checked)
-		wc_flags |= IBV_WC_IP_CSUM_OK;
-	if (cqe->tagged & QRNIC_CQET_MATCH)
-		wc_flags |= IBV_WC_TM_MATCH;
-	if (cqe->tagged & QRNIC_CQET_DATA_VALID)
-		wc_flags |= IBV_WC_TM_DATA_VALID;
-	if (cqe->tagged & QRNIC_CQET_SYNC_REQ)
-		wc_flags |= IBV_WC_TM_SYNC_REQ;
-	return wc_flags;
-}
-
-/* Immediate data in network order, or the invalidated key in that of the host */
-static __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
-{
-	if (le32toh(cqe->control) &
-	    FIELD_PREP(QRNIC_CQE_FLAGS_MASK, QRNIC_CQEF_INV))
-		return (__force __be32)be32toh(cqe->imm);
-	return cqe->imm;
-}
-
-/*
- * There are no service levels on Ethernet. Programs that must tell IPv4 from IPv6
- * (UCX does) expect the kind of the packet here, as other RoCE adapters report it:
- * bit 3 for RoCE v2, with 1 for IPv6 or 2 for IPv4, and nothing for RoCE v1.
- */
-static uint8_t cqe_sl(const struct qrnic_cqe *cqe)
-{
-	/* That of a match has the tag there */
-	if (cqe->tagged & QRNIC_CQET_MATCH)
-		return 0;
-	switch (cqe->network) {
-	case QRNIC_NETWORK_IPV4:
-		return 8 | 2;
-	case QRNIC_NETWORK_IPV6:
-		return 8 | 1;
-	default:
-		return 0;
-	}
-}
-
-static uint32_t cqe_src_qp(const struct qrnic_cqe *cqe)
-{
-	return cqe->tagged & QRNIC_CQET_MATCH ? 0 : le32toh(cqe->src_qpn);
 }
 
 static struct qrnic_cqe *cq_entry(struct qrnic_cq *cq, uint32_t index)
@@ -556,43 +407,6 @@ static int qrnic_next_poll(struct ibv_cq_ex *ibcq)
 	return poll_next(to_qrnic_cq_ex(ibcq), UINT32_MAX);
 }
 
-/*
- * Reads both clocks again if the last pair is old: the clocks drift apart, but a
- * system call for every poll costs too much. Called without the lock, which is a
- * spinlock. Returns whether it has read them. The device's clock was read at some
- * moment between two looks at the wall clock: of a few pairs the closest one counts.
- */
-static bool clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
-{
-	uint64_t start = clock_ns(CLOCK_MONOTONIC);
-	uint64_t before, after, last, keep, device, shortest = UINT64_MAX;
-	int i;
-
-	last = atomic_load_explicit(&cq->read_ns, memory_order_relaxed);
-	if (last && clock_ns(CLOCK_REALTIME) - last <
-	    atomic_load_explicit(&cq->keep_ns, memory_order_relaxed))
-		return false;
-	for (i = 0; i < QRNIC_WALLCLOCK_TRIES; i++) {
-		before = clock_ns(CLOCK_REALTIME);
-		if (qrnic_read_clock(cq->vcq.cq.context, &device))
-			break;
-		after = clock_ns(CLOCK_REALTIME);
-		/* Not if it was set back meanwhile */
-		if (after >= before && after - before < shortest) {
-			shortest = after - before;
-			clocks->device = device;
-			clocks->wall_ns = before + shortest / 2;
-		}
-		if (shortest <= QRNIC_WALLCLOCK_READ_NS)
-			break;
-	}
-	keep = QRNIC_WALLCLOCK_SHARE * (clock_ns(CLOCK_MONOTONIC) - start);
-	keep = max_t(uint64_t, keep, QRNIC_WALLCLOCK_AGE_NS);
-	clocks->keep_ns = min_t(uint64_t, keep, QRNIC_WALLCLOCK_KEEP_NS);
-	clocks->read_ns = clock_ns(CLOCK_REALTIME);
-	return shortest < UINT64_MAX;
-}
-
 static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 			    struct ibv_poll_cq_attr *attr)
 {
@@ -606,7 +420,7 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 		return EINVAL;
 
 	if (cq->wallclock)
-		fresh = clocks_read(cq, &clocks);
+		fresh = qrnic_clocks_read(cq, &clocks);
 	qrnic_cq_lock(cq);
 	if (fresh) {
 		cq->clocks = clocks;
@@ -638,124 +452,12 @@ static void qrnic_end_poll(struct ibv_cq_ex *ibcq)
 	qrnic_cq_unlock(cq);
 }
 
-static enum ibv_wc_opcode qrnic_read_opcode(struct ibv_cq_ex *ibcq)
+void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags)
 {
-	return cqe_opcode(to_qrnic_cq_ex(ibcq)->current);
-}
-
-static uint32_t qrnic_read_vendor_err(struct ibv_cq_ex *ibcq)
-{
-	return le32toh(to_qrnic_cq_ex(ibcq)->current->syndrome);
-}
-
-static uint32_t qrnic_read_byte_len(struct ibv_cq_ex *ibcq)
-{
-	return le32toh(to_qrnic_cq_ex(ibcq)->current->byte_len);
-}
-
-static __be32 qrnic_read_imm_data(struct ibv_cq_ex *ibcq)
-{
-	return cqe_imm_or_key(to_qrnic_cq_ex(ibcq)->current);
-}
-
-static uint32_t qrnic_read_qp_num(struct ibv_cq_ex *ibcq)
-{
-	return le32toh(to_qrnic_cq_ex(ibcq)->current->qpn);
-}
-
-static unsigned int qrnic_read_wc_flags(struct ibv_cq_ex *ibcq)
-{
-	return cqe_wc_flags(to_qrnic_cq_ex(ibcq)->current);
-}
-
-static uint64_t qrnic_read_completion_ts(struct ibv_cq_ex *ibcq)
-{
-	return le64toh(to_qrnic_cq_ex(ibcq)->current->timestamp);
-}
-
-static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
-{
-	struct qrnic_cq *cq = to_qrnic_cq_ex(ibcq);
-	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
-	int64_t ticks = le64toh(cq->current->timestamp) - cq->clocks.device;
-
-	/* Ticks to nanoseconds; without overflow for 292 years at 1 GHz */
-	return cq->clocks.wall_ns + ticks / ctx->clock_khz * 1000000 +
-	       ticks % ctx->clock_khz * 1000000 / ctx->clock_khz;
-}
-
-static uint32_t qrnic_read_src_qp(struct ibv_cq_ex *ibcq)
-{
-	return cqe_src_qp(to_qrnic_cq_ex(ibcq)->current);
-}
-
-static uint8_t qrnic_read_sl(struct ibv_cq_ex *ibcq)
-{
-	return cqe_sl(to_qrnic_cq_ex(ibcq)->current);
-}
-
-static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
-{
-	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
-}
-
-/* Of a match; of all else 0 */
-static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
-			       struct ibv_wc_tm_info *info)
-{
-	const struct qrnic_cqe *cqe = to_qrnic_cq_ex(ibcq)->current;
-	const struct qrnic_cqe_tag *tag = (const void *)cqe;
-	bool match = cqe->tagged & QRNIC_CQET_MATCH;
-
-	info->tag = match ? le64toh(tag->tag) : 0;
-	info->priv = match ? le32toh(tag->app_ctx) : 0;
-}
-
-/* Ethernet has no LIDs */
-static uint32_t qrnic_read_slid(struct ibv_cq_ex *ibcq)
-{
-	return 0;
-}
-
-static uint8_t qrnic_read_dlid_path_bits(struct ibv_cq_ex *ibcq)
-{
-	return 0;
-}
-
-void qrnic_cq_set_poll_ops(struct qrnic_cq *qcq, uint64_t wc_flags)
-{
-	struct ibv_cq_ex *cq = &qcq->vcq.cq_ex;
-
-	cq->start_poll = qrnic_start_poll;
-	cq->next_poll = qrnic_next_poll;
-	cq->end_poll = qrnic_end_poll;
-	cq->read_opcode = qrnic_read_opcode;
-	cq->read_vendor_err = qrnic_read_vendor_err;
-	cq->read_wc_flags = qrnic_read_wc_flags;
-	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
-		cq->read_byte_len = qrnic_read_byte_len;
-	if (wc_flags & IBV_WC_EX_WITH_IMM)
-		cq->read_imm_data = qrnic_read_imm_data;
-	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
-		cq->read_qp_num = qrnic_read_qp_num;
-	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
-		cq->read_src_qp = qrnic_read_src_qp;
-	if (wc_flags & IBV_WC_EX_WITH_SLID)
-		cq->read_slid = qrnic_read_slid;
-	if (wc_flags & IBV_WC_EX_WITH_SL)
-		cq->read_sl = qrnic_read_sl;
-	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
-		cq->read_dlid_path_bits = qrnic_read_dlid_path_bits;
-	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
-		cq->read_cvlan = qrnic_read_cvlan;
-	if (wc_flags & IBV_WC_EX_WITH_TM_INFO)
-		cq->read_tm_info = qrnic_read_tm_info;
-	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
-		cq->read_completion_ts = qrnic_read_completion_ts;
-	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
-		cq->read_completion_wallclock_ns = qrnic_read_wallclock;
-		qcq->wallclock = true;
-	}
+	cq->vcq.cq_ex.start_poll = qrnic_start_poll;
+	cq->vcq.cq_ex.next_poll = qrnic_next_poll;
+	cq->vcq.cq_ex.end_poll = qrnic_end_poll;
+	qrnic_cq_set_read_ops(cq, wc_flags);
 }
 
 /*

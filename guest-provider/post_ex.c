@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * post_ex.c: sending by the extended interface, ibv_wr_start() to
- * ibv_wr_complete(). A WQE is put into the ring when the next one begins or the
- * batch ends, so setters may come in any number and order, or not at all.
+ * post_ex.c: the work requests and setters of the extended interface. batch.c has the
+ * batch that they belong to.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
 
 #define QRNIC_DATAGRAM_OPS                                                     \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
@@ -27,79 +25,6 @@
 #define QRNIC_RC_OPS                                                           \
 	(QRNIC_UC_OPS | QRNIC_INVALIDATE_OPS | QRNIC_ATOMIC_OPS |              \
 	 IBV_QP_EX_WITH_RDMA_READ | QRNIC_A19_OPS)
-
-/* The first error counts: it is what ibv_wr_complete() returns */
-void qrnic_wr_fail(struct qrnic_qp *qp, int err)
-{
-	if (!qp->error)
-		qp->error = err;
-}
-
-static void wr_finish(struct qrnic_qp *qp)
-{
-	int err;
-
-	if (!qp->building)
-		return;
-	qp->building = false;
-	if (qp->need_address)
-		qrnic_wr_fail(qp, EINVAL);
-	if (qp->error)
-		return;
-	err = qrnic_sq_push(qp, &qp->wqe, qp->wqe_wr_id);
-	if (err)
-		qrnic_wr_fail(qp, err);
-	else
-		qp->posted++;
-}
-
-static bool has_payload(uint8_t opcode)
-{
-	switch (opcode) {
-	case QRNIC_WQE_BIND_MW:
-	case QRNIC_WQE_LOCAL_INV:
-	case QRNIC_WQE_REG_INDIRECT:
-	case QRNIC_WQE_ATOMIC_WRITE:
-	case QRNIC_WQE_FLUSH:
-		return false;
-	default:
-		return true;
-	}
-}
-
-/* What is sent has an address, of the types that connect by it */
-static bool is_sent(uint8_t opcode)
-{
-	return has_payload(opcode) || opcode == QRNIC_WQE_ATOMIC_WRITE ||
-	       opcode == QRNIC_WQE_FLUSH;
-}
-
-struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
-				__be32 imm)
-{
-	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
-	uint8_t flags = qp->sq_sig_flag;
-
-	wr_finish(qp);
-	if (ibqp->wr_flags & IBV_SEND_SIGNALED)
-		flags |= QRNIC_WQEF_SIGNALED;
-	if (ibqp->wr_flags & IBV_SEND_FENCE)
-		flags |= QRNIC_WQEF_FENCE;
-	if (ibqp->wr_flags & IBV_SEND_SOLICITED)
-		flags |= QRNIC_WQEF_SOLICITED;
-	qrnic_wqe_begin(&qp->wqe, opcode, flags, imm);
-	qp->wqe_wr_id = ibqp->wr_id;
-	qp->building = true;
-	qp->need_address = (qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND ||
-			    qp->vqp.qp.qp_type == IBV_QPT_DRIVER) &&
-			   is_sent(opcode);
-	/* The setter of the address fills this segment in, before or after the payload */
-	if (qp->need_address && qp->vqp.qp.qp_type == IBV_QPT_DRIVER)
-		qp->wqe.segments += QRNIC_DYNAMIC_LENGTH;
-	else if (qp->need_address)
-		qrnic_wqe_add_xrc(&qp->wqe, 0);
-	return qp;
-}
 
 /* The setter of a datagram's address may come after those of the payload */
 static void wr_begin_send(struct ibv_qp_ex *ibqp, uint8_t opcode, __be32 imm)
@@ -150,7 +75,7 @@ static void qrnic_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 {
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 
-	if (!qp->building || !has_payload(qp->wqe.opcode)) {
+	if (!qp->building || !qrnic_has_payload(qp->wqe.opcode)) {
 		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
@@ -168,7 +93,7 @@ int qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 		return EOPNOTSUPP;
 	if (!qp->building || !ah || ah->context != ibqp->qp_base.context ||
 	    qp->vqp.qp.qp_type != IBV_QPT_DRIVER ||
-	    !is_sent(qp->wqe.opcode) || target & ~QRNIC_QPN_MASK) {
+	    !qrnic_is_sent(qp->wqe.opcode) || target & ~QRNIC_QPN_MASK) {
 		qrnic_wr_fail(qp, EINVAL);
 		return EINVAL;
 	}
@@ -281,7 +206,7 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 	size_t i;
 
 	/* The last tests find programs that call more than one setter */
-	if (!qp->building || !has_payload(qp->wqe.opcode) ||
+	if (!qp->building || !qrnic_has_payload(qp->wqe.opcode) ||
 	    num_sge > qp->sq.max_sge - qp->wqe.sges ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
 	    qp->wqe.has_inline) {
@@ -314,7 +239,7 @@ static void qrnic_wr_set_inline_data_list(struct ibv_qp_ex *ibqp,
 	int err;
 
 	/* Data that comes back has no place in the WQE */
-	if (!qp->building || !has_payload(opcode) ||
+	if (!qp->building || !qrnic_has_payload(opcode) ||
 	    opcode == QRNIC_WQE_RDMA_READ ||
 	    opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
 	    opcode == QRNIC_WQE_ATOMIC_FETCH_ADD) {
@@ -337,50 +262,6 @@ static void qrnic_wr_set_inline_data(struct ibv_qp_ex *ibqp, void *addr,
 	const struct ibv_data_buf buf = { .addr = addr, .length = length };
 
 	qrnic_wr_set_inline_data_list(ibqp, 1, &buf);
-}
-
-static void qrnic_wr_start(struct ibv_qp_ex *ibqp)
-{
-	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
-
-	qrnic_lock(&qp->sq.lock);
-	qp->start_producer = qp->sq.producer;
-	qp->start_posted = qp->sq_posted;
-	qp->was_idle = qrnic_sq_is_idle(&qp->sq);
-	qp->error = qrnic_send_allowed(qp) ? 0 : EINVAL;
-	qp->posted = 0;
-	qp->building = false;
-}
-
-static int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
-{
-	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
-	int err;
-
-	wr_finish(qp);
-	err = qp->error;
-	qrnic_mkeys_end_batch(qp, err);
-	/* All WQEs of the batch are dropped: the device has not been told of any */
-	if (err) {
-		qp->sq.producer = qp->start_producer;
-		qp->sq_posted = qp->start_posted;
-	} else if (qp->posted) {
-		qrnic_sq_ring(qp, qp->posted == 1 && qp->was_idle ? &qp->wqe
-								  : NULL);
-	}
-	qrnic_unlock(&qp->sq.lock);
-	return err;
-}
-
-static void qrnic_wr_abort(struct ibv_qp_ex *ibqp)
-{
-	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
-
-	qp->building = false;
-	qrnic_mkeys_end_batch(qp, true);
-	qp->sq.producer = qp->start_producer;
-	qp->sq_posted = qp->start_posted;
-	qrnic_unlock(&qp->sq.lock);
 }
 
 /* The operations that a QP of a type can have on this adapter */

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * qrnic.c: the device and the context of libqrnic: matching, the doorbell page,
- * limits, device and port attributes.
+ * qrnic.c: the entry of libqrnic: matches the device, opens and imports contexts with
+ * their doorbell page and limits, and lists the operations of all other files.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,163 +13,9 @@
 #include <ccan/array_size.h>
 #include <ccan/minmax.h>
 #include <infiniband/cmd_ioctl.h>
-#include <util/mmio.h>
 
 #include "qrnic.h"
-#include "abi.h"
-#include "compat.h"
-
-void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
-			 uint32_t number, uint32_t index)
-{
-	uint64_t queue = FIELD_PREP(QRNIC_DOORBELL_NUMBER_MASK, number);
-
-	/* One 64-bit write: first member in the low half, as memory order has it */
-	mmio_write64(db->page + offset, queue | (uint64_t)index << 32);
-}
-
-/* All types with a send queue that the adapter has */
-static uint32_t paced_types(const struct qrnic_context *ctx)
-{
-	uint32_t types = 1u << IBV_QPT_RC;
-
-	if (ctx->capabilities & QRNIC_CAP_UC)
-		types |= 1u << IBV_QPT_UC;
-	if (ctx->capabilities & QRNIC_CAP_UD)
-		types |= 1u << IBV_QPT_UD;
-	if (ctx->capabilities & QRNIC_CAP_FLOW)
-		types |= 1u << IBV_QPT_RAW_PACKET;
-	if (ctx->capabilities & QRNIC_CAP_XRC)
-		types |= 1u << IBV_QPT_XRC_SEND;
-	return types;
-}
-
-static int qrnic_query_device_ex(struct ibv_context *context,
-				 const struct ibv_query_device_ex_input *input,
-				 struct ibv_device_attr_ex *attr,
-				 size_t attr_size)
-{
-	struct qrnic_context *ctx = to_qrnic_context(context);
-	struct ib_uverbs_ex_query_device_resp resp;
-	size_t resp_size = sizeof(resp);
-	uint64_t fw;
-	int err;
-
-	err = ibv_cmd_query_device_any(context, input, attr, attr_size, &resp,
-				       &resp_size);
-	if (err)
-		return err;
-
-	fw = resp.base.fw_ver;
-	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
-		 "%u.%u", (unsigned int)(fw >> 32 & 0xffff),
-		 (unsigned int)(fw & 0xffff));
-
-	/* Of the context, so that they are right whatever the kernel fills in */
-	if (ctx->capabilities & QRNIC_CAP_TIMESTAMP) {
-		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
-					     completion_timestamp_mask))
-			attr->completion_timestamp_mask = UINT64_MAX;
-		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
-					     hca_core_clock))
-			attr->hca_core_clock = ctx->clock_khz;
-	}
-	if ((ctx->capabilities & QRNIC_CAP_RATE_LIMIT) &&
-	    attr_size >= offsetofend(struct ibv_device_attr_ex,
-				     packet_pacing_caps)) {
-		attr->packet_pacing_caps.qp_rate_limit_min =
-			QRNIC_MIN_RATE_LIMIT;
-		attr->packet_pacing_caps.qp_rate_limit_max =
-			QRNIC_MAX_RATE_LIMIT;
-		attr->packet_pacing_caps.supported_qpts = paced_types(ctx);
-	}
-	/* The kernel tells the rest of what it needs */
-	if ((ctx->capabilities & QRNIC_CAP_RSS) &&
-	    attr_size >= offsetofend(struct ibv_device_attr_ex, rss_caps)) {
-		attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
-		attr->rss_caps.rx_hash_fields_mask = QRNIC_RSS_ALL;
-	}
-	return 0;
-}
-
-static int qrnic_query_port(struct ibv_context *context, uint8_t port,
-			    struct ibv_port_attr *attr)
-{
-	struct ibv_query_port cmd;
-
-	return ibv_cmd_query_port(context, port, attr, &cmd, sizeof(cmd));
-}
-
-#ifdef QRNIC_HAVE_PORT_SPEED
-/*
- * In units of 100 Mb/s, from the port's attributes: Linux 6.12 has no method for it,
- * and with others the driver does not answer it.
- */
-static int qrnic_query_port_speed(struct ibv_context *context,
-				  uint32_t port_num, uint64_t *port_speed)
-{
-	/* The bits of active_width: 1X, 4X, 8X, 12X, 2X */
-	static const uint8_t lanes[] = { 1, 4, 8, 12, 2 };
-	/* Of one lane; the bits of active_speed, from SDR to XDR */
-	static const uint16_t speeds[] = {
-		25, 50, 100, 100, 140, 250, 500, 1000, 2000,
-	};
-	struct ibv_port_attr attr = {};
-	unsigned int lane, speed;
-	int err;
-
-	if (port_num != 1)
-		return EINVAL;
-	err = qrnic_query_port(context, port_num, &attr);
-	if (err)
-		return err;
-	/* What does not fit into eight bits is in the other */
-	lane = ffs(attr.active_width);
-	speed = ffs(attr.active_speed_ex ? attr.active_speed_ex :
-					   attr.active_speed);
-	if (!lane || lane > ARRAY_SIZE(lanes) || !speed ||
-	    speed > ARRAY_SIZE(speeds))
-		return EOPNOTSUPP;
-	*port_speed = lanes[lane - 1] * speeds[speed - 1];
-	return 0;
-}
-#endif
-
-/* The clock of the timestamps in CQEs, which counts at clock_khz */
-int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
-{
-	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
-			       QRNIC_METHOD_QUERY_CLOCK, 1);
-	int err;
-
-	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, clock);
-	err = execute_ioctl(context, cmd);
-	/* A driver that does not know the method yet */
-	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
-}
-
-/* The clock, in its own units as with other adapters */
-static int qrnic_query_rt_values(struct ibv_context *context,
-				 struct ibv_values_ex *values)
-{
-	uint32_t wanted = values->comp_mask;
-	uint64_t clock;
-	int err;
-
-	values->comp_mask = 0;
-	if (!check_comp_mask(wanted, IBV_VALUES_MASK_RAW_CLOCK))
-		return EINVAL;
-	if (!(wanted & IBV_VALUES_MASK_RAW_CLOCK))
-		return 0;
-
-	err = qrnic_read_clock(context, &clock);
-	if (err)
-		return err;
-	values->raw_clock.tv_sec = 0;
-	values->raw_clock.tv_nsec = clock;
-	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
-	return 0;
-}
+#include "commands.h"
 
 static void qrnic_free_context(struct ibv_context *context)
 {
@@ -434,26 +279,15 @@ static void qrnic_device_free(struct verbs_device *vdev)
 	free(container_of(vdev, struct qrnic_device, vdev));
 }
 
-static const struct verbs_match_ent match_table[] = {
-	VERBS_DRIVER_ID(QRNIC_DRIVER_ID),
-	VERBS_PCI_MATCH(QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID, NULL),
-	{},
-};
-
 static const struct verbs_device_ops qrnic_device_ops = {
 	.name = "qrnic",
 	.match_min_abi_version = QRNIC_ABI_VERSION,
 	.match_max_abi_version = QRNIC_ABI_VERSION,
-	.match_table = match_table,
+	.match_table = qrnic_match_table,
 	.alloc_device = qrnic_device_alloc,
 	.uninit_device = qrnic_device_free,
 	.alloc_context = qrnic_alloc_context,
 	.import_context = qrnic_import_context,
 };
-
-bool qrnic_is_device(struct ibv_device *device)
-{
-	return verbs_get_device(device)->ops == &qrnic_device_ops;
-}
 
 PROVIDER_DRIVER(qrnic, qrnic_device_ops);

@@ -23,6 +23,7 @@
 #include <rdma/qrnic-abi.h>
 
 #include "qrnic_hw.h"
+#include "qrnicdv.h"
 
 /* QP numbers have 24 bits; the table of them has two levels of 12 */
 #define QRNIC_QP_TABLE_SHIFT	12
@@ -402,8 +403,28 @@ struct qrnic_qp {
 	struct qrnic_mkey *batch_keys;
 };
 
-/* mkey.c */
-void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped);
+/* An indirect key (mkey.c). batch.c restores it if the batch that registers it is dropped. */
+struct qrnic_mkey {
+	struct qrnicdv_mkey mkey;
+	struct ibv_context *context;
+	uint32_t handle;
+	uint32_t max_pieces;
+	/* Where a list waits for the device that is too long for a WQE */
+	struct qrnic_piece *list;
+	struct ibv_mr *list_mr;
+	/*
+	 * The last registration that uses the list: its queue pair, which is
+	 * only compared, because it may be destroyed; and the registration's
+	 * number there. NULL: none
+	 */
+	const struct qrnic_qp *list_qp;
+	uint64_t list_sq_life;
+	uint32_t list_number;
+	/* In a batch of work requests: the key that it had before, and the next one */
+	bool in_batch;
+	uint32_t key_before;
+	struct qrnic_mkey *next;
+};
 
 #define QRNIC_TO(type, member)                                                 \
 	static inline struct qrnic_##type *to_qrnic_##type(                    \
@@ -524,6 +545,47 @@ static inline uint32_t qrnic_wqebbs(uint32_t segments)
 	return DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
 }
 
+/*
+ * Lock-free: the caller holds the lock of a CQ that has a CQE of this QP, and a
+ * QP leaves the table only after it has been cleaned out of its CQs under their
+ * locks. Then they forget it, under their locks, too. Who changes the table holds
+ * qp_mutex. Second-level tables live as long as the context.
+ */
+static inline struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx,
+					     uint32_t qpn)
+{
+	struct qrnic_qp_slot *table;
+
+	qpn &= QRNIC_QPN_MASK;
+	table = atomic_load_explicit(&ctx->qp_table[qpn >> QRNIC_QP_TABLE_SHIFT],
+				     memory_order_acquire);
+	if (!table)
+		return NULL;
+	return atomic_load_explicit(&table[qpn & (QRNIC_QP_TABLE_SIZE - 1)].qp,
+				    memory_order_acquire);
+}
+
+static inline bool qrnic_has_payload(uint8_t opcode)
+{
+	switch (opcode) {
+	case QRNIC_WQE_BIND_MW:
+	case QRNIC_WQE_LOCAL_INV:
+	case QRNIC_WQE_REG_INDIRECT:
+	case QRNIC_WQE_ATOMIC_WRITE:
+	case QRNIC_WQE_FLUSH:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* What is sent has an address, of the types that connect by it */
+static inline bool qrnic_is_sent(uint8_t opcode)
+{
+	return qrnic_has_payload(opcode) || opcode == QRNIC_WQE_ATOMIC_WRITE ||
+	       opcode == QRNIC_WQE_FLUSH;
+}
+
 /* Whether one thread alone uses what is made with a domain */
 static inline bool qrnic_one_thread(const struct qrnic_context *ctx,
 				    const struct qrnic_pd *pd)
@@ -539,7 +601,17 @@ void qrnic_buffer_free(struct qrnic_buffer *buf);
 void qrnic_pool_init(struct qrnic_pool *pool);
 void qrnic_pool_destroy(struct qrnic_pool *pool);
 
-/* qrnic.c */
+/* device.c */
+extern const struct verbs_match_ent qrnic_match_table[];
+int qrnic_query_device_ex(struct ibv_context *context,
+			  const struct ibv_query_device_ex_input *input,
+			  struct ibv_device_attr_ex *attr, size_t attr_size);
+int qrnic_query_port(struct ibv_context *context, uint8_t port,
+		     struct ibv_port_attr *attr);
+int qrnic_query_port_speed(struct ibv_context *context, uint32_t port_num,
+			   uint64_t *port_speed);
+int qrnic_query_rt_values(struct ibv_context *context,
+			  struct ibv_values_ex *values);
 bool qrnic_is_device(struct ibv_device *device);
 void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index);
@@ -585,10 +657,6 @@ struct ibv_mr *qrnic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm,
 			       uint64_t offset, size_t length,
 			       unsigned int access);
 
-/* ah.c */
-struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
-int qrnic_destroy_ah(struct ibv_ah *ah);
-
 /* cq.c */
 struct ibv_cq *qrnic_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel,
@@ -605,11 +673,15 @@ void qrnic_cq_event(struct ibv_cq *ibcq);
 void qrnic_cq_lock(struct qrnic_cq *cq);
 void qrnic_cq_unlock(struct qrnic_cq *cq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
-void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
 void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp);
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
 void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
+
+/* completion.c */
+void qrnic_cq_set_read_ops(struct qrnic_cq *cq, uint64_t wc_flags);
+bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks);
 
 /* tags.c */
 int qrnic_tags_alloc(struct qrnic_srq *srq,
@@ -630,19 +702,23 @@ int qrnic_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 int qrnic_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr);
 int qrnic_destroy_srq(struct ibv_srq *ibsrq);
 int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
-int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
-			struct ibv_recv_wr **bad_wr);
-uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
 struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
 					struct ibv_srq_init_attr_ex *attr,
 					const struct qrnic_stream *stream);
+
+/* srq_ring.c */
+int qrnic_srq_ring_alloc(struct qrnic_srq *srq, uint32_t log_size,
+			 uint32_t log_stride, bool streaming);
+int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad_wr);
+uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot);
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot);
 
 /* srq_resize.c */
 int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask);
 
-/* qp.c */
+/* create.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
 			       struct ibv_qp_init_attr *attr);
 /* What only direct verbs ask for; the RQ is streaming if max_message is not 0 */
@@ -668,12 +744,16 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
 				      uint32_t *max_recv_inline,
 				      const struct qrnic_qp_options *options);
-int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
+struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
+					   struct ibv_qp_init_attr_ex *attr,
+					   const struct qrnic_qp_options *options);
+struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
+				    struct ibv_qp_init_attr_ex *attr,
+				    const struct qrnic_qp_options *options);
 
-/* The options (QRNIC_QPO_*) that RC queue pairs of this device may have */
-uint8_t qrnic_options_known(const struct qrnic_context *ctx);
-int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
-int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
+/* qp.c */
+uint64_t qrnic_next_sq_life(void);
+int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask);
 
 int qrnic_modify_priority(struct ibv_qp *ibqp, uint32_t priority);
 int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *level);
@@ -682,7 +762,6 @@ int qrnic_modify_qp_rate_limit(struct ibv_qp *ibqp,
 int qrnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		   struct ibv_qp_init_attr *init_attr);
 int qrnic_destroy_qp(struct ibv_qp *ibqp);
-struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx, uint32_t qpn);
 int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp);
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp);
@@ -701,6 +780,11 @@ int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_
 /* The ring is empty, as the device has it in RESET */
 void qrnic_wq_reset(struct qrnic_wq *wq);
 
+/* ece.c: the options (QRNIC_QPO_*) that RC queue pairs of this device may have */
+uint8_t qrnic_options_known(const struct qrnic_context *ctx);
+int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
+int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece);
+
 /* wq.c */
 struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
 				struct ibv_qp_init_attr_ex *attr);
@@ -713,7 +797,7 @@ qrnic_create_rwq_ind_table(struct ibv_context *context,
 			   struct ibv_rwq_ind_table_init_attr *attr);
 int qrnic_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
 
-/* counters.c */
+/* flow.c */
 struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
 					   struct ibv_counters_init_attr *attr);
 int qrnic_destroy_counters(struct ibv_counters *ibcounters);
@@ -723,21 +807,9 @@ int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
 void qrnic_counters_use(struct ibv_counters *ibcounters, int flows);
 int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
 			uint32_t ncounters, uint32_t flags);
-
-/* flow.c */
 struct ibv_flow *qrnic_create_flow(struct ibv_qp *ibqp,
 				   struct ibv_flow_attr *attr);
 int qrnic_destroy_flow(struct ibv_flow *flow);
-
-/* dynamic.c */
-struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
-					   struct ibv_qp_init_attr_ex *attr,
-					   const struct qrnic_qp_options *options);
-
-/* carrier.c */
-struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
-				    struct ibv_qp_init_attr_ex *attr,
-				    const struct qrnic_qp_options *options);
 
 /* xrc.c */
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,
@@ -749,6 +821,8 @@ struct ibv_qp *qrnic_open_qp(struct ibv_context *context,
 			     struct ibv_qp_open_attr *attr);
 
 /* wqe.c */
+struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int qrnic_destroy_ah(struct ibv_ah *ah);
 bool qrnic_send_allowed(const struct qrnic_qp *qp);
 bool qrnic_sq_is_idle(struct qrnic_wq *sq);
 void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
@@ -783,10 +857,15 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 int qrnic_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 		  struct ibv_mw_bind *bind);
 
-/* post_ex.c */
+/* batch.c */
 struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 				__be32 imm);
 void qrnic_wr_fail(struct qrnic_qp *qp, int err);
+void qrnic_wr_start(struct ibv_qp_ex *ibqp);
+int qrnic_wr_complete(struct ibv_qp_ex *ibqp);
+void qrnic_wr_abort(struct ibv_qp_ex *ibqp);
+
+/* post_ex.c */
 int qrnic_qp_set_wr_ops(struct qrnic_qp *qp, enum ibv_qp_type type,
 			uint64_t ops);
 

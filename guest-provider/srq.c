@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq.c: shared receive queues: rings whose slots come back in any order, so that
- * WQEs are linked by the numbers of their slots.
+ * srq.c: creates, modifies and destroys shared receive queues, XRC SRQs and those with a
+ * tag list among them. The ring and what is posted to it are in srq_ring.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ccan/ilog.h>
-#include <ccan/minmax.h>
-#include <util/mmio.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-#include "abi.h"
+#include "commands.h"
 
 /* Sizes; one slot more than can be posted, see struct qrnic_srq */
 static int plan(const struct qrnic_context *ctx,
@@ -25,44 +22,6 @@ static int plan(const struct qrnic_context *ctx,
 		return EINVAL;
 	*log_size = ilog32(attr->max_wr);
 	*log_stride = ilog32(qrnic_wqebbs(1 + attr->max_sge) - 1);
-	return 0;
-}
-
-static int alloc_ring(struct qrnic_srq *srq, uint32_t log_size,
-		      uint32_t log_stride, bool streaming)
-{
-	struct qrnic_context *ctx = srq->ctx;
-	uint32_t slot, room;
-	size_t length;
-	int err;
-
-	srq->slots = 1u << log_size;
-	srq->stride_shift = QRNIC_WQEBB_SHIFT + log_stride;
-	room = (QRNIC_SEGMENTS_PER_WQEBB << log_stride) - 1;
-	srq->max_sge = min_t(uint32_t, room, ctx->max_recv_sge);
-
-	length = (size_t)srq->slots << srq->stride_shift;
-	err = qrnic_buffer_alloc(ctx, &srq->buf, length + QRNIC_RECORD_SIZE,
-				 srq->pd, QRNICDV_RES_TYPE_SRQ);
-	if (err)
-		return err;
-	srq->ring = srq->buf.addr;
-	srq->record = srq->buf.addr + length;
-
-	srq->next = calloc(srq->slots, sizeof(*srq->next));
-	srq->wr_id = calloc(srq->slots, sizeof(*srq->wr_id));
-	if (!srq->next || !srq->wr_id)
-		return ENOMEM;
-	if (streaming) {
-		srq->seen = calloc(srq->slots, sizeof(*srq->seen));
-		if (!srq->seen)
-			return ENOMEM;
-	}
-	/* The device begins at slot 0 (manual, "Shared receive queues") */
-	for (slot = 0; slot < srq->slots; slot++)
-		srq->next[slot] = slot + 1;
-	srq->head = 0;
-	srq->tail = srq->slots - 1;
 	return 0;
 }
 
@@ -207,7 +166,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic
 	srq->pd = qrnic_pd_use(pd);
 	qrnic_lock_init(&srq->lock, !qrnic_one_thread(ctx, srq->pd));
 	pthread_mutex_init(&srq->resize_mutex, NULL);
-	err = alloc_ring(srq, log_size, log_stride, stream);
+	err = qrnic_srq_ring_alloc(srq, log_size, log_stride, stream);
 	if (!err && ex && ex->srq_type == IBV_SRQT_TM)
 		err = qrnic_tags_alloc(srq, ex);
 	if (!err)
@@ -322,84 +281,4 @@ int qrnic_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num)
 {
 	*srq_num = to_qrnic_srq(ibsrq)->srqn;
 	return 0;
-}
-
-/*
- * A completed slot goes to the end of the free ones; returns its wr_id. Under the
- * lock, which whoever polls takes once for a batch.
- */
-uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
-{
-	slot &= srq->slots - 1;
-	srq->next[srq->tail] = slot;
-	srq->tail = slot;
-	return srq->wr_id[slot];
-}
-
-/* What was posted in a slot that has not been taken back. Under the lock. */
-const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
-					 uint32_t slot)
-{
-	slot &= srq->slots - 1;
-	return srq->ring + ((size_t)slot << srq->stride_shift);
-}
-
-static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
-{
-	uint32_t slot = srq->head;
-	size_t at = (size_t)slot << srq->stride_shift;
-	union qrnic_segment *segment;
-	int i;
-
-	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_sge))
-		return EINVAL;
-	/* The slot after the last one is not known yet */
-	if (unlikely(slot == srq->tail))
-		return ENOMEM;
-
-	/* A slot is contiguous, and the device does not look before the record */
-	segment = srq->ring + at;
-	segment->recv.data_segments = htole32(wr->num_sge);
-	segment->recv.index = htole32(slot);
-	segment->recv.next = htole32(srq->next[slot]);
-	segment->recv.rsvd0 = 0;
-	for (i = 0; i < wr->num_sge; i++)
-		qrnic_set_data(&segment[1 + i].data, wr->sg_list[i].addr,
-			       wr->sg_list[i].length, wr->sg_list[i].lkey);
-	if (unlikely(srq->ring_to_be))
-		memcpy(srq->ring_to_be + at, segment,
-		       (1 + wr->num_sge) * sizeof(*segment));
-	srq->wr_id[slot] = wr->wr_id;
-	srq->head = srq->next[slot];
-	srq->producer++;
-	return 0;
-}
-
-int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
-			struct ibv_recv_wr **bad_wr)
-{
-	struct qrnic_srq *srq = to_qrnic_srq(ibsrq);
-	uint32_t before;
-	int err = 0;
-
-	qrnic_lock(&srq->lock);
-	before = srq->producer;
-	for (; wr; wr = wr->next) {
-		err = build_recv(srq, wr);
-		if (unlikely(err)) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-	if (srq->producer != before) {
-		/*
-		 * WQEs, then record. No doorbell: the device reads the record when
-		 * it takes a WQE (manual, chapter "Shared receive queues").
-		 */
-		udma_to_device_barrier();
-		qrnic_tsan_post(srq->record);
-		qrnic_store_record(&srq->record->producer, srq->producer);
-	}
-	qrnic_unlock(&srq->lock);
-	return err;
 }

@@ -11,8 +11,7 @@
 #include <ccan/minmax.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-#include "abi.h"
+#include "commands.h"
 
 /* Slots that are copied without letting posters and pollers in between */
 #define SLOTS_AT_ONCE 64u

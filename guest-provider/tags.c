@@ -11,7 +11,6 @@
 #include <util/mmio.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
 
 /* A handle is the number of an entry, with how often that was in use above it */
 #define HANDLE_BITS 14u

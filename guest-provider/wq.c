@@ -10,9 +10,7 @@
 #include <ccan/ilog.h>
 
 #include "qrnic.h"
-#include "qrnicdv.h"
-#include "abi.h"
-#include "compat.h"
+#include "commands.h"
 
 /*
  * A receive work queue is a queue pair without a send queue to the device, and so

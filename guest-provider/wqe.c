@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * wqe.c: send WQEs: their segments, the way into the ring, and the doorbell.
+ * wqe.c: send WQEs: their segments, their path into the ring, and the doorbell. Address
+ * handles are here, because datagram segments copy their address: the kernel driver
+ * resolves and checks it.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <util/mmio.h>
 
 #include "qrnic.h"
+#include "commands.h"
 
 /* The SQ takes WQEs from RTS on; in the error states it flushes them */
 bool qrnic_send_allowed(const struct qrnic_qp *qp)
@@ -305,4 +309,36 @@ void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 			    qp->sq.producer);
 	/* Sends the doorbell now, should the page be mapped write-combining */
 	mmio_flush_writes();
+}
+
+struct ibv_ah *qrnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct qrnic_create_ah_cmd_resp resp = {};
+	struct qrnic_ah *ah;
+	int err;
+
+	ah = calloc(1, sizeof(*ah));
+	if (!ah)
+		return NULL;
+
+	err = ibv_cmd_create_ah(pd, &ah->ah, attr, &resp.ibv_resp,
+				sizeof(resp));
+	if (err) {
+		free(ah);
+		errno = err;
+		return NULL;
+	}
+	static_assert(sizeof(ah->av) == sizeof(resp.av), "address vector");
+	memcpy(&ah->av, resp.av, sizeof(ah->av));
+	return &ah->ah;
+}
+
+int qrnic_destroy_ah(struct ibv_ah *ibah)
+{
+	int err = ibv_cmd_destroy_ah(ibah);
+
+	if (err)
+		return err;
+	free(to_qrnic_ah(ibah));
+	return 0;
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * xrc.c: XRC domains, and targets, which have no queue and so nothing here but
- * what the core keeps. Initiators are in qp.c, XRC SRQs in srq.c.
+ * what the core keeps. Initiators are in create.c, XRC SRQs in srq.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "qrnic.h"
-#include "abi.h"
-#include "compat.h"
+#include "commands.h"
 
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,
 				 struct ibv_xrcd_init_attr *attr)

@@ -17,7 +17,7 @@
 #include <x86intrin.h>
 
 #include "../qrnic.h"
-#include "../abi.h"
+#include "../commands.h"
 
 #define QPS 16
 /* In a row, between two looks at the counter */

@@ -33,8 +33,10 @@ static int counted_lock(pthread_spinlock_t *lock);
 
 #include "../wqe.c"
 #include "../post.c"
+#include "../batch.c"
 #include "../post_ex.c"
 #include "../poll.c"
+#include "../completion.c"
 #include "../cq.c"
 #include "../qp.c"
 #include "../tags.c"
@@ -89,22 +91,6 @@ void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index)
 {
 	mmio((uint8_t *)db->page + offset, number | (uint64_t)index << 32);
-}
-
-struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
-				struct ibv_qp_init_attr_ex *attr)
-{
-	return NULL;
-}
-
-struct ibv_qp *qrnic_create_target(struct ibv_context *context,
-				   struct ibv_qp_init_attr_ex *attr)
-{
-	return NULL;
-}
-
-void qrnic_mkeys_end_batch(struct qrnic_qp *qp, bool dropped)
-{
 }
 
 bool qrnic_is_device(struct ibv_device *device)

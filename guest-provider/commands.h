@@ -1,14 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: the differences between the versions of rdma-core that libqrnic builds with
- * (56 to 65), and nothing else. CMakeLists.txt looks each of them up in the headers, and
- * writes the results to qrnic-features.h.
+ * commands.h: the commands to qrnic_ib.ko, which are those of uverbs with the structures
+ * of qrnic-abi.h behind them, and the functions that send them, where the versions of
+ * rdma-core that libqrnic builds with (56 to 65) differ. CMakeLists.txt looks each
+ * difference up in the headers, and writes the results to qrnic-features.h.
  */
-#ifndef QRNIC_COMPAT_H
-#define QRNIC_COMPAT_H
+#ifndef QRNIC_COMMANDS_H
+#define QRNIC_COMMANDS_H
 
 #include <infiniband/driver.h>
+#include <infiniband/kern-abi.h>
+#include <kernel-abi/qrnic-abi.h>
 #include <qrnic-features.h>
+#include <rdma/qrnic-abi.h>
+
+DECLARE_DRV_CMD(qrnic_get_context, IB_USER_VERBS_CMD_GET_CONTEXT,
+		qrnic_alloc_ucontext_req, qrnic_alloc_ucontext_resp);
+DECLARE_DRV_CMD(qrnic_alloc_pd_cmd, IB_USER_VERBS_CMD_ALLOC_PD, empty,
+		qrnic_alloc_pd_resp);
+DECLARE_DRV_CMD(qrnic_create_cq_cmd, IB_USER_VERBS_EX_CMD_CREATE_CQ,
+		qrnic_create_cq_req, qrnic_create_cq_resp);
+DECLARE_DRV_CMD(qrnic_resize_cq_cmd, IB_USER_VERBS_CMD_RESIZE_CQ,
+		qrnic_resize_cq_req, empty);
+DECLARE_DRV_CMD(qrnic_create_srq_cmd, IB_USER_VERBS_CMD_CREATE_SRQ,
+		qrnic_create_srq_req, qrnic_create_srq_resp);
+DECLARE_DRV_CMD(qrnic_create_xsrq_cmd, IB_USER_VERBS_CMD_CREATE_XSRQ,
+		qrnic_create_srq_req, qrnic_create_srq_resp);
+DECLARE_DRV_CMD(qrnic_resize_srq_cmd, IB_USER_VERBS_CMD_MODIFY_SRQ,
+		qrnic_resize_srq_req, empty);
+DECLARE_DRV_CMD(qrnic_create_ah_cmd, IB_USER_VERBS_CMD_CREATE_AH, empty,
+		qrnic_create_ah_resp);
+DECLARE_DRV_CMD(qrnic_create_qp_cmd, IB_USER_VERBS_EX_CMD_CREATE_QP,
+		qrnic_create_qp_req, qrnic_create_qp_resp);
+
+DECLARE_DRV_CMD(qrnic_create_rss_cmd, IB_USER_VERBS_EX_CMD_CREATE_QP,
+		qrnic_create_rss_req, empty);
+DECLARE_DRV_CMD(qrnic_create_wq_cmd, IB_USER_VERBS_EX_CMD_CREATE_WQ,
+		qrnic_create_wq_req, empty);
+
+DECLARE_DRV_CMD(qrnic_modify_qp_cmd, IB_USER_VERBS_EX_CMD_MODIFY_QP,
+		qrnic_modify_qp_req, empty);
 
 /* From 57 on a context may be created with file descriptors of the caller */
 #ifdef QRNIC_HAVE_CONTEXT_FDS
@@ -77,4 +108,4 @@ qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 #undef QRNIC_COMPAT_FDS
 #undef QRNIC_COMPAT_MEMORY
 
-#endif /* QRNIC_COMPAT_H */
+#endif /* QRNIC_COMMANDS_H */
