@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "qrnic.h"
+#include "qp.h"
 
 /* The first error counts: it is what ibv_wr_complete() returns */
 void qrnic_wr_fail(struct qrnic_qp *qp, int err)

@@ -9,7 +9,7 @@
 
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
+#include "cq.h"
 #include "cqe.h"
 
 /* How old the pair of clocks may be that timestamps are converted with, at least */

@@ -10,8 +10,8 @@
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "cq.h"
 
 /*
  * As many CQEs as share a page with the record. Programs exist that ask for one

@@ -14,8 +14,9 @@
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qp.h"
+#include "srq.h"
 
 /* Least log2 of the basic blocks of an SQ (manual, qp_ctx) */
 #define QRNIC_SQ_MIN_LOG_SIZE 3

@@ -11,8 +11,8 @@
 #include <infiniband/cmd_ioctl.h>
 #include <util/mmio.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qrnic.h"
 
 void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index)

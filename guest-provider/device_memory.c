@@ -11,8 +11,18 @@
 #include <infiniband/cmd_ioctl.h>
 #include <util/mmio.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qrnic.h"
+
+struct qrnic_dm {
+	struct verbs_dm vdm;
+	void *map;
+	size_t map_length;
+	/* Bytes that the program asked for */
+	uint64_t length;
+};
+
+QRNIC_TO(dm, vdm.dm)
 
 /* As other adapters have it; a program that works here works there */
 #define DM_ACCESS_ALIGN 4

@@ -8,7 +8,9 @@
 
 #include <ccan/ilog.h>
 
-#include "qrnic.h"
+#include "cq.h"
+#include "qp.h"
+#include "srq.h"
 
 /* Gives as much of a structure as the program has room for */
 static int give(void *to, size_t to_size, const void *from, size_t from_size)

@@ -9,8 +9,8 @@
 
 #include <infiniband/cmd_ioctl.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qrnic.h"
 
 struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context)
 {

@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 
-#include "qrnic.h"
+#include "qp.h"
 
 uint8_t qrnic_options_known(const struct qrnic_context *ctx)
 {

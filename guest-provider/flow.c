@@ -10,8 +10,26 @@
 
 #include <ccan/array_size.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qrnic.h"
+
+/* A value of the device (enum qrnic_flow_counter), and where it is wanted */
+struct qrnic_counter_point {
+	uint32_t index;
+	uint32_t value;
+};
+
+struct qrnic_counters {
+	struct verbs_counters vcounters;
+	/* For all below */
+	pthread_mutex_t mutex;
+	/* Rules that count in them */
+	uint32_t flows;
+	uint32_t num_points;
+	struct qrnic_counter_point *points;
+};
+
+QRNIC_TO(counters, vcounters.counters)
 
 struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
 					   struct ibv_counters_init_attr *attr)

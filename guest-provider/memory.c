@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qrnic.h"
 
 struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    uint64_t iova, int access)

@@ -11,7 +11,7 @@
 #include <infiniband/cmd_ioctl.h>
 #include <infiniband/cmd_write.h>
 
-#include "qrnic.h"
+#include "qp.h"
 
 /* Of a key that the kernel has destroyed */
 #define QRNIC_NO_HANDLE UINT32_MAX

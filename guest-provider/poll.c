@@ -10,8 +10,10 @@
 
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
+#include "cq.h"
 #include "cqe.h"
+#include "qp.h"
+#include "srq.h"
 
 /*
  * A thread that finds the CQ being resized sleeps until that is done, because it

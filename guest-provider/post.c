@@ -9,7 +9,7 @@
 #include <ccan/array_size.h>
 #include <util/mmio.h>
 
-#include "qrnic.h"
+#include "qp.h"
 
 /* What comes between control segment and payload */
 enum send_kind {

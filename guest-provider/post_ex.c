@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "qrnic.h"
+#include "qp.h"
 
 #define QRNIC_DATAGRAM_OPS                                                     \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)

@@ -12,8 +12,9 @@
 
 #include <infiniband/cmd_ioctl.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "cq.h"
+#include "qp.h"
 
 static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 			struct qrnic_qp *qp)

@@ -14,8 +14,10 @@
 #include <ccan/minmax.h>
 #include <infiniband/cmd_ioctl.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "cq.h"
+#include "qp.h"
+#include "srq.h"
 
 static void qrnic_free_context(struct ibv_context *context)
 {

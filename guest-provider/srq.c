@@ -9,8 +9,9 @@
 
 #include <ccan/ilog.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "cq.h"
+#include "srq.h"
 
 /* Sizes; one slot more than can be posted, see struct qrnic_srq */
 static int plan(const struct qrnic_context *ctx,

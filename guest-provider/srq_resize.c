@@ -10,8 +10,8 @@
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "srq.h"
 
 /* Slots that are copied without letting posters and pollers in between */
 #define SLOTS_AT_ONCE 64u

@@ -11,7 +11,8 @@
 
 #include <ccan/minmax.h>
 
-#include "qrnic.h"
+#include "qp.h"
+#include "srq.h"
 
 int qrnic_srq_ring_alloc(struct qrnic_srq *srq, uint32_t log_size,
 			 uint32_t log_stride, bool streaming)

@@ -10,7 +10,8 @@
 #include <ccan/minmax.h>
 #include <util/mmio.h>
 
-#include "qrnic.h"
+#include "qp.h"
+#include "srq.h"
 
 /* A handle is the number of an entry, with how often that was in use above it */
 #define HANDLE_BITS 14u

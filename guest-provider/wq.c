@@ -9,8 +9,8 @@
 
 #include <ccan/ilog.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qp.h"
 
 /*
  * A receive work queue is a queue pair without a send queue to the device, and so

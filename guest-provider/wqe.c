@@ -10,8 +10,8 @@
 
 #include <util/mmio.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qp.h"
 
 /* The SQ takes WQEs from RTS on; in the error states it flushes them */
 bool qrnic_send_allowed(const struct qrnic_qp *qp)

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "qrnic.h"
 #include "commands.h"
+#include "qp.h"
 
 struct ibv_xrcd *qrnic_open_xrcd(struct ibv_context *context,
 				 struct ibv_xrcd_init_attr *attr)

@@ -16,7 +16,9 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#include "../qrnic.h"
+#include "../cq.h"
+#include "../qp.h"
+#include "../srq.h"
 #include "../commands.h"
 
 #define QPS 16
