@@ -173,18 +173,21 @@ static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
            enter_pieces(e, at, write) : QRNIC_SYN_NONE;
 }
 
-/* Of an absent page: keeps what who brings pages needs to know. */
-static enum qrnic_syndrome note_fault(QrnicEngine *e, const Place *at,
-                                      bool write, enum qrnic_syndrome result)
+/* If a page is absent, sets *fault to what the pager needs to know. */
+static enum qrnic_syndrome note_fault(const Place *at, bool write,
+                                      enum qrnic_syndrome result,
+                                      QrnicFault *fault)
 {
-    if (result == QRNIC_SYN_PAGE_FAULT) {
-        e->memory->fault = (QrnicPageFault) {
-            .key = at->k->index,
-            .flags = write ? QRNIC_PAGE_FAULT_WRITE : 0,
-            .address = at->addr,
-            .length = at->length,
+    if (result == QRNIC_SYN_PAGE_FAULT && fault) {
+        *fault = (QrnicFault) {
+            .at = {
+                .key = at->k->index,
+                .flags = write ? QRNIC_PAGE_FAULT_WRITE : 0,
+                .address = at->addr,
+                .length = at->length,
+            },
+            .room = at->room,
         };
-        e->memory->fault_room = at->room;
     }
     return result;
 }
@@ -195,7 +198,7 @@ static enum qrnic_syndrome dma_result(bool ok)
 }
 
 static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
-                                      void *buf)
+                                      void *buf, QrnicFault *fault)
 {
     QrnicMkey *k = at->k;
 
@@ -209,15 +212,15 @@ static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
         qrnic_dm_read(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
     default:
-        return note_fault(e, at, false,
+        return note_fault(at, false,
                           qrnic_pages_read(e, &k->pages,
                                            at->addr - k->ctx.start, buf,
-                                           at->length));
+                                           at->length), fault);
     }
 }
 
 static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
-                                       const void *buf)
+                                       const void *buf, QrnicFault *fault)
 {
     QrnicMkey *k = at->k;
 
@@ -230,15 +233,16 @@ static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
         qrnic_dm_write(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
     default:
-        return note_fault(e, at, true,
+        return note_fault(at, true,
                           qrnic_pages_write(e, &k->pages,
                                             at->addr - k->ctx.start, buf,
-                                            at->length));
+                                            at->length), fault);
     }
 }
 
 enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
-                                      uint64_t addr, void *buf, size_t len)
+                                      uint64_t addr, void *buf, size_t len,
+                                      QrnicFault *fault)
 {
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     Place at;
@@ -246,7 +250,7 @@ enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
     for (size_t done = 0; !why && done < len; done += at.length) {
         why = place_of(e, k, addr + done, len - done, false, &at);
         if (!why) {
-            why = place_read(e, &at, (uint8_t *)buf + done);
+            why = place_read(e, &at, (uint8_t *)buf + done, fault);
         }
     }
     return why;
@@ -254,7 +258,7 @@ enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
 
 enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, const void *buf,
-                                       size_t len)
+                                       size_t len, QrnicFault *fault)
 {
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     Place at;
@@ -262,7 +266,7 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
     for (size_t done = 0; !why && done < len; done += at.length) {
         why = place_of(e, k, addr + done, len - done, true, &at);
         if (!why) {
-            why = place_write(e, &at, (const uint8_t *)buf + done);
+            why = place_write(e, &at, (const uint8_t *)buf + done, fault);
         }
     }
     return why;
@@ -270,7 +274,7 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 
 /* Whether all pages of the place are there */
 static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
-                                       bool write)
+                                       bool write, QrnicFault *fault)
 {
     QrnicPages *pages = &at->k->pages;
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
@@ -282,11 +286,12 @@ static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
                                     at->addr - at->k->ctx.start + done, write,
                                     &found, &contiguous);
     }
-    return note_fault(e, at, write, why);
+    return note_fault(at, write, why, fault);
 }
 
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
-                                       uint64_t addr, size_t len, bool write)
+                                       uint64_t addr, size_t len, bool write,
+                                       QrnicFault *fault)
 {
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     Place at;
@@ -294,7 +299,7 @@ enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
     for (size_t done = 0; !why && done < len; done += at.length) {
         why = place_of(e, k, addr + done, len - done, write, &at);
         if (!why) {
-            why = place_probe(e, &at, write);
+            why = place_probe(e, &at, write, fault);
         }
     }
     return why;
@@ -304,7 +309,8 @@ enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
  * *done: the host did it as one access. Else it cannot, or the page is absent.
  */
 static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
-                                          QrnicAtomic *op, bool *done)
+                                          QrnicAtomic *op, bool *done,
+                                          QrnicFault *fault)
 {
     uint64_t addr = at->addr, contiguous;
     QrnicMkey *k = at->k;
@@ -326,7 +332,7 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
         why = qrnic_pages_translate(e, &k->pages, at->addr - k->ctx.start,
                                     true, &addr, &contiguous);
         if (why) {
-            return note_fault(e, at, true, why);
+            return note_fault(at, true, why, fault);
         }
     }
     /* A piece may begin anywhere; 8 bytes at a multiple of 8 lie in a page. */
@@ -359,12 +365,12 @@ static enum qrnic_syndrome whole_place(QrnicEngine *e, QrnicMkey *k,
 }
 
 enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
-                                              uint64_t addr)
+                                              uint64_t addr, QrnicFault *fault)
 {
     Place at;
     enum qrnic_syndrome why = whole_place(e, k, addr, &at);
 
-    return why ? why : place_probe(e, &at, true);
+    return why ? why : place_probe(e, &at, true, fault);
 }
 
 /*
@@ -372,7 +378,8 @@ enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
  * fails writes nothing: it must not undo the store of the CPU.
  */
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
-                                        uint64_t addr, QrnicAtomic *op)
+                                        uint64_t addr, QrnicAtomic *op,
+                                        QrnicFault *fault)
 {
     enum qrnic_syndrome why;
     uint8_t bytes[8];
@@ -384,11 +391,11 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
     if (why) {
         return why;
     }
-    why = atomic_at_once(e, &at, op, &done);
+    why = atomic_at_once(e, &at, op, &done, fault);
     if (done || why) {
         return why;
     }
-    why = place_read(e, &at, bytes);
+    why = place_read(e, &at, bytes, fault);
     if (why) {
         return why;
     }
@@ -402,5 +409,5 @@ enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
         return QRNIC_SYN_NONE;
     }
     qrnic_st_le64(bytes, result);
-    return place_write(e, &at, bytes);
+    return place_write(e, &at, bytes, fault);
 }

@@ -136,28 +136,58 @@ qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
     return qrnic_memory_check_qp(e, key, pd, 0, addr, len, access, mkey);
 }
 /*
+ * The page fault of one access. It is on the stack of the caller, who passes it
+ * to qrnic_page_fault() if the queue pair is to wait for the page.
+ */
+typedef struct QrnicFault {
+    QrnicPageFault at;
+    uint64_t room;              /* bytes from there on that lie behind it */
+} QrnicFault;
+
+/*
  * After a check. addr is the key user's address. SYN_DMA: DMA failed;
- * SYN_PAGE_FAULT: a page is absent, and memory->fault says which; else it is an
- * indirect key, and what is wrong with a piece of it.
+ * SYN_PAGE_FAULT: the page that *fault names is absent; else an indirect key
+ * has a bad piece. fault may be NULL.
  */
 enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
-                                      uint64_t addr, void *buf, size_t len);
+                                      uint64_t addr, void *buf, size_t len,
+                                      QrnicFault *fault);
 enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, const void *buf,
-                                       size_t len);
+                                       size_t len, QrnicFault *fault);
 /* Fills in op->original; addr is a multiple of 8. */
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
-                                        uint64_t addr, QrnicAtomic *op);
+                                        uint64_t addr, QrnicAtomic *op,
+                                        QrnicFault *fault);
 /*
  * As an access of this many bytes, at least 1, would answer, but for what only
  * DMA finds out. Nothing is accessed.
  */
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
-                                       uint64_t addr, size_t len, bool write);
+                                       uint64_t addr, size_t len, bool write,
+                                       QrnicFault *fault);
 
 /* The same for 8 bytes that are written as a whole */
 enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
-                                              uint64_t addr);
+                                              uint64_t addr,
+                                              QrnicFault *fault);
+/*
+ * If the access has met an absent page, it needs so many bytes from there on in
+ * all. The pager is asked for a part of them at most, because buffers may be
+ * far longer than messages, and one request must not page in gigabytes. Bytes
+ * behind a piece of an indirect key lie elsewhere. Returns the syndrome.
+ */
+static inline enum qrnic_syndrome
+qrnic_fault_extend(QrnicFault *fault, enum qrnic_syndrome syndrome,
+                   uint64_t len)
+{
+    if (syndrome == QRNIC_SYN_PAGE_FAULT && fault) {
+        len = MIN(len, fault->room);
+        fault->at.length = MAX(fault->at.length,
+                               MIN(len, QRNIC_PAGE_FAULT_AHEAD));
+    }
+    return syndrome;
+}
 
 /* device_memory.c: what a key of its type says, and accesses by such a key */
 QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
@@ -230,8 +260,6 @@ typedef struct QrnicMemory {
     QrnicPageList *page_lists;  /* sets, by id and index */
     uint64_t lookups;
     uint64_t next_pages_id;
-    QrnicPageFault fault;       /* of the last access that met one */
-    uint64_t fault_room;        /* from there on what follows follows there */
     uint64_t pieces;            /* keys entered by pieces, and the like */
     uint64_t pieces_limit;      /* where this run of the engine ends */
 } QrnicMemory;
@@ -258,23 +286,6 @@ static inline bool qrnic_pieces_spent(const QrnicEngine *e)
 static inline void qrnic_pieces_charge(QrnicEngine *e, uint32_t work)
 {
     e->memory->pieces += work;
-}
-
-/*
- * The access that met an absent page wants so many bytes from there on in all.
- * More than some would be a guess: buffers may be far longer than messages,
- * and one request must not have software bring gigabytes at once. What follows
- * a piece of an indirect key lies elsewhere.
- */
-static inline enum qrnic_syndrome
-qrnic_fault_extend(QrnicEngine *e, enum qrnic_syndrome syndrome, uint64_t len)
-{
-    if (syndrome == QRNIC_SYN_PAGE_FAULT) {
-        len = MIN(len, e->memory->fault_room);
-        e->memory->fault.length = MAX(e->memory->fault.length,
-                                      MIN(len, QRNIC_PAGE_FAULT_AHEAD));
-    }
-    return syndrome;
 }
 
 static inline QrnicPd *qrnic_pd_get(QrnicEngine *e, uint32_t number)

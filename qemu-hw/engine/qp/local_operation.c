@@ -44,7 +44,8 @@ static QrnicPieceList *piece_list_of(QrnicQp *qp, const QrnicSendWqe *wqe)
  */
 static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
                                     const QrnicSendWqe *wqe,
-                                    uint8_t *syndrome, bool *reported)
+                                    uint8_t *syndrome, bool *reported,
+                                    QrnicFault *fault)
 {
     QrnicPieceList *list;
     uint32_t before;
@@ -66,7 +67,7 @@ static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
             return QRNIC_LOCAL_MORE;
         }
         *syndrome = qrnic_gather_part(e, qp, wqe, list->done,
-                                      list->data + list->done, n);
+                                      list->data + list->done, n, fault);
         if (*syndrome) {
             *reported = *syndrome != QRNIC_SYN_PAGE_FAULT;
             return QRNIC_LOCAL_DONE;
@@ -82,6 +83,7 @@ QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicSendWqe *wqe, uint8_t *syndrome)
 {
     bool reported = false;
+    QrnicFault fault;
     uint32_t key;
 
     switch (wqe->opcode) {
@@ -95,7 +97,7 @@ QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
         break;
     case QRNIC_WQE_REG_INDIRECT:
         key = wqe->indirect.key;
-        if (register_indirect(e, qp, wqe, syndrome, &reported) ==
+        if (register_indirect(e, qp, wqe, syndrome, &reported, &fault) ==
             QRNIC_LOCAL_MORE) {
             return QRNIC_LOCAL_MORE;
         }
@@ -108,7 +110,7 @@ QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
     trace_qrnic_local_operation(e->config.name, qp->number, wqe->index,
                                 qrnic_wqe_opcode_name(wqe->opcode), key,
                                 qrnic_syndrome_name(*syndrome));
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome, &fault)) {
         return QRNIC_LOCAL_WAITS;
     }
     qrnic_piece_list_drop(qp);

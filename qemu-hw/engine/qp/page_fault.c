@@ -66,15 +66,12 @@ static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
            a->flags == b->flags;
 }
 
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
-                      enum qrnic_syndrome syndrome)
+bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                           const QrnicFault *fault)
 {
-    const QrnicPageFault *at = &e->memory->fault;
+    const QrnicPageFault *at = &fault->at;
     QrnicWait *w = qp->wait[side];
 
-    if (syndrome != QRNIC_SYN_PAGE_FAULT) {
-        return false;
-    }
     if (w && !w->refused) {
         return true;
     }

@@ -18,7 +18,8 @@ static void key_refused(QrnicEngine *e, QrnicQp *qp, const char *queue,
 
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
                                       const QrnicSendWqe *wqe, uint64_t offset,
-                                      uint8_t *to, uint32_t len)
+                                      uint8_t *to, uint32_t len,
+                                      QrnicFault *fault)
 {
     if (wqe->flags & QRNIC_WQEF_INLINE) {
         memcpy(to, wqe->inline_data + offset, len);
@@ -41,9 +42,10 @@ enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
             key_refused(e, qp, "SQ", sge, syndrome);
             return syndrome;
         }
-        syndrome = qrnic_memory_read(e, k, sge->addr + offset, to, n);
+        syndrome = qrnic_memory_read(e, k, sge->addr + offset, to, n,
+                                     fault);
         if (syndrome) {
-            return qrnic_fault_extend(e, syndrome, sge->length - offset);
+            return qrnic_fault_extend(fault, syndrome, sge->length - offset);
         }
         to += n;
         len -= n;
@@ -54,7 +56,8 @@ enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
 
 enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,
-                                       const uint8_t *from, uint32_t len)
+                                       const uint8_t *from, uint32_t len,
+                                       QrnicFault *fault)
 {
     offset += wqe->offset;      /* in the buffer */
     for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
@@ -74,9 +77,10 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
             key_refused(e, qp, "RQ", sge, syndrome);
             return syndrome;
         }
-        syndrome = qrnic_memory_write(e, k, sge->addr + offset, from, n);
+        syndrome = qrnic_memory_write(e, k, sge->addr + offset, from, n,
+                                      fault);
         if (syndrome) {
-            return qrnic_fault_extend(e, syndrome, sge->length - offset);
+            return qrnic_fault_extend(fault, syndrome, sge->length - offset);
         }
         from += n;
         len -= n;
@@ -113,7 +117,8 @@ static bool fits_cqe(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
 enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
                                          const QrnicRecvWqe *wqe,
                                          uint64_t offset,
-                                         const QrnicPacket *p, bool *inlined)
+                                         const QrnicPacket *p, bool *inlined,
+                                         QrnicFault *fault)
 {
     const uint32_t only = QRNIC_OPF_START | QRNIC_OPF_END;
 
@@ -121,13 +126,14 @@ enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
                fits_cqe(e, qp, wqe, p->payload_len);
     return *inlined ? QRNIC_SYN_NONE :
                       qrnic_scatter_part(e, qp, wqe, offset, p->payload,
-                                         p->payload_len);
+                                         p->payload_len, fault);
 }
 
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
-                  uint8_t *buf, uint8_t *status, uint8_t *syndrome)
+                  uint8_t *buf, uint8_t *status, uint8_t *syndrome,
+                  QrnicFault *fault)
 {
-    *syndrome = qrnic_gather_part(e, qp, wqe, 0, buf, wqe->length);
+    *syndrome = qrnic_gather_part(e, qp, wqe, 0, buf, wqe->length, fault);
     if (*syndrome) {
         *status = QRNIC_WC_LOC_PROT_ERR;
     }
@@ -135,7 +141,8 @@ bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 }
 
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe)
+                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe,
+                   QrnicFault *fault)
 {
     uint32_t skip = wqe->offset;
     unsigned p = 0;
@@ -166,9 +173,9 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
             }
             cqe->syndrome = qrnic_memory_write(e, k, sge->addr + used,
                                                (uint8_t *)piece[p].iov_base +
-                                               done, n);
+                                               done, n, fault);
             if (cqe->syndrome != QRNIC_SYN_NONE) {
-                qrnic_fault_extend(e, cqe->syndrome, sge->length - used);
+                qrnic_fault_extend(fault, cqe->syndrome, sge->length - used);
                 return false;
             }
             used += n;

@@ -237,8 +237,8 @@ struct QrnicQpOps {
     void (*error_entered)(QrnicEngine *e, QrnicQp *qp);
 
     /*
-     * Of types with a requester: appends the next message to its ring. False:
-     * there is none now.
+     * Appends the next message to the ring of the requester; false: there is
+     * none now. NULL: the requester consumes the next WQE of the SQ.
      */
     bool (*message_take)(QrnicEngine *e, QrnicQp *qp);
     /* The requester has completed messages. */
@@ -426,12 +426,20 @@ void qrnic_contexts_cleanup(QrnicEngine *e);
 
 /* page_fault.c */
 /*
- * What an access of this side came to. True: it has met an absent page,
- * memory->fault; the side waits, and is scheduled when software has answered.
- * False: something else, or software has refused the page, or is not asked.
+ * Returns true if the access of this side has met an absent page: the side
+ * waits for it, and is scheduled when software has answered. Returns false if
+ * the syndrome is another one, or software has rejected the page, or no EQ
+ * takes page faults.
  */
-bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
-                      enum qrnic_syndrome syndrome);
+bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                           const QrnicFault *fault);
+static inline bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
+                                    enum qrnic_syndrome syndrome,
+                                    const QrnicFault *fault)
+{
+    return syndrome == QRNIC_SYN_PAGE_FAULT &&
+           qrnic_page_fault_wait(e, qp, side, fault);
+}
 bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side);
 /* The hook of floor queue: there is no EQ of page faults any more. */
 void qrnic_page_faults_orphaned(QrnicEngine *e);
@@ -600,10 +608,12 @@ void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp);
 /* payload.c: len bytes of a message from offset on, which are there */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
                                       const QrnicSendWqe *wqe, uint64_t offset,
-                                      uint8_t *to, uint32_t len);
+                                      uint8_t *to, uint32_t len,
+                                      QrnicFault *fault);
 enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,
-                                       const uint8_t *from, uint32_t len);
+                                       const uint8_t *from, uint32_t len,
+                                       QrnicFault *fault);
 /*
  * A packet of a send, which the WQE has room for. *inlined: its data is to go
  * into the CQE in place of the buffers.
@@ -611,14 +621,17 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
 enum qrnic_syndrome qrnic_scatter_packet(QrnicEngine *e, QrnicQp *qp,
                                          const QrnicRecvWqe *wqe,
                                          uint64_t offset,
-                                         const QrnicPacket *p, bool *inlined);
+                                         const QrnicPacket *p, bool *inlined,
+                                         QrnicFault *fault);
 /* Messages of one packet. On failure *status and *syndrome. */
 /* Copies the data of the WQE to buf. Its length has been checked. */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
-                  uint8_t *buf, uint8_t *status, uint8_t *syndrome);
+                  uint8_t *buf, uint8_t *status, uint8_t *syndrome,
+                  QrnicFault *fault);
 /* Writes the pieces, one behind the other, to the buffers; sets cqe->status. */
 bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
-                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe);
+                   const struct iovec *piece, unsigned pieces, QrnicCqe *cqe,
+                   QrnicFault *fault);
 
 #define QRNIC_QP_TYPES 16
 #define QRNIC_HOLD_LISTS 32

@@ -157,7 +157,7 @@ void qrnic_inbound_send_begin(QrnicInbound *in)
 }
 
 QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                               const QrnicPacket *pkt)
+                               const QrnicPacket *pkt, QrnicFault *fault)
 {
     uint8_t syndrome;
 
@@ -165,7 +165,7 @@ QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
         return QRNIC_PLACED_TOO_LONG;
     }
     syndrome = qrnic_scatter_packet(e, qp, in->recv, in->received, pkt,
-                                    &in->inlined);
+                                    &in->inlined, fault);
     if (syndrome == QRNIC_SYN_PAGE_FAULT) {
         return QRNIC_PLACED_ABSENT;
     }
@@ -242,7 +242,8 @@ bool qrnic_inbound_write_fits(const QrnicInbound *in, const QrnicPacket *pkt)
 /* The rights are looked at for each packet: a key may go at any time. */
 enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
                                         QrnicInbound *in,
-                                        const QrnicPacket *pkt, uint32_t pd)
+                                        const QrnicPacket *pkt, uint32_t pd,
+                                        QrnicFault *fault)
 {
     uint64_t at = in->va + in->received;
     QrnicMkey *k;
@@ -254,9 +255,10 @@ enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
     }
     if (pkt->payload_len) {
         syndrome = qrnic_memory_write(e, k, at, pkt->payload,
-                                      pkt->payload_len);
+                                      pkt->payload_len, fault);
         if (syndrome) {
-            return qrnic_fault_extend(e, syndrome, in->dma_len - in->received);
+            return qrnic_fault_extend(fault, syndrome,
+                                      in->dma_len - in->received);
         }
     }
     in->received += pkt->payload_len;

@@ -83,7 +83,7 @@ QrnicCqe qrnic_inbound_cqe(const QrnicQp *qp, const QrnicInbound *in,
 /* A send: the WQE is taken, begin, the data of each packet, end completes. */
 void qrnic_inbound_send_begin(QrnicInbound *in);
 QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                               const QrnicPacket *pkt);
+                               const QrnicPacket *pkt, QrnicFault *fault);
 void qrnic_inbound_send_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                             const QrnicPacket *pkt);
 
@@ -102,7 +102,8 @@ bool qrnic_inbound_write_fits(const QrnicInbound *in, const QrnicPacket *pkt);
 /* QRNIC_SYN_DMA: memory failed; else the key is not, or not any more, right */
 enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
                                         QrnicInbound *in,
-                                        const QrnicPacket *pkt, uint32_t pd);
+                                        const QrnicPacket *pkt, uint32_t pd,
+                                        QrnicFault *fault);
 /* Completes the receive WQE that immediate data takes. */
 void qrnic_inbound_write_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                              const QrnicPacket *pkt);

@@ -63,7 +63,7 @@ static void uc_query(const QrnicQp *qp, QrnicQpAttr *out)
 
 /* One packet of the message under way. False: it failed. */
 static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
-                        uint8_t *syndrome)
+                        uint8_t *syndrome, QrnicFault *fault)
 {
     QrnicUnreliable *u = qp->unreliable;
     uint32_t len = MIN(qrnic_qp_mtu(qp), w->length - u->sent);
@@ -94,7 +94,7 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
         t.opcode += QRNIC_OP_UC_SEND_MIDDLE - QRNIC_OP_UC_SEND_FIRST;
     }
     payload = qrnic_packet_open(e, qp, &t, len);
-    *syndrome = qrnic_gather_part(e, qp, w, u->sent, payload, len);
+    *syndrome = qrnic_gather_part(e, qp, w, u->sent, payload, len, fault);
     if (*syndrome) {
         return false;
     }
@@ -112,6 +112,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                     uint8_t *status, uint8_t *syndrome)
 {
     QrnicUnreliable *u = qp->unreliable;
+    QrnicFault fault;
 
     if (qrnic_is_local_operation(w->opcode)) {
         bool done = qrnic_local_operation(e, qp, w, syndrome) ==
@@ -123,9 +124,9 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     if (!qp->under_way) {
         u->sent = 0;
     }
-    if (!send_packet(e, qp, w, syndrome)) {
+    if (!send_packet(e, qp, w, syndrome, &fault)) {
         *status = QRNIC_WC_LOC_PROT_ERR;
-        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome);
+        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome, &fault);
     }
     return u->sent == w->length;
 }
@@ -162,9 +163,10 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 }
 
 /* The pages serve a later message. */
-static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
+                        const QrnicFault *fault)
 {
-    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT);
+    qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT, fault);
     drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
 }
 
@@ -195,6 +197,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicInbound *in = &qp->unreliable->in;
+    QrnicFault fault;
 
     if (p->info->flags & QRNIC_OPF_START) {
         if (!recv_take(e, qp, p)) {
@@ -202,13 +205,13 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         }
         qrnic_inbound_send_begin(in);
     }
-    switch (qrnic_inbound_send(e, qp, in, p)) {
+    switch (qrnic_inbound_send(e, qp, in, p, &fault)) {
     case QRNIC_PLACED_TOO_LONG:
         /* Anybody can send such a packet: it must not cost the WQE. */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     case QRNIC_PLACED_ABSENT:
-        drop_absent(e, qp, p);
+        drop_absent(e, qp, p, &fault);
         return;
     case QRNIC_PLACED_FAILED:
         qrnic_qp_error(e, qp, 0, 0);
@@ -226,6 +229,7 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     QrnicInbound *in = &qp->unreliable->in;
     uint32_t flags = p->info->flags, pd = qp->pd->number;
     enum qrnic_syndrome syndrome;
+    QrnicFault fault;
 
     if (flags & QRNIC_OPF_START) {
         if (p->t.dma_len > QRNIC_MAX_MSG_SIZE) {
@@ -244,9 +248,9 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, p)) {
         return;
     }
-    syndrome = qrnic_inbound_write(e, qp, in, p, pd);
+    syndrome = qrnic_inbound_write(e, qp, in, p, pd, &fault);
     if (syndrome == QRNIC_SYN_PAGE_FAULT) {
-        drop_absent(e, qp, p);
+        drop_absent(e, qp, p, &fault);
         return;
     }
     if (syndrome) {

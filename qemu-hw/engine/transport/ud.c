@@ -76,6 +76,7 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
         .src_qpn = qrnic_qp_source(qp),
         .imm = wqe->imm,
     };
+    QrnicFault fault;
     uint8_t *payload;
 
     if (wrong) {
@@ -89,8 +90,8 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     }
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);
     payload = qrnic_packet_open(e, qp, &t, wqe->length);
-    if (!qrnic_gather(e, qp, wqe, payload, status, syndrome)) {
-        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome);
+    if (!qrnic_gather(e, qp, wqe, payload, status, syndrome, &fault)) {
+        return !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, *syndrome, &fault);
     }
     qp->datagram_psn = (qp->datagram_psn + 1) & QRNIC_PSN_MASK;
     qrnic_add(e, QRNIC_COUNTER_TX_DATAGRAM, 1);
@@ -162,16 +163,17 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         .srqn = wqe->srqn,
         .opcode = QRNIC_CQE_RECV,
     };
+    QrnicFault fault;
 
     memcpy(grh + sizeof(grh) - h->ip_len, h->frame + h->ip, h->ip_len);
-    if (qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
+    if (qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe, &fault)) {
         cqe.byte_len = sizeof(grh) + p->payload_len;
         fill_cqe(&cqe, p);
         qrnic_stream_end(e, wqe, cqe.byte_len, &cqe);
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
     } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
         /* The page serves a later one; this one is lost. */
-        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT);
+        qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT, &fault);
         give_back(e, qp, wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
         return;

@@ -347,7 +347,6 @@ const QrnicQpOps qrnic_dynamic_initiator_ops = {
     .entered = initiator_entered,
     .query = initiator_query,
     .transmit = initiator_transmit,
-    .message_take = qrnic_requester_take,
     .reach = initiator_reach,
     .is_idle = qrnic_requester_idle,
     .timer = initiator_timer,

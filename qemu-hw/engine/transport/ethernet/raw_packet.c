@@ -136,7 +136,7 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         cqe.flags |= QRNIC_CQEF_VLAN;
         cqe.vlan_tci = h->tci;
     }
-    if (!qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe)) {
+    if (!qrnic_scatter(e, qp, wqe, piece, ARRAY_SIZE(piece), &cqe, NULL)) {
         cqe.flags = 0;
         cqe.hash = 0;
         cqe.hashed = 0;
@@ -375,7 +375,7 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                       2 * QRNIC_VLAN_LEN) {
         return refuse_length(e, qp, wqe);
     }
-    if (!qrnic_gather(e, qp, wqe, frame, status, syndrome)) {
+    if (!qrnic_gather(e, qp, wqe, frame, status, syndrome, NULL)) {
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;

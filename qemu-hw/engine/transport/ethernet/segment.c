@@ -56,7 +56,8 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
         return refuse(e, qp, wqe, "its lengths");
     }
     s = qp->segmentation = qrnic_buffer_get(e, sizeof(*s));
-    *syndrome = qrnic_gather_part(e, qp, wqe, 0, s->header, header_length);
+    *syndrome = qrnic_gather_part(e, qp, wqe, 0, s->header, header_length,
+                                  NULL);
     if (*syndrome) {
         *status = QRNIC_WC_LOC_PROT_ERR;
         return false;
@@ -111,7 +112,7 @@ static bool make_next(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     }
     put_headers(s, n, frame);
     *syndrome = qrnic_gather_part(e, qp, wqe, header_length + s->sent,
-                                  frame + header_length, n);
+                                  frame + header_length, n, NULL);
     if (*syndrome) {
         *status = QRNIC_WC_LOC_PROT_ERR;
         return false;

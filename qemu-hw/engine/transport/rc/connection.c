@@ -200,7 +200,6 @@ static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 #define RELIABLE \
     CONNECTION, \
-    .message_take = qrnic_requester_take, \
     .can_keep = qrnic_responder_can_keep, \
     .entered = rc_entered, \
     .resume = rc_resume, \

@@ -98,8 +98,6 @@ typedef struct QrnicMessageSource {
     void (*free)(QrnicEngine *e, void *object);
 } QrnicMessageSource;
 
-/* message_take of queue pairs with a send queue: appends its next WQE. */
-bool qrnic_requester_take(QrnicEngine *e, QrnicQp *qp);
 /* Returns true if the ring has room; else the requester waits for an ACK. */
 bool qrnic_requester_has_room(QrnicQp *qp);
 /* Appends a message of one packet, with a payload of len bytes, to the ring. */

@@ -282,7 +282,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 /* Scatters len bytes of a response to the place of offset in the message. */
 static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                                  uint64_t offset, const uint8_t *from,
-                                 uint32_t len)
+                                 uint32_t len, QrnicFault *fault)
 {
     const QrnicInitiated *i = p->initiated;
 
@@ -306,9 +306,10 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                               p->index, s->lkey, qrnic_syndrome_name(syndrome));
             return syndrome;
         }
-        syndrome = qrnic_memory_write(e, k, s->addr + offset, from, part);
+        syndrome = qrnic_memory_write(e, k, s->addr + offset, from, part,
+                                      fault);
         if (syndrome) {
-            return qrnic_fault_extend(e, syndrome, s->length - offset);
+            return qrnic_fault_extend(fault, syndrome, s->length - offset);
         }
         from += part;
         len -= part;
@@ -346,6 +347,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
 {
     QrnicRequester *r = qp->requester;
     uint8_t syndrome, original[8];
+    QrnicFault fault;
     QrnicPending *p;
     uint64_t offset;
 
@@ -367,16 +369,17 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         }
         /* In the order of this host's memory, as if it had been read. */
         stq_le_p(original, pkt->t.original);
-        syndrome = requester_scatter(e, qp, p, 0, original, sizeof(original));
+        syndrome = requester_scatter(e, qp, p, 0, original, sizeof(original),
+                                     &fault);
     } else {
         if (!read_response_fits(qp, p, pkt, offset)) {
             bad_response(e, qp);
             return;
         }
         syndrome = requester_scatter(e, qp, p, offset, pkt->payload,
-                                     pkt->payload_len);
+                                     pkt->payload_len, &fault);
     }
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome, &fault)) {
         r->response_dropped = true;
         return;
     }

@@ -93,7 +93,8 @@ static bool has_address(const QrnicQp *qp, const QrnicSendWqe *w)
            !qrnic_is_local_operation(w->opcode);
 }
 
-bool qrnic_requester_take(QrnicEngine *e, QrnicQp *qp)
+/* Appends the next WQE of the queue, or of a rendezvous, to the ring. */
+static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     uint8_t status, syndrome;
@@ -215,10 +216,11 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
 static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
 {
+    QrnicFault fault;
     uint8_t syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
-                                         len);
+                                         len, &fault);
 
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome, &fault)) {
         return false;
     }
     p->syndrome = syndrome;
@@ -377,7 +379,7 @@ static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
-static bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
+static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
 {
     QrnicRequester *r = qp->requester;
     uint32_t mtu = qrnic_qp_mtu(qp);
@@ -524,7 +526,9 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
             qrnic_requester_deadline(e, qp);
         }
     }
-    if (r->cursor == r->head && !qp->ops->message_take(e, qp)) {
+    if (r->cursor == r->head &&
+        !(qp->ops->message_take ? qp->ops->message_take(e, qp) :
+                                  requester_take(e, qp))) {
         return false;
     }
     if (r->held) {

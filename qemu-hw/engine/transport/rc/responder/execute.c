@@ -64,9 +64,10 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * begins a message. What of it is written already is written again.
  */
 static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                          enum qrnic_syndrome syndrome)
+                          enum qrnic_syndrome syndrome,
+                          const QrnicFault *fault)
 {
-    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome)) {
+    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, fault)) {
         return false;
     }
     if (pkt->info->flags & QRNIC_OPF_START) {
@@ -80,6 +81,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicInbound *in = &qp->responder->in;
     uint32_t flags = pkt->info->flags;
+    QrnicFault fault;
 
     if (!qrnic_inbound_length_ok(qp, pkt)) {    /* 9.7.4.1.6 */
         return qrnic_refuse_invalid(e, qp);
@@ -90,14 +92,14 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         }
         qrnic_inbound_send_begin(in);
     }
-    switch (in->recv->tag ? qrnic_tagged_place(e, qp, in, pkt) :
-                            qrnic_inbound_send(e, qp, in, pkt)) {
+    switch (in->recv->tag ? qrnic_tagged_place(e, qp, in, pkt, &fault) :
+                            qrnic_inbound_send(e, qp, in, pkt, &fault)) {
     case QRNIC_PLACED_TOO_LONG:
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_LEN_ERR,
                            QRNIC_SYN_NONE);
         return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
     case QRNIC_PLACED_ABSENT:
-        if (wait_for_page(e, qp, pkt, QRNIC_SYN_PAGE_FAULT)) {
+        if (wait_for_page(e, qp, pkt, QRNIC_SYN_PAGE_FAULT, &fault)) {
             return false;
         }
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
@@ -140,13 +142,13 @@ static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 
 /* It stands alone: all of it is in this packet. */
 static enum qrnic_syndrome place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                                 const QrnicPacket *pkt)
+                                 const QrnicPacket *pkt, QrnicFault *fault)
 {
     uint32_t pd = qrnic_remote_pd(e, qp, qp->responder->srqn);
     enum qrnic_syndrome syndrome = qrnic_inbound_write_begin(e, qp, in, pkt,
                                                              pd);
 
-    return syndrome ? syndrome : qrnic_inbound_write(e, qp, in, pkt, pd);
+    return syndrome ? syndrome : qrnic_inbound_write(e, qp, in, pkt, pd, fault);
 }
 
 static bool is_whole(const QrnicQp *qp, const QrnicPacket *pkt)
@@ -163,7 +165,7 @@ bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     QrnicInbound alone = { 0 };
 
     /* What is wrong with it is told when it is its turn. */
-    return is_whole(qp, pkt) && !place(e, qp, &alone, pkt);
+    return is_whole(qp, pkt) && !place(e, qp, &alone, pkt, NULL);
 }
 
 /*
@@ -176,6 +178,7 @@ static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
     QrnicResponder *r = qp->responder;
     bool more = pkt->t.mark & QRNIC_MARK_MORE;
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+    QrnicFault fault;
 
     if (r->in.recv && (r->in.recv->tag || r->in.recv->tag_opcode)) {
         return qrnic_refuse_invalid(e, qp);
@@ -189,8 +192,8 @@ static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
         return false;
     }
     if (!r->placed) {
-        syndrome = place(e, qp, &r->in, pkt);
-        if (wait_for_page(e, qp, pkt, syndrome)) {
+        syndrome = place(e, qp, &r->in, pkt, &fault);
+        if (wait_for_page(e, qp, pkt, syndrome, &fault)) {
             return false;
         }
         qrnic_remote_trace(e, qp, pkt->t.rkey, pkt->t.va, pkt->payload_len,
@@ -216,6 +219,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     uint32_t pd = qrnic_remote_pd(e, qp, qp->responder->srqn);
     uint32_t flags = pkt->info->flags;
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+    QrnicFault fault;
 
     /* What was told to come again comes as it was: a send, for its entry. */
     if (in->recv && (in->recv->tag || in->recv->tag_opcode)) {
@@ -238,8 +242,8 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return qrnic_refuse_invalid(e, qp);
     }
     if (!syndrome) {
-        syndrome = qrnic_inbound_write(e, qp, in, pkt, pd);
-        if (wait_for_page(e, qp, pkt, syndrome)) {
+        syndrome = qrnic_inbound_write(e, qp, in, pkt, pd, &fault);
+        if (wait_for_page(e, qp, pkt, syndrome, &fault)) {
             return false;
         }
         qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
@@ -260,13 +264,14 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * refused; an answer is owed.
  */
 static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                        enum qrnic_syndrome syndrome, uint64_t len)
+                        enum qrnic_syndrome syndrome, uint64_t len,
+                        QrnicFault *fault)
 {
     if (!syndrome || syndrome == QRNIC_SYN_DMA) {
         return true;            /* who accesses it finds out */
     }
-    qrnic_fault_extend(e, syndrome, len);
-    if (!wait_for_page(e, qp, pkt, syndrome)) {
+    qrnic_fault_extend(fault, syndrome, len);
+    if (!wait_for_page(e, qp, pkt, syndrome, fault)) {
         qrnic_refuse_access(e, qp);
     }
     return false;
@@ -278,16 +283,21 @@ static bool read_pages_there(QrnicEngine *e, QrnicQp *qp,
 {
     uint32_t len = pkt->t.dma_len;
     uint32_t first = MIN(len, qrnic_qp_mtu(qp));
+    QrnicFault fault;
 
     return pages_there(e, qp, pkt,
-                       qrnic_memory_probe(e, k, pkt->t.va, first, false), len);
+                       qrnic_memory_probe(e, k, pkt->t.va, first, false,
+                                          &fault), len, &fault);
 }
 
 static bool atomic_pages_there(QrnicEngine *e, QrnicQp *qp,
                                const QrnicPacket *pkt, QrnicMkey *k)
 {
+    QrnicFault fault;
+
     return pages_there(e, qp, pkt,
-                       qrnic_memory_probe_atomic(e, k, pkt->t.va), 8);
+                       qrnic_memory_probe_atomic(e, k, pkt->t.va, &fault), 8,
+                       &fault);
 }
 
 /* An entry for a new read or atomic; NULL: the requester has too many. */
@@ -367,11 +377,12 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
  * them away, and the entry is free again.
  */
 static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                        QrnicReplay *x, enum qrnic_syndrome syndrome)
+                        QrnicReplay *x, enum qrnic_syndrome syndrome,
+                        const QrnicFault *fault)
 {
     x->valid = x->pending = false;
     qp->responder->replay_pending--;
-    if (wait_for_page(e, qp, pkt, syndrome)) {
+    if (wait_for_page(e, qp, pkt, syndrome, fault)) {
         return false;
     }
     return syndrome == QRNIC_SYN_DMA ? qrnic_refuse_operation(e, qp) :
@@ -389,6 +400,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         .compare = t->compare,
     };
     enum qrnic_syndrome syndrome;
+    QrnicFault fault;
     QrnicReplay *x;
     QrnicMkey *k;
 
@@ -407,9 +419,9 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    syndrome = qrnic_memory_atomic(e, k, t->va, &op);
+    syndrome = qrnic_memory_atomic(e, k, t->va, &op, &fault);
     if (syndrome) {
-        return kept_failed(e, qp, pkt, x, syndrome);
+        return kept_failed(e, qp, pkt, x, syndrome, &fault);
     }
     x->atomic = true;
     x->original = op.original;
@@ -424,6 +436,7 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     enum qrnic_syndrome syndrome;
+    QrnicFault fault;
     QrnicReplay *x;
     QrnicMkey *k;
 
@@ -443,9 +456,9 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
-    syndrome = qrnic_memory_write(e, k, t->va, pkt->payload, 8);
+    syndrome = qrnic_memory_write(e, k, t->va, pkt->payload, 8, &fault);
     if (syndrome) {
-        return kept_failed(e, qp, pkt, x, syndrome);
+        return kept_failed(e, qp, pkt, x, syndrome, &fault);
     }
     qrnic_add(e, QRNIC_COUNTER_RX_ATOMIC_WRITE, 1);
     return true;

@@ -266,6 +266,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     QrnicTransport t = response(qp, x, opcode, x->next_psn);
     uint8_t *payload = qrnic_packet_open(e, qp, &t, len);
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+    QrnicFault fault;
     QrnicMkey *k;
 
     /* The key may have gone since the request came. */
@@ -274,10 +275,11 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
                                       len, QRNIC_ACCESS_REMOTE_READ, &k);
     }
     if (len && !syndrome) {
-        syndrome = qrnic_memory_read(e, k, x->va + offset, payload, len);
-        qrnic_fault_extend(e, syndrome, x->length - offset);
+        syndrome = qrnic_memory_read(e, k, x->va + offset, payload, len,
+                                     &fault);
+        qrnic_fault_extend(&fault, syndrome, x->length - offset);
     }
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome)) {
+    if (qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, &fault)) {
         r->response_waits = true;
         return false;
     }

@@ -180,7 +180,7 @@ void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                             const QrnicPacket *pkt);
 QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                               const QrnicPacket *pkt);
+                               const QrnicPacket *pkt, QrnicFault *fault);
 /* Its data is placed: completes, where there is something to tell. */
 void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                          const QrnicPacket *pkt);

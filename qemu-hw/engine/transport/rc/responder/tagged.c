@@ -94,7 +94,7 @@ static uint8_t left_to_software(const QrnicQp *qp, const QrnicTag *t)
 }
 
 QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
-                               const QrnicPacket *pkt)
+                               const QrnicPacket *pkt, QrnicFault *fault)
 {
     const QrnicTag *t = in->recv->tag;
     uint32_t skip = pkt->info->flags & QRNIC_OPF_START ? QRNIC_TAG_HEADER_SIZE :
@@ -113,7 +113,8 @@ QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     if (in->received + len > in->recv->length) {
         return QRNIC_PLACED_TOO_LONG;
     }
-    syndrome = qrnic_scatter_part(e, qp, in->recv, in->received, data, len);
+    syndrome = qrnic_scatter_part(e, qp, in->recv, in->received, data, len,
+                                  fault);
     if (syndrome == QRNIC_SYN_PAGE_FAULT) {
         return QRNIC_PLACED_ABSENT;
     }
