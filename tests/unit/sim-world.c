@@ -442,7 +442,7 @@ QrnicParse sim_parse(QrnicPacket *p, const uint8_t *frame, size_t len)
 
 uint64_t sim_work(const SimNode *n)
 {
-    return n->accesses + n->engine->memory->pieces;
+    return n->accesses + n->engine->work;
 }
 
 /* before: sim_work() when the turn began */

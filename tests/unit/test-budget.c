@@ -464,7 +464,7 @@ static void test_group_work(void)
     }
     while (!qrnic_engine_can_receive(n->engine)) {
         work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
-        g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
+        g_assert_cmpuint(work, <, QRNIC_WORK_PER_RUN + BYTES);
         before += work;
         g_assert_true(n->kicked);
         n->kicked = false;

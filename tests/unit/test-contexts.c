@@ -663,9 +663,9 @@ static void test_work(const void *opaque)
     before = pieces(w);
     w->sim->now += LATENCY;
     qrnic_engine_timer(node(w)->engine);
-    g_assert_cmpuint(pieces(w) - before, >=, QRNIC_PIECES_PER_RUN);
+    g_assert_cmpuint(pieces(w) - before, >=, QRNIC_WORK_PER_RUN);
     for (unsigned i = 0; i < 4; i++) {
-        g_assert_cmpuint(pieces(w) - before, <, QRNIC_PIECES_PER_RUN + BYTES);
+        g_assert_cmpuint(pieces(w) - before, <, QRNIC_WORK_PER_RUN + BYTES);
         g_assert_true(node(w)->kicked);
         if (i == 1) {
             sim_post_send(b, &wr);

@@ -1084,8 +1084,8 @@ static void test_work(void)
     before = counter(&k, QRNIC_COUNTER_PIECES);
     qrnic_engine_run(n->engine, 16);
     before = counter(&k, QRNIC_COUNTER_PIECES) - before;
-    g_assert_cmpuint(before, >=, QRNIC_PIECES_PER_RUN);
-    g_assert_cmpuint(before, <, QRNIC_PIECES_PER_RUN + 1024);
+    g_assert_cmpuint(before, >=, QRNIC_WORK_PER_RUN);
+    g_assert_cmpuint(before, <, QRNIC_WORK_PER_RUN + 1024);
     run(&k);
     g_assert_cmpuint(counter(&k, QRNIC_COUNTER_PIECES), >=, 600000);
     g_assert_cmpmem(k.p->a.data, 60000, k.p->b.data, 60000);

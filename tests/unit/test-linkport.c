@@ -207,14 +207,14 @@ static void test_portions(void)
 
     settle();                   /* it is told of, and comes again */
     work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
-    g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
+    g_assert_cmpuint(work, <, QRNIC_WORK_PER_RUN + BYTES);
     while (qrnic_port_has_frames(world.d)) {
         g_assert_true(world.kicked);
         before += work;
         qrnic_port_deliver(world.d);
         work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
         g_assert_cmpuint(work, >, 0);
-        g_assert_cmpuint(work, <, QRNIC_PIECES_PER_RUN + BYTES);
+        g_assert_cmpuint(work, <, QRNIC_WORK_PER_RUN + BYTES);
         turns++;
     }
     g_assert_cmpuint(turns, >, 5);

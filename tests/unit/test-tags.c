@@ -707,7 +707,7 @@ static void test_work(void)
         qrnic_engine_run(w->a->engine, QRNIC_RUN_ROUNDS);
         work = counted(w, QRNIC_COUNTER_TAG_COMPARED) - before;
         g_assert_cmpuint(work, <=,
-                         8 * QRNIC_PIECES_PER_RUN + FRAMES * MANY);
+                         8 * QRNIC_WORK_PER_RUN + FRAMES * MANY);
         all += work;
     }
     g_assert_cmpuint(all, ==, SENT * MANY);

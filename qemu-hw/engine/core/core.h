@@ -128,6 +128,9 @@ struct QrnicEngine {
 
     QrnicBufferClass buffers[QRNIC_BUFFER_MAX / QRNIC_BUFFER_STEP];
 
+    uint64_t work;              /* units done: see qrnic_budget_spent() */
+    uint64_t work_limit;        /* the budget of this run ends there */
+
     /* What the floors above keep */
     struct QrnicMemory *memory;
     struct QrnicQueues *queue;
@@ -169,6 +172,29 @@ static inline void qrnic_wake(QrnicEngine *e)
         e->awake = true;
         e->env.kick(e->env.opaque);
     }
+}
+
+/*
+ * The work budget of a run. A packet is one unit of work, but may access many
+ * pieces of indirect keys, and each access enters up to MAX_KEY_DEPTH keys. Each
+ * key entered by a piece is charged; work of the same size charges as many
+ * units. No run of the engine begins another packet when the budget is spent.
+ */
+#define QRNIC_WORK_PER_RUN 8192
+
+static inline void qrnic_budget_renew(QrnicEngine *e)
+{
+    e->work_limit = e->work + QRNIC_WORK_PER_RUN;
+}
+
+static inline bool qrnic_budget_spent(const QrnicEngine *e)
+{
+    return e->work >= e->work_limit;
+}
+
+static inline void qrnic_budget_charge(QrnicEngine *e, uint32_t units)
+{
+    e->work += units;
 }
 
 static inline int64_t qrnic_now(QrnicEngine *e)

@@ -15,6 +15,7 @@ static void sets_init(QrnicEngine *e)
 static void core_init(QrnicEngine *e)
 {
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
+    qrnic_budget_renew(e);
     sets_init(e);
 }
 

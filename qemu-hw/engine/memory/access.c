@@ -157,7 +157,7 @@ static enum qrnic_syndrome enter_pieces(QrnicEngine *e, Place *at, bool write)
 
     qrnic_add(e, QRNIC_COUNTER_PIECES, 1);
     do {
-        e->memory->pieces++;
+        qrnic_budget_charge(e, 1);
         why = enter_piece(e, at, &path, top, write);
     } while (!why && at->k->ctx.type == QRNIC_MKEY_INDIRECT);
     return why;

@@ -27,7 +27,6 @@ static void memory_init(QrnicEngine *e)
 {
     e->memory = g_new0(QrnicMemory, 1);
     e->memory->page_lists = g_new0(QrnicPageList, QRNIC_PAGE_LIST_CACHE);
-    qrnic_pieces_run(e);
     tables_init(e);
 }
 

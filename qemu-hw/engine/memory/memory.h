@@ -260,33 +260,9 @@ typedef struct QrnicMemory {
     QrnicPageList *page_lists;  /* sets, by id and index */
     uint64_t lookups;
     uint64_t next_pages_id;
-    uint64_t pieces;            /* keys entered by pieces, and the like */
-    uint64_t pieces_limit;      /* where this run of the engine ends */
 } QrnicMemory;
 
 extern const QrnicFloor qrnic_memory_floor;
-
-/*
- * A packet is one unit of work, but may be many accesses to pieces, each of
- * which enters up to MAX_KEY_DEPTH keys. No run of the engine begins another
- * packet when as many keys as this were entered.
- */
-#define QRNIC_PIECES_PER_RUN 8192
-static inline void qrnic_pieces_run(QrnicEngine *e)
-{
-    e->memory->pieces_limit = e->memory->pieces + QRNIC_PIECES_PER_RUN;
-}
-
-static inline bool qrnic_pieces_spent(const QrnicEngine *e)
-{
-    return e->memory->pieces >= e->memory->pieces_limit;
-}
-
-/* What else one packet can be much of, as so many accesses to pieces */
-static inline void qrnic_pieces_charge(QrnicEngine *e, uint32_t work)
-{
-    e->memory->pieces += work;
-}
 
 static inline QrnicPd *qrnic_pd_get(QrnicEngine *e, uint32_t number)
 {

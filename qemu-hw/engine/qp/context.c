@@ -372,7 +372,7 @@ static void frames_deliver(QrnicEngine *e)
         if (e->fatal || !frame_may_go(e, f)) {
             continue;
         }
-        if (qrnic_pieces_spent(e)) {
+        if (qrnic_budget_spent(e)) {
             x->more = true;
             break;
         }
@@ -620,7 +620,7 @@ bool qrnic_contexts_pending(const QrnicEngine *e)
 
 void qrnic_contexts_process(QrnicEngine *e)
 {
-    if (qrnic_contexts_pending(e) && !qrnic_pieces_spent(e)) {
+    if (qrnic_contexts_pending(e) && !qrnic_budget_spent(e)) {
         next_ones(e);
     }
 }

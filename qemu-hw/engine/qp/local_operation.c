@@ -63,7 +63,7 @@ static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
          * The first part of a turn is read in any case, because responses of
          * the same queue pair may spend the pieces of every turn.
          */
-        if (list->done != before && qrnic_pieces_spent(e)) {
+        if (list->done != before && qrnic_budget_spent(e)) {
             return QRNIC_LOCAL_MORE;
         }
         *syndrome = qrnic_gather_part(e, qp, wqe, list->done,

@@ -56,7 +56,7 @@ static void keep(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
 
 QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
-    while (budget-- && !qrnic_pieces_spent(e)) {
+    while (budget-- && !qrnic_budget_spent(e)) {
         uint8_t status, syndrome;
         const QrnicSendWqe *wqe;
         QrnicSendWqe taken;

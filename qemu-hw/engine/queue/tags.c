@@ -124,7 +124,7 @@ QrnicTag *qrnic_tag_match(QrnicEngine *e, QrnicTagList *l, uint64_t tag)
         n = s->next;
     }
     qrnic_add(e, QRNIC_COUNTER_TAG_COMPARED, compared);
-    qrnic_pieces_charge(e, compared / COMPARED_PER_PIECE);
+    qrnic_budget_charge(e, compared / COMPARED_PER_PIECE);
     if (n == l->put_by) {
         return NULL;
     }

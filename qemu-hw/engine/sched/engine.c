@@ -81,7 +81,7 @@ static bool engine_has_work(QrnicEngine *e)
 /* In small portions, as each frame may be many accesses to pieces. */
 static void deliver_own(QrnicEngine *e, unsigned budget)
 {
-    for (unsigned done = 0; done < budget && !qrnic_pieces_spent(e);
+    for (unsigned done = 0; done < budget && !qrnic_budget_spent(e);
          done += RUN_BACK_FRAMES) {
         qrnic_loopback_deliver(e, RUN_BACK_FRAMES);
     }
@@ -99,18 +99,18 @@ static void run_back(QrnicEngine *e)
 
 void qrnic_engine_take_frames(QrnicEngine *e)
 {
-    qrnic_pieces_run(e);
+    qrnic_budget_renew(e);
 }
 
 bool qrnic_engine_frames_taken(const QrnicEngine *e)
 {
-    return qrnic_pieces_spent(e);
+    return qrnic_budget_spent(e);
 }
 
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
 {
     e->awake = true;
-    qrnic_pieces_run(e);
+    qrnic_budget_renew(e);
     for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         qrnic_doorbells_process(e, RUN_DOORBELLS);
         qrnic_tags_process(e, RUN_TAG_OPS);

@@ -75,7 +75,7 @@ void qrnic_scheduler_run(QrnicEngine *e, unsigned budget)
     QrnicQp *qp;
 
     while (budget-- && !e->fatal && !qrnic_contexts_stand_still(e) &&
-           !qrnic_pieces_spent(e) &&
+           !qrnic_budget_spent(e) &&
            (qp = next_ready(e))) {
         take_up(e, qp);
     }

@@ -77,7 +77,7 @@ static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
         QrnicQp *qp;
 
         if (*delivered == MULTICAST_BUDGET ||
-            (*delivered && qrnic_pieces_spent(e))) {
+            (*delivered && qrnic_budget_spent(e))) {
             return true;
         }
         qpn = qrnic_group_next(e, p->h->dgid, &at);
@@ -145,7 +145,7 @@ void qrnic_multicast_process(QrnicEngine *e)
      * It was parsed before, and nobody else has the copy; what it was copied
      * from may have changed in between.
      */
-    if (r && !qrnic_pieces_spent(e) &&
+    if (r && !qrnic_budget_spent(e) &&
         (qrnic_packet_parse_unchecked(&p, &r->headers) !=
               QRNIC_PARSE_OK ||
               (p.t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_UD ||

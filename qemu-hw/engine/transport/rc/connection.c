@@ -53,7 +53,7 @@ QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
                                   QrnicStep *respond, QrnicStep *request)
 {
     /* Responses and requests take turns, so that neither starves the other. */
-    while (budget && qp->state != QRNIC_QPS_ERR && !qrnic_pieces_spent(e)) {
+    while (budget && qp->state != QRNIC_QPS_ERR && !qrnic_budget_spent(e)) {
         unsigned before = budget;
         QrnicTurn wait = qrnic_path_wait(e, qp);
 
