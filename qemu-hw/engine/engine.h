@@ -76,7 +76,7 @@ void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 void qrnic_engine_set_link(QrnicEngine *e, bool up);
 /* Below, frames are sent again that were lost: what QUERY_PORT tells of it. */
 void qrnic_engine_set_link_agreed(QrnicEngine *e, bool agreed);
-bool qrnic_engine_port_active(QrnicEngine *e);
+bool qrnic_engine_port_active(const QrnicEngine *e);
 
 /* Doorbell pages; values in host order. */
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
@@ -84,7 +84,7 @@ void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
 /* A doorbell of some queue of the page, it is not known which */
 void qrnic_doorbell_event(QrnicEngine *e, uint32_t page);
 /* Some were rung that have not been looked at. */
-bool qrnic_doorbells_pending(QrnicEngine *e);
+bool qrnic_doorbells_pending(const QrnicEngine *e);
 
 /*
  * Returns true while device memory is being cleared or a CQ is being resized

@@ -71,13 +71,33 @@ void qrnic_timer_cancel(QrnicEngine *e, QrnicTimer *t);
 void qrnic_timers_reset(QrnicEngine *e);
 
 /*
- * The life of a floor. reset makes it what init left, but for what belongs to
- * the backend; the floors above have been reset by then.
+ * One round of the run loop has these phases, in this order. In each phase the
+ * floors work from the highest to the lowest.
+ */
+typedef enum QrnicPhase {
+    QRNIC_PHASE_REQUESTS,       /* doorbells, tag operations, clearing memory */
+    QRNIC_PHASE_FRAMES,         /* frames that are in the device */
+    QRNIC_PHASE_REPORTS,        /* failures, page faults, congestion */
+    QRNIC_PHASE_SEND,           /* queue pairs that are scheduled */
+    QRNIC_PHASES
+} QrnicPhase;
+
+/*
+ * A floor of the engine. init, reset and cleanup are its life; reset restores
+ * the state after init, except for what belongs to the backend, and the floors
+ * above have been reset by then. The other operations are its work; NULL: it
+ * has none.
  */
 typedef struct QrnicFloor {
     void (*init)(QrnicEngine *e);
     void (*reset)(QrnicEngine *e);
     void (*cleanup)(QrnicEngine *e);
+    /* Returns true if a further round has work for the floor. */
+    bool (*pending)(QrnicEngine *e);
+    /* Does a limited amount of work; called in each round of a run. */
+    void (*process[QRNIC_PHASES])(QrnicEngine *e);
+    /* Called once at the end of each run */
+    void (*finish)(QrnicEngine *e);
 } QrnicFloor;
 
 extern const QrnicFloor qrnic_core_floor;

@@ -1,5 +1,5 @@
 /*
- * qrnic engine: events, and the fatal state
+ * qrnic engine: events, the fatal state, the work budget
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -34,4 +34,14 @@ void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info)
 bool qrnic_is_fatal(QrnicEngine *e)
 {
     return e->fatal;
+}
+
+void qrnic_engine_take_frames(QrnicEngine *e)
+{
+    qrnic_budget_renew(e);
+}
+
+bool qrnic_engine_frames_taken(const QrnicEngine *e)
+{
+    return qrnic_budget_spent(e);
 }

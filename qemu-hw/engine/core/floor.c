@@ -35,4 +35,8 @@ static void core_cleanup(QrnicEngine *e)
     g_free(e->heap);
 }
 
-const QrnicFloor qrnic_core_floor = { core_init, core_reset, core_cleanup };
+const QrnicFloor qrnic_core_floor = {
+    .init = core_init,
+    .reset = core_reset,
+    .cleanup = core_cleanup,
+};

@@ -77,7 +77,7 @@ typedef struct QrnicBuild {
 } QrnicBuild;
 
 /* The wire takes no frame now. */
-bool qrnic_wire_busy(QrnicEngine *e);
+bool qrnic_wire_busy(const QrnicEngine *e);
 /* So many frames are on the way to ourselves that senders have to wait. */
 bool qrnic_loopback_full(const QrnicEngine *e);
 /*
@@ -99,6 +99,7 @@ void qrnic_roce_send(QrnicEngine *e, size_t len);
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
 /* There are some that can be delivered now. */
 bool qrnic_loopback_moves(const QrnicEngine *e);
+#define QRNIC_LOOPBACK_PORTION 16
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
 void qrnic_loopback_drop(QrnicEngine *e);
 

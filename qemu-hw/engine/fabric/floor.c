@@ -7,6 +7,9 @@
 #include "qemu/osdep.h"
 #include "engine/fabric/fabric.h"
 
+/* Looped back in one round */
+#define FRAMES 64
+
 static void fabric_init(QrnicEngine *e)
 {
     QrnicFabric *f = e->fabric = g_new0(QrnicFabric, 1);
@@ -36,6 +39,30 @@ static void fabric_cleanup(QrnicEngine *e)
     g_free(e->fabric);
 }
 
+static bool fabric_pending(QrnicEngine *e)
+{
+    return e->fabric->loopback_count && !e->fabric->held;
+}
+
+/* In small portions, because each frame may use much of the work budget. */
+static void fabric_frames(QrnicEngine *e)
+{
+    for (unsigned done = 0; done < FRAMES && !qrnic_budget_spent(e);
+         done += QRNIC_LOOPBACK_PORTION) {
+        qrnic_loopback_deliver(e, QRNIC_LOOPBACK_PORTION);
+    }
+}
+
+static void fabric_finish(QrnicEngine *e)
+{
+    e->fabric->wire_turn = false;
+}
+
 const QrnicFloor qrnic_fabric_floor = {
-    fabric_init, fabric_reset, fabric_cleanup
+    .init = fabric_init,
+    .reset = fabric_reset,
+    .cleanup = fabric_cleanup,
+    .pending = fabric_pending,
+    .process[QRNIC_PHASE_FRAMES] = fabric_frames,
+    .finish = fabric_finish,
 };

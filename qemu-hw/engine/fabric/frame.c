@@ -21,7 +21,7 @@ bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
 }
 
 /* A port that is down drops frames, so nobody has to wait for its wire. */
-bool qrnic_wire_busy(QrnicEngine *e)
+bool qrnic_wire_busy(const QrnicEngine *e)
 {
     return e->fabric->wire_busy && qrnic_engine_port_active(e);
 }

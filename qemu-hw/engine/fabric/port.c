@@ -17,7 +17,7 @@
  */
 #define PORT_ROCE_OVERHEAD 96
 
-bool qrnic_engine_port_active(QrnicEngine *e)
+bool qrnic_engine_port_active(const QrnicEngine *e)
 {
     return e->fabric->link_up && !e->fatal &&
            (e->fabric->port.flags & QRNIC_PORTF_ADMIN_UP);

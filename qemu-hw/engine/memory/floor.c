@@ -44,6 +44,15 @@ static void memory_cleanup(QrnicEngine *e)
     g_free(e->memory);
 }
 
+static bool memory_pending(QrnicEngine *e)
+{
+    return qrnic_dm_clearing(e);
+}
+
 const QrnicFloor qrnic_memory_floor = {
-    memory_init, memory_reset, memory_cleanup
+    .init = memory_init,
+    .reset = memory_reset,
+    .cleanup = memory_cleanup,
+    .pending = memory_pending,
+    .process[QRNIC_PHASE_REQUESTS] = qrnic_dm_process,
 };

@@ -69,7 +69,7 @@ void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-bool qrnic_qp_errors_pending(QrnicEngine *e)
+bool qrnic_qp_errors_pending(const QrnicEngine *e)
 {
     return (e->queue->cq_failed || e->pairs->errors_left) &&
            qrnic_async_has_room(e);

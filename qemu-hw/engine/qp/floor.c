@@ -70,4 +70,24 @@ static void qp_cleanup(QrnicEngine *e)
     g_free(e->pairs);
 }
 
-const QrnicFloor qrnic_qp_floor = { qp_init, qp_reset, qp_cleanup };
+static bool qp_pending(QrnicEngine *e)
+{
+    return qrnic_contexts_pending(e) || qrnic_qp_errors_pending(e) ||
+           qrnic_page_faults_pending(e) || qrnic_notifications_pending(e);
+}
+
+static void qp_reports(QrnicEngine *e)
+{
+    qrnic_qp_errors_process(e);
+    qrnic_page_faults_process(e);
+    qrnic_notifications_process(e);
+}
+
+const QrnicFloor qrnic_qp_floor = {
+    .init = qp_init,
+    .reset = qp_reset,
+    .cleanup = qp_cleanup,
+    .pending = qp_pending,
+    .process[QRNIC_PHASE_FRAMES] = qrnic_contexts_process,
+    .process[QRNIC_PHASE_REPORTS] = qp_reports,
+};

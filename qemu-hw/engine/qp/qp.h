@@ -353,7 +353,7 @@ void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp);
 void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp);
 /* None is owed any more. */
 void qrnic_notifications_forget(QrnicEngine *e);
-bool qrnic_notifications_pending(QrnicEngine *e);
+bool qrnic_notifications_pending(const QrnicEngine *e);
 void qrnic_notifications_process(QrnicEngine *e);
 
 /* rate/pace.c */
@@ -481,7 +481,7 @@ void qrnic_complete_tagged(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
                            const uint8_t *header);
 /* After CQ errors: their queue pairs to ERR. */
 void qrnic_qp_errors_process(QrnicEngine *e);
-bool qrnic_qp_errors_pending(QrnicEngine *e);
+bool qrnic_qp_errors_pending(const QrnicEngine *e);
 /* UC, UD and GSI: a send failed; to SQE. */
 void qrnic_qp_send_error(QrnicEngine *e, QrnicQp *qp);
 /* Completes the next WQE of the SQ as flushed; false: there is none. */

@@ -165,6 +165,11 @@ void qrnic_cq_move_process(QrnicEngine *e)
     }
 }
 
+bool qrnic_command_unfinished(const QrnicEngine *e)
+{
+    return qrnic_dm_clearing(e) || e->queue->move.cq;
+}
+
 void qrnic_cq_resize_cancel(QrnicEngine *e)
 {
     QrnicCqMove *m = &e->queue->move;

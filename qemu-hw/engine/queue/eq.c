@@ -114,7 +114,7 @@ static void async_push(QrnicEngine *e, QrnicEqe *eqe)
     }
 }
 
-bool qrnic_async_has_room(QrnicEngine *e)
+bool qrnic_async_has_room(const QrnicEngine *e)
 {
     const QrnicEq *eq = e->queue->async_eq;
 

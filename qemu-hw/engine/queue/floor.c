@@ -7,6 +7,9 @@
 #include "qemu/osdep.h"
 #include "engine/queue/queue.h"
 
+/* In one round */
+#define TAG_OPERATIONS 64
+
 static void tables_init(QrnicEngine *e)
 {
     QrnicQueues *q = e->queue;
@@ -66,6 +69,23 @@ static void queue_cleanup(QrnicEngine *e)
     g_free(e->queue);
 }
 
+static bool queue_pending(QrnicEngine *e)
+{
+    return qrnic_tags_pending(e) || qrnic_eqs_pending(e) ||
+           e->queue->move.cq;
+}
+
+static void queue_requests(QrnicEngine *e)
+{
+    qrnic_tags_process(e, TAG_OPERATIONS);
+    qrnic_eqs_process(e);
+    qrnic_cq_move_process(e);
+}
+
 const QrnicFloor qrnic_queue_floor = {
-    queue_init, queue_reset, queue_cleanup
+    .init = queue_init,
+    .reset = queue_reset,
+    .cleanup = queue_cleanup,
+    .pending = queue_pending,
+    .process[QRNIC_PHASE_REQUESTS] = queue_requests,
 };

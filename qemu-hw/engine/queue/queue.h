@@ -59,7 +59,7 @@ void qrnic_eq_init(QrnicEngine *e);
  * For events that there may be any number of: half of the EQ is left to those
  * that cannot wait. Whoever waits is kicked when software has consumed some.
  */
-bool qrnic_async_has_room(QrnicEngine *e);
+bool qrnic_async_has_room(const QrnicEngine *e);
 /* One for each vector, and one for page faults, which can share a vector */
 static inline uint32_t qrnic_max_eq(const QrnicEngine *e)
 {

@@ -411,7 +411,7 @@ void qrnic_doorbells_process(QrnicEngine *e, unsigned budget)
     recover(e);
 }
 
-bool qrnic_doorbells_pending(QrnicEngine *e)
+bool qrnic_doorbells_pending(const QrnicEngine *e)
 {
     return e->sched->fifo_count || !QTAILQ_EMPTY(&e->queue->recovering);
 }

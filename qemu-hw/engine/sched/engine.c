@@ -1,6 +1,11 @@
 /*
  * qrnic engine: life, and the run loop
  *
+ * The device calls qrnic_engine_run() after a kick. The loop walks the table of
+ * floors and names none of them: each says if it has work pending, and does
+ * a limited amount of it in each round (QrnicFloor). The loop ends when
+ * no floor has work, or after some rounds; for the rest it kicks the device.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -8,20 +13,10 @@
 #include "trace.h"
 #include "engine/sched/sched.h"
 
-/* One round */
-#define RUN_LOOPBACK 64
-#define RUN_DOORBELLS 64
-#define RUN_TURNS 4
-#define RUN_TAG_OPS 64
-/* Then for frames to ourselves: the request, and its answer */
-#define RUN_BACK 3
-#define RUN_BACK_FRAMES 16
-#define RUN_BACK_TURNS 2
-
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
 #define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */
 
-/* Each uses only those before it. */
+/* Lowest first: each floor uses only floors before it. */
 static const QrnicFloor *const floors[] = {
     &qrnic_core_floor, &qrnic_memory_floor, &qrnic_queue_floor,
     &qrnic_fabric_floor, &qrnic_qp_floor, &qrnic_transport_floor,
@@ -62,49 +57,25 @@ void qrnic_engine_reset(QrnicEngine *e)
     }
 }
 
-bool qrnic_command_unfinished(const QrnicEngine *e)
-{
-    return qrnic_dm_clearing(e) || e->queue->move.cq;
-}
-
 static bool engine_has_work(QrnicEngine *e)
 {
-    return (e->fabric->loopback_count && !e->fabric->held) ||
-           qrnic_multicast_pending(e) || qrnic_contexts_pending(e) ||
-           qrnic_tags_pending(e) ||
-           qrnic_doorbells_pending(e) || qrnic_qp_errors_pending(e) ||
-           qrnic_page_faults_pending(e) || qrnic_notifications_pending(e) ||
-           qrnic_eqs_pending(e) || qrnic_command_unfinished(e) ||
-           qrnic_scheduler_pending(e);
-}
-
-/* In small portions, as each frame may be many accesses to pieces. */
-static void deliver_own(QrnicEngine *e, unsigned budget)
-{
-    for (unsigned done = 0; done < budget && !qrnic_budget_spent(e);
-         done += RUN_BACK_FRAMES) {
-        qrnic_loopback_deliver(e, RUN_BACK_FRAMES);
+    for (unsigned i = 0; i < ARRAY_SIZE(floors); i++) {
+        if (floors[i]->pending && floors[i]->pending(e)) {
+            return true;
+        }
     }
+    return false;
 }
 
-/* Few, so that who rings a doorbell is not held up by the work of others. */
-static void run_back(QrnicEngine *e)
+static void engine_round(QrnicEngine *e)
 {
-    for (unsigned i = 0; i < RUN_BACK && !e->fatal && qrnic_loopback_moves(e);
-         i++) {
-        deliver_own(e, RUN_BACK_FRAMES);
-        qrnic_scheduler_run(e, RUN_BACK_TURNS);
+    for (unsigned phase = 0; phase < QRNIC_PHASES; phase++) {
+        for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
+            if (floors[i]->process[phase]) {
+                floors[i]->process[phase](e);
+            }
+        }
     }
-}
-
-void qrnic_engine_take_frames(QrnicEngine *e)
-{
-    qrnic_budget_renew(e);
-}
-
-bool qrnic_engine_frames_taken(const QrnicEngine *e)
-{
-    return qrnic_budget_spent(e);
 }
 
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
@@ -112,22 +83,14 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
     e->awake = true;
     qrnic_budget_renew(e);
     for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
-        qrnic_doorbells_process(e, RUN_DOORBELLS);
-        qrnic_tags_process(e, RUN_TAG_OPS);
-        qrnic_eqs_process(e);
-        qrnic_dm_process(e);
-        qrnic_cq_move_process(e);
-        qrnic_multicast_process(e);
-        qrnic_contexts_process(e);
-        deliver_own(e, RUN_LOOPBACK);
-        qrnic_qp_errors_process(e);
-        qrnic_page_faults_process(e);
-        qrnic_notifications_process(e);
-        qrnic_scheduler_run(e, RUN_TURNS);
+        engine_round(e);
     }
-    run_back(e);
+    for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
+        if (floors[i]->finish) {
+            floors[i]->finish(e);
+        }
+    }
     e->awake = false;
-    e->fabric->wire_turn = false;
     if (!e->fatal && engine_has_work(e)) {
         qrnic_wake(e);
     }

@@ -7,6 +7,13 @@
 #include "qemu/osdep.h"
 #include "engine/sched/sched.h"
 
+/* In one round */
+#define DOORBELLS 64
+#define QUANTA 4
+/* At the end of a run, for frames to this device */
+#define LOOPBACK_ROUNDS 3
+#define LOOPBACK_QUANTA 2
+
 static void sched_init(QrnicEngine *e)
 {
     e->sched = g_new0(QrnicSched, 1);
@@ -26,6 +33,43 @@ static void sched_cleanup(QrnicEngine *e)
     g_free(e->sched);
 }
 
+static bool sched_pending(QrnicEngine *e)
+{
+    return qrnic_doorbells_pending(e) || qrnic_scheduler_pending(e);
+}
+
+static void sched_requests(QrnicEngine *e)
+{
+    qrnic_doorbells_process(e, DOORBELLS);
+}
+
+static void sched_send(QrnicEngine *e)
+{
+    qrnic_scheduler_run(e, QUANTA);
+}
+
+/*
+ * Delivers the request of a short message to this device, and its answer, in
+ * the same run. The work is little, so that a doorbell is not delayed by the
+ * work of others.
+ */
+static void sched_finish(QrnicEngine *e)
+{
+    for (unsigned i = 0; i < LOOPBACK_ROUNDS && !e->fatal &&
+         qrnic_loopback_moves(e); i++) {
+        if (!qrnic_budget_spent(e)) {
+            qrnic_loopback_deliver(e, QRNIC_LOOPBACK_PORTION);
+        }
+        qrnic_scheduler_run(e, LOOPBACK_QUANTA);
+    }
+}
+
 const QrnicFloor qrnic_sched_floor = {
-    sched_init, sched_reset, sched_cleanup
+    .init = sched_init,
+    .reset = sched_reset,
+    .cleanup = sched_cleanup,
+    .pending = sched_pending,
+    .process[QRNIC_PHASE_REQUESTS] = sched_requests,
+    .process[QRNIC_PHASE_SEND] = sched_send,
+    .finish = sched_finish,
 };

@@ -60,6 +60,15 @@ static void transport_cleanup(QrnicEngine *e)
     g_free(e->transport);
 }
 
+static bool transport_pending(QrnicEngine *e)
+{
+    return qrnic_multicast_pending(e);
+}
+
 const QrnicFloor qrnic_transport_floor = {
-    transport_init, transport_reset, transport_cleanup
+    .init = transport_init,
+    .reset = transport_reset,
+    .cleanup = transport_cleanup,
+    .pending = transport_pending,
+    .process[QRNIC_PHASE_FRAMES] = qrnic_multicast_process,
 };

@@ -48,7 +48,7 @@ void qrnic_notifications_forget(QrnicEngine *e)
 }
 
 /* Who waits for the wire is not asked again before that is ready. */
-bool qrnic_notifications_pending(QrnicEngine *e)
+bool qrnic_notifications_pending(const QrnicEngine *e)
 {
     const QrnicQp *qp = QTAILQ_FIRST(&e->pairs->cnps_owed);
 
