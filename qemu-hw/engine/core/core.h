@@ -195,10 +195,11 @@ static inline void qrnic_wake(QrnicEngine *e)
 }
 
 /*
- * The work budget of a run. A packet is one unit of work, but may access many
- * pieces of indirect keys, and each access enters up to MAX_KEY_DEPTH keys. Each
- * key entered by a piece is charged; work of the same size charges as many
- * units. No run of the engine begins another packet when the budget is spent.
+ * The work budget of a run. A packet is one unit of work, but it may access
+ * many pieces of indirect keys, and each access enters up to MAX_KEY_DEPTH
+ * keys. So each key entered by a piece is charged, and other work of the same
+ * size charges as many units. No run of the engine begins another packet when
+ * its budget is spent.
  */
 #define QRNIC_WORK_PER_RUN 8192
 
