@@ -61,8 +61,8 @@
 /* Shared connections: constants */
 #define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_CARRIER_QUEUE 64u
-#define QRNIC_CARRIED_OVERHEAD 104u
-#define QRNIC_MAX_CARRIED 0x4000000u
+#define QRNIC_ENCAPSULATION_OVERHEAD 104u
+#define QRNIC_MAX_INNER_BYTES 0x4000000u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0

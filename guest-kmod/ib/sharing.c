@@ -294,7 +294,7 @@ static bool port_has_room(struct qrnic_ib_dev *dev)
 {
 	unsigned int mtu = READ_ONCE(dev->qdev->netdev->mtu);
 
-	return ib_mtu_enum_to_int(iboe_get_mtu(mtu)) + QRNIC_CARRIED_OVERHEAD <= mtu;
+	return ib_mtu_enum_to_int(iboe_get_mtu(mtu)) + QRNIC_ENCAPSULATION_OVERHEAD <= mtu;
 }
 
 static struct qrnic_ib_share_link *answering_link(struct qrnic_ib_share *share)

@@ -144,8 +144,8 @@
 /* Shared connections: constants */
 #define QRNIC_ECE_VENDOR_ID 0x525400u
 #define QRNIC_CARRIER_QUEUE 64u
-#define QRNIC_CARRIED_OVERHEAD 104u
-#define QRNIC_MAX_CARRIED 0x4000000u
+#define QRNIC_ENCAPSULATION_OVERHEAD 104u
+#define QRNIC_MAX_INNER_BYTES 0x4000000u
 
 /*
  * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
@@ -845,11 +845,11 @@ enum qrnic_counter {
 	QRNIC_COUNTER_CONTEXT_HITS,
 	QRNIC_COUNTER_CONTEXT_MISSES,
 	QRNIC_COUNTER_CONTEXT_WRITE_BACKS,
-	QRNIC_COUNTER_TX_CARRIED,
-	QRNIC_COUNTER_RX_CARRIED,
-	QRNIC_COUNTER_RX_CARRIED_EARLY,
+	QRNIC_COUNTER_TX_INNER,
+	QRNIC_COUNTER_RX_INNER,
+	QRNIC_COUNTER_RX_INNER_EARLY,
 	QRNIC_COUNTER_MEMBERS_FAILED,
-	QRNIC_COUNTER_RX_DROP_CARRIED,
+	QRNIC_COUNTER_RX_DROP_INNER,
 	QRNIC_COUNTER_ROCE_TX_PACKETS,
 	QRNIC_COUNTER_ROCE_TX_BYTES,
 	QRNIC_COUNTER_ROCE_RX_PACKETS,
@@ -1035,11 +1035,11 @@ enum qrnic_counter {
 	X(context_hits, shared) \
 	X(context_misses, shared) \
 	X(context_write_backs, shared) \
-	X(tx_carried, shared) \
-	X(rx_carried, shared) \
-	X(rx_carried_early, shared) \
+	X(tx_inner, shared) \
+	X(rx_inner, shared) \
+	X(rx_inner_early, shared) \
 	X(members_failed, shared) \
-	X(rx_drop_carried, shared) \
+	X(rx_drop_inner, shared) \
 	X(roce_tx_packets, roce) \
 	X(roce_tx_bytes, roce) \
 	X(roce_rx_packets, roce) \

@@ -215,7 +215,7 @@ static void test_connections(void)
 	uint64_t before, after;
 	uint32_t answer = 0;
 
-	counters("tx_carried", &before);
+	counters("tx_inner", &before);
 	for (unsigned int i = 0; i < 8; i++) {
 		asks[i] = end_in(context, 0);
 		answers[i] = end_in(i % 2 ? context : other, HALF);
@@ -225,7 +225,7 @@ static void test_connections(void)
 			CHECK(connect_ends(&asks[i], &answers[i]) == answer);
 		works(&asks[i], &answers[i]);
 	}
-	counters("tx_carried", &after);
+	counters("tx_inner", &after);
 	/* 9 packets of each write, an ACK at least; one introduction */
 	CHECK(after - before >= 8 * 2 * 10 + 1);
 	for (unsigned int i = 0; i < 4; i++)
@@ -244,7 +244,7 @@ static void test_declined(void)
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
 	uint64_t before, after;
 
-	counters("tx_carried", &before);
+	counters("tx_inner", &before);
 	offered_by(&one);
 	set(&two, 0);
 	set(&one, 0);
@@ -253,7 +253,7 @@ static void test_declined(void)
 	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
 	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
 	works(&one, &two);
-	counters("tx_carried", &after);
+	counters("tx_inner", &after);
 	CHECK(before == after);
 	end_free(&one);
 	end_free(&two);

@@ -15,8 +15,8 @@
 #include "link/frame.h"
 #include "link/link.h"
 
-/* Carried frames are whole, and fit into what a cable carries. */
-QEMU_BUILD_BUG_ON(QRNIC_LINK_CARRIED_MAX < QRNIC_MAX_MTU + 18);
+/* Payload frames are whole, and fit into a frame of a cable. */
+QEMU_BUILD_BUG_ON(QRNIC_LINK_PAYLOAD_MAX < QRNIC_MAX_MTU + 18);
 QEMU_BUILD_BUG_ON(QRNIC_LINK_FRAME_MAX > QRNIC_FRAME_MAX);
 
 /* The counters are in the order of the link's. */

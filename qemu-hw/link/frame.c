@@ -68,7 +68,7 @@ static bool fields_are_good(const QrnicLinkHeader *h)
     case QRNIC_LINK_HELLO:
         return !h->length && h->number && !h->ack && !h->map;
     case QRNIC_LINK_DATA:
-        return h->length >= QRNIC_LINK_CARRIED_MIN && h->heard;
+        return h->length >= QRNIC_LINK_PAYLOAD_MIN && h->heard;
     case QRNIC_LINK_ACK:
     case QRNIC_LINK_NAK:
         return !h->length && !h->number && h->heard;
@@ -80,7 +80,7 @@ static bool fields_are_good(const QrnicLinkHeader *h)
 QrnicLinkParse qrnic_link_parse(QrnicLinkHeader *h, const uint8_t *frame,
                                 size_t len)
 {
-    const uint8_t *carried = frame + QRNIC_LINK_OVERHEAD;
+    const uint8_t *payload = frame + QRNIC_LINK_OVERHEAD;
     size_t bytes;
 
     if (len < QRNIC_LINK_OVERHEAD) {
@@ -96,16 +96,16 @@ QrnicLinkParse qrnic_link_parse(QrnicLinkHeader *h, const uint8_t *frame,
         .length = lduw_be_p(frame + LENGTH),
     };
     bytes = QRNIC_LINK_OVERHEAD + h->length;
-    if (h->length > QRNIC_LINK_CARRIED_MAX ||
+    if (h->length > QRNIC_LINK_PAYLOAD_MAX ||
         (len != bytes && len != MAX(bytes, QRNIC_LINK_FRAME_MIN))) {
         return QRNIC_LINK_MALFORMED;
     }
     if (ldl_be_p(frame + CRC) != frame_crc(frame, h->length)) {
         return QRNIC_LINK_BAD_CRC;
     }
-    /* A frame of a hop that was carried over another hop is no frame of it. */
+    /* A frame of this protocol must not be the payload of another. */
     if (frame[VERSION] != QRNIC_LINK_VERSION || !fields_are_good(h) ||
-        (h->length && qrnic_link_kind(carried, h->length) == QRNIC_LINK_OURS)) {
+        (h->length && qrnic_link_kind(payload, h->length) == QRNIC_LINK_OURS)) {
         return QRNIC_LINK_MALFORMED;
     }
     return QRNIC_LINK_GOOD;

@@ -2,7 +2,7 @@
  * qrnic link: the frames of link retransmission
  *
  * Bytes in, structure out, and back. An Ethernet header, a link header, and
- * the frame that is carried, whole.
+ * the payload frame, whole.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,14 +14,14 @@
 #define QRNIC_LINK_ETHERTYPE 0x88b5
 #define QRNIC_LINK_VERSION 1
 
-/* What a carried frame grows by: 14 bytes of Ethernet, 32 of our own */
+/* What a payload frame grows by: 14 bytes of Ethernet, 32 of our own */
 #define QRNIC_LINK_OVERHEAD 46
 /* Shorter ones are filled up with zeros. */
 #define QRNIC_LINK_FRAME_MIN 60
-#define QRNIC_LINK_CARRIED_MIN 14
+#define QRNIC_LINK_PAYLOAD_MIN 14
 /* A frame of the largest MTU with a tag, and a little more */
-#define QRNIC_LINK_CARRIED_MAX 9036
-#define QRNIC_LINK_FRAME_MAX (QRNIC_LINK_OVERHEAD + QRNIC_LINK_CARRIED_MAX)
+#define QRNIC_LINK_PAYLOAD_MAX 9036
+#define QRNIC_LINK_FRAME_MAX (QRNIC_LINK_OVERHEAD + QRNIC_LINK_PAYLOAD_MAX)
 
 enum qrnic_link_type {
     QRNIC_LINK_HELLO = 1,
@@ -36,7 +36,7 @@ typedef struct QrnicLinkHeader {
     uint32_t number;            /* of DATA; HELLO: window; else 0 */
     uint32_t ack;               /* the first number that has not arrived */
     uint64_t map;               /* bit n: number ack + 1 + n has */
-    uint32_t length;            /* of what is carried */
+    uint32_t length;            /* of the payload frame */
 } QrnicLinkHeader;
 
 typedef enum QrnicLinkKind {

@@ -304,8 +304,8 @@ bool qrnic_link_send(QrnicLink *l, const uint8_t *frame, size_t len)
 
     /* The guest speaks for itself, not for the port. */
     if (qrnic_link_kind(frame, len) == QRNIC_LINK_OURS ||
-        (agreed && (len > QRNIC_LINK_CARRIED_MAX ||
-                    len < QRNIC_LINK_CARRIED_MIN ||
+        (agreed && (len > QRNIC_LINK_PAYLOAD_MAX ||
+                    len < QRNIC_LINK_PAYLOAD_MIN ||
                     qrnic_link_replay_full(&l->replay, l->window)))) {
         count(l, QRNIC_LINK_TX_REFUSED, 1);
     } else if (agreed) {

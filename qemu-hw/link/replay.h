@@ -10,7 +10,7 @@
 
 typedef struct QrnicLinkSlot {
     uint8_t *frame;             /* with room for the headers in front */
-    uint32_t length;            /* of the frame that is carried */
+    uint32_t length;            /* of the payload frame */
     bool lost;                  /* it is to be sent again */
     bool arrived;               /* but one before it has not */
     bool again;                 /* it was sent more than once */

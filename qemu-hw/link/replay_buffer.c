@@ -61,7 +61,7 @@ uint32_t qrnic_link_replay_reset(QrnicLinkReplay *r, uint32_t number)
 bool qrnic_link_replay_full(const QrnicLinkReplay *r, uint32_t window)
 {
     return r->next - r->first >= MIN(window, r->window) ||
-           r->bytes + QRNIC_LINK_CARRIED_MAX > r->room;
+           r->bytes + QRNIC_LINK_PAYLOAD_MAX > r->room;
 }
 
 void qrnic_link_replay_put(QrnicLinkReplay *r, const uint8_t *frame,

@@ -115,7 +115,7 @@ enum qrnic_bth_opcode {
     QRNIC_OP_DC_DISCONNECT = 0xe3,
 
     /* Shared connections: as those of RC, of messages of one packet */
-    QRNIC_OP_CARRIED = 0xe4,
+    QRNIC_OP_ENCAPSULATED = 0xe4,
     QRNIC_OP_CARRIER_ACK = 0xf1,
     QRNIC_OP_CARRIER_SACK = 0xff,
     QRNIC_OP_COUNT,
@@ -163,7 +163,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_OPF_FLUSH         (1u << 26)
 #define QRNIC_OPF_CONTROL       (1u << 27)      /* of a connection, not data */
 #define QRNIC_OPF_NOTIFICATION  (1u << 28)      /* of congestion */
-#define QRNIC_OPF_CARRIED       (1u << 29)      /* its payload is a packet */
+#define QRNIC_OPF_ENCAPSULATED  (1u << 29)      /* its payload is a packet */
 /* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)

@@ -219,7 +219,7 @@ static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
     return parse_from_bth(p, bth_of(h), left - QRNIC_ICRC_LEN);
 }
 
-QrnicParse qrnic_packet_parse_carried(QrnicPacket *p, const QrnicPacket *outer)
+QrnicParse qrnic_packet_parse_inner(QrnicPacket *p, const QrnicPacket *outer)
 {
     if (outer->payload_len < QRNIC_BTH_LEN) {
         return QRNIC_PARSE_MALFORMED;
@@ -480,14 +480,14 @@ size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
     return end + QRNIC_ICRC_LEN - frame;
 }
 
-uint8_t *qrnic_packet_begin_carried(uint8_t *inner, const QrnicTransport *t,
+uint8_t *qrnic_packet_begin_inner(uint8_t *inner, const QrnicTransport *t,
                                     uint32_t payload_len)
 {
     return build_transport(inner, t, qrnic_opcode_info(t->opcode)->flags,
                            -payload_len & 3);
 }
 
-size_t qrnic_packet_finish_carried(const uint8_t *inner, uint8_t *payload,
+size_t qrnic_packet_finish_inner(const uint8_t *inner, uint8_t *payload,
                                    uint32_t payload_len)
 {
     return pad(payload, payload_len) - inner;

@@ -63,7 +63,7 @@ typedef struct QrnicTransport {
     bool fecn, becn;
     uint16_t pkey;
     uint32_t dest_qpn, psn;
-    uint32_t qkey, src_qpn;     /* DETH; DCETH and CARRIED use src_qpn too */
+    uint32_t qkey, src_qpn;     /* DETH; src_qpn: DCETH, ENCAPSULATED */
     uint32_t srqn;              /* XRCETH */
     uint32_t connection;        /* DCETH */
     uint64_t access_key;        /* DC_CONNECT */
@@ -117,10 +117,10 @@ QrnicParse qrnic_packet_parse_unchecked(QrnicPacket *out,
                                         const QrnicHeaders *h);
 
 /*
- * The packet that a carried one has in its payload; *out keeps the headers of
+ * Parses the inner packet of an ENCAPSULATED packet; *out keeps the headers of
  * the outer one. Of which connections it may be, the caller knows.
  */
-QrnicParse qrnic_packet_parse_carried(QrnicPacket *out,
+QrnicParse qrnic_packet_parse_inner(QrnicPacket *out,
                                       const QrnicPacket *outer);
 
 /* Who talks to whom. */
@@ -165,12 +165,12 @@ size_t qrnic_packet_finish(const QrnicPath *path, uint8_t *frame,
 size_t qrnic_packet_finish_unchecked(uint8_t *frame, uint8_t *payload,
                                      uint32_t payload_len);
 /*
- * The same for a packet to be carried: from its BTH on, and without an ICRC.
+ * The same for an inner packet: from its BTH on, and without an ICRC.
  * inner needs room for QRNIC_TRANSPORT_HEADER_MAX + payload + 3 bytes.
  */
-uint8_t *qrnic_packet_begin_carried(uint8_t *inner, const QrnicTransport *t,
+uint8_t *qrnic_packet_begin_inner(uint8_t *inner, const QrnicTransport *t,
                                     uint32_t payload_len);
-size_t qrnic_packet_finish_carried(const uint8_t *inner, uint8_t *payload,
+size_t qrnic_packet_finish_inner(const uint8_t *inner, uint8_t *payload,
                                    uint32_t payload_len);
 
 #endif

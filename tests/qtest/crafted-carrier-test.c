@@ -18,9 +18,9 @@ static void writes_send(Shared *s)
 {
     for (unsigned i = 0; i < WRITES; i++) {
         member_post(s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-        shared_expect_carried(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
+        shared_expect_inner(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
     }
-    shared_quiet(s, "tx_carried=3 tx_write=3");
+    shared_quiet(s, "tx_inner=3 tx_write=3");
 }
 
 /* They all come again: none was taken for acknowledged. */
@@ -32,7 +32,7 @@ static void writes_again(Shared *s)
     peer_send(s->c.r.d, &p);
     s->sent = AT(s->sent, -WRITES);
     for (unsigned i = 0; i < WRITES; i++) {
-        shared_expect_carried(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
+        shared_expect_inner(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
     }
     shared_quiet(s, "rx_nak_sequence retransmissions=3");
 }
@@ -48,7 +48,7 @@ static void writes_complete(Shared *s)
         member_completed(s, 0, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE,
                          QRNIC_SYN_NONE);
     }
-    shared_quiet(s, "rx_carried tx_ack rx_ack");
+    shared_quiet(s, "rx_inner tx_ack rx_ack");
     s->psn = AT(s->psn, 1);
 }
 
@@ -169,7 +169,7 @@ static void test_answer(const void *opaque)
 static void first_again(Shared *s)
 {
     s->sent = CARRIER_SQ_PSN;
-    shared_expect_carried(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     s->sent = AT(CARRIER_SQ_PSN, WRITES);
 }
 
@@ -211,7 +211,7 @@ static void test_ack(void)
 }
 
 /*
- * Answers to a member, carried
+ * Answers to a member, as inner packets
  */
 
 typedef struct Inner {
@@ -224,15 +224,15 @@ typedef struct Inner {
 
 static const Inner inners[] = {
     { "member-ack-of-what-was-not-sent", 0, AT(MEMBER_SQ_PSN(0), WRITES),
-      AETH_ACK | 31, "rx_carried tx_ack rx_ack rx_drop_psn" },
+      AETH_ACK | 31, "rx_inner tx_ack rx_ack rx_drop_psn" },
     { "member-ack-of-the-psn-of-its-carrier", 0, CARRIER_SQ_PSN,
-      AETH_ACK | 31, "rx_carried tx_ack rx_ack rx_drop_psn" },
+      AETH_ACK | 31, "rx_inner tx_ack rx_ack rx_drop_psn" },
     { "member-ack-to-another", 1, MEMBER_SQ_PSN(0), AETH_ACK | 31,
-      "rx_carried tx_ack rx_ack rx_drop_psn" },
+      "rx_inner tx_ack rx_ack rx_drop_psn" },
     { "member-nak-to-another", 1, MEMBER_SQ_PSN(0), AETH_NAK_REMOTE_ACCESS,
-      "rx_carried tx_ack rx_drop_psn" },
+      "rx_inner tx_ack rx_drop_psn" },
     { "member-ack-to-a-member-elsewhere", ELSEWHERE, MEMBER_SQ_PSN(0),
-      AETH_ACK | 31, "rx_drop_carried tx_ack" },
+      AETH_ACK | 31, "rx_drop_inner tx_ack" },
 };
 
 static void test_inner(const void *opaque)
@@ -266,7 +266,7 @@ static void test_member_fails(void)
     for (unsigned i = 1; i < WRITES; i++) {
         member_completed(&s, 0, QRNIC_WC_WR_FLUSH_ERR, 0, QRNIC_SYN_NONE);
     }
-    shared_quiet(&s, "rx_carried tx_ack rx_ack rx_nak_error");
+    shared_quiet(&s, "rx_inner tx_ack rx_ack rx_nak_error");
     shared_expect_state(&s, &s.carrier, QRNIC_QPS_RTS);
     shared_expect_state(&s, &s.member[1], QRNIC_QPS_RTS);
     member_enter(&s, 0, QRNIC_QPS_RTS);
@@ -282,7 +282,7 @@ static void fill(Shared *s, const char *counted)
 {
     shared_write(s, 1, s->psn, 0);
     shared_expect_ack(s, AT(s->psn, 1));
-    shared_expect_carried(s, 1, RC_ACK, MEMBER_RQ_PSN(1));
+    shared_expect_inner(s, 1, RC_ACK, MEMBER_RQ_PSN(1));
     shared_ack(s);
     crafted_counted(&s->c, counted);
     s->psn = AT(s->psn, 2);
@@ -294,16 +294,16 @@ static void test_early_ack(void)
 
     shared_start(&s, SELECTIVE);
     member_post(&s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried tx_write rx_ack");
+    shared_quiet(&s, "tx_inner tx_write rx_ack");
     member_answer(&s, 0, MEMBER_SQ_PSN(0), AETH_ACK | 31, AT(s.psn, 1));
     shared_expect_sack(&s);
     member_completed(&s, 0, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE,
                      QRNIC_SYN_NONE);
-    shared_quiet(&s, "rx_carried rx_carried_early rx_ack tx_sack held_packets "
+    shared_quiet(&s, "rx_inner rx_inner_early rx_ack tx_sack held_packets "
                  "out_of_sequence");
-    fill(&s, "tx_carried rx_carried rx_write tx_ack=2 rx_ack");
+    fill(&s, "tx_inner rx_inner rx_write tx_ack=2 rx_ack");
     shared_works(&s, 1);
     shared_stop(&s);
 }
@@ -323,9 +323,9 @@ static PeerPacket read_response(Shared *s, uint32_t psn)
 static void read_send(Shared *s)
 {
     member_post(s, 0, QRNIC_WQE_RDMA_READ, HONEST);
-    shared_expect_carried(s, 0, RC_READ_REQUEST, MEMBER_SQ_PSN(0));
+    shared_expect_inner(s, 0, RC_READ_REQUEST, MEMBER_SQ_PSN(0));
     shared_ack(s);
-    shared_quiet(s, "tx_carried tx_read rx_ack");
+    shared_quiet(s, "tx_inner tx_read rx_ack");
 }
 
 static void read_completed(Shared *s)
@@ -348,7 +348,7 @@ static void test_response_ahead(void)
     shared_send(&s, &p, AT(s.psn, 1));
     shared_expect_sack(&s);
     shared_quiet(&s, "tx_sack held_packets out_of_sequence");
-    fill(&s, "tx_carried rx_carried=2 rx_write tx_ack=2 rx_ack");
+    fill(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack");
     read_completed(&s);
     shared_works(&s, 1);
     shared_stop(&s);
@@ -365,7 +365,7 @@ static void test_response_to_nothing(void)
     shared_send(&s, &p, AT(s.psn, 1));
     shared_expect_sack(&s);
     shared_quiet(&s, "tx_sack held_packets out_of_sequence");
-    fill(&s, "tx_carried rx_carried=2 rx_write tx_ack=2 rx_ack rx_drop_psn");
+    fill(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack rx_drop_psn");
     shared_works(&s, 1);
     shared_stop(&s);
 }
@@ -379,9 +379,9 @@ static void test_ack_behind_read(void)
     shared_start(&s, SELECTIVE);
     read_send(&s);
     member_post(&s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), 1));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), 1));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried tx_write rx_ack");
+    shared_quiet(&s, "tx_inner tx_write rx_ack");
     member_answer(&s, 0, AT(MEMBER_SQ_PSN(0), 1), AETH_ACK | 31,
                   AT(s.psn, 1));
     shared_expect_sack(&s);
@@ -394,7 +394,7 @@ static void test_ack_behind_read(void)
                      QRNIC_SYN_NONE);
     member_completed(&s, 0, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE,
                      QRNIC_SYN_NONE);
-    shared_quiet(&s, "rx_carried=2 tx_ack rx_ack");
+    shared_quiet(&s, "rx_inner=2 tx_ack rx_ack");
     s.psn = AT(s.psn, 2);
     shared_works(&s, 0);
     shared_stop(&s);
@@ -414,9 +414,9 @@ static void test_early_ack_behind_done_read(void)
     read_completed(&s);
     s.psn = AT(s.psn, 1);
     member_post(&s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), 1));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), 1));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried rx_carried tx_write tx_ack rx_ack");
+    shared_quiet(&s, "tx_inner rx_inner tx_write tx_ack rx_ack");
     member_answer(&s, 0, AT(MEMBER_SQ_PSN(0), 1), AETH_ACK | 31,
                   AT(s.psn, 1));
     shared_expect_sack(&s);
@@ -449,14 +449,14 @@ static void test_send_lands(void)
         p.length = m ? 0 : p.length;
         shared_send(&s, &p, s.psn);
         shared_expect_ack(&s, s.psn);
-        shared_expect_carried(&s, m, RC_ACK, MEMBER_RQ_PSN(m));
+        shared_expect_inner(&s, m, RC_ACK, MEMBER_RQ_PSN(m));
         shared_ack(&s);
         cq_wait(s.c.r.d, &s.c.r.recv_cq, &cqe);
         g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
         g_assert_cmphex(cqe.qpn, ==, s.member[m].number);
         g_assert_cmpuint(cqe.byte_len, ==, p.length);
         crafted_wrote(&s.c, m * HONEST, CRAFTED_BYTE, p.length);
-        shared_quiet(&s, "tx_carried rx_carried rx_send tx_ack=2 rx_ack");
+        shared_quiet(&s, "tx_inner rx_inner rx_send tx_ack=2 rx_ack");
         s.psn = AT(s.psn, 1);
         s.written[m]++;
     }
@@ -484,10 +484,10 @@ static void test_window(void)
 
         if (i == WINDOW) {
             crafted_quiet(&s.c);
-            counter_wait(s.c.r.d, QRNIC_COUNTER_TX_CARRIED, WINDOW);
+            counter_wait(s.c.r.d, QRNIC_COUNTER_TX_INNER, WINDOW);
             shared_ack(&s);
         }
-        p = shared_next_carried(&s, &outer);
+        p = shared_next_inner(&s, &outer);
         m = p.dest_qpn - PEER_MEMBER(0);
         g_assert_cmpuint(m, <, ELSEWHERE);
         /* Each has its order. */
@@ -522,8 +522,8 @@ static void test_member_timer(void)
     carrier_to_rts(&s, &s.carrier, &attr);
     shared_join(&s);
     member_post(&s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
-    shared_quiet(&s, "tx_carried tx_write");
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_quiet(&s, "tx_inner tx_write");
     for (unsigned i = 0; i < 20; i++) {
         qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
         shared_quiet(&s, "");
@@ -535,8 +535,8 @@ static void test_member_timer(void)
         qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
         settle(s.c.r.d);
     }
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
-    shared_quiet(&s, "tx_carried retransmissions timeouts");
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_quiet(&s, "tx_inner retransmissions timeouts");
     shared_ack(&s);
     shared_quiet(&s, "rx_ack");
     shared_works(&s, 0);
@@ -578,7 +578,7 @@ static void again(Shared *s)
 {
     s->sent = CARRIER_SQ_PSN;
     for (unsigned i = 0; i < WRITES; i++) {
-        shared_expect_carried(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
+        shared_expect_inner(s, 0, RC_WRITE_ONLY, AT(MEMBER_SQ_PSN(0), i));
     }
 }
 

@@ -54,7 +54,7 @@ static void stays(Shared *s)
 static void learns(Shared *s, const char *counted)
 {
     shared_expect_ack(s, s->psn);
-    shared_expect_carried(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_ack(s);
     s->psn = AT(s->psn, 1);
     shared_quiet(s, counted);
@@ -129,7 +129,7 @@ static void test_lesson(const void *opaque)
     expect_dest(&s, 0);
     p = shared_introduction(&s, s.psn);
     peer_send(s.c.r.d, &p);
-    learns(&s, "tx_carried rx_carried tx_ack rx_ack");
+    learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
 /* From a packet of a member, and of none */
@@ -141,7 +141,7 @@ static void test_learns(void)
     learning(&s, 0);
     p = member_forgery(&s, ELSEWHERE);
     shared_send(&s, &p, s.psn);
-    learns(&s, "tx_carried rx_drop_carried tx_ack rx_ack");
+    learns(&s, "tx_inner rx_drop_inner tx_ack rx_ack");
 }
 
 /* It does not introduce itself to whom it does not know. */
@@ -153,7 +153,7 @@ static void test_learns_and_introduces(void)
     learning(&s, QRNIC_QPO_INTRODUCE);
     p = shared_introduction(&s, s.psn);
     peer_send(s.c.r.d, &p);
-    learns(&s, "tx_carried rx_carried tx_ack rx_ack");
+    learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
 /* Nothing is to be acknowledged, and members go on all the same. */
@@ -166,10 +166,10 @@ static void test_learns_without_ack(void)
     p = shared_introduction(&s, s.psn);
     p.ack_request = false;
     peer_send(s.c.r.d, &p);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_ack(&s);
     s.psn = AT(s.psn, 1);
-    shared_quiet(&s, "tx_carried rx_carried rx_ack");
+    shared_quiet(&s, "tx_inner rx_inner rx_ack");
     stays(&s);
 }
 
@@ -231,12 +231,12 @@ static void test_learns_in_rtr(void)
     shared_expect_ack(&s, s.psn);
     s.psn = AT(s.psn, 1);
     shared_expect_event(&s, QRNIC_EVENT_COMM_EST, &s.carrier);
-    shared_quiet(&s, "rx_carried tx_ack");
+    shared_quiet(&s, "rx_inner tx_ack");
     expect_dest(&s, PEER_CARRIER);
     carrier_to_rts(&s, &s.carrier, &attr);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried tx_write rx_ack");
+    shared_quiet(&s, "tx_inner tx_write rx_ack");
     stays(&s);
 }
 
@@ -255,8 +255,8 @@ static void test_learns_anew(void)
     stl_be_p(s.bytes, PEER_CARRIER);
     peer_send(s.c.r.d, &p);
     shared_expect_ack(&s, s.psn);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
-    shared_quiet(&s, "tx_carried rx_carried tx_ack");
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_quiet(&s, "tx_inner rx_inner tx_ack");
     /* As long as it has members it stays. */
     for (unsigned m = 0; m < ELSEWHERE; m++) {
         member_enter(&s, m, QRNIC_QPS_RESET);
@@ -277,7 +277,7 @@ static void test_learns_anew(void)
     shared_expect_ack(&s, s.psn);
     s.psn = AT(s.psn, 1);
     s.sent = CARRIER_SQ_PSN;
-    shared_quiet(&s, "rx_carried tx_ack");
+    shared_quiet(&s, "rx_inner tx_ack");
     stays(&s);
 }
 
@@ -289,7 +289,7 @@ static void expect_introduction(Shared *s)
 {
     PeerPacket outer;
 
-    shared_next_carried(s, &outer);
+    shared_next_inner(s, &outer);
     g_assert_cmpuint(outer.length, ==, WORD);
     g_assert_true(outer.ack_request);
 }
@@ -308,8 +308,8 @@ static void introducing(Shared *s, uint8_t options)
     shared_quiet(s, "");
     carrier_to_rts(s, &s->carrier, &attr);
     expect_introduction(s);
-    shared_expect_carried(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
-    shared_quiet(s, "tx_carried=2 tx_write");
+    shared_expect_inner(s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_quiet(s, "tx_inner=2 tx_write");
 }
 
 /* Once, and before all else; it is repeated as any packet is. */
@@ -323,7 +323,7 @@ static void test_introduces(void)
     peer_send(s.c.r.d, &p);
     s.sent = CARRIER_SQ_PSN;
     expect_introduction(&s);
-    shared_expect_carried(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_quiet(&s, "rx_nak_sequence retransmissions=2");
     shared_ack(&s);
     shared_quiet(&s, "rx_ack");
@@ -364,7 +364,7 @@ static void test_introduction_unanswered(void)
         qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
     }
     shared_expect_event(&s, QRNIC_EVENT_QP_FATAL, &s.carrier);
-    shared_quiet(&s, "tx_carried retransmissions=2 timeouts=3 retry_exceeded");
+    shared_quiet(&s, "tx_inner retransmissions=2 timeouts=3 retry_exceeded");
     shared_expect_state(&s, &s.carrier, QRNIC_QPS_ERR);
     shared_stop(&s);
 }

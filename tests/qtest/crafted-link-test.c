@@ -31,7 +31,7 @@ typedef struct Case {
     int32_t session, heard;     /* from the right ones on */
     int64_t number, ack;        /* the same; of a HELLO these are as they are */
     uint64_t map;
-    unsigned length;            /* of what is carried; 0: as is right */
+    unsigned length;            /* of the payload; 0: as is right */
     bool other;                 /* that is another link frame */
     unsigned patch;             /* offset of a byte that is inverted; 0: none */
     bool sealed;                /* the CRC is right nevertheless */
@@ -46,7 +46,7 @@ typedef struct Case {
 #define OLD .counted = "link_rx_stale"
 
 static const Case cases[] = {
-    { "crc-of-what-is-carried", AS_DATA, .patch = 60, DAMAGED },
+    { "crc-of-the-payload", AS_DATA, .patch = 60, DAMAGED },
     { "crc-of-the-header", AS_ACK, .ack = 1, .patch = 33, DAMAGED },
     { "crc-itself", AS_DATA, .patch = CRC, DAMAGED },
     { "crc-covers-the-source", AS_DATA, .patch = 7, DAMAGED },
@@ -167,14 +167,14 @@ static size_t craft(World *w, const Case *k, uint8_t *frame)
     const LinkFrame inner = {
         .type = LINK_HELLO, .session = 7, .heard = 8, .number = 9,
     };
-    static uint8_t carried[PEER_FRAME_MAX];
+    static uint8_t payload[PEER_FRAME_MAX];
     const PeerPacket p = bad_write(w, RQ_PSN);
     LinkFrame f = {
         .type = k->type,
         .session = k->no_session ? 0 : LINK_PEER + k->session,
         .heard = k->no_heard ? 0 : w->e.session + k->heard,
         .number = k->number, .ack = k->ack, .map = k->map,
-        .carried = carried, .length = peer_encode(&p, carried),
+        .payload = payload, .length = peer_encode(&p, payload),
     };
     size_t len;
 
@@ -187,7 +187,7 @@ static size_t craft(World *w, const Case *k, uint8_t *frame)
         f.ack += w->e.session;
     }
     if (k->other) {
-        link_encode(&inner, carried);
+        link_encode(&inner, payload);
     }
     if (k->length) {
         f.length = k->length;
@@ -368,8 +368,8 @@ static void test_third_end(void)
     crafted_stop(&w.c);
 }
 
-/* What is carried is a frame as any other: who lies there lies to the port. */
-static void test_carried_lies(void)
+/* A payload frame is checked as any other frame. */
+static void test_inner_lies(void)
 {
     PeerPacket p;
     World w;
@@ -445,8 +445,8 @@ void add_crafted_link_tests(void)
                    test_forged_hello);
     qtest_add_func("qrnic/crafted/link/third-end-makes-it-plain",
                    test_third_end);
-    qtest_add_func("qrnic/crafted/link/carried-frame-is-checked",
-                   test_carried_lies);
+    qtest_add_func("qrnic/crafted/link/payload-frame-is-checked",
+                   test_inner_lies);
     qtest_add_func("qrnic/crafted/link/before-agreement-is-stale",
                    test_before_agreement);
     qtest_add_func("qrnic/crafted/link/where-it-is-off", test_off);

@@ -15,7 +15,7 @@
 /* A write of member 0 that is as it should be, but for: */
 typedef struct Case {
     const char *rule;
-    uint8_t opcode;             /* of what is carried; 0: as it is */
+    uint8_t opcode;             /* of the inner packet; 0: as it is */
     unsigned left;              /* bytes of it that are there; 0: all */
     void (*prepare)(Shared *s); /* member 0 */
     void (*inner)(Shared *s, PeerPacket *p);
@@ -24,7 +24,7 @@ typedef struct Case {
 } Case;
 
 /*
- * What is carried
+ * The inner packet
  */
 
 static void empty(Shared *s, PeerPacket *p)
@@ -145,7 +145,7 @@ static const Case taken[] = {
     { "atomic-without-its-operands", RC_FETCH_ADD, .left = BTH + 16 },
     { "ack-without-its-aeth", RC_ACK, .left = BTH },
     { "atomic-ack-cut-off", RC_ATOMIC_ACK, .left = BTH + 8 },
-    { "carried-ack-with-data", RC_ACK },
+    { "inner-ack-with-data", RC_ACK },
     { "read-request-with-data", RC_READ_REQUEST },
     { "longer-than-the-path-mtu", .inner = beyond_mtu },
     { "pad-that-does-not-fit", .inner = pad_too_much },
@@ -162,7 +162,7 @@ static const Case taken[] = {
     { "of-dynamic-connections", DC(RC_WRITE_ONLY) },
     { "connect-of-dynamic-connections", DC_CONNECT, .inner = empty },
     { "notification-of-congestion", 0x81, .left = BTH + 16 },
-    { "carried-in-carried", CARRIED },
+    { "encapsulated-in-encapsulated", ENCAPSULATED },
     { "ack-of-carriers", CARRIER_ACK, .inner = empty },
     { "sack-of-carriers", CARRIER_SACK, .inner = told },
     { "to-a-queue-pair-of-nobody", .inner = to_nobody },
@@ -216,7 +216,7 @@ static void test_taken(const void *opaque)
     p = packet_of(&s, k, s.psn);
     peer_send(s.c.r.d, &p);
     shared_expect_ack(&s, s.psn);
-    shared_quiet(&s, "rx_drop_carried tx_ack");
+    shared_quiet(&s, "rx_drop_inner tx_ack");
     s.psn = AT(s.psn, 1);
     restore(&s, k);
     shared_works(&s, 0);
@@ -240,9 +240,9 @@ static void test_taken_ahead(const void *opaque)
     shared_quiet(&s, KEPT);
     shared_write(&s, 1, s.psn, 0);
     shared_expect_ack(&s, AT(s.psn, 1));
-    shared_expect_carried(&s, 1, RC_ACK, MEMBER_RQ_PSN(1));
+    shared_expect_inner(&s, 1, RC_ACK, MEMBER_RQ_PSN(1));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried rx_carried rx_drop_carried rx_write tx_ack=2 "
+    shared_quiet(&s, "tx_inner rx_inner rx_drop_inner rx_write tx_ack=2 "
                  "rx_ack");
     s.psn = AT(s.psn, 2);
     restore(&s, k);
@@ -332,23 +332,23 @@ static void as_dynamic(Shared *s, PeerPacket *p)
 
 static void as_reserved(Shared *s, PeerPacket *p)
 {
-    p->opcode = CARRIED + 1;
+    p->opcode = ENCAPSULATED + 1;
 }
 
-static void uncarried(Shared *s, PeerPacket *p)
+static void bare(Shared *s, PeerPacket *p)
 {
     *p = member_forgery(s, 0);
 }
 
-static void uncarried_ack(Shared *s, PeerPacket *p)
+static void bare_ack(Shared *s, PeerPacket *p)
 {
     *p = member_packet(s, 0, RC_ACK, MEMBER_SQ_PSN(0));
     p->syndrome = AETH_ACK | 31;
 }
 
-static void uncarried_by_source(Shared *s, PeerPacket *p)
+static void bare_by_source(Shared *s, PeerPacket *p)
 {
-    uncarried(s, p);
+    bare(s, p);
     wrong_source(s, p);
 }
 
@@ -380,11 +380,11 @@ static const Case dropped[] = {
     { "send-to-a-carrier", .outer = as_send, DROPPED("opcode") },
     { "dynamic-to-a-carrier", .outer = as_dynamic, DROPPED("opcode") },
     { "frame-of-a-reserved-opcode", .outer = as_reserved, DROPPED("opcode") },
-    { "to-a-member-without-its-carrier", .outer = uncarried,
+    { "to-a-member-without-its-carrier", .outer = bare,
       DROPPED("connection") },
-    { "ack-to-a-member-without-its-carrier", .outer = uncarried_ack,
+    { "ack-to-a-member-without-its-carrier", .outer = bare_ack,
       DROPPED("connection") },
-    { "to-a-member-of-another-source", .outer = uncarried_by_source,
+    { "to-a-member-of-another-source", .outer = bare_by_source,
       DROPPED("connection") },
 };
 
@@ -436,7 +436,7 @@ static void whole_mtu(Shared *s, PeerPacket *p)
 static const Case executed[] = {
     { "reserved-bits-are-ignored", .outer = reserved },
     { "other-marks-are-ignored", .outer = other_marks },
-    { "marks-of-what-is-carried-are-ignored", .inner = inner_marks },
+    { "marks-of-the-inner-packet-are-ignored", .inner = inner_marks },
     { "limited-pkey-is-taken", .inner = limited_pkey, .outer = limited_pkey },
     { "whole-path-mtu-is-taken", .inner = whole_mtu },
 };
@@ -452,9 +452,9 @@ static void test_executed(const void *opaque)
     crafted_wrote(&s.c, 0, CRAFTED_BYTE, k->inner == whole_mtu ? MTU : HONEST);
     peer_send(s.c.r.d, &p);
     shared_expect_ack(&s, s.psn);
-    shared_expect_carried(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried rx_carried rx_write tx_ack=2 rx_ack");
+    shared_quiet(&s, "tx_inner rx_inner rx_write tx_ack=2 rx_ack");
     s.psn = AT(s.psn, 1);
     s.written[0]++;
     shared_works(&s, 0);
@@ -553,9 +553,9 @@ static void test_replayed_inside(void)
         p.psn = MEMBER_RQ_PSN(1);
         shared_send(&s, &p, s.psn);
         shared_expect_ack(&s, s.psn);
-        shared_expect_carried(&s, 1, RC_ACK, MEMBER_RQ_PSN(1));
+        shared_expect_inner(&s, 1, RC_ACK, MEMBER_RQ_PSN(1));
         shared_ack(&s);
-        shared_quiet(&s, "tx_carried rx_carried tx_ack=2 rx_ack "
+        shared_quiet(&s, "tx_inner rx_inner tx_ack=2 rx_ack "
                      "duplicate_requests");
         s.psn = AT(s.psn, 1);
     }
@@ -569,9 +569,9 @@ static void early(Shared *s)
     shared_start(s, SELECTIVE);
     shared_write(s, 1, AT(s->psn, 1), 1);
     shared_expect_sack(s);
-    shared_expect_carried(s, 1, RC_ACK, MEMBER_RQ_PSN(1));
+    shared_expect_inner(s, 1, RC_ACK, MEMBER_RQ_PSN(1));
     shared_ack(s);
-    shared_quiet(s, "tx_carried rx_carried rx_carried_early rx_write tx_ack "
+    shared_quiet(s, "tx_inner rx_inner rx_inner_early rx_write tx_ack "
                  "rx_ack tx_sack held_packets out_of_sequence");
 }
 
@@ -579,7 +579,7 @@ static void filled(Shared *s, const char *counted)
 {
     shared_write(s, 0, s->psn, 0);
     shared_expect_ack(s, AT(s->psn, 1));
-    shared_expect_carried(s, 0, RC_ACK, MEMBER_RQ_PSN(0));
+    shared_expect_inner(s, 0, RC_ACK, MEMBER_RQ_PSN(0));
     shared_ack(s);
     shared_quiet(s, counted);
     s->psn = AT(s->psn, 2);
@@ -587,7 +587,7 @@ static void filled(Shared *s, const char *counted)
     shared_stop(s);
 }
 
-#define FILLED "tx_carried rx_carried rx_write tx_ack=2 rx_ack"
+#define FILLED "tx_inner rx_inner rx_write tx_ack=2 rx_ack"
 
 static void test_early(void)
 {
@@ -638,7 +638,7 @@ static void test_early_then_stale(void)
     early(&s);
     shared_write(&s, 0, s.psn, 0);
     shared_expect_ack(&s, AT(s.psn, 1));
-    shared_expect_carried(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
+    shared_expect_inner(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
     shared_ack(&s);
     shared_quiet(&s, FILLED);
     p = member_forgery(&s, 1);
@@ -677,9 +677,9 @@ static void test_order_of_one(void)
     crafted_wrote(&s.c, CRAFTED_HONEST + HONEST, 0x11, HONEST);
     write_silently(&s, s.psn, 0);
     shared_expect_ack(&s, AT(s.psn, 1));
-    shared_expect_carried(&s, 0, RC_ACK, AT(MEMBER_RQ_PSN(0), 1));
+    shared_expect_inner(&s, 0, RC_ACK, AT(MEMBER_RQ_PSN(0), 1));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried rx_carried=2 rx_write=2 tx_ack=2 rx_ack");
+    shared_quiet(&s, "tx_inner rx_inner=2 rx_write=2 tx_ack=2 rx_ack");
     s.psn = AT(s.psn, 2);
     s.written[0]++;
     shared_works(&s, 2);
@@ -707,9 +707,9 @@ static void test_reversed(void)
         }
     }
     shared_expect_ack(&s, AT(s.psn, 3));
-    shared_expect_carried(&s, 0, RC_ACK, AT(MEMBER_RQ_PSN(0), 3));
+    shared_expect_inner(&s, 0, RC_ACK, AT(MEMBER_RQ_PSN(0), 3));
     shared_ack(&s);
-    shared_quiet(&s, "tx_carried rx_carried=4 rx_write=4 tx_ack=2 rx_ack");
+    shared_quiet(&s, "tx_inner rx_inner=4 rx_write=4 tx_ack=2 rx_ack");
     s.psn = AT(s.psn, 4);
     s.written[0] = 4;
     shared_works(&s, 0);
@@ -741,7 +741,7 @@ static void test_flood(void)
     crafted_wrote(&s.c, CRAFTED_HONEST, 0x10, HONEST);
     write_silently(&s, s.psn, 1);
     shared_expect_ack(&s, AT(s.psn, 255));
-    shared_quiet(&s, "rx_carried=256 rx_write=2 tx_ack duplicate_requests=254");
+    shared_quiet(&s, "rx_inner=256 rx_write=2 tx_ack duplicate_requests=254");
     s.psn = AT(s.psn, 256);
     s.written[0]++;
     shared_works(&s, 2);
@@ -767,7 +767,7 @@ static void test_introduction(void)
     for (unsigned i = 0; i < 3; i++) {
         introduce(&s, s.psn);
         shared_expect_ack(&s, s.psn);
-        shared_quiet(&s, "rx_carried tx_ack");
+        shared_quiet(&s, "rx_inner tx_ack");
         for (unsigned j = 0; j < REPLAYS; j++) {
             introduce(&s, s.psn);
             shared_expect_ack(&s, s.psn);
@@ -789,7 +789,7 @@ static void test_introduction_ahead(void)
         shared_expect_sack(&s);
         shared_quiet(&s, i ? "tx_sack out_of_sequence" : KEPT);
     }
-    filled(&s, "tx_carried rx_carried=2 rx_write tx_ack=2 rx_ack");
+    filled(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack");
 }
 
 /*
@@ -844,7 +844,7 @@ static void member_ahead(Shared *s, PeerPacket *p)
     p->psn++;
 }
 
-#define NAK "tx_carried rx_carried tx_ack rx_ack tx_nak_error"
+#define NAK "tx_inner rx_inner tx_ack rx_ack tx_nak_error"
 
 static const Fate fates[] = {
     { "key-of-nobody", key_of_nobody, AETH_NAK_REMOTE_ACCESS, NAK,
@@ -858,9 +858,9 @@ static const Fate fates[] = {
     { "last-without-first", last_of_nothing, AETH_NAK_INVALID_REQUEST, NAK,
       QRNIC_EVENT_QP_REQUEST_ERROR },
     { "send-without-receive-wqe", send_only, AETH_RNR_NAK | 12,
-      "tx_carried rx_carried tx_ack rx_ack tx_rnr_nak" },
+      "tx_inner rx_inner tx_ack rx_ack tx_rnr_nak" },
     { "ahead-of-its-member", member_ahead, AETH_NAK_SEQUENCE,
-      "tx_carried rx_carried tx_ack rx_ack tx_nak_sequence out_of_sequence" },
+      "tx_inner rx_inner tx_ack rx_ack tx_nak_sequence out_of_sequence" },
 };
 
 static void test_fate(const void *opaque)
@@ -874,7 +874,7 @@ static void test_fate(const void *opaque)
     k->inner(&s, &inner);
     shared_send(&s, &inner, s.psn);
     shared_expect_ack(&s, s.psn);
-    p = shared_expect_carried(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
+    p = shared_expect_inner(&s, 0, RC_ACK, MEMBER_RQ_PSN(0));
     g_assert_cmphex(p.syndrome, ==, k->syndrome);
     shared_ack(&s);
     if (k->event) {

@@ -196,7 +196,7 @@ static PeerPacket to_carrier(const Shared *s, uint8_t opcode, uint32_t psn)
 
 PeerPacket shared_introduction(Shared *s, uint32_t psn)
 {
-    PeerPacket p = to_carrier(s, CARRIED, psn);
+    PeerPacket p = to_carrier(s, ENCAPSULATED, psn);
 
     stl_be_p(s->bytes, PEER_CARRIER);
     p.payload = s->bytes;
@@ -209,8 +209,8 @@ PeerPacket shared_carry(Shared *s, const PeerPacket *inner, uint32_t psn)
 {
     PeerPacket p = shared_introduction(s, psn);
 
-    g_assert_cmpuint(inner->length, <=, CARRIED_MAX - 64);
-    p.length += peer_encode_carried(inner, s->bytes + WORD);
+    g_assert_cmpuint(inner->length, <=, INNER_MAX - 64);
+    p.length += peer_encode_inner(inner, s->bytes + WORD);
     return p;
 }
 
@@ -241,7 +241,7 @@ static size_t early_take(Shared *s, unsigned i, uint8_t *frame)
     return len;
 }
 
-static PeerPacket next_frame(Shared *s, bool carried)
+static PeerPacket next_frame(Shared *s, bool inner)
 {
     static uint8_t frame[PEER_FRAME_MAX];
     PeerPacket p;
@@ -255,7 +255,7 @@ static PeerPacket next_frame(Shared *s, bool carried)
             s->num_early++;
         }
         peer_decode(s->early[i].bytes, s->early[i].len, &p);
-        if ((p.opcode == CARRIED) == carried) {
+        if ((p.opcode == ENCAPSULATED) == inner) {
             len = early_take(s, i, frame);
             peer_decode(frame, len, &p);
             break;
@@ -289,7 +289,7 @@ void shared_expect_sack(Shared *s)
     shared_expect_answer(s, CARRIER_SACK, AETH_ACK | 31, AT(s->psn, -1));
 }
 
-PeerPacket shared_next_carried(Shared *s, PeerPacket *outer)
+PeerPacket shared_next_inner(Shared *s, PeerPacket *outer)
 {
     PeerPacket p = { 0 };
 
@@ -299,16 +299,16 @@ PeerPacket shared_next_carried(Shared *s, PeerPacket *outer)
     g_assert_cmpuint(outer->length, >=, WORD);
     g_assert_cmphex(ldl_be_p(outer->payload), ==, s->carrier.number);
     if (outer->length > WORD) {
-        peer_decode_carried(outer->payload + WORD, outer->length - WORD, &p);
+        peer_decode_inner(outer->payload + WORD, outer->length - WORD, &p);
     }
     return p;
 }
 
-PeerPacket shared_expect_carried(Shared *s, unsigned m, uint8_t opcode,
+PeerPacket shared_expect_inner(Shared *s, unsigned m, uint8_t opcode,
                                  uint32_t psn)
 {
     PeerPacket outer;
-    const PeerPacket p = shared_next_carried(s, &outer);
+    const PeerPacket p = shared_next_inner(s, &outer);
 
     g_assert_cmpuint(outer.length, >, WORD);
     g_assert_cmphex(p.opcode, ==, opcode);
@@ -383,11 +383,11 @@ void shared_works(Shared *s, unsigned n)
     for (unsigned m = 0; m < ELSEWHERE; m++) {
         shared_write(s, m, s->psn, n + m);
         shared_expect_ack(s, s->psn);
-        shared_expect_carried(s, m, RC_ACK, AT(MEMBER_RQ_PSN(m),
+        shared_expect_inner(s, m, RC_ACK, AT(MEMBER_RQ_PSN(m),
                                                s->written[m] - 1));
         shared_ack(s);
         s->psn = AT(s->psn, 1);
-        shared_quiet(s, "tx_carried rx_carried rx_write tx_ack=2 rx_ack");
+        shared_quiet(s, "tx_inner rx_inner rx_write tx_ack=2 rx_ack");
     }
 }
 

@@ -25,9 +25,9 @@
 #define MEMBER_SQ_PSN(m) (0x100000u * ((m) + 1))
 #define MEMBER_RQ_PSN(m) (0x0ffffeu + 0x100000u * (m))
 
-#define WORD 4                  /* between BTH and what is carried */
+#define WORD 4                  /* between BTH and inner packet */
 #define BTH 12
-#define CARRIED_MAX (CRAFTED_MTU + 512)
+#define INNER_MAX (CRAFTED_MTU + 512)
 #define SACK_BYTES 40           /* behind an AETH */
 #define SELECTIVE QRNIC_QPO_SELECTIVE_REPEAT
 #define TIMEOUT_NS(n) ((4096ll << (n)) + SCALE_MS)
@@ -42,7 +42,7 @@ typedef struct Shared {
     uint32_t psn;               /* the next one of the other end */
     uint32_t sent;              /* the next one of the device */
     uint32_t written[MEMBERS];  /* packets that the other end has sent */
-    uint8_t bytes[WORD + CARRIED_MAX];
+    uint8_t bytes[WORD + INNER_MAX];
     /* Frames of the device that are not asked for yet */
     struct {
         uint8_t bytes[PEER_FRAME_MAX];
@@ -86,7 +86,7 @@ void shared_send(Shared *s, const PeerPacket *inner, uint32_t psn);
 void shared_write(Shared *s, unsigned m, uint32_t psn, unsigned n);
 
 /*
- * The next frames of the device: answers and carried packets have an order
+ * The next frames of the device: answers and ENCAPSULATED packets have an order
  * each. next: what it carries, and zeroes of an introduction
  */
 void shared_expect_answer(Shared *s, uint8_t opcode, uint8_t syndrome,
@@ -94,8 +94,8 @@ void shared_expect_answer(Shared *s, uint8_t opcode, uint8_t syndrome,
 void shared_expect_ack(Shared *s, uint32_t psn);
 /* Of what came behind the next one of the other end */
 void shared_expect_sack(Shared *s);
-PeerPacket shared_next_carried(Shared *s, PeerPacket *outer);
-PeerPacket shared_expect_carried(Shared *s, unsigned m, uint8_t opcode,
+PeerPacket shared_next_inner(Shared *s, PeerPacket *outer);
+PeerPacket shared_expect_inner(Shared *s, unsigned m, uint8_t opcode,
                                  uint32_t psn);
 /* An answer of the other end, as to the carrier; ack: all is acknowledged */
 PeerPacket shared_answer(const Shared *s, uint8_t opcode, uint32_t psn,

@@ -10,8 +10,8 @@
 /* What tells of the transport, but for how much it sent, and of the link */
 static bool is_watched(unsigned which)
 {
-    return (which >= QRNIC_COUNTER_TX_CARRIED &&
-            which <= QRNIC_COUNTER_RX_DROP_CARRIED) ||
+    return (which >= QRNIC_COUNTER_TX_INNER &&
+            which <= QRNIC_COUNTER_RX_DROP_INNER) ||
            (which >= QRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS &&
             which <= QRNIC_COUNTER_TX_DROP_LINK) ||
            g_str_has_prefix(qrnic_counter_name(which), "link_") ||

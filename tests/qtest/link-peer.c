@@ -37,7 +37,7 @@ LinkFrame link_decode(const uint8_t *frame, size_t len)
         .type = frame[15], .session = ldl_be_p(frame + 18),
         .heard = ldl_be_p(frame + 22), .number = ldl_be_p(frame + 26),
         .ack = ldl_be_p(frame + 30), .map = ldq_be_p(frame + 34),
-        .carried = frame + LINK_HEADERS, .length = lduw_be_p(frame + 16),
+        .payload = frame + LINK_HEADERS, .length = lduw_be_p(frame + 16),
     };
 
     g_assert_true(link_is_frame(frame));
@@ -66,7 +66,7 @@ size_t link_encode(const LinkFrame *f, uint8_t *frame)
     stl_be_p(frame + 30, f->ack);
     stq_be_p(frame + 34, f->map);
     if (f->length) {
-        memcpy(frame + LINK_HEADERS, f->carried, f->length);
+        memcpy(frame + LINK_HEADERS, f->payload, f->length);
     }
     link_seal(frame, f->length);
     return MAX(LINK_HEADERS + f->length, 60);
@@ -103,11 +103,11 @@ void link_control(LinkEnd *e, unsigned type, uint32_t count, uint64_t map)
 void link_data(LinkEnd *e, uint32_t n, uint32_t count, const PeerPacket *p,
                uint32_t flip)
 {
-    uint8_t carried[PEER_FRAME_MAX];
+    uint8_t payload[PEER_FRAME_MAX];
     const LinkFrame f = {
         .type = LINK_DATA, .session = LINK_PEER, .heard = e->session,
         .number = LINK_PEER + n, .ack = e->session + count,
-        .carried = carried, .length = peer_encode(p, carried),
+        .payload = payload, .length = peer_encode(p, payload),
     };
 
     link_send(e, &f, flip);
@@ -132,7 +132,7 @@ void link_expect_data(LinkEnd *e, uint32_t n, uint8_t opcode, uint32_t psn)
     PeerPacket p;
 
     g_assert_cmphex(f.number, ==, e->session + n);
-    peer_decode(f.carried, f.length, &p);
+    peer_decode(f.payload, f.length, &p);
     g_assert_cmphex(p.opcode, ==, opcode);
     g_assert_cmphex(p.psn, ==, psn);
 }

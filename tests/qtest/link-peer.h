@@ -27,7 +27,7 @@ typedef struct LinkFrame {
     unsigned type;
     uint32_t session, heard, number, ack;
     uint64_t map;
-    const uint8_t *carried;
+    const uint8_t *payload;
     size_t length;
 } LinkFrame;
 

@@ -55,7 +55,7 @@ bool peer_has_dceth(uint8_t opcode)
 static uint8_t without_xrc(uint8_t opcode)
 {
     return opcode >> 5 == XRC(0) >> 5 || opcode >> 5 == DC(0) >> 5 ||
-           opcode > CARRIED ? opcode & 0x1f : opcode;
+           opcode > ENCAPSULATED ? opcode & 0x1f : opcode;
 }
 
 bool peer_has_reth(uint8_t opcode)
@@ -251,7 +251,7 @@ static uint8_t *put_grh(uint8_t *w, const PeerPacket *p, size_t payload_len)
     return w + 32;
 }
 
-size_t peer_encode_carried(const PeerPacket *p, uint8_t *bytes)
+size_t peer_encode_inner(const PeerPacket *p, uint8_t *bytes)
 {
     return put_transport(bytes, p) - bytes;
 }
@@ -357,7 +357,7 @@ static void get_transport(const uint8_t *r, const uint8_t *end, PeerPacket *p)
     p->length = end - r - p->pad;
 }
 
-void peer_decode_carried(const uint8_t *bytes, size_t len, PeerPacket *p)
+void peer_decode_inner(const uint8_t *bytes, size_t len, PeerPacket *p)
 {
     memset(p, 0, sizeof(*p));
     g_assert_cmpuint(len, >=, 12);

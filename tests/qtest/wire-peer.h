@@ -70,10 +70,10 @@ enum {
     DC_DISCONNECT = 0xe3,
 };
 
-/* Shared connections: behind a CARRIED's BTH all is payload (manual) */
+/* Shared connections: behind an ENCAPSULATED's BTH all is payload (manual) */
 #define CARRIER(rc) (0xe0 | (rc))
 enum {
-    CARRIED = 0xe4,
+    ENCAPSULATED = 0xe4,
     CARRIER_ACK = CARRIER(RC_ACK),
     CARRIER_SACK = CARRIER(RC_SACK),
 };
@@ -135,9 +135,9 @@ typedef struct PeerPacket {
 size_t peer_encode(const PeerPacket *p, uint8_t *frame);
 /* Asserts that the frame is well formed and its ICRC right. */
 void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
-/* The same of a packet that is carried: from its BTH on, without an ICRC */
-size_t peer_encode_carried(const PeerPacket *p, uint8_t *bytes);
-void peer_decode_carried(const uint8_t *bytes, size_t len, PeerPacket *p);
+/* The same of an inner packet: from its BTH on, without an ICRC */
+size_t peer_encode_inner(const PeerPacket *p, uint8_t *bytes);
+void peer_decode_inner(const uint8_t *bytes, size_t len, PeerPacket *p);
 /* Bytes of headers between BTH and payload that an opcode carries. */
 bool peer_has_deth(uint8_t opcode);
 bool peer_has_xrceth(uint8_t opcode);

@@ -356,7 +356,7 @@ static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
     if (sent) {
         g_bytes_unref(sent);
     }
-    /* The switch is at the end of the link: it marks what was carried. */
+    /* The switch is at the end of the link: it marks the payload frame. */
     if (n->sim->marks && n->sim->marks(n->sim, from->id, frame, len)) {
         frame = marked = g_memdup2(frame, len);
         mark(marked, len);

@@ -340,13 +340,13 @@ static void test_modify(void)
     shared_free(w);
 }
 
-/* The longest headers of what is carried have to fit the port, too. */
+/* The longest headers of inner packets have to fit the port, too. */
 static void test_port_mtu(void)
 {
     Shared *w = shared_new(0, 0, NULL);
     SimNode *n = &w->sim->node[0];
     QrnicPortCtx port = {
-        .mtu = 1024 + QRNIC_CARRIED_OVERHEAD - 1,
+        .mtu = 1024 + QRNIC_ENCAPSULATION_OVERHEAD - 1,
         .flags = QRNIC_PORTF_ADMIN_UP,
     };
     SimQp *q = sim_carrier_new(n);
@@ -387,12 +387,12 @@ static Shared *learning_new(uint8_t options)
     return w;
 }
 
-/* A CARRIED packet to node 1, as if its other end had this number */
+/* An ENCAPSULATED packet to node 1, as if its other end had this number */
 static void inject_from(Shared *w, uint32_t qpn)
 {
     const QrnicPathSpec spec = sim_path_to(w->carrier[1], w->carrier[0]);
     const QrnicTransport t = {
-        .opcode = QRNIC_OP_CARRIED, .pkey = QRNIC_PKEY_DEFAULT,
+        .opcode = QRNIC_OP_ENCAPSULATED, .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = w->carrier[1]->number, .psn = PSN_A, .src_qpn = qpn,
     };
     uint8_t frame[256], *payload;
@@ -436,9 +436,9 @@ static void test_introduces(void)
     settle(w);
     g_assert_cmpuint(sim_query(w->carrier[1]).dest_qpn, ==,
                      w->carrier[0]->number);
-    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_CARRIED), ==, 1);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED), ==, 1);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_DROP_CARRIED), ==, 0);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_INNER), ==, 1);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER), ==, 1);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_DROP_INNER), ==, 0);
     post(&w->end[0][1], &w->end[0][0], QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
     settle(w);
     expect_cqe(w->end[0][1].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);

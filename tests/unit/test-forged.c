@@ -33,7 +33,7 @@ typedef struct World {
     GRand *rand;
     SimQp *carrier[CARRIERS][2];
     PairEnd end[QPS][2];
-    unsigned carried_by[QPS];
+    unsigned carrier_of[QPS];
     GBytes *frame[FRAMES];
     unsigned to[FRAMES], frames, forged;
 } World;
@@ -221,7 +221,7 @@ static void pair_restart(World *w, unsigned n)
     unsigned c = below(w, CARRIERS + 1);
 
     pair_reset(w, n);
-    w->carried_by[n] = c;
+    w->carrier_of[n] = c;
     for (unsigned i = 0; i < 2; i++) {
         member_start(w, w->end[n][i].qp, w->end[n][!i].qp,
                      c == NO_CARRIER ? NULL : w->carrier[c][i], psn[i],
@@ -234,7 +234,7 @@ static void carriers_restart(World *w, unsigned c)
     uint32_t psn[2] = { psn_new(w), psn_new(w) };
 
     for (unsigned n = 0; n < QPS; n++) {
-        if (w->carried_by[n] == c) {
+        if (w->carrier_of[n] == c) {
             pair_reset(w, n);
         }
     }
@@ -427,12 +427,12 @@ static void expect_nothing_kept(World *w)
 
 /* What must have happened somewhere, else all this shows nothing */
 static const enum qrnic_counter wanted[] = {
-    QRNIC_COUNTER_RX_CARRIED, QRNIC_COUNTER_RX_CARRIED_EARLY,
+    QRNIC_COUNTER_RX_INNER, QRNIC_COUNTER_RX_INNER_EARLY,
     QRNIC_COUNTER_HELD_PACKETS, QRNIC_COUNTER_PLACED_PACKETS,
     QRNIC_COUNTER_RX_SACK, QRNIC_COUNTER_RX_READ, QRNIC_COUNTER_RX_ATOMIC,
     QRNIC_COUNTER_PROBES, QRNIC_COUNTER_TX_RNR_NAK,
     QRNIC_COUNTER_MEMBERS_FAILED, QRNIC_COUNTER_RP_CNP_HANDLED,
-    QRNIC_COUNTER_RX_DROP_CARRIED,
+    QRNIC_COUNTER_RX_DROP_INNER,
 };
 static uint64_t happened[ARRAY_SIZE(wanted)];
 

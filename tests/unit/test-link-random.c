@@ -117,7 +117,7 @@ static size_t make(uint8_t *frame, unsigned from, uint32_t serial)
 {
     /* Some of the longest */
     size_t len = serial % 97 ? 20 + serial * 7919 % 1500 :
-                 QRNIC_LINK_CARRIED_MAX;
+                 QRNIC_LINK_PAYLOAD_MAX;
 
     memset(frame, 2 + serial % 251, len);
     frame[5] = from;
@@ -127,7 +127,7 @@ static size_t make(uint8_t *frame, unsigned from, uint32_t serial)
 
 static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
 {
-    static uint8_t expected[QRNIC_LINK_CARRIED_MAX];
+    static uint8_t expected[QRNIC_LINK_PAYLOAD_MAX];
     End *e = opaque;
     uint32_t serial;
 
@@ -311,7 +311,7 @@ static void world_run(World *w, int64_t until)
 
 static void feed(World *w, End *e, unsigned most)
 {
-    uint8_t frame[QRNIC_LINK_CARRIED_MAX];
+    uint8_t frame[QRNIC_LINK_PAYLOAD_MAX];
 
     while (!e->waits && most--) {
         size_t len = make(frame, e->id, e->sent++);
@@ -495,7 +495,7 @@ static void test_standard_end(void)
 
     qrnic_link_set_up(b->link, false);
     for (unsigned i = 0; i < 1000; i++) {
-        uint8_t frame[QRNIC_LINK_CARRIED_MAX];
+        uint8_t frame[QRNIC_LINK_PAYLOAD_MAX];
         size_t len = make(frame, 0, plain);
 
         feed(w, a, 1);

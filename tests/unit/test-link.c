@@ -673,12 +673,12 @@ static void test_data_waits_for_a_busy_wire(void)
 
 static void test_data_too_long_is_refused(void)
 {
-    g_autofree uint8_t *frame = g_malloc0(QRNIC_LINK_CARRIED_MAX + 1);
+    g_autofree uint8_t *frame = g_malloc0(QRNIC_LINK_PAYLOAD_MAX + 1);
     Rig *r = agreed();
 
-    g_assert_true(qrnic_link_send(r->link, frame, QRNIC_LINK_CARRIED_MAX + 1));
+    g_assert_true(qrnic_link_send(r->link, frame, QRNIC_LINK_PAYLOAD_MAX + 1));
     expect_silence(r);
-    g_assert_true(qrnic_link_send(r->link, frame, QRNIC_LINK_CARRIED_MAX));
+    g_assert_true(qrnic_link_send(r->link, frame, QRNIC_LINK_PAYLOAD_MAX));
     expect_data(r, OURS);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_REFUSED], ==, 1);
     rig_free(r);
@@ -1045,11 +1045,11 @@ static const Crafted crafted[] = {
       { AS_DATA, .number = PEER, .ack = OURS, .length = 100 }, .more = 1 },
     { "bytes-behind-ack", QRNIC_LINK_RX_MALFORMED,
       { AS_ACK, .ack = OURS }, .more = 1 },
-    { "carried-too-short", QRNIC_LINK_RX_MALFORMED,
+    { "payload-too-short", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER, .ack = OURS, .length = 13 } },
-    { "carried-too-long", QRNIC_LINK_RX_MALFORMED,
+    { "payload-too-long", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER, .ack = OURS,
-        .length = QRNIC_LINK_CARRIED_MAX + 1 } },
+        .length = QRNIC_LINK_PAYLOAD_MAX + 1 } },
     { "nested", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER, .ack = OURS, .length = 60 }, .nested = true },
     { "version-other", QRNIC_LINK_RX_MALFORMED,

@@ -327,7 +327,7 @@ typedef struct Case {
     bool congestion, link;
     unsigned rounds;
     uint32_t seed;              /* of the first */
-    bool shared;                /* of a carrier, whose packets are carried */
+    bool shared;                /* of a carrier; packets are ENCAPSULATED */
 } Case;
 
 /* Of the packets that say that they may be */

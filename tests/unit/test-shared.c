@@ -15,7 +15,7 @@
  * What goes over the wire
  */
 
-static bool only_carried(Shared *w, unsigned from, const QrnicPacket *p)
+static bool only_inner(Shared *w, unsigned from, const QrnicPacket *p)
 {
     QrnicPacket inner;
 
@@ -23,9 +23,9 @@ static bool only_carried(Shared *w, unsigned from, const QrnicPacket *p)
     if (p->t.opcode == QRNIC_OP_CARRIER_ACK) {
         return true;
     }
-    g_assert_cmphex(p->t.opcode, ==, QRNIC_OP_CARRIED);
+    g_assert_cmphex(p->t.opcode, ==, QRNIC_OP_ENCAPSULATED);
     g_assert_cmphex(p->t.src_qpn, ==, w->carrier[from]->number);
-    g_assert_cmpint(qrnic_packet_parse_carried(&inner, p), ==,
+    g_assert_cmpint(qrnic_packet_parse_inner(&inner, p), ==,
                     QRNIC_PARSE_OK);
     g_assert_cmphex(inner.t.dest_qpn, ==, w->end[0][!from].qp->number);
     w->seen |= 1u << (inner.t.opcode & QRNIC_OPERATION_MASK);
@@ -38,7 +38,7 @@ static void test_operations(void)
     Shared *w = shared_new(1, 0, NULL);
     PairEnd *a = &w->end[0][0], *b = &w->end[0][1];
 
-    w->sees = only_carried;
+    w->sees = only_inner;
     post_recv(b, 0, 4 * MTU);
     post_recv(b, 0, 0);
     send_to(w, 0, QRNIC_WQE_SEND, 3 * MTU + 1);
@@ -71,8 +71,8 @@ static void test_operations(void)
                     1u << QRNIC_OP_RC_READ_RESPONSE_LAST |
                     1u << QRNIC_OP_RC_FETCH_ADD |
                     1u << QRNIC_OP_RC_ATOMIC_ACK | 1u << QRNIC_OP_RC_ACK);
-    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_CARRIED), ==,
-                     count(w, 1, QRNIC_COUNTER_RX_CARRIED));
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_INNER), ==,
+                     count(w, 1, QRNIC_COUNTER_RX_INNER));
     shared_free(w);
 }
 
@@ -115,8 +115,8 @@ static void test_many(gconstpointer options)
         }
     }
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RETRANSMISSIONS), >, 0);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_TX_CARRIED), ==,
-                     count(w, 0, QRNIC_COUNTER_RX_CARRIED));
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_TX_INNER), ==,
+                     count(w, 0, QRNIC_COUNTER_RX_INNER));
     shared_free(w);
 }
 
@@ -145,14 +145,14 @@ static void test_lost_of_one(void)
         expect_same(w, m, MTU);
     }
     expect_no_cqe(w->end[0][0].qp);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED_EARLY), ==, 3);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 3);
     run_us(w, 250);
     expect_cqe(w->end[0][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_same(w, 0, MTU);
     settle(w);
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RETRANSMISSIONS), ==, 1);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED), ==,
-                     count(w, 0, QRNIC_COUNTER_TX_CARRIED));
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER), ==,
+                     count(w, 0, QRNIC_COUNTER_TX_INNER));
     shared_free(w);
 }
 
@@ -179,7 +179,7 @@ static void test_no_room_to_execute(void)
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
     run_us(w, 250);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED_EARLY), ==, 1);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 1);
     g_assert_cmpuint(pairs->executed_bytes, ==, QRNIC_MAX_HELD / 2);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
     expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
@@ -218,7 +218,7 @@ static void test_order_of_one(void)
         expect_cqe(w->end[0][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     }
     g_assert_cmpmem(w->end[0][0].data + 3000, 1000, w->end[0][1].data, 1000);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_CARRIED_EARLY), ==, 0);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 0);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
     /* None of them was told to come again by the member itself. */
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
@@ -452,7 +452,7 @@ static void test_bound(void)
         }
     }
     run_us(w, 200);
-    before = count(w, 0, QRNIC_COUNTER_TX_CARRIED);
+    before = count(w, 0, QRNIC_COUNTER_TX_INNER);
     g_assert_cmpuint(before, ==, QRNIC_SELECTIVE_WINDOW);
     /* 5,120 packets are to be sent. */
     w->cut = false;
@@ -476,20 +476,20 @@ static void test_bound_of_all(void)
     Shared *w = shared_new(2, 0, NULL);
     QrnicPairs *p = w->sim->node[0].engine->pairs;
 
-    p->encapsulated_bytes += QRNIC_MAX_CARRIED;
+    p->encapsulated_bytes += QRNIC_MAX_INNER_BYTES;
     w->cut = true;
     for (unsigned m = 0; m < 2; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, 10 * MTU);
     }
     run_us(w, 200);
-    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_CARRIED), ==, 1);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_INNER), ==, 1);
     w->cut = false;
     settle(w);
     for (unsigned m = 0; m < 2; m++) {
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
         expect_same(w, m, 10 * MTU);
     }
-    g_assert_cmpuint(p->encapsulated_bytes, ==, QRNIC_MAX_CARRIED);
+    g_assert_cmpuint(p->encapsulated_bytes, ==, QRNIC_MAX_INNER_BYTES);
     shared_free(w);
 }
 
@@ -509,7 +509,7 @@ static void test_member_goes(void)
     expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_same(w, 0, 20 * MTU);
     /* Its ACK finds nobody, and is acknowledged. */
-    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RX_DROP_CARRIED), >, 0);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RX_DROP_INNER), >, 0);
     expect_works(w, 1);
     shared_free(w);
 }

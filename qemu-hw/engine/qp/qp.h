@@ -651,7 +651,7 @@ typedef struct QrnicPairs {
     QrnicCongestionCtx congestion;
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
-    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_CARRIED */
+    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_INNER_BYTES */
     size_t held_bytes;          /* buffered out of order; MAX_HELD */
     size_t executed_bytes;      /* of these, already executed; MAX_HELD / 2 */
     /* Connections, by the power of two of the bytes that each buffers */

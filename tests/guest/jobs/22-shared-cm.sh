@@ -25,26 +25,26 @@ one_for_all() {
     carriers "$1" >members.log
     [ "$(wc -l <members.log)" -ge "$2" ] && [ "$(sort -u members.log | wc -l)" = 1 ]
 }
-# shared NAME: what runs since "carried" was set went by carriers, at this end
+# shared NAME: what ran since note() went by carriers, at this end
 shared() {
     local status=0
-    [ "$(value tx_carried)" -gt "$carried" ] && [ "$(value members_failed)" = "$failed" ] || status=1
+    [ "$(value tx_inner)" -gt "$before" ] && [ "$(value members_failed)" = "$failed" ] || status=1
     together $status "$1"
 }
-note() { carried=$(value tx_carried) failed=$(value members_failed); }
+note() { before=$(value tx_inner) failed=$(value members_failed); }
 show_counters() {
     echo "# guest$GUEST $1: $(grep -H . "$port"/{retransmissions,timeouts,tx_sack,rx_sack} \
-        "$device"/{tx_carried,rx_carried,rx_carried_early,rx_drop_carried,members_failed} | sed 's|.*/||' | tr '\n' ' ')"
+        "$device"/{tx_inner,rx_inner,rx_inner_early,rx_drop_inner,members_failed} | sed 's|.*/||' | tr '\n' ' ')"
 }
 
 programs() {
     note
     tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 20 -V -S 60000" "rping -c -a 10.77.0.1 -C 20 -V -S 60000"
-    shared "rping's packets were carried, $1"
+    shared "rping's packets went by a carrier, $1"
     note
     tool "ucmatose, $QPS connections, $1" listening "ucmatose -b 10.77.0.1 -c $QPS -C 50 -S 5000" \
         "ucmatose -s 10.77.0.1 -b 10.77.0.2 -c $QPS -C 50 -S 5000"
-    shared "ucmatose's packets were carried, $1"
+    shared "ucmatose's packets went by a carrier, $1"
     for program in ib_write_bw ib_send_bw ib_read_bw; do
         note
         command="$program -R -d $RDMA0 -F -q $QPS -s 65536 -n 20"
@@ -53,7 +53,7 @@ programs() {
             "$command & wait_until 30 one_for_all $program $QPS && wait \$!" \
             "$command 10.77.0.1 & wait_until 30 one_for_all $program $QPS && wait \$!"
         sed 's/^/# /' tool.log | grep -E '^# +65536' || :
-        shared "$program's packets were carried, $1"
+        shared "$program's packets went by a carrier, $1"
     done
     show_counters "$1"
 }
@@ -61,10 +61,10 @@ export -f carriers one_for_all
 
 export QRNIC_SHARED_CONNECTION=1
 programs "go-back-N"
-[ "$(value tx_sack | head -1)" = 0 ] && [ "$(value rx_carried_early)" = 0 ]
+[ "$(value tx_sack | head -1)" = 0 ] && [ "$(value rx_inner_early)" = 0 ]
 together $? "nobody spoke of selective repeat, and nothing went ahead"
 QRNIC_SELECTIVE_REPEAT=1 programs "selective repeat"
-[ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_carried_early)" -gt 0 ]
+[ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_inner_early)" -gt 0 ]
 together $? "what was of other members went ahead"
 
 # A server that stays, and clients that come, die and come again
@@ -76,15 +76,15 @@ tool "rping to a server that stays" listening "rping -s -P -a 10.77.0.1 -S 30000
         kill -9 \$client; wait \$client
         rping -c -a 10.77.0.1 -C 5 -V -S 30000 || exit
     done" endless
-shared "its packets were carried"
+shared "its packets went by a carrier"
 
 # Only one end wants to
 for who in 1 2; do
     [ "$GUEST" = $who ] || unset QRNIC_SHARED_CONNECTION
     note
     tool "rping, only guest $who would share" listening "rping -s -a 10.77.0.1 -C 20 -V" "rping -c -a 10.77.0.1 -C 20 -V"
-    [ "$(value tx_carried)" = "$carried" ]
-    together $? "nothing was carried, as only guest $who would share"
+    [ "$(value tx_inner)" = "$before" ]
+    together $? "no packet went by a carrier, as only guest $who would share"
     export QRNIC_SHARED_CONNECTION=1
 done
 
@@ -103,7 +103,7 @@ else
 fi
 [ $status = 0 ] || show tool.log
 together $status "rping from Soft-RoCE"
-[ "$(value tx_carried)" = "$carried" ]
+[ "$(value tx_inner)" = "$before" ]
 together $? "Soft-RoCE sees nothing of it"
 both "nothing is left" "! rdma -dd resource show qp | grep -E 'comm (rping|ib_.*_bw|ucmatose)'"
 kernel_clean "the kernel logs are clean"

@@ -14,7 +14,7 @@ program() { echo "set -o pipefail; $2 qrnic-shared-hosts-test $RDMA0 $1 $PROCESS
 seen() {
     sed 's/^/# /' pair.log
     echo "# guest$GUEST $1: $(grep -H . "$port"/{retransmissions,timeouts,tx_nak_sequence,tx_sack,rx_sack} \
-        "$device"/{tx_carried,rx_carried,rx_carried_early,rx_drop_carried} | sed 's|.*/||' | tr '\n' ' ')"
+        "$device"/{tx_inner,rx_inner,rx_inner_early,rx_drop_inner} | sed 's|.*/||' | tr '\n' ' ')"
 }
 
 for version in 4 6; do
@@ -23,7 +23,7 @@ for version in 4 6; do
     seen "go-back-N, IPv$version"
 done
 both "nobody spoke of selective repeat, and nothing went ahead" \
-    "sleep 0.1; [ \$(cat $port/tx_sack) = 0 ] && [ \$(cat $device/rx_carried_early) = 0 ] && [ \$(cat $device/rx_carried) -gt 1000 ]"
+    "sleep 0.1; [ \$(cat $port/tx_sack) = 0 ] && [ \$(cat $device/rx_inner_early) = 0 ] && [ \$(cat $device/rx_inner) -gt 1000 ]"
 for version in 4 6; do
     gid=$(gid_index "$RDMA0" $version)
     pair "all to all, selective repeat, IPv$version" 18612 "$(program "$gid" QRNIC_SELECTIVE_REPEAT=1)" \
@@ -31,7 +31,7 @@ for version in 4 6; do
     seen "selective repeat, IPv$version"
 done
 both "what was of other members went ahead, and none failed" \
-    "sleep 0.1; [ \$(cat $device/rx_carried_early) -gt 0 ] && [ \$(cat $port/rx_sack) -gt 0 ] && [ \$(cat $device/members_failed) = 0 ]"
+    "sleep 0.1; [ \$(cat $device/rx_inner_early) -gt 0 ] && [ \$(cat $port/rx_sack) -gt 0 ] && [ \$(cat $device/members_failed) = 0 ]"
 both "nothing is left" "! rdma -dd resource show qp | grep qrnic-shared"
 kernel_clean "the kernel logs are clean"
 finish

@@ -235,8 +235,8 @@ static void op_packet(FuzzNode *f, Bytes *b)
     packet_send(f->world, f->n->id, kind, &t, NULL, take16(b) % 1100);
 }
 
-/* A CARRIED packet, of which every part may be wrong */
-static void op_carried(FuzzNode *f, Bytes *b)
+/* An ENCAPSULATED packet, of which every part may be wrong */
+static void op_inner(FuzzNode *f, Bytes *b)
 {
     FuzzNode *from = &f->world->node[!f->n->id];
     const uint8_t which = take8(b), how = take8(b), operation = take8(b);
@@ -264,7 +264,7 @@ static void op_carried(FuzzNode *f, Bytes *b)
         .msn = take8(b), .missing_psn = f->qp[member].psn, .arrived = bits,
     };
     outer = (QrnicTransport) {
-        .opcode = QRNIC_OP_CARRIED, .pkey = QRNIC_PKEY_DEFAULT,
+        .opcode = QRNIC_OP_ENCAPSULATED, .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = f->qp[carrier].q.number,
         .src_qpn = from->qp[which & 2 ? carrier : member].q.number,
         .psn = (f->qp[carrier].psn + 1 + (which >> 4)) & QRNIC_PSN_MASK,
@@ -274,10 +274,10 @@ static void op_carried(FuzzNode *f, Bytes *b)
         transport_break(how & 2 ? &t : &outer, b);
     }
     memset(inner, 0, sizeof(inner));
-    payload = qrnic_packet_begin_carried(inner, &t, len);
+    payload = qrnic_packet_begin_inner(inner, &t, len);
     memset(payload, 0xa5, len);
     packet_send(f->world, f->n->id, carrier, &outer, inner,
-                qrnic_packet_finish_carried(inner, payload, len));
+                qrnic_packet_finish_inner(inner, payload, len));
 }
 
 static uint16_t checksum(const uint8_t *p, size_t len, uint32_t sum)
@@ -365,7 +365,7 @@ const FuzzOp fuzz_frame_ops[] = {
     { "replay", op_replay, 8 },
     { "alter", op_alter, 10 },
     { "packet", op_packet, 12 },
-    { "carried", op_carried, 5 },
+    { "inner", op_inner, 5 },
     { "ethernet", op_ethernet, 6 },
     { "garbage", op_garbage, 2 },
     { NULL },

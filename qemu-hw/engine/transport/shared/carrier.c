@@ -21,7 +21,7 @@ QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     if (in->mask & QRNIC_QP_PATH_MTU &&
-        (128u << in->path_mtu) + QRNIC_CARRIED_OVERHEAD >
+        (128u << in->path_mtu) + QRNIC_ENCAPSULATION_OVERHEAD >
         e->fabric->port.mtu) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PATH_MTU_OFFSET);
     }
@@ -85,8 +85,8 @@ static void message_complete(QrnicEngine *e, QrnicQp *qp, void *object,
 }
 
 static const QrnicMessageSource encapsulated_source = {
-    .opcode = QRNIC_OP_CARRIED,
-    .counter = QRNIC_COUNTER_TX_CARRIED,
+    .opcode = QRNIC_OP_ENCAPSULATED,
+    .counter = QRNIC_COUNTER_TX_INNER,
     .copy = message_copy,
     .follows = message_follows,
     .complete = message_complete,
@@ -143,7 +143,7 @@ static QrnicQp *encapsulated_parse(QrnicEngine *e, const QrnicQp *carrier,
 {
     QrnicQp *qp;
 
-    if (qrnic_packet_parse_carried(p, outer) != QRNIC_PARSE_OK ||
+    if (qrnic_packet_parse_inner(p, outer) != QRNIC_PARSE_OK ||
         (p->t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_RC ||
         p->t.opcode == QRNIC_OP_RC_SACK ||
         p->payload_len > qrnic_qp_mtu(carrier) || !qrnic_pkey_matches(p)) {
@@ -180,16 +180,16 @@ void qrnic_encapsulated_receive(QrnicEngine *e, QrnicQp *carrier,
 
     /* An introduction, which qrnic_carrier_accepts() has handled */
     if (!outer->payload_len) {
-        qrnic_add(e, QRNIC_COUNTER_RX_CARRIED, 1);
+        qrnic_add(e, QRNIC_COUNTER_RX_INNER, 1);
         return;
     }
     if (!qp) {
-        qrnic_add(e, QRNIC_COUNTER_RX_DROP_CARRIED, 1);
+        qrnic_add(e, QRNIC_COUNTER_RX_DROP_INNER, 1);
         trace_qrnic_roce_drop(e->config.name, carrier->number, outer->t.psn,
-                              "carried");
+                              "encapsulated");
         return;
     }
-    qrnic_add(e, QRNIC_COUNTER_RX_CARRIED, 1);
+    qrnic_add(e, QRNIC_COUNTER_RX_INNER, 1);
     trace_qrnic_encapsulated_receive(e->config.name, carrier->number,
                                      outer->t.psn, qp->number, p.t.psn,
                                      p.info->name, p.payload_len);

@@ -135,7 +135,7 @@ void qrnic_carrier_queue_clear(QrnicEngine *e, QrnicCarrier *c)
 static bool has_room(const QrnicEngine *e, const QrnicCarrier *c)
 {
     return !c->kept || (c->queued < QRNIC_CARRIER_QUEUE &&
-                        e->pairs->encapsulated_bytes < QRNIC_MAX_CARRIED);
+                        e->pairs->encapsulated_bytes < QRNIC_MAX_INNER_BYTES);
 }
 
 /*
@@ -259,7 +259,7 @@ static uint8_t *member_open(QrnicEngine *e, QrnicQp *qp,
     c->open_packet = p;
     p->carrier = c;
     p->room = room;
-    return qrnic_packet_begin_carried(p->data, t, payload_len);
+    return qrnic_packet_begin_inner(p->data, t, payload_len);
 }
 
 static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
@@ -274,7 +274,7 @@ static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
         qrnic_pace_charge(e, qp, payload_len);
     }
     c->open_packet = NULL;
-    p->len = qrnic_packet_finish_carried(p->data, payload, payload_len);
+    p->len = qrnic_packet_finish_inner(p->data, payload, payload_len);
     p->member = m;
     wait_end(m);
     m->waits_since = 0;

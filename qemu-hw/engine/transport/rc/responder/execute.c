@@ -500,7 +500,7 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
 {
     uint32_t flags = pkt->info->flags;
 
-    if (flags & QRNIC_OPF_CARRIED) {
+    if (flags & QRNIC_OPF_ENCAPSULATED) {
         if (!qp->responder->placed) {
             qrnic_encapsulated_receive(e, qp, pkt);
         }

@@ -47,7 +47,7 @@ static size_t held_size(uint32_t payload_len)
 
 static bool is_executed(const QrnicHeld *p)
 {
-    return p->placed && p->info->flags & QRNIC_OPF_CARRIED;
+    return p->placed && p->info->flags & QRNIC_OPF_ENCAPSULATED;
 }
 
 static unsigned list_of(const QrnicHold *h)

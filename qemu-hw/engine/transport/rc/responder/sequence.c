@@ -201,7 +201,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     }
     placed = !there && qrnic_is_adaptive(qp, pkt) &&
              qrnic_responder_place(e, qp, pkt);
-    early = !there && pkt->info->flags & QRNIC_OPF_CARRIED &&
+    early = !there && pkt->info->flags & QRNIC_OPF_ENCAPSULATED &&
             qrnic_hold_may_execute(e) &&
             qrnic_encapsulated_is_next(e, qp, pkt);
     if (!qrnic_hold_put(e, qp, pkt, placed || early)) {
@@ -209,7 +209,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     }
     /* Once it is known to have come, as it must not be handed over twice */
     if (early) {
-        qrnic_add(e, QRNIC_COUNTER_RX_CARRIED_EARLY, 1);
+        qrnic_add(e, QRNIC_COUNTER_RX_INNER_EARLY, 1);
         qrnic_encapsulated_receive(e, qp, pkt);
     }
     gap_tell(e, qp);
