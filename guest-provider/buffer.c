@@ -62,13 +62,13 @@ static void free_pages(void *addr, size_t length)
 }
 
 /*
- * The pool: to map, to fault in and to unmap pages costs more than all else of a queue
+ * Slabs: to map, to fault in and to unmap pages costs more than all else of a queue
  * pair, so small buffers of one size share pages, and are taken again.
  */
-#define CHUNK_LENGTH	(64u << 10)
-#define CHUNK_WORDS	(CHUNK_LENGTH >> QRNIC_POOL_SHIFT >> 6)
+#define SLAB_LENGTH	(64u << 10)
+#define SLAB_WORDS	(SLAB_LENGTH >> QRNIC_SLAB_SHIFT >> 6)
 
-struct qrnic_chunk {
+struct qrnic_slab {
 	struct list_node entry;
 	struct qrnic_context *ctx;
 	void *addr;
@@ -76,131 +76,131 @@ struct qrnic_chunk {
 	unsigned int parts;
 	unsigned int taken;
 	/* Parts that are taken now, and those that ever were */
-	uint64_t used[CHUNK_WORDS];
-	uint64_t dirty[CHUNK_WORDS];
+	uint64_t used[SLAB_WORDS];
+	uint64_t dirty[SLAB_WORDS];
 };
 
-void qrnic_pool_init(struct qrnic_pool *pool)
+void qrnic_slabs_init(struct qrnic_slabs *slabs)
 {
 	unsigned int i;
 
-	pthread_mutex_init(&pool->mutex, NULL);
-	list_head_init(&pool->full);
-	for (i = 0; i < QRNIC_POOL_SIZES; i++)
-		list_head_init(&pool->room[i]);
+	pthread_mutex_init(&slabs->mutex, NULL);
+	list_head_init(&slabs->full);
+	for (i = 0; i < QRNIC_SLAB_SIZES; i++)
+		list_head_init(&slabs->room[i]);
 }
 
-static void chunk_free(struct qrnic_chunk *chunk)
+static void slab_free(struct qrnic_slab *slab)
 {
-	list_del(&chunk->entry);
-	free_pages(chunk->addr, CHUNK_LENGTH);
-	free(chunk);
+	list_del(&slab->entry);
+	free_pages(slab->addr, SLAB_LENGTH);
+	free(slab);
 }
 
-static void chunks_free(struct list_head *chunks)
+static void slab_list_free(struct list_head *slabs)
 {
-	struct qrnic_chunk *chunk, *next;
+	struct qrnic_slab *slab, *next;
 
-	list_for_each_safe(chunks, chunk, next, entry)
-		chunk_free(chunk);
+	list_for_each_safe(slabs, slab, next, entry)
+		slab_free(slab);
 }
 
-void qrnic_pool_destroy(struct qrnic_pool *pool)
+void qrnic_slabs_destroy(struct qrnic_slabs *slabs)
 {
 	unsigned int i;
 
-	chunks_free(&pool->full);
-	for (i = 0; i < QRNIC_POOL_SIZES; i++)
-		chunks_free(&pool->room[i]);
-	pthread_mutex_destroy(&pool->mutex);
+	slab_list_free(&slabs->full);
+	for (i = 0; i < QRNIC_SLAB_SIZES; i++)
+		slab_list_free(&slabs->room[i]);
+	pthread_mutex_destroy(&slabs->mutex);
 }
 
-static struct qrnic_chunk *chunk_new(struct qrnic_context *ctx, unsigned int size)
+static struct qrnic_slab *slab_new(struct qrnic_context *ctx, unsigned int size)
 {
-	struct qrnic_chunk *chunk = calloc(1, sizeof(*chunk));
+	struct qrnic_slab *slab = calloc(1, sizeof(*slab));
 
-	if (!chunk)
+	if (!slab)
 		return NULL;
-	if (alloc_pages(&chunk->addr, CHUNK_LENGTH)) {
-		free(chunk);
+	if (alloc_pages(&slab->addr, SLAB_LENGTH)) {
+		free(slab);
 		return NULL;
 	}
-	chunk->ctx = ctx;
-	chunk->size = size;
-	chunk->parts = CHUNK_LENGTH >> (QRNIC_POOL_SHIFT + size);
-	list_add(&ctx->pool.room[size], &chunk->entry);
-	return chunk;
+	slab->ctx = ctx;
+	slab->size = size;
+	slab->parts = SLAB_LENGTH >> (QRNIC_SLAB_SHIFT + size);
+	list_add(&ctx->slabs.room[size], &slab->entry);
+	return slab;
 }
 
-/* Of a chunk that has room; zeroed */
-static void *chunk_take(struct qrnic_chunk *chunk)
+/* Of a slab that has room; zeroed */
+static void *slab_get(struct qrnic_slab *slab)
 {
-	size_t length = (size_t)1 << (QRNIC_POOL_SHIFT + chunk->size);
+	size_t length = (size_t)1 << (QRNIC_SLAB_SHIFT + slab->size);
 	unsigned int word = 0, part;
 	uint64_t bit;
 	void *addr;
 
-	while (!~chunk->used[word])
+	while (!~slab->used[word])
 		word++;
-	part = word * 64 + __builtin_ctzll(~chunk->used[word]);
+	part = word * 64 + __builtin_ctzll(~slab->used[word]);
 	bit = (uint64_t)1 << (part % 64);
-	addr = chunk->addr + part * length;
-	if (chunk->dirty[word] & bit)
+	addr = slab->addr + part * length;
+	if (slab->dirty[word] & bit)
 		memset(addr, 0, length);
-	chunk->used[word] |= bit;
-	chunk->dirty[word] |= bit;
-	if (++chunk->taken == chunk->parts) {
-		list_del(&chunk->entry);
-		list_add(&chunk->ctx->pool.full, &chunk->entry);
+	slab->used[word] |= bit;
+	slab->dirty[word] |= bit;
+	if (++slab->taken == slab->parts) {
+		list_del(&slab->entry);
+		list_add(&slab->ctx->slabs.full, &slab->entry);
 	}
 	return addr;
 }
 
-static bool pool_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
+static bool slabs_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 		       size_t length)
 {
-	struct qrnic_pool *pool = &ctx->pool;
-	struct qrnic_chunk *chunk;
+	struct qrnic_slabs *slabs = &ctx->slabs;
+	struct qrnic_slab *slab;
 	unsigned int size = 0;
 
-	while (size < QRNIC_POOL_SIZES && length > (size_t)1 << (QRNIC_POOL_SHIFT + size))
+	while (size < QRNIC_SLAB_SIZES && length > (size_t)1 << (QRNIC_SLAB_SHIFT + size))
 		size++;
-	if (!ctx->small_queues || size == QRNIC_POOL_SIZES)
+	if (!ctx->small_queues || size == QRNIC_SLAB_SIZES)
 		return false;
 
-	pthread_mutex_lock(&pool->mutex);
-	chunk = list_top(&pool->room[size], struct qrnic_chunk, entry);
-	if (!chunk)
-		chunk = chunk_new(ctx, size);
-	if (chunk) {
-		buf->addr = chunk_take(chunk);
-		buf->length = (size_t)1 << (QRNIC_POOL_SHIFT + size);
-		buf->chunk = chunk;
+	pthread_mutex_lock(&slabs->mutex);
+	slab = list_top(&slabs->room[size], struct qrnic_slab, entry);
+	if (!slab)
+		slab = slab_new(ctx, size);
+	if (slab) {
+		buf->addr = slab_get(slab);
+		buf->length = (size_t)1 << (QRNIC_SLAB_SHIFT + size);
+		buf->slab = slab;
 	}
-	pthread_mutex_unlock(&pool->mutex);
-	return chunk;
+	pthread_mutex_unlock(&slabs->mutex);
+	return slab;
 }
 
-/* An empty chunk stays if it is the only one of its size that has room. */
-static void pool_free(struct qrnic_buffer *buf)
+/* An empty slab stays if it is the only one of its size that has room. */
+static void slabs_free(struct qrnic_buffer *buf)
 {
-	struct qrnic_chunk *chunk = buf->chunk;
-	struct qrnic_pool *pool = &chunk->ctx->pool;
-	struct list_head *room = &pool->room[chunk->size];
-	unsigned int part = (buf->addr - chunk->addr) >>
-			    (QRNIC_POOL_SHIFT + chunk->size);
+	struct qrnic_slab *slab = buf->slab;
+	struct qrnic_slabs *slabs = &slab->ctx->slabs;
+	struct list_head *room = &slabs->room[slab->size];
+	unsigned int part = (buf->addr - slab->addr) >>
+			    (QRNIC_SLAB_SHIFT + slab->size);
 
-	pthread_mutex_lock(&pool->mutex);
-	if (chunk->taken == chunk->parts) {
-		list_del(&chunk->entry);
-		list_add(room, &chunk->entry);
+	pthread_mutex_lock(&slabs->mutex);
+	if (slab->taken == slab->parts) {
+		list_del(&slab->entry);
+		list_add(room, &slab->entry);
 	}
-	chunk->used[part / 64] &= ~((uint64_t)1 << (part % 64));
-	if (--chunk->taken == 0 &&
-	    (list_top(room, struct qrnic_chunk, entry) != chunk ||
-	     list_tail(room, struct qrnic_chunk, entry) != chunk))
-		chunk_free(chunk);
-	pthread_mutex_unlock(&pool->mutex);
+	slab->used[part / 64] &= ~((uint64_t)1 << (part % 64));
+	if (--slab->taken == 0 &&
+	    (list_top(room, struct qrnic_slab, entry) != slab ||
+	     list_tail(room, struct qrnic_slab, entry) != slab))
+		slab_free(slab);
+	pthread_mutex_unlock(&slabs->mutex);
 }
 
 int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
@@ -219,7 +219,7 @@ int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 			memset(buf, 0, sizeof(*buf));
 			return ENOMEM;
 		}
-	} else if (pool_alloc(ctx, buf, length)) {
+	} else if (slabs_alloc(ctx, buf, length)) {
 		return 0;
 	} else if (alloc_pages(&buf->addr, whole)) {
 		return ENOMEM;
@@ -234,8 +234,8 @@ void qrnic_buffer_free(struct qrnic_buffer *buf)
 
 	if (!buf->addr)
 		return;
-	if (buf->chunk) {
-		pool_free(buf);
+	if (buf->slab) {
+		slabs_free(buf);
 	} else if (pd) {
 		ibv_dofork_range(buf->addr, buf->length);
 		pd->free(&pd->pd, pd->pd_context, buf->addr,

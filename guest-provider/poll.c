@@ -146,19 +146,19 @@ static bool cqe_has_data(const struct qrnic_cqe *cqe)
 }
 
 /*
- * Takes the lock of an SRQ in the place of the one held, if any: completions of the
+ * Takes the lock of an SRQ in place of the one that is locked, if any: completions of the
  * same one often follow each other. NULL: of none. Who holds the lock of a CQ may
  * wait for that of an SRQ, but not the other way round.
  */
-static void srq_hold(struct qrnic_srq **held, struct qrnic_srq *srq)
+static void srq_switch_lock(struct qrnic_srq **locked, struct qrnic_srq *srq)
 {
-	if (*held == srq)
+	if (*locked == srq)
 		return;
-	if (*held)
-		qrnic_unlock(&(*held)->lock);
+	if (*locked)
+		qrnic_unlock(&(*locked)->lock);
 	if (srq)
 		qrnic_lock(&srq->lock);
-	*held = srq;
+	*locked = srq;
 }
 
 /*
@@ -210,11 +210,11 @@ static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 
 /*
  * Moves the consumer of the queue over the WQE of the CQE, unless its buffer takes
- * more messages, and returns its wr_id. The CQE is the oldest one of the CQ. held: see
- * srq_hold().
+ * more messages, and returns its wr_id. The CQE is the oldest one of the CQ. locked: see
+ * srq_switch_lock().
  */
 static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
-			   struct qrnic_srq **held, bool *used_up)
+			   struct qrnic_srq **locked, bool *used_up)
 {
 	uint32_t index = le32toh(cqe->index);
 	struct qrnic_wq *wq;
@@ -224,7 +224,7 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 	if (cqe_is_receive(cqe)) {
 		qrnic_tsan_complete(qp->srq ? qp->srq->record : qp->rq.record);
 		if (qp->srq)
-			srq_hold(held, qp->srq);
+			srq_switch_lock(locked, qp->srq);
 		/* Before the slot may be posted again */
 		if (unlikely(cqe_has_data(cqe)))
 			recv_scatter(qp, cqe);
@@ -305,11 +305,11 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 
 /*
  * Takes the next CQE; NULL if there is none. Most: how many the caller wants, at
- * least 1. held: see srq_hold(); the caller lets go of it before it returns to the
+ * least 1. locked: see srq_switch_lock(); the caller unlocks it before it returns to the
  * program, which may want to post at once what it has got back.
  */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
-				       struct qrnic_srq **held, uint64_t *wr_id,
+				       struct qrnic_srq **locked, uint64_t *wr_id,
 				       bool *used_up)
 {
 	const uint8_t of_tags = QRNIC_CQET_ENTRY | QRNIC_CQET_OPERATION;
@@ -320,7 +320,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 	for (;;) {
 		if (!cq->ahead) {
 			/* Those who post are not kept waiting by a long poll */
-			srq_hold(held, NULL);
+			srq_switch_lock(locked, NULL);
 			if (!cq_look_ahead(cq, most))
 				return NULL;
 		}
@@ -329,7 +329,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		*used_up = true;
 		srq = cqe_srq(cq, cqe);
 		if (unlikely(srq)) {
-			srq_hold(held, srq);
+			srq_switch_lock(locked, srq);
 			if (srq->tags && cqe->tagged & of_tags) {
 				if (!qrnic_tags_retire(srq->tags, cqe, wr_id))
 					continue;
@@ -340,7 +340,7 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 		}
 		qp = cq_find_qp(cq, le32toh(cqe->qpn));
 		if (likely(qp && cqe_has_queue(cq, qp, cqe))) {
-			*wr_id = cqe_retire(qp, cqe, held, used_up);
+			*wr_id = cqe_retire(qp, cqe, locked, used_up);
 			return cqe;
 		}
 		/* qrnic_cq_clean() leaves none of a QP that is gone */
@@ -369,7 +369,7 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct qrnic_cq *cq = to_qrnic_cq(ibcq);
 	const struct qrnic_cqe *cqe;
-	struct qrnic_srq *held = NULL;
+	struct qrnic_srq *locked = NULL;
 	uint32_t before;
 	bool used_up;
 	int done = 0;
@@ -378,13 +378,13 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	before = cq->consumer;
 	cq->ahead = 0;
 	while (done < num_entries) {
-		cqe = cq_next(cq, num_entries - done, &held, &wc[done].wr_id,
+		cqe = cq_next(cq, num_entries - done, &locked, &wc[done].wr_id,
 			      &used_up);
 		if (!cqe)
 			break;
 		cqe_to_wc(cqe, &wc[done++]);
 	}
-	srq_hold(&held, NULL);
+	srq_switch_lock(&locked, NULL);
 	if (cq->consumer != before)
 		cq_release(cq);
 	qrnic_cq_unlock(cq);
@@ -394,10 +394,10 @@ int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 static int poll_next(struct qrnic_cq *cq, uint32_t most)
 {
 	struct ibv_cq_ex *ibcq = &cq->vcq.cq_ex;
-	struct qrnic_srq *held = NULL;
+	struct qrnic_srq *locked = NULL;
 
-	cq->current = cq_next(cq, most, &held, &ibcq->wr_id, &cq->used_up);
-	srq_hold(&held, NULL);
+	cq->current = cq_next(cq, most, &locked, &ibcq->wr_id, &cq->used_up);
+	srq_switch_lock(&locked, NULL);
 	if (!cq->current)
 		return ENOENT;
 	ibcq->status = cqe_status(cq->current);
@@ -485,7 +485,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 {
 	uint32_t size = 1u << cq->log_size;
 	uint32_t end, from, to;
-	struct qrnic_srq *held = NULL;
+	struct qrnic_srq *locked = NULL;
 	struct qrnic_cqe *cqe;
 	bool used_up;
 
@@ -500,12 +500,12 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 	for (from = end; from != cq->consumer;) {
 		/* Those who post are not kept waiting by a long ring */
 		if (!(from % QRNIC_POLL_BATCH))
-			srq_hold(&held, NULL);
+			srq_switch_lock(&locked, NULL);
 		cqe = cq_entry(cq, --from);
 		if (cqe_is_of(cq, cqe, qp, srq)) {
 			/* The slots are the SRQ's, and are free now */
 			if (qp && qp->srq && cqe_is_receive(cqe)) {
-				srq_hold(&held, qp->srq);
+				srq_switch_lock(&locked, qp->srq);
 				srq_retire(qp->srq, cqe, &used_up);
 			}
 			continue;
@@ -519,7 +519,7 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		moved.control |= cqe->control & htole32(QRNIC_CQE_PHASE_MASK);
 		*cqe = moved;
 	}
-	srq_hold(&held, NULL);
+	srq_switch_lock(&locked, NULL);
 	if (to != cq->consumer) {
 		cq->consumer = to;
 		cq_release(cq);

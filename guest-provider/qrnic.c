@@ -28,7 +28,7 @@ static void qrnic_free_context(struct ibv_context *context)
 		free(atomic_load_explicit(&ctx->qp_table[i],
 					  memory_order_relaxed));
 	munmap(ctx->db.page, ctx->db.length);
-	qrnic_pool_destroy(&ctx->pool);
+	qrnic_slabs_destroy(&ctx->slabs);
 	pthread_mutex_destroy(&ctx->qp_mutex);
 	qrnic_lock_destroy(&ctx->db.window_lock);
 	verbs_uninit_context(&ctx->vctx);
@@ -213,7 +213,7 @@ static int context_start(struct qrnic_context *ctx,
 		return errno;
 
 	pthread_mutex_init(&ctx->qp_mutex, NULL);
-	qrnic_pool_init(&ctx->pool);
+	qrnic_slabs_init(&ctx->slabs);
 	qrnic_lock_init(&ctx->db.window_lock, !ctx->single_threaded);
 	verbs_set_ops(&ctx->vctx, &qrnic_context_ops);
 	return 0;

@@ -66,13 +66,13 @@ struct qrnic_db {
 };
 
 /* Buffers of 512 bytes, 1 KiB, 2 KiB and a page; larger ones are pages of their own */
-#define QRNIC_POOL_SHIFT	9
-#define QRNIC_POOL_SIZES	4
+#define QRNIC_SLAB_SHIFT	9
+#define QRNIC_SLAB_SIZES	4
 
-struct qrnic_pool {
+struct qrnic_slabs {
 	pthread_mutex_t mutex;
-	/* By size: chunks with room, and those without any */
-	struct list_head room[QRNIC_POOL_SIZES];
+	/* By size: slabs with room, and those without any */
+	struct list_head room[QRNIC_SLAB_SIZES];
 	struct list_head full;
 };
 
@@ -105,7 +105,7 @@ struct qrnic_context {
 
 	/* Where small buffers come from, if the kernel takes them */
 	bool small_queues;
-	struct qrnic_pool pool;
+	struct qrnic_slabs slabs;
 
 	_Atomic(struct qrnic_qp_slot *) qp_table[QRNIC_QP_TABLE_SIZE];
 };
@@ -138,7 +138,7 @@ struct qrnic_pd {
 	void *pd_context;
 };
 
-struct qrnic_chunk;
+struct qrnic_slab;
 
 /* Memory of queues: whole pages that a fork does not take away, or a part of such */
 struct qrnic_buffer {
@@ -147,8 +147,8 @@ struct qrnic_buffer {
 	/* The parent domain whose allocator it is from; NULL: mmap() */
 	struct qrnic_pd *pd;
 	uint64_t resource_type;
-	/* The chunk of the context's pool that it is a part of; or NULL */
-	struct qrnic_chunk *chunk;
+	/* The slab that it is a part of; or NULL */
+	struct qrnic_slab *slab;
 };
 
 /* Invalidation of keys is part of either */
@@ -257,8 +257,8 @@ int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 		       size_t length, struct qrnic_pd *pd,
 		       uint64_t resource_type);
 void qrnic_buffer_free(struct qrnic_buffer *buf);
-void qrnic_pool_init(struct qrnic_pool *pool);
-void qrnic_pool_destroy(struct qrnic_pool *pool);
+void qrnic_slabs_init(struct qrnic_slabs *slabs);
+void qrnic_slabs_destroy(struct qrnic_slabs *slabs);
 
 /* device.c */
 extern const struct verbs_match_ent qrnic_match_table[];

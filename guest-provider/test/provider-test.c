@@ -993,7 +993,7 @@ static void test_small_queues(void)
 	CHECK(again == ring && zero);
 	CHECK(!pair_free(&p[0]));
 
-	/* Of all sizes, more than one chunk of each, and with holes */
+	/* Of all sizes, more than one slab of each, and with holes */
 	for (i = 0; i < SMALL_PAIRS; i++) {
 		cap = (struct ibv_qp_cap){ 1 << i % 7, 1 << i / 7, 1, 1, 0 };
 		CHECK(!pair_make(&p[i], &cap, 0));
