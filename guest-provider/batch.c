@@ -10,7 +10,7 @@
 
 #include "qp.h"
 
-/* The first error counts: it is what ibv_wr_complete() returns */
+/* Records the first error of the batch, which ibv_wr_complete() returns */
 void qrnic_wr_fail(struct qrnic_qp *qp, int err)
 {
 	if (!qp->error)
@@ -54,7 +54,10 @@ struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	qp->need_address = (qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND ||
 			    qp->vqp.qp.qp_type == IBV_QPT_DRIVER) &&
 			   qrnic_is_sent(opcode);
-	/* The setter of the address fills this segment in, before or after the payload */
+	/*
+	 * The setter of the address fills this segment in, before or after the
+	 * payload
+	 */
 	if (qp->need_address && qp->vqp.qp.qp_type == IBV_QPT_DRIVER)
 		qp->wqe.segments += QRNIC_DYNAMIC_LENGTH;
 	else if (qp->need_address)
@@ -62,7 +65,10 @@ struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 	return qp;
 }
 
-/* Of a batch that is dropped the device never hears: it has the keys as before */
+/*
+ * Ends the part of the batch in its keys. A dropped batch restores the keys, because
+ * the device never sees its WQEs
+ */
 static void end_keys(struct qrnic_qp *qp, bool dropped)
 {
 	struct qrnic_mkey *mkey;
@@ -74,8 +80,8 @@ static void end_keys(struct qrnic_qp *qp, bool dropped)
 			mkey->mkey.lkey = mkey->key_before;
 			mkey->mkey.rkey = mkey->key_before;
 			/*
-			 * The batch could use the list only if no earlier registration
-			 * needed it
+			 * The batch may have used the list only if no earlier
+			 * registration needed it
 			 */
 			if (mkey->list_qp == qp &&
 			    (int32_t)(mkey->list_number - qp->start_posted) > 0)
@@ -105,7 +111,10 @@ int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 	wr_finish(qp);
 	err = qp->error;
 	end_keys(qp, err);
-	/* All WQEs of the batch are dropped: the device has not been told of any */
+	/*
+	 * All WQEs of the batch are dropped: no doorbell has reported any to the
+	 * device
+	 */
 	if (err) {
 		qp->sq.producer = qp->start_producer;
 		qp->sq_posted = qp->start_posted;

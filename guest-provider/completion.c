@@ -12,13 +12,18 @@
 #include "cq.h"
 #include "cqe.h"
 
-/* How old the pair of clocks may be that timestamps are converted with, at least */
+/* Least age at which the pair of clocks for timestamps is read again */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
-/* Polls that read the clocks over and over do little else where that is slow. */
+/*
+ * A pair is kept ten times as long as reading it took, so that polls do not spend
+ * their time on slow clocks
+ */
 #define QRNIC_WALLCLOCK_SHARE 10u
-/* But a process that was stopped meanwhile does not keep it for long */
+/* An upper limit, in case the process was stopped while it read the clocks */
 #define QRNIC_WALLCLOCK_KEEP_NS 10000000000ull
-/* Between two looks at the wall clock that take longer, another program ran, too. */
+/*
+ * If two reads of the wall clock are further apart, another program ran between them
+ */
 #define QRNIC_WALLCLOCK_READ_NS 50000u
 #define QRNIC_WALLCLOCK_TRIES 8
 
@@ -33,8 +38,8 @@ static uint64_t clock_ns(clockid_t clock)
 /*
  * Reads both clocks again if the last pair is old: the clocks drift apart, but a
  * system call for every poll costs too much. Called without the lock, which is a
- * spinlock. Returns whether it has read them. The device's clock was read at some
- * moment between two looks at the wall clock: of a few pairs the closest one counts.
+ * spinlock. Returns true if it has read them. The device's clock was read at some
+ * moment between two reads of the wall clock, so the closest of a few pairs is used.
  */
 bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
@@ -51,7 +56,7 @@ bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 		if (qrnic_read_clock(cq->vcq.cq.context, &device))
 			break;
 		after = clock_ns(CLOCK_REALTIME);
-		/* Not if it was set back meanwhile */
+		/* A pair is useless if the wall clock was set back meanwhile */
 		if (after >= before && after - before < shortest) {
 			shortest = after - before;
 			clocks->device = device;
@@ -128,7 +133,7 @@ static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
 	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
 }
 
-/* Of a match; of all else 0 */
+/* Returns tag and context of a match, and zeros for other completions */
 static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
 			       struct ibv_wc_tm_info *info)
 {

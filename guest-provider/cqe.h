@@ -10,7 +10,10 @@
 
 #include "qrnic.h"
 
-/* The one place where statuses of the device become those of the verbs */
+/*
+ * Returns the status of the verbs. No other function translates a status of the
+ * device
+ */
 static inline enum ibv_wc_status cqe_status(const struct qrnic_cqe *cqe)
 {
 	static const uint8_t status[] = {
@@ -45,7 +48,10 @@ static inline bool cqe_is_receive(const struct qrnic_cqe *cqe)
 
 static inline enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 {
-	/* Only bit 7 is defined in a CQE with an error; the rest gives a send */
+	/*
+	 * Only bit 7 is defined in a CQE with an error; the default case reports a
+	 * send
+	 */
 	switch (FIELD_GET(QRNIC_CQE_OPCODE_MASK, le32toh(cqe->control))) {
 	case QRNIC_CQE_RDMA_WRITE:
 		return IBV_WC_RDMA_WRITE;
@@ -73,7 +79,7 @@ static inline enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 		return IBV_WC_TM_SYNC;
 	case QRNIC_CQE_TAG_RECV:
 	case QRNIC_CQE_TAG_UNEXPECTED:
-		/* Which of them, the flags tell */
+		/* The flags tell matches from unexpected messages */
 		return IBV_WC_TM_RECV;
 	case QRNIC_CQE_TAG_NO_TAG:
 		return IBV_WC_TM_NO_TAG;
@@ -107,7 +113,7 @@ static inline unsigned int cqe_wc_flags(const struct qrnic_cqe *cqe)
 	return wc_flags;
 }
 
-/* Immediate data in network order, or the invalidated key in that of the host */
+/* Returns immediate data in network order, or the invalidated key in host order */
 static inline __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
 {
 	if (le32toh(cqe->control) &
@@ -117,13 +123,13 @@ static inline __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
 }
 
 /*
- * There are no service levels on Ethernet. Programs that must tell IPv4 from IPv6
- * (UCX does) expect the kind of the packet here, as other RoCE adapters report it:
- * bit 3 for RoCE v2, with 1 for IPv6 or 2 for IPv4, and nothing for RoCE v1.
+ * Returns the kind of the packet, because Ethernet has no service levels. Programs
+ * that must tell IPv4 from IPv6 (UCX) expect it here, as other RoCE adapters report
+ * it: bit 3 for RoCE v2, with 1 for IPv6 or 2 for IPv4, and 0 for RoCE v1.
  */
 static inline uint8_t cqe_sl(const struct qrnic_cqe *cqe)
 {
-	/* That of a match has the tag there */
+	/* The CQE of a match has the tag in these bytes */
 	if (cqe->tagged & QRNIC_CQET_MATCH)
 		return 0;
 	switch (cqe->network) {

@@ -18,23 +18,23 @@
 #include "qp.h"
 #include "srq.h"
 
-/* Least log2 of the basic blocks of an SQ (manual, qp_ctx) */
+/* Smallest log2 of the basic blocks of an SQ (manual, qp_ctx) */
 #define QRNIC_SQ_MIN_LOG_SIZE 3
 
 /* Control and remote address segment; an atomic WQE has a third, and one SGE */
 #define QRNIC_HEADER_SEGMENTS 2
 #define QRNIC_ATOMIC_SEGMENTS 4
 
-/* What every WQE of an XRC initiator has besides */
+/* Segments that every WQE of an XRC initiator adds */
 #define QRNIC_XRC_SEGMENTS 1
 
-/* And what one of a dynamic initiator has */
+/* Segments that every WQE of a dynamic initiator adds */
 #define QRNIC_DYNAMIC_SEGMENTS QRNIC_DYNAMIC_LENGTH
 
 /* Control and datagram segment */
 #define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
 
-/* Control and Ethernet segment; nothing of that type is an atomic */
+/* Control and Ethernet segment; a raw packet queue pair has no atomics */
 #define QRNIC_RAW_SEGMENTS 2
 
 struct qp_layout {
@@ -50,14 +50,20 @@ struct qp_layout {
 	size_t length;
 };
 
-/* An initiator has none, and may come with a CQ or, of XRC, SRQ for it */
+/*
+ * Returns true if the QP has a receive queue of its own. An initiator has none,
+ * although it may name a CQ or, of XRC, an SRQ for one
+ */
 static bool has_rq(const struct ibv_qp_init_attr_ex *attr)
 {
 	return attr->qp_type != IBV_QPT_XRC_SEND &&
 	       attr->qp_type != IBV_QPT_DRIVER && !attr->srq;
 }
 
-/* What each WQE has besides that says where it leads; UD is different */
+/*
+ * Returns the segments that address a WQE of this type. UD is different: see
+ * plan_header()
+ */
 static uint32_t address_segments(enum ibv_qp_type type)
 {
 	switch (type) {
@@ -71,8 +77,8 @@ static uint32_t address_segments(enum ibv_qp_type type)
 }
 
 /*
- * Segments before the payload in the longest header that the QP can need, and all
- * that there must be room for in any case
+ * Sets the segments before the payload in the longest header that the QP can need,
+ * and the segments that a WQE must have room for in any case
  */
 static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 			struct qp_layout *layout)
@@ -96,7 +102,10 @@ static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 	}
 }
 
-/* The WQEs that an SQ may have, as the kernel advertises and checks it (max_qp_wr) */
+/*
+ * Returns how many WQEs an SQ may have: the limit that the kernel reports and checks
+ * (max_qp_wr)
+ */
 static uint32_t max_send_wr(const struct qrnic_context *ctx)
 {
 	return min_t(uint32_t, ctx->max_recv,
@@ -114,14 +123,14 @@ static int check_cap(const struct qrnic_context *ctx,
 	    cap->max_inline_data > ctx->max_inline ||
 	    cap->max_send_wr > max_send_wr(ctx))
 		return EINVAL;
-	/* Without a receive queue its sizes do not matter */
+	/* The sizes of a receive queue are ignored if there is none */
 	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
 			     cap->max_recv_wr > ctx->max_recv))
 		return EINVAL;
 	return 0;
 }
 
-/* Where the rings and the records are in the buffer */
+/* Sets the offsets of the rings and the records in the buffer */
 static void place_queues(const struct qrnic_context *ctx,
 			 const struct ibv_qp_init_attr_ex *attr,
 			 struct qp_layout *layout)
@@ -140,7 +149,7 @@ static void place_queues(const struct qrnic_context *ctx,
 					       : 0;
 	rq_bytes = (size_t)QRNIC_WQEBB_SIZE
 		   << (layout->rq_log_size + layout->rq_log_stride);
-	/* A ring that does not begin at a page must lie in one */
+	/* The ring must lie in one page because it may begin in the middle of one */
 	layout->rq_offset = end;
 	if (!ctx->small_queues ||
 	    end + rq_bytes + 2 * QRNIC_RECORD_ALIGN > ctx->page_size)
@@ -150,7 +159,10 @@ static void place_queues(const struct qrnic_context *ctx,
 	layout->length = layout->record_offset + 2 * QRNIC_RECORD_ALIGN;
 }
 
-/* Rings that hold what is asked for, in WQEs of the largest size asked for */
+/*
+ * Plans rings that have room for the requested WQEs, each of the largest requested
+ * size
+ */
 static int plan_layout(const struct qrnic_context *ctx,
 		       const struct ibv_qp_init_attr_ex *attr,
 		       struct qp_layout *layout)
@@ -183,7 +195,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 	return 0;
 }
 
-/* Tells the program what the rings hold, which may be more than it asked for */
+/* Reports the capacity of the rings, which may be larger than requested */
 static void honest_cap(const struct qrnic_qp *qp,
 		       const struct qp_layout *layout, struct ibv_qp_cap *cap)
 {
@@ -219,7 +231,10 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	qp->sq_number = calloc(qp->sq.size, sizeof(*qp->sq_number));
 	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->sq_number)
 		return ENOMEM;
-	/* The size of the ring is rounded up, and may hold more than is allowed */
+	/*
+	 * The size of the ring is rounded up, so it may have room for more than the
+	 * limit
+	 */
 	qp->max_send_wr = min_t(uint32_t, qp->sq.size / layout->sq_wqe_blocks,
 				max_send_wr(ctx));
 	if (!qp->has_rq)
@@ -251,7 +266,10 @@ static bool type_supported(const struct qrnic_context *ctx,
 	}
 }
 
-/* A target has only a domain; all else is in its SRQs */
+/*
+ * Checks the attributes of an XRC target, which has only a domain: its queues are
+ * SRQs
+ */
 static int check_xrc_target(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (!check_comp_mask(attr->comp_mask, IBV_QP_INIT_ATTR_PD |
@@ -261,7 +279,7 @@ static int check_xrc_target(const struct ibv_qp_init_attr_ex *attr)
 									 EINVAL;
 }
 
-/* IBV_QP_CREATE_* that queue pairs of the type may have */
+/* Returns the flags IBV_QP_CREATE_* that queue pairs of the type may have */
 static uint32_t create_flags(const struct qrnic_context *ctx,
 			     enum ibv_qp_type type)
 {
@@ -305,14 +323,14 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 	    (attr->qp_type != IBV_QPT_XRC_SEND &&
 	     attr->qp_type != IBV_QPT_DRIVER && !attr->recv_cq))
 		return EINVAL;
-	/* There is no other way to say where a WQE leads */
+	/* Only the extended interface can set the address of a WQE */
 	if (attr->qp_type == IBV_QPT_DRIVER &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || attr->srq))
 		return EINVAL;
 	return 0;
 }
 
-/* Makes the QP in the kernel, and then findable for its completions */
+/* Creates the QP in the kernel, and then adds it to the table for its completions */
 static int register_qp(struct qrnic_qp *qp,
 		       const struct ibv_qp_init_attr_ex *attr,
 		       const struct qp_layout *layout,
@@ -346,7 +364,10 @@ static int register_qp(struct qrnic_qp *qp,
 		cmd.db_page = qp->db->number;
 	}
 
-	/* The kernel does not know how WQEs are posted */
+	/*
+	 * The kernel must not see the flags of the extended interface, because it
+	 * rejects them
+	 */
 	kernel_attr.comp_mask &= IBV_QP_INIT_ATTR_PD |
 				 IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	if (!(kernel_attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
@@ -357,11 +378,11 @@ static int register_qp(struct qrnic_qp *qp,
 		kernel_attr.recv_cq = NULL;
 		kernel_attr.srq = NULL;
 	} else if (dynamic) {
-		/* The kernel wants one, and does not use it */
+		/* The kernel requires a receive CQ and does not use it */
 		kernel_attr.recv_cq = kernel_attr.send_cq;
 	}
 
-	/* Of the library's two functions for this the one that takes flags along */
+	/* Of the two functions of libibverbs only this one passes flags on */
 	err = qrnic_cmd_create_qp_ex2(&ctx->vctx.context, &qp->vqp, &kernel_attr,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				    sizeof(resp));
@@ -374,8 +395,9 @@ static int register_qp(struct qrnic_qp *qp,
 }
 
 /*
- * Datagrams and frames gain nothing, and what XRC receives is another's. The CQE of a
- * streaming queue has no room, nor has one with tags.
+ * Returns true if the CQE may have the data of received messages. It saves nothing
+ * for datagrams and frames, and an XRC message is received into an SRQ. The CQE has
+ * no room for data if the queue is streaming or has tags
  */
 static bool can_recv_inline(const struct ibv_qp_init_attr_ex *attr)
 {
@@ -407,7 +429,10 @@ static int check_stream(const struct qrnic_context *ctx,
 	return attr->srq || max_recv_inline ? EINVAL : 0;
 }
 
-/* Sets *max_recv_inline to what the QP has. */
+/*
+ * Creates a queue pair with options of the direct verbs; sets *max_recv_inline to its
+ * limit
+ */
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
 				      uint32_t *max_recv_inline,
@@ -425,7 +450,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 		err = check_recv_inline(ctx, attr, *max_recv_inline);
 	if (!err && options->stream.max_message)
 		err = check_stream(ctx, attr, *max_recv_inline);
-	/* A target sends nothing, and so has no priority */
+	/* An XRC target has no priority because it has no send queue */
 	if (!err && options->has_priority &&
 	    (!(ctx->capabilities & QRNIC_CAP_PRIORITY) ||
 	     attr->qp_type == IBV_QPT_XRC_RECV))
@@ -458,7 +483,10 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->priority = options->priority;
 	qp->carrier = options->carrier;
 	qp->carrier_key = options->carrier_key;
-	/* A member's packets are in its carrier's */
+	/*
+	 * A member has no options because its packets travel inside those of its
+	 * carrier QP
+	 */
 	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
 		qp->wanted = options->connection | ctx->qp_options;
 	qp->options = qp->wanted;
@@ -468,7 +496,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
-	/* Less than there is room for would save nothing */
+	/* The device has one limit, so a smaller one would save nothing */
 	if (*max_recv_inline)
 		qp->max_recv_inline = QRNIC_MAX_RECV_INLINE;
 	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));
@@ -486,7 +514,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	if (err)
 		goto err_free;
 
-	/* The core clears comp_mask at creation */
+	/* Only now, because the core clears comp_mask at creation */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	honest_cap(qp, &layout, &attr->cap);
@@ -516,7 +544,10 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 	if (qp || !max_recv_inline || errno != EOPNOTSUPP)
 		return qp;
 
-	/* The environment asks for it, if the driver and the device can do it */
+	/*
+	 * The environment requests receiving into the CQE only where driver and
+	 * device support it
+	 */
 	max_recv_inline = 0;
 	return qrnic_create_qp_inline(context, attr, &max_recv_inline, &none);
 }
@@ -578,7 +609,7 @@ struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 
 	cmd.driver_type = QRNIC_DRIVER_TYPE_DC_TARGET;
 	cmd.dynamic = options->dynamic;
-	/* The kernel wants one, and does not use it */
+	/* The kernel requires a send CQ and does not use it */
 	kernel_attr.send_cq = attr->recv_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err)
@@ -632,7 +663,7 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 	qp->options = qp->wanted;
 
 	cmd.driver_type = QRNIC_DRIVER_TYPE_CARRIER;
-	/* The kernel wants one, and does not use it */
+	/* The kernel requires a receive CQ and does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err)

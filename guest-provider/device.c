@@ -19,11 +19,14 @@ void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 {
 	uint64_t queue = FIELD_PREP(QRNIC_DOORBELL_NUMBER_MASK, number);
 
-	/* One 64-bit write: first member in the low half, as memory order has it */
+	/*
+	 * One 64-bit write, because the device must see number and index together:
+	 * the first member is in the low half, as in memory
+	 */
 	mmio_write64(db->page + offset, queue | (uint64_t)index << 32);
 }
 
-/* All types with a send queue that the adapter has */
+/* Returns all types with a send queue that the adapter has */
 static uint32_t paced_types(const struct qrnic_context *ctx)
 {
 	uint32_t types = 1u << IBV_QPT_RC;
@@ -60,7 +63,7 @@ int qrnic_query_device_ex(struct ibv_context *context,
 		 "%u.%u", (unsigned int)(fw >> 32 & 0xffff),
 		 (unsigned int)(fw & 0xffff));
 
-	/* Of the context, so that they are right whatever the kernel fills in */
+	/* From the context, because a kernel may leave these members 0 */
 	if (ctx->capabilities & QRNIC_CAP_TIMESTAMP) {
 		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
 					     completion_timestamp_mask))
@@ -78,7 +81,7 @@ int qrnic_query_device_ex(struct ibv_context *context,
 			QRNIC_MAX_RATE_LIMIT;
 		attr->packet_pacing_caps.supported_qpts = paced_types(ctx);
 	}
-	/* The kernel tells the rest of what it needs */
+	/* The kernel reports the other members of rss_caps */
 	if ((ctx->capabilities & QRNIC_CAP_RSS) &&
 	    attr_size >= offsetofend(struct ibv_device_attr_ex, rss_caps)) {
 		attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
@@ -97,8 +100,8 @@ int qrnic_query_port(struct ibv_context *context, uint8_t port,
 
 #ifdef QRNIC_HAVE_PORT_SPEED
 /*
- * In units of 100 Mb/s, from the port's attributes: Linux 6.12 has no method for it,
- * and with others the driver does not answer it.
+ * Returns the speed in units of 100 Mb/s, from the port's attributes: Linux 6.12 has
+ * no method for it, and the driver does not implement the method of newer kernels
  */
 int qrnic_query_port_speed(struct ibv_context *context,
 				  uint32_t port_num, uint64_t *port_speed)
@@ -118,7 +121,7 @@ int qrnic_query_port_speed(struct ibv_context *context,
 	err = qrnic_query_port(context, port_num, &attr);
 	if (err)
 		return err;
-	/* What does not fit into eight bits is in the other */
+	/* active_speed_ex has the speeds that do not fit into eight bits */
 	lane = ffs(attr.active_width);
 	speed = ffs(attr.active_speed_ex ? attr.active_speed_ex :
 					   attr.active_speed);
@@ -130,7 +133,7 @@ int qrnic_query_port_speed(struct ibv_context *context,
 }
 #endif
 
-/* The clock of the timestamps in CQEs, which counts at clock_khz */
+/* Reads the clock of the timestamps in CQEs, which counts at clock_khz */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
@@ -139,11 +142,11 @@ int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, clock);
 	err = execute_ioctl(context, cmd);
-	/* A driver that does not know the method yet */
+	/* An older driver does not know the method */
 	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
-/* The clock, in its own units as with other adapters */
+/* Reads the clock in its own units, as other adapters report it */
 int qrnic_query_rt_values(struct ibv_context *context,
 				 struct ibv_values_ex *values)
 {

@@ -37,7 +37,7 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* Calls visit for each CQ that may have completions of the QP, once */
+/* Calls visit once for each CQ that may have completions of the QP */
 static void for_cqs(struct qrnic_qp *qp,
 		    void (*visit)(struct qrnic_cq *cq, struct qrnic_qp *qp))
 {
@@ -50,17 +50,20 @@ static void for_cqs(struct qrnic_qp *qp,
 		visit(to_qrnic_cq(recv_cq), qp);
 }
 
-/* Called when the device has destroyed or reset the QP, so that no more CQEs can come */
+/*
+ * Removes the completions of a QP that the device has destroyed or reset, so that it
+ * writes no more of them
+ */
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 {
 	for_cqs(qp, qrnic_cq_clean);
 }
 
 /*
- * Makes a QP findable. The kernel may have given it the number of one whose
- * destruction has not returned, because it waits until the program has acknowledged
- * the events of that QP. The kernel has no such QP any more, so its completions are
- * taken out here, before the new one can have any.
+ * Adds a QP to the table. Its number may be that of a QP whose destruction has not
+ * returned, because the kernel waits until the program has acknowledged the events of
+ * that QP. The kernel has no such QP any more, so its completions are removed here,
+ * before the new QP can have any.
  */
 int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
@@ -72,14 +75,20 @@ int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	if (former)
 		qrnic_qp_clean_cqs(former);
 	err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
-	/* Only now, when no lookup finds it: a CQE could bring it back before */
+	/*
+	 * Only now, because a CQE could make a CQ remember it as long as a lookup
+	 * finds it
+	 */
 	if (former)
 		for_cqs(former, qrnic_cq_forget);
 	pthread_mutex_unlock(&ctx->qp_mutex);
 	return err;
 }
 
-/* Of a QP that the kernel has destroyed; there may be a successor already */
+/*
+ * Removes a QP that the kernel has destroyed, unless another QP already has its
+ * number
+ */
 void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
 	pthread_mutex_lock(&ctx->qp_mutex);
@@ -92,7 +101,10 @@ void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	pthread_mutex_unlock(&ctx->qp_mutex);
 }
 
-/* The receive queue of a QP whose buffer is there: ring and record at these offsets */
+/*
+ * Sets up the receive queue of a QP whose buffer is allocated, with ring and record
+ * at these offsets
+ */
 int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_size,
 		  uint32_t log_stride)
 {
@@ -167,12 +179,18 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	qrnic_lock(&wq->lock);
 	wq->producer = 0;
 	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
-	/* The device looks at it after the next doorbell, which orders it */
+	/*
+	 * A plain store is enough, because the next doorbell orders it before the
+	 * device reads
+	 */
 	qrnic_store_record(&wq->record->producer, 0);
 	qrnic_unlock(&wq->lock);
 }
 
-/* On the way to RTR; an initiator that wants the half handshake may not have it */
+/*
+ * Returns the options for the transition to RTR. An initiator that requests the half
+ * handshake may have lost it by ECE
+ */
 static uint8_t options_given(const struct qrnic_qp *qp)
 {
 	return qp->has_sq && qp->wants_half && !qp->half_handshake ?
@@ -188,7 +206,7 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	struct ibv_modify_qp cmd = {};
 	bool priority, to_rtr;
 
-	/* In RESET the device has forgotten it */
+	/* The device loses the priority in RESET */
 	priority = qp->has_priority && mask & IBV_QP_STATE &&
 		   attr->qp_state == IBV_QPS_RTS;
 	if (priority) {
@@ -208,7 +226,7 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.carrier = qp->carrier;
 		cmd_ex.carrier_key = qp->carrier_key;
 	}
-	/* The older command knows only the older attributes */
+	/* The older command has only the older attributes */
 	if (mask & IBV_QP_RATE_LIMIT || cmd_ex.drv_payload.comp_mask)
 		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
 					    sizeof(cmd_ex), &resp,
@@ -246,14 +264,20 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if (qp->is_dynamic && mask & IBV_QP_STATE &&
 	    attr->qp_state == IBV_QPS_RTR) {
-		/* The program's may be const, and of a version without rate_limit */
+		/*
+		 * A copy, because the program's structure may be const, and of a
+		 * version without rate_limit
+		 */
 		memcpy(&own, attr, offsetof(struct ibv_qp_attr, rate_limit));
 		err = dynamic_to_rtr(qp, &own, &mask);
 		if (err)
 			return err;
 		attr = &own;
 	}
-	/* A transition to RTS must not bring back what another thread replaces */
+	/*
+	 * A transition to RTS must not restore a priority that another thread
+	 * replaces
+	 */
 	if (qp->has_sq)
 		pthread_mutex_lock(&qp->priority_mutex);
 	err = modify_command(qp, attr, mask);
@@ -332,7 +356,7 @@ int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *leve
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY, priority);
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL, level);
 	err = execute_ioctl(ibqp->context, cmd);
-	/* A driver that does not know the method yet */
+	/* An older driver does not know the method */
 	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
@@ -350,8 +374,8 @@ int qrnic_destroy_qp(struct ibv_qp *ibqp)
 	int err;
 
 	/*
-	 * Without the mutex: this waits until the program has acknowledged the
-	 * events of the QP, perhaps in a thread that creates or destroys another.
+	 * Without the mutex, because this waits until the program has acknowledged
+	 * the events of the QP, perhaps in a thread that creates or destroys another.
 	 */
 	err = ibv_cmd_destroy_qp(ibqp);
 	if (err)

@@ -53,8 +53,8 @@ int qrnic_srq_ring_alloc(struct qrnic_srq *srq, uint32_t log_size,
 }
 
 /*
- * A completed slot goes to the end of the free ones; returns its wr_id. Under the
- * lock, which whoever polls takes once for a batch.
+ * Appends a completed slot to the free list and returns its wr_id. The caller holds
+ * the lock, which a poll takes once for a batch
  */
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 {
@@ -64,7 +64,7 @@ uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 	return srq->wr_id[slot];
 }
 
-/* What was posted in a slot that has not been taken back. Under the lock. */
+/* Returns the WQE in a slot that has not been released. The caller holds the lock */
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot)
 {
@@ -81,11 +81,11 @@ static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 
 	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_sge))
 		return EINVAL;
-	/* The slot after the last one is not known yet */
+	/* The last free slot stays free, because its successor is not known yet */
 	if (unlikely(slot == srq->tail))
 		return ENOMEM;
 
-	/* A slot is contiguous, and the device does not look before the record */
+	/* A slot is contiguous, and the device reads no WQE beyond the record */
 	segment = srq->ring + at;
 	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(slot);
@@ -121,8 +121,9 @@ int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 	}
 	if (srq->producer != before) {
 		/*
-		 * WQEs, then record. No doorbell: the device reads the record when
-		 * it takes a WQE (manual, chapter "Shared receive queues").
+		 * WQEs, then record. There is no doorbell, because the device reads
+		 * the record when it fetches a WQE (manual, chapter "Shared receive
+		 * queues").
 		 */
 		udma_to_device_barrier();
 		qrnic_tsan_post(srq->record);
