@@ -18,29 +18,29 @@
  * objects of processes, but a carrier can outlive its object, and carriers of
  * sharing.c have no object.
  */
-static int carrier_charge(struct qrnic_ib_carrier *carrier)
+static int qrnic_carrier_charge(struct qrnic_ib_carrier *carrier)
 {
 	return rdmacg_try_charge(&carrier->cgroup, &carrier->dev->ibdev.cg_device,
 				 RDMACG_RESOURCE_HCA_OBJECT);
 }
 
-static void carrier_uncharge(struct qrnic_ib_carrier *carrier)
+static void qrnic_carrier_uncharge(struct qrnic_ib_carrier *carrier)
 {
 	rdmacg_uncharge(carrier->cgroup, &carrier->dev->ibdev.cg_device,
 			RDMACG_RESOURCE_HCA_OBJECT);
 }
 #else
-static int carrier_charge(struct qrnic_ib_carrier *carrier)
+static int qrnic_carrier_charge(struct qrnic_ib_carrier *carrier)
 {
 	return 0;
 }
 
-static void carrier_uncharge(struct qrnic_ib_carrier *carrier)
+static void qrnic_carrier_uncharge(struct qrnic_ib_carrier *carrier)
 {
 }
 #endif
 
-static struct qrnic_ib_carrier *carrier_alloc(struct qrnic_ib_dev *dev)
+static struct qrnic_ib_carrier *qrnic_carrier_alloc(struct qrnic_ib_dev *dev)
 {
 	struct qrnic_ib_carrier *carrier = kzalloc(sizeof(*carrier),
 						   GFP_KERNEL_ACCOUNT);
@@ -50,7 +50,7 @@ static struct qrnic_ib_carrier *carrier_alloc(struct qrnic_ib_dev *dev)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&carrier->users);
 	carrier->dev = dev;
-	err = carrier_charge(carrier);
+	err = qrnic_carrier_charge(carrier);
 	if (err) {
 		kfree(carrier);
 		return ERR_PTR(err);
@@ -76,7 +76,7 @@ int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *
 		       offsetof(struct qrnic_create_qp_req, buf_addr)))
 		return -EINVAL;
 
-	carrier = carrier_alloc(to_qrnic_dev(qp->ibqp.device));
+	carrier = qrnic_carrier_alloc(to_qrnic_dev(qp->ibqp.device));
 	if (IS_ERR(carrier))
 		return PTR_ERR(carrier);
 	do
@@ -94,7 +94,7 @@ void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp)
 
 	if (!carrier)
 		return;
-	carrier_uncharge(carrier);
+	qrnic_carrier_uncharge(carrier);
 	kfree(carrier);
 }
 
@@ -110,7 +110,7 @@ void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
 }
 
 /* Nobody finds it: its queue pair, or the share that made it, was the first to go. */
-static void carrier_release(struct kref *users)
+static void qrnic_carrier_release(struct kref *users)
 {
 	struct qrnic_ib_carrier *carrier =
 		container_of(users, struct qrnic_ib_carrier, users);
@@ -122,7 +122,7 @@ static void carrier_release(struct kref *users)
 	qrnic_flush_events(dev->qdev);
 	qrnic_number_release(dev, &retired);
 	qrnic_carrier_path(carrier, NULL);
-	carrier_uncharge(carrier);
+	qrnic_carrier_uncharge(carrier);
 	kfree_rcu(carrier, rcu);
 }
 
@@ -130,7 +130,7 @@ static void carrier_release(struct kref *users)
 struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 {
 	const struct qrnic_qp_ctx context = { .type = QRNIC_QPT_CARRIER };
-	struct qrnic_ib_carrier *carrier = carrier_alloc(dev);
+	struct qrnic_ib_carrier *carrier = qrnic_carrier_alloc(dev);
 	int err;
 
 	if (IS_ERR(carrier))
@@ -138,7 +138,7 @@ struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 	err = qrnic_create_24_bits(dev, QRNIC_CMD_CREATE_QP, QRNIC_CMD_DESTROY_QP,
 				   &context, sizeof(context), &carrier->number);
 	if (err) {
-		carrier_uncharge(carrier);
+		qrnic_carrier_uncharge(carrier);
 		kfree(carrier);
 		return ERR_PTR(err);
 	}
@@ -148,7 +148,7 @@ struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 
 void qrnic_carrier_put(struct qrnic_ib_carrier *carrier)
 {
-	kref_put(&carrier->users, carrier_release);
+	kref_put(&carrier->users, qrnic_carrier_release);
 }
 
 /* For a member, which leaves it */
@@ -193,8 +193,8 @@ void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
 	qrnic_carrier_put(carrier);
 }
 
-static struct qrnic_ib_carrier *carrier_replace(struct qrnic_ib_qp *qp,
-						struct qrnic_ib_carrier *carrier)
+static struct qrnic_ib_carrier *qrnic_carrier_replace(struct qrnic_ib_qp *qp,
+						      struct qrnic_ib_carrier *carrier)
 {
 	return rcu_replace_pointer(qp->carrier, carrier,
 				   lockdep_is_held(&qp->mutex));
@@ -215,7 +215,7 @@ struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
 
 	if (!qp->is_carrier)
 		return joined || state == IB_QPS_RESET ?
-			       carrier_replace(qp, joined) : NULL;
+			       qrnic_carrier_replace(qp, joined) : NULL;
 	if (mask & IB_QP_AV)
 		qrnic_carrier_path(carrier, attr->ah_attr.grh.sgid_attr);
 	else if (state == IB_QPS_RESET)
@@ -229,7 +229,7 @@ void qrnic_carrier_drop(struct qrnic_ib_qp *qp)
 	struct qrnic_ib_carrier *carrier;
 
 	mutex_lock(&qp->mutex);
-	carrier = carrier_replace(qp, NULL);
+	carrier = qrnic_carrier_replace(qp, NULL);
 	mutex_unlock(&qp->mutex);
 	if (!carrier)
 		return;

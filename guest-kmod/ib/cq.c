@@ -21,9 +21,9 @@ bool qrnic_cq_written(struct qrnic_ib_cq *cq)
 	return qrnic_cqe_written(&cq->ring, cq->consumer, cq->log_size);
 }
 
-static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
-			  const struct qrnic_create_cq_req *request,
-			  struct qrnic_cq_ctx *context)
+static int qrnic_cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+				const struct qrnic_create_cq_req *request,
+				struct qrnic_cq_ctx *context)
 {
 	dma_addr_t record;
 
@@ -38,8 +38,8 @@ static int cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	return 0;
 }
 
-static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
-			    struct qrnic_cq_ctx *context)
+static int qrnic_cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+				  struct qrnic_cq_ctx *context)
 {
 	int err;
 
@@ -56,7 +56,7 @@ static int cq_kernel_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 	return 0;
 }
 
-static void cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
+static void qrnic_cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 {
 	if (cq->umem) {
 		qrnic_table_free(dev->qdev, &cq->table);
@@ -67,7 +67,7 @@ static void cq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 	}
 }
 
-static int cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr *attr)
+static int qrnic_cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr *attr)
 {
 	u32 flags = 0;
 
@@ -84,9 +84,9 @@ static int cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr *attr
 }
 
 /* Request of a user CQ, and its memory */
-static int cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
-			   const struct ib_cq_init_attr *attr,
-			   struct ib_udata *udata, struct qrnic_cq_ctx *context)
+static int qrnic_cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+				 const struct ib_cq_init_attr *attr,
+				 struct ib_udata *udata, struct qrnic_cq_ctx *context)
 {
 	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
 			struct qrnic_ib_ucontext, ibucontext);
@@ -102,10 +102,10 @@ static int cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 
 	cq->log_size = request.log_size;
 	context->db_page = cpu_to_le32(ucontext->db_page->number);
-	return cq_user_memory(dev, cq, &request, context);
+	return qrnic_cq_user_memory(dev, cq, &request, context);
 }
 
-static void cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
+static void qrnic_cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq)
 {
 	int err;
 
@@ -135,7 +135,7 @@ void qrnic_ib_cq_comp(struct qrnic_cq *core)
 }
 
 /* Verbs cannot say what the error is (subtype); the core logs it at debug level. */
-static void cq_event(struct qrnic_cq *core, u8 subtype)
+static void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
 {
 	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
 	struct ib_event event = {
@@ -158,7 +158,7 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct qrnic_cq_ctx context = {};
 	int err;
 
-	err = cq_check(dev, attr);
+	err = qrnic_cq_check(dev, attr);
 	if (err)
 		return err;
 
@@ -168,13 +168,13 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	INIT_LIST_HEAD(&cq->receivers);
 	cq->core.vector = attr->comp_vector;
 	cq->core.comp = qrnic_ib_cq_comp;
-	cq->core.event = cq_event;
+	cq->core.event = qrnic_ib_cq_event;
 
 	if (udata) {
-		err = cq_user_prepare(dev, cq, attr, udata, &context);
+		err = qrnic_cq_user_prepare(dev, cq, attr, udata, &context);
 	} else {
 		cq->log_size = order_base_2(attr->cqe);
-		err = cq_kernel_memory(dev, cq, &context);
+		err = qrnic_cq_kernel_memory(dev, cq, &context);
 	}
 	if (err)
 		return err;
@@ -196,9 +196,9 @@ int qrnic_ib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	return 0;
 
 err_destroy:
-	cq_core_destroy(dev, cq);
+	qrnic_cq_core_destroy(dev, cq);
 err_memory:
-	cq_memory_free(dev, cq);
+	qrnic_cq_memory_free(dev, cq);
 	return err;
 }
 
@@ -207,8 +207,8 @@ int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibcq->device);
 	struct qrnic_ib_cq *cq = to_qrnic_cq(ibcq);
 
-	cq_core_destroy(dev, cq);
-	cq_memory_free(dev, cq);
+	qrnic_cq_core_destroy(dev, cq);
+	qrnic_cq_memory_free(dev, cq);
 	return 0;
 }
 
@@ -216,8 +216,8 @@ int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
  * The device copies what the process has not consumed and goes on in the new
  * ring; the old one is let go. The record stays in the buffer of create_cq.
  */
-static int cq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
-		     const struct qrnic_resize_cq_req *request)
+static int qrnic_cq_resize_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
+				const struct qrnic_resize_cq_req *request)
 {
 	struct qrnic_cq_resize resize = { .log_size = request->log_size };
 	struct qrnic_table table;
@@ -275,7 +275,7 @@ int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
 	if (request.log_size > ilog2(caps->max_cqe) ||
 	    cqe > BIT(request.log_size))
 		return -EINVAL;
-	return cq_resize(dev, to_qrnic_cq(ibcq), &request);
+	return qrnic_cq_resize_ring(dev, to_qrnic_cq(ibcq), &request);
 }
 
 int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
@@ -297,8 +297,8 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 }
 
 /* What only a datagram's receive completion says: who sent it, and how it came */
-static void cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
-				  struct ib_wc *wc)
+static void qrnic_cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
+					struct ib_wc *wc)
 {
 	u16 vlan_id = le16_to_cpu(cqe->vlan_tci) & VLAN_VID_MASK;
 
@@ -323,7 +323,7 @@ struct cq_poll {
 	struct qrnic_ib_qp *qp;		/* of the last CQE; to be put */
 };
 
-static struct qrnic_ib_qp *cq_qp(struct cq_poll *poll, u32 qpn)
+static struct qrnic_ib_qp *qrnic_cq_qp(struct cq_poll *poll, u32 qpn)
 {
 	if (poll->qp && poll->qp->ibqp.qp_num == qpn)
 		return poll->qp;
@@ -337,8 +337,8 @@ static struct qrnic_ib_qp *cq_qp(struct cq_poll *poll, u32 qpn)
  * Whether the CQE can be true: the QP completes such requests in this CQ. The device
  * need not be trusted. Without a QP it can be true: the QP is being destroyed.
  */
-static bool cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
-			 bool receive, u32 srqn)
+static bool qrnic_cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
+			       bool receive, u32 srqn)
 {
 	if (!qp)
 		return true;
@@ -354,13 +354,13 @@ static bool cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *q
 }
 
 /* Takes the request that a CQE is for; false if there is none to tell of. */
-static bool cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
-		       bool receive, struct qrnic_ib_request *request)
+static bool qrnic_cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
+			     bool receive, struct qrnic_ib_request *request)
 {
 	u32 qpn = le32_to_cpu(cqe->qpn), srqn = le32_to_cpu(cqe->srqn);
 	u32 index = le32_to_cpu(cqe->index);
-	struct qrnic_ib_qp *qp = cq_qp(poll, qpn);
-	bool good = cq_completes(poll, qp, receive, receive ? srqn : 0);
+	struct qrnic_ib_qp *qp = qrnic_cq_qp(poll, qpn);
+	bool good = qrnic_cq_completes(poll, qp, receive, receive ? srqn : 0);
 
 	/* The slot of the SRQ is free again also when the QP is gone. */
 	if (good && receive && srqn)
@@ -379,7 +379,7 @@ static bool cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
  * Whoever posted the buffer reads as much of it as the completion says; of a datagram
  * he leaves out the 40 bytes before the payload.
  */
-static bool cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 room)
+static bool qrnic_cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 room)
 {
 	u32 least = qrnic_qp_is_datagram(qp->ibqp.qp_type) ? sizeof(struct ib_grh) : 0;
 
@@ -391,18 +391,18 @@ static bool cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 roo
  * the length says anything. An RDMA write puts nothing into the buffer, so its length
  * may be any, but it does not come as a datagram.
  */
-static void cq_translate_receive(const struct qrnic_ib_qp *qp, u8 opcode, u32 length,
-				 u32 room, struct ib_wc *wc)
+static void qrnic_cq_translate_receive(const struct qrnic_ib_qp *qp, u8 opcode,
+				       u32 length, u32 room, struct ib_wc *wc)
 {
 	if (opcode == QRNIC_CQE_RECV_RDMA_WITH_IMM &&
 	    !qrnic_qp_is_datagram(qp->ibqp.qp_type))
 		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
-	else if (!cq_length_possible(qp, length, room))
+	else if (!qrnic_cq_length_possible(qp, length, room))
 		wc->status = IB_WC_LOC_LEN_ERR;
 }
 
-static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
-			 struct ib_wc *wc)
+static bool qrnic_cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
+			       struct ib_wc *wc)
 {
 	u32 control = le32_to_cpu(cqe->control);
 	u8 opcode = FIELD_GET(QRNIC_CQE_OPCODE_MASK, control);
@@ -412,7 +412,7 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	struct qrnic_ib_request request = {};
 	struct qrnic_ib_qp *qp;
 
-	if (!cq_request(poll, cqe, receive, &request))
+	if (!qrnic_cq_request(poll, cqe, receive, &request))
 		return false;
 	qp = poll->qp;
 
@@ -423,8 +423,8 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	/* Not the CQE's opcode: consumers decide by this one how to read wr_id. */
 	wc->opcode = request.opcode;
 	if (wc->status == IB_WC_SUCCESS && receive)
-		cq_translate_receive(qp, opcode, le32_to_cpu(cqe->byte_len),
-				     request.bytes, wc);
+		qrnic_cq_translate_receive(qp, opcode, le32_to_cpu(cqe->byte_len),
+					   request.bytes, wc);
 	if (wc->status != IB_WC_SUCCESS) {
 		wc->vendor_err = le32_to_cpu(cqe->syndrome);
 		return true;
@@ -442,7 +442,7 @@ static bool cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
 	}
 	if (receive && qrnic_qp_is_datagram(qp->ibqp.qp_type))
-		cq_translate_datagram(cqe, flags, wc);
+		qrnic_cq_translate_datagram(cqe, flags, wc);
 	return true;
 }
 
@@ -467,7 +467,7 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	first = cq->consumer;
 	while (polled < num && cq->consumer - first < BIT(cq->log_size) &&
 	       qrnic_cqe_take(&cq->ring, cq->consumer, cq->log_size, &cqe)) {
-		if (cq_translate(&poll, &cqe, wc + polled))
+		if (qrnic_cq_translate(&poll, &cqe, wc + polled))
 			polled++;
 		cq->consumer++;
 	}
@@ -525,7 +525,7 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 #define NO_QPN U32_MAX
 
 /* Under the lock */
-static void cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
+static void qrnic_cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(cq->ibcq.device);
 	struct qrnic_ib_request request;
@@ -568,7 +568,7 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 			dma_rmb();
 			cqe = qrnic_cqe_at(&cq->ring, index, cq->log_size);
 			if (le32_to_cpu(cqe->qpn) == qpn)
-				cq_clean_entry(cq, cqe);
+				qrnic_cq_clean_entry(cq, cqe);
 		}
 		spin_unlock_irq(&cq->lock);
 	}

@@ -6,7 +6,7 @@
 #include "qrnic_ib.h"
 
 /* Beyond the BAR lies somebody else's memory. */
-static bool dm_in_bar(const struct qrnic_dev *qdev, u64 offset, u64 length)
+static bool qrnic_dm_in_bar(const struct qrnic_dev *qdev, u64 offset, u64 length)
 {
 	return IS_ALIGNED(offset, PAGE_SIZE) && length <= qdev->dm_bytes &&
 	       offset <= qdev->dm_bytes - length;
@@ -52,7 +52,7 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 
 	dm->offset = le64_to_cpu(context.offset);
 	err = -EIO;
-	if (!dm_in_bar(dev->qdev, dm->offset, PAGE_ALIGN(attr->length)))
+	if (!qrnic_dm_in_bar(dev->qdev, dm->offset, PAGE_ALIGN(attr->length)))
 		goto err_device;
 	dm->map.kind = QRNIC_MAP_DEVICE_MEMORY;
 	err = rdma_user_mmap_entry_insert(ibucontext, &dm->map.entry,

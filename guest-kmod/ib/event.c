@@ -7,7 +7,7 @@
 
 #include "qrnic_ib.h"
 
-static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
+static bool qrnic_qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 {
 	switch (type) {
 	case QRNIC_EVENT_QP_FATAL:
@@ -34,13 +34,13 @@ static bool qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 	}
 }
 
-static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
+static void qrnic_ib_qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 {
 	struct qrnic_ib_dev *dev = context;
 	struct ib_event event = { .device = &dev->ibdev };
 	struct qrnic_ib_qp *qp;
 
-	if (!qp_event_type(type, &event.event)) {
+	if (!qrnic_qp_event_type(type, &event.event)) {
 		ibdev_warn_ratelimited(&dev->ibdev,
 				       "event %u of QP %u is not known\n", type,
 				       qpn);
@@ -65,7 +65,8 @@ static void qp_event(void *context, u32 qpn, enum qrnic_event type, u8 subtype)
 	qrnic_qp_put(qp);
 }
 
-static void srq_event(void *context, u32 srqn, enum qrnic_event type, u8 subtype)
+static void qrnic_ib_srq_event(void *context, u32 srqn, enum qrnic_event type,
+			       u8 subtype)
 {
 	struct qrnic_ib_dev *dev = context;
 	struct ib_event event = {
@@ -86,7 +87,7 @@ static void srq_event(void *context, u32 srqn, enum qrnic_event type, u8 subtype
 }
 
 /* The state of the port is the netdev's; tells of it if it has changed. */
-static void port_report(struct qrnic_ib_dev *dev)
+static void qrnic_port_report(struct qrnic_ib_dev *dev)
 {
 	struct net_device *netdev = dev->qdev->netdev;
 	struct ib_event event = {
@@ -105,30 +106,30 @@ static void port_report(struct qrnic_ib_dev *dev)
 	mutex_unlock(&dev->port_mutex);
 }
 
-static void port_event(void *context)
+static void qrnic_ib_port_event(void *context)
 {
-	port_report(context);
+	qrnic_port_report(context);
 }
 
 /*
- * Called by the notifier of the RDMA core, where it has one. netdev_event() does the
- * same.
+ * Reports the state of the port. Called by the notifier of the RDMA core, where it has
+ * one. qrnic_ib_netdev_event() does the same.
  */
 void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 				unsigned long event)
 {
-	port_report(to_qrnic_dev(ibdev));
+	qrnic_port_report(to_qrnic_dev(ibdev));
 }
 
-static void port_events_end(struct qrnic_ib_dev *dev)
+static void qrnic_port_events_end(struct qrnic_ib_dev *dev)
 {
 	mutex_lock(&dev->port_mutex);
 	WRITE_ONCE(dev->stopping, true);
 	mutex_unlock(&dev->port_mutex);
 }
 
-static int netdev_event(struct notifier_block *nb, unsigned long event,
-			void *data)
+static int qrnic_ib_netdev_event(struct notifier_block *nb, unsigned long event,
+				 void *data)
 {
 	struct qrnic_ib_dev *dev = container_of(nb, struct qrnic_ib_dev,
 						netdev_nb);
@@ -146,7 +147,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		port_report(dev);
+		qrnic_port_report(dev);
 		break;
 	case NETDEV_UNREGISTER:
 		/*
@@ -159,12 +160,12 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	return NOTIFY_DONE;
 }
 
-static void page_fault(void *context, u32 number)
+static void qrnic_ib_page_fault(void *context, u32 number)
 {
 	qrnic_odp_event(context, number);
 }
 
-static void fatal(void *context)
+static void qrnic_ib_fatal(void *context)
 {
 	qrnic_flush_schedule(context);
 }
@@ -173,18 +174,18 @@ static void fatal(void *context)
  * No IB_EVENT_DEVICE_FATAL: a fatal error removes the device, and then uverbs
  * gives this event to every process; one of ours would be the second.
  */
-static const struct qrnic_event_ops event_ops = {
-	.qp_event = qp_event,
-	.srq_event = srq_event,
-	.port_event = port_event,
-	.fatal = fatal,
-	.page_fault = page_fault,
+static const struct qrnic_event_ops qrnic_ib_event_ops = {
+	.qp_event = qrnic_ib_qp_event,
+	.srq_event = qrnic_ib_srq_event,
+	.port_event = qrnic_ib_port_event,
+	.fatal = qrnic_ib_fatal,
+	.page_fault = qrnic_ib_page_fault,
 };
 
 /* Before the device is registered: from then on there may be QPs. */
 int qrnic_ib_events_start(struct qrnic_ib_dev *dev)
 {
-	return qrnic_register_event_handler(dev->qdev, &event_ops, dev);
+	return qrnic_register_event_handler(dev->qdev, &qrnic_ib_event_ops, dev);
 }
 
 /* When the device is no longer registered, and so has no QPs. */
@@ -202,12 +203,12 @@ int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev)
 	WRITE_ONCE(dev->stopping, false);
 	mutex_unlock(&dev->port_mutex);
 
-	dev->netdev_nb.notifier_call = netdev_event;
+	dev->netdev_nb.notifier_call = qrnic_ib_netdev_event;
 	err = register_netdevice_notifier(&dev->netdev_nb);
 	if (err)
-		port_events_end(dev);
+		qrnic_port_events_end(dev);
 	else
-		port_report(dev);
+		qrnic_port_report(dev);
 	return err;
 }
 
@@ -221,6 +222,6 @@ void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev)
 	 * Before the notifier is unregistered, which then gets an unregistration of
 	 * every netdev.
 	 */
-	port_events_end(dev);
+	qrnic_port_events_end(dev);
 	unregister_netdevice_notifier(&dev->netdev_nb);
 }

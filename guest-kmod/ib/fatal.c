@@ -10,7 +10,7 @@
 #include "qrnic_ib.h"
 
 /* The event that the device owes a CQ for which one has been requested */
-static void flush_notify(struct qrnic_ib_cq *cq)
+static void qrnic_flush_notify(struct qrnic_ib_cq *cq)
 {
 	unsigned long flags;
 	bool due;
@@ -27,7 +27,7 @@ static void flush_notify(struct qrnic_ib_cq *cq)
 	local_irq_restore(flags);
 }
 
-static void flush_qp(struct qrnic_ib_qp *qp)
+static void qrnic_flush_qp(struct qrnic_ib_qp *qp)
 {
 	struct ib_event event = {
 		.device = qp->ibqp.device,
@@ -44,8 +44,8 @@ static void flush_qp(struct qrnic_ib_qp *qp)
 	qp->last_wqe_due = false;
 	spin_unlock_irq(&qp->sq.lock);
 
-	flush_notify(to_qrnic_cq(qp->ibqp.send_cq));
-	flush_notify(to_qrnic_cq(qp->ibqp.recv_cq));
+	qrnic_flush_notify(to_qrnic_cq(qp->ibqp.send_cq));
+	qrnic_flush_notify(to_qrnic_cq(qp->ibqp.recv_cq));
 	if (last_wqe && qp->ibqp.event_handler)
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 }
@@ -61,7 +61,7 @@ void qrnic_flush_work(struct work_struct *work)
 	for (qpn = 0; (object = qrnic_object_get_from(&dev->qps, &qpn)); qpn++) {
 		qp = container_of(object, struct qrnic_ib_qp, object);
 		if (qrnic_qp_is_kernel(qp))
-			flush_qp(qp);
+			qrnic_flush_qp(qp);
 		qrnic_qp_put(qp);
 	}
 }

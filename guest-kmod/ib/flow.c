@@ -20,8 +20,8 @@ struct qrnic_ib_flow {
 };
 
 /* Bits of a layer: the value counts only where the mask has ones. */
-static void bits_set(void *value, void *mask, const void *layer_value,
-		     const void *layer_mask, size_t len)
+static void qrnic_bits_set(void *value, void *mask, const void *layer_value,
+			   const void *layer_mask, size_t len)
 {
 	const u8 *from = layer_value, *bits = layer_mask;
 	u8 *to = value, *to_mask = mask;
@@ -34,7 +34,7 @@ static void bits_set(void *value, void *mask, const void *layer_value,
 }
 
 /* What a layer implies of the one below: -EINVAL if that says otherwise */
-static int ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
+static int qrnic_ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
 {
 	__be16 wanted = cpu_to_be16(type);
 
@@ -45,7 +45,7 @@ static int ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
 	return 0;
 }
 
-static int protocol_imply(struct qrnic_flow_ctx *context, u8 protocol)
+static int qrnic_protocol_imply(struct qrnic_flow_ctx *context, u8 protocol)
 {
 	if ((context->value.protocol ^ protocol) & context->mask.protocol)
 		return -EINVAL;
@@ -54,51 +54,51 @@ static int protocol_imply(struct qrnic_flow_ctx *context, u8 protocol)
 	return 0;
 }
 
-static void ethernet_fill(struct qrnic_flow_ctx *context,
-			  const struct ib_flow_spec_eth *spec)
+static void qrnic_ethernet_fill(struct qrnic_flow_ctx *context,
+				const struct ib_flow_spec_eth *spec)
 {
 	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
 
-	bits_set(value->dmac, mask->dmac, spec->val.dst_mac,
-		 spec->mask.dst_mac, sizeof(value->dmac));
-	bits_set(value->smac, mask->smac, spec->val.src_mac,
-		 spec->mask.src_mac, sizeof(value->smac));
-	bits_set(&value->ethertype, &mask->ethertype, &spec->val.ether_type,
-		 &spec->mask.ether_type, sizeof(value->ethertype));
-	bits_set(&value->vlan_tci, &mask->vlan_tci, &spec->val.vlan_tag,
-		 &spec->mask.vlan_tag, sizeof(value->vlan_tci));
+	qrnic_bits_set(value->dmac, mask->dmac, spec->val.dst_mac,
+		       spec->mask.dst_mac, sizeof(value->dmac));
+	qrnic_bits_set(value->smac, mask->smac, spec->val.src_mac,
+		       spec->mask.src_mac, sizeof(value->smac));
+	qrnic_bits_set(&value->ethertype, &mask->ethertype, &spec->val.ether_type,
+		       &spec->mask.ether_type, sizeof(value->ethertype));
+	qrnic_bits_set(&value->vlan_tci, &mask->vlan_tci, &spec->val.vlan_tag,
+		       &spec->mask.vlan_tag, sizeof(value->vlan_tci));
 }
 
-static int ipv4_fill(struct qrnic_flow_ctx *context,
-		     const struct ib_flow_spec_ipv4 *spec)
+static int qrnic_ipv4_fill(struct qrnic_flow_ctx *context,
+			   const struct ib_flow_spec_ipv4 *spec)
 {
 	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
 
 	if (spec->mask.flags)
 		return -EOPNOTSUPP;
 	/* In the last bytes of an address ::ffff:a.b.c.d */
-	bits_set(&value->sip[12], &mask->sip[12], &spec->val.src_ip,
-		 &spec->mask.src_ip, sizeof(spec->val.src_ip));
-	bits_set(&value->dip[12], &mask->dip[12], &spec->val.dst_ip,
-		 &spec->mask.dst_ip, sizeof(spec->val.dst_ip));
+	qrnic_bits_set(&value->sip[12], &mask->sip[12], &spec->val.src_ip,
+		       &spec->mask.src_ip, sizeof(spec->val.src_ip));
+	qrnic_bits_set(&value->dip[12], &mask->dip[12], &spec->val.dst_ip,
+		       &spec->mask.dst_ip, sizeof(spec->val.dst_ip));
 	value->protocol = spec->val.proto & spec->mask.proto;
 	mask->protocol = spec->mask.proto;
 	value->traffic_class = spec->val.tos & spec->mask.tos;
 	mask->traffic_class = spec->mask.tos;
 	value->hop_limit = spec->val.ttl & spec->mask.ttl;
 	mask->hop_limit = spec->mask.ttl;
-	return ethertype_imply(context, ETH_P_IP);
+	return qrnic_ethertype_imply(context, ETH_P_IP);
 }
 
-static int ipv6_fill(struct qrnic_flow_ctx *context,
-		     const struct ib_flow_spec_ipv6 *spec)
+static int qrnic_ipv6_fill(struct qrnic_flow_ctx *context,
+			   const struct ib_flow_spec_ipv6 *spec)
 {
 	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
 
-	bits_set(value->sip, mask->sip, spec->val.src_ip, spec->mask.src_ip,
-		 sizeof(value->sip));
-	bits_set(value->dip, mask->dip, spec->val.dst_ip, spec->mask.dst_ip,
-		 sizeof(value->dip));
+	qrnic_bits_set(value->sip, mask->sip, spec->val.src_ip, spec->mask.src_ip,
+		       sizeof(value->sip));
+	qrnic_bits_set(value->dip, mask->dip, spec->val.dst_ip, spec->mask.dst_ip,
+		       sizeof(value->dip));
 	value->flow_label = spec->val.flow_label & spec->mask.flow_label;
 	mask->flow_label = spec->mask.flow_label;
 	value->protocol = spec->val.next_hdr & spec->mask.next_hdr;
@@ -108,11 +108,11 @@ static int ipv6_fill(struct qrnic_flow_ctx *context,
 	mask->traffic_class = spec->mask.traffic_class;
 	value->hop_limit = spec->val.hop_limit & spec->mask.hop_limit;
 	mask->hop_limit = spec->mask.hop_limit;
-	return ethertype_imply(context, ETH_P_IPV6);
+	return qrnic_ethertype_imply(context, ETH_P_IPV6);
 }
 
-static int transport_fill(struct qrnic_flow_ctx *context,
-			  const struct ib_flow_spec_tcp_udp *spec)
+static int qrnic_transport_fill(struct qrnic_flow_ctx *context,
+				const struct ib_flow_spec_tcp_udp *spec)
 {
 	struct qrnic_flow_match *value = &context->value, *mask = &context->mask;
 
@@ -120,7 +120,7 @@ static int transport_fill(struct qrnic_flow_ctx *context,
 	mask->sport = spec->mask.src_port;
 	value->dport = spec->val.dst_port & spec->mask.dst_port;
 	mask->dport = spec->mask.dst_port;
-	return protocol_imply(context, spec->type == IB_FLOW_SPEC_TCP ?
+	return qrnic_protocol_imply(context, spec->type == IB_FLOW_SPEC_TCP ?
 					       IPPROTO_TCP : IPPROTO_UDP);
 }
 
@@ -132,8 +132,8 @@ enum flow_layer {
 	LAYER_TRANSPORT,
 };
 
-static int count_fill(struct qrnic_flow_ctx *context,
-		      const struct ib_flow_spec_action_count *spec)
+static int qrnic_count_fill(struct qrnic_flow_ctx *context,
+			    const struct ib_flow_spec_action_count *spec)
 {
 	if (context->counter_set)
 		return -EINVAL;
@@ -141,35 +141,35 @@ static int count_fill(struct qrnic_flow_ctx *context,
 	return 0;
 }
 
-static int spec_fill(struct qrnic_flow_ctx *context,
-		     const union ib_flow_spec *spec, enum flow_layer *last)
+static int qrnic_spec_fill(struct qrnic_flow_ctx *context,
+			   const union ib_flow_spec *spec, enum flow_layer *last)
 {
 	enum flow_layer layer;
 	int err = 0;
 
 	/* Where among the layers it stands means nothing. */
 	if (spec->type == IB_FLOW_SPEC_ACTION_COUNT)
-		return count_fill(context, &spec->flow_count);
+		return qrnic_count_fill(context, &spec->flow_count);
 	/* Those that are not NORMAL say what they match by their type. */
 	if (context->type != QRNIC_FLOW_NORMAL)
 		return -EINVAL;
 	switch (spec->type) {
 	case IB_FLOW_SPEC_ETH:
 		layer = LAYER_ETHERNET;
-		ethernet_fill(context, &spec->eth);
+		qrnic_ethernet_fill(context, &spec->eth);
 		break;
 	case IB_FLOW_SPEC_IPV4:
 		layer = LAYER_IP;
-		err = ipv4_fill(context, &spec->ipv4);
+		err = qrnic_ipv4_fill(context, &spec->ipv4);
 		break;
 	case IB_FLOW_SPEC_IPV6:
 		layer = LAYER_IP;
-		err = ipv6_fill(context, &spec->ipv6);
+		err = qrnic_ipv6_fill(context, &spec->ipv6);
 		break;
 	case IB_FLOW_SPEC_TCP:
 	case IB_FLOW_SPEC_UDP:
 		layer = LAYER_TRANSPORT;
-		err = transport_fill(context, &spec->tcp_udp);
+		err = qrnic_transport_fill(context, &spec->tcp_udp);
 		break;
 	default:
 		return -EOPNOTSUPP;
@@ -180,8 +180,8 @@ static int spec_fill(struct qrnic_flow_ctx *context,
 	return err;
 }
 
-static int context_fill(struct qrnic_flow_ctx *context,
-			const struct ib_flow_attr *attr)
+static int qrnic_context_fill(struct qrnic_flow_ctx *context,
+			      const struct ib_flow_attr *attr)
 {
 	const void *spec = attr->flows;
 	enum flow_layer last = LAYER_NONE;
@@ -199,7 +199,7 @@ static int context_fill(struct qrnic_flow_ctx *context,
 	context->type = attr->type;
 	context->priority = cpu_to_le16(attr->priority);
 	for (i = 0; i < attr->num_of_specs; i++) {
-		err = spec_fill(context, spec, &last);
+		err = qrnic_spec_fill(context, spec, &last);
 		if (err)
 			return err;
 		spec += ((const union ib_flow_spec *)spec)->size;
@@ -230,7 +230,7 @@ struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 	err = qrnic_udata_none(udata);
 	if (err)
 		return ERR_PTR(err);
-	err = context_fill(&context, attr);
+	err = qrnic_context_fill(&context, attr);
 	if (err)
 		return ERR_PTR(err);
 

@@ -38,8 +38,8 @@ void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 }
 
 /* The lock of the queue keeps out posting and a reset of the queue. */
-static int flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue, int num,
-		       struct ib_wc *wc)
+static int qrnic_flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
+			     int num, struct ib_wc *wc)
 {
 	struct qrnic_ib_request request;
 	int flushed = 0;
@@ -69,13 +69,13 @@ int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc)
 	int flushed = 0;
 
 	list_for_each_entry(qp, &cq->senders, send_entry)
-		flushed += flush_queue(qp, &qp->sq, num - flushed, wc + flushed);
+		flushed += qrnic_flush_queue(qp, &qp->sq, num - flushed, wc + flushed);
 	list_for_each_entry(qp, &cq->receivers, recv_entry)
-		flushed += flush_queue(qp, &qp->rq, num - flushed, wc + flushed);
+		flushed += qrnic_flush_queue(qp, &qp->rq, num - flushed, wc + flushed);
 	return flushed;
 }
 
-static bool queue_pending(struct qrnic_ib_queue *queue)
+static bool qrnic_queue_pending(struct qrnic_ib_queue *queue)
 {
 	bool pending;
 
@@ -91,10 +91,10 @@ bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 	struct qrnic_ib_qp *qp;
 
 	list_for_each_entry(qp, &cq->senders, send_entry)
-		if (queue_pending(&qp->sq))
+		if (qrnic_queue_pending(&qp->sq))
 			return true;
 	list_for_each_entry(qp, &cq->receivers, recv_entry)
-		if (queue_pending(&qp->rq))
+		if (qrnic_queue_pending(&qp->rq))
 			return true;
 	return false;
 }

@@ -40,7 +40,7 @@ struct pma_values {
  * Those that an Ethernet port does not have stay 0. Data is counted in words of
  * 32 bits (16.1.3.5).
  */
-static int pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
+static int qrnic_pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
 {
 	u64 *device;
 	int err;
@@ -82,95 +82,95 @@ static int pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
 }
 
 /* Counters of less than 64 bits stop at their largest value (16.1.3.5). */
-static u64 pma_get(const struct pma_values *now, const u64 *base, int counter,
-		   u64 max)
+static u64 qrnic_pma_get(const struct pma_values *now, const u64 *base, int counter,
+			 u64 max)
 {
 	return min(now->value[counter] - base[counter], max);
 }
 
-static void pma_get_counters(const struct pma_values *now, const u64 *base,
-			     struct ib_pma_portcounters *p)
+static void qrnic_pma_get_counters(const struct pma_values *now, const u64 *base,
+				   struct ib_pma_portcounters *p)
 {
-	p->link_downed_counter = pma_get(now, base, PMA_LINK_DOWNED, U8_MAX);
+	p->link_downed_counter = qrnic_pma_get(now, base, PMA_LINK_DOWNED, U8_MAX);
 	p->port_rcv_errors =
-		cpu_to_be16(pma_get(now, base, PMA_RCV_ERRORS, U16_MAX));
+		cpu_to_be16(qrnic_pma_get(now, base, PMA_RCV_ERRORS, U16_MAX));
 	p->port_xmit_discards =
-		cpu_to_be16(pma_get(now, base, PMA_XMIT_DISCARDS, U16_MAX));
+		cpu_to_be16(qrnic_pma_get(now, base, PMA_XMIT_DISCARDS, U16_MAX));
 	p->port_xmit_data =
-		cpu_to_be32(pma_get(now, base, PMA_XMIT_DATA, U32_MAX));
+		cpu_to_be32(qrnic_pma_get(now, base, PMA_XMIT_DATA, U32_MAX));
 	p->port_rcv_data =
-		cpu_to_be32(pma_get(now, base, PMA_RCV_DATA, U32_MAX));
+		cpu_to_be32(qrnic_pma_get(now, base, PMA_RCV_DATA, U32_MAX));
 	p->port_xmit_packets =
-		cpu_to_be32(pma_get(now, base, PMA_XMIT_PACKETS, U32_MAX));
+		cpu_to_be32(qrnic_pma_get(now, base, PMA_XMIT_PACKETS, U32_MAX));
 	p->port_rcv_packets =
-		cpu_to_be32(pma_get(now, base, PMA_RCV_PACKETS, U32_MAX));
+		cpu_to_be32(qrnic_pma_get(now, base, PMA_RCV_PACKETS, U32_MAX));
 }
 
 /* Of PortCountersExtended: one behind the other, in the order of their bits */
-static __be64 *pma_extended(struct ib_pma_portcounters_ext *p)
+static __be64 *qrnic_pma_extended(struct ib_pma_portcounters_ext *p)
 {
 	return (void *)p + offsetof(struct ib_pma_portcounters_ext,
 				    port_xmit_data);
 }
 
-static void pma_get_extended(const struct pma_values *now, const u64 *base,
-			     struct ib_pma_portcounters_ext *p)
+static void qrnic_pma_get_extended(const struct pma_values *now, const u64 *base,
+				   struct ib_pma_portcounters_ext *p)
 {
-	__be64 *counters = pma_extended(p);
+	__be64 *counters = qrnic_pma_extended(p);
 	int i;
 
 	for (i = 0; i < PMA_EXTENDED_COUNTERS; i++)
-		counters[i] = cpu_to_be64(pma_get(now, base, i, U64_MAX));
+		counters[i] = cpu_to_be64(qrnic_pma_get(now, base, i, U64_MAX));
 }
 
 /* The counter goes on from the value: the device's own cannot be written. */
-static void pma_set(const struct pma_values *now, u64 *base, int counter,
-		    bool selected, u64 value)
+static void qrnic_pma_set(const struct pma_values *now, u64 *base, int counter,
+			  bool selected, u64 value)
 {
 	if (selected)
 		base[counter] = now->value[counter] - value;
 }
 
-static void pma_set_counters(const struct pma_values *now, u64 *base,
-			     const struct ib_pma_portcounters *p)
+static void qrnic_pma_set_counters(const struct pma_values *now, u64 *base,
+				   const struct ib_pma_portcounters *p)
 {
 	__be16 select = p->counter_select;
 
-	pma_set(now, base, PMA_LINK_DOWNED,
-		!!(select & IB_PMA_SEL_LINK_DOWNED), p->link_downed_counter);
-	pma_set(now, base, PMA_RCV_ERRORS,
-		!!(select & IB_PMA_SEL_PORT_RCV_ERRORS),
-		be16_to_cpu(p->port_rcv_errors));
-	pma_set(now, base, PMA_XMIT_DISCARDS,
-		!!(select & IB_PMA_SEL_PORT_XMIT_DISCARDS),
-		be16_to_cpu(p->port_xmit_discards));
-	pma_set(now, base, PMA_XMIT_DATA,
-		!!(select & IB_PMA_SEL_PORT_XMIT_DATA),
-		be32_to_cpu(p->port_xmit_data));
-	pma_set(now, base, PMA_RCV_DATA, !!(select & IB_PMA_SEL_PORT_RCV_DATA),
-		be32_to_cpu(p->port_rcv_data));
-	pma_set(now, base, PMA_XMIT_PACKETS,
-		!!(select & IB_PMA_SEL_PORT_XMIT_PACKETS),
-		be32_to_cpu(p->port_xmit_packets));
-	pma_set(now, base, PMA_RCV_PACKETS,
-		!!(select & IB_PMA_SEL_PORT_RCV_PACKETS),
-		be32_to_cpu(p->port_rcv_packets));
+	qrnic_pma_set(now, base, PMA_LINK_DOWNED,
+		      !!(select & IB_PMA_SEL_LINK_DOWNED), p->link_downed_counter);
+	qrnic_pma_set(now, base, PMA_RCV_ERRORS,
+		      !!(select & IB_PMA_SEL_PORT_RCV_ERRORS),
+		      be16_to_cpu(p->port_rcv_errors));
+	qrnic_pma_set(now, base, PMA_XMIT_DISCARDS,
+		      !!(select & IB_PMA_SEL_PORT_XMIT_DISCARDS),
+		      be16_to_cpu(p->port_xmit_discards));
+	qrnic_pma_set(now, base, PMA_XMIT_DATA,
+		      !!(select & IB_PMA_SEL_PORT_XMIT_DATA),
+		      be32_to_cpu(p->port_xmit_data));
+	qrnic_pma_set(now, base, PMA_RCV_DATA, !!(select & IB_PMA_SEL_PORT_RCV_DATA),
+		      be32_to_cpu(p->port_rcv_data));
+	qrnic_pma_set(now, base, PMA_XMIT_PACKETS,
+		      !!(select & IB_PMA_SEL_PORT_XMIT_PACKETS),
+		      be32_to_cpu(p->port_xmit_packets));
+	qrnic_pma_set(now, base, PMA_RCV_PACKETS,
+		      !!(select & IB_PMA_SEL_PORT_RCV_PACKETS),
+		      be32_to_cpu(p->port_rcv_packets));
 }
 
-static void pma_set_extended(const struct pma_values *now, u64 *base,
-			     struct ib_pma_portcounters_ext *p)
+static void qrnic_pma_set_extended(const struct pma_values *now, u64 *base,
+				   struct ib_pma_portcounters_ext *p)
 {
-	const __be64 *counters = pma_extended(p);
+	const __be64 *counters = qrnic_pma_extended(p);
 	u16 select = be16_to_cpu(p->counter_select);
 	int i;
 
 	for (i = 0; i < PMA_EXTENDED_COUNTERS; i++)
-		pma_set(now, base, i, select & BIT(i),
-			be64_to_cpu(counters[i]));
+		qrnic_pma_set(now, base, i, select & BIT(i),
+			      be64_to_cpu(counters[i]));
 }
 
 /* A status of the common MAD header (13.4.7) */
-static __be16 pma_class_port_info(struct ib_pma_mad *out)
+static __be16 qrnic_pma_class_port_info(struct ib_pma_mad *out)
 {
 	struct ib_class_port_info *info = (void *)out->data;
 
@@ -185,8 +185,8 @@ static __be16 pma_class_port_info(struct ib_pma_mad *out)
 }
 
 /* Each attribute has counters of its own (16.1.4.11), so two bases. */
-static __be16 pma_counters(struct qrnic_ib_dev *dev, bool extended,
-			   struct ib_pma_mad *out)
+static __be16 qrnic_pma_counters(struct qrnic_ib_dev *dev, bool extended,
+				 struct ib_pma_mad *out)
 {
 	/* In both attributes the second byte is PortSelect. */
 	u64 *base = dev->pma_base[extended];
@@ -196,27 +196,27 @@ static __be16 pma_counters(struct qrnic_ib_dev *dev, bool extended,
 	if (out->data[1] != QRNIC_IB_PORT)
 		return cpu_to_be16(IB_MGMT_MAD_STATUS_INVALID_ATTRIB_VALUE);
 	mutex_lock(&dev->pma_mutex);
-	if (pma_query(dev, &now)) {
+	if (qrnic_pma_query(dev, &now)) {
 		mutex_unlock(&dev->pma_mutex);
 		return cpu_to_be16(IB_MGMT_MAD_STATUS_BUSY);
 	}
 	if (out->mad_hdr.method == IB_MGMT_METHOD_SET) {
 		if (extended)
-			pma_set_extended(&now, base, data);
+			qrnic_pma_set_extended(&now, base, data);
 		else
-			pma_set_counters(&now, base, data);
+			qrnic_pma_set_counters(&now, base, data);
 	}
 	memset(out->data, 0, sizeof(out->data));
 	out->data[1] = QRNIC_IB_PORT;
 	if (extended)
-		pma_get_extended(&now, base, data);
+		qrnic_pma_get_extended(&now, base, data);
 	else
-		pma_get_counters(&now, base, data);
+		qrnic_pma_get_counters(&now, base, data);
 	mutex_unlock(&dev->pma_mutex);
 	return 0;
 }
 
-static __be16 pma_answer(struct qrnic_ib_dev *dev, struct ib_pma_mad *out)
+static __be16 qrnic_pma_answer(struct qrnic_ib_dev *dev, struct ib_pma_mad *out)
 {
 	const struct ib_mad_hdr *hdr = &out->mad_hdr;
 
@@ -224,11 +224,11 @@ static __be16 pma_answer(struct qrnic_ib_dev *dev, struct ib_pma_mad *out)
 		return cpu_to_be16(IB_MGMT_MAD_STATUS_BAD_VERSION);
 	switch (hdr->attr_id) {
 	case IB_PMA_CLASS_PORT_INFO:
-		return pma_class_port_info(out);
+		return qrnic_pma_class_port_info(out);
 	case IB_PMA_PORT_COUNTERS:
-		return pma_counters(dev, false, out);
+		return qrnic_pma_counters(dev, false, out);
 	case IB_PMA_PORT_COUNTERS_EXT:
-		return pma_counters(dev, true, out);
+		return qrnic_pma_counters(dev, true, out);
 	default:
 		return cpu_to_be16(IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB);
 	}
@@ -246,8 +246,8 @@ int qrnic_ib_process_mad(struct ib_device *ibdev, int flags, u32 port,
 		return IB_MAD_RESULT_SUCCESS;
 
 	*out = *in;
-	out->mad_hdr.status = pma_answer(to_qrnic_dev(ibdev),
-					 (struct ib_pma_mad *)out);
+	out->mad_hdr.status = qrnic_pma_answer(to_qrnic_dev(ibdev),
+					       (struct ib_pma_mad *)out);
 	out->mad_hdr.method = IB_MGMT_METHOD_GET_RESP;
 	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 }

@@ -17,7 +17,8 @@ static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_srq_req) % 8 == 0);
 
 /* Sets the attributes that depend on capability bits. */
-static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr)
+static void qrnic_ib_query_optional(struct qrnic_ib_dev *dev,
+				    struct ib_device_attr *attr)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
@@ -87,8 +88,8 @@ static void query_optional(struct qrnic_ib_dev *dev, struct ib_device_attr *attr
 	}
 }
 
-static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
-			struct ib_udata *udata)
+static int qrnic_ib_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+				 struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
 	const struct qrnic_caps *caps = &dev->qdev->caps;
@@ -132,7 +133,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	 */
 	attr->max_ah = SZ_1M;
 	attr->max_pkeys = 1;
-	query_optional(dev, attr);
+	qrnic_ib_query_optional(dev, attr);
 	attr->local_ca_ack_delay = caps->ack_delay;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TIMESTAMP)) {
 		attr->hca_core_clock = caps->clock_khz;
@@ -141,7 +142,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-static const struct ib_device_ops device_ops = {
+static const struct ib_device_ops qrnic_ib_device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = (enum rdma_driver_id)QRNIC_DRIVER_ID,
 	.uverbs_abi_ver = QRNIC_ABI_VERSION,
@@ -212,7 +213,7 @@ static const struct ib_device_ops device_ops = {
 	.post_srq_recv = qrnic_ib_post_srq_recv,
 	.process_mad = qrnic_ib_process_mad,
 	.query_ah = qrnic_ib_query_ah,
-	.query_device = query_device,
+	.query_device = qrnic_ib_query_device,
 	.query_pkey = qrnic_ib_query_pkey,
 	.query_port = qrnic_ib_query_port,
 	.query_qp = qrnic_ib_query_qp,
@@ -243,13 +244,13 @@ static const struct ib_device_ops device_ops = {
 };
 
 /* The RDMA core reads them at registration, which fails if they cannot be read. */
-static const struct ib_device_ops statistics_ops = {
+static const struct ib_device_ops qrnic_ib_statistics_ops = {
 	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
 	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
 	.get_hw_stats = qrnic_ib_get_hw_stats,
 };
 
-static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
+static void qrnic_ib_device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 {
 	dev->qdev = qdev;
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
@@ -269,9 +270,9 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	qrnic_user_memory_init(dev);
 	qrnic_db_pages_init(dev);
 
-	ib_set_device_ops(&dev->ibdev, &device_ops);
+	ib_set_device_ops(&dev->ibdev, &qrnic_ib_device_ops);
 	if (qrnic_counters_known(qdev))
-		ib_set_device_ops(&dev->ibdev, &statistics_ops);
+		ib_set_device_ops(&dev->ibdev, &qrnic_ib_statistics_ops);
 	if (IS_ENABLED(CONFIG_INFINIBAND_USER_ACCESS))
 		dev->ibdev.driver_def = qrnic_uapi_definitions;
 	dev->ibdev.node_type = RDMA_NODE_IB_CA;
@@ -284,7 +285,7 @@ static void device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qdev)
 	dev->ibdev.dev.parent = qrnic_dma_device(qdev);
 }
 
-static int device_start(struct auxiliary_device *adev)
+static int qrnic_ib_device_start(struct auxiliary_device *adev)
 {
 	struct qrnic_dev *qdev = qrnic_dev_of_aux(adev);
 	struct qrnic_ib_dev *dev;
@@ -294,7 +295,7 @@ static int device_start(struct auxiliary_device *adev)
 	if (!dev)
 		return -ENOMEM;
 
-	device_init(dev, qdev);
+	qrnic_ib_device_init(dev, qdev);
 	err = qrnic_odp_init(dev);
 	if (err)
 		goto err_dealloc;
@@ -331,10 +332,10 @@ err_dealloc:
 	return err;
 }
 
-static int probe(struct auxiliary_device *adev,
-		 const struct auxiliary_device_id *id)
+static int qrnic_ib_probe(struct auxiliary_device *adev,
+			  const struct auxiliary_device_id *id)
 {
-	int err = device_start(adev);
+	int err = qrnic_ib_device_start(adev);
 
 	qrnic_aux_probed(adev, err);
 	return err;
@@ -344,7 +345,7 @@ static int probe(struct auxiliary_device *adev,
  * ib_unregister_device() takes the device away from its users, however many hold
  * it open, and destroys their objects, for which commands must still work.
  */
-static void remove(struct auxiliary_device *adev)
+static void qrnic_ib_remove(struct auxiliary_device *adev)
 {
 	struct qrnic_ib_dev *dev = auxiliary_get_drvdata(adev);
 
@@ -362,19 +363,19 @@ static void remove(struct auxiliary_device *adev)
 	ib_dealloc_device(&dev->ibdev);
 }
 
-static const struct auxiliary_device_id id_table[] = {
+static const struct auxiliary_device_id qrnic_ib_id_table[] = {
 	{ .name = QRNIC_AUX_MATCH_RDMA },
 	{}
 };
-MODULE_DEVICE_TABLE(auxiliary, id_table);
+MODULE_DEVICE_TABLE(auxiliary, qrnic_ib_id_table);
 
 /* Synchronous, because qrnic_auxdev_add() checks the result when the device is added. */
 static struct auxiliary_driver qrnic_ib_driver = {
 	.name = "rdma",
 	.driver.probe_type = PROBE_FORCE_SYNCHRONOUS,
-	.probe = probe,
-	.remove = remove,
-	.id_table = id_table,
+	.probe = qrnic_ib_probe,
+	.remove = qrnic_ib_remove,
+	.id_table = qrnic_ib_id_table,
 };
 module_auxiliary_driver(qrnic_ib_driver);
 

@@ -42,7 +42,7 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
  * so that an address and its place in the table agree in the low bits; a
  * zero-based region borrows the process's address for that.
  */
-static int mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
+static int qrnic_mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
 {
 	struct ib_block_iter iter;
 	unsigned long page;
@@ -66,7 +66,8 @@ static int mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
 	return 0;
 }
 
-static void mr_context(const struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
+static void qrnic_mr_context(const struct qrnic_ib_mr *mr,
+			     struct qrnic_mkey_ctx *context)
 {
 	context->type = QRNIC_MKEY_MR;
 	context->start = cpu_to_le64(mr->start);
@@ -79,7 +80,7 @@ static void mr_context(const struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *cont
  * Who polls a queue pair of this process may copy to these addresses in the
  * device's place, if the users of the key call the memory by its own addresses.
  */
-static int mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
+static int qrnic_mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 {
 	const struct ib_umem *umem = mr->umem;
 
@@ -93,9 +94,9 @@ static int mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr
  * The MR of memory that is pinned; releases it on an error. start is where it is
  * for the process, virt where users of the key say it is.
  */
-static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
-				struct ib_umem *umem, u64 start, u64 virt,
-				int access)
+static struct ib_mr *qrnic_mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
+				      struct ib_umem *umem, u64 start, u64 virt,
+				      int access)
 {
 	struct qrnic_mkey_ctx context = {};
 	struct qrnic_ib_mr *mr;
@@ -112,14 +113,14 @@ static struct ib_mr *mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 	mr->access = qrnic_access_rights(dev, access);
 	mr->zero_based = access & IB_ZERO_BASED;
 	mr->start = mr->zero_based ? 0 : virt;
-	err = mr_table(dev, mr, mr->zero_based ? start : virt);
+	err = qrnic_mr_table(dev, mr, mr->zero_based ? start : virt);
 	if (err)
 		goto err_free;
 
-	err = mr_get_address_space(dev, mr);
+	err = qrnic_mr_get_address_space(dev, mr);
 	if (err)
 		goto err_table;
-	mr_context(mr, &context);
+	qrnic_mr_context(mr, &context);
 	err = qrnic_mr_key_create(mr, &context);
 	if (err)
 		goto err_address_space;
@@ -140,7 +141,7 @@ err_release:
 	return ERR_PTR(err);
 }
 
-static int mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
+static int qrnic_mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
 {
 	int rights = qrnic_access_rights(dev, access);
 
@@ -155,7 +156,7 @@ static int mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
  * A region of no bytes, which mlx5 accepts, too. The core pins no memory of
  * length 0, so the region has no umem and no table.
  */
-static struct ib_mr *mr_empty(struct ib_pd *ibpd, u64 virt, int access)
+static struct ib_mr *qrnic_mr_empty(struct ib_pd *ibpd, u64 virt, int access)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
 	struct qrnic_mkey_ctx context = { .type = QRNIC_MKEY_MR };
@@ -195,16 +196,16 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		return ERR_PTR(-EOPNOTSUPP);
 	if (access & IB_ACCESS_ON_DEMAND)
 		return qrnic_odp_reg_user_mr(ibpd, start, length, virt, access);
-	err = mr_check(dev, length, access);
+	err = qrnic_mr_check(dev, length, access);
 	if (err)
 		return ERR_PTR(err);
 	if (!length)
-		return mr_empty(ibpd, virt, access);
+		return qrnic_mr_empty(ibpd, virt, access);
 
 	umem = qrnic_umem_get(dev, start, length, access);
 	if (IS_ERR(umem))
 		return ERR_CAST(umem);
-	return mr_of_umem(dev, ibpd, umem, start, virt, access);
+	return qrnic_mr_of_umem(dev, ibpd, umem, start, virt, access);
 }
 
 /* Pinned for as long as it is registered, as the device cannot wait for pages */
@@ -221,7 +222,7 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!length)
 		return ERR_PTR(-EINVAL);
-	err = mr_check(dev, length, access);
+	err = qrnic_mr_check(dev, length, access);
 	if (err)
 		return ERR_PTR(err);
 
@@ -234,7 +235,7 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 		ib_umem_release(&dmabuf->umem);
 		return ERR_PTR(err);
 	}
-	return mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
+	return qrnic_mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
 }
 
 /* The core has checked that it is zero-based and lies in the DM. */
@@ -272,8 +273,9 @@ struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 }
 
 /* The memory of a re-registration: new, or the old one with more rights */
-static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
-				  int flags, u64 start, u64 length, int access)
+static struct ib_umem *qrnic_rereg_umem(struct qrnic_ib_dev *dev,
+					struct qrnic_ib_mr *mr, int flags, u64 start,
+					u64 length, int access)
 {
 	struct ib_umem *old = mr->umem;
 
@@ -288,8 +290,8 @@ static struct ib_umem *rereg_umem(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *
 	return qrnic_umem_get(dev, old->address, old->length, access);
 }
 
-static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int flags,
-		       u64 length, int access, struct ib_udata *udata)
+static int qrnic_rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
+			     int flags, u64 length, int access, struct ib_udata *udata)
 {
 	int err = qrnic_udata_none(udata);
 
@@ -302,8 +304,8 @@ static int rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, int fla
 	/* A dma-buf is not given by an address. */
 	if (mr->umem->is_dmabuf && flags & IB_MR_REREG_TRANS)
 		return -EOPNOTSUPP;
-	return mr_check(dev, flags & IB_MR_REREG_TRANS ? length : mr->umem->length,
-			access);
+	return qrnic_mr_check(dev, flags & IB_MR_REREG_TRANS ? length : mr->umem->length,
+			      access);
 }
 
 /*
@@ -325,7 +327,7 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = qrnic_access_of_rights(mr->access) |
 			 (mr->zero_based ? IB_ZERO_BASED : 0);
-	err = rereg_check(dev, mr, flags, length, access, udata);
+	err = qrnic_rereg_check(dev, mr, flags, length, access, udata);
 	if (err)
 		return ERR_PTR(err);
 
@@ -336,21 +338,21 @@ struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		next.start = next.zero_based ? 0 : virt;
 	}
 	next.access = qrnic_access_rights(dev, access);
-	next.umem = rereg_umem(dev, mr, flags, start, length, access);
+	next.umem = qrnic_rereg_umem(dev, mr, flags, start, length, access);
 	if (IS_ERR(next.umem))
 		return ERR_CAST(next.umem);
 
 	if (next.umem) {
-		err = mr_table(dev, &next, next.zero_based ? next.umem->address :
+		err = qrnic_mr_table(dev, &next, next.zero_based ? next.umem->address :
 							     next.start);
 		if (err)
 			goto err_release;
-		err = mr_get_address_space(dev, &next);
+		err = qrnic_mr_get_address_space(dev, &next);
 		if (err)
 			goto err_table;
-		mr_context(&next, &context);
+		qrnic_mr_context(&next, &context);
 	} else {
-		mr_context(mr, &context);
+		qrnic_mr_context(mr, &context);
 	}
 
 	context.variant = ibmr->lkey;
@@ -437,7 +439,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-static int mr_add_page(struct ib_mr *ibmr, u64 address)
+static int qrnic_mr_add_page(struct ib_mr *ibmr, u64 address)
 {
 	struct qrnic_ib_mr *mr = to_qrnic_mr(ibmr);
 
@@ -459,7 +461,7 @@ int qrnic_ib_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 
 	mr->num_pages = 0;
 	mr->page_shift = ilog2(ibmr->page_size);
-	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, mr_add_page);
+	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, qrnic_mr_add_page);
 }
 
 /* The pages that the last qrnic_ib_map_mr_sg() has put into the list */

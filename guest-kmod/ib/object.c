@@ -18,7 +18,7 @@ static struct object_lock {
 	[0 ... OBJECT_LOCKS - 1] = { __SPIN_LOCK_UNLOCKED(object_locks) },
 };
 
-static spinlock_t *object_lock(u32 number)
+static spinlock_t *qrnic_object_lock(u32 number)
 {
 	return &object_locks[number % OBJECT_LOCKS].lock;
 }
@@ -48,11 +48,11 @@ struct qrnic_ib_object *qrnic_object_get(struct xarray *table, u32 number)
 	struct qrnic_ib_object *object;
 	unsigned long flags;
 
-	spin_lock_irqsave(object_lock(number), flags);
+	spin_lock_irqsave(qrnic_object_lock(number), flags);
 	object = xa_load(table, number);
 	if (object)
 		refcount_inc(&object->refs);
-	spin_unlock_irqrestore(object_lock(number), flags);
+	spin_unlock_irqrestore(qrnic_object_lock(number), flags);
 	return object;
 }
 
@@ -84,9 +84,9 @@ void qrnic_object_hide(struct xarray *table, u32 number)
 	 * Under the lock, because whoever finds the object takes a reference
 	 * to it.
 	 */
-	spin_lock_irq(object_lock(number));
+	spin_lock_irq(qrnic_object_lock(number));
 	xa_erase(table, number);
-	spin_unlock_irq(object_lock(number));
+	spin_unlock_irq(qrnic_object_lock(number));
 }
 
 /* Waits until all references to an object are put. The object is hidden. */
@@ -130,8 +130,8 @@ void qrnic_number_release(struct qrnic_ib_dev *dev, struct qrnic_ib_number *reti
 	wake_up_all(&dev->number_released);
 }
 
-static bool number_is_retired(struct qrnic_ib_dev *dev, const struct xarray *table,
-			      u32 number)
+static bool qrnic_number_is_retired(struct qrnic_ib_dev *dev,
+				    const struct xarray *table, u32 number)
 {
 	const struct qrnic_ib_number *retired;
 	bool found = false;
@@ -151,7 +151,7 @@ static bool number_is_retired(struct qrnic_ib_dev *dev, const struct xarray *tab
 void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
 			u32 number)
 {
-	wait_event(dev->number_released, !number_is_retired(dev, table, number));
+	wait_event(dev->number_released, !qrnic_number_is_retired(dev, table, number));
 }
 
 /*

@@ -76,42 +76,43 @@ struct odp_prefetch {
 	struct odp_range ranges[] __counted_by(count);
 };
 
-static struct qrnic_ib_odp *odp_get(struct qrnic_ib_dev *dev, u32 index)
+static struct qrnic_ib_odp *qrnic_odp_get(struct qrnic_ib_dev *dev, u32 index)
 {
 	struct qrnic_ib_object *object = qrnic_object_get(&dev->odps, index);
 
 	return object ? container_of(object, struct qrnic_ib_odp, object) : NULL;
 }
 
-static void odp_put(struct qrnic_ib_odp *odp)
+static void qrnic_odp_put(struct qrnic_ib_odp *odp)
 {
 	qrnic_object_put(&odp->object);
 }
 
 /* The number that the first page of the memory has in the table */
-static u64 odp_first_page(const struct qrnic_ib_odp *odp, struct ib_umem_odp *umem)
+static u64 qrnic_odp_first_page(const struct qrnic_ib_odp *odp,
+				struct ib_umem_odp *umem)
 {
 	return odp->implicit ? ib_umem_start(umem) >> umem->page_shift : 0;
 }
 
 /* The address of the process for one of the users of the key, and back */
-static u64 odp_user_address(const struct qrnic_ib_odp *odp, u64 address)
+static u64 qrnic_odp_user_address(const struct qrnic_ib_odp *odp, u64 address)
 {
 	return odp->implicit ? address :
 			       address - odp->mr->start + odp->umem->umem.address;
 }
 
-static u64 odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
+static u64 qrnic_odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
 {
 	return odp->implicit ? address :
 			       address - odp->umem->umem.address + odp->mr->start;
 }
 
 /* Makes the device read the entries and the lists of these pages anew. */
-static void odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
+static void qrnic_odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
 {
 	struct qrnic_page_range range = {
-		.start = cpu_to_le64(odp_key_address(odp, from)),
+		.start = cpu_to_le64(qrnic_odp_key_address(odp, from)),
 		.length = cpu_to_le64(to - from),
 	};
 	int err = 0;
@@ -131,10 +132,10 @@ static void odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
  * Removes the entries of pages before their mapping ends. On return the device has no
  * copy of the entries, and does not access the pages.
  */
-static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
-			  u64 start, u64 end)
+static void qrnic_odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
+				u64 start, u64 end)
 {
-	u64 first = odp_first_page(odp, umem), page = start;
+	u64 first = qrnic_odp_first_page(odp, umem), page = start;
 	bool any = false, emptied = false;
 
 	lockdep_assert_held(&umem->umem_mutex);
@@ -143,8 +144,8 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 					first + ((page - ib_umem_start(umem)) >>
 						 umem->page_shift), 0, &emptied);
 	if (any)
-		odp_device_forget(odp, max_t(u64, start, umem->umem.address),
-				  min_t(u64, end, umem->umem.address +
+		qrnic_odp_device_forget(odp, max_t(u64, start, umem->umem.address),
+					min_t(u64, end, umem->umem.address +
 						  umem->umem.length));
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
 	/*
@@ -155,9 +156,9 @@ static void odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
 }
 
-static bool odp_invalidate(struct mmu_interval_notifier *notifier,
-			   const struct mmu_notifier_range *range,
-			   unsigned long sequence)
+static bool qrnic_odp_invalidate(struct mmu_interval_notifier *notifier,
+				 const struct mmu_notifier_range *range,
+				 unsigned long sequence)
 {
 	struct ib_umem_odp *umem = container_of(notifier, struct ib_umem_odp,
 						notifier);
@@ -175,25 +176,25 @@ static bool odp_invalidate(struct mmu_interval_notifier *notifier,
 		end = min_t(u64, range->end, ib_umem_end(umem));
 		start = round_down(start, BIT(umem->page_shift));
 		end = round_up(end, BIT(umem->page_shift));
-		odp_take_away(odp, umem, start, end);
+		qrnic_odp_take_away(odp, umem, start, end);
 		atomic64_inc(&odp->invalidations);
 	}
 	mutex_unlock(&umem->umem_mutex);
 	return true;
 }
 
-static const struct mmu_interval_notifier_ops odp_notifier_ops = {
-	.invalidate = odp_invalidate,
+static const struct mmu_interval_notifier_ops qrnic_odp_notifier_ops = {
+	.invalidate = qrnic_odp_invalidate,
 };
 
 /*
  * Frees the lists without entries, and the parts of an implicit region that they are
  * of. A part that is unlinked has no page, so its notifier does nothing any more.
  */
-static void odp_shrink_work(struct work_struct *work)
+static void qrnic_odp_shrink_work(struct work_struct *work)
 {
 	struct qrnic_ib_odp *odp = container_of(work, struct qrnic_ib_odp, shrink_work);
-	u64 start = odp_user_address(odp, odp->mr->start);
+	u64 start = qrnic_odp_user_address(odp, odp->mr->start);
 	struct qrnic_sparse_list *list;
 	LIST_HEAD(unlinked);
 
@@ -211,7 +212,7 @@ static void odp_shrink_work(struct work_struct *work)
 	 * The whole region: the device may hold the address of an upper list for any page
 	 * below that list, also for pages whose own lists went earlier or never existed.
 	 */
-	odp_device_forget(odp, start, start + odp->length);
+	qrnic_odp_device_forget(odp, start, start + odp->length);
 	list_for_each_entry(list, &unlinked, link) {
 		if (!list->owner)
 			continue;
@@ -222,7 +223,7 @@ static void odp_shrink_work(struct work_struct *work)
 }
 
 /* Returns the part of an implicit region at this address. The caller keeps its list. */
-static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
+static struct ib_umem_odp *qrnic_odp_part(struct qrnic_ib_odp *odp, u64 address)
 {
 	unsigned long index = address >> PART_SHIFT;
 	struct ib_umem_odp *part;
@@ -235,7 +236,7 @@ static struct ib_umem_odp *odp_part(struct qrnic_ib_odp *odp, u64 address)
 	if (!qrnic_sparse_charge(odp->budget, PART_WEIGHT))
 		return ERR_PTR(-ENOMEM);
 	part = ib_umem_odp_alloc_child(odp->umem, index << PART_SHIFT, PART_SIZE,
-				       &odp_notifier_ops);
+				       &qrnic_odp_notifier_ops);
 	if (IS_ERR(part))
 		goto err_charge;
 	/* Before a page is mapped, so before a notifier looks at it */
@@ -250,13 +251,13 @@ err_charge:
 	return part;
 }
 
-/* Lists that odp_map() keeps: it maps at most as much as one list describes. */
+/* Lists that qrnic_odp_map() keeps: it maps at most as much as one list describes. */
 struct odp_lists {
 	struct qrnic_sparse_list *list[2];
 	u32 count;
 };
 
-static void odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *lists)
+static void qrnic_odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *lists)
 {
 	bool empty = false;
 
@@ -272,8 +273,9 @@ static void odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *lists)
  * Makes and keeps the lists for pages from first to last, and the part of an implicit
  * region. The memory is charged to the cgroup of the process, also in a worker.
  */
-static struct ib_umem_odp *odp_lists_get(struct qrnic_ib_odp *odp, u64 address, u64 first,
-					 u64 last, struct odp_lists *lists)
+static struct ib_umem_odp *qrnic_odp_lists_get(struct qrnic_ib_odp *odp, u64 address,
+					       u64 first, u64 last,
+					       struct odp_lists *lists)
 {
 	struct mem_cgroup *cgroup = get_mem_cgroup_from_mm(odp->umem->umem.owning_mm);
 	struct mem_cgroup *former = set_active_memcg(cgroup);
@@ -292,22 +294,22 @@ static struct ib_umem_odp *odp_lists_get(struct qrnic_ib_odp *odp, u64 address, 
 		lists->count++;
 	}
 	if (odp->implicit && !IS_ERR(umem))
-		umem = odp_part(odp, address);
+		umem = qrnic_odp_part(odp, address);
 	mutex_unlock(&odp->table.mutex);
 	set_active_memcg(former);
 	mem_cgroup_put(cgroup);
 	if (IS_ERR(umem)) {
-		odp_lists_put(odp, lists);
+		qrnic_odp_lists_put(odp, lists);
 		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
 	}
 	return umem;
 }
 
 /* Writes the entries of pages that are mapped now. Returns how many there are. */
-static int odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 index,
-		     int pages)
+static int qrnic_odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
+			   u64 index, int pages)
 {
-	u64 first = odp_first_page(odp, umem), i, entry;
+	u64 first = qrnic_odp_first_page(odp, umem), i, entry;
 	bool copied = false, emptied = false;
 	int present = 0;
 
@@ -328,8 +330,8 @@ static int odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem, u64 ind
  * Pages in a range of one part, at an address of the process. Returns the number of
  * pages that are present now, or an error.
  */
-static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
-		   bool fault)
+static int qrnic_odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
+			 bool fault)
 {
 	u64 start = odp->implicit ? 0 : ib_umem_start(odp->umem);
 	unsigned int shift = odp->umem->page_shift;
@@ -339,11 +341,11 @@ static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write
 	struct odp_lists lists;
 	int pages, present;
 
-	umem = odp_lists_get(odp, address, index, last, &lists);
+	umem = qrnic_odp_lists_get(odp, address, index, last, &lists);
 	/* Lists without pages count until they are freed. */
 	if (umem == ERR_PTR(-ENOMEM)) {
 		flush_workqueue(odp->dev->shrink_wq);
-		umem = odp_lists_get(odp, address, index, last, &lists);
+		umem = qrnic_odp_lists_get(odp, address, index, last, &lists);
 	}
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
@@ -352,10 +354,12 @@ static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write
 						     QRNIC_ODP_READ, fault);
 	present = pages;
 	if (pages >= 0) {
-		present = odp_enter(odp, umem, index - odp_first_page(odp, umem), pages);
+		present = qrnic_odp_enter(odp, umem,
+					  index - qrnic_odp_first_page(odp, umem),
+					  pages);
 		mutex_unlock(&umem->umem_mutex);
 	}
-	odp_lists_put(odp, &lists);
+	qrnic_odp_lists_put(odp, &lists);
 	return fault && present >= 0 && present < pages ? -EFAULT : present;
 }
 
@@ -363,10 +367,10 @@ static int odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write
  * Brings the pages of a range, or of what the region has of it. How many, or an error;
  * then some of them may be there.
  */
-static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
-		     bool fault)
+static int qrnic_odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length,
+			   bool write, bool fault)
 {
-	u64 start = odp_user_address(odp, address), end, next;
+	u64 start = qrnic_odp_user_address(odp, address), end, next;
 	int err, pages = 0;
 
 	if (write && !odp->umem->umem.writable)
@@ -379,7 +383,7 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		next = min(end, round_down(start, PART_SIZE) + PART_SIZE);
-		err = odp_map(odp, start, next - start, write, fault);
+		err = qrnic_odp_map(odp, start, next - start, write, fault);
 		if (err < 0)
 			return err;
 		pages += err;
@@ -392,34 +396,35 @@ static int odp_bring(struct qrnic_ib_odp *odp, u64 address, u64 length, bool wri
  * Page faults
  */
 
-static bool odp_in_region(const struct qrnic_ib_odp *odp, u64 address)
+static bool qrnic_odp_in_region(const struct qrnic_ib_odp *odp, u64 address)
 {
 	return address >= odp->mr->start &&
 	       address - odp->mr->start < odp->length;
 }
 
 /* Whether the queue pair may go on. A key that is gone is refused for that. */
-static bool odp_resolve(struct qrnic_ib_dev *dev, const struct qrnic_page_fault *fault)
+static bool qrnic_odp_resolve(struct qrnic_ib_dev *dev,
+			      const struct qrnic_page_fault *fault)
 {
 	bool write = le32_to_cpu(fault->flags) & QRNIC_PAGE_FAULT_WRITE;
 	u64 address = le64_to_cpu(fault->address);
 	u64 length = le64_to_cpu(fault->length);
-	struct qrnic_ib_odp *odp = odp_get(dev, le32_to_cpu(fault->key));
+	struct qrnic_ib_odp *odp = qrnic_odp_get(dev, le32_to_cpu(fault->key));
 	int pages = -EFAULT;
 
 	if (!odp)
 		return false;
 	/* The device need not be trusted. */
-	if (length && odp_in_region(odp, address))
-		pages = odp_bring(odp, address, length, write, true);
+	if (length && qrnic_odp_in_region(odp, address))
+		pages = qrnic_odp_bring(odp, address, length, write, true);
 	if (pages > 0)
 		atomic64_inc(&odp->faults);
-	odp_put(odp);
+	qrnic_odp_put(odp);
 	/* Memory that changes all the time: the device asks again. */
 	return pages > 0 || pages == -EBUSY;
 }
 
-static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
+static void qrnic_odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_fault_answer answer = {};
 	struct qrnic_page_fault fault;
@@ -429,20 +434,20 @@ static void odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 	if (qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_PAGE_FAULT, number, &fault,
 			    sizeof(fault)))
 		return;
-	opcode = odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
+	opcode = qrnic_odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
 					    QRNIC_CMD_REFUSE_PAGE_FAULT;
 	answer.sequence = fault.sequence;
 	/* The same may have happened meanwhile, or it waits for something later. */
 	qrnic_cmd_set(dev->qdev, opcode, number, &answer, sizeof(answer));
 }
 
-static void odp_fault_work(struct work_struct *work)
+static void qrnic_odp_fault_work(struct work_struct *work)
 {
 	struct qrnic_ib_fault *fault = container_of(work, struct qrnic_ib_fault, work);
 	struct qrnic_ib_qp *qp = fault->qp;
 
-	odp_fault_answer(to_qrnic_dev(qp->ibqp.device),
-			 qp->ibqp.qp_num << 1 | fault->side);
+	qrnic_odp_fault_answer(to_qrnic_dev(qp->ibqp.device),
+			       qp->ibqp.qp_num << 1 | fault->side);
 	qrnic_qp_put(qp);
 }
 
@@ -451,7 +456,7 @@ void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
 	u32 side;
 
 	for (side = 0; side < ARRAY_SIZE(qp->faults); side++) {
-		INIT_WORK(&qp->faults[side].work, odp_fault_work);
+		INIT_WORK(&qp->faults[side].work, qrnic_odp_fault_work);
 		qp->faults[side].qp = qp;
 		qp->faults[side].side = side;
 	}
@@ -470,7 +475,7 @@ struct odp_responder_worker {
 	struct qrnic_ib_dev *dev;
 };
 
-static void odp_responders_answer(struct qrnic_ib_dev *dev)
+static void qrnic_odp_responders_answer(struct qrnic_ib_dev *dev)
 {
 	unsigned long number;
 	void *owed;
@@ -481,27 +486,28 @@ static void odp_responders_answer(struct qrnic_ib_dev *dev)
 			if (!xa_erase(&dev->responder_faults, number))
 				continue;
 			atomic_dec(&dev->num_responder_faults);
-			odp_fault_answer(dev, number);
+			qrnic_odp_fault_answer(dev, number);
 		}
 }
 
-static void odp_responder_work(struct work_struct *work)
+static void qrnic_odp_responder_work(struct work_struct *work)
 {
 	struct odp_responder_worker *worker =
 		container_of(work, struct odp_responder_worker, work);
 
-	odp_responders_answer(worker->dev);
+	qrnic_odp_responders_answer(worker->dev);
 	atomic_dec(&worker->dev->responder_workers);
 	kfree(worker);
 }
 
-static void odp_last_responder_work(struct work_struct *work)
+static void qrnic_odp_last_responder_work(struct work_struct *work)
 {
-	odp_responders_answer(container_of(work, struct qrnic_ib_dev,
-					   responder_work));
+	qrnic_odp_responders_answer(container_of(work, struct qrnic_ib_dev,
+						 responder_work));
 }
 
-static struct odp_responder_worker *odp_responder_worker_new(struct qrnic_ib_dev *dev)
+static struct odp_responder_worker *
+qrnic_odp_responder_worker_new(struct qrnic_ib_dev *dev)
 {
 	struct odp_responder_worker *worker = NULL;
 
@@ -519,7 +525,7 @@ static struct odp_responder_worker *odp_responder_worker_new(struct qrnic_ib_dev
  * gets a later event. The device checks a page before it uses the page, so the handler
  * may report that the page is present.
  */
-static void odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
+static void qrnic_odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_fault_answer answer = {};
 	struct qrnic_page_fault fault;
@@ -532,7 +538,7 @@ static void odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
 		      sizeof(answer));
 }
 
-static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
+static void qrnic_odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	/* A device that can be trusted has no more; workers may be about to count. */
 	u64 limit = 2 * (u64)dev->qdev->caps.max_qp + MAX_RESPONDER_WORKERS + 1;
@@ -551,17 +557,17 @@ static void odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 		atomic_dec(&dev->num_responder_faults);
 		/* -EBUSY: the worker that handles it will query the latest address. */
 		if (err == -ENOMEM)
-			odp_fault_repeat(dev, number);
+			qrnic_odp_fault_repeat(dev, number);
 		return;
 	}
 
-	worker = odp_responder_worker_new(dev);
+	worker = qrnic_odp_responder_worker_new(dev);
 	if (!worker) {
 		queue_work(dev->odp_wq, &dev->responder_work);
 		return;
 	}
 	worker->dev = dev;
-	INIT_WORK(&worker->work, odp_responder_work);
+	INIT_WORK(&worker->work, qrnic_odp_responder_work);
 	queue_work(dev->odp_wq, &worker->work);
 }
 
@@ -575,7 +581,7 @@ void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 
 	/* One that is being destroyed waits for nothing. */
 	if (!qp) {
-		odp_responder_event(dev, number);
+		qrnic_odp_responder_event(dev, number);
 		return;
 	}
 	if (!queue_work(dev->odp_wq, &qp->faults[number & 1].work))
@@ -586,16 +592,16 @@ void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
  * Prefetch
  */
 
-static void odp_prefetch_free(struct odp_prefetch *prefetch)
+static void qrnic_odp_prefetch_free(struct odp_prefetch *prefetch)
 {
 	u32 i;
 
 	for (i = 0; i < prefetch->count; i++)
-		odp_put(prefetch->ranges[i].odp);
+		qrnic_odp_put(prefetch->ranges[i].odp);
 	kvfree(prefetch);
 }
 
-static int odp_prefetch_run(struct odp_prefetch *prefetch)
+static int qrnic_odp_prefetch_run(struct odp_prefetch *prefetch)
 {
 	struct odp_range *range;
 	int pages;
@@ -605,8 +611,8 @@ static int odp_prefetch_run(struct odp_prefetch *prefetch)
 		range = &prefetch->ranges[i];
 		if (!range->length)
 			continue;
-		pages = odp_bring(range->odp, range->address, range->length,
-				  prefetch->write, prefetch->fault);
+		pages = qrnic_odp_bring(range->odp, range->address, range->length,
+					prefetch->write, prefetch->fault);
 		if (pages < 0)
 			return pages;
 		atomic64_add(pages, &range->odp->prefetches);
@@ -614,20 +620,21 @@ static int odp_prefetch_run(struct odp_prefetch *prefetch)
 	return 0;
 }
 
-static void odp_prefetch_work(struct work_struct *work)
+static void qrnic_odp_prefetch_work(struct work_struct *work)
 {
 	struct odp_prefetch *prefetch = container_of(work, struct odp_prefetch, work);
 
-	odp_prefetch_run(prefetch);
+	qrnic_odp_prefetch_run(prefetch);
 	atomic_dec(&prefetch->dev->prefetches);
-	odp_prefetch_free(prefetch);
+	qrnic_odp_prefetch_free(prefetch);
 }
 
-static int odp_prefetch_add(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
-			    struct odp_prefetch *prefetch, const struct ib_sge *sge)
+static int qrnic_odp_prefetch_add(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
+				  struct odp_prefetch *prefetch,
+				  const struct ib_sge *sge)
 {
 	struct odp_range *range = &prefetch->ranges[prefetch->count];
-	struct qrnic_ib_odp *odp = odp_get(dev, sge->lkey >> 8);
+	struct qrnic_ib_odp *odp = qrnic_odp_get(dev, sge->lkey >> 8);
 	int err = 0;
 
 	if (!odp)
@@ -638,11 +645,11 @@ static int odp_prefetch_add(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 		 (prefetch->write && !odp->umem->umem.writable))
 		err = -EPERM;
 	else if (sge->length &&
-		 (!odp_in_region(odp, sge->addr) ||
+		 (!qrnic_odp_in_region(odp, sge->addr) ||
 		  sge->length > odp->length - (sge->addr - odp->mr->start)))
 		err = -EFAULT;
 	if (err) {
-		odp_put(odp);
+		qrnic_odp_put(odp);
 		return err;
 	}
 	prefetch->count++;
@@ -677,17 +684,17 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
 	prefetch->write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	prefetch->fault = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
 	for (i = 0; !err && i < count; i++)
-		err = odp_prefetch_add(dev, ibpd, prefetch, &sges[i]);
+		err = qrnic_odp_prefetch_add(dev, ibpd, prefetch, &sges[i]);
 
 	if (!err && !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH) &&
 	    atomic_add_unless(&dev->prefetches, 1, MAX_PREFETCHES)) {
-		INIT_WORK(&prefetch->work, odp_prefetch_work);
+		INIT_WORK(&prefetch->work, qrnic_odp_prefetch_work);
 		queue_work(dev->prefetch_wq, &prefetch->work);
 		return 0;
 	}
 	if (!err)
-		err = odp_prefetch_run(prefetch);
-	odp_prefetch_free(prefetch);
+		err = qrnic_odp_prefetch_run(prefetch);
+	qrnic_odp_prefetch_free(prefetch);
 	return err;
 }
 
@@ -695,8 +702,8 @@ int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advic
  * Regions
  */
 
-static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64 length,
-					int access)
+static struct ib_umem_odp *qrnic_odp_umem_get(struct qrnic_ib_odp *odp, u64 start,
+					      u64 length, int access)
 {
 	struct ib_device *ibdev = &odp->dev->ibdev;
 	struct ib_umem_odp *umem;
@@ -706,7 +713,7 @@ static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64
 	else
 		umem = ib_umem_odp_get(ibdev, start, length,
 				       access & ~QRNIC_ODP_IGNORED,
-				       &odp_notifier_ops);
+				       &qrnic_odp_notifier_ops);
 	if (IS_ERR(umem))
 		return umem;
 	umem->private = odp;
@@ -715,7 +722,7 @@ static struct ib_umem_odp *odp_umem_get(struct qrnic_ib_odp *odp, u64 start, u64
 	return umem;
 }
 
-static void odp_umem_put(struct ib_umem_odp *umem)
+static void qrnic_odp_umem_put(struct ib_umem_odp *umem)
 {
 	struct mm_struct *mm = umem->umem.owning_mm;
 
@@ -723,7 +730,7 @@ static void odp_umem_put(struct ib_umem_odp *umem)
 	mmdrop(mm);
 }
 
-static int odp_table_alloc(struct qrnic_ib_odp *odp)
+static int qrnic_odp_table_alloc(struct qrnic_ib_odp *odp)
 {
 	struct ib_umem_odp *umem = odp->umem;
 	u64 offset;
@@ -738,7 +745,7 @@ static int odp_table_alloc(struct qrnic_ib_odp *odp)
 }
 
 /* Nobody knows the key any more. */
-static void odp_free(struct qrnic_ib_odp *odp)
+static void qrnic_odp_free(struct qrnic_ib_odp *odp)
 {
 	struct ib_umem_odp *part;
 	unsigned long index;
@@ -750,7 +757,7 @@ static void odp_free(struct qrnic_ib_odp *odp)
 		qrnic_sparse_uncharge(odp->budget, PART_WEIGHT);
 	}
 	xa_destroy(&odp->parts);
-	odp_umem_put(odp->umem);
+	qrnic_odp_umem_put(odp->umem);
 	qrnic_sparse_free(odp->dev->qdev, &odp->table);
 	qrnic_sparse_uncharge(odp->budget, odp->weight);
 	kfree(odp);
@@ -760,7 +767,7 @@ static void odp_free(struct qrnic_ib_odp *odp)
  * Charges the arrays that the RDMA core allocates at once for all pages of an explicit
  * region, as for a child of an implicit one (PART_WEIGHT).
  */
-static int odp_weigh(struct qrnic_ib_odp *odp, u64 length)
+static int qrnic_odp_weigh(struct qrnic_ib_odp *odp, u64 length)
 {
 	u64 weight = (length >> PAGE_SHIFT) * PART_WEIGHT >> 9;
 
@@ -772,8 +779,9 @@ static int odp_weigh(struct qrnic_ib_odp *odp, u64 length)
 	return 0;
 }
 
-static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
-				    u64 start, u64 length, int access)
+static struct qrnic_ib_odp *qrnic_odp_new(struct qrnic_ib_dev *dev,
+					  struct qrnic_ib_mr *mr, u64 start, u64 length,
+					  int access)
 {
 	struct ib_uobject *uobject = mr->ibmr.pd->uobject;
 	struct qrnic_ib_odp *odp;
@@ -791,24 +799,24 @@ static struct qrnic_ib_odp *odp_new(struct qrnic_ib_dev *dev, struct qrnic_ib_mr
 	qrnic_object_init(&odp->object);
 	mutex_init(&odp->key_mutex);
 	xa_init(&odp->parts);
-	INIT_WORK(&odp->shrink_work, odp_shrink_work);
+	INIT_WORK(&odp->shrink_work, qrnic_odp_shrink_work);
 	odp->budget = uobject ? &to_qrnic_ucontext(uobject->context)->odp_budget->lists :
 				&dev->odp_budget;
-	err = odp_weigh(odp, length);
+	err = qrnic_odp_weigh(odp, length);
 	if (err)
 		goto err_free;
-	odp->umem = odp_umem_get(odp, start, length, access);
+	odp->umem = qrnic_odp_umem_get(odp, start, length, access);
 	if (IS_ERR(odp->umem)) {
 		err = PTR_ERR(odp->umem);
 		goto err_weight;
 	}
-	err = odp_table_alloc(odp);
+	err = qrnic_odp_table_alloc(odp);
 	if (err)
 		goto err_umem;
 	return odp;
 
 err_umem:
-	odp_umem_put(odp->umem);
+	qrnic_odp_umem_put(odp->umem);
 err_weight:
 	qrnic_sparse_uncharge(odp->budget, odp->weight);
 err_free:
@@ -847,7 +855,7 @@ struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u
 	mr->access = err;
 	mr->zero_based = access & IB_ZERO_BASED;
 	mr->start = mr->zero_based ? 0 : virt;
-	odp = odp_new(dev, mr, start, length, access);
+	odp = qrnic_odp_new(dev, mr, start, length, access);
 	if (IS_ERR(odp)) {
 		err = PTR_ERR(odp);
 		goto err_free;
@@ -877,7 +885,7 @@ err_key:
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_MKEY, mr->index);
 err_unlock:
 	mutex_unlock(&dev->odp_mutex);
-	odp_free(odp);
+	qrnic_odp_free(odp);
 err_free:
 	kfree(mr);
 	return ERR_PTR(err);
@@ -904,7 +912,7 @@ int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 		qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_MKEY, mr->index, err);
 
 	qrnic_object_wait(&odp->object);
-	odp_free(odp);
+	qrnic_odp_free(odp);
 	return 0;
 }
 
@@ -940,7 +948,7 @@ int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
  * Limits page lists and the RDMA core's arrays to the need of all memory, with a
  * reserve for programs that use little of many parts.
  */
-static void odp_budget_init(struct qrnic_sparse_budget *budget)
+static void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
 {
 	atomic_set(&budget->used, 0);
 	budget->limit = min_t(u64, INT_MAX / 2, (1 + PART_WEIGHT) *
@@ -957,7 +965,7 @@ int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext)
 	budget = kzalloc(sizeof(*budget), GFP_KERNEL_ACCOUNT);
 	if (!budget)
 		return -ENOMEM;
-	odp_budget_init(&budget->lists);
+	qrnic_odp_budget_init(&budget->lists);
 	budget->user = ucontext->owner.user;
 
 	mutex_lock(&dev->odp_budget_mutex);
@@ -996,11 +1004,11 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 {
 	xa_init_flags(&dev->odps, XA_FLAGS_LOCK_IRQ);
 	mutex_init(&dev->odp_mutex);
-	odp_budget_init(&dev->odp_budget);
+	qrnic_odp_budget_init(&dev->odp_budget);
 	INIT_LIST_HEAD(&dev->odp_budgets);
 	mutex_init(&dev->odp_budget_mutex);
 	xa_init(&dev->responder_faults);
-	INIT_WORK(&dev->responder_work, odp_last_responder_work);
+	INIT_WORK(&dev->responder_work, qrnic_odp_last_responder_work);
 	/* Many may wait for a disk. */
 	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!dev->odp_wq)

@@ -54,7 +54,8 @@ int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
  * The caller's, or else what the administrator wants for the DSCP, which packets of
  * RoCE v1 do not have.
  */
-static u8 av_service_level(struct qrnic_ib_dev *dev, const struct rdma_ah_attr *attr)
+static u8 qrnic_av_service_level(struct qrnic_ib_dev *dev,
+				 const struct rdma_ah_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
 	u8 sl = rdma_ah_get_sl(attr) & 0xf;
@@ -87,7 +88,7 @@ int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
 	av->flow = cpu_to_le32(FIELD_PREP(QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK,
 					  grh->flow_label & 0xfffff) |
 			       FIELD_PREP(QRNIC_ADDRESS_VECTOR_SL_MASK,
-					  av_service_level(dev, attr)));
+					  qrnic_av_service_level(dev, attr)));
 	return 0;
 }
 

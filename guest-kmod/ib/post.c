@@ -15,8 +15,8 @@ struct wqe_cursor {
 };
 
 /* index, log_size and log_stride are of the same unit: blocks, WQEs or slots. */
-static void cursor_init(struct wqe_cursor *cursor, const struct qrnic_ring *ring,
-			u32 index, u32 log_size, u32 log_stride)
+static void qrnic_cursor_init(struct wqe_cursor *cursor, const struct qrnic_ring *ring,
+			      u32 index, u32 log_size, u32 log_stride)
 {
 	u32 log_segments = log_stride + ilog2(SEGMENTS_PER_BLOCK);
 
@@ -25,28 +25,28 @@ static void cursor_init(struct wqe_cursor *cursor, const struct qrnic_ring *ring
 	cursor->mask = BIT(log_size + log_segments) - 1;
 }
 
-static void *cursor_next(struct wqe_cursor *cursor)
+static void *qrnic_cursor_next(struct wqe_cursor *cursor)
 {
 	size_t at = (size_t)(cursor->segment++ & cursor->mask) * QRNIC_SEGMENT_SIZE;
 
 	return qrnic_ring_at(cursor->ring, at);
 }
 
-static void put_remote(struct wqe_cursor *cursor, u64 address, u32 rkey)
+static void qrnic_put_remote(struct wqe_cursor *cursor, u64 address, u32 rkey)
 {
-	struct qrnic_remote_seg *segment = cursor_next(cursor);
+	struct qrnic_remote_seg *segment = qrnic_cursor_next(cursor);
 
 	segment->address = cpu_to_le64(address);
 	segment->rkey = cpu_to_le32(rkey);
 	segment->rsvd0 = 0;
 }
 
-static void put_data(struct wqe_cursor *cursor, const struct ib_sge *sge, int num)
+static void qrnic_put_data(struct wqe_cursor *cursor, const struct ib_sge *sge, int num)
 {
 	struct qrnic_data_seg *segment;
 
 	for (; num; num--, sge++) {
-		segment = cursor_next(cursor);
+		segment = qrnic_cursor_next(cursor);
 		segment->address = cpu_to_le64(sge->addr);
 		segment->length = cpu_to_le32(sge->length);
 		segment->lkey = cpu_to_le32(sge->lkey);
@@ -54,7 +54,8 @@ static void put_data(struct wqe_cursor *cursor, const struct ib_sge *sge, int nu
 }
 
 /* Inline data is packed, whatever the lengths of its pieces. */
-static void put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge, int num)
+static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge,
+			     int num)
 {
 	size_t size = ((size_t)cursor->mask + 1) * QRNIC_SEGMENT_SIZE;
 	size_t at = (size_t)(cursor->segment & cursor->mask) * QRNIC_SEGMENT_SIZE;
@@ -104,7 +105,7 @@ struct send_operation {
 #define CONNECTED (RELIABLE | BIT(IB_QPT_UC))
 #define ANY (CONNECTED | BIT(IB_QPT_UD) | BIT(IB_QPT_GSI))
 
-static const struct send_operation send_operations[] = {
+static const struct send_operation qrnic_send_operations[] = {
 	[IB_WR_SEND] = {
 		.types = ANY, .opcode = QRNIC_WQE_SEND, .form = FORM_SEND,
 		.in_place = true,
@@ -157,18 +158,18 @@ static const struct send_operation send_operations[] = {
 	},
 };
 
-static const struct send_operation *send_operation(enum ib_qp_type type,
-						   enum ib_wr_opcode opcode)
+static const struct send_operation *qrnic_send_operation(enum ib_qp_type type,
+							 enum ib_wr_opcode opcode)
 {
-	if ((unsigned int)opcode >= ARRAY_SIZE(send_operations) ||
-	    !(send_operations[opcode].types & BIT(type)))
+	if ((unsigned int)opcode >= ARRAY_SIZE(qrnic_send_operations) ||
+	    !(qrnic_send_operations[opcode].types & BIT(type)))
 		return NULL;
-	return &send_operations[opcode];
+	return &qrnic_send_operations[opcode];
 }
 
 /* Segments before the data */
-static u32 fixed_segments(enum ib_qp_type type,
-			  const struct send_operation *operation)
+static u32 qrnic_fixed_segments(enum ib_qp_type type,
+				const struct send_operation *operation)
 {
 	switch (operation->form) {
 	case FORM_RDMA:
@@ -183,8 +184,8 @@ static u32 fixed_segments(enum ib_qp_type type,
 }
 
 /* Number of bytes, or an error */
-static int inline_length(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
-			 const struct send_operation *operation)
+static int qrnic_inline_length(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
+			       const struct send_operation *operation)
 {
 	u64 total = 0;
 	int i;
@@ -198,7 +199,7 @@ static int inline_length(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 	return total > qp->cap.max_inline_data ? -EINVAL : (int)total;
 }
 
-static u32 wqe_flags(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
+static u32 qrnic_wqe_flags(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 {
 	u32 flags = 0;
 
@@ -213,13 +214,13 @@ static u32 wqe_flags(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 	return flags;
 }
 
-static void put_atomic(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
+static void qrnic_put_atomic(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 {
 	const struct ib_atomic_wr *atomic = atomic_wr(wr);
 	struct qrnic_atomic_seg *segment;
 
-	put_remote(cursor, atomic->remote_addr, atomic->rkey);
-	segment = cursor_next(cursor);
+	qrnic_put_remote(cursor, atomic->remote_addr, atomic->rkey);
+	segment = qrnic_cursor_next(cursor);
 	if (wr->opcode == IB_WR_ATOMIC_CMP_AND_SWP) {
 		segment->swap_add = cpu_to_le64(atomic->swap);
 		segment->compare = cpu_to_le64(atomic->compare_add);
@@ -230,10 +231,10 @@ static void put_atomic(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 }
 
 /* The WQE begins with a basic block, which these segments fill. */
-static void put_datagram(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
+static void qrnic_put_datagram(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 {
 	const struct ib_ud_wr *ud = ud_wr(wr);
-	struct qrnic_datagram_seg *segment = cursor_next(cursor);
+	struct qrnic_datagram_seg *segment = qrnic_cursor_next(cursor);
 
 	segment->av = to_qrnic_ah(ud->ah)->av;
 	segment->dest_qpn = cpu_to_le32(ud->remote_qpn);
@@ -242,10 +243,11 @@ static void put_datagram(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 	cursor->segment += sizeof(*segment) / QRNIC_SEGMENT_SIZE - 1;
 }
 
-static void put_registration(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
+static void qrnic_put_registration(struct wqe_cursor *cursor,
+				   const struct ib_send_wr *wr)
 {
 	const struct ib_reg_wr *reg = reg_wr(wr);
-	struct qrnic_reg_seg *segment = cursor_next(cursor);
+	struct qrnic_reg_seg *segment = qrnic_cursor_next(cursor);
 
 	memset(segment, 0, sizeof(*segment));
 	segment->key = cpu_to_le32(reg->key);
@@ -255,20 +257,20 @@ static void put_registration(struct wqe_cursor *cursor, const struct ib_send_wr 
 	segment->table = qrnic_mr_pages(to_qrnic_mr(reg->mr));
 }
 
-static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
-			   const struct send_operation *operation, u32 segments,
-			   u32 bytes)
+static void qrnic_send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
+				 const struct send_operation *operation, u32 segments,
+				 u32 bytes)
 {
 	struct qrnic_sq_ctrl *control;
 	struct wqe_cursor cursor;
 
-	cursor_init(&cursor, &qp->sq.ring, qp->sq.producer, qp->sq_log_size, 0);
-	control = cursor_next(&cursor);
+	qrnic_cursor_init(&cursor, &qp->sq.ring, qp->sq.producer, qp->sq_log_size, 0);
+	control = qrnic_cursor_next(&cursor);
 	control->operation =
 		cpu_to_le32(FIELD_PREP(QRNIC_SQ_CTRL_OPCODE_MASK,
 				       operation->opcode) |
 			    FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK,
-				       wqe_flags(qp, wr)) |
+				       qrnic_wqe_flags(qp, wr)) |
 			    FIELD_PREP(QRNIC_SQ_CTRL_SEGMENTS_MASK, segments));
 	control->index = cpu_to_le32(qp->sq.producer);
 	control->imm = operation->immediate ? wr->ex.imm_data : 0;
@@ -279,30 +281,30 @@ static void send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 	switch (operation->form) {
 	case FORM_SEND:
 		if (qrnic_qp_is_datagram(qp->ibqp.qp_type))
-			put_datagram(&cursor, wr);
+			qrnic_put_datagram(&cursor, wr);
 		break;
 	case FORM_RDMA:
-		put_remote(&cursor, rdma_wr(wr)->remote_addr, rdma_wr(wr)->rkey);
+		qrnic_put_remote(&cursor, rdma_wr(wr)->remote_addr, rdma_wr(wr)->rkey);
 		break;
 	case FORM_ATOMIC:
-		put_atomic(&cursor, wr);
+		qrnic_put_atomic(&cursor, wr);
 		break;
 	case FORM_LOCAL:
 		return;
 	case FORM_REG:
-		put_registration(&cursor, wr);
+		qrnic_put_registration(&cursor, wr);
 		return;
 	}
 
 	if (wr->send_flags & IB_SEND_INLINE)
-		put_inline(&cursor, wr->sg_list, wr->num_sge);
+		qrnic_put_inline(&cursor, wr->sg_list, wr->num_sge);
 	else
-		put_data(&cursor, wr->sg_list, wr->num_sge);
+		qrnic_put_data(&cursor, wr->sg_list, wr->num_sge);
 }
 
 /* Remembers the request and moves producer over its WQE. */
-static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
-			  enum ib_wc_opcode opcode, u32 bytes)
+static void qrnic_queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
+				enum ib_wc_opcode opcode, u32 bytes)
 {
 	struct qrnic_ib_request *request =
 		&queue->requests[queue->producer & queue->mask];
@@ -319,7 +321,7 @@ static void queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
 	smp_store_release(&queue->producer, request->next);
 }
 
-static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
+static bool qrnic_queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 {
 	/* Slots are written after the poller, in queue_complete(), read them. */
 	u32 consumer = smp_load_acquire(&queue->consumer);
@@ -329,10 +331,10 @@ static bool queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 	       queue->posted - READ_ONCE(queue->retired) < queue->max_wr;
 }
 
-static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
+static int qrnic_send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 {
 	enum ib_qp_type type = qp->ibqp.qp_type;
-	const struct send_operation *operation = send_operation(type, wr->opcode);
+	const struct send_operation *operation = qrnic_send_operation(type, wr->opcode);
 	u32 segments, blocks;
 	int bytes = 0;
 
@@ -342,9 +344,9 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 	    (operation->form == FORM_ATOMIC && wr->num_sge != 1))
 		return -EINVAL;
 
-	segments = fixed_segments(type, operation);
+	segments = qrnic_fixed_segments(type, operation);
 	if (wr->send_flags & IB_SEND_INLINE) {
-		bytes = inline_length(qp, wr, operation);
+		bytes = qrnic_inline_length(qp, wr, operation);
 		if (bytes < 0)
 			return bytes;
 		segments += DIV_ROUND_UP(bytes, QRNIC_SEGMENT_SIZE);
@@ -353,11 +355,11 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
 	}
 
 	blocks = DIV_ROUND_UP(segments, SEGMENTS_PER_BLOCK);
-	if (!queue_has_room(&qp->sq, blocks))
+	if (!qrnic_queue_has_room(&qp->sq, blocks))
 		return -ENOMEM;
 
-	send_wqe_write(qp, wr, operation, segments, bytes);
-	queue_advance(&qp->sq, wr->wr_id, blocks, operation->completion, 0);
+	qrnic_send_wqe_write(qp, wr, operation, segments, bytes);
+	qrnic_queue_advance(&qp->sq, wr->wr_id, blocks, operation->completion, 0);
 	return 0;
 }
 
@@ -365,8 +367,8 @@ static int send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr)
  * Rings for what has been posted. In the fatal state there is nobody to ring for,
  * but a QP that has been moved to ERR flushes, so its queue is flushed.
  */
-static void queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
-		       u32 doorbell, u32 qpn, bool healthy)
+static void qrnic_queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
+			     u32 doorbell, u32 qpn, bool healthy)
 {
 	if (!healthy) {
 		qrnic_flush_schedule(dev);
@@ -399,7 +401,7 @@ int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	}
 
 	for (; wr; wr = wr->next) {
-		err = send_post_one(qp, wr);
+		err = qrnic_send_post_one(qp, wr);
 		if (err) {
 			*bad_wr = wr;
 			break;
@@ -407,26 +409,26 @@ int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	}
 
 	if (qp->sq.producer != first)
-		queue_ring(dev, &qp->sq, QRNIC_DB_SQ, ibqp->qp_num, healthy);
+		qrnic_queue_ring(dev, &qp->sq, QRNIC_DB_SQ, ibqp->qp_num, healthy);
 out:
 	spin_unlock_irqrestore(&qp->sq.lock, flags);
 	return err;
 }
 
-static void put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
-		     u32 index, u32 next)
+static void qrnic_put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *wr,
+			   u32 index, u32 next)
 {
-	struct qrnic_recv_ctrl *control = cursor_next(cursor);
+	struct qrnic_recv_ctrl *control = qrnic_cursor_next(cursor);
 
 	control->data_segments = cpu_to_le32(wr->num_sge);
 	control->index = cpu_to_le32(index);
 	control->next = cpu_to_le32(next);
 	control->rsvd0 = 0;
-	put_data(cursor, wr->sg_list, wr->num_sge);
+	qrnic_put_data(cursor, wr->sg_list, wr->num_sge);
 }
 
 /* No message has more bytes than fit into 32 bits. */
-static u32 recv_bytes(const struct ib_recv_wr *wr)
+static u32 qrnic_recv_bytes(const struct ib_recv_wr *wr)
 {
 	u64 total = 0;
 	int i;
@@ -436,19 +438,19 @@ static u32 recv_bytes(const struct ib_recv_wr *wr)
 	return min_t(u64, total, U32_MAX);
 }
 
-static int recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
+static int qrnic_recv_post_one(struct qrnic_ib_qp *qp, const struct ib_recv_wr *wr)
 {
 	struct wqe_cursor cursor;
 
 	if (wr->num_sge < 0 || wr->num_sge > qp->rq.max_sge)
 		return -EINVAL;
-	if (!queue_has_room(&qp->rq, 1))
+	if (!qrnic_queue_has_room(&qp->rq, 1))
 		return -ENOMEM;
 
-	cursor_init(&cursor, &qp->rq.ring, qp->rq.producer, qp->rq_log_size,
-		    qp->rq_log_stride);
-	put_recv(&cursor, wr, qp->rq.producer, 0);
-	queue_advance(&qp->rq, wr->wr_id, 1, IB_WC_RECV, recv_bytes(wr));
+	qrnic_cursor_init(&cursor, &qp->rq.ring, qp->rq.producer, qp->rq_log_size,
+			  qp->rq_log_stride);
+	qrnic_put_recv(&cursor, wr, qp->rq.producer, 0);
+	qrnic_queue_advance(&qp->rq, wr->wr_id, 1, IB_WC_RECV, qrnic_recv_bytes(wr));
 	return 0;
 }
 
@@ -475,7 +477,7 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 
 	for (; wr; wr = wr->next) {
-		err = recv_post_one(qp, wr);
+		err = qrnic_recv_post_one(qp, wr);
 		if (err) {
 			*bad_wr = wr;
 			break;
@@ -483,22 +485,23 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 
 	if (qp->rq.producer != first)
-		queue_ring(dev, &qp->rq, QRNIC_DB_RQ, ibqp->qp_num, healthy);
+		qrnic_queue_ring(dev, &qp->rq, QRNIC_DB_RQ, ibqp->qp_num, healthy);
 out:
 	spin_unlock_irqrestore(&qp->rq.lock, flags);
 	return err;
 }
 
-static void srq_put(const struct qrnic_ib_srq *srq, const struct qrnic_ring *ring,
-		    const struct ib_recv_wr *wr, u32 slot, u32 next)
+static void qrnic_srq_wqe_write(const struct qrnic_ib_srq *srq,
+				const struct qrnic_ring *ring,
+				const struct ib_recv_wr *wr, u32 slot, u32 next)
 {
 	struct wqe_cursor cursor;
 
-	cursor_init(&cursor, ring, slot, srq->log_size, srq->log_stride);
-	put_recv(&cursor, wr, slot, next);
+	qrnic_cursor_init(&cursor, ring, slot, srq->log_size, srq->log_stride);
+	qrnic_put_recv(&cursor, wr, slot, next);
 }
 
-static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
+static int qrnic_srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
 {
 	u32 next, slot = srq->head;
 
@@ -508,13 +511,13 @@ static int srq_post_one(struct qrnic_ib_srq *srq, const struct ib_recv_wr *wr)
 		return -ENOMEM;
 
 	next = srq->slots[slot].link;
-	srq_put(srq, &srq->ring, wr, slot, next);
+	qrnic_srq_wqe_write(srq, &srq->ring, wr, slot, next);
 	if (unlikely(srq->ring_to_be))
-		srq_put(srq, srq->ring_to_be, wr, slot, next);
+		qrnic_srq_wqe_write(srq, srq->ring_to_be, wr, slot, next);
 	srq->slots[slot] = (struct qrnic_ib_slot) {
 		.wr_id = wr->wr_id,
 		.link = QRNIC_SLOT_POSTED,
-		.bytes = recv_bytes(wr),
+		.bytes = qrnic_recv_bytes(wr),
 	};
 	srq->head = next;
 	srq->producer++;
@@ -539,7 +542,7 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	}
 
 	for (; wr; wr = wr->next) {
-		err = srq_post_one(srq, wr);
+		err = qrnic_srq_post_one(srq, wr);
 		if (err) {
 			*bad_wr = wr;
 			break;

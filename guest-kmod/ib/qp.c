@@ -40,8 +40,9 @@ static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 /* The device's word for the type, or an error */
-static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init,
-		      bool user, const struct qrnic_create_qp_req *request)
+static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
+			    const struct ib_qp_init_attr *init, bool user,
+			    const struct qrnic_create_qp_req *request)
 {
 	u64 capability;
 	int type;
@@ -109,7 +110,7 @@ static int qp_hw_type(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *in
 }
 
 /* IB_QP_CREATE_* that queue pairs of the type may have */
-static u32 qp_create_flags(struct qrnic_ib_dev *dev, enum ib_qp_type type)
+static u32 qrnic_qp_create_flags(struct qrnic_ib_dev *dev, enum ib_qp_type type)
 {
 	u32 flags = 0;
 
@@ -126,8 +127,8 @@ static u32 qp_create_flags(struct qrnic_ib_dev *dev, enum ib_qp_type type)
 	return flags;
 }
 
-static void qp_flags_fill(const struct ib_qp_init_attr *init,
-			  struct qrnic_qp_ctx *context)
+static void qrnic_qp_flags_fill(const struct ib_qp_init_attr *init,
+				struct qrnic_qp_ctx *context)
 {
 	if (init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
 		context->flags |= QRNIC_QPF_NO_MULTICAST_LOOPBACK;
@@ -141,14 +142,14 @@ static void qp_flags_fill(const struct ib_qp_init_attr *init,
 	}
 }
 
-static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init)
+static int qrnic_qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	const struct ib_qp_cap *cap = &init->cap;
 	bool receives = init->recv_cq && init->qp_type != IB_QPT_DRIVER;
 	u32 max_inline = 0;
 
-	if (init->create_flags & ~qp_create_flags(dev, init->qp_type))
+	if (init->create_flags & ~qrnic_qp_create_flags(dev, init->qp_type))
 		return -EOPNOTSUPP;
 	if (init->create_flags & IB_QP_CREATE_SOURCE_QPN &&
 	    (!init->source_qpn || init->source_qpn >= QRNIC_MULTICAST_QPN))
@@ -169,9 +170,9 @@ static int qp_check(struct qrnic_ib_dev *dev, const struct ib_qp_init_attr *init
 	return 0;
 }
 
-static int qp_user_rq(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-		      const struct qrnic_create_qp_req *request,
-		      struct qrnic_qp_ctx *context)
+static int qrnic_qp_user_rq(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			    const struct qrnic_create_qp_req *request,
+			    struct qrnic_qp_ctx *context)
 {
 	dma_addr_t record;
 	int err;
@@ -190,9 +191,9 @@ static int qp_user_rq(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return 0;
 }
 
-static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			  const struct qrnic_create_qp_req *request,
-			  struct qrnic_qp_ctx *context)
+static int qrnic_qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				const struct qrnic_create_qp_req *request,
+				struct qrnic_qp_ctx *context)
 {
 	dma_addr_t record;
 	int err;
@@ -208,7 +209,7 @@ static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	context->sq = qp->sq_table.hw;
 
 	if (qp->has_rq) {
-		err = qp_user_rq(dev, qp, request, context);
+		err = qrnic_qp_user_rq(dev, qp, request, context);
 		if (err)
 			qrnic_table_free(dev->qdev, &qp->sq_table);
 	}
@@ -216,7 +217,7 @@ static int qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 }
 
 /* Bytes of the rings */
-static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
+static u64 qrnic_qp_user_rings(const struct qrnic_ib_qp *qp)
 {
 	u64 bytes = (u64)QRNIC_WQEBB_SIZE << qp->sq_log_size;
 
@@ -230,8 +231,8 @@ static u64 qp_user_rings(const struct qrnic_ib_qp *qp)
  * Sets how many bytes are received into the CQE. The process that polls copies them
  * to its buffers, so the device must know the address space of that process.
  */
-static int qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			  u8 max_recv_inline, struct qrnic_qp_ctx *context)
+static int qrnic_qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				u8 max_recv_inline, struct qrnic_qp_ctx *context)
 {
 	enum ib_qp_type type = qp->ibqp.qp_type;
 	int err;
@@ -253,9 +254,9 @@ static int qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 }
 
 /* An RQ whose buffers take many messages, if the request asks for one */
-static int qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-		     const struct qrnic_create_qp_req *request,
-		     struct qrnic_qp_ctx *context)
+static int qrnic_qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			   const struct qrnic_create_qp_req *request,
+			   struct qrnic_qp_ctx *context)
 {
 	bool wanted = request->comp_mask & QRNIC_CREATE_QP_STREAM;
 	enum ib_qp_type type = qp->ibqp.qp_type;
@@ -268,9 +269,9 @@ static int qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 }
 
 /* An end of dynamic connections; the device checks the values. */
-static int qp_dynamic(const struct ib_qp_init_attr *init,
-		      const struct qrnic_create_qp_req *request,
-		      struct qrnic_qp_ctx *context)
+static int qrnic_qp_dynamic(const struct ib_qp_init_attr *init,
+			    const struct qrnic_create_qp_req *request,
+			    struct qrnic_qp_ctx *context)
 {
 	const struct qrnic_dynamic *dynamic = &request->dynamic;
 
@@ -291,8 +292,9 @@ static int qp_dynamic(const struct ib_qp_init_attr *init,
 }
 
 /* Read once, as the process can change it at any time */
-static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *udata,
-			  struct qrnic_create_qp_req *request)
+static int qrnic_qp_request_get(const struct ib_qp_init_attr *init,
+				struct ib_udata *udata,
+				struct qrnic_create_qp_req *request)
 {
 	bool ours = init->qp_type == IB_QPT_DRIVER;
 	bool dynamic;
@@ -322,10 +324,10 @@ static int qp_request_get(const struct ib_qp_init_attr *init, struct ib_udata *u
 }
 
 /* The memory of a user QP */
-static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			   struct ib_udata *udata,
-			   const struct qrnic_create_qp_req *request,
-			   struct qrnic_qp_ctx *context)
+static int qrnic_qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				 struct ib_udata *udata,
+				 const struct qrnic_create_qp_req *request,
+				 struct qrnic_qp_ctx *context)
 {
 	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
 			struct qrnic_ib_ucontext, ibucontext);
@@ -340,10 +342,10 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!qp->has_rq && (request->rq_log_size || request->rq_log_stride ||
 			    request->rq_offset || request->rq_record_offset))
 		return -EINVAL;
-	err = qp_stream(dev, qp, request, context);
+	err = qrnic_qp_stream(dev, qp, request, context);
 	if (err)
 		return err;
-	err = qp_recv_inline(dev, qp, request->max_recv_inline, context);
+	err = qrnic_qp_recv_inline(dev, qp, request->max_recv_inline, context);
 	if (err)
 		return err;
 
@@ -361,13 +363,13 @@ static int qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	}
 
 	qp->umem = qrnic_queue_umem_get(dev, request->buf_addr, request->buf_length,
-					qp_user_rings(qp));
+					qrnic_qp_user_rings(qp));
 	if (IS_ERR(qp->umem)) {
 		err = PTR_ERR(qp->umem);
 		goto err_page;
 	}
 
-	err = qp_user_tables(dev, qp, request, context);
+	err = qrnic_qp_user_tables(dev, qp, request, context);
 	if (err)
 		goto err_umem;
 	return 0;
@@ -382,9 +384,9 @@ err_address_space:
 	return err;
 }
 
-static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			     struct ib_qp_init_attr *init,
-			     struct qrnic_qp_ctx *context)
+static int qrnic_qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				   struct ib_qp_init_attr *init,
+				   struct qrnic_qp_ctx *context)
 {
 	int err;
 
@@ -401,7 +403,7 @@ static int qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return 0;
 }
 
-static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
+static void qrnic_qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
 	if (!qp->has_sq)
 		return;
@@ -419,7 +421,7 @@ static void qp_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 }
 
 /* Takes what the device has completed of this QP out of kernel CQs. */
-static void qp_clean(struct qrnic_ib_qp *qp)
+static void qrnic_qp_clean(struct qrnic_ib_qp *qp)
 {
 	struct ib_qp *ibqp = &qp->ibqp;
 
@@ -433,7 +435,7 @@ static void qp_clean(struct qrnic_ib_qp *qp)
 		qrnic_cq_clean(to_qrnic_cq(ibqp->recv_cq), ibqp->qp_num);
 }
 
-static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
+static void qrnic_qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_number retired;
 	u32 qpn = qp->ibqp.qp_num;
@@ -448,7 +450,7 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 
 	qrnic_number_retire(dev, &retired, &dev->qps, qpn);
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, qpn);
-	qp_clean(qp);
+	qrnic_qp_clean(qp);
 	qrnic_flush_events(dev->qdev);
 	qrnic_number_release(dev, &retired);
 	qrnic_carrier_drop(qp);
@@ -456,8 +458,8 @@ static void qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 }
 
 /* Makes the QP in the device and then findable. */
-static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-		     const struct qrnic_qp_ctx *context)
+static int qrnic_qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+			   const struct qrnic_qp_ctx *context)
 {
 	u32 qpn;
 	int err;
@@ -481,9 +483,9 @@ static int qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 }
 
 /* The objects that a QP of the type speaks of; a carrier is nobody's. */
-static void qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
-			    const struct ib_qp_init_attr *init,
-			    struct qrnic_qp_ctx *context)
+static void qrnic_qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
+				  const struct ib_qp_init_attr *init,
+				  struct qrnic_qp_ctx *context)
 {
 	if (type == QRNIC_QPT_CARRIER)
 		return;
@@ -516,16 +518,16 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 	if (init->rwq_ind_tbl)
 		return qrnic_rss_create(dev, qp, init, udata);
-	err = qp_request_get(init, udata, &request);
+	err = qrnic_qp_request_get(init, udata, &request);
 	if (err)
 		return err;
-	type = qp_hw_type(dev, init, udata, &request);
+	type = qrnic_qp_hw_type(dev, init, udata, &request);
 	if (type < 0)
 		return type;
-	err = qp_check(dev, init);
+	err = qrnic_qp_check(dev, init);
 	if (err)
 		return err;
-	err = qp_dynamic(init, &request, &context);
+	err = qrnic_qp_dynamic(init, &request, &context);
 	if (err)
 		return err;
 
@@ -545,9 +547,9 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (type == QRNIC_QPT_CARRIER)
 		err = qrnic_carrier_prepare(qp, init, &request);
 	else if (udata && qp->has_sq)
-		err = qp_user_prepare(dev, qp, udata, &request, &context);
+		err = qrnic_qp_user_prepare(dev, qp, udata, &request, &context);
 	else if (qp->has_sq)
-		err = qp_kernel_prepare(dev, qp, init, &context);
+		err = qrnic_qp_kernel_prepare(dev, qp, init, &context);
 	if (err)
 		return err;
 
@@ -556,10 +558,10 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	context.sq_log_size = qp->sq_log_size;
 	context.rq_log_size = qp->rq_log_size;
 	context.rq_log_stride = qp->rq_log_stride;
-	qp_objects_fill(qp, type, init, &context);
-	qp_flags_fill(init, &context);
+	qrnic_qp_objects_fill(qp, type, init, &context);
+	qrnic_qp_flags_fill(init, &context);
 
-	err = qp_insert(dev, qp, &context);
+	err = qrnic_qp_insert(dev, qp, &context);
 	if (err)
 		goto err_carrier;
 
@@ -575,13 +577,13 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	return 0;
 
 err_remove:
-	qp_remove(dev, qp);
-	qp_memory_free(dev, qp);
+	qrnic_qp_remove(dev, qp);
+	qrnic_qp_memory_free(dev, qp);
 	return err;
 err_carrier:
 	/* The device has not got it, and nobody else has found it. */
 	qrnic_carrier_unprepare(qp);
-	qp_memory_free(dev, qp);
+	qrnic_qp_memory_free(dev, qp);
 	return err;
 }
 
@@ -594,8 +596,8 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		qrnic_rss_destroy(dev, qp);
 		return 0;
 	}
-	qp_remove(dev, qp);
-	qp_memory_free(dev, qp);
+	qrnic_qp_remove(dev, qp);
+	qrnic_qp_memory_free(dev, qp);
 	return 0;
 }
 
@@ -603,8 +605,8 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
  * Checks what would not fit the narrower members of the context. The device checks
  * the rest.
  */
-static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
-			 int mask)
+static int qrnic_qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
+			       int mask)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
@@ -627,8 +629,8 @@ static int qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr
 }
 
 /* Fills what mask names; the device refuses other members that are not 0. */
-static int qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
-			const struct ib_qp_attr *attr, int mask)
+static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
+			      const struct ib_qp_attr *attr, int mask)
 {
 	if (mask & IB_QP_STATE)
 		hw->state = attr->qp_state;
@@ -672,9 +674,9 @@ static int qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
  * What verbs have no attributes for: libqrnic sends it in udata, other callers send
  * nothing.
  */
-static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
-			      struct ib_udata *udata,
-			      struct qrnic_modify_qp_req *request)
+static int qrnic_modify_request_get(struct qrnic_ib_dev *dev, int mask,
+				    struct ib_udata *udata,
+				    struct qrnic_modify_qp_req *request)
 {
 	const u32 shared = QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE;
 	/* Only an initiator has it, which the device checks. */
@@ -724,8 +726,9 @@ static int modify_request_get(struct qrnic_ib_dev *dev, int mask,
  * kernel has it. Adaptive routing is for users that have agreed to writes in
  * any order.
  */
-static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *qp,
-			    const struct ib_qp_attr *attr, int mask)
+static u8 qrnic_qp_kernel_options(struct qrnic_ib_dev *dev,
+				  const struct qrnic_ib_qp *qp,
+				  const struct ib_qp_attr *attr, int mask)
 {
 	if (!qrnic_qp_is_kernel(qp) || qp->ibqp.qp_type != IB_QPT_RC ||
 	    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
@@ -733,9 +736,9 @@ static u8 qp_kernel_options(struct qrnic_ib_dev *dev, const struct qrnic_ib_qp *
 	return qrnic_qp_options(&dev->qdev->caps) & QRNIC_QPO_SELECTIVE_REPEAT;
 }
 
-static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
-			 const struct qrnic_modify_qp_req *request,
-			 struct qrnic_qp_attr *hw)
+static int qrnic_qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
+			       const struct qrnic_modify_qp_req *request,
+			       struct qrnic_qp_attr *hw)
 {
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RATE_LIMIT))
 		return -EOPNOTSUPP;
@@ -752,7 +755,7 @@ static int qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr
  * Posting looks at the state under the lock of its queue, so that nothing is
  * posted to the old rings while a kernel QP goes to RESET.
  */
-static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
+static void qrnic_qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
 	unsigned long flags;
 
@@ -765,18 +768,18 @@ static void qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 	spin_unlock_irqrestore(&qp->sq.lock, flags);
 }
 
-static void qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
+static void qrnic_qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
 	/*
 	 * The CQs are cleaned first: their CQEs name slots that the reset of the
 	 * queues frees.
 	 */
 	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET)
-		qp_clean(qp);
-	qp_state_set(qp, state);
+		qrnic_qp_clean(qp);
+	qrnic_qp_state_set(qp, state);
 }
 
-static u8 av_sl(const struct qrnic_address_vector *av)
+static u8 qrnic_av_sl(const struct qrnic_address_vector *av)
 {
 	return FIELD_GET(QRNIC_ADDRESS_VECTOR_SL_MASK, le32_to_cpu(av->flow));
 }
@@ -785,9 +788,10 @@ static u8 av_sl(const struct qrnic_address_vector *av)
  * What the device now has the level by. The caller may have given another service
  * level than the address vector has: it is asked for with the others of the caller.
  */
-static void qp_level_changed(struct qrnic_ib_qp *qp, const struct ib_qp_attr *attr,
-			     const struct qrnic_qp_attr *hw, u32 attributes,
-			     enum ib_qp_state state)
+static void qrnic_qp_level_changed(struct qrnic_ib_qp *qp,
+				   const struct ib_qp_attr *attr,
+				   const struct qrnic_qp_attr *hw, u32 attributes,
+				   enum ib_qp_state state)
 {
 	if (state == IB_QPS_RESET) {
 		qp->sl = 0;
@@ -796,7 +800,7 @@ static void qp_level_changed(struct qrnic_ib_qp *qp, const struct ib_qp_attr *at
 	}
 	if (attributes & QRNIC_QP_AV) {
 		qp->sl = rdma_ah_get_sl(&attr->ah_attr) & 0xf;
-		WRITE_ONCE(qp->av_level, av_sl(&hw->av));
+		WRITE_ONCE(qp->av_level, qrnic_av_sl(&hw->av));
 	}
 	if (attributes & QRNIC_QP_PRIORITY)
 		WRITE_ONCE(qp->priority, hw->priority);
@@ -807,10 +811,10 @@ static void qp_level_changed(struct qrnic_ib_qp *qp, const struct ib_qp_attr *at
  * succeeds. A QP with an SRQ that goes to ERR owes its consumer the event that the
  * last WQE is reached.
  */
-static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			  enum ib_qp_state state)
+static void qrnic_qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				enum ib_qp_state state)
 {
-	qp_state_changed(qp, state);
+	qrnic_qp_state_changed(qp, state);
 	if (state == IB_QPS_RESET || !qrnic_qp_is_kernel(qp))
 		return;
 	spin_lock_irq(&qp->sq.lock);
@@ -820,8 +824,8 @@ static void qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 }
 
 /* The core knows no attributes of types that are ours; the device checks them. */
-static bool qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
-			    enum ib_qp_state to, int mask)
+static bool qrnic_qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
+				  enum ib_qp_state to, int mask)
 {
 	return type == IB_QPT_DRIVER || ib_modify_qp_is_ok(from, to, type, mask);
 }
@@ -830,8 +834,8 @@ static bool qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
  * ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only, and nothing of
  * what verbs have no attributes for.
  */
-static bool qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
-				enum ib_qp_state to, u32 attributes)
+static bool qrnic_qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
+				      enum ib_qp_state to, u32 attributes)
 {
 	const u32 ours = QRNIC_QP_RATE_LIMIT | QRNIC_QP_PRIORITY |
 			 QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER;
@@ -844,7 +848,7 @@ static bool qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 		return false;
 	if (attributes & QRNIC_QP_CARRIER && type != IB_QPT_RC)
 		return false;
-	return qp_modify_is_ok(type, from, to, attributes & ~ours);
+	return qrnic_qp_modify_is_ok(type, from, to, attributes & ~ours);
 }
 
 /* One call of modify_qp: attributes of the caller, and those of the device */
@@ -858,8 +862,8 @@ struct qp_change {
 };
 
 /* Checks and translates everything that does not depend on the state. */
-static int qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
-			     struct ib_udata *udata)
+static int qrnic_qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
+				   struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
 	struct qrnic_modify_qp_req *request = &change->request;
@@ -867,9 +871,9 @@ static int qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
 	struct ib_qp_attr *attr = change->attr;
 	int mask = change->mask, err;
 
-	err = modify_request_get(dev, mask, udata, request);
+	err = qrnic_modify_request_get(dev, mask, udata, request);
 	if (!err && mask & IB_QP_RATE_LIMIT)
-		err = qp_rate_limit(dev, attr, request, hw);
+		err = qrnic_qp_rate_limit(dev, attr, request, hw);
 	if (err)
 		return err;
 	change->attributes = mask;
@@ -877,7 +881,7 @@ static int qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
 		change->attributes |= QRNIC_QP_PRIORITY;
 		hw->priority = request->priority;
 	}
-	request->options |= qp_kernel_options(dev, qp, attr, mask);
+	request->options |= qrnic_qp_kernel_options(dev, qp, attr, mask);
 	/* None is what a QP has anyway, whatever its type */
 	if (request->options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
 		return -EOPNOTSUPP;
@@ -887,24 +891,24 @@ static int qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
 	}
 	if (request->comp_mask & (QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE))
 		change->attributes |= QRNIC_QP_CARRIER;
-	err = qp_attr_check(dev, attr, mask);
+	err = qrnic_qp_attr_check(dev, attr, mask);
 	if (!err && mask & IB_QP_AV && qp->is_carrier)
 		err = qrnic_carrier_resolve(qp, &attr->ah_attr);
 	if (err)
 		return err;
-	return qp_attr_fill(dev, hw, attr, mask);
+	return qrnic_qp_attr_fill(dev, hw, attr, mask);
 }
 
 /* Checks the transition. The caller holds the mutex of the QP. */
-static int qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
+static int qrnic_qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
 {
 	enum ib_qp_state current_state = change->mask & IB_QP_CUR_STATE ?
 					 change->attr->cur_qp_state : qp->state;
 
 	change->next = change->mask & IB_QP_STATE ? change->attr->qp_state :
 						    current_state;
-	if (qp_transition_is_ok(qp->ibqp.qp_type, current_state, change->next,
-				change->attributes))
+	if (qrnic_qp_transition_is_ok(qp->ibqp.qp_type, current_state, change->next,
+				      change->attributes))
 		return 0;
 	ibdev_dbg(qp->ibqp.device,
 		  "QP %u: no transition %u to %u with attributes 0x%x\n",
@@ -913,14 +917,14 @@ static int qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
 }
 
 /*
- * Makes the device execute the change, after qp_change_check(). The caller
+ * Makes the device execute the change, after qrnic_qp_change_check(). The caller
  * holds the mutex of the QP. *carrier is the carrier that the QP joins, or
  * NULL. The call sets it to the carrier that the caller must leave after it
  * has released the mutex. On an error that is the same carrier, because the
  * device has not admitted the QP.
  */
-static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
-			  struct qrnic_ib_carrier **carrier)
+static int qrnic_qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
+				struct qrnic_ib_carrier **carrier)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
 	enum ib_qp_state next = change->next;
@@ -933,13 +937,13 @@ static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
 	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_MODIFY_QP, qp->ibqp.qp_num, hw,
 			    sizeof(*hw));
 	if (!err) {
-		qp_state_changed(qp, next);
-		qp_level_changed(qp, change->attr, hw, change->attributes, next);
+		qrnic_qp_state_changed(qp, next);
+		qrnic_qp_level_changed(qp, change->attr, hw, change->attributes, next);
 		if (next == IB_QPS_RTR || next == IB_QPS_RESET)
 			WRITE_ONCE(qp->options, change->request.options);
 	} else if (!qrnic_healthy(dev->qdev) && change->mask & IB_QP_STATE &&
 		   (next == IB_QPS_ERR || next == IB_QPS_RESET)) {
-		qp_state_lost(dev, qp, next);
+		qrnic_qp_state_lost(dev, qp, next);
 		err = 0;
 	}
 	if (!err)
@@ -954,7 +958,7 @@ static int qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
  * processes, too. If the device rejects the member, the carrier returns to its
  * former state.
  */
-static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
+static int qrnic_qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
 	struct qrnic_ib_carrier *carrier, *left = NULL;
@@ -964,7 +968,7 @@ static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 		return -EINVAL;
 	mutex_lock(&dev->sharing_mutex);
 	mutex_lock(&qp->mutex);
-	err = qp->state == IB_QPS_INIT ? qp_change_check(qp, change) : -EINVAL;
+	err = qp->state == IB_QPS_INIT ? qrnic_qp_change_check(qp, change) : -EINVAL;
 	if (err)
 		goto out;
 	carrier = qrnic_share_join(qp, change->request.carrier, change->attr,
@@ -973,7 +977,7 @@ static int qp_modify_shared(struct qrnic_ib_qp *qp, struct qp_change *change)
 		err = PTR_ERR(carrier);
 	} else {
 		left = carrier;
-		err = qp_change_make(qp, change, &left);
+		err = qrnic_qp_change_make(qp, change, &left);
 		if (err) {
 			qrnic_share_abandon(qp, carrier);
 			left = NULL;
@@ -1001,16 +1005,16 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~QRNIC_IB_QP_ATTRIBUTES || qp->rss)
 		return -EOPNOTSUPP;
-	err = qp_change_prepare(qp, &change, udata);
+	err = qrnic_qp_change_prepare(qp, &change, udata);
 	if (err)
 		return err;
 	if (change.request.comp_mask & QRNIC_MODIFY_QP_SHARE)
-		return qp_modify_shared(qp, &change);
+		return qrnic_qp_modify_shared(qp, &change);
 
 	mutex_lock(&qp->mutex);
 	/* The connection manager takes one whose connection was refused to ERR. */
 	refused = qp->state <= IB_QPS_INIT;
-	err = qp_change_check(qp, &change);
+	err = qrnic_qp_change_check(qp, &change);
 	if (!err && change.request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
 		carrier = qrnic_carrier_join(dev, change.request.carrier,
 					     change.request.carrier_key);
@@ -1020,7 +1024,7 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		}
 	}
 	if (!err)
-		err = qp_change_make(qp, &change, &carrier);
+		err = qrnic_qp_change_make(qp, &change, &carrier);
 	mutex_unlock(&qp->mutex);
 
 	if (!err && refused && change.next == IB_QPS_ERR) {
@@ -1033,8 +1037,8 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return err;
 }
 
-static void qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
-			 struct ib_qp_attr *attr)
+static void qrnic_qp_attr_read(struct qrnic_ib_qp *qp, const struct qrnic_qp_attr *hw,
+			       struct ib_qp_attr *attr)
 {
 	attr->qp_state = hw->state;
 	attr->cur_qp_state = hw->state;
@@ -1086,8 +1090,8 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	 * command only.
 	 */
 	if (hw.state == QRNIC_QPS_ERR || hw.state == QRNIC_QPS_SQE)
-		qp_state_set(qp, hw.state);
-	qp_attr_read(qp, &hw, attr);
+		qrnic_qp_state_set(qp, hw.state);
+	qrnic_qp_attr_read(qp, &hw, attr);
 	WRITE_ONCE(qp->options_in_force, hw.options_in_force);
 	init->qp_context = ibqp->qp_context;
 	init->event_handler = ibqp->event_handler;
@@ -1120,7 +1124,7 @@ int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level)
 	if (hw.priority > QRNIC_PRIORITY_LEVELS)
 		return -EIO;
 	*priority = hw.priority;
-	*level = hw.priority ? hw.priority - 1 : av_sl(&hw.av);
+	*level = hw.priority ? hw.priority - 1 : qrnic_av_sl(&hw.av);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
  * datagram segment has the length of three), then an atomic's two, the data
  * segments, or the inline data. A registration takes one block.
  */
-static u32 sq_request_blocks(enum ib_qp_type type, const struct ib_qp_cap *cap)
+static u32 qrnic_sq_request_blocks(enum ib_qp_type type, const struct ib_qp_cap *cap)
 {
 	u32 inline_segments = DIV_ROUND_UP(cap->max_inline_data,
 					   QRNIC_SEGMENT_SIZE);
@@ -22,8 +22,8 @@ static u32 sq_request_blocks(enum ib_qp_type type, const struct ib_qp_cap *cap)
 			    SEGMENTS_PER_BLOCK);
 }
 
-static int queue_alloc(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
-		       u32 log_size, u32 log_stride)
+static int qrnic_queue_alloc(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
+			     u32 log_size, u32 log_stride)
 {
 	u32 entries = BIT(log_size);
 	int err;
@@ -40,14 +40,14 @@ static int queue_alloc(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
 	return err;
 }
 
-static void queue_free(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue)
+static void qrnic_queue_free(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue)
 {
 	qrnic_ring_free(dev->qdev, &queue->ring);
 	kvfree(queue->requests);
 }
 
-static int kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
-			    struct ib_qp_cap *cap)
+static int qrnic_kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
+				  struct ib_qp_cap *cap)
 {
 	u32 stride = DIV_ROUND_UP(1 + cap->max_recv_sge, SEGMENTS_PER_BLOCK);
 	int err;
@@ -57,7 +57,7 @@ static int kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (BIT(qp->rq_log_size) > dev->qdev->caps.max_qp_recv)
 		return -EINVAL;
 
-	err = queue_alloc(dev, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
+	err = qrnic_queue_alloc(dev, &qp->rq, qp->rq_log_size, qp->rq_log_stride);
 	if (err)
 		return err;
 	qp->rq.max_sge = cap->max_recv_sge;
@@ -72,7 +72,7 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	struct ib_qp_cap *cap = &init->cap;
-	u32 blocks = sq_request_blocks(init->qp_type, cap);
+	u32 blocks = qrnic_sq_request_blocks(init->qp_type, cap);
 	u32 sq_blocks;
 	int err;
 
@@ -81,7 +81,7 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (BIT(qp->sq_log_size) > caps->max_qp_wqebb)
 		return -EINVAL;
 
-	err = queue_alloc(dev, &qp->sq, qp->sq_log_size, 0);
+	err = qrnic_queue_alloc(dev, &qp->sq, qp->sq_log_size, 0);
 	if (err)
 		return err;
 	qp->sq.max_sge = cap->max_send_sge;
@@ -93,9 +93,9 @@ int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		cap->max_recv_sge = 0;
 		return 0;
 	}
-	err = kernel_rq_create(dev, qp, cap);
+	err = qrnic_kernel_rq_create(dev, qp, cap);
 	if (err)
-		queue_free(dev, &qp->sq);
+		qrnic_queue_free(dev, &qp->sq);
 	return err;
 }
 
@@ -103,11 +103,11 @@ void qrnic_kernel_queues_destroy(struct qrnic_ib_dev *dev,
 				 struct qrnic_ib_qp *qp)
 {
 	if (qp->has_rq)
-		queue_free(dev, &qp->rq);
-	queue_free(dev, &qp->sq);
+		qrnic_queue_free(dev, &qp->rq);
+	qrnic_queue_free(dev, &qp->sq);
 }
 
-static void queue_reset(struct qrnic_ib_queue *queue)
+static void qrnic_queue_reset(struct qrnic_ib_queue *queue)
 {
 	queue->producer = 0;
 	queue->consumer = 0;
@@ -122,9 +122,9 @@ static void queue_reset(struct qrnic_ib_queue *queue)
  */
 void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 {
-	queue_reset(&qp->sq);
+	qrnic_queue_reset(&qp->sq);
 	if (qp->has_rq)
-		queue_reset(&qp->rq);
+		qrnic_queue_reset(&qp->rq);
 }
 
 /*

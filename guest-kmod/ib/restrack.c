@@ -10,8 +10,8 @@
 
 #include "qrnic_ib.h"
 
-static int queue_fill(struct sk_buff *msg, const char *producer,
-		      const char *consumer, const struct qrnic_ib_queue *queue)
+static int qrnic_queue_fill(struct sk_buff *msg, const char *producer,
+			    const char *consumer, const struct qrnic_ib_queue *queue)
 {
 	if (rdma_nl_put_driver_u32(msg, producer, READ_ONCE(queue->producer)) ||
 	    rdma_nl_put_driver_u32(msg, consumer, READ_ONCE(queue->consumer)))
@@ -19,7 +19,7 @@ static int queue_fill(struct sk_buff *msg, const char *producer,
 	return 0;
 }
 
-static int fill_end(struct sk_buff *msg, struct nlattr *table, int err)
+static int qrnic_fill_end(struct sk_buff *msg, struct nlattr *table, int err)
 {
 	if (err) {
 		nla_nest_cancel(msg, table);
@@ -29,7 +29,7 @@ static int fill_end(struct sk_buff *msg, struct nlattr *table, int err)
 	return 0;
 }
 
-static int cq_fill(struct sk_buff *msg, const struct qrnic_ib_cq *cq)
+static int qrnic_cq_fill(struct sk_buff *msg, const struct qrnic_ib_cq *cq)
 {
 	if (rdma_nl_put_driver_u32(msg, "log_size", cq->log_size) ||
 	    rdma_nl_put_driver_u32(msg, "vector", cq->core.vector))
@@ -49,11 +49,11 @@ int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 
 	if (!table)
 		return -EMSGSIZE;
-	return fill_end(msg, table, cq_fill(msg, to_qrnic_cq(ibcq)));
+	return qrnic_fill_end(msg, table, qrnic_cq_fill(msg, to_qrnic_cq(ibcq)));
 }
 
 /* What this end agreed to, and of that, what the other end is known to do */
-static int options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+static int qrnic_options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 options = READ_ONCE(qp->options);
 
@@ -67,7 +67,7 @@ static int options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 }
 
 /* By which its turns go */
-static int level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+static int qrnic_level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 priority = READ_ONCE(qp->priority);
 
@@ -81,7 +81,7 @@ static int level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
  * How many members a carrier has, of all processes; and which carrier a member has. It
  * can go at any time: the dump holds only the queue pair's memory.
  */
-static int carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+static int qrnic_carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	const struct qrnic_ib_carrier *carrier;
 	u32 members = 0, number = 0;
@@ -99,7 +99,7 @@ static int carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 }
 
 /* The tool shows all of these as type DRIVER. */
-static int driver_type_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+static int qrnic_driver_type_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	static const char *const names[] = {
 		[QRNIC_DRIVER_TYPE_DC_INITIATOR] = "dc_initiator",
@@ -112,19 +112,19 @@ static int driver_type_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return rdma_nl_put_driver_string(msg, "driver_type", names[qp->driver_type]);
 }
 
-static int qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
+static int qrnic_qp_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
-	if (driver_type_fill(msg, qp) ||
+	if (qrnic_driver_type_fill(msg, qp) ||
 	    rdma_nl_put_driver_u32(msg, "sq_log_size", qp->sq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_size", qp->rq_log_size) ||
 	    rdma_nl_put_driver_u32(msg, "rq_log_stride", qp->rq_log_stride) ||
-	    level_fill(msg, qp) || options_fill(msg, qp) ||
-	    carrier_fill(msg, qp))
+	    qrnic_level_fill(msg, qp) || qrnic_options_fill(msg, qp) ||
+	    qrnic_carrier_fill(msg, qp))
 		return -EMSGSIZE;
 	if (!qrnic_qp_is_kernel(qp))
 		return 0;
-	if (queue_fill(msg, "sq_producer", "sq_consumer", &qp->sq) ||
-	    queue_fill(msg, "rq_producer", "rq_consumer", &qp->rq))
+	if (qrnic_queue_fill(msg, "sq_producer", "sq_consumer", &qp->sq) ||
+	    qrnic_queue_fill(msg, "rq_producer", "rq_consumer", &qp->rq))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -135,10 +135,10 @@ int qrnic_ib_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 
 	if (!table)
 		return -EMSGSIZE;
-	return fill_end(msg, table, qp_fill(msg, to_qrnic_qp(ibqp)));
+	return qrnic_fill_end(msg, table, qrnic_qp_fill(msg, to_qrnic_qp(ibqp)));
 }
 
-static int srq_fill(struct sk_buff *msg, const struct qrnic_ib_srq *srq)
+static int qrnic_srq_fill(struct sk_buff *msg, const struct qrnic_ib_srq *srq)
 {
 	if (rdma_nl_put_driver_u32(msg, "log_size", srq->log_size) ||
 	    rdma_nl_put_driver_u32(msg, "log_stride", srq->log_stride))
@@ -156,10 +156,10 @@ int qrnic_ib_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 
 	if (!table)
 		return -EMSGSIZE;
-	return fill_end(msg, table, srq_fill(msg, to_qrnic_srq(ibsrq)));
+	return qrnic_fill_end(msg, table, qrnic_srq_fill(msg, to_qrnic_srq(ibsrq)));
 }
 
-static int mr_fill(struct sk_buff *msg, const struct qrnic_ib_mr *mr)
+static int qrnic_mr_fill(struct sk_buff *msg, const struct qrnic_ib_mr *mr)
 {
 	if (rdma_nl_put_driver_u32_hex(msg, "key_index", mr->index) ||
 	    rdma_nl_put_driver_u32_hex(msg, "access", mr->access))
@@ -183,10 +183,10 @@ int qrnic_ib_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 
 	if (!table)
 		return -EMSGSIZE;
-	return fill_end(msg, table, mr_fill(msg, to_qrnic_mr(ibmr)));
+	return qrnic_fill_end(msg, table, qrnic_mr_fill(msg, to_qrnic_mr(ibmr)));
 }
 
-static int raw_fill(struct sk_buff *msg, int err, const void *context, int size)
+static int qrnic_raw_fill(struct sk_buff *msg, int err, const void *context, int size)
 {
 	return err ? err : nla_put(msg, RDMA_NLDEV_ATTR_RES_RAW, size, context);
 }
@@ -199,7 +199,7 @@ int qrnic_ib_fill_res_cq_raw(struct sk_buff *msg, struct ib_cq *ibcq)
 				  to_qrnic_cq(ibcq)->core.cqn, &context,
 				  sizeof(context));
 
-	return raw_fill(msg, err, &context, sizeof(context));
+	return qrnic_raw_fill(msg, err, &context, sizeof(context));
 }
 
 int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp)
@@ -209,7 +209,7 @@ int qrnic_ib_fill_res_qp_raw(struct sk_buff *msg, struct ib_qp *ibqp)
 				  QRNIC_CMD_QUERY_QP, ibqp->qp_num, &context,
 				  sizeof(context));
 
-	return raw_fill(msg, err, &context, sizeof(context));
+	return qrnic_raw_fill(msg, err, &context, sizeof(context));
 }
 
 int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
@@ -220,7 +220,7 @@ int qrnic_ib_fill_res_srq_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
 				  to_qrnic_srq(ibsrq)->srqn, &context,
 				  sizeof(context));
 
-	return raw_fill(msg, err, &context, sizeof(context));
+	return qrnic_raw_fill(msg, err, &context, sizeof(context));
 }
 
 int qrnic_ib_fill_res_mr_raw(struct sk_buff *msg, struct ib_mr *ibmr)
@@ -231,5 +231,5 @@ int qrnic_ib_fill_res_mr_raw(struct sk_buff *msg, struct ib_mr *ibmr)
 				  to_qrnic_mr(ibmr)->index, &context,
 				  sizeof(context));
 
-	return raw_fill(msg, err, &context, sizeof(context));
+	return qrnic_raw_fill(msg, err, &context, sizeof(context));
 }

@@ -53,7 +53,8 @@ struct qrnic_ib_share {
 };
 
 /* The link is in no list any more; qrnic_sharing_unlock() destroys its carrier. */
-static void link_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
+static void qrnic_link_remove(struct qrnic_ib_dev *dev,
+			      struct qrnic_ib_share_link *link)
 {
 	xa_erase_irq(&dev->share_links, link->carrier->number);
 	list_move(&link->entry, &dev->dead_links);
@@ -76,9 +77,9 @@ void qrnic_sharing_unlock(struct qrnic_ib_dev *dev)
 	}
 }
 
-static struct qrnic_ib_share_link *link_new(struct qrnic_ib_dev *dev,
-					    struct qrnic_ib_share *share, u32 told,
-					    u8 options)
+static struct qrnic_ib_share_link *qrnic_link_new(struct qrnic_ib_dev *dev,
+						  struct qrnic_ib_share *share,
+						  u32 told, u8 options)
 {
 	struct qrnic_ib_share_link *link = kzalloc(sizeof(*link), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -110,16 +111,17 @@ err_link:
  * Where both ends begin: nobody else's packets of a moment ago are taken for theirs. The
  * number of one end alone would be near to that of the carrier before.
  */
-static u32 link_psn(const struct qrnic_ib_share *share,
-		    const struct qrnic_ib_share_link *link)
+static u32 qrnic_link_psn(const struct qrnic_ib_share *share,
+			  const struct qrnic_ib_share_link *link)
 {
-	u32 answer = link->told ? : link->carrier->number;
+	u32 qrnic_answer = link->told ? : link->carrier->number;
 
-	return (share->number << 8 ^ answer) * 0x9e3779b1u >> 8;
+	return (share->number << 8 ^ qrnic_answer) * 0x9e3779b1u >> 8;
 }
 
-static int link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link,
-		       enum qrnic_qp_state state, u32 mask, struct qrnic_qp_attr *hw)
+static int qrnic_link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link,
+			     enum qrnic_qp_state state, u32 mask,
+			     struct qrnic_qp_attr *hw)
 {
 	hw->state = state;
 	hw->mask = cpu_to_le32(mask | QRNIC_QP_STATE);
@@ -128,30 +130,32 @@ static int link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *lin
 }
 
 /*
- * Takes a carrier without members back to where link_connect() found it. If that fails, no
- * connection uses the carrier any more.
+ * Takes a carrier without members back to the state in which qrnic_link_connect() found
+ * it. If that fails, no connection uses the carrier any more.
  */
-static void link_disconnect(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link)
+static void qrnic_link_disconnect(struct qrnic_ib_dev *dev,
+				  struct qrnic_ib_share_link *link)
 {
 	struct qrnic_qp_attr reset = {};
 
-	if (link_modify(dev, link, QRNIC_QPS_RESET, 0, &reset))
+	if (qrnic_link_modify(dev, link, QRNIC_QPS_RESET, 0, &reset))
 		WRITE_ONCE(link->failed, true);
 	link->connected = false;
 	qrnic_carrier_path(link->carrier, NULL);
 }
 
 /* By the path of its first member */
-static int link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
-			struct qrnic_ib_share_link *link, const struct ib_qp_attr *attr,
-			const struct qrnic_qp_attr *member)
+static int qrnic_link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
+			      struct qrnic_ib_share_link *link,
+			      const struct ib_qp_attr *attr,
+			      const struct qrnic_qp_attr *member)
 {
 	struct qrnic_qp_attr init = { .port = QRNIC_IB_PORT };
 	struct qrnic_qp_attr rtr = {
 		.av = member->av,
 		.path_mtu = iboe_get_mtu(READ_ONCE(dev->qdev->netdev->mtu)),
 		.dest_qpn = cpu_to_le32(link->told),
-		.rq_psn = cpu_to_le32(link_psn(share, link)),
+		.rq_psn = cpu_to_le32(qrnic_link_psn(share, link)),
 		.options = link->options | (link->told ? QRNIC_QPO_INTRODUCE : 0),
 	};
 	struct qrnic_qp_attr rts = {
@@ -164,34 +168,34 @@ static int link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 	qrnic_carrier_path(link->carrier, attr->ah_attr.grh.sgid_attr);
 	memcpy(link->dgid, member->av.dgid, sizeof(link->dgid));
 	link->sgid_index = member->av.sgid_index;
-	err = link_modify(dev, link, QRNIC_QPS_INIT,
-			  QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, &init);
+	err = qrnic_link_modify(dev, link, QRNIC_QPS_INIT,
+				QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, &init);
 	if (!err)
-		err = link_modify(dev, link, QRNIC_QPS_RTR,
-				  QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
-				  QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
-				  (rtr.options ? QRNIC_QP_OPTIONS : 0), &rtr);
+		err = qrnic_link_modify(dev, link, QRNIC_QPS_RTR,
+					QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
+					QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+					(rtr.options ? QRNIC_QP_OPTIONS : 0), &rtr);
 	if (!err)
-		err = link_modify(dev, link, QRNIC_QPS_RTS,
-				  QRNIC_QP_SQ_PSN | QRNIC_QP_TIMEOUT |
-				  QRNIC_QP_RETRY_CNT, &rts);
+		err = qrnic_link_modify(dev, link, QRNIC_QPS_RTS,
+					QRNIC_QP_SQ_PSN | QRNIC_QP_TIMEOUT |
+					QRNIC_QP_RETRY_CNT, &rts);
 	if (err)
-		link_disconnect(dev, link);
+		qrnic_link_disconnect(dev, link);
 	else
 		link->connected = true;
 	return err;
 }
 
-static bool link_leads(const struct qrnic_ib_share_link *link,
-		       const struct qrnic_address_vector *av)
+static bool qrnic_link_leads(const struct qrnic_ib_share_link *link,
+			     const struct qrnic_address_vector *av)
 {
 	return link->sgid_index == av->sgid_index &&
 	       !memcmp(link->dgid, av->dgid, sizeof(link->dgid));
 }
 
-static struct qrnic_ib_share *share_new(struct qrnic_ib_dev *dev,
-					struct qrnic_ib_ucontext *asks, u32 number,
-					u8 options)
+static struct qrnic_ib_share *qrnic_share_new(struct qrnic_ib_dev *dev,
+					      struct qrnic_ib_ucontext *asks,
+					      u32 number, u8 options)
 {
 	struct qrnic_ib_share *share = kzalloc(sizeof(*share), GFP_KERNEL_ACCOUNT);
 
@@ -205,20 +209,20 @@ static struct qrnic_ib_share *share_new(struct qrnic_ib_dev *dev,
 	return share;
 }
 
-static void share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
+static void qrnic_share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 {
 	struct qrnic_ib_share_link *link, *next;
 
 	if (--share->users)
 		return;
 	list_for_each_entry_safe(link, next, &share->links, entry)
-		link_remove(dev, link);
+		qrnic_link_remove(dev, link);
 	list_del(&share->entry);
 	kfree(share);
 }
 
 /* No new connection is to rely on what the other end may have lost. */
-static bool share_has_failed(const struct qrnic_ib_share *share)
+static bool qrnic_share_has_failed(const struct qrnic_ib_share *share)
 {
 	const struct qrnic_ib_share_link *link;
 
@@ -228,7 +232,7 @@ static bool share_has_failed(const struct qrnic_ib_share *share)
 	return false;
 }
 
-static bool number_is_free(struct qrnic_ib_dev *dev, u32 number)
+static bool qrnic_number_is_free(struct qrnic_ib_dev *dev, u32 number)
 {
 	const struct qrnic_ib_share *share;
 
@@ -239,24 +243,26 @@ static bool number_is_free(struct qrnic_ib_dev *dev, u32 number)
 }
 
 /* What this process offers to whomever it connects to */
-static struct qrnic_ib_share *offer(struct qrnic_ib_dev *dev,
-				    struct qrnic_ib_ucontext *ucontext, u8 options)
+static struct qrnic_ib_share *qrnic_offer(struct qrnic_ib_dev *dev,
+					  struct qrnic_ib_ucontext *ucontext,
+					  u8 options)
 {
 	struct qrnic_ib_share *share;
 	u32 number;
 
 	list_for_each_entry(share, &dev->shares, entry)
 		if (share->asks == ucontext && share->options == options &&
-		    !share->retired && !share_has_failed(share))
+		    !share->retired && !qrnic_share_has_failed(share))
 			return share;
 	do
 		number = get_random_u32() >> 8;
-	while (!number_is_free(dev, number));
-	share = share_new(dev, ucontext, number, options);
+	while (!qrnic_number_is_free(dev, number));
+	share = qrnic_share_new(dev, ucontext, number, options);
 	return share ? : ERR_PTR(-ENOMEM);
 }
 
-static bool owner_is(const struct qrnic_ib_owner *one, const struct qrnic_ib_owner *other)
+static bool qrnic_owner_is(const struct qrnic_ib_owner *one,
+			   const struct qrnic_ib_owner *other)
 {
 	return uid_eq(one->user, other->user) && one->net_cookie == other->net_cookie;
 }
@@ -265,22 +271,23 @@ static bool owner_is(const struct qrnic_ib_owner *one, const struct qrnic_ib_own
  * Returns the share by which processes of this owner answer an offer of the
  * number.
  */
-static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev,
-				     const struct qrnic_ib_owner *owner, u32 number,
-				     u8 options)
+static struct qrnic_ib_share *qrnic_answer(struct qrnic_ib_dev *dev,
+					   const struct qrnic_ib_owner *owner,
+					   u32 number, u8 options)
 {
 	struct qrnic_ib_share_link *link;
 	struct qrnic_ib_share *share;
 
 	list_for_each_entry(share, &dev->shares, entry)
 		if (!share->asks && share->number == number && !share->retired &&
-		    owner_is(&share->owner, owner) && !share_has_failed(share))
+		    qrnic_owner_is(&share->owner, owner) &&
+		    !qrnic_share_has_failed(share))
 			return share;
-	share = share_new(dev, NULL, number, options);
+	share = qrnic_share_new(dev, NULL, number, options);
 	if (!share)
 		return ERR_PTR(-ENOMEM);
 	share->owner = *owner;
-	link = link_new(dev, share, 0, options);
+	link = qrnic_link_new(dev, share, 0, options);
 	if (IS_ERR(link)) {
 		list_del(&share->entry);
 		kfree(share);
@@ -290,14 +297,14 @@ static struct qrnic_ib_share *answer(struct qrnic_ib_dev *dev,
 }
 
 /* A carrier puts its headers around as much as a member sends without one. */
-static bool port_has_room(struct qrnic_ib_dev *dev)
+static bool qrnic_port_has_room(struct qrnic_ib_dev *dev)
 {
 	unsigned int mtu = READ_ONCE(dev->qdev->netdev->mtu);
 
 	return ib_mtu_enum_to_int(iboe_get_mtu(mtu)) + QRNIC_ENCAPSULATION_OVERHEAD <= mtu;
 }
 
-static struct qrnic_ib_share_link *answering_link(struct qrnic_ib_share *share)
+static struct qrnic_ib_share_link *qrnic_answering_link(struct qrnic_ib_share *share)
 {
 	return list_first_entry(&share->links, struct qrnic_ib_share_link, entry);
 }
@@ -316,7 +323,8 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	u8 options;
 
 	if (ibqp->qp_type != IB_QPT_RC || qp->rss ||
-	    !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION) || !port_has_room(dev))
+	    !qrnic_ib_cap(dev, QRNIC_CAP_SHARED_CONNECTION) ||
+	    !qrnic_port_has_room(dev))
 		return -EOPNOTSUPP;
 	if (*ece & QRNIC_ECE_SHARE_ANSWER || answers != !!number ||
 	    READ_ONCE(qp->state) > IB_QPS_INIT)
@@ -327,14 +335,14 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	/* A program may know that members have failed before we know it of their carrier. */
 	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
-	share = answers ? answer(dev, &ucontext->owner, number, options) :
-			  offer(dev, ucontext, options);
+	share = answers ? qrnic_answer(dev, &ucontext->owner, number, options) :
+			  qrnic_offer(dev, ucontext, options);
 	if (!IS_ERR(share)) {
 		share->users++;
 		if (qp->share)
-			share_put(dev, qp->share);
+			qrnic_share_put(dev, qp->share);
 		qp->share = share;
-		number = answers ? answering_link(share)->carrier->number :
+		number = answers ? qrnic_answering_link(share)->carrier->number :
 				   share->number;
 		*ece = FIELD_PREP(ECE_NUMBER, number) | share->options |
 		       (answers ? QRNIC_ECE_SHARE_ANSWER : QRNIC_ECE_SHARE_OFFER);
@@ -344,56 +352,56 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 }
 
 /* What no member needs; the other end may still have what it led to. */
-static void links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
+static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 {
 	struct qrnic_ib_share_link *link, *next;
 
 	share->retired = true;
 	list_for_each_entry_safe(link, next, &share->links, entry)
 		if (!atomic_read(&link->carrier->members))
-			link_remove(dev, link);
+			qrnic_link_remove(dev, link);
 }
 
 /*
  * The carrier to who has told its number. What led there before with another number serves
  * nobody any more. Each user needs one carrier at most, and has no more.
  */
-static struct qrnic_ib_share_link *link_to(struct qrnic_ib_dev *dev,
-					   struct qrnic_ib_share *share, u32 ece,
-					   const struct qrnic_address_vector *av)
+static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
+						 struct qrnic_ib_share *share, u32 ece,
+						 const struct qrnic_address_vector *av)
 {
 	u32 told = FIELD_GET(ECE_NUMBER, ece), links = 0;
 	struct qrnic_ib_share_link *link, *next;
 
 	list_for_each_entry_safe(link, next, &share->links, entry) {
-		if (link->told == told && link_leads(link, av))
+		if (link->told == told && qrnic_link_leads(link, av))
 			return link;
 		/* The other end has learned this one, which has another source. */
 		if (link->told == told &&
 		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))
 			return ERR_PTR(-EADDRNOTAVAIL);
-		if (link_leads(link, av) && !atomic_read(&link->carrier->members))
-			link_remove(dev, link);
+		if (qrnic_link_leads(link, av) && !atomic_read(&link->carrier->members))
+			qrnic_link_remove(dev, link);
 		else
 			links++;
 	}
 	if (links >= share->users)
-		links_prune(dev, share);
-	return link_new(dev, share, told, share->options & ece);
+		qrnic_links_prune(dev, share);
+	return qrnic_link_new(dev, share, told, share->options & ece);
 }
 
-static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
-					   struct qrnic_ib_share *share, u32 ece,
-					   const struct qrnic_address_vector *av)
+static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
+						 struct qrnic_ib_share *share, u32 ece,
+						 const struct qrnic_address_vector *av)
 {
 	struct qrnic_ib_share_link *link;
 
 	if (share->asks)
-		return link_to(dev, share, ece, av);
-	link = answering_link(share);
+		return qrnic_link_to(dev, share, ece, av);
+	link = qrnic_answering_link(share);
 	if (link->carrier->number != FIELD_GET(ECE_NUMBER, ece))
 		return ERR_PTR(-EINVAL);
-	if (link->connected && !link_leads(link, av)) {
+	if (link->connected && !qrnic_link_leads(link, av)) {
 		/*
 		 * Two processes of other nodes have the same number. The path
 		 * is not known when the answer is given, so the next answers
@@ -410,13 +418,13 @@ static struct qrnic_ib_share_link *link_of(struct qrnic_ib_dev *dev,
  * Frees the objects that were made for a queue pair that did not become a
  * member.
  */
-static void link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
-		      struct qrnic_ib_share_link *link)
+static void qrnic_link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
+			    struct qrnic_ib_share_link *link)
 {
 	if (share->asks)
-		link_remove(dev, link);
+		qrnic_link_remove(dev, link);
 	else if (link->connected)
-		link_disconnect(dev, link);
+		qrnic_link_disconnect(dev, link);
 }
 
 /*
@@ -436,15 +444,15 @@ struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 	if (!(ece & QRNIC_ECE_SHARE_ANSWER) || !(ece & ECE_NUMBER) || !qp->share)
 		return ERR_PTR(-EINVAL);
 
-	link = link_of(dev, qp->share, ece, &hw->av);
+	link = qrnic_link_of(dev, qp->share, ece, &hw->av);
 	if (IS_ERR(link))
 		return ERR_CAST(link);
 	if (READ_ONCE(link->failed))
 		return ERR_PTR(-ENOTCONN);
 	if (!link->connected) {
-		err = link_connect(dev, qp->share, link, attr, hw);
+		err = qrnic_link_connect(dev, qp->share, link, attr, hw);
 		if (err) {
-			link_undo(dev, qp->share, link);
+			qrnic_link_undo(dev, qp->share, link);
 			return ERR_PTR(err);
 		}
 	}
@@ -469,7 +477,7 @@ void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrie
 	qrnic_carrier_leave(carrier);
 	if (!WARN_ON(list_entry_is_head(link, &qp->share->links, entry)) &&
 	    !atomic_read(&carrier->members))
-		link_undo(dev, qp->share, link);
+		qrnic_link_undo(dev, qp->share, link);
 }
 
 /*
@@ -491,7 +499,7 @@ void qrnic_share_leave(struct qrnic_ib_qp *qp)
 	if (!qp->share)
 		return;
 	mutex_lock(&dev->sharing_mutex);
-	share_put(dev, qp->share);
+	qrnic_share_put(dev, qp->share);
 	qrnic_sharing_unlock(dev);
 	qp->share = NULL;
 }

@@ -37,8 +37,8 @@ bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 	return posted;
 }
 
-static int srq_check(struct qrnic_ib_dev *dev, const struct ib_srq_init_attr *init,
-		     bool user)
+static int qrnic_srq_check(struct qrnic_ib_dev *dev,
+			   const struct ib_srq_init_attr *init, bool user)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
@@ -81,11 +81,11 @@ int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream
 }
 
 /* Request of a user SRQ, and its memory */
-static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			    const struct ib_srq_init_attr *init,
-			    struct ib_udata *udata,
-			    struct qrnic_srq_ctx *context,
-			    struct qrnic_tag_list_ctx *tags)
+static int qrnic_srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+				  const struct ib_srq_init_attr *init,
+				  struct ib_udata *udata,
+				  struct qrnic_srq_ctx *context,
+				  struct qrnic_tag_list_ctx *tags)
 {
 	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
 			struct qrnic_ib_ucontext, ibucontext);
@@ -132,7 +132,7 @@ static int srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	return err;
 }
 
-static int srq_slots_alloc(struct qrnic_ib_srq *srq)
+static int qrnic_srq_slots_alloc(struct qrnic_ib_srq *srq)
 {
 	u32 slot, slots = BIT(srq->log_size);
 
@@ -147,9 +147,9 @@ static int srq_slots_alloc(struct qrnic_ib_srq *srq)
 	return 0;
 }
 
-static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			      const struct ib_srq_attr *attr,
-			      struct qrnic_srq_ctx *context)
+static int qrnic_srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+				    const struct ib_srq_attr *attr,
+				    struct qrnic_srq_ctx *context)
 {
 	u32 stride = DIV_ROUND_UP(1 + attr->max_sge, SEGMENTS_PER_BLOCK);
 	int err;
@@ -157,7 +157,7 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 	srq->log_stride = order_base_2(stride);
 	srq->log_size = order_base_2(attr->max_wr + 1);
 
-	err = srq_slots_alloc(srq);
+	err = qrnic_srq_slots_alloc(srq);
 	if (err)
 		return err;
 	err = qrnic_queue_ring_alloc(dev->qdev, &srq->ring,
@@ -173,7 +173,7 @@ static int srq_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq
 	return 0;
 }
 
-static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
+static void qrnic_srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
 	if (srq->umem) {
 		qrnic_tag_list_free(dev, srq);
@@ -187,8 +187,8 @@ static void srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 }
 
 /* Makes the SRQ in the device and then findable. */
-static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-		      const struct qrnic_srq_ctx *context)
+static int qrnic_srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			    const struct qrnic_srq_ctx *context)
 {
 	int err;
 
@@ -204,7 +204,7 @@ static int srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	return err;
 }
 
-static void srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
+static void qrnic_srq_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq)
 {
 	struct qrnic_ib_number retired;
 
@@ -226,7 +226,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct qrnic_srq_ctx context = {};
 	int err;
 
-	err = srq_check(dev, init, udata);
+	err = qrnic_srq_check(dev, init, udata);
 	if (err)
 		return err;
 
@@ -235,9 +235,9 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	mutex_init(&srq->resize_mutex);
 	srq->max_sge = init->attr.max_sge;
 	if (udata)
-		err = srq_user_prepare(dev, srq, init, udata, &context, &tags);
+		err = qrnic_srq_user_prepare(dev, srq, init, udata, &context, &tags);
 	else
-		err = srq_kernel_prepare(dev, srq, &init->attr, &context);
+		err = qrnic_srq_kernel_prepare(dev, srq, &init->attr, &context);
 	if (err)
 		return err;
 
@@ -249,7 +249,7 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 			cpu_to_le32(to_qrnic_xrcd(init->ext.xrc.xrcd)->xrcdn);
 		context.cq = cpu_to_le32(to_qrnic_cq(init->ext.cq)->core.cqn);
 	}
-	err = srq_insert(dev, srq, &context);
+	err = qrnic_srq_insert(dev, srq, &context);
 	if (err)
 		goto err_memory;
 	err = qrnic_tag_list_create(dev, srq, &tags);
@@ -268,14 +268,14 @@ int qrnic_ib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	return 0;
 
 err_remove:
-	srq_remove(dev, srq);
+	qrnic_srq_remove(dev, srq);
 err_memory:
-	srq_memory_free(dev, srq);
+	qrnic_srq_memory_free(dev, srq);
 	return err;
 }
 
-static int srq_set_limit(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			 u32 value, struct ib_udata *udata)
+static int qrnic_srq_set_limit(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			       u32 value, struct ib_udata *udata)
 {
 	struct qrnic_srq_limit limit = {};
 	int err;
@@ -306,7 +306,7 @@ int qrnic_ib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		err = qrnic_srq_resize(dev, srq, attr, mask & IB_SRQ_LIMIT,
 				       udata);
 	else if (mask & IB_SRQ_LIMIT)
-		err = srq_set_limit(dev, srq, attr->srq_limit, udata);
+		err = qrnic_srq_set_limit(dev, srq, attr->srq_limit, udata);
 	mutex_unlock(&srq->resize_mutex);
 	return err;
 }
@@ -334,7 +334,7 @@ int qrnic_ib_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibsrq->device);
 	struct qrnic_ib_srq *srq = to_qrnic_srq(ibsrq);
 
-	srq_remove(dev, srq);
-	srq_memory_free(dev, srq);
+	qrnic_srq_remove(dev, srq);
+	qrnic_srq_memory_free(dev, srq);
 	return 0;
 }

@@ -10,30 +10,29 @@
 /* Slots that are copied without letting posters and pollers in between */
 #define SLOTS_AT_ONCE 64
 
-static int resize_command(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			  const struct qrnic_srq_resize *resize)
+static int qrnic_resize_command(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+				const struct qrnic_srq_resize *resize)
 {
 	return qrnic_cmd_set(dev->qdev, QRNIC_CMD_RESIZE_SRQ, srq->srqn, resize,
 			     sizeof(*resize));
 }
 
-static size_t ring_bytes(const struct qrnic_ib_srq *srq, u32 log_size)
+static size_t qrnic_ring_bytes(const struct qrnic_ib_srq *srq, u32 log_size)
 {
 	return (size_t)QRNIC_WQEBB_SIZE << (log_size + srq->log_stride);
 }
 
 /*
- * The walks over slots, this one and those below but slots_copy(), are made whole with
- * interrupts off: cut, they would have to begin again at each post. QRNIC_MAX_SRQ_WR
- * bounds them to 32768 slots of 16 bytes, and only the kernel's own users,
- * who seldom resize, come here.
+ * The loops over slots here and below, but for qrnic_slots_copy(), run with interrupts
+ * off, because otherwise they would begin again at each post. QRNIC_MAX_SRQ_WR bounds them
+ * to 32768 slots of 16 bytes, and only users in the kernel, which seldom resize, call them.
  */
 
 /*
  * Slots of the smallest ring that has all slots in use and the next one; posted
  * counts those in use. Under the lock.
  */
-static u32 slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
+static u32 qrnic_slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
 {
 	u32 slot, needed = srq->head + 1;
 
@@ -48,7 +47,7 @@ static u32 slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
 }
 
 /* Free slots that the ring to come has not are put aside. Under the lock. */
-static void slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
+static void qrnic_slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
 {
 	u32 slot = srq->head, last = slot;
 
@@ -64,7 +63,7 @@ static void slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
 }
 
 /* Slots from first on join those that are free. Under the lock. */
-static void slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
+static void qrnic_slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
 {
 	u32 slot;
 
@@ -76,9 +75,9 @@ static void slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
 }
 
 /* Of what is posted meanwhile, post.c writes both. */
-static void slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u32 slots)
+static void qrnic_slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u32 slots)
 {
-	size_t bytes = ring_bytes(srq, 0), at;
+	size_t bytes = qrnic_ring_bytes(srq, 0), at;
 	u32 slot, end;
 
 	for (slot = 0; slot < slots; slot = end) {
@@ -92,35 +91,36 @@ static void slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u32 slot
 }
 
 /* From now on there are no slots but those that both rings have. */
-static int kernel_resize_begin(struct qrnic_ib_srq *srq, u32 max_wr, u32 *log_size)
+static int qrnic_kernel_resize_begin(struct qrnic_ib_srq *srq, u32 max_wr,
+				     u32 *log_size)
 {
 	u32 needed, posted;
 	int err = 0;
 
 	spin_lock_irq(&srq->lock);
-	needed = slots_needed(srq, &posted);
+	needed = qrnic_slots_needed(srq, &posted);
 	if (posted > max_wr)
 		err = -EINVAL;
 	else
 		*log_size = order_base_2(max(max_wr + 1, needed));
 	if (!err)
-		slots_put_aside(srq, BIT(*log_size));
+		qrnic_slots_put_aside(srq, BIT(*log_size));
 	spin_unlock_irq(&srq->lock);
 	return err;
 }
 
 /* With slots, or NULL if those that there are suffice; returns what is to free. */
-static struct qrnic_ib_slot *kernel_resize_end(struct qrnic_ib_srq *srq,
-					       struct qrnic_ring *ring,
-					       struct qrnic_ib_slot *slots,
-					       u32 log_size, int err)
+static struct qrnic_ib_slot *qrnic_kernel_resize_end(struct qrnic_ib_srq *srq,
+						     struct qrnic_ring *ring,
+						     struct qrnic_ib_slot *slots,
+						     u32 log_size, int err)
 {
 	u32 old = BIT(srq->log_size), new = BIT(log_size);
 
 	spin_lock_irq(&srq->lock);
 	srq->ring_to_be = NULL;
 	if (err) {
-		slots_append(srq, new, old);
+		qrnic_slots_append(srq, new, old);
 	} else {
 		ring->queue_record = srq->ring.queue_record;
 		ring->record_dma = srq->ring.record_dma;
@@ -131,21 +131,21 @@ static struct qrnic_ib_slot *kernel_resize_end(struct qrnic_ib_srq *srq,
 			memcpy(slots, srq->slots, old * sizeof(*slots));
 			swap(srq->slots, slots);
 		}
-		slots_append(srq, old, new);
+		qrnic_slots_append(srq, old, new);
 	}
 	spin_unlock_irq(&srq->lock);
 	return slots;
 }
 
-static int kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			 u32 max_wr, struct qrnic_srq_resize *resize)
+static int qrnic_kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			       u32 max_wr, struct qrnic_srq_resize *resize)
 {
 	struct qrnic_ib_slot *slots = NULL;
 	struct qrnic_ring ring = {};
 	u32 log_size;
 	int err;
 
-	err = kernel_resize_begin(srq, max_wr, &log_size);
+	err = qrnic_kernel_resize_begin(srq, max_wr, &log_size);
 	if (err)
 		return err;
 	if (log_size > srq->log_size) {
@@ -155,19 +155,19 @@ static int kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	}
 	if (!err)
 		err = qrnic_ring_alloc(dev->qdev, &ring,
-				       ring_bytes(srq, log_size));
+				       qrnic_ring_bytes(srq, log_size));
 	if (!err) {
 		spin_lock_irq(&srq->lock);
 		srq->ring_to_be = &ring;
 		spin_unlock_irq(&srq->lock);
-		slots_copy(srq, &ring, BIT(min_t(u32, log_size, srq->log_size)));
+		qrnic_slots_copy(srq, &ring, BIT(min_t(u32, log_size, srq->log_size)));
 		resize->log_size = log_size;
 		resize->ring = ring.hw;
-		err = resize_command(dev, srq, resize);
+		err = qrnic_resize_command(dev, srq, resize);
 	}
 
 	/* The old ones, or those of no use */
-	slots = kernel_resize_end(srq, &ring, slots, log_size, err);
+	slots = qrnic_kernel_resize_end(srq, &ring, slots, log_size, err);
 	qrnic_ring_free(dev->qdev, &ring);
 	kvfree(slots);
 	return err;
@@ -177,9 +177,9 @@ static int kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
  * The process has put into the new ring what it has posted. The record stays in
  * the buffer of create_srq.
  */
-static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-		       u32 max_wr, struct ib_udata *udata,
-		       struct qrnic_srq_resize *resize)
+static int qrnic_user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
+			     u32 max_wr, struct ib_udata *udata,
+			     struct qrnic_srq_resize *resize)
 {
 	struct qrnic_resize_srq_req request;
 	struct qrnic_table table;
@@ -200,7 +200,7 @@ static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	if (!qrnic_srq_size_ok(dev, request.log_size, max_wr))
 		return -EINVAL;
 
-	bytes = ring_bytes(srq, request.log_size);
+	bytes = qrnic_ring_bytes(srq, request.log_size);
 	umem = qrnic_queue_umem_get(dev, request.buf_addr, request.buf_length,
 				    bytes);
 	if (IS_ERR(umem))
@@ -211,7 +211,7 @@ static int user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 
 	resize->log_size = request.log_size;
 	resize->ring = table.hw;
-	err = resize_command(dev, srq, resize);
+	err = qrnic_resize_command(dev, srq, resize);
 	if (!err) {
 		swap(srq->table, table);
 		swap(srq->ring_umem, umem);
@@ -243,6 +243,6 @@ int qrnic_srq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 		resize.limit = cpu_to_le16(attr->srq_limit);
 	}
 	if (udata)
-		return user_resize(dev, srq, attr->max_wr, udata, &resize);
-	return kernel_resize(dev, srq, attr->max_wr, &resize);
+		return qrnic_user_resize(dev, srq, attr->max_wr, udata, &resize);
+	return qrnic_kernel_resize(dev, srq, attr->max_wr, &resize);
 }

@@ -46,11 +46,11 @@ static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 #define DEVICE_guest TAKE
 #define DEVICE_STATISTIC(name, group) DEVICE_##group(STATISTIC, name, group)
 
-static const struct rdma_stat_desc port_statistics[] = {
+static const struct rdma_stat_desc qrnic_port_statistics[] = {
 	QRNIC_COUNTER_LIST(PORT_STATISTIC)
 };
 
-static const struct rdma_stat_desc device_statistics[] = {
+static const struct rdma_stat_desc qrnic_device_statistics[] = {
 	QRNIC_COUNTER_LIST(DEVICE_STATISTIC)
 };
 
@@ -70,21 +70,21 @@ static_assert(ANSWER_PORT_BYTES + sizeof(QRNIC_COUNTER_LIST(ANSWER)) <= ANSWER_R
 
 struct rdma_hw_stats *qrnic_ib_alloc_device_stats(struct ib_device *ibdev)
 {
-	return rdma_alloc_hw_stats_struct(device_statistics,
-					  ARRAY_SIZE(device_statistics),
+	return rdma_alloc_hw_stats_struct(qrnic_device_statistics,
+					  ARRAY_SIZE(qrnic_device_statistics),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
 struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 port)
 {
-	return rdma_alloc_hw_stats_struct(port_statistics,
-					  ARRAY_SIZE(port_statistics),
+	return rdma_alloc_hw_stats_struct(qrnic_port_statistics,
+					  ARRAY_SIZE(qrnic_port_statistics),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
 /* One command reads them all, so all are updated, whichever is asked for. */
-static int statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *stats,
-			   bool of_set, u32 set)
+static int qrnic_statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *stats,
+				 bool of_set, u32 set)
 {
 	u64 *values;
 	int i, err;
@@ -115,13 +115,13 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibdev);
 
-	return statistics_read(dev->qdev, stats,
-			       port && qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS),
-			       0);
+	return qrnic_statistics_read(dev->qdev, stats,
+				     port && qrnic_ib_cap(dev, QRNIC_CAP_COUNTER_SETS),
+				     0);
 }
 
 /* number 0: to none */
-static int counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
+static int qrnic_counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
 {
 	struct qrnic_counter_bind bind = {
 		.counter_set = cpu_to_le32(number),
@@ -135,7 +135,7 @@ static int counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
  * An rdma_counter, of one or more queue pairs ("rdma statistic qp"), is a counter
  * set; its id is the number, 0 before the first queue pair is bound.
  */
-static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
+static int qrnic_ib_counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
 	u32 number = counter->id;
@@ -152,7 +152,7 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 		if (!number)
 			return -EIO;
 	}
-	err = counter_set_bind(dev, qp->qp_num, number);
+	err = qrnic_counter_set_bind(dev, qp->qp_num, number);
 	if (err) {
 		if (!counter->id)
 			qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_FREE_COUNTER_SET,
@@ -164,10 +164,10 @@ static int counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 	return 0;
 }
 
-static int counter_unbind(struct ib_qp *qp)
+static int qrnic_ib_counter_unbind(struct ib_qp *qp)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
-	int err = counter_set_bind(dev, qp->qp_num, 0);
+	int err = qrnic_counter_set_bind(dev, qp->qp_num, 0);
 
 	/* In the fatal state no QP is bound to a set any more. */
 	if (err && qrnic_healthy(dev->qdev))
@@ -176,19 +176,20 @@ static int counter_unbind(struct ib_qp *qp)
 	return 0;
 }
 
-/* The set of the device comes with the first queue pair: see counter_bind(). */
+/* qrnic_ib_counter_bind() allocates the counter set, with the first queue pair. */
 void qrnic_ib_counter_init(struct rdma_counter *counter)
 {
 }
 
-int qrnic_ib_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *QRNIC_COUNTER_PORT(qp))
+int qrnic_ib_counter_bind_qp(struct rdma_counter *counter,
+			     struct ib_qp *QRNIC_COUNTER_PORT(qp))
 {
-	return counter_bind(counter, qp);
+	return qrnic_ib_counter_bind(counter, qp);
 }
 
 int qrnic_ib_counter_unbind_qp(struct ib_qp *QRNIC_COUNTER_PORT(qp))
 {
-	return counter_unbind(qp);
+	return qrnic_ib_counter_unbind(qp);
 }
 
 int qrnic_ib_counter_dealloc(struct rdma_counter *counter)
@@ -205,8 +206,8 @@ struct rdma_hw_stats *qrnic_ib_counter_alloc_stats(struct rdma_counter *counter)
 
 int qrnic_ib_counter_update_stats(struct rdma_counter *counter)
 {
-	int err = statistics_read(to_qrnic_dev(counter->device)->qdev,
-				  counter->stats, true, counter->id);
+	int err = qrnic_statistics_read(to_qrnic_dev(counter->device)->qdev,
+					counter->stats, true, counter->id);
 
 	return err < 0 ? err : 0;
 }

@@ -127,7 +127,8 @@ DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_DM_QUERY,
 ADD_UVERBS_METHODS(dm_methods, UVERBS_OBJECT_DM,
 		   &UVERBS_METHOD(QRNIC_METHOD_DM_QUERY));
 
-static int UVERBS_HANDLER(QRNIC_METHOD_QP_QUERY_PRIORITY)(struct uverbs_attr_bundle *attrs)
+static int
+UVERBS_HANDLER(QRNIC_METHOD_QP_QUERY_PRIORITY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_qp *ibqp =
 		uverbs_attr_get_obj(attrs, QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE);
@@ -192,8 +193,9 @@ ADD_UVERBS_METHODS(qp_methods, UVERBS_OBJECT_QP,
 		   &UVERBS_METHOD(QRNIC_METHOD_QP_QUERY_PRIORITY),
 		   &UVERBS_METHOD(QRNIC_METHOD_QP_SHARE));
 
-static int db_page_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
-			   struct uverbs_attr_bundle *attrs)
+static int qrnic_db_page_cleanup(struct ib_uobject *uobject,
+				 enum rdma_remove_reason why,
+				 struct uverbs_attr_bundle *attrs)
 {
 	qrnic_db_page_destroy(uobject->object);
 	return 0;
@@ -255,12 +257,12 @@ DECLARE_UVERBS_NAMED_METHOD_DESTROY(QRNIC_METHOD_DB_PAGE_FREE,
 						    UA_MANDATORY));
 
 DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_DB_PAGE,
-			    UVERBS_TYPE_ALLOC_IDR(db_page_cleanup),
+			    UVERBS_TYPE_ALLOC_IDR(qrnic_db_page_cleanup),
 			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_ALLOC),
 			    &UVERBS_METHOD(QRNIC_METHOD_DB_PAGE_FREE));
 
-static int mkey_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
-			struct uverbs_attr_bundle *attrs)
+static int qrnic_mkey_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
+			      struct uverbs_attr_bundle *attrs)
 {
 	qrnic_indirect_destroy(uobject->object);
 	return 0;
@@ -312,7 +314,7 @@ DECLARE_UVERBS_NAMED_METHOD_DESTROY(QRNIC_METHOD_MKEY_DESTROY,
 						    UA_MANDATORY));
 
 DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_MKEY,
-			    UVERBS_TYPE_ALLOC_IDR(mkey_cleanup),
+			    UVERBS_TYPE_ALLOC_IDR(qrnic_mkey_cleanup),
 			    &UVERBS_METHOD(QRNIC_METHOD_MKEY_CREATE),
 			    &UVERBS_METHOD(QRNIC_METHOD_MKEY_DESTROY));
 

@@ -19,7 +19,7 @@
  */
 
 /* Returns true, and removes the pages from db_spare, if the whole group is there. */
-static bool db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
+static bool qrnic_db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
 {
 	u32 i;
 
@@ -32,7 +32,7 @@ static bool db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
 }
 
 /* *first is the number of the first of count doorbell pages, and a multiple of count. */
-static int db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
+static int qrnic_db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
 {
 	u32 number;
 	int err;
@@ -53,12 +53,12 @@ static int db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
 			break;
 		}
 		*first = round_down(number, count);
-	} while (!db_group_take(dev, *first, count));
+	} while (!qrnic_db_group_take(dev, *first, count));
 	mutex_unlock(&dev->db_mutex);
 	return err;
 }
 
-static void db_group_free(struct qrnic_ib_dev *dev, u32 first, u32 count)
+static void qrnic_db_group_free(struct qrnic_ib_dev *dev, u32 first, u32 count)
 {
 	while (count--)
 		qrnic_destroy(dev, QRNIC_CMD_FREE_DB_PAGE, first + count);
@@ -101,7 +101,7 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	page->ucontext = ucontext;
 	page->map.kind = QRNIC_MAP_DB_PAGE;
 	page->count = READ_ONCE(dev->db_group);
-	err = db_group_alloc(dev, page->count, &page->number);
+	err = qrnic_db_group_alloc(dev, page->count, &page->number);
 	if (err)
 		goto err_page;
 	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &page->map.entry,
@@ -121,13 +121,13 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 	return page;
 
 err_device:
-	db_group_free(dev, page->number, page->count);
+	qrnic_db_group_free(dev, page->number, page->count);
 err_page:
 	kfree(page);
 	return ERR_PTR(err);
 }
 
-static void db_page_release(struct kref *users)
+static void qrnic_db_page_release(struct kref *users)
 {
 	struct qrnic_ib_db_page *page = container_of(users, struct qrnic_ib_db_page,
 						     users);
@@ -137,7 +137,7 @@ static void db_page_release(struct kref *users)
 
 void qrnic_db_page_put(struct qrnic_ib_db_page *page)
 {
-	kref_put(&page->users, db_page_release);
+	kref_put(&page->users, qrnic_db_page_release);
 }
 
 /* New queue pairs do not find the page any more; those that use it keep it. */
@@ -249,8 +249,8 @@ void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext)
  * Write combining, which BAR 2 allows as it is prefetchable: a direct WQE may come as one burst.
  * A doorbell stays a transaction of its own because the library fences before and after it.
  */
-static int db_page_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
-			struct qrnic_ib_map *map)
+static int qrnic_db_page_mmap(struct ib_ucontext *ibucontext,
+			      struct vm_area_struct *vma, struct qrnic_ib_map *map)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
 	struct qrnic_ib_db_page *page =
@@ -276,18 +276,18 @@ int qrnic_ib_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 	if (map->kind == QRNIC_MAP_DEVICE_MEMORY)
 		err = qrnic_dm_mmap(ibucontext, vma, map);
 	else
-		err = db_page_mmap(ibucontext, vma, map);
+		err = qrnic_db_page_mmap(ibucontext, vma, map);
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }
 
-static void db_page_mmap_free(struct qrnic_ib_map *map)
+static void qrnic_db_page_mmap_free(struct qrnic_ib_map *map)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(map->entry.ucontext->device);
 	struct qrnic_ib_db_page *page =
 		container_of(map, struct qrnic_ib_db_page, map);
 
-	db_group_free(dev, page->number, page->count);
+	qrnic_db_group_free(dev, page->number, page->count);
 	kfree(page);
 }
 
@@ -298,5 +298,5 @@ void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry)
 	if (map->kind == QRNIC_MAP_DEVICE_MEMORY)
 		qrnic_dm_mmap_free(map);
 	else
-		db_page_mmap_free(map);
+		qrnic_db_page_mmap_free(map);
 }

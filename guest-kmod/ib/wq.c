@@ -24,7 +24,7 @@ static struct qrnic_ib_wq *to_qrnic_wq(struct ib_wq *ibwq)
 	return container_of(ibwq, struct qrnic_ib_wq, ibwq);
 }
 
-static int wq_check(struct qrnic_ib_dev *dev, const struct ib_wq_init_attr *init)
+static int qrnic_wq_check(struct qrnic_ib_dev *dev, const struct ib_wq_init_attr *init)
 {
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 	u32 flags = 0;
@@ -44,9 +44,9 @@ static int wq_check(struct qrnic_ib_dev *dev, const struct ib_wq_init_attr *init
 }
 
 /* The request of the process, and its memory */
-static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
-		      const struct ib_wq_init_attr *init, struct ib_udata *udata,
-		      struct qrnic_qp_ctx *context)
+static int qrnic_wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
+			    const struct ib_wq_init_attr *init, struct ib_udata *udata,
+			    struct qrnic_qp_ctx *context)
 {
 	struct qrnic_ib_ucontext *ucontext = rdma_udata_to_drv_context(udata,
 			struct qrnic_ib_ucontext, ibucontext);
@@ -81,7 +81,7 @@ static int wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 	return 0;
 }
 
-static void wq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq)
+static void qrnic_wq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq)
 {
 	qrnic_table_free(dev->qdev, &wq->table);
 	ib_umem_release(wq->umem);
@@ -101,7 +101,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	/* Nothing in the kernel uses receive work queues. */
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
-	err = wq_check(dev, init);
+	err = qrnic_wq_check(dev, init);
 	if (err)
 		return ERR_PTR(err);
 
@@ -112,7 +112,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	mutex_init(&wq->mutex);
 	wq->ibwq.event_handler = init->event_handler;
 	wq->ibwq.wq_context = init->wq_context;
-	err = wq_prepare(dev, wq, init, udata, &context);
+	err = qrnic_wq_prepare(dev, wq, init, udata, &context);
 	if (err)
 		goto err_free;
 
@@ -138,7 +138,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	return &wq->ibwq;
 
 err_memory:
-	wq_memory_free(dev, wq);
+	qrnic_wq_memory_free(dev, wq);
 err_free:
 	kfree(wq);
 	return ERR_PTR(err);
@@ -155,7 +155,7 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	qrnic_destroy(dev, QRNIC_CMD_DESTROY_QP, ibwq->wq_num);
 	qrnic_flush_events(dev->qdev);
 	qrnic_number_release(dev, &retired);
-	wq_memory_free(dev, wq);
+	qrnic_wq_memory_free(dev, wq);
 	kfree(wq);
 	return 0;
 }
@@ -188,7 +188,7 @@ bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type typ
 	return true;
 }
 
-static int wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)
+static int qrnic_wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)
 {
 	struct qrnic_qp_attr hw = {
 		.mask = cpu_to_le32(QRNIC_QP_STATE),
@@ -203,26 +203,26 @@ static int wq_step(struct qrnic_ib_dev *dev, u32 number, u8 state)
 			     sizeof(hw));
 }
 
-static int wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
-		 enum ib_wq_state to)
+static int qrnic_wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state from,
+		       enum ib_wq_state to)
 {
 	int err = 0;
 
 	switch (to) {
 	case IB_WQS_RESET:
-		err = wq_step(dev, number, QRNIC_QPS_RESET);
+		err = qrnic_wq_step(dev, number, QRNIC_QPS_RESET);
 		break;
 	case IB_WQS_ERR:
-		err = wq_step(dev, number, QRNIC_QPS_ERR);
+		err = qrnic_wq_step(dev, number, QRNIC_QPS_ERR);
 		break;
 	case IB_WQS_RDY:
 		if (from == IB_WQS_RDY)
 			return 0;
 		if (from != IB_WQS_RESET)
 			return -EINVAL;
-		err = wq_step(dev, number, QRNIC_QPS_INIT);
+		err = qrnic_wq_step(dev, number, QRNIC_QPS_INIT);
 		if (!err)
-			err = wq_step(dev, number, QRNIC_QPS_RTR);
+			err = qrnic_wq_step(dev, number, QRNIC_QPS_RTR);
 		return err;
 	default:
 		return -EINVAL;
@@ -248,7 +248,7 @@ int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state)
 		err = -EINVAL;
 	else if (mask & IB_WQ_STATE)
-		err = wq_to(dev, ibwq->wq_num, ibwq->state, attr->wq_state);
+		err = qrnic_wq_to(dev, ibwq->wq_num, ibwq->state, attr->wq_state);
 	if (!err && mask & IB_WQ_STATE)
 		ibwq->state = attr->wq_state;
 	mutex_unlock(&wq->mutex);
@@ -276,9 +276,9 @@ int qrnic_ib_destroy_rwq_ind_table(struct ib_rwq_ind_table *table)
 	return 0;
 }
 
-static int rss_fill(const struct qrnic_create_rss_req *request,
-		    const struct ib_rwq_ind_table *table,
-		    struct qrnic_rss_ctx *context)
+static int qrnic_rss_fill(const struct qrnic_create_rss_req *request,
+			  const struct ib_rwq_ind_table *table,
+			  struct qrnic_rss_ctx *context)
 {
 	__le32 *entry = (__le32 *)context->entries;
 	u32 i;
@@ -322,7 +322,7 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	context = kzalloc(sizeof(*context), GFP_KERNEL);
 	if (!context)
 		return -ENOMEM;
-	err = rss_fill(&request, init->rwq_ind_tbl, context);
+	err = qrnic_rss_fill(&request, init->rwq_ind_tbl, context);
 	if (!err)
 		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_RSS, context,
 				       sizeof(*context), &qp->rss);
