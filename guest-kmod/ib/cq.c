@@ -15,12 +15,6 @@ static_assert((int)RDMA_NETWORK_IPV6 == QRNIC_NETWORK_IPV6);
 /* Bit 7 of the opcode, valid also in a CQE with an error */
 #define CQE_RECEIVE QRNIC_CQE_RECV
 
-/* There is a CQE to poll; under the lock. */
-bool qrnic_cq_written(struct qrnic_ib_cq *cq)
-{
-	return qrnic_cqe_written(&cq->ring, cq->consumer, cq->log_size);
-}
-
 static int qrnic_cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 				const struct qrnic_create_cq_req *request,
 				struct qrnic_cq_ctx *context)
@@ -122,7 +116,7 @@ static void qrnic_cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *
 }
 
 /* Hard interrupt */
-void qrnic_ib_cq_comp(struct qrnic_cq *core)
+static void qrnic_ib_cq_comp(struct qrnic_cq *core)
 {
 	struct qrnic_ib_cq *cq = container_of(core, struct qrnic_ib_cq, core);
 	struct ib_cq *ibcq = &cq->ibcq;

@@ -5,7 +5,7 @@
  */
 #include <linux/notifier.h>
 
-#include "qrnic_ib.h"
+#include "odp.h"
 
 static bool qrnic_qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 {

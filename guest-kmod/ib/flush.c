@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flush.c: completions for the work requests of kernel consumers when the device
- * has fallen into the fatal state, found when a CQ is polled. Who tells the
- * consumers to poll is fatal.c.
+ * flush.c: completes the work requests of kernel consumers in the fatal state, because
+ * the device completes none any more.
+ *
+ * A consumer that polls a CQ gets the completions from qrnic_flush_poll(). The work item
+ * sends the events that consumers wait for, so that they poll. Both are necessary before
+ * the RDMA device is unregistered: a MAD in flight holds its connection, and
+ * ib_drain_qp() sleeps until its own request completes.
  */
 #include "qrnic_ib.h"
 
-/* Kernel QPs: their CQs have to find them. */
+/* Adds a kernel QP to the lists of its CQs. */
 void qrnic_flush_attach(struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_cq *send_cq = to_qrnic_cq(qp->ibqp.send_cq);
@@ -97,4 +101,67 @@ bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 		if (qrnic_queue_pending(&qp->rq))
 			return true;
 	return false;
+}
+
+/* Sends the event that was requested for a CQ and that the device sends no more. */
+static void qrnic_flush_notify(struct qrnic_ib_cq *cq)
+{
+	unsigned long flags;
+	bool due;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	due = cq->requested && (qrnic_flush_pending(cq) || qrnic_cq_written(cq));
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (!due)
+		return;
+
+	/* Handlers expect to run in an interrupt. */
+	local_irq_save(flags);
+	cq->core.comp(&cq->core);
+	local_irq_restore(flags);
+}
+
+static void qrnic_flush_qp(struct qrnic_ib_qp *qp)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = IB_EVENT_QP_LAST_WQE_REACHED,
+	};
+	bool last_wqe;
+
+	/* Taking the lock waits for posters that have not seen the fatal state. */
+	spin_lock_irq(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	spin_unlock(&qp->rq.lock);
+	last_wqe = qp->last_wqe_due;
+	qp->last_wqe_due = false;
+	spin_unlock_irq(&qp->sq.lock);
+
+	qrnic_flush_notify(to_qrnic_cq(qp->ibqp.send_cq));
+	qrnic_flush_notify(to_qrnic_cq(qp->ibqp.recv_cq));
+	if (last_wqe && qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}
+
+void qrnic_flush_work(struct work_struct *work)
+{
+	struct qrnic_ib_dev *dev = container_of(work, struct qrnic_ib_dev,
+						flush_work);
+	struct qrnic_ib_object *object;
+	struct qrnic_ib_qp *qp;
+	unsigned long qpn;
+
+	for (qpn = 0; (object = qrnic_object_get_from(&dev->qps, &qpn)); qpn++) {
+		qp = container_of(object, struct qrnic_ib_qp, object);
+		if (qrnic_qp_is_kernel(qp))
+			qrnic_flush_qp(qp);
+		qrnic_qp_put(qp);
+	}
+}
+
+/* Schedules the work that completes requests in the fatal state. Any context */
+void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
+{
+	queue_work(dev->qdev->event_wq, &dev->flush_work);
 }

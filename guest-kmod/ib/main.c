@@ -6,7 +6,7 @@
 #include <linux/auxiliary_bus.h>
 #include <linux/module.h>
 
-#include "qrnic_ib.h"
+#include "odp.h"
 
 static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mkey.c: memory keys, whatever memory they are of: rights, variant, the command
- * (manual, Memory keys).
+ * mkey.c: creates memory keys for all kinds of memory: rights, variant, the command
+ * (manual, Memory keys); and indirect keys, whose pieces are parts of other keys of the
+ * process (manual, Keys of keys).
  */
 #include <linux/random.h>
 
@@ -67,4 +68,46 @@ int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
 	if (!err)
 		mr->ibmr.rkey = mr->ibmr.lkey;
 	return err;
+}
+
+/*
+ * Creates an indirect key. The process defines its pieces by work requests. The PD cannot
+ * be freed before the key.
+ */
+struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
+					    u32 *key)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
+	struct qrnic_mkey_ctx context = {
+		.type = QRNIC_MKEY_INDIRECT,
+		.max_pieces = cpu_to_le32(max_pieces),
+	};
+	struct qrnic_ib_mkey *mkey;
+	int err;
+
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_INDIRECT_MKEY))
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_pieces || max_pieces > QRNIC_MAX_PIECES)
+		return ERR_PTR(-EINVAL);
+
+	mkey = kzalloc(sizeof(*mkey), GFP_KERNEL);
+	if (!mkey)
+		return ERR_PTR(-ENOMEM);
+
+	err = qrnic_mkey_create(to_qrnic_pd(ibpd), &context, &mkey->index, key);
+	if (err) {
+		kfree(mkey);
+		return ERR_PTR(err);
+	}
+	mkey->ibpd = ibpd;
+	atomic_inc(&ibpd->usecnt);
+	return mkey;
+}
+
+void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey)
+{
+	qrnic_destroy(to_qrnic_dev(mkey->ibpd->device), QRNIC_CMD_DESTROY_MKEY,
+		      mkey->index);
+	atomic_dec(&mkey->ibpd->usecnt);
+	kfree(mkey);
 }

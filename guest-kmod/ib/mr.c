@@ -7,7 +7,7 @@
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
-#include "qrnic_ib.h"
+#include "odp.h"
 
 struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 {

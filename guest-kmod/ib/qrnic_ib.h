@@ -456,6 +456,13 @@ static inline struct qrnic_ib_srq *to_qrnic_srq(struct ib_srq *ibsrq)
 	return container_of(ibsrq, struct qrnic_ib_srq, ibsrq);
 }
 
+/* Returns true if the ring has a CQE. Called under the lock. */
+/* There is a CQE to poll; under the lock. */
+static inline bool qrnic_cq_written(struct qrnic_ib_cq *cq)
+{
+	return qrnic_cqe_written(&cq->ring, cq->consumer, cq->log_size);
+}
+
 static inline bool qrnic_qp_is_datagram(enum ib_qp_type type)
 {
 	return type == IB_QPT_UD || type == IB_QPT_GSI;
@@ -498,84 +505,9 @@ int qrnic_access_rights(struct qrnic_ib_dev *dev, int access);
 int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
 		      u32 *index, u32 *key);
 int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context);
-
-/* odp.c */
-#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-int qrnic_odp_init(struct qrnic_ib_dev *dev);
-void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);
-int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext);
-void qrnic_odp_budget_put(struct qrnic_ib_ucontext *ucontext);
-u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp);
-void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps);
-void qrnic_odp_qp_init(struct qrnic_ib_qp *qp);
-void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number);
-struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 virt,
-				    int access);
-int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr);
-int qrnic_ib_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
-		       u32 flags, struct ib_sge *sges, u32 count,
-		       struct uverbs_attr_bundle *attrs);
-int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr);
-#else
-static inline int qrnic_odp_init(struct qrnic_ib_dev *dev)
-{
-	return 0;
-}
-
-static inline void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
-{
-}
-
-static inline int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext)
-{
-	return 0;
-}
-
-static inline void qrnic_odp_budget_put(struct qrnic_ib_ucontext *ucontext)
-{
-}
-
-static inline u32 qrnic_odp_lists(const struct qrnic_ib_odp *odp)
-{
-	return 0;
-}
-
-static inline void qrnic_odp_caps(struct qrnic_ib_dev *dev, struct ib_odp_caps *caps)
-{
-}
-
-static inline void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
-{
-}
-
-static inline void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
-{
-}
-
-static inline struct ib_mr *qrnic_odp_reg_user_mr(struct ib_pd *ibpd, u64 start,
-						  u64 length, u64 virt, int access)
-{
-	return ERR_PTR(-EOPNOTSUPP);
-}
-
-static inline int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
-{
-	return 0;
-}
-
-static inline int qrnic_ib_advise_mr(struct ib_pd *ibpd,
-				     enum ib_uverbs_advise_mr_advice advice, u32 flags,
-				     struct ib_sge *sges, u32 count,
-				     struct uverbs_attr_bundle *attrs)
-{
-	return -EOPNOTSUPP;
-}
-
-static inline int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
-{
-	return 0;
-}
-#endif
+struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
+					    u32 *key);
+void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
 
 /* object.c */
 void qrnic_object_init(struct qrnic_ib_object *object);
@@ -652,17 +584,8 @@ int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
 bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
 /* Logs the reason, at a limited rate. Returns -EOPNOTSUPP. */
 int qrnic_copied_error(struct qrnic_ib_dev *dev);
-
-/* tags.c */
-int qrnic_tag_list_check(struct qrnic_ib_dev *dev,
-			 const struct ib_srq_init_attr *init);
-int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			   const struct ib_srq_init_attr *init,
-			   const struct qrnic_tag_ring *request, bool wanted,
-			   struct qrnic_tag_list_ctx *context);
-int qrnic_tag_list_create(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
-			  const struct qrnic_tag_list_ctx *context);
-void qrnic_tag_list_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq);
+int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);
+void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number);
 
 /* port.c */
 int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
@@ -687,11 +610,6 @@ extern const struct uapi_definition qrnic_uapi_definitions[];
 int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 			    struct uverbs_attr_bundle *attrs);
 
-/* indirect.c */
-struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
-					    u32 *key);
-void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
-
 /* ucontext.c */
 void qrnic_db_pages_init(struct qrnic_ib_dev *dev);
 void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev);
@@ -712,6 +630,8 @@ void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry);
 /* pd_ah.c */
 int qrnic_ib_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int qrnic_ib_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int qrnic_ib_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		       struct ib_udata *udata);
 int qrnic_ib_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
@@ -720,10 +640,6 @@ int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
 		  const struct rdma_ah_attr *attr);
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
 		   u8 sl, struct rdma_ah_attr *attr);
-
-/* address_space.c */
-int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);
-void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number);
 
 /* mr.c */
 int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key);
@@ -770,22 +686,23 @@ int qrnic_ib_resize_cq(struct ib_cq *ibcq, QRNIC_RESIZE_TYPE cqe,
 int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
-bool qrnic_cq_written(struct qrnic_ib_cq *cq);
-void qrnic_ib_cq_comp(struct qrnic_cq *core);
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn);
 
 /* qp.c */
 int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		       struct ib_udata *udata);
-int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
-		       struct ib_udata *udata);
-/* priority as in struct qrnic_modify_qp_req; the level that follows from it */
-int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level);
-int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
-		      struct ib_qp_init_attr *init);
 int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+void qrnic_qp_clean(struct qrnic_ib_qp *qp);
+
+/* qp_modify.c */
+int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		       struct ib_udata *udata);
+int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		      struct ib_qp_init_attr *init);
+/* priority as in struct qrnic_modify_qp_req; the level that follows from it */
+int qrnic_ib_query_priority(struct ib_qp *ibqp, u32 *priority, u32 *level);
 
 /* carrier.c */
 struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev);
@@ -870,10 +787,6 @@ int qrnic_ib_read_counters(struct ib_counters *ibcounters,
 			   struct ib_counters_read_attr *attr,
 			   struct uverbs_attr_bundle *attrs);
 
-/* xrcd.c */
-int qrnic_ib_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
-int qrnic_ib_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
-
 /* queue.c */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			       struct ib_qp_init_attr *init);
@@ -896,8 +809,6 @@ void qrnic_flush_attach(struct qrnic_ib_qp *qp);
 void qrnic_flush_detach(struct qrnic_ib_qp *qp);
 int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc);
 bool qrnic_flush_pending(struct qrnic_ib_cq *cq);
-
-/* fatal.c */
 void qrnic_flush_work(struct work_struct *work);
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev);
 

@@ -8,7 +8,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
-#include "qrnic_ib.h"
+#include "odp.h"
 
 static int qrnic_queue_fill(struct sk_buff *msg, const char *producer,
 			    const char *consumer, const struct qrnic_ib_queue *queue)

@@ -7,7 +7,7 @@
 #include <linux/nsproxy.h>
 #include <net/net_namespace.h>
 
-#include "qrnic_ib.h"
+#include "odp.h"
 
 /*
  * A process can map no less than a page of the CPU. If that is larger than a doorbell
