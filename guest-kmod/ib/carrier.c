@@ -10,6 +10,7 @@
 #include <linux/random.h>
 #include <rdma/ib_cache.h>
 
+#include "qp.h"
 #include "qrnic_ib.h"
 
 #ifdef CONFIG_CGROUP_RDMA

@@ -6,7 +6,11 @@
 #include <linux/if_vlan.h>
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 static_assert((int)RDMA_NETWORK_ROCE_V1 == QRNIC_NETWORK_ROCE_V1);
 static_assert((int)RDMA_NETWORK_IPV4 == QRNIC_NETWORK_IPV4);

@@ -3,7 +3,9 @@
  * device_memory.c: memory of the device for processes, which map it (manual,
  * chapter Device memory). Its regions are in mr.c.
  */
+#include "memory.h"
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 /* Beyond the BAR lies somebody else's memory. */
 static bool qrnic_dm_in_bar(const struct qrnic_dev *qdev, u64 offset, u64 length)

@@ -6,6 +6,10 @@
 #include <linux/notifier.h>
 
 #include "odp.h"
+#include "qp.h"
+#include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 static bool qrnic_qp_event_type(enum qrnic_event type, enum ib_event_type *ib_type)
 {

@@ -7,7 +7,10 @@
 #include <linux/in.h>
 #include <linux/slab.h>
 
+#include "memory.h"
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 static_assert((int)IB_FLOW_ATTR_NORMAL == QRNIC_FLOW_NORMAL);
 static_assert((int)IB_FLOW_ATTR_ALL_DEFAULT == QRNIC_FLOW_ALL_DEFAULT);

@@ -8,7 +8,9 @@
  * the RDMA device is unregistered: a MAD in flight holds its connection, and
  * ib_drain_qp() sleeps until its own request completes.
  */
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "queues.h"
 
 /* Adds a kernel QP to the lists of its CQs. */
 void qrnic_flush_attach(struct qrnic_ib_qp *qp)

@@ -8,6 +8,7 @@
 #include <rdma/ib_pma.h>
 
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 /* An answer takes one command: 4.096 us << 18 is a second. */
 #define PMA_RESPONSE_TIME 18

@@ -6,7 +6,11 @@
 #include <linux/auxiliary_bus.h>
 #include <linux/module.h>
 
+#include "memory.h"
 #include "odp.h"
+#include "qp.h"
+#include "qrnic_ib.h"
+#include "verbs.h"
 
 static_assert(sizeof(struct qrnic_alloc_ucontext_resp) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_cq_req) % 8 == 0);

@@ -6,6 +6,7 @@
  */
 #include <linux/random.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
 
 static_assert(IB_ACCESS_LOCAL_WRITE == QRNIC_ACCESS_LOCAL_WRITE);

@@ -7,7 +7,10 @@
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
+#include "memory.h"
 #include "odp.h"
+#include "qrnic_ib.h"
+#include "verbs.h"
 
 struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 {

@@ -7,7 +7,9 @@
 #include <linux/sched/mm.h>
 #include <rdma/uverbs_std_types.h>
 
+#include "memory.h"
 #include "odp_private.h"
+#include "qrnic_ib.h"
 
 static struct ib_umem_odp *qrnic_odp_umem_get(struct qrnic_ib_odp *odp, u64 start,
 					      u64 length, int access)

@@ -8,6 +8,10 @@
 
 #include "qrnic_ib.h"
 
+struct qrnic_ib_mr;
+struct qrnic_ib_odp;
+struct qrnic_ib_qp;
+
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 int qrnic_odp_init(struct qrnic_ib_dev *dev);
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev);

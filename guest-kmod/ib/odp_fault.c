@@ -12,6 +12,8 @@
 #include <linux/sched/mm.h>
 
 #include "odp_private.h"
+#include "qp.h"
+#include "qrnic_ib.h"
 
 /* The most prefetches that wait for a worker; further ones run in the calling process. */
 #define MAX_PREFETCHES 64

@@ -12,7 +12,9 @@
 #include <linux/memcontrol.h>
 #include <linux/sched/signal.h>
 
+#include "memory.h"
 #include "odp_private.h"
+#include "qrnic_ib.h"
 
 #define ODP_ENTRY_FLAGS ((u64)(QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE))
 

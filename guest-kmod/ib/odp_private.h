@@ -6,6 +6,7 @@
 #ifndef QRNIC_ODP_PRIVATE_H
 #define QRNIC_ODP_PRIVATE_H
 
+#include "memory.h"
 #include "odp.h"
 
 /*

@@ -5,7 +5,9 @@
  */
 #include <rdma/ib_addr.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 static_assert(sizeof_field(struct qrnic_create_ah_resp, av) ==
 	      sizeof(struct qrnic_address_vector));

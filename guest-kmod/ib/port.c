@@ -9,6 +9,7 @@
 #include <rdma/ib_mad.h>
 
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 static_assert((int)IB_MTU_256 == QRNIC_MTU_256);
 static_assert((int)IB_MTU_4096 == QRNIC_MTU_4096);

@@ -3,7 +3,11 @@
  * post.c: work requests of kernel consumers become WQEs (manual, WQE formats).
  * A list of requests costs one update of the record and one doorbell.
  */
+#include "memory.h"
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 

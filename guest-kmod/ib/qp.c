@@ -6,7 +6,12 @@
  */
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
 #include "odp.h"
+#include "qp.h"
+#include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 /* The device's word for the type, or an error */
 static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,

@@ -7,7 +7,9 @@
  * executed under the mutex of the queue pair. A queue pair that joins a shared connection
  * of the driver holds sharing_mutex, too (sharing.c).
  */
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 static_assert((int)IB_QPS_RESET == QRNIC_QPS_RESET);
 static_assert((int)IB_QPS_RTS == QRNIC_QPS_RTS);

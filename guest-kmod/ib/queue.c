@@ -3,7 +3,9 @@
  * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset,
  * and taking requests out of them.
  */
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "queues.h"
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
@@ -134,7 +136,7 @@ void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
 			  struct qrnic_ib_request *request)
 {
-	/* Pairs with queue_advance(): up to here the slots are written. */
+	/* Pairs with qrnic_queue_advance(): up to here the slots are written. */
 	u32 producer = smp_load_acquire(&queue->producer);
 
 	if (index - queue->consumer >= producer - queue->consumer)
@@ -145,7 +147,7 @@ bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
 		return false;
 
 	WRITE_ONCE(queue->retired, request->number);
-	/* The slot is read before queue_has_room() sees it free. */
+	/* The slot is read before qrnic_queue_has_room() sees it free. */
 	smp_store_release(&queue->consumer, request->next);
 	return true;
 }

@@ -8,7 +8,12 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
+#include "memory.h"
 #include "odp.h"
+#include "qp.h"
+#include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 static int qrnic_queue_fill(struct sk_buff *msg, const char *producer,
 			    const char *consumer, const struct qrnic_ib_queue *queue)

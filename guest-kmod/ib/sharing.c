@@ -8,6 +8,7 @@
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
 
+#include "qp.h"
 #include "qrnic_ib.h"
 
 /* 0.54 s, eight times: all members fail with their carrier */

@@ -6,7 +6,10 @@
  */
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
@@ -116,7 +119,7 @@ static int qrnic_srq_check(struct qrnic_ib_dev *dev,
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ))
 		return -EOPNOTSUPP;
-	/* XRC is for processes, as in qp_hw_type(), and so is tag matching. */
+	/* XRC is for processes, as in qrnic_qp_hw_type(), and so is tag matching. */
 	if (init->srq_type == IB_SRQT_TM && user) {
 		int err = qrnic_tag_list_check(dev, init);
 

@@ -5,7 +5,9 @@
  */
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
+#include "queues.h"
 
 /* Slots that are copied without letting posters and pollers in between */
 #define SLOTS_AT_ONCE 64

@@ -7,6 +7,7 @@
  */
 #include <linux/stringify.h>
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 /* Index of each counter in the output of QUERY_COUNTERS */
 #define COUNTER_INDEX(name, group) INDEX_##group##_##name,

@@ -7,7 +7,10 @@
 #define UVERBS_MODULE_NAME qrnic_ib
 #include <rdma/uverbs_named_ioctl.h>
 
+#include "memory.h"
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "verbs.h"
 
 /* The clock is a register of BAR0, which no process gets to see. */
 static int UVERBS_HANDLER(QRNIC_METHOD_QUERY_CLOCK)(struct uverbs_attr_bundle *attrs)

@@ -7,7 +7,10 @@
 #include <linux/nsproxy.h>
 #include <net/net_namespace.h>
 
+#include "memory.h"
 #include "odp.h"
+#include "qrnic_ib.h"
+#include "verbs.h"
 
 /*
  * A process can map no less than a page of the CPU. If that is larger than a doorbell

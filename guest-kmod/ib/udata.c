@@ -7,6 +7,7 @@
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
 
 /* For operations that have no request and no response of this driver */

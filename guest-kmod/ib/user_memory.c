@@ -21,6 +21,7 @@
 #include <linux/sched/mm.h>
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
 #include "qrnic_ib.h"
 
 bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)

@@ -6,7 +6,11 @@
  */
 #include <rdma/ib_umem.h>
 
+#include "memory.h"
+#include "qp.h"
 #include "qrnic_ib.h"
+#include "queues.h"
+#include "verbs.h"
 
 static_assert(sizeof(struct qrnic_create_wq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_rss_req) % 8 == 0);

@@ -8,7 +8,7 @@
 
 #include <linux/delay.h>
 
-#include "qrnic_ib.h"
+#include "qp.h"
 
 #define RECEIVES 5
 #define LENGTH 64
