@@ -92,7 +92,7 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 			       int access);
 /* Returns -EOPNOTSUPP, with a message, if the device would access a copy. */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
-/* Returns true if the device accesses a copy of the page that is mapped here. */
+bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev);
 bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
 /* Logs the reason, at a limited rate. Returns -EOPNOTSUPP. */
 int qrnic_copied_error(struct qrnic_ib_dev *dev);

@@ -236,13 +236,15 @@ static int qrnic_odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 			   u64 index, int pages)
 {
 	u64 first = qrnic_odp_first_page(odp, umem), i, entry;
+	bool check = qrnic_dma_may_be_copied(odp->dev);
 	bool copied = false, emptied = false;
 	int present = 0;
 
 	lockdep_assert_held(&umem->umem_mutex);
 	for (i = index; i < index + pages; i++) {
 		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
-		if (entry && qrnic_dma_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
+		if (entry && check &&
+		    qrnic_dma_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
 			copied = true;
 			entry = 0;
 		}

@@ -24,20 +24,28 @@
 #include "memory.h"
 #include "qrnic_ib.h"
 
+/*
+ * Returns true if the kernel may copy DMA, so that the caller must check each address. An
+ * IOMMU maps whole pages in place. It is checked before any address, because behind an
+ * IOMMU dma_need_sync() returns true for all addresses after a part of a page, for example
+ * an Ethernet frame, was copied.
+ */
+bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev)
+{
+	struct iommu_domain *domain =
+		iommu_get_domain_for_dev(qrnic_dma_device(dev->qdev));
+
+	return !domain || !(domain->type & __IOMMU_DOMAIN_PAGING) ||
+	       __ffs(domain->pgsize_bitmap) > PAGE_SHIFT;
+}
+
+/*
+ * Returns true if the device accesses a copy of the page that is mapped here. The caller
+ * has called qrnic_dma_may_be_copied() once for all its pages.
+ */
 bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
 {
-	struct device *device = qrnic_dma_device(dev->qdev);
-	struct iommu_domain *domain = iommu_get_domain_for_dev(device);
-
-	/*
-	 * An IOMMU maps whole pages in place. The IOMMU must be checked first:
-	 * behind an IOMMU dma_need_sync() returns true for all addresses after
-	 * a part of a page, for example an Ethernet frame, was copied.
-	 */
-	if (domain && domain->type & __IOMMU_DOMAIN_PAGING &&
-	    __ffs(domain->pgsize_bitmap) <= PAGE_SHIFT)
-		return false;
-	return dma_need_sync(device, address);
+	return dma_need_sync(qrnic_dma_device(dev->qdev), address);
 }
 
 int qrnic_copied_error(struct qrnic_ib_dev *dev)
@@ -60,6 +68,8 @@ int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem)
 	struct scatterlist *sg;
 	int i;
 
+	if (!qrnic_dma_may_be_copied(dev))
+		return 0;
 	for_each_sg(table->sgl, sg, table->nents, i)
 		if (qrnic_dma_is_copied(dev, sg_dma_address(sg)))
 			return qrnic_copied_error(dev);
@@ -101,7 +111,8 @@ void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
 		return;
 	address = dma_map_page(device, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	if (!dma_mapping_error(device, address)) {
-		dev->dma_copied = qrnic_dma_is_copied(dev, address);
+		dev->dma_copied = qrnic_dma_may_be_copied(dev) &&
+				  qrnic_dma_is_copied(dev, address);
 		dma_unmap_page(device, address, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	}
 	__free_page(page);
