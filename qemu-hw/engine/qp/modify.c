@@ -14,179 +14,17 @@
 #define REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
                        QRNIC_ACCESS_REMOTE_ATOMIC | QRNIC_ACCESS_FLUSH_GLOBAL)
 
-typedef struct Transition {
-    uint8_t from, to;
-    uint32_t required, optional;        /* besides STATE and CUR_STATE */
-} Transition;
-
 #define PKEY            QRNIC_QP_PKEY_INDEX
 #define PORT            QRNIC_QP_PORT
 #define ACCESS          QRNIC_QP_ACCESS_FLAGS
 #define RNR_TIMER       QRNIC_QP_MIN_RNR_TIMER
 #define NOTIFY          QRNIC_QP_EN_SQD_ASYNC_NOTIFY
 
-static const Transition rc_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
-      QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
-      PKEY | ACCESS | QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
-      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
-      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
-      ACCESS | RNR_TIMER },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
-      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
-      QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC |
-      QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
-};
-
-/* It holds no memory, and so has no rights, and answers nothing but packets. */
-static const Transition carrier_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
-      PKEY | QRNIC_QP_OPTIONS },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
-      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_SQ_PSN, 0 },
-};
-
-/* A14: each end has the attributes of its half. */
-static const Transition initiator_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
-      PKEY | ACCESS },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
-      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
-      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
-      ACCESS },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
-      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT |
-      QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC | ACCESS },
-};
-
-static const Transition target_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
-      QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
-      PKEY | ACCESS },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_TIMEOUT | QRNIC_QP_SQ_PSN,
-      ACCESS | RNR_TIMER },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS | RNR_TIMER },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
-      PKEY | PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
-      QRNIC_QP_MAX_DEST_RD_ATOMIC | ACCESS | RNR_TIMER },
-};
-
-/* The other end is in each WQE, and in each CONNECT. */
-static const Transition dynamic_initiator_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, QRNIC_QP_OPTIONS },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
-      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
-      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC, 0 },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
-      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
-      QRNIC_QP_MAX_RD_ATOMIC },
-};
-
-static const Transition dynamic_target_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_PATH_MTU | QRNIC_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER, ACCESS },
-};
-
-static const Transition uc_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | ACCESS, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | ACCESS },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
-      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
-      PKEY | ACCESS },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, ACCESS },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, ACCESS },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, ACCESS },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_AV | ACCESS },
-    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, ACCESS },
-};
-
-/* Of all types with datagrams */
-static const Transition datagram_transitions[] = {
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PKEY | PORT | QRNIC_QP_QKEY },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, PKEY | QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, PKEY | QRNIC_QP_QKEY },
-    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
-};
-
-static const Transition ud_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | PORT | QRNIC_QP_QKEY, 0 },
-};
-
-/* QP1 belongs to a port from the beginning. */
-static const Transition gsi_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PKEY | QRNIC_QP_QKEY, PORT },
-};
-
-static const Transition raw_packet_transitions[] = {
-    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, PORT, 0 },
-    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, PORT },
-    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, 0 },
-    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, 0, 0 },
-    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
-    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, NOTIFY },
-    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
-    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, 0 },
-};
-
-struct QrnicStates {
-    const Transition *transition;
-    size_t count;
-    const QrnicStates *others;  /* that it shares with other types; or NULL */
-};
-
-#define STATES(type, others) \
-    const QrnicStates qrnic_##type##_states = { \
-        type##_transitions, ARRAY_SIZE(type##_transitions), others \
-    }
-
-STATES(rc, NULL);
-STATES(carrier, NULL);
-STATES(initiator, NULL);
-STATES(target, NULL);
-STATES(dynamic_initiator, NULL);
-STATES(dynamic_target, NULL);
-STATES(uc, NULL);
-static STATES(datagram, NULL);
-STATES(ud, &qrnic_datagram_states);
-STATES(gsi, &qrnic_datagram_states);
-STATES(raw_packet, NULL);
-
 /* From every state: 10.3.1.2 and 10.3.1.7. */
-static const Transition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
-static const Transition to_error = { 0, QRNIC_QPS_ERR, 0, 0 };
+static const QrnicTransition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
+static const QrnicTransition to_error = { 0, QRNIC_QPS_ERR, 0, 0 };
 
-static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
+static const QrnicTransition *transition_find(const QrnicQp *qp, uint8_t to)
 {
     const QrnicStates *states = qp->ops->states;
 
@@ -198,7 +36,7 @@ static const Transition *transition_find(const QrnicQp *qp, uint8_t to)
     }
     for (; states; states = states->others) {
         for (size_t i = 0; i < states->count; i++) {
-            const Transition *t = &states->transition[i];
+            const QrnicTransition *t = &states->transition[i];
 
             if (t->from == qp->state && t->to == to) {
                 return t;
@@ -328,7 +166,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
 static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
                                 const QrnicQpAttr *in, uint8_t to)
 {
-    const Transition *t = transition_find(qp, to);
+    const QrnicTransition *t = transition_find(qp, to);
     uint32_t given = in->mask & ~(QRNIC_QP_STATE | QRNIC_QP_CUR_STATE);
     QrnicResult result;
     uint32_t wrong;

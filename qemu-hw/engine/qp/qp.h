@@ -14,12 +14,9 @@
 /* Transport state; the transports say what is in them. */
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
-typedef struct QrnicUnreliable QrnicUnreliable;
 typedef struct QrnicPieceList QrnicPieceList;
 typedef struct QrnicSegmentation QrnicSegmentation;
 typedef struct QrnicContinuation QrnicContinuation;
-typedef struct QrnicDynamicInitiator QrnicDynamicInitiator;
-typedef struct QrnicDynamicTarget QrnicDynamicTarget;
 
 typedef struct QrnicCongestion QrnicCongestion;
 typedef struct QrnicCarrier QrnicCarrier;
@@ -119,7 +116,7 @@ struct QrnicQp {
     QrnicCarrier *carrier;      /* shared/: of a carrier QP; else NULL */
     QrnicMember *member;        /* shared/: of a member; else NULL */
     QrnicCongestion *congestion;        /* NULL: it has the highest rate */
-    QrnicDynamicInitiator *initiator;   /* of its type only */
+    void *type_state;           /* only files of the type know what it is */
     QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
     QrnicContext *context;      /* context.c; NULL: always in the device */
     bool context_counted;       /* context.c: there is room for its context */
@@ -133,11 +130,9 @@ struct QrnicQp {
     QrnicTimer pace_timer;
     int64_t pace_full;          /* when all that was sent is paid for */
 
-    QrnicUnreliable *unreliable;        /* UC only */
     QrnicPieceList *piece_list; /* local_operation.c; else NULL */
     QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
     QrnicContinuation *continuation;    /* of the last frame; NULL: none */
-    QrnicDynamicTarget *pool;   /* of its type only */
     QLIST_ENTRY(QrnicQp) next_peer;     /* of those of a target, in RTS */
     /* rate/reaction.c */
     QrnicTimer congestion_timer;
@@ -147,12 +142,21 @@ struct QrnicQp {
     QTAILQ_ENTRY(QrnicQp) next_cnp;
 };
 
-/* modify.c: which transitions a type has; see QP states in the manual */
+/*
+ * The transitions of a type besides those to RESET and ERR, with the attributes
+ * (QRNIC_QP_*) that each requires and allows; see QP states in the manual
+ */
+typedef struct QrnicTransition {
+    uint8_t from, to;
+    uint32_t required, optional;        /* besides STATE and CUR_STATE */
+} QrnicTransition;
+
 typedef struct QrnicStates QrnicStates;
-extern const QrnicStates qrnic_rc_states, qrnic_initiator_states,
-    qrnic_target_states, qrnic_carrier_states, qrnic_dynamic_initiator_states,
-    qrnic_dynamic_target_states, qrnic_uc_states, qrnic_ud_states,
-    qrnic_gsi_states, qrnic_raw_packet_states;
+struct QrnicStates {
+    const QrnicTransition *transition;
+    size_t count;
+    const QrnicStates *others;  /* that it shares with other types; or NULL */
+};
 
 /*
  * What a type of queue pair is and does; a function that is NULL does nothing.
@@ -174,6 +178,7 @@ struct QrnicQpOps {
     bool is_datagram;           /* the address is in each WQE */
     bool takes_frames;          /* whole ones, by the filter and flow rules */
     bool answers_any;           /* its packets come from anywhere */
+    bool sends_no_cnp;          /* although its rate follows CNPs */
     bool has_sqe;               /* a failed send leads there, not to ERR */
     const QrnicStates *states;
     uint8_t options;            /* QRNIC_QPO_* that a connection may request */
@@ -230,6 +235,8 @@ struct QrnicQpOps {
     void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
     /* A packet that it can receive now */
     void (*receive)(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
+    /* Adds to the CQE of a message that is received, if it is not NULL. */
+    void (*recv_cqe)(const QrnicQp *qp, QrnicCqe *cqe);
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
     /* In place of going to ERR */
     void (*failed)(QrnicEngine *e, QrnicQp *qp);
@@ -503,9 +510,9 @@ static inline uint32_t qrnic_qp_source(const QrnicQp *qp)
                                                   qp->number;
 }
 /* The one that software knows, and that counts for it */
-static inline QrnicQp *qrnic_qp_known(QrnicQp *qp)
+static inline QrnicQp *qrnic_qp_known(const QrnicQp *qp)
 {
-    return qp->target ? qp->target : qp;
+    return qp->target ? qp->target : (QrnicQp *)qp;
 }
 static inline bool qrnic_qp_has_sq(const QrnicQp *qp)
 {

@@ -76,14 +76,14 @@ static void receive_notification(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * A dynamic target finds out itself who is at the other end. Which of its
- * connections an initiator means a CNP could not tell.
+ * Owes the peer a CNP if the packet is marked. A dynamic target knows its peers
+ * itself.
  */
-static void look_at_mark(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
+static void check_mark(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     if (qrnic_packet_is_marked(e, p)) {
         qrnic_add(e, QRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS, 1);
-        if (has_rate(qp) && !qp->initiator) {
+        if (has_rate(qp) && !qp->ops->sends_no_cnp) {
             qrnic_notification_owe(e, qp);
         }
     }
@@ -128,7 +128,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         return;
     }
     count_accepted(e, p);
-    look_at_mark(e, qp, p);
+    check_mark(e, qp, p);
     qp->ops->receive(e, qp, p);
 }
 

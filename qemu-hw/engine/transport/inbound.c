@@ -36,10 +36,8 @@ static QrnicCqe cqe_of(const QrnicQp *qp, const QrnicInbound *in,
         .tagged = recv->tag ? QRNIC_CQET_ENTRY : 0,
     };
 
-    if (qp->target) {
-        cqe.qpn = qp->target->number;
-        cqe.src_qpn = qp->attr.dest_qpn;
-        memcpy(cqe.smac, qp->path.spec.dmac, sizeof(cqe.smac));
+    if (qp->ops->recv_cqe) {
+        qp->ops->recv_cqe(qp, &cqe);
     }
     return cqe;
 }

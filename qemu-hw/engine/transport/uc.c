@@ -12,21 +12,26 @@
 #include "engine/transport/transport.h"
 #include "engine/transport/rc/reliability.h"
 
-struct QrnicUnreliable {
+typedef struct Unreliable {
     /* send */
     uint32_t next_psn;
     uint64_t sent;              /* bytes of the WQE that is under way */
     /* receive */
     uint32_t epsn;
     QrnicInbound in;
-};
+} Unreliable;
+
+static Unreliable *state_of(const QrnicQp *qp)
+{
+    return qp->type_state;
+}
 
 static void uc_init(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicUnreliable *u = qp->unreliable;
+    Unreliable *u = qp->type_state;
 
     if (!u) {
-        u = qp->unreliable = g_new0(QrnicUnreliable, 1);
+        u = qp->type_state = g_new0(Unreliable, 1);
     }
     qrnic_inbound_cleanup(e, qp, &u->in);
     memset(u, 0, sizeof(*u));
@@ -34,10 +39,10 @@ static void uc_init(QrnicEngine *e, QrnicQp *qp)
 
 static void uc_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->unreliable) {
+    if (qp->type_state) {
         uc_init(e, qp);
-        g_free(qp->unreliable);
-        qp->unreliable = NULL;
+        g_free(qp->type_state);
+        qp->type_state = NULL;
     }
 }
 
@@ -45,16 +50,16 @@ static void uc_entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                        const QrnicQpAttr *in)
 {
     if (from == QRNIC_QPS_INIT && qp->state == QRNIC_QPS_RTR) {
-        qp->unreliable->epsn = qp->attr.rq_psn;
+        state_of(qp)->epsn = qp->attr.rq_psn;
     } else if (from == QRNIC_QPS_RTR && qp->state == QRNIC_QPS_RTS) {
-        qp->unreliable->next_psn = qp->attr.sq_psn;
+        state_of(qp)->next_psn = qp->attr.sq_psn;
     }
 }
 
 static void uc_query(const QrnicQp *qp, QrnicQpAttr *out)
 {
-    out->sq_psn = qp->unreliable->next_psn;
-    out->rq_psn = qp->unreliable->epsn;
+    out->sq_psn = state_of(qp)->next_psn;
+    out->rq_psn = state_of(qp)->epsn;
 }
 
 /*
@@ -65,7 +70,7 @@ static void uc_query(const QrnicQp *qp, QrnicQpAttr *out)
 static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                         uint8_t *syndrome, QrnicFault *fault)
 {
-    QrnicUnreliable *u = qp->unreliable;
+    Unreliable *u = qp->type_state;
     uint32_t len = MIN(qrnic_qp_mtu(qp), w->length - u->sent);
     bool first = u->sent == 0, last = u->sent + len == w->length;
     bool write = w->opcode == QRNIC_WQE_RDMA_WRITE ||
@@ -111,7 +116,7 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
 static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                     uint8_t *status, uint8_t *syndrome)
 {
-    QrnicUnreliable *u = qp->unreliable;
+    Unreliable *u = qp->type_state;
     QrnicFault fault;
 
     if (qrnic_is_local_operation(w->opcode)) {
@@ -133,7 +138,7 @@ static bool uc_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
 
 static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 {
-    return qrnic_inbound_flush(e, qp, &qp->unreliable->in);
+    return qrnic_inbound_flush(e, qp, &state_of(qp)->in);
 }
 
 /*
@@ -144,7 +149,7 @@ static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
                          enum qrnic_counter why)
 {
-    QrnicInbound *in = &qp->unreliable->in;
+    QrnicInbound *in = &state_of(qp)->in;
 
     /* A receive WQE that it had serves the next message (9.8.2.2.1). */
     in->message = QRNIC_IDLE;
@@ -173,7 +178,7 @@ static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 /* False: there is none, or it is bad; the message is dropped. */
 static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicInbound *in = &qp->unreliable->in;
+    QrnicInbound *in = &state_of(qp)->in;
 
     if (in->recv) {
         return true;
@@ -196,7 +201,7 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicInbound *in = &qp->unreliable->in;
+    QrnicInbound *in = &state_of(qp)->in;
     QrnicFault fault;
 
     if (p->info->flags & QRNIC_OPF_START) {
@@ -226,7 +231,7 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicInbound *in = &qp->unreliable->in;
+    QrnicInbound *in = &state_of(qp)->in;
     uint32_t flags = p->info->flags, pd = qp->pd->number;
     enum qrnic_syndrome syndrome;
     QrnicFault fault;
@@ -264,7 +269,7 @@ static void receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicUnreliable *u = qp->unreliable;
+    Unreliable *u = qp->type_state;
     uint32_t flags = p->info->flags;
     bool write = flags & QRNIC_OPF_WRITE;
 
@@ -294,12 +299,33 @@ static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static void uc_context(const QrnicQp *qp, uint32_t *word)
 {
-    const QrnicUnreliable *u = qp->unreliable;
+    const Unreliable *u = qp->type_state;
 
     word[0] = u->next_psn;
     word[1] = u->epsn;
     word[2] = u->sent;
 }
+
+static const QrnicTransition uc_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_AV | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_ACCESS_FLAGS },
+};
+
+static const QrnicStates uc_states = {
+    uc_transitions, ARRAY_SIZE(uc_transitions),
+};
 
 const QrnicQpOps qrnic_uc_ops = {
     .capability = QRNIC_CAP_UC,
@@ -310,7 +336,7 @@ const QrnicQpOps qrnic_uc_ops = {
     .may_inline = true,
     .may_stream = true,
     .has_sqe = true,
-    .states = &qrnic_uc_states,
+    .states = &uc_states,
     .shape = qrnic_uc_shape,
     .init = uc_init,
     .cleanup = uc_cleanup,

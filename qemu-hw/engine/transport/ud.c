@@ -255,15 +255,51 @@ static void ud_query(const QrnicQp *qp, QrnicQpAttr *out)
     .send = ud_send, \
     .receive = qrnic_datagram_receive
 
+/* Of all types with datagrams */
+static const QrnicTransition datagram_transitions[] = {
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_QKEY },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, QRNIC_QP_SQ_PSN, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_QKEY },
+    { QRNIC_QPS_SQE, QRNIC_QPS_RTS, 0, QRNIC_QP_QKEY },
+};
+
+static const QrnicStates datagram_states = {
+    datagram_transitions, ARRAY_SIZE(datagram_transitions),
+};
+
+static const QrnicTransition ud_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_QKEY, 0 },
+};
+
+static const QrnicStates ud_states = {
+    ud_transitions, ARRAY_SIZE(ud_transitions), &datagram_states,
+};
+
+/* QP1 belongs to a port from the beginning. */
+static const QrnicTransition gsi_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_QKEY, QRNIC_QP_PORT },
+};
+
+static const QrnicStates gsi_states = {
+    gsi_transitions, ARRAY_SIZE(gsi_transitions), &datagram_states,
+};
+
 const QrnicQpOps qrnic_ud_ops = {
     DATAGRAM,
     .may_stream = true,
     .flags = QRNIC_QPF_NO_MULTICAST_LOOPBACK | QRNIC_QPF_SOURCE_QPN,
-    .states = &qrnic_ud_states,
+    .states = &ud_states,
 };
 
 const QrnicQpOps qrnic_gsi_ops = {
     DATAGRAM,
     .fixed_number = QRNIC_GSI_QPN,
-    .states = &qrnic_gsi_states,
+    .states = &gsi_states,
 };

@@ -15,7 +15,7 @@
 /* The longest wait after a CNAK, in doublings of the first one */
 #define MAX_BACK_OFF 10
 
-struct QrnicDynamicInitiator {
+typedef struct Initiator {
     QrnicDynamicSeg to;         /* if there is: */
     bool wanted;                /* a connection, or one that is to be made */
     /* Path and number are its own; else still those of the one before. */
@@ -26,22 +26,27 @@ struct QrnicDynamicInitiator {
     uint32_t psn;               /* of CONNECT */
     unsigned refusals;          /* for want of a responder */
     int64_t idle_at;            /* there is nothing to do since a while */
-};
+} Initiator;
+
+static Initiator *state_of(const QrnicQp *qp)
+{
+    return qp->type_state;
+}
 
 static void initiator_init(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_reliable_cleanup(e, qp);
     qrnic_requester_init(e, qp);
-    g_free(qp->initiator);
-    qp->initiator = g_new0(QrnicDynamicInitiator, 1);
-    qp->initiator->idle_at = QRNIC_DEADLINE_NEVER;
+    g_free(qp->type_state);
+    qp->type_state = g_new0(Initiator, 1);
+    state_of(qp)->idle_at = QRNIC_DEADLINE_NEVER;
 }
 
 static void initiator_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_reliable_cleanup(e, qp);
-    g_free(qp->initiator);
-    qp->initiator = NULL;
+    g_free(qp->type_state);
+    qp->type_state = NULL;
 }
 
 static bool same_address(const QrnicDynamicSeg *a, const QrnicDynamicSeg *b)
@@ -59,7 +64,7 @@ static bool same_address(const QrnicDynamicSeg *a, const QrnicDynamicSeg *b)
 static bool initiator_reach(QrnicEngine *e, QrnicQp *qp,
                             const QrnicSendWqe *wqe)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     if (d->wanted && same_address(&d->to, &wqe->dynamic)) {
         return true;
@@ -81,7 +86,7 @@ static bool initiator_reach(QrnicEngine *e, QrnicQp *qp,
 static void send_control(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
                          uint32_t psn)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
     QrnicTransport t = qrnic_connection_transport(qp, 0, psn);
 
     t.opcode = opcode;
@@ -93,7 +98,7 @@ static void send_control(QrnicEngine *e, QrnicQp *qp, uint8_t opcode,
 
 static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->initiator->disconnect_due = false;
+    state_of(qp)->disconnect_due = false;
     trace_qrnic_dynamic_disconnect(e->config.name, qp->number,
                                    qp->attr.dest_qpn, qp->connection);
     qrnic_add(e, QRNIC_COUNTER_DYNAMIC_DISCONNECTS, 1);
@@ -118,7 +123,7 @@ static uint32_t connection_number(QrnicEngine *e)
 /* From now on path and number are those of the new connection. */
 static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     if (qrnic_av_check(e, &d->to.av).status != QRNIC_ST_OK) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
@@ -138,7 +143,7 @@ static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 
 static void send_connect(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
     bool full = qp->ctx.dynamic.flags & QRNIC_DYNAMICF_FULL ||
                 qp->attr.options & QRNIC_QPO_FULL_HANDSHAKE || d->refusals;
 
@@ -163,7 +168,7 @@ static void send_connect(QrnicEngine *e, QrnicQp *qp)
 /* What makes or ends a connection goes before requests. */
 static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     if (!qrnic_requester_may_run(qp)) {
         return false;
@@ -204,7 +209,7 @@ static void accepted(QrnicEngine *e, QrnicQp *qp)
 
 static void busy(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
     unsigned doublings = MIN(d->refusals, MAX_BACK_OFF);
     int64_t ns = QRNIC_DYNAMIC_BACK_OFF * SCALE_US << doublings;
 
@@ -222,7 +227,7 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     /* One that comes behind another answer is old. */
     if (!qrnic_requester_is_connecting(qp) || p->t.psn != d->psn) {
@@ -249,12 +254,12 @@ static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 
 static bool is_connected(const QrnicQp *qp)
 {
-    return qp->initiator->wanted && !qrnic_requester_is_connecting(qp);
+    return state_of(qp)->wanted && !qrnic_requester_is_connecting(qp);
 }
 
 static void idle_from_now(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     if (is_connected(qp) && qrnic_requester_may_run(qp) &&
         qrnic_requester_idle(qp)) {
@@ -266,7 +271,7 @@ static void idle_from_now(QrnicEngine *e, QrnicQp *qp)
 static void initiator_receive(QrnicEngine *e, QrnicQp *qp,
                               const QrnicPacket *p)
 {
-    if (!qp->initiator->begun || p->t.connection != qp->connection ||
+    if (!state_of(qp)->begun || p->t.connection != qp->connection ||
         p->t.src_qpn != qp->attr.dest_qpn) {
         drop(e, qp, p);
         return;
@@ -284,7 +289,7 @@ static void initiator_receive(QrnicEngine *e, QrnicQp *qp,
 
 static void initiator_timer(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicInitiator *d = qp->initiator;
+    Initiator *d = qp->type_state;
 
     qrnic_requester_timer(e, qp);
     if (d->idle_at == QRNIC_DEADLINE_NEVER || !qrnic_requester_may_run(qp)) {
@@ -332,6 +337,25 @@ static bool initiator_check(const QrnicDynamicAttr *in)
            in->idle <= QRNIC_DYNAMIC_MAX_IDLE;
 }
 
+/* The address of the target is in each WQE. */
+static const QrnicTransition initiator_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, QRNIC_QP_OPTIONS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_MAX_RD_ATOMIC },
+};
+
+static const QrnicStates initiator_states = {
+    initiator_transitions, ARRAY_SIZE(initiator_transitions),
+};
+
 const QrnicQpOps qrnic_dynamic_initiator_ops = {
     .capability = QRNIC_CAP_DYNAMIC,
     .service = QRNIC_SERVICE_DC,
@@ -339,7 +363,9 @@ const QrnicQpOps qrnic_dynamic_initiator_ops = {
     .no_requests = true,
     .no_recv_wqes = true,
     .options = QRNIC_QPO_FULL_HANDSHAKE,
-    .states = &qrnic_dynamic_initiator_states,
+    /* A CNP could not name one of the connections of the target. */
+    .sends_no_cnp = true,
+    .states = &initiator_states,
     .shape = qrnic_dynamic_shape,
     .dynamic_check = initiator_check,
     .init = initiator_init,

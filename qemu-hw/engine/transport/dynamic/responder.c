@@ -85,6 +85,13 @@ static void responder_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
     qrnic_responder_resume(e, qp);
 }
 
+static void responder_recv_cqe(const QrnicQp *qp, QrnicCqe *cqe)
+{
+    cqe->qpn = qp->target->number;
+    cqe->src_qpn = qp->attr.dest_qpn;
+    memcpy(cqe->smac, qp->path.spec.dmac, sizeof(cqe->smac));
+}
+
 const QrnicQpOps qrnic_dynamic_responder_ops = {
     .service = QRNIC_SERVICE_DC,
     .no_responses = true,
@@ -93,5 +100,6 @@ const QrnicQpOps qrnic_dynamic_responder_ops = {
     .transmit = responder_transmit,
     .timer = responder_timer,
     .resume = responder_resume,
+    .recv_cqe = responder_recv_cqe,
     .failed = qrnic_responder_fail,
 };

@@ -31,7 +31,7 @@ typedef struct Ended {
 
 typedef QLIST_HEAD(, QrnicQp) PeerList;
 
-struct QrnicDynamicTarget {
+typedef struct Target {
     uint32_t *responder;        /* their numbers */
     uint32_t count;
     /* Those that have a connection, by who is at the other end of it */
@@ -42,9 +42,9 @@ struct QrnicDynamicTarget {
     bool path_set;              /* the path is that of the answer at the tail */
     Ended ended[QRNIC_DYNAMIC_ENDED];
     uint32_t ended_next;
-};
+} Target;
 
-static uint32_t bucket_of(const QrnicDynamicTarget *t, const uint8_t *gid,
+static uint32_t bucket_of(const Target *t, const uint8_t *gid,
                           uint32_t qpn)
 {
     uint32_t hash = (qpn + ldl_be_p(gid + 12)) * 0x9e3779b1u;
@@ -54,7 +54,7 @@ static uint32_t bucket_of(const QrnicDynamicTarget *t, const uint8_t *gid,
 
 static QrnicQp *responder_of(const QrnicQp *qp, const QrnicPacket *p)
 {
-    const QrnicDynamicTarget *t = qp->pool;
+    const Target *t = qp->type_state;
     const uint8_t *gid = p->h->sgid;
     QrnicQp *r;
 
@@ -69,7 +69,7 @@ static QrnicQp *responder_of(const QrnicQp *qp, const QrnicPacket *p)
 
 static QrnicQp *responder_free(QrnicEngine *e, const QrnicQp *qp)
 {
-    const QrnicDynamicTarget *t = qp->pool;
+    const Target *t = qp->type_state;
 
     for (uint32_t i = 0; i < t->count; i++) {
         QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
@@ -118,7 +118,7 @@ static bool address_of(QrnicEngine *e, const QrnicPacket *p,
 static void owe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                 const QrnicAddressVector *av, uint8_t reason)
 {
-    QrnicDynamicTarget *t = qp->pool;
+    Target *t = qp->type_state;
 
     if (t->head - t->tail == ANSWERS) {
         trace_qrnic_dynamic_answer_lost(e->config.name, qp->number,
@@ -137,7 +137,7 @@ static void owe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 
 static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
 {
-    QrnicDynamicTarget *t = qp->pool;
+    Target *t = qp->type_state;
     Ended *x = &t->ended[t->ended_next++ % QRNIC_DYNAMIC_ENDED];
 
     memcpy(x->gid, r->attr.av.dgid, sizeof(x->gid));
@@ -164,7 +164,7 @@ static bool is_older(QrnicEngine *e, uint32_t number, uint32_t connection,
 
 static bool has_ended(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
 {
-    const QrnicDynamicTarget *t = qp->pool;
+    const Target *t = qp->type_state;
 
     for (unsigned i = 0; i < QRNIC_DYNAMIC_ENDED; i++) {
         const Ended *x = &t->ended[i];
@@ -212,7 +212,7 @@ static void receive_connect(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
             r = responder_free(e, qp);
         }
         if (r) {
-            QrnicDynamicTarget *t = qp->pool;
+            Target *t = qp->type_state;
 
             qrnic_dynamic_responder_start(e, r, &av, &p->t);
             QLIST_INSERT_HEAD(&t->bucket[bucket_of(t, av.dgid, p->t.src_qpn)],
@@ -250,7 +250,7 @@ static void target_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 /* The oldest answer: first its path, for which it may have to wait */
 static bool answer_step(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicTarget *d = qp->pool;
+    Target *d = qp->type_state;
     const Answer *a = &d->answer[d->tail % ANSWERS];
     QrnicTransport t = {
         .opcode = a->reason ? QRNIC_OP_DC_CNAK : QRNIC_OP_DC_ACCEPT,
@@ -291,7 +291,7 @@ static QrnicTurn target_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 /* None has a connection, and nobody gets an answer. */
 static void target_init(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicTarget *t = qp->pool;
+    Target *t = qp->type_state;
 
     for (uint32_t i = 0; t && i < t->count; i++) {
         QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
@@ -315,10 +315,10 @@ static bool target_flush(QrnicEngine *e, QrnicQp *qp)
 
 static bool target_created(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicTarget *t = g_new0(QrnicDynamicTarget, 1);
+    Target *t = g_new0(Target, 1);
     uint32_t count = qp->ctx.dynamic.responders;
 
-    qp->pool = t;
+    qp->type_state = t;
     t->responder = g_new(uint32_t, count);
     t->buckets = pow2ceil(count);
     t->bucket = g_malloc0_n(t->buckets, sizeof(*t->bucket));
@@ -337,7 +337,7 @@ static bool target_created(QrnicEngine *e, QrnicQp *qp)
 /* Where all queue pairs go, some of them are gone already. */
 static void target_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicDynamicTarget *t = qp->pool;
+    Target *t = qp->type_state;
 
     if (!t) {
         return;
@@ -352,7 +352,7 @@ static void target_cleanup(QrnicEngine *e, QrnicQp *qp)
     g_free(t->responder);
     g_free(t->bucket);
     g_free(t);
-    qp->pool = NULL;
+    qp->type_state = NULL;
 }
 
 static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
@@ -390,12 +390,24 @@ static bool attr_check(const QrnicDynamicAttr *in)
            !in->flags;
 }
 
+static const QrnicTransition target_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_PATH_MTU | QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
+      QRNIC_QP_ACCESS_FLAGS },
+};
+
+static const QrnicStates target_states = {
+    target_transitions, ARRAY_SIZE(target_transitions),
+};
+
 const QrnicQpOps qrnic_dynamic_target_ops = {
     .capability = QRNIC_CAP_DYNAMIC,
     .service = QRNIC_SERVICE_DC,
     .no_responses = true,
     .answers_any = true,
-    .states = &qrnic_dynamic_target_states,
+    .states = &target_states,
     .create_check = target_check,
     .dynamic_check = attr_check,
     .created = target_created,

@@ -448,6 +448,21 @@ static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 }
 
 /* Nothing is waited for: the record is read when a frame needs a WQE. */
+static const QrnicTransition raw_packet_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, QRNIC_QP_PORT },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR, 0, 0 },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, 0 },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0, 0 },
+};
+
+static const QrnicStates raw_packet_states = {
+    raw_packet_transitions, ARRAY_SIZE(raw_packet_transitions),
+};
+
 const QrnicQpOps qrnic_raw_packet_ops = {
     .flags = QRNIC_QPF_VLAN_STRIP | QRNIC_QPF_SCATTER_FCS |
              QRNIC_QPF_RECEIVE_ONLY,
@@ -455,7 +470,7 @@ const QrnicQpOps qrnic_raw_packet_ops = {
     .has_sq = true,
     .has_rq = true,
     .takes_frames = true,
-    .states = &qrnic_raw_packet_states,
+    .states = &raw_packet_states,
     .shape = qrnic_raw_packet_shape,
     .init = raw_packet_drop,
     .cleanup = raw_packet_drop,

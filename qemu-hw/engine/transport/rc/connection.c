@@ -190,6 +190,88 @@ static void carrier_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
+static const QrnicTransition rc_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_OPTIONS |
+      QRNIC_QP_CARRIER },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC,
+      QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS,
+      0, QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS,
+      0, QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
+      QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_ACCESS_FLAGS |
+      QRNIC_QP_MIN_RNR_TIMER },
+};
+
+static const QrnicStates rc_states = {
+    rc_transitions, ARRAY_SIZE(rc_transitions),
+};
+
+/* A14: each end has the attributes of its half. */
+static const QrnicTransition xrc_initiator_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY |
+      QRNIC_QP_SQ_PSN | QRNIC_QP_MAX_RD_ATOMIC, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS, 0, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS, 0, QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
+      QRNIC_QP_RETRY_CNT | QRNIC_QP_RNR_RETRY | QRNIC_QP_MAX_RD_ATOMIC |
+      QRNIC_QP_ACCESS_FLAGS },
+};
+
+static const QrnicStates xrc_initiator_states = {
+    xrc_initiator_transitions, ARRAY_SIZE(xrc_initiator_transitions),
+};
+
+static const QrnicTransition xrc_target_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
+      0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_MIN_RNR_TIMER,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_ACCESS_FLAGS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_SQ_PSN,
+      QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_RTS,
+      0, QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_RTS, QRNIC_QPS_SQD, 0, QRNIC_QP_EN_SQD_ASYNC_NOTIFY },
+    { QRNIC_QPS_SQD, QRNIC_QPS_RTS,
+      0, QRNIC_QP_ACCESS_FLAGS | QRNIC_QP_MIN_RNR_TIMER },
+    { QRNIC_QPS_SQD, QRNIC_QPS_SQD, 0,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_AV | QRNIC_QP_TIMEOUT |
+      QRNIC_QP_MAX_DEST_RD_ATOMIC | QRNIC_QP_ACCESS_FLAGS |
+      QRNIC_QP_MIN_RNR_TIMER },
+};
+
+static const QrnicStates xrc_target_states = {
+    xrc_target_transitions, ARRAY_SIZE(xrc_target_transitions),
+};
+
 /* What all connections do, whatever goes through them */
 #define CONNECTION \
     .query = rc_query, \
@@ -222,7 +304,7 @@ const QrnicQpOps qrnic_rc_ops = {
     .may_share = true,
     .may_inline = true,
     .may_stream = true,
-    .states = &qrnic_rc_states,
+    .states = &rc_states,
     .shape = qrnic_rc_shape,
     .modify_check = qrnic_member_modify_check,
 };
@@ -258,7 +340,7 @@ const QrnicQpOps qrnic_xrc_initiator_ops = {
     .cleanup = qrnic_reliable_cleanup,
     .no_requests = true,
     .no_recv_wqes = true,
-    .states = &qrnic_initiator_states,
+    .states = &xrc_initiator_states,
     .shape = qrnic_xrc_shape,
 };
 
@@ -270,7 +352,7 @@ const QrnicQpOps qrnic_xrc_target_ops = {
     .init = connection_init,
     .cleanup = qrnic_reliable_cleanup,
     .no_responses = true,
-    .states = &qrnic_target_states,
+    .states = &xrc_target_states,
     .create_check = qrnic_xrc_target_check,
     .srq = qrnic_xrc_target_srq,
 };

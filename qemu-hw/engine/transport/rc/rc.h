@@ -33,7 +33,7 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
                  QRNIC_MARK_SELECTIVE : 0) |
                 (qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING ?
                  QRNIC_MARK_PLACES : 0),
-        .src_qpn = qp->target ? qp->target->number : qp->number,
+        .src_qpn = qrnic_qp_known(qp)->number,
         .connection = qp->connection,
     };
 }

@@ -13,6 +13,21 @@
 #include "trace.h"
 #include "engine/transport/shared/shared_private.h"
 
+/* A carrier QP accesses no memory, so it needs no rights and no reads. */
+static const QrnicTransition carrier_transitions[] = {
+    { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, 0 },
+    { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT },
+    { QRNIC_QPS_INIT, QRNIC_QPS_RTR,
+      QRNIC_QP_AV | QRNIC_QP_PATH_MTU | QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN,
+      QRNIC_QP_PKEY_INDEX | QRNIC_QP_OPTIONS },
+    { QRNIC_QPS_RTR, QRNIC_QPS_RTS,
+      QRNIC_QP_TIMEOUT | QRNIC_QP_RETRY_CNT | QRNIC_QP_SQ_PSN, 0 },
+};
+
+const QrnicStates qrnic_carrier_states = {
+    carrier_transitions, ARRAY_SIZE(carrier_transitions),
+};
+
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to)
 {

@@ -41,6 +41,7 @@ void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp);
 /*
  * carrier.c: operations of carrier QPs
  */
+extern const QrnicStates qrnic_carrier_states;
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
 /* To RTS, after qrnic_rc_start_send() */

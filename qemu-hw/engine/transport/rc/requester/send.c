@@ -379,7 +379,8 @@ static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
-static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p, bool probe)
+static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+                             bool probe)
 {
     QrnicRequester *r = qp->requester;
     uint32_t mtu = qrnic_qp_mtu(qp);
