@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 #include "pair.h"
 
 #define CNP_FRAME (QRNIC_ETH_LEN + QRNIC_IPV4_LEN + QRNIC_UDP_LEN + \

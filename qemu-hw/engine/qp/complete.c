@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 static void complete(QrnicEngine *e, QrnicQp *qp, QrnicCq *cq, QrnicCqe *cqe,
                      const uint8_t *data)

@@ -12,7 +12,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 typedef enum QrnicContextPlace {
     CONTEXT_OUT,                /* in memory only */

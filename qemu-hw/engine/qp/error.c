@@ -7,7 +7,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* Table entries looked at in one go after an error of a CQ */
 #define ERROR_ENTRIES 4096

@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /*
  * The lowest numbers stay unused, so that QP 0 and QP 1 keep their meaning of

@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
 {
@@ -14,7 +14,8 @@ void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
     qrnic_piece_list_drop(qp);
 }
 
-bool qrnic_transmit_flush(QrnicEngine *e, QrnicQp *qp)
+/* Completes the WQE that is sent in part as flushed. False: there is none. */
+static bool transmit_flush(QrnicEngine *e, QrnicQp *qp)
 {
     if (!qp->under_way) {
         return false;
@@ -94,7 +95,7 @@ bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget)
     const QrnicQpOps *ops = qp->ops;
 
     while (budget--) {
-        if (!qrnic_transmit_flush(e, qp) &&
+        if (!transmit_flush(e, qp) &&
             !(ops->flush_send && ops->flush_send(e, qp)) &&
             !qrnic_sq_flush_one(e, qp) &&
             !(ops->flush_receive && ops->flush_receive(e, qp)) &&

@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* Bytes of a list that are read in one go: each may lie in its own piece */
 #define LIST_PART 512

@@ -9,7 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 #define EVENT_BUDGET 256
 

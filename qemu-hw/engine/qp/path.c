@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* A17.9.2: packets of a flow share a source port. */
 static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,

@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 static void key_refused(QrnicEngine *e, QrnicQp *qp, const char *queue,
                         const QrnicSge *sge, uint8_t syndrome)

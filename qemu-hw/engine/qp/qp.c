@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/host-utils.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 #define SQ_MIN_LOG_SIZE 3
 

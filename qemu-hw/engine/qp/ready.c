@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/host-utils.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /*
  * What sends nothing must not wait for a wire that may never be free again:

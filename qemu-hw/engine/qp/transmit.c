@@ -6,7 +6,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* Sends of a WQE what may go now. True: it is complete, with *status. */
 static bool send_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,

@@ -11,6 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/sched/sched.h"
 
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/transport.h"
 
 static void drop(QrnicEngine *e, enum qrnic_counter why, const char *reason,

@@ -8,7 +8,9 @@
 #ifndef QRNIC_ENGINE_TRANSPORT_H
 #define QRNIC_ENGINE_TRANSPORT_H
 
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_receive.h"
+#include "engine/qp/qp_send.h"
+#include "engine/qp/qp_wait.h"
 
 /* Of what it sends; the number of an operation is the same in each service. */
 static inline uint8_t qrnic_qp_service(const QrnicQp *qp)

@@ -9,7 +9,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* CNPs in one go */
 #define NOTIFICATIONS 64

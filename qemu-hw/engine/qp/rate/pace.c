@@ -11,7 +11,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 /* Nanoseconds that this many bytes take at the rate, which is in kbit/s */
 static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)

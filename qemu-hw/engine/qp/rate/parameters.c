@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 #define RATE_MAX (QRNIC_MAX_RATE_LIMIT / 1000)  /* Mbit/s */
 #define PERIOD_MAX 131071                       /* microseconds */

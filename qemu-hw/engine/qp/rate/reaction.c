@@ -11,7 +11,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "engine/qp/qp.h"
+#include "engine/qp/qp_private.h"
 
 #define MEGABIT 1000000ull
 #define ALPHA_SHIFT 20

@@ -9,6 +9,7 @@
 #include "qemu/host-utils.h"
 #include "qemu/timer.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/dynamic/dynamic.h"
 
 /* Answers that wait for their turn; a power of two */

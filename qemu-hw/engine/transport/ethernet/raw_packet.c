@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/transport.h"
 
 #define FILTER_ADDRESSES 64

@@ -14,6 +14,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/shared/shared_private.h"
 
 static size_t packet_size(const QrnicEncapsulated *p)

@@ -8,6 +8,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/rc/requester/requester.h"
 
 /*

@@ -10,6 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/rc/requester/requester.h"
 
 static bool is_send(uint8_t opcode)

@@ -10,6 +10,7 @@
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
 #include "trace.h"
+#include "engine/qp/qp_rate.h"
 #include "engine/transport/rc/responder/responder.h"
 
 /*
