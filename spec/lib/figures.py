@@ -247,10 +247,15 @@ def load(path):
         raise ContractError(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def outputs(spec, figures):
-    """All pictures as {path relative to the repository: text}."""
+def layouts(spec):
+    """The pictures of structures and registers as {path relative to the repository: text}."""
     files = {f"spec/figures/struct-{name}.svg": struct(spec, name) for name in spec.structs}
-    files["spec/figures/registers.svg"] = registers(spec)
+    return {**files, "spec/figures/registers.svg": registers(spec)}
+
+
+def drawings(figures):
+    """The pictures of figures.yaml as {path relative to the repository: text}."""
+    files = {}
     for figure in figures:
         where = f"figures.yaml: {figure.get('name')}"
         keys(figure, where, ("name", "kind", "title"), ("boxes", "arrows", "notes", "lanes", "steps"))

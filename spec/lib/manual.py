@@ -93,12 +93,13 @@ def register_fields(spec, _):
     for reg in spec.registers["list"]:
         for field in reg.get("fields", []):
             rows.append([f"``{reg['name']}``", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
-    return picture("registers", "Fields of the control registers") + table(
+    return picture(spec, "registers", "Fields of the control registers") + table(
         "Fields of the control registers", (18, 10, 18, 54), ["Register", "Bits", "Field", "Meaning"], rows)
 
 
-def picture(name, alt):
-    return [f".. image:: figures/{name}.svg", f"   :alt: {alt}", ""]
+def picture(spec, name, alt):
+    """A picture of the layout, which only the complete manual has: its table says the same."""
+    return [f".. image:: figures/{name}.svg", f"   :alt: {alt}", ""] if spec.complete else []
 
 
 def struct(spec, name):
@@ -115,7 +116,7 @@ def struct(spec, name):
         for field in member.get("fields", []):
             rows.append(["", "", field["bits"], f"``{field['name']}``", text(field) + reference(field)])
     title = f"``{name}``, {body['size']} byte{'' if body['size'] == 1 else 's'}: {text(body)}"
-    return picture(f"struct-{name}", f"Layout of {name}") + table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
+    return picture(spec, f"struct-{name}", f"Layout of {name}") + table(title.rstrip("."), (9, 12, 9, 20, 50), ["Offset", "Type", "Bits", "Name", "Meaning"], rows)
 
 
 def size_of(spec, name):

@@ -25,10 +25,10 @@ def read(path):
         return f.read()
 
 
-def parts(root):
+def parts(folder):
     """The parts of the manual: [(title, number of chapters)], from the comments between the includes of manual.rst."""
     found = []
-    for line in read(os.path.join(root, "spec", "manual.rst")).split("\n"):
+    for line in read(os.path.join(folder, "manual.rst")).split("\n"):
         if match := PART.match(line):
             found.append([match[1], 0])
         elif INCLUDE.match(line):
@@ -66,11 +66,11 @@ def contents(document, titles):
             "\n</ul></details></nav>\n" + OPEN_WHERE_THERE_IS_ROOM)
 
 
-def inline(page, root):
+def inline(page, folder):
     """The page with each picture in place of its reference, so that it is one file."""
     def picture(match):
         name = re.search(r'src="((?:(?:figures|experiments)/)?[a-z0-9_-]+\.svg)"', match[0])
-        path = os.path.join(root, "spec", name[1]) if name else ""
+        path = os.path.join(folder, name[1]) if name else ""
         if not os.path.exists(path):
             return match[0]
         text = read(path)
@@ -79,15 +79,15 @@ def inline(page, root):
     return re.sub(r"<img [^>]*>", picture, page)
 
 
-def page(root):
-    """The whole manual as HTML."""
+def page(folder):
+    """The whole manual, whose chapters and pictures are in the folder, as HTML."""
     from docutils.core import publish_doctree, publish_from_doctree
-    master = os.path.join(root, "spec", "manual.rst")
+    master = os.path.join(folder, "manual.rst")
     settings = {"halt_level": 3, "input_encoding": "utf-8"}
     document = publish_doctree(read(master), source_path=master, settings_overrides=settings)
     text = publish_from_doctree(document, writer_name="html5", settings_overrides={
         "output_encoding": "unicode", "embed_stylesheet": True,
         "stylesheet_path": f"minimal.css,{os.path.join(HERE, 'page.css')}"})
     text = re.sub(r"<table.*?</table>", lambda match: f'<div class="wide">{match[0]}</div>', text, flags=re.S)
-    text = re.sub(r"<body[^>]*>\n?", lambda match: match[0] + contents(document, parts(root)), text, count=1)
-    return inline(text.replace("charset=unicode", "charset=utf-8").replace('charset="unicode"', 'charset="utf-8"'), root)
+    text = re.sub(r"<body[^>]*>\n?", lambda match: match[0] + contents(document, parts(folder)), text, count=1)
+    return inline(text.replace("charset=unicode", "charset=utf-8").replace('charset="unicode"', 'charset="utf-8"'), folder)
