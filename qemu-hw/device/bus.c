@@ -114,11 +114,6 @@ bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
     return done;
 }
 
-bool qrnic_on_bus(QrnicDevice *d)
-{
-    return d->bh && !d->reset_waits;
-}
-
 bool qrnic_bus_master(QrnicDevice *d)
 {
     return pci_get_word(PCI_DEVICE(d)->config + PCI_COMMAND) &
@@ -139,7 +134,7 @@ int64_t qrnic_clock_ns(QrnicDevice *d)
 
 void qrnic_kick(QrnicDevice *d)
 {
-    if (d->bh) {
+    if (qrnic_is_plugged(d)) {
         qemu_bh_schedule(d->bh);
     }
 }

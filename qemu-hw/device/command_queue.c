@@ -31,16 +31,17 @@ static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
 void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size)
 {
     d->cmd = (QrnicCommandQueue) {
-        .enabled = true, .base = base, .log_size = log_size,
+        .base = base, .log_size = log_size,
         .generation = d->cmd.generation + 1,
     };
+    qrnic_command_state_set(d, QRNIC_COMMANDS_READY);
     trace_qrnic_command_queue(d->name, true, base, log_size);
 }
 
 void qrnic_command_disable(QrnicDevice *d)
 {
-    if (d->cmd.enabled) {
-        d->cmd.enabled = false;
+    if (qrnic_command_enabled(d)) {
+        qrnic_command_state_set(d, QRNIC_COMMANDS_OFF);
         /*
          * Software may reuse the new ring, because it gets no answer for which
          * it would have to wait.
@@ -51,12 +52,25 @@ void qrnic_command_disable(QrnicDevice *d)
     }
 }
 
+void qrnic_command_reset(QrnicDevice *d)
+{
+    if (qrnic_command_enabled(d)) {
+        qrnic_command_state_set(d, QRNIC_COMMANDS_OFF);
+    }
+    d->cmd = (QrnicCommandQueue) { 0 };
+}
+
+bool qrnic_command_enabled(const QrnicDevice *d)
+{
+    return d->cmd.state != QRNIC_COMMANDS_OFF;
+}
+
 bool qrnic_command_doorbell(QrnicDevice *d, uint32_t producer)
 {
     QrnicCommandQueue *q = &d->cmd;
 
     trace_qrnic_command_doorbell(d->name, producer, q->consumer);
-    if (!q->enabled) {
+    if (!qrnic_command_enabled(d)) {
         qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
                           producer, "the command queue is not enabled");
         return false;
@@ -96,7 +110,7 @@ const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
         return "reserved bits are set";
     }
     *rule = QRNIC_GE_COMMAND_RING;
-    if (!q->enabled) {
+    if (!qrnic_command_enabled(d)) {
         return "the command queue is not enabled";
     }
     if (slot > mask) {
@@ -292,7 +306,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
                               entry.object, entry.token);
     result = command_execute(d, &entry, reserved_ok, data);
     if (entry.opcode == QRNIC_CMD_RESIZE_CQ && result.status == QRNIC_ST_OK &&
-        (!q->enabled || q->generation != generation)) {
+        (!qrnic_command_enabled(d) || q->generation != generation)) {
         /* The command's own DMA may have disabled the queue, before it ran. */
         qrnic_cq_resize_cancel(d->engine);
         result = qrnic_cq_resize_result(d->engine);
@@ -306,34 +320,40 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
         return true;
     }
     if (qrnic_command_unfinished(d->engine)) {
-        q->held = true;
-        q->held_addr = addr;
-        q->held_entry = entry;
-        q->held_result = result;
+        /* The command may have disabled the queue by its own DMA. */
+        if (qrnic_command_enabled(d)) {
+            qrnic_command_state_set(d, QRNIC_COMMANDS_UNFINISHED);
+            q->reply_addr = addr;
+            q->reply_entry = entry;
+            q->reply = result;
+        }
         return true;
     }
     return command_finish(d, addr, &entry, &result);
 }
 
-/* The command whose work the engine has ended; false: nothing more now. */
-static bool command_held(QrnicDevice *d)
+/*
+ * Replies to the command whose work the engine has finished. Returns false if
+ * nothing more can be done now.
+ */
+static bool command_reply(QrnicDevice *d)
 {
     QrnicCommandQueue *q = &d->cmd;
-    QrnicCmdEntry entry = q->held_entry;
-    QrnicResult result = q->held_result;
+    QrnicCmdEntry entry = q->reply_entry;
+    QrnicResult result = q->reply;
 
     if (qrnic_is_fatal(d->engine)) {
         result = (QrnicResult) { QRNIC_ST_FATAL };
     } else if (entry.opcode == QRNIC_CMD_RESIZE_CQ) {
         result = qrnic_cq_resize_result(d->engine);
     }
-    q->held = false;
-    return command_finish(d, q->held_addr, &entry, &result);
+    qrnic_command_state_set(d, QRNIC_COMMANDS_READY);
+    return command_finish(d, q->reply_addr, &entry, &result);
 }
 
 bool qrnic_command_pending(const QrnicDevice *d)
 {
-    return d->cmd.enabled && d->cmd.producer != d->cmd.consumer;
+    return qrnic_command_enabled(d) && d->cmd.producer != d->cmd.consumer;
 }
 
 bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
@@ -341,13 +361,13 @@ bool qrnic_command_run(QrnicDevice *d, unsigned budget, bool short_only)
     QrnicCommandQueue *q = &d->cmd;
     g_autofree QrnicCommandData *data = NULL;
 
-    while (qrnic_command_pending(d) && !d->reset_waits) {
+    while (qrnic_command_pending(d) && qrnic_on_bus(d)) {
         if (!budget-- || (qrnic_command_unfinished(d->engine) &&
                           !qrnic_is_fatal(d->engine))) {
             return true;
         }
-        if (q->held) {
-            if (!command_held(d)) {
+        if (q->state == QRNIC_COMMANDS_UNFINISHED) {
+            if (!command_reply(d)) {
                 break;
             }
             continue;

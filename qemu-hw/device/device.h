@@ -11,6 +11,7 @@
 #include "net/net.h"
 #include "cable/cable.h"
 #include "engine/engine.h"
+#include "device/state.h"
 
 /*
  * The files of the device are in layers. A file calls only files of lower
@@ -21,7 +22,7 @@
  *   work.c                                                  work.h
  *   interrupts.c commands.c command_queue.c
  *   doorbell_events.c port.c                                parts.h
- *   bus.c                                                   this header
+ *   bus.c state.c                                           device.h, state.h
  */
 
 #define TYPE_QRNIC "qrnic"
@@ -31,17 +32,17 @@ OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
 #define QRNIC_PCI_PM_OFFSET 0x40
 
 typedef struct QrnicCommandQueue {
-    bool enabled;
+    QrnicCommandState state;
     uint64_t base;
     uint32_t log_size;
     uint32_t producer, consumer;
     uint32_t generation;        /* incremented each time it is enabled */
     /* Slots whose events CMD_EVENT requested */
     DECLARE_BITMAP(wanted, 1 << QRNIC_CMD_MAX_LOG_SIZE);
-    bool held;                  /* the engine has not ended its work: */
-    uint64_t held_addr;
-    QrnicCmdEntry held_entry;
-    QrnicResult held_result;
+    /* UNFINISHED: the command that waits for the engine, and its reply */
+    uint64_t reply_addr;
+    QrnicCmdEntry reply_entry;
+    QrnicResult reply;
 } QrnicCommandQueue;
 
 /* Control registers that only hold a value */
@@ -58,7 +59,7 @@ typedef struct QrnicRegisters {
  */
 typedef struct QrnicWire {
     bool (*link)(QrnicDevice *d);
-    /* Accepts the frame. False: sets d->wire_ready when it accepts another. */
+    /* Accepts the frame. False: adds PENDING_WIRE when it accepts another. */
     bool (*send)(QrnicDevice *d, const uint8_t *frame, size_t len);
     /* Lets buffered frames come; the device is not entered. */
     void (*flush)(QrnicDevice *d);
@@ -106,28 +107,11 @@ struct QrnicDevice {
     struct QrnicLink *link;     /* or NULL */
     QEMUTimer *link_timer;
 
-    /*
-     * Someone is in the engine or the command queue. A message of MSI-X may
-     * hit a register of another device that waits for its own work and so runs
-     * ours, hands us a frame, resets us or unplugs us; a frame that is sent may
-     * do the same. Whatever finds the device busy is noted here and done when
-     * it is left.
-     */
-    bool busy;
-    bool work_waits;
-    bool reset_waits;
-    bool receive_waits;         /* frames may be offered again */
-    bool unplug_waits;
-    /* Frames that waited are being delivered: the net client is in use. */
-    bool flushing;
-    /* The engine is run in a moment anyway; and it has asked for that. */
-    bool runs_soon, run_now;
-    bool timer_due;
-    bool link_changed;
-    bool wire_ready;
-    bool link_timer_due, link_kicked;
-
-    bool running;               /* of the virtual machine */
+    QrnicDeviceState state;
+    QrnicKicks kicks;
+    uint32_t pending;           /* QrnicPending */
+    uint32_t flushes;           /* nested deliveries of buffered frames */
+    bool vm_running;
     VMChangeStateEntry *run_state;
 
     QrnicCommandQueue cmd;
@@ -135,6 +119,28 @@ struct QrnicDevice {
     /* NULL: doorbells are written */
     struct QrnicDoorbellEvents *events;
 };
+
+/* Returns true if a caller uses the engine or the command queue. */
+static inline bool qrnic_is_entered(const QrnicDevice *d)
+{
+    return d->state == QRNIC_DEVICE_ENTERED ||
+           d->state == QRNIC_DEVICE_RESET_PENDING ||
+           d->state == QRNIC_DEVICE_UNPLUGGED;
+}
+
+/* Returns false from unplug on. */
+static inline bool qrnic_is_plugged(const QrnicDevice *d)
+{
+    return d->state == QRNIC_DEVICE_IDLE ||
+           d->state == QRNIC_DEVICE_ENTERED ||
+           d->state == QRNIC_DEVICE_RESET_PENDING;
+}
+
+/* Returns false if the device is unplugged, or is reset when it is left. */
+static inline bool qrnic_on_bus(const QrnicDevice *d)
+{
+    return d->state == QRNIC_DEVICE_IDLE || d->state == QRNIC_DEVICE_ENTERED;
+}
 
 /*
  * Reads or writes the guest's memory. Returns false if any byte of the access
@@ -147,8 +153,6 @@ bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
 bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op);
 /* Does it at an address of the host. False: the host has no such operation. */
 bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op);
-/* Returns false if the device is unplugged, or is reset when it is left. */
-bool qrnic_on_bus(QrnicDevice *d);
 /* Returns true if the guest has enabled bus mastering. */
 bool qrnic_bus_master(QrnicDevice *d);
 /* Returns true in D3hot. */

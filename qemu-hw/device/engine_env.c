@@ -94,9 +94,7 @@ static void env_kick(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    if (d->runs_soon) {
-        d->run_now = true;
-    } else {
+    if (!qrnic_kicks_note(d)) {
         qrnic_kick(d);
     }
 }
@@ -113,7 +111,7 @@ static void timer_fired(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    d->timer_due = true;
+    qrnic_pending_add(d, QRNIC_PENDING_TIMER);
     qrnic_kick(d);
 }
 

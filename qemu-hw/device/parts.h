@@ -41,6 +41,8 @@ const QrnicCommand *qrnic_command_find(uint16_t opcode);
 /* command_queue.c: the ring, mailboxes, completion. Not entered: */
 void qrnic_command_enable(QrnicDevice *d, uint64_t base, uint32_t log_size);
 void qrnic_command_disable(QrnicDevice *d);
+void qrnic_command_reset(QrnicDevice *d);
+bool qrnic_command_enabled(const QrnicDevice *d);
 /* Moves the producer index. True: commands are pending, run them. */
 bool qrnic_command_doorbell(QrnicDevice *d, uint32_t producer);
 /*

@@ -62,7 +62,7 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
     /* Continues pending work, because frames are now accepted or dropped. */
     if ((!was_master && qrnic_bus_master(d)) ||
         was_asleep != qrnic_asleep(d)) {
-        d->receive_waits = true;
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_kick(d);
     }
 }
@@ -76,7 +76,7 @@ static void run_state_changed(void *opaque, bool running, RunState state)
     QrnicDevice *d = opaque;
 
     trace_qrnic_run_state(d->name, running);
-    d->running = running;
+    d->vm_running = running;
     if (running) {
         qrnic_kick(d);
     }
@@ -185,13 +185,14 @@ static void device_realize(PCIDevice *pci, Error **errp)
     }
 
     d->bh = qemu_bh_new_guarded(device_bh, d, &dev->mem_reentrancy_guard);
+    qrnic_state_plug(d);
     qrnic_engine_plug(d);
     qrnic_port_init(d);
     if (!d->wire) {
         qrnic_net_init(d);
     }
     qrnic_port_set_link(d, d->wire->link(d));
-    d->running = runstate_is_live(runstate_get());
+    d->vm_running = runstate_is_live(runstate_get());
     d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
                         d->config.db_pages, d->config.doorbell_fifo);
@@ -206,9 +207,8 @@ static void device_exit(PCIDevice *pci)
     trace_qrnic_unrealize(d->name);
     qemu_del_vm_change_state_handler(d->run_state);
     qemu_bh_delete(d->bh);
-    d->bh = NULL;
+    qrnic_unplug(d);
     qrnic_doorbell_events_cleanup(d);
-    qrnic_wire_release(d);
     timer_del(d->timer);
     qrnic_port_stop(d);
     qrnic_interrupts_cleanup(d);

@@ -70,7 +70,7 @@ static void env_kick(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    d->link_kicked = true;
+    qrnic_pending_add(d, QRNIC_PENDING_LINK_RUN);
     qrnic_kick(d);
 }
 
@@ -108,7 +108,7 @@ static void timer_fired(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    d->link_timer_due = true;
+    qrnic_pending_add(d, QRNIC_PENDING_LINK_TIMER);
     qrnic_kick(d);
 }
 
@@ -210,17 +210,15 @@ bool qrnic_port_has_frames(QrnicDevice *d)
 
 bool qrnic_port_idle(const QrnicDevice *d)
 {
-    return !d->link_timer_due && !d->link_kicked;
+    return !(d->pending & (QRNIC_PENDING_LINK_TIMER | QRNIC_PENDING_LINK_RUN));
 }
 
 void qrnic_port_work(QrnicDevice *d)
 {
-    if (d->link_timer_due) {
-        d->link_timer_due = false;
+    if (qrnic_pending_take(d, QRNIC_PENDING_LINK_TIMER)) {
         qrnic_link_timer(d->link);
     }
-    if (d->link_kicked) {
-        d->link_kicked = false;
+    if (qrnic_pending_take(d, QRNIC_PENDING_LINK_RUN)) {
         qrnic_link_run(d->link);
     }
 }

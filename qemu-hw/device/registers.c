@@ -14,7 +14,7 @@ static uint32_t status_read(QrnicDevice *d)
     uint32_t status = qrnic_engine_ready(d->engine) ?
                       QRNIC_REG_STATUS_READY_MASK : 0;
 
-    if (d->cmd.enabled) {
+    if (qrnic_command_enabled(d)) {
         status |= QRNIC_REG_STATUS_CMD_ENABLED_MASK;
     }
     if (qrnic_is_fatal(d->engine)) {
@@ -43,7 +43,8 @@ static bool reg_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
         *value = status_read(d);
         return true;
     case QRNIC_REG_CONTROL:
-        *value = d->cmd.enabled ? QRNIC_REG_CONTROL_CMD_ENABLE_MASK : 0;
+        *value = qrnic_command_enabled(d) ?
+                 QRNIC_REG_CONTROL_CMD_ENABLE_MASK : 0;
         return true;
     case QRNIC_REG_HEALTH:
         *value = d->regs.health;
@@ -99,7 +100,7 @@ static void control_write(QrnicDevice *d, uint32_t value)
         qrnic_device_reset(d);
     } else if (!(value & QRNIC_REG_CONTROL_CMD_ENABLE_MASK)) {
         qrnic_command_disable(d);
-    } else if (!d->cmd.enabled) {
+    } else if (!qrnic_command_enabled(d)) {
         qrnic_command_enable(d, (uint64_t)d->regs.cmd_base_hi << 32 |
                                 d->regs.cmd_base_lo, d->regs.cmd_size);
     }
@@ -136,7 +137,7 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
     case QRNIC_REG_CMD_BASE_LO:
     case QRNIC_REG_CMD_BASE_HI:
     case QRNIC_REG_CMD_SIZE:
-        if (d->cmd.enabled) {
+        if (qrnic_command_enabled(d)) {
             return "read only while the command queue runs";
         }
         if (offset == QRNIC_REG_CMD_BASE_LO) {

@@ -32,7 +32,7 @@ static bool cable_receive(QrnicDevice *d)
 
     if (d->cable_full && qrnic_cable_room(d->cable)) {
         d->cable_full = false;
-        d->wire_ready = true;
+        qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     }
     /* Without bus mastering a frame could go nowhere; it waits instead. */
     if (!lost && !qrnic_bus_master(d)) {
@@ -78,8 +78,8 @@ static void link_changed(void *opaque)
 
     /* Who waits for room looks again: there may be no link. */
     d->cable_full = false;
-    d->wire_ready = true;
-    d->link_changed = true;
+    qrnic_pending_add(d, QRNIC_PENDING_WIRE);
+    qrnic_pending_add(d, QRNIC_PENDING_LINK);
     qrnic_kick(d);
 }
 

@@ -19,7 +19,7 @@ static bool net_can_receive(NetClientState *nc)
         return true;
     }
     if (!qrnic_port_can_receive(d)) {
-        d->receive_waits = true;
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return false;
     }
     /* Without bus mastering a frame could go nowhere; it waits instead. */
@@ -38,15 +38,15 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
      * A queue of frames is emptied without asking net_can_receive(). Busy: it
      * is the answer to a frame that is being sent just now, say.
      */
-    if (!d->running || !qrnic_bus_master(d) ||
+    if (!d->vm_running || !qrnic_bus_master(d) ||
         !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
-        d->receive_waits = true;
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return 0;
     }
     /* A backend comes with few frames, a queue that is emptied with all. */
-    if (d->flushing && qrnic_engine_frames_taken(d->engine)) {
-        d->receive_waits = true;
+    if (d->flushes && qrnic_engine_frames_taken(d->engine)) {
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_leave(d);
         qrnic_kick(d);
         return 0;
@@ -60,7 +60,7 @@ static void net_link_status_changed(NetClientState *nc)
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
-    d->link_changed = true;
+    qrnic_pending_add(d, QRNIC_PENDING_LINK);
     qrnic_kick(d);
 }
 
@@ -114,7 +114,7 @@ static void net_sent(NetClientState *nc, ssize_t ret)
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
     /* Also when the backend purged it: then it is lost, as on any wire. */
-    d->wire_ready = true;
+    qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     qrnic_kick(d);
 }
 

@@ -22,43 +22,47 @@
 
 bool qrnic_takes_no_frame(QrnicDevice *d)
 {
-    return !d->bh || qrnic_asleep(d);
+    return !qrnic_is_plugged(d) || qrnic_asleep(d);
 }
 
 bool qrnic_enter(QrnicDevice *d)
 {
-    if (d->busy) {
+    if (!qrnic_state_enter(d)) {
         return false;
     }
-    d->busy = true;
-    /* It may be unplugged before it is left. */
+    /* The device may be unplugged before it is left. */
     object_ref(OBJECT(d));
     return true;
 }
 
-void qrnic_wire_release(QrnicDevice *d)
+void qrnic_unplug(QrnicDevice *d)
 {
-    d->unplug_waits = d->busy || d->flushing;
-    if (!d->unplug_waits) {
+    if (qrnic_state_unplug(d)) {
         d->wire->cleanup(d);
     }
 }
 
+static bool receive_is_pending(const QrnicDevice *d)
+{
+    return d->pending & QRNIC_PENDING_RECEIVE;
+}
+
 void qrnic_leave(QrnicDevice *d)
 {
-    if (d->wire->settle && !d->unplug_waits) {
+    QrnicDeviceState before;
+
+    if (d->wire->settle && qrnic_is_plugged(d)) {
         d->wire->settle(d);
     }
-    d->busy = false;
-    if (d->unplug_waits) {
-        qrnic_wire_release(d);
-    } else if (d->reset_waits) {
-        d->reset_waits = false;
+    before = qrnic_state_leave(d);
+    if (d->state == QRNIC_DEVICE_ABSENT) {
+        d->wire->cleanup(d);
+    } else if (before == QRNIC_DEVICE_RESET_PENDING) {
         qrnic_device_reset(d);
     }
-    if (d->work_waits ||
-        (d->receive_waits && !qrnic_engine_held(d->engine))) {
-        d->work_waits = false;
+    if ((receive_is_pending(d) && !qrnic_engine_held(d->engine)) ||
+        d->pending & QRNIC_PENDING_WORK) {
+        qrnic_pending_take(d, QRNIC_PENDING_WORK);
         qrnic_kick(d);
     }
     object_unref(OBJECT(d));
@@ -78,21 +82,20 @@ static void device_memory_show(QrnicDevice *d)
 
 void qrnic_device_reset(QrnicDevice *d)
 {
-    if (d->busy) {
+    if (!qrnic_state_reset(d)) {
         trace_qrnic_waits(d->name, "reset");
-        d->reset_waits = true;
         return;
     }
     trace_qrnic_reset(d->name);
-    d->cmd = (QrnicCommandQueue) { 0 };
+    qrnic_command_reset(d);
     d->regs = (QrnicRegisters) { 0 };
     timer_del(d->timer);
-    d->timer_due = false;
+    qrnic_pending_take(d, QRNIC_PENDING_TIMER);
     qrnic_port_link_reset(d);
     qrnic_engine_reset(d->engine);
     qrnic_doorbell_events_reset(d);
     device_memory_show(d);
-    if (d->receive_waits) {
+    if (receive_is_pending(d)) {
         qrnic_kick(d);
     }
 }
@@ -102,9 +105,8 @@ static bool work_once(QrnicDevice *d)
 {
     bool more = false, held;
 
-    d->runs_soon = true;
-    if (d->link_changed) {
-        d->link_changed = false;
+    qrnic_kicks_defer(d);
+    if (qrnic_pending_take(d, QRNIC_PENDING_LINK)) {
         qrnic_port_set_link(d, d->wire->link(d));
     }
     qrnic_port_deliver(d);
@@ -112,19 +114,18 @@ static bool work_once(QrnicDevice *d)
         more |= d->wire->receive(d);
     }
     held = qrnic_engine_held(d->engine);
-    if (d->wire_ready) {
-        d->wire_ready = false;
+    if (qrnic_pending_take(d, QRNIC_PENDING_WIRE)) {
         qrnic_port_wire_ready(d);
     }
-    if (d->timer_due) {
-        d->timer_due = false;
+    if (qrnic_pending_take(d, QRNIC_PENDING_TIMER)) {
         qrnic_engine_timer(d->engine);
     }
     if (qrnic_command_pending(d)) {
         qrnic_doorbell_events_collect(d);
     }
     qrnic_doorbell_events_process(d);
-    d->runs_soon = d->run_now = false;
+    /* The engine is run in any case, so no matter if it has requested it. */
+    qrnic_kicks_resume(d);
     /*
      * Doorbells come before a command that was rung after them. Otherwise a
      * doorbell for a queue that the command destroys would be reported as a
@@ -143,17 +144,14 @@ static bool work_once(QrnicDevice *d)
 /* A hub first delivers the frames of others, and this may unplug the device. */
 static void wire_flush(QrnicDevice *d)
 {
-    bool outer = d->flushing;
-
-    if (!d->bh || !d->wire->flush) {
+    if (!qrnic_is_plugged(d) || !d->wire->flush) {
         return;
     }
-    d->flushing = true;
+    qrnic_state_flush_begin(d);
     qrnic_engine_take_frames(d->engine);
     d->wire->flush(d);
-    d->flushing = outer;
-    if (d->unplug_waits) {
-        qrnic_wire_release(d);
+    if (qrnic_state_flush_end(d)) {
+        d->wire->cleanup(d);
     }
 }
 
@@ -161,21 +159,20 @@ void qrnic_work(QrnicDevice *d)
 {
     bool more = false, flush;
 
-    if (!d->running) {
+    if (!d->vm_running) {
         return;
     }
     if (!qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "work");
-        d->work_waits = true;
+        qrnic_pending_add(d, QRNIC_PENDING_WORK);
         return;
     }
     object_ref(OBJECT(d));
-    flush = d->receive_waits;
-    d->receive_waits = false;
+    flush = qrnic_pending_take(d, QRNIC_PENDING_RECEIVE);
     if (!qrnic_asleep(d)) {
         more = work_once(d);
         if (flush && !qrnic_engine_can_receive(d->engine)) {
-            d->receive_waits = true;
+            qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
             flush = false;
         }
     } else if (d->wire->receive) {
@@ -194,9 +191,9 @@ void qrnic_work(QrnicDevice *d)
 /* Returns true if nothing is pending but what the processor requests now. */
 static bool nothing_waits(QrnicDevice *d)
 {
-    return d->running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
-           !d->link_changed && !d->wire_ready && !d->timer_due &&
-           qrnic_port_idle(d);
+    return d->vm_running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
+           !(d->pending & (QRNIC_PENDING_LINK | QRNIC_PENDING_WIRE |
+                           QRNIC_PENDING_TIMER)) && qrnic_port_idle(d);
 }
 
 /*
@@ -208,13 +205,11 @@ static bool nothing_waits(QrnicDevice *d)
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value)
 {
-    d->runs_soon = true;
+    qrnic_kicks_defer(d);
     qrnic_doorbell_write(d->engine, page, offset, size, value);
-    d->runs_soon = false;
-    if (!d->run_now) {
+    if (!qrnic_kicks_resume(d)) {
         return;
     }
-    d->run_now = false;
     if (nothing_waits(d)) {
         qrnic_engine_run(d->engine, 1);
         device_memory_show(d);

@@ -33,7 +33,7 @@ bool qrnic_takes_no_frame(QrnicDevice *d);
 /* Resets the device, at once or when it is left. */
 void qrnic_device_reset(QrnicDevice *d);
 
-/* Unplugs the wire, at once or when nothing uses it any more. */
-void qrnic_wire_release(QrnicDevice *d);
+/* Ends the use of the bus, and releases the wire when nothing uses it. */
+void qrnic_unplug(QrnicDevice *d);
 
 #endif

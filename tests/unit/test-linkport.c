@@ -24,17 +24,12 @@ static struct {
     QrnicLink *peer;
     bool peer_kicked;
     unsigned lose;              /* so many frames of the other end */
-    bool kicked, off_bus, no_master;
+    bool kicked, no_master;
 } world;
 
 /*
  * The functions of the device that device/port.c calls
  */
-
-bool qrnic_on_bus(QrnicDevice *d)
-{
-    return !world.off_bus;
-}
 
 bool qrnic_bus_master(QrnicDevice *d)
 {
@@ -139,6 +134,7 @@ static void ends_new(Pair *p)
     world.peer = qrnic_link_new(&config, &env);
     world.d = g_new0(QrnicDevice, 1);
     world.d->name = (char *)"device";
+    world.d->state = QRNIC_DEVICE_IDLE;
     world.d->wire = &wire;
     world.d->engine = p->b.qp->node->engine;
     world.d->link_retransmission = true;
@@ -233,13 +229,13 @@ static void test_waits(void)
     settle();
     before = sim_counter(n, QRNIC_COUNTER_RX_WRITE);
     for (unsigned i = 0; i < 2; i++) {
-        world.off_bus = i;
+        world.d->state = i ? QRNIC_DEVICE_RESET_PENDING : QRNIC_DEVICE_IDLE;
         world.no_master = !i;
         g_assert_false(qrnic_port_has_frames(world.d));
         qrnic_port_deliver(world.d);
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_WRITE), ==, before);
     }
-    world.off_bus = false;
+    world.d->state = QRNIC_DEVICE_IDLE;
     while (qrnic_port_has_frames(world.d)) {
         qrnic_port_deliver(world.d);
     }

@@ -1,0 +1,231 @@
+/*
+ * qrnic: the states of the device
+ *
+ * Each change of a state is one call of this file, which asserts that the
+ * change is allowed and traces it. work.c, pci.c and the wires call the changes
+ * of the device's life; work.c and engine_env.c those of the kicks;
+ * command_queue.c those of the command queue. tests/unit/test-states.c walks
+ * all pairs of states.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/host-utils.h"
+#include "trace.h"
+#include "device/device.h"
+
+/*
+ * The life of the device:
+ *
+ *   ABSENT --plug--> IDLE --enter--> ENTERED --leave--> IDLE
+ *                                    ENTERED --reset--> RESET_PENDING
+ *                              RESET_PENDING --leave--> IDLE
+ *   IDLE --unplug--> ABSENT, or RELEASING in a flush --flush ends--> ABSENT
+ *   ENTERED, RESET_PENDING --unplug--> UNPLUGGED
+ *   UNPLUGGED --leave--> ABSENT, or RELEASING in a flush
+ *
+ * ABSENT         Begins with the object, and when the wire is released. Holds:
+ *                no bottom half, no wire in use, nothing enters. Left by plug.
+ * IDLE           Begins with plug, and when the device is left. Holds: DMA,
+ *                frames and interrupts go out; the engine is used by nobody.
+ *                Left by enter and by unplug.
+ * ENTERED        Begins with enter, which one caller at a time succeeds in.
+ *                Holds: the caller alone uses the engine and the command
+ *                queue; other requests are pending bits. Left by leave, and by
+ *                a reset or an unplug that the caller's own work causes.
+ * RESET_PENDING  Begins with a reset of an entered device. Holds: as ENTERED,
+ *                but DMA fails, and frames and interrupts are dropped. Left by
+ *                leave, whose caller then resets the device, and by unplug.
+ * UNPLUGGED      Begins when an entered device is unplugged. Holds: no bottom
+ *                half; as RESET_PENDING for the caller. Left by leave.
+ * RELEASING      Begins when a device is unplugged or left while its wire
+ *                delivers buffered frames (flushes > 0). Holds: only the flush
+ *                uses the wire. Left when the flush ends.
+ *
+ * The kicks of the engine (QrnicKicks):
+ *
+ * SCHEDULED      A kick schedules the bottom half. Left by defer.
+ * DEFERRED       The caller runs the engine soon anyway, so that a kick is only
+ *                noted. Left by a kick, and by resume.
+ * NOTED          The engine has requested a run. Left by resume.
+ *
+ * The command queue (QrnicCommandState):
+ *
+ * OFF            Begins with a reset, and when software disables the queue.
+ *                Holds: no command is fetched. Left by enable.
+ * READY          Begins when software enables the queue, and when a command is
+ *                completed. Holds: no reply is pending. Left by disable, reset,
+ *                and a command whose work the engine has not finished.
+ * UNFINISHED     Holds: reply is the one of that command, and no other
+ *                command is fetched. Left when the engine has finished its
+ *                work, by disable and by reset.
+ */
+
+#define BIT_OF(state) (1u << (state))
+
+static const char *const state_names[] = {
+    [QRNIC_DEVICE_ABSENT] = "absent",
+    [QRNIC_DEVICE_IDLE] = "idle",
+    [QRNIC_DEVICE_ENTERED] = "entered",
+    [QRNIC_DEVICE_RESET_PENDING] = "reset pending",
+    [QRNIC_DEVICE_UNPLUGGED] = "unplugged",
+    [QRNIC_DEVICE_RELEASING] = "releasing",
+};
+
+/* The states that may follow each state */
+static const uint8_t state_next[] = {
+    [QRNIC_DEVICE_ABSENT] = BIT_OF(QRNIC_DEVICE_IDLE),
+    [QRNIC_DEVICE_IDLE] = BIT_OF(QRNIC_DEVICE_ENTERED) |
+                          BIT_OF(QRNIC_DEVICE_RELEASING) |
+                          BIT_OF(QRNIC_DEVICE_ABSENT),
+    [QRNIC_DEVICE_ENTERED] = BIT_OF(QRNIC_DEVICE_IDLE) |
+                             BIT_OF(QRNIC_DEVICE_RESET_PENDING) |
+                             BIT_OF(QRNIC_DEVICE_UNPLUGGED),
+    [QRNIC_DEVICE_RESET_PENDING] = BIT_OF(QRNIC_DEVICE_IDLE) |
+                                   BIT_OF(QRNIC_DEVICE_UNPLUGGED),
+    [QRNIC_DEVICE_UNPLUGGED] = BIT_OF(QRNIC_DEVICE_RELEASING) |
+                               BIT_OF(QRNIC_DEVICE_ABSENT),
+    [QRNIC_DEVICE_RELEASING] = BIT_OF(QRNIC_DEVICE_ABSENT),
+};
+
+void qrnic_state_set(QrnicDevice *d, QrnicDeviceState next)
+{
+    assert(next < QRNIC_DEVICE_STATES && d->state < QRNIC_DEVICE_STATES);
+    assert(state_next[d->state] & BIT_OF(next));
+    assert(next != QRNIC_DEVICE_RELEASING || d->flushes);
+    assert(next != QRNIC_DEVICE_ABSENT || !d->flushes);
+    trace_qrnic_state(d->name, state_names[d->state], state_names[next]);
+    d->state = next;
+}
+
+void qrnic_state_plug(QrnicDevice *d)
+{
+    assert(d->state == QRNIC_DEVICE_ABSENT);
+    qrnic_state_set(d, QRNIC_DEVICE_IDLE);
+}
+
+bool qrnic_state_enter(QrnicDevice *d)
+{
+    if (d->state != QRNIC_DEVICE_IDLE) {
+        return false;
+    }
+    qrnic_state_set(d, QRNIC_DEVICE_ENTERED);
+    return true;
+}
+
+static QrnicDeviceState state_released(const QrnicDevice *d)
+{
+    return d->flushes ? QRNIC_DEVICE_RELEASING : QRNIC_DEVICE_ABSENT;
+}
+
+QrnicDeviceState qrnic_state_leave(QrnicDevice *d)
+{
+    QrnicDeviceState before = d->state;
+
+    assert(qrnic_is_entered(d));
+    qrnic_state_set(d, before == QRNIC_DEVICE_UNPLUGGED ? state_released(d) :
+                                                          QRNIC_DEVICE_IDLE);
+    return before;
+}
+
+bool qrnic_state_reset(QrnicDevice *d)
+{
+    if (d->state == QRNIC_DEVICE_ENTERED) {
+        qrnic_state_set(d, QRNIC_DEVICE_RESET_PENDING);
+    }
+    return !qrnic_is_entered(d);
+}
+
+bool qrnic_state_unplug(QrnicDevice *d)
+{
+    qrnic_state_set(d, qrnic_is_entered(d) ? QRNIC_DEVICE_UNPLUGGED :
+                                             state_released(d));
+    return d->state == QRNIC_DEVICE_ABSENT;
+}
+
+void qrnic_state_flush_begin(QrnicDevice *d)
+{
+    assert(d->state == QRNIC_DEVICE_IDLE);
+    d->flushes++;
+}
+
+bool qrnic_state_flush_end(QrnicDevice *d)
+{
+    assert(d->flushes);
+    if (--d->flushes || d->state != QRNIC_DEVICE_RELEASING) {
+        return false;
+    }
+    qrnic_state_set(d, QRNIC_DEVICE_ABSENT);
+    return true;
+}
+
+void qrnic_kicks_defer(QrnicDevice *d)
+{
+    assert(d->kicks == QRNIC_KICKS_SCHEDULED && qrnic_is_entered(d));
+    d->kicks = QRNIC_KICKS_DEFERRED;
+}
+
+bool qrnic_kicks_note(QrnicDevice *d)
+{
+    if (d->kicks == QRNIC_KICKS_SCHEDULED) {
+        return false;
+    }
+    d->kicks = QRNIC_KICKS_NOTED;
+    return true;
+}
+
+bool qrnic_kicks_resume(QrnicDevice *d)
+{
+    bool noted = d->kicks == QRNIC_KICKS_NOTED;
+
+    assert(d->kicks != QRNIC_KICKS_SCHEDULED);
+    d->kicks = QRNIC_KICKS_SCHEDULED;
+    trace_qrnic_kicks(d->name, noted);
+    return noted;
+}
+
+static const char *const command_state_names[] = {
+    [QRNIC_COMMANDS_OFF] = "off",
+    [QRNIC_COMMANDS_READY] = "ready",
+    [QRNIC_COMMANDS_UNFINISHED] = "unfinished",
+};
+
+void qrnic_command_state_set(QrnicDevice *d, QrnicCommandState next)
+{
+    assert(next < QRNIC_COMMAND_STATES && next != d->cmd.state);
+    /* Only a queue that is enabled can have a command in progress. */
+    assert(next != QRNIC_COMMANDS_UNFINISHED ||
+           d->cmd.state == QRNIC_COMMANDS_READY);
+    trace_qrnic_command_state(d->name, command_state_names[d->cmd.state],
+                              command_state_names[next]);
+    d->cmd.state = next;
+}
+
+static const char *pending_name(QrnicPending bit)
+{
+    static const char *const names[] = {
+        "work", "receive", "timer", "link change", "wire ready", "link timer",
+        "link run",
+    };
+
+    return names[ctz32(bit)];
+}
+
+void qrnic_pending_add(QrnicDevice *d, QrnicPending bit)
+{
+    assert(is_power_of_2(bit) && !(bit & ~QRNIC_PENDING_ALL));
+    if (!(d->pending & bit)) {
+        trace_qrnic_pending(d->name, pending_name(bit), d->pending);
+        d->pending |= bit;
+    }
+}
+
+bool qrnic_pending_take(QrnicDevice *d, QrnicPending bit)
+{
+    bool was = d->pending & bit;
+
+    assert(is_power_of_2(bit) && !(bit & ~QRNIC_PENDING_ALL));
+    d->pending &= ~bit;
+    return was;
+}
