@@ -7,7 +7,7 @@
 
 #define QRNIC_CMD_TIMEOUT (10 * HZ)
 /* The event of a command may get lost, so the driver checks the entry this often. */
-#define QRNIC_CMD_LOOK (HZ / 2)
+#define QRNIC_CMD_CHECK_INTERVAL (HZ / 2)
 
 static const struct {
 	const char *name;
@@ -63,14 +63,14 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 	struct qrnic_cmd_queue *queue = &core->cmd;
 	struct qrnic_cmd_slot *slot = &queue->slots[index];
 	unsigned long begin = jiffies;
-	bool late, looked = false;
+	bool late, checked = false;
 
 	if (qrnic_cmd_poll(queue, index, control))
 		goto answered;
 	qrnic_cmd_request_event(core, index);
 	for (;;) {
 		late = time_after(jiffies, begin + QRNIC_CMD_TIMEOUT);
-		if (qrnic_cmd_answered(queue, index, control))
+		if (qrnic_cmd_completed(queue, index, control))
 			break;
 		if (!READ_ONCE(queue->enabled))
 			return -EIO;
@@ -79,12 +79,12 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 		if (time_after(jiffies, begin + 1))
 			qrnic_health_check(core);
 		if (READ_ONCE(queue->events))
-			looked = !wait_for_completion_timeout(&slot->done,
-							      QRNIC_CMD_LOOK);
+			checked = !wait_for_completion_timeout(&slot->done,
+							      QRNIC_CMD_CHECK_INTERVAL);
 		else
 			usleep_range(20, 100);
 	}
-	if (looked)
+	if (checked)
 		atomic_inc(&core->late_command_events);
 answered:
 	/* The owner bit was written last: now result and output are there. */

@@ -185,7 +185,7 @@ int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd)
 }
 
 /* Returns true if the device has completed the entry, and sets *control. */
-bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
+bool qrnic_cmd_completed(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 {
 	*control = le32_to_cpu(READ_ONCE(queue->ring[index].control));
 	return !(*control & QRNIC_CMD_ENTRY_OWNER_MASK);
@@ -197,12 +197,12 @@ bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 	u32 poll = min(READ_ONCE(queue->poll_us), QRNIC_CMD_POLL_MAX);
 	u64 end;
 
-	if (qrnic_cmd_answered(queue, index, control))
+	if (qrnic_cmd_completed(queue, index, control))
 		return true;
 	end = ktime_get_ns() + poll * NSEC_PER_USEC;
 	while (ktime_get_ns() < end && !need_resched()) {
 		cpu_relax();
-		if (qrnic_cmd_answered(queue, index, control))
+		if (qrnic_cmd_completed(queue, index, control))
 			return true;
 	}
 	return false;

@@ -201,7 +201,7 @@ static size_t qrnic_contexts_bytes(struct qrnic_core *core)
 	return (size_t)images * QRNIC_CONTEXT_IMAGE_SIZE;
 }
 
-static int qrnic_contexts_give(struct qrnic_core *core, size_t bytes)
+static int qrnic_contexts_set(struct qrnic_core *core, size_t bytes)
 {
 	struct qrnic_context_memory memory = { .length = cpu_to_le64(bytes) };
 	int err;
@@ -231,7 +231,7 @@ void qrnic_contexts_start(struct qrnic_core *core)
 		return;
 	bytes = qrnic_contexts_bytes(core);
 	if (bytes)
-		err = qrnic_contexts_give(core, bytes);
+		err = qrnic_contexts_set(core, bytes);
 	if (err)
 		dev_warn(&core->dev.pdev->dev,
 			 "no context memory (error %d): few connections\n", err);

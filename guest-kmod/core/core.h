@@ -216,7 +216,7 @@ void qrnic_cmd_use_events(struct qrnic_core *core, bool events);
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token);
 /* For command.c, in this order */
 int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd);
-bool qrnic_cmd_answered(struct qrnic_cmd_queue *queue, u32 index, u32 *control);
+bool qrnic_cmd_completed(struct qrnic_cmd_queue *queue, u32 index, u32 *control);
 bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control);
 void qrnic_cmd_request_event(struct qrnic_core *core, u32 index);
 void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold);

@@ -17,7 +17,7 @@
  */
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
-/* EQEs that one interrupt takes before others have their turn */
+/* The most EQEs that one interrupt handles, so that it does not delay others */
 #define QRNIC_EQ_BUDGET 64u
 /* How long qrnic_flush_events() waits for an interrupt */
 #define QRNIC_FLUSH_TIMEOUT HZ

@@ -16,10 +16,11 @@
 #include "ethernet/ethernet.h"
 
 /*
- * Finds the headers of the first frame, once something may be joined to it: IP without
- * options or extensions, TCP, so many bytes of the frame as the device says, and data.
+ * Parses the headers of the first frame, before a second one is joined to it. Returns true
+ * for IP without options or extensions, then TCP and data, if the headers have the length
+ * that the device reports.
  */
-static bool qrnic_train_look(struct qrnic_train *train, unsigned int header)
+static bool qrnic_train_parse(struct qrnic_train *train, unsigned int header)
 {
 	const struct sk_buff *skb = train->skb;
 	const struct tcphdr *tcp;
@@ -98,7 +99,7 @@ bool qrnic_train_join(struct qrnic_channel *channel, struct qrnic_rx_slot *slot,
 	if (!cqe->continues || !train->skb || train->last ||
 	    length <= cqe->continues || !(flags & QRNIC_CQEF_L4_CSUM_OK))
 		return false;
-	if (train->frames == 1 && !qrnic_train_look(train, cqe->continues))
+	if (train->frames == 1 && !qrnic_train_parse(train, cqe->continues))
 		return false;
 	if (cqe->continues != train->header || data > train->segment ||
 	    !qrnic_train_has_room(channel, length, data))

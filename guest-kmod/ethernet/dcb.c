@@ -13,7 +13,7 @@ static_assert(IEEE_8021QAZ_MAX_TCS <= QRNIC_PRIORITY_STRICT);
 static_assert(sizeof_field(struct dcb_ieee_app_dscp_map, map) ==
 	      sizeof_field(struct qrnic_dev, priority_of_dscp));
 
-/* Level n has 2^n of 255 turns; in percent, and none has nothing. */
+/* Share of each level in percent: level n has the weight 2^n, of 255 in all. */
 static const u8 qrnic_dcb_share[IEEE_8021QAZ_MAX_TCS] = {
 	1, 1, 2, 3, 6, 12, 25, 50,
 };

@@ -230,7 +230,7 @@ extern const struct qrnic_function_ops qrnic_eth_function;
 
 /* reopen.c; under RTNL, but for the carrier */
 void qrnic_eth_reopen_init(struct qrnic_eth *eth);
-void qrnic_eth_carrier(struct qrnic_eth *eth);
+void qrnic_eth_link_update(struct qrnic_eth *eth);
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
 int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up);
 int qrnic_eth_open(struct net_device *netdev);

@@ -91,7 +91,7 @@ static void qrnic_eth_port_update(struct qrnic_core *core)
 	struct net_device *netdev = READ_ONCE(core->dev.netdev);
 
 	if (netdev)
-		qrnic_eth_carrier(netdev_priv(netdev));
+		qrnic_eth_link_update(netdev_priv(netdev));
 }
 
 static bool qrnic_eth_has_qp(const struct qrnic_eth *eth, u32 qpn)

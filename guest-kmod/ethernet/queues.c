@@ -275,7 +275,7 @@ static int qrnic_rxq_register(struct qrnic_channel *channel)
 	return err;
 }
 
-static void qrnic_channel_tell(struct qrnic_channel *channel, bool started)
+static void qrnic_channel_set_napi(struct qrnic_channel *channel, bool started)
 {
 	struct net_device *netdev = channel->eth->netdev;
 
@@ -298,7 +298,7 @@ static int qrnic_channel_start(struct qrnic_channel *channel)
 		return err;
 	napi_enable(rx);
 	napi_enable(tx);
-	qrnic_channel_tell(channel, true);
+	qrnic_channel_set_napi(channel, true);
 	local_bh_disable();
 	napi_schedule(rx);
 	napi_schedule(tx);
@@ -308,7 +308,7 @@ static int qrnic_channel_start(struct qrnic_channel *channel)
 
 static void qrnic_channel_stop(struct qrnic_channel *channel)
 {
-	qrnic_channel_tell(channel, false);
+	qrnic_channel_set_napi(channel, false);
 	napi_disable(&channel->tx.cq.napi);
 	napi_disable(&channel->rx.cq.napi);
 	xdp_rxq_info_unreg(&channel->rx.xdp_rxq);

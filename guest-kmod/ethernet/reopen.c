@@ -14,7 +14,7 @@
 #define QRNIC_REOPEN_INTERVAL HZ
 
 /* Sets the carrier of the netdev. Called under the port_mutex of the core. */
-void qrnic_eth_carrier(struct qrnic_eth *eth)
+void qrnic_eth_link_update(struct qrnic_eth *eth)
 {
 	if (eth->up && eth->core->port.state == QRNIC_PORT_ACTIVE)
 		netif_carrier_on(eth->netdev);
@@ -30,7 +30,7 @@ void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 {
 	mutex_lock(&eth->core->port_mutex);
 	eth->up = up;
-	qrnic_eth_carrier(eth);
+	qrnic_eth_link_update(eth);
 	mutex_unlock(&eth->core->port_mutex);
 }
 

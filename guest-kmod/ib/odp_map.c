@@ -32,7 +32,7 @@ static u64 qrnic_odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
 }
 
 /* Makes the device read the entries and the lists of these pages anew. */
-static void qrnic_odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
+static void qrnic_odp_device_invalidate(struct qrnic_ib_odp *odp, u64 from, u64 to)
 {
 	struct qrnic_page_range range = {
 		.start = cpu_to_le64(qrnic_odp_key_address(odp, from)),
@@ -55,8 +55,8 @@ static void qrnic_odp_device_forget(struct qrnic_ib_odp *odp, u64 from, u64 to)
  * Removes the entries of pages before their mapping ends. On return the device has no
  * copy of the entries, and does not access the pages.
  */
-static void qrnic_odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
-				u64 start, u64 end)
+static void qrnic_odp_remove_pages(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
+				   u64 start, u64 end)
 {
 	u64 first = qrnic_odp_first_page(odp, umem), page = start;
 	bool any = false, emptied = false;
@@ -67,8 +67,8 @@ static void qrnic_odp_take_away(struct qrnic_ib_odp *odp, struct ib_umem_odp *um
 					first + ((page - ib_umem_start(umem)) >>
 						 umem->page_shift), 0, &emptied);
 	if (any)
-		qrnic_odp_device_forget(odp, max_t(u64, start, umem->umem.address),
-					min_t(u64, end, umem->umem.address +
+		qrnic_odp_device_invalidate(odp, max_t(u64, start, umem->umem.address),
+					    min_t(u64, end, umem->umem.address +
 						  umem->umem.length));
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
 	/*
@@ -99,7 +99,7 @@ static bool qrnic_odp_invalidate(struct mmu_interval_notifier *notifier,
 		end = min_t(u64, range->end, ib_umem_end(umem));
 		start = round_down(start, BIT(umem->page_shift));
 		end = round_up(end, BIT(umem->page_shift));
-		qrnic_odp_take_away(odp, umem, start, end);
+		qrnic_odp_remove_pages(odp, umem, start, end);
 		atomic64_inc(&odp->invalidations);
 	}
 	mutex_unlock(&umem->umem_mutex);
@@ -136,7 +136,7 @@ void qrnic_odp_shrink_work(struct work_struct *work)
 	 * The whole region: the device may hold the address of an upper list for any page
 	 * below that list, also for pages whose own lists went earlier or never existed.
 	 */
-	qrnic_odp_device_forget(odp, start, start + odp->length);
+	qrnic_odp_device_invalidate(odp, start, start + odp->length);
 	list_for_each_entry(list, &unlinked, link) {
 		if (!list->owner)
 			continue;
@@ -232,8 +232,8 @@ static struct ib_umem_odp *qrnic_odp_lists_get(struct qrnic_ib_odp *odp, u64 add
 }
 
 /* Writes the entries of pages that are mapped now. Returns how many there are. */
-static int qrnic_odp_enter(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
-			   u64 index, int pages)
+static int qrnic_odp_set_entries(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
+				 u64 index, int pages)
 {
 	u64 first = qrnic_odp_first_page(odp, umem), i, entry;
 	bool check = qrnic_dma_may_be_copied(odp->dev);
@@ -282,9 +282,9 @@ static int qrnic_odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool
 						     QRNIC_ODP_READ, fault);
 	present = pages;
 	if (pages >= 0) {
-		present = qrnic_odp_enter(odp, umem,
-					  index - qrnic_odp_first_page(odp, umem),
-					  pages);
+		present = qrnic_odp_set_entries(odp, umem,
+						index - qrnic_odp_first_page(odp, umem),
+						pages);
 		mutex_unlock(&umem->umem_mutex);
 	}
 	qrnic_odp_lists_put(odp, &lists);

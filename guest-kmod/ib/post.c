@@ -57,7 +57,7 @@ static void qrnic_put_data(struct wqe_cursor *cursor, const struct ib_sge *sge, 
 	}
 }
 
-/* Inline data is packed, whatever the lengths of its pieces. */
+/* Writes inline data without gaps, whatever the lengths of its SGEs. */
 static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge,
 			     int num)
 {
@@ -68,7 +68,7 @@ static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge
 	for (; num; num--, sge++) {
 		const u8 *data = (const u8 *)(uintptr_t)sge->addr;
 
-		/* In pieces that end where the ring or a chunk of it does */
+		/* Each copy ends at the end of the ring or of a chunk. */
 		for (left = sge->length; left; left -= part) {
 			part = min3(left, size - at, QRNIC_RING_CHUNK -
 				    (at & (QRNIC_RING_CHUNK - 1)));

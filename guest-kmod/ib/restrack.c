@@ -71,7 +71,7 @@ static int qrnic_options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return 0;
 }
 
-/* By which its turns go */
+/* The priority level by which the device schedules the QP */
 static int qrnic_level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 priority = READ_ONCE(qp->priority);

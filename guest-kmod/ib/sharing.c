@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sharing.c: shared connections that the driver makes for programs which connect by the
- * communication manager and know nothing of them (manual, Shared connections). The
- * library asks for the options of a connection, and takes them to the other end by ECE.
+ * sharing.c: shared connections that the driver creates for programs that connect by the
+ * communication manager and do not know of them (manual, Shared connections). The library
+ * requests the options of a connection, and sends them to the peer by ECE.
  */
 #include <linux/random.h>
 #include <rdma/ib_addr.h>
@@ -11,20 +11,20 @@
 #include "qp.h"
 #include "qrnic_ib.h"
 
-/* 0.54 s, eight times: all members fail with their carrier */
+/* 0.54 s, eight times: if the carrier fails, all members fail */
 #define SHARE_TIMEOUT 17
 #define SHARE_RETRIES 7
 
 #define ECE_NUMBER GENMASK(31, 8)
 
 /*
- * A carrier that the driver has made. It cannot be destroyed while its share is there,
- * whatever becomes of its members.
+ * A carrier that the driver has created. It stays as long as its share, also without
+ * members.
  */
 struct qrnic_ib_share_link {
 	struct list_head entry;
 	struct qrnic_ib_carrier *carrier;
-	u32 told;			/* number of the other end's, or 0 */
+	u32 peer_number;		/* of the carrier of the peer, or 0 */
 	u8 options;			/* QRNIC_QPO_* */
 	bool connected;
 	bool failed;			/* for good; by events, too */
@@ -45,15 +45,15 @@ struct qrnic_ib_share_link {
 struct qrnic_ib_share {
 	struct list_head entry;
 	struct list_head links;
-	struct qrnic_ib_ucontext *asks;	/* offering share: its process; else NULL */
+	struct qrnic_ib_ucontext *ucontext;	/* of an offering share; else NULL */
 	struct qrnic_ib_owner owner;	/* answering share */
 	u32 number;			/* of the offering process: 24 bits, and not 0 */
-	u32 users;			/* queue pairs that have offered it or answered so */
+	u32 users;			/* queue pairs that offer it or answer with it */
 	u8 options;			/* QRNIC_QPO_*, of carriers as far as both have them */
 	bool retired;			/* neither offered nor answered any more */
 };
 
-/* The link is in no list any more; qrnic_sharing_unlock() destroys its carrier. */
+/* Removes the link from its share. qrnic_sharing_unlock() destroys its carrier. */
 static void qrnic_link_remove(struct qrnic_ib_dev *dev,
 			      struct qrnic_ib_share_link *link)
 {
@@ -80,14 +80,14 @@ void qrnic_sharing_unlock(struct qrnic_ib_dev *dev)
 
 static struct qrnic_ib_share_link *qrnic_link_new(struct qrnic_ib_dev *dev,
 						  struct qrnic_ib_share *share,
-						  u32 told, u8 options)
+						  u32 peer_number, u8 options)
 {
 	struct qrnic_ib_share_link *link = kzalloc(sizeof(*link), GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!link)
 		return ERR_PTR(-ENOMEM);
-	link->told = told;
+	link->peer_number = peer_number;
 	link->options = options;
 	link->carrier = qrnic_carrier_create(dev);
 	if (IS_ERR(link->carrier)) {
@@ -109,15 +109,16 @@ err_link:
 }
 
 /*
- * Where both ends begin: nobody else's packets of a moment ago are taken for theirs. The
- * number of one end alone would be near to that of the carrier before.
+ * Returns the first PSN of both directions. It depends on the numbers of both ends, so that
+ * no late packet of another carrier is accepted. The number of one end alone is close to
+ * that of the carrier before.
  */
 static u32 qrnic_link_psn(const struct qrnic_ib_share *share,
 			  const struct qrnic_ib_share_link *link)
 {
-	u32 qrnic_answer = link->told ? : link->carrier->number;
+	u32 peer = link->peer_number ? : link->carrier->number;
 
-	return (share->number << 8 ^ qrnic_answer) * 0x9e3779b1u >> 8;
+	return (share->number << 8 ^ peer) * 0x9e3779b1u >> 8;
 }
 
 static int qrnic_link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_link *link,
@@ -145,7 +146,7 @@ static void qrnic_link_disconnect(struct qrnic_ib_dev *dev,
 	qrnic_carrier_path(link->carrier, NULL);
 }
 
-/* By the path of its first member */
+/* Connects a carrier by the path of its first member. */
 static int qrnic_link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 			      struct qrnic_ib_share_link *link,
 			      const struct ib_qp_attr *attr,
@@ -155,9 +156,9 @@ static int qrnic_link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *s
 	struct qrnic_qp_attr rtr = {
 		.av = member->av,
 		.path_mtu = iboe_get_mtu(READ_ONCE(dev->qdev->netdev->mtu)),
-		.dest_qpn = cpu_to_le32(link->told),
+		.dest_qpn = cpu_to_le32(link->peer_number),
 		.rq_psn = cpu_to_le32(qrnic_link_psn(share, link)),
-		.options = link->options | (link->told ? QRNIC_QPO_INTRODUCE : 0),
+		.options = link->options | (link->peer_number ? QRNIC_QPO_INTRODUCE : 0),
 	};
 	struct qrnic_qp_attr rts = {
 		.sq_psn = rtr.rq_psn,
@@ -195,14 +196,14 @@ static bool qrnic_link_leads(const struct qrnic_ib_share_link *link,
 }
 
 static struct qrnic_ib_share *qrnic_share_new(struct qrnic_ib_dev *dev,
-					      struct qrnic_ib_ucontext *asks,
+					      struct qrnic_ib_ucontext *ucontext,
 					      u32 number, u8 options)
 {
 	struct qrnic_ib_share *share = kzalloc(sizeof(*share), GFP_KERNEL_ACCOUNT);
 
 	if (!share)
 		return NULL;
-	share->asks = asks;
+	share->ucontext = ucontext;
 	share->number = number;
 	share->options = options;
 	INIT_LIST_HEAD(&share->links);
@@ -222,7 +223,7 @@ static void qrnic_share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *sha
 	kfree(share);
 }
 
-/* No new connection is to rely on what the other end may have lost. */
+/* Returns true if a carrier has failed, so that no new connection uses the share. */
 static bool qrnic_share_has_failed(const struct qrnic_ib_share *share)
 {
 	const struct qrnic_ib_share_link *link;
@@ -238,21 +239,21 @@ static bool qrnic_number_is_free(struct qrnic_ib_dev *dev, u32 number)
 	const struct qrnic_ib_share *share;
 
 	list_for_each_entry(share, &dev->shares, entry)
-		if (share->asks && share->number == number)
+		if (share->ucontext && share->number == number)
 			return false;
 	return number;
 }
 
-/* What this process offers to whomever it connects to */
-static struct qrnic_ib_share *qrnic_offer(struct qrnic_ib_dev *dev,
-					  struct qrnic_ib_ucontext *ucontext,
-					  u8 options)
+/* Returns the share that this process offers to its peers. */
+static struct qrnic_ib_share *qrnic_share_offer(struct qrnic_ib_dev *dev,
+						struct qrnic_ib_ucontext *ucontext,
+						u8 options)
 {
 	struct qrnic_ib_share *share;
 	u32 number;
 
 	list_for_each_entry(share, &dev->shares, entry)
-		if (share->asks == ucontext && share->options == options &&
+		if (share->ucontext == ucontext && share->options == options &&
 		    !share->retired && !qrnic_share_has_failed(share))
 			return share;
 	do
@@ -272,15 +273,15 @@ static bool qrnic_owner_is(const struct qrnic_ib_owner *one,
  * Returns the share by which processes of this owner answer an offer of the
  * number.
  */
-static struct qrnic_ib_share *qrnic_answer(struct qrnic_ib_dev *dev,
-					   const struct qrnic_ib_owner *owner,
-					   u32 number, u8 options)
+static struct qrnic_ib_share *qrnic_share_answer(struct qrnic_ib_dev *dev,
+						 const struct qrnic_ib_owner *owner,
+						 u32 number, u8 options)
 {
 	struct qrnic_ib_share_link *link;
 	struct qrnic_ib_share *share;
 
 	list_for_each_entry(share, &dev->shares, entry)
-		if (!share->asks && share->number == number && !share->retired &&
+		if (!share->ucontext && share->number == number && !share->retired &&
 		    qrnic_owner_is(&share->owner, owner) &&
 		    !qrnic_share_has_failed(share))
 			return share;
@@ -297,7 +298,7 @@ static struct qrnic_ib_share *qrnic_answer(struct qrnic_ib_dev *dev,
 	return share;
 }
 
-/* A carrier puts its headers around as much as a member sends without one. */
+/* Returns true if the MTU has room for a packet of a member and the headers around it. */
 static bool qrnic_port_has_room(struct qrnic_ib_dev *dev)
 {
 	unsigned int mtu = READ_ONCE(dev->qdev->netdev->mtu);
@@ -305,14 +306,14 @@ static bool qrnic_port_has_room(struct qrnic_ib_dev *dev)
 	return ib_mtu_enum_to_int(iboe_get_mtu(mtu)) + QRNIC_ENCAPSULATION_OVERHEAD <= mtu;
 }
 
-static struct qrnic_ib_share_link *qrnic_answering_link(struct qrnic_ib_share *share)
+static struct qrnic_ib_share_link *qrnic_answer_link(struct qrnic_ib_share *share)
 {
 	return list_first_entry(&share->links, struct qrnic_ib_share_link, entry);
 }
 
 /*
- * Of a queue pair that is not connected yet: what it offers, or where ece is an offer, what
- * it answers. In ece are the options that it has besides.
+ * Sets *ece to the offer of a queue pair that is not connected yet, or to its answer, if
+ * *ece is the offer of the peer. *ece also has the other options of the connection.
  */
 int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u32 *ece)
 {
@@ -333,17 +334,17 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	options = *ece & QRNIC_QPO_SELECTIVE_REPEAT &
 		  qrnic_qp_options(&dev->qdev->caps);
 
-	/* A program may know that members have failed before we know it of their carrier. */
+	/* Programs see failed members before the driver gets the event of their carrier. */
 	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
-	share = answers ? qrnic_answer(dev, &ucontext->owner, number, options) :
-			  qrnic_offer(dev, ucontext, options);
+	share = answers ? qrnic_share_answer(dev, &ucontext->owner, number, options) :
+			  qrnic_share_offer(dev, ucontext, options);
 	if (!IS_ERR(share)) {
 		share->users++;
 		if (qp->share)
 			qrnic_share_put(dev, qp->share);
 		qp->share = share;
-		number = answers ? qrnic_answering_link(share)->carrier->number :
+		number = answers ? qrnic_answer_link(share)->carrier->number :
 				   share->number;
 		*ece = FIELD_PREP(ECE_NUMBER, number) | share->options |
 		       (answers ? QRNIC_ECE_SHARE_ANSWER : QRNIC_ECE_SHARE_OFFER);
@@ -352,7 +353,7 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	return PTR_ERR_OR_ZERO(share);
 }
 
-/* What no member needs; the other end may still have what it led to. */
+/* Removes the carriers without members, and retires the share. */
 static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 {
 	struct qrnic_ib_share_link *link, *next;
@@ -364,21 +365,22 @@ static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *s
 }
 
 /*
- * The carrier to who has told its number. What led there before with another number serves
- * nobody any more. Each user needs one carrier at most, and has no more.
+ * Returns the carrier to the peer with this number, and creates it if necessary. A carrier
+ * to the same address with another number is unused now. A share has at most one carrier
+ * for each of its users.
  */
 static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
 						 struct qrnic_ib_share *share, u32 ece,
 						 const struct qrnic_address_vector *av)
 {
-	u32 told = FIELD_GET(ECE_NUMBER, ece), links = 0;
+	u32 number = FIELD_GET(ECE_NUMBER, ece), links = 0;
 	struct qrnic_ib_share_link *link, *next;
 
 	list_for_each_entry_safe(link, next, &share->links, entry) {
-		if (link->told == told && qrnic_link_leads(link, av))
+		if (link->peer_number == number && qrnic_link_leads(link, av))
 			return link;
-		/* The other end has learned this one, which has another source. */
-		if (link->told == told &&
+		/* The peer knows this carrier, which has another source address. */
+		if (link->peer_number == number &&
 		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))
 			return ERR_PTR(-EADDRNOTAVAIL);
 		if (qrnic_link_leads(link, av) && !atomic_read(&link->carrier->members))
@@ -388,7 +390,7 @@ static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
 	}
 	if (links >= share->users)
 		qrnic_links_prune(dev, share);
-	return qrnic_link_new(dev, share, told, share->options & ece);
+	return qrnic_link_new(dev, share, number, share->options & ece);
 }
 
 static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
@@ -397,9 +399,9 @@ static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
 {
 	struct qrnic_ib_share_link *link;
 
-	if (share->asks)
+	if (share->ucontext)
 		return qrnic_link_to(dev, share, ece, av);
-	link = qrnic_answering_link(share);
+	link = qrnic_answer_link(share);
 	if (link->carrier->number != FIELD_GET(ECE_NUMBER, ece))
 		return ERR_PTR(-EINVAL);
 	if (link->connected && !qrnic_link_leads(link, av)) {
@@ -422,7 +424,7 @@ static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
 static void qrnic_link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 			    struct qrnic_ib_share_link *link)
 {
-	if (share->asks)
+	if (share->ucontext)
 		qrnic_link_remove(dev, link);
 	else if (link->connected)
 		qrnic_link_disconnect(dev, link);
@@ -488,11 +490,14 @@ void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrie
  */
 void qrnic_share_refused(struct qrnic_ib_qp *qp)
 {
-	if (qp->share && qp->share->asks)
+	if (qp->share && qp->share->ucontext)
 		qp->share->retired = true;
 }
 
-/* The last step of a queue pair's destruction, when it has left its carrier */
+/*
+ * Releases the share of a queue pair. Called last when the queue pair is destroyed, after it
+ * has left its carrier.
+ */
 void qrnic_share_leave(struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->ibqp.device);
@@ -505,7 +510,7 @@ void qrnic_share_leave(struct qrnic_ib_qp *qp)
 	qp->share = NULL;
 }
 
-/* The device says of a carrier that is no queue pair's that it is in ERR. */
+/* Handles the event that a carrier of the driver is in ERR. */
 void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_ib_share_link *link;
