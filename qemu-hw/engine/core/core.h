@@ -30,7 +30,7 @@ static inline QrnicResult qrnic_refuse(enum qrnic_cmd_status status,
 #define QRNIC_OBJECT_OF_ENTRY UINT32_MAX
 
 /*
- * table.c: a number is an index into a table of objects. Every object is made
+ * storage.c: a number is an index into a table of objects. Every object is made
  * by a command and found by number; a pointer to one is never kept across a
  * call out of the engine.
  */
@@ -104,7 +104,7 @@ extern const QrnicFloor qrnic_core_floor;
 
 #define QRNIC_MAX_COUNTER_SET 1024
 
-/* counter_set.c */
+/* counters.c */
 typedef struct QrnicCounterSet {
     uint32_t number;
     uint32_t users, rules;      /* queue pairs; flow rules */
@@ -114,7 +114,7 @@ typedef struct QrnicCounterSet {
 QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number);
 
 /*
- * buffer.c: what an object needs only while something is under way. Not
+ * storage.c: what an object needs only while something is in flight. Not
  * cleared; by size, in steps, up to the largest.
  */
 #define QRNIC_BUFFER_STEP 64

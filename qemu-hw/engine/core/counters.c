@@ -1,5 +1,8 @@
 /*
- * qrnic engine: counters, and reports of what the guest did wrong
+ * qrnic engine: counters, counter sets, and reports of mistakes of the guest
+ *
+ * Work for a queue pair counts in its counter set, too, from the packet that
+ * arrives for it to the DMA that this causes.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -40,4 +43,58 @@ void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
     qemu_log_mask(LOG_GUEST_ERROR, "qrnic %s: %s %" PRIu32 ": %s: %s\n",
                   e->config.name, queue, number,
                   qrnic_guest_error_name(rule), text);
+}
+
+QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number)
+{
+    return qrnic_table_get(&e->counter_sets, number);
+}
+
+QrnicResult qrnic_counter_set_alloc(QrnicEngine *e)
+{
+    QrnicCounterSet *set;
+
+    if (!(e->config.capabilities & QRNIC_CAP_COUNTER_SETS)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    set = g_new0(QrnicCounterSet, 1);
+    if (!qrnic_table_insert(&e->counter_sets, set, &set->number)) {
+        g_free(set);
+        return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
+    }
+    trace_qrnic_counter_set_alloc(e->config.name, set->number);
+    return qrnic_ok(set->number);
+}
+
+QrnicResult qrnic_counter_set_free(QrnicEngine *e, uint32_t number)
+{
+    QrnicCounterSet *set = qrnic_counter_set_get(e, number);
+
+    if (!set) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    if (set->users || set->rules) {
+        return qrnic_refuse(QRNIC_ST_BUSY, 0);
+    }
+    trace_qrnic_counter_set_free(e->config.name, number);
+    qrnic_table_remove(&e->counter_sets, number);
+    g_free(set);
+    return qrnic_ok(0);
+}
+
+QrnicResult qrnic_counter_set_query(QrnicEngine *e, uint32_t number,
+                                    uint64_t *out)
+{
+    const QrnicCounterSet *set = qrnic_counter_set_get(e, number);
+
+    if (!(e->config.capabilities & QRNIC_CAP_COUNTER_SETS)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    if (number && !set) {
+        return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
+    }
+    for (unsigned i = 0; i < QRNIC_NUM_COUNTERS; i++) {
+        out[i] = set ? set->counter[i] : e->counter[i] - e->in_sets[i];
+    }
+    return qrnic_ok(0);
 }

@@ -27,7 +27,7 @@ bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan, bool v1);
 bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan, bool v1);
 void qrnic_gids_reset(QrnicEngine *e);
 
-/* steering.c: RoCE v1, or UDP to port 4791, to a GID and MAC of ours */
+/* gid.c: RoCE v1, or UDP to port 4791, to a GID and MAC of ours */
 bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h);
 /* What goes there would be one for us; vlan: 0 or less: in none. */
 bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,

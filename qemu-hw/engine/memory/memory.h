@@ -10,7 +10,7 @@
 
 #include "engine/core/core.h"
 
-/* pd.c */
+/* mkey.c */
 typedef struct QrnicPd {
     uint32_t number;
     uint32_t users;

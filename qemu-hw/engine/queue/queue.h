@@ -242,7 +242,7 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
                                 uint8_t *syndrome);
 
 /*
- * fetch.c: a buffer for blocks fetched ahead. There is a bounded number of
+ * ring.c: a buffer for blocks fetched ahead. There is a bounded number of
  * them: the queue that got its own first loses it to one that has none, and
  * fetches again what it had not taken by then.
  */

@@ -24,16 +24,13 @@ typedef struct QrnicDoorbellMessage {
 void qrnic_doorbells_process(QrnicEngine *e, unsigned budget);
 void qrnic_doorbells_reset(QrnicEngine *e);
 
-/* priority.c: the level whose turn it is; levels: a bit for each ready one */
-unsigned qrnic_priority_next(QrnicEngine *e, uint32_t levels);
-
 /* scheduler.c */
 void qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
 bool qrnic_scheduler_pending(QrnicEngine *e);
 
 typedef struct QrnicSched {
     uint8_t list;               /* enum QrnicTurn: which had its turn last */
-    /* priority.c */
+    /* Priorities */
     uint8_t turns[QRNIC_PRIORITY_STRICT];       /* left, of weighted levels */
     uint8_t passed;             /* turns that others have waited */
     uint8_t relieved;           /* the level that waited and had one last */
