@@ -103,7 +103,7 @@ static void test_goes_before_it_is_told(void)
         w->end[gone][0].qp = NULL;
         settle(w);
         g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_MEMBERS_FAILED), ==, 2);
-        g_assert_cmpuint(w->sim->node[0].engine->pairs->encapsulated_bytes,
+        g_assert_cmpuint(w->sim->node[0].engine->qps->encapsulated_bytes,
                          ==, 0);
         shared_free(w);
     }
@@ -154,18 +154,18 @@ static void test_kept_in_error(void)
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
     };
     Shared *w = shared_new(1, QRNIC_QPO_SELECTIVE_REPEAT, NULL);
-    const QrnicPairs *pairs = w->sim->node[1].engine->pairs;
+    const QrnicQps *qps = w->sim->node[1].engine->qps;
 
     w->lost_psn = PSN_A;
     send_to(w, 0, QRNIC_WQE_RDMA_WRITE, 4 * MTU);
     while (!count(w, 1, QRNIC_COUNTER_HELD_PACKETS)) {
         sim_run(w->sim, w->sim->now + 10);
     }
-    g_assert_cmpuint(pairs->held_bytes, >, MTU);
+    g_assert_cmpuint(qps->held_bytes, >, MTU);
     g_assert_cmpuint(sim_modify(w->carrier[1], &error).status, ==,
                      QRNIC_ST_OK);
     settle(w);
-    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->held_bytes, ==, 0);
     shared_free(w);
 }
 
@@ -200,7 +200,7 @@ static void test_carrier_reset(void)
         sim_qp_free(w->end[1][i].qp);
         g_assert_cmpuint(sim_modify(w->carrier[i], &reset).status, ==,
                          QRNIC_ST_OK);
-        g_assert_cmpuint(w->sim->node[i].engine->pairs->encapsulated_bytes,
+        g_assert_cmpuint(w->sim->node[i].engine->qps->encapsulated_bytes,
                          ==, 0);
     }
     run_us(w, 100);

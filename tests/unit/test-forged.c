@@ -413,15 +413,15 @@ static void expect_nothing_kept(World *w)
         pair_reset(w, n);
     }
     for (unsigned i = 0; i < 2; i++) {
-        const QrnicPairs *pairs = w->sim->node[i].engine->pairs;
+        const QrnicQps *qps = w->sim->node[i].engine->qps;
 
         for (unsigned c = 0; c < CARRIERS; c++) {
             state_set(w->carrier[c][i], QRNIC_QPS_RESET);
             expect_state(w->carrier[c][i], QRNIC_QPS_RESET);
         }
-        g_assert_cmpuint(pairs->held_bytes, ==, 0);
-        g_assert_cmpuint(pairs->encapsulated_bytes, ==, 0);
-        g_assert_true(QTAILQ_EMPTY(&pairs->cnps_owed));
+        g_assert_cmpuint(qps->held_bytes, ==, 0);
+        g_assert_cmpuint(qps->encapsulated_bytes, ==, 0);
+        g_assert_true(QTAILQ_EMPTY(&qps->cnps_owed));
     }
 }
 

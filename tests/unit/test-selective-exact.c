@@ -80,8 +80,8 @@ static Pair *adaptive(Wire *w)
  */
 static void settle(Pair *p)
 {
-    const QrnicPairs *a = p->a.qp->node->engine->pairs;
-    const QrnicPairs *b = p->b.qp->node->engine->pairs;
+    const QrnicQps *a = p->a.qp->node->engine->qps;
+    const QrnicQps *b = p->b.qp->node->engine->qps;
 
     if (!sim_run(p->sim, p->sim->now + 900 * SIM_MS) &&
         !a->num_holds && !b->num_holds) {
@@ -960,7 +960,7 @@ static void test_bounded(void)
                                        QRNIC_QPO_SELECTIVE_REPEAT);
         flood(p, q[n], n & 1 ? ALONE : QRNIC_MARK_SELECTIVE);
         qp = qrnic_qp_get(e, q[n]->number);
-        g_assert_cmpuint(e->pairs->held_bytes, <=, QRNIC_MAX_HELD);
+        g_assert_cmpuint(e->qps->held_bytes, <=, QRNIC_MAX_HELD);
         if (qp->responder->hold) {
             g_assert_cmpuint(qp->responder->hold->count, <,
                              QRNIC_SELECTIVE_WINDOW);
@@ -971,7 +971,7 @@ static void test_bounded(void)
     /*
      * Only a connection below its share takes the room of another connection.
      */
-    g_assert_cmpuint(e->pairs->held_bytes, >,
+    g_assert_cmpuint(e->qps->held_bytes, >,
                      QRNIC_MAX_HELD - QRNIC_SELECTIVE_WINDOW * BYTES);
     /* Who keeps the order needs no room. */
     pair_fill(p);
@@ -982,7 +982,7 @@ static void test_bounded(void)
     for (unsigned n = 0; n < QPS; n++) {
         sim_qp_free(q[n]);
     }
-    g_assert_cmpuint(e->pairs->held_bytes, ==, 0);
+    g_assert_cmpuint(e->qps->held_bytes, ==, 0);
     pair_free(p);
 }
 

@@ -92,8 +92,8 @@ static Pair *selective_pair(Wire *w)
  */
 static void settle(Pair *p)
 {
-    const QrnicPairs *a = p->a.qp->node->engine->pairs;
-    const QrnicPairs *b = p->b.qp->node->engine->pairs;
+    const QrnicQps *a = p->a.qp->node->engine->qps;
+    const QrnicQps *b = p->b.qp->node->engine->qps;
 
     if (!sim_run(p->sim, p->sim->now + 900 * SIM_MS) &&
         !a->num_holds && !b->num_holds) {
@@ -674,7 +674,7 @@ static void test_room(void)
     };
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
     Pair *p = pair_new(5, &o, NULL);
-    const QrnicPairs *pairs = p->b.qp->node->engine->pairs;
+    const QrnicQps *qps = p->b.qp->node->engine->qps;
     size_t held[2];
 
     for (unsigned round = 0; round < 2; round++) {
@@ -695,7 +695,7 @@ static void test_room(void)
                 pair_inject(p, &to, &t, NULL, LONG);
             }
         }
-        held[round] = pairs->held_bytes;
+        held[round] = qps->held_bytes;
         g_assert_cmpuint(held[round], <=, QRNIC_MAX_HELD);
         g_assert_cmpuint(held[round], >, QRNIC_MAX_HELD / 10 * 9);
         for (unsigned n = 0; n < QPS; n++) {
@@ -703,8 +703,8 @@ static void test_room(void)
         }
     }
     g_assert_cmpuint(held[0], ==, held[1]);
-    g_assert_cmpuint(pairs->held_bytes, ==, 0);
-    g_assert_cmpuint(pairs->num_holds, ==, 0);
+    g_assert_cmpuint(qps->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->num_holds, ==, 0);
     pair_free(p);
 }
 
@@ -751,7 +751,7 @@ static void test_share(void)
     hold = qrnic_qp_get(e, honest->number)->responder->hold;
     g_assert_nonnull(hold);
     g_assert_cmpuint(hold->count, ==, SHARE / 2 / 4096);
-    g_assert_cmpuint(e->pairs->held_bytes, <=, QRNIC_MAX_HELD);
+    g_assert_cmpuint(e->qps->held_bytes, <=, QRNIC_MAX_HELD);
     pair_free(p);
 }
 
@@ -766,12 +766,12 @@ static void test_age(void)
     receiver_start(q, p->a.qp);
     flood(p, q, 200);
     sim_run(p->sim, p->sim->now + (QRNIC_HELD_TIME - 1) * SIM_MS);
-    g_assert_cmpuint(e->pairs->num_holds, ==, 1);
+    g_assert_cmpuint(e->qps->num_holds, ==, 1);
     /* A further packet out of order is no progress. */
     flood(p, q, 199);
     sim_run(p->sim, p->sim->now + 2 * SIM_MS);
-    g_assert_cmpuint(e->pairs->num_holds, ==, 0);
-    g_assert_cmpuint(e->pairs->held_bytes, ==, 0);
+    g_assert_cmpuint(e->qps->num_holds, ==, 0);
+    g_assert_cmpuint(e->qps->held_bytes, ==, 0);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_HELD), ==,
                      QRNIC_SELECTIVE_WINDOW - 199);
     pair_free(p);
@@ -785,14 +785,14 @@ static void test_kept_in_error(void)
     };
     Wire w = { 0 };
     Pair *p = selective_pair(&w);
-    const QrnicPairs *pairs = p->b.qp->node->engine->pairs;
+    const QrnicQps *qps = p->b.qp->node->engine->qps;
     const QrnicTransport t = crafted_write(p, 3, 0);
 
     pair_inject(p, &p->b, &t, NULL, MTU);
-    g_assert_cmpuint(pairs->held_bytes, >, MTU);
+    g_assert_cmpuint(qps->held_bytes, >, MTU);
     g_assert_cmpuint(sim_modify(p->b.qp, &error).status, ==, QRNIC_ST_OK);
     settle(p);
-    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->held_bytes, ==, 0);
     pair_free(p);
 }
 

@@ -163,32 +163,32 @@ static void test_lost_of_one(void)
 static void test_no_room_to_execute(void)
 {
     SimConnect c = sim_connect_default();
-    QrnicPairs *pairs;
+    QrnicQps *qps;
     Shared *w;
 
     c.timeout = 14;
     w = shared_new(4, QRNIC_QPO_SELECTIVE_REPEAT, &c);
-    pairs = w->sim->node[1].engine->pairs;
+    qps = w->sim->node[1].engine->qps;
     w->sim->latency = 100 * SIM_US;
     expect_works(w, 0);
-    g_assert_cmpuint(pairs->executed_bytes, ==, 0);
+    g_assert_cmpuint(qps->executed_bytes, ==, 0);
     /* Room for one packet is left. */
-    pairs->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld);
+    qps->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld);
     w->lost_psn = PSN_A + 2;
     for (unsigned m = 0; m < 4; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
     run_us(w, 250);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 1);
-    g_assert_cmpuint(pairs->executed_bytes, ==, QRNIC_MAX_HELD / 2);
+    g_assert_cmpuint(qps->executed_bytes, ==, QRNIC_MAX_HELD / 2);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
     expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_no_cqe(w->end[2][0].qp);
     settle(w);
-    g_assert_cmpuint(pairs->executed_bytes, ==,
+    g_assert_cmpuint(qps->executed_bytes, ==,
                      QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld));
-    pairs->executed_bytes = 0;
-    g_assert_cmpuint(pairs->held_bytes, ==, 0);
+    qps->executed_bytes = 0;
+    g_assert_cmpuint(qps->held_bytes, ==, 0);
     for (unsigned m = 0; m < 4; m++) {
         if (m != 1) {
             expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS,
@@ -474,7 +474,7 @@ static void test_bound(void)
 static void test_bound_of_all(void)
 {
     Shared *w = shared_new(2, 0, NULL);
-    QrnicPairs *p = w->sim->node[0].engine->pairs;
+    QrnicQps *p = w->sim->node[0].engine->qps;
 
     p->encapsulated_bytes += QRNIC_MAX_INNER_BYTES;
     w->cut = true;

@@ -155,7 +155,7 @@ struct QrnicEngine {
     struct QrnicMemory *memory;
     struct QrnicQueues *queue;
     struct QrnicFabric *fabric;
-    struct QrnicPairs *pairs;
+    struct QrnicQps *qps;
     struct QrnicTransports *transport;
     struct QrnicSched *sched;
 };

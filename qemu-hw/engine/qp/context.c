@@ -66,21 +66,21 @@ static bool in_order(const QrnicEngine *e)
 /* One context is waited for, and so are all. */
 static bool stands_still(const QrnicEngine *e)
 {
-    const QrnicContexts *x = e->pairs->contexts;
+    const QrnicContexts *x = e->qps->contexts;
 
     return in_order(e) && (x->fetched || !QTAILQ_EMPTY(&x->wanted));
 }
 
 bool qrnic_contexts_stand_still(const QrnicEngine *e)
 {
-    return e->pairs->contexts && stands_still(e);
+    return e->qps->contexts && stands_still(e);
 }
 
 /* In order the wire and what we send ourselves wait, too, and come behind. */
 static void still_changed(QrnicEngine *e)
 {
     bool still = in_order(e) &&
-                 (stands_still(e) || e->pairs->contexts->frame_count);
+                 (stands_still(e) || e->qps->contexts->frame_count);
 
     if (e->fabric->held && !still) {
         qrnic_wake(e);
@@ -125,7 +125,7 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
 
     image_pack(c, c->image);
-    if (qrnic_pages_read(e, &e->pairs->contexts->memory, image_at(c), image,
+    if (qrnic_pages_read(e, &e->qps->contexts->memory, image_at(c), image,
                          sizeof(image))) {
         image_error(e, c, "could not be read");
         syndrome = QRNIC_SYN_DMA;
@@ -155,7 +155,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
     image_pack(c, image);
     qrnic_add(e, QRNIC_COUNTER_CONTEXT_WRITE_BACKS, 1);
     trace_qrnic_context_write_back(e->config.name, c->qp->number, c->writes);
-    if (qrnic_pages_write(e, &e->pairs->contexts->memory, image_at(c), image,
+    if (qrnic_pages_write(e, &e->qps->contexts->memory, image_at(c), image,
                           sizeof(image))) {
         image_error(e, c, "could not be written");
     }
@@ -195,7 +195,7 @@ static void take_out(QrnicContexts *x, QrnicContext *c)
 
 static void evict_one(QrnicEngine *e)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicContext *c;
 
     QTAILQ_FOREACH(c, &x->cached, next) {
@@ -211,7 +211,7 @@ static void evict_one(QrnicEngine *e)
 
 static void put_in(QrnicEngine *e, QrnicContext *c)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
 
     if (x->in == e->config.context_cache) {
         evict_one(e);
@@ -224,7 +224,7 @@ static void put_in(QrnicEngine *e, QrnicContext *c)
 /* It is neither wanted nor being read any more. */
 static void fetch_end(QrnicEngine *e, QrnicContext *c)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
 
     if (c->place == CONTEXT_WANTED) {
         QTAILQ_REMOVE(&x->wanted, c, next);
@@ -242,7 +242,7 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
 
     /* Before the calls below, which may make room by evicting a context */
     if (c->wants_turn) {
-        hold(e->pairs->contexts, c);
+        hold(e->qps->contexts, c);
     }
     if (c->wants_timer) {
         c->wants_timer = false;
@@ -256,9 +256,9 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
         c->wants_turn = false;
         /* Who never had its turn is not to come before those who wait. */
         if (c->had_turn) {
-            e->pairs->context_users->turn(e, qp);
+            e->qps->context_users->turn(e, qp);
         } else {
-            e->pairs->context_users->schedule(e, qp);
+            e->qps->context_users->schedule(e, qp);
         }
         c->had_turn = false;
     }
@@ -274,7 +274,7 @@ static void fetch_done(QrnicEngine *e, QrnicContext *c)
     put_in(e, c);
     trace_qrnic_context_in(e->config.name, c->qp->number, syndrome);
     if (syndrome) {
-        e->pairs->context_users->failed(e, c->qp, QRNIC_EVENT_QP_CONTEXT_ERROR,
+        e->qps->context_users->failed(e, c->qp, QRNIC_EVENT_QP_CONTEXT_ERROR,
                                         syndrome);
     }
     go_on(e, c);
@@ -287,7 +287,7 @@ static void fetch_done(QrnicEngine *e, QrnicContext *c)
  */
 static void fetches_begin(QrnicEngine *e)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicContext *c;
 
     while ((c = QTAILQ_FIRST(&x->wanted)) &&
@@ -309,7 +309,7 @@ static void fetches_begin(QrnicEngine *e)
 /* True: it is there. */
 static bool want(QrnicEngine *e, QrnicContext *c)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
 
     if (c->place == CONTEXT_IN) {
         qrnic_add(e, QRNIC_COUNTER_CONTEXT_HITS, 1);
@@ -354,7 +354,7 @@ static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
 /* Those of a queue pair in order; in order all */
 static void frames_deliver(QrnicEngine *e)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicCounterSet *before;
     WaitingFrame *f, *next;
 
@@ -397,7 +397,7 @@ static void next_ones(QrnicEngine *e)
 {
     fetches_begin(e);
     still_changed(e);
-    if (e->pairs->contexts->frame_count) {
+    if (e->qps->contexts->frame_count) {
         frames_deliver(e);
         still_changed(e);
     }
@@ -465,7 +465,7 @@ bool qrnic_context_is_in(const QrnicQp *qp)
 static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
                        bool loopback)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicContext *c = qp->context;
     WaitingFrame *f;
 
@@ -498,7 +498,7 @@ static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
 bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            bool loopback)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicContext *c = qp->context;
     bool overtakes;
 
@@ -520,7 +520,7 @@ void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp)
     QrnicContext *c = qp->context;
 
     if (c && c->held) {
-        unhold(e->pairs->contexts, c);
+        unhold(e->qps->contexts, c);
         next_ones(e);
     }
 }
@@ -542,7 +542,7 @@ void qrnic_context_now(QrnicEngine *e, QrnicQp *qp)
 
 QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops)
 {
-    const QrnicContexts *x = e->pairs->contexts;
+    const QrnicContexts *x = e->qps->contexts;
 
     if (x && ops->context && !x->length &&
         x->count == e->config.context_cache) {
@@ -553,7 +553,7 @@ QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops)
 
 static bool may_have_one(QrnicEngine *e, const QrnicQp *qp)
 {
-    return e->pairs->contexts && qp->ops->context;
+    return e->qps->contexts && qp->ops->context;
 }
 
 static void context_new(QrnicEngine *e, QrnicQp *qp)
@@ -569,7 +569,7 @@ static void context_new(QrnicEngine *e, QrnicQp *qp)
 void qrnic_context_init(QrnicEngine *e, QrnicQp *qp)
 {
     if (may_have_one(e, qp)) {
-        e->pairs->contexts->count++;
+        e->qps->contexts->count++;
         qp->context_counted = true;
         context_new(e, qp);
     }
@@ -584,7 +584,7 @@ void qrnic_context_again(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_context_away(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicContext *c = qp->context;
     WaitingFrame *f;
 
@@ -608,14 +608,14 @@ void qrnic_context_away(QrnicEngine *e, QrnicQp *qp)
 void qrnic_context_free(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->context_counted) {
-        e->pairs->contexts->count--;
+        e->qps->contexts->count--;
     }
     qrnic_context_away(e, qp);
 }
 
 bool qrnic_contexts_pending(const QrnicEngine *e)
 {
-    return e->pairs->contexts && e->pairs->contexts->more;
+    return e->qps->contexts && e->qps->contexts->more;
 }
 
 void qrnic_contexts_process(QrnicEngine *e)
@@ -627,21 +627,21 @@ void qrnic_contexts_process(QrnicEngine *e)
 
 void qrnic_context_gone(QrnicEngine *e)
 {
-    if (e->pairs->contexts) {
+    if (e->qps->contexts) {
         next_ones(e);
     }
 }
 
 static uint64_t memory_needed(const QrnicEngine *e)
 {
-    return (uint64_t)e->pairs->qps.limit * QRNIC_CONTEXT_IMAGE_SIZE;
+    return (uint64_t)e->qps->table.limit * QRNIC_CONTEXT_IMAGE_SIZE;
 }
 
 QrnicResult qrnic_context_memory_set(QrnicEngine *e,
                                      const QrnicContextMemory *in)
 {
     const QrnicTranslation *t = &in->memory;
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     QrnicPages memory = { .length = 0 };
     QrnicResult result;
 
@@ -676,15 +676,15 @@ QrnicResult qrnic_context_memory_set(QrnicEngine *e,
 QrnicResult qrnic_context_memory_query(QrnicEngine *e, QrnicContextAttr *out)
 {
     memset(out, 0, sizeof(*out));
-    if (!e->pairs->contexts) {
+    if (!e->qps->contexts) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
     }
     out->image_size = QRNIC_CONTEXT_IMAGE_SIZE;
-    out->images = e->pairs->qps.limit;
+    out->images = e->qps->table.limit;
     out->entries = e->config.context_cache;
     out->stations = e->config.context_stations;
     out->latency = e->config.context_latency;
-    out->length = e->pairs->contexts->length;
+    out->length = e->qps->contexts->length;
     return qrnic_ok(0);
 }
 
@@ -695,7 +695,7 @@ void qrnic_contexts_init(QrnicEngine *e)
     if (!(e->config.capabilities & QRNIC_CAP_CONTEXT_CACHE)) {
         return;
     }
-    x = e->pairs->contexts = g_new0(QrnicContexts, 1);
+    x = e->qps->contexts = g_new0(QrnicContexts, 1);
     QTAILQ_INIT(&x->cached);
     QTAILQ_INIT(&x->wanted);
     QTAILQ_INIT(&x->frames);
@@ -704,7 +704,7 @@ void qrnic_contexts_init(QrnicEngine *e)
 /* The queue pairs are gone by now. */
 void qrnic_contexts_cleanup(QrnicEngine *e)
 {
-    QrnicContexts *x = e->pairs->contexts;
+    QrnicContexts *x = e->qps->contexts;
     WaitingFrame *f;
 
     if (!x) {
@@ -716,5 +716,5 @@ void qrnic_contexts_cleanup(QrnicEngine *e)
     }
     e->fabric->held = false;
     g_free(x);
-    e->pairs->contexts = NULL;
+    e->qps->contexts = NULL;
 }

@@ -41,7 +41,7 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
     } else if (event) {
         qp->owed_event = event;
         qp->owed_subtype = subtype;
-        e->pairs->errors_left = e->pairs->qps.limit;
+        e->qps->errors_left = e->qps->table.limit;
     }
     qrnic_schedule(e, qp);
 }
@@ -71,7 +71,7 @@ void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_qp_errors_pending(const QrnicEngine *e)
 {
-    return (e->queue->cq_failed || e->pairs->errors_left) &&
+    return (e->queue->cq_failed || e->qps->errors_left) &&
            qrnic_async_has_room(e);
 }
 
@@ -102,17 +102,17 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
  */
 void qrnic_qp_errors_process(QrnicEngine *e)
 {
-    QrnicPairs *p = e->pairs;
+    QrnicQps *p = e->qps;
     unsigned budget = ERROR_ENTRIES;
 
     if (e->queue->cq_failed) {
         e->queue->cq_failed = false;
-        p->errors_left = p->qps.limit;
+        p->errors_left = p->table.limit;
     }
     for (; p->errors_left && budget && qrnic_async_has_room(e); budget--) {
-        QrnicQp *qp = p->qps.slot[p->errors_at];
+        QrnicQp *qp = p->table.slot[p->errors_at];
 
-        p->errors_at = (p->errors_at + 1) % p->qps.limit;
+        p->errors_at = (p->errors_at + 1) % p->table.limit;
         p->errors_left--;
         if (qp) {
             errors_of(e, qp);

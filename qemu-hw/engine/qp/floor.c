@@ -13,16 +13,16 @@
  */
 static void table_init(QrnicEngine *e)
 {
-    qrnic_table_init(&e->pairs->qps, 2, e->config.max_qp + 2);
-    QTAILQ_INIT(&e->pairs->faults_owed);
+    qrnic_table_init(&e->qps->table, 2, e->config.max_qp + 2);
+    QTAILQ_INIT(&e->qps->faults_owed);
     qrnic_contexts_init(e);
     qrnic_congestion_init(e);
-    e->pairs->errors_at = e->pairs->errors_left = 0;
+    e->qps->errors_at = e->qps->errors_left = 0;
 }
 
 static void table_cleanup(QrnicEngine *e)
 {
-    QrnicTable *t = &e->pairs->qps;
+    QrnicTable *t = &e->qps->table;
 
     for (uint32_t n = 0; n < t->limit; n++) {
         QrnicQp *qp = t->slot[n];
@@ -44,16 +44,16 @@ static const QrnicContextUsers context_users = {
 
 static void qp_init(QrnicEngine *e)
 {
-    e->pairs = g_new0(QrnicPairs, 1);
-    e->pairs->context_users = &context_users;
+    e->qps = g_new0(QrnicQps, 1);
+    e->qps->context_users = &context_users;
     e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
     for (unsigned i = 0; i < QRNIC_TURNS; i++) {
         for (unsigned level = 0; level < QRNIC_PRIORITY_LEVELS; level++) {
-            QTAILQ_INIT(&e->pairs->list[i][level]);
+            QTAILQ_INIT(&e->qps->list[i][level]);
         }
     }
     for (unsigned i = 0; i < QRNIC_HOLD_LISTS; i++) {
-        QTAILQ_INIT(&e->pairs->holds[i]);
+        QTAILQ_INIT(&e->qps->holds[i]);
     }
     table_init(e);
 }
@@ -67,7 +67,7 @@ static void qp_reset(QrnicEngine *e)
 static void qp_cleanup(QrnicEngine *e)
 {
     table_cleanup(e);
-    g_free(e->pairs);
+    g_free(e->qps);
 }
 
 static bool qp_pending(QrnicEngine *e)

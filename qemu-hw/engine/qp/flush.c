@@ -68,7 +68,7 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
     if (!qrnic_qp_has_rq(qp)) {
         /* The others stay for the other queue pairs (10.2.9.3). */
         if (!qp->last_wqe_reported && !qrnic_async_has_room(e)) {
-            e->pairs->errors_left = e->pairs->qps.limit;
+            e->qps->errors_left = e->qps->table.limit;
         } else if (!qp->last_wqe_reported) {
             qp->last_wqe_reported = true;
             qrnic_event_async(e, QRNIC_EVENT_LAST_WQE_REACHED, 0, qp->number,

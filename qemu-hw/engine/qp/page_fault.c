@@ -24,7 +24,7 @@ struct QrnicWait {
 static void owed_remove(QrnicEngine *e, QrnicWait *w)
 {
     if (w->owed) {
-        QTAILQ_REMOVE(&e->pairs->faults_owed, w, next);
+        QTAILQ_REMOVE(&e->qps->faults_owed, w, next);
         w->owed = false;
     }
 }
@@ -57,7 +57,7 @@ static void tell(QrnicEngine *e, QrnicWait *w)
 
 bool qrnic_page_faults_pending(const QrnicEngine *e)
 {
-    return !QTAILQ_EMPTY(&e->pairs->faults_owed) && qrnic_fault_eq_has_room(e);
+    return !QTAILQ_EMPTY(&e->qps->faults_owed) && qrnic_fault_eq_has_room(e);
 }
 
 static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
@@ -84,16 +84,16 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     w = g_new0(QrnicWait, 1);
     w->number = qp->number << 1 | side;
     w->at = *at;
-    w->at.sequence = ++e->pairs->fault_sequence;
+    w->at.sequence = ++e->qps->fault_sequence;
     w->owed = true;
     qp->wait[side] = w;
-    QTAILQ_INSERT_TAIL(&e->pairs->faults_owed, w, next);
+    QTAILQ_INSERT_TAIL(&e->qps->faults_owed, w, next);
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, at->length, at->flags, w->at.sequence);
     /* Those that are owed longer go first. */
     if (qrnic_page_faults_pending(e) &&
-        QTAILQ_FIRST(&e->pairs->faults_owed) == w) {
+        QTAILQ_FIRST(&e->qps->faults_owed) == w) {
         tell(e, w);
     }
     return true;
@@ -104,7 +104,7 @@ void qrnic_page_faults_process(QrnicEngine *e)
 {
     for (unsigned budget = EVENT_BUDGET;
          budget && !e->fatal && qrnic_page_faults_pending(e); budget--) {
-        tell(e, QTAILQ_FIRST(&e->pairs->faults_owed));
+        tell(e, QTAILQ_FIRST(&e->qps->faults_owed));
     }
 }
 
@@ -206,8 +206,8 @@ QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
 /* The EQ is gone, and with it who was to bring pages. */
 void qrnic_page_faults_orphaned(QrnicEngine *e)
 {
-    for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
-        QrnicQp *qp = e->pairs->qps.slot[n];
+    for (uint32_t n = e->qps->table.first; n < e->qps->table.limit; n++) {
+        QrnicQp *qp = e->qps->table.slot[n];
 
         for (unsigned side = 0; qp && side < QRNIC_SIDES; side++) {
             if (qrnic_page_fault_waits(qp, side)) {

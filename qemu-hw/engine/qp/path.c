@@ -52,7 +52,7 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
     };
 
     qp->traffic_class = av->traffic_class;
-    qp->congestion_epoch = e->pairs->congestion_epoch;
+    qp->congestion_epoch = e->qps->congestion_epoch;
     spec.traffic_class = traffic_class(e, qp, v1);
     memcpy(spec.dmac, av->dmac, 6);
     memcpy(spec.smac, g->mac, 6);
@@ -117,7 +117,7 @@ static void path_refresh(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicPathSpec spec = qp->path.spec;
 
-    qp->congestion_epoch = e->pairs->congestion_epoch;
+    qp->congestion_epoch = e->qps->congestion_epoch;
     spec.traffic_class = traffic_class(e, qp, spec.v1);
     qrnic_path_init(&qp->path, &spec);
 }
@@ -138,7 +138,7 @@ static uint8_t *place(QrnicEngine *e, QrnicQp *qp, uint32_t payload_len)
 static uint8_t *wire_open(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                           uint32_t payload_len)
 {
-    if (qp->congestion_epoch != e->pairs->congestion_epoch) {
+    if (qp->congestion_epoch != e->qps->congestion_epoch) {
         path_refresh(e, qp);
     }
     return qrnic_packet_begin(&qp->path, place(e, qp, payload_len), t,
@@ -187,7 +187,7 @@ const QrnicOutput qrnic_wire_output = {
 
 void qrnic_notification_send(QrnicEngine *e, QrnicQp *qp)
 {
-    const QrnicCongestionCtx *c = &e->pairs->congestion;
+    const QrnicCongestionCtx *c = &e->qps->congestion;
     const QrnicTransport t = {
         .opcode = QRNIC_OP_CNP, .becn = true, .pkey = QRNIC_PKEY_DEFAULT,
         .dest_qpn = qp->attr.dest_qpn,

@@ -15,12 +15,12 @@ void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
                             const QrnicQpOps *ops)
 {
     assert(type < QRNIC_QP_TYPES);
-    e->pairs->ops[type] = ops;
+    e->qps->ops[type] = ops;
 }
 
 static const QrnicQpOps *ops_of(QrnicEngine *e, const QrnicQpCtx *in)
 {
-    return in->type < QRNIC_QP_TYPES ? e->pairs->ops[in->type] : NULL;
+    return in->type < QRNIC_QP_TYPES ? e->qps->ops[in->type] : NULL;
 }
 
 /* Without an RQ of its own the members of the RQ must be 0. */
@@ -370,13 +370,13 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     /* Findable from here on. */
     if (qp->ops->fixed_number) {
         qp->number = qp->ops->fixed_number;
-        qrnic_table_insert_at(&e->pairs->qps, qp, qp->number);
-    } else if (!qrnic_table_insert(&e->pairs->qps, qp, &qp->number)) {
+        qrnic_table_insert_at(&e->qps->table, qp, qp->number);
+    } else if (!qrnic_table_insert(&e->qps->table, qp, &qp->number)) {
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
     if (qp->ops->created && !qp->ops->created(e, qp)) {
-        qrnic_table_remove(&e->pairs->qps, qp->number);
+        qrnic_table_remove(&e->qps->table, qp->number);
         qrnic_qp_free(e, qp);
         return qrnic_refuse(QRNIC_ST_NO_RESOURCE, 0);
     }
@@ -419,7 +419,7 @@ QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
 {
     QrnicQp *qp = g_new0(QrnicQp, 1);
 
-    if (!qrnic_table_insert(&e->pairs->qps, qp, &qp->number)) {
+    if (!qrnic_table_insert(&e->qps->table, qp, &qp->number)) {
         g_free(qp);
         return NULL;
     }
@@ -441,7 +441,7 @@ QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
 void qrnic_responder_qp_free(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_key_user_gone(e, &qp->keys);
-    qrnic_table_remove(&e->pairs->qps, qp->number);
+    qrnic_table_remove(&e->qps->table, qp->number);
     qrnic_qp_free(e, qp);
 }
 
@@ -468,7 +468,7 @@ QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn)
     }
     qrnic_group_leave(e, NULL, qp->number);
     qrnic_key_user_gone(e, &qp->keys);
-    qrnic_table_remove(&e->pairs->qps, qpn);
+    qrnic_table_remove(&e->qps->table, qpn);
     users_add(e, qp, -1);
     qrnic_qp_free(e, qp);
     qrnic_context_gone(e);

@@ -337,9 +337,9 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 #define QRNIC_QP_TYPES 16
 #define QRNIC_HOLD_LISTS 32
 
-typedef struct QrnicPairs {
+typedef struct QrnicQps {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
-    QrnicTable qps;
+    QrnicTable table;
     QrnicContexts *contexts;    /* NULL: no cache */
     const struct QrnicContextUsers *context_users;
     /* by enum QrnicTurn and level; ready: a bit for each that is not empty */
@@ -358,13 +358,13 @@ typedef struct QrnicPairs {
     /* Connections, by the power of two of the bytes that each buffers */
     QTAILQ_HEAD(, QrnicHold) holds[QRNIC_HOLD_LISTS];
     uint32_t num_holds;         /* connections in these lists */
-} QrnicPairs;
+} QrnicQps;
 
 extern const QrnicFloor qrnic_qp_floor;
 
 static inline QrnicQp *qrnic_qp_get(QrnicEngine *e, uint32_t number)
 {
-    return qrnic_table_get(&e->pairs->qps, number);
+    return qrnic_table_get(&e->qps->table, number);
 }
 
 /* Returns the queue pair of a number from outside, which names no responder. */

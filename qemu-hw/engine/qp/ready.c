@@ -29,8 +29,8 @@ void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qp->turn = QRNIC_TURN_MORE;
-    QTAILQ_INSERT_HEAD(&e->pairs->list[QRNIC_TURN_MORE][qp->level], qp, next);
-    e->pairs->ready[QRNIC_TURN_MORE] |= 1u << qp->level;
+    QTAILQ_INSERT_HEAD(&e->qps->list[QRNIC_TURN_MORE][qp->level], qp, next);
+    e->qps->ready[QRNIC_TURN_MORE] |= 1u << qp->level;
     trace_qrnic_schedule(e->config.name, qp->number, QRNIC_TURN_MORE);
     qrnic_wake(e);
 }
@@ -38,17 +38,17 @@ void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
 static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
 {
     qp->turn = turn;
-    QTAILQ_INSERT_TAIL(&e->pairs->list[turn][qp->level], qp, next);
-    e->pairs->ready[turn] |= 1u << qp->level;
+    QTAILQ_INSERT_TAIL(&e->qps->list[turn][qp->level], qp, next);
+    e->qps->ready[turn] |= 1u << qp->level;
     trace_qrnic_schedule(e->config.name, qp->number, turn);
 }
 
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->turn != QRNIC_TURN_DONE) {
-        QTAILQ_REMOVE(&e->pairs->list[qp->turn][qp->level], qp, next);
-        if (QTAILQ_EMPTY(&e->pairs->list[qp->turn][qp->level])) {
-            e->pairs->ready[qp->turn] &= ~(1u << qp->level);
+        QTAILQ_REMOVE(&e->qps->list[qp->turn][qp->level], qp, next);
+        if (QTAILQ_EMPTY(&e->qps->list[qp->turn][qp->level])) {
+            e->qps->ready[qp->turn] &= ~(1u << qp->level);
         }
         qp->turn = QRNIC_TURN_DONE;
     }
@@ -81,10 +81,10 @@ static void look_again(QrnicEngine *e)
 {
     QrnicQp *qp;
 
-    e->pairs->gids_epoch = e->fabric->gids_epoch;
-    while (e->pairs->ready[QRNIC_TURN_WIRE]) {
+    e->qps->gids_epoch = e->fabric->gids_epoch;
+    while (e->qps->ready[QRNIC_TURN_WIRE]) {
         qp = qrnic_first_ready(e, QRNIC_TURN_WIRE,
-                               ctz32(e->pairs->ready[QRNIC_TURN_WIRE]));
+                               ctz32(e->qps->ready[QRNIC_TURN_WIRE]));
         qrnic_unschedule(e, qp);
         list_insert(e, qp, QRNIC_TURN_MORE);
     }
@@ -92,7 +92,7 @@ static void look_again(QrnicEngine *e)
 
 QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list, unsigned level)
 {
-    return QTAILQ_FIRST(&e->pairs->list[list][level]);
+    return QTAILQ_FIRST(&e->qps->list[list][level]);
 }
 
 void qrnic_level_set(QrnicEngine *e, QrnicQp *qp)
@@ -114,7 +114,7 @@ void qrnic_level_set(QrnicEngine *e, QrnicQp *qp)
 
 uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list)
 {
-    if (e->pairs->gids_epoch != e->fabric->gids_epoch) {
+    if (e->qps->gids_epoch != e->fabric->gids_epoch) {
         look_again(e);
     }
 
@@ -122,7 +122,7 @@ uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list)
         (list == QRNIC_TURN_LOOPBACK && qrnic_loopback_full(e))) {
         return 0;
     }
-    return e->pairs->ready[list];
+    return e->qps->ready[list];
 }
 
 /* The rate limit lets the next frame go. */

@@ -42,8 +42,8 @@ QrnicSrq *qrnic_xrc_target_srq(QrnicEngine *e, const QrnicQp *qp)
  */
 void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
 {
-    for (uint32_t n = e->pairs->qps.first; n < e->pairs->qps.limit; n++) {
-        QrnicQp *qp = e->pairs->qps.slot[n];
+    for (uint32_t n = e->qps->table.first; n < e->qps->table.limit; n++) {
+        QrnicQp *qp = e->qps->table.slot[n];
 
         if (qp && qp->ops->of_domain) {
             qrnic_responder_srq_destroyed(e, qp, srq->number);

@@ -26,7 +26,7 @@ void qrnic_notification_owe(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     qp->cnp_owed = true;
-    QTAILQ_INSERT_TAIL(&e->pairs->cnps_owed, qp, next_cnp);
+    QTAILQ_INSERT_TAIL(&e->qps->cnps_owed, qp, next_cnp);
     qrnic_wake(e);
 }
 
@@ -34,7 +34,7 @@ void qrnic_notification_drop(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->cnp_owed) {
         qp->cnp_owed = false;
-        QTAILQ_REMOVE(&e->pairs->cnps_owed, qp, next_cnp);
+        QTAILQ_REMOVE(&e->qps->cnps_owed, qp, next_cnp);
     }
 }
 
@@ -42,7 +42,7 @@ void qrnic_notifications_forget(QrnicEngine *e)
 {
     QrnicQp *qp;
 
-    while ((qp = QTAILQ_FIRST(&e->pairs->cnps_owed))) {
+    while ((qp = QTAILQ_FIRST(&e->qps->cnps_owed))) {
         qrnic_notification_drop(e, qp);
     }
 }
@@ -50,7 +50,7 @@ void qrnic_notifications_forget(QrnicEngine *e)
 /* Who waits for the wire is not asked again before that is ready. */
 bool qrnic_notifications_pending(const QrnicEngine *e)
 {
-    const QrnicQp *qp = QTAILQ_FIRST(&e->pairs->cnps_owed);
+    const QrnicQp *qp = QTAILQ_FIRST(&e->qps->cnps_owed);
 
     return qp && !qrnic_wire_busy(e) && !qrnic_loopback_full(e);
 }
@@ -59,12 +59,12 @@ void qrnic_notifications_process(QrnicEngine *e)
 {
     for (unsigned i = 0; i < NOTIFICATIONS && qrnic_notifications_pending(e);
          i++) {
-        QrnicQp *qp = QTAILQ_FIRST(&e->pairs->cnps_owed);
+        QrnicQp *qp = QTAILQ_FIRST(&e->qps->cnps_owed);
         QrnicCounterSet *before;
 
         before = qrnic_account(e, qrnic_qp_known(qp)->counters);
         qrnic_notification_drop(e, qp);
-        qp->cnp_next = qrnic_now(e) + e->pairs->congestion.
+        qp->cnp_next = qrnic_now(e) + e->qps->congestion.
                        np_min_time_between_cnps * (int64_t)SCALE_US;
         qrnic_add(e, QRNIC_COUNTER_NP_CNP_SENT, qrnic_engine_port_active(e));
         trace_qrnic_cnp_tx(e->config.name, qp->number, qp->attr.dest_qpn);

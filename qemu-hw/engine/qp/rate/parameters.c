@@ -13,7 +13,7 @@
 
 void qrnic_congestion_init(QrnicEngine *e)
 {
-    e->pairs->congestion = (QrnicCongestionCtx) {
+    e->qps->congestion = (QrnicCongestionCtx) {
         .flags = QRNIC_CONGESTION_CLAMP_TGT_RATE_ATI,
         .np_cnp_dscp = 48, .np_cnp_prio = 6, .np_min_time_between_cnps = 4,
         .rp_threshold = 1, .rp_min_dec_fac = 50, .rp_gd = 11,
@@ -22,8 +22,8 @@ void qrnic_congestion_init(QrnicEngine *e)
         .rp_rate_reduce_monitor_period = 4, .rp_ai_rate = 5,
         .rp_hai_rate = 50, .rp_min_rate = 1,
     };
-    e->pairs->congestion_epoch++;
-    QTAILQ_INIT(&e->pairs->cnps_owed);
+    e->qps->congestion_epoch++;
+    QTAILQ_INIT(&e->qps->cnps_owed);
 }
 
 /* The first member that cannot be */
@@ -67,7 +67,7 @@ static QrnicResult check(const QrnicCongestionCtx *in)
 /* Their timers look for themselves, and give up what they have. */
 static void reaction_stop(QrnicEngine *e)
 {
-    const QrnicTable *t = &e->pairs->qps;
+    const QrnicTable *t = &e->qps->table;
 
     for (uint32_t n = 0; n < t->limit; n++) {
         QrnicQp *qp = t->slot[n];
@@ -90,8 +90,8 @@ QrnicResult qrnic_congestion_set(QrnicEngine *e, const QrnicCongestionCtx *in)
     if (result.status != QRNIC_ST_OK) {
         return result;
     }
-    e->pairs->congestion = *in;
-    e->pairs->congestion_epoch++;
+    e->qps->congestion = *in;
+    e->qps->congestion_epoch++;
     trace_qrnic_congestion_set(e->config.name, in->flags);
     if (reacted && !qrnic_congestion_has(e, QRNIC_CONGESTION_RP)) {
         reaction_stop(e);
@@ -107,6 +107,6 @@ QrnicResult qrnic_congestion_query(QrnicEngine *e, QrnicCongestionCtx *out)
     if (!(e->config.capabilities & QRNIC_CAP_CONGESTION_CONTROL)) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
     }
-    *out = e->pairs->congestion;
+    *out = e->qps->congestion;
     return qrnic_ok(0);
 }

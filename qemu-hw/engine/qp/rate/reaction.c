@@ -39,12 +39,12 @@ struct QrnicCongestion {
 
 bool qrnic_congestion_has(const QrnicEngine *e, uint8_t flag)
 {
-    return e->pairs->congestion.flags & flag;
+    return e->qps->congestion.flags & flag;
 }
 
 static uint64_t highest_rate(const QrnicEngine *e)
 {
-    uint32_t max = e->pairs->congestion.rp_max_rate;
+    uint32_t max = e->qps->congestion.rp_max_rate;
 
     return max ? max * MEGABIT : QRNIC_MAX_RATE_LIMIT * 1000ull;
 }
@@ -89,7 +89,7 @@ static uint64_t power(uint64_t x, uint64_t n)
  */
 static void alpha_settle(QrnicEngine *e, QrnicCongestion *c)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     int64_t period = p->rp_dce_tcp_rtt * (int64_t)SCALE_US;
     uint64_t periods = (qrnic_now(e) - c->alpha_at) / period;
     uint64_t g = p->rp_dce_tcp_g;
@@ -108,7 +108,7 @@ static void alpha_settle(QrnicEngine *e, QrnicCongestion *c)
 
 static void decrease(QrnicEngine *e, QrnicQp *qp)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     QrnicCongestion *c = qp->congestion;
     uint64_t rate, least;
 
@@ -127,7 +127,7 @@ static void decrease(QrnicEngine *e, QrnicQp *qp)
 /* After a CNP has been followed: all stages begin anew. */
 static void stages_restart(QrnicEngine *e, QrnicCongestion *c)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     int64_t now = qrnic_now(e);
 
     c->bytes = c->time_stage = c->byte_stage = 0;
@@ -140,7 +140,7 @@ static void stages_restart(QrnicEngine *e, QrnicCongestion *c)
 /* False: its rate is the highest, and the state is gone. */
 static bool increase(QrnicEngine *e, QrnicQp *qp, uint32_t *stage)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     QrnicCongestion *c = qp->congestion;
     uint64_t highest = highest_rate(e);
     const char *why = "fast recovery";
@@ -174,7 +174,7 @@ static void timer_restart(QrnicEngine *e, QrnicQp *qp)
 /* The first CNP. */
 static void begin(QrnicEngine *e, QrnicQp *qp)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     uint64_t first = p->rp_rate_to_set_on_first_cnp * MEGABIT;
     QrnicCongestion *c = g_new0(QrnicCongestion, 1);
 
@@ -217,7 +217,7 @@ void qrnic_congestion_notified(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_congestion_expired(QrnicEngine *e, QrnicQp *qp)
 {
-    const QrnicCongestionCtx *p = &e->pairs->congestion;
+    const QrnicCongestionCtx *p = &e->qps->congestion;
     QrnicCongestion *c = qp->congestion;
     int64_t now = qrnic_now(e);
 
@@ -256,8 +256,8 @@ void qrnic_congestion_charge(QrnicEngine *e, QrnicQp *qp, size_t len)
     c->full = MAX(c->full, qrnic_now(e)) + cost / c->current;
     c->part = cost % c->current;
     c->bytes += len;
-    if (c->bytes >= e->pairs->congestion.rp_byte_reset) {
-        c->bytes %= e->pairs->congestion.rp_byte_reset;
+    if (c->bytes >= e->qps->congestion.rp_byte_reset) {
+        c->bytes %= e->qps->congestion.rp_byte_reset;
         increase(e, qp, &c->byte_stage);
     }
 }

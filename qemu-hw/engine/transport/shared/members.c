@@ -40,7 +40,7 @@ void qrnic_encapsulated_free(QrnicEngine *e, QrnicEncapsulated *p)
 {
     disown(p);
     p->carrier->kept--;
-    e->pairs->encapsulated_bytes -= packet_size(p);
+    e->qps->encapsulated_bytes -= packet_size(p);
     packet_put(e, p);
 }
 
@@ -136,7 +136,7 @@ void qrnic_carrier_queue_clear(QrnicEngine *e, QrnicCarrier *c)
 static bool has_room(const QrnicEngine *e, const QrnicCarrier *c)
 {
     return !c->kept || (c->queued < QRNIC_CARRIER_QUEUE &&
-                        e->pairs->encapsulated_bytes < QRNIC_MAX_INNER_BYTES);
+                        e->qps->encapsulated_bytes < QRNIC_MAX_INNER_BYTES);
 }
 
 /*
@@ -235,7 +235,7 @@ static void enqueue(QrnicEngine *e, QrnicCarrier *c, QrnicEncapsulated *p)
     QTAILQ_INSERT_TAIL(&c->queue, p, next);
     c->queued++;
     c->kept++;
-    e->pairs->encapsulated_bytes += packet_size(p);
+    e->qps->encapsulated_bytes += packet_size(p);
     qrnic_schedule(e, c->qp);
 }
 

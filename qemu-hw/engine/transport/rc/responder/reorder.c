@@ -66,8 +66,8 @@ static void hold_bytes(QrnicEngine *e, QrnicHold *h, int64_t difference)
     h->bytes += difference;
     after = list_of(h);
     if (before != after) {
-        QTAILQ_REMOVE(&e->pairs->holds[before], h, next);
-        QTAILQ_INSERT_TAIL(&e->pairs->holds[after], h, next);
+        QTAILQ_REMOVE(&e->qps->holds[before], h, next);
+        QTAILQ_INSERT_TAIL(&e->qps->holds[after], h, next);
     }
 }
 
@@ -78,8 +78,8 @@ static void hold_new(QrnicEngine *e, QrnicQp *qp)
     memset(h, 0, sizeof(*h));
     h->qp = qp;
     h->progress_at = qrnic_now(e);
-    QTAILQ_INSERT_TAIL(&e->pairs->holds[list_of(h)], h, next);
-    e->pairs->num_holds++;
+    QTAILQ_INSERT_TAIL(&e->qps->holds[list_of(h)], h, next);
+    e->qps->num_holds++;
     qp->responder->hold = h;
     qrnic_timer_advance(e, &qp->timer,
                         h->progress_at + QRNIC_HELD_TIME * SCALE_MS);
@@ -87,8 +87,8 @@ static void hold_new(QrnicEngine *e, QrnicQp *qp)
 
 static void hold_free(QrnicEngine *e, QrnicHold *h)
 {
-    QTAILQ_REMOVE(&e->pairs->holds[list_of(h)], h, next);
-    e->pairs->num_holds--;
+    QTAILQ_REMOVE(&e->qps->holds[list_of(h)], h, next);
+    e->qps->num_holds--;
     h->qp->responder->hold = NULL;
     qrnic_buffer_put(e, h, sizeof(*h));
 }
@@ -115,21 +115,21 @@ static void evict(QrnicEngine *e, QrnicQp *qp, const char *why)
  */
 static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
 {
-    uint32_t holds = e->pairs->num_holds + !own;
+    uint32_t holds = e->qps->num_holds + !own;
     size_t wanted = (own ? own->bytes : 0) + size;
 
-    if (wanted > (QRNIC_MAX_HELD - e->pairs->executed_bytes) / 2 / holds) {
+    if (wanted > (QRNIC_MAX_HELD - e->qps->executed_bytes) / 2 / holds) {
         return false;
     }
     for (int i = QRNIC_HOLD_LISTS - 1; i >= 0; i--) {
-        QrnicHold *most = QTAILQ_FIRST(&e->pairs->holds[i]);
+        QrnicHold *most = QTAILQ_FIRST(&e->qps->holds[i]);
 
         if (most && (most == own || most->bytes <= wanted)) {
             return false;
         }
         if (most) {
             evict(e, most->qp, "others buffer less");
-            return e->pairs->held_bytes + size <= QRNIC_MAX_HELD;
+            return e->qps->held_bytes + size <= QRNIC_MAX_HELD;
         }
     }
     return false;
@@ -162,7 +162,7 @@ void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
 
 bool qrnic_hold_may_execute(const QrnicEngine *e)
 {
-    return e->pairs->executed_bytes + held_size(0) <= QRNIC_MAX_HELD / 2;
+    return e->qps->executed_bytes + held_size(0) <= QRNIC_MAX_HELD / 2;
 }
 
 bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
@@ -182,7 +182,7 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }
-    if (e->pairs->held_bytes + size > QRNIC_MAX_HELD &&
+    if (e->qps->held_bytes + size > QRNIC_MAX_HELD &&
         !make_room(e, *h, size)) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
         return false;
@@ -196,11 +196,11 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     p->placed = placed;
     p->payload_len = len;
     memcpy(p->payload, pkt->payload, len);
-    e->pairs->held_bytes += size;
+    e->qps->held_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
     if (is_executed(p)) {
-        e->pairs->executed_bytes += size;
+        e->qps->executed_bytes += size;
     } else {
         hold_bytes(e, *h, size);
     }
@@ -220,7 +220,7 @@ QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     p = h->at[psn % QRNIC_WINDOW];
     h->at[psn % QRNIC_WINDOW] = NULL;
     if (is_executed(p)) {
-        e->pairs->executed_bytes -= held_size(p->payload_len);
+        e->qps->executed_bytes -= held_size(p->payload_len);
     } else {
         hold_bytes(e, h, -(int64_t)held_size(p->payload_len));
     }
@@ -234,7 +234,7 @@ void qrnic_held_free(QrnicEngine *e, QrnicHeld *p)
 {
     size_t size = held_size(p->payload_len);
 
-    e->pairs->held_bytes -= size;
+    e->qps->held_bytes -= size;
     qrnic_buffer_put(e, p, size);
 }
 
