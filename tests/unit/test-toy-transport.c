@@ -335,7 +335,7 @@ static void test_life(void)
     to_state(w, 0, QRNIC_QPS_RESET);
     g_assert_cmpuint(toy_of(w, 0)->flushed, ==, 0);
     g_assert_cmpuint(toys, ==, 2);
-    /* A packet of another service is not one of the toy. */
+    /* Flushed numbers are not sent. */
     g_assert_cmpuint(toy_of(w, 1)->received, ==, 0);
     world_free(w);
 }
