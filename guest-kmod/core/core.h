@@ -26,7 +26,7 @@
 #define QRNIC_CMD_ENTRIES BIT(QRNIC_CMD_LOG_ENTRIES)
 #define QRNIC_CMD_MAILBOX 2048u
 
-/* More objects of a kind than an honest device has */
+/* Bound of the number of objects of a kind, more than any valid device has */
 #define QRNIC_OBJECTS_MAX BIT(20)
 
 struct qrnic_cmd_slot {

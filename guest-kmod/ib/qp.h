@@ -8,7 +8,7 @@
 
 #include "queues.h"
 
-/* What answers the page faults of one side of a QP; holds the QP while it is queued */
+/* Work item for page faults of one side of a QP; has a reference to the QP while queued */
 struct qrnic_ib_fault {
 	struct work_struct work;
 	struct qrnic_ib_qp *qp;
@@ -16,19 +16,19 @@ struct qrnic_ib_fault {
 };
 
 /*
- * A carrier in the device, where it stays as long as its queue pair is there, or a
- * member, which may be another process's
+ * The carrier QP of a shared connection. It stays in the device as long as its queue pair
+ * or a member exists; members may belong to other processes.
  */
 struct qrnic_ib_carrier {
 	struct qrnic_ib_dev *dev;
 	struct kref users;		/* the queue pair or share, and members */
 	atomic_t members;
 	u32 number;
-	u64 key;			/* random; a process that knows it may have members */
+	u64 key;			/* random; a process needs it to join members */
 #ifdef CONFIG_CGROUP_RDMA
-	struct rdma_cgroup *cgroup;	/* that is charged for it */
+	struct rdma_cgroup *cgroup;	/* charged for the carrier */
 #endif
-	/* Of its path; under the mutex of the QP, or sharing_mutex */
+	/* Source GID of its path; under the mutex of the QP, or sharing_mutex */
 	const struct ib_gid_attr *sgid;
 	struct rcu_head rcu;
 };
@@ -42,18 +42,18 @@ struct qrnic_ib_qp {
 	enum ib_qp_state state;		/* written with both queue locks too */
 	struct ib_qp_cap cap;
 	bool signal_all;
-	bool has_sq;			/* it is no XRC target */
-	bool has_rq;			/* it receives, and from no SRQ */
+	bool has_sq;			/* false: XRC or dynamic target, or carrier */
+	bool has_rq;			/* it receives, without an SRQ */
 	u8 driver_type;			/* QRNIC_DRIVER_TYPE_*, if it is IB_QPT_DRIVER */
 	u8 options;			/* QRNIC_QPO_*, which this end agreed to */
-	u8 options_in_force;		/* as the device last said */
+	u8 options_in_force;		/* as the device reported last */
 	u8 sl;				/* the caller's; under mutex */
 	u8 av_level;			/* the level by the address vector */
 	u8 priority;			/* one more than another level; or 0 */
 	bool is_carrier;
-	/* It itself, or whose member it is; or NULL. Written under the mutex */
+	/* Its own carrier, or the one whose member it is; or NULL. Written under the mutex */
 	struct qrnic_ib_carrier __rcu *carrier;
-	struct qrnic_ib_share *share;	/* that it has offered, or answered; or NULL */
+	struct qrnic_ib_share *share;	/* offered or answered; or NULL */
 	u32 rss;			/* table by which it spreads frames; or 0 */
 	struct qrnic_ib_db_page *db_page; /* of its own, if any */
 
@@ -75,7 +75,7 @@ struct qrnic_ib_qp {
 	struct list_head recv_entry;
 };
 
-/* An XRC target is nobody's: it has neither queues nor CQs. */
+/* Returns true for QPs of users in the kernel. An XRC target has neither queues nor CQs. */
 static inline bool qrnic_qp_is_kernel(const struct qrnic_ib_qp *qp)
 {
 	return qp->has_sq && !qp->umem;

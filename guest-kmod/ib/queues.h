@@ -23,13 +23,13 @@ struct qrnic_ib_cq {
 	struct qrnic_ring ring;
 	u32 consumer;			/* counter of CQEs */
 	u32 arm_sequence;
-	bool requested;			/* and no event yet, which clears it; */
-	bool any_requested;		/* likewise, for any completion */
+	bool requested;			/* an event was requested, and not sent */
+	bool any_requested;		/* for any completion, not only solicited */
 	struct list_head senders;	/* kernel QPs that complete here */
 	struct list_head receivers;
 };
 
-/* What the driver remembers of a posted work request, by slot of its ring */
+/* Posted work request, in the slot of its ring */
 struct qrnic_ib_request {
 	u64 wr_id;
 	u32 next;			/* producer index after the WQE */
@@ -38,7 +38,7 @@ struct qrnic_ib_request {
 	enum ib_wc_opcode opcode;	/* of its completion */
 };
 
-/* Likewise of an SRQ */
+/* Posted receive work request of an SRQ, in its slot */
 #define QRNIC_SLOT_POSTED U32_MAX
 struct qrnic_ib_slot {
 	u64 wr_id;
@@ -64,9 +64,9 @@ struct qrnic_ib_queue {
 };
 
 /*
- * A ring of slots that come back in any order. The free ones are a list: the next
- * request goes into head, and the slot that came back last is tail. The slot at tail
- * is never posted, because a WQE names the slot of the next one, which must be free.
+ * A ring of slots that are freed in any order. The free slots are a list: the next request
+ * uses the head, and the slot that was freed last is the tail. The tail is never posted,
+ * because a WQE names the slot of the next WQE, which must be free.
  */
 struct qrnic_ib_srq {
 	struct ib_srq ibsrq;
@@ -75,7 +75,7 @@ struct qrnic_ib_srq {
 	u8 log_size;			/* slots */
 	u8 log_stride;			/* basic blocks of a slot */
 	u32 max_sge;
-	struct mutex resize_mutex;	/* of those who change it */
+	struct mutex resize_mutex;	/* serialises resizing */
 
 	/* user; ring_umem: once it was resized, where only the record is in umem */
 	struct ib_umem *umem;
@@ -88,7 +88,7 @@ struct qrnic_ib_srq {
 	/* kernel; lock covers all below, and nests inside that of a CQ */
 	spinlock_t lock; /* of posters and pollers */
 	struct qrnic_ring ring;
-	struct qrnic_ring *ring_to_be;	/* while it is resized: gets all, too */
+	struct qrnic_ring *ring_to_be;	/* during a resize: gets each WQE, too */
 	struct qrnic_ib_slot *slots;	/* as many as it ever had */
 	u32 head;
 	u32 tail;
@@ -106,7 +106,6 @@ static inline struct qrnic_ib_srq *to_qrnic_srq(struct ib_srq *ibsrq)
 }
 
 /* Returns true if the ring has a CQE. Called under the lock. */
-/* There is a CQE to poll; under the lock. */
 static inline bool qrnic_cq_written(struct qrnic_ib_cq *cq)
 {
 	return qrnic_cqe_written(&cq->ring, cq->consumer, cq->log_size);
@@ -125,7 +124,10 @@ static inline void qrnic_srq_put(struct qrnic_ib_srq *srq)
 	qrnic_object_put(&srq->object);
 }
 
-/* A ring of a process's: one slot more than WQEs, and no larger than any SRQ needs */
+/*
+ * Returns true if a ring of a process has one slot more than WQEs, and is not larger than
+ * any SRQ needs.
+ */
 static inline bool qrnic_srq_size_ok(const struct qrnic_ib_dev *dev, u32 log_size,
 				     u32 max_wr)
 {
