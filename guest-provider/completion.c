@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * completion.c: what a completion tells a program of the extended interface between
+ * completion.c: the fields of a completion that the extended interface reads between
  * ibv_start_poll() and ibv_end_poll(), and the clocks by which its timestamp becomes a time
  * of the wall clock. poll.c consumes completions.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * cq.h: completion queues. cq.c creates, resizes and arms them; poll.c consumes their
- * completions, and completion.c tells a program what is in one.
+ * completions, and completion.c reads their fields.
  */
 #ifndef QRNIC_PROVIDER_CQ_H
 #define QRNIC_PROVIDER_CQ_H

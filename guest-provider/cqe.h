@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * cqe.h: what a CQE means to a program of the verbs (manual, "Completion queues").
+ * cqe.h: the meaning of a CQE in terms of the verbs (manual, "Completion queues").
  * poll.c and completion.c use it.
  */
 #ifndef QRNIC_PROVIDER_CQE_H

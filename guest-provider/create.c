@@ -4,8 +4,8 @@
  * the buffer, makes the queue pair in the kernel, and then makes it findable for its
  * completions. Kinds without a queue of their own are here, too: carrier QPs of shared
  * connections, and targets of dynamic connections, whose receive WQEs are in an SRQ.
- * Targets of XRC are in xrc.c, those that spread frames (RSS) in wq.c. What happens to a
- * queue pair later is in qp.c.
+ * Targets of XRC are in xrc.c, those that spread frames (RSS) in wq.c. qp.c
+ * modifies, queries and destroys queue pairs.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -43,9 +43,9 @@ static uint32_t paced_types(const struct qrnic_context *ctx)
 }
 
 int qrnic_query_device_ex(struct ibv_context *context,
-				 const struct ibv_query_device_ex_input *input,
-				 struct ibv_device_attr_ex *attr,
-				 size_t attr_size)
+			  const struct ibv_query_device_ex_input *input,
+			  struct ibv_device_attr_ex *attr,
+			  size_t attr_size)
 {
 	struct qrnic_context *ctx = to_qrnic_context(context);
 	struct ib_uverbs_ex_query_device_resp resp;
@@ -91,7 +91,7 @@ int qrnic_query_device_ex(struct ibv_context *context,
 }
 
 int qrnic_query_port(struct ibv_context *context, uint8_t port,
-			    struct ibv_port_attr *attr)
+		     struct ibv_port_attr *attr)
 {
 	struct ibv_query_port cmd;
 
@@ -104,7 +104,7 @@ int qrnic_query_port(struct ibv_context *context, uint8_t port,
  * no method for it, and the driver does not implement the method of newer kernels
  */
 int qrnic_query_port_speed(struct ibv_context *context,
-				  uint32_t port_num, uint64_t *port_speed)
+			   uint32_t port_num, uint64_t *port_speed)
 {
 	/* The bits of active_width: 1X, 4X, 8X, 12X, 2X */
 	static const uint8_t lanes[] = { 1, 4, 8, 12, 2 };
@@ -148,7 +148,7 @@ int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 
 /* Reads the clock in its own units, as other adapters report it */
 int qrnic_query_rt_values(struct ibv_context *context,
-				 struct ibv_values_ex *values)
+			  struct ibv_values_ex *values)
 {
 	uint32_t wanted = values->comp_mask;
 	uint64_t clock;

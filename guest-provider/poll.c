@@ -2,8 +2,8 @@
 /*
  * poll.c: consumes completions, by ibv_poll_cq() and by the extended interface: finds out
  * which CQEs are written, releases the WQEs that they complete, and removes the completions
- * of queue pairs and SRQs that are destroyed or reset. What a completion tells the program
- * is in cqe.h and completion.c.
+ * of queue pairs and SRQs that are destroyed or reset. cqe.h and completion.c
+ * read the fields of a completion.
  */
 #include <errno.h>
 #include <string.h>

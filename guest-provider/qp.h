@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * qp.h: queue pairs and the WQEs that are posted to them. create.c creates queue pairs,
- * qp.c has what happens to them later; wq.c and xrc.c have those of special kinds. post.c
+ * qp.c modifies, queries and destroys them; wq.c and xrc.c have those of special kinds. post.c
  * and post_ex.c build WQEs out of work requests, by the functions of wqe.c.
  */
 #ifndef QRNIC_PROVIDER_QP_H
@@ -24,7 +24,7 @@ struct qrnic_wq {
 	/* Basic blocks (SQ) or WQEs (RQ); a power of two */
 	uint32_t size;
 	uint32_t max_sge;
-	/* Counters modulo 2^32. Whoever polls moves the consumer. */
+	/* Counters modulo 2^32. Polling moves the consumer. */
 	uint32_t producer;
 	atomic_uint consumer;
 	/* By index & (size - 1) of the WQE */
@@ -179,8 +179,8 @@ static inline struct ibv_cq *qrnic_qp_recv_cq(const struct qrnic_qp *qp)
 /*
  * Lock-free: the caller holds the lock of a CQ that has a CQE of this QP, and a
  * QP leaves the table only after it has been cleaned out of its CQs under their
- * locks. Then they forget it, under their locks, too. Who changes the table holds
- * qp_mutex. Second-level tables live as long as the context.
+ * locks. Then they forget it, under their locks, too. The caller that changes the table
+ * holds qp_mutex. Second-level tables live as long as the context.
  */
 static inline struct qrnic_qp *qrnic_qp_find(struct qrnic_context *ctx,
 					     uint32_t qpn)
@@ -210,7 +210,7 @@ static inline bool qrnic_has_payload(uint8_t opcode)
 	}
 }
 
-/* What is sent has an address, of the types that connect by it */
+/* Returns true if the WQE sends a packet, and so has an address in types without connection. */
 static inline bool qrnic_is_sent(uint8_t opcode)
 {
 	return qrnic_has_payload(opcode) || opcode == QRNIC_WQE_ATOMIC_WRITE ||
@@ -220,7 +220,7 @@ static inline bool qrnic_is_sent(uint8_t opcode)
 /* create.c */
 struct ibv_qp *qrnic_create_qp(struct ibv_pd *pd,
 			       struct ibv_qp_init_attr *attr);
-/* What only direct verbs ask for; the RQ is streaming if max_message is not 0 */
+/* Options that only direct verbs have; the RQ is streaming if max_message is not 0 */
 struct qrnic_qp_options {
 	struct qrnic_stream stream;
 	bool has_priority;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * srq.c: creates, modifies and destroys shared receive queues, XRC SRQs and those with a
- * tag list among them. The ring and what is posted to it are in srq_ring.c.
+ * tag list among them. srq_ring.c posts to the ring.
  */
 #include <errno.h>
 #include <stdlib.h>

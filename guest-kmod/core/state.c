@@ -16,8 +16,11 @@
 #define QRNIC_RESET_POLL_US 100
 #define QRNIC_RESET_TIMEOUT_US (10 * USEC_PER_SEC)
 
-/* Resets the device and waits until it is ready. All registers have their reset value. */
-static int qrnic_device_reset(struct qrnic_core *core)
+/*
+ * Resets the device and waits until it is ready. All registers have their reset value.
+ * Not inlined, because a test lets it fail by a kprobe.
+ */
+static noinline int qrnic_device_reset(struct qrnic_core *core)
 {
 	u32 status;
 

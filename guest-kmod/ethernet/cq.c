@@ -76,7 +76,7 @@ void qrnic_eth_cq_close(struct qrnic_eth_cq *cq)
 {
 	struct qrnic_dev *dev = &cq->channel->eth->core->dev;
 
-	/* The device has no reason to refuse. If it does, a reset destroys the CQ. */
+	/* The device has no reason to reject the command. If it does, a reset destroys the CQ. */
 	if (qrnic_cq_destroy(dev, &cq->cq)) {
 		qrnic_report_fatal(dev, "CQ not destroyed");
 		qrnic_cq_destroy(dev, &cq->cq);

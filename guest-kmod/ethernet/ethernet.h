@@ -228,7 +228,7 @@ struct qrnic_eth {
 /* netdev.c, for the core */
 extern const struct qrnic_function_ops qrnic_eth_function;
 
-/* reopen.c; under RTNL, but for the carrier */
+/* reopen.c; under RTNL or before the netdev is registered, but for the carrier */
 void qrnic_eth_reopen_init(struct qrnic_eth *eth);
 void qrnic_eth_link_update(struct qrnic_eth *eth);
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up);
@@ -267,7 +267,7 @@ int qrnic_set_rxfh_fields(struct net_device *netdev,
 			  const struct ethtool_rxfh_fields *fields,
 			  struct netlink_ext_ack *extack);
 
-/* queues.c; under RTNL */
+/* queues.c; under RTNL, or before the netdev is registered */
 unsigned int qrnic_eth_max_channels(struct qrnic_core *core);
 int qrnic_eth_channels_init(struct qrnic_eth *eth);
 void qrnic_eth_channels_set_xps(struct qrnic_eth *eth);

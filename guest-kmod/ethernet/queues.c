@@ -4,7 +4,9 @@
  *
  * A channel is opened in this order: NAPI instances, transmit ring, receive ring, CQs,
  * QP, buffers. Then it is started, and at last the receive filter leads frames to it.
- * Closing is in the reverse order. All functions are called under RTNL.
+ * Closing first destroys the QPs, CQs and transmit rings of all channels and then releases
+ * all receive rings, because pages of a receive ring may be in any transmit ring (XDP). All
+ * functions are called under RTNL, or before the netdev is registered.
  */
 #include "ethernet/ethernet.h"
 
@@ -51,7 +53,7 @@ void qrnic_eth_channels_set_xps(struct qrnic_eth *eth)
 			netdev_warn(eth->netdev, "queue %u has no processors\n", i);
 }
 
-/* Sets the shape of the next queues. Called under RTNL, while there are no queues. */
+/* Sets the shape of the next queues. Called while there are no queues. */
 int qrnic_eth_shape_set(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape)
 {
 	unsigned int old = eth->shape.channels;

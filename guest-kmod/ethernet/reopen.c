@@ -5,8 +5,9 @@
  *
  * A change that fails is rolled back. If the former queues cannot be opened either,
  * reset_work retries until there is memory. The carrier follows the port while the netdev
- * is up, so RDMA is not disturbed when only queues are replaced. All but the work item
- * and the carrier are under RTNL.
+ * is up, so RDMA is not disturbed when only queues are replaced. All functions but
+ * qrnic_eth_link_update() are called under RTNL, or before the netdev is registered;
+ * reset_work takes RTNL itself.
  */
 #include "ethernet/ethernet.h"
 

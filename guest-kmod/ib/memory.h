@@ -93,7 +93,7 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 /* Returns -EOPNOTSUPP, with a message, if the device would access a copy. */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
 bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev);
-bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
+bool qrnic_dma_address_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
 /* Logs the reason, at a limited rate. Returns -EOPNOTSUPP. */
 int qrnic_copied_error(struct qrnic_ib_dev *dev);
 int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);

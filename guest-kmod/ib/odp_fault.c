@@ -4,7 +4,7 @@
  * for prefetches that a program requests (manual, Paging on demand).
  *
  * The event of a page fault queues a work item, which queries the fault, pages in, and
- * resumes or refuses the access. Each side of a queue pair has its own work item, so a
+ * resumes the access or lets it fail. Each side of a queue pair has its own work item, so a
  * device that repeats an event does not create more. A responder of a dynamic target has
  * no queue pair in the driver: its page faults are pending in an xarray, from which workers
  * dequeue them.
@@ -54,9 +54,9 @@ static void qrnic_odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 			    sizeof(fault)))
 		return;
 	opcode = qrnic_odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
-					    QRNIC_CMD_REFUSE_PAGE_FAULT;
+						  QRNIC_CMD_REFUSE_PAGE_FAULT;
 	answer.sequence = fault.sequence;
-	/* Fails if the access does not wait any more; the sequence tells a later fault. */
+	/* Fails if the access does not wait any more; the sequence identifies the fault. */
 	qrnic_cmd_set(dev->qdev, opcode, number, &answer, sizeof(answer));
 }
 

@@ -40,7 +40,7 @@ static void qrnic_odp_device_invalidate(struct qrnic_ib_odp *odp, u64 from, u64 
 	};
 	int err = 0;
 
-	/* A key that is destroyed leads nowhere, and its index may be another's. */
+	/* A destroyed key maps nothing, and its index may belong to another key. */
 	mutex_lock(&odp->key_mutex);
 	if (!odp->dead)
 		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
@@ -164,7 +164,7 @@ static struct ib_umem_odp *qrnic_odp_part(struct qrnic_ib_odp *odp, u64 address)
 				       &qrnic_odp_notifier_ops);
 	if (IS_ERR(part))
 		goto err_charge;
-	/* Before a page is mapped, so before a notifier looks at it */
+	/* Set before a page is mapped, because a notifier reads it */
 	part->private = odp;
 	err = xa_err(xa_store(&odp->parts, index, part, GFP_KERNEL_ACCOUNT));
 	if (!err)
@@ -244,7 +244,7 @@ static int qrnic_odp_set_entries(struct qrnic_ib_odp *odp, struct ib_umem_odp *u
 	for (i = index; i < index + pages; i++) {
 		entry = qrnic_odp_entry(qrnic_dma_device(odp->dev->qdev), umem, i);
 		if (entry && check &&
-		    qrnic_dma_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
+		    qrnic_dma_address_is_copied(odp->dev, entry & ~ODP_ENTRY_FLAGS)) {
 			copied = true;
 			entry = 0;
 		}

@@ -70,7 +70,7 @@ static int qrnic_qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr
 	return 0;
 }
 
-/* Fills what mask names; the device refuses other members that are not 0. */
+/* Fills what mask names; the device rejects other members that are not 0. */
 static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
 			      const struct ib_qp_attr *attr, int mask)
 {
@@ -113,8 +113,8 @@ static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw
 }
 
 /*
- * What verbs have no attributes for: libqrnic sends it in udata, other callers send
- * nothing.
+ * Reads the attributes that verbs do not have. libqrnic sends them in udata, other callers
+ * send none.
  */
 static int qrnic_modify_request_get(struct qrnic_ib_dev *dev, int mask,
 				    struct ib_udata *udata,
@@ -227,8 +227,8 @@ static u8 qrnic_av_sl(const struct qrnic_address_vector *av)
 }
 
 /*
- * What the device now has the level by. The caller may have given another service
- * level than the address vector has: it is asked for with the others of the caller.
+ * Records the attributes by which the device now chooses the priority level. The service
+ * level is the caller's, which may differ from that of the address vector.
  */
 static void qrnic_qp_level_changed(struct qrnic_ib_qp *qp,
 				   const struct ib_qp_attr *attr,
@@ -273,8 +273,8 @@ static bool qrnic_qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 }
 
 /*
- * ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only, and nothing of
- * what verbs have no attributes for.
+ * Checks a transition. ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only,
+ * and no attributes outside of the verbs.
  */
 static bool qrnic_qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 				      enum ib_qp_state to, u32 attributes)

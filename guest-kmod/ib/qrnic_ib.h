@@ -71,7 +71,7 @@ struct qrnic_ib_dev {
 	struct list_head dead_links;	/* until sharing_mutex is released */
 	struct xarray share_links;
 
-	/* Numbers of address spaces (address_space.c) */
+	/* Numbers of address spaces (user_memory.c) */
 	struct mutex address_space_mutex;	/* protects these three */
 	DECLARE_HASHTABLE(address_space_mms, 6);
 	struct xarray address_spaces;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * user_memory.c: pins memory of processes, and rejects it where the kernel copies DMA;
- * numbers their address spaces.
+ * numbers the address spaces of processes.
  *
  * A process and the device use the same pages at the same time, without
  * dma_sync_*() in between. The kernel may put a bounce buffer between memory
@@ -11,8 +11,8 @@
  * fail there. Kernel consumers map memory for each request, and the driver's
  * own rings are coherent memory, which is never copied: both work.
  *
- * qrnic_user_memory_init() is called once, before the device is registered; the
- * others by every verb that pins memory.
+ * qrnic_user_memory_init() is called once, before the device is registered. Every verb that
+ * pins memory calls the checks, and odp_map.c calls qrnic_dma_*() for each page.
  *
  * By the number of its address space the device knows that the process that polls a
  * queue pair has a region at its addresses (manual, Completion).
@@ -43,7 +43,7 @@ bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev)
  * Returns true if the device accesses a copy of the page that is mapped here. The caller
  * has called qrnic_dma_may_be_copied() once for all its pages.
  */
-bool qrnic_dma_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
+bool qrnic_dma_address_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
 {
 	return dma_need_sync(qrnic_dma_device(dev->qdev), address);
 }
@@ -71,7 +71,7 @@ int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem)
 	if (!qrnic_dma_may_be_copied(dev))
 		return 0;
 	for_each_sg(table->sgl, sg, table->nents, i)
-		if (qrnic_dma_is_copied(dev, sg_dma_address(sg)))
+		if (qrnic_dma_address_is_copied(dev, sg_dma_address(sg)))
 			return qrnic_copied_error(dev);
 	return 0;
 }
@@ -112,7 +112,7 @@ void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
 	address = dma_map_page(device, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	if (!dma_mapping_error(device, address)) {
 		dev->dma_copied = qrnic_dma_may_be_copied(dev) &&
-				  qrnic_dma_is_copied(dev, address);
+				  qrnic_dma_address_is_copied(dev, address);
 		dma_unmap_page(device, address, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	}
 	__free_page(page);

@@ -2,7 +2,7 @@
 /*
  * compat.h: the one place for differences between kernel versions, from the
  * baseline 6.12 to the newest; ib/compat.h has those of memory on demand, and
- * ethernet/ethtool.c those that stable kernels are given later.
+ * ethernet/ethtool.c and ethernet/rss.c those of changes that stable kernels received.
  */
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
