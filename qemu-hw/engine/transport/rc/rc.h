@@ -99,7 +99,7 @@ typedef struct QrnicMessageSource {
 } QrnicMessageSource;
 
 /* Returns true if the ring has room; else the requester waits for an ACK. */
-bool qrnic_requester_has_room(QrnicQp *qp);
+bool qrnic_requester_has_room(QrnicEngine *e, QrnicQp *qp);
 /* Appends a message of one packet, with a payload of len bytes, to the ring. */
 void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
                             const QrnicMessageSource *source, void *object,

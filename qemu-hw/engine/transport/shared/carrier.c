@@ -120,7 +120,7 @@ bool qrnic_carrier_message_take(QrnicEngine *e, QrnicQp *qp)
         qrnic_carrier_wake(e, qp);
         return false;
     }
-    if (!qrnic_requester_has_room(qp)) {
+    if (!qrnic_requester_has_room(e, qp)) {
         return false;
     }
     p = qrnic_carrier_dequeue(qp->carrier);

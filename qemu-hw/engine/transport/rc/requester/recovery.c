@@ -25,11 +25,11 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
-    bool waits = r->connecting || r->una != r->cursor_psn ||
+    bool waits = r->connect || r->una != r->cursor_psn ||
                  (r->una != r->sent_psn &&
                   qrnic_path_wait(e, qp) != QRNIC_TURN_MORE);
 
-    if (r->rnr_wait) {
+    if (r->blocked & QRNIC_BLOCKED_RNR) {
         return;
     }
     deadline_set(e, qp, timeout && waits ?
@@ -45,7 +45,7 @@ static bool looked(QrnicEngine *e, QrnicQp *qp, bool waits)
     if (!r->selective || qrnic_now(e) >= r->selective->expires) {
         return false;
     }
-    if (!waits && r->una != r->sent_psn && !r->connecting) {
+    if (!waits && r->una != r->sent_psn && !r->connect) {
         qrnic_selective_probe(e, qp);
     }
     deadline_set(e, qp, qrnic_selective_wait(e, r, r->selective->expires));
@@ -60,13 +60,13 @@ static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    r->cursor = r->tail;
-    r->cursor_psn = r->asked_psn = r->una;
+    qrnic_cursor_rewind(r);
     qrnic_selective_lose_all(r);
-    r->probing = false;
-    r->stalled = false;
-    r->connect_due = r->connecting;
-    if (!r->rnr_wait) {
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW | QRNIC_BLOCKED_PROBE);
+    if (r->connect) {
+        qrnic_requester_connect_set(e, qp, QRNIC_CONNECT_DUE);
+    }
+    if (!(r->blocked & QRNIC_BLOCKED_RNR)) {
         qrnic_requester_deadline(e, qp);
         qrnic_schedule(e, qp);
     }
@@ -77,10 +77,10 @@ void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp)
     if (!qrnic_requester_may_run(qp)) {
         return;
     }
-    if (qp->requester->response_dropped) {
-        qp->requester->response_dropped = false;
-        /* What is still on its way from before tells nothing new. */
-        qp->requester->recovering = true;
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_PAGE);
+    if (qp->requester->recovery == QRNIC_RECOVERY_RESPONSE_DROPPED) {
+        /* Responses that are still in flight report no new loss. */
+        qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_BEGUN);
         requester_rewind(e, qp);
     } else {
         qrnic_requester_deadline(e, qp);
@@ -96,7 +96,7 @@ bool qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns,
         qrnic_requester_fail(e, qp, QRNIC_WC_RNR_RETRY_EXC_ERR, syndrome);
         return false;
     }
-    r->rnr_wait = true;
+    qrnic_requester_block(e, qp, QRNIC_BLOCKED_RNR);
     requester_rewind(e, qp);
     deadline_set(e, qp, qrnic_now(e) + ns);
     return true;
@@ -104,38 +104,44 @@ bool qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns,
 
 void qrnic_requester_suspend(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->requester->held = true;
+    qrnic_requester_block(e, qp, QRNIC_BLOCKED_CONNECTION);
 }
 
 void qrnic_requester_continue(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->requester->held = false;
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_CONNECTION);
     qrnic_schedule(e, qp);
 }
 
 void qrnic_requester_connect(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicRequester *r = qp->requester;
-
-    r->held = r->connecting = r->connect_due = true;
-    r->recovering = r->credit_limited = false;
+    qrnic_requester_connect_set(e, qp, QRNIC_CONNECT_DUE);
+    qrnic_requester_block(e, qp, QRNIC_BLOCKED_CONNECTION);
+    qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_NONE);
+    qp->requester->credit_limited = false;
     qrnic_requester_attr_changed(e, qp);
 }
 
 bool qrnic_requester_connect_is_due(const QrnicQp *qp)
 {
-    return qp->requester->connect_due && !qp->requester->rnr_wait;
+    const QrnicRequester *r = qp->requester;
+
+    return r->connect == QRNIC_CONNECT_DUE && !(r->blocked & QRNIC_BLOCKED_RNR);
 }
 
 bool qrnic_requester_is_connecting(const QrnicQp *qp)
 {
-    return qp->requester->connecting;
+    return qp->requester->connect != QRNIC_CONNECT_NONE;
 }
 
 void qrnic_requester_connect_sent(QrnicEngine *e, QrnicQp *qp, bool wait)
 {
-    qp->requester->connect_due = false;
-    qp->requester->held = wait;
+    qrnic_requester_connect_set(e, qp, QRNIC_CONNECT_SENT);
+    if (wait) {
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_CONNECTION);
+    } else {
+        qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_CONNECTION);
+    }
     qrnic_requester_deadline(e, qp);
 }
 
@@ -143,19 +149,18 @@ bool qrnic_requester_connect_again(QrnicEngine *e, QrnicQp *qp, int64_t ns,
                                    uint8_t syndrome)
 {
     /* While it waits, another CNAK is a duplicate. */
-    if (qp->requester->rnr_wait ||
+    if (qp->requester->blocked & QRNIC_BLOCKED_RNR ||
         !qrnic_requester_rnr_wait(e, qp, ns, syndrome)) {
         return false;
     }
-    qp->requester->held = true;
+    qrnic_requester_block(e, qp, QRNIC_BLOCKED_CONNECTION);
     return true;
 }
 
 void qrnic_requester_connected(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicRequester *r = qp->requester;
-
-    r->connecting = r->connect_due = r->held = false;
+    qrnic_requester_connect_set(e, qp, QRNIC_CONNECT_NONE);
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_CONNECTION);
     qrnic_requester_attr_changed(e, qp);
     qrnic_requester_deadline(e, qp);
     qrnic_schedule(e, qp);
@@ -210,7 +215,8 @@ void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
 {
     QrnicRequester *r = qp->requester;
 
-    if (r->cursor_psn == r->una || r->response_dropped) {
+    if (r->cursor_psn == r->una ||
+        r->recovery == QRNIC_RECOVERY_RESPONSE_DROPPED) {
         return;
     }
     if (r->selective) {
@@ -222,11 +228,11 @@ void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
         }
         return;
     }
-    /* The rest of the same burst tells nothing new. */
-    if (r->recovering) {
+    /* The other responses of the same burst report no new loss. */
+    if (r->recovery == QRNIC_RECOVERY_BEGUN) {
         return;
     }
-    r->recovering = true;
+    qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_BEGUN);
     qrnic_add(e, QRNIC_COUNTER_IMPLIED_NAK, 1);
     qrnic_requester_retry(e, qp, QRNIC_SYN_SEQUENCE);
 }
@@ -244,14 +250,14 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     r->deadline = QRNIC_DEADLINE_NEVER;
-    if (r->rnr_wait) {
-        r->rnr_wait = false;
+    if (r->blocked & QRNIC_BLOCKED_RNR) {
+        qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_RNR);
         qrnic_requester_deadline(e, qp);
         qrnic_schedule(e, qp);
         return;
     }
     /* Nothing could be sent again before the page is there. */
-    if (qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
+    if (r->blocked & QRNIC_BLOCKED_PAGE) {
         return;
     }
     /*
@@ -269,10 +275,10 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
     }
     /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
     if (qrnic_pace_is_limited(qp) && r->asked_psn == r->una && !waits &&
-        !r->connecting) {
+        !r->connect) {
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_TIMEOUTS, 1);
-    r->recovering = false;
+    qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_NONE);
     qrnic_requester_retry(e, qp, QRNIC_SYN_TIMEOUT);
 }

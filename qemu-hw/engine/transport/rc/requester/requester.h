@@ -77,6 +77,35 @@ typedef struct QrnicSelective {
     int64_t expires;            /* the transport timer */
 } QrnicSelective;
 
+/*
+ * state.c: why the requester sends nothing, a bit for each cause. Only the
+ * event of a cause removes its bit. state.c describes them.
+ */
+enum {
+    QRNIC_BLOCKED_RNR = 1 << 0,
+    QRNIC_BLOCKED_PAGE = 1 << 1,
+    QRNIC_BLOCKED_CONNECTION = 1 << 2,
+    QRNIC_BLOCKED_WINDOW = 1 << 3,
+    QRNIC_BLOCKED_PROBE = 1 << 4,       /* packets, not local operations */
+    QRNIC_BLOCKED_ERROR = 1 << 5,       /* new messages, not retransmissions */
+};
+
+/* Nothing happens in a step of the requester. */
+#define QRNIC_BLOCKED_STEP \
+    (QRNIC_BLOCKED_RNR | QRNIC_BLOCKED_PAGE | QRNIC_BLOCKED_CONNECTION)
+
+typedef enum QrnicRecovery {
+    QRNIC_RECOVERY_NONE,
+    QRNIC_RECOVERY_BEGUN,
+    QRNIC_RECOVERY_RESPONSE_DROPPED,
+} QrnicRecovery;
+
+typedef enum QrnicConnect {
+    QRNIC_CONNECT_NONE,
+    QRNIC_CONNECT_DUE,
+    QRNIC_CONNECT_SENT,
+} QrnicConnect;
+
 struct QrnicRequester {
     /* A ring of messages in pieces; NULL: no message is there */
     QrnicPending *chunk[QRNIC_PENDING / QRNIC_PENDING_CHUNK];
@@ -96,20 +125,12 @@ struct QrnicRequester {
 
     uint32_t ssn, ssn_done;
     uint32_t receives_taken, receives_done;
-    bool credit_limited;
+    bool credit_limited;        /* by: */
     uint32_t receives_limit;    /* last receive-consuming message allowed */
-    bool probing;               /* sent without credit, answer awaited */
 
-    bool stopped;               /* no further WQE is taken: a local error */
-    bool stalled;               /* an answer must come before sending */
-    bool recovering;            /* an implied NAK has been acted upon */
-    bool rnr_wait;
-    /*
-     * Dynamic connections: nothing may go; CONNECT has no answer yet; it goes
-     * before anything else
-     */
-    bool held, connecting, connect_due;
-    bool response_dropped;      /* its memory is absent: ask for it again */
+    uint8_t blocked;            /* QRNIC_BLOCKED_* */
+    uint8_t recovery;           /* enum QrnicRecovery */
+    uint8_t connect;            /* enum QrnicConnect */
     uint8_t retries, rnr_retries;       /* left */
     QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
     int64_t deadline;           /* of retransmission or RNR wait */
@@ -146,6 +167,153 @@ static inline QrnicPending *qrnic_pending_at(QrnicRequester *r, uint32_t n)
 static inline uint32_t qrnic_pending_end(const QrnicPending *p)
 {
     return qrnic_psn_add(p->first_psn, p->packets);
+}
+
+/*
+ * The cursor: only these functions change cursor, cursor_psn, next_psn,
+ * sent_psn and una. Between calls, una is not above cursor_psn, cursor_psn not
+ * above sent_psn, and sent_psn not above next_psn; cursor is the message of
+ * cursor_psn, or a local operation, which has no PSN, before it.
+ */
+
+static inline void qrnic_cursor_start(QrnicRequester *r, uint32_t psn)
+{
+    r->cursor_psn = r->next_psn = r->sent_psn = r->una = psn;
+    r->asked_psn = psn;
+}
+
+/* Adds the message of qrnic_pending_new(), whose packets are known, at head. */
+static inline void qrnic_cursor_append(QrnicRequester *r, QrnicPending *p)
+{
+    p->first_psn = r->next_psn;
+    r->next_psn = qrnic_pending_end(p);
+    r->head++;
+}
+
+/* A packet that takes so many PSNs of the message at the cursor has been sent. */
+static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicPending *p,
+                                     uint32_t psns)
+{
+    uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
+
+    if (qrnic_psn_distance(r->una, next) >
+        qrnic_psn_distance(r->una, r->sent_psn)) {
+        r->sent_psn = next;
+    }
+    r->cursor_psn = next;
+    if (next == qrnic_pending_end(p)) {
+        r->cursor++;
+    }
+}
+
+/* Skips PSNs of the message at the cursor, which have been sent before. */
+static inline void qrnic_cursor_skip(QrnicRequester *r, const QrnicPending *p,
+                                     uint32_t psns)
+{
+    r->cursor_psn = qrnic_psn_add(r->cursor_psn, psns);
+    if (r->cursor_psn == qrnic_pending_end(p)) {
+        r->cursor++;
+    }
+}
+
+/* The local operation at the cursor is done. */
+static inline void qrnic_cursor_executed(QrnicRequester *r)
+{
+    r->cursor++;
+}
+
+/* The oldest message is complete: the cursor leaves it. */
+static inline void qrnic_cursor_complete(QrnicRequester *r,
+                                         const QrnicPending *p)
+{
+    if (r->cursor == r->tail) {
+        r->cursor++;
+        r->cursor_psn = qrnic_pending_end(p);
+    }
+}
+
+/* All before una is acknowledged: the cursor is not before it. */
+static inline void qrnic_cursor_catch_up(QrnicRequester *r)
+{
+    if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
+        r->cursor_psn = r->una;
+    }
+}
+
+/*
+ * All before psn is acknowledged. Seen from the old una, psn and asked_psn are
+ * ahead by no more than half of all PSNs.
+ */
+static inline void qrnic_cursor_acknowledged(QrnicRequester *r, uint32_t psn)
+{
+    if (qrnic_psn_distance(r->una, r->asked_psn) <
+        qrnic_psn_distance(r->una, psn)) {
+        r->asked_psn = psn;
+    }
+    r->una = psn;
+}
+
+/* Go-back-N: to the oldest PSN that is not acknowledged */
+static inline void qrnic_cursor_rewind(QrnicRequester *r)
+{
+    r->cursor = r->tail;
+    r->cursor_psn = r->asked_psn = r->una;
+}
+
+/* Selective repeat: back to psn. Does nothing if the cursor is before it. */
+static inline void qrnic_cursor_back(QrnicRequester *r, uint32_t psn)
+{
+    uint32_t n = r->tail;
+
+    if (qrnic_psn_distance(r->una, psn) >=
+        qrnic_psn_distance(r->una, r->cursor_psn)) {
+        return;
+    }
+    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
+           qrnic_pending_at(r, n)->packets) {
+        n++;
+    }
+    r->cursor = n;
+    r->cursor_psn = psn;
+}
+
+/* state.c: the states and their transitions */
+void qrnic_requester_block(QrnicEngine *e, QrnicQp *qp, uint8_t cause);
+void qrnic_requester_unblocked(QrnicEngine *e, QrnicQp *qp, uint8_t causes);
+void qrnic_requester_recovery_changed(QrnicEngine *e, QrnicQp *qp,
+                                      QrnicRecovery to);
+void qrnic_requester_connect_set(QrnicEngine *e, QrnicQp *qp, QrnicConnect to);
+
+static inline void qrnic_requester_unblock(QrnicEngine *e, QrnicQp *qp,
+                                           uint8_t causes)
+{
+    if (qp->requester->blocked & causes) {
+        qrnic_requester_unblocked(e, qp, causes);
+    }
+}
+
+static inline void qrnic_requester_recovery_set(QrnicEngine *e, QrnicQp *qp,
+                                                QrnicRecovery to)
+{
+    if (qp->requester->recovery != to) {
+        qrnic_requester_recovery_changed(e, qp, to);
+    }
+}
+
+/*
+ * Returns true if the access has met an absent page. The requester is blocked
+ * until software has answered the page fault.
+ */
+static inline bool qrnic_requester_page_fault(QrnicEngine *e, QrnicQp *qp,
+                                              enum qrnic_syndrome syndrome,
+                                              const QrnicFault *fault)
+{
+    if (syndrome != QRNIC_SYN_PAGE_FAULT ||
+        !qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome, fault)) {
+        return false;
+    }
+    qrnic_requester_block(e, qp, QRNIC_BLOCKED_PAGE);
+    return true;
 }
 
 /*

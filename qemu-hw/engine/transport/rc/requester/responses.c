@@ -15,8 +15,8 @@ static void requester_wake(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    if (r->stalled || qp->sq_draining) {
-        r->stalled = false;
+    if (r->blocked & QRNIC_BLOCKED_WINDOW || qp->sq_draining) {
+        qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW);
         qrnic_schedule(e, qp);
     }
 }
@@ -28,8 +28,8 @@ static void requester_progress(QrnicEngine *e, QrnicQp *qp)
 
     r->retries = qp->attr.retry_cnt;
     r->rnr_retries = qp->attr.rnr_retry;
-    r->recovering = false;
-    r->probing = false;
+    qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_NONE);
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_PROBE);
     qrnic_requester_retire(e, qp);
     if (qrnic_requester_may_run(qp)) {
         qrnic_requester_deadline(e, qp);
@@ -37,17 +37,12 @@ static void requester_progress(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-/* Seen from the old una both are ahead, by no more than half of all PSNs. */
 static void una_set(QrnicEngine *e, QrnicRequester *r, uint32_t psn)
 {
-    if (qrnic_psn_distance(r->una, r->asked_psn) <
-        qrnic_psn_distance(r->una, psn)) {
-        r->asked_psn = psn;
-    }
     if (r->selective) {
         qrnic_selective_acknowledged(e, r, psn);
     }
-    r->una = psn;
+    qrnic_cursor_acknowledged(r, psn);
 }
 
 /*
@@ -172,7 +167,8 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicRequester *r = qp->requester;
 
-    if (!acknowledge_before(e, qp, pkt, pkt->t.psn) || r->rnr_wait) {
+    if (!acknowledge_before(e, qp, pkt, pkt->t.psn) ||
+        r->blocked & QRNIC_BLOCKED_RNR) {
         return;
     }
     /* The packet that was sent again has come, though nobody wants it yet. */
@@ -274,7 +270,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             !qrnic_requester_retry_count(e, qp, QRNIC_SYN_SEQUENCE)) {
             return;
         }
-        r->stalled = false;
+        qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW);
         qrnic_schedule(e, qp);
     }
 }
@@ -352,7 +348,8 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     uint64_t offset;
 
     /* Those behind the one that met an absent page come again with it. */
-    if (r->response_dropped || !psn_outstanding(r, pkt->t.psn)) {
+    if (r->recovery == QRNIC_RECOVERY_RESPONSE_DROPPED ||
+        !psn_outstanding(r, pkt->t.psn)) {
         drop_psn(e, qp, pkt);
         return;
     }
@@ -379,8 +376,8 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
         syndrome = requester_scatter(e, qp, p, offset, pkt->payload,
                                      pkt->payload_len, &fault);
     }
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome, &fault)) {
-        r->response_dropped = true;
+    if (qrnic_requester_page_fault(e, qp, syndrome, &fault)) {
+        qrnic_requester_recovery_set(e, qp, QRNIC_RECOVERY_RESPONSE_DROPPED);
         return;
     }
     if (syndrome) {

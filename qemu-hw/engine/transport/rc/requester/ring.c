@@ -25,12 +25,15 @@ QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r)
     return p;
 }
 
-bool qrnic_requester_has_room(QrnicQp *qp)
+bool qrnic_requester_has_room(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    r->stalled |= r->head - r->tail == QRNIC_PENDING;
-    return r->head - r->tail != QRNIC_PENDING;
+    if (r->head - r->tail == QRNIC_PENDING) {
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
+        return false;
+    }
+    return true;
 }
 
 void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
@@ -45,10 +48,8 @@ void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
     p->opcode = QRNIC_WQE_NOP;
     p->length = len;
     p->packets = 1;
-    p->first_psn = r->next_psn;
     p->ssn = ++r->ssn;
-    r->next_psn = qrnic_pending_end(p);
-    r->head++;
+    qrnic_cursor_append(r, p);
 }
 
 void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
@@ -130,19 +131,14 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
             break;
         }
         /* An answer to what was sent before the cursor went back. */
-        if (r->cursor == r->tail) {
-            r->cursor++;
-            r->cursor_psn = qrnic_pending_end(p);
-        }
+        qrnic_cursor_complete(r, p);
         r->ssn_done = p->ssn;
         r->receives_done = p->receives;
         r->rd_done += rd;
         message_complete(e, qp, p, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
         pending_drop(e, r);
     }
-    if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
-        r->cursor_psn = r->una;
-    }
+    qrnic_cursor_catch_up(r);
     if (qp->ops->messages_done) {
         qp->ops->messages_done(e, qp);
     }
@@ -213,8 +209,7 @@ void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    r->cursor_psn = r->next_psn = r->sent_psn = r->una = qp->attr.sq_psn;
-    r->asked_psn = r->una;
+    qrnic_cursor_start(r, qp->attr.sq_psn);
     r->deadline = QRNIC_DEADLINE_NEVER;
     qrnic_selective_start(qp);
     qrnic_requester_attr_changed(e, qp);

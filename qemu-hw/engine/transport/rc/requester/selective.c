@@ -198,16 +198,13 @@ void qrnic_selective_skip(QrnicRequester *r)
 
     while (r->cursor != r->head && r->cursor_psn != r->sent_psn) {
         const QrnicPending *p = qrnic_pending_at(r, r->cursor);
-        uint32_t end = qrnic_pending_end(p);
 
         if (!p->packets || !is_skipped(r, p)) {
             return;
         }
-        r->cursor_psn = qrnic_wqe_is_rd(p->opcode) ? end :
-                        qrnic_psn_add(r->cursor_psn, 1);
-        if (r->cursor_psn == end) {
-            r->cursor++;
-        }
+        qrnic_cursor_skip(r, p, qrnic_wqe_is_rd(p->opcode) ?
+                                qrnic_psn_distance(r->cursor_psn,
+                                                   qrnic_pending_end(p)) : 1);
     }
     if (r->cursor_psn == r->sent_psn) {
         s->beyond = false;
@@ -224,23 +221,6 @@ static bool first_lost(const QrnicRequester *r, uint32_t *psn)
         }
     }
     return false;
-}
-
-/* Back, never forward: what is there has not been sent. */
-static void cursor_set(QrnicRequester *r, uint32_t psn)
-{
-    uint32_t n = r->tail;
-
-    if (qrnic_psn_distance(r->una, psn) >=
-        qrnic_psn_distance(r->una, r->cursor_psn)) {
-        return;
-    }
-    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
-           qrnic_pending_at(r, n)->packets) {
-        n++;
-    }
-    r->cursor = n;
-    r->cursor_psn = psn;
 }
 
 /* What of the message was sent before something that has arrived is lost. */
@@ -301,8 +281,8 @@ void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)
         !qrnic_wqe_is_rd(pending_with(r, last)->opcode)) {
         s->state[last % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     }
-    cursor_set(r, r->una);
-    r->stalled = false;
+    qrnic_cursor_back(r, r->una);
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW);
     qrnic_schedule(e, qp);
 }
 
@@ -345,7 +325,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
     }
     if (any && first_lost(r, &psn)) {
         s->probes = 0;
-        cursor_set(r, psn);
+        qrnic_cursor_back(r, psn);
     }
     return any;
 }
@@ -387,13 +367,13 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
     if (qrnic_psn_distance(r->una, psn) >= QRNIC_WINDOW) {
         psn = r->una;
     }
-    r->probing = false;         /* it may be what went without credit */
     s->probes++;
     trace_qrnic_requester_probe(e->config.name, qp->number, r->una, psn,
                                 s->probes);
     qrnic_add(e, QRNIC_COUNTER_PROBES, 1);
     s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_LOST;
-    cursor_set(r, psn);
-    r->stalled = false;
+    qrnic_cursor_back(r, psn);
+    /* The probe may be the packet that was sent without credit. */
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW | QRNIC_BLOCKED_PROBE);
     qrnic_schedule(e, qp);
 }

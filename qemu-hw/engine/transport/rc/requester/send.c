@@ -104,11 +104,11 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     QrnicPending *p;
     QrnicTag *t;
 
-    if (r->stopped || qp->state != QRNIC_QPS_RTS ||
+    if (r->blocked & QRNIC_BLOCKED_ERROR || qp->state != QRNIC_QPS_RTS ||
         (!qrnic_rendezvous_waits(r) && !qrnic_sq_pending(e, qp, false))) {
         return false;
     }
-    if (!qrnic_requester_has_room(qp)) {
+    if (!qrnic_requester_has_room(e, qp)) {
         return false;
     }
     w = wqe_buffer(e, r);
@@ -124,7 +124,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         !qp->ops->reach(e, qp, w)) {
         qrnic_sq_give_back(e, qp, w);
         qrnic_requester_wqe_drop(e, r);
-        r->stalled = true;
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
         return false;
     }
     p = qrnic_pending_new(e, r);
@@ -162,16 +162,17 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
             r->rd_taken += qrnic_wqe_is_rd(w->opcode);
         }
     }
-    p->first_psn = r->next_psn;
     p->ssn = r->ssn;
     p->receives = r->receives_taken;
     p->rd_number = r->rd_taken;
     if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
         p->initiated = initiated_new(e, w, pd_of(qp, p));
     }
-    r->stopped = p->status != 0;
-    r->next_psn = qrnic_pending_end(p);
-    r->wqe_message = r->head++;
+    r->wqe_message = r->head;
+    qrnic_cursor_append(r, p);
+    if (p->status) {
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_ERROR);
+    }
     trace_qrnic_requester_take(e->config.name, qp->number, p->index,
                                qrnic_wqe_opcode_name(p->opcode), p->length,
                                p->first_psn, p->packets, p->status);
@@ -221,7 +222,7 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     uint8_t syndrome = qrnic_gather_part(e, qp, qp->requester->wqe, offset, to,
                                          len, &fault);
 
-    if (qrnic_page_fault(e, qp, QRNIC_SIDE_SEND, syndrome, &fault)) {
+    if (qrnic_requester_page_fault(e, qp, syndrome, &fault)) {
         return false;
     }
     p->syndrome = syndrome;
@@ -295,14 +296,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     if (r->selective) {
         qrnic_selective_sent(e, r, p, asks);
     }
-    if (fresh || qrnic_psn_distance(r->una, next) >
-                 qrnic_psn_distance(r->una, r->sent_psn)) {
-        r->sent_psn = next;
-    }
-    r->cursor_psn = next;
-    if (next == qrnic_pending_end(p)) {
-        r->cursor++;
-    }
+    qrnic_cursor_sent(r, p, psns);
     if (asks && (fresh || qrnic_psn_distance(r->una, next) >
                           qrnic_psn_distance(r->una, r->asked_psn))) {
         r->asked_psn = next;
@@ -439,7 +433,7 @@ static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
 /* Without credit one packet may go, alone, to learn of new ones. */
 static bool credit_check(QrnicRequester *r, const QrnicPending *p, bool *probe)
 {
-    if (r->probing) {
+    if (r->blocked & QRNIC_BLOCKED_PROBE) {
         return false;
     }
     if (r->cursor_psn != p->first_psn || !takes_receive(p->opcode) ||
@@ -468,7 +462,8 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
     }
     if (rd) {
         return p->rd_number - 1 - r->rd_done < qp->attr.max_rd_atomic &&
-               flying + p->packets <= QRNIC_PSN_HALF && !r->probing;
+               flying + p->packets <= QRNIC_PSN_HALF &&
+               !(r->blocked & QRNIC_BLOCKED_PROBE);
     }
     return flying < QRNIC_WINDOW && credit_check(r, p, probe);
 }
@@ -484,28 +479,34 @@ static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     bool failed;
 
     if (!p->executed && fence_holds(r, p)) {
-        r->stalled = true;
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
         return false;
     }
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW);
     if (!p->executed && qrnic_is_local_operation(p->opcode)) {
         if (!requester_load(e, qp, p)) {
-            r->stopped = true;
+            qrnic_requester_block(e, qp, QRNIC_BLOCKED_ERROR);
         } else {
             uint8_t syndrome;
             QrnicLocal local = qrnic_local_operation(e, qp, r->wqe, &syndrome);
 
+            if (local == QRNIC_LOCAL_WAITS) {
+                qrnic_requester_block(e, qp, QRNIC_BLOCKED_PAGE);
+            }
             if (local != QRNIC_LOCAL_DONE) {
                 return local == QRNIC_LOCAL_MORE;
             }
             p->syndrome = syndrome;
             p->status = p->syndrome ? QRNIC_WC_MW_BIND_ERR : QRNIC_WC_SUCCESS;
-            r->stopped = p->status != QRNIC_WC_SUCCESS;
+            if (p->status != QRNIC_WC_SUCCESS) {
+                qrnic_requester_block(e, qp, QRNIC_BLOCKED_ERROR);
+            }
         }
     }
     p->executed = true;
     failed = p->status != QRNIC_WC_SUCCESS;
     if (!failed) {
-        r->cursor++;
+        qrnic_cursor_executed(r);
     }
     qrnic_requester_retire(e, qp);
     return !failed;
@@ -517,8 +518,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     bool probe = false;
     QrnicPending *p;
 
-    if (!qrnic_requester_may_run(qp) || r->rnr_wait || r->held ||
-        qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
+    if (!qrnic_requester_may_run(qp) || r->blocked & QRNIC_BLOCKED_STEP) {
         return false;
     }
     if (r->selective) {
@@ -533,8 +533,8 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
                                   requester_take(e, qp))) {
         return false;
     }
-    if (r->held) {
-        return false;           /* it needs another connection */
+    if (r->blocked & QRNIC_BLOCKED_CONNECTION) {
+        return false;           /* the WQE needs another connection */
     }
     p = qrnic_pending_at(r, r->cursor);
     if (p->status) {
@@ -546,9 +546,10 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         return local_step(e, qp, p);
     }
     if (!send_allowed(qp, p, &probe)) {
-        r->stalled = true;
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
         return false;
     }
+    qrnic_requester_unblock(e, qp, QRNIC_BLOCKED_WINDOW);
     if (qrnic_pace_wait(e, qp)) {
         return false;
     }
@@ -560,17 +561,15 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         send_built(e, qp, p);
         return true;
     }
-    if (probe) {
-        r->probing = true;
-    }
     if (!send_data(e, qp, p, probe)) {
-        if (!p->status) {       /* it waits for a page */
-            r->probing &= !probe;
-            return false;
+        if (p->status) {
+            qrnic_requester_block(e, qp, QRNIC_BLOCKED_ERROR);
+            qrnic_requester_retire(e, qp);
         }
-        r->stopped = true;
-        qrnic_requester_retire(e, qp);
         return false;
+    }
+    if (probe) {
+        qrnic_requester_block(e, qp, QRNIC_BLOCKED_PROBE);
     }
     return true;
 }
