@@ -29,8 +29,12 @@ static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     switch (tagged ? qrnic_tagged_take(e, qp, &r->in, pkt) :
                      qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
-        /* That there are none is what the NAK says. */
-        r->low_credit = qrnic_qp_has_credits(qp);
+        /* The RNR NAK reports that no receive WQE is posted. */
+        if (qrnic_qp_has_credits(qp)) {
+            qrnic_reply_credits(e, qp);
+        } else {
+            qrnic_replies_cancel(e, qp, QRNIC_REPLY_CREDITS);
+        }
         return qrnic_refuse_now(e, qp);
     case QRNIC_TAKE_ERROR:
         return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
@@ -173,7 +177,7 @@ bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
  * The write is complete with the one that has no more behind it.
  */
 static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
-                             const QrnicPacket *pkt)
+                             const QrnicPacket *pkt, bool placed)
 {
     QrnicResponder *r = qp->responder;
     bool more = pkt->t.mark & QRNIC_MARK_MORE;
@@ -183,7 +187,7 @@ static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
     if (r->in.recv && (r->in.recv->tag || r->in.recv->tag_opcode)) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if ((!r->placed && !is_whole(qp, pkt)) ||
+    if ((!placed && !is_whole(qp, pkt)) ||
         r->adaptive_len + pkt->t.dma_len > QRNIC_MAX_MSG_SIZE ||
         (more && pkt->info->flags & QRNIC_HDR_IMM)) {
         return qrnic_refuse_invalid(e, qp);
@@ -191,7 +195,7 @@ static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
     if (pkt->info->flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
         return false;
     }
-    if (!r->placed) {
+    if (!placed) {
         syndrome = place(e, qp, &r->in, pkt, &fault);
         if (wait_for_page(e, qp, pkt, syndrome, &fault)) {
             return false;
@@ -336,8 +340,8 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
     };
     r->replay_next = (r->replay_next + 1) % r->replay_count;
     r->replay_pending++;
-    /* The response acknowledges all before. */
-    r->ack_owed = false;
+    /* The response acknowledges all PSNs before its own. */
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
     qrnic_schedule(e, qp);
     return x;
 }
@@ -496,12 +500,13 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
-                             const QrnicPacket *pkt, uint32_t *psns)
+                             const QrnicPacket *pkt, bool placed,
+                             uint32_t *psns)
 {
     uint32_t flags = pkt->info->flags;
 
     if (flags & QRNIC_OPF_ENCAPSULATED) {
-        if (!qp->responder->placed) {
+        if (!placed) {
             qrnic_encapsulated_receive(e, qp, pkt);
         }
         return true;
@@ -510,7 +515,7 @@ bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
         return receive_send(e, qp, pkt);
     }
     if (qrnic_is_adaptive(qp, pkt)) {
-        return receive_adaptive(e, qp, pkt);
+        return receive_adaptive(e, qp, pkt, placed);
     }
     if (flags & QRNIC_OPF_WRITE) {
         return receive_write(e, qp, pkt);

@@ -57,8 +57,9 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         if (!x->atomic) {
             x->start_psn = pkt->t.psn;
         }
-        if (r->response_waits && x->pending && x == qrnic_replay_first(r)) {
-            r->patience_owed = true;
+        if (r->replies & QRNIC_REPLY_PAGE && x->pending &&
+            x == qrnic_replay_first(r)) {
+            qrnic_reply_rnr(e, qp);
         }
         if (!x->pending) {
             x->pending = true;

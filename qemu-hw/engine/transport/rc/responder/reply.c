@@ -1,10 +1,72 @@
 /*
- * qrnic engine: the responder of a reliable connection: what is owed to the
- * other end, and sent by the scheduler in the order of the PSNs
+ * qrnic engine: the responder of a reliable connection: its states, and the
+ * replies that are pending until the scheduler calls qrnic_responder_step()
  *
- * InfiniBand specification, 9.7.5 and 9.9.3.
+ * sequence.c and execute.c call the functions qrnic_reply_*() and
+ * qrnic_refuse_*() for a request. Only functions of this file change the
+ * members state and replies of QrnicResponder. InfiniBand specification, 9.7.5
+ * and 9.9.3.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
+ * state: what the responder does with the next request.
+ *
+ *       IN_SEQUENCE <------------------------+
+ *        |   |                               | the expected request arrives
+ *        |   +-- gap, no WQE, page --> RETRY_REQUESTED
+ *        |                                   |
+ *        +----------- request refused -------+
+ *                            v
+ *                    FATAL_NAK_PENDING
+ *                            | the NAK is sent
+ *                            v
+ *                     FATAL_NAK_SENT
+ *
+ * QRNIC_IN_SEQUENCE: no NAK stands for the expected PSN.
+ *   - receive_expected() enters it.
+ *   - No NAK is pending.
+ *
+ * QRNIC_RETRY_REQUESTED: the peer must retransmit from the expected PSN on.
+ *   - qrnic_reply_nak() enters it: a PSN is missing, no receive WQE is posted,
+ *     or a page is absent. receive_expected() enters it again if the packets
+ *     behind the expected one were dropped, and no NAK has reported that.
+ *   - nak is the syndrome and dropped_psn the last packet dropped behind the
+ *     gap. The NAK is pending, or it has been sent. No other NAK follows for
+ *     the same gap (9.7.5.2.2).
+ *   - receive_expected() leaves it.
+ *
+ * QRNIC_FATAL_NAK_PENDING: a request was refused.
+ *   - qrnic_refuse_request() enters it; qrnic_responder_fail() does for a
+ *     responder of a dynamic target.
+ *   - All requests are dropped. A NAK is pending; nak, event and event_subtype
+ *     are valid, and nak_deadline limits the wait for the wire.
+ *   - send_nak() leaves it. qrnic_responder_timer() ends it without a NAK.
+ *
+ * QRNIC_FATAL_NAK_SENT: the queue pair is in ERR, or it is a responder of a
+ *   dynamic target.
+ *   - nak_psn is the PSN of the NAK. Each request makes it pending again.
+ *   - Only a reset leaves it.
+ *
+ * replies: the pending replies. qrnic_responder_step() sends one in each call,
+ * in this order:
+ *
+ * QRNIC_REPLY_SACK: a PSN is missing, and packets behind it are buffered.
+ *   - It acknowledges only what is answered, so it may overtake the others. It
+ *     waits for a pending NAK, because the NAK restarts the peer.
+ * QRNIC_REPLY_RNR: the peer has asked again for the response that waits.
+ *   - Only while QRNIC_REPLY_PAGE is set.
+ * Responses to RDMA READs and atomics, in the order of their PSNs.
+ *   - Not while QRNIC_REPLY_PAGE is set; qrnic_responder_resume() removes that
+ *     bit. The replies below wait for all responses, because their PSNs are
+ *     higher.
+ * QRNIC_REPLY_NAK: see the states above.
+ *   - It acknowledges all PSNs before its own, so it replaces an ACK.
+ * QRNIC_REPLY_ACK: of ack_psn.
+ *   - A NAK, a response of a later request or a SACK replaces it.
+ *
+ * QRNIC_REPLY_CREDITS becomes an ACK when software posts a receive WQE.
  */
 
 #include "qemu/osdep.h"
@@ -25,27 +87,86 @@
 /* Receive WQEs known of, below which a requester might have to wait */
 #define FEW_RECEIVES 32
 
-void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+static void pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
 {
     QrnicResponder *r = qp->responder;
 
-    if (!r->ack_owed || qrnic_psn_diff(psn, r->ack_psn) > 0) {
-        r->ack_psn = psn;
-    }
-    r->ack_owed = true;
+    r->replies |= reply;
+    trace_qrnic_responder_pend(e->config.name, qp->number, reply, r->replies);
     qrnic_schedule(e, qp);
 }
 
-/* A NAK of the expected PSN; it acknowledges all before (9.7.5.1.2). */
-void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+void qrnic_replies_cancelled(QrnicEngine *e, QrnicQp *qp, uint8_t replies)
 {
     QrnicResponder *r = qp->responder;
 
-    r->gap = true;
-    r->nak_owed = true;
-    r->nak = syndrome;
-    r->ack_owed = false;
-    qrnic_schedule(e, qp);
+    r->replies &= ~replies;
+    trace_qrnic_responder_cancel(e->config.name, qp->number, replies,
+                                 r->replies);
+}
+
+void qrnic_responder_state_changed(QrnicEngine *e, QrnicQp *qp,
+                                   QrnicResponderState to)
+{
+    static const char *const names[] = {
+        "in sequence", "retry requested", "fatal NAK pending", "fatal NAK sent",
+    };
+    QrnicResponder *r = qp->responder;
+
+    /* A responder that has failed executes nothing until it is reset. */
+    g_assert(!qrnic_responder_has_failed(r) || to > r->state);
+    trace_qrnic_responder_state(e->config.name, qp->number, names[r->state],
+                                names[to]);
+    r->state = to;
+}
+
+void qrnic_reply_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+{
+    QrnicResponder *r = qp->responder;
+
+    g_assert(!qrnic_responder_has_failed(r));
+    if (!(r->replies & QRNIC_REPLY_ACK) ||
+        qrnic_psn_diff(psn, r->ack_psn) > 0) {
+        r->ack_psn = psn;
+    }
+    pend(e, qp, QRNIC_REPLY_ACK);
+}
+
+static void pend_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    qp->responder->nak = syndrome;
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
+    pend(e, qp, QRNIC_REPLY_NAK);
+}
+
+void qrnic_reply_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome)
+{
+    qrnic_responder_state_set(e, qp, QRNIC_RETRY_REQUESTED);
+    pend_nak(e, qp, syndrome);
+}
+
+void qrnic_reply_sack(QrnicEngine *e, QrnicQp *qp)
+{
+    pend(e, qp, QRNIC_REPLY_SACK);
+}
+
+void qrnic_reply_rnr(QrnicEngine *e, QrnicQp *qp)
+{
+    g_assert(qp->responder->replies & QRNIC_REPLY_PAGE);
+    pend(e, qp, QRNIC_REPLY_RNR);
+}
+
+void qrnic_reply_credits(QrnicEngine *e, QrnicQp *qp)
+{
+    qp->responder->replies |= QRNIC_REPLY_CREDITS;
+}
+
+void qrnic_reply_fatal_again(QrnicEngine *e, QrnicQp *qp)
+{
+    g_assert(qp->responder->state == QRNIC_FATAL_NAK_SENT);
+    if (!(qp->responder->replies & QRNIC_REPLY_NAK)) {
+        pend(e, qp, QRNIC_REPLY_NAK);
+    }
 }
 
 static void fatal_nak_wait(QrnicEngine *e, QrnicQp *qp)
@@ -65,12 +186,12 @@ bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
 
     trace_qrnic_responder_refuse(e->config.name, qp->number, r->epsn, syndrome,
                                  event);
-    r->dead = true;
+    qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_PENDING);
     r->event = event;
     r->event_subtype = event_subtype;
     r->wire_epoch = e->fabric->wire_epoch;
     fatal_nak_wait(e, qp);
-    qrnic_owe_nak(e, qp, syndrome);
+    pend_nak(e, qp, syndrome);
     return false;
 }
 
@@ -99,7 +220,7 @@ static bool refuse_for(QrnicEngine *e, QrnicQp *qp, uint8_t timer)
     trace_qrnic_responder_rnr(e->config.name, qp->number, qp->responder->epsn,
                               timer);
     qp->responder->dropped_psn = qp->responder->epsn;
-    qrnic_owe_nak(e, qp, QRNIC_AETH_RNR | timer);
+    qrnic_reply_nak(e, qp, QRNIC_AETH_RNR | timer);
     return false;
 }
 
@@ -135,7 +256,11 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
     if (posted < FEW_RECEIVES) {
         posted = qrnic_rq_posted(e, qp, true);
     }
-    qp->responder->low_credit = posted == 0;
+    if (posted) {
+        qp->responder->replies &= ~QRNIC_REPLY_CREDITS;
+    } else {
+        qrnic_reply_credits(e, qp);
+    }
     return QRNIC_AETH_ACK | qrnic_credits_encode(posted);
 }
 
@@ -184,7 +309,7 @@ static void send_sack(QrnicEngine *e, QrnicQp *qp)
                               QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID, r->msn);
     uint8_t arrived[QRNIC_SACK_BYTES];
 
-    r->sack_owed = false;
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_SACK);
     qrnic_hold_tell(r->hold, r->epsn, arrived);
     t.missing_psn = r->epsn;
     t.latest_psn = r->latest_psn;
@@ -192,7 +317,7 @@ static void send_sack(QrnicEngine *e, QrnicQp *qp)
     t.arrived = arrived;
     if (!x) {
         t.syndrome = qrnic_credits_now(e, qp);
-        r->ack_owed = false;
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
     }
     trace_qrnic_responder_sack(e->config.name, qp->number, t.psn, r->epsn,
                                r->hold ? r->hold->count : 0);
@@ -205,10 +330,9 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
     QrnicResponder *r = qp->responder;
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, psn, r->nak, r->msn);
 
-    r->nak_owed = false;
-    r->ack_owed = false;
-    if (r->dead) {
-        r->nak_gone = true;
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK | QRNIC_REPLY_ACK);
+    if (qrnic_responder_has_failed(r)) {
+        qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_SENT);
         r->nak_psn = psn;
         qrnic_add(e, QRNIC_COUNTER_TX_NAK_ERROR, 1);
     } else if (r->nak == QRNIC_NAK_SEQUENCE) {
@@ -219,7 +343,7 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
                                                     QRNIC_AETH_VALUE_MASK);
     }
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
-    if (r->dead) {
+    if (qrnic_responder_has_failed(r)) {
         qrnic_qp_error(e, qp, r->event, r->event_subtype);
     }
 }
@@ -228,13 +352,13 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
  * The page is long in coming, and the requester has lost patience. It would in
  * the end give up; so it waits as before the first packet of a response.
  */
-static void send_patience(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
+static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
 {
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, x->next_psn,
                               QRNIC_AETH_RNR | page_timer(qp),
                               (x->msn - 1) & 0xffffff);
 
-    qp->responder->patience_owed = false;
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_RNR);
     trace_qrnic_responder_rnr(e->config.name, qp->number, x->next_psn,
                               page_timer(qp));
     qrnic_add(e, QRNIC_COUNTER_TX_RNR_NAK, 1);
@@ -281,7 +405,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
         qrnic_fault_extend(&fault, syndrome, x->length - offset);
     }
     if (qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, &fault)) {
-        r->response_waits = true;
+        r->replies |= QRNIC_REPLY_PAGE;
         return false;
     }
     if (syndrome) {
@@ -292,7 +416,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
         }
         /* What comes after this response will not be answered. */
         r->replay_pending = 0;
-        r->dead = true;
+        qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_PENDING);
         r->event = QRNIC_EVENT_QP_ACCESS_ERROR;
         r->event_subtype = QRNIC_WC_REM_ACCESS_ERR;
         r->nak = QRNIC_NAK_ACCESS;
@@ -309,48 +433,44 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
 
 void qrnic_responder_resume(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->responder->response_waits = qp->responder->patience_owed = false;
+    qrnic_replies_cancel(e, qp, QRNIC_REPLY_PAGE | QRNIC_REPLY_RNR);
 }
 
 void qrnic_responder_fail(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
-    if (!r || r->nak_gone) {
-        return;
+    if (r && r->state != QRNIC_FATAL_NAK_SENT) {
+        qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_PENDING);
+        pend_nak(e, qp, QRNIC_NAK_OPERATION);
     }
-    r->dead = true;
-    r->nak = QRNIC_NAK_OPERATION;
-    r->nak_owed = true;
-    r->ack_owed = false;
-    qrnic_schedule(e, qp);
 }
 
 bool qrnic_responder_is_busy(const QrnicQp *qp)
 {
     const QrnicResponder *r = qp->responder;
 
-    return (r->ack_owed || r->nak_owed || r->replay_pending ||
-            r->response_waits) && !r->dead;
+    return (r->replay_pending ||
+            r->replies & (QRNIC_REPLY_ACK | QRNIC_REPLY_NAK |
+                          QRNIC_REPLY_PAGE)) && !qrnic_responder_has_failed(r);
 }
 
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
-    /* It says nothing of what is answered by others, but tells of gaps. */
-    if (r->sack_owed && !r->nak_owed) {
+    if ((r->replies & (QRNIC_REPLY_SACK | QRNIC_REPLY_NAK)) ==
+        QRNIC_REPLY_SACK) {
         send_sack(e, qp);
         return true;
     }
-    if (r->response_waits) {
-        if (!r->patience_owed || !r->replay_pending) {
+    if (r->replies & QRNIC_REPLY_PAGE) {
+        if (!(r->replies & QRNIC_REPLY_RNR) || !r->replay_pending) {
             return false;
         }
-        send_patience(e, qp, qrnic_replay_first(r));
+        send_rnr(e, qp, qrnic_replay_first(r));
         return true;
     }
-    /* Reads and atomics first: what is owed else has a higher PSN. */
     if (r->replay_pending) {
         QrnicReplay *x = qrnic_replay_first(r);
 
@@ -361,12 +481,13 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
         send_atomic_response(e, qp, x);
         return true;
     }
-    if (r->nak_owed) {
-        send_nak(e, qp, r->nak_gone ? r->nak_psn : r->epsn);
+    if (r->replies & QRNIC_REPLY_NAK) {
+        send_nak(e, qp, r->state == QRNIC_FATAL_NAK_SENT ? r->nak_psn :
+                                                          r->epsn);
         return true;
     }
-    if (r->ack_owed) {
-        r->ack_owed = false;
+    if (r->replies & QRNIC_REPLY_ACK) {
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
         send_ack(e, qp, r->ack_psn);
         return true;
     }
@@ -378,14 +499,14 @@ void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
-    if (!r->dead || qp->state == QRNIC_QPS_ERR) {
+    if (r->state != QRNIC_FATAL_NAK_PENDING || qp->state == QRNIC_QPS_ERR) {
         return;
     }
     if (qrnic_now(e) < r->nak_deadline) {
         /* The timer may be armed for a deadline of buffered packets. */
         qrnic_timer_advance(e, &qp->timer, r->nak_deadline);
     } else if (qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
-        r->nak_owed = false;
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK);
         qrnic_qp_error(e, qp, r->event, r->event_subtype);
     } else {
         fatal_nak_wait(e, qp);

@@ -56,6 +56,26 @@ typedef struct QrnicReplay {
     };
 } QrnicReplay;
 
+/*
+ * reply.c: pending replies, in the order in which they go, and what they wait
+ * for. Responses to RDMA READs and atomics go between RNR and NAK.
+ */
+enum {
+    QRNIC_REPLY_SACK = 1 << 0,  /* but a NAK goes before it */
+    QRNIC_REPLY_RNR = 1 << 1,   /* of the response that waits for a page */
+    QRNIC_REPLY_NAK = 1 << 2,
+    QRNIC_REPLY_ACK = 1 << 3,
+    QRNIC_REPLY_PAGE = 1 << 4,  /* the oldest response waits for a page */
+    QRNIC_REPLY_CREDITS = 1 << 5,       /* an ACK, when a WQE is posted */
+};
+
+typedef enum QrnicResponderState {
+    QRNIC_IN_SEQUENCE,
+    QRNIC_RETRY_REQUESTED,
+    QRNIC_FATAL_NAK_PENDING,
+    QRNIC_FATAL_NAK_SENT,
+} QrnicResponderState;
+
 /* What each packet looks at comes first; see QrnicQp. */
 struct QrnicResponder {
     uint32_t epsn;              /* PSN expected */
@@ -64,21 +84,14 @@ struct QrnicResponder {
     uint32_t srqn;              /* XRC target: of the message; else 0 */
 
     QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
-    bool sack_owed;
+    uint8_t state;              /* enum QrnicResponderState */
     uint8_t latest_transmission;        /* of the request that came last: */
     uint32_t latest_psn;
     int64_t gap_deadline;       /* adaptive: when a gap is told of; 0: none */
-    bool placed;                /* the packet whose turn it is came ahead */
     bool more;                  /* of a write in packets that stand alone */
 
-    bool ack_owed;
-    bool nak_owed;
+    uint8_t replies;            /* QRNIC_REPLY_* */
     uint8_t nak;                /* syndrome */
-    bool gap;                   /* NAKed, and the packet has not come yet */
-    bool dead;                  /* fatal NAK owed: nothing is taken now */
-    bool low_credit;            /* advertised none: tell when there is more */
-    bool response_waits;        /* for a page; all that is owed is behind it */
-    bool patience_owed;         /* but this: it was asked for once more */
     uint32_t ack_psn;
     uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
 
@@ -91,8 +104,7 @@ struct QrnicResponder {
     uint64_t adaptive_len;      /* bytes so far, where there are more */
     int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
-    bool nak_gone;              /* the fatal NAK, of: */
-    uint32_t nak_psn;
+    uint32_t nak_psn;           /* of the fatal NAK that was sent */
     int64_t nak_deadline;       /* of the fatal NAK */
     uint32_t wire_epoch;        /* when it was last looked at */
     QrnicConnectionTimes times;
@@ -154,9 +166,38 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count);
 
 /* reply.c */
-void qrnic_owe_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
-/* A NAK of the expected PSN */
-void qrnic_owe_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+void qrnic_reply_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
+/* Requests a retry from the expected PSN on: a NAK, or an RNR NAK. */
+void qrnic_reply_nak(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
+void qrnic_reply_sack(QrnicEngine *e, QrnicQp *qp);
+/* The peer asks again for the response that waits for a page. */
+void qrnic_reply_rnr(QrnicEngine *e, QrnicQp *qp);
+/* An RNR NAK has reported that no receive WQE is posted. */
+void qrnic_reply_credits(QrnicEngine *e, QrnicQp *qp);
+/* Sends the fatal NAK again, because the one before may be lost. */
+void qrnic_reply_fatal_again(QrnicEngine *e, QrnicQp *qp);
+void qrnic_replies_cancelled(QrnicEngine *e, QrnicQp *qp, uint8_t replies);
+static inline void qrnic_replies_cancel(QrnicEngine *e, QrnicQp *qp,
+                                        uint8_t replies)
+{
+    if (qp->responder->replies & replies) {
+        qrnic_replies_cancelled(e, qp, replies);
+    }
+}
+void qrnic_responder_state_changed(QrnicEngine *e, QrnicQp *qp,
+                                   QrnicResponderState to);
+static inline void qrnic_responder_state_set(QrnicEngine *e, QrnicQp *qp,
+                                             QrnicResponderState to)
+{
+    if (qp->responder->state != to) {
+        qrnic_responder_state_changed(e, qp, to);
+    }
+}
+/* Returns true if a fatal NAK is pending or sent: no request is executed. */
+static inline bool qrnic_responder_has_failed(const QrnicResponder *r)
+{
+    return r->state >= QRNIC_FATAL_NAK_PENDING;
+}
 /*
  * The request is refused for good: when the NAK has gone, the queue pair goes
  * to ERR. event: 0 if a receive completion tells. Always false.
@@ -188,12 +229,14 @@ void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
 void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
 
 /*
- * execute.c: the expected request, which may follow the one before. *psns: how
- * many PSNs it takes, if not 1. False: it was not executed, an answer is owed,
- * and it stays expected.
+ * execute.c: executes the expected request, whose opcode may follow the one
+ * before. placed: its payload is in memory already. *psns: the number of PSNs
+ * that it takes, if not 1. Returns false if it was not executed: a reply is
+ * pending, and the request stays expected.
  */
 bool qrnic_responder_execute(QrnicEngine *e, QrnicQp *qp,
-                             const QrnicPacket *pkt, uint32_t *psns);
+                             const QrnicPacket *pkt, bool placed,
+                             uint32_t *psns);
 /* A packet of a write that stands alone, where both ends have the option */
 static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
 {

@@ -52,34 +52,37 @@ static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 static void receive_expected(QrnicEngine *e, QrnicQp *qp,
-                             const QrnicPacket *pkt)
+                             const QrnicPacket *pkt, bool placed)
 {
     QrnicResponder *r = qp->responder;
     uint32_t flags = pkt->info->flags, psns = 1;
-    bool nak = r->nak_owed, done;
+    bool nak = r->replies & QRNIC_REPLY_NAK, done;
 
     /*
-     * Of the NAKs that have not gone yet, that of a receiver not ready is
-     * moot. That of a gap is not: what came ahead of the packet was dropped,
-     * and only the NAK has it sent again (9.7.5.2.2).
+     * A pending RNR NAK is canceled, because the request has been
+     * retransmitted. A pending NAK of a gap is not: packets behind the gap were
+     * dropped, and only the NAK makes the peer retransmit them (9.7.5.2.2).
      */
-    r->gap = false;
+    qrnic_responder_state_set(e, qp, QRNIC_IN_SEQUENCE);
     if (r->nak != QRNIC_NAK_SEQUENCE) {
-        r->nak_owed = false;
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK);
     }
     if (!sequence_ok(qp, pkt) || !xrceth_ok(e, qp, pkt)) {
         qrnic_refuse_invalid(e, qp);
         return;
     }
-    done = qrnic_responder_execute(e, qp, pkt, &psns);
-    if (!done) {
+    done = qrnic_responder_execute(e, qp, pkt, placed, &psns);
+    /* Its completion may have failed, too. */
+    if (!done || qrnic_responder_has_failed(r)) {
         return;
     }
     r->epsn = qrnic_psn_add(r->epsn, psns);
     if (qrnic_psn_diff(r->dropped_psn, r->epsn) < 0) {
-        r->nak_owed = false;    /* it was sent again before */
+        /* The dropped packets have been retransmitted before. */
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK);
+    } else if (r->replies & QRNIC_REPLY_NAK) {
+        qrnic_responder_state_set(e, qp, QRNIC_RETRY_REQUESTED);
     }
-    r->gap = r->nak_owed;
     if (flags & QRNIC_OPF_END && !r->more) {
         r->msn = (r->msn + 1) & 0xffffff;
     }
@@ -87,9 +90,9 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         return;
     }
     /* A NAK not sent may have stood for an ACK, too. */
-    if (pkt->t.ack_req || (nak && !r->nak_owed)) {
-        qrnic_owe_ack(e, qp, pkt->t.psn);
-    } else if (r->ack_owed) {
+    if (pkt->t.ack_req || (nak && !(r->replies & QRNIC_REPLY_NAK))) {
+        qrnic_reply_ack(e, qp, pkt->t.psn);
+    } else if (r->replies & QRNIC_REPLY_ACK) {
         r->ack_psn = pkt->t.psn;
     }
 }
@@ -103,8 +106,7 @@ static void gap_tell(QrnicEngine *e, QrnicQp *qp)
     QrnicResponder *r = qp->responder;
 
     if (!(qp->attr.options & QRNIC_QPO_ADAPTIVE_ROUTING)) {
-        r->sack_owed = true;
-        qrnic_schedule(e, qp);
+        qrnic_reply_sack(e, qp);
     } else if (!r->gap_deadline) {
         r->gap_deadline = qrnic_now(e) + QRNIC_ADAPTIVE_GAP_TIME * SCALE_US;
         qrnic_timer_advance(e, &qp->timer, r->gap_deadline);
@@ -125,11 +127,10 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
     }
     r->gap_deadline = 0;
     if (qp->attr.options & qp->peer_options & QRNIC_QPO_SELECTIVE_REPEAT) {
-        r->sack_owed = true;
-        qrnic_schedule(e, qp);
-    } else if (!r->gap) {
+        qrnic_reply_sack(e, qp);
+    } else if (r->state == QRNIC_IN_SEQUENCE) {
         /* One NAK for each gap (9.7.5.2.2) */
-        qrnic_owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
+        qrnic_reply_nak(e, qp, QRNIC_NAK_SEQUENCE);
     }
 }
 
@@ -137,12 +138,13 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
  * The request whose turn it is. PSNs inside of a read are nobody's. Who sent
  * what is still missing is told that it is.
  */
-static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                            bool placed)
 {
     QrnicResponder *r = qp->responder;
     uint32_t psn = r->epsn;
 
-    receive_expected(e, qp, pkt);
+    receive_expected(e, qp, pkt, placed);
     if (r->hold) {
         qrnic_hold_drop(e, qp, psn, qrnic_psn_distance(psn, r->epsn));
     }
@@ -166,7 +168,8 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
     QrnicHeld *held;
     QrnicPacket pkt;
 
-    held = qrnic_hold_take(e, qp, r->epsn);
+    held = qrnic_responder_has_failed(r) ? NULL :
+           qrnic_hold_take(e, qp, r->epsn);
     if (!held) {
         return false;
     }
@@ -174,9 +177,7 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
         .t = held->t, .info = held->info, .payload = held->payload,
         .payload_len = held->payload_len,
     };
-    r->placed = held->placed;
-    receive_in_turn(e, qp, &pkt);
-    r->placed = false;
+    receive_in_turn(e, qp, &pkt, held->placed);
     qrnic_held_free(e, held);
     return true;
 }
@@ -227,7 +228,7 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
          * Not the newest PSN: a read between them may have lost its response,
          * and must not seem acknowledged.
          */
-        qrnic_owe_ack(e, qp, pkt->t.psn);
+        qrnic_reply_ack(e, qp, pkt->t.psn);
     }
 }
 
@@ -239,7 +240,8 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
  */
 static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r, uint32_t psn)
 {
-    return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR && !r->nak_owed &&
+    return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR &&
+           !(r->replies & QRNIC_REPLY_NAK) &&
            qrnic_now(e) >= r->rnr_until &&
            qrnic_psn_diff(psn, r->dropped_psn) <= 0;
 }
@@ -251,15 +253,11 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
     int32_t ahead = qrnic_psn_diff(pkt->t.psn, r->epsn);
     bool tell;
 
-    if (r->nak_gone) {
-        /* The NAK may be lost; no other request is executed any more. */
-        if (!r->nak_owed) {
-            r->nak_owed = true;
-            qrnic_schedule(e, qp);
-        }
+    if (r->state == QRNIC_FATAL_NAK_SENT) {
+        qrnic_reply_fatal_again(e, qp);
         return;
     }
-    if (r->dead) {
+    if (r->state == QRNIC_FATAL_NAK_PENDING) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_QP_STATE, 1);
         return;
     }
@@ -267,7 +265,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
     r->latest_psn = pkt->t.psn;
     r->latest_transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
     if (ahead == 0 && !qrnic_hold_has(r->hold, r->epsn)) {
-        receive_in_turn(e, qp, pkt);
+        receive_in_turn(e, qp, pkt, false);
     } else if (ahead < 0) {
         receive_duplicate(e, qp, pkt);
     } else if (ahead == 0) {
@@ -279,14 +277,15 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
             return;
         }
         /* One NAK for each gap (9.7.5.2.2). */
-        tell = !r->gap || rnr_is_over(e, r, pkt->t.psn);
-        if (!r->gap || qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
+        tell = r->state == QRNIC_IN_SEQUENCE || rnr_is_over(e, r, pkt->t.psn);
+        if (r->state == QRNIC_IN_SEQUENCE ||
+            qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
             r->dropped_psn = pkt->t.psn;
         }
         if (tell) {
             trace_qrnic_responder_gap(e->config.name, qp->number, r->epsn,
                                       pkt->t.psn);
-            qrnic_owe_nak(e, qp, QRNIC_NAK_SEQUENCE);
+            qrnic_reply_nak(e, qp, QRNIC_NAK_SEQUENCE);
         }
     }
 }
@@ -297,10 +296,11 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
     if (qp->state == QRNIC_QPS_ERR) {
         qrnic_schedule(e, qp);
-    } else if (r->low_credit && !r->dead && qrnic_rq_posted(e, qp, true)) {
+    } else if (r->replies & QRNIC_REPLY_CREDITS &&
+               !qrnic_responder_has_failed(r) && qrnic_rq_posted(e, qp, true)) {
         /* An ACK of its own brings the requester the credits (9.7.7.2.5). */
-        r->low_credit = false;
-        qrnic_owe_ack(e, qp, qrnic_psn_add(r->epsn, -1));
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_CREDITS);
+        qrnic_reply_ack(e, qp, qrnic_psn_add(r->epsn, -1));
     }
 }
 
