@@ -190,7 +190,7 @@ static inline void qrnic_cursor_append(QrnicRequester *r, QrnicPending *p)
     r->head++;
 }
 
-/* A packet that takes so many PSNs of the message at the cursor has been sent. */
+/* A packet of the message at the cursor has been sent: it takes psns PSNs. */
 static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicPending *p,
                                      uint32_t psns)
 {

@@ -31,9 +31,9 @@
  *   - qrnic_requester_timer() leaves it.
  *
  * QRNIC_BLOCKED_PAGE: an access to the memory of this host met an absent page.
- *   - qrnic_requester_page_fault() enters it: from gathering a packet, from
- *     scattering a response (then recovery is RESPONSE_DROPPED), or from a local
- *     operation.
+ *   - qrnic_requester_page_fault() enters it when a packet is gathered or a
+ *     response is scattered (then recovery is RESPONSE_DROPPED). A step enters
+ *     it when a local operation waits.
  *   - qp->wait[QRNIC_SIDE_SEND] is the page fault. An expired transport timer
  *     does nothing, because no retransmission could be read.
  *   - qrnic_requester_resume() leaves it: software has answered.
@@ -76,7 +76,8 @@
  * QRNIC_RECOVERY_BEGUN: go-back-N has begun because of an implied NAK.
  *   - qrnic_requester_implied_nak() and qrnic_requester_resume() enter it.
  *   - Other implied NAKs are ignored, because they are of the same burst.
- *   - Progress of una, an expired transport timer or a new connection leaves it.
+ *   - Progress of una, an expired transport timer or a new connection leaves
+ *     it.
  * QRNIC_RECOVERY_RESPONSE_DROPPED: a response met an absent page.
  *   - receive_response() enters it. una is the PSN of the response.
  *   - BLOCKED_PAGE is set. All responses are dropped.

@@ -32,10 +32,10 @@ void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x)
 }
 
 /* 9.7.5.1.2: the stored result again, or the read executed again. */
-void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
-    bool read = pkt->info->flags & QRNIC_OPF_READ;
+    bool read = pkt->info->flags & QRNIC_OPF_READ, waits;
 
     for (uint32_t i = 0; i < r->replay_count; i++) {
         QrnicReplay *x = &r->replay[i];
@@ -50,16 +50,14 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         if (pkt->t.rkey != x->rkey || pkt->t.va != x->va + offset ||
             pkt->t.srqn != x->srqn ||
             (read && pkt->t.dma_len != x->length - offset)) {
-            return;
+            return false;
         }
+        waits = r->replies & QRNIC_REPLY_PAGE && x->pending &&
+                x == qrnic_replay_first(r);
         x->transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
         x->next_psn = pkt->t.psn;
         if (!x->atomic) {
             x->start_psn = pkt->t.psn;
-        }
-        if (r->replies & QRNIC_REPLY_PAGE && x->pending &&
-            x == qrnic_replay_first(r)) {
-            qrnic_reply_rnr(e, qp);
         }
         if (!x->pending) {
             x->pending = true;
@@ -67,9 +65,10 @@ void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             r->replay_pending++;
         }
         qrnic_schedule(e, qp);
-        return;
+        return waits;
     }
-    /* Not kept any more: dropped, as the specification wants it. */
+    /* It is dropped, because its entry has been used for a newer request. */
+    return false;
 }
 
 /* The entry that is n older than the newest one */

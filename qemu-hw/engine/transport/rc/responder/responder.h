@@ -158,8 +158,11 @@ void qrnic_remote_trace(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,
 QrnicReplay *qrnic_replay_first(QrnicResponder *r);
 /* It has been answered. */
 void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x);
-/* A request that was answered before comes again. */
-void qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+/*
+ * Answers a retransmitted request again. Returns true if it is the request
+ * whose response waits for a page.
+ */
+bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
 /* max_dest_rd_atomic may have changed: the newest are kept. */
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
 /* So many reads and atomics can be kept without losing one not answered. */

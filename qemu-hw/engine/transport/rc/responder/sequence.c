@@ -222,7 +222,9 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
 {
     qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
     if (pkt->info->flags & QRNIC_OPF_KEPT) {
-        qrnic_replay_repeat(e, qp, pkt);
+        if (qrnic_replay_repeat(e, qp, pkt)) {
+            qrnic_reply_rnr(e, qp);
+        }
     } else if (pkt->t.ack_req) {
         /*
          * Not the newest PSN: a read between them may have lost its response,
