@@ -161,11 +161,11 @@ static void test_kept_in_error(void)
     while (!count(w, 1, QRNIC_COUNTER_HELD_PACKETS)) {
         sim_run(w->sim, w->sim->now + 10);
     }
-    g_assert_cmpuint(qps->held_bytes, >, MTU);
+    g_assert_cmpuint(qps->buffered_bytes, >, MTU);
     g_assert_cmpuint(sim_modify(w->carrier[1], &error).status, ==,
                      QRNIC_ST_OK);
     settle(w);
-    g_assert_cmpuint(qps->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->buffered_bytes, ==, 0);
     shared_free(w);
 }
 

@@ -419,7 +419,7 @@ static void expect_nothing_kept(World *w)
             state_set(w->carrier[c][i], QRNIC_QPS_RESET);
             expect_state(w->carrier[c][i], QRNIC_QPS_RESET);
         }
-        g_assert_cmpuint(qps->held_bytes, ==, 0);
+        g_assert_cmpuint(qps->buffered_bytes, ==, 0);
         g_assert_cmpuint(qps->encapsulated_bytes, ==, 0);
         g_assert_true(QTAILQ_EMPTY(&qps->cnps_owed));
     }

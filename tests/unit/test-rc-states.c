@@ -441,7 +441,7 @@ static void test_reply_pairs(void)
             g_assert_cmpint(w->qp->state, ==, QRNIC_QPS_ERR);
         } else {
             g_assert_cmphex(r->replies & ~QRNIC_REPLY_CREDITS, ==, 0);
-            g_assert_cmpuint(r->replay_pending, ==, 0);
+            g_assert_cmpuint(r->responses_pending, ==, 0);
             g_assert_cmpint(r->state, ==, strchr(orders[i][0], 'N') ?
                                           QRNIC_RETRY_REQUESTED :
                                           QRNIC_IN_SEQUENCE);

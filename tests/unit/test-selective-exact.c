@@ -84,7 +84,7 @@ static void settle(Pair *p)
     const QrnicQps *b = p->b.qp->node->engine->qps;
 
     if (!sim_run(p->sim, p->sim->now + 900 * SIM_MS) &&
-        !a->num_holds && !b->num_holds) {
+        !a->num_reorders && !b->num_reorders) {
         g_assert_true(sim_run(p->sim, p->sim->now + 9100 * SIM_MS));
     }
 }
@@ -945,7 +945,7 @@ static void flood(Pair *p, SimQp *q, uint8_t mark)
 static void test_bounded(void)
 {
     enum {
-        BYTES = 4096 + sizeof(QrnicHeld),
+        BYTES = 4096 + sizeof(QrnicBuffered),
         QPS = QRNIC_MAX_HELD / (QRNIC_SELECTIVE_WINDOW - 1) / BYTES * 3 / 2,
     };
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
@@ -960,9 +960,9 @@ static void test_bounded(void)
                                        QRNIC_QPO_SELECTIVE_REPEAT);
         flood(p, q[n], n & 1 ? ALONE : QRNIC_MARK_SELECTIVE);
         qp = qrnic_qp_get(e, q[n]->number);
-        g_assert_cmpuint(e->qps->held_bytes, <=, QRNIC_MAX_HELD);
-        if (qp->responder->hold) {
-            g_assert_cmpuint(qp->responder->hold->count, <,
+        g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_HELD);
+        if (qp->responder->reorder) {
+            g_assert_cmpuint(qp->responder->reorder->count, <,
                              QRNIC_SELECTIVE_WINDOW);
         }
     }
@@ -971,7 +971,7 @@ static void test_bounded(void)
     /*
      * Only a connection below its share takes the room of another connection.
      */
-    g_assert_cmpuint(e->qps->held_bytes, >,
+    g_assert_cmpuint(e->qps->buffered_bytes, >,
                      QRNIC_MAX_HELD - QRNIC_SELECTIVE_WINDOW * BYTES);
     /* Who keeps the order needs no room. */
     pair_fill(p);
@@ -982,7 +982,7 @@ static void test_bounded(void)
     for (unsigned n = 0; n < QPS; n++) {
         sim_qp_free(q[n]);
     }
-    g_assert_cmpuint(e->qps->held_bytes, ==, 0);
+    g_assert_cmpuint(e->qps->buffered_bytes, ==, 0);
     pair_free(p);
 }
 

@@ -96,7 +96,7 @@ static void settle(Pair *p)
     const QrnicQps *b = p->b.qp->node->engine->qps;
 
     if (!sim_run(p->sim, p->sim->now + 900 * SIM_MS) &&
-        !a->num_holds && !b->num_holds) {
+        !a->num_reorders && !b->num_reorders) {
         g_assert_true(sim_run(p->sim, p->sim->now + 9100 * SIM_MS));
     }
 }
@@ -695,7 +695,7 @@ static void test_room(void)
                 pair_inject(p, &to, &t, NULL, LONG);
             }
         }
-        held[round] = qps->held_bytes;
+        held[round] = qps->buffered_bytes;
         g_assert_cmpuint(held[round], <=, QRNIC_MAX_HELD);
         g_assert_cmpuint(held[round], >, QRNIC_MAX_HELD / 10 * 9);
         for (unsigned n = 0; n < QPS; n++) {
@@ -703,8 +703,8 @@ static void test_room(void)
         }
     }
     g_assert_cmpuint(held[0], ==, held[1]);
-    g_assert_cmpuint(qps->held_bytes, ==, 0);
-    g_assert_cmpuint(qps->num_holds, ==, 0);
+    g_assert_cmpuint(qps->buffered_bytes, ==, 0);
+    g_assert_cmpuint(qps->num_reorders, ==, 0);
     pair_free(p);
 }
 
@@ -732,7 +732,7 @@ static void test_share(void)
     Pair *p = pair_new(5, &o, NULL);
     QrnicEngine *e = p->b.qp->node->engine;
     SimQp *q[FLOODED], *honest;
-    const QrnicHold *hold;
+    const QrnicReorder *hold;
 
     for (unsigned n = 0; n < FLOODED; n++) {
         q[n] = sim_qp_new(p->b.qp->node, 4, 4, 0, 4);
@@ -742,16 +742,16 @@ static void test_share(void)
     honest = sim_qp_new(p->b.qp->node, 4, 4, 0, 4);
     receiver_start(honest, p->a.qp);
     flood(p, honest, QRNIC_SELECTIVE_WINDOW - SHARE / 2 / 4096);
-    hold = qrnic_qp_get(e, honest->number)->responder->hold;
+    hold = qrnic_qp_get(e, honest->number)->responder->reorder;
     g_assert_nonnull(hold);
     g_assert_cmpuint(hold->count, ==, SHARE / 2 / 4096);
     for (unsigned n = 0; n < FLOODED; n++) {
         flood(p, q[n], 1);
     }
-    hold = qrnic_qp_get(e, honest->number)->responder->hold;
+    hold = qrnic_qp_get(e, honest->number)->responder->reorder;
     g_assert_nonnull(hold);
     g_assert_cmpuint(hold->count, ==, SHARE / 2 / 4096);
-    g_assert_cmpuint(e->qps->held_bytes, <=, QRNIC_MAX_HELD);
+    g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_HELD);
     pair_free(p);
 }
 
@@ -766,12 +766,12 @@ static void test_age(void)
     receiver_start(q, p->a.qp);
     flood(p, q, 200);
     sim_run(p->sim, p->sim->now + (QRNIC_HELD_TIME - 1) * SIM_MS);
-    g_assert_cmpuint(e->qps->num_holds, ==, 1);
+    g_assert_cmpuint(e->qps->num_reorders, ==, 1);
     /* A further packet out of order is no progress. */
     flood(p, q, 199);
     sim_run(p->sim, p->sim->now + 2 * SIM_MS);
-    g_assert_cmpuint(e->qps->num_holds, ==, 0);
-    g_assert_cmpuint(e->qps->held_bytes, ==, 0);
+    g_assert_cmpuint(e->qps->num_reorders, ==, 0);
+    g_assert_cmpuint(e->qps->buffered_bytes, ==, 0);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_HELD), ==,
                      QRNIC_SELECTIVE_WINDOW - 199);
     pair_free(p);
@@ -789,10 +789,10 @@ static void test_kept_in_error(void)
     const QrnicTransport t = crafted_write(p, 3, 0);
 
     pair_inject(p, &p->b, &t, NULL, MTU);
-    g_assert_cmpuint(qps->held_bytes, >, MTU);
+    g_assert_cmpuint(qps->buffered_bytes, >, MTU);
     g_assert_cmpuint(sim_modify(p->b.qp, &error).status, ==, QRNIC_ST_OK);
     settle(p);
-    g_assert_cmpuint(qps->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->buffered_bytes, ==, 0);
     pair_free(p);
 }
 

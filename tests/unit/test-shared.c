@@ -173,7 +173,7 @@ static void test_no_room_to_execute(void)
     expect_works(w, 0);
     g_assert_cmpuint(qps->executed_bytes, ==, 0);
     /* Room for one packet is left. */
-    qps->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld);
+    qps->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicBuffered);
     w->lost_psn = PSN_A + 2;
     for (unsigned m = 0; m < 4; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
@@ -186,9 +186,9 @@ static void test_no_room_to_execute(void)
     expect_no_cqe(w->end[2][0].qp);
     settle(w);
     g_assert_cmpuint(qps->executed_bytes, ==,
-                     QRNIC_MAX_HELD / 2 - sizeof(QrnicHeld));
+                     QRNIC_MAX_HELD / 2 - sizeof(QrnicBuffered));
     qps->executed_bytes = 0;
-    g_assert_cmpuint(qps->held_bytes, ==, 0);
+    g_assert_cmpuint(qps->buffered_bytes, ==, 0);
     for (unsigned m = 0; m < 4; m++) {
         if (m != 1) {
             expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS,

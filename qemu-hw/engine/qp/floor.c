@@ -52,8 +52,8 @@ static void qp_init(QrnicEngine *e)
             QTAILQ_INIT(&e->qps->list[i][level]);
         }
     }
-    for (unsigned i = 0; i < QRNIC_HOLD_LISTS; i++) {
-        QTAILQ_INIT(&e->qps->holds[i]);
+    for (unsigned i = 0; i < QRNIC_REORDER_LISTS; i++) {
+        QTAILQ_INIT(&e->qps->reorders[i]);
     }
     table_init(e);
 }

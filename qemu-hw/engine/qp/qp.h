@@ -335,7 +335,7 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 }
 
 #define QRNIC_QP_TYPES 16
-#define QRNIC_HOLD_LISTS 32
+#define QRNIC_REORDER_LISTS 32
 
 typedef struct QrnicQps {
     const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
@@ -352,12 +352,12 @@ typedef struct QrnicQps {
     QrnicCongestionCtx congestion;
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
-    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_CARRIED */
-    size_t held_bytes;          /* buffered out of order; MAX_HELD */
+    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_INNER_BYTES */
+    size_t buffered_bytes;      /* buffered out of order; MAX_HELD */
     size_t executed_bytes;      /* of these, already executed; MAX_HELD / 2 */
     /* Connections, by the power of two of the bytes that each buffers */
-    QTAILQ_HEAD(, QrnicHold) holds[QRNIC_HOLD_LISTS];
-    uint32_t num_holds;         /* connections in these lists */
+    QTAILQ_HEAD(, QrnicReorder) reorders[QRNIC_REORDER_LISTS];
+    uint32_t num_reorders;         /* connections in these lists */
 } QrnicQps;
 
 extern const QrnicFloor qrnic_qp_floor;

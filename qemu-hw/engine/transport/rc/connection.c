@@ -77,7 +77,7 @@ QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
 
 static bool rc_respond(QrnicEngine *e, QrnicQp *qp)
 {
-    return (qp->responder->hold && qrnic_responder_go_on(e, qp)) ||
+    return (qp->responder->reorder && qrnic_responder_go_on(e, qp)) ||
            qrnic_responder_step(e, qp);
 }
 

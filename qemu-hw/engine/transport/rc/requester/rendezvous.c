@@ -188,7 +188,7 @@ void qrnic_rendezvous_cleanup(QrnicRequester *r)
 }
 
 /* Returns true for the read of an entry that matched, and not for a fin. */
-static bool is_read(const QrnicPending *p)
+static bool is_read(const QrnicMessage *p)
 {
     const QrnicTag *t = p->object;
 
@@ -201,7 +201,7 @@ void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp)
     QrnicTag *t;
 
     for (uint32_t n = r->tail; n != r->head; n++) {
-        QrnicPending *p = qrnic_pending_at(r, n);
+        QrnicMessage *p = qrnic_message_at(r, n);
 
         if (is_read(p)) {
             qrnic_tag_abandon(e, p->object);

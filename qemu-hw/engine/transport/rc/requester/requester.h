@@ -9,10 +9,10 @@
 
 #include "engine/transport/rc/rc.h"
 
-/* Messages under way; a power of two. */
-#define QRNIC_PENDING           256u
-/* So many share a piece of memory, which is there while one is under way. */
-#define QRNIC_PENDING_CHUNK     32u
+/* Messages in flight; a power of two. */
+#define QRNIC_MESSAGES           256u
+/* Messages of a chunk, which is allocated while one of them is in flight. */
+#define QRNIC_MESSAGE_CHUNK     32u
 /* Within a message every such packet asks for an acknowledgement. */
 #define QRNIC_ACK_INTERVAL      64u
 
@@ -33,7 +33,7 @@ typedef struct QrnicInitiated {
  * A message of the send queue from when it is taken to when it is complete. It
  * is no longer than a cache line: many queue pairs have many of them.
  */
-typedef struct QrnicPending {
+typedef struct QrnicMessage {
     uint32_t index, wqebbs;
     uint8_t opcode, flags;
     uint8_t status, syndrome;   /* status: it failed here, complete it so */
@@ -49,8 +49,8 @@ typedef struct QrnicPending {
     QrnicInitiated *initiated;  /* of these; else NULL */
     const QrnicMessageSource *source;   /* NULL: the send queue */
     void *object;               /* of the source */
-} QrnicPending;
-QEMU_BUILD_BUG_ON(sizeof(QrnicPending) > 64);
+} QrnicMessage;
+QEMU_BUILD_BUG_ON(sizeof(QrnicMessage) > 64);
 
 /* selective.c: what is known of the PSNs from una on, of one window */
 typedef struct QrnicSelective {
@@ -107,8 +107,8 @@ typedef enum QrnicConnect {
 } QrnicConnect;
 
 struct QrnicRequester {
-    /* A ring of messages in pieces; NULL: no message is there */
-    QrnicPending *chunk[QRNIC_PENDING / QRNIC_PENDING_CHUNK];
+    /* The ring of messages; NULL: no message of the chunk is in flight */
+    QrnicMessage *chunk[QRNIC_MESSAGES / QRNIC_MESSAGE_CHUNK];
     uint32_t tail, head;        /* oldest incomplete; next free */
     uint32_t cursor;            /* message to send from */
     uint32_t cursor_psn;        /* next PSN to send */
@@ -158,13 +158,13 @@ static inline bool qrnic_wqe_is_rd(uint8_t opcode)
            qrnic_wqe_is_write_or_flush(opcode);
 }
 
-static inline QrnicPending *qrnic_pending_at(QrnicRequester *r, uint32_t n)
+static inline QrnicMessage *qrnic_message_at(QrnicRequester *r, uint32_t n)
 {
-    return &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK]
-                    [n % QRNIC_PENDING_CHUNK];
+    return &r->chunk[n % QRNIC_MESSAGES / QRNIC_MESSAGE_CHUNK]
+                    [n % QRNIC_MESSAGE_CHUNK];
 }
 
-static inline uint32_t qrnic_pending_end(const QrnicPending *p)
+static inline uint32_t qrnic_message_end(const QrnicMessage *p)
 {
     return qrnic_psn_add(p->first_psn, p->packets);
 }
@@ -182,16 +182,16 @@ static inline void qrnic_cursor_start(QrnicRequester *r, uint32_t psn)
     r->asked_psn = psn;
 }
 
-/* Adds the message of qrnic_pending_new(), whose packets are known, at head. */
-static inline void qrnic_cursor_append(QrnicRequester *r, QrnicPending *p)
+/* Adds the message of qrnic_message_new(), whose packets are known, at head. */
+static inline void qrnic_cursor_append(QrnicRequester *r, QrnicMessage *p)
 {
     p->first_psn = r->next_psn;
-    r->next_psn = qrnic_pending_end(p);
+    r->next_psn = qrnic_message_end(p);
     r->head++;
 }
 
 /* A packet of the message at the cursor has been sent: it takes psns PSNs. */
-static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicPending *p,
+static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicMessage *p,
                                      uint32_t psns)
 {
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
@@ -201,17 +201,17 @@ static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicPending *p,
         r->sent_psn = next;
     }
     r->cursor_psn = next;
-    if (next == qrnic_pending_end(p)) {
+    if (next == qrnic_message_end(p)) {
         r->cursor++;
     }
 }
 
 /* Skips PSNs of the message at the cursor, which have been sent before. */
-static inline void qrnic_cursor_skip(QrnicRequester *r, const QrnicPending *p,
+static inline void qrnic_cursor_skip(QrnicRequester *r, const QrnicMessage *p,
                                      uint32_t psns)
 {
     r->cursor_psn = qrnic_psn_add(r->cursor_psn, psns);
-    if (r->cursor_psn == qrnic_pending_end(p)) {
+    if (r->cursor_psn == qrnic_message_end(p)) {
         r->cursor++;
     }
 }
@@ -224,11 +224,11 @@ static inline void qrnic_cursor_executed(QrnicRequester *r)
 
 /* The oldest message is complete: the cursor leaves it. */
 static inline void qrnic_cursor_complete(QrnicRequester *r,
-                                         const QrnicPending *p)
+                                         const QrnicMessage *p)
 {
     if (r->cursor == r->tail) {
         r->cursor++;
-        r->cursor_psn = qrnic_pending_end(p);
+        r->cursor_psn = qrnic_message_end(p);
     }
 }
 
@@ -269,8 +269,8 @@ static inline void qrnic_cursor_back(QrnicRequester *r, uint32_t psn)
         qrnic_psn_distance(r->una, r->cursor_psn)) {
         return;
     }
-    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
-           qrnic_pending_at(r, n)->packets) {
+    while (qrnic_psn_distance(qrnic_message_at(r, n)->first_psn, psn) >=
+           qrnic_message_at(r, n)->packets) {
         n++;
     }
     r->cursor = n;
@@ -335,7 +335,7 @@ void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
 /* ring.c */
 void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
 /* A message, cleared, at the head of the ring, which has room; not yet there */
-QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r);
+QrnicMessage *qrnic_message_new(QrnicEngine *e, QrnicRequester *r);
 /* Of the WQE that the requester holds nothing more is to be sent. */
 void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r);
 /* Completes what is acknowledged, in order. */
@@ -367,9 +367,9 @@ void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
 void qrnic_selective_start(QrnicQp *qp);
 /* Which transmission of what is at the cursor the next one is, modulo 256 */
 uint8_t qrnic_selective_transmission(const QrnicRequester *r,
-                                     const QrnicPending *p);
+                                     const QrnicMessage *p);
 /* It, of this message, has been sent, and asks for an answer or not. */
-void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
                           bool asks);
 /* una goes on to there. */
 void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,

@@ -53,8 +53,8 @@ static bool requester_acknowledge(QrnicEngine *e, QrnicRequester *r,
                                   uint32_t target)
 {
     for (uint32_t n = r->tail; r->una != target; n++) {
-        QrnicPending *p = qrnic_pending_at(r, n);
-        uint32_t end = qrnic_pending_end(p);
+        QrnicMessage *p = qrnic_message_at(r, n);
+        uint32_t end = qrnic_message_end(p);
 
         if (p->packets && qrnic_wqe_is_rd(p->opcode)) {
             return false;
@@ -88,13 +88,13 @@ static void requester_credits(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
             uint32_t n = r->tail;
 
             while (n != r->head &&
-                   (qrnic_pending_at(r, n)->ssn & 0xffffff) != msn) {
+                   (qrnic_message_at(r, n)->ssn & 0xffffff) != msn) {
                 n++;
             }
             if (n == r->head) {
                 return;         /* of long ago */
             }
-            base = qrnic_pending_at(r, n)->receives;
+            base = qrnic_message_at(r, n)->receives;
         }
         r->credit_limited = true;
         r->receives_limit = base + qrnic_credits_decode(code);
@@ -276,7 +276,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /* Scatters len bytes of a response to the place of offset in the message. */
-static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                                  uint64_t offset, const uint8_t *from,
                                  uint32_t len, QrnicFault *fault)
 {
@@ -315,7 +315,7 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
 }
 
 /* Does the packet carry what belongs at this place of the read? */
-static bool read_response_fits(const QrnicQp *qp, const QrnicPending *p,
+static bool read_response_fits(const QrnicQp *qp, const QrnicMessage *p,
                                const QrnicPacket *pkt, uint64_t offset)
 {
     uint32_t mtu = qrnic_qp_mtu(qp);
@@ -331,7 +331,7 @@ static bool read_response_fits(const QrnicQp *qp, const QrnicPending *p,
      * Where a response starts depends on which request it answers, the first
      * or a repeated one; so only its end is told by the opcode.
      */
-    if (qrnic_psn_add(pkt->t.psn, 1) == qrnic_pending_end(p)) {
+    if (qrnic_psn_add(pkt->t.psn, 1) == qrnic_message_end(p)) {
         return pkt->info->flags & QRNIC_OPF_END &&
                pkt->payload_len == p->length - offset;
     }
@@ -344,7 +344,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     QrnicRequester *r = qp->requester;
     uint8_t syndrome, original[8];
     QrnicFault fault;
-    QrnicPending *p;
+    QrnicMessage *p;
     uint64_t offset;
 
     /* Those behind the one that met an absent page come again with it. */
@@ -356,7 +356,7 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     if (!acknowledge_before(e, qp, pkt, pkt->t.psn)) {
         return;
     }
-    p = qrnic_pending_at(r, r->tail);
+    p = qrnic_message_at(r, r->tail);
     offset = (uint64_t)qrnic_psn_distance(p->first_psn, pkt->t.psn) *
              qrnic_qp_mtu(qp);
     if (pkt->info->flags & QRNIC_OPF_ATOMIC) {

@@ -1,7 +1,7 @@
 /*
  * qrnic engine: the requester of a reliable connection
  *
- * Messages under way, their completion in order, and its life. InfiniBand
+ * Messages in flight, their completion in order, and its life. InfiniBand
  * specification, 9.7.2 to 9.7.8.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -11,16 +11,16 @@
 #include "trace.h"
 #include "engine/transport/rc/requester/requester.h"
 
-QrnicPending *qrnic_pending_new(QrnicEngine *e, QrnicRequester *r)
+QrnicMessage *qrnic_message_new(QrnicEngine *e, QrnicRequester *r)
 {
-    QrnicPending **chunk = &r->chunk[r->head % QRNIC_PENDING /
-                                     QRNIC_PENDING_CHUNK];
-    QrnicPending *p;
+    QrnicMessage **chunk = &r->chunk[r->head % QRNIC_MESSAGES /
+                                     QRNIC_MESSAGE_CHUNK];
+    QrnicMessage *p;
 
     if (!*chunk) {
-        *chunk = qrnic_buffer_get(e, QRNIC_PENDING_CHUNK * sizeof(**chunk));
+        *chunk = qrnic_buffer_get(e, QRNIC_MESSAGE_CHUNK * sizeof(**chunk));
     }
-    p = qrnic_pending_at(r, r->head);
+    p = qrnic_message_at(r, r->head);
     memset(p, 0, sizeof(*p));
     return p;
 }
@@ -29,7 +29,7 @@ bool qrnic_requester_has_room(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
 
-    if (r->head - r->tail == QRNIC_PENDING) {
+    if (r->head - r->tail == QRNIC_MESSAGES) {
         qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
         return false;
     }
@@ -41,7 +41,7 @@ void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
                             uint32_t len)
 {
     QrnicRequester *r = qp->requester;
-    QrnicPending *p = qrnic_pending_new(e, r);
+    QrnicMessage *p = qrnic_message_new(e, r);
 
     p->source = source;
     p->object = object;
@@ -62,8 +62,8 @@ void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
 static void pending_drop(QrnicEngine *e, QrnicRequester *r)
 {
     uint32_t n = r->tail++;
-    QrnicPending *p = qrnic_pending_at(r, n);
-    QrnicPending **chunk = &r->chunk[n % QRNIC_PENDING / QRNIC_PENDING_CHUNK];
+    QrnicMessage *p = qrnic_message_at(r, n);
+    QrnicMessage **chunk = &r->chunk[n % QRNIC_MESSAGES / QRNIC_MESSAGE_CHUNK];
 
     qrnic_buffer_put(e, p->initiated, sizeof(*p->initiated));
     if (p->source) {
@@ -72,17 +72,17 @@ static void pending_drop(QrnicEngine *e, QrnicRequester *r)
     if (r->wqe_message == n) {
         qrnic_requester_wqe_drop(e, r);
     }
-    /* The head may have come round to the same piece. */
+    /* The head may have wrapped around to the same chunk. */
     if (r->tail == r->head ||
-        (r->tail % QRNIC_PENDING_CHUNK == 0 &&
-         r->head - r->tail <= QRNIC_PENDING - QRNIC_PENDING_CHUNK)) {
-        qrnic_buffer_put(e, *chunk, QRNIC_PENDING_CHUNK * sizeof(**chunk));
+        (r->tail % QRNIC_MESSAGE_CHUNK == 0 &&
+         r->head - r->tail <= QRNIC_MESSAGES - QRNIC_MESSAGE_CHUNK)) {
+        qrnic_buffer_put(e, *chunk, QRNIC_MESSAGE_CHUNK * sizeof(**chunk));
         *chunk = NULL;
     }
 }
 
 /* The message at the tail, which is dropped then */
-static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                              uint8_t status, uint8_t syndrome)
 {
     bool ok = status == QRNIC_WC_SUCCESS;
@@ -101,7 +101,7 @@ void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
                           uint8_t syndrome)
 {
     QrnicRequester *r = qp->requester;
-    QrnicPending *p = qrnic_pending_at(r, r->tail);
+    QrnicMessage *p = qrnic_message_at(r, r->tail);
     bool silent = p->source && p->source->is_silent(p->object);
 
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
@@ -118,7 +118,7 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
 
     while (r->tail != r->head && qrnic_requester_may_run(qp)) {
-        QrnicPending *p = qrnic_pending_at(r, r->tail);
+        QrnicMessage *p = qrnic_message_at(r, r->tail);
         bool rd = qrnic_wqe_is_rd(p->opcode);
 
         if (p->status) {
@@ -147,12 +147,12 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
 bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
-    QrnicPending *p;
+    QrnicMessage *p;
 
     if (r->tail == r->head) {
         return qrnic_rendezvous_flush_one(e, qp);
     }
-    p = qrnic_pending_at(r, r->tail);
+    p = qrnic_message_at(r, r->tail);
     message_complete(e, qp, p, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE);
     pending_drop(e, r);
     return true;
@@ -196,7 +196,7 @@ void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
     qp->requester = NULL;
 }
 
-/* Only while nothing is under way. */
+/* Called only while nothing is in flight. */
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;

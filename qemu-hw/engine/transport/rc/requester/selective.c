@@ -29,19 +29,19 @@ static uint32_t in_window(const QrnicRequester *r)
 }
 
 /* The message that has this PSN, which has been sent */
-static QrnicPending *pending_with(QrnicRequester *r, uint32_t psn)
+static QrnicMessage *pending_with(QrnicRequester *r, uint32_t psn)
 {
     uint32_t n = r->tail;
 
-    while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
-           qrnic_pending_at(r, n)->packets) {
+    while (qrnic_psn_distance(qrnic_message_at(r, n)->first_psn, psn) >=
+           qrnic_message_at(r, n)->packets) {
         n++;
     }
-    return qrnic_pending_at(r, n);
+    return qrnic_message_at(r, n);
 }
 
 uint8_t qrnic_selective_transmission(const QrnicRequester *r,
-                                     const QrnicPending *p)
+                                     const QrnicMessage *p)
 {
     if (r->cursor_psn == r->sent_psn) {
         return 0;
@@ -50,7 +50,7 @@ uint8_t qrnic_selective_transmission(const QrnicRequester *r,
                 r->selective->times[r->cursor_psn % QRNIC_WINDOW]);
 }
 
-void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicPending *p,
+void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
                           bool asks)
 {
     QrnicSelective *s = r->selective;
@@ -148,7 +148,7 @@ static void lose_reads(QrnicRequester *r)
     QrnicSelective *s = r->selective;
 
     for (uint32_t n = r->tail; n != r->head; n++) {
-        const QrnicPending *p = qrnic_pending_at(r, n);
+        const QrnicMessage *p = qrnic_message_at(r, n);
 
         if (qrnic_wqe_is_rd(p->opcode) && p->packets &&
             qrnic_psn_distance(r->una, p->first_psn) < in_window(r)) {
@@ -178,7 +178,7 @@ void qrnic_selective_lose_all(QrnicRequester *r)
 }
 
 /* The packet at the cursor, which was sent before, is not to be sent again. */
-static bool is_skipped(const QrnicRequester *r, const QrnicPending *p)
+static bool is_skipped(const QrnicRequester *r, const QrnicMessage *p)
 {
     const QrnicSelective *s = r->selective;
     uint32_t flying = qrnic_psn_distance(r->una, r->cursor_psn);
@@ -197,14 +197,14 @@ void qrnic_selective_skip(QrnicRequester *r)
     QrnicSelective *s = r->selective;
 
     while (r->cursor != r->head && r->cursor_psn != r->sent_psn) {
-        const QrnicPending *p = qrnic_pending_at(r, r->cursor);
+        const QrnicMessage *p = qrnic_message_at(r, r->cursor);
 
         if (!p->packets || !is_skipped(r, p)) {
             return;
         }
         qrnic_cursor_skip(r, p, qrnic_wqe_is_rd(p->opcode) ?
                                 qrnic_psn_distance(r->cursor_psn,
-                                                   qrnic_pending_end(p)) : 1);
+                                                   qrnic_message_end(p)) : 1);
     }
     if (r->cursor_psn == r->sent_psn) {
         s->beyond = false;
@@ -224,7 +224,7 @@ static bool first_lost(const QrnicRequester *r, uint32_t *psn)
 }
 
 /* What of the message was sent before something that has arrived is lost. */
-static bool lose_passed(QrnicRequester *r, const QrnicPending *p)
+static bool lose_passed(QrnicRequester *r, const QrnicMessage *p)
 {
     QrnicSelective *s = r->selective;
     bool rd = qrnic_wqe_is_rd(p->opcode), any = false;
@@ -250,7 +250,7 @@ bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
     const QrnicSelective *s = r->selective;
     uint32_t psn = pkt->t.psn;
     uint32_t asked = pending_with(r, r->una)->initiated->asked;
-    const QrnicPending *p;
+    const QrnicMessage *p;
 
     if (qrnic_psn_distance(r->una, psn) >=
         qrnic_psn_distance(r->una, r->sent_psn)) {
@@ -301,8 +301,8 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
 
         psn = qrnic_psn_add(r->una, i);
         place = psn % QRNIC_WINDOW;
-        while (qrnic_psn_distance(qrnic_pending_at(r, n)->first_psn, psn) >=
-               qrnic_pending_at(r, n)->packets) {
+        while (qrnic_psn_distance(qrnic_message_at(r, n)->first_psn, psn) >=
+               qrnic_message_at(r, n)->packets) {
             n++;
         }
         if (!there || s->state[place] == QRNIC_PSN_ARRIVED) {
@@ -311,7 +311,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
         note_psn(s, psn);
         /* A read has come: its response may be what is lost. */
         if (s->state[place] != QRNIC_PSN_LOST ||
-            !qrnic_wqe_is_rd(qrnic_pending_at(r, n)->opcode)) {
+            !qrnic_wqe_is_rd(qrnic_message_at(r, n)->opcode)) {
             s->state[place] = QRNIC_PSN_ARRIVED;
         }
     }
@@ -321,7 +321,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
         s->state[missing % QRNIC_WINDOW] = QRNIC_PSN_UNDER_WAY;
     }
     for (n = r->tail; n != r->head; n++) {
-        any |= lose_passed(r, qrnic_pending_at(r, n));
+        any |= lose_passed(r, qrnic_message_at(r, n));
     }
     if (any && first_lost(r, &psn)) {
         s->probes = 0;

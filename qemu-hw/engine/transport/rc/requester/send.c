@@ -24,7 +24,7 @@ static bool takes_receive(uint8_t opcode)
     return is_send(opcode) || opcode == QRNIC_WQE_RDMA_WRITE_IMM;
 }
 
-static uint32_t pd_of(const QrnicQp *qp, const QrnicPending *p)
+static uint32_t pd_of(const QrnicQp *qp, const QrnicMessage *p)
 {
     return p->source ? p->source->pd(qp) : qp->pd->number;
 }
@@ -34,7 +34,7 @@ static uint32_t pd_of(const QrnicQp *qp, const QrnicPending *p)
  * other adapters: programs may change the key until then.
  */
 static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
-                       QrnicPending *p)
+                       QrnicMessage *p)
 {
     if (qrnic_wqe_is_rd(w->opcode)) {
         return true;
@@ -101,7 +101,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     uint8_t status, syndrome;
     QrnicTake take = QRNIC_TAKE_OK;
     QrnicSendWqe *w;
-    QrnicPending *p;
+    QrnicMessage *p;
     QrnicTag *t;
 
     if (r->blocked & QRNIC_BLOCKED_ERROR || qp->state != QRNIC_QPS_RTS ||
@@ -127,7 +127,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         qrnic_requester_block(e, qp, QRNIC_BLOCKED_WINDOW);
         return false;
     }
-    p = qrnic_pending_new(e, r);
+    p = qrnic_message_new(e, r);
     if (t) {
         p->source = &qrnic_rendezvous_source;
         p->object = t;
@@ -180,7 +180,7 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 }
 
 /* The WQE of the message at the cursor, again from memory if need be. */
-static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
     QrnicSendWqe *w;
@@ -215,7 +215,7 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
  * Gathers len bytes of the message from offset into the packet. False: it
  * failed, or it waits for a page.
  */
-static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
 {
     QrnicFault fault;
@@ -232,7 +232,7 @@ static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
     return !syndrome;
 }
 
-static void count_request(QrnicEngine *e, const QrnicPending *p)
+static void count_request(QrnicEngine *e, const QrnicMessage *p)
 {
     if (p->source && p->source->copy) {
         qrnic_add(e, p->source->counter, 1);
@@ -264,7 +264,7 @@ static void count_request(QrnicEngine *e, const QrnicPending *p)
 }
 
 /* What all requests of a connection say of it */
-static inline QrnicTransport request(const QrnicQp *qp, const QrnicPending *p,
+static inline QrnicTransport request(const QrnicQp *qp, const QrnicMessage *p,
                                      uint8_t opcode)
 {
     const QrnicRequester *r = qp->requester;
@@ -277,7 +277,7 @@ static inline QrnicTransport request(const QrnicQp *qp, const QrnicPending *p,
 }
 
 /* Counts, and moves the cursor over the PSNs that the packet took. */
-static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                            uint32_t psns, bool asks)
 {
     QrnicRequester *r = qp->requester;
@@ -326,7 +326,7 @@ static uint8_t rd_opcode(uint8_t opcode)
     }
 }
 
-static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
     const QrnicInitiated *i = p->initiated;
@@ -360,7 +360,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
  * Sends a message of one packet that its source has built. The last one of a
  * burst and a retransmitted one request an ACK.
  */
-static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
     QrnicTransport t = request(qp, p, p->source->opcode);
@@ -374,7 +374,7 @@ static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
-static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
+static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                              bool probe)
 {
     QrnicRequester *r = qp->requester;
@@ -431,7 +431,7 @@ static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicPending *p,
 }
 
 /* Without credit one packet may go, alone, to learn of new ones. */
-static bool credit_check(QrnicRequester *r, const QrnicPending *p, bool *probe)
+static bool credit_check(QrnicRequester *r, const QrnicMessage *p, bool *probe)
 {
     if (r->blocked & QRNIC_BLOCKED_PROBE) {
         return false;
@@ -444,14 +444,14 @@ static bool credit_check(QrnicRequester *r, const QrnicPending *p, bool *probe)
     return r->una == r->cursor_psn;
 }
 
-static bool fence_holds(const QrnicRequester *r, const QrnicPending *p)
+static bool fence_holds(const QrnicRequester *r, const QrnicMessage *p)
 {
     return p->flags & QRNIC_WQEF_FENCE &&
            p->rd_number - qrnic_wqe_is_rd(p->opcode) != r->rd_done;
 }
 
 /* May the packet at the cursor go now, or must an answer come before? */
-static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
+static bool send_allowed(QrnicQp *qp, const QrnicMessage *p, bool *probe)
 {
     QrnicRequester *r = qp->requester;
     uint32_t flying = qrnic_psn_distance(r->una, r->cursor_psn);
@@ -473,7 +473,7 @@ static bool send_allowed(QrnicQp *qp, const QrnicPending *p, bool *probe)
  * it does once, although the cursor may come back to it. Returns false if it
  * waits, and true if it is done or goes on in the next turn.
  */
-static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicPending *p)
+static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
     bool failed;
@@ -516,7 +516,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
     bool probe = false;
-    QrnicPending *p;
+    QrnicMessage *p;
 
     if (!qrnic_requester_may_run(qp) || r->blocked & QRNIC_BLOCKED_STEP) {
         return false;
@@ -536,7 +536,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     if (r->blocked & QRNIC_BLOCKED_CONNECTION) {
         return false;           /* the WQE needs another connection */
     }
-    p = qrnic_pending_at(r, r->cursor);
+    p = qrnic_message_at(r, r->cursor);
     if (p->status) {
         /* Failed here: it waits at the cursor until all before it is done. */
         qrnic_requester_retire(e, qp);

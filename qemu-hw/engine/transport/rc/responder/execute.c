@@ -305,25 +305,25 @@ static bool atomic_pages_there(QrnicEngine *e, QrnicQp *qp,
 }
 
 /* An entry for a new read or atomic; NULL: the requester has too many. */
-static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
-                               const QrnicPacket *pkt, uint32_t psns)
+static QrnicResource *resource_new(QrnicEngine *e, QrnicQp *qp,
+                                   const QrnicPacket *pkt, uint32_t psns)
 {
     QrnicResponder *r = qp->responder;
-    QrnicReplay *x;
+    QrnicResource *x;
 
-    if (!r->replay_count) {
-        r->replay_count = qp->attr.max_dest_rd_atomic;
-        r->replay = g_new0(QrnicReplay, r->replay_count);
+    if (!r->resource_count) {
+        r->resource_count = qp->attr.max_dest_rd_atomic;
+        r->resource = g_new0(QrnicResource, r->resource_count);
     }
-    x = &r->replay[r->replay_next];
+    x = &r->resource[r->resource_next];
     if (x->pending) {
         /* One that is only being repeated has been answered: it is free. */
         if (!x->repeated) {
             return NULL;
         }
-        r->replay_pending--;
+        r->responses_pending--;
     }
-    *x = (QrnicReplay) {
+    *x = (QrnicResource) {
         .valid = true,
         .opcode = pkt->t.opcode,
         .transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark),
@@ -338,8 +338,8 @@ static QrnicReplay *replay_new(QrnicEngine *e, QrnicQp *qp,
         .syndrome = qrnic_credits_now(e, qp),
         .msn = (r->msn + 1) & 0xffffff,
     };
-    r->replay_next = (r->replay_next + 1) % r->replay_count;
-    r->replay_pending++;
+    r->resource_next = (r->resource_next + 1) % r->resource_count;
+    r->responses_pending++;
     /* The response acknowledges all PSNs before its own. */
     qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
     qrnic_schedule(e, qp);
@@ -350,7 +350,7 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                          uint32_t *psns)
 {
     QrnicResponder *r = qp->responder;
-    QrnicReplay *x;
+    QrnicResource *x;
     QrnicMkey *k;
 
     if (pkt->t.dma_len > QRNIC_MAX_MSG_SIZE ||
@@ -367,7 +367,7 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         return false;
     }
     *psns = qrnic_psn_count(pkt->t.dma_len, qrnic_qp_mtu(qp));
-    x = replay_new(e, qp, pkt, *psns);
+    x = resource_new(e, qp, pkt, *psns);
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
@@ -381,11 +381,11 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
  * them away, and the entry is free again.
  */
 static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                        QrnicReplay *x, enum qrnic_syndrome syndrome,
+                        QrnicResource *x, enum qrnic_syndrome syndrome,
                         const QrnicFault *fault)
 {
     x->valid = x->pending = false;
-    qp->responder->replay_pending--;
+    qp->responder->responses_pending--;
     if (wait_for_page(e, qp, pkt, syndrome, fault)) {
         return false;
     }
@@ -405,7 +405,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     };
     enum qrnic_syndrome syndrome;
     QrnicFault fault;
-    QrnicReplay *x;
+    QrnicResource *x;
     QrnicMkey *k;
 
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC) || t->va % 8 ||
@@ -419,7 +419,7 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!atomic_pages_there(e, qp, pkt, k)) {
         return false;
     }
-    x = replay_new(e, qp, pkt, 1);
+    x = resource_new(e, qp, pkt, 1);
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
@@ -441,7 +441,7 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     const QrnicTransport *t = &pkt->t;
     enum qrnic_syndrome syndrome;
     QrnicFault fault;
-    QrnicReplay *x;
+    QrnicResource *x;
     QrnicMkey *k;
 
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_WRITE) || t->va % 8 ||
@@ -456,7 +456,7 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
     if (!atomic_pages_there(e, qp, pkt, k)) {
         return false;
     }
-    x = replay_new(e, qp, pkt, 1);
+    x = resource_new(e, qp, pkt, 1);
     if (!x) {
         return qrnic_refuse_invalid(e, qp);
     }
@@ -492,7 +492,7 @@ static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_ACCESS_FLUSH_GLOBAL, &k)) {
         return qrnic_refuse_access(e, qp);
     }
-    if (!replay_new(e, qp, pkt, 1)) {
+    if (!resource_new(e, qp, pkt, 1)) {
         return qrnic_refuse_invalid(e, qp);
     }
     qrnic_add(e, QRNIC_COUNTER_RX_FLUSH, 1);

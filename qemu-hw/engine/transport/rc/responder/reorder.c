@@ -38,98 +38,98 @@ QEMU_BUILD_BUG_ON(QRNIC_SACK_BYTES * 8 != QRNIC_WINDOW);
 /* PSNs are indices modulo the window. */
 QEMU_BUILD_BUG_ON((QRNIC_PSN_MASK + 1) % QRNIC_WINDOW);
 /* One list for each power of two of buffered bytes, and one for none */
-QEMU_BUILD_BUG_ON(QRNIC_MAX_HELD >= 1ull << (QRNIC_HOLD_LISTS - 1));
+QEMU_BUILD_BUG_ON(QRNIC_MAX_HELD >= 1ull << (QRNIC_REORDER_LISTS - 1));
 
-static size_t held_size(uint32_t payload_len)
+static size_t buffered_size(uint32_t payload_len)
 {
-    return sizeof(QrnicHeld) + payload_len;
+    return sizeof(QrnicBuffered) + payload_len;
 }
 
-static bool is_executed(const QrnicHeld *p)
+static bool is_executed(const QrnicBuffered *p)
 {
     return p->placed && p->info->flags & QRNIC_OPF_ENCAPSULATED;
 }
 
-static unsigned list_of(const QrnicHold *h)
+static unsigned list_of(const QrnicReorder *h)
 {
     return 64 - clz64(h->bytes);
 }
 
 /*
- * Counts bytes that an eviction would free, and moves the hold to the list of
+ * Counts bytes that an eviction would free, and moves the reorder buffer to the list of
  * the new number.
  */
-static void hold_bytes(QrnicEngine *e, QrnicHold *h, int64_t difference)
+static void count_bytes(QrnicEngine *e, QrnicReorder *h, int64_t difference)
 {
     unsigned before = list_of(h), after;
 
     h->bytes += difference;
     after = list_of(h);
     if (before != after) {
-        QTAILQ_REMOVE(&e->qps->holds[before], h, next);
-        QTAILQ_INSERT_TAIL(&e->qps->holds[after], h, next);
+        QTAILQ_REMOVE(&e->qps->reorders[before], h, next);
+        QTAILQ_INSERT_TAIL(&e->qps->reorders[after], h, next);
     }
 }
 
-static void hold_new(QrnicEngine *e, QrnicQp *qp)
+static void reorder_new(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicHold *h = qrnic_buffer_get(e, sizeof(*h));
+    QrnicReorder *h = qrnic_buffer_get(e, sizeof(*h));
 
     memset(h, 0, sizeof(*h));
     h->qp = qp;
     h->progress_at = qrnic_now(e);
-    QTAILQ_INSERT_TAIL(&e->qps->holds[list_of(h)], h, next);
-    e->qps->num_holds++;
-    qp->responder->hold = h;
+    QTAILQ_INSERT_TAIL(&e->qps->reorders[list_of(h)], h, next);
+    e->qps->num_reorders++;
+    qp->responder->reorder = h;
     qrnic_timer_advance(e, &qp->timer,
                         h->progress_at + QRNIC_HELD_TIME * SCALE_MS);
 }
 
-static void hold_free(QrnicEngine *e, QrnicHold *h)
+static void reorder_free(QrnicEngine *e, QrnicReorder *h)
 {
-    QTAILQ_REMOVE(&e->qps->holds[list_of(h)], h, next);
-    e->qps->num_holds--;
-    h->qp->responder->hold = NULL;
+    QTAILQ_REMOVE(&e->qps->reorders[list_of(h)], h, next);
+    e->qps->num_reorders--;
+    h->qp->responder->reorder = NULL;
     qrnic_buffer_put(e, h, sizeof(*h));
 }
 
 /* Drops all packets of a connection that have not been executed. */
 static void evict(QrnicEngine *e, QrnicQp *qp, const char *why)
 {
-    QrnicHold *h = qp->responder->hold;
+    QrnicReorder *h = qp->responder->reorder;
     uint32_t before = h->count, left;
 
-    for (uint32_t i = 0; qp->responder->hold && i < QRNIC_WINDOW; i++) {
+    for (uint32_t i = 0; qp->responder->reorder && i < QRNIC_WINDOW; i++) {
         if (h->at[i] && !is_executed(h->at[i])) {
-            qrnic_held_free(e, qrnic_hold_take(e, qp, i));
+            qrnic_buffered_free(e, qrnic_reorder_take(e, qp, i));
         }
     }
-    left = qp->responder->hold ? h->count : 0;
+    left = qp->responder->reorder ? h->count : 0;
     qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, before - left);
-    trace_qrnic_hold_evict(e->config.name, qp->number, before - left, why);
+    trace_qrnic_reorder_evict(e->config.name, qp->number, before - left, why);
 }
 
 /*
  * Makes room for a packet of a connection that buffers less than its share.
  * Returns false if there is none.
  */
-static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
+static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
 {
-    uint32_t holds = e->qps->num_holds + !own;
+    uint32_t holds = e->qps->num_reorders + !own;
     size_t wanted = (own ? own->bytes : 0) + size;
 
     if (wanted > (QRNIC_MAX_HELD - e->qps->executed_bytes) / 2 / holds) {
         return false;
     }
-    for (int i = QRNIC_HOLD_LISTS - 1; i >= 0; i--) {
-        QrnicHold *most = QTAILQ_FIRST(&e->qps->holds[i]);
+    for (int i = QRNIC_REORDER_LISTS - 1; i >= 0; i--) {
+        QrnicReorder *most = QTAILQ_FIRST(&e->qps->reorders[i]);
 
         if (most && (most == own || most->bytes <= wanted)) {
             return false;
         }
         if (most) {
             evict(e, most->qp, "others buffer less");
-            return e->qps->held_bytes + size <= QRNIC_MAX_HELD;
+            return e->qps->buffered_bytes + size <= QRNIC_MAX_HELD;
         }
     }
     return false;
@@ -139,11 +139,11 @@ static bool make_room(QrnicEngine *e, const QrnicHold *own, size_t size)
  * Counts a packet that differs from the one that is buffered with its PSN: one
  * of them is forged, or the peer is faulty. The device cannot know which.
  */
-void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
-                        const QrnicPacket *pkt)
+void qrnic_reorder_compare(QrnicEngine *e, const QrnicQp *qp,
+                           const QrnicPacket *pkt)
 {
-    const QrnicHold *h = qp->responder->hold;
-    const QrnicHeld *p = h->at[pkt->t.psn % QRNIC_WINDOW];
+    const QrnicReorder *h = qp->responder->reorder;
+    const QrnicBuffered *p = h->at[pkt->t.psn % QRNIC_WINDOW];
     const QrnicTransport *a = &p->t, *b = &pkt->t;
 
     if (a->opcode == b->opcode && a->va == b->va && a->rkey == b->rkey &&
@@ -156,39 +156,39 @@ void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RX_HELD_CONFLICTS, 1);
-    trace_qrnic_hold_conflict(e->config.name, qp->number, b->psn, a->opcode,
-                              b->opcode);
+    trace_qrnic_reorder_conflict(e->config.name, qp->number, b->psn, a->opcode,
+                                 b->opcode);
 }
 
-bool qrnic_hold_may_execute(const QrnicEngine *e)
+bool qrnic_reorder_may_execute(const QrnicEngine *e)
 {
-    return e->qps->executed_bytes + held_size(0) <= QRNIC_MAX_HELD / 2;
+    return e->qps->executed_bytes + buffered_size(0) <= QRNIC_MAX_HELD / 2;
 }
 
-bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                    bool placed)
+bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                       bool placed)
 {
-    QrnicHold **h = &qp->responder->hold;
+    QrnicReorder **h = &qp->responder->reorder;
     uint32_t psn = pkt->t.psn, place = psn % QRNIC_WINDOW;
     uint32_t len = placed ? 0 : pkt->payload_len;
-    size_t size = held_size(len);
-    QrnicHeld *p;
+    size_t size = buffered_size(len);
+    QrnicBuffered *p;
 
-    if (qrnic_hold_has(*h, psn)) {
-        qrnic_hold_compare(e, qp, pkt);
+    if (qrnic_reorder_has(*h, psn)) {
+        qrnic_reorder_compare(e, qp, pkt);
         return true;
     }
     /* Longer than any path MTU allows: no honest end sends it. */
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }
-    if (e->qps->held_bytes + size > QRNIC_MAX_HELD &&
+    if (e->qps->buffered_bytes + size > QRNIC_MAX_HELD &&
         !make_room(e, *h, size)) {
         qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
         return false;
     }
     if (!*h) {
-        hold_new(e, qp);
+        reorder_new(e, qp);
     }
     p = qrnic_buffer_get(e, size);
     p->t = pkt->t;
@@ -196,68 +196,69 @@ bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     p->placed = placed;
     p->payload_len = len;
     memcpy(p->payload, pkt->payload, len);
-    e->qps->held_bytes += size;
+    e->qps->buffered_bytes += size;
     (*h)->at[place] = p;
     (*h)->count++;
     if (is_executed(p)) {
         e->qps->executed_bytes += size;
     } else {
-        hold_bytes(e, *h, size);
+        count_bytes(e, *h, size);
     }
     qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
                  QRNIC_COUNTER_PLACED_PACKETS : QRNIC_COUNTER_HELD_PACKETS, 1);
     return true;
 }
 
-QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
+QrnicBuffered *qrnic_reorder_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 {
-    QrnicHold *h = qp->responder->hold;
-    QrnicHeld *p;
+    QrnicReorder *h = qp->responder->reorder;
+    QrnicBuffered *p;
 
-    if (!qrnic_hold_has(h, psn)) {
+    if (!qrnic_reorder_has(h, psn)) {
         return NULL;
     }
     p = h->at[psn % QRNIC_WINDOW];
     h->at[psn % QRNIC_WINDOW] = NULL;
     if (is_executed(p)) {
-        e->qps->executed_bytes -= held_size(p->payload_len);
+        e->qps->executed_bytes -= buffered_size(p->payload_len);
     } else {
-        hold_bytes(e, h, -(int64_t)held_size(p->payload_len));
+        count_bytes(e, h, -(int64_t)buffered_size(p->payload_len));
     }
     if (!--h->count) {
-        hold_free(e, h);
+        reorder_free(e, h);
     }
     return p;
 }
 
-void qrnic_held_free(QrnicEngine *e, QrnicHeld *p)
+void qrnic_buffered_free(QrnicEngine *e, QrnicBuffered *p)
 {
-    size_t size = held_size(p->payload_len);
+    size_t size = buffered_size(p->payload_len);
 
-    e->qps->held_bytes -= size;
+    e->qps->buffered_bytes -= size;
     qrnic_buffer_put(e, p, size);
 }
 
-void qrnic_hold_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn, uint32_t count)
+void qrnic_reorder_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
+                        uint32_t count)
 {
-    for (uint32_t i = 0; qp->responder->hold && i < MIN(count, QRNIC_WINDOW);
+    for (uint32_t i = 0; qp->responder->reorder && i < MIN(count, QRNIC_WINDOW);
          i++) {
-        QrnicHeld *p = qrnic_hold_take(e, qp, qrnic_psn_add(psn, i));
+        QrnicBuffered *p = qrnic_reorder_take(e, qp, qrnic_psn_add(psn, i));
 
         if (p) {
-            qrnic_held_free(e, p);
+            qrnic_buffered_free(e, p);
         }
     }
 }
 
-void qrnic_hold_cleanup(QrnicEngine *e, QrnicQp *qp)
+void qrnic_reorder_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
-    qrnic_hold_drop(e, qp, 0, QRNIC_WINDOW);
+    qrnic_reorder_drop(e, qp, 0, QRNIC_WINDOW);
 }
 
-void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp)
+void qrnic_reorder_timer(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicHold *h = qp->responder->hold;
+    QrnicReorder *h = qp->responder->reorder;
     int64_t until;
 
     if (!h) {
@@ -266,7 +267,7 @@ void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp)
     until = h->progress_at + QRNIC_HELD_TIME * SCALE_MS;
     if (qrnic_now(e) >= until) {
         evict(e, qp, "no progress");
-        h = qp->responder->hold;
+        h = qp->responder->reorder;
         if (!h) {
             return;
         }
@@ -276,12 +277,12 @@ void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp)
     qrnic_timer_advance(e, &qp->timer, until);
 }
 
-void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,
-                     uint8_t arrived[QRNIC_SACK_BYTES])
+void qrnic_reorder_tell(const QrnicReorder *h, uint32_t expected,
+                        uint8_t arrived[QRNIC_SACK_BYTES])
 {
     memset(arrived, 0, QRNIC_SACK_BYTES);
     for (uint32_t i = 0; h && i < QRNIC_WINDOW; i++) {
-        if (qrnic_hold_has(h, qrnic_psn_add(expected, i))) {
+        if (qrnic_reorder_has(h, qrnic_psn_add(expected, i))) {
             arrived[i / 8] |= 0x80 >> i % 8;
         }
     }

@@ -275,7 +275,7 @@ static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
 }
 
 /* It names the transmission of the request, if this end repeats selectively. */
-static QrnicTransport response(QrnicQp *qp, const QrnicReplay *x,
+static QrnicTransport response(QrnicQp *qp, const QrnicResource *x,
                                uint8_t opcode, uint32_t psn)
 {
     QrnicTransport t = answer(qp, opcode, psn, x->syndrome, x->msn);
@@ -303,14 +303,15 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 static void send_sack(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
-    const QrnicReplay *x = r->replay_pending ? qrnic_replay_first(r) : NULL;
+    const QrnicResource *x = r->responses_pending ? qrnic_resource_first(r) :
+                                                    NULL;
     uint32_t next = x ? x->next_psn : r->epsn;
     QrnicTransport t = answer(qp, QRNIC_OP_RC_SACK, qrnic_psn_add(next, -1),
                               QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID, r->msn);
     uint8_t arrived[QRNIC_SACK_BYTES];
 
     qrnic_replies_cancel(e, qp, QRNIC_REPLY_SACK);
-    qrnic_hold_tell(r->hold, r->epsn, arrived);
+    qrnic_reorder_tell(r->reorder, r->epsn, arrived);
     t.missing_psn = r->epsn;
     t.latest_psn = r->latest_psn;
     t.latest_transmission = r->latest_transmission;
@@ -320,7 +321,7 @@ static void send_sack(QrnicEngine *e, QrnicQp *qp)
         qrnic_replies_cancel(e, qp, QRNIC_REPLY_ACK);
     }
     trace_qrnic_responder_sack(e->config.name, qp->number, t.psn, r->epsn,
-                               r->hold ? r->hold->count : 0);
+                               r->reorder ? r->reorder->count : 0);
     qrnic_add(e, QRNIC_COUNTER_TX_SACK, 1);
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
@@ -352,7 +353,7 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
  * The page is long in coming, and the requester has lost patience. It would in
  * the end give up; so it waits as before the first packet of a response.
  */
-static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
+static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicResource *x)
 {
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, x->next_psn,
                               QRNIC_AETH_RNR | page_timer(qp),
@@ -365,17 +366,17 @@ static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicReplay *x)
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
-static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
+static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
 {
     QrnicTransport t = response(qp, x, QRNIC_OP_RC_ATOMIC_ACK, x->first_psn);
 
     t.original = x->original;
-    qrnic_replay_finish(qp->responder, x);
+    qrnic_resource_finish(qp->responder, x);
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
 /* False: it waits for a page. */
-static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
+static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
 {
     QrnicResponder *r = qp->responder;
     uint32_t mtu = qrnic_qp_mtu(qp);
@@ -411,11 +412,11 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     if (syndrome) {
         /* It was answered once: a repetition that fails is dropped. */
         if (x->repeated) {
-            qrnic_replay_finish(r, x);
+            qrnic_resource_finish(r, x);
             return true;
         }
         /* What comes after this response will not be answered. */
-        r->replay_pending = 0;
+        r->responses_pending = 0;
         qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_PENDING);
         r->event = QRNIC_EVENT_QP_ACCESS_ERROR;
         r->event_subtype = QRNIC_WC_REM_ACCESS_ERR;
@@ -425,7 +426,7 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicReplay *x)
     }
     x->next_psn = qrnic_psn_add(x->next_psn, 1);
     if (last) {
-        qrnic_replay_finish(r, x);
+        qrnic_resource_finish(r, x);
     }
     qrnic_packet_send(e, qp, &t, payload, len);
     return true;
@@ -450,7 +451,7 @@ bool qrnic_responder_is_busy(const QrnicQp *qp)
 {
     const QrnicResponder *r = qp->responder;
 
-    return (r->replay_pending ||
+    return (r->responses_pending ||
             r->replies & (QRNIC_REPLY_ACK | QRNIC_REPLY_NAK |
                           QRNIC_REPLY_PAGE)) && !qrnic_responder_has_failed(r);
 }
@@ -465,14 +466,14 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
         return true;
     }
     if (r->replies & QRNIC_REPLY_PAGE) {
-        if (!(r->replies & QRNIC_REPLY_RNR) || !r->replay_pending) {
+        if (!(r->replies & QRNIC_REPLY_RNR) || !r->responses_pending) {
             return false;
         }
-        send_rnr(e, qp, qrnic_replay_first(r));
+        send_rnr(e, qp, qrnic_resource_first(r));
         return true;
     }
-    if (r->replay_pending) {
-        QrnicReplay *x = qrnic_replay_first(r);
+    if (r->responses_pending) {
+        QrnicResource *x = qrnic_resource_first(r);
 
         if (!x->atomic) {
             return !qrnic_pace_response_wait(e, qp) &&

@@ -13,28 +13,28 @@
  * reorder.c: packets that arrived out of order, in the window that begins with
  * the expected PSN
  */
-typedef struct QrnicHeld {
+typedef struct QrnicBuffered {
     QrnicTransport t;
     const QrnicOpcodeInfo *info;
     bool placed;                /* its payload is in memory, and not here */
     uint32_t payload_len;
     uint8_t payload[];
-} QrnicHeld;
+} QrnicBuffered;
 
-typedef struct QrnicHold {
+typedef struct QrnicReorder {
     QrnicQp *qp;
-    QTAILQ_ENTRY(QrnicHold) next;       /* by the power of two of bytes */
+    QTAILQ_ENTRY(QrnicReorder) next;    /* by the power of two of bytes */
     size_t bytes;               /* buffered, of packets not yet executed */
     int64_t progress_at;        /* when the expected PSN changed last */
     uint32_t count;             /* one at least: else there is no such thing */
-    QrnicHeld *at[QRNIC_WINDOW];        /* by PSN */
-} QrnicHold;
+    QrnicBuffered *at[QRNIC_WINDOW];    /* by PSN */
+} QrnicReorder;
 
 /*
  * A request kept for repetition (9.7.5.1.2). Atomic writes and flushes are
  * answered as reads of no bytes are (A19).
  */
-typedef struct QrnicReplay {
+typedef struct QrnicResource {
     bool valid, atomic;
     uint8_t opcode;
     uint8_t transmission;       /* of the request answered now */
@@ -54,7 +54,7 @@ typedef struct QrnicReplay {
             uint32_t start_psn; /* of the request answered now */
         };
     };
-} QrnicReplay;
+} QrnicResource;
 
 /*
  * reply.c: pending replies, in the order in which they go, and what they wait
@@ -83,7 +83,7 @@ struct QrnicResponder {
     QrnicInbound in;
     uint32_t srqn;              /* XRC target: of the message; else 0 */
 
-    QrnicHold *hold;            /* NULL: nothing came ahead and was kept */
+    QrnicReorder *reorder;         /* NULL: nothing is buffered */
     uint8_t state;              /* enum QrnicResponderState */
     uint8_t latest_transmission;        /* of the request that came last: */
     uint32_t latest_psn;
@@ -96,10 +96,10 @@ struct QrnicResponder {
     uint32_t dropped_psn;       /* the furthest one dropped beyond the gap */
 
     /* max_dest_rd_atomic of them, from the first read or atomic on */
-    uint32_t replay_pending;
-    QrnicReplay *replay;
-    uint32_t replay_count;
-    uint32_t replay_next;       /* entry for the next read or atomic */
+    uint32_t responses_pending;
+    QrnicResource *resource;
+    uint32_t resource_count;
+    uint32_t resource_next;     /* entry for the next read or atomic */
 
     uint64_t adaptive_len;      /* bytes so far, where there are more */
     int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
@@ -111,31 +111,32 @@ struct QrnicResponder {
 };
 
 /* reorder.c. One of the window. False: it is not kept, as there is no room. */
-bool qrnic_hold_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                    bool placed);
+bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                       bool placed);
 /*
  * Returns true if there is room for another packet of a member that is executed
  * out of order.
  */
-bool qrnic_hold_may_execute(const QrnicEngine *e);
+bool qrnic_reorder_may_execute(const QrnicEngine *e);
 /* Compares a packet with the buffered one, which must be there. */
-void qrnic_hold_compare(QrnicEngine *e, const QrnicQp *qp,
-                        const QrnicPacket *pkt);
-static inline bool qrnic_hold_has(const QrnicHold *h, uint32_t psn)
+void qrnic_reorder_compare(QrnicEngine *e, const QrnicQp *qp,
+                           const QrnicPacket *pkt);
+static inline bool qrnic_reorder_has(const QrnicReorder *h, uint32_t psn)
 {
     return h && h->at[psn % QRNIC_WINDOW];
 }
 /* It is the caller's, who gives it back; NULL: it is not there. */
-QrnicHeld *qrnic_hold_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
-void qrnic_held_free(QrnicEngine *e, QrnicHeld *p);
+QrnicBuffered *qrnic_reorder_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
+void qrnic_buffered_free(QrnicEngine *e, QrnicBuffered *p);
 /* So many from this PSN on are not wanted any more. */
-void qrnic_hold_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn, uint32_t count);
-void qrnic_hold_cleanup(QrnicEngine *e, QrnicQp *qp);
+void qrnic_reorder_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
+                        uint32_t count);
+void qrnic_reorder_cleanup(QrnicEngine *e, QrnicQp *qp);
 /* Drops the packets of a connection that has made no progress for too long. */
-void qrnic_hold_timer(QrnicEngine *e, QrnicQp *qp);
+void qrnic_reorder_timer(QrnicEngine *e, QrnicQp *qp);
 /* What a SACK says of the window */
-void qrnic_hold_tell(const QrnicHold *h, uint32_t expected,
-                     uint8_t arrived[QRNIC_SACK_BYTES]);
+void qrnic_reorder_tell(const QrnicReorder *h, uint32_t expected,
+                        uint8_t arrived[QRNIC_SACK_BYTES]);
 
 /*
  * The responder: each of these files uses only those before it.
@@ -153,16 +154,16 @@ void qrnic_remote_trace(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,
                         uint64_t va, uint64_t len,
                         enum qrnic_syndrome syndrome);
 
-/* replay.c */
+/* resources.c */
 /* The oldest of those that are to be answered; there is one. */
-QrnicReplay *qrnic_replay_first(QrnicResponder *r);
+QrnicResource *qrnic_resource_first(QrnicResponder *r);
 /* It has been answered. */
-void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x);
+void qrnic_resource_finish(QrnicResponder *r, QrnicResource *x);
 /*
  * Answers a retransmitted request again. Returns true if it is the request
  * whose response waits for a page.
  */
-bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
 /* max_dest_rd_atomic may have changed: the newest are kept. */
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
 /* So many reads and atomics can be kept without losing one not answered. */

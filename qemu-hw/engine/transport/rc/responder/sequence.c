@@ -117,7 +117,7 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
 
-    qrnic_hold_timer(e, qp);
+    qrnic_reorder_timer(e, qp);
     if (!r->gap_deadline) {
         return;
     }
@@ -145,17 +145,17 @@ static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     uint32_t psn = r->epsn;
 
     receive_expected(e, qp, pkt, placed);
-    if (r->hold) {
-        qrnic_hold_drop(e, qp, psn, qrnic_psn_distance(psn, r->epsn));
+    if (r->reorder) {
+        qrnic_reorder_drop(e, qp, psn, qrnic_psn_distance(psn, r->epsn));
     }
     if (r->epsn != psn) {
         r->gap_deadline = 0;
     }
-    if (r->hold) {
+    if (r->reorder) {
         if (r->epsn != psn) {
-            r->hold->progress_at = qrnic_now(e);
+            r->reorder->progress_at = qrnic_now(e);
         }
-        if (!qrnic_hold_has(r->hold, r->epsn)) {
+        if (!qrnic_reorder_has(r->reorder, r->epsn)) {
             gap_tell(e, qp);
         }
         qrnic_schedule(e, qp);
@@ -165,20 +165,20 @@ static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
-    QrnicHeld *held;
+    QrnicBuffered *buffered;
     QrnicPacket pkt;
 
-    held = qrnic_responder_has_failed(r) ? NULL :
-           qrnic_hold_take(e, qp, r->epsn);
-    if (!held) {
+    buffered = qrnic_responder_has_failed(r) ? NULL :
+           qrnic_reorder_take(e, qp, r->epsn);
+    if (!buffered) {
         return false;
     }
     pkt = (QrnicPacket) {
-        .t = held->t, .info = held->info, .payload = held->payload,
-        .payload_len = held->payload_len,
+        .t = buffered->t, .info = buffered->info, .payload = buffered->payload,
+        .payload_len = buffered->payload_len,
     };
-    receive_in_turn(e, qp, &pkt, held->placed);
-    qrnic_held_free(e, held);
+    receive_in_turn(e, qp, &pkt, buffered->placed);
+    qrnic_buffered_free(e, buffered);
     return true;
 }
 
@@ -195,7 +195,7 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                        uint32_t ahead)
 {
     QrnicResponder *r = qp->responder;
-    bool there = qrnic_hold_has(r->hold, pkt->t.psn), placed, early;
+    bool there = qrnic_reorder_has(r->reorder, pkt->t.psn), placed, early;
 
     if (!keeps(qp, pkt) || ahead >= QRNIC_WINDOW) {
         return false;
@@ -203,9 +203,9 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     placed = !there && qrnic_is_adaptive(qp, pkt) &&
              qrnic_responder_place(e, qp, pkt);
     early = !there && pkt->info->flags & QRNIC_OPF_ENCAPSULATED &&
-            qrnic_hold_may_execute(e) &&
+            qrnic_reorder_may_execute(e) &&
             qrnic_encapsulated_is_next(e, qp, pkt);
-    if (!qrnic_hold_put(e, qp, pkt, placed || early)) {
+    if (!qrnic_reorder_put(e, qp, pkt, placed || early)) {
         return false;
     }
     /* Once it is known to have come, as it must not be handed over twice */
@@ -222,7 +222,7 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
 {
     qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
     if (pkt->info->flags & QRNIC_OPF_KEPT) {
-        if (qrnic_replay_repeat(e, qp, pkt)) {
+        if (qrnic_resource_repeat(e, qp, pkt)) {
             qrnic_reply_rnr(e, qp);
         }
     } else if (pkt->t.ack_req) {
@@ -266,13 +266,13 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
     qrnic_inbound_arrived(e, qp);
     r->latest_psn = pkt->t.psn;
     r->latest_transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
-    if (ahead == 0 && !qrnic_hold_has(r->hold, r->epsn)) {
+    if (ahead == 0 && !qrnic_reorder_has(r->reorder, r->epsn)) {
         receive_in_turn(e, qp, pkt, false);
     } else if (ahead < 0) {
         receive_duplicate(e, qp, pkt);
     } else if (ahead == 0) {
         qrnic_add(e, QRNIC_COUNTER_DUPLICATE_REQUESTS, 1);
-        qrnic_hold_compare(e, qp, pkt);
+        qrnic_reorder_compare(e, qp, pkt);
     } else {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, 1);
         if (keep_ahead(e, qp, pkt, ahead)) {
@@ -309,6 +309,6 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
     /* Nothing that came ahead has its turn any more. */
-    qrnic_hold_cleanup(e, qp);
+    qrnic_reorder_cleanup(e, qp);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }

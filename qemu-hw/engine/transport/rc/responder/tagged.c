@@ -40,8 +40,8 @@ static uint8_t message_kind(QrnicEngine *e, const QrnicPacket *pkt)
 }
 
 /* The message goes into the buffer of the entry, as into that of a WQE. */
-static void hold(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in, QrnicTag *t,
-                 const QrnicPacket *pkt)
+static void entry_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
+                       QrnicTag *t, const QrnicPacket *pkt)
 {
     t->rendezvous = pkt->payload[0] == TMH_RENDEZVOUS;
     memset(t->header, 0, sizeof(t->header));
@@ -66,7 +66,7 @@ QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     QrnicTake take;
 
     if (t) {
-        hold(e, qp, in, t, pkt);
+        entry_take(e, qp, in, t, pkt);
         return QRNIC_TAKE_OK;
     }
     take = qrnic_inbound_take(e, qp, in);

@@ -12,10 +12,11 @@
 #include "engine/transport/rc/responder/responder.h"
 
 /* The oldest of those that are to be answered. */
-QrnicReplay *qrnic_replay_first(QrnicResponder *r)
+QrnicResource *qrnic_resource_first(QrnicResponder *r)
 {
-    for (uint32_t i = 0; i < r->replay_count; i++) {
-        QrnicReplay *x = &r->replay[(r->replay_next + i) % r->replay_count];
+    for (uint32_t i = 0; i < r->resource_count; i++) {
+        QrnicResource *x = &r->resource[(r->resource_next + i) %
+                                        r->resource_count];
 
         if (x->pending) {
             return x;
@@ -24,21 +25,21 @@ QrnicReplay *qrnic_replay_first(QrnicResponder *r)
     g_assert_not_reached();
 }
 
-void qrnic_replay_finish(QrnicResponder *r, QrnicReplay *x)
+void qrnic_resource_finish(QrnicResponder *r, QrnicResource *x)
 {
     x->pending = false;
     x->repeated = false;
-    r->replay_pending--;
+    r->responses_pending--;
 }
 
 /* 9.7.5.1.2: the stored result again, or the read executed again. */
-bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
+bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
     bool read = pkt->info->flags & QRNIC_OPF_READ, waits;
 
-    for (uint32_t i = 0; i < r->replay_count; i++) {
-        QrnicReplay *x = &r->replay[i];
+    for (uint32_t i = 0; i < r->resource_count; i++) {
+        QrnicResource *x = &r->resource[i];
         uint32_t skipped = qrnic_psn_distance(x->first_psn, pkt->t.psn);
         uint64_t offset = (uint64_t)skipped * qrnic_qp_mtu(qp);
 
@@ -53,7 +54,7 @@ bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             return false;
         }
         waits = r->replies & QRNIC_REPLY_PAGE && x->pending &&
-                x == qrnic_replay_first(r);
+                x == qrnic_resource_first(r);
         x->transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
         x->next_psn = pkt->t.psn;
         if (!x->atomic) {
@@ -62,7 +63,7 @@ bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         if (!x->pending) {
             x->pending = true;
             x->repeated = true;
-            r->replay_pending++;
+            r->responses_pending++;
         }
         qrnic_schedule(e, qp);
         return waits;
@@ -72,18 +73,18 @@ bool qrnic_replay_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /* The entry that is n older than the newest one */
-static QrnicReplay *replay_back(const QrnicResponder *r, uint32_t n)
+static QrnicResource *resource_back(const QrnicResponder *r, uint32_t n)
 {
-    return &r->replay[(r->replay_next + r->replay_count - 1 - n) %
-                      r->replay_count];
+    return &r->resource[(r->resource_next + r->resource_count - 1 - n) %
+                      r->resource_count];
 }
 
 bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count)
 {
     const QrnicResponder *r = qp->responder;
 
-    for (uint32_t n = count; n < r->replay_count; n++) {
-        const QrnicReplay *x = replay_back(r, n);
+    for (uint32_t n = count; n < r->resource_count; n++) {
+        const QrnicResource *x = resource_back(r, n);
 
         /* One that is only being repeated has been answered. */
         if (x->pending && !x->repeated) {
@@ -98,23 +99,23 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
     uint32_t count = qp->attr.max_dest_rd_atomic;
-    uint32_t keep = MIN(count, r->replay_count);
-    QrnicReplay *replay;
+    uint32_t keep = MIN(count, r->resource_count);
+    QrnicResource *resource;
 
     /* Before the first read or atomic none are there to keep. */
-    if (!r->replay_count || r->replay_count == count) {
+    if (!r->resource_count || r->resource_count == count) {
         return;
     }
-    replay = g_new0(QrnicReplay, count);
-    r->replay_pending = 0;
+    resource = g_new0(QrnicResource, count);
+    r->responses_pending = 0;
     for (uint32_t n = 0; n < keep; n++) {
-        replay[keep - 1 - n] = *replay_back(r, n);
-        r->replay_pending += replay[keep - 1 - n].pending;
+        resource[keep - 1 - n] = *resource_back(r, n);
+        r->responses_pending += resource[keep - 1 - n].pending;
     }
-    g_free(r->replay);
-    r->replay = replay;
-    r->replay_count = count;
-    r->replay_next = count ? keep % count : 0;
+    g_free(r->resource);
+    r->resource = resource;
+    r->resource_count = count;
+    r->resource_next = count ? keep % count : 0;
 }
 
 uint32_t qrnic_responder_srqn(const QrnicQp *qp)
@@ -155,8 +156,8 @@ void qrnic_responder_init(QrnicEngine *e, QrnicQp *qp)
 void qrnic_responder_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_inbound_cleanup(e, qp, &qp->responder->in);
-    qrnic_hold_cleanup(e, qp);
-    g_free(qp->responder->replay);
+    qrnic_reorder_cleanup(e, qp);
+    g_free(qp->responder->resource);
     g_free(qp->responder);
     qp->responder = NULL;
 }
