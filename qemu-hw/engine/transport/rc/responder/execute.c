@@ -12,40 +12,6 @@
 #include "engine/transport/rc/responder/responder.h"
 #include "engine/transport/shared/shared.h"
 
-/*
- * A WQE, or an entry of a tag list for a send. False: RNR, or the WQE is bad;
- * the answer is owed.
- */
-static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
-{
-    QrnicResponder *r = qp->responder;
-    bool tagged = qp->srq && qp->srq->tags &&
-                  pkt->info->flags & QRNIC_OPF_SEND;
-
-    /* Taken when the packet came before, and its memory was absent */
-    if (r->in.recv) {
-        return true;
-    }
-    switch (tagged ? qrnic_tagged_take(e, qp, &r->in, pkt) :
-                     qrnic_inbound_take(e, qp, &r->in)) {
-    case QRNIC_TAKE_EMPTY:
-        /* The RNR NAK reports that no receive WQE is posted. */
-        if (qrnic_qp_has_credits(qp)) {
-            qrnic_reply_credits(e, qp);
-        } else {
-            qrnic_replies_cancel(e, qp, QRNIC_REPLY_CREDITS);
-        }
-        return qrnic_refuse_now(e, qp);
-    case QRNIC_TAKE_ERROR:
-        return qrnic_refuse_request(e, qp, QRNIC_NAK_OPERATION, 0, 0);
-    case QRNIC_TAKE_BROKEN:
-        return qrnic_refuse_operation(e, qp);
-    case QRNIC_TAKE_OK:
-        break;
-    }
-    return true;
-}
-
 /* The key goes when all the data is there, and before it is told. */
 static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
@@ -63,24 +29,6 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     return !syndrome;
 }
 
-/*
- * True: the packet has met an absent page, and comes again, also where it
- * begins a message. What of it is written already is written again.
- */
-static bool wait_for_page(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                          enum qrnic_syndrome syndrome,
-                          const QrnicFault *fault)
-{
-    if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, fault)) {
-        return false;
-    }
-    if (pkt->info->flags & QRNIC_OPF_START) {
-        qp->responder->in.message = QRNIC_IDLE;
-    }
-    qrnic_refuse_until_page(e, qp);
-    return true;
-}
-
 static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicInbound *in = &qp->responder->in;
@@ -91,7 +39,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return qrnic_refuse_invalid(e, qp);
     }
     if (flags & QRNIC_OPF_START) {
-        if (!recv_take(e, qp, pkt)) {
+        if (!qrnic_rnr_take_wqe(e, qp, pkt)) {
             return false;
         }
         qrnic_inbound_send_begin(in);
@@ -103,7 +51,7 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                            QRNIC_SYN_NONE);
         return qrnic_refuse_request(e, qp, QRNIC_NAK_INVALID, 0, 0);
     case QRNIC_PLACED_ABSENT:
-        if (wait_for_page(e, qp, pkt, QRNIC_SYN_PAGE_FAULT, &fault)) {
+        if (qrnic_rnr_wait_for_page(e, qp, pkt, QRNIC_SYN_PAGE_FAULT, &fault)) {
             return false;
         }
         qrnic_inbound_fail(e, qp, in, QRNIC_CQE_RECV, QRNIC_WC_LOC_PROT_ERR,
@@ -192,12 +140,12 @@ static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
         (more && pkt->info->flags & QRNIC_HDR_IMM)) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (pkt->info->flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
+    if (pkt->info->flags & QRNIC_HDR_IMM && !qrnic_rnr_take_wqe(e, qp, pkt)) {
         return false;
     }
     if (!placed) {
         syndrome = place(e, qp, &r->in, pkt, &fault);
-        if (wait_for_page(e, qp, pkt, syndrome, &fault)) {
+        if (qrnic_rnr_wait_for_page(e, qp, pkt, syndrome, &fault)) {
             return false;
         }
         qrnic_remote_trace(e, qp, pkt->t.rkey, pkt->t.va, pkt->payload_len,
@@ -230,7 +178,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return qrnic_refuse_invalid(e, qp);
     }
     /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
-    if (flags & QRNIC_HDR_IMM && !recv_take(e, qp, pkt)) {
+    if (flags & QRNIC_HDR_IMM && !qrnic_rnr_take_wqe(e, qp, pkt)) {
         return false;
     }
     if (flags & QRNIC_OPF_START) {
@@ -247,7 +195,7 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
     if (!syndrome) {
         syndrome = qrnic_inbound_write(e, qp, in, pkt, pd, &fault);
-        if (wait_for_page(e, qp, pkt, syndrome, &fault)) {
+        if (qrnic_rnr_wait_for_page(e, qp, pkt, syndrome, &fault)) {
             return false;
         }
         qrnic_remote_trace(e, qp, in->rkey, in->va + in->received,
@@ -275,7 +223,7 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         return true;            /* who accesses it finds out */
     }
     qrnic_fault_extend(fault, syndrome, len);
-    if (!wait_for_page(e, qp, pkt, syndrome, fault)) {
+    if (!qrnic_rnr_wait_for_page(e, qp, pkt, syndrome, fault)) {
         qrnic_refuse_access(e, qp);
     }
     return false;
@@ -386,7 +334,7 @@ static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 {
     x->valid = x->pending = false;
     qp->responder->responses_pending--;
-    if (wait_for_page(e, qp, pkt, syndrome, fault)) {
+    if (qrnic_rnr_wait_for_page(e, qp, pkt, syndrome, fault)) {
         return false;
     }
     return syndrome == QRNIC_SYN_DMA ? qrnic_refuse_operation(e, qp) :

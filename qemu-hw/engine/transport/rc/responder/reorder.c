@@ -56,8 +56,8 @@ static unsigned list_of(const QrnicReorder *h)
 }
 
 /*
- * Counts bytes that an eviction would free, and moves the reorder buffer to the list of
- * the new number.
+ * Counts bytes that an eviction would free, and moves the reorder buffer to the
+ * list of the new number.
  */
 static void count_bytes(QrnicEngine *e, QrnicReorder *h, int64_t difference)
 {

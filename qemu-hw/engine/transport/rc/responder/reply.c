@@ -215,32 +215,12 @@ bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp)
                                 QRNIC_EVENT_QP_FATAL, QRNIC_WC_REM_OP_ERR);
 }
 
-static bool refuse_for(QrnicEngine *e, QrnicQp *qp, uint8_t timer)
-{
-    trace_qrnic_responder_rnr(e->config.name, qp->number, qp->responder->epsn,
-                              timer);
-    qp->responder->dropped_psn = qp->responder->epsn;
-    qrnic_reply_nak(e, qp, QRNIC_AETH_RNR | timer);
-    return false;
-}
-
-bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp)
-{
-    return refuse_for(e, qp, qp->attr.min_rnr_timer);
-}
-
-/* Who came back at once, again and again, would keep software from its work. */
-static uint8_t page_timer(const QrnicQp *qp)
+uint8_t qrnic_rnr_page_timer(const QrnicQp *qp)
 {
     uint8_t timer = qp->attr.min_rnr_timer;
 
     return qrnic_rnr_time_ns(timer) > qrnic_rnr_time_ns(PAGE_RNR_TIMER) ?
            timer : PAGE_RNR_TIMER;
-}
-
-bool qrnic_refuse_until_page(QrnicEngine *e, QrnicQp *qp)
-{
-    return refuse_for(e, qp, page_timer(qp));
 }
 
 uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
@@ -356,12 +336,12 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicResource *x)
 {
     QrnicTransport t = answer(qp, QRNIC_OP_RC_ACK, x->next_psn,
-                              QRNIC_AETH_RNR | page_timer(qp),
+                              QRNIC_AETH_RNR | qrnic_rnr_page_timer(qp),
                               (x->msn - 1) & 0xffffff);
 
     qrnic_replies_cancel(e, qp, QRNIC_REPLY_RNR);
     trace_qrnic_responder_rnr(e->config.name, qp->number, x->next_psn,
-                              page_timer(qp));
+                              qrnic_rnr_page_timer(qp));
     qrnic_add(e, QRNIC_COUNTER_TX_RNR_NAK, 1);
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }

@@ -209,13 +209,15 @@ static inline bool qrnic_responder_has_failed(const QrnicResponder *r)
 bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                           uint8_t event, uint8_t event_subtype);
 bool qrnic_refuse_invalid(QrnicEngine *e, QrnicQp *qp);
-/* RNR NAK: the requester shall come again. Always false. */
-bool qrnic_refuse_now(QrnicEngine *e, QrnicQp *qp);
-bool qrnic_refuse_until_page(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_access(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
 /* The syndrome of an ACK that goes now */
 uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
+/*
+ * Returns the RNR timer of an absent page. It is not shorter than a page takes,
+ * because a requester that retries all the time would keep software busy.
+ */
+uint8_t qrnic_rnr_page_timer(const QrnicQp *qp);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);
 
 /*
@@ -231,6 +233,30 @@ void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                          const QrnicPacket *pkt);
 /* The queue pair goes: the list completes the entry under way. */
 void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
+
+/* rnr.c */
+/*
+ * Consumes a receive WQE, or an entry of a tag list for a send. Returns false
+ * if there is none, or it is bad: a NAK is pending.
+ */
+bool qrnic_rnr_take_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
+/*
+ * Returns true if the packet has met an absent page: an RNR NAK is pending.
+ * Data that has been written is written again when it is retransmitted.
+ */
+bool qrnic_rnr_page_fault(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+                          enum qrnic_syndrome syndrome,
+                          const QrnicFault *fault);
+static inline bool qrnic_rnr_wait_for_page(QrnicEngine *e, QrnicQp *qp,
+                                           const QrnicPacket *pkt,
+                                           enum qrnic_syndrome syndrome,
+                                           const QrnicFault *fault)
+{
+    return syndrome == QRNIC_SYN_PAGE_FAULT &&
+           qrnic_rnr_page_fault(e, qp, pkt, syndrome, fault);
+}
+/* Returns true if a packet out of sequence needs a NAK of its own again. */
+bool qrnic_rnr_is_over(QrnicEngine *e, const QrnicResponder *r, uint32_t psn);
 
 /*
  * execute.c: executes the expected request, whose opcode may follow the one

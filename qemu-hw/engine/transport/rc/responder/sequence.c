@@ -234,20 +234,6 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
     }
 }
 
-/*
- * What comes out of sequence behind an RNR NAK was on its way before that had
- * arrived, for however long. It was not if such a packet comes once more, and
- * the time that the NAK told has passed: then the requester has begun again,
- * and the packet it began with is lost.
- */
-static bool rnr_is_over(QrnicEngine *e, const QrnicResponder *r, uint32_t psn)
-{
-    return (r->nak & QRNIC_AETH_TYPE_MASK) == QRNIC_AETH_RNR &&
-           !(r->replies & QRNIC_REPLY_NAK) &&
-           qrnic_now(e) >= r->rnr_until &&
-           qrnic_psn_diff(psn, r->dropped_psn) <= 0;
-}
-
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt)
 {
@@ -279,7 +265,8 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
             return;
         }
         /* One NAK for each gap (9.7.5.2.2). */
-        tell = r->state == QRNIC_IN_SEQUENCE || rnr_is_over(e, r, pkt->t.psn);
+        tell = r->state == QRNIC_IN_SEQUENCE ||
+               qrnic_rnr_is_over(e, r, pkt->t.psn);
         if (r->state == QRNIC_IN_SEQUENCE ||
             qrnic_psn_diff(pkt->t.psn, r->dropped_psn) > 0) {
             r->dropped_psn = pkt->t.psn;
