@@ -151,6 +151,8 @@ struct QrnicEngine {
     uint64_t work;              /* units done: see qrnic_budget_spent() */
     uint64_t work_limit;        /* the budget of this run ends there */
 
+    struct QrnicRounds *rounds; /* engine.c: the operations of a round */
+
     /* What the floors above keep */
     struct QrnicMemory *memory;
     struct QrnicQueues *queue;

@@ -47,7 +47,8 @@ static bool fabric_pending(QrnicEngine *e)
 /* In small portions, because each frame may use much of the work budget. */
 static void fabric_frames(QrnicEngine *e)
 {
-    for (unsigned done = 0; done < FRAMES && !qrnic_budget_spent(e);
+    for (unsigned done = 0; done < FRAMES && qrnic_loopback_moves(e) &&
+                            !qrnic_budget_spent(e);
          done += QRNIC_LOOPBACK_PORTION) {
         qrnic_loopback_deliver(e, QRNIC_LOOPBACK_PORTION);
     }

@@ -23,6 +23,41 @@ static const QrnicFloor *const floors[] = {
     &qrnic_fabric_floor, &qrnic_qp_floor, &qrnic_transport_floor,
     &qrnic_sched_floor,
 };
+#define FLOORS ARRAY_SIZE(floors)
+
+/*
+ * The operations of the table that are not NULL, in the order of a round. An
+ * engine makes it once, because a run is short and most entries are NULL.
+ */
+typedef struct QrnicRounds {
+    unsigned pending_count, process_count, finish_count;
+    bool (*pending[FLOORS])(QrnicEngine *e);
+    void (*process[FLOORS * QRNIC_PHASES])(QrnicEngine *e);
+    void (*finish[FLOORS])(QrnicEngine *e);
+} QrnicRounds;
+
+static QrnicRounds *rounds_new(void)
+{
+    QrnicRounds *r = g_new0(QrnicRounds, 1);
+
+    /* The highest first, because most of the work is that of the scheduler. */
+    for (unsigned i = FLOORS; i-- > 0; ) {
+        if (floors[i]->pending) {
+            r->pending[r->pending_count++] = floors[i]->pending;
+        }
+        if (floors[i]->finish) {
+            r->finish[r->finish_count++] = floors[i]->finish;
+        }
+    }
+    for (unsigned phase = 0; phase < QRNIC_PHASES; phase++) {
+        for (unsigned i = FLOORS; i-- > 0; ) {
+            if (floors[i]->process[phase]) {
+                r->process[r->process_count++] = floors[i]->process[phase];
+            }
+        }
+    }
+    return r;
+}
 
 QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
 {
@@ -30,7 +65,8 @@ QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
 
     e->config = *config;
     e->env = *env;
-    for (unsigned i = 0; i < ARRAY_SIZE(floors); i++) {
+    e->rounds = rounds_new();
+    for (unsigned i = 0; i < FLOORS; i++) {
         floors[i]->init(e);
     }
     return e;
@@ -42,9 +78,10 @@ void qrnic_engine_free(QrnicEngine *e)
         return;
     }
     qrnic_timers_reset(e);
-    for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
+    for (unsigned i = FLOORS; i-- > 0; ) {
         floors[i]->cleanup(e);
     }
+    g_free(e->rounds);
     g_free(e);
 }
 
@@ -53,15 +90,17 @@ void qrnic_engine_reset(QrnicEngine *e)
     trace_qrnic_engine_reset(e->config.name);
     e->awake = false;
     qrnic_timers_reset(e);
-    for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
+    for (unsigned i = FLOORS; i-- > 0; ) {
         floors[i]->reset(e);
     }
 }
 
 static bool engine_has_work(QrnicEngine *e)
 {
-    for (unsigned i = 0; i < ARRAY_SIZE(floors); i++) {
-        if (floors[i]->pending && floors[i]->pending(e)) {
+    const QrnicRounds *r = e->rounds;
+
+    for (unsigned i = 0; i < r->pending_count; i++) {
+        if (r->pending[i](e)) {
             return true;
         }
     }
@@ -70,12 +109,10 @@ static bool engine_has_work(QrnicEngine *e)
 
 static void engine_round(QrnicEngine *e)
 {
-    for (unsigned phase = 0; phase < QRNIC_PHASES; phase++) {
-        for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
-            if (floors[i]->process[phase]) {
-                floors[i]->process[phase](e);
-            }
-        }
+    const QrnicRounds *r = e->rounds;
+
+    for (unsigned i = 0; i < r->process_count; i++) {
+        r->process[i](e);
     }
 }
 
@@ -86,10 +123,8 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
     for (unsigned i = 0; i < rounds && !e->fatal && engine_has_work(e); i++) {
         engine_round(e);
     }
-    for (unsigned i = ARRAY_SIZE(floors); i-- > 0; ) {
-        if (floors[i]->finish) {
-            floors[i]->finish(e);
-        }
+    for (unsigned i = 0; i < e->rounds->finish_count; i++) {
+        e->rounds->finish[i](e);
     }
     e->awake = false;
     if (!e->fatal && engine_has_work(e)) {

@@ -196,7 +196,8 @@ static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicMessage *p,
 {
     uint32_t next = qrnic_psn_add(r->cursor_psn, psns);
 
-    if (qrnic_psn_distance(r->una, next) >
+    if (r->cursor_psn == r->sent_psn ||
+        qrnic_psn_distance(r->una, next) >
         qrnic_psn_distance(r->una, r->sent_psn)) {
         r->sent_psn = next;
     }

@@ -374,8 +374,9 @@ static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
-static inline bool send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
-                             bool probe)
+/* Inlined because it sends most packets, and GCC finds it too long. */
+static inline bool QEMU_ALWAYS_INLINE
+send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p, bool probe)
 {
     QrnicRequester *r = qp->requester;
     uint32_t mtu = qrnic_qp_mtu(qp);

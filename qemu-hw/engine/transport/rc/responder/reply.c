@@ -87,12 +87,19 @@
 /* Receive WQEs known of, below which a requester might have to wait */
 #define FEW_RECEIVES 32
 
-static void pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
+/* Not inlined, because each ACK would save the registers of the trace event. */
+static G_NO_INLINE void trace_pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
 {
-    QrnicResponder *r = qp->responder;
+    trace_qrnic_responder_pend(e->config.name, qp->number, reply,
+                               qp->responder->replies);
+}
 
-    r->replies |= reply;
-    trace_qrnic_responder_pend(e->config.name, qp->number, reply, r->replies);
+static inline void pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
+{
+    qp->responder->replies |= reply;
+    if (trace_event_get_state_backends(TRACE_QRNIC_RESPONDER_PEND)) {
+        trace_pend(e, qp, reply);
+    }
     qrnic_schedule(e, qp);
 }
 
