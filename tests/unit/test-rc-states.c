@@ -374,6 +374,7 @@ static void request(World *w, uint8_t opcode, uint32_t psn, uint32_t len)
 static void pend(World *w, char reply)
 {
     QrnicResponder *r = w->qp->responder;
+    uint32_t psn;
 
     switch (reply) {
     case 'S':
@@ -388,10 +389,23 @@ static void pend(World *w, char reply)
     case 'D':                   /* a read */
         request(w, QRNIC_OP_RC_READ_REQUEST, r->epsn, LENGTH);
         break;
-    case 'R':                   /* the same, which waits and is repeated */
+    case 'W':                   /* a read whose response waits for a page */
         request(w, QRNIC_OP_RC_READ_REQUEST, r->epsn, LENGTH);
-        r->replies |= QRNIC_REPLY_PAGE;
-        qrnic_reply_rnr(w->e, w->qp);
+        if (r->responses_pending) {
+            r->replies |= QRNIC_REPLY_PAGE;
+        }
+        break;
+    case 'd':                   /* a duplicate of the newest read */
+        request(w, QRNIC_OP_RC_READ_REQUEST, qrnic_psn_add(r->epsn, -1),
+                LENGTH);
+        break;
+    case 'R':                   /* W, and a duplicate of the waiting read */
+        psn = r->epsn;
+        pend(w, 'W');
+        if (r->responses_pending) {
+            psn = qrnic_resource_first(r)->first_psn;
+        }
+        request(w, QRNIC_OP_RC_READ_REQUEST, psn, LENGTH);
         break;
     case 'F':                   /* a request that is refused */
         request(w, QRNIC_OP_RC_WRITE_LAST, r->epsn, 0);
@@ -399,7 +413,7 @@ static void pend(World *w, char reply)
     }
 }
 
-/* Two events, and the replies in their order; |: the page comes. */
+/* Events, and the replies in their order; |: the page comes. */
 static const char *const orders[][2] = {
     { "SN", "NS" }, { "NS", "NS" },
     { "SA", "S" }, { "AS", "S" },
@@ -415,7 +429,11 @@ static const char *const orders[][2] = {
     { "AF", "N" }, { "FA", "N" },
     { "DR", "R|DD" }, { "RD", "R|DD" },
     { "DF", "DN" }, { "FD", "N" },
-    { "RF", "R|DN" },
+    { "RF", "R|DN" }, { "FR", "N" },
+    /* A failed responder drops the duplicate: no RNR NAK is pending. */
+    { "WFR", "|DN" },
+    /* A duplicate of a read that does not wait for a page: no RNR NAK. */
+    { "Dd", "D" }, { "WDd", "|DD" },
 };
 
 static void test_reply_pairs(void)
@@ -424,8 +442,9 @@ static void test_reply_pairs(void)
         World *w = world_new(1, QRNIC_QPO_SELECTIVE_REPEAT);
         QrnicResponder *r = w->qp->responder;
 
-        pend(w, orders[i][0][0]);
-        pend(w, orders[i][0][1]);
+        for (const char *event = orders[i][0]; *event; event++) {
+            pend(w, *event);
+        }
         g_assert_cmpstr(w->replies->str, ==, "");
         pass(w);
         if (strchr(orders[i][1], '|')) {
