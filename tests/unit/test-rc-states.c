@@ -495,6 +495,63 @@ static void test_retry_ends(void)
     }
 }
 
+/*
+ * A responder of a dynamic target fails while it executes a SEND, because the
+ * CQ cannot be written. Its NAK stays pending and is sent, and the SEND is not
+ * acknowledged.
+ */
+static void test_dynamic_fails(void)
+{
+    QrnicDynamicAttr at = { .access_key = 1, .responders = 1 };
+    QrnicDynamicAttr from = { .idle = 18 };
+    World w = { .from = 1, .replies = g_string_new(NULL) };
+    SimOptions options = { 0 };
+    Sim *sim = sim_new(7, &options);
+    SimSrq *srq = sim_srq_new(&sim->node[1], 2, 0);
+    SimQp *target = sim_dynamic_new(&sim->node[1], srq, &at);
+    SimQp *initiator = sim_dynamic_new(&sim->node[0], NULL, &from);
+    QrnicDynamicSeg to = sim_dynamic_to(target, at.access_key);
+    SimWr wr = {
+        .opcode = QRNIC_WQE_SEND, .flags = QRNIC_WQEF_SIGNALED, .dynamic = &to,
+    };
+    QrnicPacket p = {
+        .t = { .opcode = QRNIC_OP_RC_SEND_ONLY, .ack_req = true },
+        .info = qrnic_opcode_info(QRNIC_OP_RC_SEND_ONLY),
+    };
+    QrnicResponder *r;
+
+    sim_dynamic_start(target, NULL);
+    sim_dynamic_start(initiator, NULL);
+    sim_post_srq(srq, NULL, 0);
+    sim_post_srq(srq, NULL, 0);
+    sim_post_send(initiator, &wr);
+    sim_run(sim, sim->now + SIM_MS);
+    expect_status(initiator, QRNIC_WC_SUCCESS);
+
+    w.e = sim->node[1].engine;
+    w.qp = qrnic_qp_get(w.e, target->number + 1);
+    r = w.qp->responder;
+    g_assert_cmpint(r->state, ==, QRNIC_IN_SEQUENCE);
+    sim->tap = tap;
+    sim->tap_opaque = &w;
+    sim->node[1].broken_from = target->cq_ring;
+    sim->node[1].broken_to = target->cq_ring + PAGE;
+    p.t.psn = r->epsn;
+    qrnic_responder_receive(w.e, w.qp, &p);
+    g_assert_cmpint(r->state, ==, QRNIC_FATAL_NAK_PENDING);
+    g_assert_cmphex(r->nak, ==, QRNIC_NAK_OPERATION);
+    g_assert_cmphex(r->replies & (QRNIC_REPLY_NAK | QRNIC_REPLY_ACK), ==,
+                    QRNIC_REPLY_NAK);
+    sim_run(sim, sim->now + 100 * SIM_US);
+    g_assert_cmpstr(w.replies->str, ==, "N");
+
+    g_string_free(w.replies, true);
+    sim_qp_free(initiator);
+    sim_qp_free(target);
+    sim_srq_free(srq);
+    sim_free(sim);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -502,5 +559,6 @@ int main(int argc, char **argv)
     g_test_add_func("/rc-states/blocked/foreign-events", test_foreign_events);
     g_test_add_func("/rc-states/replies/pairs", test_reply_pairs);
     g_test_add_func("/rc-states/replies/retry-ends", test_retry_ends);
+    g_test_add_func("/rc-states/replies/dynamic-fails", test_dynamic_fails);
     return g_test_run();
 }
