@@ -56,7 +56,7 @@
 /* Priorities: constants */
 #define QRNIC_PRIORITY_LEVELS 16u
 #define QRNIC_PRIORITY_STRICT 8u
-#define QRNIC_STARVATION_TURNS 16u
+#define QRNIC_STARVATION_SLOTS 16u
 
 /* Shared connections: constants */
 #define QRNIC_ECE_VENDOR_ID 0x525400u

@@ -122,7 +122,7 @@
 /* Priorities: constants */
 #define QRNIC_PRIORITY_LEVELS 16u
 #define QRNIC_PRIORITY_STRICT 8u
-#define QRNIC_STARVATION_TURNS 16u
+#define QRNIC_STARVATION_SLOTS 16u
 
 /* Ethernet function: constants */
 #define QRNIC_MAX_MTU 9000u
@@ -135,8 +135,8 @@
 
 /* Selective repeat: constants */
 #define QRNIC_SELECTIVE_WINDOW 256u
-#define QRNIC_MAX_HELD 0x4000000u
-#define QRNIC_HELD_TIME 4000u
+#define QRNIC_MAX_REORDER 0x4000000u
+#define QRNIC_REORDER_TIME 4000u
 
 /* Adaptive routing: constants */
 #define QRNIC_ADAPTIVE_GAP_TIME 32u
@@ -808,7 +808,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_SEND_WQES,
 	QRNIC_COUNTER_RECV_WQES,
 	QRNIC_COUNTER_SRQ_WQES,
-	QRNIC_COUNTER_PRIORITY_TURNS,
+	QRNIC_COUNTER_PRIORITY_SLOTS,
 	QRNIC_COUNTER_PRIORITY_RELIEFS,
 	QRNIC_COUNTER_STREAM_MESSAGES,
 	QRNIC_COUNTER_STREAM_BUFFERS,
@@ -882,8 +882,8 @@ enum qrnic_counter {
 	QRNIC_COUNTER_RX_ACK,
 	QRNIC_COUNTER_TX_SACK,
 	QRNIC_COUNTER_RX_SACK,
-	QRNIC_COUNTER_HELD_PACKETS,
-	QRNIC_COUNTER_RX_HELD_CONFLICTS,
+	QRNIC_COUNTER_BUFFERED_PACKETS,
+	QRNIC_COUNTER_RX_BUFFERED_CONFLICTS,
 	QRNIC_COUNTER_PLACED_PACKETS,
 	QRNIC_COUNTER_TX_RNR_NAK,
 	QRNIC_COUNTER_RX_RNR_NAK,
@@ -904,7 +904,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_DYNAMIC_EXPIRED,
 	QRNIC_COUNTER_TX_CNAK,
 	QRNIC_COUNTER_RX_CNAK,
-	QRNIC_COUNTER_RX_DROP_HELD,
+	QRNIC_COUNTER_RX_DROP_REORDER,
 	QRNIC_COUNTER_RX_DROP_ICRC,
 	QRNIC_COUNTER_RX_DROP_MALFORMED,
 	QRNIC_COUNTER_RX_DROP_OPCODE,
@@ -998,7 +998,7 @@ enum qrnic_counter {
 	X(send_wqes, queue) \
 	X(recv_wqes, queue) \
 	X(srq_wqes, queue) \
-	X(priority_turns, queue) \
+	X(priority_slots, queue) \
 	X(priority_reliefs, queue) \
 	X(stream_messages, shared) \
 	X(stream_buffers, shared) \
@@ -1072,8 +1072,8 @@ enum qrnic_counter {
 	X(rx_ack, roce) \
 	X(tx_sack, roce) \
 	X(rx_sack, roce) \
-	X(held_packets, roce) \
-	X(rx_held_conflicts, roce) \
+	X(buffered_packets, roce) \
+	X(rx_buffered_conflicts, roce) \
 	X(placed_packets, roce) \
 	X(tx_rnr_nak, roce) \
 	X(rx_rnr_nak, roce) \
@@ -1094,7 +1094,7 @@ enum qrnic_counter {
 	X(dynamic_expired, roce) \
 	X(tx_cnak, roce) \
 	X(rx_cnak, roce) \
-	X(rx_drop_held, drop) \
+	X(rx_drop_reorder, drop) \
 	X(rx_drop_icrc, drop) \
 	X(rx_drop_malformed, drop) \
 	X(rx_drop_opcode, drop) \

@@ -45,7 +45,7 @@ static bool cable_receive(QrnicDevice *d)
         size_t len, copied;
 
         if (!lost && !qrnic_port_can_receive(d)) {
-            return !qrnic_engine_held(d->engine);
+            return !qrnic_engine_suspended(d->engine);
         }
         shared = qrnic_cable_peek(d->cable, &len);
         if (!shared) {

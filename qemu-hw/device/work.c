@@ -60,7 +60,7 @@ void qrnic_leave(QrnicDevice *d)
     } else if (before == QRNIC_DEVICE_RESET_PENDING) {
         qrnic_device_reset(d);
     }
-    if ((receive_is_pending(d) && !qrnic_engine_held(d->engine)) ||
+    if ((receive_is_pending(d) && !qrnic_engine_suspended(d->engine)) ||
         d->pending & QRNIC_PENDING_WORK) {
         qrnic_pending_take(d, QRNIC_PENDING_WORK);
         qrnic_kick(d);
@@ -113,7 +113,7 @@ static bool work_once(QrnicDevice *d)
     if (d->wire->receive) {
         more |= d->wire->receive(d);
     }
-    held = qrnic_engine_held(d->engine);
+    held = qrnic_engine_suspended(d->engine);
     if (qrnic_pending_take(d, QRNIC_PENDING_WIRE)) {
         qrnic_port_wire_ready(d);
     }
@@ -135,7 +135,7 @@ static bool work_once(QrnicDevice *d)
     /* Runs the link now, because frames sent carry its acknowledgements. */
     qrnic_port_work(d);
     /* The wire kept its frames while the engine took none; poll it again. */
-    more |= held && !qrnic_engine_held(d->engine);
+    more |= held && !qrnic_engine_suspended(d->engine);
     more |= qrnic_port_has_frames(d);
     device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET, false) || more;

@@ -70,7 +70,7 @@ bool qrnic_engine_can_receive(const QrnicEngine *e);
 void qrnic_engine_take_frames(QrnicEngine *e);
 bool qrnic_engine_frames_taken(const QrnicEngine *e);
 /* No frame is taken before a time has come; then kick() is called. */
-bool qrnic_engine_held(const QrnicEngine *e);
+bool qrnic_engine_suspended(const QrnicEngine *e);
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
 /* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);

@@ -8,9 +8,9 @@
 #include "qemu/host-utils.h"
 #include "link/arrival.h"
 
-static QrnicLinkHeld *held_at(const QrnicLinkArrival *a, uint32_t number)
+static QrnicLinkBuffered *slot_at(const QrnicLinkArrival *a, uint32_t number)
 {
-    return &a->held[number & a->mask];
+    return &a->slot[number & a->mask];
 }
 
 void qrnic_link_arrival_init(QrnicLinkArrival *a, uint32_t window)
@@ -18,7 +18,7 @@ void qrnic_link_arrival_init(QrnicLinkArrival *a, uint32_t window)
     uint32_t slots = pow2ceil(window);
 
     *a = (QrnicLinkArrival) {
-        .held = g_new0(QrnicLinkHeld, slots),
+        .slot = g_new0(QrnicLinkBuffered, slots),
         .mask = slots - 1, .window = window,
     };
 }
@@ -26,14 +26,14 @@ void qrnic_link_arrival_init(QrnicLinkArrival *a, uint32_t window)
 void qrnic_link_arrival_cleanup(QrnicLinkArrival *a)
 {
     qrnic_link_arrival_reset(a, 0);
-    g_free(a->held);
+    g_free(a->slot);
 }
 
 void qrnic_link_arrival_reset(QrnicLinkArrival *a, uint32_t number)
 {
     for (uint32_t i = 0; i <= a->mask; i++) {
-        g_free(a->held[i].frame);
-        a->held[i].frame = NULL;
+        g_free(a->slot[i].frame);
+        a->slot[i].frame = NULL;
     }
     a->expected = a->ack = a->top = number;
 }
@@ -42,7 +42,7 @@ QrnicLinkArrived qrnic_link_arrival_put(QrnicLinkArrival *a, uint32_t number,
                                         const uint8_t *frame, size_t len,
                                         bool *gap)
 {
-    QrnicLinkHeld *h = held_at(a, number);
+    QrnicLinkBuffered *h = slot_at(a, number);
 
     *gap = false;
     if ((int32_t)(number - a->ack) < 0) {
@@ -62,8 +62,8 @@ QrnicLinkArrived qrnic_link_arrival_put(QrnicLinkArrival *a, uint32_t number,
         a->expected = a->ack = number + 1;
         return QRNIC_LINK_NEXT;
     }
-    *h = (QrnicLinkHeld) { g_memdup2(frame, len), len };
-    while (a->ack != a->top && held_at(a, a->ack)->frame) {
+    *h = (QrnicLinkBuffered) { g_memdup2(frame, len), len };
+    while (a->ack != a->top && slot_at(a, a->ack)->frame) {
         a->ack++;
     }
     return QRNIC_LINK_HELD;
@@ -75,7 +75,7 @@ uint64_t qrnic_link_arrival_map(const QrnicLinkArrival *a)
     uint64_t map = 0;
 
     for (uint32_t i = 1; i < MIN(behind, 65); i++) {
-        if (held_at(a, a->ack + i)->frame) {
+        if (slot_at(a, a->ack + i)->frame) {
             map |= 1ull << (i - 1);
         }
     }
@@ -89,7 +89,7 @@ bool qrnic_link_arrival_waits(const QrnicLinkArrival *a)
 
 uint8_t *qrnic_link_arrival_take(QrnicLinkArrival *a, size_t *len)
 {
-    QrnicLinkHeld *h = held_at(a, a->expected++);
+    QrnicLinkBuffered *h = slot_at(a, a->expected++);
     uint8_t *frame = h->frame;
 
     *len = h->length;

@@ -7,13 +7,13 @@
 #ifndef QRNIC_LINK_ARRIVAL_H
 #define QRNIC_LINK_ARRIVAL_H
 
-typedef struct QrnicLinkHeld {
+typedef struct QrnicLinkBuffered {
     uint8_t *frame;             /* NULL: it has not arrived */
     uint32_t length;
-} QrnicLinkHeld;
+} QrnicLinkBuffered;
 
 typedef struct QrnicLinkArrival {
-    QrnicLinkHeld *held;        /* by number */
+    QrnicLinkBuffered *slot;        /* by number */
     uint32_t mask, window;
     uint32_t expected;          /* the next to hand up */
     uint32_t ack;               /* the first that has not arrived */

@@ -244,7 +244,7 @@ static void plan(QrnicSwitch *s)
     }
 }
 
-static void turn(void *opaque)
+static void forward_run(void *opaque)
 {
     QrnicSwitch *s = opaque;
     unsigned first = s->first;
@@ -281,7 +281,7 @@ static void port_work(void *opaque)
         p->full = false;
     }
     p->pending = true;
-    turn(p->owner);
+    forward_run(p->owner);
 }
 
 static void port_link(void *opaque)
@@ -357,8 +357,8 @@ QrnicSwitch *qrnic_switch_new(const QrnicSwitchOptions *options, Error **errp)
     s->stations = qrnic_stations_new(s->count,
                                      MAX(STATIONS / s->count, STATIONS_PORT),
                                      options->age_ms, seed);
-    s->bh = qemu_bh_new(turn, s);
-    s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, turn, s);
+    s->bh = qemu_bh_new(forward_run, s);
+    s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, forward_run, s);
     if (options->capture && !capture_new(s, options, errp)) {
         qrnic_switch_free(s);
         return NULL;

@@ -60,7 +60,7 @@ static void test_responder(void)
     rig_expect_byte(&r, MTU, 0);
     rig_expect_byte(&r, 2 * MTU, 0x22);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_PLACED_PACKETS), ==, 2);
-    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 0);
     rig_stop(&r);
 }
 

@@ -78,7 +78,7 @@ static void version(PeerPacket *p)
     p->tver = 1;
 }
 
-#define KEPT .counted = "tx_sack held_packets out_of_sequence", .told = RC_SACK
+#define KEPT .counted = "tx_sack buffered_packets out_of_sequence", .told = RC_SACK
 #define REFUSED_AHEAD \
     .counted = "tx_nak_sequence out_of_sequence", .told = RC_ACK, .fate = LOST
 #define DROPPED(why) .counted = "rx_drop_" why, .fate = LOST
@@ -162,7 +162,7 @@ static const Case selective[] = {
 
 #undef KEPT
 #undef AHEAD
-#define KEPT .counted = "held_packets out_of_sequence"
+#define KEPT .counted = "buffered_packets out_of_sequence"
 #define AT_ONCE .counted = "placed_packets out_of_sequence", .placed = true
 #define AHEAD .mark = PLACED, .ahead = 2
 #define NOW .mark = PLACED, .ahead = 0

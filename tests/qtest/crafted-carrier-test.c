@@ -301,7 +301,7 @@ static void test_early_ack(void)
     shared_expect_sack(&s);
     member_completed(&s, 0, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE,
                      QRNIC_SYN_NONE);
-    shared_quiet(&s, "rx_inner rx_inner_early rx_ack tx_sack held_packets "
+    shared_quiet(&s, "rx_inner rx_inner_early rx_ack tx_sack buffered_packets "
                  "out_of_sequence");
     fill(&s, "tx_inner rx_inner rx_write tx_ack=2 rx_ack");
     shared_works(&s, 1);
@@ -347,7 +347,7 @@ static void test_response_ahead(void)
     p = read_response(&s, MEMBER_SQ_PSN(0));
     shared_send(&s, &p, AT(s.psn, 1));
     shared_expect_sack(&s);
-    shared_quiet(&s, "tx_sack held_packets out_of_sequence");
+    shared_quiet(&s, "tx_sack buffered_packets out_of_sequence");
     fill(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack");
     read_completed(&s);
     shared_works(&s, 1);
@@ -364,7 +364,7 @@ static void test_response_to_nothing(void)
     p = read_response(&s, MEMBER_SQ_PSN(0));
     shared_send(&s, &p, AT(s.psn, 1));
     shared_expect_sack(&s);
-    shared_quiet(&s, "tx_sack held_packets out_of_sequence");
+    shared_quiet(&s, "tx_sack buffered_packets out_of_sequence");
     fill(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack rx_drop_psn");
     shared_works(&s, 1);
     shared_stop(&s);
@@ -385,7 +385,7 @@ static void test_ack_behind_read(void)
     member_answer(&s, 0, AT(MEMBER_SQ_PSN(0), 1), AETH_ACK | 31,
                   AT(s.psn, 1));
     shared_expect_sack(&s);
-    shared_quiet(&s, "tx_sack held_packets out_of_sequence");
+    shared_quiet(&s, "tx_sack buffered_packets out_of_sequence");
     p = read_response(&s, MEMBER_SQ_PSN(0));
     shared_send(&s, &p, s.psn);
     shared_expect_ack(&s, AT(s.psn, 1));

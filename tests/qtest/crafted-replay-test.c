@@ -73,7 +73,7 @@ static void expect_nak(Crafted *c, uint32_t psn, uint8_t syndrome)
 static void keep(Crafted *c)
 {
     send_write(c, RQ_PSN + 1, CRAFTED_BYTE, MARK_SELECTIVE);
-    crafted_counted(c, "tx_sack held_packets out_of_sequence");
+    crafted_counted(c, "tx_sack buffered_packets out_of_sequence");
     expect(c, RC_SACK, RQ_PSN - 1);
 }
 
@@ -121,7 +121,7 @@ static void test_kept_first_counts(void)
     start_selective(&c);
     keep(&c);
     send_write(&c, RQ_PSN + 1, 0xbd, MARK_SELECTIVE);
-    crafted_counted(&c, "tx_sack rx_held_conflicts out_of_sequence");
+    crafted_counted(&c, "tx_sack rx_buffered_conflicts out_of_sequence");
     expect(&c, RC_SACK, RQ_PSN - 1);
     turn(&c);
     goes_on(&c, RQ_PSN + 2);
@@ -142,7 +142,7 @@ static void test_kept_not_displaced(void)
     p = crafted_packet(&c, RC_SEND_MIDDLE, RQ_PSN + 1);
     peer_send(c.r.d, &p);
     expect(&c, RC_SACK, RQ_PSN - 1);
-    crafted_counted(&c, "tx_sack=2 rx_held_conflicts=2 out_of_sequence=2");
+    crafted_counted(&c, "tx_sack=2 rx_buffered_conflicts=2 out_of_sequence=2");
     turn(&c);
     goes_on(&c, RQ_PSN + 2);
 }
@@ -177,7 +177,7 @@ static void test_atomic_replayed(void)
         expect(&c, RC_SACK, RQ_PSN - 1);
     }
     crafted_quiet(&c);
-    crafted_counted(&c, "tx_sack=3 held_packets out_of_sequence=3");
+    crafted_counted(&c, "tx_sack=3 buffered_packets out_of_sequence=3");
     crafted_honest_write(&c, RQ_PSN, 0);
     crafted_wrote(&c, 1, 0xef, 1);      /* 0xeeee... + 0x100 */
     answer = expect(&c, RC_ATOMIC_ACK, RQ_PSN + 1);
@@ -211,7 +211,7 @@ static void test_inside_of_read(void)
         expect(&c, i == 0 ? RC_READ_FIRST : i == 3 ? RC_READ_LAST :
                RC_READ_MIDDLE, RQ_PSN + i);
     }
-    crafted_counted(&c, "rx_read tx_sack=2 held_packets=2 out_of_sequence=2");
+    crafted_counted(&c, "rx_read tx_sack=2 buffered_packets=2 out_of_sequence=2");
     goes_on(&c, RQ_PSN + 4);
 }
 
@@ -322,7 +322,7 @@ static void test_flood(void)
             }
         }
     }
-    g_assert_cmpuint(counter(c.r.d, QRNIC_COUNTER_HELD_PACKETS), ==,
+    g_assert_cmpuint(counter(c.r.d, QRNIC_COUNTER_BUFFERED_PACKETS), ==,
                      QRNIC_SELECTIVE_WINDOW - 1);
     g_assert_cmpuint(counter(c.r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==,
                      2 * (many - 1));

@@ -10,7 +10,7 @@
 #include "crafted-shared.h"
 
 #define MTU CRAFTED_MTU
-#define KEPT "tx_sack held_packets out_of_sequence"
+#define KEPT "tx_sack buffered_packets out_of_sequence"
 
 /* A write of member 0 that is as it should be, but for: */
 typedef struct Case {
@@ -572,7 +572,7 @@ static void early(Shared *s)
     shared_expect_inner(s, 1, RC_ACK, MEMBER_RQ_PSN(1));
     shared_ack(s);
     shared_quiet(s, "tx_inner rx_inner rx_inner_early rx_write tx_ack "
-                 "rx_ack tx_sack held_packets out_of_sequence");
+                 "rx_ack tx_sack buffered_packets out_of_sequence");
 }
 
 static void filled(Shared *s, const char *counted)
@@ -729,7 +729,7 @@ static void test_flood(void)
         shared_send(&s, &p, AT(s.psn, i));
         shared_expect_sack(&s);
     }
-    shared_quiet(&s, "tx_sack=255 held_packets=255 out_of_sequence=255");
+    shared_quiet(&s, "tx_sack=255 buffered_packets=255 out_of_sequence=255");
     for (unsigned i = 256; i < 300; i++) {
         shared_send(&s, &p, AT(s.psn, i));
         if (i == 256) {

@@ -62,7 +62,7 @@ static void test_responder(void)
     rig_expect_byte(&r, 2 * MTU, 0x22);
     rig_expect_byte(&r, 3 * MTU, 0x33);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SACK), ==, 3);
-    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_HELD_PACKETS), ==, 2);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 2);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 2);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
     rig_stop(&r);

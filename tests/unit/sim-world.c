@@ -541,7 +541,7 @@ static int64_t next_event(Sim *s)
 {
     /* A frame that is held waits for something else. */
     for (unsigned i = 0; i < s->waiting->len; i++) {
-        if (!qrnic_engine_held(((SimNode *)s->waiting->pdata[i])->engine)) {
+        if (!qrnic_engine_suspended(((SimNode *)s->waiting->pdata[i])->engine)) {
             return s->now;
         }
     }

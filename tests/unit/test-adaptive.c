@@ -171,7 +171,7 @@ static void test_reversed(void)
     g_assert_cmpuint(c.byte_len, ==, 5 * MTU);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_PLACED_PACKETS), ==, 4);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 0);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
     g_assert_cmpuint(sim_counter(&p->sim->node[0],
                                  QRNIC_COUNTER_RETRANSMISSIONS), ==, 0);
@@ -362,7 +362,7 @@ static void test_crafted(gconstpointer opaque)
     sim_run(p->sim, p->sim->now + SIM_US);
     g_assert_cmpint(k->len && !memcmp(p->b.data, sent, k->len), ==, k->written);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_PLACED_PACKETS), ==, k->placed);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, k->held);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, k->held);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_TX_NAK_SEQUENCE) +
                      counter_b(p, QRNIC_COUNTER_TX_NAK_ERROR), ==, k->naks);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE) - writes, ==,

@@ -65,7 +65,7 @@ static void test_members_told_once(void)
     g_assert_cmpuint(sim_modify(w->carrier[0], &error).status, ==,
                      QRNIC_ST_OK);
     g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[0]);
-    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
     g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[1]);
     g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[2]);
     g_assert_null(qrnic_carrier_next_failing(carrier));
@@ -158,7 +158,7 @@ static void test_kept_in_error(void)
 
     w->lost_psn = PSN_A;
     send_to(w, 0, QRNIC_WQE_RDMA_WRITE, 4 * MTU);
-    while (!count(w, 1, QRNIC_COUNTER_HELD_PACKETS)) {
+    while (!count(w, 1, QRNIC_COUNTER_BUFFERED_PACKETS)) {
         sim_run(w->sim, w->sim->now + 10);
     }
     g_assert_cmpuint(qps->buffered_bytes, >, MTU);

@@ -376,7 +376,7 @@ static void check_features(const World *w, const Case *x)
         g_assert_cmpuint(of_both(w, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
         g_assert_cmpint(again > 0, ==, k->loss || k->reorder || k->corrupt);
     } else if (k->loss + k->corrupt >= 100 && !x->congestion) {
-        bool kept = of_both(w, QRNIC_COUNTER_HELD_PACKETS) +
+        bool kept = of_both(w, QRNIC_COUNTER_BUFFERED_PACKETS) +
                     of_both(w, QRNIC_COUNTER_PLACED_PACKETS);
 
         g_assert_cmpint(kept, ==, x->options != 0);

@@ -111,7 +111,7 @@ static void expect_turns(World *w, uint64_t turns, uint64_t reliefs)
 {
     SimNode *n = &w->sim->node[0];
 
-    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PRIORITY_TURNS), ==, turns);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PRIORITY_SLOTS), ==, turns);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_PRIORITY_RELIEFS), ==,
                      reliefs);
 }

@@ -76,7 +76,7 @@ static Pair *adaptive(Wire *w)
 
 /*
  * Runs until no event is left. With buffered packets it ends after one second,
- * before they are dropped (HELD_TIME).
+ * before they are dropped (REORDER_TIME).
  */
 static void settle(Pair *p)
 {
@@ -940,13 +940,13 @@ static void flood(Pair *p, SimQp *q, uint8_t mark)
 
 /*
  * Many connections, each with a full window: together they buffer at most
- * MAX_HELD, and free all of it.
+ * MAX_REORDER, and free all of it.
  */
 static void test_bounded(void)
 {
     enum {
         BYTES = 4096 + sizeof(QrnicBuffered),
-        QPS = QRNIC_MAX_HELD / (QRNIC_SELECTIVE_WINDOW - 1) / BYTES * 3 / 2,
+        QPS = QRNIC_MAX_REORDER / (QRNIC_SELECTIVE_WINDOW - 1) / BYTES * 3 / 2,
     };
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
     Pair *p = pair_new(5, &o, NULL);
@@ -960,19 +960,19 @@ static void test_bounded(void)
                                        QRNIC_QPO_SELECTIVE_REPEAT);
         flood(p, q[n], n & 1 ? ALONE : QRNIC_MARK_SELECTIVE);
         qp = qrnic_qp_get(e, q[n]->number);
-        g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_HELD);
+        g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_REORDER);
         if (qp->responder->reorder) {
             g_assert_cmpuint(qp->responder->reorder->count, <,
                              QRNIC_SELECTIVE_WINDOW);
         }
     }
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_PLACED_PACKETS), >, 0);
-    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_DROP_HELD), >, 0);
+    g_assert_cmpuint(count_b(p, QRNIC_COUNTER_RX_DROP_REORDER), >, 0);
     /*
      * Only a connection below its share takes the room of another connection.
      */
     g_assert_cmpuint(e->qps->buffered_bytes, >,
-                     QRNIC_MAX_HELD - QRNIC_SELECTIVE_WINDOW * BYTES);
+                     QRNIC_MAX_REORDER - QRNIC_SELECTIVE_WINDOW * BYTES);
     /* Who keeps the order needs no room. */
     pair_fill(p);
     post_write(p, 100);

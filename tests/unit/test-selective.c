@@ -88,7 +88,7 @@ static Pair *selective_pair(Wire *w)
 
 /*
  * Runs until no event is left. With buffered packets it ends after one second,
- * before they are dropped (HELD_TIME).
+ * before they are dropped (REORDER_TIME).
  */
 static void settle(Pair *p)
 {
@@ -148,7 +148,7 @@ static void test_only_lost(void)
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 4);
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_TIMEOUTS), ==, 0);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), >=, 36 - 3);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), >=, 36 - 3);
     g_assert_cmpuint(w.naks, ==, 0);
     g_assert_cmpuint(w.sacks, >, 0);
     g_assert_cmpuint(w.unmarked, ==, 0);
@@ -360,7 +360,7 @@ static void test_one_end(void)
         g_assert_cmpuint(w.sacks, ==, 0);
         g_assert_cmpuint(w.naks, ==, 1);
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, 17);
-        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 0);
         g_assert_cmpuint(sim_query(p->a.qp).options_in_force, ==, 0);
         g_assert_cmpuint(sim_query(p->b.qp).options_in_force, ==, 0);
         g_assert_cmpuint(w.marked, >, 0);
@@ -467,7 +467,7 @@ static void test_key_gone(void)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, MTU);
     post(&p->a, &other, QRNIC_WQE_RDMA_WRITE, MTU, MTU, MTU);
     sim_run(p->sim, p->sim->now + SIM_US);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 1);
     g_assert_cmpint(qrnic_mkey_destroy(b->engine, other.key >> 8).status, ==,
                     QRNIC_ST_OK);
     settle(p);
@@ -526,7 +526,7 @@ static void test_too_long(void)
     pair_inject(p, &p->b, &t, NULL, 8000);
     sim_run(p->sim, p->sim->now + SIM_MS);
     g_assert_cmpuint(sim_counter(&p->sim->node[1],
-                                 QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+                                 QRNIC_COUNTER_BUFFERED_PACKETS), ==, 0);
     expect_state(p->b.qp, QRNIC_QPS_RTS);
     pair_free(p);
 }
@@ -540,13 +540,13 @@ static void test_window(void)
 
     pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 1);
     g_assert_cmpuint(w.sacks, ==, 1);
     g_assert_cmphex(w.arrived[QRNIC_SACK_BYTES - 1], ==, 0x01);
     t = crafted_write(p, QRNIC_SELECTIVE_WINDOW, 0);
     pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 1);
     g_assert_cmpuint(w.naks, ==, 1);
     pair_free(p);
 }
@@ -565,14 +565,14 @@ static void test_ahead_twice(void)
     memset(expect, 0x5a, sizeof(expect));
     pair_inject(p, &p->b, &t, NULL, MTU);
     pair_inject(p, &p->b, &t, NULL, MTU);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_HELD_CONFLICTS), ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_BUFFERED_CONFLICTS), ==, 0);
     pair_inject(p, &p->b, &t, p->a.data, MTU);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_HELD_CONFLICTS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_BUFFERED_CONFLICTS), ==, 1);
     t.va += MTU;
     pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_HELD_CONFLICTS), ==, 2);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_BUFFERED_CONFLICTS), ==, 2);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 1);
     t = crafted_write(p, 0, 4 * MTU);
     pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
@@ -592,7 +592,7 @@ static void test_unmarked(void)
     t.mark = 0;
     pair_inject(p, &p->b, &t, NULL, MTU);
     settle(p);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 0);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 0);
     g_assert_cmpuint(w.naks, ==, 1);
     g_assert_cmpuint(w.sacks, ==, 0);
     pair_free(p);
@@ -629,7 +629,7 @@ static void test_inside_of_read(void)
     read.dma_len = 4 * MTU;
     pair_inject(p, &p->b, &read, NULL, 0);
     settle(p);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 2);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 2);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_WRITE), ==, 1);
     g_assert_cmpuint(sim_query(p->b.qp).rq_psn, ==, PSN_A + 5);
     pair_free(p);
@@ -665,12 +665,12 @@ static void receiver_start(SimQp *q, SimQp *peer)
     g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
 }
 
-/* All connections together keep no more than MAX_HELD, and give it back. */
+/* All connections together keep no more than MAX_REORDER, and give it back. */
 static void test_room(void)
 {
     enum {
         LONG = 4096,
-        QPS = QRNIC_MAX_HELD / (QRNIC_SELECTIVE_WINDOW - 1) / LONG + 1,
+        QPS = QRNIC_MAX_REORDER / (QRNIC_SELECTIVE_WINDOW - 1) / LONG + 1,
     };
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
     Pair *p = pair_new(5, &o, NULL);
@@ -680,7 +680,7 @@ static void test_room(void)
     for (unsigned round = 0; round < 2; round++) {
         SimQp *q[QPS];
 
-        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_HELD) > 0, ==,
+        g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_REORDER) > 0, ==,
                          round);
         for (unsigned n = 0; n < QPS; n++) {
             PairEnd to = { .qp = sim_qp_new(p->b.qp->node, 4, 4, 0, 4) };
@@ -696,8 +696,8 @@ static void test_room(void)
             }
         }
         held[round] = qps->buffered_bytes;
-        g_assert_cmpuint(held[round], <=, QRNIC_MAX_HELD);
-        g_assert_cmpuint(held[round], >, QRNIC_MAX_HELD / 10 * 9);
+        g_assert_cmpuint(held[round], <=, QRNIC_MAX_REORDER);
+        g_assert_cmpuint(held[round], >, QRNIC_MAX_REORDER / 10 * 9);
         for (unsigned n = 0; n < QPS; n++) {
             sim_qp_free(q[n]);
         }
@@ -727,7 +727,7 @@ static void flood(Pair *p, SimQp *q, uint32_t from)
  */
 static void test_share(void)
 {
-    enum { FLOODED = 100, SHARE = QRNIC_MAX_HELD / 2 / (FLOODED + 1) };
+    enum { FLOODED = 100, SHARE = QRNIC_MAX_REORDER / 2 / (FLOODED + 1) };
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
     Pair *p = pair_new(5, &o, NULL);
     QrnicEngine *e = p->b.qp->node->engine;
@@ -751,11 +751,11 @@ static void test_share(void)
     hold = qrnic_qp_get(e, honest->number)->responder->reorder;
     g_assert_nonnull(hold);
     g_assert_cmpuint(hold->count, ==, SHARE / 2 / 4096);
-    g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_HELD);
+    g_assert_cmpuint(e->qps->buffered_bytes, <=, QRNIC_MAX_REORDER);
     pair_free(p);
 }
 
-/* If the missing PSN never arrives, packets are dropped after HELD_TIME. */
+/* If the missing PSN never arrives, packets are dropped after REORDER_TIME. */
 static void test_age(void)
 {
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
@@ -765,14 +765,14 @@ static void test_age(void)
 
     receiver_start(q, p->a.qp);
     flood(p, q, 200);
-    sim_run(p->sim, p->sim->now + (QRNIC_HELD_TIME - 1) * SIM_MS);
+    sim_run(p->sim, p->sim->now + (QRNIC_REORDER_TIME - 1) * SIM_MS);
     g_assert_cmpuint(e->qps->num_reorders, ==, 1);
     /* A further packet out of order is no progress. */
     flood(p, q, 199);
     sim_run(p->sim, p->sim->now + 2 * SIM_MS);
     g_assert_cmpuint(e->qps->num_reorders, ==, 0);
     g_assert_cmpuint(e->qps->buffered_bytes, ==, 0);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_HELD), ==,
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_RX_DROP_REORDER), ==,
                      QRNIC_SELECTIVE_WINDOW - 199);
     pair_free(p);
 }
@@ -804,7 +804,7 @@ static void test_kept_at_end(void)
     const QrnicTransport t = crafted_write(p, 3, 0);
 
     pair_inject(p, &p->b, &t, NULL, MTU);
-    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_HELD_PACKETS), ==, 1);
+    g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 1);
     sim_free(p->sim);
     g_free(p->a.qp);
     g_free(p->b.qp);

@@ -173,20 +173,20 @@ static void test_no_room_to_execute(void)
     expect_works(w, 0);
     g_assert_cmpuint(qps->executed_bytes, ==, 0);
     /* Room for one packet is left. */
-    qps->executed_bytes = QRNIC_MAX_HELD / 2 - sizeof(QrnicBuffered);
+    qps->executed_bytes = QRNIC_MAX_REORDER / 2 - sizeof(QrnicBuffered);
     w->lost_psn = PSN_A + 2;
     for (unsigned m = 0; m < 4; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
     run_us(w, 250);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 1);
-    g_assert_cmpuint(qps->executed_bytes, ==, QRNIC_MAX_HELD / 2);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
+    g_assert_cmpuint(qps->executed_bytes, ==, QRNIC_MAX_REORDER / 2);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 3);
     expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_no_cqe(w->end[2][0].qp);
     settle(w);
     g_assert_cmpuint(qps->executed_bytes, ==,
-                     QRNIC_MAX_HELD / 2 - sizeof(QrnicBuffered));
+                     QRNIC_MAX_REORDER / 2 - sizeof(QrnicBuffered));
     qps->executed_bytes = 0;
     g_assert_cmpuint(qps->buffered_bytes, ==, 0);
     for (unsigned m = 0; m < 4; m++) {
@@ -219,7 +219,7 @@ static void test_order_of_one(void)
     }
     g_assert_cmpmem(w->end[0][0].data + 3000, 1000, w->end[0][1].data, 1000);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 0);
-    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_HELD_PACKETS), ==, 3);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 3);
     /* None of them was told to come again by the member itself. */
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
@@ -342,17 +342,17 @@ static void test_turn_of_the_first(void)
         send_to(w, 0, QRNIC_WQE_RDMA_WRITE, SLICE / 2);
     }
     run_us(w, 10);
-    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_LIST_NONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
     /* The one that has filled it waits, too: before them */
     qrnic_encapsulated_free(e, qrnic_carrier_dequeue(carrier));
-    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_path_wait(e, qp[0]), ==, QRNIC_TURN_MORE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_LIST_NONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[0]), ==, QRNIC_LIST_READY);
     sim_qp_free(w->end[0][0].qp);
     w->end[0][0].qp = NULL;
-    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_TURN_DONE);
-    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_TURN_MORE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
+    g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_LIST_READY);
     w->sim->wire_room = 0;
     sim_block(&w->sim->node[0], w->sim->now);
     settle(w);

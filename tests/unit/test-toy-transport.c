@@ -79,7 +79,7 @@ static void toy_query(const QrnicQp *qp, QrnicQpAttr *out)
     out->rq_psn = t->received;
 }
 
-static QrnicTurn toy_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+static QrnicReadyList toy_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     Toy *t = qp->type_state;
 
@@ -88,21 +88,21 @@ static QrnicTurn toy_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             .opcode = QRNIC_OP_UC_SEND_ONLY, .pkey = QRNIC_PKEY_DEFAULT,
             .dest_qpn = qp->attr.dest_qpn, .psn = t->sent,
         };
-        QrnicTurn wait = qrnic_path_wait(e, qp);
+        QrnicReadyList wait = qrnic_path_wait(e, qp);
         uint8_t *payload;
 
-        if (wait != QRNIC_TURN_MORE) {
+        if (wait != QRNIC_LIST_READY) {
             return wait;
         }
         if (!budget--) {
-            return QRNIC_TURN_MORE;
+            return QRNIC_LIST_READY;
         }
         payload = qrnic_packet_open(e, qp, &packet, 4);
         stl_be_p(payload, t->ball[--t->balls]);
         t->sent++;
         qrnic_packet_send(e, qp, &packet, payload, 4);
     }
-    return QRNIC_TURN_DONE;
+    return QRNIC_LIST_NONE;
 }
 
 static void toy_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)

@@ -135,7 +135,7 @@ struct QrnicEngine {
     QrnicEnv env;
     uint64_t counter[QRNIC_NUM_COUNTERS];
     QrnicTable counter_sets;
-    QrnicCounterSet *account;   /* of whom work is done for; NULL: of none */
+    QrnicCounterSet *charged;   /* of whom work is done for; NULL: of none */
     uint64_t in_sets[QRNIC_NUM_COUNTERS];       /* all that any set has got */
     bool fatal;
     bool awake;                 /* qrnic_engine_run() is on, or will be soon */
@@ -165,8 +165,8 @@ struct QrnicEngine {
 static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
 {
     e->counter[c] += n;
-    if (e->account) {
-        e->account->counter[c] += n;
+    if (e->charged) {
+        e->charged->counter[c] += n;
         e->in_sets[c] += n;
     }
 }
@@ -175,12 +175,12 @@ static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
  * From now on work counts in this set, or in none (NULL). Returns the set
  * before, which the caller sets again when that work is done.
  */
-static inline QrnicCounterSet *qrnic_account(QrnicEngine *e,
+static inline QrnicCounterSet *qrnic_charge_to(QrnicEngine *e,
                                              QrnicCounterSet *set)
 {
-    QrnicCounterSet *before = e->account;
+    QrnicCounterSet *before = e->charged;
 
-    e->account = set;
+    e->charged = set;
     return before;
 }
 

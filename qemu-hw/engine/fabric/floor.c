@@ -41,7 +41,7 @@ static void fabric_cleanup(QrnicEngine *e)
 
 static bool fabric_pending(QrnicEngine *e)
 {
-    return e->fabric->loopback_count && !e->fabric->held;
+    return e->fabric->loopback_count && !e->fabric->suspended;
 }
 
 /* In small portions, because each frame may use much of the work budget. */
@@ -56,7 +56,7 @@ static void fabric_frames(QrnicEngine *e)
 
 static void fabric_finish(QrnicEngine *e)
 {
-    e->fabric->wire_turn = false;
+    e->fabric->wire_first = false;
 }
 
 const QrnicFloor qrnic_fabric_floor = {

@@ -41,12 +41,12 @@ void qrnic_engine_wire_ready(QrnicEngine *e)
 
 bool qrnic_engine_can_receive(const QrnicEngine *e)
 {
-    return (!e->fabric->delivering && !e->fabric->held) || e->fatal;
+    return (!e->fabric->delivering && !e->fabric->suspended) || e->fatal;
 }
 
-bool qrnic_engine_held(const QrnicEngine *e)
+bool qrnic_engine_suspended(const QrnicEngine *e)
 {
-    return e->fabric->held;
+    return e->fabric->suspended;
 }
 
 static void sniff(QrnicEngine *e, const QrnicHeaders *h)
@@ -222,7 +222,7 @@ bool qrnic_loopback_moves(const QrnicEngine *e)
 {
     const QrnicFabric *f = e->fabric;
 
-    return f->loopback_count && !f->delivering && !f->held && !f->wire_turn;
+    return f->loopback_count && !f->delivering && !f->suspended && !f->wire_first;
 }
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)

@@ -24,9 +24,9 @@ typedef enum QrnicContextPlace {
 struct QrnicContext {
     QrnicQp *qp;
     QrnicContextPlace place;
-    bool held;                  /* in the cache until the turn it came for */
-    bool wants_turn, wants_timer, wants_doorbell;
-    bool had_turn;              /* a miss has cost it the turn that it wants */
+    bool pinned;                 /* in the cache until the turn it came for */
+    bool wants_quantum, wants_timer, wants_doorbell;
+    bool was_scheduled;         /* a miss has cost it the quantum that it needs */
     uint32_t frames;            /* that wait for it */
     uint32_t writes;            /* of the image, which has this number */
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */
@@ -49,7 +49,7 @@ struct QrnicContexts {
     QrnicPages memory;
     uint64_t length;            /* 0: software has given none */
     uint32_t count;             /* queue pairs with contexts, and members */
-    uint32_t in, held, fetched;
+    uint32_t in, pinned, fetched;
     QTAILQ_HEAD(, QrnicContext) cached, wanted;
     QTAILQ_HEAD(, WaitingFrame) frames;
     uint32_t frame_count;
@@ -82,10 +82,10 @@ static void still_changed(QrnicEngine *e)
     bool still = in_order(e) &&
                  (stands_still(e) || e->qps->contexts->frame_count);
 
-    if (e->fabric->held && !still) {
+    if (e->fabric->suspended && !still) {
         qrnic_wake(e);
     }
-    e->fabric->held = still;
+    e->fabric->suspended = still;
 }
 
 /*
@@ -150,7 +150,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
     if (!memcmp(image, c->image, sizeof(image))) {
         return;
     }
-    before = qrnic_account(e, c->qp->counters);
+    before = qrnic_charge_to(e, c->qp->counters);
     c->writes++;
     image_pack(c, image);
     qrnic_add(e, QRNIC_COUNTER_CONTEXT_WRITE_BACKS, 1);
@@ -159,7 +159,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
                           sizeof(image))) {
         image_error(e, c, "could not be written");
     }
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }
 
 /*
@@ -169,19 +169,19 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
 /* Keeps a context in the cache until the turn of its queue pair. */
 static void hold(QrnicContexts *x, QrnicContext *c)
 {
-    if (c->place == CONTEXT_IN && !c->held) {
-        c->held = true;
-        x->held++;
+    if (c->place == CONTEXT_IN && !c->pinned) {
+        c->pinned = true;
+        x->pinned++;
     }
     /* fetches_begin() would wait for ever for one that is not in the cache. */
-    assert(x->held <= x->in);
+    assert(x->pinned <= x->in);
 }
 
 static void unhold(QrnicContexts *x, QrnicContext *c)
 {
-    if (c->held) {
-        c->held = false;
-        x->held--;
+    if (c->pinned) {
+        c->pinned = false;
+        x->pinned--;
     }
 }
 
@@ -199,7 +199,7 @@ static void evict_one(QrnicEngine *e)
     QrnicContext *c;
 
     QTAILQ_FOREACH(c, &x->cached, next) {
-        if (!c->held) {
+        if (!c->pinned) {
             break;
         }
     }
@@ -241,7 +241,7 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
     QrnicQp *qp = c->qp;
 
     /* Before the calls below, which may make room by evicting a context */
-    if (c->wants_turn) {
+    if (c->wants_quantum) {
         hold(e->qps->contexts, c);
     }
     if (c->wants_timer) {
@@ -252,21 +252,21 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
         c->wants_doorbell = false;
         qp->ops->receive_doorbell(e, qp);
     }
-    if (c->wants_turn) {
-        c->wants_turn = false;
+    if (c->wants_quantum) {
+        c->wants_quantum = false;
         /* Who never had its turn is not to come before those who wait. */
-        if (c->had_turn) {
-            e->qps->context_users->turn(e, qp);
+        if (c->was_scheduled) {
+            e->qps->context_users->ready(e, qp);
         } else {
             e->qps->context_users->schedule(e, qp);
         }
-        c->had_turn = false;
+        c->was_scheduled = false;
     }
 }
 
 static void fetch_done(QrnicEngine *e, QrnicContext *c)
 {
-    QrnicCounterSet *before = qrnic_account(e, c->qp->counters);
+    QrnicCounterSet *before = qrnic_charge_to(e, c->qp->counters);
     enum qrnic_syndrome syndrome;
 
     fetch_end(e, c);
@@ -278,7 +278,7 @@ static void fetch_done(QrnicEngine *e, QrnicContext *c)
                                         syndrome);
     }
     go_on(e, c);
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }
 
 /*
@@ -292,7 +292,7 @@ static void fetches_begin(QrnicEngine *e)
 
     while ((c = QTAILQ_FIRST(&x->wanted)) &&
            x->fetched < MAX(e->config.context_stations, 1) &&
-           (in_order(e) || x->fetched + x->held < e->config.context_cache)) {
+           (in_order(e) || x->fetched + x->pinned < e->config.context_cache)) {
         QTAILQ_REMOVE(&x->wanted, c, next);
         c->place = CONTEXT_FETCHED;
         x->fetched++;
@@ -363,7 +363,7 @@ static void frames_deliver(QrnicEngine *e)
         return;
     }
     /* They are not for whom we work just now. */
-    before = qrnic_account(e, NULL);
+    before = qrnic_charge_to(e, NULL);
     x->delivering = true;
     x->more = false;
     QTAILQ_FOREACH_SAFE(f, &x->frames, next, next) {
@@ -386,7 +386,7 @@ static void frames_deliver(QrnicEngine *e)
         x->delivered = NULL;
     }
     x->delivering = false;
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
     if (x->more) {
         qrnic_wake(e);
     }
@@ -420,18 +420,18 @@ bool qrnic_context_waits(QrnicQp *qp)
     if (!c || c->place == CONTEXT_IN || c->place == CONTEXT_OUT) {
         return false;
     }
-    c->wants_turn = true;
+    c->wants_quantum = true;
     return true;
 }
 
-bool qrnic_context_turn(QrnicEngine *e, QrnicQp *qp)
+bool qrnic_context_pin(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicContext *c = qp->context;
 
     if (!c || want(e, c)) {
         return true;
     }
-    c->wants_turn = c->had_turn = true;
+    c->wants_quantum = c->was_scheduled = true;
     return false;
 }
 
@@ -515,11 +515,11 @@ bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     return false;
 }
 
-void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp)
+void qrnic_context_unpin(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicContext *c = qp->context;
 
-    if (c && c->held) {
+    if (c && c->pinned) {
         unhold(e->qps->contexts, c);
         next_ones(e);
     }
@@ -714,7 +714,7 @@ void qrnic_contexts_cleanup(QrnicEngine *e)
         QTAILQ_REMOVE(&x->frames, f, next);
         g_free(f);
     }
-    e->fabric->held = false;
+    e->fabric->suspended = false;
     g_free(x);
     e->qps->contexts = NULL;
 }

@@ -38,7 +38,7 @@ static void table_cleanup(QrnicEngine *e)
 
 static const QrnicContextUsers context_users = {
     .failed = qrnic_qp_error,
-    .turn = qrnic_schedule_first,
+    .ready = qrnic_schedule_first,
     .schedule = qrnic_schedule,
 };
 
@@ -47,7 +47,7 @@ static void qp_init(QrnicEngine *e)
     e->qps = g_new0(QrnicQps, 1);
     e->qps->context_users = &context_users;
     e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
-    for (unsigned i = 0; i < QRNIC_TURNS; i++) {
+    for (unsigned i = 0; i < QRNIC_LISTS; i++) {
         for (unsigned level = 0; level < QRNIC_PRIORITY_LEVELS; level++) {
             QTAILQ_INIT(&e->qps->list[i][level]);
         }

@@ -343,7 +343,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn, const QrnicQpAttr *in)
         qrnic_qp_reset(e, qp);
         qp->state = to;
         qrnic_level_set(e, qp);
-        qrnic_context_turn_done(e, qp);
+        qrnic_context_unpin(e, qp);
     } else if (to == QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, 0, 0);
     } else {

@@ -75,29 +75,29 @@ static bool path_is_ours(QrnicEngine *e, QrnicQp *qp)
     return qp->path_ours;
 }
 
-static QrnicTurn wait_for(QrnicEngine *e, bool ours, bool multicast)
+static QrnicReadyList wait_for(QrnicEngine *e, bool ours, bool multicast)
 {
     if ((!ours || multicast) && qrnic_wire_busy(e)) {
-        return QRNIC_TURN_WIRE;
+        return QRNIC_LIST_WIRE;
     }
-    return ours && qrnic_loopback_full(e) ? QRNIC_TURN_LOOPBACK :
-                                            QRNIC_TURN_MORE;
+    return ours && qrnic_loopback_full(e) ? QRNIC_LIST_LOOPBACK :
+                                            QRNIC_LIST_READY;
 }
 
-static QrnicTurn wire_wait(QrnicEngine *e, QrnicQp *qp)
+static QrnicReadyList wire_wait(QrnicEngine *e, QrnicQp *qp)
 {
     if (!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) {
-        return QRNIC_TURN_MORE;
+        return QRNIC_LIST_READY;
     }
     return wait_for(e, path_is_ours(e, qp), qp->path.spec.dmac[0] & 1);
 }
 
-QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av)
+QrnicReadyList qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av)
 {
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
 
     if ((!qrnic_wire_busy(e) && !qrnic_loopback_full(e)) || !g) {
-        return QRNIC_TURN_MORE;
+        return QRNIC_LIST_READY;
     }
     return wait_for(e, qrnic_destination_is_ours(e, av->dmac, av->dgid,
                                                  g->flags & QRNIC_GID_VLAN ?
@@ -109,7 +109,7 @@ QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av)
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch)
 {
     return qrnic_wire_stands_still(e, epoch) &&
-           qrnic_path_wait(e, qp) == QRNIC_TURN_WIRE;
+           qrnic_path_wait(e, qp) == QRNIC_LIST_WIRE;
 }
 
 /* Congestion control may have been set since the path was. */

@@ -314,10 +314,10 @@ static void qp_timer(QrnicEngine *e, QrnicTimer *t)
 
     if (qp->ops->timer && qrnic_context_timer(e, qp)) {
         QrnicCounterSet *before =
-            qrnic_account(e, qrnic_qp_known(qp)->counters);
+            qrnic_charge_to(e, qrnic_qp_known(qp)->counters);
 
         qp->ops->timer(e, qp);
-        qrnic_account(e, before);
+        qrnic_charge_to(e, before);
     }
 }
 

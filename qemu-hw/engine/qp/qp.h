@@ -32,16 +32,16 @@ typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
 
 /*
- * What a queue pair had its turn for, and so which list it is in now: the
+ * The list that a queue pair is in after it has been scheduled: the
  * scheduler goes through each of them round robin.
  */
-typedef enum QrnicTurn {
-    QRNIC_TURN_DONE,            /* waits for work, an answer, a timer */
-    QRNIC_TURN_MORE,            /* it could go on at once */
-    QRNIC_TURN_WIRE,            /* when the wire takes a frame */
-    QRNIC_TURN_LOOPBACK,        /* when frames to ourselves have been taken */
-    QRNIC_TURNS
-} QrnicTurn;
+typedef enum QrnicReadyList {
+    QRNIC_LIST_NONE,            /* waits for work, an answer, a timer */
+    QRNIC_LIST_READY,            /* it could go on at once */
+    QRNIC_LIST_WIRE,            /* when the wire takes a frame */
+    QRNIC_LIST_LOOPBACK,        /* when frames to ourselves have been taken */
+    QRNIC_LISTS
+} QrnicReadyList;
 
 /* Where it can wait for a page; the low bit of a page fault's number */
 typedef enum QrnicSide {
@@ -61,7 +61,7 @@ typedef struct QrnicOutput {
      */
     bool is_wire;
     /* See qrnic_path_wait(), qrnic_packet_open(), qrnic_packet_send(). */
-    QrnicTurn (*wait)(QrnicEngine *e, QrnicQp *qp);
+    QrnicReadyList (*wait)(QrnicEngine *e, QrnicQp *qp);
     uint8_t *(*open)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                      uint32_t payload_len);
     void (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
@@ -124,7 +124,7 @@ struct QrnicQp {
     QrnicContext *context;      /* context.c; NULL: always in the device */
     bool context_counted;       /* context.c: there is room for its context */
     /* scheduler.c */
-    uint8_t turn;               /* enum QrnicTurn */
+    uint8_t ready_list;         /* enum QrnicReadyList */
     uint8_t level;              /* of priority */
     bool sq_rung;               /* read the record of the SQ when taken up */
     QTAILQ_ENTRY(QrnicQp) next;
@@ -219,7 +219,7 @@ struct QrnicQpOps {
      * ends the wait calls qrnic_schedule(). It must ask qrnic_path_wait() or
      * qrnic_address_wait() before each packet.
      */
-    QrnicTurn (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+    QrnicReadyList (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
     /*
      * Of types whose transmit is qrnic_transmit(): sends what may go now of a
      * WQE. True: that was all, or it failed; *status and *syndrome say so.
@@ -342,9 +342,9 @@ typedef struct QrnicQps {
     QrnicTable table;
     QrnicContexts *contexts;    /* NULL: no cache */
     const struct QrnicContextUsers *context_users;
-    /* by enum QrnicTurn and level; ready: a bit for each that is not empty */
-    QTAILQ_HEAD(, QrnicQp) list[QRNIC_TURNS][QRNIC_PRIORITY_LEVELS];
-    uint32_t ready[QRNIC_TURNS];
+    /* By QrnicReadyList and level; ready: a bit for each nonempty list */
+    QTAILQ_HEAD(, QrnicQp) list[QRNIC_LISTS][QRNIC_PRIORITY_LEVELS];
+    uint32_t ready[QRNIC_LISTS];
     uint64_t gids_epoch;        /* of the GID table when the lists were made */
     uint32_t errors_at, errors_left;    /* entries to see to after an error */
     QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */
@@ -353,8 +353,8 @@ typedef struct QrnicQps {
     uint32_t congestion_epoch;  /* how often that was set; not 0 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
     size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_INNER_BYTES */
-    size_t buffered_bytes;      /* buffered out of order; MAX_HELD */
-    size_t executed_bytes;      /* of these, already executed; MAX_HELD / 2 */
+    size_t buffered_bytes;      /* buffered out of order; MAX_REORDER */
+    size_t executed_bytes;      /* of these, already executed; MAX_REORDER / 2 */
     /* Connections, by the power of two of the bytes that each buffers */
     QTAILQ_HEAD(, QrnicReorder) reorders[QRNIC_REORDER_LISTS];
     uint32_t num_reorders;         /* connections in these lists */

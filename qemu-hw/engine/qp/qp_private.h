@@ -100,7 +100,7 @@ typedef struct QrnicContextUsers {
     /* An image in guest memory is wrong: to ERR. */
     void (*failed)(QrnicEngine *e, QrnicQp *qp, uint8_t event, uint8_t subtype);
     /* Runs the queue pair next, because a miss has cost it its quantum. */
-    void (*turn)(QrnicEngine *e, QrnicQp *qp);
+    void (*ready)(QrnicEngine *e, QrnicQp *qp);
     void (*schedule)(QrnicEngine *e, QrnicQp *qp);
 } QrnicContextUsers;
 

@@ -15,7 +15,7 @@
 /*
  * transmit.c: QrnicQpOps.transmit of types that wait for no answer
  */
-QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
+QrnicReadyList qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
 /*
  * work_queue.c: the send queue
@@ -91,11 +91,11 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
  * Returns the list of the scheduler in which the queue pair waits until it can
  * send a packet along its path, or to this address; TURN_MORE: it can now.
  */
-static inline QrnicTurn qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
+static inline QrnicReadyList qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
 {
     return qp->out->wait(e, qp);
 }
-QrnicTurn qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
+QrnicReadyList qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
 /* Returns true if it waits for a wire for which qrnic_wire_stands_still(). */
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
 /*

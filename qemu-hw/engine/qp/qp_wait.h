@@ -17,12 +17,12 @@
 /* Schedules the queue pair; it keeps its place if it is in a list already. */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
 /* Puts it into the list that its transmit operation has returned. */
-void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn);
+void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicReadyList list);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
 /* Returns the levels of the list that may be scheduled now, one bit each. */
-uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list);
+uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicReadyList list);
 /* Returns the first queue pair of such a level. */
-QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list, unsigned level);
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicReadyList list, unsigned level);
 /* Sets the level by the priority, or else the service level. */
 void qrnic_level_set(QrnicEngine *e, QrnicQp *qp);
 
@@ -30,14 +30,14 @@ void qrnic_level_set(QrnicEngine *e, QrnicQp *qp);
  * context.c: the cache of contexts. Before work on a queue pair, one of these
  * is called. Returns false if the work is done when the context is there.
  */
-bool qrnic_context_turn(QrnicEngine *e, QrnicQp *qp);
+bool qrnic_context_pin(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_context_doorbell(QrnicEngine *e, QrnicQp *qp);
 /* For a frame, which is received later or dropped if the context is missing */
 bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            bool loopback);
 bool qrnic_context_is_in(const QrnicQp *qp);
 /* Unpins the context at the end of its quantum. */
-void qrnic_context_turn_done(QrnicEngine *e, QrnicQp *qp);
+void qrnic_context_unpin(QrnicEngine *e, QrnicQp *qp);
 /* Returns true if a fetch holds up all others, as contexts are in order. */
 bool qrnic_contexts_stand_still(const QrnicEngine *e);
 /* Evicts the context of a member for good, and keeps room for it. */

@@ -28,51 +28,51 @@ static bool needs_no_wire(const QrnicQp *qp)
 void qrnic_schedule_first(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
-    qp->turn = QRNIC_TURN_MORE;
-    QTAILQ_INSERT_HEAD(&e->qps->list[QRNIC_TURN_MORE][qp->level], qp, next);
-    e->qps->ready[QRNIC_TURN_MORE] |= 1u << qp->level;
-    trace_qrnic_schedule(e->config.name, qp->number, QRNIC_TURN_MORE);
+    qp->ready_list = QRNIC_LIST_READY;
+    QTAILQ_INSERT_HEAD(&e->qps->list[QRNIC_LIST_READY][qp->level], qp, next);
+    e->qps->ready[QRNIC_LIST_READY] |= 1u << qp->level;
+    trace_qrnic_schedule(e->config.name, qp->number, QRNIC_LIST_READY);
     qrnic_wake(e);
 }
 
-static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
+static void list_insert(QrnicEngine *e, QrnicQp *qp, QrnicReadyList list)
 {
-    qp->turn = turn;
-    QTAILQ_INSERT_TAIL(&e->qps->list[turn][qp->level], qp, next);
-    e->qps->ready[turn] |= 1u << qp->level;
-    trace_qrnic_schedule(e->config.name, qp->number, turn);
+    qp->ready_list = list;
+    QTAILQ_INSERT_TAIL(&e->qps->list[list][qp->level], qp, next);
+    e->qps->ready[list] |= 1u << qp->level;
+    trace_qrnic_schedule(e->config.name, qp->number, list);
 }
 
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->turn != QRNIC_TURN_DONE) {
-        QTAILQ_REMOVE(&e->qps->list[qp->turn][qp->level], qp, next);
-        if (QTAILQ_EMPTY(&e->qps->list[qp->turn][qp->level])) {
-            e->qps->ready[qp->turn] &= ~(1u << qp->level);
+    if (qp->ready_list != QRNIC_LIST_NONE) {
+        QTAILQ_REMOVE(&e->qps->list[qp->ready_list][qp->level], qp, next);
+        if (QTAILQ_EMPTY(&e->qps->list[qp->ready_list][qp->level])) {
+            e->qps->ready[qp->ready_list] &= ~(1u << qp->level);
         }
-        qp->turn = QRNIC_TURN_DONE;
+        qp->ready_list = QRNIC_LIST_NONE;
     }
 }
 
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
 {
-    if (qp->turn == QRNIC_TURN_MORE || qrnic_context_waits(qp)) {
+    if (qp->ready_list == QRNIC_LIST_READY || qrnic_context_waits(qp)) {
         return;
     }
     /* Else it keeps its place among those that wait for the same. */
-    if (qp->turn == QRNIC_TURN_DONE || needs_no_wire(qp) ||
-        (!qp->ops->is_datagram && qrnic_path_wait(e, qp) != qp->turn)) {
+    if (qp->ready_list == QRNIC_LIST_NONE || needs_no_wire(qp) ||
+        (!qp->ops->is_datagram && qrnic_path_wait(e, qp) != qp->ready_list)) {
         qrnic_unschedule(e, qp);
-        list_insert(e, qp, QRNIC_TURN_MORE);
+        list_insert(e, qp, QRNIC_LIST_READY);
         qrnic_wake(e);
     }
 }
 
-void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicTurn turn)
+void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicReadyList list)
 {
     /* What it did may have given it work already. */
-    if (turn != QRNIC_TURN_DONE && qp->turn == QRNIC_TURN_DONE) {
-        list_insert(e, qp, turn);
+    if (list != QRNIC_LIST_NONE && qp->ready_list == QRNIC_LIST_NONE) {
+        list_insert(e, qp, list);
     }
 }
 
@@ -82,22 +82,22 @@ static void look_again(QrnicEngine *e)
     QrnicQp *qp;
 
     e->qps->gids_epoch = e->fabric->gids_epoch;
-    while (e->qps->ready[QRNIC_TURN_WIRE]) {
-        qp = qrnic_first_ready(e, QRNIC_TURN_WIRE,
-                               ctz32(e->qps->ready[QRNIC_TURN_WIRE]));
+    while (e->qps->ready[QRNIC_LIST_WIRE]) {
+        qp = qrnic_first_ready(e, QRNIC_LIST_WIRE,
+                               ctz32(e->qps->ready[QRNIC_LIST_WIRE]));
         qrnic_unschedule(e, qp);
-        list_insert(e, qp, QRNIC_TURN_MORE);
+        list_insert(e, qp, QRNIC_LIST_READY);
     }
 }
 
-QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicTurn list, unsigned level)
+QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicReadyList list, unsigned level)
 {
     return QTAILQ_FIRST(&e->qps->list[list][level]);
 }
 
 void qrnic_level_set(QrnicEngine *e, QrnicQp *qp)
 {
-    uint8_t turn = qp->turn;
+    uint8_t list = qp->ready_list;
 
     qrnic_unschedule(e, qp);
     if (!(e->config.capabilities & QRNIC_CAP_PRIORITY)) {
@@ -107,19 +107,19 @@ void qrnic_level_set(QrnicEngine *e, QrnicQp *qp)
     } else {
         qp->level = qp->attr.av.sl;
     }
-    if (turn != QRNIC_TURN_DONE) {
-        list_insert(e, qp, turn);
+    if (list != QRNIC_LIST_NONE) {
+        list_insert(e, qp, list);
     }
 }
 
-uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicTurn list)
+uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicReadyList list)
 {
     if (e->qps->gids_epoch != e->fabric->gids_epoch) {
         look_again(e);
     }
 
-    if ((list == QRNIC_TURN_WIRE && qrnic_wire_busy(e)) ||
-        (list == QRNIC_TURN_LOOPBACK && qrnic_loopback_full(e))) {
+    if ((list == QRNIC_LIST_WIRE && qrnic_wire_busy(e)) ||
+        (list == QRNIC_LIST_LOOPBACK && qrnic_loopback_full(e))) {
         return 0;
     }
     return e->qps->ready[list];

@@ -37,11 +37,12 @@ static void complete(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 }
 
 /* What it sends leads where its path does, or the address in it. */
-static QrnicTurn wqe_wait(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
+static QrnicReadyList wqe_wait(QrnicEngine *e, QrnicQp *qp,
+                               const QrnicSendWqe *wqe)
 {
     if (wqe->opcode == QRNIC_WQE_NOP ||
         qrnic_is_local_operation(wqe->opcode)) {
-        return QRNIC_TURN_MORE;
+        return QRNIC_LIST_READY;
     }
     return qp->ops->is_datagram ? qrnic_address_wait(e, &wqe->datagram.av) :
                                   qrnic_path_wait(e, qp);
@@ -54,39 +55,39 @@ static void keep(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
     *qp->under_way = *wqe;
 }
 
-QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+QrnicReadyList qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     while (budget-- && !qrnic_budget_spent(e)) {
         uint8_t status, syndrome;
         const QrnicSendWqe *wqe;
         QrnicSendWqe taken;
-        QrnicTurn wait;
+        QrnicReadyList wait;
 
         if (qrnic_sq_flush_due(qp)) {
             if (!qrnic_sq_flush_one(e, qp)) {
-                return QRNIC_TURN_DONE;
+                return QRNIC_LIST_NONE;
             }
             continue;
         }
         if (qrnic_page_fault_waits(qp, QRNIC_SIDE_SEND)) {
-            return QRNIC_TURN_DONE;
+            return QRNIC_LIST_NONE;
         }
         wqe = qp->under_way;
         if (qp->state != QRNIC_QPS_RTS &&
             !(qp->state == QRNIC_QPS_SQD && wqe)) {
             qrnic_qp_check_drained(e, qp);
-            return QRNIC_TURN_DONE;
+            return QRNIC_LIST_NONE;
         }
         if ((wqe || qrnic_sq_pending(e, qp, false)) &&
             qrnic_pace_wait(e, qp)) {
-            return QRNIC_TURN_DONE;
+            return QRNIC_LIST_NONE;
         }
         if (!wqe) {
             wqe = &taken;
             switch (qrnic_sq_take(e, qp, &taken, &status, &syndrome)) {
             case QRNIC_TAKE_EMPTY:
             case QRNIC_TAKE_BROKEN:
-                return QRNIC_TURN_DONE;
+                return QRNIC_LIST_NONE;
             case QRNIC_TAKE_ERROR:
                 complete(e, qp, wqe, status, syndrome);
                 continue;
@@ -95,7 +96,7 @@ QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             }
         }
         wait = wqe_wait(e, qp, wqe);
-        if (wait != QRNIC_TURN_MORE) {
+        if (wait != QRNIC_LIST_READY) {
             if (wqe == &taken) {
                 qrnic_sq_give_back(e, qp, wqe);
             }
@@ -108,5 +109,5 @@ QrnicTurn qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
             keep(e, qp, wqe);
         }
     }
-    return QRNIC_TURN_MORE;
+    return QRNIC_LIST_READY;
 }

@@ -325,14 +325,14 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
         return;
     }
     /* Also where nobody's account is in force: a message is cut short. */
-    before = qrnic_account(e, qrnic_qp_known(qp)->counters);
+    before = qrnic_charge_to(e, qrnic_qp_known(qp)->counters);
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, -1);
     if (wqe->srqn) {
         qrnic_srq_give_back(e, qp->number, wqe);
     } else {
         qp->rq.consumer--;
     }
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }
 
 void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)

@@ -244,7 +244,7 @@ static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
     }
 }
 
-static QrnicCounterSet *message_account(QrnicEngine *e,
+static QrnicCounterSet *message_counter_set(QrnicEngine *e,
                                         const QrnicDoorbellMessage *m)
 {
     QrnicQp *qp = qrnic_qp_get(e, m->number);
@@ -319,13 +319,13 @@ static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
     if (qp->state == QRNIC_QPS_RESET) {
         return;
     }
-    before = qrnic_account(e, qp->counters);
+    before = qrnic_charge_to(e, qp->counters);
     qp->sq_rung = qrnic_qp_has_sq(qp);
     qrnic_schedule(e, qp);
     if (qp->state != QRNIC_QPS_ERR && qrnic_qp_has_rq(qp)) {
         receive_doorbell(e, qp);
     }
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }
 
 /*
@@ -376,9 +376,9 @@ static void message_process(QrnicEngine *e, const QrnicDoorbellMessage *m)
     } else if (m->offset == QRNIC_DB_SRQ) {
         message_srq(e, m);
     } else {
-        before = qrnic_account(e, message_account(e, m));
+        before = qrnic_charge_to(e, message_counter_set(e, m));
         message_qp(e, m);
-        qrnic_account(e, before);
+        qrnic_charge_to(e, before);
     }
 }
 

@@ -23,7 +23,7 @@ static void sched_init(QrnicEngine *e)
 static void sched_reset(QrnicEngine *e)
 {
     qrnic_doorbells_reset(e);
-    memset(e->sched->turns, 0, sizeof(e->sched->turns));
+    memset(e->sched->slots, 0, sizeof(e->sched->slots));
     e->sched->passed = e->sched->relieved = 0;
 }
 

@@ -29,10 +29,10 @@ void qrnic_scheduler_run(QrnicEngine *e, unsigned budget);
 bool qrnic_scheduler_pending(QrnicEngine *e);
 
 typedef struct QrnicSched {
-    uint8_t list;               /* enum QrnicTurn: which had its turn last */
+    uint8_t list;               /* enum QrnicReadyList: scheduled last */
     /* Priorities */
-    uint8_t turns[QRNIC_PRIORITY_STRICT];       /* left, of weighted levels */
-    uint8_t passed;             /* turns that others have waited */
+    uint8_t slots[QRNIC_PRIORITY_STRICT];       /* left, of weighted levels */
+    uint8_t passed;             /* slots that others have waited */
     uint8_t relieved;           /* the level that waited and had one last */
     QrnicDoorbellMessage *fifo;
     uint32_t fifo_head, fifo_count;

@@ -15,13 +15,13 @@ static unsigned highest_of(uint32_t levels)
     return 31 - clz32(levels);
 }
 
-/* Each 16th turn: the others that wait, from the highest to the lowest. */
+/* Each 16th slot goes to a lower level, from the highest to the lowest. */
 static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
 {
     unsigned highest = highest_of(levels);
     uint32_t others = levels & ~(1u << highest), below;
 
-    if (++s->passed < QRNIC_STARVATION_TURNS) {
+    if (++s->passed < QRNIC_STARVATION_SLOTS) {
         return highest;
     }
     s->passed = 0;
@@ -31,18 +31,18 @@ static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
     return s->relieved;
 }
 
-/* The highest that has turns left of its 2^level; then all have them anew. */
+/* The highest level that has slots left of its 2^level; then all have them anew. */
 static unsigned weighted(QrnicSched *s, uint32_t levels)
 {
     for (;;) {
         for (int level = QRNIC_PRIORITY_STRICT - 1; level >= 0; level--) {
-            if (levels >> level & 1 && s->turns[level]) {
-                s->turns[level]--;
+            if (levels >> level & 1 && s->slots[level]) {
+                s->slots[level]--;
                 return level;
             }
         }
         for (unsigned level = 0; level < QRNIC_PRIORITY_STRICT; level++) {
-            s->turns[level] = 1u << level;
+            s->slots[level] = 1u << level;
         }
     }
 }
@@ -64,22 +64,22 @@ static unsigned priority_next(QrnicEngine *e, uint32_t levels)
     level = levels >> QRNIC_PRIORITY_STRICT ? strict(s, levels, &relief) :
                                               weighted(s, levels);
     trace_qrnic_priority(e->config.name, levels, level, relief);
-    qrnic_add(e, QRNIC_COUNTER_PRIORITY_TURNS, 1);
+    qrnic_add(e, QRNIC_COUNTER_PRIORITY_SLOTS, 1);
     qrnic_add(e, QRNIC_COUNTER_PRIORITY_RELIEFS, relief);
     return level;
 }
 
-/* Packets that a queue pair may send before the next one has its turn */
+/* Packets that a queue pair may send before the next one is scheduled */
 #define QP_QUANTUM 16
 
 static void take_up(QrnicEngine *e, QrnicQp *qp)
 {
-    QrnicCounterSet *before = qrnic_account(e, qrnic_qp_known(qp)->counters);
-    QrnicTurn turn;
+    QrnicCounterSet *before = qrnic_charge_to(e, qrnic_qp_known(qp)->counters);
+    QrnicReadyList list;
 
     qrnic_unschedule(e, qp);
-    if (!qrnic_context_turn(e, qp)) {
-        qrnic_account(e, before);
+    if (!qrnic_context_pin(e, qp)) {
+        qrnic_charge_to(e, before);
         return;
     }
     if (qp->sq_rung) {
@@ -92,32 +92,32 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
                         qrnic_qp_state_name(qp->state), qp->sq.producer,
                         qp->sq.consumer);
     if (qp->state == QRNIC_QPS_ERR) {
-        turn = qrnic_qp_flush(e, qp, QP_QUANTUM) ? QRNIC_TURN_MORE :
-                                                   QRNIC_TURN_DONE;
+        list = qrnic_qp_flush(e, qp, QP_QUANTUM) ? QRNIC_LIST_READY :
+                                                   QRNIC_LIST_NONE;
     } else {
-        turn = qp->ops->transmit(e, qp, QP_QUANTUM);
+        list = qp->ops->transmit(e, qp, QP_QUANTUM);
     }
-    qrnic_schedule_again(e, qp, turn);
-    qrnic_context_turn_done(e, qp);
-    qrnic_account(e, before);
+    qrnic_schedule_again(e, qp, list);
+    qrnic_context_unpin(e, qp);
+    qrnic_charge_to(e, before);
 }
 
 bool qrnic_scheduler_pending(QrnicEngine *e)
 {
     return !qrnic_contexts_stand_still(e) &&
-           (qrnic_ready_levels(e, QRNIC_TURN_MORE) ||
-            qrnic_ready_levels(e, QRNIC_TURN_WIRE) ||
-            qrnic_ready_levels(e, QRNIC_TURN_LOOPBACK));
+           (qrnic_ready_levels(e, QRNIC_LIST_READY) ||
+            qrnic_ready_levels(e, QRNIC_LIST_WIRE) ||
+            qrnic_ready_levels(e, QRNIC_LIST_LOOPBACK));
 }
 
 /* The lists have turns, too: who waited for the wire, and who did not. */
 static QrnicQp *next_ready(QrnicEngine *e)
 {
     QrnicSched *s = e->sched;
-    uint32_t levels[QRNIC_TURNS], all = 0;
+    uint32_t levels[QRNIC_LISTS], all = 0;
     unsigned level;
 
-    for (unsigned i = 1; i < QRNIC_TURNS; i++) {
+    for (unsigned i = 1; i < QRNIC_LISTS; i++) {
         levels[i] = qrnic_ready_levels(e, i);
         all |= levels[i];
     }
@@ -126,7 +126,7 @@ static QrnicQp *next_ready(QrnicEngine *e)
     }
     level = priority_next(e, all);
     do {
-        s->list = s->list % (QRNIC_TURNS - 1) + 1;
+        s->list = s->list % (QRNIC_LISTS - 1) + 1;
     } while (!(levels[s->list] >> level & 1));
     return qrnic_first_ready(e, s->list, level);
 }

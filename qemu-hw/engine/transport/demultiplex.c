@@ -186,7 +186,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
         drop(e, QRNIC_COUNTER_RX_DROP_NO_QP, "no QP", p.t.dest_qpn, p.t.psn);
         return 1;
     }
-    before = qrnic_account(e, qp->counters);
+    before = qrnic_charge_to(e, qp->counters);
     if (qrnic_context_receive(e, qp, h, loopback)) {
         if (notification) {
             receive_notification(e, qp, &p);
@@ -194,6 +194,6 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
             receive(e, qp, &p);
         }
     }
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
     return 1;
 }

@@ -91,10 +91,10 @@ static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
              (qp->ctx.flags & QRNIC_QPF_NO_MULTICAST_LOOPBACK))) {
             continue;
         }
-        before = qrnic_account(e, qp->counters);
+        before = qrnic_charge_to(e, qp->counters);
         qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
         qrnic_datagram_receive(e, qp, p);
-        qrnic_account(e, before);
+        qrnic_charge_to(e, before);
         (*delivered)++;
     }
     return false;
@@ -150,7 +150,7 @@ void qrnic_multicast_process(QrnicEngine *e)
               QRNIC_PARSE_OK ||
               (p.t.opcode & QRNIC_SERVICE_MASK) != QRNIC_SERVICE_UD ||
               !deliver_some(e, &p, r->loopback, &r->after, &delivered))) {
-        e->fabric->wire_turn = r->loopback;
+        e->fabric->wire_first = r->loopback;
         qrnic_multicast_drop_rest(e);
         e->fabric->delivering = false;
     }

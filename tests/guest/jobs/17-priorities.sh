@@ -13,8 +13,8 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 provider() { echo "set -o pipefail; qrnic-priority-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|the level.*SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
 sleep 0.1
-try "turns went by priority" "[ \$(cat $counters/priority_turns) -gt 0 ]"
-try "rdma statistic shows them" "rdma statistic show link $RDMA0/1 | grep -q priority_turns"
+try "turns went by priority" "[ \$(cat $counters/priority_slots) -gt 0 ]"
+try "rdma statistic shows them" "rdma statistic show link $RDMA0/1 | grep -q priority_slots"
 
 # The example, in both ways: the short flow as any, and before all others
 for way in "" "-p 15"; do

@@ -11,7 +11,7 @@
 gid=$(gid_index "$RDMA0" 4)
 counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 count() { cat "$counters/$1"; }
-seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack held_packets placed_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
+seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack buffered_packets placed_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
 
 # Through the loopback of the device, which loses nothing
 both "the provider's test of options" "set -o pipefail; qrnic-ece-test $RDMA0 $gid | tee test.log && ! grep -E '^not ok' test.log"
@@ -25,13 +25,13 @@ verified() {
 
 verified "go-back-N" riostream
 seen "go-back-N"
-both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count held_packets) = 0 ]"
+both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count buffered_packets) = 0 ]"
 
 # The end that connects offers, the other one takes it.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
 verified "selective repeat" riostream
 seen "selective repeat"
-both "what came ahead was kept and told" "[ \$(cat $counters/held_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
+both "what came ahead was kept and told" "[ \$(cat $counters/buffered_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
 
 # Writes of one place may reach it in any order: only tools that wait for completions. This one does not, and its program at
 # guest 1 has not agreed: that guest 2 offers it changes nothing.

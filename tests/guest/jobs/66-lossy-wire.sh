@@ -182,7 +182,7 @@ if [ "$GUEST" = 2 ] && [ $status = 0 ]; then
     awk -v start="$start" -v written="$written" -v end="$end" \
         'BEGIN { printf "# NVMe over Fabrics: %.2f MiB/s written, %.2f MiB/s read\n", 4 / (written - start), 4 / (end - written) }'
 fi
-each "NVMe over Fabrics: what came out of order is kept" true "[ \$(count held_packets) -gt 0 ] && [ \$(count placed_packets) = 0 ]"
+each "NVMe over Fabrics: what came out of order is kept" true "[ \$(count buffered_packets) -gt 0 ] && [ \$(count placed_packets) = 0 ]"
 status=0
 [ "$GUEST" = 1 ] || { echo 1 >/sys/class/nvme/nvme0/delete_controller; } >step.log 2>&1 || status=1
 together $status "NVMe over Fabrics: the host disconnects"

@@ -62,13 +62,13 @@ void qrnic_notifications_process(QrnicEngine *e)
         QrnicQp *qp = QTAILQ_FIRST(&e->qps->cnps_owed);
         QrnicCounterSet *before;
 
-        before = qrnic_account(e, qrnic_qp_known(qp)->counters);
+        before = qrnic_charge_to(e, qrnic_qp_known(qp)->counters);
         qrnic_notification_drop(e, qp);
         qp->cnp_next = qrnic_now(e) + e->qps->congestion.
                        np_min_time_between_cnps * (int64_t)SCALE_US;
         qrnic_add(e, QRNIC_COUNTER_NP_CNP_SENT, qrnic_engine_port_active(e));
         trace_qrnic_cnp_tx(e->config.name, qp->number, qp->attr.dest_qpn);
         qrnic_notification_send(e, qp);
-        qrnic_account(e, before);
+        qrnic_charge_to(e, before);
     }
 }

@@ -191,7 +191,7 @@ static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-static QrnicTurn initiator_transmit(QrnicEngine *e, QrnicQp *qp,
+static QrnicReadyList initiator_transmit(QrnicEngine *e, QrnicQp *qp,
                                     unsigned budget)
 {
     return qrnic_reliable_transmit(e, qp, budget, NULL, initiator_step);

@@ -72,12 +72,12 @@ static void responder_timer(QrnicEngine *e, QrnicQp *qp)
     qrnic_dynamic_responder_stop(e, qp, "idle");
 }
 
-static QrnicTurn responder_transmit(QrnicEngine *e, QrnicQp *qp,
+static QrnicReadyList responder_transmit(QrnicEngine *e, QrnicQp *qp,
                                     unsigned budget)
 {
     return qp->responder ? qrnic_reliable_transmit(e, qp, budget,
                                                    qrnic_responder_step,
-                                                   NULL) : QRNIC_TURN_DONE;
+                                                   NULL) : QRNIC_LIST_NONE;
 }
 
 static void responder_resume(QrnicEngine *e, QrnicQp *qp, QrnicSide side)

@@ -284,7 +284,8 @@ static bool answer_step(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-static QrnicTurn target_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+static QrnicReadyList target_transmit(QrnicEngine *e, QrnicQp *qp,
+                                      unsigned budget)
 {
     return qrnic_reliable_transmit(e, qp, budget, NULL, answer_step);
 }

@@ -213,10 +213,10 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
 static void receive_hashed(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            unsigned how, const QrnicRssHash *hash)
 {
-    QrnicCounterSet *before = qrnic_account(e, qp->counters);
+    QrnicCounterSet *before = qrnic_charge_to(e, qp->counters);
 
     receive_one(e, qp, h, how, hash);
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }
 
 static void receive_into(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,

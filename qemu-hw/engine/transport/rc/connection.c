@@ -49,30 +49,31 @@ static void rc_cleanup(QrnicEngine *e, QrnicQp *qp)
     qrnic_member_leave(qp);
 }
 
-QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
-                                  QrnicStep *respond, QrnicStep *request)
+QrnicReadyList qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp,
+                                       unsigned budget, QrnicStep *respond,
+                                       QrnicStep *request)
 {
-    /* Responses and requests take turns, so that neither starves the other. */
+    /* Responses and requests alternate, so that neither starves the other. */
     while (budget && qp->state != QRNIC_QPS_ERR && !qrnic_budget_spent(e)) {
         unsigned before = budget;
-        QrnicTurn wait = qrnic_path_wait(e, qp);
+        QrnicReadyList wait = qrnic_path_wait(e, qp);
 
-        if (wait != QRNIC_TURN_MORE) {
+        if (wait != QRNIC_LIST_READY) {
             qrnic_qp_check_drained(e, qp);
             return wait;
         }
         budget -= respond && respond(e, qp);
         if (request && budget && qp->state != QRNIC_QPS_ERR &&
-            qrnic_path_wait(e, qp) == QRNIC_TURN_MORE) {
+            qrnic_path_wait(e, qp) == QRNIC_LIST_READY) {
             budget -= request(e, qp);
         }
         if (budget == before && qp->state != QRNIC_QPS_ERR) {
             qrnic_qp_check_drained(e, qp);
-            return QRNIC_TURN_DONE;
+            return QRNIC_LIST_NONE;
         }
     }
     /* What has gone to ERR is flushed in its next turn. */
-    return QRNIC_TURN_MORE;
+    return QRNIC_LIST_READY;
 }
 
 static bool rc_respond(QrnicEngine *e, QrnicQp *qp)
@@ -81,7 +82,7 @@ static bool rc_respond(QrnicEngine *e, QrnicQp *qp)
            qrnic_responder_step(e, qp);
 }
 
-static QrnicTurn rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
+static QrnicReadyList rc_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget)
 {
     return qrnic_reliable_transmit(e, qp, budget, rc_respond,
                                    qrnic_requester_step);

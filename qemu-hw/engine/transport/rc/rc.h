@@ -43,8 +43,9 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
  * that these functions send, at most one each; NULL: there are none.
  */
 typedef bool QrnicStep(QrnicEngine *e, QrnicQp *qp);
-QrnicTurn qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget,
-                                  QrnicStep *respond, QrnicStep *request);
+QrnicReadyList qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp,
+                                       unsigned budget, QrnicStep *respond,
+                                       QrnicStep *request);
 void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp);
 
 /*

@@ -208,7 +208,7 @@ void qrnic_encapsulated_receive(QrnicEngine *e, QrnicQp *carrier,
     trace_qrnic_encapsulated_receive(e->config.name, carrier->number,
                                      outer->t.psn, qp->number, p.t.psn,
                                      p.info->name, p.payload_len);
-    before = qrnic_account(e, qp->counters);
+    before = qrnic_charge_to(e, qp->counters);
     qp->ops->receive(e, qp, &p);
-    qrnic_account(e, before);
+    qrnic_charge_to(e, before);
 }

@@ -190,7 +190,7 @@ QrnicMember *qrnic_carrier_next_failing(QrnicCarrier *c)
     return m;
 }
 
-static QrnicTurn member_wait(QrnicEngine *e, QrnicQp *qp)
+static QrnicReadyList member_wait(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicMember *m = qp->member;
     QrnicCarrier *c = m->carrier;
@@ -202,12 +202,12 @@ static QrnicTurn member_wait(QrnicEngine *e, QrnicQp *qp)
         }
     } else if (c->qp->state == QRNIC_QPS_RTS && has_room(e, c) &&
                is_first(c, m)) {
-        return QRNIC_TURN_MORE;
+        return QRNIC_LIST_READY;
     }
     if (!QTAILQ_IN_USE(m, next_waiting)) {
         wait_begin(c, m);
     }
-    return QRNIC_TURN_DONE;
+    return QRNIC_LIST_NONE;
 }
 
 void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp)

@@ -27,7 +27,7 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
     int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
     bool waits = r->connect || r->una != r->cursor_psn ||
                  (r->una != r->sent_psn &&
-                  qrnic_path_wait(e, qp) != QRNIC_TURN_MORE);
+                  qrnic_path_wait(e, qp) != QRNIC_LIST_READY);
 
     if (r->blocked & QRNIC_BLOCKED_RNR) {
         return;
@@ -264,7 +264,7 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * What a slow wire has not taken yet, nobody can have answered; sending it
      * again would only make the queue before the wire longer.
      */
-    waits = qrnic_path_wait(e, qp) != QRNIC_TURN_MORE ||
+    waits = qrnic_path_wait(e, qp) != QRNIC_LIST_READY ||
             (qp->out->has_unsent && qp->out->has_unsent(qp));
     if (looked(e, qp, waits)) {
         return;

@@ -7,21 +7,21 @@
 
 /*
  * A buffered packet is validated when it is executed, as if it arrived then.
- * All connections together buffer QRNIC_MAX_HELD bytes at most. A peer must not
- * be able to occupy them for ever, with one connection or with many:
+ * All connections together buffer QRNIC_MAX_REORDER bytes at most. A peer must
+ * not be able to occupy them for ever, with one connection or with many:
  *
  * - A carrier keeps the headers of member packets that it has executed out of
  *   order, because a retransmission must not be executed again. Neither another
  *   connection nor time drops them, so all of them together occupy half of
- *   QRNIC_MAX_HELD at most. When they do, no carrier executes another packet
+ *   QRNIC_MAX_REORDER at most. When they do, no carrier executes another packet
  *   out of order.
- * - The share of a connection is half of the rest of QRNIC_MAX_HELD, divided by
- *   the number of connections that buffer something. A connection that buffers
+ * - The share of a connection is half of the rest of QRNIC_MAX_REORDER, divided
+ *   by the number of connections that buffer something. A connection that buffers
  *   less than its share always finds room: the connection that buffers most
  *   loses its packets. (The latter buffers more than a share, because lists are
  *   by powers of two and half of an average is the share.)
- * - A connection that makes no progress for QRNIC_HELD_TIME loses its packets.
- *   An honest requester retransmits them, because the responder reports them
+ * - A connection that makes no progress for QRNIC_REORDER_TIME loses its
+ *   packets. An honest requester retransmits them, because the responder reports them
  *   missing again.
  *
  * "Selective repeat" in the manual.
@@ -38,7 +38,7 @@ QEMU_BUILD_BUG_ON(QRNIC_SACK_BYTES * 8 != QRNIC_WINDOW);
 /* PSNs are indices modulo the window. */
 QEMU_BUILD_BUG_ON((QRNIC_PSN_MASK + 1) % QRNIC_WINDOW);
 /* One list for each power of two of buffered bytes, and one for none */
-QEMU_BUILD_BUG_ON(QRNIC_MAX_HELD >= 1ull << (QRNIC_REORDER_LISTS - 1));
+QEMU_BUILD_BUG_ON(QRNIC_MAX_REORDER >= 1ull << (QRNIC_REORDER_LISTS - 1));
 
 static size_t buffered_size(uint32_t payload_len)
 {
@@ -82,7 +82,7 @@ static void reorder_new(QrnicEngine *e, QrnicQp *qp)
     e->qps->num_reorders++;
     qp->responder->reorder = h;
     qrnic_timer_advance(e, &qp->timer,
-                        h->progress_at + QRNIC_HELD_TIME * SCALE_MS);
+                        h->progress_at + QRNIC_REORDER_TIME * SCALE_MS);
 }
 
 static void reorder_free(QrnicEngine *e, QrnicReorder *h)
@@ -105,7 +105,7 @@ static void evict(QrnicEngine *e, QrnicQp *qp, const char *why)
         }
     }
     left = qp->responder->reorder ? h->count : 0;
-    qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, before - left);
+    qrnic_add(e, QRNIC_COUNTER_RX_DROP_REORDER, before - left);
     trace_qrnic_reorder_evict(e->config.name, qp->number, before - left, why);
 }
 
@@ -118,7 +118,7 @@ static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
     uint32_t holds = e->qps->num_reorders + !own;
     size_t wanted = (own ? own->bytes : 0) + size;
 
-    if (wanted > (QRNIC_MAX_HELD - e->qps->executed_bytes) / 2 / holds) {
+    if (wanted > (QRNIC_MAX_REORDER - e->qps->executed_bytes) / 2 / holds) {
         return false;
     }
     for (int i = QRNIC_REORDER_LISTS - 1; i >= 0; i--) {
@@ -129,7 +129,7 @@ static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
         }
         if (most) {
             evict(e, most->qp, "others buffer less");
-            return e->qps->buffered_bytes + size <= QRNIC_MAX_HELD;
+            return e->qps->buffered_bytes + size <= QRNIC_MAX_REORDER;
         }
     }
     return false;
@@ -155,14 +155,14 @@ void qrnic_reorder_compare(QrnicEngine *e, const QrnicQp *qp,
                        !memcmp(p->payload, pkt->payload, p->payload_len)))) {
         return;
     }
-    qrnic_add(e, QRNIC_COUNTER_RX_HELD_CONFLICTS, 1);
+    qrnic_add(e, QRNIC_COUNTER_RX_BUFFERED_CONFLICTS, 1);
     trace_qrnic_reorder_conflict(e->config.name, qp->number, b->psn, a->opcode,
                                  b->opcode);
 }
 
 bool qrnic_reorder_may_execute(const QrnicEngine *e)
 {
-    return e->qps->executed_bytes + buffered_size(0) <= QRNIC_MAX_HELD / 2;
+    return e->qps->executed_bytes + buffered_size(0) <= QRNIC_MAX_REORDER / 2;
 }
 
 bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
@@ -182,9 +182,9 @@ bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }
-    if (e->qps->buffered_bytes + size > QRNIC_MAX_HELD &&
+    if (e->qps->buffered_bytes + size > QRNIC_MAX_REORDER &&
         !make_room(e, *h, size)) {
-        qrnic_add(e, QRNIC_COUNTER_RX_DROP_HELD, 1);
+        qrnic_add(e, QRNIC_COUNTER_RX_DROP_REORDER, 1);
         return false;
     }
     if (!*h) {
@@ -205,7 +205,8 @@ bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         count_bytes(e, *h, size);
     }
     qrnic_add(e, placed && pkt->info->flags & QRNIC_OPF_WRITE ?
-                 QRNIC_COUNTER_PLACED_PACKETS : QRNIC_COUNTER_HELD_PACKETS, 1);
+                 QRNIC_COUNTER_PLACED_PACKETS :
+                 QRNIC_COUNTER_BUFFERED_PACKETS, 1);
     return true;
 }
 
@@ -264,7 +265,7 @@ void qrnic_reorder_timer(QrnicEngine *e, QrnicQp *qp)
     if (!h) {
         return;
     }
-    until = h->progress_at + QRNIC_HELD_TIME * SCALE_MS;
+    until = h->progress_at + QRNIC_REORDER_TIME * SCALE_MS;
     if (qrnic_now(e) >= until) {
         evict(e, qp, "no progress");
         h = qp->responder->reorder;
@@ -272,7 +273,7 @@ void qrnic_reorder_timer(QrnicEngine *e, QrnicQp *qp)
             return;
         }
         h->progress_at = qrnic_now(e);
-        until = h->progress_at + QRNIC_HELD_TIME * SCALE_MS;
+        until = h->progress_at + QRNIC_REORDER_TIME * SCALE_MS;
     }
     qrnic_timer_advance(e, &qp->timer, until);
 }

@@ -138,7 +138,7 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
  * The request whose turn it is. PSNs inside of a read are nobody's. Who sent
  * what is still missing is told that it is.
  */
-static void receive_in_turn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
+static void receive_in_order(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                             bool placed)
 {
     QrnicResponder *r = qp->responder;
@@ -177,7 +177,7 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
         .t = buffered->t, .info = buffered->info, .payload = buffered->payload,
         .payload_len = buffered->payload_len,
     };
-    receive_in_turn(e, qp, &pkt, buffered->placed);
+    receive_in_order(e, qp, &pkt, buffered->placed);
     qrnic_buffered_free(e, buffered);
     return true;
 }
@@ -253,7 +253,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
     r->latest_psn = pkt->t.psn;
     r->latest_transmission = QRNIC_MARKED_TRANSMISSION(pkt->t.mark);
     if (ahead == 0 && !qrnic_reorder_has(r->reorder, r->epsn)) {
-        receive_in_turn(e, qp, pkt, false);
+        receive_in_order(e, qp, pkt, false);
     } else if (ahead < 0) {
         receive_duplicate(e, qp, pkt);
     } else if (ahead == 0) {
