@@ -78,7 +78,8 @@ static void version(PeerPacket *p)
     p->tver = 1;
 }
 
-#define KEPT .counted = "tx_sack buffered_packets out_of_sequence", .told = RC_SACK
+#define KEPT .counted = "tx_sack buffered_packets out_of_sequence", \
+             .told = RC_SACK
 #define REFUSED_AHEAD \
     .counted = "tx_nak_sequence out_of_sequence", .told = RC_ACK, .fate = LOST
 #define DROPPED(why) .counted = "rx_drop_" why, .fate = LOST

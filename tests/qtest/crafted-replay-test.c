@@ -211,7 +211,8 @@ static void test_inside_of_read(void)
         expect(&c, i == 0 ? RC_READ_FIRST : i == 3 ? RC_READ_LAST :
                RC_READ_MIDDLE, RQ_PSN + i);
     }
-    crafted_counted(&c, "rx_read tx_sack=2 buffered_packets=2 out_of_sequence=2");
+    crafted_counted(&c, "rx_read tx_sack=2 buffered_packets=2 "
+                    "out_of_sequence=2");
     goes_on(&c, RQ_PSN + 4);
 }
 

@@ -541,7 +541,9 @@ static int64_t next_event(Sim *s)
 {
     /* A frame that is held waits for something else. */
     for (unsigned i = 0; i < s->waiting->len; i++) {
-        if (!qrnic_engine_suspended(((SimNode *)s->waiting->pdata[i])->engine)) {
+        SimNode *n = s->waiting->pdata[i];
+
+        if (!qrnic_engine_suspended(n->engine)) {
             return s->now;
         }
     }

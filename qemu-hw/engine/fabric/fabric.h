@@ -132,8 +132,8 @@ typedef struct QrnicFabric {
     uint32_t attachment_count;
     uint64_t attachment_serial;
     bool delivering;            /* a frame to a group: no other one is taken */
-    bool suspended;                 /* until a context has come, none is taken */
-    bool wire_first;             /* until the end of this run, none of our own */
+    bool suspended;             /* no frame is taken until a context arrives */
+    bool wire_first;            /* none of our own until the end of this run */
     bool wire_busy;
     uint32_t wire_epoch;        /* how often it became ready */
     /* frames to ourselves, delivered by qrnic_engine_run, never recursively */

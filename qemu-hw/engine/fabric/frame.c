@@ -222,7 +222,8 @@ bool qrnic_loopback_moves(const QrnicEngine *e)
 {
     const QrnicFabric *f = e->fabric;
 
-    return f->loopback_count && !f->delivering && !f->suspended && !f->wire_first;
+    return f->loopback_count && !f->delivering && !f->suspended &&
+           !f->wire_first;
 }
 
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)

@@ -26,7 +26,7 @@ struct QrnicContext {
     QrnicContextPlace place;
     bool pinned;                 /* in the cache until the turn it came for */
     bool wants_quantum, wants_timer, wants_doorbell;
-    bool was_scheduled;         /* a miss has cost it the quantum that it needs */
+    bool was_scheduled;         /* a miss has cost it this quantum */
     uint32_t frames;            /* that wait for it */
     uint32_t writes;            /* of the image, which has this number */
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */

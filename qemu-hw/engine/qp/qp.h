@@ -354,7 +354,7 @@ typedef struct QrnicQps {
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
     size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_INNER_BYTES */
     size_t buffered_bytes;      /* buffered out of order; MAX_REORDER */
-    size_t executed_bytes;      /* of these, already executed; MAX_REORDER / 2 */
+    size_t executed_bytes;      /* of these, executed; MAX_REORDER / 2 */
     /* Connections, by the power of two of the bytes that each buffers */
     QTAILQ_HEAD(, QrnicReorder) reorders[QRNIC_REORDER_LISTS];
     uint32_t num_reorders;         /* connections in these lists */

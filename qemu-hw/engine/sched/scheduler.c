@@ -31,7 +31,7 @@ static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
     return s->relieved;
 }
 
-/* The highest level that has slots left of its 2^level; then all have them anew. */
+/* Returns the highest level with slots left; without any, all get 2^level. */
 static unsigned weighted(QrnicSched *s, uint32_t levels)
 {
     for (;;) {

@@ -16,13 +16,13 @@
  *   QRNIC_MAX_REORDER at most. When they do, no carrier executes another packet
  *   out of order.
  * - The share of a connection is half of the rest of QRNIC_MAX_REORDER, divided
- *   by the number of connections that buffer something. A connection that buffers
- *   less than its share always finds room: the connection that buffers most
+ *   by the number of connections that buffer something. A connection that
+ *   buffers less than its share always finds room: the one that buffers most
  *   loses its packets. (The latter buffers more than a share, because lists are
  *   by powers of two and half of an average is the share.)
  * - A connection that makes no progress for QRNIC_REORDER_TIME loses its
- *   packets. An honest requester retransmits them, because the responder reports them
- *   missing again.
+ *   packets. An honest requester retransmits them, because the responder
+ *   reports them missing again.
  *
  * "Selective repeat" in the manual.
  */

@@ -138,8 +138,8 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
  * The request whose turn it is. PSNs inside of a read are nobody's. Who sent
  * what is still missing is told that it is.
  */
-static void receive_in_order(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
-                            bool placed)
+static void receive_in_order(QrnicEngine *e, QrnicQp *qp,
+                             const QrnicPacket *pkt, bool placed)
 {
     QrnicResponder *r = qp->responder;
     uint32_t psn = r->epsn;
