@@ -218,11 +218,12 @@ void pager_run(Pager *w, void (*meanwhile)(Pager *w))
     }
 }
 
-Pager *pager_new(uint32_t seed, unsigned levels, const SimConnect *c)
+Pager *pager_new_with(uint32_t seed, unsigned levels, const SimConnect *c,
+                      const SimOptions *o)
 {
     Pager *w = g_new0(Pager, 1);
 
-    w->sim = sim_new(seed, NULL);
+    w->sim = sim_new(seed, o);
     for (unsigned id = 0; id < SIM_NODES; id++) {
         w->qp[id] = sim_qp_new(&w->sim->node[id], 8, 8, 3, 10);
         w->region[id] = region_new(w->sim, &w->sim->node[id], levels);
@@ -230,6 +231,11 @@ Pager *pager_new(uint32_t seed, unsigned levels, const SimConnect *c)
     }
     sim_connect(w->qp[0], w->qp[1], c);
     return w;
+}
+
+Pager *pager_new(uint32_t seed, unsigned levels, const SimConnect *c)
+{
+    return pager_new_with(seed, levels, c, NULL);
 }
 
 void pager_free(Pager *w)

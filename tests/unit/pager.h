@@ -40,7 +40,9 @@ typedef struct Pager {
     unsigned faults[2];
 } Pager;
 
-/* levels: of the tables */
+/* levels: of the tables; o: NULL or as of sim_new() */
+Pager *pager_new_with(uint32_t seed, unsigned levels, const SimConnect *c,
+                      const SimOptions *o);
 Pager *pager_new(uint32_t seed, unsigned levels, const SimConnect *c);
 void pager_free(Pager *w);
 /* Until nothing happens any more; meanwhile: while something does, or NULL */

@@ -92,6 +92,75 @@ static void test_read_only(void)
     pager_free(w);
 }
 
+/*
+ * A response waits for the context of its queue pair when software answers the
+ * page fault of a later message. The command fetches the context, and the
+ * response meets another absent page.
+ */
+static void test_response_waits_for_context(void)
+{
+    const SimOptions o = {
+        .context_cache = 2, .context_stations = 4,
+        .context_latency = 100 * SIM_US, .contexts_of_one = true,
+    };
+
+    for (unsigned refuse = 0; refuse < 2; refuse++) {
+        Pager *w = pager_new_with(1, 1, NULL, &o);
+        SimNode *n = &w->sim->node[0];
+        SimQp *other[2][2];
+        uint64_t misses;
+        uint32_t number, again;
+        QrnicPageFault f;
+
+        for (unsigned i = 0; i < 2; i++) {
+            for (unsigned id = 0; id < SIM_NODES; id++) {
+                other[i][id] = sim_qp_new(&w->sim->node[id], 6, 6, 0, 8);
+            }
+            sim_connect(other[i][0], other[i][1], NULL);
+        }
+        sim_query(w->qp[0]);
+        sim_run(w->sim, w->sim->now + SIM_MS);
+        page_bring(w->region[1], 0, true);
+        pager_receive(w, 0, 100);
+        pager_post(w, QRNIC_WQE_RDMA_READ, PAGE, 0, 100);
+        pager_post(w, QRNIC_WQE_SEND, 2 * PAGE, 0, 100);
+        while (!fault_next(w, 0, &number)) {
+            g_assert_cmpint(w->sim->now, <, 10 * SIM_MS);
+            sim_run(w->sim, w->sim->now + SIM_US / 10);
+        }
+        /* Evicts the context before the response arrives. */
+        sim_query(other[0][0]);
+        sim_query(other[1][0]);
+        misses = sim_counter(n, QRNIC_COUNTER_CONTEXT_MISSES);
+        while (sim_counter(n, QRNIC_COUNTER_CONTEXT_MISSES) == misses) {
+            g_assert_cmpint(w->sim->now, <, 10 * SIM_MS);
+            sim_run(w->sim, w->sim->now + SIM_US);
+        }
+        g_assert_cmpint(qrnic_page_fault_query(n->engine, number, &f).status,
+                        ==, QRNIC_ST_OK);
+        g_assert_cmphex(f.address, ==, w->region[0]->start + 2 * PAGE);
+        if (refuse) {
+            qrnic_page_fault_refuse(n->engine, number,
+                                    &(QrnicFaultAnswer) { f.sequence });
+        } else {
+            g_assert_true(fault_answer(w, 0, number));
+        }
+        /* The page of the response is requested when it arrives again. */
+        pager_run(w, NULL);
+        g_assert_false(fault_next(w, 0, &again));
+        expect_cqe(w->qp[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+        expect_status(w->qp[0], refuse ? QRNIC_WC_LOC_PROT_ERR :
+                                         QRNIC_WC_SUCCESS);
+        g_assert_cmpuint(w->faults[0], ==, 2);
+        for (unsigned i = 0; i < 2; i++) {
+            for (unsigned id = 0; id < SIM_NODES; id++) {
+                sim_qp_free(other[i][id]);
+            }
+        }
+        pager_free(w);
+    }
+}
+
 /* A page that is brought without being asked for costs no page fault. */
 static void test_prefetch(void)
 {
@@ -743,6 +812,8 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/nobody", test_nobody);
     g_test_add_func("/on-demand/bad-entry", test_bad_entry);
     g_test_add_func("/on-demand/commands", test_commands);
+    g_test_add_func("/on-demand/response-waits-for-context",
+                    test_response_waits_for_context);
     g_test_add_func("/on-demand/full-eq", test_full_eq);
     g_test_add_func("/on-demand/unreliable", test_unreliable);
     g_test_add_func("/on-demand/random", test_random);

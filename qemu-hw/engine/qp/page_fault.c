@@ -140,19 +140,28 @@ QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
 
 static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
-    qrnic_context_now(e, qp);
     if (qp->ops->resume) {
         qp->ops->resume(e, qp, side);
     }
     qrnic_schedule(e, qp);
 }
 
-/* The same, and it is the one that software means */
+/*
+ * Returns the queue pair whose page fault the command answers; else *error. Its
+ * context is fetched before the page fault is ended, because frames that wait
+ * for the context are received then: an access of theirs to another absent page
+ * must not begin a page fault which the operation resume does not expect. The
+ * fetch may fail the queue pair, so the page fault is looked up again.
+ */
 static QrnicQp *answered(QrnicEngine *e, uint32_t number,
                          const QrnicFaultAnswer *in, QrnicResult *error)
 {
     QrnicQp *qp = waiting(e, number, error);
 
+    if (qp) {
+        qrnic_context_now(e, qp);
+        qp = waiting(e, number, error);
+    }
     if (qp && qp->wait[number & 1]->at.sequence != in->sequence) {
         *error = qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
         qp = NULL;
@@ -210,6 +219,11 @@ void qrnic_page_faults_orphaned(QrnicEngine *e)
         QrnicQp *qp = e->qps->table.slot[n];
 
         for (unsigned side = 0; qp && side < QRNIC_SIDES; side++) {
+            if (!qrnic_page_fault_waits(qp, side)) {
+                continue;
+            }
+            /* As in answered() */
+            qrnic_context_now(e, qp);
             if (qrnic_page_fault_waits(qp, side)) {
                 refuse(e, qp, side);
             }
