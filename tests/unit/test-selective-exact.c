@@ -417,7 +417,7 @@ static void test_long_reads(void)
     pass(p, 2 * SIM_US);
     g_assert_cmpuint(count_a(p, QRNIC_COUNTER_IMPLIED_NAK), ==, 1);
     g_assert_cmpint(s->state[(PSN_A + 300) % QRNIC_WINDOW], ==,
-                    QRNIC_PSN_UNDER_WAY);
+                    QRNIC_PSN_IN_FLIGHT);
     settle(p);
     completed(p, 2);
     g_assert_cmpuint(count_b(p, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 2);
@@ -637,7 +637,7 @@ static void test_progress(void)
     ack_inject(p, 9);
     g_assert_cmpuint(r->retries, ==, 7);
     for (unsigned i = 0; i < QRNIC_WINDOW; i++) {
-        g_assert_cmpint(r->selective->state[i], ==, QRNIC_PSN_UNDER_WAY);
+        g_assert_cmpint(r->selective->state[i], ==, QRNIC_PSN_IN_FLIGHT);
     }
     pair_free(p);
 }

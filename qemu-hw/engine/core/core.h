@@ -176,7 +176,7 @@ static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)
  * before, which the caller sets again when that work is done.
  */
 static inline QrnicCounterSet *qrnic_charge_to(QrnicEngine *e,
-                                             QrnicCounterSet *set)
+                                               QrnicCounterSet *set)
 {
     QrnicCounterSet *before = e->charged;
 

@@ -24,7 +24,7 @@ typedef enum QrnicContextPlace {
 struct QrnicContext {
     QrnicQp *qp;
     QrnicContextPlace place;
-    bool pinned;                 /* in the cache until the turn it came for */
+    bool pinned;                /* in the cache until the quantum ends */
     bool wants_quantum, wants_timer, wants_doorbell;
     bool was_scheduled;         /* a miss has cost it this quantum */
     uint32_t frames;            /* that wait for it */
@@ -167,7 +167,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
  */
 
 /* Keeps a context in the cache until the turn of its queue pair. */
-static void hold(QrnicContexts *x, QrnicContext *c)
+static void pin(QrnicContexts *x, QrnicContext *c)
 {
     if (c->place == CONTEXT_IN && !c->pinned) {
         c->pinned = true;
@@ -177,7 +177,7 @@ static void hold(QrnicContexts *x, QrnicContext *c)
     assert(x->pinned <= x->in);
 }
 
-static void unhold(QrnicContexts *x, QrnicContext *c)
+static void unpin(QrnicContexts *x, QrnicContext *c)
 {
     if (c->pinned) {
         c->pinned = false;
@@ -187,7 +187,7 @@ static void unhold(QrnicContexts *x, QrnicContext *c)
 
 static void take_out(QrnicContexts *x, QrnicContext *c)
 {
-    unhold(x, c);
+    unpin(x, c);
     QTAILQ_REMOVE(&x->cached, c, next);
     x->in--;
     c->place = CONTEXT_OUT;
@@ -242,7 +242,7 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
 
     /* Before the calls below, which may make room by evicting a context */
     if (c->wants_quantum) {
-        hold(e->qps->contexts, c);
+        pin(e->qps->contexts, c);
     }
     if (c->wants_timer) {
         c->wants_timer = false;
@@ -520,7 +520,7 @@ void qrnic_context_unpin(QrnicEngine *e, QrnicQp *qp)
     QrnicContext *c = qp->context;
 
     if (c && c->pinned) {
-        unhold(e->qps->contexts, c);
+        unpin(e->qps->contexts, c);
         next_ones(e);
     }
 }

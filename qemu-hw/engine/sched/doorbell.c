@@ -245,7 +245,7 @@ static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
 }
 
 static QrnicCounterSet *message_counter_set(QrnicEngine *e,
-                                        const QrnicDoorbellMessage *m)
+                                            const QrnicDoorbellMessage *m)
 {
     QrnicQp *qp = qrnic_qp_get(e, m->number);
 

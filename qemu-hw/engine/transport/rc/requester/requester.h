@@ -60,14 +60,14 @@ typedef struct QrnicSelective {
     uint32_t first[QRNIC_WINDOW];       /* the same, when it was new */
     uint8_t times[QRNIC_WINDOW];        /* which transmission that was */
     enum {
-        QRNIC_PSN_UNDER_WAY,
-        QRNIC_PSN_LOST,         /* to be sent again */
-        QRNIC_PSN_ARRIVED,      /* not to be: the other end keeps it */
+        QRNIC_PSN_IN_FLIGHT,
+        QRNIC_PSN_LOST,         /* to be retransmitted */
+        QRNIC_PSN_ARRIVED,      /* buffered by the responder */
     } state[QRNIC_WINDOW];
-    bool beyond;                /* what is beyond the window is lost, too */
+    bool beyond;                /* all PSNs beyond the window are lost, too */
 
-    /* Nothing behind the tail tells that it is lost, so it is tried again */
-    bool timed;                 /* a round trip is: what was sent at: */
+    /* A lost tail has no later packet that shows it, so a probe is sent. */
+    bool timed;                 /* a round trip is measured: sent at: */
     uint32_t timed_psn;         /* is answered when una is beyond this */
     int64_t timed_at;
     int64_t round_trip, deviation;      /* smoothed, ns; 0: not known */
@@ -135,7 +135,7 @@ struct QrnicRequester {
     QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
     int64_t deadline;           /* of retransmission or RNR wait */
     uint32_t wire_epoch;        /* when it expired and the wire was busy */
-    /* rendezvous.c: to be read, and to be told; not in the ring yet */
+    /* rendezvous.c: reads and FINs to send that are not in the ring yet */
     QTAILQ_HEAD(, QrnicTag) reads, fins;
 };
 
@@ -318,8 +318,8 @@ static inline bool qrnic_requester_page_fault(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * rendezvous.c: the entry is one whose data is to be read as long as it has
- * its list, and then one whose sender is to be told.
+ * rendezvous.c: while an entry has its tag list, its data must be read; then
+ * a FIN must be sent to the sender.
  */
 void qrnic_rendezvous_init(QrnicRequester *r);
 void qrnic_rendezvous_cleanup(QrnicRequester *r);
@@ -337,7 +337,7 @@ void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
 /* A message, cleared, at the head of the ring, which has room; not yet there */
 QrnicMessage *qrnic_message_new(QrnicEngine *e, QrnicRequester *r);
-/* Of the WQE that the requester holds nothing more is to be sent. */
+/* Drops the current WQE, of which all packets have been sent. */
 void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r);
 /* Completes what is acknowledged, in order. */
 void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp);
@@ -379,7 +379,7 @@ void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
 void qrnic_selective_lose_all(QrnicRequester *r);
 /* Moves the cursor to what is to be sent next. */
 void qrnic_selective_skip(QrnicRequester *r);
-/* It waits for an answer until then: when to look before that */
+/* Returns when to check for a lost tail before the timer expires. */
 int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r,
                              int64_t expires);
 /* How long it is worth while to wait for an answer; 0: not known */
@@ -389,8 +389,8 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp);
 /* A SACK names the transmission that came last; una is as before it. */
 void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t);
 /*
- * What a SACK says, whose missing PSN has been sent. True: it says that
- * something is lost, and the cursor is at the first such PSN.
+ * Processes a SACK whose missing PSN has been sent. Returns true if a PSN is
+ * lost; the cursor is then at the first lost PSN.
  */
 bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
 /*
@@ -398,7 +398,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
  * answer is to what was sent after it was asked for last.
  */
 bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt);
-/* It is asked for again, and with it all reads behind. */
+/* Requests the oldest read again, and all reads behind it. */
 void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
 
 #endif

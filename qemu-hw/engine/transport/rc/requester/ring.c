@@ -59,7 +59,7 @@ void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
 }
 
 /* The message at the tail is done: what only it needed is given back. */
-static void pending_drop(QrnicEngine *e, QrnicRequester *r)
+static void message_drop(QrnicEngine *e, QrnicRequester *r)
 {
     uint32_t n = r->tail++;
     QrnicMessage *p = qrnic_message_at(r, n);
@@ -107,7 +107,7 @@ void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
     trace_qrnic_requester_error(e->config.name, qp->number, p->index, r->una,
                                 qrnic_wc_status_name(status), syndrome);
     message_complete(e, qp, p, status, syndrome);
-    pending_drop(e, r);
+    message_drop(e, r);
     /* An event reports the failure if no completion does. */
     qrnic_qp_error(e, qp, silent ? QRNIC_EVENT_QP_FATAL : 0,
                    silent ? status : 0);
@@ -136,7 +136,7 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
         r->receives_done = p->receives;
         r->rd_done += rd;
         message_complete(e, qp, p, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
-        pending_drop(e, r);
+        message_drop(e, r);
     }
     qrnic_cursor_catch_up(r);
     if (qp->ops->messages_done) {
@@ -154,7 +154,7 @@ bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp)
     }
     p = qrnic_message_at(r, r->tail);
     message_complete(e, qp, p, QRNIC_WC_WR_FLUSH_ERR, QRNIC_SYN_NONE);
-    pending_drop(e, r);
+    message_drop(e, r);
     return true;
 }
 
@@ -187,7 +187,7 @@ void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
     QrnicRequester *r = qp->requester;
 
     while (r->tail != r->head) {
-        pending_drop(e, r);
+        message_drop(e, r);
     }
     qrnic_requester_wqe_drop(e, r);
     qrnic_rendezvous_cleanup(r);

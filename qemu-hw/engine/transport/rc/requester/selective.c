@@ -29,7 +29,7 @@ static uint32_t in_window(const QrnicRequester *r)
 }
 
 /* The message that has this PSN, which has been sent */
-static QrnicMessage *pending_with(QrnicRequester *r, uint32_t psn)
+static QrnicMessage *message_with(QrnicRequester *r, uint32_t psn)
 {
     uint32_t n = r->tail;
 
@@ -75,7 +75,7 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
         if (r->cursor_psn == r->sent_psn) {
             s->first[place] = s->order;
         }
-        s->state[place] = QRNIC_PSN_UNDER_WAY;
+        s->state[place] = QRNIC_PSN_IN_FLIGHT;
     }
 }
 
@@ -135,7 +135,7 @@ void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
         uint32_t psn = qrnic_psn_add(r->una, i);
 
         note_psn(s, psn);
-        s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_UNDER_WAY;
+        s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_IN_FLIGHT;
         /* Inside of a read nothing was sent at this PSN. */
         s->sent[psn % QRNIC_WINDOW] = s->newest;
         s->first[psn % QRNIC_WINDOW] = s->newest;
@@ -170,7 +170,7 @@ void qrnic_selective_lose_all(QrnicRequester *r)
         uint32_t place = qrnic_psn_add(r->una, i) % QRNIC_WINDOW;
 
         /* The oldest may have been kept, and then refused for now. */
-        if (i == 0 || s->state[place] == QRNIC_PSN_UNDER_WAY) {
+        if (i == 0 || s->state[place] == QRNIC_PSN_IN_FLIGHT) {
             s->state[place] = QRNIC_PSN_LOST;
         }
     }
@@ -236,7 +236,7 @@ static bool lose_passed(QrnicRequester *r, const QrnicMessage *p)
     for (int32_t i = MAX(first, 0); p->packets && i < MIN(end, count); i++) {
         uint32_t place = qrnic_psn_add(r->una, i) % QRNIC_WINDOW;
 
-        if (s->state[place] == QRNIC_PSN_UNDER_WAY &&
+        if (s->state[place] == QRNIC_PSN_IN_FLIGHT &&
             (int32_t)(s->newest - s->sent[place]) > 0) {
             s->state[place] = QRNIC_PSN_LOST;
             any = true;
@@ -249,14 +249,14 @@ bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
 {
     const QrnicSelective *s = r->selective;
     uint32_t psn = pkt->t.psn;
-    uint32_t asked = pending_with(r, r->una)->initiated->asked;
+    uint32_t asked = message_with(r, r->una)->initiated->asked;
     const QrnicMessage *p;
 
     if (qrnic_psn_distance(r->una, psn) >=
         qrnic_psn_distance(r->una, r->sent_psn)) {
         return false;
     }
-    p = pending_with(r, psn);
+    p = message_with(r, psn);
     if (!qrnic_wqe_is_rd(p->opcode)) {
         return qrnic_psn_distance(r->una, psn) < QRNIC_WINDOW &&
                (int32_t)(s->first[psn % QRNIC_WINDOW] - asked) > 0;
@@ -278,7 +278,7 @@ void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)
     s->state[r->una % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     /* What came behind the read has been acknowledged to nobody. */
     if (qrnic_psn_distance(r->una, last) < QRNIC_WINDOW &&
-        !qrnic_wqe_is_rd(pending_with(r, last)->opcode)) {
+        !qrnic_wqe_is_rd(message_with(r, last)->opcode)) {
         s->state[last % QRNIC_WINDOW] = QRNIC_PSN_LOST;
     }
     qrnic_cursor_back(r, r->una);
@@ -318,7 +318,7 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
     /* It may have been kept, and been dropped when it was its turn. */
     if (before < in_window(r) &&
         s->state[missing % QRNIC_WINDOW] == QRNIC_PSN_ARRIVED) {
-        s->state[missing % QRNIC_WINDOW] = QRNIC_PSN_UNDER_WAY;
+        s->state[missing % QRNIC_WINDOW] = QRNIC_PSN_IN_FLIGHT;
     }
     for (n = r->tail; n != r->head; n++) {
         any |= lose_passed(r, qrnic_message_at(r, n));
@@ -358,10 +358,10 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
     QrnicSelective *s = r->selective;
     uint32_t psn = qrnic_psn_add(r->sent_psn, -1);
 
-    if (qrnic_wqe_is_rd(pending_with(r, r->una)->opcode)) {
+    if (qrnic_wqe_is_rd(message_with(r, r->una)->opcode)) {
         psn = r->una;           /* what is missing of its response */
-    } else if (qrnic_wqe_is_rd(pending_with(r, psn)->opcode)) {
-        psn = pending_with(r, psn)->first_psn;
+    } else if (qrnic_wqe_is_rd(message_with(r, psn)->opcode)) {
+        psn = message_with(r, psn)->first_psn;
     }
     /* Of a read that begins beyond the window it is not known what is lost. */
     if (qrnic_psn_distance(r->una, psn) >= QRNIC_WINDOW) {

@@ -85,9 +85,9 @@ struct QrnicResponder {
 
     QrnicReorder *reorder;         /* NULL: nothing is buffered */
     uint8_t state;              /* enum QrnicResponderState */
-    uint8_t latest_transmission;        /* of the request that came last: */
+    uint8_t latest_transmission;        /* of the last request that arrived: */
     uint32_t latest_psn;
-    int64_t gap_deadline;       /* adaptive: when a gap is told of; 0: none */
+    int64_t gap_deadline;       /* adaptive: when a gap is reported; 0: none */
     bool more;                  /* of a write in packets that stand alone */
 
     uint8_t replies;            /* QRNIC_REPLY_* */
@@ -102,7 +102,7 @@ struct QrnicResponder {
     uint32_t resource_next;     /* entry for the next read or atomic */
 
     uint64_t adaptive_len;      /* bytes so far, where there are more */
-    int64_t rnr_until;          /* RNR NAK: nobody comes back before that */
+    int64_t rnr_until;          /* RNR NAK: end of the wait of the requester */
     uint8_t event, event_subtype;       /* with the fatal NAK; 0: none */
     uint32_t nak_psn;           /* of the fatal NAK that was sent */
     int64_t nak_deadline;       /* of the fatal NAK */
@@ -125,10 +125,10 @@ static inline bool qrnic_reorder_has(const QrnicReorder *h, uint32_t psn)
 {
     return h && h->at[psn % QRNIC_WINDOW];
 }
-/* It is the caller's, who gives it back; NULL: it is not there. */
+/* Removes a packet, which the caller frees. Returns NULL if it is missing. */
 QrnicBuffered *qrnic_reorder_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
 void qrnic_buffered_free(QrnicEngine *e, QrnicBuffered *p);
-/* So many from this PSN on are not wanted any more. */
+/* Drops so many packets from this PSN on. */
 void qrnic_reorder_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
                         uint32_t count);
 void qrnic_reorder_cleanup(QrnicEngine *e, QrnicQp *qp);
@@ -203,8 +203,8 @@ static inline bool qrnic_responder_has_failed(const QrnicResponder *r)
     return r->state >= QRNIC_FATAL_NAK_PENDING;
 }
 /*
- * The request is refused for good: when the NAK has gone, the queue pair goes
- * to ERR. event: 0 if a receive completion tells. Always false.
+ * Rejects the request: after the NAK is sent, the queue pair goes to ERR.
+ * event: 0 if a receive completion reports the error. Always returns false.
  */
 bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                           uint8_t event, uint8_t event_subtype);
@@ -231,7 +231,7 @@ QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
 /* Its data is placed: completes, where there is something to tell. */
 void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                          const QrnicPacket *pkt);
-/* The queue pair goes: the list completes the entry under way. */
+/* Called before the queue pair is freed: the list completes its entry. */
 void qrnic_tagged_abandon(QrnicEngine *e, QrnicInbound *in);
 
 /* rnr.c */
@@ -275,11 +275,11 @@ static inline bool qrnic_is_adaptive(const QrnicQp *qp, const QrnicPacket *pkt)
            pkt->t.mark & QRNIC_MARK_ADAPTIVE &&
            pkt->info->flags & QRNIC_OPF_WRITE;
 }
-/* One that came ahead: true if its payload is where it belongs now. */
+/* Returns true if the payload of an early packet is placed in memory. */
 bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
 
 /* sequence.c */
-/* A gap that has not filled by itself is told of. */
+/* Reports a gap that has not filled by itself. */
 void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp);
 /* Executes one request that came ahead and was kept; false: there is none. */
 bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp);

@@ -37,7 +37,7 @@ static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!qp->ops->of_domain) {
         return true;
     }
-    /* A request that was told to come again comes again as it was. */
+    /* After an RNR NAK the same request must be repeated. */
     if (r->in.recv && r->in.recv->srqn != pkt->t.srqn) {
         return false;
     }
@@ -98,8 +98,8 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Something has come behind a gap. Where packets take any path it may fill by
- * itself, and is told of when it has not in some time.
+ * Reports the gap before a packet. With adaptive routing the gap may fill by
+ * itself, so it is reported only if it is still there after some time.
  */
 static void gap_tell(QrnicEngine *e, QrnicQp *qp)
 {
@@ -135,8 +135,8 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * The request whose turn it is. PSNs inside of a read are nobody's. Who sent
- * what is still missing is told that it is.
+ * Executes the expected request. Buffered packets whose PSN lies inside a read
+ * response are dropped. If a gap remains, the requester is sent a SACK.
  */
 static void receive_in_order(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, bool placed)
@@ -295,7 +295,7 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
-    /* Nothing that came ahead has its turn any more. */
+    /* Buffered packets are not executed any more. */
     qrnic_reorder_cleanup(e, qp);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }
