@@ -2,16 +2,16 @@
 #
 # sequences.py: reads the sequence diagrams of spec/engine.rst, and compares them with the sources of the device.
 #
-# A diagram is a literal block behind the comment ".. qrnic-sequence: NAME". Each line has a function, its file below
-# qemu-hw/engine/ or qemu-hw/ and, optionally, a remark. A function stands two columns right of its caller, and functions of one caller
-# stand in the order of the calls. "MEMBER: FUNCTION" is a call through the pointer MEMBER, of a structure
-# or an argument.
+# A diagram is a literal block after the comment ".. qrnic-sequence: NAME". Each line has a function, its file below
+# qemu-hw/engine/ or qemu-hw/ and, optionally, a remark; files of driver and provider are named from the root of the
+# repository. A function stands two columns right of its caller, and functions of one caller stand in the order of the
+# calls. "MEMBER: FUNCTION" is a call through the pointer MEMBER, of a structure or an argument.
 
 import os
 import re
 
 MARK = re.compile(r"\.\. qrnic-sequence: (.+)$")
-LINE = re.compile(r"( *)(?:(\w+): )?(\w+) +([\w/]+\.[ch])(?:  +(.+))?$")
+LINE = re.compile(r"( *)(?:(\w+): )?(\w+) +([\w/-]+\.[ch])(?:  +(.+))?$")
 DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?[ *\n](\w+)\s*\([^;{}]*?\)\s*\n\{(.*?)^\}", re.M | re.S)
 COMMENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 
@@ -22,10 +22,10 @@ class Call:
         self.callees = []
 
 
-def sources(root):
-    """Returns {file below the root: its text without comments and strings}."""
+def sources(root, below=""):
+    """Returns {file below the root: its text without comments and strings} of a folder there."""
     found = {}
-    for folder, _, names in os.walk(root):
+    for folder, _, names in os.walk(os.path.join(root, below)):
         for name in names:
             if name.endswith((".c", ".h")):
                 path = os.path.join(folder, name)
