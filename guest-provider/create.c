@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * create.c: creates queue pairs. It decides how large the rings are and where they lie in
- * the buffer, makes the queue pair in the kernel, and then makes it findable for its
- * completions. Kinds without a queue of their own are here, too: carrier QPs of shared
- * connections, and targets of dynamic connections, whose receive WQEs are in an SRQ.
+ * the buffer, creates the queue pair in the kernel, and then adds it to the table in which
+ * polling looks up the queue pair of a CQE. Types without a send or receive queue are here,
+ * too: carrier QPs of shared connections, and targets of dynamic connections, whose receive
+ * WQEs are in an SRQ.
  * Targets of XRC are in xrc.c, those that spread frames (RSS) in wq.c. qp.c
  * modifies, queries and destroys queue pairs.
  */

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * recovery.c: brings the adapter up again after a fatal error, and takes it down and up
- * for a reset, a suspend or a PCI error that others control.
+ * for a reset, a suspend or a PCI error that devlink, power management or the PCI core
+ * controls.
  *
- * fatal.c schedules recovery_work. Every recovery holds core->lock, and none runs while
- * recovery is disabled (may_recover), so a reset or a removal is not disturbed. devlink
- * learns of each recovery: its health reporter makes the first attempt after a failure.
+ * fatal.c and this file schedule recovery_work. Every recovery holds core->lock, and none
+ * runs while recovery is disabled (may_recover), so a reset or a removal is not disturbed.
+ * Each successful recovery is reported to devlink, whose health reporter makes the first
+ * attempt after a failure.
  */
 #include <net/devlink.h>
 

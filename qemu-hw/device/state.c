@@ -2,10 +2,10 @@
  * qrnic: the states of the device
  *
  * Each change of a state is one call of this file, which asserts that the
- * change is allowed and traces it. work.c, pci.c and the wires call the changes
- * of the device's life; work.c and engine_env.c those of the kicks;
- * command_queue.c those of the command queue. tests/unit/test-states.c walks
- * all pairs of states.
+ * change is allowed and traces it. work.c and pci.c call the changes of the
+ * device's life; work.c and engine_env.c those of the kicks; command_queue.c
+ * those of the command queue. tests/unit/test-states.c walks all pairs of
+ * states.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,14 +26,16 @@
  *   UNPLUGGED --leave--> ABSENT, or RELEASING in a flush
  *
  * ABSENT         Begins with the object, and when the wire is released. Holds:
- *                no bottom half, no wire in use, nothing enters. Left by plug.
- * IDLE           Begins with plug, and when the device is left. Holds: DMA,
- *                frames and interrupts go out; the engine is used by nobody.
- *                Left by enter and by unplug.
- * ENTERED        Begins with enter, which one caller at a time succeeds in.
+ *                no bottom half, no wire in use; qrnic_enter() fails. Left by
+ *                plug.
+ * IDLE           Begins with plug, and when the device is left. Holds: frames
+ *                and interrupts are sent, and DMA is allowed; no caller uses
+ *                the engine. Left by enter and by unplug.
+ * ENTERED        Begins with enter. Only one caller at a time can enter.
  *                Holds: the caller alone uses the engine and the command
  *                queue; other requests are pending bits. Left by leave, and by
- *                a reset or an unplug that the caller's own work causes.
+ *                a reset or an unplug caused by a DMA, frame or MSI-X of this
+ *                run.
  * RESET_PENDING  Begins with a reset of an entered device. Holds: as ENTERED,
  *                but DMA fails, and frames and interrupts are dropped. Left by
  *                leave, whose caller then resets the device, and by unplug.
@@ -47,7 +49,7 @@
  *
  * SCHEDULED      A kick schedules the bottom half. Left by defer.
  * DEFERRED       The caller runs the engine soon anyway, so that a kick is only
- *                noted. Left by a kick, and by resume.
+ *                recorded. Left by a kick, and by resume.
  * NOTED          The engine has requested a run. Left by resume.
  *
  * The command queue (QrnicCommandState):

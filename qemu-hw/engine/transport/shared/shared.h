@@ -19,18 +19,21 @@
  */
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                       const QrnicQpAttr *in, uint8_t to);
-/* To RESET: a member leaves its carrier QP, and has a context again. */
+/*
+ * Called on the transition to RESET. A member leaves its carrier QP, and is
+ * entered into the context cache again.
+ */
 void qrnic_member_reset(QrnicEngine *e, QrnicQp *qp);
-/* Joins the carrier QP that the transition to RTR named, if it named one. */
+/* Called on the transition to RTR. Joins the carrier QP, if it names one. */
 void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
-/* A member that is freed leaves its carrier QP. */
+/* Called when a queue pair is freed. A member leaves its carrier QP. */
 void qrnic_member_leave(QrnicQp *qp);
 
 /*
  * members.c: operations of carrier QPs
  */
 void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp);
-/* After the requester is freed */
+/* Called after the requester is freed */
 void qrnic_carrier_free(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_carrier_in_use(const QrnicQp *qp);
 /* Fails all members, each when the carrier QP is scheduled. */
@@ -44,11 +47,14 @@ void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp);
 extern const QrnicStates qrnic_carrier_states;
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
-/* To RTS, after qrnic_rc_start_send() */
+/* Called on the transition to RTS, after qrnic_rc_start_send() */
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp);
 /* Appends the next encapsulated packet to the ring of the requester. */
 bool qrnic_carrier_message_take(QrnicEngine *e, QrnicQp *qp);
-/* In ERR: frees a packet, or else fails a member; false: none is left. */
+/*
+ * Called in ERR. Frees a packet, or else fails a member. Returns false if
+ * neither is left.
+ */
 bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp);
 /* Returns true if the request comes from the connected carrier QP. */
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);

@@ -6,6 +6,12 @@
  * responses.c and recovery.c call them when a cause begins or ends; each call
  * is followed by qrnic_schedule() if there may be something to send.
  *
+ * una is the lowest PSN that is not acknowledged.
+ * sent_psn is one above the highest PSN ever sent.
+ * The cursor is the next message and PSN to send; go-back-N moves it to una.
+ * A step is a call of qrnic_requester_step(): at most one packet or one local
+ * operation.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -21,7 +27,9 @@
  *             timer |      software |   ACCEPT |      answer |       | answer
  *                   +---------------+----------+-------------+-------+
  *
- *     ERROR has no way back: the queue pair goes to ERR.
+ *     The drawing shows each cause alone. Causes combine, and "ready" means
+ *     that no bit is set.
+ *     No event clears ERROR: the queue pair goes to ERR.
  *
  * QRNIC_BLOCKED_RNR: the peer is not ready.
  *   - qrnic_requester_rnr_wait() enters it: an RNR NAK, or a CNAK of a dynamic
@@ -35,10 +43,10 @@
  *     response is scattered (then recovery is RESPONSE_DROPPED). A step enters
  *     it when a local operation waits.
  *   - qp->wait[QRNIC_SIDE_SEND] is the page fault. An expired transport timer
- *     does nothing, because no retransmission could be read.
+ *     does nothing, because the payload to retransmit cannot be read.
  *   - qrnic_requester_resume() leaves it: software has answered.
  *
- * QRNIC_BLOCKED_CONNECTION: there is no peer.
+ * QRNIC_BLOCKED_CONNECTION: the queue pair is not connected.
  *   - qrnic_requester_connect() enters it when the next WQE leads to another
  *     target, qrnic_requester_connect_again() when the target is busy;
  *     qrnic_requester_suspend() for a carrier that does not know its peer.
@@ -64,9 +72,9 @@
  *
  * QRNIC_BLOCKED_ERROR: a message has failed here.
  *   - A step enters it: the WQE is bad, or its memory is.
- *   - One message of the ring has a status. No WQE is taken any more. Packets
- *     of messages before it are still retransmitted, because their completions
- *     come first.
+ *   - One message of the ring has a status. No further WQE is consumed.
+ *     Packets of messages before it are still retransmitted, because their
+ *     completions come first.
  *   - The queue pair goes to ERR when the message is the oldest one
  *     (qrnic_requester_retire()).
  *
@@ -85,7 +93,8 @@
  *
  * connect: the connection of a dynamic initiator.
  *
- * QRNIC_CONNECT_NONE: it is accepted, or the queue pair has another type.
+ * QRNIC_CONNECT_NONE: the connection is accepted, or the queue pair has another
+ *   type.
  * QRNIC_CONNECT_DUE: CONNECT is the next packet, unless BLOCKED_RNR is set.
  *   - qrnic_requester_connect() and each retransmission enter it.
  *   - qrnic_requester_connect_sent() leaves it to SENT.

@@ -24,7 +24,7 @@
  *                            v
  *                     FATAL_NAK_SENT
  *
- * QRNIC_IN_SEQUENCE: no NAK stands for the expected PSN.
+ * QRNIC_IN_SEQUENCE: no NAK has been sent or is pending for the expected PSN.
  *   - receive_expected() enters it.
  *   - No NAK is pending.
  *
@@ -39,34 +39,43 @@
  *
  * QRNIC_FATAL_NAK_PENDING: a request was refused.
  *   - qrnic_refuse_request() enters it; qrnic_responder_fail() does for a
- *     responder of a dynamic target.
+ *     responder of a dynamic target. send_read_response() does if the key of a
+ *     pending response has vanished, and sends the NAK at once.
  *   - All requests are dropped. A NAK is pending; nak, event and event_subtype
  *     are valid, and nak_deadline limits the wait for the wire.
  *   - send_nak() leaves it. qrnic_responder_timer() ends it without a NAK.
  *
  * QRNIC_FATAL_NAK_SENT: the queue pair is in ERR, or it is a responder of a
  *   dynamic target.
- *   - nak_psn is the PSN of the NAK. Each request makes it pending again.
+ *   - nak_psn is the PSN of the NAK. Each later request makes the NAK pending
+ *     again.
  *   - Only a reset leaves it.
  *
  * replies: the pending replies. qrnic_responder_step() sends one in each call,
  * in this order:
  *
  * QRNIC_REPLY_SACK: a PSN is missing, and packets behind it are buffered.
- *   - It acknowledges only what is answered, so it may overtake the others. It
- *     waits for a pending NAK, because the NAK restarts the peer.
+ *   - It acknowledges only PSNs before the first pending response, so it may
+ *     overtake other replies. It waits for a pending NAK, because the NAK
+ *     restarts the peer.
  * QRNIC_REPLY_RNR: the peer has asked again for the response that waits.
  *   - Only while QRNIC_REPLY_PAGE is set.
  * Responses to RDMA READs and atomics, in the order of their PSNs.
- *   - Not while QRNIC_REPLY_PAGE is set; qrnic_responder_resume() removes that
- *     bit. The replies below wait for all responses, because their PSNs are
- *     higher.
+ *   - Not while QRNIC_REPLY_PAGE is set. The replies below wait for all
+ *     responses, because their PSNs are higher.
  * QRNIC_REPLY_NAK: see the states above.
  *   - It acknowledges all PSNs before its own, so it replaces an ACK.
  * QRNIC_REPLY_ACK: of ack_psn.
  *   - A NAK, a response of a later request or a SACK replaces it.
  *
- * QRNIC_REPLY_CREDITS becomes an ACK when software posts a receive WQE.
+ * Two bits are conditions and not replies:
+ *
+ * QRNIC_REPLY_PAGE: the memory of the oldest pending response is absent.
+ *   - send_read_response() sets it. qrnic_responder_resume() removes it.
+ *   - All replies but SACK and RNR wait.
+ * QRNIC_REPLY_CREDITS: the last ACK or RNR NAK reported that no receive WQE is
+ *   posted.
+ *   - It becomes an ACK when software posts a receive WQE.
  */
 
 #include "qemu/osdep.h"
