@@ -103,12 +103,18 @@ static G_NO_INLINE void trace_pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
                                qp->responder->replies);
 }
 
-static inline void pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
+/* Makes a reply pending that is not sent now: an event makes it due. */
+static inline void pend_later(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
 {
     qp->responder->replies |= reply;
     if (trace_event_get_state_backends(TRACE_QRNIC_RESPONDER_PEND)) {
         trace_pend(e, qp, reply);
     }
+}
+
+static inline void pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
+{
+    pend_later(e, qp, reply);
     qrnic_schedule(e, qp);
 }
 
@@ -174,7 +180,7 @@ void qrnic_reply_rnr(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_reply_credits(QrnicEngine *e, QrnicQp *qp)
 {
-    qp->responder->replies |= QRNIC_REPLY_CREDITS;
+    pend_later(e, qp, QRNIC_REPLY_CREDITS);
 }
 
 void qrnic_reply_fatal_again(QrnicEngine *e, QrnicQp *qp)
@@ -253,7 +259,7 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
         posted = qrnic_rq_posted(e, qp, true);
     }
     if (posted) {
-        qp->responder->replies &= ~QRNIC_REPLY_CREDITS;
+        qrnic_replies_cancel(e, qp, QRNIC_REPLY_CREDITS);
     } else {
         qrnic_reply_credits(e, qp);
     }
@@ -402,7 +408,8 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
         qrnic_fault_extend(&fault, syndrome, x->length - offset);
     }
     if (qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, &fault)) {
-        r->replies |= QRNIC_REPLY_PAGE;
+        g_assert(qrnic_page_fault_waits(qp, QRNIC_SIDE_RECV));
+        pend_later(e, qp, QRNIC_REPLY_PAGE);
         return false;
     }
     if (syndrome) {
