@@ -175,8 +175,10 @@ const struct verbs_match_ent qrnic_match_table[] = {
 	{},
 };
 
-/* Returns true if this library drives the device: no other one has this table */
+/* Returns true if this library drives the device, because no other one has this table. */
 bool qrnic_is_device(struct ibv_device *device)
 {
-	return verbs_get_device(device)->ops->match_table == qrnic_match_table;
+	const struct verbs_device_ops *ops = verbs_get_device(device)->ops;
+
+	return ops && ops->match_table == qrnic_match_table;
 }
