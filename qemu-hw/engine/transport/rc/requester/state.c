@@ -6,12 +6,6 @@
  * responses.c and recovery.c call them when a cause begins or ends; each call
  * is followed by qrnic_schedule() if there may be something to send.
  *
- * una is the lowest PSN that is not acknowledged.
- * sent_psn is one above the highest PSN ever sent.
- * The cursor is the next message and PSN to send; go-back-N moves it to una.
- * A step is a call of qrnic_requester_step(): at most one packet or one local
- * operation.
- *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -19,6 +13,12 @@
  * blocked: each bit is a cause, and several causes may hold at a time. The
  * requester sends a packet only if no bit forbids it. A bit is removed by the
  * event of its own cause only.
+ *
+ * una is the lowest PSN that is not acknowledged.
+ * sent_psn is one above the highest PSN ever sent.
+ * The cursor is the next message and PSN to send; go-back-N moves it to una.
+ * A step is a call of qrnic_requester_step(): at most one packet or one local
+ * operation.
  *
  *                   +--------------------- ready ---------------------+
  *     RNR NAK, CNAK |   absent page |   WQE to another | window full, | probe
