@@ -341,9 +341,34 @@ static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                                        qrnic_refuse_access(e, qp);
 }
 
+/*
+ * Checks the rkey and the page of an atomic or atomic write, and reserves its
+ * responder resource. Returns NULL if the request is not executed now.
+ */
+static QrnicResource *atomic_begin(QrnicEngine *e, QrnicQp *qp,
+                                   const QrnicPacket *pkt, uint8_t access,
+                                   QrnicMkey **k)
+{
+    const QrnicTransport *t = &pkt->t;
+    QrnicResource *x;
+
+    if (qrnic_remote_check(e, qp, qp->responder->srqn, t->rkey, t->va, 8,
+                           access, k)) {
+        qrnic_refuse_access(e, qp);
+        return NULL;
+    }
+    if (!atomic_pages_there(e, qp, pkt, *k)) {
+        return NULL;
+    }
+    x = resource_new(e, qp, pkt, 1);
+    if (!x) {
+        qrnic_refuse_invalid(e, qp);
+    }
+    return x;
+}
+
 static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
-    QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     QrnicAtomic op = {
         .compare_swap = (t->opcode & QRNIC_OPERATION_MASK) ==
@@ -360,16 +385,9 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         !qp->attr.max_dest_rd_atomic) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (qrnic_remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
-                           QRNIC_ACCESS_REMOTE_ATOMIC, &k)) {
-        return qrnic_refuse_access(e, qp);
-    }
-    if (!atomic_pages_there(e, qp, pkt, k)) {
-        return false;
-    }
-    x = resource_new(e, qp, pkt, 1);
+    x = atomic_begin(e, qp, pkt, QRNIC_ACCESS_REMOTE_ATOMIC, &k);
     if (!x) {
-        return qrnic_refuse_invalid(e, qp);
+        return false;
     }
     syndrome = qrnic_memory_atomic(e, k, t->va, &op, &fault);
     if (syndrome) {
@@ -385,7 +403,6 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *pkt)
 {
-    QrnicResponder *r = qp->responder;
     const QrnicTransport *t = &pkt->t;
     enum qrnic_syndrome syndrome;
     QrnicFault fault;
@@ -397,16 +414,9 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
         !qp->attr.max_dest_rd_atomic) {
         return qrnic_refuse_invalid(e, qp);
     }
-    if (qrnic_remote_check(e, qp, r->srqn, t->rkey, t->va, 8,
-                           QRNIC_ACCESS_REMOTE_WRITE, &k)) {
-        return qrnic_refuse_access(e, qp);
-    }
-    if (!atomic_pages_there(e, qp, pkt, k)) {
-        return false;
-    }
-    x = resource_new(e, qp, pkt, 1);
+    x = atomic_begin(e, qp, pkt, QRNIC_ACCESS_REMOTE_WRITE, &k);
     if (!x) {
-        return qrnic_refuse_invalid(e, qp);
+        return false;
     }
     syndrome = qrnic_memory_write(e, k, t->va, pkt->payload, 8, &fault);
     if (syndrome) {
