@@ -59,7 +59,7 @@ struct qrnic_cq {
 	uint32_t strays, stray_qpn;
 	/* CQEs from the consumer on that are known to be written. Under lock. */
 	uint32_t ahead;
-	/* How many of them are looked for at once */
+	/* Number of CQEs that are checked at once */
 	uint32_t batch;
 	/* For timestamps of the wall clock; the times are those of clocks */
 	bool wallclock;

@@ -56,7 +56,7 @@ union qrnic_segment {
 	(sizeof(struct qrnic_dynamic_seg) / QRNIC_SEGMENT_SIZE)
 
 /*
- * A send WQE under construction. It is copied to the ring when it is complete,
+ * A send WQE under construction. Only the complete WQE is copied to the ring,
  * because a WQE may wrap around the end of the ring.
  */
 struct qrnic_wqe {

@@ -23,7 +23,7 @@ struct qrnic_srq {
 	struct qrnic_context *ctx;
 	struct qrnic_pd *pd;
 	struct qrnic_lock lock;
-	/* Of those who resize it */
+	/* Serialises resizes */
 	pthread_mutex_t resize_mutex;
 	struct qrnic_buffer buf;
 	/* After a resize the ring is here, and only the record in buf */

@@ -12,8 +12,8 @@
 #include "core/core.h"
 
 /*
- * The work item finds a fatal state whose event was lost. It does not wake an idle
- * processor.
+ * The work item finds a fatal state whose event was lost. The item is deferrable, so it
+ * does not wake an idle processor.
  */
 #define QRNIC_HEALTH_INTERVAL (2 * HZ)
 

@@ -15,7 +15,7 @@
 
 /* The time doubles after each recovery that fails, up to this. */
 #define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
-/* How long the driver waits for the PCI core to reset the device after a PCI error */
+/* Time within which the PCI core must reset the device after a PCI error */
 #define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
 /* No recovery was made, because the user wants to order it. */
 #define QRNIC_RECOVERY_MANUAL 1
@@ -71,7 +71,7 @@ int qrnic_recover(struct qrnic_core *core)
 
 /*
  * Recovers the device on the order of a user. Fails with -EBUSY during a reset, a removal
- * or a PCI error. Those disable recovery before they take the lock, so the state that is
+ * or a PCI error. All three disable recovery before they take the lock, so the state that is
  * read under the lock stays, and the adapter does not come up behind qrnic_down().
  */
 int qrnic_recover_ordered(struct qrnic_core *core)

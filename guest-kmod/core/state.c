@@ -4,7 +4,7 @@
  * the auxiliary device by which the RDMA part finds the adapter.
  *
  * The order is: reset, command ring, limits, context memory, event queues, port; then the
- * function; then the auxiliary device. It goes down in the reverse order. core->level says
+ * function; then the auxiliary device. The adapter goes down in the reverse order. core->level says
  * how far the adapter is up and changes under core->lock.
  */
 #include <linux/idr.h>

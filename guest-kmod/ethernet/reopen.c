@@ -24,8 +24,8 @@ void qrnic_eth_link_update(struct qrnic_eth *eth)
 }
 
 /*
- * Sets whether the carrier follows the port. It does while the netdev is up, also
- * while its queues are made anew, so that no event of the port is lost then.
+ * Sets whether the carrier follows the port. The carrier follows while the netdev is up,
+ * also while the queues are opened again, so that no event of the port is lost then.
  */
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 {

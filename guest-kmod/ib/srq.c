@@ -94,7 +94,7 @@ static int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq 
 	return 0;
 }
 
-/* Creates the tag list. It is destroyed with the SRQ. */
+/* Creates the tag list, which is destroyed with the SRQ. */
 static int qrnic_tag_list_create(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 				 const struct qrnic_tag_list_ctx *context)
 {

@@ -26,7 +26,7 @@
 
 /*
  * Returns true if the kernel may copy DMA, so that the caller must check each address. An
- * IOMMU maps whole pages in place. It is checked before any address, because behind an
+ * IOMMU maps whole pages in place. This check precedes that of any address, because behind an
  * IOMMU dma_need_sync() returns true for all addresses after a part of a page, for example
  * an Ethernet frame, was copied.
  */

@@ -20,7 +20,7 @@ typedef enum QrnicDeviceState {
     QRNIC_DEVICE_STATES
 } QrnicDeviceState;
 
-/* What a kick of the engine does */
+/* Effect of a kick of the engine */
 typedef enum QrnicKicks {
     QRNIC_KICKS_SCHEDULED, QRNIC_KICKS_DEFERRED, QRNIC_KICKS_NOTED,
 } QrnicKicks;
