@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * module.c: qrnic.ko: the core, and the Ethernet part that registers with it.
+ * module.c: entry points of qrnic.ko, which consists of the core (core/) and
+ * the Ethernet function (ethernet/). The function is passed to the core, which
+ * calls it for each adapter.
  */
 #include "core/core.h"
 #include "ethernet/ethernet.h"

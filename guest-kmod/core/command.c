@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * command.c: executes one command: waits for its completion by polling or by event,
- * handles a timeout, and translates its status into an errno, which happens only here.
+ * command.c: executes a command: submits it to the ring (command_ring.c), waits
+ * for its completion by polling or by event, and translates its status into an
+ * errno. No other file translates a status.
+ *
+ * Any context that may sleep calls qrnic_cmd_exec(). Each call has a slot of
+ * the ring until it returns.
  */
 #include "core/core.h"
 
+/*
+ * Time after which a command without completion puts the adapter into the fatal
+ * state
+ */
 #define QRNIC_CMD_TIMEOUT (10 * HZ)
-/* The event of a command may get lost, so the driver checks the entry this often. */
+/* Interval of reading the entry of a command, because its event may get lost */
 #define QRNIC_CMD_CHECK_INTERVAL (HZ / 2)
 
 static const struct {
@@ -33,6 +41,7 @@ static const char *qrnic_cmd_name(enum qrnic_cmd_opcode opcode)
 	return "unknown";
 }
 
+/* Returns the errno of a status, and logs an error. */
 static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd,
 			    u32 status, u32 syndrome)
 {
@@ -44,7 +53,10 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 		name = qrnic_cmd_statuses[status].name;
 		err = qrnic_cmd_statuses[status].error;
 	}
-	/* At debug level only, because a process can ask for what the device refuses. */
+	/*
+	 * Logged at debug level only, because a process can request a command
+	 * that the device rejects.
+	 */
 	if (err)
 		dev_dbg_ratelimited(&core->dev.pdev->dev,
 				    "command %s (object %u) failed: %s (%u), syndrome 0x%x\n",
@@ -54,9 +66,10 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 }
 
 /*
- * Waits for the completion of an entry. Sets *control and returns 0; returns -EIO if
- * the queue was disabled, -ETIMEDOUT if the device did not complete the entry. A device
- * that does not complete it soon may be in the fatal state, so its health is checked.
+ * Waits for the completion of an entry. Sets *control and returns 0, -EIO if
+ * the queue was disabled, or -ETIMEDOUT if the device did not complete the
+ * entry. If the completion does not come soon, the health of the device is
+ * checked, because it may be in the fatal state.
  */
 static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 {
@@ -87,7 +100,10 @@ static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 	if (checked)
 		atomic_inc(&core->late_command_events);
 answered:
-	/* The owner bit was written last: now result and output are there. */
+	/*
+	 * The device writes the owner bit last, so result and output are valid
+	 * after this barrier.
+	 */
 	dma_rmb();
 	return 0;
 }
@@ -114,8 +130,8 @@ int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd)
 		dev_err(&core->dev.pdev->dev, "command %s (object %u): no answer\n",
 			qrnic_cmd_name(cmd->opcode), cmd->object);
 		/*
-		 * The device may still answer into this slot; nobody gets it
-		 * until the reset of the device has ended that.
+		 * The device may still write into this slot. So the slot is
+		 * withheld until the reset of the device has ended its DMA.
 		 */
 		qrnic_cmd_release(core, index, true);
 		qrnic_report_fatal(&core->dev, "command timeout");
@@ -152,7 +168,10 @@ int qrnic_cmd_destroy(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode,
 
 	if (err && !qrnic_healthy(dev))
 		return 0;
-	/* -EBUSY says that something still uses the object: the caller deals with it. */
+	/*
+	 * The caller handles -EBUSY, because it means that another object uses
+	 * this object.
+	 */
 	if (err && err != -EBUSY)
 		dev_err_ratelimited(&dev->pdev->dev,
 				    "command %s (object %u): error %d\n",

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * command_ring.c: the command ring: its memory, entries, slots and mailboxes.
+ * command_ring.c: the command ring: its memory, entries, slots and mailboxes
+ * (manual, Command queue).
  *
- * command.c submits a command, polls or waits for its entry, and releases its slot.
- * state.c starts and stops the ring, and fatal.c aborts all commands in flight. The
- * mailboxes belong to the slots, and a slot is reused only when its command has
- * released it (manual, Command queue).
+ * For each command command.c submits an entry, polls or waits for it, and
+ * releases its slot. state.c starts and stops the ring. fatal.c aborts all
+ * commands in flight. A slot owns one entry and two mailboxes, and is reused
+ * only after its command has released it. queue->lock protects all state; the
+ * interrupt handler of EQ 0 takes it, too.
  */
 #include "core/core.h"
 
 /*
- * Most commands complete while their doorbell is written, or soon after. Polling for
- * that time avoids an interrupt and a context switch, which take longer.
+ * Default and maximum time of polling for a completion, in microseconds. Most
+ * commands complete while their doorbell is written, or soon after. Polling
+ * avoids an interrupt and a context switch, which take longer.
  */
 #define QRNIC_CMD_POLL_US 20u
 #define QRNIC_CMD_POLL_MAX 1000u
 
-/* Allocates the ring and its mailboxes, which stay through resets of the device. */
+/*
+ * Allocates the ring and its mailboxes, which stay through resets of the
+ * device. Called in probe.
+ */
 int qrnic_cmd_alloc(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -28,7 +34,10 @@ int qrnic_cmd_alloc(struct qrnic_core *core)
 	queue->poll_us = QRNIC_CMD_POLL_US;
 	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
 		init_completion(&queue->slots[i].done);
-	/* A random start, so that events of commands of an earlier probe do not match. */
+	/*
+	 * The start is random, so that an event of a command from an earlier
+	 * probe does not match.
+	 */
 	queue->token = get_random_u16();
 
 	queue->ring = dma_alloc_coherent(device, QRNIC_CMD_ENTRIES *
@@ -48,6 +57,10 @@ int qrnic_cmd_alloc(struct qrnic_core *core)
 	return 0;
 }
 
+/*
+ * Frees the ring and its mailboxes. Called when the device does no DMA any
+ * more.
+ */
 void qrnic_cmd_free(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -59,7 +72,10 @@ void qrnic_cmd_free(struct qrnic_core *core)
 			  queue->ring, queue->ring_dma);
 }
 
-/* Enables the queue. Called after a reset of the device, with no command in flight. */
+/*
+ * Enables the queue. Called after a reset of the device, with no command in
+ * flight.
+ */
 void qrnic_cmd_start(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -80,7 +96,10 @@ void qrnic_cmd_start(struct qrnic_core *core)
 	spin_unlock_irq(&queue->lock);
 }
 
-/* Fails all commands in flight. Called after a reset of the device, in any context. */
+/*
+ * Disables the queue and fails all commands in flight. Called after a reset of
+ * the device, in any context.
+ */
 void qrnic_cmd_abort(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -97,7 +116,10 @@ void qrnic_cmd_abort(struct qrnic_core *core)
 	wake_up_all(&queue->wait);
 }
 
-/* Disables the queue, and waits until the last command has released its slot. */
+/*
+ * Disables the queue, and waits until the last command has released its slot.
+ * Sleeps.
+ */
 void qrnic_cmd_stop(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -108,7 +130,10 @@ void qrnic_cmd_stop(struct qrnic_core *core)
 	spin_unlock_irq(&queue->lock);
 }
 
-/* Chooses how commands wait: for an event, or, with no asynchronous EQ, by polling. */
+/*
+ * Selects how a command waits: for an event, or by polling if there is no
+ * asynchronous EQ.
+ */
 void qrnic_cmd_use_events(struct qrnic_core *core, bool events)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
@@ -120,9 +145,10 @@ void qrnic_cmd_use_events(struct qrnic_core *core, bool events)
 }
 
 /*
- * Writes the command into the next entry of the ring and rings the doorbell. Returns
- * the index of the entry, or -EIO if the queue is not enabled. Entries are used in the
- * order of the ring, so a command may wait until an earlier one releases its slot.
+ * Writes the command into the next entry of the ring and rings the doorbell.
+ * Returns the index of the entry, or -EIO if the queue is not enabled. Sleeps
+ * until the slot of the next entry is free, because entries are used in the
+ * order of the ring.
  */
 int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd)
 {
@@ -173,25 +199,37 @@ int qrnic_cmd_submit(struct qrnic_core *core, const struct qrnic_cmd *cmd)
 	control = QRNIC_CMD_ENTRY_OWNER_MASK;
 	if (queue->events && !queue->ask)
 		control |= QRNIC_CMD_ENTRY_EVENT_MASK;
-	/* The entry and its mailbox are whole before the device owns them. */
+	/*
+	 * The entry and its mailbox must be complete before the device owns the
+	 * entry.
+	 */
 	dma_wmb();
 	WRITE_ONCE(entry->control, cpu_to_le32(control));
 
 	queue->producer++;
-	/* writel() orders the owner bit before the doorbell. */
+	/*
+	 * writel() orders the owner bit before the doorbell, so the device
+	 * finds the entry.
+	 */
 	qrnic_write(core, QRNIC_REG_CMD_DOORBELL, queue->producer);
 	spin_unlock_irq(&queue->lock);
 	return index;
 }
 
-/* Returns true if the device has completed the entry, and sets *control. */
+/*
+ * Returns true if the device has completed the entry, and sets *control to its
+ * control word.
+ */
 bool qrnic_cmd_completed(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 {
 	*control = le32_to_cpu(READ_ONCE(queue->ring[index].control));
 	return !(*control & QRNIC_CMD_ENTRY_OWNER_MASK);
 }
 
-/* Polls the entry for a short time. Returns true if the device has completed it. */
+/*
+ * Polls the entry for a short time. Returns true if the device has completed
+ * it.
+ */
 bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 {
 	u32 poll = min(READ_ONCE(queue->poll_us), QRNIC_CMD_POLL_MAX);
@@ -209,9 +247,9 @@ bool qrnic_cmd_poll(struct qrnic_cmd_queue *queue, u32 index, u32 *control)
 }
 
 /*
- * Requests an event for the completion of a command that is late. The device sends it
- * at once if the command is complete. The lock is held, because the register must not
- * be written while the queue is disabled.
+ * Requests an event for the completion of a command that is late. The device
+ * sends the event at once if the command is complete. The lock is held, because
+ * the register must not be written while the queue is disabled.
  */
 void qrnic_cmd_request_event(struct qrnic_core *core, u32 index)
 {
@@ -227,8 +265,9 @@ void qrnic_cmd_request_event(struct qrnic_core *core, u32 index)
 }
 
 /*
- * Wakes the command of a slot. Called from the interrupt of the asynchronous EQ. An
- * event whose token does not match belongs to an earlier command in this slot.
+ * Wakes the command of a slot. Called from the interrupt handler of EQ 0. An
+ * event whose token does not match is ignored, because it belongs to an earlier
+ * command in this slot.
  */
 void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)
 {
@@ -250,8 +289,9 @@ void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)
 }
 
 /*
- * Releases the slot of a command. With withhold no other command gets the slot before
- * the next start, because the device may still write its mailbox.
+ * Releases the slot of a command. If withhold is true, no other command gets
+ * the slot before the next start of the ring, because the device may still
+ * write into its mailbox.
  */
 void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold)
 {

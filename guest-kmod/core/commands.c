@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * commands.c: the commands that are about the adapter as a whole: its limits, its port,
- * its counters, its context memory. The commands of other objects are in the files of
- * these objects.
+ * commands.c: the commands for the adapter as a whole: its limits, its port,
+ * its counters, and its context memory. The commands for other objects are in
+ * the files of these objects.
+ *
+ * state.c calls qrnic_cmd_query_device(), qrnic_caps_check() and
+ * qrnic_contexts_start() in this order at each start of the device. The device
+ * is not trusted: each limit is reduced to a value that the driver can handle.
  */
 #include "core/core.h"
 
@@ -10,18 +14,22 @@ static_assert(QRNIC_NUM_COUNTERS * sizeof(__le64) <= QRNIC_CMD_MAILBOX);
 static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
 
 /*
- * More than the driver counts in an index, a shift or a product, and more than an
- * honest device has, whose limits of the contract come first where it has one. The
- * Ethernet part's needs are in qrnic_caps_check().
+ * Upper bounds of limits for which the contract has none. Above them an index,
+ * a shift or a product in the driver would overflow. No valid device has more.
  */
 #define QRNIC_GIDS_MAX 1024u
 #define QRNIC_RD_ATOMIC_MAX 128u
 #define QRNIC_ACK_DELAY_MAX 31u		/* log2 of a time, 5 bits */
 
-/* The most images that a valid device needs, 64 MiB */
+/*
+ * Maximum number of images of a valid device; with this many they need 64 MiB
+ */
 #define QRNIC_CONTEXT_IMAGES_MAX (QRNIC_OBJECTS_MAX + 2)
 
-/* The device need not be trusted: its limits become array sizes and loop bounds. */
+/*
+ * Reduces limits, because they become array sizes and loop bounds and the
+ * device is not trusted.
+ */
 static void qrnic_caps_bound(struct qrnic_caps *caps)
 {
 	u32 *const objects[] = {
@@ -46,11 +54,14 @@ static void qrnic_caps_bound(struct qrnic_caps *caps)
 	caps->max_inline = min_t(u32, caps->max_inline, QRNIC_MAX_INLINE);
 	caps->max_rd_atomic = min_t(u32, caps->max_rd_atomic, QRNIC_RD_ATOMIC_MAX);
 	caps->ack_delay = min(caps->ack_delay, QRNIC_ACK_DELAY_MAX);
-	/* Processes divide by it. */
+	/* The clock is disabled, because processes divide by its frequency. */
 	if (!caps->clock_khz)
 		caps->capabilities &= ~(u64)QRNIC_CAP_TIMESTAMP;
 }
 
+/*
+ * Queries limits and capabilities. Returns 0 or an error as qrnic_cmd_exec().
+ */
 int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 {
 	struct qrnic_device_attr attr;
@@ -97,7 +108,10 @@ int qrnic_cmd_query_device(struct qrnic_dev *dev, struct qrnic_caps *caps)
 	return 0;
 }
 
-/* Fails if the limits are too low for the Ethernet function. */
+/*
+ * Returns 0 if the limits suffice for the Ethernet function, otherwise
+ * -EOPNOTSUPP. Disables capabilities that cannot be used.
+ */
 int qrnic_caps_check(struct qrnic_core *core)
 {
 	struct qrnic_caps *caps = &core->dev.caps;
@@ -113,14 +127,20 @@ int qrnic_caps_check(struct qrnic_core *core)
 			caps->max_qp_recv);
 		return -EOPNOTSUPP;
 	}
-	/* Without address space for the BAR there is no device memory; all else works. */
+	/*
+	 * If the BAR has no address space, only device memory is missing, so
+	 * the adapter can work without it.
+	 */
 	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
 	    core->dev.dm_bytes < caps->max_dm_size) {
 		dev_warn(device, "no address space for the device memory\n");
 		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
 		caps->max_dm_size = 0;
 	}
-	/* Their order is another one, too: better none than wrong ones */
+	/*
+	 * Another number of counters also means another order, so the driver
+	 * shows none rather than wrong values.
+	 */
 	if (!qrnic_counters_known(&core->dev)) {
 		dev_warn_once(device, "no statistics: %u counters, this driver knows %u\n",
 			      caps->counters, QRNIC_NUM_COUNTERS);
@@ -129,6 +149,7 @@ int qrnic_caps_check(struct qrnic_core *core)
 	return 0;
 }
 
+/* Queries the port. Returns 0 or an error as qrnic_cmd_exec(). */
 int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 {
 	struct qrnic_port_attr attr;
@@ -146,13 +167,20 @@ int qrnic_cmd_query_port(struct qrnic_dev *dev, struct qrnic_port *port)
 				 QRNIC_MAX_MTU),
 		.speed_mbps = le32_to_cpu(attr.speed_mbps),
 		.gid_entries = min(le32_to_cpu(attr.gid_entries), QRNIC_GIDS_MAX),
-		/* The driver supports the default P_Key only. */
+		/*
+		 * Limited to 1, because the driver supports the default P_Key
+		 * only.
+		 */
 		.pkey_entries = min(le32_to_cpu(attr.pkey_entries), 1u),
 	};
 	memcpy(port->mac, attr.mac, ETH_ALEN);
 	return 0;
 }
 
+/*
+ * Sets the MTU and the administrative state of the port. Returns 0 or an error
+ * as qrnic_cmd_exec().
+ */
 int qrnic_cmd_modify_port(struct qrnic_dev *dev, u32 mtu, bool admin_up)
 {
 	struct qrnic_port_ctx ctx = {
@@ -182,9 +210,10 @@ int qrnic_cmd_query_counters(struct qrnic_dev *dev, enum qrnic_cmd_opcode opcode
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_query_counters);
 
 /*
- * Returns the size of the context memory, or 0. The device is not trusted: it gets no
- * memory if it requests more than the contract allows. Without context memory it supports
- * as many connections as its cache has entries.
+ * Returns the size of the context memory in bytes, or 0. The device is not
+ * trusted: it gets no memory if it requests more than the contract allows.
+ * Without context memory it supports only as many connections as its cache has
+ * entries.
  */
 static size_t qrnic_contexts_bytes(struct qrnic_core *core)
 {
@@ -201,6 +230,7 @@ static size_t qrnic_contexts_bytes(struct qrnic_core *core)
 	return (size_t)images * QRNIC_CONTEXT_IMAGE_SIZE;
 }
 
+/* Allocates the context memory and passes it to the device. */
 static int qrnic_contexts_set(struct qrnic_core *core, size_t bytes)
 {
 	struct qrnic_context_memory memory = { .length = cpu_to_le64(bytes) };
@@ -212,15 +242,19 @@ static int qrnic_contexts_set(struct qrnic_core *core, size_t bytes)
 	memory.memory = core->contexts.hw;
 	err = qrnic_cmd_set(&core->dev, QRNIC_CMD_SET_CONTEXTS, 0, &memory,
 			    sizeof(memory));
-	/* After a timeout the device may know the memory: free it only after a reset. */
+	/*
+	 * After a timeout the device may use the memory, so it is freed only
+	 * after a reset.
+	 */
 	if (err && err != -ETIMEDOUT)
 		qrnic_contexts_stop(core);
 	return err;
 }
 
 /*
- * Gives the device memory for the images of contexts, if it has a context cache (manual,
- * Context cache).
+ * Gives the device memory for the images of contexts, if it has a context cache
+ * (manual, Context cache). A failure is only logged, because the device works
+ * without the memory.
  */
 void qrnic_contexts_start(struct qrnic_core *core)
 {
@@ -237,7 +271,10 @@ void qrnic_contexts_start(struct qrnic_core *core)
 			 "no context memory (error %d): few connections\n", err);
 }
 
-/* Frees the context memory. Called after the reset, when the device does not use it. */
+/*
+ * Frees the context memory. Called after the reset, because the device uses the
+ * memory until then.
+ */
 void qrnic_contexts_stop(struct qrnic_core *core)
 {
 	qrnic_ring_free(&core->dev, &core->contexts);

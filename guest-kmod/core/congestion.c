@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * congestion.c: the parameters of congestion control (manual, Congestion control), a
- * file of debugfs each, with the names and at the place that users of other adapters
- * know: /sys/kernel/debug/qrnic/PCI-ADDRESS/cc_params.
+ * congestion.c: the parameters of congestion control (manual, Congestion
+ * control). Each parameter is a file in
+ * /sys/kernel/debug/qrnic/PCI-ADDRESS/cc_params, where mlx5_ib has files of the
+ * same names.
  *
- * A reset of the device brings its own values back. What a user has written is set
- * again then; all else stays as the device has it.
+ * pci.c adds the files in probe and removes them in remove. A reset of the
+ * device sets its default values again. state.c therefore calls
+ * qrnic_congestion_restore() at each start, which restores the parameters that
+ * a user has written. core->lock protects core->congestion.
  */
 #include <linux/debugfs.h>
 
@@ -14,11 +17,13 @@
 #define QRNIC_CC_RATE_MAX (QRNIC_MAX_RATE_LIMIT / 1000)	/* Mbit/s */
 #define QRNIC_CC_PERIOD_MAX 131071			/* microseconds */
 
+/* Parameter of congestion control, and its range */
 struct qrnic_cc_param {
 	const char *name;
-	u8 offset;	/* in congestion_ctx */
+	u8 offset;	/* offset in struct qrnic_congestion_ctx */
 	u8 bytes;
-	u8 flag;	/* not 0: the parameter is this bit */
+	/* Mask if the parameter is a bit of flags; otherwise 0 */
+	u8 flag;
 	u32 least;
 	u32 most;
 };
@@ -56,9 +61,9 @@ static const struct qrnic_cc_param qrnic_cc_params[] = {
 };
 
 static_assert(ARRAY_SIZE(qrnic_cc_params) == QRNIC_CC_PARAMS);
-static_assert(QRNIC_CC_PARAMS <= 32);		/* bits of qrnic_congestion.wanted */
+static_assert(QRNIC_CC_PARAMS <= 32);		/* wanted has 32 bits */
 
-/* The directory of all adapters */
+/* Directory of all adapters */
 static struct dentry *qrnic_debugfs;
 
 static u32 qrnic_cc_get(const struct qrnic_congestion_ctx *ctx,
@@ -116,7 +121,11 @@ static int qrnic_cc_set(struct qrnic_core *core, const struct qrnic_congestion_c
 			     sizeof(*ctx));
 }
 
-/* Before there are queue pairs. The adapter works without, so a failure is no end. */
+/*
+ * Restores the parameters that a user has written. Called before there are
+ * queue pairs. A failure is only logged, because the adapter works with other
+ * values, too.
+ */
 void qrnic_congestion_restore(struct qrnic_core *core)
 {
 	struct qrnic_congestion *cc = &core->congestion;
@@ -140,8 +149,9 @@ void qrnic_congestion_restore(struct qrnic_core *core)
 }
 
 /*
- * Takes the lock with the adapter up. Not for longer than a signal: who takes the
- * adapter down may hold the lock until RDMA's users are gone.
+ * Takes core->lock if the adapter is up. Returns 0, -ENODEV if the adapter is
+ * down, or -EINTR after a signal. A signal must end the wait, because a stop of
+ * the adapter may hold the lock until all users of RDMA are gone.
  */
 static int qrnic_cc_lock(struct qrnic_core *core)
 {
@@ -172,6 +182,10 @@ static int qrnic_cc_read(void *data, u64 *value)
 	return err;
 }
 
+/*
+ * Sets a parameter in the device, and records it for
+ * qrnic_congestion_restore(). Called under core->lock.
+ */
 static int qrnic_cc_change(struct qrnic_core *core, unsigned int index, u32 value)
 {
 	struct qrnic_congestion *cc = &core->congestion;
@@ -212,6 +226,7 @@ static int qrnic_cc_write(void *data, u64 value)
 
 DEFINE_DEBUGFS_ATTRIBUTE(qrnic_cc_fops, qrnic_cc_read, qrnic_cc_write, "%llu\n");
 
+/* Creates the directory of the adapter and its files. */
 void qrnic_debugfs_add(struct qrnic_core *core)
 {
 	struct qrnic_congestion *cc = &core->congestion;
@@ -231,7 +246,10 @@ void qrnic_debugfs_add(struct qrnic_core *core)
 	}
 }
 
-/* Waits for those that read and write: not with the lock held. */
+/*
+ * Removes the files, and waits for their readers and writers. Called without
+ * core->lock, because they take it.
+ */
 void qrnic_debugfs_del(struct qrnic_core *core)
 {
 	debugfs_remove_recursive(core->debugfs);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * devlink.c: "devlink dev info", "devlink dev reload" and "devlink health" of the
- * adapter: its identity, a reset, and the cause of a failure.
+ * devlink.c: the devlink instance of the adapter: "devlink dev info" shows its
+ * identity, "devlink dev reload" resets it, and "devlink health" shows and
+ * recovers a failure.
  *
- * Every recovery holds the lock of the devlink instance, so no recovery begins during a
+ * pci.c allocates the instance, whose private part is struct qrnic_core, first
+ * and frees it last. It registers the instance at the end of probe. Every
+ * recovery holds the lock of the instance, so no recovery begins during a
  * reload.
  */
 #include <linux/ethtool.h>
@@ -46,16 +49,20 @@ static int qrnic_devlink_info_get(struct devlink *devlink,
 	snprintf(text, sizeof(text), "%u.%u",
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MAJOR_MASK, version),
 		 (u32)FIELD_GET(QRNIC_REG_VERSION_MINOR_MASK, version));
-	/* The device has no firmware: this is the version of its interface. */
+	/*
+	 * The version is that of the interface of the device, because the
+	 * device has no firmware.
+	 */
 	return devlink_info_version_running_put(req,
 						DEVLINK_INFO_VERSION_GENERIC_FW_MGMT_API,
 						text);
 }
 
 /*
- * The caller holds the lock of the devlink instance. A recovery may be waiting for
- * that lock, so this function must not wait for the recovery; once the recovery has
- * the lock it finds nothing to do.
+ * Stops the adapter for a reload. The caller holds the lock of the devlink
+ * instance. A recovery may be waiting for that lock, so this function must not
+ * wait for the recovery. Once the recovery has the lock, it finds the adapter
+ * up and ends.
  */
 static int qrnic_devlink_reload_down(struct devlink *devlink, bool netns_change,
 				     enum devlink_reload_action action,
@@ -95,6 +102,7 @@ static const struct devlink_ops qrnic_devlink_ops = {
 	.reload_up = qrnic_devlink_reload_up,
 };
 
+/* Writes the registers and the reason of a failure into the message. */
 static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
 			     const struct qrnic_crash *crash)
 {
@@ -109,7 +117,10 @@ static void qrnic_health_put(struct qrnic_core *core, struct devlink_fmsg *fmsg,
 				  atomic_read(&core->late_command_events));
 }
 
-/* Leaves out the counters that are 0: most of them count errors. */
+/*
+ * Writes the counters other than 0 into the message, because most of them count
+ * errors.
+ */
 static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fmsg)
 {
 	static const char names[][ETH_GSTRING_LEN] = {
@@ -138,9 +149,9 @@ static void qrnic_counters_put(struct qrnic_core *core, struct devlink_fmsg *fms
 }
 
 /*
- * With context, after a failure: the registers as they were before the reset, which
- * has cleared the counters. Without context, when the user asks: the registers and
- * counters as they are now.
+ * Writes the dump of the reporter. With context, after a failure, it has the
+ * registers from before the reset, which has cleared the counters. Without
+ * context, on request of a user, it has the present registers and counters.
  */
 static int qrnic_health_dump(struct devlink_health_reporter *reporter,
 			     struct devlink_fmsg *fmsg, void *context,
@@ -183,7 +194,10 @@ static int qrnic_health_recover(struct devlink_health_reporter *reporter,
 {
 	struct qrnic_core *core = qrnic_core_of_reporter(reporter);
 
-	/* Without context the user has ordered the recovery. */
+	/*
+	 * Without context a user has requested the recovery, so it may be
+	 * rejected.
+	 */
 	return context ? qrnic_recover(core) : qrnic_recover_ordered(core);
 }
 
@@ -194,7 +208,10 @@ static const struct devlink_health_reporter_ops qrnic_health_ops = {
 	.diagnose = qrnic_health_diagnose,
 };
 
-/* The adapter's structure, as the private part of a devlink instance */
+/*
+ * Allocates the structure of the adapter, as the private part of a devlink
+ * instance. Returns NULL on failure.
+ */
 struct qrnic_core *qrnic_devlink_alloc(struct pci_dev *pdev)
 {
 	struct qrnic_core *core;
@@ -221,13 +238,19 @@ void qrnic_devlink_free(struct qrnic_core *core)
 	devlink_free(devlink);
 }
 
-/* From here on users may reload and recover. */
+/*
+ * Registers the instance. From here on users may reload and recover the
+ * adapter.
+ */
 void qrnic_devlink_register(struct qrnic_core *core)
 {
 	devlink_register(priv_to_devlink(core));
 }
 
-/* Called with recovery disabled, because recovery reports to the devlink instance. */
+/*
+ * Unregisters the instance. Called with recovery disabled, because a recovery
+ * reports to the instance.
+ */
 void qrnic_devlink_unregister(struct qrnic_core *core)
 {
 	devlink_unregister(priv_to_devlink(core));

@@ -1,27 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * event.c: event queues on their MSI-X vectors, and the way from an EQE to the
- * CQ, the command or the handler that it is for.
+ * event.c: event queues (EQs) and the delivery of each event to its CQ, its
+ * command or its handler; also the CQs of the device, and the cached state of
+ * the port.
+ *
+ * state.c creates the EQs after the command ring and destroys them before it.
+ * EQ 0 has the asynchronous events; EQ 1 + n has the completion events of
+ * vector n. The interrupt handler of EQ 0 puts events into a fifo, and
+ * event_work delivers them in process context. Page faults have an EQ and a
+ * work item of their own. core->cqs maps numbers to CQs; interrupt handlers
+ * read it without a lock (manual, Event queues).
  */
 #include <linux/interrupt.h>
 
 #include "core/core.h"
 
 /*
- * An overrun of an EQ puts the device into the fatal state. The device keeps at most
- * one EQE of each CQ in an EQ, however often user space arms the CQ, and a destroyed
- * CQ may leave one EQE behind. So twice as many entries as there can be CQs are
- * enough, if the device has EQs of that size (manual, Event queues). The asynchronous
- * EQ has room for the events of a failure of everything at once: two of each QP and
- * CQ, one of each SRQ and command, and a few of the port.
+ * Minimum log2 of the size of an EQ, and entries of the asynchronous EQ for
+ * other events.
+ *
+ * An EQ must not overrun, because that puts the device into the fatal state.
+ * The device keeps at most one EQE of each CQ in an EQ, however often user
+ * space arms the CQ. A destroyed CQ may leave one EQE behind. So twice as many
+ * entries as CQs suffice, if the device supports EQs of that size (manual,
+ * Event queues). The asynchronous EQ has room for a failure of all objects at
+ * once: two events of each QP and CQ, one of each SRQ and command, and some of
+ * the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
-/* The most EQEs that one interrupt handles, so that it does not delay others */
+/*
+ * Maximum number of EQEs that one interrupt handles, so that it does not delay
+ * others
+ */
 #define QRNIC_EQ_BUDGET 64u
-/* How long qrnic_flush_events() waits for an interrupt */
+/* Time that qrnic_flush_events() waits for an interrupt */
 #define QRNIC_FLUSH_TIMEOUT HZ
 
+/* Reports the consumer index to the device, and arms the EQ if arm is true. */
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
 	u64 queue = FIELD_PREP(QRNIC_EQ_DOORBELL_NUMBER_MASK, eq->eqn);
@@ -34,8 +50,8 @@ static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 static void qrnic_completion_event(struct qrnic_core *core, u32 cqn)
 {
 	/*
-	 * Safe without a reference: qrnic_cq_destroy() erases the entry and then
-	 * waits for this interrupt handler to end.
+	 * No reference is needed, because qrnic_cq_destroy() erases the entry
+	 * and then waits until this interrupt handler has ended.
 	 */
 	struct qrnic_cq *cq = xa_load(&core->cqs, cqn);
 
@@ -43,6 +59,10 @@ static void qrnic_completion_event(struct qrnic_core *core, u32 cqn)
 		cq->comp(cq);
 }
 
+/*
+ * Handles an event of a command and DEVICE_FATAL at once, and leaves the others
+ * to event_work. Called in hard interrupt context.
+ */
 static void qrnic_async_event(struct qrnic_core *core, u8 type, u8 subtype,
 			      u32 object, u32 data)
 {
@@ -80,23 +100,33 @@ static bool qrnic_eq_written(struct qrnic_eq *eq, u32 index)
 				   QRNIC_EQE_PHASE_MASK, index, eq->log_size);
 }
 
-/* As qrnic_cqe_take() */
+/*
+ * Copies the next EQE if the device has written it, for the reasons of
+ * qrnic_cqe_take().
+ */
 static bool qrnic_eqe_take(struct qrnic_eq *eq, struct qrnic_eqe *copy)
 {
 	if (!qrnic_eq_written(eq, eq->consumer))
 		return false;
-	/* The device wrote the rest of the EQE before its phase. */
+	/*
+	 * The device writes the phase last, so the rest of the EQE is valid if
+	 * the read of the phase comes first.
+	 */
 	dma_rmb();
 	*copy = *qrnic_eq_entry(eq, eq->consumer);
-	/* The compiler must not read the ring again in place of the copy. */
+	/*
+	 * Otherwise the compiler could read the ring again in place of the
+	 * copy.
+	 */
 	barrier();
 	return true;
 }
 
 /*
- * Completion events count in completion EQs only, because qrnic_cq_destroy() waits
- * for the interrupts of these. All other events count in the asynchronous EQ only,
- * because its interrupt is the one writer of the fifo.
+ * Delivers an EQE. Completion events are valid only in completion EQs, because
+ * qrnic_cq_destroy() waits for the interrupts of these. All other events are
+ * valid only in the asynchronous EQ, because its interrupt is the only writer
+ * of the fifo.
  */
 static void qrnic_eqe_deliver(struct qrnic_eq *eq, const struct qrnic_eqe *eqe)
 {
@@ -118,6 +148,7 @@ static void qrnic_eqe_deliver(struct qrnic_eq *eq, const struct qrnic_eqe *eqe)
 		qrnic_completion_event(core, object);
 }
 
+/* Handles the interrupt of an EQ, and arms the EQ again. */
 static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
@@ -127,23 +158,33 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 
 	while (budget-- && qrnic_eqe_take(eq, &eqe)) {
 		qrnic_eqe_deliver(eq, &eqe);
-		/* The event is on its way before qrnic_flush_events() sees this. */
+		/*
+		 * Release, so that qrnic_flush_events() finds the event in the
+		 * fifo when it sees the new index.
+		 */
 		smp_store_release(&eq->consumer, eq->consumer + 1);
-		/* Tells the device of free entries long before the EQ is full. */
+		/*
+		 * The device learns of free entries long before the EQ is full,
+		 * so that it does not overrun.
+		 */
 		if (!(eq->consumer & (size / 4 - 1)))
 			qrnic_eq_doorbell(eq, false);
 	}
 
 	/*
-	 * EQEs that came after the last look, or are more than the budget, are
-	 * beyond the consumer index, so arming raises the interrupt again at once.
+	 * An EQE that came after the last check, or exceeds the budget, is
+	 * beyond the consumer index. So arming raises the interrupt again at
+	 * once.
 	 */
 	if (qrnic_healthy(&core->dev))
 		qrnic_eq_doorbell(eq, true);
 	return IRQ_HANDLED;
 }
 
-/* The work item takes the EQEs, and arms the EQ when there are no more. */
+/*
+ * Queues the work item that reads the EQEs and arms the EQ again. Returns
+ * IRQ_NONE if there is no EQE, because EQ 0 shares the vector.
+ */
 static irqreturn_t qrnic_fault_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
@@ -182,7 +223,7 @@ static void qrnic_fault_work(struct work_struct *work)
 		qrnic_fault_deliver(core, &eqe);
 		WRITE_ONCE(eq->consumer, eq->consumer + 1);
 	}
-	/* As at the end of qrnic_eq_interrupt() */
+	/* Arming raises the interrupt again at once if more EQEs have come. */
 	if (qrnic_healthy(&core->dev))
 		qrnic_eq_doorbell(eq, true);
 }
@@ -198,7 +239,10 @@ static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 	u64 entries = 2 * (u64)caps->max_cq;
 	u32 log_size;
 
-	/* It may be full: the device keeps what it has to tell. */
+	/*
+	 * This EQ may be full, because the device keeps page faults until there
+	 * is room.
+	 */
 	if (type == QRNIC_EQ_PAGE_FAULT)
 		entries = BIT(QRNIC_EQ_LOG_MIN);
 	if (type == QRNIC_EQ_ASYNC)
@@ -208,7 +252,10 @@ static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 	return min_t(u32, log_size, ilog2(caps->max_eqe));
 }
 
-/* With name, handler and flags of its interrupt on this vector. It is armed. */
+/*
+ * Creates an EQ on a vector, requests the interrupt with this handler and these
+ * flags, and arms the EQ.
+ */
 static int qrnic_eq_start(struct qrnic_core *core, struct qrnic_eq *eq,
 			  enum qrnic_eq_type type, unsigned int vector,
 			  irq_handler_t handler, unsigned long flags)
@@ -233,7 +280,7 @@ static int qrnic_eq_start(struct qrnic_core *core, struct qrnic_eq *eq,
 	if (err)
 		goto err_ring;
 
-	/* Not armed yet, so no interrupt was missed. */
+	/* No interrupt was missed, because the EQ is not armed yet. */
 	err = request_irq(eq->irq, handler, flags, eq->name, eq);
 	if (err)
 		goto err_eq;
@@ -247,7 +294,10 @@ err_ring:
 	return err;
 }
 
-/* When nothing rings its doorbell any more: it must still exist for that. */
+/*
+ * Destroys the EQ. Called after its interrupt handler and its work item have
+ * ended, because both ring its doorbell, which needs an existing EQ.
+ */
 static void qrnic_eq_free(struct qrnic_core *core, struct qrnic_eq *eq)
 {
 	qrnic_cmd_destroy(&core->dev, QRNIC_CMD_DESTROY_EQ, eq->eqn);
@@ -267,8 +317,9 @@ static int qrnic_eq_create(struct qrnic_core *core, unsigned int index,
 	err = qrnic_eq_start(core, eq, type, index, qrnic_eq_interrupt,
 			     type == QRNIC_EQ_ASYNC ? IRQF_SHARED : 0);
 	/*
-	 * Each completion vector begins on a processor of its own. Where somebody
-	 * has moved it since is kept over a reset of the device.
+	 * Each completion vector begins on a processor of its own. This is done
+	 * only once, so that an affinity that a user has set survives a reset
+	 * of the device.
 	 */
 	if (!err && type == QRNIC_EQ_COMPLETION && !eq->spread) {
 		irq_set_affinity_and_hint(eq->irq,
@@ -288,7 +339,10 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 	qrnic_eq_free(core, eq);
 }
 
-/* On the vector of EQ 0, which has few interrupts of its own */
+/*
+ * Creates the EQ of page faults, if the device has page faults. It shares the
+ * vector of EQ 0, because both have few interrupts.
+ */
 static int qrnic_fault_eq_create(struct qrnic_core *core)
 {
 	struct qrnic_eq *eq = &core->fault_eq;
@@ -318,9 +372,10 @@ static void qrnic_fault_eq_destroy(struct qrnic_core *core)
 }
 
 /*
- * The fifo has as many entries as the EQ that fills it. It keeps its size when the
- * device comes back from a reset, perhaps with other limits, because event_work may
- * read the fifo at any time. An event that finds no room is logged and lost.
+ * Allocates the fifo with as many entries as the EQ that fills it. The fifo
+ * keeps its size if the device has other limits after a reset, because
+ * event_work may read it at any time. An event that finds the fifo full is
+ * logged and lost.
  */
 static int qrnic_async_alloc(struct qrnic_core *core)
 {
@@ -335,6 +390,10 @@ static int qrnic_async_alloc(struct qrnic_core *core)
 	return kfifo_init(&core->async, core->async_buffer, bytes);
 }
 
+/*
+ * Creates all EQs. Returns 0 or a negative errno; after an error there are no
+ * EQs.
+ */
 int qrnic_eqs_create(struct qrnic_core *core)
 {
 	unsigned int i;
@@ -379,12 +438,16 @@ err_destroy:
 	return err;
 }
 
+/* Destroys all EQs, and waits until no handler and no callback runs. */
 void qrnic_eqs_destroy(struct qrnic_core *core)
 {
 	qrnic_fault_eq_destroy(core);
 	while (core->num_eqs) {
 		core->num_eqs--;
-		/* EQ 0 goes last, because it carries the events of commands. */
+		/*
+		 * EQ 0 is destroyed last, because it has the events of
+		 * commands.
+		 */
 		if (core->num_eqs == 0)
 			qrnic_cmd_use_events(core, false);
 		qrnic_eq_destroy(core, core->num_eqs);
@@ -415,8 +478,8 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
 		return err;
 	err = xa_err(xa_store(&core->cqs, cq->cqn, cq, GFP_KERNEL));
 	/*
-	 * The caller frees the memory of the CQ, so the device must not use it any
-	 * more.
+	 * The caller frees the memory of the CQ, so the device must not use it
+	 * any more.
 	 */
 	if (err && qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn))
 		qrnic_report_fatal(dev, "CQ not destroyed");
@@ -431,17 +494,17 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 	int err;
 
 	/*
-	 * The command goes first, because the device may refuse it. The device may
-	 * then give the number to another CQ before the entry is erased, so erase the
-	 * entry only if it still points to this CQ.
+	 * The command comes first, because the device may reject it. The device
+	 * may then give the number to another CQ before the entry is erased. So
+	 * the entry is erased only if it still points to this CQ.
 	 */
 	err = qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_CQ, cq->cqn);
 	if (err)
 		return err;
 	xa_cmpxchg(&core->cqs, cq->cqn, cq, NULL, GFP_KERNEL);
 	/*
-	 * Of all completion EQs: any of them may hold an EQE of an earlier CQ of this
-	 * number.
+	 * The interrupts of all completion EQs are awaited, because an EQE of
+	 * an earlier CQ with this number may be in any of them.
 	 */
 	for (i = 1; i < core->num_eqs; i++)
 		synchronize_irq(core->eqs[i].irq);
@@ -450,12 +513,19 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cq_destroy);
 
+/*
+ * Queries the port, caches its state, and informs the function. Sleeps. The
+ * caller may hold RTNL. Returns 0 or an error as qrnic_cmd_exec().
+ */
 int qrnic_port_update(struct qrnic_core *core)
 {
 	struct qrnic_port port;
 	int err;
 
-	/* Two queries must not overtake each other: the newer state is applied last. */
+	/*
+	 * Otherwise the result of an older query could replace that of a newer
+	 * one.
+	 */
 	mutex_lock(&core->port_mutex);
 	err = qrnic_cmd_query_port(&core->dev, &port);
 	if (!err) {
@@ -480,7 +550,9 @@ EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 
 static void qrnic_port_event(struct qrnic_core *core)
 {
-	/* Queries the state, because several events may have come meanwhile. */
+	/*
+	 * The state is queried, because several events may have come meanwhile.
+	 */
 	if (qrnic_port_update(core))
 		return;
 	mutex_lock(&core->handler_lock);
@@ -492,18 +564,24 @@ static void qrnic_port_event(struct qrnic_core *core)
 static void qrnic_cq_event(struct qrnic_core *core,
 			   const struct qrnic_async_event *event)
 {
-	/* Safe without a reference: qrnic_cq_destroy() flushes this work. */
+	/*
+	 * No reference is needed, because qrnic_cq_destroy() flushes this work
+	 * item.
+	 */
 	struct qrnic_cq *cq = xa_load(&core->cqs, event->object);
 	struct qrnic_cq_ctx ctx;
 
-	/* At debug level only, because any process can let its own CQ overrun. */
+	/*
+	 * Logged at debug level only, because any process can make its own CQ
+	 * overrun.
+	 */
 	dev_dbg_ratelimited(&core->dev.pdev->dev, "CQ %u: error %u\n",
 			    event->object, event->subtype);
 	if (!cq || !cq->event)
 		return;
 	/*
-	 * The event may be of a CQ that is destroyed, and its number another CQ's by
-	 * now.
+	 * The event may belong to a destroyed CQ whose number another CQ has by
+	 * now. Therefore the error is checked in the context of the CQ.
 	 */
 	if (qrnic_cmd_query(&core->dev, QRNIC_CMD_QUERY_CQ, event->object, &ctx,
 			    sizeof(ctx)) || !ctx.error)
@@ -554,6 +632,10 @@ static void qrnic_event_deliver(struct qrnic_core *core,
 	}
 }
 
+/*
+ * Delivers all events of the fifo; in the fatal state calls the handlers of the
+ * fatal state.
+ */
 static void qrnic_event_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(work, struct qrnic_core, event_work);
@@ -571,6 +653,7 @@ static void qrnic_event_work(struct work_struct *work)
 	mutex_unlock(&core->handler_lock);
 }
 
+/* Initialises the members of this file. Called once in probe. */
 void qrnic_events_init(struct qrnic_core *core)
 {
 	INIT_WORK(&core->event_work, qrnic_event_work);
@@ -616,10 +699,11 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev)
 EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
 
 /*
- * The interrupt for an EQE that is written may not have come yet, and
- * synchronize_irq() does not wait for that. So wait until the handler has passed the
- * last EQE that is written now. Nobody waits for a device in the fatal state: its
- * numbers are not given out again before the reset.
+ * The interrupt of an EQE that is written may not have come yet, and
+ * synchronize_irq() does not wait for it. So the function waits until the
+ * handler has passed the last EQE that is written now. In the fatal state there
+ * is no need to wait, because the device gives no number to a new object before
+ * the reset.
  */
 void qrnic_flush_events(struct qrnic_dev *dev)
 {
@@ -631,8 +715,8 @@ void qrnic_flush_events(struct qrnic_dev *dev)
 	while (budget-- && qrnic_eq_written(eq, end))
 		end++;
 	/*
-	 * Pairs with the store in the interrupt: EQEs before this index are in the
-	 * fifo.
+	 * Pairs with the release in the interrupt handler, so EQEs before this
+	 * index are in the fifo.
 	 */
 	while ((s32)(smp_load_acquire(&eq->consumer) - end) < 0 &&
 	       qrnic_healthy(dev)) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * fatal.c: the fatal state of the device: how the driver finds it, and its immediate
- * reaction.
+ * fatal.c: the fatal state of the device: how the driver detects it, and its
+ * immediate reaction.
  *
- * A fatal state is found by an event, a failed command, a read of the health registers
- * every two seconds, or the PCI core. qrnic_report_fatal() then resets the device, which
- * ends its DMA, fails all commands, and schedules the events (event.c) and the recovery
- * (recovery.c). qrnic_healthy() is false from then until state.c has started the device
- * again (manual, Fatal state).
+ * The driver detects a fatal state by an event, a failed command, a read of the
+ * health registers every two seconds, or a call of the PCI core.
+ * qrnic_report_fatal() then resets the device, which ends its DMA. It fails all
+ * commands, and schedules event_work (event.c) and the recovery (recovery.c).
+ * qrnic_healthy() returns false from then until state.c has started the device
+ * again (manual, Fatal state). core->fatal_lock protects the condition and the
+ * description of the failure.
  */
 #include "core/core.h"
 
 /*
- * The work item finds a fatal state whose event was lost. The item is deferrable, so it
- * does not wake an idle processor.
+ * Interval of the check for a fatal state whose event was lost. The work item
+ * is deferrable, so it does not wake an idle processor.
  */
 #define QRNIC_HEALTH_INTERVAL (2 * HZ)
 
@@ -24,7 +26,7 @@ static const char *const qrnic_health_causes[] = {
 	[QRNIC_HEALTH_EQ_OVERRUN] = "an event queue overran",
 };
 
-/* Returns the name of the cause in register HEALTH. */
+/* Returns the name of the cause in a value of the register HEALTH. */
 const char *qrnic_health_cause(u32 health)
 {
 	u32 cause = FIELD_GET(QRNIC_REG_HEALTH_CAUSE_MASK, health);
@@ -36,7 +38,7 @@ const char *qrnic_health_cause(u32 health)
 	return "unknown";
 }
 
-/* Copies the registers that describe a failure. */
+/* Reads the registers that describe a failure into *crash. */
 void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash)
 {
 	crash->status = qrnic_read(core, QRNIC_REG_STATUS);
@@ -50,6 +52,10 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
+/*
+ * Records and logs the failure. Called under fatal_lock. Returns the new
+ * condition of the device.
+ */
 static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 					       const char *why)
 {
@@ -69,9 +75,9 @@ static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 }
 
 /*
- * Resets the device at once and under a lock, in any context: before any code can see
- * the fatal state, or a command that failed because of it, the device has stopped all
- * DMA. recovery_work does the rest.
+ * Resets the device at once, under the lock. So all DMA has ended before any
+ * other context can see the fatal state, or a command that failed because of
+ * it. recovery_work does the rest.
  */
 void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 {
@@ -84,11 +90,14 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 		condition = qrnic_report_cause(core, why);
 		qrnic_write(core, QRNIC_REG_CONTROL,
 			    QRNIC_REG_CONTROL_RESET_MASK);
-		/* The read pushes the write to the device: reset is complete. */
+		/*
+		 * The read waits until the device has received the write, and
+		 * by then the reset is complete.
+		 */
 		qrnic_read(core, QRNIC_REG_STATUS);
 		/*
-		 * The registers may be out of reach while the configuration space is
-		 * not.
+		 * The registers may be out of reach while the configuration
+		 * space is not, so DMA is disabled there, too.
 		 */
 		pci_clear_master(core->dev.pdev);
 		WRITE_ONCE(core->condition, condition);
@@ -107,8 +116,8 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 EXPORT_SYMBOL_QRNIC(qrnic_report_fatal);
 
 /*
- * Reads the state of the device, and reports a fatal error, a reset or a lost device.
- * Called while the command queue is in use.
+ * Checks the state of the device, and reports a fatal error, a foreign reset or
+ * a lost device. Called while the command queue is in use.
  */
 void qrnic_health_check(struct qrnic_core *core)
 {
@@ -132,23 +141,26 @@ static void qrnic_health_work(struct work_struct *work)
 		qrnic_health_start(core);
 }
 
+/* Initialises the members of this file. */
 void qrnic_fatal_init(struct qrnic_core *core)
 {
 	spin_lock_init(&core->fatal_lock);
 	INIT_DEFERRABLE_WORK(&core->health_work, qrnic_health_work);
 }
 
+/* Starts the periodic check. Called when the device has been started. */
 void qrnic_health_start(struct qrnic_core *core)
 {
 	/*
-	 * Runs on the workqueue of events, because only this work item finds a
-	 * device that has died while no memory is left. The work item allocates
+	 * The work item runs on event_wq, because no other code detects a
+	 * device that fails while no memory is left. The work item allocates
 	 * nothing, and takes no lock of other parts.
 	 */
 	queue_delayed_work(core->dev.event_wq, &core->health_work,
 			   QRNIC_HEALTH_INTERVAL);
 }
 
+/* Stops the periodic check, and waits until it has ended. */
 void qrnic_health_stop(struct qrnic_core *core)
 {
 	cancel_delayed_work_sync(&core->health_work);

@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * memory.c: translation tables, and rings with their doorbell records, in coherent memory.
+ * memory.c: translation tables, and rings with their doorbell records, in
+ * coherent memory. qrnic_core.h documents the functions. They keep no state of
+ * their own, so they need no lock; the caller serialises calls for one table or
+ * ring.
  */
 #include <linux/dmapool.h>
 
 #include "core/core.h"
 
+/*
+ * Size of a page list in bytes, and number of pages of a table with 2 and 3
+ * levels
+ */
 #define QRNIC_PAGE_LIST_BYTES BIT(QRNIC_PAGE_LIST_SHIFT)
 #define QRNIC_PAGES_LEVEL_2 ((u64)QRNIC_PAGE_LIST_ENTRIES * \
 			     QRNIC_PAGE_LIST_ENTRIES)
 #define QRNIC_PAGES_LEVEL_3 (QRNIC_PAGES_LEVEL_2 * QRNIC_PAGE_LIST_ENTRIES)
 
-/* Writes the addresses of lists first .. first + count - 1 from list above on. */
+/*
+ * Writes the addresses of the lists first to first + count - 1 into the entries
+ * of list above and of the lists after it.
+ */
 static void qrnic_table_link(struct qrnic_table *table, u32 first, u32 count,
 			     u32 above)
 {
@@ -111,6 +121,10 @@ void qrnic_table_free(struct qrnic_dev *dev, struct qrnic_table *table)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_table_free);
 
+/*
+ * Allocates the chunks of a ring and adds them to its table. After an error the
+ * caller frees the ring.
+ */
 static int qrnic_ring_chunks_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring,
 				   u32 count)
 {
@@ -138,7 +152,10 @@ int qrnic_ring_alloc(struct qrnic_dev *dev, struct qrnic_ring *ring, size_t byte
 	int err;
 
 	memset(ring, 0, sizeof(*ring));
-	/* Whole pages, so that rings of any size are page aligned. */
+	/*
+	 * The size is rounded up to pages, so that a ring of any size is page
+	 * aligned.
+	 */
 	ring->chunk_bytes = min_t(size_t, PAGE_ALIGN(bytes), QRNIC_RING_CHUNK);
 	err = qrnic_table_alloc(dev, &ring->table, count, QRNIC_RING_CHUNK_SHIFT, 0);
 	if (!err)

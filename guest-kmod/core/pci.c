@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * pci.c: the PCI driver: resources at probe and remove; PCI errors, function level
- * reset and suspend, which take the adapter down and bring it up again.
+ * pci.c: the PCI driver. It owns the resources that exist from probe to remove:
+ * the mapped BARs, the interrupt vectors, the command ring and struct
+ * qrnic_core.
+ *
+ * The PCI core serialises the calls of probe, remove and shutdown, of system
+ * suspend and resume, and of the handlers of PCI errors and resets. probe makes
+ * the resources, starts the adapter (state.c), and enables recovery last.
+ * remove disables recovery first, and then undoes each step in reverse order.
+ * The other callbacks stop the adapter by qrnic_down() and start it again by
+ * qrnic_up() (recovery.c).
  */
 #include <linux/dmapool.h>
 
 #include "core/core.h"
 
-/* Set before the PCI driver is registered, and constant from then on */
+/* Operations of the function; constant once the PCI driver is registered */
 static const struct qrnic_function_ops *qrnic_function;
 
 u64 qrnic_clock_ns(struct qrnic_dev *dev)
@@ -26,6 +34,10 @@ u64 qrnic_clock_ns(struct qrnic_dev *dev)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_clock_ns);
 
+/*
+ * Checks that the registers belong to a qrnic with a known interface, and reads
+ * the number of doorbell pages.
+ */
 static int qrnic_identify(struct qrnic_core *core)
 {
 	struct device *device = &core->dev.pdev->dev;
@@ -49,6 +61,7 @@ static int qrnic_identify(struct qrnic_core *core)
 	return 0;
 }
 
+/* Maps the BARs, and identifies the device. */
 static int qrnic_map(struct qrnic_core *core)
 {
 	struct pci_dev *pdev = core->dev.pdev;
@@ -96,7 +109,10 @@ static void qrnic_unmap(struct qrnic_core *core)
 	pci_release_mem_regions(core->dev.pdev);
 }
 
-/* Vectors and host memory that stay through resets of the device */
+/*
+ * Allocates interrupt vectors and host memory, which stay through resets of the
+ * device.
+ */
 static int qrnic_resources_alloc(struct qrnic_core *core)
 {
 	struct pci_dev *pdev = core->dev.pdev;
@@ -117,7 +133,10 @@ static int qrnic_resources_alloc(struct qrnic_core *core)
 	core->eqs = kcalloc(vectors, sizeof(*core->eqs), GFP_KERNEL);
 	if (!core->eqs)
 		goto err_vectors;
-	/* A cache line each, so that queues do not disturb each other. */
+	/*
+	 * Each record has a cache line of its own, so that queues do not slow
+	 * each other down.
+	 */
 	core->records = dma_pool_create("qrnic records", &pdev->dev,
 					QRNIC_RECORD_SIZE, SMP_CACHE_BYTES, 0);
 	if (!core->records)
@@ -144,6 +163,7 @@ static void qrnic_resources_free(struct qrnic_core *core)
 	pci_free_irq_vectors(core->dev.pdev);
 }
 
+/* Allocates the structure of the adapter, its workqueues and its locks. */
 static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = qrnic_devlink_alloc(pdev);
@@ -176,7 +196,10 @@ err_devlink:
 
 static void qrnic_core_free(struct qrnic_core *core)
 {
-	/* A fatal error in the last command may have scheduled event_work. */
+	/*
+	 * Needed because a fatal error in the last command may have queued
+	 * event_work.
+	 */
 	cancel_work_sync(&core->event_work);
 	destroy_workqueue(core->dev.wq);
 	destroy_workqueue(core->dev.event_wq);
@@ -186,6 +209,7 @@ static void qrnic_core_free(struct qrnic_core *core)
 	qrnic_devlink_free(core);
 }
 
+/* Enables the device and 64-bit DMA. */
 static int qrnic_enable(struct pci_dev *pdev)
 {
 	int err;
@@ -222,8 +246,8 @@ static int qrnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto err_unmap;
 	/*
-	 * Recovery restores this state. DMA is off in it: recovery allows DMA after
-	 * the reset.
+	 * Recovery restores this state. DMA is disabled in it, because recovery
+	 * must enable DMA only after the reset.
 	 */
 	pci_clear_master(pdev);
 	pci_save_state(pdev);
@@ -257,7 +281,10 @@ static void qrnic_remove(struct pci_dev *pdev)
 
 	qrnic_recovery_disable(core);
 	qrnic_devlink_unregister(core);
-	/* After this nothing below waits for answers of a device that is gone. */
+	/*
+	 * Fails all commands at once. Otherwise each of the calls below waits
+	 * for the timeout of a command.
+	 */
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
 
@@ -269,7 +296,10 @@ static void qrnic_remove(struct pci_dev *pdev)
 	qrnic_core_free(core);
 }
 
-/* Before a reboot or kexec: the next kernel finds a silent device. */
+/*
+ * Stops the adapter before a reboot or kexec, so that the next kernel finds a
+ * device without DMA.
+ */
 static void qrnic_shutdown(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
@@ -288,13 +318,17 @@ static int qrnic_pm_resume(struct device *device)
 {
 	struct qrnic_core *core = dev_get_drvdata(device);
 
-	/* As after a reset, qrnic_reset_done() */
+	/* Needed for the same reason as in qrnic_reset_done(). */
 	pci_save_state(core->dev.pdev);
 	return qrnic_up(core);
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);
 
+/*
+ * Reacts to a PCI error. Returns PCI_ERS_RESULT_NEED_RESET, so the PCI core
+ * resets the slot. If the link failed for good, the adapter stays down.
+ */
 static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 					     pci_channel_state_t state)
 {
@@ -311,6 +345,7 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 	return PCI_ERS_RESULT_NEED_RESET;
 }
 
+/* Restores the configuration space after the PCI core has reset the slot. */
 static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
@@ -320,6 +355,7 @@ static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 					    PCI_ERS_RESULT_RECOVERED;
 }
 
+/* Starts the adapter after PCI error recovery. */
 static void qrnic_error_resume(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
@@ -328,13 +364,16 @@ static void qrnic_error_resume(struct pci_dev *pdev)
 	qrnic_up(core);
 }
 
-/* Before and after a function level reset that the user has ordered */
+/* Stops the adapter before a function level reset that a user has requested. */
 static void qrnic_reset_prepare(struct pci_dev *pdev)
 {
 	qrnic_down(pci_get_drvdata(pdev));
 }
 
-/* pci_restore_state() may be called once for each pci_save_state(): save again. */
+/*
+ * Starts the adapter after a function level reset. The state is saved again,
+ * because the PCI core uses up a saved state when it restores it.
+ */
 static void qrnic_reset_done(struct pci_dev *pdev)
 {
 	pci_save_state(pdev);
@@ -365,6 +404,7 @@ static struct pci_driver qrnic_driver = {
 	.err_handler = &qrnic_error_handlers,
 };
 
+/* Called at load and unload of the module. */
 int qrnic_register(const struct qrnic_function_ops *function)
 {
 	int err;

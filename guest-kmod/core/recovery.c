@@ -1,30 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * recovery.c: brings the adapter up again after a fatal error, and takes it down and up
- * for a reset, a suspend or a PCI error that devlink, power management or the PCI core
- * controls.
+ * recovery.c: starts the adapter again after a fatal error. It also stops and
+ * starts the adapter around a reset, a suspend or a PCI error that devlink,
+ * power management or the PCI core controls.
  *
- * fatal.c and this file schedule recovery_work. Every recovery holds core->lock, and none
- * runs while recovery is disabled (may_recover), so a reset or a removal is not disturbed.
- * Each successful recovery is reported to devlink, whose health reporter makes the first
- * attempt after a failure.
+ * fatal.c and this file schedule recovery_work. Every recovery holds
+ * core->lock. No recovery runs while may_recover is false, so none disturbs a
+ * reset or a removal. Each successful recovery is reported to devlink, whose
+ * health reporter makes the first attempt after a failure.
  */
 #include <net/devlink.h>
 
 #include "core/core.h"
 
-/* The time doubles after each recovery that fails, up to this. */
+/*
+ * Upper bound of the time between attempts; the time doubles after each failed
+ * recovery
+ */
 #define QRNIC_RECOVERY_INTERVAL_MAX (160 * HZ)
-/* Time within which the PCI core must reset the device after a PCI error */
+/* Time within which the PCI core must reset the slot after a PCI error */
 #define QRNIC_PCI_ERROR_PATIENCE (60 * HZ)
-/* No recovery was made, because the user wants to order it. */
+/*
+ * Result of an attempt: no recovery was made, because the administrator has
+ * disabled automatic recovery
+ */
 #define QRNIC_RECOVERY_MANUAL 1
 
 /*
- * Restores the configuration space as it was in probe: a reset of the bus or of the
- * slot clears the BARs and the MSI-X state. Bus mastering stays off until the driver
- * has reset the device, which may not have been reset and may still know addresses of
- * memory that has other owners by now.
+ * Restores the configuration space from probe, because a reset of the bus or
+ * the slot clears the BARs and the MSI-X state. Bus mastering stays off until
+ * the driver has reset the device. The device may not have been reset yet, and
+ * may still know addresses of memory that has other owners by now. Returns 0 or
+ * a negative errno.
  */
 int qrnic_config_restore(struct qrnic_core *core)
 {
@@ -40,11 +47,14 @@ int qrnic_config_restore(struct qrnic_core *core)
 	return pci_save_state(pdev);
 }
 
+/*
+ * Recovers the adapter. Called under core->lock. Returns 0 if all parts are up.
+ */
 static int qrnic_recover_locked(struct qrnic_core *core)
 {
 	int err;
 
-	/* All is well, but perhaps for the auxiliary device. */
+	/* At most the auxiliary device is missing, so no reset is needed. */
 	if (qrnic_healthy(&core->dev) && core->level != QRNIC_DOWN)
 		return qrnic_resume_locked(core);
 
@@ -58,7 +68,7 @@ static int qrnic_recover_locked(struct qrnic_core *core)
 	return qrnic_resume_locked(core);
 }
 
-/* Attempts a recovery. Does nothing if the adapter is already up. */
+/* Attempts a recovery. Returns 0 at once if all parts are up already. */
 int qrnic_recover(struct qrnic_core *core)
 {
 	int err;
@@ -70,9 +80,10 @@ int qrnic_recover(struct qrnic_core *core)
 }
 
 /*
- * Recovers the device on the order of a user. Fails with -EBUSY during a reset, a removal
- * or a PCI error. All three disable recovery before they take the lock, so the state that is
- * read under the lock stays, and the adapter does not come up behind qrnic_down().
+ * Recovers the adapter on request of a user. Returns -EBUSY during a reset, a
+ * removal or a PCI error. All three disable recovery before they take
+ * core->lock. So the state that is read under the lock stays, and the adapter
+ * is not started after qrnic_down().
  */
 int qrnic_recover_ordered(struct qrnic_core *core)
 {
@@ -88,7 +99,10 @@ int qrnic_recover_ordered(struct qrnic_core *core)
 	return err;
 }
 
-/* Reports to devlink that the device works, after a recovery, a reload or a reset. */
+/*
+ * Reports to devlink that the device works, after a recovery, a reload or a
+ * reset.
+ */
 static void qrnic_report_healthy(struct qrnic_core *core)
 {
 	devlink_health_reporter_state_update(core->reporter,
@@ -96,17 +110,21 @@ static void qrnic_report_healthy(struct qrnic_core *core)
 }
 
 /*
- * Attempts a recovery with the knowledge of devlink. The health reporter makes the first
- * attempt after a failure, and dumps the state before it. Later attempts are made here,
- * because the reporter makes none after one has failed. Returns QRNIC_RECOVERY_MANUAL if
- * the user has switched the recovery of the reporter off.
+ * Attempts a recovery that devlink knows of. The health reporter makes the
+ * first attempt after a failure, and makes a dump before it. This function
+ * makes the later attempts, because the reporter makes none after a failed one.
+ * Returns QRNIC_RECOVERY_MANUAL if the administrator has disabled the recovery
+ * of the reporter.
  */
 static int qrnic_recovery_attempt(struct qrnic_core *core)
 {
 	struct devlink *devlink = priv_to_devlink(core);
 	int err;
 
-	/* A crash is reported once, and not at all if the device works again by now. */
+	/*
+	 * A crash is reported only once, and only if the device still is in the
+	 * fatal state, because a recovery may have come first.
+	 */
 	if (xchg(&core->crash_unreported, false) &&
 	    !qrnic_healthy(&core->dev)) {
 		err = devlink_health_report(core->reporter, core->crash.why, core);
@@ -122,6 +140,10 @@ static int qrnic_recovery_attempt(struct qrnic_core *core)
 	return err;
 }
 
+/*
+ * Attempts a recovery. After a failure the next attempt follows after
+ * recovery_delay.
+ */
 static void qrnic_recovery_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(to_delayed_work(work),
@@ -152,8 +174,8 @@ static void qrnic_recovery_work(struct work_struct *work)
 }
 
 /*
- * Enables recovery. It runs at once if the device is in the fatal state, or if a part of
- * the adapter is not up.
+ * Enables recovery. Recovery runs at once if the device is in the fatal state,
+ * or if a part of the adapter is down.
  */
 void qrnic_recovery_enable(struct qrnic_core *core)
 {
@@ -164,17 +186,23 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	spin_unlock_irq(&core->fatal_lock);
 }
 
-/* Disables recovery, as qrnic_recovery_disable(), but does not wait for its end. */
+/*
+ * Disables recovery as qrnic_recovery_disable(), but returns while a recovery
+ * may still run.
+ */
 void qrnic_recovery_suspend(struct qrnic_core *core)
 {
-	/* Under the lock, so that nobody schedules recovery_work after this. */
+	/*
+	 * The lock is held, so that no other context schedules recovery_work
+	 * afterwards.
+	 */
 	spin_lock_irq(&core->fatal_lock);
 	core->may_recover = false;
 	spin_unlock_irq(&core->fatal_lock);
 	cancel_delayed_work(&core->recovery_work);
 }
 
-/* Disables recovery, and waits until a recovery that runs has ended. */
+/* Disables recovery, and waits until a running recovery has ended. */
 void qrnic_recovery_disable(struct qrnic_core *core)
 {
 	qrnic_recovery_suspend(core);
@@ -182,8 +210,8 @@ void qrnic_recovery_disable(struct qrnic_core *core)
 }
 
 /*
- * Takes the adapter down for a reset or a suspend. Recovery is disabled, so that it
- * does not bring the adapter up meanwhile.
+ * Stops the adapter for a reset or a suspend. Recovery is disabled first, so
+ * that it does not start the adapter meanwhile.
  */
 void qrnic_down(struct qrnic_core *core)
 {
@@ -192,8 +220,8 @@ void qrnic_down(struct qrnic_core *core)
 }
 
 /*
- * Brings the adapter up after qrnic_down(). If that fails, recovery tries again. Returns
- * 0 also if only RDMA is missing, which recovery tries to bring up again.
+ * Starts the adapter after qrnic_down(), and enables recovery, which retries
+ * after a failure. Returns 0 also if only the auxiliary device is missing.
  */
 int qrnic_up(struct qrnic_core *core)
 {
@@ -208,8 +236,9 @@ int qrnic_up(struct qrnic_core *core)
 }
 
 /*
- * Waits for the PCI core, which has reported a PCI error and will report the reset of the
- * slot. If that report does not come in time, recovery resets the device.
+ * Waits for the PCI core, which has reported a PCI error and will report the
+ * reset of the slot. If that report does not come in time, recovery resets the
+ * device.
  */
 void qrnic_await_pci(struct qrnic_core *core)
 {

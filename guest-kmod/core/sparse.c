@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sparse.c: translation tables that have only the page lists in use (manual, Paging on
- * demand). qrnic_core.h describes the callers, their order, and the locks.
+ * sparse.c: translation tables that contain only the page lists in use (manual,
+ * Paging on demand). ib/odp_map.c calls the functions; qrnic_core.h documents
+ * them, their order and their locks.
+ *
+ * The lists form a tree of up to 4 levels, which the device reads at any time.
+ * Each list counts its entries (present) and its users. A list without both is
+ * moved to table->empty, and qrnic_sparse_unlink() removes it from the tree
+ * later.
  */
 #include "core/core.h"
 
+/* log2 of the entries of a page list, and the maximum number of levels */
 #define QRNIC_LIST_BITS 9
 #define QRNIC_SPARSE_LEVELS 4
 
@@ -12,7 +19,11 @@ bool qrnic_sparse_charge(struct qrnic_sparse_budget *budget, int lists)
 {
 	int used = atomic_read(&budget->used);
 
-	/* Never above the limit, otherwise a failed charge makes smaller ones fail, too. */
+	/*
+	 * The budget is never exceeded, not even for a moment, because
+	 * otherwise a large charge that fails would make smaller ones fail,
+	 * too.
+	 */
 	do {
 		if (lists > budget->limit - used)
 			return false;
@@ -27,6 +38,10 @@ void qrnic_sparse_uncharge(struct qrnic_sparse_budget *budget, int lists)
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_uncharge);
 
+/*
+ * Allocates a page list, with an array for lower lists if upper is true.
+ * Returns NULL if the memory or the budget does not suffice.
+ */
 static struct qrnic_sparse_list *
 qrnic_sparse_list_new(struct qrnic_dev *dev, struct qrnic_sparse_budget *budget,
 		      bool upper)
@@ -100,26 +115,32 @@ int qrnic_sparse_alloc(struct qrnic_dev *dev, struct qrnic_sparse_table *table,
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_alloc);
 
+/* Returns the index of a page in a list at this height above the pages. */
 static u32 qrnic_sparse_index(u64 page, unsigned int height)
 {
 	return page >> (QRNIC_LIST_BITS * height) & (QRNIC_PAGE_LIST_ENTRIES - 1);
 }
 
+/* Adds a lower list to a list. Called under the mutex. */
 static void qrnic_sparse_link(struct qrnic_sparse_list *upper,
 			      struct qrnic_sparse_list *lower, u32 index)
 {
 	lower->upper = upper;
 	upper->present++;
-	/* Pairs with the loads of qrnic_sparse_find(). */
+	/*
+	 * Pairs with the loads of qrnic_sparse_find(), so readers find an
+	 * initialised list.
+	 */
 	smp_store_release(&upper->lower[index], lower);
-	/* The list is zero before the device can find it. */
+	/* The list must be zero before the device can find it. */
 	dma_wmb();
 	WRITE_ONCE(upper->entries[index], cpu_to_le64(lower->dma | QRNIC_PAGE_PRESENT));
 }
 
 /*
- * Returns true if qrnic_sparse_unlink() can take the list, once it has no users. The
- * root stays, because the context of the key has its address. The spinlock is held.
+ * Returns true if the list is empty, so that qrnic_sparse_unlink() can remove
+ * it once it has no users. The root stays, because the context of the key has
+ * its address. Called under the spinlock.
  */
 static bool qrnic_sparse_is_empty(struct qrnic_sparse_table *table,
 				  struct qrnic_sparse_list *list)
@@ -156,7 +177,10 @@ struct qrnic_sparse_list *qrnic_sparse_get(struct qrnic_dev *dev,
 	return list;
 
 err:
-	/* An upper list that was made for this page alone is freed as an empty list. */
+	/*
+	 * An upper list that was allocated for this page only is freed as an
+	 * empty list, so that a failure leaves nothing behind.
+	 */
 	spin_lock(&table->lock);
 	qrnic_sparse_is_empty(table, list);
 	spin_unlock(&table->lock);
@@ -178,7 +202,9 @@ bool qrnic_sparse_put(struct qrnic_sparse_table *table, struct qrnic_sparse_list
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_put);
 
-/* The list that has the entry of this page; under RCU */
+/*
+ * Returns the list that has the entry of this page, or NULL. Called under RCU.
+ */
 static struct qrnic_sparse_list *qrnic_sparse_find(struct qrnic_sparse_table *table,
 						   u64 page)
 {
@@ -200,7 +226,10 @@ bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry,
 
 	rcu_read_lock();
 	list = qrnic_sparse_find(table, page);
-	/* Without entries and users its memory may be about to be freed. */
+	/*
+	 * A list without entries and users may be freed at any time, so it is
+	 * not written.
+	 */
 	if (!list || (!entry && !list->present))
 		goto unlock;
 	at = &list->entries[qrnic_sparse_index(page, 0)];
@@ -213,7 +242,10 @@ bool qrnic_sparse_set(struct qrnic_sparse_table *table, u64 page, u64 entry,
 	} else if (list->present > 1) {
 		list->present--;
 	} else {
-		/* After the unlock qrnic_sparse_unlink() may remove the list. */
+		/*
+		 * The lock is needed because qrnic_sparse_unlink() may remove
+		 * the list as soon as present is 0.
+		 */
 		spin_lock(&table->lock);
 		list->present = 0;
 		*emptied |= qrnic_sparse_is_empty(table, list);
@@ -225,7 +257,7 @@ unlock:
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_set);
 
-/* Takes the next list from those that were empty; NULL if none still is. */
+/* Returns the next list that has become empty and still is, or NULL. */
 static struct qrnic_sparse_list *qrnic_sparse_next_empty(struct qrnic_sparse_table *table)
 {
 	struct qrnic_sparse_list *list, *found = NULL;
@@ -241,7 +273,7 @@ static struct qrnic_sparse_list *qrnic_sparse_next_empty(struct qrnic_sparse_tab
 	return found;
 }
 
-/* The index of the list in its upper list */
+/* Returns the index of the list in its upper list. */
 static u32 qrnic_sparse_place(const struct qrnic_sparse_table *table,
 			      const struct qrnic_sparse_list *list)
 {
@@ -275,7 +307,10 @@ void qrnic_sparse_unlink(struct qrnic_sparse_table *table, struct list_head *unl
 
 	lockdep_assert_held(&table->mutex);
 	while ((list = qrnic_sparse_next_empty(table))) {
-		/* With its last list an upper list becomes empty, too. */
+		/*
+		 * An upper list becomes empty with the removal of its last
+		 * list, so it is removed, too.
+		 */
 		for (; list != table->root && !list->present; list = upper) {
 			upper = list->upper;
 			qrnic_sparse_unlink_one(table, list, unlinked);
@@ -297,7 +332,10 @@ void qrnic_sparse_lists_free(struct qrnic_dev *dev, struct qrnic_sparse_table *t
 }
 EXPORT_SYMBOL_QRNIC(qrnic_sparse_lists_free);
 
-/* No deeper than a table has levels */
+/*
+ * Frees a list and all lists below it. The recursion is bounded by the number
+ * of levels.
+ */
 static void qrnic_sparse_tree_free(struct qrnic_dev *dev,
 				   struct qrnic_sparse_table *table,
 				   struct qrnic_sparse_list *list)

@@ -1,31 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * state.c: brings the adapter up and down: the device itself, the Ethernet function, and
- * the auxiliary device by which the RDMA part finds the adapter.
+ * state.c: starts and stops the adapter: the device, the Ethernet function, and
+ * the auxiliary device by which the RDMA driver finds the adapter.
  *
- * The order is: reset, command ring, limits, context memory, event queues, port; then the
- * function; then the auxiliary device. The adapter goes down in the reverse order. core->level says
- * how far the adapter is up and changes under core->lock.
+ * The order of a start is reset, command ring, limits, context memory, event
+ * queues, port; then the function; then the auxiliary device. A stop has the
+ * reverse order. probe calls qrnic_bring_up() once, and remove calls
+ * qrnic_take_down(). In between recovery.c calls qrnic_suspend() and
+ * qrnic_resume() in turns. core->level has the parts that are up; it changes
+ * under core->lock.
  */
 #include <linux/idr.h>
 #include <linux/iopoll.h>
 
 #include "core/core.h"
 
-/* How often the driver polls for the end of a reset, and how long */
+/* Poll interval and timeout of a reset, in microseconds */
 #define QRNIC_RESET_POLL_US 100
 #define QRNIC_RESET_TIMEOUT_US (10 * USEC_PER_SEC)
 
 /*
- * Resets the device and waits until it is ready. All registers have their reset value.
- * Not inlined, because a test lets it fail by a kprobe.
+ * Resets the device and waits until it is ready. All registers have their reset
+ * value then. Returns 0, -ENODEV if the device does not respond, or -EIO if it
+ * does not become ready. The function is not inlined, because a test makes it
+ * fail by a kprobe.
  */
 static noinline int qrnic_device_reset(struct qrnic_core *core)
 {
 	u32 status;
 
 	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
-	/* It may have much device memory to clear. */
+	/*
+	 * The timeout is long, because the device may have to clear much device
+	 * memory.
+	 */
 	read_poll_timeout(qrnic_read, status,
 			  PCI_POSSIBLE_ERROR(status) ||
 			  (status & (QRNIC_REG_STATUS_READY_MASK |
@@ -45,8 +53,9 @@ static noinline int qrnic_device_reset(struct qrnic_core *core)
 }
 
 /*
- * Ends all DMA, by a reset or, if that fails, by the bus. Called before the driver
- * frees memory that the device uses.
+ * Ends all DMA by a reset. If the reset fails, DMA is disabled in the
+ * configuration space. Called before the driver frees memory that the device
+ * uses.
  */
 static void qrnic_quiesce(struct qrnic_core *core)
 {
@@ -57,7 +66,10 @@ static void qrnic_quiesce(struct qrnic_core *core)
 	}
 }
 
-/* Starts the device: after this it executes commands and reports events. */
+/*
+ * Starts the device. If it returns 0, the device executes commands and reports
+ * events.
+ */
 static int qrnic_start(struct qrnic_core *core)
 {
 	int err;
@@ -65,11 +77,14 @@ static int qrnic_start(struct qrnic_core *core)
 	err = qrnic_device_reset(core);
 	if (err)
 		return err;
-	/* Not before the reset: until then the device has addresses of freed memory. */
+	/*
+	 * DMA is enabled only after the reset, because until then the device
+	 * may have addresses of freed memory.
+	 */
 	pci_set_master(core->dev.pdev);
 	/*
-	 * The device answers after a reset, so it is neither gone nor in the fatal
-	 * state.
+	 * The device has completed a reset, so it is neither gone nor in the
+	 * fatal state.
 	 */
 	spin_lock_irq(&core->fatal_lock);
 	WRITE_ONCE(core->condition, QRNIC_GOOD);
@@ -102,6 +117,7 @@ err_cmd:
 	return err;
 }
 
+/* Stops the device, and frees the memory that it used. */
 static void qrnic_stop(struct qrnic_core *core)
 {
 	qrnic_health_stop(core);
@@ -124,7 +140,10 @@ static void qrnic_auxdev_release(struct device *device)
 	kfree(auxdev);
 }
 
-/* Adds the auxiliary device, and sets core->auxdev. */
+/*
+ * Adds the auxiliary device and sets core->auxdev. Returns 0 also if the device
+ * supports no reliable connections, and so has no RDMA part.
+ */
 static int qrnic_auxdev_add(struct qrnic_core *core)
 {
 	struct qrnic_auxdev *auxdev;
@@ -154,16 +173,20 @@ static int qrnic_auxdev_add(struct qrnic_core *core)
 		return err;
 	}
 
-	/* From here on qrnic_auxdev_release() frees the memory and the number. */
+	/*
+	 * From here on qrnic_auxdev_release() frees the memory and the number,
+	 * so the error path only drops the reference.
+	 */
 	err = auxiliary_device_add(&auxdev->adev);
 	if (err) {
 		auxiliary_device_uninit(&auxdev->adev);
 		return err;
 	}
 	/*
-	 * auxiliary_device_add() succeeds also when the probe of a loaded driver has
-	 * failed. The probe has returned, because the driver does not let the bus probe
-	 * asynchronously, whatever the user sets (driver_async_probe=, async_probe).
+	 * auxiliary_device_add() returns 0 even if the probe of a loaded driver
+	 * has failed. The probe has returned by now, because the driver forces
+	 * synchronous probing, whatever the user sets (driver_async_probe=,
+	 * async_probe).
 	 */
 	err = auxdev->error;
 	if (err) {
@@ -187,8 +210,8 @@ static void qrnic_auxdev_del(struct qrnic_core *core)
 }
 
 /*
- * Tries to bring RDMA up. Called with the lock held. Ethernet works without RDMA, and
- * recovery tries again.
+ * Tries to add the auxiliary device. Called under core->lock. On failure
+ * Ethernet works without RDMA, and recovery tries again.
  */
 static int qrnic_rdma_try(struct qrnic_core *core)
 {
@@ -201,7 +224,7 @@ static int qrnic_rdma_try(struct qrnic_core *core)
 	return err;
 }
 
-/* Takes the whole adapter down. Called with the lock held. */
+/* Stops the whole adapter. Called under core->lock. */
 void qrnic_suspend_locked(struct qrnic_core *core)
 {
 	if (core->level == QRNIC_DOWN)
@@ -213,8 +236,8 @@ void qrnic_suspend_locked(struct qrnic_core *core)
 }
 
 /*
- * Brings up the parts of the adapter that are down, after qrnic_bring_up(). Called with
- * the lock held.
+ * Starts the parts of the adapter that are down. Called under core->lock, after
+ * a successful qrnic_bring_up(). Returns 0 if all parts are up.
  */
 int qrnic_resume_locked(struct qrnic_core *core)
 {
@@ -234,6 +257,10 @@ int qrnic_resume_locked(struct qrnic_core *core)
 	return core->level == QRNIC_UP_NO_RDMA ? qrnic_rdma_try(core) : 0;
 }
 
+/*
+ * Stops the adapter for a reset, a suspend or a reload. Sleeps; waits for users
+ * of RDMA.
+ */
 void qrnic_suspend(struct qrnic_core *core)
 {
 	mutex_lock(&core->lock);
@@ -241,6 +268,7 @@ void qrnic_suspend(struct qrnic_core *core)
 	mutex_unlock(&core->lock);
 }
 
+/* Starts the adapter after qrnic_suspend(). Returns 0 if all parts are up. */
 int qrnic_resume(struct qrnic_core *core)
 {
 	int err;
@@ -251,7 +279,10 @@ int qrnic_resume(struct qrnic_core *core)
 	return err;
 }
 
-/* Brings the adapter up for the first time, and creates the function. */
+/*
+ * Starts the adapter for the first time, and creates the function. Called from
+ * probe. Returns 0 also if only the auxiliary device is missing.
+ */
 int qrnic_bring_up(struct qrnic_core *core)
 {
 	struct device *device = &core->dev.pdev->dev;
@@ -273,7 +304,10 @@ int qrnic_bring_up(struct qrnic_core *core)
 	return 0;
 }
 
-/* Takes the adapter down for good. Called with recovery disabled. */
+/*
+ * Stops the adapter for ever. Called from remove, with recovery disabled, so it
+ * needs no lock.
+ */
 void qrnic_take_down(struct qrnic_core *core)
 {
 	qrnic_auxdev_del(core);

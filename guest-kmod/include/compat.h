@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: the one place for differences between kernel versions, from the
- * baseline 6.12 to the newest; ib/compat.h has those of memory on demand, and
- * ethernet/ethtool.c and ethernet/rss.c those of changes that stable kernels received.
+ * compat.h: hides differences between kernel versions, from the baseline 6.12
+ * to the newest. Every file includes it through qrnic_core.h. Two kinds of
+ * differences are elsewhere: ib/compat.h has those of paging on demand;
+ * ethernet/ethtool.c and ethernet/rss.c test macros of Kbuild for changes that
+ * stable kernels received later.
  */
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
@@ -11,7 +13,7 @@
 #include <linux/module.h>
 #include <linux/version.h>
 
-/* Since 6.13 a symbol namespace is a string, before it was a bare token. */
+/* Since 6.13 a symbol namespace is a string; before, it was a bare token. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define EXPORT_SYMBOL_QRNIC(symbol) EXPORT_SYMBOL_NS_GPL(symbol, "QRNIC")
 #define QRNIC_IMPORT_NS() MODULE_IMPORT_NS("QRNIC")
@@ -21,10 +23,11 @@
 #endif
 
 /*
- * Operations of an ib_device that came after 6.12, as lines of its table.
- * create_user_cq: since 7.1 create_cq makes kernel CQs only, and only those of
- * user space are resized. report_port_event:
- * since 6.14 the RDMA core tells of the port's state, unless the driver does.
+ * Operations of an ib_device that are newer than 6.12, as lines of its table.
+ *
+ * create_user_cq: since 7.1 create_cq creates only CQs of the kernel, and only
+ * CQs of user space are resized. report_port_event: since 6.14 the RDMA core
+ * reports the state of the port, unless the driver has this operation.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define QRNIC_OP_CREATE_USER_CQ(function) .create_user_cq = (function),
@@ -41,7 +44,10 @@
 #define QRNIC_OP_REPORT_PORT_EVENT(...)
 #endif
 
-/* Since 6.17 an MR may name a DMA handle, a thing that this device lacks. */
+/*
+ * Since 6.17 a memory region may name a DMA handle, which this device does not
+ * support.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define QRNIC_DMAH_PARAMETER struct ib_dmah *dmah,
 #define QRNIC_DMAH dmah
@@ -51,8 +57,9 @@
 #endif
 
 /*
- * Since 6.15 a counter is bound on a port, and the RDMA core makes it as the driver
- * wants it, as it does other objects; it calls counter_init without asking for it.
+ * Since 6.15 a counter is bound to a port. The RDMA core allocates the counter
+ * with the size that the driver requests, and calls counter_init without
+ * checking that it exists.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
 #define QRNIC_COUNTER_PORT(qp) qp, u32 port
@@ -65,7 +72,10 @@
 #define QRNIC_COUNTER_OBJ_SIZE(...)
 #endif
 
-/* Since 6.18 the operations of a reporter say how long it waits between recoveries. */
+/*
+ * Since 6.18 the operations of a reporter contain the interval between
+ * recoveries.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
 #define QRNIC_HEALTH_REPORTER_CREATE(devlink, ops, priv) \
 	devlink_health_reporter_create(devlink, ops, priv)
@@ -74,19 +84,22 @@
 	devlink_health_reporter_create(devlink, ops, 0, priv)
 #endif
 
-/* Since 7.2 the name says that the memory is given by its address. */
+/*
+ * Since 7.2 the function has a name with "va", because it pins memory by its
+ * address.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 #define ib_umem_get ib_umem_get_va
 #endif
 
-/* Since 6.13 DIM takes the address of a sample. */
+/* Since 6.13 DIM receives a pointer to the sample. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define QRNIC_NET_DIM(dim, sample) net_dim(dim, &(sample))
 #else
 #define QRNIC_NET_DIM(dim, sample) net_dim(dim, sample)
 #endif
 
-/* Since 6.13 what was set for a NAPI instance outlives it. */
+/* Since 6.13 the settings of a NAPI instance outlive the instance. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 #define netif_napi_add_config(netdev, napi, poll, ...) \
 	netif_napi_add(netdev, napi, poll)
