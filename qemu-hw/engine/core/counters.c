@@ -1,8 +1,12 @@
 /*
- * qrnic engine: counters, counter sets, and reports of mistakes of the guest
+ * qrnic engine: counters, counter sets, and reports of guest errors
  *
- * Work for a queue pair counts in its counter set, too, from the packet that
- * arrives for it to the DMA that this causes.
+ * Every layer counts with qrnic_add(). Each counter has a value for the device
+ * and a value for each counter set. The layers above call qrnic_charge_to()
+ * before they work for a queue pair. So the work counts in the counter set of
+ * that queue pair, too, from the received packet to the resulting DMA. The
+ * array in_sets has the sum over all sets, including freed sets. Set 0 is the
+ * work outside of all sets, so its values are those of the device less in_sets.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,11 @@
 /*
- * qrnic engine: events, the fatal state, the work budget
+ * qrnic engine: asynchronous events, the fatal state, and the work budget of
+ * received frames
+ *
+ * Any layer and the device may report an event or a fatal error. After a fatal
+ * error the engine ignores doorbells, frames and timers until it is reset. The
+ * device calls qrnic_engine_take_frames() before it passes frames to the
+ * engine, and stops when qrnic_engine_frames_taken() returns true.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,8 @@
 /*
- * qrnic engine, floor core: its life
+ * qrnic engine, layer core: its operations (QrnicFloor)
+ *
+ * Core has no work of its own in a run. Reset keeps the buffers and the heap of
+ * timers, because qrnic_timers_reset() has emptied the heap before.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,10 +1,11 @@
 /*
  * qrnic engine: storage: tables of objects, and buffers
  *
- * A number of an object is its index in a table. A buffer is memory that an
- * object needs only while work for it is in progress: an idle queue pair has
- * none. A few buffers of each size are kept, because a busy queue pair gets and
- * returns them all the time.
+ * All layers use it. An object's number is its index in a table. A buffer is
+ * memory that an object needs only while its work is in flight. So an idle
+ * queue pair has no buffer. Buffers are sorted into classes by size. Each class
+ * keeps up to KEPT free buffers, because a busy queue pair gets and frees
+ * buffers all the time.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -69,7 +70,10 @@ void qrnic_table_free_objects(QrnicTable *t)
     qrnic_table_cleanup(t);
 }
 
-/* With the sanitizer each one is freed, so that a use behind that shows. */
+/*
+ * Free buffers that a class keeps. With the address sanitizer a class keeps no
+ * buffer, because the sanitizer detects a use after free only in freed memory.
+ */
 #ifdef QEMU_SANITIZE_ADDRESS
 #define KEPT 0
 #else
@@ -92,7 +96,10 @@ void *qrnic_buffer_get(QrnicEngine *e, size_t size)
     if (!buffer) {
         return g_malloc(QEMU_ALIGN_UP(size, QRNIC_BUFFER_STEP));
     }
-    /* A free one begins with the address of the next. */
+    /*
+     * A free buffer begins with the address of the next free buffer, so that
+     * the list needs no memory.
+     */
     memcpy(&c->first, buffer, sizeof(c->first));
     c->count--;
     return buffer;

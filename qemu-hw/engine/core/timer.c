@@ -1,7 +1,12 @@
 /*
- * qrnic engine: deadlines of objects
+ * qrnic engine: timers
  *
- * A binary heap, least deadline first, on one timer of the environment.
+ * The timers of all objects are in a binary heap, earliest deadline first. All
+ * of them share one timer of the environment (env.timer_arm), which is armed
+ * for the earliest deadline. The device calls qrnic_engine_timer() when that
+ * timer expires; it calls fire of each timer that is due. A timer is in the
+ * heap exactly while its deadline is not QRNIC_DEADLINE_NEVER, and heap_index
+ * is its position.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,8 +15,9 @@
 #include "engine/core/core.h"
 
 /*
- * Deadlines in one go: thousands of queue pairs may have the same one. The
- * rest is due already, so the environment calls again as soon as it can.
+ * Timers fired in one call, because thousands of queue pairs may have the same
+ * deadline. The remaining timers are already due, so the environment calls
+ * again at once.
  */
 #define TIMER_BUDGET 64
 
@@ -126,7 +132,10 @@ void qrnic_engine_timer(QrnicEngine *e)
     int64_t now = qrnic_now(e);
     unsigned budget = TIMER_BUDGET;
 
-    /* The environment's timer is spent; what remains must be armed anew. */
+    /*
+     * The timer of the environment has expired, so it must be armed again for
+     * the remaining deadlines.
+     */
     e->armed_deadline = QRNIC_DEADLINE_NEVER;
     while (!e->fatal && e->heap_count && e->heap[0]->deadline <= now &&
            budget--) {
@@ -141,8 +150,8 @@ void qrnic_engine_timer(QrnicEngine *e)
 }
 
 /*
- * Empties the heap in one go: to cancel the timers one by one would reorder it
- * and arm the environment's timer each time.
+ * Empties the heap at once, because the cancellation of each timer would
+ * reorder the heap and arm the environment's timer.
  */
 void qrnic_timers_reset(QrnicEngine *e)
 {
