@@ -1,6 +1,12 @@
 /*
- * qrnic engine, floor fabric: the port, GIDs, which frames are for the
- * transport, multicast groups, the way out and back in of frames
+ * qrnic engine, layer fabric: the port, the GID table, multicast groups, and
+ * frames
+ *
+ * Frames leave through qrnic_roce_place() and qrnic_roce_send(), or
+ * qrnic_frame_send(). Frames arrive through qrnic_engine_receive(), which
+ * passes them to the functions that the transport layer registered
+ * (QrnicReceivers). A packet to a GID of this device is looped back: it is
+ * queued and delivered later in the run.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,48 +17,163 @@
 #include "engine/core/core.h"
 #include "wire/packet.h"
 
-/* port.c: enum qrnic_path_mtu that the present MTU carries */
+/**
+ * qrnic_port_path_mtu:
+ * @e: the engine
+ *
+ * Returns: the largest path MTU (enum qrnic_path_mtu) that fits into the MTU of
+ * the port
+ */
 uint8_t qrnic_port_path_mtu(const QrnicEngine *e);
+/**
+ * qrnic_port_reset:
+ * @e: the engine
+ *
+ * Restores the default MTU and the administrative state "up".
+ */
 void qrnic_port_reset(QrnicEngine *e);
 
-/* gid.c */
+/**
+ * qrnic_gid_get:
+ * @e: the engine
+ * @index: index in the GID table; may be out of range
+ *
+ * Returns: the entry, or NULL if it is not valid
+ */
 const QrnicGidEntry *qrnic_gid_get(QrnicEngine *e, uint32_t index);
-/* IPv6 ff00::/8, and IPv4 224.0.0.0/4 as a GID */
+/**
+ * qrnic_gid_is_multicast:
+ * @gid: 16 bytes
+ *
+ * Returns: true for IPv6 ff00::/8 and for IPv4 224.0.0.0/4 mapped to a GID
+ */
 bool qrnic_gid_is_multicast(const uint8_t *gid);
-/* RoCE v1 reaches all from anywhere, v2 those of the same IP version. */
+/**
+ * qrnic_gid_reaches:
+ * @from: entry of the source GID
+ * @dgid: destination GID, 16 bytes
+ *
+ * Returns: true if a packet from @from can be sent to @dgid. RoCE v2 requires
+ * the same version of IP on both sides; RoCE v1 has no such restriction.
+ */
 bool qrnic_gid_reaches(const QrnicGidEntry *from, const uint8_t *dgid);
-/* True if an entry of this version of RoCE has this VLAN (-1: none). */
+/**
+ * qrnic_vlan_is_ours:
+ * @e: the engine
+ * @vlan: VLAN ID, or -1 for none
+ * @v1: true for RoCE v1, false for RoCE v2
+ *
+ * Returns: true if a valid entry of the GID table has this VLAN and this
+ * version
+ */
 bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan, bool v1);
-/* and of this GID (16 bytes) */
+/**
+ * qrnic_gid_is_ours:
+ * @e: the engine
+ * @dgid: destination GID, 16 bytes
+ * @vlan: VLAN ID, or -1 for none
+ * @v1: true for RoCE v1, false for RoCE v2
+ *
+ * Returns: true if a valid entry of the GID table has this GID, VLAN and
+ * version
+ */
 bool qrnic_gid_is_ours(QrnicEngine *e, const uint8_t *dgid, int vlan, bool v1);
+/**
+ * qrnic_gids_reset:
+ * @e: the engine
+ *
+ * Clears the GID table.
+ */
 void qrnic_gids_reset(QrnicEngine *e);
 
-/* gid.c: RoCE v1, or UDP to port 4791, to a GID and MAC of ours */
+/**
+ * qrnic_frame_is_roce:
+ * @e: the engine
+ * @h: headers of a received frame
+ *
+ * Returns: true if the frame is RoCE (v1, or UDP port 4791) and is addressed to
+ * this device, by MAC address and GID
+ */
 bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h);
-/* What goes there would be one for us; vlan: 0 or less: in none. */
+/**
+ * qrnic_destination_is_ours:
+ * @e: the engine
+ * @dmac: destination MAC address
+ * @dgid: destination GID, 16 bytes
+ * @vlan: VLAN ID; 0 or less for none
+ * @v1: true for RoCE v1, false for RoCE v2
+ *
+ * Returns: true if this device would receive a packet to that destination, so
+ * that the packet must be looped back
+ */
 bool qrnic_destination_is_ours(QrnicEngine *e, const uint8_t *dmac,
                                const uint8_t *dgid, int vlan, bool v1);
 
-/* group.c: which queue pairs are in which multicast groups, by number */
+/* Membership of a queue pair in a multicast group */
 typedef struct QrnicAttachment {
     uint8_t gid[16];
     uint32_t qpn;
-    uint64_t serial;            /* of all that there ever were; ascending */
+    uint64_t serial;            /* ascending; never reused */
 } QrnicAttachment;
 
+/**
+ * qrnic_group_is_ours:
+ * @e: the engine
+ * @gid: multicast GID, 16 bytes
+ *
+ * Returns: true if any queue pair is attached to the group
+ */
 bool qrnic_group_is_ours(const QrnicEngine *e, const uint8_t *gid);
+/**
+ * qrnic_group_has:
+ * @e: the engine
+ * @gid: multicast GID, 16 bytes
+ * @qpn: number of a queue pair
+ *
+ * Returns: true if the queue pair is attached to the group
+ */
 bool qrnic_group_has(const QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
-/* False: there is no room. */
+/**
+ * qrnic_group_join:
+ * @e: the engine
+ * @gid: multicast GID, 16 bytes
+ * @qpn: number of a queue pair that is not attached to the group
+ *
+ * Returns: true, or false if the table is full
+ */
 bool qrnic_group_join(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
-/* gid NULL: all groups */
+/**
+ * qrnic_group_leave:
+ * @e: the engine
+ * @gid: multicast GID, 16 bytes; NULL for all groups
+ * @qpn: number of a queue pair
+ *
+ * Detaches the queue pair from the group.
+ */
 void qrnic_group_leave(QrnicEngine *e, const uint8_t *gid, uint32_t qpn);
-/* Where those behind this one begin; serial 0: all */
+/**
+ * qrnic_group_behind:
+ * @e: the engine
+ * @serial: serial number of the last attachment that was served; 0 for none
+ *
+ * Finds the place at which a delivery to a group continues, although
+ * attachments may have changed since its last part.
+ *
+ * Returns: index of the first attachment with a higher serial number
+ */
 uint32_t qrnic_group_behind(const QrnicEngine *e, uint64_t serial);
-/* The next member from *at on, which is then behind it; 0: there is none. */
+/**
+ * qrnic_group_next:
+ * @e: the engine
+ * @gid: multicast GID, 16 bytes
+ * @at: index from which to search; receives the index behind the result
+ *
+ * Returns: number of the next queue pair of the group, or 0 at the end
+ */
 uint32_t qrnic_group_next(const QrnicEngine *e, const uint8_t *gid,
                           uint32_t *at);
 
-/* frame.c */
+/* Looped back frame that is not yet delivered */
 typedef struct QrnicLoopbackFrame {
     QTAILQ_ENTRY(QrnicLoopbackFrame) next;
     QrnicHeaders headers;
@@ -61,86 +182,166 @@ typedef struct QrnicLoopbackFrame {
 } QrnicLoopbackFrame;
 
 /*
- * Where a packet of the transport goes. ours: it comes back in; it goes to the
- * wire, too, if it is for a group (multicast).
+ * Destination of a packet of the transport. A packet is looped back if its
+ * destination is this device (ours). A multicast packet is sent to the wire,
+ * too.
  */
 typedef struct QrnicRoceTo {
     bool v1, ours, multicast;
 } QrnicRoceTo;
 
-/* A packet of the transport that is being built */
+/* Packet of the transport that is being built */
 typedef struct QrnicBuild {
     QrnicRoceTo to;
     uint8_t *frame;
-    /* Where it only goes to ourselves; else NULL, in the staging frame */
+    /*
+     * Frame of a packet that is only looped back. NULL if the packet is built
+     * in the staging frame.
+     */
     QrnicLoopbackFrame *ours;
 } QrnicBuild;
 
-/* The wire takes no frame now. */
+/**
+ * qrnic_wire_busy:
+ * @e: the engine
+ *
+ * Returns: true if the wire accepts no frame now and senders must wait
+ */
 bool qrnic_wire_busy(const QrnicEngine *e);
-/* So many frames are on the way to ourselves that senders have to wait. */
+/**
+ * qrnic_loopback_full:
+ * @e: the engine
+ *
+ * Returns: true if so many looped back frames are queued that senders must wait
+ */
 bool qrnic_loopback_full(const QrnicEngine *e);
-/*
- * Busy, and not ready once since the last look, of which *epoch reminds. A
- * wire that stands still for a whole period of waiting is like one that loses
- * all; one that takes a frame now and then is only slow.
+/**
+ * qrnic_wire_stands_still:
+ * @e: the engine
+ * @epoch: value of the previous call; receives the present value
+ *
+ * Distinguishes a wire that stands still from a slow wire, which accepts a
+ * frame now and then. A wire that stands still for a whole timeout is treated
+ * like a wire that loses all frames.
+ *
+ * Returns: true if the wire is busy and has not become ready since the previous
+ * call
  */
 bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch);
-/*
- * Where the frame of a packet is to be built, of room bytes. One that is not
- * sent may be left.
+/**
+ * qrnic_roce_place:
+ * @e: the engine
+ * @to: destination of the packet
+ * @room: maximum size of the frame in bytes
+ *
+ * Begins a packet. The caller builds the frame at the returned address and then
+ * calls qrnic_roce_send(). A frame that is not sent needs no further call.
+ *
+ * Returns: the memory for the frame
  */
 uint8_t *qrnic_roce_place(QrnicEngine *e, const QrnicRoceTo *to, size_t room);
-/* Nobody but ourselves will see it. */
+/**
+ * qrnic_roce_is_private:
+ * @e: the engine
+ *
+ * Returns: true if only this device will see the packet being built
+ */
 bool qrnic_roce_is_private(const QrnicEngine *e);
-/* Sends it: len bytes. */
+/**
+ * qrnic_roce_send:
+ * @e: the engine
+ * @len: size of the frame in bytes
+ *
+ * Sends the packet of the last qrnic_roce_place(), or drops it and counts the
+ * drop if the port is not active.
+ */
 void qrnic_roce_send(QrnicEngine *e, size_t len);
-/* Sends any other frame, which goes to the wire. */
+/**
+ * qrnic_frame_send:
+ * @e: the engine
+ * @h: headers of the frame
+ *
+ * Sends a frame that is no packet of the transport. Such a frame is never
+ * looped back.
+ */
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
-/* There are some that can be delivered now. */
+/**
+ * qrnic_loopback_moves:
+ * @e: the engine
+ *
+ * Returns: true if a looped back frame can be delivered now
+ */
 bool qrnic_loopback_moves(const QrnicEngine *e);
+/*
+ * Looped back frames that one call delivers, because a frame may use much of
+ * the work budget
+ */
 #define QRNIC_LOOPBACK_PORTION 16
+/**
+ * qrnic_loopback_deliver:
+ * @e: the engine
+ * @budget: maximum number of deliveries; a multicast frame counts once for
+ *   each receiver
+ *
+ * Delivers looped back frames in their order.
+ */
 void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget);
+/**
+ * qrnic_loopback_drop:
+ * @e: the engine
+ *
+ * Drops all looped back frames and the packet being built.
+ */
 void qrnic_loopback_drop(QrnicEngine *e);
 
-/*
- * What is done with frames, by the floor that knows of transports
- */
+/* Functions that receive frames, registered by the transport layer */
 typedef struct QrnicReceivers {
-    /* Of whom qrnic_frame_is_roce() says so: how many got it */
+    /*
+     * Receives a frame for which qrnic_frame_is_roce() returns true. Returns
+     * the number of queue pairs that received it.
+     */
     unsigned (*roce)(QrnicEngine *e, const QrnicHeaders *h, bool loopback);
-    /* Any other frame */
+    /* Receives any other frame. */
     void (*ethernet)(QrnicEngine *e, const QrnicHeaders *h);
     /*
-     * Each frame that comes or goes, before anything else is done with it;
-     * only called while fabric->sniffers is not 0
+     * Passes a received or sent frame to the sniffers, before any other
+     * processing. Called only while fabric->sniffers is not 0.
      */
     void (*sniff)(QrnicEngine *e, const QrnicHeaders *h);
 } QrnicReceivers;
 
 typedef struct QrnicFabric {
     const QrnicReceivers *receivers;
-    uint32_t sniffers;          /* as the receivers count them */
+    /* count of sniffers, maintained by the transport layer */
+    uint32_t sniffers;
     bool link_up, link_agreed;
     QrnicPortCtx port;
     QrnicGidEntry *gids;
-    uint64_t gids_epoch;        /* how often the table changed; not 0 */
-    uint32_t gids_end;          /* no valid entry from here on */
-    uint8_t (*macs)[6];         /* the different source MACs of all entries */
+    /* incremented with each change of the table; never 0 */
+    uint64_t gids_epoch;
+    uint32_t gids_end;          /* index behind the last valid entry */
+    /* distinct source MAC addresses of all entries */
+    uint8_t (*macs)[6];
     uint32_t num_macs;
     QrnicAttachment attachment[QRNIC_MAX_MULTICAST];
     uint32_t attachment_count;
     uint64_t attachment_serial;
-    bool delivering;            /* a frame to a group: no other one is taken */
-    bool suspended;             /* no frame is taken until a context arrives */
-    bool wire_first;            /* none of our own until the end of this run */
+    /* a multicast frame is partly delivered: accept no other frame */
+    bool delivering;
+    bool suspended;             /* accept no frame until a context is fetched */
+    /* frames of the wire go first until this run ends */
+    bool wire_first;
     bool wire_busy;
-    uint32_t wire_epoch;        /* how often it became ready */
-    /* frames to ourselves, delivered by qrnic_engine_run, never recursively */
+    uint32_t wire_epoch;        /* incremented when the wire becomes ready */
+    /*
+     * Looped back frames. qrnic_engine_run() delivers them later, because the
+     * delivery within a send would be a recursion.
+     */
     QTAILQ_HEAD(, QrnicLoopbackFrame) loopback;
     uint32_t loopback_count;
     QrnicBuild build;
-    uint8_t frame[QRNIC_FRAME_MAX];     /* transmit staging */
+    /* staging frame of the packet being built */
+    uint8_t frame[QRNIC_FRAME_MAX];
 } QrnicFabric;
 
 extern const QrnicFloor qrnic_fabric_floor;

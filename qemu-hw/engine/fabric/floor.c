@@ -1,5 +1,5 @@
 /*
- * qrnic engine, floor fabric: its life
+ * qrnic engine, layer fabric: its operations (QrnicFloor)
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "engine/fabric/fabric.h"
 
-/* Looped back in one round */
+/* Looped back frames in a round */
 #define FRAMES 64
 
 static void fabric_init(QrnicEngine *e)
@@ -21,7 +21,10 @@ static void fabric_init(QrnicEngine *e)
     qrnic_port_reset(e);
 }
 
-/* The link and a busy wire are the backend's: they stay as they are. */
+/*
+ * Resets all but the link and the busy wire, because both are states of the
+ * backend.
+ */
 static void fabric_reset(QrnicEngine *e)
 {
     qrnic_loopback_drop(e);
@@ -44,7 +47,10 @@ static bool fabric_pending(QrnicEngine *e)
     return e->fabric->loopback_count && !e->fabric->suspended;
 }
 
-/* In small portions, because each frame may use much of the work budget. */
+/*
+ * Delivers looped back frames in small portions, because each frame may use
+ * much of the work budget.
+ */
 static void fabric_frames(QrnicEngine *e)
 {
     for (unsigned done = 0; done < FRAMES && qrnic_loopback_moves(e) &&

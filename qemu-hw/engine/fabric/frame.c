@@ -1,5 +1,12 @@
 /*
- * qrnic engine: the way out and back in of frames
+ * qrnic engine: sending, looping back and receiving of frames
+ *
+ * The device calls qrnic_engine_receive() for each received frame and
+ * qrnic_engine_wire_ready() when a busy wire accepts frames again. Queue pairs
+ * build a packet at qrnic_roce_place() and send it with qrnic_roce_send(). At
+ * most one packet is being built at a time (fabric->build). Looped back frames
+ * wait in fabric->loopback until the run loop calls qrnic_loopback_deliver().
+ * So no queue pair receives while another queue pair sends.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +15,7 @@
 #include "trace.h"
 #include "engine/fabric/fabric.h"
 
-/* Frames on the way to ourselves before senders have to wait */
+/* Looped back frames in the queue from which on senders must wait */
 #define LOOPBACK_ROOM 256
 
 bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
@@ -20,7 +27,7 @@ bool qrnic_wire_stands_still(const QrnicEngine *e, uint32_t *epoch)
     return still;
 }
 
-/* A port that is down drops frames, so nobody has to wait for its wire. */
+/* A port that is down drops frames, so senders do not wait for its wire. */
 bool qrnic_wire_busy(const QrnicEngine *e)
 {
     return e->fabric->wire_busy && qrnic_engine_port_active(e);
@@ -135,7 +142,7 @@ static QrnicLoopbackFrame *loopback_pop(QrnicEngine *e)
     return f;
 }
 
-/* One that was built to ourselves, and not sent */
+/* Frees the frame of a packet that was built for loopback and not sent. */
 static void build_drop(QrnicEngine *e)
 {
     QrnicBuild *b = &e->fabric->build;
@@ -146,7 +153,10 @@ static void build_drop(QrnicEngine *e)
     }
 }
 
-/* What others see, too, is built in the staging frame, and copied. */
+/*
+ * Uses the staging frame if the wire or a sniffer gets the packet, too, because
+ * loopback then needs a copy.
+ */
 uint8_t *qrnic_roce_place(QrnicEngine *e, const QrnicRoceTo *to, size_t room)
 {
     QrnicBuild *b = &e->fabric->build;
@@ -166,7 +176,10 @@ bool qrnic_roce_is_private(const QrnicEngine *e)
     return e->fabric->build.ours;
 }
 
-/* Few packets are looked at by anybody in here. */
+/*
+ * Sends a packet that is in the staging frame. The headers are parsed only for
+ * sniffers, because sniffers are rare.
+ */
 static void staged_send(QrnicEngine *e, size_t len)
 {
     const QrnicBuild *b = &e->fabric->build;
@@ -182,7 +195,7 @@ static void staged_send(QrnicEngine *e, size_t len)
         memcpy(f->data, b->frame, len);
         loopback_send(e, f, len);
     }
-    /* A multicast packet goes to others, too. */
+    /* A multicast packet also goes to other devices. */
     if (!b->to.ours || b->to.multicast) {
         wire_send(e, b->frame, len, true);
     }
@@ -232,7 +245,10 @@ void qrnic_loopback_deliver(QrnicEngine *e, unsigned budget)
         QrnicLoopbackFrame *f = loopback_pop(e);
         unsigned deliveries;
 
-        /* A frame to a group is as much work as it has receivers. */
+        /*
+         * A multicast frame counts once per receiver, because each receiver is
+         * as much work as a frame of its own.
+         */
         deliveries = e->fabric->receivers->roce(e, &f->headers, true);
         loopback_free(e, f);
         budget -= MIN(budget, MAX(deliveries, 1));

@@ -1,6 +1,12 @@
 /*
  * qrnic engine: the GID table
  *
+ * Commands write entries (SET_GID, CLEAR_GID). Queue pairs read the entry of
+ * their source GID. The receive path compares the destination of each frame
+ * with the table. After each change, summarise() updates gids_end and the list
+ * of MAC addresses, which make this comparison fast. It also increments
+ * gids_epoch, so that queue pairs notice the change.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -55,7 +61,9 @@ bool qrnic_vlan_is_ours(QrnicEngine *e, int vlan, bool v1)
     return false;
 }
 
-/* What every frame is compared with, made anew when the table changes */
+/*
+ * Updates the summary of the table that each received frame is compared with.
+ */
 static void summarise(QrnicEngine *e)
 {
     QrnicFabric *f = e->fabric;
@@ -92,7 +100,10 @@ bool qrnic_gid_is_multicast(const uint8_t *gid)
            (qrnic_gid_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0);
 }
 
-/* What waits for the wire may not need it any more. */
+/*
+ * Wakes the engine, because a queue pair that waits for the wire may use
+ * loopback after the change.
+ */
 static void changed(QrnicEngine *e)
 {
     summarise(e);
@@ -188,7 +199,10 @@ bool qrnic_frame_is_roce(QrnicEngine *e, const QrnicHeaders *h)
 {
     bool v1 = h->network == QRNIC_NET_GRH;
 
-    /* Few frames get beyond their MAC address. */
+    /*
+     * The MAC address is compared first, because it excludes most frames at
+     * little cost.
+     */
     return h->ethernet && mac_may_be_ours(e, h->frame) && (v1 || is_v2(h)) &&
            gid_is_for_us(e, h->frame, h->dgid, h->vlan, v1);
 }

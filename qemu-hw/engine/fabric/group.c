@@ -1,7 +1,10 @@
 /*
- * qrnic engine: multicast GIDs, and the queue pairs attached to them
+ * qrnic engine: multicast groups, and the queue pairs attached to them
  *
- * InfiniBand specification, 10.5.
+ * Commands attach and detach queue pairs; the transport layer walks the members
+ * of a group when a multicast packet arrives. The array has no gaps and is
+ * sorted by serial number. So a delivery that is interrupted continues at the
+ * right member although others were detached. InfiniBand specification, 10.5.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,10 @@
 /*
- * qrnic engine: the port: link, administrative state, MTU
+ * qrnic engine: the port: link, administrative state and MTU
+ *
+ * The port is active if the backend's link is up, its administrative state is
+ * up, and the device is not fatal. The device reports the link with
+ * qrnic_engine_set_link(); commands query and modify the port. Each change
+ * between active and inactive is reported as an event.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,8 +17,8 @@
 #define PORT_DEFAULT_MTU 1500
 #define PORT_SPEED_MBPS 100000
 /*
- * Room for the largest headers inside the MTU: IPv6 40, UDP 8, BTH 12,
- * XRCETH 4, AtomicETH 28, ICRC 4
+ * Size of the largest headers inside the MTU: IPv6 40, UDP 8, BTH 12, XRCETH 4,
+ * AtomicETH 28, ICRC 4
  */
 #define PORT_ROCE_OVERHEAD 96
 
@@ -38,7 +43,10 @@ static void port_changed(QrnicEngine *e, bool was_active)
         return;
     }
     trace_qrnic_port(e->config.name, active);
-    /* Who waits for the wire of a port that is down waits no longer. */
+    /*
+     * Wakes the engine, because queue pairs do not wait for the wire of an
+     * inactive port.
+     */
     qrnic_wake(e);
     qrnic_add(e, QRNIC_COUNTER_LINK_DOWNS, !active);
     qrnic_event_async(e, active ? QRNIC_EVENT_PORT_UP : QRNIC_EVENT_PORT_DOWN,
