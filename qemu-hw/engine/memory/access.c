@@ -1,6 +1,13 @@
 /*
  * qrnic engine: accesses by key
  *
+ * Queue pairs call qrnic_memory_check_qp() first, and then read, write, probe
+ * or execute an atomic with the key that it returned. An access is split into
+ * places. Each place lies in one key that is neither a window nor indirect. A
+ * window leads to its region. An indirect key leads to the keys of its pieces,
+ * which may be indirect themselves, up to MAX_KEY_DEPTH keys. Nothing is kept
+ * between calls. InfiniBand specification, 10.6.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -21,8 +28,8 @@ static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
         return QRNIC_SYN_KEY_PD;
     }
     /*
-     * A window is no local key, and a window of type 2 has one user (IB
-     * 10.6.7.2).
+     * Only remote accesses may use a window. A window of type 2 may be used
+     * through one queue pair only (IB 10.6.7.2).
      */
     if (qrnic_mkey_is_window(k) && !(access & QRNIC_REMOTE_RIGHTS)) {
         return QRNIC_SYN_KEY_TYPE;
@@ -56,7 +63,10 @@ enum qrnic_syndrome qrnic_memory_check_qp(QrnicEngine *e, uint32_t key,
     return result;
 }
 
-/* From a window to its region, which lives as long as the window is bound */
+/*
+ * Returns the region of a window, and converts the address. The region exists
+ * because a region with bound windows cannot be destroyed.
+ */
 static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
 {
     if (qrnic_mkey_is_window(k)) {
@@ -66,15 +76,19 @@ static QrnicMkey *region_of(QrnicEngine *e, QrnicMkey *k, uint64_t *addr)
     return k;
 }
 
-/* Where an access by key really goes, and how many bytes of it go there */
+/* Place of the first part of an access */
 typedef struct Place {
     QrnicMkey *k;               /* neither a window nor indirect */
-    uint64_t addr;              /* as the user of that key says it */
+    uint64_t addr;              /* address that this key translates */
     uint64_t length;
-    uint64_t room;              /* bytes from there to the end of the piece */
+    uint64_t room;              /* bytes from addr to the end of the piece */
 } Place;
 
-/* The key of a piece has its own syndromes for what any key may lack. */
+/*
+ * Returns the syndrome of an access whose piece has an invalid key. Pieces have
+ * syndromes of their own, so that a program can distinguish its key from the
+ * key of a piece.
+ */
 static enum qrnic_syndrome piece_syndrome(enum qrnic_syndrome of_key)
 {
     switch (of_key) {
@@ -93,7 +107,7 @@ static enum qrnic_syndrome piece_syndrome(enum qrnic_syndrome of_key)
     }
 }
 
-/* The keys on the way from the one that the user named */
+/* Indirect keys from the key that the user named down to the present one */
 typedef struct Path {
     const QrnicMkey *k[QRNIC_MAX_KEY_DEPTH];
     unsigned depth;
@@ -113,7 +127,10 @@ static enum qrnic_syndrome path_add(Path *path, const QrnicMkey *k)
     return QRNIC_SYN_NONE;
 }
 
-/* Goes down by one piece, which the user of key top writes to or reads. */
+/*
+ * Enters the piece that contains the place. The key that the user named is
+ * "top".
+ */
 static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
                                        const QrnicMkey *top, bool write)
 {
@@ -125,7 +142,10 @@ static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
     at->room = MIN(at->room, left);
     at->length = MIN(at->length, left);
     if (k && k->valid && k->ctx.variant == (key & 0xff)) {
-        /* First the PD: what a key of another PD is, no syndrome may tell. */
+        /*
+         * The PD is compared first, because a syndrome must not reveal the type
+         * of a key in another PD.
+         */
         why = k->ctx.pd != top->ctx.pd ? QRNIC_SYN_CHILD_PD :
               k->ctx.type == QRNIC_MKEY_INDIRECT ? path_add(path, k) :
                                                    QRNIC_SYN_NONE;
@@ -148,7 +168,7 @@ static enum qrnic_syndrome enter_piece(QrnicEngine *e, Place *at, Path *path,
     return why;
 }
 
-/* From an indirect key down to one that is not. */
+/* Enters pieces until the key is not indirect. */
 static enum qrnic_syndrome enter_pieces(QrnicEngine *e, Place *at, bool write)
 {
     const QrnicMkey *top = at->k;
@@ -163,7 +183,7 @@ static enum qrnic_syndrome enter_pieces(QrnicEngine *e, Place *at, bool write)
     return why;
 }
 
-/* Where the first bytes of an access go. */
+/* Finds the place of the first bytes of an access. */
 static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
                                     uint64_t len, bool write, Place *at)
 {
@@ -173,7 +193,7 @@ static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
            enter_pieces(e, at, write) : QRNIC_SYN_NONE;
 }
 
-/* If a page is absent, sets *fault to what the pager needs to know. */
+/* Sets *fault to the data for the pager if a page of the place is absent. */
 static enum qrnic_syndrome note_fault(const Place *at, bool write,
                                       enum qrnic_syndrome result,
                                       QrnicFault *fault)
@@ -272,7 +292,10 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
     return why;
 }
 
-/* Whether all pages of the place are there */
+/*
+ * Checks that all pages of the place are present. Only keys with paging on
+ * demand can have absent pages.
+ */
 static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
                                        bool write, QrnicFault *fault)
 {
@@ -306,7 +329,8 @@ enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
 }
 
 /*
- * *done: the host did it as one access. Else it cannot, or the page is absent.
+ * Executes an atomic as one access of the host. *done is false if the host
+ * cannot do that for this address, or on an error.
  */
 static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
                                           QrnicAtomic *op, bool *done,
@@ -335,7 +359,11 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
             return note_fault(at, true, why, fault);
         }
     }
-    /* A piece may begin anywhere; 8 bytes at a multiple of 8 lie in a page. */
+    /*
+     * The address must be checked, because a piece may begin at any address.
+     * The translation covers all 8 bytes, because 8 bytes at a multiple of 8
+     * never cross a page.
+     */
     if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;
     }
@@ -349,7 +377,7 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
     return QRNIC_SYN_NONE;
 }
 
-/* Where all 8 bytes of an atomic go. */
+/* Finds the place of all 8 bytes of an atomic. */
 static enum qrnic_syndrome whole_place(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, Place *at)
 {
@@ -374,8 +402,9 @@ enum qrnic_syndrome qrnic_memory_probe_atomic(QrnicEngine *e, QrnicMkey *k,
 }
 
 /*
- * With two accesses a CPU may store between them. So a compare and swap that
- * fails writes nothing: it must not undo the store of the CPU.
+ * Without an access of the host as a whole, a CPU may store between the read
+ * and the write. So a compare and swap that fails does not write, because it
+ * would undo the store of the CPU.
  */
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
                                         uint64_t addr, QrnicAtomic *op,

@@ -1,9 +1,12 @@
 /*
- * qrnic engine: device memory: its allocation, and accesses to it by key
+ * qrnic engine: device memory: its allocation, and accesses by key
  *
- * Pages that are nobody's are zero: they are cleared before they are given
- * out, so that no process finds what another one left, and by a reset. Many
- * pages are cleared in pieces; until that is done no command is executed.
+ * Commands allocate ranges (ALLOC_DM) and create keys for them. access.c calls
+ * qrnic_dm_read(), write() and atomic() for keys of type DM. A range is cleared
+ * when it is allocated and when it is freed, so that no process reads data of
+ * another process. A reset clears all pages. Many pages are cleared in several
+ * runs (dm_clear to dm_clear_end). No command is executed during that time.
+ * Manual, chapter "Device memory".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +17,7 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-/* Pages cleared at once, and in one go of the run loop */
+/* Pages cleared within the command itself, and in each round of the run loop */
 #define CLEAR_AT_ONCE 256
 #define CLEAR_BUDGET 64
 
@@ -25,8 +28,8 @@ static uint64_t page_count(const QrnicEngine *e)
 }
 
 /*
- * Reads before it writes zeros: pages of the host that were never written stay
- * unallocated.
+ * Clears pages. A page that is already zero is not written, so that pages that
+ * the host never allocated stay unallocated.
  */
 static void pages_clear(QrnicEngine *e, uint64_t first, uint64_t count)
 {
@@ -82,7 +85,7 @@ bool qrnic_engine_ready(const QrnicEngine *e)
 
 void qrnic_dm_init(QrnicEngine *e)
 {
-    /* Each has a page at least. */
+    /* Each range has at least one page. */
     qrnic_table_init(&e->memory->dms, 1, page_count(e) + 1);
     e->memory->dm_pages = bitmap_new(page_count(e));
 }
@@ -122,7 +125,10 @@ QrnicResult qrnic_dm_alloc(QrnicEngine *e, const QrnicDmCtx *in)
                             QRNIC_DM_CTX_LOG_ALIGNMENT_OFFSET);
     }
     if (1ull << in->log_alignment > QRNIC_DM_PAGE_SIZE) {
-        /* In pages; of a multiple of all of them there is only 0. */
+        /*
+         * The alignment in pages; only offset 0 is a multiple of a power of two
+         * that exceeds the device memory.
+         */
         align = MIN((1ull << in->log_alignment) / QRNIC_DM_PAGE_SIZE,
                     pow2ceil(pages)) - 1;
     }
@@ -204,8 +210,8 @@ QrnicResult qrnic_dm_key_check(QrnicEngine *e, const QrnicMkeyCtx *in,
 }
 
 /*
- * The key has been checked, so this is inside its DM, which lives as long as
- * the key does.
+ * Returns the offset in device memory. The access has been checked with the
+ * key, so it lies inside the range. The range exists as long as the key.
  */
 static uint64_t key_offset(const QrnicMkey *k, uint64_t addr)
 {

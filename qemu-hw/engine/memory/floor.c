@@ -1,5 +1,8 @@
 /*
- * qrnic engine, floor memory: its life
+ * qrnic engine, layer memory: its operations (QrnicFloor)
+ *
+ * A reset destroys all objects. Then the device memory is cleared in several
+ * runs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,10 @@
 /*
- * qrnic engine: indirect keys: made of pieces of other keys
+ * qrnic engine: indirect keys, which consist of pieces of other keys
+ *
+ * CREATE_MKEY reserves max_pieces pieces. A WQE then defines the pieces:
+ * local_operation.c calls qrnic_indirect_check(), reads the list of pieces, and
+ * calls qrnic_indirect_register(). An access calls qrnic_piece_find(). The
+ * pieces exist while the key is valid. Manual, chapter "Indirect keys".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +13,7 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-/* One piece, and where in a repetition it ends */
+/* Piece; end is its end within a repetition */
 typedef struct Piece {
     uint64_t address, length, stride, end;
     uint32_t key;
@@ -49,7 +54,10 @@ void qrnic_pieces_cleanup(QrnicEngine *e)
     }
 }
 
-/* *length: of the whole key. NULL: *why. */
+/*
+ * Decodes the list of pieces. *length receives the length of the key. Returns
+ * NULL and sets *why if the list is invalid.
+ */
 static QrnicPieces *pieces_decode(const QrnicIndirectSeg *s,
                                   const uint8_t *list, uint32_t count,
                                   uint64_t *length, enum qrnic_syndrome *why)
@@ -67,7 +75,10 @@ static QrnicPieces *pieces_decode(const QrnicIndirectSeg *s,
             !in.length) {
             return NULL;
         }
-        /* Too long is too long, however much further it goes. */
+        /*
+         * Limit the length of a piece, so that the sum of all pieces cannot
+         * overflow. A longer piece exceeds the maximum in any case.
+         */
         p->period += MIN(in.length, QRNIC_MAX_MR_SIZE + 1);
         p->piece[i] = (Piece) {
             .address = in.address, .length = in.length,
@@ -152,7 +163,7 @@ uint32_t qrnic_piece_find(const QrnicMkey *k, uint64_t *addr, uint64_t *length)
     const Piece *found;
 
     offset %= p->period;
-    while (first < last) {      /* the first one that ends behind offset */
+    while (first < last) {      /* first piece with end > offset */
         uint32_t middle = first + (last - first) / 2;
 
         if (p->piece[middle].end > offset) {

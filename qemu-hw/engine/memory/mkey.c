@@ -1,5 +1,13 @@
 /*
- * qrnic engine: memory keys: create, replace, destroy
+ * qrnic engine: commands on memory keys and protection domains
+ *
+ * The device calls a function of this file for each command (engine.h). A
+ * command first checks its input completely and then changes the state, so that
+ * a failed command has no effect. Regions, null keys and keys of device memory
+ * are valid from the start. Windows, fast registration keys and indirect keys
+ * become valid by a WQE (window.c, indirect.c). A key counts as a user of its
+ * PD and of its device memory. A region with bound windows cannot be modified
+ * or destroyed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,7 +21,10 @@ static bool is_region(uint8_t type)
     return type == QRNIC_MKEY_MR || type == QRNIC_MKEY_DMA;
 }
 
-/* Only a region is where the CPU has the same memory. */
+/*
+ * Checks address_space, which only regions may have, because only a region is
+ * memory that the CPU can address, too.
+ */
 static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 {
     if (in->address_space &&
@@ -90,10 +101,13 @@ static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     return qrnic_ok(0);
 }
 
-/* Members that must be 0 in keys that are no region with a table */
+/*
+ * Rules for the members of a key that is neither a region with a table nor
+ * device memory
+ */
 typedef struct KindRule {
     uint64_t cap;
-    uint8_t access;             /* rights that it may have */
+    uint8_t access;             /* permitted rights */
     uint64_t min_length, max_length;
 } KindRule;
 
@@ -133,7 +147,10 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
     return qrnic_ok(0);
 }
 
-/* *dm: set if it is a region of device memory */
+/*
+ * Checks the context of a key. *dm receives the device memory of a key of type
+ * DM.
+ */
 static QrnicResult mkey_check(QrnicEngine *e, const QrnicMkeyCtx *in,
                               QrnicPages *pages, QrnicDm **dm)
 {
@@ -301,7 +318,10 @@ QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_PAGE_RANGE_LENGTH_OFFSET);
     }
-    /* Every access ends before the engine does anything else. */
+    /*
+     * No access is in progress, because each access ends before the engine
+     * executes a command.
+     */
     qrnic_pages_forget(e, &k->pages);
     qrnic_add(e, QRNIC_COUNTER_PAGE_INVALIDATIONS, 1);
     trace_qrnic_mkey_invalidate_pages(e->config.name, index, in->start,

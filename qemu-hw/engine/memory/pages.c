@@ -1,5 +1,14 @@
 /*
- * qrnic engine: translation tables
+ * qrnic engine: DMA, and translation tables in guest memory
+ *
+ * qrnic_pages_init() validates the descriptor of a table, when a command or a
+ * WQE creates the key or the ring. Each access then translates its offset. A
+ * table has up to 4 levels of page lists; a page list has up to 512 entries.
+ * Lists that were read stay in a cache of the device (memory->page_lists), a
+ * set of QRNIC_PAGE_LIST_WAYS lists for each hash. A list is valid while its id
+ * is the id of its table. So qrnic_pages_forget() invalidates all lists of a
+ * table by giving it a new id. Manual, chapters "Memory" and "Paging on
+ * demand".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -84,7 +93,10 @@ bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,
             *bad_offset = QRNIC_TRANSLATION_OFFSET_OFFSET;
             return false;
         }
-        /* No wrap: length is at most QRNIC_MAX_ON_DEMAND_SIZE here. */
+        /*
+         * The sum cannot wrap, because length is at most
+         * QRNIC_MAX_ON_DEMAND_SIZE.
+         */
         pages = (desc->offset + length + (1ull << desc->page_shift) - 1) >>
                 desc->page_shift;
         if (pages > 1ull << (9 * desc->levels)) {
@@ -111,7 +123,10 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
         *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset + bad_offset);
         return false;
     }
-    /* Entries must not cross pages; a page is a multiple of every entry. */
+    /*
+     * The ring must begin with a page, so that no entry crosses pages. A page
+     * is a multiple of every entry size.
+     */
     if (desc->offset) {
         *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
                               QRNIC_TRANSLATION_OFFSET_OFFSET);
@@ -142,7 +157,11 @@ void qrnic_page_lists_drop(QrnicEngine *e)
     }
 }
 
-/* The places that a list may have. Lists of one table are neighbours. */
+/*
+ * Returns the set of cache entries in which the list may be. Neighbouring lists
+ * have neighbouring sets, so that the scan of a large table does not evict its
+ * own lists.
+ */
 static QrnicPageList *page_list_set(QrnicEngine *e, uint64_t id,
                                     uint64_t index)
 {
@@ -153,7 +172,7 @@ static QrnicPageList *page_list_set(QrnicEngine *e, uint64_t id,
     return &e->memory->page_lists[set * QRNIC_PAGE_LIST_WAYS];
 }
 
-/* The one of its set that was not used for the longest time makes room. */
+/* Returns the least recently used list of the set, to be replaced. */
 static QrnicPageList *page_list_oldest(QrnicPageList *set)
 {
     QrnicPageList *oldest = set;
@@ -167,8 +186,9 @@ static QrnicPageList *page_list_oldest(QrnicPageList *set)
 }
 
 /*
- * The address in an entry of a list, which is that of a page or of a list.
- * False: there is none, *why says so.
+ * Returns true and the address in an entry of a list. The entry leads to a list
+ * if "list" is true, else to a page. Returns false and sets *why if the entry
+ * is absent or invalid.
  */
 static bool entry_address(QrnicEngine *e, const QrnicPages *p, uint64_t entry,
                           bool list, uint64_t *addr, enum qrnic_syndrome *why)
@@ -203,15 +223,16 @@ static bool entry_address(QrnicEngine *e, const QrnicPages *p, uint64_t entry,
 }
 
 /*
- * The list of a table with this index: its height (0: addresses of pages) is
- * in the high half, its number among those of that height in the low half.
+ * Returns the index of a page list in its table. The high half is the height, 0
+ * for lists with page addresses. The low half is the number among the lists of
+ * that height.
  */
 static uint64_t page_list_index(unsigned height, uint32_t number)
 {
     return (uint64_t)height << 32 | number;
 }
 
-/* The list if it is kept, or NULL */
+/* Returns the cached list, or NULL. */
 static QrnicPageList *page_list_kept(QrnicEngine *e, const QrnicPages *p,
                                      uint64_t index)
 {
@@ -225,7 +246,7 @@ static QrnicPageList *page_list_kept(QrnicEngine *e, const QrnicPages *p,
     return NULL;
 }
 
-/* Which list was looked at last, and whether it had been read before */
+/* List that was used last, and whether it came from the cache */
 typedef struct LastList {
     uint64_t index;
     bool kept;
@@ -256,7 +277,9 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
             return NULL;
         }
     }
-    /* Entries of this height that the table has, less those before the list */
+    /*
+     * Entries of this height in the whole table, minus those before this list
+     */
     count = ((p->pages + (1ull << shift) - 1) >> shift) -
             (uint64_t)number * QRNIC_PAGE_LIST_ENTRIES;
     count = MIN(count, QRNIC_PAGE_LIST_ENTRIES);
@@ -281,7 +304,7 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     return list->entry;
 }
 
-/* Joins neighbouring pages up to wanted bytes. */
+/* Translates an offset, and joins contiguous pages up to "wanted" bytes. */
 static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
                                 uint64_t wanted, bool write, uint64_t *addr,
                                 uint64_t *contiguous, LastList *last)
@@ -317,8 +340,9 @@ static enum qrnic_syndrome walk(QrnicEngine *e, QrnicPages *p, uint64_t offset,
 }
 
 /*
- * An entry that is absent in a list that was kept is not believed before that
- * list is read again. What it leads to then may have been kept, too.
+ * Translates an offset. A cached list is read again if its entry is absent,
+ * because the guest may have paged in meanwhile. The new entry may lead to
+ * another cached list, so each level may need this.
  */
 static enum qrnic_syndrome translate(QrnicEngine *e, QrnicPages *p,
                                      uint64_t offset, uint64_t wanted,

@@ -1,7 +1,10 @@
 /*
- * qrnic engine: what users of keys do with them: memory windows, fast
- * registration, invalidation
+ * qrnic engine: memory windows, fast registration and invalidation
  *
+ * Queue pairs call these functions for WQEs, and for received sends with
+ * invalidate. Each function checks first and then changes the key, so that a
+ * failed operation has no effect. A bound window counts in "windows" of its
+ * region. A window of type 2 also counts in "windows" of its queue pair.
  * InfiniBand specification, 10.6.6.2 (invalidation) and 10.6.7 (windows).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -11,7 +14,7 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-/* The key is as it was when it was made, but for the variant. */
+/* Restores the key to its state after creation, except for the variant. */
 static void invalidate(QrnicEngine *e, QrnicMkey *k)
 {
     qrnic_window_unbind(e, k);
@@ -55,7 +58,7 @@ void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user)
     }
 }
 
-/* The region that a window shall be bound to, and what of it */
+/* Checks the region of a bind, and the range and the rights of the window. */
 static enum qrnic_syndrome region_check(const QrnicKeyUser *user,
                                         const QrnicMkey *region,
                                         const QrnicBindSeg *b)
@@ -173,7 +176,7 @@ enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
     if (syndrome) {
         return syndrome;
     }
-    /* Levels 1 have FAST_REG_MAX_PAGES pages at most. */
+    /* A table with one level has at most FAST_REG_MAX_PAGES pages. */
     if (r->table.levels > 1 ||
         !qrnic_pages_init(e, &pages, &r->table, r->length, false,
                           &bad_offset)) {
@@ -193,7 +196,10 @@ enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
     return QRNIC_SYN_NONE;
 }
 
-/* C10-47 and following: who may invalidate what. */
+/*
+ * Returns the syndrome of an invalidation that is not permitted (IB C10-47 and
+ * following).
+ */
 static enum qrnic_syndrome invalidate_check(const QrnicKeyUser *user,
                                             uint32_t pd, const QrnicMkey *k,
                                             uint32_t key)
@@ -236,7 +242,10 @@ enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e,
     QrnicMkey *k = qrnic_mkey_get(e, key >> 8);
     enum qrnic_syndrome syndrome = invalidate_check(user, pd, k, key);
 
-    /* The other end can invalidate a key only if it could use it. */
+    /*
+     * The requester may invalidate only a key with remote rights, because it
+     * cannot use any other key.
+     */
     if (!syndrome && !(k->ctx.access & QRNIC_REMOTE_RIGHTS)) {
         syndrome = QRNIC_SYN_KEY_ACCESS;
     }
