@@ -1,6 +1,15 @@
 /*
- * qrnic engine: doorbell pages, the doorbell FIFO and recovery from its
- * overflow
+ * qrnic engine: doorbell pages, the doorbell FIFO, and recovery of lost
+ * doorbells
+ *
+ * The device calls qrnic_doorbell_write() when the guest writes a doorbell
+ * page. It calls qrnic_doorbell_event() when KVM reports a write without its
+ * value. The run loop calls qrnic_doorbells_process(). Doorbells wait in a FIFO
+ * of config.doorbell_fifo entries. If the FIFO is full, a doorbell is lost and
+ * its page recovers: the run loop checks all queues of the page. A check reads
+ * the producer index from the doorbell record, so a lost doorbell loses no
+ * work. Pages that recover are in queue->recovering, and page->recover is the
+ * next queue to check. Manual, chapter "Doorbells".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +18,7 @@
 #include "trace.h"
 #include "engine/sched/sched.h"
 
-/* Queues looked at in one go, of the pages that are recovered */
+/* Queues of recovering pages that are checked in one call */
 #define RECOVERY_QUEUES 64
 
 static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
@@ -20,7 +29,10 @@ static void window_write(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
     trace_qrnic_direct_window(e->config.name, number, offset, value);
 }
 
-/* Reads the blocks of a direct doorbell. False: they are not a usable WQE. */
+/*
+ * Copies the blocks of a direct doorbell from the window of the page. Returns
+ * false if they are not a usable WQE.
+ */
 static bool window_take(QrnicEngine *e, QrnicDbPage *page,
                         const QrnicDoorbell *d, QrnicDoorbellMessage *m)
 {
@@ -46,7 +58,10 @@ static bool window_take(QrnicEngine *e, QrnicDbPage *page,
     return true;
 }
 
-/* As if a doorbell of every queue of the page had been rung */
+/*
+ * Checks all queues of the page soon. A recovery in progress is repeated after
+ * its end, because its first queues are already checked.
+ */
 static void look_at_all(QrnicEngine *e, QrnicDbPage *page)
 {
     if (page->recovering) {
@@ -66,7 +81,10 @@ static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
     look_at_all(e, page);
 }
 
-/* Seen to when those of the page that came before have been taken out */
+/*
+ * Records the loss of a doorbell. The recovery begins when all older doorbells
+ * of the page are processed, because a queue must not be checked before them.
+ */
 static void message_lost(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
 {
     page->window_valid = 0;
@@ -81,8 +99,9 @@ static void message_lost(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
 }
 
 /*
- * A page may fill half of the FIFO, so that one that rings all the time leaves
- * room for others; and what it loses costs nobody but itself a recovery.
+ * Returns true if the FIFO has room for a doorbell of the page. A page may fill
+ * half of the FIFO, so that a page that is rung without pause leaves room for
+ * other pages. The losses of a page cause a recovery of that page only.
  */
 static bool fifo_has_room(const QrnicEngine *e, const QrnicDbPage *page)
 {
@@ -114,7 +133,10 @@ static void fifo_put(QrnicEngine *e, QrnicDbPage *page, uint32_t number,
     m->number = d->number;
     m->index = d->index;
     if (offset == QRNIC_DB_DIRECT && !window_take(e, page, d, m)) {
-        /* A doorbell is a hint in any case; the WQE will be fetched. */
+        /*
+         * The doorbell is handled without its WQE, because the WQE is in the
+         * send queue, too.
+         */
         m->offset = QRNIC_DB_SQ;
     }
     trace_qrnic_doorbell(e->config.name, number, offset, m->number, m->index,
@@ -224,9 +246,11 @@ static void message_cq(QrnicEngine *e, const QrnicDoorbellMessage *m)
 }
 
 /*
- * No queue pair waits for a WQE of an SRQ: the other end of a connection asks
- * again, and whatever else came is gone. So the record is read by the next
- * taker. The operations of a tag list have a record of their own.
+ * Processes the doorbell of an SRQ. Only the operations of a tag list need it.
+ * New receive WQEs need no processing, because no queue pair waits for them.
+ * The requester of a connection retries after an RNR NAK, and any other packet
+ * was dropped. The doorbell record is read when a queue pair consumes the next
+ * WQE.
  */
 static void message_srq(QrnicEngine *e, const QrnicDoorbellMessage *m)
 {
@@ -252,7 +276,10 @@ static QrnicCounterSet *message_counter_set(QrnicEngine *e,
     return qp && qp->db_page == m->page ? qp->counters : NULL;
 }
 
-/* What the queue pair makes of more in its RQ is in its context. */
+/*
+ * Notifies the queue pair of new receive WQEs. The context is fetched first if
+ * it is not cached, because the context decides about the effect.
+ */
 static void receive_doorbell(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->ops->receive_doorbell && qrnic_context_doorbell(e, qp)) {
@@ -329,9 +356,10 @@ static void recover_queue(QrnicEngine *e, QrnicDbQueue *q)
 }
 
 /*
- * Looks at queues of a page, as many as are left in this go. After another loss
- * it goes through them once more, but first to the end: who rings all the time
- * must not keep it at the beginning.
+ * Checks up to "left" queues of a page and returns the rest of that budget.
+ * After a further loss the page is checked again, but only after the end of its
+ * list. Otherwise a guest that rings without pause would keep the check at the
+ * beginning.
  */
 static unsigned recover_page(QrnicEngine *e, QrnicDbPage *page, unsigned left)
 {
@@ -354,7 +382,10 @@ static unsigned recover_page(QrnicEngine *e, QrnicDbPage *page, unsigned left)
     return left;
 }
 
-/* The pages have turns; those with few queues share one. */
+/*
+ * Checks queues of the recovering pages, one page after the other. Pages with
+ * few queues share one call.
+ */
 static void recover(QrnicEngine *e)
 {
     unsigned left = RECOVERY_QUEUES;
@@ -382,7 +413,10 @@ static void message_process(QrnicEngine *e, const QrnicDoorbellMessage *m)
     }
 }
 
-/* The page may be another one of that number by now, which has none there. */
+/*
+ * Updates the page of a doorbell that is processed. The page may have been
+ * freed and allocated again, so it may have no waiting doorbells.
+ */
 static void message_taken(QrnicEngine *e, uint32_t number)
 {
     QrnicDbPage *page = qrnic_db_page_get(e, number);
@@ -416,7 +450,9 @@ bool qrnic_doorbells_pending(const QrnicEngine *e)
     return e->sched->fifo_count || !QTAILQ_EMPTY(&e->queue->recovering);
 }
 
-/* What pages know of it goes with them. */
+/*
+ * Empties the FIFO. The counts of waiting doorbells disappear with their pages.
+ */
 void qrnic_doorbells_reset(QrnicEngine *e)
 {
     QrnicSched *s = e->sched;

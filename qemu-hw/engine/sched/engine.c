@@ -1,10 +1,12 @@
 /*
- * qrnic engine: life, and the run loop
+ * qrnic engine: its life, and the run loop
  *
- * The device calls qrnic_engine_run() after a kick. The loop walks the table of
- * floors and names none of them: each says if it has work pending, and does
- * a limited amount of it in each round (QrnicFloor). The loop ends when
- * no floor has work, or after some rounds; for the rest it kicks the device.
+ * The device creates an engine with qrnic_engine_new(), and calls
+ * qrnic_engine_run() after each kick. The run loop walks the table of layers
+ * and names none of them. Each layer reports pending work, and does a limited
+ * amount of it in each round (QrnicFloor). The loop ends if no layer has work,
+ * after a number of rounds, or on a fatal error. If work remains, the loop
+ * kicks the device again. From a kick to the end of the run, e->awake is true.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,7 +19,7 @@
 #define CLOCK_KHZ 1000000       /* the clock counts nanoseconds */
 #define ACK_DELAY 12            /* 4.096 us x 2^12: 17 ms */
 
-/* Lowest first: each floor uses only floors before it. */
+/* Layers, the lowest first; each one uses only layers before it. */
 static const QrnicFloor *const floors[] = {
     &qrnic_core_floor, &qrnic_memory_floor, &qrnic_queue_floor,
     &qrnic_fabric_floor, &qrnic_qp_floor, &qrnic_transport_floor,
@@ -26,8 +28,9 @@ static const QrnicFloor *const floors[] = {
 #define FLOORS ARRAY_SIZE(floors)
 
 /*
- * The operations of the table that are not NULL, in the order of a round. An
- * engine makes it once, because a run is short and most entries are NULL.
+ * Operations of the table that are not NULL, in the order of a round. The
+ * engine collects them once, because a run is short and most entries of the
+ * table are NULL.
  */
 typedef struct QrnicRounds {
     unsigned pending_count, process_count, finish_count;
@@ -40,7 +43,9 @@ static QrnicRounds *rounds_new(void)
 {
     QrnicRounds *r = g_new0(QrnicRounds, 1);
 
-    /* The highest first, because most of the work is that of the scheduler. */
+    /*
+     * The highest layer comes first, because the scheduler has work most often.
+     */
     for (unsigned i = FLOORS; i-- > 0; ) {
         if (floors[i]->pending) {
             r->pending[r->pending_count++] = floors[i]->pending;
@@ -191,7 +196,10 @@ QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out)
     out->clock_khz = CLOCK_KHZ;
     out->counters = QRNIC_NUM_COUNTERS;
     out->ack_delay = ACK_DELAY;
-    /* Modified: the bit for "universal" has the other sense in a GUID. */
+    /*
+     * The bit for "universal" is inverted in a GUID (modified EUI-64), so that
+     * it differs from the MAC address.
+     */
     out->node_guid = qrnic_eui64(c->mac) ^ 2ull << 56;
     return qrnic_ok(0);
 }

@@ -1,5 +1,5 @@
 /*
- * qrnic engine, floor sched: its life
+ * qrnic engine, layer sched: its operations (QrnicFloor)
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,10 +7,10 @@
 #include "qemu/osdep.h"
 #include "engine/sched/sched.h"
 
-/* In one round */
+/* Doorbells and slots in a round */
 #define DOORBELLS 64
 #define QUANTA 4
-/* At the end of a run, for frames to this device */
+/* Rounds at the end of a run for looped back frames, and slots in each */
 #define LOOPBACK_ROUNDS 3
 #define LOOPBACK_QUANTA 2
 
@@ -49,9 +49,9 @@ static void sched_send(QrnicEngine *e)
 }
 
 /*
- * Delivers the request of a short message to this device, and its answer, in
- * the same run. The work is little, so that a doorbell is not delayed by the
- * work of others.
+ * Delivers the request of a short message to this device, and its response, in
+ * the same run. The amount of work is small, so that a doorbell is not delayed
+ * by the work of other queue pairs.
  */
 static void sched_finish(QrnicEngine *e)
 {

@@ -1,6 +1,12 @@
 /*
- * qrnic engine: the scheduler: which priority level and which queue pair sends
- * next. Manual, chapter Priorities.
+ * qrnic engine: the scheduler: selects the priority level and the queue pair
+ * that sends next
+ *
+ * The run loop calls qrnic_scheduler_run() in each round. A slot lets one queue
+ * pair send up to QP_QUANTUM packets, or flush that many WQEs in state ERR. In
+ * a slot the context of the queue pair is pinned. After the slot
+ * qrnic_schedule_again() appends the queue pair to a ready list if it has more
+ * to send. Manual, chapter "Priorities".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,7 +21,11 @@ static unsigned highest_of(uint32_t levels)
     return 31 - clz32(levels);
 }
 
-/* Each 16th slot goes to a lower level, from the highest to the lowest. */
+/*
+ * Selects the level if a strict level is ready. Every STARVATION_SLOTS-th slot
+ * is given to a waiting lower level, so that no level starves. These levels are
+ * served from the highest to the lowest.
+ */
 static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
 {
     unsigned highest = highest_of(levels);
@@ -31,7 +41,10 @@ static unsigned strict(QrnicSched *s, uint32_t levels, bool *relief)
     return s->relieved;
 }
 
-/* Returns the highest level with slots left; without any, all get 2^level. */
+/*
+ * Returns the highest level with slots left. If no level has any, each level
+ * first receives 2^level new slots.
+ */
 static unsigned weighted(QrnicSched *s, uint32_t levels)
 {
     for (;;) {
@@ -47,7 +60,7 @@ static unsigned weighted(QrnicSched *s, uint32_t levels)
     }
 }
 
-/* Returns the level that sends next; levels: a bit for each ready level */
+/* Returns the level that sends next. levels has a bit for each ready level. */
 static unsigned priority_next(QrnicEngine *e, uint32_t levels)
 {
     QrnicSched *s = e->sched;
@@ -55,8 +68,8 @@ static unsigned priority_next(QrnicEngine *e, uint32_t levels)
     unsigned level;
 
     /*
-     * Alone, perhaps for a moment: others may wait for the wire. So their turns
-     * are still counted.
+     * A single ready level is charged no slot, because other levels may only be
+     * waiting for the wire.
      */
     if (!(levels & (levels - 1))) {
         return ctz32(levels);
@@ -69,7 +82,7 @@ static unsigned priority_next(QrnicEngine *e, uint32_t levels)
     return level;
 }
 
-/* Packets that a queue pair may send before the next one is scheduled */
+/* Packets that a queue pair may send in a slot */
 #define QP_QUANTUM 16
 
 static void take_up(QrnicEngine *e, QrnicQp *qp)
@@ -110,7 +123,10 @@ bool qrnic_scheduler_pending(QrnicEngine *e)
             qrnic_ready_levels(e, QRNIC_LIST_LOOPBACK));
 }
 
-/* The lists have turns, too: who waited for the wire, and who did not. */
+/*
+ * Returns the next queue pair. Within a level the ready lists alternate, so
+ * that queue pairs that waited for the wire have no disadvantage.
+ */
 static QrnicQp *next_ready(QrnicEngine *e)
 {
     QrnicSched *s = e->sched;
