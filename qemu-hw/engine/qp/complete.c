@@ -1,5 +1,10 @@
 /*
- * qrnic engine: queue pairs: completions
+ * qrnic engine, layer qp: completions
+ *
+ * Builds CQEs and appends them to CQs. Requesters, qrnic_transmit() and the
+ * flush complete send WQEs; inbound.c and ud.c complete receive WQEs. Nothing
+ * is kept between calls, except sq.completed: software may reuse the slots
+ * before it. If the CQ is in error, the queue pair goes to ERR.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -28,7 +33,7 @@ static uint8_t cqe_opcode(uint8_t wqe_opcode)
     case QRNIC_WQE_RDMA_WRITE_IMM:
         return QRNIC_CQE_RDMA_WRITE;
     default:
-        return wqe_opcode;      /* the others have the same numbers */
+        return wqe_opcode;      /* the other opcodes have equal numbers */
     }
 }
 
@@ -58,7 +63,10 @@ void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                       status, syndrome, byte_len);
 }
 
-/* An SRQ may have a CQ of its own (XRC, tag matching). */
+/*
+ * Returns the CQ of a receive completion. An SRQ can have a CQ of its own (XRC,
+ * tag matching).
+ */
 static QrnicCq *recv_cq(QrnicEngine *e, QrnicQp *qp, const QrnicCqe *cqe)
 {
     QrnicCq *cq = qrnic_srq_cq(e, cqe->srqn);

@@ -1,11 +1,18 @@
 /*
- * qrnic engine: the cache of the contexts of connections
+ * qrnic engine, layer qp: the context cache
  *
- * A queue pair whose context is not in the cache is not worked on before its
- * image has been read. What the image has is compared with what the device
- * knows, so memory that somebody has overwritten leads to an error and to
- * nothing else; and so does work on a queue pair whose context was out.
- * Manual, chapter Context cache.
+ * Models the cache of an adapter that keeps the contexts of most connections in
+ * guest memory. The scheduler, receivers, doorbells and timers request a
+ * context before they work on a queue pair. A hit is reported at once, and a
+ * miss starts a fetch that takes context-latency. At its end fetch_done()
+ * compares the image in memory with the state of the device, because guest
+ * software could have overwritten the image. A mismatch takes the queue pair to
+ * ERR. The function go_on() then continues the work that waited.
+ *
+ * With context-stations=0 the device fetches in order, so one fetch delays all
+ * work. Otherwise other queue pairs continue, and frames for the waiting queue
+ * pair are buffered. A context stays pinned until its quantum ends. Manual,
+ * chapter Context cache.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,29 +23,34 @@
 
 typedef enum QrnicContextPlace {
     CONTEXT_OUT,                /* in memory only */
-    CONTEXT_WANTED,             /* waits for a station */
-    CONTEXT_FETCHED,            /* is being read */
+    CONTEXT_WANTED,             /* queued for a reservation station */
+    CONTEXT_FETCHED,            /* in a reservation station */
     CONTEXT_IN,                 /* in the cache */
 } QrnicContextPlace;
 
 struct QrnicContext {
     QrnicQp *qp;
     QrnicContextPlace place;
-    bool pinned;                /* in the cache until the quantum ends */
+    /* must stay in the cache until the quantum ends */
+    bool pinned;
     bool wants_quantum, wants_timer, wants_doorbell;
-    bool was_scheduled;         /* a miss has cost it this quantum */
-    uint32_t frames;            /* that wait for it */
-    uint32_t writes;            /* of the image, which has this number */
-    uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];    /* as it is in memory */
-    /* in: least recently used first; wanted: in order */
+    bool was_scheduled;         /* The miss has cost this quantum */
+    uint32_t frames;            /* buffered frames for this queue pair */
+    uint32_t writes;            /* serial number of the image */
+    /* copy of the image in memory */
+    uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
+    /*
+     * Entry of the list of cached contexts, least recently used first; or of
+     * the list of misses, in their order
+     */
     QTAILQ_ENTRY(QrnicContext) next;
     QrnicTimer timer;
 };
 
-/* A frame whose queue pair waits, or in order for whoever waits */
+/* Frame that waits for its context, or behind such a frame in order */
 typedef struct WaitingFrame {
     QTAILQ_ENTRY(WaitingFrame) next;
-    QrnicContext *context;      /* that it is counted for, or NULL */
+    QrnicContext *context;      /* context that counts the frame; or NULL */
     uint32_t qpn;
     bool loopback;
     size_t len;
@@ -47,15 +59,15 @@ typedef struct WaitingFrame {
 
 struct QrnicContexts {
     QrnicPages memory;
-    uint64_t length;            /* 0: software has given none */
+    uint64_t length;            /* 0: software has set no context memory */
     uint32_t count;             /* queue pairs with contexts, and members */
     uint32_t in, pinned, fetched;
     QTAILQ_HEAD(, QrnicContext) cached, wanted;
     QTAILQ_HEAD(, WaitingFrame) frames;
     uint32_t frame_count;
     bool delivering;
-    bool more;                  /* frames that may go, but not in this run */
-    WaitingFrame *delivered;    /* the frame that is just being delivered */
+    bool more;                  /* frames remain for the next run */
+    WaitingFrame *delivered;    /* frame that is delivered now */
 };
 
 static bool in_order(const QrnicEngine *e)
@@ -63,7 +75,7 @@ static bool in_order(const QrnicEngine *e)
     return !e->config.context_stations;
 }
 
-/* One context is waited for, and so are all. */
+/* Returns true if a fetch in order delays all other work. */
 static bool stands_still(const QrnicEngine *e)
 {
     const QrnicContexts *x = e->qps->contexts;
@@ -76,7 +88,10 @@ bool qrnic_contexts_stand_still(const QrnicEngine *e)
     return e->qps->contexts && stands_still(e);
 }
 
-/* In order the wire and what we send ourselves wait, too, and come behind. */
+/*
+ * Suspends or resumes the wire and the loopback queue, so that no frame
+ * overtakes a fetch in order.
+ */
 static void still_changed(QrnicEngine *e)
 {
     bool still = in_order(e) &&
@@ -88,9 +103,7 @@ static void still_changed(QrnicEngine *e)
     e->fabric->suspended = still;
 }
 
-/*
- * Images
- */
+/* Images */
 
 static void image_pack(const QrnicContext *c, uint8_t *image)
 {
@@ -118,7 +131,10 @@ static void image_error(QrnicEngine *e, const QrnicContext *c, const char *what)
                       "the image of its context %s", what);
 }
 
-/* SYN_NONE: it is what the device wrote last. */
+/*
+ * Compares the image in memory with the state of the device. Returns SYN_NONE
+ * if they are equal, SYN_DMA if the image cannot be read, or SYN_CONTEXT.
+ */
 static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
 {
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
@@ -134,13 +150,19 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
         syndrome = QRNIC_SYN_CONTEXT;
     }
     if (syndrome) {
-        /* Whatever is there, it is not this. */
+        /*
+         * The memory has unknown contents, so the next write-back must not be
+         * omitted.
+         */
         memset(c->image, 0, sizeof(c->image));
     }
     return syndrome;
 }
 
-/* What cannot be written is found when it is read. */
+/*
+ * Writes the image if it has changed since it was read. A failed write is only
+ * reported here, because the next fetch detects the old image.
+ */
 static void image_write(QrnicEngine *e, QrnicContext *c)
 {
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
@@ -162,18 +184,18 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
     qrnic_charge_to(e, before);
 }
 
-/*
- * The cache
- */
+/* The cache */
 
-/* Keeps a context in the cache until the turn of its queue pair. */
+/* Pins a context in the cache until the quantum of its queue pair ends. */
 static void pin(QrnicContexts *x, QrnicContext *c)
 {
     if (c->place == CONTEXT_IN && !c->pinned) {
         c->pinned = true;
         x->pinned++;
     }
-    /* fetches_begin() would wait for ever for one that is not in the cache. */
+    /*
+     * A pinned context outside the cache would stop fetches_begin() for ever.
+     */
     assert(x->pinned <= x->in);
 }
 
@@ -203,7 +225,11 @@ static void evict_one(QrnicEngine *e)
             break;
         }
     }
-    /* A command needs one now. Who has lost it wants it again at its turn. */
+    /*
+     * If all contexts are pinned, the least recently used one is evicted,
+     * because a command needs a slot. The queue pair of that context fetches it
+     * again when next scheduled.
+     */
     c = c ? c : QTAILQ_FIRST(&x->cached);
     image_write(e, c);
     take_out(x, c);
@@ -221,7 +247,7 @@ static void put_in(QrnicEngine *e, QrnicContext *c)
     c->place = CONTEXT_IN;
 }
 
-/* It is neither wanted nor being read any more. */
+/* Ends the wait for a station, or the fetch. */
 static void fetch_end(QrnicEngine *e, QrnicContext *c)
 {
     QrnicContexts *x = e->qps->contexts;
@@ -235,12 +261,14 @@ static void fetch_end(QrnicEngine *e, QrnicContext *c)
     c->place = CONTEXT_OUT;
 }
 
-/* What waited for the context, but for frames */
+/* Continues the work that waited for the context, except for frames. */
 static void go_on(QrnicEngine *e, QrnicContext *c)
 {
     QrnicQp *qp = c->qp;
 
-    /* Before the calls below, which may make room by evicting a context */
+    /*
+     * The context is pinned first, because the calls below may evict a context.
+     */
     if (c->wants_quantum) {
         pin(e->qps->contexts, c);
     }
@@ -254,7 +282,10 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
     }
     if (c->wants_quantum) {
         c->wants_quantum = false;
-        /* Who never had its turn is not to come before those who wait. */
+        /*
+         * Only a queue pair that lost its quantum goes first. Otherwise a queue
+         * pair that was never scheduled would overtake those that wait.
+         */
         if (c->was_scheduled) {
             e->qps->context_users->ready(e, qp);
         } else {
@@ -282,8 +313,9 @@ static void fetch_done(QrnicEngine *e, QrnicContext *c)
 }
 
 /*
- * As many as there are stations, and room for them until their turn; in order
- * nobody would have it before.
+ * Starts fetches while stations are free, out of order only if the cache has
+ * room until the quantum of each. In order the limit is unnecessary, because no
+ * other queue pair is scheduled before the fetch ends.
  */
 static void fetches_begin(QrnicEngine *e)
 {
@@ -306,7 +338,10 @@ static void fetches_begin(QrnicEngine *e)
     }
 }
 
-/* True: it is there. */
+/*
+ * Requests a context. Returns true if the context is in the cache, possibly
+ * after a fetch without latency.
+ */
 static bool want(QrnicEngine *e, QrnicContext *c)
 {
     QrnicContexts *x = e->qps->contexts;
@@ -338,7 +373,10 @@ static void frame_free(QrnicContexts *x, WaitingFrame *f)
     g_free(f);
 }
 
-/* A context that came for frames may have been put out before they had gone. */
+/*
+ * Returns true if the frame can be delivered. A context fetched for frames may
+ * have been evicted before their delivery, so this function requests it again.
+ */
 static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
 {
     QrnicQp *qp = qrnic_qp_get(e, f->qpn);
@@ -351,7 +389,10 @@ static bool frame_may_go(QrnicEngine *e, const WaitingFrame *f)
            (c->place == CONTEXT_OUT && want(e, c));
 }
 
-/* Those of a queue pair in order; in order all */
+/*
+ * Delivers buffered frames. The order of frames is kept for each queue pair,
+ * and for all frames if contexts are fetched in order.
+ */
 static void frames_deliver(QrnicEngine *e)
 {
     QrnicContexts *x = e->qps->contexts;
@@ -362,7 +403,10 @@ static void frames_deliver(QrnicEngine *e)
         x->more = true;
         return;
     }
-    /* They are not for whom we work just now. */
+    /*
+     * The frames belong to other queue pairs than the current work, so that no
+     * counter set may count them here.
+     */
     before = qrnic_charge_to(e, NULL);
     x->delivering = true;
     x->more = false;
@@ -379,7 +423,10 @@ static void frames_deliver(QrnicEngine *e)
         x->delivered = f;
         h = qrnic_headers_walk(f->data, f->len);
         e->fabric->receivers->roce(e, &h, f->loopback);
-        /* It is still so if its queue pair has to wait once more. */
+        /*
+         * The receiver clears x->delivered if the frame must stay buffered,
+         * because its queue pair waits again.
+         */
         if (x->delivered) {
             frame_free(x, f);
         }
@@ -392,7 +439,10 @@ static void frames_deliver(QrnicEngine *e)
     }
 }
 
-/* Something has changed for those that wait. */
+/*
+ * Starts waiting fetches and delivers frames, because a context or a slot has
+ * become available.
+ */
 static void next_ones(QrnicEngine *e)
 {
     fetches_begin(e);
@@ -409,9 +459,7 @@ static void fetch_timer(QrnicEngine *e, QrnicTimer *t)
     next_ones(e);
 }
 
-/*
- * What others ask
- */
+/* Requests of other files */
 
 bool qrnic_context_waits(QrnicQp *qp)
 {
@@ -473,7 +521,10 @@ static void frame_keep(QrnicEngine *e, const QrnicQp *qp, const QrnicHeaders *h,
         x->delivered = NULL;
         return;
     }
-    /* Of what room there is, others have as much as who has the most. */
+    /*
+     * A queue pair may buffer as many frames as are still free, so that it
+     * cannot use up the buffer alone.
+     */
     if (x->frame_count == QRNIC_CONTEXT_FRAMES ||
         (c && !in_order(e) &&
          c->frames >= QRNIC_CONTEXT_FRAMES - x->frame_count)) {
@@ -536,9 +587,7 @@ void qrnic_context_now(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-/*
- * Life
- */
+/* Creation, destruction and the context memory */
 
 QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops)
 {
@@ -701,7 +750,7 @@ void qrnic_contexts_init(QrnicEngine *e)
     QTAILQ_INIT(&x->frames);
 }
 
-/* The queue pairs are gone by now. */
+/* Frees the cache. All queue pairs are destroyed before. */
 void qrnic_contexts_cleanup(QrnicEngine *e)
 {
     QrnicContexts *x = e->qps->contexts;

@@ -1,6 +1,12 @@
 /*
- * qrnic engine: queue pairs: states that the device enters by itself: ERR, SQE,
- * and SQD drained
+ * qrnic engine, layer qp: states that the device enters on its own
+ *
+ * Takes queue pairs to ERR and SQE after errors, and reports SQD drained.
+ * Transports and complete.c call qrnic_qp_error() and qrnic_qp_send_error(). If
+ * the asynchronous EQ is full, qp->owed_event keeps the event. The phase
+ * REPORTS calls qrnic_qp_errors_process(), which sends pending events and takes
+ * the queue pairs of a failed CQ to ERR. The members errors_at and errors_left
+ * are the progress of this scan.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +15,7 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Table entries looked at in one go after an error of a CQ */
+/* Most table entries that one round scans after an error of a CQ */
 #define ERROR_ENTRIES 4096
 
 void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
@@ -88,7 +94,10 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
         qp->state != QRNIC_QPS_RESET && qp->state != QRNIC_QPS_ERR) {
         qrnic_qp_error(e, qp, QRNIC_EVENT_QP_FATAL, QRNIC_WC_GENERAL_ERR);
     }
-    /* Its flush ended without telling of the last WQE. */
+    /*
+     * The event LAST_WQE_REACHED is still pending, because the EQ was full
+     * during the flush.
+     */
     if (qp->state == QRNIC_QPS_ERR && !qp->last_wqe_reported &&
         qrnic_qp_takes_wqes(qp) && !qrnic_qp_has_rq(qp)) {
         qrnic_schedule(e, qp);
@@ -96,9 +105,9 @@ static void errors_of(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * A CQ in error takes no completion of any queue pair, so all that report to
- * it go to ERR. There may be more than the asynchronous EQ has room for: then
- * the rest waits until software has consumed some.
+ * Scans the queue pairs. A CQ in error accepts no completion, so all queue
+ * pairs that report to the CQ go to ERR. If the asynchronous EQ is full, the
+ * scan continues after software has consumed events.
  */
 void qrnic_qp_errors_process(QrnicEngine *e)
 {

@@ -1,5 +1,11 @@
 /*
- * qrnic engine, floor qp: its life
+ * qrnic engine, layer qp: init, reset and cleanup of the layer
+ *
+ * Allocates e->qps with the table of queue pairs and the lists of the
+ * scheduler. The engine calls the operations in this table (see core/core.h). A
+ * reset frees all queue pairs without completions. The phase FRAMES delivers
+ * frames that waited for contexts; the phase REPORTS sends events and CNPs that
+ * were pending.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,8 +14,8 @@
 #include "engine/qp/qp_private.h"
 
 /*
- * The lowest numbers stay unused, so that QP 0 and QP 1 keep their meaning of
- * the InfiniBand specification.
+ * Creates an empty table. Numbers 0 and 1 are unused, because they are QP 0 and
+ * QP 1 of the InfiniBand specification.
  */
 static void table_init(QrnicEngine *e)
 {

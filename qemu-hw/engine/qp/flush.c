@@ -1,5 +1,11 @@
 /*
- * qrnic engine: queue pairs: the flush of queues
+ * qrnic engine, layer qp: flush of work queues
+ *
+ * Completes WQEs as flushed: both queues in ERR, the SQ in SQE. The scheduler
+ * calls qrnic_qp_flush() for a queue pair in ERR, transmit.c flushes the SQ in
+ * SQE. Each call completes at most budget WQEs, and the queue pair is scheduled
+ * again while WQEs remain. WQEs posted later in ERR are flushed when their
+ * doorbell is rung.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +20,10 @@ void qrnic_transmit_drop(QrnicEngine *e, QrnicQp *qp)
     qrnic_piece_list_drop(qp);
 }
 
-/* Completes the WQE that is sent in part as flushed. False: there is none. */
+/*
+ * Completes the WQE that is sent in part as flushed. Returns false if there is
+ * none.
+ */
 static bool transmit_flush(QrnicEngine *e, QrnicQp *qp)
 {
     if (!qp->under_way) {
@@ -34,7 +43,10 @@ bool qrnic_sq_flush_one(QrnicEngine *e, QrnicQp *qp)
     if (!qrnic_qp_has_sq(qp)) {
         return false;
     }
-    /* The WQE is flushed without a look at what it asks for. */
+    /*
+     * The contents of the WQE are ignored, because even an invalid WQE is
+     * flushed.
+     */
     if (qrnic_sq_take(e, qp, &wqe, &status, &syndrome) == QRNIC_TAKE_EMPTY) {
         return false;
     }
@@ -66,7 +78,10 @@ static bool flush_rq_one(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     if (!qrnic_qp_has_rq(qp)) {
-        /* The others stay for the other queue pairs (10.2.9.3). */
+        /*
+         * WQEs of the SRQ are not flushed, because they remain for other queue
+         * pairs (10.2.9.3).
+         */
         if (!qp->last_wqe_reported && !qrnic_async_has_room(e)) {
             e->qps->errors_left = e->qps->table.limit;
         } else if (!qp->last_wqe_reported) {

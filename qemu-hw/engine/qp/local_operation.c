@@ -1,5 +1,11 @@
 /*
- * qrnic engine: operations of send queues on keys, of which nothing is sent
+ * qrnic engine, layer qp: local operations of send queues
+ *
+ * Executes WQEs that change keys and send nothing: bind, register, and
+ * invalidate. Requester and qrnic_transmit() call qrnic_local_operation() when
+ * the WQE is next in order. An indirect key has a list of pieces, read in
+ * parts. The parts are kept in qp->piece_list until the operation is done or
+ * the WQE is dropped.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,10 +14,10 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Bytes of a list that are read in one go: each may lie in its own piece */
+/* Bytes of a list that one step reads, because each may lie in its own piece */
 #define LIST_PART 512
 
-/* The list of pieces of the WQE with this index, as far as it has been read */
+/* List of pieces of the WQE with this index; done bytes have been read */
 struct QrnicPieceList {
     uint32_t index, length, done;
     uint8_t data[];
@@ -38,9 +44,9 @@ static QrnicPieceList *piece_list_of(QrnicQp *qp, const QrnicSendWqe *wqe)
 }
 
 /*
- * The list of pieces is the data of the WQE. A list that lies in many pieces
- * itself is read in several turns. *reported: it cannot be read, and
- * qrnic_gather_part() has reported that.
+ * Registers an indirect key. The data of the WQE is the list of pieces. Returns
+ * QRNIC_LOCAL_MORE if the work budget is spent before the list is read. Sets
+ * *reported if qrnic_gather_part() has already reported the error.
  */
 static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
                                     const QrnicSendWqe *wqe,
@@ -60,8 +66,9 @@ static QrnicLocal register_indirect(QrnicEngine *e, QrnicQp *qp,
         uint32_t n = MIN(LIST_PART, list->length - list->done);
 
         /*
-         * The first part of a turn is read in any case, because responses of
-         * the same queue pair may spend the pieces of every turn.
+         * The first part is read without a check of the budget, because
+         * responses of the same queue pair may spend the budget of each
+         * quantum.
          */
         if (list->done != before && qrnic_budget_spent(e)) {
             return QRNIC_LOCAL_MORE;

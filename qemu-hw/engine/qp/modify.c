@@ -1,8 +1,14 @@
 /*
- * qrnic engine: queue pairs: states and attributes
+ * qrnic engine, layer qp: states and attributes
  *
- * InfiniBand specification, 10.3.1 (states) and 11.2.5.2 (which attributes a
- * transition needs and allows).
+ * Executes MODIFY_QP and QUERY_QP. modify_check() finds the transition in the
+ * table of the type, checks that its required attributes are present, and
+ * validates each value. Then the attributes are copied, and entered() starts
+ * the new state. A rejected command changes nothing. qp->attr holds the
+ * attributes between commands.
+ *
+ * InfiniBand specification, 10.3.1 (states) and 11.2.5.2 (attributes that a
+ * transition requires and allows).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +26,7 @@
 #define RNR_TIMER       QRNIC_QP_MIN_RNR_TIMER
 #define NOTIFY          QRNIC_QP_EN_SQD_ASYNC_NOTIFY
 
-/* From every state: 10.3.1.2 and 10.3.1.7. */
+/* Transitions that each state allows (10.3.1.2 and 10.3.1.7) */
 static const QrnicTransition to_reset = { 0, QRNIC_QPS_RESET, 0, 0 };
 static const QrnicTransition to_error = { 0, QRNIC_QPS_ERR, 0, 0 };
 
@@ -66,7 +72,10 @@ QrnicResult qrnic_av_check(QrnicEngine *e, const QrnicAddressVector *av)
     static const uint8_t zero[16];
     const QrnicGidEntry *g = qrnic_gid_get(e, av->sgid_index);
 
-    /* A connection has one other end: no multicast. */
+    /*
+     * A multicast address is invalid, because a connection has exactly one
+     * peer.
+     */
     if (!memcmp(av->dgid, zero, 16) || qrnic_gid_is_multicast(av->dgid)) {
         return bad_av(QRNIC_ADDRESS_VECTOR_DGID_OFFSET);
     }
@@ -82,14 +91,15 @@ QrnicResult qrnic_av_check(QrnicEngine *e, const QrnicAddressVector *av)
     return qrnic_ok(0);
 }
 
-/* A value, the attribute that gives it, and what it may be. */
+/* Value of an attribute, with its range */
 typedef struct Value {
-    uint32_t attribute;         /* 0: only QUERY_QP has it */
+    /* 0: no attribute; only QUERY_QP returns the member */
+    uint32_t attribute;
     uint32_t offset;
     uint32_t value, min, max;
 } Value;
 
-/* Returns the options of the type that the device has. */
+/* Returns the options of the type that the device supports. */
 static uint8_t options_known(const QrnicEngine *e, const QrnicQp *qp)
 {
     uint64_t has = e->config.capabilities;
@@ -110,10 +120,12 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
         { attribute, QRNIC_QP_ATTR_##name##_OFFSET, in->member, min, max }
         V(QRNIC_QP_STATE, STATE, state, 0, QRNIC_QPS_ERR),
         V(QRNIC_QP_CUR_STATE, CUR_STATE, cur_state, 0, QRNIC_QPS_ERR),
-        /* What the port does not carry could only be dropped. */
+        /*
+         * A larger MTU is rejected, because the port would drop such packets.
+         */
         V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
           qrnic_port_path_mtu(e)),
-        /* Of the rights those of the other end; the local one is the key's. */
+        /* Only remote rights are valid, because keys grant local access. */
         V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
         V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),
         V(QRNIC_QP_RETRY_CNT, RETRY_CNT, retry_cnt, 0, 7),
@@ -151,7 +163,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
         const Value *v = &values[i];
         bool given = in->mask & v->attribute;
 
-        /* What is not given must be zero. */
+        /* A member without its attribute must be zero. */
         if (given ? v->value < v->min || v->value > v->max : v->value != 0) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, v->offset);
         }
@@ -162,7 +174,7 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
     return av_is_zero(&in->av) ? qrnic_ok(0) : bad_av(0);
 }
 
-/* In this order: the transition, its attributes, their values. */
+/* Checks the transition first, then its attributes, then their values. */
 static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
                                 const QrnicQpAttr *in, uint8_t to)
 {
@@ -174,7 +186,9 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
     if (!t || (in->mask & QRNIC_QP_CUR_STATE && in->cur_state != qp->state)) {
         return qrnic_refuse(QRNIC_ST_BAD_STATE, 0);
     }
-    /* While draining the attributes of sending are still in use. */
+    /*
+     * The SQ still uses its attributes while it drains, so they cannot change.
+     */
     if (qp->state == QRNIC_QPS_SQD && qp->sq_draining &&
         to != QRNIC_QPS_RESET && to != QRNIC_QPS_ERR &&
         (to == QRNIC_QPS_RTS || given & ~(ACCESS | RNR_TIMER))) {
@@ -185,7 +199,10 @@ static QrnicResult modify_check(QrnicEngine *e, QrnicQp *qp,
             return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
                                 QRNIC_QP_ATTR_RATE_LIMIT_OFFSET);
         }
-        /* Every SQ that is going to send may have one. */
+        /*
+         * Each SQ can get a rate limit in this transition, independent of its
+         * type.
+         */
         if (to == QRNIC_QPS_RTS && qrnic_qp_has_sq(qp)) {
             given &= ~QRNIC_QP_RATE_LIMIT;
         }
@@ -308,8 +325,9 @@ static void entered(QrnicEngine *e, QrnicQp *qp, uint8_t from,
 }
 
 /*
- * Work may have been posted that waited for this state. Nearly always a new
- * queue pair has none, and to look in vain takes a turn of the main loop.
+ * Returns true if WQEs may have been posted before the state allows to send. A
+ * queue pair that enters RTS from RTR is checked, because most have no WQE yet.
+ * A useless run would cost one iteration of the main loop.
  */
 static bool state_gives_work(const QrnicQp *qp, uint8_t from)
 {

@@ -1,8 +1,13 @@
 /*
- * qrnic engine: queue pairs that wait for pages, and what software answers
+ * qrnic engine, layer qp: queue pairs that wait for pages
  *
- * A queue pair waits for one page at a time where it sends, and for one where
- * it receives, so there is never more to tell than queue pairs can keep.
+ * A transport calls qrnic_page_fault() when an access meets an absent page.
+ * This file sends an event to the EQ for page faults. Software queries the
+ * fault, pages the memory in, and resumes the queue pair, or rejects the fault.
+ * A queue pair waits for at most one page in each direction, so that the number
+ * of pending events is limited. The wait, qp->wait[side], exists from the fault
+ * until software answers. After a rejection the wait remains until the access
+ * is repeated. Manual, chapter on memory on demand.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,11 +19,11 @@
 #define EVENT_BUDGET 256
 
 struct QrnicWait {
-    uint32_t number;            /* of the page fault */
+    uint32_t number;            /* number of the page fault */
     QrnicPageFault at;
-    bool refused;               /* it waits no more */
-    bool owed;                  /* software has not been told */
-    QTAILQ_ENTRY(QrnicWait) next;       /* if owed */
+    bool refused;               /* rejected by software; no longer waits */
+    bool owed;                  /* event not yet sent to software */
+    QTAILQ_ENTRY(QrnicWait) next;       /* list of pending events */
 };
 
 static void owed_remove(QrnicEngine *e, QrnicWait *w)
@@ -91,7 +96,10 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, at->length, at->flags, w->at.sequence);
-    /* Those that are owed longer go first. */
+    /*
+     * Only the first pending event is sent at once, because older ones go
+     * first.
+     */
     if (qrnic_page_faults_pending(e) &&
         QTAILQ_FIRST(&e->qps->faults_owed) == w) {
         tell(e, w);
@@ -99,7 +107,10 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     return true;
 }
 
-/* No more than the EQ has room for, and no more than these at a time */
+/*
+ * Sends pending events while the EQ has room, at most EVENT_BUDGET in one
+ * round.
+ */
 void qrnic_page_faults_process(QrnicEngine *e)
 {
     for (unsigned budget = EVENT_BUDGET;
@@ -108,7 +119,7 @@ void qrnic_page_faults_process(QrnicEngine *e)
     }
 }
 
-/* What waits by this number; else *error */
+/* Returns the queue pair that waits with this number; else NULL and *error. */
 static QrnicQp *waiting(QrnicEngine *e, uint32_t number, QrnicResult *error)
 {
     QrnicQp *qp = qrnic_qp_get(e, number >> 1);
@@ -147,11 +158,13 @@ static void go_on(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 }
 
 /*
- * Returns the queue pair whose page fault the command answers; else *error. Its
- * context is fetched before the page fault is ended, because frames that wait
- * for the context are received then: an access of theirs to another absent page
- * must not begin a page fault which the operation resume does not expect. The
- * fetch may fail the queue pair, so the page fault is looked up again.
+ * Returns the queue pair whose page fault the command answers; else NULL and
+ * *error.
+ *
+ * The context is fetched before the page fault ends, because the fetch delivers
+ * buffered frames. A buffered frame may meet another absent page, and this page
+ * fault must not begin after the old one has ended. The fetch may also fail the
+ * queue pair, so the page fault is searched again.
  */
 static QrnicQp *answered(QrnicEngine *e, uint32_t number,
                          const QrnicFaultAnswer *in, QrnicResult *error)
@@ -184,8 +197,9 @@ QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
 }
 
 /*
- * Whoever wants the same again is refused at once, once. What was dropped does
- * not come again.
+ * Rejects a page fault. The wait remains so that the repeated access fails,
+ * once. Without a resume operation the wait is freed, because the packet was
+ * dropped and is not repeated.
  */
 static void refuse(QrnicEngine *e, QrnicQp *qp, QrnicSide side)
 {
@@ -212,7 +226,10 @@ QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
     return error;
 }
 
-/* The EQ is gone, and with it who was to bring pages. */
+/*
+ * Rejects all page faults, because no EQ is left through which software could
+ * learn of them.
+ */
 void qrnic_page_faults_orphaned(QrnicEngine *e)
 {
     for (uint32_t n = e->qps->table.first; n < e->qps->table.limit; n++) {
@@ -222,7 +239,10 @@ void qrnic_page_faults_orphaned(QrnicEngine *e)
             if (!qrnic_page_fault_waits(qp, side)) {
                 continue;
             }
-            /* As in answered() */
+            /*
+             * The context is fetched first, as in answered(), because the fetch
+             * may end the wait.
+             */
             qrnic_context_now(e, qp);
             if (qrnic_page_fault_waits(qp, side)) {
                 refuse(e, qp, side);

@@ -1,5 +1,12 @@
 /*
- * qrnic engine: the headers that packets of a queue pair share, and its packets
+ * qrnic engine, layer qp: the wire as output of a queue pair
+ *
+ * Builds the headers that all packets of a queue pair share (qp->path) and
+ * sends packets on the wire or to the loopback queue. MODIFY_QP calls
+ * qrnic_path_set(); after that a transport calls qrnic_path_wait(),
+ * qrnic_packet_open() and qrnic_packet_send() for each packet, in this order.
+ * The open packet is in e->fabric->build until it is sent. Until the GID table
+ * changes, qp->path_ours caches if the path is loopback.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +15,9 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* A17.9.2: packets of a flow share a source port. */
+/*
+ * Returns the UDP source port. Packets of a flow share a source port (A17.9.2).
+ */
 static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,
                           uint32_t dest_qpn)
 {
@@ -26,7 +35,11 @@ static uint16_t udp_sport(const QrnicQp *qp, const QrnicAddressVector *av,
     return QRNIC_UDP_SPORT_MIN | ((hash & 0x3fff) ^ (hash >> 14 & 0x3fff));
 }
 
-/* RoCE v1 has no ECN, and no datagram has a rate that could follow it. */
+/*
+ * Returns the traffic class with the ECN bits. RoCE v1 and datagrams do not use
+ * ECN, because v1 has no ECN field and a datagram has no rate that a CNP could
+ * reduce.
+ */
 static uint8_t traffic_class(QrnicEngine *e, const QrnicQp *qp, bool v1)
 {
     uint8_t class = qp->traffic_class;
@@ -62,7 +75,10 @@ void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
     qp->path_epoch = 0;
 }
 
-/* Groups change more often than the GID table: they are asked each time. */
+/*
+ * Returns true if the path is loopback. The result for a multicast address is
+ * not cached, because groups change without a new epoch of the GID table.
+ */
 static bool path_is_ours(QrnicEngine *e, QrnicQp *qp)
 {
     const QrnicPathSpec *spec = &qp->path.spec;
@@ -112,7 +128,10 @@ bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch)
            qrnic_path_wait(e, qp) == QRNIC_LIST_WIRE;
 }
 
-/* Congestion control may have been set since the path was. */
+/*
+ * Updates the ECN bits, because the parameters of congestion control have
+ * changed.
+ */
 static void path_refresh(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicPathSpec spec = qp->path.spec;
@@ -122,7 +141,7 @@ static void path_refresh(QrnicEngine *e, QrnicQp *qp)
     qrnic_path_init(&qp->path, &spec);
 }
 
-/* Where the frame of a packet to the end of its path goes */
+/* Returns the place where a frame along the path is built. */
 static uint8_t *place(QrnicEngine *e, QrnicQp *qp, uint32_t payload_len)
 {
     const QrnicRoceTo to = {
@@ -150,7 +169,10 @@ static inline size_t finish(QrnicEngine *e, const QrnicQp *qp,
                             uint8_t *payload, uint32_t payload_len)
 {
     uint8_t *frame = e->fabric->build.frame;
-    /* What stays in the device is not computed here, nor checked there. */
+    /*
+     * The ICRC of a frame that stays in the device is omitted, because the
+     * receiver does not check it.
+     */
     size_t len = qrnic_roce_is_private(e) ?
                  qrnic_packet_finish_unchecked(frame, payload, payload_len) :
                  qrnic_packet_finish(path, frame, payload, payload_len);
@@ -167,7 +189,10 @@ static void wire_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     bool response = qrnic_opcode_info(t->opcode)->flags & QRNIC_OPF_RESPONSE;
     size_t len = finish(e, qp, &qp->path, t, payload, payload_len);
 
-    /* The limit is that of requests: who asked for an answer has a right. */
+    /*
+     * The rate limit applies to requests only, because the peer has a right to
+     * its responses. Congestion control applies to read responses, too.
+     */
     if (qrnic_pace_is_limited(qp)) {
         if (!response) {
             qrnic_pace_charge(e, qp, len);

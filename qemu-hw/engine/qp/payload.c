@@ -1,5 +1,12 @@
 /*
- * qrnic engine: the data of messages: between WQEs and packets
+ * qrnic engine, layer qp: payload between WQEs and packets
+ *
+ * Copies data from the buffers of send WQEs to packets (gather), and from
+ * packets to the buffers of receive WQEs (scatter). Each segment is checked
+ * with its lkey. Transports call these functions for each packet. No state
+ * remains between calls, because the caller passes the offset in the message.
+ * An absent page is reported as SYN_PAGE_FAULT with a QrnicFault that covers
+ * the rest of the segment.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -59,7 +66,7 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const uint8_t *from, uint32_t len,
                                        QrnicFault *fault)
 {
-    offset += wqe->offset;      /* in the buffer */
+    offset += wqe->offset;      /* offset in the buffer */
     for (uint32_t i = 0; len && i < wqe->num_sge; i++) {
         const QrnicSge *sge = &wqe->sge[i];
         enum qrnic_syndrome syndrome;
@@ -90,8 +97,9 @@ enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Whether the data may come in the CQE: the poller can reach all buffers. If
- * not, qrnic_scatter_part() writes to them, and reports what is wrong.
+ * Returns true if the CQE may hold the data: all buffers are in the address
+ * space of the process that polls. Otherwise qrnic_scatter_part() writes the
+ * data and reports invalid keys.
  */
 static bool fits_cqe(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                      uint32_t len)
@@ -163,7 +171,10 @@ bool qrnic_scatter(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
                 done = 0;
                 continue;
             }
-            /* Only what is written: segments may promise more than there is */
+            /*
+             * Only written bytes are checked, because segments may be longer
+             * than the message.
+             */
             cqe->syndrome = qrnic_memory_check(e, sge->lkey, wqe->pd,
                                                sge->addr + used, n,
                                                QRNIC_ACCESS_LOCAL_WRITE, &k);

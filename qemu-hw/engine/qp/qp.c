@@ -1,5 +1,12 @@
 /*
- * qrnic engine: queue pairs: create, destroy
+ * qrnic engine, layer qp: creation and destruction
+ *
+ * Executes CREATE_QP, DESTROY_QP and the command that binds a counter set.
+ * First create_check() validates each member of the context in a fixed order,
+ * so that the same input gives the same error. Then qrnic_qp_create() allocates
+ * the object, and calls QrnicQpOps.init and created. Last it adds use counts to
+ * all objects that the queue pair uses. These objects cannot be destroyed
+ * before the queue pair. The table of queue pairs owns the object.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +30,7 @@ static const QrnicQpOps *ops_of(QrnicEngine *e, const QrnicQpCtx *in)
     return in->type < QRNIC_QP_TYPES ? e->qps->ops[in->type] : NULL;
 }
 
-/* Without an RQ of its own the members of the RQ must be 0. */
+/* Checks that the members of the RQ are 0, because the queue pair has no RQ. */
 static QrnicResult no_rq_check(const QrnicQpCtx *in)
 {
     const QrnicTranslation *t = &in->rq;
@@ -58,7 +65,10 @@ static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!srq) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
     }
-    /* Its completions go elsewhere; not all types do all that it wants. */
+    /*
+     * The SRQ of an XRC domain completes to its own CQ; and not all types
+     * support tag matching.
+     */
     if (srq->ctx.xrcd || (srq->tags && !ops_of(e, in)->may_match_tags)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
     }
@@ -114,7 +124,10 @@ static QrnicResult stream_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (stream && (!ops_of(e, in)->may_stream || in->srq)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_STREAM_OFFSET);
     }
-    /* A CQE has no room for the data and the offset, or the tag. */
+    /*
+     * Inline data is rejected, because a CQE has no room for the data beside
+     * the offset or the tag.
+     */
     if (in->max_recv_inline &&
         (stream || (srq && (srq->rq.stream || srq->tags)))) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
@@ -123,7 +136,7 @@ static QrnicResult stream_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_stream_check(e, &in->stream, QRNIC_QP_CTX_STREAM_OFFSET);
 }
 
-/* Each flag is for some types, and may need a capability. */
+/* Checks flags: each is valid for some types only and may need a capability. */
 static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
     static const struct {
@@ -199,7 +212,7 @@ QrnicResult qrnic_qp_no_queues_check(QrnicEngine *e, const QrnicQpCtx *in)
     return qrnic_ok(0);
 }
 
-/* Sizes and places of the rings; objects that must exist. */
+/* Checks the sizes and addresses of the rings, and that named objects exist. */
 static QrnicResult create_check(QrnicEngine *e, const QrnicQpCtx *in)
 {
     const QrnicQpOps *ops = ops_of(e, in);
@@ -367,7 +380,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     if (qp->ops->init) {
         qp->ops->init(e, qp);
     }
-    /* Findable from here on. */
+    /* From here on packets and commands can find the queue pair. */
     if (qp->ops->fixed_number) {
         qp->number = qp->ops->fixed_number;
         qrnic_table_insert_at(&e->qps->table, qp, qp->number);
@@ -411,8 +424,8 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * It holds nothing: whatever it uses is held by the target, which goes after
- * it.
+ * Creates a responder without use counts, because the target uses the same
+ * objects and is freed after its responders.
  */
 QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
                                 const QrnicQpOps *ops)

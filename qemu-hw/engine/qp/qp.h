@@ -1,9 +1,20 @@
 /*
- * qrnic engine, floor qp: queue pairs of all types: the object, the operations
- * of a type, life and states
+ * qrnic engine, layer qp: queue pairs of all types
  *
- * qp_send.h and qp_receive.h have the queues, packets and payload; qp_rate.h
- * the rate; qp_wait.h the waits for scheduler, context and pages.
+ * This header declares the object QrnicQp, the table of operations of a type of
+ * queue pair (QrnicQpOps), and the output of a queue pair (QrnicOutput). The
+ * functions declared here create and reset queue pairs, change their state, and
+ * flush them.
+ *
+ * The commands of device/commands.c create, modify and destroy a queue pair.
+ * The scheduler (sched/) calls QrnicQpOps.transmit, and the demultiplexer of
+ * transport/ calls QrnicQpOps.receive. The files of transport/ fill in one
+ * QrnicQpOps for each type and register the table once, in the init of their
+ * layer.
+ *
+ * qp_send.h declares the send queue and the packets, qp_receive.h the receive
+ * queue, qp_rate.h the rate, and qp_wait.h the waits for scheduler, context and
+ * pages. InfiniBand specification, 10.3.1: states of a queue pair.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +25,7 @@
 #include "engine/fabric/fabric.h"
 #include "engine/queue/queue.h"
 
-/* Transport state; the transports say what is in them. */
+/* State of the transports; the headers of transport/ define the structures. */
 typedef struct QrnicRequester QrnicRequester;
 typedef struct QrnicResponder QrnicResponder;
 typedef struct QrnicPieceList QrnicPieceList;
@@ -32,18 +43,22 @@ typedef struct QrnicQp QrnicQp;
 typedef struct QrnicQpOps QrnicQpOps;
 
 /*
- * The list that a queue pair is in after it has been scheduled: the
- * scheduler goes through each of them round robin.
+ * Scheduler list that holds a queue pair. The scheduler serves the queue pairs
+ * of each list round robin.
  */
 typedef enum QrnicReadyList {
-    QRNIC_LIST_NONE,            /* waits for work, an answer, a timer */
-    QRNIC_LIST_READY,            /* it could go on at once */
-    QRNIC_LIST_WIRE,            /* when the wire takes a frame */
-    QRNIC_LIST_LOOPBACK,        /* when frames to ourselves have been taken */
+    /* no list: work, a response or a timer is missing */
+    QRNIC_LIST_NONE,
+    QRNIC_LIST_READY,            /* work that can be done at once */
+    QRNIC_LIST_WIRE,            /* wait until the wire accepts a frame */
+    QRNIC_LIST_LOOPBACK,        /* wait for room in the loopback queue */
     QRNIC_LISTS
 } QrnicReadyList;
 
-/* Where it can wait for a page; the low bit of a page fault's number */
+/*
+ * Direction in which a queue pair waits for a page: its own send WQEs, or what
+ * it receives. The value is the low bit of the number of a page fault.
+ */
 typedef enum QrnicSide {
     QRNIC_SIDE_SEND,
     QRNIC_SIDE_RECV,
@@ -51,267 +66,384 @@ typedef enum QrnicSide {
 } QrnicSide;
 
 /*
- * The output of a queue pair: operations by which it sends packets on the wire,
- * or by way of another queue pair
+ * Output of a queue pair: the operations that send its packets, either on the
+ * wire or as encapsulated packets of a carrier QP
  */
 typedef struct QrnicOutput {
     /*
-     * The port sends and receives the packets, so that they have a path and the
-     * queue pair has a rate.
+     * The port sends and receives the packets. Queue pairs with this output
+     * have a path, and their rate can be limited.
      */
     bool is_wire;
-    /* See qrnic_path_wait(), qrnic_packet_open(), qrnic_packet_send(). */
+    /*
+     * Operations behind qrnic_path_wait(), qrnic_packet_open(),
+     * qrnic_packet_send()
+     */
     QrnicReadyList (*wait)(QrnicEngine *e, QrnicQp *qp);
     uint8_t *(*open)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                      uint32_t payload_len);
     void (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                  uint8_t *payload, uint32_t payload_len);
-    /* Returns true if a sent packet may not have left; NULL: it never does. */
+    /*
+     * Returns true if a sent packet may still be in the device. NULL: packets
+     * leave the device at once.
+     */
     bool (*has_unsent)(const QrnicQp *qp);
 } QrnicOutput;
 
-/* path.c: the output of each queue pair from its creation */
+/* Output to the wire (path.c), which each queue pair has after its creation */
 extern const QrnicOutput qrnic_wire_output;
 
 struct QrnicQp {
     uint32_t number;
-    uint8_t type;               /* enum qrnic_qp_type, for those who ask */
-    const QrnicQpOps *ops;      /* what that means */
+    /* enum qrnic_qp_type, for QUERY_QP and for traces */
+    uint8_t type;
+    const QrnicQpOps *ops;      /* operations of the type */
     uint8_t state;              /* enum qrnic_qp_state */
     bool sq_draining;
-    QrnicPd *pd;                /* NULL: XRC target */
-    /* NULL: it has no such queue (XRC) */
+    QrnicPd *pd;                /* NULL: target of an XRC connection */
+    /* NULL: the type has no such queue (XRC) */
     QrnicCq *send_cq, *recv_cq;
-    QrnicSrq *srq;              /* NULL: it has an RQ of its own, or none */
-    QrnicXrcd *xrcd;            /* XRC target */
+    /* SRQ that replaces the RQ; else NULL */
+    QrnicSrq *srq;
+    QrnicXrcd *xrcd;            /* domain of an XRC target; else NULL */
     bool last_wqe_reported;
-    uint8_t owed_event, owed_subtype;   /* when the asynchronous EQ has room */
+    /* event that waits for room in the EQ; 0: none */
+    uint8_t owed_event, owed_subtype;
     QrnicKeyUser keys;
-    uint32_t rss_entries;       /* of tables that name it */
-    QrnicCounterSet *counters;  /* NULL: none but the device's */
+    uint32_t rss_entries;       /* entries in RSS tables with this queue pair */
+    QrnicCounterSet *counters;  /* counter set; NULL: device counters only */
     uint32_t db_page;
     QrnicDbQueue db_queue;
     QrnicQpCtx ctx;
-    QrnicQpAttr attr;           /* as last set by MODIFY_QP */
+    QrnicQpAttr attr;           /* attributes of the last MODIFY_QP */
     QrnicWorkQueue sq, rq;
-    QrnicPath path;             /* headers that every packet of it shares */
-    uint8_t traffic_class;      /* as the address vector has it */
-    uint32_t congestion_epoch;  /* when the path got its ECN bits */
-    bool path_ours;             /* it leads back, as of this GID table: */
+    QrnicPath path;             /* headers that all its packets share */
+    uint8_t traffic_class;      /* traffic class of the address vector */
+    uint32_t congestion_epoch;  /* value of QrnicQps when path was set */
+    /* loopback path, as of the GID table with epoch path_epoch */
+    bool path_ours;
     uint64_t path_epoch;
     bool comm_established;
-    uint8_t peer_options;       /* QRNIC_QPO_*: which its packets have shown */
-    /* SQE was left before all was flushed that was posted: up to here. */
+    uint8_t peer_options;       /* QRNIC_QPO_* that the peer has used */
+    /*
+     * MODIFY_QP has left SQE while posted WQEs were not yet flushed. WQEs
+     * before sq_flush_end are flushed.
+     */
     bool sq_flush_owed;
     uint32_t sq_flush_end;
-    uint32_t datagram_psn;      /* of the next one sent */
-    QrnicSendWqe *under_way;    /* transmit.c: not all sent; else NULL */
-    QrnicRequester *requester;  /* RC and XRC only */
-    QrnicResponder *responder;  /* RC and XRC only */
+    uint32_t datagram_psn;      /* PSN of the next datagram */
+    QrnicSendWqe *under_way;    /* transmit.c: WQE sent in part; else NULL */
+    QrnicRequester *requester;  /* RC, XRC and dynamic types only */
+    QrnicResponder *responder;  /* RC, XRC and dynamic types only */
 
     /*
-     * What each packet looks at, in two cache lines, and behind it what few
-     * do: what thousands of queue pairs have is in no cache.
+     * The members below are in two cache lines because each packet reads them.
+     * Thousands of whole queue pairs would not fit into the cache of the CPU.
+     * Rarely used members follow.
      */
-    QrnicQp *target;            /* whose responder it is; else NULL */
-    uint32_t connection;        /* dynamic connections: number of this one */
+    QrnicQp *target;            /* target that owns this responder; else NULL */
+    uint32_t connection;        /* number of the dynamic connection */
     const QrnicOutput *out;
-    QrnicCarrier *carrier;      /* shared/: of a carrier QP; else NULL */
-    QrnicMember *member;        /* shared/: of a member; else NULL */
-    QrnicCongestion *congestion;        /* NULL: it has the highest rate */
-    void *type_state;           /* only files of the type know what it is */
-    QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: for nothing */
-    QrnicContext *context;      /* context.c; NULL: always in the device */
-    bool context_counted;       /* context.c: there is room for its context */
-    /* scheduler.c */
+    QrnicCarrier *carrier;      /* shared/: state of a carrier QP; else NULL */
+    QrnicMember *member;        /* shared/: state of a member; else NULL */
+    QrnicCongestion *congestion;        /* NULL: highest rate */
+    void *type_state;           /* private state of the type */
+    QrnicWait *wait[QRNIC_SIDES];       /* page_fault.c; NULL: no wait */
+    /* context.c; NULL: context always in the device */
+    QrnicContext *context;
+    bool context_counted;       /* context.c: counted in QrnicContexts */
+    /* Members of the scheduler, set by ready.c */
     uint8_t ready_list;         /* enum QrnicReadyList */
-    uint8_t level;              /* of priority */
-    bool sq_rung;               /* read the record of the SQ when taken up */
+    uint8_t level;              /* priority level */
+    /* SQ doorbell rung; the scheduler reads the record later */
+    bool sq_rung;
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
-    /* rate/pace.c */
+    /* Members of rate/pace.c */
     QrnicTimer pace_timer;
-    int64_t pace_full;          /* when all that was sent is paid for */
+    int64_t pace_full;          /* time when the token bucket is full again */
 
     QrnicPieceList *piece_list; /* local_operation.c; else NULL */
-    QrnicSegmentation *segmentation;    /* raw packet, under way; else NULL */
-    QrnicContinuation *continuation;    /* of the last frame; NULL: none */
-    QLIST_ENTRY(QrnicQp) next_peer;     /* of those of a target, in RTS */
-    /* rate/reaction.c */
+    QrnicSegmentation *segmentation;    /* raw packet in segments; else NULL */
+    /* coalesce.c: last TCP frame; else NULL */
+    QrnicContinuation *continuation;
+    /* list of responders of a target, in RTS */
+    QLIST_ENTRY(QrnicQp) next_peer;
+    /* Timer of rate/reaction.c */
     QrnicTimer congestion_timer;
-    /* notification.c */
+    /* Members of rate/notification.c: a CNP is pending */
     bool cnp_owed;
-    int64_t cnp_next;           /* none is sent before */
+    int64_t cnp_next;           /* earliest time of the next CNP */
     QTAILQ_ENTRY(QrnicQp) next_cnp;
 };
 
 /*
- * The transitions of a type besides those to RESET and ERR, with the attributes
- * (QRNIC_QP_*) that each requires and allows; see QP states in the manual
+ * Transition of a type, with the attributes (QRNIC_QP_*) that the transition
+ * requires and allows. The transitions to RESET and ERR are common to all types
+ * and have no entry. Manual, chapter on queue pairs.
  */
 typedef struct QrnicTransition {
     uint8_t from, to;
-    uint32_t required, optional;        /* besides STATE and CUR_STATE */
+    /* STATE and CUR_STATE are always allowed */
+    uint32_t required, optional;
 } QrnicTransition;
 
 typedef struct QrnicStates QrnicStates;
 struct QrnicStates {
     const QrnicTransition *transition;
     size_t count;
-    const QrnicStates *others;  /* that it shares with other types; or NULL */
+    const QrnicStates *others;  /* table shared with other types; or NULL */
 };
 
 /*
- * What a type of queue pair is and does; a function that is NULL does nothing.
- * Types differ by this table, and nowhere else.
+ * Operations and properties of a type of queue pair. An operation that is NULL
+ * does nothing. Code outside the type reads this table, so that a new type
+ * needs no change elsewhere.
  */
 struct QrnicQpOps {
-    uint64_t capability;        /* QRNIC_CAP_* that it needs */
-    uint8_t flags;              /* QRNIC_QPF_* that it may have */
-    uint8_t fixed_number;       /* the kernel's only one, with this number */
-    int16_t service;            /* of its packets; -1: it has none */
-    bool has_sq, has_rq;        /* an SRQ may stand for the RQ: */
+    uint64_t capability;        /* QRNIC_CAP_* that the type needs */
+    uint8_t flags;              /* QRNIC_QPF_* that the type allows */
+    /* number of the only queue pair of this type; 0: any number */
+    uint8_t fixed_number;
+    int16_t service;            /* transport service in its opcodes; -1: none */
+    /* Queues of the type; an SRQ may replace the RQ if may_share */
+    bool has_sq, has_rq;
     bool may_share;
-    bool may_inline;            /* received data in CQEs */
-    bool may_match_tags;        /* its SRQ may have a tag list */
-    bool may_stream;            /* many messages into a buffer of the RQ */
-    bool of_domain;             /* an XRC domain */
-    bool no_requests, no_responses;     /* that it could receive */
-    bool no_recv_wqes;          /* requests consume no receive WQEs */
-    bool is_datagram;           /* the address is in each WQE */
-    bool takes_frames;          /* whole ones, by the filter and flow rules */
-    bool answers_any;           /* its packets come from anywhere */
-    bool sends_no_cnp;          /* although its rate follows CNPs */
-    bool has_sqe;               /* a failed send leads there, not to ERR */
+    bool may_inline;            /* CQEs can hold received data */
+    bool may_match_tags;        /* SRQ can have a tag list */
+    bool may_stream;            /* RQ buffers can hold many messages */
+    bool of_domain;             /* XRC domain required */
+    /* Requests, or responses, are dropped because the type expects none */
+    bool no_requests, no_responses;
+    bool no_recv_wqes;          /* no request consumes a receive WQE */
+    bool is_datagram;           /* address in each WQE */
+    /* Ethernet frames, by filter and flow rules */
+    bool takes_frames;
+    bool answers_any;           /* packets of any peer are received */
+    /* no CNP is sent, although the type has a rate */
+    bool sends_no_cnp;
+    bool has_sqe;               /* state after a failed send: SQE, not ERR */
     const QrnicStates *states;
-    uint8_t options;            /* QRNIC_QPO_* that a connection may request */
+    uint8_t options;            /* QRNIC_QPO_* that MODIFY_QP can set */
     QrnicWqeShape (*shape)(const QrnicEngine *e, const QrnicQp *qp,
                            uint8_t opcode);
 
-    /* CREATE_QP: in place of what is checked of all types */
+    /*
+     * Checks the input of CREATE_QP, in place of the checks common to all
+     * types.
+     */
     QrnicResult (*create_check)(QrnicEngine *e, const QrnicQpCtx *in);
-    /* CREATE_QP of who may have dynamic_attr */
+    /* Checks dynamic_attr of CREATE_QP. NULL: dynamic_attr must be zero. */
     bool (*dynamic_check)(const QrnicDynamicAttr *in);
-    void (*init)(QrnicEngine *e, QrnicQp *qp);  /* created, and to RESET */
-    /* It has its number; false: not enough is there for what it needs. */
+    /* Enters RESET, after creation too */
+    void (*init)(QrnicEngine *e, QrnicQp *qp);
+    /*
+     * Completes the creation, after the queue pair has got its number. Returns
+     * false if memory or numbers are exhausted.
+     */
     bool (*created)(QrnicEngine *e, QrnicQp *qp);
     void (*cleanup)(QrnicEngine *e, QrnicQp *qp);
-    void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* it is about to go */
-    /* Returns true if others need it: it cannot be destroyed now. */
+    void (*destroyed)(QrnicEngine *e, QrnicQp *qp);     /* before destruction */
+    /*
+     * Returns true if other objects depend on the queue pair, so that
+     * DESTROY_QP must fail.
+     */
     bool (*in_use)(const QrnicQp *qp);
-    /* So many reads and atomics can be kept without losing one not answered. */
+    /*
+     * Returns true if count resources for reads and atomics are enough to keep
+     * all those whose response may have to be repeated.
+     */
     bool (*can_keep)(const QrnicQp *qp, uint32_t count);
-    /* A transition, in addition to what is checked of all types */
+    /* Checks a transition after the checks common to all types. */
     QrnicResult (*modify_check)(QrnicEngine *e, const QrnicQp *qp,
                                 const QrnicQpAttr *in, uint8_t to);
-    /* A transition from this state, or attributes set */
+    /* Follows a transition from state from, or a change of attributes. */
     void (*entered)(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                     const QrnicQpAttr *in);
     void (*query)(const QrnicQp *qp, QrnicQpAttr *out);
     /*
-     * Of types whose contexts are cached: the numbers that change with each
-     * packet, 8 at most, for the image
+     * Writes up to 8 numbers that change with each packet to the context image.
+     * Types without this operation have no cached context.
      */
     void (*context)(const QrnicQp *qp, uint32_t *word);
 
     /*
-     * Sends at most budget packets. Where it says that it is done, whatever
-     * ends the wait calls qrnic_schedule(). It must ask qrnic_path_wait() or
-     * qrnic_address_wait() before each packet.
+     * Sends up to budget packets and returns the list in which to wait. After
+     * QRNIC_LIST_NONE, the event that ends the wait calls qrnic_schedule().
+     * Calls qrnic_path_wait() or qrnic_address_wait() before each packet,
+     * because a blocked wire must not lose packets.
      */
     QrnicReadyList (*transmit)(QrnicEngine *e, QrnicQp *qp, unsigned budget);
     /*
-     * Of types whose transmit is qrnic_transmit(): sends what may go now of a
-     * WQE. True: that was all, or it failed; *status and *syndrome say so.
+     * Sends packets of a WQE, for types whose transmit is qrnic_transmit().
+     * Returns true if the WQE is complete or has failed; *status and *syndrome
+     * have the result. Returns false if packets remain.
      */
     bool (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                  uint8_t *status, uint8_t *syndrome);
     /*
-     * Of types whose WQEs have an address: a connection leads there, or will.
-     * False: not before others are done; the WQE comes again.
+     * Directs the connection to the address in a WQE. Returns false if earlier
+     * messages must finish first; the WQE is then fetched again later.
      */
     bool (*reach)(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe);
-    bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is under way */
+    bool (*is_idle)(const QrnicQp *qp);         /* no send WQE is in flight */
     void (*timer)(QrnicEngine *e, QrnicQp *qp);
-    /* A page that was waited for is there, or will never be. */
+    /*
+     * Continues after a page fault, because software has paged the page in or
+     * has rejected the fault.
+     */
     void (*resume)(QrnicEngine *e, QrnicQp *qp, QrnicSide side);
     void (*receive_doorbell)(QrnicEngine *e, QrnicQp *qp);
-    /* A packet that it can receive now */
+    /*
+     * Receives a packet that the demultiplexer has validated for this queue
+     * pair.
+     */
     void (*receive)(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
-    /* Adds to the CQE of a message that is received, if it is not NULL. */
+    /* Adds members of the type to the CQE of a received message. */
     void (*recv_cqe)(const QrnicQp *qp, QrnicCqe *cqe);
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
-    /* In place of going to ERR */
+    /* Fails the queue pair in place of the transition to ERR. */
     void (*failed)(QrnicEngine *e, QrnicQp *qp);
-    /* It is in ERR since now. */
+    /* Follows the transition to ERR. */
     void (*error_entered)(QrnicEngine *e, QrnicQp *qp);
 
     /*
-     * Appends the next message to the ring of the requester; false: there is
-     * none now. NULL: the requester consumes the next WQE of the SQ.
+     * Appends the next message to the ring of the requester. Returns false if
+     * there is none. NULL: the requester consumes the next WQE of the SQ.
      */
     bool (*message_take)(QrnicEngine *e, QrnicQp *qp);
-    /* The requester has completed messages. */
+    /* Follows the completion of messages by the requester. */
     void (*messages_done)(QrnicEngine *e, QrnicQp *qp);
 
     /*
-     * In ERR: completes as flushed what was under way, before what was only
-     * posted to the SQ, and before what was only posted to the RQ. False:
-     * nothing is.
+     * Complete one outstanding message as flushed, in state ERR. flush_send
+     * runs before WQEs of the SQ are flushed, flush_receive before those of the
+     * RQ. Return false if none is outstanding.
      */
     bool (*flush_send)(QrnicEngine *e, QrnicQp *qp);
     bool (*flush_receive)(QrnicEngine *e, QrnicQp *qp);
 };
 
-/* From init of the floor that knows types */
+/**
+ * qrnic_qp_type_register:
+ * @e: engine
+ * @type: enum qrnic_qp_type, below QRNIC_QP_TYPES
+ * @ops: operations of the type; must remain valid
+ *
+ * Registers a type of queue pair. Called from init of the layer that defines
+ * the type.
+ */
 void qrnic_qp_type_register(QrnicEngine *e, uint8_t type,
                             const QrnicQpOps *ops);
 
-/*
- * qp.c: life
- */
+/* qp.c: creation and destruction */
 
-/* QrnicQpOps.create_check of a type that has no queues */
+/**
+ * qrnic_qp_no_queues_check:
+ * @e: engine
+ * @in: input of CREATE_QP
+ *
+ * Checks CREATE_QP for types without queues (QrnicQpOps.create_check).
+ *
+ * Returns: ST_OK; ST_BAD_PARAM with the offset of the first member that
+ * describes a queue
+ */
 QrnicResult qrnic_qp_no_queues_check(QrnicEngine *e, const QrnicQpCtx *in);
-/*
- * Creates a queue pair of a target that no command finds. Returns NULL if no
- * number is left.
+/**
+ * qrnic_responder_qp_new:
+ * @e: engine
+ * @target: target of dynamic connections that owns the new queue pair
+ * @ops: operations of the responder
+ *
+ * Creates a responder of a target. Commands cannot name the responder, because
+ * it is internal to the target.
+ *
+ * Returns: the queue pair in RESET; NULL if all numbers are in use
  */
 QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
                                 const QrnicQpOps *ops);
 void qrnic_responder_qp_free(QrnicEngine *e, QrnicQp *qp);
 
-/*
- * modify.c: states and attributes
- */
+/* modify.c: states and attributes */
 
-/* To the state after creation */
+/**
+ * qrnic_qp_reset:
+ * @e: engine
+ * @qp: queue pair
+ *
+ * Restores the state after creation: clears queues, attributes, timers and
+ * waits.
+ */
 void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp);
-/* Checks an address vector of one peer. Names its first wrong member. */
+/**
+ * qrnic_av_check:
+ * @e: engine
+ * @av: address vector of one peer
+ *
+ * Checks an address vector of one peer, so that multicast addresses are
+ * invalid.
+ *
+ * Returns: ST_OK; ST_BAD_PARAM with the offset of the first invalid member
+ */
 QrnicResult qrnic_av_check(QrnicEngine *e, const QrnicAddressVector *av);
-/* Returns true if the state allows to receive a request, or a response. */
+/**
+ * qrnic_qp_receives:
+ * @qp: queue pair
+ * @response: true for a response, false for a request
+ *
+ * Returns: true if the state allows to receive such a packet
+ */
 bool qrnic_qp_receives(const QrnicQp *qp, bool response);
 
-/*
- * error.c: states that the device enters by itself
- */
+/* error.c: states that the device enters on its own */
 
-/* To ERR: stops, reports event (0: none), flushes both queues as they fill. */
+/**
+ * qrnic_qp_error:
+ * @e: engine
+ * @qp: queue pair
+ * @event: asynchronous event to report; 0: none
+ * @subtype: subtype of the event
+ *
+ * Takes the queue pair to ERR: stops all timers and waits, and schedules the
+ * flush of both queues. The event waits if the asynchronous EQ is full. Does
+ * nothing if the state is ERR already.
+ */
 void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
                     uint8_t subtype);
-/* If SQD and no send WQE is in flight, reports that the SQ is drained. */
+/**
+ * qrnic_qp_check_drained:
+ * @e: engine
+ * @qp: queue pair
+ *
+ * Reports that the SQ is drained, if the state is SQD and no send WQE is in
+ * flight. Transports call this function after each completed message.
+ */
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
 
-/* flush.c: flushes posted WQEs in ERR. Returns false if all are flushed. */
+/**
+ * qrnic_qp_flush:
+ * @e: engine
+ * @qp: queue pair in ERR
+ * @budget: most WQEs to flush
+ *
+ * Completes posted WQEs as flushed: outstanding sends, SQ, outstanding
+ * receives, RQ.
+ *
+ * Returns: true if the budget is spent; false if all WQEs are flushed
+ */
 bool qrnic_qp_flush(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
-/* Returns the source number in packets of a datagram queue pair. */
+/* Returns the source number in the packets of a datagram queue pair. */
 static inline uint32_t qrnic_qp_source(const QrnicQp *qp)
 {
     return qp->ctx.flags & QRNIC_QPF_SOURCE_QPN ? qp->ctx.source_qpn :
                                                   qp->number;
 }
-/* Returns the queue pair that software knows, and whose counters count. */
+/*
+ * Returns the queue pair that software created: the target of a responder, or
+ * qp itself. The counter set of that queue pair counts.
+ */
 static inline QrnicQp *qrnic_qp_known(const QrnicQp *qp)
 {
     return qp->target ? qp->target : (QrnicQp *)qp;
@@ -324,7 +456,7 @@ static inline bool qrnic_qp_has_rq(const QrnicQp *qp)
 {
     return !qp->srq && qp->ops->has_rq;
 }
-/* Returns the SRQ that it receives into now; NULL: its RQ. */
+/* Returns the SRQ whose WQEs received messages consume; NULL: the RQ. */
 static inline QrnicSrq *qrnic_qp_srq(QrnicEngine *e, const QrnicQp *qp)
 {
     return qp->ops->srq ? qp->ops->srq(e, qp) : qp->srq;
@@ -338,26 +470,38 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 #define QRNIC_REORDER_LISTS 32
 
 typedef struct QrnicQps {
-    const QrnicQpOps *ops[QRNIC_QP_TYPES];      /* by enum qrnic_qp_type */
+    /* indexed by enum qrnic_qp_type */
+    const QrnicQpOps *ops[QRNIC_QP_TYPES];
     QrnicTable table;
-    QrnicContexts *contexts;    /* NULL: no cache */
+    QrnicContexts *contexts;    /* NULL: the device has no context cache */
     const struct QrnicContextUsers *context_users;
-    /* By QrnicReadyList and level; ready: a bit for each nonempty list */
+    /*
+     * Lists of the scheduler, by QrnicReadyList and level. Each word of ready
+     * has a bit for each level whose list has entries.
+     */
     QTAILQ_HEAD(, QrnicQp) list[QRNIC_LISTS][QRNIC_PRIORITY_LEVELS];
     uint32_t ready[QRNIC_LISTS];
-    uint64_t gids_epoch;        /* of the GID table when the lists were made */
-    uint32_t errors_at, errors_left;    /* entries to see to after an error */
-    QTAILQ_HEAD(, QrnicWait) faults_owed;       /* the EQ had no room */
-    uint32_t fault_sequence;    /* of the last page fault */
+    /* epoch of the GID table at the last check of the lists */
+    uint64_t gids_epoch;
+    /* error.c: next entry, and entries left to check */
+    uint32_t errors_at, errors_left;
+    /* faults that wait for room in the EQ */
+    QTAILQ_HEAD(, QrnicWait) faults_owed;
+    uint32_t fault_sequence;    /* sequence number of the last page fault */
     QrnicCongestionCtx congestion;
-    uint32_t congestion_epoch;  /* how often that was set; not 0 */
+    uint32_t congestion_epoch;  /* counts changes of congestion, from 1 */
     QTAILQ_HEAD(, QrnicQp) cnps_owed;
-    size_t encapsulated_bytes;  /* packets in carrier QPs; MAX_INNER_BYTES */
-    size_t buffered_bytes;      /* buffered out of order; MAX_REORDER */
-    size_t executed_bytes;      /* of these, executed; MAX_REORDER / 2 */
-    /* Connections, by the power of two of the bytes that each buffers */
+    /* packets in carrier QPs; limit MAX_INNER_BYTES */
+    size_t encapsulated_bytes;
+    size_t buffered_bytes;      /* buffered out of order; limit MAX_REORDER */
+    /* part of these already executed; MAX_REORDER / 2 */
+    size_t executed_bytes;
+    /*
+     * Reorder buffers, by the power of two of their bytes, to find the largest
+     * one
+     */
     QTAILQ_HEAD(, QrnicReorder) reorders[QRNIC_REORDER_LISTS];
-    uint32_t num_reorders;         /* connections in these lists */
+    uint32_t num_reorders;         /* reorder buffers in these lists */
 } QrnicQps;
 
 extern const QrnicFloor qrnic_qp_floor;
@@ -367,7 +511,10 @@ static inline QrnicQp *qrnic_qp_get(QrnicEngine *e, uint32_t number)
     return qrnic_table_get(&e->qps->table, number);
 }
 
-/* Returns the queue pair of a number from outside, which names no responder. */
+/*
+ * Returns the queue pair with a number that a packet or a command names.
+ * Returns NULL for a responder of a target, because responders are internal.
+ */
 static inline QrnicQp *qrnic_qp_find(QrnicEngine *e, uint32_t number)
 {
     QrnicQp *qp = qrnic_qp_get(e, number);

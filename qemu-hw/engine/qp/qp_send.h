@@ -1,8 +1,11 @@
 /*
- * qrnic engine, floor qp: the send queue and packets
+ * qrnic engine, layer qp: the send queue and packets
  *
- * A transport consumes a send WQE, waits for its output, opens a packet,
- * gathers the payload, sends the packet, and completes the WQE.
+ * A transport consumes a send WQE with qrnic_sq_take() and waits for its output
+ * with qrnic_path_wait(). For each packet it calls qrnic_packet_open(), copies
+ * the payload with qrnic_gather_part(), and calls qrnic_packet_send(). Last it
+ * calls qrnic_complete_send(). transmit.c implements this loop for types
+ * without ACKs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,55 +15,134 @@
 
 #include "engine/qp/qp.h"
 
-/*
- * transmit.c: QrnicQpOps.transmit of types that wait for no answer
+/**
+ * qrnic_transmit:
+ * @e: engine
+ * @qp: queue pair
+ * @budget: most steps
+ *
+ * Sends WQEs of types that wait for no response (transmit.c).
+ * QrnicQpOps.transmit of UC, UD, GSI and raw packet queue pairs.
+ *
+ * Returns: list in which the queue pair waits
  */
 QrnicReadyList qrnic_transmit(QrnicEngine *e, QrnicQp *qp, unsigned budget);
 
-/*
- * work_queue.c: the send queue
- */
+/* work_queue.c: the send queue */
 
-/*
- * Consumes the next send WQE that is below the doorbell record. Advances
- * sq.consumer on OK, and by one block on ERROR. Fetches WQEs in batches.
+/**
+ * qrnic_sq_take:
+ * @e: engine
+ * @qp: queue pair
+ * @out: the WQE, decoded
+ * @status: completion status after QRNIC_TAKE_ERROR
+ * @syndrome: syndrome after QRNIC_TAKE_ERROR
+ *
+ * Consumes the next send WQE below the producer index, so sq.consumer advances
+ * by out->wqebbs. WQEs are fetched in batches to reduce the number of DMA
+ * reads.
+ *
+ * Returns: QRNIC_TAKE_OK; QRNIC_TAKE_EMPTY if no WQE is posted;
+ * QRNIC_TAKE_ERROR if the WQE or the doorbell record is invalid and must be
+ * completed with the status
  */
 QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
                         uint8_t *status, uint8_t *syndrome);
-/* Undoes the last qrnic_sq_take(): the next call returns the same WQE. */
+/**
+ * qrnic_sq_give_back:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: the WQE
+ *
+ * Undoes the last qrnic_sq_take(): the next call returns the same WQE.
+ */
 void qrnic_sq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe);
-/*
- * Reads the WQE that begins at index again, for a retransmission. It is still
- * in guest memory because its slot was not completed.
+/**
+ * qrnic_sq_refetch:
+ * @e: engine
+ * @qp: queue pair
+ * @index: index of the first block of the WQE
+ * @out: the WQE, decoded
+ * @status: completion status after QRNIC_TAKE_ERROR
+ * @syndrome: syndrome after QRNIC_TAKE_ERROR
+ *
+ * Reads a WQE again for a retransmission. The WQE is still in guest memory,
+ * because software reuses a slot only after its completion.
+ *
+ * Returns: QRNIC_TAKE_OK or QRNIC_TAKE_ERROR
  */
 QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
                            QrnicSendWqe *out, uint8_t *status,
                            uint8_t *syndrome);
-/*
- * Returns true if a WQE may be posted, by the cached producer index or, with
- * reread, by the doorbell record.
+/**
+ * qrnic_sq_pending:
+ * @e: engine
+ * @qp: queue pair
+ * @reread: true to read the doorbell record first
+ *
+ * Returns: true if a send WQE or an error of the doorbell record is pending
  */
 bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
-/*
- * Accepts the WQE of a direct doorbell, of wqebbs blocks, and the producer
- * index behind it. Returns false if it must be fetched as usual.
+/**
+ * qrnic_sq_direct:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: the WQE of a direct doorbell
+ * @wqebbs: blocks of the WQE
+ * @producer: producer index behind the WQE
+ *
+ * Accepts the WQE of a direct doorbell, which saves a DMA read.
+ *
+ * Returns: true if the WQE is accepted; false if it must be fetched from the SQ
  */
 bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
                      uint32_t wqebbs, uint32_t producer);
 
-/* complete.c: completes a WQE; if the CQ is in error, to ERR. */
+/**
+ * qrnic_complete_send:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: the WQE
+ * @status: completion status
+ * @syndrome: reason of an error
+ * @byte_len: byte count for the CQE
+ *
+ * Completes a send WQE (complete.c). Writes a CQE if the WQE is signaled or has
+ * failed. Takes the queue pair to ERR if the CQ is in error.
+ */
 void qrnic_complete_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                          uint8_t status, uint8_t syndrome, uint32_t byte_len);
-/* The same for a WQE of which only these members were kept */
+/**
+ * qrnic_complete_sq:
+ * @e: engine
+ * @qp: queue pair
+ * @index: index of the WQE
+ * @wqebbs: blocks of the WQE
+ * @opcode: opcode of the WQE
+ * @flags: flags of the WQE
+ * @status: completion status
+ * @syndrome: reason of an error
+ * @byte_len: byte count for the CQE
+ *
+ * Completes a send WQE of which only these members are known. Errors as in
+ * qrnic_complete_send().
+ */
 void qrnic_complete_sq(QrnicEngine *e, QrnicQp *qp, uint32_t index,
                        uint32_t wqebbs, uint8_t opcode, uint8_t flags,
                        uint8_t status, uint8_t syndrome, uint32_t byte_len);
 
-/*
- * local_operation.c: executes a WQE that sends nothing. A syndrome other than
- * SYN_NONE goes with MW_BIND_ERR. Unless it is done, the caller calls again
- * with the same WQE: when the page is there, or the next time it is scheduled,
- * because the work budget is spent.
+/**
+ * qrnic_local_operation:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: WQE of a local operation
+ * @syndrome: reason of an error; the caller completes the WQE with MW_BIND_ERR
+ *
+ * Executes a WQE that sends nothing: bind, register, invalidate
+ * (local_operation.c). Unless done, the caller calls again with the same WQE.
+ *
+ * Returns: LOCAL_DONE; LOCAL_WAITS until an absent page is there; LOCAL_MORE if
+ * the work budget is spent
  */
 typedef enum QrnicLocal {
     QRNIC_LOCAL_DONE, QRNIC_LOCAL_WAITS, QRNIC_LOCAL_MORE,
@@ -69,14 +151,14 @@ typedef enum QrnicLocal {
 QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicSendWqe *wqe, uint8_t *syndrome);
 
-/*
- * path.c: packets
- */
+/* path.c: packets */
 
 /* The least source port of RoCE v2 (A17.9.2) */
 #define QRNIC_UDP_SPORT_MIN 0xc000u
 
-/* Returns true for 0, or if the port is one of RoCE v2 and the GID is, too. */
+/*
+ * Returns true if the source port is 0, or valid and the GID is one of RoCE v2.
+ */
 static inline bool qrnic_udp_sport_is_valid(const QrnicGidEntry *from,
                                             const QrnicAddressVector *av)
 {
@@ -84,23 +166,40 @@ static inline bool qrnic_udp_sport_is_valid(const QrnicGidEntry *from,
                               !(from->flags & QRNIC_GID_ROCE_V1));
 }
 
-/* Sets the headers of the next packets. The source GID must be valid. */
+/**
+ * qrnic_path_set:
+ * @e: engine
+ * @qp: queue pair
+ * @av: address of the peer; its source GID must be valid
+ * @dest_qpn: queue pair number of the peer
+ *
+ * Builds the headers that all further packets share.
+ */
 void qrnic_path_set(QrnicEngine *e, QrnicQp *qp, const QrnicAddressVector *av,
                     uint32_t dest_qpn);
 /*
- * Returns the list of the scheduler in which the queue pair waits until it can
- * send a packet along its path, or to this address; TURN_MORE: it can now.
+ * Returns the list in which the queue pair must wait before the next packet;
+ * QRNIC_LIST_READY: it can send now. The second function is for a datagram to
+ * this address.
  */
 static inline QrnicReadyList qrnic_path_wait(QrnicEngine *e, QrnicQp *qp)
 {
     return qp->out->wait(e, qp);
 }
 QrnicReadyList qrnic_address_wait(QrnicEngine *e, const QrnicAddressVector *av);
-/* Returns true if it waits for a wire for which qrnic_wire_stands_still(). */
+/**
+ * qrnic_path_stands_still:
+ * @e: engine
+ * @qp: queue pair
+ * @epoch: state of the caller for qrnic_wire_stands_still()
+ *
+ * Returns: true if the queue pair waits for a wire that has accepted no frame
+ * since the previous call
+ */
 bool qrnic_path_stands_still(QrnicEngine *e, QrnicQp *qp, uint32_t *epoch);
 /*
- * Begins a packet. Returns the place of its payload. The caller fills it and
- * calls qrnic_packet_send(), or leaves the packet unsent.
+ * Begins a packet and returns the place of its payload. The caller writes the
+ * payload and calls qrnic_packet_send(), or leaves the packet unsent.
  */
 static inline uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                                          const QrnicTransport *t,
@@ -116,16 +215,41 @@ static inline void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp,
     qp->out->send(e, qp, t, payload, payload_len);
 }
 
-/*
- * payload.c: data of send WQEs
- */
+/* payload.c: data of send WQEs */
 
-/* Copies len bytes of the message from offset on, which must be in it. */
+/**
+ * qrnic_gather_part:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: send WQE
+ * @offset: offset in the message
+ * @to: destination
+ * @len: bytes; offset + len is within the message
+ * @fault: access that has met an absent page
+ *
+ * Copies a part of a message from the buffers of the WQE.
+ *
+ * Returns: SYN_NONE; SYN_PAGE_FAULT with *fault; another syndrome if a key
+ * rejects the access
+ */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
                                       const QrnicSendWqe *wqe, uint64_t offset,
                                       uint8_t *to, uint32_t len,
                                       QrnicFault *fault);
-/* Copies the whole message, whose length was checked. False: it failed. */
+/**
+ * qrnic_gather:
+ * @e: engine
+ * @qp: queue pair
+ * @wqe: send WQE, whose length was checked
+ * @buf: destination of the whole message
+ * @status: LOC_PROT_ERR after a failure
+ * @syndrome: as qrnic_gather_part() returns it
+ * @fault: access that has met an absent page
+ *
+ * Copies a whole message.
+ *
+ * Returns: true if the message is copied
+ */
 bool qrnic_gather(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                   uint8_t *buf, uint8_t *status, uint8_t *syndrome,
                   QrnicFault *fault);

@@ -1,6 +1,11 @@
 /*
- * qrnic engine, floor qp: what a queue pair can wait for: the scheduler, its
- * context, a page
+ * qrnic engine, layer qp: waits for the scheduler, for a context, or for a page
+ *
+ * The scheduler (sched/scheduler.c) takes the first queue pair of a list, calls
+ * qrnic_context_pin(), QrnicQpOps.transmit and qrnic_schedule_again().
+ * Receivers, doorbells, timers and commands call qrnic_schedule(). A queue pair
+ * is in at most one list. A queue pair waits for at most one page in each
+ * direction.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,54 +15,102 @@
 
 #include "engine/qp/qp.h"
 
-/*
- * ready.c: the lists of the scheduler
- */
+/* ready.c: the lists of the scheduler */
 
-/* Schedules the queue pair; it keeps its place if it is in a list already. */
+/**
+ * qrnic_schedule:
+ * @e: engine
+ * @qp: queue pair that may have work
+ *
+ * Appends the queue pair to the list of ready queue pairs and requests a run of
+ * the engine. A queue pair that waits for the blocked wire keeps its place,
+ * because an earlier run could send nothing.
+ */
 void qrnic_schedule(QrnicEngine *e, QrnicQp *qp);
-/* Puts it into the list that its transmit operation has returned. */
+/**
+ * qrnic_schedule_again:
+ * @e: engine
+ * @qp: queue pair whose transmit operation has returned
+ * @list: result of the transmit operation
+ *
+ * Appends the queue pair to this list, unless it is in a list already.
+ */
 void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicReadyList list);
 void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
-/* Returns the levels of the list that may be scheduled now, one bit each. */
+/**
+ * qrnic_ready_levels:
+ * @e: engine
+ * @list: list of the scheduler
+ *
+ * Returns: one bit for each level with a queue pair that can be scheduled now;
+ * 0 while the output of the list is blocked
+ */
 uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicReadyList list);
 /* Returns the first queue pair of such a level. */
 QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicReadyList list, unsigned level);
-/* Sets the level by the priority, or else the service level. */
+/*
+ * Sets the priority level from the attribute priority, or else from the service
+ * level.
+ */
 void qrnic_level_set(QrnicEngine *e, QrnicQp *qp);
 
 /*
- * context.c: the cache of contexts. Before work on a queue pair, one of these
- * is called. Returns false if the work is done when the context is there.
+ * context.c: the context cache. Each function below requests the context for
+ * one kind of work: a quantum, a doorbell of the receive queue, or a frame.
+ * Returns true if the context is cached. Returns false if it is being fetched:
+ * context.c continues the work later, so the caller must return at once.
  */
 bool qrnic_context_pin(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_context_doorbell(QrnicEngine *e, QrnicQp *qp);
-/* For a frame, which is received later or dropped if the context is missing */
+/*
+ * The frame is buffered until the context is fetched, or dropped if the buffer
+ * is full.
+ */
 bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            bool loopback);
 bool qrnic_context_is_in(const QrnicQp *qp);
-/* Unpins the context at the end of its quantum. */
+/* Unpins the context, because the quantum of the queue pair has ended. */
 void qrnic_context_unpin(QrnicEngine *e, QrnicQp *qp);
-/* Returns true if a fetch holds up all others, as contexts are in order. */
+/*
+ * Returns true if a fetch delays all queue pairs, which happens if the device
+ * fetches contexts in order.
+ */
 bool qrnic_contexts_stand_still(const QrnicEngine *e);
-/* Evicts the context of a member for good, and keeps room for it. */
+/**
+ * qrnic_context_away:
+ * @e: engine
+ * @qp: member of a shared connection
+ *
+ * Frees the cached context, because members have none. The room stays reserved
+ * for qrnic_context_again().
+ */
 void qrnic_context_away(QrnicEngine *e, QrnicQp *qp);
-/* Undoes qrnic_context_away(). */
+/*
+ * Undoes qrnic_context_away(), because the member has left the shared
+ * connection.
+ */
 void qrnic_context_again(QrnicEngine *e, QrnicQp *qp);
-/* Fetches others after one was freed or evicted. */
+/* Starts waiting fetches, because a context was freed or evicted. */
 void qrnic_context_gone(QrnicEngine *e);
 
-/*
- * page_fault.c: queue pairs that wait for pages
- */
+/* page_fault.c: queue pairs that wait for pages */
 
 bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
                            const QrnicFault *fault);
-/*
- * Returns true if the access of this side has met an absent page: the side
- * waits for it, and is scheduled when software has answered. Returns false if
- * the syndrome is another one, or software has rejected the page, or no EQ
- * takes page faults.
+/**
+ * qrnic_page_fault:
+ * @e: engine
+ * @qp: queue pair whose access has failed
+ * @side: direction of the access
+ * @syndrome: result of the access
+ * @fault: key, address and length, if the page is absent
+ *
+ * Begins to wait for an absent page. The queue pair is resumed and scheduled
+ * when software answers.
+ *
+ * Returns: true if the queue pair waits. Returns false if the syndrome is
+ * another one, if software has rejected the same access, or if no EQ for page
+ * faults exists.
  */
 static inline bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
                                     enum qrnic_syndrome syndrome,

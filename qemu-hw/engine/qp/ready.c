@@ -1,8 +1,12 @@
 /*
- * qrnic engine: queue pairs that have something to do
+ * qrnic engine, layer qp: the lists of the scheduler
  *
- * One that cannot go on because of the wire waits in a list of its own, so
- * that nobody looks at it before the wire is ready.
+ * Keeps queue pairs with work in one list for each reason to wait and each
+ * priority level. Receivers, doorbells, timers and commands call
+ * qrnic_schedule(). The scheduler removes the first entry of a list and puts it
+ * back with qrnic_schedule_again(). Queue pairs that need the blocked wire are
+ * in a separate list, so that the scheduler skips them until the wire accepts
+ * frames.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,9 +17,10 @@
 #include "engine/qp/qp_private.h"
 
 /*
- * What sends nothing must not wait for a wire that may never be free again:
- * software waits for it when it takes a connection down, or changes it. That
- * is a flush; or nothing but to tell that a send queue is drained.
+ * Returns true if the next step of the queue pair sends nothing: a flush, or
+ * the event SQ_DRAINED. The step must not wait for the wire, because the wire
+ * may be blocked for ever. Software waits for the step before it changes or
+ * destroys the queue pair.
  */
 static bool needs_no_wire(const QrnicQp *qp)
 {
@@ -59,7 +64,10 @@ void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
     if (qp->ready_list == QRNIC_LIST_READY || qrnic_context_waits(qp)) {
         return;
     }
-    /* Else it keeps its place among those that wait for the same. */
+    /*
+     * Otherwise the queue pair keeps its place, so that repeated calls cannot
+     * delay it.
+     */
     if (qp->ready_list == QRNIC_LIST_NONE || needs_no_wire(qp) ||
         (!qp->ops->is_datagram && qrnic_path_wait(e, qp) != qp->ready_list)) {
         qrnic_unschedule(e, qp);
@@ -70,13 +78,16 @@ void qrnic_schedule(QrnicEngine *e, QrnicQp *qp)
 
 void qrnic_schedule_again(QrnicEngine *e, QrnicQp *qp, QrnicReadyList list)
 {
-    /* What it did may have given it work already. */
+    /* The transmit operation may have scheduled the queue pair already. */
     if (list != QRNIC_LIST_NONE && qp->ready_list == QRNIC_LIST_NONE) {
         list_insert(e, qp, list);
     }
 }
 
-/* The GID table says whose path leads back to us and so needs no wire. */
+/*
+ * Checks again all queue pairs that wait for the wire. A change of the GID
+ * table can turn a path into loopback, which needs no wire.
+ */
 static void look_again(QrnicEngine *e)
 {
     QrnicQp *qp;
@@ -125,13 +136,16 @@ uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicReadyList list)
     return e->qps->ready[list];
 }
 
-/* The rate limit lets the next frame go. */
+/* Schedules the queue pair, because the rate limit allows the next frame. */
 static void pace_timer(QrnicEngine *e, QrnicTimer *t)
 {
     qrnic_schedule(e, container_of(t, QrnicQp, pace_timer));
 }
 
-/* So may the rate that congestion leaves it. */
+/*
+ * Increases the rate after congestion, and schedules the queue pair if it waits
+ * for its rate.
+ */
 static void congestion_timer(QrnicEngine *e, QrnicTimer *t)
 {
     QrnicQp *qp = container_of(t, QrnicQp, congestion_timer);

@@ -1,6 +1,11 @@
 /*
- * qrnic engine: sending by queue pairs that wait for no answer: a message is
- * complete when its last frame has gone
+ * qrnic engine, layer qp: transmit loop of types without responses
+ *
+ * Sends the WQEs of UC, UD, GSI and raw packet queue pairs. The scheduler calls
+ * qrnic_transmit() through QrnicQpOps.transmit; QrnicQpOps.send of the type
+ * sends the packets. A WQE is complete when its last frame is sent. Until then,
+ * or until the queue is flushed, qp->under_way holds a WQE that is sent in
+ * part.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +13,7 @@
 #include "qemu/osdep.h"
 #include "engine/qp/qp_private.h"
 
-/* Sends of a WQE what may go now. True: it is complete, with *status. */
+/* Sends packets of a WQE. Returns true if the WQE is complete, with *status. */
 static bool send_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                      uint8_t *status, uint8_t *syndrome)
 {
@@ -19,8 +24,8 @@ static bool send_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
 }
 
 /*
- * Where a send that failed takes the SQ to SQE, what is behind it is flushed,
- * and receiving goes on (10.3.1.6); else the queue pair goes to ERR.
+ * Completes a WQE. After an error a type with SQE flushes the rest of the SQ
+ * and continues to receive (10.3.1.6). Other types go to ERR.
  */
 static void complete(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                      uint8_t status, uint8_t syndrome)
@@ -36,7 +41,10 @@ static void complete(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     }
 }
 
-/* What it sends leads where its path does, or the address in it. */
+/*
+ * Returns the list in which to wait before the WQE is sent. A datagram leads to
+ * the address in the WQE, other packets along the path of the queue pair.
+ */
 static QrnicReadyList wqe_wait(QrnicEngine *e, QrnicQp *qp,
                                const QrnicSendWqe *wqe)
 {
@@ -48,7 +56,7 @@ static QrnicReadyList wqe_wait(QrnicEngine *e, QrnicQp *qp,
                                   qrnic_path_wait(e, qp);
 }
 
-/* The WQE on the stack is one to go on with. */
+/* Copies the WQE to a buffer, because its remaining packets are sent later. */
 static void keep(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
 {
     qp->under_way = qrnic_buffer_get(e, sizeof(*wqe));

@@ -1,5 +1,11 @@
 /*
- * qrnic engine: work queues: records, fetching of WQEs in batches, direct WQE
+ * qrnic engine, layer qp: work queues
+ *
+ * Reads doorbell records, fetches WQEs from guest memory in batches, and
+ * accepts direct WQEs. Transports call qrnic_sq_take() and qrnic_rq_take(); the
+ * doorbell code calls qrnic_sq_direct(). wq->fetch caches the fetched slots
+ * between calls, as long as it contains unconsumed ones. An invalid record is
+ * kept in wq->bad_record until the next WQE is consumed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,8 +15,8 @@
 #include "engine/qp/qp_private.h"
 
 /*
- * In what follows a slot is what an index counts: a basic block in an SQ, a
- * whole WQE in an RQ.
+ * Returns the size of a slot. A slot is the unit of an index: a basic block in
+ * an SQ, a whole WQE in an RQ.
  */
 static uint32_t slot_size(const QrnicWorkQueue *wq)
 {
@@ -29,7 +35,7 @@ static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
     return wq->fetch->raw + (wq->consumer - wq->fetched) * slot_size(wq);
 }
 
-/* So many slots of those in the cache are taken. */
+/* Consumes slots of the cache. */
 static void slots_take(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t count)
 {
     wq->consumer += count;
@@ -45,7 +51,7 @@ static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
                             index, count, buf);
 }
 
-/* Fills the cache from the consumer index on, as far as the record allows. */
+/* Fetches slots from the consumer index on, up to the producer index. */
 static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 {
     uint32_t count = MIN(wq->producer - wq->consumer,
@@ -70,9 +76,10 @@ static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 }
 
 /*
- * A record that cannot be believed is reported once, by the next take; a
- * queue that is being flushed goes on with what it believed before. Where a
- * flush has an end, the report waits for it.
+ * Reports an invalid doorbell record once, as an error of the next WQE. Returns
+ * false in ERR and SQE, because the flush continues with the last valid
+ * producer index. After SQE the report waits until the rest is flushed, so that
+ * its CQE is in order.
  */
 static bool take_bad_record(QrnicQp *qp, QrnicWorkQueue *wq, uint8_t *status,
                             uint8_t *syndrome)
@@ -100,7 +107,7 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread)
     return qp->sq.bad_record || qp->sq.producer != qp->sq.consumer;
 }
 
-/* Blocks that the WQE at p says it has; 0 if that cannot be. */
+/* Returns the blocks of the WQE at p; 0 if its length is invalid. */
 static uint32_t wqe_blocks(const uint8_t *p)
 {
     QrnicSqCtrl ctrl;
@@ -129,7 +136,7 @@ static QrnicTake decode(QrnicEngine *e, QrnicQp *qp, const uint8_t *raw,
                                  out, status, syndrome);
 }
 
-/* The WQE at the consumer index, whole if the record covers it */
+/* Fetches the WQE at the consumer index, all its blocks if they are posted. */
 static bool sq_fetch(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicWorkQueue *sq = &qp->sq;
@@ -147,7 +154,10 @@ static bool sq_fetch(QrnicEngine *e, QrnicQp *qp)
     if (blocks <= have) {
         return true;
     }
-    /* One of all segments is longer than a fetch, which begins with it. */
+    /*
+     * The longest WQE exceeds one fetch, so the remaining blocks are read
+     * behind it.
+     */
     sq->fetched_count = blocks;
     return slots_read(e, qp, sq, sq->consumer + have, blocks - have,
                       sq->fetch->raw + have * QRNIC_WQEBB_SIZE);
@@ -233,7 +243,7 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
     return decode(e, qp, raw, MAX(count, blocks), index, out, status, syndrome);
 }
 
-/* The next WQE of the RQ */
+/* Consumes the next WQE of the RQ. */
 static QrnicTake rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
                          uint8_t *status, uint8_t *syndrome)
 {
@@ -250,7 +260,10 @@ static QrnicTake rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
         record_read(e, qp, rq);
     }
     if (take_bad_record(qp, rq, status, syndrome)) {
-        /* It is of no buffer: what is posted at this index comes later. */
+        /*
+         * The error belongs to no buffer of the stream, because the WQE at this
+         * index is consumed later.
+         */
         out->stream = NULL;
         return QRNIC_TAKE_ERROR;
     }
@@ -324,7 +337,10 @@ void qrnic_rq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
         qrnic_stream_give_back(e, wqe);
         return;
     }
-    /* Also where nobody's account is in force: a message is cut short. */
+    /*
+     * The counter set is selected here, because none may be active when a
+     * message is aborted.
+     */
     before = qrnic_charge_to(e, qrnic_qp_known(qp)->counters);
     qrnic_add(e, QRNIC_COUNTER_RECV_WQES, -1);
     if (wqe->srqn) {
@@ -347,7 +363,7 @@ void qrnic_rq_taken(QrnicEngine *e, QrnicQp *qp)
 uint32_t qrnic_rq_posted(QrnicEngine *e, QrnicQp *qp, bool reread)
 {
     if (!qrnic_qp_has_rq(qp)) {
-        return 0;               /* they are nobody's before they are taken */
+        return 0;               /* WQEs of an SRQ belong to no queue pair */
     }
     if (reread) {
         record_read(e, qp, &qp->rq);
@@ -362,8 +378,8 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
     uint32_t index = producer - wqebbs;
 
     /*
-     * In order means: nothing was posted before it that is not taken yet, and
-     * no doorbell waits that could say so.
+     * The WQE is used only in order: all earlier WQEs are consumed, and no
+     * doorbell is pending that could announce one.
      */
     if (qp->state != QRNIC_QPS_RTS || qp->sq_rung || sq->bad_record ||
         sq->producer != sq->consumer || index != sq->consumer ||

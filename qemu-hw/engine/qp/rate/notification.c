@@ -1,5 +1,11 @@
 /*
- * qrnic engine: the notification point: CNPs in answer to CE marks
+ * qrnic engine, layer qp: the notification point of congestion control
+ *
+ * Sends CNPs to peers whose packets arrive with CE marks. The demultiplexer
+ * calls qrnic_notification_owe() for a marked packet, which makes a CNP
+ * pending. The phase REPORTS of a later round sends pending CNPs, because no
+ * packet is sent from a reception. Pending CNPs are in one list; they wait
+ * while the wire or the loopback queue is blocked.
  *
  * InfiniBand specification, A17.9.
  *
@@ -11,7 +17,7 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* CNPs in one go */
+/* Most CNPs in one round */
 #define NOTIFICATIONS 64
 
 bool qrnic_mark_counts(const QrnicEngine *e, const QrnicPacket *p)
@@ -47,7 +53,10 @@ void qrnic_notifications_forget(QrnicEngine *e)
     }
 }
 
-/* Who waits for the wire is not asked again before that is ready. */
+/*
+ * Returns true if a CNP can be sent now. A blocked wire makes this false, so
+ * that the engine does not run in vain.
+ */
 bool qrnic_notifications_pending(const QrnicEngine *e)
 {
     const QrnicQp *qp = QTAILQ_FIRST(&e->qps->cnps_owed);

@@ -1,9 +1,14 @@
 /*
- * qrnic engine: rates of queue pairs: their limits, and what congestion leaves
+ * qrnic engine, layer qp: rate limits of queue pairs
  *
- * A token bucket, kept as the time at which it will be full again: each frame
- * moves that on by what it takes at the rate, and may go as long as it is not
- * further away than a burst takes.
+ * Implements a token bucket, stored as the time when the bucket is full again.
+ * Each sent frame moves this time forward by its length divided by the rate. A
+ * frame may be sent while this time is at most one burst in the future.
+ *
+ * A requester calls qrnic_pace_wait() before a packet, and path.c calls
+ * qrnic_pace_charge() after it. If the queue pair must wait, pace_timer
+ * schedules it again. The rate of congestion control (reaction.c) is included
+ * here.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,14 +18,17 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Nanoseconds that this many bytes take at the rate, which is in kbit/s */
+/*
+ * Returns the nanoseconds of this many bytes at the rate limit, given in
+ * kbit/s.
+ */
 static int64_t bytes_ns(const QrnicQp *qp, uint64_t bytes)
 {
     return DIV_ROUND_UP(bytes * 8 * (NANOSECONDS_PER_SECOND / 1000),
                         qp->attr.rate_limit);
 }
 
-/* When its rate limit lets it send again */
+/* Returns the time from which the rate limit allows to send. */
 static int64_t limit_until(const QrnicQp *qp)
 {
     if (!qp->attr.rate_limit) {
@@ -41,7 +49,10 @@ static bool wait_until(QrnicEngine *e, QrnicQp *qp, int64_t until)
         trace_qrnic_pace_wait(e->config.name, qp->number, until - now);
         qrnic_add(e, QRNIC_COUNTER_RATE_WAITS, 1);
     }
-    /* Requests and responses may wait for different times. */
+    /*
+     * The timer only moves to an earlier time, because requests and responses
+     * may wait for different times.
+     */
     qrnic_timer_advance(e, &qp->pace_timer, until);
     return true;
 }
@@ -52,7 +63,7 @@ bool qrnic_pace_ask(QrnicEngine *e, QrnicQp *qp)
         wait_until(e, qp, MAX(limit_until(qp), qrnic_congestion_until(qp)))) {
         return true;
     }
-    /* The rate may have become higher meanwhile. */
+    /* The rate may have increased since the timer was set. */
     qrnic_timer_cancel(e, &qp->pace_timer);
     return false;
 }

@@ -1,5 +1,10 @@
 /*
- * qrnic engine: the parameters of congestion control
+ * qrnic engine, layer qp: the parameters of congestion control
+ *
+ * Executes the commands that set and query the parameters, which are common to
+ * all queue pairs. Each command changes congestion_epoch, so that path.c
+ * updates the ECN bits of paths. Reset values are set by the init and reset of
+ * the layer. Manual, chapter on congestion control.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,7 +31,9 @@ void qrnic_congestion_init(QrnicEngine *e)
     QTAILQ_INIT(&e->qps->cnps_owed);
 }
 
-/* The first member that cannot be */
+/*
+ * Returns ST_OK, or ST_BAD_PARAM with the offset of the first invalid member.
+ */
 static QrnicResult check(const QrnicCongestionCtx *in)
 {
 #define V(NAME, name, least, most) \
@@ -64,7 +71,10 @@ static QrnicResult check(const QrnicCongestionCtx *in)
     return qrnic_ok(0);
 }
 
-/* Their timers look for themselves, and give up what they have. */
+/*
+ * Expires the timers of all reaction points, because each timer frees its state
+ * if the reaction point is disabled.
+ */
 static void reaction_stop(QrnicEngine *e)
 {
     const QrnicTable *t = &e->qps->table;

@@ -1,9 +1,15 @@
 /*
- * qrnic engine: the reaction point: rates of queue pairs that follow CNPs
+ * qrnic engine, layer qp: the reaction point of congestion control
  *
- * DCQCN (Zhu et al., Congestion Control for Large-Scale RDMA Deployments,
- * SIGCOMM 2015); the equations are in the manual. A queue pair has a state
- * only from its first CNP until its rate is the highest again.
+ * Adapts the rate of a queue pair to CNPs with DCQCN (Zhu et al., Congestion
+ * Control for Large-Scale RDMA Deployments, SIGCOMM 2015). The manual has the
+ * equations.
+ *
+ * qrnic_congestion_notified() reduces the rate after a CNP. The timer and the
+ * number of sent bytes increase the rate again in stages. The file path.c
+ * charges each sent frame, and pace.c compares qrnic_congestion_until() with
+ * the current time. A queue pair has a QrnicCongestion from its first CNP until
+ * its rate is the highest again, so that others cost nothing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,23 +22,30 @@
 #define MEGABIT 1000000ull
 #define ALPHA_SHIFT 20
 #define ALPHA_ONE (1u << ALPHA_SHIFT)
-#define FRACTION_BITS 10        /* of alpha and g in the parameters */
-/* What may go ahead of its time: a timer is late, and that is made good. */
+/* fraction bits of alpha and g in the parameters */
+#define FRACTION_BITS 10
+/*
+ * Burst that may be sent early, because timers expire late and the rate must
+ * not fall below its target
+ */
 #define BURST_NS (10 * SCALE_US)
-/* Increases by time that a late timer makes good at once */
+/* Most increases by time that one late timer performs */
 #define LATE_INCREASES 64
 
 struct QrnicCongestion {
     uint64_t current, target;   /* bit/s */
-    uint32_t alpha;             /* in parts of ALPHA_ONE */
-    int64_t alpha_at;           /* when its period began */
-    bool notified;              /* a CNP in that period */
-    bool owed;                  /* a decrease at monitor_end */
+    uint32_t alpha;             /* parts of ALPHA_ONE */
+    int64_t alpha_at;           /* begin of the current period of alpha */
+    bool notified;              /* CNP received in that period */
+    bool owed;                  /* decrease pending until monitor_end */
     int64_t monitor_end;
-    int64_t increase_at;        /* the next one by time */
-    uint64_t bytes;             /* since the last one by bytes */
+    int64_t increase_at;        /* time of the next increase by time */
+    uint64_t bytes;             /* bytes since the last increase by bytes */
     uint32_t time_stage, byte_stage;
-    /* As pace_full of pace.c; behind it so many parts of current of a ns */
+    /*
+     * Time when the bucket is full again, as pace_full of pace.c; part has the
+     * rest of a nanosecond, in units of 1 / current nanoseconds
+     */
     int64_t full;
     uint64_t part;
 };
@@ -50,8 +63,8 @@ static uint64_t highest_rate(const QrnicEngine *e)
 }
 
 /*
- * Changes the rate. The number of bits that may be sent at once stays the
- * same; otherwise each increase would let the queue pair send a burst.
+ * Changes the rate. The number of bits that may be sent at once stays the same;
+ * otherwise each increase would let the queue pair send a burst.
  */
 static void rate_set(QrnicEngine *e, QrnicQp *qp, uint64_t rate,
                      const char *why)
@@ -69,7 +82,7 @@ static void rate_set(QrnicEngine *e, QrnicQp *qp, uint64_t rate,
                                 c->target, c->alpha);
 }
 
-/* x of 2^32, to the n-th power */
+/* Returns x to the power of n, both x and the result in parts of 2^32. */
 static uint64_t power(uint64_t x, uint64_t n)
 {
     uint64_t result = 1ull << 32;
@@ -84,8 +97,8 @@ static uint64_t power(uint64_t x, uint64_t n)
 }
 
 /*
- * Alpha changes at the end of each period. Nobody looks at it before the next
- * decrease, so that it needs no timer.
+ * Updates alpha for all periods that have ended. No timer is needed, because
+ * only the next decrease reads alpha.
  */
 static void alpha_settle(QrnicEngine *e, QrnicCongestion *c)
 {
@@ -124,7 +137,7 @@ static void decrease(QrnicEngine *e, QrnicQp *qp)
     rate_set(e, qp, MIN(rate, c->current), "decrease");
 }
 
-/* After a CNP has been followed: all stages begin anew. */
+/* Restarts all stages of the increase, because a CNP has reduced the rate. */
 static void stages_restart(QrnicEngine *e, QrnicCongestion *c)
 {
     const QrnicCongestionCtx *p = &e->qps->congestion;
@@ -137,7 +150,10 @@ static void stages_restart(QrnicEngine *e, QrnicCongestion *c)
     c->increase_at = now + p->rp_time_reset * (int64_t)SCALE_US;
 }
 
-/* False: its rate is the highest, and the state is gone. */
+/*
+ * Increases the rate by one stage. Returns false if the rate is the highest, so
+ * that the state is freed.
+ */
 static bool increase(QrnicEngine *e, QrnicQp *qp, uint32_t *stage)
 {
     const QrnicCongestionCtx *p = &e->qps->congestion;
@@ -171,7 +187,7 @@ static void timer_restart(QrnicEngine *e, QrnicQp *qp)
                               c->increase_at);
 }
 
-/* The first CNP. */
+/* Creates the state at the first CNP. */
 static void begin(QrnicEngine *e, QrnicQp *qp)
 {
     const QrnicCongestionCtx *p = &e->qps->congestion;
