@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * command.c: executes a command: submits it to the ring (command_ring.c), waits
- * for its completion by polling or by event, and translates its status into an
- * errno. No other file translates a status.
+ * command.c: executes a command. Each call submits the command to the ring
+ * (command_ring.c), waits for the completion by polling or by event, and
+ * translates the status into an errno. No other file translates a status.
  *
  * Any context that may sleep calls qrnic_cmd_exec(). Each call has a slot of
  * the ring until it returns.

@@ -3,11 +3,12 @@
  * command_ring.c: the command ring: its memory, entries, slots and mailboxes
  * (manual, Command queue).
  *
- * For each command command.c submits an entry, polls or waits for it, and
- * releases its slot. state.c starts and stops the ring. fatal.c aborts all
- * commands in flight. A slot owns one entry and two mailboxes, and is reused
- * only after its command has released it. queue->lock protects all state; the
- * interrupt handler of EQ 0 takes it, too.
+ * The callers are command.c, state.c and fatal.c. For each command command.c
+ * submits an entry, polls or waits for it, and releases its slot. The file
+ * state.c starts and stops the ring, and fatal.c aborts all commands in flight.
+ * A slot owns one entry and two mailboxes, and is reused only after its command
+ * has released it. The lock of the queue protects all state; the interrupt
+ * handler of EQ 0 takes this lock, too.
  */
 #include "core/core.h"
 
@@ -289,9 +290,9 @@ void qrnic_cmd_event(struct qrnic_core *core, u32 entry, u16 token)
 }
 
 /*
- * Releases the slot of a command. If withhold is true, no other command gets
- * the slot before the next start of the ring, because the device may still
- * write into its mailbox.
+ * Releases the slot of a command. If withhold is true, the slot stays unused
+ * until the next start of the ring, because the device may still write into its
+ * mailbox.
  */
 void qrnic_cmd_release(struct qrnic_core *core, u32 index, bool withhold)
 {

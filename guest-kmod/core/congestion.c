@@ -6,9 +6,9 @@
  * same names.
  *
  * pci.c adds the files in probe and removes them in remove. A reset of the
- * device sets its default values again. state.c therefore calls
- * qrnic_congestion_restore() at each start, which restores the parameters that
- * a user has written. core->lock protects core->congestion.
+ * device sets the default values again. Therefore each start of the device
+ * calls qrnic_congestion_restore(), which restores the parameters that a user
+ * has written. core->lock protects core->congestion.
  */
 #include <linux/debugfs.h>
 
@@ -61,7 +61,7 @@ static const struct qrnic_cc_param qrnic_cc_params[] = {
 };
 
 static_assert(ARRAY_SIZE(qrnic_cc_params) == QRNIC_CC_PARAMS);
-static_assert(QRNIC_CC_PARAMS <= 32);		/* wanted has 32 bits */
+static_assert(QRNIC_CC_PARAMS <= 32);		/* the bit mask has 32 bits */
 
 /* Directory of all adapters */
 static struct dentry *qrnic_debugfs;

@@ -4,14 +4,14 @@
  * qrnic.ko; other modules include qrnic_core.h only.
  *
  * struct qrnic_core has all state of an adapter. pci.c allocates it in probe
- * and frees it in remove. The declarations below are grouped by file, in the
- * order of the calls: pci.c calls state.c, which starts the command ring, the
- * event queues and the function. fatal.c and recovery.c run when the device
- * fails.
+ * and frees it in remove. The declarations below are grouped by file. At probe
+ * pci.c calls state.c, which starts the command ring, the event queues and the
+ * function. When the device fails, fatal.c resets it and recovery.c starts it
+ * again.
  *
  * Order of locks: the lock of the devlink instance, core->lock, RTNL,
- * port_mutex, and then the spinlocks. fault_lock is taken before handler_lock.
- * fatal_lock is taken before the lock of the command queue.
+ * port_mutex, and then the spinlocks. Other orders are fault_lock before
+ * handler_lock, and fatal_lock before the lock of the command queue.
  */
 #ifndef QRNIC_CORE_INTERNAL_H
 #define QRNIC_CORE_INTERNAL_H
@@ -155,9 +155,10 @@ enum qrnic_condition {
 /*
  * Operations of the function, the part of this module that uses the adapter
  * (the Ethernet interface). The core calls create once, then suspend and resume
- * in turns, and destroy at last. create sets dev.netdev before another part can
- * find the netdev; destroy clears it. fatal, port_update and qp_event may come
- * at any time, also before create has returned.
+ * in turns, and destroy at last. The operation create sets dev.netdev before
+ * another part can find the netdev; destroy clears it. The operations fatal,
+ * port_update and qp_event may come at any time, also before create has
+ * returned.
  */
 struct qrnic_function_ops {
 	/*
@@ -174,7 +175,8 @@ struct qrnic_function_ops {
 	int (*resume)(struct qrnic_core *core);
 	/*
 	 * Reports the fatal state. Called from event_work before suspend,
-	 * because suspend may wait long for users of RDMA. Must not take RTNL.
+	 * because suspend may wait long for users of RDMA. The operation must
+	 * not take RTNL.
 	 */
 	void (*fatal)(struct qrnic_core *core);
 	/*

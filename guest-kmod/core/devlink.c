@@ -5,9 +5,8 @@
  * recovers a failure.
  *
  * pci.c allocates the instance, whose private part is struct qrnic_core, first
- * and frees it last. It registers the instance at the end of probe. Every
- * recovery holds the lock of the instance, so no recovery begins during a
- * reload.
+ * and frees it last. The end of probe registers the instance. Every recovery
+ * holds the lock of the instance, so no recovery begins during a reload.
  */
 #include <linux/ethtool.h>
 #include <net/devlink.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * event.c: event queues (EQs) and the delivery of each event to its CQ, its
- * command or its handler; also the CQs of the device, and the cached state of
- * the port.
+ * event.c: event queues (EQs), and the delivery of each event to its CQ, its
+ * command or its handler. This file also has the CQs of the device and the
+ * cached state of the port.
  *
  * state.c creates the EQs after the command ring and destroys them before it.
  * EQ 0 has the asynchronous events; EQ 1 + n has the completion events of
  * vector n. The interrupt handler of EQ 0 puts events into a fifo, and
  * event_work delivers them in process context. Page faults have an EQ and a
- * work item of their own. core->cqs maps numbers to CQs; interrupt handlers
- * read it without a lock (manual, Event queues).
+ * work item of their own. The member core->cqs maps numbers to CQs; interrupt
+ * handlers read it without a lock (manual, Event queues).
  */
 #include <linux/interrupt.h>
 
@@ -24,8 +24,8 @@
  * space arms the CQ. A destroyed CQ may leave one EQE behind. So twice as many
  * entries as CQs suffice, if the device supports EQs of that size (manual,
  * Event queues). The asynchronous EQ has room for a failure of all objects at
- * once: two events of each QP and CQ, one of each SRQ and command, and some of
- * the port.
+ * once. This is two events of each QP and CQ, one of each SRQ and command, and
+ * some of the port.
  */
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
@@ -340,8 +340,8 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 }
 
 /*
- * Creates the EQ of page faults, if the device has page faults. It shares the
- * vector of EQ 0, because both have few interrupts.
+ * Creates the EQ of page faults, if the device has page faults. The EQ shares
+ * the vector of EQ 0, because both have few interrupts.
  */
 static int qrnic_fault_eq_create(struct qrnic_core *core)
 {

@@ -4,12 +4,12 @@
  * immediate reaction.
  *
  * The driver detects a fatal state by an event, a failed command, a read of the
- * health registers every two seconds, or a call of the PCI core.
- * qrnic_report_fatal() then resets the device, which ends its DMA. It fails all
- * commands, and schedules event_work (event.c) and the recovery (recovery.c).
- * qrnic_healthy() returns false from then until state.c has started the device
- * again (manual, Fatal state). core->fatal_lock protects the condition and the
- * description of the failure.
+ * health registers every two seconds, or a call of the PCI core. Then
+ * qrnic_report_fatal() resets the device, which ends its DMA. The function also
+ * fails all commands, and schedules event_work (event.c) and the recovery
+ * (recovery.c). The result of qrnic_healthy() is false from then until state.c
+ * has started the device again (manual, Fatal state). core->fatal_lock protects
+ * the condition and the description of the failure.
  */
 #include "core/core.h"
 
@@ -77,7 +77,7 @@ static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 /*
  * Resets the device at once, under the lock. So all DMA has ended before any
  * other context can see the fatal state, or a command that failed because of
- * it. recovery_work does the rest.
+ * it. The work item recovery_work does the rest.
  */
 void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 {

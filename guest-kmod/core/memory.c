@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * memory.c: translation tables, and rings with their doorbell records, in
- * coherent memory. qrnic_core.h documents the functions. They keep no state of
- * their own, so they need no lock; the caller serialises calls for one table or
+ * coherent memory. qrnic_core.h documents the functions. The file has no state
+ * of its own, so it needs no lock. The caller serialises calls for one table or
  * ring.
  */
 #include <linux/dmapool.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * pci.c: the PCI driver. It owns the resources that exist from probe to remove:
- * the mapped BARs, the interrupt vectors, the command ring and struct
+ * pci.c: the PCI driver. This file owns the resources that exist from probe to
+ * remove: the mapped BARs, the interrupt vectors, the command ring and struct
  * qrnic_core.
  *
  * The PCI core serialises the calls of probe, remove and shutdown, of system
- * suspend and resume, and of the handlers of PCI errors and resets. probe makes
- * the resources, starts the adapter (state.c), and enables recovery last.
- * remove disables recovery first, and then undoes each step in reverse order.
- * The other callbacks stop the adapter by qrnic_down() and start it again by
- * qrnic_up() (recovery.c).
+ * suspend and resume, and of the handlers of PCI errors and resets. First probe
+ * makes the resources, then it starts the adapter (state.c), and enables
+ * recovery last. Later remove disables recovery first, and then undoes each
+ * step in reverse order. The other callbacks stop the adapter by qrnic_down()
+ * and start it again by qrnic_up() (recovery.c).
  */
 #include <linux/dmapool.h>
 
@@ -327,7 +327,8 @@ static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume)
 
 /*
  * Reacts to a PCI error. Returns PCI_ERS_RESULT_NEED_RESET, so the PCI core
- * resets the slot. If the link failed for good, the adapter stays down.
+ * resets the slot. If the failure of the link is permanent, the adapter stays
+ * down.
  */
 static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 					     pci_channel_state_t state)

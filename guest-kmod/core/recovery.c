@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * recovery.c: starts the adapter again after a fatal error. It also stops and
- * starts the adapter around a reset, a suspend or a PCI error that devlink,
+ * recovery.c: starts the adapter again after a fatal error. The file also stops
+ * and starts the adapter around a reset, a suspend or a PCI error that devlink,
  * power management or the PCI core controls.
  *
  * fatal.c and this file schedule recovery_work. Every recovery holds

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * sparse.c: translation tables that contain only the page lists in use (manual,
- * Paging on demand). ib/odp_map.c calls the functions; qrnic_core.h documents
- * them, their order and their locks.
+ * Paging on demand). The caller is ib/odp_map.c; qrnic_core.h documents the
+ * functions, their order and their locks.
  *
  * The lists form a tree of up to 4 levels, which the device reads at any time.
  * Each list counts its entries (present) and its users. A list without both is

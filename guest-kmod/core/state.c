@@ -185,8 +185,8 @@ static int qrnic_auxdev_add(struct qrnic_core *core)
 	/*
 	 * auxiliary_device_add() returns 0 even if the probe of a loaded driver
 	 * has failed. The probe has returned by now, because the driver forces
-	 * synchronous probing, whatever the user sets (driver_async_probe=,
-	 * async_probe).
+	 * synchronous probing, even if the user requests another
+	 * (driver_async_probe=, async_probe).
 	 */
 	err = auxdev->error;
 	if (err) {

@@ -2,26 +2,32 @@
 /*
  * buffers.c: the receive ring and its buffers, which are pages of a page pool.
  *
- * A frame begins in a page that leaves room in front and for skb_shared_info behind, so
- * that an skb is built around it in place; a longer frame continues in whole pages. Pages
- * that a short frame leaves unused stay in the ring. queues.c allocates and releases the
- * ring, receive.c fills it after each poll.
+ * queues.c allocates and releases the ring; receive.c fills it after each poll.
+ * A frame begins in a page with headroom before it and room for skb_shared_info
+ * behind it, so that an skb can be built in place. A longer frame continues in
+ * whole pages. Pages that a short frame leaves unused stay in the ring. Only
+ * the NAPI poll uses the ring while it is open.
  */
 #include "ethernet/ethernet.h"
 
-/* Receive WQEs are posted in batches, a doorbell each. */
+/*
+ * Minimum number of receive WQEs to post, because each batch costs a doorbell
+ */
 #define QRNIC_RX_BATCH 16
 
 static_assert(QRNIC_RX_FIRST + (QRNIC_RX_PAGES - 1) * PAGE_SIZE >=
 	      QRNIC_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN);
 
-/* Returns how many buffers a receive WQE needs for frames of this MTU. */
+/*
+ * Returns the number of buffers that a receive WQE needs for frames of this
+ * MTU.
+ */
 unsigned int qrnic_rx_pages(unsigned int mtu)
 {
 	return qrnic_rx_pages_of(mtu + ETH_HLEN + 2 * VLAN_HLEN);
 }
 
-/* Returns the largest MTU whose frames fit into pages buffers. */
+/* Returns the largest MTU whose frames fit into this number of buffers. */
 unsigned int qrnic_rx_max_mtu(unsigned int pages)
 {
 	pages = min_t(unsigned int, pages, QRNIC_RX_PAGES);
@@ -29,6 +35,7 @@ unsigned int qrnic_rx_max_mtu(unsigned int pages)
 	       2 * VLAN_HLEN;
 }
 
+/* Posts a receive WQE. Returns -ENOMEM if there is no page for it. */
 static int qrnic_rx_post(struct qrnic_channel *channel, gfp_t gfp)
 {
 	struct qrnic_rx *rx = &channel->rx;
@@ -59,7 +66,10 @@ static int qrnic_rx_post(struct qrnic_channel *channel, gfp_t gfp)
 	return 0;
 }
 
-/* Fills the receive ring. Returns -ENOMEM if memory is short; then some may be posted. */
+/*
+ * Fills the receive ring and rings the doorbell. Returns -ENOMEM if memory is
+ * short; a part of the ring may be filled then.
+ */
 int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp)
 {
 	struct qrnic_rx *rx = &channel->rx;
@@ -79,7 +89,9 @@ int qrnic_rx_fill(struct qrnic_channel *channel, gfp_t gfp)
 	return err;
 }
 
-/* Adds the pages behind the first one to the skb, as fragments of length bytes. */
+/*
+ * Adds length bytes of the pages after the first one to the skb, as fragments.
+ */
 void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
 		       struct sk_buff *skb, u32 length)
 {
@@ -98,7 +110,9 @@ void qrnic_rx_add_rest(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
 	}
 }
 
-/* Allocates the receive ring and its page pool. */
+/*
+ * Allocates the receive ring and its page pool. Returns 0 or a negative errno.
+ */
 int qrnic_rx_alloc(struct qrnic_channel *channel)
 {
 	struct qrnic_eth *eth = channel->eth;
@@ -156,7 +170,10 @@ static void qrnic_rx_drain(struct qrnic_channel *channel)
 	rx->consumer = rx->producer;
 }
 
-/* Frees both. Called when the device does not use the ring any more. */
+/*
+ * Frees the receive ring and its page pool. Called when the device does not use
+ * the ring any more.
+ */
 void qrnic_rx_release(struct qrnic_channel *channel)
 {
 	struct qrnic_dev *dev = &channel->eth->core->dev;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * coalesce.c: segments of TCP of which the device says that each continues the one
- * before become one skb, in the poll that finds them.
+ * coalesce.c: joins TCP segments to one skb, if the device reports that each
+ * continues the one before (NETIF_F_GRO_HW; manual, Ethernet function).
  *
- * The device has compared the headers and looked at the checksums; what would be
- * unsafe were it not true is looked at here. A frame that is not joined, for want of
- * room, say, is a frame as any other, and those behind it continue that.
+ * The NAPI poll calls qrnic_train_join() for each frame, and
+ * qrnic_train_begin() for a frame that was not joined. The train ends at such a
+ * frame or at the end of the poll; qrnic_train_end() then passes it to the
+ * stack. The device has compared the headers and verified the checksums. This
+ * file checks again each property without which the result would be unsafe. If
+ * a frame is not joined, for example for lack of room, it begins a train of its
+ * own.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -16,9 +20,9 @@
 #include "ethernet/ethernet.h"
 
 /*
- * Parses the headers of the first frame, before a second one is joined to it. Returns true
- * for IP without options or extensions, then TCP and data, if the headers have the length
- * that the device reports.
+ * Parses the headers of the first frame before a second one is joined to it.
+ * Returns true for IP without options or extensions, then TCP and data, if the
+ * headers have the length that the device reports.
  */
 static bool qrnic_train_parse(struct qrnic_train *train, unsigned int header)
 {
@@ -56,12 +60,16 @@ static bool qrnic_train_parse(struct qrnic_train *train, unsigned int header)
 	return true;
 }
 
+/* Returns true if the skb has room for the frame. */
 static bool qrnic_train_has_room(const struct qrnic_channel *channel, u32 length,
 				 u32 data)
 {
 	const struct net_device *netdev = channel->eth->netdev;
 	const struct sk_buff *skb = channel->rx.train.skb;
-	/* Of the headers neither IPv4 nor IPv6 says more than this. */
+	/*
+	 * The length members of IPv4 and IPv6 have 16 bits, so an skb must not
+	 * be longer.
+	 */
 	unsigned int most = min_t(unsigned int, netif_get_gro_max_size(netdev, skb),
 				  U16_MAX);
 
@@ -70,7 +78,7 @@ static bool qrnic_train_has_room(const struct qrnic_channel *channel, u32 length
 	       MAX_SKB_FRAGS;
 }
 
-/* The data of a frame, as it is in its pages, behind that of those before */
+/* Adds the data of a frame to the skb of the train, as fragments in place. */
 static void qrnic_train_add(struct qrnic_rx *rx, struct qrnic_rx_slot *slot,
 			    u32 length)
 {
@@ -110,7 +118,10 @@ bool qrnic_train_join(struct qrnic_channel *channel, struct qrnic_rx_slot *slot,
 	return true;
 }
 
-/* As the stack would have joined them, and can cut them again */
+/*
+ * Sets the headers of a train as GRO of the stack does, so that the stack can
+ * segment the skb again.
+ */
 static void qrnic_train_headers(const struct qrnic_train *train)
 {
 	struct sk_buff *skb = train->skb;
@@ -150,7 +161,10 @@ void qrnic_train_begin(struct qrnic_channel *channel, struct sk_buff *skb,
 {
 	struct qrnic_rx *rx = &channel->rx;
 
-	/* What a program has passed may not be what came. */
+	/*
+	 * No train is started, because a program may have changed the frame
+	 * that the device compared.
+	 */
 	if (prog || !(channel->eth->netdev->features & NETIF_F_GRO_HW)) {
 		napi_gro_receive(&rx->cq.napi, skb);
 		return;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * cq.c: the completion queue of one direction of a channel, and its NAPI instance.
+ * cq.c: the completion queue of one direction of a channel, and its NAPI
+ * instance.
  *
- * queues.c opens and closes the CQ. A completion event schedules NAPI, whose poll
- * function is in receive.c or transmit.c. At its end the poll function calls
- * qrnic_eth_cq_complete(), which arms the CQ. An error of the CQ, or of a completion,
- * requests new queues.
+ * queues.c opens and closes the CQ. A completion event schedules NAPI, whose
+ * poll function is in receive.c or transmit.c. At its end the poll function
+ * calls qrnic_eth_cq_complete(), which arms the CQ. An error of the CQ or of a
+ * completion requests new queues.
  */
 #include "ethernet/ethernet.h"
 
 /*
- * Requests new queues after an error, in any context. The request is made once for the
- * present queues, because many completions may have errors (reopen.c handles it).
+ * Requests new queues after an error, in any context. Only the first request
+ * for the present queues is effective, because many completions may have
+ * errors. reset_work (reopen.c) handles it.
  */
 void qrnic_eth_fail(struct qrnic_eth *eth)
 {
@@ -36,9 +38,9 @@ static void qrnic_eth_cq_error(struct qrnic_cq *cq, u8 subtype)
 }
 
 /*
- * Creates the CQ of one direction of a channel. The caller has added the NAPI instance,
- * because an EQE that a former CQ of the same number left behind schedules it as soon as
- * the CQ exists.
+ * Creates the CQ of one direction of a channel. The caller has added the NAPI
+ * instance, because an event of a former CQ with this number may schedule it at
+ * once.
  */
 int qrnic_eth_cq_open(struct qrnic_channel *channel, struct qrnic_eth_cq *cq,
 		      u32 entries, const struct qrnic_eth_moderation *moderation)
@@ -71,12 +73,15 @@ int qrnic_eth_cq_open(struct qrnic_channel *channel, struct qrnic_eth_cq *cq,
 	return 0;
 }
 
-/* Destroys the CQ. Its NAPI instance is disabled. */
+/* Destroys the CQ. Called after its NAPI instance is disabled. */
 void qrnic_eth_cq_close(struct qrnic_eth_cq *cq)
 {
 	struct qrnic_dev *dev = &cq->channel->eth->core->dev;
 
-	/* The device has no reason to reject the command. If it does, a reset destroys the CQ. */
+	/*
+	 * The device has no reason to reject the command. If it does, a reset
+	 * destroys the CQ, because its memory must be freed.
+	 */
 	if (qrnic_cq_destroy(dev, &cq->cq)) {
 		qrnic_report_fatal(dev, "CQ not destroyed");
 		qrnic_cq_destroy(dev, &cq->cq);
@@ -85,13 +90,14 @@ void qrnic_eth_cq_close(struct qrnic_eth_cq *cq)
 }
 
 /*
- * Ends a poll and requests an event at the next CQE. CQEs beyond the published
- * consumer index cause one at once, so none that came after the last poll is missed.
+ * Ends a poll and requests an event at the next CQE. A CQE beyond the published
+ * consumer index causes the event at once, so no CQE after the last poll is
+ * missed.
  *
- * The sequence number and the consumer index are read while this processor still owns
- * the NAPI instance: behind napi_complete_done() a busy poll on another processor may
- * advance both. A number that two requests share would make the device ignore the
- * second one.
+ * Sequence number and consumer index are read while this processor still owns
+ * the NAPI instance. After napi_complete_done() a busy poll on another
+ * processor may advance both. If two requests had the same number, the device
+ * would ignore the second one.
  */
 void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done)
 {
@@ -102,7 +108,7 @@ void qrnic_eth_cq_complete(struct qrnic_eth_cq *cq, int done)
 	if (!napi_complete_done(&cq->napi, done))
 		return;
 	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(sequence));
-	/* writeq() in it orders the record before the doorbell. */
+	/* The writeq() in this call orders the record before the doorbell. */
 	qrnic_ring_doorbell(&cq->channel->eth->core->dev, QRNIC_DB_CQ_ARM,
 			    cq->cq.cqn, consumer);
 }

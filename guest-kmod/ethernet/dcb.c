@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * dcb.c: data centre bridging, as dcb(8) has it: the priorities of the device, and
- * the map from DSCP to priority, which is for connections and address handles.
+ * dcb.c: data centre bridging for dcb(8): the priorities of the device, and the
+ * map from DSCP to priority, which connections and address handles use.
+ *
+ * netdev.c calls qrnic_dcb_init() before it registers the netdev. The stack
+ * calls the operations under RTNL, which protects the map; readers use
+ * READ_ONCE().
  */
 #include <net/dcbnl.h>
 
 #include "ethernet/ethernet.h"
 
-/* Priority n is level n, and those of all priorities are weighted. */
+/* Priority n is level n of the device, and all of these levels are weighted. */
 static_assert(IEEE_8021QAZ_MAX_TCS <= QRNIC_PRIORITY_STRICT);
 
 static_assert(sizeof_field(struct dcb_ieee_app_dscp_map, map) ==
 	      sizeof_field(struct qrnic_dev, priority_of_dscp));
 
-/* Share of each level in percent: level n has the weight 2^n, of 255 in all. */
+/*
+ * Share of each level in percent. Level n has the weight 2^n; the sum of all
+ * weights is 255.
+ */
 static const u8 qrnic_dcb_share[IEEE_8021QAZ_MAX_TCS] = {
 	1, 1, 2, 3, 6, 12, 25, 50,
 };
@@ -31,7 +38,10 @@ static int qrnic_dcb_getets(struct net_device *netdev, struct ieee_ets *ets)
 	return 0;
 }
 
-/* Of each DSCP the priorities that there are entries for: the highest counts. */
+/*
+ * Sets the map. If a DSCP has entries for several priorities, the highest one
+ * is used.
+ */
 static void qrnic_dcb_map_set(struct qrnic_eth *eth,
 			      const struct dcb_ieee_app_dscp_map *entries)
 {
@@ -43,6 +53,7 @@ static void qrnic_dcb_map_set(struct qrnic_eth *eth,
 			   entries->map[i] ? fls(entries->map[i]) - 1 : 0);
 }
 
+/* Sets the map from the entries that the kernel has for the netdev. */
 static void qrnic_dcb_map_update(struct qrnic_eth *eth)
 {
 	struct dcb_ieee_app_dscp_map entries;
@@ -74,7 +85,10 @@ static int qrnic_dcb_delapp(struct net_device *netdev, struct dcb_app *app)
 	return err;
 }
 
-/* No firmware speaks DCBX; a program of the host may. */
+/*
+ * DCBX may run in a program of the host only, because the device has no
+ * firmware that does.
+ */
 static u8 qrnic_dcb_getdcbx(struct net_device *netdev)
 {
 	return DCB_CAP_DCBX_HOST | DCB_CAP_DCBX_VER_IEEE;
@@ -87,7 +101,10 @@ static int qrnic_dcb_getapptrust(struct net_device *netdev, u8 *selectors, int *
 	return 0;
 }
 
-/* The core would take the want of this for success. */
+/*
+ * This operation is needed because the DCB core reports success if the
+ * operation is missing.
+ */
 static int qrnic_dcb_setets(struct net_device *netdev, struct ieee_ets *ets)
 {
 	return -EOPNOTSUPP;
@@ -102,7 +119,10 @@ static const struct dcbnl_rtnl_ops qrnic_dcb_ops = {
 	.dcbnl_getapptrust = qrnic_dcb_getapptrust,
 };
 
-/* The kernel drops the entries of a netdev that moves to another namespace. */
+/*
+ * Clears the map when the netdev moves to another namespace, because the kernel
+ * deletes its entries then.
+ */
 static int qrnic_dcb_netdev_event(struct notifier_block *notifier,
 				  unsigned long event, void *info)
 {

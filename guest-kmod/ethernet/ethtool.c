@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * ethtool.c: ethtool operations: identity, link, rings, channels, moderation.
+ * The operations for RSS are in rss.c, and those for statistics in
+ * statistics.c. The stack calls all of them under RTNL.
  */
 #include "ethernet/ethernet.h"
 
 /*
- * Since 6.17, and 6.12.117, separate operations choose the fields of the hash of RSS;
- * before it was get_rxnfc and set_rxnfc. Kbuild looks for the operations, because stable
- * kernels get them later.
+ * Since 6.17, and 6.12.117, separate operations set the fields of the RSS hash;
+ * before, get_rxnfc and set_rxnfc did. Kbuild searches the kernel headers for
+ * the operations, because stable kernels receive them later.
  */
 #ifdef QRNIC_HAS_RXFH_FIELDS
 #define QRNIC_OP_GET_RXFH_FIELDS(function) .get_rxfh_fields = (function),
@@ -17,7 +19,10 @@
 #define QRNIC_OP_SET_RXFH_FIELDS(...)
 #endif
 
-/* Since 7.0 a separate operation returns the number of rings; before it was get_rxnfc. */
+/*
+ * Since 7.0 a separate operation returns the number of rings; before, get_rxnfc
+ * did.
+ */
 #ifdef QRNIC_HAS_RX_RING_COUNT
 #define QRNIC_OP_GET_RX_RING_COUNT(function) .get_rx_ring_count = (function),
 #else
@@ -55,13 +60,20 @@ static int qrnic_get_link_ksettings(struct net_device *netdev,
 	return 0;
 }
 
+/*
+ * Returns the maximum size of a ring: a power of two within the limits of the
+ * device.
+ */
 static u32 qrnic_ring_max(struct qrnic_eth *eth, u32 limit)
 {
 	limit = min3(limit, eth->core->dev.caps.max_cqe, QRNIC_QUEUE_MAX);
 	return rounddown_pow_of_two(limit);
 }
 
-/* The transmit ring is counted in basic blocks: 1 for up to 2 buffers. */
+/*
+ * Returns the sizes of the rings. The transmit ring is counted in basic blocks;
+ * a frame of up to 2 buffers uses one.
+ */
 static void qrnic_get_ringparam(struct net_device *netdev,
 				struct ethtool_ringparam *ring,
 				struct kernel_ethtool_ringparam *kernel_ring,
@@ -106,7 +118,10 @@ static void qrnic_get_channels(struct net_device *netdev,
 	channels->combined_count = eth->shape.channels;
 }
 
-/* The core has checked the number, and that the table of ethtool -X can stay. */
+/*
+ * Sets the number of channels. The ethtool core has checked the number, and
+ * that the table of ethtool -X uses only remaining channels.
+ */
 static int qrnic_set_channels(struct net_device *netdev,
 			      struct ethtool_channels *channels)
 {
@@ -135,6 +150,7 @@ static int qrnic_get_coalesce(struct net_device *netdev,
 	return 0;
 }
 
+/* Returns an error for moderation that the device does not support. */
 static int qrnic_moderation_check(const struct qrnic_caps *caps,
 				  u32 usecs, u32 frames,
 				  struct netlink_ext_ack *extack)
@@ -151,6 +167,7 @@ static int qrnic_moderation_check(const struct qrnic_caps *caps,
 	return 0;
 }
 
+/* Applies the moderation to all open channels. */
 static int qrnic_moderate_channels(struct qrnic_eth *eth)
 {
 	struct qrnic_channel *channel = eth->channels;
@@ -202,7 +219,10 @@ static int qrnic_set_coalesce(struct net_device *netdev,
 		return 0;
 	err = qrnic_moderate_channels(eth);
 	if (err) {
-		/* Some may have changed already. */
+		/*
+		 * Some CQs may have the new values already, so the old ones are
+		 * set again.
+		 */
 		eth->rx_moderation = rx;
 		eth->tx_moderation = tx;
 		qrnic_moderate_channels(eth);

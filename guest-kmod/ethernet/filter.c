@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * filter.c: says to the device which frames the netdev wants.
+ * filter.c: the receive filter of the device: which frames the netdev receives,
+ * and in which queue pair or RSS table.
+ *
+ * queues.c, rss.c, xdp.c and netdev.c set the filter under RTNL. A change of
+ * the addresses of the netdev queues filter_work, because commands sleep.
+ * filter_lock keeps eth->filter and its copy in the device equal.
  */
 #include "ethernet/ethernet.h"
 
+/* Maximum number of addresses in the filter */
 #define QRNIC_FILTER_ADDRESSES 64
 #define QRNIC_FILTER_BYTES sizeof_field(struct qrnic_rx_filter, addresses)
 
 static_assert(QRNIC_FILTER_ADDRESSES * ETH_ALEN <= QRNIC_FILTER_BYTES);
 
-/* Addresses that do not fit make way for promisc or all-multicast. */
+/*
+ * Writes the flags and addresses of the netdev. If the addresses do not fit,
+ * the filter accepts all addresses (promiscuous) or all multicast addresses.
+ */
 static void qrnic_filter_fill(struct net_device *netdev,
 			      struct qrnic_rx_filter *filter)
 {
@@ -47,6 +56,7 @@ static void qrnic_filter_fill(struct net_device *netdev,
 	netif_addr_unlock_bh(netdev);
 }
 
+/* Sets the filter of the device from eth->filter. Called under filter_lock. */
 static int qrnic_filter_apply(struct qrnic_eth *eth)
 {
 	struct qrnic_rx_filter *filter;
@@ -60,7 +70,10 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 		filter->flags = QRNIC_RXF_BROADCAST;
 		if (eth->filter.rss)
 			filter->flags |= QRNIC_RXF_RSS;
-		/* A program sees, and sends on, the frame as it was. */
+		/*
+		 * Tags are not stripped with an XDP program, because the
+		 * program sees and forwards the original frame.
+		 */
 		if (eth->filter.vlan_strip && !READ_ONCE(eth->prog))
 			filter->flags |= QRNIC_RXF_VLAN_STRIP;
 		if (eth->filter.coalesce)
@@ -73,6 +86,7 @@ static int qrnic_filter_apply(struct qrnic_eth *eth)
 	return err;
 }
 
+/* Applies a change of the addresses, unless no frames are received. */
 static void qrnic_filter_work(struct work_struct *work)
 {
 	struct qrnic_eth *eth = container_of(work, struct qrnic_eth, filter_work);
@@ -93,7 +107,10 @@ int qrnic_eth_filter_set(struct qrnic_eth *eth,
 	old = eth->filter;
 	eth->filter = *filter;
 	err = qrnic_filter_apply(eth);
-	/* No later work may name an object that its owner gives up for this error. */
+	/*
+	 * The old filter is restored, because after the error the caller
+	 * destroys the object that the new one names.
+	 */
 	if (err && filter->object)
 		eth->filter = old;
 	mutex_unlock(&eth->filter_lock);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * moderation.c: how long a completion may wait for its event: fixed values, or
- * those of the kernel's library DIM, which follows the traffic.
+ * moderation.c: interrupt moderation: the time that a completion may wait for
+ * its event. The values are fixed, or DIM, a library of the kernel, adapts them
+ * to the traffic.
+ *
+ * cq.c calls qrnic_eth_moderation_open() with each new CQ; ethtool.c changes
+ * the values under RTNL. Each NAPI poll passes its statistics to DIM, which may
+ * queue a work item that changes the values in the device.
  */
 #include "ethernet/ethernet.h"
 
@@ -11,8 +16,9 @@ bool qrnic_eth_can_moderate(const struct qrnic_eth *eth)
 }
 
 /*
- * Without a limit of time a few last frames would wait for ever, so there is no
- * moderation then; without one of frames half a ring is enough for an event.
+ * Sets the moderation of a CQ. Without a time limit there is no moderation,
+ * because the last frames would wait for ever. Without a limit of frames, half
+ * a ring causes an event.
  */
 static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 {
@@ -21,7 +27,10 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 	u32 half = 1u << cq->log_size >> 1;
 	struct qrnic_cq_moderation moderation = { };
 
-	/* One CQE stands for so many blocks of the transmit ring, at the most. */
+	/*
+	 * A CQE may complete as many blocks of the transmit ring, so fewer CQEs
+	 * are half a ring.
+	 */
 	if (cq->transmit)
 		half /= QRNIC_TX_SIGNAL_INTERVAL * QRNIC_WQE_MAX_WQEBB;
 	half = max(half, 1u);
@@ -35,7 +44,7 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 			     sizeof(moderation));
 }
 
-/* What DIM has chosen */
+/* Applies the values that DIM has chosen. */
 static int qrnic_eth_dim_apply(struct qrnic_eth_cq *cq)
 {
 	const struct dim *dim = &cq->dim;
@@ -52,14 +61,17 @@ static void qrnic_eth_dim_work(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
 
-	/* What fails in the fatal state is done anew after it. */
+	/*
+	 * The result is ignored, because a failure means the fatal state, and
+	 * all CQs are new after the recovery.
+	 */
 	qrnic_eth_dim_apply(container_of(dim, struct qrnic_eth_cq, dim));
 	dim->state = DIM_START_MEASURE;
 }
 
 /*
- * The CQ exists, and nobody polls it yet. A device that is a lesser one since its
- * reset does without.
+ * Initialises the moderation of a new CQ, before its first poll. After a reset
+ * the device may not support moderation any more; a warning is logged then.
  */
 void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
 			       const struct qrnic_eth_moderation *moderation)
@@ -77,34 +89,49 @@ void qrnic_eth_moderation_open(struct qrnic_eth_cq *cq,
 		netdev_warn(eth->netdev, "interrupts are not moderated\n");
 }
 
-/* NAPI has stopped and its last poll returned: nobody schedules the work again. */
+/*
+ * Waits for the work item. Called after NAPI has stopped, so that no poll
+ * queues it again.
+ */
 void qrnic_eth_moderation_close(struct qrnic_eth_cq *cq)
 {
 	cancel_work_sync(&cq->dim.work);
 }
 
-/* Under RTNL, while frames come and go */
+/* Changes the moderation of a CQ in use. Called under RTNL. */
 int qrnic_eth_moderation_set(struct qrnic_eth_cq *cq,
 			     const struct qrnic_eth_moderation *moderation)
 {
 	int err;
 
 	WRITE_ONCE(cq->adaptive, false);
-	/* A poll that still takes it for adaptive may schedule the work. */
+	/*
+	 * A poll may still see the old value of adaptive and queue the work
+	 * item, so both are waited for.
+	 */
 	synchronize_net();
 	cancel_work_sync(&cq->dim.work);
-	/* Whichever state it was in, it begins from here. */
+	/*
+	 * DIM starts again, because the canceled work item did not set this
+	 * state.
+	 */
 	cq->dim.state = DIM_START_MEASURE;
 	if (!moderation->adaptive)
 		return qrnic_eth_cq_moderate(cq, moderation->usecs,
 					     moderation->frames);
-	/* DIM asks for what it believes in only when that changes. */
+	/*
+	 * The values are applied here, because DIM queues the work item only
+	 * for a change.
+	 */
 	err = qrnic_eth_dim_apply(cq);
 	WRITE_ONCE(cq->adaptive, !err);
 	return err;
 }
 
-/* The end of a poll, before the CQ is armed */
+/*
+ * Passes the statistics of a poll to DIM. Called at the end of a poll, before
+ * the CQ is armed.
+ */
 void qrnic_eth_moderation_sample(struct qrnic_eth_cq *cq,
 				 const struct qrnic_eth_stats *stats)
 {

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * netdev.c: the netdev of the Ethernet function, its features, and its operations for the
- * network stack and the core.
+ * netdev.c: the netdev of the Ethernet function: its creation, its features,
+ * and its operations for the network stack and the core.
+ *
+ * The core calls the operations of qrnic_eth_function: create once in probe,
+ * suspend and resume around each reset, destroy in remove. The others come at
+ * any time. The network stack calls qrnic_netdev_ops, most of them under RTNL.
+ * While the adapter is suspended the netdev is detached, so the stack calls no
+ * operation that uses the device.
  */
 #include "ethernet/ethernet.h"
 
+/*
+ * Requests new queues after a transmit timeout. Called by the watchdog of the
+ * stack.
+ */
 static void qrnic_eth_tx_timeout(struct net_device *netdev, unsigned int queue)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -20,8 +30,8 @@ static void qrnic_eth_set_rx_mode(struct net_device *netdev)
 	struct qrnic_eth *eth = netdev_priv(netdev);
 
 	/*
-	 * The caller holds a spinlock, and commands sleep: a work item sets the
-	 * filter.
+	 * A work item sets the filter, because commands sleep and the caller
+	 * holds a spinlock.
 	 */
 	queue_work(eth->core->dev.wq, &eth->filter_work);
 }
@@ -39,7 +49,11 @@ static int qrnic_eth_set_mac_address(struct net_device *netdev, void *address)
 	return 0;
 }
 
-/* Programs see each frame, and what is not to be joined in software is not here. */
+/*
+ * Removes features that do not work now. XDP programs must see each frame, and
+ * the device must not join frames if the user has disabled joining in software
+ * (GRO).
+ */
 static netdev_features_t qrnic_eth_fix_features(struct net_device *netdev,
 						netdev_features_t features)
 {
@@ -85,7 +99,10 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
 };
 
-/* Must not take RTNL: qrnic_eth_stop() holds it while it waits for events. */
+/*
+ * Updates the carrier. The function must not take RTNL, because
+ * qrnic_eth_stop() holds it while it waits for events.
+ */
 static void qrnic_eth_port_update(struct qrnic_core *core)
 {
 	struct net_device *netdev = READ_ONCE(core->dev.netdev);
@@ -94,6 +111,7 @@ static void qrnic_eth_port_update(struct qrnic_core *core)
 		qrnic_eth_link_update(netdev_priv(netdev));
 }
 
+/* Returns true if the queue pair belongs to a channel. */
 static bool qrnic_eth_has_qp(const struct qrnic_eth *eth, u32 qpn)
 {
 	unsigned int i;
@@ -104,6 +122,10 @@ static bool qrnic_eth_has_qp(const struct qrnic_eth *eth, u32 qpn)
 	return false;
 }
 
+/*
+ * Handles an event of a queue pair. Errors request new queues. Returns false if
+ * the queue pair belongs to RDMA.
+ */
 static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
 			       enum qrnic_event type)
 {
@@ -121,7 +143,10 @@ static bool qrnic_eth_qp_event(struct qrnic_core *core, u32 qpn,
 	return true;
 }
 
-/* Makes the PD and the memory key of the queues. A reset destroys both. */
+/*
+ * Creates the PD and the memory key of all queues. A reset of the device
+ * destroys both.
+ */
 static int qrnic_eth_memory_open(struct qrnic_eth *eth)
 {
 	struct qrnic_dev *dev = &eth->core->dev;
@@ -154,6 +179,7 @@ static void qrnic_eth_memory_close(struct qrnic_eth *eth)
 	qrnic_cmd_destroy(&eth->core->dev, QRNIC_CMD_FREE_PD, eth->pdn);
 }
 
+/* Closes the queues before the device goes down. Takes RTNL. */
 static void qrnic_eth_suspend(struct qrnic_core *core)
 {
 	struct net_device *netdev = core->dev.netdev;
@@ -168,7 +194,10 @@ static void qrnic_eth_suspend(struct qrnic_core *core)
 	rtnl_unlock();
 }
 
-/* Must not take RTNL either. */
+/*
+ * Schedules reset_work, which detaches the netdev. This function must not take
+ * RTNL, because its holder may wait for event_work.
+ */
 static void qrnic_eth_fatal(struct qrnic_core *core)
 {
 	struct net_device *netdev = READ_ONCE(core->dev.netdev);
@@ -180,6 +209,10 @@ static void qrnic_eth_fatal(struct qrnic_core *core)
 	mod_delayed_work(core->dev.wq, &eth->reset_work, 0);
 }
 
+/*
+ * Opens the queues after a start of the device, if the netdev is up. Takes
+ * RTNL.
+ */
 static int qrnic_eth_resume(struct qrnic_core *core)
 {
 	struct net_device *netdev = core->dev.netdev;
@@ -205,6 +238,7 @@ unlock:
 	return err;
 }
 
+/* Sets the features of the netdev from the capabilities of the device. */
 static void qrnic_eth_features(struct qrnic_eth *eth)
 {
 	u64 capabilities = eth->core->dev.caps.capabilities;
@@ -232,6 +266,7 @@ static void qrnic_eth_features(struct qrnic_eth *eth)
 	eth->filter.coalesce = netdev->features & NETIF_F_GRO_HW;
 }
 
+/* Sets the addresses, operations and limits of the netdev. */
 static void qrnic_eth_setup(struct qrnic_eth *eth)
 {
 	const struct qrnic_caps *caps = &eth->core->dev.caps;
@@ -264,6 +299,7 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	qrnic_eth_drops_init(eth);
 }
 
+/* Creates and registers the netdev. */
 static int qrnic_eth_create(struct qrnic_core *core)
 {
 	unsigned int max_channels = qrnic_eth_max_channels(core);
@@ -294,7 +330,10 @@ static int qrnic_eth_create(struct qrnic_core *core)
 	if (err)
 		goto err_memory;
 	netif_carrier_off(netdev);
-	/* Once it is registered it can be opened, and events are for it. */
+	/*
+	 * dev.netdev is set first, because the netdev can be opened as soon as
+	 * it is registered, and events come then.
+	 */
 	WRITE_ONCE(core->dev.netdev, netdev);
 	err = register_netdev(netdev);
 	if (err)
@@ -317,6 +356,7 @@ err_netdev:
 	return err;
 }
 
+/* Unregisters and frees the netdev. The device may be down. */
 static void qrnic_eth_destroy(struct qrnic_core *core)
 {
 	struct net_device *netdev = core->dev.netdev;
@@ -325,7 +365,10 @@ static void qrnic_eth_destroy(struct qrnic_core *core)
 	unregister_netdev(netdev);
 	qrnic_dcb_exit(eth);
 	WRITE_ONCE(core->dev.netdev, NULL);
-	/* Events and works that still have the netdev */
+	/*
+	 * Waits for events and work items, because they may still use the
+	 * netdev.
+	 */
 	flush_work(&core->event_work);
 	cancel_delayed_work_sync(&eth->reset_work);
 	cancel_work_sync(&eth->filter_work);

@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * queues.c: the channels of the netdev, and their queue pairs from open to close.
+ * queues.c: the channels of the netdev, and their queue pairs from open to
+ * close.
  *
- * A channel is opened in this order: NAPI instances, transmit ring, receive ring, CQs,
- * QP, buffers. Then it is started, and at last the receive filter leads frames to it.
- * Closing first destroys the QPs, CQs and transmit rings of all channels and then releases
- * all receive rings, because pages of a receive ring may be in any transmit ring (XDP). All
+ * reopen.c opens and closes all channels together. Each channel is opened in
+ * this order: NAPI instances, transmit ring, receive ring, CQs, QP, buffers.
+ * Then each channel is started, and at last the receive filter directs frames
+ * to the channels. Closing first destroys the QPs, CQs and transmit rings of
+ * all channels. Then it releases all receive rings, because a frame of one
+ * channel's receive ring may be in the transmit ring of any channel (XDP). All
  * functions are called under RTNL, or before the netdev is registered.
  */
 #include "ethernet/ethernet.h"
 
 /*
- * Returns the highest number of channels. Each has its own vector, and RDMA needs most of
- * the queue pairs and CQs.
+ * Returns the maximum number of channels. Each channel has its own vector, and
+ * most queue pairs and CQs are reserved for RDMA.
  */
 unsigned int qrnic_eth_max_channels(struct qrnic_core *core)
 {
 	const struct qrnic_caps *caps = &core->dev.caps;
 	unsigned int n = min(qrnic_num_vectors(&core->dev), QRNIC_MAX_CHANNELS);
 
-	/* A table is replaced while the filter leads to it, so there are two. */
+	/*
+	 * Two RSS tables are needed, because a new table is created while the
+	 * filter still uses the old one.
+	 */
 	if (!qrnic_eth_can_spread(core) || caps->max_rss < 2)
 		return 1;
 	return clamp(n, 1, max(min(caps->max_qp / 8, caps->max_cq / 16), 1));
@@ -41,8 +47,8 @@ static int qrnic_channel_set_xps(struct qrnic_eth *eth, unsigned int index)
 }
 
 /*
- * Sets which processors send through which channel. Called under RTNL, once the netdev is
- * registered.
+ * Assigns each processor to a channel for its transmissions (XPS). Called under
+ * RTNL after the netdev is registered.
  */
 void qrnic_eth_channels_set_xps(struct qrnic_eth *eth)
 {
@@ -53,7 +59,10 @@ void qrnic_eth_channels_set_xps(struct qrnic_eth *eth)
 			netdev_warn(eth->netdev, "queue %u has no processors\n", i);
 }
 
-/* Sets the shape of the next queues. Called while there are no queues. */
+/*
+ * Sets the shape of the queues that are opened next. Called while there are no
+ * queues. Returns 0 or a negative errno; on failure the old shape stays.
+ */
 int qrnic_eth_shape_set(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape)
 {
 	unsigned int old = eth->shape.channels;
@@ -107,8 +116,10 @@ static int qrnic_qp_state(struct qrnic_channel *channel, enum qrnic_qp_state sta
 }
 
 /*
- * RDMA may get the number next. A QP in RESET sends no events, so the flush leaves none
- * that a new QP of this number would receive. A failed command means the fatal state.
+ * Destroys the queue pair. The events of the queue pair are flushed first,
+ * because RDMA may get the number next. A QP in RESET sends no events, so none
+ * can follow the flush. If a command fails, the adapter is put into the fatal
+ * state.
  */
 static void qrnic_qp_close(struct qrnic_channel *channel)
 {
@@ -122,6 +133,7 @@ static void qrnic_qp_close(struct qrnic_channel *channel)
 		qrnic_report_fatal(dev, "QP not destroyed");
 }
 
+/* Creates the queue pair and moves it to RTS. */
 static int qrnic_qp_open(struct qrnic_channel *channel)
 {
 	struct qrnic_tx *tx = &channel->tx;
@@ -146,8 +158,9 @@ static int qrnic_qp_open(struct qrnic_channel *channel)
 	if (err)
 		return err;
 	/*
-	 * RDMA may have had the number, so events of the former QP may still be pending.
-	 * They must not be taken for events of this one, which has none in RESET.
+	 * RDMA may have had the number, and events of its QP may still be
+	 * pending. These events must not be mistaken for events of this QP,
+	 * which sends none in RESET.
 	 */
 	qrnic_flush_events(&channel->eth->core->dev);
 	WRITE_ONCE(channel->qpn, qpn);
@@ -161,13 +174,19 @@ static int qrnic_qp_open(struct qrnic_channel *channel)
 	return err;
 }
 
-/* What the device knows of the channel; nothing comes before it is started. */
+/*
+ * Creates the objects of the channel in the device. No frame comes before the
+ * channel is started.
+ */
 static int qrnic_channel_create(struct qrnic_channel *channel)
 {
 	const struct qrnic_eth *eth = channel->eth;
 	int err;
 
-	/* At most one CQE for each block of the SQ, each WQE of the RQ */
+	/*
+	 * Sized so that the CQs cannot overrun: at most one CQE for each block
+	 * of the SQ and each WQE of the RQ.
+	 */
 	err = qrnic_eth_cq_open(channel, &channel->tx.cq, eth->shape.tx_blocks,
 				&eth->tx_moderation);
 	if (err)
@@ -193,6 +212,7 @@ err_tx_cq:
 	return err;
 }
 
+/* Opens a channel: NAPI instances, rings and objects. */
 static int qrnic_channel_open(struct qrnic_channel *channel)
 {
 	struct net_device *netdev = channel->eth->netdev;
@@ -210,8 +230,8 @@ static int qrnic_channel_open(struct qrnic_channel *channel)
 	if (err)
 		goto err_napi;
 	/*
-	 * The page pool refers to the NAPI instance, so it must be destroyed before
-	 * that.
+	 * The page pool refers to the NAPI instance, so the pool must be
+	 * destroyed before the instance.
 	 */
 	err = qrnic_rx_alloc(channel);
 	if (err)
@@ -231,7 +251,10 @@ err_napi:
 	return err;
 }
 
-/* It is stopped. After this the device touches no buffer of it any more. */
+/*
+ * Destroys the objects of a stopped channel. Afterwards the device uses no
+ * buffer of the channel.
+ */
 static void qrnic_channel_destroy(struct qrnic_channel *channel)
 {
 	qrnic_eth_moderation_close(&channel->rx.cq);
@@ -249,7 +272,10 @@ static void qrnic_channel_release(struct qrnic_channel *channel)
 	netif_napi_del(&channel->tx.cq.napi);
 }
 
-/* The first n. Pages of a receive ring may be in any transmit ring (XDP). */
+/*
+ * Closes the first n channels. All transmit rings are released before any
+ * receive ring, because they may contain pages of the receive rings (XDP).
+ */
 static void qrnic_channels_close(struct qrnic_eth *eth, unsigned int n)
 {
 	unsigned int i;
@@ -265,7 +291,10 @@ static int qrnic_rxq_register(struct qrnic_channel *channel)
 	struct qrnic_rx *rx = &channel->rx;
 	int err;
 
-	/* Since 6.13 it has its number later, and newer kernels need none. */
+	/*
+	 * Since 6.13 the NAPI instance gets its number later, so it is 0 here;
+	 * newer kernels do not need the number.
+	 */
 	err = xdp_rxq_info_reg(&rx->xdp_rxq, channel->eth->netdev,
 			       channel->index, rx->cq.napi.napi_id);
 	if (err)
@@ -287,14 +316,20 @@ static void qrnic_channel_set_napi(struct qrnic_channel *channel, bool started)
 			     started ? &channel->rx.cq.napi : NULL);
 }
 
-/* No frame comes yet, as no filter leads to it; the first poll arms the CQ. */
+/*
+ * Starts the NAPI instances of a channel. The first poll arms the CQs. No frame
+ * comes yet, because no filter directs frames to the channel.
+ */
 static int qrnic_channel_start(struct qrnic_channel *channel)
 {
 	struct napi_struct *tx = &channel->tx.cq.napi;
 	struct napi_struct *rx = &channel->rx.cq.napi;
 	int err;
 
-	/* The device may lie and let a poll begin as soon as it can. */
+	/*
+	 * Registered before NAPI is enabled, because a device that is not
+	 * trusted can cause a poll at once.
+	 */
 	err = qrnic_rxq_register(channel);
 	if (err)
 		return err;
@@ -331,13 +366,19 @@ static int qrnic_channels_open(struct qrnic_eth *eth)
 	return 0;
 }
 
-/* The first n; they wake the queues, so those are stopped after them. */
+/*
+ * Stops the first n channels. The transmit queues are stopped after NAPI,
+ * because a poll may wake them.
+ */
 static void qrnic_channels_stop(struct qrnic_eth *eth, unsigned int n)
 {
 	while (n--)
 		qrnic_channel_stop(&eth->channels[n]);
 	netif_tx_disable(eth->netdev);
-	/* The end of a poll, behind napi_complete_done(), is not waited for there. */
+	/*
+	 * napi_disable() does not wait for the code of a poll after
+	 * napi_complete_done(), but this call does.
+	 */
 	synchronize_net();
 }
 
@@ -362,7 +403,10 @@ static int qrnic_channels_start(struct qrnic_eth *eth)
 	return err;
 }
 
-/* Does not change the carrier and the port: RDMA goes on while queues are made anew. */
+/*
+ * Opens all queues. The carrier and the port stay unchanged, so that RDMA
+ * continues while queues are replaced. Returns 0 or a negative errno.
+ */
 int qrnic_eth_queues_open(struct qrnic_eth *eth)
 {
 	int err;
@@ -388,6 +432,7 @@ err_channels:
 	return err;
 }
 
+/* Closes all queues, if they are open. */
 void qrnic_eth_queues_close(struct qrnic_eth *eth)
 {
 	struct qrnic_eth_filter nothing = {
@@ -399,8 +444,8 @@ void qrnic_eth_queues_close(struct qrnic_eth *eth)
 		return;
 	eth->open = false;
 	/*
-	 * In the fatal state the command fails, but then the device has no filter
-	 * either.
+	 * The result is ignored, because in the fatal state the command fails,
+	 * but the device has no filter then either.
 	 */
 	qrnic_eth_filter_set(eth, &nothing);
 	qrnic_channels_stop(eth, eth->shape.channels);

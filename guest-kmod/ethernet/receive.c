@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * receive.c: the poll of the receive CQ: an skb is built for each frame, and passed to
- * XDP (xdp.c), to the frames of the same TCP stream (coalesce.c), or to the stack.
+ * receive.c: the NAPI poll of the receive CQ. For each frame the poll runs the
+ * XDP program (xdp.c), joins TCP segments (coalesce.c), or builds an skb for
+ * the stack.
+ *
+ * NAPI calls qrnic_rx_poll() after a completion event. At its end the poll
+ * fills the receive ring (buffers.c) and arms the CQ (cq.c). Only the poll uses
+ * the receive ring while the queues are open. The device is not trusted, so
+ * index and length of each CQE are checked.
  */
 #include "ethernet/ethernet.h"
 
-/* What a program has left of a frame of one page */
+/*
+ * Builds the skb of a frame of one page that an XDP program has passed. Returns
+ * NULL if there is no memory.
+ */
 static struct sk_buff *qrnic_rx_build_xdp(struct qrnic_rx *rx,
 					  const struct xdp_buff *xdp,
 					  struct page *page)
@@ -25,7 +34,10 @@ static struct sk_buff *qrnic_rx_build_xdp(struct qrnic_rx *rx,
 	return skb;
 }
 
-/* NULL if the program has taken it, or without memory */
+/*
+ * Runs the XDP program on the frame. Returns NULL if the program has consumed
+ * the frame, or if there is no memory.
+ */
 static struct sk_buff *qrnic_rx_xdp(struct qrnic_channel *channel,
 				    struct bpf_prog *prog,
 				    struct qrnic_rx_slot *slot, u32 length,
@@ -45,6 +57,10 @@ static struct sk_buff *qrnic_rx_xdp(struct qrnic_channel *channel,
 	return action == XDP_PASS ? qrnic_rx_build_xdp(rx, &xdp, page) : NULL;
 }
 
+/*
+ * Builds the skb of a frame around its first page, with the other pages as
+ * fragments.
+ */
 static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 				      struct qrnic_rx_slot *slot, u32 length)
 {
@@ -66,6 +82,7 @@ static struct sk_buff *qrnic_rx_build(struct qrnic_rx *rx,
 	return skb;
 }
 
+/* Sets the hash that the device has computed for RSS. */
 static void qrnic_rx_hash(struct sk_buff *skb, const struct qrnic_cqe *cqe)
 {
 	skb_set_hash(skb, le32_to_cpu(cqe->hash),
@@ -73,6 +90,9 @@ static void qrnic_rx_hash(struct sk_buff *skb, const struct qrnic_cqe *cqe)
 		     PKT_HASH_TYPE_L4 : PKT_HASH_TYPE_L3);
 }
 
+/*
+ * Sets the members of the skb that the CQE provides: checksum, VLAN tag, hash.
+ */
 static void qrnic_rx_offloads(struct qrnic_channel *channel, struct sk_buff *skb,
 			      const struct qrnic_cqe *cqe)
 {
@@ -91,7 +111,10 @@ static void qrnic_rx_offloads(struct qrnic_channel *channel, struct sk_buff *skb
 	skb->protocol = eth_type_trans(skb, netdev);
 }
 
-/* Gives back the length of the frame, 0 if it was dropped, or -EIO. */
+/*
+ * Handles the frame of a CQE. Returns its length, 0 if the frame was dropped,
+ * or -EIO if the CQE is invalid.
+ */
 static int qrnic_rx_frame(struct qrnic_channel *channel,
 			  const struct qrnic_cqe *cqe, unsigned int *multicast,
 			  u32 *actions)
@@ -111,7 +134,9 @@ static int qrnic_rx_frame(struct qrnic_channel *channel,
 
 	if (!prog && qrnic_train_join(channel, slot, cqe, length))
 		return length;
-	/* It goes up before what came after it. */
+	/*
+	 * The train is passed to the stack first, so that frames stay in order.
+	 */
 	qrnic_train_end(rx);
 	if (prog && rx->pages == 1) {
 		*actions = 0;
@@ -132,18 +157,21 @@ static int qrnic_rx_frame(struct qrnic_channel *channel,
 	return length;
 }
 
+/* NAPI poll of the receive CQ */
 int qrnic_rx_poll(struct napi_struct *napi, int budget)
 {
 	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
 	unsigned int packets = 0, bytes = 0, dropped = 0, errors = 0;
 	unsigned int multicast = 0;
-	u32 actions = 0;	/* of programs: bits of enum xdp_action */
+	u32 actions = 0;	/* bits of enum xdp_action */
 	struct qrnic_channel *channel = cq->channel;
 	struct qrnic_rx *rx = &channel->rx;
 	struct qrnic_cqe cqe;
 	int done = 0, length, err;
 
-	/* A call without budget is to clean a transmit queue only. */
+	/*
+	 * A call without budget requests only the cleaning of a transmit queue.
+	 */
 	if (!budget)
 		return 0;
 
@@ -157,7 +185,10 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 		} else {
 			errors++;
 		}
-		/* Not for one that is wrong: it must not pass what was posted. */
+		/*
+		 * An invalid CQE does not advance the index, because the index
+		 * must not pass the posted WQEs.
+		 */
 		if (length >= 0)
 			rx->consumer++;
 		cq->consumer++;
@@ -178,7 +209,10 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 	u64_stats_add(&rx->stats.multicast, multicast);
 	u64_stats_update_end(&rx->stats.sync);
 
-	/* After an error the QP takes no more; everything begins anew. */
+	/*
+	 * After an error the QP receives no frames any more, so the queues are
+	 * replaced.
+	 */
 	if (unlikely(errors)) {
 		qrnic_eth_fail(channel->eth);
 		napi_complete_done(napi, done);
@@ -187,8 +221,8 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 
 	err = qrnic_rx_fill(channel, GFP_ATOMIC | __GFP_NOWARN);
 	/*
-	 * Without a posted buffer no frame and so no event would come: poll again
-	 * until there is memory.
+	 * Without posted buffers no frame and so no event would come. Therefore
+	 * NAPI polls again until there is memory.
 	 */
 	if (unlikely(err && rx->producer == rx->consumer))
 		return budget;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * reopen.c: opens and closes the netdev, and closes, changes and opens its queues again:
- * for another MTU, another shape, or after an error.
+ * reopen.c: opens and closes the netdev, and replaces its queues for another
+ * MTU, for another shape, or after an error.
  *
- * A change that fails is rolled back. If the former queues cannot be opened either,
- * reset_work retries until there is memory. The carrier follows the port while the netdev
- * is up, so RDMA is not disturbed when only queues are replaced. All functions but
- * qrnic_eth_link_update() are called under RTNL, or before the netdev is registered;
- * reset_work takes RTNL itself.
+ * A change that fails is rolled back. If the former queues cannot be opened
+ * either, reset_work retries until there is memory. The carrier follows the
+ * port while the netdev is up. So RDMA, which uses the same carrier, is not
+ * disturbed if only queues are replaced. All functions but
+ * qrnic_eth_link_update() are called under RTNL, or before the netdev is
+ * registered; reset_work takes RTNL itself.
  */
 #include "ethernet/ethernet.h"
 
-/* Interval between two attempts to open queues, which need memory */
+/* Interval between two attempts to open queues, in jiffies */
 #define QRNIC_REOPEN_INTERVAL HZ
 
 /* Sets the carrier of the netdev. Called under the port_mutex of the core. */
@@ -24,8 +25,8 @@ void qrnic_eth_link_update(struct qrnic_eth *eth)
 }
 
 /*
- * Sets whether the carrier follows the port. The carrier follows while the netdev is up,
- * also while the queues are opened again, so that no event of the port is lost then.
+ * Sets if the carrier follows the port. The carrier follows while the netdev is
+ * up, also while queues are replaced, so that no event of the port is lost.
  */
 void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 {
@@ -35,7 +36,10 @@ void qrnic_eth_set_up(struct qrnic_eth *eth, bool up)
 	mutex_unlock(&eth->core->port_mutex);
 }
 
-/* Sets the MTU and the administrative state of the port, which a reset has cleared. */
+/*
+ * Sets the MTU and the administrative state of the port, because a reset of the
+ * device clears both. Returns 0 or an error as qrnic_cmd_exec().
+ */
 int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up)
 {
 	int err;
@@ -46,7 +50,10 @@ int qrnic_eth_port(struct qrnic_eth *eth, u32 mtu, bool up)
 	return qrnic_port_update(eth->core);
 }
 
-/* Opens the netdev: its queues, its port, and then its carrier. */
+/*
+ * Opens the netdev: its queues, its port, and then its carrier. Returns 0 or a
+ * negative errno.
+ */
 int qrnic_eth_open(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -64,7 +71,7 @@ int qrnic_eth_open(struct net_device *netdev)
 	return 0;
 }
 
-/* Closes the netdev. */
+/* Closes the netdev. Always returns 0. */
 int qrnic_eth_stop(struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -72,14 +79,17 @@ int qrnic_eth_stop(struct net_device *netdev)
 	qrnic_eth_set_up(eth, false);
 	qrnic_eth_queues_close(eth);
 	/*
-	 * In the fatal state the command fails; qrnic_eth_resume() sets the port
-	 * again.
+	 * The result is ignored, because in the fatal state the command fails,
+	 * and qrnic_eth_resume() sets the port again.
 	 */
 	qrnic_eth_port(eth, netdev->mtu, false);
 	return 0;
 }
 
-/* Makes reset_work retry to open the queues. The netdev is up, but has no queues. */
+/*
+ * Schedules reset_work to open the queues. Called if the netdev is up, but its
+ * queues could not be opened.
+ */
 static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 {
 	qrnic_eth_set_up(eth, false);
@@ -87,7 +97,7 @@ static void qrnic_eth_reopen_later(struct qrnic_eth *eth)
 			   QRNIC_REOPEN_INTERVAL);
 }
 
-/* Replaces the queues by ones with the present parameters. */
+/* Replaces the queues by new ones with the present parameters. */
 static void qrnic_eth_reopen(struct qrnic_eth *eth)
 {
 	int err;
@@ -101,11 +111,13 @@ static void qrnic_eth_reopen(struct qrnic_eth *eth)
 }
 
 /*
- * Opens new queues after an error of the queue pair, a transmit timeout, or a failure to
- * allocate them. If the device is down, qrnic_eth_resume() opens the queues later.
+ * Replaces the queues after an error of a queue pair or a transmit timeout, and
+ * opens queues that could not be opened before. If the device is down,
+ * qrnic_eth_resume() opens the queues later.
  *
- * In the fatal state the device transmits no frames, but users of RDMA may delay the
- * recovery. The netdev is detached, because otherwise the stack reports a timeout.
+ * In the fatal state the device sends no frames, and users of RDMA may delay
+ * the recovery. So the netdev is detached, because otherwise the stack reports
+ * a timeout.
  */
 static void qrnic_eth_reset_work(struct work_struct *work)
 {
@@ -133,8 +145,9 @@ unlock:
 }
 
 /*
- * Changes the MTU. New queues are opened if a larger MTU needs more receive buffers, or
- * because a smaller MTU makes frames too long that are already in the transmit ring.
+ * Changes the MTU. The queues are replaced if the new MTU needs another number
+ * of receive buffers. A smaller MTU also requires new queues, because frames in
+ * the transmit ring may be too long for it. Returns 0 or a negative errno.
  */
 int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 {
@@ -148,7 +161,10 @@ int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 		return -EINVAL;
 	if (anew)
 		qrnic_eth_queues_close(eth);
-	/* The device is changed first, so that no frame is longer than it allows. */
+	/*
+	 * The device is changed first, so that the stack sends no frame that is
+	 * longer than the device allows.
+	 */
 	err = qrnic_eth_port(eth, mtu, running);
 	if (!err)
 		WRITE_ONCE(netdev->mtu, mtu);
@@ -169,8 +185,8 @@ int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 }
 
 /*
- * Opens queues of another shape. On failure the former shape is restored. Called under
- * RTNL.
+ * Opens queues of another shape. On failure the former shape is restored.
+ * Called under RTNL. Returns 0 or a negative errno.
  */
 int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape)
 {
@@ -188,7 +204,10 @@ int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape
 		err = qrnic_eth_queues_open(eth);
 	if (!err)
 		return 0;
-	/* If the former shape fails, too, the new one stays, because any shape works. */
+	/*
+	 * If the former shape fails, too, the new one stays, because the netdev
+	 * works with any shape.
+	 */
 	if (qrnic_eth_shape_set(eth, &old))
 		netdev_err(eth->netdev, "there are %u channels now\n",
 			   eth->shape.channels);

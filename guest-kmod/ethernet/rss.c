@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * rss.c: the table by which the device spreads received frames over the channels.
+ * rss.c: receive side scaling: the table by which the device distributes
+ * received frames over the channels, and its hash.
+ *
+ * eth->rss has the table as ethtool sets it. queues.c calls
+ * qrnic_eth_rss_open() when it opens several channels, which creates the table
+ * in the device. A change creates a new table, sets it in the filter, and
+ * destroys the old one. All functions are called under RTNL.
  */
 #include "ethernet/ethernet.h"
 
-/* Older kernels have no structure for the fields of the hash (ethtool.c). */
+/*
+ * Older kernels have no structure for the fields of the hash (ethtool.c), so it
+ * is declared here.
+ */
 #ifndef QRNIC_HAS_RXFH_FIELDS
 struct ethtool_rxfh_fields {
 	u32 data;
@@ -18,6 +27,7 @@ struct ethtool_rxfh_fields {
 static_assert(QRNIC_RSS_ENTRIES * sizeof(__le32) ==
 	      sizeof_field(struct qrnic_rss_ctx, entries));
 
+/* Returns true if the device supports RSS. */
 bool qrnic_eth_can_spread(const struct qrnic_core *core)
 {
 	return core->dev.caps.capabilities & QRNIC_CAP_ETH_RSS;
@@ -27,7 +37,10 @@ void qrnic_eth_rss_spread(struct qrnic_eth *eth)
 {
 	unsigned int i;
 
-	/* What somebody has asked for names none of the channels that are gone. */
+	/*
+	 * A table of the user stays, because the ethtool core has checked that
+	 * all its channels remain.
+	 */
 	if (netif_is_rxfh_configured(eth->netdev))
 		return;
 	for (i = 0; i < QRNIC_RSS_ENTRIES; i++)
@@ -37,11 +50,15 @@ void qrnic_eth_rss_spread(struct qrnic_eth *eth)
 
 void qrnic_eth_rss_init(struct qrnic_eth *eth)
 {
-	/* Without UDP's ports, which a datagram's fragments do not have. */
+	/*
+	 * The ports of UDP are not hashed, because the later fragments of a
+	 * datagram do not contain them.
+	 */
 	eth->rss.hash = QRNIC_RSS_IPV4 | QRNIC_RSS_IPV6 | QRNIC_RSS_TCP;
 	netdev_rss_key_fill(eth->rss.key, sizeof(eth->rss.key));
 }
 
+/* Creates a table in the device. Returns 0 or an error as qrnic_cmd_exec(). */
 static int qrnic_rss_create(struct qrnic_eth *eth, const struct qrnic_eth_rss *rss,
 			    u32 *table)
 {
@@ -69,12 +86,19 @@ static void qrnic_rss_destroy(struct qrnic_eth *eth, u32 table)
 {
 	struct qrnic_dev *dev = &eth->core->dev;
 
-	/* Else it would hold the queue pairs that it names. */
+	/*
+	 * Otherwise the table would still use its queue pairs, so that they
+	 * could not be destroyed.
+	 */
 	if (qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_RSS, table))
 		qrnic_report_fatal(dev, "RSS table not destroyed");
 }
 
-/* Programs may have all tables, or the device none after a reset: one ring will do. */
+/*
+ * Creates the table of open channels. If there is no free table, because
+ * programs use all of them, or no RSS after a reset, all frames go to one
+ * channel.
+ */
 int qrnic_eth_rss_open(struct qrnic_eth *eth)
 {
 	int err;
@@ -96,7 +120,7 @@ void qrnic_eth_rss_close(struct qrnic_eth *eth)
 	eth->rss_table = 0;
 }
 
-/* Frames go by the old table up to one, and by the new one from the next. */
+/* Replaces the table without loss: each frame uses the old or the new table. */
 static int qrnic_rss_replace(struct qrnic_eth *eth, const struct qrnic_eth_rss *rss)
 {
 	struct qrnic_eth_filter filter = eth->filter;
@@ -116,6 +140,7 @@ static int qrnic_rss_replace(struct qrnic_eth *eth, const struct qrnic_eth_rss *
 	return 0;
 }
 
+/* Changes the distribution, and the table in the device if there is one. */
 static int qrnic_rss_change(struct qrnic_eth *eth, const struct qrnic_eth_rss *rss)
 {
 	int err = 0;
@@ -155,7 +180,10 @@ int qrnic_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh)
 	return 0;
 }
 
-/* The core has checked that the channels of the table exist. */
+/*
+ * Sets the table and the key. The ethtool core has checked that the channels of
+ * the table exist.
+ */
 int qrnic_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh,
 		   struct netlink_ext_ack *extack)
 {
@@ -178,7 +206,10 @@ int qrnic_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *rxfh,
 	return qrnic_rss_change(eth, &rss);
 }
 
-/* The ports that a type of flow is hashed by, the same for IPv4 and IPv6 */
+/*
+ * Returns the ports that are hashed for a type of flow. The device has one
+ * setting for IPv4 and IPv6.
+ */
 static int qrnic_rss_ports(const struct qrnic_eth *eth, u32 flow_type, u32 *ports)
 {
 	if (!qrnic_eth_can_spread(eth->core))

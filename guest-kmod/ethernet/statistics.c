@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * statistics.c: the statistics of the netdev for ip -s link, of its queues for netlink
- * (qstats), and of both and the device for ethtool -S.
+ * statistics.c: the statistics of the netdev for ip -s link, of its queues for
+ * netlink (qstats), and of netdev, queues and device for ethtool -S.
  *
- * ethtool -S shows first the counters of the driver, then those of each possible channel,
- * then every counter of the device. Frames that only the device sees and drops are counted
- * by the device. A command reads its counters, which ip -s link must not do, because its
- * caller may not sleep; so a work item reads them once a second.
+ * ethtool -S shows the counters of the driver, then those of each possible
+ * channel, then every counter of the device. The device counts frames that only
+ * it sees and drops. A work item reads these counters once a second, because a
+ * command sleeps, and the callers of ip -s link may not sleep. Each NAPI poll
+ * writes the statistics of its direction; readers use the sequence counter.
  */
 #include <net/netdev_queues.h>
 
-/* Interval of the work item, which does not wake an idle processor */
+/*
+ * Interval of the work item, which is deferrable so that it does not wake an
+ * idle processor
+ */
 #define QRNIC_DROPS_INTERVAL HZ
 
 #include "ethernet/ethernet.h"
@@ -41,6 +45,7 @@ static const char qrnic_counter_names[][ETH_GSTRING_LEN] = {
 #undef QRNIC_COUNTER_STRING
 };
 
+/* Copies the statistics of one direction consistently. */
 struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats)
 {
 	struct qrnic_eth_totals totals;
@@ -59,6 +64,10 @@ struct qrnic_eth_totals qrnic_eth_stats_read(const struct qrnic_eth_stats *stats
 	return totals;
 }
 
+/*
+ * Adds the counters of the device since the last run to the drops of the
+ * netdev.
+ */
 static void qrnic_eth_drops_work(struct work_struct *work)
 {
 	struct qrnic_eth *eth = container_of(to_delayed_work(work),
@@ -100,6 +109,7 @@ void qrnic_eth_drops_start(struct qrnic_eth *eth)
 			   QRNIC_DROPS_INTERVAL);
 }
 
+/* Stops the work item, and waits until it has ended. */
 void qrnic_eth_drops_stop(struct qrnic_eth *eth)
 {
 	cancel_delayed_work_sync(&eth->drops.work);
@@ -120,7 +130,7 @@ static void qrnic_eth_drops_read(struct qrnic_eth *eth, struct rtnl_link_stats64
 	stats->rx_errors += too_long;
 }
 
-/* Reads the statistics of the netdev. May be called in any context. */
+/* Returns the statistics of the netdev. Called in any context. */
 void qrnic_eth_get_stats64(struct net_device *netdev,
 			   struct rtnl_link_stats64 *stats)
 {
@@ -169,7 +179,10 @@ void qrnic_get_strings(struct net_device *netdev, u32 set, u8 *data)
 		ethtool_puts(&data, qrnic_counter_names[n]);
 }
 
-/* Sums over the channels go to data, what each has behind them. */
+/*
+ * Writes the sums over all channels to data, and the counters of each channel
+ * after the sums. Returns the end.
+ */
 static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
 {
 	u64 *next = data + ARRAY_SIZE(qrnic_own_names);
@@ -180,7 +193,10 @@ static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
 
 	for (i = 0; i < eth->max_channels; i++) {
 		channel = &eth->channels[i];
-		/* The one that follows the other is read before it. */
+		/*
+		 * The index that follows the other is read first, so that the
+		 * difference is never negative.
+		 */
 		first = READ_ONCE(channel->tx.clean);
 		data[2] += READ_ONCE(channel->tx.producer) - first;
 		first = READ_ONCE(channel->rx.consumer);
@@ -215,7 +231,10 @@ void qrnic_get_ethtool_stats(struct net_device *netdev,
 		memset(data, 0, QRNIC_NUM_COUNTERS * sizeof(*data));
 }
 
-/* Reads the counters of a channel, which outlive a change of the number of channels. */
+/*
+ * Returns the counters of a channel, which survive a change of the number of
+ * channels.
+ */
 static void qrnic_queue_stats_rx(struct net_device *netdev, int index,
 				 struct netdev_queue_stats_rx *stats)
 {
@@ -239,7 +258,7 @@ static void qrnic_queue_stats_tx(struct net_device *netdev, int index,
 	stats->bytes = totals.bytes;
 }
 
-/* Adds up the channels that are not in use now. */
+/* Returns the sums over the channels that are not in use now. */
 static void qrnic_base_stats(struct net_device *netdev,
 			     struct netdev_queue_stats_rx *rx,
 			     struct netdev_queue_stats_tx *tx)

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * transmit.c: from skb to send WQE, and completions of them.
+ * transmit.c: the transmit ring: it makes send WQEs of skbs and XDP frames, and
+ * frees them after their completions.
+ *
+ * The stack calls qrnic_eth_transmit(), and XDP calls qrnic_tx_post_frame() and
+ * qrnic_tx_ring(), all under the lock of the transmit queue. NAPI calls
+ * qrnic_tx_poll(), which runs at the same time. The producer side owns the
+ * blocks from tx->producer to tx->clean, and NAPI owns the others. For each WQE
+ * the slot of its first block has the frame. The device is not trusted, so no
+ * decision depends on the content of the ring.
  */
 #include <linux/ipv6.h>
 #include <linux/tcp.h>
@@ -10,11 +18,21 @@
 
 #include "ethernet/ethernet.h"
 
-/* Segments before the data: control and Ethernet segment */
+/*
+ * Number of segments before the data: the control segment and the Ethernet
+ * segment
+ */
 #define QRNIC_TX_HEAD_SEGMENTS 2
+/*
+ * Free blocks at which a stopped queue is woken: room for two of the largest
+ * WQEs
+ */
 #define QRNIC_TX_WAKE (2 * QRNIC_WQE_MAX_WQEBB)
 
-/* WQEs wrap around the end of the ring between any two blocks. */
+/*
+ * Returns the address of segment n of the WQE at index. A WQE may wrap around
+ * the end of the ring between any two blocks.
+ */
 static void *qrnic_tx_segment(const struct qrnic_tx *tx, u32 index, unsigned int n)
 {
 	u32 block = index + n / QRNIC_SEGMENTS_PER_WQEBB;
@@ -24,12 +42,13 @@ static void *qrnic_tx_segment(const struct qrnic_tx *tx, u32 index, unsigned int
 	       n % QRNIC_SEGMENTS_PER_WQEBB * QRNIC_SEGMENT_SIZE;
 }
 
+/* Returns the slot of the WQE at index. */
 static struct qrnic_tx_slot *qrnic_tx_slot(const struct qrnic_tx *tx, u32 index)
 {
 	return &tx->slots[index & ((1u << tx->log_size) - 1)];
 }
 
-/* Buffer n of the WQE at index */
+/* Returns buffer n of the WQE at index. */
 static struct qrnic_tx_buffer *qrnic_tx_buffer(const struct qrnic_tx *tx, u32 index,
 					       unsigned int n)
 {
@@ -39,7 +58,7 @@ static struct qrnic_tx_buffer *qrnic_tx_buffer(const struct qrnic_tx *tx, u32 in
 			    ((QRNIC_SEGMENTS_PER_WQEBB << tx->log_size) - 1)];
 }
 
-/* The first buffers of the WQE at index */
+/* Unmaps the first buffers of the WQE at index. */
 static void qrnic_tx_unmap(struct qrnic_channel *channel, u32 index,
 			   unsigned int buffers)
 {
@@ -58,7 +77,9 @@ static void qrnic_tx_unmap(struct qrnic_channel *channel, u32 index,
 	}
 }
 
-/* Buffer n of the WQE that is being posted, and its segment */
+/*
+ * Records the mapping of buffer n of the next WQE, and writes its data segment.
+ */
 static void qrnic_tx_put_data(struct qrnic_channel *channel, unsigned int n,
 			      dma_addr_t address, unsigned int length)
 {
@@ -77,7 +98,10 @@ static void qrnic_tx_put_data(struct qrnic_channel *channel, unsigned int n,
 	};
 }
 
-/* Gives back how many buffers it mapped, fewer than there are on failure. */
+/*
+ * Maps the data of the skb for the next WQE. Returns the number of mapped
+ * buffers, which is smaller than the number of buffers on failure.
+ */
 static unsigned int qrnic_tx_map(struct qrnic_channel *channel, struct sk_buff *skb)
 {
 	struct device *device = qrnic_dma_device(&channel->eth->core->dev);
@@ -103,6 +127,7 @@ static unsigned int qrnic_tx_map(struct qrnic_channel *channel, struct sk_buff *
 	return i;
 }
 
+/* Writes the Ethernet segment: the offloads that the skb requests. */
 static void qrnic_tx_offloads(struct qrnic_eth_seg *eth_seg,
 			      const struct sk_buff *skb)
 {
@@ -125,6 +150,9 @@ static void qrnic_tx_offloads(struct qrnic_eth_seg *eth_seg,
 	eth_seg->flags = cpu_to_le16(flags);
 }
 
+/*
+ * Writes the control segment. Each WQE that completes an interval is signaled.
+ */
 static void qrnic_tx_control(struct qrnic_tx *tx, unsigned int segments)
 {
 	struct qrnic_sq_ctrl *ctrl = qrnic_tx_segment(tx, tx->producer, 0);
@@ -145,8 +173,9 @@ static void qrnic_tx_control(struct qrnic_tx *tx, unsigned int segments)
 }
 
 /*
- * Hands over what was posted. The last WQE of a batch is made a signaled one:
- * until the record says so it is not the device's, so it can still be changed.
+ * Rings the doorbell for all WQEs that were posted. The last WQE is made a
+ * signaled one, so that each batch ends with a CQE. The control segment can
+ * still be changed, because the device reads it only after the doorbell record.
  */
 void qrnic_tx_ring(struct qrnic_channel *channel)
 {
@@ -159,7 +188,10 @@ void qrnic_tx_ring(struct qrnic_channel *channel)
 	tx->operation |= FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, QRNIC_WQEF_SIGNALED);
 	ctrl->operation = cpu_to_le32(tx->operation);
 	tx->unsignaled = 0;
-	/* Slots and BQL before NAPI believes a CQE of these WQEs */
+	/*
+	 * Release, so that NAPI finds slots and BQL complete when it accepts a
+	 * CQE of these WQEs.
+	 */
 	smp_store_release(&tx->rung, tx->producer);
 	qrnic_record_publish(&tx->ring.queue_record->producer, tx->producer);
 	qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_SQ, channel->qpn,
@@ -170,11 +202,17 @@ static void qrnic_tx_drop(struct qrnic_channel *channel, struct sk_buff *skb)
 {
 	dev_core_stats_tx_dropped_inc(channel->eth->netdev);
 	dev_kfree_skb_any(skb);
-	/* The packets before it may have been left for this one to ring. */
+	/*
+	 * Packets before this one may have no doorbell yet, because the stack
+	 * announced more.
+	 */
 	qrnic_tx_ring(channel);
 }
 
-/* Bytes of the VLAN tags that the frame itself holds: two at most count */
+/*
+ * Returns the bytes of VLAN tags in the frame. The MTU does not count up to two
+ * tags.
+ */
 static unsigned int qrnic_tx_tags(const void *data, unsigned int length)
 {
 	const struct vlan_ethhdr *header = data;
@@ -187,7 +225,10 @@ static unsigned int qrnic_tx_tags(const void *data, unsigned int length)
 	return 2 * VLAN_HLEN;
 }
 
-/* The MTU takes a frame of length bytes, of which linear ones are at data. */
+/*
+ * Returns true if a frame of length bytes fits the MTU. The first bytes of the
+ * frame are at data; their number is linear.
+ */
 static bool qrnic_tx_fits(const struct net_device *netdev, const void *data,
 			  unsigned int linear, unsigned int length)
 {
@@ -198,8 +239,9 @@ static bool qrnic_tx_fits(const struct net_device *netdev, const void *data,
 }
 
 /*
- * Frames that the device would take for an error of the queue: too short, or
- * queued by the stack before the MTU became smaller.
+ * Returns true if the device accepts the length. Other frames would put the
+ * queue pair into the error state. These frames are too short, or the stack
+ * queued them before the MTU became smaller.
  */
 static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *skb)
 {
@@ -210,7 +252,11 @@ static bool qrnic_tx_length_ok(const struct net_device *netdev, struct sk_buff *
 	return qrnic_tx_fits(netdev, skb->data, skb_headlen(skb), skb->len);
 }
 
-/* What the headers of the stack say, which may be a guest's, is what the frame is. */
+/*
+ * Returns true if the frame is the TCP segment that the header offsets of the
+ * skb describe. The offsets may come from a guest, so they are compared with
+ * the frame.
+ */
 static bool qrnic_tx_is_tcp(const struct sk_buff *skb)
 {
 	const struct ethhdr *header = (const struct ethhdr *)skb->data;
@@ -232,7 +278,10 @@ static bool qrnic_tx_is_tcp(const struct sk_buff *skb)
 	       skb_network_header_len(skb) == sizeof(struct ipv6hdr);
 }
 
-/* The device looks for TCP behind one 802.1Q tag and no header of IPv6's options. */
+/*
+ * Returns true if the device can segment the frame. The device parses TCP after
+ * at most one 802.1Q tag, and without IPv6 extension headers.
+ */
 static bool qrnic_tx_can_segment(const struct qrnic_eth *eth,
 				 const struct sk_buff *skb)
 {
@@ -249,6 +298,7 @@ static bool qrnic_tx_can_segment(const struct qrnic_eth *eth,
 	       skb_tcp_all_headers(skb) <= QRNIC_TSO_MAX_HEADER;
 }
 
+/* Removes features of this frame that the device does not support. */
 netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
 					   struct net_device *netdev,
 					   netdev_features_t features)
@@ -259,7 +309,10 @@ netdev_features_t qrnic_eth_features_check(struct sk_buff *skb,
 	return features;
 }
 
-/* What goes over the wire for it: each frame has its headers. */
+/*
+ * Sets the bytes and packets on the wire, because each segment has a copy of
+ * the headers.
+ */
 static void qrnic_tx_account(struct qrnic_tx_slot *slot, const struct sk_buff *skb)
 {
 	unsigned int headers;
@@ -274,6 +327,10 @@ static void qrnic_tx_account(struct qrnic_tx_slot *slot, const struct sk_buff *s
 	}
 }
 
+/*
+ * Posts a send WQE for the skb. Called by the stack under the lock of the
+ * transmit queue.
+ */
 netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -283,13 +340,19 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_tx_slot *slot;
 
-	/* Packet sockets and pktgen may choose a queue that there was before. */
+	/*
+	 * Needed because packet sockets and pktgen may select a queue that does
+	 * not exist any more.
+	 */
 	if (unlikely(!channel->qpn)) {
 		dev_core_stats_tx_dropped_inc(netdev);
 		dev_kfree_skb_any(skb);
 		return NETDEV_TX_OK;
 	}
-	/* features_check() has not seen the headers of what comes from a guest. */
+	/*
+	 * Checked here again, because features_check() does not see the headers
+	 * of frames from a guest.
+	 */
 	if (!qrnic_tx_length_ok(netdev, skb) ||
 	    (skb_is_gso(skb) && !qrnic_tx_can_segment(eth, skb)) ||
 	    (skb_shinfo(skb)->nr_frags >= eth->core->dev.caps.max_sge &&
@@ -322,8 +385,9 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 	tx->last = tx->producer;
 	skb_tx_timestamp(skb);
 	/*
-	 * NAPI looks at the slot only when a CQE says so, and that comes after
-	 * the doorbell; the producer index alone is read without that.
+	 * NAPI reads the slot only after a CQE, which comes after the doorbell.
+	 * So only the producer index, which NAPI reads at any time, needs
+	 * WRITE_ONCE().
 	 */
 	WRITE_ONCE(tx->producer, tx->producer + wqebbs);
 
@@ -335,8 +399,9 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 }
 
 /*
- * The room that the stack counts on while its queue is not stopped is left to it.
- * A frame that is not posted stays the caller's.
+ * Posts an XDP frame. The function leaves as many blocks free as the stack
+ * needs while its queue is not stopped. If the function returns false, the
+ * caller still owns the frame.
  */
 bool qrnic_tx_post_frame(struct qrnic_channel *channel, struct xdp_frame *frame)
 {
@@ -373,7 +438,7 @@ bool qrnic_tx_post_frame(struct qrnic_channel *channel, struct xdp_frame *frame)
 	return true;
 }
 
-/* Frees the WQE at the clean index and moves on. */
+/* Frees the frame of the oldest WQE, and advances the clean index. */
 static void qrnic_tx_free(struct qrnic_channel *channel, int budget)
 {
 	struct qrnic_tx *tx = &channel->tx;
@@ -389,17 +454,20 @@ static void qrnic_tx_free(struct qrnic_channel *channel, int budget)
 	WRITE_ONCE(tx->clean, tx->clean + slot->wqebbs);
 }
 
-/* The device was told of a WQE that begins there. */
+/* Returns true if a WQE that the device knows begins at index. */
 static bool qrnic_tx_is_posted(const struct qrnic_tx *tx, u32 index)
 {
-	/* Pairs with the release in qrnic_tx_ring(). */
+	/*
+	 * Pairs with the release in qrnic_tx_ring(), so the slots of these WQEs
+	 * are complete.
+	 */
 	u32 rung = smp_load_acquire(&tx->rung);
 	const struct qrnic_tx_slot *slot = qrnic_tx_slot(tx, index);
 
 	return index - tx->clean < rung - tx->clean && (slot->skb || slot->frame);
 }
 
-/* Frames of XDP are among what this CQE completes. */
+/* Returns true if the CQE completes a WQE with an XDP frame. */
 static bool qrnic_tx_has_frames(const struct qrnic_tx *tx,
 				const struct qrnic_cqe *cqe)
 {
@@ -413,7 +481,10 @@ static bool qrnic_tx_has_frames(const struct qrnic_tx *tx,
 	return false;
 }
 
-/* A CQE completes its WQE and all before it. */
+/*
+ * Frees the WQE of the CQE and all WQEs before it, because the device completes
+ * them in order. Returns false if no such WQE was posted.
+ */
 static bool qrnic_tx_complete(struct qrnic_channel *channel,
 			      const struct qrnic_cqe *cqe, int budget,
 			      unsigned int *packets, unsigned int *bytes,
@@ -436,20 +507,31 @@ static bool qrnic_tx_complete(struct qrnic_channel *channel,
 	return true;
 }
 
+/*
+ * NAPI poll of the transmit CQ. Frees completed frames, and wakes the transmit
+ * queue.
+ */
 int qrnic_tx_poll(struct napi_struct *napi, int budget)
 {
 	struct qrnic_eth_cq *cq = container_of(napi, struct qrnic_eth_cq, napi);
 	struct qrnic_channel *channel = cq->channel;
 	struct netdev_queue *txq = qrnic_channel_txq(channel);
 	unsigned int packets = 0, bytes = 0, errors = 0;
-	unsigned int queued = 0;	/* bytes that the stack has queued */
-	/* The budget counts received frames. netconsole polls with a budget of 0. */
+	unsigned int queued = 0;	/* bytes that count for BQL */
+	/*
+	 * The budget counts received frames only, so its value limits nothing
+	 * here. netconsole polls with a budget of 0.
+	 */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
 	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_cqe cqe;
 
 	while (done < limit && qrnic_eth_cq_next(cq, &cqe)) {
-		/* netpoll may be in an interrupt, where pages cannot be returned. */
+		/*
+		 * XDP frames stay in the ring, because netpoll may run in an
+		 * interrupt, where their pages cannot be returned to the page
+		 * pool.
+		 */
 		if (!budget && qrnic_tx_has_frames(tx, &cqe))
 			break;
 		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
@@ -484,7 +566,10 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	return min(done, budget);
 }
 
-/* Frees all frames that are still posted. The QP is destroyed, so they were not sent. */
+/*
+ * Frees all frames that are still posted. Called after the QP is destroyed, so
+ * the device uses none of them.
+ */
 static void qrnic_tx_drain(struct qrnic_channel *channel)
 {
 	struct qrnic_tx *tx = &channel->tx;
@@ -494,7 +579,7 @@ static void qrnic_tx_drain(struct qrnic_channel *channel)
 	netdev_tx_reset_queue(qrnic_channel_txq(channel));
 }
 
-/* Allocates the transmit ring. */
+/* Allocates the transmit ring. Returns 0 or -ENOMEM. */
 int qrnic_tx_alloc(struct qrnic_channel *channel)
 {
 	struct qrnic_eth *eth = channel->eth;
@@ -525,7 +610,10 @@ int qrnic_tx_alloc(struct qrnic_channel *channel)
 	return -ENOMEM;
 }
 
-/* Frees the transmit ring, and the frames in it. Called after the QP is destroyed. */
+/*
+ * Frees the transmit ring and the frames in it. Called after the QP is
+ * destroyed.
+ */
 void qrnic_tx_release(struct qrnic_channel *channel)
 {
 	struct qrnic_dev *dev = &channel->eth->core->dev;

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * xdp.c: programs that see received frames before the network stack does, and
- * frames that programs of any netdev send.
+ * xdp.c: XDP: programs that process received frames before the network stack,
+ * and frames that programs of any netdev send.
+ *
+ * receive.c calls qrnic_xdp_run() for each frame, and qrnic_xdp_flush() at the
+ * end of a poll in which programs sent or redirected frames. The network stack
+ * calls qrnic_xdp_xmit() in softirq context, and qrnic_xdp_bpf() under RTNL. A
+ * program needs frames of one page, which limits the MTU.
  */
 #include <linux/bpf_trace.h>
 
 #include "ethernet/ethernet.h"
 
-/* A frame of the receive ring, which is one page, back out through its own port */
+/*
+ * Sends a received frame of one page through the port that received it. Returns
+ * false if there is no room.
+ */
 static bool qrnic_xdp_tx(struct qrnic_channel *channel, struct xdp_buff *xdp)
 {
 	struct netdev_queue *txq = qrnic_channel_txq(channel);
@@ -24,8 +32,9 @@ static bool qrnic_xdp_tx(struct qrnic_channel *channel, struct xdp_buff *xdp)
 }
 
 /*
- * Runs the program. XDP_PASS: the stack gets what is in xdp now. Else the page
- * belongs to somebody else.
+ * Runs the program. If it returns XDP_PASS, the caller still owns the page, and
+ * the stack receives the frame as it is in xdp. Otherwise the page has another
+ * owner or was recycled.
  */
 u32 qrnic_xdp_run(struct qrnic_channel *channel, struct bpf_prog *prog,
 		  struct xdp_buff *xdp, struct page *page)
@@ -63,7 +72,10 @@ drop:
 	return XDP_DROP;
 }
 
-/* The end of a poll in which programs did these things */
+/*
+ * Completes the actions of a poll: rings the doorbell, and flushes redirected
+ * frames.
+ */
 void qrnic_xdp_flush(struct qrnic_channel *channel, bool tx, bool redirect)
 {
 	struct netdev_queue *txq = qrnic_channel_txq(channel);
@@ -78,10 +90,11 @@ void qrnic_xdp_flush(struct qrnic_channel *channel, bool tx, bool redirect)
 }
 
 /*
- * Frames of other netdevs' programs; those that are not counted stay the
- * caller's. Each processor has a ring, which it may share with others and with the
- * stack. A queue that is stopped has no room, or is being made; and the number of
- * channels may have changed since one was chosen.
+ * Sends frames of programs of other netdevs. Returns the number of frames that
+ * were posted; the caller still owns the others. Several processors and the
+ * stack may share a ring. If the queue is stopped, no frame is posted, because
+ * the ring is full or is being replaced. The channel is checked, because the
+ * number of channels may have changed since its selection.
  */
 int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 		   u32 flags)
@@ -106,6 +119,7 @@ int qrnic_xdp_xmit(struct net_device *netdev, int n, struct xdp_frame **frames,
 	return sent;
 }
 
+/* Sets the XDP program of the netdev. Called under RTNL. */
 int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 {
 	struct qrnic_eth *eth = netdev_priv(netdev);
@@ -120,9 +134,16 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 				       qrnic_rx_max_mtu(1));
 		return -EOPNOTSUPP;
 	}
-	/* The headroom is there with and without; a poll has the one or the other. */
+	/*
+	 * The program is exchanged without stopping NAPI, because receive
+	 * buffers have the headroom anyway. Each frame sees the old or the new
+	 * program.
+	 */
 	old = xchg(&eth->prog, bpf->prog);
-	/* VLAN tags are stripped only without a program. */
+	/*
+	 * The filter is set again, because VLAN tags are stripped only without
+	 * a program.
+	 */
 	if (eth->open && filter.vlan_strip && !old != !bpf->prog) {
 		err = qrnic_eth_filter_set(eth, &filter);
 		if (err) {
@@ -132,7 +153,10 @@ int qrnic_xdp_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	}
 	if (old)
 		bpf_prog_put(old);
-	/* Segments are joined only without a program. */
+	/*
+	 * Updates NETIF_F_GRO_HW, because segments are joined only without a
+	 * program.
+	 */
 	netdev_update_features(netdev);
 	return 0;
 }

@@ -2,9 +2,9 @@
 /*
  * compat.h: hides differences between kernel versions, from the baseline 6.12
  * to the newest. Every file includes it through qrnic_core.h. Two kinds of
- * differences are elsewhere: ib/compat.h has those of paging on demand;
- * ethernet/ethtool.c and ethernet/rss.c test macros of Kbuild for changes that
- * stable kernels received later.
+ * differences are elsewhere. First, ib/compat.h has those of paging on demand.
+ * Second, ethernet/ethtool.c and ethernet/rss.c test macros of Kbuild for
+ * changes that stable kernels received later.
  */
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
@@ -25,9 +25,9 @@
 /*
  * Operations of an ib_device that are newer than 6.12, as lines of its table.
  *
- * create_user_cq: since 7.1 create_cq creates only CQs of the kernel, and only
- * CQs of user space are resized. report_port_event: since 6.14 the RDMA core
- * reports the state of the port, unless the driver has this operation.
+ * Since 7.1 create_cq creates only CQs of the kernel, create_user_cq those of
+ * user space, and only the latter are resized. Since 6.14 the RDMA core reports
+ * the state of the port, unless the driver has the operation report_port_event.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define QRNIC_OP_CREATE_USER_CQ(function) .create_user_cq = (function),

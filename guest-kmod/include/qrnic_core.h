@@ -37,7 +37,8 @@
  * Limits and capabilities of the device, in host byte order. The members have
  * the names of struct qrnic_device_attr, which describes each of them and its
  * unit. The core queries them at each start of the device and reduces values
- * that are too large. They are constant while the auxiliary device exists.
+ * that are too large. All members are constant while the auxiliary device
+ * exists.
  */
 struct qrnic_caps {
 	u64 capabilities;
@@ -115,8 +116,8 @@ struct qrnic_dev {
 	 * Workqueue of events. A writeback over RDMA (NVMe over Fabrics, NFS)
 	 * destroys queue pairs and waits for their events. Therefore the
 	 * workqueue has a worker also if no memory is left (WQ_MEM_RECLAIM).
-	 * Its work items must not allocate memory with GFP_KERNEL. They must
-	 * not take a lock, such as RTNL, whose holder may allocate memory so.
+	 * Work items of this workqueue must not allocate memory with
+	 * GFP_KERNEL, nor take a lock, such as RTNL, whose holder may do so.
 	 */
 	struct workqueue_struct *event_wq;
 	/* Workqueue of all other work items of the adapter */
@@ -246,9 +247,9 @@ struct qrnic_cmd {
  * Context: Process context. Sleeps.
  *
  * Return: 0, or a negative errno from the status of the command
- * (QRNIC_CMD_STATUS_LIST). -ETIMEDOUT if the device does not complete the
- * command; the adapter is in the fatal state then. -EIO if the adapter was in
- * the fatal state or is down.
+ * (QRNIC_CMD_STATUS_LIST). The error is -ETIMEDOUT if the device does not
+ * complete the command; the adapter is in the fatal state then. The error is
+ * -EIO if the adapter was in the fatal state or is down.
  */
 int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd);
 /**
@@ -363,7 +364,7 @@ static inline bool qrnic_counters_known(const struct qrnic_dev *dev)
  * set.
  * @dev: the adapter
  * @opcode: QRNIC_CMD_QUERY_COUNTERS or QRNIC_CMD_QUERY_COUNTER_SET
- * @object: number of the counter set; set 0 counts all that is in no set
+ * @object: number of the counter set; 0 for traffic that is in no set
  * @values: array of QRNIC_NUM_COUNTERS values, set on success
  *
  * Context: Process context. Sleeps.
@@ -443,8 +444,8 @@ int qrnic_cq_create(struct qrnic_dev *dev, struct qrnic_cq *cq,
  * @dev: the adapter
  * @cq: the CQ
  *
- * Context: Process context. Sleeps. Must not be called from comp or event,
- * because it waits for them.
+ * Context: Process context. Sleeps. The callbacks comp and event must not call
+ * this function, because it waits for them.
  *
  * Return: 0, or -EBUSY if a queue pair uses the CQ, or another error as
  * qrnic_cmd_exec(). On an error the CQ still exists.
@@ -463,7 +464,7 @@ int qrnic_cq_destroy(struct qrnic_dev *dev, struct qrnic_cq *cq);
  *
  * Each callback may be NULL. One work item on event_wq delivers the events one
  * after the other; another one on wq delivers the page faults. The callbacks
- * may sleep and execute commands. They must not call qrnic_cq_destroy(),
+ * may sleep and execute commands. Callbacks must not call qrnic_cq_destroy(),
  * qrnic_unregister_event_handler() or qrnic_flush_events(), because these wait
  * for the callbacks. All but page_fault must not take RTNL, because its holder
  * may wait for the work item, and must not allocate memory with GFP_KERNEL (see
@@ -495,7 +496,7 @@ int qrnic_register_event_handler(struct qrnic_dev *dev,
  * their end.
  * @dev: the adapter
  *
- * Context: Process context. Sleeps. Must not be called from a callback.
+ * Context: Process context. Sleeps. Callbacks must not call this function.
  */
 void qrnic_unregister_event_handler(struct qrnic_dev *dev);
 /**
@@ -507,7 +508,7 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev);
  * searches, and before the caller frees the queue pair. Returns early in the
  * fatal state, or after one second without an interrupt.
  *
- * Context: Process context. Sleeps. Must not be called from a callback.
+ * Context: Process context. Sleeps. Callbacks must not call this function.
  */
 void qrnic_flush_events(struct qrnic_dev *dev);
 
@@ -635,9 +636,10 @@ struct qrnic_ring {
  * The functions are called in this order. qrnic_sparse_get() pins the list of a
  * page. qrnic_sparse_set() writes an entry. qrnic_sparse_put() unpins the list.
  * Later qrnic_sparse_unlink() removes empty lists from the table. The caller
- * then executes INVALIDATE_PAGES for all pages below the removed lists, also
- * for pages that never had an entry, because the device may cache pointers to
- * the lists. At last qrnic_sparse_lists_free() frees the lists.
+ * then executes INVALIDATE_PAGES for all pages below the removed lists,
+ * including pages that never had an entry. This is needed because the device
+ * may cache pointers to the lists. At last qrnic_sparse_lists_free() frees the
+ * lists.
  *
  * The mutex protects the structure of the table and the counts of users. Memory
  * is allocated under the mutex, so MMU notifiers, which free pages, must not
@@ -846,9 +848,9 @@ void qrnic_ring_free(struct qrnic_dev *dev, struct qrnic_ring *ring);
 
 /*
  * Returns true if the device has written the entry with this index of a CQ or
- * EQ. phase is the mask of the phase bit in the control word. The device writes
- * the bit as 1 in its first pass through the ring, when bit log_size of the
- * index is 0. The value alternates with each pass.
+ * EQ. The argument phase is the mask of the phase bit in the control word. The
+ * device writes the bit as 1 in its first pass through the ring, when bit
+ * log_size of the index is 0. The value alternates with each pass.
  */
 static inline bool qrnic_entry_written(const __le32 *control, u32 phase, u32 index,
 				       u32 log_size)
@@ -923,11 +925,11 @@ static inline void qrnic_record_publish(__le32 *record, u32 value)
 }
 
 /*
- * Rings a doorbell through page 0, the doorbell page of the kernel. offset is
- * QRNIC_DB_SQ, QRNIC_DB_RQ, QRNIC_DB_SRQ or QRNIC_DB_CQ_ARM. number and index
- * are the members of struct qrnic_doorbell. writeq() orders earlier stores to
- * coherent memory before the MMIO write, so the device finds the new doorbell
- * record.
+ * Rings a doorbell through page 0, the doorbell page of the kernel. The offset
+ * is QRNIC_DB_SQ, QRNIC_DB_RQ, QRNIC_DB_SRQ or QRNIC_DB_CQ_ARM. The arguments
+ * number and index are the members of struct qrnic_doorbell. In it writeq()
+ * orders earlier stores to coherent memory before the MMIO write, so the device
+ * finds the new doorbell record.
  */
 static inline void qrnic_ring_doorbell(struct qrnic_dev *dev, u32 offset,
 				       u32 number, u32 index)
