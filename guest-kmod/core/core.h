@@ -180,7 +180,8 @@ struct qrnic_function_ops {
 	 */
 	void (*fatal)(struct qrnic_core *core);
 	/*
-	 * Applies the new core->port. Called under port_mutex; must not take RTNL.
+	 * Applies the new core->port. Called under port_mutex, and must not
+	 * take RTNL.
 	 */
 	void (*port_update)(struct qrnic_core *core);
 	/*

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * recovery.c: starts the adapter again after a fatal error. The file also stops
- * and starts the adapter around a reset, a suspend or a PCI error that devlink,
- * power management or the PCI core controls.
+ * and starts the adapter around a reset, a suspend or a PCI error that other
+ * parts of the kernel control.
  *
  * fatal.c and this file schedule recovery_work. Every recovery holds
  * core->lock. No recovery runs while may_recover is false, so none disturbs a
