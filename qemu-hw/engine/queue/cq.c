@@ -1,6 +1,14 @@
 /*
  * qrnic engine: completion queues
  *
+ * Queue pairs and tag lists write CQEs with qrnic_cq_push(). Software consumes
+ * them without the device, and writes its consumer index and arm requests into
+ * the record of the CQ. After an arm request it rings a doorbell, which leads
+ * to qrnic_cq_arm(). An armed CQ writes one event into its EQ. The device reads
+ * the consumer index only when the ring seems full. After an overflow or a DMA
+ * error the CQ stays in error, and its queue pairs move to ERR. InfiniBand
+ * specification, 11.4.2.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -24,21 +32,21 @@ static void cq_fail(QrnicEngine *e, QrnicCq *cq, enum qrnic_cq_error error)
                          qrnic_cq_error_name(error));
     cq->error = error;
     /*
-     * The queue pairs go to ERR later, from a clean stack: one of them may be
-     * our caller.
+     * The queue pairs move to ERR later in the run, because the caller may work
+     * for one of them.
      */
     e->queue->cq_failed = true;
     qrnic_wake(e);
     qrnic_event_async(e, QRNIC_EVENT_CQ_ERROR, error, cq->number, 0);
 }
 
-/* Entries before index consumer are consumed, or overwritten. */
+/* Sets the consumer index: CQEs before it are consumed or overwritten. */
 static void consumer_set(QrnicCq *cq, uint32_t consumer)
 {
     cq->consumer = consumer;
     /*
-     * Keeps the other two close: 2^31 entries later they would compare as
-     * ahead.
+     * Both indexes must follow, because after 2^31 further CQEs they would
+     * compare as later than the consumer index.
      */
     if ((int32_t)(cq->solicited_producer - consumer) < 0) {
         cq->solicited_producer = consumer;
@@ -49,7 +57,9 @@ static void consumer_set(QrnicCq *cq, uint32_t consumer)
 }
 
 /*
- * Reads the record, and takes the consumer index from it if that is possible.
+ * Reads the record and updates the consumer index. Returns false, and sets the
+ * CQ in error, if the record is unreadable. An invalid index is reported and
+ * ignored.
  */
 static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
 {
@@ -66,8 +76,9 @@ static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
     if (cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN &&
         (int32_t)(record->consumer - cq->consumer) < 0) {
         /*
-         * Software was overrun: the oldest entry that is left counts as the
-         * next.
+         * The CQ has overwritten CQEs that software has not consumed. The
+         * oldest remaining CQE counts as the next one, so the index of software
+         * is too old.
          */
         return true;
     }
@@ -97,8 +108,9 @@ static void reported(QrnicEngine *e, QrnicCq *cq)
 }
 
 /*
- * A CQ has one EQE in the EQ at most: who may arm it may do so faster than the
- * EQ is emptied, and must not be able to overrun it for everybody.
+ * Writes the event of a CQ, or makes it pending. A CQ has at most one EQE in
+ * its EQ, because a process may arm CQs faster than the driver consumes EQEs.
+ * Otherwise it could overflow the EQ, which other processes share.
  */
 static void cq_event(QrnicEngine *e, QrnicCq *cq)
 {
@@ -118,7 +130,6 @@ static void cq_event(QrnicEngine *e, QrnicCq *cq)
     }
 }
 
-/* The armed CQ has count more CQEs that deserve an event. */
 void qrnic_cq_report(QrnicEngine *e, QrnicCq *cq, uint32_t count)
 {
     cq->unreported += count;
@@ -176,8 +187,8 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
     }
     cq->arm_sequence = record.sequence;
     /*
-     * A request for any completion includes solicited ones, so it stays in
-     * force (11.4.2.2).
+     * An arm request for any CQE includes solicited CQEs, so it remains in
+     * force (IB 11.4.2.2).
      */
     if (!record.solicited) {
         cq->arm = QRNIC_CQ_ARMED;
@@ -185,10 +196,10 @@ void qrnic_cq_arm(QrnicEngine *e, QrnicCq *cq)
         cq->arm = QRNIC_CQ_ARMED_SOLICITED;
     }
     /*
-     * CQEs that software had not consumed when it asked: it may have seen
-     * the queue empty before they came, so they count as new, but for those
-     * that an event was there for already. Which of them are solicited is
-     * known of the last one only: all up to it count.
+     * CQEs that software had not consumed at the request count as new, because
+     * software may have seen an empty queue. CQEs that already caused an event
+     * do not count. For solicited CQEs only the index of the last one is known,
+     * so all CQEs up to it count.
      */
     producer = cq->arm == QRNIC_CQ_ARMED ? cq->producer :
                cq->solicited_producer;
@@ -220,7 +231,10 @@ static void cqe_put_data(QrnicEngine *e, uint8_t *raw, const QrnicCqe *cqe,
     qrnic_add(e, QRNIC_COUNTER_INLINE_CQES, 1);
 }
 
-/* In place of what only datagrams have: what the header of a message says */
+/*
+ * Writes tag and app_ctx of a tagged message into the members that otherwise
+ * only datagrams use.
+ */
 static void cqe_put_tag(uint8_t *raw, const uint8_t *header)
 {
     qrnic_st_le64(raw + QRNIC_CQE_TAG_TAG_OFFSET, ldq_be_p(header + 8));
@@ -228,9 +242,9 @@ static void cqe_put_tag(uint8_t *raw, const uint8_t *header)
 }
 
 /*
- * Returns the syndrome that a CQE may have. A process that tries keys must not
- * find out which ones exist in other protection domains, so a CQE does not tell
- * these from keys that do not exist. Traces and guest errors do.
+ * Returns the syndrome for a CQE. For a CQE, a key of another protection domain
+ * looks like a missing key, because a process must not find out which keys
+ * exist. Traces and guest errors distinguish both cases.
  */
 static uint8_t visible_syndrome(uint8_t syndrome)
 {
@@ -257,7 +271,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     }
     if (cq->producer - cq->consumer == cq_size(cq) &&
         cq->ctx.flags & QRNIC_CQF_IGNORE_OVERRUN) {
-        /* The oldest makes room, whether it was consumed or not. */
+        /* Overwrites the oldest CQE, even if software has not consumed it. */
         consumer_set(cq, cq->consumer + 1);
     } else if (cq->producer - cq->consumer == cq_size(cq)) {
         QrnicCqRecord record;
@@ -285,7 +299,10 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     } else if (data) {
         cqe_put_data(e, raw, cqe, data);
     }
-    /* Control goes last, by a write of its own: it hands the entry over. */
+    /*
+     * The control word is written last and alone, because its phase bit passes
+     * the CQE to software.
+     */
     if (qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
                               true, &addr, &contiguous) ||
         !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||

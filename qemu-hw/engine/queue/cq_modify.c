@@ -1,5 +1,11 @@
 /*
- * qrnic engine: completion queues that change: size, moderation
+ * qrnic engine: commands RESIZE_CQ and MODIFY_CQ (moderation)
+ *
+ * A resize may need more than one run. qrnic_cq_resize() begins it, and
+ * qrnic_cq_move_process() continues it in each round. The device fetches the
+ * result when qrnic_command_unfinished() returns false. The CQ uses its old
+ * ring until move_commit(). At most one resize is in progress (queue->move),
+ * because the command queue waits for it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,15 +17,13 @@
 #define CQES_AT_ONCE 64
 
 /*
- * Slots of the new ring that are written by the command itself, and in one
- * round of the run loop: 16 KiB
+ * Slots of the new ring written within the command itself, and in each round of
+ * the run loop (16 KiB)
  */
 #define MOVE_AT_ONCE 256
 #define MOVE_BUDGET 256
 
-/*
- * Resizing
- */
+/* Resize */
 
 static bool phase_of(uint32_t index, unsigned log_size)
 {
@@ -33,7 +37,7 @@ static void phase_set(uint8_t *raw, bool phase)
     *top = (*top & 0x7f) | (phase ? 0x80 : 0);
 }
 
-/* CQEs from index on, in two pieces where the ring ends */
+/* Reads CQEs from index on, in two parts if the old ring wraps around. */
 static bool cqes_read(QrnicEngine *e, QrnicCq *cq, uint32_t index,
                       uint32_t count, uint8_t *raw)
 {
@@ -55,11 +59,11 @@ static bool cqes_read(QrnicEngine *e, QrnicCq *cq, uint32_t index,
 }
 
 /*
- * Writes the next slots of the new ring, at most limit. A live slot gets its
- * CQE; of a CQE that software has consumed and the old ring has overwritten
- * only the phase counts. Any other slot gets the phase of the pass before,
- * because zeros have that phase in every other pass only. Returns how many
- * slots were written; 0 if DMA failed.
+ * Writes up to "limit" slots of the new ring and returns their number, or 0 if
+ * DMA failed. A live slot receives its CQE. If the old ring has already
+ * overwritten a CQE, software has consumed it, so only its phase matters. Any
+ * other slot receives the phase of the previous pass, because zeros have that
+ * phase only in every second pass.
  */
 static uint32_t slots_write(QrnicEngine *e, QrnicCqMove *m, uint32_t limit,
                             bool live)
@@ -118,8 +122,8 @@ static void move_end(QrnicCqMove *m, QrnicResult result)
 }
 
 /*
- * Goes on with a resize, for as many slots. The CQ works on in the old ring
- * meanwhile; the CQEs are copied last, so that those are copied, too.
+ * Continues a resize by up to "budget" slots. The CQ still writes into the old
+ * ring meanwhile, so the CQEs are copied last.
  */
 static void move_some(QrnicEngine *e, uint32_t budget)
 {
@@ -145,7 +149,10 @@ static void move_some(QrnicEngine *e, uint32_t budget)
             return;
         }
         n = slots_write(e, m, MIN(budget, m->end - m->index), m->live);
-        /* An access may have reached a register and cancelled the resize. */
+        /*
+         * The DMA may have reached a register of this device and cancelled the
+         * resize.
+         */
         if (!m->cq) {
             return;
         }
@@ -228,9 +235,7 @@ QrnicResult qrnic_cq_resize(QrnicEngine *e, uint32_t cqn,
     return m->cq ? qrnic_ok(0) : m->result;
 }
 
-/*
- * Moderation
- */
+/* Moderation */
 
 QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
                             const QrnicCqModeration *in)
@@ -245,7 +250,7 @@ QrnicResult qrnic_cq_modify(QrnicEngine *e, uint32_t cqn,
     }
     trace_qrnic_cq_modify(e->config.name, cqn, in->count, in->period);
     cq->moderation = *in;
-    /* An event that waits follows the new moderation from now on. */
+    /* A delayed event follows the new moderation, so its timer starts again. */
     qrnic_timer_cancel(e, &cq->timer);
     qrnic_cq_report(e, cq, 0);
     return qrnic_ok(0);

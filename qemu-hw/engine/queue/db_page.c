@@ -1,6 +1,10 @@
 /*
  * qrnic engine: doorbell pages
  *
+ * ALLOC_DB_PAGE and FREE_DB_PAGE create and free a page. Queues join their page
+ * when they are created. Each page lists its queues for the recovery of lost
+ * doorbells (sched/doorbell.c).
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -55,7 +59,7 @@ QrnicResult qrnic_db_page_free(QrnicEngine *e, uint32_t number)
     if (!page) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_OBJECT_OF_ENTRY);
     }
-    /* Page 0 was not allocated, so it cannot be given back. */
+    /* Page 0 always exists, because no command allocated it. */
     if (number == 0 || page->users) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }

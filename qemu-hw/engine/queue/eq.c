@@ -1,6 +1,14 @@
 /*
  * qrnic engine: event queues
  *
+ * CQs, the core layer (asynchronous events) and page faults write events.
+ * Software consumes them and writes the consumer index with a doorbell, which
+ * may also arm the EQ. An armed EQ sends one interrupt. An EQ that is full or
+ * unreadable is a fatal error, because a lost event cannot be reported. The EQ
+ * remembers the CQ of each EQE (eq->cqn). So a CQ can write its next event when
+ * software has consumed its previous event. EQEs between "taken" and "consumer"
+ * are consumed but not yet processed in this way.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -11,7 +19,10 @@
 #define EQ_MIN_LOG_SIZE 4
 #define EQ_MAX_LOG_SIZE 16
 
-/* EQEs of a doorbell seen to at once, and of all in one go of the run loop */
+/*
+ * Consumed EQEs that are processed within the doorbell itself, and in each
+ * round of the run loop
+ */
 #define TAKE_AT_ONCE 64
 #define TAKE_BUDGET 256
 
@@ -29,8 +40,8 @@ static void eq_notify(QrnicEngine *e, QrnicEq *eq)
 }
 
 /*
- * The device goes to the fatal state: no event in this EQ can tell of the
- * failure.
+ * Moves the device to the fatal state, because this EQ can report no further
+ * event.
  */
 static void eq_fail(QrnicEngine *e, QrnicEq *eq, enum qrnic_health cause)
 {
@@ -38,7 +49,7 @@ static void eq_fail(QrnicEngine *e, QrnicEq *eq, enum qrnic_health cause)
     qrnic_fatal(e, cause, eq->number);
 }
 
-/* The next EQE that software has consumed: its CQ may write another one. */
+/* Processes the next consumed EQE: its CQ may write its next event. */
 static void take_one(QrnicEngine *e, QrnicEq *eq, bool late)
 {
     uint32_t cqn = eq->cqn[eq->taken++ & (eq_size(eq) - 1)];
@@ -79,7 +90,10 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
     }
     eqe->phase = !((eq->producer >> eq->ctx.log_size) & 1);
     qrnic_eqe_pack(raw, eqe);
-    /* Control goes last, by a write of its own: it hands the entry over. */
+    /*
+     * The control word is written last and alone, because its phase bit passes
+     * the EQE to software.
+     */
     if (qrnic_pages_translate(e, &eq->ring, (uint64_t)slot * QRNIC_EQE_SIZE,
                               true, &addr, &contiguous) ||
         !qrnic_dma_write(e, addr, raw, QRNIC_EQE_CONTROL_OFFSET) ||
@@ -89,7 +103,10 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
         return;
     }
     if (eq->producer - eq->taken == eq_size(eq)) {
-        /* Who is in the slot must be known before it is somebody else's. */
+        /*
+         * The CQ of the old EQE must be notified before the slot gets another
+         * CQ.
+         */
         take_one(e, eq, true);
         untaken_update(e, eq);
     }
@@ -104,7 +121,7 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
     }
 }
 
-/* The hook of floor core */
+/* Receives asynchronous events from the core layer. */
 static void async_push(QrnicEngine *e, QrnicEqe *eqe)
 {
     QrnicEq *eq = e->queue->async_eq;
@@ -157,7 +174,10 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
                           "no such event queue");
         return;
     }
-    /* Beyond the producer index, or behind what was consumed before */
+    /*
+     * The index is later than the producer index, or earlier than the previous
+     * index.
+     */
     if (in->index - eq->consumer > eq->producer - eq->consumer) {
         qrnic_guest_error(e, QRNIC_GE_EQ_CONSUMER, "EQ", eq->number,
                           "consumer index %" PRIu32 " is not in %" PRIu32
@@ -167,7 +187,10 @@ void qrnic_eq_doorbell(QrnicEngine *e, const QrnicEqDoorbell *in)
     }
     eq->consumer = in->index;
     if (eq == e->queue->async_eq || eq == e->queue->fault_eq) {
-        /* No CQ has an event in it, and who waits for room may have it now. */
+        /*
+         * Only completion EQs have events of CQs. Wakes the engine, because
+         * events that wait for room may now be written.
+         */
         eq->taken = eq->consumer;
         qrnic_wake(e);
     }
@@ -188,7 +211,10 @@ bool qrnic_eqs_pending(const QrnicEngine *e)
     return !QTAILQ_EMPTY(&e->queue->late) || !QTAILQ_EMPTY(&e->queue->untaken);
 }
 
-/* In the order in which they were consumed, as far as one EQ goes */
+/*
+ * Writes late events first, so that the events of an EQ keep the order in which
+ * their predecessors were consumed.
+ */
 void qrnic_eqs_process(QrnicEngine *e)
 {
     for (unsigned budget = TAKE_BUDGET; budget && !e->fatal; budget--) {
@@ -205,7 +231,10 @@ void qrnic_eqs_process(QrnicEngine *e)
     }
 }
 
-/* Where the EQ of this type is kept, of which there is at most one; or NULL */
+/*
+ * Returns the pointer to the only EQ of this type, or NULL if there may be
+ * several.
+ */
 static QrnicEq **only_one(QrnicEngine *e, uint8_t type)
 {
     return type == QRNIC_EQ_ASYNC ? &e->queue->async_eq :
@@ -273,13 +302,16 @@ QrnicResult qrnic_eq_destroy(QrnicEngine *e, uint32_t eqn)
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
     trace_qrnic_eq_destroy(e->config.name, eqn);
-    /* The CQs that were in it are no more. */
+    /*
+     * All CQs of this EQ are already destroyed, so its consumed EQEs need no
+     * processing.
+     */
     eq->taken = eq->consumer;
     untaken_update(e, eq);
     qrnic_table_remove(&e->queue->eqs, eqn);
     if (only_one(e, eq->ctx.type)) {
         *only_one(e, eq->ctx.type) = NULL;
-        /* The EQ is gone, so nothing waits for room in it any more. */
+        /* Events that waited for room in this EQ need not wait any more. */
         qrnic_wake(e);
     }
     if (eq->ctx.type == QRNIC_EQ_PAGE_FAULT) {

@@ -1,5 +1,8 @@
 /*
- * qrnic engine, floor queue: its life
+ * qrnic engine, layer queue: its operations (QrnicFloor)
+ *
+ * Doorbell page 0 always exists and belongs to the driver; all other objects
+ * are created by commands.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "engine/queue/queue.h"
 
-/* In one round */
+/* Operations of tag lists in a round */
 #define TAG_OPERATIONS 64
 
 static void tables_init(QrnicEngine *e)

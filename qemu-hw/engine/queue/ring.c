@@ -1,6 +1,12 @@
 /*
- * qrnic engine: the rings of work queues: records, slots, and the buffers into
- * which WQEs are fetched
+ * qrnic engine: rings of work queues: doorbell records, slots, and buffers for
+ * prefetched WQEs
+ *
+ * SQs and RQs (qp/work_queue.c), SRQs and tag lists use these functions. The
+ * caller first reads the record for the producer index, and then slots of the
+ * ring. Prefetched slots stay in a buffer until they are consumed or another
+ * queue takes the buffer over. The device has at most QRNIC_MAX_FETCH such
+ * buffers.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -45,7 +51,10 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
     uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
     QrnicQueueRecord record;
 
-    /* A bad record has been reported, and the next take is due to tell it. */
+    /*
+     * A bad record is reported only once. The next dequeued WQE completes with
+     * its syndrome.
+     */
     if (wq->bad_record) {
         return;
     }

@@ -1,7 +1,12 @@
 /*
- * qrnic engine: shared receive queues
+ * qrnic engine: shared receive queues, and XRC domains
  *
- * Slots are completed in any order, so the WQEs in the ring are linked.
+ * Commands create and modify SRQs. Queue pairs dequeue WQEs with
+ * qrnic_srq_take(), and return unused WQEs with qrnic_srq_give_back(). WQEs
+ * complete in any order, so the WQEs of the ring form a chain. Each WQE names
+ * the slot of the next, and srq->slot is the next slot of the chain. An SRQ
+ * that fails gives no further WQE. InfiniBand specification, 10.2.9 and
+ * 11.6.3.3.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +16,10 @@
 #include "trace.h"
 #include "engine/queue/queue.h"
 
-/* One slot is never posted: the one where software posts next. */
+/*
+ * Returns the number of WQEs that may be posted. One slot always remains free,
+ * because software needs to know the next slot when it writes a WQE.
+ */
 static uint32_t srq_room(const QrnicSrq *srq)
 {
     return (1u << srq->rq.log_size) - 1;
@@ -28,8 +36,8 @@ static uint32_t srq_left(const QrnicSrq *srq)
 }
 
 /*
- * A catastrophic error (IB 11.6.3.3): the device does not know any more what
- * is posted.
+ * Sets the SRQ in error, because the device no longer knows which WQEs are
+ * posted (catastrophic error, IB 11.6.3.3).
  */
 static void srq_fail(QrnicEngine *e, QrnicSrq *srq, uint8_t syndrome)
 {
@@ -46,7 +54,10 @@ static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
 {
     QrnicWorkQueue *rq = &srq->rq;
 
-    /* The slot of a WQE that was given back is not free. */
+    /*
+     * Slots of returned WQEs count as used, because these WQEs are dequeued
+     * again.
+     */
     qrnic_record_read(e, rq, "SRQ", srq->number,
                       rq->consumer - srq_returned(srq), srq_room(srq));
     if (rq->bad_record) {
@@ -55,8 +66,8 @@ static void srq_read_record(QrnicEngine *e, QrnicSrq *srq)
 }
 
 /*
- * Reads the record first, because software may have posted since it was last
- * read.
+ * Checks the limit. The record is read first, because software may have posted
+ * WQEs since the last read.
  */
 void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
 {
@@ -73,9 +84,9 @@ void qrnic_srq_check_limit(QrnicEngine *e, QrnicSrq *srq)
 }
 
 /*
- * The WQE in the next slot. Of the slots behind it, those that are in the
- * cache were posted when it was filled, as long as the chain runs through
- * them.
+ * Returns the WQE in the next slot, or NULL if the ring is unreadable. The
+ * following slots in the buffer are valid as long as the chain leads through
+ * them, because they were posted before the fetch.
  */
 static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
 {
@@ -97,7 +108,9 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
                              (QRNIC_WQEBB_SIZE << rq->log_stride));
 }
 
-/* The WQE of this slot; raw: what is there, or NULL where it cannot be read */
+/*
+ * Decodes the WQE of a slot. raw is its content, or NULL if it is unreadable.
+ */
 static QrnicTake srq_decode(QrnicEngine *e, QrnicSrq *srq, uint32_t slot,
                             const uint8_t *raw, QrnicRecvWqe *out,
                             uint32_t *next, uint8_t *status, uint8_t *syndrome)
@@ -112,7 +125,10 @@ static QrnicTake srq_decode(QrnicEngine *e, QrnicSrq *srq, uint32_t slot,
     result = qrnic_recv_wqe_decode(e, "SRQ", srq->number, rq->log_stride, slot,
                                    1u << rq->log_size, raw, out, next, status,
                                    syndrome);
-    /* A wrong data segment concerns only its WQE: the chain goes on. */
+    /*
+     * An invalid data segment affects only its own WQE, because the chain is
+     * intact.
+     */
     if (result != QRNIC_TAKE_OK && *syndrome != QRNIC_SYN_WQE_LENGTH) {
         srq_fail(e, srq, *syndrome);
         return QRNIC_TAKE_BROKEN;
@@ -122,7 +138,7 @@ static QrnicTake srq_decode(QrnicEngine *e, QrnicSrq *srq, uint32_t slot,
     return result;
 }
 
-/* The next WQE of the ring, which is not empty. */
+/* Dequeues the next WQE of the ring, which is not empty. */
 static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
                                  QrnicRecvWqe *out, uint8_t *status,
                                  uint8_t *syndrome)
@@ -143,7 +159,7 @@ static QrnicTake srq_take_posted(QrnicEngine *e, QrnicSrq *srq,
     return result;
 }
 
-/* The WQE that was given back last: it is in its slot still. */
+/* Dequeues the WQE that was returned last, and reads it again from its slot. */
 static QrnicTake srq_take_returned(QrnicEngine *e, QrnicSrq *srq,
                                    QrnicRecvWqe *out, uint8_t *status,
                                    uint8_t *syndrome)
@@ -192,7 +208,10 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
     return result;
 }
 
-/* No more than its number: a guest could make us keep very many. */
+/*
+ * Keeps only the slot number of the WQE, because a guest could return very many
+ * WQEs.
+ */
 void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
 {
     QrnicSrq *srq = qrnic_srq_get(e, wqe->srqn);
@@ -210,9 +229,7 @@ void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
     qrnic_add(e, QRNIC_COUNTER_SRQ_WQES, -1);
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static QrnicResult xrc_check(QrnicEngine *e, const QrnicSrqCtx *in)
 {
@@ -344,8 +361,9 @@ static QrnicResult resize_check(const QrnicSrqResize *in)
 }
 
 /*
- * Whether a ring of that many slots can go on for this one. Only software
- * knows the slots of the WQEs that are taken and not completed.
+ * Returns true if the SRQ can continue in a ring of that many slots. Only
+ * software knows the slots of incomplete WQEs, so the device does not check
+ * them.
  */
 static bool resize_fits(const QrnicSrq *srq, uint32_t slots, uint32_t limit)
 {
@@ -357,7 +375,10 @@ static bool resize_fits(const QrnicSrq *srq, uint32_t slots, uint32_t limit)
     return srq->slot < slots && srq_left(srq) < slots && limit < slots;
 }
 
-/* Nothing is copied: software has written the WQEs into the new ring. */
+/*
+ * Copies nothing, because software has already written the WQEs into the new
+ * ring.
+ */
 QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
                              const QrnicSrqResize *in)
 {
@@ -396,7 +417,7 @@ QrnicResult qrnic_srq_resize(QrnicEngine *e, uint32_t srqn,
                            in->log_size, srq->slot, srq_left(srq));
     srq->rq.ring = ring;
     srq->rq.log_size = in->log_size;
-    /* WQEs that were read ahead are those of the old ring. */
+    /* Prefetched WQEs are from the old ring. */
     srq->ahead = 0;
     qrnic_fetch_put(e, &srq->rq);
     srq->ctx.ring = in->ring;

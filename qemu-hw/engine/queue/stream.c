@@ -1,8 +1,13 @@
 /*
- * qrnic engine: streaming receive queues: buffers that take many messages
+ * qrnic engine: streaming receive queues, whose buffers receive many messages
  *
- * A message has a place in a buffer from its first packet on. Its size is that
- * of the longest message; what it did not need is given to the next one.
+ * qp/work_queue.c calls qrnic_stream_begin() for the first packet of a message.
+ * If that fails, it dequeues the next WQE and calls qrnic_stream_open(). A
+ * message has a place in a buffer, which is as long as the longest permitted
+ * message. At the end of the message qrnic_stream_end() frees the unused rest
+ * of the place, if no later place follows. A buffer without room for another
+ * message is used up when its last message ends. The CQE of that message
+ * reports it. Manual, chapter "Streaming receive".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,13 +18,13 @@
 
 struct QrnicStreamBuffer {
     QTAILQ_ENTRY(QrnicStreamBuffer) next;
-    QrnicRecvWqe wqe;           /* length: of the buffer */
-    uint64_t tail;              /* the first byte behind all places */
-    uint64_t bytes;             /* of messages that are complete */
-    uint32_t messages;          /* begun */
-    uint32_t under_way;         /* of these, places given back too */
-    uint32_t completed;         /* CQEs that name it */
-    bool closed;                /* none begins any more */
+    QrnicRecvWqe wqe;           /* length: size of the buffer */
+    uint64_t tail;              /* end of the last place */
+    uint64_t bytes;             /* in complete messages */
+    uint32_t messages;          /* messages that began */
+    uint32_t under_way;         /* places in use, including returned places */
+    uint32_t completed;         /* CQEs of the buffer */
+    bool closed;                /* no message begins any more */
 };
 
 typedef struct QrnicStreamPlace {
@@ -32,9 +37,10 @@ struct QrnicStream {
     const char *queue;
     uint32_t number;
     QrnicStreamAttr attr;
-    QTAILQ_HEAD(, QrnicStreamBuffer) buffers;   /* that are not used up */
-    QrnicStreamBuffer *open;    /* of these; or NULL */
-    GArray *returned;           /* QrnicStreamPlace */
+    /* buffers that are not used up */
+    QTAILQ_HEAD(, QrnicStreamBuffer) buffers;
+    QrnicStreamBuffer *open;    /* open buffer, or NULL */
+    GArray *returned;           /* returned places, QrnicStreamPlace */
 };
 
 QrnicResult qrnic_stream_check(QrnicEngine *e, const QrnicStreamAttr *in,
@@ -107,13 +113,13 @@ void qrnic_stream_free(QrnicStream *s)
     }
 }
 
-/* Where the next message begins */
+/* Returns the offset at which the next message begins. */
 static uint64_t next_offset(const QrnicStream *s, const QrnicStreamBuffer *b)
 {
     return ROUND_UP(b->tail, 1u << s->attr.log_align);
 }
 
-/* Another message may begin in the buffer. */
+/* Returns true if another message may begin in the buffer. */
 static bool takes_more(const QrnicStream *s, const QrnicStreamBuffer *b)
 {
     return !b->closed && b->messages < s->attr.max_messages &&
@@ -169,7 +175,10 @@ void qrnic_stream_open(QrnicEngine *e, QrnicStream *s, QrnicRecvWqe *wqe)
 {
     QrnicStreamBuffer *b = g_new0(QrnicStreamBuffer, 1);
 
-    /* Messages are under way in the one before, or it would be used up. */
+    /*
+     * The previous buffer still has messages in flight, because otherwise it
+     * would be used up.
+     */
     if (s->open) {
         s->open->closed = true;
     }
@@ -191,7 +200,10 @@ void qrnic_stream_give_back(QrnicEngine *e, const QrnicRecvWqe *wqe)
     g_array_append_val(s->returned, at);
 }
 
-/* The message has its CQE now. */
+/*
+ * Completes the CQE of a message that ended, and frees the buffer if it is used
+ * up.
+ */
 static void ended(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe)
 {
     QrnicStream *s = wqe->stream;
@@ -230,7 +242,7 @@ void qrnic_stream_end(QrnicEngine *e, const QrnicRecvWqe *wqe, uint64_t bytes,
     ended(e, wqe, cqe);
 }
 
-/* It has used nothing of its place. */
+/* Frees the whole place of a message that failed. */
 static void place_free(QrnicStreamBuffer *b, const QrnicRecvWqe *wqe)
 {
     if (b->tail == wqe->offset + wqe->length) {
@@ -244,7 +256,10 @@ void qrnic_stream_fail(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe)
 
     if (b) {
         b->under_way--;
-        /* Else it was the peer's mistake, which costs nobody else anything. */
+        /*
+         * Any other error was caused by the peer, so the buffer stays open for
+         * other queue pairs of the SRQ.
+         */
         if (cqe->status == QRNIC_WC_LOC_PROT_ERR) {
             b->closed = true;
         }
@@ -269,7 +284,10 @@ void qrnic_stream_flush(QrnicEngine *e, const QrnicRecvWqe *wqe, QrnicCqe *cqe)
         cqe->messages += wqe->buffer->completed;
         trace_qrnic_stream_flush(e->config.name, s->number, s->queue,
                                  wqe->index);
-        /* An RQ has one buffer, and all that is given back is of that one. */
+        /*
+         * An RQ has only one buffer, so all returned places are in it and
+         * disappear with it.
+         */
         qrnic_stream_clear(s);
     }
 }

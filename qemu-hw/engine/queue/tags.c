@@ -1,9 +1,15 @@
 /*
- * qrnic engine: tag lists of shared receive queues: their entries, the
- * operations by which software changes them, and which entry a tag matches
+ * qrnic engine: tag lists of shared receive queues
  *
- * Entries that are not used yet, because software may not have seen all
- * unexpected messages, are always the last ones of the list.
+ * Software posts operations (add, delete, sync) in a ring and rings a doorbell;
+ * the run loop executes them in qrnic_tags_process(). The responder calls
+ * qrnic_tag_match() for each tagged message. A matched entry belongs to the
+ * queue pair until qrnic_tag_done() or qrnic_tag_abandon().
+ *
+ * A new entry may match only when software knows all unexpected messages,
+ * because one of them may already match the entry. So the entries from put_by
+ * to the end of the list are not used while "reported" is behind "unexpected".
+ * Manual, chapter "Tag matching".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,10 +19,13 @@
 #include "trace.h"
 #include "engine/queue/queue.h"
 
-/* As much work as an access to a piece of an indirect key */
+/* Comparisons that cost as much as an access to a piece of an indirect key */
 #define COMPARED_PER_PIECE 8
 
-/* By handle; the one behind the last is the head of the list. */
+/*
+ * Slot of a handle. The slots form a circular list, of which the slot behind
+ * the last handle is the head.
+ */
 typedef struct QrnicTagSlot {
     uint64_t tag, mask;
     uint32_t next, before;
@@ -29,14 +38,14 @@ struct QrnicTagList {
     QrnicWorkQueue ops;
     QrnicDbQueue db_queue;
     QrnicTagSlot *slot;
-    uint32_t put_by;            /* first entry not used yet; the head: none */
-    uint32_t unexpected;        /* messages */
-    uint32_t reported;          /* of these, as software says */
-    uint8_t error;              /* enum qrnic_syndrome: no more operations */
-    bool rung;                  /* read the record when taken up */
-    bool ready;                 /* in the list of those with work */
+    uint32_t put_by;            /* first unused entry; the head if none */
+    uint32_t unexpected;        /* number of unexpected messages */
+    uint32_t reported;          /* number that software has confirmed */
+    uint8_t error;              /* enum qrnic_syndrome: execute no operation */
+    bool rung;                  /* read the record before the next operation */
+    bool ready;                 /* in the list of tag lists with work */
     QTAILQ_ENTRY(QrnicTagList) next;
-    QTAILQ_HEAD(, QrnicTag) dropped;    /* to be completed as flushed */
+    QTAILQ_HEAD(, QrnicTag) dropped;    /* entries to complete as flushed */
 };
 
 static uint32_t head_of(const QrnicTagList *l)
@@ -89,7 +98,10 @@ static void make_ready(QrnicEngine *e, QrnicTagList *l)
     qrnic_wake(e);
 }
 
-/* An error that no operation carries: none is executed from now on. */
+/*
+ * Sets the list in error, because no operation can report this error. No
+ * operation is executed from now on.
+ */
 static void list_fail(QrnicEngine *e, QrnicTagList *l, uint8_t syndrome)
 {
     if (l->error) {
@@ -106,9 +118,7 @@ QrnicCq *qrnic_tag_list_cq(QrnicEngine *e, const QrnicTagList *l)
     return qrnic_cq_get(e, l->ctx.cq);
 }
 
-/*
- * Messages
- */
+/* Messages */
 
 QrnicTag *qrnic_tag_match(QrnicEngine *e, QrnicTagList *l, uint64_t tag)
 {
@@ -165,11 +175,9 @@ void qrnic_tag_abandon(QrnicEngine *e, QrnicTag *t)
     make_ready(e, t->list);
 }
 
-/*
- * Operations
- */
+/* Operations */
 
-/* False: the CQ takes no more. */
+/* Writes a CQE. Returns false if the CQ is in error. */
 static bool complete(QrnicEngine *e, QrnicTagList *l, QrnicCqe *cqe)
 {
     cqe->srqn = l->srq->number;
@@ -283,7 +291,7 @@ static void count_take(QrnicEngine *e, QrnicTagList *l, const QrnicTagOp *op)
     }
 }
 
-/* False: the list gives up. */
+/* Executes an operation. Returns false if the list is in error. */
 static bool execute(QrnicEngine *e, QrnicTagList *l, const uint8_t *raw)
 {
     QrnicTagOp op;
@@ -321,7 +329,10 @@ static bool execute(QrnicEngine *e, QrnicTagList *l, const uint8_t *raw)
              cqe.status != QRNIC_WC_SUCCESS) || complete(e, l, &cqe);
 }
 
-/* What matched, and whose queue pair is gone */
+/*
+ * Flushes a matched entry of a queue pair that failed. Returns false if there
+ * is none.
+ */
 static bool flush_one(QrnicEngine *e, QrnicTagList *l)
 {
     QrnicTag *t = QTAILQ_FIRST(&l->dropped);
@@ -341,7 +352,10 @@ static bool flush_one(QrnicEngine *e, QrnicTagList *l)
     return true;
 }
 
-/* Those that one read brings. Returns how many. */
+/*
+ * Executes the operations that a single read of the ring returns. Returns their
+ * number.
+ */
 static unsigned operations(QrnicEngine *e, QrnicTagList *l)
 {
     uint8_t raw[QRNIC_WQE_FETCH_WQEBB * QRNIC_WQEBB_SIZE];
@@ -408,9 +422,7 @@ QrnicTagList *qrnic_tag_list_of(QrnicDbQueue *q)
     return container_of(q, QrnicTagList, db_queue);
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static QrnicResult create_check(QrnicEngine *e, const QrnicSrq *srq,
                                 const QrnicTagListCtx *in)

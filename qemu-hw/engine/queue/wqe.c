@@ -1,5 +1,11 @@
 /*
- * qrnic engine: decoding and validation of work queue elements
+ * qrnic engine: decoding and validation of WQEs
+ *
+ * qp/work_queue.c calls these functions for the SQ and the RQ, srq.c for SRQs,
+ * and tags.c for data segments. The transport layer describes each opcode by
+ * its shape (QrnicWqeShape). Nothing is kept between calls. An invalid WQE is
+ * reported as a guest error, and completes with the returned status and
+ * syndrome. Manual, chapter "Work queues and WQEs".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -55,7 +61,10 @@ static bool size_possible(const QrnicSqCtrl *ctrl, uint32_t raw_wqebbs)
            ctrl_wqebbs(ctrl) <= MIN(raw_wqebbs, QRNIC_WQE_MAX_WQEBB);
 }
 
-/* NULL if the control segment is as it must be; else the rule it breaks */
+/*
+ * Returns NULL if the control segment is valid, else the text of the violated
+ * rule.
+ */
 static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
                               const QrnicWqeShape *shape, uint32_t raw_wqebbs,
                               uint32_t index, bool reserved_ok,
@@ -128,7 +137,10 @@ static const char *decode_eth(QrnicEngine *e, const uint8_t *p,
     return NULL;
 }
 
-/* The segments between control and data */
+/*
+ * Decodes the segments between the control segment and the data segments.
+ * Returns the text of the violated rule, or NULL.
+ */
 static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
                                   const QrnicWqeShape *shape, QrnicSendWqe *out)
 {
@@ -228,8 +240,8 @@ QrnicTake qrnic_send_wqe_decode(QrnicEngine *e, uint32_t number,
     reserved_ok = qrnic_sq_ctrl_unpack(&ctrl, raw);
     rule = check_ctrl(e, &ctrl, shape, raw_wqebbs, index, reserved_ok, &syn);
     /*
-     * The length of the WQE can be known although something else in it is
-     * wrong.
+     * The size of the WQE may be known although another member is invalid. Then
+     * the WQE after it can still be found.
      */
     if (!rule || (syn != QRNIC_SYN_WQE_INDEX && syn != QRNIC_SYN_WQE_SIZE &&
                   size_possible(&ctrl, raw_wqebbs))) {
@@ -322,7 +334,10 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
         return refuse(e, number, queue, index, QRNIC_SYN_WQE_SIZE,
                              status, syndrome, "too many data segments");
     }
-    /* From here on it is known which WQE is wrong, and which one follows. */
+    /*
+     * From here on the index of the WQE and the next slot are known, although
+     * the WQE may be invalid.
+     */
     out->index = index;
     *next = ctrl.next;
     if (!qrnic_data_segs_decode(raw + QRNIC_SEGMENT_SIZE, ctrl.data_segments,
