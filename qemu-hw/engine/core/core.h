@@ -18,7 +18,7 @@
 #include "qemu/queue.h"
 #include "engine/engine.h"
 
-/* Result of a command that succeeded, and of one that failed */
+/* Results of commands: success with a value, and failure */
 static inline QrnicResult qrnic_ok(uint32_t value)
 {
     return (QrnicResult) { QRNIC_ST_OK, value, 0 };
@@ -171,10 +171,10 @@ typedef enum QrnicPhase {
 } QrnicPhase;
 
 /*
- * Operations of a layer, or NULL. They are called for all layers: init for the
- * lowest layer first, reset and cleanup for the highest layer first. The
- * operation reset restores the state after init, except for the state of the
- * backend (link and busy wire).
+ * Operations of a layer, or NULL. All layers are initialized from the lowest to
+ * the highest, and reset or cleaned up in the opposite order. The operation
+ * reset restores the state after init, except for the state of the backend
+ * (link and busy wire).
  */
 typedef struct QrnicFloor {
     void (*init)(QrnicEngine *e);

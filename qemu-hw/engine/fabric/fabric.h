@@ -261,8 +261,7 @@ void qrnic_roce_send(QrnicEngine *e, size_t len);
  * @e: the engine
  * @h: headers of the frame
  *
- * Sends a frame that is no packet of the transport. Such a frame is never
- * looped back.
+ * Sends a frame that is no packet of the transport, so it is never looped back.
  */
 void qrnic_frame_send(QrnicEngine *e, const QrnicHeaders *h);
 /**

@@ -4,8 +4,8 @@
  * Commands write entries (SET_GID, CLEAR_GID). Queue pairs read the entry of
  * their source GID. The receive path compares the destination of each frame
  * with the table. After each change, summarise() updates gids_end and the list
- * of MAC addresses, which make this comparison fast. It also increments
- * gids_epoch, so that queue pairs notice the change.
+ * of MAC addresses, which make this comparison fast. The counter gids_epoch is
+ * incremented, so that queue pairs notice the change.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

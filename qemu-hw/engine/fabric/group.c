@@ -2,9 +2,9 @@
  * qrnic engine: multicast groups, and the queue pairs attached to them
  *
  * Commands attach and detach queue pairs; the transport layer walks the members
- * of a group when a multicast packet arrives. The array has no gaps and is
- * sorted by serial number. So a delivery that is interrupted continues at the
- * right member although others were detached. InfiniBand specification, 10.5.
+ * of a group when a multicast packet arrives. The array is dense and sorted by
+ * serial number. So a delivery that is interrupted continues at the right
+ * member although others were detached. InfiniBand specification, 10.5.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

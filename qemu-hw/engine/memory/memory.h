@@ -188,7 +188,10 @@ typedef struct QrnicKeyUser {
     uint32_t windows;
 } QrnicKeyUser;
 
-/* Memory key of any type. Members that only some types use say so. */
+/*
+ * Memory key of any type. The comment of a member names the types of keys that
+ * use it, unless all do.
+ */
 typedef struct QrnicPieces QrnicPieces;
 typedef struct QrnicMkey {
     uint32_t index;
@@ -278,9 +281,9 @@ typedef struct QrnicFault {
  * @len: number of bytes
  * @fault: receives the page fault, or NULL
  *
- * Returns: SYN_NONE; SYN_DMA if DMA failed; SYN_PAGE_FAULT if a page is absent,
- * with *@fault set; SYN_CHILD_* or SYN_KEY_* if a piece of an indirect key is
- * invalid. If an error is returned, a part may have been read.
+ * Returns: SYN_NONE or an error. SYN_DMA: the DMA failed. SYN_PAGE_FAULT: a
+ * page is absent, and *@fault is set. SYN_CHILD_*, SYN_KEY_*: a piece of an
+ * indirect key is invalid. If an error is returned, a part may have been read.
  */
 enum qrnic_syndrome qrnic_memory_read(QrnicEngine *e, QrnicMkey *k,
                                       uint64_t addr, void *buf, size_t len,

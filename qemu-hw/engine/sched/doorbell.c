@@ -3,13 +3,14 @@
  * doorbells
  *
  * The device calls qrnic_doorbell_write() when the guest writes a doorbell
- * page. It calls qrnic_doorbell_event() when KVM reports a write without its
- * value. The run loop calls qrnic_doorbells_process(). Doorbells wait in a FIFO
- * of config.doorbell_fifo entries. If the FIFO is full, a doorbell is lost and
- * its page recovers: the run loop checks all queues of the page. A check reads
- * the producer index from the doorbell record, so a lost doorbell loses no
- * work. Pages that recover are in queue->recovering, and page->recover is the
- * next queue to check. Manual, chapter "Doorbells".
+ * page. The function qrnic_doorbell_event() is called instead if KVM reports a
+ * write without its value. The run loop calls qrnic_doorbells_process().
+ * Doorbells wait in a FIFO of config.doorbell_fifo entries. If the FIFO is
+ * full, a doorbell is lost and its page recovers: the run loop checks all
+ * queues of the page. A check reads the producer index from the doorbell
+ * record, so a lost doorbell loses no work. Pages that recover are in
+ * queue->recovering, and page->recover is the next queue to check. Manual,
+ * chapter "Doorbells".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
