@@ -65,8 +65,8 @@
 #define QRNIC_MAX_INNER_BYTES 0x4000000u
 
 /*
- * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
- * is the kernel's.
+ * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE. Page 0
+ * belongs to the kernel.
  */
 #define QRNIC_DB_PAGE_SIZE 0x1000u
 #define QRNIC_RECORD_SIZE 8u
@@ -103,8 +103,8 @@ enum qrnic_wqe_opcode {
 };
 
 /*
- * The operation that a CQE completes. Receive completions have bit 7 set.
- * Undefined in a CQE with an error but for bit 7.
+ * Operation that a CQE completes. Receive completions have bit 7 set. In a
+ * CQE with an error, all bits except bit 7 are undefined.
  */
 enum qrnic_cqe_opcode {
 	QRNIC_CQE_NOP = 0x0,
@@ -129,7 +129,7 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_TAG_NO_TAG = 0xa2,
 };
 
-/* Selectivity of a flush (InfiniBand specification, annex A19) */
+/* Selectivity level of a flush (InfiniBand specification, annex A19) */
 enum qrnic_flush_level {
 	QRNIC_FLUSH_RANGE = 0x0,
 	QRNIC_FLUSH_MR = 0x1,
@@ -214,8 +214,8 @@ enum qrnic_syndrome {
 };
 
 /*
- * Capability bits (device_attr.capabilities); each but CAP_RC can be
- * switched off by a property of the device
+ * Capability bits (device_attr.capabilities); a property of the device can
+ * switch off each of them except CAP_RC
  */
 #define QRNIC_CAP_RC 0x00000001u
 #define QRNIC_CAP_ATOMIC 0x00000002u
@@ -265,8 +265,8 @@ enum qrnic_syndrome {
 #define QRNIC_CAP_ALL 0x00001fffffffffffull
 
 /*
- * Options of a connection; of those with a capability, in force where both
- * ends have them
+ * Options of a connection; an option that has a capability is in force if
+ * both ends have the option
  */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
 #define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
@@ -274,7 +274,10 @@ enum qrnic_syndrome {
 #define QRNIC_QPO_INTRODUCE 0x00000020u
 #define QRNIC_QPO_ALL 0x00000033u
 
-/* Options in enhanced connection establishment, besides the qp_option flags */
+/*
+ * Options in enhanced connection establishment, in addition to the flags of
+ * qp_option
+ */
 #define QRNIC_ECE_HALF_HANDSHAKE 0x00000004u
 #define QRNIC_ECE_SHARE_OFFER 0x00000040u
 #define QRNIC_ECE_SHARE_ANSWER 0x00000080u
@@ -305,11 +308,11 @@ enum qrnic_syndrome {
 #define QRNIC_CQEF_INLINE 0x00000080u
 #define QRNIC_CQEF_ALL 0x000000ffu
 
-/* Of a CQE of a streaming queue */
+/* Flags in a CQE of a streaming queue */
 #define QRNIC_CQES_USED 0x00000001u
 #define QRNIC_CQES_ALL 0x00000001u
 
-/* Of a CQE of an SRQ with a tag list */
+/* Flags in a CQE of an SRQ with a tag list */
 #define QRNIC_CQET_ENTRY 0x00000001u
 #define QRNIC_CQET_OPERATION 0x00000002u
 #define QRNIC_CQET_MATCH 0x00000004u
@@ -326,14 +329,18 @@ enum qrnic_syndrome {
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
 
-/* Placement of a flush (InfiniBand specification, annex A19); one at least */
+/*
+ * Placement types of a flush (InfiniBand specification, annex A19); at
+ * least one is set
+ */
 #define QRNIC_FLUSH_GLOBAL 0x00000001u
 #define QRNIC_FLUSH_PERSISTENT 0x00000002u
 #define QRNIC_FLUSH_ALL 0x00000003u
 
 /*
- * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
- * there is work; the record in memory says up to where.
+ * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A doorbell is a
+ * hint that work exists; the record in memory holds the exact producer
+ * index.
  */
 struct qrnic_doorbell {
 	__le32 queue;
@@ -344,8 +351,8 @@ struct qrnic_doorbell {
 #define QRNIC_DOORBELL_WQEBBS_MASK 0x0f000000u
 
 /*
- * Software doorbell of an SQ, RQ or SRQ. Written by software before the
- * hardware doorbell, read by the device by DMA.
+ * Doorbell record of an SQ, RQ or SRQ. Software writes it before the
+ * doorbell; the device reads it by DMA.
  */
 struct qrnic_queue_record {
 	__le32 producer;
@@ -378,7 +385,7 @@ struct qrnic_address_vector {
 #define QRNIC_ADDRESS_VECTOR_FLOW_LABEL_MASK 0x000fffffu
 #define QRNIC_ADDRESS_VECTOR_SL_MASK 0x00f00000u
 
-/* Control segment, first of every send WQE */
+/* Control segment, the first segment of every send WQE */
 struct qrnic_sq_ctrl {
 	__le32 operation;
 	__le32 index;
@@ -435,15 +442,15 @@ struct qrnic_datagram_seg {
 	__le64 rsvd0;
 };
 
-/* XRC segment, second in every WQE of XRC initiators that sends something */
+/* XRC segment, second in every WQE of an XRC initiator that sends a request */
 struct qrnic_xrc_seg {
 	__le32 srqn;
 	__u8 rsvd0[12];
 };
 
 /*
- * Address segment, second in every WQE of initiators of dynamic connections
- * that sends something
+ * Address segment, second in every WQE of a dynamic initiator that sends a
+ * request
  */
 struct qrnic_dynamic_seg {
 	struct qrnic_address_vector av;
@@ -474,8 +481,8 @@ struct qrnic_indirect_seg {
 };
 
 /*
- * A piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
- * them
+ * Piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
+ * pieces
  */
 struct qrnic_piece {
 	__le32 key;
@@ -496,7 +503,7 @@ struct qrnic_eth_seg {
 	__le32 rsvd0;
 };
 
-/* An operation of a tag list; data segments follow in WQE_TAG_ADD */
+/* Operation of a tag list; data segments follow in WQE_TAG_ADD */
 struct qrnic_tag_op {
 	__u8 opcode;
 	__u8 flags;
@@ -508,7 +515,7 @@ struct qrnic_tag_op {
 	__le64 mask;
 };
 
-/* First segment of every receive WQE; data segments follow */
+/* First segment of every receive WQE; data segments follow it */
 struct qrnic_recv_ctrl {
 	__le32 data_segments;
 	__le32 index;
@@ -517,8 +524,8 @@ struct qrnic_recv_ctrl {
 };
 
 /*
- * Completion queue entry. The device writes control last, by a write of its
- * own
+ * Completion queue entry. The device writes control last, by a separate
+ * write
  */
 struct qrnic_cqe {
 	__le32 index;
@@ -549,7 +556,7 @@ struct qrnic_cqe {
 #define QRNIC_CQE_PHASE_MASK 0x80000000u
 
 /*
- * Completion queue entry with CQEF_INLINE. Of byte_len bytes the first 16
+ * Completion queue entry with CQEF_INLINE. The first 16 of byte_len bytes
  * are in data, the others in more_data
  */
 struct qrnic_cqe_inline {

@@ -28,7 +28,7 @@
 #define QRNIC_BAR_MSIX_SIZE 0x10000u
 #define QRNIC_MSIX_MAX_VECTORS 64u
 
-/* Values of identification registers */
+/* Values of the identification registers */
 #define QRNIC_ID_MAGIC 0x434e5251u
 
 /* Work queues and WQEs: constants */
@@ -148,8 +148,8 @@
 #define QRNIC_MAX_INNER_BYTES 0x4000000u
 
 /*
- * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE; page 0
- * is the kernel's.
+ * Doorbell pages in BAR_DOORBELL. Page n begins at n * DB_PAGE_SIZE. Page 0
+ * belongs to the kernel.
  */
 #define QRNIC_DB_PAGE_SIZE 0x1000u
 #define QRNIC_RECORD_SIZE 8u
@@ -353,8 +353,8 @@ enum qrnic_wqe_opcode {
 };
 
 /*
- * The operation that a CQE completes. Receive completions have bit 7 set.
- * Undefined in a CQE with an error but for bit 7.
+ * Operation that a CQE completes. Receive completions have bit 7 set. In a
+ * CQE with an error, all bits except bit 7 are undefined.
  */
 enum qrnic_cqe_opcode {
 	QRNIC_CQE_NOP = 0x0,
@@ -379,7 +379,7 @@ enum qrnic_cqe_opcode {
 	QRNIC_CQE_TAG_NO_TAG = 0xa2,
 };
 
-/* Selectivity of a flush (InfiniBand specification, annex A19) */
+/* Selectivity level of a flush (InfiniBand specification, annex A19) */
 enum qrnic_flush_level {
 	QRNIC_FLUSH_RANGE = 0x0,
 	QRNIC_FLUSH_MR = 0x1,
@@ -463,7 +463,7 @@ enum qrnic_syndrome {
 	QRNIC_SYN_CARRIER = 0x3c,
 };
 
-/* Kinds of flow rules; the values are those of the verbs */
+/* Types of flow rules; the values are those of the verbs */
 enum qrnic_flow_type {
 	QRNIC_FLOW_NORMAL = 0x0,
 	QRNIC_FLOW_ALL_DEFAULT = 0x1,
@@ -478,8 +478,8 @@ enum qrnic_link_state {
 };
 
 /*
- * Capability bits (device_attr.capabilities); each but CAP_RC can be
- * switched off by a property of the device
+ * Capability bits (device_attr.capabilities); a property of the device can
+ * switch off each of them except CAP_RC
  */
 #define QRNIC_CAP_RC 0x00000001u
 #define QRNIC_CAP_ATOMIC 0x00000002u
@@ -529,8 +529,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ALL 0x00001fffffffffffull
 
 /*
- * Rights of memory keys, and of a QP for remote requests (only REMOTE_ and
- * FLUSH_); bits 0 to 4 are those of the verbs
+ * Rights of memory keys, and rights that a QP grants to remote requests
+ * (only REMOTE_ and FLUSH_); bits 0 to 4 are those of the verbs
  */
 #define QRNIC_ACCESS_LOCAL_WRITE 0x00000001u
 #define QRNIC_ACCESS_REMOTE_WRITE 0x00000002u
@@ -568,7 +568,7 @@ enum qrnic_link_state {
 #define QRNIC_DYNAMICF_FULL 0x00000001u
 #define QRNIC_DYNAMICF_ALL 0x00000001u
 
-/* What of a frame goes into the hash; the bits are those of the verbs */
+/* Fields of a frame that the hash includes; the bits are those of the verbs */
 #define QRNIC_RSS_SRC_IPV4 0x00000001u
 #define QRNIC_RSS_DST_IPV4 0x00000002u
 #define QRNIC_RSS_SRC_IPV6 0x00000004u
@@ -617,8 +617,8 @@ enum qrnic_link_state {
 #define QRNIC_QP_ALL 0x7213bfffu
 
 /*
- * Options of a connection; of those with a capability, in force where both
- * ends have them
+ * Options of a connection; an option that has a capability is in force if
+ * both ends have the option
  */
 #define QRNIC_QPO_SELECTIVE_REPEAT 0x00000001u
 #define QRNIC_QPO_ADAPTIVE_ROUTING 0x00000002u
@@ -626,7 +626,10 @@ enum qrnic_link_state {
 #define QRNIC_QPO_INTRODUCE 0x00000020u
 #define QRNIC_QPO_ALL 0x00000033u
 
-/* Options in enhanced connection establishment, besides the qp_option flags */
+/*
+ * Options in enhanced connection establishment, in addition to the flags of
+ * qp_option
+ */
 #define QRNIC_ECE_HALF_HANDSHAKE 0x00000004u
 #define QRNIC_ECE_SHARE_OFFER 0x00000040u
 #define QRNIC_ECE_SHARE_ANSWER 0x00000080u
@@ -657,11 +660,11 @@ enum qrnic_link_state {
 #define QRNIC_CQEF_INLINE 0x00000080u
 #define QRNIC_CQEF_ALL 0x000000ffu
 
-/* Of a CQE of a streaming queue */
+/* Flags in a CQE of a streaming queue */
 #define QRNIC_CQES_USED 0x00000001u
 #define QRNIC_CQES_ALL 0x00000001u
 
-/* Of a CQE of an SRQ with a tag list */
+/* Flags in a CQE of an SRQ with a tag list */
 #define QRNIC_CQET_ENTRY 0x00000001u
 #define QRNIC_CQET_OPERATION 0x00000002u
 #define QRNIC_CQET_MATCH 0x00000004u
@@ -678,7 +681,10 @@ enum qrnic_link_state {
 #define QRNIC_MWF_ZERO_BASED 0x00000001u
 #define QRNIC_MWF_ALL 0x00000001u
 
-/* Placement of a flush (InfiniBand specification, annex A19); one at least */
+/*
+ * Placement types of a flush (InfiniBand specification, annex A19); at
+ * least one is set
+ */
 #define QRNIC_FLUSH_GLOBAL 0x00000001u
 #define QRNIC_FLUSH_PERSISTENT 0x00000002u
 #define QRNIC_FLUSH_ALL 0x00000003u
@@ -702,7 +708,7 @@ enum qrnic_link_state {
 #define QRNIC_CONGESTION_CNP_PRIO_FLOW 0x00000020u
 #define QRNIC_CONGESTION_ALL 0x0000003fu
 
-/* What the two ends of the wire have agreed upon */
+/* Features that the two ends of the wire have negotiated */
 #define QRNIC_PORTL_RETRANSMISSION 0x00000001u
 #define QRNIC_PORTL_ALL 0x00000001u
 
@@ -749,9 +755,9 @@ enum qrnic_link_state {
 #define QRNIC_REG_CMD_EVENT_TOKEN_MASK 0xffff0000u
 
 /*
- * What a driver can do wrong. Each has a trace event (qrnic_guest_error), a
- * line in QEMU's log with -d guest_errors that names the queue and the
- * rule, and a counter.
+ * Guest errors: mistakes of a driver or program. Each is reported by a
+ * trace event (qrnic_guest_error), by a line in QEMU's log with -d
+ * guest_errors that names the queue and the rule, and by a counter.
  */
 enum qrnic_guest_error {
 	QRNIC_GE_REGISTER_ACCESS,
@@ -781,13 +787,13 @@ enum qrnic_guest_error {
 
 /*
  * Counters, 64 bits each, in this order in the output of QUERY_COUNTERS;
- * cleared by reset. Behind them comes one counter for each guest error, in
- * the order of their table. The group says whose they are: of the bus
- * (pcie), of a queue pair's queues (queue), of what queue pairs share
- * (shared: doorbells, commands, events, contexts, buffers of streaming
- * queues and tag lists), of memory, of the transport (roce, drop), of
- * Ethernet, or of guest errors. It has no meaning for the device; a driver
- * may order them by it.
+ * cleared by reset. One counter for each guest error follows, in the order
+ * of the table of guest errors. The group of a counter is one of pcie (the
+ * bus), queue (the queues of a queue pair), shared (shared objects),
+ * memory, roce, drop (the transport), ethernet and guest. Shared objects
+ * are doorbells, commands, events, contexts, buffers of streaming queues
+ * and tag lists. The group has no meaning for the device; a driver may
+ * order counters by group.
  */
 enum qrnic_counter {
 	QRNIC_COUNTER_DMA_READS,
@@ -1276,8 +1282,9 @@ enum qrnic_counter {
 #define QRNIC_HW_ASSERT(condition, what) _Static_assert(condition, what)
 
 /*
- * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A hint that
- * there is work; the record in memory says up to where.
+ * Payload of the SQ, RQ, SRQ, CQ arm and direct doorbells. A doorbell is a
+ * hint that work exists; the record in memory holds the exact producer
+ * index.
  */
 struct qrnic_doorbell {
 	__le32 queue;
@@ -1297,7 +1304,10 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_doorbell, queue) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_doorbell, index) ==
 		QRNIC_DOORBELL_INDEX_OFFSET, "doorbell.index");
 
-/* Payload of the EQ doorbell. It takes effect at once and is never lost. */
+/*
+ * Payload of the EQ doorbell. The doorbell takes effect at once and is
+ * never lost.
+ */
 struct qrnic_eq_doorbell {
 	__le32 queue;
 	__le32 index;
@@ -1317,8 +1327,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_doorbell, index) ==
 		QRNIC_EQ_DOORBELL_INDEX_OFFSET, "eq_doorbell.index");
 
 /*
- * Software doorbell of an SQ, RQ or SRQ. Written by software before the
- * hardware doorbell, read by the device by DMA.
+ * Doorbell record of an SQ, RQ or SRQ. Software writes it before the
+ * doorbell; the device reads it by DMA.
  */
 struct qrnic_queue_record {
 	__le32 producer;
@@ -1378,7 +1388,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, shape) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_translation, offset) ==
 		QRNIC_TRANSLATION_OFFSET_OFFSET, "translation.offset");
 
-/* How the buffers of a streaming queue are used; all 0 of another queue */
+/* Use of the buffers of a streaming queue; all 0 for any other queue */
 struct qrnic_stream_attr {
 	__le32 max_message;
 	__le16 max_messages;
@@ -1404,8 +1414,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_stream_attr, rsvd0) ==
 		QRNIC_STREAM_ATTR_RSVD0_OFFSET, "stream_attr.rsvd0");
 
 /*
- * Entry of the command queue. Software writes it with owner 1; the device
- * writes result to control back, control last, with owner 0.
+ * Entry of the command ring. Software writes it with owner 1. The device
+ * writes the members from result to control, control last, with owner 0.
  */
 struct qrnic_cmd_entry {
 	__le16 opcode;
@@ -1890,9 +1900,9 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cq_resize, rsvd1) ==
 		QRNIC_CQ_RESIZE_RSVD1_OFFSET, "cq_resize.rsvd1");
 
 /*
- * Input of MODIFY_CQ. An armed CQ reports when count CQEs are there that
- * were not reported, or period after the first of them; count 0 and 1 are
- * no moderation
+ * Input of MODIFY_CQ. An armed CQ reports when it has count unreported
+ * CQEs, or when period has passed since the first of them. A count of 0 or
+ * 1 means no moderation.
  */
 struct qrnic_cq_moderation {
 	__le16 count;
@@ -2150,7 +2160,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, latency) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_context_attr, length) ==
 		QRNIC_CONTEXT_ATTR_LENGTH_OFFSET, "context_attr.length");
 
-/* Values, or masks, of the fields of a frame, network order */
+/* Values, or masks, of the fields of a frame, in network order */
 struct qrnic_flow_match {
 	__u8 dmac[6];
 	__u8 smac[6];
@@ -2438,8 +2448,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_dm_ctx, rsvd0) ==
 		QRNIC_DM_CTX_RSVD0_OFFSET, "dm_ctx.rsvd0");
 
 /*
- * What an end of dynamic connections is created with; all 0 of another
- * queue pair
+ * Attributes of an initiator or target of dynamic connections; all 0 for
+ * any other queue pair
  */
 struct qrnic_dynamic_attr {
 	__le64 access_key;
@@ -2609,8 +2619,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_address_vector, flow) ==
 		QRNIC_ADDRESS_VECTOR_FLOW_OFFSET, "address_vector.flow");
 
 /*
- * Input of MODIFY_QP (only the attributes in mask are read, the others must
- * be zero); output of QUERY_QP (all, mask 0)
+ * Input of MODIFY_QP: the device reads the attributes in mask, and all
+ * others must be zero. Output of QUERY_QP: all attributes, mask 0.
  */
 struct qrnic_qp_attr {
 	__le32 mask;
@@ -2791,8 +2801,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_gid_entry, rsvd0) ==
 		QRNIC_GID_ENTRY_RSVD0_OFFSET, "gid_entry.rsvd0");
 
 /*
- * Input of SET_RX_FILTER. Replaces the filter as a whole; the reset value
- * is qpn 0
+ * Input of SET_RX_FILTER. The command replaces the whole filter; the reset
+ * value is qpn 0
  */
 struct qrnic_rx_filter {
 	__le32 qpn;
@@ -2826,7 +2836,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, rsvd0) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_rx_filter, addresses) ==
 		QRNIC_RX_FILTER_ADDRESSES_OFFSET, "rx_filter.addresses");
 
-/* Control segment, first of every send WQE */
+/* Control segment, the first segment of every send WQE */
 struct qrnic_sq_ctrl {
 	__le32 operation;
 	__le32 index;
@@ -2972,7 +2982,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, qkey) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_datagram_seg, rsvd0) ==
 		QRNIC_DATAGRAM_SEG_RSVD0_OFFSET, "datagram_seg.rsvd0");
 
-/* XRC segment, second in every WQE of XRC initiators that sends something */
+/* XRC segment, second in every WQE of an XRC initiator that sends a request */
 struct qrnic_xrc_seg {
 	__le32 srqn;
 	__u8 rsvd0[12];
@@ -2990,8 +3000,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_xrc_seg, rsvd0) ==
 		QRNIC_XRC_SEG_RSVD0_OFFSET, "xrc_seg.rsvd0");
 
 /*
- * Address segment, second in every WQE of initiators of dynamic connections
- * that sends something
+ * Address segment, second in every WQE of a dynamic initiator that sends a
+ * request
  */
 struct qrnic_dynamic_seg {
 	struct qrnic_address_vector av;
@@ -3125,8 +3135,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_indirect_seg, rsvd1) ==
 		QRNIC_INDIRECT_SEG_RSVD1_OFFSET, "indirect_seg.rsvd1");
 
 /*
- * A piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
- * them
+ * Piece of an indirect key; the data of WQE_REG_INDIRECT is a list of
+ * pieces
  */
 struct qrnic_piece {
 	__le32 key;
@@ -3193,7 +3203,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, header_length) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eth_seg, rsvd0) ==
 		QRNIC_ETH_SEG_RSVD0_OFFSET, "eth_seg.rsvd0");
 
-/* An operation of a tag list; data segments follow in WQE_TAG_ADD */
+/* Operation of a tag list; data segments follow in WQE_TAG_ADD */
 struct qrnic_tag_op {
 	__u8 opcode;
 	__u8 flags;
@@ -3234,7 +3244,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, tag) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_tag_op, mask) ==
 		QRNIC_TAG_OP_MASK_OFFSET, "tag_op.mask");
 
-/* First segment of every receive WQE; data segments follow */
+/* First segment of every receive WQE; data segments follow it */
 struct qrnic_recv_ctrl {
 	__le32 data_segments;
 	__le32 index;
@@ -3260,8 +3270,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_recv_ctrl, rsvd0) ==
 		QRNIC_RECV_CTRL_RSVD0_OFFSET, "recv_ctrl.rsvd0");
 
 /*
- * Completion queue entry. The device writes control last, by a write of its
- * own
+ * Completion queue entry. The device writes control last, by a separate
+ * write
  */
 struct qrnic_cqe {
 	__le32 index;
@@ -3356,7 +3366,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe, control) ==
 		QRNIC_CQE_CONTROL_OFFSET, "cqe.control");
 
 /*
- * Completion queue entry with CQEF_INLINE. Of byte_len bytes the first 16
+ * Completion queue entry with CQEF_INLINE. The first 16 of byte_len bytes
  * are in data, the others in more_data
  */
 struct qrnic_cqe_inline {
@@ -3476,7 +3486,7 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, syndrome) ==
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_cqe_tag, control) ==
 		QRNIC_CQE_TAG_CONTROL_OFFSET, "cqe_tag.control");
 
-/* Event queue entry. The device writes control last, by a write of its own */
+/* Event queue entry. The device writes control last, by a separate write */
 struct qrnic_eqe {
 	__le32 object;
 	__le32 data;
