@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: the other end of a cable
+ * qrnic qtest: the peer on a cable; see cable-peer.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -77,7 +77,10 @@ QrnicCableMessage cable_message_expect(int fd, unsigned type, int *descriptor)
 
     await_readable(fd, "message");
     len = recvmsg(fd, &msg, 0);
-    /* It did not read all before it closed. */
+    /*
+     * ECONNRESET only reports that the device closed with unread messages, so
+     * read again.
+     */
     if (len < 0 && errno == ECONNRESET) {
         len = recvmsg(fd, &msg, 0);
     }
@@ -98,7 +101,7 @@ void cable_expect_end(int fd)
     uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
     ssize_t len;
 
-    /* Wake-ups may come before it. */
+    /* WAKE messages can precede the end of the stream. */
     do {
         await_readable(fd, "end");
         len = recv(fd, bytes, sizeof(bytes), 0);
@@ -189,7 +192,10 @@ uint32_t *cable_index(uint8_t *direction, unsigned offset)
 #define INDEX(direction, name) \
     cable_index(direction, QRNIC_CABLE_CONTROL_##name##_OFFSET)
 
-/* The device may be gone, or know already. */
+/*
+ * Sends WAKE. The device may have closed the socket already, so errors are
+ * ignored.
+ */
 void cable_peer_wake(CablePeer *p)
 {
     const QrnicCableMessage m = {
@@ -223,7 +229,10 @@ void cable_peer_send(CablePeer *p, const uint8_t *frame, size_t len)
     stl_le_p(at + QRNIC_CABLE_SLOT_LENGTH_OFFSET, len);
     memcpy(at + QRNIC_CABLE_SLOT_BYTES, frame, len);
     qatomic_store_release(INDEX(p->out, PRODUCED), ++p->produced);
-    /* The wish is read after the index is there. */
+    /*
+     * The barrier orders the index before the read of the wake request.
+     * Otherwise both ends could wait.
+     */
     smp_mb();
     if (qatomic_read(INDEX(p->out, WAKE_AT)) == p->produced - 1) {
         cable_peer_wake(p);
@@ -244,10 +253,16 @@ size_t cable_peer_receive(CablePeer *p, uint8_t *frame, size_t room)
     len = ldl_le_p(at + QRNIC_CABLE_SLOT_LENGTH_OFFSET);
     g_assert_cmpuint(len, <=, room);
     memcpy(frame, at + QRNIC_CABLE_SLOT_BYTES, len);
-    /* The device must not believe what it finds where it wrote. */
+    /*
+     * Overwrites the slot, because the device must not trust bytes in memory
+     * that it wrote before.
+     */
     memset(at, 0xee, p->stride);
     qatomic_store_release(INDEX(p->in, CONSUMED), ++p->consumed);
-    /* The wish is read after the index is there. */
+    /*
+     * The barrier orders the index before the read of the wake request.
+     * Otherwise both ends could wait.
+     */
     smp_mb();
     if (qatomic_read(INDEX(p->in, ROOM_AT)) == p->consumed - 1) {
         cable_peer_wake(p);
@@ -255,9 +270,7 @@ size_t cable_peer_receive(CablePeer *p, uint8_t *frame, size_t room)
     return len;
 }
 
-/*
- * Paths
- */
+/* Paths */
 
 char *cable_path_new(char **dir)
 {
@@ -311,9 +324,7 @@ int cable_path_join(const char *path)
     }
 }
 
-/*
- * A process that is killed
- */
+/* The process that is killed */
 
 static void G_NORETURN victim(const char *path, const uint8_t *frames,
                               size_t len, unsigned count, int up)
@@ -365,16 +376,14 @@ void cable_victim_kill(pid_t pid)
 
     kill(pid, SIGKILL);
     g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
-    /* It had not ended before, by itself. */
+    /* Asserts that the process ran until SIGKILL. */
     g_assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/*
- * Descriptors that cannot be closed soon
- */
+/* Descriptors that close slowly */
 
 #define LINGER_S 600
-/* More than Linux accepts in one message (SCM_MAX_FD) is not sent at all. */
+/* The most descriptors of one message (Linux: SCM_MAX_FD) */
 #define MAX_DESCRIPTORS 253
 #define DISTINCT 4
 
@@ -404,7 +413,7 @@ CableAttack *cable_attack_new(pid_t pid)
 
 void cable_attack_free(CableAttack *a)
 {
-    /* Resets all connections, which were never accepted. */
+    /* Resets all connections, because none was accepted. */
     close(a->listener);
     g_free(a);
 }
@@ -459,7 +468,10 @@ bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
         memcpy(CMSG_DATA(head) + i * sizeof(int), &fds[i % DISTINCT],
                sizeof(int));
     }
-    /* Our copies are closed before the receiver's, which then are the last. */
+    /*
+     * The receiver stops here so that it closes its copies after this process
+     * does.
+     */
     kill(a->pid, SIGSTOP);
     g_assert_cmpint(waitid(P_PID, a->pid, &info, WSTOPPED), ==, 0);
     sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -467,7 +479,10 @@ bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
     for (unsigned i = 0; i < DISTINCT; i++) {
         const struct linger none = { 0 };
 
-        /* Our copy, or one that was never sent, must not block this test. */
+        /*
+         * Without SO_LINGER, so that this process does not block when it closes
+         * the last copy.
+         */
         if (sent < 0 || i >= count) {
             setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &none, sizeof(none));
         }
@@ -503,9 +518,7 @@ bool cable_all_read(int fd)
     return bytes == 0;
 }
 
-/*
- * Resources of a process
- */
+/* Resources of a process */
 
 Possessions possessions_of(pid_t pid)
 {
@@ -532,14 +545,14 @@ Possessions possessions_of(pid_t pid)
 
 /* Less than a page for each of a thousand ends */
 #define NOISE_KIB 2048
-/* Stacks and heaps of threads that the C library keeps for further ones */
+/* Stacks and heaps of threads that the C library keeps for reuse */
 #define NOISE_MAPPINGS 16
 
 void possessions_check(pid_t pid, const Possessions *before)
 {
     Possessions now;
 
-    /* What the last end had may still be there for a moment. */
+    /* Waits, because the process frees the resources of the last end later. */
     WAIT_UNTIL((now = possessions_of(pid)).descriptors <= before->descriptors &&
                now.mappings <= before->mappings + NOISE_MAPPINGS,
                "%u descriptors and %u mappings, before %u and %u",
@@ -574,7 +587,10 @@ static void send_empty(int fd, unsigned descriptors)
 
 void cable_empty_attack(pid_t pid, const char *path)
 {
-    /* Two fit into the room for one, because that is rounded up. */
+    /*
+     * Three counts, because the kernel rounds the space for descriptors up: two
+     * fit into the space for one.
+     */
     static const unsigned counts[] = { 1, 2, 3, MAX_DESCRIPTORS };
     unsigned before = 0, now;
 

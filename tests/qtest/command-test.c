@@ -1,5 +1,6 @@
 /*
- * qrnic qtest: the command queue and every command, good and bad
+ * qrnic qtest: the command queue and every command, with valid and invalid
+ * input
  *
  * Programmer's Reference, chapter Commands.
  *
@@ -17,7 +18,10 @@ typedef struct CommandInfo {
     bool object;
 } CommandInfo;
 
-/* What each command takes; an independent copy of the manual's table. */
+/*
+ * Lengths and objects of each command. This is an independent copy of the
+ * manual's table, because a shared table could hide an error.
+ */
 static const CommandInfo commands[] = {
     { QRNIC_CMD_NOP },
     { QRNIC_CMD_QUERY_DEVICE, 0, 128 },
@@ -56,7 +60,7 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_DESTROY_FLOW, 0, 0, true },
 };
 
-/* Lengths are looked at first, then reserved bits, then objects. */
+/* The device checks lengths first, then reserved bits, then objects. */
 static void test_lengths_and_objects(void)
 {
     Device *d = device_start("");
@@ -100,7 +104,7 @@ static void test_unknown_opcode(void)
     device_stop(d);
 }
 
-/* Reserved bits of the entry itself. */
+/* Reserved bits of the command entry */
 static void test_entry_reserved(void)
 {
     Device *d = device_start("");
@@ -117,7 +121,7 @@ static void test_entry_reserved(void)
     device_stop(d);
 }
 
-/* More commands than entries: the ring wraps, the order stays. */
+/* More commands than entries: the ring wraps and keeps the order. */
 static void test_ring_wrap(void)
 {
     Device *d = device_start("");
@@ -129,7 +133,7 @@ static void test_ring_wrap(void)
     device_stop(d);
 }
 
-/* A doorbell for several entries at once, and one beyond the ring. */
+/* One doorbell for several entries, then a doorbell beyond the ring */
 static void test_ring_batch(void)
 {
     Device *d = device_start("");
@@ -156,7 +160,7 @@ static void test_ring_batch(void)
     device_stop(d);
 }
 
-/* An entry without the owner bit is not the device's to take. */
+/* The device ignores an entry without the owner bit. */
 static void test_ring_owner(void)
 {
     Device *d = device_start("");
@@ -168,7 +172,7 @@ static void test_ring_owner(void)
     reg_write(d, QRNIC_REG_CMD_DOORBELL, 1);
     settle(d);
     g_assert_cmpuint(reg_read(d, QRNIC_REG_CMD_CONSUMER), ==, 0);
-    /* Given properly, it is taken with the next doorbell. */
+    /* With the owner bit, the next doorbell executes the entry. */
     command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
     device_stop(d);
@@ -181,7 +185,7 @@ static void test_disabled(void)
     reg_write(d, QRNIC_REG_CMD_DOORBELL, 1);
     device_enable_commands(d, 2);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_COMMAND_RING), ==, 1);
-    /* Stopped and started again: indices are 0. */
+    /* The indices are 0 after a stop and a start. */
     reg_write(d, QRNIC_REG_CONTROL, 0);
     g_assert_cmphex(reg_read(d, QRNIC_REG_STATUS) &
                     QRNIC_REG_STATUS_CMD_ENABLED_MASK, ==, 0);
@@ -192,8 +196,8 @@ static void test_disabled(void)
 }
 
 /*
- * The command queue is disabled while a CQ is being resized: the new ring is
- * not written any more, and the CQ works in its old ring.
+ * The command queue is disabled during RESIZE_CQ. The device then stops writing
+ * to the new ring, and the CQ continues in its old ring.
  */
 static void test_disabled_resize(void)
 {
@@ -221,7 +225,10 @@ static void test_disabled_resize(void)
     reg_write(r.d, QRNIC_REG_CONTROL, 0);
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_STATUS) &
                     QRNIC_REG_STATUS_CMD_ENABLED_MASK, ==, 0);
-    /* Only then the command was in progress, and this test can fail. */
+    /*
+     * Asserts that the command was in progress; otherwise this test could not
+     * fail.
+     */
     g_assert_cmphex(qtest_readb(r.d->qts, ring), !=, 0xa5);
     g_assert_cmphex(qtest_readb(r.d->qts, end), ==, 0xa5);
     qtest_memset(r.d->qts, ring, 0xa5, (size_t)QRNIC_CQE_SIZE << log_size);
@@ -236,7 +243,7 @@ static void test_disabled_resize(void)
     }
     sq_post(r.d, &r.qp, &w);
     cq_wait(r.d, &r.send_cq, &cqe);
-    /* Commands are executed again, and so is a resize. */
+    /* The enabled queue executes commands, RESIZE_CQ included. */
     device_enable_commands(r.d, 3);
     in.log_size = 4;
     qrnic_cq_resize_pack(raw, &in);
@@ -270,11 +277,14 @@ static void test_event(void)
     g_assert_cmphex(eqe.type, ==, QRNIC_EVENT_COMMAND);
     g_assert_cmphex(eqe.data, ==, 0xabcd);
     g_assert_cmpuint(eqe.object, ==, (d->cmd_producer - 1) & 7);
-    /* Not armed again: the event is written, no message is sent. */
+    /* The EQ is not armed, so the event is written without a message. */
     command_raw(d, entry);
     settle(d);
     g_assert_false(interrupt_taken(d, 3));
-    /* Arming with an event beyond the consumer index sends at once. */
+    /*
+     * The EQ has an event beyond the consumer index, so arming sends the
+     * message at once.
+     */
     eq_arm(d, &eq);
     interrupt_wait(d, 3);
     g_assert_true(eq_poll(d, &eq, &eqe));
@@ -312,7 +322,9 @@ static void event_expect(Device *d, Eq *eq, uint32_t slot, uint16_t token)
     g_assert_false(eq_poll(d, eq, &eqe));
 }
 
-/* The event asked for while the command waits, and after it is done */
+/*
+ * An event is requested while the command is pending, and after its completion.
+ */
 static void test_event_asked(void)
 {
     Device *d = device_start("");
@@ -324,7 +336,7 @@ static void test_event_asked(void)
     vm_stop(d);
     nop_ring(d, 0x1001);
     nop_ring(d, 0x1002);
-    /* What the entry has counts. */
+    /* The event has the token of the entry, whatever the request has. */
     event_ask(d, 2, 0x9999);
     event_ask(d, 2, 0x9999);
     settle(d);
@@ -334,20 +346,20 @@ static void test_event_asked(void)
 
     event_ask(d, 1, 0x1001);
     event_expect(d, &eq, 1, 0x1001);
-    /* Neither is asked for a second time. */
+    /* Each request causes one event only. */
     for (int i = 0; i < 8; i++) {
         command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
     }
     settle(d);
     g_assert_false(eq_poll(d, &eq, &eqe));
-    /* Without the queue it goes to, nothing happens. */
+    /* Without an EQ the request has no effect. */
     command_ok(d, QRNIC_CMD_DESTROY_EQ, eq.number, NULL, 0, NULL, 0);
     event_ask(d, 1, 0x1001);
     command_ok(d, QRNIC_CMD_NOP, 0, NULL, 0, NULL, 0);
     device_stop(d);
 }
 
-/* What was asked of a ring is not for the one that follows it. */
+/* A request for one ring is gone after a stop and after a reset. */
 static void test_event_asked_before(void)
 {
     Device *d = device_start("");
@@ -404,7 +416,7 @@ static void test_event_bad(void)
     device_stop(d);
 }
 
-/* Commands that were left to the main loop since the last call */
+/* Returns the commands that were left to the main loop since the last call. */
 static unsigned left(const char *log)
 {
     static gsize seen;
@@ -422,8 +434,8 @@ static unsigned left(const char *log)
 }
 
 /*
- * An idle device is done with a command when the doorbell is written; but one
- * only, no long one, and none while the machine stands still.
+ * An idle device executes a command before the doorbell's write returns. This
+ * holds for one command, which must be short, and only while the VM runs.
  */
 static void test_at_once(void)
 {
@@ -491,7 +503,9 @@ static void test_mailbox_dma(void)
     device_stop(d);
 }
 
-/* Bus mastering off: the ring cannot be read, which is fatal; reset helps. */
+/*
+ * Without bus mastering the ring cannot be read, which is fatal until a reset.
+ */
 static void test_fatal(void)
 {
     Device *d = device_start("");
@@ -587,7 +601,7 @@ static void test_port(void)
     command_fails(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0,
                   QRNIC_ST_BAD_PARAM, QRNIC_PORT_CTX_MTU_OFFSET);
     g_assert_false(eq_poll(d, &eq, &eqe));
-    /* Administratively down and up: an event each. */
+    /* Administrative state down and up: one event each */
     ctx = (QrnicPortCtx) { .mtu = 1500 };
     qrnic_port_ctx_pack(in, &ctx);
     command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0);
@@ -602,7 +616,7 @@ static void test_port(void)
     device_stop(d);
 }
 
-/* The backend's link by set_link: an event, and STATUS. */
+/* set_link changes STATUS and sends an event. */
 static void test_link(void)
 {
     Device *d = device_start("");
@@ -637,7 +651,9 @@ static void test_limits(void)
     command_fails(d, QRNIC_CMD_FREE_PD, pd[0], NULL, 0, NULL, 0,
                   QRNIC_ST_BAD_OBJECT, OBJECT_ITSELF);
     command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
-    /* page 0 is the kernel's and not given out, nor taken back */
+    /*
+     * Page 0 belongs to the kernel, so it can be neither allocated nor freed.
+     */
     for (int i = 0; i < 3; i++) {
         page[i] = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
         g_assert_cmpuint(page[i], >=, 1);
@@ -650,7 +666,7 @@ static void test_limits(void)
     device_stop(d);
 }
 
-/* Nothing is destroyed while another object refers to it. */
+/* DESTROY of an object fails while another object refers to it. */
 static void test_busy(void)
 {
     Rig r;
@@ -677,7 +693,7 @@ static void test_busy(void)
     rig_stop(&r);
 }
 
-/* A refused command names the member. */
+/* Asserts that a rejected command reports the offset of the member. */
 #define REFUSED(name, opcode, Context) \
     static void name##_refused(Device *d, Context ctx, unsigned status, \
                                uint32_t syndrome) \
@@ -887,7 +903,7 @@ static void test_no_rate_limit(void)
     rig_stop(&r);
 }
 
-/* The state machine of InfiniBand specification, 11.2.5.2. */
+/* State machine of InfiniBand specification, 11.2.5.2 */
 static void test_qp_states(void)
 {
     Rig r;
@@ -905,9 +921,9 @@ static void test_qp_states(void)
     g_assert_cmphex(a.rq_psn, ==, RQ_PSN);
     g_assert_cmpuint(a.path_mtu, ==, QRNIC_MTU_1024);
     g_assert_cmpuint(a.qp_type, ==, QRNIC_QPT_RC);
-    /* RTS to INIT does not exist */
+    /* RTS to INIT is no transition. */
     modify_refused(&r, init, QRNIC_ST_BAD_STATE, 0);
-    /* what software believes is wrong */
+    /* cur_state differs from the actual state. */
     modify_refused(&r, (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE | QRNIC_QP_CUR_STATE,
         .state = QRNIC_QPS_ERR, .cur_state = QRNIC_QPS_SQD,
@@ -915,12 +931,12 @@ static void test_qp_states(void)
     qp_modify(r.d, &r.qp, &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
     });
-    /* INIT needs its attributes */
+    /* INIT requires its attributes. */
     a = init;
     a.mask &= ~QRNIC_QP_PORT;
     a.port = 0;
     modify_refused(&r, a, QRNIC_ST_BAD_ATTR, QRNIC_QP_PORT);
-    /* and takes no others */
+    /* INIT rejects other attributes. */
     a = init;
     a.mask |= QRNIC_QP_TIMEOUT;
     a.timeout = 3;
@@ -928,19 +944,19 @@ static void test_qp_states(void)
     a = init;
     a.port = 2;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PORT_OFFSET);
-    /* an attribute that the mask does not name must be zero */
+    /* Attributes without their bit in the mask must be zero. */
     a = init;
     a.timeout = 3;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_TIMEOUT_OFFSET);
-    /* the first one in the order of the structure is named */
+    /* The status names the first wrong member of the structure. */
     a.access = QRNIC_ACCESS_LOCAL_WRITE;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     qp_modify(r.d, &r.qp, &init);
-    /* RESET straight to RTS does not exist, nor INIT to RTS */
+    /* RESET to RTS and INIT to RTS are no transitions. */
     modify_refused(&r, (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTS,
     }, QRNIC_ST_BAD_STATE, 0);
-    /* a source GID that is empty */
+    /* The source GID entry is empty. */
     a = qp_default_attr();
     a.mask = QRNIC_QP_STATE | QRNIC_QP_AV | QRNIC_QP_PATH_MTU |
              QRNIC_QP_DEST_QPN | QRNIC_QP_RQ_PSN |
@@ -979,7 +995,7 @@ static void test_gid(void)
     command_ok(d, QRNIC_CMD_QUERY_GID, 3, NULL, 0, raw, sizeof(raw));
     g_assert_true(qrnic_gid_entry_unpack(&out, raw));
     g_assert_cmpmem(&out, sizeof(out), &gid, sizeof(gid));
-    /* Nobody sends from a multicast address. */
+    /* Multicast addresses are invalid as source addresses. */
     for (int ipv4 = 0; ipv4 < 2; ipv4++) {
         QrnicGidEntry multicast = gid;
 
@@ -1000,7 +1016,7 @@ static void test_gid(void)
     device_stop(d);
 }
 
-/* QUERY_COUNTERS gives as many as fit. */
+/* QUERY_COUNTERS writes as many counters as the output has room for. */
 static void test_counters_short(void)
 {
     Device *d = device_start("");

@@ -25,7 +25,10 @@ static void expect(Rig *r, uint32_t index)
     g_assert_cmpuint(cqe.index, ==, index);
 }
 
-/* From 64 entries to 4, with two in it, in the second pass of both. */
+/*
+ * A resize from 64 entries to 4, with two CQEs in the queue, in the second pass
+ * of both rings
+ */
 static void test_resize(void)
 {
     uint8_t raw[QRNIC_CQ_RESIZE_BYTES];
@@ -55,7 +58,7 @@ static void test_resize(void)
         expect(&r, i);
         g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
     }
-    /* Five do not fit four. */
+    /* Five CQEs do not fit into four entries. */
     for (int i = 0; i < 4; i++) {
         nop(&r);
     }
@@ -69,7 +72,7 @@ static void test_resize(void)
     rig_stop(&r);
 }
 
-/* Three CQEs or 100 us, by the clock that the test steps */
+/* An event after three CQEs or 100 us of the virtual clock */
 static void test_moderation(void)
 {
     uint8_t raw[QRNIC_CQ_MODERATION_BYTES];

@@ -1,8 +1,11 @@
 /*
- * qrnic qtest: crafted requests, ahead of their turn and in it, to connections
- * that repeat selectively or place in any order
+ * qrnic qtest: crafted requests to connections with selective repeat or
+ * adaptive routing, out of order and with the expected PSN
  *
- * Programmer's Reference, chapters Selective repeat and Adaptive routing.
+ * Each case sends one crafted packet ahead of the expected PSN, then the
+ * missing packets. It asserts the immediate response and the result of the
+ * execution. Programmer's Reference, chapters Selective repeat and Adaptive
+ * routing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,34 +14,36 @@
 #include "crafted.h"
 
 #define MTU CRAFTED_MTU
-#define PLACED (MARK_PLACES | MARK_ALONE)       /* what is placed at once */
+#define PLACED (MARK_PLACES | MARK_ALONE)       /* Placed on arrival */
 #define PLACED_MORE (PLACED | MARK_MORE)
 
 typedef enum Key {
     KEY_RIGHT, KEY_WRONG_INDEX, KEY_WRONG_VARIANT, KEY_OTHER_PD, KEY_READ_ONLY,
 } Key;
 
-/* What becomes of it when it is its turn */
+/* Result of the packet's execution, once its PSN is the expected one */
 typedef enum Fate {
     EXECUTED,
-    LOST,                       /* it is not there: an honest one has to come */
-    INVALID, ACCESS,            /* refused for good */
-    NOT_READY,                  /* for now: there is no receive WQE */
-    STALE,                      /* acknowledged: it was executed long ago */
+    LOST,                       /* Dropped; a correct peer retransmits it */
+    INVALID, ACCESS,            /* Rejected with a NAK */
+    NOT_READY,                  /* RNR NAK, because no receive WQE is posted */
+    STALE,                      /* Acknowledged as a duplicate */
 } Fate;
 
 typedef struct Case {
     const char *rule;
     uint8_t opcode, mark;
-    int32_t ahead;              /* of the PSN that is expected */
-    uint32_t length, announced; /* of payload, and in the RETH */
+    int32_t ahead;              /* PSNs ahead of the expected one */
+    /* Length of the payload, and length in the RETH */
+    uint32_t length, announced;
     Key key;
-    int64_t offset;             /* from the start of the region on */
+    int64_t offset;             /* Offset from the start of the region */
     uint64_t compare;
     void (*spoil)(PeerPacket *p);
-    const char *counted;        /* at once */
-    uint8_t told;               /* at once: by RC_SACK, or RC_ACK: a NAK */
-    bool placed;                /* at once, or in turn */
+    const char *counted;        /* Counters that change on arrival */
+    /* Response on arrival: RC_SACK; RC_ACK means a NAK */
+    uint8_t told;
+    bool placed;                /* Placed on arrival, not when executed */
     Fate fate;
 } Case;
 
@@ -298,11 +303,11 @@ static void expect_answer(Crafted *c, uint8_t opcode, uint8_t syndrome,
 
     g_assert_cmphex(p.opcode, ==, opcode);
     g_assert_cmphex(p.psn, ==, psn & 0xffffff);
-    /* The credits of an ACK are no matter here. */
+    /* Credits of an ACK are ignored, because this test is not about them. */
     g_assert_cmphex(syndrome ? p.syndrome : p.syndrome >> 5, ==, syndrome);
 }
 
-/* There is a receive WQE now, and it comes once more. */
+/* Posts a receive WQE and retransmits the packet. */
 static void ready(Crafted *c, const Case *k, const PeerPacket *p)
 {
     const QrnicDataSeg sge = {
@@ -312,7 +317,7 @@ static void ready(Crafted *c, const Case *k, const PeerPacket *p)
 
     crafted_quiet(c);
     rq_post(c->r.d, &c->r.qp, &sge, 1);
-    /* It has told of no credits, and tells of new ones. */
+    /* The RNR NAK had no credits, so the device reports the new credits. */
     expect_answer(c, RC_ACK, 0, p->psn - 1);
     peer_send(c->r.d, p);
     expect_answer(c, RC_ACK, 0, p->psn);
@@ -323,7 +328,7 @@ static void ready(Crafted *c, const Case *k, const PeerPacket *p)
     g_assert_cmpuint(cqe.byte_len, ==, k->length);
 }
 
-/* It is its turn. */
+/* Asserts the response when the packet is executed. */
 static void meet_fate(Crafted *c, const Case *k, const PeerPacket *p)
 {
     switch (k->fate) {
@@ -348,7 +353,7 @@ static void meet_fate(Crafted *c, const Case *k, const PeerPacket *p)
     }
 }
 
-/* What the device does when it comes */
+/* Sends the packet and asserts the response on arrival. */
 static void come(Crafted *c, const Case *k, const PeerPacket *p)
 {
     peer_send(c->r.d, p);
@@ -370,9 +375,9 @@ static void run(const Case *k, uint8_t options)
 {
     QrnicQpAttr attr = qp_default_attr();
     uint8_t data[2 * MTU];
-    /* Its turn comes in this test. */
+    /* True if this test reaches the packet's PSN */
     bool near = k->ahead >= 0 && k->ahead < 4 && k->fate != LOST;
-    /* Honest packets that come, up to its turn where that is near */
+    /* Number of correct packets before the packet is executed */
     unsigned n = near ? k->ahead : k->fate == STALE ? 0 : 1;
     uint8_t while_kept = k->told == RC_SACK ? RC_SACK : RC_ACK;
     PeerPacket p;
@@ -392,7 +397,7 @@ static void run(const Case *k, uint8_t options)
         meet_fate(&c, k, &p);
     }
     if (k->fate != INVALID && k->fate != ACCESS) {
-        /* The connection is as it was: at its turn an honest packet comes. */
+        /* The connection continues: correct packets are executed. */
         for (unsigned i = n + near; i < n + near + 3; i++) {
             crafted_honest_write(&c, RQ_PSN + i, i);
             expect_answer(&c, near ? RC_ACK : while_kept, 0, RQ_PSN + i);

@@ -1,6 +1,6 @@
 /*
- * qrnic qtest: crafted answers to carriers and to their members, and
- * carriers that fail
+ * qrnic qtest: crafted responses to carriers and to their members, and carriers
+ * that fail
  *
  * Programmer's Reference, chapter Shared connections.
  *
@@ -13,7 +13,7 @@
 #define WRITES 3
 #define WINDOW 256
 
-/* Member 0 writes, and nobody has acknowledged it. */
+/* Member 0 sends writes, and the test acknowledges none. */
 static void writes_send(Shared *s)
 {
     for (unsigned i = 0; i < WRITES; i++) {
@@ -23,7 +23,9 @@ static void writes_send(Shared *s)
     shared_quiet(s, "tx_inner=3 tx_write=3");
 }
 
-/* They all come again: none was taken for acknowledged. */
+/*
+ * Asserts that the device retransmits all writes, because none is acknowledged.
+ */
 static void writes_again(Shared *s)
 {
     const PeerPacket p = shared_answer(s, CARRIER_ACK, CARRIER_SQ_PSN,
@@ -52,13 +54,11 @@ static void writes_complete(Shared *s)
     s->psn = AT(s->psn, 1);
 }
 
-/*
- * Answers to the carrier
- */
+/* Responses to the carrier */
 
 typedef struct Answer {
     const char *rule;
-    int32_t psn;                /* from the first one on */
+    int32_t psn;                /* Relative to the first PSN */
     uint8_t syndrome, options;
     bool sack;
     void (*spoil)(Shared *s, PeerPacket *p);
@@ -165,7 +165,7 @@ static void test_answer(const void *opaque)
     shared_stop(&s);
 }
 
-/* The oldest one comes again, and no other. */
+/* Asserts that only the oldest packet is retransmitted. */
 static void first_again(Shared *s)
 {
     s->sent = CARRIER_SQ_PSN;
@@ -173,7 +173,10 @@ static void first_again(Shared *s)
     s->sent = AT(CARRIER_SQ_PSN, WRITES);
 }
 
-/* What a SACK tells of is not sent again, nor complete. */
+/*
+ * A packet that a SACK reports as arrived is neither retransmitted nor
+ * complete.
+ */
 static void test_sack(void)
 {
     PeerPacket p;
@@ -198,7 +201,7 @@ static void test_sack(void)
     shared_stop(&s);
 }
 
-/* The ACK of the carrier is none of its members. */
+/* An ACK of the carrier acknowledges nothing of its members. */
 static void test_ack(void)
 {
     Shared s;
@@ -210,16 +213,14 @@ static void test_ack(void)
     shared_stop(&s);
 }
 
-/*
- * Answers to a member, as inner packets
- */
+/* Responses to a member, as inner packets */
 
 typedef struct Inner {
     const char *rule;
     unsigned member;
     uint32_t psn;
     uint8_t syndrome;
-    const char *counted;        /* beside those of what carries it */
+    const char *counted;        /* Besides the counters of the outer packet */
 } Inner;
 
 static const Inner inners[] = {
@@ -251,7 +252,7 @@ static void test_inner(const void *opaque)
     shared_stop(&s);
 }
 
-/* The error of a member is its own. */
+/* An error of a member affects only this member. */
 static void test_member_fails(void)
 {
     Shared s;
@@ -274,9 +275,7 @@ static void test_member_fails(void)
     shared_stop(&s);
 }
 
-/*
- * Responses that come ahead, behind a write that is missing
- */
+/* Responses that arrive out of order, behind a missing write */
 
 static void fill(Shared *s, const char *counted)
 {
@@ -336,7 +335,10 @@ static void read_completed(Shared *s)
     crafted_quiet(&s->c);
 }
 
-/* Data has its order, whatever it is that was lost. */
+/*
+ * The data of a read is placed in order, because the missing packet could be an
+ * earlier request.
+ */
 static void test_response_ahead(void)
 {
     PeerPacket p;
@@ -354,7 +356,10 @@ static void test_response_ahead(void)
     shared_stop(&s);
 }
 
-/* Nobody asked for it: early is the ACK of a write, and no response else. */
+/*
+ * A response without a request: of early responses only the ACK of a write is
+ * processed at once.
+ */
 static void test_response_to_nothing(void)
 {
     PeerPacket p;
@@ -370,7 +375,10 @@ static void test_response_to_nothing(void)
     shared_stop(&s);
 }
 
-/* Before its response an ACK behind it would have the read sent again. */
+/*
+ * An ACK behind a read waits for the read's response; otherwise the read would
+ * be retransmitted.
+ */
 static void test_ack_behind_read(void)
 {
     PeerPacket p;
@@ -400,7 +408,7 @@ static void test_ack_behind_read(void)
     shared_stop(&s);
 }
 
-/* A read has its response: what is behind it may be early again. */
+/* After the read's response, ACKs behind it are processed early again. */
 static void test_early_ack_behind_done_read(void)
 {
     PeerPacket p;
@@ -425,9 +433,7 @@ static void test_early_ack_behind_done_read(void)
     shared_stop(&s);
 }
 
-/*
- * What is honest
- */
+/* Correct traffic */
 
 static void test_send_lands(void)
 {
@@ -464,7 +470,7 @@ static void test_send_lands(void)
     shared_stop(&s);
 }
 
-/* No more than a window is on its way, of all members. */
+/* At most one window of packets of all members is in flight. */
 static void test_window(void)
 {
     unsigned packets = 3 * RIG_MR_LENGTH / CRAFTED_MTU, of[MEMBERS] = { 0 };
@@ -490,7 +496,7 @@ static void test_window(void)
         p = shared_next_inner(&s, &outer);
         m = p.dest_qpn - PEER_MEMBER(0);
         g_assert_cmpuint(m, <, ELSEWHERE);
-        /* Each has its order. */
+        /* Each member's packets are in order. */
         g_assert_cmphex(p.psn, ==, AT(MEMBER_SQ_PSN(m), of[m]));
         of[m]++;
     }
@@ -510,7 +516,10 @@ static void test_window(void)
     shared_stop(&s);
 }
 
-/* What its carrier has not brought over, nobody can have answered. */
+/*
+ * The timer of a member waits until the carrier's ACK, because the peer cannot
+ * respond before.
+ */
 static void test_member_timer(void)
 {
     QrnicQpAttr attr = carrier_attr(PEER_CARRIER, 0);
@@ -528,7 +537,7 @@ static void test_member_timer(void)
         qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
         shared_quiet(&s, "");
     }
-    /* It was brought over, and nobody has it. */
+    /* The packet has arrived, but the member's peer sends no response. */
     shared_ack(&s);
     shared_quiet(&s, "rx_ack");
     for (unsigned i = 0; i < 5 && !wire_pending(s.c.r.d); i++) {
@@ -543,9 +552,7 @@ static void test_member_timer(void)
     shared_stop(&s);
 }
 
-/*
- * Carriers that fail, and their members
- */
+/* Carriers that fail, and their members */
 
 static void error_command(Shared *s)
 {
@@ -606,7 +613,7 @@ static void error_timeouts(Shared *s)
 typedef struct Failure {
     const char *rule;
     void (*fail)(Shared *s);
-    bool tells;                 /* by an event */
+    bool tells;                 /* An event is expected */
     const char *counted;
 } Failure;
 
@@ -646,7 +653,7 @@ static void test_failure(const void *opaque)
         shared_expect_state(&s, &s.member[m], m == ELSEWHERE ? QRNIC_QPS_RTS :
                                                                QRNIC_QPS_ERR);
     }
-    /* It takes and says nothing more. */
+    /* The failed carrier receives and sends nothing. */
     shared_quiet(&s, "");
     p = member_forgery(&s, 0);
     shared_send(&s, &p, s.psn);
@@ -655,7 +662,7 @@ static void test_failure(const void *opaque)
     shared_stop(&s);
 }
 
-/* Who was in ERR before is not told once more. */
+/* A queue pair that was in ERR before causes no second event. */
 static void test_failed_before(void)
 {
     Shared s;
@@ -681,7 +688,7 @@ static void test_busy(void)
         if (m + 1 < ELSEWHERE) {
             continue;
         }
-        /* One in ERR is still a member, and one in RESET is not. */
+        /* A member in ERR remains a member; a member in RESET does not. */
         member_enter(&s, 0, QRNIC_QPS_ERR);
         member_enter(&s, 1, QRNIC_QPS_RESET);
         command_fails(s.c.r.d, QRNIC_CMD_DESTROY_QP, s.carrier.number, NULL, 0,

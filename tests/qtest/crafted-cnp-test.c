@@ -1,6 +1,6 @@
 /*
- * qrnic qtest: crafted congestion notification packets, and marks of who sends
- * what is dropped
+ * qrnic qtest: crafted congestion notification packets, and ECN marks of
+ * packets that are dropped
  *
  * Programmer's Reference, chapter Congestion control.
  *
@@ -14,7 +14,7 @@
 #define BECN 0x40
 #define FECN 0x80
 #define CE 3
-#define RESERVED 16             /* bytes behind the BTH */
+#define RESERVED 16             /* Bytes behind the BTH */
 #define IP 14
 
 typedef struct Case {
@@ -50,7 +50,10 @@ static void source(Crafted *c, PeerPacket *p, uint8_t *reserved)
     p->sip[3] ^= 0x40;
 }
 
-/* The device has this address, too, but not for this connection. */
+/*
+ * Changes the destination to another address of the device, which this
+ * connection does not use.
+ */
 static void destination(Crafted *c, PeerPacket *p, uint8_t *reserved)
 {
     uint8_t gid[16];
@@ -188,12 +191,12 @@ static size_t checksum(uint8_t *frame, size_t len)
     return len;
 }
 
-/* What is a fragment is not for the transport. */
+/* Makes the frame a fragment, which the transport ignores. */
 static size_t fragment(uint8_t *frame, size_t len)
 {
     uint16_t sum = lduw_be_p(frame + IP + 10);
 
-    frame[IP + 6] = 0x60;       /* more fragments */
+    frame[IP + 6] = 0x60;       /* More fragments */
     stw_be_p(frame + IP + 10, sum - 0x2000);
     return len;
 }
@@ -278,7 +281,7 @@ static void write_post(Crafted *c)
     sq_post(c->r.d, &c->r.qp, &w);
 }
 
-/* Two writes of 1,000 bytes: at 1 Mbit/s the second one waits. */
+/* Posts two writes of 1,000 bytes. At 1 Mbit/s the second one waits. */
 static void expect_slow(Crafted *c, uint32_t psn, bool slow)
 {
     write_post(c);
@@ -329,7 +332,7 @@ static void test_cnp(const void *opaque)
     come(&c, &p, k);
     expect_slow(&c, SQ_PSN, k->followed);
     if (!k->followed) {
-        /* And this one is as it should be. */
+        /* A valid CNP */
         memset(reserved, 0, sizeof(reserved));
         peer_send(c.r.d, &good);
         crafted_counted(&c, "rp_cnp_handled");
@@ -339,7 +342,7 @@ static void test_cnp(const void *opaque)
     crafted_stop(&c);
 }
 
-/* Of a queue pair that does not send */
+/* CNPs to a queue pair that does not send */
 static void test_states(void)
 {
     static const uint8_t states[] = {
@@ -373,7 +376,7 @@ static void test_states(void)
     }
 }
 
-/* Datagrams have no rate. */
+/* Datagrams have no rate limit. */
 static void test_datagram(void)
 {
     const Case k = { .counted = "rp_cnp_ignored rx_drop_opcode" };
@@ -393,7 +396,7 @@ static void test_datagram(void)
     crafted_stop(&c);
 }
 
-/* What is not switched on is not followed. */
+/* The device ignores CNPs while the reaction point is off. */
 static void test_off(void)
 {
     const Case k = { .counted = "rp_cnp_ignored" };
@@ -423,7 +426,10 @@ static void test_without_capability(void)
     crafted_stop(&c);
 }
 
-/* However many are replayed, the rate has an end and the others go on. */
+/*
+ * Replayed CNPs cannot lower the rate below its minimum or stop other
+ * connections.
+ */
 static void test_replayed(void)
 {
     uint8_t reserved[RESERVED + 256];
@@ -445,7 +451,7 @@ static void test_replayed(void)
     crafted_stop(&c);
 }
 
-/* A packet whose sender is not known, or that is not taken, makes no CNP. */
+/* A dropped packet causes no CNP, because its sender is not verified. */
 typedef struct Mark {
     const char *rule;
     void (*spoil)(Crafted *c, PeerPacket *p, uint8_t *reserved);

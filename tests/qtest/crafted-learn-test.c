@@ -1,6 +1,6 @@
 /*
- * qrnic qtest: carriers that are to learn who is at the other end, and what
- * tries to teach them; and those that introduce themselves
+ * qrnic qtest: carriers that learn the number of their peer from an
+ * introduction, crafted introductions, and carriers that introduce themselves
  *
  * Programmer's Reference, chapter Shared connections.
  *
@@ -10,11 +10,9 @@
 #include "qemu/osdep.h"
 #include "crafted-shared.h"
 
-/*
- * A carrier that is to learn who is at the other end
- */
+/* A carrier that learns its peer */
 
-/* Member 0 has something to send. */
+/* Starts a carrier without a peer's number. Member 0 has a packet to send. */
 static void learning(Shared *s, uint8_t options)
 {
     const QrnicQpAttr attr = carrier_attr(0, options);
@@ -36,7 +34,7 @@ static void expect_dest(Shared *s, uint32_t dest_qpn)
     g_assert_cmphex(attr.dest_qpn, ==, dest_qpn);
 }
 
-/* A second one does not take it over. */
+/* Asserts that introductions of a second peer are dropped. */
 static void stays(Shared *s)
 {
     for (int i = -1; i < 2; i++) {
@@ -132,7 +130,7 @@ static void test_lesson(const void *opaque)
     learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
-/* From a packet of a member, and of none */
+/* The carrier learns from a packet of a member, and from an introduction. */
 static void test_learns(void)
 {
     PeerPacket p;
@@ -144,7 +142,10 @@ static void test_learns(void)
     learns(&s, "tx_inner rx_drop_inner tx_ack rx_ack");
 }
 
-/* It does not introduce itself to whom it does not know. */
+/*
+ * A carrier without a peer's number sends no introduction, because it has no
+ * destination.
+ */
 static void test_learns_and_introduces(void)
 {
     PeerPacket p;
@@ -156,7 +157,7 @@ static void test_learns_and_introduces(void)
     learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
-/* Nothing is to be acknowledged, and members go on all the same. */
+/* The introduction requests no ACK, and the members send anyway. */
 static void test_learns_without_ack(void)
 {
     PeerPacket p;
@@ -173,7 +174,10 @@ static void test_learns_without_ack(void)
     stays(&s);
 }
 
-/* As many packets as may wait do, and the members keep the rest. */
+/*
+ * The carrier queues a limited number of packets; the rest stays in the send
+ * queues of the members.
+ */
 static void test_waiting_is_bounded(void)
 {
     Rig *r;
@@ -188,12 +192,15 @@ static void test_waiting_is_bounded(void)
         wqe_data(&w, r->mr.start, 5 * CRAFTED_MTU, r->mr.key);
         sq_post(r->d, &s.member[0], &w);
     }
-    /* CARRIER_QUEUE is 64: one of before, 12 of 5 packets, and 3 of one more */
+    /*
+     * CARRIER_QUEUE is 64: one packet of learning(), 12 messages of 5 packets,
+     * and 3 packets of one more message
+     */
     shared_quiet(&s, "tx_write=13");
     shared_stop(&s);
 }
 
-/* What members left in a carrier goes nowhere when it is connected anew. */
+/* A reset carrier drops the packets that its members queued. */
 static void test_reset_forgets(void)
 {
     const QrnicQpAttr attr = carrier_attr(PEER_CARRIER, 0);
@@ -215,7 +222,9 @@ static void test_reset_forgets(void)
     shared_stop(&s);
 }
 
-/* In RTR it learns, and answers, and sends when it may. */
+/*
+ * In RTR the carrier learns and sends ACKs; in RTS it also sends its packets.
+ */
 static void test_learns_in_rtr(void)
 {
     const QrnicQpAttr attr = carrier_attr(0, 0);
@@ -240,7 +249,7 @@ static void test_learns_in_rtr(void)
     stays(&s);
 }
 
-/* What it has learned is forgotten in RESET. */
+/* RESET clears the learned number. */
 static void test_learns_anew(void)
 {
     const QrnicQpAttr attr = carrier_attr(0, 0);
@@ -257,7 +266,7 @@ static void test_learns_anew(void)
     shared_expect_ack(&s, s.psn);
     shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_quiet(&s, "tx_inner rx_inner tx_ack");
-    /* As long as it has members it stays. */
+    /* A carrier with members cannot be reset. */
     for (unsigned m = 0; m < ELSEWHERE; m++) {
         member_enter(&s, m, QRNIC_QPS_RESET);
     }
@@ -281,9 +290,7 @@ static void test_learns_anew(void)
     stays(&s);
 }
 
-/*
- * A carrier that introduces itself
- */
+/* A carrier that introduces itself */
 
 static void expect_introduction(Shared *s)
 {
@@ -304,7 +311,7 @@ static void introducing(Shared *s, uint8_t options)
     carrier_to_rtr(s, &s->carrier, &attr);
     shared_join(s);
     member_post(s, 0, QRNIC_WQE_RDMA_WRITE, HONEST);
-    /* It may not send yet. */
+    /* In RTR the carrier may not send. */
     shared_quiet(s, "");
     carrier_to_rts(s, &s->carrier, &attr);
     expect_introduction(s);
@@ -312,7 +319,10 @@ static void introducing(Shared *s, uint8_t options)
     shared_quiet(s, "tx_inner=2 tx_write");
 }
 
-/* Once, and before all else; it is repeated as any packet is. */
+/*
+ * The introduction is sent once, before all other packets, and is retransmitted
+ * like any packet.
+ */
 static void test_introduces(void)
 {
     PeerPacket p;
@@ -349,7 +359,7 @@ static void test_introduces_selectively(void)
     shared_stop(&s);
 }
 
-/* A carrier without members that nobody answers */
+/* A carrier without members whose introduction has no response */
 static void test_introduction_unanswered(void)
 {
     const QrnicQpAttr attr = carrier_attr(PEER_CARRIER, QRNIC_QPO_INTRODUCE);

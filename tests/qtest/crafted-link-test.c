@@ -12,9 +12,9 @@
 
 #define MTU CRAFTED_MTU
 #define MS 1000000ll
-#define SENT 4                  /* frames of the device under way */
-#define WINDOW 256              /* of the device */
-#define LENGTH 17               /* places in a link frame: its length, */
+#define SENT 4                  /* Outstanding frames of the device */
+#define WINDOW 256              /* Of the device */
+#define LENGTH 17               /* Offset of the length in a link frame */
 #define VERSION 14
 #define CRC 42
 #define CABLE_LONGEST 9082
@@ -28,14 +28,15 @@ typedef struct Case {
     const char *rule;
     uint8_t type;
     bool no_session, no_heard;
-    int32_t session, heard;     /* from the right ones on */
-    int64_t number, ack;        /* the same; of a HELLO these are as they are */
+    int32_t session, heard;     /* Relative to the right session */
+    /* Relative to the right numbers; absolute in a HELLO */
+    int64_t number, ack;
     uint64_t map;
-    unsigned length;            /* of the payload; 0: as is right */
-    bool other;                 /* that is another link frame */
-    unsigned patch;             /* offset of a byte that is inverted; 0: none */
-    bool sealed;                /* the CRC is right nevertheless */
-    unsigned cut, more;         /* bytes off and on behind */
+    unsigned length;            /* Of the payload; 0: the right one */
+    bool other;                 /* Type is that of another link frame */
+    unsigned patch;             /* Offset of a byte to invert; 0: none */
+    bool sealed;                /* The CRC is right in spite of that */
+    unsigned cut, more;         /* Bytes to remove and to append */
     const char *counted;
 } Case;
 
@@ -101,7 +102,7 @@ static const Case cases[] = {
     { "nak-to-another-session", .type = LINK_NAK, .heard = 1, .map = 1, OLD },
 };
 
-/* A packet that would write what should not be there, were it let in */
+/* Returns a write of CRAFTED_BYTE, which the device must not execute. */
 static PeerPacket bad_write(World *w, uint32_t psn)
 {
     static uint8_t data[64];
@@ -116,7 +117,10 @@ static PeerPacket bad_write(World *w, uint32_t psn)
     return p;
 }
 
-/* The device has sent a write of SENT packets, and none is acknowledged. */
+/*
+ * Starts the device, which sends a write of SENT packets. No packet is
+ * acknowledged.
+ */
 static void start(World *w)
 {
     Wqe wqe = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
@@ -136,8 +140,8 @@ static void start(World *w)
 }
 
 /*
- * The connection is as it was: our frame n is the next one, and brings the
- * acknowledgement of the write, and one more an honest write of ours.
+ * Asserts that the connection continues: frame n acknowledges the write, and
+ * frame n + 1 is a correct write.
  */
 static void goes_on(World *w, uint32_t n)
 {
@@ -150,7 +154,7 @@ static void goes_on(World *w, uint32_t n)
     p.msn = 1;
     link_data(&w->e, n, SENT, &p, 0);
     rig_sent(&w->c.r, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE, 0);
-    p = bad_write(w, RQ_PSN);   /* honest, as it comes in its turn */
+    p = bad_write(w, RQ_PSN);   /* Executed, because its frame is valid */
     link_data(&w->e, n + 1, SENT, &p, 0);
     crafted_wrote(&w->c, 0, CRAFTED_BYTE, p.length);
     f = link_expect(&w->e, LINK_DATA);
@@ -201,7 +205,7 @@ static size_t craft(World *w, const Case *k, uint8_t *frame)
     }
     memset(frame + len, 0, k->more);
     len = len + k->more - k->cut;
-    /* Nobody can send more over a cable: there the last byte is missing. */
+    /* A cable cannot carry more bytes, so there the last byte is missing. */
     return w->c.r.d->cable ? MIN(len, CABLE_LONGEST) : len;
 }
 
@@ -218,14 +222,17 @@ static void test_case(const void *opaque)
     crafted_counted(&w.c, k->counted);
     crafted_quiet(&w.c);
     if (!strcmp(k->counted, "link_rx_stale")) {
-        /* The other end may have begun anew: it is told whom we hear. */
+        /*
+         * The peer may have begun a new session, so the device sends a HELLO
+         * with the session that it has heard.
+         */
         qtest_clock_step(w.c.r.d->qts, 2 * MS);
         g_assert_cmphex(link_expect(&w.e, LINK_HELLO).heard, ==, LINK_PEER);
     }
     goes_on(&w, 0);
 }
 
-/* What has arrived is not let in again. */
+/* A replayed frame is dropped. */
 static void test_replayed(void)
 {
     PeerPacket p;
@@ -248,7 +255,7 @@ static void test_replayed(void)
     goes_on(&w, 1);
 }
 
-/* One that is kept is kept once, and the first one counts. */
+/* A buffered frame is buffered once; its first copy is used. */
 static void test_held_replayed(void)
 {
     PeerPacket p;
@@ -275,7 +282,10 @@ static void test_held_replayed(void)
     goes_on(&w, 2);
 }
 
-/* Who fills the window ahead has that kept, and nothing is let in. */
+/*
+ * A peer that fills the window out of order occupies the buffer; no frame is
+ * delivered.
+ */
 static void test_held_is_bounded(void)
 {
     PeerPacket p;
@@ -313,7 +323,10 @@ static void test_stale_ack(void)
     goes_on(&w, 0);
 }
 
-/* It proves nothing: it is answered, and the connection goes on. */
+/*
+ * A forged HELLO is answered, and the session continues, because a HELLO proves
+ * nothing.
+ */
 static void test_forged_hello(void)
 {
     World w;
@@ -340,7 +353,10 @@ static void test_forged_hello(void)
     goes_on(&w, 0);
 }
 
-/* A third end: all goes plain, and no link frame is taken. */
+/*
+ * A third station on the link ends link retransmission: frames are sent without
+ * it, and link frames are dropped.
+ */
 static void test_third_end(void)
 {
     LinkFrame f = { .type = LINK_HELLO, .session = 0x77, .number = 64 };
@@ -368,7 +384,7 @@ static void test_third_end(void)
     crafted_stop(&w.c);
 }
 
-/* A payload frame is checked as any other frame. */
+/* A frame inside a link frame is checked like any other frame. */
 static void test_inner_lies(void)
 {
     PeerPacket p;
@@ -389,7 +405,7 @@ static void test_inner_lies(void)
     goes_on(&w, 2);
 }
 
-/* Before both have agreed nothing of it is taken. */
+/* Before the agreement link frames are dropped. */
 static void test_before_agreement(void)
 {
     PeerPacket p;
@@ -409,7 +425,7 @@ static void test_before_agreement(void)
     crafted_stop(&w.c);
 }
 
-/* Where it is off, nothing of it is looked at. */
+/* Without link retransmission link frames are ignored. */
 static void test_off(void)
 {
     PeerPacket p;

@@ -1,6 +1,5 @@
 /*
- * qrnic qtest: requests that come again, too late, or in a company that no
- * honest end gives them
+ * qrnic qtest: replayed and late requests, and invalid sequences of requests
  *
  * Programmer's Reference, chapters Selective repeat and Adaptive routing.
  *
@@ -32,7 +31,7 @@ static void start_adaptive(Crafted *c)
     start(c, QRNIC_QPO_ADAPTIVE_ROUTING);
 }
 
-/* A write of MTU bytes to the start of the region */
+/* Returns a write of MTU bytes to the start of the region. */
 static PeerPacket write_of(Crafted *c, uint32_t psn, uint8_t byte, uint8_t mark)
 {
     static uint8_t data[MTU];
@@ -69,7 +68,7 @@ static void expect_nak(Crafted *c, uint32_t psn, uint8_t syndrome)
     g_assert_cmphex(expect(c, RC_ACK, psn).syndrome, ==, syndrome);
 }
 
-/* One write is kept, for the PSN behind the expected one. */
+/* Makes the device buffer a write with the PSN behind the expected one. */
 static void keep(Crafted *c)
 {
     send_write(c, RQ_PSN + 1, CRAFTED_BYTE, MARK_SELECTIVE);
@@ -77,7 +76,7 @@ static void keep(Crafted *c)
     expect(c, RC_SACK, RQ_PSN - 1);
 }
 
-/* What is before it comes, and so it is executed, once. */
+/* Sends the missing packet, so that the buffered write is executed, once. */
 static void turn(Crafted *c)
 {
     crafted_wrote(c, 0, CRAFTED_BYTE, MTU);
@@ -127,7 +126,10 @@ static void test_kept_first_counts(void)
     goes_on(&c, RQ_PSN + 2);
 }
 
-/* Its key would end the connection. */
+/*
+ * A packet with the PSN of a buffered one cannot replace it. Its invalid key
+ * would otherwise end the connection.
+ */
 static void test_kept_not_displaced(void)
 {
     PeerPacket p;
@@ -190,7 +192,7 @@ static void test_atomic_replayed(void)
     goes_on(&c, RQ_PSN + 2);
 }
 
-/* The PSNs of a read are those of its response. */
+/* A read occupies the PSNs of its response. */
 static void test_inside_of_read(void)
 {
     PeerPacket p;
@@ -231,12 +233,12 @@ static void test_key_gone(void)
         mr_create(c.r.d, &other, c.r.pd, CRAFTED_START, MTU, ALL_RIGHTS);
         p = write_of(&c, RQ_PSN + 1, CRAFTED_BYTE, MARK_SELECTIVE | PLACED);
         p.rkey = other.key;
-        if (i) {                /* before it comes: it is not placed */
+        if (i) {                /* Before the read arrives: not placed */
             command_ok(c.r.d, QRNIC_CMD_DESTROY_MKEY, other.index, NULL, 0,
                        NULL, 0);
         }
         peer_send(c.r.d, &p);
-        if (!i) {               /* while it is kept */
+        if (!i) {               /* While the read is buffered */
             expect(&c, RC_SACK, RQ_PSN - 1);
             command_ok(c.r.d, QRNIC_CMD_DESTROY_MKEY, other.index, NULL, 0,
                        NULL, 0);
@@ -280,7 +282,7 @@ static void reset(Crafted *c)
     qp_connect(c->r.d, &c->r.qp, &attr);
 }
 
-/* Another connection with the same numbers: nothing of the old one is there. */
+/* After a reset with the same numbers nothing of the old connection remains. */
 static void test_reset(void)
 {
     Crafted c;
@@ -307,7 +309,10 @@ static void test_adaptive_reset(void)
     goes_on(&c, RQ_PSN + 1);
 }
 
-/* A flood ahead keeps what the window has, once, and is told of. */
+/*
+ * A flood out of order is buffered up to the window, each PSN once; a PSN
+ * beyond the window causes one NAK.
+ */
 static void test_flood(void)
 {
     const unsigned many = QRNIC_SELECTIVE_WINDOW + 40;
@@ -372,7 +377,10 @@ static void test_complete_replayed(void)
     goes_on(&c, RQ_PSN + 2);
 }
 
-/* It stays in memory, and is never complete. */
+/*
+ * The placed data stays in memory, and the write never completes, because the
+ * request before it is rejected.
+ */
 static void test_placed_behind_refusal(void)
 {
     PeerPacket p;
@@ -390,7 +398,7 @@ static void test_placed_behind_refusal(void)
     crafted_stop(&c);
 }
 
-/* The rest of a gap comes with its time: of a forged packet one NAK tells. */
+/* A forged PSN far ahead causes one NAK, after ADAPTIVE_GAP_TIME. */
 static void test_gap_of_forgery(void)
 {
     Crafted c;
@@ -407,7 +415,7 @@ static void test_gap_of_forgery(void)
     goes_on(&c, RQ_PSN);
 }
 
-/* What may not stand between two packets of one write */
+/* Packets that are invalid between two packets of one write */
 typedef struct Between {
     const char *rule;
     uint8_t opcode, mark;

@@ -10,21 +10,21 @@
 #include "crafted.h"
 
 #define MTU CRAFTED_MTU
-#define TOLD 40                 /* bytes of a SACK behind its AETH */
-#define WRITES 3                /* of two packets each */
+#define TOLD 40                 /* Bytes of a SACK behind its AETH */
+#define WRITES 3                /* Two packets each */
 #define SENT (2 * WRITES)
 
 typedef struct Sack {
     const char *rule;
-    int32_t psn, missing;       /* from the first PSN on */
+    int32_t psn, missing;       /* Relative to the first PSN */
     uint8_t arrived[2];
     uint8_t syndrome;           /* 0: an ACK */
     int32_t latest;
     uint8_t latest_transmission;
     void (*spoil)(PeerPacket *p, uint8_t *told);
     const char *counted;
-    uint8_t again;              /* which packets are sent again, bit by bit */
-    unsigned completed;         /* writes */
+    uint8_t again;              /* Retransmitted packets, one bit each */
+    unsigned completed;         /* Completed writes */
 } Sack;
 
 static void icrc(PeerPacket *p, uint8_t *told)
@@ -80,7 +80,7 @@ static void longer(PeerPacket *p, uint8_t *told)
 
 static void pad(PeerPacket *p, uint8_t *told)
 {
-    p->length = TOLD - 3;       /* and so 3 bytes of pad */
+    p->length = TOLD - 3;       /* Adds 3 pad bytes */
 }
 
 static void reserved(PeerPacket *p, uint8_t *told)
@@ -249,7 +249,7 @@ static void completed(Crafted *c, unsigned count, uint8_t opcode)
     crafted_quiet(c);
 }
 
-/* An honest ACK of all, and one more message */
+/* Sends an ACK of all packets, then tests one more message. */
 static void goes_on(Crafted *c, uint32_t psn, unsigned left, uint8_t opcode)
 {
     peer_ack(c->r.d, &c->r.qp, psn - 1, AETH_ACK | 31, 0);
@@ -293,7 +293,7 @@ static void test_sack(const void *opaque)
     goes_on(&c, SQ_PSN + SENT, WRITES - k->completed, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* What has been sent again is not lost because the same is told once more. */
+/* A repeated SACK does not retransmit packets again. */
 static void test_replayed(void)
 {
     const Sack k = { OF_OLDEST };
@@ -315,7 +315,7 @@ static void test_replayed(void)
     goes_on(&c, SQ_PSN + SENT, WRITES, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* One of before an ACK comes behind it. */
+/* A SACK that was sent before an ACK arrives after it. */
 static void test_stale(void)
 {
     const Sack k = { OF_OLDEST };
@@ -367,7 +367,7 @@ static void test_without_option(void)
     goes_on(&c, SQ_PSN + SENT, WRITES, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* Data is only there when it has come. */
+/* A SACK cannot complete a read, because the data has not arrived. */
 static void test_of_read(void)
 {
     const Sack k = { .psn = 3, .missing = 4, .arrived = { 0x7f } };
@@ -383,7 +383,7 @@ static void test_of_read(void)
     peer_send(c.r.d, &p);
     crafted_counted(&c, "rx_drop_psn");
     put24(told + 1, SQ_PSN + 1);
-    p.psn = SQ_PSN;             /* inside of it: the response was lost */
+    p.psn = SQ_PSN;             /* Inside the read: its response was lost */
     peer_send(c.r.d, &p);
     crafted_counted(&c, "rx_sack implied_nak retransmissions");
     g_assert_cmphex(expect(&c, RC_READ_REQUEST, SQ_PSN).mark >> 4, ==, 1);
@@ -402,7 +402,7 @@ static void test_of_read(void)
     goes_on(&c, SQ_PSN + 2, 0, 0);
 }
 
-/* In which nothing is under way */
+/* States without outstanding packets */
 static void test_states(void)
 {
     static const uint8_t states[] = {

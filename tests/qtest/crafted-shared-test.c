@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: crafted packets to carriers, and what they carry to members
+ * qrnic qtest: crafted packets to carriers, and their inner packets
  *
  * Programmer's Reference, chapter Shared connections.
  *
@@ -12,20 +12,18 @@
 #define MTU CRAFTED_MTU
 #define KEPT "tx_sack buffered_packets out_of_sequence"
 
-/* A write of member 0 that is as it should be, but for: */
+/* A correct write of member 0 with one change */
 typedef struct Case {
     const char *rule;
-    uint8_t opcode;             /* of the inner packet; 0: as it is */
-    unsigned left;              /* bytes of it that are there; 0: all */
-    void (*prepare)(Shared *s); /* member 0 */
+    uint8_t opcode;             /* Opcode of the inner packet; 0: unchanged */
+    unsigned left;              /* Bytes of the inner packet to send; 0: all */
+    void (*prepare)(Shared *s); /* Prepares member 0 */
     void (*inner)(Shared *s, PeerPacket *p);
     void (*outer)(Shared *s, PeerPacket *p);
     const char *counted;
 } Case;
 
-/*
- * The inner packet
- */
+/* The inner packet */
 
 static void empty(Shared *s, PeerPacket *p)
 {
@@ -133,7 +131,7 @@ static void pad_of_nothing(Shared *s, PeerPacket *p)
     s->bytes[WORD + 1] |= 0x30;
 }
 
-/* The carrier takes it all the same, and no member has it. */
+/* The carrier accepts the packet, and its member drops it. */
 static const Case taken[] = {
     { "one-word", .left = 4 },
     { "shorter-than-a-bth", .left = BTH - 4 },
@@ -194,7 +192,7 @@ static PeerPacket packet_of(Shared *s, const Case *k, uint32_t psn)
     return p;
 }
 
-/* A member begins anew. */
+/* Connects the member again. */
 static void restore(Shared *s, const Case *k)
 {
     if (k->prepare) {
@@ -223,7 +221,10 @@ static void test_taken(const void *opaque)
     shared_stop(&s);
 }
 
-/* The same comes ahead: nobody has it then, and nobody at its turn. */
+/*
+ * The packet arrives out of order. The member drops it on arrival or when its
+ * PSN is expected.
+ */
 static void test_taken_ahead(const void *opaque)
 {
     const Case *k = opaque;
@@ -250,9 +251,7 @@ static void test_taken_ahead(const void *opaque)
     shared_stop(&s);
 }
 
-/*
- * What carries
- */
+/* The outer packet */
 
 static void of_another(Shared *s, PeerPacket *p)
 {
@@ -353,7 +352,7 @@ static void bare_by_source(Shared *s, PeerPacket *p)
 }
 
 
-/* The PSN is still that of who is honest. */
+/* The carrier drops the packet and keeps its expected PSN. */
 static const Case dropped[] = {
     { "of-another-carrier", .outer = of_another, DROPPED("connection") },
     { "of-the-carrier-beside-it", .outer = of_the_other,
@@ -402,9 +401,7 @@ static void test_dropped(const void *opaque)
     shared_stop(&s);
 }
 
-/*
- * What differs from an honest packet in nothing that counts
- */
+/* Correct packets with changes in ignored fields */
 
 static void reserved(Shared *s, PeerPacket *p)
 {
@@ -461,18 +458,16 @@ static void test_executed(const void *opaque)
     shared_stop(&s);
 }
 
-/*
- * PSNs of the carrier
- */
+/* PSNs of the carrier */
 
 typedef struct Psn {
     const char *rule;
     int32_t ahead;
-    uint8_t options;            /* and mark */
+    uint8_t options;            /* Options, and the mark of the packet */
     bool unmarked;
 } Psn;
 
-/* What it carries is what its member expects next. */
+/* The inner packet is the next one that its member expects. */
 static const Psn psns[] = {
     { "just-taken-is-stale", -1 },
     { "of-long-ago-is-stale", -0x400000 },
@@ -511,13 +506,14 @@ static void test_psn(const void *opaque)
     shared_stop(&s);
 }
 
-/*
- * What comes again
- */
+/* Replayed packets */
 
 #define REPLAYS 20
 
-/* Software has the memory, and nobody writes it once more. */
+/*
+ * A replayed packet is not written again, because software may use the memory
+ * already.
+ */
 static void test_replayed(void)
 {
     uint8_t ours[HONEST];
@@ -540,7 +536,10 @@ static void test_replayed(void)
     shared_stop(&s);
 }
 
-/* By a new PSN of the carrier: it is the member that knows it. */
+/*
+ * A replayed inner packet has a new PSN of the carrier, and the member detects
+ * the duplicate.
+ */
 static void test_replayed_inside(void)
 {
     Shared s;
@@ -563,7 +562,9 @@ static void test_replayed_inside(void)
     shared_stop(&s);
 }
 
-/* A write of member 0 is missing, and that of member 1 behind it is there. */
+/*
+ * The write of member 1 has arrived out of order; that of member 0 is missing.
+ */
 static void early(Shared *s)
 {
     shared_start(s, SELECTIVE);
@@ -612,7 +613,7 @@ static void test_early_replayed(void)
     filled(&s, FILLED);
 }
 
-/* Another packet, which the member would take, by the same PSN */
+/* Another valid packet with the same PSN of the carrier */
 static void test_early_not_displaced(void)
 {
     PeerPacket p;
@@ -629,7 +630,7 @@ static void test_early_not_displaced(void)
     filled(&s, FILLED);
 }
 
-/* When its turn is over it is stale, as any. */
+/* After its execution the packet is a duplicate like any other. */
 static void test_early_then_stale(void)
 {
     PeerPacket p;
@@ -650,7 +651,7 @@ static void test_early_then_stale(void)
     shared_stop(&s);
 }
 
-/* The next one of member 0, which asks for no answer of the member */
+/* Sends the next write of member 0 without AckReq for the member. */
 static void write_silently(Shared *s, uint32_t psn, unsigned n)
 {
     PeerPacket p = member_write(s, 0, AT(MEMBER_RQ_PSN(0), s->written[0]++),
@@ -661,7 +662,10 @@ static void write_silently(Shared *s, uint32_t psn, unsigned n)
     shared_send(s, &p, psn);
 }
 
-/* Of the member whose packet is missing: it waits, and is executed once. */
+/*
+ * A packet of the same member as the missing one is buffered, and is executed
+ * once.
+ */
 static void test_order_of_one(void)
 {
     PeerPacket p;
@@ -686,7 +690,7 @@ static void test_order_of_one(void)
     shared_stop(&s);
 }
 
-/* All to one place: the last one is what is there. */
+/* All writes have one address, so the last one must be in memory at the end. */
 static void test_reversed(void)
 {
     Shared s;
@@ -716,7 +720,7 @@ static void test_reversed(void)
     shared_stop(&s);
 }
 
-/* No more than the window is kept, and none of it is handed over before. */
+/* At most one window is buffered, and no packet of it is delivered early. */
 static void test_flood(void)
 {
     PeerPacket p;
@@ -737,7 +741,10 @@ static void test_flood(void)
         }
     }
     shared_quiet(&s, "tx_nak_sequence out_of_sequence=44");
-    /* All of one member, and the same: of 255 it takes the first. */
+    /*
+     * All packets are copies of one packet of one member, which accepts the
+     * first of 255.
+     */
     crafted_wrote(&s.c, CRAFTED_HONEST, 0x10, HONEST);
     write_silently(&s, s.psn, 1);
     shared_expect_ack(&s, AT(s.psn, 255));
@@ -748,9 +755,7 @@ static void test_flood(void)
     shared_stop(&s);
 }
 
-/*
- * Introductions
- */
+/* Introductions */
 
 static void introduce(Shared *s, uint32_t psn)
 {
@@ -792,16 +797,14 @@ static void test_introduction_ahead(void)
     filled(&s, "tx_inner rx_inner=2 rx_write tx_ack=2 rx_ack");
 }
 
-/*
- * What a member refuses is a matter of its own.
- */
+/* An error of a member has no effect on the carrier. */
 
 typedef struct Fate {
     const char *rule;
     void (*inner)(Shared *s, PeerPacket *p);
     uint8_t syndrome;
     const char *counted;
-    unsigned event;             /* 0: it goes on */
+    unsigned event;             /* 0: the member continues */
 } Fate;
 
 static void key_of_nobody(Shared *s, PeerPacket *p)

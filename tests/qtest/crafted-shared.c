@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: what all tests with frames to carriers need; see
+ * qrnic qtest: functions of all tests with frames to carriers; see
  * crafted-shared.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -230,7 +230,7 @@ void shared_write(Shared *s, unsigned m, uint32_t psn, unsigned n)
     shared_send(s, &p, psn);
 }
 
-/* Returns its length. */
+/* Removes a frame from the queue of early frames. Returns its length. */
 static size_t early_take(Shared *s, unsigned i, uint8_t *frame)
 {
     size_t len = s->early[i].len;

@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: what all tests with crafted frames need; see crafted.h.
+ * qrnic qtest: functions of all tests with crafted frames; see crafted.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +7,10 @@
 #include "qemu/osdep.h"
 #include "crafted.h"
 
-/* What tells of the transport, but for how much it sent, and of the link */
+/*
+ * Returns true for counters of transport and link, without those of sent bytes
+ * and packets.
+ */
 static bool is_watched(unsigned which)
 {
     return (which >= QRNIC_COUNTER_TX_INNER &&
@@ -60,7 +63,7 @@ void crafted_counted(Crafted *c, const char *want)
         if (!strcmp(got, want)) {
             break;
         }
-        /* More than it should be will not become less. */
+        /* A counter above the expected value cannot become right again. */
         if (strlen(got) > strlen(want) || g_get_monotonic_time() > end) {
             g_assert_cmpstr(got, ==, want);
         }
@@ -153,7 +156,7 @@ PeerPacket crafted_answer(Crafted *c)
     return p;
 }
 
-/* The honest end writes so much, to a place that has room for many. */
+/* Length of a write of the correct peer; the memory has room for many */
 #define HONEST_LENGTH 64
 
 static void write_send(Crafted *c, uint32_t psn, unsigned n)
@@ -188,7 +191,7 @@ void crafted_dead(Crafted *c, unsigned event)
     g_assert_cmpstr(qrnic_event_name(eqe.type), ==, qrnic_event_name(event));
     g_assert_cmphex(eqe.object, ==, c->r.qp.number);
     crafted_state(c, QRNIC_QPS_ERR);
-    /* It takes nothing more, and what there is stays as it is. */
+    /* The queue pair in ERR drops packets, and memory stays as it is. */
     counters_read(c, c->counters);
     write_send(c, 0, 0);
     crafted_counted(c, "rx_drop_qp_state");

@@ -1,8 +1,9 @@
 /*
- * qrnic qtest: frames that no honest end sends
+ * qrnic qtest: invalid and forged frames
  *
- * A connection whose memory lies between bytes that are nobody's, a model of
- * all of that, and the counters that a frame has changed.
+ * Owns a connection whose memory lies between two guards, a model of that
+ * memory, and a copy of the counters. A test sends frames that a correct peer
+ * never sends, then asserts exactly which counters and bytes changed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,13 +13,13 @@
 
 #include "driver.h"
 
-#define CRAFTED_GUARD 4096u     /* bytes of nobody on either side */
+#define CRAFTED_GUARD 4096u     /* Bytes of each guard */
 #define CRAFTED_BYTES 8192u
 #define CRAFTED_START 0x20000000ull
 #define CRAFTED_MTU RIG_PACKET
-/* What frames write that should not be there, and what honest ones write */
+/* Byte that frames write which the device must reject */
 #define CRAFTED_BYTE 0x5a
-#define CRAFTED_HONEST 4096u    /* where the honest end writes */
+#define CRAFTED_HONEST 4096u    /* Offset at which the correct peer writes */
 
 /* Marks of the BTH (manual: Selective repeat, Adaptive routing) */
 #define MARK_SELECTIVE 0x01
@@ -30,40 +31,43 @@
 typedef struct Crafted {
     Rig r;
     Mr mr;                      /* CRAFTED_BYTES, with all rights */
-    uint8_t options;            /* of the queue pair */
+    uint8_t options;            /* Options of the queue pair */
     uint8_t image[CRAFTED_GUARD + CRAFTED_BYTES + CRAFTED_GUARD];
     uint64_t counters[QRNIC_NUM_COUNTERS];
 } Crafted;
 
-/* attr: as for rig_start() */
+/* Starts the device and the connection. attr: as for rig_start(). */
 void crafted_start(Crafted *c, const char *properties, const QrnicQpAttr *attr);
 void crafted_stop(Crafted *c);
 /*
- * Since the start or the last call just these counters of transport and link
- * have changed, by 1 where no number is said: "tx_ack rx_write=2", in the order
- * of the manual.
+ * Asserts which counters of transport and link have changed since the start or
+ * the last call. want: names in the order of the manual, with the difference if
+ * it is not 1, as in "tx_ack rx_write=2".
  */
 void crafted_counted(Crafted *c, const char *want);
-/* Some of the memory is to have this byte from now on. */
+/* Records in the model that part of the memory has this byte from now on. */
 void crafted_wrote(Crafted *c, uint64_t offset, uint8_t byte, uint32_t length);
-/* All memory is as it is to be. */
+/* Asserts that all memory, guards included, is as in the model. */
 void crafted_memory(Crafted *c);
-/* And nothing was completed, no event came and no frame */
+/*
+ * Asserts that memory is as in the model and that there is no completion, event
+ * or frame.
+ */
 void crafted_quiet(Crafted *c);
 void crafted_state(Crafted *c, uint8_t state);
-/* The queue pair has gone to ERR, with this event. */
+/* Asserts that the queue pair is in ERR and has reported this event. */
 void crafted_dead(Crafted *c, unsigned event);
 
-/* A packet of the peer with the marks of an honest one */
+/* Returns a packet of the peer with the marks of a correct peer. */
 PeerPacket crafted_packet(const Crafted *c, uint8_t opcode, uint32_t psn);
-/* The next frame of the device, which has the marks of its options */
+/* Returns the next frame of the device, which has the marks of its options. */
 PeerPacket crafted_answer(Crafted *c);
 /*
- * The honest end writes one packet, number n of its own, which asks for an
- * answer; the model knows.
+ * Sends a write of one packet as a correct peer does, with AckReq, and records
+ * it in the model. n: number of the write.
  */
 void crafted_honest_write(Crafted *c, uint32_t psn, unsigned n);
-/* The same with the PSN that is expected; the answer to it is an ACK. */
+/* Acts as crafted_honest_write() with the expected PSN, and asserts the ACK. */
 void crafted_honest(Crafted *c, uint32_t psn, unsigned n);
 
 #endif

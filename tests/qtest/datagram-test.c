@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: unreliable datagrams, and the general services interface
  *
- * Exact frames out, crafted frames in. Programmer's Reference, chapter
- * Datagrams; InfiniBand specification, 9.8.3.
+ * Asserts exact frames of the device, and sends crafted frames. Programmer's
+ * Reference, chapter Datagrams; InfiniBand specification, 9.8.3.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,10 +18,10 @@
 static const uint8_t our_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
 static const uint8_t peer_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 2 };
 
-/* Entries of the GID table: what a datagram leaves from, or comes to. */
+/* Entries of the GID table: source or destination of a datagram */
 enum { GID_IP4, GID_IP6, GID_VLAN };
 
-/* The rig's RC QP stays; r->qp becomes a UD QP in RTS. */
+/* Replaces r->qp by a UD queue pair in RTS. */
 static void ud_start(Rig *r)
 {
     uint8_t gid[16];
@@ -91,7 +91,7 @@ static void modify(Rig *r, uint32_t mask, unsigned state)
     qp_modify(r->d, &r->qp, &attr);
 }
 
-/* QP1: its number, its page, and that there is one. */
+/* QP1: its number, its doorbell page, and that only one exists */
 static void test_gsi_create(void)
 {
     QrnicCmdEntry entry;
@@ -150,7 +150,7 @@ static void test_transitions(void)
     g_assert_cmpuint(attr.qp_type, ==, QRNIC_QPT_UD);
     g_assert_cmphex(attr.qkey, ==, QKEY);
     g_assert_cmphex(attr.sq_psn, ==, SQ_PSN);
-    /* Only an error leads there (InfiniBand specification, 10.3.1.6). */
+    /* Only an error enters SQE (InfiniBand specification, 10.3.1.6). */
     modify_fails(&r, 0, QRNIC_QPS_SQE, QRNIC_ST_BAD_STATE, 0);
     modify(&r, QRNIC_QP_EN_SQD_ASYNC_NOTIFY, QRNIC_QPS_SQD);
     eq_wait(r.d, &r.async, &eqe);
@@ -167,11 +167,9 @@ static void test_transitions(void)
     rig_stop(&r);
 }
 
-/*
- * Sending
- */
+/* Sending */
 
-/* To the peer's queue pair, from this entry of the GID table */
+/* Returns the datagram segment to the peer's queue pair from this GID entry. */
 static QrnicDatagramSeg to_peer(unsigned sgid_index)
 {
     QrnicDatagramSeg s = {
@@ -191,7 +189,7 @@ static QrnicDatagramSeg to_peer(unsigned sgid_index)
     return s;
 }
 
-/* What must come of it, but for the payload */
+/* Returns the expected packet, without its payload. */
 static PeerPacket from_us(const Rig *r, unsigned sgid_index, uint32_t psn)
 {
     PeerPacket p = {
@@ -242,7 +240,7 @@ static Wqe send_wqe(Rig *r, const QrnicDatagramSeg *to, uint32_t length)
     return w;
 }
 
-/* Each byte of the frames, for all that a WQE can ask for */
+/* Asserts each byte of the frames, for every option of a WQE. */
 static void check_send(unsigned sgid_index)
 {
     static const uint32_t lengths[] = { 0, 1, 6, 200, 1023, 1024 };
@@ -305,7 +303,7 @@ static void test_send_vlan(void)
     check_send(GID_VLAN);
 }
 
-/* Bit 31 of the Q_Key: the queue pair's own (10.2.5), whatever it is now. */
+/* Bit 31 of the Q_Key selects the queue pair's current Q_Key (10.2.5). */
 static void test_send_qkey(void)
 {
     QrnicQpAttr attr = {
@@ -329,7 +327,7 @@ static void test_send_qkey(void)
     rig_stop(&r);
 }
 
-/* The PSN wraps; without a source port the device chooses one (A17.9.2). */
+/* The PSN wraps. Without a source port the device chooses one (A17.9.2). */
 static void test_send_psn(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);
@@ -377,7 +375,7 @@ static void post_recv(Rig *r, uint64_t offset, uint32_t length)
     rq_post(r->d, &r->qp, &sge, 1);
 }
 
-/* The peer's text is in the next receive WQE, behind the GRH. */
+/* Asserts that the next receive WQE has the GRH and the peer's text. */
 static QrnicCqe received(Rig *r, uint32_t index, uint64_t offset,
                          const char *text)
 {
@@ -396,8 +394,8 @@ static QrnicCqe received(Rig *r, uint32_t index, uint64_t offset,
 }
 
 /*
- * A message too long: SQE. What is behind it is flushed, receiving goes on,
- * and MODIFY_QP lets it send again.
+ * A message that is too long moves the queue pair to SQE. Later WQEs are
+ * flushed, receiving continues, and MODIFY_QP enables sending.
  */
 static void test_sqe(void)
 {
@@ -412,7 +410,7 @@ static void test_sqe(void)
         at[i] = r.qp.sq_producer;
         w = send_wqe(&r, &to, i == 1 ? 1025 : 1024);
         if (i == 2) {
-            w.ctrl.flags = 0;   /* errors are reported all the same */
+            w.ctrl.flags = 0;   /* Errors are reported anyway */
         }
         sq_write(r.d, &r.qp, &w);
     }
@@ -442,7 +440,7 @@ static void test_sqe(void)
     rig_stop(&r);
 }
 
-/* Posts a WQE that is refused, and makes the queue pair send again. */
+/* Posts a WQE that is rejected, and moves the queue pair to RTS. */
 static void refused(Rig *r, Wqe *w, unsigned status, unsigned syndrome)
 {
     uint32_t at = r->qp.sq_producer;
@@ -453,7 +451,7 @@ static void refused(Rig *r, Wqe *w, unsigned status, unsigned syndrome)
     modify(r, 0, QRNIC_QPS_RTS);
 }
 
-/* Addresses that nothing can be sent to */
+/* Invalid destination addresses */
 static void test_address(void)
 {
     uint64_t errors;
@@ -469,10 +467,10 @@ static void test_address(void)
             memset(to.av.dgid, 0, 16);
             break;
         case 1:
-            to.av.sgid_index = 9;       /* empty */
+            to.av.sgid_index = 9;       /* Empty */
             break;
         case 2:
-            to.av.sgid_index = 0xffff;  /* no such entry */
+            to.av.sgid_index = 0xffff;  /* No such entry */
             break;
         case 3:
             to.av.sgid_index = GID_IP6;
@@ -518,7 +516,7 @@ static void test_address(void)
     rig_stop(&r);
 }
 
-/* Other mistakes in a WQE, each of which leads to SQE, too */
+/* Other errors in a WQE, which enter SQE too */
 static void test_wqe(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);
@@ -546,12 +544,10 @@ static void test_wqe(void)
     rig_stop(&r);
 }
 
-/*
- * Receiving
- */
+/* Receiving */
 
 typedef struct Arrival {
-    unsigned gid;               /* of the device, that it is sent to */
+    unsigned gid;               /* Destination GID entry */
     int tci;                    /* -1: untagged */
     bool imm, solicited;
     uint32_t length;
@@ -591,7 +587,9 @@ static void check_arrival(Rig *r, const Arrival *a, uint32_t index)
     } else {
         memcpy(grh + 20, frame + ip, 20);
     }
-    /* the device must write its zeros over this */
+    /*
+     * Fills the buffer, because the device must write zeros of the GRH over it.
+     */
     rig_fill(r, 0, got, sizeof(got), 77);
     post_recv(r, 0, 2048);
     wire_send(r->d, frame, len);
@@ -618,13 +616,13 @@ static void check_arrival(Rig *r, const Arrival *a, uint32_t index)
     g_assert_cmpmem(got + GRH, a->length, data, a->length);
 }
 
-/* The GRH, the data, and all that the CQE tells of the sender */
+/* The GRH, the data, and all members of the CQE about the sender */
 static void test_receive(void)
 {
     static const Arrival arrivals[] = {
         { GID_IP4, -1, false, false, 64 },
         { GID_IP4, -1, true, true, 0 },
-        { GID_IP4, 0x6000, false, true, 5 },    /* only a priority */
+        { GID_IP4, 0x6000, false, true, 5 },    /* Priority only */
         { GID_IP6, -1, true, false, 1024 },
         { GID_IP6, 0xe000, false, false, 1 },
         { GID_VLAN, 0xa007, true, true, 333 },
@@ -666,7 +664,7 @@ static void test_receive_scatter(void)
     rig_stop(&r);
 }
 
-/* One UD queue pair sends to another of the same device: not on the wire. */
+/* UD queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP6);
@@ -698,7 +696,7 @@ static void test_loopback(void)
     rig_stop(&r);
 }
 
-/* Whatever a stranger sends costs nothing but a count. */
+/* An invalid datagram is counted and has no other effect. */
 static void test_receive_drop(void)
 {
     PeerPacket p;
@@ -707,11 +705,11 @@ static void test_receive_drop(void)
     Qp rc;
 
     ud_start(&r);
-    /* no receive WQE */
+    /* No receive WQE is posted. */
     peer_message(&r, "nowhere to go");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_WQE, 1);
     post_recv(&r, 0, GRH + 10);
-    /* a wrong Q_Key, also that of QP1 */
+    /* A wrong Q_Key, that of QP1 included */
     p = peer_packet(&r.qp, UD_SEND_ONLY, 0);
     p.qkey = QKEY ^ 1;
     peer_send(r.d, &p);
@@ -719,17 +717,17 @@ static void test_receive_drop(void)
     p.qkey = QRNIC_GSI_QKEY;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_QKEY, 2);
-    /* a wrong P_Key */
+    /* A wrong P_Key */
     p.qkey = QKEY;
     p.pkey = 0x1234;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_PKEY, 1);
-    /* longer than the buffers, by a byte and by its GRH: the WQE stays */
+    /* Longer than the buffers, by a byte and by its GRH: the WQE stays. */
     peer_message(&r, "11 bytes...");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 1);
     peer_message(&r, "These are fifty bytes, which without GRH would fit");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 2);
-    /* of another transport service, here and the other way round */
+    /* A packet of another transport service, for both types of queue pairs */
     p = peer_packet(&r.qp, RC_SEND_ONLY, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 1);
@@ -748,7 +746,7 @@ static void test_receive_drop(void)
     rig_stop(&r);
 }
 
-/* Before RTR nothing is received; in RTR and SQD it is. */
+/* A queue pair receives in RTR, RTS and SQD, and not before RTR. */
 static void test_receive_states(void)
 {
     Rig r;
@@ -802,7 +800,7 @@ static void srq_post(Rig *r, uint64_t ring, uint64_t record, uint32_t srqn,
     doorbell(r->d, r->page, QRNIC_DB_SRQ, srqn, slot + 1, 0);
 }
 
-/* From an SRQ; what a message was too long for goes to the next one. */
+/* A WQE of an SRQ that is too short for one message receives the next one. */
 static void test_receive_srq(void)
 {
     uint8_t raw[QRNIC_SRQ_CTX_BYTES];
@@ -838,7 +836,10 @@ static void test_receive_srq(void)
     rig_stop(&r);
 }
 
-/* Our own buffer's key is refused: to ERR, and the rest is flushed. */
+/*
+ * An invalid key of the receive buffer moves the queue pair to ERR and flushes
+ * the rest.
+ */
 static void test_receive_key(void)
 {
     QrnicDataSeg sge;
@@ -862,7 +863,7 @@ static void test_receive_key(void)
     rig_stop(&r);
 }
 
-/* QP1: only its own Q_Key counts, in both directions. */
+/* QP1 uses its fixed Q_Key for sending and receiving. */
 static void test_gsi(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);
@@ -888,7 +889,7 @@ static void test_gsi(void)
     g_assert_cmphex(p.qkey, ==, QRNIC_GSI_QKEY);
     post_recv(&r, 0, 512);
     p = peer_packet(&r.qp, UD_SEND_ONLY, 0);
-    p.qkey = QKEY;              /* what QP_QKEY said */
+    p.qkey = QKEY;              /* The value of QP_QKEY */
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_QKEY, 1);
     p.qkey = QRNIC_GSI_QKEY;

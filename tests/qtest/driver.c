@@ -1,7 +1,8 @@
 /*
- * qrnic qtest: a driver for the device, as small as one can be
+ * qrnic qtest: a driver for the device, as small as a driver can be
  *
- * Follows the initialisation sequence of the Programmer's Reference.
+ * Follows the initialisation sequence of the Programmer's Reference. See
+ * driver.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,12 +14,12 @@
 #include "driver.h"
 #include "hw/pci/pci_regs.h"
 
-/* Round trips through the main loop after which nothing is pending. */
+/* Round trips through the main loop after which no work is pending */
 #define SETTLE_ROUNDS 32
 #define MEMORY_START 0x00200000
 #define MEMORY_END 0x07000000
 
-/* Where configuration space is memory, as firmware would have placed it */
+/* Address of configuration space in memory, as firmware would choose it */
 #define MCH_PCIEXBAR 0x60
 #define ECAM 0xb0000000u
 
@@ -54,15 +55,17 @@ void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
 }
 
 #define PORT_DEVFN QPCI_DEVFN(6, 0)
-/* The first bus behind the port, as configuration space of a PC names it */
+/*
+ * The first bus behind the port, in the notation of a PC's configuration space
+ */
 #define BEHIND_PORT_DEVFN 0x100
 
-/* Its slot is controlled by its own registers, not by those of ACPI. */
+/* A port with a slot that is controlled by its own registers, not by ACPI */
 #define PORT_OPTIONS \
     "-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off " \
     "-device pcie-root-port,id=above,bus=pcie.0,addr=06.0"
 
-/* A port passes on what libqos places in its window for memory. */
+/* Opens the port's windows, because a port forwards only addresses in them. */
 static void port_open(QPCIBus *bus)
 {
     QPCIDevice *port = qpci_device_find(bus, PORT_DEVFN);
@@ -76,7 +79,7 @@ static void port_open(QPCIBus *bus)
     g_free(port);
 }
 
-/* The same tests over another wire; see tests/README.md. */
+/* Returns true if the tests run over a cable; see tests/README.md. */
 static bool wire_is_cable(void)
 {
     return !g_strcmp0(getenv("QRNIC_TEST_WIRE"), "cable");
@@ -190,7 +193,7 @@ void message_set(Device *d, unsigned vector, uint64_t address, uint32_t data)
                    entry + PCI_MSIX_ENTRY_DATA, data);
 }
 
-/* Each vector's message is a store of its number + 1 into guest memory. */
+/* Enables MSI-X. The message of a vector writes its number + 1 to memory. */
 static void enable_msix(Device *d)
 {
     qpci_msix_enable(d->pci);
@@ -400,7 +403,10 @@ void eq_arm(Device *d, Eq *eq)
     eq_doorbell(d, eq, true);
 }
 
-/* Software's side of the phase bit: the first pass has 1. */
+/*
+ * Reads an entry of a ring. Returns true if its phase bit is valid: 1 in the
+ * first pass.
+ */
 static bool ring_entry(Device *d, uint64_t ring, unsigned log_size,
                        uint32_t consumer, unsigned size, uint8_t *raw)
 {

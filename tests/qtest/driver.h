@@ -1,8 +1,12 @@
 /*
- * qrnic qtest: a driver for the device, as small as one can be
+ * qrnic qtest: a driver for the device, as small as a driver can be
  *
- * What a test needs between the bus and an object of verbs. Nothing waits for
- * wall-clock time: conditions are polled, virtual time is stepped.
+ * Owns the path from the bus to the objects of verbs: registers, commands,
+ * queues, keys, queue pairs and the peer's frames. A test starts a device (or a
+ * whole rig: rig_start()), creates objects, posts work and compares frames and
+ * completions. No function waits for wall-clock time: conditions are polled and
+ * virtual time is stepped, so that the load of the machine cannot change a
+ * result.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,13 +28,16 @@
 #define OUR_MAC "\x52\x54\x00\x12\x34\x56"
 #define PEER_MAC "\x02\x00\x00\x00\x00\x02"
 #define PEER_QPN 0x123456u
-#define SQ_PSN 0x001001u        /* the device's first PSN */
-#define RQ_PSN 0xfffffeu        /* the peer's first PSN: wraps early */
+#define SQ_PSN 0x001001u        /* The device's first PSN */
+#define RQ_PSN 0xfffffeu        /* The peer's first PSN: wraps early */
 
-/* Long enough for a loaded machine; only a failing test waits for it. */
+/*
+ * The time limit of all waits. It is long because a loaded machine is slow;
+ * only a failing test uses all of it.
+ */
 #define PATIENCE_US (20 * G_USEC_PER_SEC)
 
-/* Conditions are polled; each look is a round trip through the main loop. */
+/* Polls a condition. Each poll is a round trip through QEMU's main loop. */
 #define WAIT_UNTIL(condition, ...) do { \
         int64_t end_ = g_get_monotonic_time() + PATIENCE_US; \
         while (!(condition)) { \
@@ -47,32 +54,40 @@ typedef struct Device {
     int devfn;
     QPCIBar control, doorbells;
     uint64_t doorbells_size;
-    int wire;                   /* the peer's end */
-    struct CablePeer *cable;    /* or this one */
-    uint64_t free;              /* first unused byte of guest memory */
+    int wire;                   /* The peer's socket */
+    struct CablePeer *cable;    /* The peer, on a cable */
+    uint64_t free;              /* The first unused byte of guest memory */
     uint64_t cmd_ring;
     unsigned cmd_log_size;
     uint32_t cmd_producer;
-    uint64_t msi[VECTORS];      /* where each vector's message lands */
+    uint64_t msi[VECTORS];      /* Address of each vector's message */
 } Device;
 
-/* Guest memory, zeroed. */
+/* Allocates guest memory and fills it with zeros. */
 uint64_t memory_alloc(Device *d, size_t size, size_t align);
 
-/* properties: as behind "-device qrnic,", or "" */
+/* Starts a device. properties: the text behind "-device qrnic,", or "". */
 Device *device_start(const char *properties);
-/* Without command queue, MSI-X and backend options: for the first steps. */
+/* Starts a device without command queue, MSI-X and backend options. */
 Device *device_start_bare(const char *properties, bool backend);
-/* backend: with a wire of ours; port: behind a port of PCIe */
+/*
+ * Starts a device. backend: the wire leads to the test; port: the device is
+ * behind a PCIe port.
+ */
 Device *device_start_on(const char *properties, bool backend, bool port);
 void device_stop(Device *d);
 void device_enable_commands(Device *d, unsigned log_size);
 
-/* Bus address of configuration space; devfn: with the bus above bit 7 */
+/*
+ * Returns the bus address of configuration space. devfn: bits 8 and above are
+ * the bus.
+ */
 uint64_t config_address(Device *d, int devfn, unsigned offset);
-/* Of the port of rig_start_behind_port() */
+/*
+ * Returns the address of Slot Control of the port of rig_start_behind_port().
+ */
 uint64_t slot_control_address(Device *d);
-/* Where the message of a vector goes, and what it writes */
+/* Sets address and data of the message of a vector. */
 void message_set(Device *d, unsigned vector, uint64_t address, uint32_t data);
 
 uint32_t reg_read(Device *d, unsigned offset);
@@ -80,30 +95,35 @@ void reg_write(Device *d, unsigned offset, uint32_t value);
 void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
               uint32_t index, unsigned wqebbs);
 
-/* Messages that a vector has sent since the last call: 0 or 1. */
+/* Returns true if the vector has sent a message since the last call. */
 bool interrupt_taken(Device *d, unsigned vector);
-/* Waits until the vector has sent one, and takes it. */
+/* Waits until the vector has sent a message, and clears it. */
 void interrupt_wait(Device *d, unsigned vector);
 
-/* Hands one command over; where its entry is. */
+/* Hands one command over. Returns the address of its entry. */
 uint64_t command_begin(Device *d, QrnicCmdEntry entry);
-/* Runs one command; the entry as the device wrote it back. */
+/* Runs one command. Returns its entry as the device wrote it back. */
 QrnicCmdEntry command_raw(Device *d, QrnicCmdEntry entry);
 QrnicCmdEntry command(Device *d, unsigned opcode, uint32_t object,
                       const void *in, uint32_t in_len, void *out,
                       uint32_t out_len);
-/* Asserts success; returns the number of the created object. */
+/*
+ * Runs a command and asserts success. Returns the number of the created object.
+ */
 uint32_t command_ok(Device *d, unsigned opcode, uint32_t object,
                     const void *in, uint32_t in_len, void *out,
                     uint32_t out_len);
-/* Asserts this status and syndrome. */
+/* Runs a command and asserts this status and syndrome. */
 void command_fails(Device *d, unsigned opcode, uint32_t object,
                    const void *in, uint32_t in_len, void *out,
                    uint32_t out_len, unsigned status, uint32_t syndrome);
 uint64_t counter(Device *d, enum qrnic_counter which);
-/* Waits until the counter has this value; fails with its name if it never. */
+/* Waits until the counter has this value; fails with the counter's name. */
 void counter_wait(Device *d, enum qrnic_counter which, uint64_t value);
-/* Lets the device do all that is pending: nothing more comes afterwards. */
+/*
+ * Waits until the device has finished all pending work, so that silence after
+ * it is meaningful.
+ */
 void settle(Device *d);
 
 typedef struct Eq {
@@ -127,11 +147,11 @@ typedef struct Qp {
 void eq_create(Device *d, Eq *eq, unsigned type, unsigned vector,
                unsigned log_size);
 void eq_arm(Device *d, Eq *eq);
-/* True and taken, if there is one. */
+/* Returns true and the next EQE if there is an EQE. */
 bool eq_poll(Device *d, Eq *eq, QrnicEqe *out);
 void eq_wait(Device *d, Eq *eq, QrnicEqe *out);
 
-/* RESUME_PAGE_FAULT or REFUSE_PAGE_FAULT; sequence: data of its event */
+/* Runs RESUME_PAGE_FAULT or REFUSE_PAGE_FAULT. sequence: data of the event. */
 void fault_answer(Device *d, unsigned opcode, uint32_t number,
                   uint32_t sequence);
 
@@ -143,47 +163,51 @@ void cq_wait(Device *d, Cq *cq, QrnicCqe *out);
 
 typedef struct Mr {
     uint32_t key, index;
-    uint64_t start, length;     /* as the user of the key says it */
-    uint64_t memory;            /* where it really is: contiguous */
+    /* Address range as the users of the key see it */
+    uint64_t start, length;
+    uint64_t memory;            /* Address in guest memory; contiguous */
 } Mr;
 
-/* Contiguous memory, translation of level 0. */
+/* Creates a region of contiguous memory with a translation of level 0. */
 void mr_create(Device *d, Mr *mr, uint32_t pd, uint64_t start, uint64_t length,
                uint8_t access);
 
-/* An entry with the device's own MAC address; vlan: -1, or the VLAN. */
+/* Writes a GID entry with the device's MAC address. vlan: -1 for none. */
 void gid_set(Device *d, uint32_t index, const uint8_t *gid, int vlan);
-/* ::ffff:a.b.c.d */
+/* Makes the GID ::ffff:a.b.c.d. */
 void gid_of_ip4(uint8_t *gid, const void *ip4);
 
-/* Level-0 translation of contiguous memory. */
+/* Returns the level-0 translation of contiguous memory. */
 QrnicTranslation contiguous(uint64_t address);
 
 void qp_create(Device *d, Qp *qp, unsigned type, uint32_t pd, uint32_t page,
                Cq *send_cq, Cq *recv_cq, unsigned sq_log_size,
                unsigned rq_log_size, unsigned rq_log_stride);
-/* flags: qp_flags */
+/* Creates a queue pair with these qp_flags. */
 void qp_create_flags(Device *d, Qp *qp, unsigned type, uint32_t pd,
                      uint32_t page, Cq *send_cq, Cq *recv_cq,
                      unsigned sq_log_size, unsigned rq_log_size,
                      unsigned rq_log_stride, uint8_t flags);
-/* Without an RQ */
+/* Creates a queue pair that receives from an SRQ instead of an RQ. */
 void qp_create_srq(Device *d, Qp *qp, unsigned type, uint32_t pd,
                    uint32_t page, Cq *send_cq, Cq *recv_cq,
                    unsigned sq_log_size, uint32_t srqn);
 void qp_modify(Device *d, const Qp *qp, const QrnicQpAttr *attr);
 void qp_query(Device *d, const Qp *qp, QrnicQpAttr *attr);
-/* From RESET as a connection to the peer; attr: what differs, or NULL. */
+/*
+ * Moves a queue pair from RESET to RTR, connected to the peer. attr: replaces
+ * the attributes of qp_default_attr(), or NULL.
+ */
 void qp_to_rtr(Device *d, Qp *qp, const QrnicQpAttr *attr);
 void qp_connect(Device *d, Qp *qp, const QrnicQpAttr *attr);
-/* The same of UC, which has fewer attributes */
+/* Connects a UC queue pair, which has fewer attributes. */
 void qp_connect_unreliable(Device *d, const Qp *qp, const QrnicQpAttr *attr);
-/* RESET to RTS, for UD and GSI */
+/* Moves a UD or GSI queue pair from RESET to RTS. */
 void qp_start_datagram(Device *d, const Qp *qp, uint32_t qkey);
-/* The attributes qp_connect uses. */
+/* Returns the attributes that qp_connect() uses. */
 QrnicQpAttr qp_default_attr(void);
 
-/* A send WQE under construction. */
+/* A send WQE under construction */
 typedef struct Wqe {
     uint8_t bytes[QRNIC_WQE_MAX_WQEBB * QRNIC_WQEBB_SIZE];
     unsigned segments;
@@ -203,48 +227,51 @@ void wqe_reg(Wqe *w, const QrnicRegSeg *reg);
 void wqe_data(Wqe *w, uint64_t address, uint32_t length, uint32_t lkey);
 void wqe_inline(Wqe *w, const void *data, uint32_t length);
 unsigned wqe_wqebbs(const Wqe *w);
-/* Writes it into the ring; nothing else. */
+/* Writes the WQE into the ring without a doorbell. */
 void sq_write(Device *d, Qp *qp, Wqe *w);
 /* Writes the software doorbell. */
 void sq_publish(Device *d, const Qp *qp);
 void sq_ring(Device *d, const Qp *qp);
-/* All three. */
+/* Writes the WQE into the ring, writes the software doorbell, rings. */
 void sq_post(Device *d, Qp *qp, Wqe *w);
-/* Ring, record, window and direct doorbell. */
+/* Posts a direct WQE: ring, software doorbell, window and direct doorbell. */
 void sq_post_direct(Device *d, Qp *qp, Wqe *w);
-/* One receive WQE of data segments; count 0 is allowed. */
+/* Writes one receive WQE. count: number of data segments, 0 is allowed. */
 void rq_write(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count);
 void rq_post(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count);
 
-/* Raw frames, and packets of the peer with the addresses of qp_connect. */
+/* Sends a raw frame to the device. */
 void wire_send(Device *d, const uint8_t *frame, size_t len);
-/* Length of the next frame from the device; waits for it. */
+/* Waits for the next frame of the device. Returns its length. */
 size_t wire_receive(Device *d, uint8_t *frame);
 bool wire_pending(Device *d);
-/* Stopped, the device does nothing, but takes doorbells. */
+/* Stops the VM. A stopped device accepts doorbells and does no work. */
 void vm_stop(Device *d);
 void vm_continue(Device *d);
-/* Bytes of the shortest frame that the wire carries */
+/* Returns the length of the shortest frame that the wire carries. */
 size_t wire_shortest(const Device *d);
-/* The backend's link, at the device's end */
+/* Sets the link state of the backend on the device's side. */
 void wire_cut(Device *d, bool cut);
-/* With the object "cable": its other end is there. */
+/* Returns true if the device is on a cable with a peer. */
 bool cable_link(Device *d);
-/* Asserts that the device has sent nothing. */
+/* Asserts that the device has sent no frame. */
 void wire_silent(Device *d);
 PeerPacket peer_packet(const Qp *qp, uint8_t opcode, uint32_t psn);
 void peer_send(Device *d, const PeerPacket *p);
-/* Next packet of the device, with this opcode and PSN; payload is static. */
+/*
+ * Returns the next packet of the device and asserts its opcode and PSN. The
+ * payload is valid until the next call.
+ */
 PeerPacket peer_expect(Device *d, uint8_t opcode, uint32_t psn);
-/* The same of a queue pair with options, whose packets have this mark */
+/* Acts as peer_expect(), for a queue pair with options. mark: of the packet. */
 PeerPacket peer_expect_marked(Device *d, uint8_t opcode, uint32_t psn,
                               uint8_t mark);
-/* Asserts that the device's next frame is this packet, in each byte. */
+/* Asserts that each byte of the device's next frame is as in this packet. */
 void peer_expect_frame(Device *d, const PeerPacket *p);
 void peer_ack(Device *d, const Qp *qp, uint32_t psn, uint8_t syndrome,
               uint32_t msn);
 
-/* rig.c: everything of an ordinary test, one RC QP connected to the peer. */
+/* The state of an ordinary test: one RC queue pair, connected to the peer */
 typedef struct Rig {
     Device *d;
     Eq async, eq;
@@ -259,32 +286,37 @@ typedef struct Rig {
 #define ALL_RIGHTS (QRNIC_ACCESS_LOCAL_WRITE | QRNIC_ACCESS_REMOTE_WRITE | \
                     QRNIC_ACCESS_REMOTE_READ | QRNIC_ACCESS_REMOTE_ATOMIC)
 
-/* properties with "netdev=" or "cable=": on a wire of the test's own */
+/*
+ * Starts a rig. properties: with "netdev=" or "cable=" the test owns the wire.
+ */
 void rig_start(Rig *r, const char *properties, const QrnicQpAttr *attr);
-/* Behind a port, from which it can be unplugged; the device's id is qrnic. */
+/*
+ * Starts a rig behind a port, so that the device can be unplugged. The device's
+ * id is "qrnic".
+ */
 void rig_start_behind_port(Rig *r, const char *properties);
-/* Its objects once more, after a reset; the device takes commands. */
+/* Creates the objects of the rig again after a reset. */
 void rig_start_again(Rig *r);
 void rig_stop(Rig *r);
-/* Fills memory of the MR with a pattern and returns a copy; or reads it. */
+/* Fills memory of the region with a pattern, and returns a copy. */
 void rig_fill(Rig *r, uint64_t offset, uint8_t *copy, size_t length,
               uint32_t seed);
 void rig_read(Rig *r, uint64_t offset, uint8_t *out, size_t length);
 /*
- * The other end writes a packet of the path MTU with this byte all over to the
- * MR: the message, which it is as a whole, and the marks of the packet
+ * Sends a write of one packet from the peer to the region. All RIG_PACKET
+ * bytes, which is the path MTU, are `byte`. mark: marks of the BTH.
  */
 #define RIG_PACKET 1024u
 void rig_write_from_peer(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
                          uint8_t mark, bool ack_request);
-/* So many bytes of the MR are this one. */
+/* Asserts that RIG_PACKET bytes of the region are `byte`. */
 void rig_expect_byte(Rig *r, uint64_t offset, uint8_t byte);
-/* Makes a key of the rig's PD, and returns it. */
+/* Creates a key in the rig's PD. Returns the key. */
 uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx);
-/* Waits for the next CQE of the send CQ. opcode: only of a success */
+/* Waits for the next CQE of the send CQ. opcode: compared only on success. */
 void rig_sent(Rig *r, unsigned status, unsigned opcode, unsigned syndrome);
 
-/* Registration of the tests by topic. */
+/* Registration of the tests by topic */
 void add_register_tests(void);
 void add_command_tests(void);
 void add_queue_tests(void);

@@ -1,7 +1,7 @@
 /*
  * qrnic qtest: the Ethernet function
  *
- * Frames out of and into a raw packet QP; checksums, VLAN tags, the receive
+ * Frames from and to a raw packet queue pair; checksums, VLAN tags, the receive
  * filter, backpressure. Programmer's Reference, chapter Ethernet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -13,7 +13,7 @@
 
 static const uint8_t broadcast[6] = { [0 ... 5] = 0xff };
 
-/* The rig's RC QP stays; r->qp becomes the raw packet QP of the filter. */
+/* Replaces r->qp by the raw packet queue pair of the receive filter. */
 static void eth_setup(Rig *r, uint8_t rx_flags)
 {
     uint8_t raw[QRNIC_RX_FILTER_BYTES];
@@ -97,7 +97,7 @@ static uint16_t ones_sum(const uint8_t *p, size_t len)
     return sum;
 }
 
-/* Any start and offset; the sum of the result is all ones. */
+/* A checksum with any start and offset: the sum of the result is all ones. */
 static void test_transmit_csum(void)
 {
     uint8_t frame[101], got[PEER_FRAME_MAX];
@@ -119,7 +119,10 @@ static void test_transmit_csum(void)
     g_assert_cmpmem(got, 12, frame, 12);
     g_assert_cmpmem(got + 12, 4, "\x81\x00\x61\x23", 4);
     g_assert_cmpmem(got + 16, 38, frame + 12, 38);
-    /* software left a partial sum in the field; the device sums over it */
+    /*
+     * Software wrote a partial sum into the field, so the device must include
+     * it.
+     */
     memset(frame + 50, 0, 2);
     {
         uint8_t original[2];
@@ -154,7 +157,7 @@ static void test_transmit_csum_outside(void)
     rig_stop(&r);
 }
 
-/* Jumbo frames up to the MTU; longer ones are refused. */
+/* Jumbo frames up to the MTU are sent; longer ones are rejected. */
 static void test_transmit_long(void)
 {
     uint8_t raw[QRNIC_PORT_CTX_BYTES], frame[9014], got[PEER_FRAME_MAX];
@@ -218,8 +221,8 @@ static void test_receive(void)
 }
 
 /*
- * No receive WQE: the frame is dropped and counted. What is behind it passes:
- * a packet of a reliable connection, and a frame once there is a buffer.
+ * Without a receive WQE the frame is dropped and counted. Packets of a reliable
+ * connection behind it pass, and so do frames after a buffer was posted.
  */
 static void test_receive_no_buffer(void)
 {
@@ -251,7 +254,9 @@ static void test_receive_no_buffer(void)
     rig_stop(&r);
 }
 
-/* Without bus mastering a frame could go nowhere: it waits, and comes. */
+/*
+ * A frame waits while bus mastering is off, because the device cannot write it.
+ */
 static void test_receive_bus_master(void)
 {
     uint16_t pci_command;
@@ -282,7 +287,7 @@ static void set_filter(Rig *r, QrnicRxFilter *filter)
     command_ok(r->d, QRNIC_CMD_SET_RX_FILTER, 0, raw, sizeof(raw), NULL, 0);
 }
 
-/* True if a frame to dmac gets through. */
+/* Returns true if a frame to dmac is received. */
 static bool passes(Rig *r, const void *dmac)
 {
     uint64_t filtered = counter(r->d, QRNIC_COUNTER_ETH_RX_FILTERED);
@@ -297,7 +302,9 @@ static bool passes(Rig *r, const void *dmac)
                counter(r->d, QRNIC_COUNTER_ETH_RX_PACKETS) != packets,
                "the frame does not arrive");
     if (counter(r->d, QRNIC_COUNTER_ETH_RX_PACKETS) == packets) {
-        /* takes the receive WQE away again */
+        /*
+         * Consumes the receive WQE, so that the next call begins without one.
+         */
         make_frame(frame, sizeof(frame), OUR_MAC, 0x88b5);
         wire_send(r->d, frame, sizeof(frame));
         cq_wait(r->d, &r->recv_cq, &cqe);
@@ -356,7 +363,7 @@ static void test_filter_bad(void)
     rig_stop(&r);
 }
 
-/* A UDP/IPv4 frame with right or wrong checksums. */
+/* Makes a UDP/IPv4 frame with valid or invalid checksums. */
 static void udp_frame(uint8_t *frame, size_t payload, bool bad_ip, bool bad_udp)
 {
     uint8_t pseudo[12], *ip = frame + 14, *udp = ip + 20;
@@ -427,7 +434,7 @@ static void test_receive_vlan(void)
     rig_stop(&r);
 }
 
-/* Longer than the MTU: dropped, and the receive WQE is not used up. */
+/* A frame longer than the MTU is dropped and consumes no receive WQE. */
 static void test_receive_long(void)
 {
     uint8_t frame[1600], good[64];
@@ -446,10 +453,7 @@ static void test_receive_long(void)
     rig_stop(&r);
 }
 
-/*
- * One or two tags of either kind are no part of what the MTU bounds; three
- * are.
- */
+/* The MTU excludes one or two VLAN tags of either type, but not a third. */
 static void test_tags_beyond_mtu(void)
 {
     static const uint8_t tags[12] = {
@@ -490,7 +494,7 @@ static void test_tags_beyond_mtu(void)
     rig_stop(&r);
 }
 
-/* Without a queue frames are dropped and counted; RoCE goes on. */
+/* Without a queue frames are dropped and counted; RoCE continues. */
 static void test_no_queue(void)
 {
     uint8_t frame[64];
@@ -508,7 +512,9 @@ static void test_no_queue(void)
     rig_stop(&r);
 }
 
-/* UDP port 4791 to an address that is no GID of ours is ordinary traffic. */
+/*
+ * UDP port 4791 to an address that is no GID of the device is ordinary traffic.
+ */
 static void test_roce_not_ours(void)
 {
     uint8_t frame[PEER_FRAME_MAX];
@@ -528,7 +534,7 @@ static void test_roce_not_ours(void)
     rig_stop(&r);
 }
 
-/* With the link down frames are dropped and counted, and complete. */
+/* While the link is down, frames are dropped and counted, and WQEs complete. */
 static void test_link_down(void)
 {
     Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
@@ -551,7 +557,7 @@ static void test_link_down(void)
     rig_stop(&r);
 }
 
-/* The backend takes no more: nothing is lost, all comes once it does. */
+/* A full backend loses nothing: all frames are sent once it has room. */
 static void test_backpressure(void)
 {
     uint8_t got[PEER_FRAME_MAX];

@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: atomic write and flush, on the wire and at home
+ * qrnic qtest: atomic write and flush, on the wire and by loopback
  *
  * InfiniBand specification, annex A19; Programmer's Reference, chapters Queues
  * and Transport.
@@ -14,7 +14,7 @@
 #define GLOBAL QRNIC_FLUSH_GLOBAL
 #define FETH(type, level) ((level) << 4 | (type))
 
-/* A region of the rig's memory, with all rights */
+/* Creates a key of the rig's memory with all rights. */
 static uint32_t key_create(Rig *r)
 {
     return rig_key_create(r, (QrnicMkeyCtx) {
@@ -33,7 +33,7 @@ static void flush_start(Rig *r, const char *properties)
     rig_start(r, properties, &attr);
 }
 
-/* The peer's answer to either: a read response of no bytes */
+/* Sends the response to both operations: a read response of 0 bytes. */
 static void peer_done(Rig *r, uint32_t psn, uint32_t msn)
 {
     PeerPacket p = peer_packet(&r->qp, RC_READ_ONLY, psn);
@@ -59,7 +59,7 @@ static void test_write_sent(void)
     g_assert_cmpuint(p.dma_length, ==, 8);
     g_assert_true(p.ack_request);
     g_assert_cmpmem(p.payload, p.length, "8 bytes!", 8);
-    /* An ACK is not the answer: it is asked for again. */
+    /* An ACK is no response to it, so the device retransmits the request. */
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
     p = peer_expect(r.d, RC_ATOMIC_WRITE, SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "8 bytes!", 8);
@@ -101,7 +101,7 @@ static void test_flush_sent(void)
     sq_post(r.d, &r.qp, &w);
     p = peer_expect(r.d, RC_FLUSH, SQ_PSN + 1);
     g_assert_cmphex(p.feth, ==, 0x01);
-    /* Data where none belongs */
+    /* A response with data is invalid here. */
     p = peer_packet(&r.qp, RC_READ_ONLY, SQ_PSN + 1);
     p.payload = (const uint8_t *)"data";
     p.length = 4;
@@ -139,7 +139,7 @@ static void test_write_received(void)
     g_assert_cmpuint(p.length, ==, 0);
     rig_read(&r, 0x808, got, 8);
     g_assert_cmpmem(got, 8, "together", 8);
-    /* A duplicate is answered in the same way, and not executed again. */
+    /* A duplicate has the same response and is not executed. */
     qtest_memwrite(r.d->qts, r.mr.memory + 0x808, "changed!", 8);
     p = write_packet(&r, RQ_PSN, key, 0x808);
     peer_send(r.d, &p);
@@ -148,7 +148,10 @@ static void test_write_received(void)
     rig_read(&r, 0x808, got, 8);
     g_assert_cmpmem(got, 8, "changed!", 8);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_ATOMIC_WRITE), ==, 1);
-    /* One for another address is not that request; it is dropped. */
+    /*
+     * A duplicate PSN with another address is dropped, because it is not that
+     * request.
+     */
     p = write_packet(&r, RQ_PSN, key, 0x810);
     peer_send(r.d, &p);
     p = write_packet(&r, RQ_PSN + 1, key, 0x7fc);
@@ -184,7 +187,10 @@ static void test_flush_received(void)
     g_assert_cmphex(p.syndrome & 0x60, ==, AETH_ACK);
     g_assert_cmpuint(p.msn, ==, 1);
     g_assert_cmpuint(p.length, ==, 0);
-    /* Again; then the whole region, by an address that is not in it */
+    /*
+     * The duplicate, then a flush of the whole region by an address outside of
+     * it
+     */
     p = flush_packet(&r, RQ_PSN, key, FETH(GLOBAL, QRNIC_FLUSH_RANGE));
     peer_send(r.d, &p);
     peer_expect(r.d, RC_READ_ONLY, RQ_PSN);
@@ -204,7 +210,8 @@ typedef struct Refused {
     uint8_t opcode, syndrome;
     uint64_t offset;
     uint32_t dma_length, length, feth;
-    bool own_key;               /* else the rig's, without right to flush */
+    /* False: the rig's key, without the right to flush */
+    bool own_key;
 } Refused;
 
 static const Refused refused[] = {

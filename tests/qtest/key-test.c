@@ -1,6 +1,6 @@
 /*
- * qrnic qtest: keys that change: windows, fast registration, invalidation,
- * registration anew, null regions
+ * qrnic qtest: keys that change: memory windows, fast registration,
+ * invalidation, MODIFY_MKEY, null regions
  *
  * Programmer's Reference, chapter Memory.
  *
@@ -23,7 +23,7 @@ static void key_modify(Rig *r, uint32_t key, QrnicMkeyCtx ctx)
                0);
 }
 
-/* The rig's region once more, with windows allowed */
+/* Returns a second key of the rig's region, which allows windows. */
 static QrnicMkeyCtx region(Rig *r)
 {
     return (QrnicMkeyCtx) {
@@ -34,7 +34,7 @@ static QrnicMkeyCtx region(Rig *r)
     };
 }
 
-/* A peer's write of 8 bytes; answered by an ACK, or by this NAK. */
+/* Sends a write of 8 bytes. Asserts an ACK, or this NAK. */
 static void peer_write(Rig *r, uint32_t psn, uint64_t va, uint32_t key,
                        const char *text, unsigned answer)
 {
@@ -61,7 +61,10 @@ static void memory_is(Rig *r, uint64_t offset, const char *text)
     g_assert_cmpmem(got, sizeof(got), text, sizeof(got));
 }
 
-/* Bound, used, invalidated by the peer's send, and then refused */
+/*
+ * A window is bound, used, and invalidated by the peer's send; then it is
+ * rejected.
+ */
 static void test_window(void)
 {
     Rig r;
@@ -106,7 +109,7 @@ static void test_window(void)
     rig_stop(&r);
 }
 
-/* A queue pair of the kernel registers pages; one of a process may not. */
+/* A queue pair of the kernel may register pages; one of a process may not. */
 static void test_fast_reg(void)
 {
     Rig r;
@@ -131,7 +134,10 @@ static void test_fast_reg(void)
     qtest_writeq(r.d->qts, reg.table.root, r.mr.memory + 0x5000);
     qtest_writeq(r.d->qts, reg.table.root + 8, r.mr.memory + 0x3000);
     wqe_reg(&w, &reg);
-    /* One doorbell: the send gathers what was registered right before it. */
+    /*
+     * One doorbell for both, because the send must use the registration before
+     * it.
+     */
     qtest_memwrite(r.d->qts, r.mr.memory + 0x5ffc, "left", 4);
     qtest_memwrite(r.d->qts, r.mr.memory + 0x3000, "over", 4);
     wqe_data(&send, 0x7000 + 0x7fc, 8, reg.key);
@@ -153,7 +159,7 @@ static void test_fast_reg(void)
     rig_stop(&r);
 }
 
-/* The bytes of a send with invalidate, and of its several packets */
+/* Sends with invalidate of one and of several packets, byte by byte */
 static void test_send_inv(void)
 {
     Rig r;
@@ -184,7 +190,7 @@ static void test_send_inv(void)
     rig_stop(&r);
 }
 
-/* The peer invalidates what is none of its business. */
+/* The peer invalidates keys that it must not invalidate. */
 static void test_send_inv_refused(void)
 {
     Rig r;
@@ -205,7 +211,7 @@ static void test_send_inv_refused(void)
     rig_stop(&r);
 }
 
-/* The same index, another place, another variant. */
+/* MODIFY_MKEY keeps the index and changes place and variant. */
 static void test_modify(void)
 {
     Rig r;

@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: the other end of link retransmission; see link-peer.h.
+ * qrnic qtest: the peer of link retransmission; see link-peer.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +9,7 @@
 
 #define MS 1000000ll
 
-/* Bit by bit, of all but itself */
+/* Computes the CRC of a frame, without the CRC field, bit by bit. */
 static uint32_t link_crc(const uint8_t *frame, size_t length)
 {
     uint32_t crc = 0xffffffff;

@@ -1,8 +1,9 @@
 /*
- * qrnic qtest: the other end of link retransmission
+ * qrnic qtest: the peer of link retransmission
  *
- * With an encoder and decoder of its own. Programmer's Reference, chapter Link
- * retransmission.
+ * Owns a session of link retransmission with the device: frame numbers, an
+ * encoder and a decoder of frames, and the CRC. It shares no code with the
+ * device. Programmer's Reference, chapter Link retransmission.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,7 +22,7 @@ enum {
     LINK_NAK,
 };
 
-/* The test's session; its numbers wrap soon. */
+/* The test's session and its first frame number, which wraps soon */
 #define LINK_PEER 0xfffffffeu
 typedef struct LinkFrame {
     unsigned type;
@@ -33,30 +34,32 @@ typedef struct LinkFrame {
 
 typedef struct LinkEnd {
     Rig r;
-    uint32_t session;           /* the device's */
-    uint32_t sent;              /* frames of ours */
+    uint32_t session;           /* The device's session */
+    uint32_t sent;              /* Frames sent by the test */
 } LinkEnd;
 
 bool link_is_frame(const uint8_t *frame);
-/* One of the device's, which is as it should be */
+/* Decodes a frame of the device and asserts that it is well formed. */
 LinkFrame link_decode(const uint8_t *frame, size_t len);
-/* One of ours into frame, PEER_FRAME_MAX long; returns its length. */
+/* Encodes a frame. frame: PEER_FRAME_MAX bytes. Returns the length. */
 size_t link_encode(const LinkFrame *f, uint8_t *frame);
-/* The CRC is right again. */
+/* Writes the right CRC into a frame. */
 void link_seal(uint8_t *frame, size_t length);
 void link_hello(LinkEnd *e, uint32_t heard);
 void link_control(LinkEnd *e, unsigned type, uint32_t count, uint64_t map);
 /*
- * Our frame n, which carries a packet; count: of theirs that have arrived;
- * flip: what is done to the CRC
+ * Sends frame n with a packet. count: received frames to acknowledge; flip:
+ * XORed to the CRC.
  */
 void link_data(LinkEnd *e, uint32_t n, uint32_t count, const PeerPacket *p,
                uint32_t flip);
 LinkFrame link_expect(LinkEnd *e, unsigned type);
-/* The device's frame n, which carries this packet of its */
+/* Asserts the device's frame n and its packet. */
 void link_expect_data(LinkEnd *e, uint32_t n, uint8_t opcode, uint32_t psn);
 uint8_t link_state(Device *d);
-/* The latest HELLO of the device: each reset begins a session. */
+/*
+ * Returns the session of the device's last HELLO. Each reset begins a session.
+ */
 uint32_t link_session_of(Device *d);
 void link_agree(LinkEnd *e);
 void link_end_start(LinkEnd *e);

@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: memory keys and translation tables
  *
- * The check of FEATURES M2 on the wire and at home, tables of one to three
- * levels, zero-based and IOVA. Programmer's Reference, chapter Memory.
+ * Tests key checks of remote and local accesses, tables of one to three levels,
+ * and zero-based and IOVA regions. Programmer's Reference, chapter Memory.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "driver.h"
 
-/* A region of scattered pages; page i of it is at where[i]. */
+/* A region of scattered pages; where[i] is the address of page i. */
 typedef struct Scattered {
     unsigned levels, page_shift, pages;
     uint64_t *where;
@@ -24,7 +24,10 @@ static uint64_t scatter(Device *d, Scattered *s)
     s->where = g_new(uint64_t, s->pages);
     leaves = memory_alloc(d, lists * 4096, 4096);
     for (unsigned i = 0; i < s->pages; i++) {
-        /* even and odd pages come from the two ends: never contiguous */
+        /*
+         * Even and odd pages come from opposite ends, so that no two are
+         * contiguous.
+         */
         s->where[i] = memory_alloc(d, page, page);
         if (i & 1) {
             uint64_t swap = s->where[i];
@@ -82,7 +85,10 @@ static void scattered_read(Rig *r, const Scattered *s, uint64_t at,
     }
 }
 
-/* A write of the peer across page borders, then a send gathered from there. */
+/*
+ * Tests a write of the peer across page borders, then a send that gathers the
+ * data.
+ */
 static void check_table(unsigned levels, unsigned page_shift, unsigned pages,
                         uint64_t start, uint32_t first_offset)
 {
@@ -166,7 +172,7 @@ static const KeyCase key_cases[] = {
     { "access", QRNIC_SYN_KEY_ACCESS, AETH_NAK_REMOTE_ACCESS },
 };
 
-/* A key that fails in this way, and an address to use it with. */
+/* Makes a key that fails in this way, and an address for its use. */
 static void spoil_key(Rig *r, const KeyCase *c, uint64_t *addr, uint32_t *key)
 {
     uint32_t pd;
@@ -194,7 +200,10 @@ static void spoil_key(Rig *r, const KeyCase *c, uint64_t *addr, uint32_t *key)
     }
 }
 
-/* As a remote key: NAK, nothing written, the QP in ERR, an event. */
+/*
+ * As a remote key: the peer receives a NAK, memory is unchanged, the queue pair
+ * is in ERR, and an event is sent.
+ */
 static void test_remote_key(const void *data)
 {
     const KeyCase *c = data;
@@ -227,7 +236,7 @@ static void test_remote_key(const void *data)
     rig_stop(&r);
 }
 
-/* As a local key of an RDMA read: completion with the reason. */
+/* As a local key of an RDMA read: the completion has the reason. */
 static void test_local_key(const void *data)
 {
     const KeyCase *c = data;
@@ -244,7 +253,7 @@ static void test_local_key(const void *data)
     wqe_remote(&w, 0x1000, 0x1234);
     wqe_data(&w, addr, sizeof(payload), key);
     sq_post(r.d, &r.qp, &w);
-    /* The key is checked when the response arrives. */
+    /* The device checks the key when the response arrives. */
     peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
     p = peer_packet(&r.qp, RC_READ_ONLY, SQ_PSN);
     memset(payload, 1, sizeof(payload));
@@ -262,7 +271,7 @@ static void test_local_key(const void *data)
     rig_stop(&r);
 }
 
-/* A destroyed key is refused from then on. */
+/* A destroyed key is rejected. */
 static void test_destroyed_key(void)
 {
     PeerPacket p;
@@ -280,7 +289,7 @@ static void test_destroyed_key(void)
     rig_stop(&r);
 }
 
-/* A DMA region covers bus addresses as they are. */
+/* A DMA region has bus addresses without translation. */
 static void test_dma_region(void)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES], data[32];
@@ -306,7 +315,9 @@ static void test_dma_region(void)
     rig_stop(&r);
 }
 
-/* A table whose page list is nowhere: an error, no crash. */
+/*
+ * The page list of a table is at an address without memory: the access fails.
+ */
 static void test_table_nowhere(void)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES];

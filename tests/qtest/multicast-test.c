@@ -12,7 +12,7 @@
 #define QKEY 0x0badcafeu
 #define GRH 40
 #define GROUP_IP4 "\xe0\x81\x02\x03"
-/* RFC 1112: the low 23 bits, so that the 0x81 is a 0x01 */
+/* The low 23 bits of the group (RFC 1112), so its byte 0x81 becomes 0x01 */
 #define GROUP_MAC "\x01\x00\x5e\x01\x02\x03"
 #define MEMBERS 3
 
@@ -20,7 +20,9 @@ static const uint8_t group6[16] = { 0xff, 0x0e, [12] = 0xaa, 0xbb, 0xcc, 0xdd };
 static const uint8_t our_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
 static const uint8_t peer_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 2 };
 
-/* UD queue pairs in RTS; those not in the group are there to stay silent. */
+/*
+ * UD queue pairs in RTS. A queue pair outside the group must receive nothing.
+ */
 typedef struct Group {
     Rig r;
     uint8_t gid[16];
@@ -53,7 +55,7 @@ static void detach_fails(Rig *r, uint32_t qpn, const uint8_t *gid,
                   status, syndrome);
 }
 
-/* A receive WQE for 1 KiB of the rig's memory, for each member its own */
+/* Posts a receive WQE. Each member has 1 KiB of the rig's memory. */
 static void post_recv(Group *g, unsigned member)
 {
     QrnicDataSeg sge = {
@@ -63,7 +65,7 @@ static void post_recv(Group *g, unsigned member)
     rq_post(g->r.d, &g->qp[member], &sge, 1);
 }
 
-/* flags: of member 0 */
+/* Starts the group. flags: of member 0. */
 static void group_start_with(Group *g, uint8_t flags, const char *properties)
 {
     rig_start(&g->r, properties, NULL);
@@ -99,7 +101,10 @@ static PeerPacket peer_multicast(Group *g, const char *text)
     return p;
 }
 
-/* Exactly these members (a bit each) get the text; their order is free. */
+/*
+ * Asserts that exactly these members (a bit each) receive the text, in any
+ * order.
+ */
 static void expect_copies(Group *g, unsigned members, const char *text,
                           uint32_t src_qpn)
 {
@@ -123,7 +128,7 @@ static void expect_copies(Group *g, unsigned members, const char *text,
         g_assert_cmpuint(cqe.byte_len, ==, GRH + strlen(text));
         rig_read(&g->r, 1024 * (i + 1), (uint8_t *)got, GRH + strlen(text));
         g_assert_cmpmem(got + GRH, strlen(text), text, strlen(text));
-        /* the destination in the GRH is the group */
+        /* The GRH has the group as destination. */
         if (cqe.network == QRNIC_NETWORK_IPV6) {
             g_assert_cmpmem(got + 24, 16, g->gid, 16);
         } else {
@@ -175,7 +180,7 @@ static void test_commands(void)
     rig_stop(&g.r);
 }
 
-/* As many attachments as the device says, and not one more */
+/* The device has as many attachments as it reports, and rejects one more. */
 static void test_limit(void)
 {
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES], gid[16];
@@ -194,7 +199,7 @@ static void test_limit(void)
                    NULL, 0);
     }
     attach_fails(&g.r, g.qp[0].number, g.gid, QRNIC_ST_NO_RESOURCE, 0);
-    /* one that there is already takes no room */
+    /* An existing attachment needs no room. */
     command_ok(g.r.d, QRNIC_CMD_ATTACH_MULTICAST, g.qp[0].number, gid, 16,
                NULL, 0);
     command_ok(g.r.d, QRNIC_CMD_DETACH_MULTICAST, g.qp[0].number, gid, 16,
@@ -206,7 +211,7 @@ static void test_limit(void)
     rig_stop(&g.r);
 }
 
-/* One copy for each attached queue pair, if the Q_Key is right */
+/* Each attached queue pair with the right Q_Key receives one copy. */
 static void test_receive(void)
 {
     QrnicQpAttr attr = {
@@ -261,7 +266,7 @@ static void test_receive_ipv6(void)
     rig_stop(&g.r);
 }
 
-/* A group is one of the VLAN that the device is in, by its GID table. */
+/* A group belongs to a VLAN that the device has in its GID table. */
 static void test_receive_vlan(void)
 {
     uint8_t gid[16];
@@ -286,8 +291,8 @@ static void test_receive_vlan(void)
 }
 
 /*
- * A number of one queue pair is not the address of a group: nobody gets a
- * packet that goes to a group and to a single queue pair.
+ * A packet to a group address with the number of a single queue pair is
+ * dropped.
  */
 static void test_receive_number(void)
 {
@@ -309,7 +314,9 @@ static void test_receive_number(void)
     rig_stop(&g.r);
 }
 
-/* Frames to a group that nobody is attached to are the Ethernet function's. */
+/*
+ * Frames to a group without attached queue pairs go to the Ethernet function.
+ */
 static void test_ethernet(void)
 {
     uint8_t raw[QRNIC_RX_FILTER_BYTES], frame[PEER_FRAME_MAX];
@@ -393,7 +400,10 @@ static void send_to_group(Group *g, unsigned member, const char *text)
     wire_silent(g->r.d);
 }
 
-/* To the wire once, and to all attached here, the sender included */
+/*
+ * A send goes to the wire once, and to all attached queue pairs, the sender
+ * included.
+ */
 static void check_send(uint8_t flags, unsigned members, bool ipv6)
 {
     Group g;
@@ -408,7 +418,7 @@ static void check_send(uint8_t flags, unsigned members, bool ipv6)
     expect_copies(&g, members, "from one of us", g.qp[0].number);
     g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_RX_MULTICAST), ==,
                      ctpop32(members));
-    /* who sends need not be attached */
+    /* The sender need not be attached. */
     send_to_group(&g, 2, "from outside");
     expect_copies(&g, 1 << 0 | 1 << 1, "from outside", g.qp[2].number);
     g_assert_cmpuint(counter(g.r.d, QRNIC_COUNTER_ROCE_TX_MULTICAST), ==, 2);
@@ -425,13 +435,16 @@ static void test_send_ipv6(void)
     check_send(0, 1 << 0 | 1 << 1, true);
 }
 
-/* QPF_NO_MULTICAST_LOOPBACK: not to itself, but to the others */
+/* QPF_NO_MULTICAST_LOOPBACK: the sender receives no copy, the others do. */
 static void test_no_loopback(void)
 {
     check_send(QRNIC_QPF_NO_MULTICAST_LOOPBACK, 1 << 1, false);
 }
 
-/* The flag is about what the device sent: the same number may be a peer's. */
+/*
+ * The flag applies to packets of this device, because a peer may have the same
+ * number.
+ */
 static void test_no_loopback_peer(void)
 {
     PeerPacket p;
@@ -447,8 +460,8 @@ static void test_no_loopback_peer(void)
 }
 
 /*
- * Destroying a queue pair ends its attachments, also for one of the same
- * number; resetting it only means that nothing is received meanwhile.
+ * DESTROY_QP ends the attachments, so that a later queue pair of the same
+ * number has none. A reset queue pair keeps them, but receives nothing.
  */
 static void test_lifetime(void)
 {
@@ -468,7 +481,7 @@ static void test_lifetime(void)
     peer_send(g.r.d, &p);
     expect_copies(&g, 1 << 2, "the others", PEER_QPN);
     detach_fails(&g.r, number, g.gid, QRNIC_ST_BAD_OBJECT, UINT32_MAX);
-    /* numbers come again after a while */
+    /* The device uses a number again after a while. */
     for (int i = 0; i < 100; i++) {
         qp_create(g.r.d, &g.qp[1], QRNIC_QPT_UD, g.r.pd, g.r.page,
                   &g.r.send_cq, &g.r.recv_cq, 3, 3, 0);
@@ -494,8 +507,8 @@ static void test_lifetime(void)
 #define MANY 100
 
 /*
- * A frame to many takes several turns of the device. What the peer sends right
- * behind it waits in the backend, and comes in when all have got theirs.
+ * A frame to many queue pairs takes several runs of the engine. The peer's next
+ * frame waits in the backend until all copies are written.
  */
 static void test_many(void)
 {

@@ -1,5 +1,6 @@
 /*
- * qrnic qtest: when the device rests: the machine is stopped, or D3hot
+ * qrnic qtest: phases without activity: the VM is stopped, D3hot, no bus
+ * mastering
  *
  * Programmer's Reference, chapter PCI.
  *
@@ -36,7 +37,7 @@ static void post_recv(Rig *r)
     }, 1);
 }
 
-/* The peer sends a message and wants an answer. */
+/* Sends a message of the peer with AckReq. */
 static void peer_asks(Rig *r)
 {
     PeerPacket p = peer_packet(&r->qp, RC_SEND_ONLY, RQ_PSN);
@@ -54,7 +55,7 @@ static void peer_answered(Rig *r)
     g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
 }
 
-/* Turns of the main loop that do not need the device */
+/* Runs the main loop without access to the device. */
 static void idle(Device *d)
 {
     for (int i = 0; i < 32; i++) {
@@ -62,7 +63,7 @@ static void idle(Device *d)
     }
 }
 
-/* Memory of a stopped machine does not change: loopback, commands, events. */
+/* Memory of a stopped VM does not change by loopback, commands or events. */
 static void test_stopped(void)
 {
     QrnicCmdEntry nop = { .opcode = QRNIC_CMD_NOP, .owner = 1 };
@@ -102,7 +103,7 @@ static void test_stopped(void)
     rig_stop(&r);
 }
 
-/* What comes in meanwhile is not lost. */
+/* Frames that arrive while the VM is stopped are received later. */
 static void test_stopped_receive(void)
 {
     QrnicCqe cqe;
@@ -121,8 +122,8 @@ static void test_stopped_receive(void)
 }
 
 /*
- * In D3hot nothing is requested of the bus, and nobody takes frames. All that
- * the device holds is there in D0 again, work that was ordered before goes on.
+ * In D3hot the device does no DMA and drops frames. In D0 it has all its state
+ * again, and continues earlier work.
  */
 static void test_d3hot(void)
 {
@@ -136,7 +137,7 @@ static void test_d3hot(void)
     cq_arm(r.d, &r.send_cq, false);
     cq_arm(r.d, &r.recv_cq, false);
     settle(r.d);
-    /* Ordered, but not yet done */
+    /* The work is requested, but not done yet. */
     vm_stop(r.d);
     post_nop(&r);
     power(r.d, D3HOT);
@@ -153,13 +154,13 @@ static void test_d3hot(void)
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
     interrupt_wait(r.d, 1);
-    /* The frame is gone; its sender asks again. */
+    /* The frame was dropped, so its sender retransmits it. */
     wire_silent(r.d);
     g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
     peer_asks(&r);
     peer_answered(&r);
 
-    /* Nor does a timer make it send; afterwards the device asks again, too. */
+    /* A timer sends nothing in D3hot; in D0 the device retransmits. */
     w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
     wqe_data(&w, RIG_MR_START, 64, r.mr.key);
     sq_post(r.d, &r.qp, &w);
@@ -176,7 +177,9 @@ static void test_d3hot(void)
     rig_stop(&r);
 }
 
-/* A frame that came while bus mastering was off waits, also in a queue. */
+/*
+ * A frame that arrives while bus mastering is off waits in the backend's queue.
+ */
 static void test_no_bus_master_receive(void)
 {
     uint16_t command;
@@ -196,8 +199,8 @@ static void test_no_bus_master_receive(void)
 }
 
 /*
- * Two adapters on a hub, of which one has no driver: what the other sends waits
- * for it, until it is unplugged.
+ * Two adapters are on a hub, and one has no driver. Frames to it wait until it
+ * is unplugged.
  */
 static void test_unplug_on_hub(void)
 {

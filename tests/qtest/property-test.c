@@ -1,7 +1,7 @@
 /*
  * qrnic qtest: the device's properties and the forms of QEMU's command line
  *
- * Beyond the bounds of a property QEMU ends with one line that names the
+ * If a property is out of bounds, QEMU ends with one line that names the
  * property. Programmer's Reference, chapters Properties and PCI.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -19,7 +19,7 @@ typedef struct Refused {
     const char *properties, *names;
 } Refused;
 
-/* The first value beyond each bound: spec/properties.rst */
+/* The first value beyond each bound of spec/properties.rst */
 static const Refused refused[] = {
     { "vectors=1", "vectors" }, { "vectors=65", "vectors" },
     { "doorbell-pages=1", "doorbell-pages" },
@@ -71,11 +71,11 @@ static void test_refused(const void *data)
     g_assert_true(WIFEXITED(status));
     g_assert_cmpint(WEXITSTATUS(status), ==, 1);
     g_assert_nonnull(strstr(err, c->names));
-    /* one line */
+    /* The message has exactly one line. */
     g_assert_true(strchr(err, '\n') == err + strlen(err) - 1);
 }
 
-/* What is accepted is also what the device has: a value is not clipped. */
+/* The device has the accepted value, not a clipped one. */
 static void test_accepted(const void *data)
 {
     const char *property = data;
@@ -99,7 +99,7 @@ typedef struct ShortForm {
     const char *options;
     unsigned adapters, vectors;
     bool has_link;
-    const char *mac;            /* or NULL */
+    const char *mac;            /* Or NULL */
 } ShortForm;
 
 static const ShortForm short_forms[] = {
@@ -178,9 +178,7 @@ static void test_defaults(void)
     device_stop(d);
 }
 
-/*
- * Sizes and kinds of all BARs, as a guest's software finds them out
- */
+/* Sizes and types of all BARs, measured as a guest's software does */
 
 typedef struct Bar {
     uint64_t size;
@@ -252,10 +250,10 @@ static void test_bars(void)
 
 typedef struct HotPlug {
     const char *name;
-    uint32_t window;            /* of prefetchable space, in MiB */
-    bool enabled;               /* the window, by the guest */
+    uint32_t window;            /* Prefetchable space in MiB */
+    bool enabled;               /* True if the guest enables the window */
     uint32_t doorbell_pages;    /* 0: the default */
-    const char *advice;         /* or NULL: no warning */
+    const char *advice;         /* Expected advice, or NULL: no warning */
 } HotPlug;
 
 static const HotPlug hot_plugs[] = {
@@ -266,7 +264,7 @@ static const HotPlug hot_plugs[] = {
     { "before-firmware", 2, false, 512, NULL },
 };
 
-/* A port whose window is too small for a device that is plugged in */
+/* A device is plugged into a port whose window is too small. */
 static void test_hot_plug(const void *data)
 {
     const HotPlug *c = data;
@@ -287,7 +285,7 @@ static void test_hot_plug(const void *data)
     if (c->enabled) {
         qpci_device_enable(port);
     }
-    /* At 0xe0000000; without a window the base is above the limit. */
+    /* The window is at 0xe0000000. Without a window, base is above limit. */
     qpci_config_writew(port, PCI_PREF_MEMORY_BASE, c->window ? 0xe000 : 0xfff0);
     qpci_config_writew(port, PCI_PREF_MEMORY_LIMIT,
                        c->window ? 0xe000 + (c->window - 1) * 16 : 0);
@@ -315,7 +313,7 @@ static void test_hot_plug(const void *data)
     }
 }
 
-/* Everything the device keeps state of is in one process: no migration yet. */
+/* Migration is rejected, because the device's state is in one process. */
 static void test_not_migratable(void)
 {
     Device *d = device_start("");
@@ -345,7 +343,10 @@ void add_property_tests(void)
         g_autofree char *path = g_strdup_printf("qrnic/property/form/%s",
                                                 short_forms[i].options);
 
-        /* Slashes and blanks would make other tests of it. */
+        /*
+         * Slashes and blanks are replaced, because they would divide the test's
+         * path.
+         */
         g_strdelimit(path + strlen("qrnic/property/form/"), "/ :", '_');
         qtest_add_data_func(path, &short_forms[i], test_short_form);
     }

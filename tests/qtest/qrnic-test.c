@@ -1,5 +1,6 @@
 /*
- * qrnic qtest: the device through its BARs and on its wire
+ * qrnic qtest: the program that registers all tests of the device's BARs and of
+ * its wire
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -18,7 +18,10 @@ static Wqe small_send(Rig *r, uint32_t offset)
     return w;
 }
 
-/* Each step alone does nothing; the doorbell starts it, the ACK ends it. */
+/*
+ * No step has an effect alone: the doorbell starts the WQE, the ACK completes
+ * it.
+ */
 static void test_steps(void)
 {
     Rig r;
@@ -45,7 +48,7 @@ static void test_steps(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_WQE_FETCHES), ==, fetches + 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_WQEBB_FETCHED), ==, blocks + 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS), ==, 1);
-    /* sent, but not acknowledged: not complete */
+    /* The send is not complete yet, because its ACK has not arrived. */
     settle(r.d);
     g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
@@ -57,7 +60,10 @@ static void test_steps(void)
     rig_stop(&r);
 }
 
-/* A hardware doorbell is a hint: the record alone says up to where. */
+/*
+ * A hardware doorbell is a hint: the software doorbell decides the producer
+ * index.
+ */
 static void test_record_rules(void)
 {
     Rig r;
@@ -66,7 +72,8 @@ static void test_record_rules(void)
     rig_start(&r, "", NULL);
     w = small_send(&r, 0);
     sq_write(r.d, &r.qp, &w);
-    sq_ring(r.d, &r.qp);        /* says 1, the record says 0 */
+    /* The doorbell has 1, the software doorbell 0 */
+    sq_ring(r.d, &r.qp);
     wire_silent(r.d);
     sq_publish(r.d, &r.qp);
     doorbell(r.d, r.page, QRNIC_DB_SQ, r.qp.number, 0, 0);
@@ -74,7 +81,7 @@ static void test_record_rules(void)
     rig_stop(&r);
 }
 
-/* Eight basic blocks behind one doorbell come by one DMA read. */
+/* One DMA read fetches eight basic blocks behind one doorbell. */
 static void test_batch_fetch(void)
 {
     Rig r;
@@ -96,7 +103,7 @@ static void test_batch_fetch(void)
     rig_stop(&r);
 }
 
-/* A WQE that wraps around the end of its ring, at basic block granularity. */
+/* A WQE wraps around the end of its ring at a basic block. */
 static void test_wrap(void)
 {
     Rig r;
@@ -106,7 +113,9 @@ static void test_wrap(void)
 
     rig_start(&r, "", NULL);
     rig_fill(&r, 0, data, sizeof(data), 3);
-    /* three blocks each, a ring of 32: index 30 wraps */
+    /*
+     * Each WQE has three blocks in a ring of 32, so the one at index 30 wraps.
+     */
     for (int i = 0; i < 22; i++) {
         Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
         PeerPacket p;
@@ -127,7 +136,7 @@ static void test_wrap(void)
     rig_stop(&r);
 }
 
-/* The same WQE, fetched and direct: the same frame, and two reads saved. */
+/* A direct WQE sends the same frame as a fetched one, with two reads less. */
 static void test_direct_equal(void)
 {
     Rig r;
@@ -148,7 +157,7 @@ static void test_direct_equal(void)
             sq_post(r.d, &r.qp, &w);
         }
         len[direct] = wire_receive(r.d, frame[direct]);
-        /* the command that asks reads its own entry */
+        /* One read less, because QUERY_COUNTERS reads its own entry. */
         reads[direct] = counter(r.d, QRNIC_COUNTER_DMA_READS) - before - 1;
         g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DIRECT_WQE_USED), ==,
                          direct);
@@ -156,11 +165,14 @@ static void test_direct_equal(void)
         rig_stop(&r);
     }
     g_assert_cmpmem(frame[0], len[0], frame[1], len[1]);
-    g_assert_cmpuint(reads[0], ==, 2);  /* record, WQE; the data is inline */
+    /* Software doorbell and WQE; data is inline */
+    g_assert_cmpuint(reads[0], ==, 2);
     g_assert_cmpuint(reads[1], ==, 0);
 }
 
-/* A direct WQE that is not next in order is dropped, and fetched as usual. */
+/*
+ * A direct WQE out of order is dropped, and the WQE is fetched from the ring.
+ */
 static void test_direct_out_of_order(void)
 {
     Rig r;
@@ -183,7 +195,7 @@ static void test_direct_out_of_order(void)
     rig_stop(&r);
 }
 
-/* A direct doorbell without a whole WQE in the window: the ring is used. */
+/* Without a whole WQE in the window, the direct doorbell reads the ring. */
 static void test_direct_window(void)
 {
     Rig r;
@@ -222,7 +234,10 @@ static void test_direct_switched_off(void)
     rig_stop(&r);
 }
 
-/* Doorbells of which the device takes none up before the last. */
+/*
+ * Writes doorbells while the VM is stopped, so that the device processes none
+ * before the last.
+ */
 static void doorbell_burst(Rig *r, unsigned offset, const uint8_t *bytes,
                            size_t len)
 {
@@ -233,9 +248,9 @@ static void doorbell_burst(Rig *r, unsigned offset, const uint8_t *bytes,
 }
 
 /*
- * One burst of MMIO: CQ arm at 0x18
- * fills the FIFO of one message, the direct doorbell at 0x40 is lost. The work
- * is found all the same, in the record.
+ * One burst of MMIO: the CQ arm doorbell at 0x18 fills the FIFO of one entry,
+ * and the direct doorbell at 0x40 is dropped. The device finds the work in the
+ * software doorbell.
  */
 static void test_fifo_overflow(void)
 {
@@ -269,7 +284,7 @@ static void test_fifo_overflow(void)
     rig_stop(&r);
 }
 
-/* A lost arm doorbell: the request is in the CQ's record. */
+/* The CQ record has the arm request, so a dropped doorbell is harmless. */
 static void test_fifo_overflow_arm(void)
 {
     Rig r;
@@ -296,9 +311,8 @@ static void test_fifo_overflow_arm(void)
 }
 
 /*
- * A burst through one page, of which some is lost: its own queues are looked at
- * again, and not one of another page, though work waits there that nobody has
- * rung for.
+ * A burst overflows the FIFO through one page. The device scans the queues of
+ * that page only, although a queue of another page has work without a doorbell.
  */
 static void test_fifo_flood(void)
 {
@@ -320,7 +334,10 @@ static void test_fifo_flood(void)
     w = small_send(&r, 0);
     sq_write(r.d, &r.qp, &w);
     sq_publish(r.d, &r.qp);
-    /* From RQ on: that is the page's share of the two places; SRQ 0 is none. */
+    /*
+     * The burst begins with the RQ doorbell and fills the page's share of two
+     * entries; the SRQ doorbell with number 0 is invalid.
+     */
     rq = (QrnicDoorbell) { .number = r.qp.number };
     arm = (QrnicDoorbell) { .number = r.send_cq.number };
     qrnic_doorbell_pack(burst, &rq);
@@ -336,7 +353,7 @@ static void test_fifo_flood(void)
     rig_stop(&r);
 }
 
-/* A process cannot ring another's queues. */
+/* A process cannot ring queues of another doorbell page. */
 static void test_isolation(void)
 {
     Rig r;
@@ -354,7 +371,7 @@ static void test_isolation(void)
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 2);
     doorbell(r.d, other, QRNIC_DB_CQ_ARM, r.send_cq.number, 0, 0);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 3);
-    /* not even the kernel's page */
+    /* Page 0, the kernel's, cannot ring them either. */
     doorbell(r.d, 0, QRNIC_DB_SQ, r.qp.number, 1, 0);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 4);
     wire_silent(r.d);
@@ -363,7 +380,7 @@ static void test_isolation(void)
     rig_stop(&r);
 }
 
-/* Each wrong doorbell is dropped and counted by its reason. */
+/* Each invalid doorbell is dropped and counted by its reason. */
 static void test_bad_doorbells(void)
 {
     Rig r;
@@ -383,10 +400,10 @@ static void test_bad_doorbells(void)
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_ACCESS, 1);
     qtest_writeq(r.d->qts, page + 0x100, r.qp.number);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_ACCESS, 2);
-    /* the EQ doorbell is only in page 0 */
+    /* The EQ doorbell exists in page 0 only. */
     qtest_writeq(r.d->qts, page + QRNIC_DB_EQ, r.eq.number);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_ACCESS, 3);
-    /* reads are nothing */
+    /* Reads of a doorbell page return 0. */
     g_assert_cmphex(qtest_readq(r.d->qts, page + QRNIC_DB_SQ), ==, 0);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_ACCESS, 4);
     qp_modify(r.d, &r.qp, &(QrnicQpAttr) {
@@ -412,7 +429,7 @@ static void expect_error(Rig *r, unsigned status, unsigned syndrome)
     g_assert_cmpuint(a.state, ==, QRNIC_QPS_ERR);
 }
 
-/* A producer index beyond the ring. */
+/* A producer index beyond the ring */
 static void test_producer_beyond(void)
 {
     Rig r;
@@ -495,7 +512,7 @@ static void test_bad_wqe(const void *data)
     sq_publish(r.d, &r.qp);
     sq_ring(r.d, &r.qp);
     expect_error(&r, bad->status, bad->syndrome);
-    /* the one behind is flushed */
+    /* The next WQE is flushed. */
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_WR_FLUSH_ERR);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GE_WQE_MALFORMED), ==, 1);
@@ -503,7 +520,10 @@ static void test_bad_wqe(const void *data)
     rig_stop(&r);
 }
 
-/* A malformed WQE of several blocks is one WQE: what is behind it is found. */
+/*
+ * A malformed WQE of several blocks is skipped as one WQE, and the next one is
+ * found.
+ */
 static void test_bad_wqe_long(void)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE];
@@ -539,7 +559,7 @@ static void test_bad_wqe_long(void)
     rig_stop(&r);
 }
 
-/* In ERR everything is flushed in order, also what comes later. */
+/* In ERR all WQEs are flushed in order, later ones included. */
 static void test_flush(void)
 {
     Rig r;
@@ -549,7 +569,7 @@ static void test_flush(void)
     for (int i = 0; i < 3; i++) {
         Wqe w = small_send(&r, 0);
 
-        w.ctrl.flags = 0;       /* unsignaled ones are flushed too */
+        w.ctrl.flags = 0;       /* Unsignaled WQEs are flushed too */
         sq_write(r.d, &r.qp, &w);
     }
     sq_publish(r.d, &r.qp);
@@ -593,7 +613,7 @@ static void post_nop(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
-/* CQE before EQE before interrupt; one event an arming. */
+/* The order is CQE, EQE, interrupt; each arming causes one event. */
 static void test_arm(void)
 {
     Rig r;
@@ -606,7 +626,7 @@ static void test_arm(void)
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmpuint(cqe.opcode, ==, QRNIC_CQE_NOP);
     settle(r.d);
-    g_assert_false(eq_poll(r.d, &r.eq, &eqe));  /* never armed */
+    g_assert_false(eq_poll(r.d, &r.eq, &eqe));  /* The CQ was never armed */
     cq_arm(r.d, &r.send_cq, false);
     settle(r.d);
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));
@@ -619,7 +639,7 @@ static void test_arm(void)
     cq_wait(r.d, &r.send_cq, &cqe);
     settle(r.d);
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));
-    /* a completion that came before the arming, unseen: event at once */
+    /* A CQE that software has not consumed yet causes an event at once. */
     post_nop(&r);
     settle(r.d);
     eq_arm(r.d, &r.eq);
@@ -630,8 +650,8 @@ static void test_arm(void)
 }
 
 /*
- * An event stands for all CQEs before it: armed again before software has
- * consumed one of them, there is none, until the next CQE.
+ * An event covers all CQEs before it. If the CQ is armed again before software
+ * has consumed one of these CQEs, the next CQE causes the next event.
  */
 static void test_arm_once(void)
 {
@@ -649,7 +669,7 @@ static void test_arm_once(void)
     g_assert_true(cq_poll(r.d, &r.send_cq, &cqe));
     post_nop(&r);
     eq_wait(r.d, &r.eq, &eqe);
-    /* one that came after the event is new, whatever is consumed */
+    /* A CQE after the event causes an event, whatever software has consumed. */
     post_nop(&r);
     settle(r.d);
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));
@@ -663,7 +683,7 @@ static void test_arm_once(void)
     rig_stop(&r);
 }
 
-/* Solicited only: a plain completion makes no event, an error does. */
+/* Armed for solicited CQEs: an error causes an event, a plain CQE does not. */
 static void test_arm_solicited(void)
 {
     Rig r;
@@ -696,7 +716,7 @@ static void test_arm_solicited(void)
     rig_stop(&r);
 }
 
-/* Overrun is detected, reported, and takes the QP along; never silent. */
+/* An overrun is always reported, and moves the queue pair to ERR. */
 static void test_cq_overrun(void)
 {
     Rig r;
@@ -728,7 +748,10 @@ static void test_cq_overrun(void)
     rig_stop(&r);
 }
 
-/* No overrun while software consumes, though the device's copy is stale. */
+/*
+ * No overrun happens while software consumes, because the device reads the
+ * record again before it reports one.
+ */
 static void test_cq_consumer(void)
 {
     Rig r;
@@ -762,7 +785,9 @@ static void test_eq_consumer_beyond(void)
     rig_stop(&r);
 }
 
-/* An EQ too small for its CQs: fatal, as an event would be lost. */
+/*
+ * An EQ that is too small for its CQs is fatal, because an event would be lost.
+ */
 static void test_eq_overrun(void)
 {
     Rig r;
@@ -790,8 +815,8 @@ static void test_eq_overrun(void)
 }
 
 /*
- * A process that arms its CQ over and over does not overrun the EQ of all:
- * one EQE of a CQ at a time, and the next when software has consumed it.
+ * A process that arms its CQ repeatedly cannot overrun the common EQ: a CQ has
+ * at most one EQE at a time, and the next one after software has consumed it.
  */
 static void test_eq_one_event(void)
 {

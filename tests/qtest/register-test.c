@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: PCI identity and control registers, used well and badly
+ * qrnic qtest: PCI identity and control registers, valid and invalid accesses
  *
  * Programmer's Reference, chapters PCI and Registers.
  *
@@ -82,13 +82,15 @@ static void test_time(void)
     qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
     after = reg_read(d, QRNIC_REG_TIME_LO);
     qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
-    /* The high half was latched by the read of the low half. */
+    /*
+     * The read of the low half latched the high half, so both belong together.
+     */
     after |= (uint64_t)reg_read(d, QRNIC_REG_TIME_HI) << 32;
     g_assert_cmpuint(after - before, ==, 5 * NANOSECONDS_PER_SECOND);
     device_stop(d);
 }
 
-/* A read of 8 bytes is one of the lower register and one of the upper one. */
+/* An 8-byte read returns the lower and the upper register. */
 static void test_read_64(void)
 {
     Device *d = device_start("");
@@ -107,7 +109,7 @@ static void test_read_64(void)
                      5 * NANOSECONDS_PER_SECOND);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, errors);
     /*
-     * The upper register is write only: it reads as 0; the lower register is
+     * The upper register is write-only and reads as 0; the lower register is
      * read.
      */
     g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_CMD_DOORBELL - 4), ==,
@@ -117,29 +119,29 @@ static void test_read_64(void)
     device_stop(d);
 }
 
-/* Each bad access: it reads as 0, changes nothing, and is counted. */
+/* An invalid access reads as 0, changes no register, and is counted. */
 static void test_bad_access(void)
 {
     Device *d = device_start("");
     uint64_t base = d->control.addr, n = 0;
 
     reg_write(d, QRNIC_REG_SCRATCH, 0x11223344);
-    /* size */
+    /* Invalid sizes */
     g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     g_assert_cmphex(qtest_readw(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
-    /* 8 bytes that are not two registers of an aligned pair */
+    /* 8 bytes that are not an aligned pair of registers */
     g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     qtest_writeb(d->qts, base + QRNIC_REG_SCRATCH, 0xff);
     qtest_writew(d->qts, base + QRNIC_REG_SCRATCH, 0xffff);
     qtest_writeq(d->qts, base + QRNIC_REG_SCRATCH - 4, UINT64_MAX);
     n += 6;
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, n);
-    /* direction */
+    /* Wrong direction */
     reg_write(d, QRNIC_REG_ID, 1);
     reg_write(d, QRNIC_REG_MAC_HI, 1);
     g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_DOORBELL), ==, 0);
     n += 3;
-    /* no such register */
+    /* Unused offsets */
     g_assert_cmphex(reg_read(d, 0x100), ==, 0);
     reg_write(d, QRNIC_BAR_CONTROL_SIZE - 4, 1);
     n += 2;
@@ -155,7 +157,7 @@ static void test_bad_value(void)
     Device *d = device_start("");
     uint32_t base = reg_read(d, QRNIC_REG_CMD_BASE_LO);
 
-    /* read only while the queue runs */
+    /* These registers are read-only while the command queue runs. */
     reg_write(d, QRNIC_REG_CMD_BASE_LO, 0x1000);
     reg_write(d, QRNIC_REG_CMD_SIZE, 1);
     g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_BASE_LO), ==, base);
@@ -170,7 +172,7 @@ static void test_bad_value(void)
     device_stop(d);
 }
 
-/* Reset by register and by FLR: objects, registers and counters are gone. */
+/* A reset by register and by FLR clears objects, registers and counters. */
 static void check_reset(void (*reset)(Device *d))
 {
     Rig r;
@@ -206,7 +208,7 @@ static void test_reset_register(void)
     check_reset(reset_by_register);
 }
 
-/* FLR clears configuration space as well: BARs and command come back here. */
+/* Restores BARs and PCI Command, because FLR clears configuration space too. */
 static void reset_by_flr(Device *d)
 {
     uint8_t exp = qpci_find_capability(d->pci, PCI_CAP_ID_EXP, 0);
@@ -250,8 +252,8 @@ static uint64_t time_read(Device *d)
 }
 
 /*
- * The register resets neither configuration space nor the MSI-X table with its
- * pending bits, and the clock goes on. FLR resets the first two.
+ * A reset by register keeps configuration space and the MSI-X table with its
+ * pending bits. FLR clears both. Both keep the clock.
  */
 static void check_reset_keeps(void (*reset)(Device *d), bool keeps)
 {

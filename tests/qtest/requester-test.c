@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: the device as requester, the test as responder
  *
- * Every send opcode of RC, exact packets out; ACK, NAK, RNR, loss, timeouts in
- * virtual time. InfiniBand specification, 9.7.
+ * Asserts the exact packets of every send opcode of RC, then ACK, NAK, RNR NAK,
+ * loss and timeouts in virtual time. InfiniBand specification, 9.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -40,7 +40,7 @@ static void expect_state(Rig *r, unsigned state)
                     qrnic_qp_state_name(state));
 }
 
-/* Headers of the path: what the address vector and the GID entry say. */
+/* Asserts the headers that come from the address vector and the GID entry. */
 static void check_headers(const PeerPacket *p)
 {
     g_assert_cmpmem(p->dmac, 6, PEER_MAC, 6);
@@ -54,7 +54,7 @@ static void check_headers(const PeerPacket *p)
     g_assert_cmphex(p->dest_qpn, ==, PEER_QPN);
 }
 
-/* 3000 bytes at MTU 1024: first, middle, last; AckReq on the last. */
+/* Asserts 3000 bytes at MTU 1024: first, middle, last; AckReq on the last. */
 static void check_message(Rig *r, bool write, bool imm)
 {
     static const uint8_t opcodes[2][2][3] = {
@@ -78,7 +78,7 @@ static void check_message(Rig *r, bool write, bool imm)
     if (imm) {
         w.ctrl.imm = 0x11223344;
     }
-    /* gathered from three pieces in another order than they are sent in */
+    /* Three segments of other lengths than the packets */
     wqe_data(&w, r->mr.start, 1000, r->mr.key);
     wqe_data(&w, r->mr.start + 1000, 1, r->mr.key);
     wqe_data(&w, r->mr.start + 1001, 1999, r->mr.key);
@@ -136,7 +136,7 @@ static void test_write_imm(void)
     run_message(true, true);
 }
 
-/* Odd lengths: pad bytes; nothing at all: an empty packet. */
+/* Odd lengths have pad bytes; a message of 0 bytes is an empty packet. */
 static void test_pad(void)
 {
     Rig r;
@@ -160,7 +160,7 @@ static void test_pad(void)
     rig_stop(&r);
 }
 
-/* Every MTU: the number of packets of 4097 bytes. */
+/* The number of packets of 4097 bytes at every MTU */
 static void test_mtu(void)
 {
     static const unsigned bytes[] = { 0, 256, 512, 1024, 2048, 4096 };
@@ -209,7 +209,7 @@ static void test_inline(void)
     rig_stop(&r);
 }
 
-/* Thirty pieces in one message. */
+/* Thirty segments in one message */
 static void test_gather(void)
 {
     Rig r;
@@ -254,7 +254,7 @@ static Wqe small_read(Rig *r, uint32_t length)
     return w;
 }
 
-/* The response is scattered; PSNs of the response packets are the request's. */
+/* The response is scattered, and its packets have the PSNs of the request. */
 static void test_read(void)
 {
     Rig r;
@@ -283,7 +283,7 @@ static void test_read(void)
     rig_read(&r, 100, got, 1500);
     rig_read(&r, 5000, got + 1500, 1000);
     g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
-    /* the next request's PSN is behind the responses' */
+    /* The next request has the PSN behind those of the responses. */
     w = small_read(&r, 8);
     sq_post(r.d, &r.qp, &w);
     peer_expect(r.d, RC_READ_REQUEST, SQ_PSN + 3);
@@ -319,14 +319,14 @@ static void test_atomics(void)
         peer_send(r.d, &p);
         expect_cqe(&r, fetch_add ? QRNIC_CQE_ATOMIC_FETCH_ADD :
                    QRNIC_CQE_ATOMIC_CMP_SWAP, QRNIC_WC_SUCCESS, fetch_add, 8);
-        /* in memory as a number of the host: little endian here */
+        /* Memory has the value in host byte order: little endian here. */
         got = qtest_readq(r.d->qts, r.mr.memory + 64);
         g_assert_cmphex(got, ==, 0x0102030405060708ull + fetch_add);
     }
     rig_stop(&r);
 }
 
-/* No more reads outstanding than max_rd_atomic; a fence waits for them. */
+/* At most max_rd_atomic reads are outstanding; a fence waits for them. */
 static void test_rd_atomic_limit(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -369,7 +369,7 @@ static void post_sends(Rig *r, int count)
     sq_ring(r->d, &r->qp);
 }
 
-/* One ACK covers all before it. */
+/* One ACK acknowledges all packets before it. */
 static void test_coalesced_ack(void)
 {
     Rig r;
@@ -385,7 +385,7 @@ static void test_coalesced_ack(void)
     }
     settle(r.d);
     g_assert_false(cq_poll(r.d, &r.send_cq, &(QrnicCqe) { 0 }));
-    /* a duplicate ACK changes nothing */
+    /* A duplicate ACK has no effect. */
     peer_ack(r.d, &r.qp, SQ_PSN + 1, AETH_ACK | 31, 2);
     settle(r.d);
     g_assert_false(cq_poll(r.d, &r.send_cq, &(QrnicCqe) { 0 }));
@@ -394,7 +394,7 @@ static void test_coalesced_ack(void)
     rig_stop(&r);
 }
 
-/* An ACK for what was never sent is dropped and counted. */
+/* An ACK of a PSN that was never sent is dropped and counted. */
 static void test_ack_unsent(void)
 {
     Rig r;
@@ -410,7 +410,10 @@ static void test_ack_unsent(void)
     rig_stop(&r);
 }
 
-/* NAK sequence error: everything again from there (go-back-N). */
+/*
+ * After a NAK for a sequence error, the device retransmits all packets from
+ * that PSN on (go-back-N).
+ */
 static void test_go_back_n(void)
 {
     Rig r;
@@ -434,7 +437,9 @@ static void test_go_back_n(void)
     rig_stop(&r);
 }
 
-/* In the middle of a message: the rest of it, the right bytes. */
+/*
+ * Go-back-N inside a message retransmits the rest of it with the right bytes.
+ */
 static void test_go_back_middle(void)
 {
     Rig r;
@@ -470,7 +475,7 @@ static const NakCase nak_cases[] = {
     { "remote-operation", AETH_NAK_REMOTE_OP, QRNIC_WC_REM_OP_ERR },
 };
 
-/* What came before completes, the refused one fails, the rest is flushed. */
+/* WQEs before the NAK complete, its WQE fails, later ones are flushed. */
 static void test_nak(const void *data)
 {
     const NakCase *c = data;
@@ -509,7 +514,7 @@ static void test_rnr(void)
     rig_stop(&r);
 }
 
-/* rnr_retry 2: the third RNR NAK is the end. */
+/* With rnr_retry 2 the third RNR NAK is an error. */
 static void test_rnr_exceeded(void)
 {
     Rig r;
@@ -529,7 +534,10 @@ static void test_rnr_exceeded(void)
     rig_stop(&r);
 }
 
-/* No answer: retry_cnt retries at the transport timer, then the end. */
+/*
+ * Without an answer the device retries retry_cnt times at the transport timer,
+ * then reports an error.
+ */
 static void test_timeout(void)
 {
     Rig r;
@@ -541,7 +549,10 @@ static void test_timeout(void)
         wire_silent(r.d);
         qtest_clock_step(r.d->qts, ACK_TIMEOUT_NS - 100000);
         wire_silent(r.d);
-        /* InfiniBand specification 9.7.6.1.3: between 1 and 4 times */
+        /*
+         * The timer may expire between 1 and 4 times its value (InfiniBand
+         * specification, 9.7.6.1.3).
+         */
         qtest_clock_step(r.d->qts, 3 * ACK_TIMEOUT_NS + 200000);
         peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
         counter_wait(r.d, QRNIC_COUNTER_TIMEOUTS, i + 1);
@@ -554,7 +565,7 @@ static void test_timeout(void)
     rig_stop(&r);
 }
 
-/* Progress gives all retries back. */
+/* Progress restores the number of retries. */
 static void test_timeout_progress(void)
 {
     Rig r;
@@ -573,7 +584,7 @@ static void test_timeout_progress(void)
     rig_stop(&r);
 }
 
-/* A hole in the read responses: the read again from the hole on. */
+/* A missing response packet: the read is repeated from there. */
 static void test_read_hole(void)
 {
     Rig r;
@@ -597,7 +608,10 @@ static void test_read_hole(void)
     rig_stop(&r);
 }
 
-/* IPv6 and VLAN: the GID entry has the tag, the address vector the priority. */
+/*
+ * IPv6 and VLAN: the tag is from the GID entry, its priority from the address
+ * vector.
+ */
 static void test_ipv6_vlan(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -633,7 +647,7 @@ static void test_ipv6_vlan(void)
     rig_stop(&r);
 }
 
-/* SQD: what is under way ends, nothing new begins, then the event. */
+/* SQD: outstanding WQEs complete, no new WQE begins, then the event is sent. */
 static void test_drain(void)
 {
     QrnicEqe eqe;
@@ -663,7 +677,7 @@ static void test_drain(void)
     rig_stop(&r);
 }
 
-/* Two queue pairs of one device: through the same code, not the wire. */
+/* Two queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicQpAttr attr = qp_default_attr();

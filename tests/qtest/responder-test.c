@@ -1,8 +1,9 @@
 /*
  * qrnic qtest: the device as responder, the test as requester
  *
- * Crafted frames in, exact bytes out, for each opcode of RC; and everything
- * that a wire peer can do wrong. InfiniBand specification, 9.7.
+ * Sends crafted frames of each opcode of RC and asserts the exact responses,
+ * then sends every error that a wire peer can make. InfiniBand specification,
+ * 9.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -83,7 +84,9 @@ static void pattern(uint8_t *data, size_t length, unsigned seed)
     }
 }
 
-/* Three packets into a receive of three segments; the PSN wraps on the way. */
+/*
+ * Three packets fill a receive of three segments; the PSN wraps between them.
+ */
 static void test_send(void)
 {
     uint8_t data[2500], got[2500];
@@ -142,7 +145,7 @@ static void test_send_only(void)
     rig_stop(&r);
 }
 
-/* An empty message in a frame padded to the 60 bytes of Ethernet. */
+/* An empty message in a frame that is padded to the 60 bytes of Ethernet */
 static void test_short_frame(void)
 {
     uint8_t frame[PEER_FRAME_MAX] = { 0 };
@@ -184,7 +187,7 @@ static void test_write(void)
     rig_stop(&r);
 }
 
-/* With immediate data it also takes a receive WQE. */
+/* A write with immediate data also consumes a receive WQE. */
 static void test_write_imm(void)
 {
     uint8_t data[100], got[100];
@@ -206,7 +209,7 @@ static void test_write_imm(void)
     rig_stop(&r);
 }
 
-/* A write of nothing needs no key (InfiniBand specification, 9.7.4.1.2). */
+/* A write of 0 bytes needs no key (InfiniBand specification, 9.7.4.1.2). */
 static void test_write_empty(void)
 {
     PeerPacket p;
@@ -259,7 +262,9 @@ static void test_read(void)
     expect_read(&r, RC_READ_ONLY, RQ_PSN + 3, data, 5, 2);
     read_request(&r, RQ_PSN + 4, 77, 0);
     expect_read(&r, RC_READ_ONLY, RQ_PSN + 4, data, 0, 3);
-    /* a duplicate, of its end only: the MSN is that of its request */
+    /*
+     * A duplicate of the read's end: the MSN is that of the original request.
+     */
     read_request(&r, RQ_PSN + 1, 77 + 1024, 1476);
     expect_read(&r, RC_READ_FIRST, RQ_PSN + 1, data + 1024, 1024, 1);
     expect_read(&r, RC_READ_LAST, RQ_PSN + 2, data + 2048, 452, 1);
@@ -288,7 +293,7 @@ static void expect_atomic(Rig *r, uint32_t psn, uint64_t original)
     g_assert_cmphex(p.original, ==, original);
 }
 
-/* Executed once; a duplicate gets the remembered answer. */
+/* An atomic is executed once; a duplicate receives the stored response. */
 static void test_atomics(void)
 {
     uint64_t at;
@@ -334,7 +339,7 @@ static void test_atomic_switched_off(void)
     rig_stop(&r);
 }
 
-/* Duplicates of sends and writes: acknowledged again, not executed again. */
+/* Duplicates of sends and writes are acknowledged, but not executed. */
 static void test_duplicates(void)
 {
     uint8_t data[64], other[64], got[64];
@@ -363,7 +368,10 @@ static void test_duplicates(void)
     rig_stop(&r);
 }
 
-/* A gap: one NAK with the PSN expected; the rest is dropped until it comes. */
+/*
+ * A missing PSN causes one NAK with the expected PSN. Later packets are dropped
+ * until the missing one arrives.
+ */
 static void test_sequence_error(void)
 {
     uint8_t data[16];
@@ -390,7 +398,10 @@ static void test_sequence_error(void)
     rig_stop(&r);
 }
 
-/* No receive WQE: RNR NAK with our timer; it works once there is one. */
+/*
+ * Without a receive WQE the device sends an RNR NAK with its own timer, and
+ * receives the message after a WQE was posted.
+ */
 static void test_rnr(void)
 {
     uint8_t data[16];
@@ -402,14 +413,19 @@ static void test_rnr(void)
     send_packet(&r, RC_SEND_ONLY, RQ_PSN, data, sizeof(data), true);
     expect_nak(&r, RQ_PSN, AETH_RNR_NAK | 12);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_RNR_NAK), ==, 1);
-    /* having said "no credits", the device says when there are some again */
+    /*
+     * The last ACK had no credits, so the device reports new credits by itself.
+     */
     post_recv(&r, 0, 64);
     expect_ack(&r, RQ_PSN - 1, 0);
     send_packet(&r, RC_SEND_ONLY, RQ_PSN, data, sizeof(data), true);
     expect_ack(&r, RQ_PSN, 1);
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
-    /* posted, but no doorbell: the record is looked at before giving up */
+    /*
+     * Without a doorbell, because the device reads the software doorbell before
+     * it sends an RNR NAK.
+     */
     {
         QrnicDataSeg sge = { r.mr.start, 64, r.mr.key };
 
@@ -420,7 +436,7 @@ static void test_rnr(void)
     rig_stop(&r);
 }
 
-/* ACKs carry the credits of the receive queue (table 44: code 2 is 2). */
+/* ACKs have the credits of the receive queue (table 44: code 2 is 2). */
 static void test_credits(void)
 {
     PeerPacket p;
@@ -436,7 +452,10 @@ static void test_credits(void)
     rig_stop(&r);
 }
 
-/* Longer than the receive buffers: invalid request, and both sides know. */
+/*
+ * A message longer than the receive buffers is an invalid request on both
+ * sides.
+ */
 static void test_too_long(void)
 {
     uint8_t data[128];
@@ -454,7 +473,7 @@ static void test_too_long(void)
     rig_stop(&r);
 }
 
-/* The receive buffer's own key is refused: remote operational error. */
+/* An invalid key of the receive buffer is a remote operational error. */
 static void test_recv_key(void)
 {
     QrnicDataSeg sge;
@@ -474,7 +493,7 @@ static void test_recv_key(void)
     rig_stop(&r);
 }
 
-/* Rights of the QP, though the key would allow it. */
+/* Rights of the queue pair limit those of the key. */
 static void test_qp_rights(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -503,7 +522,7 @@ static void test_qp_rights(void)
     }
 }
 
-/* Opcode sequences that do not exist (InfiniBand specification, 9.7.4.1.2). */
+/* Invalid sequences of opcodes (InfiniBand specification, 9.7.4.1.2) */
 static void test_opcode_sequence(void)
 {
     static const uint8_t bad[][2] = {
@@ -536,7 +555,10 @@ static void test_opcode_sequence(void)
     }
 }
 
-/* First and middle packets are exactly one MTU, last and only at most. */
+/*
+ * First and middle packets have exactly one MTU; last and only packets have at
+ * most one.
+ */
 static void test_packet_length(void)
 {
     static const struct {
@@ -559,7 +581,7 @@ static void test_packet_length(void)
         post_recv(&r, 0, 4096);
         write_packet(&r, bad[i].opcode, RQ_PSN, 0, data, bad[i].length,
                      bad[i].total, true);
-        /* a length beyond the region is refused by the key's range */
+        /* The key's range rejects a length beyond the region. */
         {
             PeerPacket p = peer_expect(r.d, RC_ACK, RQ_PSN);
 
@@ -572,7 +594,7 @@ static void test_packet_length(void)
     }
 }
 
-/* Without responder resources there are no reads (9.7.4.1.2). */
+/* Reads need responder resources (9.7.4.1.2). */
 static void test_read_without_resources(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -610,7 +632,7 @@ static void spoil_service(PeerPacket *p)
 {
     static const uint8_t deth[8];
 
-    p->opcode = 0x64;           /* UD send only, at an RC QP */
+    p->opcode = 0x64;           /* UD send only, to an RC queue pair */
     p->payload = deth;
     p->length = sizeof(deth);
 }
@@ -654,7 +676,10 @@ static const DropCase drop_cases[] = {
     { "response-psn", spoil_response_psn, QRNIC_COUNTER_RX_DROP_PSN },
 };
 
-/* Dropped without an answer and counted; the connection does not notice. */
+/*
+ * The packet is dropped without a response and counted; the connection
+ * continues.
+ */
 static void test_drop(const void *data)
 {
     const DropCase *c = data;
@@ -674,7 +699,7 @@ static void test_drop(const void *data)
     rig_stop(&r);
 }
 
-/* Every truncation of a good frame is dropped; nothing crashes. */
+/* Every truncation of a valid frame is dropped. */
 static void test_truncated(void)
 {
     uint8_t frame[PEER_FRAME_MAX], data[8];

@@ -1,6 +1,6 @@
 /*
- * qrnic qtest: everything of an ordinary test, one RC queue pair that is
- * connected to the peer
+ * qrnic qtest: the rig of an ordinary test: one RC queue pair that is connected
+ * to the peer. See driver.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,9 +1,9 @@
 /*
  * qrnic qtest: RoCE v1 beside RoCE v2
  *
- * Exact frames out, crafted frames in, and the two versions kept apart.
- * Programmer's Reference, chapter Wire format; InfiniBand specification, annex
- * A16.
+ * Asserts exact frames of the device, sends crafted frames, and tests that the
+ * versions stay separate. Programmer's Reference, chapter Wire format;
+ * InfiniBand specification, annex A16.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,12 +20,12 @@ static const uint8_t our_link[16] = { 0xfe, 0x80, [15] = 1 };
 static const uint8_t peer_link[16] = { 0xfe, 0x80, [15] = 2 };
 static const uint8_t our_global[16] = { 0xfd, 0x77, [15] = 1 };
 static const uint8_t peer_global[16] = { 0xfd, 0x77, [15] = 2 };
-/* As Linux makes a group of an IPv4 address for RoCE v1 */
+/* The RoCE v1 group that Linux derives from an IPv4 address */
 static const uint8_t group[16] = {
     0xff, 0x0e, [10] = 0xff, [11] = 0xff, [12] = 0xe0, 1, 2, 3
 };
 
-/* The rig's entry 0 has the same address as V1_IP4, and is of RoCE v2. */
+/* Entry V2_IP4 of the rig has the address of V1_IP4, and is of RoCE v2. */
 enum { V2_IP4, V1_IP4, V1_LINK, V1_VLAN, V2_GLOBAL };
 
 static void gid_set_v1(Device *d, uint32_t index, const uint8_t *gid, int vlan)
@@ -56,7 +56,7 @@ static void start(Rig *r)
     gid_set(r->d, V2_GLOBAL, our_global, -1);
 }
 
-/* The two addresses of a path from this entry */
+/* Returns the two addresses of a path with this GID entry. */
 static void addresses(unsigned entry, uint8_t *ours, uint8_t *peers)
 {
     if (entry == V1_LINK) {
@@ -81,7 +81,7 @@ static QrnicAddressVector address_vector(unsigned entry)
     return av;
 }
 
-/* A packet from the device by that path, and one to it */
+/* Return a packet from the device by that path, and a packet to the device. */
 static PeerPacket from_us(unsigned entry, uint8_t opcode, uint32_t psn)
 {
     PeerPacket p = {
@@ -124,7 +124,7 @@ static void post_recv(Rig *r, uint64_t offset, uint32_t length)
     rq_post(r->d, &r->qp, &sge, 1);
 }
 
-/* A send, its ACK, a write to the device, a read from it */
+/* Tests a send and its ACK, a write to the device, and a read from it. */
 static void check_connection(unsigned entry)
 {
     uint8_t data[200], got[200];
@@ -227,7 +227,10 @@ static void test_unreliable(void)
     rig_stop(&r);
 }
 
-/* A hop limit of 0 is not sent (8.3.6 would have it go nowhere). */
+/*
+ * A hop limit of 0 is sent as 64, because no router forwards a hop limit of 0
+ * (8.3.6).
+ */
 static void test_hop_limit(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -248,8 +251,8 @@ static void test_hop_limit(void)
 }
 
 /*
- * A connection is of one version: what comes in the other, with the same GIDs,
- * is not of it.
+ * A connection has one version: packets of the other version with the same GIDs
+ * are dropped.
  */
 static void test_apart(void)
 {
@@ -264,7 +267,7 @@ static void test_apart(void)
     p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ADDRESS, 2);
-    /* right version, other addresses */
+    /* The right version with other addresses */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ADDRESS, 3);
@@ -273,7 +276,7 @@ static void test_apart(void)
     rig_stop(&r);
 }
 
-/* What is not for an entry of the version belongs to the Ethernet function. */
+/* Packets without a GID entry of their version go to the Ethernet function. */
 static void test_steering(void)
 {
     PeerPacket p, v2;
@@ -282,7 +285,7 @@ static void test_steering(void)
 
     start(&r);
     connect_by(&r, V1_LINK);
-    /* an address that only RoCE v2 has, and the other way round */
+    /* Addresses that only the other version has */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     memcpy(p.sip, peer_global, 16);
     memcpy(p.dip, our_global, 16);
@@ -294,7 +297,7 @@ static void test_steering(void)
     memcpy(v2.dip, our_link, 16);
     peer_send(r.d, &v2);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, ++others);
-    /* another VLAN, another MAC address, an address of nobody */
+    /* Another VLAN, another MAC address, an unknown address */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     p.vlan = 7;
     peer_send(r.d, &p);
@@ -308,7 +311,7 @@ static void test_steering(void)
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, ++others);
     wire_silent(r.d);
-    /* a tag of VLAN 0 is none */
+    /* A tag of VLAN 0 counts as untagged. */
     p = to_us(&r.qp, V1_LINK, RC_WRITE_ONLY, RQ_PSN);
     p.vlan = 0x6000;
     p.ack_request = true;
@@ -340,7 +343,10 @@ static void test_malformed(void)
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ICRC, 1);
     p.icrc_flip = 0;
-    /* a length beyond the frame, none, and a next header that is no BTH */
+    /*
+     * A length beyond the frame, a length of 0, and a next header that is no
+     * BTH
+     */
     p.udp_length_delta = 4;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_MALFORMED, 1);
@@ -356,21 +362,21 @@ static void test_malformed(void)
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_MALFORMED, 4);
     p.tver = 0;
-    /* every frame that is cut off */
+    /* Every truncation of the frame */
     len = peer_encode(&p, frame);
     for (size_t n = 14 + GRH; n < len; n++) {
         wire_send(r.d, frame, n);
         counter_wait(r.d, QRNIC_COUNTER_RX_DROP_MALFORMED, n - 14 - GRH + 5);
     }
     wire_silent(r.d);
-    /* what stands behind the ICRC is of nobody */
+    /* Bytes behind the ICRC are ignored. */
     memcpy(frame + len, pad, sizeof(pad));
     wire_send(r.d, frame, len + sizeof(pad));
     peer_expect(r.d, RC_ACK, RQ_PSN);
     rig_stop(&r);
 }
 
-/* What a router may change is not in the ICRC. */
+/* The ICRC excludes the fields that a router may change. */
 static void test_icrc_cover(void)
 {
     uint8_t frame[PEER_FRAME_MAX];
@@ -382,12 +388,12 @@ static void test_icrc_cover(void)
     connect_by(&r, V1_LINK);
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN + 5);
     len = peer_encode(&p, frame);
-    frame[14] ^= 0x0f;          /* traffic class, flow label */
+    frame[14] ^= 0x0f;          /* Traffic class, flow label */
     frame[15] ^= 0xff;
     frame[16] ^= 0xff;
     frame[17] ^= 0xff;
-    frame[14 + 7] ^= 0xff;      /* hop limit */
-    frame[14 + GRH + 4] ^= 0xff;        /* reserved byte of the BTH */
+    frame[14 + 7] ^= 0xff;      /* Hop limit */
+    frame[14 + GRH + 4] ^= 0xff;        /* Reserved byte of the BTH */
     wire_send(r.d, frame, len);
     counter_wait(r.d, QRNIC_COUNTER_ROCE_V1_RX_PACKETS, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_DROP_ICRC), ==, 0);
@@ -437,7 +443,7 @@ static void expect_sent(Rig *r, unsigned status, unsigned syndrome)
     g_assert_cmpuint(cqe.syndrome, ==, syndrome);
 }
 
-/* Any GID to any other: a GRH has room for all. */
+/* Any GID can send to any other, because a GRH has room for both kinds. */
 static void test_datagram_send(void)
 {
     QrnicDatagramSeg to;
@@ -461,7 +467,7 @@ static void test_datagram_send(void)
     peer_expect_frame(r.d, &p);
     expect_sent(&r, QRNIC_WC_SUCCESS, QRNIC_SYN_NONE);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
-    /* there is no UDP */
+    /* RoCE v1 has no UDP port. */
     to = to_peer(V1_LINK);
     to.av.udp_sport = 0xc777;
     send_datagram(&r, &to, "port");
@@ -470,7 +476,7 @@ static void test_datagram_send(void)
     rig_stop(&r);
 }
 
-/* The receiver sees the GRH as it was on the wire. */
+/* The receiver gets the GRH as it was on the wire. */
 static void test_datagram_receive(void)
 {
     uint8_t frame[PEER_FRAME_MAX], got[GRH + 5];
@@ -506,7 +512,7 @@ static void test_datagram_receive(void)
     rig_stop(&r);
 }
 
-/* One queue pair to another of the same device: not on the wire */
+/* Queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicDatagramSeg to = to_peer(V1_LINK);
@@ -527,7 +533,7 @@ static void test_loopback(void)
     rig_stop(&r);
 }
 
-/* A group has its members whatever the version of RoCE. */
+/* A group has its members for both versions of RoCE. */
 static void test_multicast(void)
 {
     QrnicDatagramSeg to = to_peer(V1_IP4);
@@ -565,7 +571,7 @@ static void test_multicast(void)
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_cmphex(cqe.src_qpn, ==, PEER_QPN);
     g_assert_cmpuint(cqe.network, ==, QRNIC_NETWORK_ROCE_V1);
-    /* a VLAN with no entry of this version */
+    /* A VLAN without a GID entry of this version */
     p.vlan = 9;
     peer_send(r.d, &p);
     settle(r.d);
@@ -608,13 +614,13 @@ static void test_address_vector(void)
                   NULL, 0, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_AV_OFFSET +
                   QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET);
     attr.av.udp_sport = 0;
-    /* a destination that RoCE v2 would not reach from there */
+    /* A destination that RoCE v2 could not reach from this entry */
     gid_of_ip4(attr.av.dgid, PEER_IP4);
     qp_modify(r.d, &r.qp, &attr);
     rig_stop(&r);
 }
 
-/* Without the capability no entry can be of RoCE v1, and no frame is. */
+/* Without the capability, GID entries and frames of RoCE v1 are rejected. */
 static void test_off(void)
 {
     uint8_t raw[QRNIC_GID_ENTRY_BYTES], attr[QRNIC_DEVICE_ATTR_BYTES];

@@ -33,7 +33,7 @@ static void srq_create(Rig *r, Srq *s)
                            NULL, 0);
 }
 
-/* 1 KiB of the rig's memory for each slot */
+/* Posts a WQE. Each slot has 1 KiB of the rig's memory. */
 static void srq_post(Rig *r, Srq *s, uint32_t slot, uint32_t next)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
@@ -50,7 +50,7 @@ static void srq_post(Rig *r, Srq *s, uint32_t slot, uint32_t next)
     doorbell(r->d, r->page, QRNIC_DB_SRQ, s->number, s->producer, 0);
 }
 
-/* The peer sends to a queue pair, which must answer without credits. */
+/* Sends a message to a queue pair. The ACK must have no credits. */
 static void peer_message(Rig *r, Qp *qp, uint32_t n, const char *text)
 {
     PeerPacket p = peer_packet(qp, RC_SEND_ONLY, RQ_PSN + n);
@@ -90,7 +90,7 @@ static void rig_srq(Rig *r, Srq *s, Qp *one, Qp *two)
     qp_connect(r->d, two, NULL);
 }
 
-/* The example of the manual: slots come back in another order. */
+/* The example of the manual: slots are released in another order. */
 static void test_receive(void)
 {
     uint8_t raw[QRNIC_SRQ_CTX_BYTES];
@@ -161,8 +161,8 @@ static uint64_t ring_alloc(Rig *r, Srq *s, unsigned log_size)
 }
 
 /*
- * A larger ring while a message is between its first and its last packet, one
- * WQE is read ahead and the limit is armed; the old ring is overwritten.
+ * The ring grows between the first and the last packet of a message, while one
+ * WQE is prefetched and the limit is armed. The old ring is overwritten.
  */
 static void test_resize(void)
 {
@@ -193,7 +193,7 @@ static void test_resize(void)
     command_ok(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw), NULL, 0);
     qtest_memset(r.d->qts, s.ring, 0xff, QRNIC_WQEBB_SIZE << SLOTS_LOG);
     s.ring = in.ring.root;
-    /* Slot 3 is the next one, and then the first of the new ones. */
+    /* Slot 3 is next, then the first new slot. */
     srq_post(&r, &s, 3, 4);
     srq_post(&r, &s, 4, 5);
     peer_message(&r, &two, 0, "second");
@@ -223,13 +223,13 @@ static void test_resize_bad(void)
     rig_srq(&r, &s, &one, &two);
     srq_post(&r, &s, 0, 1);
     srq_post(&r, &s, 1, 2);
-    /* Two do not fit two slots. */
+    /* Two WQEs do not fit into two slots. */
     in.ring = contiguous(ring_alloc(&r, &s, 1));
     qrnic_srq_resize_pack(raw, &in);
     command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw),
                   NULL, 0, QRNIC_ST_BAD_PARAM,
                   QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
-    /* Pages that are not there, and a table that is none */
+    /* Absent pages, and an invalid table */
     in.log_size = 7;
     in.ring = (QrnicTranslation) {
         .root = 1ull << 40, .levels = 1, .page_shift = 12,
@@ -248,7 +248,7 @@ static void test_resize_bad(void)
     g_assert_cmpuint(ctx.log_size, ==, SLOTS_LOG);
     peer_message(&r, &one, 0, "as before");
     received(&r, &s, &one, 0, "as before");
-    /* Broken: the record goes backwards. */
+    /* The producer index goes backwards, which is an SRQ error. */
     qtest_writel(r.d->qts, s.record, 0);
     in.log_size = 4;
     in.ring = contiguous(ring_alloc(&r, &s, 4));

@@ -1,5 +1,6 @@
 /*
- * qrnic qtest: an SRQ with a tag list, and a queue pair that uses it
+ * qrnic qtest: an SRQ with a tag list, and a queue pair that uses it; see
+ * tag-list.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -125,9 +126,7 @@ void tags_post_wqe(Tags *x)
     qtest_writel(x->r.d->qts, x->srq_record, ++x->wqes);
 }
 
-/*
- * Operations
- */
+/* Operations */
 
 QrnicTagOp tag_add(uint32_t handle, uint64_t tag, uint64_t mask)
 {
@@ -200,9 +199,7 @@ void tags_add(Tags *x, uint32_t handle, uint64_t tag, uint64_t mask,
     counter_wait(x->r.d, QRNIC_COUNTER_TAG_OPS, before + 1);
 }
 
-/*
- * The peer
- */
+/* The peer */
 
 void tags_message(Tags *x, uint8_t kind, uint64_t tag, uint32_t len)
 {
@@ -286,9 +283,7 @@ PeerPacket tags_from_us(uint32_t psn)
     return p;
 }
 
-/*
- * Completions
- */
+/* Completions */
 
 QrnicCqe tags_cqe(Tags *x, unsigned status, unsigned opcode, uint8_t tagged)
 {
@@ -417,7 +412,7 @@ void tags_others_live(Tags *x)
     peer_expect(x->r.d, RC_ACK, x->other_psn++);
     rig_read(&x->r, tags_wqe_at(7) + 8, got, sizeof(got));
     g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
-    /* A list of somebody else's */
+    /* A second list, independent of the first */
     objects(&other);
     tags_post(&other, tag_add(0, 1, ALL_BITS), NULL, 0);
     tags_expect_op(&other, QRNIC_CQE_TAG_ADD, 0);

@@ -1,9 +1,9 @@
 /*
  * qrnic qtest: unreliable connections
  *
- * Exact frames out, crafted frames in. Programmer's Reference, chapter
- * Reliable transport, section Unreliable connections; InfiniBand
- * specification, 9.8.2.
+ * Asserts exact frames of the device, and sends crafted frames. Programmer's
+ * Reference, chapter Reliable transport, section Unreliable connections;
+ * InfiniBand specification, 9.8.2.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,7 +15,7 @@
 #define REMOTE 0x123456789a00ull
 #define RKEY 0x00c0ffeeu
 
-/* The rig's RC QP stays; r->qp becomes a UC QP connected to the peer. */
+/* Replaces r->qp by a UC queue pair that is connected to the peer. */
 static void uc_start(Rig *r)
 {
     rig_start(r, "", NULL);
@@ -53,11 +53,9 @@ static void expect_no_receive(Rig *r)
     g_assert_false(cq_poll(r->d, &r->recv_cq, &cqe));
 }
 
-/*
- * Sending
- */
+/* Sending */
 
-/* A packet that the device must send, but for opcode and payload */
+/* Returns a packet that the device must send, without opcode and payload. */
 static PeerPacket from_us(uint32_t psn)
 {
     PeerPacket p = {
@@ -87,7 +85,9 @@ static void post(Rig *r, unsigned opcode, unsigned flags, uint32_t imm,
     sq_post(r->d, &r->qp, &w);
 }
 
-/* One message of this length, packet by packet; returns the next PSN. */
+/*
+ * Asserts one message of this length, packet by packet. Returns the next PSN.
+ */
 static uint32_t check_message(Rig *r, unsigned opcode, const uint8_t *data,
                               uint32_t length, uint32_t psn)
 {
@@ -163,7 +163,10 @@ static void test_write_imm(void)
     check_send(QRNIC_WQE_RDMA_WRITE_IMM);
 }
 
-/* A local error: SQE, the rest flushed in order; receiving goes on; back. */
+/*
+ * A local error moves the queue pair to SQE and flushes the later WQEs in
+ * order; receiving continues, and RTS can be entered again.
+ */
 static void test_sqe(void)
 {
     QrnicQpAttr rts = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RTS };
@@ -184,7 +187,7 @@ static void test_sqe(void)
                     qrnic_syndrome_name(QRNIC_SYN_KEY_INVALID));
     expect_cqe(&r, &r.send_cq, 1, QRNIC_WC_WR_FLUSH_ERR);
     expect_state(&r, QRNIC_QPS_SQE);
-    /* An operation that UC does not have would be one, too. */
+    /* An operation that UC does not support would be an error too. */
     post(&r, QRNIC_WQE_RDMA_READ, 0, 0, 64, r.mr.key);
     post(&r, QRNIC_WQE_SEND, 0, 0, 64, r.mr.key);
     expect_cqe(&r, &r.send_cq, 2, QRNIC_WC_WR_FLUSH_ERR);
@@ -206,7 +209,7 @@ static void test_sqe(void)
     rig_stop(&r);
 }
 
-/* To ERR by command: both queues in order, and what is posted later. */
+/* MODIFY_QP to ERR flushes both queues in order, and later WQEs as well. */
 static void test_flush(void)
 {
     QrnicQpAttr err = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
@@ -233,11 +236,9 @@ static void test_flush(void)
     rig_stop(&r);
 }
 
-/*
- * Receiving
- */
+/* Receiving */
 
-/* Receive WQE n: 4 KiB of the rig's memory */
+/* Posts receive WQE n, which has 4 KiB of the rig's memory. */
 static void post_recv(Rig *r, unsigned n, uint32_t length)
 {
     QrnicDataSeg sge = { r->mr.start + 4096 * n, length, r->mr.key };
@@ -245,7 +246,7 @@ static void post_recv(Rig *r, unsigned n, uint32_t length)
     rq_post(r->d, &r->qp, &sge, 1);
 }
 
-/* One packet of the peer: length bytes of data from offset on */
+/* Returns a packet of the peer with length bytes of data. */
 static PeerPacket packet(Rig *r, uint8_t opcode, uint32_t psn,
                          const uint8_t *data, uint32_t length)
 {
@@ -312,7 +313,7 @@ static void test_receive(void)
     receive(&r, UC_SEND_LAST_IMM, psn++, data + MTU, MTU);
     received(&r, 3, data, 2 * MTU, true);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 0);
-    /* Nothing is posted: the message goes, nobody is answered. */
+    /* Without a receive WQE the message is dropped without a response. */
     receive(&r, UC_SEND_ONLY, psn++, data, 5);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_WQE, 1);
     expect_no_receive(&r);
@@ -340,7 +341,7 @@ static void test_receive_write(void)
     rig_read(&r, 0x8000, got, 2 * MTU + 4);
     g_assert_cmpmem(got, 2 * MTU + 3, data, 2 * MTU + 3);
     g_assert_cmphex(got[2 * MTU + 3], ==, 0);
-    /* With immediate data it takes a WQE, of which no byte is written. */
+    /* Immediate data consumes a WQE without writing to its buffer. */
     post_recv(&r, 0, 4096);
     p = packet(&r, UC_WRITE_ONLY_IMM, psn++, data + 1, 6);
     p.dma_length = 6;
@@ -354,7 +355,7 @@ static void test_receive_write(void)
     p.psn = psn++ & 0xffffff;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_WQE, 1);
-    /* A write of nothing needs no key. */
+    /* A write of 0 bytes needs no key. */
     p = packet(&r, UC_WRITE_ONLY, psn++, NULL, 0);
     p.rkey ^= 1;
     peer_send(r.d, &p);
@@ -364,7 +365,10 @@ static void test_receive_write(void)
     rig_stop(&r);
 }
 
-/* Refused at the first packet: not a byte is written, also of the others. */
+/*
+ * Sends a write that is rejected at its first packet. Asserts that no packet of
+ * the message writes a byte.
+ */
 static void refused_write(Rig *r, PeerPacket *p, uint32_t dma_length,
                           uint64_t drops)
 {
@@ -405,7 +409,7 @@ static void test_refused_write(void)
     rig_stop(&r);
 }
 
-/* What is lost costs its message; the WQE serves the next one. */
+/* A lost packet drops its message; the WQE receives the next message. */
 static void test_loss(void)
 {
     uint8_t data[3 * MTU];
@@ -417,7 +421,7 @@ static void test_loss(void)
     for (unsigned i = 0; i < 3; i++) {
         post_recv(&r, i, 4096);
     }
-    /* the middle */
+    /* The middle packet is missing. */
     receive(&r, UC_SEND_FIRST, psn, data, MTU);
     receive(&r, UC_SEND_LAST, psn + 2, data + 2 * MTU, MTU);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE, 1);
@@ -427,13 +431,13 @@ static void test_loss(void)
     receive(&r, UC_SEND_ONLY, psn + 3, data + 1, 50);
     received(&r, 0, data + 1, 50, false);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 1);
-    /* the end: the next message ends this one */
+    /* The last packet is missing: the next message ends this one. */
     receive(&r, UC_SEND_FIRST, psn + 4, data, MTU);
     receive(&r, UC_SEND_ONLY, psn + 6, data + 2, 60);
     received(&r, 1, data + 2, 60, false);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE), ==, 3);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 2);
-    /* all of one */
+    /* A whole message is missing. */
     receive(&r, UC_SEND_ONLY, psn + 8, data + 3, 70);
     received(&r, 2, data + 3, 70, false);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE), ==, 3);
@@ -442,7 +446,10 @@ static void test_loss(void)
     rig_stop(&r);
 }
 
-/* Too long for the WQE, or for a packet: dropped, the WQE stays. */
+/*
+ * A message that is too long for the WQE or for a packet is dropped, and the
+ * WQE stays.
+ */
 static void test_length(void)
 {
     uint8_t data[2 * MTU];

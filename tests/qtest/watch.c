@@ -4,8 +4,8 @@
  * Starts two QEMUs that a wire joins, connects a queue pair of each with the
  * other, posts one operation and handles its completions, as a driver would.
  * The devices write their trace events to DIRECTORY/sender.trace and
- * DIRECTORY/receiver.trace; this program prints the steps of the two drivers,
- * a line each: TIME sender|receiver STEP TEXT. The step "begin" is the first
+ * DIRECTORY/receiver.trace. This program prints the steps of the two drivers, a
+ * line each: TIME sender|receiver STEP TEXT. The step "begin" is the first
  * after the preparations.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -36,9 +36,9 @@ typedef struct End {
 
 typedef struct Operation {
     const char *name;
-    unsigned opcode;            /* of the send WQE */
+    unsigned opcode;            /* Opcode of the send WQE */
     bool datagram, receives;
-    uint32_t length;            /* 0: any */
+    uint32_t length;            /* 0: any length */
 } Operation;
 
 static const Operation operations[] = {
@@ -77,7 +77,10 @@ static void address_set(End *e)
     command_ok(e->d, QRNIC_CMD_SET_GID, 0, raw, sizeof(raw), NULL, 0);
 }
 
-/* unused: queue pairs that make the numbers of the ends differ */
+/*
+ * Starts one device. unused: number of queue pairs to create first, so that the
+ * numbers of both sides differ.
+ */
 static void end_start(End *e, const char *directory, int wire,
                       const Operation *op, unsigned unused)
 {
@@ -163,7 +166,7 @@ static void post(End *e, const End *to, const Operation *op, uint32_t length)
     sq_ring(e->d, &e->qp);
 }
 
-/* The interrupt handler of a driver. */
+/* Handles the interrupt as a driver does. */
 static void complete(End *e)
 {
     QrnicEqe eqe;
@@ -244,7 +247,7 @@ int main(int argc, char **argv)
     complete(&a);
     step(&a, "end", "length=%u", length);
 
-    /* The buffer that the operation has changed */
+    /* The buffer that the operation has written */
     end = op->opcode == QRNIC_WQE_RDMA_READ ||
           op->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? &a : &b;
     qtest_memread(end->d->qts, end->mr.memory + skip, got, length);

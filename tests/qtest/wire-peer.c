@@ -1,8 +1,9 @@
 /*
  * qrnic qtest: encoder and decoder of RoCE frames
  *
- * Written for clearness, byte by byte: InfiniBand specification, chapter 9, 8.3
- * (GRH) and annexes A16 and A17. The ICRC is computed bit by bit.
+ * Works byte by byte, and computes the ICRC bit by bit, so that each line can
+ * be compared with the specification: InfiniBand specification, chapter 9, 8.3
+ * (GRH) and annexes A16 and A17.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -39,7 +40,7 @@ bool peer_has_deth(uint8_t opcode)
     return opcode == UD_SEND_ONLY || opcode == UD_SEND_ONLY_IMM;
 }
 
-/* Requests of XRC */
+/* Returns true for requests of XRC. */
 bool peer_has_xrceth(uint8_t opcode)
 {
     return opcode >= XRC(RC_SEND_FIRST) && opcode <= XRC(RC_SEND_ONLY_INV) &&
@@ -51,7 +52,7 @@ bool peer_has_dceth(uint8_t opcode)
     return opcode >= DC(0) && opcode <= DC_DISCONNECT;
 }
 
-/* What XRC, dynamic connections and the answers of carriers have of RC */
+/* Returns the opcode of RC with the headers of this opcode. */
 static uint8_t without_xrc(uint8_t opcode)
 {
     return opcode >> 5 == XRC(0) >> 5 || opcode >> 5 == DC(0) >> 5 ||
@@ -104,7 +105,7 @@ static uint32_t crc32_bit(uint32_t crc, const uint8_t *p, size_t len)
     return crc;
 }
 
-/* A17.3.3: variant fields of the headers count as ones. */
+/* Computes the ICRC of RoCE v2. Variant fields count as ones (A17.3.3). */
 static uint32_t icrc(const uint8_t *ip, bool ipv6, size_t bytes)
 {
     static const uint8_t ones[8] = { [0 ... 7] = 0xff };
@@ -129,7 +130,10 @@ static uint32_t icrc(const uint8_t *ip, bool ipv6, size_t bytes)
     return crc;
 }
 
-/* 7.8.1 and A16.4: ones stand for the LRH and for what a router may change. */
+/*
+ * Computes the ICRC of RoCE v1. Ones replace the LRH and the fields that a
+ * router may change (7.8.1 and A16.4).
+ */
 static uint32_t icrc_v1(const uint8_t *grh, size_t bytes)
 {
     uint8_t *copy = g_malloc(8 + bytes);

@@ -1,8 +1,8 @@
 /*
- * qrnic qtest: the other end of the wire
+ * qrnic qtest: the wire peer
  *
- * An encoder and decoder of RoCE frames of its own. It shares nothing with
- * the device's, so that one error cannot hide in both.
+ * An encoder and a decoder of RoCE frames. Both share no code with the device,
+ * because an error in common code would be invisible.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -39,10 +39,11 @@ enum {
     RC_SEND_ONLY_INV = 0x17,
     RC_FLUSH = 0x1c,
     RC_ATOMIC_WRITE = 0x1d,
-    RC_SACK = 0x1f,             /* manual; behind the AETH all is payload */
+    /* SACK of the manual; all behind the AETH is payload */
+    RC_SACK = 0x1f,
 };
 
-/* of UC: as those of RC, in the same order */
+/* BTH opcodes of UC, in the order of those of RC */
 enum {
     UC_SEND_FIRST = 0x20,
     UC_SEND_MIDDLE = 0x21,
@@ -58,10 +59,13 @@ enum {
     UC_WRITE_ONLY_IMM = 0x2b,
 };
 
-/* XRC: the same operations with other high bits (annex A14) */
+/* XRC: the operations of RC with other high bits (annex A14) */
 #define XRC(rc) (0xa0 | (rc))
 
-/* Dynamic connections: the same, and what makes and ends them (manual) */
+/*
+ * Dynamic connections: the operations of RC, and the opcodes that begin and end
+ * a connection (manual)
+ */
 #define DC(rc) (0xc0 | (rc))
 enum {
     DC_CONNECT = 0xe0,
@@ -70,7 +74,7 @@ enum {
     DC_DISCONNECT = 0xe3,
 };
 
-/* Shared connections: behind an ENCAPSULATED's BTH all is payload (manual) */
+/* Shared connections: all behind the BTH of ENCAPSULATED is payload (manual) */
 #define CARRIER(rc) (0xe0 | (rc))
 enum {
     ENCAPSULATED = 0xe4,
@@ -78,7 +82,7 @@ enum {
     CARRIER_SACK = CARRIER(RC_SACK),
 };
 
-/* and of UD */
+/* BTH opcodes of UD */
 enum {
     UD_SEND_ONLY = 0x64,
     UD_SEND_ONLY_IMM = 0x65,
@@ -86,35 +90,35 @@ enum {
 
 /* AETH syndromes (InfiniBand specification, table 44) */
 enum {
-    AETH_ACK = 0x00,            /* with credits in bits 4:0 */
-    AETH_RNR_NAK = 0x20,        /* with the timer in bits 4:0 */
+    AETH_ACK = 0x00,            /* Bits 4:0 are the credits */
+    AETH_RNR_NAK = 0x20,        /* Bits 4:0 are the timer */
     AETH_NAK_SEQUENCE = 0x60,
     AETH_NAK_INVALID_REQUEST = 0x61,
     AETH_NAK_REMOTE_ACCESS = 0x62,
     AETH_NAK_REMOTE_OP = 0x63,
 };
 
-/* One RoCE packet; a zeroed header field is what a plain packet has. */
+/* One RoCE packet. Members that are 0 are as in a plain packet. */
 typedef struct PeerPacket {
     uint8_t dmac[6], smac[6];
-    int vlan;                   /* -1: untagged, else the TCI */
+    int vlan;                   /* The TCI, or -1: untagged */
     bool v1;                    /* RoCE v1: GIDs in sip and dip */
     bool ipv6;
     uint8_t sip[16], dip[16];   /* IPv4: the first 4 bytes */
     uint8_t tos, ttl;
     uint32_t flow_label;
-    uint16_t sport;             /* not with v1 */
+    uint16_t sport;             /* Unused with v1 */
     uint8_t opcode, pad, tver;
     bool solicited, ack_request;
-    uint8_t mark;               /* the seven bits behind AckReq */
+    uint8_t mark;               /* The seven bits behind AckReq */
     uint16_t pkey;
     uint8_t notify;             /* FECN 0x80, BECN 0x40 */
     uint32_t dest_qpn, psn;
     uint32_t qkey, src_qpn;     /* DETH */
-    uint32_t xrceth;            /* all four bytes */
-    uint32_t dceth[2];          /* all four bytes of each half */
+    uint32_t xrceth;            /* All four bytes */
+    uint32_t dceth[2];          /* All four bytes of each half */
     uint64_t access_key;        /* DC_CONNECT */
-    uint32_t parameters;        /* the same: all four bytes */
+    uint32_t parameters;        /* DC_CONNECT: all four bytes */
     uint32_t reason;            /* DC_CNAK: all four bytes */
     uint64_t va;                /* RETH, AtomicETH */
     uint32_t rkey, dma_length;
@@ -123,22 +127,25 @@ typedef struct PeerPacket {
     uint8_t syndrome;           /* AETH */
     uint32_t msn;
     uint64_t original;          /* AtomicAckETH */
-    uint32_t imm;               /* also the key in the IETH */
-    const uint8_t *payload;     /* without pad bytes */
+    uint32_t imm;               /* Immediate data, or the key of an IETH */
+    const uint8_t *payload;     /* Without pad bytes */
     size_t length;
-    uint32_t icrc_flip;         /* encoder: spoils the ICRC */
-    int udp_length_delta;       /* encoder: spoils the UDP or GRH length */
-    uint8_t next_header;        /* encoder, v1: 0: the right one */
+    uint32_t icrc_flip;         /* Encoder: corrupts the ICRC */
+    int udp_length_delta;       /* Encoder: corrupts the UDP or GRH length */
+    /* Encoder, v1: replaces the next header, if not 0 */
+    uint8_t next_header;
 } PeerPacket;
 
-/* Returns the length of the frame. */
+/* Encodes a packet. Returns the length of the frame. */
 size_t peer_encode(const PeerPacket *p, uint8_t *frame);
-/* Asserts that the frame is well formed and its ICRC right. */
+/*
+ * Decodes a frame. Asserts that it is well formed and that its ICRC is valid.
+ */
 void peer_decode(const uint8_t *frame, size_t len, PeerPacket *p);
-/* The same of an inner packet: from its BTH on, without an ICRC */
+/* Encodes an inner packet, which begins with its BTH and has no ICRC. */
 size_t peer_encode_inner(const PeerPacket *p, uint8_t *bytes);
 void peer_decode_inner(const uint8_t *bytes, size_t len, PeerPacket *p);
-/* Bytes of headers between BTH and payload that an opcode carries. */
+/* Returns true if packets of this opcode have this extended header. */
 bool peer_has_deth(uint8_t opcode);
 bool peer_has_xrceth(uint8_t opcode);
 bool peer_has_dceth(uint8_t opcode);

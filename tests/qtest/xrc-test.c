@@ -45,7 +45,7 @@ static void srq_create(Rig *r, Srq *s, uint32_t pd, uint32_t xrcd,
                            NULL, 0);
 }
 
-/* 4 KiB of the rig's memory for each slot, in their order */
+/* Posts the next slot, which has 4 KiB of the rig's memory. */
 static void srq_post(Rig *r, Srq *s, uint32_t lkey)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
@@ -95,7 +95,10 @@ static void initiator_create(Rig *r, Qp *qp)
                             NULL, 0);
 }
 
-/* RESET to RTR (target) or RTS (initiator), with what each must have */
+/*
+ * Moves a target from RESET to RTR, or an initiator to RTS, with the required
+ * attributes only.
+ */
 static void half_connect(Rig *r, const Qp *qp, bool target)
 {
     QrnicQpAttr all = qp_default_attr();
@@ -182,7 +185,7 @@ static void expect_refused(Rig *r, const Qp *qp, uint32_t n)
     g_assert_cmpuint(attr.state, ==, QRNIC_QPS_ERR);
 }
 
-/* The SRQ in the packet says where a message goes, and who is told. */
+/* The SRQ in the packet decides the buffer and the CQ of a message. */
 static void test_receive(void)
 {
     uint32_t xrcd;
@@ -224,14 +227,14 @@ static void test_receive(void)
     received(&r, &r.send_cq, &two, &qp, 1, sizeof(data));
     rig_read(&r, 4096, got, sizeof(got));
     g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
-    /* And no WQE is left. */
+    /* No WQE remains. */
     p = request(&qp, RC_SEND_ONLY, 4, one.number, "none", 4);
     peer_send(r.d, &p);
     expect_answer(&r, 4, AETH_RNR_NAK | 12);
     rig_stop(&r);
 }
 
-/* Keys are checked against the PD of the SRQ that the request names. */
+/* Keys are checked against the PD of the request's SRQ. */
 static void test_remote(void)
 {
     uint32_t xrcd, pd;
@@ -272,7 +275,7 @@ static void test_remote(void)
     g_assert_cmphex(p.original, ==, ldl_le_p("ten"));
     rig_read(&r, 104, got, 1);
     g_assert_cmpuint(got[0], ==, 't' + 1);
-    /* The same key, through the SRQ of another PD */
+    /* The key of this PD, with the SRQ of another PD */
     p = request(&qp, RC_WRITE_ONLY, 3, other.number, "written", 8);
     p.va = r.mr.start + 100;
     p.rkey = r.mr.key;
@@ -282,7 +285,10 @@ static void test_remote(void)
     rig_stop(&r);
 }
 
-/* The SRQ is of another domain, of none, no SRQ, or not that of the message. */
+/*
+ * The SRQ has another domain or none, is not an SRQ, or changes within a
+ * message.
+ */
 static void test_refused(void)
 {
     uint8_t data[1024] = { 0 };
@@ -318,7 +324,7 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
-/* The SRQ may go while a target fills a WQE of it. */
+/* An SRQ may be destroyed while a target fills a WQE of it. */
 static void test_srq_destroyed(void)
 {
     uint8_t data[1024] = { 0 };
@@ -349,7 +355,7 @@ static void test_srq_destroyed(void)
     rig_stop(&r);
 }
 
-/* A key of 4 KiB of which nothing is there */
+/* Creates a key of 4 KiB without present pages. */
 static uint32_t absent_key(Rig *r, uint64_t start)
 {
     QrnicMkeyCtx ctx = {
@@ -368,8 +374,9 @@ static uint32_t absent_key(Rig *r, uint64_t start)
 }
 
 /*
- * A message that waits for its page holds a receive WQE of its SRQ: what comes
- * in its place must be for the same SRQ, which may be destroyed meanwhile.
+ * A message that waits for a page has consumed a receive WQE of its SRQ. The
+ * message that replaces it must be for the same SRQ, which may be destroyed
+ * meanwhile.
  */
 static void test_absent(const void *destroyed)
 {
@@ -393,7 +400,7 @@ static void test_absent(const void *destroyed)
     half_connect(&r, &qp, true);
     p = request(&qp, RC_SEND_ONLY, 0, s[0].number, data, sizeof(data));
     peer_send(r.d, &p);
-    /* For a page not 12, the queue pair's, but what is 0.96 ms */
+    /* The timer of an absent page is 0.96 ms, not the queue pair's code 12. */
     expect_answer(&r, 0, AETH_RNR_NAK | 13);
     if (destroyed) {
         command_ok(r.d, QRNIC_CMD_DESTROY_SRQ, s[0].number, NULL, 0, NULL, 0);
@@ -426,7 +433,7 @@ static void initiator_ack(Rig *r, const Qp *qp, uint32_t psn, uint32_t msn)
     g_assert_cmpuint(cqe.qpn, ==, qp->number);
 }
 
-/* Each packet of a request says which SRQ; responses do not. */
+/* Each request packet has the SRQ number; responses have none. */
 static void test_initiator(void)
 {
     uint8_t data[1500], got[8];
@@ -492,7 +499,9 @@ static void test_initiator(void)
     rig_stop(&r);
 }
 
-/* An end takes only what its half is for, and has only its queues. */
+/*
+ * Each side accepts only the packets of its half, and has only its own queues.
+ */
 static void test_halves(void)
 {
     Qp ini, tgt;
@@ -589,7 +598,7 @@ static void test_commands(void)
     ctx.xrcd = xrcd;
     create_fails(&r, &ctx, QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_XRCD_OFFSET);
 
-    /* Who is in a domain, or on a CQ, holds it. */
+    /* Users keep a domain and a CQ busy. */
     target_create(&r, &qp, xrcd);
     command_fails(r.d, QRNIC_CMD_FREE_XRCD, xrcd, NULL, 0, NULL, 0,
                   QRNIC_ST_BUSY, 0);
