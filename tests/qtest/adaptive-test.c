@@ -10,8 +10,8 @@
 #include "driver.h"
 
 #define PLACES 0x08
-#define PACKET (PLACES | 0x02)  /* of a write; it may take any path */
-#define MORE (PACKET | 0x04)    /* and is not the last of its write */
+#define PACKET (PLACES | 0x02)  /* Packet of a write; may take any path */
+#define MORE (PACKET | 0x04)    /* More packets of the write follow */
 #define SELECTIVE 0x01
 #define MTU RIG_PACKET
 #define GAP_NS (QRNIC_ADAPTIVE_GAP_TIME * SCALE_US)
@@ -26,8 +26,8 @@ static void start(Rig *r, uint8_t options)
 }
 
 /*
- * The second and the fourth packet of a write are in memory before the first.
- * The gap is told of when it has stayed, by a NAK.
+ * The second and the fourth packet of a write are placed before the first. A
+ * sequence gap that persists causes a NAK.
  */
 static void test_responder(void)
 {
@@ -47,11 +47,16 @@ static void test_responder(void)
     qtest_clock_step(r.d->qts, 1);
     nak = peer_expect_marked(r.d, RC_ACK, RQ_PSN, PLACES);
     g_assert_cmphex(nak.syndrome, ==, AETH_NAK_SEQUENCE);
-    /* Nobody writes again what is there: the test takes it away. */
+    /*
+     * Clears the placed data, to show that the device does not write it again.
+     */
     qtest_memset(r.d->qts, r.mr.memory + MTU, 0, MTU);
     rig_write_from_peer(&r, RQ_PSN, 0, 0x10, MORE, false);
     rig_write_from_peer(&r, RQ_PSN + 1, MTU, 0x11, MORE, false);
-    /* Else the next one may come before what was placed has had its turn. */
+    /*
+     * Waits for the placed packet's execution, because the next packet could
+     * otherwise arrive first.
+     */
     settle(r.d);
     rig_write_from_peer(&r, RQ_PSN + 2, 2 * MTU, 0x22, MORE, false);
     g_assert_cmpuint(peer_expect_marked(r.d, RC_ACK, RQ_PSN + 3, PLACES).msn,
@@ -64,7 +69,7 @@ static void test_responder(void)
     rig_stop(&r);
 }
 
-/* With selective repeat a SACK tells of the gap. */
+/* With selective repeat a SACK reports the missing PSN. */
 static void test_both(void)
 {
     PeerPacket sack;
@@ -104,7 +109,9 @@ static void expect_part(Rig *r, unsigned psn, uint8_t mark, uint32_t offset,
     g_assert_cmpuint(p.length, ==, length);
 }
 
-/* It writes so when it knows that the other end places in any order. */
+/*
+ * The requester sets the marks once it knows that the peer places in any order.
+ */
 static void test_requester(void)
 {
     PeerPacket ack;

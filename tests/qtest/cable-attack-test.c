@@ -1,12 +1,12 @@
 /*
- * qrnic qtest: a peer of a cable that sends descriptors which take very long
- * to close
+ * qrnic qtest: a peer of a cable that sends descriptors which take very long to
+ * close
  *
- * Programmer's Reference, chapter Cable: no peer can make the main loop wait.
- * The descriptors come with each message and at each time. Each test attacks,
- * and then checks that QEMU answers and that an honest peer gets the cable.
- * The device can be unplugged and QEMU ended at once, while the descriptors of
- * the attack still cannot be closed.
+ * Programmer's Reference, chapter Cable: no peer can block the main loop. The
+ * attacker sends descriptors with each message and at each time. Each test then
+ * checks that QEMU answers and that a correct peer gets the cable. The device
+ * can be unplugged, and QEMU can end, while the descriptors of the attack are
+ * still being closed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +20,10 @@
 #include "cable-peer.h"
 #include "driver.h"
 
-/* A loaded machine is late by less than this; a blocked QEMU by minutes. */
+/*
+ * A loaded machine delays QEMU by less than this, an attack that works by
+ * minutes.
+ */
 #define BOUND_US (5 * G_USEC_PER_SEC)
 #define ATTACK_US (G_USEC_PER_SEC / 2)
 /* More connections than a cable has threads */
@@ -102,7 +105,7 @@ static QrnicCableMessage message_of(unsigned type)
     return (QrnicCableMessage) { .magic = QRNIC_CABLE_MAGIC, .type = type };
 }
 
-/* A MEMORY message that is valid except for its descriptor */
+/* Returns a MEMORY message that is valid except for its descriptor. */
 static QrnicCableMessage memory_of(void)
 {
     QrnicCableMessage m = message_of(QRNIC_CABLE_MEMORY);
@@ -114,14 +117,12 @@ static QrnicCableMessage memory_of(void)
     return m;
 }
 
-/*
- * The messages. Each returns the attacker's connection.
- */
+/* The messages. Each function returns the attacker's connection. */
 
 typedef struct Case {
     const char *name;
     int (*attack)(Attacked *t, unsigned count);
-    bool read;          /* the device reads the descriptors */
+    bool read;          /* The device reads the descriptors */
 } Case;
 
 static int greet(Attacked *t, uint64_t nonce)
@@ -162,7 +163,10 @@ static int with_bad_memory(Attacked *t, unsigned count)
     return fd;
 }
 
-/* The device makes the memory; it may have switched descriptors off. */
+/*
+ * Attacks with READY while the device makes the memory, and may have switched
+ * descriptors off.
+ */
 static int with_ready(Attacked *t, unsigned count)
 {
     QrnicCableMessage m = message_of(QRNIC_CABLE_READY);
@@ -188,7 +192,10 @@ static int with_wake(Attacked *t, unsigned count)
     return fd;
 }
 
-/* Right behind MEMORY, before the device can switch descriptors off */
+/*
+ * Attacks with WAKE right behind MEMORY, before the device can switch
+ * descriptors off.
+ */
 static int with_early_wake(Attacked *t, unsigned count)
 {
     QrnicCableMessage hello = cable_hello(UINT64_MAX), m = memory_of();
@@ -270,7 +277,10 @@ static void test_case(const void *data)
         }
         expect_answers(&t);
         close(fd);
-        /* The cable is free again, while the attacker's thread is not. */
+        /*
+         * The cable is free again, although the attacker's thread is still
+         * blocked.
+         */
         honest = cable_peer_connect(cable_path_join(t.path), i % 2);
         expect_up(&t, true);
         expect_answers(&t);
@@ -281,9 +291,8 @@ static void test_case(const void *data)
 }
 
 /*
- * More third ends than the cable has threads. Their messages are dropped
- * unread, and the last ends are not even accepted when the device is
- * unplugged.
+ * More third ends than the cable has threads. All messages are dropped unread,
+ * and the last ends are not even accepted when the device is unplugged.
  */
 static void test_third(const void *unplugged)
 {
@@ -301,7 +310,10 @@ static void test_third(const void *unplugged)
         strcpy(address.sun_path, t.path);
         fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                        0);
-        /* The queue of connections that are not accepted is short. */
+        /*
+         * EAGAIN is expected, because the queue of unaccepted connections is
+         * short.
+         */
         if (connect(fd[i], (struct sockaddr *)&address, sizeof(address))) {
             g_assert_cmpint(errno, ==, EAGAIN);
             continue;
@@ -413,7 +425,7 @@ static void test_no_descriptor(void)
     attacked_stop(&t, true);
 }
 
-/* Many messages of one peer, which hangs up before they are read */
+/* Many messages of one peer, which closes the socket before they are read */
 static void test_hangup(void)
 {
     QrnicCableMessage m = cable_hello(1);

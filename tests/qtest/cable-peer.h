@@ -1,10 +1,11 @@
 /*
  * qrnic qtest: the peer on a cable
  *
- * Owns one end of a cable: its socket, and its mapping of the shared memory. It
- * is written from the manual alone and shares only the contract's offsets with
- * the device, because an error in common code would be invisible. It also has
- * attacks on the socket, and counts the resources of a process.
+ * Owns one end of a cable: its socket, and its mapping of the shared memory.
+ * The code is written from the manual alone and shares only the contract's
+ * offsets with the device, because an error in common code would be invisible.
+ * The file also has attacks on the socket, and counts the resources of a
+ * process.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -45,8 +46,8 @@ void cable_victim_kill(pid_t pid);
 
 /*
  * Descriptors that take longer to close than any test: TCP sockets with
- * SO_LINGER and data that the receiver never reads. They close quickly after
- * the attack is freed.
+ * SO_LINGER and data that the receiver never reads. After the attack is freed,
+ * the descriptors close quickly.
  */
 typedef struct CableAttack CableAttack;
 

@@ -1,6 +1,8 @@
 /*
- * qrnic qtest: the cable: how two ends agree, and another end that lies, dies
- * or stops
+ * qrnic qtest: the cable: the handshake, and a peer that sends invalid data,
+ * dies or stops
+ *
+ * Programmer's Reference, chapter Cable.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,7 +18,10 @@
 
 #define FRAME 1000
 
-/* A device whose cable's other end is a socket of the test's, or a path */
+/*
+ * Starts a device on a cable. The peer is a socket of the test, or connects to
+ * a path.
+ */
 static Device *cable_start(int *fd, const char *path)
 {
     Device *d = g_new0(Device, 1);
@@ -28,7 +33,10 @@ static Device *cable_start(int *fd, const char *path)
     } else {
         g_assert_cmpint(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), ==, 0);
         end = g_strdup_printf("fd=%d", pair[1]);
-        /* QEMU would keep it open and never see its end. */
+        /*
+         * Closes the socket in QEMU, which could otherwise never detect the end
+         * of the test.
+         */
         qemu_set_cloexec(pair[0]);
         *fd = pair[0];
     }
@@ -39,7 +47,7 @@ static Device *cable_start(int *fd, const char *path)
     if (!path) {
         close(pair[1]);
     }
-    /* As bus master: else it takes no frame. */
+    /* Enables bus mastering, because the device accepts no frame without it. */
     d->bus = qpci_new_pc(d->qts, NULL);
     d->pci = qpci_device_find(d->bus, QPCI_DEVFN(5, 0));
     qpci_device_enable(d->pci);
@@ -73,9 +81,7 @@ static void test_agree(const void *makes_memory)
     cable_stop(d);
 }
 
-/*
- * What the other end says first, and why no cable comes of it
- */
+/* First messages of the peer that establish no cable */
 
 typedef struct BadHello {
     const char *why;
@@ -131,9 +137,9 @@ static void test_bad_hello(const void *data)
     cable_stop(d);
 }
 
-/* Memory that is not what was agreed, or could be taken away again */
+/* Memory that differs from the agreement, or that the peer could shrink */
 typedef struct BadMemory {
-    int slots, frame, stride, bytes;    /* differences */
+    int slots, frame, stride, bytes;    /* Differences from the right values */
     unsigned seals;
     bool no_descriptor;
     const char *why;
@@ -178,15 +184,13 @@ static void test_bad_memory(const void *data)
     cable_stop(d);
 }
 
-/*
- * What it writes later
- */
+/* Invalid values in shared memory, after the handshake */
 
 typedef struct Lie {
     const char *name;
     unsigned offset;
     uint32_t value;
-    bool length;                /* of the next slot */
+    bool length;                /* Length of the next slot */
 } Lie;
 
 static const Lie lies[] = {
@@ -221,11 +225,9 @@ static void test_lie(const void *data)
     cable_stop(d);
 }
 
-/*
- * Where the device puts its frames
- */
+/* Memory into which the device writes its frames */
 
-#define MESSAGE 3000            /* three packets */
+#define MESSAGE 3000            /* Three packets */
 #define TIMEOUT_NS (4 * (4096ll << 14) + 100000)
 
 typedef struct Spoiler {
@@ -249,7 +251,7 @@ static void *spoil_always(void *opaque)
     return NULL;
 }
 
-/* Whatever the suite's wire is */
+/* Starts a rig on a cable, on every wire of the suite. */
 static void rig_start_cable(Rig *r)
 {
     g_autofree char *before = g_strdup(g_getenv("QRNIC_TEST_WIRE"));
@@ -264,8 +266,8 @@ static void rig_start_cable(Rig *r)
 }
 
 /*
- * Another end that writes there, while frames are written and before it takes
- * them, spoils frames and nothing else: they come again as they should be.
+ * A peer that overwrites frames in shared memory while the device writes them
+ * can corrupt these frames only. The device retransmits them.
  */
 static void test_spoiled(const void *always)
 {
@@ -291,7 +293,10 @@ static void test_spoiled(const void *always)
         for (unsigned i = 0; i < ARRAY_SIZE(opcode); i++) {
             uint32_t taken = s.peer->consumed + 1;
 
-            /* Its length is no more to be believed. */
+            /*
+             * Consumes the slot without its length, because the length may be
+             * corrupt.
+             */
             g_assert_true(wire_pending(r.d));
             s.peer->consumed = taken;
             qatomic_store_release(cable_index(s.peer->in,
@@ -322,7 +327,7 @@ static void test_spoiled(const void *always)
     rig_stop(&r);
 }
 
-/* Events without reason, as many as the socket holds, do nothing. */
+/* WAKE messages without reason, as many as the socket holds, have no effect. */
 static void test_wake_flood(void)
 {
     int fd;
@@ -339,11 +344,12 @@ static void test_wake_flood(void)
     cable_stop(d);
 }
 
-/*
- * At a path
- */
+/* Cables with a path */
 
-/* A third end is told why; the two are not disturbed. */
+/*
+ * A third end receives the reason of its rejection; the other two ends
+ * continue.
+ */
 static void test_third(void)
 {
     char *dir, *path = cable_path_new(&dir);
@@ -355,10 +361,10 @@ static void test_third(void)
 
     expect_link(d, true);
     expect_refusal(cable_path_connect(path), "two ends");
-    /* Also one that has said something, which nobody reads */
+    /* A third end that sends a message, which is dropped unread */
     fd = cable_path_connect(path);
     qrnic_cable_message_pack(bytes, &hello);
-    /* It may be refused before. */
+    /* The send may fail, because the end may be rejected before. */
     send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
     expect_refusal(fd, "two ends");
     g_assert_true(cable_link(d));
@@ -367,7 +373,9 @@ static void test_third(void)
     cable_path_free(dir, path);
 }
 
-/* A file that is no socket is somebody's: it stays, and there is no cable. */
+/*
+ * A path with a file that is no socket: the file stays, and there is no cable.
+ */
 static void test_foreign_file(void)
 {
     char *dir, *path = cable_path_new(&dir);
@@ -383,7 +391,7 @@ static void test_foreign_file(void)
     cable_path_free(dir, path);
 }
 
-/* An end that ends removes what it made at the path. */
+/* An end removes its files at the path when it ends. */
 static void test_removes(void)
 {
     char *dir, *path = cable_path_new(&dir);
@@ -398,7 +406,7 @@ static void test_removes(void)
     cable_path_free(dir, path);
 }
 
-/* What it was made with cannot be changed under the device. */
+/* Properties of the object cannot change after its creation. */
 static void test_fixed(void)
 {
     int fd;
@@ -411,7 +419,7 @@ static void test_fixed(void)
     cable_stop(d);
 }
 
-/* A peer that is killed with frames under way both ways, many times over */
+/* A peer that is killed many times with frames in flight in both directions */
 #define DEATHS 300
 #define DEATHS_FULL 1000
 
@@ -432,7 +440,7 @@ static void test_deaths(void)
 
     rig_start(&r, properties, NULL);
     qemu = qtest_pid(r.d->qts);
-    /* One that the device knows already: it answers each. */
+    /* A duplicate request, because the device answers each duplicate. */
     request = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN - 1);
     request.ack_request = true;
     len = peer_encode(&request, frame);
@@ -444,7 +452,7 @@ static void test_deaths(void)
                    answers + i % 50,
                    "the device does not answer the victim of round %u", i);
         cable_victim_kill(pid);
-        /* The link came and went. */
+        /* Consumes the events of the link's changes. */
         while (eq_poll(r.d, &r.async, &event)) {
             g_assert_cmpuint(event.type, !=, QRNIC_EVENT_DEVICE_FATAL);
         }
@@ -455,7 +463,7 @@ static void test_deaths(void)
     }
     expect_link(r.d, false);
     possessions_check(qemu, &before);
-    /* The connection outlives them all. */
+    /* The connection still works with a new peer. */
     r.d->cable = cable_peer_connect(cable_path_join(path), true);
     peer_send(r.d, &request);
     peer_expect(r.d, RC_ACK, RQ_PSN - 1);
@@ -465,7 +473,9 @@ static void test_deaths(void)
     cable_path_free(dir, path);
 }
 
-/* A device that may be killed, which libqtest does not allow. */
+/*
+ * Starts a device that may be killed. libqtest would report that as an error.
+ */
 static GPid victim_start(const char *path)
 {
     g_autofree char *object = g_strdup_printf("qrnic-cable,id=cable,path=%s",
@@ -490,7 +500,9 @@ static void victim_kill(GPid pid)
     g_assert_cmpint(waitpid(pid, NULL, 0), ==, pid);
 }
 
-/* A socket that a dead end left; then both ends are devices. */
+/*
+ * The device takes over the socket of a dead end; then both ends are devices.
+ */
 static void test_stale(void)
 {
     char *dir, *path = cable_path_new(&dir);
@@ -514,7 +526,7 @@ static void test_stale(void)
     WAIT_UNTIL(!access(path, F_OK), "nobody listens at %s", path);
     d = cable_start(NULL, path);
     expect_link(d, true);
-    /* The one that listened is killed; the other one listens from now on. */
+    /* The listening end is killed, so the device listens from now on. */
     victim_kill(listens);
     expect_link(d, false);
     connects = victim_start(path);

@@ -1,7 +1,7 @@
 /*
- * qrnic qtest: received segments of TCP that continue the one before
+ * qrnic qtest: received TCP segments that continue the previous one
  *
- * What the CQE says of each frame, and that the frame itself is as it came.
+ * Asserts the CQE of each frame, and that the frame itself is unchanged.
  * Programmer's Reference, chapter Ethernet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -16,16 +16,18 @@
 #define PSH 0x08
 #define ACK 0x10
 
-/* A segment, and what is wrong with it */
+/* A segment, and its errors */
 typedef struct Segment {
     bool ipv6, tag;
     uint32_t sequence, data;
     uint16_t identification;
     uint8_t flags;
-    unsigned flip, mask;        /* a byte of the frame, before the checksums */
-    unsigned break_at;          /* and one behind them; 0: none */
-    unsigned padding;           /* bytes behind the packet */
-    unsigned options;           /* of IPv4, bytes */
+    /* A byte of the frame to change before the checksums */
+    unsigned flip, mask;
+    /* A byte to change after the checksums; 0: none */
+    unsigned break_at;
+    unsigned padding;           /* Bytes behind the packet */
+    unsigned options;           /* Bytes of IPv4 options */
 } Segment;
 
 static const Segment plain = {
@@ -33,7 +35,7 @@ static const Segment plain = {
     .flags = ACK,
 };
 
-/* It follows in the stream. */
+/* Returns the segment that follows in the stream. */
 static Segment next_of(Segment s)
 {
     s.sequence += s.data;
@@ -67,7 +69,7 @@ static unsigned tcp_at(const Segment *s)
     return ip_at(s) + (s->ipv6 ? 40 : 20 + s->options);
 }
 
-/* With the option of timestamps */
+/* Returns the length of the headers with the timestamp option. */
 static unsigned header_of(const Segment *s)
 {
     return tcp_at(s) + 32;
@@ -149,7 +151,7 @@ static void qp_make(Rig *r, Qp *qp)
     state_set(r, qp, QRNIC_QPS_RTR);
 }
 
-/* The rig's RC QP stays; r->qp becomes the raw packet QP of the filter. */
+/* Replaces r->qp by the raw packet queue pair of the receive filter. */
 static void start(Rig *r, uint8_t flags)
 {
     rig_start(r, "", NULL);
@@ -165,7 +167,10 @@ static void post(Rig *r, Qp *qp)
     rq_post(r->d, qp, &sge, 1);
 }
 
-/* What the CQE says of it; the frame is in the buffer, whole. */
+/*
+ * Receives a segment and asserts that the buffer has the whole frame. Returns
+ * the flags of the CQE.
+ */
 static uint8_t receive(Rig *r, Qp *qp, const Segment *s)
 {
     uint8_t frame[PEER_FRAME_MAX], got[PEER_FRAME_MAX];
@@ -193,8 +198,8 @@ static void expect(Rig *r, const Segment *s, unsigned continues)
 }
 
 /*
- * Sequence number and identification wrap; a shorter one and one with PSH are
- * the last.
+ * Sequence number and identification wrap. A shorter segment, or one with PSH,
+ * ends the series.
  */
 static void stream(Segment s, uint8_t flags)
 {
@@ -256,7 +261,9 @@ static void test_full(void)
     stream(s, 0);
 }
 
-/* Without the flag nothing is marked, and what came then continues nothing. */
+/*
+ * Without the flag no CQE is marked, and such a segment cannot begin a series.
+ */
 static void test_off(void)
 {
     Segment s = plain;
@@ -300,21 +307,21 @@ static void test_refused(void)
     }
 }
 
-/* Begins anew, the frame before the one that must not continue it, and it */
+/* Asserts that the second segment does not continue the first. */
 static void breaks(Rig *r, const Segment *first, const Segment *second)
 {
     expect(r, first, 0);
     expect(r, second, 0);
 }
 
-/* Each byte of the headers that must be the same */
+/* Each byte of the headers that must be equal */
 static void test_headers_differ(void)
 {
     static const uint8_t ipv4[] = {
-        3, 9,                   /* addresses of Ethernet */
+        3, 9,                   /* Ethernet addresses */
         15, 20, 22, 30,         /* TOS, DF, TTL, destination address */
-        34, 36, 40, 43, 48,     /* ports, sequence, acknowledgement, window */
-        53, 55, 58, 62, 65,     /* urgent pointer; kind, timestamps */
+        34, 36, 40, 43, 48,     /* Ports, sequence, ACK, window */
+        53, 55, 58, 62, 65,     /* Urgent pointer; kind, timestamps */
     };
     static const uint8_t ipv6[] = { 15, 17, 21, 25, 50, 54, 56, 80, 85 };
     Rig r;
@@ -343,7 +350,7 @@ static void test_headers_differ(void)
     rig_stop(&r);
 }
 
-/* A tag and no tag, another tag, the other IP, the tag of a service */
+/* With and without a tag, another tag, the other IP version, a service tag */
 static void test_tag_differs(void)
 {
     Segment first = plain, second = next_of(plain);
@@ -372,27 +379,30 @@ static void test_order(void)
     Rig r;
 
     start(&r, QRNIC_RXF_COALESCE);
-    /* The same one again, one lost, one that was sent before */
+    /* A repeated segment, one after a lost one, an earlier one */
     breaks(&r, &plain, &plain);
     s = next_of(next_of(plain));
     breaks(&r, &plain, &s);
     s = plain;
     s.sequence -= s.data;
     breaks(&r, &plain, &s);
-    /* An identification that stays, and one that jumps */
+    /* An unchanged identification, and a skipped value */
     s = next_of(plain);
     s.identification--;
     breaks(&r, &plain, &s);
     s.identification += 2;
     breaks(&r, &plain, &s);
-    /* More data than the first */
+    /* More data than the first segment */
     s = next_of(plain);
     s.data++;
     breaks(&r, &plain, &s);
     rig_stop(&r);
 }
 
-/* What can neither begin nor continue: tried in both places, and twice. */
+/*
+ * Asserts that the segment can neither begin nor continue a series. The segment
+ * is sent twice in both places, because the device keeps state.
+ */
 static void neither(Rig *r, Segment s)
 {
     Segment first = plain, second = next_of(plain);
@@ -429,7 +439,7 @@ static void test_never(void)
         Segment s = plain;
 
         s.ipv6 = ipv6;
-        /* A wrong checksum of TCP; that of IPv4 */
+        /* A wrong checksum of TCP; a wrong one of IPv4 */
         s.break_at = header_of(&s);
         neither(&r, s);
         s.break_at = ipv6 ? tcp_at(&s) + 16 : 24;
@@ -469,7 +479,9 @@ static void test_never(void)
     rig_stop(&r);
 }
 
-/* Something else between the two: of the wire, of a rule, lost, filtered */
+/*
+ * A frame between the two segments: unrelated, by a flow rule, lost, filtered
+ */
 static void test_between(void)
 {
     QrnicFlowCtx rule = { .type = QRNIC_FLOW_NORMAL };
@@ -487,7 +499,7 @@ static void test_between(void)
     expect(&r, &other, 0);
     s = next_of(s);
     expect(&r, &s, 0);
-    /* A rule gives the queue a frame of the other flow. */
+    /* A flow rule delivers a frame of the other flow to the queue. */
     qrnic_flow_ctx_pack(raw, &rule);
     number = command_ok(r.d, QRNIC_CMD_CREATE_FLOW, r.qp.number, raw,
                         sizeof(raw), NULL, 0);
@@ -495,14 +507,14 @@ static void test_between(void)
     command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, number, NULL, 0, NULL, 0);
     s = next_of(s);
     expect(&r, &s, 0);
-    /* No receive WQE: what follows the lost one begins anew. */
+    /* No receive WQE: the segment behind the lost one begins a series. */
     s = next_of(s);
     len = make(&s, frame);
     wire_send(r.d, frame, len);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, 1);
     s = next_of(s);
     expect(&r, &s, 0);
-    /* One of another flow is lost: that is no matter. */
+    /* A lost segment of another flow has no effect. */
     len = make(&other, frame);
     wire_send(r.d, frame, len);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, 2);
@@ -511,7 +523,7 @@ static void test_between(void)
     rig_stop(&r);
 }
 
-/* To RESET and up again, and a WQE that is refused: all begins anew. */
+/* A reset, or a rejected WQE, ends the series. */
 static void test_reset(void)
 {
     QrnicDataSeg bad = { 0, BUFFER, 0 };
@@ -546,7 +558,7 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* Two flows in two queues of an RSS table; their frames take turns. */
+/* Two flows alternate in two queues of an RSS table. */
 static void test_queues(void)
 {
     QrnicRssCtx ctx = { .log_size = 1, .hash = QRNIC_RSS_DST_PORT_TCP };

@@ -336,7 +336,7 @@ static void test_event_asked(void)
     vm_stop(d);
     nop_ring(d, 0x1001);
     nop_ring(d, 0x1002);
-    /* The event has the token of the entry, whatever the request has. */
+    /* The event has the token of the entry, not that of the request. */
     event_ask(d, 2, 0x9999);
     event_ask(d, 2, 0x9999);
     settle(d);

@@ -1,6 +1,8 @@
 /*
- * qrnic qtest: congestion control at the wire: ECT, a CNP for a CE mark, and
- * what a CNP does
+ * qrnic qtest: congestion control on the wire: ECT, a CNP for a CE mark, and
+ * the effect of a CNP
+ *
+ * Programmer's Reference, chapter Congestion control.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -90,7 +92,7 @@ static void test_notification(void)
     write_packet(&r, RQ_PSN + 1, CE);
     expect_cnp(&r);
     expect_ack(&r, RQ_PSN + 1, ECT0);
-    /* The clock stands still. */
+    /* The virtual clock has not moved, so there is no second CNP. */
     write_packet(&r, RQ_PSN + 2, CE);
     expect_ack(&r, RQ_PSN + 2, ECT0);
     qtest_clock_step(r.d->qts, 4 * SCALE_US);
@@ -103,7 +105,7 @@ static void test_notification(void)
     rig_stop(&r);
 }
 
-/* As it is after a reset */
+/* Congestion control is off after a reset. */
 static void test_off(void)
 {
     PeerPacket p;
@@ -132,7 +134,7 @@ static void post_write(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
-/* 1 Mbit/s: a frame of 1,074 bytes is 8.6 ms. */
+/* At 1 Mbit/s a frame of 1,074 bytes takes 8.6 ms. */
 static void test_reaction(void)
 {
     PeerPacket p;
@@ -142,7 +144,7 @@ static void test_reaction(void)
     p = peer_packet(&r.qp, CNP, 0);
     p.payload = (uint8_t [16]) { 0 };
     p.length = 16;
-    peer_send(r.d, &p);                 /* no BECN */
+    peer_send(r.d, &p);                 /* No BECN */
     counter_wait(r.d, QRNIC_COUNTER_RP_CNP_IGNORED, 1);
     p.notify = BECN;
     p.psn = 7;

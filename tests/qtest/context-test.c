@@ -61,7 +61,7 @@ static void cached_start(Cached *x, const char *properties)
     }
 }
 
-/* The context of queue pair 0 is out, the others are in. */
+/* Evicts the context of queue pair 0 by queries of the two others. */
 static void push_out(Cached *x)
 {
     QrnicQpAttr attr;
@@ -90,7 +90,10 @@ static void step(Cached *x)
     settle(x->r.d);
 }
 
-/* Out of order only the queue pair waits, in order the whole device. */
+/*
+ * On a miss only this queue pair waits; with context-stations=0 the whole
+ * device waits.
+ */
 static void test_send(void)
 {
     Cached x;
@@ -129,7 +132,7 @@ static void test_send(void)
     rig_stop(&x.r);
 }
 
-/* What comes for a context that is out waits, and is not lost. */
+/* Packets to an evicted context wait, and none is dropped. */
 static void test_receive(void)
 {
     for (unsigned in_order = 0; in_order < 2; in_order++) {
@@ -177,7 +180,10 @@ static void expect_error(Cached *x, unsigned syndrome)
     g_assert_cmpuint(counter(x->r.d, QRNIC_COUNTER_GE_CONTEXT_IMAGE), ==, 1);
 }
 
-/* Who writes to the context memory loses that queue pair, and no other. */
+/*
+ * A write to the context memory breaks the queue pair of that image, and no
+ * other.
+ */
 static void test_overwritten(void)
 {
     Cached x;
@@ -201,7 +207,10 @@ static void test_overwritten(void)
     rig_stop(&x.r);
 }
 
-/* Reset does no DMA and forgets the memory; nothing is fetched any more. */
+/*
+ * A reset does no DMA and forgets the context memory, so that no context is
+ * fetched afterwards.
+ */
 static void test_reset(void)
 {
     uint64_t written;
@@ -258,7 +267,7 @@ static void test_commands(void)
     rig_stop(&r);
 }
 
-/* Without memory there are as many connections as the cache has room for. */
+/* Without context memory the number of connections is limited by the cache. */
 static void test_bare(void)
 {
     uint8_t raw[QRNIC_QP_CTX_BYTES];

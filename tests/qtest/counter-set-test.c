@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: counter sets, and which queue pair or flow rule counts in which
+ * qrnic qtest: counter sets of queue pairs and flow rules
  *
  * Programmer's Reference, chapter Counters.
  *
@@ -28,7 +28,7 @@ static void set_bind(Rig *r, const Qp *qp, uint32_t set)
                NULL, 0);
 }
 
-/* In the set, in no set, and all together */
+/* Asserts a counter in the set and in set 0, and that both make the total. */
 static void expect(Rig *r, uint32_t set, enum qrnic_counter which,
                    uint64_t in_set, uint64_t in_none)
 {
@@ -57,7 +57,9 @@ static void send_and_acknowledge(Rig *r, unsigned n)
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
 }
 
-/* What is counted while a queue pair is bound stays in its set. */
+/*
+ * Events are counted in the set to which the queue pair is bound at that time.
+ */
 static void test_bind(void)
 {
     uint32_t set;
@@ -79,7 +81,7 @@ static void test_bind(void)
     set_bind(&r, &r.qp, 0);
     send_and_acknowledge(&r, 3);
     expect(&r, set, QRNIC_COUNTER_TX_SEND, 2, 2);
-    /* What was counted in a set that is gone is not of those without. */
+    /* The counts of a freed set do not move to set 0. */
     command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, set, NULL, 0, NULL, 0);
     set = set_alloc(&r);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SEND), ==, 4);
@@ -89,7 +91,7 @@ static void test_bind(void)
     rig_stop(&r);
 }
 
-/* Packets that arrive, timers, and direct WQEs are somebody's, too. */
+/* Received packets, timers and direct WQEs are counted in the set too. */
 static void test_sources(void)
 {
     QrnicDataSeg sge;
@@ -136,7 +138,7 @@ static void test_sources(void)
     rig_stop(&r);
 }
 
-/* A receive WQE that was taken and given back was not taken, in no account. */
+/* A receive WQE that the device consumed and returned counts nowhere. */
 static void test_give_back(void)
 {
     QrnicDataSeg sge;
@@ -166,7 +168,7 @@ static void test_give_back(void)
     rig_stop(&r);
 }
 
-/* Two queue pairs in two sets: neither has what the other does. */
+/* Two queue pairs in two sets: each set counts its own queue pair only. */
 static void test_two(void)
 {
     uint32_t set[2];
@@ -224,11 +226,9 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
-/*
- * Flow rules
- */
+/* Flow rules */
 
-/* A raw packet queue pair in RTR that is no sender */
+/* Makes a raw packet queue pair in RTR, which cannot send. */
 static void raw_start(Rig *r, Qp *qp)
 {
     QrnicQpAttr step = {
@@ -243,7 +243,7 @@ static void raw_start(Rig *r, Qp *qp)
     qp_modify(r->d, qp, &step);
 }
 
-/* Frames of this EtherType */
+/* Creates a rule for frames of this EtherType. */
 static uint32_t rule(Rig *r, const Qp *qp, uint16_t ethertype, uint32_t set)
 {
     uint8_t raw[QRNIC_FLOW_CTX_BYTES];
@@ -257,7 +257,7 @@ static uint32_t rule(Rig *r, const Qp *qp, uint16_t ethertype, uint32_t set)
                       sizeof(raw), NULL, 0);
 }
 
-/* Waits until the device has taken it or not. */
+/* Sends a frame, and waits until the device has accepted or dropped it. */
 static void frame(Rig *r, uint16_t ethertype, size_t len)
 {
     uint64_t before = counter(r->d, QRNIC_COUNTER_ETH_RX_NO_QUEUE);
@@ -285,8 +285,8 @@ static void expect_flow(Rig *r, uint32_t set, uint64_t packets, uint64_t bytes)
 }
 
 /*
- * Two rules in one set, one in another, one in none. There is no receive WQE,
- * and what is counted is what the rules took.
+ * Two rules in one set, one in another, one in none. No receive WQE is posted,
+ * because the rules count before the WQE is consumed.
  */
 static void test_flow(void)
 {
@@ -313,11 +313,11 @@ static void test_flow(void)
     expect_flow(&r, one, 1, 1000);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_FLOW_RX_PACKETS), ==, 5);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_FLOW_RX_BYTES), ==, 1291);
-    /* All of it is in no set of queue pairs. */
+    /* Frames of rules are in no set of queue pairs. */
     command_ok(r.d, QRNIC_CMD_QUERY_COUNTER_SET, 0, NULL, 0, none,
                sizeof(none));
     g_assert_cmpuint(le64_to_cpu(none[QRNIC_COUNTER_FLOW_RX_PACKETS]), ==, 5);
-    /* What was counted stays when a rule goes. */
+    /* The counts remain after DESTROY_FLOW. */
     command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, flow, NULL, 0, NULL, 0);
     frame(&r, 0x88b5, 100);
     expect_flow(&r, two, 3, 221);
@@ -325,7 +325,7 @@ static void test_flow(void)
                   QRNIC_ST_BUSY, 0);
     command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, other, NULL, 0, NULL, 0);
     command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, one, NULL, 0, NULL, 0);
-    /* So does the set of rules that their queue pair took along. */
+    /* A set is also free once DESTROY_QP has ended its rules. */
     command_ok(r.d, QRNIC_CMD_DESTROY_QP, qp.number, NULL, 0, NULL, 0);
     command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, two, NULL, 0, NULL, 0);
     rig_stop(&r);

@@ -2,9 +2,9 @@
  * qrnic qtest: crafted requests to connections with selective repeat or
  * adaptive routing, out of order and with the expected PSN
  *
- * Each case sends one crafted packet ahead of the expected PSN, then the
- * missing packets. It asserts the immediate response and the result of the
- * execution. Programmer's Reference, chapters Selective repeat and Adaptive
+ * Each case sends one crafted packet ahead of the expected PSN, and then the
+ * missing packets. The case asserts the immediate response and the result of
+ * the execution. Programmer's Reference, chapters Selective repeat and Adaptive
  * routing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later

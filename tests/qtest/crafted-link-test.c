@@ -13,7 +13,7 @@
 #define MTU CRAFTED_MTU
 #define MS 1000000ll
 #define SENT 4                  /* Outstanding frames of the device */
-#define WINDOW 256              /* Of the device */
+#define WINDOW 256              /* Window of the device */
 #define LENGTH 17               /* Offset of the length in a link frame */
 #define VERSION 14
 #define CRC 42
@@ -32,7 +32,7 @@ typedef struct Case {
     /* Relative to the right numbers; absolute in a HELLO */
     int64_t number, ack;
     uint64_t map;
-    unsigned length;            /* Of the payload; 0: the right one */
+    unsigned length;            /* Length of the payload; 0: the right one */
     bool other;                 /* Type is that of another link frame */
     unsigned patch;             /* Offset of a byte to invert; 0: none */
     bool sealed;                /* The CRC is right in spite of that */

@@ -127,8 +127,8 @@ static void test_kept_first_counts(void)
 }
 
 /*
- * A packet with the PSN of a buffered one cannot replace it. Its invalid key
- * would otherwise end the connection.
+ * A packet with the PSN of a buffered one cannot replace it. Otherwise its
+ * invalid key would end the connection.
  */
 static void test_kept_not_displaced(void)
 {

@@ -467,7 +467,7 @@ typedef struct Psn {
     bool unmarked;
 } Psn;
 
-/* The inner packet is the next one that its member expects. */
+/* The inner packet has the PSN that its member expects. */
 static const Psn psns[] = {
     { "just-taken-is-stale", -1 },
     { "of-long-ago-is-stale", -0x400000 },

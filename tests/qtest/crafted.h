@@ -41,8 +41,8 @@ void crafted_start(Crafted *c, const char *properties, const QrnicQpAttr *attr);
 void crafted_stop(Crafted *c);
 /*
  * Asserts which counters of transport and link have changed since the start or
- * the last call. want: names in the order of the manual, with the difference if
- * it is not 1, as in "tx_ack rx_write=2".
+ * the last call. The string names them in the order of the manual, with the
+ * difference if it is not 1, as in "tx_ack rx_write=2".
  */
 void crafted_counted(Crafted *c, const char *want);
 /* Records in the model that part of the memory has this byte from now on. */

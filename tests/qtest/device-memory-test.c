@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: device memory: its BAR, its commands, its keys
+ * qrnic qtest: device memory: its BAR, commands and keys
  *
  * Programmer's Reference, chapter Device memory.
  *
@@ -159,12 +159,14 @@ static void test_keys(void)
     ctx = dm_key_ctx(&m, dm, 2);
     ctx.access = QRNIC_ACCESS_REMOTE_WRITE;
     dm_key_fails(&m, ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_ACCESS_OFFSET);
-    /* The member belongs to this type alone. */
+    /* Other types of keys reject the member. */
     ctx = dm_key_ctx(&m, dm, 0);
     ctx.type = QRNIC_MKEY_NULL_MR;
     ctx.access = 0;
     dm_key_fails(&m, ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_DM_OFFSET);
-    /* Such a key is neither replaced nor put in another one's place. */
+    /*
+     * A key of device memory can neither be modified nor replace another key.
+     */
     key = dm_key(&m, dm, 5000);
     ctx = dm_key_ctx(&m, dm, 10);
     qrnic_mkey_ctx_pack(raw, &ctx);
@@ -175,7 +177,10 @@ static void test_keys(void)
     rig_stop(&m.r);
 }
 
-/* What the CPU wrote goes out, what the peer wrote is read; without DMA. */
+/*
+ * Data that the CPU wrote is sent, and data of the peer is read by the CPU,
+ * without DMA.
+ */
 static void test_data(void)
 {
     static const uint8_t zero[4];
@@ -212,7 +217,7 @@ static void test_data(void)
     bar_is(&m, offset + 111, zero, 4);
     g_assert_cmpuint(counter(m.r.d, QRNIC_COUNTER_DM_WRITES), ==, 1);
 
-    /* One past the end */
+    /* One byte behind the end */
     p.psn = RQ_PSN + 1;
     p.va = 4096 - 10;
     peer_send(m.r.d, &p);
@@ -242,7 +247,7 @@ static void test_atomic(void)
     rig_stop(&m.r);
 }
 
-/* Bytes, words and unaligned ones; and a reset takes all away. */
+/* Bytes, words and unaligned accesses; a reset clears the memory. */
 static void test_bar(void)
 {
     static const uint8_t zero[16];
@@ -283,8 +288,9 @@ static void is_clear(Memory *m)
 }
 
 /*
- * Cleared in many turns of the main loop: a command is done when all is, and
- * what is left by a reset is seen by nobody until the device is ready.
+ * The device clears memory in many steps of the main loop. The command
+ * completes after the last step. After a reset, unclear memory is invisible
+ * until the device is ready.
  */
 static void test_pieces(void)
 {

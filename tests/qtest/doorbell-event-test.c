@@ -1,8 +1,8 @@
 /*
- * qrnic qtest: doorbells that come as events (property ioeventfd)
+ * qrnic qtest: doorbells as events (property ioeventfd)
  *
- * QEMU makes the events itself where there is no KVM. Programmer's Reference,
- * chapter Doorbells, section Doorbells as events.
+ * Without KVM QEMU signals the events itself. Programmer's Reference, chapter
+ * Doorbells, section Doorbells as events.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,7 +22,7 @@ static void post_unrung(Device *d, Qp *qp, const Mr *mr)
     sq_publish(d, qp);
 }
 
-/* In any value: an event has none. */
+/* Rings with an arbitrary value, because an event has no value. */
 static void ring(Device *d, uint32_t page, unsigned offset)
 {
     qpci_io_writeq(d->pci, d->doorbells, page * QRNIC_DB_PAGE_SIZE + offset,
@@ -41,13 +41,13 @@ static void test_value(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS), ==, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 0);
-    /* The others have their values: SRQ numbers have 24 bits. */
+    /* Other doorbells have values: an SRQ number has 24 bits. */
     ring(r.d, r.page, QRNIC_DB_SRQ);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_RESERVED, 1);
     rig_stop(&r);
 }
 
-/* Each queue of the page, and none of another */
+/* An event covers each queue of its page, and no queue of another page. */
 static void test_page(void)
 {
     Rig r;
@@ -95,7 +95,7 @@ static void test_arm(void)
     rig_stop(&r);
 }
 
-/* A direct doorbell has its WQE in the window: that is no event. */
+/* A direct doorbell causes no event, because its WQE is in the window. */
 static void test_direct(void)
 {
     Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
@@ -123,8 +123,8 @@ static void test_no_page(void)
 }
 
 /*
- * The device that goes on finds both, and the doorbells were first: those of
- * more pages than it has rounds.
+ * Doorbells of more pages than one run handles precede a command. The device
+ * must process all of them before the command.
  */
 static void test_before_command(void)
 {
@@ -158,7 +158,7 @@ static void test_before_command(void)
     rig_stop(&r);
 }
 
-/* Whose it was is gone. */
+/* The doorbell's owner is gone after the reset. */
 static void test_reset(void)
 {
     Rig r;
@@ -174,7 +174,7 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* Elsewhere in memory, the doorbells are there and no longer here. */
+/* The BAR moves: doorbells work at the new address and not at the old one. */
 static void test_moved(void)
 {
     uint64_t before;
@@ -193,7 +193,7 @@ static void test_moved(void)
     rig_stop(&r);
 }
 
-/* An event that nobody has taken yet */
+/* The device is unplugged with an unprocessed event. */
 static void test_unplug(void)
 {
     Rig r;

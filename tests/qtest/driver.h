@@ -32,8 +32,8 @@
 #define RQ_PSN 0xfffffeu        /* The peer's first PSN: wraps early */
 
 /*
- * The time limit of all waits. It is long because a loaded machine is slow;
- * only a failing test uses all of it.
+ * The time limit of all waits. The limit is long because a loaded machine is
+ * slow; only a failing test uses all of it.
  */
 #define PATIENCE_US (20 * G_USEC_PER_SEC)
 

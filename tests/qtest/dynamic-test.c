@@ -11,7 +11,7 @@
 
 #define KEY 0x8877665544332211ull
 #define CONNECTION 0x000100u
-#define PARAMETERS (3u << 24 | 4u << 16)        /* path MTU 1024, 4 reads */
+#define PARAMETERS (3u << 24 | 4u << 16)        /* Path MTU 1024, 4 reads */
 #define SLOTS_LOG 3
 
 typedef struct Srq {
@@ -40,7 +40,7 @@ static void srq_create(Rig *r, Srq *s)
                            NULL, 0);
 }
 
-/* 4 KiB of the rig's memory for each slot, in their order */
+/* Posts the next slot, which has 4 KiB of the rig's memory. */
 static void srq_post(Rig *r, Srq *s)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
@@ -77,7 +77,7 @@ static uint32_t create(Rig *r, const QrnicQpCtx *ctx)
     return command_ok(r->d, QRNIC_CMD_CREATE_QP, 0, raw, sizeof(raw), NULL, 0);
 }
 
-/* In RTR */
+/* Creates a target in RTR. */
 static void target_create(Rig *r, Target *t, uint16_t responders)
 {
     QrnicQpCtx ctx;
@@ -102,7 +102,7 @@ static void target_create(Rig *r, Target *t, uint16_t responders)
     qp_modify(r->d, &t->qp, &step);
 }
 
-/* In RTS */
+/* Creates an initiator in RTS. */
 static void initiator_create(Rig *r, Qp *qp, uint8_t flags)
 {
     QrnicQpCtx ctx = {
@@ -138,9 +138,7 @@ static void initiator_create(Rig *r, Qp *qp, uint8_t flags)
     qp_modify(r->d, qp, &step);
 }
 
-/*
- * The peer as initiator
- */
+/* The peer as initiator */
 
 static PeerPacket from_initiator(const Target *t, uint8_t opcode, uint32_t n)
 {
@@ -212,7 +210,7 @@ static void test_target(void)
     target_create(&r, &t, 2);
     srq_post(&r, &t.srq);
     srq_post(&r, &t.srq);
-    /* Half a handshake: the message follows at once. */
+    /* Half handshake: the message follows CONNECT at once. */
     p = from_initiator(&t, DC_CONNECT, 0);
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_ACCEPT, 0, 0);
@@ -220,7 +218,7 @@ static void test_target(void)
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC(RC_ACK), 0, AETH_ACK | 31);
     received(&r, &t, "hello");
-    /* CONNECT again is answered again, and changes nothing. */
+    /* A repeated CONNECT is answered again and has no effect. */
     p = from_initiator(&t, DC_CONNECT, 0);
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_ACCEPT, 0, 0);
@@ -248,13 +246,13 @@ static void test_target(void)
     g_assert_cmpmem(p.payload, p.length, "written.", 8);
     g_assert_cmphex(p.dceth[1], ==, CONNECTION);
 
-    /* It is given up: what follows is of no connection. */
+    /* After DISCONNECT later packets belong to no connection. */
     p = from_initiator(&t, DC_DISCONNECT, 3);
     peer_send(r.d, &p);
     p = send_packet(&t, 3, "late");
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
-    /* And CONNECT, repeated by the network, is too late, too. */
+    /* A CONNECT that the network repeats is too late as well. */
     p = from_initiator(&t, DC_CONNECT, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 2);
@@ -263,7 +261,7 @@ static void test_target(void)
     rig_stop(&r);
 }
 
-/* Each rule of CONNECT broken once */
+/* Each rule of CONNECT is broken once. */
 static void test_refused(void)
 {
     PeerPacket p;
@@ -277,16 +275,16 @@ static void test_refused(void)
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_CNAK, 0, 2);
     p = from_initiator(&t, DC_CONNECT, 0);
-    p.parameters = 4u << 24 | 4u << 16;         /* path MTU 2048 */
+    p.parameters = 4u << 24 | 4u << 16;         /* Path MTU 2048 */
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_CNAK, 0, 3);
     p.parameters = 0u << 24 | 4u << 16;
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_CNAK, 0, 3);
-    p.parameters = 3u << 24 | 5u << 16;         /* five reads */
+    p.parameters = 3u << 24 | 5u << 16;         /* Five reads */
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_CNAK, 0, 3);
-    /* Another initiator has the one responder. */
+    /* Another initiator occupies the only responder. */
     p = from_initiator(&t, DC_CONNECT, 0);
     p.dceth[0]++;
     peer_send(r.d, &p);
@@ -296,7 +294,7 @@ static void test_refused(void)
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_CNAK, 0, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_CNAK), ==, 5);
-    /* With payload, or too short, it is none. */
+    /* A CONNECT with payload, or a truncated one, is malformed. */
     p.payload = (const uint8_t *)"none";
     p.length = 4;
     peer_send(r.d, &p);
@@ -305,7 +303,7 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
-/* A request that is refused, again and again; no event tells. */
+/* A rejected request, repeated several times; no event is sent. */
 static void test_access(void)
 {
     QrnicQpAttr attr;
@@ -331,7 +329,7 @@ static void test_access(void)
     qp_query(r.d, &t.qp, &attr);
     g_assert_cmpuint(attr.state, ==, QRNIC_QPS_RTR);
     g_assert_false(eq_poll(r.d, &r.async, &eqe));
-    /* A newer connection begins from the beginning. */
+    /* A newer connection starts with clear state. */
     p = from_initiator(&t, DC_CONNECT, 0);
     p.dceth[1]++;
     peer_send(r.d, &p);
@@ -344,7 +342,7 @@ static void test_access(void)
     rig_stop(&r);
 }
 
-/* Header by header, what is not of the connection is dropped. */
+/* A packet that does not match the connection is dropped, header by header. */
 static void test_lies(void)
 {
     PeerPacket p;
@@ -375,7 +373,7 @@ static void test_lies(void)
     p.dceth[1]--;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 5);
-    /* Of the other half, of another service, of an opcode that is none */
+    /* An opcode of the other half, of another service, and a reserved one */
     p = from_initiator(&t, DC(RC_ACK), 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 1);
@@ -389,13 +387,13 @@ static void test_lies(void)
     p = from_initiator(&t, 0xe5, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 4);
-    /* To the responder by its number, which is no name */
+    /* The responder cannot be addressed by its own number. */
     p = send_packet(&t, 0, "no");
     p.dest_qpn++;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_QP, 1);
     wire_silent(r.d);
-    /* What is reserved does not matter. */
+    /* Reserved bits are ignored. */
     p = send_packet(&t, 0, "yes");
     p.dceth[0] |= 0xab000000;
     p.dceth[1] |= 0xcd000000;
@@ -405,9 +403,7 @@ static void test_lies(void)
     rig_stop(&r);
 }
 
-/*
- * The device as initiator
- */
+/* The device as initiator */
 
 static QrnicDynamicSeg address_of_peer(void)
 {
@@ -464,7 +460,7 @@ static void test_initiator(void)
     p = peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "one", 3);
     g_assert_cmphex(p.dceth[1], ==, connection);
-    /* Not of this connection, and not of this target */
+    /* Packets of another connection and of another target */
     answer(&r, &qp, DC(RC_ACK), 0, connection + 1, AETH_ACK | 31);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
     p = peer_packet(&qp, DC(RC_ACK), SQ_PSN);
@@ -472,7 +468,7 @@ static void test_initiator(void)
     p.dceth[1] = connection;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 2);
-    /* The ACK stands for the ACCEPT; the CNAK is old. */
+    /* The ACK implies the ACCEPT, so the CNAK is stale. */
     answer(&r, &qp, DC(RC_ACK), 0, connection, AETH_ACK | 31);
     rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, 0);
     answer(&r, &qp, DC_CNAK, 0, connection, 2);
@@ -482,7 +478,7 @@ static void test_initiator(void)
     peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN + 1);
     answer(&r, &qp, DC(RC_ACK), 1, connection, AETH_ACK | 31);
     rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, 0);
-    /* It has nothing to do. */
+    /* The initiator disconnects after some time without work. */
     qtest_clock_step(r.d->qts, 5000000);
     p = peer_expect(r.d, DC_DISCONNECT, SQ_PSN + 2);
     g_assert_cmphex(p.dceth[1], ==, connection);
@@ -516,7 +512,9 @@ static void test_full_handshake(void)
     rig_stop(&r);
 }
 
-/* The target says no: for now, as often as may be, and for good. */
+/*
+ * The target rejects the connection: temporarily, too often, and permanently.
+ */
 static void test_cnak(void)
 {
     static const struct { uint8_t reason, status, syndrome; } no[] = {
@@ -535,7 +533,7 @@ static void test_cnak(void)
         post(&r, &qp, "one");
         connection = expect_connect(&r, &qp, 0);
         peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN);
-        /* A reason that there is not, and the PSN of something else */
+        /* An invalid reason, and a PSN of another packet */
         answer(&r, &qp, DC_CNAK, 0, connection, 9);
         counter_wait(r.d, QRNIC_COUNTER_RX_CNAK, 1);
         answer(&r, &qp, DC_CNAK, 1, connection, 2);
@@ -555,7 +553,7 @@ static void test_cnak(void)
     }
 }
 
-/* Addresses that are none */
+/* Invalid addresses */
 static void test_bad_address(void)
 {
     for (unsigned i = 0; i < 4; i++) {
@@ -601,7 +599,7 @@ static void test_commands(void)
 
     rig_start(&r, "max-qp=16", NULL);
     target_create(&r, &t, 4);
-    /* Reserved bits, which the engine does not see */
+    /* Reserved bits, which the device checks before the engine */
     ctx = target_ctx(&r, &t.srq, 1);
     qrnic_qp_ctx_pack(in, &ctx);
     in[QRNIC_QP_CTX_DYNAMIC_OFFSET + 12] = 1;

@@ -52,7 +52,7 @@ static void refused(Rig *r, unsigned type, uint8_t flags, uint32_t source_qpn,
     g_assert_cmphex(entry.syndrome, ==, syndrome);
 }
 
-/* Each flag is for one type of queue pair. */
+/* Each flag is valid for one type of queue pair. */
 static void test_refused(void)
 {
     static const uint8_t of_ud[] = {
@@ -100,7 +100,7 @@ static void test_off(void)
     rig_stop(&r);
 }
 
-/* The DETH carries the number that software chose; the QP keeps its own. */
+/* The DETH has the number that software chose; the queue pair keeps its own. */
 static void test_source_qpn(void)
 {
     QrnicDatagramSeg to = {
@@ -125,7 +125,7 @@ static void test_source_qpn(void)
     rig_stop(&r);
 }
 
-/* A raw packet queue pair with these flags that gets all frames */
+/* Makes a raw packet queue pair with these flags, which receives all frames. */
 static void raw_start(Rig *r, uint8_t flags)
 {
     uint8_t raw[QRNIC_FLOW_CTX_BYTES];
@@ -166,7 +166,7 @@ static void frame_in(Rig *r, uint8_t *frame, bool tagged, uint32_t room)
     wire_send(r->d, frame, FRAME);
 }
 
-/* The definition in IEEE Std 802.3, 3.2.9, bit by bit */
+/* Computes the FCS bit by bit as in IEEE Std 802.3, 3.2.9. */
 static uint32_t frame_check_sequence(const uint8_t *p, size_t len)
 {
     uint32_t crc = UINT32_MAX;
@@ -180,7 +180,7 @@ static uint32_t frame_check_sequence(const uint8_t *p, size_t len)
     return ~crc;
 }
 
-/* A buffer that holds just what is left of the frame is large enough. */
+/* A buffer is large enough if it holds the frame without the tag. */
 static void test_vlan_strip(void)
 {
     uint8_t frame[FRAME], got[FRAME];
@@ -197,7 +197,7 @@ static void test_vlan_strip(void)
     rig_read(&r, 0, got, FRAME - 4);
     g_assert_cmpmem(got, 12, frame, 12);
     g_assert_cmpmem(got + 12, FRAME - 16, frame + 16, FRAME - 16);
-    /* and one without a tag as it is */
+    /* An untagged frame is unchanged. */
     frame_in(&r, frame, false, FRAME);
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_false(cqe.flags & QRNIC_CQEF_VLAN);
@@ -213,7 +213,7 @@ static void scatter_fcs(uint8_t flags, bool tagged)
     Rig r;
 
     raw_start(&r, flags);
-    /* One byte too short for what is added */
+    /* The buffer is one byte too short for the added bytes. */
     frame_in(&r, frame, tagged, rest + 3);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_TOO_LONG, 1);
     g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
@@ -237,7 +237,7 @@ static void test_scatter_fcs(void)
     scatter_fcs(QRNIC_QPF_SCATTER_FCS, false);
 }
 
-/* It is that of the frame with its tag. */
+/* The FCS is that of the frame with its tag. */
 static void test_scatter_fcs_strip(void)
 {
     scatter_fcs(QRNIC_QPF_SCATTER_FCS | QRNIC_QPF_VLAN_STRIP, true);
@@ -263,7 +263,7 @@ static QrnicCmdEntry overwriting_cq(Rig *r, Cq *cq)
     return entry;
 }
 
-/* Ten completions into four entries: the last four are there. */
+/* Ten completions into four entries: the last four are readable. */
 static void test_ignore_overrun(void)
 {
     QrnicQpAttr attr;
@@ -287,7 +287,10 @@ static void test_ignore_overrun(void)
     g_assert_cmpuint(attr.state, ==, QRNIC_QPS_RTS);
     g_assert_false(eq_poll(r.d, &r.async, &eqe));
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_CQ_OVERRUNS), ==, 0);
-    /* A record that says 0 is behind, which is no mistake: CQEs are there. */
+    /*
+     * A consumer index of 0 is behind, which is valid with this flag: the CQ
+     * has CQEs.
+     */
     cq_arm(r.d, &cq, false);
     eq_wait(r.d, &r.eq, &eqe);
     g_assert_cmpuint(eqe.object, ==, cq.number);
@@ -298,14 +301,14 @@ static void test_ignore_overrun(void)
         g_assert_cmpuint(cqe.index, ==, i);
     }
     g_assert_false(cq_poll(r.d, &cq, &cqe));
-    /* Beyond the producer index it is one. */
+    /* A consumer index beyond the producer index is invalid. */
     cq.consumer = 11;
     cq_arm(r.d, &cq, false);
     counter_wait(r.d, QRNIC_COUNTER_GE_CQ_CONSUMER, 1);
     rig_stop(&r);
 }
 
-/* A solicited CQE that is overwritten does not count when the CQ is armed. */
+/* An overwritten solicited CQE does not cause an event when the CQ is armed. */
 static void test_ignore_overrun_solicited(void)
 {
     QrnicCqe cqe;

@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: flow steering
  *
- * Which raw packet queue pair gets which frame, what sniffers see, and what the
- * commands refuse. Programmer's Reference, chapter Flow steering.
+ * Tests which raw packet queue pair receives a frame, the copies of sniffers,
+ * and invalid commands. Programmer's Reference, chapter Flow steering.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,12 +11,15 @@
 #include "driver.h"
 
 #define PROGRAMS 2
-#define BUFFER 2048             /* of each receive WQE */
+#define BUFFER 2048             /* Bytes of each receive WQE */
 #define FRAME 80
 #define GROUP_MAC "\x01\x00\x5e\x01\x02\x03"
 #define OTHER_MAC "\x02\x00\x00\x00\x00\x77"
 
-/* The Ethernet function, which takes what is addressed to us, and programs */
+/*
+ * The Ethernet function, which receives frames to the device's address, and
+ * queue pairs of programs
+ */
 typedef struct Steering {
     Rig r;
     Qp function, program[PROGRAMS];
@@ -135,7 +138,10 @@ static uint64_t frames_seen(Steering *s)
            counter(s->r.d, QRNIC_COUNTER_ETH_RX_TOO_LONG);
 }
 
-/* The queue pair whose buffer the frame is in; it gets another WQE. */
+/*
+ * Returns the queue pair whose buffer has the frame, or NULL, and posts another
+ * WQE to it.
+ */
 static Qp *delivered(Steering *s, const uint8_t *frame, size_t len)
 {
     uint8_t got[PEER_FRAME_MAX];
@@ -157,7 +163,7 @@ static Qp *delivered(Steering *s, const uint8_t *frame, size_t len)
     return qp;
 }
 
-/* Who gets a frame from the wire; NULL: nobody */
+/* Sends a frame to the device. Returns its receiver, or NULL. */
 static Qp *taker_of(Steering *s, const uint8_t *frame, size_t len)
 {
     uint64_t before = frames_seen(s);
@@ -179,9 +185,7 @@ static void post_all(Steering *s)
     }
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static void test_commands(void)
 {
@@ -252,8 +256,8 @@ static void test_without(void)
     rig_stop(&s.r);
 }
 
-/* Destroying a queue pair ends its rules, resetting it does not. */
-/* Every copy costs, so there are few. */
+/* DESTROY_QP ends the queue pair's rules; a reset keeps them. */
+/* The number of sniffers is small, because every copy costs time. */
 static void test_sniffers(void)
 {
     QrnicFlowCtx ctx = { .type = QRNIC_FLOW_SNIFFER };
@@ -292,7 +296,7 @@ static void test_qp_gone(void)
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[1]);
     flow_destroy(&s, other);
     g_assert_null(taker_of(&s, frame, FRAME));
-    /* all three are free again */
+    /* All three sniffers are free again. */
     for (unsigned i = 0; i < 3; i++) {
         flow_create(&s, &s.program[1], &ctx);
     }
@@ -311,22 +315,22 @@ static void test_device_reset(void)
     device_enable_commands(s.r.d, 2);
     command_fails(s.r.d, QRNIC_CMD_DESTROY_FLOW, number, NULL, 0, NULL, 0,
                   QRNIC_ST_BAD_OBJECT, UINT32_MAX);
-    /* Nothing of the old rule is in the way of frames. */
+    /* The destroyed rule has no effect on frames. */
     wire_send(s.r.d, (const uint8_t[FRAME]) { 2, 0, 0, 0, 0, 0x77 }, FRAME);
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, 1);
     rig_stop(&s.r);
 }
 
-/*
- * Matching
- */
+/* Matching */
 
 enum {
     TAGGED = 1, IPV6 = 2, TCP = 4, FRAGMENT = 8, SHORT = 16, ICMP = 32,
     OPTIONS = 64,
 };
 
-/* A packet of 10.0.0.2 or 2001:db8::2 to .1 and ::1, port 1000 to 2000 */
+/*
+ * Makes a packet from 10.0.0.2 or 2001:db8::2 to .1 or ::1, port 1000 to 2000.
+ */
 static size_t packet_make(uint8_t *frame, unsigned kind)
 {
     size_t header = kind & IPV6 ? 40 : kind & OPTIONS ? 24 : 20;
@@ -345,7 +349,7 @@ static size_t packet_make(uint8_t *frame, unsigned kind)
     p += 2;
     l4 = p + header;
     if (kind & IPV6) {
-        stl_be_p(p, 0x6ab12345);        /* traffic class 0xab, label 0x12345 */
+        stl_be_p(p, 0x6ab12345);        /* Traffic class 0xab, label 0x12345 */
         stw_be_p(p + 4, 20);
         p[6] = kind & TCP ? 6 : 17;
         p[7] = 63;
@@ -494,7 +498,7 @@ static void test_priority(void)
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[0]);
     flow_destroy(&s, early);
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[1]);
-    /* less specific, but with a lower number */
+    /* A less specific rule with a lower priority number */
     first = flow_create(&s, &s.program[0], &(QrnicFlowCtx) { .priority = 6 });
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[0]);
     flow_destroy(&s, first);
@@ -506,7 +510,9 @@ static void test_priority(void)
     rig_stop(&s.r);
 }
 
-/* Rules go before the filter; a program that cannot receive is passed over. */
+/*
+ * Rules precede the filter. A rule whose queue pair cannot receive is skipped.
+ */
 static void test_states(void)
 {
     QrnicFlowCtx ctx = rule_to(OUR_MAC);
@@ -536,7 +542,10 @@ static void test_states(void)
     rig_stop(&s.r);
 }
 
-/* Nobody else gets what the taker has no WQE, or too small a one, for. */
+/*
+ * If the selected queue pair has no WQE, or a WQE that is too small, the frame
+ * is dropped and no other rule is tried.
+ */
 static void test_no_wqe(void)
 {
     QrnicFlowCtx ctx = rule_to(OUR_MAC);
@@ -586,7 +595,7 @@ static void test_defaults(void)
     rig_stop(&s.r);
 }
 
-/* Without a queue pair in the filter there are still the rules. */
+/* Rules also work without a queue pair in the filter. */
 static void test_without_function(void)
 {
     QrnicFlowCtx ctx = rule_to(OTHER_MAC);
@@ -605,7 +614,7 @@ static void test_without_function(void)
     rig_stop(&s.r);
 }
 
-/* No rule takes what is for the transport. */
+/* Rules do not match packets of the transport. */
 static void test_transport(void)
 {
     QrnicFlowCtx ctx = {
@@ -627,16 +636,14 @@ static void test_transport(void)
     peer_send(s.r.d, &p);
     peer_expect(s.r.d, RC_ACK, RQ_PSN);
     g_assert_false(cq_poll(s.r.d, &s.r.recv_cq, &cqe));
-    /* of another device: no business of ours, and so the rule's */
+    /* RoCE packets to another device match the rule. */
     memcpy(p.dmac, OTHER_MAC, 6);
     len = peer_encode(&p, frame);
     g_assert_true(taker_of(&s, frame, len) == &s.program[0]);
     rig_stop(&s.r);
 }
 
-/*
- * Sniffers
- */
+/* Sniffers */
 
 static void expect_copy(Steering *s, const Qp *qp, const uint8_t *frame,
                         size_t len)
@@ -649,7 +656,7 @@ static void expect_copy(Steering *s, const Qp *qp, const uint8_t *frame,
     g_assert_true(taker == qp);
 }
 
-/* A copy of what is received, whatever becomes of it */
+/* Sniffers get a copy of each received frame, even if the frame is dropped. */
 static void test_sniff_received(void)
 {
     uint8_t frame[PEER_FRAME_MAX], sent[PEER_FRAME_MAX];
@@ -667,12 +674,12 @@ static void test_sniff_received(void)
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_PACKETS, 1);
     expect_copy(&s, &s.program[0], frame, FRAME);
     g_assert_true(delivered(&s, frame, FRAME) == &s.function);
-    /* nobody's */
+    /* A frame that the filter drops */
     frame_make(frame, OTHER_MAC);
     wire_send(s.r.d, frame, FRAME);
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_FILTERED, 1);
     expect_copy(&s, &s.program[0], frame, FRAME);
-    /* the transport's, and its answer */
+    /* A packet of the transport, and its ACK */
     p = peer_packet(&s.r.qp, RC_WRITE_ONLY, RQ_PSN);
     p.ack_request = true;
     len = peer_encode(&p, frame);
@@ -683,7 +690,7 @@ static void test_sniff_received(void)
     g_assert_cmpuint(cqe.byte_len, ==, len);
     expect_copy(&s, &s.program[0], sent, sent_len);
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES), ==, 4);
-    /* they are counted as copies only */
+    /* The copies are counted as copies only. */
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_ETH_RX_PACKETS), ==, 1);
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_RX_PACKETS), ==, 0);
     rig_stop(&s.r);
@@ -700,7 +707,7 @@ static void send_frame(Steering *s, Qp *qp, const uint8_t *frame, size_t len,
     sq_post(s->r.d, qp, &w);
 }
 
-/* A copy of what is sent, as it is on the wire, to each sniffer */
+/* Each sniffer gets a copy of each sent frame, as it is on the wire. */
 static void test_sniff_sent(void)
 {
     const QrnicEthSeg tag = { .flags = QRNIC_ETHF_VLAN, .vlan_tci = 7 };
@@ -720,7 +727,7 @@ static void test_sniff_sent(void)
     expect_copy(&s, &s.program[0], sent, len);
     expect_copy(&s, &s.program[1], sent, len);
     flow_destroy(&s, first);
-    /* also of what it sends itself */
+    /* A sniffer's own frame is copied too. */
     send_frame(&s, &s.program[1], frame, FRAME, &(QrnicEthSeg) { 0 });
     len = wire_receive(s.r.d, sent);
     expect_copy(&s, &s.program[1], sent, len);
@@ -728,7 +735,7 @@ static void test_sniff_sent(void)
     rig_stop(&s.r);
 }
 
-/* A packet that stays in the device: one copy, and one of the answer */
+/* A loopback packet causes one copy, and one of its ACK. */
 static void test_sniff_loopback(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -760,7 +767,7 @@ static void test_sniff_loopback(void)
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES), ==, 2);
     cq_wait(s.r.d, &s.r.recv_cq, &cqe);
     cq_wait(s.r.d, &s.r.recv_cq, &cqe);
-    /* the last one, in the buffer that they share, is the answer */
+    /* The last copy in the common buffer is the ACK. */
     rig_read(&s.r, buffer_of(&s, &s.program[0]), frame, cqe.byte_len);
     peer_decode(frame, cqe.byte_len, &p);
     g_assert_cmphex(p.opcode, ==, RC_ACK);
@@ -768,7 +775,7 @@ static void test_sniff_loopback(void)
     rig_stop(&s.r);
 }
 
-/* A copy that is lost costs nobody anything. */
+/* A lost copy has no effect on the frame. */
 static void test_sniff_lost(void)
 {
     uint8_t frame[FRAME];
@@ -785,7 +792,10 @@ static void test_sniff_lost(void)
     g_assert_true(taker_of(&s, frame, FRAME) == &s.function);
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES_LOST), ==, 2);
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES), ==, 0);
-    /* Neither is one with a key that is refused: the queue pair is in ERR. */
+    /*
+     * A copy into a buffer with an invalid key has no effect either: the
+     * sniffer is in ERR.
+     */
     raw_state(&s, &s.program[0], QRNIC_QPS_RESET);
     s.program[0].rq_producer = 0;
     raw_state(&s, &s.program[0], QRNIC_QPS_INIT);
@@ -802,7 +812,7 @@ static void test_sniff_lost(void)
     rig_stop(&s.r);
 }
 
-/* What the port drops nobody sees. */
+/* Frames that the port drops are not copied. */
 static void test_sniff_port_down(void)
 {
     uint8_t raw[QRNIC_PORT_CTX_BYTES], frame[FRAME];
@@ -826,11 +836,11 @@ static void test_sniff_port_down(void)
     rig_stop(&s.r);
 }
 
-/*
- * Sending
- */
+/* Sending */
 
-/* Who has a frame that this queue pair sends, apart from the wire */
+/*
+ * Sends a frame and asserts it on the wire. Returns its receiver in the device.
+ */
 static Qp *loopback_taker(Steering *s, Qp *sender, const uint8_t *frame)
 {
     uint8_t sent[PEER_FRAME_MAX];
@@ -861,10 +871,10 @@ static void test_loopback(void)
     g_assert_null(loopback_taker(&s, &s.program[0], group));
     flow = flow_create(&s, &s.program[0], &ctx);
     flow_create(&s, &s.program[0], &ours);
-    /* not one's own */
+    /* The sender's own rule does not match. */
     g_assert_null(loopback_taker(&s, &s.program[0], group));
     g_assert_true(loopback_taker(&s, &s.program[1], group) == &s.program[0]);
-    /* of the kernel and to one address: never */
+    /* Frames of the kernel and frames to one address have no loopback. */
     g_assert_null(loopback_taker(&s, &s.function, group));
     g_assert_null(loopback_taker(&s, &s.program[1], unicast));
     flow_destroy(&s, flow);
@@ -887,7 +897,7 @@ static uint16_t ones_sum(uint32_t sum, const uint8_t *p, size_t len)
     return sum;
 }
 
-/* The device finds the checksums itself; a receiver's sums are all ones. */
+/* The device computes the checksums; the sum of a receiver is all ones. */
 static void test_ip_csum(void)
 {
     static const unsigned kinds[] = {
@@ -922,11 +932,11 @@ static void test_ip_csum(void)
             memcpy(frame + ip_at + 10, ip + 10, 2);
         }
         g_assert_cmphex(ones_sum(pseudo, l4, 20), ==, 0xffff);
-        /* and nothing else is changed */
+        /* No other byte changes. */
         memcpy(frame + ip_at + header + field, l4 + field, 2);
         g_assert_cmpmem(got, len, frame, len);
     }
-    /* A fragment: the header's only */
+    /* A fragment has a checksum of its IP header only. */
     {
         size_t len = packet_make(frame, FRAGMENT);
 
@@ -935,7 +945,7 @@ static void test_ip_csum(void)
         g_assert_cmphex(ones_sum(0, got + 14, 20), ==, 0xffff);
         g_assert_cmpmem(got + 34, 20, frame + 34, 20);
     }
-    /* Neither IP nor whole: left alone */
+    /* A frame without IP, or a truncated one, is unchanged. */
     frame_make(frame, OTHER_MAC);
     send_frame(&s, &s.program[0], frame, FRAME, &eth);
     g_assert_cmpuint(wire_receive(s.r.d, got), ==, FRAME);
@@ -968,7 +978,7 @@ static void test_ip_csum_refused(void)
     csum_refused("cap-flow=off", QRNIC_ETHF_IP_CSUM);
 }
 
-/* In SQD nothing is sent; what was posted goes out after it. */
+/* In SQD the queue pair sends nothing; in RTS it continues. */
 static void test_drain(void)
 {
     QrnicQpAttr step = {

@@ -94,7 +94,7 @@ static void expect_answer(Rig *r, uint32_t psn, uint8_t answer)
     }
 }
 
-/* A column, gathered into a packet and scattered from one */
+/* A column is gathered into a packet and scattered from one. */
 static void test_column(void)
 {
     Rig r;
@@ -120,7 +120,10 @@ static void test_column(void)
         g_assert_cmpmem(out.payload + 8 * i, 8, data + 256 * i + 24, 8);
     }
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_PIECES), ==, 16);
-    /* The device does not read what lies between: the rest is WQE and record */
+    /*
+     * The device reads no bytes between the pieces: the other reads are WQE and
+     * software doorbell.
+     */
     reads = counter(r.d, QRNIC_COUNTER_DMA_READ_BYTES) - reads;
     g_assert_cmpuint(reads, <, 16 * 256);
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
@@ -137,7 +140,10 @@ static void test_column(void)
     rig_stop(&r);
 }
 
-/* The list from memory, in two data segments; then it may change. */
+/*
+ * The list is in memory, in two data segments. Software may change it after the
+ * completion.
+ */
 static void test_list_in_memory(void)
 {
     Rig r;
@@ -171,7 +177,7 @@ static void test_list_in_memory(void)
     rig_stop(&r);
 }
 
-/* The peer reads through two keys, and takes the upper one away. */
+/* The peer reads through two keys, and invalidates the upper one. */
 static void test_send_inv(void)
 {
     Rig r;
@@ -212,7 +218,7 @@ static void test_send_inv(void)
     rig_stop(&r);
 }
 
-/* What a bad list or segment is answered with, and reported as */
+/* Posts an invalid list or segment. Asserts the completion and the report. */
 static void refused(void (*spoil)(Rig *r, QrnicIndirectSeg *s, Wqe *w),
                     unsigned status, unsigned syndrome,
                     enum qrnic_counter report)
@@ -271,7 +277,7 @@ static void spoil_no_segment(Rig *r, QrnicIndirectSeg *s, Wqe *w)
     *w = wqe_begin(QRNIC_WQE_REG_INDIRECT, QRNIC_WQEF_SIGNALED);
 }
 
-/* The list lies where its key does not reach. */
+/* The list is outside of the range of its key. */
 static void spoil_list_key(Rig *r, QrnicIndirectSeg *s, Wqe *w)
 {
     *w = wqe_indirect(s);
@@ -304,8 +310,9 @@ static void test_refused(void)
 }
 
 /*
- * A region goes from under a key: who uses the key is refused, and the report
- * names the key; another queue pair with another key does not notice.
+ * A region below an indirect key is destroyed. An access to the key is
+ * rejected, and the report names the key. Another queue pair with another key
+ * continues.
  */
 static void test_dead_child(void)
 {
@@ -338,7 +345,7 @@ static void test_dead_child(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GE_PIECE_REFUSED), ==, 1);
     rig_read(&r, 100, got, 4);
     g_assert_cmpint(memcmp(got, "ad", 2), !=, 0);
-    /* The index is somebody else's now, with another variant. */
+    /* The index belongs to another key now, with another variant. */
     region.variant++;
     g_assert_cmpuint(rig_key_create(&r, region) >> 8, !=, 0);
     {
@@ -378,8 +385,8 @@ static void test_off(void)
 }
 
 /*
- * With paging on demand: the list is absent, and then the memory of a piece.
- * Each page fault names the key and the address that really lack a page.
+ * With paging on demand, the list is absent first, and then the memory of a
+ * piece. Each page fault names the key and the address of the absent page.
  */
 
 #define PAGE 4096u
@@ -389,7 +396,7 @@ static void test_off(void)
 typedef struct Demand {
     Rig r;
     Eq eq;
-    uint64_t list, page;        /* page: one that software has */
+    uint64_t list, page;        /* page: a page that software has */
     uint32_t key;
 } Demand;
 
@@ -408,7 +415,7 @@ static void demand_start(Demand *x)
     });
 }
 
-/* Brings the page, which is the second one, and lets what waits go on. */
+/* Pages in the second page, and resumes the waiting work. */
 static void demand_serve(Demand *x, uint64_t address, uint64_t length,
                          uint32_t flags)
 {

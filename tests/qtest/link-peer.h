@@ -2,8 +2,8 @@
  * qrnic qtest: the peer of link retransmission
  *
  * Owns a session of link retransmission with the device: frame numbers, an
- * encoder and a decoder of frames, and the CRC. It shares no code with the
- * device. Programmer's Reference, chapter Link retransmission.
+ * encoder and a decoder of frames, and the CRC. The code shares nothing with
+ * the device. Programmer's Reference, chapter Link retransmission.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * qrnic qtest: link retransmission, the test as the other end
+ * qrnic qtest: link retransmission, with the test as the peer
  *
  * Programmer's Reference, chapter Link retransmission.
  *
@@ -14,7 +14,7 @@
 #define REMOTE_KEY 0xabcdef12u
 #define MS 1000000ll
 
-/* packets: 3 at least */
+/* Posts a write. packets: at least 3. */
 static void write_post(LinkEnd *e, unsigned packets)
 {
     Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
@@ -56,7 +56,10 @@ static void write_ends(LinkEnd *e, unsigned packets)
     g_assert_cmpuint(counter(e->r.d, QRNIC_COUNTER_TIMEOUTS), ==, 0);
 }
 
-/* What is dropped and told of comes again, and the transport knows nothing. */
+/*
+ * A frame that a NAK reports is retransmitted, and the transport is not
+ * involved.
+ */
 static void test_dropped_comes_again(void)
 {
     LinkEnd e;
@@ -75,7 +78,10 @@ static void test_dropped_comes_again(void)
     rig_stop(&e.r);
 }
 
-/* Of a lost tail nobody tells. */
+/*
+ * A lost last frame is retransmitted by the timer, because no later frame
+ * reports it.
+ */
 static void test_tail_comes_again(void)
 {
     LinkEnd e;
@@ -92,7 +98,7 @@ static void test_tail_comes_again(void)
     rig_stop(&e.r);
 }
 
-/* The device tells what it misses, and puts in order what comes. */
+/* The device reports missing frames and delivers frames in order. */
 static void test_gap_is_told(void)
 {
     PeerPacket p[3];
@@ -114,12 +120,12 @@ static void test_gap_is_told(void)
     f = link_expect(&e, LINK_NAK);
     g_assert_cmphex(f.ack, ==, LINK_PEER);
     g_assert_cmphex(f.map, ==, 0x1);
-    link_data(&e, 0, 0, &p[0], 1);      /* damaged */
+    link_data(&e, 0, 0, &p[0], 1);      /* Corrupted */
     link_data(&e, 2, 0, &p[2], 0);
     wire_silent(e.r.d);
     g_assert_cmpuint(counter(e.r.d, QRNIC_COUNTER_ROCE_RX_PACKETS), ==, 0);
     link_data(&e, 0, 0, &p[0], 0);
-    /* The transport's acknowledgement, with that of the link */
+    /* The transport's ACK, with the acknowledgement of the link */
     f = link_expect(&e, LINK_DATA);
     g_assert_cmphex(f.number, ==, e.session);
     g_assert_cmphex(f.ack, ==, LINK_PEER + 3);
@@ -127,7 +133,7 @@ static void test_gap_is_told(void)
         rig_read(&e.r, 64 * i, got, sizeof(got));
         g_assert_cmpmem(got, sizeof(got), data[i], sizeof(data[i]));
     }
-    link_data(&e, 1, 1, &p[1], 0);      /* once more */
+    link_data(&e, 1, 1, &p[1], 0);      /* Retransmitted */
     f = link_expect(&e, LINK_ACK);
     g_assert_cmphex(f.ack, ==, LINK_PEER + 3);
     g_assert_cmpuint(counter(e.r.d, QRNIC_COUNTER_LINK_RX_GAPS), ==, 1);
@@ -139,10 +145,13 @@ static void test_gap_is_told(void)
     rig_stop(&e.r);
 }
 
-/* So much is under way, and the rest waits in the queue, not in the device. */
+/*
+ * At most one window is outstanding; other packets wait in the send queue, not
+ * in the device.
+ */
 static void test_window_holds_the_engine(void)
 {
-    const unsigned packets = 64;        /* the window that we told */
+    const unsigned packets = 64;        /* The window that the test announced */
     LinkEnd e;
 
     link_end_start(&e);
@@ -161,7 +170,10 @@ static void test_window_holds_the_engine(void)
     rig_stop(&e.r);
 }
 
-/* A standard end: its frames and ours are plain, besides a few HELLOs. */
+/*
+ * A peer without link retransmission: all frames are plain, except a few
+ * HELLOs.
+ */
 static void test_standard_end(void)
 {
     uint8_t frame[PEER_FRAME_MAX];
@@ -207,7 +219,7 @@ static uint64_t capabilities(Device *d)
     return a.capabilities;
 }
 
-/* As it is without the property: no greeting, and none is answered. */
+/* Without the property the device neither sends nor answers HELLOs. */
 static void test_off(void)
 {
     LinkEnd e = { 0 };
@@ -221,7 +233,7 @@ static void test_off(void)
     rig_stop(&e.r);
 }
 
-/* What a reset leaves is a greeting of a new session. */
+/* After a reset the device sends a HELLO of a new session. */
 static void test_reset(void)
 {
     uint32_t before;

@@ -16,11 +16,11 @@
 #define REMOTE_VA 0x5000ull
 #define REMOTE_KEY 0xabcdef12u
 
-/* The rig, and a region on demand of which nothing is there */
+/* The rig, and a region on demand without present pages */
 typedef struct Demand {
     Rig r;
     Eq eq;
-    uint64_t list, pages;       /* pages: where software keeps some memory */
+    uint64_t list, pages;       /* pages: memory that software uses as pages */
     uint32_t key, sequence;     /* sequence: of the last page fault */
 } Demand;
 
@@ -55,7 +55,7 @@ static uint32_t fault_of(const Demand *x, unsigned side)
     return x->r.qp.number << 1 | side;
 }
 
-/* The device tells of a page fault, and says this of it. */
+/* Asserts the device's next page fault. */
 static void expect_fault(Demand *x, unsigned side, uint64_t offset,
                          uint64_t length, uint32_t flags)
 {
@@ -132,7 +132,10 @@ static void expect_status(Demand *x, Cq *cq, unsigned status, unsigned syndrome)
     g_assert_cmpuint(c.syndrome, ==, syndrome);
 }
 
-/* A send waits for its page; a page that is taken away and comes elsewhere */
+/*
+ * A send waits for its page. The page is invalidated and later present at
+ * another address.
+ */
 static void test_send(void)
 {
     Demand x;
@@ -174,7 +177,7 @@ static PeerPacket write_in(Demand *x, uint32_t psn, uint64_t offset,
     return p;
 }
 
-/* A request that finds no page is told to come again, and told of once. */
+/* A request to an absent page gets an RNR NAK, and is reported once. */
 static void test_receive(void)
 {
     uint8_t data[100], got[100];
@@ -193,7 +196,7 @@ static void test_receive(void)
     g_assert_cmphex(nak.syndrome, ==, AETH_RNR_NAK | 13);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
 
-    /* A page that may only be read does not help. */
+    /* A read-only page does not suffice. */
     entry_set(&x, 2, x.pages | QRNIC_PAGE_PRESENT);
     answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 1);
     peer_send(x.r.d, &p);
@@ -209,7 +212,7 @@ static void test_receive(void)
     rig_stop(&x.r);
 }
 
-/* Refused: the peer's request, and then what waits to be sent */
+/* REFUSE_PAGE_FAULT for the peer's request, and then for a waiting send */
 static void test_refused(void)
 {
     uint8_t data[100] = { 0 };
@@ -240,7 +243,7 @@ static void test_refused(void)
     rig_stop(&x.r);
 }
 
-/* Nothing waits in a queue pair that is reset, destroyed or was never so far */
+/* A queue pair that is reset, destroyed or not yet in RTS has no page fault. */
 static void test_gone(void)
 {
     QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
@@ -263,7 +266,7 @@ static void test_gone(void)
     rig_stop(&x.r);
 }
 
-/* An answer to what a queue pair waited for before it was reset */
+/* An answer to a page fault of a queue pair that was reset since */
 static void test_late_answer(void)
 {
     QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
@@ -301,7 +304,7 @@ static void post_frame(Demand *x, Qp *qp)
     sq_post(x->r.d, qp, &w);
 }
 
-/* Raw packet queue pairs do not wait. */
+/* Raw packet queue pairs do not wait for pages. */
 static void test_raw_packet(void)
 {
     QrnicQpAttr attr = {
@@ -353,7 +356,10 @@ static void check_length(uint64_t region_length, uint64_t offset,
     rig_stop(&x.r);
 }
 
-/* The page fault names all of the data segment, and not only one packet. */
+/*
+ * The page fault has the length of the whole data segment, not only of one
+ * packet.
+ */
 static void test_length(void)
 {
     const uint64_t ahead = QRNIC_PAGE_FAULT_AHEAD;

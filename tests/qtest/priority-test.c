@@ -10,18 +10,18 @@
 #include "driver.h"
 
 #define QPS 3
-#define TURN 16u                /* packets */
+#define TURN 16u                /* Packets of one slot */
 #define MTU 1024u
 #define REMOTE_VA 0x5000ull
 
 /*
- * Three unreliable connections, which wait for no acknowledgement. All packets
- * together are fewer than a cable has slots, so that nobody waits for the wire.
+ * Three unreliable connections, which wait for no ACK. All packets together are
+ * fewer than the slots of a cable, so that no queue pair waits for the wire.
  */
 typedef struct Flows {
     Rig r;
     Qp qp[QPS];
-    uint32_t packets[QPS];      /* of the messages */
+    uint32_t packets[QPS];      /* Packets of each message */
 } Flows;
 
 static void flows_start(Flows *x, const char *properties,
@@ -35,7 +35,7 @@ static void flows_start(Flows *x, const char *properties,
         qp_create(x->r.d, &x->qp[i], QRNIC_QPT_UC, x->r.pd, x->r.page,
                   &x->r.send_cq, &x->r.recv_cq, 4, 4, 0);
         qp_connect_unreliable(x->r.d, &x->qp[i], &attr);
-        /* Two turns, the second a short one */
+        /* Two slots, the second one shorter */
         x->packets[i] = TURN + 4;
     }
 }
@@ -49,14 +49,17 @@ static void priority_set(Flows *x, unsigned i, uint8_t priority)
     qp_modify(x->r.d, &x->qp[i], &attr);
 }
 
-/* All find work at once, in the order of the queue pairs. */
+/*
+ * Posts to all queue pairs while the VM is stopped, so that all have work when
+ * the device runs.
+ */
 static void post_all(Flows *x)
 {
     vm_stop(x->r.d);
     for (unsigned i = 0; i < QPS; i++) {
         Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
 
-        /* The key tells whose packets they are. */
+        /* The key identifies the queue pair of each packet. */
         wqe_remote(&w, REMOTE_VA, i);
         wqe_data(&w, RIG_MR_START, x->packets[i] * MTU, x->r.mr.key);
         sq_post(x->r.d, &x->qp[i], &w);
@@ -64,7 +67,7 @@ static void post_all(Flows *x)
     vm_continue(x->r.d);
 }
 
-/* Whose packets come, as the first of each message tells */
+/* Asserts the order of queue pairs, by the first packet of each message. */
 static void expect_turns(Flows *x, const uint8_t *who, unsigned turns)
 {
     uint32_t sent[QPS] = { 0 };
@@ -92,7 +95,7 @@ static void expect_turns(Flows *x, const uint8_t *who, unsigned turns)
     wire_silent(x->r.d);
 }
 
-/* With one level for all the turns go round. */
+/* With one level, the queue pairs are served round robin. */
 static const uint8_t in_a_circle[] = { 0, 1, 2, 0, 1, 2 };
 static const uint8_t last_first[] = { 2, 2, 1, 1, 0, 0 };
 static const uint8_t same[QPS];
@@ -120,7 +123,7 @@ static void test_strict(void)
 static void test_service_level(void)
 {
     static const uint8_t strict[QPS] = { 0, 8, 15 };
-    /* Level 1 has two turns, then level 0 one, in a circle */
+    /* Level 1 has two slots, then level 0 has one, round robin */
     static const uint8_t low[QPS] = { 0, 0, 1 };
     static const uint8_t weighted[] = { 2, 2, 0, 2, 1 };
     Flows x;
@@ -139,7 +142,7 @@ static void test_service_level(void)
     rig_stop(&x.r);
 }
 
-/* It goes before the service level, and is what QUERY_QP tells. */
+/* The attribute overrides the service level, and QUERY_QP returns it. */
 static void test_attribute(void)
 {
     static const uint8_t first[QPS] = { 15, 8, 0 };
@@ -162,7 +165,7 @@ static void test_attribute(void)
     post_all(&x);
     expect_turns(&x, last_first, 6);
 
-    /* Back to the service level */
+    /* Uses the service level again. */
     priority_set(&x, 0, 0);
     qp_query(x.r.d, &x.qp[0], &attr);
     g_assert_cmpuint(attr.priority, ==, 0);
@@ -182,7 +185,7 @@ static void refused(Rig *r, const Qp *qp, QrnicQpAttr attr, unsigned status,
                   NULL, 0, status, syndrome);
 }
 
-/* Each rule broken once; the level stays. */
+/* Each rule is broken once; the level stays. */
 static void test_refused(void)
 {
     QrnicQpAttr attr;
@@ -192,7 +195,7 @@ static void test_refused(void)
     flows_start(&x, "", same);
     priority_set(&x, 1, 9);
     priority_set(&x, 2, 16);
-    /* A level that there is not */
+    /* An invalid level */
     refused(&x.r, &x.qp[2], (QrnicQpAttr) {
         .mask = QRNIC_QP_PRIORITY, .priority = QRNIC_PRIORITY_LEVELS + 1,
     }, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PRIORITY_OFFSET);
@@ -202,7 +205,9 @@ static void test_refused(void)
     /* A level without its bit in the mask */
     refused(&x.r, &x.qp[2], (QrnicQpAttr) { .priority = 1 },
             QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_PRIORITY_OFFSET);
-    /* Not to RTS: to SQD, and of a queue pair in RESET */
+    /*
+     * The attribute is invalid in a move to SQD, and for a queue pair in RESET.
+     */
     refused(&x.r, &x.qp[2], (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE | QRNIC_QP_PRIORITY, .priority = 1,
         .state = QRNIC_QPS_SQD,
@@ -223,7 +228,10 @@ static void test_refused(void)
     rig_stop(&x.r);
 }
 
-/* Without it nobody has a level, whatever the service levels are. */
+/*
+ * Without the capability all queue pairs have the same level for all service
+ * levels.
+ */
 static void test_capability(void)
 {
     static const uint8_t level[QPS] = { 0, 8, 15 };

@@ -669,7 +669,7 @@ static void test_arm_once(void)
     g_assert_true(cq_poll(r.d, &r.send_cq, &cqe));
     post_nop(&r);
     eq_wait(r.d, &r.eq, &eqe);
-    /* A CQE after the event causes an event, whatever software has consumed. */
+    /* A CQE after the event causes an event for every consumer index. */
     post_nop(&r);
     settle(r.d);
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));
@@ -815,8 +815,9 @@ static void test_eq_overrun(void)
 }
 
 /*
- * A process that arms its CQ repeatedly cannot overrun the common EQ: a CQ has
- * at most one EQE at a time, and the next one after software has consumed it.
+ * A process that arms its CQ repeatedly cannot overrun the common EQ. A CQ has
+ * at most one EQE at a time; the next one follows after software has consumed
+ * it.
  */
 static void test_eq_one_event(void)
 {

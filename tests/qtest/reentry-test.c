@@ -1,10 +1,9 @@
 /*
- * qrnic qtest: what another device makes of a DMA or a message of this one
+ * qrnic qtest: effects of another device behind a DMA or message address
  *
- * Software chooses the addresses. Behind one may be a register that waits for
- * a disk, and so for a loop of events that runs this device again; that resets
- * it; or that unplugs it. Best with a QEMU that has sanitizers.
- *
+ * Software chooses the addresses. An address may be a register whose access
+ * waits for a disk. The wait runs an event loop, which can run this device
+ * again, reset it, or unplug it. A QEMU with sanitizers finds most.
  * Programmer's Reference, chapter PCI.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -18,11 +17,14 @@
 #include "standard-headers/linux/virtio_blk.h"
 #include "standard-headers/linux/virtio_pci.h"
 
-/* Beyond what memory_alloc() gives out */
+/* Memory behind the range of memory_alloc() */
 #define DISK_MEMORY 0x07000000
 #define DISK_MEMORY_END 0x08000000
 #define DISK_DEVFN QPCI_DEVFN(7, 0)
-/* An access that is in flight when the device works, on any machine */
+/*
+ * Long enough that the access is in flight when the device works, on any
+ * machine
+ */
 #define DISK_LATENCY_MS 1000
 #define DISK_LATENCY "1000000000"
 #define WITH_DISK \
@@ -30,7 +32,7 @@
     "latency-ns=" DISK_LATENCY " -device virtio-blk-pci,drive=slow," \
     "bus=pcie.0,addr=07.0,disable-legacy=on,ioeventfd=off"
 
-/* Writes of slot control: power off, as before a card is taken out */
+/* Writes of Slot Control: power off, as before a card is removed */
 #define SLOT_OFF (PCI_EXP_SLTCTL_PWR_OFF | PCI_EXP_SLTCTL_PWR_IND_OFF)
 
 typedef struct Disk {
@@ -62,7 +64,10 @@ static void disk_start(Device *d, Disk *disk)
     qvirtio_set_driver_ok(v);
 }
 
-/* A read that takes DISK_LATENCY: until then a reset of the disk waits. */
+/*
+ * Starts a read that takes DISK_LATENCY. A reset of the disk waits for the
+ * read.
+ */
 static void disk_read(Device *d, Disk *disk)
 {
     uint64_t request = guest_alloc(&disk->alloc, 1024);
@@ -73,7 +78,7 @@ static void disk_read(Device *d, Disk *disk)
     qvirtqueue_add(d->qts, disk->queue, request + 16, 512, true, true);
     qvirtqueue_add(d->qts, disk->queue, request + 528, 1, true, false);
     qvirtqueue_kick(d->qts, &disk->pci->vdev, disk->queue, head);
-    /* index of the used ring */
+    /* Index of the used ring */
     g_assert_cmpuint(qtest_readw(d->qts, disk->queue->used + 2), ==, 0);
 }
 
@@ -97,7 +102,7 @@ static void post_nop(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
-/* Puts commands without input into the ring, and rings once for all. */
+/* Writes commands without input into the ring, and rings once. */
 static void commands_post(Device *d, const QrnicCmdEntry *entry, unsigned count)
 {
     uint8_t raw[QRNIC_CMD_ENTRY_BYTES];
@@ -132,8 +137,8 @@ static uint8_t command_status(Device *d, unsigned back)
 }
 
 /*
- * A CQ in registers of a disk: not a byte gets there, and the failing access
- * is counted and reported as any other. Read as well as write.
+ * A CQ in registers of a disk: no byte is written there. The failed access is
+ * counted and reported like any other, for reads and writes.
  */
 static void test_dma_reaches_memory_only(void)
 {
@@ -173,14 +178,14 @@ static void test_dma_reaches_memory_only(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DMA_ERRORS), ==, errors + 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GE_DMA_FAILED), ==, errors + 1);
 
-    /* A command's mailbox in our own registers, to be read */
+    /* The mailbox of a command is in the device's own registers. */
     g_assert_cmpint(command_raw(r.d, (QrnicCmdEntry) {
         .opcode = QRNIC_CMD_MODIFY_PORT, .owner = 1, .in_len = 16,
         .in_addr = r.d->control.addr,
     }).status, ==, QRNIC_ST_DMA);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DMA_ERRORS), ==, errors + 2);
 
-    /* The others go on. */
+    /* Other queues continue. */
     post_nop(&r);
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
@@ -218,7 +223,7 @@ static void test_peer_to_peer(void)
 /*
  * The message of a completion resets a disk that is reading, which waits for
  * the disk and runs bottom halves. The queue pair, the CQ and the EQ that sent
- * the message are still in use, although commands to destroy them wait.
+ * the message are still in use, although commands to destroy them are pending.
  */
 static void test_work_does_not_enter_itself(void)
 {
@@ -232,7 +237,7 @@ static void test_work_does_not_enter_itself(void)
     eq_arm(r.d, &r.eq);
     cq_arm(r.d, &r.send_cq, false);
     settle(r.d);
-    /* All of it is there when the device comes to work. */
+    /* The VM is stopped, so that all work is pending when the device runs. */
     vm_stop(r.d);
     post_nop(&r);
     post_nop(&r);
@@ -251,7 +256,7 @@ static void test_work_does_not_enter_itself(void)
     for (unsigned i = 1; i <= 4; i++) {
         g_assert_cmpint(command_status(r.d, i), ==, QRNIC_ST_OK);
     }
-    /* The queue pair was there until its work was done. */
+    /* The queue pair existed until its work was done. */
     for (unsigned i = 0; i < 2; i++) {
         g_assert_true(cq_poll(r.d, &r.send_cq, &cqe));
         g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
@@ -262,7 +267,7 @@ static void test_work_does_not_enter_itself(void)
     rig_stop(&r);
 }
 
-/* A message that orders a Function Level Reset of the device that sends it */
+/* The message starts a Function Level Reset of the device that sends it. */
 static void test_reset_waits(void)
 {
     uint8_t exp;
@@ -290,7 +295,7 @@ static void test_reset_waits(void)
     rig_stop(&r);
 }
 
-/* A message that unplugs its sender, and what comes after */
+/* The message unplugs its sender */
 static void unplug_prepare(Rig *r)
 {
     rig_start_behind_port(r, "");
@@ -309,7 +314,7 @@ static void unplug_check(Rig *r)
     wire_send(r->d, frame, sizeof(frame));
     wire_send(r->d, frame, sizeof(frame));
     qtest_clock_step(r->d->qts, NANOSECONDS_PER_SECOND);
-    /* Its backend is free for another one; the socket of a cable is not. */
+    /* The backend is free for another device; the socket of a cable is not. */
     if (!r->d->cable) {
         qtest_qmp_assert_success(r->d->qts, "{'execute': 'device_add', "
                                  "'arguments': {'driver': 'qrnic', "
@@ -341,7 +346,7 @@ static void test_unplug_in_receive(void)
     }, 1);
     settle(r.d);
     p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
-    /* The second one waits in the queue that delivers the first. */
+    /* The second frame waits in the queue that delivers the first. */
     vm_stop(r.d);
     peer_send(r.d, &p);
     p.psn = (RQ_PSN + 1) & 0xffffff;
@@ -361,7 +366,7 @@ static void test_unplug_in_doorbell(void)
     cq_arm(r.d, &r.send_cq, false);
     post_nop(&r);
     settle(r.d);
-    /* An event waits: arming sends the message. */
+    /* An event is pending, so arming sends the message. */
     eq_arm(r.d, &r.eq);
     unplug_check(&r);
 }

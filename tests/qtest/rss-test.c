@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: receive-side scaling
  *
- * Which queue pair of a table gets which frame, by the published examples of
- * the Toeplitz hash (Microsoft, "Verifying the RSS Hash Calculation").
+ * Tests which queue pair of a table receives a frame, by the published examples
+ * of the Toeplitz hash (Microsoft, "Verifying the RSS Hash Calculation").
  * Programmer's Reference, chapter Flow steering.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -30,7 +30,7 @@ typedef struct Example {
     bool ipv6;
     uint8_t src[16], dst[16];
     uint16_t sport, dport;
-    uint32_t addresses, all;    /* hash without and with the ports */
+    uint32_t addresses, all;    /* Hash without and with the ports */
 } Example;
 
 static const Example example[] = {
@@ -106,7 +106,7 @@ static void spread_start(Spread *s)
     }
 }
 
-/* Entry n is queue (n >> shift) % QUEUES. */
+/* Makes a table in which entry n is queue (n >> shift) % QUEUES. */
 static QrnicRssCtx table_of(const Spread *s, uint32_t hash, unsigned shift)
 {
     QrnicRssCtx ctx = { .log_size = QRNIC_RSS_MAX_LOG_SIZE, .hash = hash };
@@ -181,7 +181,7 @@ static QrnicCqe expect_frame(Spread *s, const Example *x, uint8_t protocol,
     return cqe;
 }
 
-/* All examples, by the low and by the high bits of the entry's number */
+/* Tests all examples by the low and by the high bits of the hash. */
 static void spread(uint32_t hash, uint8_t protocol, bool ports)
 {
     for (unsigned shift = 0; shift <= 4; shift += 4) {
@@ -221,13 +221,16 @@ static void test_udp(void)
     spread(ADDRESSES | UDP_PORTS, IPPROTO_UDP, true);
 }
 
-/* Ports of the other protocol are not looked at. */
+/* Ports of the other protocol are not hashed. */
 static void test_other_protocol(void)
 {
     spread(ADDRESSES | UDP_PORTS, IPPROTO_TCP, false);
 }
 
-/* Nothing to hash: the first entry; and if that cannot receive, nobody. */
+/*
+ * A frame without hash uses the first entry. If that queue pair cannot receive,
+ * the frame is dropped.
+ */
 static void test_nothing_selected(void)
 {
     uint8_t frame[FRAME];
@@ -249,7 +252,7 @@ static void test_nothing_selected(void)
     rig_stop(&s.r);
 }
 
-/* A table holds its queue pairs, a rule its table. */
+/* A table keeps its queue pairs busy, a rule its table. */
 static void test_busy(void)
 {
     QrnicCmdEntry rss, rule;
@@ -312,7 +315,7 @@ static void test_refused(void)
           QRNIC_FLOW_CTX_FLAGS_OFFSET);
     fails(rule_create(&s.r, rss.result + 1, &to_table), QRNIC_ST_BAD_OBJECT,
           UINT32_MAX);
-    /* Nothing of a send queue */
+    /* A receive-only queue pair rejects all members of a send queue. */
     fails(receive_only(&s.r, &qp, (QrnicQpCtx) { .sq_log_size = 3 }),
           QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SQ_LOG_SIZE_OFFSET);
     fails(receive_only(&s.r, &qp, (QrnicQpCtx) { .sq_record = 8 }),
@@ -325,7 +328,7 @@ static void test_refused(void)
     rig_stop(&s.r);
 }
 
-/* To ERR and through: what is posted is flushed, and no send queue is read. */
+/* The move to ERR flushes the receive queue, and reads no send queue. */
 static void test_flush(void)
 {
     uint64_t reads;
@@ -340,7 +343,7 @@ static void test_flush(void)
         g_assert_cmpuint(cqe.qpn, ==, s.qp[1].number);
     }
     settle(s.r.d);
-    /* A doorbell for a queue that there is not */
+    /* A doorbell for a queue that does not exist */
     reads = counter(s.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE);
     doorbell(s.r.d, s.r.page, QRNIC_DB_SQ, s.qp[1].number, 1, 0);
     counter_wait(s.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, reads + 1);
@@ -356,7 +359,10 @@ static QrnicCmdEntry filter_set(Rig *r, uint32_t object, uint8_t flags)
     return command(r->d, QRNIC_CMD_SET_RX_FILTER, 0, raw, sizeof(raw), NULL, 0);
 }
 
-/* The Ethernet function's own: the filter decides, the table spreads. */
+/*
+ * RSS of the Ethernet function: the filter selects frames, the table spreads
+ * them.
+ */
 static void test_filter(void)
 {
     uint8_t frame[FRAME];
@@ -381,7 +387,7 @@ static void test_filter(void)
         g_assert_cmphex(cqe.hash, ==, x->all);
         g_assert_cmphex(cqe.hashed, ==, addresses | TCP_PORTS);
     }
-    /* An ARP frame has nothing to hash. */
+    /* An ARP frame has no hash. */
     memset(frame, 0, FRAME);
     memset(frame, 0xff, 6);
     memcpy(frame + 6, PEER_MAC, 6);
@@ -390,11 +396,14 @@ static void test_filter(void)
     cq_wait(s.r.d, &s.r.recv_cq, &cqe);
     g_assert_cmpuint(cqe.qpn, ==, s.qp[0].number);
     g_assert_cmphex(cqe.hash | cqe.hashed, ==, 0);
-    /* The entry's queue pair cannot receive: the frame is lost, and counted. */
+    /*
+     * The entry's queue pair cannot receive, so the frame is dropped and
+     * counted.
+     */
     raw_state(&s.r, &s.qp[0], QRNIC_QPS_RESET);
     wire_send(s.r.d, frame, FRAME);
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, 1);
-    /* The filter itself still filters. */
+    /* The filter is still active. */
     filter_set(&s.r, rss.result, QRNIC_RXF_RSS);
     frame_make(frame, &example[1], IPPROTO_TCP);
     wire_send(s.r.d, frame, FRAME);
@@ -402,7 +411,10 @@ static void test_filter(void)
     rig_stop(&s.r);
 }
 
-/* To another table and to a queue pair; each is held as long as needed. */
+/*
+ * The filter changes to another table and to a queue pair. Each stays busy
+ * while it is in use.
+ */
 static void test_filter_changes(void)
 {
     const unsigned to_rss = QRNIC_RXF_PROMISC | QRNIC_RXF_RSS;

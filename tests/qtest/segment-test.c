@@ -1,8 +1,8 @@
 /*
  * qrnic qtest: segmentation of TCP
  *
- * Each frame of a large send, byte by byte, with checksums computed here.
- * Programmer's Reference, chapter Ethernet.
+ * Asserts each frame of a large send, byte by byte, with checksums computed
+ * here. Programmer's Reference, chapter Ethernet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,16 +11,17 @@
 #include "driver.h"
 
 #define MSS 1000
-#define SMALL_MSS 100           /* so many frames that no wire takes them all */
+/* Makes more frames than any wire accepts at once */
+#define SMALL_MSS 100
 #define FIN 0x01
 #define PSH 0x08
 #define ACK 0x10
 #define CWR 0x80
 
-/* One large send: its headers as software gives them, and its data */
+/* One large send: headers from software, and data */
 typedef struct Large {
     uint8_t header[160];
-    unsigned ip, tcp, length;   /* offsets, and bytes of the headers */
+    unsigned ip, tcp, length;   /* Offsets, and bytes of the headers */
     bool ipv6;
     uint32_t data, mss;
 } Large;
@@ -39,7 +40,7 @@ static void qp_up(Rig *r)
     qp_modify(r->d, &r->qp, &step);
 }
 
-/* The rig's RC QP stays; r->qp becomes a raw packet QP. */
+/* Replaces r->qp by a raw packet queue pair. */
 static void start(Rig *r, const char *properties)
 {
     rig_start(r, properties, NULL);
@@ -48,7 +49,7 @@ static void start(Rig *r, const char *properties)
     qp_up(r);
 }
 
-/* After an error */
+/* Moves the queue pair to RTS again after an error. */
 static void qp_again(Rig *r)
 {
     QrnicQpAttr step = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
@@ -59,7 +60,10 @@ static void qp_again(Rig *r)
     qp_up(r);
 }
 
-/* Options of 4 and 12 bytes; sequence number and identification wrap. */
+/*
+ * Makes a large send with options of 4 and 12 bytes. Sequence number and
+ * identification wrap.
+ */
 static Large large_make(bool ipv6, bool tag, uint32_t data)
 {
     Large l = { .ip = tag ? 18 : 14, .ipv6 = ipv6, .data = data,
@@ -96,7 +100,10 @@ static uint8_t data_at(uint32_t i)
     return i * 7 + (i >> 8);
 }
 
-/* Headers at the end of the MR's first page, data from its second on */
+/*
+ * Writes headers at the end of the region's first page, and data from the
+ * second page on.
+ */
 static void large_write(Rig *r, const Large *l)
 {
     g_autofree uint8_t *data = g_malloc(RIG_MR_LENGTH - 4096);
@@ -116,7 +123,7 @@ static void large_post(Rig *r, const Large *l, const QrnicEthSeg *eth)
 
     large_write(r, l);
     wqe_eth(&w, eth);
-    /* The first segment ends within the data, where there is any. */
+    /* The first data segment ends within the data, so that frames cross it. */
     wqe_data(&w, r->mr.start + 4096 - l->length, l->length + l->data / 3,
              r->mr.key);
     wqe_data(&w, r->mr.start + 4096 + l->data / 3, l->data - l->data / 3,
@@ -147,7 +154,7 @@ static uint16_t ones_end(uint32_t sum)
     return ~sum;
 }
 
-/* The frame that carries the data from offset on */
+/* Makes the frame with the data from offset on. Returns its length. */
 static size_t frame_make(const Large *l, uint32_t offset, uint8_t *frame)
 {
     uint32_t n = MIN(l->mss, l->data - offset), sum;
@@ -176,7 +183,7 @@ static size_t frame_make(const Large *l, uint32_t offset, uint8_t *frame)
     return l->length + n;
 }
 
-/* tci 0: no tag was inserted */
+/* Asserts the frames. tci 0: no tag was inserted. */
 static void expect_frames(Rig *r, const Large *l, uint32_t from, uint16_t tci)
 {
     uint8_t want[PEER_FRAME_MAX], got[PEER_FRAME_MAX];
@@ -243,13 +250,13 @@ static void test_vlan(void)
     check(true, false, 0x6007, 2999);
 }
 
-/* Data of one frame is one frame. */
+/* Data that fits into one frame makes one frame. */
 static void test_one(void)
 {
     check(false, false, 0, 7);
 }
 
-/* So many frames that the wire does not take all of them at once */
+/* Starts a send of more frames than the wire accepts at once. */
 static void start_small(Rig *r, Large *l)
 {
     QrnicEthSeg eth;
@@ -262,8 +269,8 @@ static void start_small(Rig *r, Large *l)
 }
 
 /*
- * The wire takes some frames at a time: none is lost, and the headers are those
- * that the WQE had when it was taken up.
+ * The wire accepts some frames at a time. No frame is lost, and all have the
+ * headers that the WQE had when the device fetched it.
  */
 static void test_backpressure(void)
 {
@@ -282,7 +289,7 @@ static void test_backpressure(void)
     rig_stop(&r);
 }
 
-/* What is under way when the queue pair is reset is gone, and all of it. */
+/* A reset drops all remaining frames of the send. */
 static void test_reset(void)
 {
     Large l = large_make(false, false, 60000), small;
@@ -309,7 +316,7 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* Another queue pair has its turn between two frames of a WQE. */
+/* Another queue pair sends between two frames of a WQE. */
 static void test_turns(void)
 {
     Large l = large_make(false, false, 60000);
@@ -403,13 +410,13 @@ static void test_lengths_refused(void)
 static void test_headers_refused(void)
 {
     static const struct { uint8_t at, value; } change[] = {
-        { 12, 0x88 },           /* not IP */
-        { 14, 0x66 },           /* of another version than the type says */
-        { 14, 0x44 },           /* a header that is too short */
-        { 20, 0x20 },           /* a fragment */
+        { 12, 0x88 },           /* Not IP */
+        { 14, 0x66 },           /* Version differs from the type */
+        { 14, 0x44 },           /* Header too short */
+        { 20, 0x20 },           /* Fragment */
         { 23, 17 },             /* UDP */
-        { 38 + 12, 0x40 },      /* TCP's header is too short, */
-        { 38 + 12, 0xf0 },      /* or too long */
+        { 38 + 12, 0x40 },      /* TCP header too short */
+        { 38 + 12, 0xf0 },      /* TCP header too long */
     };
     const Large good = large_make(false, false, 3000);
     QrnicEthSeg eth = eth_of(&good);
@@ -423,7 +430,7 @@ static void test_headers_refused(void)
         refused_length(&r, &l, &eth);
     }
     l = large_make(true, false, 3000);
-    l.header[14 + 6] = 0;       /* hop-by-hop options before TCP */
+    l.header[14 + 6] = 0;       /* Hop-by-hop options before TCP */
     eth = eth_of(&l);
     refused_length(&r, &l, &eth);
     rig_stop(&r);
@@ -457,7 +464,7 @@ static void test_reserved(void)
     rig_stop(&r);
 }
 
-/* A key that covers the first frames only: these have gone. */
+/* The key covers the first frames only. These are sent before the error. */
 static void test_key(void)
 {
     const Large l = large_make(false, false, 5000);

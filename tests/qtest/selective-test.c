@@ -10,9 +10,9 @@
 #include "driver.h"
 
 #define MARK 0x01
-#define MARK_AGAIN(n) (MARK | (n) << 4)    /* of the transmission so many */
+#define MARK_AGAIN(n) (MARK | (n) << 4)    /* Mark with transmission number n */
 #define MTU RIG_PACKET
-#define TOLD 40                 /* bytes of a SACK behind its AETH */
+#define TOLD 40                 /* Bytes of a SACK behind its AETH */
 
 static void start(Rig *r, const char *properties)
 {
@@ -22,7 +22,7 @@ static void start(Rig *r, const char *properties)
     rig_start(r, properties, &attr);
 }
 
-/* The bits of the first PSNs; all others are 0. */
+/* Asserts a SACK. bits: of the first PSNs; all others are 0. */
 static void expect_sack(Rig *r, uint32_t psn, uint32_t missing, uint8_t bits,
                         uint32_t latest, uint8_t transmission)
 {
@@ -37,7 +37,10 @@ static void expect_sack(Rig *r, uint32_t psn, uint32_t missing, uint8_t bits,
     g_assert_cmpmem(p.payload, p.length, want, sizeof(want));
 }
 
-/* What comes ahead is not placed, and told; when the gap is filled all is. */
+/*
+ * Packets that arrive out of order are buffered and reported, and are executed
+ * once the missing packet has arrived.
+ */
 static void test_responder(void)
 {
     Rig r;
@@ -68,7 +71,9 @@ static void test_responder(void)
     rig_stop(&r);
 }
 
-/* Five packets of a write are under way; the second and the fourth are lost. */
+/*
+ * Five packets of a write are outstanding; the second and the fourth are lost.
+ */
 static void test_requester(void)
 {
     uint8_t told[TOLD] = { 0 };
@@ -96,7 +101,7 @@ static void test_requester(void)
     told[5] = (SQ_PSN + 4) >> 16 & 0xff;
     told[6] = (SQ_PSN + 4) >> 8 & 0xff;
     told[7] = (SQ_PSN + 4) & 0xff;
-    told[8] = 0x50;             /* the third and the fifth packet */
+    told[8] = 0x50;             /* The third and the fifth packet */
     sack.payload = told;
     sack.length = sizeof(told);
     peer_send(r.d, &sack);
@@ -104,7 +109,7 @@ static void test_requester(void)
                                      MARK_AGAIN(1)).ack_request);
     peer_expect_marked(r.d, RC_WRITE_MIDDLE, SQ_PSN + 3, MARK_AGAIN(1));
     wire_silent(r.d);
-    /* The second one has come, the first has not. */
+    /* The fourth packet has arrived now, the second has not. */
     told[7] = (SQ_PSN + 3) & 0xff;
     told[4] = 1;
     told[8] = 0x70;
@@ -120,7 +125,7 @@ static void test_requester(void)
     rig_stop(&r);
 }
 
-/* A device without it takes no such option. */
+/* A device without the capability rejects the option. */
 static void test_capability(void)
 {
     Rig r;

@@ -18,7 +18,7 @@ static const QrnicStreamAttr attr = {
     .max_message = 2000, .max_messages = 20, .log_align = 6,
 };
 
-/* A streaming SRQ, or the RQ of a queue pair, and what is posted there */
+/* A streaming SRQ or RQ, and the number of its WQEs */
 typedef struct Stream {
     Rig r;
     bool srq;
@@ -77,7 +77,7 @@ static void rq_create(Stream *x, unsigned type)
     x->record = ctx.rq_record;
 }
 
-/* An RC queue pair with an RQ or an SRQ that is streaming */
+/* Makes an RC queue pair with a streaming RQ or SRQ. */
 static void start(Stream *x, bool srq)
 {
     QrnicSrqCtx ctx;
@@ -96,7 +96,7 @@ static void start(Stream *x, bool srq)
     qp_connect(x->r.d, &x->qp, NULL);
 }
 
-/* BUFFER bytes of a memory for each slot, in their order */
+/* Posts BUFFER bytes of memory as the next slot. */
 static void post_to(Stream *x, uint64_t address, uint32_t key)
 {
     uint8_t raw[QRNIC_WQEBB_SIZE] = { 0 };
@@ -152,7 +152,7 @@ static QrnicCqe completion(Stream *x, unsigned status)
     return c;
 }
 
-/* messages: of the buffer if it is used up, else 0 */
+/* Asserts a message. messages: of the buffer if it is used up, else 0. */
 static void received(Stream *x, uint32_t index, uint32_t offset,
                      const uint8_t *data, uint32_t length, unsigned messages)
 {
@@ -168,7 +168,7 @@ static void received(Stream *x, uint32_t index, uint32_t offset,
     g_assert_cmpmem(got, length, data, length);
 }
 
-/* Two messages use a buffer up, a third one begins in the next. */
+/* Two messages use a buffer up; a third one begins in the next buffer. */
 static void receive(bool srq)
 {
     uint8_t data[3][1500];
@@ -192,7 +192,7 @@ static void receive(bool srq)
     peer_send(x.r.d, &p);
     expect_ack(&x, 2);
     received(&x, 0, 1024, data[1], 1500, 2);
-    /* What comes twice has one place. */
+    /* A duplicate is not placed. */
     peer_send(x.r.d, &p);
     expect_ack(&x, 2);
     p = request(&x, RC_SEND_ONLY, 3, data[2], 10);
@@ -218,7 +218,7 @@ static void test_receive_srq(void)
     receive(true);
 }
 
-/* Datagrams: the header is of the message. */
+/* Each datagram has its GRH in the buffer. */
 static void test_datagram(void)
 {
     uint8_t data[100], got[40 + sizeof(data)];
@@ -252,7 +252,7 @@ static void test_datagram(void)
     rig_stop(&x.r);
 }
 
-/* An SRQ of an XRC domain, which completes in a CQ of its own */
+/* An SRQ of an XRC domain, which completes to a CQ of its own */
 static void test_xrc(void)
 {
     QrnicQpCtx target = { .type = QRNIC_QPT_XRC_TGT };
@@ -284,7 +284,10 @@ static void test_xrc(void)
     rig_stop(&x.r);
 }
 
-/* In the middle of a message: the buffer is flushed, once, then the next one */
+/*
+ * ERR in the middle of a message: the buffer is flushed once, then the next
+ * one.
+ */
 static void test_flush(void)
 {
     QrnicQpAttr err = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
@@ -317,7 +320,7 @@ static void test_flush(void)
 
 #define LAZY 0x700000ull
 
-/* Memory on demand of which only the first of two pages is there */
+/* Memory on demand with two pages, of which only the first is present */
 typedef struct Lazy {
     uint64_t list, pages;
     uint32_t key;
@@ -343,7 +346,7 @@ static void lazy_create(Stream *x, Lazy *l)
                  l->pages | QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE);
 }
 
-/* The device asks for the second page, and gets it. */
+/* Pages in the second page after its page fault. */
 static void lazy_bring(Stream *x, Lazy *l)
 {
     QrnicEqe e;
@@ -354,7 +357,10 @@ static void lazy_bring(Stream *x, Lazy *l)
     fault_answer(x->r.d, QRNIC_CMD_RESUME_PAGE_FAULT, e.object, e.data);
 }
 
-/* An absent page in the middle: the same packet comes into the same place. */
+/*
+ * An absent page in the middle of a message: the retransmitted packet is placed
+ * at the same offset.
+ */
 static void test_absent(void)
 {
     uint8_t data[1500], got[1500];
@@ -365,7 +371,7 @@ static void test_absent(void)
 
     start(&x, true);
     lazy_create(&x, &l);
-    /* The message goes on in the second page. */
+    /* The message continues in the second page. */
     post_to(&x, LAZY + BUFFER - 1100, l.key);
     fill(data, sizeof(data), 5);
     p = request(&x, RC_SEND_FIRST, 0, data, 1024);
@@ -386,7 +392,7 @@ static void test_absent(void)
     rig_stop(&x.r);
 }
 
-/* A datagram is dropped, and the next one comes into its place. */
+/* A datagram to an absent page is dropped, and the next one is placed there. */
 static void test_absent_datagram(void)
 {
     uint8_t data[100] = { 0 };
@@ -491,7 +497,10 @@ static void test_capability(void)
     rig_stop(&r);
 }
 
-/* A WQE that is wrong: its index (the ring is broken), or its key */
+/*
+ * An invalid WQE: a wrong index breaks the ring; a wrong key is an error of the
+ * queue pair.
+ */
 static void test_bad_wqe(void)
 {
     uint8_t data[10] = { 0 };

@@ -1,6 +1,8 @@
 /*
- * qrnic-switch: frames between the cables of several ends, some of which lie,
- * stop or die
+ * qrnic-switch: frames between the cables of several ends, some of which send
+ * invalid data, stop or die
+ *
+ * Programmer's Reference, chapter Switch.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,16 +18,16 @@
 #include "driver.h"
 
 #define PORTS 3
-#define SLOTS 64                /* of cable_hello() */
+#define SLOTS 64                /* Slots of cable_hello() */
 #define FRAME 9082
-#define EVERYBODY 0xffffffu     /* as a station: all of them */
-/* Longer than a test: who waits for a port does so until it takes frames. */
+#define EVERYBODY 0xffffffu     /* Station number of the broadcast address */
+/* Longer than a test, so that a port never stops waiting for another */
 #define PATIENT "--patience=600000"
 
 typedef struct Net {
     char *dir, *path[PORTS];
     GPid pid;
-    int out;                    /* the program's output */
+    int out;                    /* Output of the program */
     CablePeer *port[PORTS];
 } Net;
 
@@ -34,11 +36,9 @@ static const char *program(void)
     return getenv("QRNIC_SWITCH") ?: "hw/rdma/qrnic/switch/qrnic-switch";
 }
 
-/*
- * The program
- */
+/* The program */
 
-/* A test that fails leaves nothing behind. */
+/* Kills the switch with a failing test, so that no process remains. */
 static void die_with_test(gpointer data)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -57,7 +57,7 @@ static void net_run(Net *n, const char *option)
     g_assert_no_error(error);
 }
 
-/* One line for each port, each with its newline */
+/* Returns the status line of each port, each with its newline. */
 static char *net_lines(Net *n)
 {
     GString *text = g_string_new(NULL);
@@ -90,7 +90,10 @@ static uint64_t net_counter(Net *n, unsigned port, const char *name)
     return g_ascii_strtoull(at + strlen(key), NULL, 10);
 }
 
-/* The switch has it up, too: to a port that is not it sends nothing. */
+/*
+ * Connects a port, and waits until the switch reports the link, because it
+ * sends nothing to a port without link.
+ */
 static void net_plug(Net *n, unsigned port)
 {
     g_autofree char *up = g_strdup_printf("port=%u link=up", port + 1);
@@ -123,7 +126,10 @@ static Net *net_start(const char *option)
     return n;
 }
 
-/* Ends it as a user does: nothing is left, and it says what it counted. */
+/*
+ * Ends the switch by SIGTERM, as a user does. Asserts that it removes its files
+ * and prints its counters.
+ */
 static void net_stop(Net *n)
 {
     int status;
@@ -143,9 +149,7 @@ static void net_stop(Net *n)
     g_free(n);
 }
 
-/*
- * Frames, each with a number
- */
+/* Frames, each with a number */
 
 static void address(uint8_t *at, uint32_t station)
 {
@@ -191,7 +195,7 @@ static void net_expect(Net *n, unsigned port, uint32_t to, uint32_t from,
                     frame_make(expected, to, from, number));
 }
 
-/* Everybody's address is known, and nothing is under way. */
+/* Sends a frame from each port, so that the switch learns all addresses. */
 static void net_introduce(Net *n)
 {
     for (unsigned i = 0; i < PORTS; i++) {
@@ -204,11 +208,9 @@ static void net_introduce(Net *n)
     }
 }
 
-/*
- * Tests
- */
+/* Tests */
 
-/* An unknown address is everywhere, a known one in one place. */
+/* A frame to an unknown address is flooded, a frame to a known one is not. */
 static void test_learn(void)
 {
     Net *n = net_start(NULL);
@@ -220,7 +222,10 @@ static void test_learn(void)
     net_expect(n, 0, 0, 1, 101);
     net_send(n, 0, 1, 0, 102);
     net_expect(n, 1, 1, 0, 102);
-    /* The next one that port 3 gets is this one: it has missed those two. */
+    /*
+     * Port 3 receives this frame next, so it received neither of the two
+     * others.
+     */
     net_send(n, 1, EVERYBODY, 1, 103);
     net_expect(n, 0, EVERYBODY, 1, 103);
     net_expect(n, 2, EVERYBODY, 1, 103);
@@ -234,7 +239,7 @@ static void test_learn(void)
     net_stop(n);
 }
 
-/* Nothing goes back to where it came from. */
+/* A frame is never sent back to its own port. */
 static void test_no_hairpin(void)
 {
     Net *n = net_start(NULL);
@@ -251,7 +256,10 @@ static void test_no_hairpin(void)
     net_stop(n);
 }
 
-/* What is said to the next hop is for nobody behind it. */
+/*
+ * Frames to the addresses of link protocols are not forwarded (IEEE 802.1Q,
+ * table 8-1).
+ */
 static void test_one_hop(void)
 {
     Net *n = net_start(NULL);
@@ -265,7 +273,7 @@ static void test_one_hop(void)
         frame[5] = i;
         cable_peer_send(n->port[0], frame, len);
     }
-    /* The next one that others get is this one. */
+    /* The other ports receive this frame next. */
     net_send(n, 0, EVERYBODY, 0, 3);
     net_expect(n, 1, EVERYBODY, 0, 3);
     net_expect(n, 2, EVERYBODY, 0, 3);
@@ -273,7 +281,7 @@ static void test_one_hop(void)
     net_stop(n);
 }
 
-/* What is behind another port is unknown again when its end goes. */
+/* The addresses of a port are forgotten when its end goes. */
 static void test_unplug(void)
 {
     Net *n = net_start(NULL);
@@ -283,7 +291,7 @@ static void test_unplug(void)
     WAIT_UNTIL(net_counter(n, 1, "addresses") == 0, "still known");
     net_send(n, 0, 1, 0, 5);
     net_expect(n, 2, 1, 0, 5);
-    /* It has moved to port 3, and is believed at once. */
+    /* The station has moved to port 3, and its address moves at once. */
     net_send(n, 2, 0, 1, 6);
     net_expect(n, 0, 0, 1, 6);
     net_plug(n, 1);
@@ -295,7 +303,7 @@ static void test_unplug(void)
     net_stop(n);
 }
 
-/* An address that is in use cannot be had by saying so at another port. */
+/* A port cannot take over an address that is in use at another port. */
 static void test_contested(void)
 {
     Net *n = net_start(NULL);
@@ -313,7 +321,7 @@ static void test_contested(void)
     net_stop(n);
 }
 
-/* However many a port invents, the others' addresses stay known. */
+/* Invented addresses of one port cannot replace addresses of other ports. */
 static void test_inventions(void)
 {
     Net *n = net_start(NULL);
@@ -326,7 +334,10 @@ static void test_inventions(void)
     WAIT_UNTIL(net_counter(n, 2, "in") == 50001, "not all of them came");
     g_assert_cmpuint(net_counter(n, 2, "addresses"), ==, 4096 / PORTS);
     g_assert_cmpuint(net_counter(n, 1, "addresses"), ==, 1);
-    /* Its own was one of those replaced. */
+    /*
+     * The invented addresses replaced the port's own one, so its frames were
+     * flooded. Consumes these.
+     */
     while (cable_peer_pending(n->port[1])) {
         cable_peer_receive(n->port[1], frame, sizeof(frame));
     }
@@ -337,8 +348,8 @@ static void test_inventions(void)
 }
 
 /*
- * A port that takes nothing: the one that sends to it waits a moment, then it
- * loses frames; from others, and what is for many, waits for nothing.
+ * A port whose end consumes nothing. A sender to this port waits once and then
+ * loses frames; other senders and broadcasts do not wait.
  */
 static void test_slow(void)
 {
@@ -355,7 +366,7 @@ static void test_slow(void)
     g_assert_cmpuint(net_counter(n, 2, "full"), ==, 1000 - SLOTS);
     g_assert_cmpuint(net_counter(n, 0, "waits"), ==, 1);
     g_assert_cmpuint(net_counter(n, 1, "waits"), ==, 0);
-    /* What it holds is in order, and when it takes it there is more. */
+    /* The buffered frames are in order, and later frames arrive after them. */
     for (uint32_t i = 0; i < SLOTS / 2; i++) {
         net_expect(n, 2, 2, 0, i);
         net_expect(n, 2, EVERYBODY, 1, i);
@@ -368,7 +379,7 @@ static void test_slow(void)
     net_stop(n);
 }
 
-/* Between ports that take their frames nothing is lost, in no order changed. */
+/* Between ports that consume their frames, no frame is lost or reordered. */
 static void test_lossless(void)
 {
     Net *n = net_start(PATIENT);
@@ -377,7 +388,7 @@ static void test_lossless(void)
     net_introduce(n);
     while (taken[0] < 50000 || taken[1] < 50000) {
         for (unsigned from = 0; from < 2; from++) {
-            /* In bursts, so that all rings on the way are full often. */
+            /* Sends in bursts, so that all rings are full often. */
             while (sent[from] < 50000 && cable_peer_room(n->port[from])) {
                 net_send(n, from, 2, from, sent[from]++);
             }
@@ -398,7 +409,7 @@ static void test_lossless(void)
     net_stop(n);
 }
 
-/* Of two that send as fast as they can neither starves. */
+/* Two ports that send at the full rate get equal shares. */
 static void test_fair(void)
 {
     Net *n = net_start(PATIENT);
@@ -420,14 +431,17 @@ static void test_fair(void)
     net_stop(n);
 }
 
-/* It may have been woken before. */
+/* Asserts a rejection. WAKE messages may precede it. */
 static void expect_refusal(int fd)
 {
     uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
     QrnicCableMessage m;
     ssize_t len;
 
-    /* One that closes without having read all says so first. */
+    /*
+     * ECONNRESET only reports that the switch closed with unread messages, so
+     * read again.
+     */
     do {
         len = recv(fd, bytes, sizeof(bytes), 0);
     } while (len == 8 || (len < 0 && errno == ECONNRESET));
@@ -436,7 +450,7 @@ static void expect_refusal(int fd)
     g_assert_cmpuint(m.type, ==, QRNIC_CABLE_REFUSE);
 }
 
-/* Counters and lengths that cannot be end that cable, and disturb no other. */
+/* Invalid counters and lengths end that cable, and have no effect on others. */
 static void test_liar(void)
 {
     Net *n = net_start(NULL);
@@ -459,7 +473,9 @@ static void test_liar(void)
                 cable_index(liar->out, QRNIC_CABLE_CONTROL_PRODUCED_OFFSET),
                 liar->produced + SLOTS + 1);
         } else {
-            /* It shows when the ring would be full. */
+            /*
+             * The switch detects the invalid index when the ring would be full.
+             */
             qatomic_store_release(
                 cable_index(liar->in, QRNIC_CABLE_CONTROL_CONSUMED_OFFSET),
                 12345);
@@ -481,7 +497,10 @@ static void test_liar(void)
     net_stop(n);
 }
 
-/* Longer than any port takes: lost, and the ones behind it are not. */
+/*
+ * A frame that is too long for every port is lost; the frames behind it are
+ * not.
+ */
 static void test_too_long(void)
 {
     Net *n = net_start(NULL);
@@ -512,8 +531,8 @@ static void test_too_long(void)
 }
 
 /*
- * An end that is killed with frames under way, many times, while others talk:
- * they lose nothing, and nothing of it is left.
+ * An end is killed many times with frames in flight. Frames between the other
+ * ports are not lost, and the switch keeps no resource.
  */
 #define DEATHS 1000
 
@@ -523,7 +542,7 @@ static void talk(Net *n, unsigned from, unsigned to, uint32_t number)
     size_t len;
 
     net_send(n, from, to, from, number);
-    /* What is from or for the third is not part of it. */
+    /* Skips frames from and for the third port. */
     do {
         len = cable_peer_receive(n->port[to], frame, sizeof(frame));
     } while (frame[11] == 2 || frame[5] != to);
@@ -552,7 +571,7 @@ static void test_deaths(void)
         for (unsigned k = 0; k <= i % 10; k++) {
             talk(n, 0, 1, number++);
             talk(n, 1, 0, number++);
-            /* Also towards the one that dies */
+            /* A frame to the end that dies */
             net_send(n, 0, 2, 0, number);
         }
         cable_victim_kill(pid);
@@ -573,7 +592,7 @@ static void test_deaths(void)
 
 /*
  * Descriptors that take very long to close, at port 3: with a first message, as
- * a third end, and in the queue of a listener. Ports 1 and 2 go on, and the
+ * a third end, and in the queue of a listener. Ports 1 and 2 continue, and the
  * switch ends at once.
  */
 #define BOUND_US (5 * G_USEC_PER_SEC)
@@ -598,7 +617,10 @@ static void test_descriptors(void)
         strcpy(address.sun_path, n->path[2]);
         fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                        0);
-        /* The queue of connections that are not accepted is short. */
+        /*
+         * The connect may fail, because the queue of unaccepted connections is
+         * short.
+         */
         if (!connect(fd[i], (struct sockaddr *)&address, sizeof(address))) {
             cable_attack_message(attack, fd[i], &hello, i % 2 ? 253 : 1);
         }
@@ -621,7 +643,7 @@ static void test_descriptors(void)
     }
 }
 
-/* Descriptors that come with empty messages are not kept either. */
+/* Descriptors with empty messages are closed too. */
 static void test_leak(void)
 {
     Net *n = net_start(PATIENT);
@@ -632,8 +654,8 @@ static void test_leak(void)
 }
 
 /*
- * One whose frames never end, as it gives back each slot at once, has its turn,
- * and the others have theirs.
+ * An end that consumes each frame at once, and so can send without a pause.
+ * Every port gets its share.
  */
 typedef struct Endless {
     CablePeer *peer;
@@ -681,7 +703,10 @@ static void test_endless(void)
     net_stop(n);
 }
 
-/* It waits for events, and for nothing else: it was never run in between. */
+/*
+ * The idle switch waits for events only. The kernel's count of its runs shows
+ * that the process never ran.
+ */
 static void test_idle(void)
 {
     Net *n = net_start(NULL);
@@ -698,7 +723,7 @@ static void test_idle(void)
     net_stop(n);
 }
 
-/* What a killed switch left at the paths is in nobody's way. */
+/* Files of a killed switch do not prevent the start of another one. */
 static void test_killed(void)
 {
     Net *n = net_start(NULL);
@@ -719,7 +744,7 @@ static void test_killed(void)
     net_stop(n);
 }
 
-/* Each frame once, at the interface of the port where it came in */
+/* Each frame is captured once, at the interface of its ingress port. */
 static void test_capture(void)
 {
     g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);
@@ -788,9 +813,7 @@ static void test_capture_blocked(void)
     rmdir(dir);
 }
 
-/*
- * The command line: each mistake is said in one line.
- */
+/* The command line: each error is reported in one line. */
 
 typedef struct Line {
     const char *name, *argv[4], *said;
@@ -801,7 +824,7 @@ typedef struct Line {
     "/tmp/0123456789012345678901234567890123456789012345678901234567890123" \
     "4567890123456789012345678901234567890123456789"
 
-/* Where nothing is */
+/* Paths that do not exist */
 #define PATH_A "/tmp/qrnic-switch-test-a"
 #define PATH_B "/tmp/qrnic-switch-test-b"
 

@@ -1,8 +1,8 @@
 /*
- * qrnic qtest: tag matching, each rule of the chapter broken once
+ * qrnic qtest: tag matching, with each rule of the chapter broken once
  *
- * Programmer's Reference, chapter Tag matching. Whoever breaks one, no other
- * queue suffers.
+ * No error has an effect on other queues. Programmer's Reference, chapter Tag
+ * matching.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,9 +16,7 @@
 #define RKEY 0xabcdef12u
 #define TAG 7u
 
-/*
- * CREATE_TAG_LIST
- */
+/* CREATE_TAG_LIST */
 
 static void refused(Tags *x, uint32_t srqn, const QrnicTagListCtx *ctx,
                     unsigned status, uint32_t syndrome)
@@ -30,7 +28,10 @@ static void refused(Tags *x, uint32_t srqn, const QrnicTagListCtx *ctx,
                      before + 1);
 }
 
-/* All is wrong at first, and mended one by one in the order of the checks. */
+/*
+ * All members are wrong at first, and are corrected one by one in the order of
+ * the checks.
+ */
 static void test_refused(void)
 {
     QrnicTagListCtx ctx = {
@@ -55,7 +56,7 @@ static void test_refused(void)
     refused(&x, tags_srq_create(&x, other), &ctx, QRNIC_ST_BAD_PARAM,
             UINT32_MAX);
     refused(&x, x.srqn, &ctx, QRNIC_ST_BUSY, 0);
-    /* Used by a queue pair, without a list */
+    /* An SRQ that is in use by a queue pair, and has no list */
     srqn = x.srqn;
     x.srqn = tags_srq_create(&x, plain);
     tags_qp_create(&x, &x.qp);
@@ -80,7 +81,9 @@ static void test_refused(void)
     refused(&x, srqn, &ctx, QRNIC_ST_BAD_PARAM,
             QRNIC_TAG_LIST_CTX_RECORD_OFFSET);
     ctx.record = x.record;
-    /* The rig's list has some; for the last of these there is no room. */
+    /*
+     * The rig's list uses some entries, so the last of these lists has no room.
+     */
     most = tags_list_ctx(&x);
     most.max_tags = QRNIC_MAX_TAGS;
     for (unsigned i = 0; i < ARRAY_SIZE(full) - 1; i++) {
@@ -102,7 +105,7 @@ static void test_refused(void)
     tags_stop(&x);
 }
 
-/* Reserved bits, which the engine does not see, and lengths */
+/* Reserved bits, which the device checks before the engine, and lengths */
 static void test_reserved(void)
 {
     static const unsigned reserved[] = {
@@ -131,7 +134,7 @@ static void test_reserved(void)
     tags_stop(&x);
 }
 
-/* Who must not use such an SRQ */
+/* Users that must not use such an SRQ */
 static void test_users(void)
 {
     uint8_t raw[QRNIC_QP_CTX_BYTES];
@@ -176,22 +179,20 @@ static void test_off(const void *property)
     Tags x = { 0 };
 
     rig_start(&x.r, property, NULL);
-    /* Whatever else is wrong */
+    /* The missing capability precedes all other errors. */
     tags_list_refused(&x, 9, &ctx, QRNIC_ST_NOT_SUPPORTED, 0);
     rig_stop(&x.r);
 }
 
-/*
- * Operations
- */
+/* Operations */
 
 #define ADD QRNIC_WQE_TAG_ADD
 #define DEL QRNIC_WQE_TAG_DEL
 #define SYNC QRNIC_WQE_TAG_SYNC
 
 /*
- * It does nothing but complete, signaled or not, and the list goes on.
- * segment: bytes of each of two data segments; 0: without
+ * Asserts that an invalid operation only completes, signaled or not, and that
+ * the list continues. segment: bytes of each of two data segments; 0: without.
  */
 static void bad_operations(const QrnicTagOp *bad, unsigned count,
                            uint32_t segment, unsigned status,
@@ -220,7 +221,7 @@ static void bad_operations(const QrnicTagOp *bad, unsigned count,
                          i + 1);
     }
     tags_no_cqe(&x);
-    /* Only the entry that was there before is matched. */
+    /* Only the earlier entry is matched. */
     tags_eager(&x, TAG, 100);
     tags_expect_match(&x, 1, VALID, QRNIC_WC_SUCCESS, 100, NULL);
     tags_expect_data(&x, 1, 100);
@@ -260,7 +261,7 @@ static void test_bad_opcode(void)
                    QRNIC_SYN_WQE_OPCODE, QRNIC_COUNTER_GE_WQE_MALFORMED);
 }
 
-/* A slot has 128 bytes, and so six segments. */
+/* A slot has 128 bytes, and so at most six segments. */
 static void test_bad_size(void)
 {
     static const QrnicTagOp bad[] = {
@@ -282,7 +283,7 @@ static void test_bad_handle(void)
         { .opcode = ADD, .handle = TAGS },
         { .opcode = DEL, .handle = TAGS },
         { .opcode = ADD, .handle = UINT32_MAX },
-        { .opcode = ADD, .handle = 1 },         /* an entry has it */
+        { .opcode = ADD, .handle = 1 },         /* The handle is in use */
     };
 
     bad_operations(bad, ARRAY_SIZE(bad), 0, QRNIC_WC_LOC_QP_OP_ERR,
@@ -295,7 +296,7 @@ static void test_bad_count(void)
         { .opcode = SYNC, .flags = QRNIC_TAGF_SYNC, .unexpected = 1 },
         { .opcode = SYNC, .flags = QRNIC_TAGF_SYNC,
           .unexpected = UINT32_MAX },
-        /* Nothing of these is done, either. */
+        /* These operations have no effect either. */
         { .opcode = DEL, .flags = QRNIC_TAGF_SYNC, .handle = 1,
           .unexpected = 9 },
         { .opcode = ADD, .flags = QRNIC_TAGF_SYNC, .unexpected = 1 },
@@ -305,7 +306,7 @@ static void test_bad_count(void)
                    QRNIC_SYN_TAG_COUNT, QRNIC_COUNTER_GE_TAG_OPERATION);
 }
 
-/* Fewer than told before */
+/* The count is lower than that of an earlier operation. */
 static void test_count_back(void)
 {
     QrnicCqe c;
@@ -327,9 +328,7 @@ static void test_count_back(void)
     tags_stop(&x);
 }
 
-/*
- * What breaks the list. Its entries and WQEs serve still.
- */
+/* Errors that break the list. Its entries and WQEs remain usable. */
 static void broken(void (*how)(Tags *x), uint8_t syndrome,
                    enum qrnic_counter rule)
 {
@@ -344,7 +343,7 @@ static void broken(void (*how)(Tags *x), uint8_t syndrome,
     tags_expect_event(&x, QRNIC_EVENT_SRQ_ERROR, syndrome, x.srqn);
     g_assert_cmpuint(counter(x.r.d, rule), ==, 1);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 1);
-    /* No more operations, and no more events */
+    /* A broken list executes no operation and sends no further event. */
     tags_post(&x, tag_sync(0), NULL, 0);
     tags_no_cqe(&x);
     g_assert_false(eq_poll(x.r.d, &x.r.async, &e));
@@ -361,7 +360,7 @@ static void index_wrong(Tags *x)
 {
     QrnicTagOp op = tag_sync(0);
 
-    op.index = 1;               /* more than it must be */
+    op.index = 1;               /* More than the right value */
     tags_write(x, op, NULL, 0);
 }
 
@@ -394,7 +393,7 @@ static void test_broken_producer(void)
            QRNIC_COUNTER_GE_RECORD_VALUE);
 }
 
-/* A record, or a ring, where there is no memory */
+/* A record or a ring at an address without memory */
 static void unreachable(bool ring)
 {
     QrnicTagListCtx ctx;
@@ -425,7 +424,7 @@ static void test_unreachable(void)
     unreachable(true);
 }
 
-/* The CQ takes no more: the list stops, and so do its queue pairs. */
+/* An overrun of the CQ stops the list and moves its queue pairs to ERR. */
 static void test_cq_overrun(void)
 {
     Tags x;
@@ -450,11 +449,12 @@ static void test_cq_overrun(void)
     tags_stop(&x);
 }
 
-/*
- * Messages
- */
+/* Messages */
 
-/* What is longer than the entry's buffer, with one packet and with several */
+/*
+ * A message is longer than the entry's buffer, with one packet and with
+ * several.
+ */
 static void too_long(uint32_t room, uint32_t len)
 {
     Tags x;
@@ -470,7 +470,7 @@ static void too_long(uint32_t room, uint32_t len)
     tags_expect_entry(&x, 0, 0, QRNIC_WC_LOC_LEN_ERR, 0, 0);
     tags_expect_state(&x, &x.qp, QRNIC_QPS_ERR);
     tags_others_live(&x);
-    /* Its handle is free, and another queue pair of the SRQ goes on. */
+    /* The handle is free, and another queue pair of the SRQ continues. */
     tags_qp_create(&x, &x.qp);
     x.psn = RQ_PSN;
     tags_add(&x, 0, TAG, ALL_BITS, room);
@@ -486,7 +486,7 @@ static void test_too_long(void)
     too_long(1999, 2000);
 }
 
-/* The answer to the read of a rendezvous, in one packet */
+/* Sends the response to the read of a rendezvous, in one packet. */
 static void read_answer(Tags *x, const void *data, uint32_t len)
 {
     PeerPacket p = peer_packet(&x->qp, RC_READ_ONLY, SQ_PSN);
@@ -498,8 +498,8 @@ static void read_answer(Tags *x, const void *data, uint32_t len)
 }
 
 /*
- * A key is rejected, and the buffer does not change. The key of a rendezvous
- * is rejected when the response to the read arrives.
+ * A key is rejected, and the buffer does not change. The key of a rendezvous is
+ * rejected when the response to the read arrives.
  */
 static void bad_key(bool rendezvous)
 {
@@ -540,7 +540,9 @@ static void test_bad_key(void)
     bad_key(true);
 }
 
-/* The sender's lies: a key that is none, no answer, no place for the fin */
+/*
+ * Errors of the sender: an invalid key, no response, no receive WQE for the FIN
+ */
 static void rendezvous_begin(Tags *x)
 {
     tags_start(x, "");
@@ -599,7 +601,7 @@ static void test_fin_refused(void)
     tags_stop(&x);
 }
 
-/* max_rd_atomic is 0: software has to read. */
+/* max_rd_atomic is 0, so software has to read. */
 static void test_may_not_read(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -622,7 +624,7 @@ static void test_may_not_read(void)
     tags_stop(&x);
 }
 
-/* The queue pair goes, by each way there is, with a rendezvous under way. */
+/* Each way of flushing the queue pair, with a rendezvous in progress */
 static void test_flush(void)
 {
     const QrnicQpAttr to[] = {
@@ -645,7 +647,7 @@ static void test_flush(void)
         c = tags_cqe(&x, QRNIC_WC_WR_FLUSH_ERR, QRNIC_CQE_TAG_RECV, ENTRY);
         g_assert_cmpuint(c.index, ==, 0);
         g_assert_cmpuint(c.qpn, ==, i ? 0 : number);
-        /* The answer of the peer comes too late. */
+        /* The response of the peer is too late. */
         if (i < ARRAY_SIZE(to)) {
             peer_ack(x.r.d, &x.qp, SQ_PSN, AETH_NAK_REMOTE_ACCESS, 0);
         }

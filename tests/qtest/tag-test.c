@@ -1,8 +1,7 @@
 /*
  * qrnic qtest: tag matching, at the bus and on the wire
  *
- * Programmer's Reference, chapter Tag matching. What goes wrong is in
- * tag-error-test.c.
+ * Errors are in tag-error-test.c. Programmer's Reference, chapter Tag matching.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,7 +15,7 @@
 #define RKEY 0xabcdef12u
 #define TAG 0x1122334455667788ull
 
-/* Eager, of one packet; each byte of its CQE */
+/* An eager message of one packet, and each byte of its CQE */
 static void test_eager(void)
 {
     uint8_t raw[QRNIC_CQE_SIZE], want[QRNIC_CQE_SIZE] = { 0 };
@@ -48,7 +47,7 @@ static void test_eager(void)
     want[61] = 0xa0;
     want[63] = 0x80;
     g_assert_cmpmem(raw, sizeof(raw), want, sizeof(want));
-    /* The handle is free; the same packet again changes nothing. */
+    /* The handle is free. The duplicate packet has no effect. */
     x.psn--;
     tags_send(&x, HEADER + 100);
     tags_expect_ack(&x);
@@ -62,7 +61,10 @@ static void test_eager(void)
     tags_stop(&x);
 }
 
-/* The first of the list, whatever the handles; a mask says what counts. */
+/*
+ * The first matching entry of the list is used, whatever its handle; the mask
+ * selects the bits to compare.
+ */
 static void test_order(void)
 {
     Tags x;
@@ -88,7 +90,7 @@ static void test_order(void)
     tags_stop(&x);
 }
 
-/* Several packets, and immediate data, which comes with the last */
+/* Several packets, and immediate data in the last */
 static void test_packets(void)
 {
     static const uint8_t opcode[] = {
@@ -126,8 +128,8 @@ static void test_packets(void)
 }
 
 /*
- * Unexpected: to a WQE, whole, and counted. An entry that comes before
- * software says that it has seen the message is put by.
+ * An unexpected message consumes a WQE and is counted. An entry is suspended if
+ * software adds it before it has reported that message.
  */
 static void test_unexpected(void)
 {
@@ -145,7 +147,7 @@ static void test_unexpected(void)
     tags_eager(&x, TAG, PEER_MTU);
     tags_expect_wqe(&x, QRNIC_CQE_TAG_UNEXPECTED, SYNC_REQ, 1,
                     HEADER + PEER_MTU);
-    /* One of two is seen: not in step yet. */
+    /* Software has reported one of two messages, so the counts still differ. */
     tags_post(&x, tag_sync(1), NULL, 0);
     tags_expect_op(&x, QRNIC_CQE_TAG_SYNC, SYNC_REQ);
     tags_eager(&x, TAG, 3);
@@ -154,7 +156,7 @@ static void test_unexpected(void)
     tags_expect_op(&x, QRNIC_CQE_TAG_SYNC, 0);
     tags_eager(&x, TAG, 0);
     tags_expect_match(&x, 0, VALID, QRNIC_WC_SUCCESS, 0, NULL);
-    /* With an operation that does more, the count is taken first. */
+    /* An operation with a count sets the count first. */
     tags_eager(&x, TAG, 4);
     tags_expect_wqe(&x, QRNIC_CQE_TAG_UNEXPECTED, 0, 3, HEADER + 4);
     op = tag_add(7, TAG, ALL_BITS);
@@ -171,7 +173,7 @@ static void test_unexpected(void)
     tags_stop(&x);
 }
 
-/* What has no tag, and what has no header that can be, takes a WQE. */
+/* A message without a tag, or with an invalid header, consumes a WQE. */
 static void test_no_tag(void)
 {
     static const struct {
@@ -202,7 +204,7 @@ static void test_no_tag(void)
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_TAG_UNTAGGED), ==,
                      ARRAY_SIZE(message));
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_TAG_UNEXPECTED), ==, 0);
-    /* The entry is there still, and in use. Reserved bytes do not matter. */
+    /* The entry is still active. Reserved bytes are ignored. */
     tags_message(&x, EAGER, TAG, 20);
     memset(x.message + 1, 0xff, 3);
     tags_send(&x, HEADER + 20);
@@ -211,7 +213,10 @@ static void test_no_tag(void)
     tags_stop(&x);
 }
 
-/* No WQE: an RNR NAK. The message is matched anew when it comes again. */
+/*
+ * Without a WQE the message causes an RNR NAK, and is matched again when it is
+ * retransmitted.
+ */
 static void test_rnr(void)
 {
     Tags x;
@@ -239,7 +244,7 @@ static void tm_error(Tags *x)
     g_assert_cmphex(c.syndrome, ==, QRNIC_SYN_TAG_HANDLE);
 }
 
-/* An entry that is taken out, one that is gone, and one under way */
+/* Removal of an entry: an active one, a consumed one, and one in use */
 static void test_delete(void)
 {
     Tags x;
@@ -252,7 +257,7 @@ static void test_delete(void)
     tags_expect_op(&x, QRNIC_CQE_TAG_DEL, 0);
     tags_post(&x, tag_del(1), NULL, 0);
     tm_error(&x);
-    /* Matched by the first packet of three: too late */
+    /* The first of three packets has matched the entry already. */
     tags_message(&x, EAGER, TAG, 3000);
     for (unsigned i = 0; i < 3; i++) {
         PeerPacket p = peer_packet(&x.qp, i < 2 ? i : RC_SEND_LAST, x.psn++);
@@ -270,7 +275,7 @@ static void test_delete(void)
     tags_expect_ack(&x);
     tags_expect_entry(&x, 2, VALID, QRNIC_WC_SUCCESS, 0, 3000);
     tags_expect_data(&x, 2, 3000);
-    /* Nothing is left to match. */
+    /* No entry remains. */
     tags_eager(&x, TAG, 1);
     tags_expect_wqe(&x, QRNIC_CQE_TAG_UNEXPECTED, 0, 0, HEADER + 1);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
@@ -278,8 +283,7 @@ static void test_delete(void)
 }
 
 /*
- * Rendezvous. The read and the fin, each byte of them, are what an RDMA read
- * and a send are.
+ * Rendezvous: the read and the FIN are an RDMA read and a send, byte by byte.
  */
 static void expect_read(Tags *x, uint32_t psn, uint32_t len)
 {
@@ -293,7 +297,10 @@ static void expect_read(Tags *x, uint32_t psn, uint32_t len)
     peer_expect_frame(x->r.d, &p);
 }
 
-/* So many bytes of x->message, behind the header; returns packets. */
+/*
+ * Sends len bytes of x->message, behind the header, as read response. Returns
+ * the number of packets.
+ */
 static uint32_t answer_read(Tags *x, uint32_t psn, uint32_t len)
 {
     uint32_t n = 0, at = 0;
@@ -330,7 +337,7 @@ static void expect_fin(Tags *x, uint32_t psn, const uint8_t *headers)
     peer_expect_frame(x->r.d, &p);
 }
 
-/* Its data comes, and the fin is acknowledged. Returns the next PSN. */
+/* Sends the data and acknowledges the FIN. Returns the next PSN. */
 static uint32_t rendezvous_end(Tags *x, uint32_t handle, uint32_t psn,
                                uint32_t len, const uint8_t *headers)
 {
@@ -356,9 +363,9 @@ static void test_rendezvous(void)
 
         tags_add(&x, i, TAG, ALL_BITS, TAG_BUFFER);
         tags_rendezvous(&x, TAG, VA, RKEY, len[i]);
-        x.message[2] = i;       /* reserved, and sent back */
+        x.message[2] = i;       /* Reserved, and returned */
         memcpy(headers, x.message, sizeof(headers));
-        /* What is behind the headers is nothing to the device. */
+        /* Bytes behind the headers are ignored. */
         tags_send(&x, HEADERS + i);
         tags_expect_ack(&x);
         tags_expect_match(&x, i, 0, QRNIC_WC_SUCCESS, len[i], NULL);
@@ -374,7 +381,10 @@ static void test_rendezvous(void)
     tags_stop(&x);
 }
 
-/* Between messages of the SQ, of which it takes no slot and no CQE */
+/*
+ * Between messages of the send queue, of which a rendezvous uses no slot and no
+ * CQE
+ */
 static void test_rendezvous_busy(void)
 {
     uint8_t headers[HEADERS];
@@ -414,7 +424,7 @@ static void test_rendezvous_busy(void)
     tags_stop(&x);
 }
 
-/* The read, then the fin, comes again when nobody answers. */
+/* The read, and then the FIN, is retransmitted without a response. */
 static void test_rendezvous_again(void)
 {
     uint8_t headers[HEADERS];
@@ -434,7 +444,7 @@ static void test_rendezvous_again(void)
     answer_read(&x, SQ_PSN, 8);
     tags_expect_entry(&x, 0, VALID, QRNIC_WC_SUCCESS, 0, 8);
     expect_fin(&x, SQ_PSN + 1, headers);
-    /* No WQE is there for it, 0.64 ms long. */
+    /* The peer has no WQE for the FIN for 0.64 ms. */
     peer_ack(x.r.d, &x.qp, SQ_PSN + 1, AETH_RNR_NAK | 12, 1);
     wire_silent(x.r.d);
     qtest_clock_step(x.r.d->qts, 700000);
@@ -447,7 +457,10 @@ static void test_rendezvous_again(void)
     tags_stop(&x);
 }
 
-/* Longer than the buffer: both headers are in it, and the list goes on. */
+/*
+ * A message that is longer than the buffer: the buffer has both headers, and
+ * the list continues.
+ */
 static void test_rendezvous_left(void)
 {
     uint8_t got[HEADERS + 1], raw[QRNIC_CQE_SIZE];
@@ -472,7 +485,10 @@ static void test_rendezvous_left(void)
     tags_stop(&x);
 }
 
-/* Solicited by the sender, the data is so for software, too. */
+/*
+ * If the sender requests a solicited event, the completion of the data is
+ * solicited too.
+ */
 static void test_rendezvous_solicited(void)
 {
     uint8_t raw[QRNIC_CQE_SIZE];
@@ -505,7 +521,7 @@ static void test_rendezvous_solicited(void)
     tags_stop(&x);
 }
 
-/* The keys of an entry are those of the SRQ's domain, not of the receiver's. */
+/* Keys of an entry are checked in the SRQ's PD, not in the receiver's. */
 static void test_domain(void)
 {
     QrnicDataSeg seg;
@@ -548,7 +564,7 @@ static void test_domain(void)
     tags_stop(&x);
 }
 
-/* One doorbell for several operations; without one, nobody looks. */
+/* One doorbell starts several operations; without a doorbell none starts. */
 static void test_doorbell(void)
 {
     Tags x;
@@ -561,13 +577,13 @@ static void test_doorbell(void)
     tags_eager(&x, TAG, 0);
     tags_expect_wqe(&x, QRNIC_CQE_TAG_UNEXPECTED, 0, 0, HEADER);
     tags_no_cqe(&x);
-    /* Through somebody else's page, and of another SRQ */
+    /* Through another doorbell page, and for another SRQ */
     doorbell(x.r.d, 0, QRNIC_DB_SRQ, x.srqn, x.ops, 0);
     counter_wait(x.r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 1);
     doorbell(x.r.d, x.r.page, QRNIC_DB_SRQ, x.srqn + 1, x.ops, 0);
     counter_wait(x.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, 1);
     tags_no_cqe(&x);
-    /* The index that a doorbell says does not matter. */
+    /* The index of a doorbell is ignored. */
     doorbell(x.r.d, x.r.page, QRNIC_DB_SRQ, x.srqn, 0x1234, 0);
     for (unsigned i = 0; i < 1 << OPS_LOG; i++) {
         QrnicCqe c = tags_cqe(&x, QRNIC_WC_SUCCESS, QRNIC_CQE_TAG_ADD,
@@ -575,7 +591,7 @@ static void test_doorbell(void)
 
         g_assert_cmpuint(c.index, ==, i);
     }
-    /* The ring wraps around; rung twice it is done once. */
+    /* The ring wraps. A second doorbell does not repeat the operation. */
     tags_post(&x, tag_sync(1), NULL, 0);
     tags_ring(&x);
     tags_expect_op(&x, QRNIC_CQE_TAG_SYNC, 0);
@@ -584,7 +600,7 @@ static void test_doorbell(void)
     tags_stop(&x);
 }
 
-/* An immediate write completes as always, in the CQ of the list. */
+/* A write with immediate data completes as usual, in the CQ of the list. */
 static void test_write_immediate(void)
 {
     PeerPacket p;
@@ -613,7 +629,7 @@ static void test_write_immediate(void)
     tags_stop(&x);
 }
 
-/* In the middle of all; then the same device does it all once more. */
+/* A reset in the middle of operations; the device then repeats all of them. */
 static void test_reset(void)
 {
     uint32_t old;
@@ -655,7 +671,7 @@ static void test_reset(void)
     tags_stop(&x);
 }
 
-/* The list goes with its SRQ, and gives its CQ back. */
+/* DESTROY_SRQ also destroys the list, and frees its CQ. */
 static void test_destroy(void)
 {
     QrnicTagListCtx ctx;
@@ -671,7 +687,7 @@ static void test_destroy(void)
     command_ok(x.r.d, QRNIC_CMD_DESTROY_SRQ, x.srqn, NULL, 0, NULL, 0);
     tags_ring(&x);
     counter_wait(x.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, 1);
-    /* Another SRQ, with the same ring, begins with operation 0. */
+    /* Another SRQ with the same ring starts at operation 0. */
     x.srqn = tags_srq_create(&x, (QrnicSrqCtx) { 0 });
     qtest_writel(x.r.d->qts, x.record, x.ops = 0);
     ctx = tags_list_ctx(&x);

@@ -1,12 +1,12 @@
 /*
  * qrnic-watch: one message between two devices, for tools/watch
  *
- * Starts two QEMUs that a wire joins, connects a queue pair of each with the
- * other, posts one operation and handles its completions, as a driver would.
- * The devices write their trace events to DIRECTORY/sender.trace and
- * DIRECTORY/receiver.trace. This program prints the steps of the two drivers, a
- * line each: TIME sender|receiver STEP TEXT. The step "begin" is the first
- * after the preparations.
+ * Starts two QEMUs that a wire joins, and connects a queue pair of each with
+ * the other. Then it posts one operation and handles its completions, as a
+ * driver would. The devices write their trace events to DIRECTORY/sender.trace
+ * and DIRECTORY/receiver.trace. This program prints the steps of the two
+ * drivers, a line each: TIME sender|receiver STEP TEXT. The step "begin" is the
+ * first after the preparations.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

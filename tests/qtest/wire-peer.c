@@ -2,7 +2,7 @@
  * qrnic qtest: encoder and decoder of RoCE frames
  *
  * Works byte by byte, and computes the ICRC bit by bit, so that each line can
- * be compared with the specification: InfiniBand specification, chapter 9, 8.3
+ * be compared with the specification. InfiniBand specification, chapter 9, 8.3
  * (GRH) and annexes A16 and A17.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -131,8 +131,8 @@ static uint32_t icrc(const uint8_t *ip, bool ipv6, size_t bytes)
 }
 
 /*
- * Computes the ICRC of RoCE v1. Ones replace the LRH and the fields that a
- * router may change (7.8.1 and A16.4).
+ * Computes the ICRC of RoCE v1. The LRH and the fields that a router may change
+ * count as ones (7.8.1 and A16.4).
  */
 static uint32_t icrc_v1(const uint8_t *grh, size_t bytes)
 {
