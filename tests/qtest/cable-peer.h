@@ -2,10 +2,9 @@
  * qrnic qtest: the peer on a cable
  *
  * Owns one end of a cable: its socket, and its mapping of the shared memory.
- * The code is written from the manual alone and shares only the contract's
- * offsets with the device, because an error in common code would be invisible.
- * The file also has attacks on the socket, and counts the resources of a
- * process.
+ * The code is written from the manual and shares only the contract's offsets
+ * with the device, because an error in common code would be invisible. The file
+ * also has attacks on the socket, and counts the resources of a process.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -328,7 +328,7 @@ static void test_count_back(void)
     tags_stop(&x);
 }
 
-/* Errors that break the list. Its entries and WQEs remain usable. */
+/* Errors that break the list. The entries and WQEs remain usable. */
 static void broken(void (*how)(Tags *x), uint8_t syndrome,
                    enum qrnic_counter rule)
 {

@@ -62,8 +62,8 @@ static void test_eager(void)
 }
 
 /*
- * The first matching entry of the list is used, whatever its handle; the mask
- * selects the bits to compare.
+ * The first matching entry of the list is used, for all values of handles. The
+ * mask selects the bits to compare.
  */
 static void test_order(void)
 {
