@@ -298,7 +298,7 @@ int cable_path_connect(const char *path)
     g_assert_cmpuint(strlen(path), <, sizeof(address.sun_path));
     strcpy(address.sun_path, path);
     WAIT_UNTIL(!connect(fd, (struct sockaddr *)&address, sizeof(address)),
-               "nobody listens at %s", path);
+               "no process listens at %s", path);
     return fd;
 }
 

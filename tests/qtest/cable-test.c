@@ -109,7 +109,7 @@ static void expect_refusal(int fd, const char *why)
 
     g_assert_true(memchr(m.text, 0, sizeof(m.text)));
     if (!strstr((char *)m.text, why)) {
-        g_error("refused for \"%s\", not for \"%s\"", m.text, why);
+        g_error("rejected for \"%s\", expected \"%s\"", m.text, why);
     }
     cable_expect_end(fd);
     close(fd);
@@ -523,7 +523,7 @@ static void test_stale(void)
     cable_stop(d);
 
     listens = victim_start(path);
-    WAIT_UNTIL(!access(path, F_OK), "nobody listens at %s", path);
+    WAIT_UNTIL(!access(path, F_OK), "no process listens at %s", path);
     d = cable_start(NULL, path);
     expect_link(d, true);
     /* The listening end is killed, so the device listens from now on. */

@@ -154,7 +154,7 @@ uint32_t link_session_of(Device *d)
 
     qtest_clock_step(d->qts, 20 * MS);
     WAIT_UNTIL(counter(d, QRNIC_COUNTER_LINK_TX_HELLOS) >= 1,
-               "the device greets nobody");
+               "the device sends no HELLO");
     settle(d);
     while (wire_pending(d)) {
         LinkFrame f = link_decode(frame, wire_receive(d, frame));

@@ -498,9 +498,9 @@ static void test_lifetime(void)
     g.qp[0].rq_producer = 0;
     qp_start_datagram(g.r.d, &g.qp[0], QKEY);
     post_recv(&g, 0);
-    p = peer_multicast(&g, "who is back");
+    p = peer_multicast(&g, "once again");
     peer_send(g.r.d, &p);
-    expect_copies(&g, 1 << 0 | 1 << 2, "who is back", PEER_QPN);
+    expect_copies(&g, 1 << 0 | 1 << 2, "once again", PEER_QPN);
     rig_stop(&g.r);
 }
 
