@@ -1,8 +1,12 @@
 /*
- * qrnic engine: the interface to the faces above it
+ * qrnic engine: its interface for the device, the unit tests and the fuzzer
  *
- * Queues, keys and transport of the adapter. Knows no PCI, no BAR, no MSI-X
- * and no net client; it reaches the world through QrnicEnv.
+ * The engine has the queues, the keys and the transport of the adapter. The
+ * engine knows no PCI, BAR, MSI-X or net client, and reaches the world only
+ * through QrnicEnv. After qrnic_engine_new(), the device calls functions for
+ * doorbells, frames, timers and commands, and qrnic_engine_run() after each
+ * kick. Two such calls are never nested. So an operation of QrnicEnv must
+ * postpone a call that it needs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,93 +20,238 @@
 
 typedef struct QrnicEngine QrnicEngine;
 
-/* Largest frame: Ethernet header, one tag, MTU, and room for RoCE headers. */
+/*
+ * Size of the largest frame: Ethernet header, one tag, MTU, and room for the
+ * headers of RoCE
+ */
 #define QRNIC_FRAME_MAX (18 + 9000 + 64)
 
-/* An EQ of the largest size, 2^16, has room for each CQ twice. */
+/*
+ * Maximum number of CQs, so that an EQ of the largest size, 2^16, has room for
+ * each CQ twice
+ */
 #define QRNIC_MAX_CQ (1u << 15)
 
-/* Limits and capabilities, fixed for the life of the engine. */
+/* Limits and capabilities, fixed for the life of the engine */
 typedef struct QrnicConfig {
     const char *name;           /* for log lines and trace events */
     uint64_t capabilities;      /* QRNIC_CAP_* */
     uint32_t max_qp, max_cq, max_mkey, max_pd, max_gid, max_srq, max_flow;
-    uint32_t vectors;           /* also the most EQs */
+    uint32_t vectors;           /* also the maximum number of EQs */
     uint32_t db_pages;
     uint32_t doorbell_fifo;
     uint32_t max_sge, max_inline, max_rd_atomic;
     uint64_t device_memory;     /* bytes, a multiple of DM_PAGE_SIZE */
-    /* With CAP_CONTEXT_CACHE: entries, 2 at least; 0 stations: in order; ns */
+    /*
+     * With CAP_CONTEXT_CACHE: entries (at least 2), reservation stations (0:
+     * all work waits for a fetch), and latency of a fetch in ns
+     */
     uint32_t context_cache, context_stations, context_latency;
     QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;
 
-/* What a refused command reports. */
+/* Result of a command */
 typedef struct QrnicResult {
     uint8_t status;             /* enum qrnic_cmd_status */
     uint32_t value;             /* number of a created object */
+    /*
+     * Reason of an error: usually the offset of the invalid member of the input
+     */
     uint32_t syndrome;
 } QrnicResult;
 
+/**
+ * qrnic_engine_new:
+ * @config: limits and capabilities; copied
+ * @env: operations of the environment; copied
+ *
+ * Returns: a new engine, whose link is down
+ */
 QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env);
+/**
+ * qrnic_engine_free:
+ * @e: the engine, or NULL
+ *
+ * Frees the engine and all its objects. No operation of QrnicEnv may call this
+ * function, because the engine is in use then.
+ */
 void qrnic_engine_free(QrnicEngine *e);
-/* Back to nothing: objects, queues, timers, counters. */
+/**
+ * qrnic_engine_reset:
+ * @e: the engine
+ *
+ * Destroys all objects, clears counters, timers and the fatal state, and begins
+ * to clear the device memory. The link state stays.
+ */
 void qrnic_engine_reset(QrnicEngine *e);
 
-/* Work: calls that the environment makes. None re-enters another. */
 /*
- * rounds: the most that is done now; for what is left kick() is called. So many
- * that the cost of getting here does not count, so few that the main loop gets
- * its turn in well under a millisecond. Some frames to ourselves are taken in
- * any case, enough for a short message and its answer.
+ * Number of rounds in a run of the bottom half. A high number reduces the cost
+ * of scheduling a run. A low number keeps a run well below a millisecond, so
+ * that the main loop can serve other devices.
  */
 #define QRNIC_RUN_ROUNDS 4
+/**
+ * qrnic_engine_run:
+ * @e: the engine
+ * @rounds: maximum number of rounds
+ *
+ * Does the pending work, after the operation kick() has requested it. If work
+ * remains after the last round, kick() is called again. Each run delivers some
+ * looped back frames, so that a short message to this device and its response
+ * need only one run.
+ */
 void qrnic_engine_run(QrnicEngine *e, unsigned rounds);
+/**
+ * qrnic_engine_timer:
+ * @e: the engine
+ *
+ * Fires the timers that are due, when the timer of timer_arm() has expired.
+ */
 void qrnic_engine_timer(QrnicEngine *e);
+/**
+ * qrnic_engine_wire_ready:
+ * @e: the engine
+ *
+ * Reports that a busy wire accepts frames again.
+ */
 void qrnic_engine_wire_ready(QrnicEngine *e);
-/* False: not before it has been run, perhaps several times. */
+/**
+ * qrnic_engine_can_receive:
+ * @e: the engine
+ *
+ * Returns: true if the engine accepts a frame now; else it accepts one after a
+ * run, or after several runs
+ */
 bool qrnic_engine_can_receive(const QrnicEngine *e);
-/*
- * Who has many frames begins with the first, and ends with the second: a frame
- * may be so much work that the others have to wait for the next turn.
+/**
+ * qrnic_engine_take_frames:
+ * @e: the engine
+ *
+ * Begins a series of calls of qrnic_engine_receive(). The caller ends the
+ * series when qrnic_engine_frames_taken() returns true.
  */
 void qrnic_engine_take_frames(QrnicEngine *e);
+/**
+ * qrnic_engine_frames_taken:
+ * @e: the engine
+ *
+ * Returns: true if the series has used up its work budget, so that further
+ * frames must wait for the next run
+ */
 bool qrnic_engine_frames_taken(const QrnicEngine *e);
-/* No frame is taken before a time has come; then kick() is called. */
+/**
+ * qrnic_engine_suspended:
+ * @e: the engine
+ *
+ * Returns: true if the engine accepts no frame until a context is fetched; then
+ * it calls kick()
+ */
 bool qrnic_engine_suspended(const QrnicEngine *e);
+/**
+ * qrnic_engine_receive:
+ * @e: the engine
+ * @frame: the frame, without FCS
+ * @len: its size in bytes
+ *
+ * Processes a received frame. A frame is dropped if the port is not active.
+ */
 void qrnic_engine_receive(QrnicEngine *e, const uint8_t *frame, size_t len);
-/* Link of the backend. Writes PORT_UP/PORT_DOWN when the port changes. */
+/**
+ * qrnic_engine_set_link:
+ * @e: the engine
+ * @up: link state of the backend
+ *
+ * Updates the link, and reports PORT_UP or PORT_DOWN if the state of the port
+ * changes.
+ */
 void qrnic_engine_set_link(QrnicEngine *e, bool up);
-/* Below, frames are sent again that were lost: what QUERY_PORT tells of it. */
+/**
+ * qrnic_engine_set_link_agreed:
+ * @e: the engine
+ * @agreed: true if both ends of the link have agreed on link retransmission
+ *
+ * Updates the state that QUERY_PORT returns.
+ */
 void qrnic_engine_set_link_agreed(QrnicEngine *e, bool agreed);
+/**
+ * qrnic_engine_port_active:
+ * @e: the engine
+ *
+ * Returns: true if the port can send and receive
+ */
 bool qrnic_engine_port_active(const QrnicEngine *e);
 
-/* Doorbell pages; values in host order. */
+/**
+ * qrnic_doorbell_write:
+ * @e: the engine
+ * @page: number of the doorbell page
+ * @offset: offset in the page
+ * @size: size of the access in bytes
+ * @value: written value, in host order
+ *
+ * Handles a write of the guest to a doorbell page. An invalid write is reported
+ * as a guest error.
+ */
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
                           unsigned size, uint64_t value);
-/* A doorbell of some queue of the page, it is not known which */
+/**
+ * qrnic_doorbell_event:
+ * @e: the engine
+ * @page: number of the doorbell page
+ *
+ * Handles a write to a doorbell page of which only the page is known. All
+ * queues of the page are checked.
+ */
 void qrnic_doorbell_event(QrnicEngine *e, uint32_t page);
-/* Some were rung that have not been looked at. */
+/**
+ * qrnic_doorbells_pending:
+ * @e: the engine
+ *
+ * Returns: true if doorbells wait to be processed by a run
+ */
 bool qrnic_doorbells_pending(const QrnicEngine *e);
 
-/*
- * Returns true while device memory is being cleared or a CQ is being resized
- * for the last command: its completion is pending, and no other command may be
- * executed. Not ready: device memory is being cleared for a reset, and the CPU
- * must not see it.
+/**
+ * qrnic_command_unfinished:
+ * @e: the engine
+ *
+ * Returns: true while the work of the last command continues: device memory is
+ * cleared, or a CQ is resized. No other command may be executed meanwhile.
  */
 bool qrnic_command_unfinished(const QrnicEngine *e);
+/**
+ * qrnic_engine_ready:
+ * @e: the engine
+ *
+ * Returns: false while device memory is cleared after a reset, because the CPU
+ * must not see its old content
+ */
 bool qrnic_engine_ready(const QrnicEngine *e);
-/* Returns the result of the last RESIZE_CQ when that is no longer unfinished */
+/**
+ * qrnic_cq_resize_result:
+ * @e: the engine
+ *
+ * Returns: the result of the last RESIZE_CQ, when it is no longer unfinished
+ */
 QrnicResult qrnic_cq_resize_result(const QrnicEngine *e);
-/*
- * Cancels an unfinished RESIZE_CQ, so that nothing more is written to the new
- * ring: the CQ keeps its old one.
+/**
+ * qrnic_cq_resize_cancel:
+ * @e: the engine
+ *
+ * Cancels an unfinished RESIZE_CQ, so that the new ring is no longer written.
+ * The CQ keeps its old ring.
  */
 void qrnic_cq_resize_cancel(QrnicEngine *e);
 
-/* Commands, one function each; the contract names the fields. */
+/*
+ * Commands. Each function executes the command of its name. The number or index
+ * names the object. The argument "in" is the decoded input, and "out" receives
+ * the output. The result has the status, the syndrome of an error, and the
+ * number of a created object. The manual lists the checks and the errors of
+ * each command in their order.
+ */
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);
 QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out);
 QrnicResult qrnic_port_modify(QrnicEngine *e, const QrnicPortCtx *in);
@@ -130,7 +279,9 @@ QrnicResult qrnic_mkey_query(QrnicEngine *e, uint32_t index,
                              QrnicMkeyCtx *out);
 QrnicResult qrnic_mkey_invalidate_pages(QrnicEngine *e, uint32_t index,
                                         const QrnicPageRange *in);
-/* A page fault: number of the queue pair << 1, plus 1 where it receives */
+/*
+ * The number of a page fault is (queue pair << 1), plus 1 on the receive side.
+ */
 QrnicResult qrnic_page_fault_query(QrnicEngine *e, uint32_t number,
                                    QrnicPageFault *out);
 QrnicResult qrnic_page_fault_resume(QrnicEngine *e, uint32_t number,
@@ -142,7 +293,10 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
-/* Windows or flow rules may have to be looked for when it is destroyed. */
+/*
+ * Returns true if DESTROY_QP must search windows or flow rules, which takes
+ * long.
+ */
 bool qrnic_qp_is_entangled(QrnicEngine *e, uint32_t qpn);
 QrnicResult qrnic_context_memory_set(QrnicEngine *e,
                                      const QrnicContextMemory *in);
@@ -172,7 +326,7 @@ QrnicResult qrnic_dm_free(QrnicEngine *e, uint32_t number);
 QrnicResult qrnic_dm_query(QrnicEngine *e, uint32_t number, QrnicDmCtx *out);
 QrnicResult qrnic_counter_set_alloc(QrnicEngine *e);
 QrnicResult qrnic_counter_set_free(QrnicEngine *e, uint32_t number);
-/* QRNIC_NUM_COUNTERS of them; number 0: what is in no set */
+/* out receives QRNIC_NUM_COUNTERS values. Set 0 is all work outside of sets. */
 QrnicResult qrnic_counter_set_query(QrnicEngine *e, uint32_t number,
                                     uint64_t *out);
 QrnicResult qrnic_counter_set_bind(QrnicEngine *e, uint32_t qpn,
@@ -184,18 +338,71 @@ QrnicResult qrnic_flow_destroy(QrnicEngine *e, uint32_t number);
 QrnicResult qrnic_rss_create(QrnicEngine *e, const QrnicRssCtx *in);
 QrnicResult qrnic_rss_destroy(QrnicEngine *e, uint32_t number);
 
-/* EUI-64 of a MAC address */
+/**
+ * qrnic_eui64:
+ * @mac: MAC address, 6 bytes
+ *
+ * Returns: the EUI-64 of the MAC address
+ */
 uint64_t qrnic_eui64(const uint8_t *mac);
 
-/* Events and counters that the faces add to. */
+/**
+ * qrnic_event_async:
+ * @e: the engine
+ * @type: enum qrnic_event
+ * @subtype: reason, depending on the type
+ * @object: number of the object
+ * @data: data, depending on the type
+ *
+ * Writes an event into the asynchronous EQ. Without such an EQ the event is
+ * lost.
+ */
 void qrnic_event_async(QrnicEngine *e, uint8_t type, uint8_t subtype,
                        uint32_t object, uint32_t data);
-const uint64_t *qrnic_counters(QrnicEngine *e); /* QRNIC_NUM_COUNTERS */
+/**
+ * qrnic_counters:
+ * @e: the engine
+ *
+ * Returns: the counters of the device, QRNIC_NUM_COUNTERS values
+ */
+const uint64_t *qrnic_counters(QrnicEngine *e);
+/**
+ * qrnic_count:
+ * @e: the engine
+ * @which: the counter
+ * @n: number to add
+ */
 void qrnic_count(QrnicEngine *e, enum qrnic_counter which, uint64_t n);
+/**
+ * qrnic_guest_error:
+ * @e: the engine
+ * @rule: violated rule
+ * @queue: kind of the object, such as "SQ"
+ * @number: number of the object
+ * @fmt: text without a final period, as for printf()
+ *
+ * Reports a violation of the contract by the guest. The violation is counted
+ * and traced, and logged if -d guest_errors is set.
+ */
 void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
                        const char *queue, uint32_t number,
                        const char *fmt, ...) G_GNUC_PRINTF(5, 6);
+/**
+ * qrnic_fatal:
+ * @e: the engine
+ * @cause: cause for the register HEALTH
+ * @info: details for the register HEALTH_INFO
+ *
+ * Moves the engine to the fatal state, in which only a reset has an effect.
+ * Calls in the fatal state are ignored.
+ */
 void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info);
+/**
+ * qrnic_is_fatal:
+ * @e: the engine
+ *
+ * Returns: true in the fatal state
+ */
 bool qrnic_is_fatal(QrnicEngine *e);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * qrnic engine: the operations it needs from outside
+ * qrnic engine: its environment: all that the engine needs from outside
  *
- * The same engine runs in QEMU, in a unit test on a simulated wire, and in a
- * fuzzer; this table is all that it knows of them.
+ * QEMU (device/engine_env.c), the unit tests with a simulated wire, and the
+ * fuzzer pass a table of their own to qrnic_engine_new(). The engine calls an
+ * operation only while the environment executes a function of engine.h. Such
+ * functions are not nested, so an operation must postpone a call that it needs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,30 +14,30 @@
 
 #define QRNIC_DEADLINE_NEVER INT64_MAX
 
-/* On 8 bytes, little endian, at an address that is a multiple of 8 */
+/* Atomic operation on 8 bytes, little endian, at a multiple of 8 */
 typedef struct QrnicAtomic {
     bool compare_swap;          /* else fetch and add */
     uint64_t swap_add, compare;
-    uint64_t original;          /* what was there before */
+    uint64_t original;          /* value before the operation */
 } QrnicAtomic;
 
 typedef struct QrnicEnv {
     void *opaque;
 
-    /* Bus. Both return false when any byte of the access failed. */
+    /* Read and write the bus. Return false if any byte of the access failed. */
     bool (*dma_read)(void *opaque, uint64_t addr, void *buf, size_t len);
     bool (*dma_write)(void *opaque, uint64_t addr, const void *buf, size_t len);
 
     /*
-     * One access, atomic also against the CPUs of the guest. False: that is
-     * not possible at this address, and nothing was done. Not called by an
-     * engine without CAP_ATOMIC_GLOB.
+     * Executes an atomic as one access, which is also atomic against the CPUs
+     * of the guest. Returns false if that is impossible at this address; then
+     * nothing was done. Used only with CAP_ATOMIC_GLOB.
      */
     bool (*dma_atomic)(void *opaque, uint64_t addr, QrnicAtomic *op);
 
     /*
-     * Device memory, of config.device_memory bytes; inside of it always. Not
-     * called by an engine without CAP_DEVICE_MEMORY.
+     * Access device memory, always within config.device_memory bytes. Used only
+     * with CAP_DEVICE_MEMORY.
      */
     void (*dm_read)(void *opaque, uint64_t offset, void *buf, size_t len);
     void (*dm_write)(void *opaque, uint64_t offset, const void *buf,
@@ -43,36 +45,38 @@ typedef struct QrnicEnv {
     bool (*dm_atomic)(void *opaque, uint64_t offset, QrnicAtomic *op);
 
     /*
-     * Wire. Takes the frame (without FCS) in any case; false means that no
-     * further one can be taken until qrnic_engine_wire_ready() is called.
+     * Sends a frame (without FCS) to the wire, and always accepts it. Returns
+     * false if the wire is busy. The engine then sends no further frame until
+     * qrnic_engine_wire_ready() is called.
      */
     bool (*send)(void *opaque, const uint8_t *frame, size_t len);
 
-    /* Interrupt: send the message of this vector. */
+    /* Sends the interrupt of this vector. */
     void (*notify)(void *opaque, unsigned vector);
 
-    /* Virtual time in ns, from any origin. */
+    /* Returns the virtual time in ns, from any origin. */
     int64_t (*clock_ns)(void *opaque);
 
     /*
-     * Real time in ns since 1970, which continues over a restart of the
-     * process. NULL: clock_ns is used.
+     * Returns the real time in ns since 1970, which continues after a restart
+     * of the process. NULL: clock_ns is used.
      */
     int64_t (*real_time_ns)(void *opaque);
 
     /*
-     * Call qrnic_engine_timer() at this time or soon after; replaces the
-     * deadline before, QRNIC_DEADLINE_NEVER cancels it.
+     * Requests a call of qrnic_engine_timer() at this time or soon after. Each
+     * call replaces the previous deadline; QRNIC_DEADLINE_NEVER cancels it.
      */
     void (*timer_arm)(void *opaque, int64_t deadline_ns);
 
     /*
-     * Call qrnic_engine_run() soon, from a clean stack. Not said again before
-     * that is done, unless the engine is reset.
+     * Requests a call of qrnic_engine_run() soon, but not from within this
+     * call. The engine does not repeat the request before that run, unless it
+     * is reset.
      */
     void (*kick)(void *opaque);
 
-    /* The engine fell into the fatal state. */
+    /* Reports that the engine is in the fatal state. */
     void (*fatal)(void *opaque, unsigned cause, uint32_t info);
 } QrnicEnv;
 
