@@ -1,10 +1,10 @@
 /*
  * qrnic: the bus below the device
  *
- * Accesses to the guest's memory, the clock, the bits of the configuration
- * space that decide what the device may do, and the bottom half in which it
- * works. Only this file calls pci_dma_*() and dma_memory_*(). Every other file
- * of the device uses it; it uses none of them.
+ * Functions of this file access the guest's memory and read the clock. Other
+ * functions read the configuration space (bus mastering, D3hot), and schedule
+ * the bottom half. Only this file calls pci_dma_*() and dma_memory_*(). All
+ * other files of the device use it, and it uses only the states in device.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,10 +16,10 @@
 #include "device/device.h"
 
 /*
- * Accesses memory only, because a register of another device could do
- * anything: for example wait until a disk is idle while this device is in the
- * middle of its work. The cast is not checked at run time, because most of the
- * time goes here.
+ * Accesses only memory, because a register of another device could have any
+ * effect. For example, the register could wait for a disk in the middle of this
+ * device's work. The cast is not checked at run time, because this function is
+ * called most often.
  */
 static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
                     DMADirection direction)
@@ -67,10 +67,9 @@ bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op)
 }
 
 /*
- * Returns the RAM behind 8 bytes, as it is mapped now; NULL if something else
- * is there or the access is not allowed. As in bus_dma() the access must be to
- * memory: dma_memory_map() returns a copy of anything that is no RAM, and a
- * copy belongs to no region.
+ * Returns the RAM of the host behind 8 bytes, or NULL if there is no RAM or the
+ * access is forbidden. If the address is not RAM, dma_memory_map() returns a
+ * copy, which is rejected because it belongs to no memory region.
  */
 static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
 {
@@ -89,7 +88,7 @@ static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
 
 /*
  * Maps the address once for each right. Both mappings must be the same memory,
- * because an IOMMU may map the address to another place at any time.
+ * because an IOMMU may change its mapping between the two calls.
  */
 bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
 {

@@ -1,5 +1,13 @@
 /*
- * qrnic: the command queue: ring, mailboxes, completion
+ * qrnic: the command queue: ring, mailboxes, and completion
+ *
+ * registers.c enables the queue and passes doorbells; work.c calls
+ * qrnic_command_run(). A command is fetched from the ring and executed by the
+ * engine (commands.c), and its entry is written back. Some commands continue in
+ * the engine after their function has returned; their reply waits in state
+ * UNFINISHED. The DMA of a command may reach a register of this device and
+ * disable the queue; then the command gets no reply. So each enable of the
+ * queue increments "generation". Manual, chapter "Commands".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -43,8 +51,7 @@ void qrnic_command_disable(QrnicDevice *d)
     if (qrnic_command_enabled(d)) {
         qrnic_command_state_set(d, QRNIC_COMMANDS_OFF);
         /*
-         * Software may reuse the new ring, because it gets no answer for which
-         * it would have to wait.
+         * No reply will be written, so software may reuse the new ring at once.
          */
         qrnic_cq_resize_cancel(d->engine);
         trace_qrnic_command_queue(d->name, false, d->cmd.base,
@@ -130,18 +137,23 @@ void qrnic_command_event_send(QrnicDevice *d, uint32_t value)
                       event_token(value));
 }
 
-/* What may take more than a few microseconds */
+/* Returns true if the command may take longer than a few microseconds. */
 static bool command_is_long(QrnicDevice *d, const QrnicCmdEntry *entry)
 {
     switch (entry->opcode) {
-    /* 16 KiB to move, or 1 MiB to clear: enough for a turn of the main loop */
+    /*
+     * These commands move 16 KiB or clear 1 MiB, which is enough for one run.
+     */
     case QRNIC_CMD_RESIZE_CQ:
     case QRNIC_CMD_ALLOC_DM:
     case QRNIC_CMD_FREE_DM:
-    /* The rules there are have to be looked at. */
+    /* All flow rules must be searched. */
     case QRNIC_CMD_CREATE_FLOW:
     case QRNIC_CMD_DESTROY_FLOW:
-    /* All queue pairs, as they may have received into it (XRC) */
+    /*
+     * All queue pairs must be searched, because any of them may be receiving
+     * into the SRQ (XRC).
+     */
     case QRNIC_CMD_DESTROY_SRQ:
         return true;
     case QRNIC_CMD_DESTROY_QP:
@@ -151,7 +163,10 @@ static bool command_is_long(QrnicDevice *d, const QrnicCmdEntry *entry)
     }
 }
 
-/* Everything up to the answer of the engine */
+/*
+ * Checks the entry, reads the input, executes the command, and writes the
+ * output.
+ */
 static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
                                    bool reserved_ok, QrnicCommandData *data)
 {
@@ -202,7 +217,10 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
     return result;
 }
 
-/* False: the ring cannot be used, the device is in the fatal state. */
+/*
+ * Writes the reply into the entry. Returns false if the ring is unusable; the
+ * device is then in the fatal state.
+ */
 static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
                            const QrnicResult *result)
 {
@@ -215,7 +233,10 @@ static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     entry->status = result->status;
     entry->owner = 0;
     qrnic_cmd_entry_pack(raw, entry);
-    /* Control goes last, by a write of its own: it hands the entry over. */
+    /*
+     * The control word is written last and alone, because its owner bit passes
+     * the entry to software.
+     */
     if (!command_dma(d, addr + from, raw + from, control - from, true) ||
         !command_dma(d, addr + control, raw + control, sizeof(raw) - control,
                      true)) {
@@ -225,14 +246,17 @@ static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     return true;
 }
 
-/* Software has the rest of the entries again, and what it asked for is void. */
+/*
+ * Drops the remaining commands, whose entries belong to software again, and
+ * their requested events.
+ */
 static void command_stop(QrnicCommandQueue *q)
 {
     q->producer = q->consumer;
     bitmap_zero(q->wanted, 1u << q->log_size);
 }
 
-/* False: nothing more can be done now. */
+/* Completes a command. Returns false if the run must stop. */
 static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
                            const QrnicResult *result)
 {
@@ -269,7 +293,7 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     return true;
 }
 
-/* False: nothing more can be done now. */
+/* Fetches and executes a command. Returns false if the run must stop. */
 static bool command_next(QrnicDevice *d, QrnicCommandData *data)
 {
     QrnicCommandQueue *q = &d->cmd;
@@ -291,8 +315,8 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
         qrnic_guest_error(d->engine, QRNIC_GE_COMMAND_RING, "command",
                           q->consumer, "the owner bit of the entry is 0");
         /*
-         * The entry is still software's. Software may hand it over later and
-         * ring again.
+         * The entry still belongs to software, which may pass it to the device
+         * later and ring again.
          */
         command_stop(q);
         return false;
@@ -307,20 +331,23 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
     result = command_execute(d, &entry, reserved_ok, data);
     if (entry.opcode == QRNIC_CMD_RESIZE_CQ && result.status == QRNIC_ST_OK &&
         (!qrnic_command_enabled(d) || q->generation != generation)) {
-        /* The command's own DMA may have disabled the queue, before it ran. */
+        /*
+         * The DMA of the command may have disabled the queue before the resize
+         * began.
+         */
         qrnic_cq_resize_cancel(d->engine);
         result = qrnic_cq_resize_result(d->engine);
     }
     if (q->generation != generation) {
         /*
-         * The command queue was disabled or reset meanwhile: nobody waits for
-         * the answer.
+         * The queue was disabled or reset meanwhile, so the command gets no
+         * reply.
          */
         qrnic_count(d->engine, QRNIC_COUNTER_COMMANDS, 1);
         return true;
     }
     if (qrnic_command_unfinished(d->engine)) {
-        /* The command may have disabled the queue by its own DMA. */
+        /* The DMA of the command may have disabled the queue. */
         if (qrnic_command_enabled(d)) {
             qrnic_command_state_set(d, QRNIC_COMMANDS_UNFINISHED);
             q->reply_addr = addr;
@@ -333,8 +360,8 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
 }
 
 /*
- * Replies to the command whose work the engine has finished. Returns false if
- * nothing more can be done now.
+ * Writes the reply of a command that the engine has finished. Returns false if
+ * the run must stop.
  */
 static bool command_reply(QrnicDevice *d)
 {

@@ -1,8 +1,10 @@
 /*
- * qrnic: commands, from their mailboxes to the engine and back
+ * qrnic: the table of commands
  *
- * To add one: its line in the contract, its function in the engine, and a
- * handle_* function here.
+ * command_queue.c finds a command by its opcode and calls its function with the
+ * decoded entry. The function decodes the input, calls the engine (engine.h)
+ * and encodes the output. A new command needs a line in the contract
+ * (spec/qrnic-hw.yaml), a function of the engine, and a handle_* function here.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +14,7 @@
 
 #define RESERVED ((QrnicResult) { QRNIC_ST_RESERVED })
 
-/* Commands without mailboxes, about the device or about an object */
+/* Commands without input and output, on the device or on an object */
 #define PLAIN(name, function)                                           \
     static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
     {                                                                   \
@@ -25,7 +27,7 @@
         return function(e, data->object);                               \
     }
 
-/* Input only */
+/* Commands with input only */
 #define INPUT(name, function, Type, type)                               \
     static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
     {                                                                   \
@@ -48,7 +50,7 @@
         return function(e, data->object, &in);                          \
     }
 
-/* Output only */
+/* Commands with output only */
 #define OUTPUT(name, function, Type, type)                              \
     static QrnicResult handle_##name(QrnicEngine *e, QrnicCommandData *data) \
     {                                                                   \
@@ -74,7 +76,7 @@ static QrnicResult handle_nop(QrnicEngine *e, QrnicCommandData *data)
     return (QrnicResult) { QRNIC_ST_OK };
 }
 
-/* As many as fit */
+/* Writes as many counters as the output has room for. */
 static void put_counters(QrnicCommandData *data, const uint64_t *counter)
 {
     uint32_t n = data->out_len / 8;

@@ -1,5 +1,8 @@
 /*
- * qrnic: the PCI device around the engine, and the bus below it
+ * qrnic: the PCI device around the engine: its structure, and the bus below it
+ *
+ * pci.c creates and destroys the device. Every other file reaches its state
+ * through QrnicDevice, and uses the functions of bus.c below.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,8 +17,8 @@
 #include "device/state.h"
 
 /*
- * The files of the device are in layers. A file calls only files of lower
- * layers, or files of its own layer that call none of its callers:
+ * Layers of the device. A file calls only files of lower layers, or files of
+ * its own layer that call none of its callers.
  *
  *   pci.c properties.c                                      type, realize
  *   registers.c wire_net.c wire_cable.c engine_env.c        faces.h
@@ -31,21 +34,24 @@ OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
 /* Offset of the power management capability in the configuration space */
 #define QRNIC_PCI_PM_OFFSET 0x40
 
+/* The command queue; see command_queue.c */
 typedef struct QrnicCommandQueue {
     QrnicCommandState state;
     uint64_t base;
     uint32_t log_size;
     uint32_t producer, consumer;
-    uint32_t generation;        /* incremented each time it is enabled */
-    /* Slots whose events CMD_EVENT requested */
+    uint32_t generation;        /* incremented when the queue is enabled */
+    /* Slots for which CMD_EVENT has requested an event */
     DECLARE_BITMAP(wanted, 1 << QRNIC_CMD_MAX_LOG_SIZE);
-    /* UNFINISHED: the command that waits for the engine, and its reply */
+    /*
+     * In state UNFINISHED: the entry and the result of the unfinished command
+     */
     uint64_t reply_addr;
     QrnicCmdEntry reply_entry;
     QrnicResult reply;
 } QrnicCommandQueue;
 
-/* Control registers that only hold a value */
+/* Control registers that only store a value */
 typedef struct QrnicRegisters {
     uint32_t scratch;
     uint32_t cmd_base_lo, cmd_base_hi, cmd_size;
@@ -54,20 +60,30 @@ typedef struct QrnicRegisters {
 } QrnicRegisters;
 
 /*
- * The operations of what the port is plugged into: a network backend of QEMU
- * (wire_net.c) or a cable (wire_cable.c)
+ * Operations of the wire: a network backend of QEMU (wire_net.c) or a cable
+ * (wire_cable.c)
  */
 typedef struct QrnicWire {
+    /* Returns true if the link is up. */
     bool (*link)(QrnicDevice *d);
-    /* Accepts the frame. False: adds PENDING_WIRE when it accepts another. */
+    /*
+     * Accepts a frame. Returns false if the wire is busy. The wire adds
+     * QRNIC_PENDING_WIRE when it accepts frames again.
+     */
     bool (*send)(QrnicDevice *d, const uint8_t *frame, size_t len);
-    /* Lets buffered frames come; the device is not entered. */
+    /*
+     * Delivers frames that the wire buffers. The device is not entered. NULL if
+     * the wire buffers none.
+     */
     void (*flush)(QrnicDevice *d);
-    /* Gives a few buffered frames to the engine. True: there are more. */
+    /*
+     * Passes some buffered frames to the engine. Returns true if there are
+     * more.
+     */
     bool (*receive)(QrnicDevice *d);
-    /* Called before the device is left */
+    /* Called before the device is left, or NULL */
     void (*settle)(QrnicDevice *d);
-    /* Called when the device is unplugged and not in use */
+    /* Releases the wire. Called when the device is unplugged and not in use. */
     void (*cleanup)(QrnicDevice *d);
 } QrnicWire;
 
@@ -78,7 +94,7 @@ struct QrnicDevice {
     NICConf conf;
     QrnicCable *cable;
     QrnicConfig config;
-    char *icrc;                 /* "standard" or "transport" */
+    char *icrc;                 /* "standard", "transport" or "soft-roce" */
     bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
     bool cap_eth_csum, cap_eth_vlan, cap_eth_tso, cap_eth_rx_coalesce;
     bool cap_on_demand, cap_indirect_mkey, cap_streaming_recv;
@@ -97,26 +113,27 @@ struct QrnicDevice {
     bool link_retransmission;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
-    char *name;                 /* in log lines and trace events */
+    char *name;                 /* for log lines and trace events */
     const QrnicWire *wire;
-    NICState *nic;              /* with a backend */
+    NICState *nic;              /* NULL with a cable */
+    /* the cable accepts no frame now */
     bool cable_full;
     QrnicEngine *engine;
     QEMUBH *bh;
     QEMUTimer *timer;
-    struct QrnicLink *link;     /* or NULL */
+    struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;
 
     QrnicDeviceState state;
     QrnicKicks kicks;
-    uint32_t pending;           /* QrnicPending */
-    uint32_t flushes;           /* nested deliveries of buffered frames */
+    uint32_t pending;           /* bits of QrnicPending */
+    uint32_t flushes;           /* nested calls of flush() */
     bool vm_running;
     VMChangeStateEntry *run_state;
 
     QrnicCommandQueue cmd;
     QrnicRegisters regs;
-    /* NULL: doorbells are written */
+    /* NULL without ioeventfd */
     struct QrnicDoorbellEvents *events;
 };
 
@@ -128,7 +145,7 @@ static inline bool qrnic_is_entered(const QrnicDevice *d)
            d->state == QRNIC_DEVICE_UNPLUGGED;
 }
 
-/* Returns false from unplug on. */
+/* Returns true between plug and unplug. */
 static inline bool qrnic_is_plugged(const QrnicDevice *d)
 {
     return d->state == QRNIC_DEVICE_IDLE ||
@@ -136,29 +153,89 @@ static inline bool qrnic_is_plugged(const QrnicDevice *d)
            d->state == QRNIC_DEVICE_RESET_PENDING;
 }
 
-/* Returns false if the device is unplugged, or is reset when it is left. */
+/*
+ * Returns true if the device may use the bus: it is plugged, and no reset is
+ * pending.
+ */
 static inline bool qrnic_on_bus(const QrnicDevice *d)
 {
     return d->state == QRNIC_DEVICE_IDLE || d->state == QRNIC_DEVICE_ENTERED;
 }
 
-/*
- * Reads or writes the guest's memory. Returns false if any byte of the access
- * failed, or if the device is not on the bus.
+/**
+ * qrnic_bus_read:
+ * @d: the device
+ * @addr: bus address
+ * @buf: receives the data
+ * @len: number of bytes
+ *
+ * Reads memory of the guest.
+ *
+ * Returns: true, or false if any byte failed or the device may not use the bus
  */
 bool qrnic_bus_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len);
+/**
+ * qrnic_bus_write:
+ * @d: the device
+ * @addr: bus address
+ * @buf: the data
+ * @len: number of bytes
+ *
+ * Writes memory of the guest.
+ *
+ * Returns: true, or false if any byte failed or the device may not use the bus
+ */
 bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
                      size_t len);
-/* Does the same atomically at an aligned address. False: nothing was done. */
+/**
+ * qrnic_bus_atomic:
+ * @d: the device
+ * @addr: bus address, a multiple of 8
+ * @op: the operation; receives the original value
+ *
+ * Executes an atomic in the memory of the guest as one access.
+ *
+ * Returns: true, or false if that is impossible and nothing was done
+ */
 bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op);
-/* Does it at an address of the host. False: the host has no such operation. */
+/**
+ * qrnic_host_atomic:
+ * @at: address in the memory of the host, a multiple of 8
+ * @op: the operation; receives the original value
+ *
+ * Executes an atomic in the memory of the host as one access.
+ *
+ * Returns: true, or false if the host has no such operation
+ */
 bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op);
-/* Returns true if the guest has enabled bus mastering. */
+/**
+ * qrnic_bus_master:
+ * @d: the device
+ *
+ * Returns: true if the guest has enabled bus mastering
+ */
 bool qrnic_bus_master(QrnicDevice *d);
-/* Returns true in D3hot. */
+/**
+ * qrnic_asleep:
+ * @d: the device
+ *
+ * Returns: true in the power state D3hot
+ */
 bool qrnic_asleep(QrnicDevice *d);
+/**
+ * qrnic_clock_ns:
+ * @d: the device
+ *
+ * Returns: the virtual time in ns
+ */
 int64_t qrnic_clock_ns(QrnicDevice *d);
-/* Schedules the bottom half, which calls qrnic_work(). */
+/**
+ * qrnic_kick:
+ * @d: the device
+ *
+ * Schedules the bottom half, which calls qrnic_work(). An unplugged device
+ * ignores the call.
+ */
 void qrnic_kick(QrnicDevice *d);
 
 #endif

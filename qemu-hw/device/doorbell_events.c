@@ -1,8 +1,12 @@
 /*
- * qrnic: doorbells that come as events (ioeventfd): KVM takes the write of a
- * guest's processor without leaving the kernel. An event has no value and says
- * the page only, so all queues of the page are looked at; their records say
- * the rest.
+ * qrnic: doorbells that arrive as events (ioeventfd)
+ *
+ * With the property ioeventfd, KVM handles a doorbell write inside the kernel
+ * and signals an event for its page. An event has no value, so the engine
+ * checks all queues of the page; their records have the producer indexes. The
+ * main loop calls page_rung(), and the bottom half calls
+ * qrnic_doorbell_events_process(). Pages with an event are in "rung" between
+ * the two calls.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,10 +19,16 @@
 #include "trace.h"
 #include "device/parts.h"
 
-/* A descriptor each, and to map or unmap the BAR takes a while for each. */
+/*
+ * Maximum number of pages, because each page needs a descriptor and slows down
+ * each mapping of the BAR
+ */
 #define MAX_PAGES 128
 
-/* The others say more than "look": a value that counts, or a whole WQE */
+/*
+ * Doorbells that need no value. All others have a value that matters, or a
+ * whole WQE.
+ */
 static const unsigned offsets[] = { QRNIC_DB_SQ, QRNIC_DB_CQ_ARM };
 
 typedef struct PageEvent {
@@ -31,7 +41,7 @@ typedef struct QrnicDoorbellEvents {
     PageEvent page[MAX_PAGES];
     GPollFD poll[MAX_PAGES];
     DECLARE_BITMAP(rung, MAX_PAGES);
-    bool plugged;               /* into the doorbells' BAR */
+    bool plugged;               /* registered in the BAR of the doorbells */
 } QrnicDoorbellEvents;
 
 static void page_rung(EventNotifier *notifier)
@@ -39,14 +49,20 @@ static void page_rung(EventNotifier *notifier)
     PageEvent *event = container_of(notifier, PageEvent, notifier);
     QrnicDevice *d = event->device;
 
-    /* One turn of the device for all that this pass of the main loop finds */
+    /*
+     * The bottom half then handles all events of this iteration of the main
+     * loop at once.
+     */
     if (event_notifier_test_and_clear(notifier)) {
         set_bit(event - d->events->page, d->events->rung);
         qrnic_kick(d);
     }
 }
 
-/* Also those that the main loop has not come to */
+/*
+ * Collects events that the main loop has not handled yet, because older
+ * doorbells must come before a command.
+ */
 bool qrnic_doorbell_events_collect(QrnicDevice *d)
 {
     QrnicDoorbellEvents *events = d->events;
@@ -69,7 +85,10 @@ void qrnic_doorbell_events_process(QrnicDevice *d)
 {
     QrnicDoorbellEvents *events;
 
-    /* What is told of a wrong one may unplug the device. */
+    /*
+     * d->events is read in each iteration, because reporting a guest error may
+     * unplug the device.
+     */
     while ((events = d->events) &&
            !bitmap_empty(events->rung, events->pages)) {
         unsigned page = find_first_bit(events->rung, events->pages);
@@ -79,7 +98,7 @@ void qrnic_doorbell_events_process(QrnicDevice *d)
     }
 }
 
-/* Those of a device that was reset are nobody's. */
+/* Drops the events, because they were sent to the device before the reset. */
 void qrnic_doorbell_events_reset(QrnicDevice *d)
 {
     if (qrnic_doorbell_events_collect(d)) {

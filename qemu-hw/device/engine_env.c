@@ -1,9 +1,10 @@
 /*
- * qrnic: the operations of the engine (engine/env.h) in QEMU
+ * qrnic: the operations of the engine's environment (engine/env.h) in QEMU
  *
- * qrnic_engine_plug() makes the engine with this table when the device is
- * realized. The engine then calls the operations at any time while the device
- * is entered (work.c), and from nowhere else.
+ * qrnic_engine_plug() creates the engine with this table when the device is
+ * realized. The engine calls the operations only while the device is entered
+ * (work.c), or reset. Each operation passes the call to bus.c, port.c,
+ * interrupts.c or state.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

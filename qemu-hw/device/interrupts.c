@@ -1,5 +1,8 @@
 /*
- * qrnic: MSI-X
+ * qrnic: interrupts (MSI-X)
+ *
+ * pci.c creates the vectors at realize. The engine sends an interrupt through
+ * qrnic_notify(). MSI-X keeps the state of masked and pending vectors.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +23,10 @@ bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp)
                   cap_offset, errp) < 0) {
         return false;
     }
-    /* msix_notify() is silent about vectors that are not in use. */
+    /*
+     * All vectors are marked as used, because msix_notify() ignores unused
+     * vectors.
+     */
     for (unsigned v = 0; v < d->config.vectors; v++) {
         msix_vector_use(pci, v);
     }

@@ -1,10 +1,11 @@
 /*
- * qrnic: a RoCE adapter that exists only as code: its PCI Express function
+ * qrnic: the PCI Express function of the adapter: type, realize, and unplug
  *
- * Registers the type, makes the parts of the device when it is realized, in
- * an order in which each finds what it needs, and unmakes them when it is
- * unplugged. The engine and the port stay until the object is freed, because
- * one of their own calls may be what unplugs the device.
+ * device_realize() creates the parts of the device in the order of their
+ * dependencies, and device_exit() destroys them at unplug. The engine and the
+ * port stay until device_finalize(), because an operation of the engine may
+ * cause the unplug. After realize, QEMU calls the reset, config_write() and
+ * run_state_changed(); all other calls reach the other files of the device.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,15 +28,15 @@
 #include "device/faces.h"
 #include "device/parts.h"
 
-/* Configuration space; QRNIC_PCI_PM_OFFSET is in device.h. */
+/* Offsets in the configuration space; QRNIC_PCI_PM_OFFSET is in device.h */
 #define CAP_EXPRESS 0x50
 #define CAP_MSIX 0x90
 #define ECAP_AER 0x100
 #define ECAP_SERIAL 0x150
 
 /*
- * qrnic_work() must expect to be called again within itself, because QEMU's
- * guard of a bottom half only traces that.
+ * Runs the device. A nested call is possible here, because QEMU's guard of a
+ * bottom half only traces such calls.
  */
 static void device_bh(void *opaque)
 {
@@ -59,7 +60,10 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
     if (was_asleep != qrnic_asleep(d)) {
         trace_qrnic_power(d->name, was_asleep ? "D0" : "D3hot");
     }
-    /* Continues pending work, because frames are now accepted or dropped. */
+    /*
+     * Continues pending work, because frames are accepted or dropped from now
+     * on.
+     */
     if ((!was_master && qrnic_bus_master(d)) ||
         was_asleep != qrnic_asleep(d)) {
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
@@ -68,8 +72,8 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
 }
 
 /*
- * The device does not work while the VM is stopped, because the RAM is saved
- * or inspected then.
+ * Stops the device while the VM is stopped, because its RAM is saved or
+ * inspected during that time.
  */
 static void run_state_changed(void *opaque, bool running, RunState state)
 {
@@ -82,11 +86,12 @@ static void run_state_changed(void *opaque, bool running, RunState state)
     }
 }
 
-/*
- * Realize and unrealize
- */
+/* Realize and unrealize */
 
-/* The device keeps all of its state in D3hot. */
+/*
+ * Creates the power management capability. The device keeps its whole state in
+ * D3hot.
+ */
 static bool pm_init(PCIDevice *pci, Error **errp)
 {
     const unsigned pm = QRNIC_PCI_PM_OFFSET;
@@ -116,11 +121,10 @@ static bool express_init(PCIDevice *pci, Error **errp)
 }
 
 /*
- * Warns if the prefetchable BARs do not fit into the window of the port above,
- * and the running guest has already set this window. An empty port has a
- * window of 2 MiB, in which the defaults fit. A device that is present from
- * the start needs no warning, because the firmware makes the window large
- * enough.
+ * Warns if the prefetchable BARs exceed the window of the port above, which the
+ * running guest has already set. An empty port has a window of 2 MiB, in which
+ * the defaults fit. A device that is present from the start needs no warning,
+ * because the firmware makes the window large enough.
  */
 static void check_window(QrnicDevice *d)
 {
@@ -199,7 +203,10 @@ static void device_realize(PCIDevice *pci, Error **errp)
     check_window(d);
 }
 
-/* The engine itself goes last of all, as this may be its own doing. */
+/*
+ * Destroys all parts except the engine and the port, because the call may come
+ * from within the engine.
+ */
 static void device_exit(PCIDevice *pci)
 {
     QrnicDevice *d = QRNIC(pci);
@@ -226,9 +233,7 @@ static void device_finalize(Object *obj)
     g_free(d->name);
 }
 
-/*
- * Type
- */
+/* Type */
 
 static const VMStateDescription device_vmstate = {
     .name = TYPE_QRNIC,

@@ -1,8 +1,11 @@
 /*
- * qrnic: between the engine and what the port is plugged into
+ * qrnic: the port, between the engine and the wire
  *
- * With link-retransmission=on the state machine of qemu-hw/link/ is there, the
- * same for a backend of QEMU's and for a cable; otherwise nothing is.
+ * With link-retransmission=on all frames pass the state machine of
+ * qemu-hw/link/, both for a backend of QEMU and for a cable. Otherwise frames
+ * pass directly. wire_net.c and wire_cable.c call qrnic_port_receive() for a
+ * received frame. The environment of the engine calls qrnic_port_send(), and
+ * work.c calls qrnic_port_deliver() and qrnic_port_work() in each run.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,19 +18,19 @@
 #include "link/frame.h"
 #include "link/link.h"
 
-/* Payload frames are whole, and fit into a frame of a cable. */
+/* A payload frame has room for any frame, and fits into a frame of a cable. */
 QEMU_BUILD_BUG_ON(QRNIC_LINK_PAYLOAD_MAX < QRNIC_MAX_MTU + 18);
 QEMU_BUILD_BUG_ON(QRNIC_LINK_FRAME_MAX > QRNIC_FRAME_MAX);
 
-/* The counters are in the order of the link's. */
+/*
+ * The counters of the device have the same order as the counters of the link.
+ */
 QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_ESTABLISHED -
                   QRNIC_COUNTER_LINK_TX_FRAMES != QRNIC_LINK_ESTABLISHED);
 QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_RX_GAPS -
                   QRNIC_COUNTER_LINK_TX_FRAMES != QRNIC_LINK_RX_GAPS);
 
-/*
- * The operations of the link
- */
+/* Operations of the link */
 
 static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 {
@@ -41,14 +44,20 @@ static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
     qrnic_engine_receive(((QrnicDevice *)opaque)->engine, frame, len);
 }
 
-/* As what is on the wire: not in a reset, nor where DMA reaches nothing */
+/*
+ * Returns true if the engine accepts a frame: no reset is pending, and DMA is
+ * enabled.
+ */
 static bool may_deliver(QrnicDevice *d)
 {
     return qrnic_on_bus(d) && qrnic_bus_master(d) &&
            qrnic_engine_can_receive(d->engine);
 }
 
-/* When a gap is filled there are many, and each may be much work. */
+/*
+ * Returns true if the link may deliver a frame. The work budget is checked,
+ * because a missing frame that arrives releases many buffered frames at once.
+ */
 static bool env_takes(void *opaque)
 {
     QrnicDevice *d = opaque;
@@ -112,9 +121,7 @@ static void timer_fired(void *opaque)
     qrnic_kick(d);
 }
 
-/*
- * What the device does with it
- */
+/* Functions for the device */
 
 void qrnic_port_init(QrnicDevice *d)
 {

@@ -1,9 +1,9 @@
 /*
  * qrnic: the properties of the device
  *
- * pci.c adds them to the class, checks them when the device is realized, and
- * then fills the configuration of the engine in. The manual lists them in the
- * chapter Properties.
+ * pci.c adds the properties to the class. When a device is realized, pci.c
+ * checks them with qrnic_properties_check() and then calls qrnic_config_fill()
+ * for the configuration of the engine. Manual, chapter "Properties".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,7 +31,7 @@ static bool check_range(const char *name, uint32_t value, uint32_t min,
     return true;
 }
 
-/* Returns false, with an error, if a property has an invalid value. */
+/* Returns true, or false with *errp set if a property has an invalid value. */
 static bool check_values(QrnicDevice *d, Error **errp)
 {
     const QrnicConfig *c = &d->config;
@@ -40,7 +40,10 @@ static bool check_values(QrnicDevice *d, Error **errp)
         { "doorbell-pages", c->db_pages, 2, 65536 },
         { "doorbell-fifo", c->doorbell_fifo, 1, 4096 },
         { "max-qp", c->max_qp, 1, 1 << 20 },
-        /* One EQ must have room for an event of each CQ. */
+        /*
+         * The maximum is limited, because an EQ must have room for an event of
+         * each CQ.
+         */
         { "max-cq", c->max_cq, 1, QRNIC_MAX_CQ },
         { "max-mkey", c->max_mkey, 1, 1 << 20 },
         { "max-pd", c->max_pd, 1, 1 << 16 },
@@ -61,7 +64,10 @@ static bool check_values(QrnicDevice *d, Error **errp)
             return false;
         }
     }
-    /* One entry is in use while the next one is fetched. */
+    /*
+     * At least 2 entries are required, because an entry is in use while the
+     * next one is fetched.
+     */
     if (c->context_cache == 1) {
         error_setg(errp, "qrnic: property 'context-cache' is 1, must be 0 or "
                    "at least 2");
@@ -106,7 +112,10 @@ static bool check_values(QrnicDevice *d, Error **errp)
 
 bool qrnic_properties_check(QrnicDevice *d, Error **errp)
 {
-    /* QEMU's options -nic and -net nic set "vectors" to 0 by default. */
+    /*
+     * 0 means the default, because QEMU's options -nic and -net nic set
+     * "vectors" to 0.
+     */
     if (!d->config.vectors) {
         d->config.vectors = DEFAULT_VECTORS;
     }

@@ -1,5 +1,12 @@
 /*
- * qrnic: the control registers and the doorbell pages
+ * qrnic: control registers, doorbell pages, and the BAR of device memory
+ *
+ * QEMU calls the functions of this file when the guest accesses a BAR. A
+ * control register that only stores a value is in d->regs. Commands and
+ * doorbells are passed to command_queue.c and work.c. An access may arrive
+ * while the device is entered, for example by DMA of the device itself. Then a
+ * doorbell is ignored. An invalid access is reported as a guest error, reads as
+ * 0, and otherwise has no effect. Manual, chapters "Registers" and "Doorbells".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,7 +33,10 @@ static uint32_t status_read(QrnicDevice *d)
     return status;
 }
 
-/* False: there is no such register, or it cannot be read. */
+/*
+ * Returns true and the value, or false if the register does not exist or is
+ * write-only.
+ */
 static bool reg_read(QrnicDevice *d, hwaddr offset, uint32_t *value)
 {
     const uint8_t *mac = d->config.mac;
@@ -119,7 +129,7 @@ static const char *command_event_write(QrnicDevice *d, uint32_t value,
     return wrong;
 }
 
-/* Returns NULL, or the reason of an error, whose guest error is in *rule. */
+/* Returns NULL, or the text of the error and the guest error in *rule. */
 static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
                              enum qrnic_guest_error *rule)
 {
@@ -181,8 +191,9 @@ static void bad_read(QrnicDevice *d, hwaddr offset, unsigned size)
 }
 
 /*
- * A read of 8 bytes is two reads, the lower register first, because tools that
- * dump a BAR and drivers that read a clock do so.
+ * Reads a register. A read of 8 bytes reads two registers, the lower one first.
+ * These reads are supported because tools that dump a BAR and drivers that read
+ * a clock use them.
  */
 static uint64_t control_mem_read(void *opaque, hwaddr offset, unsigned size)
 {
@@ -227,8 +238,8 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
 }
 
 /*
- * The device itself judges sizes and alignment: a wrong access must be
- * reported, not split or refused by the bus.
+ * All sizes and alignments are accepted from the bus, because the device must
+ * report an invalid access itself.
  */
 static const MemoryRegionOps control_ops = {
     .read = control_mem_read,
@@ -254,7 +265,10 @@ static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
 {
     QrnicDevice *d = opaque;
 
-    /* As QEMU itself refuses every access to a device that is at work. */
+    /*
+     * A busy device ignores the doorbell, because QEMU also rejects each access
+     * to a device that is busy.
+     */
     if (!qrnic_enter(d)) {
         return;
     }
@@ -279,7 +293,7 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
     PCIDevice *pci = PCI_DEVICE(d);
 
     if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
-        /* Not migrated, as the device is not: its name is nobody's to keep. */
+        /* The memory is not migrated, because the device cannot be migrated. */
         if (!memory_region_init_ram_nomigrate(&d->bar_memory, OBJECT(d),
                                               "qrnic-memory",
                                               d->config.device_memory, errp)) {

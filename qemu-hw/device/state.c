@@ -2,10 +2,9 @@
  * qrnic: the states of the device
  *
  * Each change of a state is one call of this file, which asserts that the
- * change is allowed and traces it. work.c and pci.c call the changes of the
- * device's life; work.c and engine_env.c those of the kicks; command_queue.c
- * those of the command queue. tests/unit/test-states.c walks all pairs of
- * states.
+ * change is allowed and traces it. The life of the device is changed by work.c
+ * and pci.c, the kicks by work.c and engine_env.c, and the command queue by
+ * command_queue.c. All pairs of states are tried by tests/unit/test-states.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,14 +15,14 @@
 #include "device/device.h"
 
 /*
- * The life of the device:
+ * Life of the device (QrnicDeviceState). Each arrow is a function of this file.
  *
- *   ABSENT --plug--> IDLE --enter--> ENTERED --leave--> IDLE
- *                                    ENTERED --reset--> RESET_PENDING
- *                              RESET_PENDING --leave--> IDLE
- *   IDLE --unplug--> ABSENT, or RELEASING in a flush --flush ends--> ABSENT
- *   ENTERED, RESET_PENDING --unplug--> UNPLUGGED
- *   UNPLUGGED --leave--> ABSENT, or RELEASING in a flush
+ *   ABSENT ---plug--> IDLE ---enter--> ENTERED ---leave--> IDLE
+ *                                    ENTERED ---reset--> RESET_PENDING
+ *                              RESET_PENDING ---leave--> IDLE
+ *   IDLE ---unplug--> ABSENT, or RELEASING in a flush ---flush ends--> ABSENT
+ *   ENTERED, RESET_PENDING ---unplug--> UNPLUGGED
+ *   UNPLUGGED ---leave--> ABSENT, or RELEASING in a flush
  *
  * ABSENT         Begins with the object, and when the wire is released. Holds:
  *                no bottom half, no wire in use; qrnic_enter() fails. Left by
@@ -45,23 +44,23 @@
  *                delivers buffered frames (flushes > 0). Holds: only the flush
  *                uses the wire. Left when the flush ends.
  *
- * The kicks of the engine (QrnicKicks):
+ * Kicks of the engine (QrnicKicks). A kick is a request for a run.
  *
  * SCHEDULED      A kick schedules the bottom half. Left by defer.
  * DEFERRED       The caller runs the engine soon anyway, so that a kick is only
  *                recorded. Left by a kick, and by resume.
  * NOTED          The engine has requested a run. Left by resume.
  *
- * The command queue (QrnicCommandState):
+ * State of the command queue (QrnicCommandState).
  *
  * OFF            Begins with a reset, and when software disables the queue.
  *                Holds: no command is fetched. Left by enable.
  * READY          Begins when software enables the queue, and when a command is
  *                completed. Holds: no reply is pending. Left by disable, reset,
  *                and a command whose work the engine has not finished.
- * UNFINISHED     Holds: reply is the one of that command, and no other
- *                command is fetched. Left when the engine has finished its
- *                work, by disable and by reset.
+ * UNFINISHED     Begins with such a command. Holds: the members reply_* belong
+ *                to this command, and no other command is fetched. Left when
+ *                the engine has finished the work, by disable and by reset.
  */
 
 #define BIT_OF(state) (1u << (state))
@@ -75,7 +74,7 @@ static const char *const state_names[] = {
     [QRNIC_DEVICE_RELEASING] = "releasing",
 };
 
-/* The states that may follow each state */
+/* Permitted next states of each state */
 static const uint8_t state_next[] = {
     [QRNIC_DEVICE_ABSENT] = BIT_OF(QRNIC_DEVICE_IDLE),
     [QRNIC_DEVICE_IDLE] = BIT_OF(QRNIC_DEVICE_ENTERED) |
@@ -196,7 +195,7 @@ static const char *const command_state_names[] = {
 void qrnic_command_state_set(QrnicDevice *d, QrnicCommandState next)
 {
     assert(next < QRNIC_COMMAND_STATES && next != d->cmd.state);
-    /* Only a queue that is enabled can have a command in progress. */
+    /* Only an enabled queue can have an unfinished command. */
     assert(next != QRNIC_COMMANDS_UNFINISHED ||
            d->cmd.state == QRNIC_COMMANDS_READY);
     trace_qrnic_command_state(d->name, command_state_names[d->cmd.state],

@@ -1,6 +1,8 @@
 /*
  * qrnic: the states of the device (state.c)
  *
+ * state.c describes each state, and work.c is the main caller.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -9,7 +11,7 @@
 
 typedef struct QrnicDevice QrnicDevice;
 
-/* The life of the device; state.c draws it. */
+/* Life of the device; see state.c */
 typedef enum QrnicDeviceState {
     QRNIC_DEVICE_ABSENT,
     QRNIC_DEVICE_IDLE,
@@ -20,11 +22,12 @@ typedef enum QrnicDeviceState {
     QRNIC_DEVICE_STATES
 } QrnicDeviceState;
 
-/* Effect of a kick of the engine */
+/* Effect of a kick of the engine; see state.c */
 typedef enum QrnicKicks {
     QRNIC_KICKS_SCHEDULED, QRNIC_KICKS_DEFERRED, QRNIC_KICKS_NOTED,
 } QrnicKicks;
 
+/* State of the command queue; see state.c */
 typedef enum QrnicCommandState {
     QRNIC_COMMANDS_OFF, QRNIC_COMMANDS_READY, QRNIC_COMMANDS_UNFINISHED,
     QRNIC_COMMAND_STATES
@@ -32,45 +35,129 @@ typedef enum QrnicCommandState {
 
 /* Requests that work.c handles when the device is next entered or left */
 typedef enum QrnicPending {
-    QRNIC_PENDING_WORK = 1 << 0,        /* the bottom half ran meanwhile */
+    /* the bottom half found the device entered */
+    QRNIC_PENDING_WORK = 1 << 0,
     QRNIC_PENDING_RECEIVE = 1 << 1,     /* the wire buffers frames */
-    QRNIC_PENDING_TIMER = 1 << 2,       /* the engine's timer expired */
-    QRNIC_PENDING_LINK = 1 << 3,        /* the link of the wire changed */
+    QRNIC_PENDING_TIMER = 1 << 2,       /* the timer of the engine expired */
+    QRNIC_PENDING_LINK = 1 << 3,        /* the link state of the wire changed */
     QRNIC_PENDING_WIRE = 1 << 4,        /* the wire accepts frames again */
-    QRNIC_PENDING_LINK_TIMER = 1 << 5,  /* the timer of link/ expired */
-    QRNIC_PENDING_LINK_RUN = 1 << 6,    /* link/ has work */
+    QRNIC_PENDING_LINK_TIMER = 1 << 5,  /* the timer of the link expired */
+    QRNIC_PENDING_LINK_RUN = 1 << 6,    /* the link has work */
     QRNIC_PENDING_ALL = (1 << 7) - 1,
 } QrnicPending;
 
-/* Changes the state; asserts that the change is allowed. */
+/**
+ * qrnic_state_set:
+ * @d: the device
+ * @next: the new state
+ *
+ * Changes the state. Asserts that the change is allowed.
+ */
 void qrnic_state_set(QrnicDevice *d, QrnicDeviceState next);
+/**
+ * qrnic_state_plug:
+ * @d: the device
+ *
+ * Begins the life of a device that is realized.
+ */
 void qrnic_state_plug(QrnicDevice *d);
-/* Returns false if the device is entered already, or not plugged. */
+/**
+ * qrnic_state_enter:
+ * @d: the device
+ *
+ * Returns: true, or false if the device is already entered or not plugged
+ */
 bool qrnic_state_enter(QrnicDevice *d);
-/*
- * Returns the state before. RESET_PENDING: the caller resets the device. If the
- * state is ABSENT now, the caller releases the wire.
+/**
+ * qrnic_state_leave:
+ * @d: the device
+ *
+ * Leaves the device. If the new state is ABSENT, the caller releases the wire.
+ *
+ * Returns: the previous state; after RESET_PENDING the caller resets the device
  */
 QrnicDeviceState qrnic_state_leave(QrnicDevice *d);
-/* Returns true if the caller resets the device now; else leaving it does. */
+/**
+ * qrnic_state_reset:
+ * @d: the device
+ *
+ * Returns: true if the caller resets the device now, or false if the reset is
+ * pending until the device is left
+ */
 bool qrnic_state_reset(QrnicDevice *d);
-/* Returns true if the caller releases the wire now. */
+/**
+ * qrnic_state_unplug:
+ * @d: the device
+ *
+ * Returns: true if the caller releases the wire now
+ */
 bool qrnic_state_unplug(QrnicDevice *d);
+/**
+ * qrnic_state_flush_begin:
+ * @d: the device
+ *
+ * Called before the wire delivers buffered frames.
+ */
 void qrnic_state_flush_begin(QrnicDevice *d);
-/* Returns true if the caller releases the wire now. */
+/**
+ * qrnic_state_flush_end:
+ * @d: the device
+ *
+ * Called after the wire has delivered buffered frames.
+ *
+ * Returns: true if the caller releases the wire now
+ */
 bool qrnic_state_flush_end(QrnicDevice *d);
 
-/* From now until resume, kicks of the engine are noted. */
+/**
+ * qrnic_kicks_defer:
+ * @d: the device
+ *
+ * Records kicks of the engine until qrnic_kicks_resume(), because the caller
+ * runs the engine anyway.
+ */
 void qrnic_kicks_defer(QrnicDevice *d);
-/* Returns true if the kick is noted, false if the caller schedules a run. */
+/**
+ * qrnic_kicks_note:
+ * @d: the device
+ *
+ * Returns: true if the kick is recorded, or false if the caller schedules a run
+ */
 bool qrnic_kicks_note(QrnicDevice *d);
-/* Returns true if the engine has requested a run meanwhile. */
+/**
+ * qrnic_kicks_resume:
+ * @d: the device
+ *
+ * Returns: true if the engine was kicked since qrnic_kicks_defer()
+ */
 bool qrnic_kicks_resume(QrnicDevice *d);
 
+/**
+ * qrnic_command_state_set:
+ * @d: the device
+ * @next: the new state of the command queue
+ *
+ * Changes the state. Asserts that the change is allowed.
+ */
 void qrnic_command_state_set(QrnicDevice *d, QrnicCommandState next);
 
+/**
+ * qrnic_pending_add:
+ * @d: the device
+ * @bit: the request
+ *
+ * Records a request.
+ */
 void qrnic_pending_add(QrnicDevice *d, QrnicPending bit);
-/* Clears the bit; returns true if it was set. */
+/**
+ * qrnic_pending_take:
+ * @d: the device
+ * @bit: the request
+ *
+ * Clears a request.
+ *
+ * Returns: true if it was recorded
+ */
 bool qrnic_pending_take(QrnicDevice *d, QrnicPending bit);
 
 #endif

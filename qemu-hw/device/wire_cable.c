@@ -1,6 +1,11 @@
 /*
  * qrnic: the port, plugged into a cable
  *
+ * qrnic_cable_plug() attaches the device to the cable at realize. The cable
+ * calls link_changed() and work(). The engine sends through cable_send(), and
+ * each run of the device calls cable_receive(). While the cable accepts no
+ * frame, d->cable_full is true.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -11,7 +16,7 @@
 
 QEMU_BUILD_BUG_ON(QRNIC_CABLE_FRAME != QRNIC_FRAME_MAX);
 
-/* Frames in one turn of the device */
+/* Frames in a run of the device */
 #define RECEIVE_BUDGET 64
 
 static bool cable_link(QrnicDevice *d)
@@ -34,7 +39,10 @@ static bool cable_receive(QrnicDevice *d)
         d->cable_full = false;
         qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     }
-    /* Without bus mastering a frame could go nowhere; it waits instead. */
+    /*
+     * Without bus mastering the frame stays in the cable, because the device
+     * cannot store its data.
+     */
     if (!lost && !qrnic_bus_master(d)) {
         return false;
     }
@@ -54,7 +62,10 @@ static bool cable_receive(QrnicDevice *d)
         copied = MIN(len, sizeof(frame));
         memcpy(frame, shared, copied);
         qrnic_cable_take(d->cable, frame, copied);
-        /* What is longer than the device takes is lost, not cut. */
+        /*
+         * A frame that is longer than the device accepts is dropped, because a
+         * truncated frame is useless.
+         */
         if (copied == len && !lost) {
             qrnic_port_receive(d, frame, len);
         }
@@ -76,14 +87,20 @@ static void link_changed(void *opaque)
 {
     QrnicDevice *d = opaque;
 
-    /* Who waits for room looks again: there may be no link. */
+    /*
+     * Senders that wait for room must try again, because a cable without link
+     * drops their frames.
+     */
     d->cable_full = false;
     qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     qrnic_pending_add(d, QRNIC_PENDING_LINK);
     qrnic_kick(d);
 }
 
-/* As from a bottom half of the device: its own messages do not come in. */
+/*
+ * Runs the device as its bottom half does. The guard rejects MMIO from the
+ * device's own DMA and interrupts during that time.
+ */
 static void work(void *opaque)
 {
     QrnicDevice *d = opaque;

@@ -1,5 +1,10 @@
 /*
- * qrnic: the net client, by which frames come and go
+ * qrnic: the port, connected to a network backend of QEMU
+ *
+ * qrnic_net_init() creates the net client at realize. The backend calls
+ * net_receive() for each frame. If the device cannot accept a frame, the
+ * backend buffers it, and net_flush() later delivers the buffered frames. A
+ * backend that is busy calls net_sent() when it accepts frames again.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,7 +27,10 @@ static bool net_can_receive(NetClientState *nc)
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return false;
     }
-    /* Without bus mastering a frame could go nowhere; it waits instead. */
+    /*
+     * Without bus mastering the frame stays in the backend, because the device
+     * cannot store its data.
+     */
     return qrnic_bus_master(d);
 }
 
@@ -35,8 +43,9 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         return len;
     }
     /*
-     * A queue of frames is emptied without asking net_can_receive(). Busy: it
-     * is the answer to a frame that is being sent just now, say.
+     * All conditions are checked again, because a flush delivers without
+     * calling net_can_receive(). The device may be entered, for example if this
+     * frame responds to a frame that it sends now.
      */
     if (!d->vm_running || !qrnic_bus_master(d) ||
         !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
@@ -44,7 +53,10 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return 0;
     }
-    /* A backend comes with few frames, a queue that is emptied with all. */
+    /*
+     * The work budget is checked in a flush, because a flush delivers all
+     * buffered frames, and a backend only a few.
+     */
     if (d->flushes && qrnic_engine_frames_taken(d->engine)) {
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_leave(d);
@@ -83,18 +95,24 @@ static void net_unplugged(void *opaque)
     QrnicDevice *d = opaque;
     NetClientState *nc = qemu_get_queue(d->nic);
 
-    /* What waited for us in a hub, and its sender with it, waits no longer. */
+    /*
+     * Delivers the frames that a hub buffers for this device, because their
+     * sender waits for them.
+     */
     qemu_flush_queued_packets(nc);
-    /* A frame that the backend has not taken yet must not call back later. */
+    /*
+     * Discards the frame that the backend has not accepted yet, because it must
+     * not call back after the deletion.
+     */
     qemu_purge_queued_packets(nc);
     nic_delete(d);
     object_unref(OBJECT(d));
 }
 
 /*
- * Not at once: the queue that was delivering to the device, and the one that
- * took a frame from it, are used until their functions have returned. And the
- * frames that go to others now can make those unplug devices in their turn.
+ * Deletes the net client later. The queues that deliver a frame to the device
+ * or accept a frame from it are in use until their functions return. The flush
+ * may also unplug further devices.
  */
 static void net_detach(QrnicDevice *d)
 {
@@ -113,7 +131,10 @@ static void net_sent(NetClientState *nc, ssize_t ret)
 {
     QrnicDevice *d = qemu_get_nic_opaque(nc);
 
-    /* Also when the backend purged it: then it is lost, as on any wire. */
+    /*
+     * The frame may have been discarded by the backend. Then it counts as lost
+     * on the wire.
+     */
     qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     qrnic_kick(d);
 }

@@ -1,12 +1,14 @@
 /*
- * qrnic: the work of the device: who may enter it, its bottom half, its reset
+ * qrnic: the work of the device: entering and leaving it, its bottom half, and
+ * its reset
  *
  * Each call that may change the engine or the command queue is between
- * qrnic_enter() and qrnic_leave(). A message of MSI-X may hit a register of
- * another device that polls for its own work and so runs this device's bottom
- * half, gives it a frame, resets it or unplugs it; a frame that is sent may do
- * the same. Whatever finds the device entered is noted and done when it is
- * left.
+ * qrnic_enter() and qrnic_leave(). An interrupt or a sent frame may reach
+ * another device, whose code may poll for work. The poll may run the bottom
+ * half of this device, deliver a frame to it, reset it or unplug it. If the
+ * device is already entered, such a call only records a request (QrnicPending,
+ * or the state of the device). The request is handled when the device is left,
+ * or in the next run.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,7 +19,7 @@
 #include "device/parts.h"
 #include "device/work.h"
 
-/* Commands in one run of the bottom half */
+/* Commands in a run of the bottom half */
 #define COMMAND_BUDGET 16
 
 bool qrnic_takes_no_frame(QrnicDevice *d)
@@ -30,7 +32,10 @@ bool qrnic_enter(QrnicDevice *d)
     if (!qrnic_state_enter(d)) {
         return false;
     }
-    /* The device may be unplugged before it is left. */
+    /*
+     * The reference keeps the device in memory, because it may be unplugged
+     * before it is left.
+     */
     object_ref(OBJECT(d));
     return true;
 }
@@ -69,8 +74,8 @@ void qrnic_leave(QrnicDevice *d)
 }
 
 /*
- * Maps device memory when the engine has cleared it, because the CPU must not
- * see what its last owner left there.
+ * Maps device memory into its BAR only when it is clear, because the CPU must
+ * not see data of the previous user.
  */
 static void device_memory_show(QrnicDevice *d)
 {
@@ -100,7 +105,10 @@ void qrnic_device_reset(QrnicDevice *d)
     }
 }
 
-/* Returns true if frames or commands are left for the next run. */
+/*
+ * Runs all parts of the device once. Returns true if frames or commands remain
+ * for the next run.
+ */
 static bool work_once(QrnicDevice *d)
 {
     bool more = false, held;
@@ -124,24 +132,36 @@ static bool work_once(QrnicDevice *d)
         qrnic_doorbell_events_collect(d);
     }
     qrnic_doorbell_events_process(d);
-    /* The engine is run in any case, so no matter if it has requested it. */
+    /*
+     * The engine runs below in any case, so a recorded kick needs no bottom
+     * half.
+     */
     qrnic_kicks_resume(d);
     /*
-     * Doorbells come before a command that was rung after them. Otherwise a
-     * doorbell for a queue that the command destroys would be reported as a
-     * mistake of the guest.
+     * Doorbells are handled before a command that was rung after them.
+     * Otherwise a doorbell for a queue that the command destroys would be
+     * reported as a guest error.
      */
     qrnic_engine_run(d->engine, QRNIC_RUN_ROUNDS);
-    /* Runs the link now, because frames sent carry its acknowledgements. */
+    /*
+     * The link runs after the engine, because sent frames also transport its
+     * acknowledgements.
+     */
     qrnic_port_work(d);
-    /* The wire kept its frames while the engine took none; poll it again. */
+    /*
+     * The wire kept its frames while the engine was suspended, so it must be
+     * polled again.
+     */
     more |= held && !qrnic_engine_suspended(d->engine);
     more |= qrnic_port_has_frames(d);
     device_memory_show(d);
     return qrnic_command_run(d, COMMAND_BUDGET, false) || more;
 }
 
-/* A hub first delivers the frames of others, and this may unplug the device. */
+/*
+ * Lets the wire deliver buffered frames. A hub delivers frames of other devices
+ * first, and this may unplug the device.
+ */
 static void wire_flush(QrnicDevice *d)
 {
     if (!qrnic_is_plugged(d) || !d->wire->flush) {
@@ -188,7 +208,7 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
-/* Returns true if nothing is pending but what the processor requests now. */
+/* Returns true if no work is pending but the request of the processor. */
 static bool nothing_waits(QrnicDevice *d)
 {
     return d->vm_running && qrnic_on_bus(d) && !qrnic_asleep(d) &&
@@ -197,10 +217,10 @@ static bool nothing_waits(QrnicDevice *d)
 }
 
 /*
- * Runs an idle engine at once, because waking the thread of the main loop
- * takes longer than a few packets. More is left to the main loop, because the
- * processor that rings does nothing else meanwhile. If other work is pending,
- * all is left to the main loop, so that the order is kept.
+ * Runs an idle engine at once, because waking the thread of the main loop takes
+ * longer than a few packets. Only one round runs, because the processor that
+ * rings the doorbell waits for it. The main loop does everything if other work
+ * is pending, so that the order is kept.
  */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value)
@@ -219,8 +239,8 @@ void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
 }
 
 /*
- * Executes one short command at once, for the same reason, unless a doorbell
- * that was rung before it is pending.
+ * Executes one short command at once, because waking the main loop takes
+ * longer. A command waits for the main loop if an earlier doorbell is pending.
  */
 void qrnic_command_rung(QrnicDevice *d)
 {

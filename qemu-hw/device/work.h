@@ -1,6 +1,9 @@
 /*
  * qrnic: the work of the device (work.c)
  *
+ * The outer layer (registers, wires, engine_env.c, pci.c) calls these
+ * functions.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -9,31 +12,79 @@
 
 #include "device/device.h"
 
-/*
- * Enters the device; every call that may change the engine is between this and
- * qrnic_leave(). False: the device is entered already, and the caller notes
- * its request. qrnic_leave() may free the device.
+/**
+ * qrnic_enter:
+ * @d: the device
+ *
+ * Enters the device. Each call that may change the engine or the command queue
+ * is between qrnic_enter() and qrnic_leave().
+ *
+ * Returns: true, or false if the device is already entered or not plugged; the
+ * caller then records its request with qrnic_pending_add()
  */
 bool qrnic_enter(QrnicDevice *d);
+/**
+ * qrnic_leave:
+ * @d: the device; may be freed by this call
+ *
+ * Leaves the device, and handles a reset or an unplug that was requested
+ * meanwhile.
+ */
 void qrnic_leave(QrnicDevice *d);
 
-/* Does all pending work now; may free the device. */
+/**
+ * qrnic_work:
+ * @d: the device; may be freed by this call
+ *
+ * Does the pending work; the body of the bottom half.
+ */
 void qrnic_work(QrnicDevice *d);
 
-/* Handles a write to a doorbell page. The device is entered. */
+/**
+ * qrnic_doorbell:
+ * @d: the device; entered
+ * @page: number of the doorbell page
+ * @offset: offset in the page
+ * @size: size of the access in bytes
+ * @value: written value
+ *
+ * Handles a write to a doorbell page.
+ */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value);
 
-/* Executes a short command at once if it can, others in a bottom half. */
+/**
+ * qrnic_command_rung:
+ * @d: the device; not entered
+ *
+ * Executes a short command at once if possible, and any other command in the
+ * bottom half.
+ */
 void qrnic_command_rung(QrnicDevice *d);
 
-/* Returns true if frames that arrive are lost, because nothing takes them. */
+/**
+ * qrnic_takes_no_frame:
+ * @d: the device
+ *
+ * Returns: true if received frames are lost, because the device is unplugged or
+ * asleep
+ */
 bool qrnic_takes_no_frame(QrnicDevice *d);
 
-/* Resets the device, at once or when it is left. */
+/**
+ * qrnic_device_reset:
+ * @d: the device
+ *
+ * Resets the device now, or when it is left.
+ */
 void qrnic_device_reset(QrnicDevice *d);
 
-/* Ends the use of the bus, and releases the wire when nothing uses it. */
+/**
+ * qrnic_unplug:
+ * @d: the device
+ *
+ * Ends the use of the bus. Releases the wire when no caller uses it.
+ */
 void qrnic_unplug(QrnicDevice *d);
 
 #endif
