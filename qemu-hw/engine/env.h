@@ -3,7 +3,7 @@
  *
  * QEMU (device/engine_env.c), the unit tests with a simulated wire, and the
  * fuzzer pass a table of their own to qrnic_engine_new(). The engine calls an
- * operation only while the environment executes a function of engine.h. Such
+ * operation only while the environment executes a function of engine.h. These
  * functions are not nested, so an operation must postpone a call that it needs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
